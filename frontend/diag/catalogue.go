@@ -1,0 +1,38 @@
+package diag
+
+import "sort"
+
+// Info describes a code for "btc explain".
+type Info struct {
+	Code Code
+	// Title is one line, without a final stop.
+	Title string
+	// Explanation is a few sentences: why the compiler refuses or warns, and
+	// what to write instead.
+	Explanation string
+}
+
+// Catalogue returns every known code in order. The result is the caller's.
+func Catalogue() []Info {
+	var all []Info
+	for _, area := range areas() {
+		all = append(all, area...)
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Code < all[j].Code })
+	return all
+}
+
+// areas is the catalogue by file; a new codes_*.go file adds its table here.
+func areas() [][]Info {
+	return [][]Info{parseCodes, checkCodes, targetCodes, backendCodes}
+}
+
+// Explain finds a code's description.
+func Explain(code Code) (Info, bool) {
+	for _, info := range Catalogue() {
+		if info.Code == code {
+			return info, true
+		}
+	}
+	return Info{}, false
+}

@@ -1,0 +1,47 @@
+package diag
+
+// Codes of frontend/parse.
+const (
+	Syntax             Code = "E0101"
+	UnterminatedString Code = "E0102"
+	BadEscape          Code = "E0103"
+	BadInteger         Code = "E0104"
+	BadParameter       Code = "E0105"
+	BadTarget          Code = "E0106"
+	Misplaced          Code = "E0107"
+	DuplicateField     Code = "E0108"
+	NotText            Code = "E0109"
+	TooLarge           Code = "E0110"
+	OpenComment        Code = "E0111"
+	BadCDefinition     Code = "E0112"
+	BadConfigValue     Code = "E0113"
+)
+
+var parseCodes = []Info{
+	{Syntax, "the text does not follow the grammar",
+		"The parser found something else than the language allows at this place. The message says what could stand here. Often the cause is just before the marker: a missing ';' between statements, or a bracket that was not closed."},
+	{UnterminatedString, "a string is not closed",
+		"A string ends with a double quote on the line on which it begins. Write \\n for a line break and \\\" for a quote inside a string."},
+	{BadEscape, "unknown or wrong escape in a string",
+		"Strings know \\n \\t \\r \\\" \\\\, octal \\0 to \\377 and hexadecimal \\x0 to \\xff. Write \\\\ for a backslash."},
+	{BadInteger, "malformed integer",
+		"Integers are decimal, hexadecimal (0x1f), octal (017) or a digit with an exponent (1e9). '_' may stand between digits. Suffixes are u, l, ll, ul, ull, or a duration: ns us ms s m h d. The value must fit 64 bits. There are no floating point numbers."},
+	{BadParameter, "wrong positional parameter",
+		"Positional parameters are $1, $2, and so on; $# is their number. $0 does not exist."},
+	{BadTarget, "this cannot be changed or have its address taken",
+		"Only variables ($x), maps (@x) and map elements (@x[key]) can be assigned, incremented and decremented. The address operator takes a variable or a map."},
+	{Misplaced, "an item stands at the wrong place in the script",
+		"A script has this order: C definitions, then config and imports, then probes, macros, functions and map declarations. There is one config block at most, and outside of probes 'let' declares maps only."},
+	{DuplicateField, "a record has two fields of one name",
+		"Each field of a record (a=1, b=2) has a name of its own."},
+	{NotText, "the script is not UTF-8 text",
+		"Scripts are UTF-8 text without NUL bytes. Is this the right file?"},
+	{TooLarge, "the script is beyond a limit of the compiler",
+		"Size and nesting of a script are limited, so that no input can make the compiler run for minutes or exhaust memory. Split the script or the expression."},
+	{OpenComment, "a comment is not closed",
+		"A comment that begins with /* goes on to the next */; comments do not nest."},
+	{BadCDefinition, "a C definition is malformed",
+		"At the top of a script stand preprocessor lines (#include, #define, #ifdef, ...) and definitions of struct, union, enum and typedef in C syntax. The braces of a definition must be closed."},
+	{BadConfigValue, "a config value has the wrong form",
+		"The value of a config key is a string, an integer, true, false or a plain word."},
+}

@@ -1,0 +1,184 @@
+// Package diag holds what the compiler says to the user: source texts with
+// their line index, byte spans, diagnostics with stable codes, the catalogue
+// of those codes, and the rendering with the source line and a marker.
+//
+// It takes spans and messages from every stage of the compiler and gives
+// sorted, readable text. It knows nothing of the language itself.
+package diag
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Code names one kind of diagnostic: "E0211" for an error, "W0203" for a
+// warning. The two digits after the letter are the area: 01 syntax, 02 names
+// and types, 03 target and attach points, 04 limits of the machine and of the
+// object.
+type Code string
+
+// Severity tells whether a diagnostic stops the compilation.
+type Severity int
+
+// The severities. Notes exist only inside a diagnostic (Related).
+const (
+	Error Severity = iota
+	Warning
+)
+
+// String returns the word that the rendering uses.
+func (s Severity) String() string {
+	if s == Warning {
+		return "warning"
+	}
+	return "error"
+}
+
+// Severity returns Warning for a W code and Error for all others.
+func (c Code) Severity() Severity {
+	if strings.HasPrefix(string(c), "W") {
+		return Warning
+	}
+	return Error
+}
+
+// Related is a second place that explains a diagnostic, such as an earlier
+// declaration.
+type Related struct {
+	Span    Span
+	Message string
+}
+
+// Diagnostic is one error or warning. A zero Span means that no place in a
+// source is to blame (an option, a missing file).
+type Diagnostic struct {
+	Code    Code
+	Span    Span
+	Message string
+	// Related are further places, in the order in which they are shown.
+	Related []Related
+	// Hints say what to do, one line each.
+	Hints []string
+	// Expanded are the places the code was expanded from, innermost first.
+	Expanded []Span
+}
+
+// Severity is that of the code.
+func (d *Diagnostic) Severity() Severity { return d.Code.Severity() }
+
+// Hint adds a line that says what to do. It returns d.
+func (d *Diagnostic) Hint(format string, args ...any) *Diagnostic {
+	d.Hints = append(d.Hints, fmt.Sprintf(format, args...))
+	return d
+}
+
+// Note adds a related place. It returns d.
+func (d *Diagnostic) Note(at Span, format string, args ...any) *Diagnostic {
+	d.Related = append(d.Related, Related{Span: at, Message: fmt.Sprintf(format, args...)})
+	return d
+}
+
+// From adds the places that the code was expanded from, innermost first.
+// It returns d.
+func (d *Diagnostic) From(spans ...Span) *Diagnostic {
+	d.Expanded = append(d.Expanded, spans...)
+	return d
+}
+
+// Error is the first line of the rendering, so that a Diagnostic is an error.
+func (d *Diagnostic) Error() string {
+	head := fmt.Sprintf("%s[%s]: %s", d.Severity(), d.Code, d.Message)
+	if !d.Span.Valid() {
+		return head
+	}
+	return d.Span.String() + ": " + head
+}
+
+// List collects diagnostics. The zero value is ready for use. It is not safe
+// for use by several goroutines at once.
+type List struct {
+	all  []*Diagnostic
+	seen map[string]bool
+}
+
+// Add records a diagnostic and returns it, so that hints and notes can be
+// chained. A second one with the same code, place and text is not recorded.
+func (l *List) Add(code Code, at Span, format string, args ...any) *Diagnostic {
+	d := &Diagnostic{Code: code, Span: at, Message: fmt.Sprintf(format, args...)}
+	l.Append(d)
+	return d
+}
+
+// Append records a diagnostic made elsewhere, unless an equal one is there.
+func (l *List) Append(d *Diagnostic) {
+	key := d.Error()
+	if l.seen[key] {
+		return
+	}
+	if l.seen == nil {
+		l.seen = make(map[string]bool)
+	}
+	l.seen[key] = true
+	l.all = append(l.all, d)
+}
+
+// Merge records all diagnostics of other.
+func (l *List) Merge(other *List) {
+	for _, d := range other.all {
+		l.Append(d)
+	}
+}
+
+// Len is the number of diagnostics, warnings included.
+func (l *List) Len() int { return len(l.all) }
+
+// Errors is the number of errors.
+func (l *List) Errors() int {
+	n := 0
+	for _, d := range l.all {
+		if d.Severity() == Error {
+			n++
+		}
+	}
+	return n
+}
+
+// HasErrors tells whether the compilation must stop.
+func (l *List) HasErrors() bool { return l.Errors() > 0 }
+
+// Sorted returns the diagnostics by source name and position. Those without a
+// place come first. Equal places keep the order in which they were found.
+func (l *List) Sorted() []*Diagnostic {
+	out := append([]*Diagnostic(nil), l.all...)
+	sort.SliceStable(out, func(i, j int) bool { return less(out[i].Span, out[j].Span) })
+	return out
+}
+
+func less(a, b Span) bool {
+	an, bn := a.fileName(), b.fileName()
+	if an != bn {
+		return an < bn
+	}
+	if a.Start != b.Start {
+		return a.Start < b.Start
+	}
+	return a.End < b.End
+}
+
+// Err returns nil when there is no error, and otherwise an error whose text is
+// the plain rendering of the whole list.
+func (l *List) Err() error {
+	if !l.HasErrors() {
+		return nil
+	}
+	return listError{l}
+}
+
+type listError struct{ list *List }
+
+func (e listError) Error() string {
+	var b strings.Builder
+	_ = Render(&b, e.list, RenderOptions{})
+	return strings.TrimRight(b.String(), "\n")
+}

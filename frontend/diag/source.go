@@ -1,0 +1,130 @@
+package diag
+
+import (
+	"fmt"
+	"sort"
+	"unicode/utf8"
+)
+
+// Stdin is the name of a source given by -e or read from standard input.
+const Stdin = "stdin"
+
+// Source is one text: a script, an imported script or a header.
+type Source struct {
+	// Name is what diagnostics show: a path as the user wrote it, or Stdin.
+	Name string
+	// Text is the whole content. Spans are byte offsets into it.
+	Text string
+
+	lines []int // byte offset of each line's first byte
+}
+
+// NewSource indexes the lines of text.
+func NewSource(name, text string) *Source {
+	s := &Source{Name: name, Text: text, lines: []int{0}}
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\n' {
+			s.lines = append(s.lines, i+1)
+		}
+	}
+	return s
+}
+
+// Position is a place for people: both numbers start at 1, the column counts
+// bytes.
+type Position struct{ Line, Col int }
+
+// Position converts a byte offset; offsets outside the text are clamped.
+func (s *Source) Position(offset int) Position {
+	offset = min(max(offset, 0), len(s.Text))
+	i := sort.SearchInts(s.lines, offset+1) - 1
+	return Position{Line: i + 1, Col: offset - s.lines[i] + 1}
+}
+
+// LineCount is the number of lines; a text that ends in a newline has an empty
+// last line.
+func (s *Source) LineCount() int { return len(s.lines) }
+
+// LineStart is the byte offset of the first byte of a line (from 1).
+func (s *Source) LineStart(line int) int { return s.lines[line-1] }
+
+// Line returns the text of a line (from 1) without its line ending.
+func (s *Source) Line(line int) string {
+	start, end := s.lines[line-1], len(s.Text)
+	if line < len(s.lines) {
+		end = s.lines[line] - 1
+	}
+	if end > start && s.Text[end-1] == '\r' {
+		end--
+	}
+	return s.Text[start:end]
+}
+
+// Span returns the bytes from start up to, but not including, end.
+func (s *Source) Span(start, end int) Span { return Span{File: s, Start: start, End: end} }
+
+// RuneOffsets returns, for each rune index of the text and for its end, the
+// byte offset. It returns nil for a text of ASCII only, where both are equal.
+func (s *Source) RuneOffsets() []int {
+	if utf8.RuneCountInString(s.Text) == len(s.Text) {
+		return nil
+	}
+	out := make([]int, 0, len(s.Text)+1)
+	for i := range s.Text {
+		out = append(out, i)
+	}
+	return append(out, len(s.Text))
+}
+
+// Span is a range of bytes of one source: Start is included, End is not.
+type Span struct {
+	File       *Source
+	Start, End int
+}
+
+// Valid tells whether the span lies in a source.
+func (s Span) Valid() bool { return s.File != nil }
+
+// Text is the source text of the span.
+func (s Span) Text() string {
+	if s.File == nil {
+		return ""
+	}
+	return s.File.Text[s.Start:s.End]
+}
+
+// To returns the span from the start of s to the end of other.
+func (s Span) To(other Span) Span { return Span{File: s.File, Start: s.Start, End: other.End} }
+
+// Pos is the position of the first byte; the zero Position for a span without
+// a source.
+func (s Span) Pos() Position {
+	if s.File == nil {
+		return Position{}
+	}
+	return s.File.Position(s.Start)
+}
+
+// EndPos is the position just after the last byte.
+func (s Span) EndPos() Position {
+	if s.File == nil {
+		return Position{}
+	}
+	return s.File.Position(s.End)
+}
+
+// String is "name:line:col", as editors understand it.
+func (s Span) String() string {
+	if s.File == nil {
+		return "-"
+	}
+	p := s.Pos()
+	return fmt.Sprintf("%s:%d:%d", s.File.Name, p.Line, p.Col)
+}
+
+func (s Span) fileName() string {
+	if s.File == nil {
+		return ""
+	}
+	return s.File.Name
+}
