@@ -1,0 +1,188 @@
+// Package ast holds the syntax tree of the bpftrace language: one node type
+// for each construct, each with its byte span, a walker, and the printer that
+// is also the formatter.
+//
+// The tree is what was written: no types, no resolved names, no desugaring.
+// Later stages keep what they find out in tables of their own, keyed by node
+// pointer; a node pointer is therefore used at one place of a tree only.
+package ast
+
+import "btc/frontend/diag"
+
+// Node is any part of the tree.
+type Node interface {
+	// Span is the range of source bytes the node was parsed from.
+	Span() diag.Span
+}
+
+// Extent is embedded in every node and holds its span.
+type Extent struct{ At diag.Span }
+
+// Span implements Node.
+func (e Extent) Span() diag.Span { return e.At }
+
+// Ext makes an Extent, for composite literals.
+func Ext(s diag.Span) Extent { return Extent{At: s} }
+
+// Name is an identifier that is not an expression: a field, a label, the name
+// of a macro.
+type Name struct {
+	Extent
+	Text string
+}
+
+// Comment is one comment with its delimiters: "// ..." or "/* ... */".
+type Comment struct {
+	Extent
+	Text string
+}
+
+// Script is a whole source file.
+type Script struct {
+	Extent
+	Source *diag.Source
+	// Shebang is the first line if it starts with "#!", else empty.
+	Shebang string
+	// Header holds *CDef, *Config and *Import in source order.
+	Header []Item
+	// Items holds *Probe, *Macro, *Func and *MapDecl in source order.
+	Items []Item
+	// Comments are all comments outside C definitions, in source order.
+	Comments []*Comment
+}
+
+// Item is a top-level construct.
+type Item interface {
+	Node
+	item()
+}
+
+// CDefKind tells the C constructs apart that may stand at the top.
+type CDefKind int
+
+// The kinds of C text.
+const (
+	CDirective CDefKind = iota // a whole line that starts with '#'
+	CStruct                    // struct, with or without a body
+	CUnion
+	CEnum
+	CTypedef
+)
+
+// CDef is one C definition or preprocessor line, kept as text.
+type CDef struct {
+	Extent
+	Kind CDefKind
+	// Name is the tag of a struct, union or enum, or the word after '#'
+	// ("include", "define"); empty for a typedef.
+	Name string
+	// Text is the C text: for a definition with its final ';' (added when it
+	// was left out), for a directive the whole line, continuation lines
+	// included.
+	Text string
+}
+
+// Config is "config = { ... }".
+type Config struct {
+	Extent
+	Entries []*ConfigEntry
+}
+
+// ConfigEntry is "key = value".
+type ConfigEntry struct {
+	Extent
+	Key *Name
+	// Value is *StringLit, *IntLit, *BoolLit or *Ident.
+	Value Expr
+}
+
+// Import is `import "path";`, at the top or as a statement.
+type Import struct {
+	Extent
+	Path *StringLit
+}
+
+// MapDecl is "let @m = kind(max);" at the top.
+type MapDecl struct {
+	Extent
+	Map  *Map
+	Kind *Name
+	Max  *IntLit
+}
+
+// Macro is "macro name(params) { ... }".
+type Macro struct {
+	Extent
+	Name *Name
+	// Params holds *Var (by reference), *Map (by reference) and *Ident
+	// (substituted).
+	Params []Expr
+	Body   *Block
+}
+
+// Func is "fn name($a : T, ...) : R { ... }".
+type Func struct {
+	Extent
+	Name   *Name
+	Params []*Param
+	Result Type
+	// Body has no Value: functions return with a statement.
+	Body *Block
+}
+
+// Param is one parameter of a Func.
+type Param struct {
+	Extent
+	Var  *Var
+	Type Type
+}
+
+// Probe is "points /pred/ { ... }".
+type Probe struct {
+	Extent
+	Points []*AttachPoint
+	// Pred is nil without a predicate.
+	Pred Expr
+	// Body has no Value.
+	Body *Block
+}
+
+// AttachPoint is one attach point: its text, and the text split into parts.
+type AttachPoint struct {
+	Extent
+	// Label is the name of "name=" in front, or nil.
+	Label *Name
+	// Raw is the text as written, without the label.
+	Raw string
+	// Provider is the canonical lower-case name of the probe type ("kprobe"
+	// for "k" and "Kprobe"); empty if the written provider has a wildcard or a
+	// positional parameter, or is unknown.
+	Provider string
+	// Parts are the pieces between ':'; the first is the provider as written.
+	Parts []AttachPart
+}
+
+// AttachPart is one piece of an attach point.
+type AttachPart struct {
+	Extent
+	// Text has quotes and their escapes removed; positional parameters are
+	// still in it as "$1".
+	Text string
+	// Wildcard tells that an unquoted '*' is in the text.
+	Wildcard bool
+	// Quoted tells that some of the part was in double quotes.
+	Quoted bool
+	// Params are the numbers of the unquoted "$N" in the text, in order.
+	Params []int
+	// Location tells that the part is the "@FILE:LINE[:COL]" of a uprobe; Text
+	// is what follows the '@'.
+	Location bool
+}
+
+func (*CDef) item()    {}
+func (*Config) item()  {}
+func (*Import) item()  {}
+func (*MapDecl) item() {}
+func (*Macro) item()   {}
+func (*Func) item()    {}
+func (*Probe) item()   {}
