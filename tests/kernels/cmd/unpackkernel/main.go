@@ -1,0 +1,88 @@
+// Unpackkernel writes the uncompressed kernel (ELF vmlinux) that an x86 bzImage
+// (vmlinuz) holds. QEMU starts that form without decompressing it under
+// emulation, and it carries the kernel's BTF.
+//
+//	go run ./tests/kernels/cmd/unpackkernel VMLINUZ OUT
+//
+// It runs xz, lz4 or zstd, whichever the image was packed with.
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// packers are the ways a Debian kernel may be compressed, told apart by the first bytes.
+var packers = []struct {
+	magic   string
+	command []string
+}{
+	{"\xfd7zXZ\x00", []string{"xz", "-dcq", "--single-stream"}},
+	{"\x28\xb5\x2f\xfd", []string{"zstd", "-dcq"}},
+	{"\x02\x21\x4c\x18", []string{"lz4", "-dcq"}},
+	{"\x1f\x8b", []string{"gzip", "-dcq"}},
+}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: unpackkernel VMLINUZ OUT")
+		os.Exit(2)
+	}
+	if err := unpack(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintf(os.Stderr, "unpackkernel: %s: %v\n", os.Args[1], err)
+		os.Exit(1)
+	}
+}
+
+func unpack(image, out string) error {
+	b, err := os.ReadFile(image)
+	if err != nil {
+		return err
+	}
+	packed, err := payload(b)
+	if err != nil {
+		return err
+	}
+	for _, p := range packers {
+		if !bytes.HasPrefix(packed, []byte(p.magic)) {
+			continue
+		}
+		cmd := exec.Command(p.command[0], p.command[1:]...)
+		cmd.Stdin = bytes.NewReader(packed)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		vmlinux, err := cmd.Output()
+		// The image's length follows the stream: packers complain of it after all is unpacked.
+		if !bytes.HasPrefix(vmlinux, []byte("\x7fELF")) {
+			return fmt.Errorf("%s gives no ELF file: %v %s", p.command[0], err, stderr.String())
+		}
+		return os.WriteFile(out, vmlinux, 0o644)
+	}
+	return fmt.Errorf("packed in an unknown way (first bytes %x)", packed[:min(6, len(packed))])
+}
+
+// payload finds the packed kernel by the fields of the x86 boot protocol's setup header.
+func payload(b []byte) ([]byte, error) {
+	const (
+		setupSectors  = 0x1f1
+		headerMagic   = 0x202
+		payloadOffset = 0x248
+		headerEnd     = 0x250
+	)
+	if len(b) < headerEnd || string(b[headerMagic:headerMagic+4]) != "HdrS" {
+		return nil, fmt.Errorf("not an x86 bzImage")
+	}
+	setup := int(b[setupSectors])
+	if setup == 0 {
+		setup = 4
+	}
+	start := (setup+1)*512 + int(binary.LittleEndian.Uint32(b[payloadOffset:]))
+	size := int(binary.LittleEndian.Uint32(b[payloadOffset+4:]))
+	if start < 0 || size < 0 || start+size > len(b) {
+		return nil, fmt.Errorf("cut off: payload of %d bytes at %d in %d", size, start, len(b))
+	}
+	return b[start : start+size], nil
+}

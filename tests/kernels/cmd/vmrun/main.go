@@ -1,0 +1,86 @@
+// Vmrun boots a kernel under QEMU, runs one command in it as root and hands
+// back the command's standard output, standard error and exit status.
+//
+//	go run ./tests/kernels/cmd/vmrun -k 6.12 -put ./btrun:/bin/btrun -put ./x.o -put ./x.json -- btrun /x.o
+//	go run ./tests/kernels/cmd/vmrun -k sid -disk build/oracle/root.ext4 -- bpftrace -e 'kprobe:do_nanosleep { exit(); }'
+//
+// Its own failures exit with 201 (the guest died or hung) or 200 (all others).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"btc/tests/kernels/vm"
+)
+
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, ",") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+func main() {
+	var (
+		dir     = flag.String("kdir", "build/kernels", "folder of kernels, as getkernels.sh makes it")
+		name    = flag.String("k", "6.12", "kernel under -kdir, or a path to an image")
+		memory  = flag.Int("m", 0, "MiB of memory (default 768)")
+		cpus    = flag.Int("smp", 0, "CPUs (default 2)")
+		timeout = flag.Duration("t", 2*time.Minute, "limit for the whole run")
+		disk    = flag.String("disk", "", "ext4 image that is the command's root; left unchanged")
+		out     = flag.String("out", "", "tar file that receives the guest's /out")
+		console = flag.String("console", "", "file that receives the kernel's console")
+		more    = flag.String("append", "", "more kernel arguments")
+		verbose = flag.Bool("v", false, "times on standard error")
+		puts    list
+		env     list
+	)
+	flag.Var(&puts, "put", "HOST[:GUEST] file or folder copied into the guest (default /basename); repeatable")
+	flag.Var(&env, "e", "K=V in the command's environment; repeatable")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fail(200, errors.New("no command"))
+	}
+	image, err := vm.FindImage(*dir, *name)
+	if err == nil {
+		err = vm.Available()
+	}
+	if err != nil {
+		fail(200, err)
+	}
+	config := vm.Config{Image: image, Command: flag.Args(), Env: env, Disk: *disk, OutTar: *out,
+		Memory: *memory, CPUs: *cpus, Timeout: *timeout, Append: *more, Console: *console}
+	for _, p := range puts {
+		host, guest, ok := strings.Cut(p, ":")
+		if !ok {
+			guest = "/" + path.Base(host)
+		}
+		config.Puts = append(config.Puts, vm.Put{Host: host, Guest: guest})
+	}
+	begin := time.Now()
+	r, err := vm.Run(context.Background(), config)
+	var died *vm.GuestError
+	switch {
+	case errors.As(err, &died):
+		fail(201, err)
+	case err != nil:
+		fail(200, err)
+	}
+	os.Stdout.Write(r.Stdout)
+	os.Stderr.Write(r.Stderr)
+	if *verbose {
+		fmt.Fprintf(os.Stderr, "vmrun: kernel %s: %.1f s; guest: booted in %.1f s, ran %.1f s\n",
+			*name, time.Since(begin).Seconds(), r.Boot.Seconds(), r.Run.Seconds())
+	}
+	os.Exit(r.Exit)
+}
+
+func fail(status int, err error) {
+	fmt.Fprintln(os.Stderr, "vmrun:", err)
+	os.Exit(status)
+}

@@ -1,0 +1,239 @@
+// Package vm boots a Linux kernel under QEMU's software emulation with a
+// throw-away initramfs, runs one command in it as root, and gives back its
+// standard output, standard error, exit status and, when asked, the files that
+// it left in /out.
+//
+// It takes a kernel image and a list of files, and needs qemu-system-x86_64 and
+// a static busybox on the machine, no root and no KVM. A result is returned
+// only when the guest itself reported the exit status of the command: a panic,
+// a hang or a killed QEMU is always an error.
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Put copies one file or folder of this machine into the guest.
+type Put struct {
+	Host  string // file or folder here; symbolic links are kept as links
+	Guest string // absolute path in the guest
+}
+
+// Config says what to boot and what to run in it. Image and Command are required.
+type Config struct {
+	Image   string        // kernel: vmlinux (preferred: boots faster under emulation) or vmlinuz
+	Command []string      // argument vector; a single element is a shell command line
+	Puts    []Put         // files for the guest
+	Env     []string      // "K=V" for the command
+	Disk    string        // ext4 image that becomes the command's root; it is not changed
+	OutTar  string        // when set, the guest's /out is written to this file as a tar archive
+	Memory  int           // MiB, default 768
+	CPUs    int           // default 2; only one runs at a time
+	Timeout time.Duration // for the whole run, default 2 minutes
+	Append  string        // more kernel arguments
+	Console string        // when set, the kernel's console is kept in this file
+}
+
+// Result is what a command did in a guest.
+type Result struct {
+	Stdout, Stderr []byte
+	Exit           int           // status of the command, 0..255
+	Boot           time.Duration // guest's clock when the command started
+	Run            time.Duration // guest's time spent in the command
+}
+
+// GuestError is a run that ended without the guest having reported an exit status.
+type GuestError struct {
+	Reason  string // what is known of the cause
+	Console string // last part of the kernel's console
+}
+
+func (e *GuestError) Error() string {
+	return fmt.Sprintf("guest: %s; end of its console:\n%s", e.Reason, e.Console)
+}
+
+const (
+	qemuBinary = "qemu-system-x86_64"
+	// thread=multi crashes guests that patch code (kprobes, ftrace, static keys).
+	accelerator = "tcg,thread=single"
+	// The machine and its kernel arguments: no boot-time self tests, no mitigations
+	// (slow under emulation), addresses that stay the same, and no reboot on a panic.
+	machine    = "q35"
+	kernelArgs = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests=1"
+	outBytes   = 256 << 20 // limit for /out; the file is sparse
+)
+
+// Available says in one line why no guest can be booted here, or returns nil.
+func Available() error {
+	if _, err := exec.LookPath(qemuBinary); err != nil {
+		return fmt.Errorf("%s is not installed (tests/setup/install.sh installs it)", qemuBinary)
+	}
+	_, err := busybox()
+	return err
+}
+
+// FindImage returns the image of the kernel called name in dir (as laid out by
+// getkernels.sh: dir/name/vmlinux), or name itself when it is a path.
+func FindImage(dir, name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, image := range []string{"vmlinux", "vmlinuz"} {
+		p := filepath.Join(dir, name, image)
+		if _, err := os.Stat(p); err == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("no kernel %s in %s (tests/kernels/getkernels.sh fetches it)", name, dir)
+}
+
+// Run boots, runs the command and returns what it did. The error is a
+// *GuestError when the guest died, hung or never reached the command.
+func Run(ctx context.Context, c Config) (*Result, error) {
+	c = withDefaults(c)
+	dir, err := os.MkdirTemp("", "vm")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	initrd, err := initramfs(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "initrd"), initrd, 0o600); err != nil {
+		return nil, err
+	}
+	args, err := qemuArgs(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, qemuBinary, args...)
+	qemuOutput, runErr := cmd.CombinedOutput()
+	return collect(ctx, c, dir, qemuOutput, runErr)
+}
+
+func withDefaults(c Config) Config {
+	if c.Memory == 0 {
+		c.Memory = 768
+	}
+	if c.CPUs == 0 {
+		c.CPUs = 2
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 2 * time.Minute
+	}
+	return c
+}
+
+// qemuArgs gives every stream a serial port of its own: ttyS0 the console,
+// ttyS1 standard output, ttyS2 standard error, ttyS3 the control messages.
+func qemuArgs(c Config, dir string) ([]string, error) {
+	file := func(name string) string { return filepath.Join(dir, name) }
+	args := []string{
+		"-M", machine, "-cpu", "max", "-accel", accelerator,
+		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
+		"-display", "none", "-no-reboot", "-nodefaults", "-no-user-config",
+		"-kernel", c.Image, "-initrd", file("initrd"), "-append", kernelArgs + " " + c.Append,
+	}
+	for _, port := range []string{"console", "stdout", "stderr", "control"} {
+		args = append(args, "-serial", "file:"+file(port))
+	}
+	if c.Disk != "" {
+		args = append(args, nvme(c.Disk, "root", "snapshot=on")...)
+	}
+	if c.OutTar != "" {
+		raw := file("out.raw")
+		if err := os.WriteFile(raw, nil, 0o600); err != nil {
+			return nil, err
+		}
+		if err := os.Truncate(raw, outBytes); err != nil {
+			return nil, err
+		}
+		args = append(args, nvme(raw, "out", "cache=unsafe")...)
+	}
+	return args, nil
+}
+
+// nvme describes a disk. The driver is built into every kernel that we test,
+// unlike virtio; the guest finds the disk by its serial number.
+func nvme(file, serial, option string) []string {
+	return []string{
+		"-drive", fmt.Sprintf("file=%s,if=none,id=%s,format=raw,%s", file, serial, option),
+		"-device", fmt.Sprintf("nvme,drive=%s,serial=%s", serial, serial),
+	}
+}
+
+// control is what the guest's init reported on its control port.
+type control struct {
+	exit       int
+	exited     bool
+	start, end time.Duration
+	failure    string
+}
+
+func parseControl(text []byte) control {
+	var c control
+	seconds := func(s string) time.Duration {
+		f, _ := strconv.ParseFloat(s, 64)
+		return time.Duration(f * float64(time.Second))
+	}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "exit":
+			if n, err := strconv.Atoi(value); err == nil {
+				c.exit, c.exited = n, true
+			}
+		case "start":
+			c.start = seconds(value)
+		case "end":
+			c.end = seconds(value)
+		case "fail":
+			c.failure = value
+		}
+	}
+	return c
+}
+
+func collect(ctx context.Context, c Config, dir string, qemuOutput []byte, runErr error) (*Result, error) {
+	read := func(name string) []byte {
+		b, _ := os.ReadFile(filepath.Join(dir, name)) // absent when QEMU did not start
+		return b
+	}
+	console := read("console")
+	if c.Console != "" {
+		if err := os.WriteFile(c.Console, console, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	ctl := parseControl(read("control"))
+	guestError := func(reason string) error {
+		return &GuestError{Reason: reason, Console: string(console[max(0, len(console)-8000):])}
+	}
+	switch {
+	case ctl.failure != "":
+		return nil, guestError("init failed: " + ctl.failure)
+	case !ctl.exited && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, guestError(fmt.Sprintf("no exit status after %v", c.Timeout))
+	case !ctl.exited:
+		return nil, guestError(fmt.Sprintf("ended without an exit status (QEMU: %v %s)", runErr, bytes.TrimSpace(qemuOutput)))
+	}
+	r := &Result{Stdout: read("stdout"), Stderr: read("stderr"), Exit: ctl.exit, Boot: ctl.start, Run: ctl.end - ctl.start}
+	if c.OutTar != "" {
+		if err := copyTar(filepath.Join(dir, "out.raw"), c.OutTar); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
