@@ -1,0 +1,16 @@
+// Package ir is btc's intermediate representation: typed SSA with block
+// parameters, one IR with two checked stages.
+//
+// It takes nothing (frontend/build fills it) and gives modules that passes
+// rewrite, interp runs, and backend turns into a BPF object. High ops come
+// straight from the language (mapget, hist, emit, comm, str); core ops map to
+// BPF instructions (load, store, call, arithmetic). Lowering replaces high ops
+// by core ops; VerifyStage proves that none is left.
+//
+// Scalars are i64 values; a width is a matter of memory accesses (MemKind) and
+// of the zext and sext ops. What is larger than 8 bytes (strings, tuples,
+// addresses of hosts) lives in memory: high ops take and give the *address* of
+// such objects, usually of a Slot. Values in a block are in execution order and
+// the order is meaning. Constants, slot addresses, map references and global
+// references are operands, not instructions (Op.Inline).
+package ir

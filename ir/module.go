@@ -1,0 +1,322 @@
+package ir
+
+import "btc/ir/target"
+
+// Module is one script: programs, maps, globals, and what the manifest needs.
+type Module struct {
+	Name   string // script's base name, a C identifier
+	File   string // as the user named it; "stdin" for -e
+	Source string // the script's text
+	Target *target.Target
+
+	Funcs   []*Func
+	Maps    []*Map
+	Globals []*Global
+	Events  []*Event
+	Stmts   []Stmt
+	Meta    Meta
+}
+
+// Stmt is a statement of the script, for line info.
+type Stmt struct {
+	Line, Col int
+	Text      string // one line of text, at most 120 bytes
+}
+
+// Meta carries what only the manifest and the loader need.
+type Meta struct {
+	Config   map[string]string // config keys that act at load or run time, resolved to text
+	Unsafe   []UnsafeUse       // actions that need --unsafe
+	Warnings []string
+	Errors   []RuntimeError // places that OpDivZero and the like refer to
+}
+
+// UnsafeUse is a dangerous action and where the script does it.
+type UnsafeUse struct {
+	Name string // "system", "signal", "override", "write_user", "kprobe-address"
+	Pos  Pos
+}
+
+// RuntimeError is a message the loader prints, with its place, when a program reports it.
+type RuntimeError struct {
+	Text string
+	Pos  Pos
+}
+
+// ProgKind is the sort of a BPF program.
+type ProgKind string
+
+// Program kinds, named as probetype names them where it does.
+const (
+	ProgKprobe        ProgKind = "kprobe"
+	ProgKretprobe     ProgKind = "kretprobe"
+	ProgUprobe        ProgKind = "uprobe"
+	ProgUretprobe     ProgKind = "uretprobe"
+	ProgUSDT          ProgKind = "usdt"
+	ProgTracepoint    ProgKind = "tracepoint"
+	ProgRawTracepoint ProgKind = "rawtracepoint" // tp_btf
+	ProgFentry        ProgKind = "fentry"
+	ProgFexit         ProgKind = "fexit"
+	ProgProfile       ProgKind = "profile"
+	ProgInterval      ProgKind = "interval"
+	ProgSoftware      ProgKind = "software"
+	ProgHardware      ProgKind = "hardware"
+	ProgWatchpoint    ProgKind = "watchpoint"
+	ProgIter          ProgKind = "iter"
+	ProgBegin         ProgKind = "begin"
+	ProgEnd           ProgKind = "end"
+	ProgSelf          ProgKind = "self"
+)
+
+// Prog is what makes a Func a BPF program: one attach point of one clause.
+type Prog struct {
+	Kind    ProgKind
+	Section string // ELF section with libbpf's name, e.g. "kprobe/vfs_read"
+	Attach  Attach
+	Clause  int // 0-based number of the clause in the script; several programs may share one
+	FirstID int // first number of the program's attach points (OpAttachID)
+	// UsesID is set when the body reads OpAttachID (probe builtin): then each
+	// match of a wildcard needs a number of its own.
+	UsesID bool
+	// UsesFunc is set when the body reads the probed function's address.
+	UsesFunc bool
+	Pos      Pos
+}
+
+// Attach is an attach point as the script says it, in parts.
+type Attach struct {
+	Text   string // canonical full name: "kprobe:vfs_read", "interval:s:1"; what the probe builtin prints when not a pattern
+	Target string // module, binary path or name, tracepoint category, event name of software/hardware
+	Name   string // function, symbol, event name; may hold "*"
+	Offset uint64 // kprobe, uprobe: bytes after Name
+	Addr   uint64 // kprobe, uprobe, watchpoint: address when Name is empty
+	Len    int    // watchpoint: bytes
+	Mode   string // watchpoint: subset of rwx
+	Unit   string // profile, interval: hz, us, ms, s
+	Count  uint64 // profile, interval: number of Unit; software, hardware: period
+	Lang   string // uprobe: "cpp" or ""
+	// Missing says what to do when the point does not exist: error, warn, ignore.
+	Missing string
+	Pos     Pos
+}
+
+// LayoutKind says how bytes are printed and compared.
+type LayoutKind string
+
+// Layout kinds.
+const (
+	LInt       LayoutKind = "int"  // Size 1, 2, 4, 8; Signed
+	LBool      LayoutKind = "bool" // 1 byte
+	LPtr       LayoutKind = "ptr"  // 8 bytes
+	LEnum      LayoutKind = "enum" // Size; Signed; Enum names the table
+	LString    LayoutKind = "string"
+	LBuffer    LayoutKind = "buffer" // u32 length, then Size-4 bytes
+	LTuple     LayoutKind = "tuple"  // Fields, unnamed
+	LRecord    LayoutKind = "record" // Fields, named: records and structs
+	LArray     LayoutKind = "array"  // Count times Elem
+	LKstack    LayoutKind = "kstack" // u64 id; Stack names the stack map
+	LUstack    LayoutKind = "ustack" // u64 id, u32 tgid, u32 0; Stack names the stack map
+	LKsym      LayoutKind = "ksym"   // u64 address
+	LUsym      LayoutKind = "usym"   // u64 address, u32 tgid, u32 0
+	LInet      LayoutKind = "inet"   // u32 address family (2 or 10), then 16 bytes of address
+	LMac       LayoutKind = "mac"    // 6 bytes (and 2 of padding)
+	LTimestamp LayoutKind = "timestamp"
+	LProbe     LayoutKind = "probe"    // u64 attach point number
+	LUsername  LayoutKind = "username" // u64 uid
+	LCgroup    LayoutKind = "cgroup_path"
+	LNone      LayoutKind = "none"
+)
+
+// Layout describes an object's bytes for whoever prints it.
+type Layout struct {
+	Kind   LayoutKind
+	Size   int // bytes, padding included
+	Align  int
+	Signed bool
+	Name   string // type's name for messages: "int64", "struct foo", "string[64]"
+	Enum   map[int64]string
+	Elem   *Layout
+	Count  int
+	Fields []Field
+	Stack  string // stack kinds: map's name; Depth and Mode say how to print
+	Depth  int
+	Mode   string // bpftrace, perf, raw, build_id
+	Format string // timestamp: strftime format
+	Clock  int    // timestamp: as OpNsecs's Imm
+}
+
+// Field is a part of a tuple, record or event.
+type Field struct {
+	Name string
+	Off  int  // bytes from the start of the object
+	Var  bool // events only: {u16 offset, u16 length} into the tail instead of the object
+	*Layout
+}
+
+// MapShape is what a map is to the language; the lowering chooses the BPF map from it.
+type MapShape string
+
+// Map shapes.
+const (
+	ShapePlain  MapShape = "plain"
+	ShapeCount  MapShape = "count"
+	ShapeSum    MapShape = "sum"
+	ShapeAvg    MapShape = "avg"
+	ShapeMin    MapShape = "min"
+	ShapeMax    MapShape = "max"
+	ShapeStats  MapShape = "stats"
+	ShapeHist   MapShape = "hist"
+	ShapeLhist  MapShape = "lhist"
+	ShapeStack  MapShape = "stack"  // frames by stack id, made by frontend/build for each mode and depth (Depth, User)
+	ShapeIntern MapShape = "intern" // made by lowerings: events, scratch, zero, lost, seen; not the script's
+)
+
+// Map is a map of the script, or an internal one.
+type Map struct {
+	Name  string // "@x", "@" ; internal: "scratch"
+	Shape MapShape
+	Pos   Pos
+
+	// What the language fixes, set by frontend/build.
+	Key        *Layout // nil for a scalar
+	Value      *Layout // plain: the value; aggregations: LInt with the argument's signedness
+	MaxEntries int     // of a keyed map
+	Declared   string  // BPF kind named by the script: hash, lruhash, percpuhash, percpulruhash; or ""
+	Depth      int     // stack: most frames, 1..1024
+	User       bool    // stack: user stacks
+	Bits       int     // hist: sub-bucket bits 0..5
+	Min, Max   int64   // lhist
+	Step       int64   // lhist
+	Read       bool    // aggregation that the script reads: laid out shared (design 12.2)
+	Cleared    bool    // the script clears or zeroes it
+	Deleted    bool    // the script deletes from it
+
+	// What the lowering fixes (passes/lower-maps): the BPF map.
+	BPF BPFMap
+}
+
+// BPFMap is the kernel object behind a Map.
+type BPFMap struct {
+	Name       string // C identifier, at most 15 bytes
+	Type       string // "array", "percpu_array", "hash", "percpu_hash", "lru_hash", "lru_percpu_hash", "ringbuf"
+	KeySize    int
+	ValueSize  int
+	MaxEntries int
+	Flags      uint32
+	// Present is the offset of the u64 in the value that is not 0 when a scalar
+	// is set; -1 where existence says it (hashes).
+	Present int
+	// ValueOff is the offset of the value proper.
+	ValueOff int
+	// Gens is 2 for a scalar of two slots; then global "gen" + GenOff (u32) holds
+	// the current slot's number (design 12.7). Otherwise 1.
+	Gens   int
+	GenOff int
+	// Loss is this map's index among the loss counters; -1 when it cannot fill.
+	Loss int
+}
+
+// GlobalKind says who sets a global.
+type GlobalKind string
+
+// Global kinds, one ELF section each.
+const (
+	GlobalConst GlobalKind = "const" // .rodata: set by the loader from host facts; the default is right on 5.10
+	GlobalParam GlobalKind = "param" // .rodata.params: $1, $#, getopt
+	GlobalData  GlobalKind = "data"  // .bss: written at run time
+)
+
+// Global is a named constant of the loaded object or a word of data.
+type Global struct {
+	Name  string // C identifier: "param_1", "pidns_dev", "start_ns", "gen"
+	Kind  GlobalKind
+	Size  int // 4 or 8 for integers; capacity for strings
+	Init  []byte
+	Param *Param // GlobalParam only
+}
+
+// Param is a load-time parameter.
+type Param struct {
+	Name    string // "$1", "$#", or getopt's name
+	Type    string // "int", "string", "bool"
+	Default string
+	Help    string
+	Pos     Pos
+}
+
+// EventKind says what the loader does with an event.
+type EventKind string
+
+// Event kinds.
+const (
+	EvPrintf   EventKind = "printf"
+	EvPrint    EventKind = "print"     // print(value): one field
+	EvPrintMap EventKind = "print_map" // Map; fields top and div when given
+	EvClear    EventKind = "clear"     // Map
+	EvZero     EventKind = "zero"      // Map
+	EvExit     EventKind = "exit"      // one field: exit code
+	EvTime     EventKind = "time"      // Format
+	EvJoin     EventKind = "join"
+	EvCat      EventKind = "cat"
+	EvSystem   EventKind = "system"
+	EvError    EventKind = "error" // one field: index in Meta.Errors
+	EvProc     EventKind = "proc"  // one field: tgid seen for the first time
+)
+
+// Event is a kind of record in the ring buffer. The record starts with the
+// header {u32 id, u32 length of the whole record}; fixed fields follow at their
+// natural alignment from offset 8; a variable string or buffer (Field.Var) is
+// {u16 offset from the record's start, u16 length without NUL} into a tail.
+// frontend/build gives kind, format and the fields' layouts in order; the
+// lowering (passes/lower-output) decides Var, Off, Size and Tail.
+type Event struct {
+	ID     int    // index in Module.Events
+	Name   string // "printf0"; operand of OpEmit
+	Kind   EventKind
+	Format string
+	Map    string // EvPrintMap, EvClear, EvZero: the map's name
+	Fields []Field
+	Size   int  // bytes of header and fixed part, a multiple of 8
+	Tail   bool // has variable strings; Size is then the least length
+	Pos    Pos
+}
+
+// Map finds a map by its name in the language, nil when there is none.
+func (m *Module) Map(name string) *Map {
+	for _, x := range m.Maps {
+		if x.Name == name {
+			return x
+		}
+	}
+	return nil
+}
+
+// Global finds a global by name, nil when there is none.
+func (m *Module) Global(name string) *Global {
+	for _, g := range m.Globals {
+		if g.Name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// Event finds an event by name, nil when there is none.
+func (m *Module) Event(name string) *Event {
+	for _, e := range m.Events {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// Func finds a function by name, nil when there is none.
+func (m *Module) Func(name string) *Func {
+	for _, f := range m.Funcs {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package ir
+
+// Op is an operation. Its row in Ops says all that print, parse and verify need.
+type Op uint8
+
+// Stage is the part of the pipeline in which an op is legal.
+type Stage uint8
+
+// Stages. An inline op and a core op are legal in both.
+const (
+	High Stage = iota // replaced by lowering
+	Core              // selected to BPF instructions
+)
+
+// Effect is what an op may do besides giving a result.
+type Effect uint8
+
+// Effect classes, from freest to most bound.
+const (
+	Pure   Effect = iota // depends on operands only: may be merged, moved and dropped
+	Reads                // reads memory or the machine's state: may be dropped, not moved over writes
+	Writes               // writes memory or has effects outside: stays, in order
+)
+
+// Imm and symbol meaning of an op, for print, parse and verify.
+type Attr uint8
+
+// Attributes that an op's text carries besides its arguments.
+const (
+	AImm  Attr = 1 << iota // Imm
+	ASym                   // Sym
+	AMem                   // Mem, written as a suffix: load.u32
+	ACORE                  // CORE (may be empty where OpInfo.COREOptional)
+	ACond                  // Cond, written as the first word: icmp ugt
+	AKind                  // Kind
+	ASlot                  // Slot
+)
+
+// ArgKind restricts an argument.
+type ArgKind uint8
+
+// Argument kinds.
+const (
+	AnyArg  ArgKind = iota
+	IntArg          // i64
+	BoolArg         // i1
+	AddrArg         // any address type, not nullable
+	PtrArg          // tracked pointer, not nullable
+	MapArg          // map reference
+	KeyArg          // optional: address of the key; absent for scalar maps
+)
+
+// Result is how an op's result type is found.
+type Result uint8
+
+// Result rules.
+const (
+	RVoid    Result = iota
+	RI64            // i64
+	RI1             // i1
+	RArg0           // type of the first argument (pointer arithmetic keeps provenance)
+	RNonNull        // type of the first argument without "?"
+	RGiven          // written in the text, checked by the op's own rule
+)
+
+// OpInfo is a row of the op table.
+type OpInfo struct {
+	Name     string
+	Stage    Stage
+	Inline   bool // an operand, never placed in a block
+	Args     []ArgKind
+	Variadic bool // the last kind repeats, zero or more times
+	Result   Result
+	Effect   Effect
+	Attrs    Attr
+	Doc      string // meaning, with that of Imm and Sym
+}
+
+// Info is the op's row.
+func (op Op) Info() *OpInfo { return &Ops[op] }
+
+func (op Op) String() string { return Ops[op].Name }
+
+// Cond is the condition of an icmp.
+type Cond uint8
+
+// Conditions.
+const (
+	EQ Cond = iota
+	NE
+	ULT
+	ULE
+	UGT
+	UGE
+	SLT
+	SLE
+	SGT
+	SGE
+)
+
+var condNames = [...]string{"eq", "ne", "ult", "ule", "ugt", "uge", "slt", "sle", "sgt", "sge"}
+
+func (c Cond) String() string { return condNames[c] }
+
+// Negate is the condition that holds exactly when c does not.
+func (c Cond) Negate() Cond { return [...]Cond{NE, EQ, UGE, UGT, ULE, ULT, SGE, SGT, SLE, SLT}[c] }
+
+// Swap is the condition with its operands exchanged.
+func (c Cond) Swap() Cond { return [...]Cond{EQ, NE, UGT, UGE, ULT, ULE, SGT, SGE, SLT, SLE}[c] }
+
+// The ops.
+const (
+	OpInvalid Op = iota
+
+	// Inline operands.
+	OpParam
+	OpConst
+	OpSlotAddr
+	OpMapRef
+	OpFuncRef
+
+	// Core: arithmetic on i64 (add and sub also on pointers).
+	OpAdd
+	OpSub
+	OpMul
+	OpUDiv
+	OpUMod
+	OpAnd
+	OpOr
+	OpXor
+	OpShl
+	OpLShr
+	OpAShr
+	OpBswap
+	OpZext
+	OpSext
+	OpICmp
+	OpSelect
+	OpBoolInt
+
+	// Core: memory, calls, relocated constants.
+	OpLoad
+	OpStore
+	OpAtomicAdd
+	OpCall
+	OpCallSub
+	OpNonNull
+	OpCast
+	OpCORE
+	OpGlobal
+	OpGlobalAddr
+	OpAttachID
+
+	// High: builtins.
+	OpPid
+	OpTid
+	OpUid
+	OpGid
+	OpNsecs
+	OpElapsed
+	OpCPU
+	OpCurtask
+	OpRand
+	OpCgroup
+	OpNumaID
+	OpJiffies
+	OpNcpus
+	OpArg
+	OpRetval
+	OpFuncIP
+	OpReg
+	OpUsermode
+	OpComm
+	OpKstack
+	OpUstack
+	OpSeenProc
+
+	// High: memory and strings.
+	OpRead
+	OpReadMem
+	OpFieldAddr
+	OpMemCopy
+	OpMemZero
+	OpStrLit
+	OpStr
+	OpStrCopy
+	OpStrEq
+	OpStrEqMem
+	OpMemEq
+
+	// High: maps.
+	OpMapGet
+	OpMapGetMem
+	OpMapSet
+	OpMapSetMem
+	OpMapAdd
+	OpMapDel
+	OpMapHas
+	OpMapLen
+	OpCount
+	OpSum
+	OpAvg
+	OpMin
+	OpMax
+	OpStats
+	OpHist
+	OpLhist
+	OpAggGet
+
+	// High: output and control.
+	OpEmit
+	OpDivZero
+
+	numOps
+)
+
+// Ops is the op table, indexed by Op.
+var Ops = [numOps]OpInfo{
+	OpInvalid: {Name: "invalid", Doc: "never placed"},
+
+	OpParam:    {Name: "param", Inline: true, Stage: Core, Result: RGiven, Doc: "block parameter"},
+	OpConst:    {Name: "const", Inline: true, Stage: Core, Result: RGiven, Attrs: AImm, Doc: "integer, truth value (i1) or null pointer"},
+	OpSlotAddr: {Name: "slotaddr", Inline: true, Stage: Core, Result: RGiven, Attrs: AImm | ASlot, Doc: "address of Slot + Imm; written s0+8"},
+	OpMapRef:   {Name: "mapref", Inline: true, Stage: Core, Result: RGiven, Attrs: ASym, Doc: "map Sym; written @x"},
+	OpFuncRef:  {Name: "funcref", Inline: true, Stage: Core, Result: RGiven, Attrs: ASym, Doc: "subprogram Sym; written &name"},
+
+	OpAdd:     {Name: "add", Stage: Core, Args: []ArgKind{AnyArg, IntArg}, Result: RArg0, Doc: "sum; pointer + integer keeps the pointer's type"},
+	OpSub:     {Name: "sub", Stage: Core, Args: []ArgKind{AnyArg, IntArg}, Result: RArg0, Doc: "difference"},
+	OpMul:     {Name: "mul", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "product"},
+	OpUDiv:    {Name: "udiv", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned quotient; x/0 is 0 as in BPF (the language's 1 is written out by frontend/build)"},
+	OpUMod:    {Name: "umod", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned remainder; x%0 is x as in BPF"},
+	OpAnd:     {Name: "and", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "bitwise and"},
+	OpOr:      {Name: "or", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "bitwise or"},
+	OpXor:     {Name: "xor", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "bitwise exclusive or; x ^ -1 is complement"},
+	OpShl:     {Name: "shl", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "left shift, count modulo 64"},
+	OpLShr:    {Name: "lshr", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "logical right shift, count modulo 64"},
+	OpAShr:    {Name: "ashr", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "arithmetic right shift, count modulo 64"},
+	OpBswap:   {Name: "bswap", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Attrs: AMem, Doc: "bytes of the low Mem bits exchanged (u16, u32, u64), upper bits zero"},
+	OpZext:    {Name: "zext", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Attrs: AMem, Doc: "low Mem bits (u8, u16, u32), zero-extended"},
+	OpSext:    {Name: "sext", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Attrs: AMem, Doc: "low Mem bits (s8, s16, s32), sign-extended"},
+	OpICmp:    {Name: "icmp", Stage: Core, Args: []ArgKind{AnyArg, AnyArg}, Result: RI1, Attrs: ACond, Doc: "comparison of two integers or of a pointer with null"},
+	OpSelect:  {Name: "select", Stage: Core, Args: []ArgKind{BoolArg, AnyArg, AnyArg}, Result: RGiven, Doc: "second argument when the first is true, else the third; both integers or kaddr/uaddr"},
+	OpBoolInt: {Name: "boolint", Stage: Core, Args: []ArgKind{BoolArg}, Result: RI64, Doc: "1 for true, 0 for false"},
+
+	OpLoad:       {Name: "load", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Effect: Reads, Attrs: AMem | AImm | ACORE, Doc: "loads [arg + Imm], extended by Mem; with CORE the field's relocated byte offset is added to the instruction's offset. Result i64, kaddr, uaddr or btf"},
+	OpStore:      {Name: "store", Stage: Core, Args: []ArgKind{PtrArg, AnyArg}, Result: RVoid, Effect: Writes, Attrs: AMem | AImm, Doc: "stores the low Mem bits of the second argument to [first + Imm]"},
+	OpAtomicAdd:  {Name: "atomicadd", Stage: Core, Args: []ArgKind{PtrArg, IntArg}, Result: RVoid, Effect: Writes, Attrs: AMem | AImm, Doc: "atomic add to [first + Imm] (u32, u64), no fetch: kernel 5.10 has no fetching form"},
+	OpCall:       {Name: "call", Stage: Core, Args: []ArgKind{AnyArg}, Variadic: true, Result: RGiven, Effect: Writes, Attrs: ASym, Doc: "BPF helper Sym (target.Helper row) with up to 5 arguments"},
+	OpCallSub:    {Name: "callsub", Stage: Core, Args: []ArgKind{AnyArg}, Variadic: true, Result: RI64, Effect: Writes, Attrs: ASym, Doc: "static subprogram Sym with up to 5 arguments"},
+	OpNonNull:    {Name: "nonnull", Stage: Core, Args: []ArgKind{AnyArg}, Result: RNonNull, Doc: "the argument, known not to be null here; no instruction"},
+	OpCast:       {Name: "cast", Stage: Core, Args: []ArgKind{AnyArg}, Result: RGiven, Doc: "integer, kaddr and uaddr into each other, or a tracked pointer into i64/kaddr; no instruction"},
+	OpCORE:       {Name: "core", Stage: Core, Result: RI64, Attrs: AKind | ACORE, Doc: "relocated constant: Kind of CORE"},
+	OpGlobal:     {Name: "global", Stage: Core, Result: RI64, Effect: Reads, Attrs: AMem | ASym | AImm, Doc: "loads from global Sym + Imm"},
+	OpGlobalAddr: {Name: "globaladdr", Stage: Core, Result: RGiven, Attrs: ASym | AImm, Doc: "address of global Sym + Imm, a mapval of the global's section"},
+	OpAttachID:   {Name: "attachid", Stage: Core, Result: RI64, Attrs: AImm, Doc: "number of the attach point that fired; Imm is the program's first. A marked immediate that the loader patches in each clone"},
+
+	OpPid:      {Name: "pid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread group id; Imm 0: loader's PID namespace, 1: initial namespace"},
+	OpTid:      {Name: "tid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread id; Imm as pid"},
+	OpUid:      {Name: "uid", Result: RI64, Effect: Reads, Doc: "user id"},
+	OpGid:      {Name: "gid", Result: RI64, Effect: Reads, Doc: "group id"},
+	OpNsecs:    {Name: "nsecs", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "clock in ns; Imm 0 boot, 1 monotonic, 2 tai, 3 sw_tai"},
+	OpElapsed:  {Name: "elapsed", Result: RI64, Effect: Reads, Doc: "ns since the loader started the run"},
+	OpCPU:      {Name: "cpu", Result: RI64, Effect: Reads, Doc: "current CPU"},
+	OpCurtask:  {Name: "curtask", Result: RGiven, Effect: Reads, Doc: "kaddr of the current struct task_struct"},
+	OpRand:     {Name: "rand", Result: RI64, Effect: Writes, Doc: "32 pseudo-random bits"},
+	OpCgroup:   {Name: "cgroup", Result: RI64, Effect: Reads, Doc: "current cgroup v2 id"},
+	OpNumaID:   {Name: "numaid", Result: RI64, Effect: Reads, Doc: "NUMA node"},
+	OpJiffies:  {Name: "jiffies", Result: RI64, Effect: Reads, Doc: "jiffies_64"},
+	OpNcpus:    {Name: "ncpus", Result: RI64, Effect: Reads, Doc: "number of CPUs, set by the loader"},
+	OpArg:      {Name: "arg", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: AImm, Doc: "argument Imm of the probed function, from ctx"},
+	OpRetval:   {Name: "retval", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "return value, from ctx"},
+	OpFuncIP:   {Name: "funcip", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "address of the probed function, from ctx"},
+	OpReg:      {Name: "reg", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: ASym, Doc: "register Sym (bpftrace's name), from ctx"},
+	OpUsermode: {Name: "usermode", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "1 when user mode was interrupted"},
+	OpComm:     {Name: "comm", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Doc: "writes the 16-byte name of the current thread, NUL-filled"},
+	OpKstack:   {Name: "kstack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the kernel stack, from ctx; Imm depth, Sym the stack map (ShapeStack)"},
+	OpUstack:   {Name: "ustack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the user stack, from ctx; Imm depth, Sym the stack map; the caller stores it with the tgid"},
+	OpSeenProc: {Name: "seenproc", Result: RVoid, Effect: Writes, Doc: "tells the loader once of the current process, so that it can take its memory map for symbols"},
+
+	OpRead:      {Name: "read", Result: RGiven, Effect: Reads, Args: []ArgKind{AddrArg}, Attrs: AMem | AImm | ACORE, Doc: "scalar at [arg + Imm], or at the CORE field of the object at arg (size, sign and bitfield position as on the host), extended by Mem; 0 where it cannot be read. Result i64, kaddr, uaddr or btf"},
+	OpReadMem:   {Name: "readmem", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second address to the first; zeros where it cannot be read"},
+	OpFieldAddr: {Name: "fieldaddr", Result: RArg0, Args: []ArgKind{AddrArg}, Attrs: ACORE, Doc: "address of the CORE field of the object at arg"},
+	OpMemCopy:   {Name: "memcopy", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second to the first; both are ours (slots, map values)"},
+	OpMemZero:   {Name: "memzero", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm, Doc: "zeroes Imm bytes"},
+	OpStrLit:    {Name: "strlit", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "writes literal Sym, NUL-filled to Imm bytes"},
+	OpStr:       {Name: "str", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg, IntArg}, Attrs: AImm, Doc: "reads a NUL-terminated string from the second address into the first (capacity Imm); the third argument bounds it, NUL included. Result: length with NUL, 0 (and an empty string) where it cannot be read. Bytes after the NUL are unspecified"},
+	OpStrCopy:   {Name: "strcopy", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies a string of ours into the first address, at most Imm bytes with NUL, and zero-fills to Imm (keys need that). Result: length with NUL"},
+	OpStrEq:     {Name: "streq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "the string at arg (capacity Imm) equals literal Sym"},
+	OpStrEqMem:  {Name: "streqmem", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "the strings at both addresses are equal in their first Imm bytes or up to the first NUL"},
+	OpMemEq:     {Name: "memeq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "Imm bytes at both addresses are equal"},
+
+	OpMapGet:    {Name: "mapget", Result: RGiven, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "scalar value (extended by the map's value layout), 0 when absent; i64, kaddr or uaddr"},
+	OpMapGetMem: {Name: "mapgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "copies the value to the address, zeros when absent"},
+	OpMapSet:    {Name: "mapset", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, AnyArg, KeyArg}, Doc: "sets a scalar value"},
+	OpMapSetMem: {Name: "mapsetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "sets a value from memory"},
+	OpMapAdd:    {Name: "mapadd", Result: RI64, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "adds to a scalar value in place, creating it at 0; result: the value before"},
+	OpMapDel:    {Name: "mapdel", Result: RI1, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "deletes; true when it was there"},
+	OpMapHas:    {Name: "maphas", Result: RI1, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "true when present"},
+	OpMapLen:    {Name: "maplen", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg}, Doc: "number of elements"},
+	OpCount:     {Name: "count", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "count aggregation"},
+	OpSum:       {Name: "sum", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "sum aggregation"},
+	OpAvg:       {Name: "avg", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "average aggregation"},
+	OpMin:       {Name: "min", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "minimum (signedness from the map)"},
+	OpMax:       {Name: "max", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "maximum (signedness from the map)"},
+	OpStats:     {Name: "stats", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "count and total"},
+	OpHist:      {Name: "hist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "log2 histogram; bits from the map"},
+	OpLhist:     {Name: "lhist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "linear histogram; bounds from the map"},
+	OpAggGet:    {Name: "aggget", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "an aggregation's value as the script reads it"},
+
+	OpEmit:    {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with an argument for each of its fields: an integer, or the address of an object in memory"},
+	OpDivZero: {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "tells the loader of a division by zero; Imm the index in Module.Errors"},
+}

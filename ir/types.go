@@ -1,0 +1,168 @@
+package ir
+
+import "fmt"
+
+// TypeKind is the kind of an IR value.
+type TypeKind uint8
+
+// The kinds. Pointer kinds carry the provenance that the kernel verifier
+// tracks; kaddr and uaddr are plain numbers to it, readable through helpers only.
+const (
+	Void    TypeKind = iota // no value
+	I1                      // truth value: result of icmp, operand of br and select
+	I64                     // any integer; signless
+	Ctx                     // the program's context
+	Stack                   // into a Slot of this function (frame or scratch)
+	MapVal                  // into a value of map Sym
+	Ringbuf                 // into a reserved ring-buffer record of N bytes
+	BTF                     // trusted kernel pointer to "struct Sym": direct loads
+	KAddr                   // kernel address
+	UAddr                   // user-space address
+	MapRef                  // a map itself (helper argument)
+	FuncRef                 // a subprogram (helper callback argument)
+)
+
+// Type is the type of a Value. It is comparable.
+type Type struct {
+	Kind     TypeKind
+	Sym      string // MapVal: map name ("@x"); BTF: "struct x"; otherwise ""
+	N        int    // Ringbuf: record size in bytes; otherwise 0
+	Nullable bool   // printed as a trailing "?": must be tested before a load
+}
+
+// The types without parameters.
+var (
+	TVoid    = Type{Kind: Void}
+	TI1      = Type{Kind: I1}
+	TI64     = Type{Kind: I64}
+	TCtx     = Type{Kind: Ctx}
+	TStack   = Type{Kind: Stack}
+	TKAddr   = Type{Kind: KAddr}
+	TUAddr   = Type{Kind: UAddr}
+	TMapRef  = Type{Kind: MapRef}
+	TFuncRef = Type{Kind: FuncRef}
+)
+
+// TMapVal is a pointer into a value of the map called name; nullable after a lookup.
+func TMapVal(name string, nullable bool) Type {
+	return Type{Kind: MapVal, Sym: name, Nullable: nullable}
+}
+
+// TRingbuf is a pointer to a reserved record of n bytes; nullable after the reserve.
+func TRingbuf(n int, nullable bool) Type { return Type{Kind: Ringbuf, N: n, Nullable: nullable} }
+
+// TBTF is a trusted pointer to the kernel type called name ("struct task_struct").
+func TBTF(name string, nullable bool) Type { return Type{Kind: BTF, Sym: name, Nullable: nullable} }
+
+// NonNull is t without the nullable mark.
+func (t Type) NonNull() Type { t.Nullable = false; return t }
+
+// IsPtr reports whether the kernel verifier tracks values of t as pointers.
+func (t Type) IsPtr() bool {
+	switch t.Kind {
+	case Ctx, Stack, MapVal, Ringbuf, BTF:
+		return true
+	}
+	return false
+}
+
+// IsAddr reports whether values of t are addresses of any sort: IsPtr, kaddr or uaddr.
+func (t Type) IsAddr() bool { return t.IsPtr() || t.Kind == KAddr || t.Kind == UAddr }
+
+var typeNames = [...]string{Void: "void", I1: "i1", I64: "i64", Ctx: "ctx", Stack: "stack",
+	MapVal: "mapval", Ringbuf: "ringbuf", BTF: "btf", KAddr: "kaddr", UAddr: "uaddr", MapRef: "map", FuncRef: "func"}
+
+func (t Type) String() string {
+	s := typeNames[t.Kind]
+	switch t.Kind {
+	case MapVal, BTF:
+		s = fmt.Sprintf("%s(%s)", s, t.Sym)
+	case Ringbuf:
+		s = fmt.Sprintf("%s(%d)", s, t.N)
+	}
+	if t.Nullable {
+		s += "?"
+	}
+	return s
+}
+
+// MemKind is the width and signedness of a memory access.
+type MemKind uint8
+
+// Memory kinds. Loads extend to i64 by the kind; stores truncate.
+const (
+	MemNone MemKind = iota
+	U8
+	U16
+	U32
+	U64
+	S8
+	S16
+	S32
+)
+
+// Size is the width in bytes (0 for MemNone).
+func (k MemKind) Size() int { return [...]int{0, 1, 2, 4, 8, 1, 2, 4}[k] }
+
+// Signed reports whether a load sign-extends.
+func (k MemKind) Signed() bool { return k >= S8 }
+
+func (k MemKind) String() string {
+	return [...]string{"", "u8", "u16", "u32", "u64", "s8", "s16", "s32"}[k]
+}
+
+// MemKindOf is the kind for a size in bytes (1, 2, 4, 8) and signedness;
+// 8 bytes are always U64. Other sizes give MemNone.
+func MemKindOf(size int, signed bool) MemKind {
+	for _, k := range []MemKind{U8, U16, U32, U64, S8, S16, S32} {
+		if k.Size() == size && (k.Signed() == signed || size == 8) {
+			return k
+		}
+	}
+	return MemNone
+}
+
+// Pos is a place in the script: line and column are 1-based, 0 is unknown.
+// Stmt is the index into Module.Stmts of the statement it belongs to, -1 for none.
+type Pos struct {
+	Line, Col int
+	Stmt      int
+}
+
+// NoPos is an unknown place.
+var NoPos = Pos{Stmt: -1}
+
+// COREKind is the kind of a CO-RE relocation, numbered as in the kernel's
+// enum bpf_core_relo_kind.
+type COREKind uint8
+
+// CO-RE kinds (linux/bpf.h, enum bpf_core_relo_kind).
+const (
+	FieldByteOffset COREKind = 0
+	FieldByteSize   COREKind = 1
+	FieldExists     COREKind = 2
+	FieldSigned     COREKind = 3
+	FieldLShift     COREKind = 4 // left shift that brings a bitfield read as u64 to the top
+	FieldRShift     COREKind = 5 // right shift that follows it
+	TypeExists      COREKind = 8
+	TypeSize        COREKind = 9
+	EnumvalExists   COREKind = 10
+	EnumvalValue    COREKind = 11
+)
+
+// CORERef names what a CO-RE relocation is about, by names and never by ids:
+// backend/obj finds the types through the target. It is comparable.
+type CORERef struct {
+	Type string // "struct sock", "union x", "enum bpf_func_id", or a typedef's bare name
+	// Path is the dotted member path from the type, with array indices in
+	// brackets: "__sk_common.skc_family", "in6_u.u6_addr8[0]". Anonymous members
+	// are not written. For enums: the enumerator. Empty for TypeExists, TypeSize.
+	Path string
+}
+
+func (r CORERef) String() string {
+	if r.Path == "" {
+		return r.Type
+	}
+	return r.Type + ":" + r.Path
+}

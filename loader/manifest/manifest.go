@@ -1,0 +1,208 @@
+// Package manifest is the contract between compiler and loader: the JSON file
+// that lies beside a compiled object and says how to attach it, what its maps
+// and events mean, and which parameters it takes.
+//
+// It takes the bytes of a manifest and gives a validated Manifest, or builds one
+// and writes it. docs/manifest.md describes each key; docs/manifest.schema.json
+// is the published JSON Schema. Types are spelled out by layout, never as BTF
+// ids. Unknown keys are ignored; an unknown entry of Requires is refused.
+package manifest
+
+// Schema is the version this package writes: "btc/1". A reader takes every
+// minor revision of its major version.
+const Schema = "btc/1"
+
+// Manifest is the whole file.
+type Manifest struct {
+	Schema   string    `json:"schema"`
+	Compiler string    `json:"compiler"` // name and version of the program that wrote it
+	Language string    `json:"language"` // bpftrace language level, "0.26"
+	Object   Object    `json:"object"`
+	Requires []string  `json:"requires,omitempty"` // manifest features a loader must know
+	Script   Script    `json:"script"`
+	Programs []Program `json:"programs"`
+	Maps     []Map     `json:"maps"`
+	Events   []Event   `json:"events"`
+	Params   []Param   `json:"params,omitempty"`
+	Globals  []Global  `json:"globals,omitempty"`
+	Errors   []Error   `json:"errors,omitempty"`
+	Config   Config    `json:"config"`
+	Unsafe   []Unsafe  `json:"unsafe,omitempty"`
+	Target   string    `json:"target"` // release of the kernel the types came from
+	Arch     string    `json:"arch"`   // x86_64, arm64
+	// Losses names the loss counters (u64 each, in the per-CPU map "lost"), by index.
+	Losses []Loss `json:"losses,omitempty"`
+	// Fields lists the CO-RE accesses, so that a refused relocation names the script's words.
+	Fields []FieldUse `json:"fields,omitempty"`
+}
+
+// Object binds the ELF file.
+type Object struct {
+	SHA256 string `json:"sha256"` // lower-case hex
+	Size   int64  `json:"size"`   // bytes
+}
+
+// Script is where the object came from; its text is shown in messages.
+type Script struct {
+	File   string `json:"file"`
+	Source string `json:"source"`
+}
+
+// Pos is a place in the script, 1-based.
+type Pos struct {
+	Line int `json:"line"`
+	Col  int `json:"col"`
+}
+
+// Program is one BPF program of the object.
+type Program struct {
+	Name    string `json:"name"`    // the ELF symbol
+	Section string `json:"section"` // the ELF section
+	Kind    string `json:"kind"`    // kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval, software, hardware, watchpoint, iter, begin, end, self
+	Attach  Attach `json:"attach"`
+	Clause  int    `json:"clause"` // number of the clause in the script, from 0
+	// FirstID is the number that OpAttachID gives for the first match; a program
+	// with UsesID is cloned for each match, with IDs from FirstID for the first
+	// and fresh ones (from NextID up) for the others.
+	FirstID int   `json:"first_id"`
+	UsesID  bool  `json:"uses_id,omitempty"`
+	IDInsns []int `json:"id_insns,omitempty"` // instruction indices of the marked immediates (32-bit mov)
+	UsesIP  bool  `json:"uses_ip,omitempty"`  // reads the probed function's address
+	Pos     Pos   `json:"pos"`
+}
+
+// Attach is an attach point in parts. Patterns stay patterns: the host expands them.
+type Attach struct {
+	Text    string `json:"text"`
+	Target  string `json:"target,omitempty"`
+	Name    string `json:"name,omitempty"`
+	Offset  uint64 `json:"offset,omitempty"`
+	Addr    uint64 `json:"addr,omitempty"`
+	Len     int    `json:"len,omitempty"`
+	Mode    string `json:"mode,omitempty"`
+	Unit    string `json:"unit,omitempty"`
+	Count   uint64 `json:"count,omitempty"`
+	Lang    string `json:"lang,omitempty"`
+	Missing string `json:"missing,omitempty"` // error (default), warn, ignore
+}
+
+// Layout says what bytes mean and how they print. Kinds are those of ir.LayoutKind.
+type Layout struct {
+	Kind   string            `json:"kind"`
+	Size   int               `json:"size"` // bytes with padding
+	Signed bool              `json:"signed,omitempty"`
+	Name   string            `json:"name,omitempty"`
+	Enum   map[string]string `json:"enum,omitempty"` // decimal value -> symbol
+	Elem   *Layout           `json:"elem,omitempty"`
+	Count  int               `json:"count,omitempty"`
+	Fields []Field           `json:"fields,omitempty"`
+	Stack  string            `json:"stack,omitempty"` // kstack, ustack: Name of the stack map
+	Depth  int               `json:"depth,omitempty"`
+	Mode   string            `json:"mode,omitempty"`
+	Format string            `json:"format,omitempty"`
+	Clock  int               `json:"clock,omitempty"` // timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
+}
+
+// Field is a part of a tuple, record or event.
+type Field struct {
+	Name   string `json:"name,omitempty"`
+	Off    int    `json:"off"`
+	Var    bool   `json:"var,omitempty"` // {u16 offset, u16 length} into the record's tail
+	Layout Layout `json:"layout"`
+}
+
+// Map is a map of the script (Shape plain, count, ...), a stack map (Shape
+// stack), or an internal one (Shape intern).
+type Map struct {
+	Name       string  `json:"name"`   // "@x"; internal: "events", "scratch", ...
+	Symbol     string  `json:"symbol"` // the ELF symbol
+	Shape      string  `json:"shape"`
+	Type       string  `json:"type"` // BPF map type: array, percpu_array, hash, ...
+	KeySize    int     `json:"key_size"`
+	ValueSize  int     `json:"value_size"`
+	MaxEntries int     `json:"max_entries"`
+	Key        *Layout `json:"key,omitempty"`   // absent for a scalar
+	Value      *Layout `json:"value,omitempty"` // plain: the value; aggregations: signedness of the argument
+	ValueOff   int     `json:"value_off"`
+	Present    int     `json:"present"` // offset of the u64 that says "set"; -1: existence says it
+	Gens       int     `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
+	GenOff     int     `json:"gen_off,omitempty"`
+	Bits       int     `json:"bits,omitempty"`
+	Min        int64   `json:"min,omitempty"`
+	Max        int64   `json:"max,omitempty"`
+	Step       int64   `json:"step,omitempty"`
+	Depth      int     `json:"depth,omitempty"`
+	User       bool    `json:"user,omitempty"`
+	Pos        Pos     `json:"pos"`
+}
+
+// Event is a kind of ring-buffer record. A record starts with {u32 id, u32 length}.
+type Event struct {
+	ID     int     `json:"id"`
+	Kind   string  `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc
+	Format string  `json:"format,omitempty"`
+	Map    string  `json:"map,omitempty"`
+	Fields []Field `json:"fields,omitempty"`
+	Size   int     `json:"size"` // least length of the record in bytes
+	Tail   bool    `json:"tail,omitempty"`
+	Pos    Pos     `json:"pos"`
+}
+
+// Param is a load-time parameter ($1, $#, getopt). Global names its symbol in .rodata.params.
+type Param struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"` // int, string, bool
+	Global  string `json:"global"`
+	Size    int    `json:"size"` // bytes: 8, or the capacity of a string
+	Default string `json:"default,omitempty"`
+	Help    string `json:"help,omitempty"`
+	Pos     Pos    `json:"pos"`
+}
+
+// Global is a constant that the loader sets from the host before loading
+// (Section .rodata), or run-time data (.bss). Known names: start_ns (boot clock
+// in ns at start), pidns_dev and pidns_ino (0: the loader is in the initial PID
+// namespace), ncpus, cpid, gen (slot numbers, .bss).
+type Global struct {
+	Name    string `json:"name"`
+	Section string `json:"section"`
+	Size    int    `json:"size"`
+}
+
+// Error is a run-time message with its place.
+type Error struct {
+	Text string `json:"text"`
+	Pos  Pos    `json:"pos"`
+}
+
+// Loss names a loss counter.
+type Loss struct {
+	Kind string `json:"kind"` // events (ring buffer full), map (Map is full), scratch (no free slot), stack (stack map full)
+	Map  string `json:"map,omitempty"`
+}
+
+// FieldUse is a CO-RE access of the script.
+type FieldUse struct {
+	Program string `json:"program"`
+	Insn    int    `json:"insn"` // instruction index in the program
+	Type    string `json:"type"` // "struct sock"
+	Path    string `json:"path"` // "__sk_common.skc_family"
+	Kind    int    `json:"kind"` // enum bpf_core_relo_kind
+	Pos     Pos    `json:"pos"`
+}
+
+// Config holds the config keys that act at run time.
+type Config struct {
+	MaxStrlen       int               `json:"max_strlen"`
+	PrintMapsOnExit bool              `json:"print_maps_on_exit"`
+	StrTruncTrailer string            `json:"str_trunc_trailer"`
+	CppDemangle     bool              `json:"cpp_demangle"`
+	RingbufPages    int               `json:"ringbuf_pages,omitempty"` // 0: the loader chooses
+	Other           map[string]string `json:"other,omitempty"`
+}
+
+// Unsafe is an action that needs --unsafe.
+type Unsafe struct {
+	Name string `json:"name"`
+	Pos  Pos    `json:"pos"`
+}
