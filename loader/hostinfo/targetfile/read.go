@@ -1,0 +1,355 @@
+package targetfile
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"sort"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// File is an open target file. It keeps the chunks it unpacked. It is not safe
+// for concurrent use.
+type File struct {
+	Meta Meta
+
+	data   []byte
+	tables [numTables]table
+	zstd   *zstd.Decoder // made by the first chunk
+}
+
+// table is one table: index is decoded by the first look-up.
+type table struct {
+	entries     int
+	off         int // of the index chunk; the blocks follow it
+	packed, raw int // of the index chunk
+	loaded      bool
+	blocks      []block
+}
+
+type block struct {
+	first       string // named tables: the first key
+	start       int    // table of types: the first position
+	off         int
+	packed, raw int
+	data        []byte // unpacked, nil until needed
+}
+
+// Open checks the header and directory of a target file. data is kept, not
+// copied, and must not change.
+func Open(data []byte) (*File, error) {
+	if len(data) < headerSize || string(data[:len(magic)]) != magic {
+		return nil, damage("it does not begin as a target file does")
+	}
+	if v := data[len(magic)]; v != Version {
+		return nil, damage("format version %d, this program reads version %d: capture the target again", v, Version)
+	}
+	dirLen := int64(binary.LittleEndian.Uint32(data[len(magic)+1:]))
+	sum := binary.LittleEndian.Uint32(data[len(magic)+5:])
+	if dirLen > int64(len(data)-headerSize) {
+		return nil, damage("it is cut short")
+	}
+	dir := data[headerSize : headerSize+int(dirLen)]
+	if crc32.Checksum(dir, crc32.MakeTable(crc32.Castagnoli)) != sum {
+		return nil, damage("checksum of the directory")
+	}
+	f := &File{data: data}
+	return f, f.directory(&decoder{b: dir})
+}
+
+func (f *File) directory(d *decoder) error {
+	f.Meta.Arch = d.string()
+	f.Meta.Release = d.string()
+	for range d.count(1) {
+		f.Meta.Gaps = append(f.Meta.Gaps, d.string())
+	}
+	for i := range f.tables {
+		t := &f.tables[i]
+		t.entries, t.off, t.packed, t.raw = d.uint(), d.uint(), d.uint(), d.uint()
+	}
+	return d.end()
+}
+
+// unpack gives the content of the chunk at off.
+func (f *File) unpack(off, packed, raw int) ([]byte, error) {
+	if off < headerSize || packed > len(f.data) || off > len(f.data)-packed {
+		return nil, damage("a chunk lies beyond its end (cut short?)")
+	}
+	if raw > maxChunk {
+		return nil, damage("a chunk of %d bytes", raw)
+	}
+	if f.zstd == nil {
+		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			return nil, err
+		}
+		f.zstd = dec
+	}
+	out, err := f.zstd.DecodeAll(f.data[off:off+packed], make([]byte, 0, raw))
+	if err != nil {
+		return nil, damage("chunk at %d: %v", off, err)
+	}
+	if len(out) != raw {
+		return nil, damage("chunk at %d holds %d bytes instead of %d", off, len(out), raw)
+	}
+	return out, nil
+}
+
+// index decodes a table's list of blocks.
+func (f *File) index(id int) (*table, error) {
+	t := &f.tables[id]
+	if t.loaded || t.entries == 0 {
+		return t, nil
+	}
+	raw, err := f.unpack(t.off, t.packed, t.raw)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{b: raw}
+	blocks := make([]block, d.count(4))
+	off, start, key := t.off+t.packed, 0, ""
+	for i := range blocks {
+		b := &blocks[i]
+		if id == tableTypes {
+			start += d.uint()
+			b.start = start
+		} else {
+			key = d.key(key)
+			b.first = key
+		}
+		b.off = off
+		b.packed, b.raw = d.uint(), d.uint()
+		off += b.packed
+		if off > len(f.data) || start > t.entries {
+			return nil, damage("table %d lies beyond its end (cut short?)", id)
+		}
+	}
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	t.blocks, t.loaded = blocks, true
+	return t, nil
+}
+
+// key takes a prefix-compressed key.
+func (d *decoder) key(prev string) string {
+	shared := d.uint()
+	rest := d.bytes()
+	if shared > len(prev) {
+		d.fail("key without a beginning")
+		return ""
+	}
+	return prev[:shared] + string(rest)
+}
+
+func (f *File) content(b *block) ([]byte, error) {
+	if b.data == nil {
+		data, err := f.unpack(b.off, b.packed, b.raw)
+		if err != nil {
+			return nil, err
+		}
+		b.data = data
+	}
+	return b.data, nil
+}
+
+// lookup finds the record of a key in a named table.
+func (f *File) lookup(id int, key string) (value []byte, ok bool, err error) {
+	t, err := f.index(id)
+	if err != nil {
+		return nil, false, err
+	}
+	i := sort.Search(len(t.blocks), func(i int) bool { return t.blocks[i].first > key })
+	if i == 0 {
+		return nil, false, nil
+	}
+	data, err := f.content(&t.blocks[i-1])
+	if err != nil {
+		return nil, false, err
+	}
+	// Entries are sorted: only the bytes that match key so far matter, so no
+	// key has to be put together.
+	d := &decoder{b: data}
+	match := 0 // length of the common prefix of key and the entry before
+	for len(d.b) > 0 {
+		shared, rest := d.uint(), d.bytes()
+		value := d.bytes()
+		if d.err != nil {
+			return nil, false, d.err
+		}
+		if shared > match {
+			continue // differs from key where the entry before did
+		}
+		match = shared
+		for n := 0; n < len(rest) && match < len(key) && rest[n] == key[match]; n++ {
+			match++
+		}
+		if match == len(key) && shared+len(rest) == len(key) {
+			return value, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// scan calls fn for the entries of a named table whose key begins with prefix,
+// in order, until fn answers false.
+func (f *File) scan(id int, prefix string, fn func(key string, value []byte) bool) error {
+	t, err := f.index(id)
+	if err != nil {
+		return err
+	}
+	i := sort.Search(len(t.blocks), func(i int) bool { return t.blocks[i].first > prefix })
+	for i = max(i-1, 0); i < len(t.blocks); i++ {
+		data, err := f.content(&t.blocks[i])
+		if err != nil {
+			return err
+		}
+		d := &decoder{b: data}
+		key := ""
+		for len(d.b) > 0 {
+			key = d.key(key)
+			value := d.bytes()
+			if d.err != nil {
+				return d.err
+			}
+			if key < prefix {
+				continue
+			}
+			if !strings.HasPrefix(key, prefix) || !fn(key, value) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// NumTypes is the number of type records.
+func (f *File) NumTypes() int { return f.tables[tableTypes].entries }
+
+// Type decodes the record that ref points to, behind its pointers.
+func (f *File) Type(ref Ref) (Type, error) {
+	pos := ref.Position()
+	if pos < 0 || pos >= f.NumTypes() {
+		return Type{}, damage("reference to the type %d of %d", pos, f.NumTypes())
+	}
+	t, err := f.index(tableTypes)
+	if err != nil {
+		return Type{}, err
+	}
+	i := sort.Search(len(t.blocks), func(i int) bool { return t.blocks[i].start > pos })
+	if i == 0 {
+		return Type{}, damage("no block for type %d", pos)
+	}
+	b := &t.blocks[i-1]
+	data, err := f.content(b)
+	if err != nil {
+		return Type{}, err
+	}
+	d := &decoder{b: data}
+	for range pos - b.start {
+		d.bytes()
+	}
+	rec := &decoder{b: d.bytes(), err: d.err}
+	typ := rec.typ()
+	return typ, rec.end()
+}
+
+// Named finds the types of a kind and name, in the order the kernel's BTF has
+// them; most names have one. The answer is nil when there is none.
+func (f *File) Named(k Kind, name string) ([]Ref, error) {
+	value, ok, err := f.lookup(tableNames, string(k.Letter())+name)
+	if !ok {
+		return nil, err
+	}
+	return refs(value)
+}
+
+// EnumOf finds the enums that define a constant; see Named.
+func (f *File) EnumOf(constant string) ([]Ref, error) {
+	value, ok, err := f.lookup(tableConsts, constant)
+	if !ok {
+		return nil, err
+	}
+	return refs(value)
+}
+
+func refs(value []byte) ([]Ref, error) {
+	d := &decoder{b: value}
+	var all []Ref
+	for len(d.b) > 0 {
+		all = append(all, d.ref())
+	}
+	return all, d.err
+}
+
+// Func finds a function.
+func (f *File) Func(name string) (Func, bool, error) {
+	value, ok, err := f.lookup(tableFuncs, name)
+	if !ok {
+		return Func{}, false, err
+	}
+	d := &decoder{b: value}
+	fn := d.function(name)
+	return fn, d.end() == nil, d.err
+}
+
+// Event finds a tracepoint of a category other than syscalls.
+func (f *File) Event(category, name string) (Event, bool, error) {
+	value, ok, err := f.lookup(tableEvents, category+":"+name)
+	if !ok {
+		return Event{}, false, err
+	}
+	d := &decoder{b: value}
+	ev := d.event()
+	ev.Category, ev.Name = category, name
+	return ev, d.end() == nil, d.err
+}
+
+// Syscall finds a system call.
+func (f *File) Syscall(name string) (Syscall, bool, error) {
+	value, ok, err := f.lookup(tableSyscalls, name)
+	if !ok {
+		return Syscall{}, false, err
+	}
+	d := &decoder{b: value}
+	s := d.syscall(name)
+	return s, d.end() == nil, d.err
+}
+
+// TypeNames calls fn for the names of a kind that begin with prefix, sorted,
+// until it answers false.
+func (f *File) TypeNames(k Kind, prefix string, fn func(name string) bool) error {
+	return f.scan(tableNames, string(k.Letter())+prefix, func(key string, _ []byte) bool { return fn(key[1:]) })
+}
+
+// Consts calls fn for the enumerator names that begin with prefix; see TypeNames.
+func (f *File) Consts(prefix string, fn func(name string) bool) error {
+	return f.scan(tableConsts, prefix, func(key string, _ []byte) bool { return fn(key) })
+}
+
+// Funcs calls fn for the functions whose name begins with prefix, sorted by
+// name and without prototypes, until it answers false.
+func (f *File) Funcs(prefix string, fn func(fn Func) bool) error {
+	return f.scan(tableFuncs, prefix, func(key string, value []byte) bool {
+		d := &decoder{b: value}
+		flags := d.uint()
+		fun := Func{Name: key, Traceable: flags&funcTraceable != 0, Kfunc: flags&funcKfunc != 0}
+		if flags&funcModule != 0 {
+			fun.Module = d.string()
+		}
+		return fn(fun)
+	})
+}
+
+// Events calls fn for the tracepoints whose "category:event" begins with
+// prefix; see TypeNames. Those of category syscalls follow from Syscalls.
+func (f *File) Events(prefix string, fn func(name string) bool) error {
+	return f.scan(tableEvents, prefix, func(key string, _ []byte) bool { return fn(key) })
+}
+
+// Syscalls calls fn for every system call, sorted by name; see TypeNames.
+func (f *File) Syscalls(prefix string, fn func(name string) bool) error {
+	return f.scan(tableSyscalls, prefix, func(key string, _ []byte) bool { return fn(key) })
+}
