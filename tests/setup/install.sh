@@ -1,0 +1,87 @@
+#!/bin/bash
+# install.sh [--no-kernels] [--oracle]: gets what the tests need onto this machine.
+#
+# Packages come through apt where that is allowed (root, Debian or a relative),
+# the kernels through tests/kernels/getkernels.sh, and with --oracle the reference
+# bpftrace through oracle.sh. Whatever is there already is left alone. One line
+# is printed for each thing that could not be had, with what will be skipped;
+# that is no failure: the exit status is 0 unless the arguments are wrong.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+kernels=yes oracle=no
+for a in "$@"; do
+	case $a in
+	--no-kernels) kernels=no ;;
+	--oracle) oracle=yes ;;
+	*) echo "usage: install.sh [--no-kernels] [--oracle]" >&2; exit 2 ;;
+	esac
+done
+
+# What proves that it is there | package | what is skipped without it
+needs='
+qemu-system-x86_64|qemu-system-x86|every test on other kernels than this machine'"'"'s
+busybox|busybox-static|every test on other kernels than this machine'"'"'s
+zstd|zstd|fetching the 6.12 and sid kernels
+lz4|lz4|fetching kernels packed with lz4
+xz|xz-utils|fetching the 5.10 and 6.1 kernels
+strings|binutils|fetching kernels
+unshare|util-linux|tests on this machine'"'"'s kernel, the reference bpftrace
+bpftool|bpftool|checks that bpftool accepts our objects
+llvm-objdump|llvm|checks that llvm-objdump accepts our objects
+gcc|gcc|tests of a C library function (getaddrinfo)
+/usr/include/netdb.h|libc6-dev|tests of a C library function (getaddrinfo)
+'
+oracle_needs='
+debootstrap|debootstrap|comparison with the reference bpftrace
+mkfs.ext4|e2fsprogs|comparison with the reference bpftrace in a VM
+/usr/share/keyrings/debian-archive-keyring.gpg|debian-archive-keyring|comparison with the reference bpftrace
+'
+[ $oracle = yes ] && needs="$needs$oracle_needs"
+PATH=$PATH:/usr/sbin:/sbin
+
+present() {
+	case $1 in
+	/*) [ -e "$1" ] ;;
+	*) command -v "$1" >/dev/null 2>&1 ;;
+	esac
+}
+
+# missing prints the lines of $needs whose proof is not there.
+missing() {
+	echo "$needs" | while IFS='|' read -r proof package without; do
+		[ -z "$proof" ] || present "$proof" || echo "$proof|$package|$without"
+	done
+}
+
+apt_install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1; }
+
+why=
+if [ -n "$(missing)" ]; then
+	if [ "$(id -u)" != 0 ]; then
+		why="not root, so apt was not tried"
+	elif ! command -v apt-get >/dev/null; then
+		why="this machine has no apt-get"
+	else
+		packages=$(missing | cut -d'|' -f2 | sort -u)
+		echo "install: apt-get install" $packages
+		apt-get update -qq >/dev/null 2>&1
+		# One package that does not exist must not keep the others away.
+		apt_install $packages || for p in $packages; do apt_install "$p"; done
+		why="apt-get could not install it"
+	fi
+fi
+missing | while IFS='|' read -r proof package without; do
+	echo "install: no $proof (package $package: $why); skipped: $without"
+done
+
+# Tracepoints are attached through tracefs, which containers often lack.
+if [ ! -e /sys/kernel/tracing/events ]; then
+	if [ "$(id -u)" = 0 ] && mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null; then
+		echo "install: mounted tracefs on /sys/kernel/tracing"
+	else
+		echo "install: no tracefs on /sys/kernel/tracing; skipped: tests that trace on this machine's kernel"
+	fi
+fi
+[ $kernels = yes ] && "$here/../kernels/getkernels.sh" 2>&1 | sed 's/^/install: /'
+[ $oracle = yes ] && "$here/oracle.sh" 2>&1 | sed 's/^/install: /'
+exit 0
