@@ -1,0 +1,29 @@
+#!/bin/bash
+# gettracefs.sh [DIR] [NAME...]: boots the kernels that getkernels.sh fetched into
+# DIR (default build/kernels) and writes DIR/NAME/tracefs.tar for each, with
+#   events/*/*/format, events/header_page   tracepoint layouts
+#   available_filter_functions              functions that can be traced
+#   kallsyms                                all symbols with their addresses
+# What is there already is kept.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$(realpath -m "${1:-$here/../../build/kernels}")
+[ $# -gt 0 ] && shift
+cd "$here/../.."
+for n in ${*:-5.10 6.1 6.12 sid}; do
+	[ -s "$dir/$n/tracefs.tar" ] && continue
+	[ -s "$dir/$n/vmlinux" ] || { echo "gettracefs: no kernel $n in $dir" >&2; continue; }
+	# One awk reads all files: a process for each is slow under emulation.
+	go run ./tests/kernels/cmd/vmrun -kdir "$dir" -k "$n" -out "$dir/$n/tracefs.tar.new" -- '
+		cd /sys/kernel/tracing
+		cat /proc/kallsyms >/out/kallsyms
+		cat available_filter_functions >/out/available_filter_functions
+		find events -type d | sed "s|^|/out/|" | xargs mkdir -p
+		cat events/header_page >/out/events/header_page
+		find events -name format | xargs awk '"'"'{
+			f = "/out/" FILENAME
+			if (f != last) { if (last) close(last); last = f }
+			print > f
+		}'"'"''
+	mv "$dir/$n/tracefs.tar.new" "$dir/$n/tracefs.tar"
+done

@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package main
+
+import "golang.org/x/sys/unix"
+
+// openLegacy stands for open(2), which this architecture lacks.
+func openLegacy(uintptr) (uintptr, unix.Errno) { return 0, unix.ENOSYS }
