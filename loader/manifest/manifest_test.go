@@ -1,0 +1,179 @@
+package manifest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sample is a manifest with something of everything.
+func sample() *Manifest {
+	u64 := Layout{Kind: "int", Size: 8}
+	stack := Layout{Kind: "kstack", Size: 8, Stack: "stack_k", Depth: 127}
+	return &Manifest{
+		Schema: Schema, Compiler: "btc", Language: "0.26", Arch: "x86_64",
+		Object: Object{SHA256: strings.Repeat("0f", 32), Size: 10},
+		Script: Script{File: "x.bt", Source: "begin { exit(); }"},
+		Programs: []Program{
+			{Name: "p0", Section: "kprobe/f", Kind: "kprobe", Attach: Attach{Text: "kprobe:f", Name: "f"}},
+			{Name: "p1", Section: "perf_event", Kind: "interval", Attach: Attach{Text: "interval:s:1", Unit: "s", Count: 1}},
+		},
+		Maps: []Map{
+			{Name: "@x", Symbol: "m_x", Shape: "plain", Type: "hash", KeySize: 24, ValueSize: 8, MaxEntries: 4096, Present: -1,
+				Key: &Layout{Kind: "tuple", Size: 24, Fields: []Field{
+					{Off: 0, Layout: u64}, {Off: 8, Layout: Layout{Kind: "string", Size: 16}}}},
+				Value: &stack},
+			{Name: "@h", Symbol: "m_h", Shape: "hist", Type: "percpu_array", KeySize: 4, ValueSize: 8 * 66, MaxEntries: 2, Gens: 2, Present: -1},
+			{Name: "stack_k", Symbol: "stack_k", Shape: "stack", Type: "hash", KeySize: 8, ValueSize: 127 * 8, MaxEntries: 100, Depth: 127, Present: -1},
+			{Name: "events", Symbol: "events", Shape: "intern", Type: "ringbuf", MaxEntries: 1 << 18, Present: -1},
+		},
+		Events: []Event{
+			{ID: 0, Kind: "printf", Format: "%s %d", Size: 24, Tail: true, Fields: []Field{
+				{Off: 8, Var: true, Layout: Layout{Kind: "string", Size: 64}}, {Off: 16, Layout: u64}}},
+			{ID: 1, Kind: "print_map", Map: "@x", Size: 8},
+		},
+		Params:  []Param{{Name: "$1", Type: "int", Global: "param_1", Size: 8}},
+		Globals: []Global{{Name: "gen", Section: ".bss", Size: 4}},
+		Losses:  []Loss{{Kind: "events"}, {Kind: "map", Map: "@x"}},
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	want := sample()
+	data, err := Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	again, _ := Marshal(got)
+	if string(again) != string(data) {
+		t.Error("the same manifest gave other bytes")
+	}
+}
+
+func TestUnknownKeysAreIgnored(t *testing.T) {
+	data, _ := Marshal(sample())
+	data = []byte(strings.Replace(string(data), "{", `{"later": [1, {"x": null}],`, 1))
+	if _, err := Parse(data); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaultsNameTheirPlace(t *testing.T) {
+	for _, tc := range []struct {
+		path  string
+		spoil func(*Manifest)
+	}{
+		{"schema", func(m *Manifest) { m.Schema = "btc/2" }},
+		{"requires[0]", func(m *Manifest) { m.Requires = []string{"teleport"} }},
+		{"object.sha256", func(m *Manifest) { m.Object.SHA256 = "xyz" }},
+		{"programs[0].kind", func(m *Manifest) { m.Programs[0].Kind = "kprob" }},
+		{"programs[1].name", func(m *Manifest) { m.Programs[1].Name = "p0" }},
+		{"programs[0].name", func(m *Manifest) { m.Programs[0].Name = "a/b" }},
+		{"programs[1].attach.unit", func(m *Manifest) { m.Programs[1].Attach.Unit = "weeks" }},
+		{"programs[1].attach.count", func(m *Manifest) { m.Programs[1].Attach.Count = 0 }},
+		{"programs[0].attach.missing", func(m *Manifest) { m.Programs[0].Attach.Missing = "cry" }},
+		{"maps[0].key_size", func(m *Manifest) { m.Maps[0].KeySize = -1 }},
+		{"maps[0].key.size", func(m *Manifest) { m.Maps[0].KeySize = 16 }},
+		{"maps[0].key.fields[1].off", func(m *Manifest) { m.Maps[0].Key.Fields[1].Off = 9 }},
+		{"maps[0].key.fields[1].off", func(m *Manifest) { m.Maps[0].Key.Fields[1].Off = -8 }},
+		{"maps[0].value.stack", func(m *Manifest) { m.Maps[0].Value.Stack = "none" }},
+		{"maps[0].value_size", func(m *Manifest) { m.Maps[0].ValueOff = 8 }},
+		{"maps[0].max_entries", func(m *Manifest) { m.Maps[0].MaxEntries = 1 << 40 }},
+		{"maps[1].value_size", func(m *Manifest) { m.Maps[1].ValueSize = 8 }},
+		{"maps[1].bits", func(m *Manifest) { m.Maps[1].Bits = 60 }},
+		{"maps[1].gen_off", func(m *Manifest) { m.Maps[1].GenOff = 4 }},
+		{"maps[1].key", func(m *Manifest) { m.Maps[1].Type = "hash" }},
+		{"maps[2].depth", func(m *Manifest) { m.Maps[2].Depth = 1 << 20 }},
+		{"maps[3]", func(m *Manifest) { m.Maps[3].Name = "@x" }},
+		{"events[0].fields[1].off", func(m *Manifest) { m.Events[0].Fields[1].Off = 17 }},
+		{"events[0].fields[0].off", func(m *Manifest) { m.Events[0].Fields[0].Off = 4 }},
+		{"events[0].fields[0].var", func(m *Manifest) { m.Events[0].Tail = false }},
+		{"events[1].map", func(m *Manifest) { m.Events[1].Map = "events" }},
+		{"events[1].id", func(m *Manifest) { m.Events[1].ID = 7 }},
+		{"params[0].size", func(m *Manifest) { m.Params[0].Size = 3 }},
+		{"losses[1].map", func(m *Manifest) { m.Losses[1].Map = "@y" }},
+	} {
+		m := sample()
+		tc.spoil(m)
+		var f *Fault
+		if err := m.Validate(); !errors.As(err, &f) || f.Path != tc.path {
+			t.Errorf("want a fault at %s, got %v", tc.path, err)
+		}
+	}
+}
+
+func TestLayoutsDoNotNestForEver(t *testing.T) {
+	m := sample()
+	l := &Layout{Kind: "int", Size: 8}
+	for range 40 {
+		l = &Layout{Kind: "array", Size: 8, Count: 1, Elem: l}
+	}
+	m.Maps[0].Value = l
+	if err := m.Validate(); err == nil || !strings.Contains(err.Error(), "nest") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBadJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                   "ends in the middle",
+		`{"schema": "btc/1"`:                 "ends in the middle",
+		`{"schema": 1}`:                      "manifest: schema:",
+		`{"maps": [{"key_size": "x"}]}`:      "maps.key_size",
+		`{"maps": [{"key_size": 1e99}]}`:     "maps.key_size",
+		`{} {}`:                              "after the end",
+		`{}`:                                 "manifest: schema: missing",
+		"\x7fELF":                            "byte 1",
+		`[]`:                                 "an object is",
+		`{"schema":"btc/1","programs":[{}]}`: "object.sha256",
+	} {
+		_, err := Parse([]byte(in))
+		if err == nil || !strings.Contains(strings.Replace(err.Error(), "an object is needed", "an object is", 1), want) {
+			t.Errorf("%q: want %q, got %v", in, want, err)
+		}
+	}
+}
+
+func TestBuckets(t *testing.T) {
+	if n := HistBuckets(0); n != 66 {
+		t.Errorf("hist(0): %d", n)
+	}
+	if n := HistBuckets(5); n != 1+64+32*58 {
+		t.Errorf("hist(5): %d", n)
+	}
+	if n := LhistBuckets(0, 100, 10); n != 12 {
+		t.Errorf("lhist: %d", n)
+	}
+	if LhistBuckets(0, 1<<62, 1) != 0 || LhistBuckets(0, 10, 0) != 0 || LhistBuckets(5, 5, 1) != 0 {
+		t.Error("senseless bounds accepted")
+	}
+}
+
+// Whatever Parse accepts survives being written and read again.
+func FuzzParse(f *testing.F) {
+	data, _ := Marshal(sample())
+	f.Add(data)
+	f.Add([]byte(`{"schema":"btc/1","maps":[{"shape":"hist"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := Parse(data)
+		if err != nil {
+			return
+		}
+		again, err := Marshal(m)
+		if err != nil {
+			t.Fatalf("accepted, but not written: %v", err)
+		}
+		if _, err := Parse(again); err != nil {
+			t.Fatalf("written, but not accepted: %v", err)
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/manifest.schema.json")
+
+const schemaFile = "../../docs/manifest.schema.json"
+
+// The published schema is made from the Go types and their comments, so that
+// neither can say what the other does not.
+func TestPublishedSchema(t *testing.T) {
+	docs := typeDocs(t)
+	defs := map[string]any{}
+	root := schemaOf(reflect.TypeFor[Manifest](), docs, defs)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "btc manifest " + Schema
+	delete(defs, "Manifest")
+	root["$defs"] = defs
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(root); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(schemaFile, b.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, b.Bytes()) {
+		t.Errorf("%s is not what the types say: go test ./loader/manifest -update", schemaFile)
+	}
+}
+
+// typeDocs reads the comments of the types' fields: "Type.Field" -> text.
+func typeDocs(t *testing.T) map[string]string {
+	f, err := parser.ParseFile(token.NewFileSet(), "manifest.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := map[string]string{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		g, ok := n.(*ast.GenDecl)
+		if !ok {
+			return true
+		}
+		for _, s := range g.Specs {
+			ts, ok := s.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			docs[ts.Name.Name] = flat(g.Doc.Text())
+			st, ok := ts.Type.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			for _, fd := range st.Fields.List {
+				for _, name := range fd.Names {
+					docs[ts.Name.Name+"."+name.Name] = flat(fd.Doc.Text() + fd.Comment.Text())
+				}
+			}
+		}
+		return false
+	})
+	return docs
+}
+
+func flat(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func schemaOf(typ reflect.Type, docs map[string]string, defs map[string]any) map[string]any {
+	switch typ.Kind() {
+	case reflect.Pointer:
+		return schemaOf(typ.Elem(), docs, defs)
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.Slice:
+		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(typ.Elem(), docs, defs)}
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": schemaOf(typ.Elem(), docs, defs)}
+	case reflect.Struct:
+		return structSchema(typ, docs, defs)
+	}
+	return map[string]any{"type": "integer"}
+}
+
+func structSchema(typ reflect.Type, docs map[string]string, defs map[string]any) map[string]any {
+	ref := map[string]any{"$ref": "#/$defs/" + typ.Name()}
+	if _, ok := defs[typ.Name()]; ok {
+		return ref
+	}
+	props, required := map[string]any{}, []string{}
+	out := map[string]any{"type": "object", "description": docs[typ.Name()], "properties": props}
+	defs[typ.Name()] = out
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
+		p := schemaOf(f.Type, docs, defs)
+		if d := docs[typ.Name()+"."+f.Name]; d != "" {
+			p["description"] = d
+		}
+		props[name] = p
+		if opts != "omitempty" {
+			required = append(required, name)
+		}
+	}
+	out["required"] = required
+	if typ.Name() == "Manifest" {
+		return out
+	}
+	return ref
+}

@@ -1,0 +1,269 @@
+package manifest
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// Bounds of what a manifest may ask a loader to allocate or walk. They are far
+// above what a script can need.
+const (
+	maxPrograms  = 4096
+	maxMaps      = 1024
+	maxEvents    = 1 << 15
+	maxParams    = 256
+	maxFields    = 512
+	maxDepth     = 16       // nesting of layouts
+	maxKey       = 64 << 10 // bytes
+	maxValue     = 1 << 20  // bytes
+	maxRecord    = 1 << 16  // bytes: u16 offsets reach no farther
+	maxEntries   = 1 << 27
+	maxStack     = 1024 // frames
+	maxName      = 256
+	maxText      = 64 << 10
+	maxSource    = 8 << 20
+	maxPerScript = 1 << 16 // fields, errors, losses
+)
+
+// checker collects the first fault.
+type checker struct{ err *Fault }
+
+func (c *checker) fail(path, format string, args ...any) {
+	if c.err == nil {
+		c.err = &Fault{Path: path, Text: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (c *checker) within(path string, v, lo, hi int64) {
+	if v < lo || v > hi {
+		c.fail(path, "%d is not in %d..%d", v, lo, hi)
+	}
+}
+
+func (c *checker) oneOf(path, v string, set map[string]bool) {
+	if !set[v] {
+		c.fail(path, "unknown value %q", clip(v))
+	}
+}
+
+func (c *checker) text(path, v string, limit int) {
+	if len(v) > limit {
+		c.fail(path, "%d bytes of text are more than %d", len(v), limit)
+	}
+}
+
+// symbol checks an ELF or C name.
+func (c *checker) symbol(path, v string) {
+	if v == "" || len(v) > maxName {
+		c.fail(path, "a name of 1 to %d bytes is needed", maxName)
+		return
+	}
+	for i := range len(v) {
+		if ch := v[i]; ch != '_' && ch != '.' && ch != '$' && (ch < '0' || ch > '9') && (ch|0x20 < 'a' || ch|0x20 > 'z') {
+			c.fail(path, "%q is no symbol name", clip(v))
+			return
+		}
+	}
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+func set(words string) map[string]bool {
+	s := make(map[string]bool)
+	for w := range strings.FieldsSeq(words) {
+		s[w] = true
+	}
+	return s
+}
+
+var (
+	kinds      = set("kprobe kretprobe uprobe uretprobe usdt tracepoint rawtracepoint fentry fexit profile interval software hardware watchpoint iter begin end self")
+	shapes     = set("plain count sum avg min max stats hist lhist stack intern")
+	mapTypes   = set("array percpu_array hash percpu_hash lru_hash lru_percpu_hash ringbuf")
+	layouts    = set("int bool ptr enum string buffer tuple record array kstack ustack ksym usym inet mac timestamp probe username cgroup_path none")
+	eventKinds = set("printf print print_map clear zero exit time join cat system error proc errorf warnf")
+	paramTypes = set("int string bool")
+	lossKinds  = set("events map scratch stack")
+	units      = set("hz us ms s")
+)
+
+// Validate checks all that a loader relies on: sizes, offsets and counts within
+// bounds and within each other, names that refer to something. Its error is a *Fault.
+func (m *Manifest) Validate() error {
+	c := new(checker)
+	m.checkHead(c)
+	m.checkCounts(c)
+	if c.err != nil {
+		return c.err
+	}
+	for i := range m.Programs {
+		m.Programs[i].check(c, fmt.Sprintf("programs[%d]", i))
+	}
+	for i := range m.Globals {
+		c.symbol(fmt.Sprintf("globals[%d].name", i), m.Globals[i].Name)
+		c.within(fmt.Sprintf("globals[%d].size", i), int64(m.Globals[i].Size), 1, maxValue)
+	}
+	for i := range m.Maps {
+		m.Maps[i].check(c, m, fmt.Sprintf("maps[%d]", i))
+	}
+	for i := range m.Events {
+		m.Events[i].check(c, m, i)
+	}
+	for i := range m.Params {
+		m.Params[i].check(c, fmt.Sprintf("params[%d]", i))
+	}
+	m.checkLosses(c)
+	m.checkUnique(c)
+	if c.err != nil {
+		return c.err
+	}
+	return nil
+}
+
+func (m *Manifest) checkHead(c *checker) {
+	major, _, _ := strings.Cut(m.Schema, ".")
+	switch {
+	case m.Schema == "":
+		c.fail("schema", "missing: this is no manifest of btc")
+	case major != Schema:
+		c.fail("schema", "%q is not %q: this file needs another version of the loader", clip(m.Schema), Schema)
+	}
+	for i, r := range m.Requires {
+		if !Knows(r) {
+			c.fail(fmt.Sprintf("requires[%d]", i), "feature %q is unknown to this version", clip(r))
+		}
+	}
+	if len(m.Object.SHA256) != 64 || strings.Trim(m.Object.SHA256, "0123456789abcdef") != "" {
+		c.fail("object.sha256", "64 lower-case hexadecimal digits are needed")
+	}
+	c.within("object.size", m.Object.Size, 0, 1<<30)
+	c.text("script.file", m.Script.File, maxText)
+	c.text("script.source", m.Script.Source, maxSource)
+	c.text("arch", m.Arch, maxName)
+	c.text("target", m.Target, maxName)
+	c.text("compiler", m.Compiler, maxName)
+	c.text("language", m.Language, maxName)
+	c.text("config.str_trunc_trailer", m.Config.StrTruncTrailer, maxName)
+	c.within("config.max_strlen", int64(m.Config.MaxStrlen), 0, maxValue)
+	c.within("config.ringbuf_pages", int64(m.Config.RingbufPages), 0, 1<<18)
+}
+
+func (m *Manifest) checkCounts(c *checker) {
+	c.within("programs", int64(len(m.Programs)), 0, maxPrograms)
+	c.within("maps", int64(len(m.Maps)), 0, maxMaps)
+	c.within("events", int64(len(m.Events)), 0, maxEvents)
+	c.within("params", int64(len(m.Params)), 0, maxParams)
+	c.within("globals", int64(len(m.Globals)), 0, maxParams+64)
+	c.within("errors", int64(len(m.Errors)), 0, maxPerScript)
+	c.within("unsafe", int64(len(m.Unsafe)), 0, maxPerScript)
+	c.within("losses", int64(len(m.Losses)), 0, maxPerScript)
+	c.within("fields", int64(len(m.Fields)), 0, maxPerScript)
+}
+
+func (p *Program) check(c *checker, path string) {
+	c.symbol(path+".name", p.Name)
+	c.text(path+".section", p.Section, maxText)
+	c.oneOf(path+".kind", p.Kind, kinds)
+	c.within(path+".first_id", int64(p.FirstID), 0, 1<<31-1)
+	c.within(path+".id_insns", int64(len(p.IDInsns)), 0, maxPerScript)
+	for i, n := range p.IDInsns {
+		c.within(fmt.Sprintf("%s.id_insns[%d]", path, i), int64(n), 0, 1<<20)
+	}
+	p.Attach.check(c, path+".attach", p.Kind)
+}
+
+func (a *Attach) check(c *checker, path, kind string) {
+	for _, x := range []struct{ key, v string }{{"text", a.Text}, {"target", a.Target}, {"name", a.Name}} {
+		c.text(path+"."+x.key, x.v, maxText)
+		if strings.ContainsRune(x.v, 0) {
+			c.fail(path+"."+x.key, "holds a NUL byte")
+		}
+	}
+	c.within(path+".len", int64(a.Len), 0, 8)
+	c.text(path+".mode", a.Mode, 8)
+	switch a.Missing {
+	case "", "error", "warn", "ignore":
+	default:
+		c.fail(path+".missing", "unknown value %q", clip(a.Missing))
+	}
+	switch kind {
+	case "profile", "interval":
+		c.oneOf(path+".unit", a.Unit, units)
+		if a.Count == 0 || a.Count > 1<<48 {
+			c.fail(path+".count", "%d is no rate or period", a.Count)
+		}
+	case "tracepoint", "uprobe", "uretprobe", "usdt", "rawtracepoint", "fentry", "fexit", "kretprobe":
+		if a.Name == "" && a.Addr == 0 {
+			c.fail(path+".name", "missing")
+		}
+	}
+}
+
+func (p *Param) check(c *checker, path string) {
+	c.text(path+".name", p.Name, maxName)
+	if p.Name == "" {
+		c.fail(path+".name", "missing")
+	}
+	c.symbol(path+".global", p.Global)
+	c.oneOf(path+".type", p.Type, paramTypes)
+	c.text(path+".default", p.Default, maxText)
+	c.text(path+".help", p.Help, maxText)
+	if p.Type == "string" {
+		c.within(path+".size", int64(p.Size), 1, maxText)
+	} else if p.Size != 4 && p.Size != 8 {
+		c.fail(path+".size", "%d is not 4 or 8", p.Size)
+	}
+}
+
+func (m *Manifest) checkLosses(c *checker) {
+	for i, l := range m.Losses {
+		path := fmt.Sprintf("losses[%d]", i)
+		c.oneOf(path+".kind", l.Kind, lossKinds)
+		if l.Kind == "map" && m.Map(l.Map) == nil {
+			c.fail(path+".map", "there is no map %q", clip(l.Map))
+		}
+	}
+}
+
+func (m *Manifest) checkUnique(c *checker) {
+	names, symbols := make(map[string]bool), make(map[string]bool)
+	for i := range m.Maps {
+		path, x := fmt.Sprintf("maps[%d]", i), &m.Maps[i]
+		if names[x.Name] || symbols[x.Symbol] {
+			c.fail(path, "a second map %q", clip(x.Name))
+		}
+		names[x.Name], symbols[x.Symbol] = true, true
+	}
+	progs := make(map[string]bool)
+	for i := range m.Programs {
+		if progs[m.Programs[i].Name] {
+			c.fail(fmt.Sprintf("programs[%d].name", i), "a second program %q", clip(m.Programs[i].Name))
+		}
+		progs[m.Programs[i].Name] = true
+	}
+}
+
+// HistBuckets is the number of buckets of a hist with the given sub-bucket bits (0..5).
+func HistBuckets(bits int) int {
+	n := 1 << bits
+	return 1 + 2*n + n*(63-bits)
+}
+
+// LhistBuckets is the number of buckets of an lhist; 0 when the bounds make no histogram.
+func LhistBuckets(lo, hi, step int64) int {
+	if step <= 0 || hi <= lo {
+		return 0
+	}
+	span := uint64(hi) - uint64(lo)
+	n := span/uint64(step) + 2
+	if bits.Len64(n) > 20 {
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,220 @@
+package manifest
+
+import "fmt"
+
+// valueBytes is what each shape needs after ValueOff: a table because a reader
+// indexes the value by it.
+var valueBytes = map[string]int{"count": 8, "sum": 8, "min": 8, "max": 8, "avg": 8, "stats": 8}
+
+func (x *Map) check(c *checker, m *Manifest, path string) {
+	c.text(path+".name", x.Name, maxName)
+	c.symbol(path+".symbol", x.Symbol)
+	c.oneOf(path+".shape", x.Shape, shapes)
+	c.oneOf(path+".type", x.Type, mapTypes)
+	c.within(path+".key_size", int64(x.KeySize), 0, maxKey)
+	c.within(path+".value_size", int64(x.ValueSize), 0, maxValue)
+	c.within(path+".max_entries", int64(x.MaxEntries), 0, maxEntries)
+	if c.err != nil || x.Shape == "intern" {
+		return
+	}
+	if x.Shape == "stack" {
+		c.within(path+".depth", int64(x.Depth), 1, maxStack)
+		if x.KeySize != 8 || x.ValueSize != 8*x.Depth {
+			c.fail(path, "a stack map needs a key of 8 bytes and a value of %d, not %d and %d", 8*x.Depth, x.KeySize, x.ValueSize)
+		}
+		return
+	}
+	x.checkKey(c, m, path)
+	x.checkValue(c, m, path)
+}
+
+func (x *Map) checkKey(c *checker, m *Manifest, path string) {
+	isArray := x.Type == "array" || x.Type == "percpu_array"
+	if x.Type == "ringbuf" {
+		c.fail(path+".type", "a ringbuf is no map of the script")
+	}
+	if isArray != (x.Key == nil) {
+		c.fail(path+".key", "a keyed map is a hash and has a key layout, a scalar is an array and has none")
+		return
+	}
+	if isArray {
+		if x.KeySize != 4 {
+			c.fail(path+".key_size", "%d: an array's key has 4 bytes", x.KeySize)
+		}
+		c.within(path+".gens", int64(x.Gens), 1, 2)
+		if x.MaxEntries < x.Gens {
+			c.fail(path+".max_entries", "%d is less than the %d slots", x.MaxEntries, x.Gens)
+		}
+		if x.Gens == 2 {
+			if g := m.Global("gen"); g == nil || x.GenOff < 0 || x.GenOff%4 != 0 || x.GenOff+4 > g.Size {
+				c.fail(path+".gen_off", "%d is no word of the global gen", x.GenOff)
+			}
+		}
+		return
+	}
+	c.within(path+".gens", int64(x.Gens), 0, 1)
+	x.Key.check(c, m, path+".key", 0)
+	if x.Key.Size != x.KeySize {
+		c.fail(path+".key.size", "%d is not the key size %d", x.Key.Size, x.KeySize)
+	}
+	if x.MaxEntries == 0 {
+		c.fail(path+".max_entries", "a hash needs at least 1")
+	}
+}
+
+func (x *Map) checkValue(c *checker, m *Manifest, path string) {
+	c.within(path+".present", int64(x.Present), -1, int64(x.ValueSize)-8)
+	c.within(path+".value_off", int64(x.ValueOff), 0, int64(x.ValueSize))
+	need := valueBytes[x.Shape]
+	switch x.Shape {
+	case "plain":
+		if x.Value == nil {
+			c.fail(path+".value", "missing")
+			return
+		}
+		x.Value.check(c, m, path+".value", 0)
+		need = x.Value.Size
+	case "min", "max", "avg", "stats":
+		if x.Present < 0 {
+			c.fail(path+".present", "%s needs a count or set word", x.Shape)
+		}
+	case "hist":
+		c.within(path+".bits", int64(x.Bits), 0, 5)
+		if x.Bits >= 0 && x.Bits <= 5 {
+			need = 8 * HistBuckets(x.Bits)
+		}
+	case "lhist":
+		n := LhistBuckets(x.Min, x.Max, x.Step)
+		if n == 0 {
+			c.fail(path, "min %d, max %d and step %d make no histogram", x.Min, x.Max, x.Step)
+		}
+		need = 8 * n
+	}
+	if x.ValueOff+need > x.ValueSize {
+		c.fail(path+".value_size", "%d bytes do not hold %d at offset %d", x.ValueSize, need, x.ValueOff)
+	}
+}
+
+// fixedSizes are the least sizes of layouts that a reader takes apart by offsets.
+var fixedSizes = map[string]int{
+	"ptr": 8, "kstack": 8, "ustack": 16, "ksym": 8, "usym": 16, "inet": 20, "mac": 6,
+	"timestamp": 8, "probe": 8, "username": 8, "cgroup_path": 8, "buffer": 4,
+}
+
+// check walks a layout.
+func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
+	if depth > maxDepth {
+		c.fail(path, "layouts nest deeper than %d", maxDepth)
+		return
+	}
+	c.oneOf(path+".kind", l.Kind, layouts)
+	c.within(path+".size", int64(l.Size), 0, maxValue)
+	c.text(path+".name", l.Name, maxText)
+	c.text(path+".format", l.Format, maxText)
+	if c.err != nil {
+		return
+	}
+	switch l.Kind {
+	case "int", "enum", "bool":
+		if l.Size != 1 && l.Size != 2 && l.Size != 4 && l.Size != 8 {
+			c.fail(path+".size", "an integer has 1, 2, 4 or 8 bytes, not %d", l.Size)
+		}
+	case "tuple", "record":
+		c.within(path+".fields", int64(len(l.Fields)), 0, maxFields)
+		for i := range l.Fields {
+			l.Fields[i].checkIn(c, m, fmt.Sprintf("%s.fields[%d]", path, i), 0, l.Size, depth+1)
+			if l.Fields[i].Var {
+				c.fail(fmt.Sprintf("%s.fields[%d].var", path, i), "only events have variable fields")
+			}
+		}
+	case "array":
+		l.checkArray(c, m, path, depth)
+	}
+	if l.Size < fixedSizes[l.Kind] {
+		c.fail(path+".size", "%s needs at least %d bytes, not %d", l.Kind, fixedSizes[l.Kind], l.Size)
+	}
+	if l.Kind == "kstack" || l.Kind == "ustack" {
+		c.within(path+".depth", int64(l.Depth), 0, maxStack)
+		l.checkStack(c, m, path)
+	}
+	if l.Kind == "timestamp" {
+		c.within(path+".clock", int64(l.Clock), 0, 3)
+	}
+}
+
+func (l *Layout) checkStack(c *checker, m *Manifest, path string) {
+	if x := m.Map(l.Stack); x == nil || x.Shape != "stack" {
+		c.fail(path+".stack", "there is no stack map %q", clip(l.Stack))
+	}
+}
+
+func (l *Layout) checkArray(c *checker, m *Manifest, path string, depth int) {
+	if l.Elem == nil {
+		c.fail(path+".elem", "missing")
+		return
+	}
+	c.within(path+".count", int64(l.Count), 0, maxValue)
+	l.Elem.check(c, m, path+".elem", depth+1)
+	if c.err == nil && int64(l.Count)*int64(l.Elem.Size) > int64(l.Size) {
+		c.fail(path+".size", "%d bytes do not hold %d elements of %d", l.Size, l.Count, l.Elem.Size)
+	}
+}
+
+// checkIn checks a field of an object of size bytes whose fields start at lo.
+func (f *Field) checkIn(c *checker, m *Manifest, path string, lo, size, depth int) {
+	c.text(path+".name", f.Name, maxName)
+	f.Layout.check(c, m, path+".layout", depth)
+	need := f.Layout.Size
+	if f.Var {
+		need = 4
+		if f.Layout.Kind != "string" && f.Layout.Kind != "buffer" {
+			c.fail(path+".var", "a %s has no variable length", clip(f.Layout.Kind))
+		}
+	}
+	if f.Off < lo || f.Off > size || need > size-f.Off {
+		c.fail(path+".off", "%d bytes at offset %d are outside of %d..%d", need, f.Off, lo, size)
+	}
+}
+
+// argKinds is what the fields of each event kind must be: how many at least and
+// at most, and whether they are integers.
+var argKinds = map[string]struct {
+	min, max int
+	ints     bool
+}{
+	"printf": {0, maxFields, false}, "errorf": {0, maxFields, false}, "warnf": {0, maxFields, false},
+	"cat": {0, maxFields, false}, "system": {0, maxFields, false}, "join": {0, maxFields, false},
+	"print": {1, 1, false}, "print_map": {0, 2, true}, "clear": {0, 0, true}, "zero": {0, 0, true},
+	"exit": {0, 1, true}, "time": {0, 0, true}, "error": {1, 1, true}, "proc": {1, 1, true},
+}
+
+func (e *Event) check(c *checker, m *Manifest, i int) {
+	path := fmt.Sprintf("events[%d]", i)
+	if e.ID != i {
+		c.fail(path+".id", "%d is not its place %d", e.ID, i)
+	}
+	c.oneOf(path+".kind", e.Kind, eventKinds)
+	c.within(path+".size", int64(e.Size), 8, maxRecord)
+	c.text(path+".format", e.Format, maxText)
+	want := argKinds[e.Kind]
+	c.within(path+".fields", int64(len(e.Fields)), int64(want.min), int64(want.max))
+	if c.err != nil {
+		return
+	}
+	for j := range e.Fields {
+		f, fp := &e.Fields[j], fmt.Sprintf("%s.fields[%d]", path, j)
+		f.checkIn(c, m, fp, 8, e.Size, 0)
+		if f.Var && !e.Tail {
+			c.fail(fp+".var", "the event has no tail")
+		}
+		if want.ints && f.Layout.Kind != "int" {
+			c.fail(fp+".layout.kind", "%s takes an int", e.Kind)
+		}
+	}
+	switch e.Kind {
+	case "print_map", "clear", "zero":
+		if x := m.Map(e.Map); x == nil || x.Shape == "intern" || x.Shape == "stack" {
+			c.fail(path+".map", "the script has no map %q", clip(e.Map))
+		}
+	}
+}
