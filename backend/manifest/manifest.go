@@ -1,0 +1,210 @@
+// Package manifest turns a module's metadata into the manifest that lies beside
+// the object: programs with attach points, maps and events with their layouts,
+// parameters, losses, positions.
+//
+// It takes the module after lowering, its encoded functions and the object's
+// bytes, and gives a loader/manifest.Manifest.
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sort"
+	"strconv"
+
+	"btc/backend/emit"
+	"btc/ir"
+	"btc/loader/manifest"
+)
+
+// Language is the level of the bpftrace language that objects follow.
+const Language = "0.26"
+
+// sections are the ELF sections of the kinds of globals.
+var sections = map[ir.GlobalKind]string{
+	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss",
+}
+
+// Build makes the manifest of an object. compiler is the name and version to
+// put into it.
+func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *manifest.Manifest {
+	sum := sha256.Sum256(object)
+	out := &manifest.Manifest{
+		Schema: manifest.Schema, Compiler: compiler, Language: Language,
+		Object: manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(object))},
+		Script: manifest.Script{File: m.File, Source: m.Source},
+		Target: m.Target.Release(), Arch: m.Target.Arch().Name,
+		Config:   config(m.Meta.Config),
+		Programs: []manifest.Program{}, Maps: []manifest.Map{}, Events: []manifest.Event{},
+	}
+	for _, f := range funcs {
+		if f.Prog != nil {
+			out.Programs = append(out.Programs, program(f))
+			out.Fields = append(out.Fields, fields(f)...)
+		}
+	}
+	for _, x := range m.Maps {
+		out.Maps = append(out.Maps, mapOf(x))
+	}
+	out.Losses = losses(m)
+	for _, e := range m.Events {
+		out.Events = append(out.Events, event(e))
+	}
+	for _, g := range m.Globals {
+		if g.Param != nil {
+			out.Params = append(out.Params, manifest.Param{Name: g.Param.Name, Type: g.Param.Type, Global: g.Name,
+				Size: g.Size, Default: g.Param.Default, Help: g.Param.Help, Pos: pos(g.Param.Pos)})
+			continue
+		}
+		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size})
+	}
+	for _, e := range m.Meta.Errors {
+		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Pos: pos(e.Pos)})
+	}
+	for _, u := range m.Meta.Unsafe {
+		out.Unsafe = append(out.Unsafe, manifest.Unsafe{Name: u.Name, Pos: pos(u.Pos)})
+	}
+	return out
+}
+
+func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
+
+func program(f *emit.Func) manifest.Program {
+	p := f.Prog
+	a := p.Attach
+	return manifest.Program{
+		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
+		Attach: manifest.Attach{Text: a.Text, Target: a.Target, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
+			Len: a.Len, Mode: a.Mode, Unit: a.Unit, Count: a.Count, Lang: a.Lang, Missing: a.Missing},
+		FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Pos: pos(p.Pos),
+	}
+}
+
+// fields lists each place of a function's CO-RE accesses.
+func fields(f *emit.Func) []manifest.FieldUse {
+	var out []manifest.FieldUse
+	for _, c := range f.CORE {
+		out = append(out, manifest.FieldUse{Program: f.Name, Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind), Pos: pos(c.Pos)})
+	}
+	return out
+}
+
+func mapOf(m *ir.Map) manifest.Map {
+	out := manifest.Map{
+		Name: m.Name, Symbol: m.BPF.Name, Shape: string(m.Shape), Type: m.BPF.Type,
+		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
+		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff,
+		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
+	}
+	if m.Key != nil {
+		k := layout(m.Key)
+		out.Key = &k
+	}
+	if m.Value != nil {
+		v := layout(m.Value)
+		out.Value = &v
+	}
+	return out
+}
+
+// losses names the loss counters by index, as the lowering numbered them.
+func losses(m *ir.Module) []manifest.Loss {
+	var at []int
+	by := map[int]manifest.Loss{}
+	put := func(i int, l manifest.Loss) {
+		if i >= 0 {
+			at = append(at, i)
+			by[i] = l
+		}
+	}
+	for _, x := range m.Maps {
+		if x.BPF.Loss < 0 {
+			continue
+		}
+		switch {
+		case x.Shape == ir.ShapeStack:
+			put(x.BPF.Loss, manifest.Loss{Kind: "stack", Map: x.Name})
+		case x.Shape != ir.ShapeIntern:
+			put(x.BPF.Loss, manifest.Loss{Kind: "map", Map: x.Name})
+		case x.BPF.Type == "ringbuf":
+			put(x.BPF.Loss, manifest.Loss{Kind: "events"})
+		case x.BPF.Type == "percpu_array":
+			put(x.BPF.Loss, manifest.Loss{Kind: "scratch", Map: x.Name})
+		}
+	}
+	sort.Ints(at)
+	var out []manifest.Loss
+	for _, i := range at {
+		for len(out) < i {
+			out = append(out, manifest.Loss{Kind: "unused"})
+		}
+		if len(out) == i {
+			out = append(out, by[i])
+		}
+	}
+	return out
+}
+
+func event(e *ir.Event) manifest.Event {
+	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: pos(e.Pos)}
+	for _, f := range e.Fields {
+		out.Fields = append(out.Fields, field(f))
+	}
+	return out
+}
+
+func field(f ir.Field) manifest.Field {
+	return manifest.Field{Name: f.Name, Off: f.Off, Var: f.Var, Layout: layout(f.Layout)}
+}
+
+func layout(l *ir.Layout) manifest.Layout {
+	out := manifest.Layout{
+		Kind: string(l.Kind), Size: l.Size, Signed: l.Signed, Name: l.Name, Count: l.Count,
+		Stack: l.Stack, Depth: l.Depth, Mode: l.Mode, Format: l.Format, Clock: l.Clock,
+	}
+	if l.Enum != nil {
+		out.Enum = map[string]string{}
+		for v, s := range l.Enum {
+			out.Enum[strconv.FormatInt(v, 10)] = s
+		}
+	}
+	if l.Elem != nil {
+		e := layout(l.Elem)
+		out.Elem = &e
+	}
+	for _, f := range l.Fields {
+		out.Fields = append(out.Fields, field(f))
+	}
+	return out
+}
+
+// config reads the config keys that the loader acts on; others travel as text.
+func config(c map[string]string) manifest.Config {
+	out := manifest.Config{MaxStrlen: 1024, PrintMapsOnExit: true, StrTruncTrailer: "..", CppDemangle: true}
+	for k, v := range c {
+		switch k {
+		case "max_strlen":
+			if n, err := strconv.Atoi(v); err == nil {
+				out.MaxStrlen = n
+			}
+		case "print_maps_on_exit":
+			out.PrintMapsOnExit = truth(v)
+		case "str_trunc_trailer":
+			out.StrTruncTrailer = v
+		case "cpp_demangle":
+			out.CppDemangle = truth(v)
+		case "perf_rb_pages":
+			if n, err := strconv.Atoi(v); err == nil {
+				out.RingbufPages = n
+			}
+		default:
+			if out.Other == nil {
+				out.Other = map[string]string{}
+			}
+			out.Other[k] = v
+		}
+	}
+	return out
+}
+
+func truth(v string) bool { return v == "true" || v == "1" }

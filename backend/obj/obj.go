@@ -1,0 +1,322 @@
+// Package obj writes the BPF ELF object.
+//
+// It takes a module and its encoded functions (backend/emit) and gives the
+// bytes of an ELF64 relocatable file for EM_BPF that bpftool, libbpf and
+// cilium/ebpf load as it is: a section a program with libbpf's names,
+// subprograms in .text, BTF-defined .maps, license, .rodata, .rodata.params,
+// .bss, .BTF, and .BTF.ext with func_info, line_info and CO-RE records. The same
+// input gives the same bytes. Offsets follow what those loaders accept in
+// common; where they differ the comment says whose rule it is.
+package obj
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+
+	"btc/backend/emit"
+	"btc/ir"
+)
+
+// license is what the object's programs are under: helpers such as probe_read
+// are for GPL-compatible programs only.
+const license = "GPL"
+
+// Error is an access the target cannot express, with its place in the script.
+type Error struct {
+	Pos ir.Pos
+	Msg string
+}
+
+func (e *Error) Error() string { return e.Msg }
+
+// writer holds the state of one object.
+type writer struct {
+	m     *ir.Module
+	elf   *elfFile
+	btf   *builder
+	cores *coreTypes
+
+	maps    map[string]symRef // by ir.Map.Name
+	globals map[string]symRef
+	text    *progSection // subprograms; nil when none
+	textSym symRef
+}
+
+// progSection is an executable section with its functions, in order.
+type progSection struct {
+	name  string
+	funcs []*emit.Func
+	start map[string]int // first instruction of each function
+	index int            // ELF section
+	ext   *extSection
+}
+
+// Write gives the object's bytes. It changes no argument.
+func Write(m *ir.Module, funcs []*emit.Func) ([]byte, error) {
+	w := &writer{m: m, elf: newELF(), btf: newBuilder(), maps: map[string]symRef{}, globals: map[string]symRef{}}
+	w.cores = newCoreTypes(m.Target, w.btf)
+	w.elf.section(&elfSection{name: ".strtab", typ: elf.SHT_STRTAB, align: 1})
+	secs := w.programSections(funcs)
+	accesses, err := w.collect(secs)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.mapSection(); err != nil {
+		return nil, err
+	}
+	w.licenseSection()
+	w.dataSections()
+	if err := w.fill(secs, accesses); err != nil {
+		return nil, err
+	}
+	var exts []*extSection
+	for _, s := range secs {
+		exts = append(exts, s.ext)
+	}
+	ext := w.extBytes(exts, m.File)
+	w.elf.section(&elfSection{name: ".BTF", typ: elf.SHT_PROGBITS, data: w.btf.bytes(), align: 4})
+	w.elf.section(&elfSection{name: ".BTF.ext", typ: elf.SHT_PROGBITS, data: ext, align: 4})
+	return w.elf.bytes(), nil
+}
+
+// programSections groups functions by section: .text first, then the programs'
+// in order of appearance.
+func (w *writer) programSections(funcs []*emit.Func) []*progSection {
+	var secs []*progSection
+	by := map[string]*progSection{}
+	add := func(f *emit.Func, name string) {
+		s := by[name]
+		if s == nil {
+			s = &progSection{name: name, start: map[string]int{}, ext: &extSection{name: name}}
+			s.index = w.elf.section(&elfSection{name: name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, align: 8})
+			by[name] = s
+			secs = append(secs, s)
+		}
+		sec := w.elf.sections[s.index]
+		s.start[f.Name] = len(sec.data) / 8
+		sec.data = append(sec.data, f.Insns...)
+		s.funcs = append(s.funcs, f)
+	}
+	for _, f := range funcs {
+		if f.Prog == nil {
+			add(f, ".text")
+		}
+	}
+	w.text = by[".text"]
+	if w.text != nil {
+		w.textSym = w.elf.local(elfSymbol{typ: elf.STT_SECTION, section: w.text.index})
+	}
+	for _, f := range funcs {
+		if f.Prog != nil {
+			add(f, f.Prog.Section)
+		}
+	}
+	return secs
+}
+
+// collect resolves all CO-RE accesses, so that local types are complete before
+// the first is written.
+func (w *writer) collect(secs []*progSection) (map[*emit.Func][]*coreAccess, error) {
+	out := map[*emit.Func][]*coreAccess{}
+	for _, s := range secs {
+		for _, f := range s.funcs {
+			for _, c := range f.CORE {
+				a, err := w.cores.access(c.Ref, c.Kind)
+				if err != nil {
+					return nil, &Error{c.Pos, err.Error()}
+				}
+				out[f] = append(out[f], a)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (w *writer) mapSection() error {
+	index := len(w.elf.sections)
+	var vars []secvar
+	size := 0
+	for _, m := range w.m.Maps {
+		t, n, err := w.mapDef(m)
+		if err != nil {
+			return &Error{m.Pos, err.Error()}
+		}
+		vars = append(vars, secvar{w.btf.variable(m.BPF.Name, t, linkGlobal), size, n})
+		w.maps[m.Name] = w.elf.global(elfSymbol{name: m.BPF.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: size, size: n})
+		size += n
+	}
+	if size == 0 {
+		return nil
+	}
+	w.elf.section(&elfSection{name: ".maps", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: make([]byte, size), align: 8})
+	w.btf.datasec(".maps", size, vars)
+	return nil
+}
+
+func (w *writer) licenseSection() {
+	data := append([]byte(license), 0)
+	i := w.elf.section(&elfSection{name: "license", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: data, align: 1})
+	w.elf.global(elfSymbol{name: "_license", bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: i, size: len(data)})
+	char := w.btf.int("char", 1, intSigned|intChar)
+	v := w.btf.variable("_license", w.btf.array(char, len(data)), linkGlobal)
+	w.btf.datasec("license", len(data), []secvar{{v, 0, len(data)}})
+}
+
+func (w *writer) dataSections() {
+	for _, s := range newDataSections(w.m) {
+		sec := &elfSection{name: s.name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, data: s.bytes.Bytes(), align: 8}
+		if s.kind == ir.GlobalData {
+			sec.typ, sec.flags, sec.size, sec.data = elf.SHT_NOBITS, sec.flags|elf.SHF_WRITE, s.bytes.Len(), nil
+		}
+		index := w.elf.section(sec)
+		var vars []secvar
+		for _, g := range s.vars {
+			vars = append(vars, secvar{w.btf.variable(g.Name, w.globalType(g), linkGlobal), s.offs[g.Name], g.Size})
+			w.globals[g.Name] = w.elf.global(elfSymbol{name: g.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: s.offs[g.Name], size: g.Size})
+		}
+		w.btf.datasec(s.name, s.bytes.Len(), vars)
+	}
+}
+
+// fill writes symbols, relocations, CO-RE values and debug records of all functions.
+func (w *writer) fill(secs []*progSection, accesses map[*emit.Func][]*coreAccess) error {
+	for _, s := range secs {
+		for _, f := range s.funcs {
+			w.funcSymbol(s, f)
+			if err := w.relocate(s, f); err != nil {
+				return err
+			}
+			if err := w.applyCORE(s, f, accesses[f]); err != nil {
+				return err
+			}
+			w.lines(s, f)
+		}
+	}
+	return nil
+}
+
+// funcSymbol writes the symbol, the BTF FUNC and its func_info. A subprogram is
+// LOCAL in ELF and static in BTF: the form that every loader and bpftool's
+// linker take.
+func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
+	sym := elfSymbol{name: f.Name, bind: elf.STB_GLOBAL, typ: elf.STT_FUNC, section: s.index, value: s.start[f.Name] * 8, size: len(f.Insns)}
+	proto := w.btf.funcProto(w.btf.int("int", 4, intSigned), param{"ctx", w.btf.ptr(0)})
+	linkage := linkGlobal
+	if f.Prog == nil {
+		sym.bind, linkage = elf.STB_LOCAL, linkStatic
+		proto = w.subprogProto(f)
+		w.elf.local(sym)
+	} else {
+		w.elf.global(sym)
+	}
+	s.ext.funcs = append(s.ext.funcs, funcRecord{s.start[f.Name], w.btf.fn(f.Name, proto, linkage)})
+}
+
+func (w *writer) subprogProto(f *emit.Func) typeID {
+	var ps []param
+	for i, t := range w.m.Func(f.Name).Params {
+		typ := w.u64()
+		if t.IsPtr() {
+			typ = w.btf.ptr(0)
+		}
+		ps = append(ps, param{fmt.Sprintf("a%d", i+1), typ})
+	}
+	return w.btf.funcProto(w.u64(), ps...)
+}
+
+func (w *writer) relocate(s *progSection, f *emit.Func) error {
+	sec := w.elf.sections[s.index]
+	base := s.start[f.Name]
+	for _, r := range f.Relocs {
+		at := (base + r.Insn) * 8
+		imm := sec.data[at+4 : at+8]
+		rel := elfReloc{off: at, kind: relocBPF64_64}
+		var ok bool
+		switch r.Kind {
+		case emit.Map:
+			// libbpf takes the source register from the relocation's target and
+			// wants it clear in the file.
+			sec.data[at+1] &= 0x0f
+			rel.sym, ok = w.maps[r.Sym]
+		case emit.Global:
+			rel.sym, ok = w.globals[r.Sym]
+			binary.LittleEndian.PutUint32(imm, uint32(r.Addend))
+		case emit.FuncAddr, emit.Call:
+			var start int
+			if w.text != nil {
+				start, ok = w.text.start[r.Sym]
+			}
+			rel.sym = w.textSym
+			binary.LittleEndian.PutUint32(imm, uint32(start*8))
+			if r.Kind == emit.Call {
+				rel.kind = relocBPF64_32
+				binary.LittleEndian.PutUint32(imm, uint32(start-1))
+			}
+		}
+		if !ok {
+			panic(fmt.Sprintf("BUG: %s refers to the unknown %s %q", f.Name, r.Kind, r.Sym))
+		}
+		sec.relocs = append(sec.relocs, rel)
+	}
+	return nil
+}
+
+// applyCORE writes the local value of each access into its instruction (loaders
+// compare them) and the record.
+func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error {
+	sec := w.elf.sections[s.index]
+	base := s.start[f.Name]
+	for i, c := range f.CORE {
+		v, err := as[i].local(c.Kind)
+		if err != nil {
+			return &Error{c.Pos, fmt.Sprintf("%s: %v", c.Ref, err)}
+		}
+		ins := sec.data[(base+c.Insn)*8:]
+		switch class := ins[0] & 7; class {
+		case 0: // ld_imm64
+			binary.LittleEndian.PutUint32(ins[4:], uint32(v))
+			binary.LittleEndian.PutUint32(ins[12:], uint32(v>>32))
+		case 1, 2, 3: // ldx, st, stx
+			if v != int64(int16(v)) {
+				return &Error{c.Pos, fmt.Sprintf("%s lies %d bytes into its type: too far for one instruction", c.Ref, v)}
+			}
+			binary.LittleEndian.PutUint16(ins[2:], uint16(v))
+		default:
+			binary.LittleEndian.PutUint32(ins[4:], uint32(v))
+		}
+		s.ext.cores = append(s.ext.cores, coreRecord{base + c.Insn, w.cores.id(as[i].root), w.btf.strings.add(as[i].spec(c.Kind)), c.Kind})
+	}
+	return nil
+}
+
+// lines gives each function a line record at its first instruction (the kernel
+// wants one) and one where the statement or place changes.
+func (w *writer) lines(s *progSection, f *emit.Func) {
+	base := s.start[f.Name]
+	last := lineRecord{insn: -1}
+	add := func(insn int, p ir.Pos) {
+		if p.Line == 0 {
+			p = f.Pos
+		}
+		r := lineRecord{base + insn, p, w.stmtText(p)}
+		if last.insn >= 0 && last.pos == r.pos {
+			return
+		}
+		s.ext.lines = append(s.ext.lines, r)
+		last = r
+	}
+	if len(f.Lines) == 0 || f.Lines[0].Insn != 0 {
+		add(0, f.Pos)
+	}
+	for _, l := range f.Lines {
+		add(l.Insn, l.Pos)
+	}
+}
+
+func (w *writer) stmtText(p ir.Pos) string {
+	if p.Stmt >= 0 && p.Stmt < len(w.m.Stmts) {
+		return w.m.Stmts[p.Stmt].Text
+	}
+	return ""
+}

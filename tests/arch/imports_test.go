@@ -1,0 +1,120 @@
+// Package arch holds the tests of the project's own structure: which package
+// may import which.
+package arch
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// allowed is the table of arrows: for each package (or "folder/..." for all
+// below it) what of this module it may import. A package that is not listed
+// may not exist. cmd and tests see everything and are left out.
+var allowed = map[string][]string{
+	"grammar":        {},
+	"grammar/parser": {},
+
+	"frontend/diag":  {},
+	"frontend/ast":   {"frontend/diag"},
+	"frontend/parse": {"grammar/parser", "frontend/ast", "frontend/diag"},
+	"frontend/types": {"ir", "ir/target"},
+	"frontend/cdef":  {"frontend/types", "frontend/diag", "ir/target"},
+	"frontend/check": {"frontend/ast", "frontend/types", "frontend/cdef", "frontend/diag", "frontend/parse", "ir", "ir/target"},
+	"frontend/build": {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/target"},
+
+	"ir":        {"ir/target"},
+	"ir/target": {"loader/hostinfo", "loader/hostinfo/..."},
+	"ir/interp": {"ir", "ir/target"},
+	"ir/dump":   {"ir"},
+	"passes":    {"ir", "ir/target"},
+
+	"backend/mach":     {"ir", "ir/target"},
+	"backend/isel":     {"ir", "ir/target", "backend/mach"},
+	"backend/regalloc": {"ir", "ir/target", "backend/mach", "backend/isel"},
+	"backend/emit":     {"ir", "ir/target", "backend/mach", "backend/isel", "backend/regalloc"},
+	"backend/obj":      {"ir", "ir/target", "backend/emit"},
+	"backend/manifest": {"ir", "backend/emit", "loader/manifest"},
+
+	"loader/manifest":     {},
+	"loader/hostinfo":     {"loader/manifest", "loader/hostinfo/..."},
+	"loader/hostinfo/...": {"loader/manifest", "loader/hostinfo", "loader/hostinfo/..."},
+	"loader/...":          {"loader/..."},
+}
+
+// rule finds the row for a package: its own, else the longest "folder/..." row.
+func rule(pkg string) ([]string, bool) {
+	if r, ok := allowed[pkg]; ok {
+		return r, true
+	}
+	for dir := pkg; ; {
+		i := strings.LastIndexByte(dir, '/')
+		if i < 0 {
+			return nil, false
+		}
+		dir = dir[:i]
+		if r, ok := allowed[dir+"/..."]; ok {
+			return r, true
+		}
+	}
+}
+
+func matches(rules []string, imp string) bool {
+	for _, r := range rules {
+		if dir, all := strings.CutSuffix(r, "..."); all && strings.HasPrefix(imp, dir) || r == imp {
+			return true
+		}
+	}
+	return false
+}
+
+// TestImports holds the module's imports against the table.
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "btc/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	n := 0
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		pkg := strings.TrimPrefix(words[0], "btc/")
+		top, _, _ := strings.Cut(pkg, "/")
+		if top == "cmd" || top == "tests" || top == "tools" {
+			continue
+		}
+		n++
+		rules, ok := rule(pkg)
+		if !ok {
+			t.Errorf("%s has no row in the table of imports", pkg)
+			continue
+		}
+		for _, w := range words[1:] {
+			if imp, ours := strings.CutPrefix(w, "btc/"); ours && !matches(rules, imp) {
+				t.Errorf("%s imports %s: not in its row", pkg, imp)
+			}
+		}
+	}
+	if n == 0 {
+		t.Fatal("go list named no package")
+	}
+}
+
+// TestLoaderStandsAlone holds that the loader's program carries nothing of the compiler.
+func TestLoaderStandsAlone(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "btc/cmd/btrun").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		pkg = strings.TrimSpace(pkg)
+		ours, ok := strings.CutPrefix(pkg, "btc/")
+		if ok && !strings.HasPrefix(ours, "loader/") && ours != "cmd/btrun" {
+			t.Errorf("btrun depends on %s", pkg)
+		}
+		for _, heavy := range []string{"net/http", "text/template", "github.com/antlr4-go"} {
+			if strings.HasPrefix(pkg, heavy) {
+				t.Errorf("btrun depends on %s, which costs megabytes", pkg)
+			}
+		}
+	}
+}
