@@ -353,3 +353,27 @@ func (f *File) Events(prefix string, fn func(name string) bool) error {
 func (f *File) Syscalls(prefix string, fn func(name string) bool) error {
 	return f.scan(tableSyscalls, prefix, func(key string, _ []byte) bool { return fn(key) })
 }
+
+// TableInfo describes one table of a file, for tools.
+type TableInfo struct {
+	Name            string
+	Entries, Blocks int
+	Packed          int // bytes in the file
+}
+
+// Tables describes every table. Those whose index is damaged have no blocks.
+func (f *File) Tables() []TableInfo {
+	names := [numTables]string{"types", "names", "constants", "functions", "events", "syscalls"}
+	var all []TableInfo
+	for id, name := range names {
+		info := TableInfo{Name: name, Entries: f.tables[id].entries}
+		if t, err := f.index(id); err == nil {
+			info.Blocks, info.Packed = len(t.blocks), t.packed
+			for _, b := range t.blocks {
+				info.Packed += b.packed
+			}
+		}
+		all = append(all, info)
+	}
+	return all
+}

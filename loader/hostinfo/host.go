@@ -1,0 +1,107 @@
+// Package hostinfo asks the running kernel what the loader must know of it:
+// release and boot, CPUs, kernel symbols, tracepoints.
+//
+// It reads /proc and /sys and keeps nothing; callers that ask often keep the
+// answer. The sub-packages are for the compiler's side: targetfile holds the
+// target file's schema, reader and writer (and pulls in a decompressor, which
+// the loader must not link), capture makes a target file on a live host.
+package hostinfo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Release is the running kernel's release, as `uname -r` prints it.
+func Release() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("uname: %w", err)
+	}
+	return unix.ByteSliceToString(u.Release[:]), nil
+}
+
+// Machine is the running kernel's architecture, as `uname -m` prints it.
+func Machine() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", fmt.Errorf("uname: %w", err)
+	}
+	return unix.ByteSliceToString(u.Machine[:]), nil
+}
+
+// BootID is a text that is different after each boot.
+func BootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+}
+
+// OnlineCPUs lists the numbers of the CPUs that are online, ascending.
+func OnlineCPUs() ([]int, error) { return cpuList("/sys/devices/system/cpu/online") }
+
+// PossibleCPUs is the number of CPUs that may ever be online: the number of
+// slots in the value of a per-CPU map.
+func PossibleCPUs() (int, error) {
+	cpus, err := cpuList("/sys/devices/system/cpu/possible")
+	if err != nil {
+		return 0, err
+	}
+	return cpus[len(cpus)-1] + 1, nil
+}
+
+func cpuList(path string) ([]int, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	cpus, err := parseCPUs(strings.TrimSpace(string(b)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return cpus, nil
+}
+
+// parseCPUs takes the kernel's list form: "0-3,8,10-11".
+func parseCPUs(list string) ([]int, error) {
+	var cpus []int
+	for part := range strings.SplitSeq(list, ",") {
+		lo, hi, isRange := strings.Cut(part, "-")
+		first, err := strconv.Atoi(lo)
+		if err != nil {
+			return nil, fmt.Errorf("bad CPU list %q", list)
+		}
+		last := first
+		if isRange {
+			if last, err = strconv.Atoi(hi); err != nil {
+				return nil, fmt.Errorf("bad CPU list %q", list)
+			}
+		}
+		const most = 1 << 16 // far above CONFIG_NR_CPUS
+		if first < 0 || last < first || last >= most {
+			return nil, fmt.Errorf("bad CPU list %q", list)
+		}
+		for cpu := first; cpu <= last; cpu++ {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// ErrNoTracefs says that tracefs is not mounted where it is looked for, or may
+// not be read.
+var ErrNoTracefs = errors.New("tracefs is not readable at /sys/kernel/tracing or /sys/kernel/debug/tracing (it needs root and: mount -t tracefs tracefs /sys/kernel/tracing)")
+
+// Tracefs is the folder where tracefs is mounted, or ErrNoTracefs.
+func Tracefs() (string, error) {
+	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
+		if _, err := os.Stat(dir + "/events"); err == nil {
+			return dir, nil
+		}
+	}
+	return "", ErrNoTracefs
+}
