@@ -1,0 +1,217 @@
+package ir
+
+import "slices"
+
+// NumBlocks is an upper bound of the block IDs of f, for tables indexed by ID.
+func (f *Func) NumBlocks() int { return f.nextBlock }
+
+// NumValues is an upper bound of the value IDs of f, for tables indexed by ID.
+func (f *Func) NumValues() int { return f.nextValue }
+
+// NumSlots is an upper bound of the slot IDs of f.
+func (f *Func) NumSlots() int { return f.nextSlot }
+
+// Pred is a way into a block: edge Block.Term.Succs[Succ].
+type Pred struct {
+	Block *Block
+	Succ  int
+}
+
+// Edge is the edge itself; its arguments may be changed in place.
+func (p Pred) Edge() *Edge { return &p.Block.Term.Succs[p.Succ] }
+
+// Preds lists the ways into each block, indexed by Block.ID, in the order of
+// f.Blocks. A branch with both edges to one block counts twice.
+func Preds(f *Func) [][]Pred {
+	preds := make([][]Pred, f.nextBlock)
+	for _, b := range f.Blocks {
+		for i, e := range b.Term.Succs {
+			preds[e.To.ID] = append(preds[e.To.ID], Pred{b, i})
+		}
+	}
+	return preds
+}
+
+// ReversePostorder lists the blocks that can be reached from the entry, each
+// before its successors except along back edges.
+func ReversePostorder(f *Func) []*Block {
+	seen := make([]bool, f.nextBlock)
+	var order []*Block
+	var walk func(b *Block)
+	walk = func(b *Block) {
+		seen[b.ID] = true
+		for i := len(b.Term.Succs) - 1; i >= 0; i-- {
+			if to := b.Term.Succs[i].To; !seen[to.ID] {
+				walk(to)
+			}
+		}
+		order = append(order, b)
+	}
+	walk(f.Entry())
+	slices.Reverse(order)
+	return order
+}
+
+// DomTree is the dominator tree of a function's reachable blocks.
+type DomTree struct {
+	Order    []*Block // reverse postorder
+	idom     []*Block // by Block.ID; nil for the entry and for unreachable blocks
+	children [][]*Block
+	number   []int // position in Order by Block.ID; -1 unreachable
+	in, out  []int // interval of a walk of the tree
+}
+
+// Dominators computes the dominator tree (the iterative algorithm of Cooper,
+// Harvey and Kennedy). Any change of edges invalidates it.
+func Dominators(f *Func) *DomTree {
+	d := &DomTree{Order: ReversePostorder(f), idom: make([]*Block, f.nextBlock),
+		children: make([][]*Block, f.nextBlock), number: make([]int, f.nextBlock),
+		in: make([]int, f.nextBlock), out: make([]int, f.nextBlock)}
+	for i := range d.number {
+		d.number[i] = -1
+	}
+	for i, b := range d.Order {
+		d.number[b.ID] = i
+	}
+	preds := Preds(f)
+	entry := f.Entry()
+	d.idom[entry.ID] = entry
+	for changed := true; changed; {
+		changed = false
+		for _, b := range d.Order[1:] {
+			var dom *Block
+			for _, p := range preds[b.ID] {
+				if d.number[p.Block.ID] < 0 || d.idom[p.Block.ID] == nil {
+					continue
+				}
+				if dom == nil {
+					dom = p.Block
+				} else {
+					dom = d.meet(dom, p.Block)
+				}
+			}
+			if d.idom[b.ID] != dom {
+				d.idom[b.ID], changed = dom, true
+			}
+		}
+	}
+	d.idom[entry.ID] = nil
+	for _, b := range d.Order[1:] {
+		p := d.idom[b.ID]
+		d.children[p.ID] = append(d.children[p.ID], b)
+	}
+	d.interval(entry, 0)
+	return d
+}
+
+func (d *DomTree) meet(a, b *Block) *Block {
+	for a != b {
+		for d.number[a.ID] > d.number[b.ID] {
+			a = d.idom[a.ID]
+		}
+		for d.number[b.ID] > d.number[a.ID] {
+			b = d.idom[b.ID]
+		}
+	}
+	return a
+}
+
+func (d *DomTree) interval(b *Block, n int) int {
+	d.in[b.ID] = n
+	for _, c := range d.children[b.ID] {
+		n = d.interval(c, n+1)
+	}
+	d.out[b.ID] = n
+	return n
+}
+
+// Reachable reports whether b can be reached from the entry.
+func (d *DomTree) Reachable(b *Block) bool { return d.number[b.ID] >= 0 }
+
+// Idom is the immediate dominator of b; nil for the entry and unreachable blocks.
+func (d *DomTree) Idom(b *Block) *Block { return d.idom[b.ID] }
+
+// Children are the blocks whose immediate dominator is b, in reverse postorder.
+func (d *DomTree) Children(b *Block) []*Block { return d.children[b.ID] }
+
+// Dominates reports whether every way to b passes a; a block dominates itself.
+// Both must be reachable.
+func (d *DomTree) Dominates(a, b *Block) bool {
+	return d.number[a.ID] >= 0 && d.number[b.ID] >= 0 && d.in[a.ID] <= d.in[b.ID] && d.out[b.ID] <= d.out[a.ID]
+}
+
+// Loop is a natural loop: the blocks from which a back edge to Header can be
+// reached without passing Header.
+type Loop struct {
+	Header  *Block
+	Latches []*Block // sources of the back edges
+	Blocks  []*Block // with Header, in reverse postorder
+	Parent  *Loop    // the smallest loop around this one; nil for none
+	Depth   int      // 1 for an outermost loop
+}
+
+// LoopNest is all natural loops of a function.
+type LoopNest struct {
+	Loops []*Loop // outer before inner
+	of    []*Loop
+	// Irreducible is set when an edge enters a loop other than at its header
+	// (a retreating edge whose target does not dominate its source).
+	Irreducible bool
+}
+
+// Of is the innermost loop around b, nil for none.
+func (n *LoopNest) Of(b *Block) *Loop { return n.of[b.ID] }
+
+// Loops finds the natural loops of f; d is f's dominator tree.
+func Loops(f *Func, d *DomTree) *LoopNest {
+	n := &LoopNest{of: make([]*Loop, f.nextBlock)}
+	preds := Preds(f)
+	for _, h := range d.Order {
+		l := &Loop{Header: h}
+		for _, p := range preds[h.ID] {
+			if !d.Reachable(p.Block) {
+				continue
+			}
+			if d.Dominates(h, p.Block) {
+				l.Latches = append(l.Latches, p.Block)
+			} else if d.number[p.Block.ID] >= d.number[h.ID] {
+				n.Irreducible = true
+			}
+		}
+		if l.Latches == nil {
+			continue
+		}
+		l.collect(preds, d)
+		l.Parent = n.of[h.ID]
+		l.Depth = 1
+		if l.Parent != nil {
+			l.Depth = l.Parent.Depth + 1
+		}
+		for _, b := range l.Blocks {
+			n.of[b.ID] = l
+		}
+		n.Loops = append(n.Loops, l)
+	}
+	return n
+}
+
+func (l *Loop) collect(preds [][]Pred, d *DomTree) {
+	in := map[*Block]bool{l.Header: true}
+	work := slices.Clone(l.Latches)
+	for len(work) > 0 {
+		b := work[len(work)-1]
+		work = work[:len(work)-1]
+		if in[b] || !d.Reachable(b) {
+			continue
+		}
+		in[b] = true
+		for _, p := range preds[b.ID] {
+			work = append(work, p.Block)
+		}
+	}
+	for _, b := range d.Order {
+		if in[b] {
+			l.Blocks = append(l.Blocks, b)
+		}
+	}
+}

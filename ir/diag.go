@@ -1,0 +1,20 @@
+package ir
+
+import "fmt"
+
+// Diag is what a pass has against the user's program: too much stack, a loop
+// that cannot be bounded. Passes that can refuse return []Diag; the driver
+// shows them as it shows the checker's. A broken invariant of ours is a panic
+// that begins with "BUG:" instead.
+type Diag struct {
+	Pos  Pos
+	Text string // one sentence, lower case, no full stop
+	Hint string // what to do; may be empty
+}
+
+func (d Diag) Error() string {
+	if d.Pos.Line == 0 {
+		return d.Text
+	}
+	return fmt.Sprintf("%d:%d: %s", d.Pos.Line, d.Pos.Col, d.Text)
+}
