@@ -1,0 +1,219 @@
+package cases
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Outcome is what a run of a case gave.
+type Outcome struct {
+	Stdout, Stderr string
+	Exit           int    // exit status; -1 when ended by a signal
+	TimedOut       bool   // the run did not end in time and was killed
+	Problem        string // the run could not be carried out as the case says
+	Report         string // the workload's report, "key value" lines
+}
+
+// Judge compares an outcome with what the case expects and returns every
+// difference as one line or block of text; none means that the case passed.
+func (c *Case) Judge(o Outcome) []string {
+	var bad []string
+	add := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
+	if o.Problem != "" {
+		add("%s", o.Problem)
+	}
+	if o.TimedOut {
+		add("did not end within %v", c.Limit)
+	} else if o.Exit != c.Exit {
+		add("exit status %d, not %d", o.Exit, c.Exit)
+	}
+	j := &judge{report: parseReport(o.Report), numbers: map[string]int64{}, stdout: o.Stdout}
+	for _, s := range []struct {
+		name string
+		want output
+		got  string
+	}{{"stdout", c.Stdout, o.Stdout}, {"stderr", c.Stderr, o.Stderr}} {
+		for _, err := range j.stream(s.want, s.got) {
+			add("%s: %v", s.name, err)
+		}
+	}
+	if !c.Stderr.given {
+		if m := trouble.FindString(o.Stderr); m != "" {
+			add("stderr: has %q", m)
+		}
+	}
+	for _, r := range c.Where {
+		if err := j.check(r); err != nil {
+			add("where: %v", err)
+		}
+	}
+	return bad
+}
+
+// trouble is what no run that should succeed may print on standard error.
+var trouble = regexp.MustCompile(`(?m)^(.*\bERROR\b.*|panic:.*|fatal error:.*|goroutine .*|Lost .* events.*)$`)
+
+// judge holds what a case's relations refer to.
+type judge struct {
+	report  map[string]string
+	numbers map[string]int64 // captures
+	stdout  string
+}
+
+// parseReport keeps the last value of each key, and all of them under
+// KEY.1, KEY.2, ... in their order.
+func parseReport(text string) map[string]string {
+	m, seen := map[string]string{}, map[string]int{}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		seen[key]++
+		m[key] = value
+		m[fmt.Sprintf("%s.%d", key, seen[key])] = value
+	}
+	return m
+}
+
+func (j *judge) stream(want output, got string) []error {
+	var bad []error
+	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
+	if want.exact {
+		if err := j.whole(want.whole, lines); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	for _, c := range want.counts {
+		if err := j.count(c, lines); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	return bad
+}
+
+// compile makes a pattern ready for matching in this run.
+func (j *judge) compile(line string) (*regexp.Regexp, error) {
+	p, err := Pattern(line)
+	if err != nil {
+		return nil, err
+	}
+	if p, err = fill(p, j.report); err != nil {
+		return nil, err
+	}
+	return regexp.Compile(p)
+}
+
+const anyLines = "..."
+
+// whole matches all lines in order. Blank lines at the end count for nothing:
+// archives end their sections with one.
+func (j *judge) whole(want, got []string) error {
+	want, got = trimBlank(want), trimBlank(got)
+	patterns := make([]*regexp.Regexp, len(want))
+	for i, w := range want {
+		if w == anyLines {
+			continue
+		}
+		var err error
+		if patterns[i], err = j.compile(w); err != nil {
+			return err
+		}
+	}
+	// furthest is the first line of want that no attempt got past.
+	furthest, furthestGot := 0, 0
+	var match func(i, k int) bool
+	failed := map[[2]int]bool{}
+	match = func(i, k int) bool {
+		if i > furthest {
+			furthest, furthestGot = i, k
+		}
+		if i == len(want) {
+			return k == len(got)
+		}
+		if failed[[2]int{i, k}] {
+			return false
+		}
+		ok := false
+		if patterns[i] == nil {
+			ok = match(i+1, k) || (k < len(got) && match(i, k+1))
+		} else if k < len(got) && patterns[i].MatchString(got[k]) {
+			if ok = match(i+1, k+1); ok {
+				j.capture(patterns[i], got[k])
+			}
+		}
+		failed[[2]int{i, k}] = !ok
+		return ok
+	}
+	if match(0, 0) {
+		return nil
+	}
+	if furthest == len(want) {
+		return fmt.Errorf("more lines than expected, from line %d: %q", furthestGot+1, got[min(furthestGot, len(got)-1)])
+	}
+	if furthestGot >= len(got) {
+		return fmt.Errorf("ends before the expected line %q", want[furthest])
+	}
+	return fmt.Errorf("from line %d (%q) nothing matches the expected line %q", furthestGot+1, got[furthestGot], want[furthest])
+}
+
+func trimBlank(lines []string) []string {
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+// capture keeps the named integers of a matching line.
+func (j *judge) capture(re *regexp.Regexp, line string) {
+	m := re.FindStringSubmatch(line)
+	for i, name := range re.SubexpNames() {
+		if name == "" {
+			continue
+		}
+		if n, err := strconv.ParseInt(m[i], 10, 64); err == nil {
+			j.numbers[name] = n
+		}
+	}
+}
+
+// count is a line "N PATTERN" or "N+ PATTERN". N may be a key of the report.
+type count struct {
+	n       string
+	orMore  bool
+	pattern string
+}
+
+func parseCount(line string) (count, error) {
+	n, pattern, ok := strings.Cut(line, " ")
+	if !ok || n == "" {
+		return count{}, fmt.Errorf("%q is not \"N PATTERN\"", line)
+	}
+	c := count{n: strings.TrimSuffix(n, "+"), orMore: strings.HasSuffix(n, "+"), pattern: pattern}
+	_, err := Pattern(pattern)
+	return c, err
+}
+
+func (j *judge) count(c count, lines []string) error {
+	want, err := j.value(c.n)
+	if err != nil {
+		return err
+	}
+	re, err := j.compile(c.pattern)
+	if err != nil {
+		return err
+	}
+	got := int64(0)
+	for _, l := range lines {
+		if re.MatchString(l) {
+			got++
+			j.capture(re, l)
+		}
+	}
+	switch {
+	case c.orMore && got < want:
+		return fmt.Errorf("%d lines match %q, at least %d expected", got, c.pattern, want)
+	case !c.orMore && got != want:
+		return fmt.Errorf("%d lines match %q, %d expected", got, c.pattern, want)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package cases
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Pattern turns one line of an expectation into a regular expression for a whole
+// line. Text stands for itself; between {{ and }} stand
+//
+//	{{int}} {{int NAME}}     a decimal integer, kept under NAME for "where:"
+//	{{hex}}                  0x and lower-case hexadecimal digits
+//	{{word}}                 anything but blanks
+//	{{any}}                  anything, nothing included
+//	{{=KEY}}                 the value of KEY in the workload's report
+//	{{/REGEXP/}}             a regular expression
+//
+// The line "..." stands for any number of lines, none included. "{{=KEY}}"
+// stays a mark in the result, see fill.
+func Pattern(line string) (string, error) {
+	var re strings.Builder
+	re.WriteString("^")
+	for rest := line; rest != ""; {
+		text, after, found := strings.Cut(rest, "{{")
+		re.WriteString(regexp.QuoteMeta(text))
+		if !found {
+			break
+		}
+		item, tail, closed := strings.Cut(after, "}}")
+		// Braces at the end of a regular expression belong to it: {{/a{2}/}}.
+		for strings.HasPrefix(item, "/") && closed && !strings.HasSuffix(item, "/") {
+			more, next, ok := strings.Cut(tail, "}}")
+			item, tail, closed = item+"}}"+more, next, ok
+		}
+		if !closed {
+			return "", fmt.Errorf("%q: {{ without }}", line)
+		}
+		part, err := patternItem(item)
+		if err != nil {
+			return "", fmt.Errorf("%q: %w", line, err)
+		}
+		re.WriteString(part)
+		rest = tail
+	}
+	re.WriteString("$")
+	if _, err := regexp.Compile(re.String()); err != nil {
+		return "", fmt.Errorf("%q: %w", line, err)
+	}
+	return re.String(), nil
+}
+
+func patternItem(item string) (string, error) {
+	kind, name, named := strings.Cut(item, " ")
+	switch {
+	case item == "int":
+		return `-?[0-9]+`, nil
+	case kind == "int" && named:
+		return fmt.Sprintf(`(?P<%s>-?[0-9]+)`, name), nil
+	case item == "hex":
+		return `0x[0-9a-f]+`, nil
+	case item == "word":
+		return `\S+`, nil
+	case item == "any":
+		return `.*`, nil
+	case strings.HasPrefix(item, "=") && len(item) > 1:
+		return mark(item[1:]), nil
+	case len(item) > 2 && strings.HasPrefix(item, "/") && strings.HasSuffix(item, "/"):
+		return "(?:" + item[1:len(item)-1] + ")", nil
+	}
+	return "", fmt.Errorf("{{%s}} is not known", item)
+}
+
+// mark is the place of a report's value in a pattern: a character that no output holds.
+func mark(key string) string { return "\x01" + key + "\x02" }
+
+// fill puts the report's values in the place of the marks.
+func fill(pattern string, report map[string]string) (string, error) {
+	for {
+		before, after, found := strings.Cut(pattern, "\x01")
+		if !found {
+			return pattern, nil
+		}
+		key, rest, _ := strings.Cut(after, "\x02")
+		value, ok := report[key]
+		if !ok {
+			return "", fmt.Errorf("the workload reported no %q", key)
+		}
+		pattern = before + regexp.QuoteMeta(value) + rest
+	}
+}
