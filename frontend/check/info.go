@@ -1,0 +1,304 @@
+// Package check gives a script its meaning: it resolves names, types every
+// expression, fixes the shape of every map, resolves attach points against the
+// target, folds constants, and reports all errors of the script at once.
+//
+// It takes a syntax tree and a target and gives an Info, from which
+// frontend/build writes IR without further decisions. The tree is not changed:
+// what is found out stands in side tables keyed by node pointer, one set of
+// tables for each way a probe's body can be typed (Body).
+package check
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+	"btc/ir/target"
+)
+
+// Info is a checked script. It is complete only if no error was reported.
+type Info struct {
+	Script *ast.Script
+	Target *target.Target
+	Config Config
+	// Maps are the script's maps in the order of first appearance.
+	Maps []*Map
+	// Params are the positional parameters that are read, by number.
+	Params []*Param
+	// ParamCount is set when "$#" is read.
+	ParamCount bool
+	// Programs has one entry for each attach point of each clause, in the order
+	// of the script; tracepoint patterns whose body reads args are expanded.
+	Programs []*Program
+	// Unsafe are the uses of dangerous functions, for --unsafe at load time.
+	Unsafe []Use
+}
+
+// Use is a use of a dangerous function ("system", "signal", "override", ...).
+type Use struct {
+	Name string
+	At   diag.Span
+}
+
+// Program is one attach point of one clause.
+type Program struct {
+	Clause int // 0-based number of the clause in the script
+	Probe  *ast.Probe
+	Point  *Point
+	// Body is what is known of predicate and body. Programs of one clause whose
+	// facts are the same share one.
+	Body *Body
+}
+
+// Point is an attach point in parts. The fields mean what they mean in
+// ir.Attach; Kind is the text of an ir.ProgKind.
+type Point struct {
+	Kind     string // "kprobe", "tracepoint", "begin", ...
+	Provider *Provider
+	Text     string // canonical full name: "kprobe:vfs_read", "interval:s:1"
+	Target   string // module, binary, tracepoint category, event
+	Name     string // function, symbol, event; may hold "*"
+	Offset   uint64
+	Addr     uint64
+	Len      int
+	Mode     string
+	Unit     string // hz, us, ms, s
+	Count    uint64
+	Lang     string
+	Missing  string // error, warn or ignore
+	// Pattern is set when Target or Name holds a "*" that the host expands.
+	Pattern bool
+	At      diag.Span
+	Label   string // "name=" in front of the attach point
+}
+
+// Body holds the facts of one typing of a clause's predicate and body.
+type Body struct {
+	// Vars are the variables, in order of first appearance. All are local to a
+	// program; unassigned reads give zero or the empty string.
+	Vars []*Var
+	// UsesID is set when the body reads the probe builtin, UsesFunc when it reads func.
+	UsesID, UsesFunc bool
+
+	exprs map[ast.Expr]*Expr
+	decls map[*ast.LetStmt]*Var
+	loops map[*ast.ForStmt]*Var
+	count map[*ast.UnrollStmt]int
+	dead  map[ast.Stmt]bool
+}
+
+// Expr is what is known of x. It is never nil for an expression of the body
+// that is evaluated; parentheses share the facts of what they enclose.
+func (b *Body) Expr(x ast.Expr) *Expr { return b.exprs[ast.Unparen(x)] }
+
+// Type is the type of x.
+func (b *Body) Type(x ast.Expr) *types.Type { return b.Expr(x).Type }
+
+// Let is the variable that a let statement declares.
+func (b *Body) Let(s *ast.LetStmt) *Var { return b.decls[s] }
+
+// Loop is the variable of a for statement.
+func (b *Body) Loop(s *ast.ForStmt) *Var { return b.loops[s] }
+
+// Unroll is how often the body of an unroll statement is repeated.
+func (b *Body) Unroll(s *ast.UnrollStmt) int { return b.count[s] }
+
+// Dead reports whether s can never be reached: build leaves it out.
+func (b *Body) Dead(s ast.Stmt) bool { return b.dead[s] }
+
+// Var is a variable of a body.
+type Var struct {
+	Name string // without '$'
+	// Type is the promotion of all that is assigned. Assigned values of narrower
+	// types are stored as they are: integers live in i64 extended by their own
+	// type, so no conversion is needed; strings are copied.
+	Type  *types.Type
+	Index int // in Body.Vars
+	At    diag.Span
+}
+
+// Expr is what is known of one expression. Which fields are set depends on the
+// node:
+//
+//	any folded node     Const: build uses it instead of the node, which has no effects
+//	Ident               Call (builtins), or Const and perhaps Enumerator
+//	Var                 Var
+//	Map, MapElem        Map (MapElem: keys below)
+//	Positional          Param, AsString
+//	Unary * , Index, Field, args  Place
+//	Index, Field of a value       Place (Root RootValue) or Elem
+//	TupleIndex, Field of a record Elem: index of the field
+//	Binary              Operands, Scale
+//	IncDec              Scale
+//	Call                Call
+//	Cast                Type; the operand's own type says from what
+//	Ternary, IfExpr, Block   Type is the common type of the branches
+//
+// The key of a MapElem has the type Map.Key. With one key expression its value
+// is the key; with several they are the fields of the tuple in order.
+//
+// A value is converted where it is stored or combined, always without loss of
+// meaning: from Expr.Type to Var.Type, Map.Key, Map.Value, the common type of
+// branches, or an element of those. Integers need no code for that.
+type Expr struct {
+	Type  *types.Type
+	Const *Const
+	// Enumerator is set for a constant of a kernel enum, whose value may differ
+	// on the host: a CO-RE relocation gives it, Const is the target's value.
+	Enumerator *Enumerator
+	Var        *Var
+	Map        *Map
+	Param      *Param
+	// AsString: the positional parameter is read as a string.
+	AsString bool
+	Call     *Call
+	Place    *Place
+	// Elem is the index in the fields of a tuple or record value.
+	Elem int
+	// Operands is the common type of the operands of a comparison: signedness
+	// for integers, strings (compared up to the smaller capacity or NUL), arrays
+	// and tuples (by bytes). For arithmetic it is nil: the operands are i64.
+	Operands *types.Type
+	// Scale is the size in bytes of the pointee in pointer arithmetic: the
+	// integer operand (or the step of ++ and --) is multiplied by it; 0 otherwise.
+	Scale int
+	// Reads is set when an aggregation is read as a number here.
+	Reads bool
+}
+
+// Const is the value of a constant expression.
+type Const struct {
+	Int   int64 // Int, Bool (0, 1), Enum, Pointer; uint64 bit for bit
+	Str   string
+	IsStr bool
+	// Host is set when the value follows from kernel enumerators, which the host
+	// may number otherwise: build then evaluates the expression instead. It is a
+	// constant only where the language demands one.
+	Host bool
+}
+
+// Enumerator names a constant of a kernel enum for a relocation.
+type Enumerator struct {
+	Enum string // "enum tcp_state"; as ir.CORERef.Type
+	Name string
+}
+
+// Root says what the address of a Place is computed from.
+type Root uint8
+
+// The roots.
+const (
+	// RootPointer: the value of Place.Base, a pointer; Space says which memory.
+	RootPointer Root = iota
+	// RootValue: the value of Place.Base, a struct or array in memory of ours.
+	RootValue
+	// RootCtx: the program's context (args, ctx): direct loads.
+	RootCtx
+	// RootArg: argument Place.Arg of a typed probe (fentry, fexit, raw
+	// tracepoints): the value itself, no steps. -1 is the return value.
+	RootArg
+)
+
+// Place says where the object of a Field, Index or dereference lies. The
+// address is the root's plus all steps; then the object of type Expr.Type is
+// read (a struct is read only where its value is needed: a further field goes
+// on from the place and has a Place of its own with more steps).
+//
+// An array of char is of type string[n]: it is read as a NUL-terminated string.
+type Place struct {
+	Root  Root
+	Base  ast.Expr // RootPointer, RootValue
+	Space types.Space
+	Arg   int
+	Steps []Step
+	// Bits places a bitfield in the storage unit at the address. With a
+	// relocated last step the relocation says it.
+	Bits *Bits
+}
+
+// Bits is the place of a bitfield in its storage unit of Unit bytes, counted
+// from the least significant bit.
+type Bits struct{ Unit, Off, Size int }
+
+// Step is one addition to an address. Exactly one kind of it is set.
+type Step struct {
+	// CORE and Path name a relocated field, as ir.CORERef.Type and Path do.
+	CORE, Path string
+	// Off is a fixed number of bytes (CORE, Index and DataLoc unset). Next to
+	// CORE it is the offset in the target, for messages and dumps.
+	Off int
+	// Index times Scale bytes. Len is the number of elements of the array, 0 when
+	// not known; an index that is not constant must be checked against it.
+	Index ast.Expr
+	Scale int
+	Len   int
+	// DataLoc: the u32 at the address holds {u16 offset, u16 length} (length in
+	// the upper half) of the data, counted from the start of the context; the
+	// address becomes that of the data. RelLoc: counted from after the u32.
+	DataLoc, RelLoc bool
+}
+
+// Shape is the shape of a map; the text of an ir.MapShape.
+type Shape string
+
+// Map is one map of the script.
+type Map struct {
+	Name  string // "@x", "@"
+	Shape Shape  // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist"
+	Key   *types.Type
+	// Value is the type of a plain map's values; of an aggregation the integer
+	// type (64 bit) that its values count in.
+	Value      *types.Type
+	Bits       int // hist
+	Min, Max   int64
+	Step       int64  // lhist
+	Declared   string // hash, lruhash, percpuhash, percpulruhash or ""
+	MaxEntries int    // keyed maps
+	// Read: an aggregation whose value the script reads. Cleared: by clear or
+	// zero. Deleted: by delete.
+	Read, Cleared, Deleted bool
+	At                     diag.Span
+}
+
+// Scalar reports whether the map has no keys.
+func (m *Map) Scalar() bool { return m.Key == nil }
+
+// Param is a positional parameter; it is a number, a string, or both.
+type Param struct {
+	N        int // from 1
+	Int, Str bool
+	At       diag.Span
+}
+
+// Call is a use of a builtin or function of the table, written as a name or as
+// a call.
+type Call struct {
+	Fn *Function
+	// Args are the arguments that are evaluated, in order; constant ones that
+	// stand in fields below are left out.
+	Args []ast.Expr
+	// Map and Keys are those of map functions: print(@m), print(@m[k]),
+	// delete(@m, k), has_key(@m, k), clear, zero, len. Keys is nil for the whole
+	// map and for scalars.
+	Map  *Map
+	Keys []ast.Expr
+	// Format is the format text of printf and its kin, time and strftime.
+	Format string
+	// N is a constant: the argument's number (arg), the most frames (kstack,
+	// ustack), the clock (nsecs: as ir's OpNsecs), the namespace (pid, tid: 0
+	// loader's, 1 initial), the capacity in bytes of the result (str, buf), the
+	// length (strncmp), the exit code.
+	N int64
+	// Text is a constant string: a register, a symbol, a separator.
+	Text string
+}
+
+// Config is the config block with its defaults.
+type Config struct {
+	// Values are the resolved settings by their present name, as text.
+	Values map[string]string
+	// MaxStrlen is the capacity in bytes of strings of unknown length, NUL included.
+	MaxStrlen  int
+	MaxMapKeys int
+	Missing    string // missing_probes: error, warn, ignore
+	StackMode  string
+}

@@ -1,0 +1,177 @@
+package types
+
+import "math"
+
+// The types without parameters. They are values to copy from, never changed.
+var (
+	TInvalid    = &Type{Kind: Invalid}
+	TNone       = &Type{Kind: None}
+	TBool       = &Type{Kind: Bool, Size: 1}
+	TInt8       = &Type{Kind: Int, Size: 1, Signed: true}
+	TInt16      = &Type{Kind: Int, Size: 2, Signed: true}
+	TInt32      = &Type{Kind: Int, Size: 4, Signed: true}
+	TInt64      = &Type{Kind: Int, Size: 8, Signed: true}
+	TUint8      = &Type{Kind: Int, Size: 1}
+	TUint16     = &Type{Kind: Int, Size: 2}
+	TUint32     = &Type{Kind: Int, Size: 4}
+	TUint64     = &Type{Kind: Int, Size: 8}
+	TKsym       = &Type{Kind: Ksym, Size: 8}
+	TUsym       = &Type{Kind: Usym, Size: 16}
+	TInet       = &Type{Kind: Inet, Size: 20}
+	TMac        = &Type{Kind: Mac, Size: 6}
+	TUsername   = &Type{Kind: Username, Size: 8}
+	TCgroupPath = &Type{Kind: CgroupPath, Size: 8}
+	TProbe      = &Type{Kind: Probe, Size: 8}
+	TFunc       = &Type{Kind: Func}
+)
+
+// MakeInt is the integer type of size bytes (1, 2, 4, 8).
+func MakeInt(size int, signed bool) *Type {
+	for _, t := range []*Type{TInt8, TInt16, TInt32, TInt64, TUint8, TUint16, TUint32, TUint64} {
+		if t.Size == size && t.Signed == signed {
+			return t
+		}
+	}
+	return &Type{Kind: Int, Size: size, Signed: signed} // __int128 members: never read
+}
+
+// MakeString is string[n].
+func MakeString(n int) *Type { return &Type{Kind: String, Size: n} }
+
+// MakeBuffer is buffer[n].
+func MakeBuffer(n int) *Type { return &Type{Kind: Buffer, Size: n} }
+
+// MakePointer is "elem *" into space.
+func MakePointer(elem *Type, space Space) *Type {
+	return &Type{Kind: Pointer, Size: 8, Elem: elem, Space: space}
+}
+
+// MakeArray is elem[n].
+func MakeArray(elem *Type, n int) *Type {
+	return &Type{Kind: Array, Size: n * elem.Size, Elem: elem, Len: n}
+}
+
+// MakeStruct is the struct or union itself.
+func MakeStruct(c *Composite) *Type { return &Type{Kind: Struct, Size: c.Size, Comp: c} }
+
+// MakeEnum is the enum of size bytes.
+func MakeEnum(e *EnumDef, size int, signed bool) *Type {
+	return &Type{Kind: Enum, Size: size, Signed: signed, Enum: e}
+}
+
+// MakeTuple is (elems...).
+func MakeTuple(elems ...*Type) *Type {
+	fields := make([]Field, len(elems))
+	for i, e := range elems {
+		fields[i].Type = e
+	}
+	return aggregate(Tuple, fields)
+}
+
+// MakeRecord is a record of the fields.
+func MakeRecord(fields ...Field) *Type { return aggregate(Record, fields) }
+
+// aggregate lays fields out at natural alignment, for sizeof.
+func aggregate(k Kind, fields []Field) *Type {
+	t := &Type{Kind: k, Fields: fields}
+	most := 1
+	for _, f := range fields {
+		a := f.Type.Align()
+		most = max(most, a)
+		t.Size = roundUp(t.Size, a) + f.Type.Size
+	}
+	t.Size = roundUp(t.Size, most)
+	return t
+}
+
+// MakeStack is the type of a stack of at most depth frames.
+func MakeStack(user bool, mode string, depth int) *Type {
+	t := &Type{Kind: Kstack, Mode: mode, Depth: depth, Size: 8 + 8*depth}
+	if user {
+		t.Kind, t.Size = Ustack, 16+8*depth
+	}
+	return t
+}
+
+// MakeTimestamp is the type of a moment of a clock, printed by a strftime format.
+func MakeTimestamp(format string, clock int) *Type {
+	return &Type{Kind: Timestamp, Size: 16, Format: format, Clock: clock}
+}
+
+// MakeAgg is an aggregation type; signed says how its argument counts.
+func MakeAgg(k Kind, signed bool) *Type { return &Type{Kind: k, Size: 8, Signed: signed} }
+
+// Literal is the type of a non-negative integer literal: the smallest signed
+// type that holds it, flexible in its sign; uint64 above the range of int64.
+func Literal(n uint64) *Type {
+	if n > math.MaxInt64 {
+		return TUint64
+	}
+	t := *ofValue(int64(n))
+	t.Flexible = true
+	return &t
+}
+
+// NegativeLiteral is the type of a folded negative number: the smallest signed
+// type that holds it.
+func NegativeLiteral(n int64) *Type { return ofValue(n) }
+
+func ofValue(n int64) *Type {
+	switch {
+	case n >= math.MinInt8 && n <= math.MaxInt8:
+		return TInt8
+	case n >= math.MinInt16 && n <= math.MaxInt16:
+		return TInt16
+	case n >= math.MinInt32 && n <= math.MaxInt32:
+		return TInt32
+	}
+	return TInt64
+}
+
+// WithSpace is t with its pointer, if it is one, in another address space.
+func (t *Type) WithSpace(s Space) *Type {
+	if t.Kind != Pointer || t.Space == s {
+		return t
+	}
+	c := *t
+	c.Space = s
+	return &c
+}
+
+// Fixed is t without the flexible sign of a literal.
+func (t *Type) Fixed() *Type {
+	switch {
+	case t.Flexible:
+		return MakeInt(t.Size, t.Signed)
+	case t.Kind == Tuple || t.Kind == Record:
+		fields := make([]Field, len(t.Fields))
+		for i, f := range t.Fields {
+			fields[i] = Field{f.Name, f.Type.Fixed()}
+		}
+		return aggregate(t.Kind, fields)
+	}
+	return t
+}
+
+// Align is the natural alignment in bytes, as C and sizeof see it.
+func (t *Type) Align() int {
+	switch t.Kind {
+	case Array:
+		return t.Elem.Align()
+	case Struct:
+		return max(1, t.Comp.Align)
+	case Tuple, Record:
+		most := 1
+		for _, f := range t.Fields {
+			most = max(most, f.Type.Align())
+		}
+		return most
+	case String, Buffer, Inet, Mac, None, Func, Invalid:
+		return 1
+	case Int, Bool, Enum, Float:
+		return max(1, min(t.Size, 16))
+	}
+	return 8
+}
+
+func roundUp(n, a int) int { return (n + a - 1) / a * a }

@@ -1,0 +1,313 @@
+// Package types holds the types of the bpftrace language: their names in the
+// language's own words, the rules of promotion, their sizes as sizeof says
+// them, and how their values are stored in maps, tuples and events
+// (docs/layouts.md).
+//
+// It takes nothing of ours. C structs, unions and enums come in through
+// Composite and EnumDef, which frontend/cdef fills, from the target's types or
+// from C text; members are loaded when they are first asked for.
+package types
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind says what a Type is.
+type Kind uint8
+
+// The kinds.
+const (
+	Invalid    Kind = iota // of an expression that is in error: compatible with everything, reported once
+	None                   // no value (void)
+	Int                    // Size 1, 2, 4 or 8; Signed; Flexible
+	Bool                   // 1 byte
+	Enum                   // Size, Signed, Enum
+	String                 // Size: capacity in bytes, NUL included
+	Buffer                 // Size: capacity in bytes
+	Pointer                // Elem, Space
+	Array                  // Len times Elem
+	Struct                 // Comp: a struct or a union, by value
+	Tuple                  // Fields, unnamed
+	Record                 // Fields, named
+	Func                   // C function: only behind a pointer
+	Float                  // C floating point: only as a member that nobody reads
+	Kstack                 // Depth, Mode
+	Ustack                 // Depth, Mode
+	Ksym                   // address of a kernel symbol
+	Usym                   // address of a user symbol and its process
+	Inet                   // IPv4 or IPv6 address
+	Mac                    // hardware address
+	Timestamp              // Format, Clock
+	Username               // user id, printed as a name
+	CgroupPath             // cgroup id, printed as paths
+	Probe                  // full name of the attach point that fired
+
+	// Aggregations: types of map values only. Signed where it matters.
+	Count
+	Sum
+	Min
+	Max
+	Avg
+	Stats
+	Hist
+	Lhist
+	Tseries
+)
+
+// Space is the address space that a pointer points into.
+type Space uint8
+
+// The address spaces.
+const (
+	NoSpace Space = iota // not known: read as kernel memory
+	Kernel
+	User
+)
+
+// String is the name in messages.
+func (s Space) String() string { return [...]string{"none", "kernel", "user"}[s] }
+
+// Type is a type of the language. Types are immutable once made; compare them
+// with Equal, not by pointer.
+type Type struct {
+	Kind   Kind
+	Size   int  // bytes, as sizeof says: for String and Buffer the capacity
+	Signed bool // Int, Enum, aggregations
+	// Flexible marks the Int type of a non-negative literal, which takes the
+	// signedness of its peer.
+	Flexible bool
+	Elem     *Type // Pointer, Array
+	Len      int   // Array: elements; 0 for one of unknown length
+	Space    Space // Pointer
+	Fields   []Field
+	Comp     *Composite
+	Enum     *EnumDef
+	Depth    int    // Kstack, Ustack: most frames, 1..1024
+	Mode     string // Kstack, Ustack: bpftrace, perf, raw or build_id
+	Format   string // Timestamp: strftime format
+	Clock    int    // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
+}
+
+// Field is an element of a tuple (no Name) or a field of a record.
+type Field struct {
+	Name string
+	Type *Type
+}
+
+// EnumDef is a C enum. Two Enum types are the same when their definitions are.
+type EnumDef struct {
+	Tag string // "" for an anonymous enum
+	// CORE is the name for enumerator relocations ("enum tcp_state"), "" when the
+	// values are fixed.
+	CORE   string
+	Values []EnumValue
+}
+
+// EnumValue is one enumerator.
+type EnumValue struct {
+	Name  string
+	Value int64
+}
+
+// Find is the enumerator of a name.
+func (e *EnumDef) Find(name string) (EnumValue, bool) {
+	for _, v := range e.Values {
+		if v.Name == name {
+			return v, true
+		}
+	}
+	return EnumValue{}, false
+}
+
+// Composite is a C struct or union.
+type Composite struct {
+	Tag   string // "" for an anonymous one
+	Union bool
+	// CORE is the name for field relocations: "struct sock", or the bare name of
+	// a typedef of an anonymous struct; "" when the layout is fixed (defined by
+	// the script) or when nothing names the type.
+	CORE string
+	// Forward is set for a type that is declared only: it has no members and no size.
+	Forward     bool
+	Size, Align int // bytes
+	Load        func() []Member
+
+	members []Member
+	loaded  bool
+}
+
+// Member is a member of a composite.
+type Member struct {
+	Name string // "" for an anonymous struct or union
+	Type *Type
+	// Off is in bytes from the start of the composite; of a bitfield that of the
+	// storage unit (Type.Size bytes) that holds its first bit.
+	Off int
+	// BitOff and BitSize place a bitfield in its storage unit, counted from the
+	// least significant bit. BitSize is 0 for other members.
+	BitOff, BitSize int
+}
+
+// Members are the members in order of declaration.
+func (c *Composite) Members() []Member {
+	if !c.loaded {
+		c.loaded = true
+		if c.Load != nil {
+			c.members = c.Load()
+		}
+	}
+	return c.members
+}
+
+// Find finds a member by name, also inside anonymous members; its offset counts
+// from the start of c.
+func (c *Composite) Find(name string) (Member, bool) { return c.find(name, 0) }
+
+func (c *Composite) find(name string, depth int) (Member, bool) {
+	if name == "" || depth > 16 {
+		return Member{}, false
+	}
+	for _, m := range c.Members() {
+		if m.Name == name {
+			return m, true
+		}
+		if m.Name != "" || m.Type.Kind != Struct {
+			continue
+		}
+		if in, ok := m.Type.Comp.find(name, depth+1); ok {
+			in.Off += m.Off
+			return in, true
+		}
+	}
+	return Member{}, false
+}
+
+// Names are the names that Find finds.
+func (c *Composite) Names() []string {
+	var all []string
+	var walk func(c *Composite, depth int)
+	walk = func(c *Composite, depth int) {
+		for _, m := range c.Members() {
+			if m.Name != "" {
+				all = append(all, m.Name)
+			} else if m.Type.Kind == Struct && depth < 16 {
+				walk(m.Type.Comp, depth+1)
+			}
+		}
+	}
+	walk(c, 0)
+	return all
+}
+
+// Word is "struct" or "union".
+func (c *Composite) Word() string {
+	if c.Union {
+		return "union"
+	}
+	return "struct"
+}
+
+// IsScalar reports whether a value of the type is one integer of at most 8
+// bytes to the compiler: an i64 in IR. All other values live in memory.
+func (t *Type) IsScalar() bool {
+	switch t.Kind {
+	case Int, Bool, Enum, Pointer, Ksym, Timestamp, Username, CgroupPath, Probe, Kstack:
+		return true
+	}
+	return false
+}
+
+// IsInteger reports whether arithmetic takes the type as a number: Int, Bool or Enum.
+func (t *Type) IsInteger() bool { return t.Kind == Int || t.Kind == Bool || t.Kind == Enum }
+
+// IsAgg reports whether t is an aggregation, the type of values of a map only.
+func (t *Type) IsAgg() bool { return t.Kind >= Count && t.Kind <= Tseries }
+
+// IsReadable reports whether an aggregation can be read as a number.
+func (t *Type) IsReadable() bool { return t.Kind >= Count && t.Kind <= Avg }
+
+// IsStack reports whether t is a kernel or user stack.
+func (t *Type) IsStack() bool { return t.Kind == Kstack || t.Kind == Ustack }
+
+// IsChar reports whether t is an integer of one byte: arrays of those read from
+// C structs are strings.
+func (t *Type) IsChar() bool { return t.Kind == Int && t.Size == 1 && t.Signed }
+
+// Is reports whether t is of kind k.
+func (t *Type) Is(k Kind) bool { return t.Kind == k }
+
+// PointsTo reports whether t is a pointer to kind k.
+func (t *Type) PointsTo(k Kind) bool { return t.Kind == Pointer && t.Elem.Kind == k }
+
+var kindNames = [...]string{
+	Invalid: "?", None: "none", Bool: "bool", Func: "function", Float: "float",
+	Kstack: "kstack", Ustack: "ustack", Ksym: "ksym_t", Usym: "usym_t", Inet: "inet", Mac: "mac_address",
+	Timestamp: "timestamp", Username: "username_t", CgroupPath: "cgroup_path_t", Probe: "string",
+	Count: "count_t", Sum: "sum_t", Min: "min_t", Max: "max_t", Avg: "avg_t", Stats: "stats_t",
+	Hist: "hist_t", Lhist: "lhist_t", Tseries: "tseries_t",
+}
+
+// String is the type in bpftrace's words: "int64", "string[5]",
+// "(int64,string[5])", "struct foo *".
+func (t *Type) String() string {
+	if t == nil {
+		return "?"
+	}
+	switch t.Kind {
+	case Int:
+		return unsigned(t, "int", fmt.Sprint(8*t.Size))
+	case Enum:
+		if t.Enum.Tag == "" {
+			return unsigned(t, "int", fmt.Sprint(8*t.Size))
+		}
+		return "enum " + t.Enum.Tag
+	case String, Buffer:
+		name := "string"
+		if t.Kind == Buffer {
+			name = "buffer"
+		}
+		if t.Size == 0 {
+			return name
+		}
+		return fmt.Sprintf("%s[%d]", name, t.Size)
+	case Pointer:
+		return t.Elem.String() + " *"
+	case Array:
+		return fmt.Sprintf("%s[%d]", t.Elem, t.Len)
+	case Struct:
+		return t.compString()
+	case Tuple:
+		var parts []string
+		for _, f := range t.Fields {
+			parts = append(parts, f.Type.String())
+		}
+		return "(" + strings.Join(parts, ",") + ")"
+	case Record:
+		var parts []string
+		for _, f := range t.Fields {
+			parts = append(parts, "."+f.Name+" = "+f.Type.String())
+		}
+		return "record { " + strings.Join(parts, ", ") + " }"
+	case Sum, Min, Max, Avg, Stats:
+		return unsigned(t, kindNames[t.Kind], "")
+	}
+	return kindNames[t.Kind]
+}
+
+func unsigned(t *Type, name, tail string) string {
+	if !t.Signed {
+		name = "u" + name
+	}
+	return name + tail
+}
+
+func (t *Type) compString() string {
+	if t.Comp.Tag != "" {
+		return t.Comp.Word() + " " + t.Comp.Tag
+	}
+	if t.Comp.CORE != "" {
+		return t.Comp.CORE
+	}
+	return t.Comp.Word() + " {...}"
+}
