@@ -29,7 +29,8 @@ type Arch struct {
 	// instruction, to the first argument that is passed on the stack.
 	StackArg int
 
-	// CharSigned tells the signedness of plain char.
+	// CharSigned tells the signedness of plain char in user space's C; kernels
+	// since 6.2 have an unsigned one everywhere.
 	CharSigned bool
 
 	// SyscallPrefix begins the names of syscall entry functions in kallsyms:

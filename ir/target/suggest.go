@@ -53,3 +53,17 @@ func distance(a, b string, limit int) int {
 	}
 	return min(prev[len(b)], limit)
 }
+
+// SuggestFunc answers the traceable function that a misspelt name most
+// probably means, or "". It decodes all function names (some 20 ms): for error
+// messages only.
+func (t *Target) SuggestFunc(name string) string { return Nearest(name, t.Funcs("*")) }
+
+// SuggestTracepoint answers the event, as "category:event", that a misspelt
+// one most probably means, or "".
+func (t *Target) SuggestTracepoint(category, event string) string {
+	return Nearest(category+":"+event, t.Tracepoints("*", "*"))
+}
+
+// SuggestStruct answers the struct tag that a misspelt one most probably means, or "".
+func (t *Target) SuggestStruct(name string) string { return Nearest(name, t.StructNames("*")) }

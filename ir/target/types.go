@@ -35,7 +35,7 @@ type Type struct {
 	Kind   Kind
 	Name   string // tag, typedef name or integer name; "" when anonymous
 	Size   int    // in bytes; 0 for void, functions, forwards and flexible arrays
-	Signed bool   // Int and Enum
+	Signed bool   // Int and Enum; plain char is unsigned in kernels since 6.2
 	Bool   bool   // Int: _Bool
 	Char   bool   // Int: char, signed char or unsigned char (by name), size 1
 	User   bool   // Pointer: to user space, where BTF says so (type tag "user"; absent from kernels built by GCC before 16)
@@ -216,9 +216,10 @@ func (typ *Type) align(depth int) int {
 		a := 1
 		for _, m := range typ.Members {
 			n := m.Type().align(depth + 1)
-			if typ.Size%n == 0 && (m.BitSize > 0 || m.BitOffset%(8*n) == 0) {
-				a = max(a, n)
+			if typ.Size%n != 0 || m.BitSize == 0 && m.BitOffset%(8*n) != 0 {
+				return 1
 			}
+			a = max(a, n)
 		}
 		return a
 	}
