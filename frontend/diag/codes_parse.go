@@ -14,7 +14,7 @@ const (
 	TooLarge           Code = "E0110"
 	OpenComment        Code = "E0111"
 	BadCDefinition     Code = "E0112"
-	BadConfigValue     Code = "E0113"
+	BadMacroParam      Code = "E0113"
 )
 
 var parseCodes = []Info{
@@ -42,6 +42,6 @@ var parseCodes = []Info{
 		"A comment that begins with /* goes on to the next */; comments do not nest."},
 	{BadCDefinition, "a C definition is malformed",
 		"At the top of a script stand preprocessor lines (#include, #define, #ifdef, ...) and definitions of struct, union, enum and typedef in C syntax. The braces of a definition must be closed."},
-	{BadConfigValue, "a config value has the wrong form",
-		"The value of a config key is a string, an integer, true, false or a plain word."},
+	{BadMacroParam, "a builtin cannot name a macro parameter",
+		"The parameters of a macro are $variables, @maps and plain names. A plain name that is a builtin value, such as pid or args, would hide it; choose another."},
 }

@@ -1,0 +1,194 @@
+package parse
+
+import (
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/grammar/parser"
+)
+
+// classifier gives tokens the types that a parser with one token of lookahead
+// needs: keywords that are names, statement starts, and the kinds of '('. It
+// also keeps nesting within limits.
+type classifier struct {
+	tokens []*token
+	// values are names that the script defines as macros of C: "(NAME) - 1" is
+	// no cast then.
+	values map[string]bool
+}
+
+// valueNames are builtins that hold a value, so that "(name) - 1" is a
+// subtraction and not a cast.
+var valueNames = wordSet(`args ctx kstack ustack nsecs pid tid uid gid comm cpu elapsed rand retval func
+	probe curtask cgroup username ncpus cpid ppid numaid jiffies usermode pcomm
+	__builtin_comm __builtin_cpid __builtin_cpu __builtin_dw_ustack __builtin_elapsed __builtin_func
+	__builtin_ncpus __builtin_probe __builtin_retval __builtin_usermode`)
+
+// typeNames are the words that always name a type.
+var typeNames = wordSet(`bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 void string buffer inet
+	timestamp macaddr_t cgroup_path_t username_t count_t sum_t min_t max_t avg_t stats_t usum_t umin_t
+	umax_t uavg_t ustats_t`)
+
+func wordSet(words string) map[string]bool {
+	set := make(map[string]bool)
+	for _, w := range strings.Fields(words) {
+		set[w] = true
+	}
+	return set
+}
+
+// definedValues returns the names of the object-like macros of a script.
+func definedValues(defs []*ast.CDef) map[string]bool {
+	set := make(map[string]bool)
+	for _, d := range defs {
+		if d.Kind != ast.CDirective || d.Name != "define" {
+			continue
+		}
+		if f := strings.Fields(d.Text[strings.Index(d.Text, "define")+len("define"):]); len(f) > 1 && !strings.Contains(f[0], "(") {
+			set[f[0]] = true
+		}
+	}
+	return set
+}
+
+// keywords are the words that are names after '.', '->' and before '='.
+var keywords = map[int]bool{
+	parser.BtLexerBREAK: true, parser.BtLexerCOMPTIME: true, parser.BtLexerCONTINUE: true, parser.BtLexerELSE: true,
+	parser.BtLexerENUM: true, parser.BtLexerFALSE: true, parser.BtLexerFOR: true, parser.BtLexerIF: true,
+	parser.BtLexerIMPORT: true, parser.BtLexerLET: true, parser.BtLexerOFFSETOF: true, parser.BtLexerRETURN: true,
+	parser.BtLexerSIZEOF: true, parser.BtLexerSTRUCT: true, parser.BtLexerTRUE: true, parser.BtLexerTYPEINFO: true,
+	parser.BtLexerTYPEOF: true, parser.BtLexerUNION: true, parser.BtLexerUNROLL: true, parser.BtLexerWHILE: true,
+}
+
+func (c *classifier) kind(i int) int {
+	if i < 0 || i >= len(c.tokens) {
+		return 0
+	}
+	return c.tokens[i].kind
+}
+
+func (c *classifier) run() {
+	for i, t := range c.tokens {
+		prev := c.kind(i - 1)
+		switch t.kind {
+		case parser.BtLexerIF:
+			if startsStatement(prev) {
+				t.kind = parser.BtLexerS_IF
+			}
+		case parser.BtLexerLBRACE:
+			if startsStatement(prev) {
+				t.kind = parser.BtLexerS_LBRACE
+			}
+		case parser.BtLexerLPAREN:
+			t.kind = c.paren(i, prev)
+		}
+		if keywords[t.kind] && c.isName(i, prev) {
+			t.kind = parser.BtLexerIDENT
+		}
+	}
+}
+
+func startsStatement(prev int) bool {
+	switch prev {
+	case parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE, parser.BtLexerSEMI:
+		return true
+	}
+	return false
+}
+
+// isName tells a keyword that is a field: x.type, x->next, (for=1).
+func (c *classifier) isName(i, prev int) bool {
+	switch prev {
+	case parser.BtLexerDOT, parser.BtLexerARROW:
+		return true
+	case parser.BtLexerREC_OPEN, parser.BtLexerCOMMA:
+		return c.kind(i+1) == parser.BtLexerASSIGN
+	}
+	return false
+}
+
+// paren decides what the '(' at i opens.
+func (c *classifier) paren(i, prev int) int {
+	next := c.kind(i + 1)
+	switch prev {
+	case parser.BtLexerIDENT: // a call
+		return parser.BtLexerLPAREN
+	case parser.BtLexerSIZEOF, parser.BtLexerOFFSETOF, parser.BtLexerTYPEOF, parser.BtLexerTYPEINFO:
+		if c.startsType(i + 1) {
+			return parser.BtLexerTYPE_OPEN
+		}
+		return parser.BtLexerLPAREN
+	}
+	switch {
+	case (next == parser.BtLexerIDENT || keywords[next]) && c.kind(i+2) == parser.BtLexerASSIGN:
+		return parser.BtLexerREC_OPEN
+	case next == parser.BtLexerSTRUCT, next == parser.BtLexerUNION, next == parser.BtLexerENUM, next == parser.BtLexerTYPEOF:
+		return parser.BtLexerCAST_OPEN
+	case next == parser.BtLexerIDENT && c.isCast(i+1):
+		return parser.BtLexerCAST_OPEN
+	}
+	return parser.BtLexerLPAREN
+}
+
+// startsType tells, after "sizeof(" and the like, whether a type follows. A
+// word alone that is no builtin type stays an expression: the checker knows
+// better.
+func (c *classifier) startsType(i int) bool {
+	switch c.kind(i) {
+	case parser.BtLexerSTRUCT, parser.BtLexerUNION, parser.BtLexerENUM, parser.BtLexerTYPEOF:
+		return true
+	case parser.BtLexerIDENT:
+		name := c.tokens[i].text
+		end, suffixed := c.typeSuffix(i + 1)
+		if valueNames[name] || isArg(name) {
+			return false
+		}
+		after := c.kind(end)
+		return (suffixed || typeNames[name]) && (after == parser.BtLexerRPAREN || after == parser.BtLexerCOMMA)
+	}
+	return false
+}
+
+// isCast tells whether the word at i, just after '(', names the type of a cast.
+func (c *classifier) isCast(i int) bool {
+	name := c.tokens[i].text
+	if valueNames[name] || isArg(name) || c.values[name] {
+		return false
+	}
+	end, _ := c.typeSuffix(i + 1)
+	return c.kind(end) == parser.BtLexerRPAREN && startsOperand(c.kind(end+1))
+}
+
+// typeSuffix skips '*' and '[N]'.
+func (c *classifier) typeSuffix(i int) (end int, any bool) {
+	for start := i; ; {
+		switch {
+		case c.kind(i) == parser.BtLexerSTAR:
+			i++
+		case c.kind(i) == parser.BtLexerLBRACK && c.kind(i+1) == parser.BtLexerRBRACK:
+			i += 2
+		case c.kind(i) == parser.BtLexerLBRACK && c.kind(i+1) == parser.BtLexerINT && c.kind(i+2) == parser.BtLexerRBRACK:
+			i += 3
+		default:
+			return i, i > start
+		}
+	}
+}
+
+// startsOperand tells the tokens that make "(word) token" a cast.
+func startsOperand(kind int) bool {
+	switch kind {
+	case parser.BtLexerINT, parser.BtLexerSTRING, parser.BtLexerVAR, parser.BtLexerMAP, parser.BtLexerPARAM,
+		parser.BtLexerPARAMCOUNT, parser.BtLexerLPAREN, parser.BtLexerMINUS, parser.BtLexerNOT, parser.BtLexerTILDE,
+		parser.BtLexerSTAR, parser.BtLexerAND, parser.BtLexerIDENT, parser.BtLexerTRUE, parser.BtLexerFALSE,
+		parser.BtLexerSIZEOF, parser.BtLexerOFFSETOF, parser.BtLexerTYPEINFO, parser.BtLexerCOMPTIME:
+		return true
+	}
+	return false
+}
+
+// isArg tells arg0, arg1, ... and sarg0, ...
+func isArg(name string) bool {
+	digits, ok := strings.CutPrefix(strings.TrimPrefix(name, "s"), "arg")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+}

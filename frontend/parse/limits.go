@@ -1,0 +1,103 @@
+package parse
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"btc/frontend/diag"
+	"btc/grammar/parser"
+)
+
+// Limits that turn a hang or a stack overflow into a diagnostic. Real scripts
+// stay below a hundredth of them.
+const (
+	maxBytes     = 4 << 20 // of a source text
+	maxNesting   = 300     // of brackets
+	maxChain     = 300     // of prefix operators, of "?:" in a statement, of "else if"
+	maxStatement = 20000   // tokens
+	maxErrors    = 20      // syntax errors that are looked for
+)
+
+// checkText reports a source that is no text.
+func checkText(src *diag.Source, diags *diag.List) bool {
+	if len(src.Text) > maxBytes {
+		diags.Add(diag.TooLarge, src.Span(0, 0), "syntax: the script has %d bytes, the limit is %d", len(src.Text), maxBytes)
+		return false
+	}
+	if i := strings.IndexByte(src.Text, 0); i >= 0 {
+		diags.Add(diag.NotText, src.Span(i, i+1), "syntax: the script has a NUL byte: it is not a text")
+		return false
+	}
+	if utf8.ValidString(src.Text) {
+		return true
+	}
+	for i, r := range src.Text {
+		if _, n := utf8.DecodeRuneInString(src.Text[i:]); r == utf8.RuneError && n == 1 {
+			diags.Add(diag.NotText, src.Span(i, i+1), "syntax: invalid UTF-8: byte 0x%02x", src.Text[i])
+			break
+		}
+	}
+	return false
+}
+
+// nesting counts what makes the generated parser and the walkers recurse.
+type nesting struct {
+	open     int
+	prefix   int         // prefix operators in a row
+	branches int         // '?' in the statement
+	tokens   int         // in the statement
+	elses    map[int]int // length of the "else if" chain at each depth
+}
+
+func (n *nesting) add(kind, next int) {
+	n.tokens++
+	switch kind {
+	case parser.BtLexerMINUS, parser.BtLexerNOT, parser.BtLexerTILDE, parser.BtLexerSTAR, parser.BtLexerAND,
+		parser.BtLexerINC, parser.BtLexerDEC, parser.BtLexerCOMPTIME, parser.BtLexerIF, parser.BtLexerS_IF:
+		n.prefix++
+	default:
+		n.prefix = 0
+	}
+	switch kind {
+	case parser.BtLexerLPAREN, parser.BtLexerLBRACK, parser.BtLexerCAST_OPEN, parser.BtLexerTYPE_OPEN, parser.BtLexerREC_OPEN:
+		n.open++
+	case parser.BtLexerRPAREN, parser.BtLexerRBRACK:
+		n.open--
+	case parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
+		n.open++
+		n.tokens = 0
+	case parser.BtLexerRBRACE:
+		n.open--
+		n.tokens = 0
+		if next != parser.BtLexerELSE {
+			delete(n.elses, n.open)
+		}
+	case parser.BtLexerSEMI:
+		n.tokens, n.branches = 0, 0
+	case parser.BtLexerQUESTION:
+		n.branches++
+	case parser.BtLexerELSE:
+		n.elses[n.open]++
+	}
+}
+
+func (n *nesting) tooDeep() bool {
+	return n.open > maxNesting || n.prefix > maxChain || n.branches > maxChain || n.tokens > maxStatement || n.elses[n.open] > maxChain
+}
+
+// checkNesting reports the first token that is beyond a limit.
+func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
+	n := nesting{elses: make(map[int]int)}
+	for i, t := range tokens {
+		next := 0
+		if i+1 < len(tokens) {
+			next = tokens[i+1].kind
+		}
+		n.add(t.kind, next)
+		if n.tooDeep() {
+			diags.Add(diag.TooLarge, src.Span(t.start, t.end), "syntax: the nesting is too deep or the statement too long here")
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,227 @@
+// Package parse turns the text of a script into its syntax tree.
+//
+// The way of a text: scanner takes the C definitions out; the lexer generated
+// from grammar/BtLexer.g4 makes tokens, in a mode that depends on the place;
+// classifier settles what a token is where its neighbours decide; the parser
+// generated from grammar/BtParser.g4 checks the structure, deciding by one
+// token at each point; builder makes the tree.
+//
+// A syntax error does not end the parse: the statement or item around it is
+// dropped and the rest is parsed again, so that all errors of a script are
+// reported at once.
+package parse
+
+import (
+	"strings"
+
+	"github.com/antlr4-go/antlr/v4"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/grammar/parser"
+)
+
+// Script parses a whole script. Faults go to diags; the result is nil if the
+// text is not a sentence of the grammar. Faults of single literals and of
+// attach points leave a tree, so callers must look at diags too.
+func Script(src *diag.Source, diags *diag.List) *ast.Script {
+	if !checkText(src, diags) {
+		return nil
+	}
+	sc := &scanner{src: src, text: src.Text, out: []byte(src.Text), diags: diags}
+	sc.scan()
+	d := &driver{src: src, diags: diags}
+	if !d.prepare(string(sc.out), lexTop, definedValues(sc.defs)) {
+		return nil
+	}
+	var script *ast.Script
+	b := &builder{src: src, diags: diags}
+	d.run(func(p *parser.BtParser) func() {
+		tree := p.Script()
+		return func() { script = b.script(tree.(*parser.ScriptContext)) }
+	})
+	if script == nil {
+		return nil
+	}
+	script.Shebang = sc.shebang
+	script.Comments = d.comments
+	script.Header = mergeHeader(sc.defs, script.Header)
+	return script
+}
+
+// Expr parses the bytes of span as one expression, such as the value of a
+// #define. The result is nil if they are none; the reason is in diags.
+func Expr(span diag.Span, diags *diag.List) ast.Expr {
+	src := span.File
+	if !checkText(src, diags) {
+		return nil
+	}
+	d := &driver{src: src, diags: diags}
+	text := blankOutside(src.Text, span.Start, span.End)
+	if !d.prepare(text, lexBody, nil) {
+		return nil
+	}
+	var x ast.Expr
+	b := &builder{src: src, diags: diags}
+	d.run(func(p *parser.BtParser) func() {
+		tree := p.LoneExpr()
+		return func() { x = b.expr(tree.(*parser.LoneExprContext).Expr()) }
+	})
+	return x
+}
+
+// blankOutside keeps the offsets of the bytes from start to end.
+func blankOutside(text string, start, end int) string {
+	return strings.Repeat(" ", start) + text[start:end]
+}
+
+// mergeHeader puts C definitions and the config and imports into source order.
+func mergeHeader(defs []*ast.CDef, others []ast.Item) []ast.Item {
+	var out []ast.Item
+	for _, d := range defs {
+		for len(others) > 0 && others[0].Span().Start < d.At.Start {
+			out = append(out, others[0])
+			others = others[1:]
+		}
+		out = append(out, d)
+	}
+	return append(out, others...)
+}
+
+// driver runs the generated parser.
+type driver struct {
+	src      *diag.Source
+	diags    *diag.List
+	tokens   []*token
+	comments []*ast.Comment
+}
+
+// prepare makes the final tokens. It returns false if the text is beyond a
+// limit.
+func (d *driver) prepare(text string, start lexState, values map[string]bool) bool {
+	l := tokenize(d.src, text, start)
+	c := &classifier{tokens: l.tokens, values: values}
+	c.run()
+	d.tokens = l.tokens
+	literals(d.src, d.tokens, d.diags)
+	d.comments = d.makeComments(l.comments)
+	return checkNesting(d.src, d.tokens, d.diags)
+}
+
+func (d *driver) makeComments(tokens []*token) []*ast.Comment {
+	var out []*ast.Comment
+	for _, t := range tokens {
+		at := d.src.Span(t.start, t.end)
+		if strings.HasPrefix(t.text, "/*") && (len(t.text) < 4 || !strings.HasSuffix(t.text, "*/")) {
+			d.diags.Add(diag.OpenComment, d.src.Span(t.start, t.start+2), "syntax: unterminated comment")
+		}
+		out = append(out, &ast.Comment{Extent: ast.Ext(at), Text: strings.TrimRight(t.text, " \t\r")})
+	}
+	return out
+}
+
+// run parses until no error is left or nothing can be dropped any more. The
+// tree is built only if there was no error.
+func (d *driver) run(start func(*parser.BtParser) (build func())) {
+	for n := 0; n < maxErrors; n++ {
+		build, fault := d.once(start)
+		if fault == nil {
+			if n == 0 {
+				build()
+			}
+			return
+		}
+		d.report(fault)
+		if !d.drop(fault) {
+			return
+		}
+	}
+}
+
+// once parses the tokens; the first error ends it.
+func (d *driver) once(start func(*parser.BtParser) func()) (build func(), fault *fault) {
+	defer func() {
+		if r := recover(); r != nil {
+			f, ok := r.(*syntaxPanic)
+			if !ok {
+				panic(r)
+			}
+			fault = f.fault
+		}
+	}()
+	p := parser.NewBtParser(newStream(d.tokens))
+	p.RemoveErrorListeners()
+	p.SetErrorHandler(&firstError{DefaultErrorStrategy: antlr.NewDefaultErrorStrategy()})
+	return start(p), nil
+}
+
+// drop removes the statement or item around a fault, so that the rest can be
+// parsed. It returns false if that is not possible.
+func (d *driver) drop(f *fault) bool {
+	i := f.got.index
+	if f.got.kind == antlr.TokenEOF {
+		return false
+	}
+	depth := 0
+	for _, t := range d.tokens[:i] {
+		switch t.kind {
+		case parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
+			depth++
+		case parser.BtLexerRBRACE:
+			depth--
+		}
+	}
+	start, end := d.faultyRange(i, depth == 0)
+	if start == end {
+		end = start + 1
+	}
+	d.tokens = append(d.tokens[:start:start], d.tokens[end:]...)
+	return true
+}
+
+// faultyRange is the range of tokens of the statement, or of the whole item at
+// the top, that the token at i belongs to. A ';' after it stays.
+func (d *driver) faultyRange(i int, top bool) (start, end int) {
+	depth := 0
+	for start = i; start > 0; start-- {
+		k := d.tokens[start-1].kind
+		if k == parser.BtLexerRBRACE && (depth > 0 || d.tokens[start].kind == parser.BtLexerELSE) {
+			depth++
+			continue
+		}
+		if k == parser.BtLexerLBRACE || k == parser.BtLexerS_LBRACE {
+			if depth == 0 {
+				break
+			}
+			depth--
+			continue
+		}
+		if depth == 0 && (k == parser.BtLexerSEMI || k == parser.BtLexerRBRACE) {
+			break
+		}
+	}
+	depth = 0
+	for end = i; end < len(d.tokens)-1; end++ {
+		switch d.tokens[end].kind {
+		case parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
+			depth++
+		case parser.BtLexerRBRACE:
+			if depth == 0 {
+				return start, end
+			}
+			depth--
+			if depth == 0 && d.tokens[end+1].kind != parser.BtLexerELSE {
+				return start, end + 1
+			}
+		case parser.BtLexerSEMI:
+			if depth == 0 {
+				return start, end
+			}
+		case parser.BtLexerATTACH:
+			if top && depth == 0 && end > i && d.tokens[end-1].kind == parser.BtLexerRBRACE {
+				return start, end
+			}
+		}
+	}
+	return start, end
+}

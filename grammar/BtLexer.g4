@@ -1,0 +1,127 @@
+// Tokens of the bpftrace language.
+//
+// There are two modes. The default mode reads what stands between the items of
+// a script: attach points are raw text, which only the lexer can delimit. The
+// mode BODY reads everything else: bodies, predicates, headers of macros.
+// frontend/parse switches between them by brace depth, takes C definitions out
+// before, and gives some tokens their final type (see the list below).
+lexer grammar BtLexer;
+
+// Types that frontend/parse gives to tokens by looking around them, so that
+// one token always decides in the parser.
+tokens {
+    S_IF,       // 'if' at the start of a statement
+    S_LBRACE,   // '{' at the start of a statement
+    CAST_OPEN,  // '(' of a cast
+    TYPE_OPEN,  // '(' after sizeof, offsetof, typeof, typeinfo, before a type
+    REC_OPEN,   // '(' of a record
+    ENDPRED     // '/' that ends a predicate
+}
+
+// ---- between items
+
+CONFIG  : 'config' LAYOUT* '=' ;
+IMPORT  : 'import' ;
+MACRO   : 'macro' ;
+FN      : 'fn' ;
+LET     : 'let' ;
+
+ATTACH  : HEAD+ (':' TAIL*)? | ':' TAIL* ;
+
+fragment HEAD   : ~[ \t\r\n{},;/:"] | QUOTED ;
+fragment TAIL   : ~[ \t\r\n{},;"] | QUOTED ;
+fragment QUOTED : '"' (~["\\\n] | '\\' ~[\n])* '"' ;
+
+COMMENT : (LINE_COMMENT | BLOCK_COMMENT) -> channel(HIDDEN) ;
+WS      : [ \t\r\n\f\u000B]+ -> skip ;
+
+TOP_COMMA  : ',' -> type(COMMA) ;
+TOP_SEMI   : ';' -> type(SEMI) ;
+TOP_LBRACE : '{' -> type(LBRACE) ;
+TOP_RBRACE : '}' -> type(RBRACE) ;
+TOP_SLASH  : '/' -> type(DIV) ;
+TOP_ERR    : . -> type(ERR) ;
+
+fragment LAYOUT        : [ \t\r\n\f\u000B] | LINE_COMMENT | BLOCK_COMMENT ;
+fragment LINE_COMMENT  : '//' ~[\n]* ;
+fragment BLOCK_COMMENT : '/*' .*? ('*/' | EOF) ;
+
+// ---- inside of items
+
+mode BODY;
+
+B_COMMENT : (LINE_COMMENT | BLOCK_COMMENT) -> type(COMMENT), channel(HIDDEN) ;
+B_WS      : [ \t\r\n\f\u000B]+ -> skip ;
+
+BREAK    : 'break' ;
+COMPTIME : 'comptime' ;
+CONTINUE : 'continue' ;
+ELSE     : 'else' ;
+ENUM     : 'enum' ;
+FALSE    : 'false' ;
+FOR      : 'for' ;
+IF       : 'if' ;
+B_IMPORT : 'import' -> type(IMPORT) ;
+B_LET    : 'let' -> type(LET) ;
+OFFSETOF : 'offsetof' ;
+RETURN   : 'return' ;
+SIZEOF   : 'sizeof' ;
+STRUCT   : 'struct' ;
+TRUE     : 'true' ;
+TYPEINFO : 'typeinfo' ;
+TYPEOF   : 'typeof' ;
+UNION    : 'union' ;
+UNROLL   : 'unroll' ;
+WHILE    : 'while' ;
+
+IDENT      : WORD ;
+VAR        : '$' WORD ;
+MAP        : '@' WORD? ;
+PARAM      : '$' [0-9]+ ;
+PARAMCOUNT : '$#' ;
+INT        : [0-9] [0-9A-Za-z_]* ;
+STRING     : '"' (~["\\\n] | '\\' ~[\n])* '"' ;
+BADSTRING  : '"' (~["\\\n] | '\\' ~[\n])* '\\'? ;
+
+fragment WORD : [A-Za-z_] [A-Za-z0-9_]* ;
+
+LBRACE : '{' ;
+RBRACE : '}' ;
+LPAREN : '(' ;
+RPAREN : ')' ;
+LBRACK : '[' ;
+RBRACK : ']' ;
+COMMA  : ',' ;
+SEMI   : ';' ;
+COLON  : ':' ;
+QUESTION : '?' ;
+RANGE  : '..' ;
+DOT    : '.' ;
+ARROW  : '->' ;
+INC    : '++' ;
+DEC    : '--' ;
+LOGOR  : '||' ;
+LOGAND : '&&' ;
+EQ     : '==' ;
+NE     : '!=' ;
+LE     : '<=' ;
+GE     : '>=' ;
+SHL    : '<<' ;
+SHR    : '>>' ;
+LT     : '<' ;
+GT     : '>' ;
+PLUS   : '+' ;
+MINUS  : '-' ;
+STAR   : '*' ;
+DIV    : '/' ;
+MOD    : '%' ;
+AND    : '&' ;
+OR     : '|' ;
+XOR    : '^' ;
+NOT    : '!' ;
+TILDE  : '~' ;
+
+ASSIGN     : '=' ;
+ASSIGN_OP  : '+=' | '-=' | '*=' | '/=' | '%=' | '&=' | '|=' | '^=' | '<<=' | '>>=' ;
+
+ERR : . ;

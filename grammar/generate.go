@@ -1,0 +1,7 @@
+// Package grammar holds the ANTLR grammar of the bpftrace language. The parser
+// generated from it is in grammar/parser, is committed, and is used by
+// frontend/parse only. Generation needs Node.js; building does not.
+package grammar
+
+//go:generate sh -c "cd ../tools/antlr && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error"
+//go:generate sh ../tools/antlr/generate.sh
