@@ -1,0 +1,241 @@
+// Package bpfmap reads and changes BPF maps as raw bytes: whole maps in batches
+// where the kernel has them (hashes: 5.6), key by key where not.
+//
+// It takes a map's file descriptor and sizes, and gives entries whose value is
+// one slice for each possible CPU (one slice when the map is not per CPU).
+package bpfmap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Commands of bpf(2).
+const (
+	cmdLookup          = 1
+	cmdUpdate          = 2
+	cmdDelete          = 3
+	cmdNextKey         = 4
+	cmdLookupAndDelete = 21
+	cmdLookupBatch     = 24
+	cmdDrainBatch      = 25 // BPF_MAP_LOOKUP_AND_DELETE_BATCH
+)
+
+const enotsupp = unix.Errno(524) // the kernel's own ENOTSUPP, never meant for user space
+
+// Map is an open map. FD stays the caller's.
+type Map struct {
+	FD         int
+	KeySize    int
+	ValueSize  int
+	MaxEntries int
+	PerCPU     bool
+	CPUs       int // possible CPUs, for per-CPU maps
+}
+
+// Entry is one element: a value for each CPU, or a single one.
+type Entry struct {
+	Key    []byte
+	Values [][]byte
+}
+
+// stride is the room of one CPU's value: the kernel rounds it up to 8 bytes.
+func (m *Map) stride() int { return (m.ValueSize + 7) &^ 7 }
+
+// rawSize is what the kernel copies for one element.
+func (m *Map) rawSize() int {
+	if m.PerCPU {
+		return m.stride() * m.CPUs
+	}
+	return m.ValueSize
+}
+
+func (m *Map) entry(key, raw []byte) Entry {
+	e := Entry{Key: slices.Clone(key)}
+	raw = slices.Clone(raw)
+	if !m.PerCPU {
+		e.Values = [][]byte{raw}
+		return e
+	}
+	for cpu := range m.CPUs {
+		e.Values = append(e.Values, raw[cpu*m.stride():][:m.ValueSize])
+	}
+	return e
+}
+
+type elemAttr struct {
+	fd    uint32
+	_     uint32
+	key   unsafe.Pointer
+	value unsafe.Pointer // or the next key
+	flags uint64
+}
+
+type batchAttr struct {
+	in     unsafe.Pointer
+	out    unsafe.Pointer
+	keys   unsafe.Pointer
+	values unsafe.Pointer
+	count  uint32
+	fd     uint32
+	eflags uint64
+	flags  uint64
+}
+
+func bpf(cmd uintptr, attr unsafe.Pointer, size uintptr) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(attr), size)
+		if errno == 0 {
+			return nil
+		}
+		if errno != unix.EINTR && errno != unix.EAGAIN {
+			return errno
+		}
+	}
+}
+
+func ptr(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+func (m *Map) elem(cmd uintptr, key, value []byte, flags uint64) error {
+	a := elemAttr{fd: uint32(m.FD), key: ptr(key), value: ptr(value), flags: flags}
+	return bpf(cmd, unsafe.Pointer(&a), unsafe.Sizeof(a))
+}
+
+// Lookup reads one element; ok is false when it is absent.
+func (m *Map) Lookup(key []byte) (e Entry, ok bool, err error) {
+	raw := make([]byte, m.rawSize())
+	switch err := m.elem(cmdLookup, key, raw, 0); err {
+	case nil:
+		return m.entry(key, raw), true, nil
+	case unix.ENOENT:
+		return Entry{}, false, nil
+	default:
+		return Entry{}, false, fmt.Errorf("map lookup: %w", err)
+	}
+}
+
+// Zero writes zeros over an element, on every CPU.
+func (m *Map) Zero(key []byte) error {
+	if err := m.elem(cmdUpdate, key, make([]byte, m.rawSize()), 0); err != nil {
+		return fmt.Errorf("map update: %w", err)
+	}
+	return nil
+}
+
+// All reads every element. Elements that come and go meanwhile may be missed or
+// seen, never twice.
+func (m *Map) All() ([]Entry, error) { return m.read(cmdLookupBatch) }
+
+// Drain reads every element and deletes it. With batches (5.6) nothing that a
+// program adds between reading and deleting an element is lost.
+func (m *Map) Drain() ([]Entry, error) { return m.read(cmdDrainBatch) }
+
+func (m *Map) read(cmd uintptr) ([]Entry, error) {
+	entries, err := m.batches(cmd)
+	switch err {
+	case unix.EINVAL, unix.EOPNOTSUPP, unix.Errno(enotsupp), unix.EPERM:
+		if len(entries) == 0 {
+			return m.oneByOne(cmd == cmdDrainBatch)
+		}
+	case nil:
+		return entries, nil
+	}
+	return entries, fmt.Errorf("reading a map: %w", err)
+}
+
+// batchBytes is the buffer that batches start with.
+const batchBytes = 128 << 10
+
+// batches reads in batches. A hash answers ENOSPC when one bucket holds more
+// than the buffer: then it grows, at most to the map's size.
+func (m *Map) batches(cmd uintptr) ([]Entry, error) {
+	size := m.rawSize()
+	room := min(max(batchBytes/(m.KeySize+size), 16), max(m.MaxEntries, 1))
+	keys, values := make([]byte, room*m.KeySize), make([]byte, room*size)
+	cursor := [2][]byte{make([]byte, max(m.KeySize, 8)), make([]byte, max(m.KeySize, 8))}
+	var in unsafe.Pointer
+	var all []Entry
+	seen := map[string]bool{}
+	for {
+		a := batchAttr{in: in, out: ptr(cursor[0]), keys: ptr(keys), values: ptr(values), count: uint32(room), fd: uint32(m.FD)}
+		err := bpf(cmd, unsafe.Pointer(&a), unsafe.Sizeof(a))
+		if err == unix.ENOSPC && room < m.MaxEntries {
+			room = min(2*room, m.MaxEntries)
+			keys, values = make([]byte, room*m.KeySize), make([]byte, room*size)
+			continue
+		}
+		if err != nil && err != unix.ENOENT {
+			return all, err
+		}
+		for i := range min(int(a.count), room) {
+			key := keys[i*m.KeySize : (i+1)*m.KeySize]
+			if cmd == cmdLookupBatch {
+				if seen[string(key)] {
+					continue
+				}
+				seen[string(key)] = true
+			}
+			all = append(all, m.entry(key, values[i*size:(i+1)*size]))
+		}
+		if err == unix.ENOENT {
+			return all, nil
+		}
+		cursor[0], cursor[1] = cursor[1], cursor[0]
+		in = ptr(cursor[1])
+	}
+}
+
+// oneByOne walks the keys. Deleting only what was just read keeps the walk going
+// from a key that exists.
+func (m *Map) oneByOne(drain bool) ([]Entry, error) {
+	keys, err := m.Keys()
+	if err != nil {
+		return nil, err
+	}
+	var all []Entry
+	for _, key := range keys {
+		e, ok, err := m.Lookup(key)
+		if err != nil {
+			return all, err
+		}
+		if !ok {
+			continue
+		}
+		all = append(all, e)
+		if drain {
+			if err := m.elem(cmdDelete, key, nil, 0); err != nil && err != unix.ENOENT {
+				return all, fmt.Errorf("map delete: %w", err)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Keys lists the keys that are there now.
+func (m *Map) Keys() ([][]byte, error) {
+	var keys [][]byte
+	var last []byte
+	seen := map[string]bool{}
+	// A key that a program deleted meanwhile sends the walk back to the start;
+	// the limit ends a walk that a busy map would never let end.
+	for range 4*m.MaxEntries + 1024 {
+		next := make([]byte, m.KeySize)
+		err := m.elem(cmdNextKey, last, next, 0)
+		if errors.Is(err, unix.ENOENT) {
+			return keys, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("map walk: %w", err)
+		}
+		if !seen[string(next)] {
+			seen[string(next)] = true
+			keys = append(keys, next)
+		}
+		last = next
+	}
+	return keys, nil
+}

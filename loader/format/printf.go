@@ -1,0 +1,244 @@
+package format
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Format is a parsed printf format.
+type Format struct {
+	pieces []piece
+	tail   string
+}
+
+// piece is literal text and the directive after it.
+type piece struct {
+	lit                   string
+	left, plus, alt, zero bool
+	width                 int
+	length                string
+	conv                  string
+}
+
+// maxWidth bounds what one directive may pad to.
+const maxWidth = 4096
+
+// ParseFormat reads a format. Text that is no directive stays as it is; flags
+// stand in the order "-+ #0", a "*" is read and takes no argument.
+func ParseFormat(s string) *Format {
+	f := &Format{}
+	from := 0
+	for i := 0; i < len(s); {
+		if s[i] != '%' {
+			i++
+			continue
+		}
+		if p, n := parseDirective(s[i:]); n > 0 {
+			p.lit = f.joinLiteral(s[from:i])
+			if p.conv == "%" {
+				f.tail = p.lit + "%"
+			} else {
+				f.pieces, f.tail = append(f.pieces, p), ""
+			}
+			i += n
+			from = i
+			continue
+		}
+		i++
+	}
+	f.tail += s[from:]
+	return f
+}
+
+// joinLiteral takes the text kept back by "%%" and puts lit behind it.
+func (f *Format) joinLiteral(lit string) string {
+	lit = f.tail + lit
+	f.tail = ""
+	return lit
+}
+
+// Args is the number of values the format takes.
+func (f *Format) Args() int { return len(f.pieces) }
+
+// parseDirective reads a directive at the start of s; n is 0 when there is none.
+func parseDirective(s string) (p piece, n int) {
+	i := 1
+	flag := func(c byte) bool {
+		if i < len(s) && s[i] == c {
+			i++
+			return true
+		}
+		return false
+	}
+	p.left, p.plus = flag('-'), flag('+')
+	flag(' ')
+	p.alt, p.zero = flag('#'), flag('0')
+	number := func() int {
+		if flag('*') {
+			return 0
+		}
+		from := i
+		for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+			i++
+		}
+		v, _ := strconv.Atoi(s[from:i])
+		return min(v, maxWidth)
+	}
+	p.width = number()
+	if flag('.') {
+		number()
+	}
+	from := i
+	for i < len(s) && strings.IndexByte("hlLjzt", s[i]) >= 0 {
+		i++
+	}
+	p.length = s[from:i]
+	for _, c := range []string{"rx", "rh", "gr", "r", "d", "i", "u", "o", "x", "X", "c", "p", "s", "%"} {
+		if strings.HasPrefix(s[i:], c) {
+			p.conv = c
+			return p, i + len(c)
+		}
+	}
+	return p, 0
+}
+
+// Printf appends the format's text. Missing values print nothing.
+func (e *Env) Printf(dst []byte, f *Format, args []Value) []byte {
+	for i := range f.pieces {
+		p := &f.pieces[i]
+		dst = append(dst, p.lit...)
+		if i < len(args) {
+			dst = e.directive(dst, p, args[i])
+		}
+	}
+	return append(dst, f.tail...)
+}
+
+func (e *Env) directive(dst []byte, p *piece, v Value) []byte {
+	from := len(dst)
+	first := -1 // bytes of the first piece, which the width is for; -1: all
+	switch p.conv {
+	case "s":
+		if p.plus && v.Layout.Kind == "int" && v.Layout.Signed && int64(Uint(v.Layout, v.Bytes)) >= 0 {
+			dst = append(dst, '+')
+		}
+		dst = e.Append(dst, v)
+		first = firstPiece(v)
+	case "r", "rx", "rh":
+		if v.Layout.Kind != "buffer" {
+			dst = e.Append(dst, v)
+			break
+		}
+		b := bufferBytes(v.Bytes, v.Var)
+		if p.conv == "rh" {
+			dst = appendSpaced(dst, b)
+		} else {
+			dst = appendEscaped(dst, b, p.conv == "r")
+		}
+	default:
+		if !isNumber(v) {
+			dst = append(e.Append(append(dst, "!{invalid integer conversion: "...), v), '}')
+			return dst
+		}
+		dst = p.number(dst, Uint(v.Layout, v.Bytes))
+	}
+	if first < 0 {
+		first = len(dst) - from
+	}
+	return p.pad(dst, from, first)
+}
+
+// firstPiece is the length of the bracket that opens a compound value.
+func firstPiece(v Value) int {
+	switch v.Layout.Kind {
+	case "tuple", "array":
+		return 1
+	case "record":
+		return 2
+	}
+	return -1
+}
+
+func isNumber(v Value) bool {
+	switch v.Layout.Kind {
+	case "int", "bool", "ptr", "enum", "ksym", "probe", "username", "timestamp":
+		return true
+	}
+	return false
+}
+
+// number appends v cast to the directive's width: 32 bits without a modifier.
+func (p *piece) number(dst []byte, v uint64) []byte {
+	bits := 32
+	switch p.length {
+	case "hh":
+		bits = 8
+	case "h":
+		bits = 16
+	case "":
+	default:
+		bits = 64
+	}
+	low := v << (64 - bits) >> (64 - bits)
+	switch p.conv {
+	case "d", "i":
+		s := int64(v<<(64-bits)) >> (64 - bits)
+		if p.plus && s >= 0 {
+			dst = append(dst, '+')
+		}
+		return strconv.AppendInt(dst, s, 10)
+	case "u":
+		return strconv.AppendUint(dst, low, 10)
+	case "o":
+		if p.alt && low != 0 {
+			dst = append(dst, '0')
+		}
+		return strconv.AppendUint(dst, low, 8)
+	case "x":
+		if p.alt && low != 0 {
+			dst = append(dst, "0x"...)
+		}
+		return strconv.AppendUint(dst, low, 16)
+	case "X":
+		if p.alt && low != 0 {
+			dst = append(dst, "0X"...)
+		}
+		return append(dst, strings.ToUpper(strconv.FormatUint(low, 16))...)
+	case "c":
+		return append(dst, byte(v))
+	case "p":
+		if v == 0 {
+			return append(dst, '0')
+		}
+	}
+	return appendHex(dst, v)
+}
+
+// pad widens the text dst[from:from+first] to the directive's width, with the
+// fill on the outer side whatever the text is.
+func (p *piece) pad(dst []byte, from, first int) []byte {
+	n := p.width - first
+	if n <= 0 {
+		return dst
+	}
+	fill := " "
+	if p.zero {
+		fill = "0"
+	}
+	at := from
+	if p.left {
+		at += first
+	}
+	rest := string(dst[at:])
+	return append(append(dst[:at], strings.Repeat(fill, n)...), rest...)
+}
+
+func appendSpaced(dst, b []byte) []byte {
+	for i, c := range b {
+		if i > 0 {
+			dst = append(dst, ' ')
+		}
+		dst = append(dst, hexDigits[c>>4], hexDigits[c&15])
+	}
+	return dst
+}

@@ -1,0 +1,282 @@
+// Package format turns the bytes that a program left in an event or a map into
+// the language's text: single values, printf formats, time formats.
+//
+// It takes bytes with the layout that the manifest gives them and appends text.
+// What only the host can say (symbol names, stacks, clocks) it asks of Env.
+package format
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"btc/loader/manifest"
+)
+
+// Env answers what a value's bytes do not hold. A nil function stands for "not
+// known": the value then prints as a number.
+type Env struct {
+	Ksym    func(addr uint64) string              // kernel symbol's bare name, or the address in hex
+	Usym    func(addr uint64, tgid uint32) string // the same for a process
+	Kstack  func(l *manifest.Layout, id uint64) string
+	Ustack  func(l *manifest.Layout, id uint64, tgid uint32) string
+	Probe   func(id uint64) string
+	User    func(uid uint64) string
+	Cgroup  func(id uint64) string
+	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
+	Trailer string                               // put after a string that was cut off
+}
+
+// Value is an object and its layout. The bytes are Layout.Size long, except for
+// a variable field, where they are the text or the buffer's bytes themselves.
+type Value struct {
+	Layout *manifest.Layout
+	Bytes  []byte
+	Var    bool
+}
+
+// Append appends the value's text as print() shows it.
+func (e *Env) Append(dst []byte, v Value) []byte {
+	l, b := v.Layout, v.Bytes
+	if fn := texts[l.Kind]; fn != nil && (v.Var || len(b) >= l.Size) {
+		return fn(e, dst, l, b, v.Var)
+	}
+	return append(dst, "<no data>"...) // validation keeps this from happening
+}
+
+type textFunc = func(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte
+
+// texts holds one row for each layout kind.
+var texts map[string]textFunc
+
+func init() {
+	texts = map[string]textFunc{
+		"int":         appendInt,
+		"bool":        appendBool,
+		"ptr":         appendPtr,
+		"enum":        appendEnum,
+		"string":      appendString,
+		"buffer":      appendBuffer,
+		"tuple":       appendTuple,
+		"record":      appendRecord,
+		"array":       appendArray,
+		"kstack":      appendKstack,
+		"ustack":      appendUstack,
+		"ksym":        appendKsym,
+		"usym":        appendUsym,
+		"inet":        appendInet,
+		"mac":         appendMac,
+		"timestamp":   appendTimestamp,
+		"probe":       appendProbe,
+		"username":    appendUsername,
+		"cgroup_path": appendCgroup,
+		"none":        func(_ *Env, dst []byte, _ *manifest.Layout, _ []byte, _ bool) []byte { return append(dst, "null"...) },
+	}
+}
+
+// Uint reads an integer of 1, 2, 4 or 8 bytes, extended as the layout says.
+func Uint(l *manifest.Layout, b []byte) uint64 {
+	var v uint64
+	switch {
+	case l.Size >= 8 && len(b) >= 8:
+		return binary.NativeEndian.Uint64(b)
+	case l.Size == 4 && len(b) >= 4:
+		v = uint64(binary.NativeEndian.Uint32(b))
+	case l.Size == 2 && len(b) >= 2:
+		v = uint64(binary.NativeEndian.Uint16(b))
+	case len(b) >= 1:
+		v = uint64(b[0])
+	}
+	if l.Signed {
+		shift := 64 - 8*min(l.Size, 8)
+		v = uint64(int64(v<<shift) >> shift)
+	}
+	return v
+}
+
+// AppendInt appends a 64-bit integer in decimal.
+func AppendInt(dst []byte, v uint64, signed bool) []byte {
+	if signed {
+		return strconv.AppendInt(dst, int64(v), 10)
+	}
+	return strconv.AppendUint(dst, v, 10)
+}
+
+func appendHex(dst []byte, v uint64) []byte {
+	return strconv.AppendUint(append(dst, "0x"...), v, 16)
+}
+
+func appendInt(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	return AppendInt(dst, Uint(l, b), l.Signed)
+}
+
+func appendBool(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	return strconv.AppendBool(dst, Uint(l, b) != 0)
+}
+
+func appendPtr(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	return appendHex(dst, Uint(l, b))
+}
+
+func appendEnum(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	n := len(dst)
+	dst = AppendInt(dst, Uint(l, b), l.Signed)
+	if name, ok := l.Enum[string(dst[n:])]; ok {
+		return append(dst[:n], name...)
+	}
+	return dst
+}
+
+// appendString appends the text up to the first NUL. One that fills its storage
+// was cut off, and gets the trailer.
+func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte {
+	if !isVar {
+		b = b[:l.Size]
+	}
+	n := 0
+	for n < len(b) && b[n] != 0 {
+		n++
+	}
+	dst = append(dst, b[:n]...)
+	if l.Size > 0 && (n >= l.Size || isVar && len(b) >= l.Size) {
+		dst = append(dst, e.Trailer...)
+	}
+	return dst
+}
+
+// bufferBytes are the bytes of a buffer value.
+func bufferBytes(b []byte, isVar bool) []byte {
+	if isVar {
+		return b
+	}
+	n := binary.NativeEndian.Uint32(b)
+	b = b[4:]
+	return b[:min(uint64(n), uint64(len(b)))]
+}
+
+func appendBuffer(_ *Env, dst []byte, _ *manifest.Layout, b []byte, isVar bool) []byte {
+	return appendEscaped(dst, bufferBytes(b, isVar), true)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendEscaped appends bytes as \xNN; printable ASCII as it is when keep is set.
+func appendEscaped(dst, b []byte, keep bool) []byte {
+	for _, c := range b {
+		if keep && c >= 32 && c <= 126 {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return dst
+}
+
+func field(f *manifest.Field, b []byte) Value {
+	return Value{Layout: &f.Layout, Bytes: b[f.Off : f.Off+f.Layout.Size]}
+}
+
+func appendTuple(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	dst = append(dst, '(')
+	for i := range l.Fields {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = e.Append(dst, field(&l.Fields[i], b))
+	}
+	return append(dst, ')')
+}
+
+func appendRecord(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	if len(l.Fields) == 0 {
+		return append(dst, "{}"...)
+	}
+	for i := range l.Fields {
+		dst = append(dst, [2]string{"{ .", ", ."}[min(i, 1)]...)
+		dst = append(append(dst, l.Fields[i].Name...), " = "...)
+		dst = e.Append(dst, field(&l.Fields[i], b))
+	}
+	return append(dst, " }"...)
+}
+
+func appendArray(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	dst = append(dst, '[')
+	for i := range l.Count {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = e.Append(dst, Value{Layout: l.Elem, Bytes: b[i*l.Elem.Size : (i+1)*l.Elem.Size]})
+	}
+	return append(dst, ']')
+}
+
+func appendKstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	id := binary.NativeEndian.Uint64(b)
+	if e.Kstack == nil {
+		return appendHex(dst, id)
+	}
+	return append(dst, e.Kstack(l, id)...)
+}
+
+func appendUstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	id := binary.NativeEndian.Uint64(b)
+	if e.Ustack == nil {
+		return appendHex(dst, id)
+	}
+	return append(dst, e.Ustack(l, id, binary.NativeEndian.Uint32(b[8:]))...)
+}
+
+func appendKsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
+	addr := binary.NativeEndian.Uint64(b)
+	if e.Ksym == nil {
+		return appendHex(dst, addr)
+	}
+	return append(dst, e.Ksym(addr)...)
+}
+
+func appendUsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
+	addr := binary.NativeEndian.Uint64(b)
+	if e.Usym == nil {
+		return appendHex(dst, addr)
+	}
+	return append(dst, e.Usym(addr, binary.NativeEndian.Uint32(b[8:]))...)
+}
+
+func appendMac(_ *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
+	const upper = "0123456789ABCDEF"
+	for i, c := range b[:6] {
+		if i > 0 {
+			dst = append(dst, ':')
+		}
+		dst = append(dst, upper[c>>4], upper[c&15])
+	}
+	return dst
+}
+
+func appendTimestamp(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	ns := binary.NativeEndian.Uint64(b)
+	if e.Clock == nil {
+		return strconv.AppendUint(dst, ns, 10)
+	}
+	return Strftime(dst, l.Format, e.Clock(ns, l.Clock))
+}
+
+func appendProbe(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
+	return appendNamed(dst, e.Probe, b)
+}
+
+func appendUsername(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
+	return appendNamed(dst, e.User, b)
+}
+
+func appendCgroup(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
+	return appendNamed(dst, e.Cgroup, b)
+}
+
+func appendNamed(dst []byte, name func(uint64) string, b []byte) []byte {
+	id := binary.NativeEndian.Uint64(b)
+	if name == nil {
+		return strconv.AppendUint(dst, id, 10)
+	}
+	return append(dst, name(id)...)
+}

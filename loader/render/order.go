@@ -1,0 +1,75 @@
+package render
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"btc/loader/format"
+	"btc/loader/manifest"
+)
+
+// Sort puts elements into the order in which the language prints them: maps of
+// numbers by value, others by key. Equal ones stand by key, so that the same
+// content always gives the same text.
+func Sort(m *manifest.Map, elems []Element) {
+	slices.SortFunc(elems, func(a, b Element) int {
+		if byValue(m) {
+			if c := compareNumbers(a.number(m), b.number(m), signedOrder(m)); c != 0 {
+				return c
+			}
+		}
+		if m.Key != nil {
+			if c := compareKeys(m.Key, a.Key, b.Key); c != 0 {
+				return c
+			}
+		}
+		return bytes.Compare(a.Key, b.Key)
+	})
+}
+
+func byValue(m *manifest.Map) bool {
+	return m.Shape != "plain" || m.Value.Kind == "int" || m.Value.Kind == "enum"
+}
+
+// signedOrder: min and max are sorted as unsigned numbers whatever they are.
+func signedOrder(m *manifest.Map) bool {
+	switch m.Shape {
+	case "min", "max", "hist", "lhist", "count":
+		return false
+	}
+	return signed(m)
+}
+
+func compareNumbers(a, b uint64, isSigned bool) int {
+	if isSigned {
+		return cmp.Compare(int64(a), int64(b))
+	}
+	return cmp.Compare(a, b)
+}
+
+// compareKeys orders integers as signed, strings by bytes, tuples field by
+// field; fields of other kinds do not count.
+func compareKeys(l *manifest.Layout, a, b []byte) int {
+	switch l.Kind {
+	case "int", "enum", "bool":
+		return cmp.Compare(int64(format.Uint(l, a)), int64(format.Uint(l, b)))
+	case "string":
+		return bytes.Compare(cString(a[:l.Size]), cString(b[:l.Size]))
+	case "tuple", "record":
+		for i := range l.Fields {
+			f := &l.Fields[i]
+			if c := compareKeys(&f.Layout, a[f.Off:], b[f.Off:]); c != 0 {
+				return c
+			}
+		}
+	}
+	return 0
+}
+
+func cString(b []byte) []byte {
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		return b[:n]
+	}
+	return b
+}

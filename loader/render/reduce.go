@@ -1,0 +1,147 @@
+// Package render turns the raw content of a script's map into the language's
+// text: it adds up the CPUs' parts, sorts, and prints.
+//
+// It takes a map's description from the manifest and its entries, and gives
+// text; docs/layouts.md says what the bytes of each shape mean.
+package render
+
+import (
+	"encoding/binary"
+
+	"btc/loader/bpfmap"
+	"btc/loader/format"
+	"btc/loader/manifest"
+)
+
+// Element is an entry with the CPUs' parts added up.
+type Element struct {
+	Key     []byte
+	Set     bool     // false: the script never assigned it (scalars)
+	Value   uint64   // count, sum, min, max: the number; avg, stats: the total
+	Count   uint64   // avg, stats: number of values; hist, lhist: of all buckets
+	Buckets []uint64 // hist, lhist
+	Bytes   []byte   // plain: the object
+}
+
+func word(b []byte, off int) uint64 {
+	if off < 0 || off+8 > len(b) {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(b[off:])
+}
+
+// signed tells whether an aggregation's argument is.
+func signed(m *manifest.Map) bool { return m.Value != nil && m.Value.Signed }
+
+// Reduce adds up an entry's parts as the map's shape says.
+func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
+	el := Element{Key: e.Key, Set: m.Key != nil}
+	if m.Present >= 0 && m.Key == nil {
+		for _, v := range e.Values {
+			el.Set = el.Set || word(v, m.Present) != 0
+		}
+	}
+	switch m.Shape {
+	case "plain":
+		el.reducePlain(m, e.Values)
+	case "count", "sum":
+		for _, v := range e.Values {
+			el.Value += word(v, m.ValueOff)
+		}
+		el.Set = el.Set || m.Present < 0 && el.Value != 0
+	case "avg", "stats":
+		for _, v := range e.Values {
+			el.Count += word(v, m.Present)
+			el.Value += word(v, m.ValueOff)
+		}
+	case "min", "max":
+		el.reduceExtreme(m, e.Values)
+	case "hist", "lhist":
+		el.reduceBuckets(m, e.Values)
+	}
+	return el
+}
+
+// reducePlain takes the object. A plain map that the script declared per CPU
+// has several: integers are added, of others the first that is there is taken.
+func (el *Element) reducePlain(m *manifest.Map, values [][]byte) {
+	size := m.Value.Size
+	el.Bytes = make([]byte, size)
+	for i, v := range values {
+		part := v[m.ValueOff : m.ValueOff+size]
+		switch {
+		case i == 0 || allZero(el.Bytes):
+			copy(el.Bytes, part)
+		case m.Value.Kind == "int" && size == 8:
+			binary.NativeEndian.PutUint64(el.Bytes, word(el.Bytes, 0)+word(part, 0))
+		}
+	}
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (el *Element) reduceExtreme(m *manifest.Map, values [][]byte) {
+	first := true
+	for _, v := range values {
+		if word(v, m.Present) == 0 {
+			continue
+		}
+		n := word(v, m.ValueOff)
+		less := n < el.Value
+		if signed(m) {
+			less = int64(n) < int64(el.Value)
+		}
+		if first || less == (m.Shape == "min") {
+			el.Value = n
+		}
+		first = false
+	}
+}
+
+func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
+	n := manifest.LhistBuckets(m.Min, m.Max, m.Step)
+	if m.Shape == "hist" {
+		n = manifest.HistBuckets(m.Bits)
+	}
+	el.Buckets = make([]uint64, n)
+	for _, v := range values {
+		for i := range el.Buckets {
+			el.Buckets[i] += word(v, m.ValueOff+8*i)
+		}
+	}
+	for _, c := range el.Buckets {
+		el.Count += c
+	}
+	el.Set = el.Set || el.Count != 0
+}
+
+// Average is the total by the count, truncated toward zero; 0 of no values.
+func (el *Element) Average(isSigned bool) uint64 {
+	if el.Count == 0 {
+		return 0
+	}
+	if isSigned {
+		return uint64(int64(el.Value) / int64(el.Count))
+	}
+	return el.Value / el.Count
+}
+
+// number is what the element is sorted by when its map sorts by value.
+func (el *Element) number(m *manifest.Map) uint64 {
+	switch m.Shape {
+	case "plain":
+		return format.Uint(m.Value, el.Bytes)
+	case "avg", "stats":
+		return el.Average(signed(m))
+	case "hist", "lhist":
+		return el.Count
+	}
+	return el.Value
+}

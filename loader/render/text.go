@@ -1,0 +1,100 @@
+package render
+
+import (
+	"encoding/binary"
+
+	"btc/loader/format"
+	"btc/loader/manifest"
+)
+
+// Top limits and scales what is printed.
+type Top struct {
+	Keep int    // print only the last so many after sorting; 0: all
+	Div  uint32 // divide values by it; 0: by 1
+}
+
+// Keyed appends the text of a keyed map; nothing for an empty one.
+func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {
+	Sort(m, elems)
+	if top.Keep > 0 && top.Keep < len(elems) {
+		elems = elems[len(elems)-top.Keep:]
+	}
+	for i := range elems {
+		dst = append(append(dst, m.Name...), '[')
+		dst = appendKey(dst, env, m.Key, elems[i].Key)
+		dst = appendElement(append(dst, ']'), env, m, &elems[i], top.Div)
+	}
+	return dst
+}
+
+// Scalar appends the text of a scalar map: "@x: 5".
+func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
+	return appendElement(append(dst, m.Name...), env, m, el, top.Div)
+}
+
+// Value appends an element's value alone, as print(@m[key]) and printf show it.
+func Value(dst []byte, env *format.Env, m *manifest.Map, el *Element) []byte {
+	return appendValue(dst, env, m, el, 1)
+}
+
+// appendKey appends a key; that of several parts loses its outer parentheses.
+func appendKey(dst []byte, env *format.Env, l *manifest.Layout, key []byte) []byte {
+	from := len(dst)
+	dst = env.Append(dst, format.Value{Layout: l, Bytes: key})
+	if l.Kind == "tuple" {
+		dst = append(dst[:from], dst[from+1:len(dst)-1]...)
+	}
+	return dst
+}
+
+func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32) []byte {
+	if m.Shape == "hist" || m.Shape == "lhist" {
+		dst = append(dst, ":\n"...)
+	} else {
+		dst = append(dst, ": "...)
+	}
+	return append(appendValue(dst, env, m, el, max(div, 1)), '\n')
+}
+
+func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32) []byte {
+	isSigned := signed(m)
+	switch m.Shape {
+	case "plain":
+		b := el.Bytes
+		if m.Value.Kind == "int" && div > 1 {
+			v := divide(format.Uint(m.Value, b), div, isSigned)
+			return format.AppendInt(dst, v, isSigned)
+		}
+		return env.Append(dst, format.Value{Layout: m.Value, Bytes: b})
+	case "avg":
+		return format.AppendInt(dst, divide(el.Average(isSigned), div, isSigned), isSigned)
+	case "stats":
+		dst = format.AppendInt(append(dst, "{ .count = "...), el.Count, false)
+		dst = format.AppendInt(append(dst, ", .average = "...), divide(el.Average(isSigned), div, isSigned), isSigned)
+		dst = format.AppendInt(append(dst, ", .total = "...), el.Value, isSigned)
+		return append(dst, " }"...)
+	case "hist":
+		return appendRows(dst, histLabels{m.Bits}, el.Buckets, uint64(div))
+	case "lhist":
+		return appendRows(dst, lhistLabels{m}, el.Buckets, 1)
+	case "count":
+		isSigned = false
+	}
+	return format.AppendInt(dst, divide(el.Value, div, isSigned), isSigned)
+}
+
+func divide(v uint64, div uint32, isSigned bool) uint64 {
+	if isSigned {
+		return uint64(int64(v) / int64(max(div, 1)))
+	}
+	return v / uint64(max(div, 1))
+}
+
+// Empty is the element of a scalar that was never assigned.
+func Empty(m *manifest.Map) Element {
+	el := Element{Key: binary.NativeEndian.AppendUint32(nil, 0)}
+	if m.Shape == "plain" {
+		el.Bytes = make([]byte, m.Value.Size)
+	}
+	return el
+}
