@@ -98,8 +98,11 @@ var expectations = []struct {
 func (d *driver) report(f *fault) {
 	at := d.src.Span(f.got.start, f.got.end)
 	found := "end of script"
-	if f.got.kind != antlr.TokenEOF {
+	switch {
+	case f.got.kind != antlr.TokenEOF:
 		found = "'" + f.got.text + "'"
+	case f.prev != nil: // not after blank lines
+		at = d.src.Span(f.prev.end, f.prev.end)
 	}
 	switch f.got.kind {
 	case parser.BtLexerBADSTRING: // reported with the literals

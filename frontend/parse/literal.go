@@ -63,7 +63,7 @@ func literals(src *diag.Source, tokens []*token, diags *diag.List) {
 
 // parseInt evaluates the text of an INT token.
 func parseInt(text string) (intValue, error) {
-	if len(text) > 1 && (text[1] == 'x' || text[1] == 'X') {
+	if len(text) > 1 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') {
 		return parseHex(text)
 	}
 	n := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '_' })

@@ -36,11 +36,11 @@ func Script(src *diag.Source, diags *diag.List) *ast.Script {
 	}
 	var script *ast.Script
 	b := &builder{src: src, diags: diags}
-	d.run(func(p *parser.BtParser) func() {
+	clean := d.run(func(p *parser.BtParser) func() {
 		tree := p.Script()
 		return func() { script = b.script(tree.(*parser.ScriptContext)) }
 	})
-	if script == nil {
+	if !clean {
 		return nil
 	}
 	script.Shebang = sc.shebang
@@ -63,10 +63,13 @@ func Expr(span diag.Span, diags *diag.List) ast.Expr {
 	}
 	var x ast.Expr
 	b := &builder{src: src, diags: diags}
-	d.run(func(p *parser.BtParser) func() {
+	clean := d.run(func(p *parser.BtParser) func() {
 		tree := p.LoneExpr()
 		return func() { x = b.expr(tree.(*parser.LoneExprContext).Expr()) }
 	})
+	if !clean {
+		return nil
+	}
 	return x
 }
 
@@ -120,22 +123,22 @@ func (d *driver) makeComments(tokens []*token) []*ast.Comment {
 	return out
 }
 
-// run parses until no error is left or nothing can be dropped any more. The
-// tree is built only if there was no error.
-func (d *driver) run(start func(*parser.BtParser) (build func())) {
+// run parses until no error is left or nothing can be dropped any more, and
+// tells whether there was none. What is left after an error is built too: that
+// finds the faults that the builder reports.
+func (d *driver) run(start func(*parser.BtParser) (build func())) (clean bool) {
 	for n := 0; n < maxErrors; n++ {
 		build, fault := d.once(start)
 		if fault == nil {
-			if n == 0 {
-				build()
-			}
-			return
+			build()
+			return n == 0
 		}
 		d.report(fault)
 		if !d.drop(fault) {
-			return
+			return false
 		}
 	}
+	return false
 }
 
 // once parses the tokens; the first error ends it.

@@ -1,0 +1,266 @@
+// Package build writes IR from a checked script.
+//
+// It takes a check.Info without errors and gives an ir.Module of high ops: one
+// function for each attach point of each clause, the script's maps, parameters
+// and events, and the metadata of the manifest. It makes no decision about
+// meaning (frontend/check has made them) nor about layout in the kernel (the
+// lowerings do).
+//
+// Scalars become SSA values. Strings, tuples, structs and the like live in
+// slots, in the storage form of docs/layouts.md.
+package build
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// builder holds the module in the making.
+type builder struct {
+	m      *ir.Module
+	info   *check.Info
+	stmts  map[diag.Span]int // statement's span -> index in m.Stmts
+	events map[string]int    // how many events of a kind have names
+	// layouts shares the layout of a type, which may be large.
+	layouts map[*types.Type]*ir.Layout
+}
+
+// Module builds the IR of a script. name is a C identifier for the object.
+func Module(info *check.Info, name string) *ir.Module {
+	src := info.Script.Source
+	b := &builder{
+		m: &ir.Module{Name: name, File: src.Name, Source: src.Text, Target: info.Target,
+			Meta: ir.Meta{Config: info.Config.Values}},
+		info: info, stmts: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{},
+	}
+	for _, m := range info.Maps {
+		b.addMap(m)
+	}
+	b.params()
+	for _, u := range info.Unsafe {
+		b.m.Meta.Unsafe = append(b.m.Meta.Unsafe, ir.UnsafeUse{Name: u.Name, Pos: b.pos(u.At, -1)})
+	}
+	for i, p := range info.Programs {
+		b.program(i, p)
+	}
+	return b.m
+}
+
+func (b *builder) addMap(m *check.Map) {
+	out := &ir.Map{
+		Name: m.Name, Shape: ir.MapShape(m.Shape), Pos: b.pos(m.At, -1), Declared: m.Declared,
+		MaxEntries: m.MaxEntries, Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step,
+		Read: m.Read, Cleared: m.Cleared, Deleted: m.Deleted,
+	}
+	if m.Key != nil {
+		out.Key = b.layout(m.Key)
+	}
+	if m.Value != nil {
+		out.Value = b.layout(m.Value)
+	}
+	b.m.Maps = append(b.m.Maps, out)
+}
+
+// params makes the load-time parameters: $N as a number, as a string, or both,
+// and $#.
+func (b *builder) params() {
+	add := func(name, param, typ string, size int, at diag.Span) {
+		b.m.Globals = append(b.m.Globals, &ir.Global{Name: name, Kind: ir.GlobalParam, Size: size,
+			Param: &ir.Param{Name: param, Type: typ, Pos: b.pos(at, -1)}})
+	}
+	for _, p := range b.info.Params {
+		if p.Int {
+			add(intParam(p.N), fmt.Sprintf("$%d", p.N), "int", 8, p.At)
+		}
+		if p.Str {
+			add(strParam(p.N), fmt.Sprintf("$%d", p.N), "string", b.info.Config.MaxStrlen, p.At)
+		}
+	}
+	if b.info.ParamCount {
+		add(paramCount, "$#", "int", 8, b.info.Script.Span())
+	}
+}
+
+const paramCount = "param_count"
+
+func intParam(n int) string { return fmt.Sprintf("param_%d", n) }
+func strParam(n int) string { return fmt.Sprintf("param_%d_str", n) }
+
+// pos is a place of the script.
+func (b *builder) pos(at diag.Span, stmt int) ir.Pos {
+	if !at.Valid() {
+		return ir.Pos{Stmt: stmt}
+	}
+	p := at.Pos()
+	return ir.Pos{Line: p.Line, Col: p.Col, Stmt: stmt}
+}
+
+// maxStmtText bounds the text of a statement in line info.
+const maxStmtText = 120
+
+// stmt is the index of a statement in the module's table for line info.
+func (b *builder) stmt(at diag.Span) int {
+	if i, ok := b.stmts[at]; ok {
+		return i
+	}
+	text := strings.Join(strings.Fields(at.File.Text[at.Start:at.End]), " ")
+	if len(text) > maxStmtText {
+		text = text[:maxStmtText]
+	}
+	p := at.Pos()
+	i := len(b.m.Stmts)
+	b.m.Stmts = append(b.m.Stmts, ir.Stmt{Line: p.Line, Col: p.Col, Text: strings.ToValidUTF8(text, "?")})
+	b.stmts[at] = i
+	return i
+}
+
+// program builds the function of one attach point.
+func (b *builder) program(i int, p *check.Program) {
+	pt := p.Point
+	at := b.pos(pt.At, b.stmt(pt.At))
+	prog := &ir.Prog{
+		Kind: ir.ProgKind(pt.Kind), Section: section(pt), Clause: p.Clause, FirstID: i,
+		UsesID: p.Body.UsesID, UsesFunc: p.Body.UsesFunc, Pos: at,
+		Attach: ir.Attach{Text: pt.Text, Target: pt.Target, Name: pt.Name, Offset: pt.Offset, Addr: pt.Addr, Len: pt.Len,
+			Mode: pt.Mode, Unit: pt.Unit, Count: pt.Count, Lang: pt.Lang, Missing: pt.Missing, Pos: at},
+	}
+	f := &ir.Func{Name: fmt.Sprintf("%s_%d", identifier(pt.Text), i), Prog: prog, Pos: at}
+	b.m.Funcs = append(b.m.Funcs, f)
+	fb := &fn{builder: b, cursor: newCursor(f), body: p.Body, prog: p, vars: map[*check.Var]*ir.Value{}}
+	fb.ctx = f.Entry().AddParam(ir.TCtx)
+	fb.Pos = at
+	fb.initVars()
+	fb.clause(p.Probe)
+	dropTrivialParams(f)
+}
+
+// section is the ELF section of a program, by libbpf's names. A pattern or a
+// path that only the host resolves has no place there: the manifest says it.
+func section(p *check.Point) string {
+	exact := !p.Pattern && p.Name != ""
+	switch p.Kind {
+	case "kprobe", "kretprobe", "fentry", "fexit":
+		if !exact {
+			return p.Kind
+		}
+		if p.Offset != 0 {
+			return fmt.Sprintf("%s/%s+%d", p.Kind, p.Name, p.Offset)
+		}
+		return p.Kind + "/" + p.Name
+	case "uprobe", "uretprobe":
+		if !exact || !strings.HasPrefix(p.Target, "/") || p.Lang != "" {
+			return p.Kind
+		}
+		if p.Offset != 0 {
+			return fmt.Sprintf("%s/%s:%s+%d", p.Kind, p.Target, p.Name, p.Offset)
+		}
+		return fmt.Sprintf("%s/%s:%s", p.Kind, p.Target, p.Name)
+	case "tracepoint":
+		if !exact {
+			return p.Kind
+		}
+		return "tracepoint/" + p.Target + "/" + p.Name
+	case "rawtracepoint":
+		return "tp_btf/" + p.Name
+	case "profile", "interval", "software", "hardware", "watchpoint":
+		return "perf_event"
+	case "begin", "end", "self":
+		return "raw_tp"
+	}
+	panic("BUG: no section for probe kind " + p.Kind)
+}
+
+// identifier makes a C identifier of an attach point's text.
+func identifier(text string) string {
+	out := []byte(text)
+	for i, c := range out {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') {
+			out[i] = '_'
+		}
+	}
+	return string(out[:min(len(out), 60)])
+}
+
+// fn builds one function.
+type fn struct {
+	*builder
+	*cursor
+	body *check.Body
+	prog *check.Program
+	ctx  *ir.Value
+	vars map[*check.Var]*ir.Value // slots of variables that live in memory
+	loop []loopTargets            // innermost last
+	at   int                      // index of the current statement in Module.Stmts
+}
+
+// loopTargets are where break and continue go.
+type loopTargets struct{ brk, cont *ir.Block }
+
+// initVars gives variables that live in memory their slots, set to zero or the
+// empty string.
+func (f *fn) initVars() {
+	for _, v := range f.body.Vars {
+		if v.Type.IsScalar() {
+			continue
+		}
+		st := v.Type.Store()
+		addr := f.Slot("$"+v.Name, st.Size, st.Align)
+		f.vars[v] = addr
+		f.clear(addr, v.Type)
+	}
+}
+
+// smallObject is the size up to which an object is cleared as a whole: larger
+// strings live outside the stack frame, where stale bytes are no concern.
+const smallObject = 64
+
+// clear makes an object zero, or an empty string.
+func (f *fn) clear(addr *ir.Value, t *types.Type) {
+	if t.Kind == types.String && t.Size > smallObject {
+		f.Store(ir.U8, addr, 0, ir.Const(0))
+		return
+	}
+	f.zero(addr, t.Store().Size)
+}
+
+func (f *fn) zero(addr *ir.Value, n int) {
+	if n > 0 {
+		f.Emit(ir.OpMemZero, ir.TVoid, addr).Imm = int64(n)
+	}
+}
+
+// clause builds predicate and body.
+func (f *fn) clause(p *ast.Probe) {
+	if p.Pred != nil {
+		f.statement(p.Pred.Span())
+		body, skip := f.f.NewBlock(), f.f.NewBlock()
+		f.condition(p.Pred, body, skip)
+		f.start(skip, true)
+		f.Ret(ir.Const(0))
+		f.start(body, true)
+	}
+	f.block(p.Body)
+	if !f.ended() {
+		f.Ret(ir.Const(0))
+	}
+}
+
+// statement makes what follows belong to the statement at a span.
+func (f *fn) statement(at diag.Span) {
+	f.at = f.stmt(at)
+	f.Pos = f.pos(at, f.at)
+}
+
+// here makes what follows belong to a part of the current statement, and gives
+// a function that goes back.
+func (f *fn) here(x ast.Node) func() {
+	old := f.Pos
+	f.Pos = f.pos(x.Span(), f.at)
+	return func() { f.Pos = old }
+}

@@ -1,0 +1,336 @@
+package build
+
+import (
+	"fmt"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// block builds the statements of a block; its value, if any, is the caller's.
+func (f *fn) block(b *ast.Block) {
+	for _, s := range b.Stmts {
+		if f.ended() {
+			return
+		}
+		if !f.body.Dead(s) {
+			f.stmtNode(s)
+		}
+	}
+}
+
+func (f *fn) stmtNode(s ast.Stmt) {
+	f.statement(s.Span())
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		f.effect(s.X)
+	case *ast.AssignStmt:
+		f.assign(s)
+	case *ast.LetStmt:
+		f.let(s)
+	case *ast.WhileStmt:
+		f.while(s)
+	case *ast.UnrollStmt:
+		f.unroll(s)
+	case *ast.ForStmt:
+		f.forRange(s)
+	case *ast.BranchStmt:
+		t := f.loop[len(f.loop)-1]
+		if s.Continue {
+			f.jump(t.cont)
+		} else {
+			f.jump(t.brk)
+		}
+	case *ast.ReturnStmt:
+		v := ir.Const(0)
+		if s.X != nil {
+			v = f.num(s.X)
+		}
+		f.Ret(v)
+	default:
+		panic(fmt.Sprintf("BUG: no code for statement %T", s))
+	}
+}
+
+// effect evaluates an expression for its effects.
+func (f *fn) effect(x ast.Expr) {
+	x = ast.Unparen(x)
+	switch x := x.(type) {
+	case *ast.IfExpr:
+		f.ifExpr(x, func(ast.Expr) {})
+		return
+	case *ast.Block:
+		f.block(x)
+		if x.Value != nil && !f.ended() {
+			f.effect(x.Value)
+		}
+		return
+	case *ast.IncDec:
+		f.incDec(x)
+		return
+	}
+	e := f.body.Expr(x)
+	if e.Const != nil && !e.Const.Host {
+		return
+	}
+	switch {
+	case e.Call != nil:
+		f.call(x, e)
+	case e.Type.IsScalar():
+		f.scalar(x)
+	case e.Type.Kind != types.None:
+		f.addr(x)
+	}
+}
+
+// ifExpr builds an if in any of its roles: value is given the last expression
+// of the branch that is taken, inside that branch.
+func (f *fn) ifExpr(x *ast.IfExpr, value func(ast.Expr)) {
+	yes, no, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.condition(x.Cond, yes, no)
+	f.start(yes, true)
+	f.branchBody(x.Then, value)
+	f.jump(rest)
+	f.start(no, true)
+	switch e := x.Else.(type) {
+	case *ast.Block:
+		f.branchBody(e, value)
+	case *ast.IfExpr:
+		f.ifExpr(e, value)
+	}
+	f.jump(rest)
+	f.start(rest, true)
+	f.endIfUnreachable(rest)
+}
+
+func (f *fn) branchBody(b *ast.Block, value func(ast.Expr)) {
+	f.block(b)
+	if b.Value != nil && !f.ended() {
+		value(b.Value)
+	}
+}
+
+// endIfUnreachable ends a block that nothing leads to, so that the code behind
+// it is left out.
+func (f *fn) endIfUnreachable(b *ir.Block) {
+	if len(f.state(b).preds) == 0 {
+		f.Ret(ir.Const(0))
+	}
+}
+
+func (f *fn) let(s *ast.LetStmt) {
+	v := f.body.Let(s)
+	switch {
+	case s.Init != nil:
+		f.setVariable(v, s.Init)
+	case v.Type.IsScalar():
+		f.setVar(v, unset(irType(v.Type)))
+	default:
+		f.clear(f.vars[v], v.Type)
+	}
+}
+
+func (f *fn) setVariable(v *check.Var, x ast.Expr) {
+	if v.Type.IsScalar() {
+		f.setVar(v, f.as(irType(v.Type), f.scalar(x)))
+		return
+	}
+	f.store(x, f.vars[v], v.Type, false)
+}
+
+func (f *fn) assign(s *ast.AssignStmt) {
+	if bin, ok := s.Op.Binary(); ok {
+		f.compound(s, bin)
+		return
+	}
+	switch left := s.Left.(type) {
+	case *ast.Discard:
+		f.effect(s.Right)
+	case *ast.Var:
+		f.setVariable(f.body.Expr(left).Var, s.Right)
+	default:
+		f.setMap(s.Left, s.Right)
+	}
+}
+
+// setMap stores into a map: a plain value, or a call of an aggregation, which
+// may stand at the end of branches.
+func (f *fn) setMap(left, right ast.Expr) {
+	m, keys := f.mapOf(left)
+	if m.Shape == "plain" {
+		f.setPlain(m, keys, right)
+		return
+	}
+	switch r := ast.Unparen(right).(type) {
+	case *ast.Ternary:
+		f.choose(r.Cond, func() { f.setMap(left, r.Then) }, func() { f.setMap(left, r.Else) })
+	case *ast.IfExpr:
+		f.ifExpr(r, func(x ast.Expr) { f.setMap(left, x) })
+	case *ast.Block:
+		f.branchBody(r, func(x ast.Expr) { f.setMap(left, x) })
+	default:
+		f.aggregate(m, keys, r)
+	}
+}
+
+// choose runs one of two pieces of code and goes on behind both.
+func (f *fn) choose(cond ast.Expr, then, els func()) {
+	yes, no, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.condition(cond, yes, no)
+	f.start(yes, true)
+	then()
+	f.jump(rest)
+	f.start(no, true)
+	els()
+	f.jump(rest)
+	f.start(rest, true)
+}
+
+func (f *fn) setPlain(m *check.Map, keys []ast.Expr, right ast.Expr) {
+	if m.Value.IsScalar() {
+		v := f.as(ir.TI64, f.scalar(right))
+		f.mapOp(ir.OpMapSet, ir.TVoid, m, f.key(m, keys), v)
+		return
+	}
+	st := m.Value.Store()
+	tmp := f.Slot("value", st.Size, st.Align)
+	f.store(right, tmp, m.Value, true)
+	f.mapOp(ir.OpMapSetMem, ir.TVoid, m, f.key(m, keys), tmp)
+}
+
+var aggOps = map[string]ir.Op{
+	"count": ir.OpCount, "sum": ir.OpSum, "avg": ir.OpAvg, "min": ir.OpMin, "max": ir.OpMax,
+	"stats": ir.OpStats, "hist": ir.OpHist, "lhist": ir.OpLhist,
+}
+
+func (f *fn) aggregate(m *check.Map, keys []ast.Expr, right ast.Expr) {
+	c := f.body.Expr(right).Call
+	op, ok := aggOps[c.Fn.Name]
+	if !ok {
+		panic("BUG: no op for aggregation " + c.Fn.Name)
+	}
+	var args []*ir.Value
+	if op != ir.OpCount {
+		args = append(args, f.num(c.Args[0]))
+	}
+	f.mapOp(op, ir.TVoid, m, f.key(m, keys), args...)
+}
+
+// compound is "left op= right".
+func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
+	if v, ok := s.Left.(*ast.Var); ok {
+		e := f.body.Expr(v)
+		old := f.scalar(v)
+		x := f.arith(op, f.as(ir.TI64, old), f.scaled(f.num(s.Right), e.Scale), s.Right)
+		f.setVar(e.Var, f.as(irType(e.Var.Type), x))
+		return
+	}
+	m, keys := f.mapOf(s.Left)
+	scale := f.body.Expr(s.Left).Scale
+	x := f.scaled(f.num(s.Right), scale)
+	key := f.key(m, keys)
+	switch op {
+	case ast.Add:
+		f.mapOp(ir.OpMapAdd, ir.TI64, m, key, x)
+	case ast.Sub:
+		f.mapOp(ir.OpMapAdd, ir.TI64, m, key, f.Sub(ir.Const(0), x))
+	default:
+		old := f.mapOp(ir.OpMapGet, ir.TI64, m, key)
+		f.mapOp(ir.OpMapSet, ir.TVoid, m, key, f.arith(op, old, x, s.Right))
+	}
+}
+
+// incDec changes by one (or one pointee) and gives the value of the expression.
+func (f *fn) incDec(x *ast.IncDec) *ir.Value {
+	step := int64(1)
+	if n := f.body.Expr(x).Scale; n > 0 {
+		step = int64(n)
+	}
+	if x.Dec {
+		step = -step
+	}
+	if v, ok := x.X.(*ast.Var); ok {
+		e := f.body.Expr(v)
+		old := f.scalar(v)
+		now := f.as(irType(e.Var.Type), f.Add(f.as(ir.TI64, old), ir.Const(step)))
+		f.setVar(e.Var, now)
+		if x.Prefix {
+			return now
+		}
+		return old
+	}
+	m, keys := f.mapOf(x.X)
+	old := f.mapOp(ir.OpMapAdd, ir.TI64, m, f.key(m, keys), ir.Const(step))
+	if x.Prefix {
+		return f.Add(old, ir.Const(step))
+	}
+	return old
+}
+
+func (f *fn) while(s *ast.WhileStmt) {
+	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	f.condition(s.Cond, body, rest)
+	f.start(body, true)
+	f.loop = append(f.loop, loopTargets{rest, head})
+	f.block(s.Body)
+	f.loop = f.loop[:len(f.loop)-1]
+	f.jump(head)
+	f.seal(head)
+	f.start(rest, true)
+}
+
+func (f *fn) unroll(s *ast.UnrollStmt) {
+	rest := f.f.NewBlock()
+	for range f.body.Unroll(s) {
+		if f.ended() {
+			break
+		}
+		next := f.f.NewBlock()
+		f.loop = append(f.loop, loopTargets{rest, next})
+		f.block(s.Body)
+		f.loop = f.loop[:len(f.loop)-1]
+		f.jump(next)
+		f.start(next, true)
+		f.endIfUnreachable(next)
+	}
+	f.jump(rest)
+	f.start(rest, true)
+	f.endIfUnreachable(rest)
+}
+
+// forRange is "for ($i : from..to)": half-open, bounds evaluated once.
+func (f *fn) forRange(s *ast.ForStmt) {
+	r, ok := s.Over.(*ast.Range)
+	if !ok {
+		panic("BUG: loops over maps are refused by the checker")
+	}
+	v := f.body.Loop(s)
+	type counter struct{ *ast.ForStmt }
+	hidden := counter{s} // the loop's own counter: the script may change $i
+	f.setVar(hidden, f.num(r.From))
+	to := f.num(r.To)
+	head, body, next, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	i := f.getVar(hidden, ir.TI64)
+	cond := ir.SLT
+	if !v.Type.Signed {
+		cond = ir.ULT
+	}
+	f.branch(f.ICmp(cond, i, to), body, rest)
+	f.start(body, true)
+	f.setVar(v, i)
+	f.loop = append(f.loop, loopTargets{rest, next})
+	f.block(s.Body)
+	f.loop = f.loop[:len(f.loop)-1]
+	f.jump(next)
+	f.start(next, true)
+	f.setVar(hidden, f.Add(f.getVar(hidden, ir.TI64), ir.Const(1)))
+	f.jump(head)
+	f.seal(head)
+	f.start(rest, true)
+}
