@@ -1,6 +1,7 @@
 package target
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,26 +12,40 @@ func (typ *Type) Field(name string) (Field, bool) {
 	if name == "" {
 		return Field{}, false
 	}
-	return typ.Resolve().field(name, 0, nil)
+	var found Field
+	ok := typ.Resolve().members(func(m Member, bit int, path []int) bool {
+		if m.Name != name {
+			return true
+		}
+		found = place(m, bit, slices.Clone(path))
+		return false
+	})
+	return found, !ok
 }
 
-// field looks for name in typ, which lies base bits into the searched struct.
-func (typ *Type) field(name string, base int, path []int) (Field, bool) {
-	if typ.Kind != Struct && typ.Kind != Union || len(path) > 16 {
-		return Field{}, false
-	}
-	for i, m := range typ.Members {
-		here := append(path[:len(path):len(path)], i)
-		if m.Name == name {
-			return place(m, base+m.BitOffset, here), true
-		}
-		if m.Name == "" && m.BitSize == 0 {
-			if f, ok := m.Type().field(name, base+m.BitOffset, here); ok {
-				return f, true
+// members calls see for every named member, those of anonymous members in
+// their place, until it answers false; bit is counted from the start of typ.
+// It answers false when see did.
+func (typ *Type) members(see func(m Member, bit int, path []int) bool) bool {
+	budget := visitBudget
+	var walk func(typ *Type, base int, path []int) bool
+	walk = func(typ *Type, base int, path []int) bool {
+		for i, m := range typ.Members {
+			if budget--; budget < 0 {
+				return true
+			}
+			here := append(path, i)
+			if m.Name != "" {
+				if !see(m, base+m.BitOffset, here) {
+					return false
+				}
+			} else if m.BitSize == 0 && !walk(m.Type(), base+m.BitOffset, here) {
+				return false
 			}
 		}
+		return true
 	}
-	return Field{}, false
+	return walk(typ, 0, nil)
 }
 
 // place computes the storage of a member at bit offset bit.
@@ -60,17 +75,10 @@ func (f Field) Access() string {
 // FieldNames lists the names that Field finds, in declaration order.
 func (typ *Type) FieldNames() []string {
 	var names []string
-	var walk func(typ *Type, depth int)
-	walk = func(typ *Type, depth int) {
-		for _, m := range typ.Members {
-			if m.Name != "" {
-				names = append(names, m.Name)
-			} else if depth < 16 {
-				walk(m.Type(), depth+1)
-			}
-		}
-	}
-	walk(typ.Resolve(), 0)
+	typ.Resolve().members(func(m Member, _ int, _ []int) bool {
+		names = append(names, m.Name)
+		return true
+	})
 	return names
 }
 

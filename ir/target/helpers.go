@@ -20,6 +20,7 @@ const (
 	ArgStackOrNull                // pointer into the stack, or 0
 	ArgConstStr                   // pointer to a zero-terminated string in a frozen read-only map
 	ArgBTF                        // typed kernel pointer (struct named in the helper's row)
+	ArgMemInOut                   // pointer to initialised bytes that the helper overwrites; the next argument is their number
 )
 
 // ResultKind is what a helper leaves in R0.
@@ -131,17 +132,17 @@ var helpers = []Helper{
 	{"ringbuf_submit", 132, Version{5, 8}, args(ArgRecord, ArgAny), ResultVoid, "", allProgs, false},
 	{"ringbuf_discard", 133, Version{5, 8}, args(ArgRecord, ArgAny), ResultVoid, "", allProgs, false},
 	{"ringbuf_query", 134, Version{5, 8}, args(ArgMap, ArgAny), ResultInt, "", allProgs, false},
-	{"d_path", 147, Version{5, 10}, args(ArgBTF, ArgMemOut, ArgSizeOrZero), ResultInt, "path", trampoline | 1<<Iter, false},
+	{"d_path", 147, Version{5, 10}, args(ArgBTF, ArgMemInOut, ArgSizeOrZero), ResultInt, "path", trampoline | 1<<Iter, false},
+	// Only in sleepable programs.
 	{"copy_from_user", 148, Version{5, 10}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, false},
 	{"get_current_task_btf", 158, Version{5, 11}, nil, ResultBTF, "task_struct", allProgs, true},
 	{"ktime_get_coarse_ns", 160, Version{5, 11}, nil, ResultInt, "", allProgs, false},
 	{"for_each_map_elem", 164, Version{5, 13}, args(ArgMap, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
-	{"snprintf", 165, Version{5, 13}, args(ArgMemOut, ArgSizeOrZero, ArgConstStr, ArgMemOrNull, ArgSizeOrZero), ResultInt, "", allProgs, true},
+	{"snprintf", 165, Version{5, 13}, args(ArgMemInOut, ArgSizeOrZero, ArgConstStr, ArgMemOrNull, ArgSizeOrZero), ResultInt, "", allProgs, true},
 	// fentry and fexit have it since 5.15 too.
 	{"get_func_ip", 173, Version{5, 15}, args(ArgCtx), ResultInt, "", trampoline | 1<<KProbe, true},
 	// fentry and fexit since 5.19, raw_tp and tp_btf since 6.10.
 	{"get_attach_cookie", 174, Version{5, 15}, args(ArgCtx), ResultInt, "", allProgs &^ (1 << Iter), false},
-	{"task_pt_regs", 175, Version{5, 15}, args(ArgBTF), ResultBTF, "task_struct", allProgs, true},
 	{"loop", 181, Version{5, 17}, args(ArgAny, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
 	{"strncmp", 182, Version{5, 17}, args(ArgMem, ArgSize, ArgConstStr), ResultInt, "", allProgs, false},
 	{"map_lookup_percpu_elem", 195, Version{5, 19}, args(ArgMap, ArgMapKey, ArgAny), ResultMapValue, "", allProgs, false},

@@ -201,21 +201,28 @@ func ArrayOf(elem *Type, n int) *Type {
 // Align is the type's natural alignment in bytes, 1 at least. BTF does not hold
 // it: for a struct it is the largest member alignment that the struct's size
 // and the members' offsets agree with, so that packed structs get 1.
-func (typ *Type) Align() int { return typ.align(0) }
+func (typ *Type) Align() int {
+	budget := visitBudget
+	return typ.align(&budget)
+}
 
-func (typ *Type) align(depth int) int {
-	if depth > 32 {
+// visitBudget bounds how many types one walk visits: in a hostile file a type
+// may contain itself.
+const visitBudget = 1 << 14
+
+func (typ *Type) align(budget *int) int {
+	if *budget--; *budget < 0 {
 		return 1
 	}
 	switch typ.Kind {
 	case Int, Float, Pointer, Enum:
 		return max(1, min(typ.Size, 16))
 	case Array, Typedef:
-		return typ.Elem().align(depth + 1)
+		return typ.Elem().align(budget)
 	case Struct, Union:
 		a := 1
 		for _, m := range typ.Members {
-			n := m.Type().align(depth + 1)
+			n := m.Type().align(budget)
 			if typ.Size%n != 0 || m.BitSize == 0 && m.BitOffset%(8*n) != 0 {
 				return 1
 			}
@@ -226,34 +233,51 @@ func (typ *Type) align(depth int) int {
 	return 1
 }
 
-// String is the type in C: "struct task_struct *", "char[16]", "u32".
-func (typ *Type) String() string {
+// String is the type in C without a name: "struct task_struct *", "char[16]",
+// "u32", "int (struct sock *, size_t)".
+func (typ *Type) String() string { return typ.text(0) }
+
+func (typ *Type) text(depth int) string {
+	if depth > 16 {
+		return "..."
+	}
+	elem := func() string { return typ.Elem().text(depth + 1) }
 	switch typ.Kind {
 	case Void:
 		return "void"
 	case Pointer:
-		elem := typ.Elem().String()
-		if strings.HasSuffix(elem, "*") {
-			return elem + "*"
+		e := elem()
+		if !strings.HasSuffix(e, "*") {
+			e += " "
 		}
-		return elem + " *"
+		return e + "*"
 	case Array:
-		return typ.Elem().String() + "[" + strconv.Itoa(typ.Len) + "]"
+		return elem() + "[" + strconv.Itoa(typ.Len) + "]"
 	case Struct, Union, Enum, Forward:
-		words := map[Kind]string{Struct: "struct", Union: "union", Enum: "enum", Forward: "struct"}
-		if typ.Name == "" {
-			return words[typ.Kind] + " {...}"
-		}
-		return words[typ.Kind] + " " + typ.Name
+		return tagged(typ)
 	case Func:
 		var params []string
 		for _, p := range typ.Params {
-			params = append(params, p.Type().String())
+			params = append(params, p.Type().text(depth+1))
 		}
 		if typ.Variadic {
 			params = append(params, "...")
 		}
-		return typ.Elem().String() + " (" + strings.Join(params, ", ") + ")"
+		return elem() + " (" + strings.Join(params, ", ") + ")"
 	}
 	return typ.Name
+}
+
+func tagged(typ *Type) string {
+	word := "struct "
+	switch typ.Kind {
+	case Union:
+		word = "union "
+	case Enum:
+		word = "enum "
+	}
+	if typ.Name == "" {
+		return word + "{...}"
+	}
+	return word + typ.Name
 }

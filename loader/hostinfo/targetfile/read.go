@@ -248,7 +248,7 @@ func (f *File) Type(ref Ref) (Type, error) {
 		return Type{}, err
 	}
 	d := &decoder{b: data}
-	for range pos - b.start {
+	for i := b.start; i < pos && d.err == nil; i++ {
 		d.bytes()
 	}
 	rec := &decoder{b: d.bytes(), err: d.err}
