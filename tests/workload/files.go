@@ -70,7 +70,12 @@ func setupTransfer(name string, number uintptr, file string, mode int, args []st
 	path := flags.String("file", file, "file to use")
 	size := sizes{1}
 	flags.Var(&size, "size", "bytes in a call; several, separated by commas, are used in turn")
+	failing := flags.Int("errors", 0, "calls on a folder, which fail with EISDIR (read only)")
 	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	folder, err := unix.Open("/", unix.O_RDONLY, 0)
+	if err != nil {
 		return nil, err
 	}
 	fd, err := unix.Open(*path, mode, 0o644)
@@ -80,10 +85,19 @@ func setupTransfer(name string, number uintptr, file string, mode int, args []st
 	buf := size.buffer()
 	return func() error {
 		total, err := size.transfer(number, fd, *n, buf)
+		if err != nil {
+			return err
+		}
+		for range *failing {
+			if _, err := size.transfer(number, folder, 1, buf); err != unix.EISDIR {
+				return fmt.Errorf("transfer of a folder: %v, not EISDIR", err)
+			}
+		}
 		r.add("calls", *n)
+		r.add("errors", *failing)
 		r.add("bytes", total)
 		r.add("fd", fd)
-		return err
+		return nil
 	}, nil
 }
 

@@ -2,7 +2,7 @@
 // bytes, so many opened files, and so on. It reports its pid first and the
 // exact counts at the end, as "key value" lines.
 //
-//	workload [-comm NAME] [-report FILE] [-delay D | -wait-stdin] KIND [flags of KIND]
+//	workload [-comm NAME] [-report FILE] [-delay D | -wait-stdin] [-linger D] KIND [flags of KIND]
 //	workload write -n 100 -size 64
 //
 // All activity is on the main thread (tid = pid) with bare system calls, and
@@ -77,6 +77,7 @@ func run() error {
 	comm := flag.String("comm", "worker", "name of the thread while it is active (at most 15 bytes)")
 	file := flag.String("report", os.Getenv("WORKLOAD_REPORT"), "file for the report (default $WORKLOAD_REPORT, or standard output)")
 	delay := flag.Duration("delay", 0, "wait so long before the activity")
+	linger := flag.Duration("linger", 0, "stay so long after the activity")
 	wait := flag.Bool("wait-stdin", false, "wait for a line or the end of standard input before the activity")
 	flag.Usage = usage
 	flag.Parse()
@@ -109,6 +110,7 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.name, err)
 	}
+	time.Sleep(*linger)
 	return r.flush()
 }
 

@@ -55,6 +55,7 @@ type Result struct {
 type GuestError struct {
 	Reason  string // what is known of the cause
 	Console string // last part of the kernel's console
+	Stdout  []byte // what the command had printed by then
 }
 
 func (e *GuestError) Error() string {
@@ -219,7 +220,7 @@ func collect(ctx context.Context, c Config, dir string, qemuOutput []byte, runEr
 	}
 	ctl := parseControl(read("control"))
 	guestError := func(reason string) error {
-		return &GuestError{Reason: reason, Console: string(console[max(0, len(console)-8000):])}
+		return &GuestError{Reason: reason, Console: string(console[max(0, len(console)-8000):]), Stdout: read("stdout")}
 	}
 	switch {
 	case ctl.failure != "":

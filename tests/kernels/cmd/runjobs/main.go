@@ -1,0 +1,42 @@
+// Runjobs runs jobs of package driver: it reads them as JSON from the file
+// named by its argument and writes records to standard output. The test suites
+// start it in a guest or, in a mount namespace of its own, on the host.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"btc/tests/kernels/driver"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "runjobs:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if len(os.Args) != 2 {
+		return fmt.Errorf("usage: runjobs FILE")
+	}
+	b, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		return err
+	}
+	var jobs []driver.Job
+	if err := json.Unmarshal(b, &jobs); err != nil {
+		return fmt.Errorf("%s: %w", os.Args[1], err)
+	}
+	// Containers often lack tracefs; the features tell whether this helped.
+	const tracefs = "/sys/kernel/tracing"
+	if _, err := os.Stat(filepath.Join(tracefs, "events")); err != nil {
+		_ = unix.Mount("tracefs", tracefs, "tracefs", 0, "")
+	}
+	return driver.RunAll(jobs, os.Stdout)
+}

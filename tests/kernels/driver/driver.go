@@ -1,0 +1,173 @@
+// Package driver runs jobs (a tracing tool, and the workload that it observes)
+// on the machine that it is on, and says which features that machine has.
+//
+// It takes jobs as JSON lines and gives a stream of JSON records, written as
+// things happen, so that what is known survives a machine that dies. The same
+// driver runs in a guest, started by cmd/runjobs, and on the host.
+package driver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Job is one run of a tool.
+type Job struct {
+	Name  string
+	Tool  []string      // argument vector
+	After []string      // workload to start once the tool is attached; then the tool gets SIGINT
+	Needs []string      // features, see Features
+	Limit time.Duration // for the whole job
+}
+
+// Record is one line of the stream. Exactly one of Started, Skipped and Outcome
+// is set: a job gives either a Skipped record or a Started one and an Outcome.
+type Record struct {
+	Job     string
+	Started bool     `json:",omitempty"`
+	Skipped string   `json:",omitempty"` // the reason
+	Outcome *Outcome `json:",omitempty"`
+}
+
+// Outcome is what a run gave.
+type Outcome struct {
+	Stdout, Stderr []byte
+	Exit           int    // exit status of the tool; -1 when a signal ended it
+	TimedOut       bool   // it was killed at the limit
+	Problem        string // why the job could not be carried out, "" otherwise
+	Report         []byte // what the workload wrote to $WORKLOAD_REPORT
+	Took           time.Duration
+}
+
+// RunAll runs the jobs one after the other and writes the records to w.
+func RunAll(jobs []Job, w io.Writer) error {
+	out := json.NewEncoder(w)
+	for _, job := range jobs {
+		if reason := missingFeature(job.Needs); reason != "" {
+			if err := out.Encode(Record{Job: job.Name, Skipped: reason}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := out.Encode(Record{Job: job.Name, Started: true}); err != nil {
+			return err
+		}
+		o := run(job)
+		if err := out.Encode(Record{Job: job.Name, Outcome: &o}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attachedMark is what the tools print on standard error once every probe is attached.
+const attachedMark = "Attached "
+
+func run(job Job) Outcome {
+	begin := time.Now()
+	dir, err := os.MkdirTemp("", "job")
+	if err != nil {
+		return Outcome{Exit: -1, Problem: err.Error()}
+	}
+	defer os.RemoveAll(dir)
+	report := filepath.Join(dir, "report")
+	environment := append(os.Environ(), "WORKLOAD_REPORT="+report)
+
+	ctx, cancel := context.WithTimeout(context.Background(), job.Limit)
+	defer cancel()
+	tool := exec.CommandContext(ctx, job.Tool[0], job.Tool[1:]...)
+	tool.Env = environment
+	// The tool's children must not keep a killed tool's pipes open.
+	tool.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	tool.Cancel = func() error { return syscall.Kill(-tool.Process.Pid, syscall.SIGKILL) }
+	tool.WaitDelay = 5 * time.Second
+	var stdout bytes.Buffer
+	stderr := watched{mark: attachedMark, seen: make(chan struct{})}
+	tool.Stdout, tool.Stderr = &stdout, &stderr
+	o := Outcome{Exit: -1}
+	if err := tool.Start(); err != nil {
+		o.Problem = err.Error()
+		return o
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- tool.Wait() }()
+	if len(job.After) > 0 {
+		var waitErr error
+		o.Problem, waitErr = runAfter(ctx, job.After, environment, tool.Process, &stderr, ended)
+		ended <- waitErr
+	}
+	err = <-ended
+	o.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
+	o.Exit = tool.ProcessState.ExitCode()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !o.TimedOut {
+		o.Problem = strings.TrimSpace(o.Problem + " " + err.Error())
+	}
+	o.Stdout, o.Stderr, o.Took = stdout.Bytes(), stderr.bytes(), time.Since(begin)
+	o.Report, _ = os.ReadFile(report) // absent when no workload ran
+	return o
+}
+
+// settle is how long a tool keeps running after the workload's end, and how
+// long after its "Attached" line the workload starts.
+const settle = 300 * time.Millisecond
+
+// runAfter starts the workload when the tool is attached, waits for the
+// workload's end and interrupts the tool. It returns what went wrong and the
+// result of waiting for the tool.
+func runAfter(ctx context.Context, command, environment []string, tool *os.Process, stderr *watched, ended <-chan error) (string, error) {
+	select {
+	case err := <-ended:
+		return "the tool ended before the workload was started", err
+	case <-stderr.seen:
+	}
+	time.Sleep(settle)
+	problem := ""
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = environment
+	if text, err := cmd.CombinedOutput(); err != nil {
+		problem = fmt.Sprintf("workload: %v %s", err, text)
+	}
+	time.Sleep(settle)
+	if err := tool.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		problem += " interrupt: " + err.Error()
+	}
+	return problem, <-ended
+}
+
+// watched is a buffer that tells when mark was written to it.
+type watched struct {
+	mark string
+	seen chan struct{}
+
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	told bool
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, err := w.buf.Write(p)
+	if !w.told && bytes.Contains(w.buf.Bytes(), []byte(w.mark)) {
+		w.told = true
+		close(w.seen)
+	}
+	return n, err
+}
+
+func (w *watched) bytes() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Clone(w.buf.Bytes())
+}

@@ -1,0 +1,66 @@
+package driver
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Feature is something that a job may need of the machine it runs on.
+type Feature struct {
+	Name    string
+	Missing string // why a job is skipped without it
+	Present func() bool
+}
+
+// Features lists every feature that a case may name.
+func Features() []Feature {
+	return []Feature{
+		{"root", "not root", func() bool { return os.Geteuid() == 0 }},
+		{"btf", "the kernel has no BTF", exists("/sys/kernel/btf/vmlinux")},
+		{"kprobe", "the kernel has no kprobes", exists("/sys/bus/event_source/devices/kprobe")},
+		{"uprobe", "the kernel has no uprobes", exists("/sys/bus/event_source/devices/uprobe")},
+		{"tracepoint", "tracefs is not mounted", exists("/sys/kernel/tracing/events/sched")},
+		{"syscalls", "the kernel has no system call tracepoints", exists("/sys/kernel/tracing/events/syscalls")},
+		{"perf", "the kernel has no perf events", exists("/sys/bus/event_source/devices/software")},
+		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
+		{"getaddrinfo", "no C compiler made the workload that calls getaddrinfo", onPath("getaddrinfo")},
+	}
+}
+
+func exists(path string) func() bool {
+	return func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+}
+
+func onPath(program string) func() bool {
+	return func() bool {
+		_, err := exec.LookPath(program)
+		return err == nil
+	}
+}
+
+func ipv6Loopback() bool {
+	b, _ := os.ReadFile("/proc/net/if_inet6")
+	return bytes.Contains(b, []byte(strings.Repeat("0", 31)+"1 "))
+}
+
+// missingFeature says why a job with these needs cannot run here, or returns "".
+func missingFeature(needs []string) string {
+	features := Features()
+	for _, need := range needs {
+		i := slices.IndexFunc(features, func(f Feature) bool { return f.Name == need })
+		if i < 0 {
+			return fmt.Sprintf("it needs %q, which no feature is called", need)
+		}
+		if !features[i].Present() {
+			return features[i].Missing
+		}
+	}
+	return ""
+}

@@ -1,0 +1,81 @@
+// Package kernels runs the end-to-end cases of testdata on the kernels that
+// getkernels.sh fetched: every script is compiled once, the same object files
+// run on all kernels, one boot each.
+//
+//	go test ./tests/kernels                              all kernels, all cases
+//	go test ./tests/kernels -kernel '^sid$' -case latency
+//	go test ./tests/kernels -oracle -kernel 6.12         the same with bpftrace
+package kernels
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"btc/tests/kernels/suite"
+	"btc/tests/kernels/vm"
+)
+
+var (
+	kernel = flag.String("kernel", "", "run only kernels that match this regular expression")
+	only   = flag.String("case", "", "run only cases that match this regular expression")
+	oracle = flag.Bool("oracle", false, "run the reference bpftrace (tests/setup/oracle.sh makes it) instead of btrun")
+)
+
+// names are the kernels, as getkernels.sh calls them.
+var names = []string{"5.10", "6.1", "6.12", "sid"}
+
+func TestKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: boots kernels under emulation, minutes (-short)")
+	}
+	if err := vm.Available(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	images := images(t)
+	if len(images) == 0 {
+		t.Skip("skipped: no kernel to boot (tests/kernels/getkernels.sh fetches them)")
+	}
+	disk := ""
+	if *oracle {
+		disk = "../../build/oracle/root.ext4"
+		if _, err := os.Stat(disk); err != nil {
+			t.Skip("skipped: no reference bpftrace (tests/setup/oracle.sh makes it): ", err)
+		}
+	}
+	s := suite.New(t, regexp.MustCompile(*only), *oracle)
+	for _, name := range names {
+		image, ok := images[name]
+		if !ok {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // QEMU uses one core for each
+			s.Guest(t, name, image, disk)
+		})
+	}
+}
+
+// images finds the kernels that are there and reports the others as skipped.
+func images(t *testing.T) map[string]string {
+	dir, err := filepath.Abs("../../build/kernels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := regexp.MustCompile(*kernel)
+	found := map[string]string{}
+	for _, name := range names {
+		if !wanted.MatchString(name) {
+			continue
+		}
+		image, err := vm.FindImage(dir, name)
+		if err != nil {
+			t.Run(name, func(t *testing.T) { t.Skip("skipped: ", err) })
+			continue
+		}
+		found[name] = image
+	}
+	return found
+}

@@ -1,0 +1,260 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/tests/kernels/cases"
+	"btc/tests/kernels/driver"
+	"btc/tests/kernels/vm"
+)
+
+// Host is the name of this machine's own kernel in a "skip:" line.
+const Host = "host"
+
+// Guest runs the cases on the kernel called name with the given image, in one
+// boot, and reports each case as a subtest. With an oracle, disk is its image.
+func (s *Suite) Guest(t *testing.T, name, image, disk string) {
+	puts, err := s.puts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool := "btrun"
+	if s.Oracle {
+		tool = "bpftrace"
+	}
+	jobs := s.jobs(t, name, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
+	boot := func(jobs []driver.Job) ([]byte, error) {
+		file := filepath.Join(t.TempDir(), "jobs.json")
+		if err := writeJobs(file, jobs); err != nil {
+			return nil, err
+		}
+		c := vm.Config{
+			Image: image, Disk: disk, Memory: 1024, Timeout: limit(jobs),
+			Puts:    append(puts, vm.Put{Host: file, Guest: "/jobs.json"}),
+			Command: []string{"runjobs", "/jobs.json"},
+		}
+		r, err := vm.Run(context.Background(), c)
+		var died *vm.GuestError
+		switch {
+		case errors.As(err, &died):
+			return died.Stdout, err
+		case err != nil:
+			return nil, err
+		case r.Exit != 0:
+			return r.Stdout, fmt.Errorf("runjobs: exit status %d: %s", r.Exit, r.Stderr)
+		}
+		return r.Stdout, nil
+	}
+	s.report(t, collect(t, jobs, boot))
+}
+
+// Native runs the cases on this machine's own kernel. Cases that trace every
+// process of the machine are left out unless all is set.
+func (s *Suite) Native(t *testing.T, all bool) {
+	tool := filepath.Join(s.Bin, "btrun")
+	if s.Oracle {
+		tool = filepath.Join(s.Root, "tests/setup/bpftrace-oracle")
+	}
+	jobs := s.jobs(t, Host, func(c *cases.Case) driver.Job { return s.job(c, tool, s.Work) })
+	if !all {
+		jobs = s.withoutAll(t, jobs)
+	}
+	run := func(jobs []driver.Job) ([]byte, error) {
+		file := filepath.Join(t.TempDir(), "jobs.json")
+		if err := writeJobs(file, jobs); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), limit(jobs))
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", filepath.Join(s.Bin, "runjobs"), file)
+		cmd.Env = append(os.Environ(), "PATH="+s.Bin+":"+os.Getenv("PATH"), "ORACLE_BIND="+s.Bin+":"+s.Work)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return out, fmt.Errorf("runjobs: %w: %s", err, stderr.String())
+		}
+		return out, nil
+	}
+	s.report(t, collect(t, jobs, run))
+}
+
+func (s *Suite) withoutAll(t *testing.T, jobs []driver.Job) []driver.Job {
+	var kept []driver.Job
+	for _, j := range jobs {
+		if !s.find(j.Name).All {
+			kept = append(kept, j)
+			continue
+		}
+		t.Run(j.Name, func(t *testing.T) { t.Skip("skipped: it traces every process of this machine (-all runs it)") })
+	}
+	return kept
+}
+
+// jobs makes the jobs for one kernel and reports at once the cases that give none.
+func (s *Suite) jobs(t *testing.T, kernel string, job func(*cases.Case) driver.Job) []driver.Job {
+	var jobs []driver.Job
+	for _, c := range s.Cases {
+		skip, refused := s.skipReason(c, kernel), s.refused[c.Name]
+		if skip == "" && refused == "" {
+			jobs = append(jobs, job(c))
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			if skip != "" {
+				t.Skip("skipped: " + skip)
+			}
+			t.Error(refused)
+		})
+	}
+	return jobs
+}
+
+func writeJobs(file string, jobs []driver.Job) error {
+	b, err := json.Marshal(jobs)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o644)
+}
+
+// limit is the time for all jobs and the boot.
+func limit(jobs []driver.Job) time.Duration {
+	d := time.Minute
+	for _, j := range jobs {
+		d += j.Limit
+	}
+	return d
+}
+
+// result is what became of one job.
+type result struct {
+	job     driver.Job
+	skipped string
+	outcome *driver.Outcome
+	died    string // the guest died under it, twice
+}
+
+// maxDeaths is how often a guest may die under one job. QEMU's emulation now
+// and then breaks a guest that did nothing wrong, so one death is no verdict;
+// the second one under the same job is.
+const maxDeaths = 2
+
+// collect runs the jobs, again from where it stopped when the machine died.
+func collect(t *testing.T, jobs []driver.Job, run func([]driver.Job) ([]byte, error)) []result {
+	t.Helper()
+	done := map[string]result{}
+	deaths := map[string]int{}
+	for len(done) < len(jobs) {
+		var todo []driver.Job
+		for _, j := range jobs {
+			if _, ok := done[j.Name]; !ok {
+				todo = append(todo, j)
+			}
+		}
+		out, err := run(todo)
+		running := parseRecords(out, todo, done)
+		if err == nil {
+			break
+		}
+		var died *vm.GuestError
+		if !errors.As(err, &died) {
+			t.Fatal(err)
+		}
+		t.Logf("the guest died while it ran %q: %v", running, err)
+		deaths[running]++
+		if deaths[running] < maxDeaths {
+			continue
+		}
+		if running == "" {
+			t.Fatal("the guest died twice before it ran a case")
+		}
+		done[running] = result{died: died.Error()}
+	}
+	results := make([]result, 0, len(jobs))
+	for _, j := range jobs {
+		r := done[j.Name]
+		r.job = j
+		results = append(results, r)
+	}
+	return results
+}
+
+// parseRecords adds what the stream says to done and returns the job that was
+// running at its end.
+func parseRecords(out []byte, jobs []driver.Job, done map[string]result) (running string) {
+	known := map[string]bool{}
+	for _, j := range jobs {
+		known[j.Name] = true
+	}
+	for line := range bytes.Lines(out) {
+		var r driver.Record
+		if json.Unmarshal(line, &r) != nil || !known[r.Job] {
+			continue // cut off by a death, or the noise of one
+		}
+		switch {
+		case r.Started:
+			running = r.Job
+		case r.Skipped != "":
+			done[r.Job] = result{skipped: r.Skipped}
+		case r.Outcome != nil:
+			done[r.Job] = result{outcome: r.Outcome}
+			running = ""
+		}
+	}
+	return running
+}
+
+func (s *Suite) find(name string) *cases.Case {
+	for _, c := range s.Cases {
+		if c.Name == name {
+			return c
+		}
+	}
+	panic("BUG: no case " + name)
+}
+
+func (s *Suite) report(t *testing.T, results []result) {
+	for _, r := range results {
+		t.Run(r.job.Name, func(t *testing.T) {
+			switch {
+			case r.skipped != "":
+				t.Skip("skipped: " + r.skipped)
+			case r.died != "":
+				t.Fatalf("the guest died twice while it ran this case:\n%s", r.died)
+			case r.outcome == nil:
+				t.Fatal("the driver gave no outcome")
+			}
+			s.judge(t, r)
+		})
+	}
+}
+
+func (s *Suite) judge(t *testing.T, r result) {
+	o := r.outcome
+	bad := s.find(r.job.Name).Judge(cases.Outcome{
+		Stdout: string(o.Stdout), Stderr: string(o.Stderr), Exit: o.Exit,
+		TimedOut: o.TimedOut, Problem: o.Problem, Report: string(o.Report),
+	})
+	for _, b := range bad {
+		t.Error(b)
+	}
+	if t.Failed() || testing.Verbose() {
+		t.Logf("%s: %.1f s, exit status %d", strings.Join(r.job.Tool, " "), o.Took.Seconds(), o.Exit)
+	}
+	if t.Failed() {
+		t.Logf("stdout:\n%s", o.Stdout)
+		t.Logf("stderr:\n%s", o.Stderr)
+		t.Logf("workload's report:\n%s", o.Report)
+	}
+}

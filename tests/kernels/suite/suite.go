@@ -1,0 +1,208 @@
+// Package suite carries out the cases of package cases: it compiles each script
+// once, runs the objects in guests or on the host through package driver, and
+// has the outcomes judged. The suites of tests/kernels and tests/run are two
+// users of it.
+package suite
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"btc/tests/kernels/cases"
+	"btc/tests/kernels/driver"
+	"btc/tests/kernels/vm"
+)
+
+// Suite holds the cases and what is needed to run them.
+type Suite struct {
+	Root   string // top of the repository
+	Bin    string // folder of the built programs
+	Work   string // folder of scripts, objects and manifests
+	Oracle bool   // run bpftrace instead of btrun
+	Cases  []*cases.Case
+
+	refused map[string]string // case -> what btc said when it refused the script
+}
+
+// New reads the cases whose names match only, builds the programs and compiles
+// the scripts. It skips the test when the programs under test are not there.
+func New(t *testing.T, only *regexp.Regexp, oracle bool) *Suite {
+	t.Helper()
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Suite{Root: root, Bin: t.TempDir(), Work: t.TempDir(), Oracle: oracle, refused: map[string]string{}}
+	all, err := cases.Load(filepath.Join(root, "tests/kernels/testdata"), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if only.MatchString(c.Name) {
+			s.Cases = append(s.Cases, c)
+		}
+	}
+	programs := []string{"./tests/workload", "./tests/kernels/cmd/runjobs"}
+	if !oracle {
+		programs = append(programs, "./cmd/btc", "./cmd/btrun")
+	}
+	for _, p := range programs {
+		if _, err := os.Stat(filepath.Join(root, p)); err != nil {
+			t.Skipf("skipped: %s does not exist", p)
+		}
+	}
+	s.build(t, programs)
+	s.buildC(t, "tests/workload/getaddrinfo/getaddrinfo.c")
+	for _, c := range s.Cases {
+		s.prepare(t, c)
+	}
+	return s
+}
+
+// repository finds the top of the module from the folder of the running test.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, statErr := os.Stat(filepath.Join(dir, "go.mod")); statErr == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod above the folder of the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+}
+
+func (s *Suite) build(t *testing.T, programs []string) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-o", s.Bin + "/"}, programs...)...)
+	cmd.Dir = s.Root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+}
+
+// buildC compiles a workload that must use the C library. Without a compiler it
+// is absent, and the feature that the cases name is missing.
+func (s *Suite) buildC(t *testing.T, source string) {
+	t.Helper()
+	name := strings.TrimSuffix(filepath.Base(source), ".c")
+	if _, err := exec.LookPath("gcc"); err != nil {
+		return
+	}
+	cmd := exec.Command("gcc", "-O1", "-Wall", "-o", filepath.Join(s.Bin, name), filepath.Join(s.Root, source))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Logf("%s is not there for the cases that need it: %v\n%s", name, err, out)
+	}
+}
+
+// prepare writes the script and compiles it. A script that btc refuses is kept
+// as a failure of its case on every kernel.
+func (s *Suite) prepare(t *testing.T, c *cases.Case) {
+	t.Helper()
+	script := filepath.Join(s.Work, c.Name+".bt")
+	if err := os.WriteFile(script, []byte(c.Script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s.Oracle {
+		return
+	}
+	if c.Path != "" {
+		script = c.Path
+	}
+	cmd := exec.Command(filepath.Join(s.Bin, "btc"), "compile", script, "-o", filepath.Join(s.Work, c.Name+".o"))
+	cmd.Dir = s.Root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.refused[c.Name] = fmt.Sprintf("btc compile: %v\n%s", err, out)
+	}
+}
+
+// skipReason says why a case is left out on a kernel before anything is run.
+func (s *Suite) skipReason(c *cases.Case, kernel string) string {
+	if s.Oracle && c.Skip[cases.Oracle] != "" {
+		return "with bpftrace: " + c.Skip[cases.Oracle]
+	}
+	return c.Skip[kernel]
+}
+
+// job turns a case into a job; work is the folder of scripts and objects there.
+func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
+	j := driver.Job{Name: c.Name, Tool: []string{tool}, After: strings.Fields(c.After), Needs: c.Needs, Limit: c.Limit}
+	if c.Run != "" {
+		j.Tool = append(j.Tool, "-c", c.Run)
+	}
+	file := c.Name + ".o"
+	if s.Oracle {
+		file = c.Name + ".bt"
+		// bpftrace alone takes many seconds to start under emulation.
+		j.Limit *= 3
+	}
+	j.Tool = append(append(j.Tool, filepath.Join(work, file)), c.Args...)
+	return j
+}
+
+// puts lists the files that a guest needs. Where the guest's root is a disk of
+// its own it has its own C library, else ours goes with the C workload.
+func (s *Suite) puts() ([]vm.Put, error) {
+	puts := []vm.Put{{Host: s.Bin, Guest: "/bin"}, {Host: s.Work, Guest: guestWork}}
+	if s.Oracle {
+		// /bin is a link on a Debian disk and must stay one.
+		puts[0].Guest = "/usr/bin"
+		return puts, nil
+	}
+	program := filepath.Join(s.Bin, "getaddrinfo")
+	if _, err := os.Stat(program); err != nil {
+		return puts, nil // no compiler: the cases are skipped by their feature
+	}
+	libraries, err := libraries(program)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range append(libraries, "/etc/ld.so.cache") {
+		puts = append(puts, vm.Put{Host: l, Guest: l})
+	}
+	return puts, nil
+}
+
+// guestWork is the folder of scripts and objects in a guest.
+const guestWork = "/t"
+
+// libraries returns the files which the dynamic loader maps for program: the
+// loader itself and what it lists.
+func libraries(program string) ([]string, error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	section := f.Section(".interp")
+	if section == nil {
+		return nil, nil
+	}
+	b, err := section.Data()
+	if err != nil {
+		return nil, err
+	}
+	loader := string(bytes.TrimRight(b, "\x00"))
+	out, err := exec.Command(loader, "--list", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --list %s: %w", loader, program, err)
+	}
+	files := []string{loader}
+	for line := range strings.Lines(string(out)) {
+		if _, path, ok := strings.Cut(line, " => "); ok {
+			path, _, _ = strings.Cut(path, " ")
+			files = append(files, path)
+		}
+	}
+	return files, nil
+}
