@@ -29,6 +29,7 @@ type builder struct {
 	events map[string]int    // how many events of a kind have names
 	// layouts shares the layout of a type, which may be large.
 	layouts map[*types.Type]*ir.Layout
+	tables  *tables
 }
 
 // Module builds the IR of a script. name is a C identifier for the object.
@@ -37,7 +38,7 @@ func Module(info *check.Info, name string) *ir.Module {
 	b := &builder{
 		m: &ir.Module{Name: name, File: src.Name, Source: src.Text, Target: info.Target,
 			Meta: ir.Meta{Config: info.Config.Values}},
-		info: info, stmts: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{},
+		info: info, stmts: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
 	}
 	for _, m := range info.Maps {
 		b.addMap(m)

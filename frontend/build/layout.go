@@ -1,68 +1,109 @@
 package build
 
 import (
+	"fmt"
+
 	"btc/frontend/types"
 	"btc/ir"
 )
 
-// layoutKinds are the language's types by the kind of layout that stores them.
-// Aggregations are not here: their layout is that of the integers they count.
-var layoutKinds = map[types.Kind]ir.LayoutKind{
-	types.None: ir.LNone, types.Int: ir.LInt, types.Bool: ir.LBool, types.Enum: ir.LEnum,
-	types.String: ir.LString, types.Buffer: ir.LBuffer, types.Pointer: ir.LPtr, types.Array: ir.LArray,
-	types.Struct: ir.LRecord, types.Tuple: ir.LTuple, types.Record: ir.LRecord,
-	types.Kstack: ir.LKstack, types.Ustack: ir.LUstack, types.Ksym: ir.LKsym, types.Usym: ir.LUsym,
-	types.Inet: ir.LInet, types.Mac: ir.LMac, types.Timestamp: ir.LTimestamp,
-	types.Username: ir.LUsername, types.CgroupPath: ir.LCgroup, types.Probe: ir.LProbe,
+// layout is the storage layout of a type, for maps and events.
+func (b *builder) layout(t *types.Type) *ir.Layout {
+	if l := b.layouts[t]; l != nil {
+		return l
+	}
+	l := b.makeLayout(t)
+	b.layouts[t] = l
+	return l
 }
 
-// layoutOf converts a language type to the layout of its stored values
-// (docs/layouts.md). stackMap names the map that holds the frames of a stack type.
-func layoutOf(t *types.Type, stackMap func(*types.Type) string) *ir.Layout {
-	kind, ok := layoutKinds[t.Kind]
+var plainKinds = map[types.Kind]ir.LayoutKind{
+	types.Int: ir.LInt, types.Bool: ir.LBool, types.Enum: ir.LEnum, types.Pointer: ir.LPtr,
+	types.String: ir.LString, types.Buffer: ir.LBuffer, types.Array: ir.LArray, types.Struct: ir.LRecord,
+	types.Tuple: ir.LTuple, types.Record: ir.LRecord, types.Kstack: ir.LKstack, types.Ustack: ir.LUstack,
+	types.Ksym: ir.LKsym, types.Usym: ir.LUsym, types.Inet: ir.LInet, types.Mac: ir.LMac,
+	types.Timestamp: ir.LTimestamp, types.Username: ir.LUsername, types.CgroupPath: ir.LCgroup,
+	types.Probe: ir.LProbe, types.None: ir.LNone,
+}
+
+func (b *builder) makeLayout(t *types.Type) *ir.Layout {
+	kind, ok := plainKinds[t.Kind]
 	if !ok {
-		panic("BUG: no layout for a value of type " + t.String())
+		if !t.IsAgg() {
+			panic("BUG: no layout for type " + t.String())
+		}
+		kind = ir.LInt
 	}
-	s := t.Store()
-	l := &ir.Layout{Kind: kind, Size: s.Size, Align: s.Align, Signed: t.Signed, Name: t.String()}
+	st := t.Store()
+	l := &ir.Layout{Kind: kind, Size: st.Size, Align: st.Align, Signed: t.Signed, Name: t.String()}
 	switch t.Kind {
 	case types.Enum:
-		l.Enum = make(map[int64]string, len(t.Enum.Values))
-		for _, v := range t.Enum.Values {
-			if _, dup := l.Enum[v.Value]; !dup { // the first name of a value is the one printed
-				l.Enum[v.Value] = v.Name
-			}
-		}
-	case types.Tuple, types.Record:
-		for i, f := range t.Fields {
-			l.Fields = append(l.Fields, ir.Field{Name: f.Name, Off: s.Offsets[i], Layout: layoutOf(f.Type, stackMap)})
-		}
+		l.Enum = enumTable(t.Enum)
 	case types.Array:
-		l.Elem, l.Count = inPlace(t.Elem), t.Len
+		l.Elem, l.Count = b.memberLayout(t.Elem), t.Len
 	case types.Struct:
-		for _, m := range t.Comp.Members() {
-			if e := inPlace(m.Type); e != nil && m.BitSize == 0 {
-				l.Fields = append(l.Fields, ir.Field{Name: m.Name, Off: m.Off, Layout: e})
-			}
+		l.Fields = b.members(t.Comp, 0)
+	case types.Tuple, types.Record:
+		for i, fl := range t.Fields {
+			l.Fields = append(l.Fields, ir.Field{Name: fl.Name, Off: st.Offsets[i], Layout: b.layout(fl.Type)})
 		}
 	case types.Kstack, types.Ustack:
-		l.Stack, l.Depth, l.Mode = stackMap(t), t.Depth, t.Mode
+		l.Stack, l.Depth, l.Mode = b.stackMap(t.Kind == types.Ustack, t.Depth), t.Depth, t.Mode
 	case types.Timestamp:
 		l.Format, l.Clock = t.Format, t.Clock
 	}
 	return l
 }
 
-// inPlace is the layout of an object inside a C array or struct, where it has
-// its C size. It is nil for what cannot be printed.
-func inPlace(t *types.Type) *ir.Layout {
-	if t.Kind == types.Func || t.Kind == types.Float || t.Kind == types.None {
-		return nil
+func enumTable(e *types.EnumDef) map[int64]string {
+	out := map[int64]string{}
+	for _, v := range e.Values {
+		if _, ok := out[v.Value]; !ok {
+			out[v.Value] = v.Name
+		}
 	}
-	l := layoutOf(t, nil)
-	switch t.Kind {
-	case types.Int, types.Bool, types.Enum:
-		l.Size, l.Align = t.Size, t.Align()
-	}
-	return l
+	return out
 }
+
+// memberLayout is the layout of a type inside a struct or array: integers keep
+// their C size there.
+func (b *builder) memberLayout(t *types.Type) *ir.Layout {
+	if !t.IsScalar() {
+		return b.layout(t)
+	}
+	l := *b.makeLayout(t)
+	l.Size, l.Align = t.Size, t.Align()
+	return &l
+}
+
+// members are the fields of a struct, those of anonymous members among them.
+// Bitfields and what cannot be printed are left out.
+func (b *builder) members(c *types.Composite, base int) []ir.Field {
+	var out []ir.Field
+	for _, m := range c.Members() {
+		switch {
+		case m.Name == "" && m.Type.Kind == types.Struct:
+			out = append(out, b.members(m.Type.Comp, base+m.Off)...)
+		case m.Name == "" || m.BitSize > 0 || m.Type.Kind == types.Float || m.Type.Kind == types.Func:
+		default:
+			out = append(out, ir.Field{Name: m.Name, Off: base + m.Off, Layout: b.memberLayout(m.Type)})
+		}
+	}
+	return out
+}
+
+// stackMap is the name of the map that holds the frames of stacks of a kind and
+// depth; it is made at the first use.
+func (b *builder) stackMap(user bool, depth int) string {
+	name := fmt.Sprintf("kstack_%d", depth)
+	if user {
+		name = fmt.Sprintf("ustack_%d", depth)
+	}
+	if b.m.Map(name) == nil {
+		b.m.Maps = append(b.m.Maps, &ir.Map{Name: name, Shape: ir.ShapeStack, Depth: depth, User: user, MaxEntries: stackEntries, Pos: ir.NoPos})
+	}
+	return name
+}
+
+// stackEntries is how many different stacks of a kind are kept.
+const stackEntries = 4096

@@ -1,0 +1,259 @@
+package build
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// callFunc gives the code of one builtin or function. The result is nil for
+// those without value and for those whose value lives in memory.
+type callFunc func(f *fn, x ast.Expr, c *check.Call) *ir.Value
+
+// tables are the builtins and functions by the name of their row in the
+// checker's table: those with a scalar value or none, those whose value is a
+// string (written to dst with the given capacity), and those whose value is an
+// object in memory.
+type tables struct {
+	calls   map[string]callFunc
+	strings map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int)
+	objects map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value)
+}
+
+func newTables() *tables {
+	return &tables{
+		calls: map[string]callFunc{
+			"pid": immediate(ir.OpPid), "tid": immediate(ir.OpTid), "nsecs": immediate(ir.OpNsecs),
+			"uid": plain(ir.OpUid), "gid": plain(ir.OpGid), "elapsed": plain(ir.OpElapsed), "cpu": plain(ir.OpCPU),
+			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": plain(ir.OpJiffies),
+			"ncpus": plain(ir.OpNcpus), "username": plain(ir.OpUid),
+			"curtask": func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
+			"arg": func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
+				v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
+				v.Imm = c.N
+				return f.as(irType(f.body.Type(x)), v)
+			},
+			"retval":   fromContext(ir.OpRetval),
+			"usermode": fromContext(ir.OpUsermode),
+			"func":     fromContext(ir.OpFuncIP),
+			"reg":      (*fn).reg,
+			"probe":    (*fn).probeID,
+			"kstack":   (*fn).kstack,
+			"ksym":     firstArg,
+			"kptr":     firstArg,
+			"uptr":     firstArg,
+			"strftime": firstArg,
+			"bswap":    (*fn).bswap,
+			"strncmp":  (*fn).strncmp,
+			"printf":   (*fn).printf,
+			"print":    (*fn).print,
+			"clear":    mapEvent(ir.EvClear),
+			"zero":     mapEvent(ir.EvZero),
+			"time":     (*fn).time,
+			"exit":     (*fn).exit,
+			"delete":   (*fn).delete,
+			"has_key":  (*fn).hasKey,
+			"len":      (*fn).length,
+		},
+		strings: map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int){
+			"comm": func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
+			"str":  (*fn).str,
+		},
+		objects: map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value){
+			"ustack": (*fn).ustack,
+			"usym":   func(f *fn, _ ast.Expr, c *check.Call, dst *ir.Value) { f.withProcess(dst, f.num(c.Args[0])) },
+			"func": func(f *fn, _ ast.Expr, _ *check.Call, dst *ir.Value) {
+				f.withProcess(dst, f.Emit(ir.OpFuncIP, ir.TI64, f.ctx))
+			},
+			"ntop": (*fn).ntop,
+		},
+	}
+}
+
+// Has reports whether build can write the function of the checker's table.
+func Has(name string) bool {
+	t := newTables()
+	_, agg := aggOps[name]
+	_, call := t.calls[name]
+	_, str := t.strings[name]
+	_, obj := t.objects[name]
+	return agg || call || str || obj
+}
+
+// call builds a call for its scalar value or its effect.
+func (f *fn) call(x ast.Expr, e *check.Expr) *ir.Value {
+	defer f.here(x)()
+	if code := f.tables.calls[e.Call.Fn.Name]; code != nil {
+		return code(f, x, e.Call)
+	}
+	if !e.Type.IsScalar() && e.Type.Kind != types.None {
+		f.addr(x)
+		return nil
+	}
+	panic("BUG: no code for function " + e.Call.Fn.Name)
+}
+
+func plain(op ir.Op) callFunc {
+	return func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(op, ir.TI64) }
+}
+
+func immediate(op ir.Op) callFunc {
+	return func(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
+		v := f.Emit(op, ir.TI64)
+		v.Imm = c.N
+		return v
+	}
+}
+
+func fromContext(op ir.Op) callFunc {
+	return func(f *fn, x ast.Expr, _ *check.Call) *ir.Value {
+		return f.as(irType(f.body.Type(x)), f.Emit(op, ir.TI64, f.ctx))
+	}
+}
+
+func firstArg(f *fn, x ast.Expr, c *check.Call) *ir.Value {
+	return f.as(irType(f.body.Type(x)), f.num(c.Args[0]))
+}
+
+func (f *fn) reg(_ ast.Expr, c *check.Call) *ir.Value {
+	v := f.Emit(ir.OpReg, ir.TI64, f.ctx)
+	v.Sym = c.Text
+	return v
+}
+
+func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
+	v := f.Emit(ir.OpAttachID, ir.TI64)
+	v.Imm = int64(f.f.Prog.FirstID)
+	return v
+}
+
+func (f *fn) kstack(x ast.Expr, _ *check.Call) *ir.Value { return f.stackID(ir.OpKstack, x) }
+
+// stackID takes a stack and gives its id.
+func (f *fn) stackID(op ir.Op, x ast.Expr) *ir.Value {
+	t := f.body.Type(x)
+	v := f.Emit(op, ir.TI64, f.ctx)
+	v.Imm, v.Sym = int64(t.Depth), f.stackMap(op == ir.OpUstack, t.Depth)
+	return v
+}
+
+func (f *fn) ustack(x ast.Expr, _ *check.Call, dst *ir.Value) {
+	f.withProcess(dst, f.stackID(ir.OpUstack, x))
+}
+
+func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {
+	size := f.body.Type(x).Size
+	if size == 1 {
+		return f.num(c.Args[0])
+	}
+	v := f.Emit(ir.OpBswap, ir.TI64, f.num(c.Args[0]))
+	v.Mem = ir.MemKindOf(size, false)
+	return v
+}
+
+// strncmp is 0 when the strings are equal, else 1.
+func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
+	eq := f.stringsEqual(c.Args[0], c.Args[1], c.N)
+	return f.BoolInt(f.ICmp(ir.EQ, f.BoolInt(eq), ir.Const(0)))
+}
+
+func (f *fn) delete(_ ast.Expr, c *check.Call) *ir.Value {
+	return f.BoolInt(f.mapOp(ir.OpMapDel, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
+}
+
+func (f *fn) hasKey(_ ast.Expr, c *check.Call) *ir.Value {
+	return f.BoolInt(f.mapOp(ir.OpMapHas, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
+}
+
+func (f *fn) length(_ ast.Expr, c *check.Call) *ir.Value {
+	return f.mapOp(ir.OpMapLen, ir.TI64, c.Map, nil)
+}
+
+// stringCall writes the string that a function gives.
+func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int) {
+	code, ok := f.tables.strings[e.Call.Fn.Name]
+	if !ok {
+		panic("BUG: no code for string function " + e.Call.Fn.Name)
+	}
+	defer f.here(x)()
+	code(f, e.Call, dst, capacity)
+}
+
+// str reads a string: from an address, or from a parameter or object of ours.
+func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
+	src := f.body.Type(c.Args[0])
+	limit := ir.Const(int64(capacity))
+	if len(c.Args) > 1 {
+		limit = f.num(c.Args[1])
+	}
+	if src.IsScalar() {
+		addr := f.scalar(c.Args[0])
+		if addr.Type.Kind == ir.I64 {
+			addr = f.as(f.addressType(), addr)
+		}
+		f.Emit(ir.OpStr, ir.TI64, dst, addr, limit).Imm = int64(capacity)
+		return
+	}
+	n := capacity
+	if limit.IsConst() {
+		n = min(n, int(limit.Imm))
+	}
+	f.Emit(ir.OpStrCopy, ir.TI64, dst, f.addr(c.Args[0])).Imm = int64(n)
+}
+
+// addressType is the address space that a bare number means in this probe.
+func (f *fn) addressType() ir.Type {
+	if p := f.prog.Point.Provider; p != nil && p.User {
+		return ir.TUAddr
+	}
+	return ir.TKAddr
+}
+
+// objectCall writes the object that a function gives.
+func (f *fn) objectCall(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
+	code, ok := f.tables.objects[e.Call.Fn.Name]
+	if !ok {
+		panic("BUG: no code for function " + e.Call.Fn.Name + " of type " + t.String())
+	}
+	defer f.here(x)()
+	code(f, x, e.Call, dst)
+}
+
+// withProcess stores {word, tgid, 0}: what user symbols are found by.
+func (f *fn) withProcess(dst, word *ir.Value) {
+	f.Emit(ir.OpSeenProc, ir.TVoid)
+	f.Store(ir.U64, dst, 0, word)
+	f.Store(ir.U64, dst, 8, f.Emit(ir.OpPid, ir.TI64)) // u32 tgid, u32 0
+}
+
+// Address families and where an inet object keeps its bytes.
+const (
+	afInet  = 2
+	afInet6 = 10
+	inetOff = 4
+)
+
+// ntop stores {u32 family, bytes}.
+func (f *fn) ntop(_ ast.Expr, c *check.Call, dst *ir.Value) {
+	f.zero(dst, types.TInet.Store().Size)
+	addr := c.Args[len(c.Args)-1]
+	t := f.body.Type(addr)
+	family := ir.Const(afInet)
+	if len(c.Args) == 2 {
+		family = f.num(c.Args[0])
+	} else if !t.IsScalar() && t.Size == 16 {
+		family = ir.Const(afInet6)
+	}
+	f.Store(ir.U32, dst, 0, family)
+	if t.IsScalar() {
+		f.Store(ir.U32, dst, inetOff, f.num(addr))
+		return
+	}
+	n := min(t.Size, 16)
+	if f.body.Expr(addr).Place != nil && n == t.Size {
+		f.readObject(f.body.Expr(addr), f.AddImm(dst, inetOff))
+		return
+	}
+	f.copy(f.AddImm(dst, inetOff), f.addr(addr), n)
+}

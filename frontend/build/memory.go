@@ -1,0 +1,248 @@
+package build
+
+import (
+	"fmt"
+
+	"btc/frontend/ast"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// temp is the address of x's value, in the storage form of type t, in a
+// temporary. Bytes that the value does not cover are zero.
+func (f *fn) temp(x ast.Expr, t *types.Type) *ir.Value {
+	st := t.Store()
+	slot := f.Slot("tmp", st.Size, max(1, st.Align))
+	f.store(x, slot, t, true)
+	return slot
+}
+
+// addr is the address of a value that lives in memory, in the storage form of
+// its own type. It may be that of a variable: copy before changing.
+func (f *fn) addr(x ast.Expr) *ir.Value {
+	x = ast.Unparen(x)
+	e := f.body.Expr(x)
+	if e.Const == nil && e.Place == nil && e.Call == nil {
+		switch x := x.(type) {
+		case *ast.Var:
+			return f.vars[e.Var]
+		case *ast.TupleIndex, *ast.Field:
+			a, _ := f.element(x, e)
+			return a
+		case *ast.Positional:
+			return f.GlobalAddr(ir.TMapVal(".rodata.params", false), strParam(x.N), 0)
+		case *ast.Comptime:
+			return f.addr(x.X)
+		}
+	}
+	st := e.Type.Store()
+	slot := f.Slot(slotName(e.Type), st.Size, max(1, st.Align))
+	f.store(x, slot, e.Type, false)
+	return slot
+}
+
+func slotName(t *types.Type) string {
+	if t.Kind == types.String {
+		return "str"
+	}
+	return "tmp"
+}
+
+// store writes x's value to dst in the storage form of type t, which is x's
+// type or wider. exact says that bytes behind a string's end must be zero, as
+// keys and comparisons by bytes need.
+func (f *fn) store(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
+	x = ast.Unparen(x)
+	if t.IsScalar() {
+		f.Store(ir.U64, dst, 0, f.num(x))
+		return
+	}
+	e := f.body.Expr(x)
+	defer f.here(x)()
+	switch x := x.(type) {
+	case *ast.Ternary:
+		if e.Const == nil {
+			f.choose(x.Cond, func() { f.store(x.Then, dst, t, exact) }, func() { f.store(x.Else, dst, t, exact) })
+			return
+		}
+	case *ast.IfExpr:
+		f.ifExpr(x, func(v ast.Expr) { f.store(v, dst, t, exact) })
+		return
+	case *ast.Block:
+		f.branchBody(x, func(v ast.Expr) { f.store(v, dst, t, exact) })
+		return
+	}
+	switch t.Kind {
+	case types.String:
+		f.storeString(x, dst, t, exact)
+	case types.Tuple, types.Record:
+		f.storeFields(x, dst, t)
+	default:
+		f.storeObject(x, dst, t)
+	}
+}
+
+// storeString writes a string into capacity t.Size.
+func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
+	if lit, ok := f.literal(x); ok {
+		n := min(t.Size, len(lit)+1)
+		if exact || t.Size <= smallObject {
+			n = t.Size
+		}
+		s := f.Emit(ir.OpStrLit, ir.TVoid, dst)
+		s.Sym, s.Imm = lit, int64(n)
+		return
+	}
+	e := f.body.Expr(x)
+	own := min(e.Type.Size, t.Size)
+	if e.Call != nil {
+		if exact {
+			f.zero(dst, t.Size)
+		}
+		f.stringCall(x, e, dst, own)
+		return
+	}
+	if e.Place != nil {
+		if exact {
+			f.zero(dst, t.Size)
+		}
+		f.readString(e, dst, own)
+		return
+	}
+	switch x := x.(type) {
+	case *ast.Map, *ast.MapElem:
+		m, keys := f.mapOf(x)
+		key := f.key(m, keys)
+		if m.Value.Size <= t.Size {
+			f.mapOp(ir.OpMapGetMem, ir.TVoid, m, key, dst)
+			if exact {
+				f.zero(f.AddImm(dst, int64(m.Value.Size)), t.Size-m.Value.Size)
+			}
+			return
+		}
+	}
+	src := f.addr(x)
+	f.Emit(ir.OpStrCopy, ir.TI64, dst, src).Imm = int64(own)
+	if exact && t.Size > own {
+		f.zero(f.AddImm(dst, int64(own)), t.Size-own)
+	}
+}
+
+// storeFields writes a tuple or record, each field in the type of t's.
+func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
+	st := t.Store()
+	switch x := x.(type) {
+	case *ast.Tuple:
+		f.clearPadding(dst, t)
+		for i, el := range x.Elems {
+			f.store(el, f.AddImm(dst, int64(st.Offsets[i])), t.Fields[i].Type, true)
+		}
+		return
+	case *ast.Record:
+		f.clearPadding(dst, t)
+		for _, el := range x.Fields {
+			for i, fl := range t.Fields {
+				if fl.Name == el.Name.Text {
+					f.store(el.Value, f.AddImm(dst, int64(st.Offsets[i])), fl.Type, true)
+				}
+			}
+		}
+		return
+	}
+	own := f.body.Type(x)
+	src := dst
+	same := own.Store().Size == st.Size && types.Equal(own, t)
+	if !same {
+		os := own.Store()
+		src = f.Slot("tmp", os.Size, os.Align)
+	}
+	f.storeObject(x, src, own)
+	if !same {
+		f.widen(dst, t, src, own)
+	}
+}
+
+// widen copies a tuple into one with wider fields.
+func (f *fn) widen(dst *ir.Value, t *types.Type, src *ir.Value, own *types.Type) {
+	f.zero(dst, t.Store().Size)
+	to, from := t.Store().Offsets, own.Store().Offsets
+	for i := range t.Fields {
+		j := i
+		if t.Kind == types.Record {
+			for k, fl := range own.Fields {
+				if fl.Name == t.Fields[i].Name {
+					j = k
+				}
+			}
+		}
+		d, s := f.AddImm(dst, int64(to[i])), f.AddImm(src, int64(from[j]))
+		tt, ot := t.Fields[i].Type, own.Fields[j].Type
+		switch {
+		case tt.Kind == types.Tuple || tt.Kind == types.Record:
+			f.widen(d, tt, s, ot)
+		default:
+			f.copy(d, s, min(tt.Store().Size, ot.Store().Size))
+		}
+	}
+}
+
+func (f *fn) copy(dst, src *ir.Value, n int) {
+	if n > 0 && dst != src {
+		f.Emit(ir.OpMemCopy, ir.TVoid, dst, src).Imm = int64(n)
+	}
+}
+
+// storeObject writes an object of fixed size and one form only.
+func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
+	e := f.body.Expr(x)
+	size := t.Store().Size
+	switch {
+	case e.Call != nil:
+		f.objectCall(x, e, dst, t)
+		return
+	case e.Place != nil:
+		f.readObject(e, dst)
+		return
+	}
+	switch x := x.(type) {
+	case *ast.Map, *ast.MapElem:
+		m, keys := f.mapOf(x)
+		f.mapOp(ir.OpMapGetMem, ir.TVoid, m, f.key(m, keys), dst)
+	case *ast.Cast:
+		f.castObject(x, dst, t)
+	case *ast.Var, *ast.TupleIndex, *ast.Field, *ast.Comptime:
+		f.copy(dst, f.addr(x), size)
+	case *ast.Tuple, *ast.Record:
+		f.storeFields(x, dst, t)
+	default:
+		panic(fmt.Sprintf("BUG: no code for an object %T of type %s at %s", x, t, x.Span()))
+	}
+}
+
+// castObject writes an integer as an array of its bytes, or an array as one of
+// another element type.
+func (f *fn) castObject(x *ast.Cast, dst *ir.Value, t *types.Type) {
+	from := f.body.Type(x.X)
+	if from.IsScalar() {
+		f.zero(dst, t.Size)
+		v := f.num(x.X)
+		for off := 0; off < t.Size && off < 8; { // sizes 1..8, not all powers of two
+			n := 8
+			for n > min(t.Size, 8)-off || off%n != 0 {
+				n /= 2
+			}
+			part := v
+			if off > 0 {
+				part = f.LShr(v, ir.Const(int64(8*off)))
+			}
+			f.Store(ir.MemKindOf(n, false), dst, off, part)
+			off += n
+		}
+		return
+	}
+	n := min(t.Store().Size, from.Store().Size)
+	if n < t.Size {
+		f.zero(dst, t.Size)
+	}
+	f.copy(dst, f.addr(x.X), n)
+}

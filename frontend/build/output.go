@@ -1,0 +1,82 @@
+package build
+
+import (
+	"fmt"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// event adds a kind of event with a name of its own.
+func (f *fn) event(kind ir.EventKind) *ir.Event {
+	n := f.events[string(kind)]
+	f.events[string(kind)]++
+	e := &ir.Event{ID: len(f.m.Events), Name: fmt.Sprintf("%s%d", kind, n), Kind: kind, Pos: f.Pos}
+	f.m.Events = append(f.m.Events, e)
+	return e
+}
+
+// send emits an event with expressions as its fields.
+func (f *fn) send(e *ir.Event, args ...ast.Expr) {
+	vals := make([]*ir.Value, len(args))
+	for i, x := range args {
+		t := f.body.Type(x)
+		e.Fields = append(e.Fields, ir.Field{Layout: f.layout(t)})
+		if t.IsScalar() || t.IsAgg() {
+			vals[i] = f.num(x)
+		} else {
+			vals[i] = f.addr(x)
+		}
+	}
+	f.Emit(ir.OpEmit, ir.TVoid, vals...).Sym = e.Name
+}
+
+func (f *fn) printf(_ ast.Expr, c *check.Call) *ir.Value {
+	e := f.event(ir.EvPrintf)
+	e.Format = c.Format
+	f.send(e, c.Args...)
+	return nil
+}
+
+// print prints a map, or a value.
+func (f *fn) print(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.Map != nil && c.Keys == nil {
+		e := f.event(ir.EvPrintMap)
+		e.Map = c.Map.Name
+		f.send(e, c.Args...)
+		return nil
+	}
+	f.send(f.event(ir.EvPrint), c.Args...)
+	return nil
+}
+
+func mapEvent(kind ir.EventKind) callFunc {
+	return func(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
+		e := f.event(kind)
+		e.Map = c.Map.Name
+		f.send(e)
+		return nil
+	}
+}
+
+func (f *fn) time(_ ast.Expr, c *check.Call) *ir.Value {
+	e := f.event(ir.EvTime)
+	e.Format = c.Format
+	f.send(e)
+	return nil
+}
+
+// exit sends its event and ends the program.
+func (f *fn) exit(_ ast.Expr, c *check.Call) *ir.Value {
+	e := f.event(ir.EvExit)
+	code := ir.Const(c.N)
+	if len(c.Args) > 0 {
+		code = f.num(c.Args[0])
+	}
+	e.Fields = []ir.Field{{Name: "code", Layout: f.layout(types.TInt64)}}
+	f.Emit(ir.OpEmit, ir.TVoid, code).Sym = e.Name
+	f.Ret(ir.Const(0))
+	return nil
+}

@@ -1,0 +1,191 @@
+package build
+
+import (
+	"btc/frontend/check"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// where is the address of an object: base plus a fixed offset, or plus a
+// relocated field. The last step stays unapplied so that a read can name it.
+type where struct {
+	base *ir.Value
+	off  int64
+	core ir.CORERef
+}
+
+// apply makes the address a value.
+func (f *fn) apply(w where) *ir.Value {
+	if w.core.Type != "" {
+		a := f.Emit(ir.OpFieldAddr, w.base.Type, w.base)
+		a.CORE = w.core
+		return a
+	}
+	return f.AddImm(w.base, w.off)
+}
+
+// locate computes the address of a place, all but its last step.
+func (f *fn) locate(p *check.Place) where {
+	var w where
+	switch p.Root {
+	case check.RootPointer:
+		t := ir.TKAddr
+		if p.Space == types.User {
+			t = ir.TUAddr
+		}
+		w.base = f.as(t, f.scalar(p.Base))
+	case check.RootValue:
+		w.base = f.addr(p.Base)
+	case check.RootCtx:
+		w.base = f.ctx
+		if !directContext(p) {
+			w.base = f.Cast(ir.TKAddr, f.ctx)
+		}
+	default:
+		panic("BUG: no address for a typed argument")
+	}
+	for _, s := range p.Steps {
+		w = f.step(w, s)
+	}
+	return w
+}
+
+// directContext reports whether a place in the context can be loaded as the
+// kernel wants it: from the context pointer itself, which may not be changed.
+func directContext(p *check.Place) bool {
+	return len(p.Steps) == 1 && p.Steps[0].Index == nil && !p.Steps[0].DataLoc
+}
+
+func (f *fn) step(w where, s check.Step) where {
+	switch {
+	case s.CORE != "":
+		if w.core.Type != "" || w.off != 0 {
+			w = where{base: f.apply(w)}
+		}
+		w.core = ir.CORERef{Type: s.CORE, Path: s.Path}
+	case s.Index != nil:
+		w = f.index(where{base: f.apply(w)}, s)
+	case s.DataLoc:
+		w = f.dataLoc(w, s)
+	case w.core.Type != "":
+		w = where{base: f.apply(w), off: int64(s.Off)}
+	default:
+		w.off += int64(s.Off)
+	}
+	return w
+}
+
+// index adds a number of elements. Memory of ours cannot be read at an unknown
+// offset directly, so it is addressed like any kernel memory.
+func (f *fn) index(w where, s check.Step) where {
+	i := f.num(s.Index)
+	if i.IsConst() {
+		w.off += i.Imm * int64(s.Scale)
+		return w
+	}
+	if w.base.Type.IsPtr() {
+		w.base = f.Cast(ir.TKAddr, w.base)
+	}
+	if s.Len > 0 { // outside: the null address, which reads as zero
+		in := f.ICmp(ir.ULT, i, ir.Const(int64(s.Len)))
+		a := f.Add(w.base, f.scaled(i, s.Scale))
+		w.base = f.Select(in, a, ir.Null(w.base.Type))
+		return w
+	}
+	w.base = f.Add(w.base, f.scaled(i, s.Scale))
+	return w
+}
+
+// dataLoc follows a tracepoint's {u16 offset, u16 length} to its data.
+func (f *fn) dataLoc(w where, s check.Step) where {
+	loc := f.readWord(w, ir.U32, ir.TI64)
+	off := f.And(loc, ir.Const(0xffff))
+	base := f.Cast(ir.TKAddr, f.ctx)
+	if s.RelLoc {
+		base = f.AddImm(f.apply(w), 4)
+	}
+	return where{base: f.Add(base, off)}
+}
+
+// readWord reads a scalar at an address.
+func (f *fn) readWord(w where, k ir.MemKind, t ir.Type) *ir.Value {
+	v := f.Emit(ir.OpRead, t, w.base)
+	v.Mem, v.Imm, v.CORE = k, w.off, w.core
+	return v
+}
+
+// readPlace is the scalar value of a place.
+func (f *fn) readPlace(e *check.Expr) *ir.Value {
+	p := e.Place
+	if p.Root == check.RootArg {
+		if p.Arg < 0 {
+			return f.as(irType(e.Type), f.Emit(ir.OpRetval, ir.TI64, f.ctx))
+		}
+		v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
+		v.Imm = int64(p.Arg)
+		return f.narrow(v, e.Type)
+	}
+	w := f.locate(p)
+	if p.Root == check.RootValue && w.base.Type.IsPtr() {
+		return f.readOwn(w, e)
+	}
+	if p.Bits != nil && w.core.Type == "" {
+		return f.bits(f.readWord(w, ir.MemKindOf(p.Bits.Unit, false), ir.TI64), p.Bits, e.Type)
+	}
+	return f.readWord(w, memKind(e.Type), irType(e.Type))
+}
+
+// readOwn reads from memory of ours, where a struct or array keeps its C layout.
+func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
+	addr := f.apply(w)
+	if b := e.Place.Bits; b != nil {
+		return f.bits(f.Load(ir.MemKindOf(b.Unit, false), addr, 0), b, e.Type)
+	}
+	return f.LoadAs(irType(e.Type), memKind(e.Type), addr, 0)
+}
+
+// bits takes a bitfield out of its storage unit.
+func (f *fn) bits(unit *ir.Value, b *check.Bits, t *types.Type) *ir.Value {
+	v := f.Shl(unit, ir.Const(int64(64-b.Off-b.Size)))
+	if t.Signed {
+		return f.AShr(v, ir.Const(int64(64-b.Size)))
+	}
+	return f.LShr(v, ir.Const(int64(64-b.Size)))
+}
+
+// memKind is how a scalar of a C type lies in foreign memory.
+func memKind(t *types.Type) ir.MemKind {
+	switch t.Kind {
+	case types.Int, types.Enum, types.Bool:
+		return ir.MemKindOf(t.Size, t.Signed)
+	}
+	return ir.U64
+}
+
+// readString reads a place of character-array type as a string.
+func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
+	w := f.locate(e.Place)
+	if w.base.Type.Kind == ir.Ctx {
+		w.base = f.Cast(ir.TKAddr, w.base)
+	}
+	addr := f.apply(w)
+	if addr.Type.IsPtr() {
+		f.Emit(ir.OpStrCopy, ir.TI64, dst, addr).Imm = int64(capacity)
+		return
+	}
+	f.Emit(ir.OpStr, ir.TI64, dst, addr, ir.Const(int64(capacity))).Imm = int64(capacity)
+}
+
+// readObject copies a struct or array out of a place.
+func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
+	w := f.locate(e.Place)
+	if w.base.Type.Kind == ir.Ctx {
+		w.base = f.Cast(ir.TKAddr, w.base)
+	}
+	addr := f.apply(w)
+	if addr.Type.IsPtr() {
+		f.copy(dst, addr, e.Type.Size)
+		return
+	}
+	f.Emit(ir.OpReadMem, ir.TVoid, dst, addr).Imm = int64(e.Type.Size)
+}
