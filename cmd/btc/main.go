@@ -1,0 +1,74 @@
+// Command btc compiles scripts in the bpftrace language, ahead of time, into
+// BPF objects that btrun attaches on any host.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// command is a row of the command table.
+type command struct {
+	name, args, summary string
+	run                 func(args []string) int
+}
+
+// commands is the table that main dispatches on and that help prints.
+func commands() []command {
+	return []command{
+		{"compile", "FILE.bt | -e PROGRAM [-o FILE.o]", "compile a script to FILE.o and FILE.json", runCompile},
+		{"run", "FILE.bt | -e PROGRAM [params]", "compile and trace at once (root)", runRun},
+		{"fmt", "[-w] FILE.bt ...", "print scripts in canonical form", runFmt},
+		{"explain", "CODE", "explain an error or warning code", runExplain},
+		{"passes", "", "list the compiler's passes and their order constraints", runPasses},
+		{"target", "show|capture", "show a target file, or capture this host into one", runTarget},
+		{"version", "", "print the version", runVersion},
+	}
+}
+
+func main() { os.Exit(dispatch(os.Args[1:])) }
+
+func dispatch(args []string) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		usage()
+		if len(args) == 0 {
+			return 1
+		}
+		return 0
+	}
+	if args[0] == "--version" || args[0] == "-V" {
+		args[0] = "version"
+	}
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return c.run(args[1:])
+		}
+	}
+	fmt.Fprintf(os.Stderr, "btc: unknown command %q; `btc help` lists the commands\n", args[0])
+	return 1
+}
+
+func usage() {
+	fmt.Println("btc compiles bpftrace scripts ahead of time to BPF objects; btrun runs them.")
+	fmt.Println()
+	fmt.Println("Commands:")
+	for _, c := range commands() {
+		fmt.Printf("  %-8s %-34s %s\n", c.name, c.args, c.summary)
+	}
+	fmt.Println()
+	fmt.Println("`btc COMMAND -h` describes a command's options.")
+}
+
+func runVersion([]string) int {
+	fmt.Println("btc", version)
+	return 0
+}
+
+// fail prints an error that has no place in a script.
+func fail(format string, args ...any) int {
+	fmt.Fprintf(os.Stderr, "btc: "+format+"\n", args...)
+	return 1
+}
