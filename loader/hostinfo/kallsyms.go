@@ -2,9 +2,11 @@ package hostinfo
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"unsafe"
@@ -47,34 +49,59 @@ func LoadKallsyms() (*Kallsyms, error) {
 // ReadKallsyms reads a table in the form of /proc/kallsyms. Only functions are
 // kept (types t, T, w and W); malformed lines are skipped.
 func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
-	k := &Kallsyms{}
-	buf := make([]byte, 64<<10)
-	held := 0 // bytes of an unfinished line at the start of buf
-	for {
-		n, err := r.Read(buf[held:])
-		held += n
-		end := bytes.LastIndexByte(buf[:held], '\n') + 1
-		k.lines(buf[:end])
-		held = copy(buf, buf[end:held])
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if held == len(buf) {
-			held = 0 // no kernel writes a line of 64 KiB
-		}
+	// Room for a distribution's kernel, so that nothing is copied while growing.
+	// Pages that are not written to cost no memory.
+	const functions, letters = 128 << 10, 24
+	k := &Kallsyms{
+		addrs: make([]uint64, 0, functions),
+		names: make([]uint32, 0, functions),
+		text:  make([]byte, 0, functions*letters),
 	}
-	k.lines(append(buf[:held:held], '\n'))
+	err := eachLine(r, func(addr uint64, name []byte) {
+		k.addrs = append(k.addrs, addr)
+		k.names = append(k.names, uint32(len(k.text)))
+		if tab := bytes.IndexByte(name, '\t'); tab >= 0 {
+			k.text = append(k.text, name[:tab+1]...)
+			name = bytes.Trim(name[tab+1:], "[]")
+		}
+		k.text = append(append(k.text, name...), '\n')
+	})
+	if err != nil {
+		return nil, err
+	}
 	if !sort.IsSorted(k) {
 		sort.Stable(k)
 	}
 	return k, nil
 }
 
-// lines adds whole lines: "ffffffff81000000 T name\t[module]\n".
-func (k *Kallsyms) lines(b []byte) {
+// eachLine calls fn for every function in text like /proc/kallsyms, in the
+// text's order. name is "name" or "name\t[module]" and dies with the call.
+func eachLine(r io.Reader, fn func(addr uint64, name []byte)) error {
+	buf := make([]byte, 64<<10)
+	held := 0 // bytes of an unfinished line at the start of buf
+	for {
+		n, err := r.Read(buf[held:])
+		held += n
+		end := bytes.LastIndexByte(buf[:held], '\n') + 1
+		lines(buf[:end], fn)
+		held = copy(buf, buf[end:held])
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if held == len(buf) {
+			held = 0 // no kernel writes a line of 64 KiB
+		}
+	}
+	lines(append(buf[:held:held], '\n'), fn)
+	return nil
+}
+
+// lines takes whole lines apart: "ffffffff81000000 T name\t[module]\n".
+func lines(b []byte, fn func(addr uint64, name []byte)) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
 		line := b[:end]
@@ -92,14 +119,7 @@ func (k *Kallsyms) lines(b []byte) {
 		default:
 			continue
 		}
-		name := line[i+3:]
-		k.addrs = append(k.addrs, addr)
-		k.names = append(k.names, uint32(len(k.text)))
-		if tab := bytes.IndexByte(name, '\t'); tab >= 0 {
-			k.text = append(k.text, name[:tab+1]...)
-			name = bytes.Trim(name[tab+1:], "[]")
-		}
-		k.text = append(append(k.text, name...), '\n')
+		fn(addr, line[i+3:])
 	}
 }
 
@@ -160,4 +180,47 @@ func (k *Kallsyms) symbol(i int) Symbol {
 	// text is never written again: its bytes may be shared as a string.
 	name, module, _ := strings.Cut(unsafe.String(unsafe.SliceData(at), len(at)), "\t")
 	return Symbol{name, module, k.addrs[i]}
+}
+
+// ResolveSymbols finds the functions that addresses lie in, as Lookup does,
+// without keeping the table: it takes as long as LoadKallsyms and next to no
+// memory. Answers are in the order of addrs; one without a function has no Name.
+func ResolveSymbols(addrs []uint64) ([]Symbol, error) {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return resolve(f, addrs)
+}
+
+func resolve(r io.Reader, addrs []uint64) ([]Symbol, error) {
+	order := make([]int, len(addrs)) // indexes into addrs, ascending by address
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(addrs[a], addrs[b]) })
+	best := make([]Symbol, len(addrs)) // best[i]: last function at or below order[i] and above order[i-1]
+	highest := uint64(0)
+	err := eachLine(r, func(addr uint64, name []byte) {
+		highest = max(highest, addr)
+		i := sort.Search(len(order), func(i int) bool { return addrs[order[i]] >= addr })
+		if i == len(order) || best[i].Name != "" && best[i].Addr >= addr {
+			return
+		}
+		fn, module, _ := strings.Cut(string(name), "\t")
+		best[i] = Symbol{fn, strings.Trim(module, "[]"), addr}
+	})
+	if err == nil && highest == 0 {
+		err = ErrHiddenSymbols
+	}
+	out := make([]Symbol, len(addrs))
+	last := Symbol{}
+	for i, at := range order {
+		if best[i].Name != "" {
+			last = best[i]
+		}
+		out[at] = last
+	}
+	return out, err
 }
