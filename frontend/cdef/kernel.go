@@ -1,0 +1,102 @@
+package cdef
+
+import (
+	"btc/frontend/types"
+	"btc/ir/target"
+)
+
+// Kernel converts a type of the target. The same type gives the same result.
+func (e *Env) Kernel(t *target.Type) *types.Type {
+	if have, ok := e.kernel[t]; ok {
+		return have
+	}
+	made := e.convert(t, "")
+	e.kernel[t] = made
+	return made
+}
+
+// convert makes the language's type of a kernel type; alias is the typedef that
+// names it, if any.
+func (e *Env) convert(t *target.Type, alias string) *types.Type {
+	switch t.Kind {
+	case target.Int:
+		switch {
+		case t.Bool:
+			return types.TBool
+		case t.Name == "char" || t.Name == "signed char":
+			return types.TInt8
+		}
+		return types.MakeInt(t.Size, t.Signed)
+	case target.Float:
+		return &types.Type{Kind: types.Float, Size: t.Size}
+	case target.Pointer:
+		space := types.NoSpace
+		if t.User {
+			space = types.User
+		}
+		return types.MakePointer(e.Kernel(t.Elem()), space)
+	case target.Array:
+		return types.MakeArray(e.Kernel(t.Elem()), t.Len)
+	case target.Struct, target.Union, target.Forward:
+		return e.composite(t, alias)
+	case target.Enum:
+		return e.kernelEnum(t, alias)
+	case target.Typedef:
+		elem := t.Elem()
+		if elem.Name == "" && (elem.Kind == target.Struct || elem.Kind == target.Union || elem.Kind == target.Enum) {
+			return e.convert(elem, t.Name)
+		}
+		return e.Kernel(elem)
+	case target.Func:
+		return types.TFunc
+	}
+	return types.TNone
+}
+
+func (e *Env) composite(t *target.Type, alias string) *types.Type {
+	if t.Kind == target.Forward {
+		if def, ok := e.target.Struct(t.Name); ok {
+			return e.Kernel(def)
+		}
+	}
+	c := &types.Composite{Tag: t.Name, Union: t.Kind == target.Union, CORE: alias,
+		Forward: t.Kind == target.Forward, Size: t.Size, Align: t.Align()}
+	if t.Name != "" {
+		c.CORE = c.Word() + " " + t.Name
+	}
+	c.Load = func() []types.Member { return e.kernelMembers(t) }
+	return types.MakeStruct(c)
+}
+
+func (e *Env) kernelMembers(t *target.Type) []types.Member {
+	var all []types.Member
+	for _, m := range t.Members {
+		typ := e.Kernel(m.Type())
+		member := types.Member{Name: m.Name, Type: typ, Off: m.BitOffset / 8}
+		if m.BitSize > 0 {
+			member = placeBits(member, m.BitOffset, m.BitSize)
+		}
+		all = append(all, member)
+	}
+	return all
+}
+
+// placeBits puts a bitfield of size bits at bit offset at into the aligned
+// storage unit of its type that holds its first bit.
+func placeBits(m types.Member, at, size int) types.Member {
+	unit := max(1, m.Type.Size)
+	m.Off = at / 8 / unit * unit
+	m.BitOff, m.BitSize = at-8*m.Off, size
+	return m
+}
+
+func (e *Env) kernelEnum(t *target.Type, alias string) *types.Type {
+	def := &types.EnumDef{Tag: t.Name, CORE: alias}
+	if t.Name != "" {
+		def.CORE = "enum " + t.Name
+	}
+	for _, v := range t.Enumerators {
+		def.Values = append(def.Values, types.EnumValue(v))
+	}
+	return types.MakeEnum(def, max(1, t.Size), t.Signed)
+}
