@@ -13,4 +13,8 @@
 // such objects, usually of a Slot. Values in a block are in execution order and
 // the order is meaning. Constants, slot addresses, map references and global
 // references are operands, not instructions (Op.Inline).
+//
+// Files: module.go, func.go, types.go, op.go are the data; print.go, parse.go,
+// lex.go, attrs.go the text form (docs/ir.md); builder.go and edit.go change
+// functions; cfg.go, live.go, ranges.go analyse them; verify*.go check them.
 package ir

@@ -29,13 +29,6 @@ type Meta struct {
 	Unsafe   []UnsafeUse       // actions that need --unsafe
 	Warnings []string
 	Errors   []RuntimeError // places that OpDivZero and the like refer to
-	Losses   []Loss         // loss counters by index, filled by the lowerings (map "lost")
-}
-
-// Loss is one counter of the per-CPU map "lost", as the manifest names it.
-type Loss struct {
-	Kind string // events (ring buffer full), scratch (no free slot), map (Map is full), stack (stack map Map is full)
-	Map  string // map, stack: the map's name
 }
 
 // UnsafeUse is a dangerous action and where the script does it.

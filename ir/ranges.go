@@ -1,0 +1,427 @@
+package ir
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// Range is what is known of an integer: the bounds of its 64 bits read as
+// unsigned and as signed, both inclusive, as the kernel verifier keeps them.
+type Range struct {
+	UMin, UMax uint64
+	SMin, SMax int64
+}
+
+// FullRange knows nothing.
+var FullRange = Range{0, math.MaxUint64, math.MinInt64, math.MaxInt64}
+
+// RangeOf is the range of the single number n.
+func RangeOf(n int64) Range { return Range{uint64(n), uint64(n), n, n} }
+
+// URange is the range lo..hi of unsigned numbers.
+func URange(lo, hi uint64) Range {
+	r := FullRange
+	r.UMin, r.UMax = lo, hi
+	return r.sync()
+}
+
+// SRange is the range lo..hi of signed numbers.
+func SRange(lo, hi int64) Range {
+	r := FullRange
+	r.SMin, r.SMax = lo, hi
+	return r.sync()
+}
+
+// Const reports whether the range is one number, and which.
+func (r Range) Const() (int64, bool) { return r.SMin, r.SMin == r.SMax }
+
+// Empty reports whether no number is in the range: the place cannot be reached.
+func (r Range) Empty() bool { return r.UMin > r.UMax || r.SMin > r.SMax }
+
+func (r Range) String() string {
+	return fmt.Sprintf("u[%d, %d] s[%d, %d]", r.UMin, r.UMax, r.SMin, r.SMax)
+}
+
+// sync carries knowledge between the two readings.
+func (r Range) sync() Range {
+	for range 2 {
+		if int64(r.UMin) <= int64(r.UMax) { // does not cross the sign
+			r.SMin, r.SMax = max(r.SMin, int64(r.UMin)), min(r.SMax, int64(r.UMax))
+		}
+		if uint64(r.SMin) <= uint64(r.SMax) {
+			r.UMin, r.UMax = max(r.UMin, uint64(r.SMin)), min(r.UMax, uint64(r.SMax))
+		}
+	}
+	return r
+}
+
+// Join is the smallest range that holds both.
+func (r Range) Join(q Range) Range {
+	switch {
+	case r.Empty():
+		return q
+	case q.Empty():
+		return r
+	}
+	return Range{min(r.UMin, q.UMin), max(r.UMax, q.UMax), min(r.SMin, q.SMin), max(r.SMax, q.SMax)}
+}
+
+// Meet is what holds when both hold; it may be empty.
+func (r Range) Meet(q Range) Range {
+	return Range{max(r.UMin, q.UMin), min(r.UMax, q.UMax), max(r.SMin, q.SMin), min(r.SMax, q.SMax)}.sync()
+}
+
+// Decide answers the comparison r c q when it has one answer for all numbers of both ranges.
+func (c Cond) Decide(r, q Range) (answer, known bool) {
+	if r.Empty() || q.Empty() {
+		return false, false
+	}
+	switch c {
+	case EQ:
+		x, xc := r.Const()
+		y, yc := q.Const()
+		switch {
+		case xc && yc && x == y:
+			return true, true
+		case r.UMax < q.UMin || q.UMax < r.UMin || r.SMax < q.SMin || q.SMax < r.SMin:
+			return false, true
+		}
+		return false, false
+	case ULT:
+		return r.UMax < q.UMin, r.UMax < q.UMin || r.UMin >= q.UMax
+	case ULE:
+		return r.UMax <= q.UMin, r.UMax <= q.UMin || r.UMin > q.UMax
+	case SLT:
+		return r.SMax < q.SMin, r.SMax < q.SMin || r.SMin >= q.SMax
+	case SLE:
+		return r.SMax <= q.SMin, r.SMax <= q.SMin || r.SMin > q.SMax
+	}
+	answer, known = c.Negate().Decide(r, q) // NE, UGT, UGE, SGT, SGE
+	return !answer && known, known
+}
+
+// Refine is what r becomes when it is known that r c q holds.
+func (c Cond) Refine(r, q Range) Range {
+	if q.Empty() {
+		return r
+	}
+	k := FullRange
+	switch c {
+	case EQ:
+		k = q
+	case NE:
+		return r.without(q)
+	case ULT:
+		if q.UMax == 0 {
+			return Range{UMin: 1}
+		}
+		k.UMax = q.UMax - 1
+	case ULE:
+		k.UMax = q.UMax
+	case UGT:
+		if q.UMin == math.MaxUint64 {
+			return Range{UMin: 1}
+		}
+		k.UMin = q.UMin + 1
+	case UGE:
+		k.UMin = q.UMin
+	case SLT:
+		if q.SMax == math.MinInt64 {
+			return Range{UMin: 1}
+		}
+		k.SMax = q.SMax - 1
+	case SLE:
+		k.SMax = q.SMax
+	case SGT:
+		if q.SMin == math.MaxInt64 {
+			return Range{UMin: 1}
+		}
+		k.SMin = q.SMin + 1
+	case SGE:
+		k.SMin = q.SMin
+	}
+	return r.Meet(k)
+}
+
+// without cuts a single number off an end.
+func (r Range) without(q Range) Range {
+	n, ok := q.Const()
+	if !ok {
+		return r
+	}
+	if x, one := r.Const(); one && x == n {
+		return Range{UMin: 1}
+	}
+	if r.UMin == uint64(n) {
+		r.UMin++
+	}
+	if r.UMax == uint64(n) {
+		r.UMax--
+	}
+	if r.SMin == n {
+		r.SMin++
+	}
+	if r.SMax == n {
+		r.SMax--
+	}
+	return r.sync()
+}
+
+// Ranges answers what is known of a function's integers. It computes on demand
+// and keeps its answers: any change of the function invalidates it.
+type Ranges struct {
+	dom   *DomTree
+	preds [][]Pred
+	known []Range
+	state []uint8 // 0 unknown, 1 being computed, 2 known
+}
+
+// NewRanges prepares the analysis; d is f's dominator tree.
+func NewRanges(f *Func, d *DomTree) *Ranges {
+	return &Ranges{dom: d, preds: Preds(f), known: make([]Range, f.nextValue), state: make([]uint8, f.nextValue)}
+}
+
+// At is the range of v in block b: what its definition says, narrowed by the
+// branches that dominate b.
+func (rs *Ranges) At(v *Value, b *Block) Range {
+	r := rs.Def(v)
+	if v.IsConst() {
+		return r
+	}
+	for x := b; x != nil; x = rs.dom.Idom(x) {
+		if p, ok := rs.entry(x); ok {
+			r = rs.edge(r, v, p)
+		}
+	}
+	return r
+}
+
+// OnEdge is the range of v when the edge is taken.
+func (rs *Ranges) OnEdge(v *Value, p Pred) Range { return rs.edge(rs.At(v, p.Block), v, p) }
+
+// entry is the only way into b, when there is just one.
+func (rs *Ranges) entry(b *Block) (Pred, bool) {
+	if ps := rs.preds[b.ID]; len(ps) == 1 {
+		return ps[0], true
+	}
+	return Pred{}, false
+}
+
+// edge narrows r, the range of v, by the condition of a branch.
+func (rs *Ranges) edge(r Range, v *Value, p Pred) Range {
+	t := &p.Block.Term
+	if t.Kind != Br || t.Succs[0].To == t.Succs[1].To {
+		return r
+	}
+	if t.Arg == v {
+		return r.Meet(RangeOf(int64(1 - p.Succ)))
+	}
+	if t.Arg.Op != OpICmp {
+		return r
+	}
+	c, x, y := t.Arg.Cond, t.Arg.Args[0], t.Arg.Args[1]
+	if p.Succ == 1 {
+		c = c.Negate()
+	}
+	if x == v {
+		r = c.Refine(r, rs.Def(y))
+	}
+	if y == v {
+		r = c.Swap().Refine(r, rs.Def(x))
+	}
+	return r
+}
+
+// Def is the range of v wherever it is defined.
+func (rs *Ranges) Def(v *Value) Range {
+	if v.Op == OpConst {
+		return RangeOf(v.Imm)
+	}
+	if v.ID < 0 || rs.state[v.ID] == 1 {
+		return FullRange
+	}
+	if rs.state[v.ID] == 2 {
+		return rs.known[v.ID]
+	}
+	rs.state[v.ID] = 1
+	r := FullRange
+	if v.Op == OpParam {
+		r = rs.param(v)
+	} else if v.Block != nil && rs.dom.Reachable(v.Block) {
+		r = rs.transfer(v)
+	}
+	if v.Type == TI1 {
+		r = r.Meet(URange(0, 1))
+	}
+	rs.state[v.ID], rs.known[v.ID] = 2, r
+	return r
+}
+
+func (rs *Ranges) param(v *Value) Range {
+	b := v.Block
+	if b == b.Func.Entry() {
+		return FullRange
+	}
+	i := 0
+	for b.Params[i] != v {
+		i++
+	}
+	r := Range{UMin: 1} // empty
+	for _, p := range rs.preds[b.ID] {
+		if rs.dom.Reachable(p.Block) {
+			r = r.Join(rs.OnEdge(p.Edge().Args[i], p))
+		}
+	}
+	return r
+}
+
+func (rs *Ranges) arg(v *Value, i int) Range { return rs.At(v.Args[i], v.Block) }
+
+func (rs *Ranges) transfer(v *Value) Range {
+	switch v.Op {
+	case OpAdd, OpSub, OpMul, OpUDiv, OpUMod, OpAnd, OpOr, OpXor, OpShl, OpLShr, OpAShr:
+		if v.Type != TI64 {
+			return FullRange
+		}
+		return binaryRange(v.Op, rs.arg(v, 0), rs.arg(v, 1))
+	case OpBswap:
+		return memRange(v.Mem)
+	case OpZext, OpSext:
+		if x := rs.arg(v, 0); fits(x, v.Mem) {
+			return x
+		}
+		return memRange(v.Mem)
+	case OpLoad, OpRead, OpGlobal:
+		return memRange(v.Mem)
+	case OpBoolInt, OpCast:
+		return rs.arg(v, 0)
+	case OpSelect:
+		return rs.arg(v, 1).Join(rs.arg(v, 2))
+	case OpICmp:
+		if a, ok := v.Cond.Decide(rs.arg(v, 0), rs.arg(v, 1)); ok {
+			if a {
+				return RangeOf(1)
+			}
+			return RangeOf(0)
+		}
+		return URange(0, 1)
+	case OpPid, OpTid, OpUid, OpGid, OpCPU, OpRand:
+		return memRange(U32)
+	case OpStr, OpStrCopy:
+		return URange(0, uint64(max(v.Imm, 0)))
+	case OpCall:
+		if v.Sym == "get_prandom_u32" || v.Sym == "get_smp_processor_id" {
+			return memRange(U32)
+		}
+	}
+	return FullRange
+}
+
+// memRange is what a load of kind k can give.
+func memRange(k MemKind) Range {
+	if k == MemNone || k.Size() == 8 {
+		return FullRange
+	}
+	n := uint(8 * k.Size())
+	if k.Signed() {
+		return SRange(-1<<(n-1), 1<<(n-1)-1)
+	}
+	return URange(0, 1<<n-1)
+}
+
+// fits reports whether every number of r is kept by an extension of kind k.
+func fits(r Range, k MemKind) bool {
+	m := memRange(k)
+	return !r.Empty() && r.SMin >= m.SMin && r.SMax <= m.SMax && r.UMin >= m.UMin && r.UMax <= m.UMax
+}
+
+func binaryRange(op Op, x, y Range) Range {
+	if x.Empty() || y.Empty() {
+		return FullRange
+	}
+	a, ac := x.Const()
+	b, bc := y.Const()
+	if ac && bc {
+		return RangeOf(EvalBinary(op, a, b))
+	}
+	switch op {
+	case OpAdd:
+		return addRange(x, y)
+	case OpSub:
+		return subRange(x, y)
+	case OpMul:
+		if hi, lo := bits.Mul64(x.UMax, y.UMax); hi == 0 {
+			return URange(x.UMin*y.UMin, lo)
+		}
+	case OpUDiv:
+		if y.UMin > 0 {
+			return URange(x.UMin/y.UMax, x.UMax/y.UMin)
+		}
+		return URange(0, x.UMax)
+	case OpUMod:
+		if y.UMin > 0 {
+			return URange(0, min(x.UMax, y.UMax-1))
+		}
+		return URange(0, x.UMax)
+	case OpAnd:
+		return URange(0, min(x.UMax, y.UMax))
+	case OpOr:
+		return URange(max(x.UMin, y.UMin), ones(x.UMax|y.UMax))
+	case OpXor:
+		return URange(0, ones(x.UMax|y.UMax))
+	case OpShl:
+		if bc && x.UMax <= math.MaxUint64>>(uint64(b)&63) {
+			return URange(x.UMin<<(uint64(b)&63), x.UMax<<(uint64(b)&63))
+		}
+	case OpLShr:
+		if bc {
+			return URange(x.UMin>>(uint64(b)&63), x.UMax>>(uint64(b)&63))
+		}
+		return URange(0, x.UMax)
+	case OpAShr:
+		if bc {
+			return SRange(x.SMin>>(uint64(b)&63), x.SMax>>(uint64(b)&63))
+		}
+	}
+	return FullRange
+}
+
+func addRange(x, y Range) Range {
+	r := FullRange
+	lo, c1 := bits.Add64(x.UMin, y.UMin, 0)
+	hi, c2 := bits.Add64(x.UMax, y.UMax, 0)
+	if c1 == c2 { // both wrap or neither
+		r.UMin, r.UMax = lo, hi
+	}
+	if s, t := x.SMin+y.SMin, x.SMax+y.SMax; !addOverflows(x.SMin, y.SMin, s) && !addOverflows(x.SMax, y.SMax, t) {
+		r.SMin, r.SMax = s, t
+	}
+	return r.sync()
+}
+
+func addOverflows(a, b, sum int64) bool { return (a >= 0) == (b >= 0) && (sum >= 0) != (a >= 0) }
+
+func subRange(x, y Range) Range {
+	r := FullRange
+	lo, b1 := bits.Sub64(x.UMin, y.UMax, 0)
+	hi, b2 := bits.Sub64(x.UMax, y.UMin, 0)
+	if b1 == b2 {
+		r.UMin, r.UMax = lo, hi
+	}
+	s, t := x.SMin-y.SMax, x.SMax-y.SMin
+	if !subOverflows(x.SMin, y.SMax, s) && !subOverflows(x.SMax, y.SMin, t) {
+		r.SMin, r.SMax = s, t
+	}
+	return r.sync()
+}
+
+func subOverflows(a, b, diff int64) bool { return (a >= 0) != (b >= 0) && (diff >= 0) != (a >= 0) }
+
+// ones is the smallest 2^n-1 that is at least n.
+func ones(n uint64) uint64 {
+	if n == 0 {
+		return 0
+	}
+	return math.MaxUint64 >> bits.LeadingZeros64(n)
+}

@@ -1,0 +1,16 @@
+package ir
+
+import "testing"
+
+func TestEveryOpHasARule(t *testing.T) {
+	for i := range Ops {
+		op := Op(i)
+		if op == OpInvalid || op.Info().Inline {
+			if rules[op] != nil {
+				t.Errorf("%s is never placed but has a rule", op)
+			}
+		} else if rules[op] == nil {
+			t.Errorf("%s has no verify rule", op)
+		}
+	}
+}

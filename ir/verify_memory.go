@@ -1,0 +1,356 @@
+package ir
+
+import (
+	"math"
+
+	"btc/ir/target"
+)
+
+// Pointer is a tracked pointer taken apart: an object and a range of offsets.
+type Pointer struct {
+	Root *Value // what the arithmetic starts from: a value, block parameter or slot address
+	Slot *Slot  // when Root is the address of a slot
+	Off  Range  // bytes from the start of the object (Slot) or from Root
+}
+
+// Fixed reports whether the offset is a constant, and which.
+func (p Pointer) Fixed() (int, bool) {
+	n, ok := p.Off.Const()
+	return int(n), ok && n == int64(int(n))
+}
+
+// Resolve follows the arithmetic by which the pointer p came about, as known in block b.
+func (rs *Ranges) Resolve(p *Value, b *Block) Pointer {
+	off := RangeOf(0)
+	for {
+		switch p.Op {
+		case OpAdd, OpSub:
+			off = binaryRange(p.Op, off, rs.At(p.Args[1], b))
+			if off.Empty() {
+				off = FullRange
+			}
+			p = p.Args[0]
+			continue
+		case OpNonNull:
+			p = p.Args[0]
+			continue
+		case OpSlotAddr:
+			return Pointer{p, p.Slot, binaryRange(OpAdd, off, RangeOf(p.Imm))}
+		}
+		return Pointer{p, nil, off}
+	}
+}
+
+// access checks that n bytes at p + off are inside the object that p points
+// into. Objects of unknown size pass.
+func (c *checker) access(v, p *Value, off, n int, what string) {
+	if !c.dom.Reachable(v.Block) {
+		return
+	}
+	ptr := c.ranges.Resolve(p, v.Block)
+	size, known := c.objectSize(ptr)
+	lo, hi := ptr.Off.SMin, ptr.Off.SMax
+	if !known {
+		if ptr.Root.Op != OpParam && hi == math.MaxInt64 && p.Type.Kind == MapVal {
+			c.at(v, "%s: offset in the map value is unbounded", what)
+		}
+		return
+	}
+	if hi == math.MaxInt64 || lo == math.MinInt64 {
+		c.at(v, "%s: offset in %s is unbounded", what, ptr.describe())
+		return
+	}
+	if lo+int64(off) < 0 || hi+int64(off)+int64(n) > int64(size) {
+		if lo == hi {
+			c.at(v, "%s: bytes %d to %d are outside of %s (%d bytes)", what, lo+int64(off), lo+int64(off)+int64(n), ptr.describe(), size)
+		} else {
+			c.at(v, "%s: offset %d to %d and %d bytes reach outside of %s (%d bytes)", what, lo+int64(off), hi+int64(off), n, ptr.describe(), size)
+		}
+	}
+}
+
+func (p Pointer) describe() string {
+	if p.Slot != nil {
+		return "slot " + p.Slot.text()
+	}
+	return "the " + p.Root.Type.NonNull().String()
+}
+
+// objectSize is the size of the object, when Root points to its start.
+func (c *checker) objectSize(p Pointer) (int, bool) {
+	switch {
+	case p.Slot != nil:
+		return p.Slot.Size, true
+	case p.Root.Op == OpGlobalAddr:
+		if g := c.m.Global(p.Root.Sym); g != nil {
+			return g.Size - int(p.Root.Imm), true
+		}
+	case p.Root.Op == OpCall && p.Root.Type.Kind == Ringbuf:
+		return p.Root.Type.N, true
+	case p.Root.Op == OpCall && p.Root.Type.Kind == MapVal:
+		if x := c.m.Map(p.Root.Type.Sym); x != nil && x.BPF.Type != "" {
+			return x.BPF.ValueSize, true
+		}
+	}
+	return 0, false
+}
+
+func ruleLoad(c *checker, v *Value) {
+	if !isNumber(v.Type) && v.Type.Kind != BTF {
+		c.at(v, "result cannot be %s", v.Type)
+	}
+	if v.Args[0].Type == TCtx {
+		c.ctxLoad(v)
+		return
+	}
+	c.slotAligned(v)
+	if v.Args[0].Type.Kind != BTF && v.CORE.Type == "" {
+		c.access(v, v.Args[0], int(v.Imm), v.Mem.Size(), "load")
+	}
+}
+
+// ctxLoad checks a load from the context: the kernel takes aligned loads of
+// certain sizes at constant offsets in a range.
+func (c *checker) ctxLoad(v *Value) {
+	n := int64(v.Mem.Size())
+	if v.Imm < 0 || v.Imm%n != 0 {
+		c.at(v, "load from the context at an offset that is not a multiple of its size")
+		return
+	}
+	if c.m.Target == nil || c.f.Prog == nil || v.CORE.Type != "" {
+		return
+	}
+	ctx := c.m.Target.Arch().Context(c.f.Prog.Kind.Target())
+	switch {
+	case ctx.Sizes&int(n) == 0:
+		c.at(v, "a %s program cannot load %d bytes from its context", ctx.Name, n)
+	case v.Imm < int64(ctx.First) || v.Imm+n > int64(ctx.Limit):
+		c.at(v, "the context of a %s program has bytes %d to %d", ctx.Name, ctx.First, ctx.Limit)
+	}
+}
+
+// slotAligned checks a direct access to a slot: the kernel wants stack accesses
+// aligned to their size on every architecture.
+func (c *checker) slotAligned(v *Value) {
+	if !c.dom.Reachable(v.Block) {
+		return
+	}
+	p := c.ranges.Resolve(v.Args[0], v.Block)
+	off, fixed := p.Fixed()
+	n := v.Mem.Size()
+	switch {
+	case p.Slot == nil:
+	case !fixed && p.Slot.Class == Frame:
+		c.at(v, "variable offset in a slot of the frame")
+	case fixed && (off+int(v.Imm))%n != 0, p.Slot.Align < n:
+		c.at(v, "access of %d bytes is not aligned in slot %s", n, p.Slot.text())
+	}
+}
+
+func ruleStore(c *checker, v *Value) {
+	p := v.Args[0]
+	switch k := p.Type.Kind; {
+	case k == Ctx || k == BTF:
+		c.at(v, "nothing may be stored to %s", describe(p.Type))
+		return
+	case !v.Args[1].Type.IsAddr() && v.Args[1].Type != TI64:
+		c.at(v, "%s cannot be stored", describe(v.Args[1].Type))
+		return
+	}
+	c.slotAligned(v)
+	c.access(v, p, int(v.Imm), v.Mem.Size(), "store")
+}
+
+func ruleAtomicAdd(c *checker, v *Value) {
+	if v.Mem != U32 && v.Mem != U64 {
+		c.at(v, "atomic add of %s", v.Mem)
+		return
+	}
+	ruleStore(c, v)
+	if p := c.ranges.Resolve(v.Args[0], v.Block); (p.Off.SMin+v.Imm)%int64(v.Mem.Size()) != 0 && p.Off.SMin == p.Off.SMax {
+		c.at(v, "atomic add is not aligned")
+	}
+}
+
+// ruleCallSub also serves as the check of a function reference's target.
+func ruleCallSub(c *checker, v *Value) {
+	f := c.m.Func(v.Sym)
+	switch {
+	case f == nil || f.Prog != nil:
+		c.at(v, "subprogram %s is not declared", v.Sym)
+		return
+	case len(v.Args) > 5:
+		c.at(v, "more than 5 arguments")
+	case len(v.Args) != len(f.Params):
+		c.at(v, "subprogram %s has %d parameters", f.Name, len(f.Params))
+		return
+	}
+	for i, a := range v.Args {
+		if i < len(f.Params) && !assignable(f.Params[i], a.Type) {
+			c.at(v, "argument %d is %s, not %s", i+1, describe(a.Type), f.Params[i])
+		}
+	}
+}
+
+func ruleCall(c *checker, v *Value) {
+	h := target.HelperByName(v.Sym)
+	switch {
+	case h == nil:
+		c.at(v, "unknown helper %s", v.Sym)
+		return
+	case len(v.Args) > 5:
+		c.at(v, "more than 5 arguments")
+		return
+	case len(v.Args) != len(h.Args):
+		c.at(v, "helper %s takes %d arguments", h.Name, len(h.Args))
+		return
+	case c.f.Prog != nil && !h.Progs.Has(c.f.Prog.Kind.Target()):
+		c.at(v, "a %s program cannot call %s", c.f.Prog.Kind, h.Name)
+	}
+	for i := range h.Args {
+		c.helperArg(v, h, i)
+	}
+	c.helperResult(v, h)
+}
+
+// helperArg checks argument i against the helper's demand.
+func (c *checker) helperArg(v *Value, h *target.Helper, i int) {
+	a := v.Args[i]
+	t := a.Type
+	bad := func(want string) { c.at(v, "argument %d is %s, not %s", i+1, describe(t), want) }
+	switch kind := h.Args[i]; kind {
+	case target.ArgAny:
+		if t.Nullable || t.Kind == MapRef || t.Kind == FuncRef || t.Kind == Void {
+			bad("a number or a pointer")
+		}
+	case target.ArgCtx:
+		if t != TCtx {
+			bad("the context")
+		}
+	case target.ArgMap:
+		if a.Op != OpMapRef {
+			bad("a map")
+		} else if c.m.Map(a.Sym) == nil {
+			c.at(v, "map %s is not declared", a.Sym)
+		}
+	case target.ArgMapKey, target.ArgMapValue:
+		if !isMemory(t) {
+			bad("memory")
+			return
+		}
+		if n, ok := c.mapArgSize(v, h, i); ok {
+			c.access(v, a, 0, n, map[bool]string{true: "key", false: "value"}[kind == target.ArgMapKey])
+		}
+	case target.ArgMem, target.ArgMemOrNull, target.ArgMemOut:
+		if a.IsConst() && a.Imm == 0 && kind == target.ArgMemOrNull {
+			return
+		}
+		if !isMemory(t) {
+			bad("memory")
+			return
+		}
+		c.access(v, a, 0, c.sizeOf(v, i+1), "memory")
+	case target.ArgSize, target.ArgSizeOrZero:
+		c.sizeArg(v, i, kind == target.ArgSizeOrZero)
+	case target.ArgAllocSize:
+		if !a.IsConst() || a.Imm <= 0 {
+			c.at(v, "argument %d must be a constant size", i+1)
+		}
+	case target.ArgRecord:
+		if t.Kind != Ringbuf || t.Nullable {
+			bad("a ring buffer record")
+		} else if off, fixed := c.ranges.Resolve(a, v.Block).Fixed(); !fixed || off != 0 {
+			c.at(v, "argument %d must point to the start of the record", i+1)
+		}
+	case target.ArgFunc:
+		if f := c.m.Func(a.Sym); a.Op != OpFuncRef || f == nil || f.Prog != nil {
+			bad("a subprogram")
+		}
+	case target.ArgStackOrNull:
+		if t.Kind != Stack && (!a.IsConst() || a.Imm != 0) {
+			bad("stack memory or null")
+		}
+	case target.ArgConstStr:
+		if t.Kind != MapVal || t.Nullable {
+			bad("a string constant")
+		}
+	case target.ArgBTF:
+		if t.Kind != BTF || t.Nullable {
+			bad("a trusted pointer")
+		}
+	}
+}
+
+// isMemory reports whether a helper may read or write where t points.
+func isMemory(t Type) bool {
+	return !t.Nullable && (t.Kind == Stack || t.Kind == MapVal || t.Kind == Ringbuf)
+}
+
+// mapArgSize is the key or value size of the call's map, when it is fixed by now.
+func (c *checker) mapArgSize(v *Value, h *target.Helper, i int) (int, bool) {
+	for j, k := range h.Args {
+		if k != target.ArgMap {
+			continue
+		}
+		x := c.m.Map(v.Args[j].Sym)
+		if x == nil || x.BPF.Type == "" {
+			return 0, false
+		}
+		if h.Args[i] == target.ArgMapKey {
+			return x.BPF.KeySize, true
+		}
+		return x.BPF.ValueSize, true
+	}
+	return 0, false
+}
+
+// sizeOf is the largest number of bytes that size argument i may say.
+func (c *checker) sizeOf(v *Value, i int) int {
+	if i >= len(v.Args) || v.Args[i].Type != TI64 {
+		return 0
+	}
+	r := c.ranges.At(v.Args[i], v.Block)
+	if r.UMax > 1<<29 {
+		return 0 // sizeArg reports it
+	}
+	return int(r.UMax)
+}
+
+// sizeArg wants a bounded number: below 2^29 as in the kernel (BPF_MAX_VAR_SIZ).
+func (c *checker) sizeArg(v *Value, i int, zero bool) {
+	if v.Args[i].Type != TI64 {
+		c.at(v, "argument %d is %s, not a size", i+1, describe(v.Args[i].Type))
+		return
+	}
+	if !c.dom.Reachable(v.Block) {
+		return
+	}
+	switch r := c.ranges.At(v.Args[i], v.Block); {
+	case r.UMax >= 1<<29:
+		c.at(v, "argument %d is a size without bound", i+1)
+	case r.UMin == 0 && !zero:
+		c.at(v, "argument %d is a size that may be 0", i+1)
+	}
+}
+
+func (c *checker) helperResult(v *Value, h *target.Helper) {
+	ok := false
+	want := ""
+	switch h.Result {
+	case target.ResultInt:
+		ok, want = isNumber(v.Type) || v.Type == TVoid, "i64, kaddr or uaddr"
+	case target.ResultVoid:
+		ok, want = v.Type == TVoid, "void"
+	case target.ResultMapValue:
+		t := TMapVal(v.Args[0].Sym, true)
+		ok, want = v.Type == t, t.String()
+	case target.ResultRecord:
+		t := TRingbuf(int(v.Args[1].Imm), true)
+		ok, want = v.Type == t, t.String()
+	case target.ResultBTF:
+		ok, want = v.Type.Kind == BTF && !v.Type.Nullable || v.Type == TKAddr, "btf"
+	}
+	if !ok {
+		c.at(v, "result must be %s", want)
+	}
+}
