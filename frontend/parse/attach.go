@@ -70,6 +70,7 @@ func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 		diags.Add(diag.Syntax, body, "syntax: expected attach point")
 	}
 	ap.Parts = splitParts(body)
+	checkParams(body, diags)
 	first := ap.Parts[0]
 	p, ok := lookupProvider(first.Text)
 	switch {
@@ -77,8 +78,11 @@ func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 		ap.Provider = p.name
 		p.splitLocation(ap)
 		p.check(ap, diags)
-	case first.Text != "" && !first.Wildcard && len(first.Params) == 0:
-		diags.Add(diag.BadProbeType, first.At, "Invalid probe type: %s", first.Text)
+	case text != "" && !first.Wildcard && len(first.Params) == 0:
+		d := diags.Add(diag.BadProbeType, first.At, "Invalid probe type: %s", first.Text)
+		if first.Text == "config" {
+			d.Hint("a config block has the form config = { ... }")
+		}
 	}
 	return ap
 }
@@ -104,27 +108,41 @@ func (p provider) splitLocation(ap *ast.AttachPoint) {
 
 // check reports a wrong number of parts.
 func (p provider) check(ap *ast.AttachPoint, diags *diag.List) {
-	n := len(ap.Parts) - 1
-	switch {
-	case n >= p.min && n <= p.max:
-	case p.max == 0:
-		diags.Add(diag.BadAttachPoint, ap.At, "begin/end probes should not have a target")
-	case p.min == p.max:
-		diags.Add(diag.BadAttachPoint, ap.At, "%s probe type requires %d argument%s, found %d", p.name, p.min, plural(p.min), n)
-	default:
-		numbers := strconv.Itoa(p.min)
-		for i := p.min + 1; i <= p.max; i++ {
-			numbers += " or " + strconv.Itoa(i)
-		}
-		diags.Add(diag.BadAttachPoint, ap.At, "%s probe type requires %s arguments, found %d", p.name, numbers, n)
+	n, least := len(ap.Parts)-1, p.min
+	if last := ap.Parts[n]; last.Wildcard && n > 0 { // tracepoint:* is all of them
+		least = 1
 	}
+	if n >= least && n <= p.max {
+		return
+	}
+	numbers := strconv.Itoa(p.min)
+	for i := p.min + 1; i <= p.max; i++ {
+		numbers += " or " + strconv.Itoa(i)
+	}
+	diags.Add(diag.BadAttachPoint, ap.At, "%s probe type requires %s arguments, found %d", p.name, numbers, n)
 }
 
-func plural(n int) string {
-	if n == 1 {
-		return ""
+// checkParams reports a '$' that no parameter number follows.
+func checkParams(body diag.Span, diags *diag.List) {
+	text, quoted := body.Text(), false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == '$' && !quoted:
+			n := i + 1
+			for n < len(text) && isDigit(text[n]) {
+				n++
+			}
+			at := body.File.Span(body.Start+i, body.Start+n)
+			if v, err := strconv.Atoi(text[i+1 : n]); err != nil || v == 0 {
+				diags.Add(diag.BadParameter, at, "invalid positional parameter '%s' in an attach point", at.Text()).
+					Hint("put this part in double quotes if the '$' belongs to a name")
+			}
+		}
 	}
-	return "s"
 }
 
 // splitParts splits at each ':' that is not in quotes. There is always a part.

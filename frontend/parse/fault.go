@@ -2,6 +2,8 @@ package parse
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/antlr4-go/antlr/v4"
 
@@ -52,6 +54,19 @@ func newFault(p antlr.Parser) *syntaxPanic {
 	return &syntaxPanic{f}
 }
 
+// afterOpening tells that nothing was read since a bracket or a separator, so
+// that an element could stand here as well as the end of the list.
+func (f *fault) afterOpening() bool {
+	if f.prev == nil {
+		return false
+	}
+	switch f.prev.kind {
+	case parser.BtLexerLPAREN, parser.BtLexerLBRACE, parser.BtLexerCOMMA, parser.BtLexerSEMI:
+		return true
+	}
+	return false
+}
+
 func (f *fault) wants(kind int) bool {
 	for _, k := range f.want {
 		if k == kind {
@@ -67,6 +82,7 @@ var expectations = []struct {
 	rule, want int
 	text       string
 }{
+	{-1, parser.BtLexerPARAMCOUNT, "expected expression"},
 	{parser.BtParserRULE_script, antlr.TokenEOF, "expected attach point"},
 	{parser.BtParserRULE_item, parser.BtLexerATTACH, "expected attach point"},
 	{parser.BtParserRULE_config, parser.BtLexerRBRACE, "expected ';'"},
@@ -86,12 +102,12 @@ var expectations = []struct {
 	{parser.BtParserRULE_forStmt, parser.BtLexerVAR, "expected variable in for loop"},
 	{parser.BtParserRULE_forHead, parser.BtLexerVAR, "expected variable in for loop"},
 	{parser.BtParserRULE_ifRest, parser.BtLexerIF, "expected '{' or 'if' after 'else'"},
+	{parser.BtParserRULE_primary, parser.BtLexerIDENT, "expected field name"},
 	{parser.BtParserRULE_suffix, parser.BtLexerIDENT, "expected field name"},
 	{parser.BtParserRULE_recordField, parser.BtLexerIDENT, "expected identifier"},
 	{parser.BtParserRULE_typeName, parser.BtLexerIDENT, "expected type name"},
 	{parser.BtParserRULE_tagType, parser.BtLexerIDENT, "expected identifier"},
 	{parser.BtParserRULE_typeSuffix, parser.BtLexerRBRACK, "expected ']'"},
-	{-1, parser.BtLexerPARAMCOUNT, "expected expression"},
 }
 
 // report words a fault.
@@ -147,17 +163,16 @@ func (d *driver) reportInBlock(f *fault, at diag.Span, found string) {
 		return
 	}
 	switch f.prev.kind {
-	case parser.BtLexerSEMI, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE:
+	case parser.BtLexerSEMI, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
 		d.diags.Add(diag.Syntax, at, "syntax: unexpected input in block: %s", found)
 		return
 	}
 	switch f.got.kind {
 	case parser.BtLexerRPAREN, parser.BtLexerRBRACK, parser.BtLexerCOMMA, parser.BtLexerCOLON, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:
-		d.diags.Add(diag.Syntax, at, "syntax: unexpected %s, expected ';'", found)
-		return
+	default: // a statement that follows: the ';' is missing before it
+		at = d.src.Span(f.prev.end, f.prev.end)
 	}
-	end := d.src.Span(f.prev.end, f.prev.end)
-	d.diags.Add(diag.Syntax, end, "syntax: expected ';', found %s", found)
+	d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
 }
 
 // openBrace is the innermost '{' before the fault that is not closed.
@@ -178,53 +193,70 @@ func (f *fault) openBrace() *token {
 }
 
 func (f *fault) expected() string {
+	if f.afterOpening() {
+		switch f.rule {
+		case parser.BtParserRULE_config:
+			return "expected config key"
+		case parser.BtParserRULE_primary, parser.BtParserRULE_call:
+			if f.wants(parser.BtLexerRPAREN) {
+				return "expected expression"
+			}
+		case parser.BtParserRULE_macro:
+			return "expected macro argument ($var, @map, or identifier)"
+		case parser.BtParserRULE_funcDef:
+			return "expected variable in function argument"
+		}
+	}
 	for _, e := range expectations {
 		if (e.rule == f.rule || e.rule < 0) && f.wants(e.want) {
 			return e.text
 		}
 	}
-	text := "expected "
-	for i, k := range f.want {
-		switch {
-		case i > 0 && i == len(f.want)-1:
-			text += " or "
-		case i > 0:
-			text += ", "
+	var names []string
+	for _, k := range f.want {
+		if name := tokenName(k); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		text += tokenName(k)
 	}
-	return text
+	return "expected " + strings.Join(names, " or ")
+}
+
+// tokenNames are the token types that have no text of their own in the grammar.
+var tokenNames = map[int]string{
+	antlr.TokenEOF:           "end of script",
+	parser.BtLexerIDENT:      "identifier",
+	parser.BtLexerVAR:        "variable",
+	parser.BtLexerMAP:        "map",
+	parser.BtLexerINT:        "integer",
+	parser.BtLexerSTRING:     "string",
+	parser.BtLexerATTACH:     "attach point",
+	parser.BtLexerASSIGN_OP:  "assignment operator",
+	parser.BtLexerLBRACE:     "'{'",
+	parser.BtLexerS_LBRACE:   "'{'",
+	parser.BtLexerRBRACE:     "'}'",
+	parser.BtLexerCOMMA:      "','",
+	parser.BtLexerSEMI:       "';'",
+	parser.BtLexerDIV:        "'/'",
+	parser.BtLexerENDPRED:    "'/'",
+	parser.BtLexerIMPORT:     "'import'",
+	parser.BtLexerLET:        "'let'",
+	parser.BtLexerIF:         "'if'",
+	parser.BtLexerS_IF:       "'if'",
+	parser.BtLexerTYPE_OPEN:  "'('",
+	parser.BtLexerCAST_OPEN:  "'('",
+	parser.BtLexerREC_OPEN:   "'('",
+	parser.BtLexerPARAM:      "parameter",
+	parser.BtLexerPARAMCOUNT: "'$#'",
+	parser.BtLexerCONFIG:     "'config'",
 }
 
 // tokenName is how messages call a token type.
 func tokenName(kind int) string {
-	switch kind {
-	case antlr.TokenEOF:
-		return "end of script"
-	case parser.BtLexerIDENT:
-		return "identifier"
-	case parser.BtLexerVAR:
-		return "variable"
-	case parser.BtLexerMAP:
-		return "map"
-	case parser.BtLexerINT:
-		return "integer"
-	case parser.BtLexerSTRING:
-		return "string"
-	case parser.BtLexerS_LBRACE:
-		return "'{'"
-	case parser.BtLexerENDPRED:
-		return "'/'"
-	case parser.BtLexerATTACH:
-		return "attach point"
-	case parser.BtLexerASSIGN_OP:
-		return "assignment operator"
-	case parser.BtLexerTYPE_OPEN, parser.BtLexerCAST_OPEN, parser.BtLexerREC_OPEN:
-		return "'('"
+	if name, ok := tokenNames[kind]; ok {
+		return name
 	}
-	names := parser.BtParserParserStaticData.LiteralNames
-	if kind < len(names) && names[kind] != "" {
+	if names := parser.BtParserParserStaticData.LiteralNames; kind < len(names) && names[kind] != "" {
 		return names[kind]
 	}
-	return fmt.Sprintf("token %d", kind)
+	panic(fmt.Sprintf("BUG: token type %d has no name", kind))
 }

@@ -58,7 +58,7 @@ func Expr(span diag.Span, diags *diag.List) ast.Expr {
 	}
 	d := &driver{src: src, diags: diags}
 	text := blankOutside(src.Text, span.Start, span.End)
-	if !d.prepare(text, lexBody, nil) {
+	if !d.prepare(text, lexExpr, nil) {
 		return nil
 	}
 	var x ast.Expr

@@ -111,6 +111,7 @@ const (
 	lexHeader                 // after "macro" and "fn", up to the body
 	lexPred                   // in a predicate
 	lexBody                   // in a body
+	lexExpr                   // in an expression on its own, to the end
 )
 
 // tokenize splits text into tokens; start is the state to begin with.
