@@ -2,6 +2,7 @@ package target
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"btc/loader/hostinfo/targetfile"
@@ -141,20 +142,17 @@ func (t *Target) Iter(kind string) (*Type, bool) {
 	return f.Proto, true
 }
 
-// Iters lists the kinds of iterators, sorted.
+// Iters lists the kinds of iterators, sorted: those with a context struct and a
+// function that describes their parameters.
 func (t *Target) Iters() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []string
-	t.fail(t.file.Funcs(iterPrefix, func(f targetfile.Func) bool {
-		if !f.Traceable && !f.Kfunc {
-			all = append(all, strings.TrimPrefix(f.Name, iterPrefix))
-		}
-		return true
-	}))
-	return all
+	kinds := t.typeNames(targetfile.Struct, iterStruct, "*")
+	return slices.DeleteFunc(kinds, func(kind string) bool {
+		_, ok := t.Iter(kind)
+		return !ok
+	})
 }
 
+const iterStruct = "bpf_iter__"
 const iterPrefix = "bpf_iter_"
 
 // StructNames lists the struct tags that match a pattern; see Funcs.

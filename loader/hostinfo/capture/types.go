@@ -61,7 +61,10 @@ func (c *converter) collectProto(t *btfType) {
 }
 
 // base splits a type into what a targetfile.Ref says: pointers, then a record.
-func (c *converter) base(id uint32) (pointers int, base uint32) {
+func (c *converter) base(id uint32) (pointers int, base uint32) { return c.baseAt(id, 0) }
+
+// baseAt counts how deep arrays lie in arrays: damaged BTF may hold circles.
+func (c *converter) baseAt(id uint32, depth int) (pointers int, base uint32) {
 	for {
 		id = c.btf.strip(id)
 		t := c.btf.at(id)
@@ -70,9 +73,9 @@ func (c *converter) base(id uint32) (pointers int, base uint32) {
 			pointers++
 			id = t.link
 			continue
-		case t.kind == btfArray:
+		case t.kind == btfArray && depth < 32:
 			// Arrays of one element type and length are one array.
-			n, elem := c.base(t.word(0))
+			n, elem := c.baseAt(t.word(0), depth+1)
 			key := [2]uint64{uint64(elem)<<2 | uint64(n), uint64(t.word(2))}
 			if first, ok := c.arrays[key]; ok {
 				return pointers, first
