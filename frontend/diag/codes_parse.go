@@ -7,7 +7,7 @@ const (
 	BadEscape          Code = "E0103"
 	BadInteger         Code = "E0104"
 	BadParameter       Code = "E0105"
-	BadTarget          Code = "E0106"
+	NotAssignable      Code = "E0106"
 	Misplaced          Code = "E0107"
 	DuplicateField     Code = "E0108"
 	NotText            Code = "E0109"
@@ -28,7 +28,7 @@ var parseCodes = []Info{
 		"Integers are decimal, hexadecimal (0x1f), octal (017) or a digit with an exponent (1e9). '_' may stand between digits. Suffixes are u, l, ll, ul, ull, or a duration: ns us ms s m h d. The value must fit 64 bits. There are no floating point numbers."},
 	{BadParameter, "wrong positional parameter",
 		"Positional parameters are $1, $2, and so on; $# is their number. $0 does not exist."},
-	{BadTarget, "this cannot be changed or have its address taken",
+	{NotAssignable, "this cannot be changed or have its address taken",
 		"Only variables ($x), maps (@x) and map elements (@x[key]) can be assigned, incremented and decremented. The address operator takes a variable or a map."},
 	{Misplaced, "an item stands at the wrong place in the script",
 		"A script has this order: C definitions, then config and imports, then probes, macros, functions and map declarations. There is one config block at most, and outside of probes 'let' declares maps only."},

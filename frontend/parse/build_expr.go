@@ -102,7 +102,7 @@ func (b *builder) needStorage(x ast.Expr, at diag.Span) {
 	switch x.(type) {
 	case *ast.Var, *ast.Map, *ast.MapElem:
 	default:
-		b.diags.Add(diag.BadTarget, at, "syntax: increment/decrement requires a variable or map")
+		b.diags.Add(diag.NotAssignable, at, "syntax: increment/decrement requires a variable or map")
 	}
 }
 
@@ -110,7 +110,7 @@ func (b *builder) needAddress(x ast.Expr) {
 	switch x.(type) {
 	case *ast.Var, *ast.Map:
 	default:
-		b.diags.Add(diag.BadTarget, x.Span(), "syntax: address-of operator (&) can only be used on a map or variable")
+		b.diags.Add(diag.NotAssignable, x.Span(), "syntax: address-of operator (&) can only be used on a map or variable")
 	}
 }
 

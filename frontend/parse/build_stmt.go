@@ -158,15 +158,15 @@ func (b *builder) assignment(at ast.Extent, ctx *parser.SimpleContext) ast.Stmt 
 	switch x := left.(type) {
 	case *ast.Var, *ast.Map, *ast.MapElem:
 	case *ast.Field, *ast.TupleIndex:
-		b.diags.Add(diag.BadTarget, at.At, "syntax: Tuples and records are immutable once created. Consider creating a new value and assigning it instead.")
+		b.diags.Add(diag.NotAssignable, at.At, "syntax: Tuples and records are immutable once created. Consider creating a new value and assigning it instead.")
 	case *ast.Ident:
 		if x.Name == "_" && op == ast.Assign {
 			left = &ast.Discard{Extent: x.Extent}
 			break
 		}
-		b.diags.Add(diag.BadTarget, at.At, "syntax: invalid assignment target")
+		b.diags.Add(diag.NotAssignable, at.At, "syntax: invalid assignment target")
 	default:
-		b.diags.Add(diag.BadTarget, at.At, "syntax: invalid assignment target")
+		b.diags.Add(diag.NotAssignable, at.At, "syntax: invalid assignment target")
 	}
 	return &ast.AssignStmt{Extent: at, Left: left, Op: op, Right: b.expr(ctx.Expr(1))}
 }
