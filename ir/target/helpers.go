@@ -63,7 +63,7 @@ type Helper struct {
 	Args   []ArgKind
 	Result ResultKind
 	Struct string  // of ArgBTF or ResultBTF
-	Progs  ProgSet // kinds of programs that may call it (on the newest kernels)
+	Progs  ProgSet // kinds of programs that may call it (on the newest kernels; a kernel may be built or locked down without probe_write_user and override_return)
 	GPL    bool    // only from programs with a GPL-compatible license
 }
 
@@ -136,7 +136,6 @@ var helpers = []Helper{
 	// Only in sleepable programs.
 	{"copy_from_user", 148, Version{5, 10}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, false},
 	{"get_current_task_btf", 158, Version{5, 11}, nil, ResultBTF, "task_struct", allProgs, true},
-	{"ktime_get_coarse_ns", 160, Version{5, 11}, nil, ResultInt, "", allProgs, false},
 	{"for_each_map_elem", 164, Version{5, 13}, args(ArgMap, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
 	{"snprintf", 165, Version{5, 13}, args(ArgMemInOut, ArgSizeOrZero, ArgConstStr, ArgMemOrNull, ArgSizeOrZero), ResultInt, "", allProgs, true},
 	// fentry and fexit have it since 5.15 too.
