@@ -1,0 +1,303 @@
+package passes
+
+import (
+	"math/bits"
+	"strings"
+
+	"btc/ir"
+)
+
+// lower-aggregations replaces count, sum, avg, min, max, stats, hist, lhist and
+// aggget by changes of map values in place.
+//
+// requires:    map-layout has run
+// establishes: none of these ops is left
+// invalidates: dominators, liveness (it adds blocks)
+//
+//	count @                          ; percpu_array, u64
+//	->
+//	store.u32 [s0+0], 0
+//	v1:mapval(@)? = call map_lookup_elem(@, s0+0)
+//	...                              ; null: nothing to do
+//	v2:mapval(@) = nonnull v1
+//	v3:i64 = load.u64 [v2+0]
+//	v4:i64 = add v3, 1
+//	store.u64 [v2+0], v4
+//
+// A value of one CPU changes without atomics: programs of one map that nest on
+// a CPU (an NMI in a kprobe) may lose a step, as bpftrace's do. A shared value
+// changes with atomic adds, in the form without fetch that 5.10 has.
+func lowerAggregations(m *ir.Module) []ir.Diag {
+	return rules{
+		ir.OpCount:  lowerCount,
+		ir.OpSum:    lowerSum,
+		ir.OpAvg:    lowerStats,
+		ir.OpStats:  lowerStats,
+		ir.OpMin:    lowerMinMax,
+		ir.OpMax:    lowerMinMax,
+		ir.OpHist:   lowerHist,
+		ir.OpLhist:  lowerLhist,
+		ir.OpAggGet: lowerAggGet,
+	}.apply(m)
+}
+
+// mapOf is the map that v's first operand names.
+func (l *lowering) mapOf(v *ir.Value) *ir.Map {
+	x := l.m.Map(v.Args[0].Sym)
+	if x == nil {
+		panic("BUG: no map " + v.Args[0].Sym + ": " + v.Text())
+	}
+	return x
+}
+
+// keyOf is v's operand i, the address of the key; nil for a scalar.
+func keyOf(v *ir.Value, i int) *ir.Value {
+	if i < len(v.Args) {
+		return v.Args[i]
+	}
+	return nil
+}
+
+// element is the nullable address of the element that key names; for a scalar
+// (key nil), of its current slot.
+func (l *lowering) element(x *ir.Map, key *ir.Value) *ir.Value {
+	if key != nil {
+		l.padKey(x, key)
+		return l.lookup(x.Name, key)
+	}
+	slot := ir.Const(0)
+	if x.BPF.Gens == 2 {
+		slot = l.And(l.Global(ir.U32, "gen", x.BPF.GenOff), ir.Const(1))
+	}
+	return l.lookup(x.Name, l.key32(slot))
+}
+
+// change runs body with the address of the element, which is made (as zeros)
+// when it is missing, and gives body's result. When the element cannot be made
+// the loss is counted, body does not run and the result is 0. An array's
+// element always exists: that test is the kernel's wish.
+func (l *lowering) change(x *ir.Map, key *ir.Value, body func(p *ir.Value) *ir.Value) *ir.Value {
+	p := l.element(x, key)
+	end := l.Split()
+	missing := l.Func().NewBlockAfter(l.Block())
+	missing.Cold = true
+	found := l.IfValue(l.NotNull(p), ir.TMapVal(x.Name, false),
+		func() *ir.Value { return l.NonNull(p) },
+		func() *ir.Value {
+			l.Block().Cold = true
+			if key == nil {
+				l.Jump(missing)
+				return nil
+			}
+			return l.insert(x, key, missing)
+		})
+	r := body(found)
+	if r == nil {
+		l.Jump(end)
+		missing.Jump(end, l.Pos)
+	} else {
+		result := end.AddParam(r.Type)
+		l.Jump(end, r)
+		missing.Jump(end, l.Pos, zeroOf(r.Type))
+		r = result
+	}
+	l.goOn(end)
+	return r
+}
+
+// insert makes the element and gives its address; where that fails it counts
+// the loss and jumps to missing.
+func (l *lowering) insert(x *ir.Map, key *ir.Value, missing *ir.Block) *ir.Value {
+	l.insertZero(x, key, missing)
+	p := l.lookup(x.Name, key)
+	l.IfCold(l.IsNull(p), func() {
+		l.lose(x)
+		l.Jump(missing)
+	})
+	return l.NonNull(p)
+}
+
+// smallValue is the size up to which an initial value is built on the frame
+// rather than taken from the zero map.
+const smallValue = 16
+
+// insertZero makes the element if no one else does: its own failure shows in
+// the look-up that follows. Where zeros cannot be had it jumps to missing.
+func (l *lowering) insertZero(x *ir.Map, key *ir.Value, missing *ir.Block) {
+	if n := x.BPF.ValueSize; n <= smallValue {
+		zero := l.Slot("zero", n, 8)
+		l.Zero(zero, n, 8)
+		l.update(x.Name, key, zero, updateNoExist)
+		return
+	}
+	zeros := intern(l.m, "zero", "array", 4, 8, 1)
+	zeros.BPF.ValueSize = max(zeros.BPF.ValueSize, x.BPF.ValueSize)
+	p := l.lookup("zero", l.key32(ir.Const(0)))
+	l.IfCold(l.IsNull(p), func() { l.Jump(missing) })
+	l.update(x.Name, key, l.NonNull(p), updateNoExist)
+}
+
+// add adds n to the word at p + off in the way of x's kind.
+func (l *lowering) add(x *ir.Map, p *ir.Value, off int, n *ir.Value) {
+	if strings.Contains(x.BPF.Type, "percpu") {
+		l.Store(ir.U64, p, off, l.Add(l.Load(ir.U64, p, off), n))
+		return
+	}
+	l.AtomicAdd(ir.U64, p, off, n)
+}
+
+// markSet notes that a scalar is set, where a word of its own says so.
+func (l *lowering) markSet(x *ir.Map, p *ir.Value) {
+	if x.BPF.Present >= 0 && x.BPF.ValueOff != x.BPF.Present {
+		l.Store(ir.U64, p, x.BPF.Present, ir.Const(1))
+	}
+}
+
+func lowerCount(l *lowering, v *ir.Value) *ir.Value {
+	x := l.mapOf(v)
+	return l.change(x, keyOf(v, 1), func(p *ir.Value) *ir.Value {
+		l.add(x, p, 0, ir.Const(1))
+		return nil
+	})
+}
+
+func lowerSum(l *lowering, v *ir.Value) *ir.Value {
+	x := l.mapOf(v)
+	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+		l.markSet(x, p)
+		l.add(x, p, x.BPF.ValueOff, v.Args[1])
+		return nil
+	})
+}
+
+// lowerStats serves avg and stats: {u64 count, 8 bytes total}.
+func lowerStats(l *lowering, v *ir.Value) *ir.Value {
+	x := l.mapOf(v)
+	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+		l.add(x, p, 0, ir.Const(1))
+		l.add(x, p, 8, v.Args[1])
+		return nil
+	})
+}
+
+// lowerMinMax serves {u64 set, 8 bytes}.
+func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
+	x, n := l.mapOf(v), v.Args[1]
+	better := ir.ULT
+	if x.Value.Signed {
+		better = ir.SLT
+	}
+	if v.Op == ir.OpMax {
+		better = better.Swap()
+	}
+	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+		store := func() { l.Store(ir.U64, p, 8, n) }
+		set := l.ICmp(ir.NE, l.Load(ir.U64, p, 0), ir.Const(0))
+		l.IfElseCold(set, func() {
+			l.If(l.ICmp(better, n, l.Load(ir.U64, p, 8)), store, nil)
+		}, func() {
+			l.Store(ir.U64, p, 0, ir.Const(1))
+			store()
+		})
+		return nil
+	})
+}
+
+// lowerHist counts in a log2 histogram. With k bits and n = 1<<k, and q the
+// position of the highest bit of (v >> k) | 1, a value v >= 0 has the bucket
+// 1 + (q << k) + (v >> q); for v < 2n that is 1 + v. Negative values have 0.
+func lowerHist(l *lowering, v *ir.Value) *ir.Value {
+	x, n := l.mapOf(v), v.Args[1]
+	k := ir.Const(int64(x.Bits))
+	negative := l.AShr(n, ir.Const(63)) // all ones or 0
+	notNegative := l.Binary(ir.OpXor, negative, ir.Const(-1))
+	n = l.And(n, notNegative)
+	q := l.highestBit(l.Or(l.LShr(n, k), ir.Const(1)))
+	index := l.AddImm(l.Add(l.Shl(q, k), l.LShr(n, q)), 1)
+	index = l.And(index, notNegative)
+	l.bump(x, keyOf(v, 2), index)
+	return nil
+}
+
+// highestBit is the position of the highest bit set in x, which is neither 0
+// nor has its top bit set. It takes 6 steps without a branch: a branch each
+// would have the kernel walk 64 ways.
+func (l *lowering) highestBit(x *ir.Value) *ir.Value {
+	var pos *ir.Value
+	for step := int64(5); step >= 0; step-- {
+		// The difference is negative when x has a bit at 1<<step or above.
+		limit := ir.Const(int64(1)<<(1<<step) - 1)
+		above := l.LShr(l.Sub(limit, x), ir.Const(63))
+		shift := above
+		if step > 0 {
+			shift = l.Shl(above, ir.Const(step))
+			x = l.LShr(x, shift)
+		}
+		if pos == nil {
+			pos = shift
+		} else {
+			pos = l.Or(pos, shift)
+		}
+	}
+	return pos
+}
+
+// lowerLhist counts in a linear histogram: 0 below min, then one bucket a
+// step; what is past the last one counts there.
+func lowerLhist(l *lowering, v *ir.Value) *ir.Value {
+	x, n := l.mapOf(v), v.Args[1]
+	from := l.Sub(n, ir.Const(x.Min))
+	step := from
+	switch {
+	case x.Step == 1:
+	case bits.OnesCount64(uint64(x.Step)) == 1:
+		step = l.LShr(from, ir.Const(int64(bits.TrailingZeros64(uint64(x.Step)))))
+	default:
+		step = l.Binary(ir.OpUDiv, from, ir.Const(x.Step))
+	}
+	below := l.ICmp(ir.SLT, n, ir.Const(x.Min))
+	l.bump(x, keyOf(v, 2), l.Select(below, ir.Const(0), l.AddImm(step, 1)))
+	return nil
+}
+
+// bump adds 1 to a bucket. The index is clamped where it is used: before 5.11
+// the kernel forgets the bounds of a number that goes through a spill.
+func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
+	last := ir.Const(int64(buckets(x) - 1))
+	l.change(x, key, func(p *ir.Value) *ir.Value {
+		i := l.Select(l.ICmp(ir.UGT, index, last), last, index)
+		l.add(x, l.Add(p, l.Shl(i, ir.Const(3))), 0, ir.Const(1))
+		return nil
+	})
+}
+
+// lowerAggGet reads an aggregation, which map-layout has laid out shared.
+func lowerAggGet(l *lowering, v *ir.Value) *ir.Value {
+	x := l.mapOf(v)
+	var read func(p *ir.Value) *ir.Value
+	switch x.Shape {
+	case ir.ShapeCount, ir.ShapeSum:
+		read = func(p *ir.Value) *ir.Value { return l.Load(ir.U64, p, x.BPF.ValueOff) }
+	case ir.ShapeAvg:
+		read = func(p *ir.Value) *ir.Value {
+			return l.average(l.Load(ir.U64, p, 8), l.Load(ir.U64, p, 0), x.Value.Signed)
+		}
+	default:
+		return l.refuse(v, "print the map instead", "cannot read %s: a %s() map has no single value", x.Name, x.Shape)
+	}
+	p := l.element(x, keyOf(v, 1))
+	return l.IfValue(l.NotNull(p), ir.TI64,
+		func() *ir.Value { return read(l.NonNull(p)) },
+		func() *ir.Value { return ir.Const(0) })
+}
+
+// average is total / count, towards zero; 0 when count is 0. BPF divides
+// unsigned only (signed since 6.6), so a signed total loses its sign first.
+func (l *lowering) average(total, count *ir.Value, signed bool) *ir.Value {
+	if !signed {
+		return l.Binary(ir.OpUDiv, total, count)
+	}
+	sign := l.AShr(total, ir.Const(63))
+	flip := func(n *ir.Value) *ir.Value { return l.Sub(l.Binary(ir.OpXor, n, sign), sign) }
+	return flip(l.Binary(ir.OpUDiv, flip(total), count))
+}

@@ -1,0 +1,243 @@
+package passes
+
+import (
+	"btc/ir"
+	"btc/ir/target"
+)
+
+// lower-builtins replaces builtins by helper calls, context loads and globals.
+//
+// requires:    -
+// establishes: no builtin op is left
+// invalidates: dominators, liveness (it adds blocks)
+//
+//	v1:i64 = uid
+//	->
+//	v2:i64 = call get_current_uid_gid()
+//	v1:i64 = zext.u32 v2
+func lowerBuiltins(m *ir.Module) []ir.Diag {
+	return rules{
+		ir.OpPid:      lowerPid,
+		ir.OpTid:      lowerPid,
+		ir.OpUid:      lowerUid,
+		ir.OpGid:      lowerUid,
+		ir.OpNsecs:    lowerNsecs,
+		ir.OpElapsed:  lowerElapsed,
+		ir.OpCPU:      plainCall("get_smp_processor_id"),
+		ir.OpCurtask:  plainCall("get_current_task"),
+		ir.OpRand:     plainCall("get_prandom_u32"),
+		ir.OpCgroup:   plainCall("get_current_cgroup_id"),
+		ir.OpNumaID:   plainCall("get_numa_node_id"),
+		ir.OpJiffies:  lowerJiffies,
+		ir.OpNcpus:    func(l *lowering, _ *ir.Value) *ir.Value { return l.hostConst("ncpus") },
+		ir.OpArg:      lowerArg,
+		ir.OpRetval:   lowerRetval,
+		ir.OpFuncIP:   lowerFuncIP,
+		ir.OpReg:      lowerReg,
+		ir.OpUsermode: lowerUsermode,
+		ir.OpComm:     lowerComm,
+		ir.OpKstack:   lowerStack,
+		ir.OpUstack:   lowerStack,
+		ir.OpSeenProc: lowerSeenProc,
+	}.apply(m)
+}
+
+// plainCall is a builtin that a helper without arguments gives as it is.
+func plainCall(helper string) rule {
+	return func(l *lowering, v *ir.Value) *ir.Value { return l.Call(helper, v.Type) }
+}
+
+func lowerPid(l *lowering, v *ir.Value) *ir.Value {
+	if v.Imm == 1 {
+		return l.initPid(v.Op)
+	}
+	return l.pid(v.Op)
+}
+
+// initPid is pid or tid as the initial PID namespace has it.
+func (l *lowering) initPid(op ir.Op) *ir.Value {
+	both := l.Call("get_current_pid_tgid", ir.TI64)
+	if op == ir.OpPid {
+		return l.LShr(both, ir.Const(32))
+	}
+	return l.Extend(ir.U32, both)
+}
+
+// pid is pid or tid as the loader's PID namespace has it. The kernel verifier
+// knows the constants of .rodata and drops the side that is not taken.
+func (l *lowering) pid(op ir.Op) *ir.Value {
+	global(l.m, "pidns_ino", ir.GlobalConst, 8) // next to pidns_dev, for the loader
+	dev := l.hostConst("pidns_dev")
+	return l.IfValue(l.ICmp(ir.EQ, dev, ir.Const(0)), ir.TI64,
+		func() *ir.Value { return l.initPid(op) },
+		func() *ir.Value {
+			l.Block().Cold = true
+			info := l.Slot("pidns", 8, 8) // struct bpf_pidns_info {u32 pid, tgid}
+			l.Store(ir.U64, info, 0, ir.Const(0))
+			l.Call("get_ns_current_pid_tgid", ir.TI64, dev, l.hostConst("pidns_ino"), info, ir.Const(8))
+			off := 0
+			if op == ir.OpPid {
+				off = 4
+			}
+			return l.Load(ir.U32, info, off)
+		})
+}
+
+func lowerUid(l *lowering, v *ir.Value) *ir.Value {
+	both := l.Call("get_current_uid_gid", ir.TI64)
+	if v.Op == ir.OpGid {
+		return l.LShr(both, ir.Const(32))
+	}
+	return l.Extend(ir.U32, both)
+}
+
+// The clocks of nsecs, as OpNsecs's Imm.
+const (
+	clockBoot = iota
+	clockMonotonic
+	clockTAI
+	clockSoftTAI
+)
+
+func lowerNsecs(l *lowering, v *ir.Value) *ir.Value {
+	boot := func() *ir.Value { return l.Call("ktime_get_boot_ns", ir.TI64) }
+	softTAI := func() *ir.Value { return l.Add(boot(), l.hostConst("tai_off")) }
+	switch v.Imm {
+	case clockBoot:
+		return boot()
+	case clockMonotonic:
+		return l.Call("ktime_get_ns", ir.TI64)
+	case clockTAI: // 6.1
+		return l.IfValue(l.hasHelper("ktime_get_tai_ns"), ir.TI64,
+			func() *ir.Value { return l.Call("ktime_get_tai_ns", ir.TI64) }, softTAI)
+	case clockSoftTAI:
+		return softTAI()
+	}
+	panic("BUG: unknown clock: " + v.Text())
+}
+
+// hasHelper asks the host's BTF for a helper. What the kernel verifier prunes
+// may hold helper ids that the kernel does not know.
+func (l *lowering) hasHelper(name string) *ir.Value {
+	ref := ir.CORERef{Type: "enum bpf_func_id", Path: "BPF_FUNC_" + name}
+	return l.ICmp(ir.NE, l.CORE(ir.EnumvalExists, ref), ir.Const(0))
+}
+
+func lowerElapsed(l *lowering, _ *ir.Value) *ir.Value {
+	return l.Sub(l.Call("ktime_get_boot_ns", ir.TI64), l.hostConst("start_ns"))
+}
+
+// lowerJiffies: the helper jiffies64 exists since 5.6, but tracing programs may
+// not call it everywhere.
+func lowerJiffies(l *lowering, v *ir.Value) *ir.Value {
+	return l.refuse(v, "use nsecs", "jiffies is not supported yet")
+}
+
+func (l *lowering) arch() *target.Arch { return l.m.Target.Arch() }
+
+// hasRegs tells whether the program's context begins with the registers.
+func hasRegs(k ir.ProgKind) bool {
+	switch k {
+	case ir.ProgKprobe, ir.ProgKretprobe, ir.ProgUprobe, ir.ProgUretprobe, ir.ProgUSDT,
+		ir.ProgProfile, ir.ProgInterval, ir.ProgSoftware, ir.ProgHardware, ir.ProgWatchpoint:
+		return true
+	}
+	return false
+}
+
+func lowerArg(l *lowering, v *ir.Value) *ir.Value {
+	ctx, n := v.Args[0], int(v.Imm)
+	switch k := l.prog().Kind; k {
+	case ir.ProgKprobe, ir.ProgUprobe:
+		if regs := l.arch().Args; n < len(regs) {
+			return l.Load(ir.U64, ctx, regs[n].Offset)
+		}
+		return l.refuse(v, "", "arg%d is not in a register: a %s has arg0 to arg%d", n, k, len(l.arch().Args)-1)
+	case ir.ProgRawTracepoint, ir.ProgFentry, ir.ProgFexit:
+		return l.Load(ir.U64, ctx, 8*n)
+	default:
+		return l.refuse(v, "", "arg%d is not supported in a %s probe", n, k)
+	}
+}
+
+func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
+	ctx, prog := v.Args[0], l.prog()
+	switch prog.Kind {
+	case ir.ProgKretprobe, ir.ProgUretprobe:
+		return l.Load(ir.U64, ctx, l.arch().Result.Offset)
+	case ir.ProgFexit: // after the arguments
+		f, ok := l.m.Target.Func(prog.Attach.Name)
+		if !ok || f.Proto == nil {
+			return l.refuse(v, "", "the target does not know the type of %s, so retval cannot be found", prog.Attach.Name)
+		}
+		return l.Load(ir.U64, ctx, 8*len(f.Proto.Params))
+	}
+	return l.refuse(v, "", "retval is not supported in a %s probe", prog.Kind)
+}
+
+// lowerFuncIP gives an address inside the probed function, by which the loader
+// finds its name; docs/layouts.md ("func") has the contract.
+//
+// At a kprobe the saved instruction pointer is that of the probe (arm64) or
+// just behind it (x86, whichever way it was placed): one less is in the
+// function everywhere. At a return there is no trace of the function left: the
+// helper knows since 5.15, before that the number of the attach point stands in
+// for the address.
+func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
+	ctx, prog := v.Args[0], l.prog()
+	ip := func() *ir.Value { return l.Load(ir.U64, ctx, l.arch().IP.Offset) }
+	switch prog.Kind {
+	case ir.ProgKprobe:
+		if l.arch().Name == "x86_64" {
+			return l.AddImm(ip(), -1)
+		}
+		return ip()
+	case ir.ProgUprobe:
+		return ip()
+	case ir.ProgUretprobe:
+		return l.attachID(prog)
+	case ir.ProgKretprobe, ir.ProgFentry, ir.ProgFexit:
+		return l.IfValue(l.hasHelper("get_func_ip"), ir.TI64,
+			func() *ir.Value { return l.Call("get_func_ip", ir.TI64, ctx) },
+			func() *ir.Value { return l.attachID(prog) })
+	}
+	return l.refuse(v, "", "func is not supported in a %s probe", prog.Kind)
+}
+
+func (l *lowering) attachID(prog *ir.Prog) *ir.Value {
+	prog.UsesID = true
+	id := l.Emit(ir.OpAttachID, ir.TI64)
+	id.Imm = int64(prog.FirstID)
+	return id
+}
+
+func lowerReg(l *lowering, v *ir.Value) *ir.Value {
+	prog := l.prog()
+	r, ok := l.arch().Reg(v.Sym)
+	switch {
+	case !hasRegs(prog.Kind):
+		return l.refuse(v, "", "reg() is not supported in a %s probe", prog.Kind)
+	case !ok:
+		return l.refuse(v, "", "%s has no register %q", l.arch().Name, v.Sym)
+	}
+	return l.Load(ir.U64, v.Args[0], r.Offset)
+}
+
+// lowerUsermode looks at the privilege level in cs.
+func lowerUsermode(l *lowering, v *ir.Value) *ir.Value {
+	cs, ok := l.arch().Reg("cs")
+	if !ok || !hasRegs(l.prog().Kind) {
+		return l.refuse(v, "", "usermode is not supported in a %s probe on %s", l.prog().Kind, l.arch().Name)
+	}
+	level := l.And(l.Load(ir.U64, v.Args[0], cs.Offset), ir.Const(3))
+	return l.BoolInt(l.ICmp(ir.EQ, level, ir.Const(3)))
+}
+
+// commSize is TASK_COMM_LEN.
+const commSize = 16
+
+// lowerComm: the helper fills with NULs to the end.
+func lowerComm(l *lowering, v *ir.Value) *ir.Value {
+	l.Call("get_current_comm", ir.TI64, v.Args[0], ir.Const(commSize))
+	return nil
+}

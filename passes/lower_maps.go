@@ -1,0 +1,189 @@
+package passes
+
+import (
+	"btc/ir"
+)
+
+// lower-maps replaces the reads and writes of plain maps by helper calls, and
+// by changes in place where the value is a single word.
+//
+// requires:    map-layout has run; lower-aggregations may have
+// establishes: no map op is left
+// invalidates: dominators, liveness (it adds blocks)
+//
+//	v2:i64 = mapget @x, s0+0
+//	->
+//	v3:mapval(@x)? = call map_lookup_elem(@x, s0+0)
+//	v4:i1 = icmp ne v3, 0
+//	br v4, b1, b2
+//	b1:
+//	v5:mapval(@x) = nonnull v3
+//	v6:i64 = load.u64 [v5+0]
+//	jump b3(v6)
+//	b2:
+//	jump b3(0)
+//	b3(v2:i64):
+func lowerMaps(m *ir.Module) []ir.Diag {
+	return rules{
+		ir.OpMapGet:    lowerMapGet,
+		ir.OpMapGetMem: lowerMapGetMem,
+		ir.OpMapSet:    lowerMapSet,
+		ir.OpMapSetMem: lowerMapSetMem,
+		ir.OpMapAdd:    lowerMapAdd,
+		ir.OpMapDel:    lowerMapDel,
+		ir.OpMapHas:    lowerMapHas,
+		ir.OpMapLen:    lowerMapLen,
+	}.apply(m)
+}
+
+func lowerMapGet(l *lowering, v *ir.Value) *ir.Value {
+	x := l.mapOf(v)
+	p := l.element(x, keyOf(v, 1))
+	return l.IfValue(l.NotNull(p), v.Type,
+		func() *ir.Value { return l.LoadAs(v.Type, ir.U64, l.NonNull(p), x.BPF.ValueOff) },
+		func() *ir.Value { return zeroOf(v.Type) })
+}
+
+func lowerMapGetMem(l *lowering, v *ir.Value) *ir.Value {
+	x, to := l.mapOf(v), v.Args[1]
+	n := valueSize(x.Value)
+	p := l.element(x, keyOf(v, 2))
+	l.If(l.NotNull(p),
+		func() { l.copy(to, l.AddImm(l.NonNull(p), int64(x.BPF.ValueOff)), n) },
+		func() { l.zero(to, n) })
+	return nil
+}
+
+// lowerMapSet stores a word: in place in an array. A hash takes an update
+// whether the key is there or not: most such maps are keyed by something that
+// ends, like @start[tid], where a look-up first would be in vain.
+func lowerMapSet(l *lowering, v *ir.Value) *ir.Value {
+	x, n, key := l.mapOf(v), v.Args[1], keyOf(v, 2)
+	if key != nil {
+		word := l.Slot("value", 8, 8)
+		l.Store(ir.U64, word, 0, n)
+		l.set(x, key, word)
+		return nil
+	}
+	p := l.element(x, nil)
+	l.If(l.NotNull(p), func() {
+		p := l.NonNull(p)
+		l.Store(ir.U64, p, x.BPF.ValueOff, n)
+		l.markSet(x, p)
+	}, nil)
+	return nil
+}
+
+// lowerMapSetMem stores a larger object: through the update helper in a hash,
+// where a reader then sees the old or the new one and no mixture.
+func lowerMapSetMem(l *lowering, v *ir.Value) *ir.Value {
+	x, from, key := l.mapOf(v), v.Args[1], keyOf(v, 2)
+	if key != nil {
+		l.set(x, key, from)
+		return nil
+	}
+	p := l.element(x, nil)
+	l.If(l.NotNull(p), func() {
+		p := l.NonNull(p)
+		l.copy(l.AddImm(p, int64(x.BPF.ValueOff)), from, valueSize(x.Value))
+		l.markSet(x, p)
+	}, nil)
+	return nil
+}
+
+// padKey clears the bytes of a key that no field covers: the kernel hashes and
+// compares all of them.
+func (l *lowering) padKey(x *ir.Map, key *ir.Value) {
+	if key != nil && x.Key != nil {
+		l.pad(key, x.Key)
+	}
+}
+
+// pad clears the padding of an object at p.
+func (l *lowering) pad(p *ir.Value, layout *ir.Layout) {
+	end := 0
+	gap := func(to int) {
+		if end < to {
+			l.zero(l.AddImm(p, int64(end)), to-end)
+		}
+	}
+	switch layout.Kind {
+	case ir.LTuple, ir.LRecord:
+	case ir.LMac:
+		end = 6
+		gap(layout.Size)
+		return
+	default:
+		return
+	}
+	for _, f := range layout.Fields {
+		gap(f.Off)
+		l.pad(l.AddImm(p, int64(f.Off)), f.Layout)
+		end = f.Off + valueSize(f.Layout)
+	}
+	gap(layout.Size)
+}
+
+// set updates a hash and counts the loss when it is full.
+func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
+	l.padKey(x, key)
+	l.pad(value, x.Value)
+	r := l.update(x.Name, key, value, updateAny)
+	if x.BPF.Loss >= 0 {
+		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
+	}
+}
+
+// lowerMapAdd gives the value before: read apart from the atomic add, for 5.10
+// has no fetching form. Two CPUs may read the same value; neither step is lost.
+func lowerMapAdd(l *lowering, v *ir.Value) *ir.Value {
+	x := l.mapOf(v)
+	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+		l.markSet(x, p)
+		before := l.Load(ir.U64, p, x.BPF.ValueOff)
+		l.AtomicAdd(ir.U64, p, x.BPF.ValueOff, v.Args[1])
+		return before
+	})
+}
+
+func lowerMapDel(l *lowering, v *ir.Value) *ir.Value {
+	x, key := l.mapOf(v), keyOf(v, 1)
+	if key != nil {
+		l.padKey(x, key)
+		r := l.Call("map_delete_elem", ir.TI64, ir.MapOperand(x.Name), key)
+		return l.ICmp(ir.EQ, r, ir.Const(0))
+	}
+	p := l.element(x, nil)
+	was := l.IfValue(l.NotNull(p), ir.TI64, func() *ir.Value {
+		p := l.NonNull(p)
+		was := l.isSet(x, p)
+		l.zero(p, x.BPF.ValueSize)
+		return was
+	}, func() *ir.Value { return ir.Const(0) })
+	return l.ICmp(ir.NE, was, ir.Const(0))
+}
+
+func lowerMapHas(l *lowering, v *ir.Value) *ir.Value {
+	x, key := l.mapOf(v), keyOf(v, 1)
+	p := l.element(x, key)
+	if key != nil {
+		return l.NotNull(p)
+	}
+	set := l.IfValue(l.NotNull(p), ir.TI64,
+		func() *ir.Value { return l.isSet(x, l.NonNull(p)) },
+		func() *ir.Value { return ir.Const(0) })
+	return l.ICmp(ir.NE, set, ir.Const(0))
+}
+
+// isSet is not 0 when the scalar at p is set. A histogram has no word that
+// tells: it counts as set.
+func (l *lowering) isSet(x *ir.Map, p *ir.Value) *ir.Value {
+	if x.BPF.Present < 0 {
+		return ir.Const(1)
+	}
+	return l.Load(ir.U64, p, x.BPF.Present)
+}
+
+func lowerMapLen(l *lowering, v *ir.Value) *ir.Value {
+	return l.refuse(v, "", "len() of a map is not supported yet")
+}

@@ -1,0 +1,252 @@
+package passes
+
+import (
+	"btc/ir"
+)
+
+// lower-output lays the events out and replaces emit and divzero by records in
+// the ring buffer. Records of constant size are reserved and built in place;
+// those with strings are built in scratch and sent at their true length.
+//
+// requires:    -
+// establishes: Event.Fields[i].Off and Var, Event.Size and Tail; neither op is left
+// invalidates: dominators, liveness (it adds blocks)
+//
+//	emit "exit0" 0
+//	->
+//	v1:ringbuf(16)? = call ringbuf_reserve(events, 16, 0)
+//	...                                  ; null: the loss is counted
+//	v2:ringbuf(16) = nonnull v1
+//	store.u32 [v2+0], 3
+//	store.u32 [v2+4], 16
+//	store.u64 [v2+8], 0
+//	call ringbuf_submit(v2, 2)
+//
+// What a str or comm wrote only for the event is written straight into it.
+func lowerOutput(m *ir.Module) []ir.Diag {
+	for _, e := range m.Events {
+		layoutEvent(e)
+	}
+	made := map[*ir.Slot]*ir.Value{}
+	for _, f := range m.Funcs {
+		takeProducers(f, made)
+	}
+	return rules{
+		ir.OpEmit: func(l *lowering, v *ir.Value) *ir.Value {
+			e := l.m.Event(v.Sym)
+			if e == nil {
+				panic("BUG: no event: " + v.Text())
+			}
+			l.sendFrom(e, v.Args, made)
+			return nil
+		},
+		ir.OpDivZero: func(l *lowering, v *ir.Value) *ir.Value {
+			l.send(l.ownEvent(ir.EvError, "index"), ir.Const(v.Imm))
+			return nil
+		},
+	}.apply(m)
+}
+
+// Sizes of the ring buffer and its records.
+const (
+	ringSize    = 256 << 10
+	headerSize  = 8            // u32 id, u32 length
+	wakeAt      = ringSize / 4 // unread bytes from which on the reader is woken
+	inPlaceSize = 16           // longest string that a record holds at its full capacity
+)
+
+// layoutEvent places the fields: numbers take 8 bytes, longer strings and
+// buffers {u16 offset, u16 length} into the tail.
+func layoutEvent(e *ir.Event) {
+	off := headerSize
+	for i := range e.Fields {
+		f := &e.Fields[i]
+		f.Var = f.Kind == ir.LBuffer || f.Kind == ir.LString && f.Size > inPlaceSize
+		size, align := valueSize(f.Layout), 8
+		if f.Var {
+			size, align = 4, 4
+			e.Tail = true
+		}
+		f.Off = roundUp(off, align)
+		off = f.Off + size
+	}
+	e.Size = roundUp(off, 8)
+}
+
+// ownEvent finds or makes the event of a kind that the lowerings need, with one
+// number in it.
+func (l *lowering) ownEvent(kind ir.EventKind, field string) *ir.Event {
+	for _, e := range l.m.Events {
+		if e.Kind == kind {
+			return e
+		}
+	}
+	e := &ir.Event{ID: len(l.m.Events), Name: string(kind), Kind: kind, Pos: ir.NoPos,
+		Fields: []ir.Field{{Name: field, Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"}}}}
+	layoutEvent(e)
+	l.m.Events = append(l.m.Events, e)
+	return e
+}
+
+// takeProducers removes each str and comm whose only purpose is one event in
+// the same block: nothing else touches its slot or uses its result.
+func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
+	uses := ir.UseCounts(f)
+	mentions := map[*ir.Slot]int{}
+	f.Uses(func(v **ir.Value) {
+		if (*v).Op == ir.OpSlotAddr {
+			mentions[(*v).Slot]++
+		}
+	})
+	for _, b := range f.Blocks {
+		emitted := map[*ir.Slot]bool{}
+		for i := len(b.Values) - 1; i >= 0; i-- {
+			v := b.Values[i]
+			if v.Op == ir.OpEmit {
+				for _, a := range v.Args {
+					if a.Op == ir.OpSlotAddr && a.Imm == 0 {
+						emitted[a.Slot] = true
+					}
+				}
+			}
+			if v.Op != ir.OpStr && v.Op != ir.OpComm || v.Args[0].Op != ir.OpSlotAddr {
+				continue
+			}
+			s := v.Args[0].Slot
+			if emitted[s] && mentions[s] == 2 && uses[v.ID] == 0 && v.Args[0].Imm == 0 {
+				made[s] = v
+				b.Remove(i)
+			}
+		}
+	}
+}
+
+func (l *lowering) send(e *ir.Event, args ...*ir.Value) { l.sendFrom(e, args, nil) }
+
+// sendFrom sends event e; made has the producers of arguments that are yet to run.
+func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
+	if len(args) != len(e.Fields) {
+		panic("BUG: event " + e.Name + " has another number of fields")
+	}
+	events := intern(l.m, "events", "ringbuf", 0, 0, ringSize)
+	needLoss(l.m, events)
+	if e.Tail {
+		l.sendTail(events, e, args, made)
+		return
+	}
+	size := ir.Const(int64(e.Size))
+	r := l.Call("ringbuf_reserve", ir.TRingbuf(e.Size, true), ir.MapOperand("events"), size, ir.Const(0))
+	l.IfElseCold(l.NotNull(r), func() {
+		rec := l.NonNull(r)
+		l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
+		l.Store(ir.U32, rec, 4, size)
+		l.fill(rec, e, args, made)
+		l.Call("ringbuf_submit", ir.TVoid, rec, l.wakeFlags(e))
+	}, func() { l.lose(events) })
+}
+
+// fill writes the fixed fields.
+func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
+	for i, f := range e.Fields {
+		a := args[i]
+		switch {
+		case f.Var:
+		case !a.Type.IsPtr():
+			l.Store(ir.U64, rec, f.Off, a)
+		case a.Op == ir.OpSlotAddr && made[a.Slot] != nil:
+			l.produce(made[a.Slot], l.AddImm(rec, int64(f.Off)))
+		default:
+			l.copy(l.AddImm(rec, int64(f.Off)), a, valueSize(f.Layout))
+		}
+	}
+}
+
+// produce runs what takeProducers removed, with another destination.
+func (l *lowering) produce(v, to *ir.Value) {
+	if v.Op == ir.OpComm {
+		l.Call("get_current_comm", ir.TI64, to, ir.Const(commSize))
+		return
+	}
+	l.readString(to, v.Args[1], v.Args[2], v.Imm)
+}
+
+// The wake-up flags of the ring buffer helpers.
+const (
+	noWakeup    = 1 // BPF_RB_NO_WAKEUP
+	forceWakeup = 2 // BPF_RB_FORCE_WAKEUP
+	availData   = 0 // BPF_RB_AVAIL_DATA, for bpf_ringbuf_query
+)
+
+// wakeFlags: the reader looks every 100 ms; it is woken at once for what it
+// must act on, and when much is unread.
+func (l *lowering) wakeFlags(e *ir.Event) *ir.Value {
+	switch e.Kind {
+	case ir.EvExit, ir.EvPrintMap, ir.EvClear, ir.EvZero, ir.EvProc:
+		return ir.Const(forceWakeup)
+	}
+	unread := l.Call("ringbuf_query", ir.TI64, ir.MapOperand("events"), ir.Const(availData))
+	return l.Select(l.ICmp(ir.UGT, unread, ir.Const(wakeAt)), ir.Const(forceWakeup), ir.Const(noWakeup))
+}
+
+// sendTail builds a record with variable strings in scratch: each string goes
+// where the one before it ended.
+func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
+	most := e.Size
+	for _, f := range e.Fields {
+		if f.Var {
+			most += f.Layout.Size
+		}
+	}
+	rec := l.Slot("record", roundUp(most, 8), 8)
+	rec.Slot.Class = ir.Scratch
+	l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
+	l.fill(rec, e, args, made)
+	at, limit := ir.Const(int64(e.Size)), e.Size
+	for i, f := range e.Fields {
+		if !f.Var {
+			continue
+		}
+		n := l.tailField(l.Add(rec, l.clamp(at, limit)), f, args[i], made)
+		length := n
+		if f.Kind == ir.LString {
+			length = l.AddImm(n, -1)
+		}
+		l.Store(ir.U16, rec, f.Off, at)
+		l.Store(ir.U16, rec, f.Off+2, length)
+		at = l.Add(n, at)
+		limit += f.Layout.Size
+	}
+	l.Store(ir.U32, rec, 4, at)
+	flags := l.wakeFlags(e)
+	r := l.Call("ringbuf_output", ir.TI64, ir.MapOperand("events"), rec, l.clamp(at, limit), flags)
+	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(events) })
+}
+
+// tailField writes one string or buffer and gives the bytes it takes: of a
+// string with its NUL, at least 1.
+func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
+	room := int64(f.Layout.Size)
+	if f.Kind == ir.LBuffer {
+		n := l.clamp(l.Load(ir.U32, arg, 0), int(room)-4)
+		l.Call("probe_read_kernel", ir.TI64, to, n, l.AddImm(arg, 4))
+		return n
+	}
+	var n *ir.Value
+	if arg.Op == ir.OpSlotAddr && made[arg.Slot] != nil {
+		str := made[arg.Slot]
+		n = l.readString(to, str.Args[1], str.Args[2], min(room, str.Imm))
+	} else {
+		n = l.readString(to, arg, ir.Const(room), room)
+	}
+	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(1))
+}
+
+// clamp bounds x where it is used: before 5.11 the kernel forgets the bounds of
+// a number that goes through a spill.
+func (l *lowering) clamp(x *ir.Value, most int) *ir.Value {
+	top := ir.Const(int64(most))
+	if x.IsConst() {
+		return ir.Const(min(x.Imm, top.Imm))
+	}
+	return l.Select(l.ICmp(ir.UGT, x, top), top, x)
+}

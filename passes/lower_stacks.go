@@ -1,0 +1,111 @@
+package passes
+
+import (
+	"btc/ir"
+)
+
+// The stack builtins of lower-builtins.
+//
+//	v1:i64 = kstack @kstack_127 [v0] 127
+//	->
+//	v2:i64 = call get_stack(v0, s0+0, 1016, 0)
+//	...                               ; 0 when that failed
+//	...                               ; v1: hash of the frames, in a bounded loop
+//	store.u64 [s1+0], v1
+//	v3 = call map_lookup_elem(@kstack_127, s1+0)
+//	...                               ; a miss: update NOEXIST
+//
+// An own hash instead of get_stackid: that helper loses stacks whose hashes
+// collide, and its map has one depth and no way to be cleared while in use.
+// Two stacks with one 64-bit hash would be printed as one: at 10^5 different
+// stacks the odds of any are below 10^-9.
+
+const flagUserStack = 1 << 8 // BPF_F_USER_STACK
+
+// eexist is what map_update_elem gives when another CPU was first.
+const eexist = -17
+
+func lowerStack(l *lowering, v *ir.Value) *ir.Value {
+	stacks := l.m.Map(v.Sym)
+	if stacks == nil {
+		panic("BUG: no stack map: " + v.Text())
+	}
+	size, flags := 8*int(v.Imm), int64(0)
+	if v.Op == ir.OpUstack {
+		flags = flagUserStack
+	}
+	frames := l.Slot("frames", 8*stacks.Depth, 8)
+	if stacks.Depth > int(v.Imm) {
+		l.zero(frames, 8*stacks.Depth)
+	}
+	// On success the helper zeroes what it does not fill.
+	n := l.Call("get_stack", ir.TI64, v.Args[0], frames, ir.Const(int64(size)), ir.Const(flags))
+	return l.IfValue(l.ICmp(ir.SGT, n, ir.Const(0)), ir.TI64,
+		func() *ir.Value {
+			id := l.hashFrames(frames, v.Imm)
+			l.keepStack(stacks, id, frames)
+			return id
+		},
+		func() *ir.Value { return ir.Const(0) })
+}
+
+// hashFrames hashes the words at p up to the first 0, at most n of them.
+func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
+	const odd = -0x61c8864680b583eb // 2^64 / golden ratio
+	f := l.Func()
+	done := l.Split()
+	result := done.AddParam(ir.TI64)
+	head := f.NewBlockAfter(l.Block())
+	i, h := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
+	mix := f.NewBlockAfter(head)
+	l.Jump(head, ir.Const(0), ir.Const(odd))
+
+	l.goOn(head)
+	word := l.Load(ir.U64, l.Add(p, l.Shl(i, ir.Const(3))), 0)
+	head.Br(l.ICmp(ir.EQ, word, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: mix}, l.Pos)
+
+	l.goOn(mix)
+	mixed := l.Mul(l.Binary(ir.OpXor, h, word), ir.Const(odd))
+	mixed = l.Binary(ir.OpXor, mixed, l.LShr(mixed, ir.Const(32)))
+	next := l.AddImm(i, 1)
+	mix.Br(l.ICmp(ir.ULT, next, ir.Const(n)), ir.Edge{To: head, Args: []*ir.Value{next, mixed}},
+		ir.Edge{To: done, Args: []*ir.Value{mixed}}, l.Pos)
+
+	l.goOn(done)
+	return l.Or(result, ir.Const(1)) // never 0
+}
+
+// keepStack puts the frames into the stack map unless they are there.
+func (l *lowering) keepStack(stacks *ir.Map, id, frames *ir.Value) {
+	key := l.Slot("stackid", 8, 8)
+	l.Store(ir.U64, key, 0, id)
+	known := l.lookup(stacks.Name, key)
+	l.IfCold(l.IsNull(known), func() {
+		r := l.update(stacks.Name, key, frames, updateNoExist)
+		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() {
+			l.IfCold(l.ICmp(ir.NE, r, ir.Const(eexist)), func() { l.lose(stacks) })
+		})
+	})
+}
+
+// lowerSeenProc tells the loader of a process once, as long as the process
+// stays among the most recent ones.
+func lowerSeenProc(l *lowering, _ *ir.Value) *ir.Value {
+	intern(l.m, "seen", "lru_hash", 4, 8, 4096)
+	pid := l.pid(ir.OpPid)
+	key := l.Slot("tgid", 4, 4)
+	l.Store(ir.U32, key, 0, pid)
+	known := l.lookup("seen", key)
+	l.IfCold(l.IsNull(known), func() {
+		one := l.Slot("one", 8, 8)
+		l.Store(ir.U64, one, 0, ir.Const(1))
+		l.update("seen", key, one, updateAny)
+		l.send(l.procEvent(), pid)
+	})
+	return nil
+}
+
+// procEvent finds or makes the event that names a process.
+func (l *lowering) procEvent() *ir.Event {
+	return l.ownEvent(ir.EvProc, "tgid")
+}

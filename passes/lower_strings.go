@@ -1,0 +1,212 @@
+package passes
+
+import (
+	"encoding/binary"
+
+	"btc/ir"
+)
+
+// lower-strings replaces string ops by probe reads and compares by words.
+//
+// requires:    lower-output has run
+// establishes: no string op is left
+// invalidates: dominators, liveness (it adds blocks)
+//
+//	v1:i1 = streq s0+0 "bash" 16
+//	->
+//	v2:i64 = load.u64 [s0+0]
+//	v3:i64 = and v2, 0xffffffffff       ; "bash" and its NUL
+//	v4:i64 = xor v3, 0x68736162
+//	v1:i1 = icmp eq v4, 0
+func lowerStrings(m *ir.Module) []ir.Diag {
+	filled := map[*ir.Slot]bool{}
+	for _, f := range m.Funcs {
+		zeroFilled(f, filled)
+	}
+	return rules{
+		ir.OpStrLit:   lowerStrLit,
+		ir.OpStr:      lowerStr,
+		ir.OpStrEq:    lowerStrEq,
+		ir.OpStrEqMem: lowerStrEqMem,
+		ir.OpStrCopy: func(l *lowering, v *ir.Value) *ir.Value {
+			return lowerStrCopy(l, v, filled)
+		},
+	}.apply(m)
+}
+
+// zeroFilled finds the slots whose only writers are comm and strlit: all bytes
+// after the string are NUL there, so that it can be copied by words.
+func zeroFilled(f *ir.Func, filled map[*ir.Slot]bool) {
+	other := map[*ir.Slot]bool{}
+	note := func(v *ir.Value, ok bool) {
+		if v.Op != ir.OpSlotAddr {
+			return
+		}
+		if ok && v.Imm == 0 {
+			filled[v.Slot] = true
+		} else {
+			other[v.Slot] = true
+		}
+	}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			for i, a := range v.Args {
+				writes := i == 0 && (v.Op == ir.OpComm || v.Op == ir.OpStrLit)
+				reads := v.Op == ir.OpStrEq || v.Op == ir.OpStrEqMem || v.Op == ir.OpEmit || i == 1 && v.Op == ir.OpStrCopy
+				if !reads {
+					note(a, writes)
+				}
+			}
+		}
+		b.Term.Uses(func(v **ir.Value) { note(*v, false) })
+	}
+	for s := range other {
+		delete(filled, s)
+	}
+}
+
+func lowerStrLit(l *lowering, v *ir.Value) *ir.Value {
+	to, room := v.Args[0], int(v.Imm)
+	text := make([]byte, min(roundUp(len(v.Sym)+1, 8), room))
+	copy(text, v.Sym)
+	steps(len(text), l.align(to, room), func(off, w int) {
+		l.Store(ir.MemKindOf(w, false), to, off, ir.Const(word(text[off:off+w])))
+	})
+	if rest := room - len(text); rest > 0 {
+		l.zero(l.AddImm(to, int64(len(text))), rest)
+	}
+	return nil
+}
+
+// word is up to 8 bytes as a little-endian number.
+func word(b []byte) int64 {
+	var buf [8]byte
+	copy(buf[:], b)
+	return int64(binary.LittleEndian.Uint64(buf[:]))
+}
+
+// largeOnFrame is the size above which a string that is read at a variable
+// length is kept off the frame.
+const largeOnFrame = 64
+
+func lowerStr(l *lowering, v *ir.Value) *ir.Value {
+	to, bound := v.Args[0], v.Args[2]
+	switch {
+	case !bound.IsConst():
+		// The kernel takes a variable length only into bytes that are initialised
+		// already; those of scratch always are.
+		switch s := to.Slot; {
+		case s == nil || s.Class == ir.Scratch:
+			l.Store(ir.U8, to, 0, ir.Const(0))
+		case v.Imm <= largeOnFrame:
+			l.zero(to, int(v.Imm))
+		default:
+			s.Class = ir.Scratch
+			l.Store(ir.U8, to, 0, ir.Const(0))
+		}
+	case bound.Imm <= 0:
+		l.Store(ir.U8, to, 0, ir.Const(0))
+		return ir.Const(0)
+	}
+	n := l.readString(to, v.Args[1], bound, v.Imm)
+	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(0))
+}
+
+// readString reads at most bound bytes, and at most room, with the NUL. The
+// result is the helper's: the length with NUL, or a negative error; then the
+// helper has zeroed the destination (all versions).
+func (l *lowering) readString(to, from, bound *ir.Value, room int64) *ir.Value {
+	helper := "probe_read_kernel_str"
+	if from.Type.Kind == ir.UAddr {
+		helper = "probe_read_user_str"
+	}
+	return l.Call(helper, ir.TI64, to, l.clamp(bound, int(room)), from)
+}
+
+// lowerStrCopy fills with NULs: the destination may be part of a key.
+func lowerStrCopy(l *lowering, v *ir.Value, filled map[*ir.Slot]bool) *ir.Value {
+	to, from := v.Args[0], v.Args[1]
+	if from.Op == ir.OpSlotAddr && from.Imm == 0 && filled[from.Slot] && v.Imm == int64(from.Slot.Size) && l.unused(v) {
+		l.copy(to, from, int(v.Imm))
+		return ir.Const(0)
+	}
+	l.zero(to, int(v.Imm))
+	n := l.readString(to, from, ir.Const(v.Imm), v.Imm)
+	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(0))
+}
+
+// unused tells that v, which has been taken out of its block, has no use.
+func (l *lowering) unused(v *ir.Value) bool { return ir.UseCounts(l.Func())[v.ID] == 0 }
+
+// lowerStrEq compares the literal and its NUL; what follows does not matter.
+func lowerStrEq(l *lowering, v *ir.Value) *ir.Value {
+	p, room := v.Args[0], int(v.Imm)
+	text := append([]byte(v.Sym), 0)
+	switch {
+	case len(v.Sym) > room:
+		return ir.Bool(false)
+	case len(text) > room: // fills the storage: there is no NUL
+		text = text[:room]
+	}
+	var diff *ir.Value
+	l.words(p, len(text), room, func(off int, x *ir.Value, w int) {
+		d := l.Binary(ir.OpXor, x, ir.Const(word(text[off:off+w])))
+		if diff == nil {
+			diff = d
+		} else {
+			diff = l.Or(diff, d)
+		}
+	})
+	return l.ICmp(ir.EQ, diff, ir.Const(0))
+}
+
+// words loads the first n bytes at p in as few pieces as alignment and room
+// allow: a last word that reaches past n is masked.
+func (l *lowering) words(p *ir.Value, n, room int, do func(off int, x *ir.Value, w int)) {
+	w := l.align(p, room)
+	for off := 0; off < n; {
+		for w > room-off || w > 1 && w/2 >= n-off {
+			w /= 2
+		}
+		x, used := l.Load(ir.MemKindOf(w, false), p, off), min(w, n-off)
+		if used < w {
+			x = l.And(x, ir.Const(1<<(8*used)-1))
+		}
+		do(off, x, used)
+		off += used
+	}
+}
+
+// lowerStrEqMem compares byte by byte in a bounded loop that ends at the first
+// difference or NUL.
+func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
+	p, q := v.Args[0], v.Args[1]
+	f := l.Func()
+	done := l.Split()
+	equal := done.AddParam(ir.TI1)
+	if v.Imm == 0 {
+		l.Jump(done, ir.Bool(true))
+		l.goOn(done)
+		return equal
+	}
+	head := f.NewBlockAfter(l.Block())
+	i := head.AddParam(ir.TI64)
+	same := f.NewBlockAfter(head)
+	next := f.NewBlockAfter(same)
+	l.Jump(head, ir.Const(0))
+
+	l.goOn(head)
+	x, y := l.Load(ir.U8, l.Add(p, i), 0), l.Load(ir.U8, l.Add(q, i), 0)
+	head.Br(l.ICmp(ir.EQ, x, y), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
+
+	l.goOn(same)
+	same.Br(l.ICmp(ir.EQ, x, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, ir.Edge{To: next}, l.Pos)
+
+	l.goOn(next)
+	n := l.AddImm(i, 1)
+	next.Br(l.ICmp(ir.ULT, n, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{n}},
+		ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, l.Pos)
+
+	l.goOn(done)
+	return equal
+}

@@ -1,0 +1,142 @@
+package passes
+
+import (
+	"fmt"
+
+	"btc/ir"
+)
+
+// lowering is the state of one lowering pass: the module, and the builder at
+// the value that is being replaced.
+type lowering struct {
+	*ir.Builder
+	m     *ir.Module
+	diags []ir.Diag
+}
+
+// rule replaces one op: it emits code through l and gives what the uses of v
+// become (nil for ops without result).
+type rule func(l *lowering, v *ir.Value) *ir.Value
+
+// rules says which ops a pass replaces.
+type rules map[ir.Op]rule
+
+// apply runs the rules over the whole module.
+func (rs rules) apply(m *ir.Module) []ir.Diag {
+	l := &lowering{m: m}
+	for _, f := range m.Funcs {
+		ir.Rewrite(f, func(b *ir.Builder, v *ir.Value) (*ir.Value, bool) {
+			r, ok := rs[v.Op]
+			if !ok {
+				return nil, false
+			}
+			l.Builder = b
+			return r(l, v), true
+		})
+	}
+	return l.diags
+}
+
+// refuse reports a construct that cannot be compiled; the value it gives lets
+// the pass go on to find more of them.
+func (l *lowering) refuse(v *ir.Value, hint, format string, args ...any) *ir.Value {
+	l.diags = append(l.diags, ir.Diag{Pos: v.Pos, Text: fmt.Sprintf(format, args...), Hint: hint})
+	return zeroOf(v.Type)
+}
+
+// zeroOf is the zero value of a type; nil for void.
+func zeroOf(t ir.Type) *ir.Value {
+	switch t.Kind {
+	case ir.Void:
+		return nil
+	case ir.I1:
+		return ir.Bool(false)
+	case ir.I64:
+		return ir.Const(0)
+	}
+	return ir.Null(t)
+}
+
+// goOn moves the point to the start of blk.
+func (l *lowering) goOn(blk *ir.Block) { *l.Builder = *ir.At(blk, 0, l.Pos) }
+
+// prog is the program under the point. Only programs have a context.
+func (l *lowering) prog() *ir.Prog {
+	p := l.Func().Prog
+	if p == nil {
+		panic("BUG: context builtin in subprogram " + l.Func().Name)
+	}
+	return p
+}
+
+// key32 is the address of an array map's key.
+func (l *lowering) key32(index *ir.Value) *ir.Value {
+	k := l.Slot("index", 4, 4)
+	l.Store(ir.U32, k, 0, index)
+	return k
+}
+
+// lookup is the nullable address of an element of the map called name.
+func (l *lowering) lookup(name string, key *ir.Value) *ir.Value {
+	return l.Call("map_lookup_elem", ir.TMapVal(name, true), ir.MapOperand(name), key)
+}
+
+// The flags of bpf_map_update_elem.
+const (
+	updateAny     = 0 // BPF_ANY
+	updateNoExist = 1 // BPF_NOEXIST
+)
+
+// update calls bpf_map_update_elem; the result is 0 or a negative error.
+func (l *lowering) update(name string, key, value *ir.Value, flags int64) *ir.Value {
+	return l.Call("map_update_elem", ir.TI64, ir.MapOperand(name), key, value, ir.Const(flags))
+}
+
+// intern finds or makes an internal map. The caller fills what it needs.
+func intern(m *ir.Module, name, kind string, keySize, valueSize, entries int) *ir.Map {
+	if x := m.Map(name); x != nil {
+		return x
+	}
+	x := &ir.Map{Name: name, Shape: ir.ShapeIntern, Pos: ir.NoPos, BPF: ir.BPFMap{Name: name, Type: kind,
+		KeySize: keySize, ValueSize: valueSize, MaxEntries: entries, Present: -1, Gens: 1, Loss: -1}}
+	m.Maps = append(m.Maps, x)
+	return x
+}
+
+// needLoss gives x an index among the loss counters.
+func needLoss(m *ir.Module, x *ir.Map) {
+	if x.BPF.Loss >= 0 {
+		return
+	}
+	lost := intern(m, "lost", "percpu_array", 4, 8, 0)
+	x.BPF.Loss = lost.BPF.MaxEntries
+	lost.BPF.MaxEntries++
+}
+
+// lose counts a loss of x: a record that did not fit, an element that could
+// not be made, a scratch slot that was not free. The counter is this CPU's own,
+// so it needs no atomic.
+func (l *lowering) lose(x *ir.Map) {
+	needLoss(l.m, x)
+	p := l.lookup("lost", l.key32(ir.Const(int64(x.BPF.Loss))))
+	l.If(l.NotNull(p), func() {
+		p := l.NonNull(p)
+		l.Store(ir.U64, p, 0, l.AddImm(l.Load(ir.U64, p, 0), 1))
+	}, nil)
+}
+
+// global finds or makes a global.
+func global(m *ir.Module, name string, kind ir.GlobalKind, size int) *ir.Global {
+	if g := m.Global(name); g != nil {
+		return g
+	}
+	g := &ir.Global{Name: name, Kind: kind, Size: size}
+	m.Globals = append(m.Globals, g)
+	return g
+}
+
+// hostConst loads an 8-byte constant that the loader sets from the host.
+func (l *lowering) hostConst(name string) *ir.Value {
+	global(l.m, name, ir.GlobalConst, 8)
+	return l.Global(ir.U64, name, 0)
+}

@@ -1,0 +1,212 @@
+package passes
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/ir"
+)
+
+// map-layout chooses the BPF map behind each map of the script, as
+// docs/layouts.md says.
+//
+// requires:    Map's language half, filled by frontend/build
+// establishes: Map.BPF of every map of the script; global "gen" where a scalar
+//              has two slots
+// invalidates: nothing
+//
+//	map (name "@", shape count)
+//	->
+//	map (name "@", shape count, bpf (name "AT_", type percpu_array, key_size 4, value_size 8, max_entries 1, …))
+
+// Sizes that the language does not fix.
+const (
+	defaultKeys   = 4096 // elements of a keyed map (bpftrace's max_map_keys)
+	defaultStacks = 4096 // different stacks of one mode and depth
+	maxNameLen    = 15   // BPF_OBJ_NAME_LEN - 1
+)
+
+func chooseMaps(m *ir.Module) []ir.Diag {
+	var diags []ir.Diag
+	names := map[string]bool{}
+	for _, x := range m.Maps {
+		if x.Shape == ir.ShapeIntern {
+			continue
+		}
+		if d := refuseMap(x); d != nil {
+			diags = append(diags, *d)
+			continue
+		}
+		x.BPF = bpfMap(x)
+		x.BPF.Name = symbol(x.Name, names)
+		if x.BPF.Gens == 2 {
+			x.BPF.GenOff = newGen(m)
+		}
+		if strings.Contains(x.BPF.Type, "hash") && !strings.HasPrefix(x.BPF.Type, "lru") {
+			needLoss(m, x)
+		}
+	}
+	return diags
+}
+
+// refuseMap names what no layout of ours can do yet.
+func refuseMap(x *ir.Map) *ir.Diag {
+	minmax := x.Shape == ir.ShapeMin || x.Shape == ir.ShapeMax
+	if minmax && x.Read {
+		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("cannot read %s in the script: it is a %s() map, kept per CPU", x.Name, x.Shape),
+			Hint: "print the map instead"}
+	}
+	if minmax && x.Key == nil && x.Deleted {
+		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("cannot delete %s: it is a %s() map without a key, kept per CPU", x.Name, x.Shape),
+			Hint: "use clear(" + x.Name + ")"}
+	}
+	if x.Key != nil && x.Key.Size > maxKeySize {
+		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("the key of %s takes %d bytes; Linux before 5.11 takes at most %d", x.Name, x.Key.Size, maxKeySize),
+			Hint: "shorten the strings in the key, for example str(x, 128)"}
+	}
+	return nil
+}
+
+// maxKeySize is MAX_BPF_STACK, the limit of a hash's key until 5.11.
+const maxKeySize = 512
+
+// form is the layout of a shape's value: size, offset of the value proper, and
+// for a scalar the offset of the word that says whether it is set (-1: the
+// value says it itself).
+type form struct{ size, off, present int }
+
+func keyedForm(x *ir.Map) form {
+	switch x.Shape {
+	case ir.ShapeMin, ir.ShapeMax:
+		return form{16, 8, -1}
+	case ir.ShapeAvg, ir.ShapeStats:
+		return form{16, 0, -1}
+	case ir.ShapeHist, ir.ShapeLhist:
+		return form{8 * buckets(x), 0, -1}
+	case ir.ShapePlain:
+		return form{valueSize(x.Value), 0, -1}
+	case ir.ShapeStack:
+		return form{8 * x.Depth, 0, -1}
+	}
+	return form{8, 0, -1} // count, sum
+}
+
+func scalarForm(x *ir.Map) form {
+	switch x.Shape {
+	case ir.ShapeCount, ir.ShapeAvg, ir.ShapeStats, ir.ShapeMin, ir.ShapeMax:
+		k := keyedForm(x)
+		return form{k.size, k.off, 0}
+	case ir.ShapeHist, ir.ShapeLhist:
+		return keyedForm(x)
+	case ir.ShapePlain:
+		return form{8 + roundUp(valueSize(x.Value), 8), 8, 0}
+	}
+	return form{16, 8, 0} // sum
+}
+
+// valueSize is the size of an object in memory: a number takes 8 bytes
+// whatever its type (docs/layouts.md).
+func valueSize(l *ir.Layout) int {
+	switch l.Kind {
+	case ir.LInt, ir.LBool, ir.LPtr, ir.LEnum:
+		return 8
+	}
+	return l.Size
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+func bpfMap(x *ir.Map) ir.BPFMap {
+	b := ir.BPFMap{Gens: 1, Loss: -1, MaxEntries: 1, KeySize: 4}
+	f := scalarForm(x)
+	if x.Key != nil || x.Shape == ir.ShapeStack {
+		f = keyedForm(x)
+	}
+	b.ValueSize, b.ValueOff, b.Present = f.size, f.off, f.present
+	switch {
+	case x.Shape == ir.ShapeStack:
+		b.Type, b.KeySize, b.MaxEntries = "hash", 8, x.MaxEntries
+		if b.MaxEntries == 0 {
+			b.MaxEntries = defaultStacks
+		}
+	case x.Key != nil:
+		b.KeySize, b.MaxEntries = valueSize(x.Key), x.MaxEntries
+		b.Type = keyedType(x)
+		if b.MaxEntries == 0 {
+			b.MaxEntries = defaultKeys
+		}
+	default:
+		b.Type = "array"
+		if perCPU(x) {
+			b.Type = "percpu_array"
+		}
+		if x.Cleared {
+			b.Gens, b.MaxEntries = 2, 2
+		}
+	}
+	return b
+}
+
+// perCPU says that each CPU has a value of its own. Not for plain maps; not for
+// what the script reads or deletes at once, for a program cannot reach another
+// CPU's value before 5.19; and not for keyed histograms, whose value is too
+// large to have one for each key and CPU (unless the script declares it so).
+func perCPU(x *ir.Map) bool {
+	switch x.Shape {
+	case ir.ShapePlain, ir.ShapeStack:
+		return false
+	case ir.ShapeHist, ir.ShapeLhist:
+		if x.Key != nil {
+			return strings.HasPrefix(x.Declared, "percpu")
+		}
+	}
+	return !x.Read && !(x.Key == nil && x.Deleted)
+}
+
+func keyedType(x *ir.Map) string {
+	lru := strings.Contains(x.Declared, "lru")
+	switch {
+	case perCPU(x) && lru:
+		return "lru_percpu_hash"
+	case perCPU(x):
+		return "percpu_hash"
+	case lru:
+		return "lru_hash"
+	}
+	return "hash"
+}
+
+// buckets is the number of buckets of a histogram (docs/layouts.md).
+func buckets(x *ir.Map) int {
+	if x.Shape == ir.ShapeLhist {
+		return int((x.Max-x.Min)/x.Step) + 2
+	}
+	n := 1 << x.Bits
+	return 1 + 2*n + n*(63-x.Bits)
+}
+
+// newGen reserves a slot number for a scalar of two slots, a u32 in global "gen".
+func newGen(m *ir.Module) int {
+	g := global(m, "gen", ir.GlobalData, 0)
+	g.Size += 4
+	return g.Size - 4
+}
+
+// symbol makes a C identifier of at most 15 bytes that is not in used:
+// "@start" is AT_start.
+func symbol(name string, used map[string]bool) string {
+	clean := func(r rune) rune {
+		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}
+	s := strings.Map(clean, strings.Replace(name, "@", "AT_", 1))
+	s = s[:min(len(s), maxNameLen)]
+	for n := 2; used[s]; n++ {
+		tail := fmt.Sprintf("_%d", n)
+		s = s[:min(len(s), maxNameLen-len(tail))] + tail
+	}
+	used[s] = true
+	return s
+}

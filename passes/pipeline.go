@@ -1,0 +1,99 @@
+package passes
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/ir"
+)
+
+// Pass is a row of the pipeline.
+type Pass struct {
+	Name   string // as --dump and `btc passes` print it
+	Run    func(*ir.Module) []ir.Diag
+	Before ir.Stage // the stage of the module that the pass takes
+	After  ir.Stage // and that it gives
+	Doc    string
+}
+
+// Order says that a pass must run before another: the first row of First comes
+// before every row of Then.
+type Order struct {
+	First, Then string
+	Reason      string
+}
+
+// Options of a run. The zero value runs the passes and nothing else.
+type Options struct {
+	// Verify checks the module after each pass against the rules of its stage;
+	// a violation is a panic, for it is always a pass's mistake.
+	Verify func(m *ir.Module, s ir.Stage) error
+	// Dump is called with the module as it came ("input") and after each pass.
+	Dump func(pass string, m *ir.Module)
+}
+
+// Refused is the error of Run: what in the script cannot be compiled, and where.
+type Refused []ir.Diag
+
+func (r Refused) Error() string {
+	lines := make([]string, len(r))
+	for i, d := range r {
+		lines[i] = d.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Run takes m through the whole pipeline. The error is a Refused.
+func Run(m *ir.Module, opt Options) error { return run(m, Pipeline(), opt) }
+
+func run(m *ir.Module, passes []Pass, opt Options) error {
+	if opt.Dump != nil {
+		opt.Dump("input", m)
+	}
+	for _, p := range passes {
+		if diags := p.Run(m); len(diags) > 0 {
+			return Refused(diags)
+		}
+		if opt.Dump != nil {
+			opt.Dump(p.Name, m)
+		}
+		if opt.Verify == nil {
+			continue
+		}
+		if err := opt.Verify(m, p.After); err != nil {
+			panic(fmt.Sprintf("BUG: after %s: %v", p.Name, err))
+		}
+	}
+	return nil
+}
+
+// Pipeline is the table of passes, in the order of their runs.
+func Pipeline() []Pass {
+	return []Pass{
+		{"map-layout", chooseMaps, ir.High, ir.High, "each map of the script gets its BPF map"},
+		{"lower-aggregations", lowerAggregations, ir.High, ir.High, "count .. lhist become in-place changes of map values"},
+		{"lower-maps", lowerMaps, ir.High, ir.High, "map reads and writes become helper calls and in-place changes"},
+		{"lower-output", lowerOutput, ir.High, ir.High, "events are laid out; emit becomes a ring buffer record"},
+		{"lower-strings", lowerStrings, ir.High, ir.High, "string ops become probe reads and compares by words"},
+		{"lower-builtins", lowerBuiltins, ir.High, ir.High, "builtins become helper calls and context loads"},
+		{"lower-memory", lowerMemory, ir.High, ir.Core, "reads become relocated loads and probe reads"},
+		{"slots", placeSlots, ir.Core, ir.Core, "memory objects get their place in the frame or in scratch"},
+		{"layout", layoutBlocks, ir.Core, ir.Core, "cold blocks go last"},
+		{"budget", checkBudget, ir.Core, ir.Core, "what no kernel would load is refused"},
+	}
+}
+
+// Orders lists the constraints on the order of the table; a test checks them.
+func Orders() []Order {
+	return []Order{
+		{"map-layout", "lower-aggregations", "a change in place needs the layout of the value"},
+		{"map-layout", "lower-maps", "the same"},
+		{"lower-output", "lower-strings", "a string read only for an event is read into the event's tail"},
+		{"lower-output", "lower-builtins", "comm is written straight into the record"},
+		{"lower-strings", "lower-builtins", "what comm wrote is known to be filled with NULs only while it is an op of its own"},
+		{"lower-strings", "lower-memory", "string ops leave memcopy and memzero behind"},
+		{"lower-memory", "slots", "all lowerings make slots, and this is the last of them"},
+		{"slots", "layout", "slots adds cold blocks where scratch is missing"},
+		{"layout", "budget", "budget measures the final code"},
+	}
+}

@@ -1,0 +1,250 @@
+package passes
+
+import (
+	"fmt"
+
+	"btc/ir"
+)
+
+// Scratch records: where slots puts what the frame cannot hold. A record is a
+// value of a per-CPU array; docs/layouts.md says which programs share one.
+//
+// Programs of class k never nest on a CPU, for the kernel counts them and drops
+// the nested ones (bpf_prog_active); their record needs no protection. The
+// others take one of several records for their run: each has a count that must
+// go from 0 to 1. Two programs that meet between add and test both go on to the
+// next record, so there are more records than nesting levels to be expected.
+
+type scratchClass struct {
+	name    string
+	records int
+	counted bool // the record begins with the busy count
+}
+
+func classOf(k ir.ProgKind) scratchClass {
+	switch k {
+	case ir.ProgUprobe, ir.ProgUretprobe, ir.ProgUSDT:
+		return scratchClass{"scratch_u", 4, true}
+	case ir.ProgFentry, ir.ProgFexit, ir.ProgRawTracepoint, ir.ProgIter, ir.ProgBegin, ir.ProgEnd, ir.ProgSelf:
+		return scratchClass{"scratch_t", 4, true}
+	}
+	return scratchClass{"scratch_k", 1, false}
+}
+
+const (
+	busySize = 8 // u64 busy
+	// maxScratch is PCPU_MIN_UNIT_SIZE, the most a value of a per-CPU array takes.
+	maxScratch = 32 << 10
+)
+
+// useScratch takes a scratch record where f needs one, and turns the addresses
+// of the slots in it into sums with the record's address.
+func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
+	mentions := scratchMentions(f)
+	if len(mentions) == 0 {
+		return nil
+	}
+	if f.Prog == nil {
+		return &ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the objects of function %s do not fit into its stack frame", f.Name)}
+	}
+	class := classOf(f.Prog.Kind)
+	head := 0
+	if class.counted {
+		head = busySize
+	}
+	size := colour(f, ir.Scratch) + head
+	if size > maxScratch {
+		return &ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the strings and records of this probe take %d bytes, at most %d are possible", size, maxScratch),
+			Hint: "use shorter strings: config = { max_strlen = N }"}
+	}
+	for _, s := range f.Slots {
+		if s.Class == ir.Scratch {
+			s.Off += head
+		}
+	}
+	x := intern(m, class.name, "percpu_array", 4, size, class.records)
+	x.BPF.ValueSize = max(x.BPF.ValueSize, size)
+	s := scratchUser{m: m, f: f, class: class, x: x}
+	s.take(mentions)
+	s.rebase()
+	return nil
+}
+
+// scratchMentions gives, by block, the place of the first mention of a scratch
+// slot: an index into Values, their number for the terminator.
+func scratchMentions(f *ir.Func) map[*ir.Block]int {
+	first := map[*ir.Block]int{}
+	for _, b := range f.Blocks {
+		note := func(v *ir.Value, at int) {
+			if _, ok := first[b]; !ok && v.Op == ir.OpSlotAddr && v.Slot.Class == ir.Scratch {
+				first[b] = at
+			}
+		}
+		for i, v := range b.Values {
+			for _, a := range v.Args {
+				note(a, i)
+			}
+		}
+		b.Term.Uses(func(v **ir.Value) { note(*v, len(b.Values)) })
+	}
+	return first
+}
+
+type scratchUser struct {
+	m     *ir.Module
+	f     *ir.Func
+	class scratchClass
+	x     *ir.Map
+	base  *ir.Value
+}
+
+// take looks the record up on the way to all mentions, as late as that can be:
+// behind a filter that most events do not pass.
+func (s *scratchUser) take(mentions map[*ir.Block]int) {
+	d := ir.Dominators(s.f)
+	at := s.place(d, mentions)
+	rets := reachableRets(at)
+	i, ok := mentions[at]
+	if !ok {
+		i = len(at.Values)
+	}
+	pos := s.f.Pos
+	l := &lowering{Builder: ir.At(at, i, pos), m: s.m}
+	if s.class.counted {
+		s.base = s.takeCounted(l)
+		for _, b := range rets {
+			// The split has moved at's own return to the block behind.
+			if b == at {
+				b = l.Block()
+			}
+			ir.AtEnd(b, b.Term.Pos).AtomicAdd(ir.U64, s.base, 0, ir.Const(-1))
+		}
+		return
+	}
+	p := l.lookup(s.x.Name, l.key32(ir.Const(0)))
+	l.IfCold(l.IsNull(p), func() { l.Ret(ir.Const(0)) })
+	s.base = l.NonNull(p)
+}
+
+// takeCounted tries the records in turn; when none is free the loss is counted
+// and the program ends.
+func (s *scratchUser) takeCounted(l *lowering) *ir.Value {
+	taken := l.Split()
+	base := taken.AddParam(ir.TMapVal(s.x.Name, false))
+	for i := range s.class.records {
+		next := l.Func().NewBlockAfter(l.Block())
+		next.Cold = true
+		p := l.lookup(s.x.Name, l.key32(ir.Const(int64(i))))
+		found := l.Func().NewBlockAfter(l.Block())
+		found.Cold = l.Block().Cold
+		l.Br(l.NotNull(p), found, next)
+		l.goOn(found)
+		p = l.NonNull(p)
+		l.AtomicAdd(ir.U64, p, 0, ir.Const(1))
+		mine := l.ICmp(ir.EQ, l.Load(ir.U64, p, 0), ir.Const(1))
+		giveBack := l.Func().NewBlockAfter(l.Block())
+		giveBack.Cold = true
+		found.Br(mine, ir.Edge{To: taken, Args: []*ir.Value{p}}, ir.Edge{To: giveBack}, l.Pos)
+		l.goOn(giveBack)
+		l.AtomicAdd(ir.U64, p, 0, ir.Const(-1))
+		l.Jump(next)
+		l.goOn(next)
+	}
+	l.lose(s.x)
+	l.Ret(ir.Const(0))
+	l.goOn(taken)
+	return base
+}
+
+// place is the block in which to take the record: the last one, outside of
+// loops, that all mentions pass. A counted record must be given back wherever
+// the program ends behind it, so there each of those ends must be dominated.
+func (s *scratchUser) place(d *ir.DomTree, mentions map[*ir.Block]int) *ir.Block {
+	var at *ir.Block
+	for b := range mentions {
+		if at == nil {
+			at = b
+		}
+		for !d.Dominates(at, b) {
+			at = d.Idom(at)
+		}
+	}
+	loops := ir.Loops(s.f, d)
+	for loops.Of(at) != nil || s.class.counted && !dominatesRets(d, at) {
+		at = d.Idom(at)
+	}
+	return at
+}
+
+func dominatesRets(d *ir.DomTree, at *ir.Block) bool {
+	for _, b := range reachableRets(at) {
+		if !d.Dominates(at, b) {
+			return false
+		}
+	}
+	return true
+}
+
+// reachableRets lists the returning blocks that can be reached from b, in the
+// order of f.Blocks.
+func reachableRets(b *ir.Block) []*ir.Block {
+	seen := map[*ir.Block]bool{b: true}
+	for work := []*ir.Block{b}; len(work) > 0; {
+		x := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, e := range x.Term.Succs {
+			if !seen[e.To] {
+				seen[e.To] = true
+				work = append(work, e.To)
+			}
+		}
+	}
+	var rets []*ir.Block
+	for _, x := range b.Func.Blocks {
+		if seen[x] && x.Term.Kind == ir.Ret {
+			rets = append(rets, x)
+		}
+	}
+	return rets
+}
+
+// rebase replaces the addresses of scratch slots. What is computed from them is
+// a map value pointer then, too.
+func (s *scratchUser) rebase() {
+	a := analyse(s.f)
+	for v, set := range a.addrs {
+		set.each(func(i int) {
+			if s.f.Slots[i].Class == ir.Scratch && v.Type == ir.TStack {
+				v.Type = s.base.Type
+			}
+		})
+	}
+	for _, b := range s.f.Blocks {
+		for i := 0; i < len(b.Values); i++ {
+			v := b.Values[i]
+			for j, arg := range v.Args {
+				if arg.Op != ir.OpSlotAddr || arg.Slot.Class != ir.Scratch {
+					continue
+				}
+				off := arg.Imm + int64(arg.Slot.Off)
+				if j == 0 && (v.Op == ir.OpLoad || v.Op == ir.OpStore || v.Op == ir.OpAtomicAdd) {
+					v.Args[0] = s.base
+					v.Imm += off
+					continue
+				}
+				at := ir.At(b, i, v.Pos)
+				sum := at.AddImm(s.base, off)
+				v.Args[j] = sum
+				if sum != s.base {
+					i++
+				}
+			}
+		}
+		end := ir.AtEnd(b, b.Term.Pos)
+		b.Term.Uses(func(v **ir.Value) {
+			if (*v).Op == ir.OpSlotAddr && (*v).Slot.Class == ir.Scratch {
+				*v = end.AddImm(s.base, (*v).Imm+int64((*v).Slot.Off))
+			}
+		})
+	}
+}

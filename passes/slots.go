@@ -1,0 +1,328 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"btc/ir"
+)
+
+// slots gives each memory object its place: in the 512-byte frame, where
+// objects that are never needed at the same time share bytes, or in the scratch
+// record of the program's context class (scratch.go).
+//
+// requires:    core IR
+// establishes: no slot is Unplaced; slots of class Scratch are mentioned no
+//
+//	more: their addresses are sums with the scratch pointer
+//
+// invalidates: dominators, liveness (it adds blocks)
+//
+//	slot s0 "key" 16 align 8
+//	slot s1 "record" 1048 align 8 scratch 0
+//	store.u64 [s0+0], v1
+//	store.u32 [s1+4], v2
+//	->
+//	slot s0 "key" 16 align 8 frame -16
+//	...                                   ; v9: this CPU's scratch record
+//	store.u64 [s0+0], v1
+//	store.u32 [v9+4], v2
+//
+// The kernel limits the frame of a program to 512 bytes (MAX_BPF_STACK, all
+// versions); what slots leaves is for the register allocator's spills.
+func placeSlots(m *ir.Module) []ir.Diag {
+	var diags []ir.Diag
+	for _, f := range m.Funcs {
+		ir.RemoveUnreachable(f)
+		dropUnused(f)
+		chooseClasses(f)
+		if d := useScratch(m, f); d != nil {
+			diags = append(diags, *d)
+			continue
+		}
+		if n := colour(f, ir.Frame); n > frameBudget {
+			diags = append(diags, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the objects of this probe take %d bytes of the stack frame, %d are free", n, frameBudget)})
+		}
+	}
+	return diags
+}
+
+const (
+	// frameBudget is what slots may take of the frame, in bytes.
+	frameBudget = 288
+	// largestOnFrame is the size above which an object always goes to scratch.
+	largestOnFrame = 128
+)
+
+// dropUnused removes the slots that no operand mentions.
+func dropUnused(f *ir.Func) {
+	used := map[*ir.Slot]bool{}
+	f.Uses(func(v **ir.Value) {
+		if (*v).Op == ir.OpSlotAddr {
+			used[(*v).Slot] = true
+		}
+	})
+	f.Slots = slices.DeleteFunc(f.Slots, func(s *ir.Slot) bool { return !used[s] })
+}
+
+// chooseClasses puts slots on the frame as long as it has room, the largest in
+// scratch first. Slots whose addresses meet in a block parameter stay together.
+func chooseClasses(f *ir.Func) {
+	a := analyse(f)
+	for _, s := range f.Slots {
+		if s.Class == ir.Unplaced {
+			s.Class = ir.Frame
+			if s.Size > largestOnFrame {
+				s.Class = ir.Scratch
+			}
+		}
+	}
+	for {
+		a.unite()
+		var largest *ir.Slot
+		for _, s := range f.Slots {
+			if s.Class == ir.Frame && (largest == nil || s.Size > largest.Size) {
+				largest = s
+			}
+		}
+		if largest == nil || a.colour(ir.Frame)+acquireRoom <= frameBudget {
+			return
+		}
+		largest.Class = ir.Scratch
+	}
+}
+
+// acquireRoom is what taking a scratch slot itself needs on the frame.
+const acquireRoom = 8
+
+// colour places the slots of a class anew and gives the bytes they take.
+func colour(f *ir.Func, class ir.SlotClass) int {
+	a := analyse(f)
+	n := a.colour(class)
+	if class == ir.Frame {
+		for _, s := range f.Slots {
+			if s.Class == ir.Frame {
+				s.Off -= n
+			}
+		}
+	}
+	return n
+}
+
+// slotSet is a set of slots by their place in Func.Slots.
+type slotSet []uint64
+
+func (s slotSet) has(i int) bool { return s[i/64]>>(i%64)&1 != 0 }
+func (s slotSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
+
+// union reports whether it changed s.
+func (s slotSet) union(t slotSet) bool {
+	changed := false
+	for i, w := range t {
+		changed = changed || w&^s[i] != 0
+		s[i] |= w
+	}
+	return changed
+}
+
+func (s slotSet) each(do func(i int)) {
+	for i := range len(s) * 64 {
+		if s.has(i) {
+			do(i)
+		}
+	}
+}
+
+// slotUse is which slots are needed when.
+type slotUse struct {
+	f      *ir.Func
+	index  map[*ir.Slot]int
+	addrs  map[*ir.Value]slotSet // slots that an address may point into
+	clash  []slotSet             // by slot: those needed at the same time
+	joined []slotSet             // of each block parameter that is an address: what it may point into
+}
+
+// analyse finds the slots' uses. A slot is needed at a point that some mention
+// of it reaches and from which another one can be reached.
+func analyse(f *ir.Func) *slotUse {
+	a := &slotUse{f: f, index: map[*ir.Slot]int{}, addrs: map[*ir.Value]slotSet{}}
+	for i, s := range f.Slots {
+		a.index[s] = i
+		a.clash = append(a.clash, a.empty())
+	}
+	a.follow()
+	before, after := a.flow()
+	for _, b := range f.Blocks {
+		a.block(b, before[b.ID], after[b.ID])
+	}
+	return a
+}
+
+func (a *slotUse) empty() slotSet { return make(slotSet, (len(a.f.Slots)+63)/64) }
+
+// of is what address v may point into; nil for nothing of ours.
+func (a *slotUse) of(v *ir.Value) slotSet {
+	if v.Op == ir.OpSlotAddr {
+		s := a.empty()
+		s.add(a.index[v.Slot])
+		return s
+	}
+	return a.addrs[v]
+}
+
+// follow finds the values and block parameters that are computed from slot
+// addresses.
+func (a *slotUse) follow() {
+	for changed := true; changed; {
+		changed = false
+		into := func(v *ir.Value, from *ir.Value) {
+			s := a.of(from)
+			if s == nil {
+				return
+			}
+			if a.addrs[v] == nil {
+				a.addrs[v] = a.empty()
+			}
+			changed = a.addrs[v].union(s) || changed
+		}
+		for _, b := range a.f.Blocks {
+			for _, v := range b.Values {
+				switch v.Op {
+				case ir.OpAdd, ir.OpSub, ir.OpSelect, ir.OpCast, ir.OpNonNull:
+					for _, arg := range v.Args {
+						into(v, arg)
+					}
+				}
+			}
+			for _, e := range b.Term.Succs {
+				for i, arg := range e.Args {
+					into(e.To.Params[i], arg)
+				}
+			}
+		}
+	}
+	for _, b := range a.f.Blocks {
+		for _, p := range b.Params {
+			if s := a.addrs[p]; s != nil {
+				a.joined = append(a.joined, s)
+			}
+		}
+	}
+}
+
+// mentions calls do with the place (len(b.Values) for the terminator) and the
+// slots of each mention in b.
+func (a *slotUse) mentions(b *ir.Block, do func(at int, s slotSet)) {
+	for i, v := range b.Values {
+		for _, arg := range v.Args {
+			if s := a.of(arg); s != nil {
+				do(i, s)
+			}
+		}
+	}
+	b.Term.Uses(func(v **ir.Value) {
+		if s := a.of(*v); s != nil {
+			do(len(b.Values), s)
+		}
+	})
+}
+
+// flow gives, by Block.ID, the slots mentioned on some way to the block's start
+// and those mentioned on some way from its end.
+func (a *slotUse) flow() (before, after []slotSet) {
+	n := a.f.NumBlocks()
+	before, after = make([]slotSet, n), make([]slotSet, n)
+	in := make([]slotSet, n)
+	for _, b := range a.f.Blocks {
+		before[b.ID], after[b.ID], in[b.ID] = a.empty(), a.empty(), a.empty()
+		a.mentions(b, func(_ int, s slotSet) { in[b.ID].union(s) })
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, b := range a.f.Blocks {
+			for _, e := range b.Term.Succs {
+				to := e.To.ID
+				changed = before[to].union(before[b.ID]) || changed
+				changed = before[to].union(in[b.ID]) || changed
+				changed = after[b.ID].union(after[to]) || changed
+				changed = after[b.ID].union(in[to]) || changed
+			}
+		}
+	}
+	return before, after
+}
+
+// block finds the clashes in b.
+func (a *slotUse) block(b *ir.Block, before, after slotSet) {
+	n := len(a.f.Slots)
+	first, last := make([]int, n), make([]int, n)
+	for i := range n {
+		first[i], last[i] = len(b.Values)+1, -2
+		if before.has(i) && after.has(i) {
+			first[i], last[i] = -1, len(b.Values)+1
+		}
+	}
+	a.mentions(b, func(at int, s slotSet) {
+		s.each(func(i int) {
+			first[i], last[i] = min(first[i], at), max(last[i], at)
+			if before.has(i) {
+				first[i] = -1
+			}
+			if after.has(i) {
+				last[i] = len(b.Values) + 1
+			}
+		})
+	})
+	for i := range n {
+		for j := range i {
+			if first[i] <= last[j] && first[j] <= last[i] {
+				a.clash[i].add(j)
+				a.clash[j].add(i)
+			}
+		}
+	}
+}
+
+// unite gives slots whose addresses meet in a parameter the same class.
+func (a *slotUse) unite() {
+	for changed := true; changed; {
+		changed = false
+		for _, set := range a.joined {
+			scratch := false
+			set.each(func(i int) { scratch = scratch || a.f.Slots[i].Class == ir.Scratch })
+			set.each(func(i int) {
+				if s := a.f.Slots[i]; scratch && s.Class != ir.Scratch {
+					s.Class, changed = ir.Scratch, true
+				}
+			})
+		}
+	}
+}
+
+// colour sets Off of the slots of a class, counted from 0, largest first, each
+// as low as its clashes allow. It gives the end, a multiple of 8.
+func (a *slotUse) colour(class ir.SlotClass) int {
+	var order []int
+	for i, s := range a.f.Slots {
+		if s.Class == class {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return a.f.Slots[j].Size - a.f.Slots[i].Size })
+	end := 0
+	for n, i := range order {
+		s := a.f.Slots[i]
+		s.Off = 0
+		for moved := true; moved; {
+			moved = false
+			for _, j := range order[:n] {
+				t := a.f.Slots[j]
+				if a.clash[i].has(j) && s.Off < t.Off+t.Size && t.Off < s.Off+s.Size {
+					s.Off, moved = roundUp(t.Off+t.Size, max(s.Align, 1)), true
+				}
+			}
+		}
+		end = max(end, s.Off+s.Size)
+	}
+	return roundUp(end, 8)
+}
