@@ -37,7 +37,7 @@ type TraceField struct {
 
 	// DataLoc: the 4 bytes are {u16 offset, u16 length} of the data, counted
 	// from the start of the record (upper half is the length). RelLoc: counted
-	// from the end of these 4 bytes (6.? kernels and user events).
+	// from the end of these 4 bytes (since 5.17).
 	DataLoc, RelLoc bool
 
 	// User: a pointer to user space (arguments of syscalls).
@@ -184,12 +184,29 @@ func (t *Target) Tracepoints(category, event string) []string {
 	}
 	t.fail(t.file.Events(prefix, see))
 	if matches(category, syscalls) {
-		t.fail(t.file.Syscalls("", func(name string) bool {
-			see(syscalls + ":" + sysEnter + name)
-			return see(syscalls + ":" + sysExit + name) // events that never fire, such as exit's, are harmless in a list
-		}))
+		for _, name := range t.syscallEvents() {
+			see(name)
+		}
 	}
 	slices.Sort(all)
+	return all
+}
+
+// syscallEvents lists both events of every system call. The caller holds t.mu.
+func (t *Target) syscallEvents() []string {
+	var calls, all []string
+	t.fail(t.file.Syscalls("", func(name string) bool {
+		calls = append(calls, name)
+		return true
+	}))
+	for _, name := range calls {
+		all = append(all, syscalls+":"+sysEnter+name)
+		rec, _, err := t.file.Syscall(name)
+		t.fail(err)
+		if rec.Exit {
+			all = append(all, syscalls+":"+sysExit+name)
+		}
+	}
 	return all
 }
 

@@ -8,8 +8,9 @@ import (
 	"btc/loader/hostinfo/targetfile"
 )
 
-// Struct finds the struct of a tag. Where the kernel has several different
-// ones of the name, it answers the first that BTF lists; Structs has all.
+// Struct finds the struct of a tag. Where the kernel has several different ones
+// of the name, it answers the one that other types refer to most; Structs has
+// all.
 func (t *Target) Struct(name string) (*Type, bool) { return t.first(targetfile.Struct, name) }
 
 // Union finds the union of a tag; see Struct.

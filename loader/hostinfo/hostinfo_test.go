@@ -3,6 +3,7 @@ package hostinfo
 import (
 	"errors"
 	"io/fs"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -24,6 +25,19 @@ func TestParseCPUs(t *testing.T) {
 		got, err := parseCPUs(list)
 		if (err != nil) != (want == nil) || !cmp.Equal(got, want) && want != nil {
 			t.Errorf("%q: %v, %v", list, got, err)
+		}
+	}
+}
+
+// The loader links this package: it must not pull in what reads target files.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
+	if err != nil {
+		t.Fatal(err, string(out))
+	}
+	for dep := range strings.Lines(string(out)) {
+		if strings.Contains(dep, "zstd") || strings.Contains(dep, "targetfile") || strings.Contains(dep, "encoding/json") {
+			t.Errorf("depends on %s", dep)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: target make|info|classes ...")
+		return errors.New("give a command: make, info or classes")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	dir := flags.String("dir", "", "folder with vmlinux.btf, tracefs.tar and release")
@@ -71,8 +71,8 @@ func makeTarget(dir, arch, out string) error {
 	if err != nil {
 		return err
 	}
-	for _, gap := range data.Meta.Gaps {
-		return fmt.Errorf("the description is not complete: %s", gap)
+	if gaps := data.Meta.Gaps; len(gaps) > 0 {
+		return fmt.Errorf("the description is not complete: %s", strings.Join(gaps, "; "))
 	}
 	for _, s := range data.Syscalls {
 		if s.Nr < 0 {

@@ -256,8 +256,9 @@ func (f *File) Type(ref Ref) (Type, error) {
 	return typ, rec.end()
 }
 
-// Named finds the types of a kind and name, in the order the kernel's BTF has
-// them; most names have one. The answer is nil when there is none.
+// Named finds the types of a kind and name in order of position (capture puts
+// what is referred to most first); most names have one. The answer is nil when
+// there is none.
 func (f *File) Named(k Kind, name string) ([]Ref, error) {
 	value, ok, err := f.lookup(tableNames, string(k.Letter())+name)
 	if !ok {
