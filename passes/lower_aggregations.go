@@ -208,15 +208,23 @@ func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 // 1 + (q << k) + (v >> q); for v < 2n that is 1 + v. Negative values have 0.
 func lowerHist(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
-	k := ir.Const(int64(x.Bits))
+	k := int64(x.Bits)
 	negative := l.AShr(n, ir.Const(63)) // all ones or 0
 	notNegative := l.Binary(ir.OpXor, negative, ir.Const(-1))
 	n = l.And(n, notNegative)
-	q := l.highestBit(l.Or(l.LShr(n, k), ir.Const(1)))
-	index := l.AddImm(l.Add(l.Shl(q, k), l.LShr(n, q)), 1)
+	q := l.highestBit(l.Or(l.shift(ir.OpLShr, n, k), ir.Const(1)))
+	index := l.AddImm(l.Add(l.shift(ir.OpShl, q, k), l.LShr(n, q)), 1)
 	index = l.And(index, notNegative)
 	l.bump(x, keyOf(v, 2), index)
 	return nil
+}
+
+// shift is x shifted by a constant, x itself when that is 0.
+func (l *lowering) shift(op ir.Op, x *ir.Value, by int64) *ir.Value {
+	if by == 0 {
+		return x
+	}
+	return l.Binary(op, x, ir.Const(by))
 }
 
 // highestBit is the position of the highest bit set in x, which is neither 0
@@ -247,12 +255,10 @@ func (l *lowering) highestBit(x *ir.Value) *ir.Value {
 func lowerLhist(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	from := l.Sub(n, ir.Const(x.Min))
-	step := from
-	switch {
-	case x.Step == 1:
-	case bits.OnesCount64(uint64(x.Step)) == 1:
-		step = l.LShr(from, ir.Const(int64(bits.TrailingZeros64(uint64(x.Step)))))
-	default:
+	var step *ir.Value
+	if bits.OnesCount64(uint64(x.Step)) == 1 {
+		step = l.shift(ir.OpLShr, from, int64(bits.TrailingZeros64(uint64(x.Step))))
+	} else {
 		step = l.Binary(ir.OpUDiv, from, ir.Const(x.Step))
 	}
 	below := l.ICmp(ir.SLT, n, ir.Const(x.Min))
