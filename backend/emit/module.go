@@ -1,10 +1,134 @@
 package emit
 
-import "btc/ir"
+import (
+	"fmt"
+	"slices"
+
+	"btc/backend/isel"
+	"btc/backend/mach"
+	"btc/backend/regalloc"
+	"btc/ir"
+)
+
+// Options of ModuleWith.
+type Options struct {
+	// Check replays each register allocation and panics when it is wrong.
+	Check bool
+	// Dump, when not nil, gets the text of each function after each stage:
+	// "isel", "regalloc", "asm".
+	Dump func(stage, fn, text string)
+}
 
 // Module encodes every function of m. Errors are the script's fault (a frame
 // that does not fit in 512 bytes, a function too large to branch across) and
-// name the position.
-func Module(m *ir.Module) ([]*Func, error) {
-	return nil, nil
+// name the position; their type is *mach.Error.
+func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
+
+// ModuleWith is Module with options.
+func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
+	if opt.Dump == nil {
+		opt.Dump = func(string, string, string) {}
+	}
+	out := make([]*Func, 0, len(m.Funcs))
+	for _, f := range m.Funcs {
+		e, err := one(f, opt)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, checkCalls(out)
+}
+
+func one(f *ir.Func, opt Options) (*Func, error) {
+	mf, err := isel.Select(f)
+	if err != nil {
+		return nil, err
+	}
+	opt.Dump("isel", f.Name, mf.String())
+	if err := regalloc.Allocate(mf, regalloc.Options{Check: opt.Check}); err != nil {
+		return nil, err
+	}
+	opt.Dump("regalloc", f.Name, mf.String())
+	e, err := Encode(mf)
+	if err != nil {
+		return nil, err
+	}
+	opt.Dump("asm", f.Name, e.Disassemble())
+	return e, nil
+}
+
+// The kernel's limits on calls between functions of a program: frames in a
+// chain, and their stacks together, each rounded up to 32 bytes
+// (check_max_stack_depth).
+const (
+	maxFrames     = 8
+	maxStack      = 512
+	stackRounding = 32
+)
+
+// checkCalls follows the call graph from every function.
+func checkCalls(funcs []*Func) error {
+	byName := make(map[string]*Func, len(funcs))
+	for _, f := range funcs {
+		byName[f.Name] = f
+	}
+	var walk func(f *Func, chain []string, stack int) error
+	walk = func(f *Func, chain []string, stack int) error {
+		if slices.Contains(chain, f.Name) {
+			return &mach.Error{Func: f.Name, Pos: f.Pos, Msg: "calls itself"}
+		}
+		chain = append(chain, f.Name)
+		stack += (max(f.StackSize, 1) + stackRounding - 1) / stackRounding * stackRounding
+		if stack > maxStack || len(chain) > maxFrames {
+			return &mach.Error{Func: chain[0], Pos: f.Pos,
+				Msg: fmt.Sprintf("the chain of calls %v takes %d frames and %d bytes of stack; BPF programs have %d and %d", chain, len(chain), stack, maxFrames, maxStack)}
+		}
+		for _, name := range f.Calls {
+			if callee := byName[name]; callee != nil {
+				if err := walk(callee, chain, stack); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for _, f := range funcs {
+		if f.Prog == nil || len(f.Calls) == 0 {
+			continue
+		}
+		if err := walk(f, nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Disassemble is f's code in the syntax of the kernel verifier's log, with
+// relocations.
+func (f *Func) Disassemble() string {
+	symbols, notes := map[int]string{}, map[int]string{}
+	for _, r := range f.Relocs {
+		switch r.Kind {
+		case Map:
+			symbols[r.Insn] = "map[" + r.Sym + "]"
+		case Global:
+			symbols[r.Insn] = fmt.Sprintf("&%s%+d", r.Sym, r.Addend)
+		case FuncAddr:
+			symbols[r.Insn] = "&" + r.Sym
+		case Call:
+			symbols[r.Insn] = r.Sym
+		}
+	}
+	for _, c := range f.CORE {
+		notes[c.Insn] = fmt.Sprintf("core %s %s", mach.CORENames[c.Kind], c.Ref)
+	}
+	for _, n := range f.IDInsns {
+		notes[n] = "attachid"
+	}
+	text, err := mach.Disassemble(f.Insns, func(slot int) (string, string) { return symbols[slot], notes[slot] })
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return text
 }

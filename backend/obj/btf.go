@@ -21,10 +21,9 @@ const (
 	kindDatasec   = 15
 )
 
-// Encodings of kindInt.
+// Encodings of kindInt. The kernel takes one at most.
 const (
 	intSigned = 1 << 0
-	intChar   = 1 << 1
 	intBool   = 1 << 2
 )
 

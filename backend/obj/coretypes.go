@@ -268,14 +268,11 @@ func (c *coreTypes) localType(typ *target.Type, child *coreNode, depth int) type
 	switch typ.Kind {
 	case target.Int:
 		enc := 0
-		if typ.Signed {
-			enc |= intSigned
-		}
-		if typ.Char {
-			enc |= intChar
-		}
-		if typ.Bool {
-			enc |= intBool
+		switch {
+		case typ.Bool:
+			enc = intBool
+		case typ.Signed:
+			enc = intSigned
 		}
 		return c.b.int(typ.Name, typ.Size, enc)
 	case target.Float:

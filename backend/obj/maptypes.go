@@ -90,7 +90,7 @@ func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 			return w.u64()
 		}
 	case ir.LString:
-		return w.btf.array(w.btf.int("char", 1, intSigned|intChar), l.Size)
+		return w.btf.array(w.btf.int("char", 1, intSigned), l.Size)
 	case ir.LTuple:
 		var ms []member
 		end := 0
@@ -153,7 +153,7 @@ func (s *dataSection) add(g *ir.Global) {
 // globalType is the BTF type of a global.
 func (w *writer) globalType(g *ir.Global) typeID {
 	if g.Param != nil && g.Param.Type == "string" {
-		return w.btf.array(w.btf.int("char", 1, intSigned|intChar), g.Size)
+		return w.btf.array(w.btf.int("char", 1, intSigned), g.Size)
 	}
 	switch g.Size {
 	case 1:

@@ -158,7 +158,7 @@ func (w *writer) licenseSection() {
 	data := append([]byte(license), 0)
 	i := w.elf.section(&elfSection{name: "license", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: data, align: 1})
 	w.elf.global(elfSymbol{name: "_license", bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: i, size: len(data)})
-	char := w.btf.int("char", 1, intSigned|intChar)
+	char := w.btf.int("char", 1, intSigned)
 	v := w.btf.variable("_license", w.btf.array(char, len(data)), linkGlobal)
 	w.btf.datasec("license", len(data), []secvar{{v, 0, len(data)}})
 }

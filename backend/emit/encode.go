@@ -1,0 +1,152 @@
+package emit
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"btc/backend/mach"
+	"btc/ir"
+)
+
+// Encode lays out and encodes a function in machine form, which it changes.
+func Encode(f *mach.Func) (*Func, error) {
+	tidy(f)
+	e := &encoder{f: f, out: &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos}}
+	if err := e.layout(); err != nil {
+		return nil, err
+	}
+	calls := map[string]bool{}
+	for n, b := range f.Blocks {
+		e.block(b, e.forms[n], calls)
+	}
+	e.out.Calls = slices.Sorted(maps.Keys(calls))
+	return e.out, nil
+}
+
+type encoder struct {
+	f     *mach.Func
+	out   *Func
+	forms []jumpForm
+	start map[*mach.Block]int // slot
+	line  ir.Pos
+}
+
+// layout finds where each block starts and how it ends. A conditional jump
+// reaches 32767 slots, and so does the unconditional one of kernels before 6.6.
+func (e *encoder) layout() error {
+	blocks := e.f.Blocks
+	sizes := make([]int, len(blocks))
+	e.forms = make([]jumpForm, len(blocks))
+	for n, b := range blocks {
+		for k := range b.Insns {
+			sizes[n] += len(b.Insns[k].Encode())
+		}
+		var next *mach.Block
+		if n+1 < len(blocks) {
+			next = blocks[n+1]
+		}
+		e.forms[n] = formOf(b, next)
+		if b.Term.Kind == mach.Exit {
+			sizes[n]++
+		}
+	}
+	e.start = make(map[*mach.Block]int, len(blocks))
+	at := 0
+	for n, b := range blocks {
+		e.start[b] = at
+		at += sizes[n] + e.forms[n].size()
+	}
+	for n, b := range blocks {
+		end := e.start[b] + sizes[n] + e.forms[n].size()
+		for _, to := range []*mach.Block{e.forms[n].branch, e.forms[n].jump} {
+			if to != nil && abs(e.start[to]-end) > math.MaxInt16-2 {
+				return &mach.Error{Func: e.f.Name, Pos: b.Term.Pos,
+					Msg: "a jump over more than 32767 instructions; make the clause smaller"}
+			}
+		}
+	}
+	return nil
+}
+
+func abs(n int) int { return max(n, -n) }
+
+func (e *encoder) here() int { return len(e.out.Insns) / 8 }
+
+func (e *encoder) put(r mach.Raw) { e.out.Insns = r.Append(e.out.Insns) }
+
+// to is the offset of a jump from the next slot to b.
+func (e *encoder) to(b *mach.Block) int16 { return int16(e.start[b] - e.here() - 1) }
+
+func (e *encoder) block(b *mach.Block, form jumpForm, calls map[string]bool) {
+	if e.here() != e.start[b] {
+		panic("BUG: layout of " + e.f.Name)
+	}
+	for n := range b.Insns {
+		e.insn(&b.Insns[n], calls)
+	}
+	t := &b.Term
+	if form.size() > 0 || t.Kind == mach.Exit {
+		e.mark(t.Pos)
+	}
+	if form.branch != nil {
+		c := t.Cond
+		if form.invert {
+			c = c.Negate()
+		}
+		e.put(mach.RawBranch(c, t.Args[0], t.Args[1], e.to(form.branch)))
+	}
+	if form.jump != nil {
+		e.put(mach.RawJump(e.to(form.jump)))
+	}
+	if t.Kind == mach.Exit {
+		e.put(mach.RawExit())
+	}
+}
+
+// mark makes a line record when the place changes. The first instruction always
+// has one: kernels want that of every function.
+func (e *encoder) mark(pos ir.Pos) {
+	if e.here() == 0 {
+		if pos.Line == 0 {
+			pos = e.f.Pos
+		}
+	} else if pos.Line == 0 || pos == e.line {
+		return
+	}
+	e.line = pos
+	e.out.Lines = append(e.out.Lines, Line{e.here(), pos})
+}
+
+func (e *encoder) insn(i *mach.Insn, calls map[string]bool) {
+	e.mark(i.Pos)
+	at := e.here()
+	for _, r := range i.Encode() {
+		e.put(r)
+	}
+	switch i.Op {
+	case mach.Mov:
+		e.reloc(at, i.Args[0], calls)
+	case mach.Select:
+		e.reloc(at+1, i.Args[3], calls)
+	case mach.IDImm:
+		e.out.IDInsns = append(e.out.IDInsns, at)
+	case mach.CallSub:
+		e.out.Relocs = append(e.out.Relocs, Reloc{Insn: at, Kind: Call, Sym: i.Sym})
+		calls[i.Sym] = true
+	}
+	if i.Relocated {
+		e.out.CORE = append(e.out.CORE, CORE{at, i.CORE, i.Kind, i.Pos})
+	}
+}
+
+var relocKinds = map[mach.OperandKind]RelocKind{mach.MapRef: Map, mach.GlobRef: Global, mach.FuncRef: FuncAddr}
+
+func (e *encoder) reloc(at int, o mach.Operand, calls map[string]bool) {
+	if kind, ok := relocKinds[o.Kind]; ok {
+		e.out.Relocs = append(e.out.Relocs, Reloc{Insn: at, Kind: kind, Sym: o.Sym, Addend: o.Imm})
+		if kind == FuncAddr {
+			calls[o.Sym] = true
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package emit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"btc/backend/mach"
+)
+
+// tidy removes what allocation left over: moves of a register to itself, empty
+// blocks, blocks that end the program alike, and blocks nobody reaches.
+func tidy(f *mach.Func) {
+	for _, b := range f.Blocks {
+		b.Insns = slices.DeleteFunc(b.Insns, func(i mach.Insn) bool {
+			return i.Op == mach.Mov && !i.W && i.Args[0] == mach.RegOp(i.Dst)
+		})
+	}
+	for {
+		thread(f)
+		dropUnreached(f)
+		joined := joinChains(f)
+		if merged := mergeExits(f); !merged && !joined {
+			return
+		}
+	}
+}
+
+// thread leads jumps past empty blocks.
+func thread(f *mach.Func) {
+	for _, b := range f.Blocks {
+		for n := range b.Term.Succs {
+			e := &b.Term.Succs[n]
+			for hops := 0; len(e.To.Insns) == 0 && e.To.Term.Kind == mach.Jump && hops < len(f.Blocks); hops++ {
+				e.To = e.To.Term.Succs[0].To
+			}
+		}
+		if t := &b.Term; t.Kind == mach.Br && t.Succs[0].To == t.Succs[1].To {
+			*t = mach.Term{Kind: mach.Jump, Succs: t.Succs[:1], Pos: t.Pos}
+		}
+	}
+}
+
+func dropUnreached(f *mach.Func) {
+	seen := map[*mach.Block]bool{f.Blocks[0]: true}
+	work := []*mach.Block{f.Blocks[0]}
+	for len(work) > 0 {
+		b := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, e := range b.Term.Succs {
+			if !seen[e.To] {
+				seen[e.To] = true
+				work = append(work, e.To)
+			}
+		}
+	}
+	f.Blocks = slices.DeleteFunc(f.Blocks, func(b *mach.Block) bool { return !seen[b] })
+}
+
+// joinChains appends a block to its only predecessor when that goes nowhere else.
+func joinChains(f *mach.Func) bool {
+	count := map[*mach.Block]int{}
+	for _, b := range f.Blocks {
+		for _, e := range b.Term.Succs {
+			count[e.To]++
+		}
+	}
+	joined := false
+	for _, b := range f.Blocks {
+		for b.Term.Kind == mach.Jump {
+			to := b.Term.Succs[0].To
+			if to == b || to == f.Blocks[0] || count[to] != 1 || to.Cold != b.Cold {
+				break
+			}
+			b.Insns = append(b.Insns, to.Insns...)
+			b.Term = to.Term
+			to.Insns = nil
+			to.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: b}}} // unreached now
+			joined = true
+		}
+	}
+	if joined {
+		dropUnreached(f)
+	}
+	return joined
+}
+
+// mergeExits keeps one of several blocks that end the program with the same
+// instructions.
+func mergeExits(f *mach.Func) bool {
+	first := map[string]*mach.Block{}
+	instead := map[*mach.Block]*mach.Block{}
+	for _, b := range f.Blocks {
+		if b.Term.Kind != mach.Exit || b == f.Blocks[0] {
+			continue
+		}
+		var text strings.Builder
+		for n := range b.Insns {
+			i := &b.Insns[n]
+			fmt.Fprintf(&text, "%s %d\n", i, i.Spill)
+		}
+		if same := first[text.String()]; same != nil {
+			instead[b] = same
+			same.Cold = same.Cold && b.Cold
+		} else {
+			first[text.String()] = b
+		}
+	}
+	if len(instead) == 0 {
+		return false
+	}
+	for _, b := range f.Blocks {
+		for n := range b.Term.Succs {
+			if same := instead[b.Term.Succs[n].To]; same != nil {
+				b.Term.Succs[n].To = same
+			}
+		}
+	}
+	return true
+}
+
+// jumpForm is how a block's end is encoded, given what follows it.
+type jumpForm struct {
+	branch *mach.Block // target of the conditional jump, nil for none
+	invert bool        // of the condition
+	far    bool        // the conditional jump skips an unconditional one to branch
+	jump   *mach.Block // target of the unconditional jump, nil when the block falls through
+}
+
+func formOf(b, next *mach.Block) jumpForm {
+	switch t := &b.Term; t.Kind {
+	case mach.Jump:
+		if t.Succs[0].To == next {
+			return jumpForm{}
+		}
+		return jumpForm{jump: t.Succs[0].To}
+	case mach.Br:
+		yes, no := t.Succs[0].To, t.Succs[1].To
+		if no == next {
+			return jumpForm{branch: yes}
+		}
+		if yes == next {
+			return jumpForm{branch: no, invert: true}
+		}
+		return jumpForm{branch: yes, jump: no}
+	}
+	return jumpForm{}
+}
+
+func (j jumpForm) size() int {
+	n := 0
+	if j.branch != nil {
+		n++
+		if j.far {
+			n++
+		}
+	}
+	if j.jump != nil {
+		n++
+	}
+	return n
+}

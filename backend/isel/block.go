@@ -1,0 +1,336 @@
+package isel
+
+import (
+	"math/bits"
+
+	"btc/backend/mach"
+	"btc/ir"
+	"btc/ir/target"
+)
+
+// entry makes the parameters' registers. The function's own come in r1, r2, ...
+// and all stay; of other blocks' only the needed ones.
+func (s *selector) entry() {
+	for _, b := range s.order {
+		mb := s.blocks[b.ID]
+		if !s.params[b.ID] {
+			continue
+		}
+		for _, p := range b.Params {
+			if s.needed[p.ID] || b == s.f.Entry() {
+				s.reg[p.ID] = s.out.NewVirt()
+				mb.Params = append(mb.Params, s.reg[p.ID])
+			}
+		}
+	}
+}
+
+func (s *selector) block(b *ir.Block) {
+	s.cur = s.blocks[b.ID]
+	for _, v := range b.Values {
+		if s.alias[v.ID] == nil && (s.needed[v.ID] || v.Op.Info().Effect == ir.Writes) && v.Op != ir.OpGlobalAddr {
+			s.pos = v.Pos
+			s.value(v)
+		}
+	}
+	t := &b.Term
+	s.pos = t.Pos
+	switch succs := liveSuccs(b); {
+	case t.Kind == ir.Ret:
+		s.cur.Term = mach.Term{Kind: mach.Exit, Args: []mach.Operand{s.operand(t.Arg)}, Pos: t.Pos}
+	case len(succs) == 1:
+		s.cur.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{s.edge(t.Succs[succs[0]])}, Pos: t.Pos}
+	case t.Kind == ir.Br:
+		c, x, y := s.cond(t.Arg)
+		s.cur.Term = mach.Term{Kind: mach.Br, Cond: c, Args: []mach.Operand{x, y},
+			Succs: []mach.Edge{s.edge(t.Succs[0]), s.edge(t.Succs[1])}, Pos: t.Pos}
+	default:
+		panic("BUG: block without a terminator in " + s.f.Name)
+	}
+}
+
+func (s *selector) edge(e ir.Edge) mach.Edge {
+	out := mach.Edge{To: s.blocks[e.To.ID]}
+	if !s.params[e.To.ID] {
+		return out
+	}
+	for n, p := range e.To.Params {
+		if s.needed[p.ID] || e.To == s.f.Entry() {
+			out.Args = append(out.Args, s.operand(e.Args[n]))
+		}
+	}
+	return out
+}
+
+// emit appends an instruction with a new result register.
+func (s *selector) emit(i mach.Insn) mach.Reg {
+	i.Dst = s.out.NewVirt()
+	s.append(i)
+	return i.Dst
+}
+
+func (s *selector) append(i mach.Insn) {
+	i.Pos = s.pos
+	s.cur.Insns = append(s.cur.Insns, i)
+}
+
+// operand is v as a source; it emits nothing.
+func (s *selector) operand(v *ir.Value) mach.Operand {
+	v = s.resolve(v)
+	switch v.Op {
+	case ir.OpConst:
+		return mach.ImmOp(v.Imm)
+	case ir.OpSlotAddr:
+		if v.Slot.Class != ir.Frame {
+			panic("BUG: address of a slot that is not in the frame: " + v.Slot.Name)
+		}
+		return mach.FrameOp(int64(v.Slot.Off) + v.Imm)
+	case ir.OpMapRef:
+		return mach.Operand{Kind: mach.MapRef, Sym: v.Sym}
+	case ir.OpFuncRef:
+		return mach.Operand{Kind: mach.FuncRef, Sym: v.Sym}
+	case ir.OpGlobalAddr:
+		return mach.Operand{Kind: mach.GlobRef, Sym: v.Sym, Imm: v.Imm}
+	}
+	if r := s.reg[v.ID]; r != mach.NoReg {
+		return mach.RegOp(r)
+	}
+	panic("BUG: " + s.f.Name + ": value of op " + v.Op.String() + " is used before it is selected")
+}
+
+// inReg is o in a register.
+func (s *selector) inReg(o mach.Operand) mach.Operand {
+	if o.IsReg() {
+		return o
+	}
+	return mach.RegOp(s.emit(mach.Insn{Op: mach.Mov, Args: []mach.Operand{o}}))
+}
+
+// regOrImm is o in a register or as a 32-bit immediate.
+func (s *selector) regOrImm(o mach.Operand) mach.Operand {
+	if o.IsImm32() {
+		return o
+	}
+	return s.inReg(o)
+}
+
+// cond is a truth value as a comparison of a register with a register or a
+// 32-bit immediate.
+func (s *selector) cond(v *ir.Value) (ir.Cond, mach.Operand, mach.Operand) {
+	v = s.resolve(v)
+	if v.Op != ir.OpICmp {
+		return ir.NE, s.inReg(s.operand(v)), mach.ImmOp(0)
+	}
+	c, a, b := v.Cond, s.operand(v.Args[0]), s.operand(v.Args[1])
+	if !a.IsReg() && b.IsReg() {
+		c, a, b = c.Swap(), b, a
+	}
+	a, b = s.inReg(a), s.regOrImm(b)
+	if c > ir.NE {
+		s.bounds.compared(a)
+		s.bounds.compared(b)
+	}
+	return c, a, b
+}
+
+// memory is the address of an access as base register and offset.
+func (s *selector) memory(v *ir.Value, off int64) (mach.Operand, int) {
+	base, total := s.address(v, off)
+	o := s.operand(base)
+	if o.Kind == mach.FrameRef {
+		if sum := o.Imm + total; sum == int64(int16(sum)) {
+			return mach.RegOp(mach.R10), int(sum)
+		}
+	}
+	o = s.inReg(o)
+	if total != int64(int16(total)) {
+		return s.arith(mach.Add, o, mach.ImmOp(total)), 0
+	}
+	return o, int(total)
+}
+
+func (s *selector) arith(op mach.Op, a, b mach.Operand) mach.Operand {
+	return mach.RegOp(s.emit(mach.Insn{Op: op, Args: []mach.Operand{s.inReg(a), s.regOrImm(b)}}))
+}
+
+func (s *selector) define(v *ir.Value, o mach.Operand) {
+	o = s.inReg(o)
+	s.reg[v.ID] = o.Reg
+}
+
+var binary = map[ir.Op]mach.Op{ir.OpAdd: mach.Add, ir.OpSub: mach.Sub, ir.OpMul: mach.Mul, ir.OpUDiv: mach.Div,
+	ir.OpUMod: mach.Mod, ir.OpAnd: mach.And, ir.OpOr: mach.Or, ir.OpXor: mach.Xor, ir.OpShl: mach.Lsh,
+	ir.OpLShr: mach.Rsh, ir.OpAShr: mach.Arsh}
+
+// value selects one placed value.
+func (s *selector) value(v *ir.Value) {
+	if op, ok := binary[v.Op]; ok {
+		s.define(v, s.binary(op, s.operand(v.Args[0]), s.operand(v.Args[1]), v))
+		return
+	}
+	switch v.Op {
+	case ir.OpBswap:
+		s.define(v, mach.RegOp(s.emit(mach.Insn{Op: mach.Swap, Size: v.Mem.Size(), Args: []mach.Operand{s.inReg(s.operand(v.Args[0]))}})))
+	case ir.OpZext, ir.OpSext:
+		s.define(v, s.extend(s.operand(v.Args[0]), v.Mem))
+	case ir.OpICmp:
+		s.define(v, s.pick(v, mach.ImmOp(1), mach.ImmOp(0)))
+	case ir.OpBoolInt:
+		s.define(v, s.pick(v.Args[0], mach.ImmOp(1), mach.ImmOp(0)))
+	case ir.OpSelect:
+		s.define(v, s.pick(v.Args[0], s.operand(v.Args[1]), s.operand(v.Args[2])))
+	case ir.OpLoad:
+		s.define(v, s.load(v))
+	case ir.OpGlobal:
+		base := s.inReg(mach.Operand{Kind: mach.GlobRef, Sym: v.Sym, Imm: v.Imm})
+		s.define(v, s.loadFrom(base, 0, v))
+	case ir.OpStore, ir.OpAtomicAdd:
+		s.store(v)
+	case ir.OpCORE:
+		s.define(v, mach.RegOp(s.emit(mach.Insn{Op: mach.CoreImm, CORE: v.CORE, Kind: v.Kind, Relocated: true})))
+	case ir.OpAttachID:
+		s.define(v, mach.RegOp(s.emit(mach.Insn{Op: mach.IDImm, Imm: v.Imm})))
+	case ir.OpCall, ir.OpCallSub:
+		s.call(v)
+	default:
+		panic("BUG: op " + v.Op.String() + " reached instruction selection")
+	}
+}
+
+// binary selects arithmetic; v tells what to note about bounds.
+func (s *selector) binary(op mach.Op, a, b mach.Operand, v *ir.Value) mach.Operand {
+	if op.Commutative() && !a.IsReg() && b.IsReg() && b.Reg != mach.R10 {
+		a, b = b, a
+	}
+	if b.Kind == mach.Imm {
+		if o, done := s.byConstant(op, a, b.Imm); done {
+			return o
+		}
+	}
+	if v.Type.IsPtr() {
+		s.bounds.used(b)
+	}
+	return s.arith(op, a, b)
+}
+
+// byConstant selects the cases that a constant right operand makes cheaper, or
+// that the kernel refuses as they are: division by 0, shifts by 64 or more.
+func (s *selector) byConstant(op mach.Op, a mach.Operand, c int64) (mach.Operand, bool) {
+	log, pow2 := int64(bits.TrailingZeros64(uint64(c))), c != 0 && c&(c-1) == 0
+	switch op {
+	case mach.Sub:
+		if n := mach.ImmOp(-c); n.IsImm32() {
+			return s.arith(mach.Add, a, n), true
+		}
+	case mach.Mul:
+		if pow2 {
+			return s.arith(mach.Lsh, a, mach.ImmOp(log)), true
+		}
+	case mach.Div:
+		if c == 0 {
+			return mach.ImmOp(0), true
+		} else if pow2 {
+			return s.arith(mach.Rsh, a, mach.ImmOp(log)), true
+		}
+	case mach.Mod:
+		if c == 0 {
+			return a, true
+		} else if pow2 {
+			return s.arith(mach.And, a, mach.ImmOp(c-1)), true
+		}
+	case mach.And:
+		if c == 0xffffffff {
+			return s.extend(a, ir.U32), true
+		}
+	case mach.Lsh, mach.Rsh, mach.Arsh:
+		return s.arith(op, a, mach.ImmOp(c&63)), true
+	}
+	return mach.Operand{}, false
+}
+
+// extend selects the extension of a's low bits.
+func (s *selector) extend(a mach.Operand, kind ir.MemKind) mach.Operand {
+	switch kind {
+	case ir.U8:
+		return s.arith(mach.And, a, mach.ImmOp(0xff))
+	case ir.U16:
+		return s.arith(mach.And, a, mach.ImmOp(0xffff))
+	case ir.U32:
+		return mach.RegOp(s.emit(mach.Insn{Op: mach.Mov, W: true, Args: []mach.Operand{s.inReg(a)}}))
+	case ir.U64:
+		return a
+	}
+	n := mach.ImmOp(int64(64 - 8*kind.Size()))
+	return s.arith(mach.Arsh, s.arith(mach.Lsh, a, n), n)
+}
+
+// pick selects "c ? yes : no".
+func (s *selector) pick(c *ir.Value, yes, no mach.Operand) mach.Operand {
+	if c = s.resolve(c); c.IsConst() {
+		if c.Imm != 0 {
+			return yes
+		}
+		return no
+	}
+	cond, a, b := s.cond(c)
+	return mach.RegOp(s.emit(mach.Insn{Op: mach.Select, Cond: cond, Args: []mach.Operand{a, b, yes, no}}))
+}
+
+func (s *selector) load(v *ir.Value) mach.Operand {
+	base, off := s.memory(v.Args[0], v.Imm)
+	if v.CORE.Type != "" && off != 0 {
+		base, off = s.arith(mach.Add, base, mach.ImmOp(int64(off))), 0
+	}
+	return s.loadFrom(base, off, v)
+}
+
+func (s *selector) loadFrom(base mach.Operand, off int, v *ir.Value) mach.Operand {
+	i := mach.Insn{Op: mach.Load, Size: v.Mem.Size(), Args: []mach.Operand{base}, Off: off}
+	if v.Op == ir.OpLoad && v.CORE.Type != "" {
+		i.CORE, i.Kind, i.Relocated = v.CORE, v.Kind, true
+	}
+	o := mach.RegOp(s.emit(i))
+	if v.Mem.Signed() {
+		return s.extend(o, v.Mem)
+	}
+	return o
+}
+
+func (s *selector) store(v *ir.Value) {
+	base, off := s.memory(v.Args[0], v.Imm)
+	o := s.operand(v.Args[1])
+	i := mach.Insn{Op: mach.Store, Size: v.Mem.Size(), Off: off, Dst: mach.NoReg}
+	if v.Op == ir.OpAtomicAdd {
+		i.Op = mach.XAdd
+		o = s.inReg(o)
+	} else if o.Kind == mach.Imm && i.Size < 8 {
+		o.Imm = int64(int32(o.Imm)) // the store keeps the low bits only
+	}
+	i.Args = []mach.Operand{base, s.regOrImm(o)}
+	s.append(i)
+}
+
+func (s *selector) call(v *ir.Value) {
+	i := mach.Insn{Op: mach.CallSub, Sym: v.Sym, Dst: mach.NoReg}
+	if v.Op == ir.OpCall {
+		h := target.HelperByName(v.Sym)
+		if h == nil {
+			s.fail(v.Pos, "no helper %q", v.Sym)
+			return
+		}
+		i.Op, i.Imm = mach.Call, int64(h.ID)
+	}
+	if len(v.Args) > 5 {
+		panic("BUG: call of " + v.Sym + " with more than 5 arguments")
+	}
+	for _, a := range v.Args {
+		o := s.operand(a)
+		s.bounds.used(o)
+		i.Args = append(i.Args, o)
+	}
+	if s.needed[v.ID] {
+		i.Dst = s.out.NewVirt()
+		s.reg[v.ID] = i.Dst
+	}
+	s.append(i)
+}

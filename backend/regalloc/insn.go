@@ -1,0 +1,218 @@
+package regalloc
+
+import (
+	"slices"
+
+	"btc/backend/mach"
+)
+
+// plain allocates an instruction whose result may go anywhere.
+func (a *allocator) plain(i *mach.Insn, want mach.Reg) {
+	n := *i
+	n.Args = slices.Clone(i.Args)
+	n.From = i
+	var pinned regSet
+	for k, o := range i.Args {
+		n.Args[k] = a.ensure(o, &pinned)
+	}
+	a.popUses(i.Args)
+	a.freeDead(i.Args)
+	if i.Dst.IsVirt() {
+		n.Dst = a.take(int32(i.Dst.Index()), want, a.held(i.Args))
+	}
+	a.emit(n)
+	a.define(i.Dst, n.Dst)
+}
+
+// held is the registers that args, which live on, are in: not to be evicted
+// between their reload and the instruction.
+func (a *allocator) held(args []mach.Operand) (s regSet) {
+	a.pinHeld(args, &s)
+	return s
+}
+
+// tied allocates arithmetic: the result takes the first operand's register, or
+// a copy of it where it lives on.
+func (a *allocator) tied(i *mach.Insn, want mach.Reg) {
+	n := *i
+	n.Args = slices.Clone(i.Args)
+	n.From = i
+	var pinned regSet
+	x, y := i.Args[0], mach.Operand{}
+	a.pinHeld(i.Args[:1], &pinned)
+	if len(i.Args) > 1 {
+		y = i.Args[1]
+		n.Args[1] = a.ensure(y, &pinned)
+	}
+	a.popUses(i.Args)
+	if i.Op.Commutative() && y.IsVirt() && a.dead(int32(y.Reg.Index())) && !a.dead(int32(x.Reg.Index())) && a.vals[x.Reg.Index()].reg != noReg {
+		x, y = y, x
+		n.Args[1] = mach.RegOp(a.vals[y.Reg.Index()].reg)
+	}
+	xv := int32(x.Reg.Index())
+	dst := a.vals[xv].reg
+	if dst == noReg || !a.dead(xv) {
+		avoid := pinned
+		src := dst
+		dst = a.take(int32(i.Dst.Index()), want, avoid)
+		if src == noReg {
+			a.emitReload(dst, xv)
+		} else {
+			a.emitMove(dst, mach.RegOp(src))
+		}
+	}
+	a.freeDead(i.Args)
+	n.Dst, n.Args[0] = dst, mach.RegOp(dst)
+	a.emit(n)
+	a.define(i.Dst, dst)
+}
+
+// selectInsn allocates "a Cond b ? c : e": the result takes c's register, and a
+// branch skips the move of e into it. Where c is the compared value, the
+// register that stays is the one compared, so that the kernel learns its bound.
+func (a *allocator) selectInsn(i *mach.Insn, want mach.Reg) {
+	var pinned regSet
+	n := *i
+	n.Args = slices.Clone(i.Args)
+	n.From = i
+	for k, o := range i.Args {
+		n.Args[k] = a.ensure(o, &pinned)
+	}
+	a.popUses(i.Args)
+	dies := func(k int) bool { return i.Args[k].IsVirt() && a.dead(int32(i.Args[k].Reg.Index())) }
+	c, e := 2, 3
+	if (i.Args[e].IsReg() && !i.Args[c].IsReg()) || (i.Args[c].IsReg() && !dies(c) && dies(e)) {
+		c, e = e, c
+		n.Cond = n.Cond.Negate()
+	}
+	kept, other := n.Args[c], n.Args[e]
+	dst := kept.Reg
+	if !dies(c) {
+		dst = a.take(int32(i.Dst.Index()), want, pinned)
+		a.emitMove(dst, kept)
+	}
+	a.freeDead(i.Args)
+	for k := range 2 {
+		if i.Args[k].IsReg() && i.Args[k] == i.Args[c] {
+			n.Args[k] = mach.RegOp(dst)
+		}
+	}
+	n.Dst, n.Args[2], n.Args[3] = dst, mach.RegOp(dst), other
+	a.emit(n)
+	a.define(i.Dst, dst)
+}
+
+// call allocates a call: arguments into r1 to r5, what lives on out of r0 to
+// r5, all in one parallel move.
+func (a *allocator) call(i *mach.Insn) {
+	m := newMover(a)
+	for k, o := range i.Args {
+		m.add(mach.R1+mach.Reg(k), a.source(o))
+	}
+	a.popUses(i.Args)
+	a.freeDead(i.Args)
+	var staying []mach.Reg
+	for r := range mach.Reg(numCaller) {
+		if a.regs[r] >= 0 {
+			staying = append(staying, r)
+		}
+	}
+	slices.SortFunc(staying, func(x, y mach.Reg) int { return int(a.nextUse(a.regs[x]) - a.nextUse(a.regs[y])) })
+	var taken regSet
+	for _, r := range staying {
+		to := a.shelter(r, taken)
+		if to == noReg {
+			a.evict(r)
+			continue
+		}
+		taken.add(to)
+		v := a.regs[r]
+		m.add(to, source{op: mach.RegOp(r)})
+		a.regs[r], a.regs[to] = -1, v
+		a.vals[v].reg = to
+	}
+	for r := mach.Reg(numCaller); r < numRegs; r++ {
+		if a.regs[r] >= 0 && !taken.has(r) {
+			m.keep(r)
+		}
+	}
+	m.emit()
+	n := *i
+	n.From = i
+	n.Args = nil
+	for k := range i.Args {
+		n.Args = append(n.Args, mach.RegOp(mach.R1+mach.Reg(k)))
+	}
+	n.Dst = mach.R0
+	a.emit(n)
+	a.define(i.Dst, mach.R0)
+}
+
+// shelter finds a callee-saved register for the value in r, which lives across
+// a call. A value that is needed much later gives way.
+func (a *allocator) shelter(r mach.Reg, taken regSet) mach.Reg {
+	worst := noReg
+	for _, to := range longOrder[:numRegs-numCaller] {
+		if taken.has(to) {
+			continue
+		}
+		if a.regs[to] < 0 {
+			return to
+		}
+		if worst == noReg || a.nextUse(a.regs[to]) > a.nextUse(a.regs[worst]) {
+			worst = to
+		}
+	}
+	if worst == noReg || a.nextUse(a.regs[worst]) < 2*a.nextUse(a.regs[r])+8 {
+		return noReg
+	}
+	a.evict(worst)
+	return worst
+}
+
+// terminator ends the block.
+func (a *allocator) terminator() {
+	t := &a.b.Term
+	switch t.Kind {
+	case mach.Exit:
+		m := newMover(a)
+		m.add(mach.R0, a.source(t.Args[0]))
+		m.emit()
+		t.Args = []mach.Operand{mach.RegOp(mach.R0)}
+	case mach.Br:
+		var pinned regSet
+		args := slices.Clone(t.Args)
+		for k, o := range t.Args {
+			args[k] = a.ensure(o, &pinned)
+		}
+		a.popUses(t.Args)
+		a.freeDead(t.Args)
+		t.Args = args
+		for _, e := range t.Succs {
+			a.passOn(e.To)
+		}
+	case mach.Jump:
+		to := t.Succs[0].To
+		if len(to.Preds) == 1 && len(to.Params) == 0 {
+			a.passOn(to)
+			return
+		}
+		if !a.starts[to.Index].set {
+			a.chooseStart(t.Succs[0])
+		}
+		a.matchStart(t.Succs[0])
+	default:
+		panic("BUG: " + a.f.Name + ": block without a terminator")
+	}
+}
+
+// passOn lets the only successor of this edge start as this block ends.
+func (a *allocator) passOn(to *mach.Block) {
+	s := &a.starts[to.Index]
+	s.reset()
+	for _, lv := range a.live.in[to.Index] {
+		if r := a.vals[lv.v].reg; r != noReg {
+			s.regs[r] = lv.v
+		}
+	}
+}
