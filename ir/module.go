@@ -320,3 +320,13 @@ func (m *Module) Func(name string) *Func {
 	}
 	return nil
 }
+
+// MemSize is the number of bytes that an object of the layout takes as a key,
+// a map value or a slot: 8 for numbers, whatever their type (docs/layouts.md).
+func (l *Layout) MemSize() int {
+	switch l.Kind {
+	case LInt, LBool, LPtr, LEnum:
+		return 8
+	}
+	return l.Size
+}

@@ -1,6 +1,11 @@
 package diag
 
 // Codes of limits of the machine and of the object: E04xx and W04xx.
-const ()
+const (
+	CannotCompile Code = "E0401"
+)
 
-var backendCodes = []Info{}
+var backendCodes = []Info{
+	{CannotCompile, "the script does not fit a BPF program",
+		"A limit of BPF stands in the way: the 512-byte stack frame, the number of instructions, the distance of a jump, or an access that one instruction cannot express. The message says which, and where. Splitting the clause, shorter strings (config max_strlen) or fewer keys help."},
+}

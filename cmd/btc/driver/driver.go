@@ -1,0 +1,203 @@
+// Package driver takes a script from text to an object and a manifest: the
+// stages of the compiler in order, each a call of its package. The commands of
+// btc and the tests share it.
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	backendmanifest "btc/backend/manifest"
+
+	"btc/backend/emit"
+	"btc/backend/mach"
+	"btc/backend/obj"
+	"btc/frontend/ast"
+	"btc/frontend/build"
+	"btc/frontend/check"
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+	"btc/ir"
+	"btc/ir/target"
+	"btc/loader/manifest"
+	"btc/passes"
+)
+
+// Input is what is compiled.
+type Input struct {
+	Name   string // shown in messages: a path, or "stdin" for -e
+	Text   string
+	Target *target.Target
+	// Verify runs the IR rule check after each pass.
+	Verify bool
+	// Dump, when set, is given the text of each stage, in order. Names are "ast",
+	// "input", those of the passes, "asm" and "manifest".
+	Dump func(stage, text string)
+	// Compiler is the name and version that the manifest carries.
+	Compiler string
+}
+
+// Output is a compiled script.
+type Output struct {
+	Object   []byte
+	Manifest []byte
+	Module   *ir.Module
+	Funcs    []*emit.Func
+}
+
+// Compile compiles. Errors and warnings of the script are in the list; the
+// output is nil when it has errors. The list may hold warnings when it is not.
+func Compile(in Input) (*Output, *diag.List) {
+	diags := &diag.List{}
+	src := diag.NewSource(in.Name, in.Text)
+	m := frontend(in, src, diags)
+	if m == nil {
+		return nil, diags
+	}
+	out, err := lower(in, m)
+	if err != nil {
+		report(err, src, diags)
+		return nil, diags
+	}
+	return out, diags
+}
+
+// frontend takes text to IR; nil when the script has errors.
+func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
+	script := parse.Script(src, diags)
+	if script == nil || diags.HasErrors() {
+		return nil
+	}
+	in.dump("ast", func() string {
+		var b strings.Builder
+		if err := ast.Fprint(&b, script); err != nil {
+			return err.Error()
+		}
+		return b.String()
+	})
+	info := check.Check(script, in.Target, diags)
+	if err := in.Target.Err(); err != nil {
+		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)
+	}
+	if diags.HasErrors() {
+		return nil
+	}
+	return build.Module(info, objectName(in.Name))
+}
+
+// lower takes IR to bytes.
+func lower(in Input, m *ir.Module) (*Output, error) {
+	opt := passes.Options{}
+	if in.Verify {
+		opt.Verify = ir.VerifyStage
+	}
+	if in.Dump != nil {
+		opt.Dump = func(pass string, m *ir.Module) { in.Dump(pass, m.String()) }
+	}
+	if err := passes.Run(m, opt); err != nil {
+		return nil, err
+	}
+	funcs, err := emit.Module(m)
+	if err != nil {
+		return nil, err
+	}
+	in.dump("asm", func() string { return assembly(funcs) })
+	object, err := obj.Write(m, funcs)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := manifest.Marshal(backendmanifest.Build(m, funcs, object, in.Compiler))
+	if err != nil {
+		panic(fmt.Sprintf("BUG: the manifest is not valid: %v", err))
+	}
+	in.dump("manifest", func() string { return string(doc) })
+	return &Output{Object: object, Manifest: doc, Module: m, Funcs: funcs}, nil
+}
+
+func (in Input) dump(stage string, text func() string) {
+	if in.Dump != nil {
+		in.Dump(stage, text())
+	}
+}
+
+// assembly prints the code in the syntax of the kernel's log, with the script's
+// places and what the linker fills in.
+func assembly(funcs []*emit.Func) string {
+	var b strings.Builder
+	for _, f := range funcs {
+		symbols, comments := map[int]string{}, map[int]string{}
+		for _, r := range f.Relocs {
+			symbols[r.Insn] = r.Sym
+		}
+		for _, l := range f.Lines {
+			comments[l.Insn] = l.Pos.String()
+		}
+		for _, c := range f.CORE {
+			comments[c.Insn] = strings.TrimSpace(comments[c.Insn] + " " + c.Ref.String())
+		}
+		text, err := mach.Disassemble(f.Insns, func(slot int) (string, string) { return symbols[slot], comments[slot] })
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		fmt.Fprintf(&b, "%s:\n%s\n", f.Name, text)
+	}
+	return b.String()
+}
+
+// report turns the refusal of a stage behind the checker into a diagnostic at
+// its place in the script.
+func report(err error, src *diag.Source, diags *diag.List) {
+	var refused passes.Refused
+	if errors.As(err, &refused) {
+		for _, d := range refused {
+			add(diags, src, d.Pos, d.Text, d.Hint)
+		}
+		return
+	}
+	var d ir.Diag
+	var o *obj.Error
+	var e *mach.Error
+	switch {
+	case errors.As(err, &e):
+		add(diags, src, e.Pos, e.Msg, "")
+	case errors.As(err, &d):
+		add(diags, src, d.Pos, d.Text, d.Hint)
+	case errors.As(err, &o):
+		add(diags, src, o.Pos, o.Msg, "")
+	default:
+		add(diags, src, ir.NoPos, err.Error(), "")
+	}
+}
+
+func add(diags *diag.List, src *diag.Source, p ir.Pos, text, hint string) {
+	d := diags.Add(diag.CannotCompile, place(src, p), "%s", text)
+	if hint != "" {
+		d.Hint("%s", hint)
+	}
+}
+
+// place is the span of a position, one byte long.
+func place(src *diag.Source, p ir.Pos) diag.Span {
+	if p.Line < 1 || p.Line > src.LineCount() {
+		return diag.Span{}
+	}
+	start := min(src.LineStart(p.Line)+max(p.Col, 1)-1, len(src.Text))
+	return src.Span(start, min(start+1, len(src.Text)))
+}
+
+// objectName makes a C identifier of a script's file name.
+func objectName(path string) string {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	name = strings.TrimSuffix(name, ".bt")
+	out := []byte(name)
+	for i, c := range out {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' && i > 0) {
+			out[i] = '_'
+		}
+	}
+	if len(out) == 0 {
+		return "script"
+	}
+	return string(out)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+	"btc/ir/target"
+	"btc/loader/hostinfo/capture"
+	"btc/loader/hostinfo/targetfile"
+	"btc/passes"
+)
+
+func runFmt(args []string) int {
+	fs := newFlags("fmt", "[-w] FILE.bt ...")
+	write := fs.Bool("w", false, "write the result back to the file")
+	operands, err := parseInterleaved(fs, args)
+	if err != nil {
+		return flagStatus(err)
+	}
+	if len(operands) == 0 {
+		return fail("no script to format")
+	}
+	status := 0
+	for _, path := range operands {
+		if err := formatFile(path, *write); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}
+	return status
+}
+
+func formatFile(path string, write bool) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("btc: cannot read the script: %w", err)
+	}
+	diags := &diag.List{}
+	script := parse.Script(diag.NewSource(path, string(text)), diags)
+	if err := diags.Err(); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := ast.Fprint(&out, script); err != nil {
+		return err
+	}
+	if !write {
+		_, err := os.Stdout.Write(out.Bytes())
+		return err
+	}
+	if bytes.Equal(out.Bytes(), text) {
+		return nil
+	}
+	temp, err := writeTemp(path, out.Bytes())
+	if err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+func runExplain(args []string) int {
+	if len(args) != 1 {
+		return fail("give one code, for example: btc explain E0201")
+	}
+	info, ok := diag.Explain(diag.Code(args[0]))
+	if !ok {
+		return fail("there is no code %s", args[0])
+	}
+	fmt.Printf("%s: %s\n\n%s\n", info.Code, info.Title, info.Explanation)
+	return 0
+}
+
+func runPasses([]string) int {
+	for _, p := range passes.Pipeline() {
+		fmt.Printf("%-20s %s\n", p.Name, p.Doc)
+	}
+	fmt.Println("\nOrder:")
+	for _, o := range passes.Orders() {
+		fmt.Printf("%-20s before %-20s %s\n", o.First, o.Then, o.Reason)
+	}
+	return 0
+}
+
+func runTarget(args []string) int {
+	if len(args) == 0 {
+		return fail("usage: btc target show [FILE] | btc target capture -o FILE")
+	}
+	switch args[0] {
+	case "show":
+		return targetShow(args[1:])
+	case "capture":
+		return targetCapture(args[1:])
+	}
+	return fail("unknown command %q: btc target has show and capture", args[0])
+}
+
+func targetShow(args []string) int {
+	name := ""
+	if len(args) > 0 {
+		name = args[0]
+	}
+	t, err := openTarget(name)
+	if err != nil {
+		return fail("%v", err)
+	}
+	fmt.Printf("kernel:       %s\narchitecture: %s\n", t.Release(), t.Arch().Name)
+	fmt.Printf("tracepoints:  %d\nsystem calls: %d\nfunctions:    %d\n", len(t.Tracepoints("*", "*")), len(t.Syscalls("*")), len(t.Funcs("*")))
+	for _, g := range t.Gaps() {
+		fmt.Printf("missing:      %s\n", g)
+	}
+	if err := t.Err(); err != nil {
+		return fail("the target file is damaged: %v", err)
+	}
+	return 0
+}
+
+func targetCapture(args []string) int {
+	fs := newFlags("target capture", "-o FILE")
+	out := fs.String("o", "", "target `FILE` to write")
+	if err := fs.Parse(args); err != nil {
+		return flagStatus(err)
+	}
+	if *out == "" {
+		return fail("say where to write with -o FILE")
+	}
+	b, err := captureHost()
+	if err != nil {
+		return fail("cannot capture this host: %v", err)
+	}
+	temp, err := writeTemp(*out, b)
+	if err != nil {
+		return fail("cannot write %s: %v", *out, err)
+	}
+	if err := os.Rename(temp, *out); err != nil {
+		return fail("cannot write %s: %v", *out, err)
+	}
+	return 0
+}
+
+// captureHost is the target file of the running kernel. Numbers of system calls
+// are the architecture's, which the embedded target knows.
+func captureHost() ([]byte, error) {
+	numbers := map[string]int{}
+	if t, err := target.Default("x86_64"); err == nil {
+		for _, name := range t.Syscalls("*") {
+			if s, ok := t.Syscall(name); ok {
+				numbers[name] = s.Nr
+			}
+		}
+	}
+	data, err := capture.Host(numbers)
+	if err != nil {
+		return nil, err
+	}
+	return targetfile.Write(data)
+}
