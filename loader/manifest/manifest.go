@@ -177,7 +177,7 @@ type Error struct {
 
 // Loss names a loss counter.
 type Loss struct {
-	Kind string `json:"kind"` // events (ring buffer full), map (Map is full), scratch (no free slot), stack (stack map full)
+	Kind string `json:"kind"` // events (ring buffer full), map (Map is full), scratch (no free slot), stack (stack map full), unused
 	Map  string `json:"map,omitempty"`
 }
 

@@ -89,7 +89,7 @@ var (
 	layouts    = set("int bool ptr enum string buffer tuple record array kstack ustack ksym usym inet mac timestamp probe username cgroup_path none")
 	eventKinds = set("printf print print_map clear zero exit time join cat system error proc errorf warnf")
 	paramTypes = set("int string bool")
-	lossKinds  = set("events map scratch stack")
+	lossKinds  = set("events map scratch stack unused")
 	units      = set("hz us ms s")
 )
 

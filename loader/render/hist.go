@@ -2,6 +2,7 @@ package render
 
 import (
 	"strconv"
+	"strings"
 
 	"btc/loader/manifest"
 )
@@ -74,22 +75,17 @@ func appendLabel(dst []byte, l labels, i int) []byte {
 	return append(l.bound(append(dst, ", "...), i+1), ')')
 }
 
+// pad widens the text dst[from:] with blanks behind it, or before it when right is set.
 func pad(dst []byte, from, width int, right bool) []byte {
 	n := width - (len(dst) - from)
 	if n <= 0 {
 		return dst
 	}
-	text := string(dst[from:])
-	if !right {
-		dst = append(dst[:from], text...)
-	} else {
-		dst = dst[:from]
-	}
-	for range n {
-		dst = append(dst, ' ')
-	}
+	end := len(dst)
+	dst = append(dst, strings.Repeat(" ", n)...)
 	if right {
-		dst = append(dst, text...)
+		copy(dst[from+n:], dst[from:end])
+		copy(dst[from:from+n], strings.Repeat(" ", n))
 	}
 	return dst
 }

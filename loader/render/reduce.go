@@ -51,8 +51,8 @@ func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
 		el.Set = el.Set || m.Present < 0 && el.Value != 0
 	case "avg", "stats":
 		for _, v := range e.Values {
-			el.Count += word(v, m.Present)
-			el.Value += word(v, m.ValueOff)
+			el.Count += word(v, m.ValueOff)
+			el.Value += word(v, m.ValueOff+8)
 		}
 	case "min", "max":
 		el.reduceExtreme(m, e.Values)
@@ -90,7 +90,7 @@ func allZero(b []byte) bool {
 func (el *Element) reduceExtreme(m *manifest.Map, values [][]byte) {
 	first := true
 	for _, v := range values {
-		if word(v, m.Present) == 0 {
+		if word(v, m.ValueOff-8) == 0 {
 			continue
 		}
 		n := word(v, m.ValueOff)

@@ -1,0 +1,222 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"btc/loader/host"
+	"btc/loader/manifest"
+)
+
+// fds closes several descriptors; closing a perf event detaches its program.
+type fds []int
+
+func (f fds) Close() error {
+	for _, fd := range f {
+		unix.Close(fd)
+	}
+	return nil
+}
+
+// openPerf opens a perf event and attaches prog to it, with the ioctl that every
+// kernel since 4.7 has (perf links are 5.15).
+func openPerf(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (int, error) {
+	attr.Bits |= unix.PerfBitDisabled
+	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("perf_event_open: %w", err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("attaching to a perf event: %w", err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("enabling a perf event: %w", err)
+	}
+	return fd, nil
+}
+
+// openAll opens an event on each CPU, or with a PID for each of its threads.
+func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+	var all fds
+	add := func(pid, cpu int) error {
+		a := *attr
+		fd, err := openPerf(&a, pid, cpu, prog)
+		if err == nil {
+			all = append(all, fd)
+		}
+		return err
+	}
+	if o.PID == 0 {
+		for _, cpu := range h.Online {
+			if err := add(-1, cpu); err != nil && !errors.Is(err, unix.ENODEV) { // ENODEV: went offline
+				all.Close()
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", o.PID))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tasks {
+		tid, _ := strconv.Atoi(t.Name())
+		if err := add(tid, -1); err != nil && !errors.Is(err, unix.ESRCH) {
+			all.Close()
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// clock is a cpu-clock event with a rate in hz or a period in time.
+func clock(a *manifest.Attach) *unix.PerfEventAttr {
+	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5, Config: unix.PERF_COUNT_SW_CPU_CLOCK}
+	switch a.Unit {
+	case "hz":
+		attr.Sample = a.Count
+		attr.Bits |= unix.PerfBitFreq
+	case "us":
+		attr.Sample = a.Count * 1e3
+	case "ms":
+		attr.Sample = a.Count * 1e6
+	case "s":
+		attr.Sample = a.Count * 1e9
+	}
+	return attr
+}
+
+func attachProfile(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+	return openAll(clock(&p.Prog.Attach), prog, o, h)
+}
+
+// attachInterval fires on the first CPU, whatever -p says.
+func attachInterval(p *Plan, _ *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
+	fd, err := openPerf(clock(&p.Prog.Attach), -1, h.Online[0], prog)
+	if err != nil {
+		return nil, err
+	}
+	return fds{fd}, nil
+}
+
+// counter is a perf event of the kernel's own list with its default period.
+type counter struct {
+	config uint64
+	period uint64
+}
+
+var softwareEvents = map[string]counter{
+	"alignment-faults": {unix.PERF_COUNT_SW_ALIGNMENT_FAULTS, 1},
+	"bpf-output":       {unix.PERF_COUNT_SW_BPF_OUTPUT, 1},
+	"context-switches": {unix.PERF_COUNT_SW_CONTEXT_SWITCHES, 1000},
+	"cs":               {unix.PERF_COUNT_SW_CONTEXT_SWITCHES, 1000},
+	"cpu-clock":        {unix.PERF_COUNT_SW_CPU_CLOCK, 1e6},
+	"cpu":              {unix.PERF_COUNT_SW_CPU_CLOCK, 1e6},
+	"cpu-migrations":   {unix.PERF_COUNT_SW_CPU_MIGRATIONS, 1},
+	"dummy":            {unix.PERF_COUNT_SW_DUMMY, 1},
+	"emulation-faults": {unix.PERF_COUNT_SW_EMULATION_FAULTS, 1},
+	"major-faults":     {unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1},
+	"minor-faults":     {unix.PERF_COUNT_SW_PAGE_FAULTS_MIN, 100},
+	"page-faults":      {unix.PERF_COUNT_SW_PAGE_FAULTS, 100},
+	"faults":           {unix.PERF_COUNT_SW_PAGE_FAULTS, 100},
+	"task-clock":       {unix.PERF_COUNT_SW_TASK_CLOCK, 1},
+}
+
+var hardwareEvents = map[string]counter{
+	"backend-stalls":      {unix.PERF_COUNT_HW_STALLED_CYCLES_BACKEND, 1e6},
+	"branch-instructions": {unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 1e5},
+	"branches":            {unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 1e5},
+	"branch-misses":       {unix.PERF_COUNT_HW_BRANCH_MISSES, 1e5},
+	"bus-cycles":          {unix.PERF_COUNT_HW_BUS_CYCLES, 1e5},
+	"cache-misses":        {unix.PERF_COUNT_HW_CACHE_MISSES, 1e6},
+	"cache-references":    {unix.PERF_COUNT_HW_CACHE_REFERENCES, 1e6},
+	"cpu-cycles":          {unix.PERF_COUNT_HW_CPU_CYCLES, 1e6},
+	"cycles":              {unix.PERF_COUNT_HW_CPU_CYCLES, 1e6},
+	"frontend-stalls":     {unix.PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, 1e6},
+	"instructions":        {unix.PERF_COUNT_HW_INSTRUCTIONS, 1e6},
+	"ref-cycles":          {unix.PERF_COUNT_HW_REF_CPU_CYCLES, 1e6},
+}
+
+// eventName is the event of a software or hardware probe: the parser may leave
+// it in either part.
+func eventName(a *manifest.Attach) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	return a.Target
+}
+
+func expandSoftware(x *expander, p *manifest.Program) (Plan, error) {
+	return expandCounter(x, p, softwareEvents)
+}
+
+func expandHardware(x *expander, p *manifest.Program) (Plan, error) {
+	return expandCounter(x, p, hardwareEvents)
+}
+
+func expandCounter(x *expander, p *manifest.Program, events map[string]counter) (Plan, error) {
+	if _, ok := events[eventName(&p.Attach)]; !ok {
+		return Plan{}, noMatch(p.Kind, eventName(&p.Attach))
+	}
+	return expandOne(x, p)
+}
+
+func attachCounter(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+	a := &p.Prog.Attach
+	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5}
+	c, ok := softwareEvents[eventName(a)], true
+	if p.Prog.Kind == "hardware" {
+		attr.Type = unix.PERF_TYPE_HARDWARE
+		c, ok = hardwareEvents[eventName(a)]
+	}
+	if !ok {
+		return nil, errors.New("unknown event")
+	}
+	attr.Config, attr.Sample = c.config, c.period
+	if a.Count > 0 {
+		attr.Sample = a.Count
+	}
+	l, err := openAll(attr, prog, o, h)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("this machine has no counter %s (virtual machines often have none): %w", eventName(a), err)
+	}
+	return l, err
+}
+
+// Breakpoint kinds of perf_event_open (linux/hw_breakpoint.h).
+const (
+	breakRead  = 1
+	breakWrite = 2
+	breakExec  = 4
+)
+
+func attachWatchpoint(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+	a := &p.Prog.Attach
+	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1}
+	attr.Ext1, attr.Ext2 = a.Addr, uint64(a.Len)
+	for _, k := range []struct {
+		letter string
+		bit    uint32
+	}{{"r", breakRead}, {"w", breakWrite}, {"x", breakExec}} {
+		if strings.Contains(a.Mode, k.letter) {
+			attr.Bp_type |= k.bit
+		}
+	}
+	if attr.Bp_type == breakExec {
+		attr.Ext2 = 8 // the kernel wants sizeof(long) for execution
+	}
+	l, err := openAll(attr, prog, o, h)
+	if errors.Is(err, unix.EINVAL) {
+		return nil, fmt.Errorf("the processor cannot watch %d bytes at %#x with mode %q: %w", a.Len, a.Addr, a.Mode, err)
+	}
+	return l, err
+}

@@ -1,0 +1,200 @@
+// Package object reads a compiled object with its manifest and holds the two
+// against each other.
+//
+// It takes file names and gives a cilium/ebpf collection spec together with the
+// validated manifest. Both files are taken as hostile input: what this package
+// gives has every program and map that the manifest names, with the types and
+// sizes it names.
+package object
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"btc/loader/manifest"
+)
+
+// MaxBytes is the largest object that is read.
+const MaxBytes = 64 << 20
+
+// Object is a readable, self-consistent object.
+type Object struct {
+	Path     string
+	Manifest *manifest.Manifest
+	Spec     *ebpf.CollectionSpec
+}
+
+// ManifestPath is where the manifest of an object lies: x.json beside x.o.
+func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + ".json" }
+
+// ReadManifest reads and validates the manifest of the object at path.
+func ReadManifest(path string) (*manifest.Manifest, error) {
+	name := ManifestPath(path)
+	data, err := readFile(name, manifest.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	m, err := manifest.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+// Read reads the object at path and its manifest.
+func Read(path string) (*Object, error) {
+	m, err := ReadManifest(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readFile(path, MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	o, err := Parse(data, m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	o.Path = path
+	return o, nil
+}
+
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() {
+		b.Grow(int(min(fi.Size(), limit)) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
+		return nil, err
+	}
+	if int64(b.Len()) > limit {
+		return nil, fmt.Errorf("%s: more than %d bytes", name, limit)
+	}
+	return b.Bytes(), nil
+}
+
+// Parse reads an object's bytes and checks them against the manifest.
+func Parse(data []byte, m *manifest.Manifest) (*Object, error) {
+	if int64(len(data)) != m.Object.Size {
+		return nil, fmt.Errorf("the manifest belongs to another object: it names %d bytes, this one has %d", m.Object.Size, len(data))
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != m.Object.SHA256 {
+		return nil, errors.New("the manifest belongs to another object: sha256 differs")
+	}
+	spec, err := readSpec(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMaps(spec, m); err != nil {
+		return nil, err
+	}
+	if err := checkPrograms(spec, m); err != nil {
+		return nil, err
+	}
+	if err := checkVariables(spec, m); err != nil {
+		return nil, err
+	}
+	return &Object{Manifest: m, Spec: spec}, nil
+}
+
+// readSpec turns a panic of the ELF reader into an error: the bytes are anyone's.
+func readSpec(data []byte) (spec *ebpf.CollectionSpec, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			spec, err = nil, fmt.Errorf("not a BPF object: %v", p)
+		}
+	}()
+	spec, err = ebpf.LoadCollectionSpecFromReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("not a BPF object: %w", err)
+	}
+	return spec, nil
+}
+
+// mapTypes are the kernel's types behind the manifest's words.
+var mapTypes = map[string]ebpf.MapType{
+	"array": ebpf.Array, "percpu_array": ebpf.PerCPUArray, "hash": ebpf.Hash, "percpu_hash": ebpf.PerCPUHash,
+	"lru_hash": ebpf.LRUHash, "lru_percpu_hash": ebpf.LRUCPUHash, "ringbuf": ebpf.RingBuf,
+}
+
+func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
+	for i := range m.Maps {
+		x := &m.Maps[i]
+		s := spec.Maps[x.Symbol]
+		switch {
+		case s == nil:
+			return fmt.Errorf("the object has no map %s, which the manifest names", x.Symbol)
+		case s.Type != mapTypes[x.Type]:
+			return fmt.Errorf("map %s is a %s, not a %s", x.Symbol, s.Type, x.Type)
+		case x.Type != "ringbuf" && (int(s.KeySize) != x.KeySize || int(s.ValueSize) != x.ValueSize):
+			return fmt.Errorf("map %s has keys of %d and values of %d bytes, not %d and %d", x.Symbol, s.KeySize, s.ValueSize, x.KeySize, x.ValueSize)
+		case int(s.MaxEntries) != x.MaxEntries:
+			return fmt.Errorf("map %s has %d entries, not %d", x.Symbol, s.MaxEntries, x.MaxEntries)
+		}
+	}
+	return nil
+}
+
+// progTypes are the program types that each kind may have.
+var progTypes = map[string][]ebpf.ProgramType{
+	"kprobe": {ebpf.Kprobe}, "kretprobe": {ebpf.Kprobe}, "uprobe": {ebpf.Kprobe}, "uretprobe": {ebpf.Kprobe}, "usdt": {ebpf.Kprobe},
+	"tracepoint": {ebpf.TracePoint}, "rawtracepoint": {ebpf.RawTracepoint, ebpf.Tracing},
+	"fentry": {ebpf.Tracing}, "fexit": {ebpf.Tracing}, "iter": {ebpf.Tracing},
+	"profile": {ebpf.PerfEvent}, "interval": {ebpf.PerfEvent}, "software": {ebpf.PerfEvent}, "hardware": {ebpf.PerfEvent}, "watchpoint": {ebpf.PerfEvent},
+	"begin": {ebpf.RawTracepoint}, "end": {ebpf.RawTracepoint}, "self": {ebpf.RawTracepoint},
+}
+
+func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
+	for i := range m.Programs {
+		p := &m.Programs[i]
+		s := spec.Programs[p.Name]
+		if s == nil {
+			return fmt.Errorf("the object has no program %s, which the manifest names", p.Name)
+		}
+		ok := false
+		for _, t := range progTypes[p.Kind] {
+			ok = ok || s.Type == t
+		}
+		if !ok {
+			return fmt.Errorf("program %s is a %s, which a %s cannot be", p.Name, s.Type, p.Kind)
+		}
+	}
+	return nil
+}
+
+func checkVariables(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
+	check := func(name string, size int) error {
+		v := spec.Variables[name]
+		if v == nil {
+			return fmt.Errorf("the object has no variable %s, which the manifest names", name)
+		}
+		if int(v.Size()) != size {
+			return fmt.Errorf("variable %s has %d bytes, not %d", name, v.Size(), size)
+		}
+		return nil
+	}
+	for i := range m.Globals {
+		if err := check(m.Globals[i].Name, m.Globals[i].Size); err != nil {
+			return err
+		}
+	}
+	for i := range m.Params {
+		if err := check(m.Params[i].Global, m.Params[i].Size); err != nil {
+			return err
+		}
+	}
+	return nil
+}

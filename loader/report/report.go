@@ -1,0 +1,89 @@
+// Package report gives the loader's errors their place in the script.
+//
+// It takes a position, a text and the script's source (from the manifest) and
+// gives an error whose text shows the line with a caret, in the form of the
+// compiler's own diagnostics.
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/loader/manifest"
+)
+
+// Fault is an error with a place in the script.
+type Fault struct {
+	Script *manifest.Script
+	Pos    manifest.Pos // zero: no place
+	Text   string
+	Notes  []string // more lines, such as the part of a verifier log that matters
+	Hint   string
+	Cause  error
+}
+
+func (f *Fault) Unwrap() error { return f.Cause }
+
+// Error renders the fault, without a newline at the end:
+//
+//	x.bt:3:12: error: the kernel refused ...
+//	 3 | kprobe:f { ... }
+//	   |            ^
+//	   = hint: ...
+func (f *Fault) Error() string { return f.render("error") }
+
+// Warning renders the fault as a warning.
+func (f *Fault) Warning() string { return f.render("warning") }
+
+func (f *Fault) render(severity string) string {
+	var b strings.Builder
+	file := f.Script.File
+	if f.Pos.Line > 0 {
+		fmt.Fprintf(&b, "%s:%d:%d: %s: %s", file, f.Pos.Line, f.Pos.Col, severity, f.Text)
+	} else {
+		fmt.Fprintf(&b, "%s: %s", severity, f.Text)
+	}
+	gutter := ""
+	if line, ok := sourceLine(f.Script.Source, f.Pos.Line); ok {
+		num := fmt.Sprintf(" %d ", f.Pos.Line)
+		gutter = strings.Repeat(" ", len(num))
+		text, caret := show(line, f.Pos.Col)
+		fmt.Fprintf(&b, "\n%s| %s\n%s| %s^", num, text, gutter, strings.Repeat(" ", caret))
+	}
+	for _, n := range f.Notes {
+		fmt.Fprintf(&b, "\n%s| %s", gutter, n)
+	}
+	if f.Hint != "" {
+		fmt.Fprintf(&b, "\n%s= hint: %s", gutter, f.Hint)
+	}
+	return b.String()
+}
+
+func sourceLine(source string, line int) (string, bool) {
+	if line < 1 {
+		return "", false
+	}
+	for text := range strings.Lines(source) {
+		if line--; line == 0 {
+			return strings.TrimRight(text, "\r\n"), true
+		}
+	}
+	return "", false
+}
+
+// show expands tabs, cuts long lines around the column and gives the caret's
+// place. Columns count bytes, from 1.
+func show(line string, col int) (text string, caret int) {
+	const room, before = 160, 60
+	col = min(max(col-1, 0), len(line))
+	if len(line) > room && col > before {
+		line = "..." + line[col-before:]
+		col = before + 3
+	}
+	head := strings.ReplaceAll(line[:col], "\t", "    ")
+	text = head + strings.ReplaceAll(line[col:], "\t", "    ")
+	if len(text) > room {
+		text = text[:room] + "..."
+	}
+	return text, len([]rune(head))
+}

@@ -1,0 +1,206 @@
+package symbols
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/ianlancetaylor/demangle"
+)
+
+// process is what is known of a process's memory: taken when the program
+// reports the process for the first time, or when an address is asked for.
+type process struct {
+	maps   []mapping
+	missed map[uint64]bool // pages that no mapping held when the map was read for them
+}
+
+// mapping is an executable part of a process's memory.
+type mapping struct {
+	start, end, off uint64
+	path            string
+	file            fileID
+	root            string // the process's root folder, as seen from here
+}
+
+// fileID tells files apart, and one file under two names is the same.
+type fileID struct{ dev, ino uint64 }
+
+// Snapshot reads a process's memory map now, so that its addresses can be
+// resolved after it is gone. A newer snapshot replaces an older one only when it
+// holds something.
+func (t *Table) Snapshot(tgid uint32) {
+	p := &process{maps: readMaps(tgid)}
+	if old := t.procs[tgid]; old == nil {
+		t.procs[tgid] = p
+	} else if len(p.maps) > 0 {
+		p.missed = old.missed
+		t.procs[tgid] = p
+	}
+	// Files of another root folder cannot be opened once the process is gone.
+	for i := range p.maps {
+		if m := &p.maps[i]; m.root != "" {
+			t.symbols(m, tgid)
+		}
+	}
+}
+
+// maxMappings bounds what is kept of one process.
+const maxMappings = 1 << 16
+
+func readMaps(tgid uint32) []mapping {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", tgid))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	root, err := os.Readlink(fmt.Sprintf("/proc/%d/root", tgid))
+	if err != nil || root == "/" {
+		root = ""
+	}
+	var maps []mapping
+	s := bufio.NewScanner(f)
+	for s.Scan() && len(maps) < maxMappings {
+		if m, ok := parseMapping(s.Text()); ok {
+			m.root = root
+			maps = append(maps, m)
+		}
+	}
+	return maps
+}
+
+// parseMapping reads an executable mapping of a file from a line of
+// /proc/PID/maps: "start-end perms offset major:minor inode path".
+func parseMapping(line string) (m mapping, ok bool) {
+	var words [5]string
+	rest := line
+	for i := range words {
+		rest = strings.TrimLeft(rest, " ")
+		words[i], rest, _ = strings.Cut(rest, " ")
+	}
+	m.path = strings.TrimLeft(rest, " ")
+	lo, hi, _ := strings.Cut(words[0], "-")
+	major, minor, _ := strings.Cut(words[3], ":")
+	var errs [6]error
+	var maj, mnr uint64
+	m.start, errs[0] = strconv.ParseUint(lo, 16, 64)
+	m.end, errs[1] = strconv.ParseUint(hi, 16, 64)
+	m.off, errs[2] = strconv.ParseUint(words[2], 16, 64)
+	maj, errs[3] = strconv.ParseUint(major, 16, 32)
+	mnr, errs[4] = strconv.ParseUint(minor, 16, 32)
+	m.file.ino, errs[5] = strconv.ParseUint(words[4], 10, 64)
+	for _, err := range errs {
+		if err != nil {
+			return m, false
+		}
+	}
+	m.file.dev = maj<<32 | mnr
+	return m, len(words[1]) > 2 && words[1][2] == 'x' && strings.HasPrefix(m.path, "/")
+}
+
+// User finds the function at an address of a process, and the file it is in.
+// Without a symbol, name is empty and file still says where the address lies.
+func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
+	m := t.find(addr, tgid)
+	if m == nil {
+		return "", "", 0
+	}
+	syms := t.symbols(m, tgid)
+	if syms == nil {
+		return "", m.path, 0
+	}
+	name, off, ok := syms.lookup(addr - m.start + m.off)
+	if !ok {
+		return "", m.path, 0
+	}
+	return t.show(name), m.path, off
+}
+
+// find gives the mapping of an address. A process that maps a library after it
+// was seen is read again, once for each page that is not known.
+func (t *Table) find(addr uint64, tgid uint32) *mapping {
+	p := t.procs[tgid]
+	if m := p.find(addr); m != nil || p != nil && p.missed[addr>>12] {
+		return m
+	}
+	t.Snapshot(tgid)
+	p = t.procs[tgid]
+	m := p.find(addr)
+	if m == nil {
+		if p.missed == nil {
+			p.missed = map[uint64]bool{}
+		}
+		p.missed[addr>>12] = true
+	}
+	return m
+}
+
+func (p *process) find(addr uint64) *mapping {
+	if p == nil {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(p.maps, addr, func(m mapping, a uint64) int {
+		switch {
+		case m.end <= a:
+			return -1
+		case m.start > a:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return nil
+	}
+	return &p.maps[i]
+}
+
+// symbols gives the symbols of a mapping's file, nil when it cannot be read.
+func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
+	if s, ok := t.files[m.file]; ok {
+		return s
+	}
+	path := strings.TrimSuffix(m.path, " (deleted)")
+	var s *fileSyms
+	// The process's own view comes first: it may live in a container. After its
+	// end the path must still lead to the same file.
+	for _, name := range []string{fmt.Sprintf("/proc/%d/root%s", tgid, path), path} {
+		if sameFile(name, m.file) {
+			s = readFileSyms(name)
+			break
+		}
+	}
+	t.files[m.file] = s
+	return s
+}
+
+// sameFile compares inodes; device numbers of some file systems differ between
+// stat and /proc/PID/maps.
+func sameFile(name string, id fileID) bool {
+	var st syscall.Stat_t
+	return syscall.Stat(name, &st) == nil && st.Ino == id.ino
+}
+
+// Usym is the bare name of the function at addr in process tgid, or the address in hex.
+func (t *Table) Usym(addr uint64, tgid uint32) string {
+	if name, _, _ := t.User(addr, tgid); name != "" {
+		return name
+	}
+	return hex(addr)
+}
+
+// show gives a name as the user wants to read it.
+func (t *Table) show(name string) string {
+	if !t.Demangle || !strings.HasPrefix(name, "_Z") && !strings.HasPrefix(name, "_R") {
+		return name
+	}
+	shown, ok := t.readable[name]
+	if !ok {
+		shown = demangle.Filter(name)
+		t.readable[name] = shown
+	}
+	return shown
+}
