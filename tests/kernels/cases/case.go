@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -170,12 +171,15 @@ var keys = map[string]func(c *Case, value string) error{
 	},
 }
 
+// keyForm tells a misspelt key from prose.
+var keyForm = regexp.MustCompile(`^[a-z]+$`)
+
 func (c *Case) head(line string) error {
 	key, value, ok := strings.Cut(line, ":")
 	if set := keys[key]; ok && set != nil {
 		return set(c, strings.TrimSpace(value))
 	}
-	if ok && !strings.Contains(key, " ") {
+	if ok && keyForm.MatchString(key) {
 		return fmt.Errorf("unknown key %q", key)
 	}
 	c.About = strings.TrimSpace(c.About + " " + line)

@@ -142,13 +142,14 @@ type result struct {
 	job     driver.Job
 	skipped string
 	outcome *driver.Outcome
-	died    string // the guest died under it, twice
+	died    string // the guest died under it, three times
 }
 
-// maxDeaths is how often a guest may die under one job. QEMU's emulation now
-// and then breaks a guest that did nothing wrong, so one death is no verdict;
-// the second one under the same job is.
-const maxDeaths = 2
+// maxDeaths is how often a guest may die under one job, or before the first.
+// QEMU's emulation now and then breaks a guest that did nothing wrong (a kernel
+// crash with senseless flags, about once in a minute of heavy process creation):
+// one death is no verdict, the third under the same job is.
+const maxDeaths = 3
 
 // collect runs the jobs, again from where it stopped when the machine died.
 func collect(t *testing.T, jobs []driver.Job, run func([]driver.Job) ([]byte, error)) []result {
@@ -177,7 +178,7 @@ func collect(t *testing.T, jobs []driver.Job, run func([]driver.Job) ([]byte, er
 			continue
 		}
 		if running == "" {
-			t.Fatal("the guest died twice before it ran a case")
+			t.Fatal("the guest died three times before it ran a case")
 		}
 		done[running] = result{died: died.Error()}
 	}
@@ -231,7 +232,7 @@ func (s *Suite) report(t *testing.T, results []result) {
 			case r.skipped != "":
 				t.Skip("skipped: " + r.skipped)
 			case r.died != "":
-				t.Fatalf("the guest died twice while it ran this case:\n%s", r.died)
+				t.Fatalf("the guest died three times while it ran this case:\n%s", r.died)
 			case r.outcome == nil:
 				t.Fatal("the driver gave no outcome")
 			}
