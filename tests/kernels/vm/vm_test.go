@@ -1,0 +1,104 @@
+package vm
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// image returns a kernel to boot, or skips the test.
+func image(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped: boots a kernel under emulation (-short)")
+	}
+	if err := Available(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	found, err := FindImage("../../../build/kernels", "6.1")
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	return found
+}
+
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("from the host\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out.tar")
+	r, err := Run(context.Background(), Config{
+		Image: image(t), OutTar: out, Env: []string{"WORD=it's"},
+		Puts:    []Put{{Host: file, Guest: "/deep/er/file"}},
+		Command: []string{`cat /deep/er/file; echo "$WORD" >&2; echo result >/out/r; exit 7`},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(r.Stdout) != "from the host\n" || string(r.Stderr) != "it's\n" || r.Exit != 7 {
+		t.Errorf("stdout %q, stderr %q, exit status %d", r.Stdout, r.Stderr, r.Exit)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tar.NewReader(bytes.NewReader(b))
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			t.Fatal("/out/r did not come back")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(h.Name, "/r") {
+			break
+		}
+	}
+	if text, err := io.ReadAll(archive); err != nil || string(text) != "result\n" {
+		t.Errorf("/out/r is %q, error %v", text, err)
+	}
+}
+
+// A guest that dies or hangs is an error, whatever its command printed before.
+func TestRunNoExitStatus(t *testing.T) {
+	kernel := image(t)
+	for name, c := range map[string]Config{
+		"panic": {Command: []string{"echo before; echo c >/proc/sysrq-trigger"}},
+		"hang":  {Command: []string{"echo before; sleep 1000"}, Timeout: 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Image = kernel
+			_, err := Run(context.Background(), c)
+			var died *GuestError
+			if !errors.As(err, &died) || string(died.Stdout) != "before\n" {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestParseControl(t *testing.T) {
+	c := parseControl([]byte("start 2.50\nend 4.00\nexit 3\n"))
+	if !c.exited || c.exit != 3 || c.start != 2500*time.Millisecond || c.end != 4*time.Second {
+		t.Errorf("%+v", c)
+	}
+	if c := parseControl([]byte("start 2.5\nexit \n")); c.exited {
+		t.Error("an exit line that is cut off counts as an exit")
+	}
+}
+
+func TestShellQuote(t *testing.T) {
+	if got := shellQuote(`a'b $c`); got != `'a'\''b $c'` {
+		t.Errorf("%s", got)
+	}
+}
