@@ -297,7 +297,7 @@ func (rs *Ranges) transfer(v *Value) Range {
 	case OpBoolInt, OpCast:
 		return rs.arg(v, 0)
 	case OpSelect:
-		return rs.arg(v, 1).Join(rs.arg(v, 2))
+		return rs.selected(v, 1).Join(rs.selected(v, 2))
 	case OpICmp:
 		if a, ok := v.Cond.Decide(rs.arg(v, 0), rs.arg(v, 1)); ok {
 			if a {
@@ -316,6 +316,26 @@ func (rs *Ranges) transfer(v *Value) Range {
 		}
 	}
 	return FullRange
+}
+
+// selected is the range of argument i of a select when it is chosen: the
+// condition narrows it, as the branch that the select becomes does.
+func (rs *Ranges) selected(v *Value, i int) Range {
+	r, c := rs.arg(v, i), v.Args[0]
+	if c.Op != OpICmp || v.Args[i].IsConst() {
+		return r
+	}
+	cond := c.Cond
+	if i == 2 {
+		cond = cond.Negate()
+	}
+	if c.Args[0] == v.Args[i] {
+		r = cond.Refine(r, rs.Def(c.Args[1]))
+	}
+	if c.Args[1] == v.Args[i] {
+		r = cond.Swap().Refine(r, rs.Def(c.Args[0]))
+	}
+	return r
 }
 
 // memRange is what a load of kind k can give.

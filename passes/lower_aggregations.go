@@ -62,7 +62,6 @@ func keyOf(v *ir.Value, i int) *ir.Value {
 // (key nil), of its current slot.
 func (l *lowering) element(x *ir.Map, key *ir.Value) *ir.Value {
 	if key != nil {
-		l.padKey(x, key)
 		return l.lookup(x.Name, key)
 	}
 	slot := ir.Const(0)

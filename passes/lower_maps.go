@@ -91,43 +91,8 @@ func lowerMapSetMem(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// padKey clears the bytes of a key that no field covers: the kernel hashes and
-// compares all of them.
-func (l *lowering) padKey(x *ir.Map, key *ir.Value) {
-	if key != nil && x.Key != nil {
-		l.pad(key, x.Key)
-	}
-}
-
-// pad clears the padding of an object at p.
-func (l *lowering) pad(p *ir.Value, layout *ir.Layout) {
-	end := 0
-	gap := func(to int) {
-		if end < to {
-			l.zero(l.AddImm(p, int64(end)), to-end)
-		}
-	}
-	switch layout.Kind {
-	case ir.LTuple, ir.LRecord:
-	case ir.LMac:
-		end = 6
-		gap(layout.Size)
-		return
-	default:
-		return
-	}
-	for _, f := range layout.Fields {
-		gap(f.Off)
-		l.pad(l.AddImm(p, int64(f.Off)), f.Layout)
-		end = f.Off + valueSize(f.Layout)
-	}
-	gap(layout.Size)
-}
-
 // set updates a hash and counts the loss when it is full.
 func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
-	l.padKey(x, key)
-	l.pad(value, x.Value)
 	r := l.update(x.Name, key, value, updateAny)
 	if x.BPF.Loss >= 0 {
 		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
@@ -149,7 +114,6 @@ func lowerMapAdd(l *lowering, v *ir.Value) *ir.Value {
 func lowerMapDel(l *lowering, v *ir.Value) *ir.Value {
 	x, key := l.mapOf(v), keyOf(v, 1)
 	if key != nil {
-		l.padKey(x, key)
 		r := l.Call("map_delete_elem", ir.TI64, ir.MapOperand(x.Name), key)
 		return l.ICmp(ir.EQ, r, ir.Const(0))
 	}

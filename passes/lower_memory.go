@@ -17,8 +17,9 @@ import (
 //	v1:i64 = read.u32 struct task_struct:pid [v0]           ; v0 is a kaddr
 //	->
 //	store.u64 [s0+0], 0
-//	v2:i64 = core byte_size struct task_struct:pid
-//	v3:i64 = core byte_offset struct task_struct:pid
+//	v2:i64 = core byte_sz struct task_struct:pid
+////	...                                                     ; v2 clamped to 8
+//	v3:i64 = core byte_off struct task_struct:pid
 //	v4:kaddr = add v0, v3
 //	v5:i64 = call probe_read_kernel(s0+0, v2, v4)
 //	v6:i64 = load.u64 [s0+0]
@@ -84,7 +85,8 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 		}
 		return l.Load(v.Mem, word, 0)
 	}
-	size := l.CORE(ir.FieldByteSize, v.CORE)
+	// A field that is no scalar on some host must not keep the program from loading.
+	size := l.clamp(l.CORE(ir.FieldByteSize, v.CORE), 8)
 	from = l.Add(from, l.CORE(ir.FieldByteOffset, v.CORE))
 	l.probeRead(word, size, from)
 	x := l.Load(ir.U64, word, 0)

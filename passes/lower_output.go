@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"slices"
+
 	"btc/ir"
 )
 
@@ -88,36 +90,45 @@ func (l *lowering) ownEvent(kind ir.EventKind, field string) *ir.Event {
 	return e
 }
 
-// takeProducers removes each str and comm whose only purpose is one event in
-// the same block: nothing else touches its slot or uses its result.
+// takeProducers removes each str and comm whose only purpose is one event:
+// nothing else touches its slot or uses its result, and it runs before each run
+// of the emit.
 func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
-	uses := ir.UseCounts(f)
-	mentions := map[*ir.Slot]int{}
+	type place struct {
+		b *ir.Block
+		i int
+	}
+	uses, d := ir.UseCounts(f), ir.Dominators(f)
+	mentions, emits, makers := map[*ir.Slot]int{}, map[*ir.Slot]place{}, map[*ir.Slot]place{}
 	f.Uses(func(v **ir.Value) {
 		if (*v).Op == ir.OpSlotAddr {
 			mentions[(*v).Slot]++
 		}
 	})
-	for _, b := range f.Blocks {
-		emitted := map[*ir.Slot]bool{}
-		for i := len(b.Values) - 1; i >= 0; i-- {
-			v := b.Values[i]
-			if v.Op == ir.OpEmit {
-				for _, a := range v.Args {
-					if a.Op == ir.OpSlotAddr && a.Imm == 0 {
-						emitted[a.Slot] = true
-					}
+	for _, b := range d.Order {
+		for i, v := range b.Values {
+			for j, a := range v.Args {
+				switch {
+				case a.Op != ir.OpSlotAddr || a.Imm != 0 || mentions[a.Slot] != 2:
+				case v.Op == ir.OpEmit:
+					emits[a.Slot] = place{b, i}
+				case j == 0 && uses[v.ID] == 0 && (v.Op == ir.OpStr || v.Op == ir.OpComm):
+					makers[a.Slot] = place{b, i}
 				}
 			}
-			if v.Op != ir.OpStr && v.Op != ir.OpComm || v.Args[0].Op != ir.OpSlotAddr {
-				continue
-			}
-			s := v.Args[0].Slot
-			if emitted[s] && mentions[s] == 2 && uses[v.ID] == 0 && v.Args[0].Imm == 0 {
-				made[s] = v
-				b.Remove(i)
-			}
 		}
+	}
+	for _, s := range f.Slots {
+		e, mk := emits[s], makers[s]
+		if e.b == nil || mk.b == nil || !d.Dominates(mk.b, e.b) || mk.b == e.b && mk.i > e.i {
+			continue
+		}
+		made[s] = mk.b.Values[mk.i]
+	}
+	for _, b := range f.Blocks {
+		b.Values = slices.DeleteFunc(b.Values, func(v *ir.Value) bool {
+			return len(v.Args) > 0 && v.Args[0].Op == ir.OpSlotAddr && made[v.Args[0].Slot] == v
+		})
 	}
 }
 
@@ -154,20 +165,22 @@ func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*
 		case !a.Type.IsPtr():
 			l.Store(ir.U64, rec, f.Off, a)
 		case a.Op == ir.OpSlotAddr && made[a.Slot] != nil:
-			l.produce(made[a.Slot], l.AddImm(rec, int64(f.Off)))
+			l.produce(made[a.Slot], l.AddImm(rec, int64(f.Off)), int64(f.Layout.Size))
 		default:
 			l.copy(l.AddImm(rec, int64(f.Off)), a, valueSize(f.Layout))
 		}
 	}
 }
 
-// produce runs what takeProducers removed, with another destination.
-func (l *lowering) produce(v, to *ir.Value) {
+// produce runs what takeProducers removed, with another destination that has
+// room bytes.
+func (l *lowering) produce(v, to *ir.Value, room int64) {
 	if v.Op == ir.OpComm {
 		l.Call("get_current_comm", ir.TI64, to, ir.Const(commSize))
 		return
 	}
-	l.readString(to, v.Args[1], v.Args[2], v.Imm)
+	l.Store(ir.U8, to, 0, ir.Const(0)) // stays when the bound is 0
+	l.readString(to, v.Args[1], v.Args[2], min(room, v.Imm))
 }
 
 // The wake-up flags of the ring buffer helpers.

@@ -35,6 +35,9 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 		flags = flagUserStack
 	}
 	frames := l.Slot("frames", 8*stacks.Depth, 8)
+	if v.Imm > unrolledFrames {
+		frames.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
+	}
 	if stacks.Depth > int(v.Imm) {
 		l.zero(frames, 8*stacks.Depth)
 	}
@@ -49,30 +52,47 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 		func() *ir.Value { return ir.Const(0) })
 }
 
+// unrolledFrames is the depth up to which the hash is written out.
+const unrolledFrames = 8
+
 // hashFrames hashes the words at p up to the first 0, at most n of them.
 func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
-	const odd = -0x61c8864680b583eb // 2^64 / golden ratio
-	f := l.Func()
 	done := l.Split()
 	result := done.AddParam(ir.TI64)
-	head := f.NewBlockAfter(l.Block())
-	i, h := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
-	mix := f.NewBlockAfter(head)
-	l.Jump(head, ir.Const(0), ir.Const(odd))
-
-	l.goOn(head)
-	word := l.Load(ir.U64, l.Add(p, l.Shl(i, ir.Const(3))), 0)
-	head.Br(l.ICmp(ir.EQ, word, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: mix}, l.Pos)
-
-	l.goOn(mix)
-	mixed := l.Mul(l.Binary(ir.OpXor, h, word), ir.Const(odd))
-	mixed = l.Binary(ir.OpXor, mixed, l.LShr(mixed, ir.Const(32)))
-	next := l.AddImm(i, 1)
-	mix.Br(l.ICmp(ir.ULT, next, ir.Const(n)), ir.Edge{To: head, Args: []*ir.Value{next, mixed}},
-		ir.Edge{To: done, Args: []*ir.Value{mixed}}, l.Pos)
-
+	if n <= unrolledFrames {
+		h := ir.Const(hashFactor)
+		for i := range n {
+			h = l.hashStep(p, ir.Const(i), h, done)
+		}
+		l.Jump(done, h)
+	} else {
+		head := l.Func().NewBlockAfter(l.Block())
+		i, h := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
+		l.Jump(head, ir.Const(0), ir.Const(hashFactor))
+		l.goOn(head)
+		h = l.hashStep(p, i, h, done)
+		next := l.AddImm(i, 1)
+		l.Block().Br(l.ICmp(ir.ULT, next, ir.Const(n)), ir.Edge{To: head, Args: []*ir.Value{next, h}},
+			ir.Edge{To: done, Args: []*ir.Value{h}}, l.Pos)
+	}
 	l.goOn(done)
 	return l.Or(result, ir.Const(1)) // never 0
+}
+
+const hashFactor = -0x61c8864680b583eb // odd, 2^64 / golden ratio
+
+// hashStep mixes word i at p into h; a word of 0 ends the hash: it jumps to done.
+func (l *lowering) hashStep(p, i, h *ir.Value, done *ir.Block) *ir.Value {
+	at := l.Add(p, ir.Const(8*i.Imm))
+	if !i.IsConst() {
+		at = l.Add(p, l.Shl(i, ir.Const(3)))
+	}
+	word := l.Load(ir.U64, at, 0)
+	mix := l.Func().NewBlockAfter(l.Block())
+	l.Block().Br(l.ICmp(ir.EQ, word, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: mix}, l.Pos)
+	l.goOn(mix)
+	h = l.Mul(l.Binary(ir.OpXor, h, word), ir.Const(hashFactor))
+	return l.Binary(ir.OpXor, h, l.LShr(h, ir.Const(32)))
 }
 
 // keepStack puts the frames into the stack map unless they are there.

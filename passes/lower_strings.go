@@ -177,36 +177,48 @@ func (l *lowering) words(p *ir.Value, n, room int, do func(off int, x *ir.Value,
 	}
 }
 
-// lowerStrEqMem compares byte by byte in a bounded loop that ends at the first
-// difference or NUL.
+// unrolledBytes is the length up to which two strings are compared without a loop.
+const unrolledBytes = 16
+
+// lowerStrEqMem compares byte by byte up to the first difference or NUL.
 func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
 	p, q := v.Args[0], v.Args[1]
-	f := l.Func()
 	done := l.Split()
 	equal := done.AddParam(ir.TI1)
-	if v.Imm == 0 {
+	if v.Imm <= unrolledBytes {
+		for i := range v.Imm {
+			l.sameByte(p, q, ir.Const(i), done)
+		}
 		l.Jump(done, ir.Bool(true))
 		l.goOn(done)
 		return equal
 	}
-	head := f.NewBlockAfter(l.Block())
+	for _, a := range v.Args {
+		if a.Op == ir.OpSlotAddr {
+			a.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
+		}
+	}
+	head := l.Func().NewBlockAfter(l.Block())
 	i := head.AddParam(ir.TI64)
-	same := f.NewBlockAfter(head)
-	next := f.NewBlockAfter(same)
 	l.Jump(head, ir.Const(0))
-
 	l.goOn(head)
-	x, y := l.Load(ir.U8, l.Add(p, i), 0), l.Load(ir.U8, l.Add(q, i), 0)
-	head.Br(l.ICmp(ir.EQ, x, y), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
-
-	l.goOn(same)
-	same.Br(l.ICmp(ir.EQ, x, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, ir.Edge{To: next}, l.Pos)
-
-	l.goOn(next)
+	l.sameByte(p, q, i, done)
 	n := l.AddImm(i, 1)
-	next.Br(l.ICmp(ir.ULT, n, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{n}},
+	l.Block().Br(l.ICmp(ir.ULT, n, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{n}},
 		ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, l.Pos)
-
 	l.goOn(done)
 	return equal
+}
+
+// sameByte compares byte i and goes on when the strings may still differ;
+// otherwise it jumps to done with the answer.
+func (l *lowering) sameByte(p, q, i *ir.Value, done *ir.Block) {
+	f := l.Func()
+	x, y := l.Load(ir.U8, l.Add(p, i), 0), l.Load(ir.U8, l.Add(q, i), 0)
+	same := f.NewBlockAfter(l.Block())
+	next := f.NewBlockAfter(same)
+	l.Block().Br(l.ICmp(ir.EQ, x, y), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
+	l.goOn(same)
+	same.Br(l.ICmp(ir.EQ, x, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, ir.Edge{To: next}, l.Pos)
+	l.goOn(next)
 }

@@ -1,20 +1,24 @@
 package passes
 
 import (
+	"flag"
 	"testing"
 )
 
-// Programs that use every op, taken through the whole pipeline with all checks.
+var show = flag.Bool("show", false, "log the lowered programs")
+
+// Programs that use every op between them, taken through the whole pipeline
+// with ir.VerifyStage after each pass.
 var wholePrograms = map[string]string{
 	"tracepoint count": `module a file "a"
-map (name "@", shape count)
+map (name @, shape count)
 func @p prog (kind tracepoint) {
 b0(v0:ctx):
   count @
   ret 0
 }`,
 	"keyed count": `module a file "a"
-map (name "@", shape count, key (kind tuple, size 24, fields [(layout (kind int, size 8)), (off 8, layout (kind string, size 16))]))
+map (name @, shape count, key (kind tuple, size 24, fields [(layout (kind int, size 8)), (off 8, layout (kind string, size 16))]))
 func @p prog (kind tracepoint) {
   slot s0 "key" 24 align 8
 b0(v0:ctx):
@@ -26,7 +30,8 @@ b0(v0:ctx):
 }`,
 	"kprobe hist": `module a file "a"
 map (name @size, shape hist, value (kind int, size 8, signed), cleared)
-map (name @k, shape hist, key (kind int, size 8), value (kind int, size 8, signed))
+map (name @k, shape hist, bits 5, key (kind int, size 8), value (kind int, size 8, signed))
+map (name @l, shape lhist, min 0, max 100, step 10, value (kind int, size 8, signed))
 func @p prog (kind kprobe) {
   slot s0 "key" 8 align 8
 b0(v0:ctx):
@@ -35,7 +40,202 @@ b0(v0:ctx):
   v2:i64 = tid
   store.u64 [s0+0], v2
   hist @k, v1, s0+0
+  lhist @l, v1
   ret 0
+}`,
+	"aggregations": `module a file "a"
+map (name @sum, shape sum, value (kind int, size 8, signed))
+map (name @ksum, shape sum, key (kind int, size 8), value (kind int, size 8, signed))
+map (name @avg, shape avg, value (kind int, size 8, signed), read)
+map (name @kavg, shape avg, key (kind int, size 8), value (kind int, size 8), read)
+map (name @min, shape min, value (kind int, size 8, signed))
+map (name @max, shape max, key (kind int, size 8), value (kind int, size 8))
+map (name @stats, shape stats, key (kind int, size 8), value (kind int, size 8), declared percpulruhash)
+map (name @count, shape count, deleted)
+func @p prog (kind kprobe) {
+  slot s0 "key" 8 align 8
+b0(v0:ctx):
+  v1:i64 = arg v0, #2
+  store.u64 [s0+0], 7
+  sum @sum, v1
+  sum @ksum, v1, s0+0
+  avg @avg, v1
+  avg @kavg, v1, s0+0
+  min @min, v1
+  max @max, v1, s0+0
+  stats @stats, v1, s0+0
+  count @count
+  v2:i1 = mapdel @count
+  v3:i64 = aggget @avg
+  v4:i64 = aggget @kavg, s0+0
+  v5:i64 = add v3, v4
+  ret v5
+}`,
+	"plain maps": `module a file "a"
+map (name @x, shape plain, value (kind int, size 8), cleared)
+map (name @s, shape plain, value (kind string, size 64))
+map (name @k, shape plain, key (kind int, size 8), value (kind int, size 8))
+map (name @ks, shape plain, key (kind int, size 8), value (kind string, size 1024))
+map (name @p, shape plain, key (kind int, size 8), value (kind ptr, size 8), declared lruhash)
+func @p prog (kind kprobe) {
+  slot s0 "key" 8 align 8
+  slot s1 "str" 1024 align 8
+  slot s2 "str" 64 align 1
+b0(v0:ctx):
+  v1:i64 = cpu
+  store.u64 [s0+0], v1
+  mapset @x, v1
+  v2:i64 = mapget @x
+  v3:i64 = mapadd @x, 1
+  v4:i1 = maphas @x
+  v5:i1 = mapdel @x
+  mapset @k, v1, s0+0
+  v6:i64 = mapget @k, s0+0
+  v7:i64 = mapadd @k, -1, s0+0
+  v8:i1 = maphas @k, s0+0
+  v9:i1 = mapdel @k, s0+0
+  mapgetmem @ks, s1+0, s0+0
+  mapsetmem @ks, s1+0, s0+0
+  mapgetmem @s, s2+0
+  mapsetmem @s, s2+0
+  v10:kaddr = mapget @p, s0+0
+  mapset @p, v10, s0+0
+  ret 0
+}`,
+	"output": `module a file "a"
+meta (errors [(text "division by zero", pos !1:1)])
+event (name printf0, kind printf, format "%s %s %d\n", fields [(layout (kind string, size 16)), (layout (kind string, size 1024)), (layout (kind int, size 8))])
+event (id 1, name printf1, kind printf, format "%s %d %s\n", fields [(layout (kind string, size 16)), (layout (kind int, size 8)), (layout (kind usym, size 16))])
+event (id 2, name exit0, kind exit, fields [(name code, layout (kind int, size 8))])
+event (id 3, name printf2, kind printf, format "%s %s\n", fields [(layout (kind string, size 64)), (layout (kind buffer, size 64))])
+func @p prog (kind tracepoint) {
+  slot s0 "str" 16 align 1
+  slot s1 "str" 1024 align 1
+  slot s2 "str" 16 align 1
+  slot s3 "tmp" 16 align 8
+  slot s4 "str" 64 align 1
+  slot s5 "buf" 64 align 8
+b0(v0:ctx):
+  comm s0+0
+  v1:uaddr = read.u64 [v0+24]
+  v2:i64 = str s1+0, v1, 1024, #1024
+  v3:i64 = pid
+  emit printf0(s0+0, s1+0, v3)
+  comm s2+0
+  seenproc
+  store.u64 [s3+0], 5
+  store.u64 [s3+8], v3
+  emit printf1(s2+0, 5, s3+0)
+  v9:i64 = str s4+0, v1, v3, #64
+  store.u32 [s5+0], 3
+  memzero s5+4, #60
+  emit printf2(s4+0, s5+0)
+  divzero
+  emit exit0(0)
+  ret v9
+}`,
+	"uprobe scratch": `module a file "a"
+event (name printf0, kind printf, format "%s\n", fields [(layout (kind string, size 1024))])
+func @p prog (kind uprobe) {
+  slot s1 "str" 1024 align 1
+b0(v0:ctx):
+  v3:i64 = pid
+  v4:i1 = icmp eq v3, 7
+  br v4, b1, b2
+b1:
+  v1:i64 = arg v0, #0
+  v5:uaddr = cast v1
+  v2:i64 = str s1+0, v5, 1024, #1024
+  emit printf0(s1+0)
+  jump b2
+b2:
+  ret 0
+}`,
+	"builtins": `module a file "a"
+func @p prog (kind kretprobe, first_id 3) {
+b0(v0:ctx):
+  v1:i64 = retval v0
+  v2:i64 = funcip v0
+  v3:i64 = reg "sp"(v0)
+  v4:i64 = usermode v0
+  v5:i64 = uid
+  v6:i64 = gid
+  v7:i64 = nsecs #2
+  v8:i64 = elapsed
+  v9:kaddr = curtask
+  v10:i64 = rand
+  v11:i64 = cgroup
+  v12:i64 = numaid
+  v13:i64 = ncpus
+  v14:i64 = tid #1
+  ret v2
+}`,
+	"stacks": `module a file "a"
+map (name kstack_127, shape stack, depth 127)
+map (name kstack_3, shape stack, depth 3)
+map (name ustack_127, shape stack, depth 127, user)
+map (name @, shape count, key (kind kstack, size 8, stack kstack_127))
+func @p prog (kind profile) {
+  slot s0 "key" 8 align 8
+b0(v0:ctx):
+  v1:i64 = kstack kstack_127(v0), #127
+  store.u64 [s0+0], v1
+  count @, s0+0
+  v2:i64 = kstack kstack_3(v0), #3
+  store.u64 [s0+0], v2
+  count @, s0+0
+  v3:i64 = ustack ustack_127(v0), #127
+  seenproc
+  ret v3
+}`,
+	"memory": `module a file "a"
+map (name @, shape count)
+func @p prog (kind kprobe) {
+  slot s0 "obj" 24 align 8
+  slot s1 "big" 4000 align 8
+  slot s2 "obj" 24 align 8
+b0(v0:ctx):
+  v1:i64 = arg v0, #0
+  v2:kaddr = cast v1
+  v3:i64 = read.s32 [v2+field(struct task_struct:pid)]
+  v4:kaddr = read.u64 [v2+field(struct task_struct:mm)]
+  v5:i64 = read.u16 [v4+6]
+  v6:uaddr = cast v5
+  v7:i64 = read.s8 [v6+1]
+  readmem s0+0, v2, #24
+  v8:kaddr = fieldaddr v2, field(struct task_struct:comm)
+  readmem s1+0, v8, #4000
+  v9:i64 = read.u32 [s0+4]
+  memcopy s2+0, s0+0, #24
+  memzero s1+0, #4000
+  v10:i1 = memeq s0+0, s2+0, #24
+  v11:i64 = read.u8 [v2+field(struct task_struct:sched_reset_on_fork)]
+  ret 0
+}
+func @q prog (kind tracepoint) {
+b0(v0:ctx):
+  v3:i64 = read.s32 [v0+field(struct trace_event_raw_sched_process_exec:pid)]
+  v4:i64 = read.u64 [v0+16]
+  ret v3
+}`,
+	"strings": `module a file "a"
+func @p prog (kind kprobe) {
+  slot s0 "str" 16 align 1
+  slot s1 "str" 64 align 1
+  slot s2 "key" 80 align 8
+b0(v0:ctx):
+  comm s0+0
+  v1:i1 = streq "bash"(s0+0), #16
+  v2:i1 = streq "a text that is too long"(s0+0), #16
+  v3:i1 = streq "exactly-16-bytes"(s0+0), #16
+  strlit "hello"(s1+0), #64
+  v4:i1 = streq "hello, world, this is long"(s1+0), #64
+  v5:i64 = strcopy s2+0, s0+0, #16
+  v6:i64 = strcopy s2+16, s1+0, #64
+  v7:i1 = streqmem s0+0, s1+0, #16
+  v8:i1 = select v7, v1, v2
+  v9:i64 = boolint v8
+  ret v9
 }`,
 }
 
@@ -43,7 +243,9 @@ func TestWholePrograms(t *testing.T) {
 	for name, text := range wholePrograms {
 		t.Run(name, func(t *testing.T) {
 			m := lowered(t, text)
-			t.Logf("%s", m)
+			if *show {
+				t.Logf("%s", m)
+			}
 		})
 	}
 }
