@@ -3,6 +3,7 @@ package regalloc
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"btc/backend/mach"
 )
@@ -18,7 +19,9 @@ func takeSnapshot(f *mach.Func) *snapshot {
 	s := &snapshot{text: f.String(), params: map[*mach.Block][]mach.Reg{}, terms: map[*mach.Block]mach.Term{}}
 	for _, b := range f.Blocks {
 		s.params[b] = b.Params
-		s.terms[b] = b.Term
+		t := b.Term
+		t.Succs = slices.Clone(t.Succs)
+		s.terms[b] = t
 	}
 	return s
 }

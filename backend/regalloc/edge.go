@@ -20,23 +20,27 @@ func (a *allocator) chooseStart(e mach.Edge) {
 		}
 	}
 	if e.To.LoopCall {
-		a.clearCallerSaved(s, dist)
+		clearCallerSaved(s)
 	}
-	order := a.paramsByUse(e.To)
-	for _, n := range order { // those whose argument dies here keep its register
+	byUse := a.paramsByUse(e.To)
+	for _, n := range byUse { // those whose argument dies here keep its register
 		p, arg := int32(e.To.Params[n].Index()), e.Args[n]
 		if r := a.source(arg).op; r.IsReg() && s.regs[r.Reg] < 0 && !(e.To.LoopCall && r.Reg < numCaller) {
 			s.regs[r.Reg] = p
 			dist[p] = a.live.params[e.To.Index][n]
 		}
 	}
-	for _, n := range order {
+	for _, n := range byUse {
 		p := int32(e.To.Params[n].Index())
 		if slices.Contains(s.regs[:], p) {
 			continue
 		}
 		dist[p] = a.live.params[e.To.Index][n]
-		a.placeParam(s, p, dist)
+		order := a.order(p)
+		if e.To.LoopCall {
+			order = &longOrder
+		}
+		placeParam(s, p, dist, order)
 	}
 }
 
@@ -53,10 +57,10 @@ func (a *allocator) paramsByUse(b *mach.Block) []int {
 	return order
 }
 
-// placeParam gives p a free register, or that of whoever is needed last, or none.
-func (a *allocator) placeParam(s *startState, p int32, dist map[int32]int32) {
+// placeParam gives p the first free register of order, or that of whoever is needed last, or none.
+func placeParam(s *startState, p int32, dist map[int32]int32, order *[numRegs]mach.Reg) {
 	worst := noReg
-	for _, r := range a.order(p) {
+	for _, r := range order {
 		if s.regs[r] < 0 {
 			s.regs[r] = p
 			return
@@ -72,7 +76,7 @@ func (a *allocator) placeParam(s *startState, p int32, dist map[int32]int32) {
 
 // clearCallerSaved moves what is in r0 to r5 to free callee-saved registers;
 // what finds none will be in its slot.
-func (a *allocator) clearCallerSaved(s *startState, dist map[int32]int32) {
+func clearCallerSaved(s *startState) {
 	for r := range numCaller {
 		v := s.regs[r]
 		if v < 0 {

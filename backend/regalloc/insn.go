@@ -45,7 +45,7 @@ func (a *allocator) tied(i *mach.Insn, want mach.Reg) {
 		n.Args[1] = a.ensure(y, &pinned)
 	}
 	a.popUses(i.Args)
-	if i.Op.Commutative() && y.IsVirt() && a.dead(int32(y.Reg.Index())) && !a.dead(int32(x.Reg.Index())) && a.vals[x.Reg.Index()].reg != noReg {
+	if i.Op.Commutative() && y.IsVirt() && a.betterFirst(x, y, want) {
 		x, y = y, x
 		n.Args[1] = mach.RegOp(a.vals[y.Reg.Index()].reg)
 	}
@@ -65,6 +65,16 @@ func (a *allocator) tied(i *mach.Insn, want mach.Reg) {
 	n.Dst, n.Args[0] = dst, mach.RegOp(dst)
 	a.emit(n)
 	a.define(i.Dst, dst)
+}
+
+// betterFirst reports whether y should be overwritten instead of x: because it
+// dies and x does not, or because it is where the result is wanted.
+func (a *allocator) betterFirst(x, y mach.Operand, want mach.Reg) bool {
+	xr, yr := a.vals[x.Reg.Index()].reg, a.vals[y.Reg.Index()].reg
+	if xr == noReg || !a.dead(int32(y.Reg.Index())) {
+		return false
+	}
+	return !a.dead(int32(x.Reg.Index())) || yr == want && xr != want
 }
 
 // selectInsn allocates "a Cond b ? c : e": the result takes c's register, and a

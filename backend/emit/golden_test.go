@@ -1,0 +1,82 @@
+package emit
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"btc/ir"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected assembly")
+
+// TestAssembly compiles testdata/*.txt, IR text above a line "---" and below it
+// the machine code with line records (+1:2 in front of an instruction).
+func TestAssembly(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, want, found := strings.Cut(string(text), "\n---\n")
+			if !found {
+				t.Fatal("no line ---")
+			}
+			var got strings.Builder
+			for _, f := range compile(t, source) {
+				got.WriteString(listing(f))
+			}
+			if *update {
+				if err := os.WriteFile(name, []byte(source+"\n---\n"+got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, got.String()); diff != "" {
+				t.Errorf("assembly (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func compile(t testing.TB, source string) []*Func {
+	t.Helper()
+	m, err := ir.Parse(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	funcs, err := ModuleWith(m, Options{Check: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return funcs
+}
+
+func listing(f *Func) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: stack %d, calls %v\n", f.Name, f.StackSize, f.Calls)
+	lines := f.Lines
+	for _, text := range strings.SplitAfter(f.Disassemble(), "\n") {
+		var slot int
+		if _, err := fmt.Sscanf(text, "%d:", &slot); err != nil {
+			continue
+		}
+		place := ""
+		if len(lines) > 0 && lines[0].Insn == slot {
+			place = "+" + lines[0].Pos.String()
+			lines = lines[1:]
+		}
+		fmt.Fprintf(&s, "%-6s%s", place, text)
+	}
+	return s.String()
+}
