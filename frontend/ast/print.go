@@ -151,7 +151,7 @@ func (p *printer) item(item Item) {
 		p.put("macro ", item.Name.Text, "(")
 		p.exprs(item.Params)
 		p.put(") ")
-		p.block(item.Body)
+		p.block(item.Body, true)
 	case *Func:
 		p.function(item)
 	case *Probe:
@@ -194,7 +194,7 @@ func (p *printer) function(f *Func) {
 	p.put(") : ")
 	p.typ(f.Result)
 	p.put(" ")
-	p.block(f.Body)
+	p.block(f.Body, false)
 }
 
 func (p *printer) probe(x *Probe) {
@@ -217,11 +217,12 @@ func (p *printer) probe(x *Probe) {
 		p.put("/")
 	}
 	p.put("\n")
-	p.block(x.Body)
+	p.block(x.Body, false)
 }
 
-// block prints a block on lines of its own, or "{}".
-func (p *printer) block(b *Block) {
+// block prints a block on lines of its own, or "{}". Where the block may have
+// a value, a last statement that could be taken for it gets a ';'.
+func (p *printer) block(b *Block, mayHaveValue bool) {
 	hasComments := len(p.comments) > 0 && p.comments[0].At.Start < b.At.End
 	if len(b.Stmts) == 0 && b.Value == nil && !hasComments {
 		p.put("{}")
@@ -249,6 +250,9 @@ func (p *printer) block(b *Block) {
 		p.newline(n.Span().Start)
 		if s, ok := n.(Stmt); ok {
 			p.stmt(s)
+			if mayHaveValue && i == len(nodes)-1 && bare(s) {
+				p.put(";")
+			}
 		} else {
 			p.expr(b.Value, 0)
 		}
@@ -269,9 +273,23 @@ func (p *printer) closeBrace(end int) {
 // inline tells a block that is printed as "{ x }".
 func inline(b *Block) bool { return len(b.Stmts) == 0 && b.Value != nil }
 
-func (p *printer) blockExpr(b *Block) {
+// bare tells a statement that is printed without ';' though it is an
+// expression.
+func bare(s Stmt) bool {
+	x, ok := s.(*ExprStmt)
+	if !ok {
+		return false
+	}
+	switch x.X.(type) {
+	case *IfExpr, *Block:
+		return true
+	}
+	return false
+}
+
+func (p *printer) blockExpr(b *Block, mayHaveValue bool) {
 	if !inline(b) {
-		p.block(b)
+		p.block(b, mayHaveValue)
 		return
 	}
 	p.put("{ ")
@@ -279,23 +297,35 @@ func (p *printer) blockExpr(b *Block) {
 	p.put(" }")
 }
 
-func (p *printer) ifExpr(x *IfExpr) {
+func (p *printer) ifExpr(x *IfExpr, mayHaveValue bool) {
 	p.put("if (")
 	p.expr(x.Cond, 0)
 	p.put(") ")
-	p.blockExpr(x.Then)
+	p.blockExpr(x.Then, mayHaveValue)
 	if x.Else != nil {
 		p.put(" else ")
-		p.expr(x.Else, 0)
+		p.ifOrBlock(x.Else, mayHaveValue)
+	}
+}
+
+// ifOrBlock prints an expression of which an if or a block is a statement, or
+// may have a value.
+func (p *printer) ifOrBlock(x Expr, mayHaveValue bool) {
+	switch x := x.(type) {
+	case *IfExpr:
+		p.ifExpr(x, mayHaveValue)
+	case *Block:
+		p.blockExpr(x, mayHaveValue)
+	default:
+		p.value(x)
 	}
 }
 
 func (p *printer) stmt(s Stmt) {
 	switch s := s.(type) {
 	case *ExprStmt:
-		p.value(s.X)
-		switch s.X.(type) {
-		case *IfExpr, *Block:
+		p.ifOrBlock(s.X, false)
+		if bare(s) {
 			return
 		}
 	case *AssignStmt:
@@ -343,7 +373,7 @@ func (p *printer) loop(head string, x Expr, body *Block) {
 	p.put(head)
 	p.expr(x, 0)
 	p.put(") ")
-	p.block(body)
+	p.block(body, false)
 }
 
 // value prints an expression at the end of a statement; the arguments of a

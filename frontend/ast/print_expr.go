@@ -83,10 +83,8 @@ func (p *printer) expr(x Expr, least int) {
 		p.postfix(x)
 	case *Paren, *Tuple, *Record:
 		p.parens(x)
-	case *IfExpr:
-		p.ifExpr(x)
-	case *Block:
-		p.blockExpr(x)
+	case *IfExpr, *Block:
+		p.ifOrBlock(x, true)
 	case *Range:
 		p.expr(x.From, unaryLevel)
 		p.put("..")

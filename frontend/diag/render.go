@@ -121,7 +121,7 @@ func (p *printer) context(s Span) string {
 
 	number := fmt.Sprint(start.Line)
 	margin := strings.Repeat(" ", len(number)+2)
-	p.printf(" %s | %s\n", number, strings.TrimRight(before+marked+after, " "))
+	p.printf("%s\n", strings.TrimRight(" "+number+" | "+before+marked+after, " "))
 	marker := "^"
 	if n := columns(marked); n > 1 {
 		marker += strings.Repeat("~", n-1)

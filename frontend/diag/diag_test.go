@@ -1,0 +1,166 @@
+package diag
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func render(t *testing.T, l *List, opt RenderOptions) string {
+	t.Helper()
+	var b strings.Builder
+	if err := Render(&b, l, opt); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestRender(t *testing.T) {
+	src := NewSource(Stdin, "begin { print(foo); }\n\tif (\"é€\" == 日本) x\nend\n")
+	at := func(text string) Span {
+		i := strings.Index(src.Text, text)
+		return src.Span(i, i+len(text))
+	}
+	tests := []struct {
+		name string
+		make func(l *List)
+		want string
+	}{
+		{"hint", func(l *List) { l.Add(Syntax, at("foo"), "no %s", "foo").Hint("write bar") }, `
+stdin:1:15: error[E0101]: no foo
+ 1 | begin { print(foo); }
+   |               ^~~
+   = hint: write bar
+`},
+		{"tab", func(l *List) { l.Add(Syntax, at("if"), "m") }, `
+stdin:2:2: error[E0101]: m
+ 2 |     if ("é€" == 日本) x
+   |     ^~
+`},
+		{"wide", func(l *List) { l.Add(Syntax, at("日本"), "m") }, `
+stdin:2:17: error[E0101]: m
+ 2 |     if ("é€" == 日本) x
+   |                 ^~~~
+`},
+		{"after wide", func(l *List) { l.Add(Syntax, at("x\n"), "m") }, `
+stdin:2:25: error[E0101]: m
+ 2 |     if ("é€" == 日本) x
+   |                       ^
+`},
+		{"lines", func(l *List) { l.Add(Syntax, at("foo); }\n\tif"), "m") }, `
+stdin:1:15: error[E0101]: m
+ 1 | begin { print(foo); }
+   |               ^~~~~~~
+`},
+		{"end", func(l *List) { l.Add(Syntax, src.Span(len(src.Text), len(src.Text)), "m") }, `
+stdin:4:1: error[E0101]: m
+ 4 |
+   | ^
+`},
+		{"chain", func(l *List) {
+			l.Add(Syntax, at("foo"), "m").Note(at("end"), "declared here").From(at("print"), at("begin"))
+		}, `
+stdin:1:15: error[E0101]: m
+ 1 | begin { print(foo); }
+   |               ^~~
+stdin:3:1: note: declared here
+ 3 | end
+   | ^~~
+stdin:1:9: note: expanded from
+ 1 | begin { print(foo); }
+   |         ^~~~~
+stdin:1:1: note: expanded from
+ 1 | begin { print(foo); }
+   | ^~~~~
+`},
+		{"no place", func(l *List) { l.Add(Syntax, Span{}, "cannot read x").Hint("check the path") }, `
+error[E0101]: cannot read x
+ = hint: check the path
+`},
+		{"sorted", func(l *List) {
+			l.Add(Syntax, at("end"), "second")
+			l.Add("W0199", at("foo"), "first")
+			l.Add(Syntax, at("end"), "second")
+		}, `
+stdin:1:15: warning[W0199]: first
+ 1 | begin { print(foo); }
+   |               ^~~
+stdin:3:1: error[E0101]: second
+ 3 | end
+   | ^~~
+`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var l List
+			tt.make(&l)
+			if got := render(t, &l, RenderOptions{}); got != strings.TrimPrefix(tt.want, "\n") {
+				t.Errorf("got:\n%s\nwant:%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRenderOptions(t *testing.T) {
+	src := NewSource("a.bt", "x y z\x1b[31m\n")
+	var l List
+	l.Add("W0199", src.Span(0, 1), "w")
+	l.Add(Syntax, src.Span(2, 3), "one")
+	l.Add(Syntax, src.Span(4, 5), "two")
+	got := render(t, &l, RenderOptions{NoWarnings: true, MaxErrors: 1})
+	if strings.Contains(got, "W0199") || strings.Contains(got, "two") || !strings.Contains(got, "... and 1 more errors") {
+		t.Errorf("got:\n%s", got)
+	}
+	if strings.Contains(got, "\x1b") {
+		t.Error("an escape of the source reached the terminal")
+	}
+	if got := render(t, &l, RenderOptions{Color: true}); !strings.Contains(got, "\x1b[1;31merror[E0101]\x1b[0m") {
+		t.Errorf("no colour:\n%q", got)
+	}
+}
+
+// The marker stays in sight in a line of any length.
+func TestRenderLongLine(t *testing.T) {
+	src := NewSource("a.bt", strings.Repeat("a", 100000)+"HERE"+strings.Repeat("b", 100000))
+	var l List
+	l.Add(Syntax, src.Span(100000, 100004), "m")
+	lines := strings.Split(render(t, &l, RenderOptions{}), "\n")
+	if len(lines[1]) > 200 || len(lines[2]) > 200 {
+		t.Fatalf("lines of %d and %d columns", len(lines[1]), len(lines[2]))
+	}
+	if i := strings.Index(lines[1], "HERE"); i < 0 || strings.Index(lines[2], "^~~~") != i {
+		t.Errorf("got:\n%s\n%s", lines[1], lines[2])
+	}
+}
+
+func TestErr(t *testing.T) {
+	var l List
+	src := NewSource("a.bt", "x")
+	l.Add("W0199", src.Span(0, 1), "w")
+	if err := l.Err(); err != nil {
+		t.Errorf("a warning is no error: %v", err)
+	}
+	d := l.Add(Syntax, src.Span(0, 1), "bad")
+	if err := l.Err(); err == nil || !strings.Contains(err.Error(), "a.bt:1:1: error[E0101]: bad") {
+		t.Errorf("got %v", err)
+	}
+	var target *Diagnostic
+	if !errors.As(error(d), &target) || l.Errors() != 1 || l.Len() != 2 {
+		t.Error("wrong counts")
+	}
+}
+
+func TestPosition(t *testing.T) {
+	src := NewSource("a", "ab\r\né\n")
+	for _, tt := range []struct{ offset, line, col int }{{0, 1, 1}, {1, 1, 2}, {3, 1, 4}, {4, 2, 1}, {6, 2, 3}, {7, 3, 1}, {99, 3, 1}, {-1, 1, 1}} {
+		if p := src.Position(tt.offset); p != (Position{tt.line, tt.col}) {
+			t.Errorf("offset %d: %v", tt.offset, p)
+		}
+	}
+	if src.Line(1) != "ab" || src.Line(2) != "é" || src.Line(3) != "" || src.LineCount() != 3 || src.LineStart(2) != 4 {
+		t.Error("wrong lines")
+	}
+	if got := src.RuneOffsets(); len(got) != 7 || got[5] != 6 {
+		t.Errorf("rune offsets %v", got)
+	}
+}
