@@ -18,7 +18,9 @@ import (
 //	->
 //	store.u64 [s0+0], 0
 //	v2:i64 = core byte_sz struct task_struct:pid
-////	...                                                     ; v2 clamped to 8
+//
+// //	...                                                     ; v2 clamped to 8
+//
 //	v3:i64 = core byte_off struct task_struct:pid
 //	v4:kaddr = add v0, v3
 //	v5:i64 = call probe_read_kernel(s0+0, v2, v4)

@@ -40,6 +40,11 @@ func placeSlots(m *ir.Module) []ir.Diag {
 			diags = append(diags, *d)
 			continue
 		}
+		for _, s := range f.Slots { // what useScratch itself needs
+			if s.Class == ir.Unplaced {
+				s.Class = ir.Frame
+			}
+		}
 		if n := colour(f, ir.Frame); n > frameBudget {
 			diags = append(diags, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the objects of this probe take %d bytes of the stack frame, %d are free", n, frameBudget)})
 		}
