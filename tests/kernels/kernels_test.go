@@ -31,7 +31,8 @@ func TestKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: boots kernels under emulation, minutes (-short)")
 	}
-	if err := vm.Available(); err != nil {
+	qemu, err := vm.FindQEMU("../../build/qemu")
+	if err != nil {
 		t.Skip("skipped: ", err)
 	}
 	images := images(t)
@@ -53,7 +54,7 @@ func TestKernels(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // QEMU uses one core for each
-			s.Guest(t, name, image, disk)
+			s.Guest(t, name, suite.Machine{QEMU: qemu, Image: image, Disk: disk})
 		})
 	}
 }

@@ -19,7 +19,6 @@ done
 
 # What proves that it is there | package | what is skipped without it
 needs='
-qemu-system-x86_64|qemu-system-x86|every test on other kernels than this machine'"'"'s
 busybox|busybox-static|every test on other kernels than this machine'"'"'s
 zstd|zstd|fetching the 6.12 and sid kernels
 lz4|lz4|fetching kernels packed with lz4
@@ -36,6 +35,10 @@ debootstrap|debootstrap|comparison with the reference bpftrace
 mkfs.ext4|e2fsprogs|comparison with the reference bpftrace in a VM
 /usr/share/keyrings/debian-archive-keyring.gpg|debian-archive-keyring|comparison with the reference bpftrace
 '
+# An unpacked QEMU is preferred to an old one of the system, see qemu.sh.
+qemu="qemu-system-x86_64|qemu-system-x86|every test on other kernels than this machine's
+"
+"$here/qemu.sh" 2>&1 | sed 's/^/install: /' || needs="$needs$qemu"
 [ $oracle = yes ] && needs="$needs$oracle_needs"
 PATH=$PATH:/usr/sbin:/sbin
 

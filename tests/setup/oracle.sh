@@ -21,7 +21,7 @@ fail() { echo "oracle: not made: $*" >&2; exit 1; }
 for t in debootstrap mkfs.ext4; do
 	command -v "$t" >/dev/null || fail "needs $t"
 done
-mirror=$(apt_mirror)
+mirror=$(apt_mirror || true)
 [ -n "$mirror" ] || fail "apt has no package source on this machine"
 apt_proxy
 

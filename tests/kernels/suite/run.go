@@ -21,9 +21,16 @@ import (
 // Host is the name of this machine's own kernel in a "skip:" line.
 const Host = "host"
 
-// Guest runs the cases on the kernel called name with the given image, in one
-// boot, and reports each case as a subtest. With an oracle, disk is its image.
-func (s *Suite) Guest(t *testing.T, name, image, disk string) {
+// Machine is what a guest is made of.
+type Machine struct {
+	QEMU  string // program
+	Image string // kernel
+	Disk  string // with an oracle, the image of its root
+}
+
+// Guest runs the cases on the kernel called name, in one boot of the machine,
+// and reports each case as a subtest.
+func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 	puts, err := s.puts()
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +46,7 @@ func (s *Suite) Guest(t *testing.T, name, image, disk string) {
 			return nil, err
 		}
 		c := vm.Config{
-			Image: image, Disk: disk, Memory: 1024, Timeout: limit(jobs),
+			QEMU: m.QEMU, Image: m.Image, Disk: m.Disk, Memory: 1024, Timeout: limit(jobs),
 			Puts:    append(puts, vm.Put{Host: file, Guest: "/jobs.json"}),
 			Command: []string{"runjobs", "/jobs.json"},
 		}

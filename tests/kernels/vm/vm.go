@@ -28,8 +28,10 @@ type Put struct {
 	Guest string // absolute path in the guest
 }
 
-// Config says what to boot and what to run in it. Image and Command are required.
+// Config says what to boot and what to run in it. QEMU, Image and
+// Command are required.
 type Config struct {
+	QEMU    string        // program to run, see FindQEMU
 	Image   string        // kernel: vmlinux (preferred: boots faster under emulation) or vmlinuz
 	Command []string      // argument vector; a single element is a shell command line
 	Puts    []Put         // files for the guest
@@ -63,7 +65,6 @@ func (e *GuestError) Error() string {
 }
 
 const (
-	qemuBinary = "qemu-system-x86_64"
 	// thread=multi crashes guests that patch code (kprobes, ftrace, static keys).
 	accelerator = "tcg,thread=single"
 	// The machine and its kernel arguments: no boot-time self tests, no mitigations
@@ -73,13 +74,25 @@ const (
 	outBytes   = 256 << 20 // limit for /out; the file is sparse
 )
 
-// Available says in one line why no guest can be booted here, or returns nil.
-func Available() error {
-	if _, err := exec.LookPath(qemuBinary); err != nil {
-		return fmt.Errorf("%s is not installed (tests/setup/install.sh installs it)", qemuBinary)
+// FindQEMU returns the QEMU to use: the one that tests/setup/qemu.sh unpacked
+// below dir, else the machine's own. The error says in one line why no guest
+// can be booted here.
+func FindQEMU(dir string) (string, error) {
+	const name = "qemu-system-x86_64"
+	if _, err := busybox(); err != nil {
+		return "", err
 	}
-	_, err := busybox()
-	return err
+	unpacked, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(unpacked); err == nil {
+		return unpacked, nil
+	}
+	if p, err := exec.LookPath(name); err == nil {
+		return p, nil
+	}
+	return "", fmt.Errorf("no %s (tests/setup/install.sh gets it)", name)
 }
 
 // FindImage returns the image of the kernel called name in dir (as laid out by
@@ -119,7 +132,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, qemuBinary, args...)
+	cmd := exec.CommandContext(ctx, c.QEMU, args...)
 	qemuOutput, runErr := cmd.CombinedOutput()
 	return collect(ctx, c, dir, qemuOutput, runErr)
 }

@@ -13,20 +13,21 @@ import (
 	"time"
 )
 
-// image returns a kernel to boot, or skips the test.
-func image(t *testing.T) string {
+// bootable returns a configuration with a kernel to boot, or skips the test.
+func bootable(t *testing.T) Config {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("skipped: boots a kernel under emulation (-short)")
 	}
-	if err := Available(); err != nil {
+	qemu, err := FindQEMU("../../../build/qemu")
+	if err != nil {
 		t.Skip("skipped: ", err)
 	}
 	found, err := FindImage("../../../build/kernels", "6.1")
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}
-	return found
+	return Config{QEMU: qemu, Image: found}
 }
 
 func TestRun(t *testing.T) {
@@ -36,11 +37,12 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "out.tar")
-	r, err := Run(context.Background(), Config{
-		Image: image(t), OutTar: out, Env: []string{"WORD=it's"},
-		Puts:    []Put{{Host: file, Guest: "/deep/er/file"}},
-		Command: []string{`cat /deep/er/file; echo "$WORD" >&2; echo result >/out/r; exit 7`},
-	})
+	c := bootable(t)
+	c.OutTar = out
+	c.Env = []string{"WORD=it's"}
+	c.Puts = []Put{{Host: file, Guest: "/deep/er/file"}}
+	c.Command = []string{`cat /deep/er/file; echo "$WORD" >&2; echo result >/out/r; exit 7`}
+	r, err := Run(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,13 +73,13 @@ func TestRun(t *testing.T) {
 
 // A guest that dies or hangs is an error, whatever its command printed before.
 func TestRunNoExitStatus(t *testing.T) {
-	kernel := image(t)
+	base := bootable(t)
 	for name, c := range map[string]Config{
 		"panic": {Command: []string{"echo before; echo c >/proc/sysrq-trigger"}},
 		"hang":  {Command: []string{"echo before; sleep 1000"}, Timeout: 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Image = kernel
+			c.QEMU, c.Image = base.QEMU, base.Image
 			_, err := Run(context.Background(), c)
 			var died *GuestError
 			if !errors.As(err, &died) || string(died.Stdout) != "before\n" {

@@ -29,6 +29,7 @@ func main() {
 	var (
 		dir     = flag.String("kdir", "build/kernels", "folder of kernels, as getkernels.sh makes it")
 		name    = flag.String("k", "6.12", "kernel under -kdir, or a path to an image")
+		qemus   = flag.String("qemu", "build/qemu", "folder of the QEMU that tests/setup/qemu.sh unpacked; without it the machine's own is used")
 		memory  = flag.Int("m", 0, "MiB of memory (default 768)")
 		cpus    = flag.Int("smp", 0, "CPUs (default 2)")
 		timeout = flag.Duration("t", 2*time.Minute, "limit for the whole run")
@@ -47,13 +48,14 @@ func main() {
 		fail(200, errors.New("no command"))
 	}
 	image, err := vm.FindImage(*dir, *name)
-	if err == nil {
-		err = vm.Available()
-	}
 	if err != nil {
 		fail(200, err)
 	}
-	config := vm.Config{Image: image, Command: flag.Args(), Env: env, Disk: *disk, OutTar: *out,
+	qemu, err := vm.FindQEMU(*qemus)
+	if err != nil {
+		fail(200, err)
+	}
+	config := vm.Config{QEMU: qemu, Image: image, Command: flag.Args(), Env: env, Disk: *disk, OutTar: *out,
 		Memory: *memory, CPUs: *cpus, Timeout: *timeout, Append: *more, Console: *console}
 	for _, p := range puts {
 		host, guest, ok := strings.Cut(p, ":")
