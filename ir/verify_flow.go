@@ -153,7 +153,7 @@ func (s *slotCheck) writes(v *Value, state slotState) {
 	case OpReadMem, OpMemCopy, OpMemZero, OpStrLit, OpStr, OpStrCopy:
 		s.wrote(v, v.Args[0], 0, int(v.Imm), state)
 	case OpMapGetMem:
-		s.wrote(v, v.Args[1], 0, s.m.Map(v.Args[0].Sym).Value.Size, state)
+		s.wrote(v, v.Args[1], 0, s.m.Map(v.Args[0].Sym).Value.MemSize(), state)
 	case OpCallSub:
 		for _, a := range v.Args {
 			s.all(a, v.Block, state)
@@ -184,14 +184,14 @@ func (s *slotCheck) reads(v *Value, state slotState) {
 	info := v.Op.Info()
 	if kinds, _ := argKinds(info, len(v.Args)); len(kinds) > 0 && kinds[len(kinds)-1] == KeyArg {
 		x := s.m.Map(v.Args[0].Sym)
-		s.read(v, v.Args[len(v.Args)-1], 0, x.Key.Size, "key of map "+x.Name, state)
+		s.read(v, v.Args[len(v.Args)-1], 0, x.Key.MemSize(), "key of map "+x.Name, state)
 	}
 	switch v.Op {
 	case OpLoad, OpAtomicAdd:
 		s.read(v, v.Args[0], int(v.Imm), v.Mem.Size(), v.Op.String(), state)
 	case OpMapSetMem:
 		x := s.m.Map(v.Args[0].Sym)
-		s.read(v, v.Args[1], 0, x.Value.Size, "value of map "+x.Name, state)
+		s.read(v, v.Args[1], 0, x.Value.MemSize(), "value of map "+x.Name, state)
 	case OpMemEq:
 		s.read(v, v.Args[0], 0, int(v.Imm), "comparison", state)
 		s.read(v, v.Args[1], 0, int(v.Imm), "comparison", state)

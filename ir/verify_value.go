@@ -152,7 +152,7 @@ func (c *checker) mapOperand(v *Value, kinds []ArgKind) {
 	case !hasKey && x.Key != nil:
 		c.at(v, "no key for the map %s", x.Name)
 	case hasKey:
-		c.access(v, v.Args[len(v.Args)-1], 0, x.Key.Size, "key of map "+x.Name)
+		c.access(v, v.Args[len(v.Args)-1], 0, x.Key.MemSize(), "key of map "+x.Name)
 	}
 }
 
@@ -356,7 +356,7 @@ func ruleShape(shapes ...MapShape) rule {
 
 func ruleScalarMap(c *checker, v *Value) {
 	ruleShape(ShapePlain)(c, v)
-	if x := c.m.Map(v.Args[0].Sym); x.Value == nil || x.Value.Size > 8 {
+	if x := c.m.Map(v.Args[0].Sym); x.Value == nil || x.Value.MemSize() > 8 {
 		c.at(v, "value of map %s is no scalar", x.Name)
 	}
 	switch v.Op {
@@ -377,7 +377,7 @@ func ruleMemMap(c *checker, v *Value) {
 		c.at(v, "map %s has no value layout", x.Name)
 		return
 	}
-	c.access(v, v.Args[1], 0, x.Value.Size, "value of map "+x.Name)
+	c.access(v, v.Args[1], 0, x.Value.MemSize(), "value of map "+x.Name)
 }
 
 func ruleEmit(c *checker, v *Value) {

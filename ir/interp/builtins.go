@@ -1,0 +1,201 @@
+package interp
+
+import (
+	"encoding/binary"
+
+	"btc/ir"
+)
+
+// input makes an op of something that the input says.
+func input(get func(in *Input) uint64) opFunc {
+	return func(fr *frame, _ *ir.Value) int64 { return int64(get(fr.in)) }
+}
+
+func builtinOps() map[ir.Op]opFunc {
+	return map[ir.Op]opFunc{
+		ir.OpPid: pid,
+		ir.OpTid: pid,
+		ir.OpUid: input(func(in *Input) uint64 { return uint64(in.UID) }),
+		ir.OpGid: input(func(in *Input) uint64 { return uint64(in.GID) }),
+		ir.OpNsecs: func(fr *frame, v *ir.Value) int64 {
+			return int64([]uint64{fr.in.Boot, fr.in.Mono, fr.in.TAI, fr.in.TAI}[v.Imm])
+		},
+		ir.OpElapsed:  input(func(in *Input) uint64 { return in.Boot - in.Start }),
+		ir.OpCPU:      input(func(in *Input) uint64 { return uint64(in.CPU) }),
+		ir.OpCurtask:  input(func(in *Input) uint64 { return in.Task }),
+		ir.OpRand:     func(fr *frame, _ *ir.Value) int64 { return fr.random() },
+		ir.OpCgroup:   input(func(in *Input) uint64 { return in.Cgroup }),
+		ir.OpNumaID:   input(func(in *Input) uint64 { return in.NUMA }),
+		ir.OpJiffies:  input(func(in *Input) uint64 { return in.Jiffy }),
+		ir.OpNcpus:    input(func(*Input) uint64 { return CPUs }),
+		ir.OpArg:      argument,
+		ir.OpRetval:   retval,
+		ir.OpFuncIP:   funcIP,
+		ir.OpReg:      register,
+		ir.OpUsermode: usermode,
+		ir.OpComm:     comm,
+		ir.OpKstack:   stackID,
+		ir.OpUstack:   stackID,
+		ir.OpSeenProc: seenProc,
+	}
+}
+
+// random is a fixed sequence (xorshift), 32 bits at a time.
+func (k *Machine) random() int64 {
+	k.rand ^= k.rand << 13
+	k.rand ^= k.rand >> 7
+	k.rand ^= k.rand << 17
+	return int64(k.rand & 0xffffffff)
+}
+
+// loaderPID is tgid and tid in the loader's namespace.
+func (in *Input) loaderPID() (pid, tid uint32) {
+	if in.NSDev != 0 {
+		return in.NSPID, in.NSTID
+	}
+	return in.PID, in.TID
+}
+
+func pid(fr *frame, v *ir.Value) int64 {
+	pid, tid := fr.in.PID, fr.in.TID
+	if v.Imm == 0 {
+		pid, tid = fr.in.loaderPID()
+	}
+	if v.Op == ir.OpPid {
+		return int64(pid)
+	}
+	return int64(tid)
+}
+
+func (fr *frame) kind() ir.ProgKind {
+	if fr.f.Prog == nil {
+		fr.trap("reads the context in a subprogram")
+	}
+	return fr.f.Prog.Kind
+}
+
+// ctxWord is the 8 bytes of the context at off.
+func (fr *frame) ctxWord(v *ir.Value, off int) int64 {
+	return int64(getUint(fr.bytes(fr.arg(v, 0)+int64(off), 8, false)))
+}
+
+func argument(fr *frame, v *ir.Value) int64 {
+	n := int(v.Imm)
+	switch fr.kind() {
+	case ir.ProgUSDT:
+		if n < len(fr.in.Args) {
+			return int64(fr.in.Args[n])
+		}
+		return 0
+	case ir.ProgKprobe, ir.ProgUprobe:
+		if n >= len(fr.arch.Args) {
+			fr.trap("argument %d is on the stack", n)
+		}
+		return fr.ctxWord(v, fr.arch.Args[n].Offset)
+	}
+	return fr.ctxWord(v, 8*n)
+}
+
+func retval(fr *frame, v *ir.Value) int64 {
+	if fr.kind() == ir.ProgFexit { // behind the arguments
+		if fr.Module.Target == nil {
+			fr.trap("the result of a function needs a target")
+		}
+		f, ok := fr.Module.Target.Func(fr.f.Prog.Attach.Name)
+		if !ok || f.Proto == nil {
+			fr.trap("the target does not know function %s", fr.f.Prog.Attach.Name)
+		}
+		return fr.ctxWord(v, 8*len(f.Proto.Params))
+	}
+	return fr.ctxWord(v, fr.arch.Result.Offset)
+}
+
+// funcIP: at a kprobe the saved instruction pointer is just behind the probe on
+// x86; an address in the function is what is wanted.
+func funcIP(fr *frame, v *ir.Value) int64 {
+	switch fr.kind() {
+	case ir.ProgKprobe:
+		ip := fr.ctxWord(v, fr.arch.IP.Offset)
+		if fr.arch.Name == "x86_64" {
+			ip--
+		}
+		return ip
+	case ir.ProgUprobe:
+		return fr.ctxWord(v, fr.arch.IP.Offset)
+	case ir.ProgUretprobe:
+		return int64(fr.f.Prog.FirstID) + fr.in.AttachID
+	}
+	return int64(fr.in.FuncIP)
+}
+
+func register(fr *frame, v *ir.Value) int64 {
+	r, ok := fr.arch.Reg(v.Sym)
+	if !ok {
+		fr.trap("no register %s", v.Sym)
+	}
+	return fr.ctxWord(v, r.Offset)
+}
+
+func usermode(fr *frame, v *ir.Value) int64 {
+	cs, ok := fr.arch.Reg("cs")
+	if !ok {
+		fr.trap("usermode on %s", fr.arch.Name)
+	}
+	return truth(fr.ctxWord(v, cs.Offset)&3 == 3)
+}
+
+func (in *Input) comm16() []byte {
+	b := make([]byte, 16)
+	copy(b[:15], in.Comm)
+	return b
+}
+
+func comm(fr *frame, v *ir.Value) int64 {
+	copy(fr.bytes(fr.arg(v, 0), 16, true), fr.in.comm16())
+	return 0
+}
+
+// stackID keeps the frames in the stack map and gives a number that finds
+// them; 0 for an empty stack.
+func stackID(fr *frame, v *ir.Value) int64 {
+	frames := fr.in.Kstack
+	if v.Op == ir.OpUstack {
+		frames = fr.in.Ustack
+	}
+	frames = frames[:min(len(frames), int(v.Imm))]
+	b := fr.maps[v.Sym]
+	if b == nil {
+		fr.trap("no stack map %s", v.Sym)
+	}
+	if len(frames) == 0 {
+		return 0
+	}
+	value := make([]byte, b.spec.ValueSize)
+	for i, ip := range frames {
+		binary.LittleEndian.PutUint64(value[8*i:], ip)
+	}
+	ids := fr.stacks[v.Sym]
+	if ids == nil {
+		ids = map[string]uint64{}
+		fr.stacks[v.Sym] = ids
+	}
+	id, ok := ids[string(value)]
+	if !ok {
+		id = uint64(len(ids) + 1)
+		ids[string(value)] = id
+		key := make([]byte, 8)
+		putUint(key, id)
+		b.update(key, value, 0, 0)
+	}
+	return int64(id)
+}
+
+// seenProc sends a process's number once.
+func seenProc(fr *frame, _ *ir.Value) int64 {
+	pid, _ := fr.in.loaderPID()
+	if !fr.seen[pid] {
+		fr.seen[pid] = true
+		fr.event(ir.EvProc, "", []string{itoa(int64(pid))})
+	}
+	return 0
+}

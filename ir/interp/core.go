@@ -1,0 +1,137 @@
+package interp
+
+import (
+	"btc/ir"
+	"btc/ir/target"
+)
+
+// opFunc runs one value; the result is ignored for void ops.
+type opFunc func(fr *frame, v *ir.Value) int64
+
+// opTable has a case for each op that can be placed.
+func opTable() map[ir.Op]opFunc {
+	t := map[ir.Op]opFunc{
+		ir.OpBswap: unary, ir.OpZext: unary, ir.OpSext: unary,
+		ir.OpICmp:      func(fr *frame, v *ir.Value) int64 { return truth(v.Cond.Eval(fr.arg(v, 0), fr.arg(v, 1))) },
+		ir.OpSelect:    func(fr *frame, v *ir.Value) int64 { return fr.arg(v, 2-int(fr.arg(v, 0)&1)) },
+		ir.OpBoolInt:   first,
+		ir.OpCast:      first,
+		ir.OpNonNull:   nonNull,
+		ir.OpLoad:      load,
+		ir.OpStore:     store,
+		ir.OpAtomicAdd: atomicAdd,
+		ir.OpCall:      callHelper,
+		ir.OpCallSub:   callSub,
+		ir.OpCORE:      func(fr *frame, v *ir.Value) int64 { return fr.relocate(v.Kind, v.CORE) },
+		ir.OpGlobal:    loadGlobal,
+		ir.OpGlobalAddr: func(fr *frame, v *ir.Value) int64 {
+			return int64(fr.globalAddr(v)) + v.Imm
+		},
+		ir.OpAttachID: func(fr *frame, v *ir.Value) int64 { return v.Imm + fr.in.AttachID },
+	}
+	for _, op := range []ir.Op{ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr} {
+		t[op] = func(fr *frame, v *ir.Value) int64 { return ir.EvalBinary(v.Op, fr.arg(v, 0), fr.arg(v, 1)) }
+	}
+	for _, more := range []map[ir.Op]opFunc{builtinOps(), memoryOps(), mapOps(), outputOps()} {
+		for op, run := range more {
+			t[op] = run
+		}
+	}
+	return t
+}
+
+func truth(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func first(fr *frame, v *ir.Value) int64 { return fr.arg(v, 0) }
+
+func unary(fr *frame, v *ir.Value) int64 { return ir.EvalUnary(v.Op, v.Mem, fr.arg(v, 0)) }
+
+func nonNull(fr *frame, v *ir.Value) int64 {
+	p := fr.arg(v, 0)
+	if p == 0 {
+		fr.trap("null where the code says that it is not")
+	}
+	return p
+}
+
+// bytes gives n bytes that the program may access directly at addr.
+func (fr *frame) bytes(addr int64, n int, write bool) []byte {
+	b, o := fr.mem.own(uint64(addr), n)
+	switch {
+	case o == nil:
+		fr.trap("access of %d bytes at %#x, which is no memory of the program", n, uint64(addr))
+	case o.dead:
+		fr.trap("access of %s, which is gone", o.name)
+	case b == nil:
+		fr.trap("access of %d bytes outside of %s (%d bytes) at %d", n, o.name, len(o.data), (uint64(addr)-firstAddr)%stride)
+	case write && o.readOnly:
+		fr.trap("store to %s, which is read-only", o.name)
+	}
+	return b
+}
+
+func load(fr *frame, v *ir.Value) int64 {
+	addr := fr.arg(v, 0) + v.Imm
+	if v.CORE.Type != "" {
+		addr += fr.relocate(ir.FieldByteOffset, v.CORE)
+	}
+	n := v.Mem.Size()
+	if v.Args[0].Type.Kind == ir.BTF {
+		// A fault of a direct load gives 0 (the kernel's exception table).
+		return v.Mem.Extend(int64(getUint(fr.mem.kernelBytes(uint64(addr), n))))
+	}
+	return v.Mem.Extend(int64(getUint(fr.bytes(addr, n, false))))
+}
+
+func store(fr *frame, v *ir.Value) int64 {
+	putUint(fr.bytes(fr.arg(v, 0)+v.Imm, v.Mem.Size(), true), uint64(fr.arg(v, 1)))
+	return 0
+}
+
+func atomicAdd(fr *frame, v *ir.Value) int64 {
+	b := fr.bytes(fr.arg(v, 0)+v.Imm, v.Mem.Size(), true)
+	putUint(b, getUint(b)+uint64(fr.arg(v, 1)))
+	return 0
+}
+
+func (fr *frame) globalAddr(v *ir.Value) uint64 {
+	addr, ok := fr.globals[v.Sym]
+	if !ok {
+		fr.trap("no global %s", v.Sym)
+	}
+	return addr
+}
+
+func loadGlobal(fr *frame, v *ir.Value) int64 {
+	b := fr.bytes(int64(fr.globalAddr(v))+v.Imm, v.Mem.Size(), false)
+	return v.Mem.Extend(int64(getUint(b)))
+}
+
+func callSub(fr *frame, v *ir.Value) int64 {
+	f := fr.Module.Func(v.Sym)
+	if f == nil {
+		fr.trap("no subprogram %s", v.Sym)
+	}
+	args := make([]int64, len(v.Args))
+	for i := range args {
+		args[i] = fr.arg(v, i)
+	}
+	return fr.call(f, args)
+}
+
+func callHelper(fr *frame, v *ir.Value) int64 {
+	run := fr.helpers[v.Sym]
+	h := target.HelperByName(v.Sym)
+	if run == nil || h == nil {
+		fr.trap("helper %s cannot be run", v.Sym)
+	}
+	if len(v.Args) != len(h.Args) {
+		fr.trap("helper %s takes %d arguments", v.Sym, len(h.Args))
+	}
+	return run(fr, v)
+}

@@ -1,0 +1,125 @@
+package interp
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"btc/ir"
+)
+
+// State is all that can be observed of a machine: each map of the script that
+// is not empty with its elements by meaning, sorted, then events and actions.
+func (k *Machine) State() []string {
+	var lines []string
+	for _, x := range k.Module.Maps {
+		if x.Shape != ir.ShapeIntern && x.Shape != ir.ShapeStack {
+			lines = append(lines, k.maps[x.Name].lines()...)
+		}
+	}
+	sort.Strings(lines)
+	for _, e := range k.Events {
+		lines = append(lines, "event "+e)
+	}
+	for _, a := range k.Actions {
+		lines = append(lines, "action "+a)
+	}
+	return lines
+}
+
+// lines is a line for each element that is set: @x[key]: value.
+func (b *bpfMap) lines() []string {
+	var lines []string
+	if b.def.Key == nil {
+		key := make([]byte, 4)
+		putUint(key, b.generation())
+		if text, ok := b.elementText(b.entries[string(key)]); ok {
+			lines = append(lines, b.def.Name+": "+text)
+		}
+		return lines
+	}
+	for _, s := range sortedKeys(b.entries) {
+		e := b.entries[s]
+		if text, ok := b.elementText(e); ok {
+			lines = append(lines, fmt.Sprintf("%s[%s]: %s", b.def.Name, b.m.decode(b.def.Key, e.key), text))
+		}
+	}
+	return lines
+}
+
+// elementText is the value's meaning; false when a scalar is not set.
+func (b *bpfMap) elementText(e *entry) (string, bool) {
+	scalar := b.def.Key == nil
+	a := b.total(e)
+	switch b.def.Shape {
+	case ir.ShapePlain:
+		v := b.value(e.vals[0])
+		if scalar && getUint(v[b.spec.Present:][:8]) == 0 {
+			return "", false
+		}
+		return b.m.decode(b.def.Value, v[b.spec.ValueOff:]), true
+	case ir.ShapeCount:
+		return itoa(int64(a.count)), a.set || !scalar
+	case ir.ShapeSum:
+		return itoa(a.sum), a.set
+	case ir.ShapeMin, ir.ShapeMax:
+		return itoa(a.sum), a.set
+	case ir.ShapeAvg, ir.ShapeStats:
+		return fmt.Sprintf("count %d total %d", a.count, a.sum), a.set
+	case ir.ShapeHist, ir.ShapeLhist:
+		return b.histText(e)
+	}
+	return "", false
+}
+
+// histText lists the buckets that are not empty as index=count.
+func (b *bpfMap) histText(e *entry) (string, bool) {
+	var parts []string
+	for i := range buckets(b.def) {
+		n := uint64(0)
+		for _, addr := range e.vals {
+			n += getUint(b.value(addr)[8*i : 8*i+8])
+		}
+		if n != 0 {
+			parts = append(parts, fmt.Sprintf("%d=%d", i, n))
+		}
+	}
+	return strings.Join(parts, " "), len(parts) > 0
+}
+
+// RunAll runs the inputs on a new machine and gives the returned values and the
+// state at the end.
+func RunAll(m *ir.Module, inputs []Input) (returned []int64, state []string, err error) {
+	k := New(m)
+	for i, in := range inputs {
+		r, err := k.Run(in)
+		if err != nil {
+			return nil, nil, fmt.Errorf("input %d: %w", i, err)
+		}
+		returned = append(returned, r)
+	}
+	return returned, k.State(), nil
+}
+
+// Equivalent runs the inputs, one after the other, through both modules and
+// reports the first difference in what can be observed: returned values, maps,
+// events, actions. A Trap in either is an error too.
+func Equivalent(before, after *ir.Module, inputs []Input) error {
+	r1, s1, err := RunAll(before, inputs)
+	if err != nil {
+		return fmt.Errorf("before: %w", err)
+	}
+	r2, s2, err := RunAll(after, inputs)
+	if err != nil {
+		return fmt.Errorf("after: %w", err)
+	}
+	for i := range r1 {
+		if r1[i] != r2[i] {
+			return fmt.Errorf("input %d returns %d before and %d after", i, r1[i], r2[i])
+		}
+	}
+	if a, b := strings.Join(s1, "\n"), strings.Join(s2, "\n"); a != b {
+		return fmt.Errorf("state before:\n%s\nstate after:\n%s", a, b)
+	}
+	return nil
+}

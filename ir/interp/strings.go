@@ -1,0 +1,122 @@
+package interp
+
+import (
+	"bytes"
+
+	"btc/ir"
+)
+
+func memoryOps() map[ir.Op]opFunc {
+	return map[ir.Op]opFunc{
+		ir.OpRead:      read,
+		ir.OpReadMem:   readMem,
+		ir.OpFieldAddr: func(fr *frame, v *ir.Value) int64 { return fr.arg(v, 0) + fr.relocate(ir.FieldByteOffset, v.CORE) },
+		ir.OpMemCopy: func(fr *frame, v *ir.Value) int64 {
+			copy(fr.bytes(fr.arg(v, 0), int(v.Imm), true), fr.bytes(fr.arg(v, 1), int(v.Imm), false))
+			return 0
+		},
+		ir.OpMemZero: func(fr *frame, v *ir.Value) int64 {
+			clearBytes(fr.bytes(fr.arg(v, 0), int(v.Imm), true))
+			return 0
+		},
+		ir.OpStrLit:   strLit,
+		ir.OpStr:      str,
+		ir.OpStrCopy:  strCopy,
+		ir.OpStrEq:    strEq,
+		ir.OpStrEqMem: strEqMem,
+		ir.OpMemEq: func(fr *frame, v *ir.Value) int64 {
+			return truth(bytes.Equal(fr.bytes(fr.arg(v, 0), int(v.Imm), false), fr.bytes(fr.arg(v, 1), int(v.Imm), false)))
+		},
+	}
+}
+
+// readable gives n bytes that a read of an address of type t finds, nil for none.
+func (fr *frame) readable(t ir.Type, addr int64, n int) []byte {
+	switch t.Kind {
+	case ir.UAddr:
+		return fr.mem.userBytes(uint64(addr), n)
+	case ir.KAddr, ir.BTF:
+		return fr.mem.kernelBytes(uint64(addr), n)
+	}
+	return fr.bytes(addr, n, false)
+}
+
+func read(fr *frame, v *ir.Value) int64 {
+	addr, t := fr.arg(v, 0)+v.Imm, v.Args[0].Type
+	if v.CORE.Type == "" {
+		return v.Mem.Extend(int64(getUint(fr.readable(t, addr, v.Mem.Size()))))
+	}
+	at, ok := fr.find(v.CORE)
+	if !ok {
+		return 0
+	}
+	unit := fr.readable(t, addr+int64(at.off), at.size())
+	if unit == nil {
+		return 0
+	}
+	return v.Mem.Extend(at.read(unit))
+}
+
+func readMem(fr *frame, v *ir.Value) int64 {
+	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
+	from := fr.readable(v.Args[1].Type, fr.arg(v, 1), int(v.Imm))
+	if from == nil {
+		clearBytes(to)
+		return 0
+	}
+	copy(to, from)
+	return 0
+}
+
+func strLit(fr *frame, v *ir.Value) int64 {
+	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
+	clearBytes(to)
+	copy(to, v.Sym)
+	return 0
+}
+
+// str writes the string and its NUL and leaves the bytes behind it as they were.
+func str(fr *frame, v *ir.Value) int64 {
+	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
+	limit := int(min(uint64(fr.arg(v, 2)), uint64(v.Imm)))
+	t := v.Args[1].Type
+	var s []byte
+	ok := false
+	if limit > 0 {
+		s, ok = fr.mem.str(uint64(fr.arg(v, 1)), limit, t.Kind == ir.UAddr)
+	}
+	if !ok {
+		to[0] = 0
+		return 0
+	}
+	n := copy(to, s)
+	to[n] = 0
+	return int64(n + 1)
+}
+
+// ownString is the string at one of our addresses, at most limit bytes of it.
+func (fr *frame) ownString(addr int64, limit int) []byte {
+	o := fr.mem.object(uint64(addr))
+	if o == nil {
+		fr.trap("string at %#x, which is no memory of the program", uint64(addr))
+	}
+	rest := len(o.data) - int((uint64(addr)-firstAddr)%stride)
+	return cstring(fr.bytes(addr, min(limit, max(rest, 0)), false))
+}
+
+func strCopy(fr *frame, v *ir.Value) int64 {
+	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
+	s := bytes.Clone(fr.ownString(fr.arg(v, 1), int(v.Imm)))
+	s = s[:min(len(s), int(v.Imm)-1)]
+	clearBytes(to)
+	copy(to, s)
+	return int64(len(s) + 1)
+}
+
+func strEq(fr *frame, v *ir.Value) int64 {
+	return truth(string(fr.ownString(fr.arg(v, 0), int(v.Imm))) == v.Sym)
+}
+
+func strEqMem(fr *frame, v *ir.Value) int64 {
+	return truth(bytes.Equal(fr.ownString(fr.arg(v, 0), int(v.Imm)), fr.ownString(fr.arg(v, 1), int(v.Imm))))
+}

@@ -1,0 +1,239 @@
+// Package filetest runs the file tests of passes.
+//
+// A file test is a txtar archive, one small case. Its comment says in prose
+// what the case shows, and in one line which passes run:
+//
+//	Adding nothing is dropped.
+//
+//	pass fold
+//	-- in --
+//	func @p prog (kind kprobe) {
+//	b0(v0:ctx):
+//	  ...
+//	}
+//	-- out --
+//	(the text after the pass)
+//	-- inputs --
+//	run p ctx+112=4
+//
+// Sections:
+//
+//	in      the IR text the pass takes (docs/ir.md)
+//	out     the text it gives, exactly as ir.Print writes it
+//	error   instead of out: what the pass refuses, one Diag a line
+//	inputs  what the programs are run with, in the form of interp.ParseInputs.
+//	        The text before and after the pass must do the same in the
+//	        interpreter. Every case with programs should have it.
+//	state   what can be observed after the inputs ran, for the reader; it must
+//	        be right when it is there
+//
+// Both texts must pass ir.Verify, and must come back the same from print and
+// parse. The target is the default one of x86_64; a line `target none` runs
+// without one.
+//
+// `go test -run ... -update` rewrites out, error and state of the cases that
+// fail; a missing out is filled in.
+package filetest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"btc/ir"
+	"btc/ir/interp"
+	"btc/ir/target"
+)
+
+// Pass is what a case runs. It may be nil in a table only by mistake.
+type Pass func(*ir.Module) []ir.Diag
+
+var update = flag.Bool("update", false, "rewrite the expected parts of file tests")
+
+// Run runs each *.txtar file of dir as a subtest. It fails when there is none,
+// and when a case names a pass that is not in passes.
+func Run(t *testing.T, dir string, passes map[string]Pass) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file tests in %s: %v", dir, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			archive := txtar.Parse(data)
+			c, err := read(archive, passes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.compare(t, file, archive, got)
+		})
+	}
+}
+
+// testCase is an archive that was read.
+type testCase struct {
+	passes []Pass
+	before *ir.Module
+	inputs []interp.Input
+	want   map[string]string // sections out, error, state
+}
+
+func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
+	c := &testCase{want: map[string]string{}}
+	withTarget := true
+	for _, line := range strings.Split(string(archive.Comment), "\n") {
+		words := strings.Fields(line)
+		switch {
+		case len(words) > 1 && words[0] == "pass":
+			for _, name := range words[1:] {
+				p := passes[name]
+				if p == nil {
+					return nil, fmt.Errorf("no pass %q", name)
+				}
+				c.passes = append(c.passes, p)
+			}
+		case line == "target none":
+			withTarget = false
+		}
+	}
+	if len(c.passes) == 0 {
+		return nil, fmt.Errorf("the comment has no line: pass NAME")
+	}
+	for _, f := range archive.Files {
+		var err error
+		switch f.Name {
+		case "in":
+			if c.before, err = ir.Parse(string(f.Data)); err != nil {
+				return nil, fmt.Errorf("in: %w", err)
+			}
+		case "inputs":
+			if c.inputs, err = interp.ParseInputs(string(f.Data)); err != nil {
+				return nil, err
+			}
+		case "out", "error", "state":
+			c.want[f.Name] = string(f.Data)
+		default:
+			return nil, fmt.Errorf("unknown section %q", f.Name)
+		}
+	}
+	if c.before == nil {
+		return nil, fmt.Errorf("no section in")
+	}
+	if withTarget {
+		var err error
+		if c.before.Target, err = target.Default("x86_64"); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// run answers what the sections should be. Its error is what no update mends.
+func (c *testCase) run() (map[string]string, error) {
+	if err := ir.Verify(c.before); err != nil {
+		return nil, fmt.Errorf("in: %w", err)
+	}
+	after := c.before.Clone()
+	for _, pass := range c.passes {
+		if diags := pass(after); len(diags) > 0 {
+			var sb strings.Builder
+			for _, d := range diags {
+				fmt.Fprintln(&sb, d.Error())
+			}
+			return map[string]string{"error": sb.String()}, nil
+		}
+	}
+	text := after.String()
+	if err := ir.Verify(after); err != nil {
+		return nil, fmt.Errorf("after the pass: %w\n%s", err, text)
+	}
+	if err := roundTrip(text); err != nil {
+		return nil, err
+	}
+	got := map[string]string{"out": text}
+	if len(c.inputs) == 0 {
+		return got, nil
+	}
+	if err := interp.Equivalent(c.before, after, c.inputs); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, text)
+	}
+	_, state, err := interp.RunAll(after, c.inputs)
+	if err != nil {
+		return nil, err
+	}
+	got["state"] = strings.Join(state, "\n") + "\n"
+	return got, nil
+}
+
+func roundTrip(text string) error {
+	m, err := ir.Parse(text)
+	if err != nil {
+		return fmt.Errorf("what was printed does not parse: %w\n%s", err, text)
+	}
+	if again := m.String(); again != text {
+		return fmt.Errorf("print and parse differ (-first +second):\n%s", cmp.Diff(text, again))
+	}
+	return nil
+}
+
+// compare checks the sections that are there; state is optional, out or error
+// is not.
+func (c *testCase) compare(t *testing.T, file string, archive *txtar.Archive, got map[string]string) {
+	t.Helper()
+	bad := false
+	for _, name := range []string{"out", "error", "state"} {
+		want, there := c.want[name]
+		is, made := got[name]
+		if !there && (name == "state" || !made) || normal(want) == normal(is) && there == made {
+			continue
+		}
+		bad = true
+		if !*update {
+			t.Errorf("%s (-want +got):\n%s\nrun with -update to accept", name, cmp.Diff(normal(want), normal(is)))
+		}
+	}
+	if bad && *update {
+		rewrite(t, file, archive, got)
+	}
+}
+
+// normal leaves out empty lines at the ends.
+func normal(s string) string { return strings.TrimSpace(s) }
+
+func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]string) {
+	t.Helper()
+	var files []txtar.File
+	seen := map[string]bool{}
+	for _, f := range archive.Files {
+		seen[f.Name] = true
+		switch is, made := got[f.Name]; {
+		case f.Name != "out" && f.Name != "error" && f.Name != "state":
+			files = append(files, f)
+		case made:
+			files = append(files, txtar.File{Name: f.Name, Data: []byte(strings.TrimSpace(is) + "\n")})
+		}
+	}
+	for _, name := range []string{"out", "error"} {
+		if is, made := got[name]; made && !seen[name] {
+			files = append(files, txtar.File{Name: name, Data: []byte(strings.TrimSpace(is) + "\n")})
+		}
+	}
+	data := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: files})
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
