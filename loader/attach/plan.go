@@ -262,5 +262,14 @@ type Failure struct {
 	Cause error
 }
 
-func (f *Failure) Error() string { return "Unable to attach probe: " + f.Probe + ": " + f.Cause.Error() }
+func (f *Failure) Error() string {
+	return "Unable to attach probe: " + f.Probe + ": " + f.Cause.Error()
+}
 func (f *Failure) Unwrap() error { return f.Cause }
+
+// IsMissing tells whether an error means that the attach point does not exist
+// on this host.
+func IsMissing(err error) bool {
+	var gone *missing
+	return errors.As(err, &gone)
+}

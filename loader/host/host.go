@@ -159,3 +159,14 @@ func effectiveCaps() (uint64, error) {
 	}
 	return 0, errors.New("no CapEff line in /proc/self/status")
 }
+
+// WhyNot is a guess in words why the kernel said EPERM to a privileged user.
+func WhyNot() string {
+	switch Lockdown() {
+	case "confidentiality":
+		return "kernel lockdown (confidentiality) forbids programs that read kernel memory"
+	case "integrity":
+		return "kernel lockdown (integrity) forbids some kinds of programs, such as those that write user memory or override functions"
+	}
+	return "the kernel's security policy (capabilities, lockdown, LSM, container seccomp) forbids it"
+}

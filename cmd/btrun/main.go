@@ -1,0 +1,147 @@
+// Btrun runs objects that btc compiled: it attaches their programs on this host
+// and prints what the script prints.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"btc/loader/manifest"
+	"btc/loader/object"
+	"btc/loader/run"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	if run.IsChild(os.Args) {
+		fmt.Fprintln(os.Stderr, "btrun:", run.BecomeChild(os.Args))
+		os.Exit(127)
+	}
+	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+const usage = `usage: btrun [options] OBJECT.o [parameter ...] [-- --name=value ...]
+
+Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
+
+  -p PID        trace only this process; ends when it ends
+  -c COMMAND    run COMMAND and trace until it ends
+  -o FILE       write the script's output to FILE
+  -f FORMAT     text
+  -B MODE       buffering of the output: line, full, none
+  -q            do not say how many probes were attached
+  -v            show the kernel's verifier log of each program
+  --unsafe      allow system(), signal() and the like
+  --dry-run     load and attach, then end
+  --help        with OBJECT.o: list the script's own parameters
+  --version     print the version
+`
+
+// command is the whole program; it gives the exit status.
+func command(args []string, stdout, stderr io.Writer) int {
+	o, err := parseArgs(args)
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		return 1
+	case o.version:
+		fmt.Fprintf(stdout, "btrun %s\n", version)
+		return 0
+	case o.object == "" && o.help:
+		fmt.Fprint(stdout, usage)
+		return 0
+	case o.object == "":
+		fmt.Fprint(stderr, usage)
+		return 1
+	case o.help:
+		return help(o.object, stdout, stderr)
+	}
+	status, err := trace(o, stdout, stderr)
+	if errors.Is(err, run.ErrNoProbes) {
+		if !o.run.Quiet {
+			fmt.Fprintln(stdout, err)
+		}
+		return 1
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+	}
+	return status
+}
+
+func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
+	obj, err := object.Read(o.object)
+	if err != nil {
+		return 1, err
+	}
+	o.run.Out, o.run.Err = stdout, stderr
+	if o.output != "" {
+		f, err := os.Create(o.output)
+		if err != nil {
+			return 1, err
+		}
+		defer func() {
+			if e := f.Close(); e != nil && err == nil {
+				status, err = 1, e
+			}
+		}()
+		o.run.Out = f
+	}
+	return run.Run(obj, o.run)
+}
+
+// help lists what an object takes: its parameters with their defaults.
+func help(path string, stdout, stderr io.Writer) int {
+	m, err := object.ReadManifest(path)
+	if err != nil {
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		return 1
+	}
+	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", path, m.Script.File, m.Target, m.Arch)
+	fmt.Fprintf(stdout, "\nProbes:\n")
+	for i := range m.Programs {
+		fmt.Fprintf(stdout, "  %s\n", m.Programs[i].Attach.Text)
+	}
+	var positional, named []*manifest.Param
+	seen := map[string]bool{"$#": true}
+	for i := range m.Params {
+		p := &m.Params[i]
+		if seen[p.Name] {
+			continue
+		}
+		seen[p.Name] = true
+		if strings.HasPrefix(p.Name, "$") {
+			positional = append(positional, p)
+		} else {
+			named = append(named, p)
+		}
+	}
+	printParams(stdout, "Parameters", "", positional)
+	printParams(stdout, "Options (after --)", "--", named)
+	if len(positional)+len(named) == 0 {
+		fmt.Fprintf(stdout, "\nThe script takes no parameters.\n")
+	}
+	return 0
+}
+
+func printParams(w io.Writer, title, prefix string, params []*manifest.Param) {
+	if len(params) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s:\n", title)
+	for _, p := range params {
+		line := fmt.Sprintf("  %s%s  %s", prefix, p.Name, p.Type)
+		if p.Default != "" {
+			line += ", default " + p.Default
+		}
+		if p.Help != "" {
+			line += ": " + p.Help
+		}
+		fmt.Fprintln(w, line)
+	}
+}

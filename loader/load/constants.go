@@ -1,0 +1,223 @@
+package load
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+
+	"btc/loader/host"
+	"btc/loader/manifest"
+	"btc/loader/object"
+)
+
+// setConstants writes what the programs must know of the host and the user's
+// parameters into the constant sections.
+func setConstants(o *object.Object, h *host.Host, opts Options) error {
+	values := map[string]uint64{
+		"start_ns": h.Start, "pidns_dev": h.PIDNS.Dev, "pidns_ino": h.PIDNS.Ino,
+		"ncpus": uint64(len(h.Online)), "cpid": uint64(opts.ChildPID),
+	}
+	for i := range o.Manifest.Globals {
+		g := &o.Manifest.Globals[i]
+		v, known := values[g.Name]
+		if !known || !strings.HasPrefix(g.Section, ".rodata") {
+			continue
+		}
+		if err := set(o, g.Name, number(v, g.Size)); err != nil {
+			return err
+		}
+	}
+	for i := range o.Manifest.Params {
+		name := o.Manifest.Params[i].Global
+		if v, ok := opts.Values[name]; ok {
+			if err := set(o, name, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func number(v uint64, size int) []byte {
+	b := binary.NativeEndian.AppendUint64(nil, v)
+	if size < 8 {
+		return binary.NativeEndian.AppendUint32(nil, uint32(v))[:size]
+	}
+	return append(b, make([]byte, size-8)...)
+}
+
+func set(o *object.Object, name string, v []byte) error {
+	s := o.Spec.Variables[name]
+	if s == nil || int(s.Size()) != len(v) {
+		return fmt.Errorf("the object's variable %s does not take %d bytes", name, len(v))
+	}
+	s.Value = v
+	return nil
+}
+
+// Bounds of the events ring buffer, in bytes.
+const (
+	minRing = 256 << 10
+	maxRing = 16 << 20
+	perCPU  = 256 << 10 // 64 pages, the language's default
+)
+
+// sizeRing gives the events ring buffer room by the number of CPUs, within
+// bounds and at most a 64th of the memory; a power of two, as the kernel wants.
+func sizeRing(o *object.Object, h *host.Host) {
+	s := o.Spec.Maps["events"]
+	if s == nil {
+		return
+	}
+	each := perCPU
+	if n := o.Manifest.Config.RingbufPages; n > 0 {
+		each = n * os.Getpagesize()
+	}
+	size := uint64(each) * uint64(len(h.Online))
+	if mem := h.MemoryBytes(); mem > 0 {
+		size = min(size, mem/64)
+	}
+	size = min(max(size, minRing), maxRing)
+	s.MaxEntries = uint32(1) << (bits.Len64(size-1) & 31)
+}
+
+// ParseParams checks the user's parameters against the manifest's: positional
+// ones by number, named ones as name -> text. It gives the bytes of each global.
+// A bare name has the value "true".
+func ParseParams(m *manifest.Manifest, positional []string, named map[string]string) (map[string][]byte, error) {
+	known, out := map[string]bool{}, map[string][]byte{}
+	for i := range m.Params {
+		p := &m.Params[i]
+		text, given := "", false
+		switch {
+		case p.Name == "$#":
+			text, given = strconv.Itoa(len(positional)), true
+		case strings.HasPrefix(p.Name, "$"):
+			n, err := strconv.Atoi(p.Name[1:])
+			if err == nil && n >= 1 && n <= len(positional) {
+				text, given = positional[n-1], true
+			}
+		default:
+			known[p.Name] = true
+			text, given = named[p.Name], hasKey(named, p.Name)
+		}
+		if !given {
+			if p.Default == "" {
+				continue // the object holds 0 or ""
+			}
+			text = p.Default
+		}
+		b, err := paramBytes(p, text)
+		if err != nil {
+			return nil, err
+		}
+		out[p.Global] = b
+	}
+	for name := range named {
+		if !known[name] {
+			return nil, fmt.Errorf("unknown option --%s (btrun FILE --help lists the script's options)", name)
+		}
+	}
+	return out, nil
+}
+
+func hasKey(m map[string]string, k string) bool { _, ok := m[k]; return ok }
+
+func paramBytes(p *manifest.Param, text string) ([]byte, error) {
+	switch p.Type {
+	case "int":
+		v, err := parseInt(text)
+		if err != nil {
+			return nil, fmt.Errorf("parameter %s: %q is not a number", p.Name, text)
+		}
+		return number(v, p.Size), nil
+	case "bool":
+		switch strings.ToLower(text) {
+		case "true", "1", "":
+			return number(1, p.Size), nil
+		case "false", "0":
+			return number(0, p.Size), nil
+		}
+		return nil, fmt.Errorf("parameter %s: %q is neither true nor false", p.Name, text)
+	}
+	if len(text) >= p.Size {
+		return nil, fmt.Errorf("parameter %s: %d bytes of text are more than the %d it may have", p.Name, len(text), p.Size-1)
+	}
+	return append([]byte(text), make([]byte, p.Size-len(text))...), nil
+}
+
+// suffixes are the language's units of whole numbers.
+var suffixes = []struct {
+	text  string
+	scale uint64
+}{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}}
+
+// parseInt reads an integer as the language writes them: decimal, 0x, 0b, octal
+// with a leading 0, "_" between digits, exponent form 1e6, unit of time; with a
+// sign.
+func parseInt(text string) (uint64, error) {
+	s, negative := strings.CutPrefix(text, "-")
+	if strings.ContainsAny(s, "+-") || s == "" || s[0] == '_' {
+		return 0, strconv.ErrSyntax
+	}
+	v, err := parseUnsigned(s)
+	if err != nil {
+		return 0, err
+	}
+	if negative {
+		if v > 1<<63 {
+			return 0, strconv.ErrRange
+		}
+		v = -v
+	}
+	return v, nil
+}
+
+func parseUnsigned(s string) (uint64, error) {
+	hex := strings.HasPrefix(s, "0x") || strings.HasPrefix(s, "0X")
+	scale := uint64(1)
+	if !hex {
+		for _, x := range suffixes {
+			if head, ok := strings.CutSuffix(s, x.text); ok && head != "" && head[len(head)-1] >= '0' && head[len(head)-1] <= '9' {
+				s, scale = head, x.scale
+				break
+			}
+		}
+	}
+	if mant, exp, ok := strings.Cut(s, "e"); ok && !hex {
+		return parseExponent(mant, exp, scale)
+	}
+	v, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return 0, err
+	}
+	return multiply(v, scale)
+}
+
+func parseExponent(mant, exp string, scale uint64) (uint64, error) {
+	v, err := strconv.ParseUint(strings.ReplaceAll(mant, "_", ""), 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(exp, 10, 8)
+	if err != nil || n > 19 {
+		return 0, strconv.ErrRange
+	}
+	for range n {
+		if v, err = multiply(v, 10); err != nil {
+			return 0, err
+		}
+	}
+	return multiply(v, scale)
+}
+
+func multiply(a, b uint64) (uint64, error) {
+	hi, lo := bits.Mul64(a, b)
+	if hi != 0 {
+		return 0, strconv.ErrRange
+	}
+	return lo, nil
+}

@@ -1,0 +1,164 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"btc/loader/host"
+	"btc/loader/manifest"
+	"btc/loader/report"
+)
+
+// logTail is how many lines of the kernel's log are shown: the reason and the
+// last instructions before it.
+const logTail = 6
+
+// refusal puts the kernel's answer to a program in terms of the script.
+func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error) error {
+	f := &report.Fault{Script: &m.Script, Pos: mp.Pos, Cause: err}
+	var ve *ebpf.VerifierError
+	if !errors.As(err, &ve) || len(ve.Log) == 0 {
+		f.Text, f.Hint = unexplained(mp, err)
+		return f
+	}
+	log := ve.Log
+	if n := len(log); n > 0 && strings.HasPrefix(log[n-1], "processed ") {
+		log = log[:n-1]
+	}
+	insn := lastInsn(log)
+	if pos, ok := lineOf(insns, insn); ok {
+		f.Pos = pos
+	}
+	if use := fieldAt(m, mp, insn); use != nil && isPoison(log) {
+		f.Pos = use.Pos
+		f.Text = "this kernel has no " + describeField(use)
+		f.Hint = "the type differs on this kernel (" + m.Target + " was compiled for); see it with: bpftool btf dump file /sys/kernel/btf/vmlinux format c"
+		return f
+	}
+	reason := lastReason(log)
+	f.Text = fmt.Sprintf("the kernel refused %s: %s", mp.Attach.Text, reason)
+	f.Notes = tail(log, logTail)
+	f.Hint = hintFor(reason)
+	return f
+}
+
+// unexplained covers refusals without a verifier log.
+func unexplained(mp *manifest.Program, err error) (text, hint string) {
+	cause := errors.Unwrap(err)
+	for cause != nil && errors.Unwrap(cause) != nil {
+		cause = errors.Unwrap(cause)
+	}
+	if cause == nil {
+		cause = err
+	}
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.WhyNot()
+	case errors.Is(err, btf.ErrNotFound), errors.Is(err, btf.ErrNotSupported):
+		return fmt.Sprintf("cannot fit %s to this kernel: %v", mp.Attach.Text, err), ""
+	}
+	return fmt.Sprintf("the kernel refused %s: %v", mp.Attach.Text, err), ""
+}
+
+// lastInsn is the index of the last instruction that the log shows: lines of
+// the form "12: (85) call ...".
+func lastInsn(log []string) int {
+	for i := len(log) - 1; i >= 0; i-- {
+		num, rest, ok := strings.Cut(strings.TrimSpace(log[i]), ": (")
+		if !ok || len(rest) < 3 || rest[2] != ')' {
+			continue
+		}
+		if n, err := strconv.Atoi(num); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// lineOf finds the script's position of an instruction by the object's line
+// information.
+func lineOf(insns asm.Instructions, index int) (manifest.Pos, bool) {
+	pos, found := manifest.Pos{}, false
+	raw := 0
+	for i := range insns {
+		if raw > index {
+			break
+		}
+		if line, ok := insns[i].Source().(*btf.Line); ok {
+			pos, found = manifest.Pos{Line: int(line.LineNumber()), Col: max(int(line.LineColumn()), 1)}, true
+		}
+		raw += int(insns[i].Size()) / asm.InstructionSize
+	}
+	return pos, found && index >= 0
+}
+
+func fieldAt(m *manifest.Manifest, mp *manifest.Program, insn int) *manifest.FieldUse {
+	for i := range m.Fields {
+		if u := &m.Fields[i]; u.Program == mp.Name && u.Insn == insn {
+			return u
+		}
+	}
+	return nil
+}
+
+func describeField(u *manifest.FieldUse) string {
+	if u.Path == "" {
+		return u.Type
+	}
+	return "field " + u.Path + " in " + u.Type
+}
+
+// isPoison tells whether the instruction is what a failed CO-RE relocation
+// leaves behind: a call of the helper 0xbad2310.
+func isPoison(log []string) bool {
+	for _, line := range tail(log, 3) {
+		if strings.Contains(line, "195896080") || strings.Contains(strings.ToLower(line), "0xbad2310") {
+			return true
+		}
+	}
+	return false
+}
+
+// lastReason is the log's last line that is neither an instruction nor state.
+func lastReason(log []string) string {
+	for i := len(log) - 1; i >= 0; i-- {
+		line := strings.TrimSpace(log[i])
+		switch {
+		case line == "", strings.HasPrefix(line, ";"), strings.HasPrefix(line, "verification time"),
+			strings.HasPrefix(line, "stack depth"), strings.HasPrefix(line, "max_states"):
+			continue
+		}
+		return line
+	}
+	return "no reason given"
+}
+
+func tail(lines []string, n int) []string { return lines[max(len(lines)-n, 0):] }
+
+// hints are words of the kernel's log and what the user can do.
+var hints = []struct{ word, hint string }{
+	{"unknown func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
+	{"invalid func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
+	{"program of this type cannot use helper", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
+	{"helper call is not allowed", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
+	{"BPF program is too large", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
+	{"too many jumps", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
+	{"combined stack size", "the script needs too much stack: use fewer or shorter strings"},
+	{"GPL", "the config key license must be GPL compatible for this function"},
+}
+
+func hintFor(reason string) string {
+	for _, h := range hints {
+		if strings.Contains(reason, h.word) {
+			return h.hint
+		}
+	}
+	return "this is a fault of the compiler, unless the object was changed: please report it with the script and the output of btrun -v"
+}

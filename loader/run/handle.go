@@ -1,0 +1,276 @@
+package run
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/manifest"
+	"btc/loader/render"
+	"btc/loader/report"
+	"btc/loader/symbols"
+)
+
+// formatter is an event's parsed format.
+type formatter = format.Format
+
+func formatters(m *manifest.Manifest) map[int]*formatter {
+	out := map[int]*formatter{}
+	for i := range m.Events {
+		switch m.Events[i].Kind {
+		case "printf", "errorf", "warnf", "cat", "system":
+			out[i] = format.ParseFormat(m.Events[i].Format)
+		}
+	}
+	return out
+}
+
+// handlers has a row for each event kind of the manifest.
+var handlers map[string]func(*session, *event.Event)
+
+func init() {
+	handlers = map[string]func(*session, *event.Event){
+		"printf":    func(s *session, e *event.Event) { s.out.write(s.printf(e)) },
+		"print":     func(s *session, e *event.Event) { s.out.write(append(s.env().Append(nil, e.Values[0]), '\n')) },
+		"print_map": (*session).onPrintMap,
+		"clear":     func(s *session, e *event.Event) { s.onReset(e, s.maps.take) },
+		"zero":      func(s *session, e *event.Event) { s.onReset(e, s.maps.zero) },
+		"exit":      (*session).onExit,
+		"time":      (*session).onTime,
+		"join":      (*session).onJoin,
+		"cat":       (*session).onCat,
+		"system":    (*session).onSystem,
+		"error":     (*session).onError,
+		"errorf":    func(s *session, e *event.Event) { s.say(e, "ERROR") },
+		"warnf":     func(s *session, e *event.Event) { s.say(e, "WARNING") },
+		"proc":      func(s *session, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
+	}
+}
+
+func (s *session) handle(record []byte) {
+	e, err := event.Decode(s.manifest, record)
+	if err != nil {
+		fmt.Fprintf(s.opts.Err, "WARNING: %v\n", err)
+		return
+	}
+	handlers[e.Kind](s, &e)
+}
+
+// complain reports a fault of the run that does not end it.
+func (s *session) complain(pos manifest.Pos, err error) {
+	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
+	fmt.Fprintln(s.opts.Err, f.Warning())
+}
+
+func (s *session) printf(e *event.Event) []byte {
+	return s.env().Printf(nil, s.format[e.ID], e.Values)
+}
+
+// aheadWait is how long a print waits for the clear of the same program, which
+// the ring buffer holds microseconds later.
+const aheadWait = 5 * time.Millisecond
+
+// onPrintMap prints a map. When the script clears or zeroes it next, both are
+// done in one step, so that nothing is lost between them.
+func (s *session) onPrintMap(e *event.Event) {
+	m := s.manifest.Map(e.Map)
+	top := render.Top{Keep: int(min(e.Uint(0), 1<<30)), Div: uint32(e.Uint(1))}
+	read := s.maps.elements
+	if s.resets(e.Map) {
+		var next event.Event
+		found := s.events.ahead(aheadWait, func(r []byte) bool {
+			ev, err := event.Decode(s.manifest, r)
+			if err == nil && ev.Map == e.Map && (ev.Kind == "clear" || ev.Kind == "zero") {
+				next = ev
+				return true
+			}
+			return false
+		})
+		if found {
+			read = s.maps.take
+			if next.Kind == "zero" {
+				read = s.maps.zero
+			}
+		}
+	}
+	elems, err := read(m)
+	if err != nil {
+		s.complain(e.Pos, err)
+	}
+	s.printMap(m, elems, top)
+}
+
+// resets tells whether the script ever clears or zeroes a map.
+func (s *session) resets(name string) bool {
+	for i := range s.manifest.Events {
+		if e := &s.manifest.Events[i]; e.Map == name && (e.Kind == "clear" || e.Kind == "zero") {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Element, error)) {
+	if _, err := reset(s.manifest.Map(e.Map)); err != nil {
+		s.complain(e.Pos, err)
+	}
+}
+
+func (s *session) onExit(e *event.Event) {
+	s.exited = true
+	s.status = int(e.Uint(0) & 0xff)
+}
+
+func (s *session) onTime(e *event.Event) {
+	f := e.Format
+	if f == "" {
+		f = "%H:%M:%S\n"
+	}
+	s.out.write(format.Strftime(nil, f, time.Now()))
+}
+
+// onJoin prints strings with the separator between them.
+func (s *session) onJoin(e *event.Event) {
+	sep := e.Format
+	if sep == "" {
+		sep = " "
+	}
+	var text []byte
+	for _, v := range e.Values {
+		part := s.env().Append(nil, v)
+		if len(part) == 0 {
+			continue
+		}
+		if len(text) > 0 {
+			text = append(text, sep...)
+		}
+		text = append(text, part...)
+	}
+	s.out.write(append(text, '\n'))
+}
+
+// maxCatBytes is how much cat() prints unless the script says otherwise.
+const maxCatBytes = 10240
+
+func (s *session) onCat(e *event.Event) {
+	limit := int64(maxCatBytes)
+	if n, err := strconv.ParseInt(s.manifest.Config.Other["max_cat_bytes"], 10, 64); err == nil && n > 0 {
+		limit = n
+	}
+	name := string(s.printf(e))
+	f, err := os.Open(name)
+	if err != nil {
+		fmt.Fprintf(s.opts.Err, "ERROR: failed to open file '%s' (%s)\n", name, cause(err))
+		return
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		fmt.Fprintf(s.opts.Err, "ERROR: failed to read file '%s' (%s)\n", name, cause(err))
+	}
+	s.out.write(text)
+}
+
+// cause is the last part of a file error, in C's words.
+func cause(err error) string {
+	if pe, ok := err.(*os.PathError); ok {
+		text := []byte(pe.Err.Error())
+		return string(append(bytes.ToUpper(text[:1]), text[1:]...))
+	}
+	return err.Error()
+}
+
+// onSystem runs a shell command; prepare has made sure of --unsafe. Its output
+// comes behind what is printed so far.
+func (s *session) onSystem(e *event.Event) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		s.complain(e.Pos, err)
+		return
+	}
+	defer r.Close()
+	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", string(s.printf(e))}, &os.ProcAttr{
+		Files: []*os.File{os.Stdin, w, os.Stderr},
+	})
+	w.Close()
+	if err != nil {
+		s.complain(e.Pos, err)
+		return
+	}
+	text, _ := io.ReadAll(r)
+	p.Wait()
+	s.out.write(text)
+}
+
+// onError reports a fault that a program met, such as a division by zero.
+func (s *session) onError(e *event.Event) {
+	i := e.Uint(0)
+	if i >= uint64(len(s.manifest.Errors)) {
+		return
+	}
+	x := &s.manifest.Errors[i]
+	s.out.idle()
+	f := &report.Fault{Script: &s.manifest.Script, Pos: x.Pos, Text: x.Text}
+	fmt.Fprintln(s.opts.Err, f.Warning())
+}
+
+func (s *session) say(e *event.Event, severity string) {
+	s.out.idle()
+	fmt.Fprintf(s.opts.Err, "%s:%d:%d: %s: %s\n", s.manifest.Script.File, e.Pos.Line, e.Pos.Col, severity, s.printf(e))
+}
+
+// env gives values what they need of the host.
+func (s *session) env() *format.Env {
+	if s.envMade == nil {
+		s.envMade = &format.Env{
+			Ksym:    func(addr uint64) string { return s.symbols().Ksym(addr) },
+			Usym:    func(addr uint64, tgid uint32) string { return s.symbols().Usym(addr, tgid) },
+			Kstack:  func(l *manifest.Layout, id uint64) string { return s.symbols().Kstack(s.maps.frames(l, id), l.Mode) },
+			Ustack:  s.ustack,
+			Probe:   s.probeName,
+			User:    userName,
+			Clock:   s.host.Wall,
+			Trailer: s.manifest.Config.StrTruncTrailer,
+		}
+	}
+	return s.envMade
+}
+
+func (s *session) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
+	return s.symbols().Ustack(s.maps.frames(l, id), l.Mode, tgid)
+}
+
+func (s *session) symbols() *symbols.Table {
+	if s.symTable == nil {
+		s.symTable = symbols.New(s.manifest.Config.CppDemangle)
+	}
+	return s.symTable
+}
+
+func (s *session) probeName(id uint64) string {
+	if name, ok := s.expansion.Probes[int(id)]; ok {
+		return name
+	}
+	return strconv.FormatUint(id, 10)
+}
+
+// userName looks a user up in /etc/passwd.
+func userName(uid uint64) string {
+	want := strconv.FormatUint(uid, 10)
+	b, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return want
+	}
+	for line := range bytes.Lines(b) {
+		parts := bytes.SplitN(line, []byte(":"), 4)
+		if len(parts) == 4 && string(parts[2]) == want {
+			return string(parts[0])
+		}
+	}
+	return want
+}

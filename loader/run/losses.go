@@ -1,0 +1,85 @@
+package run
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"time"
+
+	"btc/loader/manifest"
+	"btc/loader/report"
+)
+
+// lossCounter reports what the programs could not deliver: per-CPU counters in
+// the map "lost", named by the manifest.
+type lossCounter struct {
+	manifest *manifest.Manifest
+	maps     *mapTable
+	err      io.Writer
+	seen     []uint64
+	next     time.Time
+}
+
+func newLossCounter(m *manifest.Manifest, t *mapTable, w io.Writer) *lossCounter {
+	return &lossCounter{manifest: m, maps: t, err: w, seen: make([]uint64, len(m.Losses))}
+}
+
+// lossInterval is how often losses are looked up while the run goes on.
+const lossInterval = time.Second
+
+// check reports what was lost since the last time; final adds the sum.
+func (c *lossCounter) check(final bool) {
+	if len(c.seen) == 0 || c.maps.open["lost"] == nil || !final && time.Now().Before(c.next) {
+		return
+	}
+	c.next = time.Now().Add(lossInterval)
+	total := uint64(0)
+	for i := range c.seen {
+		e, ok, err := c.maps.open["lost"].Lookup(binary.NativeEndian.AppendUint32(nil, uint32(i)))
+		if err != nil || !ok {
+			continue
+		}
+		n := uint64(0)
+		for _, v := range e.Values {
+			if len(v) >= 8 {
+				n += binary.NativeEndian.Uint64(v)
+			}
+		}
+		if d := n - c.seen[i]; d > 0 {
+			c.report(&c.manifest.Losses[i], d)
+		}
+		c.seen[i] = n
+		if c.manifest.Losses[i].Kind == "events" {
+			total += n
+		}
+	}
+	if final && total > 0 {
+		fmt.Fprintf(c.err, "WARNING: Total lost event count: %d\n", total)
+	}
+}
+
+func (c *lossCounter) report(l *manifest.Loss, n uint64) {
+	switch l.Kind {
+	case "events":
+		fmt.Fprintf(c.err, "Lost %d events\n", n)
+	case "map", "stack":
+		f := &report.Fault{Script: &c.manifest.Script, Text: fullText(l, n)}
+		if m := c.manifest.Map(l.Map); m != nil {
+			f.Pos = m.Pos
+		}
+		fmt.Fprintf(c.err, "%s\nAdditional Info - helper: map_update_elem, retcode: -7\n", f.Warning())
+	case "scratch":
+		fmt.Fprintf(c.err, "WARNING: %d events were dropped because programs interrupted each other too deeply\n", n)
+	}
+}
+
+func fullText(l *manifest.Loss, n uint64) string {
+	if l.Kind == "stack" {
+		return fmt.Sprintf("The table of stacks %s is full; %d stacks were not kept.", l.Map, n)
+	}
+	text := "Map full; can't update element. Try increasing max_map_keys config or manually setting the max entries in a map declaration e.g. `let " + l.Map + " = hash(5000)`"
+	if n > 1 {
+		text += fmt.Sprintf(" (%d times)", n)
+	}
+	return text
+}

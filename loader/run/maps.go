@@ -1,0 +1,201 @@
+package run
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/bpfmap"
+	"btc/loader/host"
+	"btc/loader/load"
+	"btc/loader/manifest"
+	"btc/loader/render"
+)
+
+// mapTable gives access to an object's maps by name.
+type mapTable struct {
+	manifest *manifest.Manifest
+	loaded   *load.Loaded
+	open     map[string]*bpfmap.Map
+	gen      []byte          // our copy of the slot numbers; only we write them
+	zeroed   map[string]bool // scalars that zero() set to 0
+}
+
+func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable, error) {
+	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}}
+	for i := range m.Maps {
+		x := &m.Maps[i]
+		km := l.Maps[x.Symbol]
+		if km == nil {
+			return nil, fmt.Errorf("map %s was not made", x.Symbol)
+		}
+		t.open[x.Name] = &bpfmap.Map{
+			FD: km.FD(), KeySize: x.KeySize, ValueSize: x.ValueSize, MaxEntries: x.MaxEntries,
+			PerCPU: strings.Contains(x.Type, "percpu"), CPUs: h.Possible,
+		}
+	}
+	if g := m.Global("gen"); g != nil {
+		t.gen = make([]byte, g.Size)
+	}
+	return t, nil
+}
+
+func (t *mapTable) slot(m *manifest.Map) uint32 {
+	if m.Gens != 2 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(t.gen[m.GenOff:]) & 1
+}
+
+func slotKey(slot uint32) []byte { return binary.NativeEndian.AppendUint32(nil, slot) }
+
+// elements reads a map as it is now. A scalar gives one element.
+func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
+	raw := t.open[m.Name]
+	if m.Key == nil {
+		e, ok, err := raw.Lookup(slotKey(t.slot(m)))
+		if err != nil || !ok {
+			return nil, fmt.Errorf("%s: no value: %w", m.Name, err)
+		}
+		return t.reduce(m, []bpfmap.Entry{e}), nil
+	}
+	entries, err := raw.All()
+	return t.reduce(m, entries), err
+}
+
+func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Element {
+	out := make([]render.Element, len(entries))
+	for i, e := range entries {
+		out[i] = render.Reduce(m, e)
+		out[i].Set = out[i].Set || t.zeroed[m.Name]
+	}
+	return out
+}
+
+// take reads a map and empties it, so that what programs add meanwhile is either
+// in what take gives or in the map afterwards.
+func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
+	raw := t.open[m.Name]
+	if m.Key != nil {
+		entries, err := raw.Drain()
+		return t.reduce(m, entries), err
+	}
+	old := t.slot(m)
+	if m.Gens == 2 {
+		if err := t.flip(m); err != nil {
+			return nil, err
+		}
+	}
+	e, ok, err := raw.Lookup(slotKey(old))
+	if err != nil || !ok {
+		return nil, fmt.Errorf("%s: no value: %w", m.Name, err)
+	}
+	if err := raw.Zero(slotKey(old)); err != nil {
+		return nil, err
+	}
+	out := t.reduce(m, []bpfmap.Entry{e})
+	t.zeroed[m.Name] = false
+	return out, nil
+}
+
+// flip makes programs use the other slot, and waits until none uses the old one.
+func (t *mapTable) flip(m *manifest.Map) error {
+	binary.NativeEndian.PutUint32(t.gen[m.GenOff:], t.slot(m)^1)
+	v := t.loaded.Variables["gen"]
+	if v == nil {
+		return fmt.Errorf("the object has no variable gen")
+	}
+	if err := v.Set(t.gen); err != nil {
+		return fmt.Errorf("slot of %s: %w", m.Name, err)
+	}
+	// MEMBARRIER_CMD_GLOBAL waits for an RCU grace period, which BPF programs
+	// run inside of.
+	const cmdGlobal = 1
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, cmdGlobal, 0, 0); errno != 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+// zero sets all values to 0 and keeps the keys.
+func (t *mapTable) zero(m *manifest.Map) ([]render.Element, error) {
+	raw := t.open[m.Name]
+	if m.Key == nil {
+		was, err := t.take(m)
+		t.zeroed[m.Name] = err == nil && len(was) > 0 && was[0].Set
+		return was, err
+	}
+	was, err := t.elements(m)
+	for i := range was {
+		if e := raw.Zero(was[i].Key); e != nil && err == nil {
+			err = e
+		}
+	}
+	return was, err
+}
+
+// frames reads a stack by id, innermost frame first.
+func (t *mapTable) frames(l *manifest.Layout, id uint64) []uint64 {
+	m := t.manifest.Map(l.Stack)
+	if m == nil || id == 0 {
+		return nil
+	}
+	e, ok, err := t.open[m.Name].Lookup(binary.NativeEndian.AppendUint64(nil, id))
+	if err != nil || !ok {
+		return nil
+	}
+	var out []uint64
+	for b := e.Values[0]; len(b) >= 8; b = b[8:] {
+		addr := binary.NativeEndian.Uint64(b)
+		if addr == 0 || l.Depth > 0 && len(out) == l.Depth {
+			break
+		}
+		out = append(out, addr)
+	}
+	return out
+}
+
+// scripts lists the script's maps in byte order of their names.
+func (t *mapTable) scripts() []*manifest.Map {
+	var out []*manifest.Map
+	for i := range t.manifest.Maps {
+		if x := &t.manifest.Maps[i]; x.Shape != "intern" && x.Shape != "stack" {
+			out = append(out, x)
+		}
+	}
+	slices.SortFunc(out, func(a, b *manifest.Map) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// printMaps prints the script's maps as they are at the end; what was never set
+// prints nothing.
+func (s *session) printMaps() {
+	for _, m := range s.maps.scripts() {
+		elems, err := s.maps.elements(m)
+		if err != nil {
+			s.complain(m.Pos, err)
+			continue
+		}
+		if m.Key == nil && (len(elems) == 0 || !elems[0].Set) {
+			continue
+		}
+		s.printMap(m, elems, render.Top{})
+	}
+}
+
+func (s *session) printMap(m *manifest.Map, elems []render.Element, top render.Top) {
+	env := s.env()
+	if m.Key != nil {
+		s.out.write(render.Keyed(nil, env, m, elems, top))
+		return
+	}
+	el := render.Empty(m)
+	if len(elems) > 0 && elems[0].Set {
+		el = elems[0]
+	}
+	s.out.write(render.Scalar(nil, env, m, &el, top))
+}

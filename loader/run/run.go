@@ -1,0 +1,400 @@
+// Package run is a tracing session: it loads an object, runs its begin programs,
+// attaches the others, handles events until the end, and prints the maps.
+//
+// It takes a checked object and the user's options, writes the script's output,
+// and gives the exit status. The order of a run is the language's: begin, attach,
+// events, detach, end programs, rest of the events, maps.
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"btc/loader/attach"
+	"btc/loader/format"
+	"btc/loader/host"
+	"btc/loader/load"
+	"btc/loader/manifest"
+	"btc/loader/object"
+	"btc/loader/report"
+	"btc/loader/symbols"
+)
+
+// Options are the user's wishes.
+type Options struct {
+	Params  []string          // $1 and on
+	Named   map[string]string // getopt
+	PID     int               // -p
+	Command string            // -c, split at single blanks
+	Out     io.Writer         // events and maps; default stdout
+	Err     io.Writer         // all else; default stderr
+	Buffer  string            // line (default), full, none
+	Quiet   bool
+	Verbose bool
+	Unsafe  bool
+	DryRun  bool
+}
+
+// Run runs the object until the script, the user or the traced process ends it.
+// The status is the script's exit code. An error means that the run did not
+// begin, or could not go on; nothing is attached any more when Run returns.
+func Run(o *object.Object, opts Options) (status int, err error) {
+	s := &session{object: o, manifest: o.Manifest, opts: opts}
+	if s.opts.Out == nil {
+		s.opts.Out = os.Stdout
+	}
+	if s.opts.Err == nil {
+		s.opts.Err = os.Stderr
+	}
+	defer s.close()
+	if err := s.prepare(); err != nil {
+		return 1, err
+	}
+	if err := s.start(); err != nil {
+		return 1, err
+	}
+	if opts.DryRun {
+		return 0, nil
+	}
+	s.announce()
+	if err := s.loop(); err != nil {
+		return 1, err
+	}
+	return s.finish()
+}
+
+// session is the state of a run.
+type session struct {
+	object   *object.Object
+	manifest *manifest.Manifest
+	opts     Options
+
+	host      *host.Host
+	expansion *attach.Expansion
+	loaded    *load.Loaded
+	child     *child
+	links     []io.Closer
+	attached  int // places
+
+	events *source
+	out    *output
+	maps   *mapTable
+	losses *lossCounter
+	format map[int]*formatter
+
+	envMade  *format.Env
+	symTable *symbols.Table
+
+	signals  chan os.Signal
+	stopping chan struct{} // closed by the first reason to stop from outside
+	stopOnce sync.Once
+
+	exited bool // an exit event was handled
+	status int
+}
+
+// ErrNoProbes says that no attach point of the script exists here.
+var ErrNoProbes = errors.New("No probes to attach")
+
+// prepare does all that can fail without touching the kernel's state.
+func (s *session) prepare() error {
+	m := s.manifest
+	for _, u := range m.Unsafe {
+		if !s.opts.Unsafe {
+			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: u.Name + "() is an unsafe function being used in safe mode", Hint: "allow it with --unsafe"}
+		}
+	}
+	values, err := load.ParseParams(m, s.opts.Params, s.opts.Named)
+	if err != nil {
+		return err
+	}
+	if s.opts.PID != 0 && !alive(s.opts.PID) {
+		return fmt.Errorf("there is no process %d", s.opts.PID)
+	}
+	if err := host.CheckPrivileges(); err != nil {
+		return err
+	}
+	if s.host, err = host.Look(); err != nil {
+		return err
+	}
+	s.expansion, err = attach.Expand(s.host, m, attach.Options{PID: s.opts.PID, Unsafe: s.opts.Unsafe})
+	if err != nil {
+		return err
+	}
+	for _, w := range s.expansion.Warnings {
+		fmt.Fprintln(s.opts.Err, w)
+	}
+	if total, _ := s.expansion.Count(); total == 0 {
+		return ErrNoProbes
+	}
+	if s.opts.Command != "" {
+		if s.child, err = startChild(s.opts.Command); err != nil {
+			return err
+		}
+	}
+	return s.load(values)
+}
+
+func (s *session) load(values map[string][]byte) error {
+	opts := load.Options{Values: values}
+	if s.child != nil {
+		opts.ChildPID = s.child.pid
+	}
+	if s.opts.Verbose {
+		opts.LogLevel = 1
+		opts.Log = func(program, text string) { fmt.Fprintf(s.opts.Err, "loaded %s\n%s", program, text) }
+	}
+	var err error
+	if s.loaded, err = load.Load(s.object, s.expansion, s.host, opts); err != nil {
+		return err
+	}
+	if s.maps, err = newMapTable(s.manifest, s.loaded, s.host); err != nil {
+		return err
+	}
+	s.out = newOutput(s.opts.Out, s.opts.Buffer)
+	s.losses = newLossCounter(s.manifest, s.maps, s.opts.Err)
+	s.format = formatters(s.manifest)
+	s.events, err = openSource(s.loaded.Maps["events"])
+	return err
+}
+
+// start runs the begin programs and attaches the others.
+func (s *session) start() error {
+	s.catchSignals()
+	if err := s.runVirtual("begin"); err != nil {
+		return err
+	}
+	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Unsafe}
+	virtual, failed := 0, 0
+	for i := range s.expansion.Plans {
+		if s.expansion.Plans[i].Virtual {
+			virtual++
+		}
+	}
+	for _, plan := range s.expansion.Order() {
+		links, err := plan.Attach(s.programs(plan), aopts, s.host)
+		s.links = append(s.links, links...)
+		if err == nil {
+			s.attached += len(plan.Matches)
+			continue
+		}
+		s.attached += len(links)
+		if err := s.attachFailure(plan, err); err != nil {
+			return err
+		}
+		failed++
+	}
+	if s.attached == 0 && failed > 0 && virtual == 0 {
+		return errors.New("Attachment failed for all probes.")
+	}
+	s.attached += virtual
+	return nil
+}
+
+// programs gives the loaded programs of a plan.
+func (s *session) programs(plan *attach.Plan) []*ebpf.Program {
+	for i := range s.expansion.Plans {
+		if &s.expansion.Plans[i] == plan {
+			return s.loaded.Programs[i]
+		}
+	}
+	panic("BUG: plan of another expansion: " + plan.Prog.Name)
+}
+
+// attachFailure applies the script's missing_probes to an attach point that the
+// kernel does not have; other failures end the run.
+func (s *session) attachFailure(plan *attach.Plan, err error) error {
+	f := &report.Fault{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: err.Error(), Cause: err}
+	if attach.IsMissing(err) {
+		switch plan.Prog.Attach.Missing {
+		case "ignore":
+			return nil
+		case "warn":
+			f.Text += ". Skipping."
+			fmt.Fprintln(s.opts.Err, f.Warning())
+			return nil
+		}
+		f.Hint = "if this is expected, set the 'missing_probes' config variable to 'warn'"
+	}
+	return f
+}
+
+// runVirtual runs the begin, end or self programs now.
+func (s *session) runVirtual(kind string) error {
+	for i := range s.expansion.Plans {
+		p := &s.expansion.Plans[i]
+		if !p.Virtual || p.Prog.Kind != kind {
+			continue
+		}
+		if _, err := s.loaded.Programs[i][0].Run(&ebpf.RunOptions{}); err != nil {
+			return &report.Fault{Script: &s.manifest.Script, Pos: p.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", p.Prog.Attach.Text, err), Cause: err}
+		}
+	}
+	return nil
+}
+
+func (s *session) announce() {
+	if !s.opts.Quiet {
+		plural := "s"
+		if s.attached == 1 {
+			plural = ""
+		}
+		fmt.Fprintf(s.opts.Err, "Attached %d probe%s\n", s.attached, plural)
+	}
+	if s.child != nil {
+		s.child.resume()
+		go func() {
+			s.child.wait()
+			s.stop()
+		}()
+	}
+}
+
+// catchSignals makes the first SIGINT or SIGTERM end the run in good order and
+// the second end it at once.
+func (s *session) catchSignals() {
+	s.stopping = make(chan struct{})
+	s.signals = make(chan os.Signal, 4)
+	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM}
+	for i := range s.manifest.Programs {
+		if s.manifest.Programs[i].Kind == "self" {
+			wanted = append(wanted, unix.SIGUSR1)
+			break
+		}
+	}
+	signal.Notify(s.signals, wanted...)
+	go func() {
+		stopped := false
+		for sig := range s.signals {
+			switch {
+			case sig == unix.SIGUSR1:
+				if err := s.runVirtual("self"); err != nil {
+					fmt.Fprintln(s.opts.Err, err)
+				}
+			case stopped:
+				os.Exit(128 + int(sig.(unix.Signal)))
+			default:
+				stopped = true
+				s.stop()
+			}
+		}
+	}()
+}
+
+// stop ends the event loop from any goroutine.
+func (s *session) stop() {
+	s.stopOnce.Do(func() {
+		close(s.stopping)
+		if s.events != nil {
+			s.events.wake()
+		}
+	})
+}
+
+func (s *session) stopped() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return s.exited
+	}
+}
+
+// pollInterval is the longest time an event without a wake-up waits.
+const pollInterval = 100 * time.Millisecond
+
+// loop handles events until something ends the run.
+func (s *session) loop() error {
+	onlyVirtual := len(s.links) == 0
+	for !s.stopped() {
+		record, err := s.events.next(pollInterval)
+		if err != nil {
+			return err
+		}
+		if record != nil {
+			s.handle(record)
+			continue
+		}
+		s.out.idle()
+		s.losses.check(false)
+		if onlyVirtual || s.opts.PID != 0 && !alive(s.opts.PID) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// finish detaches, runs the end programs and prints what is left.
+func (s *session) finish() (int, error) {
+	s.detach()
+	if s.child != nil {
+		s.child.kill()
+	}
+	if s.exited {
+		s.events.discard() // what was queued behind exit()
+	}
+	endErr := s.runVirtual("end")
+	for {
+		record, err := s.events.next(0)
+		if err != nil || record == nil {
+			break
+		}
+		s.handle(record)
+	}
+	s.losses.check(true)
+	s.out.write([]byte("\n\n"))
+	if s.manifest.Config.PrintMapsOnExit {
+		s.printMaps()
+	}
+	if err := s.out.flush(); err != nil {
+		return 1, fmt.Errorf("writing the output: %w", err)
+	}
+	return s.status, endErr
+}
+
+// detach closes the links. The kernel waits for running programs with each, so
+// many at a time are much faster than one after the other.
+func (s *session) detach() {
+	const parallel = 32
+	var wg sync.WaitGroup
+	room := make(chan struct{}, parallel)
+	for _, l := range s.links {
+		wg.Add(1)
+		room <- struct{}{}
+		go func() {
+			defer wg.Done()
+			l.Close()
+			<-room
+		}()
+	}
+	wg.Wait()
+	s.links = nil
+}
+
+func (s *session) close() {
+	if s.signals != nil {
+		signal.Stop(s.signals)
+		close(s.signals)
+	}
+	s.detach()
+	if s.child != nil {
+		s.child.kill()
+	}
+	if s.events != nil {
+		s.events.close()
+	}
+	if s.loaded != nil {
+		s.loaded.Close()
+	}
+}
+
+// alive tells whether a process exists.
+func alive(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
