@@ -7,9 +7,20 @@
 // before, and gives some tokens their final type (see the list below).
 lexer grammar BtLexer;
 
-// Types that frontend/parse gives to tokens by looking around them, so that
-// one token always decides in the parser.
+// Keywords are no rules here: frontend/parse looks words up in a table. It also
+// shows the lexer one letter, one digit and one non-ASCII character for all of
+// a kind, so that the lexer's automaton, which is made anew in each process,
+// stays small. No rule may therefore ask for a particular letter or digit.
 tokens {
+    // first words of items, out of ATTACH
+    CONFIG, IMPORT, MACRO, FN, LET,
+
+    // keywords, out of IDENT; IMPORT and LET as well
+    BREAK, COMPTIME, CONTINUE, ELSE, ENUM, FALSE, FOR, IF, OFFSETOF, RETURN,
+    SIZEOF, STRUCT, TRUE, TYPEINFO, TYPEOF, UNION, UNROLL, WHILE,
+
+    // types that frontend/parse gives to tokens by looking around them, so that
+    // one token always decides in the parser
     S_IF,       // 'if' at the start of a statement
     S_LBRACE,   // '{' at the start of a statement
     CAST_OPEN,  // '(' of a cast
@@ -19,12 +30,6 @@ tokens {
 }
 
 // ---- between items
-
-CONFIG  : 'config' LAYOUT* '=' ;
-IMPORT  : 'import' ;
-MACRO   : 'macro' ;
-FN      : 'fn' ;
-LET     : 'let' ;
 
 ATTACH  : HEAD+ (':' TAIL*)? | ':' TAIL* ;
 
@@ -42,7 +47,6 @@ TOP_RBRACE : '}' -> type(RBRACE) ;
 TOP_SLASH  : '/' -> type(DIV) ;
 TOP_ERR    : . -> type(ERR) ;
 
-fragment LAYOUT        : [ \t\r\n\f\u000B] | LINE_COMMENT | BLOCK_COMMENT ;
 fragment LINE_COMMENT  : '//' ~[\n]* ;
 fragment BLOCK_COMMENT : '/*' .*? ('*/' | EOF) ;
 
@@ -52,27 +56,6 @@ mode BODY;
 
 B_COMMENT : (LINE_COMMENT | BLOCK_COMMENT) -> type(COMMENT), channel(HIDDEN) ;
 B_WS      : [ \t\r\n\f\u000B]+ -> skip ;
-
-BREAK    : 'break' ;
-COMPTIME : 'comptime' ;
-CONTINUE : 'continue' ;
-ELSE     : 'else' ;
-ENUM     : 'enum' ;
-FALSE    : 'false' ;
-FOR      : 'for' ;
-IF       : 'if' ;
-B_IMPORT : 'import' -> type(IMPORT) ;
-B_LET    : 'let' -> type(LET) ;
-OFFSETOF : 'offsetof' ;
-RETURN   : 'return' ;
-SIZEOF   : 'sizeof' ;
-STRUCT   : 'struct' ;
-TRUE     : 'true' ;
-TYPEINFO : 'typeinfo' ;
-TYPEOF   : 'typeof' ;
-UNION    : 'union' ;
-UNROLL   : 'unroll' ;
-WHILE    : 'while' ;
 
 IDENT      : WORD ;
 VAR        : '$' WORD ;

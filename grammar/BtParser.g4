@@ -26,7 +26,7 @@ item
 
 // ---- items
 
-config      : CONFIG LBRACE configEntry? (SEMI configEntry?)* RBRACE ;
+config      : CONFIG ASSIGN LBRACE configEntry? (SEMI configEntry?)* RBRACE ;
 configEntry : IDENT ASSIGN configValue ;
 configValue : STRING | INT | TRUE | FALSE | IDENT ;
 

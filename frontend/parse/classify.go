@@ -51,14 +51,14 @@ func definedValues(defs []*ast.CDef) map[string]bool {
 	return set
 }
 
-// keywords are the words that are names after '.', '->' and before '='.
-var keywords = map[int]bool{
-	parser.BtLexerBREAK: true, parser.BtLexerCOMPTIME: true, parser.BtLexerCONTINUE: true, parser.BtLexerELSE: true,
-	parser.BtLexerENUM: true, parser.BtLexerFALSE: true, parser.BtLexerFOR: true, parser.BtLexerIF: true,
-	parser.BtLexerIMPORT: true, parser.BtLexerLET: true, parser.BtLexerOFFSETOF: true, parser.BtLexerRETURN: true,
-	parser.BtLexerSIZEOF: true, parser.BtLexerSTRUCT: true, parser.BtLexerTRUE: true, parser.BtLexerTYPEINFO: true,
-	parser.BtLexerTYPEOF: true, parser.BtLexerUNION: true, parser.BtLexerUNROLL: true, parser.BtLexerWHILE: true,
-}
+// keywordTypes are the token types of keywords.
+var keywordTypes = func() map[int]bool {
+	types := make(map[int]bool)
+	for _, k := range keywords {
+		types[k] = true
+	}
+	return types
+}()
 
 func (c *classifier) kind(i int) int {
 	if i < 0 || i >= len(c.tokens) {
@@ -82,7 +82,7 @@ func (c *classifier) run() {
 		case parser.BtLexerLPAREN:
 			t.kind = c.paren(i, prev)
 		}
-		if keywords[t.kind] && c.isName(i, prev) {
+		if keywordTypes[t.kind] && c.isName(i, prev) {
 			t.kind = parser.BtLexerIDENT
 		}
 	}
@@ -120,7 +120,7 @@ func (c *classifier) paren(i, prev int) int {
 		return parser.BtLexerLPAREN
 	}
 	switch {
-	case (next == parser.BtLexerIDENT || keywords[next]) && c.kind(i+2) == parser.BtLexerASSIGN:
+	case (next == parser.BtLexerIDENT || keywordTypes[next]) && c.kind(i+2) == parser.BtLexerASSIGN:
 		return parser.BtLexerREC_OPEN
 	case next == parser.BtLexerSTRUCT, next == parser.BtLexerUNION, next == parser.BtLexerENUM, next == parser.BtLexerTYPEOF:
 		return parser.BtLexerCAST_OPEN

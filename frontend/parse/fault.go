@@ -196,7 +196,9 @@ func (f *fault) expected() string {
 	if f.afterOpening() {
 		switch f.rule {
 		case parser.BtParserRULE_config:
-			return "expected config key"
+			if f.wants(parser.BtLexerRBRACE) {
+				return "expected config key"
+			}
 		case parser.BtParserRULE_primary, parser.BtParserRULE_call:
 			if f.wants(parser.BtLexerRPAREN) {
 				return "expected expression"
@@ -238,9 +240,6 @@ var tokenNames = map[int]string{
 	parser.BtLexerSEMI:       "';'",
 	parser.BtLexerDIV:        "'/'",
 	parser.BtLexerENDPRED:    "'/'",
-	parser.BtLexerIMPORT:     "'import'",
-	parser.BtLexerLET:        "'let'",
-	parser.BtLexerIF:         "'if'",
 	parser.BtLexerS_IF:       "'if'",
 	parser.BtLexerTYPE_OPEN:  "'('",
 	parser.BtLexerCAST_OPEN:  "'('",
@@ -248,12 +247,19 @@ var tokenNames = map[int]string{
 	parser.BtLexerPARAM:      "parameter",
 	parser.BtLexerPARAMCOUNT: "'$#'",
 	parser.BtLexerCONFIG:     "'config'",
+	parser.BtLexerMACRO:      "'macro'",
+	parser.BtLexerFN:         "'fn'",
 }
 
 // tokenName is how messages call a token type.
 func tokenName(kind int) string {
 	if name, ok := tokenNames[kind]; ok {
 		return name
+	}
+	for word, k := range keywords {
+		if k == kind {
+			return "'" + word + "'"
+		}
 	}
 	if names := parser.BtParserParserStaticData.LiteralNames; kind < len(names) && names[kind] != "" {
 		return names[kind]

@@ -102,7 +102,7 @@ type driver struct {
 // prepare makes the final tokens. It returns false if the text is beyond a
 // limit.
 func (d *driver) prepare(text string, start lexState, values map[string]bool) bool {
-	l := tokenize(d.src, text, start)
+	l := tokenize(text, start)
 	c := &classifier{tokens: l.tokens, values: values}
 	c.run()
 	d.tokens = l.tokens

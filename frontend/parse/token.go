@@ -1,11 +1,11 @@
 package parse
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/antlr4-go/antlr/v4"
 
-	"btc/frontend/diag"
 	"btc/grammar/parser"
 )
 
@@ -91,10 +91,7 @@ func (s *stream) GetTextFromTokens(_, _ antlr.Token) string       { return "" }
 
 // lexer drives the generated lexer: it chooses the mode by what it has read.
 type lexer struct {
-	src      *diag.Source
 	text     string // the source, with what is not for the lexer blanked out
-	antlr    *parser.BtLexer
-	offsets  []int // byte offset of each rune; nil if equal
 	tokens   []*token
 	comments []*token
 
@@ -115,10 +112,10 @@ const (
 )
 
 // tokenize splits text into tokens; start is the state to begin with.
-func tokenize(src *diag.Source, text string, start lexState) *lexer {
-	lx := parser.NewBtLexer(antlr.NewInputStream(text))
+func tokenize(text string, start lexState) *lexer {
+	lx := parser.NewBtLexer(&byteStream{text: text})
 	lx.RemoveErrorListeners()
-	l := &lexer{src: src, text: text, antlr: lx, offsets: runeOffsets(text), state: start}
+	l := &lexer{text: text, state: start}
 	for {
 		mode := parser.BtLexerBODY
 		if l.state == lexTop {
@@ -126,35 +123,78 @@ func tokenize(src *diag.Source, text string, start lexState) *lexer {
 		}
 		lx.SetMode(mode)
 		raw := lx.NextToken()
-		t := l.convert(raw)
-		if raw.GetChannel() != antlr.TokenDefaultChannel {
-			l.comments = append(l.comments, t)
-			continue
-		}
-		l.tokens = append(l.tokens, t)
-		if t.kind == antlr.TokenEOF {
+		if raw.GetTokenType() == antlr.TokenEOF {
+			l.emit(antlr.TokenEOF, len(text), len(text))
 			return l
 		}
-		l.advance(t)
+		l.take(raw.GetTokenType(), raw.GetStart(), raw.GetStop()+1)
 	}
 }
 
-func runeOffsets(text string) []int {
-	if utf8.RuneCountInString(text) == len(text) {
-		return nil
+// take gives a token of the generated lexer its type.
+func (l *lexer) take(kind, start, end int) {
+	text := l.text[start:end]
+	switch kind {
+	case parser.BtLexerCOMMENT:
+		l.comments = append(l.comments, &token{kind: kind, start: start, end: end, text: text})
+		return
+	case parser.BtLexerIDENT:
+		if k, ok := keywords[text]; ok {
+			kind = k
+		}
+	case parser.BtLexerATTACH:
+		if name, eq := strings.CutSuffix(text, "="); eq && l.afterConfig(name) {
+			if name != "" {
+				l.emit(parser.BtLexerCONFIG, start, end-1)
+			}
+			l.emit(parser.BtLexerASSIGN, end-1, end)
+			return
+		}
+		if k, ok := itemWords[text]; ok {
+			kind = k
+		}
+	case parser.BtLexerERR:
+		if !utf8.RuneStart(text[0]) { // the rest of a character reported before
+			return
+		}
+		_, n := utf8.DecodeRuneInString(l.text[start:])
+		end = start + n
 	}
-	return diag.NewSource("", text).RuneOffsets()
+	l.emit(kind, start, end)
 }
 
-func (l *lexer) convert(raw antlr.Token) *token {
-	start, end := raw.GetStart(), raw.GetStop()+1
-	if raw.GetTokenType() == antlr.TokenEOF {
-		return &token{kind: antlr.TokenEOF, start: len(l.text), end: len(l.text)}
+// afterConfig tells whether the '=' after name is that of a config block: the
+// name is "config", or there is none and "config" came before.
+func (l *lexer) afterConfig(name string) bool {
+	if name != "" {
+		return name == "config"
 	}
-	if l.offsets != nil {
-		start, end = l.offsets[start], l.offsets[end]
-	}
-	return &token{kind: raw.GetTokenType(), start: start, end: end, text: l.text[start:end]}
+	n := len(l.tokens)
+	return n > 0 && l.tokens[n-1].kind == parser.BtLexerCONFIG
+}
+
+func (l *lexer) emit(kind, start, end int) {
+	t := &token{kind: kind, start: start, end: end, text: l.text[start:end]}
+	l.tokens = append(l.tokens, t)
+	l.advance(t)
+}
+
+// itemWords start an item that is no probe.
+var itemWords = map[string]int{
+	"config": parser.BtLexerCONFIG, "fn": parser.BtLexerFN, "import": parser.BtLexerIMPORT,
+	"let": parser.BtLexerLET, "macro": parser.BtLexerMACRO,
+}
+
+// keywords are the words with a meaning inside of items. After '.' and '->'
+// and as names of record fields they are plain names.
+var keywords = map[string]int{
+	"break": parser.BtLexerBREAK, "comptime": parser.BtLexerCOMPTIME, "continue": parser.BtLexerCONTINUE,
+	"else": parser.BtLexerELSE, "enum": parser.BtLexerENUM, "false": parser.BtLexerFALSE,
+	"for": parser.BtLexerFOR, "if": parser.BtLexerIF, "import": parser.BtLexerIMPORT,
+	"let": parser.BtLexerLET, "offsetof": parser.BtLexerOFFSETOF, "return": parser.BtLexerRETURN,
+	"sizeof": parser.BtLexerSIZEOF, "struct": parser.BtLexerSTRUCT, "true": parser.BtLexerTRUE,
+	"typeinfo": parser.BtLexerTYPEINFO, "typeof": parser.BtLexerTYPEOF, "union": parser.BtLexerUNION,
+	"unroll": parser.BtLexerUNROLL, "while": parser.BtLexerWHILE,
 }
 
 // advance moves the state on after a token.
