@@ -1,8 +1,8 @@
 package emit
 
 import (
+	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"btc/backend/mach"
@@ -12,9 +12,9 @@ import (
 // Encode lays out and encodes a function in machine form, which it changes.
 func Encode(f *mach.Func) (*Func, error) {
 	tidy(f)
-	e := &encoder{f: f, out: &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos}}
-	if err := e.layout(); err != nil {
-		return nil, err
+	e := &encoder{f: f, sizes: map[*mach.Block]int{}, out: &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos}}
+	if n := e.place(); n > maxInsns {
+		return nil, &mach.Error{Func: f.Name, Pos: f.Pos, Msg: fmt.Sprintf("takes %d instructions; BPF programs have at most %d", n, maxInsns)}
 	}
 	calls := map[string]bool{}
 	for n, b := range f.Blocks {
@@ -24,52 +24,18 @@ func Encode(f *mach.Func) (*Func, error) {
 	return e.out, nil
 }
 
+// maxInsns is the kernel's BPF_COMPLEXITY_LIMIT_INSNS, the largest program that
+// loads (5.2).
+const maxInsns = 1_000_000
+
 type encoder struct {
 	f     *mach.Func
 	out   *Func
 	forms []jumpForm
 	start map[*mach.Block]int // slot
+	sizes map[*mach.Block]int // slots without the end's jumps
 	line  ir.Pos
 }
-
-// layout finds where each block starts and how it ends. A conditional jump
-// reaches 32767 slots, and so does the unconditional one of kernels before 6.6.
-func (e *encoder) layout() error {
-	blocks := e.f.Blocks
-	sizes := make([]int, len(blocks))
-	e.forms = make([]jumpForm, len(blocks))
-	for n, b := range blocks {
-		for k := range b.Insns {
-			sizes[n] += len(b.Insns[k].Encode())
-		}
-		var next *mach.Block
-		if n+1 < len(blocks) {
-			next = blocks[n+1]
-		}
-		e.forms[n] = formOf(b, next)
-		if b.Term.Kind == mach.Exit {
-			sizes[n]++
-		}
-	}
-	e.start = make(map[*mach.Block]int, len(blocks))
-	at := 0
-	for n, b := range blocks {
-		e.start[b] = at
-		at += sizes[n] + e.forms[n].size()
-	}
-	for n, b := range blocks {
-		end := e.start[b] + sizes[n] + e.forms[n].size()
-		for _, to := range []*mach.Block{e.forms[n].branch, e.forms[n].jump} {
-			if to != nil && abs(e.start[to]-end) > math.MaxInt16-2 {
-				return &mach.Error{Func: e.f.Name, Pos: b.Term.Pos,
-					Msg: "a jump over more than 32767 instructions; make the clause smaller"}
-			}
-		}
-	}
-	return nil
-}
-
-func abs(n int) int { return max(n, -n) }
 
 func (e *encoder) here() int { return len(e.out.Insns) / 8 }
 

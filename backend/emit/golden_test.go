@@ -66,7 +66,7 @@ func listing(f *Func) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: stack %d, calls %v\n", f.Name, f.StackSize, f.Calls)
 	lines := f.Lines
-	for _, text := range strings.SplitAfter(f.Disassemble(), "\n") {
+	for _, text := range strings.SplitAfter(f.String(), "\n") {
 		var slot int
 		if _, err := fmt.Sscanf(text, "%d:", &slot); err != nil {
 			continue

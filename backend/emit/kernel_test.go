@@ -73,23 +73,36 @@ func link(funcs []*Func, fd int) []byte {
 	return code
 }
 
-// load has the kernel verify the program and gives its descriptor and log.
+// load has the kernel verify the program and gives its descriptor, or the error
+// and the log.
 func load(code []byte) (int, string, error) {
+	fd, err := loadWith(code, nil)
+	if err == nil {
+		return fd, "", nil
+	}
+	log := make([]byte, 1<<22)
+	_, _ = loadWith(code, log)
+	text, _, _ := bytes.Cut(log, []byte{0})
+	return fd, string(text), err
+}
+
+func loadWith(code, log []byte) (int, error) {
 	license := []byte("GPL\x00")
-	log := make([]byte, 1<<20)
 	attr := struct {
 		typ, count        uint32
 		insns, license    uint64
 		logLevel, logSize uint32
 		logBuf            uint64
 		version, flags    uint32
-	}{typ: rawTP, count: uint32(len(code) / 8), insns: addr(code), license: addr(license),
-		logLevel: 1, logSize: uint32(len(log)), logBuf: addr(log)}
+	}{typ: rawTP, count: uint32(len(code) / 8), insns: addr(code), license: addr(license)}
+	if len(log) > 0 {
+		attr.logLevel, attr.logSize, attr.logBuf = 1, uint32(len(log)), addr(log)
+	}
 	fd, err := bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	runtime.KeepAlive(code)
+	runtime.KeepAlive(log)
 	runtime.KeepAlive(license)
-	text, _, _ := bytes.Cut(log, []byte{0})
-	return fd, string(text), err
+	return fd, err
 }
 
 func addr(p []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&p[0]))) }
@@ -113,7 +126,9 @@ func run(t testing.TB, funcs []*Func, ctx []uint64) uint32 {
 	if err != nil {
 		var asm strings.Builder
 		for _, f := range funcs {
-			asm.WriteString(listing(f))
+			if f.NumInsns() < 5000 {
+				asm.WriteString(listing(f))
+			}
 		}
 		t.Fatalf("load: %v\n%s\n%s", err, asm.String(), tail(log))
 	}
@@ -257,5 +272,38 @@ b2:
 	}
 	if got := run(t, funcs, []uint64{11, 22, 33, 44}); got != want {
 		t.Errorf("got %#x, want %#x", got, want)
+	}
+}
+
+// TestFarJumps puts more code than a jump's 16 bits reach into an if and a loop.
+func TestFarJumps(t *testing.T) {
+	const n = 45000
+	var s strings.Builder
+	s.WriteString(progHead + `b0(v0:ctx):
+ v1:i64 = load.u64 [v0+0]
+ v2:i64 = load.u64 [v0+8]
+ v3:i1 = icmp eq v2, 1
+ br v3, b1(v1, 0), b3(v1)
+b1(v10:i64, v11:i64):
+`)
+	last := "v10"
+	for i := range n {
+		fmt.Fprintf(&s, " v%d:i64 = add %s, v1\n", 1000+i, last)
+		last = fmt.Sprintf("v%d", 1000+i)
+	}
+	fmt.Fprintf(&s, ` v20:i64 = add v11, 1
+ v21:i1 = icmp ult v20, 3
+ br v21, b1(%s, v20), b2
+b2:
+ jump b3(%s)
+b3(v30:i64):
+ ret v30
+}
+`, last, last)
+	funcs := compile(t, s.String())
+	for _, c := range []struct{ taken, want uint64 }{{0, 5}, {1, 5 + 3*n*5}} {
+		if got := run(t, funcs, []uint64{5, c.taken}); got != uint32(c.want) {
+			t.Errorf("with %d: got %d, want %d", c.taken, got, c.want)
+		}
 	}
 }

@@ -123,7 +123,6 @@ func mergeExits(f *mach.Func) bool {
 type jumpForm struct {
 	branch *mach.Block // target of the conditional jump, nil for none
 	invert bool        // of the condition
-	far    bool        // the conditional jump skips an unconditional one to branch
 	jump   *mach.Block // target of the unconditional jump, nil when the block falls through
 }
 
@@ -151,9 +150,6 @@ func (j jumpForm) size() int {
 	n := 0
 	if j.branch != nil {
 		n++
-		if j.far {
-			n++
-		}
 	}
 	if j.jump != nil {
 		n++

@@ -26,9 +26,6 @@ func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
 
 // ModuleWith is Module with options.
 func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
-	if opt.Dump == nil {
-		opt.Dump = func(string, string, string) {}
-	}
 	out := make([]*Func, 0, len(m.Funcs))
 	for _, f := range m.Funcs {
 		e, err := one(f, opt)
@@ -41,20 +38,25 @@ func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
 }
 
 func one(f *ir.Func, opt Options) (*Func, error) {
+	dump := func(stage string, text fmt.Stringer) {
+		if opt.Dump != nil { // the text costs time
+			opt.Dump(stage, f.Name, text.String())
+		}
+	}
 	mf, err := isel.Select(f)
 	if err != nil {
 		return nil, err
 	}
-	opt.Dump("isel", f.Name, mf.String())
+	dump("isel", mf)
 	if err := regalloc.Allocate(mf, regalloc.Options{Check: opt.Check}); err != nil {
 		return nil, err
 	}
-	opt.Dump("regalloc", f.Name, mf.String())
+	dump("regalloc", mf)
 	e, err := Encode(mf)
 	if err != nil {
 		return nil, err
 	}
-	opt.Dump("asm", f.Name, e.Disassemble())
+	dump("asm", e)
 	return e, nil
 }
 
@@ -104,9 +106,9 @@ func checkCalls(funcs []*Func) error {
 	return nil
 }
 
-// Disassemble is f's code in the syntax of the kernel verifier's log, with
+// String is f's code in the syntax of the kernel verifier's log, with
 // relocations.
-func (f *Func) Disassemble() string {
+func (f *Func) String() string {
 	symbols, notes := map[int]string{}, map[int]string{}
 	for _, r := range f.Relocs {
 		switch r.Kind {
