@@ -1,13 +1,176 @@
 package check
 
 import (
+	"fmt"
+
 	"btc/frontend/ast"
+	"btc/frontend/cdef"
 	"btc/frontend/diag"
 	"btc/ir/target"
 )
 
+// maxRounds bounds the inference of types. Types only grow, by few steps each;
+// a script that needs more rounds gets the error its last round reports.
+const maxRounds = 32
+
 // Check checks a script for a target. Errors and warnings go to l; when l has
 // errors afterwards, the Info must not be built from.
 func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
-	return &Info{Script: script, Target: t}
+	c := &checker{
+		info: &Info{Script: script, Target: t}, t: t, l: l,
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{},
+	}
+	c.header()
+	c.items()
+	c.unsafePoints = len(c.info.Unsafe)
+	// Types are inferred in rounds that report nothing; the last round reports.
+	c.l = new(diag.List)
+	for range maxRounds {
+		c.changed = false
+		c.round()
+		if !c.changed {
+			break
+		}
+	}
+	c.l, c.final = l, true
+	c.round()
+	c.finish()
+	return c.info
+}
+
+// checker is the state of one Check.
+type checker struct {
+	info         *Info
+	t            *target.Target
+	env          *cdef.Env
+	l            *diag.List // where diagnostics go at present
+	functions    map[string]*Function
+	maps         map[string]*mapState
+	order        []*mapState
+	params       map[int]*Param
+	clauses      []*clause
+	unsafePoints int  // of Info.Unsafe: attach points, the rest are calls
+	final        bool // the round that reports
+	changed      bool // a type grew in this round
+}
+
+// clause is one probe of the script.
+type clause struct {
+	index  int
+	probe  *ast.Probe
+	scope  *scope
+	bodies []*body
+}
+
+// fail reports an error. The result takes hints and notes.
+func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
+	return c.l.Add(code, at.Span(), format, args...)
+}
+
+// unsupported reports what the language has and this compiler does not do yet.
+func (c *checker) unsupported(at ast.Node, format string, args ...any) *diag.Diagnostic {
+	return c.fail(diag.NotSupported, at, "not supported yet: %s", fmt.Sprintf(format, args...))
+}
+
+// header reads the C text and the config block.
+func (c *checker) header() {
+	c.info.Config = defaultConfig()
+	var chunks []cdef.Chunk
+	for _, item := range c.info.Script.Header {
+		switch item := item.(type) {
+		case *ast.CDef:
+			chunks = append(chunks, cdef.Chunk{At: item.At, Text: item.Text, Directive: item.Kind == ast.CDirective})
+		case *ast.Config:
+			c.config(item)
+		case *ast.Import:
+			c.unsupported(item, "import")
+		}
+	}
+	c.env = cdef.Read(chunks, c.t, c.l)
+}
+
+// items resolves declarations and attach points.
+func (c *checker) items() {
+	probes := 0
+	for _, item := range c.info.Script.Items {
+		switch item := item.(type) {
+		case *ast.MapDecl:
+			c.declareMap(item)
+		case *ast.Macro:
+			c.unsupported(item.Name, "macro")
+		case *ast.Func:
+			c.unsupported(item.Name, "fn")
+		case *ast.Probe:
+			c.clause(probes, item)
+			probes++
+		}
+	}
+	if probes == 0 && !c.l.HasErrors() {
+		c.l.Add(diag.NoProbes, c.info.Script.Span(), "the script has no probes")
+	}
+}
+
+// clause resolves the attach points of one probe into programs.
+func (c *checker) clause(index int, p *ast.Probe) {
+	cl := &clause{index: index, probe: p, scope: resolveScopes(c, p)}
+	c.clauses = append(c.clauses, cl)
+	shared := map[string]*body{}
+	for _, ap := range p.Points {
+		for _, point := range c.points(ap, cl.scope.args) {
+			key := cl.key(point)
+			b := shared[key]
+			if b == nil {
+				b = newBody(c, cl, point)
+				shared[key] = b
+				cl.bodies = append(cl.bodies, b)
+			}
+			c.info.Programs = append(c.info.Programs, &Program{Clause: index, Probe: p, Point: point, Body: b.out})
+		}
+	}
+}
+
+// key is equal for attach points that give a clause's body the same facts.
+func (cl *clause) key(p *Point) string {
+	switch {
+	case cl.scope.probe:
+		return p.Text
+	case cl.scope.args:
+		return p.Kind + ":" + p.Target + ":" + p.Name
+	case p.Kind == "tracepoint" && p.Target == "syscalls": // user addresses
+		return p.Kind + ":syscalls"
+	}
+	return p.Kind
+}
+
+// round types every body once.
+func (c *checker) round() {
+	for _, m := range c.order {
+		m.begin()
+	}
+	for _, p := range c.params {
+		p.Int, p.Str = false, false
+	}
+	c.info.Unsafe = c.info.Unsafe[:c.unsafePoints]
+	for _, cl := range c.clauses {
+		for _, b := range cl.bodies {
+			b.run()
+		}
+	}
+}
+
+// finish fixes what all uses together decide and reports what is left open.
+func (c *checker) finish() {
+	for _, m := range c.order {
+		c.finishMap(m)
+	}
+	for _, cl := range c.clauses {
+		for _, b := range cl.bodies {
+			b.finishVars()
+		}
+	}
+	for n := 1; len(c.info.Params) < len(c.params); n++ {
+		if p := c.params[n]; p != nil {
+			c.info.Params = append(c.info.Params, p)
+		}
+	}
 }

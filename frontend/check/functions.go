@@ -1,13 +1,282 @@
 package check
 
-// Function is one row of the table of builtins and functions. frontend/build
-// finds what to emit by Name.
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// Function is one row of the table of builtins and functions: what may be
+// written as a plain name, a call, or both. frontend/build finds what to emit
+// by Name.
 type Function struct {
 	Name string
 	// Agg: an aggregation (count, hist, ...), which is assigned to a map.
 	Agg bool
 	// Exits: the call ends the program (exit).
 	Exits bool
+	// Effect: the call is made for what it does; its result may be ignored.
+	Effect bool
 	// Supported: the whole path from here to the loader can do it.
 	Supported bool
+
+	value    bool // may be written without parentheses
+	min, max int  // numbers of arguments
+	unsafe   bool
+	in       string // the probes that permit it, separated by blanks; "" for all
+	result   *types.Type
+	check    func(b *body, c *callSite) // nil: no arguments, result as above
+}
+
+// callSite is one use of a Function while it is checked. It has been checked
+// for place and number of arguments.
+type callSite struct {
+	*Call
+	at   ast.Expr // the whole expression
+	name ast.Node // the function's name
+	args []ast.Expr
+	e    *Expr
+}
+
+const (
+	inEntry   = "kprobe uprobe usdt rawtracepoint"
+	inReturn  = "kretprobe uretprobe fexit fentry"
+	inFunc    = "kprobe kretprobe uprobe uretprobe fentry fexit"
+	inRegs    = "kprobe kretprobe uprobe uretprobe usdt profile interval software hardware watchpoint"
+	inUser    = "uprobe uretprobe usdt"
+	inSignal  = "kprobe kretprobe uprobe uretprobe usdt tracepoint profile fentry fexit rawtracepoint"
+	inTracing = "fentry fexit iter rawtracepoint"
+	inPath    = "fentry fexit iter"
+)
+
+// functionTable is the table, by name. argN is one row, "arg".
+func functionTable() map[string]*Function {
+	table := map[string]*Function{}
+	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), futureRows()} {
+		for i := range group {
+			table[group[i].Name] = &group[i]
+		}
+	}
+	return table
+}
+
+// builtinRows are the values of the moment.
+func builtinRows() []Function {
+	u64 := types.TUint64
+	return []Function{
+		{Name: "pid", value: true, max: 1, result: types.TUint32, check: (*body).namespace, Supported: true},
+		{Name: "tid", value: true, max: 1, result: types.TUint32, check: (*body).namespace, Supported: true},
+		{Name: "uid", value: true, result: u64, Supported: true},
+		{Name: "gid", value: true, result: u64, Supported: true},
+		{Name: "nsecs", value: true, max: 1, result: u64, check: (*body).nsecs, Supported: true},
+		{Name: "elapsed", value: true, result: u64, Supported: true},
+		{Name: "cpu", value: true, result: u64, Supported: true},
+		{Name: "curtask", value: true, check: (*body).curtask, Supported: true},
+		{Name: "rand", value: true, result: u64, Supported: true},
+		{Name: "cgroup", value: true, result: u64, Supported: true},
+		{Name: "numaid", value: true, result: u64, Supported: true},
+		{Name: "jiffies", value: true, result: u64, Supported: true},
+		{Name: "ncpus", value: true, result: u64, Supported: true},
+		{Name: "comm", value: true, max: 1, result: types.MakeString(16), check: (*body).comm, Supported: true},
+		{Name: "username", value: true, result: types.TUsername},
+		{Name: "arg", value: true, in: inEntry, result: u64, Supported: true},
+		{Name: "retval", value: true, in: inReturn, check: (*body).retval, Supported: true},
+		{Name: "func", value: true, in: inFunc, check: (*body).funcName, Supported: true},
+		{Name: "probe", value: true, check: (*body).probeName, Supported: true},
+		{Name: "probetype", value: true, check: (*body).probeType, Supported: true},
+		{Name: "usermode", value: true, in: inRegs, result: types.TUint8, Supported: true},
+		{Name: "kstack", value: true, max: 2, check: (*body).stack, Supported: true},
+		{Name: "ustack", value: true, max: 2, check: (*body).stack, Supported: true},
+		{Name: "reg", min: 1, max: 1, in: inRegs, result: u64, check: (*body).reg, Supported: true},
+		{Name: "ksym", min: 1, max: 1, result: types.TKsym, check: (*body).address, Supported: true},
+		{Name: "usym", min: 1, max: 1, result: types.TUsym, check: (*body).address, Supported: true},
+		{Name: "kptr", min: 1, max: 1, check: (*body).setSpace, Supported: true},
+		{Name: "uptr", min: 1, max: 1, check: (*body).setSpace, Supported: true},
+		{Name: "bswap", min: 1, max: 1, check: (*body).bswap, Supported: true},
+	}
+}
+
+// stringRows make strings and addresses of memory.
+func stringRows() []Function {
+	return []Function{
+		{Name: "str", min: 1, max: 2, check: (*body).str, Supported: true},
+		{Name: "buf", min: 1, max: 2, check: (*body).buf},
+		{Name: "strncmp", min: 3, max: 3, result: types.TUint64, check: (*body).strncmp, Supported: true},
+		{Name: "ntop", min: 1, max: 2, result: types.TInet, check: (*body).ntop, Supported: true},
+		{Name: "strftime", min: 2, max: 2, check: (*body).strftime, Supported: true},
+	}
+}
+
+// mapRows work on maps.
+func mapRows() []Function {
+	return []Function{
+		{Name: "count", Agg: true, Supported: true},
+		{Name: "sum", min: 1, max: 1, Agg: true, Supported: true},
+		{Name: "avg", min: 1, max: 1, Agg: true, Supported: true},
+		{Name: "min", min: 1, max: 1, Agg: true, Supported: true},
+		{Name: "max", min: 1, max: 1, Agg: true, Supported: true},
+		{Name: "stats", min: 1, max: 1, Agg: true, Supported: true},
+		{Name: "hist", min: 1, max: 2, Agg: true, Supported: true},
+		{Name: "lhist", min: 4, max: 4, Agg: true, Supported: true},
+		{Name: "tseries", min: 3, max: 4, Agg: true},
+		{Name: "delete", min: 1, max: 2, result: types.TBool, Effect: true, check: (*body).deleteMap, Supported: true},
+		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, Supported: true},
+		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
+		{Name: "clear", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
+		{Name: "zero", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
+	}
+}
+
+// outputRows make events.
+func outputRows() []Function {
+	none := types.TNone
+	return []Function{
+		{Name: "printf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
+		{Name: "print", min: 1, max: 3, result: none, Effect: true, check: (*body).print, Supported: true},
+		{Name: "exit", max: 1, result: none, Effect: true, Exits: true, check: (*body).exit, Supported: true},
+		{Name: "time", max: 1, result: none, Effect: true, check: (*body).time, Supported: true},
+		{Name: "join", min: 1, max: 2, result: none, Effect: true, check: (*body).join},
+		{Name: "cat", min: 1, max: 128, result: none, Effect: true, check: (*body).printf},
+		{Name: "system", min: 1, max: 128, result: none, Effect: true, unsafe: true, check: (*body).printf},
+	}
+}
+
+// futureRows are what the language has and nothing here does yet. They have a
+// row each so that the refusal names them.
+func futureRows() []Function {
+	names := "errorf warnf debugf fail assert static_assert assert_str strlen strcap strstr strcontains str_concat strerror " +
+		"signal_name syscall_name memcmp pton macaddr kaddr uaddr percpu_kaddr cgroupid cgroup_path dw_ustack path skboutput " +
+		"socket_cookie signal signal_thread override write_user unwatch container_of kfunc_exist kfunc_allowed is_err is_array " +
+		"is_integer is_literal is_ptr is_str is_unsigned_integer default_str_length elf_is_exe elf_info getopt find"
+	values := "args ctx cpid has_cpid ppid leader_tid pcomm leader_comm config"
+	var rows []Function
+	for _, name := range strings.Fields(names) {
+		rows = append(rows, Function{Name: name, max: 128})
+	}
+	for _, name := range strings.Fields(values) {
+		rows = append(rows, Function{Name: name, max: 128, value: true})
+	}
+	return rows
+}
+
+// builtin types a use of the table, a name (args nil) or a call. It reports
+// false when the table has no such row.
+func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool {
+	n, isArg := argNumber(name)
+	row := name
+	if isArg {
+		row = "arg"
+	}
+	fn := b.functions[row]
+	_, isCall := at.(*ast.Call)
+	if fn == nil || row == "arg" && !isArg || !isCall && !fn.value {
+		return false
+	}
+	c := &callSite{Call: &Call{Fn: fn, N: n}, at: at, name: at, args: args, e: e}
+	if call, ok := at.(*ast.Call); ok {
+		c.name = call.Func
+	}
+	e.Call = c.Call
+	switch {
+	case name == "args" && b.argsHere(at):
+		b.unsupported(at, "args without a field")
+	case name == "args":
+	case !fn.Supported:
+		b.unsupported(c.name, "%s", name)
+	case fn.Agg:
+		b.aggMisuse(at)
+	case !b.permitted(c, name) || !b.arity(c):
+	case isArg && n >= int64(len(b.t.Arch().Args)):
+		b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n, len(b.t.Arch().Args))
+	default:
+		b.accept(c)
+		return true
+	}
+	for _, x := range args { // report what is wrong in there, too
+		b.expr(x)
+	}
+	return true
+}
+
+// accept runs the row's check.
+func (b *body) accept(c *callSite) {
+	if c.Fn.unsafe {
+		b.info.Unsafe = append(b.info.Unsafe, Use{c.Fn.Name, c.at.Span()})
+	}
+	if c.Fn.check == nil {
+		c.e.Type = c.Fn.result
+		return
+	}
+	if c.Fn.result != nil {
+		c.e.Type = c.Fn.result
+	}
+	c.Fn.check(b, c)
+}
+
+// argNumber reads "argN".
+func argNumber(name string) (int64, bool) {
+	digits, ok := strings.CutPrefix(name, "arg")
+	if !ok || digits == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 8)
+	return int64(n), err == nil
+}
+
+// permitted reports whether the probe has the builtin.
+func (b *body) permitted(c *callSite, name string) bool {
+	if c.Fn.in == "" || slices.Contains(strings.Fields(c.Fn.in), b.point.Kind) {
+		return true
+	}
+	switch c.Fn.Name {
+	case "arg":
+		b.fail(diag.NotInThisProbe, c.at, "The %s builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes", name)
+	case "retval":
+		d := b.fail(diag.NotInThisProbe, c.at, "The retval builtin can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes")
+		if b.point.Kind == "tracepoint" {
+			d.Message += " (try to use args.ret instead)"
+		}
+	case "func":
+		b.fail(diag.NotInThisProbe, c.at, "The func builtin can not be used with '%s' probes", b.point.Kind)
+	default:
+		b.fail(diag.NotInThisProbe, c.at, "%s can not be used with \"%s\" probes", name, b.point.Kind)
+	}
+	return false
+}
+
+// arity checks the number of arguments.
+func (b *body) arity(c *callSite) bool {
+	n := len(c.args)
+	if n >= c.Fn.min && n <= c.Fn.max {
+		return true
+	}
+	want := strconv.Itoa(c.Fn.min)
+	if c.Fn.max != c.Fn.min {
+		want += " to " + strconv.Itoa(c.Fn.max)
+	}
+	b.fail(diag.BadArguments, c.at, "%s() requires %s argument(s), found %d", c.Fn.Name, want, n)
+	return false
+}
+
+// callExpr is "name(args)".
+func (b *body) callExpr(x *ast.Call, e *Expr) {
+	name := x.Func.Text
+	if b.builtin(x, name, x.Args, e) {
+		return
+	}
+	for _, a := range x.Args {
+		b.expr(a)
+	}
+	if b.env.Macro(name) {
+		b.unsupported(x.Func, "#define with parameters (%s)", name)
+		return
+	}
+	d := b.fail(diag.UnknownFunction, x.Func, "Unknown function: '%s'", name)
+	if near := nearest(name, b.builtinNames()); near != "" {
+		d.Hint("did you mean %s?", near)
+	}
 }

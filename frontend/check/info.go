@@ -114,6 +114,8 @@ type Var struct {
 	Type  *types.Type
 	Index int // in Body.Vars
 	At    diag.Span
+
+	fixed bool // its let says the type
 }
 
 // Expr is what is known of one expression. Which fields are set depends on the
@@ -145,9 +147,12 @@ type Expr struct {
 	// Enumerator is set for a constant of a kernel enum, whose value may differ
 	// on the host: a CO-RE relocation gives it, Const is the target's value.
 	Enumerator *Enumerator
-	Var        *Var
-	Map        *Map
-	Param      *Param
+	// Extent is set for sizeof and offsetof of a kernel type: a CO-RE relocation
+	// gives the host's value, Const is the target's.
+	Extent *Extent
+	Var    *Var
+	Map    *Map
+	Param  *Param
 	// AsString: the positional parameter is read as a string.
 	AsString bool
 	Call     *Call
@@ -174,6 +179,8 @@ type Const struct {
 	// may number otherwise: build then evaluates the expression instead. It is a
 	// constant only where the language demands one.
 	Host bool
+
+	lit bool // of literals: computed with exactly, takes the sign of its peer
 }
 
 // Enumerator names a constant of a kernel enum for a relocation.
@@ -181,6 +188,10 @@ type Enumerator struct {
 	Enum string // "enum tcp_state"; as ir.CORERef.Type
 	Name string
 }
+
+// Extent names a size or an offset for a relocation: the size of Type when Path
+// is empty, else the byte offset of the field.
+type Extent struct{ Type, Path string }
 
 // Root says what the address of a Place is computed from.
 type Root uint8
@@ -233,7 +244,8 @@ type Step struct {
 	Len   int
 	// DataLoc: the u32 at the address holds {u16 offset, u16 length} (length in
 	// the upper half) of the data, counted from the start of the context; the
-	// address becomes that of the data. RelLoc: counted from after the u32.
+	// address becomes that of the data. RelLoc: counted from after the u32. It is
+	// the last step, and the expression's value (int64) is the address itself.
 	DataLoc, RelLoc bool
 }
 

@@ -1,0 +1,439 @@
+package check
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+	"btc/ir/target"
+)
+
+// body types the predicate and body of a clause for one of its attach points.
+type body struct {
+	*checker
+	clause *clause
+	point  *Point
+	event  *target.TraceEvent // tracepoints that the target knows
+	out    *Body
+	vars   map[*slot]*Var
+	seen   map[*slot]bool // assigned so far in this round
+	loops  int            // depth of loops around the current statement
+	quiet  int            // depth of expressions that are typed, not evaluated (sizeof)
+	depth  int            // of expressions
+}
+
+func newBody(c *checker, cl *clause, p *Point) *body {
+	b := &body{checker: c, clause: cl, point: p, out: &Body{}, vars: map[*slot]*Var{}}
+	if p.Kind == "tracepoint" && !p.Pattern {
+		b.event, _ = c.t.Tracepoint(p.Target, p.Name)
+	}
+	for _, s := range cl.scope.slots {
+		if s.into == nil {
+			v := &Var{Name: s.name, At: s.at, Index: len(b.out.Vars)}
+			b.vars[s] = v
+			b.out.Vars = append(b.out.Vars, v)
+		}
+	}
+	return b
+}
+
+// run types everything once.
+func (b *body) run() {
+	o := b.out
+	o.exprs, o.decls, o.loops = map[ast.Expr]*Expr{}, map[*ast.LetStmt]*Var{}, map[*ast.ForStmt]*Var{}
+	o.count, o.dead = map[*ast.UnrollStmt]int{}, map[ast.Stmt]bool{}
+	b.seen = map[*slot]bool{}
+	if b.clause.probe.Pred != nil {
+		b.condition(b.clause.probe.Pred)
+	}
+	b.block(b.clause.probe.Body)
+}
+
+// finishVars fixes the types of variables.
+func (b *body) finishVars() {
+	for _, s := range b.clause.scope.slots {
+		v := b.vars[s]
+		if v == nil {
+			continue
+		}
+		if v.Type == nil {
+			if !s.assigned && !b.l.HasErrors() {
+				b.l.Add(diag.NeverAssigned, s.at, "Variable $%s was never assigned to.", s.name)
+			}
+			v.Type = types.TInt64
+		}
+		v.Type = v.Type.Fixed()
+	}
+}
+
+// space is the address space of pointers that come as plain integers.
+func (b *body) space() types.Space {
+	if b.point.Provider.User || b.point.Kind == "tracepoint" && b.point.Target == "syscalls" {
+		return types.User
+	}
+	return types.Kernel
+}
+
+// block types the statements of a block and finds those that are never reached.
+// It reports whether the end of the block is not reached.
+func (b *body) block(blk *ast.Block) (ends bool) {
+	if blk == nil {
+		return false
+	}
+	for _, s := range blk.Stmts {
+		if ends {
+			if !b.out.dead[s] {
+				b.out.dead[s] = true
+				b.unreachable(s, blk.Stmts)
+			}
+		}
+		if b.stmt(s) {
+			ends = true
+		}
+	}
+	return ends
+}
+
+// unreachable warns of the first statement that is never reached.
+func (b *body) unreachable(s ast.Stmt, all []ast.Stmt) {
+	for _, earlier := range all {
+		if earlier == s {
+			b.fail(diag.Unreachable, s, "Unreachable statement.")
+			return
+		}
+		if b.out.dead[earlier] {
+			return
+		}
+	}
+}
+
+// stmt types a statement; it reports whether control never leaves its end.
+func (b *body) stmt(s ast.Stmt) (ends bool) {
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		return b.exprStmt(s)
+	case *ast.AssignStmt:
+		b.assign(s)
+	case *ast.LetStmt:
+		b.let(s)
+	case *ast.UnrollStmt:
+		b.unroll(s)
+	case *ast.WhileStmt:
+		b.while(s)
+	case *ast.ForStmt:
+		b.forStmt(s)
+	case *ast.BranchStmt:
+		word := "break"
+		if s.Continue {
+			word = "continue"
+		}
+		if b.loops == 0 {
+			b.fail(diag.BadJump, s, "'%s' statement is only allowed inside of loops", word)
+		}
+		return true
+	case *ast.ReturnStmt:
+		if s.X != nil {
+			if t := b.value(s.X); !t.IsInteger() && !invalid(t) {
+				b.fail(diag.BadJump, s.X, "Probe return values can only be integers. Found %s", t)
+			}
+		}
+		return true
+	case *ast.Import:
+		b.unsupported(s, "import")
+	}
+	return false
+}
+
+// exprStmt types an expression whose value nobody takes.
+func (b *body) exprStmt(s *ast.ExprStmt) (ends bool) {
+	x := ast.Unparen(s.X)
+	switch x := x.(type) {
+	case *ast.IfExpr:
+		return b.ifStmt(x)
+	case *ast.Block:
+		ends = b.block(x)
+		if x.Value != nil {
+			b.expr(x.Value)
+		}
+		b.set(x, &Expr{Type: types.TNone})
+		return ends
+	}
+	e := b.expr(x)
+	if e.Call != nil {
+		if e.Type.Kind != types.None && !invalid(e.Type) && !e.Call.Fn.Effect {
+			b.fail(diag.ValueDiscarded, x, "Return value discarded.")
+		}
+		return e.Call.Fn.Exits
+	}
+	return false
+}
+
+func (b *body) ifStmt(x *ast.IfExpr) (ends bool) {
+	b.set(x, &Expr{Type: types.TNone})
+	b.condition(x.Cond)
+	ends = b.branch(x.Then)
+	switch e := x.Else.(type) {
+	case *ast.Block:
+		return b.branch(e) && ends
+	case *ast.IfExpr:
+		return b.ifStmt(e) && ends
+	}
+	return false
+}
+
+// branch types a branch of an if statement.
+func (b *body) branch(blk *ast.Block) bool {
+	ends := b.block(blk)
+	if blk != nil && blk.Value != nil {
+		b.expr(blk.Value)
+	}
+	return ends
+}
+
+func (b *body) assign(s *ast.AssignStmt) {
+	if call := b.aggCall(s.Right); call != nil {
+		b.assignAgg(s, call)
+		return
+	}
+	if op, compound := s.Op.Binary(); compound {
+		b.assignOp(s, op)
+		return
+	}
+	switch left := s.Left.(type) {
+	case *ast.Var:
+		b.assignVar(left, s.Right, b.value(s.Right))
+	case *ast.Map:
+		b.assignMap(left, left, nil, s)
+	case *ast.MapElem:
+		b.assignMap(left, left.Map, left.Keys, s)
+	case *ast.Discard:
+		b.set(left, &Expr{Type: types.TNone})
+		b.expr(s.Right)
+	default:
+		b.fail(diag.BadTarget, s.Left, "invalid assignment target")
+	}
+}
+
+// assignVar notes that a value of type t goes into a variable.
+func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
+	slot := b.clause.scope.slot(x)
+	if slot == nil {
+		b.set(x, &Expr{Type: types.TInvalid})
+		return
+	}
+	v := b.vars[slot]
+	b.seen[slot] = true
+	defer func() {
+		b.set(x, &Expr{Type: orInvalid(v.Type), Var: v})
+	}()
+	switch {
+	case invalid(t):
+		return
+	case t.Kind == types.None, t.Kind == types.Func, t.Kind == types.Float, t.IsAgg():
+		b.fail(diag.TypeMismatch, from, "Value '%s' cannot be assigned to a scratch variable.", t)
+		return
+	}
+	if b.fixed(v) {
+		if !t.FitsInto(v.Type) && !b.constFits(from, v.Type) {
+			b.varMismatch(x, from, t, v.Type)
+		}
+		return
+	}
+	p, ok := types.Promote(v.Type, t)
+	if !ok {
+		b.varMismatch(x, from, t, v.Type)
+		return
+	}
+	if p.Lossy {
+		b.lossy(from, t, p.Type)
+	}
+	b.grow(&v.Type, p.Type)
+}
+
+func orInvalid(t *types.Type) *types.Type {
+	if t == nil {
+		return types.TInvalid
+	}
+	return t
+}
+
+// constFits reports whether x is a constant that the integer type holds.
+func (b *body) constFits(x ast.Expr, t *types.Type) bool {
+	e := b.out.Expr(x)
+	if e == nil || e.Const == nil || e.Const.IsStr || t.Kind != types.Int || e.Type.Kind != types.Int {
+		return false
+	}
+	if !e.Type.Signed && e.Type.Size == 8 && e.Const.Int < 0 {
+		return !t.Signed && t.Size == 8
+	}
+	return e.Type.FitsInto(t) || truncate(e.Const.Int, t) == e.Const.Int && (t.Signed || e.Const.Int >= 0)
+}
+
+func (b *body) varMismatch(x *ast.Var, from ast.Expr, t, have *types.Type) {
+	b.fail(diag.TypeMismatch, from, "Type mismatch for $%s: trying to assign value of type '%s' when variable already has a type '%s'", x.Name, t, have)
+}
+
+// fixed reports whether a variable has the type that its let says.
+func (b *body) fixed(v *Var) bool { return v.fixed }
+
+// assignMap is a plain "@m[keys] = e".
+func (b *body) assignMap(left ast.Expr, x *ast.Map, keys []ast.Expr, s *ast.AssignStmt) {
+	m := b.mapNamed(x)
+	keyed := b.key(m, left, keys)
+	t := b.value(s.Right)
+	if src := b.out.Expr(s.Right); src != nil && src.Reads && m.Value == nil && m.agg == nil && !invalid(t) {
+		b.fail(diag.BadMapUse, s.Right, "Map value '%s' cannot be assigned from one map to another.", b.maps[src.Map.Name].agg).
+			Hint("add a cast to integer if you want the value of the aggregate: (int64)")
+		t, m.written = types.TInvalid, true
+	}
+	switch t.Kind {
+	case types.None, types.Func, types.Float:
+		b.fail(diag.BadMapUse, s.Right, "Value '%s' cannot be assigned to a map.", t)
+		t = types.TInvalid
+	}
+	b.plain(m, s.Right, t)
+	e := &Expr{Type: orInvalid(m.Value), Map: &m.Map}
+	if !keyed {
+		e.Type = types.TInvalid
+	}
+	b.set(left, e)
+}
+
+// assignOp is "left op= right": the left side is read, combined and written.
+func (b *body) assignOp(s *ast.AssignStmt, op ast.BinaryOp) {
+	right := b.value(s.Right)
+	switch left := s.Left.(type) {
+	case *ast.Var:
+		t := b.value(left)
+		b.assignVar(left, s.Right, b.arithmetic(s, op, s.Left, s.Right, t, right))
+		if v := b.out.Expr(left); v != nil && v.Type.Kind == types.Pointer {
+			v.Scale = pointerScale(v.Type)
+		}
+	case *ast.Map, *ast.MapElem:
+		b.assignOpMap(s, op, left, right)
+	default:
+		b.fail(diag.BadTarget, s.Left, "invalid assignment target")
+	}
+}
+
+func (b *body) assignOpMap(s *ast.AssignStmt, op ast.BinaryOp, left ast.Expr, right *types.Type) {
+	m, ok := b.mapTarget(left)
+	e := &Expr{Type: types.TInvalid, Map: &m.Map}
+	b.set(left, e)
+	if !ok {
+		m.written = true
+		return
+	}
+	have := m.Value
+	if m.agg != nil {
+		b.plain(m, s, types.TInt64) // reports the mismatch
+		return
+	}
+	if have == nil {
+		have = types.Literal(0)
+	}
+	t := b.arithmetic(s, op, left, s.Right, have, right)
+	b.plain(m, s, t)
+	e.Type = orInvalid(m.Value)
+	if e.Type.Kind == types.Pointer {
+		e.Scale = pointerScale(e.Type)
+	}
+}
+
+// mapTarget resolves a map or element that is changed in place.
+func (b *body) mapTarget(x ast.Expr) (*mapState, bool) {
+	switch x := x.(type) {
+	case *ast.Map:
+		m := b.mapNamed(x)
+		return m, b.scalarUse(m, x)
+	case *ast.MapElem:
+		m := b.mapNamed(x.Map)
+		return m, b.key(m, x, x.Keys)
+	}
+	panic("BUG: not a map")
+}
+
+func (b *body) let(s *ast.LetStmt) {
+	slot := b.clause.scope.slot(s.Var)
+	v := b.vars[slot]
+	b.out.decls[s] = v
+	if s.Type != nil && v.Type == nil {
+		t := b.resolveType(s.Type)
+		switch {
+		case t.IsAgg(), t.Kind == types.None:
+			b.fail(diag.BadDeclaration, s.Type, "Invalid variable declaration type: %s", t)
+		case t.Kind == types.String && t.Size == 0: // grows with what is assigned
+		case !invalid(t):
+			v.Type, v.fixed, b.changed = t, true, true
+		}
+	}
+	b.set(s.Var, &Expr{Type: orInvalid(v.Type), Var: v})
+	if s.Init == nil {
+		return
+	}
+	if call := b.aggCall(s.Init); call != nil {
+		b.aggMisuse(call)
+		return
+	}
+	b.assignVar(s.Var, s.Init, b.value(s.Init))
+}
+
+// maxUnroll is the most repetitions of an unroll.
+const maxUnroll = 100
+
+func (b *body) unroll(s *ast.UnrollStmt) {
+	n, ok := b.constInt(s.Count, "unroll")
+	switch {
+	case !ok:
+	case n < 1:
+		b.fail(diag.BadUnroll, s.Count, "unroll minimum value is 1")
+	case n > maxUnroll:
+		b.fail(diag.BadUnroll, s.Count, "unroll maximum value is %d", maxUnroll)
+	default:
+		b.out.count[s] = int(n)
+	}
+	b.loopBody(s.Body)
+}
+
+func (b *body) loopBody(blk *ast.Block) {
+	b.loops++
+	b.block(blk)
+	b.loops--
+}
+
+func (b *body) while(s *ast.WhileStmt) {
+	if !supportedLoops["while"] {
+		b.unsupported(s, "while").Hint("unroll (N) { ... } repeats a block")
+	}
+	b.condition(s.Cond)
+	b.loopBody(s.Body)
+}
+
+// supportedLoops are the kinds of loop that the whole path can do.
+var supportedLoops = map[string]bool{"while": false, "range": false, "map": false}
+
+func (b *body) forStmt(s *ast.ForStmt) {
+	v := b.vars[b.clause.scope.slot(s.Var)]
+	b.out.loops[s] = v
+	t := types.TInvalid
+	switch over := s.Over.(type) {
+	case *ast.Range:
+		if !supportedLoops["range"] {
+			b.unsupported(s, "for over a range").Hint("unroll (N) { ... } repeats a block")
+		}
+		b.set(over, &Expr{Type: types.TNone})
+		from, to := b.integer(over.From, "for"), b.integer(over.To, "for")
+		if p, ok := types.Promote(from, to); ok && !invalid(p.Type) {
+			t = p.Type
+		}
+	default:
+		if !supportedLoops["map"] {
+			b.unsupported(s, "for over a map")
+		}
+	}
+	if !invalid(t) {
+		b.grow(&v.Type, t)
+	}
+	b.seen[b.clause.scope.slot(s.Var)] = true
+	b.set(s.Var, &Expr{Type: orInvalid(v.Type), Var: v})
+	b.loopBody(s.Body)
+}

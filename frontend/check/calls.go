@@ -1,0 +1,320 @@
+package check
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+	"btc/ir/target"
+)
+
+func nearest(name string, all []string) string { return target.Nearest(name, all) }
+
+// wordArg is an argument that is one of some words, not an expression.
+func (b *body) wordArg(x ast.Expr, words ...string) (int, string) {
+	id, ok := ast.Unparen(x).(*ast.Ident)
+	if !ok {
+		return -1, x.Span().Text()
+	}
+	b.set(id, &Expr{Type: types.TNone})
+	for i, w := range words {
+		if w == id.Name {
+			return i, id.Name
+		}
+	}
+	return -1, id.Name
+}
+
+// namespace is pid(curr_ns), tid(init).
+func (b *body) namespace(c *callSite) {
+	if len(c.args) == 0 {
+		return
+	}
+	n, text := b.wordArg(c.args[0], "curr_ns", "init")
+	if n < 0 {
+		b.fail(diag.BadArguments, c.args[0], "Invalid PID namespace mode: %s (expects: curr_ns or init)", text)
+		return
+	}
+	c.N = int64(n)
+}
+
+// nsecs is nsecs(mode).
+func (b *body) nsecs(c *callSite) {
+	if len(c.args) == 0 {
+		return
+	}
+	n, text := b.wordArg(c.args[0], "boot", "monotonic", "tai", "sw_tai")
+	switch {
+	case n < 0:
+		b.fail(diag.BadArguments, c.args[0], "Invalid timestamp mode: %s", text)
+	case n == 3:
+		b.unsupported(c.args[0], "nsecs(sw_tai)")
+	default:
+		c.N = int64(n)
+	}
+}
+
+func (b *body) curtask(c *callSite) {
+	t, ok := b.env.Tagged("struct", "task_struct")
+	if !ok {
+		c.e.Type = types.TUint64
+		return
+	}
+	c.e.Type = types.MakePointer(t, types.Kernel)
+}
+
+func (b *body) comm(c *callSite) {
+	if len(c.args) > 0 {
+		b.value(c.args[0])
+		b.unsupported(c.at, "comm() of another task")
+		c.e.Type = types.TInvalid
+	}
+}
+
+func (b *body) retval(c *callSite) {
+	c.e.Type = types.TUint64
+	if b.point.Kind == "fexit" || b.point.Kind == "fentry" {
+		proto := b.proto()
+		if proto == nil {
+			b.fail(diag.NoArgs, c.at, "the target has no prototype of %s, so its return value is not known", b.point.Name)
+			c.e.Type = types.TInvalid
+			return
+		}
+		c.e.Place = &Place{Root: RootArg, Space: types.Kernel, Arg: -1}
+		b.placed(c.at, c.e, b.env.Kernel(proto.Elem()))
+	}
+}
+
+func (b *body) funcName(c *callSite) {
+	b.out.UsesFunc = true
+	c.e.Type = types.TKsym
+	if b.point.Provider.User {
+		c.e.Type = types.TUsym
+	}
+}
+
+func (b *body) probeName(c *callSite) {
+	b.out.UsesID = true
+	c.e.Type = types.TProbe
+}
+
+func (b *body) probeType(c *callSite) { b.stringConst(c.at, c.e, b.point.Provider.Type) }
+
+// maxFrames is the most frames of a stack; defaultFrames that of a plain kstack.
+const (
+	maxFrames     = 1024
+	defaultFrames = 127
+)
+
+// stack is kstack, ustack([mode][, limit]).
+func (b *body) stack(c *callSite) {
+	user := c.Fn.Name == "ustack"
+	mode, depth := b.info.Config.StackMode, int64(defaultFrames)
+	args := c.args
+	if len(args) > 0 {
+		if id, ok := ast.Unparen(args[0]).(*ast.Ident); ok && !b.isConstant(id.Name) {
+			if n, text := b.wordArg(id, "bpftrace", "perf", "raw", "build_id"); n < 0 {
+				b.fail(diag.BadArguments, id, "Invalid stack mode: %s", text).Hint("bpftrace, perf, raw or build_id")
+			} else {
+				mode = text
+			}
+			args = args[1:]
+		}
+	}
+	if len(args) > 0 {
+		n, ok := b.constInt(args[0], c.Fn.Name)
+		switch {
+		case ok && n > maxFrames:
+			b.fail(diag.BadArguments, args[0], "%s([int limit]): limit shouldn't exceed %d, %d given", c.Fn.Name, maxFrames, n)
+		case ok && n < 1:
+			b.fail(diag.BadArguments, args[0], "%s([int limit]): limit must be at least 1, %d given", c.Fn.Name, n)
+		case ok:
+			depth = n
+		}
+		if len(args) > 1 {
+			b.fail(diag.BadArguments, args[1], "%s() takes a mode and then a limit", c.Fn.Name)
+		}
+	}
+	if mode == "build_id" && !user {
+		b.fail(diag.Ignored, c.at, "'build_id' stack mode can only be used for ustack. Falling back to 'raw' mode.")
+		mode = "raw"
+	}
+	if mode == "build_id" {
+		b.unsupported(c.at, "stacks by build id")
+	}
+	c.N, c.Text = depth, mode
+	c.e.Type = types.MakeStack(user, mode, int(depth))
+}
+
+func (b *body) isConstant(name string) bool {
+	_, ok, _ := b.env.Constant(name)
+	return ok
+}
+
+func (b *body) reg(c *callSite) {
+	name, ok := b.literal(c, 0)
+	if !ok {
+		return
+	}
+	if _, known := b.t.Arch().Reg(name); !known {
+		b.fail(diag.BadArguments, c.args[0], "'%s' is not a valid register on this architecture (%s)", name, b.t.Arch().Name)
+		return
+	}
+	c.Text = name
+}
+
+// literal is argument i, which must be a string literal.
+func (b *body) literal(c *callSite, i int) (string, bool) {
+	t := b.value(c.args[i])
+	if k := b.out.Expr(c.args[i]).Const; k != nil && k.IsStr {
+		return k.Str, true
+	}
+	if !invalid(t) {
+		ordinal := [...]string{"first", "second", "third", "fourth"}[min(i, 3)]
+		b.fail(diag.NotConstant, c.args[i], "%s() expects a string literal as the %s argument", c.Fn.Name, ordinal)
+	}
+	return "", false
+}
+
+// address is ksym(n), usym(n).
+func (b *body) address(c *callSite) {
+	t := b.value(c.args[0])
+	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
+		b.fail(diag.BadArguments, c.args[0], "%s() only supports integer and pointer arguments (%s provided)", c.Fn.Name, t)
+		c.e.Type = types.TInvalid
+	}
+	c.Args = c.args
+}
+
+// setSpace is kptr(p), uptr(p).
+func (b *body) setSpace(c *callSite) {
+	t := b.value(c.args[0])
+	space := types.Kernel
+	if c.Fn.Name == "uptr" {
+		space = types.User
+	}
+	c.Args = c.args
+	switch {
+	case invalid(t):
+		c.e.Type = types.TInvalid
+	case t.Kind == types.Pointer:
+		c.e.Type = t.WithSpace(space)
+	case t.IsInteger():
+		c.e.Type = types.MakePointer(types.TNone, space)
+	default:
+		b.fail(diag.BadArguments, c.args[0], "%s() only supports pointer arguments (%s provided)", c.Fn.Name, t)
+	}
+}
+
+func (b *body) bswap(c *callSite) {
+	t := b.integer(c.args[0], "bswap")
+	c.Args = c.args
+	if invalid(t) {
+		return
+	}
+	c.e.Type = types.MakeInt(t.Size, false)
+}
+
+// str is str(p[, n]): n counts the NUL.
+func (b *body) str(c *callSite) {
+	limit := b.info.Config.MaxStrlen
+	t := b.asString(c.args[0])
+	c.Args = c.args
+	c.N = int64(limit)
+	if len(c.args) > 1 {
+		b.strLength(c, limit)
+	}
+	c.e.Type = types.MakeString(int(c.N))
+	switch {
+	case invalid(t):
+		c.e.Type = types.TInvalid
+	case t.IsInteger(), t.Kind == types.Pointer, t.Kind == types.String:
+	case t.Kind == types.Array && t.Elem.IsInteger() && t.Elem.Size == 1:
+	default:
+		b.fail(diag.BadArguments, c.args[0], "str() expects an integer or a pointer type as first argument (%s provided)", t)
+		c.e.Type = types.TInvalid
+	}
+}
+
+// strLength reads the second argument of str: a constant decides the capacity.
+func (b *body) strLength(c *callSite, limit int) {
+	t := b.integer(c.args[1], "str")
+	k := b.out.Expr(c.args[1]).Const
+	switch {
+	case invalid(t) || k == nil || k.IsStr || k.Host:
+	case k.Int < 0 && t.Signed:
+		b.fail(diag.BadArguments, c.args[1], "str cannot use negative length (%d)", k.Int)
+	case uint64(k.Int)+1 > uint64(limit):
+		b.fail(diag.LengthShortened, c.args[1], "length param (%d) is too long and will be shortened to %d bytes (see BPFTRACE_MAX_STRLEN)", k.Int, limit)
+	default:
+		c.N = k.Int + 1
+	}
+}
+
+// buf is buf(p[, n]).
+func (b *body) buf(c *callSite) {
+	limit := int64(b.info.Config.MaxStrlen - 4)
+	t := b.value(c.args[0])
+	c.Args, c.N = c.args, limit
+	switch {
+	case len(c.args) > 1:
+		n := b.integer(c.args[1], "buf")
+		if k := b.out.Expr(c.args[1]).Const; !invalid(n) && k != nil {
+			c.N = max(0, min(k.Int, limit))
+		}
+	case t.Kind == types.Array || t.Kind == types.String:
+		c.N = min(int64(t.Size), limit)
+	case !invalid(t):
+		b.fail(diag.BadArguments, c.at, "buf() needs a length for an argument of type %s", t)
+	}
+	c.e.Type = types.MakeBuffer(int(c.N))
+}
+
+func (b *body) strncmp(c *callSite) {
+	for _, x := range c.args[:2] {
+		if t := b.asString(x); !invalid(t) && t.Kind != types.String {
+			b.fail(diag.BadArguments, x, "strncmp() only supports string arguments (%s provided)", t)
+		}
+	}
+	n, ok := b.constInt(c.args[2], "strncmp")
+	if ok && n < 0 {
+		b.fail(diag.BadArguments, c.args[2], "Builtin strncmp requires a non-negative size")
+	}
+	c.Args, c.N = c.args[:2], n
+}
+
+// ntop is ntop([af,] addr).
+func (b *body) ntop(c *callSite) {
+	addr := c.args[len(c.args)-1]
+	if len(c.args) == 2 {
+		b.integer(c.args[0], "ntop")
+	}
+	t := b.value(addr)
+	c.Args = c.args
+	switch {
+	case invalid(t), t.IsInteger():
+	case t.Kind == types.String && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil: // char[4] of a C struct
+	case t.Kind == types.Array && t.Elem.IsInteger() && (t.Size == 4 || t.Size == 16):
+	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil: // struct in_addr, in6_addr
+	default:
+		b.fail(diag.BadArguments, addr, "ntop() expects an integer or array argument, got %s", t)
+	}
+}
+
+// strftime is strftime(format, ns).
+func (b *body) strftime(c *callSite) {
+	format, ok := b.literal(c, 0)
+	t := b.integer(c.args[1], "strftime")
+	clock := int64(0)
+	if call := b.out.Expr(c.args[1]).Call; call != nil && call.Fn.Name == "nsecs" {
+		clock = call.N
+	}
+	if clock == 1 {
+		b.fail(diag.BadArguments, c.args[1], "strftime() can not take a monotonic timestamp")
+		ok = false
+	}
+	if !ok || invalid(t) {
+		return
+	}
+	c.Args, c.Format, c.N = c.args[1:], format, clock
+	c.e.Type = types.MakeTimestamp(format, int(clock))
+}

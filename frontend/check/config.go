@@ -1,0 +1,153 @@
+package check
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+)
+
+// setting is one key of the config block.
+type setting struct {
+	name    string
+	initial string   // default
+	values  []string // allowed words; nil for a number or, where text is set, for any text
+	text    bool
+	bool    bool
+	noop    bool // accepted, without effect in any version
+}
+
+// settings is the table of config keys.
+var settings = [...]setting{
+	{name: "cache_user_symbols", initial: "PER_PID", values: []string{"NONE", "PER_PROGRAM", "PER_PID", "0", "1"}},
+	{name: "cpp_demangle", initial: "true", bool: true},
+	{name: "lazy_symbolication", initial: "true", bool: true},
+	{name: "license", initial: "GPL", values: []string{"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"}},
+	{name: "log_size", initial: "1000000"},
+	{name: "max_bpf_progs", initial: "1024"},
+	{name: "max_cat_bytes", initial: "10240"},
+	{name: "max_map_keys", initial: "4096"},
+	{name: "max_probes", initial: "1024"},
+	{name: "max_strlen", initial: "1024"},
+	{name: "missing_probes", initial: "error", values: []string{"error", "warn", "ignore"}},
+	{name: "on_stack_limit", initial: "32"},
+	{name: "perf_rb_pages", initial: "0"},
+	{name: "print_maps_on_exit", initial: "true", bool: true},
+	{name: "show_debug_info", initial: "false", bool: true},
+	{name: "stack_mode", initial: "bpftrace", values: []string{"bpftrace", "perf", "raw", "build_id"}},
+	{name: "str_trunc_trailer", initial: "..", text: true},
+	{name: "use_blazesym", initial: "false", bool: true},
+	{name: "unstable_import_statement", initial: "error", values: []string{"error", "warn", "enable"}},
+	{name: "unstable_tseries", initial: "warn", values: []string{"error", "warn", "enable"}},
+	{name: "unstable_typeinfo", initial: "error", values: []string{"error", "warn", "enable"}},
+	{name: "unstable_dw_ustack", initial: "warn", values: []string{"error", "warn", "enable"}},
+	{name: "symbol_source", noop: true},
+	{name: "max_type_res_iterations", noop: true},
+	{name: "unstable_addr", noop: true},
+	{name: "unstable_import", noop: true},
+	{name: "unstable_macro", noop: true},
+	{name: "unstable_map_decl", noop: true},
+}
+
+// renamed are the old names of settings.
+var renamed = map[string]string{
+	"strlen": "max_strlen", "no_cpp_demangle": "cpp_demangle", "cat_bytes_max": "max_cat_bytes", "map_keys_max": "max_map_keys",
+}
+
+// maxString is the most bytes that max_strlen may be: two such strings and an
+// event's head must fit a record of 64 KiB.
+const maxString = 16384
+
+func defaultConfig() Config {
+	cfg := Config{Values: map[string]string{}}
+	for _, s := range settings {
+		if !s.noop {
+			cfg.Values[s.name] = s.initial
+		}
+	}
+	cfg.derive()
+	return cfg
+}
+
+// derive sets the fields that the checker reads.
+func (cfg *Config) derive() {
+	cfg.MaxStrlen, _ = strconv.Atoi(cfg.Values["max_strlen"])
+	cfg.MaxMapKeys, _ = strconv.Atoi(cfg.Values["max_map_keys"])
+	cfg.Missing = cfg.Values["missing_probes"]
+	cfg.StackMode = cfg.Values["stack_mode"]
+}
+
+// config reads the config block.
+func (c *checker) config(block *ast.Config) {
+	for _, e := range block.Entries {
+		c.configEntry(e)
+	}
+	c.info.Config.derive()
+}
+
+func (c *checker) configEntry(e *ast.ConfigEntry) {
+	key := strings.TrimPrefix(strings.ToLower(e.Key.Text), "bpftrace_")
+	if now := renamed[key]; now != "" {
+		c.fail(diag.Deprecated, e.Key, "%s is deprecated and has been renamed to %s", key, now)
+		key = now
+	}
+	switch key {
+	case "btf", "kernel_build", "kernel_source", "vmlinux":
+		c.fail(diag.BadConfigKey, e.Key, "%s can only be set as an environment variable", key)
+		return
+	}
+	i := slices.IndexFunc(settings[:], func(s setting) bool { return s.name == key })
+	if i < 0 {
+		c.fail(diag.BadConfigKey, e, "%s: not a known configuration option", e.Key.Text)
+		return
+	}
+	if settings[i].noop {
+		c.fail(diag.Ignored, e.Key, "%s is deprecated and has no effect", key)
+		return
+	}
+	value, ok := settings[i].parse(e.Value)
+	if !ok {
+		d := c.fail(diag.BadConfigKey, e.Value, "Invalid value for %s. Found: %s.", key, value)
+		if all := settings[i].values; all != nil {
+			d.Message += " Valid values: " + strings.Join(all, ", ")
+		}
+		return
+	}
+	c.info.Config.Values[key] = value
+}
+
+// parse gives the value as text and whether the setting takes it.
+func (s *setting) parse(x ast.Expr) (string, bool) {
+	value, number := "", false
+	switch x := x.(type) {
+	case *ast.StringLit:
+		value = x.Value
+	case *ast.Ident:
+		value = x.Name
+	case *ast.BoolLit:
+		value = strconv.FormatBool(x.Value)
+	case *ast.IntLit:
+		value, number = strconv.FormatUint(x.Value, 10), true
+	}
+	switch {
+	case s.text:
+		return value, true
+	case s.bool:
+		if number && (value == "0" || value == "1") {
+			return strconv.FormatBool(value == "1"), true
+		}
+		return value, value == "true" || value == "false"
+	case s.values != nil:
+		return value, slices.Contains(s.values, value)
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || n < 0 {
+		return value, false
+	}
+	if s.name == "max_strlen" && (n < 1 || n > maxString) || s.name == "max_map_keys" && n < 1 {
+		return value, false
+	}
+	return value, true
+}

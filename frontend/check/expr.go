@@ -1,0 +1,386 @@
+package check
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+	"btc/ir/target"
+)
+
+// maxDepth bounds the nesting of expressions.
+const maxDepth = 1000
+
+// set records the facts of x.
+func (b *body) set(x ast.Expr, e *Expr) *Expr {
+	b.out.exprs[ast.Unparen(x)] = e
+	return e
+}
+
+// value types an expression whose value is used.
+func (b *body) value(x ast.Expr) *types.Type {
+	e := b.expr(x)
+	if e.Type.Kind == types.None {
+		b.fail(diag.NoValue, x, "this expression has no value").
+			Hint("functions such as printf() and clear() are statements")
+		e.Type = types.TInvalid
+	}
+	return e.Type
+}
+
+// condition types an expression that decides.
+func (b *body) condition(x ast.Expr) {
+	t := b.value(x)
+	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
+		b.fail(diag.BadCondition, x, "Invalid condition: %s", t)
+	}
+}
+
+// integer types an argument that must be an integer; the error names fn.
+func (b *body) integer(x ast.Expr, fn string) *types.Type {
+	t := b.value(x)
+	if !invalid(t) && !t.IsInteger() {
+		b.fail(diag.BadArguments, x, "%s() only supports integer arguments (%s provided)", fn, t)
+		return types.TInvalid
+	}
+	return t
+}
+
+// constInt types an argument that must be a constant integer.
+func (b *body) constInt(x ast.Expr, fn string) (int64, bool) {
+	t := b.value(x)
+	if invalid(t) {
+		return 0, false
+	}
+	c := b.out.Expr(x).Const
+	if c == nil || c.IsStr {
+		b.fail(diag.NotConstant, x, "%s needs a constant integer here", fn)
+		return 0, false
+	}
+	return c.Int, true
+}
+
+// expr types any expression.
+func (b *body) expr(x ast.Expr) *Expr {
+	x = ast.Unparen(x)
+	if b.depth++; b.depth > maxDepth {
+		b.depth--
+		b.fail(diag.TooLarge, x, "the expression is nested too deeply")
+		return b.set(x, &Expr{Type: types.TInvalid})
+	}
+	defer func() { b.depth-- }()
+	e := &Expr{Type: types.TInvalid}
+	b.set(x, e)
+	b.kind(x, e)
+	if e.Type == nil {
+		e.Type = types.TInvalid
+	}
+	return e
+}
+
+// kind types x by what it is.
+func (b *body) kind(x ast.Expr, e *Expr) {
+	switch x := x.(type) {
+	case *ast.IntLit:
+		e.Type = types.Literal(x.Value)
+		e.Const = &Const{Int: int64(x.Value), lit: true}
+	case *ast.StringLit:
+		b.stringConst(x, e, x.Value)
+	case *ast.BoolLit:
+		e.Type, e.Const = types.TBool, boolConst(x.Value)
+	case *ast.Ident:
+		b.ident(x, e)
+	case *ast.Var:
+		b.variable(x, e)
+	case *ast.Map:
+		b.readMap(x, x, nil, e)
+	case *ast.MapElem:
+		b.readMap(x, x.Map, x.Keys, e)
+	case *ast.Positional:
+		b.positional(x, e, false)
+	case *ast.ParamCount:
+		b.info.ParamCount = true
+		e.Type = types.TInt64
+	case *ast.Index:
+		b.index(x, e)
+	case *ast.Field:
+		b.field(x, e)
+	case *ast.TupleIndex:
+		b.tupleIndex(x, e)
+	case *ast.Unary:
+		b.unary(x, e)
+	case *ast.IncDec:
+		b.incDec(x, e)
+	case *ast.Binary:
+		b.binary(x, e)
+	case *ast.Ternary:
+		b.ternary(x, e)
+	case *ast.Cast:
+		b.cast(x, e)
+	case *ast.Call:
+		b.callExpr(x, e)
+	default:
+		b.compound(x, e)
+	}
+}
+
+// compound types what is made of several values, and the rest.
+func (b *body) compound(x ast.Expr, e *Expr) {
+	switch x := x.(type) {
+	case *ast.Tuple:
+		all := make([]*types.Type, len(x.Elems))
+		for i, el := range x.Elems {
+			all[i] = b.element(el)
+		}
+		e.Type = types.MakeTuple(all...)
+	case *ast.Record:
+		fields := make([]types.Field, len(x.Fields))
+		for i, f := range x.Fields {
+			fields[i] = types.Field{Name: f.Name.Text, Type: b.element(f.Value)}
+		}
+		e.Type = types.MakeRecord(fields...)
+	case *ast.IfExpr:
+		b.ifExpr(x, e)
+	case *ast.Block:
+		b.blockExpr(x, e)
+	case *ast.Comptime:
+		b.comptime(x, e)
+	case *ast.Sizeof:
+		b.sizeof(x, e)
+	case *ast.Offsetof:
+		b.offsetof(x, e)
+	case *ast.Typeinfo:
+		b.unsupported(x, "typeinfo")
+	case *ast.TypeExpr:
+		b.fail(diag.UnknownName, x, "a type cannot be used as a value")
+	case *ast.Discard:
+		b.fail(diag.UnknownName, x, "_ has no value")
+	case *ast.Range:
+		b.fail(diag.UnknownName, x, "a range stands in a for statement only")
+	}
+}
+
+// element types an element of a tuple or record.
+func (b *body) element(x ast.Expr) *types.Type {
+	t := b.value(x)
+	switch t.Kind {
+	case types.Func, types.Float:
+		b.fail(diag.BadOperands, x, "Value '%s' cannot be part of a tuple.", t)
+		return types.TInvalid
+	}
+	return t
+}
+
+func (b *body) stringConst(x ast.Expr, e *Expr, s string) {
+	if len(s)+1 > maxString {
+		b.fail(diag.StringTooLong, x, "String is too long (over %d bytes): %.20s...", maxString, s)
+		return
+	}
+	e.Type = types.MakeString(len(s) + 1)
+	e.Const = &Const{Str: s, IsStr: true, lit: true}
+}
+
+func boolConst(v bool) *Const {
+	c := &Const{}
+	if v {
+		c.Int = 1
+	}
+	return c
+}
+
+// ident resolves a plain name: a builtin, or a constant of the script, the
+// target or the system headers.
+func (b *body) ident(x *ast.Ident, e *Expr) {
+	if b.builtin(x, x.Name, nil, e) {
+		return
+	}
+	c, ok, err := b.env.Constant(x.Name)
+	switch {
+	case err != nil:
+		b.fail(diag.NotSupported, x, "not supported yet: #define %s is not a constant expression: %v", x.Name, err)
+	case ok && c.IsStr:
+		b.stringConst(x, e, c.Str)
+	case ok:
+		e.Type = c.Type
+		e.Const = &Const{Int: c.Int, lit: c.Type.Kind == types.Int}
+		if c.Enumerator {
+			e.Enumerator = &Enumerator{Enum: c.Type.Enum.CORE, Name: x.Name}
+			e.Const.Host = true
+		}
+	default:
+		d := b.fail(diag.UnknownName, x, "Unknown identifier: '%s'", x.Name)
+		if near := target.Nearest(x.Name, b.builtinNames()); near != "" {
+			d.Hint("did you mean %s?", near)
+		}
+	}
+}
+
+// builtinNames are the names of builtins and functions.
+func (b *body) builtinNames() []string {
+	names := []string{"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"}
+	for name := range b.functions {
+		names = append(names, name)
+	}
+	sortStrings(names)
+	return names
+}
+
+func (b *body) variable(x *ast.Var, e *Expr) {
+	slot := b.clause.scope.slot(x)
+	if slot == nil {
+		b.fail(diag.UndefinedVar, x, "Undefined or undeclared variable: $%s", x.Name)
+		return
+	}
+	v := b.vars[slot]
+	e.Var, e.Type = v, orInvalid(v.Type)
+	if !b.seen[slot] && b.loops == 0 && slot.assigned && v.Type != nil && b.final && !slot.let {
+		b.fail(diag.UsedBeforeAssign, x, "Variable used before it was assigned: $%s", x.Name)
+	}
+}
+
+// readMap types a map or element that is read as a value.
+func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
+	m := b.mapNamed(name)
+	e.Map = &m.Map
+	if !b.key(m, x, keys) {
+		return
+	}
+	switch {
+	case m.agg != nil && m.agg.IsReadable():
+		e.Type, e.Reads = types.MakeInt(8, m.agg.Signed), true
+		if b.quiet == 0 {
+			m.Read = true
+		}
+	case m.agg != nil:
+		b.fail(diag.BadMapUse, x, "Value '%s' cannot be read by the script", m.agg).
+			Hint("print(%s) prints the whole map", m.Name)
+	case m.Value != nil:
+		e.Type = m.Value
+	default:
+		b.unknownMap(m, x)
+	}
+}
+
+// unknownMap reports a map that is nowhere written.
+func (b *body) unknownMap(m *mapState, at ast.Node) {
+	if b.final && !b.everWritten(m) {
+		b.fail(diag.UndefinedMap, at, "Undefined map: %s", m.Name)
+	}
+}
+
+// everWritten reports whether any clause writes m. In the last round a write
+// may come after the read, so the answer is that of the round before.
+func (b *body) everWritten(m *mapState) bool { return m.written || m.wasWritten }
+
+// positional types $N; asString at places that want a string.
+func (b *body) positional(x *ast.Positional, e *Expr, asString bool) {
+	p := b.params[x.N]
+	if p == nil {
+		p = &Param{N: x.N, At: x.At}
+		b.params[x.N] = p
+	}
+	e.Param, e.AsString = p, asString
+	if asString {
+		p.Str = true
+		e.Type = types.MakeString(b.info.Config.MaxStrlen)
+		return
+	}
+	p.Int = true
+	e.Type = types.TInt64
+}
+
+// asString types x where a string is wanted: a parameter is one there.
+func (b *body) asString(x ast.Expr) *types.Type {
+	if p, ok := ast.Unparen(x).(*ast.Positional); ok {
+		e := b.set(p, &Expr{})
+		b.positional(p, e, true)
+		return e.Type
+	}
+	return b.value(x)
+}
+
+func (b *body) ternary(x *ast.Ternary, e *Expr) {
+	then := x.Then
+	if then == nil { // c ?: d
+		then = x.Cond
+	}
+	b.condition(x.Cond)
+	t := b.value(then)
+	if b.branches(x, e, t, b.value(x.Else)); invalid(e.Type) {
+		return
+	}
+	if c := b.out.Expr(x.Cond).Const; c != nil && !c.Host && !c.IsStr {
+		chosen := x.Else
+		if c.Int != 0 {
+			chosen = then
+		}
+		e.Const = b.out.Expr(chosen).Const
+	}
+}
+
+// branches finds the common type of two branches.
+func (b *body) branches(x ast.Node, e *Expr, t, u *types.Type) {
+	if invalid(t) || invalid(u) {
+		return
+	}
+	p, ok := types.Promote(t, u)
+	if !ok {
+		b.fail(diag.BadBranches, x, "Branches must return the same type or compatible types: have '%s' and '%s'", t, u)
+		return
+	}
+	if p.Lossy {
+		b.lossy(x, u, p.Type)
+	}
+	e.Type = p.Type
+}
+
+func (b *body) ifExpr(x *ast.IfExpr, e *Expr) {
+	b.condition(x.Cond)
+	t := b.expr(x.Then).Type
+	if x.Else == nil {
+		e.Type = types.TNone
+		return
+	}
+	u := b.expr(x.Else).Type
+	if t.Kind == types.None || u.Kind == types.None {
+		e.Type = types.TNone
+		return
+	}
+	b.branches(x, e, t, u)
+}
+
+func (b *body) blockExpr(x *ast.Block, e *Expr) {
+	ends := b.block(x)
+	e.Type = types.TNone
+	if x.Value == nil {
+		return
+	}
+	e.Type = b.expr(x.Value).Type
+	if ends {
+		b.fail(diag.Unreachable, x.Value, "Unreachable expression; block type is implicitly none.")
+	}
+}
+
+func (b *body) comptime(x *ast.Comptime, e *Expr) {
+	t := b.value(x.X)
+	if invalid(t) {
+		return
+	}
+	e.Type = t
+	if e.Const = b.out.Expr(x.X).Const; e.Const == nil {
+		b.fail(diag.NotConstant, x, "Unable to resolve comptime expression")
+		e.Type = types.TInvalid
+	}
+}
+
+func (b *body) tupleIndex(x *ast.TupleIndex, e *Expr) {
+	t := b.value(x.X)
+	switch {
+	case invalid(t):
+	case t.Kind != types.Tuple:
+		b.fail(diag.BadAccess, x, "Can not access index '%d' on expression of type '%s'", x.Index, t)
+	case x.Index < 0 || x.Index >= len(t.Fields):
+		b.fail(diag.OutOfBounds, x, "Invalid tuple index: %d. Found %d elements in tuple.", x.Index, len(t.Fields))
+	default:
+		e.Elem, e.Type = x.Index, t.Fields[x.Index].Type
+	}
+}

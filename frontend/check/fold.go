@@ -1,0 +1,196 @@
+package check
+
+import (
+	"math/big"
+
+	"btc/frontend/ast"
+	"btc/frontend/cdef"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// truncate is v as a value of an integer type.
+func truncate(v int64, t *types.Type) int64 { return cdef.Truncate(v, t) }
+
+// number of a constant of type t, exactly.
+func exact(c *Const, t *types.Type) *big.Int {
+	if !t.Signed && c.Int < 0 {
+		return new(big.Int).SetUint64(uint64(c.Int))
+	}
+	return big.NewInt(c.Int)
+}
+
+// setNumber makes e a literal of a computed value; false when 64 bits do not hold it.
+func setNumber(e *Expr, v *big.Int, host bool) bool {
+	switch {
+	case v.Sign() >= 0 && v.IsUint64():
+		e.Type = types.Literal(v.Uint64())
+		e.Const = &Const{Int: int64(v.Uint64())}
+	case v.IsInt64():
+		e.Type = types.NegativeLiteral(v.Int64())
+		e.Const = &Const{Int: v.Int64()}
+	default:
+		return false
+	}
+	e.Const.lit, e.Const.Host = true, host
+	return true
+}
+
+func (b *body) foldUnary(x *ast.Unary, e *Expr) {
+	in := b.out.Expr(x.X)
+	c := in.Const
+	if c == nil || c.IsStr {
+		return
+	}
+	switch x.Op {
+	case ast.Not:
+		e.Const = boolConst(c.Int == 0)
+		e.Const.Host = c.Host
+	case ast.BitNot:
+		if c.lit && c.Int >= 0 {
+			setNumber(e, new(big.Int).SetUint64(^uint64(c.Int)), c.Host)
+			return
+		}
+		e.Const = &Const{Int: ^c.Int, Host: c.Host}
+	case ast.Neg:
+		if !c.lit {
+			e.Const = &Const{Int: -c.Int, Host: c.Host}
+			return
+		}
+		if v := new(big.Int).Neg(exact(c, in.Type)); !v.IsInt64() || !setNumber(e, v, c.Host) {
+			b.overflow(x, e)
+		}
+	}
+}
+
+func (b *body) overflow(x ast.Node, e *Expr) {
+	b.fail(diag.FoldOverflow, x, "unable to fold literals due to overflow or underflow")
+	e.Type, e.Const = types.TInvalid, nil
+}
+
+// foldBinary computes an operation on constants. Literals are computed exactly,
+// values of declared types as the program would.
+func (b *body) foldBinary(x *ast.Binary, e *Expr) {
+	l, r := b.out.Expr(x.X), b.out.Expr(x.Y)
+	if l.Const == nil || r.Const == nil || e.Type.Kind == types.Pointer ||
+		l.Type.Kind == types.Pointer || r.Type.Kind == types.Pointer {
+		return
+	}
+	host := l.Const.Host || r.Const.Host
+	if l.Const.IsStr || r.Const.IsStr {
+		if l.Const.IsStr && r.Const.IsStr && isComparison(x.Op) {
+			e.Const = boolConst((untilNUL(l.Const.Str) == untilNUL(r.Const.Str)) == (x.Op == ast.Eq))
+		}
+		return
+	}
+	switch {
+	case x.Op == ast.LogAnd:
+		e.Const = boolConst(l.Const.Int != 0 && r.Const.Int != 0)
+	case x.Op == ast.LogOr:
+		e.Const = boolConst(l.Const.Int != 0 || r.Const.Int != 0)
+	case isComparison(x.Op):
+		e.Const = boolConst(foldCompare(x.Op, l, r))
+	case l.Const.lit && r.Const.lit:
+		b.foldLiterals(x, e, exact(l.Const, l.Type), exact(r.Const, r.Type), host)
+		return
+	default:
+		v, ok := foldTyped(x.Op, l.Const.Int, r.Const.Int)
+		if !ok {
+			b.overflow(x, e)
+			return
+		}
+		e.Const = &Const{Int: v}
+	}
+	e.Const.Host = host
+}
+
+func untilNUL(s string) string {
+	for i := range len(s) {
+		if s[i] == 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+func foldCompare(op ast.BinaryOp, l, r *Expr) bool {
+	c := exact(l.Const, l.Type).Cmp(exact(r.Const, r.Type))
+	switch op {
+	case ast.Eq:
+		return c == 0
+	case ast.Ne:
+		return c != 0
+	case ast.Lt:
+		return c < 0
+	case ast.Gt:
+		return c > 0
+	case ast.Le:
+		return c <= 0
+	}
+	return c >= 0
+}
+
+// foldLiterals computes with mathematical integers; the result must fit 64 bits.
+func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
+	v := new(big.Int)
+	ok := true
+	switch x.Op {
+	case ast.Or:
+		v.Or(l, r)
+	case ast.Xor:
+		v.Xor(l, r)
+	case ast.And:
+		v.And(l, r)
+	case ast.Shl, ast.Shr:
+		if ok = r.Sign() >= 0 && r.IsInt64() && r.Int64() < 64; ok && x.Op == ast.Shl {
+			v.Lsh(l, uint(r.Int64()))
+		} else if ok {
+			v.Rsh(l, uint(r.Int64()))
+		}
+	case ast.Add:
+		v.Add(l, r)
+	case ast.Sub:
+		v.Sub(l, r)
+	case ast.Mul:
+		v.Mul(l, r)
+	case ast.Div:
+		if ok = r.Sign() != 0; ok {
+			v.Quo(l, r)
+		}
+	case ast.Mod:
+		if ok = r.Sign() != 0; ok {
+			v.Rem(l, r)
+		}
+	}
+	if !ok || !setNumber(e, v, host) {
+		b.overflow(x, e)
+	}
+}
+
+// foldTyped computes in 64 bits as the program does: division is unsigned,
+// shifts are logical.
+func foldTyped(op ast.BinaryOp, l, r int64) (int64, bool) {
+	switch op {
+	case ast.Or:
+		return l | r, true
+	case ast.Xor:
+		return l ^ r, true
+	case ast.And:
+		return l & r, true
+	case ast.Shl:
+		return l << (uint64(r) & 63), true
+	case ast.Shr:
+		return int64(uint64(l) >> (uint64(r) & 63)), true
+	case ast.Add:
+		return l + r, true
+	case ast.Sub:
+		return l - r, true
+	case ast.Mul:
+		return l * r, true
+	case ast.Div:
+		return int64(uint64(l) / max(1, uint64(r))), r != 0
+	case ast.Mod:
+		return int64(uint64(l) % max(1, uint64(r))), r != 0
+	}
+	return 0, false
+}

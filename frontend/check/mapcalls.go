@@ -1,0 +1,236 @@
+package check
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// mapArg is the argument of a function that takes a map, without noting a use
+// with or without keys; nil (reported) for anything else.
+func (b *body) mapArg(c *callSite, x ast.Expr) *mapState {
+	name, ok := ast.Unparen(x).(*ast.Map)
+	if !ok {
+		if b.value(x); true {
+			b.fail(diag.BadArguments, x, "%s() expects a map argument", c.Fn.Name)
+		}
+		c.e.Type = types.TInvalid
+		return nil
+	}
+	m := b.mapNamed(name)
+	c.Map = &m.Map
+	b.set(name, &Expr{Type: types.TNone, Map: &m.Map})
+	b.unknownMap(m, x)
+	return m
+}
+
+// elemArg splits "@m[k]" into map and keys.
+func elemArg(x ast.Expr) (*ast.MapElem, bool) {
+	el, ok := ast.Unparen(x).(*ast.MapElem)
+	return el, ok
+}
+
+// deleteMap is delete(@m, k), delete(@m[k]) and delete(@scalar).
+func (b *body) deleteMap(c *callSite) {
+	if el, ok := elemArg(c.args[0]); ok {
+		if len(c.args) > 1 {
+			b.fail(diag.BadArguments, c.at, "delete() takes one map element, or a map and a key")
+		}
+		b.elemKeys(c, el)
+		c.Map.Deleted = true
+		return
+	}
+	m := b.mapArg(c, c.args[0])
+	if m == nil {
+		for _, x := range c.args[1:] {
+			b.value(x)
+		}
+		return
+	}
+	m.Deleted = true
+	if len(c.args) == 1 {
+		b.scalarUse(m, c.args[0])
+		return
+	}
+	c.Keys = c.args[1:]
+	b.key(m, c.args[1], c.Keys)
+}
+
+// elemKeys resolves a map element that is not read.
+func (b *body) elemKeys(c *callSite, el *ast.MapElem) {
+	m := b.mapNamed(el.Map)
+	c.Map, c.Keys = &m.Map, el.Keys
+	b.key(m, el, el.Keys)
+	b.set(el, &Expr{Type: types.TNone, Map: &m.Map})
+	b.unknownMap(m, el)
+}
+
+func (b *body) hasKey(c *callSite) {
+	m := b.mapArg(c, c.args[0])
+	if m == nil {
+		b.value(c.args[1])
+		return
+	}
+	if m.use == keyScalar {
+		b.fail(diag.KeyMismatch, c.args[0], "call to has_key() expects a map with explicit keys (non-scalar map)")
+		b.value(c.args[1])
+		return
+	}
+	c.Keys = c.args[1:]
+	b.key(m, c.args[1], c.Keys)
+}
+
+func (b *body) lenMap(c *callSite) {
+	if _, ok := ast.Unparen(c.args[0]).(*ast.Map); !ok {
+		if t := b.value(c.args[0]); t.IsStack() {
+			b.unsupported(c.at, "len() of a stack")
+		} else if !invalid(t) {
+			b.fail(diag.BadArguments, c.args[0], "len() expects a map or stack argument, got %s", t)
+		}
+		c.e.Type = types.TInvalid
+		return
+	}
+	if m := b.mapArg(c, c.args[0]); m.use == keyScalar {
+		b.fail(diag.KeyMismatch, c.args[0], "call to len() expects a map with explicit keys (non-scalar map)")
+	}
+}
+
+// wholeMap is clear(@m), zero(@m).
+func (b *body) wholeMap(c *callSite) {
+	if m := b.mapArg(c, c.args[0]); m != nil {
+		m.Cleared = true
+	}
+}
+
+// aggCall is the call when x is an aggregation.
+func (b *body) aggCall(x ast.Expr) *ast.Call {
+	call, ok := ast.Unparen(x).(*ast.Call)
+	if !ok {
+		if id, isName := ast.Unparen(x).(*ast.Ident); isName && id.Name == "count" {
+			return &ast.Call{Extent: id.Extent, Func: &ast.Name{Extent: id.Extent, Text: id.Name}}
+		}
+		return nil
+	}
+	if fn := b.functions[call.Func.Text]; fn != nil && fn.Agg {
+		return call
+	}
+	return nil
+}
+
+// aggMisuse reports an aggregation that is not the right side of an assignment
+// to a map.
+func (b *body) aggMisuse(at ast.Node) {
+	name := at.Span().Text()
+	if call, ok := at.(*ast.Call); ok {
+		name = call.Func.Text
+		for _, x := range call.Args {
+			b.expr(x)
+		}
+	}
+	b.fail(diag.BadMapUse, at, "%s() must be assigned directly to a map", name)
+}
+
+// assignAgg is "@m[keys] = count()" and its like.
+func (b *body) assignAgg(s *ast.AssignStmt, call *ast.Call) {
+	fn := b.functions[call.Func.Text]
+	e := b.set(call, &Expr{Type: types.TNone, Call: &Call{Fn: fn}})
+	var x *ast.Map
+	var keys []ast.Expr
+	switch left := s.Left.(type) {
+	case *ast.Map:
+		x = left
+	case *ast.MapElem:
+		x, keys = left.Map, left.Keys
+	}
+	if x == nil || s.Op != ast.Assign {
+		b.aggMisuse(call)
+		return
+	}
+	m := b.mapNamed(x)
+	m.written = true
+	e.Call.Map = &m.Map
+	b.set(s.Left, &Expr{Type: types.TNone, Map: &m.Map})
+	b.key(m, s.Left, keys)
+	c := &callSite{Call: e.Call, at: call, name: call.Func, args: call.Args, e: e}
+	if !fn.Supported {
+		b.unsupported(c.name, "%s", fn.Name)
+		return
+	}
+	if !b.arity(c) {
+		return
+	}
+	b.aggregation(c, m)
+}
+
+// aggKinds are the types of aggregations by function.
+var aggKinds = map[string]types.Kind{
+	"count": types.Count, "sum": types.Sum, "avg": types.Avg, "min": types.Min, "max": types.Max,
+	"stats": types.Stats, "hist": types.Hist, "lhist": types.Lhist,
+}
+
+func (b *body) aggregation(c *callSite, m *mapState) {
+	signed := false
+	if len(c.args) > 0 {
+		t := b.integer(c.args[0], c.Fn.Name)
+		signed = t.Signed
+		c.Args = c.args[:1]
+	}
+	b.aggregate(m, c.at, types.MakeAgg(aggKinds[c.Fn.Name], signed))
+	switch c.Fn.Name {
+	case "hist":
+		b.hist(c, m)
+	case "lhist":
+		b.lhist(c, m)
+	}
+}
+
+func (b *body) hist(c *callSite, m *mapState) {
+	bits := int64(0)
+	if len(c.args) > 1 {
+		n, ok := b.constInt(c.args[1], "hist")
+		if !ok {
+			return
+		}
+		if n < 0 || n > 5 {
+			b.fail(diag.BadArguments, c.args[1], "hist: bits %d must be 0..5", n)
+			return
+		}
+		bits = n
+	}
+	if m.params && m.Bits != int(bits) {
+		b.fail(diag.BadMapUse, c.at, "Different bits in a single hist unsupported").Note(m.valueAt, "the map gets its bits here")
+		return
+	}
+	m.Bits, m.params = int(bits), true
+}
+
+// maxBuckets is the most buckets of an lhist.
+const maxBuckets = 1000
+
+func (b *body) lhist(c *callSite, m *mapState) {
+	var v [3]int64
+	for i, x := range c.args[1:4] {
+		n, ok := b.constInt(x, "lhist")
+		if !ok {
+			return
+		}
+		v[i] = n
+	}
+	low, high, step := v[0], v[1], v[2]
+	switch {
+	case step < 1:
+		b.fail(diag.BadArguments, c.args[3], "lhist() step must be >= 1 (%d provided)", step)
+	case low < 0:
+		b.fail(diag.BadArguments, c.args[1], "lhist() min must be non-negative (provided min %d)", low)
+	case low >= high:
+		b.fail(diag.BadArguments, c.at, "lhist() min must be less than max (provided min %d and max %d)", low, high)
+	case (high-low)/step > maxBuckets:
+		b.fail(diag.BadArguments, c.at, "lhist() too many buckets, must be <= %d (would need %d)", maxBuckets, (high-low)/step)
+	case high-low < step:
+		b.fail(diag.BadArguments, c.at, "lhist() step is too large for the given range (provided step %d for range %d)", step, high-low)
+	case m.params && (m.Min != low || m.Max != high || m.Step != step):
+		b.fail(diag.BadMapUse, c.at, "Different lhist bounds in a single map unsupported").Note(m.valueAt, "the map gets its bounds here")
+	default:
+		m.Min, m.Max, m.Step, m.params = low, high, step, true
+	}
+}

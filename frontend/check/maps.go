@@ -1,0 +1,263 @@
+package check
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// keyUse says how a map is used.
+type keyUse uint8
+
+const (
+	keyUnknown keyUse = iota
+	keyScalar
+	keyKeyed
+)
+
+// mapState is a map while its shape is being found out.
+type mapState struct {
+	Map
+	use     keyUse
+	keyAt   diag.Span   // where use was decided
+	agg     *types.Type // the aggregation, nil for a plain map
+	valueAt diag.Span   // where the value's type was decided
+	params  bool        // the parameters of hist or lhist are known
+	decl    *ast.MapDecl
+	written bool
+	seen    bool
+	// wasWritten is what written was at the end of the round before.
+	wasWritten bool
+}
+
+// begin forgets what each round finds out anew.
+func (m *mapState) begin() {
+	m.wasWritten = m.written
+	m.written, m.seen, m.Read = false, false, false
+}
+
+// mapKinds are the kinds of a map declaration; true are those that keep a value
+// for each CPU.
+var mapKinds = map[string]bool{"hash": false, "lruhash": false, "percpuhash": true, "percpulruhash": true}
+
+// declareMap reads "let @m = kind(max);".
+func (c *checker) declareMap(d *ast.MapDecl) {
+	m := c.mapNamed(d.Map)
+	if m.decl != nil {
+		c.fail(diag.BadMapDecl, d.Map, "Redeclaration of existing variable: %s", m.Name).Note(m.decl.At, "This is the initial declaration.")
+		return
+	}
+	m.decl = d
+	if _, ok := mapKinds[d.Kind.Text]; !ok {
+		c.fail(diag.BadMapDecl, d.Kind, "Invalid bpf map type: %s", d.Kind.Text).
+			Hint("Valid map types: hash, lruhash, percpuhash, percpulruhash")
+		return
+	}
+	m.Declared, m.MaxEntries = d.Kind.Text, int(min(d.Max.Value, 1<<31-1))
+	if d.Max.Value == 0 {
+		c.fail(diag.BadMapDecl, d.Max, "a map holds at least one element")
+	}
+}
+
+// mapNamed finds or begins a map.
+func (c *checker) mapNamed(x *ast.Map) *mapState {
+	name := "@" + x.Name
+	m := c.maps[name]
+	if m == nil {
+		m = &mapState{}
+		m.Name, m.At = name, x.At
+		c.maps[name] = m
+		c.order = append(c.order, m)
+	}
+	m.seen = true
+	return m
+}
+
+// scalarUse notes a use without keys; it reports whether that is right.
+func (c *checker) scalarUse(m *mapState, at ast.Node) bool {
+	if m.use == keyUnknown {
+		m.use, m.keyAt, c.changed = keyScalar, at.Span(), true
+	}
+	if m.use == keyKeyed {
+		c.fail(diag.KeyMismatch, at, "%s used as a map without an explicit key (scalar map), previously used with an explicit key (non-scalar map)", m.Name).
+			Note(m.keyAt, "it has a key here")
+	}
+	return m.use == keyScalar
+}
+
+// keyedUse notes a use with keys of type key; it reports whether that is right.
+func (c *checker) keyedUse(m *mapState, at ast.Node, key *types.Type) bool {
+	if m.use == keyUnknown {
+		m.use, m.keyAt, c.changed = keyKeyed, at.Span(), true
+	}
+	if m.use == keyScalar {
+		c.fail(diag.KeyMismatch, at, "%s used as a map with an explicit key (non-scalar map), previously used without an explicit key (scalar map)", m.Name).
+			Note(m.keyAt, "it has no key here")
+		return false
+	}
+	if invalid(key) {
+		return false
+	}
+	p, ok := types.Promote(m.Key, key)
+	if !ok {
+		c.fail(diag.KeyMismatch, at, "Argument mismatch for %s: trying to access with arguments: '%s' when map expects arguments: '%s'", m.Name, key, m.Key).
+			Note(m.keyAt, "the map is used like this here")
+		return false
+	}
+	c.grow(&m.Key, p.Type)
+	return true
+}
+
+// grow replaces a type by a promotion of it.
+func (c *checker) grow(have **types.Type, now *types.Type) {
+	if *have == nil || !types.Equal(*have, now) || (*have).Flexible && !now.Flexible {
+		*have, c.changed = now, true
+	}
+}
+
+// invalid reports whether t is of an expression in error or has such a part.
+func invalid(t *types.Type) bool {
+	if t.Kind == types.Invalid {
+		return true
+	}
+	for _, f := range t.Fields {
+		if invalid(f.Type) {
+			return true
+		}
+	}
+	return false
+}
+
+// key types the key expressions of an access and notes the use.
+func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
+	if keys == nil {
+		return b.scalarUse(m, at)
+	}
+	all := make([]*types.Type, len(keys))
+	for i, k := range keys {
+		all[i] = b.keyPart(k)
+	}
+	key := all[0]
+	if len(all) > 1 {
+		key = types.MakeTuple(all...)
+	}
+	return b.keyedUse(m, at, key)
+}
+
+// keyPart types an expression that is a key or part of one.
+func (b *body) keyPart(x ast.Expr) *types.Type {
+	t := b.value(x)
+	switch t.Kind {
+	case types.None, types.Func, types.Float:
+		b.fail(diag.BadMapUse, x, "Value '%s' cannot be used as a map key.", t)
+		return types.TInvalid
+	case types.Struct:
+		if t.Size > 512 {
+			b.fail(diag.BadMapUse, x, "Value '%s' cannot be used as a map key.", t).Hint("it is larger than 512 bytes")
+			return types.TInvalid
+		}
+	}
+	return t
+}
+
+// plain notes that a value of type t is stored in m; it reports whether the map
+// takes it.
+func (c *checker) plain(m *mapState, at ast.Node, t *types.Type) bool {
+	m.written = true
+	if invalid(t) {
+		return false
+	}
+	if m.agg != nil {
+		c.fail(diag.TypeMismatch, at, "Type mismatch for %s: trying to assign value of type '%s' when map already has a type '%s'", m.Name, t, m.agg).
+			Note(m.valueAt, "the map gets its type here")
+		return false
+	}
+	p, ok := types.Promote(m.Value, t)
+	if !ok {
+		c.fail(diag.TypeMismatch, at, "Type mismatch for %s: trying to assign value of type '%s' when map already has a type '%s'", m.Name, t, m.Value).
+			Note(m.valueAt, "the map gets its type here")
+		return false
+	}
+	if p.Lossy {
+		c.lossy(at, t, p.Type)
+	}
+	if m.Value == nil {
+		m.valueAt = at.Span()
+	}
+	c.grow(&m.Value, p.Type)
+	return true
+}
+
+// lossy warns where 64-bit integers of both signs meet.
+func (c *checker) lossy(at ast.Node, from, to *types.Type) {
+	c.fail(diag.ImplicitCast, at, "Expression of type: %s being cast to type: %s. This may cause unexpected results. Use an explicit cast to suppress this warning.", from, to)
+}
+
+// aggregate notes that m is written by an aggregation.
+func (c *checker) aggregate(m *mapState, at ast.Node, t *types.Type) bool {
+	m.written = true
+	if m.Value != nil && m.agg == nil || m.agg != nil && m.agg.Kind != t.Kind {
+		have := m.Value
+		if m.agg != nil {
+			have = m.agg
+		}
+		c.fail(diag.TypeMismatch, at, "Type mismatch for %s: trying to assign value of type '%s' when map already has a type '%s'", m.Name, t, have).
+			Note(m.valueAt, "the map gets its type here")
+		return false
+	}
+	if m.agg == nil {
+		m.agg, m.valueAt, c.changed = t, at.Span(), true
+	} else if t.Signed && !m.agg.Signed {
+		m.agg, c.changed = t, true
+	}
+	return true
+}
+
+// finishMap fixes the map's description and reports what its uses lack.
+func (c *checker) finishMap(m *mapState) {
+	if m.decl != nil && !m.seen {
+		c.fail(diag.UnusedMap, m.decl, "Unused map: %s", m.Name)
+		return
+	}
+	out := &m.Map
+	c.info.Maps = append(c.info.Maps, out)
+	out.Shape = "plain"
+	if m.agg != nil {
+		out.Shape = shapes[m.agg.Kind]
+		out.Value = types.MakeInt(8, m.agg.Signed)
+	}
+	if m.Key != nil {
+		out.Key = m.Key.Fixed()
+	}
+	if m.Value != nil {
+		out.Value = m.Value.Fixed()
+	}
+	if out.MaxEntries == 0 {
+		out.MaxEntries = c.info.Config.MaxMapKeys
+	}
+	if m.decl != nil {
+		c.finishDeclared(m)
+	}
+}
+
+func (c *checker) finishDeclared(m *mapState) {
+	percpu, ok := mapKinds[m.Declared]
+	switch {
+	case !ok:
+	case m.use == keyScalar:
+		c.fail(diag.BadMapDecl, m.decl, "%s is declared as %s, but is used without keys", m.Name, m.Declared)
+	case percpu != (m.agg != nil):
+		t := m.Value
+		if m.agg != nil {
+			t = m.agg
+		}
+		c.fail(diag.BadMapDecl, m.decl, "Incompatible map types. Type from declaration: %s. Type from value/key type: %s", m.Declared, t).
+			Hint("aggregations need percpuhash or percpulruhash, all other values hash or lruhash")
+	}
+}
+
+// shapes are the shapes of aggregations.
+var shapes = map[types.Kind]Shape{
+	types.Count: "count", types.Sum: "sum", types.Avg: "avg", types.Min: "min", types.Max: "max",
+	types.Stats: "stats", types.Hist: "hist", types.Lhist: "lhist",
+}

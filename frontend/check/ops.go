@@ -1,0 +1,359 @@
+package check
+
+import (
+	"slices"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+func sortStrings(s []string) { slices.Sort(s) }
+
+func (b *body) unary(x *ast.Unary, e *Expr) {
+	switch x.Op {
+	case ast.AddrOf:
+		b.unsupported(x, "the address operator")
+		return
+	case ast.Deref:
+		b.deref(x, e)
+		return
+	}
+	t := b.value(x.X)
+	if invalid(t) {
+		return
+	}
+	if !t.IsInteger() && !(x.Op == ast.Not && t.Kind == types.Pointer) {
+		b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", x.Op, t)
+		return
+	}
+	switch x.Op {
+	case ast.Not:
+		e.Type = types.TBool
+	case ast.Neg:
+		e.Type = types.TInt64
+	case ast.BitNot:
+		e.Type = types.MakeInt(8, t.Signed && !t.Flexible)
+	}
+	b.foldUnary(x, e)
+}
+
+// deref is "*p"; a plain integer is read as the address of a uint64.
+func (b *body) deref(x *ast.Unary, e *Expr) {
+	t := b.value(x.X)
+	switch {
+	case invalid(t):
+	case t.Kind == types.Int:
+		e.Type = types.TUint64
+		e.Place = &Place{Root: RootPointer, Base: x.X, Space: b.space()}
+	case t.Kind == types.Struct:
+		b.fail(diag.BadOperands, x, "Can not dereference struct/union of type '%s'. It is not a pointer.", t)
+	case t.Kind != types.Pointer || t.Elem.Kind == types.None || t.Elem.Kind == types.Func:
+		b.fail(diag.BadOperands, x, "Can not dereference type '%s'. It is not a pointer.", t)
+	default:
+		e.Place = &Place{Root: RootPointer, Base: x.X, Space: b.spaceOf(t)}
+		b.placed(x, e, t.Elem)
+	}
+}
+
+// spaceOf is the address space of a pointer type.
+func (b *body) spaceOf(t *types.Type) types.Space {
+	if t.Space == types.NoSpace {
+		return b.space()
+	}
+	return t.Space
+}
+
+// pointerScale is what one step of a pointer of type t is worth in bytes.
+func pointerScale(t *types.Type) int { return max(1, t.Elem.Size) }
+
+// stepType is the type of an integer that ++ or -- has changed.
+func stepType(t *types.Type, dec bool) *types.Type {
+	return types.MakeInt(8, dec || t.Signed)
+}
+
+func (b *body) incDec(x *ast.IncDec, e *Expr) {
+	if v, ok := x.X.(*ast.Var); ok {
+		b.incDecVar(x, v, e)
+		return
+	}
+	m, ok := b.mapTarget(x.X)
+	te := b.set(x.X, &Expr{Type: types.TInvalid, Map: &m.Map})
+	m.written = true
+	if !ok {
+		return
+	}
+	t := types.TInt64
+	switch {
+	case m.agg != nil:
+		b.plain(m, x, types.TInt64)
+		return
+	case m.Value != nil && m.Value.Kind == types.Pointer:
+		t = m.Value
+		e.Scale = pointerScale(t)
+	case m.Value != nil && !m.Value.IsInteger():
+		b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", incWord(x), m.Value)
+		return
+	case m.Value != nil && m.Value.Kind == types.Int && !m.Value.Flexible:
+		t = stepType(m.Value, x.Dec)
+	}
+	b.plain(m, x, t)
+	e.Type = orInvalid(m.Value)
+	te.Type = e.Type
+}
+
+func incWord(x *ast.IncDec) string {
+	if x.Dec {
+		return "--"
+	}
+	return "++"
+}
+
+func (b *body) incDecVar(x *ast.IncDec, v *ast.Var, e *Expr) {
+	t := b.value(v)
+	switch {
+	case invalid(t):
+	case t.Kind == types.Pointer:
+		e.Type, e.Scale = t, pointerScale(t)
+	case t.Kind != types.Int:
+		b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", incWord(x), t)
+	default:
+		variable := b.out.Expr(v).Var
+		if !variable.fixed {
+			b.assignVar(v, x, stepType(t, x.Dec))
+		}
+		e.Type = variable.Type
+	}
+}
+
+// isComparison reports whether op gives a truth value of two operands.
+func isComparison(op ast.BinaryOp) bool { return op >= ast.Eq && op <= ast.Ge }
+
+func (b *body) binary(x *ast.Binary, e *Expr) {
+	left, right := b.operands(x)
+	switch {
+	case invalid(left) || invalid(right):
+		if isComparison(x.Op) || x.Op <= ast.LogAnd {
+			e.Type = types.TBool // so that one error is not followed by another
+		}
+		return
+	case x.Op == ast.LogOr || x.Op == ast.LogAnd:
+		b.logical(x, e, left, right)
+	case isComparison(x.Op):
+		b.compare(x, e, left, right)
+	case left.Kind == types.String && x.Op == ast.Add:
+		b.addString(x, e, left, right)
+	default:
+		e.Type = b.arithmetic(x, x.Op, x.X, x.Y, left, right)
+		if e.Type.Kind == types.Pointer {
+			e.Scale = pointerScale(e.Type)
+		}
+	}
+	if !invalid(e.Type) && e.Const == nil {
+		b.foldBinary(x, e)
+	}
+}
+
+// operands types both sides; a parameter compared with a string is one.
+func (b *body) operands(x *ast.Binary) (left, right *types.Type) {
+	if isComparison(x.Op) {
+		_, lp := ast.Unparen(x.X).(*ast.Positional)
+		_, rp := ast.Unparen(x.Y).(*ast.Positional)
+		switch {
+		case lp && !rp:
+			if right = b.value(x.Y); right.Kind == types.String {
+				return b.asString(x.X), right
+			}
+			return b.value(x.X), right
+		case rp && !lp:
+			if left = b.value(x.X); left.Kind == types.String {
+				return left, b.asString(x.Y)
+			}
+			return left, b.value(x.Y)
+		}
+	}
+	left = b.value(x.X)
+	return left, b.value(x.Y)
+}
+
+func (b *body) badOperands(at ast.Node, op ast.BinaryOp, left, right *types.Type) *types.Type {
+	b.fail(diag.BadOperands, at, "The %s operator can not be used on expressions of types %s, %s", op, left, right)
+	return types.TInvalid
+}
+
+func (b *body) logical(x *ast.Binary, e *Expr, left, right *types.Type) {
+	for _, t := range []*types.Type{left, right} {
+		if !t.IsInteger() && t.Kind != types.Pointer {
+			b.badOperands(x, x.Op, left, right)
+			e.Type = types.TBool
+			return
+		}
+	}
+	e.Type = types.TBool
+}
+
+// compare types ==, !=, <, >, <= and >=.
+func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
+	e.Type = types.TBool
+	equality := x.Op == ast.Eq || x.Op == ast.Ne
+	switch {
+	case left.IsInteger() && right.IsInteger():
+		e.Operands = b.commonInt(x, left, right)
+	case left.Kind == types.Pointer || right.Kind == types.Pointer:
+		b.comparePointers(x, e, left, right)
+	case !equality:
+		if left.Kind == types.Array || right.Kind == types.Array {
+			b.fail(diag.BadOperands, x, "The %s operator cannot be used on arrays.", x.Op)
+			return
+		}
+		b.badOperands(x, x.Op, left, right)
+	case left.Kind == types.Probe || right.Kind == types.Probe:
+		b.compareProbe(x, e, left, right)
+	case left.Kind != right.Kind:
+		b.fail(diag.TypeMismatch, x, "Type mismatch for '%s': comparing %s with %s", x.Op, left, right)
+	default:
+		b.compareMemory(x, e, left, right)
+	}
+}
+
+// commonInt is the type in which two integers are compared: signed if one side
+// is, unless that is a literal.
+func (b *body) commonInt(x *ast.Binary, left, right *types.Type) *types.Type {
+	p, _ := types.Promote(number(left), number(right))
+	if p.Lossy {
+		b.lossy(x, right, p.Type)
+	}
+	return p.Type.Fixed()
+}
+
+// number is the Int type of an integer of any kind.
+func number(t *types.Type) *types.Type {
+	if t.Kind == types.Int {
+		return t
+	}
+	return types.MakeInt(max(1, t.Size), t.Signed)
+}
+
+func (b *body) comparePointers(x *ast.Binary, e *Expr, left, right *types.Type) {
+	e.Operands = types.TUint64
+	switch {
+	case left.Kind == types.Pointer && right.Kind == types.Pointer:
+		if !types.Equal(left.Elem, right.Elem) && left.Elem.Kind != types.None && right.Elem.Kind != types.None {
+			b.fail(diag.DistinctPointers, x, "comparison of distinct pointer types: %s, %s", left.Elem, right.Elem)
+		}
+	case !left.IsInteger() && !right.IsInteger():
+		b.badOperands(x, x.Op, left, right)
+	}
+}
+
+// compareProbe compares the name of the attach point with a literal: known here
+// unless the name is a pattern.
+func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
+	lit := b.out.Expr(x.Y)
+	if right.Kind == types.Probe {
+		lit = b.out.Expr(x.X)
+	}
+	if lit.Const == nil || !lit.Const.IsStr {
+		if left.Kind != types.Probe || right.Kind != types.Probe {
+			b.fail(diag.TypeMismatch, x, "Type mismatch for '%s': comparing %s with %s", x.Op, left, right)
+		}
+		return
+	}
+	if b.point.Pattern {
+		b.unsupported(x, "comparing the name of a probe that a pattern matched")
+		return
+	}
+	e.Const = boolConst((b.point.Text == lit.Const.Str) == (x.Op == ast.Eq))
+}
+
+// compareMemory compares values that lie in memory.
+func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
+	p, ok := types.Promote(left, right)
+	switch left.Kind {
+	case types.String:
+		e.Operands = p.Type
+	case types.Array:
+		switch {
+		case left.Elem.Kind != types.Int || right.Elem.Kind != types.Int:
+			b.badOperands(x, x.Op, left, right)
+		case left.Size != right.Size:
+			b.fail(diag.BadOperands, x, "Only arrays of same size support comparison operators.")
+		default:
+			e.Operands = left
+		}
+	case types.Tuple, types.Record:
+		if !ok {
+			b.fail(diag.TypeMismatch, x, "Type mismatch for '%s': comparing %s with %s", x.Op, left, right)
+			return
+		}
+		e.Operands = p.Type
+	case types.Ksym, types.Username, types.Inet:
+		e.Operands = left
+	default:
+		b.badOperands(x, x.Op, left, right)
+	}
+}
+
+// arithmetic is the type of "left op right" for the operators that compute: 64
+// bits; signed if an operand is or for a difference. Shifts take the sign of
+// their left side.
+func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, right *types.Type) *types.Type {
+	switch {
+	case invalid(left) || invalid(right):
+		return types.TInvalid
+	case left.Kind == types.Pointer || right.Kind == types.Pointer:
+		return b.pointerArithmetic(at, op, left, right)
+	case !left.IsInteger() || !right.IsInteger():
+		return b.badOperands(at, op, left, right)
+	}
+	l, r := number(left), number(right)
+	ls, rs := l.Signed, r.Signed
+	switch {
+	case l.Flexible && !r.Flexible:
+		ls = rs
+	case r.Flexible && !l.Flexible:
+		rs = ls
+	}
+	switch op {
+	case ast.Shl, ast.Shr:
+		return types.MakeInt(8, ls)
+	case ast.Sub:
+		return types.TInt64
+	case ast.Div, ast.Mod:
+		if (ls || rs) && (ls != rs || l.Size != r.Size) && !b.bothConst(x, y) {
+			b.fail(diag.SignedDivision, at, "signed operands for '%s' can lead to undefined behavior (cast to unsigned to silence warning)", op)
+		}
+	}
+	return types.MakeInt(8, ls || rs)
+}
+
+func (b *body) bothConst(x, y ast.Expr) bool {
+	l, r := b.out.Expr(x), b.out.Expr(y)
+	return l != nil && r != nil && l.Const != nil && r.Const != nil
+}
+
+func (b *body) pointerArithmetic(at ast.Node, op ast.BinaryOp, left, right *types.Type) *types.Type {
+	switch {
+	case op == ast.Add && left.Kind == types.Pointer && right.IsInteger():
+		return left
+	case op == ast.Add && right.Kind == types.Pointer && left.IsInteger():
+		return right
+	case op == ast.Sub && left.Kind == types.Pointer && right.IsInteger():
+		return left
+	}
+	return b.badOperands(at, op, left, right)
+}
+
+// addString is "literal" + n: the literal without its first n bytes.
+func (b *body) addString(x *ast.Binary, e *Expr, left, right *types.Type) {
+	l, r := b.out.Expr(x.X).Const, b.out.Expr(x.Y).Const
+	if l == nil || r == nil || r.IsStr || !right.IsInteger() {
+		e.Type = b.badOperands(x, x.Op, left, right)
+		return
+	}
+	if r.Int < 0 || r.Int > int64(len(l.Str)) {
+		b.fail(diag.OutOfBounds, x, "the index %d is out of bounds for a string of %d bytes", r.Int, len(l.Str))
+		return
+	}
+	b.stringConst(x, e, l.Str[r.Int:])
+}

@@ -1,0 +1,151 @@
+package check
+
+import (
+	"regexp"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// directive matches one conversion of a format: flags, width, precision, length,
+// conversion.
+var directive = regexp.MustCompile(`%(-?)(\+?)( ?)(#?)(0?)(\*|\d+)?(?:\.(\*|\d+))?([hlLjzt]*)(gr|g|rh|rx|r|[diouxXeEfFGaAcspn%])`)
+
+// conversions lists the conversions of a format in order, "%%" left out.
+func conversions(format string) []string {
+	var all []string
+	for _, m := range directive.FindAllStringSubmatch(format, -1) {
+		if m[9] != "%" {
+			all = append(all, m[9])
+		}
+	}
+	return all
+}
+
+// printf is printf(format, ...), and the like.
+func (b *body) printf(c *callSite) {
+	format, ok := b.literal(c, 0)
+	if !ok {
+		for _, x := range c.args[1:] {
+			b.expr(x)
+		}
+		return
+	}
+	c.Format, c.Args = format, c.args[1:]
+	convs := conversions(format)
+	all := make([]*types.Type, len(c.Args))
+	for i, x := range c.Args {
+		if i < len(convs) && convs[i] == "s" {
+			all[i] = b.asString(x)
+		} else {
+			all[i] = b.value(x)
+		}
+	}
+	if len(convs) > len(all) {
+		b.fail(diag.BadFormat, c.at, "not enough arguments for format string (%d supplied, %d expected)", len(all), len(convs))
+		return
+	}
+	if len(convs) < len(all) {
+		b.fail(diag.BadFormat, c.at, "too many arguments for format string (%d supplied, %d expected)", len(all), len(convs))
+		return
+	}
+	for i, conv := range convs {
+		b.conversion(c.Args[i], conv, all[i])
+	}
+}
+
+// conversion checks one conversion against its argument.
+func (b *body) conversion(x ast.Expr, conv string, t *types.Type) {
+	if invalid(t) && t.Kind == types.Invalid {
+		return
+	}
+	ok := false
+	switch conv {
+	case "s":
+		ok = true
+	case "d", "i", "u", "o", "x", "X", "c", "p":
+		ok = t.IsInteger() || t.Kind == types.Pointer
+	case "r", "rx", "rh":
+		ok = t.Kind == types.Buffer
+	case "gr":
+		ok = t.IsInteger()
+		if ok {
+			b.unsupported(x, "the conversion %%gr")
+		}
+	default:
+		b.fail(diag.BadFormat, x, "unsupported format specifier: %s", conv)
+		return
+	}
+	if !ok {
+		b.fail(diag.BadFormat, x, "unsupported format specifier for type '%s': %s", t, conv)
+	}
+}
+
+// print is print(x), print(@m[, top[, div]]).
+func (b *body) print(c *callSite) {
+	if _, ok := ast.Unparen(c.args[0]).(*ast.Map); ok {
+		m := b.mapArg(c, c.args[0])
+		for _, x := range c.args[1:] {
+			if _, ok := b.constInt(x, "print"); ok {
+				c.Args = append(c.Args, x)
+			}
+		}
+		if m.agg != nil && m.agg.Kind == types.Stats && len(c.args) > 1 {
+			b.fail(diag.Ignored, c.at, "print()'s top and div arguments are ignored when used on stats() maps.")
+		}
+		if b.loops > 0 {
+			b.fail(diag.PrintInLoop, c.at, "Due to it's asynchronous nature using 'print()' in a loop can lead to unexpected behavior. The map will likely be updated before the runtime can 'print' it.")
+		}
+		return
+	}
+	if len(c.args) > 1 {
+		b.fail(diag.BadArguments, c.at, "Non-map print() only takes 1 argument, %d found", len(c.args))
+	}
+	c.Args = c.args[:1]
+	if el, ok := elemArg(c.args[0]); ok {
+		if m := b.maps["@"+el.Map.Name]; m != nil && m.agg != nil && !m.agg.IsReadable() {
+			b.elemKeys(c, el)
+			if m.agg.Kind == types.Stats {
+				b.unsupported(el, "print() of one element of a stats() map")
+				return
+			}
+			b.fail(diag.BadMapUse, el, "Map type %s cannot print the value of individual keys. You must print the whole map.", m.agg)
+			return
+		}
+	}
+	b.value(c.args[0])
+}
+
+// exit is exit([code]).
+func (b *body) exit(c *callSite) {
+	if len(c.args) > 0 {
+		b.integer(c.args[0], "exit")
+		c.Args = c.args
+	}
+}
+
+// time is time([format]).
+func (b *body) time(c *callSite) {
+	c.Format = "%H:%M:%S\n"
+	if len(c.args) > 0 {
+		if format, ok := b.literal(c, 0); ok {
+			c.Format = format
+		}
+	}
+}
+
+// join is join(array[, separator]).
+func (b *body) join(c *callSite) {
+	c.Text = " "
+	t := b.value(c.args[0])
+	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
+		b.fail(diag.BadArguments, c.args[0], "join() only supports int or pointer arguments (%s provided)", t)
+	}
+	c.Args = c.args[:1]
+	if len(c.args) > 1 {
+		if sep, ok := b.literal(c, 1); ok {
+			c.Text = sep
+		}
+	}
+}
