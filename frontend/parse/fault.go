@@ -141,7 +141,10 @@ func (d *driver) reportCharacter(f *fault, at diag.Span) {
 	case `"`:
 		d.diags.Add(diag.UnterminatedString, at, "syntax: unterminated string")
 	default:
-		d.diags.Add(diag.Syntax, at, "syntax: unexpected input '%s'", f.got.text)
+		e := d.diags.Add(diag.Syntax, at, "syntax: unexpected input '%s'", f.got.text)
+		if f.got.text == "#" {
+			e.Hint("comments start with //; preprocessor lines stand at the top of a script")
+		}
 	}
 }
 

@@ -100,6 +100,9 @@ func (s *scanner) directive(pos int) int {
 	return end
 }
 
+// directives are the words that may follow '#'.
+var directives = wordSet("include define undef if ifdef ifndef elif else endif pragma error warning line")
+
 var cKeywords = map[string]ast.CDefKind{
 	"struct": ast.CStruct, "union": ast.CUnion, "enum": ast.CEnum, "typedef": ast.CTypedef,
 }
@@ -216,7 +219,10 @@ func (s *scanner) addDefinition(kind ast.CDefKind, name string, start, end int) 
 func (s *scanner) add(kind ast.CDefKind, name string, start, end int, text string) {
 	at := s.src.Span(start, end)
 	if s.late {
-		s.diags.Add(diag.Misplaced, at, "syntax: C definitions must appear before probes and functions")
+		d := s.diags.Add(diag.Misplaced, at, "syntax: C definitions must appear before probes and functions")
+		if kind == ast.CDirective && !directives[name] {
+			d.Hint("comments start with //")
+		}
 		return
 	}
 	s.defs = append(s.defs, &ast.CDef{Extent: ast.Ext(at), Kind: kind, Name: name, Text: text})

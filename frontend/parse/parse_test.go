@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -254,4 +255,26 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("printing is not stable:\n%s", cmp.Diff(printed, p))
 		}
 	})
+}
+
+var update = flag.Bool("update", false, "rewrite the .fmt files in testdata")
+
+// The canonical layout, with comments and empty lines.
+func TestFormat(t *testing.T) {
+	for name, text := range acceptFiles(t) {
+		golden := strings.TrimSuffix(name, ".bt") + ".fmt"
+		got := format(t, mustParse(t, name, text))
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", golden, d)
+		}
+	}
 }
