@@ -53,6 +53,8 @@ func lowerRead(l *lowering, v *ir.Value) *ir.Value {
 	case p.Type.Kind == ir.Stack || p.Type.Kind == ir.MapVal || p.Type.Kind == ir.Ringbuf:
 		// A copy of a kernel object: as long as it is here, with the host's layout.
 		return l.fieldLoad(v, p)
+	case v.Type.Kind == ir.BTF: // a pointer has 8 bytes everywhere
+		return l.fieldLoad(v, p)
 	case l.isBitfield(v.CORE):
 		return l.probeScalar(v, l.Cast(ir.TKAddr, p))
 	}
@@ -83,7 +85,7 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 	if v.CORE == noField {
 		l.probeRead(word, ir.Const(int64(v.Mem.Size())), from)
 		if v.Mem.Size() == 8 {
-			return l.asType(v.Type, l.Load(ir.U64, word, 0))
+			return l.Cast(v.Type, l.Load(ir.U64, word, 0))
 		}
 		return l.Load(v.Mem, word, 0)
 	}
@@ -93,7 +95,7 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 	l.probeRead(word, size, from)
 	x := l.Load(ir.U64, word, 0)
 	if v.Mem.Size() == 8 && !l.isBitfield(v.CORE) {
-		return l.asType(v.Type, x)
+		return l.Cast(v.Type, x)
 	}
 	right := ir.OpLShr
 	if v.Mem.Signed() {
@@ -102,10 +104,6 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 	x = l.Shl(x, l.CORE(ir.FieldLShift, v.CORE))
 	return l.Binary(right, x, l.CORE(ir.FieldRShift, v.CORE))
 }
-
-// asType is x as an address of type t. A probe read cannot give a trusted
-// pointer: what wants one gets a kaddr by the caller's rule.
-func (l *lowering) asType(t ir.Type, x *ir.Value) *ir.Value { return l.Cast(t, x) }
 
 // probeRead copies n bytes from a kernel or user address.
 func (l *lowering) probeRead(to, n, from *ir.Value) {

@@ -284,6 +284,59 @@ b0(v0:ctx):
 run p ctx+112=0x1000 kernel@0x1000=u64:0x4511223380ff8102,0x2000,7 user@0x2000=u64:0x8180
 run p ctx+112=0x1000
 run q ctx+8=9 ctx+12=-5 ctx+16=77`},
+	{"latency", `module a file "a"
+map (name @start, shape plain, key (kind int, size 8), value (kind int, size 8))
+map (name @ns, shape hist, value (kind int, size 8))
+map (name @us, shape hist, key (kind tuple, size 24, fields [(layout (kind int, size 8)), (off 8, layout (kind string, size 16))]), value (kind int, size 8))
+func @enter prog (kind kprobe) {
+  slot s0 "key" 8 align 8
+b0(v0:ctx):
+  v1:i64 = tid
+  store.u64 [s0+0], v1
+  v2:i64 = nsecs
+  mapset @start, v2, s0+0
+  ret 0
+}
+func @leave prog (kind kretprobe) {
+  slot s0 "key" 8 align 8
+  slot s1 "key" 8 align 8
+  slot s2 "key" 8 align 8
+  slot s3 "key" 24 align 8
+  slot s4 "key" 24 align 8
+b0(v0:ctx):
+  v1:i64 = tid
+  store.u64 [s0+0], v1
+  v2:i64 = mapget @start, s0+0
+  v3:i1 = icmp ne v2, 0
+  br v3, b1, b2
+b1:
+  v4:i64 = nsecs
+  v5:i64 = tid
+  store.u64 [s1+0], v5
+  v6:i64 = mapget @start, s1+0
+  v7:i64 = sub v4, v6
+  hist @ns, v7
+  v8:i64 = pid
+  store.u64 [s3+0], v8
+  comm s3+8
+  hist @us, v7, s3+0
+  v11:i64 = pid
+  store.u64 [s4+0], v11
+  comm s4+8
+  hist @us, v7, s4+0
+  v9:i64 = tid
+  store.u64 [s2+0], v9
+  v10:i1 = mapdel @start, s2+0
+  jump b2
+b2:
+  ret 0
+}`, `
+run leave tid=3 boot=50
+run enter tid=3 boot=100
+run enter tid=4 boot=150
+run leave tid=3 boot=228
+run leave tid=3 boot=300
+run leave tid=4 boot=151 comm="x"`},
 	{"strings", `module a file "a"
 func @p prog (kind kprobe) {
   slot s0 "str" 16 align 1

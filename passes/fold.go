@@ -1,0 +1,460 @@
+package passes
+
+import (
+	"math"
+	"math/bits"
+
+	"btc/ir"
+)
+
+// fold computes what is constant, applies algebraic identities, makes costly
+// ops cheaper and moves constant offsets into memory accesses.
+//
+// requires:    -
+// establishes: the constant operand of a commutative op or icmp is the second;
+//              no sub of a constant; no op whose operands are all constants
+// invalidates: use counts, ranges (no block or edge changes)
+//
+//	v1:i64 = mul 8, v0
+//	v2:i64 = add v1, 0
+//	v3:i64 = umod v2, 64
+//	v4:mapval(@x) = add v9, 8
+//	v5:i64 = load.u64 [v4+4]
+//	->
+//	v1:i64 = shl v0, 3
+//	v3:i64 = and v1, 63
+//	v4:mapval(@x) = add v9, 8
+//	v5:i64 = load.u64 [v9+12]
+func fold(m *ir.Module) []ir.Diag {
+	for _, f := range m.Funcs {
+		foldFunc(f)
+	}
+	return nil
+}
+
+// foldFunc repeats until nothing changes: what a replacement uncovers may lie
+// before it, along a back edge.
+func foldFunc(f *ir.Func) {
+	for {
+		fo := &folder{subst: ir.Subst{}}
+		for _, b := range ir.ReversePostorder(f) {
+			fo.block(b)
+		}
+		fo.subst.Apply(f)
+		if !fo.changed {
+			return
+		}
+	}
+}
+
+type folder struct {
+	subst   ir.Subst
+	changed bool
+}
+
+func (fo *folder) block(b *ir.Block) {
+	keep := b.Values[:0]
+	for _, v := range b.Values {
+		for i, a := range v.Args {
+			v.Args[i] = fo.subst.Of(a)
+		}
+		if w := fo.value(v); w != nil && w != v {
+			fo.subst[v] = w
+			fo.changed = true
+			v.Block = nil
+			continue
+		}
+		keep = append(keep, v)
+	}
+	b.Values = keep
+}
+
+// foldRule answers what a value becomes: another value, or nil when it stays.
+// It may change the value in place and say so with fo.touch.
+type foldRule func(fo *folder, v *ir.Value) *ir.Value
+
+// value runs the rules of v's op until none applies.
+func (fo *folder) value(v *ir.Value) *ir.Value {
+	before := v.Op
+	for {
+		n := fo.changed
+		fo.changed = false
+		w := foldOnce(fo, v)
+		again := fo.changed && w == nil
+		fo.changed = fo.changed || n
+		if w != nil || !again && v.Op == before {
+			return w
+		}
+		before = v.Op
+	}
+}
+
+func foldOnce(fo *folder, v *ir.Value) *ir.Value {
+	switch v.Op {
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr:
+		return foldBinary(fo, v)
+	case ir.OpZext, ir.OpSext, ir.OpBswap:
+		return foldUnary(v)
+	case ir.OpICmp:
+		return foldICmp(fo, v)
+	case ir.OpSelect:
+		return foldSelect(fo, v)
+	case ir.OpBoolInt:
+		if x := v.Args[0]; x.IsConst() {
+			return ir.Const(x.Imm)
+		}
+	case ir.OpCast:
+		return foldCast(fo, v)
+	case ir.OpNonNull:
+		if x := v.Args[0]; !x.Type.Nullable {
+			return x
+		}
+	case ir.OpLoad, ir.OpStore, ir.OpAtomicAdd, ir.OpRead:
+		foldAddress(fo, v)
+		if v.Op == ir.OpStore {
+			foldStored(fo, v)
+		}
+	}
+	return nil
+}
+
+// touch notes a change of v in place.
+func (fo *folder) touch() { fo.changed = true }
+
+// become makes v another op of the given arguments, in place.
+func (fo *folder) become(v *ir.Value, op ir.Op, args ...*ir.Value) *ir.Value {
+	v.Op, v.Args = op, args
+	fo.touch()
+	return nil
+}
+
+func constOf(t ir.Type, n int64) *ir.Value {
+	c := ir.Const(n)
+	c.Type = t
+	return c
+}
+
+// commutes lists the ops whose operands may be exchanged.
+var commutes = map[ir.Op]bool{ir.OpAdd: true, ir.OpMul: true, ir.OpAnd: true, ir.OpOr: true, ir.OpXor: true}
+
+func foldBinary(fo *folder, v *ir.Value) *ir.Value {
+	x, y := v.Args[0], v.Args[1]
+	if x.IsConst() && y.IsConst() && !v.Type.IsPtr() {
+		return constOf(v.Type, ir.EvalBinary(v.Op, x.Imm, y.Imm))
+	}
+	if x.IsConst() && commutes[v.Op] && y.Type == x.Type {
+		return fo.become(v, v.Op, y, x)
+	}
+	if x == y && x.ID >= 0 {
+		switch v.Op {
+		case ir.OpSub, ir.OpXor:
+			return constOf(v.Type, 0)
+		case ir.OpAnd, ir.OpOr:
+			return x
+		}
+	}
+	if x.IsConst() && x.Imm == 0 && v.Type == ir.TI64 {
+		switch v.Op {
+		case ir.OpShl, ir.OpLShr, ir.OpAShr, ir.OpUDiv, ir.OpUMod:
+			return ir.Const(0)
+		}
+	}
+	if y.IsConst() {
+		if w := foldByConst(fo, v, x, y.Imm); w != nil {
+			return w
+		}
+		if v.Op != ir.OpSub {
+			foldChain(fo, v)
+		}
+	}
+	return nil
+}
+
+// foldByConst is x op n.
+func foldByConst(fo *folder, v, x *ir.Value, n int64) *ir.Value {
+	power := n > 0 && n&(n-1) == 0
+	log := int64(bits.TrailingZeros64(uint64(n)))
+	switch v.Op {
+	case ir.OpAdd:
+		if n == 0 {
+			return x
+		}
+		if x.Op == ir.OpSlotAddr {
+			return ir.SlotAddr(x.Slot, int(x.Imm+n))
+		}
+	case ir.OpSub:
+		return fo.become(v, ir.OpAdd, x, ir.Const(-n))
+	case ir.OpMul:
+		switch {
+		case n == 0:
+			return ir.Const(0)
+		case n == 1:
+			return x
+		case power:
+			return fo.become(v, ir.OpShl, x, ir.Const(log))
+		}
+	case ir.OpUDiv:
+		switch {
+		case n == 0:
+			return ir.Const(0)
+		case n == 1:
+			return x
+		case power:
+			return fo.become(v, ir.OpLShr, x, ir.Const(log))
+		}
+	case ir.OpUMod:
+		switch {
+		case n == 0:
+			return x
+		case n == 1:
+			return ir.Const(0)
+		case power:
+			return fo.become(v, ir.OpAnd, x, ir.Const(n-1))
+		}
+	case ir.OpAnd:
+		switch {
+		case n == 0:
+			return ir.Const(0)
+		case n == -1, keepsAll(x, uint64(n)):
+			return x
+		}
+	case ir.OpOr:
+		switch n {
+		case 0:
+			return x
+		case -1:
+			return ir.Const(-1)
+		}
+	case ir.OpXor:
+		if n == 0 {
+			return x
+		}
+	case ir.OpShl, ir.OpLShr, ir.OpAShr:
+		if n&63 == 0 {
+			return x
+		}
+		if n != n&63 {
+			return fo.become(v, v.Op, x, ir.Const(n&63))
+		}
+	}
+	return nil
+}
+
+// foldChain is (x op n) op k for constants n and k.
+func foldChain(fo *folder, v *ir.Value) {
+	x, k := v.Args[0], v.Args[1].Imm
+	if x.Op != v.Op || len(x.Args) != 2 || !x.Args[1].IsConst() || x.Type != v.Type {
+		return
+	}
+	n := x.Args[1].Imm
+	switch v.Op {
+	case ir.OpAdd, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpMul:
+		fo.become(v, v.Op, x.Args[0], ir.Const(ir.EvalBinary(v.Op, n, k)))
+	case ir.OpShl, ir.OpLShr:
+		if n&63+k&63 < 64 {
+			fo.become(v, v.Op, x.Args[0], ir.Const(n&63+k&63))
+		}
+	}
+}
+
+// maxOf is the largest unsigned number that the definition of v can give.
+func maxOf(v *ir.Value) uint64 {
+	width := func(k ir.MemKind) uint64 {
+		if k.Signed() || k.Size() == 0 || k.Size() == 8 {
+			return math.MaxUint64
+		}
+		return 1<<(8*k.Size()) - 1
+	}
+	switch v.Op {
+	case ir.OpConst:
+		return uint64(v.Imm)
+	case ir.OpLoad, ir.OpRead, ir.OpGlobal, ir.OpZext, ir.OpBswap:
+		return width(v.Mem)
+	case ir.OpBoolInt:
+		return 1
+	case ir.OpAnd:
+		return min(maxOf(v.Args[0]), maxOf(v.Args[1]))
+	case ir.OpLShr:
+		if v.Args[1].IsConst() {
+			return math.MaxUint64 >> (uint64(v.Args[1].Imm) & 63)
+		}
+	}
+	return math.MaxUint64
+}
+
+// keepsAll reports whether the mask leaves every number that x can give as it is.
+func keepsAll(x *ir.Value, mask uint64) bool {
+	return mask&(mask+1) == 0 && maxOf(x) <= mask
+}
+
+func foldUnary(v *ir.Value) *ir.Value {
+	x := v.Args[0]
+	switch {
+	case x.IsConst():
+		return ir.Const(ir.EvalUnary(v.Op, v.Mem, x.Imm))
+	case v.Op == ir.OpZext && maxOf(x) <= 1<<(8*v.Mem.Size())-1:
+		return x
+	case v.Op == ir.OpSext && (x.Op == ir.OpSext || x.Op == ir.OpLoad) && x.Mem.Signed() && x.Mem.Size() <= v.Mem.Size():
+		return x
+	case v.Op == ir.OpSext && maxOf(x) <= 1<<(8*v.Mem.Size()-1)-1:
+		return x
+	}
+	return nil
+}
+
+func foldICmp(fo *folder, v *ir.Value) *ir.Value {
+	x, y := v.Args[0], v.Args[1]
+	switch {
+	case x.IsConst() && y.IsConst():
+		return ir.Bool(v.Cond.Eval(x.Imm, y.Imm))
+	case x.IsConst():
+		v.Cond = v.Cond.Swap()
+		return fo.become(v, ir.OpICmp, y, x)
+	case x == y && x.ID >= 0:
+		return ir.Bool(v.Cond.Eval(0, 0))
+	case !y.IsConst():
+		return nil
+	case neverNull(x.Type) && y.Imm == 0:
+		return ir.Bool(v.Cond == ir.NE)
+	}
+	if w, done := foldTruthTest(fo, v, x, y.Imm); done {
+		return w
+	}
+	return foldBound(fo, v, x, y.Imm)
+}
+
+// neverNull reports whether a pointer of the type needs no test. A trusted
+// kernel pointer may be null whatever its type says.
+func neverNull(t ir.Type) bool { return t.IsPtr() && !t.Nullable && t.Kind != ir.BTF }
+
+// foldTruthTest is a comparison of a truth value, or of one as an integer, with
+// a constant.
+func foldTruthTest(fo *folder, v, x *ir.Value, n int64) (w *ir.Value, done bool) {
+	if v.Cond != ir.EQ && v.Cond != ir.NE {
+		return nil, false
+	}
+	b := x
+	switch {
+	case x.Op == ir.OpBoolInt:
+		b = x.Args[0]
+		if n != 0 && n != 1 {
+			return ir.Bool(v.Cond == ir.NE), true
+		}
+	case x.Type != ir.TI1:
+		return nil, false
+	}
+	if (v.Cond == ir.EQ) == (n != 0) {
+		return b, true
+	}
+	if b.Op == ir.OpICmp { // not b
+		v.Cond = b.Cond.Negate()
+		return fo.become(v, ir.OpICmp, b.Args[0], b.Args[1]), true
+	}
+	if b != x {
+		v.Cond = ir.EQ
+		return fo.become(v, ir.OpICmp, b, ir.Bool(false)), true
+	}
+	return nil, true
+}
+
+// foldBound is a comparison with the least or greatest number, and the forms of
+// a test for 0.
+func foldBound(fo *folder, v, x *ir.Value, n int64) *ir.Value {
+	set := func(c ir.Cond) *ir.Value {
+		v.Cond = c
+		return fo.become(v, ir.OpICmp, x, constOf(v.Args[1].Type, 0))
+	}
+	switch {
+	case v.Cond == ir.ULT && n == 0:
+		return ir.Bool(false)
+	case v.Cond == ir.UGE && n == 0:
+		return ir.Bool(true)
+	case v.Cond == ir.ULE && n == -1:
+		return ir.Bool(true)
+	case v.Cond == ir.UGT && n == -1:
+		return ir.Bool(false)
+	case v.Cond == ir.ULT && n == 1, v.Cond == ir.ULE && n == 0:
+		return set(ir.EQ)
+	case v.Cond == ir.UGE && n == 1, v.Cond == ir.UGT && n == 0:
+		return set(ir.NE)
+	}
+	return nil
+}
+
+func foldSelect(fo *folder, v *ir.Value) *ir.Value {
+	c, x, y := v.Args[0], v.Args[1], v.Args[2]
+	switch {
+	case c.IsConst() && c.Imm == 1, sameOperand(x, y):
+		return x
+	case c.IsConst():
+		return y
+	case !x.IsConst() || !y.IsConst():
+		return nil
+	case v.Type == ir.TI1 && x.Imm == 1:
+		return c
+	case v.Type == ir.TI1:
+		v.Cond = ir.EQ
+		return fo.become(v, ir.OpICmp, c, ir.Bool(false))
+	case v.Type == ir.TI64 && x.Imm == 1 && y.Imm == 0:
+		return fo.become(v, ir.OpBoolInt, c)
+	}
+	return nil
+}
+
+// sameOperand reports whether two operands are one value or equal constants.
+func sameOperand(x, y *ir.Value) bool {
+	return x == y || x.ID < 0 && y.ID < 0 && x.Op == y.Op && x.Type == y.Type && x.Imm == y.Imm && x.Slot == y.Slot && x.Sym == y.Sym
+}
+
+func foldCast(fo *folder, v *ir.Value) *ir.Value {
+	x := v.Args[0]
+	switch {
+	case x.Type == v.Type:
+		return x
+	case x.IsConst():
+		return constOf(v.Type, x.Imm)
+	case x.Op == ir.OpCast:
+		return fo.become(v, ir.OpCast, x.Args[0])
+	}
+	return nil
+}
+
+// maxOffset bounds the offset of a memory instruction: 16 bits, with room for a
+// relocated field.
+const maxOffset = 1 << 14
+
+// foldAddress moves constants from the address into the access.
+func foldAddress(fo *folder, v *ir.Value) {
+	p := v.Args[0]
+	switch {
+	case p.Op == ir.OpAdd && p.Args[1].IsConst():
+		if n := v.Imm + p.Args[1].Imm; n > -maxOffset && n < maxOffset {
+			v.Args[0], v.Imm = p.Args[0], n
+			fo.touch()
+		}
+	case p.Op == ir.OpSlotAddr && v.Imm != 0:
+		v.Args[0], v.Imm = ir.SlotAddr(p.Slot, int(p.Imm+v.Imm)), 0
+		fo.touch()
+	}
+}
+
+// foldStored drops what changes only bits that the store does not write.
+func foldStored(fo *folder, v *ir.Value) {
+	x := v.Args[1]
+	n := v.Mem.Size()
+	wide := false
+	switch x.Op {
+	case ir.OpZext, ir.OpSext:
+		wide = x.Mem.Size() >= n
+	case ir.OpAnd:
+		mask := int64(-1)
+		if n < 8 {
+			mask = 1<<(8*n) - 1
+		}
+		wide = x.Args[1].IsConst() && x.Args[1].Imm&mask == mask
+	}
+	if wide {
+		v.Args[1] = x.Args[0]
+		fo.touch()
+	}
+}
