@@ -38,9 +38,17 @@ type writer struct {
 	cores *coreTypes
 
 	maps    map[string]symRef // by ir.Map.Name
-	globals map[string]symRef
+	globals map[string]globalRef
 	text    *progSection // subprograms; nil when none
 	textSym symRef
+}
+
+// globalRef is how code refers to a global: by its own symbol, and to a place
+// inside of it by its section, because cilium/ebpf ignores the addend of a
+// reference to an object symbol.
+type globalRef struct {
+	sym, section symRef
+	off          int // in the section
 }
 
 // progSection is an executable section with its functions, in order.
@@ -54,7 +62,7 @@ type progSection struct {
 
 // Write gives the object's bytes. It changes no argument.
 func Write(m *ir.Module, funcs []*emit.Func) ([]byte, error) {
-	w := &writer{m: m, elf: newELF(), btf: newBuilder(), maps: map[string]symRef{}, globals: map[string]symRef{}}
+	w := &writer{m: m, elf: newELF(), btf: newBuilder(), maps: map[string]symRef{}, globals: map[string]globalRef{}}
 	w.cores = newCoreTypes(m.Target, w.btf)
 	w.elf.section(&elfSection{name: ".strtab", typ: elf.SHT_STRTAB, align: 1})
 	secs := w.programSections(funcs)
@@ -170,10 +178,12 @@ func (w *writer) dataSections() {
 			sec.typ, sec.flags, sec.size, sec.data = elf.SHT_NOBITS, sec.flags|elf.SHF_WRITE, s.bytes.Len(), nil
 		}
 		index := w.elf.section(sec)
+		section := w.elf.local(elfSymbol{typ: elf.STT_SECTION, section: index})
 		var vars []secvar
 		for _, g := range s.vars {
 			vars = append(vars, secvar{w.btf.variable(g.Name, w.globalType(g), linkGlobal), s.offs[g.Name], g.Size})
-			w.globals[g.Name] = w.elf.global(elfSymbol{name: g.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: s.offs[g.Name], size: g.Size})
+			sym := w.elf.global(elfSymbol{name: g.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: s.offs[g.Name], size: g.Size})
+			w.globals[g.Name] = globalRef{sym, section, s.offs[g.Name]}
 		}
 		w.btf.datasec(s.name, s.bytes.Len(), vars)
 	}
@@ -240,8 +250,13 @@ func (w *writer) relocate(s *progSection, f *emit.Func) error {
 			sec.data[at+1] &= 0x0f
 			rel.sym, ok = w.maps[r.Sym]
 		case emit.Global:
-			rel.sym, ok = w.globals[r.Sym]
-			binary.LittleEndian.PutUint32(imm, uint32(r.Addend))
+			var g globalRef
+			g, ok = w.globals[r.Sym]
+			rel.sym = g.sym
+			if r.Addend != 0 {
+				rel.sym = g.section
+				binary.LittleEndian.PutUint32(imm, uint32(g.off)+uint32(r.Addend))
+			}
 		case emit.FuncAddr, emit.Call:
 			var start int
 			if w.text != nil {

@@ -212,3 +212,22 @@ func TestCOREValues(t *testing.T) {
 		t.Error("an unknown member got through")
 	}
 }
+
+// A reference into the middle of a global must reach it: cilium/ebpf takes the
+// addend of a reference to an object symbol for nothing.
+func TestReferenceInsideGlobal(t *testing.T) {
+	m, funcs := sample(t)
+	funcs[0].Relocs[1] = emit.Reloc{Insn: 2, Kind: emit.Global, Sym: "gen", Addend: 8}
+	b, err := Write(m, funcs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ins := spec.Programs["one"].Instructions[1]
+	if off := uint64(ins.Constant) >> 32; ins.Reference() != ".bss" || off != 8 {
+		t.Errorf("reference to %s+%d, want .bss+8", ins.Reference(), off)
+	}
+}
