@@ -77,11 +77,17 @@ func (b *builder) control(ctx *parser.ControlContext) ast.Stmt {
 	return b.forStmt(at, ctx.ForStmt())
 }
 
-// condition drops the parentheses around a whole condition.
+// condition drops the parentheses around a whole condition. What looks like a
+// record or a tuple there is a slip: "if (x = 1)".
 func (b *builder) condition(ctx parser.IExprContext) ast.Expr {
 	x := b.expr(ctx)
-	if p, ok := x.(*ast.Paren); ok {
-		return p.X
+	switch x := x.(type) {
+	case *ast.Paren:
+		return x.X
+	case *ast.Record:
+		b.diags.Add(diag.Syntax, x.Fields[0].At, "syntax: expected ')', found '='").Hint("== compares")
+	case *ast.Tuple:
+		b.diags.Add(diag.Syntax, x.At, "syntax: expected a condition, found a tuple")
 	}
 	return x
 }
