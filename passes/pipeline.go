@@ -17,7 +17,7 @@ type Pass struct {
 }
 
 // Order says that a pass must run before another: the first row of First comes
-// before every row of Then.
+// before the first row of Then.
 type Order struct {
 	First, Then string
 	Reason      string
@@ -70,7 +70,9 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 // Pipeline is the table of passes, in the order of their runs.
 func Pipeline() []Pass {
 	return []Pass{
-		{"invariants", mergeInvariants, ir.High, ir.High, "who runs, where and with which arguments is asked once"},
+		{"fold", fold, ir.High, ir.High, "what is constant is computed"},
+		{"cse", cse, ir.High, ir.High, "equal values, and builtins that cannot change during a run, are one"},
+		{"dce", dce, ir.High, ir.High, "what no one uses is dropped"},
 		{"map-layout", chooseMaps, ir.High, ir.High, "each map of the script gets its BPF map"},
 		{"lower-aggregations", lowerAggregations, ir.High, ir.High, "count .. lhist become in-place changes of map values"},
 		{"lower-maps", lowerMaps, ir.High, ir.High, "map reads and writes become helper calls and in-place changes"},
@@ -78,7 +80,10 @@ func Pipeline() []Pass {
 		{"lower-strings", lowerStrings, ir.High, ir.High, "string ops become probe reads and compares by words"},
 		{"lower-builtins", lowerBuiltins, ir.High, ir.High, "builtins become helper calls and context loads"},
 		{"lower-memory", lowerMemory, ir.High, ir.Core, "reads become relocated loads and probe reads"},
+		{"fold", fold, ir.Core, ir.Core, "again, for what lowering made"},
+		{"cse", cse, ir.Core, ir.Core, "again"},
 		{"map-lookups", mergeLookups, ir.Core, ir.Core, "accesses of one element share one look-up"},
+		{"dce", dce, ir.Core, ir.Core, "again"},
 		{"slots", placeSlots, ir.Core, ir.Core, "memory objects get their place in the frame or in scratch"},
 		{"layout", layoutBlocks, ir.Core, ir.Core, "cold blocks go last"},
 		{"budget", checkBudget, ir.Core, ir.Core, "what no kernel would load is refused"},
@@ -88,10 +93,8 @@ func Pipeline() []Pass {
 // Orders lists the constraints on the order of the table; a test checks them.
 func Orders() []Order {
 	return []Order{
-		{"invariants", "lower-builtins", "a builtin that has become several blocks is not recognised any more"},
-		{"invariants", "map-lookups", "keys are equal when they hold the same values"},
-		{"lower-memory", "map-lookups", "it looks at stores and helper calls"},
-		{"map-lookups", "slots", "once keys share frame bytes, what one holds cannot be told from its slot"},
+		{"cse", "lower-builtins", "a builtin that has become several blocks is not recognised any more"},
+		{"cse", "map-lookups", "keys are equal when they hold the same values"},
 		{"map-layout", "lower-aggregations", "a change in place needs the layout of the value"},
 		{"map-layout", "lower-maps", "the same"},
 		{"lower-output", "lower-strings", "a string read only for an event is read into the event's tail"},
@@ -99,6 +102,8 @@ func Orders() []Order {
 		{"lower-strings", "lower-builtins", "what comm wrote is known to be filled with NULs only while it is an op of its own"},
 		{"lower-strings", "lower-memory", "string ops leave memcopy and memzero behind"},
 		{"lower-memory", "slots", "all lowerings make slots, and this is the last of them"},
+		{"lower-memory", "map-lookups", "it looks at stores and helper calls"},
+		{"map-lookups", "slots", "once keys share frame bytes, what one holds cannot be told from its slot"},
 		{"slots", "layout", "slots adds cold blocks where scratch is missing"},
 		{"layout", "budget", "budget measures the final code"},
 	}
