@@ -36,6 +36,7 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -129,13 +130,13 @@ func Parse(name string, text []byte) (*Case, error) {
 func (c *Case) complete() error {
 	switch {
 	case (c.Script == "") == (c.Path == ""):
-		return fmt.Errorf("needs either a section script.bt or a line script:")
+		return errors.New("needs either a section script.bt or a line \"script: PATH\"")
 	case c.Run != "" && c.After != "":
-		return fmt.Errorf("has both run: and after:")
+		return errors.New("has both \"run:\" and \"after:\" lines")
 	case !c.Stdout.given && !c.Stderr.given && len(c.Where) == 0:
-		return fmt.Errorf("expects nothing: it could not fail")
+		return errors.New("expects nothing: it could not fail")
 	case c.About == "":
-		return fmt.Errorf("does not say what it proves")
+		return errors.New("does not say what it proves")
 	}
 	return nil
 }

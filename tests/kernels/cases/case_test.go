@@ -46,10 +46,10 @@ func TestParseRefuses(t *testing.T) {
 	script := "-- script.bt --\nBEGIN {}\n"
 	for text, want := range map[string]string{
 		script:                  "could not fail",
-		"-- stdout --\nx\n":     "script.bt or a line script:",
+		"-- stdout --\nx\n":     "script.bt or a line",
 		"rnu: x\n" + script:     `unknown key "rnu"`,
 		"skip: 5.10\n" + script: "gives no reason",
-		"run: a\nafter: b\n" + script + "-- stdout --\n": "both run: and after:",
+		"run: a\nafter: b\n" + script + "-- stdout --\n": "has both",
 		script + "-- stdout --\n{{nit}}\n":               "{{nit}} is not known",
 		script + "-- stdout --\n{{int\n":                 "{{ without }}",
 		script + "-- stdout --\n{{/(/}}\n":               "missing closing )",
