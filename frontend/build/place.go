@@ -53,7 +53,17 @@ func (f *fn) locate(p *check.Place) where {
 // directContext reports whether a place in the context can be loaded as the
 // kernel wants it: from the context pointer itself, which may not be changed.
 func directContext(p *check.Place) bool {
-	return len(p.Steps) == 1 && p.Steps[0].Index == nil && !p.Steps[0].DataLoc
+	return len(p.Steps) == 1 && p.Steps[0].Index == nil && !located(p)
+}
+
+// located reports whether a place is that of a tracepoint's variable data: its
+// value is the address of the data.
+func located(p *check.Place) bool {
+	if len(p.Steps) == 0 {
+		return false
+	}
+	last := p.Steps[len(p.Steps)-1]
+	return last.DataLoc || last.RelLoc
 }
 
 func (f *fn) step(w where, s check.Step) where {
@@ -65,7 +75,7 @@ func (f *fn) step(w where, s check.Step) where {
 		w.core = ir.CORERef{Type: s.CORE, Path: s.Path}
 	case s.Index != nil:
 		w = f.index(where{base: f.apply(w)}, s)
-	case s.DataLoc:
+	case s.DataLoc || s.RelLoc:
 		w = f.dataLoc(w, s)
 	case w.core.Type != "":
 		w = where{base: f.apply(w), off: int64(s.Off)}
@@ -126,6 +136,9 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 		return f.narrow(v, e.Type)
 	}
 	w := f.locate(p)
+	if located(p) {
+		return f.as(irType(e.Type), f.apply(w))
+	}
 	if p.Root == check.RootValue && w.base.Type.IsPtr() {
 		return f.readOwn(w, e)
 	}
