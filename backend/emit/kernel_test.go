@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"btc/ir"
 )
 
 // This file runs emitted code in the kernel without the object writer and the
@@ -96,7 +98,8 @@ func loadWith(code, log []byte) (int, error) {
 		version, flags    uint32
 	}{typ: rawTP, count: uint32(len(code) / 8), insns: addr(code), license: addr(license)}
 	if len(log) > 0 {
-		attr.logLevel, attr.logSize, attr.logBuf = 1, uint32(len(log)), addr(log)
+		// Level 2: every instruction the verifier walks.
+		attr.logLevel, attr.logSize, attr.logBuf = 2, uint32(len(log)), addr(log)
 	}
 	fd, err := bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	runtime.KeepAlive(code)
@@ -157,11 +160,6 @@ func run(t testing.TB, funcs []*Func, ctx []uint64) uint32 {
 func tail(log string) string {
 	lines := strings.Split(log, "\n")
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
-}
-
-func runText(t testing.TB, source string, ctx ...uint64) uint32 {
-	t.Helper()
-	return run(t, compile(t, source), ctx)
 }
 
 const progHead = "module m file \"m.bt\"\nmap (name @x, shape plain)\nfunc @f prog (kind self, section \"raw_tp\") !1:1 {\n"
@@ -305,5 +303,125 @@ b3(v30:i64):
 		if got := run(t, funcs, []uint64{5, c.taken}); got != uint32(c.want) {
 			t.Errorf("with %d: got %d, want %d", c.taken, got, c.want)
 		}
+	}
+}
+
+// TestSyntaxIsTheKernels compares our listing with the kernel verifier's log.
+func TestSyntaxIsTheKernels(t *testing.T) {
+	source := progHead + ` slot s0 "" 16 align 8 frame -16
+b0(v0:ctx):
+ v1:i64 = load.u64 [v0+8]
+ store.u32 [s0+0], 0
+ store.u64 [s0+8], v1
+ v2:mapval(@x)? = call map_lookup_elem(@x, s0+0)
+ v3:i1 = icmp eq v2, null
+ br v3, b1, b2
+b1:
+ ret 0
+b2:
+ v4:mapval(@x) = nonnull v2
+ v5:i64 = load.s8 [s0+9]
+ atomicadd.u64 [v4+0], v5
+ v6:i64 = bswap.u32 v1
+ v7:i64 = zext.u32 v6
+ v8:i64 = udiv v7, 10
+ v9:i64 = xor v8, v1
+ v10:i1 = icmp sgt v9, -7
+ v11:i64 = select v10, v9, 0x123456789a
+ ret v11
+}
+`
+	funcs := compile(t, source)
+	code := link(funcs, newArray(t))
+	log := make([]byte, 1<<20)
+	fd, err := loadWith(code, log)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	unix.Close(fd)
+	ours := map[string]bool{}
+	for _, line := range strings.Split(funcs[0].String(), "\n") {
+		ours[strings.TrimSpace(line)] = true
+	}
+	text, _, _ := bytes.Cut(log, []byte{0})
+	seen := 0
+	for _, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, ";")
+		line = strings.TrimSpace(line)
+		var slot int
+		var op string
+		if n, _ := fmt.Sscanf(line, "%d: (%2s)", &slot, &op); n < 2 || op == "18" {
+			continue // states, and the map's address
+		}
+		seen++
+		if !ours[line] {
+			t.Errorf("the kernel prints %q\n%s", line, funcs[0])
+		}
+	}
+	if seen < 15 {
+		t.Errorf("only %d instructions in the log:\n%s", seen, text)
+	}
+}
+
+// TestCheckedBoundsSurvive bounds an index by a branch and by a select, keeps it
+// over calls under pressure, and uses it as offset into a map value: kernels
+// forget what is not in a register.
+func TestCheckedBoundsSurvive(t *testing.T) {
+	var s strings.Builder
+	s.WriteString(progHead + ` slot s0 "" 4 align 4 frame -4
+b0(v0:ctx):
+ store.u32 [s0+0], 0
+ v1:i64 = load.u64 [v0+8]
+ v2:mapval(@x)? = call map_lookup_elem(@x, s0+0)
+ v3:i1 = icmp eq v2, null
+ br v3, b1, b2
+b1:
+ ret 1
+b2:
+ v4:mapval(@x) = nonnull v2
+ v5:i1 = icmp ugt v1, 7
+ br v5, b1, b3
+b3:
+`)
+	for i := range 8 { // eight values that live to the end
+		fmt.Fprintf(&s, " v%d:i64 = load.u64 [v0+%d]\n v%d:i64 = call get_prandom_u32()\n", 100+i, 8*i, 200+i)
+	}
+	s.WriteString(` v6:mapval(@x) = add v4, v1
+ store.u8 [v6+0], 3
+ v7:i64 = load.u64 [v0+16]
+ v8:i1 = icmp ule v7, 7
+ v9:i64 = select v8, v7, 7
+ v10:i64 = call get_prandom_u32()
+ v11:mapval(@x) = add v4, v9
+ store.u8 [v11+0], 1
+ v12:i64 = load.u64 [v4+0]
+`)
+	last := "v12"
+	for i := range 8 {
+		fmt.Fprintf(&s, " v%d:i64 = add %s, v%d\n", 300+i, last, 100+i)
+		last = fmt.Sprintf("v%d", 300+i)
+	}
+	fmt.Fprintf(&s, " ret %s\n}\n", last)
+	funcs := compile(t, s.String())
+	if got := run(t, funcs, []uint64{0, 2, 99}); got != 3<<16+101 {
+		t.Errorf("got %#x\n%s", got, listing(funcs[0]))
+	}
+}
+
+func BenchmarkModule(b *testing.B) {
+	for _, seed := range []uint64{4, 23, 47} {
+		m, err := ir.Parse(randomText(seed))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprint(seed), func(b *testing.B) {
+			insns := 0
+			for b.Loop() {
+				if funcs, err := Module(m); err == nil {
+					insns = funcs[0].NumInsns()
+				}
+			}
+			b.ReportMetric(float64(insns), "insns")
+		})
 	}
 }

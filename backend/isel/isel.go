@@ -122,7 +122,7 @@ func (s *selector) postorder() []*ir.Block {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		to := top.b.Term.Succs[succs[top.next]].To
+		to := top.b.Term.Succs[succs[len(succs)-1-top.next]].To // the first target follows at once
 		top.next++
 		if !seen[to.ID] {
 			seen[to.ID] = true
