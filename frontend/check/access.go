@@ -232,7 +232,7 @@ func (b *body) argsHere(at ast.Node) bool {
 
 // argsField is "args.name".
 func (b *body) argsField(x *ast.Field, id *ast.Ident, e *Expr) {
-	b.set(id, &Expr{Type: types.TInvalid})
+	b.set(id, &Expr{Type: types.TNone}) // it has no value of its own
 	if !b.argsHere(id) {
 		return
 	}

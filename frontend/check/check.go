@@ -18,7 +18,7 @@ const maxRounds = 32
 func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	c := &checker{
 		info: &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{},
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, refused: map[string]bool{},
 	}
 	c.header()
 	c.items()
@@ -49,9 +49,10 @@ type checker struct {
 	order        []*mapState
 	params       map[int]*Param
 	clauses      []*clause
-	unsafePoints int  // of Info.Unsafe: attach points, the rest are calls
-	final        bool // the round that reports
-	changed      bool // a type grew in this round
+	refused      map[string]bool // macros and functions of the script: reported where they are defined
+	unsafePoints int             // of Info.Unsafe: attach points, the rest are calls
+	final        bool            // the round that reports
+	changed      bool            // a type grew in this round
 }
 
 // clause is one probe of the script.
@@ -98,8 +99,10 @@ func (c *checker) items() {
 			c.declareMap(item)
 		case *ast.Macro:
 			c.unsupported(item.Name, "macro")
+			c.refused[item.Name.Text] = true
 		case *ast.Func:
 			c.unsupported(item.Name, "fn")
+			c.refused[item.Name.Text] = true
 		case *ast.Probe:
 			c.clause(probes, item)
 			probes++

@@ -275,6 +275,9 @@ func (b *body) callExpr(x *ast.Call, e *Expr) {
 		b.unsupported(x.Func, "#define with parameters (%s)", name)
 		return
 	}
+	if b.refused[name] {
+		return
+	}
 	d := b.fail(diag.UnknownFunction, x.Func, "Unknown function: '%s'", name)
 	if near := nearest(name, b.builtinNames()); near != "" {
 		d.Hint("did you mean %s?", near)

@@ -227,7 +227,7 @@ func (c *checker) finishMap(m *mapState) {
 		out.Value = types.MakeInt(8, m.agg.Signed)
 	}
 	if m.Key != nil {
-		out.Key = m.Key.Fixed()
+		out.Key = fitKey(m.Key.Fixed())
 	}
 	if m.Value != nil {
 		out.Value = m.Value.Fixed()
@@ -238,6 +238,41 @@ func (c *checker) finishMap(m *mapState) {
 	if m.decl != nil {
 		c.finishDeclared(m)
 	}
+}
+
+// maxKey is the largest key in bytes that Linux takes before 5.11.
+const maxKey = 512
+
+// fitKey is a key type with its long strings cut so that all kernels take it:
+// the longest first, to a common capacity.
+func fitKey(t *types.Type) *types.Type {
+	fit := t
+	for limit := maxKey; fit.Store().Size > maxKey && limit >= 8; limit -= 8 {
+		fit = cutStrings(t, limit)
+	}
+	return fit
+}
+
+// cutStrings is t with no string of more than limit bytes.
+func cutStrings(t *types.Type, limit int) *types.Type {
+	switch t.Kind {
+	case types.String:
+		return types.MakeString(min(t.Size, limit))
+	case types.Tuple, types.Record:
+		fields := make([]types.Field, len(t.Fields))
+		for i, f := range t.Fields {
+			fields[i] = types.Field{Name: f.Name, Type: cutStrings(f.Type, limit)}
+		}
+		if t.Kind == types.Record {
+			return types.MakeRecord(fields...)
+		}
+		elems := make([]*types.Type, len(fields))
+		for i, f := range fields {
+			elems[i] = f.Type
+		}
+		return types.MakeTuple(elems...)
+	}
+	return t
 }
 
 func (c *checker) finishDeclared(m *mapState) {

@@ -320,7 +320,7 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 	case ast.Sub:
 		return types.TInt64
 	case ast.Div, ast.Mod:
-		if (ls || rs) && (ls != rs || l.Size != r.Size) && !b.bothConst(x, y) {
+		if ls != rs && !b.bothConst(x, y) {
 			b.fail(diag.SignedDivision, at, "signed operands for '%s' can lead to undefined behavior (cast to unsigned to silence warning)", op)
 		}
 	}
