@@ -1,0 +1,123 @@
+package load
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/manifest"
+	"btc/tests/load/objload"
+)
+
+// nativeResults loads every object into this machine's kernel, once for all tests.
+var nativeResults = sync.OnceValues(func() ([]objload.Result, error) {
+	list, err := scripts()
+	if err != nil {
+		return nil, err
+	}
+	if err := objload.Prepare(); err != nil {
+		return nil, err
+	}
+	loader := objload.New()
+	var mu sync.Mutex
+	var results []objload.Result
+	each(list, func(s *script) {
+		if s.out == nil {
+			return
+		}
+		r := loader.Object(s.name, s.out.Object)
+		mu.Lock()
+		defer mu.Unlock()
+		results = append(results, r...)
+	})
+	sort.Slice(results, func(i, j int) bool {
+		a, b := results[i], results[j]
+		return a.Object < b.Object || a.Object == b.Object && a.Program < b.Program
+	})
+	return results, nil
+})
+
+func native(t *testing.T) []objload.Result {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	compiled(t)
+	results, err := nativeResults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// release is the running kernel's.
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// TestLoad has this machine's kernel accept every program. What uses a type or
+// field that the kernel lacks is named and skipped: no list can know the
+// machine's kernel.
+func TestLoad(t *testing.T) {
+	results := native(t)
+	byName := named(compiled(t))
+	ok, absent := 0, 0
+	for _, r := range results {
+		if r.OK {
+			ok++
+			continue
+		}
+		t.Run(r.Object+"/"+r.Program, func(t *testing.T) {
+			s := byName[r.Object]
+			if r.Absent {
+				absent++
+				t.Skipf("skipped: kernel %s lacks %s", release(), missingField(s, r))
+			}
+			t.Error(describe(s, r))
+		})
+	}
+	t.Logf("kernel %s takes %d of %d programs, lacks a field for %d", release(), ok, len(results), absent)
+}
+
+func named(list []*script) map[string]*script {
+	m := map[string]*script{}
+	for _, s := range list {
+		m[s.name] = s
+	}
+	return m
+}
+
+// missingField names the access that a refused program's kernel lacks.
+func missingField(s *script, r objload.Result) string {
+	m, err := manifest.Parse(s.out.Manifest)
+	if err != nil {
+		return err.Error()
+	}
+	for _, f := range m.Fields {
+		if f.Program == r.Program && f.Insn == r.At {
+			return fmt.Sprintf("%s.%s (%s.bt:%d:%d)", f.Type, f.Path, s.name, f.Pos.Line, f.Pos.Col)
+		}
+	}
+	return fmt.Sprintf("what instruction %d of %s is for: %s", r.At, r.Program, r.Line)
+}
+
+func describe(s *script, r objload.Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", s.path, r.Error)
+	if r.Line != "" {
+		fmt.Fprintf(&b, "at: %s\n", r.Line)
+	}
+	for _, line := range r.Log {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	return b.String()
+}

@@ -1,0 +1,144 @@
+// Package objload asks the running kernel whether it takes the programs of an
+// object. It loads each program by itself, so that one refusal hides no other,
+// attaches nothing and closes everything.
+//
+// It takes the bytes of an object and gives one Result for each program. It
+// knows nothing of btc's manifest: what it loads, any loader can load.
+package objload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/rlimit"
+)
+
+// Result says what became of one program.
+type Result struct {
+	Object  string `json:"object"`
+	Program string `json:"program"` // "" when the object's maps could not be made
+	OK      bool   `json:"ok"`
+	Insns   int    `json:"insns,omitempty"` // instructions that the verifier went through
+	// Of a refusal:
+	Error  string   `json:"error,omitempty"`
+	At     int      `json:"at,omitempty"`     // instruction that was refused, counted in slots of 8 bytes
+	Line   string   `json:"line,omitempty"`   // text of the script's line there
+	Absent bool     `json:"absent,omitempty"` // it uses a type or field that this kernel lacks
+	Log    []string `json:"log,omitempty"`    // end of the verifier's log
+}
+
+// Prepare lets the process make maps on kernels that charge them to its limit
+// of locked memory (before 5.11).
+func Prepare() error { return rlimit.RemoveMemlock() }
+
+// Loader loads objects; it keeps the kernel's types between them.
+type Loader struct {
+	cache *btf.Cache
+}
+
+// New returns a Loader.
+func New() *Loader { return &Loader{cache: btf.NewCache()} }
+
+// Object loads all programs of an object, in the order of their names.
+func (l *Loader) Object(name string, object []byte) []Result {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return []Result{{Object: name, Error: fmt.Sprintf("reading the object: %v", err)}}
+	}
+	maps, err := ebpf.NewCollection(&ebpf.CollectionSpec{
+		Maps: spec.Maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
+	})
+	if err != nil {
+		return []Result{{Object: name, Error: fmt.Sprintf("making the maps: %v", err)}}
+	}
+	defer maps.Close()
+	var results []Result
+	for program := range spec.Programs {
+		results = append(results, l.program(name, spec, program, maps.Maps))
+	}
+	sort.Slice(results, func(i, j int) bool { return results[i].Program < results[j].Program })
+	return results
+}
+
+func (l *Loader) program(object string, spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) Result {
+	r := Result{Object: object, Program: name}
+	load := func(level ebpf.LogLevel) (*ebpf.Program, error) {
+		c, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
+			Maps: spec.Maps, Types: spec.Types, ByteOrder: spec.ByteOrder,
+			Programs: map[string]*ebpf.ProgramSpec{name: spec.Programs[name].Copy()},
+		}, ebpf.CollectionOptions{
+			MapReplacements: maps, Cache: l.cache,
+			Programs: ebpf.ProgramOptions{LogLevel: level},
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		return c.DetachProgram(name), nil
+	}
+	// The statistics alone cost nothing; a refusal is worth a second try with all words.
+	prog, err := load(ebpf.LogLevelStats)
+	if err == nil {
+		defer prog.Close()
+		r.OK, r.Insns = true, processed(prog.VerifierLog)
+		return r
+	}
+	if prog, again := load(ebpf.LogLevelInstruction | ebpf.LogLevelStats); again != nil {
+		err = again
+	} else {
+		prog.Close()
+	}
+	r.refused(err)
+	return r
+}
+
+var (
+	processedRE   = regexp.MustCompile(`processed (\d+) insns`)
+	instructionRE = regexp.MustCompile(`^(\d+): (?:R\d.*; )?\([0-9a-f]{2}\)`)
+)
+
+func processed(log string) int {
+	m := processedRE.FindStringSubmatch(log)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// poison is what cilium/ebpf writes in place of an access that does not exist.
+const poison = "unknown#195896080"
+
+const tail = 30 // lines of a log that are kept
+
+func (r *Result) refused(err error) {
+	r.Error = firstLine(err.Error())
+	var refusal *ebpf.VerifierError
+	if !errors.As(err, &refusal) {
+		return
+	}
+	for _, line := range refusal.Log {
+		if m := instructionRE.FindStringSubmatch(line); m != nil {
+			r.At, _ = strconv.Atoi(m[1])
+		}
+		if text, ok := strings.CutPrefix(line, "; "); ok {
+			r.Line = text
+		}
+		if strings.Contains(line, poison) {
+			r.Absent = true
+		}
+	}
+	r.Log = refusal.Log[max(0, len(refusal.Log)-tail):]
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
