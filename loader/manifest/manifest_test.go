@@ -59,6 +59,15 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A value shorter than 8 bytes has no room for a word that says "set".
+func TestShortValues(t *testing.T) {
+	m := sample()
+	m.Maps[0].ValueSize, m.Maps[0].Value = 4, &Layout{Kind: "string", Size: 4}
+	if err := m.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUnknownKeysAreIgnored(t *testing.T) {
 	data, _ := Marshal(sample())
 	data = []byte(strings.Replace(string(data), "{", `{"later": [1, {"x": null}],`, 1))

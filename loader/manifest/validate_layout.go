@@ -63,7 +63,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 }
 
 func (x *Map) checkValue(c *checker, m *Manifest, path string) {
-	c.within(path+".present", int64(x.Present), -1, int64(x.ValueSize)-8)
+	c.within(path+".present", int64(x.Present), -1, max(-1, int64(x.ValueSize)-8))
 	c.within(path+".value_off", int64(x.ValueOff), 0, int64(x.ValueSize))
 	need := valueBytes[x.Shape]
 	switch x.Shape {
