@@ -1,9 +1,7 @@
 package emit
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"btc/backend/mach"
 )
@@ -88,23 +86,20 @@ func joinChains(f *mach.Func) bool {
 // mergeExits keeps one of several blocks that end the program with the same
 // instructions.
 func mergeExits(f *mach.Func) bool {
-	first := map[string]*mach.Block{}
+	first := map[int][]*mach.Block{} // by length
 	instead := map[*mach.Block]*mach.Block{}
 	for _, b := range f.Blocks {
 		if b.Term.Kind != mach.Exit || b == f.Blocks[0] {
 			continue
 		}
-		var text strings.Builder
-		for n := range b.Insns {
-			i := &b.Insns[n]
-			fmt.Fprintf(&text, "%s %d\n", i, i.Spill)
+		peers := first[len(b.Insns)]
+		n := slices.IndexFunc(peers, func(p *mach.Block) bool { return slices.EqualFunc(p.Insns, b.Insns, alike) })
+		if n < 0 {
+			first[len(b.Insns)] = append(peers, b)
+			continue
 		}
-		if same := first[text.String()]; same != nil {
-			instead[b] = same
-			same.Cold = same.Cold && b.Cold
-		} else {
-			first[text.String()] = b
-		}
+		instead[b] = peers[n]
+		peers[n].Cold = peers[n].Cold && b.Cold
 	}
 	if len(instead) == 0 {
 		return false
@@ -117,6 +112,13 @@ func mergeExits(f *mach.Func) bool {
 		}
 	}
 	return true
+}
+
+// alike reports whether two instructions in machine form encode alike.
+func alike(x, y mach.Insn) bool {
+	return x.Op == y.Op && x.W == y.W && x.Cond == y.Cond && x.Size == y.Size && x.Dst == y.Dst && x.Off == y.Off &&
+		x.Imm == y.Imm && x.Sym == y.Sym && x.CORE == y.CORE && x.Kind == y.Kind && x.Relocated == y.Relocated &&
+		slices.Equal(x.Args, y.Args)
 }
 
 // jumpForm is how a block's end is encoded, given what follows it.

@@ -1,0 +1,142 @@
+package regalloc
+
+import (
+	"fmt"
+	"math/bits"
+
+	"btc/backend/mach"
+)
+
+// bitset is a set of small numbers.
+type bitset []uint64
+
+func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
+
+func (s bitset) add(n int)    { s[n/64] |= 1 << (n % 64) }
+func (s bitset) remove(n int) { s[n/64] &^= 1 << (n % 64) }
+
+// union adds all of o and reports whether s grew.
+func (s bitset) union(o bitset) bool {
+	grew := false
+	for n, w := range o {
+		grew = grew || w&^s[n] != 0
+		s[n] |= w
+	}
+	return grew
+}
+
+func (s bitset) each(do func(n int)) {
+	for k, w := range s {
+		for ; w != 0; w &= w - 1 {
+			do(64*k + bits.TrailingZeros64(w))
+		}
+	}
+}
+
+// placeSlots colours the spill slots and writes their offsets into the
+// instructions. Two share eight bytes when neither is live at a store of the other.
+func (a *allocator) placeSlots() error {
+	g := a.slotGraph()
+	if len(g.near) == 0 {
+		return nil
+	}
+	base := (a.f.FrameUsed + 7) / 8
+	colour := make([]int, len(g.near))
+	most := 0
+	for n := range g.near {
+		used := newBitset(len(g.near) + 1)
+		g.near[n].each(func(other int) {
+			if other < n {
+				used.add(colour[other])
+			}
+		})
+		for used[colour[n]/64]&(1<<(colour[n]%64)) != 0 {
+			colour[n]++
+		}
+		most = max(most, colour[n]+1)
+	}
+	for _, b := range a.f.Blocks {
+		for n := range b.Insns {
+			if i := &b.Insns[n]; i.Spill > 0 {
+				i.Off = -8 * (base + colour[g.number[i.Spill]] + 1)
+			}
+		}
+	}
+	slots := a.f.FrameUsed
+	a.f.FrameUsed = 8 * (base + most)
+	if a.f.FrameUsed > frameLimit {
+		return &mach.Error{Func: a.f.Name, Pos: a.f.Pos,
+			Msg: fmt.Sprintf("needs %d bytes of stack: %d for variables and keys, %d for values that find no register; BPF programs have %d",
+				a.f.FrameUsed, slots, 8*most, frameLimit)}
+	}
+	return nil
+}
+
+// slotGraph says which slots interfere.
+type slotGraph struct {
+	number map[int]int // Insn.Spill -> dense number, in order of appearance
+	near   []bitset
+}
+
+func (a *allocator) slotGraph() *slotGraph {
+	g := &slotGraph{number: map[int]int{}}
+	for _, b := range a.f.Blocks {
+		for n := range b.Insns {
+			if s := b.Insns[n].Spill; s > 0 {
+				if _, ok := g.number[s]; !ok {
+					g.number[s] = len(g.number)
+				}
+			}
+		}
+	}
+	count := len(g.number)
+	if count == 0 {
+		return g
+	}
+	for range count {
+		g.near = append(g.near, newBitset(count))
+	}
+	in := make([]bitset, len(a.f.Blocks))
+	for n := range in {
+		in[n] = newBitset(count)
+	}
+	live := newBitset(count)
+	for changed := true; changed; {
+		changed = false
+		for n := len(a.f.Blocks) - 1; n >= 0; n-- {
+			g.walk(a.f.Blocks[n], in, live, false)
+			if in[n].union(live) {
+				changed = true
+			}
+		}
+	}
+	for _, b := range a.f.Blocks {
+		g.walk(b, in, live, true)
+	}
+	return g
+}
+
+// walk leaves in live the slots live at the start of b; with record it notes
+// interferences.
+func (g *slotGraph) walk(b *mach.Block, in []bitset, live bitset, record bool) {
+	clear(live)
+	for _, e := range b.Term.Succs {
+		live.union(in[e.To.Index])
+	}
+	for n := len(b.Insns) - 1; n >= 0; n-- {
+		i := &b.Insns[n]
+		if i.Spill == 0 {
+			continue
+		}
+		s := g.number[i.Spill]
+		if i.Op == mach.Load {
+			live.add(s)
+			continue
+		}
+		live.remove(s)
+		if record {
+			g.near[s].union(live)
+			live.each(func(other int) { g.near[other].add(s) })
+		}
+	}
+}
