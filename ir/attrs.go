@@ -12,7 +12,7 @@ import (
 // Maps, globals, events, program and layout metadata print as attribute lists:
 // `(name value, flag, sub (…), list [(…), (…)], table {1: "A"})`. Attributes are
 // the exported fields in snake case, those with their zero value left out
-// (NoPos for a Pos, whose zero value prints). The list is found by reflection
+// (NoPos for a Pos, whose zero value prints; a struct of nothing but such). The list is found by reflection
 // on the struct, so a new field of the contract needs no printer or parser.
 
 var posType = reflect.TypeFor[Pos]()
@@ -47,7 +47,12 @@ func absent(x reflect.Value) bool {
 	case x.Type() == posType:
 		return x.Interface() == NoPos
 	case x.Kind() == reflect.Struct:
-		return false
+		for i := range x.NumField() {
+			if x.Type().Field(i).IsExported() && !absent(x.Field(i)) {
+				return false
+			}
+		}
+		return true
 	case x.Kind() == reflect.Slice || x.Kind() == reflect.Map:
 		return x.Len() == 0
 	}
@@ -132,16 +137,26 @@ func attrName(field string) string {
 // attrs reads an attribute list into the struct that p points to.
 func (p *parser) attrs(into any) { p.structAttrs(reflect.ValueOf(into).Elem()) }
 
+// noPositions sets each Pos of a new struct to NoPos, which is not printed.
+func noPositions(s reflect.Value) {
+	for i := range s.NumField() {
+		switch field := s.Field(i); {
+		case field.Type() == posType:
+			field.Set(reflect.ValueOf(NoPos))
+		case field.Kind() == reflect.Struct:
+			noPositions(field)
+		}
+	}
+}
+
 func (p *parser) structAttrs(s reflect.Value) {
 	fields := map[string]reflect.Value{}
 	for i := range s.NumField() {
 		if field := s.Type().Field(i); field.IsExported() {
 			fields[attrName(field.Name)] = s.Field(i)
-			if field.Type == posType {
-				s.Field(i).Set(reflect.ValueOf(NoPos))
-			}
 		}
 	}
+	noPositions(s)
 	p.want("(")
 	for !p.take(")") {
 		name := p.word("attribute")

@@ -13,7 +13,9 @@ import (
 // the Target are not part of it. The form is described in docs/ir.md.
 func Print(w io.Writer, m *Module) error {
 	bw := bufio.NewWriter(w)
-	fmt.Fprintf(bw, "module %s file %s\n", word(m.Name), word(m.File))
+	if m.Name != "" || m.File != "" {
+		fmt.Fprintf(bw, "module %s file %s\n", word(m.Name), word(m.File))
+	}
 	for _, s := range m.Stmts {
 		fmt.Fprintf(bw, "stmt %d:%d %s\n", s.Line, s.Col, strconv.Quote(s.Text))
 	}
@@ -29,8 +31,10 @@ func Print(w io.Writer, m *Module) error {
 	if t := attrText(&m.Meta); t != "()" {
 		fmt.Fprintf(bw, "meta %s\n", t)
 	}
-	for _, f := range m.Funcs {
-		fmt.Fprintln(bw)
+	for i, f := range m.Funcs {
+		if i > 0 || len(m.Maps)+len(m.Globals)+len(m.Events)+len(m.Stmts) > 0 {
+			fmt.Fprintln(bw)
+		}
 		f.print(bw)
 	}
 	return bw.Flush()

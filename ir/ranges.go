@@ -168,8 +168,11 @@ func (r Range) without(q Range) Range {
 	return r.sync()
 }
 
-// Ranges answers what is known of a function's integers. It computes on demand
-// and keeps its answers: any change of the function invalidates it.
+// Ranges answers what is known of a function's integers, and of pointers that
+// they are not null. It knows no more than the kernel verifier does on 5.10, so
+// that a check which it proves superfluous is superfluous for the kernel too. It
+// computes on demand and keeps its answers: any change of the function
+// invalidates it.
 type Ranges struct {
 	dom   *DomTree
 	preds [][]Pred
@@ -224,11 +227,13 @@ func (rs *Ranges) edge(r Range, v *Value, p Pred) Range {
 	if p.Succ == 1 {
 		c = c.Negate()
 	}
-	if x == v {
-		r = c.Refine(r, rs.Def(y))
+	// Only a comparison with a constant counts: before 6.8 the kernel verifier
+	// learns nothing from comparing two unknown numbers.
+	if x == v && y.IsConst() {
+		r = c.Refine(r, RangeOf(y.Imm))
 	}
-	if y == v {
-		r = c.Swap().Refine(r, rs.Def(x))
+	if y == v && x.IsConst() {
+		r = c.Swap().Refine(r, RangeOf(x.Imm))
 	}
 	return r
 }
@@ -306,7 +311,7 @@ func (rs *Ranges) transfer(v *Value) Range {
 			return RangeOf(0)
 		}
 		return URange(0, 1)
-	case OpPid, OpTid, OpUid, OpGid, OpCPU, OpRand:
+	case OpPid, OpTid, OpUid, OpGid: // not cpu and rand: the kernel knows nothing of their helpers' results
 		return memRange(U32)
 	case OpStr, OpStrCopy:
 		return URange(0, uint64(max(v.Imm, 0)))
@@ -356,6 +361,7 @@ func fits(r Range, k MemKind) bool {
 	return !r.Empty() && r.SMin >= m.SMin && r.SMax <= m.SMax && r.UMin >= m.UMin && r.UMax <= m.UMax
 }
 
+// binaryRange knows nothing of quotients and remainders, as the kernel verifier.
 func binaryRange(op Op, x, y Range) Range {
 	if x.Empty() || y.Empty() {
 		return FullRange
@@ -374,16 +380,6 @@ func binaryRange(op Op, x, y Range) Range {
 		if hi, lo := bits.Mul64(x.UMax, y.UMax); hi == 0 {
 			return URange(x.UMin*y.UMin, lo)
 		}
-	case OpUDiv:
-		if y.UMin > 0 {
-			return URange(x.UMin/y.UMax, x.UMax/y.UMin)
-		}
-		return URange(0, x.UMax)
-	case OpUMod:
-		if y.UMin > 0 {
-			return URange(0, min(x.UMax, y.UMax-1))
-		}
-		return URange(0, x.UMax)
 	case OpAnd:
 		return URange(0, min(x.UMax, y.UMax))
 	case OpOr:

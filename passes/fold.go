@@ -12,7 +12,9 @@ import (
 //
 // requires:    -
 // establishes: the constant operand of a commutative op or icmp is the second;
-//              no sub of a constant; no op whose operands are all constants
+//
+//	no sub of a constant; no op whose operands are all constants
+//
 // invalidates: use counts, ranges (no block or edge changes)
 //
 //	v1:i64 = mul 8, v0
@@ -69,26 +71,21 @@ func (fo *folder) block(b *ir.Block) {
 	b.Values = keep
 }
 
-// foldRule answers what a value becomes: another value, or nil when it stays.
-// It may change the value in place and say so with fo.touch.
-type foldRule func(fo *folder, v *ir.Value) *ir.Value
-
 // value runs the rules of v's op until none applies.
 func (fo *folder) value(v *ir.Value) *ir.Value {
-	before := v.Op
+	before := fo.changed
+	defer func() { fo.changed = fo.changed || before }()
 	for {
-		n := fo.changed
 		fo.changed = false
-		w := foldOnce(fo, v)
-		again := fo.changed && w == nil
-		fo.changed = fo.changed || n
-		if w != nil || !again && v.Op == before {
+		if w := foldOnce(fo, v); w != nil || !fo.changed {
 			return w
 		}
-		before = v.Op
+		before = true
 	}
 }
 
+// foldOnce answers what v becomes: another value, or nil when it stays or was
+// changed in place.
 func foldOnce(fo *folder, v *ir.Value) *ir.Value {
 	switch v.Op {
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr:

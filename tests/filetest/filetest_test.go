@@ -18,7 +18,7 @@ b0(v0:ctx):
   ret 1
 }
 -- out --
-module "" file ""
+
 
 func @p prog (kind kprobe) {
 b0(v0:ctx):

@@ -1,0 +1,18 @@
+package passes
+
+import (
+	"testing"
+
+	"btc/tests/filetest"
+)
+
+// optimisations are the passes that the file tests of this directory name.
+var optimisations = map[string]filetest.Pass{
+	"fold": fold, "cse": cse, "dce": dce, "simplify-cfg": simplifyCFG, "range": decideRanges,
+}
+
+func TestOptimisations(t *testing.T) {
+	for _, dir := range []string{"fold", "cse", "dce", "simplify_cfg", "range"} {
+		t.Run(dir, func(t *testing.T) { filetest.Run(t, "testdata/"+dir, optimisations) })
+	}
+}
