@@ -161,8 +161,11 @@ func (p *parser) unary() (Const, error) {
 		return p.parenthesis()
 	default:
 		x, err := p.unary()
-		if err != nil || x.IsStr {
-			return x, errors.Join(err)
+		if err == nil && x.IsStr {
+			err = errors.New("arithmetic on strings")
+		}
+		if err != nil {
+			return x, err
 		}
 		switch op {
 		case "-":

@@ -71,6 +71,9 @@ func (e *Env) definition(c Chunk) {
 	if err == nil {
 		p := &parser{env: e, toks: e.expand(toks, 0)}
 		err = p.declaration(c)
+		if err == nil && p.peek().kind != end {
+			err = fmt.Errorf("expected the end of the definition, found '%s'", p.peek().text)
+		}
 	}
 	if err != nil {
 		e.diags.Add(diag.CSyntax, c.At, "%v", err)

@@ -34,8 +34,8 @@ func (p *parser) compositeType(c Chunk) (*types.Type, error) {
 		}
 		if old, ok := p.env.tags[kind+" "+tag]; ok { // complete what pointers already refer to
 			t, comp = old, old.Comp
-			comp.Forward = false
 		}
+		comp.Forward = true // until its members are known
 		p.env.tags[kind+" "+tag] = t
 	}
 	b := &layout{union: comp.Union, limit: p.env.pack}
@@ -46,6 +46,7 @@ func (p *parser) compositeType(c Chunk) (*types.Type, error) {
 	attr.packed = attr.packed || after.packed
 	attr.aligned = max(attr.aligned, after.aligned)
 	b.finish(comp, attr)
+	comp.Forward = false
 	t.Size = comp.Size
 	if tag != "" && c.At.Valid() {
 		p.env.hintShadow(c, kind, tag, comp)

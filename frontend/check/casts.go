@@ -1,7 +1,6 @@
 package check
 
 import (
-	"strconv"
 	"strings"
 
 	"btc/frontend/ast"
@@ -254,6 +253,3 @@ func (b *body) offsetof(x *ast.Offsetof, e *Expr) {
 		e.Extent = &Extent{Type: core, Path: strings.Join(path, ".")}
 	}
 }
-
-// quote is s as a literal for messages.
-func quote(s string) string { return strconv.Quote(s) }
