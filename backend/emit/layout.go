@@ -17,11 +17,14 @@ func tidy(f *mach.Func) {
 	for {
 		thread(f)
 		dropUnreached(f)
-		joined := joinChains(f)
-		if merged := mergeExits(f); !merged && !joined {
-			return
+		if mergeExits(f) {
+			continue
+		}
+		if !joinChains(f) {
+			break
 		}
 	}
+	fallIntoExits(f)
 }
 
 // thread leads jumps past empty blocks.
@@ -84,34 +87,48 @@ func joinChains(f *mach.Func) bool {
 }
 
 // mergeExits keeps one of several blocks that end the program with the same
-// instructions.
+// instructions: the last that is not cold, which most others come before.
 func mergeExits(f *mach.Func) bool {
-	first := map[int][]*mach.Block{} // by length
+	kept := map[int][]*mach.Block{} // by length
 	instead := map[*mach.Block]*mach.Block{}
-	for _, b := range f.Blocks {
+	for _, b := range slices.Backward(f.Blocks) { // the cold ones are last
 		if b.Term.Kind != mach.Exit || b == f.Blocks[0] {
 			continue
 		}
-		peers := first[len(b.Insns)]
+		peers := kept[len(b.Insns)]
 		n := slices.IndexFunc(peers, func(p *mach.Block) bool { return slices.EqualFunc(p.Insns, b.Insns, alike) })
-		if n < 0 {
-			first[len(b.Insns)] = append(peers, b)
-			continue
+		switch {
+		case n < 0:
+			kept[len(b.Insns)] = append(peers, b)
+		case peers[n].Cold && !b.Cold:
+			instead[peers[n]], peers[n] = b, b
+		default:
+			instead[b] = peers[n]
 		}
-		instead[b] = peers[n]
-		peers[n].Cold = peers[n].Cold && b.Cold
 	}
 	if len(instead) == 0 {
 		return false
 	}
 	for _, b := range f.Blocks {
 		for n := range b.Term.Succs {
-			if same := instead[b.Term.Succs[n].To]; same != nil {
+			for same := instead[b.Term.Succs[n].To]; same != nil; same = instead[same] {
 				b.Term.Succs[n].To = same
 			}
 		}
 	}
 	return true
+}
+
+// fallIntoExits cuts the end of a block that the exit block after it repeats.
+func fallIntoExits(f *mach.Func) {
+	for n, b := range f.Blocks[:len(f.Blocks)-1] {
+		next := f.Blocks[n+1]
+		cut := len(b.Insns) - len(next.Insns)
+		if b.Term.Kind == mach.Exit && next.Term.Kind == mach.Exit && cut >= 0 && slices.EqualFunc(b.Insns[cut:], next.Insns, alike) {
+			b.Insns = b.Insns[:cut]
+			b.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: next}}, Pos: b.Term.Pos}
+		}
+	}
 }
 
 // alike reports whether two instructions in machine form encode alike.
