@@ -14,7 +14,9 @@ import (
 //
 // requires:    core IR, slots not placed
 // establishes: between two equal look-ups, one dominating the other, lies an
-//              update or delete of their map or a change of their key
+//
+//	update or delete of their map or a change of their key
+//
 // invalidates: nothing but the uses of what it removes
 //
 //	store.u64 [s0+0], v1

@@ -211,7 +211,7 @@ func reachableRets(b *ir.Block) []*ir.Block {
 // rebase replaces the addresses of scratch slots. What is computed from them is
 // a map value pointer then, too.
 func (s *scratchUser) rebase() {
-	a := analyse(s.f)
+	a := pointsInto(s.f)
 	for v, set := range a.addrs {
 		set.each(func(i int) {
 			if s.f.Slots[i].Class == ir.Scratch && v.Type == ir.TStack {

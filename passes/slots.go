@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"btc/ir"
@@ -131,9 +132,9 @@ func (s slotSet) union(t slotSet) bool {
 }
 
 func (s slotSet) each(do func(i int)) {
-	for i := range len(s) * 64 {
-		if s.has(i) {
-			do(i)
+	for i, w := range s {
+		for ; w != 0; w &= w - 1 {
+			do(i*64 + bits.TrailingZeros64(w))
 		}
 	}
 }
@@ -150,16 +151,24 @@ type slotUse struct {
 // analyse finds the slots' uses. A slot is needed at a point that some mention
 // of it reaches and from which another one can be reached.
 func analyse(f *ir.Func) *slotUse {
-	a := &slotUse{f: f, index: map[*ir.Slot]int{}, addrs: map[*ir.Value]slotSet{}}
-	for i, s := range f.Slots {
-		a.index[s] = i
+	a := pointsInto(f)
+	for range f.Slots {
 		a.clash = append(a.clash, a.empty())
 	}
-	a.follow()
 	before, after := a.flow()
 	for _, b := range f.Blocks {
 		a.block(b, before[b.ID], after[b.ID])
 	}
+	return a
+}
+
+// pointsInto finds which slots each address may point into, and no clashes.
+func pointsInto(f *ir.Func) *slotUse {
+	a := &slotUse{f: f, index: map[*ir.Slot]int{}, addrs: map[*ir.Value]slotSet{}}
+	for i, s := range f.Slots {
+		a.index[s] = i
+	}
+	a.follow()
 	return a
 }
 
@@ -242,47 +251,66 @@ func (a *slotUse) flow() (before, after []slotSet) {
 		before[b.ID], after[b.ID], in[b.ID] = a.empty(), a.empty(), a.empty()
 		a.mentions(b, func(_ int, s slotSet) { in[b.ID].union(s) })
 	}
+	order := ir.ReversePostorder(a.f)
 	for changed := true; changed; {
 		changed = false
-		for _, b := range a.f.Blocks {
+		for _, b := range order {
 			for _, e := range b.Term.Succs {
-				to := e.To.ID
-				changed = before[to].union(before[b.ID]) || changed
-				changed = before[to].union(in[b.ID]) || changed
-				changed = after[b.ID].union(after[to]) || changed
-				changed = after[b.ID].union(in[to]) || changed
+				to := before[e.To.ID]
+				changed = to.union(before[b.ID]) || changed
+				changed = to.union(in[b.ID]) || changed
+			}
+		}
+	}
+	slices.Reverse(order)
+	for changed := true; changed; {
+		changed = false
+		for _, b := range order {
+			for _, e := range b.Term.Succs {
+				changed = after[b.ID].union(after[e.To.ID]) || changed
+				changed = after[b.ID].union(in[e.To.ID]) || changed
 			}
 		}
 	}
 	return before, after
 }
 
-// block finds the clashes in b.
+// span is where in a block a slot is needed.
+type span struct{ slot, first, last int }
+
+// block finds the clashes in b: of slots needed through it or mentioned in it.
 func (a *slotUse) block(b *ir.Block, before, after slotSet) {
-	n := len(a.f.Slots)
-	first, last := make([]int, n), make([]int, n)
-	for i := range n {
-		first[i], last[i] = len(b.Values)+1, -2
-		if before.has(i) && after.has(i) {
-			first[i], last[i] = -1, len(b.Values)+1
-		}
-	}
+	end := len(b.Values) + 1
+	var spans []span
+	place := map[int]int{} // by slot: its place in spans, for those mentioned
 	a.mentions(b, func(at int, s slotSet) {
 		s.each(func(i int) {
-			first[i], last[i] = min(first[i], at), max(last[i], at)
-			if before.has(i) {
-				first[i] = -1
+			n, ok := place[i]
+			if !ok {
+				n = len(spans)
+				place[i] = n
+				first := at
+				if before.has(i) {
+					first = -1
+				}
+				spans = append(spans, span{i, first, at})
 			}
+			spans[n].last = at
 			if after.has(i) {
-				last[i] = len(b.Values) + 1
+				spans[n].last = end
 			}
 		})
 	})
-	for i := range n {
-		for j := range i {
-			if first[i] <= last[j] && first[j] <= last[i] {
-				a.clash[i].add(j)
-				a.clash[j].add(i)
+	before.each(func(i int) {
+		if _, ok := place[i]; !ok && after.has(i) {
+			spans = append(spans, span{i, -1, end})
+		}
+	})
+	for n, x := range spans {
+		for _, y := range spans[:n] {
+			if x.first <= y.last && y.first <= x.last {
+				a.clash[x.slot].add(y.slot)
+				a.clash[y.slot].add(x.slot)
 			}
 		}
 	}

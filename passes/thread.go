@@ -9,7 +9,9 @@ import "btc/ir"
 //
 // requires:    -
 // establishes: no edge passes a constant to a block that only tests it, where
-//              the block's parameters are not needed on the side it leads to
+//
+//	the block's parameters are not needed on the side it leads to
+//
 // invalidates: dominators, liveness, ranges (edges change)
 //
 //	b0:
