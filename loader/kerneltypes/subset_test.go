@@ -1,0 +1,114 @@
+package kerneltypes
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// What the subset says of a structure is what the whole BTF says.
+func TestSubsetAgreesWithAllTypes(t *testing.T) {
+	if _, err := os.Stat(Path); err != nil {
+		t.Skip("this kernel shows no BTF")
+	}
+	names := []string{"task_struct", "sock", "pt_regs", "bpf_func_id", "sock_common"}
+	blob, err := Subset(Path, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := btf.LoadSpecFromReader(bytes.NewReader(blob))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", len(blob))
+	for _, name := range []string{"task_struct", "sock", "sock_common"} {
+		var a, b *btf.Struct
+		if err := small.TypeByName(name, &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := whole.TypeByName(name, &b); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, name, a, b, map[*btf.Struct]bool{})
+	}
+	var a, b btf.Type
+	var errs [2]error
+	a, errs[0] = small.AnyTypeByName("bpf_func_id")
+	b, errs[1] = whole.AnyTypeByName("bpf_func_id")
+	if errs != [2]error{} {
+		t.Fatal(errs)
+	}
+	x, y := a.(*btf.Enum), b.(*btf.Enum)
+	if len(x.Values) != len(y.Values) || x.Values[7] != y.Values[7] {
+		t.Errorf("enum: %d values, want %d", len(x.Values), len(y.Values))
+	}
+}
+
+func compare(t *testing.T, path string, a, b *btf.Struct, seen map[*btf.Struct]bool) {
+	if a.Size != b.Size || len(a.Members) != len(b.Members) {
+		t.Errorf("%s: size %d, %d members, want %d, %d", path, a.Size, len(a.Members), b.Size, len(b.Members))
+		return
+	}
+	if seen[a] {
+		return
+	}
+	seen[a] = true
+	for i := range a.Members {
+		x, y := a.Members[i], b.Members[i]
+		if x.Name != y.Name || x.Offset != y.Offset || x.BitfieldSize != y.BitfieldSize {
+			t.Errorf("%s.%s: at %d, want %s at %d", path, x.Name, x.Offset, y.Name, y.Offset)
+		}
+		in, ok := btf.UnderlyingType(x.Type).(*btf.Struct)
+		out, ok2 := btf.UnderlyingType(y.Type).(*btf.Struct)
+		if ok != ok2 {
+			t.Errorf("%s.%s: %v, want %v", path, x.Name, x.Type, y.Type)
+		}
+		if ok && ok2 {
+			compare(t, path+"."+x.Name, in, out, seen)
+		}
+	}
+}
+
+func TestMissingTypeIsNamed(t *testing.T) {
+	if _, err := os.Stat(Path); err != nil {
+		t.Skip("this kernel shows no BTF")
+	}
+	if _, err := Subset(Path, []string{"task_struct", "no_such_struct"}); !errors.Is(err, ErrMissing) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestGarbage(t *testing.T) {
+	blob := []byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 4, 9, 0, 0, 0, 0, 'a', 0}
+	for n := range len(blob) + 1 {
+		if _, err := subset(bytes.NewReader(blob[:n]), []string{"a"}); err == nil {
+			t.Errorf("%d bytes of a struct without its member were taken", n)
+		}
+	}
+}
+
+func FuzzSubset(f *testing.F) {
+	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4, 9, 0, 0, 0, 0, 'a', 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		blob, err := subset(bytes.NewReader(data), []string{"a", "b"})
+		if err != nil {
+			return
+		}
+		btf.LoadSpecFromReader(bytes.NewReader(blob)) // must not panic
+	})
+}
+
+func BenchmarkSubset(b *testing.B) {
+	for b.Loop() {
+		if _, err := Subset(Path, []string{"task_struct", "bpf_func_id"}); err != nil {
+			b.Skip(err)
+		}
+	}
+}
