@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"strconv"
 
 	"btc/frontend/ast"
 	"btc/frontend/cdef"
@@ -18,7 +19,7 @@ const maxRounds = 32
 func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	c := &checker{
 		info: &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, refused: map[string]bool{},
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, refused: map[string]bool{}, reported: map[place]bool{},
 	}
 	c.header()
 	c.items()
@@ -32,7 +33,7 @@ func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 			break
 		}
 	}
-	c.l, c.final = l, true
+	c.l, c.final, c.reported = l, true, map[place]bool{}
 	c.round()
 	c.finish()
 	return c.info
@@ -50,6 +51,7 @@ type checker struct {
 	params       map[int]*Param
 	clauses      []*clause
 	refused      map[string]bool // macros and functions of the script: reported where they are defined
+	reported     map[place]bool  // in the last round
 	unsafePoints int             // of Info.Unsafe: attach points, the rest are calls
 	final        bool            // the round that reports
 	changed      bool            // a type grew in this round
@@ -63,9 +65,22 @@ type clause struct {
 	bodies []*body
 }
 
-// fail reports an error. The result takes hints and notes.
+// fail reports an error or warning. The result takes hints and notes. The
+// attach points of a clause have much the same to say: of one kind the first is
+// reported at each place.
 func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
-	return c.l.Add(code, at.Span(), format, args...)
+	d := &diag.Diagnostic{Code: code, Span: at.Span(), Message: fmt.Sprintf(format, args...)}
+	if key := (place{code, d.Span}); !c.reported[key] || !c.final {
+		c.reported[key] = true
+		c.l.Append(d)
+	}
+	return d
+}
+
+// place is where a kind of diagnostic was reported.
+type place struct {
+	code diag.Code
+	at   diag.Span
 }
 
 // unsupported reports what the language has and this compiler does not do yet.
@@ -108,6 +123,11 @@ func (c *checker) items() {
 			probes++
 		}
 	}
+	if most := c.limit("max_bpf_progs"); len(c.info.Programs) > most {
+		c.l.Add(diag.BadAttachPoint, c.info.Script.Span(), "Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", most, most).
+			Hint("use narrower patterns, or raise max_bpf_progs in the config block")
+		c.clauses = nil
+	}
 	if probes == 0 && !c.l.HasErrors() {
 		c.l.Add(diag.NoProbes, c.info.Script.Span(), "the script has no probes")
 	}
@@ -143,6 +163,12 @@ func (cl *clause) key(p *Point) string {
 		return p.Kind + ":syscalls"
 	}
 	return p.Kind
+}
+
+// limit is a setting that is a number.
+func (c *checker) limit(name string) int {
+	n, _ := strconv.Atoi(c.info.Config.Values[name])
+	return n
 }
 
 // round types every body once.

@@ -27,10 +27,13 @@ var theTarget = sync.OnceValue(func() *target.Target {
 	return t
 })
 
-// checkText parses and checks a script.
+// checkText parses and checks a script; there is no Info of a text that does not parse.
 func checkText(text string) (*Info, *diag.List) {
 	l := new(diag.List)
 	script := parse.Script(diag.NewSource("test.bt", text), l)
+	if script == nil {
+		return nil, l
+	}
 	return Check(script, theTarget(), l), l
 }
 

@@ -32,6 +32,10 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 		c.unsupported(ap, "%s probes", prov.Name)
 		return nil
 	}
+	n := len(ap.Parts) - 1
+	if all := prov.Name == "tracepoint" && n == 1 && ap.Parts[1].Wildcard; n < prov.Min && !all || n > prov.Max {
+		return nil // reported by the parser
+	}
 	p := &Point{Kind: prov.Name, Provider: prov, Missing: c.info.Config.Missing, At: ap.At}
 	if ap.Label != nil {
 		p.Label = ap.Label.Text
