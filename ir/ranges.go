@@ -16,6 +16,9 @@ type Range struct {
 // FullRange knows nothing.
 var FullRange = Range{0, math.MaxUint64, math.MinInt64, math.MaxInt64}
 
+// noRange holds no number.
+var noRange = Range{UMin: 1}
+
 // RangeOf is the range of the single number n.
 func RangeOf(n int64) Range { return Range{uint64(n), uint64(n), n, n} }
 
@@ -34,7 +37,7 @@ func SRange(lo, hi int64) Range {
 }
 
 // Const reports whether the range is one number, and which.
-func (r Range) Const() (int64, bool) { return r.SMin, r.SMin == r.SMax }
+func (r Range) Const() (int64, bool) { return r.SMin, r.SMin == r.SMax && !r.Empty() }
 
 // Empty reports whether no number is in the range: the place cannot be reached.
 func (r Range) Empty() bool { return r.UMin > r.UMax || r.SMin > r.SMax }
@@ -114,28 +117,28 @@ func (c Cond) Refine(r, q Range) Range {
 		return r.without(q)
 	case ULT:
 		if q.UMax == 0 {
-			return Range{UMin: 1}
+			return noRange
 		}
 		k.UMax = q.UMax - 1
 	case ULE:
 		k.UMax = q.UMax
 	case UGT:
 		if q.UMin == math.MaxUint64 {
-			return Range{UMin: 1}
+			return noRange
 		}
 		k.UMin = q.UMin + 1
 	case UGE:
 		k.UMin = q.UMin
 	case SLT:
 		if q.SMax == math.MinInt64 {
-			return Range{UMin: 1}
+			return noRange
 		}
 		k.SMax = q.SMax - 1
 	case SLE:
 		k.SMax = q.SMax
 	case SGT:
 		if q.SMin == math.MaxInt64 {
-			return Range{UMin: 1}
+			return noRange
 		}
 		k.SMin = q.SMin + 1
 	case SGE:
@@ -151,7 +154,7 @@ func (r Range) without(q Range) Range {
 		return r
 	}
 	if x, one := r.Const(); one && x == n {
-		return Range{UMin: 1}
+		return noRange
 	}
 	if r.UMin == uint64(n) {
 		r.UMin++
@@ -272,7 +275,7 @@ func (rs *Ranges) param(v *Value) Range {
 	for b.Params[i] != v {
 		i++
 	}
-	r := Range{UMin: 1} // empty
+	r := noRange
 	for _, p := range rs.preds[b.ID] {
 		if rs.dom.Reachable(p.Block) {
 			r = r.Join(rs.OnEdge(p.Edge().Args[i], p))
@@ -364,7 +367,7 @@ func fits(r Range, k MemKind) bool {
 // binaryRange knows nothing of quotients and remainders, as the kernel verifier.
 func binaryRange(op Op, x, y Range) Range {
 	if x.Empty() || y.Empty() {
-		return FullRange
+		return noRange
 	}
 	a, ac := x.Const()
 	b, bc := y.Const()

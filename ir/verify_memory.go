@@ -10,7 +10,7 @@ import (
 type Pointer struct {
 	Root *Value // what the arithmetic starts from: a value, block parameter or slot address
 	Slot *Slot  // when Root is the address of a slot
-	Off  Range  // bytes from the start of the object (Slot) or from Root
+	Off  Range  // bytes from the start of the object (Slot) or from Root; empty where conditions exclude each other
 }
 
 // Fixed reports whether the offset is a constant, and which.
@@ -25,10 +25,11 @@ func (rs *Ranges) Resolve(p *Value, b *Block) Pointer {
 	for {
 		switch p.Op {
 		case OpAdd, OpSub:
-			off = binaryRange(p.Op, off, rs.At(p.Args[1], b))
-			if off.Empty() {
-				off = FullRange
+			n := rs.At(p.Args[1], b)
+			if n.Empty() {
+				return Pointer{Root: p, Off: n}
 			}
+			off = binaryRange(p.Op, off, n)
 			p = p.Args[0]
 			continue
 		case OpNonNull:
@@ -48,6 +49,9 @@ func (c *checker) access(v, p *Value, off, n int, what string) {
 		return
 	}
 	ptr := c.ranges.Resolve(p, v.Block)
+	if ptr.Off.Empty() {
+		return // no run comes here
+	}
 	size, known := c.objectSize(ptr)
 	lo, hi := ptr.Off.SMin, ptr.Off.SMax
 	if !known {
