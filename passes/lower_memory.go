@@ -101,6 +101,11 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 	if v.Mem.Signed() {
 		right = ir.OpAShr
 	}
+	if strings.HasSuffix(v.CORE.Path, "]") {
+		// libbpf relocates no shift of an array's element; its size says it.
+		shift := l.Sub(ir.Const(64), l.Shl(size, ir.Const(3)))
+		return l.Binary(right, l.Shl(x, shift), shift)
+	}
 	x = l.Shl(x, l.CORE(ir.FieldLShift, v.CORE))
 	return l.Binary(right, x, l.CORE(ir.FieldRShift, v.CORE))
 }

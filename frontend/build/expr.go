@@ -46,6 +46,15 @@ func (f *fn) scaled(v *ir.Value, scale int) *ir.Value {
 	return f.Mul(v, ir.Const(int64(scale)))
 }
 
+// extent is the host's size of a type or offset of a field.
+func (f *fn) extent(x *check.Extent) *ir.Value {
+	kind := ir.TypeSize
+	if x.Path != "" {
+		kind = ir.FieldByteOffset
+	}
+	return f.CORE(kind, ir.CORERef{Type: x.Type, Path: x.Path})
+}
+
 // scalar is the value of an expression whose type IsScalar, as irType says.
 func (f *fn) scalar(x ast.Expr) *ir.Value {
 	x = ast.Unparen(x)
@@ -58,6 +67,8 @@ func (f *fn) scalar(x ast.Expr) *ir.Value {
 	case e.Enumerator != nil:
 		v := f.CORE(ir.EnumvalValue, ir.CORERef{Type: e.Enumerator.Enum, Path: e.Enumerator.Name})
 		return v
+	case e.Extent != nil:
+		return f.extent(e.Extent)
 	case e.Const != nil && !e.Const.Host:
 		return f.as(irType(e.Type), ir.Const(e.Const.Int))
 	case e.Place != nil:

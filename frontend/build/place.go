@@ -14,14 +14,23 @@ type where struct {
 	core ir.CORERef
 }
 
-// apply makes the address a value.
+// apply makes the address a value. The kernel takes no unknown offset into
+// memory of ours, so a relocated field there is addressed like kernel memory.
 func (f *fn) apply(w where) *ir.Value {
 	if w.core.Type != "" {
+		if ours(w.base) {
+			w.base = f.Cast(ir.TKAddr, w.base)
+		}
 		a := f.Emit(ir.OpFieldAddr, w.base.Type, w.base)
 		a.CORE = w.core
 		return a
 	}
 	return f.AddImm(w.base, w.off)
+}
+
+// ours reports whether an address is that of a slot, a map value or a record.
+func ours(p *ir.Value) bool {
+	return p.Type.Kind == ir.Stack || p.Type.Kind == ir.MapVal || p.Type.Kind == ir.Ringbuf
 }
 
 // locate computes the address of a place, all but its last step.
@@ -139,8 +148,11 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 	if located(p) {
 		return f.as(irType(e.Type), f.apply(w))
 	}
-	if p.Root == check.RootValue && w.base.Type.IsPtr() {
-		return f.readOwn(w, e)
+	if ours(w.base) {
+		if w.core.Type == "" {
+			return f.readOwn(w, e)
+		}
+		w.base = f.Cast(ir.TKAddr, w.base) // a copy of a kernel object has the host's layout
 	}
 	if p.Bits != nil && w.core.Type == "" {
 		return f.bits(f.readWord(w, ir.MemKindOf(p.Bits.Unit, false), ir.TI64), p.Bits, e.Type)
