@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -193,16 +194,29 @@ func writeBoth(path string, out *driver.Output) error {
 	for _, f := range files {
 		t, err := writeTemp(f.path, f.data)
 		if err != nil {
-			return fmt.Errorf("cannot write %s: %w", f.path, err)
+			return fmt.Errorf("cannot write %s: %w", f.path, cause(err))
 		}
 		temps = append(temps, t)
 	}
 	for i, f := range files {
 		if err := os.Rename(temps[i], f.path); err != nil {
-			return fmt.Errorf("cannot write %s: %w", f.path, err)
+			return fmt.Errorf("cannot write %s: %w", f.path, cause(err))
 		}
 	}
 	return nil
+}
+
+// cause is what went wrong without the path of a temporary file.
+func cause(err error) error {
+	var p *os.PathError
+	var l *os.LinkError
+	switch {
+	case errors.As(err, &p):
+		return p.Err
+	case errors.As(err, &l):
+		return l.Err
+	}
+	return err
 }
 
 func writeTemp(path string, data []byte) (string, error) {

@@ -66,7 +66,7 @@ func Compile(in Input) (*Output, *diag.List) {
 // frontend takes text to IR; nil when the script has errors.
 func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 	script := parse.Script(src, diags)
-	if script == nil || diags.HasErrors() {
+	if script == nil {
 		return nil
 	}
 	in.dump("ast", func() string {
