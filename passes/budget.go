@@ -12,12 +12,14 @@ import (
 // requires:    placed slots
 // establishes: each function is within the estimates below
 // invalidates: nothing; it changes nothing
-func checkBudget(m *ir.Module) []ir.Diag {
+func checkBudget(m *ir.Module) []ir.Diag { return overBudget(m, maxInsns) }
+
+func overBudget(m *ir.Module, most int) []ir.Diag {
 	var diags []ir.Diag
 	for _, f := range m.Funcs {
-		if n := instructions(f); n > maxInsns {
+		if n := instructions(f); n > most {
 			diags = append(diags, ir.Diag{Pos: f.Pos,
-				Text: fmt.Sprintf("this probe compiles to about %d instructions, the kernel takes %d", n, maxInsns),
+				Text: fmt.Sprintf("this probe compiles to about %d instructions, the kernel takes %d", n, most),
 				Hint: "unroll less, or split the probe"})
 		}
 	}

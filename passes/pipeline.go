@@ -71,6 +71,7 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 func Pipeline() []Pass {
 	return []Pass{
 		{"fold", fold, ir.High, ir.High, "what is constant is computed"},
+		{"simplify-cfg", simplifyCFG, ir.High, ir.High, "the graph is made small: && and || become branches"},
 		{"cse", cse, ir.High, ir.High, "equal values, and builtins that cannot change during a run, are one"},
 		{"simplify-cfg", simplifyCFG, ir.High, ir.High, "decided branches and empty blocks go"},
 		{"dce", dce, ir.High, ir.High, "what no one uses is dropped"},
@@ -81,12 +82,16 @@ func Pipeline() []Pass {
 		{"lower-strings", lowerStrings, ir.High, ir.High, "string ops become probe reads and compares by words"},
 		{"lower-builtins", lowerBuiltins, ir.High, ir.High, "builtins become helper calls and context loads"},
 		{"lower-memory", lowerMemory, ir.High, ir.Core, "reads become relocated loads and probe reads"},
-		{"fold", fold, ir.Core, ir.Core, "again, for what lowering made"},
+		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again, for what lowering made"},
+		{"fold", fold, ir.Core, ir.Core, "again"},
 		{"cse", cse, ir.Core, ir.Core, "again"},
 		{"map-lookups", mergeLookups, ir.Core, ir.Core, "accesses of one element share one look-up"},
 		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again"},
 		{"thread-tests", threadTests, ir.Core, ir.Core, "edges on which a test's answer is known pass it by"},
 		{"range", decideRanges, ir.Core, ir.Core, "repeated null tests and comparisons with one answer are decided"},
+		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again, for what range decided"},
+		{"fold", fold, ir.Core, ir.Core, "again"},
+		{"range", decideRanges, ir.Core, ir.Core, "comparisons that ranges and earlier tests settle are decided"},
 		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again, for what range decided"},
 		{"fold", fold, ir.Core, ir.Core, "again"},
 		{"dce", dce, ir.Core, ir.Core, "again"},
@@ -100,6 +105,9 @@ func Pipeline() []Pass {
 func Orders() []Order {
 	return []Order{
 		{"cse", "lower-builtins", "a builtin that has become several blocks is not recognised any more"},
+		{"fold", "cse", "equal values have equal operands only once they are folded"},
+		{"cse", "range", "tests of one value are recognised, tests of equal values not"},
+		{"map-lookups", "range", "a second null test can go only when the second look-up went"},
 		{"cse", "map-lookups", "keys are equal when they hold the same values"},
 		{"map-layout", "lower-aggregations", "a change in place needs the layout of the value"},
 		{"map-layout", "lower-maps", "the same"},
