@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -195,6 +196,9 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		ran++
+		if again, err := Module(m); err != nil || !reflect.DeepEqual(funcs, again) {
+			t.Fatalf("seed %d: the second compilation differs (%v)", seed, err)
+		}
 		for _, in := range inputs {
 			ctx := make([]byte, 96)
 			for n, w := range in {

@@ -220,8 +220,6 @@ type Func struct {
 	Prog   *ir.Prog
 	Blocks []*Block // Blocks[0] is the entry; its parameters are r1, r2, ...
 	NVirt  int      // number of virtual registers
-	// Names gives the IR value behind a virtual register, for printing; may be short.
-	Names []string
 	// Bounded marks virtual registers that a branch bounds and an address or
 	// length uses afterwards. Kernels forget bounds in spill slots, so these
 	// are kept in registers when anything else can go.

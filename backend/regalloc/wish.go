@@ -88,6 +88,9 @@ func (a *allocator) wishesBefore(i *mach.Insn) mach.Reg {
 	if i.Op.Tied() {
 		a.wishIfNone(i.Args[0], want)
 	}
+	if i.Op.Commutative() {
+		a.wishIfNone(i.Args[1], want)
+	}
 	if i.Op == mach.Select {
 		a.wishIfNone(i.Args[2], want)
 		a.wishIfNone(i.Args[3], want)
@@ -95,8 +98,10 @@ func (a *allocator) wishesBefore(i *mach.Insn) mach.Reg {
 	return want
 }
 
+// wishIfNone passes a result's wish to an argument that the result may take the
+// register of: not one that lives on over calls.
 func (a *allocator) wishIfNone(o mach.Operand, r mach.Reg) {
-	if o.IsVirt() && a.wish.reg[o.Reg.Index()] == noReg {
+	if o.IsVirt() && a.wish.reg[o.Reg.Index()] == noReg && (r >= numCaller || !a.live.crosses[o.Reg.Index()]) {
 		a.wishArg(o, r)
 	}
 }
