@@ -204,7 +204,7 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 
 // addressType is the address space that a bare number means in this probe.
 func (f *fn) addressType() ir.Type {
-	if p := f.prog.Point.Provider; p != nil && p.User {
+	if f.prog.Point.Space() == types.User {
 		return ir.TUAddr
 	}
 	return ir.TKAddr

@@ -66,12 +66,7 @@ func (b *body) finishVars() {
 }
 
 // space is the address space of pointers that come as plain integers.
-func (b *body) space() types.Space {
-	if b.point.Provider.User || b.point.Kind == "tracepoint" && b.point.Target == "syscalls" {
-		return types.User
-	}
-	return types.Kernel
-}
+func (b *body) space() types.Space { return b.point.Space() }
 
 // block types the statements of a block and finds those that are never reached.
 // It reports whether the end of the block is not reached.

@@ -71,6 +71,15 @@ type Point struct {
 	Label   string // "name=" in front of the attach point
 }
 
+// Space is the address space that a plain integer used as an address means:
+// that of user space in uprobes and at system calls.
+func (p *Point) Space() types.Space {
+	if p.Provider.User || p.Kind == "tracepoint" && p.Target == "syscalls" {
+		return types.User
+	}
+	return types.Kernel
+}
+
 // Body holds the facts of one typing of a clause's predicate and body.
 type Body struct {
 	// Vars are the variables, in order of first appearance. All are local to a
