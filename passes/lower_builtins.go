@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"math"
+
 	"btc/ir"
 	"btc/ir/target"
 )
@@ -204,11 +206,13 @@ func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 	return l.refuse(v, "", "func is not supported in a %s probe", prog.Kind)
 }
 
+// attachID is the number of the attach point in the place of an address: the two
+// top bits are 10, which no address has.
 func (l *lowering) attachID(prog *ir.Prog) *ir.Value {
 	prog.UsesID = true
 	id := l.Emit(ir.OpAttachID, ir.TI64)
 	id.Imm = int64(prog.FirstID)
-	return id
+	return l.Or(id, ir.Const(math.MinInt64))
 }
 
 func lowerReg(l *lowering, v *ir.Value) *ir.Value {

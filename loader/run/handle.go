@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"btc/loader/event"
@@ -228,8 +229,8 @@ func (s *session) say(e *event.Event, severity string) {
 func (s *session) env() *format.Env {
 	if s.envMade == nil {
 		s.envMade = &format.Env{
-			Ksym:    func(addr uint64) string { return s.symbols().Ksym(addr) },
-			Usym:    func(addr uint64, tgid uint32) string { return s.symbols().Usym(addr, tgid) },
+			Ksym:    s.ksym,
+			Usym:    s.usym,
 			Kstack:  func(l *manifest.Layout, id uint64) string { return s.symbols().Kstack(s.maps.frames(l, id), l.Mode) },
 			Ustack:  s.ustack,
 			Probe:   s.probeName,
@@ -239,6 +240,32 @@ func (s *session) env() *format.Env {
 		}
 	}
 	return s.envMade
+}
+
+func (s *session) ksym(addr uint64) string {
+	if name, ok := s.probedFunc(addr); ok {
+		return name
+	}
+	return s.symbols().Ksym(addr)
+}
+
+func (s *session) usym(addr uint64, tgid uint32) string {
+	if name, ok := s.probedFunc(addr); ok {
+		return name
+	}
+	return s.symbols().Usym(addr, tgid)
+}
+
+// probedFunc is the function of an attach point whose number stands in for an
+// address: the two top bits are 10, which no address has (docs/layouts.md, func).
+func (s *session) probedFunc(addr uint64) (string, bool) {
+	if addr>>62 != 2 {
+		return "", false
+	}
+	name := s.probeName(addr & 0xffffffff)
+	name = name[strings.LastIndexByte(name, ':')+1:]
+	name, _, _ = strings.Cut(name, "+")
+	return name, true
 }
 
 func (s *session) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
