@@ -7,6 +7,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/cdef"
 	"btc/frontend/diag"
+	"btc/frontend/types"
 	"btc/ir/target"
 )
 
@@ -25,11 +26,10 @@ func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	c.items()
 	c.unsafePoints = len(c.info.Unsafe)
 	// Types are inferred in rounds that report nothing; the last round reports.
-	c.l = new(diag.List)
 	for range maxRounds {
-		c.changed = false
+		c.l, c.changed = new(diag.List), false
 		c.round()
-		if !c.changed {
+		if !c.changed && (c.l.HasErrors() || !c.seedMaps()) {
 			break
 		}
 	}
@@ -185,6 +185,19 @@ func (c *checker) round() {
 			b.run()
 		}
 	}
+}
+
+// seedMaps gives a type to maps that are only ever computed from themselves, as
+// in "@x = @x + nsecs": that of the zero which they hold at first. It reports
+// whether there are any.
+func (c *checker) seedMaps() bool {
+	seeded := false
+	for _, m := range c.order {
+		if m.written && m.Value == nil && m.agg == nil {
+			m.Value, seeded = types.Literal(0), true
+		}
+	}
+	return seeded
 }
 
 // finish fixes what all uses together decide and reports what is left open.

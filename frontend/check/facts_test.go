@@ -179,6 +179,9 @@ func TestMaps(t *testing.T) {
 		{"@st[kstack(3)] = 1; @st[kstack(5)] = 2", "@st plain kstack int8"},
 		{"@p = curtask; @q = @p->pid", "@p plain - struct task_struct *; @q plain - int32"},
 		{"@b = @a; @a = 5", "@b plain - int8; @a plain - int8"},
+		{"@a = @a + nsecs", "@a plain - uint64"},
+		{"@a = @a - nsecs", "@a plain - int64"},
+		{"@a = @b; @b = @a", "@a plain - int8; @b plain - int8"},
 	}
 	for _, tt := range tests {
 		if tt.want == "" {
