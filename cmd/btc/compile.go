@@ -17,6 +17,7 @@ import (
 // scriptFlags are the options that say what to compile, and for which target.
 type scriptFlags struct {
 	expr       string
+	isExpr     bool // -e was given
 	target     string
 	dump       string
 	check      bool
@@ -24,19 +25,25 @@ type scriptFlags struct {
 }
 
 func (s *scriptFlags) add(fs *flag.FlagSet) {
-	fs.StringVar(&s.expr, "e", "", "the `PROGRAM` itself instead of a file")
+	fs.Func("e", "the `PROGRAM` itself instead of a file", func(text string) error {
+		s.expr, s.isExpr = text, true
+		return nil
+	})
 	fs.StringVar(&s.target, "target", "", "target `FILE` to compile for, or \"host\"; default: the embedded one")
-	fs.StringVar(&s.dump, "dump", "", "print `STAGES` (comma-separated: ast, input, a pass's name, asm, manifest, all) to standard output")
+	fs.StringVar(&s.dump, "dump", "", "print `STAGES` (comma-separated: ast, input, a pass's name, asm, object, manifest, all) to standard output")
 	fs.BoolVar(&s.check, "check", false, "check the intermediate code against the kernel's rules after each pass")
 	fs.BoolVar(&s.noWarnings, "no-warnings", false, "print errors only")
 }
 
-// newFlags is a flag set that reports misuse on stderr and leaves exiting to us.
+// newFlags is a flag set that prints nothing by itself: flagStatus does.
 func newFlags(name, args string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
 	fs.Usage = func() {
-		fmt.Fprintf(fs.Output(), "usage: btc %s %s\n", name, args)
+		fs.SetOutput(os.Stdout)
+		fmt.Printf("usage: btc %s %s\n", name, args)
 		fs.PrintDefaults()
+		fs.SetOutput(io.Discard)
 	}
 	return fs
 }
@@ -69,14 +76,14 @@ func runCompile(args []string) int {
 	out := fs.String("o", "", "object `FILE` to write; the manifest goes beside it with .json. Default: the script's name with .o")
 	operands, err := parseInterleaved(fs, args)
 	if err != nil {
-		return flagStatus(err)
+		return flagStatus(fs, err)
 	}
 	name, text, err := s.script(operands)
 	if err != nil {
 		return fail("%v", err)
 	}
-	if len(operands) > 1 {
-		return fail("one script at a time: %q is one too many", operands[1])
+	if extra := s.extra(operands); extra != "" {
+		return fail("one script at a time: %q is one too many", extra)
 	}
 	path := *out
 	if path == "" {
@@ -98,17 +105,18 @@ func runCompile(args []string) int {
 	return 0
 }
 
-// flagStatus is the exit status for a flag error: asking for help is none.
-func flagStatus(err error) int {
-	if err == flag.ErrHelp {
+// flagStatus reports a flag error and gives the exit status: asking for help is
+// no error.
+func flagStatus(fs *flag.FlagSet, err error) int {
+	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	return 1
+	return fail("%v; `btc %s -h` lists the options", err, fs.Name())
 }
 
 // script is the text to compile and its name in messages.
 func (s *scriptFlags) script(operands []string) (name, text string, err error) {
-	if s.expr != "" {
+	if s.isExpr {
 		return diag.Stdin, s.expr, nil
 	}
 	if len(operands) == 0 {
@@ -125,6 +133,14 @@ func (s *scriptFlags) script(operands []string) (name, text string, err error) {
 	return operands[0], string(b), nil
 }
 
+// extra is the first operand that is not the script; "" when there is none.
+func (s *scriptFlags) extra(operands []string) string {
+	if !s.isExpr {
+		operands = operands[1:]
+	}
+	return strings.Join(operands[:min(len(operands), 1)], "")
+}
+
 // compile runs the compiler and prints its messages. The output is nil when the
 // script has errors; the status is then the exit status.
 func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
@@ -134,7 +150,9 @@ func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
 	}
 	in := driver.Input{Name: name, Text: text, Target: t, Verify: s.check, Compiler: "btc " + version}
 	if s.dump != "" {
-		in.Dump = dumper(s.dump)
+		if in.Dump, err = dumper(s.dump); err != nil {
+			return nil, fail("%v", err)
+		}
 	}
 	out, diags := driver.Compile(in)
 	opt := diag.RenderOptions{Color: isTerminal(os.Stderr), NoWarnings: s.noWarnings, MaxErrors: 50}
@@ -145,19 +163,6 @@ func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
 		return nil, 1
 	}
 	return out, 0
-}
-
-// dumper prints the chosen stages.
-func dumper(list string) func(stage, text string) {
-	want := map[string]bool{}
-	for _, s := range strings.Split(list, ",") {
-		want[s] = true
-	}
-	return func(stage, text string) {
-		if want["all"] || want[stage] {
-			fmt.Printf("==== %s ====\n%s\n", stage, strings.TrimRight(text, "\n"))
-		}
-	}
 }
 
 // openTarget is the target to compile for: the embedded one, a file, or this host.
@@ -172,70 +177,11 @@ func openTarget(name string) (*target.Target, error) {
 		}
 		return target.New(b)
 	}
-	return target.Open(name)
-}
-
-// writeBoth writes object and manifest, or neither: both are complete under
-// temporary names before the first takes its place.
-func writeBoth(path string, out *driver.Output) error {
-	files := []struct {
-		path string
-		data []byte
-	}{
-		{path, out.Object},
-		{strings.TrimSuffix(path, ".o") + ".json", out.Manifest},
-	}
-	var temps []string
-	defer func() {
-		for _, t := range temps {
-			os.Remove(t)
-		}
-	}()
-	for _, f := range files {
-		t, err := writeTemp(f.path, f.data)
-		if err != nil {
-			return fmt.Errorf("cannot write %s: %w", f.path, cause(err))
-		}
-		temps = append(temps, t)
-	}
-	for i, f := range files {
-		if err := os.Rename(temps[i], f.path); err != nil {
-			return fmt.Errorf("cannot write %s: %w", f.path, cause(err))
-		}
-	}
-	return nil
-}
-
-// cause is what went wrong without the path of a temporary file.
-func cause(err error) error {
-	var p *os.PathError
-	var l *os.LinkError
-	switch {
-	case errors.As(err, &p):
-		return p.Err
-	case errors.As(err, &l):
-		return l.Err
-	}
-	return err
-}
-
-func writeTemp(path string, data []byte) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	t, err := target.Open(name)
 	if err != nil {
-		return "", err
+		return nil, fmt.Errorf("cannot read the target: %w", err)
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
+	return t, nil
 }
 
 func isTerminal(f *os.File) bool {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -33,10 +34,11 @@ func main() { os.Exit(dispatch(os.Args[1:])) }
 
 func dispatch(args []string) int {
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-		usage()
 		if len(args) == 0 {
+			usage(os.Stderr)
 			return 1
 		}
+		usage(os.Stdout)
 		return 0
 	}
 	if args[0] == "--version" || args[0] == "-V" {
@@ -51,15 +53,15 @@ func dispatch(args []string) int {
 	return 1
 }
 
-func usage() {
-	fmt.Println("btc compiles bpftrace scripts ahead of time to BPF objects; btrun runs them.")
-	fmt.Println()
-	fmt.Println("Commands:")
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "btc compiles bpftrace scripts ahead of time to BPF objects; btrun runs them.")
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, "Commands:")
 	for _, c := range commands() {
-		fmt.Printf("  %-8s %-34s %s\n", c.name, c.args, c.summary)
+		fmt.Fprintf(w, "  %-8s %-34s %s\n", c.name, c.args, c.summary)
 	}
-	fmt.Println()
-	fmt.Println("`btc COMMAND -h` describes a command's options.")
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, "`btc COMMAND -h` describes a command's options.")
 }
 
 func runVersion([]string) int {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
@@ -19,7 +20,7 @@ func runFmt(args []string) int {
 	write := fs.Bool("w", false, "write the result back to the file")
 	operands, err := parseInterleaved(fs, args)
 	if err != nil {
-		return flagStatus(err)
+		return flagStatus(fs, err)
 	}
 	if len(operands) == 0 {
 		return fail("no script to format")
@@ -55,26 +56,25 @@ func formatFile(path string, write bool) error {
 	if bytes.Equal(out.Bytes(), text) {
 		return nil
 	}
-	temp, err := writeTemp(path, out.Bytes())
-	if err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return writeFiles(newFile{path, out.Bytes()})
 }
 
 func runExplain(args []string) int {
 	if len(args) != 1 {
 		return fail("give one code, for example: btc explain E0201")
 	}
-	info, ok := diag.Explain(diag.Code(args[0]))
+	info, ok := diag.Explain(diag.Code(strings.ToUpper(args[0])))
 	if !ok {
-		return fail("there is no code %s", args[0])
+		return fail("there is no code %s; docs/errors.md lists them", args[0])
 	}
 	fmt.Printf("%s: %s\n\n%s\n", info.Code, info.Title, info.Explanation)
 	return 0
 }
 
-func runPasses([]string) int {
+func runPasses(args []string) int {
+	if len(args) > 0 {
+		return fail("btc passes takes no arguments")
+	}
 	for _, p := range passes.Pipeline() {
 		fmt.Printf("%-20s %s\n", p.Name, p.Doc)
 	}
@@ -99,10 +99,10 @@ func runTarget(args []string) int {
 }
 
 func targetShow(args []string) int {
-	name := ""
-	if len(args) > 0 {
-		name = args[0]
+	if len(args) > 1 {
+		return fail("one target at a time: %q is one too many", args[1])
 	}
+	name := strings.Join(args, "")
 	t, err := openTarget(name)
 	if err != nil {
 		return fail("%v", err)
@@ -122,7 +122,7 @@ func targetCapture(args []string) int {
 	fs := newFlags("target capture", "-o FILE")
 	out := fs.String("o", "", "target `FILE` to write")
 	if err := fs.Parse(args); err != nil {
-		return flagStatus(err)
+		return flagStatus(fs, err)
 	}
 	if *out == "" {
 		return fail("say where to write with -o FILE")
@@ -131,12 +131,8 @@ func targetCapture(args []string) int {
 	if err != nil {
 		return fail("cannot capture this host: %v", err)
 	}
-	temp, err := writeTemp(*out, b)
-	if err != nil {
-		return fail("cannot write %s: %v", *out, err)
-	}
-	if err := os.Rename(temp, *out); err != nil {
-		return fail("cannot write %s: %v", *out, err)
+	if err := writeFiles(newFile{*out, b}); err != nil {
+		return fail("%v", err)
 	}
 	return 0
 }

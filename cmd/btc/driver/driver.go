@@ -32,7 +32,7 @@ type Input struct {
 	// Verify runs the IR rule check after each pass.
 	Verify bool
 	// Dump, when set, is given the text of each stage, in order. Names are "ast",
-	// "input", those of the passes, "asm" and "manifest".
+	// "input", those of the passes, "asm", "object" and "manifest".
 	Dump func(stage, text string)
 	// Compiler is the name and version that the manifest carries.
 	Compiler string
@@ -98,7 +98,7 @@ func lower(in Input, m *ir.Module) (*Output, error) {
 	if err := passes.Run(m, opt); err != nil {
 		return nil, err
 	}
-	funcs, err := emit.Module(m)
+	funcs, err := emit.ModuleWith(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump)})
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +107,7 @@ func lower(in Input, m *ir.Module) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
+	in.dump("object", func() string { return sections(object) })
 	doc, err := manifest.Marshal(backendmanifest.Build(m, funcs, object, in.Compiler))
 	if err != nil {
 		panic(fmt.Sprintf("BUG: the manifest is not valid: %v", err))
@@ -118,6 +119,18 @@ func lower(in Input, m *ir.Module) (*Output, error) {
 func (in Input) dump(stage string, text func() string) {
 	if in.Dump != nil {
 		in.Dump(stage, text())
+	}
+}
+
+// machineDump passes the backend's dumps of machine code on, by function.
+func machineDump(dump func(stage, text string)) func(stage, fn, text string) {
+	if dump == nil {
+		return nil
+	}
+	return func(stage, _, text string) {
+		if stage != "asm" { // assembly has more to say
+			dump(stage, text)
+		}
 	}
 }
 

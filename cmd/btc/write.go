@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"btc/cmd/btc/driver"
+)
+
+// newFile is a file to write: its final path and content.
+type newFile struct {
+	path string
+	data []byte
+}
+
+// writeBoth writes object and manifest, or neither.
+func writeBoth(path string, out *driver.Output) error {
+	return writeFiles(newFile{path, out.Object}, newFile{strings.TrimSuffix(path, ".o") + ".json", out.Manifest})
+}
+
+// writeFiles writes all files or none: all are complete under temporary names,
+// and no directory is in the way, before the first takes its place.
+func writeFiles(files ...newFile) error {
+	var temps []string
+	defer func() {
+		for _, t := range temps {
+			os.Remove(t)
+		}
+	}()
+	for _, f := range files {
+		t, err := writeTemp(f)
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", f.path, cause(err))
+		}
+		temps = append(temps, t)
+	}
+	for i, f := range files {
+		if err := os.Rename(temps[i], f.path); err != nil {
+			return fmt.Errorf("cannot write %s: %w", f.path, cause(err))
+		}
+	}
+	return nil
+}
+
+// writeTemp writes the content beside the final path, with the permissions of
+// the file that it will replace.
+func writeTemp(f newFile) (string, error) {
+	mode := os.FileMode(0o644)
+	if old, err := os.Stat(f.path); err == nil {
+		if old.IsDir() {
+			return "", syscall.EISDIR
+		}
+		mode = old.Mode().Perm()
+	}
+	temp, err := os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+".*")
+	if err != nil {
+		return "", err
+	}
+	_, err = temp.Write(f.data)
+	if err == nil {
+		err = temp.Chmod(mode)
+	}
+	if cerr := temp.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		os.Remove(temp.Name())
+		return "", err
+	}
+	return temp.Name(), nil
+}
+
+// cause is what went wrong without the path of a temporary file.
+func cause(err error) error {
+	var p *os.PathError
+	var l *os.LinkError
+	switch {
+	case errors.As(err, &p):
+		return p.Err
+	case errors.As(err, &l):
+		return l.Err
+	}
+	return err
+}
