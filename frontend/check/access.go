@@ -338,12 +338,28 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 // proto is the prototype of the probed function, nil when the target has none.
 func (b *body) proto() *target.Type {
 	if b.point.Kind == "rawtracepoint" {
-		proto, _ := b.t.RawTracepoint(b.point.Name)
-		return proto
+		return b.rawProto()
 	}
 	f, ok := b.t.Func(b.point.Name)
 	if !ok {
 		return nil
 	}
 	return f.Proto
+}
+
+// rawProto is the prototype of a raw tracepoint. The function that calls its
+// programs has the names of the arguments; the first, the kernel's own, is not
+// one of them.
+func (b *body) rawProto() *target.Type {
+	proto, ok := b.t.RawTracepoint(b.point.Name)
+	if !ok {
+		return nil
+	}
+	f, ok := b.t.Func("__traceiter_" + b.point.Name)
+	if !ok || f.Proto == nil || len(f.Proto.Params) != len(proto.Params)+1 {
+		return proto
+	}
+	own := *f.Proto
+	own.Params = own.Params[1:]
+	return &own
 }

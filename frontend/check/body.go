@@ -404,7 +404,7 @@ func (b *body) while(s *ast.WhileStmt) {
 }
 
 // supportedLoops are the kinds of loop that the whole path can do.
-var supportedLoops = map[string]bool{"while": false, "range": false, "map": false}
+var supportedLoops = map[string]bool{"while": true, "range": true, "map": false}
 
 func (b *body) forStmt(s *ast.ForStmt) {
 	v := b.vars[b.clause.scope.slot(s.Var)]
