@@ -39,7 +39,7 @@ func parseInput(line string) (Input, error) {
 		return in, err
 	}
 	if len(words) < 2 || words[0] != "run" {
-		return in, fmt.Errorf("expected: run PROGRAM ...")
+		return in, fmt.Errorf("expected: run PROGRAM NAME=VALUE")
 	}
 	in.Prog = words[1]
 	for _, w := range words[2:] {

@@ -68,10 +68,10 @@ func TestRunner(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"pass nope\n-- in --\n":                             `no pass "nope"`,
-		"-- in --\n":                                        "no line: pass NAME",
-		"pass ones\n":                                       "no section in",
-		"pass ones\n-- in --\nfunc":                         "in: line 1",
+		"pass nope\n-- in --\n":     `no pass "nope"`,
+		"-- in --\n":                "no line: pass NAME",
+		"pass ones\n":               "no section in",
+		"pass ones\n-- in --\nfunc": "in: line 1",
 		strings.Replace(archiveText, "-- out", "-- put", 1): `unknown section "put"`,
 	} {
 		_, err := read(txtar.Parse([]byte(text)), map[string]Pass{"ones": func(*ir.Module) []ir.Diag { return nil }})
