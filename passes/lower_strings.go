@@ -34,8 +34,9 @@ func lowerStrings(m *ir.Module) []ir.Diag {
 	}.apply(m)
 }
 
-// zeroFilled finds the slots whose only writers are comm and strlit: all bytes
-// after the string are NUL there, so that it can be copied by words.
+// zeroFilled finds the slots that are written as a whole, by comm and strlit
+// only: all bytes after the string are NUL there, so that it can be copied by
+// words.
 func zeroFilled(f *ir.Func, filled map[*ir.Slot]bool) {
 	other := map[*ir.Slot]bool{}
 	note := func(v *ir.Value, ok bool) {
@@ -51,7 +52,7 @@ func zeroFilled(f *ir.Func, filled map[*ir.Slot]bool) {
 	for _, b := range f.Blocks {
 		for _, v := range b.Values {
 			for i, a := range v.Args {
-				writes := i == 0 && (v.Op == ir.OpComm || v.Op == ir.OpStrLit)
+				writes := i == 0 && a.Slot != nil && (v.Op == ir.OpComm && a.Slot.Size == commSize || v.Op == ir.OpStrLit && a.Slot.Size == int(v.Imm))
 				reads := v.Op == ir.OpStrEq || v.Op == ir.OpStrEqMem || v.Op == ir.OpEmit || i == 1 && v.Op == ir.OpStrCopy
 				if !reads {
 					note(a, writes)
