@@ -26,7 +26,7 @@ type option struct {
 // optionTable has a row for each option.
 var optionTable = map[string]option{
 	"-p":        {value: setPID},
-	"-c":        {value: func(o *options, v string) error { o.run.Command = v; return nil }},
+	"-c":        {value: setCommand},
 	"-o":        {value: func(o *options, v string) error { o.output = v; return nil }},
 	"-f":        {value: setFormat},
 	"-B":        {value: setBuffer},
@@ -49,6 +49,14 @@ func setPID(o *options, v string) error {
 		return fmt.Errorf("-p: %q is no process ID", v)
 	}
 	o.run.PID = int(n)
+	return nil
+}
+
+func setCommand(o *options, v string) error {
+	if strings.TrimSpace(v) == "" {
+		return fmt.Errorf("-c: the command is empty")
+	}
+	o.run.Command = v
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/report"
 	"btc/loader/run"
 )
 
@@ -68,8 +69,12 @@ func command(args []string, stdout, stderr io.Writer) int {
 		}
 		return 1
 	}
-	if err != nil {
+	var placed *report.Fault
+	switch {
+	case errors.As(err, &placed): // begins with the script's name
 		fmt.Fprintln(stderr, err)
+	case err != nil:
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
 	}
 	return status
 }
@@ -80,19 +85,19 @@ func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
 		return 1, err
 	}
 	o.run.Out, o.run.Err = stdout, stderr
-	if o.output != "" {
-		f, err := os.Create(o.output)
-		if err != nil {
-			return 1, err
-		}
-		defer func() {
-			if e := f.Close(); e != nil && err == nil {
-				status, err = 1, e
-			}
-		}()
-		o.run.Out = f
+	if o.output == "" {
+		return run.Run(obj, o.run)
 	}
-	return run.Run(obj, o.run)
+	out, err := createOutput(o.output)
+	if err != nil {
+		return 1, err
+	}
+	o.run.Out = out
+	status, err = run.Run(obj, o.run)
+	if e := out.end(err == nil); err == nil && e != nil {
+		status, err = 1, e
+	}
+	return status, err
 }
 
 // help lists what an object takes: its parameters with their defaults.

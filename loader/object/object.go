@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -37,8 +38,14 @@ func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + 
 
 // ReadManifest reads and validates the manifest of the object at path.
 func ReadManifest(path string) (*manifest.Manifest, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
 	name := ManifestPath(path)
 	data, err := readFile(name, manifest.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: its manifest %s does not exist; btc compile writes both", path, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +74,20 @@ func Read(path string) (*Object, error) {
 	return o, nil
 }
 
+// checkPath reports what is plainly no object before anything is read.
+func checkPath(path string) error {
+	fi, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read the object: %w", err)
+	case fi.IsDir():
+		return fmt.Errorf("%s: is a directory, not an object", path)
+	case !strings.HasSuffix(path, ".o"):
+		return fmt.Errorf("%s: the name of an object ends in .o", path)
+	}
+	return nil
+}
+
 func readFile(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -89,10 +110,10 @@ func readFile(name string, limit int64) ([]byte, error) {
 // Parse reads an object's bytes and checks them against the manifest.
 func Parse(data []byte, m *manifest.Manifest) (*Object, error) {
 	if int64(len(data)) != m.Object.Size {
-		return nil, fmt.Errorf("the manifest belongs to another object: it names %d bytes, this one has %d", m.Object.Size, len(data))
+		return nil, fmt.Errorf("the object is damaged or the manifest belongs to another object: it names %d bytes, this one has %d", m.Object.Size, len(data))
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != m.Object.SHA256 {
-		return nil, errors.New("the manifest belongs to another object: sha256 differs")
+		return nil, errors.New("the object is damaged or the manifest belongs to another object: sha256 differs")
 	}
 	spec, err := readSpec(data)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"time"
 
@@ -104,9 +105,15 @@ type session struct {
 // ErrNoProbes says that no attach point of the script exists here.
 var ErrNoProbes = errors.New("No probes to attach")
 
+// archNames are the manifest's names of the architectures that we run on.
+var archNames = map[string]string{"amd64": "x86_64", "arm64": "arm64"}
+
 // prepare does all that can fail without touching the kernel's state.
 func (s *session) prepare() error {
 	m := s.manifest
+	if here := archNames[runtime.GOARCH]; m.Arch != here {
+		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, m.Arch, here)
+	}
 	for _, u := range m.Unsafe {
 		if !s.opts.Unsafe {
 			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: u.Name + "() is an unsafe function being used in safe mode", Hint: "allow it with --unsafe"}

@@ -1,0 +1,56 @@
+package main
+
+import "os"
+
+// outputFile is the file of -o. It is opened before anything is traced, so that
+// a wrong name is reported at once, but a run that does not begin leaves it as
+// it was: an old content stays, and a new file is removed.
+type outputFile struct {
+	f       *os.File
+	fresh   bool // did not exist before
+	started bool // its old content is gone
+}
+
+func createOutput(path string) (*outputFile, error) {
+	_, err := os.Stat(path)
+	fresh := os.IsNotExist(err)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	return &outputFile{f: f, fresh: fresh}, nil
+}
+
+// start drops the old content. What is no regular file has none.
+func (o *outputFile) start() error {
+	if o.started {
+		return nil
+	}
+	o.started = true
+	fi, err := o.f.Stat()
+	if err != nil || !fi.Mode().IsRegular() {
+		return err
+	}
+	return o.f.Truncate(0)
+}
+
+func (o *outputFile) Write(p []byte) (int, error) {
+	if err := o.start(); err != nil {
+		return 0, err
+	}
+	return o.f.Write(p)
+}
+
+// end closes the file; ran says whether the run came to its end.
+func (o *outputFile) end(ran bool) error {
+	var err error
+	if ran {
+		err = o.start()
+	} else if o.fresh && !o.started {
+		os.Remove(o.f.Name())
+	}
+	if e := o.f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
