@@ -56,12 +56,8 @@ func placeSlots(m *ir.Module) []ir.Diag {
 const (
 	// frameBudget is what slots may take of the frame, in bytes.
 	frameBudget = 288
-	// largestOnFrame is the size above which an object goes to scratch: programs
-	// leave bytes of longer strings unwritten, and the kernel takes a read of
-	// those in scratch but not on the frame.
-	largestOnFrame = 64
-	// largestKey is the same for keys, all of whose bytes are written.
-	largestKey = 128
+	// largestOnFrame is the size above which an object always goes to scratch.
+	largestOnFrame = 128
 )
 
 // dropUnused removes the slots that no operand mentions.
@@ -78,11 +74,11 @@ func dropUnused(f *ir.Func) {
 // chooseClasses puts slots on the frame as long as it has room, the largest in
 // scratch first. Slots whose addresses meet in a block parameter stay together.
 func chooseClasses(f *ir.Func) {
-	a, keys := analyse(f), keySlots(f)
+	a := analyse(f)
 	for _, s := range f.Slots {
 		if s.Class == ir.Unplaced {
 			s.Class = ir.Frame
-			if s.Size > largestKey || s.Size > largestOnFrame && !keys[s] {
+			if s.Size > largestOnFrame {
 				s.Class = ir.Scratch
 			}
 		}
@@ -100,21 +96,6 @@ func chooseClasses(f *ir.Func) {
 		}
 		largest.Class = ir.Scratch
 	}
-}
-
-// keySlots finds the slots that serve as keys of maps.
-func keySlots(f *ir.Func) map[*ir.Slot]bool {
-	keys := map[*ir.Slot]bool{}
-	for _, b := range f.Blocks {
-		for _, v := range b.Values {
-			for j, a := range v.Args {
-				if a.Op == ir.OpSlotAddr && isKeyUse(v, j) {
-					keys[a.Slot] = true
-				}
-			}
-		}
-	}
-	return keys
 }
 
 // acquireRoom is what taking a scratch slot itself needs on the frame.
