@@ -28,6 +28,7 @@ type Env struct {
 	diags  *diag.List
 
 	kernel   map[*target.Type]*types.Type
+	asked    map[string]*types.Type // tags looked for in the target; nil for absent ones
 	macros   map[string]*macro
 	tags     map[string]*types.Type // "struct x", "union x", "enum x"
 	typedefs map[string]*types.Type
@@ -55,7 +56,7 @@ type Const struct {
 func Read(chunks []Chunk, t *target.Target, l *diag.List) *Env {
 	e := &Env{
 		target: t, diags: l,
-		kernel: map[*target.Type]*types.Type{}, macros: map[string]*macro{},
+		kernel: map[*target.Type]*types.Type{}, asked: map[string]*types.Type{}, macros: map[string]*macro{},
 		tags: map[string]*types.Type{}, typedefs: map[string]*types.Type{}, enums: map[string]Const{},
 	}
 	for _, name := range predefined(t.Arch().GOARCH) {
@@ -98,7 +99,19 @@ func (e *Env) Tagged(word, name string) (*types.Type, bool) {
 // Own reports whether the script itself defines the tag.
 func (e *Env) Own(word, name string) bool { _, ok := e.tags[word+" "+name]; return ok }
 
+// kernelTag finds a tag in the target. The checker asks for the same ones in
+// each of its rounds, so answers are kept.
 func (e *Env) kernelTag(word, name string) (*types.Type, bool) {
+	key := word + " " + name
+	t, asked := e.asked[key]
+	if !asked {
+		t, _ = e.findKernelTag(word, name)
+		e.asked[key] = t
+	}
+	return t, t != nil
+}
+
+func (e *Env) findKernelTag(word, name string) (*types.Type, bool) {
 	look := map[string]func(string) (*target.Type, bool){
 		"struct": e.target.Struct, "union": e.target.Union, "enum": e.target.Enum,
 	}[word]

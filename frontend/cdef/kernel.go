@@ -60,11 +60,18 @@ func (e *Env) composite(t *target.Type, alias string) *types.Type {
 		}
 	}
 	c := &types.Composite{Tag: t.Name, Union: t.Kind == target.Union, CORE: alias,
-		Forward: t.Kind == target.Forward, Size: t.Size, Align: t.Align()}
+		Forward: t.Kind == target.Forward, Size: t.Size, AlignOf: t.Align}
 	if t.Name != "" {
 		c.CORE = c.Word() + " " + t.Name
 	}
 	c.Load = func() []types.Member { return e.kernelMembers(t) }
+	c.Lookup = func(name string) (types.Member, bool) {
+		f, ok := t.Field(name)
+		if !ok {
+			return types.Member{}, false
+		}
+		return types.Member{Name: name, Type: e.Kernel(f.Type), Off: f.Offset, BitOff: f.BitOffset, BitSize: f.BitSize}, true
+	}
 	return types.MakeStruct(c)
 }
 

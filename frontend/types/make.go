@@ -159,7 +159,7 @@ func (t *Type) Align() int {
 	case Array:
 		return t.Elem.Align()
 	case Struct:
-		return max(1, t.Comp.Align)
+		return t.Comp.Alignment()
 	case Tuple, Record:
 		most := 1
 		for _, f := range t.Fields {

@@ -22,7 +22,7 @@ func (t *Type) Store() Storage {
 	case Array:
 		return Storage{Size: t.Size, Align: t.Elem.Align()}
 	case Struct:
-		return Storage{Size: t.Size, Align: max(1, t.Comp.Align)}
+		return Storage{Size: t.Size, Align: t.Comp.Alignment()}
 	case Tuple, Record:
 		return t.storeFields()
 	case Ustack, Usym: // 8 bytes, u32 tgid, padding

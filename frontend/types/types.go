@@ -129,9 +129,14 @@ type Composite struct {
 	// the script) or when nothing names the type.
 	CORE string
 	// Forward is set for a type that is declared only: it has no members and no size.
-	Forward     bool
-	Size, Align int // bytes
-	Load        func() []Member
+	Forward bool
+	Size    int // bytes
+	// Align is in bytes; 0 when AlignOf must be asked.
+	Align   int
+	AlignOf func() int
+	Load    func() []Member
+	// Lookup finds one member as Find does without loading all; it may be nil.
+	Lookup func(name string) (Member, bool)
 
 	members []Member
 	loaded  bool
@@ -162,7 +167,20 @@ func (c *Composite) Members() []Member {
 
 // Find finds a member by name, also inside anonymous members; its offset counts
 // from the start of c.
-func (c *Composite) Find(name string) (Member, bool) { return c.find(name, 0) }
+func (c *Composite) Find(name string) (Member, bool) {
+	if c.Lookup != nil {
+		return c.Lookup(name)
+	}
+	return c.find(name, 0)
+}
+
+// Alignment is the natural alignment in bytes.
+func (c *Composite) Alignment() int {
+	if c.Align == 0 && c.AlignOf != nil {
+		c.Align = c.AlignOf()
+	}
+	return max(1, c.Align)
+}
 
 func (c *Composite) find(name string, depth int) (Member, bool) {
 	if name == "" || depth > 16 {

@@ -1,0 +1,40 @@
+package check
+
+import (
+	"testing"
+
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+	"btc/ir/target"
+)
+
+// BenchmarkCheck checks a script that walks kernel structs, with a target that
+// has decoded nothing yet: what one compilation pays.
+func BenchmarkCheck(b *testing.B) {
+	const text = `
+#include <net/sock.h>
+kprobe:tcp_connect {
+  $sk = (struct sock *)arg0;
+  if ($sk->__sk_common.skc_family == AF_INET) {
+    printf("%s %s %d\n", comm, ntop($sk->__sk_common.skc_daddr), curtask->real_parent->pid);
+  }
+  @[kstack, comm] = count();
+}
+tracepoint:syscalls:sys_enter_openat { @f[tid] = args.filename; }
+tracepoint:syscalls:sys_exit_openat /@f[tid]/ { printf("%d %s\n", args.ret, str(@f[tid])); delete(@f, tid); }
+`
+	for b.Loop() {
+		b.StopTimer()
+		t, err := target.Default("x86_64")
+		if err != nil {
+			b.Fatal(err)
+		}
+		l := new(diag.List)
+		script := parse.Script(diag.NewSource("bench.bt", text), l)
+		b.StartTimer()
+		Check(script, t, l)
+		if l.HasErrors() {
+			b.Fatal(l.Err())
+		}
+	}
+}
