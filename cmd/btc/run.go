@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -15,16 +18,18 @@ func runRun(args []string) int {
 	var s scriptFlags
 	flags := newFlags("run", "FILE.bt | -e PROGRAM [btrun options and parameters]")
 	s.add(flags)
-	if err := flags.Parse(args); err != nil {
+	own, rest, first := splitRun(flags, args)
+	if err := flags.Parse(own); err != nil {
 		return flagStatus(flags, err)
 	}
-	operands := flags.Args()
-	name, text, err := s.script(operands)
+	var script []string
+	if !s.isExpr && first >= 0 {
+		script = []string{rest[first]}
+		rest = slices.Delete(rest, first, first+1)
+	}
+	name, text, err := s.script(script)
 	if err != nil {
 		return fail("%v", err)
-	}
-	if !s.isExpr {
-		operands = operands[1:]
 	}
 	out, status := s.compile(name, text)
 	if out == nil {
@@ -39,7 +44,43 @@ func runRun(args []string) int {
 	if err := writeBoth(path, out); err != nil {
 		return fail("%v", err)
 	}
-	return trace(append([]string{path}, operands...))
+	return trace(append([]string{path}, rest...))
+}
+
+// valueOptions are the options of btrun that take their value from the next
+// argument.
+var valueOptions = []string{"p", "c", "o", "f", "B", "pid", "cmd", "output", "format"}
+
+// splitRun tells our own options from what btrun gets. first is the place in
+// rest of the first operand, which is the script unless there is -e; -1 for none.
+func splitRun(flags *flag.FlagSet, args []string) (own, rest []string, first int) {
+	first = -1
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		f := flags.Lookup(name)
+		to, value := &rest, slices.Contains(valueOptions, name)
+		switch {
+		case arg == "--":
+			return own, append(rest, args[i:]...), first
+		case arg == "-" || arg == "" || arg[0] != '-':
+			if first < 0 {
+				first = len(rest)
+			}
+			value = false
+		case f != nil:
+			toggle, _ := f.Value.(interface{ IsBoolFlag() bool })
+			to, value = &own, toggle == nil
+		case name == "h" || name == "help":
+			to = &own
+		}
+		*to = append(*to, arg)
+		if value && !joined && i+1 < len(args) {
+			i++
+			*to = append(*to, args[i])
+		}
+	}
+	return own, rest, first
 }
 
 // trace runs the btrun that lies beside this program and gives its status. A

@@ -67,6 +67,7 @@ func setFormat(o *options, v string) error {
 	case "json":
 		return fmt.Errorf("-f json is not supported by this version")
 	}
+	//lint:ignore ST1005 the reference's words
 	return fmt.Errorf("Invalid output format %q\nValid formats: 'text'", v)
 }
 
@@ -153,6 +154,7 @@ func (o *options) scriptArgs(args []string) {
 
 func (o *options) check() error {
 	if o.run.PID != 0 && o.run.Command != "" {
+		//lint:ignore ST1005 the reference's words
 		return fmt.Errorf("Cannot use both -c and -p.")
 	}
 	return nil

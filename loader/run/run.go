@@ -103,6 +103,8 @@ type session struct {
 }
 
 // ErrNoProbes says that no attach point of the script exists here.
+//
+//lint:ignore ST1005 the reference's words
 var ErrNoProbes = errors.New("No probes to attach")
 
 // archNames are the manifest's names of the architectures that we run on.
@@ -200,6 +202,7 @@ func (s *session) start() error {
 		failed++
 	}
 	if s.attached == 0 && failed > 0 && virtual == 0 {
+		//lint:ignore ST1005 the reference's words
 		return errors.New("Attachment failed for all probes.")
 	}
 	s.attached += virtual
