@@ -33,11 +33,14 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 	f.Emit(ir.OpEmit, ir.TVoid, vals...).Sym = e.Name
 }
 
-func (f *fn) printf(_ ast.Expr, c *check.Call) *ir.Value {
-	e := f.event(ir.EvPrintf)
-	e.Format = c.Format
-	f.send(e, c.Args...)
-	return nil
+// formatted is printf and what else takes a format and its arguments.
+func formatted(kind ir.EventKind) callFunc {
+	return func(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
+		e := f.event(kind)
+		e.Format = c.Format
+		f.send(e, c.Args...)
+		return nil
+	}
 }
 
 // print prints a map, or a value.

@@ -62,6 +62,26 @@ func (b *body) curtask(c *callSite) {
 	c.e.Type = types.MakePointer(t, types.Kernel)
 }
 
+// taskFields are the builtins that stand for a field of a task.
+var taskFields = map[string][]string{
+	"ppid": {"real_parent", "pid"}, "pcomm": {"real_parent", "comm"},
+	"leader_tid": {"group_leader", "pid"}, "leader_comm": {"group_leader", "comm"},
+}
+
+// taskField is ppid, pcomm, leader_tid and leader_comm, of the current task or
+// of the one given. Its facts are those of the field.
+func (b *body) taskField(c *callSite) {
+	ext := ast.Ext(c.at.Span())
+	var x ast.Expr = &ast.Ident{Extent: ext, Name: "curtask"}
+	if len(c.args) > 0 {
+		x = c.args[0]
+	}
+	for _, name := range taskFields[c.Fn.Name] {
+		x = &ast.Field{Extent: ext, X: x, Name: &ast.Name{Extent: ext, Text: name}}
+	}
+	*c.e = *b.expr(x)
+}
+
 func (b *body) comm(c *callSite) {
 	if len(c.args) > 0 {
 		b.value(c.args[0])

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"strings"
+
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
@@ -209,10 +211,25 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 		}
 	default:
 		d := b.fail(diag.UnknownName, x, "Unknown identifier: '%s'", x.Name)
+		if hint := removed(x.Name); hint != "" {
+			d.Hint("%s", hint)
+			return
+		}
 		if near := target.Nearest(x.Name, b.builtinNames()); near != "" {
 			d.Hint("did you mean %s?", near)
 		}
 	}
+}
+
+// removed says what to write for a builtin that the language had.
+func removed(name string) string {
+	switch {
+	case name == "stack":
+		return "write kstack or ustack"
+	case len(name) > 4 && name[:4] == "sarg" && strings.Trim(name[4:], "0123456789") == "":
+		return "arguments on the stack are read by *(reg(\"sp\") + offset)"
+	}
+	return ""
 }
 
 // builtinNames are the names of builtins and functions.

@@ -79,10 +79,14 @@ func builtinRows() []Function {
 		{Name: "rand", value: true, result: u64, Supported: true},
 		{Name: "cgroup", value: true, result: u64, Supported: true},
 		{Name: "numaid", value: true, result: u64, Supported: true},
-		{Name: "jiffies", value: true, result: u64, Supported: true},
+		{Name: "jiffies", value: true, result: u64},
 		{Name: "ncpus", value: true, result: u64, Supported: true},
 		{Name: "comm", value: true, max: 1, result: types.MakeString(16), check: (*body).comm, Supported: true},
-		{Name: "username", value: true, result: types.TUsername},
+		{Name: "username", value: true, result: types.TUsername, Supported: true},
+		{Name: "ppid", value: true, max: 1, check: (*body).taskField, Supported: true},
+		{Name: "pcomm", value: true, max: 1, check: (*body).taskField, Supported: true},
+		{Name: "leader_tid", value: true, max: 1, check: (*body).taskField, Supported: true},
+		{Name: "leader_comm", value: true, max: 1, check: (*body).taskField, Supported: true},
 		{Name: "arg", value: true, in: inEntry, result: u64, Supported: true},
 		{Name: "retval", value: true, in: inReturn, check: (*body).retval, Supported: true},
 		{Name: "func", value: true, in: inFunc, check: (*body).funcName, Supported: true},
@@ -125,7 +129,7 @@ func mapRows() []Function {
 		{Name: "tseries", min: 3, max: 4, Agg: true},
 		{Name: "delete", min: 1, max: 2, result: types.TBool, Effect: true, check: (*body).deleteMap, Supported: true},
 		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, Supported: true},
-		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
+		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap},
 		{Name: "clear", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
 		{Name: "zero", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
 	}
@@ -140,8 +144,8 @@ func outputRows() []Function {
 		{Name: "exit", max: 1, result: none, Effect: true, Exits: true, check: (*body).exit, Supported: true},
 		{Name: "time", max: 1, result: none, Effect: true, check: (*body).time, Supported: true},
 		{Name: "join", min: 1, max: 2, result: none, Effect: true, check: (*body).join},
-		{Name: "cat", min: 1, max: 128, result: none, Effect: true, check: (*body).printf},
-		{Name: "system", min: 1, max: 128, result: none, Effect: true, unsafe: true, check: (*body).printf},
+		{Name: "cat", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
+		{Name: "system", min: 1, max: 128, result: none, Effect: true, unsafe: true, check: (*body).printf, Supported: true},
 	}
 }
 
@@ -152,7 +156,7 @@ func futureRows() []Function {
 		"signal_name syscall_name memcmp pton macaddr kaddr uaddr percpu_kaddr cgroupid cgroup_path dw_ustack path skboutput " +
 		"socket_cookie signal signal_thread override write_user unwatch container_of kfunc_exist kfunc_allowed is_err is_array " +
 		"is_integer is_literal is_ptr is_str is_unsigned_integer default_str_length elf_is_exe elf_info getopt find"
-	values := "args ctx cpid has_cpid ppid leader_tid pcomm leader_comm config"
+	values := "args ctx cpid has_cpid config"
 	var rows []Function
 	for _, name := range strings.Fields(names) {
 		rows = append(rows, Function{Name: name, max: 128})
