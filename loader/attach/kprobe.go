@@ -24,6 +24,9 @@ type function struct{ name, module string }
 // pattern for the functions that the kernel says can be traced.
 func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
+	if !haveKprobes() {
+		return Plan{}, errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
+	}
 	if a.Name == "" {
 		return Plan{}, errors.New("a kprobe at an address is not supported by this version of the loader")
 	}
@@ -57,6 +60,19 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		plan.Multi, plan.AttachType = true, ebpf.AttachTraceKprobeMulti
 	}
 	return plan, nil
+}
+
+// haveKprobes: as a perf event source (4.17) or by tracefs.
+func haveKprobes() bool {
+	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err == nil {
+		return true
+	}
+	dir, err := hostinfo.Tracefs()
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(dir + "/kprobe_events")
+	return err == nil
 }
 
 func moduleLoaded(name string) bool {
@@ -161,9 +177,6 @@ func kprobeError(m *Match, err error) error {
 	}
 	if k, kerr := hostinfo.LoadKallsyms(); kerr == nil && len(k.Find(m.Name)) == 0 {
 		return &missing{"there is no kernel function " + m.Name}
-	}
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf("this kernel has no kprobes (CONFIG_KPROBE_EVENTS): %w", err)
 	}
 	return err
 }

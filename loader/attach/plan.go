@@ -15,6 +15,7 @@ import (
 	"strconv"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
 	"btc/loader/manifest"
@@ -245,15 +246,39 @@ func (p *Plan) Attach(progs []*ebpf.Program, opts Options, h *host.Host) ([]io.C
 		}
 		return []io.Closer{l}, nil
 	}
+	// Of the places that a pattern matched, those that cannot be probed after all
+	// (some functions are listed and still refused) are left out.
+	several := len(p.Matches) > 1
 	var links []io.Closer
+	var failure *Failure
 	for i := range p.Matches {
 		l, err := pr.attach(p, &p.Matches[i], progs[i], opts, h)
 		if err != nil {
-			return links, &Failure{p.Matches[i].Text, err}
+			failure = &Failure{p.Matches[i].Text, err}
+			if !several || outOfRoom(err) {
+				return links, failure
+			}
+			continue
 		}
 		links = append(links, l)
 	}
+	if len(links) == 0 && failure != nil {
+		return nil, failure
+	}
 	return links, nil
+}
+
+// outOfRoom: an error that all further places would meet too.
+func outOfRoom(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM)
+}
+
+// Places is the number of places that the links of a plan stand for.
+func (p *Plan) Places(links []io.Closer) int {
+	if p.Multi && len(links) > 0 {
+		return len(p.Matches)
+	}
+	return len(links)
 }
 
 // Failure is an attach point that the kernel would not take.

@@ -138,14 +138,17 @@ type Map struct {
 
 // Event is a kind of ring-buffer record. A record starts with {u32 id, u32 length}.
 type Event struct {
-	ID     int     `json:"id"`
-	Kind   string  `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc
-	Format string  `json:"format,omitempty"`
-	Map    string  `json:"map,omitempty"`
-	Fields []Field `json:"fields,omitempty"`
-	Size   int     `json:"size"` // least length of the record in bytes
-	Tail   bool    `json:"tail,omitempty"`
-	Pos    Pos     `json:"pos"`
+	ID     int    `json:"id"`
+	Kind   string `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc
+	Format string `json:"format,omitempty"`
+	// FormatBytes holds the format where it is not valid UTF-8, which JSON cannot
+	// hold; Format is then empty in the file. Parse puts it into Format.
+	FormatBytes []byte  `json:"format_bytes,omitempty"`
+	Map         string  `json:"map,omitempty"`
+	Fields      []Field `json:"fields,omitempty"`
+	Size        int     `json:"size"` // least length of the record in bytes
+	Tail        bool    `json:"tail,omitempty"`
+	Pos         Pos     `json:"pos"`
 }
 
 // Param is a load-time parameter ($1, $#, getopt). Global names its symbol in .rodata.params.

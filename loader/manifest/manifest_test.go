@@ -68,6 +68,22 @@ func TestShortValues(t *testing.T) {
 	}
 }
 
+func TestFormatsHoldAnyByte(t *testing.T) {
+	m := sample()
+	m.Events[0].Format = "\xff%s\x00%d\n"
+	data, err := Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(m, got); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestUnknownKeysAreIgnored(t *testing.T) {
 	data, _ := Marshal(sample())
 	data = []byte(strings.Replace(string(data), "{", `{"later": [1, {"x": null}],`, 1))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxBytes is the largest manifest a reader takes. A manifest holds the script's
@@ -42,6 +43,11 @@ func Parse(data []byte) (*Manifest, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, &Fault{Text: "text after the end of the JSON object"}
 	}
+	for i := range m.Events {
+		if e := &m.Events[i]; len(e.FormatBytes) > 0 {
+			e.Format, e.FormatBytes = string(e.FormatBytes), nil
+		}
+	}
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
@@ -54,11 +60,18 @@ func Marshal(m *Manifest) ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
+	file := *m
+	file.Events = slices.Clone(m.Events)
+	for i := range file.Events {
+		if e := &file.Events[i]; !utf8.ValidString(e.Format) {
+			e.Format, e.FormatBytes = "", []byte(e.Format)
+		}
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", " ")
-	if err := e.Encode(m); err != nil {
+	if err := e.Encode(&file); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -92,6 +92,9 @@ func schemaOf(typ reflect.Type, docs map[string]string, defs map[string]any) map
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
 	case reflect.Slice:
+		if typ.Elem().Kind() == reflect.Uint8 {
+			return map[string]any{"type": "string", "contentEncoding": "base64"}
+		}
 		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(typ.Elem(), docs, defs)}
 	case reflect.Map:
 		return map[string]any{"type": "object", "additionalProperties": schemaOf(typ.Elem(), docs, defs)}

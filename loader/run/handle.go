@@ -37,7 +37,7 @@ var handlers map[string]func(*session, *event.Event)
 func init() {
 	handlers = map[string]func(*session, *event.Event){
 		"printf":    func(s *session, e *event.Event) { s.out.write(s.printf(e)) },
-		"print":     func(s *session, e *event.Event) { s.out.write(append(s.env().Append(nil, e.Values[0]), '\n')) },
+		"print":     (*session).onPrint,
 		"print_map": (*session).onPrintMap,
 		"clear":     func(s *session, e *event.Event) { s.onReset(e, s.maps.take) },
 		"zero":      func(s *session, e *event.Event) { s.onReset(e, s.maps.zero) },
@@ -68,8 +68,15 @@ func (s *session) complain(pos manifest.Pos, err error) {
 	fmt.Fprintln(s.opts.Err, f.Warning())
 }
 
+// printf gives an event's formatted text, valid until the next event.
 func (s *session) printf(e *event.Event) []byte {
-	return s.env().Printf(nil, s.format[e.ID], e.Values)
+	s.text = s.env().Printf(s.text[:0], s.format[e.ID], e.Values)
+	return s.text
+}
+
+func (s *session) onPrint(e *event.Event) {
+	s.text = append(s.env().Append(s.text[:0], e.Values[0]), '\n')
+	s.out.write(s.text)
 }
 
 // aheadWait is how long a print waits for the clear of the same program, which

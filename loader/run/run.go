@@ -93,6 +93,7 @@ type session struct {
 
 	envMade  *format.Env
 	symTable *symbols.Table
+	text     []byte // of the event at hand
 
 	signals  chan os.Signal
 	stopping chan struct{} // closed by the first reason to stop from outside
@@ -191,11 +192,10 @@ func (s *session) start() error {
 	for _, plan := range s.expansion.Order() {
 		links, err := plan.Attach(s.programs(plan), aopts, s.host)
 		s.links = append(s.links, links...)
+		s.attached += plan.Places(links)
 		if err == nil {
-			s.attached += len(plan.Matches)
 			continue
 		}
-		s.attached += len(links)
 		if err := s.attachFailure(plan, err); err != nil {
 			return err
 		}
