@@ -305,6 +305,9 @@ func (rs *Ranges) transfer(v *Value) Range {
 	case OpBoolInt, OpCast:
 		return rs.arg(v, 0)
 	case OpSelect:
+		if c := v.Args[0]; c.IsConst() {
+			return rs.arg(v, int(2-c.Imm&1))
+		}
 		return rs.selected(v, 1).Join(rs.selected(v, 2))
 	case OpICmp:
 		if a, ok := v.Cond.Decide(rs.arg(v, 0), rs.arg(v, 1)); ok {

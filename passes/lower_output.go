@@ -254,12 +254,12 @@ func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(1))
 }
 
-// clamp bounds x where it is used: before 5.11 the kernel forgets the bounds of
+// clamp bounds x, an unsigned number, where it is used: before 5.11 the kernel forgets the bounds of
 // a number that goes through a spill.
 func (l *lowering) clamp(x *ir.Value, most int) *ir.Value {
 	top := ir.Const(int64(most))
 	if x.IsConst() {
-		return ir.Const(min(x.Imm, top.Imm))
+		return ir.Const(int64(min(uint64(x.Imm), uint64(most))))
 	}
 	return l.Select(l.ICmp(ir.UGT, x, top), top, x)
 }

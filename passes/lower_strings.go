@@ -105,7 +105,7 @@ func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 			s.Class = ir.Scratch
 			l.Store(ir.U8, to, 0, ir.Const(0))
 		}
-	case bound.Imm <= 0:
+	case bound.Imm == 0: // a negative bound is a large one, as at run time
 		l.Store(ir.U8, to, 0, ir.Const(0))
 		return ir.Const(0)
 	}
