@@ -1,6 +1,10 @@
 package passes
 
-import "btc/ir"
+import (
+	"slices"
+
+	"btc/ir"
+)
 
 // cse makes one of equal values: pure ops of the same operands, and reads of
 // what cannot change while one program runs.
@@ -58,54 +62,47 @@ func mergeable(m *ir.Module, v *ir.Value) bool {
 	return false
 }
 
-// valueKey says when two values are equal. An op has at most three operands
-// here.
-type valueKey struct {
-	op   ir.Op
-	typ  ir.Type
-	imm  int64
-	mem  ir.MemKind
-	cond ir.Cond
-	kind ir.COREKind
-	sym  string
-	core ir.CORERef
-	args [3]operandKey
-}
-
-type operandKey struct {
-	id   int // -1 for inline operands
-	op   ir.Op
-	typ  ir.Type
-	imm  int64
-	sym  string
-	slot *ir.Slot
-}
-
-func keyOfOperand(v *ir.Value) operandKey {
-	if v.ID >= 0 {
-		return operandKey{id: v.ID}
-	}
-	return operandKey{-1, v.Op, v.Type, v.Imm, v.Sym, v.Slot}
-}
-
-func keyOfValue(v *ir.Value) valueKey {
-	k := valueKey{op: v.Op, typ: v.Type, imm: v.Imm, mem: v.Mem, cond: v.Cond, kind: v.Kind, sym: v.Sym, core: v.CORE}
+// hashOf is equal for equal values. It does not look at names: few values
+// differ in nothing else.
+func hashOf(v *ir.Value) uint64 {
+	const prime = 1099511628211
+	h := uint64(v.Op)<<8 ^ uint64(v.Mem)<<16 ^ uint64(v.Imm)
+	sum := uint64(0)
 	for i, a := range v.Args {
-		k.args[i] = keyOfOperand(a)
-	}
-	swappable := commutes[v.Op] || v.Op == ir.OpICmp
-	if swappable && len(v.Args) == 2 && k.args[0].id >= 0 && k.args[1].id >= 0 && k.args[0].id > k.args[1].id && v.Args[0].Type == v.Args[1].Type {
-		k.args[0], k.args[1] = k.args[1], k.args[0]
-		if v.Op == ir.OpICmp {
-			k.cond = k.cond.Swap()
+		x := uint64(a.ID+1)*prime ^ uint64(a.Imm)
+		if !swappable(v) {
+			x *= uint64(2*i + 3)
 		}
+		sum += x
 	}
-	return k
+	return (h ^ sum) * prime
+}
+
+// swappable reports whether the operands may be exchanged (in an icmp, with the
+// condition).
+func swappable(v *ir.Value) bool {
+	return len(v.Args) == 2 && (commutes[v.Op] || v.Op == ir.OpICmp) && v.Args[0].Type == v.Args[1].Type
+}
+
+// equal reports whether two mergeable values are always the same.
+func equal(v, w *ir.Value) bool {
+	if v.Op != w.Op || v.Type != w.Type || v.Imm != w.Imm || v.Mem != w.Mem || v.Kind != w.Kind ||
+		v.Sym != w.Sym || v.CORE != w.CORE || len(v.Args) != len(w.Args) {
+		return false
+	}
+	if v.Cond == w.Cond && slices.EqualFunc(v.Args, w.Args, sameOperand) {
+		return true
+	}
+	cond := w.Cond
+	if v.Op == ir.OpICmp {
+		cond = cond.Swap()
+	}
+	return swappable(v) && v.Cond == cond && sameOperand(v.Args[0], w.Args[1]) && sameOperand(v.Args[1], w.Args[0])
 }
 
 func cseFunc(m *ir.Module, f *ir.Func) {
 	d := ir.Dominators(f)
-	known := map[valueKey][]*ir.Value{}
+	known := map[uint64][]*ir.Value{}
 	subst := ir.Subst{}
 	for _, b := range d.Order { // a dominator comes before what it dominates
 		keep := b.Values[:0]
@@ -113,12 +110,12 @@ func cseFunc(m *ir.Module, f *ir.Func) {
 			for i, a := range v.Args {
 				v.Args[i] = subst.Of(a)
 			}
-			if !mergeable(m, v) || len(v.Args) > 3 {
+			if !mergeable(m, v) {
 				keep = append(keep, v)
 				continue
 			}
-			k := keyOfValue(v)
-			if w := dominating(d, known[k], b); w != nil {
+			k := hashOf(v)
+			if w := dominating(d, known[k], v, b); w != nil {
 				subst[v] = w
 				v.Block = nil
 				continue
@@ -131,11 +128,12 @@ func cseFunc(m *ir.Module, f *ir.Func) {
 	subst.Apply(f)
 }
 
-// dominating finds a value among equal ones whose block dominates b.
-func dominating(d *ir.DomTree, equal []*ir.Value, b *ir.Block) *ir.Value {
-	for _, v := range equal {
-		if d.Dominates(v.Block, b) {
-			return v
+// dominating finds a value among those of v's hash that equals it and whose
+// block dominates b.
+func dominating(d *ir.DomTree, candidates []*ir.Value, v *ir.Value, b *ir.Block) *ir.Value {
+	for _, w := range candidates {
+		if equal(v, w) && d.Dominates(w.Block, b) {
+			return w
 		}
 	}
 	return nil

@@ -9,8 +9,11 @@ import "btc/ir"
 // therefore never misses a check that went.
 //
 // requires:    -
-// establishes: no icmp or branch whose answer its block's dominators fix
-// invalidates: use counts, ranges (edges are changed by simplify-cfg later)
+// establishes: no icmp or branch whose answer its block's dominators fix; every
+//
+//	block is reachable
+//
+// invalidates: dominators, liveness, loops, use counts, ranges
 //
 //	b0(v0:ctx):
 //	  v1:i64 = load.u8 [v0+8]
@@ -25,7 +28,7 @@ import "btc/ir"
 //	  v2:i1 = icmp ult v1, 10
 //	  br v2, b1, b2
 //	b1:
-//	  br false, b3, b4
+//	  jump b4
 func decideRanges(m *ir.Module) []ir.Diag {
 	for _, f := range m.Funcs {
 		rangesFunc(f)
@@ -36,40 +39,38 @@ func decideRanges(m *ir.Module) []ir.Diag {
 func rangesFunc(f *ir.Func) {
 	d := ir.Dominators(f)
 	rs := ir.NewRanges(f, d)
+	clamps := clampTests(f)
 	subst := ir.Subst{}
+	type decided struct {
+		block *ir.Block
+		side  int
+	}
+	var branches []decided
 	for _, b := range d.Order {
 		for _, v := range b.Values {
 			if v.Op != ir.OpICmp {
 				continue
 			}
-			if n, ok := rs.At(v, b).Const(); ok {
-				subst[v] = ir.Bool(n&1 != 0)
-			} else if yes, known := decide(rs, v, b); known {
+			if yes, known := decide(rs, v, b); known && (!clamps[v] || decidedByDefinition(rs, v)) {
 				subst[v] = ir.Bool(yes)
 			}
 		}
-	}
-	type decided struct {
-		term *ir.Term
-		yes  bool
-	}
-	var terms []decided
-	for _, b := range d.Order {
-		t := &b.Term
-		if t.Kind != ir.Br || t.Arg.IsConst() || subst[t.Arg] != nil {
-			continue
-		}
-		if n, ok := rs.At(t.Arg, b).Const(); ok {
-			terms = append(terms, decided{t, n&1 != 0})
-		} else if t.Arg.Op == ir.OpICmp {
-			if yes, known := decide(rs, t.Arg, b); known {
-				terms = append(terms, decided{t, yes})
+		if t := &b.Term; t.Kind == ir.Br && !t.Arg.IsConst() {
+			if yes, known := decide(rs, t.Arg, b); known && yes {
+				branches = append(branches, decided{b, 0})
+			} else if known {
+				branches = append(branches, decided{b, 1})
 			}
 		}
 	}
-	for _, x := range terms { // not before: the analysis reads the terminators
-		x.term.Arg = ir.Bool(x.yes)
+	for _, x := range branches { // not before: the analysis reads the terminators
+		t := &x.block.Term
+		e := t.Succs[x.side]
+		x.block.Jump(e.To, t.Pos, e.Args...)
 	}
+	// Where a condition can never hold anything may have been decided: it goes at
+	// once, or ir.Verify would look at code that no run reaches.
+	ir.RemoveUnreachable(f)
 	subst.Apply(f)
 	for _, b := range f.Blocks {
 		keep := b.Values[:0]
@@ -80,9 +81,52 @@ func rangesFunc(f *ir.Func) {
 		}
 		b.Values = keep
 	}
+	// What only a decided branch led to goes now: behind an edge that is never
+	// taken anything can be "known", also what ir.Verify would miss.
+	if decideBranches(f) {
+		ir.RemoveUnreachable(f)
+	}
 }
 
-// decide answers a comparison in block b.
+// clampTests finds the comparisons that choose, in a select, between a number
+// and its bound. 5.10 forgets what a branch said of a number once the number is
+// spilled or copied, so such a test stays next to the use that needs it unless
+// the number's definition bounds it.
+func clampTests(f *ir.Func) map[*ir.Value]bool {
+	clamps := map[*ir.Value]bool{}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			if v.Op != ir.OpSelect || v.Args[0].Op != ir.OpICmp {
+				continue
+			}
+			if x := v.Args[0].Args[0]; x.ID >= 0 && (x == v.Args[1] || x == v.Args[2]) {
+				clamps[v.Args[0]] = true
+			}
+		}
+	}
+	return clamps
+}
+
+func decidedByDefinition(rs *ir.Ranges, v *ir.Value) bool {
+	_, known := v.Cond.Decide(rs.Def(v.Args[0]), rs.Def(v.Args[1]))
+	return known
+}
+
+// decide answers a truth value in block b: known there, or a comparison that
+// its operands' ranges settle, or whose holding would leave no number.
 func decide(rs *ir.Ranges, v *ir.Value, b *ir.Block) (yes, known bool) {
-	return v.Cond.Decide(rs.At(v.Args[0], b), rs.At(v.Args[1], b))
+	if n, ok := rs.At(v, b).Const(); ok {
+		return n&1 != 0, true
+	}
+	if v.Op != ir.OpICmp {
+		return false, false
+	}
+	x, y := rs.At(v.Args[0], b), rs.At(v.Args[1], b)
+	if yes, known = v.Cond.Decide(x, y); known || x.Empty() || y.Empty() {
+		return yes, known
+	}
+	if v.Cond.Refine(x, y).Empty() {
+		return false, true
+	}
+	return true, v.Cond.Negate().Refine(x, y).Empty()
 }

@@ -105,17 +105,13 @@ func threadEdges(f *ir.Func) bool {
 // only its own terminator uses them: then an edge may pass it by.
 func paramsUsedInside(f *ir.Func) []bool {
 	inside := make([]bool, f.NumBlocks())
-	owner := map[*ir.Value]*ir.Block{}
 	for _, b := range f.Blocks {
 		inside[b.ID] = len(b.Values) == 0
-		for _, p := range b.Params {
-			owner[p] = b
-		}
 	}
 	for _, b := range f.Blocks {
 		use := func(v *ir.Value) {
-			if o := owner[v]; o != nil && o != b {
-				inside[o.ID] = false
+			if v.Op == ir.OpParam && v.Block != b {
+				inside[v.Block.ID] = false
 			}
 		}
 		for _, v := range b.Values {
