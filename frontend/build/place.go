@@ -54,15 +54,38 @@ func (f *fn) locate(p *check.Place) where {
 		panic("BUG: no address for a typed argument")
 	}
 	for _, s := range p.Steps {
+		if len(s.Others) > 0 {
+			w = where{base: f.eitherForm(s, ir.TKAddr, func(s check.Step) *ir.Value { return f.apply(f.step(w, s)) })}
+			continue
+		}
 		w = f.step(w, s)
 	}
 	return w
 }
 
+// eitherForm reads with the form of a step that the host has.
+func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value) *ir.Value {
+	if len(s.Others) == 0 {
+		return read(s)
+	}
+	other, rest := s.Others[0], s
+	rest.Others = s.Others[1:]
+	exists := f.CORE(ir.FieldExists, ir.CORERef{Type: other.CORE, Path: other.Path})
+	yes, no, join := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.ICmp(ir.NE, exists, ir.Const(0)), yes, no)
+	f.start(yes, true)
+	f.jump(join, read(other))
+	f.start(no, true)
+	f.jump(join, f.eitherForm(rest, t, read))
+	result := join.AddParam(t)
+	f.start(join, true)
+	return result
+}
+
 // directContext reports whether a place in the context can be loaded as the
 // kernel wants it: from the context pointer itself, which may not be changed.
 func directContext(p *check.Place) bool {
-	return len(p.Steps) == 1 && p.Steps[0].Index == nil && !located(p)
+	return len(p.Steps) == 1 && p.Steps[0].Index == nil && len(p.Steps[0].Others) == 0 && !located(p)
 }
 
 // located reports whether a place is that of a tracepoint's variable data: its
@@ -77,6 +100,8 @@ func located(p *check.Place) bool {
 
 func (f *fn) step(w where, s check.Step) where {
 	switch {
+	case s.CORE != "" && s.DataLoc: // another form, see eitherForm
+		w = f.dataLoc(where{base: f.ctx, core: ir.CORERef{Type: s.CORE, Path: s.Path}}, s)
 	case s.CORE != "":
 		if w.core.Type != "" || w.off != 0 {
 			w = where{base: f.apply(w)}
@@ -143,6 +168,10 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 		v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
 		v.Imm = int64(p.Arg)
 		return f.narrow(v, e.Type)
+	}
+	if p.Root == check.RootCtx && len(p.Steps) == 1 && len(p.Steps[0].Others) > 0 {
+		t, k := irType(e.Type), memKind(e.Type)
+		return f.eitherForm(p.Steps[0], t, func(s check.Step) *ir.Value { return f.readWord(f.step(where{base: f.ctx}, s), k, t) })
 	}
 	w := f.locate(p)
 	if located(p) {

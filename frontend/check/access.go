@@ -82,8 +82,7 @@ func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 	last := p.last()
 	switch {
 	case last != nil && last.CORE != "":
-		last.Path += "." + name
-		last.Off += m.Off
+		last.extend("."+name, m.Off)
 	case comp.CORE != "": // also in a copy of ours: its bytes are the host's
 		p.Steps = append(p.Steps, Step{CORE: comp.CORE, Path: name, Off: m.Off})
 	default:
@@ -93,6 +92,21 @@ func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 	if m.BitSize > 0 {
 		p.Bits = &Bits{Unit: m.Type.Size, Off: m.BitOff, Size: m.BitSize}
 	}
+}
+
+// extend goes on to a part of a relocated field. Data behind a record has none
+// that a relocation could name.
+func (s *Step) extend(path string, off int) {
+	s.Path += path
+	s.Off += off
+	var others []Step
+	for _, o := range s.Others {
+		if !o.DataLoc {
+			o.Path += path
+			others = append(others, o)
+		}
+	}
+	s.Others = others
 }
 
 func (p *Place) last() *Step {
@@ -192,8 +206,7 @@ func (b *body) arrayElem(x *ast.Index, e *Expr, base *Expr, elem *types.Type, n 
 	last := p.last()
 	switch {
 	case c != nil && !c.Host && last != nil && last.CORE != "":
-		last.Path += "[" + strconv.FormatInt(c.Int, 10) + "]"
-		last.Off += int(c.Int) * elem.Size
+		last.extend("["+strconv.FormatInt(c.Int, 10)+"]", int(c.Int)*elem.Size)
 	case c != nil && !c.Host:
 		p.addOff(int(c.Int) * elem.Size)
 	default:
@@ -270,7 +283,7 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 	}
 	p := &Place{Root: RootCtx, Space: space}
 	if s := b.event.Struct(); s != nil && f.Member != "" && b.event.Category != "syscalls" {
-		p.Steps = []Step{{CORE: "struct " + b.event.Class, Path: f.Member, Off: f.Offset}}
+		p.Steps = []Step{{CORE: "struct " + b.event.Class, Path: f.Member, Off: f.Offset, Others: otherForms(f)}}
 	} else {
 		p.Steps = []Step{{Off: f.Offset}}
 	}
@@ -283,6 +296,14 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 		return
 	}
 	b.placed(x, e, b.traceFieldType(f))
+}
+
+func otherForms(f *target.TraceField) []Step {
+	var all []Step
+	for _, o := range f.Others() {
+		all = append(all, Step{CORE: "struct " + o.Class, Path: o.Member, DataLoc: o.DataLoc})
+	}
+	return all
 }
 
 // traceFieldType is the type of a tracepoint's field. The record's own width

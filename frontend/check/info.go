@@ -256,6 +256,10 @@ type Step struct {
 	// address becomes that of the data. RelLoc: counted from after the u32. It is
 	// the last step, and the expression's value (int64) is the address itself.
 	DataLoc, RelLoc bool
+	// Others are forms of a relocated step that some kernels have instead, told
+	// by the existence of their field: CORE and Path, and DataLoc where the
+	// address becomes that of the data. The first that exists counts.
+	Others []Step
 }
 
 // Shape is the shape of a map; the text of an ir.MapShape.

@@ -20,7 +20,10 @@ func (typ *Type) Field(name string) (Field, bool) {
 		found = place(m, bit, slices.Clone(path))
 		return false
 	})
-	return found, !ok
+	if ok {
+		return typ.Resolve().otherMember(name)
+	}
+	return found, true
 }
 
 // members calls see for every named member, those of anonymous members in

@@ -10,8 +10,14 @@ import (
 
 // Struct finds the struct of a tag. Where the kernel has several different ones
 // of the name, it answers the one that other types refer to most; Structs has
-// all.
-func (t *Target) Struct(name string) (*Type, bool) { return t.first(targetfile.Struct, name) }
+// all. It also knows records of tracepoints that other kernels have under
+// another name (history.go).
+func (t *Target) Struct(name string) (*Type, bool) {
+	if typ, ok := t.first(targetfile.Struct, name); ok {
+		return typ, true
+	}
+	return t.otherStruct(name)
+}
 
 // Union finds the union of a tag; see Struct.
 func (t *Target) Union(name string) (*Type, bool) { return t.first(targetfile.Union, name) }
