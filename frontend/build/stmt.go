@@ -61,6 +61,11 @@ func (f *fn) effect(x ast.Expr) {
 	case *ast.IfExpr:
 		f.ifExpr(x, func(ast.Expr) {})
 		return
+	case *ast.Ternary:
+		if f.body.Type(x).Kind == types.None {
+			f.choose(x.Cond, func() { f.effect(x.Then) }, func() { f.effect(x.Else) })
+			return
+		}
 	case *ast.Block:
 		f.block(x)
 		if x.Value != nil && !f.ended() {

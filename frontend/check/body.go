@@ -185,8 +185,8 @@ func (b *body) branch(blk *ast.Block) bool {
 }
 
 func (b *body) assign(s *ast.AssignStmt) {
-	if call := b.aggCall(s.Right); call != nil {
-		b.assignAgg(s, call)
+	if b.isAgg(s.Right) {
+		b.assignAggs(s, s.Right)
 		return
 	}
 	if op, compound := s.Op.Binary(); compound {
@@ -228,6 +228,10 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		return
 	}
 	if b.fixed(v) {
+		if v.Type.Kind == types.Int && v.Type.Size == 8 && t.IsInteger() && !t.FitsInto(v.Type) && b.out.Expr(from).Const == nil {
+			b.lossy(from, t, v.Type)
+			return
+		}
 		if !t.FitsInto(v.Type) && !b.constFits(from, v.Type) {
 			b.varMismatch(x, from, t, v.Type)
 		}
@@ -272,6 +276,9 @@ func (b *body) fixed(v *Var) bool { return v.fixed }
 
 // assignMap is a plain "@m[keys] = e".
 func (b *body) assignMap(left ast.Expr, x *ast.Map, keys []ast.Expr, s *ast.AssignStmt) {
+	if b.quiet > 0 {
+		b.fail(diag.BadMapUse, left, "Map assignments not allowed inside of sizeof, offsetof or typeof")
+	}
 	m := b.mapNamed(x)
 	keyed := b.key(m, left, keys)
 	t := b.value(s.Right)

@@ -29,7 +29,7 @@ func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	for range maxRounds {
 		c.l, c.changed = new(diag.List), false
 		c.round()
-		if !c.changed && (c.l.HasErrors() || !c.seedMaps()) {
+		if !c.changed && (c.l.HasErrors() || !c.seedMaps() && !c.readOnly(l)) {
 			break
 		}
 	}
@@ -37,6 +37,19 @@ func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	c.round()
 	c.finish()
 	return c.info
+}
+
+// readOnly makes maps of integers of those that are read but never written: the
+// language lets them be 0. It reports whether there are any.
+func (c *checker) readOnly(l *diag.List) bool {
+	found := false
+	for _, m := range c.order {
+		if m.onlyRead != nil && !m.written && m.agg == nil && m.Value == nil {
+			m.Value, found = types.Literal(0), true
+			l.Add(diag.NeverWritten, m.onlyRead.Span(), "%s is read, but never written: it is always 0", m.Name)
+		}
+	}
+	return found
 }
 
 // checker is the state of one Check.

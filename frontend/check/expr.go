@@ -274,7 +274,7 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 	case m.Value != nil:
 		e.Type = m.Value
 	default:
-		b.unknownMap(m, x)
+		m.onlyRead = x
 	}
 }
 
@@ -322,6 +322,11 @@ func (b *body) ternary(x *ast.Ternary, e *Expr) {
 		then = x.Cond
 	}
 	b.condition(x.Cond)
+	if b.expr(then).Type.Kind == types.None && x.Then != nil {
+		b.expr(x.Else)
+		e.Type = types.TNone // printf("a") : exit()
+		return
+	}
 	t := b.value(then)
 	if b.branches(x, e, t, b.value(x.Else)); invalid(e.Type) {
 		return

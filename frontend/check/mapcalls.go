@@ -117,6 +117,41 @@ func (b *body) aggCall(x ast.Expr) *ast.Call {
 	return nil
 }
 
+// isAgg reports whether x is an aggregation, or branches that all are.
+func (b *body) isAgg(x ast.Expr) bool {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Ternary:
+		return x.Then != nil && b.isAgg(x.Then) && b.isAgg(x.Else)
+	case *ast.IfExpr:
+		return x.Else != nil && b.isAgg(x.Then) && b.isAgg(x.Else)
+	case *ast.Block:
+		return x.Value != nil && b.isAgg(x.Value)
+	}
+	return b.aggCall(x) != nil
+}
+
+// assignAggs is "@m[keys] = x" where isAgg holds for x.
+func (b *body) assignAggs(s *ast.AssignStmt, x ast.Expr) {
+	x = ast.Unparen(x)
+	switch x := x.(type) {
+	case *ast.Ternary:
+		b.condition(x.Cond)
+		b.assignAggs(s, x.Then)
+		b.assignAggs(s, x.Else)
+	case *ast.IfExpr:
+		b.condition(x.Cond)
+		b.assignAggs(s, x.Then)
+		b.assignAggs(s, x.Else)
+	case *ast.Block:
+		b.block(x)
+		b.assignAggs(s, x.Value)
+	default:
+		b.assignAgg(s, b.aggCall(x))
+		return
+	}
+	b.set(x, &Expr{Type: types.TNone})
+}
+
 // aggMisuse reports an aggregation that is not the right side of an assignment
 // to a map.
 func (b *body) aggMisuse(at ast.Node) {

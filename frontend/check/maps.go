@@ -18,14 +18,15 @@ const (
 // mapState is a map while its shape is being found out.
 type mapState struct {
 	Map
-	use     keyUse
-	keyAt   diag.Span   // where use was decided
-	agg     *types.Type // the aggregation, nil for a plain map
-	valueAt diag.Span   // where the value's type was decided
-	params  bool        // the parameters of hist or lhist are known
-	decl    *ast.MapDecl
-	written bool
-	seen    bool
+	use      keyUse
+	keyAt    diag.Span   // where use was decided
+	agg      *types.Type // the aggregation, nil for a plain map
+	valueAt  diag.Span   // where the value's type was decided
+	params   bool        // the parameters of hist or lhist are known
+	decl     *ast.MapDecl
+	written  bool
+	seen     bool
+	onlyRead ast.Node // a read of the map before its type is known
 	// wasWritten is what written was at the end of the round before.
 	wasWritten bool
 }
@@ -33,7 +34,7 @@ type mapState struct {
 // begin forgets what each round finds out anew.
 func (m *mapState) begin() {
 	m.wasWritten = m.written
-	m.written, m.seen, m.Read = false, false, false
+	m.written, m.seen, m.Read, m.onlyRead = false, false, false, nil
 }
 
 // mapKinds are the kinds of a map declaration; true are those that keep a value
@@ -279,8 +280,6 @@ func (c *checker) finishDeclared(m *mapState) {
 	percpu, ok := mapKinds[m.Declared]
 	switch {
 	case !ok:
-	case m.use == keyScalar:
-		c.fail(diag.BadMapDecl, m.decl, "%s is declared as %s, but is used without keys", m.Name, m.Declared)
 	case percpu != (m.agg != nil):
 		t := m.Value
 		if m.agg != nil {
@@ -288,6 +287,8 @@ func (c *checker) finishDeclared(m *mapState) {
 		}
 		c.fail(diag.BadMapDecl, m.decl, "Incompatible map types. Type from declaration: %s. Type from value/key type: %s", m.Declared, t).
 			Hint("aggregations need percpuhash or percpulruhash, all other values hash or lruhash")
+	case m.use == keyScalar:
+		m.Declared = "" // one value needs no hash
 	}
 }
 

@@ -73,11 +73,16 @@ func stepType(t *types.Type, dec bool) *types.Type {
 }
 
 func (b *body) incDec(x *ast.IncDec, e *Expr) {
-	if v, ok := x.X.(*ast.Var); ok {
+	switch v := ast.Unparen(x.X).(type) {
+	case *ast.Var:
 		b.incDecVar(x, v, e)
 		return
+	case *ast.Map, *ast.MapElem:
+	default: // reported by the parser
+		b.expr(v)
+		return
 	}
-	m, ok := b.mapTarget(x.X)
+	m, ok := b.mapTarget(ast.Unparen(x.X))
 	te := b.set(x.X, &Expr{Type: types.TInvalid, Map: &m.Map})
 	m.written = true
 	if !ok {

@@ -51,6 +51,7 @@ const (
 	NotInTarget       Code = "W0215"
 	PrintInLoop       Code = "W0216"
 	Ignored           Code = "W0217"
+	NeverWritten      Code = "W0218"
 )
 
 var checkCodes = []Info{
@@ -58,8 +59,8 @@ var checkCodes = []Info{
 		"A plain name is a builtin (pid, comm, nsecs, ...), a constant of an enum or a #define, or a constant of the system headers. Variables begin with $, maps with @."},
 	{UnknownFunction, "no function has this name",
 		"See the language reference for the functions. C functions of the kernel cannot be called."},
-	{UndefinedMap, "a map is read but never written",
-		"A map gets its type from what is assigned to it. This one is only read, so it could never hold anything: check the spelling."},
+	{UndefinedMap, "a map is used but never written",
+		"A map gets its type from what is assigned to it. This one could never hold anything: check the spelling."},
 	{UndefinedVar, "a variable is used where it has no value",
 		"A variable exists from its first assignment (or let) to the end of the block. Declare it with let in the outer block to use it in several blocks."},
 	{UnknownType, "no type has this name",
@@ -144,5 +145,6 @@ var checkCodes = []Info{
 		"The host decides whether the probe can be attached. The name may be misspelt, or exist only on other kernels or in a module."},
 	{PrintInLoop, "print() of a map in a loop",
 		"Maps are printed later, by the loader: each print shows the map as it is then."},
+	{NeverWritten, "a map is read but never written", "Its value is always 0. Check the spelling."},
 	{Ignored, "something without effect", "It is accepted for compatibility."},
 }

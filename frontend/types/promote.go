@@ -55,8 +55,9 @@ type Promotion struct {
 
 // Promote finds the type that holds values of both, for all assignments to one
 // variable, map value or key, and for the branches of a ternary: integers grow,
-// strings take the larger capacity, tuples do both element by element. A nil
-// type is no constraint. ok is false for types that do not go together.
+// strings take the larger capacity, tuples do both element by element. Stacks
+// of different depth or mode do not go together: their frames are kept apart. A
+// nil type is no constraint. ok is false for types that do not go together.
 func Promote(a, b *Type) (p Promotion, ok bool) {
 	switch {
 	case a == nil:
@@ -87,14 +88,6 @@ func Promote(a, b *Type) (p Promotion, ok bool) {
 		return promoteFields(a, fields)
 	case Pointer:
 		return promotePointer(a, b)
-	case Kstack, Ustack:
-		if a.Mode != b.Mode {
-			return p, false
-		}
-		if b.Depth > a.Depth {
-			a = b
-		}
-		return Promotion{Type: a}, true
 	}
 	return Promotion{Type: a}, Equal(a, b)
 }

@@ -50,7 +50,8 @@ func TestPromote(t *testing.T) {
 		{MakeTuple(TInt8), MakeTuple(TInt8, TInt8), ""},
 		{MakeRecord(Field{"a", TInt8}, Field{"b", TBool}), MakeRecord(Field{"b", TBool}, Field{"a", TInt16}), "record { .a = int16, .b = bool }"},
 		{MakeRecord(Field{"a", TInt8}), MakeRecord(Field{"b", TInt8}), ""},
-		{MakeStack(false, "perf", 3), MakeStack(false, "perf", 5), "kstack"},
+		{MakeStack(false, "perf", 3), MakeStack(false, "perf", 3), "kstack"},
+		{MakeStack(false, "perf", 3), MakeStack(false, "perf", 5), ""},
 		{MakeStack(false, "perf", 3), MakeStack(false, "raw", 3), ""},
 		{pair, pair, "struct pair"}, {TInvalid, TInt8, "int8"}, {nil, TInt8, "int8"},
 	}
