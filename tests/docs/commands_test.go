@@ -1,0 +1,205 @@
+// Package docs holds what the documents say to what the programs do: commands
+// are run, and tables and dumps are made anew and compared.
+package docs
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated parts of the documents")
+
+// command is a line of a document that begins with "$ ", with the output that
+// is shown below it.
+type command struct {
+	file  string
+	text  string
+	shown []string
+}
+
+// notRun are the commands that the test does not run, with the reason.
+var notRun = map[string]string{
+	"tests/kernels/getkernels.sh": "downloads kernels",
+	"go run ./tools/target make":  "needs the downloaded kernels",
+}
+
+// TestCommands runs every command line of README.md and docs/*.md, each file's
+// in order in one scratch folder. Output that is shown must come: numbers may
+// differ, and rows of histograms are not compared.
+func TestCommands(t *testing.T) {
+
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, seen := 0, map[string]bool{}
+	for _, file := range append(files, "../../README.md") {
+		all := commandsOf(t, file)
+		if len(all) == 0 {
+			continue
+		}
+		total += len(all)
+		for _, c := range all {
+			for prefix := range notRun {
+				seen[prefix] = seen[prefix] || strings.HasPrefix(c.text, prefix)
+			}
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			dir := scratch(t)
+			for _, c := range all {
+				t.Run(c.text, func(t *testing.T) { c.run(t, dir) })
+			}
+		})
+	}
+	for prefix := range notRun {
+		if !seen[prefix] {
+			t.Errorf("no document shows %q any more", prefix)
+		}
+	}
+	if total < 5 {
+		t.Errorf("the documents show %d commands: is the form of the blocks still right?", total)
+	}
+}
+
+// commandsOf finds the commands in the indented blocks of a document.
+func commandsOf(t *testing.T, file string) []command {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []command
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, "\n")
+		code, indented := strings.CutPrefix(line, "    ")
+		text, isCommand := strings.CutPrefix(code, "$ ")
+		switch {
+		case indented && isCommand:
+			all = append(all, command{file: file, text: text})
+		case indented && len(all) > 0:
+			last := &all[len(all)-1]
+			last.shown = append(last.shown, code)
+		case line != "" && len(all) > 0: // the block is over
+			all = append(all, command{})
+		}
+	}
+	var commands []command
+	for _, c := range all {
+		if c.text != "" {
+			commands = append(commands, c)
+		}
+	}
+	return commands
+}
+
+// scratch is a folder as the documents assume it: bin/, examples/ and docs/.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink(programs, filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"examples", "docs"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS("../../"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func (c command) run(t *testing.T, dir string) {
+	for prefix, reason := range notRun {
+		if strings.HasPrefix(c.text, prefix) {
+			t.Skip("skipped: ", prefix, " ", reason)
+		}
+	}
+	text, root := strings.CutPrefix(c.text, "sudo ")
+	if root && os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	cmd := exec.Command("sh", "-c", text)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "LC_ALL=C")
+	cmd.WaitDelay = time.Second
+	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	out, err := cmd.CombinedOutput()
+	if wantsError := strings.Contains(strings.Join(c.shown, "\n"), ": error"); (err != nil) != wantsError {
+		t.Fatalf("%s: $ %s: %v\n%s", c.file, c.text, err, out)
+	}
+	have := normal(string(out))
+	for _, line := range c.shown {
+		line = strings.TrimSpace(line)
+		if line == "" || line == "..." || strings.HasSuffix(line, "|") {
+			continue
+		}
+		if want := normal(line); !bytes.Contains([]byte(have), []byte(want)) {
+			t.Errorf("%s: $ %s does not print %q\n%s", c.file, c.text, line, out)
+		}
+	}
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// normal makes outputs of two runs comparable: numbers are 0, blanks are one.
+func normal(s string) string {
+	return numbers.ReplaceAllString(strings.Join(strings.Fields(s), " "), "0")
+}
+
+// programs is the folder with both programs, stripped as the Makefile does, which
+// everyone may read. TestMain makes and removes it.
+var programs string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(withPrograms(m))
+}
+
+func withPrograms(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "btc-docs")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Chmod(dir, 0o755)
+	}
+	if err == nil {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Stderr = os.Stderr
+		err = cmd.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	programs = dir
+	return m.Run()
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// TestLinks checks that what a document refers to in the project is there.
+func TestLinks(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, "../../README.md") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}

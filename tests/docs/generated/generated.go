@@ -1,0 +1,90 @@
+// Package generated keeps parts of documents that are made from the program.
+//
+// A part stands between two lines of a Markdown file:
+//
+//	<!-- generated: name -->
+//	...
+//	<!-- end -->
+//
+// Check compares each part with what the program gives now; with update it
+// rewrites them.
+package generated
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const end = "<!-- end -->"
+
+func begin(name string) string { return "<!-- generated: " + name + " -->" }
+
+// Check compares the parts of the file at path with want, by name. The file must
+// have each of them once, and no others.
+func Check(t *testing.T, path string, want map[string]string, update bool) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	if n := strings.Count(text, "<!-- generated: "); n != len(want) {
+		t.Errorf("%s has %d generated parts, and there are %d", path, n, len(want))
+	}
+	for name, w := range want {
+		now, err := replace(text, name, "\n"+strings.Trim(w, "\n")+"\n\n")
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if now != text && !update {
+			t.Errorf("%s: part %s is not what the program gives now (-want +have); -update rewrites it\n%s", path, name, cmp.Diff(now, text))
+		}
+		text = now
+	}
+	if update && text != string(data) {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// replace puts content between the marks of a part.
+func replace(text, name, content string) (string, error) {
+	head, rest, ok := strings.Cut(text, begin(name)+"\n")
+	if !ok {
+		return "", fmt.Errorf("there is no line %s", begin(name))
+	}
+	_, tail, ok := strings.Cut(rest, end)
+	if !ok {
+		return "", fmt.Errorf("the part %s has no end", name)
+	}
+	if strings.Contains(tail, begin(name)) {
+		return "", fmt.Errorf("there are two parts %s", name)
+	}
+	return head + begin(name) + "\n" + content + end + tail, nil
+}
+
+// Indent makes a block of code.
+func Indent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		if line != "\n" {
+			b.WriteString("    ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// Row is a line of a table.
+func Row(cells ...string) string {
+	for i, c := range cells {
+		cells[i] = strings.ReplaceAll(c, "|", "\\|")
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}

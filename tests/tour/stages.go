@@ -1,0 +1,139 @@
+// Package tour follows small whole scripts through the compiler and keeps every
+// stage's text: the scripts in testdata for those who change the compiler, and
+// the one in docs/tour.md for those who want to know how it works. A change of
+// the compiler shows here as a change of texts that are small enough to read.
+//
+//	go test ./tests/tour            compares
+//	go test ./tests/tour -update    rewrites
+package tour
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/cmd/btc/driver"
+	"btc/frontend/diag"
+	"btc/ir/target"
+	"btc/passes"
+)
+
+// stage is the text of one stage of the compiler.
+type stage struct{ name, text string }
+
+// compile gives the stages of a script, in order.
+func compile(name, text string) ([]stage, *driver.Output, error) {
+	t, err := target.Default("x86_64")
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []stage
+	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: t, Verify: true, Compiler: "btc",
+		Dump: func(s, text string) { all = append(all, stage{s, trim(text)}) }})
+	var messages strings.Builder
+	if err := diag.Render(&messages, diags, diag.RenderOptions{}); err != nil {
+		return nil, nil, err
+	}
+	if messages.Len() > 0 {
+		return nil, nil, fmt.Errorf("messages where none is expected:\n%s", &messages)
+	}
+	return all, out, nil
+}
+
+// trim drops what is the same for all scripts and explains nothing: the table of
+// settings and the texts of the statements.
+func trim(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		if !strings.HasPrefix(line, "meta (config") && !strings.HasPrefix(line, "stmt ") && !strings.HasPrefix(line, "module ") {
+			b.WriteString(line)
+		}
+	}
+	return strings.TrimLeft(b.String(), "\n")
+}
+
+// find is the text of the last stage of a name.
+func find(all []stage, name string) string {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].name == name {
+			return all[i].text
+		}
+	}
+	panic("BUG: there is no stage " + name)
+}
+
+// changes tells what each pass changed, as a comparison of the text before with
+// the text after. Passes that changed nothing are left out.
+func changes(all []stage) []stage {
+	var changed []stage
+	before := find(all, "input")
+	i := 0
+	for ; all[i].name != "input"; i++ {
+	}
+	for _, p := range passes.Pipeline() {
+		i++
+		if all[i].name != p.Name {
+			panic("BUG: pass " + p.Name + " leaves no dump")
+		}
+		if after := all[i].text; after != before {
+			changed = append(changed, stage{p.Name + ": " + p.Doc, compare(before, after)})
+			before = after
+		}
+	}
+	return changed
+}
+
+// last is the text after the last pass.
+func last(all []stage) string {
+	pipeline := passes.Pipeline()
+	return find(all, pipeline[len(pipeline)-1].Name)
+}
+
+// compare lists the lines that went (-) and came (+), with "..." for those that
+// stayed.
+func compare(before, after string) string {
+	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
+	common := commonTails(a, b)
+	var out strings.Builder
+	stayed := false
+	line := func(mark, text string) {
+		if stayed {
+			out.WriteString("  ...\n")
+			stayed = false
+		}
+		out.WriteString(strings.TrimRight(mark+text, " ") + "\n")
+	}
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			stayed = true
+			i, j = i+1, j+1
+		case i < len(a) && (j == len(b) || common[i+1][j] >= common[i][j+1]):
+			line("- ", a[i])
+			i++
+		default:
+			line("+ ", b[j])
+			j++
+		}
+	}
+	return out.String()
+}
+
+// commonTails is the table of a longest common subsequence: entry i, j is its
+// length for a[i:] and b[j:].
+func commonTails(a, b []string) [][]int {
+	table := make([][]int, len(a)+1)
+	for i := range table {
+		table[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				table[i][j] = table[i+1][j+1] + 1
+			} else {
+				table[i][j] = max(table[i+1][j], table[i][j+1])
+			}
+		}
+	}
+	return table
+}

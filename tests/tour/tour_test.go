@@ -1,0 +1,135 @@
+package tour
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"btc/tests/docs/generated"
+)
+
+var update = flag.Bool("update", false, "rewrite the texts of the stages")
+
+// TestDocument holds the dumps in docs/tour.md to what the compiler does with
+// the script that stands there.
+func TestDocument(t *testing.T) {
+	const path = "../../docs/tour.md"
+	all, out, err := compile("large-reads.bt", documentScript(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, code, ok := strings.Cut(last(all), "\n\n")
+	if !ok {
+		t.Fatal("the IR has no blank line between its maps and its code")
+	}
+	var passes strings.Builder
+	for _, c := range changes(all) {
+		name, doc, _ := strings.Cut(c.name, ": ")
+		passes.WriteString("**" + name + "**: " + doc + ".\n\n" + generated.Indent(c.text) + "\n")
+	}
+	generated.Check(t, path, map[string]string{
+		"tree":     generated.Indent(find(all, "ast")),
+		"high":     generated.Indent(find(all, "input")),
+		"passes":   passes.String(),
+		"maps":     generated.Indent(maps),
+		"core":     generated.Indent(code),
+		"asm":      generated.Indent(find(all, "asm")),
+		"object":   generated.Indent(find(all, "object")),
+		"manifest": generated.Indent(parts(t, out.Manifest, "programs", "maps", "losses")),
+	}, *update)
+}
+
+// documentScript is the first block of the document.
+func documentScript(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(data), "\n\n    ")
+	block, _, end := strings.Cut("    "+rest, "\n\n")
+	if !ok || !end {
+		t.Fatalf("%s has no block with a script", path)
+	}
+	return strings.ReplaceAll("\n"+block+"\n", "\n    ", "\n")[1:]
+}
+
+// parts prints some keys of a manifest.
+func parts(t *testing.T, manifest []byte, keys ...string) string {
+	t.Helper()
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(manifest, &all); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, k := range keys {
+		if v, ok := all[k]; ok {
+			b.WriteString("\"" + k + "\": " + strings.ReplaceAll(string(v), "\n  ", "\n") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// TestScripts holds the stages of each script in testdata. Its archive begins
+// with the script; what follows is written by -update.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(files); n == 0 || n > 15 {
+		t.Fatalf("%d scripts: a few that are read are worth more than many that are not", n)
+	}
+	for _, path := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { script(t, path) })
+	}
+}
+
+func script(t *testing.T, path string) {
+	old, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(old.Files) == 0 || old.Files[0].Name != "script.bt" {
+		t.Fatal("the archive does not begin with script.bt")
+	}
+	all, out, err := compile("script.bt", string(old.Files[0].Data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := &txtar.Archive{Comment: old.Comment, Files: old.Files[:1:1]}
+	put := func(name, text string) {
+		now.Files = append(now.Files, txtar.File{Name: name, Data: []byte(strings.TrimRight(text, "\n") + "\n")})
+	}
+	put("tree", find(all, "ast"))
+	put("high IR", find(all, "input"))
+	for _, c := range changes(all) {
+		put(c.name, c.text)
+	}
+	put("assembly", find(all, "asm"))
+	put("manifest", parts(t, out.Manifest, "programs", "maps", "events", "params", "globals", "losses", "fields"))
+	have := string(txtar.Format(now))
+	if *update {
+		if err := os.WriteFile(path, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want := string(txtar.Format(old)); have != want {
+		t.Errorf("stages changed (-recorded +now); when that is meant, -update rewrites them\n%s", cmp.Diff(want, have))
+	}
+}
+
+// TestCompare pins the form of comparisons.
+func TestCompare(t *testing.T) {
+	have := compare("a\nb\nc\nd", "a\nB\nc\nd\ne")
+	if want := "  ...\n- b\n+ B\n  ...\n+ e\n"; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
+}
