@@ -199,6 +199,11 @@ const (
 	breakExec  = 4
 )
 
+// kernelHalf is where the addresses of the kernel begin, on both architectures.
+const kernelHalf = 1 << 63
+
+// attachWatchpoint watches a kernel address on all CPUs, a user address in one
+// process: that of -p, or the child of -c with all that it starts.
 func attachWatchpoint(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
 	a := &p.Prog.Attach
 	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1}
@@ -213,6 +218,13 @@ func attachWatchpoint(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.
 	}
 	if attr.Bp_type == breakExec {
 		attr.Ext2 = 8 // the kernel wants sizeof(long) for execution
+	}
+	if a.Addr < kernelHalf && o.PID == 0 {
+		if o.Child == 0 {
+			return nil, fmt.Errorf("-p PID or -c COMMAND is needed to watch the user address %#x", a.Addr)
+		}
+		o.PID = o.Child
+		attr.Bits |= unix.PerfBitInherit
 	}
 	l, err := openAll(attr, prog, o, h)
 	if errors.Is(err, unix.EINVAL) {

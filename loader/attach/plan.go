@@ -25,6 +25,7 @@ import (
 // Options are the user's wishes that act on attach points.
 type Options struct {
 	PID    int  // only this process; 0: all
+	Child  int  // the process of -c, stopped; 0: none
 	Unsafe bool // address kprobes are allowed
 }
 

@@ -183,6 +183,9 @@ func (s *session) start() error {
 		return err
 	}
 	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Unsafe}
+	if s.child != nil {
+		aopts.Child = s.child.pid
+	}
 	virtual, failed := 0, 0
 	for i := range s.expansion.Plans {
 		if s.expansion.Plans[i].Virtual {

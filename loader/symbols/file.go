@@ -3,6 +3,7 @@ package symbols
 import (
 	"debug/elf"
 	"fmt"
+	"io"
 	"slices"
 	"sort"
 	"strings"
@@ -35,12 +36,11 @@ func (s *fileSyms) lookup(off uint64) (name string, in uint64, ok bool) {
 // readFileSyms reads the symbol tables of an ELF file; nil when it is none.
 // When the file was stripped, a separate file of symbols under
 // /usr/lib/debug/.build-id is read too.
-func readFileSyms(path string) *fileSyms {
-	f, err := elf.Open(path)
+func readFileSyms(r io.ReaderAt) *fileSyms {
+	f, err := elf.NewFile(r)
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
 	s := &fileSyms{}
 	s.add(f, f)
 	if f.Section(".symtab") == nil {

@@ -6,6 +6,7 @@
 package symbols
 
 import (
+	"os"
 	"strconv"
 
 	"btc/loader/hostinfo"
@@ -21,12 +22,13 @@ type Table struct {
 	kernErr  error
 	procs    map[uint32]*process
 	files    map[fileID]*fileSyms
-	readable map[string]string // mangled -> shown
+	held     map[fileID]*os.File // open, symbols not read yet
+	readable map[string]string   // mangled -> shown
 }
 
 // New makes an empty table.
 func New(demangle bool) *Table {
-	return &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, readable: map[string]string{}}
+	return &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, held: map[fileID]*os.File{}, readable: map[string]string{}}
 }
 
 // Kernel finds the function at a kernel address. It reads kallsyms at the first

@@ -24,7 +24,6 @@ type mapping struct {
 	start, end, off uint64
 	path            string
 	file            fileID
-	root            string // the process's root folder, as seen from here
 }
 
 // fileID tells files apart, and one file under two names is the same.
@@ -41,10 +40,31 @@ func (t *Table) Snapshot(tgid uint32) {
 		p.missed = old.missed
 		t.procs[tgid] = p
 	}
-	// Files of another root folder cannot be opened once the process is gone.
 	for i := range p.maps {
-		if m := &p.maps[i]; m.root != "" {
-			t.symbols(m, tgid)
+		t.hold(&p.maps[i], tgid)
+	}
+}
+
+// maxHeld bounds the files kept open for processes that may be gone when their
+// addresses are printed.
+const maxHeld = 256
+
+// hold opens a mapping's file while the process shows it: it may be deleted, or
+// lie in a container, and be out of reach later.
+func (t *Table) hold(m *mapping, tgid uint32) {
+	if _, known := t.files[m.file]; known || t.held[m.file] != nil || len(t.held) >= maxHeld {
+		return
+	}
+	for _, name := range []string{
+		fmt.Sprintf("/proc/%d/root%s", tgid, m.path),
+		fmt.Sprintf("/proc/%d/map_files/%x-%x", tgid, m.start, m.end), // deleted files too
+	} {
+		if !sameFile(name, m.file) {
+			continue
+		}
+		if f, err := os.Open(name); err == nil {
+			t.held[m.file] = f
+			return
 		}
 	}
 }
@@ -58,15 +78,10 @@ func readMaps(tgid uint32) []mapping {
 		return nil
 	}
 	defer f.Close()
-	root, err := os.Readlink(fmt.Sprintf("/proc/%d/root", tgid))
-	if err != nil || root == "/" {
-		root = ""
-	}
 	var maps []mapping
 	s := bufio.NewScanner(f)
 	for s.Scan() && len(maps) < maxMappings {
 		if m, ok := parseMapping(s.Text()); ok {
-			m.root = root
 			maps = append(maps, m)
 		}
 	}
@@ -163,14 +178,16 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	if s, ok := t.files[m.file]; ok {
 		return s
 	}
-	path := strings.TrimSuffix(m.path, " (deleted)")
+	t.hold(m, tgid)
 	var s *fileSyms
-	// The process's own view comes first: it may live in a container. After its
-	// end the path must still lead to the same file.
-	for _, name := range []string{fmt.Sprintf("/proc/%d/root%s", tgid, path), path} {
-		if sameFile(name, m.file) {
-			s = readFileSyms(name)
-			break
+	if f := t.held[m.file]; f != nil {
+		s = readFileSyms(f)
+		f.Close()
+		delete(t.held, m.file)
+	} else if sameFile(m.path, m.file) { // the process is gone: the path must still lead to the same file
+		if f, err := os.Open(m.path); err == nil {
+			s = readFileSyms(f)
+			f.Close()
 		}
 	}
 	t.files[m.file] = s

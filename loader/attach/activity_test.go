@@ -1,0 +1,22 @@
+package attach
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// getpriority makes a system call that hardly anyone else makes.
+func getpriority() { unix.Getpriority(unix.PRIO_PROCESS, 0) }
+
+// deadline gives a function that tells when the test has waited long enough.
+func deadline() func() bool {
+	end := time.Now().Add(5 * time.Second)
+	return func() bool { return time.Now().After(end) }
+}
+
+// spin uses the CPU for a moment, for events that only busy CPUs have.
+func spin() {
+	for end := time.Now().Add(5 * time.Millisecond); time.Now().Before(end); {
+	}
+}

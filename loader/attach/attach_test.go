@@ -1,0 +1,251 @@
+package attach
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"btc/loader/host"
+	"btc/loader/manifest"
+	"btc/loader/report"
+)
+
+func TestGlob(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"vfs_read", "vfs_read", true}, {"vfs_read", "vfs_readv", false}, {"vfs_*", "vfs_read", true}, {"*", "", true},
+		{"*read*", "vfs_readv", true}, {"a*b*c", "aXbYc", true}, {"a*b*c", "acb", false}, {"a*", "ba", false}, {"*ab", "aab", true}, {"a*a", "a", false},
+	} {
+		if got := glob(tc.pattern, tc.name); got != tc.want {
+			t.Errorf("glob(%q, %q) = %v", tc.pattern, tc.name, got)
+		}
+	}
+}
+
+func look(t *testing.T) *host.Host {
+	t.Helper()
+	h, err := host.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func one(p manifest.Program) *manifest.Manifest {
+	return &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "text"}, Programs: []manifest.Program{p}}
+}
+
+func TestMissingPoints(t *testing.T) {
+	p := manifest.Program{Kind: "uprobe", Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f"}}
+	_, err := Expand(look(t), one(p), Options{})
+	var f *report.Fault
+	if !errors.As(err, &f) || f.Pos.Line != 1 || !IsMissing(err) {
+		t.Errorf("got %v", err)
+	}
+	p.Attach.Missing = "warn"
+	x, err := Expand(look(t), one(p), Options{})
+	if err != nil || len(x.Plans) != 0 || len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], "Skipping") {
+		t.Errorf("got %v, %+v", err, x)
+	}
+	p.Attach.Missing = "ignore"
+	if x, err = Expand(look(t), one(p), Options{}); err != nil || len(x.Plans) != 0 || len(x.Warnings) != 0 {
+		t.Errorf("got %v, %+v", err, x)
+	}
+}
+
+func TestPIDIsRefusedWhereTheKernelCannotFilter(t *testing.T) {
+	p := manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "tracepoint:a:b", Target: "a", Name: "b"}}
+	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil || !strings.Contains(err.Error(), "-p cannot be honoured") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Each match of a program that uses its attach point's number gets one of its own.
+func TestNumbers(t *testing.T) {
+	e := &Expansion{Probes: map[int]string{}, Plans: []Plan{
+		{Prog: &manifest.Program{FirstID: 0, UsesID: true}, Matches: []Match{{Text: "a"}, {Text: "b"}, {Text: "c"}}},
+		{Prog: &manifest.Program{FirstID: 1}, Matches: []Match{{Text: "d"}, {Text: "e"}}},
+		{Prog: &manifest.Program{FirstID: 2, UsesID: true}, Matches: []Match{{Text: "f"}, {Text: "g"}}},
+	}}
+	e.number()
+	for id, want := range map[int]string{0: "a", 3: "b", 4: "c", 1: "d", 2: "f", 5: "g"} {
+		if e.Probes[id] != want {
+			t.Errorf("%d is %q, want %q", id, e.Probes[id], want)
+		}
+	}
+}
+
+// Kprobes and uprobes are attached in reverse, the others as written.
+func TestOrder(t *testing.T) {
+	e := &Expansion{Plans: []Plan{
+		{Prog: &manifest.Program{Name: "a", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "b", Kind: "tracepoint"}},
+		{Prog: &manifest.Program{Name: "c", Kind: "begin"}, Virtual: true}, {Prog: &manifest.Program{Name: "d", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "e", Kind: "kretprobe"}},
+	}}
+	got := ""
+	for _, p := range e.Order() {
+		got += p.Prog.Name
+	}
+	if got != "dabe" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestLibrariesByName(t *testing.T) {
+	for _, name := range []string{"libc.so.6", "libc"} {
+		path, ok := findLibrary(name)
+		if !ok {
+			t.Skip("no C library here")
+		}
+		if !strings.HasPrefix(filepath.Base(path), "libc.so") || !isELF(path) {
+			t.Errorf("%s is %s", name, path)
+		}
+	}
+	if path, ok := findLibrary("libnothing_like_this"); ok {
+		t.Errorf("found %s", path)
+	}
+}
+
+// Any bytes in the dynamic linker's cache give entries or none.
+func FuzzLdCache(f *testing.F) {
+	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
+		f.Add(b[:min(len(b), 4096)])
+	}
+	f.Add([]byte("glibc-ld.so.cache1.1\xff\xff\xff\xff0000000000000000000000000000000000000000000000000000"))
+	f.Fuzz(func(t *testing.T, b []byte) { parseLdCache(b) })
+}
+
+// counted is a program that counts its runs in a map.
+func counted(t *testing.T, typ ebpf.ProgramType, at ebpf.AttachType) (*ebpf.Program, func() uint64) {
+	t.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Skip("cannot make BPF maps here: ", err)
+	}
+	t.Cleanup(func() { m.Close() })
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: typ, AttachType: at, License: "GPL", Instructions: asm.Instructions{
+		asm.LoadMapValue(asm.R1, m.FD(), 0), asm.Mov.Imm(asm.R2, 1),
+		asm.StoreXAdd(asm.R1, asm.R2, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	if err != nil {
+		t.Skip("cannot load BPF programs here: ", err)
+	}
+	t.Cleanup(func() { prog.Close() })
+	return prog, func() uint64 {
+		var b []byte
+		if b, err = m.LookupBytes(uint32(0)); err != nil {
+			t.Fatal(err)
+		}
+		return binary.NativeEndian.Uint64(b)
+	}
+}
+
+// attached expands and attaches one attach point, and gives what counts its runs.
+func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) func() uint64 {
+	t.Helper()
+	h := look(t)
+	x, err := Expand(h, one(p), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &x.Plans[0]
+	prog, count := counted(t, typ, plan.AttachType)
+	progs := make([]*ebpf.Program, len(plan.Matches))
+	for i := range progs {
+		progs[i] = prog
+	}
+	links, err := plan.Attach(progs, opts, h)
+	t.Cleanup(func() {
+		for _, l := range links {
+			l.(io.Closer).Close()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Places(links) != len(plan.Matches) {
+		t.Errorf("%d places of %d", plan.Places(links), len(plan.Matches))
+	}
+	return count
+}
+
+func TestTracepoint(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	for _, name := range []string{"sys_enter_getpriority", "sys_enter_getpriorit*"} {
+		count := attached(t, manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: name}}, ebpf.TracePoint, Options{})
+		before := count()
+		for range 5 {
+			getpriority()
+		}
+		if n := count() - before; n < 5 {
+			t.Errorf("%s: counted %d calls of 5", name, n)
+		}
+	}
+}
+
+func TestUprobe(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	// A copy of a program of our own keeps other processes out of the count.
+	sh, err := exec.LookPath("getent")
+	if err != nil {
+		t.Skip("no getent")
+	}
+	data, err := os.ReadFile(sh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "prog")
+	if err := os.WriteFile(path, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m, err := exec.Command("readelf", "-h", path).Output()
+	if err != nil {
+		t.Skip("no readelf")
+	}
+	entry := uint64(0)
+	for line := range strings.Lines(string(m)) {
+		if _, v, ok := strings.Cut(line, "Entry point address:"); ok {
+			for _, c := range strings.TrimSpace(v)[2:] {
+				entry = entry<<4 | uint64(strings.IndexRune("0123456789abcdef", c))
+			}
+		}
+	}
+	count := attached(t, manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path, Addr: entry}}, ebpf.Kprobe, Options{})
+	for range 3 {
+		exec.Command(path, "--version").Run()
+	}
+	if n := count(); n != 3 {
+		t.Errorf("counted %d starts of 3", n)
+	}
+}
+
+func TestTimers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	for _, p := range []manifest.Program{
+		{Kind: "interval", Attach: manifest.Attach{Text: "i", Unit: "ms", Count: 5}},
+		{Kind: "profile", Attach: manifest.Attach{Text: "p", Unit: "hz", Count: 200}},
+		{Kind: "software", Attach: manifest.Attach{Text: "s", Target: "cpu-clock", Count: 1e6}},
+	} {
+		count := attached(t, p, ebpf.PerfEvent, Options{PID: 0})
+		for end := deadline(); count() == 0 && !end(); {
+			spin()
+		}
+		if count() == 0 {
+			t.Errorf("%s never fired", p.Kind)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package bpfmap
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// open makes a map in the kernel.
+func open(t *testing.T, typ ebpf.MapType, entries int) (*ebpf.Map, *Map) {
+	t.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: typ, KeySize: 4, ValueSize: 8, MaxEntries: uint32(entries)})
+	if err != nil {
+		t.Skip("cannot make BPF maps here: ", err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m, &Map{FD: m.FD(), KeySize: 4, ValueSize: 8, MaxEntries: entries, PerCPU: typ == ebpf.PerCPUHash, CPUs: ebpf.MustPossibleCPU()}
+}
+
+func fill(t *testing.T, m *ebpf.Map, n int, perCPU bool) {
+	t.Helper()
+	for i := range uint32(n) {
+		var v any = uint64(i) * 3
+		if perCPU {
+			all := make([]uint64, ebpf.MustPossibleCPU())
+			for c := range all {
+				all[c] = uint64(i)*3 + uint64(c)
+			}
+			v = all
+		}
+		if err := m.Put(i, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func checkAll(t *testing.T, entries []Entry, n int) {
+	t.Helper()
+	seen := map[uint32]bool{}
+	for _, e := range entries {
+		k := binary.NativeEndian.Uint32(e.Key)
+		seen[k] = true
+		for cpu, v := range e.Values {
+			if got := binary.NativeEndian.Uint64(v); got != uint64(k)*3+uint64(cpu) {
+				t.Errorf("key %d, CPU %d: %d", k, cpu, got)
+			}
+		}
+	}
+	if len(seen) != n || len(entries) != n {
+		t.Errorf("%d entries with %d keys, want %d", len(entries), len(seen), n)
+	}
+}
+
+func TestReadAndDrain(t *testing.T) {
+	const n = 3000
+	for _, typ := range []ebpf.MapType{ebpf.Hash, ebpf.PerCPUHash} {
+		m, raw := open(t, typ, n+100)
+		fill(t, m, n, raw.PerCPU)
+		all, err := raw.All()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAll(t, all, n)
+		one, err := raw.oneByOne(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAll(t, one, n)
+		all, err = raw.Drain()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAll(t, all, n)
+		if left, err := raw.All(); err != nil || len(left) != 0 {
+			t.Errorf("%d entries left, %v", len(left), err)
+		}
+		fill(t, m, 10, raw.PerCPU)
+		if one, err = raw.oneByOne(true); err != nil {
+			t.Fatal(err)
+		}
+		checkAll(t, one, 10)
+		if keys, err := raw.Keys(); err != nil || len(keys) != 0 {
+			t.Errorf("%d keys left, %v", len(keys), err)
+		}
+	}
+}
+
+func TestLookupAndZero(t *testing.T) {
+	m, raw := open(t, ebpf.Hash, 10)
+	fill(t, m, 3, false)
+	key := binary.NativeEndian.AppendUint32(nil, 2)
+	e, ok, err := raw.Lookup(key)
+	if err != nil || !ok || binary.NativeEndian.Uint64(e.Values[0]) != 6 {
+		t.Errorf("got %v, %v, %v", e, ok, err)
+	}
+	if err := raw.Zero(key); err != nil {
+		t.Fatal(err)
+	}
+	if e, _, _ := raw.Lookup(key); binary.NativeEndian.Uint64(e.Values[0]) != 0 {
+		t.Errorf("not zero: %v", e)
+	}
+	if _, ok, err := raw.Lookup(binary.NativeEndian.AppendUint32(nil, 9)); ok || err != nil {
+		t.Errorf("a key that is not there: %v, %v", ok, err)
+	}
+}
+
+// A map that was just made is empty, and stays so when drained.
+func TestEmpty(t *testing.T) {
+	_, raw := open(t, ebpf.Hash, 10)
+	if all, err := raw.Drain(); err != nil || len(all) != 0 {
+		t.Errorf("got %v, %v", all, err)
+	}
+}

@@ -1,0 +1,117 @@
+package load
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"btc/loader/manifest"
+)
+
+func TestIntegerSyntax(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1234": 1234, "-10": -10, "0x1f": 31, "0xffffffffffffffff": -1, "1e6": 1e6, "5_000": 5000, "2s": 2e9, "3ms": 3e6,
+		"10us": 10000, "7ns": 7, "1h": 3600e9, "010": 8, "-9223372036854775808": -1 << 63, "18446744073709551615": -1,
+	} {
+		if got, err := parseInt(text); err != nil || int64(got) != want {
+			t.Errorf("%s: got %d, %v, want %d", text, int64(got), err, want)
+		}
+	}
+	for _, text := range []string{"", "-", "abc", "12abc", "--5", "+5", "1.5", "_1", "18446744073709551616", "-9223372036854775809", "1e20", "0x", "s"} {
+		if got, err := parseInt(text); err == nil {
+			t.Errorf("%q was taken for %d", text, got)
+		}
+	}
+}
+
+func params() *manifest.Manifest {
+	return &manifest.Manifest{Params: []manifest.Param{
+		{Name: "$1", Type: "int", Global: "param_1", Size: 8},
+		{Name: "$1", Type: "string", Global: "param_1_str", Size: 8},
+		{Name: "$2", Type: "int", Global: "param_2", Size: 8},
+		{Name: "$#", Type: "int", Global: "param_count", Size: 8},
+		{Name: "aa", Type: "int", Global: "opt_aa", Size: 8, Default: "20"},
+		{Name: "cc", Type: "bool", Global: "opt_cc", Size: 8, Default: "true"},
+		{Name: "ee", Type: "string", Global: "opt_ee", Size: 16, Default: "hello"},
+	}}
+}
+
+func TestParams(t *testing.T) {
+	got, err := ParseParams(params(), []string{"42"}, map[string]string{"aa": "0xffffffffffffffff", "cc": "False"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u64 := func(v uint64) string { return string(binary.NativeEndian.AppendUint64(nil, v)) }
+	for name, want := range map[string]string{
+		"param_1": u64(42), "param_1_str": "42\x00\x00\x00\x00\x00\x00", "param_count": u64(1),
+		"opt_aa": u64(1<<64 - 1), "opt_cc": u64(0), "opt_ee": "hello" + strings.Repeat("\x00", 11),
+	} {
+		if string(got[name]) != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+	if _, ok := got["param_2"]; ok {
+		t.Error("a parameter that was not given was set")
+	}
+}
+
+func TestBadParams(t *testing.T) {
+	for want, try := range map[string]func() error{
+		`parameter $1: "x" is not a number`: func() error { _, err := ParseParams(params(), []string{"x"}, nil); return err },
+		"parameter $1: 8 bytes of text":     func() error { _, err := ParseParams(params(), []string{"12345678"}, nil); return err },
+		"unknown option --zz":               func() error { _, err := ParseParams(params(), nil, map[string]string{"zz": "1"}); return err },
+		"neither true nor false":            func() error { _, err := ParseParams(params(), nil, map[string]string{"cc": "maybe"}); return err },
+	} {
+		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+// Indices count 8-byte instructions: the 64-bit load before the marked one is two.
+func TestPatchID(t *testing.T) {
+	insns := asm.Instructions{asm.LoadImm(asm.R1, 1<<40, asm.DWord), asm.Mov.Imm(asm.R2, 5), asm.Return()}
+	if err := patchID(insns, &manifest.Program{IDInsns: []int{2}}, 77); err != nil {
+		t.Fatal(err)
+	}
+	if insns[1].Constant != 77 || insns[0].Constant != 1<<40 {
+		t.Errorf("got %v", insns)
+	}
+	for _, bad := range []int{0, 1, 3, 9} {
+		if err := patchID(insns, &manifest.Program{IDInsns: []int{bad}}, 1); err == nil {
+			t.Errorf("instruction %d was patched", bad)
+		}
+	}
+}
+
+func TestRefusalReadsTheLog(t *testing.T) {
+	log := []string{
+		"0: R1=ctx() R10=fp0", "; @x = count() @ x.bt:3", "0: (b7) r0 = 0", "12: (61) r1 = *(u32 *)(r2 +0)",
+		"R2 invalid mem access 'scalar'",
+	}
+	if n := lastInsn(log); n != 12 {
+		t.Errorf("last instruction %d", n)
+	}
+	if r := lastReason(append(log, "verification time 10 usec", "stack depth 0")); r != "R2 invalid mem access 'scalar'" {
+		t.Errorf("reason %q", r)
+	}
+	m := &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "a\nb\n@x = c->nope;\n"}, Target: "6.12",
+		Fields: []manifest.FieldUse{{Program: "p", Insn: 12, Type: "struct c", Path: "nope", Pos: manifest.Pos{Line: 3, Col: 6}}}}
+	p := &manifest.Program{Name: "p", Attach: manifest.Attach{Text: "kprobe:f"}, Pos: manifest.Pos{Line: 1, Col: 1}}
+	got := refusal(m, p, nil, &ebpf.VerifierError{Cause: errFor("invalid argument"), Log: log}).Error()
+	if !strings.HasPrefix(got, "x.bt:1:1: error: the kernel refused kprobe:f: R2 invalid mem access 'scalar'") || !strings.Contains(got, "12: (61)") {
+		t.Errorf("got\n%s", got)
+	}
+	poison := []string{"12: (85) call unknown#195896080", "invalid func unknown#195896080"}
+	got = refusal(m, p, nil, &ebpf.VerifierError{Cause: errFor("invalid argument"), Log: poison}).Error()
+	if !strings.HasPrefix(got, "x.bt:3:6: error: this kernel has no field nope in struct c\n 3 | @x = c->nope;\n   |      ^") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+type errFor string
+
+func (e errFor) Error() string { return string(e) }

@@ -1,0 +1,133 @@
+package symbols
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParseMapping(t *testing.T) {
+	m, ok := parseMapping("7f1c2a000000-7f1c2a155000 r-xp 00028000 fe:01 1234                       /usr/lib/x y.so")
+	want := mapping{start: 0x7f1c2a000000, end: 0x7f1c2a155000, off: 0x28000, path: "/usr/lib/x y.so", file: fileID{0xfe<<32 | 1, 1234}}
+	if !ok || m != want {
+		t.Errorf("got %+v, %v", m, ok)
+	}
+	for _, line := range []string{
+		"", "7f-", "7f1c2a000000-7f1c2a155000 r--p 00028000 fe:01 1234 /usr/lib/x.so",
+		"7ffd2a000000-7ffd2a155000 r-xp 00000000 00:00 0    [vdso]", "zz-yy r-xp 0 0:0 0 /x",
+	} {
+		if _, ok := parseMapping(line); ok {
+			t.Errorf("%q was taken", line)
+		}
+	}
+}
+
+// A function of this very process is found by its address.
+func TestOwnFunction(t *testing.T) {
+	tab := New(true)
+	addr := uint64(reflect.ValueOf(TestParseMapping).Pointer())
+	pid := uint32(os.Getpid())
+	name, file, off := tab.User(addr+1, pid)
+	self, _ := os.Executable()
+	if name == "" {
+		t.Skip("this test binary has no symbols")
+	}
+	if !strings.HasSuffix(name, "TestParseMapping") || off != 1 || filepath.Base(file) != filepath.Base(self) {
+		t.Errorf("got %s+%d in %s", name, off, file)
+	}
+	if got := tab.Usym(8, pid); got != "0x8" {
+		t.Errorf("an address of nothing: %s", got)
+	}
+}
+
+// What was seen can be resolved after the process is gone and its file deleted.
+func TestProcessThatIsGone(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip("no sleep")
+	}
+	data, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "nap")
+	if err := os.WriteFile(path, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tab := New(true)
+	pid := uint32(cmd.Process.Pid)
+	var m *mapping
+	for m == nil { // until exec has happened
+		tab.Snapshot(pid)
+		for i := range tab.procs[pid].maps {
+			if x := &tab.procs[pid].maps[i]; x.path == path {
+				m = x
+			}
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	os.Remove(path)
+	if _, file, _ := tab.User(m.start, pid); file != path {
+		t.Errorf("address lies in %q, want %q", file, path)
+	}
+	if tab.files[m.file] == nil {
+		t.Error("the symbols of the deleted file were not read")
+	}
+}
+
+func TestLookup(t *testing.T) {
+	s := &fileSyms{syms: []fileSym{{0x10, 0x100, "outer"}, {0x20, 0x10, "inner"}, {0x200, 0, "unsized"}}}
+	for _, tc := range []struct {
+		off  uint64
+		name string
+		in   uint64
+		ok   bool
+	}{{0xf, "", 0, false}, {0x10, "outer", 0, true}, {0x28, "inner", 8, true}, {0x30, "outer", 0x20, true}, {0x110, "", 0, false}, {0x250, "unsized", 0x50, true}} {
+		if name, in, ok := s.lookup(tc.off); name != tc.name || in != tc.in || ok != tc.ok {
+			t.Errorf("%#x: got %s+%#x %v, want %s+%#x %v", tc.off, name, in, ok, tc.name, tc.in, tc.ok)
+		}
+	}
+}
+
+func TestStackForms(t *testing.T) {
+	find := func(addr uint64) (string, string, uint64) {
+		if addr == 0x1010 {
+			return "f", "mod", 16
+		}
+		return "", "", 0
+	}
+	frames := []uint64{0x1010, 0x99}
+	for mode, want := range map[string]string{
+		"":           "\n        f+16\n        0x99\n",
+		ModeBpftrace: "\n        f+16\n        0x99\n",
+		ModePerf:     "\n\t1010 f+16 (mod)\n\t99 0x99 ([unknown])\n",
+		ModeRaw:      "\n1010\n99\n",
+	} {
+		if got := stack(frames, mode, find, nil); got != want {
+			t.Errorf("%s: got %q, want %q", mode, got, want)
+		}
+	}
+	if got := stack([]uint64{unwindFailure, 1}, "", find, nil); got != "\n        <unwind failure>\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := stack(nil, "", find, nil); got != "\n" {
+		t.Errorf("empty stack: %q", got)
+	}
+}
+
+func TestDemangle(t *testing.T) {
+	if got := New(true).show("_ZN3foo3barEi"); got != "foo::bar(int)" {
+		t.Errorf("got %s", got)
+	}
+	if got := New(false).show("_ZN3foo3barEi"); got != "_ZN3foo3barEi" {
+		t.Errorf("got %s", got)
+	}
+}
