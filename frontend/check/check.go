@@ -20,7 +20,7 @@ const maxRounds = 32
 func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	c := &checker{
 		info: &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, refused: map[string]bool{}, reported: map[place]bool{},
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, refused: map[string]bool{}, reported: map[report]bool{},
 	}
 	c.header()
 	c.items()
@@ -33,7 +33,7 @@ func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 			break
 		}
 	}
-	c.l, c.final, c.reported = l, true, map[place]bool{}
+	c.l, c.final, c.reported = l, true, map[report]bool{}
 	c.round()
 	c.finish()
 	return c.info
@@ -64,7 +64,7 @@ type checker struct {
 	params       map[int]*Param
 	clauses      []*clause
 	refused      map[string]bool // macros and functions of the script: reported where they are defined
-	reported     map[place]bool  // in the last round
+	reported     map[report]bool // in the last round
 	unsafePoints int             // of Info.Unsafe: attach points, the rest are calls
 	final        bool            // the round that reports
 	changed      bool            // a type grew in this round
@@ -83,15 +83,15 @@ type clause struct {
 // reported at each place.
 func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
 	d := &diag.Diagnostic{Code: code, Span: at.Span(), Message: fmt.Sprintf(format, args...)}
-	if key := (place{code, d.Span}); !c.reported[key] || !c.final {
+	if key := (report{code, d.Span}); !c.reported[key] || !c.final {
 		c.reported[key] = true
 		c.l.Append(d)
 	}
 	return d
 }
 
-// place is where a kind of diagnostic was reported.
-type place struct {
+// report is where a kind of diagnostic was reported.
+type report struct {
 	code diag.Code
 	at   diag.Span
 }

@@ -124,6 +124,10 @@ func (c *checker) function(p *Point, part ast.AttachPart) bool {
 			c.fail(diag.BadAttachPoint, part, "Offset not allowed")
 			return false
 		}
+		if addr == 0 {
+			c.fail(diag.BadAttachPoint, part, "the address of a probe cannot be 0")
+			return false
+		}
 		p.Addr = addr
 		return true
 	}
@@ -369,6 +373,10 @@ func (c *checker) counter(p *Point, parts []ast.AttachPart) bool {
 	return true
 }
 
+// watchModes are what processors can watch: no x86 has one for reads only, none
+// watches data and code at once.
+var watchModes = []string{"w", "rw", "wr", "x"}
+
 func (c *checker) watchpoint(p *Point, parts []ast.AttachPart) bool {
 	addr, err := strconv.ParseUint(parts[0].Text, 0, 64)
 	if err != nil {
@@ -381,8 +389,8 @@ func (c *checker) watchpoint(p *Point, parts []ast.AttachPart) bool {
 		return false
 	}
 	p.Addr, p.Len, p.Mode = addr, length, parts[2].Text
-	if p.Mode == "" || strings.Trim(p.Mode, "rwx") != "" {
-		c.fail(diag.BadAttachPoint, parts[2], "watchpoint mode must be combination of (r,w,x)")
+	if !slices.Contains(watchModes, p.Mode) {
+		c.fail(diag.BadAttachPoint, parts[2], "watchpoint mode must be one of %s", strings.Join(watchModes, ", "))
 		return false
 	}
 	return true

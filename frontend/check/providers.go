@@ -34,7 +34,7 @@ var providers = [...]Provider{
 	{Name: "interval", Type: "interval", Min: 1, Max: 2, Supported: true},
 	{Name: "software", Type: "software", Min: 1, Max: 2, Supported: true},
 	{Name: "hardware", Type: "hardware", Min: 1, Max: 2, Supported: true},
-	{Name: "watchpoint", Type: "watchpoint", Min: 3, Max: 3},
+	{Name: "watchpoint", Type: "watchpoint", Min: 3, Max: 3, Supported: true},
 	{Name: "iter", Type: "iter", Min: 1, Max: 2},
 	{Name: "test", Type: "test", Min: 1, Max: 1},
 	{Name: "bench", Type: "benchmark", Min: 1, Max: 1},
