@@ -95,7 +95,7 @@ func (f *fn) scalar(x ast.Expr) *ir.Value {
 		return f.cast(x, e)
 	case *ast.Ternary, *ast.IfExpr, *ast.Block:
 		return f.branches(x, e)
-	case *ast.TupleIndex, *ast.Field:
+	case *ast.TupleIndex, *ast.Index, *ast.Field:
 		addr, t := f.element(x, e)
 		return f.loadScalar(addr, t)
 	case *ast.Comptime:
@@ -114,6 +114,8 @@ func (f *fn) element(x ast.Expr, e *check.Expr) (*ir.Value, *types.Type) {
 	var base ast.Expr
 	switch x := x.(type) {
 	case *ast.TupleIndex:
+		base = x.X
+	case *ast.Index:
 		base = x.X
 	case *ast.Field:
 		base = x.X

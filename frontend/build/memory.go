@@ -26,7 +26,7 @@ func (f *fn) addr(x ast.Expr) *ir.Value {
 		switch x := x.(type) {
 		case *ast.Var:
 			return f.vars[e.Var]
-		case *ast.TupleIndex, *ast.Field:
+		case *ast.TupleIndex, *ast.Index, *ast.Field:
 			a, _ := f.element(x, e)
 			return a
 		case *ast.Positional:
@@ -210,7 +210,7 @@ func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
 		f.mapOp(ir.OpMapGetMem, ir.TVoid, m, f.key(m, keys), dst)
 	case *ast.Cast:
 		f.castObject(x, dst, t)
-	case *ast.Var, *ast.TupleIndex, *ast.Field, *ast.Comptime:
+	case *ast.Var, *ast.TupleIndex, *ast.Index, *ast.Field, *ast.Comptime:
 		f.copy(dst, f.addr(x), size)
 	case *ast.Tuple, *ast.Record:
 		f.storeFields(x, dst, t)

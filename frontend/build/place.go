@@ -123,7 +123,7 @@ func (f *fn) step(w where, s check.Step) where {
 // offset directly, so it is addressed like any kernel memory.
 func (f *fn) index(w where, s check.Step) where {
 	i := f.num(s.Index)
-	if i.IsConst() {
+	if i.IsConst() && (s.Len == 0 || uint64(i.Imm) < uint64(s.Len)) {
 		w.off += i.Imm * int64(s.Scale)
 		return w
 	}

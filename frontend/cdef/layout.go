@@ -116,7 +116,7 @@ func (p *parser) members(b *layout) error {
 	return nil
 }
 
-// memberLine reads one declaration of members up to its ';'.
+// memberLine reads one declaration of members with its ';'.
 func (p *parser) memberLine(b *layout) error {
 	base, err := p.specifiers(Chunk{})
 	if err != nil {
@@ -142,9 +142,13 @@ func (p *parser) memberLine(b *layout) error {
 			return err
 		}
 		b.fields = append(b.fields, f)
-		if !p.accept(",") {
-			return p.expect(";")
+		if p.accept(",") {
+			continue
 		}
+		if p.peek().kind == punct && p.peek().text == "}" {
+			return nil // compilers take the last member without its ';'
+		}
+		return p.expect(";")
 	}
 }
 

@@ -41,6 +41,7 @@ func read(text string) (*Env, *diag.List) {
 func TestLayout(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"struct t { char a; int b; short c; };", "12 4 a=0 b=4 c=8"},
+		{"struct t { char a; int b };", "8 4 a=0 b=4"},
 		{"struct t { char a; int b; short c; } __attribute__((packed));", "7 1 a=0 b=1 c=5"},
 		{"struct __attribute__((packed)) t { char a; long b; };", "9 1 a=0 b=1"},
 		{"struct t { int a:3; int b:5; unsigned c:30; char d; };", "12 4 a=0.0:3 b=0.3:5 c=4.0:30 d=8"},
@@ -188,7 +189,7 @@ struct broken {
 func TestFaults(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"struct t { nosuch a; };", "unknown type 'nosuch'"},
-		{"struct t { int a };", "expected ';', found '}'"},
+		{"struct t { int a int b; };", "expected ';', found 'int'"},
 		{"struct t { struct t in; };", "has the unknown type struct t"},
 		{"struct t { int a; }; struct t { int b; };", "expected"},
 		{"struct t { int a:33; };", "bitfield a has a bad width"},
