@@ -249,6 +249,9 @@ func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	if !readsArgs {
 		return []*Point{p}
 	}
+	if c.tooMany(ap, len(all)) {
+		return nil
+	}
 	var points []*Point
 	for _, name := range all {
 		one := *p
@@ -360,7 +363,7 @@ func (c *checker) counter(p *Point, parts []ast.AttachPart) bool {
 		return false
 	}
 	p.Count = count
-	if len(parts) > 1 {
+	if len(parts) > 1 && parts[1].Text != "" { // "software:faults:" is the default, too
 		n, err := parseCount(parts[1].Text)
 		if err != nil {
 			c.fail(diag.BadAttachPoint, parts[1], "invalid count %s", parts[1].Text)

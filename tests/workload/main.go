@@ -42,6 +42,7 @@ func kinds() []kind {
 		{"tcp", "send over a TCP connection to itself", setupTCP},
 		{"spawn", "start child processes that exit at once", setupSpawn},
 		{"fault", "touch fresh pages of memory", setupFault},
+		{"watch", "write to memory at a given address", setupWatch},
 		{"burn", "use the CPU", setupBurn},
 		{"pingpong", "wake and be woken by a second thread", setupPingpong},
 		{"true", "nothing", func([]string, *report) (func() error, error) { return func() error { return nil }, nil }},

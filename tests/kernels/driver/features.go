@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Feature is something that a job may need of the machine it runs on.
@@ -26,6 +28,8 @@ func Features() []Feature {
 		{"tracepoint", "tracefs is not mounted", exists("/sys/kernel/tracing/events/sched")},
 		{"syscalls", "the kernel has no system call tracepoints", exists("/sys/kernel/tracing/events/syscalls")},
 		{"perf", "the kernel has no perf events", exists("/sys/bus/event_source/devices/software")},
+		{"watchpoint", "the machine has no hardware breakpoints for perf", watchpoint},
+		{"no-pmu", "the machine has hardware counters", func() bool { return !exists("/sys/bus/event_source/devices/cpu")() }},
 		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
 		{"getaddrinfo", "no C compiler made the workload that calls getaddrinfo", onPath("getaddrinfo")},
 	}
@@ -36,6 +40,17 @@ func exists(path string) func() bool {
 		_, err := os.Stat(path)
 		return err == nil
 	}
+}
+
+// watchpoint opens a breakpoint on this process at an address that nothing uses.
+func watchpoint() bool {
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1,
+		Bp_type: 2 /* write */, Ext1: 0x1000, Ext2: 8}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil
 }
 
 func onPath(program string) func() bool {
