@@ -126,6 +126,14 @@ func (m *Map) Zero(key []byte) error {
 	return nil
 }
 
+// Delete removes an element; one that is not there is no error.
+func (m *Map) Delete(key []byte) error {
+	if err := m.elem(cmdDelete, key, nil, 0); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("map delete: %w", err)
+	}
+	return nil
+}
+
 // All reads every element. Elements that come and go meanwhile may be missed or
 // seen, never twice.
 func (m *Map) All() ([]Entry, error) { return m.read(cmdLookupBatch) }
@@ -207,8 +215,8 @@ func (m *Map) oneByOne(drain bool) ([]Entry, error) {
 		}
 		all = append(all, e)
 		if drain {
-			if err := m.elem(cmdDelete, key, nil, 0); err != nil && err != unix.ENOENT {
-				return all, fmt.Errorf("map delete: %w", err)
+			if err := m.Delete(key); err != nil {
+				return all, err
 			}
 		}
 	}

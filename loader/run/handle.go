@@ -89,28 +89,42 @@ func (s *session) onPrintMap(e *event.Event) {
 	m := s.manifest.Map(e.Map)
 	top := render.Top{Keep: int(min(e.Uint(0), 1<<30)), Div: uint32(e.Uint(1))}
 	read := s.maps.elements
-	if s.resets(e.Map) {
-		var next event.Event
-		found := s.events.ahead(aheadWait, func(r []byte) bool {
-			ev, err := event.Decode(s.manifest, r)
-			if err == nil && ev.Map == e.Map && (ev.Kind == "clear" || ev.Kind == "zero") {
-				next = ev
-				return true
-			}
-			return false
-		})
-		if found {
-			read = s.maps.take
-			if next.Kind == "zero" {
-				read = s.maps.zero
-			}
-		}
+	kind := s.nextReset(e.Event)
+	switch kind {
+	case "clear":
+		read = s.maps.take
+	case "zero":
+		read = s.maps.zero
 	}
 	elems, err := read(m)
 	if err != nil {
 		s.complain(e.Pos, err)
 	}
 	s.printMap(m, elems, top)
+	if kind != "" {
+		s.sweep(m, e.Pos)
+	}
+}
+
+// nextReset takes the clear or zero of e's map out of the events to come, when it
+// comes before anything else that needs the map. It gives its kind, or "".
+func (s *session) nextReset(e *manifest.Event) string {
+	if !s.resets(e.Map) {
+		return ""
+	}
+	kind := ""
+	s.events.ahead(aheadWait, func(r []byte) verdict {
+		ev, err := event.Decode(s.manifest, r)
+		switch {
+		case err != nil || ev.Kind != "exit" && ev.Map != e.Map:
+			return passBy
+		case ev.Kind == "clear" || ev.Kind == "zero":
+			kind = ev.Kind
+			return takeIt
+		}
+		return giveUp
+	})
+	return kind
 }
 
 // resets tells whether the script ever clears or zeroes a map.
@@ -124,8 +138,16 @@ func (s *session) resets(name string) bool {
 }
 
 func (s *session) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Element, error)) {
-	if _, err := reset(s.manifest.Map(e.Map)); err != nil {
+	m := s.manifest.Map(e.Map)
+	if _, err := reset(m); err != nil {
 		s.complain(e.Pos, err)
+	}
+	s.sweep(m, e.Pos)
+}
+
+func (s *session) sweep(m *manifest.Map, pos manifest.Pos) {
+	if err := s.maps.sweep(m); err != nil {
+		s.complain(pos, err)
 	}
 }
 

@@ -21,12 +21,13 @@ type mapTable struct {
 	manifest *manifest.Manifest
 	loaded   *load.Loaded
 	open     map[string]*bpfmap.Map
-	gen      []byte          // our copy of the slot numbers; only we write them
-	zeroed   map[string]bool // scalars that zero() set to 0
+	gen      []byte                       // our copy of the slot numbers; only we write them
+	zeroed   map[string]bool              // scalars that zero() set to 0
+	swept    map[string]map[uint64][]byte // by stack map: frames that the last sweep took out
 }
 
 func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable, error) {
-	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}}
+	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}, swept: map[string]map[uint64][]byte{}}
 	for i := range m.Maps {
 		x := &m.Maps[i]
 		km := l.Maps[x.Symbol]
@@ -112,13 +113,17 @@ func (t *mapTable) flip(m *manifest.Map) error {
 	if err := v.Set(t.gen); err != nil {
 		return fmt.Errorf("slot of %s: %w", m.Name, err)
 	}
-	// MEMBARRIER_CMD_GLOBAL waits for an RCU grace period, which BPF programs
-	// run inside of.
+	waitForPrograms()
+	return nil
+}
+
+// waitForPrograms waits until all programs that run now have ended:
+// MEMBARRIER_CMD_GLOBAL waits for an RCU grace period, which they run inside of.
+func waitForPrograms() {
 	const cmdGlobal = 1
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, cmdGlobal, 0, 0); errno != 0 {
 		time.Sleep(20 * time.Millisecond)
 	}
-	return nil
 }
 
 // zero sets all values to 0 and keeps the keys.
@@ -144,12 +149,12 @@ func (t *mapTable) frames(l *manifest.Layout, id uint64) []uint64 {
 	if m == nil || id == 0 {
 		return nil
 	}
-	e, ok, err := t.open[m.Name].Lookup(binary.NativeEndian.AppendUint64(nil, id))
-	if err != nil || !ok {
-		return nil
+	raw := t.swept[m.Name][id]
+	if e, ok, err := t.open[m.Name].Lookup(binary.NativeEndian.AppendUint64(nil, id)); err == nil && ok {
+		raw = e.Values[0]
 	}
 	var out []uint64
-	for b := e.Values[0]; len(b) >= 8; b = b[8:] {
+	for b := raw; len(b) >= 8; b = b[8:] {
 		addr := binary.NativeEndian.Uint64(b)
 		if addr == 0 || l.Depth > 0 && len(out) == l.Depth {
 			break

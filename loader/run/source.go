@@ -69,14 +69,28 @@ func (s *source) read(wait time.Duration) ([]byte, error) {
 // maxAhead bounds the records that a look ahead keeps.
 const maxAhead = 1024
 
-// ahead shows the records that follow to fits, in order, until it answers true;
-// that record is then taken out of the queue. It waits a short time for records
-// that are on their way.
-func (s *source) ahead(wait time.Duration, fits func([]byte) bool) bool {
+// verdict is what a look ahead thinks of a record.
+type verdict int
+
+const (
+	passBy verdict = iota // look on
+	takeIt                // this is the one: take it out of the queue
+	giveUp                // what is looked for cannot come before this one
+)
+
+// ahead shows the records that follow to judge, in order, and tells whether one
+// was taken. It waits a short time for records that are on their way.
+func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
 	for i, r := range s.queue {
-		if r != nil && fits(r) {
+		if r == nil {
+			continue
+		}
+		switch judge(r) {
+		case takeIt:
 			s.queue[i] = nil
 			return true
+		case giveUp:
+			return false
 		}
 	}
 	for end := time.Now().Add(wait); len(s.queue) < maxAhead; {
@@ -84,10 +98,14 @@ func (s *source) ahead(wait time.Duration, fits func([]byte) bool) bool {
 		if err != nil || r == nil {
 			return false
 		}
-		if fits(r) {
+		v := judge(r)
+		if v == takeIt {
 			return true
 		}
 		s.queue = append(s.queue, append([]byte(nil), r...))
+		if v == giveUp {
+			return false
+		}
 	}
 	return false
 }
