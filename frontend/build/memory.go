@@ -120,8 +120,16 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 			}
 			return
 		}
+	case *ast.Cast: // the same text in another size
+		own = min(own, f.body.Type(x.X).Size)
+		f.copyString(f.addr(x.X), dst, own, t, exact)
+		return
 	}
-	src := f.addr(x)
+	f.copyString(f.addr(x), dst, own, t, exact)
+}
+
+// copyString copies a string of at most own bytes to dst.
+func (f *fn) copyString(src, dst *ir.Value, own int, t *types.Type, exact bool) {
 	f.Emit(ir.OpStrCopy, ir.TI64, dst, src).Imm = int64(own)
 	if exact && t.Size > own {
 		f.zero(f.AddImm(dst, int64(own)), t.Size-own)

@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"btc/frontend/ast"
@@ -136,11 +138,6 @@ func (c *checker) items() {
 			probes++
 		}
 	}
-	if most := c.limit("max_bpf_progs"); len(c.info.Programs) > most {
-		c.l.Add(diag.BadAttachPoint, c.info.Script.Span(), "Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", most, most).
-			Hint("use narrower patterns, or raise max_bpf_progs in the config block")
-		c.clauses = nil
-	}
 	if probes == 0 && !c.l.HasErrors() {
 		c.l.Add(diag.NoProbes, c.info.Script.Span(), "the script has no probes")
 	}
@@ -152,7 +149,11 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	c.clauses = append(c.clauses, cl)
 	shared := map[string]*body{}
 	for _, ap := range p.Points {
-		for _, point := range c.points(ap, cl.scope.args) {
+		points := c.points(ap, cl.scope.args)
+		if c.tooMany(ap, len(points)) {
+			return
+		}
+		for _, point := range points {
 			key := cl.key(point)
 			b := shared[key]
 			if b == nil {
@@ -176,6 +177,17 @@ func (cl *clause) key(p *Point) string {
 		return p.Kind + ":syscalls"
 	}
 	return p.Kind
+}
+
+// tooMany reports that n more programs are more than a script may have.
+func (c *checker) tooMany(at ast.Node, n int) bool {
+	most := c.limit("max_bpf_progs")
+	if len(c.info.Programs)+n <= most {
+		return false
+	}
+	c.fail(diag.BadAttachPoint, at, "Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", most, most).
+		Hint("use narrower patterns, or raise max_bpf_progs in the config block")
+	return true
 }
 
 // limit is a setting that is a number.
@@ -223,9 +235,7 @@ func (c *checker) finish() {
 			b.finishVars()
 		}
 	}
-	for n := 1; len(c.info.Params) < len(c.params); n++ {
-		if p := c.params[n]; p != nil {
-			c.info.Params = append(c.info.Params, p)
-		}
+	for _, n := range slices.Sorted(maps.Keys(c.params)) {
+		c.info.Params = append(c.info.Params, c.params[n])
 	}
 }

@@ -294,6 +294,15 @@ func TestParams(t *testing.T) {
 	}
 }
 
+// TestParamsWithGaps checks that the first parameters need not be used: a number
+// that is refused by the parser is one of them.
+func TestParamsWithGaps(t *testing.T) {
+	info, _ := checkText(`kprobe:f { print($0); print($3); }`)
+	if n := len(info.Params); n == 0 || info.Params[n-1].N != 3 {
+		t.Errorf("parameters %v, want $3 as the last", info.Params)
+	}
+}
+
 // TestComparisons checks in which type operands are compared.
 func TestComparisons(t *testing.T) {
 	tests := []struct{ expr, want string }{

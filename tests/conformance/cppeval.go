@@ -1,0 +1,305 @@
+package conformance
+
+import "strconv"
+
+// value is what an expression of a test is known to be.
+type value struct {
+	kind valueKind
+	text string  // valueString, valueName: the name; valueTagged: the tag
+	list []value // valueList, valueTagged: what stands in the braces
+}
+
+type valueKind uint8
+
+const (
+	valueUnknown valueKind = iota
+	valueString
+	valueNumber // text as written
+	valueName   // a name, qualified or not
+	valueList   // { a, b }
+	valueTagged // Tag{ a, b }
+)
+
+func (v value) isString() bool { return v.kind == valueString }
+
+// evaluator reads one test's statements. It follows strings, lists of strings,
+// and loops over them; what else the test does is passed by.
+type evaluator struct {
+	toks  []token
+	vars  map[string]value
+	calls map[string]bool // names of functions that are reported
+	found func(call)
+}
+
+// call is one call of a reported function.
+type call struct {
+	name string
+	line int
+	args []value
+}
+
+// block reads the statements from i up to end.
+func (e *evaluator) block(i, end int) {
+	for i < end {
+		next := e.statement(i, end)
+		if next <= i {
+			next = i + 1
+		}
+		i = next
+	}
+}
+
+// statement reads one statement and gives the index behind it.
+func (e *evaluator) statement(i, end int) int {
+	t := e.toks[i]
+	switch {
+	case t.is("{"):
+		close := e.match(i)
+		e.block(i+1, close)
+		return close + 1
+	case t.is("for") && e.toks[i+1].is("("):
+		return e.loop(i)
+	}
+	stop := e.stop(i, end)
+	e.declaration(i, stop)
+	for j := i; j < stop; j++ {
+		if e.toks[j].kind != tokenName || !e.calls[e.toks[j].text] || !e.toks[j+1].is("(") {
+			continue
+		}
+		if j > i && e.toks[j-1].is("::") {
+			continue
+		}
+		close := e.match(j + 1)
+		e.found(call{e.toks[j].text, e.toks[j].line, e.list(j+2, close)})
+		j = close
+	}
+	return stop + 1
+}
+
+// stop is the index of the semicolon or opening brace of a body that ends the
+// statement at i.
+func (e *evaluator) stop(i, end int) int {
+	for ; i < end; i++ {
+		switch {
+		case e.toks[i].is(";"):
+			return i
+		case e.toks[i].is("("), e.toks[i].is("["):
+			i = e.match(i)
+			if i+1 < end && e.toks[i+1].is("{") && e.toks[i].is(")") {
+				return i // the body of an if or a while
+			}
+		case e.toks[i].is("{"):
+			i = e.match(i)
+		}
+	}
+	return end
+}
+
+// match is the index of the bracket that closes the one at i.
+func (e *evaluator) match(i int) int {
+	depth := 0
+	for j := i; j < len(e.toks); j++ {
+		switch t := e.toks[j]; {
+		case t.is("("), t.is("{"), t.is("["):
+			depth++
+		case t.is(")"), t.is("}"), t.is("]"):
+			if depth--; depth == 0 {
+				return j
+			}
+		}
+	}
+	return len(e.toks) - 1
+}
+
+// declaration notes `type name = value;`, `type name{ value };` and `name += value;`.
+func (e *evaluator) declaration(i, stop int) {
+	for j := i; j < stop; j++ {
+		t := e.toks[j]
+		switch {
+		case t.is("=") && j > i && e.toks[j-1].kind == tokenName && !e.toks[j+1].is("="):
+			e.vars[e.toks[j-1].text] = e.expr(j+1, stop)
+			return
+		case t.is("+") && j > i && e.toks[j+1].is("=") && e.toks[j-1].kind == tokenName:
+			name := e.toks[j-1].text
+			e.vars[name] = concat(e.vars[name], e.expr(j+2, stop))
+			return
+		case t.is("{") && j > i+1 && e.toks[j-1].kind == tokenName && e.match(j) == stop-1:
+			if l := e.list(j+1, stop-1); len(l) == 1 {
+				e.vars[e.toks[j-1].text] = l[0]
+			}
+			return
+		case t.is("("), t.is("{"):
+			return
+		}
+	}
+}
+
+// loop reads `for (auto x : list) body`; of other loops it reads the body once.
+func (e *evaluator) loop(i int) int {
+	close := e.match(i + 1)
+	body, after := close+1, e.stop(close+1, len(e.toks))
+	if e.toks[body].is("{") {
+		after = e.match(body)
+	}
+	colon := i + 2
+	for colon < close && !e.toks[colon].is(":") {
+		colon++
+	}
+	elements := []value{{}}
+	var names []string
+	if colon < close {
+		names = loopNames(e.toks[i+2 : colon])
+		if l := e.expr(colon+1, close); l.kind == valueList || l.kind == valueTagged {
+			elements = l.list
+		}
+	}
+	for _, v := range elements {
+		for n, name := range names {
+			e.vars[name] = part(v, n, len(names))
+		}
+		e.block(body, after+1)
+	}
+	return after + 1
+}
+
+// loopNames are the variables of a range loop: one, or those of [a, b].
+func loopNames(toks []token) []string {
+	var names []string
+	binding := false
+	for _, t := range toks {
+		if t.is("[") {
+			binding, names = true, nil
+		}
+		if t.kind == tokenName {
+			if !binding {
+				names = nil
+			}
+			names = append(names, t.text)
+		}
+	}
+	return names
+}
+
+func part(v value, n, of int) value {
+	if of == 1 {
+		return v
+	}
+	if (v.kind == valueList || v.kind == valueTagged) && n < len(v.list) {
+		return v.list[n]
+	}
+	return value{}
+}
+
+// list evaluates what stands between commas.
+func (e *evaluator) list(i, end int) []value {
+	var out []value
+	start := i
+	for ; i < end; i++ {
+		switch t := e.toks[i]; {
+		case t.is("("), t.is("{"), t.is("["):
+			i = e.match(i)
+		case t.is(","):
+			out = append(out, e.expr(start, i))
+			start = i + 1
+		}
+	}
+	if start < end {
+		out = append(out, e.expr(start, end))
+	}
+	return out
+}
+
+// expr evaluates one expression: terms joined by +.
+func (e *evaluator) expr(i, end int) value {
+	v, i := e.term(i, end)
+	for i < end && e.toks[i].is("+") {
+		var w value
+		w, i = e.term(i+1, end)
+		v = concat(v, w)
+	}
+	if i != end {
+		return value{}
+	}
+	return v
+}
+
+// term evaluates one term and gives the index behind it.
+func (e *evaluator) term(i, end int) (value, int) {
+	if i >= end {
+		return value{}, end
+	}
+	switch t := e.toks[i]; {
+	case t.kind == tokenString:
+		v := value{kind: valueString}
+		for ; i < end && e.toks[i].kind == tokenString; i++ {
+			v.text += e.toks[i].text
+		}
+		if i < end && e.toks[i].is("s") { // "..."s
+			i++
+		}
+		return v, i
+	case t.kind == tokenNumber:
+		return value{kind: valueNumber, text: t.text}, i + 1
+	case t.is("{"):
+		close := e.match(i)
+		return value{kind: valueList, list: e.list(i+1, close)}, close + 1
+	case t.is("("):
+		close := e.match(i)
+		return e.expr(i+1, close), close + 1
+	case t.kind == tokenName:
+		return e.named(i, end)
+	}
+	return value{}, end
+}
+
+// named evaluates a variable, an enumerator, a tagged list or a call.
+func (e *evaluator) named(i, end int) (value, int) {
+	name := e.toks[i].text
+	for i++; i+1 < end && e.toks[i].is("::"); i += 2 {
+		name = e.toks[i+1].text
+	}
+	if i < end && e.toks[i].is("<") { // std::vector<std::string>
+		for i < end && !e.toks[i].is(">") {
+			i++
+		}
+		i++
+	}
+	switch {
+	case i < end && e.toks[i].is("{"):
+		close := e.match(i)
+		return value{kind: valueTagged, text: name, list: e.list(i+1, close)}, close + 1
+	case i < end && e.toks[i].is("("):
+		close := e.match(i)
+		args := e.list(i+1, close)
+		if len(args) == 1 && (name == "string" || name == "string_view" || name == "to_string") && (args[0].kind == valueString || args[0].kind == valueNumber) {
+			return value{kind: valueString, text: args[0].text}, close + 1
+		}
+		return value{kind: valueTagged, text: name, list: args}, close + 1
+	}
+	if v, ok := e.vars[name]; ok {
+		return v, i
+	}
+	return value{kind: valueName, text: name}, i
+}
+
+// concat is a + b: text when both are known.
+func concat(a, b value) value {
+	if a.kind == valueString && b.kind == valueString {
+		return value{kind: valueString, text: a.text + b.text}
+	}
+	return value{}
+}
+
+// number is the value of a number or of true and false.
+func (v value) number() (n int64, ok bool) {
+	switch {
+	case v.kind == valueName && v.text == "true":
+		return 1, true
+	case v.kind == valueName && v.text == "false":
+		return 0, true
+	case v.kind == valueNumber:
+		n, err := strconv.ParseInt(v.text, 0, 64)
+		return n, err == nil
+	}
+	return 0, false
+}

@@ -1,0 +1,213 @@
+package conformance
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// fact is one program and what bpftrace's unit test says of it.
+type fact struct {
+	file, test string
+	line       int
+	fixture    string // class of the test, "" for a plain one
+	text       string // the program
+	refused    bool
+	said       string // of the message of the refusal, as far as known
+}
+
+// key names a fact in a way that stays when others are added or moved.
+func (f fact) key() string {
+	sum := sha256.Sum256([]byte(f.text))
+	return fmt.Sprintf("%s/%s/%x", f.file, f.test, sum[:4])
+}
+
+// factFile says how one file's test functions state their facts.
+type factFile struct {
+	name string
+	// calls gives the rule of each test function.
+	calls map[string]factRule
+	// syntaxOnly: accepted means that the parser takes the program.
+	syntaxOnly bool
+	// wrap makes the program of the text given to the test function.
+	wrap func(text string) string
+}
+
+// factRule reads the arguments behind the program: whether it is refused, and
+// what is said.
+type factRule func(args []value) (refused bool, said string)
+
+func accepts([]value) (bool, string) { return false, "" }
+
+// refuses is the rule of functions that take the message.
+func refuses(args []value) (bool, string) {
+	for _, a := range args {
+		if a.isString() {
+			return true, a.text
+		}
+	}
+	return true, ""
+}
+
+// refusedBy reads the message at position n; an empty or missing one means
+// accepted.
+func refusedBy(n int) factRule {
+	return func(args []value) (bool, string) {
+		if n >= len(args) || args[n].isString() && args[n].text == "" {
+			return false, ""
+		}
+		return true, args[n].text
+	}
+}
+
+// refusedTag looks for Error{ message }.
+func refusedTag(args []value) (bool, string) {
+	for _, a := range args {
+		if a.kind != valueTagged || a.text != "Error" {
+			continue
+		}
+		if len(a.list) > 0 {
+			return true, a.list[0].text
+		}
+		return true, ""
+	}
+	return false, ""
+}
+
+// refusedUnless takes a truth value among the arguments: false is refused.
+func refusedUnless(args []value) (bool, string) {
+	said, refused := "", false
+	for _, a := range args {
+		if a.isString() {
+			said = a.text
+		}
+		if n, ok := a.number(); ok {
+			refused = n == 0
+			break
+		}
+	}
+	return refused, said
+}
+
+// refusedIf takes a number: other than zero is refused.
+func refusedIf(args []value) (bool, string) {
+	if len(args) > 0 {
+		if n, ok := args[0].number(); ok {
+			return n != 0, ""
+		}
+	}
+	return false, ""
+}
+
+// factFiles are the files whose tests say of programs whether they compile.
+var factFiles = []factFile{
+	{name: "parser", syntaxOnly: true, calls: map[string]factRule{"test": accepts, "test_parse_failure": refuses, "test_macro_parse_failure": refuses}},
+	{name: "type_checker", calls: map[string]factRule{"test": refusedTag}},
+	{name: "type_resolver", calls: map[string]factRule{"test": refusedTag}},
+	{name: "pre_type_check", calls: map[string]factRule{"test": refusedBy(0), "test_error": refuses}},
+	{name: "fold_literals", wrap: inBegin, calls: map[string]factRule{"test": refusedBy(1), "test_error": refuses, "test_warning": accepts, "test_not": accepts, "test_comptime_if": accepts}},
+	{name: "macro_expansion", calls: map[string]factRule{"test": refusedBy(1), "test_error": refuses, "test_warning": accepts}},
+	{name: "builtins", calls: map[string]factRule{"test": refusedBy(1), "test_error": refuses}},
+	{name: "attachpoint_passes", calls: map[string]factRule{"test": refusedBy(0), "test_error": refuses, "test_uprobe_lang": accepts}},
+	{name: "config_analyser", calls: map[string]factRule{"test": refusedUnless, "test_for_warning": accepts}},
+	{name: "named_param", calls: map[string]factRule{"test": refusedBy(1), "test_error": refuses}},
+	{name: "unstable_feature", calls: map[string]factRule{"test": refusedBy(0), "test_error": refuses}},
+	{name: "control_flow_analyser", calls: map[string]factRule{"test": refusedIf}},
+	{name: "resource_analyser", calls: map[string]factRule{"test": refusedUnless}},
+	{name: "deprecated", calls: map[string]factRule{"test": refuses}},
+}
+
+// inBegin makes a program of an expression or statements.
+func inBegin(text string) string {
+	if strings.HasSuffix(text, "}") || strings.HasSuffix(text, ";") {
+		return "begin { " + text + " exit(); }"
+	}
+	return "begin { " + text + "; exit(); }"
+}
+
+// extraction is what one file gave.
+type extraction struct {
+	facts  []fact
+	unread int // calls whose program could not be computed
+}
+
+// extract reads the facts of one file.
+func extract(dir string, f factFile) (extraction, error) {
+	src, err := os.ReadFile(filepath.Join(dir, f.name+".cpp"))
+	if err != nil {
+		return extraction{}, err
+	}
+	toks, err := tokenize(string(src))
+	if err != nil {
+		return extraction{}, fmt.Errorf("%s.cpp: %w", f.name, err)
+	}
+	toks = append(toks, token{}, token{})
+	x := &extractor{file: f, seen: map[string]bool{}}
+	x.eval = evaluator{toks: toks, vars: map[string]value{}, calls: map[string]bool{}, found: x.call}
+	for name := range f.calls {
+		x.eval.calls[name] = true
+	}
+	for i := 0; i+2 < len(toks); i++ {
+		if toks[i].is("TEST") || toks[i].is("TEST_F") {
+			i = x.test(i)
+		}
+	}
+	return x.out, nil
+}
+
+type extractor struct {
+	file    factFile
+	eval    evaluator
+	current fact // file, test and fixture
+	seen    map[string]bool
+	out     extraction
+}
+
+// test reads TEST(suite, name) { ... } and gives the index of its end.
+func (x *extractor) test(i int) int {
+	toks := x.eval.toks
+	open := x.eval.match(i + 1)
+	if open+1 >= len(toks) || !toks[open+1].is("{") || open < i+4 {
+		return i + 1
+	}
+	x.current = fact{file: x.file.name, test: toks[open-1].text}
+	if toks[i].is("TEST_F") {
+		x.current.fixture = toks[i+2].text
+	}
+	end := x.eval.match(open + 1)
+	x.eval.vars = map[string]value{}
+	x.eval.block(open+2, end)
+	return end
+}
+
+// call notes the fact of one call. Before the program there may be the object
+// under test.
+func (x *extractor) call(c call) {
+	args := c.args
+	for len(args) > 0 && !args[0].isString() && len(args) > 1 && args[1].isString() && namesObject(args[0]) {
+		args = args[1:]
+	}
+	if len(args) == 0 || !args[0].isString() {
+		x.out.unread++
+		return
+	}
+	f := x.current
+	f.line = c.line
+	f.text = strings.TrimLeft(args[0].text, "\n")
+	if x.file.wrap != nil {
+		f.text = x.file.wrap(f.text)
+	}
+	f.refused, f.said = x.file.calls[c.name](args[1:])
+	if x.seen[f.key()] {
+		return
+	}
+	x.seen[f.key()] = true
+	x.out.facts = append(x.out.facts, f)
+}
+
+// namesObject tells whether the argument is the object under test, not a program.
+func namesObject(v value) bool {
+	return v.kind == valueUnknown || v.kind == valueName && strings.Contains(v.text, "bpftrace")
+}
