@@ -18,7 +18,7 @@ import (
 	"btc/ir"
 )
 
-// license is what the object's programs are under: helpers such as probe_read
+// license is the default of what the object's programs are under: helpers such as probe_read
 // are for GPL-compatible programs only.
 const license = "GPL"
 
@@ -163,7 +163,11 @@ func (w *writer) mapSection() error {
 }
 
 func (w *writer) licenseSection() {
-	data := append([]byte(license), 0)
+	text := license
+	if set := w.m.Meta.Config["license"]; set != "" {
+		text = set
+	}
+	data := append([]byte(text), 0)
 	i := w.elf.section(&elfSection{name: "license", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: data, align: 1})
 	w.elf.global(elfSymbol{name: "_license", bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: i, size: len(data)})
 	char := w.btf.int("char", 1, intSigned)

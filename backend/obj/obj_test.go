@@ -2,6 +2,7 @@ package obj
 
 import (
 	"bytes"
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -229,5 +230,32 @@ func TestReferenceInsideGlobal(t *testing.T) {
 	ins := spec.Programs["one"].Instructions[1]
 	if off := uint64(ins.Constant) >> 32; ins.Reference() != ".bss" || off != 8 {
 		t.Errorf("reference to %s+%d, want .bss+8", ins.Reference(), off)
+	}
+}
+
+// The license is that of the config block, and GPL where there is none.
+func TestLicense(t *testing.T) {
+	for _, set := range []string{"", "Dual MIT/GPL"} {
+		m, funcs := sample(t)
+		m.Meta.Config = map[string]string{"license": set}
+		data, err := Write(m, funcs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := elf.NewFile(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := f.Section("license").Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := set
+		if set == "" {
+			want = "GPL"
+		}
+		if string(have) != want+"\x00" {
+			t.Errorf("license %q: the object has %q", set, have)
+		}
 	}
 }
