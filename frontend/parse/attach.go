@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -200,3 +201,9 @@ func newPart(at diag.Span) ast.AttachPart {
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// Aliases lists the other names of a probe type.
+func Aliases(name string) []string {
+	p, _ := lookupProvider(name)
+	return slices.Clone(p.aliases)
+}

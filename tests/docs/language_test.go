@@ -1,0 +1,192 @@
+package docs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"btc/cmd/btc/driver"
+	"btc/frontend/check"
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+	"btc/ir/target"
+	"btc/tests/docs/generated"
+)
+
+// TestLanguage holds the tables of docs/language.md to the tables of the
+// checker, and to what the compiler does with an example of each construct.
+func TestLanguage(t *testing.T) {
+	parts := map[string]string{
+		"kinds":    kinds(),
+		"builtins": functions("builtin"),
+		"strings":  functions("string"),
+		"mapcalls": functions("map"),
+		"output":   functions("output"),
+		"others":   otherFunctions(),
+		"config":   settings(t),
+	}
+	for _, c := range constructs {
+		var b strings.Builder
+		b.WriteString("| what | supported |\n|---|---|\n")
+		for _, row := range c.rows {
+			b.WriteString(generated.Row(row.what, verdict(t, row)))
+		}
+		parts[c.section] = b.String()
+	}
+	generated.Check(t, "../../docs/language.md", parts, *update)
+}
+
+// verdict compiles an example. A refusal must be that of something not yet
+// supported, or of what cannot be on all kernels; anything else is a mistake in
+// the example.
+func verdict(t *testing.T, c construct) string {
+	tgt, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: c.script, Target: tgt, Verify: true})
+	if out != nil {
+		return "yes"
+	}
+	for _, d := range diags.Sorted() {
+		switch d.Code {
+		case diag.NotSupported:
+			return "not yet"
+		case diag.CannotCompile:
+			return "no: " + d.Message
+		}
+	}
+	var b strings.Builder
+	diag.Render(&b, diags, diag.RenderOptions{})
+	t.Errorf("the example of %s is faulty:\n%s", c.what, &b)
+	return "?"
+}
+
+func mark(supported bool) string {
+	if supported {
+		return "yes"
+	}
+	return "not yet"
+}
+
+func kinds() string {
+	var b strings.Builder
+	b.WriteString("| probe | short | supported |\n|---|---|---|\n")
+	for _, p := range check.Providers() {
+		short := ""
+		if all := parse.Aliases(p.Name); len(all) > 0 {
+			short = "`" + strings.Join(all, "`, `") + "`"
+		}
+		b.WriteString(generated.Row("`"+p.Name+"`", short, mark(p.Supported)))
+	}
+	return b.String()
+}
+
+func functions(group string) string {
+	var b strings.Builder
+	b.WriteString("| name | arguments | probes | supported |\n|---|---|---|---|\n")
+	for _, f := range check.Functions() {
+		if f.Group != group {
+			continue
+		}
+		name := f.Name
+		if name == "arg" {
+			name = "arg0, arg1, ..."
+		}
+		b.WriteString(generated.Row("`"+name+"`", arguments(f), probes(f), mark(f.Supported)))
+	}
+	return b.String()
+}
+
+func arguments(f check.FunctionInfo) string {
+	var forms []string
+	if f.Value {
+		forms = append(forms, "none")
+	}
+	switch {
+	case !f.Call:
+	case f.Max >= 128:
+		forms = append(forms, fmt.Sprintf("%d or more", f.Min))
+	case f.Min == f.Max:
+		forms = append(forms, fmt.Sprint(f.Min))
+	case !f.Value || f.Max > max(f.Min, 1):
+		forms = append(forms, fmt.Sprintf("%d to %d", f.Min, f.Max))
+	default:
+		forms = append(forms, fmt.Sprint(f.Max))
+	}
+	return strings.Join(forms, " or ")
+}
+
+// probes names the probes that permit a function. Those that are not supported
+// yet are left out.
+func probes(f check.FunctionInfo) string {
+	if f.In == nil {
+		return "all"
+	}
+	var names []string
+	for _, p := range check.Providers() {
+		if p.Supported && slices.Contains(f.In, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// otherFunctions lists what is refused as not supported yet.
+func otherFunctions() string {
+	var names []string
+	for _, f := range check.Functions() {
+		if f.Group == "other" && !f.Supported {
+			names = append(names, "`"+f.Name+"`")
+		}
+	}
+	return strings.Join(names, ", ") + ".\n"
+}
+
+// effects say what each key of the config block does here.
+var effects = map[string]string{
+	"max_strlen":         "capacity of strings whose length is not known, NUL included; at most 16384",
+	"max_map_keys":       "elements of a keyed map that is not declared",
+	"max_bpf_progs":      "most programs of a script; more are an error of the compiler",
+	"missing_probes":     "what btrun does when an attach point does not exist on the host",
+	"stack_mode":         "how stacks print, unless kstack() or ustack() says it",
+	"print_maps_on_exit": "print all maps at the end",
+	"str_trunc_trailer":  "what follows a string that was cut",
+	"cpp_demangle":       "C++ symbols of processes are demangled",
+	"perf_rb_pages":      "pages of the ring buffer; 0: 256 KiB",
+	"license":            "license of the object",
+	"max_cat_bytes":      "most bytes that cat() prints",
+}
+
+func settings(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| key | default | values | effect here |\n|---|---|---|---|\n")
+	known := map[string]bool{}
+	var noop []string
+	for _, s := range check.Settings() {
+		known[s.Name] = true
+		if s.NoOp {
+			noop = append(noop, "`"+s.Name+"`")
+			continue
+		}
+		effect := effects[s.Name]
+		if effect == "" {
+			effect = "none: accepted, so that scripts compile"
+		}
+		b.WriteString(generated.Row("`"+s.Name+"`", s.Default, strings.Join(s.Values, ", "), effect))
+	}
+	for name := range effects {
+		if !known[name] {
+			t.Errorf("there is no setting %s", name)
+		}
+	}
+	old := check.Renamed()
+	var renamed []string
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		renamed = append(renamed, fmt.Sprintf("`%s` (now `%s`)", name, old[name]))
+	}
+	fmt.Fprintf(&b, "\nOld names are accepted with a warning: %s. Without effect in the reference as well: %s.\n", strings.Join(renamed, ", "), strings.Join(noop, ", "))
+	return b.String()
+}

@@ -1,0 +1,66 @@
+package docs
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"btc/loader/manifest"
+)
+
+var keyRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|")
+
+// TestManifestPage holds that docs/manifest.md has a section (###) for each type of
+// the manifest, with a row for each key and no others, in the type's order.
+func TestManifestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/manifest.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string][]string{}
+	for _, s := range strings.Split(string(page), "\n### ")[1:] {
+		name, text, _ := strings.Cut(s, "\n")
+		var keys []string
+		for _, m := range keyRow.FindAllStringSubmatch(text, -1) {
+			keys = append(keys, m[1])
+		}
+		sections[name] = keys
+	}
+	for _, typ := range structsOf(reflect.TypeFor[manifest.Manifest](), nil) {
+		want := keysOf(typ)
+		if have := sections[typ.Name()]; !slices.Equal(have, want) {
+			t.Errorf("section %s explains %q, and the type has %q", typ.Name(), have, want)
+		}
+		delete(sections, typ.Name())
+	}
+	for name := range sections {
+		t.Errorf("section %s is of no type", name)
+	}
+}
+
+// structsOf lists the struct types that a manifest is made of.
+func structsOf(typ reflect.Type, known []reflect.Type) []reflect.Type {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct || slices.Contains(known, typ) {
+		return known
+	}
+	known = append(known, typ)
+	for i := range typ.NumField() {
+		known = structsOf(typ.Field(i).Type, known)
+	}
+	return known
+}
+
+func keysOf(typ reflect.Type) []string {
+	var keys []string
+	for i := range typ.NumField() {
+		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		keys = append(keys, name)
+	}
+	return keys
+}
