@@ -3,7 +3,6 @@ package attach
 import (
 	"encoding/binary"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,7 +164,7 @@ func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Optio
 	links, err := plan.Attach(progs, opts, h)
 	t.Cleanup(func() {
 		for _, l := range links {
-			l.(io.Closer).Close()
+			l.Close()
 		}
 	})
 	if err != nil {
