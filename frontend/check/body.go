@@ -204,7 +204,7 @@ func (b *body) assign(s *ast.AssignStmt) {
 		b.set(left, &Expr{Type: types.TNone})
 		b.expr(s.Right)
 	default:
-		b.fail(diag.BadTarget, s.Left, "invalid assignment target")
+		b.fail(diag.NotAssignable, s.Left, "invalid assignment target")
 	}
 }
 
@@ -313,7 +313,7 @@ func (b *body) assignOp(s *ast.AssignStmt, op ast.BinaryOp) {
 	case *ast.Map, *ast.MapElem:
 		b.assignOpMap(s, op, left, right)
 	default:
-		b.fail(diag.BadTarget, s.Left, "invalid assignment target")
+		b.fail(diag.NotAssignable, s.Left, "invalid assignment target")
 	}
 }
 

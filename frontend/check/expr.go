@@ -400,7 +400,10 @@ func (b *body) tupleIndex(x *ast.TupleIndex, e *Expr) {
 	switch {
 	case invalid(t):
 	case t.Kind != types.Tuple:
-		b.fail(diag.BadAccess, x, "Can not access index '%d' on expression of type '%s'", x.Index, t)
+		d := b.fail(diag.BadAccess, x, "Can not access index '%d' on expression of type '%s'", x.Index, t)
+		if _, number := ast.Unparen(x.X).(*ast.IntLit); number {
+			d.Hint("there are no floating point numbers")
+		}
 	case x.Index < 0 || x.Index >= len(t.Fields):
 		b.fail(diag.OutOfBounds, x, "Invalid tuple index: %d. Found %d elements in tuple.", x.Index, len(t.Fields))
 	default:

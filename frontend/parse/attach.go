@@ -81,8 +81,11 @@ func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 		p.check(ap, diags)
 	case text != "" && !first.Wildcard && len(first.Params) == 0:
 		d := diags.Add(diag.BadProbeType, first.At, "Invalid probe type: %s", first.Text)
-		if first.Text == "config" {
+		switch {
+		case first.Text == "config":
 			d.Hint("a config block has the form config = { ... }")
+		case len(ap.Parts) == 1:
+			d.Hint("an attach point begins with the kind of probe: kprobe:%s", first.Text)
 		}
 	}
 	return ap
@@ -120,7 +123,10 @@ func (p provider) check(ap *ast.AttachPoint, diags *diag.List) {
 	for i := p.min + 1; i <= p.max; i++ {
 		numbers += " or " + strconv.Itoa(i)
 	}
-	diags.Add(diag.BadAttachPoint, ap.At, "%s probe type requires %s arguments, found %d", p.name, numbers, n)
+	d := diags.Add(diag.BadAttachPoint, ap.At, "%s probe type requires %s arguments, found %d", p.name, numbers, n)
+	if p.name == "tracepoint" {
+		d.Hint("tracepoint:CATEGORY:EVENT")
+	}
 }
 
 // checkParams reports a '$' that no parameter number follows.

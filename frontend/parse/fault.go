@@ -142,8 +142,11 @@ func (d *driver) reportCharacter(f *fault, at diag.Span) {
 		d.diags.Add(diag.UnterminatedString, at, "syntax: unterminated string")
 	default:
 		e := d.diags.Add(diag.Syntax, at, "syntax: unexpected input '%s'", f.got.text)
-		if f.got.text == "#" {
+		switch f.got.text {
+		case "#":
 			e.Hint("comments start with //; preprocessor lines stand at the top of a script")
+		case "'":
+			e.Hint("strings stand in double quotes")
 		}
 	}
 }

@@ -6,6 +6,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	backendmanifest "btc/backend/manifest"
@@ -66,7 +67,7 @@ func Compile(in Input) (*Output, *diag.List) {
 // frontend takes text to IR; nil when the script has errors.
 func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 	script := parse.Script(src, diags)
-	if script == nil {
+	if script == nil || slices.ContainsFunc(diags.Sorted(), isSyntax) {
 		return nil
 	}
 	in.dump("ast", func() string {
@@ -84,6 +85,12 @@ func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 		return nil
 	}
 	return build.Module(info, objectName(in.Name))
+}
+
+// isSyntax tells the parser's own faults. What is wrong in attach points alone
+// does not keep the rest of the script from being checked.
+func isSyntax(d *diag.Diagnostic) bool {
+	return d.Severity() == diag.Error && d.Code != diag.BadProbeType && d.Code != diag.BadAttachPoint
 }
 
 // lower takes IR to bytes.
