@@ -1,0 +1,204 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+
+	"btc/ir/target"
+	"btc/loader/hostinfo"
+)
+
+const runtimeList = "testdata/runtime-failures.txt"
+
+const runtimeHead = `# Runtime tests of bpftrace that need only timers and the program's own events,
+# and that fail with btc: key, kind of the failure, reason. A reason that begins
+# with = was given by hand and stays. The list shrinks.
+`
+
+// TestRuntime runs bpftrace's runtime tests that need no other program, on this
+// machine's kernel.
+func TestRuntime(t *testing.T) {
+	tests := checkout(t)
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	r := newRunner(t, tests)
+	all, err := definitions(tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := regexp.MustCompile(*only)
+	var cases []definition
+	skipped := map[string]int{}
+	ran := map[string]bool{}
+	for _, d := range all {
+		if !d.selfContained() || !pattern.MatchString(d.key()) {
+			continue
+		}
+		if why := unmet(d); why != "" {
+			skipped[why]++
+			continue
+		}
+		ran[d.key()] = true
+		cases = append(cases, d)
+	}
+	outcomes := r.all(cases)
+	var now []listed
+	var report strings.Builder
+	files := map[string]*tally{}
+	for i, o := range outcomes {
+		d := cases[i]
+		n := files[d.file]
+		if n == nil {
+			n = &tally{}
+			files[d.file] = n
+		}
+		n.all++
+		if o.failure == nil {
+			n.agreed++
+			continue
+		}
+		kind, reason := o.class()
+		now = append(now, listed{d.key(), kind, reason})
+		fmt.Fprintf(&report, "=== %s: %s\n%s\n--- %v\n--- output\n%s\n", d.key(), reason, d.prog, o.failure, o.output)
+	}
+	logFiles(t, files)
+	for why, n := range skipped {
+		t.Logf("not run: %d: %s", n, why)
+	}
+	t.Logf("%d definitions, %d run\n%s", len(all), len(cases), ranking(now))
+	writeDetail(t, report.String())
+	compare(t, runtimeList, runtimeHead, now, func(key string) bool { return ran[key] }, *update)
+}
+
+// newRunner builds the loader. Tests ask for the name of the process: it is the
+// one they know.
+func newRunner(t *testing.T, tests string) *runner {
+	t.Helper()
+	dir := t.TempDir()
+	btrun := filepath.Join(dir, "bpftrace")
+	if out, err := exec.Command("go", "build", "-o", btrun, "btc/cmd/btrun").CombinedOutput(); err != nil {
+		t.Fatalf("building btrun: %v\n%s", err, out)
+	}
+	tgt, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &runner{tests: tests, dir: dir, btrun: btrun, target: tgt}
+}
+
+// all runs the cases, a few at a time: most of a run is waiting.
+func (r *runner) all(cases []definition) []outcome {
+	out := make([]outcome, len(cases))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range 2 * runtime.NumCPU() {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			for i := range next {
+				out[i] = r.run(cases[i])
+			}
+		}()
+	}
+	for i := range cases {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return out
+}
+
+// unmet names what a test needs and this machine does not have.
+func unmet(d definition) string {
+	if arch, ok := d.needs["ARCH"]; ok && !hasArch(arch) {
+		return "ARCH " + arch
+	}
+	if cmd, ok := d.needs["REQUIRES"]; ok && exec.Command("sh", "-c", cmd).Run() != nil {
+		return "REQUIRES " + cmd
+	}
+	if f, ok := d.needs["REQUIRES_FEATURE"]; ok && strings.HasPrefix(f, "!") {
+		return "REQUIRES_FEATURE " + f
+	}
+	release, _ := hostinfo.Release()
+	if least, ok := d.needs["MIN_KERNEL"]; ok && older(release, least) {
+		return "MIN_KERNEL " + least
+	}
+	if most, ok := d.needs["MAX_KERNEL"]; ok && older(most, release) {
+		return "MAX_KERNEL " + most
+	}
+	for _, n := range []string{"SETUP", "CLEANUP", "SKIP_IF_ENV_HAS"} {
+		if v, ok := d.needs[n]; ok {
+			return n + " " + v
+		}
+	}
+	return ""
+}
+
+// older compares versions such as 6.1 and 6.12.3-x by their first two numbers.
+func older(a, b string) bool {
+	var v, w [2]int
+	fmt.Sscanf(a, "%d.%d", &v[0], &v[1])
+	fmt.Sscanf(b, "%d.%d", &w[0], &w[1])
+	return v[0] < w[0] || v[0] == w[0] && v[1] < w[1]
+}
+
+// hasArch reads ARCH a|b|!c for x86_64, little endian.
+func hasArch(list string) bool {
+	only, any := false, false
+	for _, a := range strings.Split(list, "|") {
+		a = strings.TrimSpace(a)
+		name, not := strings.CutPrefix(a, "!")
+		ours := name == "x86_64" || name == "le"
+		if not && ours {
+			return false
+		}
+		if !not {
+			only, any = true, any || ours
+		}
+	}
+	return any || !only
+}
+
+// class says what kind of failure it is and why.
+func (o outcome) class() (kind, reason string) {
+	switch {
+	case o.refused == nil && strings.HasPrefix(o.failure.Error(), "panic"):
+		return "panic", general(o.failure.Error())
+	case o.refused == nil && notLoaded.MatchString(o.output):
+		return "load", general(notLoaded.FindString(o.output))
+	case o.refused == nil:
+		return "output", "output"
+	}
+	unsupported, other := faults(o.refused)
+	if unsupported == "" {
+		unsupported = other
+	}
+	return "compile", unsupported
+}
+
+var notLoaded = regexp.MustCompile(`(?m)^btrun: .*`)
+
+func logFiles(t *testing.T, files map[string]*tally) {
+	var names []string
+	var total tally
+	for name, n := range files {
+		names = append(names, name)
+		total.agreed, total.all = total.agreed+n.agreed, total.all+n.all
+	}
+	sort.Strings(names)
+	var b strings.Builder
+	for _, name := range names {
+		n := files[name]
+		fmt.Fprintf(&b, "%-14s %3d of %3d pass (%5.1f %%)\n", name, n.agreed, n.all, percent(n.agreed, n.all))
+	}
+	t.Logf("%s%-14s %3d of %3d pass (%5.1f %%)", b.String(), "all", total.agreed, total.all, percent(total.agreed, total.all))
+}
