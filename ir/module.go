@@ -1,6 +1,10 @@
 package ir
 
-import "btc/ir/target"
+import (
+	"slices"
+
+	"btc/ir/target"
+)
 
 // Module is one script: programs, maps, globals, and what the manifest needs.
 type Module struct {
@@ -29,6 +33,21 @@ type Meta struct {
 	Unsafe   []UnsafeUse       // actions that need --unsafe
 	Warnings []string
 	Errors   []RuntimeError // places that OpDivZero and the like refer to
+	Needs    []Need         // what the host's kernel must have beyond 5.10
+}
+
+// Need is a kernel feature without which a construct of the script cannot run.
+type Need struct {
+	Feature   string // helper without "bpf_": "for_each_map_elem"
+	Construct string // as a message names it: "'for' over a map"
+	Pos       Pos
+}
+
+// AddNeed notes a need once for each place.
+func (m *Meta) AddNeed(n Need) {
+	if !slices.Contains(m.Needs, n) {
+		m.Needs = append(m.Needs, n)
+	}
 }
 
 // UnsafeUse is a dangerous action and where the script does it.
@@ -80,7 +99,16 @@ type Prog struct {
 	UsesID bool
 	// UsesFunc is set when the body reads the probed function's address.
 	UsesFunc bool
-	Pos      Pos
+	// Args are the typed arguments and the return value (Name "") of the probed
+	// function that the script reads, as the target has them.
+	Args []ArgUse
+	Pos  Pos
+}
+
+// ArgUse is a typed argument of a tracing program.
+type ArgUse struct {
+	Name, Type string // Type in C
+	Slot       int    // number of 8-byte words before it in the context
 }
 
 // Attach is an attach point as the script says it, in parts.

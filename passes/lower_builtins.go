@@ -148,14 +148,19 @@ func hasRegs(k ir.ProgKind) bool {
 }
 
 func lowerArg(l *lowering, v *ir.Value) *ir.Value {
-	ctx, n := v.Args[0], int(v.Imm)
-	switch k := l.prog().Kind; k {
+	ctx, n, prog := v.Args[0], int(v.Imm), l.prog()
+	switch k := prog.Kind; k {
 	case ir.ProgKprobe, ir.ProgUprobe:
 		if regs := l.arch().Args; n < len(regs) {
 			return l.Load(ir.U64, ctx, regs[n].Offset)
 		}
 		return l.refuse(v, "", "arg%d is not in a register: a %s has arg0 to arg%d", n, k, len(l.arch().Args)-1)
-	case ir.ProgRawTracepoint, ir.ProgFentry, ir.ProgFexit:
+	case ir.ProgRawTracepoint:
+		return l.Load(ir.U64, ctx, 8*n)
+	case ir.ProgFentry, ir.ProgFexit:
+		if f, ok := l.m.Target.Func(prog.Attach.Name); ok && f.Proto != nil && n < len(f.Proto.Params) {
+			n = f.Proto.Slot(n)
+		}
 		return l.Load(ir.U64, ctx, 8*n)
 	default:
 		return l.refuse(v, "", "arg%d is not supported in a %s probe", n, k)
@@ -172,7 +177,7 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 		if !ok || f.Proto == nil {
 			return l.refuse(v, "", "the target does not know the type of %s, so retval cannot be found", prog.Attach.Name)
 		}
-		return l.Load(ir.U64, ctx, 8*len(f.Proto.Params))
+		return l.Load(ir.U64, ctx, 8*f.Proto.Slot(len(f.Proto.Params)))
 	}
 	return l.refuse(v, "", "retval is not supported in a %s probe", prog.Kind)
 }

@@ -72,11 +72,15 @@ func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} 
 func program(f *emit.Func) manifest.Program {
 	p := f.Prog
 	a := p.Attach
+	var args []manifest.ArgUse
+	for _, u := range p.Args {
+		args = append(args, manifest.ArgUse(u))
+	}
 	return manifest.Program{
 		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
 		Attach: manifest.Attach{Text: a.Text, Target: a.Target, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
 			Len: a.Len, Mode: a.Mode, Unit: a.Unit, Count: a.Count, Lang: a.Lang, Missing: a.Missing},
-		FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Pos: pos(p.Pos),
+		FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Args: args, Pos: pos(p.Pos),
 	}
 }
 

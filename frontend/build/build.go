@@ -12,6 +12,8 @@ package build
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"btc/frontend/ast"
@@ -95,7 +97,7 @@ func strParam(n int) string { return fmt.Sprintf("param_%d_str", n) }
 
 // pos is a place of the script.
 func (b *builder) pos(at diag.Span, stmt int) ir.Pos {
-	if !at.Valid() {
+	if at = at.In(b.info.Script.Source); !at.Valid() {
 		return ir.Pos{Stmt: stmt}
 	}
 	p := at.Pos()
@@ -107,6 +109,11 @@ const maxStmtText = 120
 
 // stmt is the index of a statement in the module's table for line info.
 func (b *builder) stmt(at diag.Span) int {
+	src := b.info.Script.Source
+	if at = at.In(src); !at.Valid() {
+		at = src.Span(0, 0)
+	}
+	at.File = src
 	if i, ok := b.stmts[at]; ok {
 		return i
 	}
@@ -130,6 +137,9 @@ func (b *builder) program(i int, p *check.Program) {
 		UsesID: p.Body.UsesID, UsesFunc: p.Body.UsesFunc, Pos: at,
 		Attach: ir.Attach{Text: pt.Text, Target: pt.Target, Name: pt.Name, Offset: pt.Offset, Addr: pt.Addr, Len: pt.Len,
 			Mode: pt.Mode, Unit: pt.Unit, Count: pt.Count, Lang: pt.Lang, Missing: pt.Missing, Pos: at},
+	}
+	for _, i := range slices.Sorted(maps.Keys(p.Body.Args)) {
+		prog.Args = append(prog.Args, ir.ArgUse(p.Body.Args[i]))
 	}
 	f := &ir.Func{Name: fmt.Sprintf("%s_%d", identifier(pt.Text), i), Prog: prog, Pos: at}
 	b.m.Funcs = append(b.m.Funcs, f)
@@ -168,6 +178,9 @@ func section(p *check.Point) string {
 		}
 		return "tracepoint/" + p.Target + "/" + p.Name
 	case "rawtracepoint":
+		if !exact {
+			return "tp_btf"
+		}
 		return "tp_btf/" + p.Name
 	case "profile", "interval", "software", "hardware", "watchpoint":
 		return "perf_event"

@@ -335,25 +335,49 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 		b.fail(diag.NoArgs, x, "the target has no prototype of %s, so its arguments are not known", b.point.Name)
 		return
 	}
-	e.Place = &Place{Root: RootArg, Space: types.Kernel, Arg: -1}
 	if x.Name.Text == "retval" && b.point.Kind == "fexit" {
-		b.placed(x, e, b.env.Kernel(proto.Elem()))
+		b.argPlace(x, e, proto, -1)
 		return
 	}
 	var names []string
 	for i, param := range proto.Params {
 		if param.Name == x.Name.Text {
-			e.Place.Arg = i
-			b.placed(x, e, b.env.Kernel(param.Type()))
+			b.argPlace(x, e, proto, i)
 			return
 		}
 		names = append(names, param.Name)
 	}
-	e.Place = nil
 	d := b.fail(diag.UnknownField, x.Name, "Can't find function parameter %s", x.Name.Text)
 	if near := target.Nearest(x.Name.Text, names); near != "" {
 		d.Hint("did you mean %s?", near)
 	}
+}
+
+// argPlace makes e argument i of a prototype, or with -1 its return value.
+func (b *body) argPlace(x ast.Node, e *Expr, proto *target.Type, i int) {
+	use := ArgUse{Slot: proto.Slot(len(proto.Params))}
+	typ := proto.Elem()
+	if i >= 0 {
+		typ = proto.Params[i].Type()
+		use = ArgUse{Name: proto.Params[i].Name, Slot: proto.Slot(i)}
+	}
+	use.Type = typ.String()
+	t := b.env.Kernel(typ)
+	e.Type = types.TInvalid
+	switch typ.Resolve().Kind {
+	case target.Void:
+		b.fail(diag.UnknownField, x, "%s returns nothing", b.point.Name)
+		return
+	case target.Struct, target.Union:
+		b.unsupported(x, "arguments and results of type %s", typ)
+		return
+	}
+	if b.out.Args == nil {
+		b.out.Args = map[int]ArgUse{}
+	}
+	b.out.Args[i] = use
+	e.Place = &Place{Root: RootArg, Space: types.Kernel, Arg: i}
+	b.placed(x, e, t)
 }
 
 // proto is the prototype of the probed function, nil when the target has none.

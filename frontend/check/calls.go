@@ -99,8 +99,7 @@ func (b *body) retval(c *callSite) {
 			c.e.Type = types.TInvalid
 			return
 		}
-		c.e.Place = &Place{Root: RootArg, Space: types.Kernel, Arg: -1}
-		b.placed(c.at, c.e, b.env.Kernel(proto.Elem()))
+		b.argPlace(c.at, c.e, proto, -1)
 	}
 }
 

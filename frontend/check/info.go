@@ -87,6 +87,9 @@ type Body struct {
 	Vars []*Var
 	// UsesID is set when the body reads the probe builtin, UsesFunc when it reads func.
 	UsesID, UsesFunc bool
+	// Args are the typed arguments that the body reads, by number, -1 for the
+	// return value; the loader holds them against the host's prototype.
+	Args map[int]ArgUse
 
 	exprs map[ast.Expr]*Expr
 	decls map[*ast.LetStmt]*Var
@@ -113,6 +116,14 @@ func (b *Body) Unroll(s *ast.UnrollStmt) int { return b.count[s] }
 
 // Dead reports whether s can never be reached: build leaves it out.
 func (b *Body) Dead(s ast.Stmt) bool { return b.dead[s] }
+
+// ArgUse is a typed argument or return value of the probed function as the
+// target has it.
+type ArgUse struct {
+	Name string // "" for the return value
+	Type string // in C
+	Slot int    // number of 8-byte words before it in the context
+}
 
 // Var is a variable of a body.
 type Var struct {

@@ -47,7 +47,7 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	case "kprobe", "kretprobe":
 		ok = c.kprobe(p, parts)
 	case "fentry", "fexit", "rawtracepoint":
-		ok = c.typedPoint(p, parts)
+		return c.typedPoints(p, ap, readsArgs)
 	case "uprobe", "uretprobe":
 		ok = c.uprobe(p, ap, parts)
 	case "usdt":
@@ -171,24 +171,6 @@ func (c *checker) similar(d *diag.Diagnostic, name string, list func(string) []s
 	if near := target.Nearest(name, list(head+"*")); near != "" && near != name {
 		d.Hint("did you mean %s?", near)
 	}
-}
-
-// typedPoint reads fentry, fexit and rawtracepoint.
-func (c *checker) typedPoint(p *Point, parts []ast.AttachPart) bool {
-	if len(parts) > 2 || parts[0].Text == "bpf" {
-		c.unsupported(parts[0], "%s of BPF programs", p.Kind)
-		return false
-	}
-	if len(parts) == 2 {
-		p.Target = parts[0].Text
-	}
-	last := parts[len(parts)-1]
-	p.Name = last.Text
-	if last.Wildcard || parts[0].Wildcard {
-		c.unsupported(last, "patterns for %s", p.Kind)
-		return false
-	}
-	return true
 }
 
 func (c *checker) uprobe(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bool {

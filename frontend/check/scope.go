@@ -34,7 +34,8 @@ type scope struct {
 	uses   map[*ast.Var]*slot
 	slots  []*slot
 
-	// args, probe: the clause reads the builtin of this name.
+	// args: the clause reads what may have another type in each probe (args,
+	// retval); probe: it reads the builtin of this name.
 	args, probe bool
 }
 
@@ -255,7 +256,7 @@ func (s *scope) expr(x ast.Expr) {
 
 func (s *scope) name(n string) {
 	switch n {
-	case "args":
+	case "args", "retval":
 		s.args = true
 	case "probe", "probetype":
 		s.probe = true

@@ -233,6 +233,17 @@ func (typ *Type) align(budget *int) int {
 	return 1
 }
 
+// Slot is the number of 8-byte words before parameter i of a function in the
+// context of a tracing program; with i the number of parameters, before the
+// return value. A struct by value takes more than one.
+func (typ *Type) Slot(i int) int {
+	n := 0
+	for _, p := range typ.Params[:i] {
+		n += max(1, (p.Type().Resolve().Size+7)/8)
+	}
+	return n
+}
+
 // String is the type in C without a name: "struct task_struct *", "char[16]",
 // "u32", "int (struct sock *, size_t)".
 func (typ *Type) String() string { return typ.text(0) }

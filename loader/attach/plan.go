@@ -47,6 +47,8 @@ type Plan struct {
 	// AttachType.
 	Multi      bool
 	AttachType ebpf.AttachType
+	// Each: every match needs a program of its own, loaded for the match's Name.
+	Each bool
 	// Virtual programs are run by the loader and attached nowhere.
 	Virtual bool
 }
@@ -79,9 +81,9 @@ func init() {
 		"kprobe":        {expand: expandKprobe, attach: attachKprobe, reverse: true, allPIDs: true},
 		"kretprobe":     {expand: expandKprobe, attach: attachKprobe, allPIDs: true},
 		"tracepoint":    {expand: expandTracepoint, attach: attachTracepoint, allPIDs: true},
-		"rawtracepoint": {expand: expandOne, attach: attachRawTracepoint, allPIDs: true},
-		"fentry":        {expand: expandOne, attach: attachTracing, reverse: true, allPIDs: true},
-		"fexit":         {expand: expandOne, attach: attachTracing, reverse: true, allPIDs: true},
+		"rawtracepoint": {expand: expandRawTracepoint, attach: attachRawTracepoint, allPIDs: true},
+		"fentry":        {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true},
+		"fexit":         {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true},
 		"uprobe":        {expand: expandUprobe, attach: attachUprobe, reverse: true},
 		"uretprobe":     {expand: expandUprobe, attach: attachUprobe, reverse: true},
 		"profile":       {expand: expandOne, attach: attachProfile},
@@ -253,6 +255,9 @@ func (p *Plan) Attach(progs []*ebpf.Program, opts Options, h *host.Host) ([]io.C
 	var links []io.Closer
 	var failure *Failure
 	for i := range p.Matches {
+		if progs[i] == nil { // refused when it was loaded
+			continue
+		}
 		l, err := pr.attach(p, &p.Matches[i], progs[i], opts, h)
 		if err != nil {
 			failure = &Failure{p.Matches[i].Text, err}

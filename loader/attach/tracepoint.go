@@ -103,13 +103,3 @@ func attachRawTracepoint(_ *Plan, m *Match, prog *ebpf.Program, o Options, h *ho
 	}
 	return l, nil
 }
-
-// attachTracing serves fentry, fexit and typed raw tracepoints: the target was
-// fixed when the program was loaded.
-func attachTracing(_ *Plan, _ *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
-	l, err := link.AttachTracing(link.TracingOptions{Program: prog})
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,7 @@ type Host struct {
 	Start    uint64
 	PIDNS    Namespace
 
+	types   *btf.Cache
 	offsets [4]time.Duration // wall clock minus clock, by number (see Clock)
 }
 
@@ -38,7 +40,7 @@ const initPIDNS = 0xEFFFFFFC
 
 // Look asks the host. The error says what is missing in /proc or /sys.
 func Look() (*Host, error) {
-	h := &Host{}
+	h := &Host{types: btf.NewCache()}
 	var err error
 	if h.Online, err = hostinfo.OnlineCPUs(); err != nil {
 		return nil, fmt.Errorf("list of CPUs: %w", err)
@@ -68,6 +70,9 @@ func pidNamespace() (Namespace, error) {
 // clockIDs are the clocks of nsecs(): boot, monotonic, tai; sw_tai is tai as
 // user space computes it.
 var clockIDs = [4]int32{unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_TAI, unix.CLOCK_TAI}
+
+// Types are the types of the kernel and its modules, decoded when first asked for.
+func (h *Host) Types() *btf.Cache { return h.types }
 
 func (h *Host) readClocks() {
 	for i, id := range clockIDs {

@@ -68,7 +68,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, mapError(o, err)
 	}
 	l.Maps, l.Variables = coll.Maps, coll.Variables
-	p := &programs{object: o, loaded: l, opts: opts, cache: btf.NewCache()}
+	p := &programs{object: o, loaded: l, opts: opts, cache: h.Types()}
 	if err := p.findKernelTypes(); err != nil {
 		l.Close()
 		return nil, err
@@ -107,10 +107,14 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 		spec.AttachType = plan.AttachType
 	}
 	var out []*ebpf.Program
+	loaded, refused := 0, error(nil)
 	for i := range plan.Matches {
-		if i > 0 && !plan.Prog.UsesID {
+		if i > 0 && !plan.Prog.UsesID && !plan.Each {
 			out = append(out, out[0])
 			continue
+		}
+		if plan.Each {
+			spec.AttachTo = plan.Matches[i].Name
 		}
 		if plan.Prog.UsesID {
 			if err := patchID(spec.Instructions, plan.Prog, plan.Matches[i].ID); err != nil {
@@ -118,10 +122,18 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 			}
 		}
 		prog, err := p.loadOne(plan.Prog, spec)
-		if err != nil {
+		switch {
+		case err == nil:
+			loaded++
+		case !plan.Each || len(plan.Matches) == 1 || errors.Is(err, os.ErrPermission):
 			return nil, err
+		default: // one of a pattern that cannot be entered after all
+			refused = err
 		}
 		out = append(out, prog)
+	}
+	if loaded == 0 && refused != nil {
+		return nil, refused
 	}
 	return out, nil
 }

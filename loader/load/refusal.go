@@ -59,6 +59,9 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 		cause = err
 	}
 	switch {
+	case errors.Is(err, os.ErrPermission) && (mp.Kind == "fentry" || mp.Kind == "fexit"):
+		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause),
+			"this kernel refuses programs at the entry and exit of its functions: " + host.WhyNot() + "; a tracepoint, rawtracepoint or kprobe may do instead"
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.WhyNot()
 	case errors.Is(err, btf.ErrNotFound), errors.Is(err, btf.ErrNotSupported):

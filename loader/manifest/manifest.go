@@ -68,7 +68,17 @@ type Program struct {
 	UsesID  bool  `json:"uses_id,omitempty"`
 	IDInsns []int `json:"id_insns,omitempty"` // instruction indices of the marked immediates (32-bit mov)
 	UsesIP  bool  `json:"uses_ip,omitempty"`  // reads the probed function's address
-	Pos     Pos   `json:"pos"`
+	// Args are the typed arguments and the result (no name) of the probed function
+	// that the program reads; the host's prototype must have them at the same place.
+	Args []ArgUse `json:"args,omitempty"`
+	Pos  Pos      `json:"pos"`
+}
+
+// ArgUse is an argument or result of a fentry, fexit or raw tracepoint.
+type ArgUse struct {
+	Name string `json:"name,omitempty"`
+	Type string `json:"type"` // in C, as the target has it
+	Slot int    `json:"slot"` // number of 8-byte words before it in the context
 }
 
 // Attach is an attach point in parts. Patterns stay patterns: the host expands them.

@@ -13,6 +13,7 @@ const (
 	maxMaps      = 1024
 	maxEvents    = 1 << 15
 	maxParams    = 256
+	maxArgs      = 64
 	maxFields    = 512
 	maxDepth     = 16       // nesting of layouts
 	maxKey       = 64 << 10 // bytes
@@ -174,6 +175,12 @@ func (p *Program) check(c *checker, path string) {
 	c.within(path+".id_insns", int64(len(p.IDInsns)), 0, maxPerScript)
 	for i, n := range p.IDInsns {
 		c.within(fmt.Sprintf("%s.id_insns[%d]", path, i), int64(n), 0, 1<<20)
+	}
+	c.within(path+".args", int64(len(p.Args)), 0, maxArgs)
+	for i, a := range p.Args {
+		c.text(fmt.Sprintf("%s.args[%d].name", path, i), a.Name, maxName)
+		c.text(fmt.Sprintf("%s.args[%d].type", path, i), a.Type, maxText)
+		c.within(fmt.Sprintf("%s.args[%d].slot", path, i), int64(a.Slot), 0, maxArgs)
 	}
 	p.Attach.check(c, path+".attach", p.Kind)
 }

@@ -2,12 +2,15 @@ package driver
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,6 +32,8 @@ func Features() []Feature {
 		{"syscalls", "the kernel has no system call tracepoints", exists("/sys/kernel/tracing/events/syscalls")},
 		{"perf", "the kernel has no perf events", exists("/sys/bus/event_source/devices/software")},
 		{"watchpoint", "the machine has no hardware breakpoints for perf", watchpoint},
+		{"fentry", "the kernel refuses fentry", func() bool { return fentry() == nil }},
+		{"no-fentry", "the kernel has fentry", func() bool { return errors.Is(fentry(), os.ErrPermission) }},
 		{"no-pmu", "the machine has hardware counters", func() bool { return !exists("/sys/bus/event_source/devices/cpu")() }},
 		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
 		{"getaddrinfo", "no C compiler made the workload that calls getaddrinfo", onPath("getaddrinfo")},
@@ -51,6 +56,18 @@ func watchpoint() bool {
 		unix.Close(fd)
 	}
 	return err == nil
+}
+
+// fentry loads a program for a function that every kernel has.
+func fentry() error {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "vfs_read", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err == nil {
+		prog.Close()
+	}
+	return err
 }
 
 func onPath(program string) func() bool {

@@ -1,0 +1,96 @@
+package check
+
+import (
+	"path"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/ir/target"
+)
+
+// typedPoints resolves fentry, fexit and rawtracepoint, whose arguments have
+// types in the target. A pattern is expanded when the clause reads them: each
+// function has arguments of its own.
+func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
+	parts := ap.Parts[1:]
+	if len(parts) > 2 || parts[0].Text == "bpf" {
+		c.unsupported(parts[0], "%s of BPF programs", p.Kind)
+		return nil
+	}
+	last := parts[len(parts)-1]
+	if len(parts) == 2 {
+		p.Target = parts[0].Text
+	}
+	p.Name = last.Text
+	p.Pattern = last.Wildcard || parts[0].Wildcard
+	p.finish()
+	if p.Name == "" {
+		c.fail(diag.BadAttachPoint, ap, "%s should be attached to a function", p.Kind)
+		return nil
+	}
+	all := c.typedMembers(p)
+	switch {
+	case !p.Pattern:
+		if len(all) == 0 {
+			c.typedMissing(p, last)
+		}
+		return []*Point{p}
+	case len(all) == 0:
+		c.fail(diag.NotInTarget, ap, "nothing in the target's kernel matches %s; the host decides", p.Text)
+	}
+	if !readsArgs {
+		return []*Point{p}
+	}
+	var points []*Point
+	for _, name := range all {
+		one := *p
+		one.Name, one.Pattern = name, false
+		one.Missing = "ignore" // a member of a pattern need not exist on the host
+		if strings.Contains(one.Target, "*") {
+			one.Target = ""
+		}
+		one.finish()
+		points = append(points, &one)
+	}
+	return points
+}
+
+// typedMembers lists what an attach point may name in the target.
+func (c *checker) typedMembers(p *Point) []string {
+	if p.Kind == "rawtracepoint" {
+		return c.t.RawTracepoints(p.Name)
+	}
+	var names []string
+	for _, name := range c.t.Funcs(p.Name) {
+		f, ok := c.t.Func(name)
+		if !ok || f.Proto == nil {
+			continue
+		}
+		if in, err := path.Match(p.Target, moduleName(f)); p.Target == "" || in && err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// moduleName is the module of a function as attach points have it.
+func moduleName(f *target.Function) string {
+	if f.Module == "" {
+		return "vmlinux"
+	}
+	return f.Module
+}
+
+// typedMissing warns of a name that the target does not know. Functions of
+// modules that it was not made with are the host's affair.
+func (c *checker) typedMissing(p *Point, at ast.Node) {
+	what, list := "traceable function", c.t.Funcs
+	if p.Kind == "rawtracepoint" {
+		what, list = "raw tracepoint", c.t.RawTracepoints
+	} else if p.Target != "" && p.Target != "vmlinux" {
+		return
+	}
+	d := c.fail(diag.NotInTarget, at, "%s is no %s of the target's kernel; the host decides", p.Name, what)
+	c.similar(d, p.Name, list)
+}

@@ -1,0 +1,296 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"btc/loader/host"
+	"btc/loader/manifest"
+)
+
+// expandTracing finds the functions of a fentry or fexit in the types of the
+// kernel and its modules. The kernel fixes the function when the program is
+// loaded, so each match has a program of its own.
+func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
+	a := &p.Attach
+	if !isPattern(a.Name) && !isPattern(a.Target) {
+		proto, err := x.tracedFunction(a)
+		if err != nil {
+			return Plan{}, err
+		}
+		if err := sameArgs(p, proto, 0); err != nil {
+			return Plan{}, err
+		}
+		return Plan{Each: true, Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name}}}, nil
+	}
+	if err := x.readFunctions(); err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{Each: true}
+	for _, f := range x.functions {
+		if !glob(a.Name, f.name) || a.Target != "" && !glob(a.Target, f.module) {
+			continue
+		}
+		proto, err := x.tracedFunction(&manifest.Attach{Target: f.module, Name: f.name})
+		if err != nil || !canTrampoline(proto) {
+			continue
+		}
+		text := p.Kind + ":"
+		if a.Target != "" {
+			text += f.module + ":"
+		}
+		plan.Matches = append(plan.Matches, Match{Text: text + f.name, Group: f.module, Name: f.name})
+	}
+	if len(plan.Matches) == 0 {
+		return Plan{}, noMatch(p.Kind, strings.TrimPrefix(a.Text, p.Kind+":"))
+	}
+	return plan, nil
+}
+
+// canTrampoline leaves out what no kernel can enter with fentry: variable
+// arguments, or more than twelve (MAX_BPF_FUNC_ARGS).
+func canTrampoline(proto *btf.FuncProto) bool {
+	n := len(proto.Params)
+	return n <= 12 && (n == 0 || proto.Params[n-1].Name != "" || !isVoid(proto.Params[n-1].Type))
+}
+
+func isVoid(t btf.Type) bool { _, ok := t.(*btf.Void); return ok }
+
+// tracedFunction finds a function by name, in its module where one is given.
+func (x *expander) tracedFunction(a *manifest.Attach) (*btf.FuncProto, error) {
+	kernel, err := x.host.Types().Kernel()
+	if err != nil {
+		return nil, fmt.Errorf("the kernel's types cannot be read: %w", err)
+	}
+	inKernel, err := findFunc(kernel, a.Name)
+	if err != nil {
+		return nil, err
+	}
+	if inKernel != nil && (a.Target == "" || a.Target == "vmlinux") {
+		return inKernel, nil
+	}
+	if a.Target == "vmlinux" {
+		return nil, noTyped(a)
+	}
+	if a.Target != "" && !moduleLoaded(a.Target) {
+		return nil, &missing{"specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
+	}
+	return x.moduleFunction(a, inKernel != nil)
+}
+
+func noTyped(a *manifest.Attach) error {
+	return &missing{fmt.Sprintf("the kernel's types describe no function %s.", strings.TrimPrefix(a.Target+":"+a.Name, ":"))}
+}
+
+// moduleFunction looks into the types of the modules (5.11). The library finds
+// functions by name only, the kernel's own first: one that stands in several
+// places cannot be asked for.
+func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncProto, error) {
+	types := x.host.Types()
+	modules, err := types.Modules()
+	if err != nil {
+		return nil, fmt.Errorf("list of modules with types: %w", err)
+	}
+	var found *btf.FuncProto
+	var where []string
+	if inKernel {
+		where = append(where, "vmlinux")
+	}
+	for _, name := range modules {
+		spec, err := types.Module(name)
+		if err != nil {
+			continue
+		}
+		proto, err := findFunc(spec, a.Name)
+		if err != nil || proto == nil {
+			continue
+		}
+		where = append(where, name)
+		if a.Target == "" || a.Target == name {
+			found = proto
+		}
+	}
+	switch {
+	case found == nil:
+		return nil, noTyped(a)
+	case len(where) > 1 && a.Target == "":
+		return nil, fmt.Errorf("ambiguous attach point, please specify module containing the function '%s' (%s)", a.Name, strings.Join(where, ", "))
+	case len(where) > 1:
+		return nil, fmt.Errorf("the function %s stands in %s, which this loader cannot tell apart", a.Name, strings.Join(where, ", "))
+	}
+	return found, nil
+}
+
+// findFunc gives the prototype of the only function of a name, nil for none.
+func findFunc(spec *btf.Spec, name string) (*btf.FuncProto, error) {
+	all, err := spec.AnyTypesByName(name)
+	if errors.Is(err, btf.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the kernel's types: %w", err)
+	}
+	var found *btf.FuncProto
+	for _, t := range all {
+		f, ok := t.(*btf.Func)
+		if !ok {
+			continue
+		}
+		if found != nil {
+			return nil, fmt.Errorf("several functions of this kernel are called %s, and its types do not tell which is meant", name)
+		}
+		found, _ = f.Type.(*btf.FuncProto)
+	}
+	return found, nil
+}
+
+// expandRawTracepoint finds raw tracepoints by the types of their programs'
+// arguments, btf_trace_NAME.
+func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
+	a := &p.Attach
+	kernel, err := x.host.Types().Kernel()
+	if err != nil {
+		return Plan{}, fmt.Errorf("the kernel's types cannot be read: %w", err)
+	}
+	if !isPattern(a.Name) {
+		if proto := rawTracepoint(kernel, a.Name); proto != nil {
+			if err := sameArgs(p, proto, 1); err != nil {
+				return Plan{}, err
+			}
+			return Plan{Each: true, Matches: []Match{{Text: a.Text, Name: a.Name}}}, nil
+		}
+		modules, err := x.host.Types().Modules()
+		for _, m := range modules {
+			spec, merr := x.host.Types().Module(m)
+			if merr != nil {
+				continue
+			}
+			if proto := rawTracepoint(spec, a.Name); proto != nil {
+				return Plan{Each: true, Matches: []Match{{Text: a.Text, Name: a.Name}}}, sameArgs(p, proto, 1)
+			}
+		}
+		if err != nil {
+			return Plan{}, fmt.Errorf("list of modules with types: %w", err)
+		}
+		return Plan{}, noMatch(p.Kind, a.Name)
+	}
+	plan := Plan{Each: true}
+	for t, err := range kernel.All() {
+		if err != nil {
+			break
+		}
+		def, ok := t.(*btf.Typedef)
+		if !ok {
+			continue
+		}
+		if name, ok := strings.CutPrefix(def.Name, "btf_trace_"); ok && glob(a.Name, name) {
+			plan.Matches = append(plan.Matches, Match{Text: p.Kind + ":" + name, Name: name})
+		}
+	}
+	if len(plan.Matches) == 0 {
+		return Plan{}, noMatch(p.Kind, a.Name)
+	}
+	slices.SortFunc(plan.Matches, func(a, b Match) int { return strings.Compare(a.Name, b.Name) })
+	return plan, nil
+}
+
+func rawTracepoint(spec *btf.Spec, name string) *btf.FuncProto {
+	var def *btf.Typedef
+	if spec.TypeByName("btf_trace_"+name, &def) != nil {
+		return nil
+	}
+	ptr, ok := btf.UnderlyingType(def).(*btf.Pointer)
+	if !ok {
+		return nil
+	}
+	proto, _ := ptr.Target.(*btf.FuncProto)
+	return proto
+}
+
+// sameArgs holds the arguments that a program reads against a function's
+// prototype on this host, without its first skip parameters. Prototypes change
+// between kernels; a number in the place of a pointer must not go unnoticed.
+func sameArgs(p *manifest.Program, proto *btf.FuncProto, skip int) error {
+	params := proto.Params[min(skip, len(proto.Params)):]
+	for _, use := range p.Args {
+		slot, found := 0, false
+		for _, param := range params {
+			if use.Name != "" && param.Name == use.Name {
+				if slot != use.Slot {
+					return fmt.Errorf("on this kernel %s has its argument %s at place %d, the object reads place %d: compile the script for this kernel (--target)", p.Attach.Name, use.Name, slot, use.Slot)
+				}
+				found = true
+			} else if slot == use.Slot && typeText(param.Type) == use.Type {
+				found = true
+			}
+			size, err := btf.Sizeof(param.Type)
+			if err != nil {
+				size = 8
+			}
+			slot += max(1, (size+7)/8)
+		}
+		if use.Name == "" {
+			found = slot == use.Slot && typeText(proto.Return) == use.Type
+		}
+		if !found {
+			name := use.Name
+			if name == "" {
+				name = "result"
+			}
+			return fmt.Errorf("on this kernel %s has other arguments: %s of type %s is not where the object reads it; compile the script for this kernel (--target)", p.Attach.Name, name, use.Type)
+		}
+	}
+	return nil
+}
+
+// typeText is a type in C without qualifiers, as the compiler's target has it.
+func typeText(t btf.Type) string {
+	for range 32 {
+		switch x := t.(type) {
+		case *btf.Const:
+			t = x.Type
+		case *btf.Volatile:
+			t = x.Type
+		case *btf.Restrict:
+			t = x.Type
+		case *btf.TypeTag:
+			t = x.Type
+		case *btf.Pointer:
+			e := typeText(x.Target)
+			if !strings.HasSuffix(e, "*") {
+				e += " "
+			}
+			return e + "*"
+		case *btf.Struct:
+			return "struct " + x.Name
+		case *btf.Union:
+			return "union " + x.Name
+		case *btf.Enum:
+			return "enum " + x.Name
+		case *btf.Fwd:
+			return x.Kind.String() + " " + x.Name
+		case *btf.Void:
+			return "void"
+		default:
+			return t.TypeName()
+		}
+	}
+	return ""
+}
+
+// attachTracing serves fentry, fexit and typed raw tracepoints: the target was
+// fixed when the program was loaded.
+func attachTracing(_ *Plan, _ *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
+	l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
