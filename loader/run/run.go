@@ -159,7 +159,8 @@ func (s *session) load(values map[string][]byte) error {
 		opts.ChildPID = s.child.pid
 	}
 	if s.opts.Verbose {
-		opts.LogLevel = 1
+		// Of a program that is accepted, level 1 keeps nothing.
+		opts.LogLevel = int(ebpf.LogLevelInstruction | ebpf.LogLevelStats)
 		opts.Log = func(program, text string) { fmt.Fprintf(s.opts.Err, "loaded %s\n%s", program, text) }
 	}
 	var err error

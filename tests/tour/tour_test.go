@@ -39,6 +39,7 @@ func TestDocument(t *testing.T) {
 		"passes":   passes.String(),
 		"maps":     generated.Indent(maps),
 		"core":     generated.Indent(code),
+		"isel":     generated.Indent(find(all, "isel")),
 		"asm":      generated.Indent(find(all, "asm")),
 		"object":   generated.Indent(find(all, "object")),
 		"manifest": generated.Indent(parts(t, out.Manifest, "programs", "maps", "losses")),
