@@ -286,6 +286,11 @@ type Range struct {
 // Discard is "_" on the left side of an assignment.
 type Discard struct{ Extent }
 
+// Bad stands for an expression with an error that has been reported. Nothing is
+// known of it, and nothing more is said of it.
+type Bad struct{ Extent }
+
+func (*Bad) expr()        {}
 func (*Ident) expr()      {}
 func (*Var) expr()        {}
 func (*Map) expr()        {}

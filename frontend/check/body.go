@@ -17,6 +17,7 @@ type body struct {
 	vars   map[*slot]*Var
 	seen   map[*slot]bool // assigned so far in this round
 	loops  int            // depth of loops around the current statement
+	walks  int            // of loops over maps among them
 	quiet  int            // depth of expressions that are typed, not evaluated (sizeof)
 	depth  int            // of expressions
 }
@@ -132,8 +133,6 @@ func (b *body) stmt(s ast.Stmt) (ends bool) {
 			}
 		}
 		return true
-	case *ast.Import:
-		b.unsupported(s, "import")
 	}
 	return false
 }
@@ -157,7 +156,7 @@ func (b *body) exprStmt(s *ast.ExprStmt) (ends bool) {
 		if e.Type.Kind != types.None && !invalid(e.Type) && !e.Call.Fn.Effect {
 			b.fail(diag.ValueDiscarded, x, "Return value discarded.")
 		}
-		return e.Call.Fn.Exits
+		return e.Call.Fn.Exits && x.Span().Chain() == nil // in a macro it only sends its event
 	}
 	return false
 }
@@ -393,49 +392,5 @@ func (b *body) unroll(s *ast.UnrollStmt) {
 	default:
 		b.out.count[s] = int(n)
 	}
-	b.loopBody(s.Body)
-}
-
-func (b *body) loopBody(blk *ast.Block) {
-	b.loops++
-	b.block(blk)
-	b.loops--
-}
-
-func (b *body) while(s *ast.WhileStmt) {
-	if !supportedLoops["while"] {
-		b.unsupported(s, "while").Hint("unroll (N) { ... } repeats a block")
-	}
-	b.condition(s.Cond)
-	b.loopBody(s.Body)
-}
-
-// supportedLoops are the kinds of loop that the whole path can do.
-var supportedLoops = map[string]bool{"while": true, "range": true, "map": false}
-
-func (b *body) forStmt(s *ast.ForStmt) {
-	v := b.vars[b.clause.scope.slot(s.Var)]
-	b.out.loops[s] = v
-	t := types.TInvalid
-	switch over := s.Over.(type) {
-	case *ast.Range:
-		if !supportedLoops["range"] {
-			b.unsupported(s, "for over a range").Hint("unroll (N) { ... } repeats a block")
-		}
-		b.set(over, &Expr{Type: types.TNone})
-		from, to := b.integer(over.From, "for"), b.integer(over.To, "for")
-		if p, ok := types.Promote(from, to); ok && !invalid(p.Type) {
-			t = p.Type
-		}
-	default:
-		if !supportedLoops["map"] {
-			b.unsupported(s, "for over a map")
-		}
-	}
-	if !invalid(t) {
-		b.grow(&v.Type, t)
-	}
-	b.seen[b.clause.scope.slot(s.Var)] = true
-	b.set(s.Var, &Expr{Type: orInvalid(v.Type), Var: v})
 	b.loopBody(s.Body)
 }

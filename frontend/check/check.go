@@ -65,7 +65,7 @@ type checker struct {
 	order        []*mapState
 	params       map[int]*Param
 	clauses      []*clause
-	refused      map[string]bool // macros and functions of the script: reported where they are defined
+	refused      map[string]bool // functions of the script: reported where they are defined
 	reported     map[report]bool // in the last round
 	unsafePoints int             // of Info.Unsafe: attach points, the rest are calls
 	final        bool            // the round that reports
@@ -113,8 +113,6 @@ func (c *checker) header() {
 			chunks = append(chunks, cdef.Chunk{At: item.At, Text: item.Text, Directive: item.Kind == ast.CDirective})
 		case *ast.Config:
 			c.config(item)
-		case *ast.Import:
-			c.unsupported(item, "import")
 		}
 	}
 	c.env = cdef.Read(chunks, c.t, c.l)
@@ -127,9 +125,6 @@ func (c *checker) items() {
 		switch item := item.(type) {
 		case *ast.MapDecl:
 			c.declareMap(item)
-		case *ast.Macro:
-			c.unsupported(item.Name, "macro")
-			c.refused[item.Name.Text] = true
 		case *ast.Func:
 			c.unsupported(item.Name, "fn")
 			c.refused[item.Name.Text] = true

@@ -14,6 +14,7 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/ir/target"
 )
@@ -34,6 +35,7 @@ func checkText(text string) (*Info, *diag.List) {
 	if script == nil {
 		return nil, l
 	}
+	script = expand.Script(script, l, expand.Options{Builtin: IsBuiltin})
 	return Check(script, theTarget(), l), l
 }
 

@@ -64,6 +64,12 @@ func functionTable() map[string]*Function {
 	return table
 }
 
+// IsBuiltin reports whether a name is that of a builtin or function.
+func IsBuiltin(name string) bool {
+	_, isArg := argNumber(name)
+	return isArg || functionTable()[name] != nil
+}
+
 // builtinRows are the values of the moment.
 func builtinRows() []Function {
 	u64 := types.TUint64
@@ -170,6 +176,7 @@ func futureRows() []Function {
 // builtin types a use of the table, a name (args nil) or a call. It reports
 // false when the table has no such row.
 func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool {
+	name = strings.TrimPrefix(name, "__builtin_") // as in other implementations' library
 	n, isArg := argNumber(name)
 	row := name
 	if isArg {
@@ -233,6 +240,10 @@ func argNumber(name string) (int64, bool) {
 
 // permitted reports whether the probe has the builtin.
 func (b *body) permitted(c *callSite, name string) bool {
+	switch c.Fn.Name {
+	case "arg", "retval", "ctx", "reg":
+		b.noContext(c.at, name)
+	}
 	if c.Fn.in == "" || slices.Contains(strings.Fields(c.Fn.in), b.point.Kind) {
 		return true
 	}

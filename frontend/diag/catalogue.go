@@ -24,7 +24,7 @@ func Catalogue() []Info {
 
 // areas is the catalogue by file; a new codes_*.go file adds its table here.
 func areas() [][]Info {
-	return [][]Info{parseCodes, checkCodes, targetCodes, backendCodes}
+	return [][]Info{parseCodes, expandCodes, checkCodes, targetCodes, backendCodes}
 }
 
 // Explain finds a code's description.

@@ -110,8 +110,12 @@ func (l *List) Add(code Code, at Span, format string, args ...any) *Diagnostic {
 	return d
 }
 
-// Append records a diagnostic made elsewhere, unless an equal one is there.
+// Append records a diagnostic made elsewhere, unless an equal one is there. One
+// in expanded code gets the places that the code was expanded from.
 func (l *List) Append(d *Diagnostic) {
+	if d.Expanded == nil {
+		d.Expanded = d.Span.Chain()
+	}
 	key := d.Error()
 	if l.seen[key] {
 		return

@@ -17,6 +17,11 @@ type Source struct {
 	Text string
 
 	lines []int // byte offset of each line's first byte
+
+	// origin is where the code of a copy was expanded to, or where the file is
+	// imported; base is what it is a copy of.
+	origin Span
+	base   *Source
 }
 
 // NewSource indexes the lines of text.
@@ -26,6 +31,28 @@ func NewSource(name, text string) *Source {
 		if text[i] == '\n' {
 			s.lines = append(s.lines, i+1)
 		}
+	}
+	return s
+}
+
+// ExpandedAt is a copy of s for code that was expanded at a place: spans in it
+// know the place. It shares the text.
+func (s *Source) ExpandedAt(at Span) *Source {
+	c := *s
+	c.origin, c.base = at, s.Base()
+	return &c
+}
+
+// ImportedAt notes where a file is imported, and returns it.
+func (s *Source) ImportedAt(at Span) *Source {
+	s.origin = at
+	return s
+}
+
+// Base is the source that s is a copy of, or s itself.
+func (s *Source) Base() *Source {
+	if s.base != nil {
+		return s.base
 	}
 	return s
 }
@@ -111,6 +138,26 @@ func (s Span) EndPos() Position {
 		return Position{}
 	}
 	return s.File.Position(s.End)
+}
+
+// Chain are the places the code at s was expanded from, innermost first; nil
+// for code that stands in a script as it is.
+func (s Span) Chain() []Span {
+	var all []Span
+	for s.File != nil && s.File.base != nil {
+		s = s.File.origin
+		all = append(all, s)
+	}
+	return all
+}
+
+// In is the place of s in src: s itself, or the innermost place in src that it
+// was expanded from; the zero Span when there is none.
+func (s Span) In(src *Source) Span {
+	for s.File != nil && s.File.Base() != src.Base() {
+		s = s.File.origin
+	}
+	return s
 }
 
 // String is "name:line:col", as editors understand it.

@@ -18,6 +18,7 @@ import (
 	"btc/frontend/build"
 	"btc/frontend/check"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/ir"
 	"btc/ir/target"
@@ -77,6 +78,7 @@ func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 		}
 		return b.String()
 	})
+	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin})
 	info := check.Check(script, in.Target, diags)
 	if err := in.Target.Err(); err != nil {
 		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)

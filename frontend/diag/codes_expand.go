@@ -1,0 +1,26 @@
+package diag
+
+// Codes of frontend/expand.
+const (
+	BadMacro       Code = "E0114"
+	BadMacroCall   Code = "E0115"
+	Unhygienic     Code = "E0116"
+	RecursiveMacro Code = "E0117"
+	BadImport      Code = "E0118"
+	BadTypeArg     Code = "E0119"
+)
+
+var expandCodes = []Info{
+	{BadMacro, "a macro is defined wrongly",
+		"A macro is defined once for each number and kind of parameters. Each parameter has a name of its own, which the macro does not declare again. break, continue and return cannot leave a macro; its value is its last expression, without ';'."},
+	{BadMacroCall, "no macro of this name takes these arguments",
+		"A parameter $x takes a variable, @x takes a map, and a plain name takes any expression. The note shows the definition that comes closest."},
+	{Unhygienic, "a macro uses a map that was not given to it",
+		"A macro sees the maps that are its arguments only: write macro name(@m) { ... } and name(@m)."},
+	{RecursiveMacro, "a macro calls itself",
+		"Macros are replaced by their bodies, so that a call of itself would never end. Use a loop."},
+	{BadImport, "a file cannot be imported",
+		"Imported are files of the same language (.bt), with a path relative to the importing script, and folders of them. An imported file has no config block. Folders that everybody may write to are refused. C sources (.bpf.c) would need a C compiler and are not supported."},
+	{BadTypeArg, "a type cannot stand here",
+		"typeof(...) and struct names are arguments of macros that use the parameter as a type."},
+}

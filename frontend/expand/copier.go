@@ -1,0 +1,212 @@
+package expand
+
+import (
+	"fmt"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+)
+
+// copier makes new code of old: of the script's own (m is nil) or of a macro's
+// body for one call.
+type copier struct {
+	*expander
+	m      *macro
+	caller *copier      // makes the arguments
+	src    *diag.Source // the copy for this call
+	args   map[string]ast.Expr
+	vars   map[string]string // the macro's variables: names in the new code
+	maps   map[string]string
+}
+
+// extent is the place of a copied node.
+func (c *copier) extent(e ast.Extent) ast.Extent {
+	if c.src != nil && e.At.File != nil {
+		e.At.File = c.src
+	}
+	return e
+}
+
+// span is the place of what stands for a node in the new code.
+func (c *copier) span(n ast.Node) ast.Node { return c.extent(ast.Ext(n.Span())) }
+
+// call makes the code of a macro called at a place. ok is false when the name
+// means no macro here.
+func (c *copier) call(at ast.Expr, name string, args []ast.Expr) (out ast.Expr, ok bool) {
+	m, bad := c.find(at, name, args)
+	place := c.extent(ast.Ext(at.Span()))
+	if bad {
+		return &ast.Bad{Extent: place}, true
+	}
+	if m == nil {
+		return nil, false
+	}
+	if c.recursive(m, place) || !c.room(place) {
+		return &ast.Bad{Extent: place}, true
+	}
+	inner := &copier{expander: c.expander, m: m, caller: c, src: m.def.At.File.ExpandedAt(place.At),
+		args: map[string]ast.Expr{}, vars: map[string]string{}, maps: map[string]string{}}
+	c.made[m]++
+	for v := range m.own {
+		inner.vars[v] = ownName(name, v, c.made[m])
+	}
+	for i, p := range m.def.Params {
+		switch p := p.(type) {
+		case *ast.Var:
+			inner.vars[p.Name] = c.varName(args[i].(*ast.Var).Name)
+		case *ast.Map:
+			inner.maps[p.Name] = c.mapName(args[i].(*ast.Map))
+		case *ast.Ident:
+			inner.args[p.Name] = args[i]
+		}
+	}
+	if body := m.def.Body; len(body.Stmts) == 0 && body.Value != nil {
+		return &ast.Paren{Extent: place, X: inner.expr(body.Value)}, true
+	}
+	blk := inner.block(m.def.Body)
+	blk.Extent = place
+	return blk, true
+}
+
+// ownName is the name of a macro's own variable, which no script can write: the
+// n-th expansion has variables of its own.
+func ownName(macro, v string, n int) string {
+	if n > 1 {
+		macro = fmt.Sprintf("%s.%d", macro, n)
+	}
+	return "$" + macro + "_" + v
+}
+
+// recursive reports a call of a macro that is being expanded.
+func (c *copier) recursive(m *macro, at ast.Node) bool {
+	chain := m.def.Name.Text
+	for up := c; up != nil; up = up.caller {
+		if up.m == nil {
+			return false
+		}
+		chain = up.m.def.Name.Text + " > " + chain
+		if up.m == m {
+			c.fail(diag.RecursiveMacro, at, "Recursive macro call detected. Call chain: %s", chain)
+			return true
+		}
+	}
+	return false
+}
+
+func (c *copier) varName(name string) string {
+	if now, ok := c.vars[name]; ok {
+		return now
+	}
+	return name
+}
+
+// mapName is the map that is meant; a macro may name only those it was given.
+func (c *copier) mapName(m *ast.Map) string {
+	if c.m == nil {
+		return m.Name
+	}
+	if now, ok := c.maps[m.Name]; ok {
+		return now
+	}
+	c.fail(diag.Unhygienic, c.span(m), "Unhygienic access to map: @%s. Maps must be passed into the macro as arguments.", m.Name)
+	return m.Name
+}
+
+// argument is what a plain name stands for when it is a parameter, and who
+// makes its code. A parameter that was passed on is followed to its origin.
+func (c *copier) argument(name string) (arg ast.Expr, by *copier) {
+	arg, ok := c.args[name]
+	if !ok {
+		return nil, nil
+	}
+	by = c.caller
+	if id, ok := arg.(*ast.Ident); ok {
+		if outer, who := by.argument(id.Name); outer != nil {
+			return outer, who
+		}
+	}
+	return arg, by
+}
+
+// put is the code of an argument at one use. A variable or map comes as the
+// value of a block: it is read, never changed.
+func (c *copier) put(arg ast.Expr, by *copier) ast.Expr {
+	x := by.expr(arg)
+	switch x.(type) {
+	case *ast.Var, *ast.Map:
+		return &ast.Block{Extent: ast.Ext(x.Span()), Value: x}
+	}
+	return x
+}
+
+func (c *copier) name(n *ast.Name) *ast.Name {
+	if n == nil {
+		return nil
+	}
+	return &ast.Name{Extent: c.extent(n.Extent), Text: n.Text}
+}
+
+func (c *copier) variable(v *ast.Var) *ast.Var {
+	return &ast.Var{Extent: c.extent(v.Extent), Name: c.varName(v.Name)}
+}
+
+func (c *copier) mapRef(m *ast.Map) *ast.Map {
+	return &ast.Map{Extent: c.extent(m.Extent), Name: c.mapName(m)}
+}
+
+func (c *copier) block(b *ast.Block) *ast.Block {
+	if b == nil {
+		return nil
+	}
+	out := &ast.Block{Extent: c.extent(b.Extent)}
+	for _, s := range b.Stmts {
+		out.Stmts = append(out.Stmts, c.stmt(s))
+	}
+	out.Value = c.expr(b.Value)
+	return out
+}
+
+// discarded is an expression whose value nobody takes: a statement that a macro
+// stands for has no parentheses, and its blocks and branches have no values.
+func discarded(x ast.Expr) ast.Expr {
+	switch inner := ast.Unparen(x).(type) {
+	case *ast.Block:
+		if v := inner.Value; v != nil {
+			inner.Value = nil
+			inner.Stmts = append(inner.Stmts, &ast.ExprStmt{Extent: ast.Ext(v.Span()), X: discarded(v)})
+		}
+		return inner
+	case *ast.IfExpr:
+		discarded(inner.Then)
+		if inner.Else != nil {
+			discarded(inner.Else)
+		}
+		return inner
+	}
+	return x
+}
+
+func (c *copier) stmt(s ast.Stmt) ast.Stmt {
+	at := c.extent(ast.Ext(s.Span()))
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		return &ast.ExprStmt{Extent: at, X: discarded(c.expr(s.X))}
+	case *ast.AssignStmt:
+		return &ast.AssignStmt{Extent: at, Left: c.expr(s.Left), Op: s.Op, Right: c.expr(s.Right)}
+	case *ast.LetStmt:
+		return &ast.LetStmt{Extent: at, Var: c.variable(s.Var), Type: c.typ(s.Type), Init: c.expr(s.Init)}
+	case *ast.WhileStmt:
+		return &ast.WhileStmt{Extent: at, Cond: c.expr(s.Cond), Body: c.block(s.Body)}
+	case *ast.UnrollStmt:
+		return &ast.UnrollStmt{Extent: at, Count: c.expr(s.Count), Body: c.block(s.Body)}
+	case *ast.ForStmt:
+		return &ast.ForStmt{Extent: at, Var: c.variable(s.Var), Over: c.expr(s.Over), Body: c.block(s.Body)}
+	case *ast.BranchStmt:
+		return &ast.BranchStmt{Extent: at, Continue: s.Continue}
+	case *ast.ReturnStmt:
+		return &ast.ReturnStmt{Extent: at, X: c.expr(s.X)}
+	case *ast.Import:
+		return &ast.Import{Extent: at, Path: s.Path}
+	}
+	panic(fmt.Sprintf("BUG: no copy of statement %T", s))
+}

@@ -1,0 +1,106 @@
+// Package expand turns a parsed script into one without imports and macros.
+//
+// It takes a syntax tree and gives a new one in which the items of imported
+// files stand beside the script's own and every call of a macro is replaced by
+// the macro's body. Nothing of a macro is used twice: each call gets nodes of
+// its own, whose spans lie in a copy of the source that knows the call
+// (diag.Source.ExpandedAt), so that whatever is reported later about expanded
+// code carries the chain of calls.
+//
+// A macro is the script's own, or one of the standard macros, which are scripts
+// in the folder stdlib. Its parameters are $x and @m, which stand for the
+// caller's variable or map, and plain names, which stand for an expression or a
+// type: that is put in wherever the name is used, and evaluated there.
+// Variables of the macro's own get names that no script can write.
+package expand
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+)
+
+// maxNodes bounds how much code all expansions of a script may make.
+const maxNodes = 200_000
+
+// Options say what the stage needs to know of others.
+type Options struct {
+	// Builtin tells names that have a meaning without a macro: a call that fits
+	// no macro of that name is left to the checker.
+	Builtin func(name string) bool
+}
+
+// Script expands a script. Errors go to l. The tree that comes back is complete
+// also when there are errors: what could not be expanded is an *ast.Bad.
+func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
+	x := &expander{l: l, builtin: opt.Builtin, script: s, macros: map[string][]*macro{}, made: map[*macro]int{}}
+	header, items := x.imports(s)
+	x.std = newLibrary(l)
+	for _, item := range items {
+		if m, ok := item.(*ast.Macro); ok {
+			x.define(m)
+		}
+	}
+	out := *s
+	out.Header, out.Items = header, nil
+	top := &copier{expander: x}
+	for _, item := range items {
+		switch item := item.(type) {
+		case *ast.Macro:
+		case *ast.Probe:
+			out.Items = append(out.Items, top.probe(item))
+		case *ast.Func:
+			out.Items = append(out.Items, top.function(item))
+		default:
+			out.Items = append(out.Items, item)
+		}
+	}
+	return &out
+}
+
+// expander is the state of one Script.
+type expander struct {
+	l        *diag.List
+	builtin  func(string) bool
+	script   *ast.Script
+	macros   map[string][]*macro // the script's own
+	std      *library
+	made     map[*macro]int // how often a macro was expanded
+	nodes    int            // made by expansions
+	tooLarge bool           // reported
+}
+
+func (x *expander) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
+	return x.l.Add(code, at.Span(), format, args...)
+}
+
+// room counts a node of expanded code; it is false when there are too many.
+func (x *expander) room(at ast.Node) bool {
+	if x.nodes++; x.nodes <= maxNodes {
+		return true
+	}
+	if !x.tooLarge {
+		x.tooLarge = true
+		x.fail(diag.TooLarge, at, "macros expand to more than %d pieces of code", maxNodes)
+	}
+	return false
+}
+
+func (c *copier) probe(p *ast.Probe) *ast.Probe {
+	out := *p
+	out.Pred = c.expr(p.Pred)
+	out.Body = c.block(p.Body)
+	return &out
+}
+
+func (c *copier) function(f *ast.Func) *ast.Func {
+	out := *f
+	out.Params = nil
+	for _, p := range f.Params {
+		q := *p
+		q.Type = c.typ(p.Type)
+		out.Params = append(out.Params, &q)
+	}
+	out.Result = c.typ(f.Result)
+	out.Body = c.block(f.Body)
+	return &out
+}

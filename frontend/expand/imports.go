@@ -1,0 +1,173 @@
+package expand
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+)
+
+// othersWrite is the permission of everybody to write.
+const othersWrite = 0o002
+
+// imported collects the parts of all files.
+type imported struct {
+	*expander
+	header, items []ast.Item
+	seen          map[string]bool // absolute paths
+}
+
+// imports gives the header and the items of a script with those of the files it
+// imports, each file once; the config block is the script's own.
+func (x *expander) imports(s *ast.Script) (header, items []ast.Item) {
+	im := &imported{expander: x, seen: map[string]bool{}}
+	if abs, err := filepath.Abs(s.Source.Name); err == nil {
+		im.seen[abs] = true
+	}
+	im.take(s, filepath.Dir(s.Source.Name), false)
+	return im.header, im.items
+}
+
+// take adds a script, after what it imports.
+func (im *imported) take(s *ast.Script, dir string, asImport bool) {
+	var own []ast.Item
+	for _, item := range s.Header {
+		switch item := item.(type) {
+		case *ast.Import:
+			im.path(item, dir)
+			continue
+		case *ast.Config:
+			if asImport {
+				im.fail(diag.BadImport, item, "invalid `config` within import")
+				continue
+			}
+		}
+		own = append(own, item)
+	}
+	im.header = append(im.header, own...)
+	im.statements(s, dir)
+	im.items = append(im.items, s.Items...)
+}
+
+// statements imports what import statements in the code name, where the script
+// permits them.
+func (im *imported) statements(s *ast.Script, dir string) {
+	for _, item := range s.Items {
+		ast.Inspect(item, func(n ast.Node) bool {
+			if at, ok := n.(*ast.Import); ok {
+				im.statement(at, dir)
+			}
+			return true
+		})
+	}
+}
+
+const statementKey = "unstable_import_statement"
+
+func (im *imported) statement(at *ast.Import, dir string) {
+	switch im.setting(statementKey) {
+	case "enable", "true", "1":
+	case "warn":
+		im.fail(diag.Ignored, at, "import statements are an unstable feature of the language")
+	default:
+		im.fail(diag.BadImport, at, "import statements are not enabled").
+			Hint("write the import at the top of the script, or set %s=enable in the config block", statementKey)
+		return
+	}
+	im.path(at, dir)
+}
+
+// setting is the text of a setting of the script, in lower case.
+func (x *expander) setting(key string) string {
+	for _, item := range x.script.Header {
+		block, ok := item.(*ast.Config)
+		if !ok {
+			continue
+		}
+		for _, e := range block.Entries {
+			if strings.TrimPrefix(strings.ToLower(e.Key.Text), "bpftrace_") == key {
+				return strings.ToLower(strings.Trim(e.Value.Span().Text(), `"`))
+			}
+		}
+	}
+	return ""
+}
+
+// path imports a file or the files of a folder.
+func (im *imported) path(at *ast.Import, dir string) {
+	name := at.Path.Value
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, name)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil && (name == stdlibFolder || strings.HasPrefix(name, stdlibFolder+"/")) && !strings.HasSuffix(name, ".bpf.c"):
+		return // the standard macros are always there
+	case err != nil:
+		im.fail(diag.BadImport, at.Path, "Unable to find suitable path for import").Hint("checked: %s", path)
+	case info.IsDir():
+		im.folder(at, path)
+	default:
+		im.file(at, path, false)
+	}
+}
+
+// folder imports the files of a folder that can be imported, in order of name;
+// not those of folders in it.
+func (im *imported) folder(at *ast.Import, path string) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		im.fail(diag.BadImport, at.Path, "cannot import %s: %v", path, err)
+		return
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		if !e.IsDir() {
+			im.file(at, filepath.Join(path, e.Name()), true)
+		}
+	}
+}
+
+// file imports one file; inFolder leaves out those of other kinds.
+func (im *imported) file(at *ast.Import, path string, inFolder bool) {
+	abs, err := filepath.Abs(path)
+	if err != nil || im.seen[abs] {
+		return
+	}
+	im.seen[abs] = true
+	switch {
+	case strings.HasSuffix(path, ".bt"):
+	case strings.HasSuffix(path, ".bpf.c"), strings.HasSuffix(path, ".bpf.o"):
+		im.fail(diag.BadImport, at.Path, "%s: C helpers cannot be imported: they need a C compiler", path)
+		return
+	case strings.HasSuffix(path, ".h"):
+		im.fail(diag.Ignored, at.Path, "%s: a header serves imported C sources, which are not supported; it has no effect", path).
+			Hint("write #include \"%s\" at the top of the script to use its definitions", filepath.Base(path))
+		return
+	case inFolder:
+		return
+	default:
+		im.fail(diag.BadImport, at.Path, "unknown import type: %s", filepath.Base(path))
+		return
+	}
+	for _, p := range []string{path, filepath.Dir(path)} {
+		if info, err := os.Stat(p); err == nil && info.Mode().Perm()&othersWrite != 0 {
+			im.fail(diag.BadImport, at.Path, "refusing to import from a place that everybody may write to: %s", p)
+			return
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		im.fail(diag.BadImport, at.Path, "cannot import %s: %v", path, err)
+		return
+	}
+	src := diag.NewSource(path, string(text)).ImportedAt(at.At)
+	if s := parse.Script(src, im.l); s != nil {
+		im.take(s, filepath.Dir(path), true)
+	}
+}
