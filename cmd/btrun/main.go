@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"btc/loader/manifest"
 	"btc/loader/object"
@@ -72,11 +74,21 @@ func command(args []string, stdout, stderr io.Writer) int {
 	var placed *report.Fault
 	switch {
 	case errors.As(err, &placed): // begins with the script's name
-		fmt.Fprintln(stderr, err)
+		fmt.Fprintln(stderr, printable(err.Error()))
 	case err != nil:
-		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
 	}
 	return status
+}
+
+// printable keeps names out of a hostile object from working on the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 func trace(o *options, stdout, stderr io.Writer) (status int, err error) {

@@ -76,9 +76,9 @@ var constructs = []struct {
 		{"`struct`, `union`, `enum` of the script's own", "struct S { int a; union { long b; char c[8]; }; unsigned d : 3; } __attribute__((packed));\nkprobe:f { $s = (struct S *)arg0; @ = $s->a + $s->b + $s->d; }"},
 		{"`typedef`", "typedef unsigned long ul;\nstruct S { ul a; };\nkprobe:f { @ = ((struct S *)arg0)->a; }"},
 		{"`config`", `config = { max_strlen = 64; missing_probes = warn } begin { exit(); }`},
-		{"`macro`", `macro m($x) { $x + 1 } begin { print(m(1)); }`},
+		{"`macro`", `macro m($x, @m, e) { $x += e; @m[$x] = e; $x } begin { $a = 1; print(m($a, @b, pid + 1)); assert(true, "never"); }`},
 		{"`fn`", `fn f($x : int64) : int64 { return $x; } begin { print(f(1)); }`},
-		{"`import`", `import "x.bt"; begin { exit(); }`},
+		{"`import`", `import "stdlib"; begin { exit(); }`},
 	}},
 	{"probes", []construct{
 		{"functions with offset, of a module", `kprobe:vfs_read+4, kprobe:kvm:kvm_exit { @ = count(); }`},

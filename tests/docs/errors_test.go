@@ -13,7 +13,7 @@ import (
 func TestErrors(t *testing.T) {
 	var list strings.Builder
 	for _, info := range diag.Catalogue() {
-		fmt.Fprintf(&list, "**%s**: %s. %s\n\n", info.Code, info.Title, info.Explanation)
+		list.WriteString(generated.Wrap(fmt.Sprintf("**%s**: %s. %s", info.Code, info.Title, info.Explanation)) + "\n")
 	}
 	generated.Check(t, "../../docs/errors.md", map[string]string{"catalogue": list.String()}, *update)
 }

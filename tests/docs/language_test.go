@@ -142,7 +142,7 @@ func otherFunctions() string {
 			names = append(names, "`"+f.Name+"`")
 		}
 	}
-	return strings.Join(names, ", ") + ".\n"
+	return generated.Wrap(strings.Join(names, ", ") + ".")
 }
 
 // effects say what each key of the config block does here.
@@ -187,6 +187,6 @@ func settings(t *testing.T) string {
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		renamed = append(renamed, fmt.Sprintf("`%s` (now `%s`)", name, old[name]))
 	}
-	fmt.Fprintf(&b, "\nOld names are accepted with a warning: %s. Without effect in the reference as well: %s.\n", strings.Join(renamed, ", "), strings.Join(noop, ", "))
-	return b.String()
+	return b.String() + "\n" + generated.Wrap(fmt.Sprintf("Old names are accepted with a warning: %s. Without effect in the reference as well: %s.",
+		strings.Join(renamed, ", "), strings.Join(noop, ", ")))
 }

@@ -88,3 +88,24 @@ func Row(cells ...string) string {
 	}
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
+
+// Wrap breaks a paragraph into lines of at most 140 bytes.
+func Wrap(text string) string {
+	const width = 140
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > width:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String() + "\n"
+}
