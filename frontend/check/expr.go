@@ -31,10 +31,20 @@ func (b *body) value(x ast.Expr) *types.Type {
 
 // condition types an expression that decides.
 func (b *body) condition(x ast.Expr) {
-	t := b.value(x)
+	t := b.truth(x)
 	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
 		b.fail(diag.BadCondition, x, "Invalid condition: %s", t)
 	}
+}
+
+// truth types what is true or false: a string in the script is true unless it is
+// empty.
+func (b *body) truth(x ast.Expr) *types.Type {
+	t := b.value(x)
+	if e := b.out.Expr(x); t.Kind == types.String && e.Const != nil {
+		e.Type, e.Const = types.TBool, boolConst(untilNUL(e.Const.Str) != "")
+	}
+	return b.out.Expr(x).Type
 }
 
 // integer types an argument that must be an integer; the error names fn.
@@ -395,6 +405,21 @@ func (b *body) comptime(x *ast.Comptime, e *Expr) {
 	}
 }
 
+// constElement is the value of a literal tuple's element, if all elements are
+// constant.
+func (b *body) constElement(x *ast.TupleIndex) *Const {
+	tuple, ok := ast.Unparen(x.X).(*ast.Tuple)
+	if !ok {
+		return nil
+	}
+	for _, elem := range tuple.Elems {
+		if b.out.Expr(elem).Const == nil {
+			return nil
+		}
+	}
+	return b.out.Expr(tuple.Elems[x.Index]).Const
+}
+
 func (b *body) tupleIndex(x *ast.TupleIndex, e *Expr) {
 	t := b.value(x.X)
 	switch {
@@ -408,5 +433,6 @@ func (b *body) tupleIndex(x *ast.TupleIndex, e *Expr) {
 		b.fail(diag.OutOfBounds, x, "Invalid tuple index: %d. Found %d elements in tuple.", x.Index, len(t.Fields))
 	default:
 		e.Elem, e.Type = x.Index, t.Fields[x.Index].Type
+		e.Const = b.constElement(x)
 	}
 }

@@ -1,7 +1,9 @@
 package check
 
 import (
+	"math"
 	"math/big"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/cdef"
@@ -57,7 +59,7 @@ func (b *body) foldUnary(x *ast.Unary, e *Expr) {
 			e.Const = &Const{Int: -c.Int, Host: c.Host}
 			return
 		}
-		if v := new(big.Int).Neg(exact(c, in.Type)); !v.IsInt64() || !setNumber(e, v, c.Host) {
+		if v := new(big.Int).Neg(exact(c, in.Type)); !setNumber(e, v, c.Host) {
 			b.overflow(x, e)
 		}
 	}
@@ -79,7 +81,7 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 	host := l.Const.Host || r.Const.Host
 	if l.Const.IsStr || r.Const.IsStr {
 		if l.Const.IsStr && r.Const.IsStr && isComparison(x.Op) {
-			e.Const = boolConst((untilNUL(l.Const.Str) == untilNUL(r.Const.Str)) == (x.Op == ast.Eq))
+			e.Const = boolConst(ordered(x.Op, strings.Compare(untilNUL(l.Const.Str), untilNUL(r.Const.Str))))
 		}
 		return
 	}
@@ -114,7 +116,11 @@ func untilNUL(s string) string {
 }
 
 func foldCompare(op ast.BinaryOp, l, r *Expr) bool {
-	c := exact(l.Const, l.Type).Cmp(exact(r.Const, r.Type))
+	return ordered(op, exact(l.Const, l.Type).Cmp(exact(r.Const, r.Type)))
+}
+
+// ordered is a comparison's truth for c as of strings.Compare.
+func ordered(op ast.BinaryOp, c int) bool {
 	switch op {
 	case ast.Eq:
 		return c == 0
@@ -130,7 +136,9 @@ func foldCompare(op ast.BinaryOp, l, r *Expr) bool {
 	return c >= 0
 }
 
-// foldLiterals computes with mathematical integers; the result must fit 64 bits.
+// foldLiterals computes with mathematical integers; the result must fit 64 bits,
+// and with a negative operand all must fit 64 bits with a sign. Bits that are
+// shifted out are lost.
 func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 	v := new(big.Int)
 	ok := true
@@ -144,6 +152,10 @@ func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 	case ast.Shl, ast.Shr:
 		if ok = r.Sign() >= 0 && r.IsInt64() && r.Int64() < 64; ok && x.Op == ast.Shl {
 			v.Lsh(l, uint(r.Int64()))
+			v.And(v, new(big.Int).SetUint64(math.MaxUint64))
+			if l.Sign() < 0 {
+				v.SetInt64(int64(v.Uint64()))
+			}
 		} else if ok {
 			v.Rsh(l, uint(r.Int64()))
 		}
@@ -161,6 +173,9 @@ func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 		if ok = r.Sign() != 0; ok {
 			v.Rem(l, r)
 		}
+	}
+	if l.Sign() < 0 || r.Sign() < 0 {
+		ok = ok && l.IsInt64() && r.IsInt64() && v.IsInt64()
 	}
 	if !ok || !setNumber(e, v, host) {
 		b.overflow(x, e)

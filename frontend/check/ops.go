@@ -177,6 +177,10 @@ func (b *body) operands(x *ast.Binary) (left, right *types.Type) {
 			return left, b.value(x.Y)
 		}
 	}
+	if x.Op == ast.LogAnd || x.Op == ast.LogOr {
+		left = b.truth(x.X)
+		return left, b.truth(x.Y)
+	}
 	left = b.value(x.X)
 	return left, b.value(x.Y)
 }
@@ -207,6 +211,9 @@ func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
 	case left.Kind == types.Pointer || right.Kind == types.Pointer:
 		b.comparePointers(x, e, left, right)
 	case !equality:
+		if left.Kind == types.String && right.Kind == types.String && b.bothConst(x.X, x.Y) {
+			return
+		}
 		if left.Kind == types.Array || right.Kind == types.Array {
 			b.fail(diag.BadOperands, x, "The %s operator cannot be used on arrays.", x.Op)
 			return
@@ -349,16 +356,18 @@ func (b *body) pointerArithmetic(at ast.Node, op ast.BinaryOp, left, right *type
 	return b.badOperands(at, op, left, right)
 }
 
-// addString is "literal" + n: the literal without its first n bytes.
+// addString is "literal" + n, the literal without its first n bytes, or
+// "literal" + "literal", one behind the other.
 func (b *body) addString(x *ast.Binary, e *Expr, left, right *types.Type) {
 	l, r := b.out.Expr(x.X).Const, b.out.Expr(x.Y).Const
-	if l == nil || r == nil || r.IsStr || !right.IsInteger() {
+	switch {
+	case l == nil || r == nil || !r.IsStr && !right.IsInteger():
 		e.Type = b.badOperands(x, x.Op, left, right)
-		return
-	}
-	if r.Int < 0 || r.Int > int64(len(l.Str)) {
+	case r.IsStr:
+		b.stringConst(x, e, l.Str+r.Str)
+	case r.Int < 0:
 		b.fail(diag.OutOfBounds, x, "the index %d is out of bounds for a string of %d bytes", r.Int, len(l.Str))
-		return
+	default:
+		b.stringConst(x, e, l.Str[min(r.Int, int64(len(l.Str))):])
 	}
-	b.stringConst(x, e, l.Str[r.Int:])
 }

@@ -102,7 +102,9 @@ func (c *classifier) isName(i, prev int) bool {
 	case parser.BtLexerDOT, parser.BtLexerARROW:
 		return true
 	case parser.BtLexerREC_OPEN, parser.BtLexerCOMMA:
-		return c.kind(i+1) == parser.BtLexerASSIGN
+		next, kind := c.kind(i+1), c.kind(i)
+		field := next == parser.BtLexerRPAREN || next == parser.BtLexerDOT // offsetof(x, for)
+		return next == parser.BtLexerASSIGN || field && kind != parser.BtLexerTRUE && kind != parser.BtLexerFALSE
 	}
 	return false
 }

@@ -141,7 +141,7 @@ func judge(c fact, f factFile, tgt *target.Target) (v verdict) {
 		diags = &diag.List{}
 		parse.Script(diag.NewSource(diag.Stdin, c.text), diags)
 	}
-	unsupported, other := faults(diags)
+	unsupported, other := faults(diags, f.later)
 	switch {
 	case c.refused && other == "" && unsupported != "":
 		v.reason = unsupported
@@ -155,11 +155,12 @@ func judge(c fact, f factFile, tgt *target.Target) (v verdict) {
 	return v
 }
 
-// faults gives the first fault that is a missing feature and the first that is not.
-func faults(l *diag.List) (unsupported, other string) {
+// faults gives the first fault that is a missing feature and the first that is
+// not, without those that come later.
+func faults(l *diag.List, later map[diag.Code]bool) (unsupported, other string) {
 	for _, d := range l.Sorted() {
 		switch text := string(d.Code) + " " + general(d.Message); {
-		case d.Severity() != diag.Error:
+		case d.Severity() != diag.Error || later[d.Code]:
 		case d.Code == diag.NotSupported:
 			if unsupported == "" {
 				unsupported = text

@@ -178,7 +178,7 @@ func (o outcome) class() (kind, reason string) {
 	case o.refused == nil:
 		return "output", "output"
 	}
-	unsupported, other := faults(o.refused)
+	unsupported, other := faults(o.refused, nil)
 	if unsupported == "" {
 		unsupported = other
 	}
