@@ -383,8 +383,8 @@ func binaryRange(op Op, x, y Range) Range {
 	case OpSub:
 		return subRange(x, y)
 	case OpMul:
-		if hi, lo := bits.Mul64(x.UMax, y.UMax); hi == 0 {
-			return URange(x.UMin*y.UMin, lo)
+		if x.UMax <= math.MaxUint32 && y.UMax <= math.MaxUint32 { // of larger factors kernels before 6.14 know nothing
+			return URange(x.UMin*y.UMin, x.UMax*y.UMax)
 		}
 	case OpAnd:
 		return URange(0, min(x.UMax, y.UMax))
@@ -393,14 +393,14 @@ func binaryRange(op Op, x, y Range) Range {
 	case OpXor:
 		return URange(0, ones(x.UMax|y.UMax))
 	case OpShl:
-		if bc && x.UMax <= math.MaxUint64>>(uint64(b)&63) {
+		if bc && x.UMax <= 1<<(63-uint64(b)&63) {
 			return URange(x.UMin<<(uint64(b)&63), x.UMax<<(uint64(b)&63))
 		}
 	case OpLShr:
 		if bc {
 			return URange(x.UMin>>(uint64(b)&63), x.UMax>>(uint64(b)&63))
 		}
-		return URange(0, x.UMax)
+		// Since 6.8 the kernel knows nothing of a shift by an unknown number.
 	case OpAShr:
 		if bc {
 			return SRange(x.SMin>>(uint64(b)&63), x.SMax>>(uint64(b)&63))

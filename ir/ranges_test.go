@@ -60,3 +60,22 @@ func TestCondEval(t *testing.T) {
 		}
 	}
 }
+
+// What newer or older kernels do not know of a number, the ranges must not know
+// either: a check that only they find needless would be missed.
+func TestRangesKnowNoMoreThanKernels(t *testing.T) {
+	small := URange(0, 15)
+	for _, c := range []struct {
+		op   Op
+		x, y Range
+	}{
+		{OpLShr, small, URange(0, 3)},               // the amount is not constant: since 6.8
+		{OpMul, URange(0, 1<<40), URange(0, 1<<10)}, // before 6.14
+		{OpShl, URange(0, 1<<60-1), RangeOf(4)},
+		{OpUDiv, small, small},
+	} {
+		if r := binaryRange(c.op, c.x, c.y); r != FullRange {
+			t.Errorf("%s %v %v is %v", c.op, c.x, c.y, r)
+		}
+	}
+}

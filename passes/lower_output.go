@@ -156,6 +156,14 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 	}, func() { l.lose(events) })
 }
 
+// producer is what takeProducers removed for an argument; nil when nothing.
+func producer(arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
+	if arg.Op != ir.OpSlotAddr {
+		return nil
+	}
+	return made[arg.Slot]
+}
+
 // fill writes the fixed fields.
 func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	for i, f := range e.Fields {
@@ -164,7 +172,7 @@ func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*
 		case f.Var:
 		case !a.Type.IsPtr():
 			l.Store(ir.U64, rec, f.Off, a)
-		case a.Op == ir.OpSlotAddr && made[a.Slot] != nil:
+		case producer(a, made) != nil:
 			l.produce(made[a.Slot], l.AddImm(rec, int64(f.Off)), int64(f.Layout.Size))
 		default:
 			l.copy(l.AddImm(rec, int64(f.Off)), a, valueSize(f.Layout))
@@ -245,11 +253,14 @@ func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*
 		return n
 	}
 	var n *ir.Value
-	if arg.Op == ir.OpSlotAddr && made[arg.Slot] != nil {
-		str := made[arg.Slot]
-		n = l.readString(to, str.Args[1], str.Args[2], min(room, str.Imm))
-	} else {
+	switch str := producer(arg, made); {
+	case str == nil:
 		n = l.readString(to, arg, ir.Const(room), room)
+	case str.Op == ir.OpComm: // in a wider string, the other branch of an expression
+		l.produce(str, arg, room)
+		n = l.readString(to, arg, ir.Const(commSize), commSize)
+	default:
+		n = l.readString(to, str.Args[1], str.Args[2], min(room, str.Imm))
 	}
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(1))
 }

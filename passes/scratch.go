@@ -108,6 +108,7 @@ func (s *scratchUser) take(mentions map[*ir.Block]int) {
 	if !ok {
 		i = len(at.Values)
 	}
+	i = beforeRecord(at, i)
 	pos := s.f.Pos
 	l := &lowering{Builder: ir.At(at, i, pos), m: s.m}
 	if s.class.counted {
@@ -124,6 +125,25 @@ func (s *scratchUser) take(mentions map[*ir.Block]int) {
 	p := l.lookup(s.x.Name, l.key32(ir.Const(0)))
 	l.IfCold(l.IsNull(p), func() { l.Ret(ir.Const(0)) })
 	s.base = l.NonNull(p)
+}
+
+// beforeRecord is the place in b, at or before i, at which no ring buffer record
+// is open: where the program ends for want of a scratch record, none may be.
+func beforeRecord(b *ir.Block, i int) int {
+	open := -1
+	for j, v := range b.Values[:i] {
+		switch {
+		case v.Op != ir.OpCall:
+		case v.Sym == "ringbuf_reserve":
+			open = j
+		case v.Sym == "ringbuf_submit" || v.Sym == "ringbuf_discard":
+			open = -1
+		}
+	}
+	if open >= 0 {
+		return open
+	}
+	return i
 }
 
 // takeCounted tries the records in turn; when none is free the loss is counted

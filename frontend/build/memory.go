@@ -95,6 +95,9 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 	}
 	e := f.body.Expr(x)
 	own := min(e.Type.Size, t.Size)
+	if t.Size <= smallObject && own < t.Size {
+		exact = true // small strings are copied whole
+	}
 	if e.Call != nil {
 		if exact {
 			f.zero(dst, t.Size)
