@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test lint bench generate clean
+.PHONY: all build demo test lint bench generate docs clean
 
 all: build
 
@@ -31,6 +31,10 @@ lint:
 
 generate:
 	$(GO) generate ./...
+
+# docs rewrites the parts of docs/ and the tour that are made from the program.
+docs:
+	$(GO) test ./loader/manifest ./tests/docs ./tests/tour -run 'Schema|Language|Errors|Document|Scripts' -update
 
 clean:
 	rm -rf bin build
