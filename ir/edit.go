@@ -255,3 +255,25 @@ func clonePtrs[T any](in []*T) []*T {
 	}
 	return out
 }
+
+// MoveBlocks moves blocks of f to the end of another function, with fresh
+// numbers there. Operands and edges stay as they are: the caller mends those
+// that cross from one function to the other.
+func MoveBlocks(f, to *Func, blocks []*Block) {
+	gone := make(map[*Block]bool, len(blocks))
+	for _, b := range blocks {
+		gone[b] = true
+	}
+	f.Blocks = slices.DeleteFunc(f.Blocks, func(b *Block) bool { return gone[b] })
+	for _, b := range blocks {
+		b.ID, b.Func = to.nextBlock, to
+		to.nextBlock++
+		for _, list := range [][]*Value{b.Params, b.Values} {
+			for _, v := range list {
+				v.ID = to.nextValue
+				to.nextValue++
+			}
+		}
+		to.Blocks = append(to.Blocks, b)
+	}
+}

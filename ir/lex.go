@@ -8,7 +8,7 @@ import (
 
 // token is a lexical element of the text form. kind is 'w' word, 'i' integer,
 // 's' quoted string, 'r' the raw content of the parentheses after field, btf
-// or mapval, or the punctuation character itself; 0 at the end of the line.
+// mapval or mapkey, or the punctuation character itself; 0 at the end of the line.
 type token struct {
 	kind byte
 	text string
@@ -101,7 +101,7 @@ func lexLine(s string) ([]token, error) {
 // rawText takes the parentheses that follow word when their content is not
 // lexed, and says how many bytes it took.
 func rawText(word, rest string) (string, int) {
-	if word != "field" && word != "btf" && word != "mapval" || !strings.HasPrefix(rest, "(") {
+	if word != "field" && word != "btf" && word != "mapval" && word != "mapkey" || !strings.HasPrefix(rest, "(") {
 		return "", 0
 	}
 	end := strings.IndexByte(rest, ')')

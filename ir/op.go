@@ -151,6 +151,11 @@ const (
 	OpGlobalAddr
 	OpAttachID
 
+	// Core until loops have become callbacks: walks over maps.
+	OpMapIter
+	OpMapNext
+	OpMapKey
+
 	// High: builtins.
 	OpPid
 	OpTid
@@ -197,6 +202,8 @@ const (
 	OpMapDel
 	OpMapHas
 	OpMapLen
+	OpElemGet
+	OpElemGetMem
 	OpCount
 	OpSum
 	OpAvg
@@ -254,6 +261,10 @@ var Ops = [numOps]OpInfo{
 	OpGlobalAddr: {Name: "globaladdr", Stage: Core, Result: RGiven, Attrs: ASym | AImm, Doc: "address of global Sym + Imm, a mapval of the global's section"},
 	OpAttachID:   {Name: "attachid", Stage: Core, Result: RI64, Attrs: AImm, Doc: "number of the attach point that fired; Imm is the program's first. A marked immediate that the loader patches in each clone"},
 
+	OpMapIter: {Name: "mapiter", Stage: Core, Args: []ArgKind{MapArg}, Result: RI64, Effect: Writes, Doc: "begins a walk over the elements of a keyed map; mapnext takes the result. The pass callbacks replaces the walk by for_each_map_elem"},
+	OpMapNext: {Name: "mapnext", Stage: Core, Args: []ArgKind{MapArg, IntArg}, Result: RGiven, Effect: Writes, Doc: "value of the walk's next element, null behind the last. It heads a loop: the branch on its null test leads to the body and past the loop"},
+	OpMapKey:  {Name: "mapkey", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Doc: "key of the element whose value mapnext gave; read-only"},
+
 	OpPid:      {Name: "pid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread group id; Imm 0: loader's PID namespace, 1: initial namespace"},
 	OpTid:      {Name: "tid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread id; Imm as pid"},
 	OpUid:      {Name: "uid", Result: RI64, Effect: Reads, Doc: "user id"},
@@ -289,23 +300,25 @@ var Ops = [numOps]OpInfo{
 	OpStrEqMem:  {Name: "streqmem", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "the strings at both addresses are equal in their first Imm bytes or up to the first NUL"},
 	OpMemEq:     {Name: "memeq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "Imm bytes at both addresses are equal"},
 
-	OpMapGet:    {Name: "mapget", Result: RGiven, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "scalar value (extended by the map's value layout), 0 when absent; i64, kaddr or uaddr"},
-	OpMapGetMem: {Name: "mapgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "copies the value to the address, zeros when absent"},
-	OpMapSet:    {Name: "mapset", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, AnyArg, KeyArg}, Doc: "sets a scalar value"},
-	OpMapSetMem: {Name: "mapsetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "sets a value from memory"},
-	OpMapAdd:    {Name: "mapadd", Result: RI64, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "adds to a scalar value in place, creating it at 0; result: the value before"},
-	OpMapDel:    {Name: "mapdel", Result: RI1, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "deletes; true when it was there"},
-	OpMapHas:    {Name: "maphas", Result: RI1, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "true when present"},
-	OpMapLen:    {Name: "maplen", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg}, Doc: "number of elements"},
-	OpCount:     {Name: "count", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "count aggregation"},
-	OpSum:       {Name: "sum", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "sum aggregation"},
-	OpAvg:       {Name: "avg", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "average aggregation"},
-	OpMin:       {Name: "min", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "minimum (signedness from the map)"},
-	OpMax:       {Name: "max", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "maximum (signedness from the map)"},
-	OpStats:     {Name: "stats", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "count and total"},
-	OpHist:      {Name: "hist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "log2 histogram; bits from the map"},
-	OpLhist:     {Name: "lhist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "linear histogram; bounds from the map"},
-	OpAggGet:    {Name: "aggget", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "an aggregation's value as the script reads it"},
+	OpMapGet:     {Name: "mapget", Result: RGiven, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "scalar value (extended by the map's value layout), 0 when absent; i64, kaddr or uaddr"},
+	OpMapGetMem:  {Name: "mapgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "copies the value to the address, zeros when absent"},
+	OpMapSet:     {Name: "mapset", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, AnyArg, KeyArg}, Doc: "sets a scalar value"},
+	OpMapSetMem:  {Name: "mapsetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "sets a value from memory"},
+	OpMapAdd:     {Name: "mapadd", Result: RI64, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "adds to a scalar value in place, creating it at 0; result: the value before"},
+	OpMapDel:     {Name: "mapdel", Result: RI1, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "deletes; true when it was there"},
+	OpMapHas:     {Name: "maphas", Result: RI1, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "true when present"},
+	OpMapLen:     {Name: "maplen", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg}, Doc: "number of elements"},
+	OpElemGet:    {Name: "elemget", Result: RGiven, Effect: Reads, Args: []ArgKind{MapArg, PtrArg}, Doc: "scalar of the element whose value mapnext gave, or its aggregation as the script reads it"},
+	OpElemGetMem: {Name: "elemgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, PtrArg}, Doc: "copies the value of the element whose value mapnext gave (third argument) to the second"},
+	OpCount:      {Name: "count", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "count aggregation"},
+	OpSum:        {Name: "sum", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "sum aggregation"},
+	OpAvg:        {Name: "avg", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "average aggregation"},
+	OpMin:        {Name: "min", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "minimum (signedness from the map)"},
+	OpMax:        {Name: "max", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "maximum (signedness from the map)"},
+	OpStats:      {Name: "stats", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "count and total"},
+	OpHist:       {Name: "hist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "log2 histogram; bits from the map"},
+	OpLhist:      {Name: "lhist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "linear histogram; bounds from the map"},
+	OpAggGet:     {Name: "aggget", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "an aggregation's value as the script reads it"},
 
 	OpEmit:    {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with an argument for each of its fields: an integer, or the address of an object in memory"},
 	OpDivZero: {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "tells the loader of a division by zero; Imm the index in Module.Errors"},

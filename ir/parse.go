@@ -421,7 +421,7 @@ func (p *parser) typ() Type {
 		p.fail("unknown type %q", w)
 	}
 	switch t.Kind {
-	case MapVal, BTF:
+	case MapVal, MapKey, BTF:
 		r := p.next()
 		if r.kind != 'r' {
 			p.fail("expected (name) after %s", w)

@@ -18,6 +18,7 @@ const (
 	BTF                     // trusted kernel pointer to "struct Sym": direct loads
 	KAddr                   // kernel address
 	UAddr                   // user-space address
+	MapKey                  // into the key of an element of map Sym, read-only: the current one of a walk (mapnext)
 	MapRef                  // a map itself (helper argument)
 	FuncRef                 // a subprogram (helper callback argument)
 )
@@ -25,7 +26,7 @@ const (
 // Type is the type of a Value. It is comparable.
 type Type struct {
 	Kind     TypeKind
-	Sym      string // MapVal: map name ("@x"); BTF: "struct x"; otherwise ""
+	Sym      string // MapVal, MapKey: map name ("@x"); BTF: "struct x"; otherwise ""
 	N        int    // Ringbuf: record size in bytes; otherwise 0
 	Nullable bool   // printed as a trailing "?": must be tested before a load
 }
@@ -48,6 +49,9 @@ func TMapVal(name string, nullable bool) Type {
 	return Type{Kind: MapVal, Sym: name, Nullable: nullable}
 }
 
+// TMapKey is a pointer to the key of the current element in a walk over the map called name.
+func TMapKey(name string) Type { return Type{Kind: MapKey, Sym: name} }
+
 // TRingbuf is a pointer to a reserved record of n bytes; nullable after the reserve.
 func TRingbuf(n int, nullable bool) Type { return Type{Kind: Ringbuf, N: n, Nullable: nullable} }
 
@@ -60,7 +64,7 @@ func (t Type) NonNull() Type { t.Nullable = false; return t }
 // IsPtr reports whether the kernel verifier tracks values of t as pointers.
 func (t Type) IsPtr() bool {
 	switch t.Kind {
-	case Ctx, Stack, MapVal, Ringbuf, BTF:
+	case Ctx, Stack, MapVal, MapKey, Ringbuf, BTF:
 		return true
 	}
 	return false
@@ -70,12 +74,12 @@ func (t Type) IsPtr() bool {
 func (t Type) IsAddr() bool { return t.IsPtr() || t.Kind == KAddr || t.Kind == UAddr }
 
 var typeNames = [...]string{Void: "void", I1: "i1", I64: "i64", Ctx: "ctx", Stack: "stack",
-	MapVal: "mapval", Ringbuf: "ringbuf", BTF: "btf", KAddr: "kaddr", UAddr: "uaddr", MapRef: "map", FuncRef: "func"}
+	MapVal: "mapval", MapKey: "mapkey", Ringbuf: "ringbuf", BTF: "btf", KAddr: "kaddr", UAddr: "uaddr", MapRef: "map", FuncRef: "func"}
 
 func (t Type) String() string {
 	s := typeNames[t.Kind]
 	switch t.Kind {
-	case MapVal, BTF:
+	case MapVal, MapKey, BTF:
 		s = fmt.Sprintf("%s(%s)", s, t.Sym)
 	case Ringbuf:
 		s = fmt.Sprintf("%s(%d)", s, t.N)

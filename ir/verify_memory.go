@@ -100,7 +100,7 @@ func (c *checker) objectSize(p Pointer) (int, bool) {
 }
 
 func ruleLoad(c *checker, v *Value) {
-	if !isNumber(v.Type) && v.Type.Kind != BTF {
+	if !isNumber(v.Type) && v.Type.Kind != BTF && !keepsPointer(v.Args[0], v.Mem) {
 		c.at(v, "result cannot be %s", v.Type)
 	}
 	if v.Args[0].Type == TCtx {
@@ -154,7 +154,7 @@ func (c *checker) slotAligned(v *Value) {
 func ruleStore(c *checker, v *Value) {
 	p := v.Args[0]
 	switch k := p.Type.Kind; {
-	case k == Ctx || k == BTF:
+	case k == Ctx || k == BTF || k == MapKey:
 		c.at(v, "nothing may be stored to %s", describe(p.Type))
 		return
 	case !v.Args[1].Type.IsAddr() && v.Args[1].Type != TI64:
@@ -287,7 +287,7 @@ func (c *checker) helperArg(v *Value, h *target.Helper, i int) {
 
 // isMemory reports whether a helper may read or write where t points.
 func isMemory(t Type) bool {
-	return !t.Nullable && (t.Kind == Stack || t.Kind == MapVal || t.Kind == Ringbuf)
+	return !t.Nullable && (t.Kind == Stack || t.Kind == MapVal || t.Kind == MapKey || t.Kind == Ringbuf)
 }
 
 // mapArgSize is the key or value size of the call's map, when it is fixed by now.

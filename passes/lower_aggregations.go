@@ -279,21 +279,28 @@ func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
 // lowerAggGet reads an aggregation, which map-layout has laid out shared.
 func lowerAggGet(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	var read func(p *ir.Value) *ir.Value
-	switch x.Shape {
-	case ir.ShapeCount, ir.ShapeSum:
-		read = func(p *ir.Value) *ir.Value { return l.Load(ir.U64, p, x.BPF.ValueOff) }
-	case ir.ShapeAvg:
-		read = func(p *ir.Value) *ir.Value {
-			return l.average(l.Load(ir.U64, p, 8), l.Load(ir.U64, p, 0), x.Value.Signed)
-		}
-	default:
+	read := l.aggReader(x)
+	if read == nil {
 		return l.refuse(v, "print the map instead", "cannot read %s: a %s() map has no single value", x.Name, x.Shape)
 	}
 	p := l.element(x, keyOf(v, 1))
 	return l.IfValue(l.NotNull(p), ir.TI64,
 		func() *ir.Value { return read(l.NonNull(p)) },
 		func() *ir.Value { return ir.Const(0) })
+}
+
+// aggReader gives the code that reads an aggregation from its address; nil for
+// a shape without a single value.
+func (l *lowering) aggReader(x *ir.Map) func(p *ir.Value) *ir.Value {
+	switch x.Shape {
+	case ir.ShapeCount, ir.ShapeSum:
+		return func(p *ir.Value) *ir.Value { return l.Load(ir.U64, p, x.BPF.ValueOff) }
+	case ir.ShapeAvg:
+		return func(p *ir.Value) *ir.Value {
+			return l.average(l.Load(ir.U64, p, 8), l.Load(ir.U64, p, 0), x.Value.Signed)
+		}
+	}
+	return nil
 }
 
 // average is total / count, towards zero; 0 when count is 0. BPF divides

@@ -33,6 +33,12 @@ func lowerMaps(m *ir.Module) []ir.Diag {
 		ir.OpMapDel:    lowerMapDel,
 		ir.OpMapHas:    lowerMapHas,
 		ir.OpMapLen:    lowerMapLen,
+		ir.OpElemGet:   lowerElemGet,
+		ir.OpElemGetMem: func(l *lowering, v *ir.Value) *ir.Value {
+			x := l.mapOf(v)
+			l.copy(v.Args[1], l.AddImm(v.Args[2], int64(x.BPF.ValueOff)), valueSize(x.Value))
+			return nil
+		},
 	}.apply(m)
 }
 
@@ -42,6 +48,20 @@ func lowerMapGet(l *lowering, v *ir.Value) *ir.Value {
 	return l.IfValue(l.NotNull(p), v.Type,
 		func() *ir.Value { return l.LoadAs(v.Type, ir.U64, l.NonNull(p), x.BPF.ValueOff) },
 		func() *ir.Value { return zeroOf(v.Type) })
+}
+
+// lowerElemGet reads the element of a walk. map-layout lays out a walked
+// aggregation shared, as one that is read.
+func lowerElemGet(l *lowering, v *ir.Value) *ir.Value {
+	x, p := l.mapOf(v), v.Args[1]
+	if x.Shape == ir.ShapePlain {
+		return l.LoadAs(v.Type, ir.U64, p, x.BPF.ValueOff)
+	}
+	read := l.aggReader(x)
+	if read == nil {
+		return l.refuse(v, "print the map instead", "cannot read %s: a %s() map has no single value", x.Name, x.Shape)
+	}
+	return read(p)
 }
 
 func lowerMapGetMem(l *lowering, v *ir.Value) *ir.Value {

@@ -50,7 +50,7 @@ func lowerRead(l *lowering, v *ir.Value) *ir.Value {
 		return l.probeScalar(v, p)
 	case v.CORE == noField:
 		return l.LoadAs(v.Type, v.Mem, p, int(v.Imm))
-	case p.Type.Kind == ir.Stack || p.Type.Kind == ir.MapVal || p.Type.Kind == ir.Ringbuf:
+	case p.Type.Kind == ir.Stack || p.Type.Kind == ir.MapVal || p.Type.Kind == ir.MapKey || p.Type.Kind == ir.Ringbuf:
 		// A copy of a kernel object: as long as it is here, with the host's layout.
 		return l.fieldLoad(v, p)
 	case v.Type.Kind == ir.BTF: // a pointer has 8 bytes everywhere
@@ -122,7 +122,7 @@ func (l *lowering) probeRead(to, n, from *ir.Value) {
 func lowerReadMem(l *lowering, v *ir.Value) *ir.Value {
 	to, from := v.Args[0], v.Args[1]
 	switch from.Type.Kind {
-	case ir.Stack, ir.MapVal, ir.Ringbuf:
+	case ir.Stack, ir.MapVal, ir.MapKey, ir.Ringbuf:
 		l.copy(to, from, int(v.Imm))
 	default:
 		l.probeRead(to, ir.Const(v.Imm), from)

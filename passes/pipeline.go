@@ -92,6 +92,7 @@ func Pipeline() []Pass {
 		{"fold", fold, ir.Core, ir.Core, "again"},
 		{"dce", dce, ir.Core, ir.Core, "again"},
 		{"slots", placeSlots, ir.Core, ir.Core, "memory objects get their place in the frame or in scratch"},
+		{"callbacks", callbacks, ir.Core, ir.Core, "walks over maps become subprograms that the kernel calls"},
 		{"layout", layoutBlocks, ir.Core, ir.Core, "cold blocks go last"},
 		{"budget", checkBudget, ir.Core, ir.Core, "what no kernel would load is refused"},
 	}
@@ -119,6 +120,8 @@ func Orders() []Order {
 		{"thread-tests", "range", "a null test is repeated only when the edge without an element does not lead to it"},
 		{"range", "slots", "the fewer paths, the fewer objects are needed at one time"},
 		{"map-lookups", "slots", "once keys share frame bytes, what one holds cannot be told from its slot"},
+		{"slots", "callbacks", "a callback has no scratch record of its own and reaches its caller's frame by offsets"},
+		{"callbacks", "layout", "it makes blocks and functions"},
 		{"slots", "layout", "slots adds cold blocks where scratch is missing"},
 		{"layout", "budget", "budget measures the final code"},
 	}

@@ -32,7 +32,7 @@ func opTable() map[ir.Op]opFunc {
 	for _, op := range []ir.Op{ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr} {
 		t[op] = func(fr *frame, v *ir.Value) int64 { return ir.EvalBinary(v.Op, fr.arg(v, 0), fr.arg(v, 1)) }
 	}
-	for _, more := range []map[ir.Op]opFunc{builtinOps(), memoryOps(), mapOps(), outputOps()} {
+	for _, more := range []map[ir.Op]opFunc{builtinOps(), memoryOps(), mapOps(), walkOps(), outputOps()} {
 		for op, run := range more {
 			t[op] = run
 		}

@@ -13,6 +13,7 @@
 package interp
 
 import (
+	"bytes"
 	"fmt"
 
 	"btc/ir"
@@ -71,6 +72,7 @@ type Machine struct {
 	globals map[string]uint64 // address
 	seen    map[uint32]bool
 	stacks  map[string]map[string]uint64 // stack map, frames, id
+	walks   []*walk                      // by number: mapiter's results
 	rand    uint64
 	arch    *target.Arch
 	ops     map[ir.Op]opFunc
@@ -187,13 +189,7 @@ func (k *Machine) call(f *ir.Func, args []int64) int64 {
 		fr.trap("calls nest deeper than 8")
 	}
 	mark := k.mem.mark()
-	for _, s := range f.Slots {
-		data := make([]byte, s.Size)
-		for i := range data {
-			data[i] = poison
-		}
-		fr.slots[s.ID] = k.mem.alloc(fmt.Sprintf("slot s%d of @%s", s.ID, f.Name), data)
-	}
+	fr.makeSlots()
 	b := f.Entry()
 	for i, p := range b.Params {
 		fr.vals[p.ID] = args[i]
@@ -226,6 +222,29 @@ func (k *Machine) call(f *ir.Func, args []int64) int64 {
 		}
 	}
 }
+
+// makeSlots gives the slots their memory. Those in the BPF frame lie in one
+// object of 512 bytes as they do in the kernel, so that what shares bytes shares
+// them here, and a callback reaches its caller's from one address.
+func (fr *frame) makeSlots() {
+	poisoned := func(name string, n int) uint64 {
+		return fr.mem.alloc(name, bytes.Repeat([]byte{poison}, n))
+	}
+	stack := uint64(0)
+	for _, s := range fr.f.Slots {
+		if s.Class != ir.Frame || s.Off < -stackSize || s.Off+s.Size > 0 {
+			fr.slots[s.ID] = poisoned(fmt.Sprintf("slot s%d of @%s", s.ID, fr.f.Name), s.Size)
+			continue
+		}
+		if stack == 0 {
+			stack = poisoned("frame of @"+fr.f.Name, stackSize)
+		}
+		fr.slots[s.ID] = stack + uint64(stackSize+s.Off)
+	}
+}
+
+// stackSize is MAX_BPF_STACK.
+const stackSize = 512
 
 func (fr *frame) block(b *ir.Block) {
 	if fr.steps++; fr.steps > maxSteps {

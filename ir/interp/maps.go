@@ -262,6 +262,11 @@ func aggGet(fr *frame, v *ir.Value) int64 {
 	if c.value == nil {
 		return 0
 	}
+	return c.read()
+}
+
+// read is the aggregation of an element as the script reads it.
+func (c *cell) read() int64 {
 	a := c.b.total(c.b.entries[string(c.key)])
 	switch c.b.def.Shape {
 	case ir.ShapeAvg, ir.ShapeStats:

@@ -1,0 +1,71 @@
+package interp
+
+import "btc/ir"
+
+// walk is a walk over a map: the keys that were there when it began, as far as
+// they are still there. Elements that come to be on the way are not visited.
+type walk struct {
+	keys []string
+	next int
+}
+
+func walkOps() map[ir.Op]opFunc {
+	return map[ir.Op]opFunc{
+		ir.OpMapIter: func(fr *frame, v *ir.Value) int64 {
+			fr.walks = append(fr.walks, &walk{keys: append([]string(nil), fr.mapOf(v).order...)})
+			return int64(len(fr.walks) - 1)
+		},
+		ir.OpMapNext: mapNext,
+		ir.OpMapKey: func(fr *frame, v *ir.Value) int64 {
+			return int64(fr.mem.alloc("key", append([]byte(nil), fr.elemOf(v).key...)))
+		},
+		ir.OpElemGet:    elemGet,
+		ir.OpElemGetMem: elemGetMem,
+	}
+}
+
+func mapNext(fr *frame, v *ir.Value) int64 {
+	n := fr.arg(v, 1)
+	if n < 0 || n >= int64(len(fr.walks)) {
+		fr.trap("no walk %d", n)
+	}
+	w, b := fr.walks[n], fr.mapOf(v)
+	for w.next < len(w.keys) {
+		w.next++
+		if addr := b.lookup([]byte(w.keys[w.next-1]), fr.in.CPU); addr != 0 {
+			return int64(addr)
+		}
+	}
+	return 0
+}
+
+// elemOf is the element whose value the last argument points to. A deleted
+// one is found no more; no test needs it.
+func (fr *frame) elemOf(v *ir.Value) *cell {
+	elem := v.Args[len(v.Args)-1]
+	addr := uint64(fr.val(elem))
+	b := fr.maps[elem.Type.Sym]
+	for _, e := range b.entries {
+		for _, a := range e.vals {
+			if a == addr {
+				return &cell{b: b, key: e.key, cpu: fr.in.CPU, value: b.value(addr)}
+			}
+		}
+	}
+	fr.trap("%s is no element of %s", elem, elem.Type.Sym)
+	return nil
+}
+
+func elemGet(fr *frame, v *ir.Value) int64 {
+	c := fr.elemOf(v)
+	if c.b.def.Shape != ir.ShapePlain {
+		return c.read()
+	}
+	return c.number()
+}
+
+func elemGetMem(fr *frame, v *ir.Value) int64 {
+	c := fr.elemOf(v)
+	copy(fr.bytes(fr.arg(v, 1), c.b.def.Value.MemSize(), true), c.object())
+	return 0
+}
