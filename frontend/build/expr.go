@@ -322,7 +322,10 @@ func (f *fn) literal(x ast.Expr) (string, bool) {
 func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 	from := f.body.Type(x.X)
 	if !from.IsScalar() && !from.IsAgg() {
-		if from.Kind == types.Array || from.Kind == types.Inet || from.Kind == types.Struct {
+		if from.Kind == types.Array {
+			return f.narrow(f.arrayBits(f.addr(x.X), from), e.Type)
+		}
+		if from.Kind == types.Inet || from.Kind == types.Struct {
 			size := min(from.Size, 8)
 			if k := ir.MemKindOf(size, false); k != ir.MemNone {
 				return f.narrow(f.Load(k, f.addr(x.X), 0), e.Type)
@@ -334,6 +337,17 @@ func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 		return f.narrow(f.Load(ir.U64, f.addr(x.X), 0), e.Type)
 	}
 	return f.narrow(f.num(x.X), e.Type)
+}
+
+// arrayBits is the number that the bytes of an array of at most 8 bytes make.
+func (f *fn) arrayBits(a *ir.Value, t *types.Type) *ir.Value {
+	n := t.Elem.Size
+	v := f.Load(ir.MemKindOf(n, false), a, 0)
+	for off := n; off < t.Size; off += n {
+		part := f.Load(ir.MemKindOf(n, false), a, off)
+		v = f.Binary(ir.OpOr, v, f.Binary(ir.OpShl, part, ir.Const(int64(8*off))))
+	}
+	return v
 }
 
 // narrow brings an i64 into the range of a type.

@@ -22,6 +22,9 @@ func (f *fn) temp(x ast.Expr, t *types.Type) *ir.Value {
 func (f *fn) addr(x ast.Expr) *ir.Value {
 	x = ast.Unparen(x)
 	e := f.body.Expr(x)
+	if e.Call != nil && e.Call.Option != nil {
+		return f.optionAddr(e.Call.Option)
+	}
 	if e.Const == nil && e.Place == nil && e.Call == nil {
 		switch x := x.(type) {
 		case *ast.Var:
@@ -235,19 +238,13 @@ func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
 func (f *fn) castObject(x *ast.Cast, dst *ir.Value, t *types.Type) {
 	from := f.body.Type(x.X)
 	if from.IsScalar() {
-		f.zero(dst, t.Size)
-		v := f.num(x.X)
-		for off := 0; off < t.Size && off < 8; { // sizes 1..8, not all powers of two
-			n := 8
-			for n > min(t.Size, 8)-off || off%n != 0 {
-				n /= 2
-			}
+		v, n := f.num(x.X), t.Elem.Size // the only alignment that is known
+		for off := 0; off < t.Size; off += n {
 			part := v
 			if off > 0 {
 				part = f.LShr(v, ir.Const(int64(8*off)))
 			}
 			f.Store(ir.MemKindOf(n, false), dst, off, part)
-			off += n
 		}
 		return
 	}

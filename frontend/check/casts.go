@@ -171,11 +171,9 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 			return true
 		}
 		if from.Kind == types.Array && from.Elem.IsInteger() {
-			if from.Size != t.Size {
-				break
+			if from.Size == t.Size && t.Kind == types.Int {
+				return true
 			}
-			b.unsupported(x, "casts of arrays to integers")
-			return false
 		}
 	case types.String:
 		if from.Kind == types.String && (t.Size == 0 || t.Size >= from.Size) {
@@ -185,9 +183,9 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 			return true
 		}
 	case types.Array:
-		if t.Elem.IsInteger() && (scalar || from.Kind == types.String) {
-			b.unsupported(x, "casts to arrays")
-			return false
+		if size, ok := b.arraySize(x.X, from, t); ok {
+			*to = types.MakeArray(t.Elem, size/t.Elem.Size)
+			return true
 		}
 	case types.Struct:
 		b.fail(diag.BadCast, x, "Cannot cast to \"%s\"", t).Hint("pointers can be cast: (%s *)", t)
@@ -199,6 +197,24 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 	}
 	b.fail(diag.BadCast, x, "Cannot cast from \"%s\" to \"%s\"", from, t)
 	return false
+}
+
+// arraySize is the size in bytes of a number or a string as an array of type t;
+// false when it can not be one. A literal takes any size up to 8 bytes.
+func (b *body) arraySize(x ast.Expr, from, t *types.Type) (size int, ok bool) {
+	size = from.Size
+	switch {
+	case !t.Elem.IsInteger():
+		return 0, false
+	case from.Kind == types.String:
+		ok = t.Elem.Size == 1
+	case from.IsInteger() || from.Kind == types.Pointer:
+		ok = true
+		if c := b.out.Expr(x).Const; c != nil && c.lit && t.Len > 0 {
+			return t.Size, t.Size <= 8
+		}
+	}
+	return size, ok && size%t.Elem.Size == 0 && (t.Len == 0 || t.Size == size)
 }
 
 func (b *body) sizeof(x *ast.Sizeof, e *Expr) {

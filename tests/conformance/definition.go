@@ -36,6 +36,7 @@ func definitions(tests string) ([]definition, error) {
 		return nil, err
 	}
 	var all []definition
+	seen := map[string]int{}
 	for _, path := range paths {
 		st, err := os.Stat(path)
 		if err != nil {
@@ -52,7 +53,12 @@ func definitions(tests string) ([]definition, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, defs...)
+		for _, d := range defs {
+			if seen[d.key()]++; seen[d.key()] > 1 { // two of one name
+				d.name = fmt.Sprintf("%s#%d", d.name, seen[d.key()])
+			}
+			all = append(all, d)
+		}
 	}
 	return all, nil
 }
