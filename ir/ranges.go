@@ -372,6 +372,9 @@ func binaryRange(op Op, x, y Range) Range {
 	if x.Empty() || y.Empty() {
 		return noRange
 	}
+	if op == OpUDiv || op == OpUMod {
+		return FullRange // also of two known numbers
+	}
 	a, ac := x.Const()
 	b, bc := y.Const()
 	if ac && bc {

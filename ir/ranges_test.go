@@ -73,6 +73,7 @@ func TestRangesKnowNoMoreThanKernels(t *testing.T) {
 		{OpMul, URange(0, 1<<40), URange(0, 1<<10)}, // before 6.14
 		{OpShl, URange(0, 1<<60-1), RangeOf(4)},
 		{OpUDiv, small, small},
+		{OpUDiv, RangeOf(100), RangeOf(50)},
 	} {
 		if r := binaryRange(c.op, c.x, c.y); r != FullRange {
 			t.Errorf("%s %v %v is %v", c.op, c.x, c.y, r)
