@@ -65,12 +65,24 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		out.Unsafe = append(out.Unsafe, manifest.Unsafe{Name: u.Name, Pos: pos(u.Pos)})
 	}
 	return out
+	for _, n := range m.Meta.Needs {
+		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
+	}
 }
 
 func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
 
 func program(f *emit.Func) manifest.Program {
 	p := f.Prog
+// place is where the script first needs a global of the host.
+func place(g *ir.Global) *manifest.Pos {
+	if g.Host == "" {
+		return nil
+	}
+	p := pos(g.Pos)
+	return &p
+}
+
 	a := p.Attach
 	var args []manifest.ArgUse
 	for _, u := range p.Args {

@@ -147,6 +147,8 @@ func (b *builder) program(i int, p *check.Program) {
 	fb.ctx = f.Entry().AddParam(ir.TCtx)
 	fb.Pos = at
 	fb.initVars()
+	case "usdt":
+		return p.Kind // libbpf's own form needs maps that only libbpf fills
 	fb.clause(p.Probe)
 	dropTrivialParams(f)
 }
@@ -213,9 +215,6 @@ type fn struct {
 	at   int                      // index of the current statement in Module.Stmts
 }
 
-// loopTargets are where break and continue go.
-type loopTargets struct{ brk, cont *ir.Block }
-
 // initVars gives variables that live in memory their slots, set to zero or the
 // empty string.
 func (f *fn) initVars() {
@@ -226,7 +225,9 @@ func (f *fn) initVars() {
 		st := v.Type.Store()
 		addr := f.Slot("$"+v.Name, st.Size, st.Align)
 		f.vars[v] = addr
-		f.clear(addr, v.Type)
+		if !v.Element { // written at the start of each turn
+			f.clear(addr, v.Type)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func (f *fn) stmtNode(s ast.Stmt) {
 	case *ast.UnrollStmt:
 		f.unroll(s)
 	case *ast.ForStmt:
-		f.forRange(s)
+		f.forStmt(s)
 	case *ast.BranchStmt:
 		t := f.loop[len(f.loop)-1]
 		if s.Continue {
@@ -272,70 +272,4 @@ func (f *fn) incDec(x *ast.IncDec) *ir.Value {
 		return f.Add(old, ir.Const(step))
 	}
 	return old
-}
-
-func (f *fn) while(s *ast.WhileStmt) {
-	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
-	f.jump(head)
-	f.start(head, false)
-	f.condition(s.Cond, body, rest)
-	f.start(body, true)
-	f.loop = append(f.loop, loopTargets{rest, head})
-	f.block(s.Body)
-	f.loop = f.loop[:len(f.loop)-1]
-	f.jump(head)
-	f.seal(head)
-	f.start(rest, true)
-}
-
-func (f *fn) unroll(s *ast.UnrollStmt) {
-	rest := f.f.NewBlock()
-	for range f.body.Unroll(s) {
-		if f.ended() {
-			break
-		}
-		next := f.f.NewBlock()
-		f.loop = append(f.loop, loopTargets{rest, next})
-		f.block(s.Body)
-		f.loop = f.loop[:len(f.loop)-1]
-		f.jump(next)
-		f.start(next, true)
-		f.endIfUnreachable(next)
-	}
-	f.jump(rest)
-	f.start(rest, true)
-	f.endIfUnreachable(rest)
-}
-
-// forRange is "for ($i : from..to)": half-open, bounds evaluated once.
-func (f *fn) forRange(s *ast.ForStmt) {
-	r, ok := s.Over.(*ast.Range)
-	if !ok {
-		panic("BUG: loops over maps are refused by the checker")
-	}
-	v := f.body.Loop(s)
-	type counter struct{ *ast.ForStmt }
-	hidden := counter{s} // the loop's own counter: the script may change $i
-	f.setVar(hidden, f.num(r.From))
-	to := f.num(r.To)
-	head, body, next, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
-	f.jump(head)
-	f.start(head, false)
-	i := f.getVar(hidden, ir.TI64)
-	cond := ir.SLT
-	if !v.Type.Signed {
-		cond = ir.ULT
-	}
-	f.branch(f.ICmp(cond, i, to), body, rest)
-	f.start(body, true)
-	f.setVar(v, i)
-	f.loop = append(f.loop, loopTargets{rest, next})
-	f.block(s.Body)
-	f.loop = f.loop[:len(f.loop)-1]
-	f.jump(next)
-	f.start(next, true)
-	f.setVar(hidden, f.Add(f.getVar(hidden, ir.TI64), ir.Const(1)))
-	f.jump(head)
-	f.seal(head)
-	f.start(rest, true)
 }

@@ -136,6 +136,8 @@ type Var struct {
 	At    diag.Span
 
 	fixed bool // its let says the type
+	// Element: it is (key, value) of a loop over a map.
+	Element bool
 }
 
 // Expr is what is known of one expression. Which fields are set depends on the

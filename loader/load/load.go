@@ -56,6 +56,9 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raising the limit of locked memory (kernels before 5.11 need that): %w", err)
 	}
+	if err := checkNeeds(o.Manifest); err != nil {
+		return nil, err
+	}
 	if err := setConstants(o, h, opts); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,9 @@ type Manifest struct {
 	Errors   []Error   `json:"errors,omitempty"`
 	Config   Config    `json:"config"`
 	Unsafe   []Unsafe  `json:"unsafe,omitempty"`
+	// Needs lists what the host's kernel must have beyond Linux 5.10, each with the
+	// construct of the script that uses it.
+	Needs []Need `json:"needs,omitempty"`
 	Target   string    `json:"target"` // release of the kernel the types came from
 	Arch     string    `json:"arch"`   // x86_64, arm64
 	// Losses names the loss counters (u64 each, in the per-CPU map "lost"), by index.
@@ -180,6 +183,12 @@ type Global struct {
 	Name    string `json:"name"`
 	Section string `json:"section"`
 	Size    int    `json:"size"`
+	// Host says what to look up before loading: kaddr (address of the kernel symbol
+	// Text) or cgroupid (id of the cgroup at the path Text). Files that have such
+	// globals require the feature host-values.
+	Host string `json:"host,omitempty"`
+	Text string `json:"text,omitempty"`
+	Pos  *Pos   `json:"pos,omitempty"` // where the script first needs it
 }
 
 // Error is a run-time message with its place.
@@ -218,4 +227,13 @@ type Config struct {
 type Unsafe struct {
 	Name string `json:"name"`
 	Pos  Pos    `json:"pos"`
+}
+
+// Need is a kernel feature without which a construct of the script cannot run.
+// A loader asks the kernel itself for it, never its version, and refuses the
+// object before it loads anything.
+type Need struct {
+	Feature   string `json:"feature"`   // a helper's name without "bpf_": for_each_map_elem, loop, map_lookup_percpu_elem
+	Construct string `json:"construct"` // as a message names it: "'for' over a map"
+	Pos       Pos    `json:"pos"`
 }

@@ -176,6 +176,11 @@ func (p *Program) check(c *checker, path string) {
 	for i, n := range p.IDInsns {
 		c.within(fmt.Sprintf("%s.id_insns[%d]", path, i), int64(n), 0, 1<<20)
 	}
+	c.within("needs", int64(len(m.Needs)), 0, maxPerScript)
+	for i, n := range m.Needs {
+		c.symbol(fmt.Sprintf("needs[%d].feature", i), n.Feature)
+		c.text(fmt.Sprintf("needs[%d].construct", i), n.Construct, maxName)
+	}
 	c.within(path+".args", int64(len(p.Args)), 0, maxArgs)
 	for i, a := range p.Args {
 		c.text(fmt.Sprintf("%s.args[%d].name", path, i), a.Name, maxName)

@@ -1,0 +1,88 @@
+package check
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+func (b *body) loopBody(blk *ast.Block) {
+	b.loops++
+	b.block(blk)
+	b.loops--
+}
+
+func (b *body) while(s *ast.WhileStmt) {
+	b.condition(s.Cond)
+	b.loopBody(s.Body)
+}
+
+// forStmt is "for ($i : from..to)" or "for ($kv : @map)".
+func (b *body) forStmt(s *ast.ForStmt) {
+	slot := b.clause.scope.slot(s.Var)
+	v := b.vars[slot]
+	b.out.loops[s] = v
+	t, walk := types.TInvalid, false
+	switch over := ast.Unparen(s.Over).(type) {
+	case *ast.Range:
+		b.set(over, &Expr{Type: types.TNone})
+		from, to := b.integer(over.From, "for"), b.integer(over.To, "for")
+		if p, ok := types.Promote(from, to); ok && !invalid(p.Type) {
+			t = p.Type
+		}
+	case *ast.Map:
+		walk, v.Element = true, true
+		t = b.walkElem(over)
+	default:
+		b.value(s.Over)
+		b.fail(diag.BadMapUse, s.Over, "expected map or range in for loop")
+	}
+	if !invalid(t) {
+		b.grow(&v.Type, t)
+	}
+	b.seen[slot] = true
+	b.set(s.Var, &Expr{Type: orInvalid(v.Type), Var: v})
+	if walk {
+		b.walks++
+		defer func() { b.walks-- }()
+	}
+	b.loopBody(s.Body)
+}
+
+// walkElem is the type of the elements of a map: (key, value). The kernel calls
+// the body for each of them, with the value of the CPU that runs it; so an
+// aggregation is laid out shared, as one that is read.
+func (b *body) walkElem(x *ast.Map) *types.Type {
+	m := b.mapNamed(x)
+	b.set(x, &Expr{Type: types.TNone, Map: &m.Map})
+	b.unknownMap(m, x)
+	switch {
+	case m.use == keyScalar:
+		b.fail(diag.KeyMismatch, x, "%s has no explicit keys (scalar map), and cannot be used for iteration", m.Name).
+			Note(m.keyAt, "it has no key here")
+		return types.TInvalid
+	case m.agg != nil && !m.agg.IsReadable():
+		b.fail(diag.BadMapUse, x, "Loop expression does not support type: %s", m.agg).
+			Hint("print(%s) prints the whole map", m.Name)
+		return types.TInvalid
+	case m.Key == nil:
+		return types.TInvalid // known in a later round
+	}
+	value := m.Value
+	if m.agg != nil {
+		value, m.Read = types.MakeInt(8, m.agg.Signed), true
+	}
+	if value == nil {
+		return types.TInvalid
+	}
+	return types.MakeTuple(fitKey(m.Key.Fixed()), value.Fixed())
+}
+
+// noContext refuses the builtins that read the context in the body of a loop
+// over a map.
+func (b *body) noContext(at ast.Node, name string) {
+	if b.walks > 0 {
+		b.fail(diag.NotInThisProbe, at, "'%s' builtin is not allowed in a for-loop", name).
+			Hint("read it into a variable before the loop")
+	}
+}
