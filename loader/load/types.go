@@ -35,6 +35,9 @@ func (p *programs) findKernelTypes() error {
 	f := &report.Fault{Script: &p.object.Manifest.Script, Cause: err, Text: "the kernel's types cannot be read: " + err.Error()}
 	if errors.Is(err, os.ErrNotExist) {
 		f.Text = "this kernel has no BTF (" + kerneltypes.Path + " is missing), and the script uses kernel structures"
+		if uses := p.object.Manifest.Fields; len(uses) > 0 {
+			f.Pos = uses[0].Pos
+		}
 		f.Hint = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
 	}
 	return f
