@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,6 +35,8 @@ func Features() []Feature {
 		{"watchpoint", "the machine has no hardware breakpoints for perf", watchpoint},
 		{"fentry", "the kernel refuses fentry", func() bool { return fentry() == nil }},
 		{"no-fentry", "the kernel has fentry", func() bool { return errors.Is(fentry(), os.ErrPermission) }},
+		{"for-each", "the kernel has no helper that walks a map (bpf_for_each_map_elem, 5.13)", forEach},
+		{"no-for-each", "the kernel has the helper that walks a map", func() bool { return !forEach() }},
 		{"no-pmu", "the machine has hardware counters", func() bool { return !exists("/sys/bus/event_source/devices/cpu")() }},
 		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
 		{"getaddrinfo", "no C compiler made the workload that calls getaddrinfo", onPath("getaddrinfo")},
@@ -71,6 +74,8 @@ func fentry() error {
 }
 
 func onPath(program string) func() bool {
+func forEach() bool { return features.HaveProgramHelper(ebpf.Kprobe, asm.FnForEachMapElem) == nil }
+
 	return func() bool {
 		_, err := exec.LookPath(program)
 		return err == nil
@@ -84,14 +89,14 @@ func ipv6Loopback() bool {
 
 // missingFeature says why a job with these needs cannot run here, or returns "".
 func missingFeature(needs []string) string {
-	features := Features()
+	all := Features()
 	for _, need := range needs {
 		i := slices.IndexFunc(features, func(f Feature) bool { return f.Name == need })
 		if i < 0 {
 			return fmt.Sprintf("it needs %q, which no feature is called", need)
 		}
-		if !features[i].Present() {
-			return features[i].Missing
+		if !all[i].Present() {
+			return all[i].Missing
 		}
 	}
 	return ""
