@@ -36,7 +36,7 @@ var constructs = []struct {
 		{"`p + n`, `p - n`", `kprobe:f { @ = (int32 *)arg0 + 1; }`},
 		{"`&$x`, `&@m`", `begin { $x = 1; @ = (uint64)&$x; }`},
 		{"casts of integers, pointers, enums", `kprobe:f { @ = (int8)arg0; @b = (uint32)(int64)-1; $p = (struct sock *)arg0; }`},
-		{"casts of integers to arrays and back", `begin { @ = ((uint8[8])pid)[0]; }`},
+		{"casts of integers to arrays and back", `begin { @ = ((uint8[8])nsecs)[0]; }`},
 		{"`sizeof`, `offsetof`", `begin { @a = sizeof(struct task_struct); @b = offsetof(struct task_struct, pid); @c = sizeof(uint64); }`},
 		{"`comptime`", `begin { @ = comptime (1 + 2); }`},
 		{"`typeinfo`", `config = { unstable_typeinfo = enable } begin { print(typeinfo(pid)); }`},
