@@ -70,31 +70,6 @@ func (b *builder) addMap(m *check.Map) {
 	b.m.Maps = append(b.m.Maps, out)
 }
 
-// params makes the load-time parameters: $N as a number, as a string, or both,
-// and $#.
-func (b *builder) params() {
-	add := func(name, param, typ string, size int, at diag.Span) {
-		b.m.Globals = append(b.m.Globals, &ir.Global{Name: name, Kind: ir.GlobalParam, Size: size,
-			Param: &ir.Param{Name: param, Type: typ, Pos: b.pos(at, -1)}})
-	}
-	for _, p := range b.info.Params {
-		if p.Int {
-			add(intParam(p.N), fmt.Sprintf("$%d", p.N), "int", 8, p.At)
-		}
-		if p.Str {
-			add(strParam(p.N), fmt.Sprintf("$%d", p.N), "string", b.info.Config.MaxStrlen, p.At)
-		}
-	}
-	if b.info.ParamCount {
-		add(paramCount, "$#", "int", 8, b.info.Script.Span())
-	}
-}
-
-const paramCount = "param_count"
-
-func intParam(n int) string { return fmt.Sprintf("param_%d", n) }
-func strParam(n int) string { return fmt.Sprintf("param_%d_str", n) }
-
 // pos is a place of the script.
 func (b *builder) pos(at diag.Span, stmt int) ir.Pos {
 	if at = at.In(b.info.Script.Source); !at.Valid() {
@@ -147,8 +122,6 @@ func (b *builder) program(i int, p *check.Program) {
 	fb.ctx = f.Entry().AddParam(ir.TCtx)
 	fb.Pos = at
 	fb.initVars()
-	case "usdt":
-		return p.Kind // libbpf's own form needs maps that only libbpf fills
 	fb.clause(p.Probe)
 	dropTrivialParams(f)
 }
@@ -174,6 +147,8 @@ func section(p *check.Point) string {
 			return fmt.Sprintf("%s/%s:%s+%d", p.Kind, p.Target, p.Name, p.Offset)
 		}
 		return fmt.Sprintf("%s/%s:%s", p.Kind, p.Target, p.Name)
+	case "usdt":
+		return p.Kind // libbpf's own form needs maps that only libbpf fills
 	case "tracepoint":
 		if !exact {
 			return p.Kind

@@ -26,7 +26,7 @@ func newTables() *tables {
 		calls: map[string]callFunc{
 			"pid": immediate(ir.OpPid), "tid": immediate(ir.OpTid), "nsecs": immediate(ir.OpNsecs),
 			"uid": plain(ir.OpUid), "gid": plain(ir.OpGid), "elapsed": plain(ir.OpElapsed), "cpu": plain(ir.OpCPU),
-			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": plain(ir.OpJiffies),
+			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": (*fn).jiffies,
 			"ncpus": plain(ir.OpNcpus), "username": plain(ir.OpUid),
 			"curtask": func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
 			"arg": func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
@@ -47,6 +47,8 @@ func newTables() *tables {
 			"bswap":    (*fn).bswap,
 			"strncmp":  (*fn).strncmp,
 			"printf":   formatted(ir.EvPrintf),
+			"errorf":   formatted(ir.EvErrorf),
+			"warnf":    formatted(ir.EvWarnf),
 			"cat":      formatted(ir.EvCat),
 			"system":   formatted(ir.EvSystem),
 			"print":    (*fn).print,
@@ -57,10 +59,20 @@ func newTables() *tables {
 			"delete":   (*fn).delete,
 			"has_key":  (*fn).hasKey,
 			"len":      (*fn).length,
+
+			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
+			"kaddr": hostValue, "cgroupid": hostValue, "cgroup_path": firstArg,
+			"signal": signal("send_signal"), "signal_thread": signal("send_signal_thread"), "override": (*fn).override,
+			"join":   (*fn).join,
+			"getopt": (*fn).getopt,
 		},
 		strings: map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int){
-			"comm": func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
-			"str":  (*fn).str,
+			"comm":     func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
+			"str":      (*fn).str,
+			"strerror": numberName, "signal_name": numberName, "syscall_name": numberName,
+			"getopt": func(f *fn, c *check.Call, dst *ir.Value, capacity int) {
+				f.Emit(ir.OpStrCopy, ir.TI64, dst, f.optionAddr(c.Option)).Imm = int64(capacity)
+			},
 		},
 		objects: map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value){
 			"ustack": (*fn).ustack,
@@ -69,6 +81,7 @@ func newTables() *tables {
 				f.withProcess(dst, f.Emit(ir.OpFuncIP, ir.TI64, f.ctx))
 			},
 			"ntop": (*fn).ntop,
+			"pton": (*fn).pton, "macaddr": (*fn).macaddr, "buf": (*fn).buf,
 		},
 	}
 }
@@ -185,7 +198,7 @@ func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int) 
 // str reads a string: from an address, or from a parameter or object of ours.
 func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 	src := f.body.Type(c.Args[0])
-	limit := ir.Const(int64(capacity))
+	limit := ir.Const(int64(capacity) + 1)
 	if len(c.Args) > 1 {
 		limit = f.num(c.Args[1])
 	}
@@ -197,11 +210,7 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 		f.Emit(ir.OpStr, ir.TI64, dst, addr, limit).Imm = int64(capacity)
 		return
 	}
-	n := capacity
-	if limit.IsConst() {
-		n = min(n, int(limit.Imm))
-	}
-	f.Emit(ir.OpStrCopy, ir.TI64, dst, f.addr(c.Args[0])).Imm = int64(n)
+	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)
 }
 
 // addressType is the address space that a bare number means in this probe.

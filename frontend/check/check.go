@@ -200,6 +200,7 @@ func (c *checker) round() {
 		p.Int, p.Str = false, false
 	}
 	c.info.Unsafe = c.info.Unsafe[:c.unsafePoints]
+	c.info.Options = nil
 	for _, cl := range c.clauses {
 		for _, b := range cl.bodies {
 			b.run()

@@ -56,7 +56,7 @@ const (
 // functionTable is the table, by name. argN is one row, "arg".
 func functionTable() map[string]*Function {
 	table := map[string]*Function{}
-	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), futureRows()} {
+	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), textRows(), hostRows(), futureRows()} {
 		for i := range group {
 			table[group[i].Name] = &group[i]
 		}
@@ -85,7 +85,7 @@ func builtinRows() []Function {
 		{Name: "rand", value: true, result: u64, Supported: true},
 		{Name: "cgroup", value: true, result: u64, Supported: true},
 		{Name: "numaid", value: true, result: u64, Supported: true},
-		{Name: "jiffies", value: true, result: u64},
+		{Name: "jiffies", value: true, result: u64, Supported: true},
 		{Name: "ncpus", value: true, result: u64, Supported: true},
 		{Name: "comm", value: true, max: 1, result: types.MakeString(16), check: (*body).comm, Supported: true},
 		{Name: "username", value: true, result: types.TUsername, Supported: true},
@@ -114,9 +114,10 @@ func builtinRows() []Function {
 func stringRows() []Function {
 	return []Function{
 		{Name: "str", min: 1, max: 2, check: (*body).str, Supported: true},
-		{Name: "buf", min: 1, max: 2, check: (*body).buf},
+		{Name: "buf", min: 1, max: 2, check: (*body).buf, Supported: true},
 		{Name: "strncmp", min: 3, max: 3, result: types.TUint64, check: (*body).strncmp, Supported: true},
 		{Name: "ntop", min: 1, max: 2, result: types.TInet, check: (*body).ntop, Supported: true},
+		{Name: "getopt", min: 1, max: 3, check: (*body).getopt, Supported: true},
 		{Name: "strftime", min: 2, max: 2, check: (*body).strftime, Supported: true},
 	}
 }
@@ -149,7 +150,7 @@ func outputRows() []Function {
 		{Name: "print", min: 1, max: 3, result: none, Effect: true, check: (*body).print, Supported: true},
 		{Name: "exit", max: 1, result: none, Effect: true, Exits: true, check: (*body).exit, Supported: true},
 		{Name: "time", max: 1, result: none, Effect: true, check: (*body).time, Supported: true},
-		{Name: "join", min: 1, max: 2, result: none, Effect: true, check: (*body).join},
+		{Name: "join", min: 1, max: 2, result: none, Effect: true, check: (*body).join, Supported: true},
 		{Name: "cat", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
 		{Name: "system", min: 1, max: 128, result: none, Effect: true, unsafe: true, check: (*body).printf, Supported: true},
 	}
@@ -158,10 +159,9 @@ func outputRows() []Function {
 // futureRows are what the language has and nothing here does yet. They have a
 // row each so that the refusal names them.
 func futureRows() []Function {
-	names := "errorf warnf debugf fail assert static_assert assert_str strlen strcap strstr strcontains str_concat strerror " +
-		"signal_name syscall_name memcmp pton macaddr kaddr uaddr percpu_kaddr cgroupid cgroup_path dw_ustack path skboutput " +
-		"socket_cookie signal signal_thread override write_user unwatch container_of kfunc_exist kfunc_allowed is_err is_array " +
-		"is_integer is_literal is_ptr is_str is_unsigned_integer default_str_length elf_is_exe elf_info getopt find"
+	names := "debugf fail assert_str strcap str_concat memcmp uaddr percpu_kaddr dw_ustack path " +
+		"skboutput socket_cookie write_user unwatch kfunc_exist kfunc_allowed is_array is_integer " +
+		"is_literal is_ptr is_str is_unsigned_integer default_str_length elf_is_exe elf_info"
 	values := "args ctx cpid has_cpid config"
 	var rows []Function
 	for _, name := range strings.Fields(names) {
@@ -201,8 +201,8 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 	case fn.Agg:
 		b.aggMisuse(at)
 	case !b.permitted(c, name) || !b.arity(c):
-	case isArg && n >= int64(len(b.t.Arch().Args)):
-		b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n, len(b.t.Arch().Args))
+	case isArg && n >= int64(b.argLimit()):
+		b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n, b.argLimit())
 	default:
 		b.accept(c)
 		return true

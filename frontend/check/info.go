@@ -24,6 +24,8 @@ type Info struct {
 	Maps []*Map
 	// Params are the positional parameters that are read, by number.
 	Params []*Param
+	// Options are the named parameters (getopt) in order of first use.
+	Options []*Option
 	// ParamCount is set when "$#" is read.
 	ParamCount bool
 	// Programs has one entry for each attach point of each clause, in the order
@@ -117,6 +119,20 @@ func (b *Body) Unroll(s *ast.UnrollStmt) int { return b.count[s] }
 // Dead reports whether s can never be reached: build leaves it out.
 func (b *Body) Dead(s ast.Stmt) bool { return b.dead[s] }
 
+// Taken tells for "if comptime" which branch is taken. The other one is neither
+// checked nor compiled.
+func (b *Body) Taken(x *ast.IfExpr) (then, known bool) {
+	cond, ok := ast.Unparen(x.Cond).(*ast.Comptime)
+	if !ok {
+		return false, false
+	}
+	e := b.Expr(cond)
+	if e == nil || e.Const == nil || e.Const.IsStr || e.Const.Host {
+		return false, false
+	}
+	return e.Const.Int != 0, true
+}
+
 // ArgUse is a typed argument or return value of the probed function as the
 // target has it.
 type ArgUse struct {
@@ -134,10 +150,10 @@ type Var struct {
 	Type  *types.Type
 	Index int // in Body.Vars
 	At    diag.Span
-
-	fixed bool // its let says the type
 	// Element: it is (key, value) of a loop over a map.
 	Element bool
+
+	fixed bool // its let says the type
 }
 
 // Expr is what is known of one expression. Which fields are set depends on the
@@ -328,6 +344,8 @@ type Call struct {
 	N int64
 	// Text is a constant string: a register, a symbol, a separator.
 	Text string
+	// Option is that of getopt.
+	Option *Option
 }
 
 // Config is the config block with its defaults.

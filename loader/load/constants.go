@@ -2,9 +2,12 @@ package load
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -116,12 +119,39 @@ func ParseParams(m *manifest.Manifest, positional []string, named map[string]str
 		}
 		out[p.Global] = b
 	}
-	for name := range named {
+	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if !known[name] {
-			return nil, fmt.Errorf("unknown option --%s (btrun FILE --help lists the script's options)", name)
+			return nil, unexpected(m, known, named)
 		}
 	}
 	return out, nil
+}
+
+// unexpected says which options the script does not have, and which it has.
+func unexpected(m *manifest.Manifest, known map[string]bool, named map[string]string) error {
+	var wrong, have []string
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if !known[name] && name != "help" {
+			wrong = append(wrong, "--"+name)
+		}
+	}
+	if wrong != nil {
+		for _, name := range slices.Sorted(maps.Keys(known)) {
+			have = append(have, "--"+name)
+		}
+		return fmt.Errorf("unexpected program command line options: %s\nHINT: expected program options: %s", strings.Join(wrong, ", "), strings.Join(have, ", "))
+	}
+	text := "HINT: expected program options:"
+	for i := range m.Params {
+		if p := &m.Params[i]; known[p.Name] {
+			text += "\n    --" + p.Name
+			if p.Help != "" {
+				text += ": " + p.Help
+			}
+		}
+	}
+	//lint:ignore ST1005 the reference's words
+	return errors.New(text)
 }
 
 func hasKey(m map[string]string, k string) bool { _, ok := m[k]; return ok }
@@ -130,18 +160,21 @@ func paramBytes(p *manifest.Param, text string) ([]byte, error) {
 	switch p.Type {
 	case "int":
 		v, err := parseInt(text)
+		if err != nil && p.Name[0] != '$' {
+			return nil, fmt.Errorf("program command line option --%s invalid integer (value: %s)", p.Name, text)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("parameter %s: %q is not a number", p.Name, text)
 		}
 		return number(v, p.Size), nil
 	case "bool":
 		switch strings.ToLower(text) {
-		case "true", "1", "":
+		case "true", "1", "on", "yes", "":
 			return number(1, p.Size), nil
-		case "false", "0":
+		case "false", "0", "off", "no":
 			return number(0, p.Size), nil
 		}
-		return nil, fmt.Errorf("parameter %s: %q is neither true nor false", p.Name, text)
+		return nil, fmt.Errorf("program command line option --%s invalid boolean (value: %s)", p.Name, text)
 	}
 	if len(text) >= p.Size {
 		return nil, fmt.Errorf("parameter %s: %d bytes of text are more than the %d it may have", p.Name, len(text), p.Size-1)
