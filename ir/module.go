@@ -43,9 +43,11 @@ type Need struct {
 	Pos       Pos
 }
 
-// AddNeed notes a need once for each place.
+// AddNeed notes a need; the first construct of a place stands for what a pass
+// makes of it later.
 func (m *Meta) AddNeed(n Need) {
-	if !slices.Contains(m.Needs, n) {
+	known := func(o Need) bool { return o.Feature == n.Feature && o.Pos == n.Pos }
+	if !slices.ContainsFunc(m.Needs, known) {
 		m.Needs = append(m.Needs, n)
 	}
 }
@@ -242,6 +244,9 @@ type BPFMap struct {
 	GenOff int
 	// Loss is this map's index among the loss counters; -1 when it cannot fill.
 	Loss int
+	// Len is not 0 for a map whose elements are counted (len): the key in the map
+	// "len" of what the loader deleted; the key before it is the programs' own sum.
+	Len int
 }
 
 // GlobalKind says who sets a global.
@@ -261,6 +266,11 @@ type Global struct {
 	Size  int // 4 or 8 for integers; capacity for strings
 	Init  []byte
 	Param *Param // GlobalParam only
+	// Host says what the loader looks up to set the constant: "kaddr", the address
+	// of the kernel symbol Text, or "cgroupid", the id of the cgroup at path Text.
+	Host string
+	Text string
+	Pos  Pos // of the first use, with Host
 }
 
 // Param is a load-time parameter.
@@ -287,6 +297,8 @@ const (
 	EvJoin     EventKind = "join"
 	EvCat      EventKind = "cat"
 	EvSystem   EventKind = "system"
+	EvErrorf   EventKind = "errorf"
+	EvWarnf    EventKind = "warnf"
 	EvError    EventKind = "error" // one field: index in Meta.Errors
 	EvProc     EventKind = "proc"  // one field: tgid seen for the first time
 )

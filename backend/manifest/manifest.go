@@ -9,6 +9,7 @@ package manifest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -56,24 +57,23 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 				Size: g.Size, Default: g.Param.Default, Help: g.Param.Help, Pos: pos(g.Param.Pos)})
 			continue
 		}
-		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size})
+		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text, Pos: place(g)})
+		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {
+			out.Requires = append(out.Requires, "host-values")
+		}
 	}
 	for _, e := range m.Meta.Errors {
 		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Pos: pos(e.Pos)})
+	}
+	for _, n := range m.Meta.Needs {
+		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
 	}
 	for _, u := range m.Meta.Unsafe {
 		out.Unsafe = append(out.Unsafe, manifest.Unsafe{Name: u.Name, Pos: pos(u.Pos)})
 	}
 	return out
-	for _, n := range m.Meta.Needs {
-		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
-	}
 }
 
-func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
-
-func program(f *emit.Func) manifest.Program {
-	p := f.Prog
 // place is where the script first needs a global of the host.
 func place(g *ir.Global) *manifest.Pos {
 	if g.Host == "" {
@@ -83,6 +83,10 @@ func place(g *ir.Global) *manifest.Pos {
 	return &p
 }
 
+func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
+
+func program(f *emit.Func) manifest.Program {
+	p := f.Prog
 	a := p.Attach
 	var args []manifest.ArgUse
 	for _, u := range p.Args {
@@ -109,7 +113,7 @@ func mapOf(m *ir.Map) manifest.Map {
 	out := manifest.Map{
 		Name: m.Name, Symbol: m.BPF.Name, Shape: string(m.Shape), Type: m.BPF.Type,
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
-		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff,
+		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
 		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
 	}
 	if m.Key != nil {

@@ -49,7 +49,7 @@ func (b *builder) makeLayout(t *types.Type) *ir.Layout {
 		}
 	case types.Kstack, types.Ustack:
 		l.Stack, l.Depth, l.Mode = b.stackMap(t.Kind == types.Ustack, t.Depth), t.Depth, t.Mode
-	case types.Timestamp:
+	case types.Timestamp, types.CgroupPath:
 		l.Format, l.Clock = t.Format, t.Clock
 	}
 	return l

@@ -98,6 +98,12 @@ func MakeTimestamp(format string, clock int) *Type {
 	return &Type{Kind: Timestamp, Size: 16, Format: format, Clock: clock}
 }
 
+// MakeCgroupPath is the type of a cgroup by its id; it prints the paths in the
+// hierarchies that filter, a pattern, matches ("" for all).
+func MakeCgroupPath(filter string) *Type {
+	return &Type{Kind: CgroupPath, Size: 8, Format: filter}
+}
+
 // MakeAgg is an aggregation type; signed says how its argument counts.
 func MakeAgg(k Kind, signed bool) *Type { return &Type{Kind: k, Size: 8, Signed: signed} }
 

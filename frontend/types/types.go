@@ -85,7 +85,7 @@ type Type struct {
 	Enum     *EnumDef
 	Depth    int    // Kstack, Ustack: most frames, 1..1024
 	Mode     string // Kstack, Ustack: bpftrace, perf, raw or build_id
-	Format   string // Timestamp: strftime format
+	Format   string // Timestamp: strftime format; CgroupPath: filter
 	Clock    int    // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
 }
 

@@ -62,7 +62,13 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err := setConstants(o, h, opts); err != nil {
 		return nil, err
 	}
+	if err := setHostValues(o); err != nil {
+		return nil, err
+	}
 	sizeRing(o, h)
+	if err := sizeSpecs(o, exp); err != nil {
+		return nil, err
+	}
 	l := &Loaded{}
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: o.Spec.Maps, Variables: o.Spec.Variables, Types: o.Spec.Types, ByteOrder: o.Spec.ByteOrder,
@@ -71,6 +77,10 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, mapError(o, err)
 	}
 	l.Maps, l.Variables = coll.Maps, coll.Variables
+	if err := l.fillSpecs(exp); err != nil {
+		l.Close()
+		return nil, err
+	}
 	p := &programs{object: o, loaded: l, opts: opts, cache: h.Types()}
 	if err := p.findKernelTypes(); err != nil {
 		l.Close()
@@ -114,6 +124,10 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 	for i := range plan.Matches {
 		if i > 0 && !plan.Prog.UsesID && !plan.Each {
 			out = append(out, out[0])
+			continue
+		}
+		if same := plan.Matches[i].SameAs; same > 0 {
+			out = append(out, out[same-1])
 			continue
 		}
 		if plan.Each {

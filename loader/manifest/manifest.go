@@ -30,9 +30,9 @@ type Manifest struct {
 	Unsafe   []Unsafe  `json:"unsafe,omitempty"`
 	// Needs lists what the host's kernel must have beyond Linux 5.10, each with the
 	// construct of the script that uses it.
-	Needs []Need `json:"needs,omitempty"`
-	Target   string    `json:"target"` // release of the kernel the types came from
-	Arch     string    `json:"arch"`   // x86_64, arm64
+	Needs  []Need `json:"needs,omitempty"`
+	Target string `json:"target"` // release of the kernel the types came from
+	Arch   string `json:"arch"`   // x86_64, arm64
 	// Losses names the loss counters (u64 each, in the per-CPU map "lost"), by index.
 	Losses []Loss `json:"losses,omitempty"`
 	// Fields lists the CO-RE accesses, so that a refused relocation names the script's words.
@@ -140,13 +140,16 @@ type Map struct {
 	Present    int     `json:"present"` // offset of the u64 that says "set"; -1: existence says it
 	Gens       int     `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
 	GenOff     int     `json:"gen_off,omitempty"`
-	Bits       int     `json:"bits,omitempty"`
-	Min        int64   `json:"min,omitempty"`
-	Max        int64   `json:"max,omitempty"`
-	Step       int64   `json:"step,omitempty"`
-	Depth      int     `json:"depth,omitempty"`
-	User       bool    `json:"user,omitempty"`
-	Pos        Pos     `json:"pos"`
+	// LenKey is not 0 when the programs count the elements: the key, in the map
+	// "len", of the word (u64) to which the loader adds what it deletes.
+	LenKey int   `json:"len_key,omitempty"`
+	Bits   int   `json:"bits,omitempty"`
+	Min    int64 `json:"min,omitempty"`
+	Max    int64 `json:"max,omitempty"`
+	Step   int64 `json:"step,omitempty"`
+	Depth  int   `json:"depth,omitempty"`
+	User   bool  `json:"user,omitempty"`
+	Pos    Pos   `json:"pos"`
 }
 
 // Event is a kind of ring-buffer record. A record starts with {u32 id, u32 length}.

@@ -106,8 +106,10 @@ func goKind(k string) string {
 	return "a whole number in range"
 }
 
-// features are the entries of Requires that this version knows: none yet.
-var features []string
+// features are the entries of Requires that this version knows.
+var features = []string{
+	"host-values", // globals with Host
+}
 
 // Knows reports whether this version of the package understands a required feature.
 func Knows(feature string) bool { return slices.Contains(features, feature) }

@@ -109,6 +109,7 @@ func (m *Manifest) Validate() error {
 	for i := range m.Globals {
 		c.symbol(fmt.Sprintf("globals[%d].name", i), m.Globals[i].Name)
 		c.within(fmt.Sprintf("globals[%d].size", i), int64(m.Globals[i].Size), 1, maxValue)
+		m.Globals[i].checkHost(c, fmt.Sprintf("globals[%d]", i))
 	}
 	for i := range m.Maps {
 		m.Maps[i].check(c, m, fmt.Sprintf("maps[%d]", i))
@@ -125,6 +126,18 @@ func (m *Manifest) Validate() error {
 		return c.err
 	}
 	return nil
+}
+
+// hostValues are what a global may take from the host.
+var hostValues = set("kaddr cgroupid")
+
+func (g *Global) checkHost(c *checker, path string) {
+	if g.Host == "" {
+		return
+	}
+	c.oneOf(path+".host", g.Host, hostValues)
+	c.text(path+".text", g.Text, maxText)
+	c.within(path+".size", int64(g.Size), 8, 8)
 }
 
 func (m *Manifest) checkHead(c *checker) {
@@ -163,6 +176,11 @@ func (m *Manifest) checkCounts(c *checker) {
 	c.within("globals", int64(len(m.Globals)), 0, maxParams+64)
 	c.within("errors", int64(len(m.Errors)), 0, maxPerScript)
 	c.within("unsafe", int64(len(m.Unsafe)), 0, maxPerScript)
+	c.within("needs", int64(len(m.Needs)), 0, maxPerScript)
+	for i, n := range m.Needs {
+		c.symbol(fmt.Sprintf("needs[%d].feature", i), n.Feature)
+		c.text(fmt.Sprintf("needs[%d].construct", i), n.Construct, maxName)
+	}
 	c.within("losses", int64(len(m.Losses)), 0, maxPerScript)
 	c.within("fields", int64(len(m.Fields)), 0, maxPerScript)
 }
@@ -175,11 +193,6 @@ func (p *Program) check(c *checker, path string) {
 	c.within(path+".id_insns", int64(len(p.IDInsns)), 0, maxPerScript)
 	for i, n := range p.IDInsns {
 		c.within(fmt.Sprintf("%s.id_insns[%d]", path, i), int64(n), 0, 1<<20)
-	}
-	c.within("needs", int64(len(m.Needs)), 0, maxPerScript)
-	for i, n := range m.Needs {
-		c.symbol(fmt.Sprintf("needs[%d].feature", i), n.Feature)
-		c.text(fmt.Sprintf("needs[%d].construct", i), n.Construct, maxName)
 	}
 	c.within(path+".args", int64(len(p.Args)), 0, maxArgs)
 	for i, a := range p.Args {

@@ -1,0 +1,147 @@
+package build
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// nameTable says how the strings of strerror and the like are found: the name
+// of each number from 0 on, the name of the numbers that have none ("" inside
+// the table), and whether a negative number means its opposite.
+type nameTable struct {
+	names    func(arch string) []string
+	other    string
+	absolute bool
+}
+
+var nameTables = map[string]nameTable{
+	"strerror":     {errorNames, "Unknown error", true},
+	"signal_name":  {signalNames, "N/A", false},
+	"syscall_name": {syscallNames, "Unknown syscall", false},
+}
+
+// errorNames are the C library's texts, which are those of Go with a capital.
+func errorNames(string) []string {
+	const last = 133 // EHWPOISON
+	names := []string{"Success"}
+	for i := 1; i <= last; i++ {
+		text := syscall.Errno(i).Error()
+		if strings.HasPrefix(text, "errno ") {
+			text = "Unknown error"
+		}
+		names = append(names, capital(text))
+	}
+	return names
+}
+
+func signalNames(string) []string {
+	const realTime, last = 34, 64
+	names := []string{"Unknown signal 0"}
+	for i := 1; i <= last; i++ {
+		text := syscall.Signal(i).String()
+		switch {
+		case i >= realTime:
+			text = "Real-time signal " + strconv.Itoa(i-realTime)
+		case strings.HasPrefix(text, "signal "):
+			text = "Unknown signal " + strconv.Itoa(i)
+		}
+		names = append(names, capital(text))
+	}
+	return names
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+func syscallNames(arch string) []string {
+	var names []string
+	at := 0
+	for _, word := range strings.Fields(syscallTable[arch]) {
+		if n, err := strconv.Atoi(word); err == nil {
+			at = n
+			continue
+		}
+		for len(names) <= at {
+			names = append(names, "")
+		}
+		names[at] = word
+		at++
+	}
+	return names
+}
+
+// numberName writes the name of a number: it is copied out of a constant table
+// of the object.
+func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
+	t := nameTables[c.Fn.Name]
+	name := c.Fn.Name + "_table"
+	g := f.m.Global(name)
+	if g == nil {
+		g = &ir.Global{Name: name, Kind: ir.GlobalConst, Init: nameBytes(t.names(f.m.Target.Arch().Name), t.other)}
+		g.Size = len(g.Init)
+		f.m.Globals = append(f.m.Globals, g)
+	}
+	last := int64(g.Size/check.NameSize - 1)
+	n := f.Extend(ir.S32, f.num(c.Args[0]))
+	if t.absolute {
+		n = f.Select(f.ICmp(ir.SLT, n, ir.Const(0)), f.Sub(ir.Const(0), n), n)
+	}
+	n = f.Select(f.ICmp(ir.ULT, n, ir.Const(last)), n, ir.Const(last))
+	from := f.Cast(ir.TKAddr, f.GlobalAddr(ir.TMapVal(".rodata", false), name, 0))
+	from = f.Add(from, f.Mul(n, ir.Const(check.NameSize)))
+	f.Emit(ir.OpStr, ir.TI64, dst, from, ir.Const(int64(capacity))).Imm = int64(capacity)
+}
+
+// nameBytes is the table: NameSize bytes for each name, the last for all other
+// numbers.
+func nameBytes(names []string, other string) []byte {
+	out := make([]byte, (len(names)+1)*check.NameSize)
+	for i, name := range append(names, other) {
+		if name == "" {
+			name = other
+		}
+		copy(out[i*check.NameSize:], name)
+	}
+	return out
+}
+
+// pton writes the bytes of an address.
+func (f *fn) pton(_ ast.Expr, c *check.Call, dst *ir.Value) {
+	s := f.Emit(ir.OpStrLit, ir.TVoid, dst)
+	s.Sym, s.Imm = c.Text, int64(len(c.Text))
+}
+
+// macaddr copies 6 bytes.
+func (f *fn) macaddr(_ ast.Expr, c *check.Call, dst *ir.Value) {
+	f.zero(dst, types.TMac.Store().Size)
+	f.bytesOf(c.Args[0], dst, 6)
+}
+
+// bytesOf copies the first n bytes of an array, struct or string.
+func (f *fn) bytesOf(x ast.Expr, dst *ir.Value, n int) {
+	e := f.body.Expr(x)
+	if lit, ok := f.literal(x); ok {
+		s := f.Emit(ir.OpStrLit, ir.TVoid, dst)
+		s.Sym, s.Imm = lit[:min(len(lit), n)], int64(n)
+		return
+	}
+	if e.Place == nil {
+		f.copy(dst, f.addr(x), n)
+		return
+	}
+	w := f.locate(e.Place)
+	if w.base.Type.Kind == ir.Ctx {
+		w.base = f.Cast(ir.TKAddr, w.base)
+	}
+	addr := f.apply(w)
+	if addr.Type.IsPtr() {
+		f.copy(dst, addr, n)
+		return
+	}
+	f.Emit(ir.OpReadMem, ir.TVoid, dst, addr).Imm = int64(n)
+}

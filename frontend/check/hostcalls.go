@@ -1,0 +1,95 @@
+package check
+
+import (
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// hostRows ask the host that runs the object, or act on it.
+func hostRows() []Function {
+	u64, none := types.TUint64, types.TNone
+	return []Function{
+		{Name: "kaddr", min: 1, max: 1, result: u64, check: (*body).hostName, Supported: true},
+		{Name: "cgroupid", min: 1, max: 1, result: u64, check: (*body).hostName, Supported: true},
+		{Name: "cgroup_path", min: 1, max: 2, check: (*body).cgroupPath, Supported: true},
+		{Name: "errorf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
+		{Name: "warnf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
+		{Name: "signal", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
+		{Name: "signal_thread", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
+		{Name: "override", min: 1, max: 1, in: "kprobe", result: none, Effect: true, unsafe: true, check: (*body).override, Supported: true},
+	}
+}
+
+// hostName is kaddr("symbol") and cgroupid("path"), which the loader looks up.
+func (b *body) hostName(c *callSite) {
+	if text, ok := b.literal(c, 0); ok {
+		c.Text = text
+	}
+}
+
+// cgroupPath is cgroup_path(id[, filter]).
+func (b *body) cgroupPath(c *callSite) {
+	t := b.integer(c.args[0], c.Fn.Name)
+	filter, ok := "", true
+	if len(c.args) > 1 {
+		filter, ok = b.literal(c, 1)
+	}
+	if invalid(t) || !ok {
+		return
+	}
+	c.Args = c.args[:1]
+	c.e.Type = types.MakeCgroupPath(filter)
+}
+
+// signals are the names of signals that signal() takes, without "SIG". Numbers
+// are the same on x86-64 and arm64.
+var signals = map[string]int64{
+	"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11,
+	"USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15, "STKFLT": 16, "CHLD": 17, "CONT": 18, "STOP": 19, "TSTP": 20, "TTIN": 21,
+	"TTOU": 22, "URG": 23, "XCPU": 24, "XFSZ": 25, "VTALRM": 26, "PROF": 27, "WINCH": 28, "IO": 29, "PWR": 30, "SYS": 31,
+}
+
+// signal is signal(n) or signal("NAME").
+func (b *body) signal(c *callSite) {
+	t := b.asString(c.args[0])
+	k := b.out.Expr(c.args[0]).Const
+	switch {
+	case invalid(t):
+	case k != nil && k.IsStr:
+		n, ok := signals[signalName(k.Str)]
+		if !ok {
+			b.fail(diag.BadArguments, c.args[0], "%s is not a valid signal", k.Str)
+		}
+		c.N = n
+	case !t.IsInteger():
+		b.fail(diag.BadArguments, c.args[0], "%s() only supports integer and string literals as its argument (%s provided)", c.Fn.Name, t)
+	case k != nil && (k.Int < 1 || k.Int > 64):
+		b.fail(diag.BadArguments, c.args[0], "%d is not a valid signal, allowed range: [1,64]", k.Int)
+	default:
+		c.Args = c.args
+	}
+}
+
+// signalName is a signal's name in capitals without "SIG".
+func signalName(text string) string {
+	up := []byte(text)
+	for i, ch := range up {
+		if ch >= 'a' && ch <= 'z' {
+			up[i] = ch - 'a' + 'A'
+		}
+	}
+	if len(up) > 3 && string(up[:3]) == "SIG" {
+		up = up[3:]
+	}
+	return string(up)
+}
+
+// override is override(value): what the probed function returns instead of
+// being run.
+func (b *body) override(c *callSite) {
+	b.integer(c.args[0], c.Fn.Name)
+	c.Args = c.args
+	if b.point.Offset != 0 {
+		b.fail(diag.NotInThisProbe, c.at, "override() can only be used at the entry of a function")
+	}
+}

@@ -1,0 +1,81 @@
+package check
+
+import (
+	"net/netip"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// textRows search strings and give the names of numbers.
+func textRows() []Function {
+	return []Function{
+		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).texts, Supported: true},
+		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).texts, Supported: true},
+		{Name: "strcontains", min: 2, max: 2, result: types.TBool, check: (*body).texts, Supported: true},
+		{Name: "strerror", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
+		{Name: "signal_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
+		{Name: "syscall_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
+		{Name: "pton", min: 1, max: 1, check: (*body).pton, Supported: true},
+		{Name: "macaddr", min: 1, max: 1, result: types.TMac, check: (*body).macaddr, Supported: true},
+	}
+}
+
+// NameSize is the capacity in bytes of the strings of strerror and the like.
+const NameSize = 64
+
+// texts checks functions that take strings only.
+func (b *body) texts(c *callSite) {
+	c.Args = c.args
+	for _, x := range c.args {
+		if t := b.asString(x); !invalid(t) && t.Kind != types.String {
+			b.fail(diag.BadArguments, x, "%s() only supports string arguments (%s provided)", c.Fn.Name, t)
+			c.e.Type = types.TInvalid
+		}
+	}
+}
+
+// numberName is strerror(n) and its kin.
+func (b *body) numberName(c *callSite) {
+	c.Args = c.args
+	if invalid(b.integer(c.args[0], c.Fn.Name)) {
+		c.e.Type = types.TInvalid
+	}
+}
+
+// pton is pton("address"): the bytes of an address, known when compiling.
+func (b *body) pton(c *callSite) {
+	if call, ok := ast.Unparen(c.args[0]).(*ast.Call); ok && call.Func.Text == "str" {
+		b.value(c.args[0])
+		b.unsupported(c.args[0], "pton() of a text that is only known when the object runs")
+		return
+	}
+	text, ok := b.literal(c, 0)
+	if !ok {
+		return
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		b.fail(diag.BadArguments, c.args[0], "pton() expects an string argument of an IPv4/IPv6 address, got %s", text)
+		return
+	}
+	bytes := addr.AsSlice()
+	c.Text = string(bytes)
+	c.e.Type = types.MakeArray(types.TUint8, len(bytes))
+}
+
+// macaddr is macaddr(a): 6 bytes of a field or array.
+func (b *body) macaddr(c *callSite) {
+	t := b.value(c.args[0])
+	c.Args = c.args
+	switch {
+	case invalid(t):
+		c.e.Type = types.TInvalid
+	case t.Kind == types.String && t.Size == 6 && b.out.Expr(c.args[0]).Place != nil: // char[6] of a C struct
+	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size == 6:
+	default:
+		b.fail(diag.BadArguments, c.args[0], "macaddr() only supports array arguments of 6 bytes (%s provided)", t)
+		c.e.Type = types.TInvalid
+	}
+}
