@@ -93,21 +93,33 @@ func (f *fn) effect(x ast.Expr) {
 // ifExpr builds an if in any of its roles: value is given the last expression
 // of the branch that is taken, inside that branch.
 func (f *fn) ifExpr(x *ast.IfExpr, value func(ast.Expr)) {
+	if then, known := f.body.Taken(x); known {
+		if then {
+			f.branchBody(x.Then, value)
+		} else {
+			f.elseBranch(x, value)
+		}
+		return
+	}
 	yes, no, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.condition(x.Cond, yes, no)
 	f.start(yes, true)
 	f.branchBody(x.Then, value)
 	f.jump(rest)
 	f.start(no, true)
+	f.elseBranch(x, value)
+	f.jump(rest)
+	f.start(rest, true)
+	f.endIfUnreachable(rest)
+}
+
+func (f *fn) elseBranch(x *ast.IfExpr, value func(ast.Expr)) {
 	switch e := x.Else.(type) {
 	case *ast.Block:
 		f.branchBody(e, value)
 	case *ast.IfExpr:
 		f.ifExpr(e, value)
 	}
-	f.jump(rest)
-	f.start(rest, true)
-	f.endIfUnreachable(rest)
 }
 
 func (f *fn) branchBody(b *ast.Block, value func(ast.Expr)) {
@@ -139,6 +151,10 @@ func (f *fn) let(s *ast.LetStmt) {
 
 func (f *fn) setVariable(v *check.Var, x ast.Expr) {
 	if v.Type.IsScalar() {
+		if v.Type.Kind == types.Int && !f.body.Type(x).FitsInto(v.Type) {
+			f.setVar(v, f.narrow(f.num(x), v.Type))
+			return
+		}
 		f.setVar(v, f.as(irType(v.Type), f.scalar(x)))
 		return
 	}
@@ -229,7 +245,7 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 		e := f.body.Expr(v)
 		old := f.scalar(v)
 		x := f.arith(op, f.as(ir.TI64, old), f.scaled(f.num(s.Right), e.Scale), s.Right)
-		f.setVar(e.Var, f.as(irType(e.Var.Type), x))
+		f.setVar(e.Var, f.stored(e.Var, x))
 		return
 	}
 	m, keys := f.mapOf(s.Left)
@@ -247,6 +263,15 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	}
 }
 
+// stored is a computed i64 as a variable holds it: one of a declared narrow type
+// loses the upper bits.
+func (f *fn) stored(v *check.Var, x *ir.Value) *ir.Value {
+	if v.Type.Kind == types.Int && v.Type.Size < 8 {
+		return f.narrow(x, v.Type)
+	}
+	return f.as(irType(v.Type), x)
+}
+
 // incDec changes by one (or one pointee) and gives the value of the expression.
 func (f *fn) incDec(x *ast.IncDec) *ir.Value {
 	step := int64(1)
@@ -259,7 +284,7 @@ func (f *fn) incDec(x *ast.IncDec) *ir.Value {
 	if v, ok := x.X.(*ast.Var); ok {
 		e := f.body.Expr(v)
 		old := f.scalar(v)
-		now := f.as(irType(e.Var.Type), f.Add(f.as(ir.TI64, old), ir.Const(step)))
+		now := f.stored(e.Var, f.Add(f.as(ir.TI64, old), ir.Const(step)))
 		f.setVar(e.Var, now)
 		if x.Prefix {
 			return now

@@ -164,12 +164,24 @@ func (b *body) exprStmt(s *ast.ExprStmt) (ends bool) {
 func (b *body) ifStmt(x *ast.IfExpr) (ends bool) {
 	b.set(x, &Expr{Type: types.TNone})
 	b.condition(x.Cond)
+	if then, known := b.out.Taken(x); known {
+		if then {
+			return b.branch(x.Then)
+		}
+		return b.elseBranch(x)
+	}
 	ends = b.branch(x.Then)
+	return b.elseBranch(x) && ends
+}
+
+// elseBranch types what stands behind else; it reports whether its end is not
+// reached.
+func (b *body) elseBranch(x *ast.IfExpr) bool {
 	switch e := x.Else.(type) {
 	case *ast.Block:
-		return b.branch(e) && ends
+		return b.branch(e)
 	case *ast.IfExpr:
-		return b.ifStmt(e) && ends
+		return b.ifStmt(e)
 	}
 	return false
 }
@@ -227,7 +239,10 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		return
 	}
 	if b.fixed(v) {
-		if v.Type.Kind == types.Int && v.Type.Size == 8 && t.IsInteger() && !t.FitsInto(v.Type) && b.out.Expr(from).Const == nil {
+		if v.Type == nil { // not known yet
+			return
+		}
+		if v.Type.Kind == types.Int && t.IsInteger() && !t.FitsInto(v.Type) && b.out.Expr(from).Const == nil {
 			b.lossy(from, t, v.Type)
 			return
 		}
@@ -357,14 +372,17 @@ func (b *body) let(s *ast.LetStmt) {
 	slot := b.clause.scope.slot(s.Var)
 	v := b.vars[slot]
 	b.out.decls[s] = v
-	if s.Type != nil && v.Type == nil {
+	if s.Type != nil { // anew in each round: typeof grows
 		t := b.resolveType(s.Type)
 		switch {
 		case t.IsAgg(), t.Kind == types.None:
 			b.fail(diag.BadDeclaration, s.Type, "Invalid variable declaration type: %s", t)
 		case t.Kind == types.String && t.Size == 0: // grows with what is assigned
-		case !invalid(t):
-			v.Type, v.fixed, b.changed = t, true, true
+		default:
+			v.fixed = true
+			if !invalid(t) {
+				b.grow(&v.Type, t)
+			}
 		}
 	}
 	b.set(s.Var, &Expr{Type: orInvalid(v.Type), Var: v})

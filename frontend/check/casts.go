@@ -116,8 +116,12 @@ func (b *body) typeof(x ast.Expr) *types.Type {
 			}
 		}
 	case *ast.Map:
-		if m := b.mapNamed(x); m.use == keyKeyed {
+		m := b.mapNamed(x)
+		if m.use == keyKeyed {
 			return orInvalid(m.Key)
+		}
+		if m.use == keyUnknown && !b.final {
+			return types.TInvalid // a later line may tell
 		}
 	}
 	return b.value(x)
@@ -151,6 +155,9 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 	if types.Equal(from, to) && !from.Flexible && to.IsInteger() && !in.Reads {
 		b.fail(diag.NeedlessCast, x, "Unnecessary cast: expression is already of type %s", to)
 	}
+	if c := in.Const; c != nil && c.IsStr && to.Kind == types.Bool {
+		e.Const = boolConst(untilNUL(c.Str) != "")
+	}
 	if c := in.Const; c != nil && !c.IsStr && (to.IsInteger() || to.Kind == types.Pointer) {
 		v := c.Int
 		if to.IsInteger() {
@@ -167,13 +174,17 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 	scalar := from.IsInteger() || from.Kind == types.Pointer
 	switch t.Kind {
 	case types.Int, types.Enum, types.Bool, types.Pointer:
-		if scalar || t.Kind == types.Int && (from.Kind == types.Ksym || from.Kind == types.Timestamp) {
+		if scalar || t.Kind == types.Bool && from.Kind == types.String || t.Kind == types.Int && (from.Kind == types.Ksym || from.Kind == types.Timestamp) {
 			return true
 		}
 		if from.Kind == types.Array && from.Elem.IsInteger() {
 			if from.Size == t.Size && t.Kind == types.Int {
 				return true
 			}
+		}
+	case types.Username:
+		if from.IsInteger() {
+			return true
 		}
 	case types.String:
 		if from.Kind == types.String && (t.Size == 0 || t.Size >= from.Size) {

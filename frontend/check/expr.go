@@ -368,6 +368,15 @@ func (b *body) branches(x ast.Node, e *Expr, t, u *types.Type) {
 
 func (b *body) ifExpr(x *ast.IfExpr, e *Expr) {
 	b.condition(x.Cond)
+	if then, known := b.out.Taken(x); known {
+		e.Type = types.TNone
+		if then {
+			e.Type = b.expr(x.Then).Type
+		} else if x.Else != nil {
+			e.Type = b.expr(x.Else).Type
+		}
+		return
+	}
 	t := b.expr(x.Then).Type
 	if x.Else == nil {
 		e.Type = types.TNone
