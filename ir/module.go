@@ -267,7 +267,7 @@ type Global struct {
 	Init  []byte
 	Param *Param // GlobalParam only
 	// Host says what the loader looks up to set the constant: "kaddr", the address
-	// of the kernel symbol Text, or "cgroupid", the id of the cgroup at path Text.
+	// of the kernel symbol Text, "kaddr_or_0", the same or 0 when there is none, or "cgroupid", the id of the cgroup at path Text.
 	Host string
 	Text string
 	Pos  Pos // of the first use, with Host

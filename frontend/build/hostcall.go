@@ -33,12 +33,21 @@ func (b *fn) fromHost(what, text string) *ir.Value {
 }
 
 // jiffies reads the kernel's counter: the helper for it is not for tracing
-// programs on older kernels.
+// programs on older kernels. Newer ones may not list the counter among their
+// symbols, but have the helper.
 func (f *fn) jiffies(ast.Expr, *check.Call) *ir.Value {
-	addr := f.as(ir.TKAddr, f.fromHost("kaddr", "jiffies_64"))
-	v := f.Emit(ir.OpRead, ir.TI64, addr)
+	addr := f.fromHost("kaddr_or_0", "jiffies_64")
+	read, call, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.ICmp(ir.NE, addr, ir.Const(0)), read, call)
+	f.start(read, true)
+	v := f.Emit(ir.OpRead, ir.TI64, f.as(ir.TKAddr, addr))
 	v.Mem = ir.U64
-	return v
+	f.jump(rest, v)
+	f.start(call, true)
+	f.jump(rest, f.Call("jiffies64", ir.TI64))
+	result := rest.AddParam(ir.TI64)
+	f.start(rest, true)
+	return result
 }
 
 // signal sends a signal to the current process or thread.

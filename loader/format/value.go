@@ -22,7 +22,7 @@ type Env struct {
 	Ustack  func(l *manifest.Layout, id uint64, tgid uint32) string
 	Probe   func(id uint64) string
 	User    func(uid uint64) string
-	Cgroup  func(id uint64) string
+	Cgroup  func(id uint64, filter string) string
 	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
 	Trailer string                               // put after a string that was cut off
 }
@@ -269,8 +269,11 @@ func appendUsername(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []
 	return appendNamed(dst, e.User, b)
 }
 
-func appendCgroup(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
-	return appendNamed(dst, e.Cgroup, b)
+func appendCgroup(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	if e.Cgroup == nil {
+		return appendNamed(dst, nil, b)
+	}
+	return append(dst, e.Cgroup(binary.NativeEndian.Uint64(b), l.Format)...)
 }
 
 func appendNamed(dst []byte, name func(uint64) string, b []byte) []byte {

@@ -44,6 +44,9 @@ func hostValue(g *manifest.Global) (uint64, error) {
 			err = fmt.Errorf("Failed to resolve kernel symbol: %s", g.Text)
 		}
 		return addr, err
+	case "kaddr_or_0":
+		addr, _, err := hostinfo.SymbolAddress(g.Text)
+		return addr, err
 	case "cgroupid":
 		return cgroupID(g.Text)
 	}

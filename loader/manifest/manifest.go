@@ -187,7 +187,8 @@ type Global struct {
 	Section string `json:"section"`
 	Size    int    `json:"size"`
 	// Host says what to look up before loading: kaddr (address of the kernel symbol
-	// Text) or cgroupid (id of the cgroup at the path Text). Files that have such
+	// Text), kaddr_or_0 (the same, 0 when there is none) or cgroupid (id of the cgroup
+	// at the path Text). Files that have such
 	// globals require the feature host-values.
 	Host string `json:"host,omitempty"`
 	Text string `json:"text,omitempty"`

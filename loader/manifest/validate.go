@@ -129,7 +129,7 @@ func (m *Manifest) Validate() error {
 }
 
 // hostValues are what a global may take from the host.
-var hostValues = set("kaddr cgroupid")
+var hostValues = set("kaddr kaddr_or_0 cgroupid")
 
 func (g *Global) checkHost(c *checker, path string) {
 	if g.Host == "" {

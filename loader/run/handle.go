@@ -264,6 +264,7 @@ func (s *session) env() *format.Env {
 			Ustack:  s.ustack,
 			Probe:   s.probeName,
 			User:    userName,
+			Cgroup:  s.cgroups.text,
 			Clock:   s.host.Wall,
 			Trailer: s.manifest.Config.StrTruncTrailer,
 		}

@@ -93,6 +93,7 @@ type session struct {
 
 	envMade  *format.Env
 	symTable *symbols.Table
+	cgroups  cgroups
 	text     []byte // of the event at hand
 
 	signals  chan os.Signal
@@ -196,7 +197,7 @@ func (s *session) start() error {
 	for _, plan := range s.expansion.Order() {
 		links, err := plan.Attach(s.programs(plan), aopts, s.host)
 		s.links = append(s.links, links...)
-		s.attached += plan.Places(links)
+		s.attached += plan.Places(len(links))
 		if err == nil {
 			continue
 		}
