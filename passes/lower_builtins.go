@@ -40,6 +40,7 @@ func lowerBuiltins(m *ir.Module) []ir.Diag {
 		ir.OpComm:     lowerComm,
 		ir.OpKstack:   lowerStack,
 		ir.OpUstack:   lowerStack,
+		ir.OpStackLen: lowerStackLen,
 		ir.OpSeenProc: lowerSeenProc,
 	}.apply(m)
 }
@@ -155,6 +156,8 @@ func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 			return l.Load(ir.U64, ctx, regs[n].Offset)
 		}
 		return l.refuse(v, "", "arg%d is not in a register: a %s has arg0 to arg%d", n, k, len(l.arch().Args)-1)
+	case ir.ProgUSDT:
+		return lowerUSDTArg(l, v)
 	case ir.ProgRawTracepoint:
 		return l.Load(ir.U64, ctx, 8*n)
 	case ir.ProgFentry, ir.ProgFexit:

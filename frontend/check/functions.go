@@ -136,7 +136,7 @@ func mapRows() []Function {
 		{Name: "tseries", min: 3, max: 4, Agg: true},
 		{Name: "delete", min: 1, max: 2, result: types.TBool, Effect: true, check: (*body).deleteMap, Supported: true},
 		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, Supported: true},
-		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap},
+		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
 		{Name: "clear", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
 		{Name: "zero", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
 	}
@@ -200,6 +200,8 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 		b.unsupported(c.name, "%s", name)
 	case fn.Agg:
 		b.aggMisuse(at)
+	case b.sub != nil && notInSubprog[name]:
+		b.fail(diag.NotInThisProbe, at, "%s can not be used in a function", name)
 	case !b.permitted(c, name) || !b.arity(c):
 	case isArg && n >= int64(b.argLimit()):
 		b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n, b.argLimit())
@@ -280,6 +282,9 @@ func (b *body) arity(c *callSite) bool {
 // callExpr is "name(args)".
 func (b *body) callExpr(x *ast.Call, e *Expr) {
 	name := x.Func.Text
+	if b.subprogCall(x, e) {
+		return
+	}
 	if b.builtin(x, name, x.Args, e) {
 		return
 	}
@@ -288,9 +293,6 @@ func (b *body) callExpr(x *ast.Call, e *Expr) {
 	}
 	if b.env.Macro(name) {
 		b.unsupported(x.Func, "#define with parameters (%s)", name)
-		return
-	}
-	if b.refused[name] {
 		return
 	}
 	d := b.fail(diag.UnknownFunction, x.Func, "Unknown function: '%s'", name)

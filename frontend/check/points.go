@@ -51,7 +51,7 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	case "uprobe", "uretprobe":
 		ok = c.uprobe(p, ap, parts)
 	case "usdt":
-		ok = c.usdt(p, parts)
+		ok = c.usdt(p, ap, parts)
 	case "tracepoint":
 		return c.tracepoints(p, ap, readsArgs)
 	case "profile", "interval":
@@ -198,11 +198,20 @@ func (c *checker) uprobe(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) 
 	return c.function(p, parts[len(parts)-1])
 }
 
-func (c *checker) usdt(p *Point, parts []ast.AttachPart) bool {
+// usdt reads "BINARY:NAME" and "BINARY:NAMESPACE:NAME"; without a binary it is
+// that of -p.
+func (c *checker) usdt(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bool {
+	if len(parts) < 2 || parts[len(parts)-1].Text == "" {
+		c.fail(diag.BadAttachPoint, ap, "usdt should have a target and a name").Hint("usdt:BINARY:NAMESPACE:NAME, usdt:BINARY:NAME")
+		return false
+	}
 	p.Target = parts[0].Text
 	p.Name = parts[len(parts)-1].Text
 	if len(parts) == 3 {
 		p.Name = parts[1].Text + ":" + p.Name
+	}
+	for _, part := range parts {
+		p.Pattern = p.Pattern || part.Wildcard
 	}
 	return true
 }

@@ -94,3 +94,13 @@ func (c *checker) typedMissing(p *Point, at ast.Node) {
 	d := c.fail(diag.NotInTarget, at, "%s is no %s of the target's kernel; the host decides", p.Name, what)
 	c.similar(d, p.Name, list)
 }
+
+// argLimit is the number of arguments that argN can name: those in registers, or
+// as many as a usdt or raw tracepoint may have.
+func (b *body) argLimit() int {
+	switch b.point.Kind {
+	case "usdt", "rawtracepoint":
+		return 12
+	}
+	return len(b.t.Arch().Args)
+}

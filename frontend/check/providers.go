@@ -27,7 +27,7 @@ var providers = [...]Provider{
 	{Name: "fexit", Type: "fexit", Min: 1, Max: 3, Wildcard: true, Supported: true},
 	{Name: "uprobe", Type: "uprobe", Min: 1, Max: 3, User: true, Wildcard: true, Supported: true},
 	{Name: "uretprobe", Type: "uretprobe", Min: 1, Max: 3, User: true, Wildcard: true, Supported: true},
-	{Name: "usdt", Type: "usdt", Min: 2, Max: 3, User: true, Wildcard: true},
+	{Name: "usdt", Type: "usdt", Min: 1, Max: 3, User: true, Wildcard: true, Supported: true},
 	{Name: "tracepoint", Type: "tracepoint", Min: 2, Max: 2, Wildcard: true, Supported: true},
 	{Name: "rawtracepoint", Type: "rawtracepoint", Min: 1, Max: 2, Wildcard: true, Supported: true},
 	{Name: "profile", Type: "profile", Min: 1, Max: 2, Supported: true},

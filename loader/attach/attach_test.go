@@ -170,8 +170,8 @@ func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan.Places(links) != len(plan.Matches) {
-		t.Errorf("%d places of %d", plan.Places(links), len(plan.Matches))
+	if plan.Places(len(links)) != len(plan.Matches) {
+		t.Errorf("%d places of %d", plan.Places(len(links)), len(plan.Matches))
 	}
 	return count
 }

@@ -15,13 +15,7 @@ import (
 // of one, a program found by PATH, or a library by name ("libc", "libc.so.6").
 // With a PID, paths are those of its own root folder, and "" is its program.
 func findBinaries(target string, pid int) ([]string, error) {
-	root := ""
-	if pid != 0 {
-		root = fmt.Sprintf("/proc/%d/root", pid)
-		if link, err := os.Readlink(root); err == nil && link == "/" {
-			root = ""
-		}
-	}
+	root := processRoot(pid)
 	switch {
 	case target == "" && pid != 0:
 		return []string{fmt.Sprintf("/proc/%d/exe", pid)}, nil
@@ -46,6 +40,21 @@ func findBinaries(target string, pid int) ([]string, error) {
 		return []string{path}, nil
 	}
 	return nil, &missing{fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target)}
+}
+
+// processRoot is the root folder of a process as we see it, "" when it is ours.
+// A mount namespace of its own may show other files under the same folder.
+func processRoot(pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	link, err := os.Readlink(fmt.Sprintf("/proc/%d/root", pid))
+	theirs, terr := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	ours, oerr := os.Readlink("/proc/self/ns/mnt")
+	if err == nil && link == "/" && (terr != nil || oerr != nil || theirs == ours) {
+		return ""
+	}
+	return fmt.Sprintf("/proc/%d/root", pid)
 }
 
 func globFiles(root, pattern string) ([]string, error) {

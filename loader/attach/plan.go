@@ -37,6 +37,12 @@ type Match struct {
 	Name   string // function, symbol or event
 	Path   string // uprobe: file
 	Offset uint64 // kprobe: bytes behind Name; uprobe: offset in the file
+
+	// Of usdt probes:
+	Semaphore uint64 // offset in the file of the counter, 0: none
+	USDT      []byte // where the arguments lie, see usdt.Encode
+	More      bool   // another place of a probe that has been counted
+	SameAs    int    // 1 + index of the match whose program serves this one, too; 0: none
 }
 
 // Plan says where one program goes.
@@ -94,7 +100,7 @@ func init() {
 		"begin":         {expand: expandVirtual},
 		"end":           {expand: expandVirtual},
 		"self":          {expand: expandVirtual},
-		"usdt":          {expand: refuse("usdt probes are not supported by this version of the loader")},
+		"usdt":          {expand: expandUSDT, attach: attachUSDT, reverse: true},
 		"iter":          {expand: refuse("iter probes are not supported by this version of the loader")},
 	}
 }
@@ -125,6 +131,7 @@ type expander struct {
 	host      *host.Host
 	opts      Options
 	functions []function // traceable kernel functions, read once
+	warnings  []*report.Fault
 }
 
 // defaultMaxProbes is how many places all patterns together may match, unless
@@ -165,8 +172,17 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 	if limit := maxProbes(); total > limit {
 		return nil, &report.Fault{Script: &m.Script, Text: fmt.Sprintf("Can't attach to %d probes because it exceeds the current limit of %d probes.\nYou can increase the limit through the BPFTRACE_MAX_PROBES environment variable, but BE CAREFUL since a high number of probes attached can cause your system to crash.", total, limit)}
 	}
+	for _, w := range x.warnings {
+		w.Script = &m.Script
+		out.Warnings = append(out.Warnings, w.Warning())
+	}
 	out.number()
 	return out, nil
+}
+
+// warn notes what is odd about an attach point's place and no reason to stop.
+func (x *expander) warn(p *manifest.Program, text string) {
+	x.warnings = append(x.warnings, &report.Fault{Pos: p.Pos, Text: text})
 }
 
 func (x *expander) expand(p *manifest.Program) (Plan, error) {
@@ -198,7 +214,10 @@ func (e *Expansion) number() {
 		p := &e.Plans[i]
 		for j := range p.Matches {
 			p.Matches[j].ID = p.Prog.FirstID
-			if p.Prog.UsesID && j > 0 {
+			switch same := p.Matches[j].SameAs; {
+			case same > 0:
+				p.Matches[j].ID = p.Matches[same-1].ID
+			case p.Prog.UsesID && j > 0:
 				p.Matches[j].ID = next
 				next++
 			}
@@ -212,9 +231,10 @@ func (e *Expansion) number() {
 // Count is the number of places of all plans, virtual programs included.
 func (e *Expansion) Count() (total, attached int) {
 	for i := range e.Plans {
-		total += len(e.Plans[i].Matches)
+		n := e.Plans[i].Places(len(e.Plans[i].Matches))
+		total += n
 		if !e.Plans[i].Virtual {
-			attached += len(e.Plans[i].Matches)
+			attached += n
 		}
 	}
 	return total, attached
@@ -279,12 +299,18 @@ func outOfRoom(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM)
 }
 
-// Places is the number of places that the links of a plan stand for.
-func (p *Plan) Places(links []io.Closer) int {
-	if p.Multi && len(links) > 0 {
-		return len(p.Matches)
+// Places is the number of attached probes that so many links of a plan stand
+// for. The many places of one usdt probe count once.
+func (p *Plan) Places(links int) int {
+	if p.Multi && links > 0 {
+		links = len(p.Matches)
 	}
-	return len(links)
+	for i := range p.Matches {
+		if p.Matches[i].More && links > 1 {
+			links--
+		}
+	}
+	return links
 }
 
 // Failure is an attach point that the kernel would not take.

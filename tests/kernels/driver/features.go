@@ -39,6 +39,7 @@ func Features() []Feature {
 		{"no-for-each", "the kernel has the helper that walks a map", func() bool { return !forEach() }},
 		{"no-pmu", "the machine has hardware counters", func() bool { return !exists("/sys/bus/event_source/devices/cpu")() }},
 		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
+		{"usdt", "no C compiler made the workload that has static probes", onPath("usdt")},
 		{"getaddrinfo", "no C compiler made the workload that calls getaddrinfo", onPath("getaddrinfo")},
 	}
 }
@@ -73,9 +74,9 @@ func fentry() error {
 	return err
 }
 
-func onPath(program string) func() bool {
 func forEach() bool { return features.HaveProgramHelper(ebpf.Kprobe, asm.FnForEachMapElem) == nil }
 
+func onPath(program string) func() bool {
 	return func() bool {
 		_, err := exec.LookPath(program)
 		return err == nil
@@ -91,7 +92,7 @@ func ipv6Loopback() bool {
 func missingFeature(needs []string) string {
 	all := Features()
 	for _, need := range needs {
-		i := slices.IndexFunc(features, func(f Feature) bool { return f.Name == need })
+		i := slices.IndexFunc(all, func(f Feature) bool { return f.Name == need })
 		if i < 0 {
 			return fmt.Sprintf("it needs %q, which no feature is called", need)
 		}

@@ -60,6 +60,7 @@ func New(t *testing.T, only *regexp.Regexp, oracle bool) *Suite {
 	}
 	s.build(t, programs)
 	s.buildC(t, "tests/workload/getaddrinfo/getaddrinfo.c")
+	s.buildC(t, "tests/workload/usdt/usdt.c")
 	for _, c := range s.Cases {
 		s.prepare(t, c)
 	}

@@ -1,0 +1,50 @@
+package load
+
+import (
+	"fmt"
+
+	"btc/loader/attach"
+	"btc/loader/object"
+	"btc/loader/usdt"
+)
+
+// specsMap tells the programs of usdt probes where their arguments lie, by the
+// number of the attach point.
+const specsMap = "usdt_specs"
+
+// sizeSpecs gives the map an entry for each attach point.
+func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
+	s := o.Spec.Maps[specsMap]
+	if s == nil {
+		return nil
+	}
+	if s.ValueSize != usdt.MaxArgs*usdt.ArgSize || s.KeySize != 4 {
+		return fmt.Errorf("map %s has keys of %d and values of %d bytes, not 4 and %d", specsMap, s.KeySize, s.ValueSize, usdt.MaxArgs*usdt.ArgSize)
+	}
+	for i := range exp.Plans {
+		for j := range exp.Plans[i].Matches {
+			s.MaxEntries = max(s.MaxEntries, uint32(exp.Plans[i].Matches[j].ID)+1)
+		}
+	}
+	return nil
+}
+
+// fillSpecs writes the places of the arguments.
+func (l *Loaded) fillSpecs(exp *attach.Expansion) error {
+	m := l.Maps[specsMap]
+	if m == nil {
+		return nil
+	}
+	for i := range exp.Plans {
+		for j := range exp.Plans[i].Matches {
+			match := &exp.Plans[i].Matches[j]
+			if match.USDT == nil || match.SameAs > 0 {
+				continue
+			}
+			if err := m.Put(uint32(match.ID), match.USDT); err != nil {
+				return fmt.Errorf("arguments of %s: %w", match.Text, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package usdt
+
+import (
+	"debug/elf"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// table is what an architecture's argument forms need: registers by name, as
+// offsets in struct pt_regs, and the parser of an operand.
+type table struct {
+	registers map[string]uint16
+	operand   func(r *reader, text string, pc uint64) (Arg, bool)
+}
+
+var tables = map[elf.Machine]*table{
+	elf.EM_X86_64:  {registers: x86Registers(), operand: (*reader).x86},
+	elf.EM_AARCH64: {registers: arm64Registers(), operand: (*reader).arm64},
+}
+
+func x86Registers() map[string]uint16 {
+	all := map[string]uint16{"rip": 128}
+	for _, row := range []struct {
+		offset uint16
+		names  string
+	}{
+		{0, "r15 r15d r15w r15b"}, {8, "r14 r14d r14w r14b"}, {16, "r13 r13d r13w r13b"}, {24, "r12 r12d r12w r12b"},
+		{32, "rbp ebp bp bpl"}, {40, "rbx ebx bx bl"}, {48, "r11 r11d r11w r11b"}, {56, "r10 r10d r10w r10b"},
+		{64, "r9 r9d r9w r9b"}, {72, "r8 r8d r8w r8b"}, {80, "rax eax ax al"}, {88, "rcx ecx cx cl"},
+		{96, "rdx edx dx dl"}, {104, "rsi esi si sil"}, {112, "rdi edi di dil"}, {152, "rsp esp sp spl"},
+	} {
+		for name := range strings.FieldsSeq(row.names) {
+			all[name] = row.offset
+		}
+	}
+	return all
+}
+
+func arm64Registers() map[string]uint16 {
+	all := map[string]uint16{"sp": 248, "lr": 240}
+	for i := range 31 {
+		all["x"+strconv.Itoa(i)] = uint16(8 * i)
+		all["w"+strconv.Itoa(i)] = uint16(8 * i)
+	}
+	return all
+}
+
+// args reads the arguments of a note: "SIZE@OPERAND" separated by blanks.
+func (r *reader) args(text string, pc uint64) []Arg {
+	var all []Arg
+	for _, word := range split(text) {
+		if len(all) == MaxArgs {
+			break
+		}
+		all = append(all, r.arg(word, pc))
+	}
+	return all
+}
+
+// split cuts at blanks outside of brackets: "-4@[sp, 12] 8@x0" is two words.
+func split(text string) []string {
+	var words []string
+	depth, start := 0, 0
+	cut := func(end int) {
+		if start < end {
+			words = append(words, text[start:end])
+		}
+		start = end + 1
+	}
+	for i := range len(text) {
+		switch text[i] {
+		case '[', '(':
+			depth++
+		case ']', ')':
+			depth--
+		case ' ', '\t':
+			if depth <= 0 {
+				cut(i)
+			}
+		}
+	}
+	cut(len(text))
+	return words
+}
+
+// arg reads one argument; what it does not understand is Absent. The size is -8
+// to 8 (negative: signed); without one it is a word.
+func (r *reader) arg(word string, pc uint64) Arg {
+	size, operand, ok := strings.Cut(word, "@")
+	if !ok {
+		size, operand = "8", word
+	}
+	n, err := strconv.Atoi(size) // fails for floating point, "8f"
+	signed := n < 0
+	if signed {
+		n = -n
+	}
+	if err != nil || r.table == nil || n != 1 && n != 2 && n != 4 && n != 8 {
+		return Arg{}
+	}
+	a, ok := r.table.operand(r, operand, pc)
+	if !ok {
+		return Arg{}
+	}
+	a.Size, a.Signed = uint8(n), signed
+	return a
+}
+
+func number(s string) (int64, bool) {
+	v, err := strconv.ParseInt(s, 0, 64)
+	if err != nil {
+		u, uerr := strconv.ParseUint(s, 0, 64)
+		return int64(u), uerr == nil
+	}
+	return v, true
+}
+
+// x86 reads "%rax", "$-5", "8(%rbp)", "-4(%rbp,%rax,4)" and "name+8(%rip)".
+func (r *reader) x86(text string, pc uint64) (Arg, bool) {
+	switch {
+	case text == "":
+		return Arg{}, false
+	case text[0] == '$':
+		v, ok := number(text[1:])
+		return Arg{Kind: Const, Value: v}, ok
+	case text[0] == '%':
+		reg, ok := r.table.registers[text[1:]]
+		return Arg{Kind: Register, Reg: reg, Index: NoIndex}, ok
+	}
+	disp, inner, ok := strings.Cut(text, "(")
+	inner, closed := strings.CutSuffix(inner, ")")
+	if !ok || !closed {
+		return Arg{}, false
+	}
+	a := Arg{Kind: Memory, Index: NoIndex}
+	parts := strings.Split(inner, ",")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	name, percent := strings.CutPrefix(parts[0], "%")
+	if a.Reg, ok = r.table.registers[name]; !ok || !percent || len(parts) > 3 {
+		return Arg{}, false // also without a base: that operand is an address in a table
+	}
+	if len(parts) > 1 {
+		name, percent := strings.CutPrefix(parts[1], "%")
+		if a.Index, ok = r.table.registers[name]; !ok || !percent {
+			return Arg{}, false
+		}
+	}
+	if len(parts) > 2 {
+		scale, _ := number(parts[2])
+		if scale != 1 && scale != 2 && scale != 4 && scale != 8 {
+			return Arg{}, false
+		}
+		a.Scale = uint8(bits.TrailingZeros64(uint64(scale)))
+	}
+	a.Value, ok = r.displacement(disp, parts[0] == "%rip", pc)
+	return a, ok
+}
+
+// displacement reads a number, a sum of numbers, or with an instruction-relative
+// operand a symbol and a number: the assembler has taken the instruction's
+// address off.
+func (r *reader) displacement(text string, relative bool, pc uint64) (int64, bool) {
+	var sum int64
+	symbol := false
+	for rest := text; rest != ""; {
+		end := 1
+		for end < len(rest) && rest[end] != '+' && rest[end] != '-' {
+			end++
+		}
+		term := strings.TrimPrefix(rest[:end], "+")
+		rest = rest[end:]
+		if v, ok := number(term); ok {
+			sum += v
+			continue
+		}
+		addr, ok := r.symbol(term)
+		if !ok || symbol || !relative {
+			return 0, false
+		}
+		symbol = true
+		sum += int64(addr - pc)
+	}
+	return sum, symbol == relative
+}
+
+// arm64 reads "x0", "5", "[sp]" and "[sp, 12]" and "[x0, x1]".
+func (r *reader) arm64(text string, _ uint64) (Arg, bool) {
+	inner, memory := strings.CutPrefix(text, "[")
+	if !memory {
+		if reg, ok := r.table.registers[text]; ok {
+			return Arg{Kind: Register, Reg: reg, Index: NoIndex}, true
+		}
+		v, ok := number(strings.TrimPrefix(text, "#"))
+		return Arg{Kind: Const, Value: v}, ok
+	}
+	inner, closed := strings.CutSuffix(inner, "]")
+	base, off, more := strings.Cut(inner, ",")
+	a := Arg{Kind: Memory, Index: NoIndex}
+	var ok bool
+	if a.Reg, ok = r.table.registers[strings.TrimSpace(base)]; !ok || !closed {
+		return Arg{}, false
+	}
+	if off = strings.TrimSpace(off); more {
+		if index, ok := r.table.registers[off]; ok {
+			a.Index = index
+			return a, true
+		}
+		a.Value, ok = number(strings.TrimPrefix(off, "#"))
+		return a, ok
+	}
+	return a, true
+}

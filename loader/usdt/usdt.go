@@ -1,0 +1,220 @@
+// Package usdt reads the statically defined probes of a program or library:
+// the notes of its section .note.stapsdt, and where each argument of a probe
+// lies when the probe is reached.
+//
+// It takes an ELF file, whose bytes it does not trust, and gives probes with
+// offsets in the file and arguments in the form that programs carry out.
+package usdt
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+)
+
+// Location is one place of a probe; a probe that was inlined has many.
+type Location struct {
+	Provider, Name string
+	Offset         uint64 // of the probe's instruction in the file
+	Semaphore      uint64 // offset in the file of its counter, 0: none
+	Text           string // arguments as the note has them
+	Args           []Arg
+}
+
+// Kind is where an argument lies.
+type Kind uint8
+
+// The kinds, as programs know them (docs/layouts.md).
+const (
+	Absent   Kind = iota // in a form that cannot be read
+	Const                // Value
+	Register             // the register at Reg
+	Memory               // Reg + Index<<Scale + Value
+)
+
+// NoIndex stands for no index register.
+const NoIndex = 0xffff
+
+// Arg is the place of one argument.
+type Arg struct {
+	Kind   Kind
+	Value  int64  // the constant, or the displacement of a memory operand
+	Reg    uint16 // offset in struct pt_regs
+	Index  uint16 // the same of the index register, or NoIndex
+	Scale  uint8  // shift of the index
+	Size   uint8  // bytes: 1, 2, 4, 8
+	Signed bool
+}
+
+// MaxArgs is how many arguments a probe has at most.
+const MaxArgs = 12
+
+// ArgSize is the size of an argument's encoding, in bytes.
+const ArgSize = 16
+
+// Encode is the form of arguments that programs read, MaxArgs of ArgSize each.
+func Encode(args []Arg) []byte {
+	out := make([]byte, 0, MaxArgs*ArgSize)
+	for _, a := range args[:min(len(args), MaxArgs)] {
+		out = binary.NativeEndian.AppendUint64(out, uint64(a.Value))
+		out = binary.NativeEndian.AppendUint16(out, a.Reg)
+		out = binary.NativeEndian.AppendUint16(out, a.Index)
+		signed := byte(0)
+		if a.Signed {
+			signed = 1
+		}
+		out = append(out, byte(a.Kind), a.Scale, a.Size, signed)
+	}
+	return append(out, make([]byte, MaxArgs*ArgSize-len(out))...)
+}
+
+// Bounds of what is read of a file.
+const (
+	maxNotes = 64 << 20 // bytes
+	maxName  = 1 << 12
+)
+
+// Read lists the probes of a file; none is no error. Notes that are cut short or
+// wrong end the list with an error and what was read before them.
+func Read(f *elf.File) (all []Location, err error) {
+	defer func() {
+		if p := recover(); p != nil { // debug/elf checks bounds, but not in every way
+			err = fmt.Errorf("notes of probes: %v", p)
+		}
+	}()
+	section := f.Section(".note.stapsdt")
+	if section == nil {
+		return nil, nil
+	}
+	if section.Size > maxNotes {
+		return nil, fmt.Errorf("notes of probes: %d bytes are too many", section.Size)
+	}
+	data, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("notes of probes: %w", err)
+	}
+	r := reader{file: f, table: tables[f.Machine]}
+	if base := f.Section(".stapsdt.base"); base != nil {
+		r.base = base.Addr
+	}
+	for len(data) > 0 {
+		desc, rest, err := r.note(data)
+		if err != nil {
+			return all, err
+		}
+		data = rest
+		if desc == nil {
+			continue
+		}
+		l, err := r.location(desc)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+type reader struct {
+	file    *elf.File
+	table   *table
+	base    uint64            // address of .stapsdt.base, 0: the file has none
+	symbols map[string]uint64 // data symbols, read when an argument names one
+}
+
+// note splits the first note off; desc is nil when it is not one of a probe.
+func (r *reader) note(data []byte) (desc, rest []byte, err error) {
+	if len(data) < 12 {
+		return nil, nil, fmt.Errorf("notes of probes: %d bytes behind the last one", len(data))
+	}
+	order := r.file.ByteOrder
+	nameSize, descSize := uint64(order.Uint32(data)), uint64(order.Uint32(data[4:]))
+	kind := order.Uint32(data[8:])
+	pad := func(n uint64) uint64 { return (n + 3) &^ 3 }
+	end := 12 + pad(nameSize) + descSize
+	if end > uint64(len(data)) {
+		return nil, nil, fmt.Errorf("notes of probes: a note of %d bytes in the last %d", end, len(data))
+	}
+	name := data[12 : 12+nameSize]
+	desc = data[12+pad(nameSize) : end]
+	rest = data[min(pad(end), uint64(len(data))):]
+	if kind != 3 || string(bytes.TrimRight(name, "\x00")) != "stapsdt" {
+		return nil, rest, nil
+	}
+	return desc, rest, nil
+}
+
+// location reads {pc, base, semaphore} in the file's word size, then three strings.
+func (r *reader) location(desc []byte) (Location, error) {
+	size := 8
+	if r.file.Class == elf.ELFCLASS32 {
+		size = 4
+	}
+	if len(desc) < 3*size {
+		return Location{}, fmt.Errorf("notes of probes: a probe of %d bytes", len(desc))
+	}
+	word := func(i int) uint64 {
+		if size == 4 {
+			return uint64(r.file.ByteOrder.Uint32(desc[4*i:]))
+		}
+		return r.file.ByteOrder.Uint64(desc[8*i:])
+	}
+	pc, base, semaphore := word(0), word(1), word(2)
+	var texts [3]string
+	rest := desc[3*size:]
+	for i := range texts {
+		text, tail, ok := bytes.Cut(rest, []byte{0})
+		if !ok || len(text) > maxName {
+			return Location{}, fmt.Errorf("notes of probes: the strings of a probe are cut short")
+		}
+		texts[i], rest = string(text), tail
+	}
+	// A prelinked file was moved after its notes were written.
+	if r.base != 0 {
+		pc += r.base - base
+		if semaphore != 0 {
+			semaphore += r.base - base
+		}
+	}
+	l := Location{Provider: texts[0], Name: texts[1], Text: texts[2]}
+	var ok bool
+	if l.Offset, ok = r.fileOffset(pc, elf.PF_X); !ok {
+		return Location{}, fmt.Errorf("notes of probes: %s:%s has no code at address %#x", clip(l.Provider), clip(l.Name), pc)
+	}
+	if semaphore != 0 {
+		if l.Semaphore, ok = r.fileOffset(semaphore, elf.PF_W); !ok {
+			return Location{}, fmt.Errorf("notes of probes: %s:%s has no counter at address %#x", clip(l.Provider), clip(l.Name), semaphore)
+		}
+	}
+	l.Args = r.args(l.Text, pc)
+	return l, nil
+}
+
+func clip(s string) string { return s[:min(len(s), 64)] }
+
+// fileOffset finds an address in the segments with a permission.
+func (r *reader) fileOffset(addr uint64, flag elf.ProgFlag) (uint64, bool) {
+	for _, p := range r.file.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&flag != 0 && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz {
+			return addr - p.Vaddr + p.Off, true
+		}
+	}
+	return 0, false
+}
+
+// symbol is the address of a data symbol.
+func (r *reader) symbol(name string) (uint64, bool) {
+	if r.symbols == nil {
+		r.symbols = map[string]uint64{}
+		static, _ := r.file.Symbols()
+		dynamic, _ := r.file.DynamicSymbols()
+		for _, s := range append(static, dynamic...) {
+			if s.Section != elf.SHN_UNDEF && s.Value != 0 {
+				r.symbols[s.Name] = s.Value
+			}
+		}
+	}
+	addr, ok := r.symbols[name]
+	return addr, ok
+}

@@ -1,0 +1,176 @@
+package usdt
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The forms that compilers write, by architecture.
+func TestArguments(t *testing.T) {
+	const none = NoIndex
+	for _, c := range []struct {
+		machine elf.Machine
+		text    string
+		want    []Arg
+	}{
+		{elf.EM_X86_64, "-4@%edi 8@%rsi", []Arg{{Register, 0, 112, none, 0, 4, true}, {Register, 0, 104, none, 0, 8, false}}},
+		{elf.EM_X86_64, "-8@$-5 4@$0x10", []Arg{{Const, -5, 0, 0, 0, 8, true}, {Const, 16, 0, 0, 0, 4, false}}},
+		{elf.EM_X86_64, "8@$18446744073709551615", []Arg{{Const, -1, 0, 0, 0, 8, false}}},
+		{elf.EM_X86_64, "2@-20(%rbp)", []Arg{{Memory, -20, 32, none, 0, 2, false}}},
+		{elf.EM_X86_64, "1@(%rax)", []Arg{{Memory, 0, 80, none, 0, 1, false}}},
+		{elf.EM_X86_64, "8@8(%rax,%rcx,4)", []Arg{{Memory, 8, 80, 88, 2, 8, false}}},
+		{elf.EM_X86_64, "8@(%rax, %rcx)", []Arg{{Memory, 0, 80, 88, 0, 8, false}}},
+		{elf.EM_X86_64, "4@16+4-8(%r15)", []Arg{{Memory, 12, 0, none, 0, 4, false}}},
+		{elf.EM_X86_64, "-4@here+4(%rip)", []Arg{{Memory, 0x2004 - 0x1000, 128, none, 0, 4, true}}},
+		{elf.EM_X86_64, "%rax", []Arg{{Register, 0, 80, none, 0, 8, false}}},
+		// What cannot be read stays in its place.
+		{elf.EM_X86_64, "8f@%xmm0 8@%rbx", []Arg{{}, {Register, 0, 40, none, 0, 8, false}}},
+		{elf.EM_X86_64, "8@there(%rip) 8@here(%rax) 8@4(%rip) 3@%rax 8@%ah 8@(,%rax,8) 8@(%rax,%rbx,3)", make([]Arg, 7)},
+		{elf.EM_X86_64, "@ 8@ 8@$ 8@% 8@() -@%rax 8@$x 8@(", make([]Arg, 8)},
+		{elf.EM_AARCH64, "-4@w0 8@x30 8@sp", []Arg{{Register, 0, 0, none, 0, 4, true}, {Register, 0, 240, none, 0, 8, false}, {Register, 0, 248, none, 0, 8, false}}},
+		{elf.EM_AARCH64, "-4@[sp, 12] 8@[x1] 8@[x1, -8] 8@[x1, x2] 4@-7", []Arg{
+			{Memory, 12, 248, none, 0, 4, true}, {Memory, 0, 8, none, 0, 8, false}, {Memory, -8, 8, none, 0, 8, false},
+			{Memory, 0, 8, 16, 0, 8, false}, {Const, -7, 0, 0, 0, 4, false}}},
+		{elf.EM_AARCH64, "8@[x1 8@x2", make([]Arg, 1)},
+		{elf.EM_RISCV, "8@a0", make([]Arg, 1)},
+		{elf.EM_X86_64, "", nil},
+	} {
+		r := reader{table: tables[c.machine], symbols: map[string]uint64{"here": 0x2000}}
+		if diff := cmp.Diff(c.want, r.args(c.text, 0x1000)); diff != "" {
+			t.Errorf("%s %q (-want +have):\n%s", c.machine, c.text, diff)
+		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	b := Encode([]Arg{{}, {Memory, -2, 80, 88, 3, 4, true}})
+	if len(b) != MaxArgs*ArgSize {
+		t.Fatalf("%d bytes", len(b))
+	}
+	want := binary.NativeEndian.AppendUint64(nil, 1<<64-2)
+	want = binary.NativeEndian.AppendUint16(want, 80)
+	want = binary.NativeEndian.AppendUint16(want, 88)
+	want = append(want, 3, 3, 4, 1)
+	if !bytes.Equal(b[ArgSize:2*ArgSize], want) {
+		t.Errorf("have % x, want % x", b[ArgSize:2*ArgSize], want)
+	}
+	if n := len(Encode(make([]Arg, 50))); n != MaxArgs*ArgSize {
+		t.Errorf("%d bytes for 50 arguments", n)
+	}
+}
+
+// note makes a note with a probe.
+func note(pc, base, semaphore uint64, texts string) []byte {
+	desc := binary.LittleEndian.AppendUint64(nil, pc)
+	desc = binary.LittleEndian.AppendUint64(desc, base)
+	desc = binary.LittleEndian.AppendUint64(desc, semaphore)
+	desc = append(desc, texts...)
+	b := binary.LittleEndian.AppendUint32(nil, 8)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(desc)))
+	b = binary.LittleEndian.AppendUint32(b, 3)
+	b = append(b, "stapsdt\x00"...)
+	b = append(b, desc...)
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// image makes an ELF file of one code and one data segment with these notes, and
+// a .stapsdt.base section at address 0x1800.
+func image(notes []byte) []byte {
+	const names = "\x00.note.stapsdt\x00.stapsdt.base\x00.shstrtab\x00"
+	var b bytes.Buffer
+	put := func(v any) { binary.Write(&b, binary.LittleEndian, v) }
+	put(elf.Header64{Ident: [16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1,
+		Phoff: 64, Shoff: uint64(64 + 2*56 + len(notes) + len(names)), Ehsize: 64, Phentsize: 56, Phnum: 2, Shentsize: 64, Shnum: 4, Shstrndx: 3})
+	put(elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Off: 0x100, Vaddr: 0x1000, Filesz: 0x1000, Memsz: 0x1000})
+	put(elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_W), Off: 0x2000, Vaddr: 0x4000, Filesz: 0x100, Memsz: 0x100})
+	b.Write(notes)
+	b.WriteString(names)
+	at := uint64(64 + 2*56)
+	put(elf.Section64{})
+	put(elf.Section64{Name: 1, Type: uint32(elf.SHT_NOTE), Off: at, Size: uint64(len(notes))})
+	put(elf.Section64{Name: 15, Type: uint32(elf.SHT_PROGBITS), Addr: 0x1800, Off: at, Size: 1})
+	put(elf.Section64{Name: 29, Type: uint32(elf.SHT_STRTAB), Off: at + uint64(len(notes)), Size: uint64(len(names))})
+	return b.Bytes()
+}
+
+func read(t *testing.T, b []byte) ([]Location, error) {
+	t.Helper()
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Read(f)
+}
+
+func TestNotes(t *testing.T) {
+	other := append(binary.LittleEndian.AppendUint32(nil, 4), 0, 0, 0, 0, 1, 0, 0, 0, 'G', 'N', 'U', 0)
+	notes := append(note(0x1010, 0x1800, 0, "p\x00one\x008@%rax\x00"), other...)
+	// A file that was moved by 0x100 after its notes were written.
+	notes = append(notes, note(0x1010, 0x1700, 0x3f04, "p\x00two\x00\x00")...)
+	have, err := read(t, image(notes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Location{
+		{Provider: "p", Name: "one", Offset: 0x110, Text: "8@%rax", Args: []Arg{{Register, 0, 80, NoIndex, 0, 8, false}}},
+		{Provider: "p", Name: "two", Offset: 0x210, Semaphore: 0x2004},
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+}
+
+// Notes that are wrong end the list; what stood before them counts.
+func TestFaultyNotes(t *testing.T) {
+	good := note(0x1010, 0x1800, 0, "p\x00one\x00\x00")
+	for name, bad := range map[string][]byte{
+		"cut short":         good[:len(good)-8],
+		"less than a head":  good[:7],
+		"huge sizes":        {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0},
+		"no code there":     note(0x9000, 0x1800, 0, "p\x00one\x00\x00"),
+		"no counter there":  note(0x1010, 0x1800, 0x1010, "p\x00one\x00\x00"),
+		"strings cut short": note(0x1010, 0x1800, 0, "p\x00one\x00x"),
+	} {
+		have, err := read(t, image(append(bytes.Clone(good), bad...)))
+		if err == nil || len(have) != 1 {
+			t.Errorf("%s: %d probes, error %v", name, len(have), err)
+		}
+	}
+}
+
+func FuzzNotes(f *testing.F) {
+	f.Add(note(0x1010, 0x1800, 0x4004, "p\x00one\x00-4@-8(%rbp,%rax,4) 8@x+1(%rip)\x00"))
+	f.Fuzz(func(t *testing.T, notes []byte) {
+		file, err := elf.NewFile(bytes.NewReader(image(notes)))
+		if err != nil {
+			return
+		}
+		all, _ := Read(file)
+		for _, l := range all {
+			if l.Offset >= 0x1100 || len(l.Args) > MaxArgs {
+				t.Errorf("%+v", l)
+			}
+			for _, a := range l.Args {
+				if a.Kind != Absent && (a.Size == 0 || a.Size > 8 || a.Reg > 256) {
+					t.Errorf("%q: %+v", l.Text, a)
+				}
+			}
+		}
+	})
+}
+
+func FuzzFile(f *testing.F) {
+	f.Add(image(note(0x1010, 0x1800, 0x4004, "p\x00one\x00-4@%eax\x00")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if file, err := elf.NewFile(bytes.NewReader(b)); err == nil {
+			Read(file)
+		}
+	})
+}

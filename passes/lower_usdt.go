@@ -1,0 +1,96 @@
+package passes
+
+import "btc/ir"
+
+// USDT arguments. Where a probe's argument lies (a register, memory, a
+// constant) is written in a note of the traced file, so only the loader knows:
+// it fills map usdt_specs, keyed by the number of the attach point, and the
+// program carries out what it finds there. docs/layouts.md has the layout.
+
+const (
+	usdtArgs    = 12 // arguments of a probe, as many as the notes' macros can write
+	usdtArgSize = 16
+	// usdtSpecs is the map of the arguments' places.
+	usdtSpecs = "usdt_specs"
+)
+
+// Offsets in the place of an argument.
+const (
+	usdtValue  = 0  // u64: constant, or displacement of a memory operand
+	usdtReg    = 8  // u16: offset of a register in the context
+	usdtIndex  = 10 // u16: the same of an index register, usdtNone for none
+	usdtKind   = 12 // u8
+	usdtScale  = 13 // u8: shift of the index
+	usdtSize   = 14 // u8: bytes, 1 to 8
+	usdtSigned = 15 // u8
+	usdtNone   = 0xffff
+)
+
+// Kinds of places.
+const (
+	usdtAbsent = iota
+	usdtConst
+	usdtInReg
+	usdtInMemory
+)
+
+// lowerUSDTArg reads argument Imm; an absent one is 0.
+func lowerUSDTArg(l *lowering, v *ir.Value) *ir.Value {
+	n := int(v.Imm)
+	if n >= usdtArgs {
+		return l.refuse(v, "", "arg%d is not possible: a usdt has arg0 to arg%d", n, usdtArgs-1)
+	}
+	prog := l.prog()
+	prog.UsesID = true
+	intern(l.m, usdtSpecs, "array", 4, usdtArgs*usdtArgSize, 1)
+	id := l.Emit(ir.OpAttachID, ir.TI64)
+	id.Imm = int64(prog.FirstID)
+	spec := l.lookup(usdtSpecs, l.key32(id))
+	return l.IfValue(l.NotNull(spec), ir.TI64,
+		func() *ir.Value { return l.usdtArg(v.Args[0], l.NonNull(spec), n*usdtArgSize) },
+		func() *ir.Value { return ir.Const(0) })
+}
+
+// usdtArg carries out the place of an argument at spec+off.
+func (l *lowering) usdtArg(ctx, spec *ir.Value, off int) *ir.Value {
+	slot := l.Slot("usdt", 16, 8)
+	l.Store(ir.U64, slot, 8, ir.Const(0)) // a size of up to 15 is what the kernel verifier sees
+	word := func(read func()) *ir.Value {
+		l.Store(ir.U64, slot, 0, ir.Const(0))
+		read()
+		return l.Load(ir.U64, slot, 0)
+	}
+	kind := l.Load(ir.U8, spec, off+usdtKind)
+	size := l.Load(ir.U8, spec, off+usdtSize)
+	// The context takes no unknown offset in a load.
+	regs := l.Cast(ir.TKAddr, ctx)
+	reg := func(at *ir.Value) *ir.Value {
+		return word(func() { l.probeRead(slot, ir.Const(8), l.Add(regs, at)) })
+	}
+	is := func(k int64) *ir.Value { return l.ICmp(ir.EQ, kind, ir.Const(k)) }
+	raw := l.IfValue(is(usdtConst), ir.TI64,
+		func() *ir.Value { return l.Load(ir.U64, spec, off+usdtValue) },
+		func() *ir.Value {
+			base := reg(l.Load(ir.U16, spec, off+usdtReg))
+			return l.IfValue(is(usdtInMemory), ir.TI64,
+				func() *ir.Value {
+					addr := l.Add(base, l.Load(ir.U64, spec, off+usdtValue))
+					at := l.Load(ir.U16, spec, off+usdtIndex)
+					index := l.IfValue(l.ICmp(ir.NE, at, ir.Const(usdtNone)), ir.TI64,
+						func() *ir.Value { return l.Shl(reg(at), l.Load(ir.U8, spec, off+usdtScale)) },
+						func() *ir.Value { return ir.Const(0) })
+					addr = l.Cast(ir.TUAddr, l.Add(addr, index))
+					return word(func() { l.probeRead(slot, l.And(size, ir.Const(15)), addr) })
+				},
+				func() *ir.Value { return base })
+		})
+	return l.IfValue(is(usdtAbsent), ir.TI64,
+		func() *ir.Value { return ir.Const(0) },
+		func() *ir.Value {
+			shift := l.Sub(ir.Const(64), l.Shl(size, ir.Const(3)))
+			high := l.Shl(raw, shift)
+			return l.IfValue(l.ICmp(ir.NE, l.Load(ir.U8, spec, off+usdtSigned), ir.Const(0)), ir.TI64,
+				func() *ir.Value { return l.Binary(ir.OpAShr, high, shift) },
+				func() *ir.Value { return l.LShr(high, shift) })
+		})
+}
