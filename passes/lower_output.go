@@ -188,7 +188,7 @@ func (l *lowering) produce(v, to *ir.Value, room int64) {
 		return
 	}
 	l.Store(ir.U8, to, 0, ir.Const(0)) // stays when the bound is 0
-	l.readString(to, v.Args[1], v.Args[2], min(room, v.Imm))
+	l.fillString(to, v.Args[1], v.Args[2], min(room, v.Imm))
 }
 
 // The wake-up flags of the ring buffer helpers.
@@ -215,7 +215,7 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 	most := e.Size
 	for _, f := range e.Fields {
 		if f.Var {
-			most += f.Layout.Size
+			most += tailRoom(f)
 		}
 	}
 	rec := l.Slot("record", roundUp(most, 8), 8)
@@ -235,7 +235,7 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 		l.Store(ir.U16, rec, f.Off, at)
 		l.Store(ir.U16, rec, f.Off+2, length)
 		at = l.Add(n, at)
-		limit += f.Layout.Size
+		limit += tailRoom(f)
 	}
 	l.Store(ir.U32, rec, 4, at)
 	flags := l.wakeFlags(e)
@@ -243,10 +243,19 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(events) })
 }
 
+// tailRoom is the most that a string or buffer takes in the tail; a string that
+// fills its capacity has its NUL behind.
+func tailRoom(f ir.Field) int {
+	if f.Kind == ir.LString {
+		return f.Layout.Size + 1
+	}
+	return f.Layout.Size
+}
+
 // tailField writes one string or buffer and gives the bytes it takes: of a
 // string with its NUL, at least 1.
 func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
-	room := int64(f.Layout.Size)
+	room := int64(tailRoom(f))
 	if f.Kind == ir.LBuffer {
 		n := l.clamp(l.Load(ir.U32, arg, 0), int(room)-4)
 		l.Call("probe_read_kernel", ir.TI64, to, n, l.AddImm(arg, 4))
@@ -260,7 +269,7 @@ func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*
 		l.produce(str, arg, room)
 		n = l.readString(to, arg, ir.Const(commSize), commSize)
 	default:
-		n = l.readString(to, str.Args[1], str.Args[2], min(room, str.Imm))
+		n = l.readString(to, str.Args[1], str.Args[2], min(room, str.Imm+1))
 	}
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(1))
 }

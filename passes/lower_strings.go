@@ -109,19 +109,43 @@ func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 		l.Store(ir.U8, to, 0, ir.Const(0))
 		return ir.Const(0)
 	}
-	n := l.readString(to, v.Args[1], bound, v.Imm)
+	n := l.fillString(to, v.Args[1], bound, v.Imm)
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(0))
+}
+
+// The helpers that read strings, and memory of one size, by the kind of address.
+func readHelpers(from *ir.Value) (str, mem string) {
+	if from.Type.Kind == ir.UAddr {
+		return "probe_read_user_str", "probe_read_user"
+	}
+	return "probe_read_kernel_str", "probe_read_kernel"
 }
 
 // readString reads at most bound bytes, and at most room, with the NUL. The
 // result is the helper's: the length with NUL, or a negative error; then the
 // helper has zeroed the destination (all versions).
 func (l *lowering) readString(to, from, bound *ir.Value, room int64) *ir.Value {
-	helper := "probe_read_kernel_str"
-	if from.Type.Kind == ir.UAddr {
-		helper = "probe_read_user_str"
-	}
+	helper, _ := readHelpers(from)
 	return l.Call(helper, ir.TI64, to, l.clamp(bound, int(room)), from)
+}
+
+// fillString is readString, but a text of room bytes or more fills the room
+// and has no NUL, by which the reader of the value knows that it was cut. The
+// helper puts a NUL into the last byte; what belongs there is read apart.
+func (l *lowering) fillString(to, from, bound *ir.Value, room int64) *ir.Value {
+	n := l.readString(to, from, bound, room)
+	if bound.IsConst() && uint64(bound.Imm) <= uint64(room) {
+		return n
+	}
+	full := ir.Const(room)
+	if !bound.IsConst() { // n is never room+1
+		full = l.Select(l.ICmp(ir.UGT, bound, full), full, ir.Const(room+1))
+	}
+	l.IfCold(l.ICmp(ir.EQ, n, full), func() {
+		_, helper := readHelpers(from)
+		l.Call(helper, ir.TI64, l.AddImm(to, room-1), ir.Const(1), l.AddImm(from, room-1))
+	})
+	return n
 }
 
 // lowerStrCopy fills with NULs: the destination may be part of a key.
@@ -132,7 +156,7 @@ func lowerStrCopy(l *lowering, v *ir.Value, filled map[*ir.Slot]bool) *ir.Value 
 		return ir.Const(0)
 	}
 	l.zero(to, int(v.Imm))
-	n := l.readString(to, from, ir.Const(v.Imm), v.Imm)
+	n := l.fillString(to, from, ir.Const(v.Imm+1), v.Imm)
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(0))
 }
 

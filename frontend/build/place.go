@@ -227,7 +227,7 @@ func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
 		f.Emit(ir.OpStrCopy, ir.TI64, dst, addr).Imm = int64(capacity)
 		return
 	}
-	f.Emit(ir.OpStr, ir.TI64, dst, addr, ir.Const(int64(capacity))).Imm = int64(capacity)
+	f.Emit(ir.OpStr, ir.TI64, dst, addr, ir.Const(int64(capacity)+1)).Imm = int64(capacity)
 }
 
 // readObject copies a struct or array out of a place.

@@ -75,10 +75,11 @@ func strLit(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// str writes the string and its NUL and leaves the bytes behind it as they were.
+// str writes the string and, where there is room, its NUL and leaves the bytes
+// behind it as they were.
 func str(fr *frame, v *ir.Value) int64 {
 	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
-	limit := int(min(uint64(fr.arg(v, 2)), uint64(v.Imm)))
+	limit := int(min(uint64(fr.arg(v, 2)), uint64(v.Imm)+1))
 	t := v.Args[1].Type
 	var s []byte
 	ok := false
@@ -90,6 +91,9 @@ func str(fr *frame, v *ir.Value) int64 {
 		return 0
 	}
 	n := copy(to, s)
+	if n == len(to) {
+		return v.Imm
+	}
 	to[n] = 0
 	return int64(n + 1)
 }
@@ -107,10 +111,8 @@ func (fr *frame) ownString(addr int64, limit int) []byte {
 func strCopy(fr *frame, v *ir.Value) int64 {
 	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
 	s := bytes.Clone(fr.ownString(fr.arg(v, 1), int(v.Imm)))
-	s = s[:min(len(s), int(v.Imm)-1)]
 	clearBytes(to)
-	copy(to, s)
-	return int64(len(s) + 1)
+	return int64(min(copy(to, s)+1, len(to)))
 }
 
 func strEq(fr *frame, v *ir.Value) int64 {
