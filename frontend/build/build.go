@@ -52,6 +52,7 @@ func Module(info *check.Info, name string) *ir.Module {
 	for i, p := range info.Programs {
 		b.program(i, p)
 	}
+	b.subprograms()
 	return b.m
 }
 
@@ -159,6 +160,8 @@ func section(p *check.Point) string {
 			return "tp_btf"
 		}
 		return "tp_btf/" + p.Name
+	case "iter":
+		return "iter/" + p.Name
 	case "profile", "interval", "software", "hardware", "watchpoint":
 		return "perf_event"
 	case "begin", "end", "self":
@@ -187,7 +190,10 @@ type fn struct {
 	ctx  *ir.Value
 	vars map[*check.Var]*ir.Value // slots of variables that live in memory
 	loop []loopTargets            // innermost last
-	at   int                      // index of the current statement in Module.Stmts
+	// result is the type that a function of the script gives; nil in programs.
+	result *types.Type
+	end    int // column behind the part of the script that Pos names
+	at     int // index of the current statement in Module.Stmts
 }
 
 // initVars gives variables that live in memory their slots, set to zero or the
@@ -244,13 +250,21 @@ func (f *fn) clause(p *ast.Probe) {
 // statement makes what follows belong to the statement at a span.
 func (f *fn) statement(at diag.Span) {
 	f.at = f.stmt(at)
-	f.Pos = f.pos(at, f.at)
+	f.Pos, f.end = f.pos(at, f.at), f.endCol(at)
 }
 
 // here makes what follows belong to a part of the current statement, and gives
 // a function that goes back.
 func (f *fn) here(x ast.Node) func() {
-	old := f.Pos
-	f.Pos = f.pos(x.Span(), f.at)
-	return func() { f.Pos = old }
+	pos, end := f.Pos, f.end
+	f.Pos, f.end = f.pos(x.Span(), f.at), f.endCol(x.Span())
+	return func() { f.Pos, f.end = pos, end }
+}
+
+// endCol is the column behind a span, 0 if that is on another line.
+func (b *builder) endCol(at diag.Span) int {
+	if at = at.In(b.info.Script.Source); !at.Valid() || at.EndPos().Line != at.Pos().Line {
+		return 0
+	}
+	return at.EndPos().Col
 }

@@ -34,6 +34,7 @@ func newTables() *tables {
 				v.Imm = c.N
 				return f.as(irType(f.body.Type(x)), v)
 			},
+			"ctx":      func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Cast(ir.TKAddr, f.ctx) },
 			"retval":   fromContext(ir.OpRetval),
 			"usermode": fromContext(ir.OpUsermode),
 			"func":     fromContext(ir.OpFuncIP),
@@ -99,6 +100,9 @@ func Has(name string) bool {
 // call builds a call for its scalar value or its effect.
 func (f *fn) call(x ast.Expr, e *check.Expr) *ir.Value {
 	defer f.here(x)()
+	if e.Call.Sub != nil {
+		return f.callSub(e)
+	}
 	if code := f.tables.calls[e.Call.Fn.Name]; code != nil {
 		return code(f, x, e.Call)
 	}
@@ -181,7 +185,15 @@ func (f *fn) hasKey(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.BoolInt(f.mapOp(ir.OpMapHas, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }
 
+// length is the number of elements of a map, or of frames of a stack.
 func (f *fn) length(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.Map == nil {
+		id := c.Args[0]
+		if f.body.Type(id).Kind == types.Kstack {
+			return f.Emit(ir.OpStackLen, ir.TI64, f.num(id))
+		}
+		return f.Emit(ir.OpStackLen, ir.TI64, f.Load(ir.U64, f.addr(id), 0))
+	}
 	return f.mapOp(ir.OpMapLen, ir.TI64, c.Map, nil)
 }
 

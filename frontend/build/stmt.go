@@ -47,6 +47,9 @@ func (f *fn) stmtNode(s ast.Stmt) {
 		v := ir.Const(0)
 		if s.X != nil {
 			v = f.num(s.X)
+			if f.result != nil {
+				v = f.as(ir.TI64, f.narrow(v, f.result))
+			}
 		}
 		f.Ret(v)
 	default:

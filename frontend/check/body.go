@@ -12,6 +12,8 @@ type body struct {
 	*checker
 	clause *clause
 	point  *Point
+	sub    *Subprog           // the function that this is the body of; nil for a probe
+	ends   bool               // the end is not reached
 	event  *target.TraceEvent // tracepoints that the target knows
 	out    *Body
 	vars   map[*slot]*Var
@@ -46,7 +48,7 @@ func (b *body) run() {
 	if b.clause.probe.Pred != nil {
 		b.condition(b.clause.probe.Pred)
 	}
-	b.block(b.clause.probe.Body)
+	b.ends = b.block(b.clause.probe.Body)
 }
 
 // finishVars fixes the types of variables.
@@ -127,7 +129,9 @@ func (b *body) stmt(s ast.Stmt) (ends bool) {
 		}
 		return true
 	case *ast.ReturnStmt:
-		if s.X != nil {
+		if b.sub != nil {
+			b.returns(s)
+		} else if s.X != nil {
 			if t := b.value(s.X); !t.IsInteger() && !invalid(t) {
 				b.fail(diag.BadJump, s.X, "Probe return values can only be integers. Found %s", t)
 			}

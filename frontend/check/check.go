@@ -22,7 +22,7 @@ const maxRounds = 32
 func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	c := &checker{
 		info: &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, refused: map[string]bool{}, reported: map[report]bool{},
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, subprogs: map[string]*Subprog{}, reported: map[report]bool{},
 	}
 	c.header()
 	c.items()
@@ -62,10 +62,10 @@ type checker struct {
 	l            *diag.List // where diagnostics go at present
 	functions    map[string]*Function
 	maps         map[string]*mapState
+	subprogs     map[string]*Subprog // functions of the script
 	order        []*mapState
 	params       map[int]*Param
 	clauses      []*clause
-	refused      map[string]bool // functions of the script: reported where they are defined
 	reported     map[report]bool // in the last round
 	unsafePoints int             // of Info.Unsafe: attach points, the rest are calls
 	final        bool            // the round that reports
@@ -126,8 +126,7 @@ func (c *checker) items() {
 		case *ast.MapDecl:
 			c.declareMap(item)
 		case *ast.Func:
-			c.unsupported(item.Name, "fn")
-			c.refused[item.Name.Text] = true
+			c.subprogram(item)
 		case *ast.Probe:
 			c.clause(probes, item)
 			probes++
@@ -231,6 +230,7 @@ func (c *checker) finish() {
 			b.finishVars()
 		}
 	}
+	c.finishSubprogs()
 	for _, n := range slices.Sorted(maps.Keys(c.params)) {
 		c.info.Params = append(c.info.Params, c.params[n])
 	}

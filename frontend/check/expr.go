@@ -207,7 +207,6 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 	}
 	c, ok, err := b.env.Constant(x.Name)
 	switch {
-	case b.refused[x.Name]:
 	case err != nil:
 		b.fail(diag.NotSupported, x, "not supported yet: #define %s is not a constant expression: %v", x.Name, err)
 	case ok && c.IsStr:

@@ -50,6 +50,7 @@ const (
 	inUser    = "uprobe uretprobe usdt"
 	inSignal  = "kprobe kretprobe uprobe uretprobe usdt tracepoint profile fentry fexit rawtracepoint"
 	inTracing = "fentry fexit iter rawtracepoint"
+	inCtx     = "kprobe kretprobe uprobe uretprobe usdt iter"
 	inPath    = "fentry fexit iter"
 )
 
@@ -96,6 +97,7 @@ func builtinRows() []Function {
 		{Name: "arg", value: true, in: inEntry, result: u64, Supported: true},
 		{Name: "retval", value: true, in: inReturn, check: (*body).retval, Supported: true},
 		{Name: "func", value: true, in: inFunc, check: (*body).funcName, Supported: true},
+		{Name: "ctx", value: true, in: inCtx, check: (*body).ctxValue, Supported: true},
 		{Name: "probe", value: true, check: (*body).probeName, Supported: true},
 		{Name: "probetype", value: true, check: (*body).probeType, Supported: true},
 		{Name: "usermode", value: true, in: inRegs, result: types.TUint8, Supported: true},
@@ -162,7 +164,7 @@ func futureRows() []Function {
 	names := "debugf fail assert_str strcap str_concat memcmp uaddr percpu_kaddr dw_ustack path " +
 		"skboutput socket_cookie write_user unwatch kfunc_exist kfunc_allowed is_array is_integer " +
 		"is_literal is_ptr is_str is_unsigned_integer default_str_length elf_is_exe elf_info"
-	values := "args ctx cpid has_cpid config"
+	values := "args cpid has_cpid config"
 	var rows []Function
 	for _, name := range strings.Fields(names) {
 		rows = append(rows, Function{Name: name, max: 128})

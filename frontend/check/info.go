@@ -26,6 +26,8 @@ type Info struct {
 	Params []*Param
 	// Options are the named parameters (getopt) in order of first use.
 	Options []*Option
+	// Subprogs are the functions of the script, called or not.
+	Subprogs []*Subprog
 	// ParamCount is set when "$#" is read.
 	ParamCount bool
 	// Programs has one entry for each attach point of each clause, in the order
@@ -344,6 +346,8 @@ type Call struct {
 	N int64
 	// Text is a constant string: a register, a symbol, a separator.
 	Text string
+	// Sub is the function of the script that is called; nil for builtins.
+	Sub *Subprog
 	// Option is that of getopt.
 	Option *Option
 }

@@ -33,6 +33,7 @@ const (
 	NoValue         Code = "E0229"
 	NoArgs          Code = "E0230"
 	BadUnroll       Code = "E0231"
+	BadFunction     Code = "E0232"
 
 	ImplicitCast      Code = "W0201"
 	Unreachable       Code = "W0202"
@@ -117,6 +118,8 @@ var checkCodes = []Info{
 		"The target has no description of this event, so that args has no fields. Give a target that has it with --target, for example --target=host."},
 	{BadUnroll, "unroll has a bad number of repetitions",
 		"The number is a constant from 1 to 100."},
+	{BadFunction, "a function of the script is wrong",
+		"fn name($a : T, ...) : R { ... } takes at most five numbers or pointers and gives one, or nothing when R is void. Every way through a function that gives a value ends in return; functions do not call themselves."},
 
 	{ImplicitCast, "an integer changes its meaning",
 		"Signed and unsigned 64-bit integers meet. Write a cast to say which is meant."},
