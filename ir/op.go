@@ -179,6 +179,7 @@ const (
 	OpKstack
 	OpUstack
 	OpSeenProc
+	OpStackLen
 
 	// High: memory and strings.
 	OpRead
@@ -287,6 +288,7 @@ var Ops = [numOps]OpInfo{
 	OpKstack:   {Name: "kstack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the kernel stack, from ctx; Imm depth, Sym the stack map (ShapeStack)"},
 	OpUstack:   {Name: "ustack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the user stack, from ctx; Imm depth, Sym the stack map; the caller stores it with the tgid"},
 	OpSeenProc: {Name: "seenproc", Result: RVoid, Effect: Writes, Doc: "tells the loader once of the current process, so that it can take its memory map for symbols"},
+	OpStackLen: {Name: "stacklen", Result: RI64, Args: []ArgKind{IntArg}, Doc: "number of frames of the stack with this id"},
 
 	OpRead:      {Name: "read", Result: RGiven, Effect: Reads, Args: []ArgKind{AddrArg}, Attrs: AMem | AImm | ACORE, Doc: "scalar at [arg + Imm], or at the CORE field of the object at arg (size, sign and bitfield position as on the host), extended by Mem; 0 where it cannot be read. Result i64, kaddr, uaddr or btf"},
 	OpReadMem:   {Name: "readmem", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second address to the first; zeros where it cannot be read"},

@@ -22,7 +22,7 @@ var rules = map[Op]rule{
 	OpPid: generic, OpTid: generic, OpUid: generic, OpGid: generic, OpNsecs: ruleImm(0, 3), OpElapsed: generic, OpCPU: generic,
 	OpCurtask: ruleResult(TKAddr), OpRand: generic, OpCgroup: generic, OpNumaID: generic, OpJiffies: generic, OpNcpus: generic,
 	OpArg: ruleFromCtx, OpRetval: ruleFromCtx, OpFuncIP: ruleFromCtx, OpReg: ruleFromCtx, OpUsermode: ruleFromCtx,
-	OpComm: ruleBytes(16), OpKstack: ruleStack, OpUstack: ruleStack, OpSeenProc: generic,
+	OpComm: ruleBytes(16), OpKstack: ruleStack, OpUstack: ruleStack, OpSeenProc: generic, OpStackLen: generic,
 
 	OpRead: ruleRead, OpReadMem: ruleBytesImm(0), OpFieldAddr: generic, OpMemCopy: ruleBytesImm(0, 1), OpMemZero: ruleBytesImm(0),
 	OpStrLit: ruleStrLit, OpStr: ruleBytesImm(0), OpStrCopy: ruleBytesImm(0), OpStrEq: generic, OpStrEqMem: ruleImm(1, 1<<20), OpMemEq: ruleBytesImm(0, 1),

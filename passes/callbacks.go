@@ -85,6 +85,8 @@ type outliner struct {
 	frame  *ir.Value
 	exits  []walkExit
 	code   int // word that tells the exit
+	m      *ir.Module
+	zero   *ir.Value // the number 0, which the verifier does not know
 }
 
 // walkExit is a way out of the body other than to the next element.
@@ -94,7 +96,7 @@ type walkExit struct {
 }
 
 func outline(m *ir.Module, f *ir.Func, next *ir.Value, name string) {
-	o := &outliner{f: f, next: next, inside: map[*ir.Block]bool{}, words: map[*ir.Value]int{}, subst: ir.Subst{}}
+	o := &outliner{m: m, f: f, next: next, inside: map[*ir.Block]bool{}, words: map[*ir.Value]int{}, subst: ir.Subst{}}
 	walk := next.Args[1]
 	if o.findBody() {
 		m.Meta.AddNeed(ir.Need{Feature: walkHelper, Construct: "'for' over a map", Pos: next.Pos})
@@ -349,7 +351,7 @@ func (o *outliner) callWalk() {
 	at := ir.AtEnd(o.pre, pos)
 	area := ir.SlotAddr(o.shared, 0)
 	for i, p := range o.head.Params {
-		put(at, area, o.wordOf(p), initial[0].Args[i])
+		put(at, area, o.wordOf(p), o.unknown(at, initial[0].Args[i]))
 	}
 	for _, v := range ordered(o.words) {
 		if v.Block != o.head {
@@ -375,6 +377,29 @@ func (o *outliner) callWalk() {
 	o.goOn(at, area)
 	after.Apply(o.f)
 }
+
+// unknown is v as a number that the verifier does not know: it would walk the
+// body for each value of a counter that it knows (6.7 and later, where a branch
+// depends on it), and not come to an end.
+func (o *outliner) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
+	if v.Type.IsPtr() {
+		return v
+	}
+	if v.Type == ir.TI1 {
+		v = at.BoolInt(v)
+	}
+	if o.zero == nil {
+		global(o.m, unknownZero, ir.GlobalData, 8)
+		o.zero = at.Global(ir.U64, unknownZero, 0)
+	}
+	if v.IsConst() {
+		return at.AddImm(o.zero, v.Imm)
+	}
+	return at.Add(v, o.zero)
+}
+
+// unknownZero is a global that no one writes.
+const unknownZero = "unknown0"
 
 // ordered lists the values by their words, so that output does not depend on
 // the map's order.

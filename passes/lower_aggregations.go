@@ -126,14 +126,14 @@ func (l *lowering) insertZero(x *ir.Map, key *ir.Value, missing *ir.Block) {
 	if n := x.BPF.ValueSize; n <= smallValue {
 		zero := l.Slot("zero", n, 8)
 		l.Zero(zero, n, 8)
-		l.update(x.Name, key, zero, updateNoExist)
+		l.insertNew(x, key, zero)
 		return
 	}
 	zeros := intern(l.m, "zero", "array", 4, 8, 1)
 	zeros.BPF.ValueSize = max(zeros.BPF.ValueSize, x.BPF.ValueSize)
 	p := l.lookup("zero", l.key32(ir.Const(0)))
 	l.IfCold(l.IsNull(p), func() { l.Jump(missing) })
-	l.update(x.Name, key, l.NonNull(p), updateNoExist)
+	l.insertNew(x, key, l.NonNull(p))
 }
 
 // add adds n to the word at p + off in the way of x's kind.

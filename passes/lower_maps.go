@@ -113,7 +113,7 @@ func lowerMapSetMem(l *lowering, v *ir.Value) *ir.Value {
 
 // set updates a hash and counts the loss when it is full.
 func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
-	r := l.update(x.Name, key, value, updateAny)
+	r := l.put(x, key, value)
 	if x.BPF.Loss >= 0 {
 		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
 	}
@@ -135,7 +135,11 @@ func lowerMapDel(l *lowering, v *ir.Value) *ir.Value {
 	x, key := l.mapOf(v), keyOf(v, 1)
 	if key != nil {
 		r := l.Call("map_delete_elem", ir.TI64, ir.MapOperand(x.Name), key)
-		return l.ICmp(ir.EQ, r, ir.Const(0))
+		gone := l.ICmp(ir.EQ, r, ir.Const(0))
+		if x.BPF.Len > 0 {
+			l.If(gone, func() { l.count(x, -1) }, nil)
+		}
+		return gone
 	}
 	p := l.element(x, nil)
 	was := l.IfValue(l.NotNull(p), ir.TI64, func() *ir.Value {
@@ -166,8 +170,4 @@ func (l *lowering) isSet(x *ir.Map, p *ir.Value) *ir.Value {
 		return ir.Const(1)
 	}
 	return l.Load(ir.U64, p, x.BPF.Present)
-}
-
-func lowerMapLen(l *lowering, v *ir.Value) *ir.Value {
-	return l.refuse(v, "", "len() of a map is not supported yet")
 }

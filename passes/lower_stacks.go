@@ -17,8 +17,8 @@ import (
 //
 // An own hash instead of get_stackid: that helper loses stacks whose hashes
 // collide, and its map has one depth and no way to be cleared while in use.
-// Two stacks with one 64-bit hash would be printed as one: at 10^5 different
-// stacks the odds of any are below 10^-9.
+// Two stacks of one length with one hash of 53 bits would be printed as one: at
+// 10^5 different stacks the odds of any are below 10^-6.
 
 const flagUserStack = 1 << 8 // BPF_F_USER_STACK
 
@@ -45,11 +45,26 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	n := l.Call("get_stack", ir.TI64, v.Args[0], frames, ir.Const(int64(size)), ir.Const(flags))
 	return l.IfValue(l.ICmp(ir.SGT, n, ir.Const(0)), ir.TI64,
 		func() *ir.Value {
-			id := l.hashFrames(frames, v.Imm)
+			// The length, at most 1024, is the id's low bits: never 0.
+			hash := l.Shl(l.hashFrames(frames, v.Imm), ir.Const(stackLenBits))
+			id := l.Or(hash, l.LShr(n, ir.Const(3)))
 			l.keepStack(stacks, id, frames)
 			return id
 		},
 		func() *ir.Value { return ir.Const(0) })
+}
+
+// wantsInitialised reports whether get_stack takes only initialised memory in a
+// program: before 5.11 it does where raw tracepoints' helpers are used.
+func wantsInitialised(p *ir.Prog) bool {
+	return p != nil && classOf(p.Kind).name == "scratch_t"
+}
+
+// stackLenBits is the number of low bits of an id that hold the number of frames.
+const stackLenBits = 11
+
+func lowerStackLen(l *lowering, v *ir.Value) *ir.Value {
+	return l.And(v.Args[0], ir.Const(1<<stackLenBits-1))
 }
 
 // unrolledFrames is the depth up to which the hash is written out.
@@ -76,7 +91,7 @@ func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 			ir.Edge{To: done, Args: []*ir.Value{h}}, l.Pos)
 	}
 	l.goOn(done)
-	return l.Or(result, ir.Const(1)) // never 0
+	return result
 }
 
 const hashFactor = -0x61c8864680b583eb // odd, 2^64 / golden ratio

@@ -85,6 +85,7 @@ func (l *lowering) lookup(name string, key *ir.Value) *ir.Value {
 const (
 	updateAny     = 0 // BPF_ANY
 	updateNoExist = 1 // BPF_NOEXIST
+	updateExist   = 2 // BPF_EXIST
 )
 
 // update calls bpf_map_update_elem; the result is 0 or a negative error.

@@ -29,6 +29,7 @@ const (
 func chooseMaps(m *ir.Module) []ir.Diag {
 	var diags []ir.Diag
 	names := map[string]bool{}
+	counted := measured(m)
 	for _, x := range m.Maps {
 		if x.Shape == ir.ShapeIntern {
 			continue
@@ -41,6 +42,9 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 		x.BPF.Name = symbol(x.Name, names)
 		if x.BPF.Gens == 2 {
 			x.BPF.GenOff = newGen(m)
+		}
+		if counted[x.Name] && !strings.HasPrefix(x.BPF.Type, "lru") {
+			x.BPF.Len = newLen(m)
 		}
 		if strings.Contains(x.BPF.Type, "hash") && !strings.HasPrefix(x.BPF.Type, "lru") {
 			needLoss(m, x)
@@ -190,6 +194,29 @@ func newGen(m *ir.Module) int {
 	g := global(m, "gen", ir.GlobalData, 0)
 	g.Size += 4
 	return g.Size - 4
+}
+
+// measured lists the maps whose length the script asks for.
+func measured(m *ir.Module) map[string]bool {
+	found := map[string]bool{}
+	for _, f := range m.Funcs {
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				if v.Op == ir.OpMapLen {
+					found[v.Args[0].Sym] = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// newLen reserves two words of the map "len": the programs' and the loader's. It
+// gives the loader's key.
+func newLen(m *ir.Module) int {
+	x := intern(m, "len", "array", 4, 8, 0)
+	x.BPF.MaxEntries += 2
+	return x.BPF.MaxEntries - 1
 }
 
 // symbol makes a C identifier of at most 15 bytes that is not in used:

@@ -83,7 +83,8 @@ func (b *body) hasKey(c *callSite) {
 func (b *body) lenMap(c *callSite) {
 	if _, ok := ast.Unparen(c.args[0]).(*ast.Map); !ok {
 		if t := b.value(c.args[0]); t.IsStack() {
-			b.unsupported(c.at, "len() of a stack")
+			c.Args = c.args
+			return
 		} else if !invalid(t) {
 			b.fail(diag.BadArguments, c.args[0], "len() expects a map or stack argument, got %s", t)
 		}

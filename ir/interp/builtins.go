@@ -36,6 +36,7 @@ func builtinOps() map[ir.Op]opFunc {
 		ir.OpComm:     comm,
 		ir.OpKstack:   stackID,
 		ir.OpUstack:   stackID,
+		ir.OpStackLen: func(fr *frame, v *ir.Value) int64 { return fr.arg(v, 0) & (1<<stackLenBits - 1) },
 		ir.OpSeenProc: seenProc,
 	}
 }
@@ -181,7 +182,7 @@ func stackID(fr *frame, v *ir.Value) int64 {
 	}
 	id, ok := ids[string(value)]
 	if !ok {
-		id = uint64(len(ids) + 1)
+		id = uint64(len(ids)+1)<<stackLenBits | uint64(len(frames))
 		ids[string(value)] = id
 		key := make([]byte, 8)
 		putUint(key, id)
@@ -189,6 +190,9 @@ func stackID(fr *frame, v *ir.Value) int64 {
 	}
 	return int64(id)
 }
+
+// stackLenBits is the number of low bits of a stack's id that hold its length.
+const stackLenBits = 11
 
 // seenProc sends a process's number once.
 func seenProc(fr *frame, _ *ir.Value) int64 {

@@ -120,7 +120,19 @@ func (m *Map) Lookup(key []byte) (e Entry, ok bool, err error) {
 
 // Zero writes zeros over an element, on every CPU.
 func (m *Map) Zero(key []byte) error {
-	if err := m.elem(cmdUpdate, key, make([]byte, m.rawSize()), 0); err != nil {
+	const exist = 2 // BPF_EXIST
+	if err := m.elem(cmdUpdate, key, make([]byte, m.rawSize()), exist); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("map update: %w", err)
+	}
+	return nil
+}
+
+// Set writes an element of a map that is not per CPU.
+func (m *Map) Set(key, value []byte) error {
+	if m.PerCPU || len(value) != m.ValueSize {
+		panic("BUG: a value that the map does not take")
+	}
+	if err := m.elem(cmdUpdate, key, value, 0); err != nil {
 		return fmt.Errorf("map update: %w", err)
 	}
 	return nil

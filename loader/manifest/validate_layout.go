@@ -53,6 +53,12 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 		return
 	}
 	c.within(path+".gens", int64(x.Gens), 0, 1)
+	if x.LenKey != 0 {
+		lens := m.Map("len")
+		if lens == nil || lens.Type != "array" || lens.KeySize != 4 || lens.ValueSize != 8 || x.LenKey < 1 || x.LenKey >= lens.MaxEntries {
+			c.fail(path+".len_key", "%d is no word of the map len", x.LenKey)
+		}
+	}
 	x.Key.check(c, m, path+".key", 0)
 	if x.Key.Size != x.KeySize && !(isNumber(x.Key.Kind) && x.KeySize == 8 && x.Key.Size < 8) {
 		c.fail(path+".key.size", "%d is not the key size %d", x.Key.Size, x.KeySize)

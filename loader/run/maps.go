@@ -23,11 +23,12 @@ type mapTable struct {
 	open     map[string]*bpfmap.Map
 	gen      []byte                       // our copy of the slot numbers; only we write them
 	zeroed   map[string]bool              // scalars that zero() set to 0
+	deleted  map[string]uint64            // elements that we deleted of maps whose elements are counted
 	swept    map[string]map[uint64][]byte // by stack map: frames that the last sweep took out
 }
 
 func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable, error) {
-	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}, swept: map[string]map[uint64][]byte{}}
+	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}, deleted: map[string]uint64{}, swept: map[string]map[uint64][]byte{}}
 	for i := range m.Maps {
 		x := &m.Maps[i]
 		km := l.Maps[x.Symbol]
@@ -83,6 +84,9 @@ func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
 	raw := t.open[m.Name]
 	if m.Key != nil {
 		entries, err := raw.Drain()
+		if e := t.forget(m, len(entries)); err == nil {
+			err = e
+		}
 		return t.reduce(m, entries), err
 	}
 	old := t.slot(m)
@@ -101,6 +105,17 @@ func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
 	out := t.reduce(m, []bpfmap.Entry{e})
 	t.zeroed[m.Name] = false
 	return out, nil
+}
+
+// forget tells the programs, where they count a map's elements, that n are gone.
+func (t *mapTable) forget(m *manifest.Map, n int) error {
+	lens := t.open["len"]
+	if m.LenKey == 0 || n == 0 || lens == nil {
+		return nil
+	}
+	t.deleted[m.Name] += uint64(n)
+	key := binary.NativeEndian.AppendUint32(nil, uint32(m.LenKey))
+	return lens.Set(key, binary.NativeEndian.AppendUint64(nil, t.deleted[m.Name]))
 }
 
 // flip makes programs use the other slot, and waits until none uses the old one.

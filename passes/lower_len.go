@@ -1,0 +1,81 @@
+package passes
+
+import (
+	"strings"
+
+	"btc/ir"
+)
+
+// The length of a map, in lower-maps and lower-aggregations.
+//
+// Kernels before 6.6 tell no program how many elements a hash has. So a map
+// whose length the script asks for is counted: whoever makes an element adds 1
+// to a word of the map "len", whoever deletes one takes 1 away. The loader, which
+// deletes too (clear), adds up what it deleted in a word of its own, for it
+// cannot change the programs' atomically; the length is the difference.
+//
+// An LRU map deletes by itself and tells no one: its elements are walked.
+
+// put stores an element; the result is 0 or a negative error.
+func (l *lowering) put(x *ir.Map, key, value *ir.Value) *ir.Value {
+	if x.BPF.Len == 0 {
+		return l.update(x.Name, key, value, updateAny)
+	}
+	r := l.insertNew(x, key, value)
+	return l.IfValue(l.ICmp(ir.EQ, r, ir.Const(eexist)), ir.TI64, func() *ir.Value {
+		// One that another CPU deletes just now stays deleted, as if it had been
+		// set before.
+		l.update(x.Name, key, value, updateExist)
+		return ir.Const(0)
+	}, func() *ir.Value { return r })
+}
+
+// insertNew makes an element that is not there yet, and counts it.
+func (l *lowering) insertNew(x *ir.Map, key, value *ir.Value) *ir.Value {
+	r := l.update(x.Name, key, value, updateNoExist)
+	if x.BPF.Len > 0 {
+		l.If(l.ICmp(ir.EQ, r, ir.Const(0)), func() { l.count(x, 1) }, nil)
+	}
+	return r
+}
+
+// count adds n to the number of x's elements.
+func (l *lowering) count(x *ir.Map, n int64) {
+	p := l.lookup("len", l.key32(ir.Const(int64(x.BPF.Len-1))))
+	l.If(l.NotNull(p), func() { l.AtomicAdd(ir.U64, l.NonNull(p), 0, ir.Const(n)) }, nil)
+}
+
+// lenWord is a word of the map "len".
+func (l *lowering) lenWord(key int) *ir.Value {
+	p := l.lookup("len", l.key32(ir.Const(int64(key))))
+	return l.IfValue(l.NotNull(p), ir.TI64,
+		func() *ir.Value { return l.Load(ir.U64, l.NonNull(p), 0) },
+		func() *ir.Value { return ir.Const(0) })
+}
+
+func lowerMapLen(l *lowering, v *ir.Value) *ir.Value {
+	x := l.mapOf(v)
+	if strings.HasPrefix(x.BPF.Type, "lru") {
+		return l.walkLen(x, v)
+	}
+	n := l.Sub(l.lenWord(x.BPF.Len-1), l.lenWord(x.BPF.Len))
+	// A delete may be counted before the insert that it follows.
+	return l.Select(l.ICmp(ir.SLT, n, ir.Const(0)), ir.Const(0), n)
+}
+
+// walkLen counts the elements in a walk.
+func (l *lowering) walkLen(x *ir.Map, v *ir.Value) *ir.Value {
+	l.m.Meta.AddNeed(ir.Need{Feature: walkHelper, Construct: "len() of an LRU map", Pos: v.Pos})
+	walk := l.Emit(ir.OpMapIter, ir.TI64, v.Args[0])
+	rest := l.Split()
+	head, body := l.Func().NewBlockAfter(l.Block()), l.Func().NewBlockAfter(l.Block())
+	n := head.AddParam(ir.TI64)
+	l.Jump(head, ir.Const(0))
+	l.goOn(head)
+	next := l.Emit(ir.OpMapNext, ir.TMapVal(x.Name, true), v.Args[0], walk)
+	l.Br(l.NotNull(next), body, rest)
+	l.goOn(body)
+	l.Jump(head, l.AddImm(n, 1))
+	l.goOn(rest)
+	return n
+}
