@@ -118,7 +118,7 @@ func (m *Map) Lookup(key []byte) (e Entry, ok bool, err error) {
 	}
 }
 
-// Zero writes zeros over an element, on every CPU.
+// Zero writes zeros over an element, on every CPU. One that is gone stays so.
 func (m *Map) Zero(key []byte) error {
 	const exist = 2 // BPF_EXIST
 	if err := m.elem(cmdUpdate, key, make([]byte, m.rawSize()), exist); err != nil && err != unix.ENOENT {
