@@ -38,7 +38,7 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	if v.Imm > unrolledFrames {
 		frames.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
 	}
-	if stacks.Depth > int(v.Imm) {
+	if stacks.Depth > int(v.Imm) || wantsInitialised(l.Func().Prog) {
 		l.zero(frames, 8*stacks.Depth)
 	}
 	// On success the helper zeroes what it does not fill.
