@@ -44,12 +44,9 @@ func (r *runner) run(d definition) (o outcome) {
 		}
 	}()
 	out, diags := driver.Compile(driver.Input{Name: diag.Stdin, Text: d.prog, Target: r.target, Compiler: "test"})
-	var said bytes.Buffer
-	if err := diag.Render(&said, diags, diag.RenderOptions{}); err != nil {
-		return outcome{failure: err}
-	}
+	said := messages(diags)
 	if out == nil {
-		o := outcome{refused: diags, output: said.String()}
+		o := outcome{refused: diags, output: said}
 		o.failure = r.check(d, o.output, 1, false)
 		return o
 	}
@@ -63,7 +60,7 @@ func (r *runner) run(d definition) (o outcome) {
 	}
 	o.output = run.text
 	if !d.exact() {
-		o.output = said.String() + run.text
+		o.output = said + run.text
 	}
 	o.failure = r.check(d, o.output, run.status, run.stopped)
 	return o
