@@ -141,11 +141,19 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 	}
 	events := intern(l.m, "events", "ringbuf", 0, 0, ringSize)
 	needLoss(l.m, events)
-	if e.Tail {
+	size := ir.Const(int64(e.Size))
+	switch {
+	case e.Tail:
 		l.sendTail(events, e, args, made)
 		return
+	case l.inIterator():
+		rec := l.Slot("record", e.Size, 8)
+		l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
+		l.Store(ir.U32, rec, 4, size)
+		l.fill(rec, e, args, made)
+		l.writeSeq(rec, size)
+		return
 	}
-	size := ir.Const(int64(e.Size))
 	r := l.Call("ringbuf_reserve", ir.TRingbuf(e.Size, true), ir.MapOperand("events"), size, ir.Const(0))
 	l.IfElseCold(l.NotNull(r), func() {
 		rec := l.NonNull(r)
@@ -154,6 +162,22 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 		l.fill(rec, e, args, made)
 		l.Call("ringbuf_submit", ir.TVoid, rec, l.wakeFlags(e))
 	}, func() { l.lose(events) })
+}
+
+// inIterator: records go where an iterator's reader finds them.
+func (l *lowering) inIterator() bool {
+	p := l.Func().Prog
+	return p != nil && p.Kind == ir.ProgIter
+}
+
+// writeSeq gives a record to the reader of the iterator. Nothing is lost: when
+// the kernel's buffer is full, it calls the program for the same object again
+// once the reader has taken what was there before.
+func (l *lowering) writeSeq(rec, size *ir.Value) {
+	ctx := l.Func().Entry().Params[0]
+	meta := l.LoadAs(ir.TBTF("struct bpf_iter_meta", false), ir.U64, ctx, 0)
+	seq := l.LoadField(ir.TBTF("struct seq_file", false), ir.U64, meta, ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"})
+	l.Call("seq_write", ir.TI64, seq, rec, size)
 }
 
 // producer is what takeProducers removed for an argument; nil when nothing.
@@ -238,6 +262,10 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 		limit += tailRoom(f)
 	}
 	l.Store(ir.U32, rec, 4, at)
+	if l.inIterator() {
+		l.writeSeq(rec, l.clamp(at, limit))
+		return
+	}
 	flags := l.wakeFlags(e)
 	r := l.Call("ringbuf_output", ir.TI64, ir.MapOperand("events"), rec, l.clamp(at, limit), flags)
 	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(events) })

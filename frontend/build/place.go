@@ -1,6 +1,9 @@
 package build
 
 import (
+	"strings"
+
+	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/types"
 	"btc/ir"
@@ -186,7 +189,31 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 	if p.Bits != nil && w.core.Type == "" {
 		return f.bits(f.readWord(w, ir.MemKindOf(p.Bits.Unit, false), ir.TI64), p.Bits, e.Type)
 	}
-	return f.readWord(w, memKind(e.Type), irType(e.Type))
+	v := f.readWord(w, memKind(e.Type), irType(e.Type))
+	if f.isIterated(e) {
+		f.endUnless(v)
+	}
+	return v
+}
+
+// isIterated reports whether a place is one of an iterator's objects, "ctx.task".
+func (f *fn) isIterated(e *check.Expr) bool {
+	p := e.Place
+	if f.prog.Point.Kind != "iter" || p.Root != check.RootPointer || len(p.Steps) != 1 || e.Type.Kind != types.Pointer {
+		return false
+	}
+	id, ok := ast.Unparen(p.Base).(*ast.Ident)
+	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx"
+}
+
+// endUnless ends the program when an address is null: an iterator's last call
+// has no object.
+func (f *fn) endUnless(v *ir.Value) {
+	some, none := f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.ICmp(ir.NE, v, ir.Null(v.Type)), some, none)
+	f.start(none, true)
+	f.Ret(ir.Const(0))
+	f.start(some, true)
 }
 
 // readOwn reads from memory of ours, where a struct or array keeps its C layout.

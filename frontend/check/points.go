@@ -61,7 +61,7 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	case "watchpoint":
 		ok = c.watchpoint(p, parts)
 	case "iter":
-		p.Name = parts[0].Text
+		ok = c.iter(p, ap, parts)
 	}
 	if !ok {
 		return nil

@@ -6,6 +6,7 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
+	"btc/frontend/types"
 	"btc/ir/target"
 )
 
@@ -103,4 +104,43 @@ func (b *body) argLimit() int {
 		return 12
 	}
 	return len(b.t.Arch().Args)
+}
+
+// iter reads "iter:KIND".
+func (c *checker) iter(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bool {
+	if parts[0].Wildcard {
+		c.fail(diag.BadAttachPoint, parts[0], "wildcards are not allowed for %s probe type", p.Kind)
+		return false
+	}
+	if len(parts) > 1 {
+		c.unsupported(parts[1], "pinning an iterator")
+		return false
+	}
+	if p.Name = parts[0].Text; p.Name == "" {
+		c.fail(diag.BadAttachPoint, ap, "iter should have a kind").Hint("iter:task, iter:task_file, ...")
+		return false
+	}
+	if _, ok := c.t.Iter(p.Name); !ok {
+		d := c.fail(diag.NotInTarget, parts[0], "the target's kernel has no iterator %s; the host decides", p.Name)
+		if near := target.Nearest(p.Name, c.t.Iters()); near != "" {
+			d.Hint("did you mean %s?", near)
+		}
+	}
+	return true
+}
+
+// ctxValue is the context as the kernel's type of it: the arguments of an
+// iterator, or the registers.
+func (b *body) ctxValue(c *callSite) {
+	name := "pt_regs"
+	if b.point.Kind == "iter" {
+		name = "bpf_iter__" + b.point.Name
+	}
+	t, ok := b.env.Tagged("struct", name)
+	if !ok {
+		b.fail(diag.UnknownType, c.at, "the target has no struct %s, the type of ctx here", name)
+		c.e.Type = types.TInvalid
+		return
+	}
+	c.e.Type = types.MakePointer(t, types.Kernel)
 }

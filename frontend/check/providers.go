@@ -35,7 +35,7 @@ var providers = [...]Provider{
 	{Name: "software", Type: "software", Min: 1, Max: 2, Supported: true},
 	{Name: "hardware", Type: "hardware", Min: 1, Max: 2, Supported: true},
 	{Name: "watchpoint", Type: "watchpoint", Min: 3, Max: 3, Supported: true},
-	{Name: "iter", Type: "iter", Min: 1, Max: 2},
+	{Name: "iter", Type: "iter", Min: 1, Max: 2, Supported: true},
 	{Name: "test", Type: "test", Min: 1, Max: 1},
 	{Name: "bench", Type: "benchmark", Min: 1, Max: 1},
 }

@@ -101,12 +101,8 @@ func init() {
 		"end":           {expand: expandVirtual},
 		"self":          {expand: expandVirtual},
 		"usdt":          {expand: expandUSDT, attach: attachUSDT, reverse: true},
-		"iter":          {expand: refuse("iter probes are not supported by this version of the loader")},
+		"iter":          {expand: expandIter, attach: attachIter, allPIDs: true},
 	}
-}
-
-func refuse(text string) func(*expander, *manifest.Program) (Plan, error) {
-	return func(*expander, *manifest.Program) (Plan, error) { return Plan{}, errors.New(text) }
 }
 
 func expandOne(_ *expander, p *manifest.Program) (Plan, error) {

@@ -328,6 +328,9 @@ const pollInterval = 100 * time.Millisecond
 
 // loop handles events until something ends the run.
 func (s *session) loop() error {
+	if any, err := s.readIterators(); any || err != nil {
+		return err
+	}
 	onlyVirtual := len(s.links) == 0
 	for !s.stopped() {
 		record, err := s.events.next(pollInterval)

@@ -1,0 +1,94 @@
+package run
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/attach"
+)
+
+// readIterators runs the iterators to their ends and handles their records. It
+// reports whether there were any: the run is over then. An exit takes effect
+// behind the last object, as with the reference.
+func (s *session) readIterators() (any bool, err error) {
+	for _, l := range s.links {
+		r, err := attach.Iterator(l)
+		if err != nil {
+			return false, fmt.Errorf("opening an iterator: %w", err)
+		}
+		if r == nil {
+			continue
+		}
+		any = true
+		err = s.readRecords(r)
+		r.Close()
+		if err != nil {
+			return false, fmt.Errorf("reading an iterator: %w", err)
+		}
+	}
+	return any, nil
+}
+
+// maxRecord bounds an event's record; the kernel's buffer for an iterator is
+// smaller.
+const maxRecord = 1 << 20
+
+// readRecords handles what an iterator's programs wrote, one record after the
+// other.
+func (s *session) readRecords(r io.Reader) error {
+	var pending, exits []byte
+	buf := make([]byte, 64<<10)
+	for !s.interrupted() {
+		n, err := r.Read(buf)
+		if errors.Is(err, unix.EAGAIN) { // many objects without output
+			continue
+		}
+		pending = append(pending, buf[:n]...)
+		for len(pending) >= 8 {
+			size := int(binary.NativeEndian.Uint32(pending[4:]))
+			if size < 8 || size > maxRecord {
+				return fmt.Errorf("a record of %d bytes", size)
+			}
+			if size > len(pending) {
+				break
+			}
+			record := pending[:size]
+			pending = pending[size:]
+			if s.isExit(record) {
+				exits = append([]byte(nil), record...)
+				continue
+			}
+			s.handle(record)
+		}
+		if err == io.EOF || n == 0 && err == nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if exits != nil {
+		s.handle(exits)
+	}
+	return nil
+}
+
+// isExit tells whether a record is one of exit().
+func (s *session) isExit(record []byte) bool {
+	id := binary.NativeEndian.Uint32(record)
+	return int64(id) < int64(len(s.manifest.Events)) && s.manifest.Events[id].Kind == "exit"
+}
+
+// interrupted tells whether the user wants to end the run.
+func (s *session) interrupted() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
+	}
+}
