@@ -62,6 +62,7 @@ type UnsafeUse struct {
 type RuntimeError struct {
 	Text string
 	Pos  Pos
+	End  int // column behind the last byte; 0 if that is on another line
 }
 
 // ProgKind is the sort of a BPF program.
@@ -223,6 +224,10 @@ type Map struct {
 
 	// What the lowering fixes (passes/lower-maps): the BPF map.
 	BPF BPFMap
+	// Update is the place of the script's first change of a keyed map, for messages
+	// that say that it is full; UpdateEnd is the column behind it, as Event.End.
+	Update    *Pos
+	UpdateEnd int
 }
 
 // BPFMap is the kernel object behind a Map.
@@ -270,7 +275,7 @@ type Global struct {
 	// of the kernel symbol Text, "kaddr_or_0", the same or 0 when there is none, or "cgroupid", the id of the cgroup at path Text.
 	Host string
 	Text string
-	Pos  Pos // of the first use, with Host
+	Pos  *Pos // of the first use, with Host
 }
 
 // Param is a load-time parameter.
@@ -319,6 +324,7 @@ type Event struct {
 	Size   int  // bytes of header and fixed part, a multiple of 8
 	Tail   bool // has variable strings; Size is then the least length
 	Pos    Pos
+	End    int // column behind the last byte of the call; 0 if that is on another line
 }
 
 // Map finds a map by its name in the language, nil when there is none.

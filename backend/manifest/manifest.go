@@ -57,13 +57,13 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 				Size: g.Size, Default: g.Param.Default, Help: g.Param.Help, Pos: pos(g.Param.Pos)})
 			continue
 		}
-		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text, Pos: place(g)})
+		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text, Pos: place(g.Pos, 0)})
 		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {
 			out.Requires = append(out.Requires, "host-values")
 		}
 	}
 	for _, e := range m.Meta.Errors {
-		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Pos: pos(e.Pos)})
+		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Pos: span(e.Pos, e.End)})
 	}
 	for _, n := range m.Meta.Needs {
 		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
@@ -74,13 +74,17 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	return out
 }
 
-// place is where the script first needs a global of the host.
-func place(g *ir.Global) *manifest.Pos {
-	if g.Host == "" {
+// place is a place that may be absent.
+func place(p *ir.Pos, end int) *manifest.Pos {
+	if p == nil {
 		return nil
 	}
-	p := pos(g.Pos)
-	return &p
+	s := span(*p, end)
+	return &s
+}
+
+func span(p ir.Pos, end int) manifest.Pos {
+	return manifest.Pos{Line: p.Line, Col: p.Col, EndCol: end}
 }
 
 func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
@@ -114,7 +118,7 @@ func mapOf(m *ir.Map) manifest.Map {
 		Name: m.Name, Symbol: m.BPF.Name, Shape: string(m.Shape), Type: m.BPF.Type,
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
-		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
+		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Depth: m.Depth, User: m.User, Pos: pos(m.Pos), Update: place(m.Update, m.UpdateEnd),
 	}
 	if m.Key != nil {
 		k := layout(m.Key)
@@ -166,7 +170,7 @@ func losses(m *ir.Module) []manifest.Loss {
 }
 
 func event(e *ir.Event) manifest.Event {
-	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: pos(e.Pos)}
+	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: span(e.Pos, e.End)}
 	for _, f := range e.Fields {
 		out.Fields = append(out.Fields, field(f))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ type options struct {
 	output  string
 	help    bool
 	version bool
+	raw     bool
 	run     run.Options
 }
 
@@ -36,6 +38,7 @@ var optionTable = map[string]option{
 	"-V":        {toggle: func(o *options) { o.version = true }},
 	"--help":    {toggle: func(o *options) { o.help = true }},
 	"--version": {toggle: func(o *options) { o.version = true }},
+	"--raw":     {toggle: func(o *options) { o.raw = true }},
 	"--unsafe":  {toggle: func(o *options) { o.run.Unsafe = true }},
 	"--dry-run": {toggle: func(o *options) { o.run.DryRun = true }},
 }
@@ -61,14 +64,12 @@ func setCommand(o *options, v string) error {
 }
 
 func setFormat(o *options, v string) error {
-	switch v {
-	case "text":
+	if slices.Contains(run.Formats, v) {
+		o.run.Format = v
 		return nil
-	case "json":
-		return fmt.Errorf("-f json is not supported by this version")
 	}
 	//lint:ignore ST1005 the reference's words
-	return fmt.Errorf("Invalid output format %q\nValid formats: 'text'", v)
+	return fmt.Errorf("Invalid output format %q\nValid formats: '%s'", v, strings.Join(run.Formats, "', '"))
 }
 
 func setBuffer(o *options, v string) error {

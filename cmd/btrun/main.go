@@ -35,10 +35,11 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
   -p PID        trace only this process; ends when it ends
   -c COMMAND    run COMMAND and trace until it ends
   -o FILE       write the script's output to FILE
-  -f FORMAT     text
+  -f FORMAT     text, json (one object a line) or json2 (one that loses nothing)
   -B MODE       buffering of the output: line, full, none
   -q            do not say how many probes were attached
   -v            show the kernel's verifier log of each program
+  --raw         leave control characters in strings as they are on a terminal
   --unsafe      allow system(), signal() and the like
   --dry-run     load and attach, then end
   --help        with OBJECT.o: list the script's own parameters
@@ -98,6 +99,7 @@ func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
 	}
 	o.run.Out, o.run.Err = stdout, stderr
 	if o.output == "" {
+		o.run.Escape = !o.raw && run.IsTerminal(stdout)
 		return run.Run(obj, o.run)
 	}
 	out, err := createOutput(o.output)

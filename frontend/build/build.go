@@ -13,6 +13,7 @@ package build
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ type builder struct {
 func Module(info *check.Info, name string) *ir.Module {
 	src := info.Script.Source
 	b := &builder{
-		m: &ir.Module{Name: name, File: src.Name, Source: src.Text, Target: info.Target,
+		m: &ir.Module{Name: name, File: path.Base(src.Name), Source: src.Text, Target: info.Target,
 			Meta: ir.Meta{Config: info.Config.Values}},
 		info: info, stmts: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
 	}
@@ -190,6 +191,8 @@ type fn struct {
 	ctx  *ir.Value
 	vars map[*check.Var]*ir.Value // slots of variables that live in memory
 	loop []loopTargets            // innermost last
+	// turns is the product of the lengths of the counted loops around the statement.
+	turns int
 	// result is the type that a function of the script gives; nil in programs.
 	result *types.Type
 	end    int // column behind the part of the script that Pos names

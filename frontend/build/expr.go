@@ -164,7 +164,7 @@ const divZeroText = "Divide or modulo by 0 detected. This can lead to unexpected
 
 // runtimeError is the index of a message the loader prints when it is reported.
 func (f *fn) runtimeError(text string, at ast.Node) int {
-	e := ir.RuntimeError{Text: text, Pos: f.pos(at.Span(), f.at)}
+	e := ir.RuntimeError{Text: text, Pos: f.pos(at.Span(), f.at), End: f.endCol(at.Span())}
 	for i, old := range f.m.Meta.Errors {
 		if old == e {
 			return i

@@ -17,19 +17,20 @@ func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
 
 // fromHost loads the constant that the loader sets to what (kaddr, cgroupid) says
 // of text.
-func (b *fn) fromHost(what, text string) *ir.Value {
+func (f *fn) fromHost(what, text string) *ir.Value {
 	n := 0
-	for _, g := range b.m.Globals {
+	for _, g := range f.m.Globals {
 		if g.Host == what && g.Text == text {
-			return b.Global(ir.U64, g.Name, 0)
+			return f.Global(ir.U64, g.Name, 0)
 		}
 		if g.Host == what {
 			n++
 		}
 	}
-	g := &ir.Global{Name: fmt.Sprintf("%s_%d", what, n), Kind: ir.GlobalConst, Size: 8, Host: what, Text: text, Pos: b.Pos}
-	b.m.Globals = append(b.m.Globals, g)
-	return b.Global(ir.U64, g.Name, 0)
+	at := f.Pos
+	g := &ir.Global{Name: fmt.Sprintf("%s_%d", what, n), Kind: ir.GlobalConst, Size: 8, Host: what, Text: text, Pos: &at}
+	f.m.Globals = append(f.m.Globals, g)
+	return f.Global(ir.U64, g.Name, 0)
 }
 
 // jiffies reads the kernel's counter: the helper for it is not for tracing

@@ -52,8 +52,19 @@ func (f *fn) mapOp(op ir.Op, t ir.Type, m *check.Map, key *ir.Value, args ...*ir
 	all := append([]*ir.Value{ir.MapOperand(m.Name)}, args...)
 	if key != nil {
 		all = append(all, key)
+		f.firstUpdate(op, m)
 	}
 	return f.Emit(op, t, all...)
+}
+
+// firstUpdate remembers where the script first adds to a keyed map.
+func (f *fn) firstUpdate(op ir.Op, m *check.Map) {
+	x := f.m.Map(m.Name)
+	if op.Info().Effect != ir.Writes || op == ir.OpMapDel || op == ir.OpMapGetMem || x == nil || x.Update != nil {
+		return
+	}
+	at := f.Pos
+	x.Update, x.UpdateEnd = &at, f.end
 }
 
 // readMap is a map's scalar value, or an aggregation read as a number.

@@ -13,7 +13,7 @@ import (
 func (f *fn) event(kind ir.EventKind) *ir.Event {
 	n := f.events[string(kind)]
 	f.events[string(kind)]++
-	e := &ir.Event{ID: len(f.m.Events), Name: fmt.Sprintf("%s%d", kind, n), Kind: kind, Pos: f.Pos}
+	e := &ir.Event{ID: len(f.m.Events), Name: fmt.Sprintf("%s%d", kind, n), Kind: kind, Pos: f.Pos, End: f.end}
 	f.m.Events = append(f.m.Events, e)
 	return e
 }

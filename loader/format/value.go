@@ -25,6 +25,7 @@ type Env struct {
 	Cgroup  func(id uint64, filter string) string
 	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
 	Trailer string                               // put after a string that was cut off
+	Escape  bool                                 // control characters in strings are shown as \xNN
 }
 
 // Value is an object and its layout. The bytes are Layout.Size long, except for
@@ -137,7 +138,7 @@ func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) 
 	for n < len(b) && b[n] != 0 {
 		n++
 	}
-	dst = append(dst, b[:n]...)
+	dst = e.Clean(dst, b[:n])
 	if l.Size > 0 && (n >= l.Size || isVar && len(b) >= l.Size) {
 		dst = append(dst, e.Trailer...)
 	}

@@ -55,6 +55,8 @@ type Script struct {
 type Pos struct {
 	Line int `json:"line"`
 	Col  int `json:"col"`
+	// EndCol is the column behind the last byte, where it is known and on the same line.
+	EndCol int `json:"end_col,omitempty"`
 }
 
 // Program is one BPF program of the object.
@@ -149,6 +151,7 @@ type Map struct {
 	Step   int64 `json:"step,omitempty"`
 	Depth  int   `json:"depth,omitempty"`
 	User   bool  `json:"user,omitempty"`
+	Update *Pos  `json:"update,omitempty"` // where the script first adds elements
 	Pos    Pos   `json:"pos"`
 }
 

@@ -15,16 +15,22 @@ type Top struct {
 
 // Keyed appends the text of a keyed map; nothing for an empty one.
 func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {
-	Sort(m, elems)
-	if top.Keep > 0 && top.Keep < len(elems) {
-		elems = elems[len(elems)-top.Keep:]
-	}
+	elems = ordered(m, elems, top)
 	for i := range elems {
 		dst = append(append(dst, m.Name...), '[')
 		dst = appendKey(dst, env, m.Key, elems[i].Key)
 		dst = appendElement(append(dst, ']'), env, m, &elems[i], top.Div)
 	}
 	return dst
+}
+
+// ordered sorts elements and leaves out what top does.
+func ordered(m *manifest.Map, elems []Element, top Top) []Element {
+	Sort(m, elems)
+	if top.Keep > 0 && top.Keep < len(elems) {
+		return elems[len(elems)-top.Keep:]
+	}
+	return elems
 }
 
 // Scalar appends the text of a scalar map: "@x: 5".

@@ -35,6 +35,35 @@ func (f *Fault) Error() string { return f.render("error") }
 // Warning renders the fault as a warning.
 func (f *Fault) Warning() string { return f.render("warning") }
 
+// Message renders what a program reports while it runs, in the form that
+// readers of such messages know:
+//
+//	x.bt:3:12-20: WARNING: Divide or modulo by 0 detected. ...
+//	begin { print(1 / @x); }
+//	              ~~~~~~
+func (f *Fault) Message(severity string) string {
+	text := Head(f.Script, f.Pos) + severity + ": " + f.Text
+	line, ok := sourceLine(f.Script.Source, f.Pos.Line)
+	if !ok {
+		return text
+	}
+	width := max(1, min(f.Pos.EndCol, len(line)+1)-f.Pos.Col)
+	line, caret := show(line, f.Pos.Col)
+	return text + "\n" + line + "\n" + strings.Repeat(" ", caret) + strings.Repeat("~", width)
+}
+
+// Head is the place that a message begins with, "x.bt:3:12-20: "; empty where
+// there is none.
+func Head(script *manifest.Script, p manifest.Pos) string {
+	switch {
+	case p.Line == 0:
+		return ""
+	case p.EndCol == 0:
+		return fmt.Sprintf("%s:%d:%d: ", script.File, p.Line, p.Col)
+	}
+	return fmt.Sprintf("%s:%d:%d-%d: ", script.File, p.Line, p.Col, p.EndCol)
+}
+
 func (f *Fault) render(severity string) string {
 	var b strings.Builder
 	file := f.Script.File

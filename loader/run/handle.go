@@ -36,7 +36,7 @@ var handlers map[string]func(*session, *event.Event)
 
 func init() {
 	handlers = map[string]func(*session, *event.Event){
-		"printf":    func(s *session, e *event.Event) { s.out.write(s.printf(e)) },
+		"printf":    func(s *session, e *event.Event) { s.print("printf", e, s.printf(e)) },
 		"print":     (*session).onPrint,
 		"print_map": (*session).onPrintMap,
 		"clear":     func(s *session, e *event.Event) { s.onReset(e, s.maps.take) },
@@ -47,8 +47,8 @@ func init() {
 		"cat":       (*session).onCat,
 		"system":    (*session).onSystem,
 		"error":     (*session).onError,
-		"errorf":    func(s *session, e *event.Event) { s.say(e, "ERROR") },
-		"warnf":     func(s *session, e *event.Event) { s.say(e, "WARNING") },
+		"errorf":    func(s *session, e *event.Event) { s.onMessage(e, "ERROR") },
+		"warnf":     func(s *session, e *event.Event) { s.onMessage(e, "WARNING") },
 		"proc":      func(s *session, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
 	}
 }
@@ -75,6 +75,10 @@ func (s *session) printf(e *event.Event) []byte {
 }
 
 func (s *session) onPrint(e *event.Event) {
+	if s.lines() {
+		s.value(e)
+		return
+	}
 	s.text = append(s.env().Append(s.text[:0], e.Values[0]), '\n')
 	s.out.write(s.text)
 }
@@ -100,7 +104,7 @@ func (s *session) onPrintMap(e *event.Event) {
 	if err != nil {
 		s.complain(e.Pos, err)
 	}
-	s.printMap(m, elems, top)
+	s.printMap(e.Event, m, elems, top)
 	if kind != "" {
 		s.sweep(m, e.Pos)
 	}
@@ -161,7 +165,7 @@ func (s *session) onTime(e *event.Event) {
 	if f == "" {
 		f = "%H:%M:%S\n"
 	}
-	s.out.write(format.Strftime(nil, f, time.Now()))
+	s.print("time", e, format.Strftime(nil, f, time.Now()))
 }
 
 // onJoin prints strings with the separator between them.
@@ -181,7 +185,10 @@ func (s *session) onJoin(e *event.Event) {
 		}
 		text = append(text, part...)
 	}
-	s.out.write(append(text, '\n'))
+	if !s.lines() {
+		text = append(text, '\n')
+	}
+	s.print("join", e, text)
 }
 
 // maxCatBytes is how much cat() prints unless the script says otherwise.
@@ -203,7 +210,7 @@ func (s *session) onCat(e *event.Event) {
 	if err != nil {
 		fmt.Fprintf(s.opts.Err, "ERROR: failed to read file '%s' (%s)\n", name, cause(err))
 	}
-	s.out.write(text)
+	s.print("cat", e, s.env().Clean(nil, text))
 }
 
 // cause is the last part of a file error, in C's words.
@@ -234,7 +241,7 @@ func (s *session) onSystem(e *event.Event) {
 	}
 	text, _ := io.ReadAll(r)
 	p.Wait()
-	s.out.write(text)
+	s.print("syscall", e, text)
 }
 
 // onError reports a fault that a program met, such as a division by zero.
@@ -243,15 +250,16 @@ func (s *session) onError(e *event.Event) {
 	if i >= uint64(len(s.manifest.Errors)) {
 		return
 	}
+	if !s.floods.admit(int(i), time.Now()) {
+		return
+	}
 	x := &s.manifest.Errors[i]
-	s.out.idle()
-	f := &report.Fault{Script: &s.manifest.Script, Pos: x.Pos, Text: x.Text}
-	fmt.Fprintln(s.opts.Err, f.Warning())
+	s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, text: x.Text, source: true})
 }
 
-func (s *session) say(e *event.Event, severity string) {
-	s.out.idle()
-	fmt.Fprintf(s.opts.Err, "%s:%d:%d: %s: %s\n", s.manifest.Script.File, e.Pos.Line, e.Pos.Col, severity, s.printf(e))
+// onMessage is errorf() and warnf().
+func (s *session) onMessage(e *event.Event, severity string) {
+	s.say(&diagnostic{kind: e.Kind, severity: severity, pos: e.Pos, text: string(s.printf(e))})
 }
 
 // env gives values what they need of the host.
@@ -267,6 +275,7 @@ func (s *session) env() *format.Env {
 			Cgroup:  s.cgroups.text,
 			Clock:   s.host.Wall,
 			Trailer: s.manifest.Config.StrTruncTrailer,
+			Escape:  s.opts.Escape && !s.lines(),
 		}
 	}
 	return s.envMade

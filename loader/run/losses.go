@@ -3,25 +3,23 @@ package run
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"btc/loader/manifest"
-	"btc/loader/report"
 )
 
 // lossCounter reports what the programs could not deliver: per-CPU counters in
 // the map "lost", named by the manifest.
 type lossCounter struct {
-	manifest *manifest.Manifest
-	maps     *mapTable
-	err      io.Writer
-	seen     []uint64
-	next     time.Time
+	*session
+	seen []uint64
+	next time.Time
 }
 
-func newLossCounter(m *manifest.Manifest, t *mapTable, w io.Writer) *lossCounter {
-	return &lossCounter{manifest: m, maps: t, err: w, seen: make([]uint64, len(m.Losses))}
+func newLossCounter(s *session) *lossCounter {
+	return &lossCounter{session: s, seen: make([]uint64, len(s.manifest.Losses))}
 }
 
 // lossInterval is how often losses are looked up while the run goes on.
@@ -54,23 +52,38 @@ func (c *lossCounter) check(final bool) {
 		}
 	}
 	if final && total > 0 {
-		fmt.Fprintf(c.err, "WARNING: Total lost event count: %d\n", total)
+		fmt.Fprintf(c.opts.Err, "WARNING: Total lost event count: %d\n", total)
 	}
 }
 
 func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 	switch l.Kind {
 	case "events":
-		fmt.Fprintf(c.err, "Lost %d events\n", n)
-	case "map", "stack":
-		f := &report.Fault{Script: &c.manifest.Script, Text: fullText(l, n)}
-		if m := c.manifest.Map(l.Map); m != nil {
-			f.Pos = m.Pos
+		if c.lines() {
+			c.notice("lost_events", "events", n)
+			return
 		}
-		fmt.Fprintf(c.err, "%s\nAdditional Info - helper: map_update_elem, retcode: -7\n", f.Warning())
+		fmt.Fprintf(c.opts.Err, "Lost %d events\n", n)
+	case "map", "stack":
+		d := &diagnostic{kind: "helper_error", severity: "WARNING", text: fullText(l, n), helper: "map_update_elem", code: -int(unix.E2BIG), source: true}
+		if m := c.manifest.Map(l.Map); m != nil {
+			d.pos = m.Pos
+			if m.Update != nil {
+				d.pos = *m.Update
+			}
+		}
+		c.say(d)
 	case "scratch":
-		fmt.Fprintf(c.err, "WARNING: %d events were dropped because programs interrupted each other too deeply\n", n)
+		fmt.Fprintf(c.opts.Err, "WARNING: %d events were dropped because programs interrupted each other too deeply\n", n)
 	}
+}
+
+// reportFloods says how often messages came that were not shown.
+func (s *session) reportFloods(final bool) {
+	s.floods.due(time.Now(), final, func(i int, n uint64) {
+		x := &s.manifest.Errors[i]
+		s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, text: fmt.Sprintf("%s (%d more times)", x.Text, n)})
+	})
 }
 
 func fullText(l *manifest.Loss, n uint64) string {

@@ -203,19 +203,28 @@ func (s *session) printMaps() {
 		if m.Key == nil && (len(elems) == 0 || !elems[0].Set) {
 			continue
 		}
-		s.printMap(m, elems, render.Top{})
+		s.printMap(nil, m, elems, render.Top{})
 	}
 }
 
-func (s *session) printMap(m *manifest.Map, elems []render.Element, top render.Top) {
+// printMap prints a map; e is the event that asks for it, nil at the end of the run.
+func (s *session) printMap(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
 	env := s.env()
-	if m.Key != nil {
+	switch {
+	case s.lines():
+		s.mapLine(e, m, elems, top)
+	case m.Key != nil:
 		s.out.write(render.Keyed(nil, env, m, elems, top))
-		return
+	default:
+		el := scalarElement(m, elems)
+		s.out.write(render.Scalar(nil, env, m, &el, top))
 	}
-	el := render.Empty(m)
+}
+
+// scalarElement is the element of a scalar: zero when it was never set.
+func scalarElement(m *manifest.Map, elems []render.Element) render.Element {
 	if len(elems) > 0 && elems[0].Set {
-		el = elems[0]
+		return elems[0]
 	}
-	s.out.write(render.Scalar(nil, env, m, &el, top))
+	return render.Empty(m)
 }

@@ -3,7 +3,20 @@ package run
 import (
 	"bufio"
 	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
 )
+
+// IsTerminal tells whether what is written to w appears on a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
 
 // output is where events and maps are written, with the user's choice of
 // buffering.

@@ -38,6 +38,8 @@ type Options struct {
 	Out     io.Writer         // events and maps; default stdout
 	Err     io.Writer         // all else; default stderr
 	Buffer  string            // line (default), full, none
+	Format  string            // one of Formats; text is the default
+	Escape  bool              // text: control characters that a program left in strings are shown as \xNN
 	Quiet   bool
 	Verbose bool
 	Unsafe  bool
@@ -94,6 +96,7 @@ type session struct {
 	envMade  *format.Env
 	symTable *symbols.Table
 	cgroups  cgroups
+	floods   floods // of Manifest.Errors, by index
 	text     []byte // of the event at hand
 
 	signals  chan os.Signal
@@ -172,7 +175,7 @@ func (s *session) load(values map[string][]byte) error {
 		return err
 	}
 	s.out = newOutput(s.opts.Out, s.opts.Buffer)
-	s.losses = newLossCounter(s.manifest, s.maps, s.opts.Err)
+	s.losses = newLossCounter(s)
 	s.format = formatters(s.manifest)
 	s.events, err = openSource(s.loaded.Maps["events"])
 	return err
@@ -257,7 +260,12 @@ func (s *session) runVirtual(kind string) error {
 }
 
 func (s *session) announce() {
-	if !s.opts.Quiet {
+	switch {
+	case s.opts.Quiet:
+	case s.lines():
+		s.notice("attached_probes", "probes", uint64(s.attached))
+		s.out.idle()
+	default:
 		plural := "s"
 		if s.attached == 1 {
 			plural = ""
@@ -273,8 +281,13 @@ func (s *session) announce() {
 	}
 }
 
+// impatience is how long after the first signal another one ends the run at
+// once. Those before it are the first one's echo: timeout(1) sends its signal to
+// the process and then to its group, which holds the process too.
+const impatience = time.Second
+
 // catchSignals makes the first SIGINT or SIGTERM end the run in good order and
-// the second end it at once.
+// a later one end it at once.
 func (s *session) catchSignals() {
 	s.stopping = make(chan struct{})
 	s.signals = make(chan os.Signal, 4)
@@ -287,18 +300,18 @@ func (s *session) catchSignals() {
 	}
 	signal.Notify(s.signals, wanted...)
 	go func() {
-		stopped := false
+		var stopped time.Time // zero: not yet
 		for sig := range s.signals {
 			switch {
 			case sig == unix.SIGUSR1:
 				if err := s.runVirtual("self"); err != nil {
 					fmt.Fprintln(s.opts.Err, err)
 				}
-			case stopped:
-				os.Exit(128 + int(sig.(unix.Signal)))
-			default:
-				stopped = true
+			case stopped.IsZero():
+				stopped = time.Now()
 				s.stop()
+			case time.Since(stopped) >= impatience:
+				os.Exit(128 + int(sig.(unix.Signal)))
 			}
 		}
 	}()
@@ -343,6 +356,7 @@ func (s *session) loop() error {
 		}
 		s.out.idle()
 		s.losses.check(false)
+		s.reportFloods(false)
 		if onlyVirtual || s.opts.PID != 0 && !alive(s.opts.PID) {
 			return nil
 		}
@@ -368,7 +382,10 @@ func (s *session) finish() (int, error) {
 		s.handle(record)
 	}
 	s.losses.check(true)
-	s.out.write([]byte("\n\n"))
+	s.reportFloods(true)
+	if !s.lines() {
+		s.out.write([]byte("\n\n"))
+	}
 	if s.manifest.Config.PrintMapsOnExit {
 		s.printMaps()
 	}

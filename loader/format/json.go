@@ -1,0 +1,229 @@
+package format
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
+	"strconv"
+	"unicode/utf8"
+
+	"btc/loader/manifest"
+)
+
+// JSON writes values as JSON. The zero Full gives the reference's shape, which
+// leaves things out (docs/json.md); Full gives all that is known.
+type JSON struct {
+	*Env
+	Full bool
+	// Frames gives the addresses of a stack, for Full.
+	Frames func(l *manifest.Layout, id uint64) []uint64
+}
+
+// Append appends a value.
+func (j *JSON) Append(dst []byte, v Value) []byte {
+	l, b := v.Layout, v.Bytes
+	if texts[l.Kind] == nil || !v.Var && len(b) < l.Size {
+		return append(dst, "null"...) // validation keeps this from happening
+	}
+	switch l.Kind {
+	case "int", "ptr":
+		return j.Int(dst, Uint(l, b), l.Signed)
+	case "bool":
+		return strconv.AppendBool(dst, Uint(l, b) != 0)
+	case "none":
+		return append(dst, "null"...)
+	case "string":
+		return j.text(dst, v)
+	case "tuple":
+		return j.list(dst, len(l.Fields), func(dst []byte, i int) []byte { return j.Append(dst, field(&l.Fields[i], b)) })
+	case "array":
+		return j.list(dst, l.Count, func(dst []byte, i int) []byte {
+			return j.Append(dst, Value{Layout: l.Elem, Bytes: b[i*l.Elem.Size : (i+1)*l.Elem.Size]})
+		})
+	case "record":
+		return j.record(dst, l, b)
+	case "buffer":
+		return j.buffer(dst, bufferBytes(b, v.Var))
+	case "enum":
+		if !j.Full {
+			return j.Int(dst, Uint(l, b), l.Signed)
+		}
+	}
+	if j.Full {
+		return j.full(dst, v)
+	}
+	return AppendQuoted(dst, j.Env.Append(nil, v))
+}
+
+// Int appends an integer. The reference writes those that a 64-bit float cannot
+// hold as strings.
+func (j *JSON) Int(dst []byte, v uint64, signed bool) []byte {
+	size := v
+	if signed && int64(v) < 0 {
+		size = -v
+	}
+	if j.Full || bits.Len64(size)-bits.TrailingZeros64(size|1<<63) <= 53 {
+		return AppendInt(dst, v, signed)
+	}
+	return append(AppendInt(append(dst, '"'), v, signed), '"')
+}
+
+// text appends a string; one that is no UTF-8 or was cut off is told apart by Full.
+func (j *JSON) text(dst []byte, v Value) []byte {
+	if !j.Full {
+		return AppendQuoted(dst, j.Env.Append(nil, v))
+	}
+	plain := &Env{}
+	text := plain.Append(nil, v)
+	plain.Trailer = "."
+	cut := len(plain.Append(nil, v)) != len(text)
+	switch {
+	case cut && utf8.Valid(text):
+		return append(AppendQuoted(append(dst, `{"text": `...), text), `, "truncated": true}`...)
+	case cut:
+		return append(appendBase64(append(dst, `{"base64": `...), text), `, "truncated": true}`...)
+	case !utf8.Valid(text):
+		return append(appendBase64(append(dst, `{"base64": `...), text), '}')
+	}
+	return AppendQuoted(dst, text)
+}
+
+func appendBase64(dst, b []byte) []byte {
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), b), '"')
+}
+
+func (j *JSON) list(dst []byte, n int, item func(dst []byte, i int) []byte) []byte {
+	dst = append(dst, '[')
+	for i := range n {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = item(dst, i)
+	}
+	return append(dst, ']')
+}
+
+func (j *JSON) record(dst []byte, l *manifest.Layout, b []byte) []byte {
+	dst = append(dst, '{')
+	for i := range l.Fields {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = append(AppendQuoted(dst, []byte(l.Fields[i].Name)), ": "...)
+		dst = j.Append(dst, field(&l.Fields[i], b))
+	}
+	return append(dst, '}')
+}
+
+// buffer: the reference lists signed bytes.
+func (j *JSON) buffer(dst, b []byte) []byte {
+	if j.Full {
+		return append(appendBase64(append(dst, `{"base64": `...), b), '}')
+	}
+	return j.list(dst, len(b), func(dst []byte, i int) []byte { return strconv.AppendInt(dst, int64(int8(b[i])), 10) })
+}
+
+// numberNames are the members that Full gives the number behind a text.
+var numberNames = map[string]string{
+	"enum": "value", "timestamp": "ns", "username": "uid", "cgroup_path": "id", "ksym": "address", "usym": "address",
+}
+
+// full appends what has a number and a text as an object of both.
+func (j *JSON) full(dst []byte, v Value) []byte {
+	text := j.Env.Append(nil, v)
+	if v.Layout.Kind == "kstack" || v.Layout.Kind == "ustack" {
+		return j.stack(dst, v, text)
+	}
+	name, ok := numberNames[v.Layout.Kind]
+	if !ok {
+		return AppendQuoted(dst, text)
+	}
+	n, signed := binary.NativeEndian.Uint64, false
+	word := uint64(0)
+	if v.Layout.Kind == "enum" {
+		word, signed = Uint(v.Layout, v.Bytes), v.Layout.Signed
+	} else {
+		word = n(v.Bytes)
+	}
+	dst = append(AppendQuoted(append(dst, '{'), []byte(name)), ": "...)
+	dst = AppendInt(dst, word, signed)
+	if v.Layout.Kind == "usym" {
+		dst = strconv.AppendUint(append(dst, `, "pid": `...), uint64(binary.NativeEndian.Uint32(v.Bytes[8:])), 10)
+	}
+	return append(AppendQuoted(append(dst, `, "text": `...), text), '}')
+}
+
+// stack appends a stack's addresses and the lines of its text.
+func (j *JSON) stack(dst []byte, v Value, text []byte) []byte {
+	dst = append(dst, `{"addresses": `...)
+	var frames []uint64
+	if j.Frames != nil {
+		frames = j.Frames(v.Layout, binary.NativeEndian.Uint64(v.Bytes))
+	}
+	dst = j.list(dst, len(frames), func(dst []byte, i int) []byte { return strconv.AppendUint(dst, frames[i], 10) })
+	if v.Layout.Kind == "ustack" {
+		dst = strconv.AppendUint(append(dst, `, "pid": `...), uint64(binary.NativeEndian.Uint32(v.Bytes[8:])), 10)
+	}
+	return append(AppendQuoted(append(dst, `, "text": `...), text), '}')
+}
+
+// AppendQuoted appends text as a JSON string. What is no UTF-8 becomes the
+// replacement character.
+func AppendQuoted(dst, text []byte) []byte {
+	dst = append(dst, '"')
+	for len(text) > 0 {
+		c := text[0]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRune(text)
+			dst = utf8.AppendRune(dst, r)
+			text = text[n:]
+			continue
+		}
+		switch short := "\"\\\n\r\t"; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == short[2]:
+			dst = append(dst, `\n`...)
+		case c == short[3]:
+			dst = append(dst, `\r`...)
+		case c == short[4]:
+			dst = append(dst, `\t`...)
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			dst = append(dst, c)
+		}
+		text = text[1:]
+	}
+	return append(dst, '"')
+}
+
+// KeyText is a map's key as the reference's JSON names it: the text of the parts
+// without blanks between them.
+func (j *JSON) KeyText(dst []byte, l *manifest.Layout, b []byte, outer bool) []byte {
+	switch l.Kind {
+	case "tuple":
+		if !outer {
+			dst = append(dst, '(')
+		}
+		for i := range l.Fields {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			f := &l.Fields[i]
+			dst = j.KeyText(dst, &f.Layout, b[f.Off:f.Off+f.Layout.Size], false)
+		}
+		if !outer {
+			dst = append(dst, ')')
+		}
+		return dst
+	case "string", "buffer":
+		return j.Env.Append(dst, Value{Layout: l, Bytes: b})
+	}
+	for _, c := range j.Env.Append(nil, Value{Layout: l, Bytes: b}) {
+		if c != ' ' {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,153 @@
+package render
+
+import (
+	"strconv"
+
+	"btc/loader/format"
+	"btc/loader/manifest"
+)
+
+// JSONType is the type of the line that shows a map.
+func JSONType(m *manifest.Map) string {
+	switch m.Shape {
+	case "hist", "lhist":
+		return "hist"
+	case "avg", "stats":
+		return "stats"
+	}
+	return "map"
+}
+
+// KeyedJSON appends the data of a keyed map: {"@x": {"key": value, ...}}.
+func KeyedJSON(dst []byte, j *format.JSON, m *manifest.Map, elems []Element, top Top) []byte {
+	dst = append(format.AppendQuoted(append(dst, '{'), []byte(m.Name)), ": {"...)
+	for i, el := range ordered(m, elems, top) {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = format.AppendQuoted(dst, j.KeyText(nil, m.Key, el.Key, true))
+		dst = ValueJSON(append(dst, ": "...), j, m, &el, top.Div)
+	}
+	return append(dst, "}}"...)
+}
+
+// ScalarJSON appends the data of a scalar map: {"@x": value}.
+func ScalarJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, top Top) []byte {
+	dst = append(format.AppendQuoted(append(dst, '{'), []byte(m.Name)), ": "...)
+	return append(ValueJSON(dst, j, m, el, top.Div), '}')
+}
+
+// FullJSON appends the members of a map's line that lose nothing: name, shape and
+// entries; a scalar has one entry without a key.
+func FullJSON(dst []byte, j *format.JSON, m *manifest.Map, elems []Element, top Top) []byte {
+	dst = format.AppendQuoted(append(dst, `"name": `...), []byte(m.Name))
+	dst = format.AppendQuoted(append(dst, `, "shape": `...), []byte(m.Shape))
+	dst = append(dst, `, "entries": [`...)
+	if m.Key != nil {
+		elems = ordered(m, elems, top)
+	}
+	for i := range elems {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = append(dst, '{')
+		if m.Key != nil {
+			dst = append(fullKey(append(dst, `"key": `...), j, m.Key, elems[i].Key), ", "...)
+		}
+		dst = append(ValueJSON(append(dst, `"value": `...), j, m, &elems[i], top.Div), '}')
+	}
+	return append(dst, ']')
+}
+
+// fullKey is always an array: the parts of the key.
+func fullKey(dst []byte, j *format.JSON, l *manifest.Layout, key []byte) []byte {
+	v := format.Value{Layout: l, Bytes: key}
+	if l.Kind == "tuple" {
+		return j.Append(dst, v)
+	}
+	return append(j.Append(append(dst, '['), v), ']')
+}
+
+// ValueJSON appends an element's value.
+func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uint32) []byte {
+	isSigned := signed(m) && m.Shape != "count"
+	div = max(div, 1)
+	switch m.Shape {
+	case "plain":
+		if m.Value.Kind == "int" && div > 1 {
+			return j.Int(dst, divide(format.Uint(m.Value, el.Bytes), div, isSigned), isSigned)
+		}
+		return j.Append(dst, format.Value{Layout: m.Value, Bytes: el.Bytes})
+	case "avg":
+		if !j.Full {
+			return j.Int(dst, divide(el.Average(isSigned), div, isSigned), isSigned)
+		}
+		fallthrough
+	case "stats":
+		dst = j.Int(append(dst, `{"count": `...), el.Count, false)
+		dst = j.Int(append(dst, `, "average": `...), divide(el.Average(isSigned), div, isSigned), isSigned)
+		return append(j.Int(append(dst, `, "total": `...), el.Value, isSigned), '}')
+	case "hist":
+		return appendBuckets(dst, j, el.Buckets, uint64(div), histBounds{m.Bits})
+	case "lhist":
+		return appendBuckets(dst, j, el.Buckets, 1, lhistLabels{m})
+	}
+	return j.Int(dst, divide(el.Value, div, isSigned), isSigned)
+}
+
+// bounds tells which numbers are in bucket i (i >= 1): from value(i) to before
+// value(i+1), or all from there on when it is open.
+type bounds interface {
+	value(i int) int64
+	open(i int) bool
+}
+
+// histBounds are those of hist().
+type histBounds struct{ bits int }
+
+func (h histBounds) value(i int) int64 {
+	n := 1 << h.bits
+	i-- // bucket 0 is for negative numbers
+	if i < 2*n {
+		return int64(i)
+	}
+	return int64(uint64(n+i&(n-1)) << (i>>h.bits - 1))
+}
+
+func (h histBounds) open(int) bool { return false }
+
+// appendBuckets appends the buckets from the first to the last that is not
+// empty, with closed intervals.
+func appendBuckets(dst []byte, j *format.JSON, buckets []uint64, div uint64, b bounds) []byte {
+	first, last := span(buckets)
+	dst = append(dst, '[')
+	for i := first; i <= last; i++ {
+		if i > first {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '{')
+		if i > 0 {
+			dst = append(j.Int(append(dst, `"min": `...), uint64(b.value(i)), true), ", "...)
+		}
+		if i == 0 || !b.open(i) {
+			dst = append(j.Int(append(dst, `"max": `...), uint64(b.value(i+1)-1), true), ", "...)
+		}
+		dst = append(strconv.AppendUint(append(dst, `"count": `...), buckets[i]/div, 10), '}')
+	}
+	return append(dst, ']')
+}
+
+// span finds the first and the last bucket that is not empty; 0 and -1 when all are.
+func span(buckets []uint64) (first, last int) {
+	first, last = 0, -1
+	for i, c := range buckets {
+		if c == 0 {
+			continue
+		}
+		if last < 0 {
+			first = i
+		}
+		last = i
+	}
+	return first, last
+}

@@ -1,0 +1,155 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/manifest"
+	"btc/loader/render"
+	"btc/loader/report"
+)
+
+// Formats are the names of the output formats: the language's text, its JSON, and
+// a JSON that leaves nothing out (docs/json.md).
+var Formats = []string{"text", "json", "json2"}
+
+// lines tells whether the output is one JSON object a line.
+func (s *session) lines() bool { return s.opts.Format == "json" || s.full() }
+
+func (s *session) full() bool { return s.opts.Format == "json2" }
+
+func (s *session) json() *format.JSON {
+	return &format.JSON{Env: s.env(), Full: s.full(), Frames: s.maps.frames}
+}
+
+// begin starts the line of an event, up to where its members follow. e is nil for
+// what no event has caused.
+func (s *session) begin(kind string, e *manifest.Event) []byte {
+	dst := append(append([]byte(`{"type": "`), kind...), '"')
+	if !s.full() {
+		return dst
+	}
+	dst = append(dst, `, "time": "`...)
+	dst = append(time.Now().UTC().AppendFormat(dst, time.RFC3339Nano), '"')
+	if e == nil || e.Pos.Line == 0 {
+		return dst
+	}
+	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "probes": [`, e.Pos.Line, e.Pos.Col)
+	for i, p := range s.probesAt(e.Pos) {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = format.AppendQuoted(dst, []byte(p))
+	}
+	return append(dst, ']')
+}
+
+// probesAt lists the attach points of the clause that a place of the script is in.
+func (s *session) probesAt(at manifest.Pos) []string {
+	clause := -1
+	var best manifest.Pos
+	for i := range s.manifest.Programs {
+		p := &s.manifest.Programs[i]
+		if !before(at, p.Pos) && !before(p.Pos, best) {
+			clause, best = p.Clause, p.Pos
+		}
+	}
+	var texts []string
+	for i := range s.manifest.Programs {
+		if p := &s.manifest.Programs[i]; p.Clause == clause && !slices.Contains(texts, p.Attach.Text) {
+			texts = append(texts, p.Attach.Text)
+		}
+	}
+	return texts
+}
+
+func before(a, b manifest.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col }
+
+func (s *session) line(dst []byte) { s.out.write(append(dst, '}', '\n')) }
+
+// print writes a text of the script, which has a type of its own as JSON.
+func (s *session) print(kind string, e *event.Event, text []byte) {
+	if !s.lines() {
+		s.out.write(text)
+		return
+	}
+	dst := format.AppendQuoted(append(s.begin(kind, e.Event), `, "data": `...), text)
+	if s.full() && len(e.Values) > 0 {
+		j := s.json()
+		dst = append(dst, `, "args": [`...)
+		for i, v := range e.Values {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = j.Append(dst, v)
+		}
+		dst = append(dst, ']')
+	}
+	s.line(dst)
+}
+
+// value writes what print() was given.
+func (s *session) value(e *event.Event) {
+	s.line(s.json().Append(append(s.begin("value", e.Event), `, "data": `...), e.Values[0]))
+}
+
+// mapLine writes a map; e is the event that asks for it, if any.
+func (s *session) mapLine(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
+	j := s.json()
+	switch {
+	case s.full():
+		if m.Key == nil && len(elems) > 0 && !elems[0].Set {
+			elems = nil
+		}
+		s.line(render.FullJSON(append(s.begin("map", e), ", "...), j, m, elems, top))
+	case m.Key == nil:
+		el := scalarElement(m, elems)
+		s.line(render.ScalarJSON(append(s.begin(render.JSONType(m), e), `, "data": `...), j, m, &el, top))
+	case len(elems) > 0:
+		s.line(render.KeyedJSON(append(s.begin(render.JSONType(m), e), `, "data": `...), j, m, elems, top))
+	}
+}
+
+// notice writes a line with a number, such as the count of attached probes.
+func (s *session) notice(kind, what string, n uint64) {
+	dst := strconv.AppendUint(append(s.begin(kind, nil), `, "count": `...), n, 10)
+	s.line(fmt.Appendf(dst, `, "data": {"%s": %d}`, what, n))
+}
+
+// diagnostic is a message of the run with its place in the script.
+type diagnostic struct {
+	kind     string // the line's type: errorf, warnf, runtime_error, helper_error
+	severity string
+	pos      manifest.Pos
+	text     string
+	helper   string // that failed
+	code     int    // and what it answered
+	source   bool   // the text form shows the line of the script
+}
+
+// say writes a diagnostic: to the output as JSON, as text to the error output.
+func (s *session) say(d *diagnostic) {
+	if !s.lines() {
+		s.out.idle()
+		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Text: d.text}
+		if d.helper != "" {
+			f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.helper, d.code)
+		}
+		if d.source {
+			fmt.Fprintln(s.opts.Err, f.Message(d.severity))
+		} else {
+			fmt.Fprintf(s.opts.Err, "%s%s: %s\n", report.Head(f.Script, f.Pos), d.severity, f.Text)
+		}
+		return
+	}
+	dst := format.AppendQuoted(append(s.begin(d.kind, nil), `, "msg": `...), []byte(d.text))
+	if d.helper != "" {
+		dst = fmt.Appendf(dst, `, "helper": "%s", "retcode": %d`, d.helper, d.code)
+	}
+	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(s.manifest.Script.File))
+	s.line(fmt.Appendf(dst, `, "line": %d, "col": %d`, d.pos.Line, d.pos.Col))
+}
