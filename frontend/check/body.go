@@ -174,8 +174,18 @@ func (b *body) ifStmt(x *ast.IfExpr) (ends bool) {
 		}
 		return b.elseBranch(x)
 	}
+	if b.undecided(x) {
+		return false
+	}
 	ends = b.branch(x.Then)
 	return b.elseBranch(x) && ends
+}
+
+// undecided tells that "if comptime" has no answer in this round: neither branch
+// may say anything of types.
+func (b *body) undecided(x *ast.IfExpr) bool {
+	cond, ok := ast.Unparen(x.Cond).(*ast.Comptime)
+	return ok && !b.final && invalid(b.out.Expr(cond).Type)
 }
 
 // elseBranch types what stands behind else; it reports whether its end is not
@@ -261,6 +271,10 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		return
 	}
 	if p.Lossy {
+		if c := b.out.Expr(from).Const; c != nil && c.lit && !p.Type.FitsInto(t) && t.Kind == types.Int && !t.Signed && c.Int < 0 {
+			b.varMismatch(x, from, t, v.Type) // a literal that no signed type holds
+			return
+		}
 		b.lossy(from, t, p.Type)
 	}
 	b.grow(&v.Type, p.Type)

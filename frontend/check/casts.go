@@ -151,6 +151,10 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 	if !b.castable(x, from, &to) {
 		return
 	}
+	if c := in.Const; to.Kind == types.Enum && c != nil && c.lit && !to.Enum.Has(c.Int) {
+		b.fail(diag.BadCast, x, "Enum: %s doesn't contain a variant value of %d", strings.TrimPrefix(to.String(), "enum "), c.Int)
+		return
+	}
 	e.Type = to
 	if types.Equal(from, to) && !from.Flexible && to.IsInteger() && !in.Reads {
 		b.fail(diag.NeedlessCast, x, "Unnecessary cast: expression is already of type %s", to)

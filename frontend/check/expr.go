@@ -161,7 +161,7 @@ func (b *body) compound(x ast.Expr, e *Expr) {
 	case *ast.Offsetof:
 		b.offsetof(x, e)
 	case *ast.Typeinfo:
-		b.unsupported(x, "typeinfo")
+		b.typeinfo(x, e)
 	case *ast.TypeExpr:
 		b.fail(diag.UnknownName, x, "a type cannot be used as a value")
 	case *ast.Discard:
@@ -376,6 +376,9 @@ func (b *body) ifExpr(x *ast.IfExpr, e *Expr) {
 		}
 		return
 	}
+	if b.undecided(x) {
+		return
+	}
 	t := b.expr(x.Then).Type
 	if x.Else == nil {
 		e.Type = types.TNone
@@ -407,7 +410,8 @@ func (b *body) comptime(x *ast.Comptime, e *Expr) {
 		return
 	}
 	e.Type = t
-	if e.Const = b.out.Expr(x.X).Const; e.Const == nil {
+	e.Info = b.out.Expr(x.X).Info
+	if e.Const = b.out.Expr(x.X).Const; e.Const == nil && e.Info == nil {
 		b.fail(diag.NotConstant, x, "Unable to resolve comptime expression")
 		e.Type = types.TInvalid
 	}

@@ -33,6 +33,10 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	case ast.Neg:
 		e.Type = types.TInt64
 	case ast.BitNot:
+		if t.Kind == types.Bool {
+			b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", x.Op, t)
+			return
+		}
 		e.Type = types.MakeInt(8, t.Signed && !t.Flexible)
 	}
 	b.foldUnary(x, e)
@@ -142,6 +146,7 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 			e.Type = types.TBool // so that one error is not followed by another
 		}
 		return
+	case b.compareInfo(x, e):
 	case x.Op == ast.LogOr || x.Op == ast.LogAnd:
 		b.logical(x, e, left, right)
 	case isComparison(x.Op):
@@ -288,7 +293,7 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 		switch {
 		case left.Elem.Kind != types.Int || right.Elem.Kind != types.Int:
 			b.badOperands(x, x.Op, left, right)
-		case left.Size != right.Size:
+		case left.Size != right.Size || left.Elem.Size != right.Elem.Size:
 			b.fail(diag.BadOperands, x, "Only arrays of same size support comparison operators.")
 		default:
 			e.Operands = left

@@ -104,6 +104,16 @@ type EnumDef struct {
 	Values []EnumValue
 }
 
+// Has reports whether an enumerator has the value v.
+func (d *EnumDef) Has(v int64) bool {
+	for _, e := range d.Values {
+		if e.Value == v {
+			return true
+		}
+	}
+	return false
+}
+
 // EnumValue is one enumerator.
 type EnumValue struct {
 	Name  string

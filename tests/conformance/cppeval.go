@@ -6,6 +6,7 @@ import "strconv"
 type value struct {
 	kind valueKind
 	text string  // valueString, valueName: the name; valueTagged: the tag
+	of   string  // valueName: what stands before the last ::
 	list []value // valueList, valueTagged: what stands in the braces
 }
 
@@ -254,9 +255,9 @@ func (e *evaluator) term(i, end int) (value, int) {
 
 // named evaluates a variable, an enumerator, a tagged list or a call.
 func (e *evaluator) named(i, end int) (value, int) {
-	name := e.toks[i].text
+	name, of := e.toks[i].text, ""
 	for i++; i+1 < end && e.toks[i].is("::"); i += 2 {
-		name = e.toks[i+1].text
+		name, of = e.toks[i+1].text, name
 	}
 	if i < end && e.toks[i].is("<") { // std::vector<std::string>
 		for i < end && !e.toks[i].is(">") {
@@ -279,7 +280,7 @@ func (e *evaluator) named(i, end int) (value, int) {
 	if v, ok := e.vars[name]; ok {
 		return v, i
 	}
-	return value{kind: valueName, text: name}, i
+	return value{kind: valueName, text: name, of: of}, i
 }
 
 // concat is a + b: text when both are known.
