@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"btc/frontend/ast"
+	"btc/frontend/check"
 	"btc/frontend/types"
 	"btc/ir"
 )
@@ -163,6 +164,10 @@ func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 		}
 		return
 	}
+	if info := f.body.Expr(x).Info; info != nil {
+		f.storeInfo(info, dst, t)
+		return
+	}
 	own := f.body.Type(x)
 	src := dst
 	same := own.Store().Size == st.Size && types.Equal(own, t)
@@ -173,6 +178,18 @@ func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 	f.storeObject(x, src, own)
 	if !same {
 		f.widen(dst, t, src, own)
+	}
+}
+
+// storeInfo writes the record that typeinfo gives.
+func (f *fn) storeInfo(info *check.TypeInfo, dst *ir.Value, t *types.Type) {
+	f.zero(dst, t.Store().Size)
+	texts := map[string]string{"base_type": info.Base, "full_type": info.Full}
+	for i, fl := range t.Fields {
+		if text, ok := texts[fl.Name]; ok {
+			s := f.Emit(ir.OpStrLit, ir.TVoid, f.AddImm(dst, int64(t.Store().Offsets[i])))
+			s.Sym, s.Imm = text, int64(fl.Type.Size)
+		}
 	}
 }
 

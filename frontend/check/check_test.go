@@ -85,7 +85,11 @@ func testScript(t *testing.T, text string) {
 		}
 	}
 	for _, d := range l.Sorted() {
-		line, text := d.Span.Pos().Line, fmt.Sprintf("%s: %s", d.Code, d.Message)
+		at := d.Span
+		if n := len(d.Expanded); n > 0 { // the call in the script
+			at = d.Expanded[n-1]
+		}
+		line, text := at.Pos().Line, fmt.Sprintf("%s: %s", d.Code, d.Message)
 		if !take(want, line, text) {
 			t.Errorf("unexpected: %v", d)
 		}

@@ -57,7 +57,7 @@ const (
 // functionTable is the table, by name. argN is one row, "arg".
 func functionTable() map[string]*Function {
 	table := map[string]*Function{}
-	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), textRows(), hostRows(), futureRows()} {
+	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), textRows(), hostRows(), metaRows(), futureRows()} {
 		for i := range group {
 			table[group[i].Name] = &group[i]
 		}
@@ -161,9 +161,9 @@ func outputRows() []Function {
 // futureRows are what the language has and nothing here does yet. They have a
 // row each so that the refusal names them.
 func futureRows() []Function {
-	names := "debugf fail assert_str strcap str_concat memcmp uaddr percpu_kaddr dw_ustack path " +
-		"skboutput socket_cookie write_user unwatch kfunc_exist kfunc_allowed is_array is_integer " +
-		"is_literal is_ptr is_str is_unsigned_integer default_str_length elf_is_exe elf_info"
+	names := "debugf assert_str str_concat memcmp uaddr percpu_kaddr dw_ustack path " +
+		"skboutput socket_cookie write_user unwatch kfunc_exist kfunc_allowed " +
+		"elf_is_exe elf_info"
 	values := "args cpid has_cpid config"
 	var rows []Function
 	for _, name := range strings.Fields(names) {

@@ -206,6 +206,8 @@ type Expr struct {
 	// Scale is the size in bytes of the pointee in pointer arithmetic: the
 	// integer operand (or the step of ++ and --) is multiplied by it; 0 otherwise.
 	Scale int
+	// Info is the value of a typeinfo.
+	Info *TypeInfo
 	// Reads is set when an aggregation is read as a number here.
 	Reads bool
 }

@@ -34,6 +34,7 @@ const (
 	NoArgs          Code = "E0230"
 	BadUnroll       Code = "E0231"
 	BadFunction     Code = "E0232"
+	ScriptFails     Code = "E0233"
 
 	ImplicitCast      Code = "W0201"
 	Unreachable       Code = "W0202"
@@ -118,6 +119,8 @@ var checkCodes = []Info{
 		"The target has no description of this event, so that args has no fields. Give a target that has it with --target, for example --target=host."},
 	{BadUnroll, "unroll has a bad number of repetitions",
 		"The number is a constant from 1 to 100."},
+	{ScriptFails, "the script says that it cannot work",
+		"A call of fail(), or a static_assert() whose condition is false, is part of what would be compiled. The message is the script's own."},
 	{BadFunction, "a function of the script is wrong",
 		"fn name($a : T, ...) : R { ... } takes at most five numbers or pointers and gives one, or nothing when R is void. Every way through a function that gives a value ends in return; functions do not call themselves."},
 
