@@ -151,10 +151,12 @@ const (
 	OpGlobalAddr
 	OpAttachID
 
-	// Core until loops have become callbacks: walks over maps.
+	// Core until loops have become callbacks: walks over maps and ranges.
 	OpMapIter
 	OpMapNext
 	OpMapKey
+	OpRangeIter
+	OpRangeNext
 
 	// High: builtins.
 	OpPid
@@ -262,9 +264,11 @@ var Ops = [numOps]OpInfo{
 	OpGlobalAddr: {Name: "globaladdr", Stage: Core, Result: RGiven, Attrs: ASym | AImm, Doc: "address of global Sym + Imm, a mapval of the global's section"},
 	OpAttachID:   {Name: "attachid", Stage: Core, Result: RI64, Attrs: AImm, Doc: "number of the attach point that fired; Imm is the program's first. A marked immediate that the loader patches in each clone"},
 
-	OpMapIter: {Name: "mapiter", Stage: Core, Args: []ArgKind{MapArg}, Result: RI64, Effect: Writes, Doc: "begins a walk over the elements of a keyed map; mapnext takes the result. The pass callbacks replaces the walk by for_each_map_elem"},
-	OpMapNext: {Name: "mapnext", Stage: Core, Args: []ArgKind{MapArg, IntArg}, Result: RGiven, Effect: Writes, Doc: "value of the walk's next element, null behind the last. It heads a loop: the branch on its null test leads to the body and past the loop"},
-	OpMapKey:  {Name: "mapkey", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Doc: "key of the element whose value mapnext gave; read-only"},
+	OpMapIter:   {Name: "mapiter", Stage: Core, Args: []ArgKind{MapArg}, Result: RI64, Effect: Writes, Doc: "begins a walk over the elements of a keyed map; mapnext takes the result. The pass callbacks replaces the walk by for_each_map_elem"},
+	OpMapNext:   {Name: "mapnext", Stage: Core, Args: []ArgKind{MapArg, IntArg}, Result: RGiven, Effect: Writes, Doc: "value of the walk's next element, null behind the last. It heads a loop: the branch on its null test leads to the body and past the loop"},
+	OpMapKey:    {Name: "mapkey", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Doc: "key of the element whose value mapnext gave; read-only"},
+	OpRangeIter: {Name: "rangeiter", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "begins a loop of so many turns (unsigned, at most 1<<23 are made); rangenext takes the result. The pass callbacks replaces the loop by bpf_loop, or by a counter where the turns are few"},
+	OpRangeNext: {Name: "rangenext", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "number of the next turn, from 1; 0 behind the last. It heads a loop as mapnext does"},
 
 	OpPid:      {Name: "pid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread group id; Imm 0: loader's PID namespace, 1: initial namespace"},
 	OpTid:      {Name: "tid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread id; Imm as pid"},

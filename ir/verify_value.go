@@ -17,7 +17,7 @@ var rules = map[Op]rule{
 
 	OpLoad: ruleLoad, OpStore: ruleStore, OpAtomicAdd: ruleAtomicAdd, OpCall: ruleCall, OpCallSub: ruleCallSub,
 	OpNonNull: ruleNonNull, OpCast: ruleCast, OpCORE: ruleCORE, OpGlobal: ruleGlobal, OpGlobalAddr: ruleGlobal, OpAttachID: ruleProgram,
-	OpMapIter: ruleWalk, OpMapNext: ruleWalk, OpMapKey: ruleElem, OpElemGet: ruleElem, OpElemGetMem: ruleElem,
+	OpMapIter: ruleWalk, OpMapNext: ruleWalk, OpMapKey: ruleElem, OpRangeIter: generic, OpRangeNext: ruleRange, OpElemGet: ruleElem, OpElemGetMem: ruleElem,
 
 	OpPid: generic, OpTid: generic, OpUid: generic, OpGid: generic, OpNsecs: ruleImm(0, 3), OpElapsed: generic, OpCPU: generic,
 	OpCurtask: ruleResult(TKAddr), OpRand: generic, OpCgroup: generic, OpNumaID: generic, OpJiffies: generic, OpNcpus: generic,

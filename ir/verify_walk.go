@@ -15,6 +15,13 @@ func ruleWalk(c *checker, v *Value) {
 	}
 }
 
+// ruleRange wants a loop that was begun.
+func ruleRange(c *checker, v *Value) {
+	if begun := v.Args[0].Op; begun != OpRangeIter && begun != OpParam {
+		c.at(v, "%s is no loop over a range", v.Args[0])
+	}
+}
+
 // ruleElem wants the value of an element as mapnext gave it.
 func ruleElem(c *checker, v *Value) {
 	elem := v.Args[len(v.Args)-1]

@@ -43,6 +43,7 @@ import (
 func callbacks(m *ir.Module) []ir.Diag {
 	for i := 0; i < len(m.Funcs); i++ { // it grows: bodies may hold walks, too
 		f := m.Funcs[i]
+		countShort(f)
 		n := 0
 		for v := firstWalk(f); v != nil; v = firstWalk(f) {
 			n++
@@ -52,11 +53,11 @@ func callbacks(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// firstWalk is the mapnext of an outermost walk, nil when there is none.
+// firstWalk is the mapnext or rangenext of an outermost walk, nil when there is none.
 func firstWalk(f *ir.Func) *ir.Value {
 	for _, b := range ir.ReversePostorder(f) {
 		for _, v := range b.Values {
-			if v.Op == ir.OpMapNext {
+			if v.Op == ir.OpMapNext || v.Op == ir.OpRangeNext {
 				return v
 			}
 		}
@@ -67,10 +68,14 @@ func firstWalk(f *ir.Func) *ir.Value {
 // walkHelper calls a subprogram for each element of a map.
 const walkHelper = "for_each_map_elem"
 
+// rangeHelper calls a subprogram so many times.
+const rangeHelper = "loop"
+
 // outliner moves the body of one walk into a subprogram.
 type outliner struct {
 	f, cb  *ir.Func
-	next   *ir.Value // the mapnext
+	next   *ir.Value // the mapnext or rangenext
+	walk   *ir.Value // the mapiter or rangeiter
 	head   *ir.Block // holds next and its test, nothing else
 	pre    *ir.Block // runs before the walk; at last it ends in the call
 	body   int       // the head's way into the body: 0 or 1
@@ -97,19 +102,31 @@ type walkExit struct {
 
 func outline(m *ir.Module, f *ir.Func, next *ir.Value, name string) {
 	o := &outliner{m: m, f: f, next: next, inside: map[*ir.Block]bool{}, words: map[*ir.Value]int{}, subst: ir.Subst{}}
-	walk := next.Args[1]
+	o.walk = next.Args[len(next.Args)-1]
+	if o.walk.Op != ir.OpMapIter && o.walk.Op != ir.OpRangeIter {
+		panic("BUG: a walk that begins at several places: " + next.Text())
+	}
 	if o.findBody() {
-		m.Meta.AddNeed(ir.Need{Feature: walkHelper, Construct: "'for' over a map", Pos: next.Pos})
+		o.need()
 		o.makeCallback(name)
 		m.Funcs = append(m.Funcs, o.cb)
 		o.leaveBody()
 		o.enterBody()
 		o.callWalk()
 	}
-	if walk.Op == ir.OpMapIter {
-		walk.Block.Remove(walk.Index())
-	}
+	o.walk.Block.Remove(o.walk.Index())
 	ir.RemoveUnreachable(f)
+}
+
+// overMap tells a walk over a map from one over a range.
+func (o *outliner) overMap() bool { return o.next.Op == ir.OpMapNext }
+
+func (o *outliner) need() {
+	n := ir.Need{Feature: rangeHelper, Construct: "'for' over a range that is long or of unknown length", Pos: o.next.Pos}
+	if o.overMap() {
+		n.Feature, n.Construct = walkHelper, "'for' over a map"
+	}
+	o.m.Meta.AddNeed(n)
 }
 
 // findBody finds head and body and gives the head a block before it. A walk
@@ -167,14 +184,21 @@ func (o *outliner) newPre() {
 
 // makeCallback makes the subprogram and moves the body into it.
 func (o *outliner) makeCallback(name string) {
-	x := o.next.Args[0].Sym
-	o.cb = &ir.Func{Name: name, Pos: o.next.Pos,
-		Params: []ir.Type{ir.TI64, ir.TMapKey(x), ir.TMapVal(x, false), ir.TStack}}
+	o.cb = &ir.Func{Name: name, Pos: o.next.Pos, Params: []ir.Type{ir.TI64, ir.TStack}}
+	if o.overMap() {
+		x := o.next.Args[0].Sym
+		o.cb.Params = []ir.Type{ir.TI64, ir.TMapKey(x), ir.TMapVal(x, false), ir.TStack}
+	}
 	entry := o.cb.NewBlock()
 	for _, t := range o.cb.Params {
 		entry.AddParam(t)
 	}
-	o.key, o.elem, o.frame = entry.Params[1], entry.Params[2], entry.Params[3]
+	o.frame = entry.Params[len(entry.Params)-1]
+	if o.overMap() {
+		o.key, o.elem = entry.Params[1], entry.Params[2]
+	} else {
+		o.elem = ir.AtEnd(entry, o.next.Pos).AddImm(entry.Params[0], 1)
+	}
 	o.subst[o.next] = o.elem
 	o.subst[o.head.Values[1]] = ir.Bool(o.body == 0)
 	o.shared = o.f.NewSlot("walk", 0, 8)
@@ -369,8 +393,17 @@ func (o *outliner) callWalk() {
 			}
 		}
 	}
-	at.Call(walkHelper, ir.TI64, o.next.Args[0], ir.FuncOperand(o.cb.Name), area, ir.Const(0))
-	after := ir.Subst{o.next: ir.Null(o.next.Type)}
+	after := ir.Subst{}
+	if o.overMap() {
+		at.Call(walkHelper, ir.TI64, o.next.Args[0], ir.FuncOperand(o.cb.Name), area, ir.Const(0))
+		after[o.next] = ir.Null(o.next.Type)
+	} else {
+		n := o.walk.Args[0]
+		most := ir.Const(maxTurns)
+		n = at.Select(at.ICmp(ir.UGT, n, most), most, n)
+		at.Call(rangeHelper, ir.TI64, n, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
+		after[o.next] = ir.Const(0)
+	}
 	for _, p := range o.head.Params {
 		after[p] = get(at, area, o.words[p], p.Type)
 	}

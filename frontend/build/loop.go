@@ -53,28 +53,90 @@ func (f *fn) forStmt(s *ast.ForStmt) {
 	f.forMap(s)
 }
 
+// inlineTurns is the number of turns, nested loops multiplied, up to which a
+// loop of known length is written as one; the kernel's verifier walks each turn.
+// With a loop in its body it has to be shorter.
+const (
+	inlineTurns = 2048
+	outerTurns  = 64
+)
+
 // forRange is "for ($i : from..to)": half-open, bounds evaluated once.
 func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
-	v := f.body.Loop(s)
-	type counter struct{ *ast.ForStmt }
-	hidden := counter{s} // the loop's own counter: the script may change $i
-	f.setVar(hidden, f.num(r.From))
+	from := f.num(r.From)
 	to := f.num(r.To)
+	less := ir.ULT
+	if f.body.Loop(s).Type.Signed {
+		less = ir.SLT
+	}
+	outer := max(f.turns, 1)
+	if from.IsConst() && to.IsConst() {
+		n := uint64(0)
+		if less.Eval(from.Imm, to.Imm) {
+			n = uint64(to.Imm - from.Imm)
+		}
+		most := uint64(inlineTurns / outer)
+		if hasLoop(s.Body) {
+			most = min(most, outerTurns)
+		}
+		if n <= most {
+			f.turns = outer * max(int(n), 1)
+			f.forCounted(s, from, to, less)
+			f.turns = outer
+			return
+		}
+	}
+	f.turns = 1
+	f.forTurns(s, from, to, less)
+	f.turns = outer
+}
+
+// hasLoop reports whether a loop stands in a block.
+func hasLoop(b *ast.Block) bool {
+	found := false
+	ast.Inspect(b, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.ForStmt, *ast.WhileStmt:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// forCounted is a loop with a counter of its own: the script may change $i.
+func (f *fn) forCounted(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
+	type counter struct{ *ast.ForStmt }
+	hidden := counter{s}
+	f.setVar(hidden, from)
 	head, body, next, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
 	i := f.getVar(hidden, ir.TI64)
-	cond := ir.SLT
-	if !v.Type.Signed {
-		cond = ir.ULT
-	}
-	f.branch(f.ICmp(cond, i, to), body, rest)
+	f.branch(f.ICmp(less, i, to), body, rest)
 	f.start(body, true)
-	f.setVar(v, i)
+	f.setVar(f.body.Loop(s), i)
 	f.repeat(s.Body, rest, next)
 	f.jump(next)
 	f.start(next, true)
 	f.setVar(hidden, f.Add(f.getVar(hidden, ir.TI64), ir.Const(1)))
+	f.jump(head)
+	f.seal(head)
+	f.start(rest, true)
+}
+
+// forTurns is a loop of unknown or great length, headed by rangenext.
+func (f *fn) forTurns(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
+	n := f.Select(f.ICmp(less, from, to), f.Sub(to, from), ir.Const(0))
+	turns := f.Emit(ir.OpRangeIter, ir.TI64, n)
+	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
+	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), body, rest)
+	f.start(body, true)
+	f.setVar(f.body.Loop(s), f.Add(f.AddImm(next, -1), from))
+	f.repeat(s.Body, rest, head)
 	f.jump(head)
 	f.seal(head)
 	f.start(rest, true)

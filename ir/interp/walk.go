@@ -7,13 +7,29 @@ import "btc/ir"
 type walk struct {
 	keys []string
 	next int
+	last int64 // a range: its turns
 }
+
+// maxTurns is BPF_MAX_LOOPS.
+const maxTurns = 1 << 23
 
 func walkOps() map[ir.Op]opFunc {
 	return map[ir.Op]opFunc{
 		ir.OpMapIter: func(fr *frame, v *ir.Value) int64 {
 			fr.walks = append(fr.walks, &walk{keys: append([]string(nil), fr.mapOf(v).order...)})
 			return int64(len(fr.walks) - 1)
+		},
+		ir.OpRangeIter: func(fr *frame, v *ir.Value) int64 {
+			fr.walks = append(fr.walks, &walk{last: int64(min(uint64(fr.arg(v, 0)), maxTurns))})
+			return int64(len(fr.walks) - 1)
+		},
+		ir.OpRangeNext: func(fr *frame, v *ir.Value) int64 {
+			w := fr.walkOf(v, 0)
+			if int64(w.next) >= w.last {
+				return 0
+			}
+			w.next++
+			return int64(w.next)
 		},
 		ir.OpMapNext: mapNext,
 		ir.OpMapKey: func(fr *frame, v *ir.Value) int64 {
@@ -24,12 +40,17 @@ func walkOps() map[ir.Op]opFunc {
 	}
 }
 
-func mapNext(fr *frame, v *ir.Value) int64 {
-	n := fr.arg(v, 1)
+// walkOf is the walk whose number is an argument.
+func (fr *frame) walkOf(v *ir.Value, arg int) *walk {
+	n := fr.arg(v, arg)
 	if n < 0 || n >= int64(len(fr.walks)) {
 		fr.trap("no walk %d", n)
 	}
-	w, b := fr.walks[n], fr.mapOf(v)
+	return fr.walks[n]
+}
+
+func mapNext(fr *frame, v *ir.Value) int64 {
+	w, b := fr.walkOf(v, 1), fr.mapOf(v)
 	for w.next < len(w.keys) {
 		w.next++
 		if addr := b.lookup([]byte(w.keys[w.next-1]), fr.in.CPU); addr != 0 {

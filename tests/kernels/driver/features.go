@@ -37,6 +37,8 @@ func Features() []Feature {
 		{"no-fentry", "the kernel has fentry", func() bool { return errors.Is(fentry(), os.ErrPermission) }},
 		{"for-each", "the kernel has no helper that walks a map (bpf_for_each_map_elem, 5.13)", forEach},
 		{"no-for-each", "the kernel has the helper that walks a map", func() bool { return !forEach() }},
+		{"loop", "the kernel has no helper that repeats a subprogram (bpf_loop, 5.17)", loop},
+		{"no-loop", "the kernel has the helper that repeats a subprogram", func() bool { return !loop() }},
 		{"no-pmu", "the machine has hardware counters", func() bool { return !exists("/sys/bus/event_source/devices/cpu")() }},
 		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
 		{"usdt", "no C compiler made the workload that has static probes", onPath("usdt")},
@@ -75,6 +77,8 @@ func fentry() error {
 }
 
 func forEach() bool { return features.HaveProgramHelper(ebpf.Kprobe, asm.FnForEachMapElem) == nil }
+
+func loop() bool { return features.HaveProgramHelper(ebpf.Kprobe, asm.FnLoop) == nil }
 
 func onPath(program string) func() bool {
 	return func() bool {

@@ -1,0 +1,84 @@
+package passes
+
+import (
+	"slices"
+
+	"btc/ir"
+)
+
+// Loops over ranges in callbacks: those of few turns stay in place, with a
+// counter; every kernel walks such a bounded loop (5.3).
+//
+//	  v1:i64 = rangeiter v0                  ; at most 16 turns
+//	  jump b1
+//	b1:
+//	  v2:i64 = rangenext v1
+//	  v3:i1 = icmp ne v2, 0
+//	  br v3, b2, b3
+//	b2:
+//	  ...                                    ; uses v2
+//	  jump b1
+//	->
+//	  jump b1(0)
+//	b1(v2:i64):
+//	  v3:i1 = icmp ult v2, v0
+//	  br v3, b2, b3
+//	b2:
+//	  v4:i64 = add v2, 1
+//	  ...                                    ; uses v4
+//	  jump b1(v4)
+
+const (
+	// maxTurns is BPF_MAX_LOOPS, the most turns that bpf_loop makes.
+	maxTurns = 1 << 23
+	// fewTurns is the number of turns up to which a loop of unknown length stays in place.
+	fewTurns = 64
+)
+
+// countShort gives the loops of few turns in f a counter.
+func countShort(f *ir.Func) {
+	d := ir.Dominators(f)
+	ranges := ir.NewRanges(f, d)
+	for _, b := range ir.ReversePostorder(f) {
+		for _, v := range b.Values {
+			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter && ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= fewTurns {
+				count(f, v)
+				break
+			}
+		}
+	}
+}
+
+// count does it for one loop. A head that does more than go on, or that the
+// body never comes back to, is left to bpf_loop.
+func count(f *ir.Func, next *ir.Value) {
+	head, begin := next.Block, next.Args[0]
+	test := head.Term.Arg
+	if head.Term.Kind != ir.Br || len(head.Values) != 2 || test != head.Values[1] || test.Args[0] != next {
+		return
+	}
+	counter := head.AddParam(ir.TI64)
+	body := 0
+	if test.Cond == ir.EQ {
+		body = 1
+	}
+	inside := ir.SplitEdge(ir.Pred{Block: head, Succ: body})
+	d := ir.Dominators(f)
+	number := ir.At(inside, 0, next.Pos).AddImm(counter, 1)
+	ir.ReplaceUses(f, next, number)
+	for _, p := range ir.Preds(f)[head.ID] {
+		arg := ir.Const(0)
+		if d.Dominates(inside, p.Block) {
+			arg = number
+		}
+		e := p.Edge()
+		e.Args = append(slices.Clip(e.Args), arg)
+	}
+	cond := ir.ULT
+	if body == 1 {
+		cond = ir.UGE
+	}
+	test.Cond, test.Args = cond, []*ir.Value{counter, begin.Args[0]}
+	head.Remove(next.Index())
+	begin.Block.Remove(begin.Index())
+}
