@@ -116,7 +116,7 @@ func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
 	const key = "unstable_typeinfo"
 	switch b.info.Config.Values[key] {
 	case "error":
-		b.fail(diag.BadConfigKey, x, "typeinfo is an unstable feature of the language").Hint("set %s=enable in the config block", key)
+		b.fail(diag.BadConfigKey, x, "typeinfo feature is not enabled by default. To enable this unstable feature, set the config flag to enable. %s=enable", key)
 	case "warn":
 		b.fail(diag.Ignored, x, "typeinfo is an unstable feature of the language")
 	}

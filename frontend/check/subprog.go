@@ -54,7 +54,6 @@ func (c *checker) subprogram(def *ast.Func) {
 	cl := &clause{probe: probe, scope: subprogScopes(c, def)}
 	s.body = newBody(c, cl, s.Point)
 	s.body.sub, s.Body = s, s.body.out
-	s.Result = s.resultType()
 	if len(def.Params) > maxSubprogParams {
 		c.fail(diag.BadFunction, def.Params[maxSubprogParams], "a function takes at most %d arguments", maxSubprogParams)
 	}
@@ -66,6 +65,7 @@ func (c *checker) subprogram(def *ast.Func) {
 			}
 		}
 	}
+	s.Result = s.resultType()
 	cl.bodies = append(cl.bodies, s.body)
 	c.clauses = append(c.clauses, cl)
 	c.info.Subprogs = append(c.info.Subprogs, s)
@@ -92,7 +92,7 @@ func (s *Subprog) param(p *ast.Param) *Var {
 	return v
 }
 
-// declaredType is a type in a signature; typeof sees no variable there.
+// declaredType is a type in a signature, where typeof may name a parameter.
 func (b *body) declaredType(t ast.Type) *types.Type {
 	o := b.out
 	o.exprs = map[ast.Expr]*Expr{}
@@ -114,6 +114,7 @@ func subprogScopes(c *checker, def *ast.Func) *scope {
 	for _, p := range def.Params {
 		s.typ(p.Type)
 	}
+	s.typ(def.Result)
 	s.block(def.Body)
 	s.pop()
 	return s

@@ -177,7 +177,7 @@ func TestImports(t *testing.T) {
 		{`import "lib/note.txt"; begin { }`, "", "unknown import type: note.txt"},
 		{`import "bad.bt"; begin { }`, "", "bad.bt:1:8"},
 		{`import "open.bt"; begin { }`, "", "a place that everybody may write to"},
-		{`begin { import "b.bt"; }`, "", "import statements are not enabled"},
+		{`begin { import "b.bt"; }`, "", "import statement feature is not enabled"},
 	}
 	for _, test := range tests {
 		l := new(diag.List)

@@ -74,8 +74,8 @@ func (im *imported) statement(at *ast.Import, dir string) {
 	case "warn":
 		im.fail(diag.Ignored, at, "import statements are an unstable feature of the language")
 	default:
-		im.fail(diag.BadImport, at, "import statements are not enabled").
-			Hint("write the import at the top of the script, or set %s=enable in the config block", statementKey)
+		im.fail(diag.BadImport, at, "import statement feature is not enabled by default. To enable this unstable feature, set the config flag to enable. %s=enable", statementKey).
+			Hint("an import at the top of the script needs no setting")
 		return
 	}
 	im.path(at, dir)
