@@ -64,13 +64,14 @@ func newTables() *tables {
 			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
 			"kaddr": hostValue, "cgroupid": hostValue, "cgroup_path": firstArg,
 			"signal": signal("send_signal"), "signal_thread": signal("send_signal_thread"), "override": (*fn).override,
+			"write_user": (*fn).writeUser, "memcmp": (*fn).memcmp,
 			"join":   (*fn).join,
 			"getopt": (*fn).getopt,
 		},
 		strings: map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int){
-			"comm":     func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
-			"str":      (*fn).str,
-			"strerror": numberName, "signal_name": numberName, "syscall_name": numberName,
+			"comm":       func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
+			"str":        (*fn).str,
+			"str_concat": (*fn).concat, "strerror": numberName, "signal_name": numberName, "syscall_name": numberName,
 			"getopt": func(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 				f.Emit(ir.OpStrCopy, ir.TI64, dst, f.optionAddr(c.Option)).Imm = int64(capacity)
 			},
@@ -144,6 +145,9 @@ func (f *fn) reg(_ ast.Expr, c *check.Call) *ir.Value {
 func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
 	v := f.Emit(ir.OpAttachID, ir.TI64)
 	v.Imm = int64(f.f.Prog.FirstID)
+	if f.f.Prog.Kind == ir.ProgUSDT { // the rest tells its places apart
+		return f.And(v, ir.Const(1<<20-1))
+	}
 	return v
 }
 

@@ -68,6 +68,17 @@ func (f *fn) override(_ ast.Expr, c *check.Call) *ir.Value {
 	return nil
 }
 
+// writeUser copies bytes of ours into the current process; true when that could
+// be done.
+func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
+	room := int(c.N+7) / 8 * 8
+	src := f.Slot("bytes", room, 8)
+	f.zero(src, room)
+	f.bytesOf(c.Args[1], src, int(c.N))
+	r := f.Call("probe_write_user", ir.TI64, f.num(c.Args[0]), src, ir.Const(c.N))
+	return f.BoolInt(f.ICmp(ir.EQ, r, ir.Const(0)))
+}
+
 // The strings that join takes at most, and the bytes of each.
 const (
 	joinStrings = 16

@@ -32,6 +32,45 @@ func (f *fn) copyText(x ast.Expr, name string, size int) (at, length *ir.Value) 
 	return at, f.Select(f.ICmp(ir.SGT, n, ir.Const(0)), f.AddImm(n, -1), ir.Const(0))
 }
 
+// concat writes one string and behind it another.
+func (f *fn) concat(c *check.Call, dst *ir.Value, capacity int) {
+	both, n := f.copyText(c.Args[0], "both", 2*capacity)
+	room := both.Slot.Size / 2
+	second, _ := f.copyText(c.Args[1], "second", 0)
+	at := f.Add(both, f.And(n, ir.Const(int64(room-1))))
+	f.Call("probe_read_kernel_str", ir.TI64, at, ir.Const(int64(min(room, second.Slot.Size))), second)
+	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, both), ir.Const(int64(capacity))).Imm = int64(capacity)
+}
+
+// memcmp is the difference of the first bytes that differ, 0 for none.
+func (f *fn) memcmp(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.N == 0 {
+		return ir.Const(0)
+	}
+	var at [2]*ir.Value
+	for i, x := range c.Args {
+		room := (int(c.N) + 7) / 8 * 8
+		at[i] = f.Slot("bytes", room, 8)
+		at[i].Slot.Class = ir.Scratch
+		f.zero(at[i], room)
+		f.bytesOf(x, at[i], min(int(c.N), f.body.Type(x).Size))
+	}
+	head, next, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head, ir.Const(0))
+	k := head.AddParam(ir.TI64)
+	f.start(head, false)
+	diff := f.Sub(f.Load(ir.U8, f.Add(at[0], k), 0), f.Load(ir.U8, f.Add(at[1], k), 0))
+	more := f.AddImm(k, 1)
+	f.branch(f.ICmp(ir.EQ, diff, ir.Const(0)), next, rest)
+	f.start(next, true)
+	f.branch(f.ICmp(ir.ULT, more, ir.Const(c.N)), head, rest)
+	again := next.Term.Succs
+	again[0].Args = append(again[0].Args, more)
+	f.seal(head)
+	f.start(rest, true)
+	return diff
+}
+
 func (f *fn) strstr(_ ast.Expr, c *check.Call) *ir.Value { return f.find(c.Args[0], c.Args[1]) }
 
 func (f *fn) strcontains(_ ast.Expr, c *check.Call) *ir.Value {

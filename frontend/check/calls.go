@@ -43,14 +43,11 @@ func (b *body) nsecs(c *callSite) {
 		return
 	}
 	n, text := b.wordArg(c.args[0], "boot", "monotonic", "tai", "sw_tai")
-	switch {
-	case n < 0:
+	if n < 0 {
 		b.fail(diag.BadArguments, c.args[0], "Invalid timestamp mode: %s", text)
-	case n == 3:
-		b.unsupported(c.args[0], "nsecs(sw_tai)")
-	default:
-		c.N = int64(n)
+		return
 	}
+	c.N = int64(n)
 }
 
 func (b *body) curtask(c *callSite) {

@@ -16,6 +16,7 @@ func hostRows() []Function {
 		{Name: "warnf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
 		{Name: "signal", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
 		{Name: "signal_thread", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
+		{Name: "write_user", min: 3, max: 3, result: types.TBool, Effect: true, unsafe: true, check: (*body).writeUser, Supported: true},
 		{Name: "override", min: 1, max: 1, in: "kprobe", result: none, Effect: true, unsafe: true, check: (*body).override, Supported: true},
 	}
 }
@@ -82,6 +83,23 @@ func signalName(text string) string {
 		up = up[3:]
 	}
 	return string(up)
+}
+
+// writeUser is write_user(address, source, length).
+func (b *body) writeUser(c *callSite) {
+	if t := b.value(c.args[0]); !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
+		b.fail(diag.BadArguments, c.args[0], "write_user() only supports integer and pointer arguments as its destination (%s provided)", t)
+	}
+	n, ok := b.constInt(c.args[2], c.Fn.Name)
+	t := b.value(c.args[1])
+	switch {
+	case !ok || invalid(t):
+	case t.Kind != types.String && t.Kind != types.Array && t.Kind != types.Struct:
+		b.fail(diag.BadArguments, c.args[1], "write_user() takes a string, array or struct as its source (%s provided)", t)
+	case n < 1 || n > int64(t.Size):
+		b.fail(diag.BadArguments, c.args[2], "the source has 1 to %d bytes, not %d", t.Size, n)
+	}
+	c.Args, c.N = c.args[:2], n
 }
 
 // override is override(value): what the probed function returns instead of

@@ -70,9 +70,6 @@ func (b *body) conversion(x ast.Expr, conv string, t *types.Type) {
 		ok = t.Kind == types.Buffer
 	case "gr":
 		ok = t.IsInteger()
-		if ok {
-			b.unsupported(x, "the conversion %%gr")
-		}
 	default:
 		b.fail(diag.BadFormat, x, "unsupported format specifier: %s", conv)
 		return

@@ -17,6 +17,8 @@ func textRows() []Function {
 		{Name: "strerror", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
 		{Name: "signal_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
 		{Name: "syscall_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
+		{Name: "str_concat", min: 2, max: 2, result: types.MakeString(concatSize), check: (*body).texts, Supported: true},
+		{Name: "memcmp", min: 3, max: 3, result: types.TInt64, check: (*body).memcmp, Supported: true},
 		{Name: "pton", min: 1, max: 1, check: (*body).pton, Supported: true},
 		{Name: "macaddr", min: 1, max: 1, result: types.TMac, check: (*body).macaddr, Supported: true},
 	}
@@ -24,6 +26,33 @@ func textRows() []Function {
 
 // NameSize is the capacity in bytes of the strings of strerror and the like.
 const NameSize = 64
+
+// concatSize is the capacity in bytes of what str_concat gives.
+const concatSize = 1024
+
+// memcmp is memcmp(a, b, n) of strings, arrays and structs; n is constant.
+func (b *body) memcmp(c *callSite) {
+	c.Args = c.args[:2]
+	n, ok := b.constInt(c.args[2], c.Fn.Name)
+	if ok && (n < 0 || n > concatSize) {
+		b.fail(diag.BadArguments, c.args[2], "memcmp() compares 0 to %d bytes", concatSize)
+		ok = false
+	}
+	for _, x := range c.Args {
+		t := b.value(x)
+		switch {
+		case invalid(t):
+			ok = false
+		case t.Kind != types.String && t.Kind != types.Array && t.Kind != types.Struct:
+			b.fail(diag.BadArguments, x, "memcmp() only supports string, array and struct arguments (%s provided)", t)
+			ok = false
+		}
+	}
+	c.N = n
+	if !ok {
+		c.e.Type = types.TInvalid
+	}
+}
 
 // texts checks functions that take strings only.
 func (b *body) texts(c *callSite) {

@@ -140,6 +140,10 @@ func (e *Env) directive(dst []byte, p *piece, v Value) []byte {
 			dst = append(e.Append(append(dst, "!{invalid integer conversion: "...), v), '}')
 			return dst
 		}
+		if p.conv == "gr" {
+			dst = appendGFP(dst, Uint(v.Layout, v.Bytes))
+			break
+		}
 		dst = p.number(dst, Uint(v.Layout, v.Bytes))
 	}
 	if first < 0 {
