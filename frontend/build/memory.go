@@ -164,8 +164,8 @@ func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 		}
 		return
 	}
-	if info := f.body.Expr(x).Info; info != nil {
-		f.storeInfo(info, dst, t)
+	if known := f.body.Expr(x).Known; known != nil {
+		f.storeKnown(known, dst, t)
 		return
 	}
 	own := f.body.Type(x)
@@ -181,14 +181,20 @@ func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 	}
 }
 
-// storeInfo writes the record that typeinfo gives.
-func (f *fn) storeInfo(info *check.TypeInfo, dst *ir.Value, t *types.Type) {
+// storeKnown writes a record whose values are known.
+func (f *fn) storeKnown(fields []check.KnownField, dst *ir.Value, t *types.Type) {
 	f.zero(dst, t.Store().Size)
-	texts := map[string]string{"base_type": info.Base, "full_type": info.Full}
 	for i, fl := range t.Fields {
-		if text, ok := texts[fl.Name]; ok {
-			s := f.Emit(ir.OpStrLit, ir.TVoid, f.AddImm(dst, int64(t.Store().Offsets[i])))
-			s.Sym, s.Imm = text, int64(fl.Type.Size)
+		off := t.Store().Offsets[i]
+		for _, k := range fields {
+			switch {
+			case k.Name != fl.Name:
+			case fl.Type.Kind == types.String:
+				s := f.Emit(ir.OpStrLit, ir.TVoid, f.AddImm(dst, int64(off)))
+				s.Sym, s.Imm = k.Str, int64(fl.Type.Size)
+			default:
+				f.Store(ir.U64, dst, off, ir.Const(k.Int))
+			}
 		}
 	}
 }

@@ -19,8 +19,8 @@ func (b *body) field(x *ast.Field, e *Expr) {
 	t := base.Type
 	switch {
 	case invalid(t) && t.Kind != types.Record:
-	case base.Info != nil:
-		b.infoField(x, e, base.Info)
+	case base.Known != nil:
+		b.knownField(x, e, base.Known)
 	case t.Kind == types.Record:
 		b.recordField(x, e, t)
 	case t.Kind == types.Struct:

@@ -413,20 +413,3 @@ func (b *body) let(s *ast.LetStmt) {
 	}
 	b.assignVar(s.Var, s.Init, b.value(s.Init))
 }
-
-// maxUnroll is the most repetitions of an unroll.
-const maxUnroll = 100
-
-func (b *body) unroll(s *ast.UnrollStmt) {
-	n, ok := b.constInt(s.Count, "unroll")
-	switch {
-	case !ok:
-	case n < 1:
-		b.fail(diag.BadUnroll, s.Count, "unroll minimum value is 1")
-	case n > maxUnroll:
-		b.fail(diag.BadUnroll, s.Count, "unroll maximum value is %d", maxUnroll)
-	default:
-		b.out.count[s] = int(n)
-	}
-	b.loopBody(s.Body)
-}

@@ -164,8 +164,11 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 	}
 	if c := in.Const; c != nil && !c.IsStr && (to.IsInteger() || to.Kind == types.Pointer) {
 		v := c.Int
-		if to.IsInteger() {
+		switch {
+		case to.IsInteger():
 			v = truncate(v, to)
+		case from.IsInteger() && from.Size < 8: // an address has no sign
+			v = int64(uint64(v) & (1<<(8*from.Size) - 1))
 		}
 		e.Const = &Const{Int: v, Host: c.Host}
 	}
@@ -243,6 +246,9 @@ func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
 	}
 	e.Type = types.TUint64
 	e.Const = &Const{Int: int64(t.Size)}
+	if _, named := ast.Unparen(x.Arg).(*ast.Ident); named && t.Kind == types.Enum {
+		e.Const.Int = 8 // an enumerator is a number of 64 bits
+	}
 	if t.Kind == types.Struct && t.Comp.CORE != "" {
 		e.Const.Host = true
 		e.Extent = &Extent{Type: t.Comp.CORE}

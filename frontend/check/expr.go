@@ -1,9 +1,11 @@
 package check
 
 import (
+	"errors"
 	"strings"
 
 	"btc/frontend/ast"
+	"btc/frontend/cdef"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
@@ -207,6 +209,8 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 	}
 	c, ok, err := b.env.Constant(x.Name)
 	switch {
+	case errors.Is(err, cdef.ErrItself):
+		b.fail(diag.CSyntax, x, "#define %s refers to itself", x.Name)
 	case err != nil:
 		b.fail(diag.NotSupported, x, "not supported yet: #define %s is not a constant expression: %v", x.Name, err)
 	case ok && c.IsStr:
@@ -410,8 +414,8 @@ func (b *body) comptime(x *ast.Comptime, e *Expr) {
 		return
 	}
 	e.Type = t
-	e.Info = b.out.Expr(x.X).Info
-	if e.Const = b.out.Expr(x.X).Const; e.Const == nil && e.Info == nil {
+	e.Known = b.out.Expr(x.X).Known
+	if e.Const = b.out.Expr(x.X).Const; e.Const == nil && e.Known == nil {
 		b.fail(diag.NotConstant, x, "Unable to resolve comptime expression")
 		e.Type = types.TInvalid
 	}

@@ -50,7 +50,8 @@ const (
 	inUser    = "uprobe uretprobe usdt"
 	inSignal  = "kprobe kretprobe uprobe uretprobe usdt tracepoint profile fentry fexit rawtracepoint"
 	inTracing = "fentry fexit iter rawtracepoint"
-	inCtx     = "kprobe kretprobe uprobe uretprobe usdt iter"
+	inCtx     = "kprobe kretprobe uprobe uretprobe usdt iter " + inPerf
+	inPerf    = "profile interval software hardware"
 	inPath    = "fentry fexit iter"
 )
 
@@ -100,7 +101,7 @@ func builtinRows() []Function {
 		{Name: "ctx", value: true, in: inCtx, check: (*body).ctxValue, Supported: true},
 		{Name: "probe", value: true, check: (*body).probeName, Supported: true},
 		{Name: "probetype", value: true, check: (*body).probeType, Supported: true},
-		{Name: "usermode", value: true, in: inRegs, result: types.TUint8, Supported: true},
+		{Name: "usermode", value: true, in: inRegs + " begin end self", result: types.TUint8, Supported: true},
 		{Name: "kstack", value: true, max: 2, check: (*body).stack, Supported: true},
 		{Name: "ustack", value: true, max: 2, check: (*body).stack, Supported: true},
 		{Name: "reg", min: 1, max: 1, in: inRegs, result: u64, check: (*body).reg, Supported: true},
@@ -164,7 +165,7 @@ func futureRows() []Function {
 	names := "debugf assert_str uaddr percpu_kaddr dw_ustack path " +
 		"skboutput socket_cookie unwatch kfunc_exist kfunc_allowed " +
 		"elf_is_exe elf_info"
-	values := "args cpid has_cpid config"
+	values := "args cpid has_cpid"
 	var rows []Function
 	for _, name := range strings.Fields(names) {
 		rows = append(rows, Function{Name: name, max: 128})

@@ -115,7 +115,8 @@ func (b *Body) Let(s *ast.LetStmt) *Var { return b.decls[s] }
 // Loop is the variable of a for statement.
 func (b *Body) Loop(s *ast.ForStmt) *Var { return b.loops[s] }
 
-// Unroll is how often the body of an unroll statement is repeated.
+// Unroll is how often the body of an unroll statement is repeated; 0 when its
+// parameters say it, at most MaxUnroll times.
 func (b *Body) Unroll(s *ast.UnrollStmt) int { return b.count[s] }
 
 // Dead reports whether s can never be reached: build leaves it out.
@@ -206,8 +207,8 @@ type Expr struct {
 	// Scale is the size in bytes of the pointee in pointer arithmetic: the
 	// integer operand (or the step of ++ and --) is multiplied by it; 0 otherwise.
 	Scale int
-	// Info is the value of a typeinfo.
-	Info *TypeInfo
+	// Known are the fields of a typeinfo or config.
+	Known []KnownField
 	// Reads is set when an aggregation is read as a number here.
 	Reads bool
 }

@@ -12,6 +12,42 @@ func (b *body) loopBody(blk *ast.Block) {
 	b.loops--
 }
 
+// MaxUnroll is the most repetitions of an unroll.
+const MaxUnroll = 100
+
+func (b *body) unroll(s *ast.UnrollStmt) {
+	if b.ofParams(s.Count) {
+		b.integer(s.Count, "unroll")
+		b.loopBody(s.Body)
+		return
+	}
+	n, ok := b.constInt(s.Count, "unroll")
+	switch {
+	case !ok:
+	case n < 1:
+		b.fail(diag.BadUnroll, s.Count, "unroll minimum value is 1")
+	case n > MaxUnroll:
+		b.fail(diag.BadUnroll, s.Count, "unroll maximum value is %d", MaxUnroll)
+	default:
+		b.out.count[s] = int(n)
+	}
+	b.loopBody(s.Body)
+}
+
+// ofParams reports whether a number is known when the object is loaded: computed
+// from positional parameters.
+func (b *body) ofParams(x ast.Expr) bool {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Positional:
+		return true
+	case *ast.Binary:
+		_, left := ast.Unparen(x.X).(*ast.IntLit)
+		_, right := ast.Unparen(x.Y).(*ast.IntLit)
+		return b.ofParams(x.X) && (right || b.ofParams(x.Y)) || left && b.ofParams(x.Y)
+	}
+	return false
+}
+
 func (b *body) while(s *ast.WhileStmt) {
 	b.condition(s.Cond)
 	b.loopBody(s.Body)

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"btc/frontend/ast"
@@ -26,6 +28,7 @@ func metaRows() []Function {
 		{Name: "default_str_length", Supported: true, check: func(b *body, c *callSite) {
 			c.e.Type, c.e.Const = types.TUint64, &Const{Int: int64(b.info.Config.MaxStrlen)}
 		}},
+		{Name: "config", value: true, Supported: true, check: (*body).configRecord},
 		{Name: "fail", min: 1, max: 128, result: types.TNone, Effect: true, Supported: true, check: (*body).failCall},
 	}
 }
@@ -100,14 +103,47 @@ func fillIn(format string, args []string) string {
 	return out.String()
 }
 
-// TypeInfo is what typeinfo says of a type.
-type TypeInfo struct{ Base, Full string }
+// KnownField is a field of a record whose values are known when the script is
+// compiled: those of typeinfo and config.
+type KnownField struct {
+	Name string
+	Str  string
+	// Int is the value of fields that are no strings.
+	Int  int64
+	Type *types.Type
+}
 
-// typeinfoRecord is the type of typeinfo.
-func typeinfoRecord(i *TypeInfo) *types.Type {
-	return types.MakeRecord(types.Field{Name: "btf_id", Type: types.Literal(0)},
-		types.Field{Name: "base_type", Type: types.MakeString(len(i.Base) + 1)},
-		types.Field{Name: "full_type", Type: types.MakeString(len(i.Full) + 1)})
+func knownText(name, text string) KnownField {
+	return KnownField{Name: name, Str: text, Type: types.MakeString(len(text) + 1)}
+}
+
+// known makes e a record of known fields.
+func (e *Expr) known(fields []KnownField) {
+	all := make([]types.Field, len(fields))
+	for i, f := range fields {
+		all[i] = types.Field{Name: f.Name, Type: f.Type}
+	}
+	e.Known, e.Type = fields, types.MakeRecord(all...)
+}
+
+// configRecord is the builtin config: the settings that the script is compiled
+// with.
+func (b *body) configRecord(c *callSite) {
+	var fields []KnownField
+	for _, s := range settings {
+		text := b.info.Config.Values[s.name]
+		n, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case s.noop:
+		case s.bool:
+			fields = append(fields, KnownField{Name: s.name, Int: boolConst(text == "true").Int, Type: types.TBool})
+		case s.text || s.values != nil || err != nil:
+			fields = append(fields, knownText(s.name, text))
+		default:
+			fields = append(fields, KnownField{Name: s.name, Int: n, Type: types.TUint64})
+		}
+	}
+	c.e.known(fields)
 }
 
 // typeinfo is "typeinfo(type or expression)": a record (btf_id, base_type,
@@ -124,31 +160,33 @@ func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
 	if invalid(t) {
 		return
 	}
-	e.Info = &TypeInfo{Base: baseNames[t.Kind], Full: t.String()}
-	e.Type = typeinfoRecord(e.Info)
+	e.known([]KnownField{{Name: "btf_id", Type: types.TUint64}, knownText("base_type", baseNames[t.Kind]), knownText("full_type", t.String())})
 }
 
-// infoField is a field of a typeinfo: a constant.
-func (b *body) infoField(x *ast.Field, e *Expr, i *TypeInfo) {
-	switch x.Name.Text {
-	case "btf_id":
-		e.Type, e.Const = types.Literal(0), &Const{lit: true}
-	case "base_type":
-		b.stringConst(x, e, i.Base)
-	case "full_type":
-		b.stringConst(x, e, i.Full)
-	default:
-		b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text)
+// knownField is a field of a record of known values: a constant.
+func (b *body) knownField(x *ast.Field, e *Expr, fields []KnownField) {
+	for _, f := range fields {
+		switch {
+		case f.Name != x.Name.Text:
+		case f.Type.Kind == types.String:
+			b.stringConst(x, e, f.Str)
+			return
+		default:
+			e.Type, e.Const = f.Type, &Const{Int: f.Int}
+			return
+		}
 	}
+	b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text)
 }
 
-// compareInfo folds the comparison of two typeinfos; false for anything else.
-func (b *body) compareInfo(x *ast.Binary, e *Expr) bool {
-	l, r := b.out.Expr(x.X).Info, b.out.Expr(x.Y).Info
+// compareKnown folds the comparison of two typeinfos; false for anything else.
+func (b *body) compareKnown(x *ast.Binary, e *Expr) bool {
+	l, r := b.out.Expr(x.X).Known, b.out.Expr(x.Y).Known
 	if l == nil || r == nil || x.Op != ast.Eq && x.Op != ast.Ne {
 		return false
 	}
-	e.Type, e.Const = types.TBool, boolConst((*l == *r) == (x.Op == ast.Eq))
+	same := slices.EqualFunc(l, r, func(a, b KnownField) bool { return a.Name == b.Name && a.Str == b.Str && a.Int == b.Int })
+	e.Type, e.Const = types.TBool, boolConst(same == (x.Op == ast.Eq))
 	return true
 }
 

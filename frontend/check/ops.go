@@ -146,7 +146,7 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 			e.Type = types.TBool // so that one error is not followed by another
 		}
 		return
-	case b.compareInfo(x, e):
+	case b.compareKnown(x, e):
 	case x.Op == ast.LogOr || x.Op == ast.LogAnd:
 		b.logical(x, e, left, right)
 	case isComparison(x.Op):

@@ -2,6 +2,7 @@ package check
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"btc/frontend/ast"
@@ -132,6 +133,10 @@ func (c *checker) iter(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bo
 // ctxValue is the context as the kernel's type of it: the arguments of an
 // iterator, or the registers.
 func (b *body) ctxValue(c *callSite) {
+	if slices.Contains(strings.Fields(inPerf), b.point.Kind) { // bpf_perf_event_data, which kernels do not describe
+		c.e.Type = types.MakePointer(types.TNone, types.Kernel)
+		return
+	}
 	name := "pt_regs"
 	if b.point.Kind == "iter" {
 		name = "bpf_iter__" + b.point.Name

@@ -94,7 +94,7 @@ func (b *body) pton(c *callSite) {
 	c.e.Type = types.MakeArray(types.TUint8, len(bytes))
 }
 
-// macaddr is macaddr(a): 6 bytes of a field or array.
+// macaddr is macaddr(a): 6 bytes of a field or array, or at an address.
 func (b *body) macaddr(c *callSite) {
 	t := b.value(c.args[0])
 	c.Args = c.args
@@ -103,6 +103,7 @@ func (b *body) macaddr(c *callSite) {
 		c.e.Type = types.TInvalid
 	case t.Kind == types.String && t.Size == 6 && b.out.Expr(c.args[0]).Place != nil: // char[6] of a C struct
 	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size == 6:
+	case t.Kind == types.Int, t.Kind == types.Pointer: // where the bytes lie
 	default:
 		b.fail(diag.BadArguments, c.args[0], "macaddr() only supports array arguments of 6 bytes (%s provided)", t)
 		c.e.Type = types.TInvalid
