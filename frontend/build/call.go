@@ -36,7 +36,7 @@ func newTables() *tables {
 			},
 			"ctx":      func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Cast(ir.TKAddr, f.ctx) },
 			"retval":   fromContext(ir.OpRetval),
-			"usermode": fromContext(ir.OpUsermode),
+			"usermode": (*fn).usermode,
 			"func":     fromContext(ir.OpFuncIP),
 			"reg":      (*fn).reg,
 			"probe":    (*fn).probeID,
@@ -130,6 +130,15 @@ func fromContext(op ir.Op) callFunc {
 	return func(f *fn, x ast.Expr, _ *check.Call) *ir.Value {
 		return f.as(irType(f.body.Type(x)), f.Emit(op, ir.TI64, f.ctx))
 	}
+}
+
+// usermode is 1 in what the loader runs itself.
+func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
+	switch f.prog.Point.Kind {
+	case "begin", "end", "self":
+		return ir.Const(1)
+	}
+	return fromContext(ir.OpUsermode)(f, x, c)
 }
 
 func firstArg(f *fn, x ast.Expr, c *check.Call) *ir.Value {

@@ -336,6 +336,9 @@ func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 		}
 		return f.narrow(f.Load(ir.U64, f.addr(x.X), 0), e.Type)
 	}
+	if e.Type.Kind == types.Pointer && from.IsInteger() && from.Size < 8 { // an address has no sign
+		return f.as(irType(e.Type), f.Extend(ir.MemKindOf(from.Size, false), f.num(x.X)))
+	}
 	return f.narrow(f.num(x.X), e.Type)
 }
 

@@ -13,6 +13,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
+	"errors"
 )
 
 // Chunk is one piece of C text: a preprocessor line or a definition.
@@ -161,7 +162,8 @@ var baseTypes = map[string]*types.Type{
 // Constant finds the constant that a name means. ok is false for a name that is
 // none; a macro that is no constant expression gives ok and an error.
 func (e *Env) Constant(name string) (c Const, ok bool, err error) {
-	if m, found := e.macros[name]; found {
+	m, found := e.macros[name]
+	if found && !m.busy { // a macro's own name in its body is not the macro
 		c, err = e.macroValue(m)
 		return c, true, err
 	}
@@ -174,8 +176,14 @@ func (e *Env) Constant(name string) (c Const, ok bool, err error) {
 	if v, found := tableConstant(e.target.Arch().GOARCH, name); found {
 		return Const{Type: literal(v), Int: v}, true, nil
 	}
+	if found {
+		return Const{}, true, ErrItself
+	}
 	return Const{}, false, nil
 }
+
+// ErrItself is of a macro whose value would be computed from itself.
+var ErrItself = errors.New("it refers to itself")
 
 // Macro reports whether the script or the compiler defines a macro of this name.
 func (e *Env) Macro(name string) bool { _, ok := e.macros[name]; return ok }
