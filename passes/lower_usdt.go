@@ -5,7 +5,8 @@ import "btc/ir"
 // USDT arguments. Where a probe's argument lies (a register, memory, a
 // constant) is written in a note of the traced file, so only the loader knows:
 // it fills map usdt_specs, keyed by the number of the attach point, and the
-// program carries out what it finds there. docs/layouts.md has the layout.
+// program carries out what it finds there. docs/layouts.md has the layout. The
+// number's bits from 20 on tell the places of one probe apart.
 
 const (
 	usdtArgs    = 12 // arguments of a probe, as many as the notes' macros can write
@@ -42,7 +43,7 @@ func lowerUSDTArg(l *lowering, v *ir.Value) *ir.Value {
 	}
 	prog := l.prog()
 	prog.UsesID = true
-	intern(l.m, usdtSpecs, "array", 4, usdtArgs*usdtArgSize, 1)
+	intern(l.m, usdtSpecs, "hash", 4, usdtArgs*usdtArgSize, 1)
 	id := l.Emit(ir.OpAttachID, ir.TI64)
 	id.Imm = int64(prog.FirstID)
 	spec := l.lookup(usdtSpecs, l.key32(id))

@@ -69,15 +69,25 @@ func TestPIDIsRefusedWhereTheKernelCannotFilter(t *testing.T) {
 	}
 }
 
-// Each match of a program that uses its attach point's number gets one of its own.
+// Each match of a program that uses its attach point's number gets one of its
+// own, shared with matches of the same name.
 func TestNumbers(t *testing.T) {
 	e := &Expansion{Probes: map[int]string{}, Plans: []Plan{
 		{Prog: &manifest.Program{FirstID: 0, UsesID: true}, Matches: []Match{{Text: "a"}, {Text: "b"}, {Text: "c"}}},
 		{Prog: &manifest.Program{FirstID: 1}, Matches: []Match{{Text: "d"}, {Text: "e"}}},
 		{Prog: &manifest.Program{FirstID: 2, UsesID: true}, Matches: []Match{{Text: "f"}, {Text: "g"}}},
 	}}
+	e.Plans = append(e.Plans,
+		Plan{Prog: &manifest.Program{FirstID: 3, UsesID: true}, Matches: []Match{{Text: "h"}, {Text: "c"}}},
+		Plan{Prog: &manifest.Program{FirstID: 4, UsesID: true}, Matches: []Match{{Text: "u", USDT: []byte{1}}, {Text: "u", USDT: []byte{2}, Place: 1}}})
 	e.number()
-	for id, want := range map[int]string{0: "a", 3: "b", 4: "c", 1: "d", 2: "f", 5: "g"} {
+	if first, later := e.Plans[0].Matches[2].ID, e.Plans[3].Matches[1].ID; first != later {
+		t.Errorf("one name has the numbers %d and %d", first, later)
+	}
+	if u := e.Plans[4].Matches; u[0].ID == u[1].ID || u[0].ID&0xfffff != u[1].ID&0xfffff {
+		t.Errorf("two places of a usdt: numbers %#x and %#x", u[0].ID, u[1].ID)
+	}
+	for id, want := range map[int]string{0: "a", 5: "b", 6: "c", 1: "d", 2: "f", 7: "g", 3: "h", 4: "u"} {
 		if e.Probes[id] != want {
 			t.Errorf("%d is %q, want %q", id, e.Probes[id], want)
 		}

@@ -42,6 +42,7 @@ type Match struct {
 	Semaphore uint64 // offset in the file of the counter, 0: none
 	USDT      []byte // where the arguments lie, see usdt.Encode
 	More      bool   // another place of a probe that has been counted
+	Place     int    // number of the way in which its arguments lie, from 0, among those of the probe
 	SameAs    int    // 1 + index of the match whose program serves this one, too; 0: none
 }
 
@@ -199,26 +200,40 @@ func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
 	return f
 }
 
+// placeShift is where the number of a usdt probe's place begins in that of its
+// attach point (frontend/build has it, too).
+const placeShift = 20
+
 // number gives each match of a program that uses its attach point's number one
-// of its own: the first FirstID, the others fresh ones.
+// of its own: the first FirstID, the others fresh ones. Matches of the same
+// name, of several clauses or patterns, share a number: as keys they are equal.
+// The places of a usdt probe differ in the upper bits, for the number finds the
+// arguments of the place; the lower ones are what the builtin probe gives.
 func (e *Expansion) number() {
-	next := 0
+	next, numbers := 0, map[string]int{}
 	for i := range e.Plans {
 		next = max(next, e.Plans[i].Prog.FirstID+1)
 	}
 	for i := range e.Plans {
 		p := &e.Plans[i]
 		for j := range p.Matches {
-			p.Matches[j].ID = p.Prog.FirstID
-			switch same := p.Matches[j].SameAs; {
-			case same > 0:
-				p.Matches[j].ID = p.Matches[same-1].ID
+			m := &p.Matches[j]
+			shared, named := numbers[m.Text]
+			m.ID = p.Prog.FirstID
+			switch {
+			case m.SameAs > 0:
+				m.ID = p.Matches[m.SameAs-1].ID
+			case p.Prog.UsesID && named:
+				m.ID = shared | m.Place<<placeShift
 			case p.Prog.UsesID && j > 0:
-				p.Matches[j].ID = next
+				m.ID = next
 				next++
 			}
-			if _, ok := e.Probes[p.Matches[j].ID]; !ok {
-				e.Probes[p.Matches[j].ID] = p.Matches[j].Text
+			if !named && p.Prog.UsesID {
+				numbers[m.Text] = m.ID
+			}
+			if _, ok := e.Probes[m.ID]; !ok {
+				e.Probes[m.ID] = m.Text
 			}
 		}
 	}

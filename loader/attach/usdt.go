@@ -70,6 +70,7 @@ func (p *Plan) add(path string, l usdt.Location) {
 			m.SameAs = i + 1
 			break
 		}
+		m.Place = max(m.Place, old.Place+1)
 	}
 	p.Matches = append(p.Matches, m)
 }

@@ -22,9 +22,7 @@ func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
 		return fmt.Errorf("map %s has keys of %d and values of %d bytes, not 4 and %d", specsMap, s.KeySize, s.ValueSize, usdt.MaxArgs*usdt.ArgSize)
 	}
 	for i := range exp.Plans {
-		for j := range exp.Plans[i].Matches {
-			s.MaxEntries = max(s.MaxEntries, uint32(exp.Plans[i].Matches[j].ID)+1)
-		}
+		s.MaxEntries += uint32(len(exp.Plans[i].Matches))
 	}
 	return nil
 }

@@ -12,6 +12,8 @@
  * demo:twice    two places, whose arguments lie in different registers
  * demo:guarded  has a counter (semaphore) and is only reached when it is not 0
  * other:step    the same name in another namespace
+ *
+ * and functions for uprobes, demo_func_one and demo_func_two.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +116,18 @@ static int guarded(void)
 	return 1;
 }
 
+__attribute__((noinline)) long demo_func_one(long n)
+{
+	__asm__ volatile("" : "+r"(n));
+	return n + 1;
+}
+
+__attribute__((noinline)) long demo_func_two(long n)
+{
+	__asm__ volatile("" : "+r"(n));
+	return n + 2;
+}
+
 int main(int argc, char **argv)
 {
 	long rounds = argc > 1 ? atol(argv[1]) : 3;
@@ -128,6 +142,8 @@ int main(int argc, char **argv)
 		memory(n & 3);
 		twice(n);
 		reached += guarded();
+		if (demo_func_one(1000) + demo_func_two(1000) != 2003)
+			return 1;
 	}
 	if (report)
 		fprintf(report, "rounds %ld\nreached %d\n", rounds, reached);
