@@ -9,7 +9,7 @@ import (
 // Module is one script: programs, maps, globals, and what the manifest needs.
 type Module struct {
 	Name   string // script's base name, a C identifier
-	File   string // as the user named it; "stdin" for -e
+	File   string // file name of the script without its folders, so that these do not show in the object; "stdin" for -e
 	Source string // the script's text
 	Target *target.Target
 
