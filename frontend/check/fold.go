@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"math"
 	"math/big"
 	"strings"
@@ -91,7 +92,7 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 	case x.Op == ast.LogOr:
 		e.Const = boolConst(l.Const.Int != 0 || r.Const.Int != 0)
 	case isComparison(x.Op):
-		e.Const = boolConst(foldCompare(x.Op, l, r))
+		e.Const = boolConst(foldCompare(x.Op, l, r, e.Operands))
 	case l.Const.lit && r.Const.lit:
 		b.foldLiterals(x, e, exact(l.Const, l.Type), exact(r.Const, r.Type), host)
 		return
@@ -115,7 +116,16 @@ func untilNUL(s string) string {
 	return s
 }
 
-func foldCompare(op ast.BinaryOp, l, r *Expr) bool {
+// foldCompare compares literals exactly, others by the sign of their common type.
+func foldCompare(op ast.BinaryOp, l, r *Expr, common *types.Type) bool {
+	x, y := l.Const.Int, r.Const.Int
+	switch {
+	case l.Const.lit && r.Const.lit || common == nil:
+	case common.Signed:
+		return ordered(op, cmp.Compare(x, y))
+	default:
+		return ordered(op, cmp.Compare(uint64(x), uint64(y)))
+	}
 	return ordered(op, exact(l.Const, l.Type).Cmp(exact(r.Const, r.Type)))
 }
 
