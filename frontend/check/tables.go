@@ -9,7 +9,8 @@ import (
 // functions.
 type FunctionInfo struct {
 	Name string
-	// Group is the part of the language: builtin, string, map, output, or other.
+	// Group is the part of the language: builtin, string, map, output, host, meta
+	// (of compile time), or other.
 	Group string
 	// Value: it may be written without parentheses.
 	Value bool
@@ -29,7 +30,7 @@ func Functions() []FunctionInfo {
 	for _, g := range []struct {
 		name string
 		rows []Function
-	}{{"builtin", builtinRows()}, {"string", stringRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()}} {
+	}{{"builtin", builtinRows()}, {"string", append(stringRows(), textRows()...)}, {"host", hostRows()}, {"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()}} {
 		for _, f := range g.rows {
 			info := FunctionInfo{
 				Name: f.Name, Group: g.name, Value: f.value, Call: !f.value || f.max > 0, Min: f.min, Max: f.max,

@@ -120,8 +120,13 @@ func TestGrowth(t *testing.T) {
 func TestStandardMacros(t *testing.T) {
 	l := new(diag.List)
 	lib := newLibrary(l)
-	if len(lib.files) == 0 {
-		t.Fatal("no macros")
+	if len(lib.files) == 0 || len(Standard()) < len(lib.files) {
+		t.Fatalf("%d names, %d macros", len(lib.files), len(Standard()))
+	}
+	for _, m := range Standard() {
+		if m.Doc == "" || !strings.HasSuffix(m.Signature, ")") {
+			t.Errorf("%q has no description", m.Signature)
+		}
 	}
 	for name := range lib.files {
 		all := lib.macros(name)

@@ -2,6 +2,7 @@ package expand
 
 import (
 	"embed"
+	"slices"
 	"strings"
 
 	"btc/frontend/ast"
@@ -76,4 +77,33 @@ func (lib *library) parse(path string) {
 		def := item.(*ast.Macro)
 		lib.all[def.Name.Text] = append(lib.all[def.Name.Text], newMacro(def, true))
 	}
+}
+
+// StandardMacro describes a macro of the library.
+type StandardMacro struct {
+	// Signature is the macro's name and parameters.
+	Signature string
+	// Doc is the comment above its definition, on one line.
+	Doc string
+}
+
+// Standard lists the standard macros in order of their signatures.
+func Standard() []StandardMacro {
+	var all []StandardMacro
+	for _, text := range stdlibTexts() {
+		var doc []string
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			if comment, ok := strings.CutPrefix(line, "// "); ok {
+				doc = append(doc, comment)
+				continue
+			}
+			if signature, ok := strings.CutPrefix(line, "macro "); ok {
+				all = append(all, StandardMacro{signature, strings.Join(doc, " ")})
+			}
+			doc = nil
+		}
+	}
+	slices.SortFunc(all, func(a, b StandardMacro) int { return strings.Compare(a.Signature, b.Signature) })
+	return all
 }

@@ -42,7 +42,7 @@ var constructs = []struct {
 		{"`typeinfo`", `config = { unstable_typeinfo = enable } begin { print(typeinfo(pid)); }`},
 	}},
 	{"types", []construct{
-		{"integers, `bool`, enums", `enum E { A, B = 5 } begin { $x = (enum E)1; @ = B; let $b : bool = true; print(($x, $b)); }`},
+		{"integers, `bool`, enums", `enum E { A, B = 5 } begin { $x = (enum E)5; @ = B; let $b : bool = true; print(($x, $b)); }`},
 		{"strings, also of declared size", `begin { let $s : string[8] = "abc"; @ = $s; }`},
 		{"tuples and their elements", `begin { $t = (1, "a", pid); @ = $t.0; print($t); }`},
 		{"records", `begin { $r = (a=1, b="x"); @ = $r.a; print($r); }`},

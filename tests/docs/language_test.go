@@ -10,6 +10,7 @@ import (
 	"btc/cmd/btc/driver"
 	"btc/frontend/check"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/ir/target"
 	"btc/tests/docs/generated"
@@ -24,7 +25,10 @@ func TestLanguage(t *testing.T) {
 		"strings":  functions("string"),
 		"mapcalls": functions("map"),
 		"output":   functions("output"),
+		"host":     functions("host"),
+		"meta":     functions("meta"),
 		"others":   otherFunctions(),
+		"standard": standardMacros(),
 		"config":   settings(t),
 	}
 	for _, c := range constructs {
@@ -132,6 +136,16 @@ func probes(f check.FunctionInfo) string {
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+// standardMacros lists the library.
+func standardMacros() string {
+	var b strings.Builder
+	b.WriteString("| macro | what it does |\n|---|---|\n")
+	for _, m := range expand.Standard() {
+		b.WriteString(generated.Row("`"+m.Signature+"`", m.Doc))
+	}
+	return b.String()
 }
 
 // otherFunctions lists what is refused as not supported yet.
