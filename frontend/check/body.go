@@ -62,6 +62,9 @@ func (b *body) finishVars() {
 			if !s.assigned && !b.l.HasErrors() {
 				b.l.Add(diag.NeverAssigned, s.at, "Variable $%s was never assigned to.", s.name)
 			}
+			if s.assigned && b.seen[s] && !b.l.HasErrors() {
+				b.l.Add(diag.BadDeclaration, s.at, "the type of $%s cannot be found out: it is assigned only what depends on itself", s.name)
+			}
 			v.Type = types.TInt64
 		}
 		v.Type = v.Type.Fixed()

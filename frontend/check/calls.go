@@ -274,7 +274,11 @@ func (b *body) buf(c *callSite) {
 	switch {
 	case len(c.args) > 1:
 		n := b.integer(c.args[1], "buf")
-		if k := b.out.Expr(c.args[1]).Const; !invalid(n) && k != nil {
+		switch k := b.out.Expr(c.args[1]).Const; {
+		case invalid(n) || k == nil:
+		case k.Int < 0 && n.Signed:
+			b.fail(diag.BadArguments, c.args[1], "buf cannot use negative length (%d)", k.Int)
+		default:
 			c.N = max(0, min(k.Int, limit))
 		}
 	case t.Kind == types.Array || t.Kind == types.String:
@@ -323,6 +327,10 @@ func (b *body) strftime(c *callSite) {
 	clock := int64(0)
 	if call := b.out.Expr(c.args[1]).Call; call != nil && call.Fn.Name == "nsecs" {
 		clock = call.N
+	}
+	if k := b.out.Expr(c.args[1]).Const; k != nil && k.Int < 0 && t.Signed {
+		b.fail(diag.BadArguments, c.args[1], "strftime() can not take a negative timestamp")
+		ok = false
 	}
 	if clock == 1 {
 		b.fail(diag.BadArguments, c.args[1], "strftime() can not take a monotonic timestamp")
