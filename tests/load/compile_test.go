@@ -19,6 +19,9 @@ func TestCompile(t *testing.T) {
 	n, refused := 0, 0
 	for _, s := range all(t) {
 		t.Run(s.name, func(t *testing.T) {
+			if !strings.HasPrefix(s.text, "// ") {
+				t.Error("its first line does not say, in a comment, what it asks")
+			}
 			switch {
 			case s.panic != "":
 				t.Fatalf("the compiler panics: %s", s.panic)
