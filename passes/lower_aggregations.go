@@ -64,9 +64,13 @@ func (l *lowering) element(x *ir.Map, key *ir.Value) *ir.Value {
 	if key != nil {
 		return l.lookup(x.Name, key)
 	}
-	slot := ir.Const(0)
-	if x.BPF.Gens == 2 {
-		slot = l.And(l.Global(ir.U32, "gen", x.BPF.GenOff), ir.Const(1))
+	return l.lookup(x.Name, l.key32(l.scalarSlot(x)))
+}
+
+// scalarSlot is the number of a scalar's current slot.
+func (l *lowering) scalarSlot(x *ir.Map) *ir.Value {
+	if x.BPF.Gens != 2 {
+		return ir.Const(0)
 	}
 	return l.lookup(x.Name, l.key32(slot))
 }
@@ -182,13 +186,7 @@ func lowerStats(l *lowering, v *ir.Value) *ir.Value {
 // lowerMinMax serves {u64 set, 8 bytes}.
 func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
-	better := ir.ULT
-	if x.Value.Signed {
-		better = ir.SLT
-	}
-	if v.Op == ir.OpMax {
-		better = better.Swap()
-	}
+	better := better(x, v.Op == ir.OpMax)
 	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
 		store := func() { l.Store(ir.U64, p, 8, n) }
 		set := l.ICmp(ir.NE, l.Load(ir.U64, p, 0), ir.Const(0))
@@ -279,6 +277,13 @@ func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
 // lowerAggGet reads an aggregation, which map-layout has laid out shared.
 func lowerAggGet(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
+	if isExtreme(x) {
+		key := keyOf(v, 1)
+		if key == nil {
+			key = l.key32(l.scalarSlot(x))
+		}
+		return l.readExtreme(x, key, v.Pos)
+	}
 	read := l.aggReader(x)
 	if read == nil {
 		return l.refuse(v, "print the map instead", "cannot read %s: a %s() map has no single value", x.Name, x.Shape)

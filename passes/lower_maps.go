@@ -57,6 +57,9 @@ func lowerElemGet(l *lowering, v *ir.Value) *ir.Value {
 	if x.Shape == ir.ShapePlain {
 		return l.LoadAs(v.Type, ir.U64, p, x.BPF.ValueOff)
 	}
+	if isExtreme(x) {
+		return l.readExtreme(x, l.Emit(ir.OpMapKey, ir.TMapKey(x.Name), p), v.Pos)
+	}
 	read := l.aggReader(x)
 	if read == nil {
 		return l.refuse(v, "print the map instead", "cannot read %s: a %s() map has no single value", x.Name, x.Shape)

@@ -55,12 +55,7 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 
 // refuseMap names what no layout of ours can do yet.
 func refuseMap(x *ir.Map) *ir.Diag {
-	minmax := x.Shape == ir.ShapeMin || x.Shape == ir.ShapeMax
-	if minmax && x.Read {
-		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("cannot read %s in the script: it is a %s() map, kept per CPU", x.Name, x.Shape),
-			Hint: "print the map instead"}
-	}
-	if minmax && x.Key == nil && x.Deleted {
+	if isExtreme(x) && x.Key == nil && x.Deleted {
 		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("cannot delete %s: it is a %s() map without a key, kept per CPU", x.Name, x.Shape),
 			Hint: "use clear(" + x.Name + ")"}
 	}
@@ -151,6 +146,9 @@ func bpfMap(x *ir.Map) ir.BPFMap {
 	return b
 }
 
+// isExtreme tells a min() or max() map.
+func isExtreme(x *ir.Map) bool { return x.Shape == ir.ShapeMin || x.Shape == ir.ShapeMax }
+
 // perCPU says that each CPU has a value of its own. Not for plain maps; not for
 // what the script reads or deletes at once, for a program cannot reach another
 // CPU's value before 5.19; and not for keyed histograms, whose value is too
@@ -160,6 +158,8 @@ func perCPU(x *ir.Map) bool {
 	case ir.ShapePlain, ir.ShapeStack:
 		return false
 	case ir.ShapeHist, ir.ShapeLhist:
+	case ir.ShapeMin, ir.ShapeMax:
+		return true
 		if x.Key != nil {
 			return strings.HasPrefix(x.Declared, "percpu")
 		}

@@ -2,6 +2,7 @@ package build
 
 import (
 	"btc/frontend/ast"
+	"btc/frontend/check"
 	"btc/ir"
 )
 
@@ -29,8 +30,13 @@ func (f *fn) while(s *ast.WhileStmt) {
 }
 
 func (f *fn) unroll(s *ast.UnrollStmt) {
+	n := f.body.Unroll(s)
+	if n == 0 {
+		f.unrollParam(s)
+		return
+	}
 	rest := f.f.NewBlock()
-	for range f.body.Unroll(s) {
+	for range n {
 		if f.ended() {
 			break
 		}
@@ -43,6 +49,14 @@ func (f *fn) unroll(s *ast.UnrollStmt) {
 	f.jump(rest)
 	f.start(rest, true)
 	f.endIfUnreachable(rest)
+}
+
+// unrollParam repeats as often as a parameter of the loader says: a loop of at
+// most MaxUnroll turns, of which the kernel's verifier knows the number.
+func (f *fn) unrollParam(s *ast.UnrollStmt) {
+	n := f.num(s.Count)
+	most := ir.Const(check.MaxUnroll)
+	f.counted(s, ir.Const(0), f.Select(f.ICmp(ir.SGT, n, most), most, n), ir.SLT, s.Body, nil)
 }
 
 func (f *fn) forStmt(s *ast.ForStmt) {
@@ -81,7 +95,7 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 		}
 		if n <= most {
 			f.turns = outer * max(int(n), 1)
-			f.forCounted(s, from, to, less)
+			f.counted(s, from, to, less, s.Body, f.body.Loop(s))
 			f.turns = outer
 			return
 		}
@@ -104,9 +118,10 @@ func hasLoop(b *ast.Block) bool {
 	return found
 }
 
-// forCounted is a loop with a counter of its own: the script may change $i.
-func (f *fn) forCounted(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
-	type counter struct{ *ast.ForStmt }
+// counted is a loop with a counter of its own: the script may change $i, the
+// variable that gets it at the start of each turn (nil: none).
+func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Block, v *check.Var) {
+	type counter struct{ ast.Stmt }
 	hidden := counter{s}
 	f.setVar(hidden, from)
 	head, body, next, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
@@ -115,8 +130,10 @@ func (f *fn) forCounted(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	i := f.getVar(hidden, ir.TI64)
 	f.branch(f.ICmp(less, i, to), body, rest)
 	f.start(body, true)
-	f.setVar(f.body.Loop(s), i)
-	f.repeat(s.Body, rest, next)
+	if v != nil {
+		f.setVar(v, i)
+	}
+	f.repeat(code, rest, next)
 	f.jump(next)
 	f.start(next, true)
 	f.setVar(hidden, f.Add(f.getVar(hidden, ir.TI64), ir.Const(1)))

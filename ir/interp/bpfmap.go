@@ -148,7 +148,7 @@ func layout(x *ir.Map) ir.BPFMap {
 			b.ValueSize, b.Present, b.ValueOff = 16, 0, 8
 		}
 	case ir.ShapeMin, ir.ShapeMax, ir.ShapeAvg, ir.ShapeStats:
-		b.ValueSize, perCPU = 16, !x.Read
+		b.ValueSize, perCPU = 16, !x.Read || x.Shape == ir.ShapeMin || x.Shape == ir.ShapeMax
 		if x.Key == nil {
 			b.Present = 0
 		}

@@ -39,6 +39,8 @@ func Features() []Feature {
 		{"no-for-each", "the kernel has the helper that walks a map", func() bool { return !forEach() }},
 		{"loop", "the kernel has no helper that repeats a subprogram (bpf_loop, 5.17)", loop},
 		{"no-loop", "the kernel has the helper that repeats a subprogram", func() bool { return !loop() }},
+		{"percpu-lookup", "the kernel has no helper that reads another CPU's value (bpf_map_lookup_percpu_elem, 5.19)",
+			func() bool { return helper(asm.FnMapLookupPercpuElem) }},
 		{"no-pmu", "the machine has hardware counters", func() bool { return !exists("/sys/bus/event_source/devices/cpu")() }},
 		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
 		{"usdt", "no C compiler made the workload that has static probes", onPath("usdt")},
@@ -76,9 +78,11 @@ func fentry() error {
 	return err
 }
 
-func forEach() bool { return features.HaveProgramHelper(ebpf.Kprobe, asm.FnForEachMapElem) == nil }
+func forEach() bool { return helper(asm.FnForEachMapElem) }
 
-func loop() bool { return features.HaveProgramHelper(ebpf.Kprobe, asm.FnLoop) == nil }
+func loop() bool { return helper(asm.FnLoop) }
+
+func helper(call asm.BuiltinFunc) bool { return features.HaveProgramHelper(ebpf.Kprobe, call) == nil }
 
 func onPath(program string) func() bool {
 	return func() bool {
