@@ -72,7 +72,7 @@ func (l *lowering) scalarSlot(x *ir.Map) *ir.Value {
 	if x.BPF.Gens != 2 {
 		return ir.Const(0)
 	}
-	return l.lookup(x.Name, l.key32(slot))
+	return l.And(l.Global(ir.U32, "gen", x.BPF.GenOff), ir.Const(1))
 }
 
 // change runs body with the address of the element, which is made (as zeros)

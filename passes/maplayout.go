@@ -151,15 +151,16 @@ func isExtreme(x *ir.Map) bool { return x.Shape == ir.ShapeMin || x.Shape == ir.
 
 // perCPU says that each CPU has a value of its own. Not for plain maps; not for
 // what the script reads or deletes at once, for a program cannot reach another
-// CPU's value before 5.19; and not for keyed histograms, whose value is too
+// CPU's value before 5.19 (min and max cannot be shared: no kernel has an atomic
+// one; the script reads them on 5.19 and later); and not for keyed histograms, whose value is too
 // large to have one for each key and CPU (unless the script declares it so).
 func perCPU(x *ir.Map) bool {
 	switch x.Shape {
 	case ir.ShapePlain, ir.ShapeStack:
 		return false
-	case ir.ShapeHist, ir.ShapeLhist:
 	case ir.ShapeMin, ir.ShapeMax:
 		return true
+	case ir.ShapeHist, ir.ShapeLhist:
 		if x.Key != nil {
 			return strings.HasPrefix(x.Declared, "percpu")
 		}
