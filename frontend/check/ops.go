@@ -234,13 +234,28 @@ func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
 }
 
 // commonInt is the type in which two integers are compared: signed if one side
-// is, unless that is a literal.
+// is, unless that is a literal. A parameter, whose sign is known only where the
+// object runs, counts as signed without a warning.
 func (b *body) commonInt(x *ast.Binary, left, right *types.Type) *types.Type {
 	p, _ := types.Promote(number(left), number(right))
-	if p.Lossy {
-		b.lossy(x, right, p.Type)
+	if p.Lossy && !isParam(x.X) && !isParam(x.Y) {
+		unsigned := left
+		if number(left).Signed {
+			unsigned = right
+		}
+		b.lossy(x, unsigned, p.Type)
 	}
 	return p.Type.Fixed()
+}
+
+func isParam(x ast.Expr) bool {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Positional, *ast.ParamCount:
+		return true
+	case *ast.Unary:
+		return isParam(x.X)
+	}
+	return false
 }
 
 // number is the Int type of an integer of any kind.

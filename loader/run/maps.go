@@ -215,11 +215,14 @@ func (s *session) printMap(e *manifest.Event, m *manifest.Map, elems []render.El
 		s.mapLine(e, m, elems, top)
 	case m.Key != nil:
 		s.out.write(render.Keyed(nil, env, m, elems, top))
+	case isHist(m) && (len(elems) == 0 || !elems[0].Set): // bpftrace has no element then
 	default:
 		el := scalarElement(m, elems)
 		s.out.write(render.Scalar(nil, env, m, &el, top))
 	}
 }
+
+func isHist(m *manifest.Map) bool { return m.Shape == "hist" || m.Shape == "lhist" }
 
 // scalarElement is the element of a scalar: zero when it was never set.
 func scalarElement(m *manifest.Map, elems []render.Element) render.Element {
