@@ -2,6 +2,8 @@ package expand
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
@@ -77,18 +79,24 @@ func ownName(macro, v string, n int) string {
 	return "$" + macro + "_" + v
 }
 
-// recursive reports a call of a macro that is being expanded.
+// maxDepth bounds how deep macros call each other.
+const maxDepth = 100
+
+// recursive reports a call of a macro that is being expanded, or one that is too
+// deep.
 func (c *copier) recursive(m *macro, at ast.Node) bool {
-	chain := m.def.Name.Text
-	for up := c; up != nil; up = up.caller {
-		if up.m == nil {
-			return false
-		}
-		chain = up.m.def.Name.Text + " > " + chain
+	chain := []string{m.def.Name.Text}
+	for up := c; up.m != nil; up = up.caller {
+		chain = append(chain, up.m.def.Name.Text)
 		if up.m == m {
-			c.fail(diag.RecursiveMacro, at, "Recursive macro call detected. Call chain: %s", chain)
+			slices.Reverse(chain)
+			c.fail(diag.RecursiveMacro, at, "Recursive macro call detected. Call chain: %s", strings.Join(chain, " > "))
 			return true
 		}
+	}
+	if len(chain) > maxDepth {
+		c.fail(diag.TooLarge, at, "macros call each other more than %d deep", maxDepth)
+		return true
 	}
 	return false
 }

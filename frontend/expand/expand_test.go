@@ -115,6 +115,20 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// TestDepth holds that a chain of macros has an end.
+func TestDepth(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("macro m0(x) { x }\n")
+	for i := 1; i < 3000; i++ {
+		fmt.Fprintf(&b, "macro m%d(x) { m%d(x) }\n", i, i-1)
+	}
+	b.WriteString("begin { print((m50(1), m2999(1))); }\n")
+	_, l := expandText(t, "x.bt", b.String())
+	if l.Errors() != 1 || !strings.Contains(l.Err().Error(), "macros call each other more than 100 deep") {
+		t.Errorf("%v", l.Err())
+	}
+}
+
 // TestStandardMacros holds that each file of the library is a script of macros,
 // found by name, and that none breaks a rule for macros.
 func TestStandardMacros(t *testing.T) {
