@@ -23,6 +23,7 @@ func commands() []command {
 		{"compile", "FILE.bt | -e PROGRAM [-o FILE.o]", "compile a script to FILE.o and FILE.json", runCompile},
 		{"run", "FILE.bt | -e PROGRAM [params]", "compile and trace at once (root)", runRun},
 		{"fmt", "[-w] FILE.bt ...", "print scripts in canonical form", runFmt},
+		{"list", "[-v] [PATTERN]", "list the probes and structs of a target", runList},
 		{"explain", "CODE", "explain an error or warning code", runExplain},
 		{"passes", "", "list the compiler's passes and their order constraints", runPasses},
 		{"target", "show|capture", "show a target file, or capture this host into one", runTarget},

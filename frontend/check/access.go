@@ -398,11 +398,17 @@ func (b *body) proto() *target.Type {
 // programs has the names of the arguments; the first, the kernel's own, is not
 // one of them.
 func (b *body) rawProto() *target.Type {
-	proto, ok := b.t.RawTracepoint(b.point.Name)
+	return RawPrototype(b.t, b.point.Name)
+}
+
+// RawPrototype is the prototype of a raw tracepoint with the names of its
+// arguments where the target has them; nil when it has no such tracepoint.
+func RawPrototype(t *target.Target, name string) *target.Type {
+	proto, ok := t.RawTracepoint(name)
 	if !ok {
 		return nil
 	}
-	f, ok := b.t.Func("__traceiter_" + b.point.Name)
+	f, ok := t.Func("__traceiter_" + name)
 	if !ok || f.Proto == nil || len(f.Proto.Params) != len(proto.Params)+1 {
 		return proto
 	}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -336,6 +337,12 @@ var hardwareEvents = map[string]uint64{
 	"cache-misses": 1e6, "cache-references": 1e6, "cpu-cycles": 1e6, "cycles": 1e6, "frontend-stalls": 1e6,
 	"instructions": 1e6, "ref-cycles": 1e6,
 }
+
+// SoftwareEvents and HardwareEvents are the names of perf events, sorted.
+func SoftwareEvents() []string { return slices.Sorted(maps.Keys(softwareEvents)) }
+
+// HardwareEvents: see SoftwareEvents.
+func HardwareEvents() []string { return slices.Sorted(maps.Keys(hardwareEvents)) }
 
 // counter reads "event[:count]".
 func (c *checker) counter(p *Point, parts []ast.AttachPart) bool {

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+	"btc/ir/target"
+)
+
+func runList(args []string) int {
+	fs := newFlags("list", "[-v] [PATTERN[,PATTERN...] | 'struct NAME' | FILE.bt]")
+	verbose := fs.Bool("v", false, "show arguments with their types, and the members of structs")
+	name := fs.String("target", "", "target `FILE` to look into, or \"host\"; default: the embedded one")
+	operands, err := parseInterleaved(fs, args)
+	if err != nil {
+		return flagStatus(fs, err)
+	}
+	t, err := openTarget(*name)
+	if err != nil {
+		return fail("%v", err)
+	}
+	if len(operands) == 0 {
+		operands = []string{"*:*"}
+	}
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	l := lister{t: t, out: out, verbose: *verbose}
+	for _, o := range operands {
+		if err := l.list(o); err != nil {
+			return fail("%v", err)
+		}
+	}
+	if err := t.Err(); err != nil {
+		return fail("%v", err)
+	}
+	return 0
+}
+
+// lister prints what a target has.
+type lister struct {
+	t       *target.Target
+	out     io.Writer
+	verbose bool
+}
+
+// list prints what one operand names: a script's probes, structs, or what the
+// patterns match.
+func (l *lister) list(operand string) error {
+	if filepath.Ext(operand) == ".bt" {
+		text, err := os.ReadFile(operand)
+		if err == nil {
+			return l.script(operand, string(text))
+		}
+		fmt.Fprintf(os.Stderr, "WARNING: It appears that '%s' is a filename but the file does not exist. Treating '%s' as a search pattern.\n", operand, operand)
+	}
+	for _, pattern := range strings.Split(operand, ",") {
+		if err := l.pattern(strings.TrimSpace(pattern)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lister) pattern(pattern string) error {
+	for _, word := range []string{"struct ", "union ", "enum "} {
+		if name, ok := strings.CutPrefix(pattern, word); ok {
+			l.types(strings.TrimSpace(word), strings.TrimSpace(name))
+			return nil
+		}
+	}
+	kind, rest, ok := strings.Cut(pattern, ":")
+	if !ok {
+		kind, rest = "*", pattern
+	}
+	known := false
+	for _, k := range kinds() {
+		if k.is(kind) {
+			known = true
+			if k.list == nil {
+				return fmt.Errorf("%s probes are found by the host: btrun --list '%s'", k.name, pattern)
+			}
+			k.list(l, rest)
+		}
+	}
+	if !known {
+		return fmt.Errorf("no kind of probe is called %s", kind)
+	}
+	return nil
+}
+
+// probeKind is a kind of probe that can be listed.
+type probeKind struct {
+	name string
+	// always: part of a search that names no kind.
+	always bool
+	list   func(l *lister, pattern string)
+}
+
+func (k *probeKind) is(word string) bool {
+	if strings.Contains(word, "*") {
+		return k.always && globText(word, k.name)
+	}
+	alias := word
+	if word != "U" { // usdt; u is uprobe
+		alias = strings.ToLower(word)
+	}
+	return strings.EqualFold(word, k.name) || slices.Contains(parse.Aliases(k.name), alias)
+}
+
+func kinds() []probeKind {
+	functions := func(kind string) func(*lister, string) {
+		return func(l *lister, pattern string) { l.functions(kind, pattern) }
+	}
+	fixed := func(kind string, names ...string) func(*lister, string) {
+		return func(l *lister, pattern string) {
+			for _, n := range names {
+				if globText(pattern, n) || globText(pattern, n+":") {
+					fmt.Fprintf(l.out, "%s:%s:\n", kind, n)
+				}
+			}
+		}
+	}
+	units := []string{"hz", "ms", "s", "us"}
+	return []probeKind{
+		{"fentry", true, functions("fentry")},
+		{"fexit", false, functions("fexit")},
+		{"hardware", true, fixed("hardware", check.HardwareEvents()...)},
+		{"interval", false, fixed("interval", units...)},
+		{"iter", true, (*lister).iterators},
+		{"kprobe", true, functions("kprobe")},
+		{"kretprobe", false, functions("kretprobe")},
+		{"profile", false, fixed("profile", units...)},
+		{"rawtracepoint", true, (*lister).rawTracepoints},
+		{"software", true, fixed("software", check.SoftwareEvents()...)},
+		{"tracepoint", true, (*lister).tracepoints},
+		{"uprobe", false, nil},
+		{"uretprobe", false, nil},
+		{"usdt", false, nil},
+	}
+}
+
+// globText matches a text in which '*' stands for anything, ':' included.
+func globText(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	rest, ok := strings.CutPrefix(text, parts[0])
+	if !ok {
+		return false
+	}
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(rest, p)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(p):]
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
+}
+
+// functions lists kernel functions; a pattern may name the module, too.
+func (l *lister) functions(kind, pattern string) {
+	typed := kind == "fentry" || kind == "fexit"
+	module, name, both := strings.Cut(pattern, ":")
+	if !both {
+		module, name = "*", pattern
+	}
+	for _, fn := range l.t.Funcs(name) {
+		f, ok := l.t.Func(fn)
+		if !ok || typed && f.Proto == nil {
+			continue
+		}
+		in := f.Module
+		if in == "" {
+			in = "vmlinux"
+		}
+		switch {
+		case !globText(module, in):
+			continue
+		case typed || both:
+			fmt.Fprintf(l.out, "%s:%s:%s\n", kind, in, fn)
+		default:
+			fmt.Fprintf(l.out, "%s:%s\n", kind, fn)
+		}
+		if l.verbose && typed {
+			l.params(f.Proto)
+			if r := f.Proto.Elem(); kind == "fexit" && r.Resolve().Kind != target.Void {
+				l.declare(4, r.String(), "retval")
+			}
+		}
+	}
+}
+
+func (l *lister) params(proto *target.Type) {
+	for _, p := range proto.Params {
+		l.declare(4, p.Type().String(), p.Name)
+	}
+}
+
+// declare prints a type and a name.
+func (l *lister) declare(indent int, typ, name string) {
+	fmt.Fprintf(l.out, "%*s%s %s\n", indent, "", typ, name)
+}
+
+func (l *lister) tracepoints(pattern string) {
+	category, event, both := strings.Cut(pattern, ":")
+	for _, name := range l.t.Tracepoints("*", "*") {
+		c, e, _ := strings.Cut(name, ":")
+		if both && (!globText(category, c) || !globText(event, e)) || !both && !globText(pattern, name) && !globText(pattern, e) {
+			continue
+		}
+		fmt.Fprintf(l.out, "tracepoint:%s\n", name)
+		ev, ok := l.t.Tracepoint(c, e)
+		if !l.verbose || !ok {
+			continue
+		}
+		for i := range ev.Fields {
+			l.declare(4, ev.Fields[i].CType, ev.Fields[i].Name)
+		}
+	}
+}
+
+func (l *lister) rawTracepoints(pattern string) {
+	_, name, both := strings.Cut(pattern, ":")
+	if !both {
+		name = pattern
+	}
+	for _, event := range l.t.RawTracepoints(name) {
+		fmt.Fprintf(l.out, "rawtracepoint:vmlinux:%s\n", event)
+		if proto := check.RawPrototype(l.t, event); l.verbose && proto != nil {
+			l.params(proto)
+		}
+	}
+}
+
+func (l *lister) iterators(pattern string) {
+	for _, kind := range l.t.Iters() {
+		if !globText(pattern, kind) {
+			continue
+		}
+		fmt.Fprintf(l.out, "iter:%s\n", kind)
+		if proto, ok := l.t.Iter(kind); l.verbose && ok {
+			l.params(proto)
+		}
+	}
+}
+
+// types lists structs by a pattern, with their members when that is asked for.
+func (l *lister) types(word, pattern string) {
+	if word != "struct" {
+		find := map[string]func(string) (*target.Type, bool){"union": l.t.Union, "enum": l.t.Enum}[word]
+		if t, ok := find(pattern); ok {
+			l.body(t)
+		}
+		return
+	}
+	for _, name := range l.t.StructNames(pattern) {
+		if t, ok := l.t.Struct(name); ok {
+			l.body(t)
+		}
+	}
+}
+
+// body prints a type, as one line or with all that is in it.
+func (l *lister) body(t *target.Type) {
+	if !l.verbose {
+		fmt.Fprintln(l.out, t)
+		return
+	}
+	fmt.Fprintf(l.out, "vmlinux: %s {\n", t)
+	l.members(t, 8)
+	for _, e := range t.Enumerators {
+		fmt.Fprintf(l.out, "        %s = %d,\n", e.Name, e.Value)
+	}
+	fmt.Fprintln(l.out, "};")
+}
+
+// members prints the members of a struct or union; anonymous ones with theirs.
+func (l *lister) members(t *target.Type, indent int) {
+	for i := range t.Members {
+		m := &t.Members[i]
+		typ := m.Type()
+		if (typ.Kind == target.Struct || typ.Kind == target.Union) && typ.Name == "" {
+			fmt.Fprintf(l.out, "%*s%s {\n", indent, "", strings.TrimSuffix(typ.String(), " {...}"))
+			l.members(typ, indent+8)
+			fmt.Fprintf(l.out, "%*s}%s;\n", indent, "", strings.TrimSuffix(" "+m.Name, " "))
+			continue
+		}
+		bits := ""
+		if m.BitSize > 0 {
+			bits = fmt.Sprintf(": %d", m.BitSize)
+		}
+		fmt.Fprintf(l.out, "%*s%s%s;\n", indent, "", declaration(typ, m.Name), bits)
+	}
+}
+
+// declaration writes a type and a name as C does for arrays and functions.
+func declaration(t *target.Type, name string) string {
+	switch {
+	case t.Kind == target.Array:
+		return declaration(t.Elem(), fmt.Sprintf("%s[%d]", name, t.Len))
+	case t.Kind == target.Pointer && t.Elem().Kind == target.Func:
+		f := t.Elem()
+		_, params, _ := strings.Cut(f.String(), " (")
+		return fmt.Sprintf("%s (*%s)(%s", f.Elem(), name, params)
+	}
+	text := t.String()
+	if strings.HasSuffix(text, "*") {
+		return text + name
+	}
+	return text + " " + name
+}
+
+// script lists the probes of a script: its attach points, those of patterns that
+// the target has.
+func (l *lister) script(path, text string) error {
+	diags := &diag.List{}
+	script := parse.Script(diag.NewSource(path, text), diags)
+	if err := diags.Err(); err != nil {
+		return err
+	}
+	for _, item := range script.Items {
+		probe, ok := item.(*ast.Probe)
+		if !ok {
+			continue
+		}
+		for _, ap := range probe.Points {
+			if len(ap.Parts) < 2 {
+				continue // begin and end
+			}
+			pattern := ap.Provider
+			for _, part := range ap.Parts[1:] {
+				pattern += ":" + part.Text
+			}
+			if strings.Contains(pattern, "*") && l.pattern(pattern) == nil {
+				continue
+			}
+			fmt.Fprintln(l.out, pattern)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"btc/ir/target"
+)
+
+func listed(t *testing.T, verbose bool, operand string) string {
+	t.Helper()
+	tgt, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := (&lister{t: tgt, out: &out, verbose: verbose}).list(operand); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestList(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "x.bt")
+	if err := os.WriteFile(script, []byte("BEGIN { } k:vfs_read, t:sched:sched_wakeup*, U:/bin/x:a:b { } i:s:1 { }"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		verbose bool
+		operand string
+		want    string // all lines
+	}{
+		{false, "tcp_sendms", ""},
+		{false, "*cp_sendmsg", "fentry:vmlinux:mptcp_sendmsg\nfentry:vmlinux:tcp_sendmsg\nkprobe:mptcp_sendmsg\nkprobe:tcp_sendmsg\n"},
+		{false, "kr:tcp_sendmsg,K:vmlinux:tcp_sendmsg", "kretprobe:tcp_sendmsg\nkprobe:vmlinux:tcp_sendmsg\n"},
+		{true, "fexit:tcp_sendmsg", "fexit:vmlinux:tcp_sendmsg\n    struct sock * sk\n    struct msghdr * msg\n    size_t size\n    int retval\n"},
+		{false, "t:*:sched_wak*", "tracepoint:sched:sched_wake_idle_without_ipi\ntracepoint:sched:sched_wakeup\ntracepoint:sched:sched_wakeup_new\ntracepoint:sched:sched_waking\n"},
+		{true, "tracepoint:syscalls:sys_enter_close", "tracepoint:syscalls:sys_enter_close\n    int __syscall_nr\n    unsigned int fd\n"},
+		{true, "rt:sched_wakeup", "rawtracepoint:vmlinux:sched_wakeup\n    struct task_struct * p\n"},
+		{false, "s:cpu*", "software:cpu:\nsoftware:cpu-clock:\nsoftware:cpu-migrations:\n"},
+		{false, "interval:*", "interval:hz:\ninterval:ms:\ninterval:s:\ninterval:us:\n"},
+		{true, "iter:task", "iter:task\n    struct bpf_iter_meta * meta\n    struct task_struct * task\n"},
+		{false, "struct bpf_iter__task_f*", "struct bpf_iter__task_file\n"},
+		{true, "struct path", "vmlinux: struct path {\n        struct vfsmount *mnt;\n        struct dentry *dentry;\n};\n"},
+		{false, script, "kprobe:vfs_read\ntracepoint:sched:sched_wakeup\ntracepoint:sched:sched_wakeup_new\nusdt:/bin/x:a:b\ninterval:s:1\n"},
+	} {
+		if have := listed(t, c.verbose, c.operand); have != c.want {
+			t.Errorf("%s:\n%swant:\n%s", c.operand, have, c.want)
+		}
+	}
+}
+
+func TestGlobText(t *testing.T) {
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"*", "", true}, {"a*", "a:b", true}, {"*b*", "abc", true}, {"a*a", "a", false}, {"a*b*c", "axbxc", true},
+		{"a*b*c", "acb", false}, {"a", "ab", false}, {"*ab", "aab", true},
+	} {
+		if have := globText(c.pattern, c.text); have != c.want {
+			t.Errorf("globText(%q, %q) = %v", c.pattern, c.text, have)
+		}
+	}
+}
