@@ -152,7 +152,7 @@ func (s *slotCheck) writes(v *Value, state slotState) {
 		s.wrote(v, v.Args[0], 0, 16, state)
 	case OpReadMem, OpMemCopy, OpMemZero, OpStrLit, OpStr, OpStrCopy:
 		s.wrote(v, v.Args[0], 0, int(v.Imm), state)
-	case OpMapGetMem:
+	case OpMapGetMem, OpElemGetMem:
 		s.wrote(v, v.Args[1], 0, s.m.Map(v.Args[0].Sym).Value.MemSize(), state)
 	case OpCallSub:
 		for _, a := range v.Args {
