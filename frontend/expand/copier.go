@@ -168,7 +168,9 @@ func (c *copier) block(b *ast.Block) *ast.Block {
 	}
 	out := &ast.Block{Extent: c.extent(b.Extent)}
 	for _, s := range b.Stmts {
-		out.Stmts = append(out.Stmts, c.stmt(s))
+		if _, done := s.(*ast.Import); !done {
+			out.Stmts = append(out.Stmts, c.stmt(s))
+		}
 	}
 	out.Value = c.expr(b.Value)
 	return out
@@ -213,8 +215,6 @@ func (c *copier) stmt(s ast.Stmt) ast.Stmt {
 		return &ast.BranchStmt{Extent: at, Continue: s.Continue}
 	case *ast.ReturnStmt:
 		return &ast.ReturnStmt{Extent: at, X: c.expr(s.X)}
-	case *ast.Import:
-		return &ast.Import{Extent: at, Path: s.Path}
 	}
 	panic(fmt.Sprintf("BUG: no copy of statement %T", s))
 }
