@@ -203,7 +203,7 @@ type fn struct {
 // empty string.
 func (f *fn) initVars() {
 	for _, v := range f.body.Vars {
-		if v.Type.IsScalar() {
+		if v.Type.IsScalar() && !v.Addressed {
 			continue
 		}
 		st := v.Type.Store()
@@ -213,6 +213,24 @@ func (f *fn) initVars() {
 			f.clear(addr, v.Type)
 		}
 	}
+}
+
+// setVar sets a scalar variable: one of the script that has an address lies in
+// memory, the others are values.
+func (f *fn) setVar(v any, x *ir.Value) {
+	if v, ok := v.(*check.Var); ok && v.Addressed {
+		f.Store(ir.U64, f.vars[v], 0, f.as(ir.TI64, x))
+		return
+	}
+	f.cursor.setVar(v, x)
+}
+
+// getVar is the value that setVar has set, 0 where there is none.
+func (f *fn) getVar(v any, t ir.Type) *ir.Value {
+	if v, ok := v.(*check.Var); ok && v.Addressed {
+		return f.as(t, f.Load(ir.U64, f.vars[v], 0))
+	}
+	return f.cursor.getVar(v, t)
 }
 
 // smallObject is the size up to which an object is cleared as a whole: larger

@@ -126,6 +126,8 @@ func (f *fn) element(x ast.Expr, e *check.Expr) (*ir.Value, *types.Type) {
 
 func (f *fn) unary(x *ast.Unary, e *check.Expr) *ir.Value {
 	switch x.Op {
+	case ast.AddrOf:
+		return f.Cast(ir.TKAddr, f.vars[f.body.Expr(x.X).Var])
 	case ast.Neg:
 		return f.Sub(ir.Const(0), f.num(x.X))
 	case ast.BitNot:

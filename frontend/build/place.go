@@ -259,14 +259,18 @@ func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
 
 // readObject copies a struct or array out of a place.
 func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
+	size := e.Type.Size
+	if e.Type.Kind == types.Tuple || e.Type.Kind == types.Record { // only ours have an address, "&$x"
+		size = e.Type.Store().Size
+	}
 	w := f.locate(e.Place)
 	if w.base.Type.Kind == ir.Ctx {
 		w.base = f.Cast(ir.TKAddr, w.base)
 	}
 	addr := f.apply(w)
 	if addr.Type.IsPtr() {
-		f.copy(dst, addr, e.Type.Size)
+		f.copy(dst, addr, size)
 		return
 	}
-	f.Emit(ir.OpReadMem, ir.TVoid, dst, addr).Imm = int64(e.Type.Size)
+	f.Emit(ir.OpReadMem, ir.TVoid, dst, addr).Imm = int64(size)
 }

@@ -47,12 +47,16 @@ func (b *builder) subprogram(s *check.Subprog) {
 	fb := &fn{builder: b, cursor: newCursor(f), body: s.Body, vars: map[*check.Var]*ir.Value{}, result: s.Result}
 	fb.prog = &check.Program{Point: s.Point, Body: s.Body}
 	fb.Pos = at
-	for _, p := range s.Params {
+	params := make([]*ir.Value, len(s.Params))
+	for i, p := range s.Params {
 		t := irType(p.Type)
 		f.Params = append(f.Params, t)
-		fb.setVar(p, f.Entry().AddParam(t))
+		params[i] = f.Entry().AddParam(t)
 	}
 	fb.initVars()
+	for i, p := range s.Params {
+		fb.setVar(p, params[i])
+	}
 	fb.clause(&ast.Probe{Extent: s.Def.Extent, Body: s.Def.Body})
 	dropTrivialParams(f)
 }

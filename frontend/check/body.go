@@ -269,6 +269,10 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		return
 	}
 	p, ok := types.Promote(v.Type, t)
+	if !ok && isAddress(from) && v.Type.Kind == types.Pointer && v.Type.Elem.FitsInto(t.Elem) { // the variable has grown
+		v.Type, b.changed = t, true
+		return
+	}
 	if !ok {
 		b.varMismatch(x, from, t, v.Type)
 		return

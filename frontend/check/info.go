@@ -153,6 +153,8 @@ type Var struct {
 	Type  *types.Type
 	Index int // in Body.Vars
 	At    diag.Span
+	// Addressed: the script takes its address, so it must lie in memory.
+	Addressed bool
 	// Element: it is (key, value) of a loop over a map.
 	Element bool
 

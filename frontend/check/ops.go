@@ -13,7 +13,7 @@ func sortStrings(s []string) { slices.Sort(s) }
 func (b *body) unary(x *ast.Unary, e *Expr) {
 	switch x.Op {
 	case ast.AddrOf:
-		b.unsupported(x, "the address operator")
+		b.addressOf(x, e)
 		return
 	case ast.Deref:
 		b.deref(x, e)
@@ -40,6 +40,25 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 		e.Type = types.MakeInt(8, t.Signed && !t.Flexible)
 	}
 	b.foldUnary(x, e)
+}
+
+// addressOf is "&$x": a pointer to where the variable lies, in the kernel's memory.
+func (b *body) addressOf(x *ast.Unary, e *Expr) {
+	v, ok := ast.Unparen(x.X).(*ast.Var)
+	if !ok {
+		b.unsupported(x, "the address of a map")
+		return
+	}
+	if t := b.value(v); !invalid(t) {
+		b.out.Expr(v).Var.Addressed = true
+		e.Type = types.MakePointer(t, types.Kernel)
+	}
+}
+
+// isAddress tells whether x is "&$x", whose type follows that of the variable.
+func isAddress(x ast.Expr) bool {
+	u, ok := ast.Unparen(x).(*ast.Unary)
+	return ok && u.Op == ast.AddrOf
 }
 
 // deref is "*p"; a plain integer is read as the address of a uint64.
