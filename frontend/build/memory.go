@@ -233,6 +233,10 @@ func (f *fn) copy(dst, src *ir.Value, n int) {
 func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
 	e := f.body.Expr(x)
 	size := t.Store().Size
+	if own := e.Type.Store().Size; t.Kind == types.Buffer && own < size {
+		f.zero(dst, size)
+		size = own
+	}
 	switch {
 	case e.Call != nil:
 		f.objectCall(x, e, dst, t)

@@ -340,6 +340,8 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 		e.Operands = p.Type
 	case types.Ksym, types.Username, types.Inet:
 		e.Operands = left
+	case types.Buffer:
+		e.Operands = p.Type
 	default:
 		b.badOperands(x, x.Op, left, right)
 	}
