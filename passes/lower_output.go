@@ -260,6 +260,12 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 		l.Store(ir.U16, rec, f.Off+2, length)
 		at = l.Add(n, at)
 		limit += tailRoom(f)
+		if len(e.Fields) > manyFields {
+			// The kernel verifier does not track what scratch holds: it walks what
+			// follows once, not for each pair of lengths before.
+			l.Store(ir.U32, rec, 4, at)
+			at = l.Load(ir.U32, rec, 4)
+		}
 	}
 	l.Store(ir.U32, rec, 4, at)
 	if l.inIterator() {
@@ -270,6 +276,10 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 	r := l.Call("ringbuf_output", ir.TI64, ir.MapOperand("events"), rec, l.clamp(at, limit), flags)
 	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(events) })
 }
+
+// manyFields is the number of fields above which the end of the tail so far is
+// kept in memory.
+const manyFields = 8
 
 // tailRoom is the most that a string or buffer takes in the tail; a string that
 // fills its capacity has its NUL behind.

@@ -88,9 +88,11 @@ const (
 	updateExist   = 2 // BPF_EXIST
 )
 
-// update calls bpf_map_update_elem; the result is 0 or a negative error.
+// update calls bpf_map_update_elem; the result is 0 or a negative error. Before
+// 6.4 the kernel calls the map's own function, which gives an int: the upper half
+// of the register is not its sign.
 func (l *lowering) update(name string, key, value *ir.Value, flags int64) *ir.Value {
-	return l.Call("map_update_elem", ir.TI64, ir.MapOperand(name), key, value, ir.Const(flags))
+	return l.Extend(ir.S32, l.Call("map_update_elem", ir.TI64, ir.MapOperand(name), key, value, ir.Const(flags)))
 }
 
 // intern finds or makes an internal map. The caller fills what it needs.

@@ -1,6 +1,8 @@
 package build
 
 import (
+	"strings"
+
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/ir"
@@ -29,7 +31,16 @@ func (f *fn) copyText(x ast.Expr, name string, size int) (at, length *ir.Value) 
 	limit := int64(capacity)
 	n := f.Emit(ir.OpStr, ir.TI64, at, f.Cast(ir.TKAddr, f.addr(x)), ir.Const(limit))
 	n.Imm = limit
-	return at, f.Select(f.ICmp(ir.SGT, n, ir.Const(0)), f.AddImm(n, -1), ir.Const(0))
+	return at, f.forget(f.Select(f.ICmp(ir.SGT, n, ir.Const(0)), f.AddImm(n, -1), ir.Const(0)))
+}
+
+// forget gives x through memory whose content the kernel verifier does not track:
+// it then walks what follows once, not for each way that x was computed.
+func (f *fn) forget(x *ir.Value) *ir.Value {
+	slot := f.Slot("known", 8, 8)
+	slot.Slot.Class = ir.Scratch
+	f.Store(ir.U64, slot, 0, x)
+	return f.Load(ir.U64, slot, 0)
 }
 
 // concat writes one string and behind it another.
@@ -90,6 +101,9 @@ func (f *fn) strcontains(_ ast.Expr, c *check.Call) *ir.Value {
 //	  text[i] == needle[j]: i++, j++       j == 0: i++       else: j = fail[j-1]
 func (f *fn) find(text, needle ast.Expr) *ir.Value {
 	h, hn := f.copyText(text, "text", 0)
+	if lit, ok := f.literal(needle); ok && len(cString(lit)) >= 1 && len(cString(lit)) <= 8 {
+		return f.findWord(h, hn, cString(lit))
+	}
 	n, nn := f.copyText(needle, "needle", 0)
 	fail := f.Slot("fail", 2*n.Slot.Size, 8)
 	state := f.Slot("place", 16, 8)
@@ -102,6 +116,45 @@ func (f *fn) find(text, needle ast.Expr) *ir.Value {
 	return f.Select(f.ICmp(ir.EQ, j, nn), f.Sub(i, j), ir.Const(-1))
 }
 
+// cString is a text up to its first NUL.
+func cString(text string) string {
+	text, _, _ = strings.Cut(text, "\x00")
+	return text
+}
+
+// findWord finds a word of 1 to 8 bytes: the bytes of the text are shifted
+// through a register that is compared with it, without a branch but the loop's.
+func (f *fn) findWord(text, length *ir.Value, word string) *ir.Value {
+	var want, mask uint64
+	for i := range len(word) {
+		want, mask = want<<8|uint64(word[i]), mask<<8|0xff
+	}
+	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head, ir.Const(0), ir.Const(0), ir.Const(0), ir.Const(1))
+	k, last, pos, going := head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64)
+	f.start(head, false)
+	stop := f.Binary(ir.OpXor, f.And(going, f.less(k, length)), ir.Const(1))
+	f.branch(f.ICmp(ir.ULT, f.Or(k, f.Shl(stop, ir.Const(32))), ir.Const(int64(text.Slot.Size))), body, rest)
+	f.start(body, true)
+	at, w, n, on := f.Add(text, k), last, pos, going
+	for i := range stepsOfRound {
+		w = f.And(f.Or(f.Shl(w, ir.Const(8)), f.Load(ir.U8, at, i)), ir.Const(int64(mask)))
+		on = f.And(on, f.notZero(f.Binary(ir.OpXor, w, ir.Const(int64(want)))))
+		n = f.Add(n, on)
+	}
+	f.jump(head, f.AddImm(k, stepsOfRound), w, n, on)
+	f.seal(head)
+	f.start(rest, true)
+	// pos is the place of the word's last byte, which may lie behind the text's end.
+	found := f.And(f.Binary(ir.OpXor, going, ir.Const(1)), f.less(pos, length))
+	return f.Select(f.ICmp(ir.NE, found, ir.Const(0)), f.AddImm(pos, -int64(len(word)-1)), ir.Const(-1))
+}
+
+// notZero is 1 when x is not 0, without a branch.
+func (f *fn) notZero(x *ir.Value) *ir.Value {
+	return f.LShr(f.Or(x, f.Sub(ir.Const(0), x)), ir.Const(63))
+}
+
 // search is one of the loops: it goes on while i < most and j < full, for at most
 // rounds. fill says that it makes the table.
 func (f *fn) search(state *ir.Value, first int64, rounds int, text, needle, most, full, fail *ir.Value, fill bool) {
@@ -111,30 +164,49 @@ func (f *fn) search(state *ir.Value, first int64, rounds int, text, needle, most
 	f.jump(head, ir.Const(0))
 	k := head.AddParam(ir.TI64)
 	f.start(head, false)
-	i, j := f.Load(ir.U64, state, 0), f.Load(ir.U64, state, 8)
-	going := f.And(f.less(i, most), f.less(j, full))
+	going := f.going(state, most, full)
 	// One branch for both ends: the kernel knows that it ends, for k grows.
 	stop := f.Binary(ir.OpXor, going, ir.Const(1))
 	f.branch(f.ICmp(ir.ULT, f.Or(k, f.Shl(stop, ir.Const(32))), ir.Const(int64(rounds))), body, rest)
 	f.start(body, true)
+	for range stepsOfRound {
+		f.searchStep(state, text, needle, most, full, fail, fill)
+	}
+	f.jump(head, f.AddImm(k, stepsOfRound))
+	f.seal(head)
+	f.start(rest, true)
+}
 
+// stepsOfRound is how many steps of a search stand in the body of its loop: the
+// kernel verifier of 5.10 takes a long time for loops of many rounds.
+const stepsOfRound = 8
+
+// going is 1 while i < most and j < full.
+func (f *fn) going(state, most, full *ir.Value) *ir.Value {
+	return f.And(f.less(f.Load(ir.U64, state, 0), most), f.less(f.Load(ir.U64, state, 8), full))
+}
+
+// searchStep is one step; it changes nothing behind the end.
+func (f *fn) searchStep(state, text, needle, most, full, fail *ir.Value, fill bool) {
+	going := f.Sub(ir.Const(0), f.going(state, most, full)) // all ones or zeros
+	i, j := f.Load(ir.U64, state, 0), f.Load(ir.U64, state, 8)
 	at := func(p, x *ir.Value) *ir.Value {
 		return f.Load(ir.U8, f.Add(p, f.And(x, ir.Const(int64(p.Slot.Size-1)))), 0)
 	}
+	entry := func(x *ir.Value) *ir.Value {
+		return f.Add(fail, f.And(f.Shl(x, ir.Const(1)), ir.Const(int64(fail.Slot.Size-2))))
+	}
 	same := f.isZero(f.Binary(ir.OpXor, at(text, i), at(needle, j)))
 	start := f.isZero(j)
-	back := f.Load(ir.U16, f.Add(fail, f.And(f.Shl(f.AddImm(j, -1), ir.Const(1)), ir.Const(int64(fail.Slot.Size-2)))), 0)
-	taken := f.Sub(ir.Const(0), same) // all ones or zeros
+	back := f.Load(ir.U16, entry(f.AddImm(j, -1)), 0)
+	taken := f.Sub(ir.Const(0), same)
 	other := f.And(f.Binary(ir.OpXor, taken, ir.Const(-1)), f.Sub(start, ir.Const(1)))
 	next := f.Or(f.And(taken, f.AddImm(j, 1)), f.And(other, back))
-	if fill { // harmless when i stays: it is written again
-		f.Store(ir.U16, f.Add(fail, f.And(f.Shl(i, ir.Const(1)), ir.Const(int64(fail.Slot.Size-2)))), 0, next)
+	if fill { // where i stays it is written again; behind the end no one reads it
+		f.Store(ir.U16, entry(i), 0, next)
 	}
-	f.Store(ir.U64, state, 8, next)
-	f.Store(ir.U64, state, 0, f.Add(i, f.Or(same, start)))
-	f.jump(head, f.AddImm(k, 1))
-	f.seal(head)
-	f.start(rest, true)
+	f.Store(ir.U64, state, 8, f.Or(f.And(going, next), f.And(f.Binary(ir.OpXor, going, ir.Const(-1)), j)))
+	f.Store(ir.U64, state, 0, f.Add(i, f.And(going, f.Or(same, start))))
 }
 
 // less is 1 when x < y, else 0, for numbers below 2^32, without a branch.
