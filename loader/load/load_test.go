@@ -2,11 +2,13 @@ package load
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/manifest"
 )
@@ -110,6 +112,10 @@ func TestRefusalReadsTheLog(t *testing.T) {
 	poison := []string{"12: (85) call unknown#195896080", "invalid func unknown#195896080"}
 	got = refusal(m, p, nil, &ebpf.VerifierError{Cause: errFor("invalid argument"), Log: poison}).Error()
 	if !strings.HasPrefix(got, "x.bt:3:6: error: this kernel has no field nope in struct c\n 3 | @x = c->nope;\n   |      ^") {
+		t.Errorf("got\n%s", got)
+	}
+	got = refusal(m, p, nil, fmt.Errorf("load program: %w", unix.EFAULT)).Error()
+	if !strings.HasPrefix(got, "x.bt:1:1: error: the kernel's verifier gave up on kprobe:f") || !strings.Contains(got, "hint") {
 		t.Errorf("got\n%s", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
 	"btc/loader/manifest"
@@ -64,6 +65,9 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 			"this kernel refuses programs at the entry and exit of its functions: " + host.WhyNot() + "; a tracepoint, rawtracepoint or kprobe may do instead"
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.WhyNot()
+	case errors.Is(err, unix.EFAULT): // newer kernels say so where older ones say E2BIG, and the library then drops the log
+		return fmt.Sprintf("the kernel's verifier gave up on %s: the program has too many paths, or a loop too many turns", mp.Attach.Text),
+			"give loops a smaller bound, or use for ($i : 0..N); bpftool -d prog loadall shows the verifier's log"
 	case errors.Is(err, btf.ErrNotFound), errors.Is(err, btf.ErrNotSupported):
 		return fmt.Sprintf("cannot fit %s to this kernel: %v", mp.Attach.Text, err), ""
 	}
@@ -134,7 +138,7 @@ func lastReason(log []string) string {
 	for i := len(log) - 1; i >= 0; i-- {
 		line := strings.TrimSpace(log[i])
 		switch {
-		case line == "", strings.HasPrefix(line, ";"), strings.HasPrefix(line, "verification time"),
+		case line == "", strings.HasPrefix(line, ";"), strings.HasPrefix(line, "cur state:"), strings.HasPrefix(line, "old state:"), strings.HasPrefix(line, "verification time"),
 			strings.HasPrefix(line, "stack depth"), strings.HasPrefix(line, "max_states"):
 			continue
 		}
@@ -153,6 +157,8 @@ var hints = []struct{ word, hint string }{
 	{"helper call is not allowed", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
 	{"BPF program is too large", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
 	{"too many jumps", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
+	{"infinite loop detected", "the kernel does not see that the loop ends: count its turns, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
+	{"The sequence of", "the loop has too many turns for this kernel's verifier: give it a smaller bound, or use for ($i : 0..N)"},
 	{"combined stack size", "the script needs too much stack: use fewer or shorter strings"},
 	{"GPL", "the config key license must be GPL compatible for this function"},
 }
