@@ -16,6 +16,7 @@ type options struct {
 	help    bool
 	version bool
 	raw     bool
+	list    string // pattern
 	run     run.Options
 }
 
@@ -32,6 +33,7 @@ var optionTable = map[string]option{
 	"-o":        {value: func(o *options, v string) error { o.output = v; return nil }},
 	"-f":        {value: setFormat},
 	"-B":        {value: setBuffer},
+	"--list":    {value: func(o *options, v string) error { o.list = v; return nil }},
 	"-q":        {toggle: func(o *options) { o.run.Quiet = true }},
 	"-v":        {toggle: func(o *options) { o.run.Verbose = true }},
 	"-h":        {toggle: func(o *options) { o.help = true }},
@@ -44,7 +46,7 @@ var optionTable = map[string]option{
 }
 
 // longNames are the long forms of options with a value.
-var longNames = map[string]string{"--pid": "-p", "--cmd": "-c", "--output": "-o", "--format": "-f", "--quiet": "-q", "--verbose": "-v"}
+var longNames = map[string]string{"--pid": "-p", "--cmd": "-c", "-l": "--list", "--output": "-o", "--format": "-f", "--quiet": "-q", "--verbose": "-v"}
 
 func setPID(o *options, v string) error {
 	n, err := strconv.ParseUint(v, 10, 31)

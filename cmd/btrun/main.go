@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"btc/loader/attach"
+	"btc/loader/host"
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/report"
@@ -42,6 +44,8 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
   --raw         leave control characters in strings as they are on a terminal
   --unsafe      allow system(), signal() and the like
   --dry-run     load and attach, then end
+  --list PATTERN  list what can be attached to on this host, such as "kprobe:tcp_*",
+                "usdt:/bin/x:*", "*sched*"; several separated by commas
   --help        with OBJECT.o: list the script's own parameters
   --version     print the version
 `
@@ -56,6 +60,8 @@ func command(args []string, stdout, stderr io.Writer) int {
 	case o.version:
 		fmt.Fprintf(stdout, "btrun %s\n", version)
 		return 0
+	case o.list != "":
+		return list(o, stdout, stderr)
 	case o.object == "" && o.help:
 		fmt.Fprint(stdout, usage)
 		return 0
@@ -90,6 +96,26 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// list prints the attach points of this host that fit the patterns.
+func list(o *options, stdout, stderr io.Writer) int {
+	h, err := host.Look()
+	if err != nil {
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		return 1
+	}
+	for _, pattern := range strings.Split(o.list, ",") {
+		points, err := attach.List(h, strings.TrimSpace(pattern), attach.Options{PID: o.run.PID})
+		if err != nil {
+			fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
+			return 1
+		}
+		for _, p := range points {
+			fmt.Fprintln(stdout, printable(p))
+		}
+	}
+	return 0
 }
 
 func trace(o *options, stdout, stderr io.Writer) (status int, err error) {

@@ -20,12 +20,14 @@ import (
 // function is a kernel function that may be probed.
 type function struct{ name, module string }
 
+var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
+
 // expandKprobe handles kprobes and kretprobes: a name stands for itself, a
 // pattern for the functions that the kernel says can be traced.
 func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	if !haveKprobes() {
-		return Plan{}, errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
+		return Plan{}, errNoKprobes
 	}
 	if a.Name == "" {
 		return Plan{}, errors.New("a kprobe at an address is not supported by this version of the loader")
@@ -94,7 +96,7 @@ func (x *expander) readFunctions() error {
 		if f.module == "" {
 			f.module = "vmlinux"
 		}
-		if !seen[f] && !strings.HasPrefix(f.name, "__ftrace_invalid_address__") {
+		if !seen[f] && !strings.HasPrefix(f.name, "__ftrace_invalid_address__") && !strings.HasPrefix(f.name, "__pfx_") && !strings.HasPrefix(f.name, "__cfi_") {
 			seen[f] = true
 			x.functions = append(x.functions, f)
 		}
