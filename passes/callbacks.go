@@ -122,7 +122,7 @@ func outline(m *ir.Module, f *ir.Func, next *ir.Value, name string) {
 func (o *outliner) overMap() bool { return o.next.Op == ir.OpMapNext }
 
 func (o *outliner) need() {
-	n := ir.Need{Feature: rangeHelper, Construct: "'for' over a range that is long or of unknown length", Pos: o.next.Pos}
+	n := ir.Need{Feature: rangeHelper, Construct: "a loop that is long or of unknown length", Pos: o.next.Pos}
 	if o.overMap() {
 		n.Feature, n.Construct = walkHelper, "'for' over a map"
 	}

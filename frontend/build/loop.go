@@ -17,6 +17,10 @@ func (f *fn) repeat(body *ast.Block, brk, cont *ir.Block) {
 }
 
 func (f *fn) while(s *ast.WhileStmt) {
+	if !f.isCounted(s) {
+		f.whileTurns(s)
+		return
+	}
 	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
@@ -27,6 +31,97 @@ func (f *fn) while(s *ast.WhileStmt) {
 	f.seal(head)
 	f.start(rest, true)
 	f.endIfUnreachable(rest)
+}
+
+// whileTurns is a while that no kernel's verifier can follow to its end, for
+// nothing counts its turns: it is made of turns as a long range is.
+func (f *fn) whileTurns(s *ast.WhileStmt) {
+	const all = 1<<63 - 1 // bpf_loop makes fewer
+	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
+	head, test, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
+	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), test, rest)
+	f.start(test, true)
+	f.condition(s.Cond, body, rest)
+	f.start(body, true)
+	f.repeat(s.Body, rest, head)
+	f.jump(head)
+	f.seal(head)
+	f.start(rest, true)
+}
+
+// isCounted reports whether a variable that the loop changes is compared with a
+// number that is known: then the verifier may see that the loop ends.
+func (f *fn) isCounted(s *ast.WhileStmt) bool {
+	changed := map[*check.Var]bool{}
+	note := func(x ast.Expr) {
+		if v, ok := x.(*ast.Var); ok {
+			changed[f.body.Expr(v).Var] = true
+		}
+	}
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			note(n.Left)
+		case *ast.IncDec:
+			note(n.X)
+		}
+		return true
+	})
+	counter := func(x ast.Expr) bool {
+		v, ok := ast.Unparen(x).(*ast.Var)
+		return ok && changed[f.body.Expr(v).Var]
+	}
+	known := func(x ast.Expr) bool {
+		x = ast.Unparen(x)
+		e := f.body.Expr(x)
+		if _, ok := x.(*ast.Var); ok && e != nil && e.Var != nil && e.Var.Type.IsScalar() {
+			return !changed[e.Var] && f.getVar(e.Var, irType(e.Var.Type)).IsConst()
+		}
+		return e != nil && e.Const != nil
+	}
+	found := false
+	bound := func(cond ast.Expr) {
+		ast.Inspect(cond, func(n ast.Node) bool {
+			if c, ok := n.(*ast.Binary); ok && isOrder(c.Op) {
+				found = found || counter(c.X) && known(c.Y) || counter(c.Y) && known(c.X)
+			}
+			return !found
+		})
+	}
+	bound(s.Cond)
+	ast.Inspect(s.Body, func(n ast.Node) bool {
+		if c, ok := n.(*ast.IfExpr); ok && leaves(c) {
+			bound(c.Cond)
+		}
+		return !found
+	})
+	return found
+}
+
+// leaves reports whether a branch of an if ends the loop.
+func leaves(x *ast.IfExpr) bool {
+	found := false
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BranchStmt:
+			found = found || !n.Continue
+		case *ast.ReturnStmt:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+func isOrder(op ast.BinaryOp) bool {
+	switch op {
+	case ast.Eq, ast.Ne, ast.Lt, ast.Gt, ast.Le, ast.Ge:
+		return true
+	}
+	return false
 }
 
 func (f *fn) unroll(s *ast.UnrollStmt) {

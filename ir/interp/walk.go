@@ -33,7 +33,9 @@ func walkOps() map[ir.Op]opFunc {
 		},
 		ir.OpMapNext: mapNext,
 		ir.OpMapKey: func(fr *frame, v *ir.Value) int64 {
-			return int64(fr.mem.alloc("key", append([]byte(nil), fr.elemOf(v).key...)))
+			key := fr.mem.alloc("key", append([]byte(nil), fr.elemOf(v).key...))
+			fr.mem.object(key).readOnly = true
+			return int64(key)
 		},
 		ir.OpElemGet:    elemGet,
 		ir.OpElemGetMem: elemGetMem,
