@@ -44,10 +44,12 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	if len(mentions) == 0 {
 		return nil
 	}
-	if f.Prog == nil {
-		return &ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the objects of function %s do not fit into its stack frame", f.Name)}
+	// A subprogram has a record of its own: its callers hold theirs, and programs
+	// of several classes may call it.
+	class := scratchClass{"scratch_" + f.Name, 4, true}
+	if f.Prog != nil {
+		class = classOf(f.Prog.Kind)
 	}
-	class := classOf(f.Prog.Kind)
 	head := 0
 	if class.counted {
 		head = busySize
