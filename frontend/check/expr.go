@@ -402,7 +402,11 @@ func (b *body) blockExpr(x *ast.Block, e *Expr) {
 	if x.Value == nil {
 		return
 	}
-	e.Type = b.expr(x.Value).Type
+	value := b.expr(x.Value)
+	e.Type = value.Type
+	if len(x.Stmts) == 0 {
+		e.Const = value.Const
+	}
 	if ends {
 		b.fail(diag.Unreachable, x.Value, "Unreachable expression; block type is implicitly none.")
 	}

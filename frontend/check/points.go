@@ -196,6 +196,10 @@ func (c *checker) uprobe(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) 
 		c.unsupported(parts[1], "C++ names in attach points")
 		return false
 	}
+	if last := parts[len(parts)-1]; p.Pattern && last.Text != "" && last.Text[0] >= '0' && last.Text[0] <= '9' {
+		c.fail(diag.BadAttachPoint, last, "Cannot use wildcards with absolute address")
+		return false
+	}
 	return c.function(p, parts[len(parts)-1])
 }
 
@@ -380,7 +384,7 @@ var watchModes = []string{"w", "rw", "wr", "x"}
 
 func (c *checker) watchpoint(p *Point, parts []ast.AttachPart) bool {
 	addr, err := strconv.ParseUint(parts[0].Text, 0, 64)
-	if err != nil {
+	if err != nil || addr == 0 {
 		c.fail(diag.BadAttachPoint, parts[0], "invalid address %s", parts[0].Text)
 		return false
 	}

@@ -111,7 +111,7 @@ var factFiles = []factFile{
 	{name: "parser", syntaxOnly: true, calls: map[string]factRule{"test": accepts, "test_parse_failure": refuses, "test_macro_parse_failure": refuses}},
 	{name: "type_checker", later: codes(diag.BadConfigKey), calls: map[string]factRule{"test": refusedTag}},
 	{name: "type_resolver", later: codes(diag.BadConfigKey), calls: map[string]factRule{"test": refusedTag}},
-	{name: "pre_type_check", later: codes(diag.BadConfigKey), calls: map[string]factRule{"test": refusedBy(0), "test_error": refuses}},
+	{name: "pre_type_check", later: codes(diag.BadConfigKey, diag.UnknownFunction), calls: map[string]factRule{"test": refusedBy(0), "test_error": refuses}},
 	{name: "fold_literals", wrap: inBegin, later: codes(diag.UndefinedVar, diag.TypeMismatch, diag.NotConstant, diag.OutOfBounds), calls: map[string]factRule{"test": refusedBy(1), "test_error": refuses, "test_warning": accepts, "test_not": accepts, "test_comptime_if": accepts}},
 	{name: "macro_expansion", later: codes(diag.BadConfigKey, diag.NoValue, diag.UnknownFunction, diag.UnknownName, diag.UnknownType), calls: map[string]factRule{"test": refusedBy(1), "test_error": refuses, "test_warning": accepts}},
 	{name: "builtins", later: codes(diag.NoArgs), calls: map[string]factRule{"test": refusedBy(1), "test_error": refuses}},
