@@ -62,8 +62,8 @@ func TestMissingPoints(t *testing.T) {
 	}
 }
 
-func TestPIDIsRefusedWhereTheKernelCannotFilter(t *testing.T) {
-	p := manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "tracepoint:a:b", Target: "a", Name: "b"}}
+func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
+	p := manifest.Program{Kind: "iter", Attach: manifest.Attach{Text: "iter:task", Name: "task"}}
 	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil || !strings.Contains(err.Error(), "-p cannot be honoured") {
 		t.Errorf("got %v", err)
 	}

@@ -56,6 +56,8 @@ type Plan struct {
 	AttachType ebpf.AttachType
 	// Each: every match needs a program of its own, loaded for the match's Name.
 	Each bool
+	// OnlyPID: the program must be loaded with a test for this process; 0: all.
+	OnlyPID int
 	// Virtual programs are run by the loader and attached nowhere.
 	Virtual bool
 }
@@ -76,7 +78,7 @@ type provider struct {
 	// reverse: attached in reverse order of declaration, because the kernel runs
 	// the program attached last first.
 	reverse bool
-	// allPIDs: cannot be limited to a process by the kernel.
+	// allPIDs: the kernel does not limit it to a process; the program must.
 	allPIDs bool
 }
 
@@ -102,7 +104,7 @@ func init() {
 		"end":           {expand: expandVirtual},
 		"self":          {expand: expandVirtual},
 		"usdt":          {expand: expandUSDT, attach: attachUSDT, reverse: true},
-		"iter":          {expand: expandIter, attach: attachIter, allPIDs: true},
+		"iter":          {expand: expandIter, attach: attachIter},
 	}
 }
 
@@ -184,10 +186,14 @@ func (x *expander) warn(p *manifest.Program, text string) {
 
 func (x *expander) expand(p *manifest.Program) (Plan, error) {
 	pr := providers[p.Kind]
-	if x.opts.PID != 0 && pr.allPIDs {
-		return Plan{}, fmt.Errorf("-p cannot be honoured: a %s fires for all processes; put the filter /pid == %d/ into the script", p.Kind, x.opts.PID)
+	if x.opts.PID != 0 && p.Kind == "iter" {
+		return Plan{}, fmt.Errorf("-p cannot be honoured: an iterator visits all processes; put a filter such as /ctx.task.tgid == %d/ into the script", x.opts.PID)
 	}
-	return pr.expand(x, p)
+	plan, err := pr.expand(x, p)
+	if pr.allPIDs {
+		plan.OnlyPID = x.opts.PID
+	}
+	return plan, err
 }
 
 func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {

@@ -150,7 +150,6 @@ func unexpected(m *manifest.Manifest, known map[string]bool, named map[string]st
 			}
 		}
 	}
-	//lint:ignore ST1005 the reference's words
 	return errors.New(text)
 }
 

@@ -81,7 +81,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		l.Close()
 		return nil, err
 	}
-	p := &programs{object: o, loaded: l, opts: opts, cache: h.Types()}
+	p := &programs{object: o, loaded: l, opts: opts, host: h, cache: h.Types()}
 	if err := p.findKernelTypes(); err != nil {
 		l.Close()
 		return nil, err
@@ -110,6 +110,7 @@ type programs struct {
 	object *object.Object
 	loaded *Loaded
 	opts   Options
+	host   *host.Host
 	cache  *btf.Cache
 	types  *btf.Spec
 }
@@ -138,7 +139,12 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 				return nil, err
 			}
 		}
-		prog, err := p.loadOne(plan.Prog, spec)
+		one := spec
+		if plan.OnlyPID != 0 {
+			one = spec.Copy()
+			one.Instructions = onlyProcess(one.Instructions, plan.OnlyPID, p.host.PIDNS)
+		}
+		prog, err := p.loadOne(plan.Prog, one)
 		switch {
 		case err == nil:
 			loaded++

@@ -1,0 +1,42 @@
+package load
+
+import (
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"btc/loader/host"
+)
+
+// onlyProcess puts a test in front of a program, so that it does nothing in
+// other processes than pid, a number of the loader's PID namespace. It is how -p
+// acts on what fires for all processes.
+func onlyProcess(insns asm.Instructions, pid int, ns host.Namespace) asm.Instructions {
+	head := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	if ns == (host.Namespace{}) {
+		head = append(head, asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+	} else {
+		head = append(head, // struct bpf_pidns_info {u32 pid, tgid} at r10-8
+			asm.Mov.Imm(asm.R0, 0),
+			asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+			asm.LoadImm(asm.R1, int64(ns.Dev), asm.DWord),
+			asm.LoadImm(asm.R2, int64(ns.Ino), asm.DWord),
+			asm.Mov.Reg(asm.R3, asm.RFP),
+			asm.Add.Imm(asm.R3, -8),
+			asm.Mov.Imm(asm.R4, 8),
+			asm.FnGetNsCurrentPidTgid.Call(),
+			asm.LoadMem(asm.R0, asm.RFP, -4, asm.Word))
+	}
+	head = append(head,
+		asm.Instruction{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R0, Offset: 2, Constant: int64(pid)},
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+		asm.Mov.Reg(asm.R1, asm.R6))
+	// The function's name, type and first line move to its new beginning.
+	first := insns[0]
+	head[0] = btf.WithFuncMetadata(head[0], btf.FuncMetadata(&first)).WithSymbol(first.Symbol())
+	if src := first.Source(); src != nil {
+		head[0] = head[0].WithSource(src)
+	}
+	rest := append(asm.Instructions{btf.WithFuncMetadata(first, nil).WithSymbol("")}, insns[1:]...)
+	return append(head, rest...)
+}
