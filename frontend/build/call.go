@@ -235,7 +235,18 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 		f.Emit(ir.OpStr, ir.TI64, dst, addr, limit).Imm = int64(capacity)
 		return
 	}
+	if limit.IsConst() && len(c.Args) > 1 && f.isConstText(c.Args[0]) {
+		limit = ir.Const(limit.Imm + 1)
+	}
 	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)
+}
+
+// isConstText tells that x is a literal or a parameter: bpftrace cuts these when
+// it compiles, to so many bytes without the NUL.
+func (f *fn) isConstText(x ast.Expr) bool {
+	_, literal := f.literal(x)
+	_, param := ast.Unparen(x).(*ast.Positional)
+	return literal || param
 }
 
 // addressType is the address space that a bare number means in this probe.
