@@ -181,6 +181,9 @@ type Field struct {
 	Name string
 	Off  int  // bytes from the start of the object
 	Var  bool // events only: {u16 offset, u16 length} into the tail instead of the object
+	// BitOff and BitSize place a bitfield in the integer, from its least significant
+	// bit; BitSize is 0 for other fields.
+	BitOff, BitSize int
 	*Layout
 }
 
@@ -276,6 +279,7 @@ type Global struct {
 	Host string
 	Text string
 	Pos  *Pos // of the first use, with Host
+	End  int  // column behind it, as Event.End
 }
 
 // Param is a load-time parameter.

@@ -57,7 +57,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 				Size: g.Size, Default: g.Param.Default, Help: g.Param.Help, Pos: pos(g.Param.Pos)})
 			continue
 		}
-		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text, Pos: place(g.Pos, 0)})
+		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text, Pos: place(g.Pos, g.End)})
 		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {
 			out.Requires = append(out.Requires, "host-values")
 		}
@@ -178,7 +178,7 @@ func event(e *ir.Event) manifest.Event {
 }
 
 func field(f ir.Field) manifest.Field {
-	return manifest.Field{Name: f.Name, Off: f.Off, Var: f.Var, Layout: layout(f.Layout)}
+	return manifest.Field{Name: f.Name, Off: f.Off, Var: f.Var, BitOff: f.BitOff, BitSize: f.BitSize, Layout: layout(f.Layout)}
 }
 
 func layout(l *ir.Layout) manifest.Layout {

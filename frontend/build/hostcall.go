@@ -28,7 +28,7 @@ func (f *fn) fromHost(what, text string) *ir.Value {
 		}
 	}
 	at := f.Pos
-	g := &ir.Global{Name: fmt.Sprintf("%s_%d", what, n), Kind: ir.GlobalConst, Size: 8, Host: what, Text: text, Pos: &at}
+	g := &ir.Global{Name: fmt.Sprintf("%s_%d", what, n), Kind: ir.GlobalConst, Size: 8, Host: what, Text: text, Pos: &at, End: f.end}
 	f.m.Globals = append(f.m.Globals, g)
 	return f.Global(ir.U64, g.Name, 0)
 }

@@ -77,16 +77,16 @@ func (b *builder) memberLayout(t *types.Type) *ir.Layout {
 }
 
 // members are the fields of a struct, those of anonymous members among them.
-// Bitfields and what cannot be printed are left out.
+// What cannot be printed is left out.
 func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	var out []ir.Field
 	for _, m := range c.Members() {
 		switch {
 		case m.Name == "" && m.Type.Kind == types.Struct:
 			out = append(out, b.members(m.Type.Comp, base+m.Off)...)
-		case m.Name == "" || m.BitSize > 0 || m.Type.Kind == types.Float || m.Type.Kind == types.Func:
+		case m.Name == "" || m.Type.Kind == types.Float || m.Type.Kind == types.Func:
 		default:
-			out = append(out, ir.Field{Name: m.Name, Off: base + m.Off, Layout: b.memberLayout(m.Type)})
+			out = append(out, ir.Field{Name: m.Name, Off: base + m.Off, BitOff: m.BitOff, BitSize: m.BitSize, Layout: b.memberLayout(m.Type)})
 		}
 	}
 	return out

@@ -73,6 +73,17 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// Bitfields are parts of an integer.
+func TestBitfields(t *testing.T) {
+	part := func(name string, off, size int, signed bool) manifest.Field {
+		return manifest.Field{Name: name, BitOff: off, BitSize: size, Layout: manifest.Layout{Kind: "int", Size: 8, Signed: signed}}
+	}
+	l := &manifest.Layout{Kind: "record", Size: 8, Fields: []manifest.Field{part("a", 0, 1, false), part("b", 2, 2, false), part("c", 2, 2, true)}}
+	if got := string((&Env{}).Append(nil, Value{Layout: l, Bytes: words(0x1e)})); got != "{ .a = 0, .b = 3, .c = -1 }" {
+		t.Error(got)
+	}
+}
+
 func TestJSONKeys(t *testing.T) {
 	j := JSON{Env: &Env{}}
 	inner := pair(intValue(2, true), intValue(3, true))

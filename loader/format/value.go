@@ -174,7 +174,24 @@ func appendEscaped(dst, b []byte, keep bool) []byte {
 }
 
 func field(f *manifest.Field, b []byte) Value {
+	if f.BitSize > 0 {
+		return bitfield(f, b[f.Off:f.Off+f.Layout.Size])
+	}
 	return Value{Layout: &f.Layout, Bytes: b[f.Off : f.Off+f.Layout.Size]}
+}
+
+// bitfield takes a field's bits out of its integer.
+func bitfield(f *manifest.Field, b []byte) Value {
+	plain := f.Layout
+	plain.Signed = false
+	v := Uint(&plain, b) << (64 - f.BitOff - f.BitSize)
+	if f.Layout.Signed {
+		v = uint64(int64(v) >> (64 - f.BitSize))
+	} else {
+		v >>= 64 - f.BitSize
+	}
+	plain.Signed, plain.Size = f.Layout.Signed, 8
+	return Value{Layout: &plain, Bytes: binary.NativeEndian.AppendUint64(nil, v)}
 }
 
 func appendTuple(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {

@@ -22,7 +22,7 @@ func setHostValues(o *object.Object) error {
 		}
 		v, err := hostValue(g)
 		if err != nil {
-			f := &report.Fault{Script: &o.Manifest.Script, Text: err.Error(), Cause: err}
+			f := &report.Fault{Script: &o.Manifest.Script, Text: err.Error(), Cause: err, Severe: true}
 			if g.Pos != nil {
 				f.Pos = *g.Pos
 			}

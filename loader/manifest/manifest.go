@@ -120,10 +120,14 @@ type Layout struct {
 
 // Field is a part of a tuple, record or event.
 type Field struct {
-	Name   string `json:"name,omitempty"`
-	Off    int    `json:"off"`
-	Var    bool   `json:"var,omitempty"` // {u16 offset, u16 length} into the record's tail
-	Layout Layout `json:"layout"`
+	Name string `json:"name,omitempty"`
+	Off  int    `json:"off"`
+	Var  bool   `json:"var,omitempty"` // {u16 offset, u16 length} into the record's tail
+	// BitOff and BitSize place a bitfield in the integer, from its least significant
+	// bit; BitSize is 0 for other fields.
+	BitOff  int    `json:"bit_off,omitempty"`
+	BitSize int    `json:"bit_size,omitempty"`
+	Layout  Layout `json:"layout"`
 }
 
 // Map is a map of the script (Shape plain, count, ...), a stack map (Shape

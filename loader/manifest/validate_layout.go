@@ -172,6 +172,10 @@ func (f *Field) checkIn(c *checker, m *Manifest, path string, lo, size, depth in
 	c.text(path+".name", f.Name, maxName)
 	f.Layout.check(c, m, path+".layout", depth)
 	need := f.Layout.Size
+	if f.BitSize != 0 {
+		c.within(path+".bit_off", int64(f.BitOff), 0, 63)
+		c.within(path+".bit_size", int64(f.BitSize), 1, int64(8*min(need, 8)-f.BitOff))
+	}
 	if f.Var {
 		need = 4
 		if f.Layout.Kind != "string" && f.Layout.Kind != "buffer" {

@@ -20,6 +20,7 @@ type Fault struct {
 	Notes  []string // more lines, such as the part of a verifier log that matters
 	Hint   string
 	Cause  error
+	Severe bool // Error gives the form of Message, for what the language's users know
 }
 
 func (f *Fault) Unwrap() error { return f.Cause }
@@ -30,7 +31,12 @@ func (f *Fault) Unwrap() error { return f.Cause }
 //	 3 | kprobe:f { ... }
 //	   |            ^
 //	   = hint: ...
-func (f *Fault) Error() string { return f.render("error") }
+func (f *Fault) Error() string {
+	if f.Severe {
+		return f.Message("ERROR")
+	}
+	return f.render("error")
+}
 
 // Warning renders the fault as a warning.
 func (f *Fault) Warning() string { return f.render("warning") }
