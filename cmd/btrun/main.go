@@ -124,6 +124,7 @@ func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
 		return 1, err
 	}
 	o.run.Out, o.run.Err = stdout, stderr
+	o.run.EscapeErr = !o.raw && run.IsTerminal(stderr)
 	if o.output == "" {
 		o.run.Escape = !o.raw && run.IsTerminal(stdout)
 		return run.Run(obj, o.run)

@@ -241,7 +241,7 @@ func appendUstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []by
 	if e.Ustack == nil {
 		return appendHex(dst, id)
 	}
-	return append(dst, e.Ustack(l, id, binary.NativeEndian.Uint32(b[8:]))...)
+	return e.Clean(dst, []byte(e.Ustack(l, id, binary.NativeEndian.Uint32(b[8:]))))
 }
 
 func appendKsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
@@ -257,7 +257,7 @@ func appendUsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte
 	if e.Usym == nil {
 		return appendHex(dst, addr)
 	}
-	return append(dst, e.Usym(addr, binary.NativeEndian.Uint32(b[8:]))...)
+	return e.Clean(dst, []byte(e.Usym(addr, binary.NativeEndian.Uint32(b[8:]))))
 }
 
 func appendMac(_ *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
@@ -291,7 +291,7 @@ func appendCgroup(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []by
 	if e.Cgroup == nil {
 		return appendNamed(dst, nil, b)
 	}
-	return append(dst, e.Cgroup(binary.NativeEndian.Uint64(b), l.Format)...)
+	return e.Clean(dst, []byte(e.Cgroup(binary.NativeEndian.Uint64(b), l.Format)))
 }
 
 func appendNamed(dst []byte, name func(uint64) string, b []byte) []byte {

@@ -202,13 +202,13 @@ func (s *session) onCat(e *event.Event) {
 	name := string(s.printf(e))
 	f, err := os.Open(name)
 	if err != nil {
-		fmt.Fprintf(s.opts.Err, "ERROR: failed to open file '%s' (%s)\n", name, cause(err))
+		fmt.Fprintf(s.opts.Err, "ERROR: failed to open file '%s' (%s)\n", s.message(name), cause(err))
 		return
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
-		fmt.Fprintf(s.opts.Err, "ERROR: failed to read file '%s' (%s)\n", name, cause(err))
+		fmt.Fprintf(s.opts.Err, "ERROR: failed to read file '%s' (%s)\n", s.message(name), cause(err))
 	}
 	s.print("cat", e, s.env().Clean(nil, text))
 }

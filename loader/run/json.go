@@ -120,6 +120,11 @@ func (s *session) notice(kind, what string, n uint64) {
 	s.line(fmt.Appendf(dst, `, "data": {"%s": %d}`, what, n))
 }
 
+// message is a text for the error output.
+func (s *session) message(text string) string {
+	return string((&format.Env{Escape: s.opts.EscapeErr}).Clean(nil, []byte(text)))
+}
+
 // diagnostic is a message of the run with its place in the script.
 type diagnostic struct {
 	kind     string // the line's type: errorf, warnf, runtime_error, helper_error
@@ -135,7 +140,7 @@ type diagnostic struct {
 func (s *session) say(d *diagnostic) {
 	if !s.lines() {
 		s.out.idle()
-		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Text: d.text}
+		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Text: s.message(d.text)}
 		if d.helper != "" {
 			f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.helper, d.code)
 		}

@@ -40,6 +40,8 @@ type Options struct {
 	Buffer  string            // line (default), full, none
 	Format  string            // one of Formats; text is the default
 	Escape  bool              // text: control characters that a program left in strings are shown as \xNN
+	// EscapeErr does the same for messages on Err.
+	EscapeErr bool
 	Quiet   bool
 	Verbose bool
 	Unsafe  bool
