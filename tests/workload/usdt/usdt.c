@@ -4,7 +4,10 @@
  * so that no header beyond libc's is needed and each form of argument is sure
  * to occur.
  *
- *     usdt [ROUNDS]
+ *     usdt [ROUNDS [LINGER]]
+ *
+ * It stays LINGER milliseconds after the rounds, so that the addresses in it can
+ * be turned into names.
  *
  * demo:step     counts 1, 2, ...; arguments in registers and constants
  * demo:sizes    constants of all sizes and signs
@@ -145,6 +148,9 @@ int main(int argc, char **argv)
 		if (demo_func_one(1000) + demo_func_two(1000) != 2003)
 			return 1;
 	}
+	long linger = argc > 2 ? atol(argv[2]) : 0;
+	struct timespec ts = { linger / 1000, linger % 1000 * 1000000 };
+	nanosleep(&ts, NULL);
 	if (report)
 		fprintf(report, "rounds %ld\nreached %d\n", rounds, reached);
 	return 0;
