@@ -42,10 +42,10 @@ type Options struct {
 	Escape  bool              // text: control characters that a program left in strings are shown as \xNN
 	// EscapeErr does the same for messages on Err.
 	EscapeErr bool
-	Quiet   bool
-	Verbose bool
-	Unsafe  bool
-	DryRun  bool
+	Quiet     bool
+	Verbose   bool
+	Unsafe    bool
+	DryRun    bool
 }
 
 // Run runs the object until the script, the user or the traced process ends it.
