@@ -30,7 +30,7 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		return Plan{}, errNoKprobes
 	}
 	if a.Name == "" {
-		return Plan{}, errors.New("a kprobe at an address is not supported by this version of the loader")
+		return expandAddress(a)
 	}
 	if a.Target != "" && a.Target != "vmlinux" && !isPattern(a.Target) && !moduleLoaded(a.Target) {
 		return Plan{}, &missing{"specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
@@ -62,6 +62,20 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		plan.Multi, plan.AttachType = true, ebpf.AttachTraceKprobeMulti
 	}
 	return plan, nil
+}
+
+// expandAddress turns an address into the function it lies in and an offset: the
+// kernel takes it in this form on every version.
+func expandAddress(a *manifest.Attach) (Plan, error) {
+	k, err := hostinfo.LoadKallsyms()
+	if err != nil {
+		return Plan{}, fmt.Errorf("the addresses of kernel functions cannot be read: %w", err)
+	}
+	sym, off, ok := k.Lookup(a.Addr)
+	if !ok {
+		return Plan{}, &missing{fmt.Sprintf("no kernel function is at address %#x.", a.Addr)}
+	}
+	return Plan{Matches: []Match{{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}}}, nil
 }
 
 // haveKprobes: as a perf event source (4.17) or by tracefs.

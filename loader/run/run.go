@@ -124,6 +124,9 @@ func (s *session) prepare() error {
 		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, m.Arch, here)
 	}
 	for _, u := range m.Unsafe {
+		if !s.opts.Unsafe && u.Name == "kprobe-address" {
+			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: "Probing by address requires --unsafe", Hint: "allow it with --unsafe"}
+		}
 		if !s.opts.Unsafe {
 			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: u.Name + "() is an unsafe function being used in safe mode", Hint: "allow it with --unsafe"}
 		}
