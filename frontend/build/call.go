@@ -62,7 +62,7 @@ func newTables() *tables {
 			"len":      (*fn).length,
 
 			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
-			"kaddr": hostValue, "cgroupid": hostValue, "cgroup_path": firstArg,
+			"kaddr": hostValue, "percpu_kaddr": (*fn).percpuKaddr, "cgroupid": hostValue, "cgroup_path": firstArg,
 			"signal": signal("send_signal"), "signal_thread": signal("send_signal_thread"), "override": (*fn).override,
 			"write_user": (*fn).writeUser, "memcmp": (*fn).memcmp,
 			"join":   (*fn).join,

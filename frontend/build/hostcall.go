@@ -33,6 +33,22 @@ func (f *fn) fromHost(what, text string) *ir.Value {
 	return f.Global(ir.U64, g.Name, 0)
 }
 
+// percpuKaddr is where a CPU has its copy of a variable: the symbol's address plus
+// the CPU's entry in the kernel's table of offsets; 0 for a CPU that is not there.
+func (f *fn) percpuKaddr(x ast.Expr, c *check.Call) *ir.Value {
+	var cpu *ir.Value
+	if len(c.Args) > 0 {
+		cpu = f.num(c.Args[0])
+	} else {
+		cpu = f.Emit(ir.OpCPU, ir.TI64)
+	}
+	at := f.Add(f.fromHost("kaddr", "__per_cpu_offset"), f.Shl(cpu, ir.Const(3)))
+	off := f.Emit(ir.OpRead, ir.TI64, f.as(ir.TKAddr, at))
+	off.Mem = ir.U64
+	there := f.ICmp(ir.ULT, cpu, f.Emit(ir.OpNcpus, ir.TI64))
+	return f.as(irType(f.body.Type(x)), f.Select(there, f.Add(f.fromHost("kaddr", c.Text), off), ir.Const(0)))
+}
+
 // jiffies reads the kernel's counter: the helper for it is not for tracing
 // programs on older kernels. Newer ones may not list the counter among their
 // symbols, but have the helper.

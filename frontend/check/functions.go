@@ -162,7 +162,7 @@ func outputRows() []Function {
 // futureRows are what the language has and nothing here does yet. They have a
 // row each so that the refusal names them.
 func futureRows() []Function {
-	names := "debugf assert_str uaddr percpu_kaddr dw_ustack path " +
+	names := "debugf assert_str uaddr dw_ustack path " +
 		"skboutput socket_cookie unwatch kfunc_exist kfunc_allowed " +
 		"elf_is_exe elf_info"
 	values := "args cpid has_cpid"

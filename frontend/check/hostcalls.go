@@ -10,6 +10,7 @@ func hostRows() []Function {
 	u64, none := types.TUint64, types.TNone
 	return []Function{
 		{Name: "kaddr", min: 1, max: 1, result: u64, check: (*body).hostName, Supported: true},
+		{Name: "percpu_kaddr", min: 1, max: 2, result: types.MakePointer(types.TUint64, types.Kernel), check: (*body).percpuKaddr, Supported: true},
 		{Name: "cgroupid", min: 1, max: 1, result: u64, check: (*body).hostName, Supported: true},
 		{Name: "cgroup_path", min: 1, max: 2, check: (*body).cgroupPath, Supported: true},
 		{Name: "errorf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
@@ -25,6 +26,15 @@ func hostRows() []Function {
 func (b *body) hostName(c *callSite) {
 	if text, ok := b.literal(c, 0); ok {
 		c.Text = text
+	}
+}
+
+// percpuKaddr is percpu_kaddr("symbol"[, cpu]).
+func (b *body) percpuKaddr(c *callSite) {
+	b.hostName(c)
+	if len(c.args) > 1 {
+		b.integer(c.args[1], c.Fn.Name)
+		c.Args = c.args[1:]
 	}
 }
 
