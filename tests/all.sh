@@ -6,14 +6,27 @@ set -u
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 fail=0
-step() { echo; echo "== $1"; shift; "$@" || { echo "FAILED: $*"; fail=1; }; }
+step() { echo; echo "== $1"; shift; "$@" || { echo "FAILED: $1"; fail=1; }; }
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+tests() { # every package's verdict as it comes; details of failures below
+  go test -timeout 30m -v ./... >"$log" 2>&1
+  local status=$?
+  grep -aE '^(ok|FAIL|panic:)' "$log"
+  return $status
+}
 step "format, vet, staticcheck" bash tests/lint.sh
 step "build" make -s build
-log=$(mktemp)
-step "tests" bash -c "set -o pipefail; go test -timeout 30m -v ./... 2>&1 | tee '$log' | grep -vE '^(=== |    --- (PASS|SKIP)|--- PASS|PASS$|\?   )'"
-passed=$(grep -cE '^ *--- PASS' "$log"); failed=$(grep -cE '^ *--- FAIL' "$log"); skipped=$(grep -cE '^ *--- SKIP' "$log")
-if [ "$skipped" -gt 0 ]; then echo; echo "skipped:"; grep -A1 -E '^ *--- SKIP' "$log" | grep -vE '^--$' | head -60; fi
-rm -f "$log"
+step "tests" tests
+count() { grep -acE "^ *--- $1" "$log"; }
+if [ "$(count SKIP)" -gt 0 ]; then
+  echo; echo "== skipped, and why"
+  grep -aA1 -E '^ *--- SKIP' "$log" | grep -av '^--$'
+fi
+if [ "$(count FAIL)" -gt 0 ]; then
+  echo; echo "== failed"
+  awk '/^ *--- FAIL/ { show = 1 } /^ *--- (PASS|SKIP)/ { show = 0 } /^(ok|FAIL|PASS|=== )/ { show = 0 } show' "$log" | head -n 400
+fi
 echo
-echo "$passed passed, $failed failed, $skipped skipped"
+echo "$(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped"
 exit $fail

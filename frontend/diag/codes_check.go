@@ -42,7 +42,6 @@ const (
 	OldScope          Code = "W0204"
 	Deprecated        Code = "W0205"
 	UnusedMap         Code = "W0206"
-	SpaceMismatch     Code = "W0207"
 	DistinctPointers  Code = "W0208"
 	NeedlessCast      Code = "W0209"
 	LengthShortened   Code = "W0210"
@@ -135,8 +134,6 @@ var checkCodes = []Info{
 	{Deprecated, "an old spelling",
 		"It still works; the message names the new one."},
 	{UnusedMap, "a declared map is never used", "Remove the declaration, or check the spelling."},
-	{SpaceMismatch, "kernel and user addresses are mixed",
-		"The compiler must know for each pointer whether it points into the kernel or into the process. kptr() and uptr() say it."},
 	{DistinctPointers, "pointers to different types are compared", "Cast one of them if this is intended."},
 	{NeedlessCast, "a cast to the same type", "It changes nothing."},
 	{LengthShortened, "a length is beyond the longest string",
