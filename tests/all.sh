@@ -21,11 +21,18 @@ step "tests" tests
 count() { grep -acE "^ *--- $1" "$log"; }
 if [ "$(count SKIP)" -gt 0 ]; then
   echo; echo "== skipped, and why"
-  grep -aA1 -E '^ *--- SKIP' "$log" | grep -av '^--$'
+  # go test -v prints a test's words under its name, before its verdict
+  awk '/^=== (RUN|NAME|CONT) / { name = $3 }
+    /^ +[a-z_]+\.go:[0-9]+: / { sub(/^ +[a-z_]+\.go:[0-9]+: /, ""); reason[name] = $0 }
+    /^ *--- SKIP: / { print $3 ": " reason[$3] }' "$log"
 fi
 if [ "$(count FAIL)" -gt 0 ]; then
   echo; echo "== failed"
-  awk '/^ *--- FAIL/ { show = 1 } /^ *--- (PASS|SKIP)/ { show = 0 } /^(ok|FAIL|PASS|=== )/ { show = 0 } show' "$log" | head -n 400
+  awk '/^=== (RUN|NAME|CONT) / { name = $3; next }
+    /^ *--- (PASS|SKIP): / { next }
+    /^ *--- FAIL: / { print $3 ":"; printf "%s", words[$3]; next }
+    /^(ok|FAIL|PASS)/ { next }
+    { words[name] = words[name] "    " $0 "\n" }' "$log" | head -n 400
 fi
 echo
 echo "$(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped"
