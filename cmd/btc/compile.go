@@ -95,6 +95,11 @@ func runCompile(args []string) int {
 	if !strings.HasSuffix(path, ".o") {
 		return fail("-o %s: the name of an object ends in .o", path)
 	}
+	for _, written := range outputNames(path) {
+		if sameFile(written, name) {
+			return fail("-o %s would overwrite the script %s", path, name)
+		}
+	}
 	result, status := s.compile(name, text)
 	if result == nil {
 		return status

@@ -19,7 +19,8 @@ type newFile struct {
 
 // writeBoth writes object and manifest, or neither.
 func writeBoth(path string, out *driver.Output) error {
-	return writeFiles(newFile{path, out.Object}, newFile{strings.TrimSuffix(path, ".o") + ".json", out.Manifest})
+	names := outputNames(path)
+	return writeFiles(newFile{names[0], out.Object}, newFile{names[1], out.Manifest})
 }
 
 // writeFiles writes all files or none: all are complete under temporary names,
@@ -85,4 +86,19 @@ func cause(err error) error {
 		return l.Err
 	}
 	return err
+}
+
+// outputNames are the files that a compilation to path writes: object and manifest.
+func outputNames(path string) [2]string {
+	return [2]string{path, strings.TrimSuffix(path, ".o") + ".json"}
+}
+
+// sameFile reports whether both names are of one existing file.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
