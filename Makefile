@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test lint bench generate docs clean
+.PHONY: all build demo test test-kernels lint bench generate docs clean
 
 all: build
 
@@ -26,8 +26,19 @@ test:
 	@bash tests/setup/install.sh
 	@bash tests/all.sh
 
+# test-kernels runs the cases on one kernel of the matrix, or on all:
+#   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a name of build/kernels, RUN a pattern of cases
+test-kernels:
+	$(GO) test ./tests/kernels -count=1 -v -timeout 30m $(if $(KERNEL),-kernel '$(KERNEL)') $(if $(RUN),-case '$(RUN)')
+
 lint:
 	@bash tests/lint.sh
+
+# bench compares with bpftrace on this kernel (root; about half an hour). BENCH
+# takes options, such as "-quick -only events".
+bench:
+	@bash tests/setup/oracle.sh
+	$(GO) run ./tests/bench $(BENCH)
 
 generate:
 	$(GO) generate ./...

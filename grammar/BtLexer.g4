@@ -7,10 +7,10 @@
 // before, and gives some tokens their final type (see the list below).
 lexer grammar BtLexer;
 
-// Keywords are no rules here: frontend/parse looks words up in a table. It also
-// shows the lexer one letter, one digit and one non-ASCII character for all of
-// a kind, so that the lexer's automaton, which is made anew in each process,
-// stays small. No rule may therefore ask for a particular letter or digit.
+// Keywords are no rules here: frontend/parse looks words up in a table. The
+// automaton of this lexer is made ahead of time (parser/automaton_test.go) for
+// bytes: all above ASCII are one kind of character. No rule may therefore ask for
+// a particular one of these, and none may need an action or a predicate.
 tokens {
     // first words of items, out of ATTACH
     CONFIG, IMPORT, MACRO, FN, LET,

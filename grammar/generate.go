@@ -1,7 +1,9 @@
 // Package grammar holds the ANTLR grammar of the bpftrace language. The parser
 // generated from it is in grammar/parser, is committed, and is used by
-// frontend/parse only. Generation needs Node.js; building does not.
+// frontend/parse only, as is the automaton of the lexer beside it. Generation
+// needs Node.js; building does not.
 package grammar
 
 //go:generate sh -c "cd ../tools/antlr && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error"
 //go:generate sh ../tools/antlr/generate.sh
+//go:generate go test ./parser -run TestAutomaton -update

@@ -354,16 +354,19 @@ func Rewrite(f *Func, lower func(b *Builder, v *Value) (result *Value, taken boo
 			}
 			at, i := b.block, b.i
 			b.Pos = v.Pos
-			at.Remove(i)
 			result, taken := lower(b, v)
-			switch {
-			case !taken:
+			if !taken {
 				if b.block != at || b.i != i {
 					panic("BUG: lowering emitted code for a value it did not take: " + v.Text())
 				}
-				at.Insert(i, v)
 				b.i++
-			case result != nil:
+				continue
+			}
+			if b.i >= len(b.block.Values) || b.block.Values[b.i] != v {
+				panic("BUG: lowering left the place of the value it took: " + v.Text())
+			}
+			b.block.Remove(b.i) // the code for it was put before it
+			if result != nil {
 				subst[v] = result
 			}
 		}

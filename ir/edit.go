@@ -95,7 +95,14 @@ func (v *Value) Index() int {
 func (f *Func) NewBlockAfter(b *Block) *Block {
 	nb := &Block{ID: f.nextBlock, Func: f, Cold: b.Cold}
 	f.nextBlock++
-	f.Blocks = slices.Insert(f.Blocks, slices.Index(f.Blocks, b)+1, nb)
+	i := f.last
+	for ; i < len(f.Blocks) && i < f.last+8 && f.Blocks[i] != b; i++ {
+	}
+	if i >= len(f.Blocks) || f.Blocks[i] != b {
+		i = slices.Index(f.Blocks, b)
+	}
+	f.last = i
+	f.Blocks = slices.Insert(f.Blocks, i+1, nb)
 	return nb
 }
 
@@ -184,6 +191,51 @@ func (f *Func) Clone() *Func {
 		}
 	}
 	return &nf
+}
+
+// CopyBlocks appends copies of blocks to f, with fresh numbers. What is defined in
+// the blocks is the copies' in the copies, and so are the blocks that edges lead to;
+// all else is shared. values tells what a value has become.
+func CopyBlocks(f *Func, blocks []*Block, values Subst) map[*Block]*Block {
+	copies := make(map[*Block]*Block, len(blocks))
+	var added []*Block
+	for _, b := range blocks {
+		nb := f.NewBlock()
+		nb.Cold = b.Cold
+		copies[b] = nb
+		added = append(added, nb)
+		for _, p := range b.Params {
+			values[p] = nb.AddParam(p.Type)
+		}
+		for _, v := range b.Values {
+			nv := *v
+			nv.ID = f.nextValue
+			f.nextValue++
+			nv.Args = slices.Clone(v.Args)
+			nb.Place(&nv)
+			values[v] = &nv
+		}
+	}
+	for i, b := range blocks {
+		nb := added[i]
+		nb.Term = b.Term
+		nb.Term.Succs = slices.Clone(b.Term.Succs)
+		for j := range nb.Term.Succs {
+			e := &nb.Term.Succs[j]
+			e.Args = slices.Clone(e.Args)
+			if to := copies[e.To]; to != nil {
+				e.To = to
+			}
+		}
+		use := func(v **Value) { *v = values.Of(*v) }
+		for _, v := range nb.Values {
+			for j := range v.Args {
+				use(&v.Args[j])
+			}
+		}
+		nb.Term.Uses(use)
+	}
+	return copies
 }
 
 type cloner struct {

@@ -87,6 +87,8 @@ type Func struct {
 	Pos    Pos
 
 	nextValue, nextBlock, nextSlot int
+	// last is where a block was put last by NewBlockAfter: the next one is near.
+	last int
 }
 
 // Entry is the first block. Its parameters are the function's: one ctx for a program.

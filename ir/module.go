@@ -12,6 +12,9 @@ type Module struct {
 	File   string // file name of the script without its folders, so that these do not show in the object; "stdin" for -e
 	Source string // the script's text
 	Target *target.Target
+	// Arches are the architectures that the object serves, the target's first.
+	// None given: the target's alone.
+	Arches []*target.Arch
 
 	Funcs   []*Func
 	Maps    []*Map
@@ -19,6 +22,18 @@ type Module struct {
 	Events  []*Event
 	Stmts   []Stmt
 	Meta    Meta
+}
+
+// Served are the architectures that the object serves; see Arches. None without
+// a target.
+func (m *Module) Served() []*target.Arch {
+	switch {
+	case len(m.Arches) > 0:
+		return m.Arches
+	case m.Target != nil:
+		return []*target.Arch{m.Target.Arch()}
+	}
+	return nil
 }
 
 // Stmt is a statement of the script, for line info.
@@ -52,6 +67,13 @@ func (m *Meta) AddNeed(n Need) {
 	}
 }
 
+// UpdatePlace is where a script adds to a map.
+type UpdatePlace struct {
+	Pos  Pos
+	End  int // column behind it, as Event.End
+	Loss int // number of its loss counter, from 1; 0: it has none
+}
+
 // UnsafeUse is a dangerous action and where the script does it.
 type UnsafeUse struct {
 	Name string // "system", "signal", "override", "write_user", "kprobe-address"
@@ -60,9 +82,20 @@ type UnsafeUse struct {
 
 // RuntimeError is a message the loader prints, with its place, when a program reports it.
 type RuntimeError struct {
-	Text string
-	Pos  Pos
-	End  int // column behind the last byte; 0 if that is on another line
+	Text  string
+	Pos   Pos
+	End   int     // column behind the last byte; 0 if that is on another line
+	Chain []Place // as Event.Chain
+}
+
+// Place is a place in a file that a message names: the code of a macro or a call
+// of one.
+type Place struct {
+	File      string // "" for the script
+	Line, Col int    // from 1
+	EndLine   int    // the last line; 0 if that is Line
+	EndCol    int    // column behind the last byte
+	Text      string // the line in a File
 }
 
 // ProgKind is the sort of a BPF program.
@@ -88,6 +121,8 @@ const (
 	ProgBegin         ProgKind = "begin"
 	ProgEnd           ProgKind = "end"
 	ProgSelf          ProgKind = "self"
+	ProgTest          ProgKind = "test"
+	ProgBench         ProgKind = "bench"
 )
 
 // Prog is what makes a Func a BPF program: one attach point of one clause.
@@ -105,7 +140,18 @@ type Prog struct {
 	// Args are the typed arguments and the return value (Name "") of the probed
 	// function that the script reads, as the target has them.
 	Args []ArgUse
-	Pos  Pos
+	// Record are the fields of a tracepoint's record that the script reads at the
+	// target's places, because no type describes the record.
+	Record []RecordUse
+	Pos    Pos
+}
+
+// RecordUse is a field of a tracepoint's record that no relocation finds.
+type RecordUse struct {
+	Name         string
+	Offset, Size int    // bytes
+	Sign         string // signed, unsigned; "" for what is no integer
+	Pos          Pos
 }
 
 // ArgUse is a typed argument of a tracing program.
@@ -126,9 +172,13 @@ type Attach struct {
 	Unit   string // profile, interval: hz, us, ms, s
 	Count  uint64 // profile, interval: number of Unit; software, hardware: period
 	Lang   string // uprobe: "cpp" or ""
+	Binary string // uprobe, usdt: identity of the build of Target that the program relies on; "" for any
 	// Missing says what to do when the point does not exist: error, warn, ignore.
 	Missing string
-	Pos     Pos
+	// Fill are the parts after the kind when parameters ($1) stand in them; the
+	// loader makes the fields above from them.
+	Fill []string
+	Pos  Pos
 }
 
 // LayoutKind says how bytes are printed and compared.
@@ -192,17 +242,21 @@ type MapShape string
 
 // Map shapes.
 const (
-	ShapePlain  MapShape = "plain"
-	ShapeCount  MapShape = "count"
-	ShapeSum    MapShape = "sum"
-	ShapeAvg    MapShape = "avg"
-	ShapeMin    MapShape = "min"
-	ShapeMax    MapShape = "max"
-	ShapeStats  MapShape = "stats"
-	ShapeHist   MapShape = "hist"
-	ShapeLhist  MapShape = "lhist"
-	ShapeStack  MapShape = "stack"  // frames by stack id, made by frontend/build for each mode and depth (Depth, User)
-	ShapeIntern MapShape = "intern" // made by lowerings: events, scratch, zero, lost, seen; not the script's
+	ShapePlain MapShape = "plain"
+	ShapeCount MapShape = "count"
+	ShapeSum   MapShape = "sum"
+	ShapeAvg   MapShape = "avg"
+	ShapeMin   MapShape = "min"
+	ShapeMax   MapShape = "max"
+	ShapeStats MapShape = "stats"
+	ShapeHist  MapShape = "hist"
+	ShapeLhist MapShape = "lhist"
+	// ShapeTseries has an element for each key and each interval that is kept:
+	// {8 bytes value, u64 meta, u64 interval}; meta is the number of values (avg),
+	// the time of the value (no aggregation), or 1 when there is one (min, max).
+	ShapeTseries MapShape = "tseries"
+	ShapeStack   MapShape = "stack"  // frames by stack id, made by frontend/build for each mode and depth (Depth, User)
+	ShapeIntern  MapShape = "intern" // made by lowerings: events, scratch, zero, lost, seen; not the script's
 )
 
 // Map is a map of the script, or an internal one.
@@ -221,16 +275,18 @@ type Map struct {
 	Bits       int     // hist: sub-bucket bits 0..5
 	Min, Max   int64   // lhist
 	Step       int64   // lhist
+	Interval   int64   // tseries: ns
+	Intervals  int64   // tseries: how many are kept
+	Agg        string  // tseries: avg, max, min, sum, or "" for the last value
 	Read       bool    // aggregation that the script reads: laid out shared (design 12.2)
 	Cleared    bool    // the script clears or zeroes it
 	Deleted    bool    // the script deletes from it
 
 	// What the lowering fixes (passes/lower-maps): the BPF map.
 	BPF BPFMap
-	// Update is the place of the script's first change of a keyed map, for messages
-	// that say that it is full; UpdateEnd is the column behind it, as Event.End.
-	Update    *Pos
-	UpdateEnd int
+	// Updates are the places where the script adds to a keyed map, for messages that
+	// say that it is full.
+	Updates []UpdatePlace
 }
 
 // BPFMap is the kernel object behind a Map.
@@ -303,14 +359,21 @@ const (
 	EvZero     EventKind = "zero"      // Map
 	EvExit     EventKind = "exit"      // one field: exit code
 	EvTime     EventKind = "time"      // Format
-	EvJoin     EventKind = "join"
+	EvJoin     EventKind = "join"      // one field: a buffer of strings, each with its NUL
 	EvCat      EventKind = "cat"
 	EvSystem   EventKind = "system"
 	EvErrorf   EventKind = "errorf"
 	EvWarnf    EventKind = "warnf"
-	EvError    EventKind = "error" // one field: index in Meta.Errors
-	EvProc     EventKind = "proc"  // one field: tgid seen for the first time
+	// EvSkbOutput is the head of a packet in the map "packets": fields time (boot
+	// clock, ns), length and offset (bytes); Format is the file's name.
+	EvSkbOutput EventKind = "skboutput"
+	EvUnwatch   EventKind = "unwatch" // one field: the address of a watchpoint that ends
+	EvError     EventKind = "error"   // one field: index in Meta.Errors
+	EvProc      EventKind = "proc"    // one field: tgid seen for the first time
 )
+
+// JoinBytes is the most that a join takes of a string, its NUL included.
+const JoinBytes = 1024
 
 // Event is a kind of record in the ring buffer. The record starts with the
 // header {u32 id, u32 length of the whole record}; fixed fields follow at their
@@ -329,6 +392,9 @@ type Event struct {
 	Tail   bool // has variable strings; Size is then the least length
 	Pos    Pos
 	End    int // column behind the last byte of the call; 0 if that is on another line
+	// Chain is the place and, in a macro, the calls that led to it, innermost first.
+	// It is empty where Pos and End tell all.
+	Chain []Place
 }
 
 // Map finds a map by its name in the language, nil when there is none.

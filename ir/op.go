@@ -150,6 +150,8 @@ const (
 	OpGlobal
 	OpGlobalAddr
 	OpAttachID
+	OpSaved
+	OpPerArch
 
 	// Core until loops have become callbacks: walks over maps and ranges.
 	OpMapIter
@@ -157,6 +159,7 @@ const (
 	OpMapKey
 	OpRangeIter
 	OpRangeNext
+	OpRangeCut
 
 	// High: builtins.
 	OpPid
@@ -215,13 +218,23 @@ const (
 	OpStats
 	OpHist
 	OpLhist
+	OpTseries
 	OpAggGet
 
 	// High: output and control.
 	OpEmit
+	OpJoin
 	OpDivZero
+	OpFault
 
 	numOps
+)
+
+// The parts of a stats map's element, as OpAggGet's Imm.
+const (
+	AggValue = iota // the average
+	AggCount
+	AggTotal
 )
 
 // Ops is the op table, indexed by Op.
@@ -264,11 +277,15 @@ var Ops = [numOps]OpInfo{
 	OpGlobalAddr: {Name: "globaladdr", Stage: Core, Result: RGiven, Attrs: ASym | AImm, Doc: "address of global Sym + Imm, a mapval of the global's section"},
 	OpAttachID:   {Name: "attachid", Stage: Core, Result: RI64, Attrs: AImm, Doc: "number of the attach point that fired; Imm is the program's first. A marked immediate that the loader patches in each clone"},
 
+	OpSaved:   {Name: "saved", Stage: Core, Args: []ArgKind{PtrArg}, Result: RI64, Effect: Reads, Attrs: ASym, Doc: "what each architecture keeps elsewhere among the registers that ctx holds: Sym is argN, retval, func, ip, usermode or \"reg NAME\". Only where the object serves several; the pass architectures makes guarded loads of it"},
+	OpPerArch: {Name: "perarch", Stage: Core, Result: RI64, Attrs: ASym, Doc: "constant that depends on the architecture: Sym is \"x86_64=N aarch64=N\". Only where the object serves several; the pass architectures makes guarded constants of it"},
+
 	OpMapIter:   {Name: "mapiter", Stage: Core, Args: []ArgKind{MapArg}, Result: RI64, Effect: Writes, Doc: "begins a walk over the elements of a keyed map; mapnext takes the result. The pass callbacks replaces the walk by for_each_map_elem"},
 	OpMapNext:   {Name: "mapnext", Stage: Core, Args: []ArgKind{MapArg, IntArg}, Result: RGiven, Effect: Writes, Doc: "value of the walk's next element, null behind the last. It heads a loop: the branch on its null test leads to the body and past the loop"},
 	OpMapKey:    {Name: "mapkey", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Doc: "key of the element whose value mapnext gave; read-only"},
 	OpRangeIter: {Name: "rangeiter", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "begins a loop of so many turns (unsigned, at most 1<<23 are made); rangenext takes the result. The pass callbacks replaces the loop by bpf_loop, or by a counter where the turns are few"},
 	OpRangeNext: {Name: "rangenext", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "number of the next turn, from 1; 0 behind the last. It heads a loop as mapnext does"},
+	OpRangeCut:  {Name: "rangecut", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Reads, Attrs: AImm, Doc: "behind the last turn of the loop that rangeiter began: 0 when all turns were made, else 1 + the index in Module.Errors of what says that the loop was stopped. Imm is the index of what says so of bpf_loop; the pass callbacks makes one for the form in place"},
 
 	OpPid:      {Name: "pid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread group id; Imm 0: loader's PID namespace, 1: initial namespace"},
 	OpTid:      {Name: "tid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread id; Imm as pid"},
@@ -324,8 +341,11 @@ var Ops = [numOps]OpInfo{
 	OpStats:      {Name: "stats", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "count and total"},
 	OpHist:       {Name: "hist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "log2 histogram; bits from the map"},
 	OpLhist:      {Name: "lhist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "linear histogram; bounds from the map"},
-	OpAggGet:     {Name: "aggget", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "an aggregation's value as the script reads it"},
+	OpTseries:    {Name: "tseries", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, IntArg, IntArg, KeyArg}, Doc: "value of an interval: the number, the time in ns, and the interval's number by the clock; the key ends with that modulo the intervals kept"},
+	OpAggGet:     {Name: "aggget", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Attrs: AImm, Doc: "an aggregation's value as the script reads it; of stats Imm 0 the average, 1 the count, 2 the total"},
 
 	OpEmit:    {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with an argument for each of its fields: an integer, or the address of an object in memory"},
+	OpJoin:    {Name: "join", Result: RVoid, Effect: Writes, Args: []ArgKind{AddrArg}, Attrs: AImm | ASym, Doc: "sends event Sym with one buffer in it: the strings that an array of Imm pointers names, up to a null pointer, each with its NUL; what cannot be read is left out"},
 	OpDivZero: {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "tells the loader of a division by zero; Imm the index in Module.Errors"},
+	OpFault:   {Name: "fault", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "tells the loader of the fault whose index in Module.Errors is the argument"},
 }

@@ -181,22 +181,49 @@ type Ranges struct {
 	preds [][]Pred
 	known []Range
 	state []uint8 // 0 unknown, 1 being computed, 2 known
+	// narrow are, by Value.ID, the blocks with one way in, over a branch whose
+	// condition speaks of the value; dominators first.
+	narrow [][]*Block
 }
 
 // NewRanges prepares the analysis; d is f's dominator tree.
 func NewRanges(f *Func, d *DomTree) *Ranges {
-	return &Ranges{dom: d, preds: Preds(f), known: make([]Range, f.nextValue), state: make([]uint8, f.nextValue)}
+	rs := &Ranges{dom: d, preds: Preds(f), known: make([]Range, f.nextValue), state: make([]uint8, f.nextValue), narrow: make([][]*Block, f.nextValue)}
+	for _, b := range d.Order {
+		p, ok := rs.entry(b)
+		if !ok || p.Block.Term.Kind != Br {
+			continue
+		}
+		cond := p.Block.Term.Arg
+		rs.speaks(cond, b)
+		if cond.Op == OpICmp {
+			for _, v := range cond.Args {
+				rs.speaks(v, b)
+			}
+		}
+	}
+	return rs
+}
+
+func (rs *Ranges) speaks(v *Value, b *Block) {
+	if v.IsConst() || v.ID < 0 {
+		return
+	}
+	if all := rs.narrow[v.ID]; len(all) == 0 || all[len(all)-1] != b {
+		rs.narrow[v.ID] = append(all, b)
+	}
 }
 
 // At is the range of v in block b: what its definition says, narrowed by the
 // branches that dominate b.
 func (rs *Ranges) At(v *Value, b *Block) Range {
 	r := rs.Def(v)
-	if v.IsConst() {
+	if v.IsConst() || v.ID < 0 {
 		return r
 	}
-	for x := b; x != nil; x = rs.dom.Idom(x) {
-		if p, ok := rs.entry(x); ok {
+	all := rs.narrow[v.ID]
+	for i := len(all) - 1; i >= 0; i-- {
+		if p, ok := rs.entry(all[i]); ok && rs.dom.Dominates(all[i], b) {
 			r = rs.edge(r, v, p)
 		}
 	}
@@ -302,6 +329,12 @@ func (rs *Ranges) transfer(v *Value) Range {
 		return memRange(v.Mem)
 	case OpLoad, OpRead, OpGlobal:
 		return memRange(v.Mem)
+	case OpPerArch:
+		return perArchRange(v.Sym)
+	case OpRangeCut:
+		if begin := v.Args[0]; begin.Op == OpRangeIter && rs.At(begin.Args[0], begin.Block).UMax <= FewTurns {
+			return RangeOf(0)
+		}
 	case OpBoolInt, OpCast:
 		return rs.arg(v, 0)
 	case OpSelect:

@@ -100,6 +100,7 @@ var progKinds = map[ProgKind]target.ProgKind{
 	ProgTracepoint: target.Tracepoint, ProgRawTracepoint: target.TPBTF, ProgFentry: target.FEntry, ProgFexit: target.FExit,
 	ProgProfile: target.PerfEvent, ProgInterval: target.PerfEvent, ProgSoftware: target.PerfEvent, ProgHardware: target.PerfEvent, ProgWatchpoint: target.PerfEvent,
 	ProgIter: target.Iter, ProgBegin: target.RawTracepoint, ProgEnd: target.RawTracepoint, ProgSelf: target.RawTracepoint,
+	ProgTest: target.XDP, ProgBench: target.XDP,
 }
 
 func verifyTables(m *Module) VerifyErrors {

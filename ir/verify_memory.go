@@ -124,7 +124,12 @@ func (c *checker) ctxLoad(v *Value) {
 	if c.m.Target == nil || c.f.Prog == nil || v.CORE.Type != "" {
 		return
 	}
-	ctx := c.m.Target.Arch().Context(c.f.Prog.Kind.Target())
+	// Where several architectures are served, guards choose among their layouts.
+	kind := c.f.Prog.Kind.Target()
+	ctx := c.m.Target.Arch().Context(kind)
+	for _, a := range c.m.Arches {
+		ctx.Limit = max(ctx.Limit, a.Context(kind).Limit)
+	}
 	switch {
 	case ctx.Sizes&int(n) == 0:
 		c.at(v, "a %s program cannot load %d bytes from its context", ctx.Name, n)
@@ -279,7 +284,8 @@ func (c *checker) helperArg(v *Value, h *target.Helper, i int) {
 			bad("a string constant")
 		}
 	case target.ArgBTF:
-		if t.Kind != BTF || t.Nullable {
+		// What a plain address holds, only the kernel can tell.
+		if t.Kind != BTF && t != TKAddr || t.Nullable {
 			bad("a trusted pointer")
 		}
 	}

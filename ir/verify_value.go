@@ -17,7 +17,8 @@ var rules = map[Op]rule{
 
 	OpLoad: ruleLoad, OpStore: ruleStore, OpAtomicAdd: ruleAtomicAdd, OpCall: ruleCall, OpCallSub: ruleCallSub,
 	OpNonNull: ruleNonNull, OpCast: ruleCast, OpCORE: ruleCORE, OpGlobal: ruleGlobal, OpGlobalAddr: ruleGlobal, OpAttachID: ruleProgram,
-	OpMapIter: ruleWalk, OpMapNext: ruleWalk, OpMapKey: ruleElem, OpRangeIter: generic, OpRangeNext: ruleRange, OpElemGet: ruleElem, OpElemGetMem: ruleElem,
+	OpSaved: ruleSaved, OpPerArch: rulePerArch,
+	OpMapIter: ruleWalk, OpMapNext: ruleWalk, OpMapKey: ruleElem, OpRangeIter: generic, OpRangeNext: ruleRange, OpRangeCut: ruleCut, OpElemGet: ruleElem, OpElemGetMem: ruleElem,
 
 	OpPid: generic, OpTid: generic, OpUid: generic, OpGid: generic, OpNsecs: ruleImm(0, 3), OpElapsed: generic, OpCPU: generic,
 	OpCurtask: ruleResult(TKAddr), OpRand: generic, OpCgroup: generic, OpNumaID: generic, OpJiffies: generic, OpNcpus: generic,
@@ -30,10 +31,10 @@ var rules = map[Op]rule{
 	OpMapGet: ruleScalarMap, OpMapGetMem: ruleMemMap, OpMapSet: ruleScalarMap, OpMapSetMem: ruleMemMap, OpMapAdd: ruleScalarMap,
 	OpMapDel: generic, OpMapHas: generic, OpMapLen: generic,
 	OpCount: ruleShape(ShapeCount), OpSum: ruleShape(ShapeSum), OpAvg: ruleShape(ShapeAvg), OpMin: ruleShape(ShapeMin), OpMax: ruleShape(ShapeMax),
-	OpStats: ruleShape(ShapeStats), OpHist: ruleShape(ShapeHist), OpLhist: ruleShape(ShapeLhist),
+	OpStats: ruleShape(ShapeStats), OpHist: ruleShape(ShapeHist), OpLhist: ruleShape(ShapeLhist), OpTseries: ruleShape(ShapeTseries),
 	OpAggGet: ruleShape(ShapeCount, ShapeSum, ShapeAvg, ShapeMin, ShapeMax, ShapeStats),
 
-	OpEmit: ruleEmit, OpDivZero: ruleDivZero,
+	OpEmit: ruleEmit, OpJoin: ruleJoin, OpDivZero: ruleDivZero, OpFault: generic,
 }
 
 // value checks v by its row and then by its rule.
@@ -296,6 +297,25 @@ func ruleProgram(c *checker, v *Value) {
 	}
 }
 
+// ruleSaved wants a name that each architecture knows.
+func ruleSaved(c *checker, v *Value) {
+	ruleFromCtx(c, v)
+	for _, a := range c.m.Served() {
+		if !a.HasSaved(v.Sym) {
+			c.at(v, "%s has no %q", a.Label, v.Sym)
+		}
+	}
+}
+
+// rulePerArch wants a number for each architecture.
+func rulePerArch(c *checker, v *Value) {
+	for _, a := range c.m.Served() {
+		if _, ok := PerArchValue(v.Sym, a); !ok {
+			c.at(v, "no number for %s in %q", a.Name, v.Sym)
+		}
+	}
+}
+
 func ruleFromCtx(c *checker, v *Value) {
 	if v.Args[0].Type != TCtx {
 		c.at(v, "reads the context, not %s", describe(v.Args[0].Type))
@@ -394,6 +414,16 @@ func ruleEmit(c *checker, v *Value) {
 		if !isNumber(a.Type) && (!a.Type.IsPtr() || a.Type.Nullable) {
 			c.at(v, "field cannot be %s", describe(a.Type))
 		}
+	}
+}
+
+func ruleJoin(c *checker, v *Value) {
+	e := c.m.Event(v.Sym)
+	if e == nil || len(e.Fields) != 1 || e.Fields[0].Layout.Kind != LBuffer {
+		c.at(v, "event %s is not declared with one buffer", v.Sym)
+	}
+	if v.Imm < 1 {
+		c.at(v, "join of %d strings", v.Imm)
 	}
 }
 

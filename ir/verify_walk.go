@@ -22,6 +22,12 @@ func ruleRange(c *checker, v *Value) {
 	}
 }
 
+// ruleCut wants a loop that was begun, and a message.
+func ruleCut(c *checker, v *Value) {
+	ruleRange(c, v)
+	ruleDivZero(c, v)
+}
+
 // ruleElem wants the value of an element as mapnext gave it.
 func ruleElem(c *checker, v *Value) {
 	elem := v.Args[len(v.Args)-1]

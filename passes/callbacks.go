@@ -41,13 +41,16 @@ import (
 // for_each_map_elem exists since 5.13; on kernels before 6.7 the verifier walks
 // a callback once, since then until its state repeats.
 func callbacks(m *ir.Module) []ir.Diag {
+	for _, f := range m.Funcs {
+		countShort(f)
+	}
+	p := planLoops(m)
 	for i := 0; i < len(m.Funcs); i++ { // it grows: bodies may hold walks, too
 		f := m.Funcs[i]
-		countShort(f)
 		n := 0
 		for v := firstWalk(f); v != nil; v = firstWalk(f) {
 			n++
-			outline(m, f, v, fmt.Sprintf("%s_for%d", f.Name, n))
+			outline(p, f, v, fmt.Sprintf("%s_for%d", f.Name, n))
 		}
 	}
 	return nil
@@ -92,6 +95,7 @@ type outliner struct {
 	code   int // word that tells the exit
 	m      *ir.Module
 	zero   *ir.Value // the number 0, which the verifier does not know
+	place  *inPlace  // the loop's other form, nil for none
 }
 
 // walkExit is a way out of the body other than to the next element.
@@ -100,19 +104,28 @@ type walkExit struct {
 	words []int   // by argument: the word that holds it, -1 for one that the caller has
 }
 
-func outline(m *ir.Module, f *ir.Func, next *ir.Value, name string) {
-	o := &outliner{m: m, f: f, next: next, inside: map[*ir.Block]bool{}, words: map[*ir.Value]int{}, subst: ir.Subst{}}
+func outline(p *planner, f *ir.Func, next *ir.Value, name string) {
+	o := &outliner{m: p.m, f: f, next: next, inside: map[*ir.Block]bool{}, words: map[*ir.Value]int{}, subst: ir.Subst{}}
 	o.walk = next.Args[len(next.Args)-1]
 	if o.walk.Op != ir.OpMapIter && o.walk.Op != ir.OpRangeIter {
 		panic("BUG: a walk that begins at several places: " + next.Text())
 	}
 	if o.findBody() {
-		o.need()
-		o.makeCallback(name)
-		m.Funcs = append(m.Funcs, o.cb)
+		if o.overMap() {
+			o.m.Meta.AddNeed(ir.Need{Feature: walkHelper, Construct: "'for' over a map", Pos: next.Pos})
+		}
+		o.makeCallback(name, p)
+		o.m.Funcs = append(o.m.Funcs, o.cb)
+		p.hasLoop[o.cb] = p.hasLoop[f] || !o.overMap()
 		o.leaveBody()
 		o.enterBody()
 		o.callWalk()
+		settleCut(f, o.walk, o.cut)
+		if o.place != nil {
+			o.countInner(p)
+		}
+	} else {
+		settleCut(f, o.walk, func(*ir.Builder, *ir.Value) *ir.Value { return ir.Const(0) })
 	}
 	o.walk.Block.Remove(o.walk.Index())
 	ir.RemoveUnreachable(f)
@@ -120,14 +133,6 @@ func outline(m *ir.Module, f *ir.Func, next *ir.Value, name string) {
 
 // overMap tells a walk over a map from one over a range.
 func (o *outliner) overMap() bool { return o.next.Op == ir.OpMapNext }
-
-func (o *outliner) need() {
-	n := ir.Need{Feature: rangeHelper, Construct: "a loop that is long or of unknown length", Pos: o.next.Pos}
-	if o.overMap() {
-		n.Feature, n.Construct = walkHelper, "'for' over a map"
-	}
-	o.m.Meta.AddNeed(n)
-}
 
 // findBody finds head and body and gives the head a block before it. A walk
 // whose elements no one looks at is dropped: it gives false.
@@ -183,7 +188,7 @@ func (o *outliner) newPre() {
 }
 
 // makeCallback makes the subprogram and moves the body into it.
-func (o *outliner) makeCallback(name string) {
+func (o *outliner) makeCallback(name string, p *planner) {
 	o.cb = &ir.Func{Name: name, Pos: o.next.Pos, Params: []ir.Type{ir.TI64, ir.TStack}}
 	if o.overMap() {
 		x := o.next.Args[0].Sym
@@ -203,6 +208,9 @@ func (o *outliner) makeCallback(name string) {
 	o.subst[o.head.Values[1]] = ir.Bool(o.body == 0)
 	o.shared = o.f.NewSlot("walk", 0, 8)
 	o.code = o.word()
+	if p.inPlace(o.f, o.next) {
+		o.copyLoop(p)
+	}
 	for _, b := range o.region {
 		for i := 0; i < len(b.Values); i++ {
 			switch v := b.Values[i]; {
@@ -260,7 +268,7 @@ func (o *outliner) leaveBody() {
 			end := ir.AtEnd(b, t.Pos)
 			value := t.Arg
 			b.Term = ir.Term{}
-			o.leave(end, ir.Edge{Args: []*ir.Value{value}})
+			o.leave(end, ir.Edge{Args: []*ir.Value{value}}, b, -1)
 			continue
 		}
 		for i := range t.Succs {
@@ -273,10 +281,11 @@ func (o *outliner) leaveBody() {
 			end := ir.AtEnd(stub, t.Pos)
 			if done := o.head.Term.Succs[1-o.body]; e.To == done.To && len(e.Args) == 0 {
 				end.Ret(ir.Const(1)) // a break that needs to say no more
+				o.leaveInPlace(b, i, 0, nil, nil)
 				continue
 			}
 			if e.To != o.head {
-				o.leave(end, e)
+				o.leave(end, e, b, i)
 				continue
 			}
 			for j, p := range o.head.Params {
@@ -289,8 +298,8 @@ func (o *outliner) leaveBody() {
 	}
 }
 
-// leave ends the callback so that the caller goes on along e.
-func (o *outliner) leave(end *ir.Builder, e ir.Edge) {
+// leave ends the callback so that the caller goes on along e, edge i of b's end.
+func (o *outliner) leave(end *ir.Builder, e ir.Edge, b *ir.Block, i int) {
 	x := walkExit{edge: ir.Edge{To: e.To, Args: append([]*ir.Value(nil), e.Args...)}}
 	for _, a := range e.Args {
 		word := -1
@@ -303,6 +312,7 @@ func (o *outliner) leave(end *ir.Builder, e ir.Edge) {
 	o.exits = append(o.exits, x)
 	put(end, o.frame, o.code, ir.Const(int64(len(o.exits))))
 	end.Ret(ir.Const(1))
+	o.leaveInPlace(b, i, len(o.exits), x.edge.Args, x.words)
 }
 
 // enterBody loads at the callback's start what the body needs of the caller,
@@ -319,8 +329,56 @@ func (o *outliner) enterBody() {
 	for _, p := range o.head.Params {
 		o.wordOf(p)
 	}
+	o.forget()
 	o.placeShared()
 	o.rebase()
+}
+
+// forget makes what the body reads of the caller's variables in memory unknown to
+// the verifier where the body computes what it writes there; see unknown. What only
+// the body uses does not live from one turn to the next.
+func (o *outliner) forget() {
+	computed, outside := map[*ir.Slot]bool{}, map[*ir.Slot]bool{}
+	o.f.Uses(func(v **ir.Value) {
+		if (*v).Op == ir.OpSlotAddr {
+			outside[(*v).Slot] = true
+		}
+	})
+	each := func(fn func(b *ir.Block, i int, v *ir.Value, s *ir.Slot)) {
+		for _, b := range o.cb.Blocks {
+			for i := 0; i < len(b.Values); i++ {
+				if v := b.Values[i]; len(v.Args) > 0 && v.Args[0].Op == ir.OpSlotAddr && v.Mem == ir.U64 {
+					fn(b, i, v, v.Args[0].Slot)
+				}
+			}
+		}
+	}
+	each(func(_ *ir.Block, _ int, v *ir.Value, s *ir.Slot) {
+		if v.Op == ir.OpStore && outside[s] && v.Args[1].Type == ir.TI64 && !v.Args[1].IsConst() {
+			computed[s] = true
+		}
+	})
+	var zero *ir.Value
+	known := ir.Subst{}
+	each(func(b *ir.Block, i int, v *ir.Value, s *ir.Slot) {
+		if v.Op != ir.OpLoad || v.Type != ir.TI64 || !computed[s] || known[v] != nil || b == o.cb.Entry() {
+			return
+		}
+		if zero == nil {
+			global(o.m, unknownZero, ir.GlobalData, 8)
+			zero = ir.At(o.cb.Entry(), 0, o.next.Pos).Global(ir.U64, unknownZero, 0)
+		}
+		at := ir.At(b, i+1, v.Pos)
+		known[v] = at.Emit(ir.OpAdd, ir.TI64, v, zero)
+	})
+	for v, sum := range known {
+		o.cb.Uses(func(u **ir.Value) {
+			if *u == v {
+				*u = sum
+			}
+		})
+		sum.Args[0] = v
+	}
 }
 
 // placeShared puts the shared words below the other slots of the frame. The
@@ -374,14 +432,6 @@ func (o *outliner) callWalk() {
 	o.pre.Term = ir.Term{}
 	at := ir.AtEnd(o.pre, pos)
 	area := ir.SlotAddr(o.shared, 0)
-	for i, p := range o.head.Params {
-		put(at, area, o.wordOf(p), o.unknown(at, initial[0].Args[i]))
-	}
-	for _, v := range ordered(o.words) {
-		if v.Block != o.head {
-			put(at, area, o.words[v], v)
-		}
-	}
 	if len(o.exits) > 0 {
 		put(at, area, o.code, ir.Const(0))
 	}
@@ -393,15 +443,25 @@ func (o *outliner) callWalk() {
 			}
 		}
 	}
+	if o.place != nil {
+		call := o.f.NewBlockAfter(o.pre)
+		at.Br(at.HasHelper(rangeHelper), call, o.place.enter)
+		at = ir.AtEnd(call, pos)
+	}
+	for i, p := range o.head.Params {
+		put(at, area, o.wordOf(p), o.unknown(at, initial[0].Args[i]))
+	}
+	for _, v := range ordered(o.words) {
+		if v.Block != o.head {
+			put(at, area, o.words[v], v)
+		}
+	}
 	after := ir.Subst{}
 	if o.overMap() {
 		at.Call(walkHelper, ir.TI64, o.next.Args[0], ir.FuncOperand(o.cb.Name), area, ir.Const(0))
 		after[o.next] = ir.Null(o.next.Type)
 	} else {
-		n := o.walk.Args[0]
-		most := ir.Const(maxTurns)
-		n = at.Select(at.ICmp(ir.UGT, n, most), most, n)
-		at.Call(rangeHelper, ir.TI64, n, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
+		at = o.callLoop(at, area)
 		after[o.next] = ir.Const(0)
 	}
 	for _, p := range o.head.Params {
@@ -409,6 +469,51 @@ func (o *outliner) callWalk() {
 	}
 	o.goOn(at, area)
 	after.Apply(o.f)
+}
+
+// callLoop calls bpf_loop, and gives the point behind it and the form in place.
+func (o *outliner) callLoop(at *ir.Builder, area *ir.Value) *ir.Builder {
+	n, most := o.walk.Args[0], ir.Const(maxTurns)
+	turns := n
+	switch {
+	case !n.IsConst():
+		turns = at.Select(at.ICmp(ir.UGT, n, most), most, n)
+	case uint64(n.Imm) > maxTurns:
+		turns = most
+	}
+	at.Call(rangeHelper, ir.TI64, turns, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
+	if o.place == nil {
+		return at
+	}
+	code := ir.Const(0)
+	if all := cutsOf(o.f, o.walk); len(all) > 0 {
+		code = o.cutOfCall(at, all[0])
+	}
+	at.Jump(o.place.join, code)
+	return ir.AtEnd(o.place.join, at.Pos)
+}
+
+// cut is the loop's rangecut v behind the loop.
+func (o *outliner) cut(at *ir.Builder, v *ir.Value) *ir.Value {
+	if o.place == nil {
+		return o.cutOfCall(at, v)
+	}
+	if n := o.walk.Args[0]; !o.place.stops && n.IsConst() && uint64(n.Imm) <= maxTurns {
+		return ir.Const(0)
+	}
+	return o.place.join.Params[0]
+}
+
+// cutOfCall is rangecut v where the loop is a call of bpf_loop.
+func (o *outliner) cutOfCall(at *ir.Builder, v *ir.Value) *ir.Value {
+	switch n := o.walk.Args[0]; {
+	case o.overMap(), n.IsConst() && uint64(n.Imm) <= maxTurns:
+		return ir.Const(0)
+	case n.IsConst():
+		return ir.Const(v.Imm + 1)
+	default:
+		return at.Select(at.ICmp(ir.UGT, n, ir.Const(maxTurns)), ir.Const(v.Imm+1), ir.Const(0))
+	}
 }
 
 // unknown is v as a number that the verifier does not know: it would walk the

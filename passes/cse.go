@@ -24,9 +24,14 @@ import (
 //	v2:i64 = add v0, 8
 //	v5:i64 = nsecs
 //	v6:i64 = nsecs
+//
+// The loader is told of a process once: a second seenproc goes, too. So does a
+// second read of memory that is not the program's, such as a pointer that is
+// tested and followed, unless it stands in a loop that the first does not.
 func cse(m *ir.Module) []ir.Diag {
+	readsOnce := !writesElsewhere(m) && !ownAddressTaken(m)
 	for _, f := range m.Funcs {
-		cseFunc(m, f)
+		cseFunc(m, f, readsOnce)
 	}
 	return nil
 }
@@ -35,7 +40,7 @@ func cse(m *ir.Module) []ir.Diag {
 // which CPU (the kernel disables migration), and the saved registers.
 var stableOps = map[ir.Op]bool{
 	ir.OpPid: true, ir.OpTid: true, ir.OpUid: true, ir.OpGid: true, ir.OpCPU: true, ir.OpCurtask: true, ir.OpCgroup: true,
-	ir.OpNumaID: true, ir.OpNcpus: true, ir.OpArg: true, ir.OpRetval: true, ir.OpFuncIP: true, ir.OpReg: true, ir.OpUsermode: true,
+	ir.OpNumaID: true, ir.OpNcpus: true, ir.OpArg: true, ir.OpRetval: true, ir.OpFuncIP: true, ir.OpReg: true, ir.OpUsermode: true, ir.OpSaved: true,
 }
 
 // stableHelpers are the helpers behind them.
@@ -100,22 +105,25 @@ func equal(v, w *ir.Value) bool {
 	return swappable(v) && v.Cond == cond && sameOperand(v.Args[0], w.Args[1]) && sameOperand(v.Args[1], w.Args[0])
 }
 
-func cseFunc(m *ir.Module, f *ir.Func) {
+func cseFunc(m *ir.Module, f *ir.Func, readsOnce bool) {
 	d := ir.Dominators(f)
 	known := map[uint64][]*ir.Value{}
 	subst := ir.Subst{}
+	loops := ir.Loops(f, d)
 	for _, b := range d.Order { // a dominator comes before what it dominates
 		keep := b.Values[:0]
 		for _, v := range b.Values {
 			for i, a := range v.Args {
 				v.Args[i] = subst.Of(a)
 			}
-			if !mergeable(m, v) {
+			read := readsOnce && isRead(v)
+			if !read && !mergeable(m, v) && v.Op != ir.OpSeenProc {
 				keep = append(keep, v)
 				continue
 			}
 			k := hashOf(v)
-			if w := dominating(d, known[k], v, b); w != nil {
+			anew := func(w *ir.Value) bool { return read && loops.Of(w.Block) != loops.Of(b) }
+			if w := dominating(d, known[k], v, b, anew); w != nil {
 				subst[v] = w
 				v.Block = nil
 				continue
@@ -128,11 +136,79 @@ func cseFunc(m *ir.Module, f *ir.Func) {
 	subst.Apply(f)
 }
 
+// isRead tells that v reads memory that programs do not write.
+func isRead(v *ir.Value) bool {
+	if v.Op != ir.OpRead {
+		return false
+	}
+	switch v.Args[0].Type.Kind {
+	case ir.KAddr, ir.UAddr, ir.BTF, ir.Ctx:
+		return true
+	}
+	return false
+}
+
+// ownAddressTaken tells whether the address of memory that the programs write, such
+// as "&$x", becomes a number that a read may go through.
+func ownAddressTaken(m *ir.Module) bool {
+	for _, f := range m.Funcs {
+		taken := map[*ir.Value]bool{}
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				if v.Op == ir.OpCast && v.Args[0].Type.IsPtr() && v.Args[0].Type.Kind != ir.Ctx && v.Args[0].Type.Kind != ir.BTF {
+					taken[v] = true
+				}
+			}
+		}
+		if len(taken) == 0 {
+			continue
+		}
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				for i, x := range v.Args {
+					if taken[x] && !copies(v, i) {
+						return true
+					}
+				}
+			}
+			escapes := false
+			b.Term.Uses(func(x **ir.Value) { escapes = escapes || taken[*x] })
+			if escapes {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// copies tells that v takes what lies at its i-th argument and keeps no address.
+func copies(v *ir.Value, i int) bool {
+	switch v.Op {
+	case ir.OpStr, ir.OpReadMem:
+		return i == 1
+	}
+	return v.Op == ir.OpCall || v.Op == ir.OpICmp
+}
+
+// writesElsewhere tells whether the module writes memory that is not the programs' own.
+func writesElsewhere(m *ir.Module) bool {
+	for _, f := range m.Funcs {
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				if v.Op == ir.OpCall && (v.Sym == "probe_write_user" || v.Sym == "override_return") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // dominating finds a value among those of v's hash that equals it and whose
-// block dominates b.
-func dominating(d *ir.DomTree, candidates []*ir.Value, v *ir.Value, b *ir.Block) *ir.Value {
+// block dominates b, but for those of which v is another.
+func dominating(d *ir.DomTree, candidates []*ir.Value, v *ir.Value, b *ir.Block, other func(w *ir.Value) bool) *ir.Value {
 	for _, w := range candidates {
-		if equal(v, w) && d.Dominates(w.Block, b) {
+		if equal(v, w) && d.Dominates(w.Block, b) && !other(w) {
 			return w
 		}
 	}

@@ -44,7 +44,43 @@ func foldFunc(f *ir.Func) {
 		}
 		fo.subst.Apply(f)
 		if !fo.changed {
+			dropSigns(f)
 			return
+		}
+	}
+}
+
+// dropSigns loads without extension what only stores of no more bytes take.
+func dropSigns(f *ir.Func) {
+	extended := map[*ir.Value]bool{}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			if v.Op == ir.OpLoad && v.Mem.Signed() && v.Type == ir.TI64 {
+				extended[v] = false
+			}
+		}
+	}
+	if len(extended) == 0 {
+		return
+	}
+	use := func(x *ir.Value) {
+		if _, ok := extended[x]; ok {
+			extended[x] = true
+		}
+	}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			for i, x := range v.Args {
+				if v.Op != ir.OpStore || i != 1 || v.Mem.Size() > x.Mem.Size() {
+					use(x)
+				}
+			}
+		}
+		b.Term.Uses(func(x **ir.Value) { use(*x) })
+	}
+	for v, needed := range extended {
+		if !needed {
+			v.Mem = ir.MemKindOf(v.Mem.Size(), false)
 		}
 	}
 }

@@ -1,14 +1,15 @@
 package passes
 
 import (
+	"math"
 	"math/bits"
 	"strings"
 
 	"btc/ir"
 )
 
-// lower-aggregations replaces count, sum, avg, min, max, stats, hist, lhist and
-// aggget by changes of map values in place.
+// lower-aggregations replaces count, sum, avg, min, max, stats, hist, lhist,
+// tseries and aggget by changes of map values in place.
 //
 // requires:    map-layout has run
 // establishes: none of these ops is left
@@ -24,21 +25,42 @@ import (
 //	v4:i64 = add v3, 1
 //	store.u64 [v2+0], v4
 //
-// A value of one CPU changes without atomics: programs of one map that nest on
-// a CPU (an NMI in a kprobe) may lose a step, as bpftrace's do. A shared value
+// A value of one CPU changes without atomics where the programs that change it
+// never meet on a CPU (see nestingMaps). Else, and where all CPUs share the value, it
 // changes with atomic adds, in the form without fetch that 5.10 has.
 func lowerAggregations(m *ir.Module) []ir.Diag {
 	return rules{
-		ir.OpCount:  lowerCount,
-		ir.OpSum:    lowerSum,
-		ir.OpAvg:    lowerStats,
-		ir.OpStats:  lowerStats,
-		ir.OpMin:    lowerMinMax,
-		ir.OpMax:    lowerMinMax,
-		ir.OpHist:   lowerHist,
-		ir.OpLhist:  lowerLhist,
-		ir.OpAggGet: lowerAggGet,
-	}.apply(m)
+		ir.OpCount:   lowerCount,
+		ir.OpSum:     lowerSum,
+		ir.OpAvg:     lowerStats,
+		ir.OpStats:   lowerStats,
+		ir.OpMin:     lowerMinMax,
+		ir.OpMax:     lowerMinMax,
+		ir.OpHist:    lowerHist,
+		ir.OpLhist:   lowerLhist,
+		ir.OpTseries: lowerTseries,
+		ir.OpAggGet:  lowerAggGet,
+	}.applyWith(&lowering{m: m, nests: nestingMaps(m), taken: takenRanges(m)})
+}
+
+// takenRanges finds the bounds of the numbers that histograms take.
+func takenRanges(m *ir.Module) map[*ir.Value]ir.Range {
+	taken := map[*ir.Value]ir.Range{}
+	for _, f := range m.Funcs {
+		var rs *ir.Ranges
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				if v.Op != ir.OpHist && v.Op != ir.OpLhist {
+					continue
+				}
+				if rs == nil {
+					rs = ir.NewRanges(f, ir.Dominators(f))
+				}
+				taken[v] = rs.At(v.Args[1], b)
+			}
+		}
+	}
+	return taken
 }
 
 // mapOf is the map that v's first operand names.
@@ -108,10 +130,33 @@ func (l *lowering) change(x *ir.Map, key *ir.Value, body func(p *ir.Value) *ir.V
 	return r
 }
 
+// aggregate changes an aggregation's element by body, as change does. What a
+// missing element begins with is body's work on zeros, which first writes as a whole.
+//
+// Where only this program changes this CPU's value (see nestingMaps), a missing
+// element is made with its first value at once. When another CPU makes it just
+// then, the update helper changes this CPU's value alone, which no one else has.
+func (l *lowering) aggregate(x *ir.Map, key *ir.Value, body func(p *ir.Value), first func(p *ir.Value)) *ir.Value {
+	if key == nil || !strings.Contains(x.BPF.Type, "percpu") || l.nests[x.Name] || x.BPF.Len > 0 {
+		return l.change(x, key, func(p *ir.Value) *ir.Value {
+			body(p)
+			return nil
+		})
+	}
+	p := l.element(x, key)
+	l.IfElseCold(l.NotNull(p), func() { body(l.NonNull(p)) }, func() {
+		value := l.Slot("first", x.BPF.ValueSize, 8)
+		first(value)
+		r := l.update(x.Name, key, value, updateAny)
+		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
+	})
+	return nil
+}
+
 // insert makes the element and gives its address; where that fails it counts
 // the loss and jumps to missing.
 func (l *lowering) insert(x *ir.Map, key *ir.Value, missing *ir.Block) *ir.Value {
-	l.insertZero(x, key, missing)
+	l.insertZero(x, key)
 	p := l.lookup(x.Name, key)
 	l.IfCold(l.IsNull(p), func() {
 		l.lose(x)
@@ -121,28 +166,27 @@ func (l *lowering) insert(x *ir.Map, key *ir.Value, missing *ir.Block) *ir.Value
 }
 
 // smallValue is the size up to which an initial value is built on the frame
-// rather than taken from the zero map.
+// rather than taken from the global "zero", which no one writes.
 const smallValue = 16
 
 // insertZero makes the element if no one else does: its own failure shows in
-// the look-up that follows. Where zeros cannot be had it jumps to missing.
-func (l *lowering) insertZero(x *ir.Map, key *ir.Value, missing *ir.Block) {
-	if n := x.BPF.ValueSize; n <= smallValue {
+// the look-up that follows.
+func (l *lowering) insertZero(x *ir.Map, key *ir.Value) {
+	n := x.BPF.ValueSize
+	if n <= smallValue {
 		zero := l.Slot("zero", n, 8)
 		l.Zero(zero, n, 8)
 		l.insertNew(x, key, zero)
 		return
 	}
-	zeros := intern(l.m, "zero", "array", 4, 8, 1)
-	zeros.BPF.ValueSize = max(zeros.BPF.ValueSize, x.BPF.ValueSize)
-	p := l.lookup("zero", l.key32(ir.Const(0)))
-	l.IfCold(l.IsNull(p), func() { l.Jump(missing) })
-	l.insertNew(x, key, l.NonNull(p))
+	zero := global(l.m, "zero", ir.GlobalData, 0)
+	zero.Size = max(zero.Size, roundUp(n, 8))
+	l.insertNew(x, key, l.GlobalAddr(ir.TMapVal(".bss", false), "zero", 0))
 }
 
 // add adds n to the word at p + off in the way of x's kind.
 func (l *lowering) add(x *ir.Map, p *ir.Value, off int, n *ir.Value) {
-	if strings.Contains(x.BPF.Type, "percpu") {
+	if strings.Contains(x.BPF.Type, "percpu") && !l.nests[x.Name] {
 		l.Store(ir.U64, p, off, l.Add(l.Load(ir.U64, p, off), n))
 		return
 	}
@@ -158,36 +202,45 @@ func (l *lowering) markSet(x *ir.Map, p *ir.Value) {
 
 func lowerCount(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	return l.change(x, keyOf(v, 1), func(p *ir.Value) *ir.Value {
+	return l.aggregate(x, keyOf(v, 1), func(p *ir.Value) {
 		l.add(x, p, 0, ir.Const(1))
-		return nil
+	}, func(p *ir.Value) {
+		l.Store(ir.U64, p, 0, ir.Const(1))
 	})
 }
 
 func lowerSum(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+	return l.aggregate(x, keyOf(v, 2), func(p *ir.Value) {
 		l.markSet(x, p)
 		l.add(x, p, x.BPF.ValueOff, v.Args[1])
-		return nil
+	}, func(p *ir.Value) {
+		l.Store(ir.U64, p, x.BPF.ValueOff, v.Args[1])
 	})
 }
 
 // lowerStats serves avg and stats: {u64 count, 8 bytes total}.
 func lowerStats(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+	return l.aggregate(x, keyOf(v, 2), func(p *ir.Value) {
 		l.add(x, p, 0, ir.Const(1))
 		l.add(x, p, 8, v.Args[1])
-		return nil
-	})
+	}, l.pair(v.Args[1]))
+}
+
+// pair gives the code that writes {1, n}.
+func (l *lowering) pair(n *ir.Value) func(p *ir.Value) {
+	return func(p *ir.Value) {
+		l.Store(ir.U64, p, 0, ir.Const(1))
+		l.Store(ir.U64, p, 8, n)
+	}
 }
 
 // lowerMinMax serves {u64 set, 8 bytes}.
 func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	better := better(x, v.Op == ir.OpMax)
-	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+	return l.aggregate(x, keyOf(v, 2), func(p *ir.Value) {
 		store := func() { l.Store(ir.U64, p, 8, n) }
 		set := l.ICmp(ir.NE, l.Load(ir.U64, p, 0), ir.Const(0))
 		l.IfElseCold(set, func() {
@@ -196,24 +249,71 @@ func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 			l.Store(ir.U64, p, 0, ir.Const(1))
 			store()
 		})
-		return nil
-	})
+	}, l.pair(n))
 }
 
 // lowerHist counts in a log2 histogram. With k bits and n = 1<<k, and q the
 // position of the highest bit of (v >> k) | 1, a value v >= 0 has the bucket
-// 1 + (q << k) + (v >> q); for v < 2n that is 1 + v. Negative values have 0.
+// 1 + (q << k) + (v >> q); for v < 2n that is 1 + v. Without bits it is 1 + the
+// number of bits of v. Negative values have 0.
 func lowerHist(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	k := int64(x.Bits)
-	negative := l.AShr(n, ir.Const(63)) // all ones or 0
-	notNegative := l.Binary(ir.OpXor, negative, ir.Const(-1))
-	n = l.And(n, notNegative)
-	q := l.highestBit(l.Or(l.shift(ir.OpLShr, n, k), ir.Const(1)))
-	index := l.AddImm(l.Add(l.shift(ir.OpShl, q, k), l.LShr(n, q)), 1)
-	index = l.And(index, notNegative)
+	r := l.taken[v]
+	var notNegative *ir.Value // all ones or 0
+	most := r.UMax
+	if r.SMin < 0 || r.Empty() {
+		notNegative = l.Binary(ir.OpXor, l.AShr(n, ir.Const(63)), ir.Const(-1))
+		n, most = l.And(n, notNegative), math.MaxInt64
+	}
+	var index *ir.Value
+	if k == 0 {
+		high, nibble := l.highNibble(n, most)
+		index = l.Add(high, l.fromNibble(nibble, 3, bitsAnd1))
+	} else {
+		high, nibble := l.highNibble(l.Or(l.LShr(n, ir.Const(k)), ir.Const(1)), most>>k|1)
+		q := l.Or(high, l.fromNibble(nibble, 2, highestBits))
+		index = l.AddImm(l.Add(l.Shl(q, ir.Const(k)), l.LShr(n, q)), 1)
+	}
+	if notNegative != nil {
+		index = l.And(index, notNegative)
+	}
 	l.bump(x, keyOf(v, 2), index)
 	return nil
+}
+
+// highNibble finds the highest four bits, counted from bit 0, that hold a bit of
+// x, which is at most most, below 1<<63: the position of their lowest bit, and
+// their value. It takes a few steps without a branch: a branch each would have the
+// kernel walk every way.
+func (l *lowering) highNibble(x *ir.Value, most uint64) (pos, nibble *ir.Value) {
+	pos = ir.Const(0)
+	for step := int64(5); step >= 2; step-- {
+		limit := int64(1)<<(1<<step) - 1
+		if most <= uint64(limit) {
+			continue
+		}
+		// The difference is negative when x has a bit at 1<<step or above.
+		shift := l.Shl(l.LShr(l.Sub(ir.Const(limit), x), ir.Const(63)), ir.Const(step))
+		x = l.LShr(x, shift)
+		if pos.IsConst() {
+			pos = shift
+		} else {
+			pos = l.Or(pos, shift)
+		}
+	}
+	return pos, x
+}
+
+// What fromNibble looks up: a number for each nibble, that for 0 in the lowest bits.
+const (
+	highestBits = 0xffffaa50     // 2 bits each: the position of the highest bit; 0 for 0
+	bitsAnd1    = 0xb6db6d9246d1 // 3 bits each: 1 + the number of bits
+)
+
+// fromNibble is the number of so many bits that table has for a nibble.
+func (l *lowering) fromNibble(nibble *ir.Value, width, table int64) *ir.Value {
+	return l.And(l.LShr(ir.Const(table), l.Mul(nibble, ir.Const(width))), ir.Const(1<<width-1))
 }
 
 // shift is x shifted by a constant, x itself when that is 0.
@@ -222,29 +322,6 @@ func (l *lowering) shift(op ir.Op, x *ir.Value, by int64) *ir.Value {
 		return x
 	}
 	return l.Binary(op, x, ir.Const(by))
-}
-
-// highestBit is the position of the highest bit set in x, which is neither 0
-// nor has its top bit set. It takes 6 steps without a branch: a branch each
-// would have the kernel walk 64 ways.
-func (l *lowering) highestBit(x *ir.Value) *ir.Value {
-	var pos *ir.Value
-	for step := int64(5); step >= 0; step-- {
-		// The difference is negative when x has a bit at 1<<step or above.
-		limit := ir.Const(int64(1)<<(1<<step) - 1)
-		above := l.LShr(l.Sub(limit, x), ir.Const(63))
-		shift := above
-		if step > 0 {
-			shift = l.Shl(above, ir.Const(step))
-			x = l.LShr(x, shift)
-		}
-		if pos == nil {
-			pos = shift
-		} else {
-			pos = l.Or(pos, shift)
-		}
-	}
-	return pos
 }
 
 // lowerLhist counts in a linear histogram: 0 below min, then one bucket a
@@ -261,6 +338,42 @@ func lowerLhist(l *lowering, v *ir.Value) *ir.Value {
 	below := l.ICmp(ir.SLT, n, ir.Const(x.Min))
 	l.bump(x, keyOf(v, 2), l.Select(below, ir.Const(0), l.AddImm(step, 1)))
 	return nil
+}
+
+// lowerTseries takes a value into an interval: {8 bytes value, u64 meta, u64
+// interval}. An element of an older interval begins anew.
+func lowerTseries(l *lowering, v *ir.Value) *ir.Value {
+	x, n, now, interval := l.mapOf(v), v.Args[1], v.Args[2], v.Args[3]
+	return l.change(x, keyOf(v, 4), func(p *ir.Value) *ir.Value {
+		if x.Agg == "" {
+			l.Store(ir.U64, p, 0, n)
+			l.Store(ir.U64, p, 8, now)
+			l.Store(ir.U64, p, 16, interval)
+			return nil
+		}
+		l.IfCold(l.ICmp(ir.NE, l.Load(ir.U64, p, 16), interval), func() {
+			l.Store(ir.U64, p, 0, ir.Const(0))
+			l.Store(ir.U64, p, 8, ir.Const(0))
+			l.Store(ir.U64, p, 16, interval)
+		})
+		switch x.Agg {
+		case "avg":
+			l.Store(ir.U64, p, 8, l.AddImm(l.Load(ir.U64, p, 8), 1))
+			fallthrough
+		case "sum":
+			l.Store(ir.U64, p, 0, l.Add(l.Load(ir.U64, p, 0), n))
+		default:
+			store := func() { l.Store(ir.U64, p, 0, n) }
+			set := l.ICmp(ir.NE, l.Load(ir.U64, p, 8), ir.Const(0))
+			l.IfElseCold(set, func() {
+				l.If(l.ICmp(better(x, x.Agg == "max"), n, l.Load(ir.U64, p, 0)), store, nil)
+			}, func() {
+				l.Store(ir.U64, p, 8, ir.Const(1))
+				store()
+			})
+		}
+		return nil
+	})
 }
 
 // bump adds 1 to a bucket. The index is clamped where it is used: before 5.11
@@ -285,7 +398,10 @@ func lowerAggGet(l *lowering, v *ir.Value) *ir.Value {
 		return l.readExtreme(x, key, v.Pos)
 	}
 	read := l.aggReader(x)
-	if read == nil {
+	switch {
+	case x.Shape == ir.ShapeStats && v.Imm != ir.AggValue:
+		read = func(p *ir.Value) *ir.Value { return l.Load(ir.U64, p, int(8*(v.Imm-ir.AggCount))) }
+	case read == nil:
 		return l.refuse(v, "print the map instead", "cannot read %s: a %s() map has no single value", x.Name, x.Shape)
 	}
 	p := l.element(x, keyOf(v, 1))
@@ -300,7 +416,7 @@ func (l *lowering) aggReader(x *ir.Map) func(p *ir.Value) *ir.Value {
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum:
 		return func(p *ir.Value) *ir.Value { return l.Load(ir.U64, p, x.BPF.ValueOff) }
-	case ir.ShapeAvg:
+	case ir.ShapeAvg, ir.ShapeStats:
 		return func(p *ir.Value) *ir.Value {
 			return l.average(l.Load(ir.U64, p, 8), l.Load(ir.U64, p, 0), x.Value.Signed)
 		}

@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"fmt"
 	"math"
 
 	"btc/ir"
@@ -111,19 +112,12 @@ func lowerNsecs(l *lowering, v *ir.Value) *ir.Value {
 	case clockMonotonic:
 		return l.Call("ktime_get_ns", ir.TI64)
 	case clockTAI: // 6.1
-		return l.IfValue(l.hasHelper("ktime_get_tai_ns"), ir.TI64,
+		return l.IfValue(l.HasHelper("ktime_get_tai_ns"), ir.TI64,
 			func() *ir.Value { return l.Call("ktime_get_tai_ns", ir.TI64) }, softTAI)
 	case clockSoftTAI:
 		return softTAI()
 	}
 	panic("BUG: unknown clock: " + v.Text())
-}
-
-// hasHelper asks the host's BTF for a helper. What the kernel verifier prunes
-// may hold helper ids that the kernel does not know.
-func (l *lowering) hasHelper(name string) *ir.Value {
-	ref := ir.CORERef{Type: "enum bpf_func_id", Path: "BPF_FUNC_" + name}
-	return l.ICmp(ir.NE, l.CORE(ir.EnumvalExists, ref), ir.Const(0))
 }
 
 func lowerElapsed(l *lowering, _ *ir.Value) *ir.Value {
@@ -152,8 +146,8 @@ func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 	ctx, n, prog := v.Args[0], int(v.Imm), l.prog()
 	switch k := prog.Kind; k {
 	case ir.ProgKprobe, ir.ProgUprobe:
-		if regs := l.arch().Args; n < len(regs) {
-			return l.Load(ir.U64, ctx, regs[n].Offset)
+		if n < len(l.arch().Args) {
+			return l.saved(v, fmt.Sprintf("arg%d", n))
 		}
 		return l.refuse(v, "", "arg%d is not in a register: a %s has arg0 to arg%d", n, k, len(l.arch().Args)-1)
 	case ir.ProgUSDT:
@@ -162,7 +156,13 @@ func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 		return l.Load(ir.U64, ctx, 8*n)
 	case ir.ProgFentry, ir.ProgFexit:
 		if f, ok := l.m.Target.Func(prog.Attach.Name); ok && f.Proto != nil && n < len(f.Proto.Params) {
-			n = f.Proto.Slot(n)
+			slot := f.Proto.Slot(n)
+			if barred(f.Proto.Params[n].Type()) {
+				word := l.Slot("arg", 8, 8)
+				l.probeRead(word, ir.Const(8), l.AddImm(l.Cast(ir.TKAddr, ctx), int64(8*slot)))
+				return l.Load(ir.U64, word, 0)
+			}
+			n = slot
 		}
 		return l.Load(ir.U64, ctx, 8*n)
 	default:
@@ -170,11 +170,27 @@ func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 	}
 }
 
+// barred tells arguments of functions that kernels before 5.17 do not let a
+// program load from the context: pointers to what is neither a struct nor text.
+// They are read there like other memory of the kernel.
+func barred(t *target.Type) bool {
+	if t = t.Resolve(); t.Kind != target.Pointer {
+		return false
+	}
+	switch to := t.Elem().Resolve(); to.Kind {
+	case target.Int:
+		return to.Size != 1
+	case target.Enum, target.Pointer, target.Array, target.Func:
+		return true
+	}
+	return false
+}
+
 func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
 	switch prog.Kind {
 	case ir.ProgKretprobe, ir.ProgUretprobe:
-		return l.Load(ir.U64, ctx, l.arch().Result.Offset)
+		return l.saved(v, target.SavedRetval)
 	case ir.ProgFexit: // after the arguments
 		f, ok := l.m.Target.Func(prog.Attach.Name)
 		if !ok || f.Proto == nil {
@@ -195,19 +211,15 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 // for the address.
 func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
-	ip := func() *ir.Value { return l.Load(ir.U64, ctx, l.arch().IP.Offset) }
 	switch prog.Kind {
 	case ir.ProgKprobe:
-		if l.arch().Name == "x86_64" {
-			return l.AddImm(ip(), -1)
-		}
-		return ip()
+		return l.saved(v, target.SavedFunc)
 	case ir.ProgUprobe:
-		return ip()
+		return l.saved(v, target.SavedIP)
 	case ir.ProgUretprobe:
 		return l.attachID(prog)
 	case ir.ProgKretprobe, ir.ProgFentry, ir.ProgFexit:
-		return l.IfValue(l.hasHelper("get_func_ip"), ir.TI64,
+		return l.IfValue(l.HasHelper("get_func_ip"), ir.TI64,
 			func() *ir.Value { return l.Call("get_func_ip", ir.TI64, ctx) },
 			func() *ir.Value { return l.attachID(prog) })
 	}
@@ -225,24 +237,22 @@ func (l *lowering) attachID(prog *ir.Prog) *ir.Value {
 
 func lowerReg(l *lowering, v *ir.Value) *ir.Value {
 	prog := l.prog()
-	r, ok := l.arch().Reg(v.Sym)
+	_, ok := l.arch().Reg(v.Sym)
 	switch {
 	case !hasRegs(prog.Kind):
 		return l.refuse(v, "", "reg() is not supported in a %s probe", prog.Kind)
 	case !ok:
-		return l.refuse(v, "", "%s has no register %q", l.arch().Name, v.Sym)
+		return l.refuse(v, "", "%s has no register %q", l.arch().Label, v.Sym)
 	}
-	return l.Load(ir.U64, v.Args[0], r.Offset)
+	return l.saved(v, "reg "+v.Sym)
 }
 
-// lowerUsermode looks at the privilege level in cs.
+// lowerUsermode looks at the saved privilege level.
 func lowerUsermode(l *lowering, v *ir.Value) *ir.Value {
-	cs, ok := l.arch().Reg("cs")
-	if !ok || !hasRegs(l.prog().Kind) {
-		return l.refuse(v, "", "usermode is not supported in a %s probe on %s", l.prog().Kind, l.arch().Name)
+	if !hasRegs(l.prog().Kind) {
+		return l.refuse(v, "", "usermode is not supported in a %s probe", l.prog().Kind)
 	}
-	level := l.And(l.Load(ir.U64, v.Args[0], cs.Offset), ir.Const(3))
-	return l.BoolInt(l.ICmp(ir.EQ, level, ir.Const(3)))
+	return l.saved(v, target.SavedUsermode)
 }
 
 // commSize is TASK_COMM_LEN.

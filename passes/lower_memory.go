@@ -80,15 +80,15 @@ func (l *lowering) fieldLoad(v, p *ir.Value) *ir.Value {
 // probeScalar reads up to 8 bytes at kaddr or uaddr p through a helper.
 func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 	word := l.Slot("read", 8, 8)
-	l.Store(ir.U64, word, 0, ir.Const(0))
 	from := l.AddImm(p, v.Imm)
-	if v.CORE == noField {
+	if v.CORE == noField { // the helper writes all bytes, zeros where it cannot read
 		l.probeRead(word, ir.Const(int64(v.Mem.Size())), from)
 		if v.Mem.Size() == 8 {
 			return l.Cast(v.Type, l.Load(ir.U64, word, 0))
 		}
 		return l.Load(v.Mem, word, 0)
 	}
+	l.Store(ir.U64, word, 0, ir.Const(0))
 	// A field that is no scalar on some host must not keep the program from loading.
 	size := l.clamp(l.CORE(ir.FieldByteSize, v.CORE), 8)
 	from = l.Add(from, l.CORE(ir.FieldByteOffset, v.CORE))

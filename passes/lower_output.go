@@ -1,17 +1,18 @@
 package passes
 
 import (
+	"math/bits"
 	"slices"
 
 	"btc/ir"
 )
 
-// lower-output lays the events out and replaces emit and divzero by records in
+// lower-output lays the events out and replaces emit, join and divzero by records in
 // the ring buffer. Records of constant size are reserved and built in place;
 // those with strings are built in scratch and sent at their true length.
 //
 // requires:    -
-// establishes: Event.Fields[i].Off and Var, Event.Size and Tail; neither op is left
+// establishes: Event.Fields[i].Off and Var, Event.Size and Tail; none of these ops is left
 // invalidates: dominators, liveness (it adds blocks)
 //
 //	emit "exit0" 0
@@ -24,7 +25,7 @@ import (
 //	store.u64 [v2+8], 0
 //	call ringbuf_submit(v2, 2)
 //
-// What a str or comm wrote only for the event is written straight into it.
+// What a str, comm or strlit wrote only for the event is written straight into it.
 func lowerOutput(m *ir.Module) []ir.Diag {
 	for _, e := range m.Events {
 		layoutEvent(e)
@@ -42,8 +43,13 @@ func lowerOutput(m *ir.Module) []ir.Diag {
 			l.sendFrom(e, v.Args, made)
 			return nil
 		},
+		ir.OpJoin: lowerJoin,
 		ir.OpDivZero: func(l *lowering, v *ir.Value) *ir.Value {
 			l.send(l.ownEvent(ir.EvError, "index"), ir.Const(v.Imm))
+			return nil
+		},
+		ir.OpFault: func(l *lowering, v *ir.Value) *ir.Value {
+			l.send(l.ownEvent(ir.EvError, "index"), v.Args[0])
 			return nil
 		},
 	}.apply(m)
@@ -52,9 +58,10 @@ func lowerOutput(m *ir.Module) []ir.Diag {
 // Sizes of the ring buffer and its records.
 const (
 	ringSize    = 256 << 10
-	headerSize  = 8            // u32 id, u32 length
-	wakeAt      = ringSize / 4 // unread bytes from which on the reader is woken
-	inPlaceSize = 16           // longest string that a record holds at its full capacity
+	headerSize  = 8 // u32 id, u32 length
+	wakeShift   = 16
+	wakeAt      = 1 << wakeShift // unread bytes at which the reader is woken, and at each multiple
+	inPlaceSize = 16             // longest string that a record holds at its full capacity
 )
 
 // layoutEvent places the fields: numbers take 8 bytes, longer strings and
@@ -90,7 +97,7 @@ func (l *lowering) ownEvent(kind ir.EventKind, field string) *ir.Event {
 	return e
 }
 
-// takeProducers removes each str and comm whose only purpose is one event:
+// takeProducers removes each str, comm and literal whose only purpose is one event:
 // nothing else touches its slot or uses its result, and it runs before each run
 // of the emit.
 func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
@@ -112,7 +119,7 @@ func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
 				case a.Op != ir.OpSlotAddr || a.Imm != 0 || mentions[a.Slot] != 2:
 				case v.Op == ir.OpEmit:
 					emits[a.Slot] = place{b, i}
-				case j == 0 && uses[v.ID] == 0 && (v.Op == ir.OpStr || v.Op == ir.OpComm):
+				case j == 0 && uses[v.ID] == 0 && (v.Op == ir.OpStr || v.Op == ir.OpComm || v.Op == ir.OpStrLit):
 					makers[a.Slot] = place{b, i}
 				}
 			}
@@ -139,6 +146,10 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 	if len(args) != len(e.Fields) {
 		panic("BUG: event " + e.Name + " has another number of fields")
 	}
+	if l.inPinned() && e.Kind == ir.EvPrintf {
+		l.printSeq(e, args, made)
+		return
+	}
 	events := intern(l.m, "events", "ringbuf", 0, 0, ringSize)
 	needLoss(l.m, events)
 	size := ir.Const(int64(e.Size))
@@ -160,7 +171,7 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 		l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
 		l.Store(ir.U32, rec, 4, size)
 		l.fill(rec, e, args, made)
-		l.Call("ringbuf_submit", ir.TVoid, rec, l.wakeFlags(e))
+		l.Call("ringbuf_submit", ir.TVoid, rec, l.submitFlags(e, rec))
 	}, func() { l.lose(events) })
 }
 
@@ -174,10 +185,14 @@ func (l *lowering) inIterator() bool {
 // the kernel's buffer is full, it calls the program for the same object again
 // once the reader has taken what was there before.
 func (l *lowering) writeSeq(rec, size *ir.Value) {
+	l.Call("seq_write", ir.TI64, l.seqFile(), rec, size)
+}
+
+// seqFile is the kernel's file that the iterator writes to.
+func (l *lowering) seqFile() *ir.Value {
 	ctx := l.Func().Entry().Params[0]
 	meta := l.LoadAs(ir.TBTF("struct bpf_iter_meta", false), ir.U64, ctx, 0)
-	seq := l.LoadField(ir.TBTF("struct seq_file", false), ir.U64, meta, ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"})
-	l.Call("seq_write", ir.TI64, seq, rec, size)
+	return l.LoadField(ir.TBTF("struct seq_file", false), ir.U64, meta, ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"})
 }
 
 // producer is what takeProducers removed for an argument; nil when nothing.
@@ -195,7 +210,12 @@ func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*
 		switch {
 		case f.Var:
 		case !a.Type.IsPtr():
-			l.Store(ir.U64, rec, f.Off, a)
+			// The reader extends a number from its size: what is above is not written.
+			size := 8
+			if k := f.Layout.Kind; (k == ir.LInt || k == ir.LEnum || k == ir.LBool) && f.Layout.Size < 8 {
+				size = max(f.Layout.Size, 1)
+			}
+			l.Store(ir.MemKindOf(size, false), rec, f.Off, a)
 		case producer(a, made) != nil:
 			l.produce(made[a.Slot], l.AddImm(rec, int64(f.Off)), int64(f.Layout.Size))
 		default:
@@ -207,30 +227,72 @@ func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*
 // produce runs what takeProducers removed, with another destination that has
 // room bytes.
 func (l *lowering) produce(v, to *ir.Value, room int64) {
-	if v.Op == ir.OpComm {
+	switch v.Op {
+	case ir.OpComm:
 		l.Call("get_current_comm", ir.TI64, to, ir.Const(commSize))
+		return
+	case ir.OpStrLit:
+		l.literal(to, v, room)
 		return
 	}
 	l.Store(ir.U8, to, 0, ir.Const(0)) // stays when the bound is 0
 	l.fillString(to, v.Args[1], v.Args[2], min(room, v.Imm))
 }
 
+// literal writes as much of a strlit's text as room holds, without the zeros behind its NUL.
+func (l *lowering) literal(to, v *ir.Value, room int64) {
+	s := l.Emit(ir.OpStrLit, ir.TVoid, to)
+	s.Imm, s.Sym = min(v.Imm, room, int64(roundUp(len(v.Sym)+1, 8))), v.Sym
+}
+
 // The wake-up flags of the ring buffer helpers.
 const (
 	noWakeup    = 1 // BPF_RB_NO_WAKEUP
 	forceWakeup = 2 // BPF_RB_FORCE_WAKEUP
-	availData   = 0 // BPF_RB_AVAIL_DATA, for bpf_ringbuf_query
+
+	recordHeader = 8 // BPF_RINGBUF_HDR_SZ
 )
 
 // wakeFlags: the reader looks every 100 ms; it is woken at once for what it
-// must act on, and when much is unread.
-func (l *lowering) wakeFlags(e *ir.Event) *ir.Value {
-	switch e.Kind {
-	case ir.EvExit, ir.EvPrintMap, ir.EvClear, ir.EvZero, ir.EvProc:
+// must act on, and when much was sent. A wake-up interrupts the CPU, which costs
+// up to 10 us on virtual machines: only the record that carries the sum of
+// lengths past a multiple of wakeAt gives one. length is the record's, less than wakeAt.
+// Two CPUs that add to the sum at once may set it back, and wake the reader twice.
+func (l *lowering) wakeFlags(e *ir.Event, length *ir.Value) *ir.Value {
+	if actsAtOnce(e) {
 		return ir.Const(forceWakeup)
 	}
-	unread := l.Call("ringbuf_query", ir.TI64, ir.MapOperand("events"), ir.Const(availData))
-	return l.Select(l.ICmp(ir.UGT, unread, ir.Const(wakeAt)), ir.Const(forceWakeup), ir.Const(noWakeup))
+	global(l.m, "sent", ir.GlobalData, 2)
+	sent := l.GlobalAddr(ir.TMapVal(".bss", false), "sent", 0)
+	sum := l.Add(l.Load(ir.U16, sent, 0), length)
+	l.Store(ir.U16, sent, 0, sum)
+	return l.AddImm(l.LShr(sum, ir.Const(wakeShift)), noWakeup) // noWakeup and the carry
+}
+
+// submitFlags are wakeFlags of a record that was built in place, from its
+// address: the record that ends at or over a multiple of wakeAt gives the
+// wake-up. That asks no helper, reads nothing that the reader writes, and has no
+// branch. (A 32-bit copy of a pointer is a number to the kernel, for programs
+// that may see addresses as all that trace may; masking the pointer is refused.)
+func (l *lowering) submitFlags(e *ir.Event, rec *ir.Value) *ir.Value {
+	if actsAtOnce(e) {
+		return ir.Const(forceWakeup)
+	}
+	at := l.And(l.Emit(ir.OpZext, ir.TI64, l.Cast(ir.TI64, rec)), ir.Const(wakeAt-1))
+	at.Args[0].Mem = ir.U32
+	// Behind the record begins the header of the next. The sum is wakeAt and less than
+	// twice as much, or more: noWakeup or forceWakeup times wakeAt and a rest.
+	end := l.AddImm(at, int64(min(roundUp(e.Size, 8)+recordHeader, wakeAt))+noWakeup*wakeAt)
+	return l.LShr(end, ir.Const(wakeShift))
+}
+
+// actsAtOnce tells the events on which the reader must act at once.
+func actsAtOnce(e *ir.Event) bool {
+	switch e.Kind {
+	case ir.EvExit, ir.EvPrintMap, ir.EvClear, ir.EvZero, ir.EvProc, ir.EvUnwatch:
+		return true
+	}
+	return false
 }
 
 // sendTail builds a record with variable strings in scratch: each string goes
@@ -267,14 +329,59 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 			at = l.Load(ir.U32, rec, 4)
 		}
 	}
+	l.sendRecord(events, e, rec, at, limit)
+}
+
+// sendRecord sends a record that was built in scratch: its length is at, which is
+// at most limit.
+func (l *lowering) sendRecord(events *ir.Map, e *ir.Event, rec, at *ir.Value, limit int) {
 	l.Store(ir.U32, rec, 4, at)
 	if l.inIterator() {
 		l.writeSeq(rec, l.clamp(at, limit))
 		return
 	}
-	flags := l.wakeFlags(e)
+	flags := l.wakeFlags(e, at)
 	r := l.Call("ringbuf_output", ir.TI64, ir.MapOperand("events"), rec, l.clamp(at, limit), flags)
 	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(events) })
+}
+
+// lowerJoin reads the strings into the tail in a loop. Where the tail ends so far
+// is kept in the record: the kernel verifier does not track what scratch holds,
+// and so walks a turn of the loop once for all lengths of the strings before.
+func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
+	e, at := l.m.Event(v.Sym), v.Args[0]
+	events := intern(l.m, "events", "ringbuf", 0, 0, ringSize)
+	needLoss(l.m, events)
+	field := e.Fields[0]
+	most := e.Size + int(v.Imm)*ir.JoinBytes
+	last := 1<<bits.Len(uint(most-ir.JoinBytes)) - 1 // at least where the last string begins; a mask, for a branch costs the verifier a walk each turn
+	rec := l.Slot("record", roundUp(last+ir.JoinBytes, 8), 8)
+	rec.Slot.Class = ir.Scratch
+	l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
+	l.Store(ir.U16, rec, field.Off, ir.Const(int64(e.Size)))
+	l.Store(ir.U32, rec, 4, ir.Const(int64(e.Size)))
+	done := l.Split()
+	f := l.Func()
+	head := f.NewBlockAfter(l.Block())
+	i := head.AddParam(ir.TI64)
+	l.Jump(head, ir.Const(0))
+	l.goOn(head)
+	read := l.Emit(ir.OpRead, at.Type, l.Add(at, l.Shl(i, ir.Const(3))))
+	read.Mem = ir.U64
+	some := f.NewBlockAfter(head)
+	l.Br(l.ICmp(ir.NE, read, constOf(at.Type, 0)), some, done)
+	l.goOn(some)
+	end := l.Load(ir.U32, rec, 4)
+	n := l.readString(l.Add(rec, l.And(end, ir.Const(int64(last)))), read, ir.Const(ir.JoinBytes), ir.JoinBytes)
+	n = l.And(n, l.Binary(ir.OpXor, l.AShr(n, ir.Const(63)), ir.Const(-1))) // 0 for what cannot be read
+	l.Store(ir.U32, rec, 4, l.Add(n, end))
+	next := l.AddImm(i, 1)
+	l.Block().Br(l.ICmp(ir.ULT, next, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: done}, l.Pos)
+	l.goOn(done)
+	end = l.Load(ir.U32, rec, 4)
+	l.Store(ir.U16, rec, field.Off+2, l.AddImm(end, int64(-e.Size)))
+	l.sendRecord(events, e, rec, end, most)
+	return nil
 }
 
 // manyFields is the number of fields above which the end of the tail so far is
@@ -303,6 +410,9 @@ func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*
 	switch str := producer(arg, made); {
 	case str == nil:
 		n = l.readString(to, arg, ir.Const(room), room)
+	case str.Op == ir.OpStrLit:
+		l.literal(to, str, room)
+		return ir.Const(min(int64(len(str.Sym)), str.Imm) + 1)
 	case str.Op == ir.OpComm: // in a wider string, the other branch of an expression
 		l.produce(str, arg, room)
 		n = l.readString(to, arg, ir.Const(commSize), commSize)

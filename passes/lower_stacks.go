@@ -36,6 +36,10 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	}
 	frames := l.Slot("frames", 8*stacks.Depth, 8)
 	if v.Imm > unrolledFrames {
+		// ir.Verify knows the bounds of an offset and not its steps.
+		frames.Slot.Size = max(frames.Slot.Size, roundUp(size, 8*hashedAtOnce)+8*hashedAtOnce)
+	}
+	if v.Imm > unrolledFrames {
 		frames.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
 	}
 	if stacks.Depth > int(v.Imm) || wantsInitialised(l.Func().Prog) {
@@ -46,7 +50,7 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	return l.IfValue(l.ICmp(ir.SGT, n, ir.Const(0)), ir.TI64,
 		func() *ir.Value {
 			// The length, at most 1024, is the id's low bits: never 0.
-			hash := l.Shl(l.hashFrames(frames, v.Imm), ir.Const(stackLenBits))
+			hash := l.And(l.hashFrames(frames, v.Imm), ir.Const(-1<<stackLenBits))
 			id := l.Or(hash, l.LShr(n, ir.Const(3)))
 			l.keepStack(stacks, id, frames)
 			return id
@@ -70,44 +74,47 @@ func lowerStackLen(l *lowering, v *ir.Value) *ir.Value {
 // unrolledFrames is the depth up to which the hash is written out.
 const unrolledFrames = 8
 
-// hashFrames hashes the words at p up to the first 0, at most n of them.
+// hashedAtOnce is the number of words that a turn of the loop hashes: the kernel
+// walks each turn of it.
+const hashedAtOnce = 4
+
+// hashFrames hashes the n words at p; those behind the last frame are 0. Of more
+// than a few it hashes no more than the turns that frames are in. Its upper bits are the best.
 func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
+	if n <= unrolledFrames {
+		h, _ := l.hashWords(p, ir.Const(hashFactor), n)
+		return h
+	}
+	whole := int64(roundUp(int(n), hashedAtOnce))
+	for i := n; i < whole; i++ {
+		l.Store(ir.U64, p, int(8*i), ir.Const(0))
+	}
 	done := l.Split()
 	result := done.AddParam(ir.TI64)
-	if n <= unrolledFrames {
-		h := ir.Const(hashFactor)
-		for i := range n {
-			h = l.hashStep(p, ir.Const(i), h, done)
-		}
-		l.Jump(done, h)
-	} else {
-		head := l.Func().NewBlockAfter(l.Block())
-		i, h := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
-		l.Jump(head, ir.Const(0), ir.Const(hashFactor))
-		l.goOn(head)
-		h = l.hashStep(p, i, h, done)
-		next := l.AddImm(i, 1)
-		l.Block().Br(l.ICmp(ir.ULT, next, ir.Const(n)), ir.Edge{To: head, Args: []*ir.Value{next, h}},
-			ir.Edge{To: done, Args: []*ir.Value{h}}, l.Pos)
-	}
+	head := l.Func().NewBlockAfter(l.Block())
+	off, h := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
+	l.Jump(head, ir.Const(0), ir.Const(hashFactor))
+	l.goOn(head)
+	h, last := l.hashWords(l.Add(p, off), h, hashedAtOnce)
+	more := l.Func().NewBlockAfter(head)
+	head.Br(l.ICmp(ir.EQ, last, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: more}, l.Pos)
+	l.goOn(more)
+	next := l.AddImm(off, 8*hashedAtOnce)
+	more.Br(l.ICmp(ir.ULT, next, ir.Const(8*whole)), ir.Edge{To: head, Args: []*ir.Value{next, h}},
+		ir.Edge{To: done, Args: []*ir.Value{h}}, l.Pos)
 	l.goOn(done)
 	return result
 }
 
 const hashFactor = -0x61c8864680b583eb // odd, 2^64 / golden ratio
 
-// hashStep mixes word i at p into h; a word of 0 ends the hash: it jumps to done.
-func (l *lowering) hashStep(p, i, h *ir.Value, done *ir.Block) *ir.Value {
-	at := l.Add(p, ir.Const(8*i.Imm))
-	if !i.IsConst() {
-		at = l.Add(p, l.Shl(i, ir.Const(3)))
+// hashWords mixes n words at p into h; it gives the last of them, too.
+func (l *lowering) hashWords(p, h *ir.Value, n int64) (hash, last *ir.Value) {
+	for i := range n {
+		last = l.Load(ir.U64, p, int(8*i))
+		h = l.Mul(l.Add(h, last), ir.Const(hashFactor))
 	}
-	word := l.Load(ir.U64, at, 0)
-	mix := l.Func().NewBlockAfter(l.Block())
-	l.Block().Br(l.ICmp(ir.EQ, word, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: mix}, l.Pos)
-	l.goOn(mix)
-	h = l.Mul(l.Binary(ir.OpXor, h, word), ir.Const(hashFactor))
-	return l.Binary(ir.OpXor, h, l.LShr(h, ir.Const(32)))
+	return h, last
 }
 
 // keepStack puts the frames into the stack map unless they are there.

@@ -2,6 +2,7 @@ package passes
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"btc/ir"
 )
@@ -205,45 +206,52 @@ func (l *lowering) words(p *ir.Value, n, room int, do func(off int, x *ir.Value,
 // unrolledBytes is the length up to which two strings are compared without a loop.
 const unrolledBytes = 16
 
-// lowerStrEqMem compares byte by byte up to the first difference or NUL.
+// lowerStrEqMem compares by words up to the first that differs or holds a NUL.
 func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
-	p, q := v.Args[0], v.Args[1]
+	p, q, n := v.Args[0], v.Args[1], int(v.Imm)
 	done := l.Split()
 	equal := done.AddParam(ir.TI1)
-	if v.Imm <= unrolledBytes {
-		for i := range v.Imm {
-			l.sameByte(p, q, ir.Const(i), done)
-		}
-		l.Jump(done, ir.Bool(true))
-		l.goOn(done)
-		return equal
-	}
-	for _, a := range v.Args {
-		if a.Op == ir.OpSlotAddr {
-			a.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
+	if n > unrolledBytes {
+		for _, a := range v.Args {
+			if a.Op == ir.OpSlotAddr {
+				a.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
+			}
 		}
 	}
-	head := l.Func().NewBlockAfter(l.Block())
-	i := head.AddParam(ir.TI64)
-	l.Jump(head, ir.Const(0))
-	l.goOn(head)
-	l.sameByte(p, q, i, done)
-	n := l.AddImm(i, 1)
-	l.Block().Br(l.ICmp(ir.ULT, n, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{n}},
-		ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, l.Pos)
+	w := min(l.align(p, n), l.align(q, n))
+	rest := n
+	if n > unrolledBytes {
+		head := l.Func().NewBlockAfter(l.Block())
+		i := head.AddParam(ir.TI64)
+		l.Jump(head, ir.Const(0))
+		l.goOn(head)
+		l.sameWord(p, q, l.shift(ir.OpShl, i, int64(bits.TrailingZeros(uint(w)))), w, done)
+		next := l.AddImm(i, 1)
+		rest = n % w
+		after := l.Func().NewBlockAfter(l.Block())
+		l.Block().Br(l.ICmp(ir.ULT, next, ir.Const(int64(n/w))), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: after}, l.Pos)
+		l.goOn(after)
+	}
+	steps(rest, min(w, 8), func(off, w int) { l.sameWord(p, q, ir.Const(int64(n-rest+off)), w, done) })
+	l.Jump(done, ir.Bool(true))
 	l.goOn(done)
 	return equal
 }
 
-// sameByte compares byte i and goes on when the strings may still differ;
-// otherwise it jumps to done with the answer.
-func (l *lowering) sameByte(p, q, i *ir.Value, done *ir.Block) {
-	f := l.Func()
-	x, y := l.Load(ir.U8, l.Add(p, i), 0), l.Load(ir.U8, l.Add(q, i), 0)
+// sameWord compares the w bytes at off and goes on when the strings may still
+// differ; otherwise it jumps to done with the answer. The bytes behind a NUL do not count.
+func (l *lowering) sameWord(p, q, off *ir.Value, w int, done *ir.Block) {
+	k, f := ir.MemKindOf(w, false), l.Func()
+	x, y := l.Load(k, l.Add(p, off), 0), l.Load(k, l.Add(q, off), 0)
+	ones := int64(0x0101010101010101) >> (8 * (8 - w)) // 1 in each byte
+	// The lowest bit set is the top bit of the first byte that is 0.
+	nul := l.And(l.And(l.Sub(x, ir.Const(ones)), l.Binary(ir.OpXor, x, ir.Const(-1))), ir.Const(ones<<7))
+	upToNul := l.Binary(ir.OpXor, nul, l.AddImm(nul, -1))
+	differ := l.And(l.Binary(ir.OpXor, x, y), upToNul)
 	same := f.NewBlockAfter(l.Block())
 	next := f.NewBlockAfter(same)
-	l.Block().Br(l.ICmp(ir.EQ, x, y), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
+	l.Block().Br(l.ICmp(ir.EQ, differ, ir.Const(0)), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
 	l.goOn(same)
-	same.Br(l.ICmp(ir.EQ, x, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, ir.Edge{To: next}, l.Pos)
+	same.Br(l.ICmp(ir.EQ, nul, ir.Const(0)), ir.Edge{To: next}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, l.Pos)
 	l.goOn(next)
 }

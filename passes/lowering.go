@@ -12,6 +12,9 @@ type lowering struct {
 	*ir.Builder
 	m     *ir.Module
 	diags []ir.Diag
+	nests map[string]bool // see nestingMaps; lower-aggregations only
+	// taken has what is known of the numbers that histograms take; lower-aggregations only.
+	taken map[*ir.Value]ir.Range
 }
 
 // rule replaces one op: it emits code through l and gives what the uses of v
@@ -22,9 +25,10 @@ type rule func(l *lowering, v *ir.Value) *ir.Value
 type rules map[ir.Op]rule
 
 // apply runs the rules over the whole module.
-func (rs rules) apply(m *ir.Module) []ir.Diag {
-	l := &lowering{m: m}
-	for _, f := range m.Funcs {
+func (rs rules) apply(m *ir.Module) []ir.Diag { return rs.applyWith(&lowering{m: m}) }
+
+func (rs rules) applyWith(l *lowering) []ir.Diag {
+	for _, f := range l.m.Funcs {
 		ir.Rewrite(f, func(b *ir.Builder, v *ir.Value) (*ir.Value, bool) {
 			r, ok := rs[v.Op]
 			if !ok {
@@ -106,26 +110,45 @@ func intern(m *ir.Module, name, kind string, keySize, valueSize, entries int) *i
 	return x
 }
 
-// needLoss gives x an index among the loss counters.
+// needLoss gives x an index among the loss counters, words of the global "lost".
 func needLoss(m *ir.Module, x *ir.Map) {
 	if x.BPF.Loss >= 0 {
 		return
 	}
-	lost := intern(m, "lost", "percpu_array", 4, 8, 0)
-	x.BPF.Loss = lost.BPF.MaxEntries
-	lost.BPF.MaxEntries++
+	lost := global(m, "lost", ir.GlobalData, 0)
+	x.BPF.Loss = lost.Size / 8
+	lost.Size += 8
 }
 
 // lose counts a loss of x: a record that did not fit, an element that could
-// not be made, a scratch slot that was not free. The counter is this CPU's own,
-// so it needs no atomic.
+// not be made, a scratch slot that was not free. All CPUs share the counter:
+// what fails behind a lock of all CPUs can end with an atomic add, and it takes
+// 4 instructions where an element of a per-CPU map takes 18.
 func (l *lowering) lose(x *ir.Map) {
 	needLoss(l.m, x)
-	p := l.lookup("lost", l.key32(ir.Const(int64(x.BPF.Loss))))
-	l.If(l.NotNull(p), func() {
-		p := l.NonNull(p)
-		l.Store(ir.U64, p, 0, l.AddImm(l.Load(ir.U64, p, 0), 1))
-	}, nil)
+	p := l.GlobalAddr(ir.TMapVal(".bss", false), "lost", 8*l.lossHere(x))
+	l.AtomicAdd(ir.U64, p, 0, ir.Const(1))
+}
+
+// lossHere is the counter of the place at hand among those where the script adds
+// to x: each has one of its own, so that a message can name the place. What is at
+// no such place counts as the first.
+func (l *lowering) lossHere(x *ir.Map) int {
+	for i := range x.Updates {
+		u := &x.Updates[i]
+		switch {
+		case u.Pos != l.Pos:
+			continue
+		case u.Loss == 0 && i == 0:
+			u.Loss = x.BPF.Loss + 1
+		case u.Loss == 0:
+			lost := global(l.m, "lost", ir.GlobalData, 0)
+			lost.Size += 8
+			u.Loss = lost.Size / 8
+		}
+		return u.Loss - 1
+	}
+	return x.BPF.Loss
 }
 
 // global finds or makes a global.

@@ -82,6 +82,8 @@ func keyedForm(x *ir.Map) form {
 		return form{16, 0, -1}
 	case ir.ShapeHist, ir.ShapeLhist:
 		return form{8 * buckets(x), 0, -1}
+	case ir.ShapeTseries:
+		return form{24, 0, -1}
 	case ir.ShapePlain:
 		return form{valueSize(x.Value), 0, -1}
 	case ir.ShapeStack:
@@ -158,7 +160,7 @@ func perCPU(x *ir.Map) bool {
 	switch x.Shape {
 	case ir.ShapePlain, ir.ShapeStack:
 		return false
-	case ir.ShapeMin, ir.ShapeMax:
+	case ir.ShapeMin, ir.ShapeMax, ir.ShapeTseries:
 		return true
 	case ir.ShapeHist, ir.ShapeLhist:
 		if x.Key != nil {

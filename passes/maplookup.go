@@ -200,30 +200,44 @@ func isLookup(v *ir.Value) bool {
 func mergeCalls(f *ir.Func, d *ir.DomTree) {
 	preds := ir.Preds(f)
 	subst := ir.Subst{}
-	var seen []*ir.Value
+	seen := map[lookupKey][]*ir.Value{}
 	for _, b := range d.Order {
 		for i := 0; i < len(b.Values); i++ {
 			v := b.Values[i]
 			if !isLookup(v) {
 				continue
 			}
-			if first := sameLookup(seen, v, d, preds); first != nil {
+			key := lookupKey{v.Args[0].Sym, v.Args[1].Slot, v.Args[1].Imm}
+			if first := sameLookup(seen[key], v, d, preds); first != nil {
 				subst[v] = first
 				b.Remove(i)
 				i--
 				continue
 			}
-			seen = append(seen, v)
+			seen[key] = append(seen[key], v)
 		}
 	}
 	subst.Apply(f)
 }
 
+// lookupKey is equal for look-ups in one map with the key in one place.
+type lookupKey struct {
+	mapName string
+	slot    *ir.Slot
+	off     int64
+}
+
+// Bounds of the search for an equal look-up: a clause of ten thousand statements
+// must not take the square of that.
+const (
+	maxCandidates = 16  // the last ones
+	maxBetween    = 128 // blocks on the ways between two look-ups
+)
+
 // sameLookup finds a look-up whose result v would have, too.
 func sameLookup(seen []*ir.Value, v *ir.Value, d *ir.DomTree, preds [][]ir.Pred) *ir.Value {
-	for _, first := range seen {
-		if first.Args[0].Sym == v.Args[0].Sym && first.Args[1].Slot == v.Args[1].Slot && first.Args[1].Imm == v.Args[1].Imm &&
-			d.Dominates(first.Block, v.Block) && !changedBetween(first, v, preds) {
+	for _, first := range seen[max(0, len(seen)-maxCandidates):] {
+		if d.Dominates(first.Block, v.Block) && !changedBetween(first, v, preds) {
 			return first
 		}
 	}
@@ -258,7 +272,7 @@ func changedBetween(first, v *ir.Value, preds [][]ir.Pred) bool {
 				continue
 			}
 			visited[p.Block] = true
-			if changes(p.Block.Values) {
+			if len(visited) > maxBetween || changes(p.Block.Values) {
 				return true
 			}
 			work = append(work, p.Block)

@@ -11,7 +11,7 @@ import (
 //
 // Programs of class k never nest on a CPU, for the kernel counts them and drops
 // the nested ones (bpf_prog_active); their record needs no protection. The
-// others take one of several records for their run: each has a count that must
+// programs that the loader runs have a global each. The others take one of several records for their run: each has a count that must
 // go from 0 to 1. Two programs that meet between add and test both go on to the
 // next record, so there are more records than nesting levels to be expected.
 
@@ -25,7 +25,8 @@ func classOf(k ir.ProgKind) scratchClass {
 	switch k {
 	case ir.ProgUprobe, ir.ProgUretprobe, ir.ProgUSDT:
 		return scratchClass{"scratch_u", 4, true}
-	case ir.ProgFentry, ir.ProgFexit, ir.ProgRawTracepoint, ir.ProgIter, ir.ProgBegin, ir.ProgEnd, ir.ProgSelf:
+	case ir.ProgFentry, ir.ProgFexit, ir.ProgRawTracepoint, ir.ProgIter, ir.ProgBegin, ir.ProgEnd, ir.ProgSelf,
+		ir.ProgTest, ir.ProgBench:
 		return scratchClass{"scratch_t", 4, true}
 	}
 	return scratchClass{"scratch_k", 1, false}
@@ -47,6 +48,10 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	// A subprogram has a record of its own: its callers hold theirs, and programs
 	// of several classes may call it.
 	class := scratchClass{"scratch_" + f.Name, 4, true}
+	if f.Prog != nil && runByLoader[f.Prog.Kind] {
+		useGlobal(m, f)
+		return nil
+	}
 	if f.Prog != nil {
 		class = classOf(f.Prog.Kind)
 	}
@@ -70,6 +75,18 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	s.take(mentions)
 	s.rebase()
 	return nil
+}
+
+// runByLoader are the programs that the loader runs, one after the other, and
+// nothing else does: a record of theirs has no other user.
+var runByLoader = map[ir.ProgKind]bool{ir.ProgBegin: true, ir.ProgEnd: true, ir.ProgSelf: true}
+
+// useGlobal gives f a scratch record among the globals, which takes no look-up.
+func useGlobal(m *ir.Module, f *ir.Func) {
+	name := "scratch_" + f.Name
+	global(m, name, ir.GlobalData, roundUp(colour(f, ir.Scratch), 8))
+	s := scratchUser{m: m, f: f, base: ir.At(f.Entry(), 0, f.Pos).GlobalAddr(ir.TMapVal(".bss", false), name, 0)}
+	s.rebase()
 }
 
 // scratchMentions gives, by block, the place of the first mention of a scratch
@@ -149,29 +166,34 @@ func beforeRecord(b *ir.Block, i int) int {
 }
 
 // takeCounted tries the records in turn; when none is free the loss is counted
-// and the program ends.
+// and the program ends. The loop keeps the code short: all turns but the first are
+// for programs that interrupt each other.
 func (s *scratchUser) takeCounted(l *lowering) *ir.Value {
 	taken := l.Split()
 	base := taken.AddParam(ir.TMapVal(s.x.Name, false))
-	for i := range s.class.records {
-		next := l.Func().NewBlockAfter(l.Block())
-		next.Cold = true
-		p := l.lookup(s.x.Name, l.key32(ir.Const(int64(i))))
-		found := l.Func().NewBlockAfter(l.Block())
-		found.Cold = l.Block().Cold
-		l.Br(l.NotNull(p), found, next)
-		l.goOn(found)
-		p = l.NonNull(p)
-		l.AtomicAdd(ir.U64, p, 0, ir.Const(1))
-		mine := l.ICmp(ir.EQ, l.Load(ir.U64, p, 0), ir.Const(1))
-		giveBack := l.Func().NewBlockAfter(l.Block())
-		giveBack.Cold = true
-		found.Br(mine, ir.Edge{To: taken, Args: []*ir.Value{p}}, ir.Edge{To: giveBack}, l.Pos)
-		l.goOn(giveBack)
-		l.AtomicAdd(ir.U64, p, 0, ir.Const(-1))
-		l.Jump(next)
-		l.goOn(next)
+	block := func(cold bool) *ir.Block {
+		b := l.Func().NewBlockAfter(l.Block())
+		b.Cold = cold
+		return b
 	}
+	try, pos := block(l.Block().Cold), l.Pos
+	i := try.AddParam(ir.TI64)
+	l.Block().Jump(try, pos, ir.Const(0))
+	l.goOn(try)
+	p := l.lookup(s.x.Name, l.key32(i))
+	none, found := block(true), block(try.Cold)
+	l.Br(l.NotNull(p), found, none)
+	l.goOn(found)
+	p = l.NonNull(p)
+	l.AtomicAdd(ir.U64, p, 0, ir.Const(1))
+	mine := l.ICmp(ir.EQ, l.Load(ir.U64, p, 0), ir.Const(1))
+	giveBack := block(true)
+	found.Br(mine, ir.Edge{To: taken, Args: []*ir.Value{p}}, ir.Edge{To: giveBack}, pos)
+	l.goOn(giveBack)
+	l.AtomicAdd(ir.U64, p, 0, ir.Const(-1))
+	next := l.AddImm(i, 1)
+	giveBack.Br(l.ICmp(ir.ULT, next, ir.Const(int64(s.class.records))), ir.Edge{To: try, Args: []*ir.Value{next}}, ir.Edge{To: none}, pos)
+	l.goOn(none)
 	l.lose(s.x)
 	l.Ret(ir.Const(0))
 	l.goOn(taken)

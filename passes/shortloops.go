@@ -31,21 +31,22 @@ import (
 const (
 	// maxTurns is BPF_MAX_LOOPS, the most turns that bpf_loop makes.
 	maxTurns = 1 << 23
-	// fewTurns is the number of turns up to which a loop of unknown length stays in place.
-	fewTurns = 64
 )
 
 // countShort gives the loops of few turns in f a counter.
 func countShort(f *ir.Func) {
 	d := ir.Dominators(f)
 	ranges := ir.NewRanges(f, d)
+	var short []*ir.Value // first: counting one makes values that ranges does not know
 	for _, b := range ir.ReversePostorder(f) {
 		for _, v := range b.Values {
-			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter && ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= fewTurns {
-				count(f, v)
-				break
+			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter && ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= ir.FewTurns {
+				short = append(short, v)
 			}
 		}
+	}
+	for _, v := range short {
+		count(f, v)
 	}
 }
 
@@ -74,6 +75,7 @@ func count(f *ir.Func, next *ir.Value) {
 		e := p.Edge()
 		e.Args = append(slices.Clip(e.Args), arg)
 	}
+	settleCut(f, begin, func(*ir.Builder, *ir.Value) *ir.Value { return ir.Const(0) })
 	cond := ir.ULT
 	if body == 1 {
 		cond = ir.UGE

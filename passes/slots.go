@@ -131,6 +131,16 @@ func (s slotSet) union(t slotSet) bool {
 	return changed
 }
 
+// addAll reports whether it changed s.
+func (s slotSet) addAll(list []int) bool {
+	changed := false
+	for _, i := range list {
+		changed = changed || !s.has(i)
+		s.add(i)
+	}
+	return changed
+}
+
 func (s slotSet) each(do func(i int)) {
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {
@@ -152,9 +162,7 @@ type slotUse struct {
 // of it reaches and from which another one can be reached.
 func analyse(f *ir.Func) *slotUse {
 	a := pointsInto(f)
-	for range f.Slots {
-		a.clash = append(a.clash, a.empty())
-	}
+	a.clash = a.empties(len(f.Slots))
 	before, after := a.flow()
 	for _, b := range f.Blocks {
 		a.block(b, before[b.ID], after[b.ID])
@@ -224,32 +232,49 @@ func (a *slotUse) follow() {
 	}
 }
 
-// mentions calls do with the place (len(b.Values) for the terminator) and the
-// slots of each mention in b.
-func (a *slotUse) mentions(b *ir.Block, do func(at int, s slotSet)) {
-	for i, v := range b.Values {
-		for _, arg := range v.Args {
-			if s := a.of(arg); s != nil {
-				do(i, s)
-			}
+// mentions calls do with the place (len(b.Values) for the terminator) and a slot
+// for each mention in b.
+func (a *slotUse) mentions(b *ir.Block, do func(at, slot int)) {
+	mention := func(at int, v *ir.Value) {
+		if v.Op == ir.OpSlotAddr {
+			do(at, a.index[v.Slot])
+			return
+		}
+		if v.ID >= 0 {
+			a.addrs[v].each(func(i int) { do(at, i) })
 		}
 	}
-	b.Term.Uses(func(v **ir.Value) {
-		if s := a.of(*v); s != nil {
-			do(len(b.Values), s)
+	for i, v := range b.Values {
+		for _, arg := range v.Args {
+			mention(i, arg)
 		}
-	})
+	}
+	b.Term.Uses(func(v **ir.Value) { mention(len(b.Values), *v) })
+}
+
+// empties is n empty sets.
+func (a *slotUse) empties(n int) []slotSet {
+	words := (len(a.f.Slots) + 63) / 64
+	all := make(slotSet, n*words)
+	sets := make([]slotSet, n)
+	for i := range sets {
+		sets[i] = all[i*words : (i+1)*words : (i+1)*words]
+	}
+	return sets
 }
 
 // flow gives, by Block.ID, the slots mentioned on some way to the block's start
 // and those mentioned on some way from its end.
 func (a *slotUse) flow() (before, after []slotSet) {
 	n := a.f.NumBlocks()
-	before, after = make([]slotSet, n), make([]slotSet, n)
-	in := make([]slotSet, n)
+	before, after = a.empties(n), a.empties(n)
+	in := make([][]int, n)
 	for _, b := range a.f.Blocks {
-		before[b.ID], after[b.ID], in[b.ID] = a.empty(), a.empty(), a.empty()
-		a.mentions(b, func(_ int, s slotSet) { in[b.ID].union(s) })
+		a.mentions(b, func(_, slot int) {
+			if !slices.Contains(in[b.ID], slot) {
+				in[b.ID] = append(in[b.ID], slot)
+			}
+		})
 	}
 	order := ir.ReversePostorder(a.f)
 	for changed := true; changed; {
@@ -258,7 +283,7 @@ func (a *slotUse) flow() (before, after []slotSet) {
 			for _, e := range b.Term.Succs {
 				to := before[e.To.ID]
 				changed = to.union(before[b.ID]) || changed
-				changed = to.union(in[b.ID]) || changed
+				changed = to.addAll(in[b.ID]) || changed
 			}
 		}
 	}
@@ -268,7 +293,7 @@ func (a *slotUse) flow() (before, after []slotSet) {
 		for _, b := range order {
 			for _, e := range b.Term.Succs {
 				changed = after[b.ID].union(after[e.To.ID]) || changed
-				changed = after[b.ID].union(in[e.To.ID]) || changed
+				changed = after[b.ID].addAll(in[e.To.ID]) || changed
 			}
 		}
 	}
@@ -283,29 +308,30 @@ func (a *slotUse) block(b *ir.Block, before, after slotSet) {
 	end := len(b.Values) + 1
 	var spans []span
 	place := map[int]int{} // by slot: its place in spans, for those mentioned
-	a.mentions(b, func(at int, s slotSet) {
-		s.each(func(i int) {
-			n, ok := place[i]
-			if !ok {
-				n = len(spans)
-				place[i] = n
-				first := at
-				if before.has(i) {
-					first = -1
-				}
-				spans = append(spans, span{i, first, at})
+	a.mentions(b, func(at, i int) {
+		n, ok := place[i]
+		if !ok {
+			n = len(spans)
+			place[i] = n
+			first := at
+			if before.has(i) {
+				first = -1
 			}
-			spans[n].last = at
-			if after.has(i) {
-				spans[n].last = end
-			}
-		})
-	})
-	before.each(func(i int) {
-		if _, ok := place[i]; !ok && after.has(i) {
-			spans = append(spans, span{i, -1, end})
+			spans = append(spans, span{i, first, at})
+		}
+		spans[n].last = at
+		if after.has(i) {
+			spans[n].last = end
 		}
 	})
+	for k, w := range before {
+		for w &= after[k]; w != 0; w &= w - 1 {
+			i := k*64 + bits.TrailingZeros64(w)
+			if _, ok := place[i]; !ok {
+				spans = append(spans, span{i, -1, end})
+			}
+		}
+	}
 	for n, x := range spans {
 		for _, y := range spans[:n] {
 			if x.first <= y.last && y.first <= x.last {
@@ -343,14 +369,21 @@ func (a *slotUse) colour(class ir.SlotClass) int {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return a.f.Slots[j].Size - a.f.Slots[i].Size })
 	end := 0
-	for n, i := range order {
+	placed := a.empty()
+	for _, i := range order {
 		s := a.f.Slots[i]
 		s.Off = 0
+		var near []*ir.Slot
+		for k, w := range a.clash[i] {
+			for w &= placed[k]; w != 0; w &= w - 1 {
+				near = append(near, a.f.Slots[k*64+bits.TrailingZeros64(w)])
+			}
+		}
+		placed.add(i)
 		for moved := true; moved; {
 			moved = false
-			for _, j := range order[:n] {
-				t := a.f.Slots[j]
-				if a.clash[i].has(j) && s.Off < t.Off+t.Size && t.Off < s.Off+s.Size {
+			for _, t := range near {
+				if s.Off < t.Off+t.Size && t.Off < s.Off+s.Size {
 					s.Off, moved = roundUp(t.Off+t.Size, max(s.Align, 1)), true
 				}
 			}

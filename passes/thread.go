@@ -1,6 +1,10 @@
 package passes
 
-import "btc/ir"
+import (
+	"slices"
+
+	"btc/ir"
+)
 
 // thread-tests leads edges past a block that only compares its parameter with a
 // constant, when the edge passes a constant: a map read that finds nothing goes
@@ -27,48 +31,108 @@ import "btc/ir"
 //	  br v1, b1, b4
 func threadTests(m *ir.Module) []ir.Diag {
 	for _, f := range m.Funcs {
-		for threadOne(f) {
+		for newThreader(f).sweep() {
 		}
 	}
 	return nil
 }
 
-// threadOne threads the edges past the first test block that has any to thread.
-func threadOne(f *ir.Func) bool {
+// threader is what is known of a function while its edges change.
+type threader struct {
+	f     *ir.Func
+	preds [][]ir.Pred   // by Block.ID
+	uses  [][]*ir.Block // by Value.ID: blocks that mention it, or did before an edge changed
+	dead  []bool        // by Block.ID: no edge leads there any more
+	seen  []int         // by Block.ID: the last walk that came there
+	walks int
+}
+
+func newThreader(f *ir.Func) *threader {
 	ir.RemoveUnreachable(f)
-	preds := ir.Preds(f)
-	var d *ir.DomTree
-	for _, b := range f.Blocks[1:] {
-		p, ok := testedParam(b)
-		if !ok {
-			continue
-		}
-		if d == nil {
-			d = ir.Dominators(f)
-		}
-		changed := false
-		for _, way := range preds[b.ID] {
-			e := way.Edge()
-			test := b.Values[0]
-			if way.Block == b || !e.Args[p].IsConst() {
-				continue
+	n := f.NumBlocks()
+	t := &threader{f: f, preds: ir.Preds(f), uses: make([][]*ir.Block, f.NumValues()), dead: make([]bool, n), seen: make([]int, n)}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			for _, a := range v.Args {
+				t.use(a, b)
 			}
-			yes, known := test.Cond.Decide(ir.RangeOf(e.Args[p].Imm), ir.RangeOf(test.Args[1].Imm))
-			side := 0
-			if known && !yes {
-				side = 1
-			}
-			if !known || !freeOf(b, side, preds, d) {
-				continue
-			}
-			*e = passOn(b.Term.Succs[side], b, e.Args)
-			changed = true
 		}
-		if changed {
-			return true
+		b.Term.Uses(func(v **ir.Value) { t.use(*v, b) })
+	}
+	return t
+}
+
+func (t *threader) use(v *ir.Value, b *ir.Block) {
+	if v.ID < 0 {
+		return
+	}
+	if u := t.uses[v.ID]; len(u) == 0 || u[len(u)-1] != b {
+		t.uses[v.ID] = append(u, b)
+	}
+}
+
+// sweep threads the edges past each test block once, and reports whether there
+// was one.
+func (t *threader) sweep() bool {
+	changed := false
+	for _, b := range t.f.Blocks[1:] {
+		if p, ok := testedParam(b); ok && !t.dead[b.ID] {
+			changed = t.thread(b, p) || changed
 		}
 	}
-	return false
+	return changed
+}
+
+// thread leads edges past b, which tests its parameter p.
+func (t *threader) thread(b *ir.Block, p int) bool {
+	test := b.Values[0]
+	var asked, free [2]bool // by side
+	var stay []ir.Pred
+	ways := t.preds[b.ID]
+	for _, way := range ways {
+		e := way.Edge()
+		side, known := 0, false
+		if way.Block != b && e.Args[p].IsConst() {
+			var yes bool
+			yes, known = test.Cond.Decide(ir.RangeOf(e.Args[p].Imm), ir.RangeOf(test.Args[1].Imm))
+			if !yes {
+				side = 1
+			}
+		}
+		if known && !asked[side] {
+			asked[side], free[side] = true, t.freeOf(b, side)
+		}
+		if !known || !free[side] {
+			stay = append(stay, way)
+			continue
+		}
+		*e = passOn(b.Term.Succs[side], b, e.Args)
+		t.preds[e.To.ID] = append(t.preds[e.To.ID], way)
+		for _, a := range e.Args {
+			t.use(a, way.Block)
+		}
+	}
+	t.preds[b.ID] = stay
+	if len(stay) == 0 {
+		t.drop(b)
+	}
+	return len(stay) < len(ways)
+}
+
+// drop takes out the edges of b, to which none leads, and of what only they lead to.
+func (t *threader) drop(b *ir.Block) {
+	for work := []*ir.Block{b}; len(work) > 0; {
+		b := work[len(work)-1]
+		work = work[:len(work)-1]
+		t.dead[b.ID] = true
+		for _, e := range b.Term.Succs {
+			to := e.To
+			t.preds[to.ID] = slices.DeleteFunc(t.preds[to.ID], func(p ir.Pred) bool { return p.Block == b })
+			if len(t.preds[to.ID]) == 0 && !t.dead[to.ID] && to != t.f.Entry() {
+				work = append(work, to)
+			}
+		}
+	}
 }
 
 // testedParam finds the parameter of a block that only tests it.
@@ -90,24 +154,62 @@ func testedParam(b *ir.Block) (int, bool) {
 
 // freeOf tells whether b's parameters and its test are needed, outside of b,
 // only on the other side: in blocks that stay behind b.
-func freeOf(b *ir.Block, side int, preds [][]ir.Pred, d *ir.DomTree) bool {
+func (t *threader) freeOf(b *ir.Block, side int) bool {
+	test := b.Values[0]
+	if slices.Contains(b.Term.Succs[side].Args, test) {
+		return false
+	}
 	other := b.Term.Succs[1-side].To
-	private := len(preds[other.ID]) == 1 && other != b.Term.Succs[side].To
-	own := func(v *ir.Value) bool { return v.Block == b && (v.Op == ir.OpParam || v == b.Values[0]) }
-	for _, x := range b.Func.Blocks {
-		if x == b || private && d.Dominates(other, x) {
-			continue
-		}
-		needed := false
-		for _, v := range x.Values {
-			for _, a := range v.Args {
-				needed = needed || own(a)
+	private := len(t.preds[other.ID]) == 1 && other != b.Term.Succs[side].To
+	t.walks++
+	for _, v := range append(slices.Clip(b.Params), test) {
+		for _, x := range t.uses[v.ID] {
+			if x == b || t.dead[x.ID] || t.seen[x.ID] == t.walks || !mentions(x, v) {
+				continue
 			}
-		}
-		x.Term.Uses(func(v **ir.Value) { needed = needed || own(*v) })
-		if needed {
-			return false
+			if !private || !t.behind(x, other, b) {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// behind tells whether every way from b to x begins with the edge to other,
+// which no other edge leads to. b dominates x. It walks back from x and leaves
+// out what an earlier call for the same t.walks saw.
+func (t *threader) behind(x, other, b *ir.Block) bool {
+	t.seen[x.ID] = t.walks
+	for work := []*ir.Block{x}; len(work) > 0; {
+		x := work[len(work)-1]
+		work = work[:len(work)-1]
+		if x == other {
+			continue
+		}
+		if len(t.preds[x.ID]) == 0 {
+			return false
+		}
+		for _, p := range t.preds[x.ID] {
+			if p.Block == b {
+				return false
+			}
+			if t.seen[p.Block.ID] != t.walks {
+				t.seen[p.Block.ID] = t.walks
+				work = append(work, p.Block)
+			}
+		}
+	}
+	return true
+}
+
+// mentions tells whether an operand in b is v.
+func mentions(b *ir.Block, v *ir.Value) bool {
+	for _, w := range b.Values {
+		if slices.Contains(w.Args, v) {
+			return true
+		}
+	}
+	found := false
+	b.Term.Uses(func(u **ir.Value) { found = found || *u == v })
+	return found
 }

@@ -19,6 +19,15 @@ step "format, vet, staticcheck" bash tests/lint.sh
 step "build" make -s build
 step "tests" tests
 count() { grep -acE "^ *--- $1" "$log"; }
+if [ "$(count FAIL)" -gt 0 ]; then
+  echo; echo "== failed"
+  awk '/^=== (RUN|NAME|CONT) / { name = $3; next }
+    /^ *--- (PASS|SKIP): / { next }
+    /^ *--- FAIL: / { print $3 ":"; printf "%s", words[$3]; next }
+    /^(ok|FAIL|PASS)/ { next }
+    ++lines[name] <= 60 { words[name] = words[name] "    " substr($0, 1, 300) "\n" }' "$log" |
+    tr -cd '\11\12\15\40-\176' | head -n 400
+fi
 if [ "$(count SKIP)" -gt 0 ]; then
   echo; echo "== skipped, and why"
   # go test -v prints a test's words under its name, before its verdict
@@ -26,14 +35,7 @@ if [ "$(count SKIP)" -gt 0 ]; then
     /^ +[a-z_]+\.go:[0-9]+: / { sub(/^ +[a-z_]+\.go:[0-9]+: /, ""); reason[name] = $0 }
     /^ *--- SKIP: / { print $3 ": " reason[$3] }' "$log"
 fi
-if [ "$(count FAIL)" -gt 0 ]; then
-  echo; echo "== failed"
-  awk '/^=== (RUN|NAME|CONT) / { name = $3; next }
-    /^ *--- (PASS|SKIP): / { next }
-    /^ *--- FAIL: / { print $3 ":"; printf "%s", words[$3]; next }
-    /^(ok|FAIL|PASS)/ { next }
-    { words[name] = words[name] "    " $0 "\n" }' "$log" | head -n 400
-fi
 echo
+grep -aoE '^ *--- FAIL: [^ ]+' "$log" | sed 's/^ *--- FAIL: /failed: /'
 echo "$(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped"
 exit $fail

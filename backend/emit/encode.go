@@ -12,7 +12,7 @@ import (
 // Encode lays out and encodes a function in machine form, which it changes.
 func Encode(f *mach.Func) (*Func, error) {
 	tidy(f)
-	e := &encoder{f: f, sizes: map[*mach.Block]int{}, out: &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos}}
+	e := &encoder{f: f, start: map[*mach.Block]int{}, sizes: map[*mach.Block]int{}, out: &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos}}
 	if n := e.place(); n > maxInsns {
 		return nil, &mach.Error{Func: f.Name, Pos: f.Pos, Msg: fmt.Sprintf("takes %d instructions; BPF programs have at most %d", n, maxInsns)}
 	}
@@ -60,7 +60,7 @@ func (e *encoder) block(b *mach.Block, form jumpForm, calls map[string]bool) {
 		if form.invert {
 			c = c.Negate()
 		}
-		e.put(mach.RawBranch(c, t.Args[0], t.Args[1], e.to(form.branch)))
+		e.put(mach.RawBranch(c, t.W, t.Args[0], t.Args[1], e.to(form.branch)))
 	}
 	if form.jump != nil {
 		e.put(mach.RawJump(e.to(form.jump)))

@@ -14,19 +14,63 @@ import (
 const reach = math.MaxInt16 - 1000
 
 // place finds where each block starts and how it ends, and gives the size in
-// slots. Jumps that would go too far go over islands: blocks on the way that
+// slots. Where jumps would go too far, cold blocks come nearer to those that
+// lead to them, and what is still far goes over islands: blocks on the way that
 // only jump on.
 func (e *encoder) place() int {
 	size := e.measure()
 	if size <= reach {
 		return size
 	}
+	e.bringCold()
 	e.splitLong()
 	islands := map[*mach.Block][]*mach.Block{} // by where they lead
 	for size = e.measure(); e.addIslands(islands); {
 		size = e.measure()
 	}
 	return size
+}
+
+// bringCold puts cold blocks behind each stretch of code that leads to them
+// instead of last: thousands of ways to blocks at the end would need as many islands.
+func (e *encoder) bringCold() {
+	const stretch = reach / 4
+	index := make(map[*mach.Block]int, len(e.f.Blocks))
+	for n, b := range e.f.Blocks {
+		index[b] = n
+	}
+	var out, cold []*mach.Block
+	size := 0
+	seen := make([]bool, len(e.f.Blocks))
+	follow := func(b *mach.Block) {
+		for work := []*mach.Block{b}; len(work) > 0; {
+			b := work[len(work)-1]
+			work = work[:len(work)-1]
+			size += e.sizeOf(b) + 1
+			for _, s := range b.Term.Succs {
+				if s.To.Cold && !seen[index[s.To]] {
+					seen[index[s.To]] = true
+					cold, work = append(cold, s.To), append(work, s.To)
+				}
+			}
+		}
+	}
+	flush := func() {
+		slices.SortFunc(cold, func(x, y *mach.Block) int { return index[x] - index[y] })
+		out = append(out, cold...)
+		cold, size = nil, 0
+	}
+	for _, b := range e.f.Blocks {
+		if b.Cold {
+			continue
+		}
+		out = append(out, b)
+		if follow(b); size > stretch {
+			flush()
+		}
+	}
+	flush()
+	e.f.Blocks = out
 }
 
 func blockSize(b *mach.Block) int {
@@ -44,7 +88,7 @@ func blockSize(b *mach.Block) int {
 func (e *encoder) measure() int {
 	blocks := e.f.Blocks
 	e.forms = make([]jumpForm, len(blocks))
-	e.start = make(map[*mach.Block]int, len(blocks))
+	clear(e.start)
 	at := 0
 	for n, b := range blocks {
 		var next *mach.Block
@@ -87,9 +131,12 @@ func (e *encoder) splitLong() {
 	e.f.Blocks = out
 }
 
-// addIslands mends the jumps of the first block that has one too long, and
-// reports whether there was one.
+// addIslands mends the jumps that are too long by the last measure, and reports
+// whether there was one. What it inserts moves the rest a little, for which
+// reach leaves room, and the next measure tells.
 func (e *encoder) addIslands(islands map[*mach.Block][]*mach.Block) bool {
+	mended := false
+	before := map[*mach.Block][]*mach.Block{} // new islands, by the block that they come before
 	for n, b := range e.f.Blocks {
 		at := e.start[b] + e.sizeOf(b) + e.forms[n].size()
 		for k := range b.Term.Succs {
@@ -97,15 +144,20 @@ func (e *encoder) addIslands(islands map[*mach.Block][]*mach.Block) bool {
 			if to != e.forms[n].branch && to != e.forms[n].jump || abs(e.start[to]-at) < math.MaxInt16-2 {
 				continue
 			}
-			b.Term.Succs[k].To = e.island(at, to, islands, b.Term.Pos)
-			return true
+			b.Term.Succs[k].To = e.island(at, to, islands, before, b.Term.Pos)
+			mended = true
 		}
 	}
-	return false
+	var out []*mach.Block
+	for _, b := range e.f.Blocks {
+		out = append(append(out, before[b]...), b)
+	}
+	e.f.Blocks = out
+	return mended
 }
 
 // island finds or makes the island in reach of at that is nearest to to.
-func (e *encoder) island(at int, to *mach.Block, islands map[*mach.Block][]*mach.Block, pos ir.Pos) *mach.Block {
+func (e *encoder) island(at int, to *mach.Block, islands, before map[*mach.Block][]*mach.Block, pos ir.Pos) *mach.Block {
 	goal := e.start[to]
 	nearer := func(x int) bool { return abs(x-at) < reach && abs(goal-x) < abs(goal-at)-reach/2 }
 	for _, i := range islands[to] {
@@ -113,19 +165,20 @@ func (e *encoder) island(at int, to *mach.Block, islands map[*mach.Block][]*mach
 			return i
 		}
 	}
-	best := -1
-	for n, b := range e.f.Blocks {
-		if x := e.start[b]; n > 0 && nearer(x) && (best < 0 || abs(goal-x) < abs(goal-e.start[e.f.Blocks[best]])) {
-			best = n
+	var best *mach.Block
+	for _, b := range e.f.Blocks[1:] {
+		if x := e.start[b]; nearer(x) && (best == nil || abs(goal-x) < abs(goal-e.start[best])) {
+			best = b
 		}
 	}
-	if best < 0 {
+	if best == nil {
 		panic("BUG: no place for a jump's island in " + e.f.Name)
 	}
 	i := &mach.Block{}
 	i.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: to}}, Pos: pos}
 	islands[to] = append(islands[to], i)
-	e.f.Blocks = slices.Insert(e.f.Blocks, best, i)
+	before[best] = append(before[best], i)
+	e.start[i] = e.start[best]
 	return i
 }
 

@@ -3,6 +3,7 @@ package emit
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -102,6 +103,10 @@ func loadWith(code, log []byte) (int, error) {
 		attr.logLevel, attr.logSize, attr.logBuf = 2, uint32(len(log)), addr(log)
 	}
 	fd, err := bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	// A signal to the thread, such as the Go scheduler's, ends a verification.
+	for errors.Is(err, unix.EAGAIN) {
+		fd, err = bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	}
 	runtime.KeepAlive(code)
 	runtime.KeepAlive(log)
 	runtime.KeepAlive(license)
@@ -302,6 +307,43 @@ b3(v30:i64):
 	for _, c := range []struct{ taken, want uint64 }{{0, 5}, {1, 5 + 3*n*5}} {
 		if got := run(t, funcs, []uint64{5, c.taken}); got != uint32(c.want) {
 			t.Errorf("with %d: got %d, want %d", c.taken, got, c.want)
+		}
+	}
+}
+
+// TestColdStaysInReach has cold blocks in more code than a jump's 16 bits reach:
+// each follows the code that leads to it and needs no island.
+func TestColdStaysInReach(t *testing.T) {
+	const adds = 20
+	source := func(n int) string {
+		var s strings.Builder
+		s.WriteString(progHead + "b0(v0:ctx):\n v1:i64 = load.u64 [v0+0]\n v2:i64 = load.u64 [v0+8]\n jump b1(0)\n")
+		for i := 1; i <= n; i++ {
+			b, v := 2*i-1, 50*i
+			fmt.Fprintf(&s, "b%d(v%d:i64):\n", b, v)
+			for range adds {
+				fmt.Fprintf(&s, " v%d:i64 = add v%d, v2\n", v+1, v)
+				v++
+			}
+			fmt.Fprintf(&s, " v%d:i1 = icmp eq v1, %d\n br v%d, b%d, b%d(v%d)\n", v+1, i, v+1, b+1, b+2, v)
+			fmt.Fprintf(&s, "b%d cold:\n v%d:i64 = mul v1, %d\n v%d:i64 = add v%d, v%d\n jump b%d(v%d)\n", b+1, v+2, i+2, v+3, v+2, v, b+2, v+3)
+		}
+		fmt.Fprintf(&s, "b%d(v5:i64):\n ret v5\n}\n", 2*n+1)
+		return s.String()
+	}
+	const n = 2000
+	near, far := compile(t, source(n/4)), compile(t, source(n))
+	most := 4*len(near[0].Insns) + 100*8
+	if size := len(far[0].Insns); size < 1<<15*8 || size > most {
+		t.Errorf("%d bytes of code: want more than a jump reaches and at most %d", size, most)
+	}
+	for _, arg := range []uint64{0, 1, 1001, n} {
+		want := uint64(adds * n * 3)
+		if arg > 0 {
+			want += arg * (arg + 2)
+		}
+		if got := run(t, far, []uint64{arg, 3}); got != uint32(want) {
+			t.Errorf("with %d: got %d, want %d", arg, got, want)
 		}
 	}
 }

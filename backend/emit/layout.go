@@ -20,9 +20,10 @@ func tidy(f *mach.Func) {
 		if mergeExits(f) {
 			continue
 		}
-		if !joinChains(f) {
-			break
+		if joinChains(f) || mergeTails(f) {
+			continue
 		}
+		break
 	}
 	fallIntoExits(f)
 }
@@ -117,6 +118,90 @@ func mergeExits(f *mach.Func) bool {
 		}
 	}
 	return true
+}
+
+// worthJump is how many instructions make a jump to the end of another block
+// worth its time where it is taken often.
+const worthJump = 3
+
+// mergeTails lets a cold block that ends like another go on with that one's
+// end: blocks that count losses differ in the counter's address and in nothing
+// else. No call is shared: the kernel inlines a look-up that is of one map.
+func mergeTails(f *mach.Func) bool {
+	type end struct {
+		to   *mach.Block // nil for exit
+		last string
+	}
+	hosts := map[end]*mach.Block{}
+	tails := map[*mach.Block]*mach.Block{} // by the block that they are cut off
+	merged := false
+	for _, b := range f.Blocks {
+		if len(b.Insns) == 0 || b.Term.Kind == mach.Br {
+			continue
+		}
+		key := end{last: b.Insns[len(b.Insns)-1].String()}
+		if b.Term.Kind == mach.Jump {
+			key.to = b.Term.Succs[0].To
+		}
+		host := hosts[key]
+		if host == nil {
+			hosts[key] = b
+			continue
+		}
+		n := sameEnd(b, host)
+		if n == 0 || !b.Cold && (n < worthJump || b.Term.Kind != mach.Exit) {
+			continue
+		}
+		tail := host
+		if cut := len(host.Insns) - n; cut > 0 {
+			tail = &mach.Block{Cold: host.Cold, Insns: slices.Clone(host.Insns[cut:]), Term: host.Term}
+			host.Insns = host.Insns[:cut]
+			host.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: tail}}, Pos: tail.Insns[0].Pos}
+			tails[host], hosts[key] = tail, tail
+		}
+		b.Insns = b.Insns[:len(b.Insns)-n]
+		b.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: tail}}, Pos: b.Term.Pos}
+		merged = true
+	}
+	if merged {
+		placeTails(f, tails)
+	}
+	return merged
+}
+
+// placeTails puts what was cut off a block behind it.
+func placeTails(f *mach.Func, tails map[*mach.Block]*mach.Block) {
+	blocks := f.Blocks
+	f.Blocks = nil
+	for _, b := range blocks {
+		for ; b != nil; b = tails[b] {
+			f.Blocks = append(f.Blocks, b)
+		}
+	}
+	ids := 0
+	for _, b := range blocks {
+		ids = max(ids, b.ID+1)
+	}
+	for _, b := range f.Blocks {
+		if _, cut := tails[b]; cut && tails[b].ID == 0 {
+			tails[b].ID = ids
+			ids++
+		}
+	}
+}
+
+// sameEnd is how many instructions two blocks end with alike, behind their last
+// calls.
+func sameEnd(x, y *mach.Block) int {
+	n := 0
+	for n < len(x.Insns) && n < len(y.Insns) {
+		i, j := x.Insns[len(x.Insns)-1-n], y.Insns[len(y.Insns)-1-n]
+		if i.Op.IsCall() || !alike(i, j) {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // fallIntoExits cuts the end of a block that the exit block after it repeats.

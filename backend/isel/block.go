@@ -27,6 +27,7 @@ func (s *selector) entry() {
 
 func (s *selector) block(b *ir.Block) {
 	s.cur = s.blocks[b.ID]
+	clear(s.large)
 	for _, v := range b.Values {
 		if s.alias[v.ID] == nil && (s.needed[v.ID] || v.Op.Info().Effect == ir.Writes) && v.Op != ir.OpGlobalAddr {
 			s.pos = v.Pos
@@ -41,8 +42,8 @@ func (s *selector) block(b *ir.Block) {
 	case len(succs) == 1:
 		s.cur.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{s.edge(t.Succs[succs[0]])}, Pos: t.Pos}
 	case t.Kind == ir.Br:
-		c, x, y := s.cond(t.Arg)
-		s.cur.Term = mach.Term{Kind: mach.Br, Cond: c, Args: []mach.Operand{x, y},
+		c, x, y, low := s.cond(t.Arg)
+		s.cur.Term = mach.Term{Kind: mach.Br, Cond: c, W: low, Args: []mach.Operand{x, y},
 			Succs: []mach.Edge{s.edge(t.Succs[0]), s.edge(t.Succs[1])}, Pos: t.Pos}
 	default:
 		panic("BUG: block without a terminator in " + s.f.Name)
@@ -103,6 +104,14 @@ func (s *selector) inReg(o mach.Operand) mach.Operand {
 	if o.IsReg() {
 		return o
 	}
+	if o.Kind == mach.Imm && !o.IsImm32() || o.Kind == mach.GlobRef { // two instructions
+		r, ok := s.large[o]
+		if !ok {
+			r = s.emit(mach.Insn{Op: mach.Mov, Args: []mach.Operand{o}})
+			s.large[o] = r
+		}
+		return mach.RegOp(r)
+	}
 	return mach.RegOp(s.emit(mach.Insn{Op: mach.Mov, Args: []mach.Operand{o}}))
 }
 
@@ -115,13 +124,14 @@ func (s *selector) regOrImm(o mach.Operand) mach.Operand {
 }
 
 // cond is a truth value as a comparison of a register with a register or a
-// 32-bit immediate.
-func (s *selector) cond(v *ir.Value) (ir.Cond, mach.Operand, mach.Operand) {
+// 32-bit immediate; low says that their lower 32 bits are to be compared.
+func (s *selector) cond(v *ir.Value) (c ir.Cond, a, b mach.Operand, low bool) {
 	v = s.resolve(v)
 	if v.Op != ir.OpICmp {
-		return ir.NE, s.inReg(s.operand(v)), mach.ImmOp(0)
+		return ir.NE, s.inReg(s.operand(v)), mach.ImmOp(0), false
 	}
-	c, a, b := v.Cond, s.operand(v.Args[0]), s.operand(v.Args[1])
+	x, low := s.compared(v)
+	c, a, b = v.Cond, s.operand(x), s.operand(v.Args[1])
 	if !a.IsReg() && b.IsReg() {
 		c, a, b = c.Swap(), b, a
 	}
@@ -130,7 +140,7 @@ func (s *selector) cond(v *ir.Value) (ir.Cond, mach.Operand, mach.Operand) {
 		s.bounds.compared(a)
 		s.bounds.compared(b)
 	}
-	return c, a, b
+	return c, a, b, low
 }
 
 // memory is the address of an access as base register and offset.
@@ -164,6 +174,11 @@ var binary = map[ir.Op]mach.Op{ir.OpAdd: mach.Add, ir.OpSub: mach.Sub, ir.OpMul:
 
 // value selects one placed value.
 func (s *selector) value(v *ir.Value) {
+	if c := s.coreOperand(v); c != nil {
+		s.define(v, mach.RegOp(s.emit(mach.Insn{Op: binary[v.Op], Args: []mach.Operand{s.inReg(s.operand(v.Args[0])), mach.ImmOp(0)},
+			CORE: c.CORE, Kind: c.Kind, Relocated: true})))
+		return
+	}
 	if op, ok := binary[v.Op]; ok {
 		s.define(v, s.binary(op, s.operand(v.Args[0]), s.operand(v.Args[1]), v))
 		return
@@ -208,7 +223,7 @@ func (s *selector) binary(op mach.Op, a, b mach.Operand, v *ir.Value) mach.Opera
 		}
 	}
 	if v.Type.IsPtr() {
-		s.bounds.used(b)
+		s.bounds.addend(b)
 	}
 	return s.arith(op, a, b)
 }
@@ -272,7 +287,7 @@ func (s *selector) pick(c *ir.Value, yes, no mach.Operand) mach.Operand {
 		}
 		return no
 	}
-	cond, a, b := s.cond(c)
+	cond, a, b, _ := s.cond(c)
 	return mach.RegOp(s.emit(mach.Insn{Op: mach.Select, Cond: cond, Args: []mach.Operand{a, b, yes, no}}))
 }
 
@@ -313,6 +328,7 @@ func (s *selector) store(v *ir.Value) {
 func (s *selector) call(v *ir.Value) {
 	i := mach.Insn{Op: mach.CallSub, Sym: v.Sym, Dst: mach.NoReg}
 	if v.Op == ir.OpCall {
+		clear(s.large) // over calls it would take a register that others need
 		h := target.HelperByName(v.Sym)
 		if h == nil {
 			s.fail(v.Pos, "no helper %q", v.Sym)

@@ -3,9 +3,11 @@ package isel
 import "btc/backend/mach"
 
 // boundSet collects the registers that a branch bounds and those that an
-// address or a helper's length uses; who is in both is mach.Func.Bounded.
+// address or a helper's length uses; who is in both is mach.Func.Bounded. So is
+// what an address takes that its own definition bounds.
 type boundSet struct {
 	comparedWith, usedAs map[mach.Reg]bool
+	added                []mach.Reg
 }
 
 func (s *boundSet) compared(o mach.Operand) {
@@ -26,10 +28,20 @@ func (s *boundSet) used(o mach.Operand) {
 	}
 }
 
+// addend notes that o is added to an address.
+func (s *boundSet) addend(o mach.Operand) {
+	if o.IsVirt() {
+		s.added = append(s.added, o.Reg)
+	}
+}
+
 func (s *boundSet) result(n int) []bool {
 	list := make([]bool, n)
 	for r := range s.comparedWith {
 		list[r.Index()] = s.usedAs[r]
+	}
+	for _, r := range s.added {
+		list[r.Index()] = true
 	}
 	return list
 }

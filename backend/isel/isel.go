@@ -22,6 +22,7 @@ type selector struct {
 	cur    *mach.Block
 	pos    ir.Pos
 	alias  []*ir.Value // the value that stands for this one
+	narrow []bool      // an extension that only branches read: they compare the lower bits of its argument
 	needed []bool      // the value must be in a register
 	reg    []mach.Reg
 	order  []*ir.Block   // reachable blocks in reverse postorder: definitions before uses
@@ -29,6 +30,7 @@ type selector struct {
 	preds  [][]edge      // by Block.ID
 	params []bool        // by Block.ID: the block's parameters are real, not aliases
 	bounds boundSet
+	large  map[mach.Operand]mach.Reg // constants of 64 bits that the current block has in registers, since its last call
 	err    error
 }
 
@@ -42,6 +44,7 @@ func Select(f *ir.Func) (*mach.Func, error) {
 	s := newSelector(f)
 	s.findEdges()
 	s.findAliases()
+	s.findNarrow()
 	s.markNeeded()
 	s.entry()
 	for _, b := range s.order {
@@ -66,11 +69,13 @@ func newSelector(f *ir.Func) *selector {
 		f:      f,
 		out:    &mach.Func{Name: f.Name, Prog: f.Prog, Pos: f.Pos},
 		alias:  make([]*ir.Value, values),
+		narrow: make([]bool, values),
 		needed: make([]bool, values),
 		reg:    make([]mach.Reg, values),
 		blocks: make([]*mach.Block, blocks),
 		preds:  make([][]edge, blocks),
 		params: make([]bool, blocks),
+		large:  map[mach.Operand]mach.Reg{},
 	}
 	for n := range s.reg {
 		s.reg[n] = mach.NoReg
@@ -173,12 +178,84 @@ func (s *selector) findAliases() {
 	}
 }
 
+// findNarrow finds the extensions from 32 bits that only branches read, in
+// comparisons with constants that 32 bits decide.
+func (s *selector) findNarrow() {
+	extends := func(v *ir.Value) bool {
+		return v.Op == ir.OpSext && v.Mem == ir.S32 || v.Op == ir.OpZext && v.Mem == ir.U32
+	}
+	compares := func(v *ir.Value) bool { // an extension with a constant that suits both widths
+		if v.Op != ir.OpICmp {
+			return false
+		}
+		c := v.Args[1]
+		return c.IsConst() && extends(v.Args[0]) && c.Imm == int64(int32(c.Imm)) &&
+			(c.Imm >= 0 || v.Args[0].Op == ir.OpSext && (v.Cond >= ir.SLT || v.Cond <= ir.NE))
+	}
+	signed := func(v *ir.Value) bool { return v.Cond >= ir.SLT && v.Args[0].Op == ir.OpZext } // not by 32 bits
+	for _, b := range s.order {
+		for _, v := range b.Values {
+			if extends(v) {
+				s.narrow[v.ID] = true
+			}
+		}
+	}
+	wide := func(v *ir.Value) {
+		if v.ID >= 0 && v.Op != ir.OpParam {
+			s.narrow[v.ID] = false
+		}
+	}
+	for _, b := range s.order {
+		for _, v := range b.Values {
+			for _, a := range v.Args {
+				if !compares(v) || signed(v) {
+					wide(a)
+				}
+				if a.Op == ir.OpICmp { // a select or a number
+					for _, x := range a.Args {
+						wide(x)
+					}
+				}
+			}
+		}
+		b.Term.Uses(func(v **ir.Value) {
+			wide(*v)
+			if a := *v; a.Op == ir.OpICmp && a != b.Term.Arg {
+				for _, x := range a.Args {
+					wide(x)
+				}
+			}
+		})
+	}
+}
+
+// compared is the value whose bits a comparison looks at, all or the lower 32.
+func (s *selector) compared(c *ir.Value) (v *ir.Value, low bool) {
+	v = s.resolve(c.Args[0])
+	if v.ID >= 0 && v.Op != ir.OpParam && s.narrow[v.ID] {
+		return v.Args[0], true
+	}
+	return v, false
+}
+
 // resolve follows aliases.
 func (s *selector) resolve(v *ir.Value) *ir.Value {
 	for v.ID >= 0 && s.alias[v.ID] != nil {
 		v = s.alias[v.ID]
 	}
 	return v
+}
+
+// coreOperand is the relocated constant that v, arithmetic, takes as its
+// immediate: loaders relocate those of all arithmetic. Nil when there is none.
+func (s *selector) coreOperand(v *ir.Value) *ir.Value {
+	if _, ok := binary[v.Op]; !ok || s.resolve(v.Args[0]).IsConst() {
+		return nil
+	}
+	if c := s.resolve(v.Args[1]); c.Op == ir.OpCORE {
+		return c
+	}
+	return nil
 }
 
 // free reports whether v is an operand that needs no register.
@@ -239,6 +316,9 @@ func (s *selector) sources(v *ir.Value, use func(*ir.Value)) {
 		s.condSources(args[0], use)
 		args = args[1:]
 	}
+	if s.coreOperand(v) != nil {
+		args = args[:1]
+	}
 	for _, a := range args {
 		use(a)
 	}
@@ -246,7 +326,8 @@ func (s *selector) sources(v *ir.Value, use func(*ir.Value)) {
 
 func (s *selector) condSources(v *ir.Value, use func(*ir.Value)) {
 	if v = s.resolve(v); v.Op == ir.OpICmp {
-		use(v.Args[0])
+		x, _ := s.compared(v)
+		use(x)
 		use(v.Args[1])
 		return
 	}

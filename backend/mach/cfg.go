@@ -56,7 +56,9 @@ func (f *Func) prependEntry() {
 }
 
 // reversePostorder lists the reachable blocks. Of a branch's targets the first
-// follows at once unless only the second stays in the loop.
+// follows at once unless only the second stays in the loop. (Not in cold code: the
+// verifier walks first what follows, and a way out that it walks at once does not
+// wait while it walks the turns; see passes/loopplan.go.)
 func (f *Func) reversePostorder() []*Block {
 	type frame struct {
 		b    *Block
@@ -76,7 +78,7 @@ func (f *Func) reversePostorder() []*Block {
 		}
 		// What is visited last comes first in the result.
 		n := len(succs) - 1 - top.next
-		if len(succs) == 2 && succs[1].To.Depth > succs[0].To.Depth {
+		if len(succs) == 2 && succs[1].To.Depth > succs[0].To.Depth && !top.b.Cold {
 			n = top.next
 		}
 		top.next++

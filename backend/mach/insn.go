@@ -194,6 +194,7 @@ type Edge struct {
 type Term struct {
 	Kind  TermKind
 	Cond  ir.Cond
+	W     bool // Br: compares the lower 32 bits (5.1)
 	Args  []Operand
 	Succs []Edge
 	Pos   ir.Pos

@@ -72,7 +72,7 @@ func TestMacrosAndJumps(t *testing.T) {
 	add(frame.Encode()...)
 	low := Insn{Op: Mov, Dst: R2, Args: []Operand{ImmOp(0xffffffff)}}
 	add(low.Encode()...)
-	add(RawBranch(ir.SLE, r1, r2, 3), RawBranch(ir.NE, r1, ImmOp(-1), -2), RawJump(7), RawExit())
+	add(RawBranch(ir.SLE, false, r1, r2, 3), RawBranch(ir.NE, false, r1, ImmOp(-1), -2), RawBranch(ir.SLT, true, r1, ImmOp(0), 1), RawJump(7), RawExit())
 	got, err := Disassemble(code, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +84,9 @@ func TestMacrosAndJumps(t *testing.T) {
    5: (b4) w2 = -1
    6: (dd) if r1 s<= r2 goto pc+3
    7: (55) if r1 != 0xffffffff goto pc-2
-   8: (05) goto pc+7
-   9: (95) exit
+   8: (c6) if w1 s< 0x0 goto pc+1
+   9: (05) goto pc+7
+  10: (95) exit
 `
 	if got != want {
 		t.Errorf("got\n%s", got)

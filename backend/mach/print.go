@@ -149,7 +149,11 @@ func (t *Term) String() string {
 	case Jump:
 		return "goto " + t.Succs[0].String()
 	case Br:
-		return fmt.Sprintf("if %s goto %s else %s", condText(t.Cond, t.Args[0], t.Args[1]), t.Succs[0], t.Succs[1])
+		c := condText(t.Cond, t.Args[0], t.Args[1])
+		if t.W {
+			c = "low 32 bits of " + c
+		}
+		return fmt.Sprintf("if %s goto %s else %s", c, t.Succs[0], t.Succs[1])
 	case Exit:
 		if len(t.Args) > 0 && t.Args[0] != RegOp(R0) {
 			return "exit " + t.Args[0].String()

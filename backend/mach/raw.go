@@ -72,8 +72,11 @@ func (r Raw) withSource(o Operand) Raw {
 	return r
 }
 
-// RawBranch is a conditional jump over off slots.
-func RawBranch(c ir.Cond, a, b Operand, off int16) Raw {
+// RawBranch is a conditional jump over off slots; w compares the lower 32 bits.
+func RawBranch(c ir.Cond, w bool, a, b Operand, off int16) Raw {
+	if w {
+		return Raw{Code: classJMP32 | condCodes[c], Dst: uint8(a.Reg), Off: off}.withSource(b)
+	}
 	return Raw{Code: classJMP | condCodes[c], Dst: uint8(a.Reg), Off: off}.withSource(b)
 }
 
@@ -139,7 +142,7 @@ func (i *Insn) Encode() []Raw {
 	case Select:
 		i.mustTie(2)
 		move := rawMov(i.Dst, i.Args[3], false)
-		return append([]Raw{RawBranch(i.Cond, i.Args[0], i.Args[1], int16(len(move)))}, move...)
+		return append([]Raw{RawBranch(i.Cond, false, i.Args[0], i.Args[1], int16(len(move)))}, move...)
 	case Call:
 		return []Raw{{Code: classJMP | jmpCALL, Imm: int32(i.Imm)}}
 	case CallSub:

@@ -34,7 +34,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		Schema: manifest.Schema, Compiler: compiler, Language: Language,
 		Object: manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(object))},
 		Script: manifest.Script{File: m.File, Source: m.Source},
-		Target: m.Target.Release(), Arch: m.Target.Arch().Name,
+		Target: m.Target.Release(), Arches: arches(m),
 		Config:   config(m.Meta.Config),
 		Programs: []manifest.Program{}, Maps: []manifest.Map{}, Events: []manifest.Event{},
 	}
@@ -43,6 +43,9 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 			out.Programs = append(out.Programs, program(f))
 			out.Fields = append(out.Fields, fields(f)...)
 		}
+	}
+	if slices.ContainsFunc(out.Programs, func(p manifest.Program) bool { return len(p.Attach.Fill) > 0 }) {
+		out.Requires = append(out.Requires, "attach-params")
 	}
 	for _, x := range m.Maps {
 		out.Maps = append(out.Maps, mapOf(x))
@@ -63,7 +66,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		}
 	}
 	for _, e := range m.Meta.Errors {
-		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Pos: span(e.Pos, e.End)})
+		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Pos: span(e.Pos, e.End), Chain: chain(e.Chain)})
 	}
 	for _, n := range m.Meta.Needs {
 		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
@@ -72,6 +75,15 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		out.Unsafe = append(out.Unsafe, manifest.Unsafe{Name: u.Name, Pos: pos(u.Pos)})
 	}
 	return out
+}
+
+// arches are the labels of the architectures that the object serves.
+func arches(m *ir.Module) []string {
+	var all []string
+	for _, a := range m.Served() {
+		all = append(all, a.Label)
+	}
+	return all
 }
 
 // place is a place that may be absent.
@@ -87,6 +99,14 @@ func span(p ir.Pos, end int) manifest.Pos {
 	return manifest.Pos{Line: p.Line, Col: p.Col, EndCol: end}
 }
 
+func chain(all []ir.Place) []manifest.Place {
+	var out []manifest.Place
+	for _, p := range all {
+		out = append(out, manifest.Place(p))
+	}
+	return out
+}
+
 func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
 
 func program(f *emit.Func) manifest.Program {
@@ -96,11 +116,15 @@ func program(f *emit.Func) manifest.Program {
 	for _, u := range p.Args {
 		args = append(args, manifest.ArgUse(u))
 	}
+	var record []manifest.RecordUse
+	for _, u := range p.Record {
+		record = append(record, manifest.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: pos(u.Pos)})
+	}
 	return manifest.Program{
 		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
 		Attach: manifest.Attach{Text: a.Text, Target: a.Target, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
-			Len: a.Len, Mode: a.Mode, Unit: a.Unit, Count: a.Count, Lang: a.Lang, Missing: a.Missing},
-		FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Args: args, Pos: pos(p.Pos),
+			Len: a.Len, Mode: a.Mode, Unit: a.Unit, Count: a.Count, Lang: a.Lang, Binary: a.Binary, Missing: a.Missing, Fill: a.Fill},
+		FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Args: args, Record: record, Pos: pos(p.Pos),
 	}
 }
 
@@ -118,7 +142,10 @@ func mapOf(m *ir.Map) manifest.Map {
 		Name: m.Name, Symbol: m.BPF.Name, Shape: string(m.Shape), Type: m.BPF.Type,
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
-		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Depth: m.Depth, User: m.User, Pos: pos(m.Pos), Update: place(m.Update, m.UpdateEnd),
+		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals, Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
+	}
+	if len(m.Updates) > 0 {
+		out.Update = place(&m.Updates[0].Pos, m.Updates[0].End)
 	}
 	if m.Key != nil {
 		k := layout(m.Key)
@@ -150,6 +177,14 @@ func losses(m *ir.Module) []manifest.Loss {
 			put(x.BPF.Loss, manifest.Loss{Kind: "stack", Map: x.Name})
 		case x.Shape != ir.ShapeIntern:
 			put(x.BPF.Loss, manifest.Loss{Kind: "map", Map: x.Name})
+			for i := range x.Updates {
+				if u := &x.Updates[i]; u.Loss > 0 {
+					by[u.Loss-1] = manifest.Loss{Kind: "map", Map: x.Name, Pos: place(&u.Pos, u.End)}
+					if i > 0 {
+						at = append(at, u.Loss-1)
+					}
+				}
+			}
 		case x.BPF.Type == "ringbuf":
 			put(x.BPF.Loss, manifest.Loss{Kind: "events"})
 		case x.BPF.Type == "percpu_array":
@@ -170,7 +205,7 @@ func losses(m *ir.Module) []manifest.Loss {
 }
 
 func event(e *ir.Event) manifest.Event {
-	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: span(e.Pos, e.End)}
+	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: span(e.Pos, e.End), Chain: chain(e.Chain)}
 	for _, f := range e.Fields {
 		out.Fields = append(out.Fields, field(f))
 	}

@@ -11,7 +11,7 @@ import (
 // ".maps" of a struct type whose members say what the map is.
 
 var mapTypeNumbers = map[string]int{ // enum bpf_map_type
-	"hash": 1, "array": 2, "percpu_hash": 5, "percpu_array": 6, "stack_trace": 7,
+	"hash": 1, "array": 2, "perf_event_array": 4, "percpu_hash": 5, "percpu_array": 6, "stack_trace": 7,
 	"lru_hash": 9, "lru_percpu_hash": 10, "ringbuf": 27,
 }
 

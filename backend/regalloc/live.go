@@ -68,7 +68,8 @@ func (s *distSet) remove(v int32) int32 {
 type liveness struct {
 	in     [][]liveVal
 	params [][]int32 // distance to the first use of each parameter, -1 when there is none
-	// crosses tells of each value whether a call that is not cold happens while it lives.
+	// crosses tells of each value whether a call that is not cold happens while it
+	// lives, or while a value that it becomes does.
 	crosses []bool
 }
 
@@ -89,7 +90,35 @@ func computeLiveness(f *mach.Func) *liveness {
 			}
 		}
 	}
+	l.spread(f)
 	return l
+}
+
+// spread has what becomes a value that lives across calls sit in a register
+// that calls keep from its definition on: else it moves there on each way.
+func (l *liveness) spread(f *mach.Func) {
+	for changed := true; changed; {
+		changed = false
+		becomes := func(a mach.Operand, v mach.Reg) {
+			if a.IsVirt() && l.crosses[v.Index()] && !l.crosses[a.Reg.Index()] {
+				l.crosses[a.Reg.Index()] = true
+				changed = true
+			}
+		}
+		for n := len(f.Blocks) - 1; n >= 0; n-- {
+			b := f.Blocks[n]
+			for _, e := range b.Term.Succs {
+				for i, a := range e.Args {
+					becomes(a, e.To.Params[i])
+				}
+			}
+			for n := len(b.Insns) - 1; n >= 0; n-- {
+				if i := &b.Insns[n]; i.Op.Tied() && i.Dst.IsVirt() {
+					becomes(i.Args[0], i.Dst)
+				}
+			}
+		}
+	}
 }
 
 // out fills set with what is live at the end of b; distances count from there.

@@ -7,21 +7,29 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"btc/cmd/btc/driver"
+	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
-	"btc/ir/target"
 )
 
 // scriptFlags are the options that say what to compile, and for which target.
 type scriptFlags struct {
 	expr       string
 	isExpr     bool // -e was given
-	target     string
+	targets    targetFlags
 	dump       string
 	check      bool
+	files      debuginfo.Finder
 	noWarnings bool
+	filter     *regexp.Regexp // --probe-filter
+	dirs       []string
+	include    []string
+	params     []string          // what stands behind "--"
+	options    map[string]string // --name=value there
+	fixAll     bool              // the code is made for these parameters only
 }
 
 func (s *scriptFlags) add(fs *flag.FlagSet) {
@@ -29,10 +37,47 @@ func (s *scriptFlags) add(fs *flag.FlagSet) {
 		s.expr, s.isExpr = text, true
 		return nil
 	})
-	fs.StringVar(&s.target, "target", "", "target `FILE` to compile for, or \"host\"; default: the embedded one")
+	s.targets.add(fs)
 	fs.StringVar(&s.dump, "dump", "", "print `STAGES` (comma-separated: ast, input, a pass's name, asm, object, manifest, all) to standard output")
 	fs.BoolVar(&s.check, "check", false, "check the intermediate code against the kernel's rules after each pass")
+	fs.Func("I", "`DIR` with headers that the script includes (repeatable)", func(dir string) error {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return fmt.Errorf("%s is no folder", dir)
+		}
+		s.dirs = append(s.dirs, dir)
+		return nil
+	})
+	fs.Func("include", "`FILE` to include before the script's first line (repeatable)", func(path string) error {
+		s.include = append(s.include, path)
+		return nil
+	})
+	addFiles(fs, &s.files)
+	fs.Func("probe-filter", "compile only the probes whose attach point the regular expression `REGEX` matches, and begin and end", func(text string) (err error) {
+		if s.filter, err = regexp.Compile(text); err != nil {
+			return fmt.Errorf("Invalid --probe-filter regex '%s': %w", text, err) //lint:ignore ST1005 the reference's words
+		}
+		return nil
+	})
 	fs.BoolVar(&s.noWarnings, "no-warnings", false, "print errors only")
+}
+
+// addFiles adds the options that say where debug information of programs is.
+func addFiles(fs *flag.FlagSet, files *debuginfo.Finder) {
+	fs.Func("debuginfo", "look for separate debug files of programs in `DIR`, too; may be repeated", func(dir string) error {
+		files.Dirs = append(files.Dirs, dir)
+		return nil
+	})
+	fs.Func("binary", "`NAME=FILE`: take the debug information of FILE for the program or library NAME of attach points; may be repeated", func(v string) error {
+		name, file, ok := strings.Cut(v, "=")
+		if !ok || name == "" || file == "" {
+			return fmt.Errorf("want NAME=FILE")
+		}
+		if files.Files == nil {
+			files.Files = map[string]string{}
+		}
+		files.Files[name] = file
+		return nil
+	})
 }
 
 // newFlags is a flag set that prints nothing by itself: flagStatus does.
@@ -52,6 +97,7 @@ func newFlags(name, args string) *flag.FlagSet {
 // in `btc compile x.bt -o x.o`; what follows "--" is left alone.
 func parseInterleaved(fs *flag.FlagSet, args []string) ([]string, error) {
 	var operands []string
+	args = splitJoined(args)
 	for len(args) > 0 {
 		if err := fs.Parse(args); err != nil {
 			return nil, err
@@ -69,11 +115,57 @@ func parseInterleaved(fs *flag.FlagSet, args []string) ([]string, error) {
 	return operands, nil
 }
 
+// cutParams splits the arguments at "--": parameters of the script stand behind it.
+func cutParams(args []string) (own, params []string) {
+	for i, arg := range args {
+		if arg == "--" {
+			return args[:i], args[i+1:]
+		}
+	}
+	return args, nil
+}
+
+// scriptParams takes the script's parameters: --name=value for getopt(), all else
+// in order as $1, $2, ...
+func (s *scriptFlags) scriptParams(args []string) {
+	s.options = map[string]string{}
+	for _, arg := range args {
+		name, isNamed := strings.CutPrefix(arg, "--")
+		if !isNamed {
+			s.params = append(s.params, arg)
+			continue
+		}
+		name, value, given := strings.Cut(name, "=")
+		if !given {
+			value = "true"
+		}
+		s.options[name] = value
+	}
+}
+
+// splitJoined writes "-IDIR" as "-I DIR", up to "--".
+func splitJoined(args []string) []string {
+	var out []string
+	for i, arg := range args {
+		if arg == "--" {
+			return append(out, args[i:]...)
+		}
+		if dir, ok := strings.CutPrefix(arg, "-I"); ok && dir != "" && dir[0] != '=' {
+			out = append(out, "-I")
+			arg = dir
+		}
+		out = append(out, arg)
+	}
+	return out
+}
+
 func runCompile(args []string) int {
 	var s scriptFlags
-	fs := newFlags("compile", "FILE.bt | -e PROGRAM [-o FILE.o] [options]")
+	fs := newFlags("compile", "FILE.bt | -e PROGRAM [-o FILE.o] [options] [-- PARAMETERS]")
 	s.add(fs)
 	out := fs.String("o", "", "object `FILE` to write; the manifest goes beside it with .json. Default: the script's name with .o")
+	args, params := cutParams(args)
+	s.scriptParams(params)
 	operands, err := parseInterleaved(fs, args)
 	if err != nil {
 		return flagStatus(fs, err)
@@ -149,11 +241,11 @@ func (s *scriptFlags) extra(operands []string) string {
 // compile runs the compiler and prints its messages. The output is nil when the
 // script has errors; the status is then the exit status.
 func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
-	t, err := openTarget(s.target)
+	t, others, err := s.targets.open()
 	if err != nil {
 		return nil, fail("%v", err)
 	}
-	in := driver.Input{Name: name, Text: text, Target: t, Verify: s.check, Compiler: "btc " + version}
+	in := driver.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
 	if s.dump != "" {
 		if in.Dump, err = dumper(s.dump); err != nil {
 			return nil, fail("%v", err)
@@ -168,25 +260,6 @@ func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
 		return nil, 1
 	}
 	return out, 0
-}
-
-// openTarget is the target to compile for: the embedded one, a file, or this host.
-func openTarget(name string) (*target.Target, error) {
-	switch name {
-	case "":
-		return target.Default("x86_64")
-	case "host":
-		b, err := captureHost()
-		if err != nil {
-			return nil, fmt.Errorf("cannot capture this host: %w", err)
-		}
-		return target.New(b)
-	}
-	t, err := target.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the target: %w", err)
-	}
-	return t, nil
 }
 
 func isTerminal(f *os.File) bool {

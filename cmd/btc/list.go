@@ -11,6 +11,7 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/check"
+	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
 	"btc/ir/target"
@@ -20,6 +21,8 @@ func runList(args []string) int {
 	fs := newFlags("list", "[-v] [PATTERN[,PATTERN...] | 'struct NAME' | FILE.bt]")
 	verbose := fs.Bool("v", false, "show arguments with their types, and the members of structs")
 	name := fs.String("target", "", "target `FILE` to look into, or \"host\"; default: the embedded one")
+	var l lister
+	addFiles(fs, &l.files)
 	operands, err := parseInterleaved(fs, args)
 	if err != nil {
 		return flagStatus(fs, err)
@@ -33,7 +36,7 @@ func runList(args []string) int {
 	}
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
-	l := lister{t: t, out: out, verbose: *verbose}
+	l.t, l.out, l.verbose = t, out, *verbose
 	for _, o := range operands {
 		if err := l.list(o); err != nil {
 			return fail("%v", err)
@@ -50,6 +53,7 @@ type lister struct {
 	t       *target.Target
 	out     io.Writer
 	verbose bool
+	files   debuginfo.Finder
 }
 
 // list prints what one operand names: a script's probes, structs, or what the
@@ -85,6 +89,9 @@ func (l *lister) pattern(pattern string) error {
 	for _, k := range kinds() {
 		if k.is(kind) {
 			known = true
+			if k.list == nil && l.verbose {
+				return l.userFunctions(k.name, rest)
+			}
 			if k.list == nil {
 				return fmt.Errorf("%s probes are found by the host: btrun --list '%s'", k.name, pattern)
 			}
@@ -122,10 +129,15 @@ func kinds() []probeKind {
 	}
 	fixed := func(kind string, names ...string) func(*lister, string) {
 		return func(l *lister, pattern string) {
+			var found []string
 			for _, n := range names {
-				if globText(pattern, n) || globText(pattern, n+":") {
-					fmt.Fprintf(l.out, "%s:%s:\n", kind, n)
+				if pattern, _, _ := strings.Cut(pattern, ":"); globText(pattern, n) {
+					found = append(found, kind+":"+n+":\n")
 				}
+			}
+			slices.Sort(found)
+			for _, text := range found {
+				fmt.Fprint(l.out, text)
 			}
 		}
 	}
@@ -140,6 +152,11 @@ func kinds() []probeKind {
 		{"kretprobe", false, functions("kretprobe")},
 		{"profile", false, fixed("profile", units...)},
 		{"rawtracepoint", true, (*lister).rawTracepoints},
+		{"self", false, func(l *lister, pattern string) {
+			if globText(pattern, "signal:SIGUSR1") || globText(pattern, "signal") {
+				fmt.Fprintln(l.out, "self:signal:SIGUSR1")
+			}
+		}},
 		{"software", true, fixed("software", check.SoftwareEvents()...)},
 		{"tracepoint", true, (*lister).tracepoints},
 		{"uprobe", false, nil},
@@ -177,7 +194,7 @@ func (l *lister) functions(kind, pattern string) {
 	}
 	for _, fn := range l.t.Funcs(name) {
 		f, ok := l.t.Func(fn)
-		if !ok || typed && f.Proto == nil {
+		if !ok || typed && f.Proto == nil || strings.HasPrefix(fn, "__pfx_") || strings.HasPrefix(fn, "__cfi_") {
 			continue
 		}
 		in := f.Module
@@ -192,11 +209,23 @@ func (l *lister) functions(kind, pattern string) {
 		default:
 			fmt.Fprintf(l.out, "%s:%s\n", kind, fn)
 		}
-		if l.verbose && typed {
+		if !l.verbose || f.Proto == nil {
+			continue
+		}
+		switch kind {
+		case "fentry", "fexit":
 			l.params(f.Proto)
-			if r := f.Proto.Elem(); kind == "fexit" && r.Resolve().Kind != target.Void {
-				l.declare(4, r.String(), "retval")
+		case "kprobe": // in registers, without names
+			for i, p := range f.Proto.Params[:min(len(f.Proto.Params), len(l.t.Arch().Args))] {
+				l.declare(4, p.Type().String(), fmt.Sprintf("arg%d", i))
 			}
+		}
+		r := f.Proto.Elem()
+		switch void := r.Resolve().Kind == target.Void; {
+		case void && kind == "kretprobe":
+			fmt.Fprintln(l.out, "    void")
+		case !void && (kind == "fexit" || kind == "kretprobe"):
+			l.declare(4, r.String(), "retval")
 		}
 	}
 }
@@ -207,8 +236,12 @@ func (l *lister) params(proto *target.Type) {
 	}
 }
 
-// declare prints a type and a name.
+// declare prints a type and a name; the dimensions of an array stand behind the
+// name, as in C, but for those that the kernel writes itself (__data_loc char[]).
 func (l *lister) declare(indent int, typ, name string) {
+	if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") && !strings.HasPrefix(typ, "__rel_loc ") {
+		typ, name = strings.TrimSpace(typ[:i]), name+typ[i:]
+	}
 	fmt.Fprintf(l.out, "%*s%s %s\n", indent, "", typ, name)
 }
 
@@ -216,6 +249,9 @@ func (l *lister) tracepoints(pattern string) {
 	category, event, both := strings.Cut(pattern, ":")
 	for _, name := range l.t.Tracepoints("*", "*") {
 		c, e, _ := strings.Cut(name, ":")
+		if c == "ftrace" { // its own entries, which perf does not take
+			continue
+		}
 		if both && (!globText(category, c) || !globText(event, e)) || !both && !globText(pattern, name) && !globText(pattern, e) {
 			continue
 		}
@@ -257,15 +293,15 @@ func (l *lister) iterators(pattern string) {
 
 // types lists structs by a pattern, with their members when that is asked for.
 func (l *lister) types(word, pattern string) {
-	if word != "struct" {
-		find := map[string]func(string) (*target.Type, bool){"union": l.t.Union, "enum": l.t.Enum}[word]
-		if t, ok := find(pattern); ok {
-			l.body(t)
-		}
-		return
+	names, find := l.t.StructNames, l.t.Struct
+	switch word {
+	case "enum":
+		names, find = l.t.EnumNames, l.t.Enum
+	case "union":
+		names, find = func(name string) []string { return []string{name} }, l.t.Union
 	}
-	for _, name := range l.t.StructNames(pattern) {
-		if t, ok := l.t.Struct(name); ok {
+	for _, name := range names(pattern) {
+		if t, ok := find(name); ok {
 			l.body(t)
 		}
 	}
@@ -278,29 +314,38 @@ func (l *lister) body(t *target.Type) {
 		return
 	}
 	fmt.Fprintf(l.out, "vmlinux: %s {\n", t)
-	l.members(t, 8)
+	l.members(t, 1)
 	for _, e := range t.Enumerators {
-		fmt.Fprintf(l.out, "        %s = %d,\n", e.Name, e.Value)
+		fmt.Fprintf(l.out, "\t%s = %d,\n", e.Name, e.Value)
 	}
-	fmt.Fprintln(l.out, "};")
+	fmt.Fprint(l.out, "};\n\n")
 }
 
 // members prints the members of a struct or union; anonymous ones with theirs.
-func (l *lister) members(t *target.Type, indent int) {
+func (l *lister) members(t *target.Type, depth int) {
+	indent := strings.Repeat("\t", depth)
 	for i := range t.Members {
 		m := &t.Members[i]
 		typ := m.Type()
 		if (typ.Kind == target.Struct || typ.Kind == target.Union) && typ.Name == "" {
-			fmt.Fprintf(l.out, "%*s%s {\n", indent, "", strings.TrimSuffix(typ.String(), " {...}"))
-			l.members(typ, indent+8)
-			fmt.Fprintf(l.out, "%*s}%s;\n", indent, "", strings.TrimSuffix(" "+m.Name, " "))
+			fmt.Fprintf(l.out, "%s%s {\n", indent, strings.TrimSuffix(typ.String(), " {...}"))
+			l.members(typ, depth+1)
+			fmt.Fprintf(l.out, "%s}%s;\n", indent, strings.TrimSuffix(" "+m.Name, " "))
+			continue
+		}
+		if typ.Kind == target.Enum && typ.Name == "" {
+			fmt.Fprintf(l.out, "%senum {\n", indent)
+			for _, e := range typ.Enumerators {
+				fmt.Fprintf(l.out, "%s\t%s = %d,\n", indent, e.Name, e.Value)
+			}
+			fmt.Fprintf(l.out, "%s} %s;\n", indent, m.Name)
 			continue
 		}
 		bits := ""
 		if m.BitSize > 0 {
 			bits = fmt.Sprintf(": %d", m.BitSize)
 		}
-		fmt.Fprintf(l.out, "%*s%s%s;\n", indent, "", declaration(typ, m.Name), bits)
+		fmt.Fprintf(l.out, "%s%s%s;\n", indent, declaration(typ, m.Name), bits)
 	}
 }
 
@@ -335,18 +380,45 @@ func (l *lister) script(path, text string) error {
 			continue
 		}
 		for _, ap := range probe.Points {
-			if len(ap.Parts) < 2 {
-				continue // begin and end
-			}
-			pattern := ap.Provider
-			for _, part := range ap.Parts[1:] {
-				pattern += ":" + part.Text
-			}
-			if strings.Contains(pattern, "*") && l.pattern(pattern) == nil {
-				continue
-			}
-			fmt.Fprintln(l.out, pattern)
+			l.point(ap)
 		}
 	}
 	return nil
+}
+
+// point lists what an attach point of a script stands for: what the target has of
+// it, in the form of a list; what only the host knows, as it is written.
+func (l *lister) point(ap *ast.AttachPoint) {
+	if len(ap.Parts) < 2 {
+		return // begin and end
+	}
+	kind := ap.Provider
+	if kind == "" {
+		kind = ap.Parts[0].Text // a pattern
+	}
+	text := kind
+	for _, part := range ap.Parts[1:] {
+		text += ":" + part.Text
+	}
+	switch kind {
+	case "interval", "profile":
+		unit := "us" // of a mere duration
+		if len(ap.Parts) > 2 {
+			unit = ap.Parts[1].Text
+		}
+		fmt.Fprintf(l.out, "%s:%s:\n", kind, unit)
+		return
+	case "iter", "fentry", "fexit", "kprobe", "kretprobe":
+		if offset := strings.LastIndexByte(text, '+'); offset > 0 {
+			text = text[:offset]
+		}
+	}
+	var found strings.Builder
+	sub := *l
+	sub.out = &found
+	if err := sub.pattern(text); err != nil || found.Len() == 0 {
+		fmt.Fprintln(l.out, text)
+		return
+	}
+	fmt.Fprint(l.out, found.String())
 }

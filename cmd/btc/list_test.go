@@ -39,12 +39,17 @@ func TestList(t *testing.T) {
 		{false, "t:*:sched_wak*", "tracepoint:sched:sched_wake_idle_without_ipi\ntracepoint:sched:sched_wakeup\ntracepoint:sched:sched_wakeup_new\ntracepoint:sched:sched_waking\n"},
 		{true, "tracepoint:syscalls:sys_enter_close", "tracepoint:syscalls:sys_enter_close\n    int __syscall_nr\n    unsigned int fd\n"},
 		{true, "rt:sched_wakeup", "rawtracepoint:vmlinux:sched_wakeup\n    struct task_struct * p\n"},
-		{false, "s:cpu*", "software:cpu:\nsoftware:cpu-clock:\nsoftware:cpu-migrations:\n"},
+		{false, "s:cpu*", "software:cpu-clock:\nsoftware:cpu-migrations:\nsoftware:cpu:\n"},
 		{false, "interval:*", "interval:hz:\ninterval:ms:\ninterval:s:\ninterval:us:\n"},
+		{true, "k:vfs_read,kr:vfs_read", "kprobe:vfs_read\n    struct file * arg0\n    char * arg1\n    size_t arg2\n    loff_t * arg3\nkretprobe:vfs_read\n    ssize_t retval\n"},
+		{true, "t:task:task_rename", "tracepoint:task:task_rename\n    pid_t pid\n    char oldcomm[16]\n    char newcomm[16]\n    short oom_score_adj\n"},
+		{false, "enum pid_typ*", "enum pid_type\n"},
+		{true, "kr:tcp_ack_tstamp", "kretprobe:tcp_ack_tstamp\n    void\n"},
+		{false, "self:*", "self:signal:SIGUSR1\n"},
 		{true, "iter:task", "iter:task\n    struct bpf_iter_meta * meta\n    struct task_struct * task\n"},
 		{false, "struct bpf_iter__task_f*", "struct bpf_iter__task_file\n"},
-		{true, "struct path", "vmlinux: struct path {\n        struct vfsmount *mnt;\n        struct dentry *dentry;\n};\n"},
-		{false, script, "kprobe:vfs_read\ntracepoint:sched:sched_wakeup\ntracepoint:sched:sched_wakeup_new\nusdt:/bin/x:a:b\ninterval:s:1\n"},
+		{true, "struct path", "vmlinux: struct path {\n\tstruct vfsmount *mnt;\n\tstruct dentry *dentry;\n};\n\n"},
+		{false, script, "kprobe:vfs_read\ntracepoint:sched:sched_wakeup\ntracepoint:sched:sched_wakeup_new\nusdt:/bin/x:a:b\ninterval:s:\n"},
 	} {
 		if have := listed(t, c.verbose, c.operand); have != c.want {
 			t.Errorf("%s:\n%swant:\n%s", c.operand, have, c.want)

@@ -9,9 +9,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
-	"btc/ir/target"
 	"btc/loader/hostinfo/capture"
-	"btc/loader/hostinfo/targetfile"
 	"btc/passes"
 )
 
@@ -68,6 +66,9 @@ func runExplain(args []string) int {
 		return fail("there is no code %s; docs/errors.md lists them", args[0])
 	}
 	fmt.Printf("%s: %s\n\n%s\n", info.Code, info.Title, info.Explanation)
+	if example := diag.Example(info.Code); example != "" {
+		fmt.Printf("\nFor example:\n\n    %s\n", strings.ReplaceAll(example, "\n", "\n    "))
+	}
 	return 0
 }
 
@@ -87,15 +88,17 @@ func runPasses(args []string) int {
 
 func runTarget(args []string) int {
 	if len(args) == 0 {
-		return fail("usage: btc target show [FILE] | btc target capture -o FILE")
+		return fail("usage: btc target show [FILE] | btc target diff A B [PATTERN] | btc target capture -o FILE")
 	}
 	switch args[0] {
 	case "show":
 		return targetShow(args[1:])
+	case "diff":
+		return targetDiff(args[1:])
 	case "capture":
 		return targetCapture(args[1:])
 	}
-	return fail("unknown command %q: btc target has show and capture", args[0])
+	return fail("unknown command %q: btc target has show, diff and capture", args[0])
 }
 
 func targetShow(args []string) int {
@@ -107,7 +110,7 @@ func targetShow(args []string) int {
 	if err != nil {
 		return fail("%v", err)
 	}
-	fmt.Printf("kernel:       %s\narchitecture: %s\n", t.Release(), t.Arch().Name)
+	fmt.Printf("kernel:       %s\narchitecture: %s\n", t.Release(), t.Arch().Label)
 	fmt.Printf("tracepoints:  %d\nsystem calls: %d\nfunctions:    %d\n", len(t.Tracepoints("*", "*")), len(t.Syscalls("*")), len(t.Funcs("*")))
 	for _, g := range t.Gaps() {
 		fmt.Printf("missing:      %s\n", g)
@@ -127,7 +130,7 @@ func targetCapture(args []string) int {
 	if *out == "" {
 		return fail("say where to write with -o FILE")
 	}
-	b, err := captureHost()
+	b, err := capture.HostFile()
 	if err != nil {
 		return fail("cannot capture this host: %v", err)
 	}
@@ -135,22 +138,4 @@ func targetCapture(args []string) int {
 		return fail("%v", err)
 	}
 	return 0
-}
-
-// captureHost is the target file of the running kernel. Numbers of system calls
-// are the architecture's, which the embedded target knows.
-func captureHost() ([]byte, error) {
-	numbers := map[string]int{}
-	if t, err := target.Default("x86_64"); err == nil {
-		for _, name := range t.Syscalls("*") {
-			if s, ok := t.Syscall(name); ok {
-				numbers[name] = s.Nr
-			}
-		}
-	}
-	data, err := capture.Host(numbers)
-	if err != nil {
-		return nil, err
-	}
-	return targetfile.Write(data)
 }

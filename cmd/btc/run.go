@@ -18,7 +18,8 @@ func runRun(args []string) int {
 	var s scriptFlags
 	flags := newFlags("run", "FILE.bt | -e PROGRAM [btrun options and parameters]")
 	s.add(flags)
-	own, rest, first := splitRun(flags, args)
+	s.targets.native = true
+	own, rest, first := splitRun(flags, splitJoined(args))
 	if err := flags.Parse(own); err != nil {
 		return flagStatus(flags, err)
 	}
@@ -31,6 +32,8 @@ func runRun(args []string) int {
 	if err != nil {
 		return fail("%v", err)
 	}
+	s.scriptParams(runParams(rest))
+	s.fixAll = true
 	out, status := s.compile(name, text)
 	if out == nil {
 		return status
@@ -49,7 +52,7 @@ func runRun(args []string) int {
 
 // valueOptions are the options of btrun that take their value from the next
 // argument.
-var valueOptions = []string{"p", "c", "o", "f", "B", "pid", "cmd", "output", "format"}
+var valueOptions = []string{"p", "c", "o", "f", "B", "pid", "cmd", "output", "format", "btf", "traceable-functions"}
 
 // splitRun tells our own options from what btrun gets. first is the place in
 // rest of the first operand, which is the script unless there is -e; -1 for none.
@@ -81,6 +84,24 @@ func splitRun(flags *flag.FlagSet, args []string) (own, rest []string, first int
 		}
 	}
 	return own, rest, first
+}
+
+// runParams are the script's parameters among the arguments for btrun.
+func runParams(rest []string) []string {
+	var params []string
+	for i := 0; i < len(rest); i++ {
+		arg := rest[i]
+		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case arg == "--":
+			return append(params, rest[i+1:]...)
+		case arg == "" || arg == "-" || arg[0] != '-':
+			params = append(params, arg)
+		case slices.Contains(valueOptions, name) && !joined:
+			i++
+		}
+	}
+	return params
 }
 
 // trace runs the btrun that lies beside this program and gives its status. A

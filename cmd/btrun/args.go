@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,6 +18,8 @@ type options struct {
 	version bool
 	raw     bool
 	list    string // pattern
+	capture string // file to write
+	modes   []string
 	run     run.Options
 }
 
@@ -28,32 +31,56 @@ type option struct {
 
 // optionTable has a row for each option.
 var optionTable = map[string]option{
-	"-p":        {value: setPID},
-	"-c":        {value: setCommand},
-	"-o":        {value: func(o *options, v string) error { o.output = v; return nil }},
-	"-f":        {value: setFormat},
-	"-B":        {value: setBuffer},
-	"--list":    {value: func(o *options, v string) error { o.list = v; return nil }},
-	"-q":        {toggle: func(o *options) { o.run.Quiet = true }},
-	"-v":        {toggle: func(o *options) { o.run.Verbose = true }},
-	"-h":        {toggle: func(o *options) { o.help = true }},
-	"-V":        {toggle: func(o *options) { o.version = true }},
-	"--help":    {toggle: func(o *options) { o.help = true }},
-	"--version": {toggle: func(o *options) { o.version = true }},
-	"--raw":     {toggle: func(o *options) { o.raw = true }},
-	"--unsafe":  {toggle: func(o *options) { o.run.Unsafe = true }},
-	"--dry-run": {toggle: func(o *options) { o.run.DryRun = true }},
+	"-p":                    {value: setPID},
+	"-c":                    {value: setCommand},
+	"-o":                    {value: func(o *options, v string) error { o.output = v; return nil }},
+	"-f":                    {value: setFormat},
+	"-B":                    {value: setBuffer},
+	"--btf":                 {value: func(o *options, v string) error { o.run.BTF = v; return nil }},
+	"--list":                {value: func(o *options, v string) error { o.list = v; return nil }},
+	"--traceable-functions": {value: func(o *options, v string) error { o.run.Functions = v; return nil }},
+	"--capture":             {value: setCapture},
+	"-q":                    {toggle: func(o *options) { o.run.Quiet = true }},
+	"-v":                    {toggle: func(o *options) { o.run.Verbose = true }},
+	"-h":                    {toggle: func(o *options) { o.help = true }},
+	"-V":                    {toggle: func(o *options) { o.version = true }},
+	"--help":                {toggle: func(o *options) { o.help = true }},
+	"--version":             {toggle: func(o *options) { o.version = true }},
+	"--raw":                 {toggle: func(o *options) { o.raw = true }},
+	"--unsafe":              {toggle: func(o *options) { o.run.Unsafe = true }},
+	"--no-warnings":         {toggle: func(o *options) { o.run.NoWarnings = true }},
+	"--dry-run":             {toggle: func(o *options) { o.run.DryRun = true }},
+	"--mode":                {value: setMode},
+	"--test":                {toggle: func(o *options) { o.modes = append(o.modes, "test") }},
+	"--bench":               {toggle: func(o *options) { o.modes = append(o.modes, "bench") }},
 }
 
 // longNames are the long forms of options with a value.
 var longNames = map[string]string{"--pid": "-p", "--cmd": "-c", "-l": "--list", "--output": "-o", "--format": "-f", "--quiet": "-q", "--verbose": "-v"}
 
 func setPID(o *options, v string) error {
-	n, err := strconv.ParseUint(v, 10, 31)
-	if err != nil || n == 0 {
-		return fmt.Errorf("-p: %q is no process ID", v)
+	const most = 1 << 22 // PID_MAX_LIMIT
+	n, err := strconv.ParseUint(v, 10, 64)
+	switch { // the errors are the reference's words
+	case errors.Is(err, strconv.ErrRange) || err == nil && (n == 0 || n > most):
+		//lint:ignore ST1005 the reference's words
+		return fmt.Errorf("Pid out of range: %s", v)
+	case err != nil && v != "" && v[0] >= '0' && v[0] <= '9':
+		//lint:ignore ST1005 the reference's words
+		return fmt.Errorf("Failed to parse pid: invalid trailing bytes: %s", v)
+	case err != nil:
+		//lint:ignore ST1005 the reference's words
+		return fmt.Errorf("Failed to parse pid: invalid integer: %s", v)
 	}
 	o.run.PID = int(n)
+	return nil
+}
+
+func setCapture(o *options, v string) error {
+	if v == "" {
+		return fmt.Errorf("--capture: the file's name is empty")
+	}
+	o.capture = v
 	return nil
 }
 
@@ -72,6 +99,15 @@ func setFormat(o *options, v string) error {
 	}
 	//lint:ignore ST1005 the reference's words
 	return fmt.Errorf("Invalid output format %q\nValid formats: '%s'", v, strings.Join(run.Formats, "', '"))
+}
+
+func setMode(o *options, v string) error {
+	switch v {
+	case "test", "bench":
+		o.modes = append(o.modes, v)
+		return nil
+	}
+	return fmt.Errorf("--mode: %q is none of test, bench", v)
 }
 
 func setBuffer(o *options, v string) error {
@@ -159,6 +195,18 @@ func (o *options) check() error {
 	if o.run.PID != 0 && o.run.Command != "" {
 		//lint:ignore ST1005 the reference's words
 		return fmt.Errorf("Cannot use both -c and -p.")
+	}
+	for _, mode := range o.modes {
+		if o.run.Mode != "" && o.run.Mode != mode {
+			return fmt.Errorf("--%s conflicts with --%s: a run is for one of them", mode, o.run.Mode)
+		}
+		o.run.Mode = mode
+	}
+	if o.capture != "" && (o.object != "" || o.list != "") {
+		return fmt.Errorf("--capture writes %s and does nothing else: leave out %s", o.capture, o.object+o.list)
+	}
+	if o.run.Mode != "" && (o.run.PID != 0 || o.run.Command != "") {
+		return fmt.Errorf("--%s attaches nothing: there is no process for -p or -c to choose", o.run.Mode)
 	}
 	return nil
 }

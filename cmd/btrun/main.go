@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,6 +25,10 @@ import (
 
 // version is set by the linker.
 var version = "devel"
+
+// The begin and end programs run on the thread that asks for it: it is the main
+// one, so that their tid is their pid.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	if run.IsChild(os.Args) {
@@ -40,12 +48,22 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
   -f FORMAT     text, json (one object a line) or json2 (one that loses nothing)
   -B MODE       buffering of the output: line, full, none
   -q            do not say how many probes were attached
+  --no-warnings  leave out all warnings
+  --btf FILE|DIR  the kernel's types, for kernels that show none: BTF, an ELF
+                file with it, or a folder with RELEASE.btf or btfhub's layout
+  --traceable-functions FILE  names of the kernel functions that can be probed,
+                one a line, instead of tracefs' available_filter_functions
   -v            show the kernel's verifier log of each program
   --raw         leave control characters in strings as they are on a terminal
   --unsafe      allow system(), signal() and the like
   --dry-run     load and attach, then end
+  --test        run the test probes and attach nothing; status 1 if one fails
+  --bench       run the benchmark probes and attach nothing
   --list PATTERN  list what can be attached to on this host, such as "kprobe:tcp_*",
-                "usdt:/bin/x:*", "*sched*"; several separated by commas
+                "usdt:/bin/x:*", "*sched*"; several separated by commas; with -v
+                also the arguments
+  --capture FILE  record what the compiler must know of this kernel in FILE, for
+                btc compile --target FILE
   --help        with OBJECT.o: list the script's own parameters
   --version     print the version
 `
@@ -62,6 +80,8 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case o.list != "":
 		return list(o, stdout, stderr)
+	case o.capture != "":
+		return captureTarget(o, stderr)
 	case o.object == "" && o.help:
 		fmt.Fprint(stdout, usage)
 		return 0
@@ -106,13 +126,19 @@ func list(o *options, stdout, stderr io.Writer) int {
 		return 1
 	}
 	for _, pattern := range strings.Split(o.list, ",") {
-		points, err := attach.List(h, strings.TrimSpace(pattern), attach.Options{PID: o.run.PID})
+		points, err := attach.List(h, strings.TrimSpace(pattern), attach.Options{PID: o.run.PID, Functions: o.run.Functions})
 		if err != nil {
 			fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
 			return 1
 		}
 		for _, p := range points {
 			fmt.Fprintln(stdout, printable(p))
+			if !o.run.Verbose {
+				continue
+			}
+			for _, arg := range attach.Arguments(h, p) {
+				fmt.Fprintln(stdout, "    "+printable(arg))
+			}
 		}
 	}
 	return 0
@@ -148,7 +174,7 @@ func help(path string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
 	}
-	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", path, m.Script.File, m.Target, m.Arch)
+	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", path, m.Script.File, m.Target, strings.Join(m.Arches, " and "))
 	fmt.Fprintf(stdout, "\nProbes:\n")
 	for i := range m.Programs {
 		fmt.Fprintf(stdout, "  %s\n", m.Programs[i].Attach.Text)
@@ -167,12 +193,33 @@ func help(path string, stdout, stderr io.Writer) int {
 			named = append(named, p)
 		}
 	}
+	for _, n := range attachParams(m) {
+		if name := "$" + strconv.Itoa(n); !seen[name] {
+			positional = append(positional, &manifest.Param{Name: name, Type: "text of an attach point"})
+		}
+	}
+	slices.SortStableFunc(positional, func(a, b *manifest.Param) int { return strings.Compare(a.Name, b.Name) })
 	printParams(stdout, "Parameters", "", positional)
 	printParams(stdout, "Options (after --)", "--", named)
 	if len(positional)+len(named) == 0 {
 		fmt.Fprintf(stdout, "\nThe script takes no parameters.\n")
 	}
 	return 0
+}
+
+// attachParams are the numbers of the parameters that stand in attach points.
+func attachParams(m *manifest.Manifest) []int {
+	found := map[int]bool{}
+	for i := range m.Programs {
+		for _, part := range m.Programs[i].Attach.Fill {
+			for _, word := range strings.Split(part, "$")[1:] {
+				if n, err := strconv.Atoi(word[:len(word)-len(strings.TrimLeft(word, "0123456789"))]); err == nil {
+					found[n] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 func printParams(w io.Writer, title, prefix string, params []*manifest.Param) {

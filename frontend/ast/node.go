@@ -7,7 +7,10 @@
 // pointer; a node pointer is therefore used at one place of a tree only.
 package ast
 
-import "btc/frontend/diag"
+import (
+	"btc/frontend/cpp"
+	"btc/frontend/diag"
+)
 
 // Node is any part of the tree.
 type Node interface {
@@ -49,6 +52,26 @@ type Script struct {
 	Items []Item
 	// Comments are all comments outside C definitions, in source order.
 	Comments []*Comment
+	// C is the C text of Header after its preprocessor; nil for a tree as the
+	// parser made it.
+	C *cpp.Unit
+	// Macros are the names of the macros that calls could mean, those of the script first; nil for a
+	// tree as the parser made it.
+	Macros []string
+}
+
+// CText gives the pieces of C text in Header to the preprocessor.
+func (s *Script) CText() []cpp.Chunk {
+	var all []cpp.Chunk
+	for _, item := range s.Header {
+		switch item := item.(type) {
+		case *CDef:
+			all = append(all, cpp.Chunk{At: item.At, Directive: item.Kind == CDirective})
+		case *Import:
+			all = append(all, cpp.Chunk{At: item.At, Import: true, Path: item.Path.Value})
+		}
+	}
+	return all
 }
 
 // Item is a top-level construct.

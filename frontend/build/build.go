@@ -11,6 +11,7 @@
 package build
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -39,7 +40,7 @@ type builder struct {
 func Module(info *check.Info, name string) *ir.Module {
 	src := info.Script.Source
 	b := &builder{
-		m: &ir.Module{Name: name, File: path.Base(src.Name), Source: src.Text, Target: info.Target,
+		m: &ir.Module{Name: name, File: path.Base(src.Name), Source: src.Text, Target: info.Target, Arches: info.Arches,
 			Meta: ir.Meta{Config: info.Config.Values}},
 		info: info, stmts: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
 	}
@@ -68,6 +69,13 @@ func (b *builder) addMap(m *check.Map) {
 	}
 	if m.Value != nil {
 		out.Value = b.layout(m.Value)
+	}
+	if m.Shape == "tseries" {
+		out.Interval, out.Intervals, out.Agg = m.Interval, m.Intervals, m.Agg
+		if m.Scalar() {
+			out.MaxEntries = int(min(m.Intervals, int64(m.MaxEntries)))
+		}
+		out.Key = b.seriesLayout(out.Key)
 	}
 	b.m.Maps = append(b.m.Maps, out)
 }
@@ -113,10 +121,13 @@ func (b *builder) program(i int, p *check.Program) {
 		Kind: ir.ProgKind(pt.Kind), Section: section(pt), Clause: p.Clause, FirstID: i,
 		UsesID: p.Body.UsesID, UsesFunc: p.Body.UsesFunc, Pos: at,
 		Attach: ir.Attach{Text: pt.Text, Target: pt.Target, Name: pt.Name, Offset: pt.Offset, Addr: pt.Addr, Len: pt.Len,
-			Mode: pt.Mode, Unit: pt.Unit, Count: pt.Count, Lang: pt.Lang, Missing: pt.Missing, Pos: at},
+			Mode: pt.Mode, Unit: pt.Unit, Count: pt.Count, Lang: pt.Lang, Binary: cmp.Or(pt.Binary, p.Body.Binary), Missing: pt.Missing, Fill: pt.Fill, Pos: at},
 	}
 	for _, i := range slices.Sorted(maps.Keys(p.Body.Args)) {
 		prog.Args = append(prog.Args, ir.ArgUse(p.Body.Args[i]))
+	}
+	for _, u := range p.Body.Record {
+		prog.Record = append(prog.Record, ir.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: b.pos(u.At, b.stmt(u.At))})
 	}
 	f := &ir.Func{Name: fmt.Sprintf("%s_%d", identifier(pt.Text), i), Prog: prog, Pos: at}
 	b.m.Funcs = append(b.m.Funcs, f)
@@ -167,6 +178,8 @@ func section(p *check.Point) string {
 		return "perf_event"
 	case "begin", "end", "self":
 		return "raw_tp"
+	case "test", "bench":
+		return "xdp"
 	}
 	panic("BUG: no section for probe kind " + p.Kind)
 }
@@ -288,4 +301,29 @@ func (b *builder) endCol(at diag.Span) int {
 		return 0
 	}
 	return at.EndPos().Col
+}
+
+// chain are the places of a message about a span that is in a macro or on
+// several lines: the span and the calls that led to it. It is nil for others.
+func (b *builder) chain(at diag.Span) []ir.Place {
+	calls := at.Chain()
+	if calls == nil && (!at.Valid() || at.EndPos().Line == at.Pos().Line) {
+		return nil
+	}
+	var all []ir.Place
+	for _, at := range append([]diag.Span{at}, calls...) {
+		if !at.Valid() {
+			return nil
+		}
+		start, end := at.Pos(), at.EndPos()
+		p := ir.Place{Line: start.Line, Col: start.Col, EndCol: end.Col}
+		if end.Line != start.Line {
+			p.EndLine = end.Line
+		}
+		if at.File.Base() != b.info.Script.Source.Base() {
+			p.File, p.Text = at.File.Name, at.File.Line(start.Line)
+		}
+		all = append(all, p)
+	}
+	return all
 }

@@ -27,7 +27,7 @@ func newTables() *tables {
 			"pid": immediate(ir.OpPid), "tid": immediate(ir.OpTid), "nsecs": immediate(ir.OpNsecs),
 			"uid": plain(ir.OpUid), "gid": plain(ir.OpGid), "elapsed": plain(ir.OpElapsed), "cpu": plain(ir.OpCPU),
 			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": (*fn).jiffies,
-			"ncpus": plain(ir.OpNcpus), "username": plain(ir.OpUid),
+			"ncpus": plain(ir.OpNcpus), "cpid": (*fn).childPID, "username": plain(ir.OpUid),
 			"curtask": func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
 			"arg": func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
 				v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
@@ -64,6 +64,8 @@ func newTables() *tables {
 			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
 			"kaddr": hostValue, "percpu_kaddr": (*fn).percpuKaddr, "cgroupid": hostValue, "cgroup_path": firstArg,
 			"signal": signal("send_signal"), "signal_thread": signal("send_signal_thread"), "override": (*fn).override,
+			"uaddr": (*fn).uaddr, "unwatch": (*fn).unwatch, "debugf": (*fn).debugf, "kfunc_exist": hostValue, "kfunc_allowed": (*fn).kfuncAllowed, "socket_cookie": (*fn).socketCookie,
+			"skboutput":  (*fn).skbOutput,
 			"write_user": (*fn).writeUser, "memcmp": (*fn).memcmp,
 			"join":   (*fn).join,
 			"getopt": (*fn).getopt,
@@ -71,6 +73,7 @@ func newTables() *tables {
 		strings: map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int){
 			"comm":       func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
 			"str":        (*fn).str,
+			"path":       (*fn).path,
 			"str_concat": (*fn).concat, "strerror": numberName, "signal_name": numberName, "syscall_name": numberName,
 			"getopt": func(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 				f.Emit(ir.OpStrCopy, ir.TI64, dst, f.optionAddr(c.Option)).Imm = int64(capacity)
@@ -132,11 +135,14 @@ func fromContext(op ir.Op) callFunc {
 	}
 }
 
-// usermode is 1 in what the loader runs itself.
+// usermode is 1 in what the loader runs itself. Where there are no registers to
+// tell it by, the kernel's own code has called the program.
 func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
 	switch f.prog.Point.Kind {
 	case "begin", "end", "self":
 		return ir.Const(1)
+	case "test", "bench", "tracepoint", "rawtracepoint", "fentry", "fexit", "iter":
+		return ir.Const(0)
 	}
 	return fromContext(ir.OpUsermode)(f, x, c)
 }
@@ -184,17 +190,28 @@ func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {
 	return v
 }
 
-// strncmp is 0 when the strings are equal, else 1.
+// strncmp is 0 when the strings are equal, else 1. Of no characters they are.
 func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.N == 0 {
+		f.addr(c.Args[0])
+		f.addr(c.Args[1])
+		return ir.Const(0)
+	}
 	eq := f.stringsEqual(c.Args[0], c.Args[1], c.N)
 	return f.BoolInt(f.ICmp(ir.EQ, f.BoolInt(eq), ir.Const(0)))
 }
 
 func (f *fn) delete(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.Map.Shape == "tseries" {
+		return f.eachInterval(c.Map, c.Keys, func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapDel, ir.TI1, c.Map, key) })
+	}
 	return f.BoolInt(f.mapOp(ir.OpMapDel, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }
 
 func (f *fn) hasKey(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.Map.Shape == "tseries" {
+		return f.eachInterval(c.Map, c.Keys, func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapHas, ir.TI1, c.Map, key) })
+	}
 	return f.BoolInt(f.mapOp(ir.OpMapHas, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }
 

@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 
 	"btc/frontend/ast"
 	"btc/frontend/check"
@@ -129,13 +130,22 @@ func (f *fn) unary(x *ast.Unary, e *check.Expr) *ir.Value {
 	case ast.AddrOf:
 		return f.Cast(ir.TKAddr, f.vars[f.body.Expr(x.X).Var])
 	case ast.Neg:
-		return f.Sub(ir.Const(0), f.num(x.X))
+		return f.unsignedWidth(f.Sub(ir.Const(0), f.num(x.X)), x.X)
 	case ast.BitNot:
-		return f.Binary(ir.OpXor, f.num(x.X), ir.Const(-1))
+		return f.unsignedWidth(f.Binary(ir.OpXor, f.num(x.X), ir.Const(-1)), x.X)
 	case ast.Not:
 		return f.BoolInt(f.ICmp(ir.EQ, f.truth(x.X), ir.Const(0)))
 	}
 	panic(fmt.Sprintf("BUG: no code for unary %s of type %s", x.Op, e.Type))
+}
+
+// unsignedWidth cuts a result to the bits of an unsigned operand.
+func (f *fn) unsignedWidth(v *ir.Value, operand ast.Expr) *ir.Value {
+	t := f.body.Expr(operand).Type
+	if t.Kind != types.Int || t.Signed || t.Size >= 8 {
+		return v
+	}
+	return f.Binary(ir.OpAnd, v, ir.Const(1<<(8*t.Size)-1))
 }
 
 var arithOps = map[ast.BinaryOp]ir.Op{
@@ -166,9 +176,9 @@ const divZeroText = "Divide or modulo by 0 detected. This can lead to unexpected
 
 // runtimeError is the index of a message the loader prints when it is reported.
 func (f *fn) runtimeError(text string, at ast.Node) int {
-	e := ir.RuntimeError{Text: text, Pos: f.pos(at.Span(), f.at), End: f.endCol(at.Span())}
+	e := ir.RuntimeError{Text: text, Pos: f.pos(at.Span(), f.at), End: f.endCol(at.Span()), Chain: f.chain(at.Span())}
 	for i, old := range f.m.Meta.Errors {
-		if old == e {
+		if old.Text == e.Text && old.Pos == e.Pos && old.End == e.End && slices.Equal(old.Chain, e.Chain) {
 			return i
 		}
 	}
@@ -324,6 +334,13 @@ func (f *fn) literal(x ast.Expr) (string, bool) {
 func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 	from := f.body.Type(x.X)
 	if !from.IsScalar() && !from.IsAgg() {
+		if e.Type.Kind == types.Pointer {
+			w := f.locate(f.body.Expr(x.X).Place)
+			if w.base == f.ctx {
+				w.base = f.Cast(ir.TKAddr, f.ctx)
+			}
+			return f.as(irType(e.Type), f.apply(w))
+		}
 		if from.Kind == types.Array {
 			return f.narrow(f.arrayBits(f.addr(x.X), from), e.Type)
 		}

@@ -95,37 +95,20 @@ func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.BoolInt(f.ICmp(ir.EQ, r, ir.Const(0)))
 }
 
-// The strings that join takes at most, and the bytes of each.
-const (
-	joinStrings = 16
-	joinBytes   = 1024
-)
+// joinStrings is how many strings join takes at most.
+const joinStrings = 16
 
 // join sends the strings that an array of pointers names, up to a null pointer.
 func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvJoin)
 	e.Format = c.Text
+	e.Fields = []ir.Field{{Layout: f.layout(types.MakeBuffer(joinStrings * ir.JoinBytes))}}
 	at := f.scalar(c.Args[0])
 	if at.Type.Kind == ir.I64 {
 		at = f.as(f.addressType(), at)
 	}
-	text := f.layout(types.MakeString(joinBytes))
-	vals := make([]*ir.Value, joinStrings)
-	var p *ir.Value
-	for i := range vals {
-		from := f.AddImm(at, int64(8*i))
-		if p != nil { // what is behind the end is read at null, which gives null
-			n := f.as(ir.TI64, p)
-			ones := f.Sub(ir.Const(0), f.notZero(n)) // no branch: each would double what 5.10 walks
-			from = f.as(at.Type, f.And(f.as(ir.TI64, from), ones))
-		}
-		p = f.Emit(ir.OpRead, at.Type, from)
-		p.Mem = ir.U64
-		vals[i] = f.Slot("str", joinBytes, 1)
-		f.Emit(ir.OpStr, ir.TI64, vals[i], p, ir.Const(joinBytes)).Imm = joinBytes
-		e.Fields = append(e.Fields, ir.Field{Layout: text})
-	}
-	f.Emit(ir.OpEmit, ir.TVoid, vals...).Sym = e.Name
+	v := f.Emit(ir.OpJoin, ir.TVoid, at)
+	v.Sym, v.Imm = e.Name, joinStrings
 	return nil
 }
 
@@ -164,4 +147,149 @@ func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) {
 		}
 		f.Call(helper, ir.TI64, to, n, from)
 	}
+}
+
+// childPID is the process id of the loader's command, which the loader sets.
+func (f *fn) childPID(ast.Expr, *check.Call) *ir.Value {
+	if f.m.Global("cpid") == nil {
+		f.m.Globals = append(f.m.Globals, &ir.Global{Name: "cpid", Kind: ir.GlobalConst, Size: 8})
+	}
+	return f.Global(ir.U64, "cpid", 0)
+}
+
+// kfuncAllowed asks the host for a kernel function and this kind of program.
+func (f *fn) kfuncAllowed(_ ast.Expr, c *check.Call) *ir.Value {
+	return f.fromHost("kfunc_allowed", c.Text+" "+f.prog.Point.Kind)
+}
+
+// debugf writes to the kernel's trace pipe.
+func (f *fn) debugf(_ ast.Expr, c *check.Call) *ir.Value {
+	size := len(c.Format) + 1
+	text := f.Slot("format", size, 1)
+	lit := f.Emit(ir.OpStrLit, ir.TVoid, text)
+	lit.Sym, lit.Imm = c.Format, int64(size)
+	args := []*ir.Value{text, ir.Const(int64(size))}
+	for _, x := range c.Args {
+		if f.body.Type(x).IsScalar() {
+			args = append(args, f.num(x))
+		} else {
+			args = append(args, f.addr(x))
+		}
+	}
+	for len(args) < 5 { // the helper's number; it looks at those that the format names
+		args = append(args, ir.Const(0))
+	}
+	f.Call("trace_printk", ir.TI64, args...)
+	return nil
+}
+
+// trusted is an address as the kernel wants it for helpers that take typed
+// pointers: read from the probe's arguments without a copy.
+func (f *fn) trusted(x ast.Expr) *ir.Value {
+	x = ast.Unparen(x)
+	e := f.body.Expr(x)
+	p := e.Place
+	switch {
+	case f.untypedArg(x) >= 0 && e.Type.Elem != nil:
+		return f.LoadAs(btfType(e.Type), ir.U64, f.ctx, 8*f.untypedArg(x))
+	case p == nil || p.Bits != nil:
+		return f.as(ir.TKAddr, f.scalar(x))
+	case p.Root == check.RootArg && p.Arg >= 0:
+		return f.LoadAs(btfType(e.Type), ir.U64, f.ctx, 8*f.body.Args[p.Arg].Slot)
+	case f.isIterated(e):
+		return f.iterated(e)
+	case p.Root != check.RootPointer || len(p.Steps) == 0:
+		return f.as(ir.TKAddr, f.scalar(x))
+	}
+	at := f.trusted(p.Base)
+	if at.Type.Kind != ir.BTF {
+		return f.as(ir.TKAddr, f.scalar(x))
+	}
+	for _, s := range p.Steps {
+		if s.CORE == "" || s.Index != nil || len(s.Others) > 0 {
+			return f.as(ir.TKAddr, f.scalar(x))
+		}
+		a := f.Emit(ir.OpFieldAddr, at.Type, at)
+		a.CORE = ir.CORERef{Type: s.CORE, Path: s.Path}
+		at = a
+	}
+	if e.Type.Kind == types.Struct {
+		return at
+	}
+	return f.LoadAs(btfType(e.Type), ir.U64, at, 0)
+}
+
+// untypedArg is the number of N of (T *)argN in a raw tracepoint, where the kernel
+// knows the type of the argument; -1 for any other expression.
+func (f *fn) untypedArg(x ast.Expr) int {
+	cast, ok := x.(*ast.Cast)
+	if !ok || f.f.Prog == nil || f.f.Prog.Kind != ir.ProgRawTracepoint {
+		return -1
+	}
+	arg := f.body.Expr(ast.Unparen(cast.X))
+	if arg == nil || arg.Call == nil || arg.Call.Fn == nil || arg.Call.Fn.Name != "arg" {
+		return -1
+	}
+	return int(arg.Call.N)
+}
+
+// btfType is the type of a trusted pointer.
+func btfType(t *types.Type) ir.Type {
+	if t.Elem != nil {
+		t = t.Elem
+	}
+	return ir.TBTF(t.String(), false)
+}
+
+// path writes the path of a struct path; an empty text where there is none.
+func (f *fn) path(c *check.Call, dst *ir.Value, capacity int) {
+	f.zero(dst, capacity)
+	f.Call("d_path", ir.TI64, f.trusted(c.Args[0]), dst, ir.Const(int64(capacity)))
+}
+
+// packetLimit is the most that skb_output copies of a packet: a perf record has at
+// most 64 KiB with its headers.
+const packetLimit = 0xff00
+
+// skbOutput has the kernel copy a packet behind a record of ours into a perf event
+// array, the only map that the helper takes.
+func (f *fn) skbOutput(_ ast.Expr, c *check.Call) *ir.Value {
+	const packets = "packets"
+	if f.m.Map(packets) == nil {
+		f.m.Maps = append(f.m.Maps, &ir.Map{Name: packets, Shape: ir.ShapeIntern, Pos: ir.NoPos, BPF: ir.BPFMap{Name: packets,
+			Type: "perf_event_array", KeySize: 4, ValueSize: 4, Present: -1, Gens: 1, Loss: -1}})
+	}
+	e := f.event(ir.EvSkbOutput)
+	e.Format = c.Text
+	const size = 8 + 3*8
+	u64 := f.layout(types.TUint64)
+	e.Fields = []ir.Field{{Name: "time", Layout: u64}, {Name: "length", Layout: u64}, {Name: "offset", Layout: u64}}
+	skb := f.trusted(c.Args[0])
+	n := f.num(c.Args[1])
+	n = f.Select(f.ICmp(ir.UGT, n, ir.Const(packetLimit)), ir.Const(packetLimit), n)
+	rec := f.Slot("packet", size, 8)
+	f.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
+	f.Store(ir.U32, rec, 4, ir.Const(size))
+	f.Store(ir.U64, rec, 8, f.Emit(ir.OpNsecs, ir.TI64))
+	f.Store(ir.U64, rec, 16, n)
+	f.Store(ir.U64, rec, 24, ir.Const(c.N))
+	const currentCPU = 0xffffffff // BPF_F_CURRENT_CPU; the length stands above it
+	flags := f.Or(f.Shl(n, ir.Const(32)), ir.Const(currentCPU))
+	r := f.Call("skb_output", ir.TI64, skb, ir.MapOperand(packets), flags, rec, ir.Const(size))
+	return f.And(r, ir.Const(1<<32-1)) // a uint32
+}
+
+func (f *fn) socketCookie(_ ast.Expr, c *check.Call) *ir.Value {
+	return f.Call("get_socket_cookie", ir.TI64, f.trusted(c.Args[0]))
+}
+
+// uaddr is the address of a symbol of the probed file: at a uprobe in the
+// process, by the distance from the probe; elsewhere (the macro uaddr adds where
+// the program's code begins) the distance from there.
+func (f *fn) uaddr(x ast.Expr, c *check.Call) *ir.Value {
+	t := irType(f.body.Type(x))
+	if f.prog.Point.Kind == "uprobe" {
+		return f.as(t, f.Add(f.Emit(ir.OpFuncIP, ir.TI64, f.ctx), f.fromHost("uaddr", f.f.Name+" "+c.Text)))
+	}
+	return f.as(t, f.fromHost("uaddr_code", f.f.Name+" "+c.Text))
 }

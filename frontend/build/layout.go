@@ -23,7 +23,7 @@ var plainKinds = map[types.Kind]ir.LayoutKind{
 	types.Tuple: ir.LTuple, types.Record: ir.LRecord, types.Kstack: ir.LKstack, types.Ustack: ir.LUstack,
 	types.Ksym: ir.LKsym, types.Usym: ir.LUsym, types.Inet: ir.LInet, types.Mac: ir.LMac,
 	types.Timestamp: ir.LTimestamp, types.Username: ir.LUsername, types.CgroupPath: ir.LCgroup,
-	types.Probe: ir.LProbe, types.None: ir.LNone,
+	types.Probe: ir.LProbe, types.None: ir.LNone, types.Float: ir.LNone,
 }
 
 func (b *builder) makeLayout(t *types.Type) *ir.Layout {
@@ -68,7 +68,7 @@ func enumTable(e *types.EnumDef) map[int64]string {
 // memberLayout is the layout of a type inside a struct or array: integers keep
 // their C size there.
 func (b *builder) memberLayout(t *types.Type) *ir.Layout {
-	if !t.IsScalar() {
+	if !t.IsScalar() && t.Kind != types.Float {
 		return b.layout(t)
 	}
 	l := *b.makeLayout(t)
@@ -77,14 +77,14 @@ func (b *builder) memberLayout(t *types.Type) *ir.Layout {
 }
 
 // members are the fields of a struct, those of anonymous members among them.
-// What cannot be printed is left out.
+// What cannot be printed is left out; a floating point number prints as null.
 func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	var out []ir.Field
 	for _, m := range c.Members() {
 		switch {
 		case m.Name == "" && m.Type.Kind == types.Struct:
 			out = append(out, b.members(m.Type.Comp, base+m.Off)...)
-		case m.Name == "" || m.Type.Kind == types.Float || m.Type.Kind == types.Func:
+		case m.Name == "" || m.Type.Kind == types.Func:
 		default:
 			out = append(out, ir.Field{Name: m.Name, Off: base + m.Off, BitOff: m.BitOff, BitSize: m.BitSize, Layout: b.memberLayout(m.Type)})
 		}

@@ -38,19 +38,39 @@ func (f *fn) while(s *ast.WhileStmt) {
 func (f *fn) whileTurns(s *ast.WhileStmt) {
 	const all = 1<<63 - 1 // bpf_loop makes fewer
 	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
-	head, test, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	at, pos, end := f.at, f.Pos, f.end
+	head, test, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
 	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
-	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), test, rest)
+	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), test, done)
 	f.start(test, true)
 	f.condition(s.Cond, body, rest)
 	f.start(body, true)
 	f.repeat(s.Body, rest, head)
 	f.jump(head)
 	f.seal(head)
+	f.at, f.Pos, f.end = at, pos, end
+	f.toldIfCut(turns, s, done, rest)
 	f.start(rest, true)
 }
+
+// toldIfCut begins the block behind a loop's last turn: where turns are left, it
+// tells the user.
+func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
+	f.start(done, true)
+	cut := f.Emit(ir.OpRangeCut, ir.TI64, turns)
+	cut.Imm = int64(f.runtimeError(cutText, s))
+	tell := f.f.NewBlock()
+	tell.Cold = true
+	f.branch(f.ICmp(ir.NE, cut, ir.Const(0)), tell, rest)
+	f.start(tell, true)
+	f.Emit(ir.OpFault, ir.TVoid, f.AddImm(cut, -1))
+	f.jump(rest)
+}
+
+// cutText is what a run says of bpf_loop at its limit.
+const cutText = "Loop stopped after 8388608 turns: the kernel makes no more of one loop"
 
 // isCounted reports whether a variable that the loop changes is compared with a
 // number that is known: then the verifier may see that the loop ends.
@@ -74,13 +94,16 @@ func (f *fn) isCounted(s *ast.WhileStmt) bool {
 		v, ok := ast.Unparen(x).(*ast.Var)
 		return ok && changed[f.body.Expr(v).Var]
 	}
+	// Of a large number the verifier would try too many before it.
+	few := func(n int64) bool { return -countedTurns <= n && n <= countedTurns }
 	known := func(x ast.Expr) bool {
 		x = ast.Unparen(x)
 		e := f.body.Expr(x)
 		if _, ok := x.(*ast.Var); ok && e != nil && e.Var != nil && e.Var.Type.IsScalar() {
-			return !changed[e.Var] && f.getVar(e.Var, irType(e.Var.Type)).IsConst()
+			v := f.getVar(e.Var, irType(e.Var.Type))
+			return !changed[e.Var] && v.IsConst() && few(v.Imm)
 		}
-		return e != nil && e.Const != nil
+		return e != nil && e.Const != nil && (e.Const.IsStr || few(e.Const.Int))
 	}
 	found := false
 	bound := func(cond ast.Expr) {
@@ -168,6 +191,9 @@ func (f *fn) forStmt(s *ast.ForStmt) {
 const (
 	inlineTurns = 2048
 	outerTurns  = 64
+	// countedTurns is the largest number that ends a while by a comparison with a
+	// counter of its own, for it to be left to the verifier as it is.
+	countedTurns = 1 << 14
 )
 
 // forRange is "for ($i : from..to)": half-open, bounds evaluated once.
@@ -241,16 +267,19 @@ func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Blo
 func (f *fn) forTurns(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	n := f.Select(f.ICmp(less, from, to), f.Sub(to, from), ir.Const(0))
 	turns := f.Emit(ir.OpRangeIter, ir.TI64, n)
-	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	at, pos, end := f.at, f.Pos, f.end
+	head, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
 	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
-	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), body, rest)
+	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), body, done)
 	f.start(body, true)
 	f.setVar(f.body.Loop(s), f.Add(f.AddImm(next, -1), from))
 	f.repeat(s.Body, rest, head)
 	f.jump(head)
 	f.seal(head)
+	f.at, f.Pos, f.end = at, pos, end
+	f.toldIfCut(turns, s, done, rest)
 	f.start(rest, true)
 }
 

@@ -1,6 +1,8 @@
 package build
 
 import (
+	"slices"
+
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/types"
@@ -24,15 +26,21 @@ func (f *fn) key(m *check.Map, keys []ast.Expr) *ir.Value {
 	}
 	st := m.Key.Store()
 	slot := f.Slot("key", st.Size, max(8, st.Align))
+	f.keyInto(slot, m, keys)
+	return slot
+}
+
+// keyInto builds a map's key at an address.
+func (f *fn) keyInto(slot *ir.Value, m *check.Map, keys []ast.Expr) {
 	if len(keys) == 1 {
 		f.store(keys[0], slot, m.Key, true)
-		return slot
+		return
 	}
+	st := m.Key.Store()
 	f.clearPadding(slot, m.Key)
 	for i, k := range keys {
 		f.store(k, f.AddImm(slot, int64(st.Offsets[i])), m.Key.Fields[i].Type, true)
 	}
-	return slot
 }
 
 // clearPadding zeroes a tuple whose fields do not cover it.
@@ -52,19 +60,20 @@ func (f *fn) mapOp(op ir.Op, t ir.Type, m *check.Map, key *ir.Value, args ...*ir
 	all := append([]*ir.Value{ir.MapOperand(m.Name)}, args...)
 	if key != nil {
 		all = append(all, key)
-		f.firstUpdate(op, m)
+		f.noteUpdate(op, m)
 	}
 	return f.Emit(op, t, all...)
 }
 
-// firstUpdate remembers where the script first adds to a keyed map.
-func (f *fn) firstUpdate(op ir.Op, m *check.Map) {
+// noteUpdate remembers where the script adds to a keyed map.
+func (f *fn) noteUpdate(op ir.Op, m *check.Map) {
 	x := f.m.Map(m.Name)
-	if op.Info().Effect != ir.Writes || op == ir.OpMapDel || op == ir.OpMapGetMem || x == nil || x.Update != nil {
+	if op.Info().Effect != ir.Writes || op == ir.OpMapDel || op == ir.OpMapGetMem || x == nil {
 		return
 	}
-	at := f.Pos
-	x.Update, x.UpdateEnd = &at, f.end
+	if !slices.ContainsFunc(x.Updates, func(u ir.UpdatePlace) bool { return u.Pos == f.Pos }) {
+		x.Updates = append(x.Updates, ir.UpdatePlace{Pos: f.Pos, End: f.end})
+	}
 }
 
 // readMap is a map's scalar value, or an aggregation read as a number.

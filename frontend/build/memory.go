@@ -21,7 +21,7 @@ func (f *fn) temp(x ast.Expr, t *types.Type) *ir.Value {
 // addr is the address of a value that lives in memory, in the storage form of
 // its own type. It may be that of a variable: copy before changing.
 func (f *fn) addr(x ast.Expr) *ir.Value {
-	x = ast.Unparen(x)
+	x = f.body.Meant(x)
 	e := f.body.Expr(x)
 	if e.Call != nil && e.Call.Option != nil {
 		return f.optionAddr(e.Call.Option)
@@ -146,7 +146,7 @@ func (f *fn) copyString(src, dst *ir.Value, own int, t *types.Type, exact bool) 
 // storeFields writes a tuple or record, each field in the type of t's.
 func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 	st := t.Store()
-	switch x := x.(type) {
+	switch x := f.body.Meant(x).(type) {
 	case *ast.Tuple:
 		f.clearPadding(dst, t)
 		for i, el := range x.Elems {
@@ -168,6 +168,10 @@ func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 		f.storeKnown(known, dst, t)
 		return
 	}
+	if m := f.body.Expr(x).Map; m != nil && m.Shape == "stats" {
+		f.storeStats(x, dst, t)
+		return
+	}
 	own := f.body.Type(x)
 	src := dst
 	same := own.Store().Size == st.Size && types.Equal(own, t)
@@ -178,6 +182,17 @@ func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 	f.storeObject(x, src, own)
 	if !same {
 		f.widen(dst, t, src, own)
+	}
+}
+
+// storeStats writes the record (count, average, total) of a stats map's element.
+func (f *fn) storeStats(x ast.Expr, dst *ir.Value, t *types.Type) {
+	m, keys := f.mapOf(x)
+	key := f.key(m, keys)
+	for i, part := range []int64{ir.AggCount, ir.AggValue, ir.AggTotal} {
+		v := f.mapOp(ir.OpAggGet, ir.TI64, m, key)
+		v.Imm = part
+		f.Store(ir.U64, dst, t.Store().Offsets[i], v)
 	}
 }
 
@@ -231,6 +246,7 @@ func (f *fn) copy(dst, src *ir.Value, n int) {
 
 // storeObject writes an object of fixed size and one form only.
 func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
+	x = f.body.Meant(x)
 	e := f.body.Expr(x)
 	size := t.Store().Size
 	if own := e.Type.Store().Size; t.Kind == types.Buffer && own < size {

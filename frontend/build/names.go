@@ -9,6 +9,7 @@ import (
 	"btc/frontend/check"
 	"btc/frontend/types"
 	"btc/ir"
+	"btc/ir/target"
 )
 
 // nameTable says how the strings of strerror and the like are found: the name
@@ -18,12 +19,13 @@ type nameTable struct {
 	names    func(arch string) []string
 	other    string
 	absolute bool
+	perArch  bool // each architecture has names of its own
 }
 
 var nameTables = map[string]nameTable{
-	"strerror":     {errorNames, "Unknown error", true},
-	"signal_name":  {signalNames, "N/A", false},
-	"syscall_name": {syscallNames, "Unknown syscall", false},
+	"strerror":     {errorNames, "Unknown error", true, false},
+	"signal_name":  {signalNames, "N/A", false, false},
+	"syscall_name": {target.SyscallNames, "Unknown syscall", false, true},
 }
 
 // errorNames are the C library's texts, which are those of Go with a capital.
@@ -58,23 +60,6 @@ func signalNames(string) []string {
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-func syscallNames(arch string) []string {
-	var names []string
-	at := 0
-	for _, word := range strings.Fields(syscallTable[arch]) {
-		if n, err := strconv.Atoi(word); err == nil {
-			at = n
-			continue
-		}
-		for len(names) <= at {
-			names = append(names, "")
-		}
-		names[at] = word
-		at++
-	}
-	return names
-}
-
 // numberName writes the name of a number: it is copied out of a constant table
 // of the object.
 func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
@@ -82,16 +67,33 @@ func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 	name := c.Fn.Name + "_table"
 	g := f.m.Global(name)
 	if g == nil {
-		g = &ir.Global{Name: name, Kind: ir.GlobalConst, Init: nameBytes(t.names(f.m.Target.Arch().Name), t.other)}
+		g = &ir.Global{Name: name, Kind: ir.GlobalConst}
+		for _, a := range f.m.Served() {
+			if t.perArch || len(g.Init) == 0 {
+				g.Init = append(g.Init, nameBytes(t.names(a.Name), t.other)...)
+			}
+		}
 		g.Size = len(g.Init)
 		f.m.Globals = append(f.m.Globals, g)
 	}
-	last := int64(g.Size/check.NameSize - 1)
+	// Where several architectures are served, their tables follow each other.
+	size := func(a *target.Arch) int64 { return int64(len(t.names(a.Name)) + 1) }
+	last := f.PerArch(f.m.Served(), func(a *target.Arch) int64 { return size(a) - 1 })
+	first := f.PerArch(f.m.Served(), func(a *target.Arch) int64 {
+		at := int64(0)
+		for _, before := range f.m.Served() {
+			if before == a || !t.perArch {
+				break
+			}
+			at += size(before)
+		}
+		return at
+	})
 	n := f.Extend(ir.S32, f.num(c.Args[0]))
 	if t.absolute {
 		n = f.Select(f.ICmp(ir.SLT, n, ir.Const(0)), f.Sub(ir.Const(0), n), n)
 	}
-	n = f.Select(f.ICmp(ir.ULT, n, ir.Const(last)), n, ir.Const(last))
+	n = f.Add(f.Select(f.ICmp(ir.ULT, n, last), n, last), first)
 	from := f.Cast(ir.TKAddr, f.GlobalAddr(ir.TMapVal(".rodata", false), name, 0))
 	from = f.Add(from, f.Mul(n, ir.Const(check.NameSize)))
 	f.Emit(ir.OpStr, ir.TI64, dst, from, ir.Const(int64(capacity))).Imm = int64(capacity)

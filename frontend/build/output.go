@@ -23,7 +23,8 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 	vals := make([]*ir.Value, len(args))
 	for i, x := range args {
 		t := f.body.Type(x)
-		e.Fields = append(e.Fields, ir.Field{Layout: f.layout(t)})
+		// A number's bytes above its size are the reader's to add.
+		e.Fields = append(e.Fields, ir.Field{Layout: f.memberLayout(t)})
 		if t.IsScalar() || t.IsAgg() {
 			vals[i] = f.num(x)
 		} else {
@@ -35,9 +36,12 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 
 // formatted is printf and what else takes a format and its arguments.
 func formatted(kind ir.EventKind) callFunc {
-	return func(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
+	return func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
 		e := f.event(kind)
 		e.Format = c.Format
+		if kind == ir.EvErrorf || kind == ir.EvWarnf {
+			e.Chain = f.chain(x.Span())
+		}
 		f.send(e, c.Args...)
 		return nil
 	}
@@ -84,5 +88,13 @@ func (f *fn) exit(x ast.Expr, c *check.Call) *ir.Value {
 	if x.Span().Chain() == nil {
 		f.Ret(ir.Const(0))
 	}
+	return nil
+}
+
+// unwatch asks the loader to end the watchpoints at an address.
+func (f *fn) unwatch(_ ast.Expr, c *check.Call) *ir.Value {
+	e := f.event(ir.EvUnwatch)
+	e.Fields = []ir.Field{{Name: "address", Layout: f.layout(types.TUint64)}}
+	f.Emit(ir.OpEmit, ir.TVoid, f.num(c.Args[0])).Sym = e.Name
 	return nil
 }

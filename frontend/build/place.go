@@ -37,7 +37,11 @@ func ours(p *ir.Value) bool {
 }
 
 // locate computes the address of a place, all but its last step.
-func (f *fn) locate(p *check.Place) where {
+func (f *fn) locate(p *check.Place) where { return f.walk(p, p.Steps) }
+
+// walk computes the address that some steps from a place's root lead to, all but
+// the last of them.
+func (f *fn) walk(p *check.Place, steps []check.Step) where {
 	var w where
 	switch p.Root {
 	case check.RootPointer:
@@ -56,7 +60,7 @@ func (f *fn) locate(p *check.Place) where {
 	default:
 		panic("BUG: no address for a typed argument")
 	}
-	for _, s := range p.Steps {
+	for _, s := range steps {
 		if len(s.Others) > 0 {
 			w = where{base: f.eitherForm(s, ir.TKAddr, func(s check.Step) *ir.Value { return f.apply(f.step(w, s)) })}
 			continue
@@ -74,6 +78,9 @@ func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value
 	other, rest := s.Others[0], s
 	rest.Others = s.Others[1:]
 	exists := f.CORE(ir.FieldExists, ir.CORERef{Type: other.CORE, Path: other.Path})
+	for then := other.Then; then != nil; then = then.Then {
+		exists = f.And(exists, f.CORE(ir.FieldExists, ir.CORERef{Type: then.CORE, Path: then.Path}))
+	}
 	yes, no, join := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.branch(f.ICmp(ir.NE, exists, ir.Const(0)), yes, no)
 	f.start(yes, true)
@@ -102,6 +109,14 @@ func located(p *check.Place) bool {
 }
 
 func (f *fn) step(w where, s check.Step) where {
+	if then := s.Then; then != nil {
+		s.Then = nil
+		t := ir.TKAddr
+		if w.base.Type.Kind == ir.UAddr {
+			t = ir.TUAddr
+		}
+		return f.step(where{base: f.readWord(f.step(w, s), ir.U64, t)}, *then)
+	}
 	switch {
 	case s.CORE != "" && s.DataLoc: // another form, see eitherForm
 		w = f.dataLoc(where{base: f.ctx, core: ir.CORERef{Type: s.CORE, Path: s.Path}}, s)
@@ -122,6 +137,8 @@ func (f *fn) step(w where, s check.Step) where {
 	return w
 }
 
+const outsideText = "Array access out of bounds. This can lead to unexpected results."
+
 // index adds a number of elements. Memory of ours cannot be read at an unknown
 // offset directly, so it is addressed like any kernel memory.
 func (f *fn) index(w where, s check.Step) where {
@@ -134,9 +151,16 @@ func (f *fn) index(w where, s check.Step) where {
 		w.base = f.Cast(ir.TKAddr, w.base)
 	}
 	if s.Len > 0 { // outside: the null address, which reads as zero
-		in := f.ICmp(ir.ULT, i, ir.Const(int64(s.Len)))
-		a := f.Add(w.base, f.scaled(i, s.Scale))
-		w.base = f.Select(in, a, ir.Null(w.base.Type))
+		in, out, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+		out.Cold = true
+		f.branch(f.ICmp(ir.ULT, i, ir.Const(int64(s.Len))), in, out)
+		f.start(in, true)
+		f.jump(rest, f.Add(w.base, f.scaled(i, s.Scale)))
+		f.start(out, true)
+		f.Emit(ir.OpDivZero, ir.TVoid).Imm = int64(f.runtimeError(outsideText, s.Index))
+		f.jump(rest, ir.Null(w.base.Type))
+		w.base = rest.AddParam(w.base.Type)
+		f.start(rest, true)
 		return w
 	}
 	w.base = f.Add(w.base, f.scaled(i, s.Scale))
@@ -145,6 +169,9 @@ func (f *fn) index(w where, s check.Step) where {
 
 // dataLoc follows a tracepoint's {u16 offset, u16 length} to its data.
 func (f *fn) dataLoc(w where, s check.Step) where {
+	if b := w.base; b.Op == ir.OpCast && b.Args[0] == f.ctx {
+		w.base = f.ctx // a load instead of a probe read
+	}
 	loc := f.readWord(w, ir.U32, ir.TI64)
 	off := f.And(loc, ir.Const(0xffff))
 	base := f.Cast(ir.TKAddr, f.ctx)
@@ -161,20 +188,33 @@ func (f *fn) readWord(w where, k ir.MemKind, t ir.Type) *ir.Value {
 	return v
 }
 
+// register is an argument or result as its type has it: what a register holds
+// above the type's size is not defined.
+func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
+	if t.Kind == types.Bool {
+		v = f.Extend(ir.U8, v)
+	}
+	return f.narrow(v, t)
+}
+
 // readPlace is the scalar value of a place.
 func (f *fn) readPlace(e *check.Expr) *ir.Value {
 	p := e.Place
 	if p.Root == check.RootArg {
 		if p.Arg < 0 {
-			return f.as(irType(e.Type), f.Emit(ir.OpRetval, ir.TI64, f.ctx))
+			return f.register(f.Emit(ir.OpRetval, ir.TI64, f.ctx), e.Type)
 		}
 		v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
 		v.Imm = int64(p.Arg)
-		return f.narrow(v, e.Type)
+		return f.register(v, e.Type)
 	}
 	if p.Root == check.RootCtx && len(p.Steps) == 1 && len(p.Steps[0].Others) > 0 {
 		t, k := irType(e.Type), memKind(e.Type)
 		return f.eitherForm(p.Steps[0], t, func(s check.Step) *ir.Value { return f.readWord(f.step(where{base: f.ctx}, s), k, t) })
+	}
+	if n := len(p.Steps); n > 0 && len(p.Steps[n-1].Others) > 0 && p.Root == check.RootPointer {
+		w, t, k := f.walk(p, p.Steps[:n-1]), irType(e.Type), memKind(e.Type)
+		return f.eitherForm(p.Steps[n-1], t, func(s check.Step) *ir.Value { return f.readWord(f.step(w, s), k, t) })
 	}
 	w := f.locate(p)
 	if located(p) {
@@ -187,9 +227,13 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 		w.base = f.Cast(ir.TKAddr, w.base) // a copy of a kernel object has the host's layout
 	}
 	if p.Bits != nil && w.core.Type == "" {
-		return f.bits(f.readWord(w, ir.MemKindOf(p.Bits.Unit, false), ir.TI64), p.Bits, e.Type)
+		return f.bits(f.readWord(w, ir.MemKindOf(p.Bits.Unit, false), ir.TI64), p.Bits)
 	}
-	v := f.readWord(w, memKind(e.Type), irType(e.Type))
+	kind := memKind(e.Type)
+	if p.Bits != nil {
+		kind = ir.MemKindOf(kind.Size(), false)
+	}
+	v := f.readWord(w, kind, irType(e.Type))
 	if f.isIterated(e) {
 		f.endUnless(v)
 	}
@@ -206,6 +250,14 @@ func (f *fn) isIterated(e *check.Expr) bool {
 	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx"
 }
 
+// iterated is one of an iterator's objects, with the kernel's own type. Each
+// member of a context lies in eight bytes.
+func (f *fn) iterated(e *check.Expr) *ir.Value {
+	v := f.LoadAs(btfType(e.Type), ir.U64, f.ctx, int(e.Place.Steps[0].Off))
+	f.endUnless(v)
+	return v
+}
+
 // endUnless ends the program when an address is null: an iterator's last call
 // has no object.
 func (f *fn) endUnless(v *ir.Value) {
@@ -220,17 +272,15 @@ func (f *fn) endUnless(v *ir.Value) {
 func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
 	addr := f.apply(w)
 	if b := e.Place.Bits; b != nil {
-		return f.bits(f.Load(ir.MemKindOf(b.Unit, false), addr, 0), b, e.Type)
+		return f.bits(f.Load(ir.MemKindOf(b.Unit, false), addr, 0), b)
 	}
 	return f.LoadAs(irType(e.Type), memKind(e.Type), addr, 0)
 }
 
-// bits takes a bitfield out of its storage unit.
-func (f *fn) bits(unit *ir.Value, b *check.Bits, t *types.Type) *ir.Value {
+// bits takes a bitfield out of its storage unit. Its upper bits are zero also
+// where its C type has a sign, as in the reference.
+func (f *fn) bits(unit *ir.Value, b *check.Bits) *ir.Value {
 	v := f.Shl(unit, ir.Const(int64(64-b.Off-b.Size)))
-	if t.Signed {
-		return f.AShr(v, ir.Const(int64(64-b.Size)))
-	}
 	return f.LShr(v, ir.Const(int64(64-b.Size)))
 }
 
@@ -250,11 +300,18 @@ func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
 		w.base = f.Cast(ir.TKAddr, w.base)
 	}
 	addr := f.apply(w)
+	chars := capacity
+	if n := e.Place.Chars; n > 0 {
+		chars = min(n, capacity)
+	}
 	if addr.Type.IsPtr() {
-		f.Emit(ir.OpStrCopy, ir.TI64, dst, addr).Imm = int64(capacity)
+		f.Emit(ir.OpStrCopy, ir.TI64, dst, addr).Imm = int64(chars)
+		if chars < capacity {
+			f.Store(ir.U8, dst, chars, ir.Const(0))
+		}
 		return
 	}
-	f.Emit(ir.OpStr, ir.TI64, dst, addr, ir.Const(int64(capacity)+1)).Imm = int64(capacity)
+	f.Emit(ir.OpStr, ir.TI64, dst, addr, ir.Const(int64(chars)+1)).Imm = int64(capacity)
 }
 
 // readObject copies a struct or array out of a place.

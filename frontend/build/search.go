@@ -88,32 +88,130 @@ func (f *fn) strcontains(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.BoolInt(f.ICmp(ir.SGE, f.find(c.Args[0], c.Args[1]), ir.Const(0)))
 }
 
-// find is the place of a string in another, -1 when it is not there, by the
-// method of Knuth, Morris and Pratt: two loops whose number of rounds is linear
-// in the capacities, without a branch inside. The positions live in memory,
-// where the kernel verifier does not track them: each round then looks to it as
-// the one before.
-//
-//	fail[0] = 0; i = 1; j = 0              while i < length of needle:
-//	  needle[i] == needle[j]: j++, fail[i] = j, i++
-//	  j == 0: fail[i] = 0, i++             else: j = fail[j-1]
-//	i = 0; j = 0                           while i < length of text and j < length of needle:
-//	  text[i] == needle[j]: i++, j++       j == 0: i++       else: j = fail[j-1]
+// find is the place of a string in another, -1 when it is not there.
 func (f *fn) find(text, needle ast.Expr) *ir.Value {
-	h, hn := f.copyText(text, "text", 0)
 	if lit, ok := f.literal(needle); ok && len(cString(lit)) >= 1 && len(cString(lit)) <= 8 {
+		h, hn := f.copyText(text, "text", 0)
 		return f.findWord(h, hn, cString(lit))
 	}
-	n, nn := f.copyText(needle, "needle", 0)
-	fail := f.Slot("fail", 2*n.Slot.Size, 8)
-	state := f.Slot("place", 16, 8)
-	fail.Slot.Class, state.Slot.Class = ir.Scratch, ir.Scratch
+	return f.findHash(text, needle)
+}
 
-	f.Store(ir.U16, fail, 0, ir.Const(0))
-	f.search(state, 1, 2*f.body.Type(needle).Size, n, n, nn, ir.Const(int64(2*n.Slot.Size)), fail, true)
-	f.search(state, 0, 2*f.body.Type(text).Size, h, n, hn, nn, fail, false)
-	i, j := f.Load(ir.U64, state, 0), f.Load(ir.U64, state, 8)
-	return f.Select(f.ICmp(ir.EQ, j, nn), f.Sub(i, j), ir.Const(-1))
+// findHash finds a string by the method of Rabin and Karp: the hash of as many
+// bytes as the needle has goes through the text, and where it is the needle's the
+// bytes are compared. Each loop is as long as its text, without a branch inside,
+// so that the kernel verifier walks about 15 instructions a byte. The hash is
+// a polynomial in a random odd number, modulo 1<<64: what differs from the
+// needle has its hash by chance only, and then the comparison fails and the text
+// counts as one without the needle.
+//
+//	b = random | 1; h = 0; p = 1      for each byte c of the needle: h = h*b + c, p = p*b
+//	w = 0                             for each place i of the text: w = w*b + text[i] - text[i-length]*p
+//	                                  until w == h
+func (f *fn) findHash(text, needle ast.Expr) *ir.Value {
+	n, nn := f.copyText(needle, "needle", 0)
+	before := n.Slot.Size // of zeros: what the first places of the text push out of the window
+	whole, h, hn := f.copyTextBehind(text, before)
+	b := f.forget(f.Or(f.random(), ir.Const(1)))
+
+	hash := f.eachByte(n.Slot.Size, []*ir.Value{ir.Const(0), ir.Const(1)}, nn, func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
+		// Behind the end nothing changes.
+		in := f.AShr(f.Sub(f.AddImm(k, int64(i)), nn), ir.Const(63))
+		c := f.Load(ir.U8, f.Add(n, k), i)
+		h, p := f.Add(f.Binary(ir.OpMul, v[0], b), c), f.Binary(ir.OpMul, v[1], b)
+		return []*ir.Value{f.Add(v[0], f.And(in, f.Sub(h, v[0]))), f.Add(v[1], f.And(in, f.Sub(p, v[1])))}
+	})
+	want, power := f.forget(hash[0]), f.forget(hash[1])
+
+	back := f.forget(f.Sub(ir.Const(int64(before)), nn))
+	room := h.Slot.Size - 8 // of whole, a power of two
+	var old *ir.Value       // where the bytes lie that leave the window
+	state := f.eachByte(room-before, []*ir.Value{ir.Const(0), ir.Const(0), ir.Const(1)}, hn, func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
+		if i == 0 {
+			old = f.Add(whole, f.And(f.Add(k, back), ir.Const(int64(room-1))))
+		}
+		w := f.Add(f.Binary(ir.OpMul, v[0], b), f.Load(ir.U8, f.Add(h, k), i))
+		w = f.Sub(w, f.Binary(ir.OpMul, f.Load(ir.U8, old, i), power))
+		on := f.And(v[2], f.notZero(f.Binary(ir.OpXor, w, want)))
+		return []*ir.Value{w, f.Add(v[1], on), on}
+	}, 2)
+	last, on := f.forget(state[1]), f.forget(state[2])
+	at := f.forget(f.AddImm(f.Sub(last, nn), 1)) // the first byte of the window
+
+	from := f.forget(f.AddImm(f.And(at, ir.Const(int64(room-1))), int64(before)))
+	differ := f.eachByte(n.Slot.Size, []*ir.Value{ir.Const(0)}, nn, func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
+		if i == 0 {
+			old = f.Add(whole, f.And(f.Add(from, k), ir.Const(int64(room-1))))
+		}
+		in := f.AShr(f.Sub(f.AddImm(k, int64(i)), nn), ir.Const(63))
+		x := f.Binary(ir.OpXor, f.Load(ir.U8, old, i), f.Load(ir.U8, f.Add(n, k), i))
+		return []*ir.Value{f.Or(v[0], f.And(x, in))}
+	})
+	// Found before the text's end, at no place before its start, and really so.
+	miss := f.Or(f.Or(on, differ[0]), f.Or(f.Binary(ir.OpXor, f.less(last, hn), ir.Const(1)), f.LShr(at, ir.Const(63))))
+	place := f.Select(f.ICmp(ir.NE, miss, ir.Const(0)), ir.Const(-1), at)
+	// Where the result has ranges, the verifiers of 5.10 and 6.1 walk each later
+	// search once for each of them.
+	return f.forget(f.Select(f.ICmp(ir.EQ, nn, ir.Const(0)), ir.Const(0), place))
+}
+
+// random is 64 random bits.
+func (f *fn) random() *ir.Value {
+	high := f.Shl(f.Emit(ir.OpRand, ir.TI64), ir.Const(32))
+	return f.Or(high, f.Emit(ir.OpRand, ir.TI64))
+}
+
+// copyTextBehind copies a string to a slot behind some zero bytes, a power of
+// two, with 8 more bytes at its end. It gives the slot's address, the string's,
+// and its length. The slot without the last 8 bytes has a power of two.
+func (f *fn) copyTextBehind(x ast.Expr, before int) (whole, at, length *ir.Value) {
+	capacity := f.body.Type(x).Size
+	if lit, ok := f.literal(x); ok {
+		capacity = max(capacity, len(lit)+1)
+	}
+	room := 8
+	for room < before+capacity {
+		room *= 2
+	}
+	whole = f.Slot("text", room+8, 8)
+	whole.Slot.Class = ir.Scratch
+	f.zero(whole, before)
+	at = f.AddImm(whole, int64(before))
+	limit := int64(f.body.Type(x).Size)
+	n := f.Emit(ir.OpStr, ir.TI64, at, f.Cast(ir.TKAddr, f.addr(x)), ir.Const(limit))
+	n.Imm = limit
+	return whole, at, f.forget(f.Select(f.ICmp(ir.SGT, n, ir.Const(0)), f.AddImm(n, -1), ir.Const(0)))
+}
+
+// eachByte is a loop over the bytes of a text: up to length, which is less than
+// size, in rounds of stepsOfRound. step makes of the values v, with the text's
+// byte k + i at hand, those of the next step. With an index in until the loop
+// ends when that value is 0.
+func (f *fn) eachByte(size int, v []*ir.Value, length *ir.Value, step func(k *ir.Value, i int, v []*ir.Value) []*ir.Value, until ...int) []*ir.Value {
+	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head, append([]*ir.Value{ir.Const(0)}, v...)...)
+	k := head.AddParam(ir.TI64)
+	now := make([]*ir.Value, len(v))
+	for i := range v {
+		now[i] = head.AddParam(ir.TI64)
+	}
+	f.start(head, false)
+	going := f.less(k, length)
+	for _, i := range until {
+		going = f.And(going, now[i])
+	}
+	// One branch for all ends: the kernel knows that it ends, for k grows.
+	stop := f.Binary(ir.OpXor, going, ir.Const(1))
+	f.branch(f.ICmp(ir.ULT, f.Or(k, f.Shl(stop, ir.Const(32))), ir.Const(int64(size))), body, rest)
+	f.start(body, true)
+	next := now
+	for i := range stepsOfRound {
+		next = step(k, i, next)
+	}
+	f.jump(head, append([]*ir.Value{f.AddImm(k, stepsOfRound)}, next...)...)
+	f.seal(head)
+	f.start(rest, true)
+	return now
 }
 
 // cString is a text up to its first NUL.
@@ -147,7 +245,7 @@ func (f *fn) findWord(text, length *ir.Value, word string) *ir.Value {
 	f.start(rest, true)
 	// pos is the place of the word's last byte, which may lie behind the text's end.
 	found := f.And(f.Binary(ir.OpXor, going, ir.Const(1)), f.less(pos, length))
-	return f.Select(f.ICmp(ir.NE, found, ir.Const(0)), f.AddImm(pos, -int64(len(word)-1)), ir.Const(-1))
+	return f.forget(f.Select(f.ICmp(ir.NE, found, ir.Const(0)), f.AddImm(pos, -int64(len(word)-1)), ir.Const(-1)))
 }
 
 // notZero is 1 when x is not 0, without a branch.
@@ -155,66 +253,11 @@ func (f *fn) notZero(x *ir.Value) *ir.Value {
 	return f.LShr(f.Or(x, f.Sub(ir.Const(0), x)), ir.Const(63))
 }
 
-// search is one of the loops: it goes on while i < most and j < full, for at most
-// rounds. fill says that it makes the table.
-func (f *fn) search(state *ir.Value, first int64, rounds int, text, needle, most, full, fail *ir.Value, fill bool) {
-	f.Store(ir.U64, state, 0, ir.Const(first))
-	f.Store(ir.U64, state, 8, ir.Const(0))
-	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
-	f.jump(head, ir.Const(0))
-	k := head.AddParam(ir.TI64)
-	f.start(head, false)
-	going := f.going(state, most, full)
-	// One branch for both ends: the kernel knows that it ends, for k grows.
-	stop := f.Binary(ir.OpXor, going, ir.Const(1))
-	f.branch(f.ICmp(ir.ULT, f.Or(k, f.Shl(stop, ir.Const(32))), ir.Const(int64(rounds))), body, rest)
-	f.start(body, true)
-	for range stepsOfRound {
-		f.searchStep(state, text, needle, most, full, fail, fill)
-	}
-	f.jump(head, f.AddImm(k, stepsOfRound))
-	f.seal(head)
-	f.start(rest, true)
-}
-
 // stepsOfRound is how many steps of a search stand in the body of its loop: the
 // kernel verifier of 5.10 takes a long time for loops of many rounds.
 const stepsOfRound = 8
 
-// going is 1 while i < most and j < full.
-func (f *fn) going(state, most, full *ir.Value) *ir.Value {
-	return f.And(f.less(f.Load(ir.U64, state, 0), most), f.less(f.Load(ir.U64, state, 8), full))
-}
-
-// searchStep is one step; it changes nothing behind the end.
-func (f *fn) searchStep(state, text, needle, most, full, fail *ir.Value, fill bool) {
-	going := f.Sub(ir.Const(0), f.going(state, most, full)) // all ones or zeros
-	i, j := f.Load(ir.U64, state, 0), f.Load(ir.U64, state, 8)
-	at := func(p, x *ir.Value) *ir.Value {
-		return f.Load(ir.U8, f.Add(p, f.And(x, ir.Const(int64(p.Slot.Size-1)))), 0)
-	}
-	entry := func(x *ir.Value) *ir.Value {
-		return f.Add(fail, f.And(f.Shl(x, ir.Const(1)), ir.Const(int64(fail.Slot.Size-2))))
-	}
-	same := f.isZero(f.Binary(ir.OpXor, at(text, i), at(needle, j)))
-	start := f.isZero(j)
-	back := f.Load(ir.U16, entry(f.AddImm(j, -1)), 0)
-	taken := f.Sub(ir.Const(0), same)
-	other := f.And(f.Binary(ir.OpXor, taken, ir.Const(-1)), f.Sub(start, ir.Const(1)))
-	next := f.Or(f.And(taken, f.AddImm(j, 1)), f.And(other, back))
-	if fill { // where i stays it is written again; behind the end no one reads it
-		f.Store(ir.U16, entry(i), 0, next)
-	}
-	f.Store(ir.U64, state, 8, f.Or(f.And(going, next), f.And(f.Binary(ir.OpXor, going, ir.Const(-1)), j)))
-	f.Store(ir.U64, state, 0, f.Add(i, f.And(going, f.Or(same, start))))
-}
-
 // less is 1 when x < y, else 0, for numbers below 2^32, without a branch.
 func (f *fn) less(x, y *ir.Value) *ir.Value {
 	return f.LShr(f.Sub(x, y), ir.Const(63))
-}
-
-// isZero is 1 when x, below 2^32, is 0, without a branch.
-func (f *fn) isZero(x *ir.Value) *ir.Value {
-	return f.LShr(f.AddImm(x, -1), ir.Const(63))
 }

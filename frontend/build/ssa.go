@@ -168,38 +168,41 @@ func (c *cursor) addArgs(b *ir.Block, v any, p *ir.Value) {
 // value (or the parameter itself), and unreachable blocks.
 func dropTrivialParams(f *ir.Func) {
 	removeUnreachable(f)
+	preds := map[*ir.Block][]*ir.Edge{}
+	for _, b := range f.Blocks {
+		for i := range b.Term.Succs {
+			e := &b.Term.Succs[i]
+			preds[e.To] = append(preds[e.To], e)
+		}
+	}
+	// Uses are replaced once, at the end: until then a value means what it becomes.
+	becomes := ir.Subst{}
 	for changed := true; changed; {
 		changed = false
-		preds := map[*ir.Block][]*ir.Edge{}
-		for _, b := range f.Blocks {
-			for i := range b.Term.Succs {
-				e := &b.Term.Succs[i]
-				preds[e.To] = append(preds[e.To], e)
-			}
-		}
 		for _, b := range f.Blocks[1:] {
 			for i := len(b.Params) - 1; i >= 0; i-- {
-				same := onlyArg(b.Params[i], i, preds[b])
+				same := onlyArg(b.Params[i], i, preds[b], becomes)
 				if same == nil {
 					continue
 				}
 				for _, e := range preds[b] {
 					e.Args = append(e.Args[:i:i], e.Args[i+1:]...)
 				}
-				old := b.Params[i]
+				becomes[b.Params[i]] = same
 				b.Params = append(b.Params[:i:i], b.Params[i+1:]...)
-				ir.ReplaceUses(f, old, same)
 				changed = true
 			}
 		}
 	}
+	becomes.Apply(f)
 }
 
 // onlyArg is the one value that all ways give for the parameter, or nil.
-func onlyArg(p *ir.Value, i int, preds []*ir.Edge) *ir.Value {
+func onlyArg(p *ir.Value, i int, preds []*ir.Edge, becomes ir.Subst) *ir.Value {
 	var same *ir.Value
 	for _, e := range preds {
-		x := e.Args[i]
+		x := becomes.Of(e.Args[i])
+		e.Args[i] = x
 		if x == p || x == same || same != nil && x.IsConst() && same.IsConst() && x.Imm == same.Imm && x.Type == same.Type {
 			continue
 		}

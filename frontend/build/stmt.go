@@ -161,7 +161,34 @@ func (f *fn) setVariable(v *check.Var, x ast.Expr) {
 		f.setVar(v, f.as(irType(v.Type), f.scalar(x)))
 		return
 	}
-	f.store(x, f.vars[v], v.Type, false)
+	dst := f.vars[v]
+	if !f.mentions(x, v) {
+		f.store(x, dst, v.Type, false)
+		return
+	}
+	// A new value that is made of the old one is made beside it.
+	st := v.Type.Store()
+	tmp := f.Slot("$"+v.Name, st.Size, st.Align)
+	f.store(x, tmp, v.Type, false)
+	if v.Type.Kind == types.String && v.Type.Size > smallObject {
+		f.copyString(tmp, dst, v.Type.Size, v.Type, false)
+		return
+	}
+	f.copy(dst, tmp, st.Size)
+}
+
+// mentions tells whether a variable that lives in memory is used somewhere within x.
+func (f *fn) mentions(x ast.Expr, v *check.Var) bool {
+	x = ast.Unparen(x)
+	found := false
+	ast.Inspect(x, func(n ast.Node) bool {
+		if y, ok := n.(*ast.Var); ok && n != ast.Node(x) {
+			e := f.body.Expr(y)
+			found = found || e != nil && e.Var == v
+		}
+		return !found
+	})
+	return found
 }
 
 func (f *fn) assign(s *ast.AssignStmt) {
@@ -231,6 +258,10 @@ var aggOps = map[string]ir.Op{
 
 func (f *fn) aggregate(m *check.Map, keys []ast.Expr, right ast.Expr) {
 	c := f.body.Expr(right).Call
+	if m.Shape == "tseries" {
+		f.series(m, keys, c)
+		return
+	}
 	op, ok := aggOps[c.Fn.Name]
 	if !ok {
 		panic("BUG: no op for aggregation " + c.Fn.Name)
@@ -239,7 +270,9 @@ func (f *fn) aggregate(m *check.Map, keys []ast.Expr, right ast.Expr) {
 	if op != ir.OpCount {
 		args = append(args, f.num(c.Args[0]))
 	}
-	f.mapOp(op, ir.TVoid, m, f.key(m, keys), args...)
+	key := f.key(m, keys)
+	defer f.here(right)()
+	f.mapOp(op, ir.TVoid, m, key, args...)
 }
 
 // compound is "left op= right".

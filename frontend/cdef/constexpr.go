@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 
+	"btc/frontend/cpp"
 	"btc/frontend/types"
 )
 
@@ -188,7 +187,7 @@ func b2i(b bool) int64 {
 
 // parenthesis parses what follows '(': a cast or an expression.
 func (p *parser) parenthesis() (Const, error) {
-	if !p.condition && p.startsType() {
+	if p.startsType() {
 		t, err := p.typeName()
 		if err != nil {
 			return Const{}, err
@@ -227,36 +226,33 @@ func Truncate(v int64, t *types.Type) int64 {
 
 func (p *parser) primary() (Const, error) {
 	t := p.next()
-	switch t.kind {
-	case number:
-		v, err := parseNumber(t.text)
+	switch t.Kind {
+	case cpp.Number:
+		v, err := cpp.ParseInt(t.Text)
 		if err == nil && v > math.MaxInt64 {
 			return Const{Type: types.TUint64, Int: int64(v)}, nil
 		}
 		return number64(int64(v), false), err
-	case char:
-		if t.text == "" {
+	case cpp.Char:
+		if t.Value == "" {
 			return Const{}, errors.New("empty character constant")
 		}
-		return number64(int64(int8(t.text[0])), false), nil
-	case text:
-		s := t.text
-		for p.peek().kind == text {
-			s += p.next().text
+		return number64(int64(int8(t.Value[0])), false), nil
+	case cpp.Text:
+		s := t.Value
+		for p.peek().Kind == cpp.Text {
+			s += p.next().Value
 		}
 		return Const{Type: types.MakeString(len(s) + 1), Str: s, IsStr: true}, nil
-	case word:
-		return p.wordValue(t.text)
-	case end:
+	case cpp.Word:
+		return p.wordValue(t.Text)
+	case cpp.End:
 		return Const{}, errors.New("an expression is missing")
 	}
-	return Const{}, fmt.Errorf("unexpected '%s'", t.text)
+	return Const{}, fmt.Errorf("unexpected '%s'", t.Text)
 }
 
 func (p *parser) wordValue(name string) (Const, error) {
-	if p.condition {
-		return p.conditionWord(name)
-	}
 	if name == "sizeof" {
 		return p.sizeof()
 	}
@@ -268,23 +264,6 @@ func (p *parser) wordValue(name string) (Const, error) {
 		return c, fmt.Errorf("unknown constant %s", name)
 	}
 	return c, nil
-}
-
-// conditionWord is the value of a word in #if: an unknown one is 0.
-func (p *parser) conditionWord(name string) (Const, error) {
-	if name == "defined" {
-		paren := p.accept("(")
-		t := p.next()
-		if t.kind != word || paren && !p.accept(")") {
-			return Const{}, errors.New("defined needs a name")
-		}
-		return number64(b2i(p.env.Macro(t.text)), false), nil
-	}
-	m, ok := p.env.macros[name]
-	if !ok || m.busy || m.function || len(m.body) == 0 {
-		return number64(0, false), nil
-	}
-	return p.env.macroValue(m)
 }
 
 func (p *parser) sizeof() (Const, error) {
@@ -299,14 +278,4 @@ func (p *parser) sizeof() (Const, error) {
 		return Const{}, err
 	}
 	return number64(int64(t.Size), false), nil
-}
-
-// parseNumber reads a C integer with its suffix.
-func parseNumber(s string) (uint64, error) {
-	digits := strings.TrimRight(s, "uUlL")
-	v, err := strconv.ParseUint(digits, 0, 64)
-	if err != nil {
-		return 0, fmt.Errorf("invalid number %s", s)
-	}
-	return v, nil
 }

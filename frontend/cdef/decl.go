@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 )
@@ -13,23 +14,22 @@ const maxDepth = 200
 
 var errTooDeep = errors.New("too deeply nested")
 
-// parser reads the tokens of one definition or expression.
+// parser reads the tokens of definitions or of one expression.
 type parser struct {
-	env       *Env
-	toks      []token
-	pos       int
-	depth     int
-	condition bool // in #if: words are macros only
+	env   *Env
+	toks  []cpp.Token
+	pos   int
+	depth int
 }
 
-func (p *parser) peek() token {
+func (p *parser) peek() cpp.Token {
 	if p.pos < len(p.toks) {
 		return p.toks[p.pos]
 	}
-	return token{}
+	return cpp.Token{}
 }
 
-func (p *parser) next() token {
+func (p *parser) next() cpp.Token {
 	t := p.peek()
 	p.pos++
 	return t
@@ -37,7 +37,7 @@ func (p *parser) next() token {
 
 // accept consumes a word or operator if it is next.
 func (p *parser) accept(s string) bool {
-	if t := p.peek(); (t.kind == punct || t.kind == word) && t.text == s {
+	if p.peek().Is(s) {
 		p.pos++
 		return true
 	}
@@ -46,7 +46,7 @@ func (p *parser) accept(s string) bool {
 
 func (p *parser) acceptAny(all []string) string {
 	for _, s := range all {
-		if t := p.peek(); t.kind == punct && t.text == s {
+		if t := p.peek(); t.Kind == cpp.Punct && t.Text == s {
 			p.pos++
 			return s
 		}
@@ -58,31 +58,53 @@ func (p *parser) expect(s string) error {
 	if p.accept(s) {
 		return nil
 	}
-	found := p.peek().text
+	found := p.peek().Text
 	if found == "" {
 		found = "the end"
 	}
 	return fmt.Errorf("expected '%s', found '%s'", s, found)
 }
 
-// definition reads one struct, union, enum or typedef.
-func (e *Env) definition(c Chunk) {
-	toks, err := lex(c.Text)
-	if err == nil {
-		p := &parser{env: e, toks: e.expand(toks, 0)}
-		err = p.declaration(c)
-		if err == nil && p.peek().kind != end {
-			err = fmt.Errorf("expected the end of the definition, found '%s'", p.peek().text)
+// definitions reads all declarations of the C text. What a header says of
+// functions and variables is passed over.
+func (e *Env) definitions(toks []cpp.Token) {
+	p := &parser{env: e, toks: toks}
+	for p.pos < len(p.toks) {
+		if t := p.peek(); t.Kind == cpp.Pragma {
+			e.pragma(t.Line)
+			p.next()
+			continue
 		}
-	}
-	if err != nil {
-		e.diags.Add(diag.CSyntax, c.At, "%v", err)
+		if p.accept(";") {
+			continue
+		}
+		start := p.pos
+		if err := p.declaration(); err != nil {
+			at := min(p.pos, len(p.toks)-1)
+			if at > start && p.pos >= len(p.toks) {
+				at = start
+			}
+			e.diags.Add(diag.CSyntax, p.toks[at].At, "%v", err)
+			p.pos = start
+			p.skipDeclaration()
+		}
 	}
 }
 
-func (p *parser) declaration(c Chunk) error {
+// declaration reads one struct, union, enum or typedef with its ';'.
+func (p *parser) declaration() error {
+	for p.accept("__extension__") {
+	}
+	first := p.peek()
 	typedef := p.accept("typedef")
-	base, err := p.specifiers(c)
+	if !typedef && !slices.Contains(tagWords[:], first.Text) {
+		if !first.Included {
+			return fmt.Errorf("expected a definition of a type, found '%s'", first.Text)
+		}
+		p.skipDeclaration()
+		return nil
+	}
+	base, err := p.specifiers(first.At)
 	if err != nil {
 		return err
 	}
@@ -94,6 +116,12 @@ func (p *parser) declaration(c Chunk) error {
 		if name == "" {
 			return errors.New("typedef needs a name")
 		}
+		if p.peek().Is("(") { // of a function
+			if err := p.skipParens(); err != nil {
+				return err
+			}
+			t = types.TFunc
+		}
 		p.attributes()
 		p.env.typedefs[name] = t
 		if !p.accept(",") {
@@ -101,13 +129,55 @@ func (p *parser) declaration(c Chunk) error {
 		}
 	}
 	p.attributes()
+	if !typedef && first.Included && !p.peek().Is(";") { // a function or variable of this type
+		p.skipDeclaration()
+		return nil
+	}
 	return p.expect(";")
+}
+
+// tagWords begin the types with a tag.
+var tagWords = [...]string{"struct", "union", "enum"}
+
+// skipDeclaration goes past the ';' of a declaration, or past the body of a
+// function. It always moves on.
+func (p *parser) skipDeclaration() {
+	open, params := 0, false
+	for first := true; p.pos < len(p.toks); first = false {
+		t := p.peek()
+		if t.Kind == cpp.Pragma && open == 0 && !first {
+			return
+		}
+		p.next()
+		switch {
+		case t.Is("(") || t.Is("[") || t.Is("{"):
+			open++
+		case t.Is(")"), t.Is("]"):
+			open = max(0, open-1)
+			params = params || open == 0
+		case t.Is("}"):
+			open = max(0, open-1)
+			if open == 0 && (params || p.pos < len(p.toks) && startsDefinition(p.peek())) {
+				p.accept(";")
+				return
+			}
+		case t.Is(";") && open == 0:
+			return
+		}
+	}
+}
+
+// startsDefinition tells a token that a definition begins with.
+func startsDefinition(t cpp.Token) bool {
+	return t.Is("typedef") || t.Is("static") || t.Is("extern") || slices.Contains(tagWords[:], t.Text)
 }
 
 // qualifiers are words that change nothing here.
 var qualifiers = [...]string{"const", "volatile", "restrict", "__restrict", "__user", "__rcu", "__percpu", "__kernel", "__iomem", "__extension__"}
 
-func isQualifier(t token) bool { return t.kind == word && slices.Contains(qualifiers[:], t.text) }
+func isQualifier(t cpp.Token) bool {
+	return t.Kind == cpp.Word && slices.Contains(qualifiers[:], t.Text)
+}
 
 // baseWords make up the integer types of C.
 var baseWords = [...]string{"char", "short", "int", "long", "signed", "unsigned", "float", "double", "__signed__"}
@@ -115,23 +185,23 @@ var baseWords = [...]string{"char", "short", "int", "long", "signed", "unsigned"
 // startsType reports whether a type name begins at the next token.
 func (p *parser) startsType() bool {
 	t := p.peek()
-	if t.kind != word {
+	if t.Kind != cpp.Word {
 		return false
 	}
 	switch {
-	case isQualifier(t), slices.Contains(baseWords[:], t.text), t.text == "struct", t.text == "union", t.text == "enum":
+	case isQualifier(t), slices.Contains(baseWords[:], t.Text), t.Text == "struct", t.Text == "union", t.Text == "enum":
 		return true
 	}
-	if _, isConst, _ := p.env.Constant(t.text); isConst {
+	if _, isConst, _ := p.env.Constant(t.Text); isConst {
 		return false
 	}
-	_, ok := p.env.Named(t.text)
+	_, ok := p.env.Named(t.Text)
 	return ok
 }
 
 // typeName reads a type without a declarator name, as in a cast.
 func (p *parser) typeName() (*types.Type, error) {
-	base, err := p.specifiers(Chunk{})
+	base, err := p.specifiers(diag.Span{})
 	if err != nil {
 		return nil, err
 	}
@@ -143,34 +213,34 @@ func (p *parser) typeName() (*types.Type, error) {
 }
 
 // specifiers reads the part of a declaration before its declarators.
-func (p *parser) specifiers(c Chunk) (*types.Type, error) {
+func (p *parser) specifiers(at diag.Span) (*types.Type, error) {
 	var words []string
 	for {
 		t := p.peek()
 		switch {
 		case isQualifier(t):
 			p.next()
-		case t.kind == word && t.text == "__attribute__":
+		case t.Kind == cpp.Word && t.Text == "__attribute__":
 			p.attributes()
-		case t.kind == word && slices.Contains(baseWords[:], t.text):
-			words = append(words, p.next().text)
+		case t.Kind == cpp.Word && slices.Contains(baseWords[:], t.Text):
+			words = append(words, p.next().Text)
 		case len(words) > 0:
 			return baseType(words)
-		case t.kind == word && (t.text == "struct" || t.text == "union"):
-			return p.skipQualifiers(p.compositeType(c))
-		case t.kind == word && t.text == "enum":
+		case t.Kind == cpp.Word && (t.Text == "struct" || t.Text == "union"):
+			return p.skipQualifiers(p.compositeType(at))
+		case t.Kind == cpp.Word && t.Text == "enum":
 			return p.skipQualifiers(p.enumType())
-		case t.kind == word:
-			typ, ok := p.env.Named(t.text)
+		case t.Kind == cpp.Word:
+			typ, ok := p.env.Named(t.Text)
 			if !ok {
-				return nil, fmt.Errorf("unknown type '%s'", t.text)
+				return nil, fmt.Errorf("unknown type '%s'", t.Text)
 			}
 			p.next()
 			return p.skipQualifiers(typ, nil)
-		case t.kind == end:
+		case t.Kind == cpp.End:
 			return nil, errors.New("a type is missing")
 		default:
-			return nil, fmt.Errorf("expected a type, found '%s'", t.text)
+			return nil, fmt.Errorf("expected a type, found '%s'", t.Text)
 		}
 	}
 }
@@ -216,14 +286,25 @@ func (p *parser) declarator(t *types.Type) (string, *types.Type, error) {
 			p.next()
 		}
 	}
-	if p.peek().text == "(" && p.pos+1 < len(p.toks) && p.toks[p.pos+1].text == "*" {
-		return p.functionPointer()
+	if p.peek().Is("(") && p.pos+1 < len(p.toks) && (p.toks[p.pos+1].Is("*") || p.toks[p.pos+1].Is("(")) {
+		return p.nested(t)
 	}
 	name := ""
-	if p.peek().kind == word && p.peek().text != "__attribute__" {
-		name = p.next().text
+	if p.peek().Kind == cpp.Word && p.peek().Text != "__attribute__" {
+		name = p.next().Text
 	}
-	var dims []int
+	dims, err := p.dimensions()
+	if err == nil {
+		t, err = arrays(t, dims)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return name, t, nil
+}
+
+// dimensions reads "[n][m]"; 0 stands for "[]".
+func (p *parser) dimensions() (dims []int, err error) {
 	for p.accept("[") {
 		n := 0
 		if !p.accept("]") {
@@ -235,52 +316,62 @@ func (p *parser) declarator(t *types.Type) (string, *types.Type, error) {
 				err = errors.New("an array has a bad length")
 			}
 			if err != nil {
-				return "", nil, err
+				return nil, err
 			}
 			n = int(c.Int)
 		}
 		dims = append(dims, n)
 	}
+	return dims, nil
+}
+
+func arrays(t *types.Type, dims []int) (*types.Type, error) {
 	for _, n := range slices.Backward(dims) {
 		t = types.MakeArray(t, n)
 		if t.Size > 1<<26 {
-			return "", nil, errors.New("an array is too large")
+			return nil, errors.New("an array is too large")
 		}
 	}
-	return name, t, nil
+	return t, nil
 }
 
-// functionPointer reads "(*name)(parameters)"; what it points to is never used.
-func (p *parser) functionPointer() (string, *types.Type, error) {
+// nested reads a declarator in parentheses: "(*name)(parameters)", a pointer to
+// a function, which is never followed, or "(*name)[n]", one to an array.
+func (p *parser) nested(t *types.Type) (string, *types.Type, error) {
 	p.next()
-	for p.accept("*") {
-	}
-	name := ""
-	if p.peek().kind == word {
-		name = p.next().text
-	}
-	n := 1
-	if p.accept("[") {
-		c, err := p.constant()
-		if err == nil {
-			err = p.expect("]")
-		}
-		if err != nil || c.IsStr || c.Int < 0 || c.Int > 1<<20 {
-			return "", nil, errors.New("an array has a bad length")
-		}
-		n = int(c.Int)
-	}
-	if err := p.expect(")"); err != nil {
-		return "", nil, err
-	}
+	start := p.pos
+	p.pos--
 	if err := p.skipParens(); err != nil {
 		return "", nil, err
 	}
-	t := types.MakePointer(types.TFunc, types.NoSpace)
-	if n != 1 {
-		t = types.MakeArray(t, n)
+	switch {
+	case p.peek().Is("("):
+		for p.peek().Is("(") {
+			if err := p.skipParens(); err != nil {
+				return "", nil, err
+			}
+		}
+		t = types.TFunc
+	case p.peek().Is("["):
+		dims, err := p.dimensions()
+		if err == nil {
+			t, err = arrays(t, dims)
+		}
+		if err != nil {
+			return "", nil, err
+		}
 	}
-	return name, t, nil
+	after := p.pos
+	p.pos = start
+	name, t, err := p.declarator(t)
+	for err == nil && p.peek().Is("(") { // a function that gives such a pointer
+		err = p.skipParens()
+	}
+	if err == nil {
+		err = p.expect(")")
+	}
+	p.pos = after
+	return name, t, err
 }
 
 func (p *parser) skipParens() error {
@@ -289,11 +380,11 @@ func (p *parser) skipParens() error {
 	}
 	for open := 1; open > 0; {
 		switch t := p.next(); {
-		case t.kind == end:
+		case t.Kind == cpp.End:
 			return errors.New("expected ')'")
-		case t.text == "(" && t.kind == punct:
+		case t.Text == "(" && t.Kind == cpp.Punct:
 			open++
-		case t.text == ")" && t.kind == punct:
+		case t.Text == ")" && t.Kind == cpp.Punct:
 			open--
 		}
 	}
@@ -316,7 +407,7 @@ func (p *parser) attributes() attribute {
 		}
 		in := p.toks[start:min(p.pos, len(p.toks))]
 		for i, t := range in {
-			switch t.text {
+			switch t.Text {
 			case "packed", "__packed__":
 				a.packed = true
 			case "aligned", "__aligned__":
@@ -328,11 +419,11 @@ func (p *parser) attributes() attribute {
 }
 
 // alignment reads "(n)" after "aligned"; without it the machine's largest.
-func (p *parser) alignment(toks []token) int {
-	if len(toks) == 0 || toks[0].text != "(" {
+func (p *parser) alignment(toks []cpp.Token) int {
+	if len(toks) == 0 || toks[0].Text != "(" {
 		return 16
 	}
-	in := &parser{env: p.env, toks: toks[1:]}
+	in := &parser{env: p.env, toks: toks[1:], depth: p.depth + 1}
 	c, err := in.constant()
 	if err != nil || c.IsStr || c.Int < 1 || c.Int > 4096 || c.Int&(c.Int-1) != 0 {
 		return 0

@@ -1,27 +1,23 @@
-// Package cdef reads the C text at the top of a script: #include, #define, the
-// conditional directives, and definitions of struct, union, enum and typedef.
+// Package cdef reads the C definitions of a script: struct, union, enum and
+// typedef, from the tokens that cpp made of its C text.
 //
-// It takes that text and a target and gives an Env, which answers what a tag, a
+// It takes those and a target and gives an Env, which answers what a tag, a
 // type name or a constant means: the script's own definition first, then the
 // target's (BTF), then a table of constants of the user-space headers.
-//
-// Headers are not read. What scripts include kernel headers for is types, which
-// the target has, and constants, which the table has.
 package cdef
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
-	"errors"
 )
-
-// Chunk is one piece of C text: a preprocessor line or a definition.
-type Chunk struct {
-	At        diag.Span
-	Text      string
-	Directive bool
-}
 
 // Env is what C text and target define.
 type Env struct {
@@ -30,14 +26,15 @@ type Env struct {
 
 	kernel   map[*target.Type]*types.Type
 	asked    map[string]*types.Type // tags looked for in the target; nil for absent ones
-	macros   map[string]*macro
+	unit     *cpp.Unit
+	busy     map[string]bool        // macros whose values are being computed
+	values   map[string]macroValue  // of macros
 	tags     map[string]*types.Type // "struct x", "union x", "enum x"
 	typedefs map[string]*types.Type
 	enums    map[string]Const // enumerators of the script
 
-	pack    int   // #pragma pack in force, 0 for none
-	packs   []int // those outside of it
-	nesting []condition
+	pack  int   // #pragma pack in force, 0 for none
+	packs []int // those outside of it
 }
 
 // Const is an integer or string constant.
@@ -52,41 +49,45 @@ type Const struct {
 	Enumerator bool
 }
 
-// Read reads the chunks of a script in order. Errors go to l; what could be
-// read is in the Env in any case.
-func Read(chunks []Chunk, t *target.Target, l *diag.List) *Env {
+// macroValue is what Constant found out of a macro.
+type macroValue struct {
+	c   Const
+	err error
+}
+
+// Read reads the definitions. Errors go to l; what could be read is in the Env
+// in any case.
+func Read(u *cpp.Unit, t *target.Target, l *diag.List) *Env {
 	e := &Env{
-		target: t, diags: l,
-		kernel: map[*target.Type]*types.Type{}, asked: map[string]*types.Type{}, macros: map[string]*macro{},
+		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{},
+		kernel: map[*target.Type]*types.Type{}, asked: map[string]*types.Type{},
 		tags: map[string]*types.Type{}, typedefs: map[string]*types.Type{}, enums: map[string]Const{},
 	}
-	for _, name := range predefined(t.Arch().GOARCH) {
-		e.macros[name] = &macro{name: name, body: []token{{kind: number, text: "1"}}}
-	}
-	for _, c := range chunks {
-		switch {
-		case c.Directive:
-			e.directive(c)
-		case e.active():
-			e.definition(c)
-		}
-	}
-	if n := len(e.nesting); n > 0 {
-		l.Add(diag.CSyntax, e.nesting[n-1].at, "#if without #endif")
-	}
+	e.definitions(u.Tokens)
 	return e
 }
 
-// predefined are the macros that every script sees as 1.
-func predefined(goarch string) []string {
-	all := []string{"BPFTRACE_HAVE_BTF", "__LP64__", "__linux__", "__BTC__"}
-	switch goarch {
-	case "amd64":
-		return append(all, "__x86_64__")
-	case "arm64":
-		return append(all, "__aarch64__")
+// pragma knows #pragma pack only.
+func (e *Env) pragma(toks []cpp.Token) {
+	if len(toks) < 3 || toks[0].Text != "pack" {
+		return
 	}
-	return all
+	for _, t := range toks[1:] {
+		switch {
+		case t.Text == "push":
+			e.packs = append(e.packs, e.pack)
+		case t.Text == "pop" && len(e.packs) > 0:
+			e.pack = e.packs[len(e.packs)-1]
+			e.packs = e.packs[:len(e.packs)-1]
+		case t.Kind == cpp.Number:
+			if v, err := cpp.ParseInt(t.Text); err == nil && v <= 16 {
+				e.pack = int(v)
+			}
+		}
+	}
+	if len(toks) == 3 {
+		e.pack = 0
+	}
 }
 
 // Tagged finds "struct name", "union name" or "enum name"; word is the keyword.
@@ -95,6 +96,29 @@ func (e *Env) Tagged(word, name string) (*types.Type, bool) {
 		return t, true
 	}
 	return e.kernelTag(word, name)
+}
+
+// Tags are the tags that the script defines, sorted; word is the keyword.
+func (e *Env) Tags(word string) []string {
+	var all []string
+	for key := range e.tags {
+		if name, ok := strings.CutPrefix(key, word+" "); ok {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ConstantNames are the constants of the script, sorted, and those of the
+// headers that begin with head.
+func (e *Env) ConstantNames(head string) []string {
+	all := slices.Concat(slices.Collect(maps.Keys(e.enums)), e.unit.Macros())
+	slices.Sort(all)
+	if head == "" {
+		return all
+	}
+	return append(append(all, e.target.EnumConsts(head)...), tableNames(e.target.Arch().GOARCH, head)...)
 }
 
 // Own reports whether the script itself defines the tag.
@@ -125,6 +149,9 @@ func (e *Env) findKernelTag(word, name string) (*types.Type, bool) {
 // Named finds the type that a plain name means: a typedef, a C base type, or
 // the tag of a struct, union or enum written without its keyword.
 func (e *Env) Named(name string) (*types.Type, bool) {
+	if t := e.macroType(name); t != nil {
+		return t, true
+	}
 	if t, ok := e.typedefs[name]; ok {
 		return t, true
 	}
@@ -154,6 +181,12 @@ var baseTypes = map[string]*types.Type{
 	"__s8": types.TInt8, "__s16": types.TInt16, "__s32": types.TInt32, "__s64": types.TInt64,
 	"__u8": types.TUint8, "__u16": types.TUint16, "__u32": types.TUint32, "__u64": types.TUint64,
 	"size_t": types.TUint64, "ssize_t": types.TInt64, "uintptr_t": types.TUint64, "intptr_t": types.TInt64,
+	"intmax_t": types.TInt64, "uintmax_t": types.TUint64, "ptrdiff_t": types.TInt64, "wchar_t": types.TInt32,
+	"int_least8_t": types.TInt8, "int_least16_t": types.TInt16, "int_least32_t": types.TInt32, "int_least64_t": types.TInt64,
+	"uint_least8_t": types.TUint8, "uint_least16_t": types.TUint16, "uint_least32_t": types.TUint32, "uint_least64_t": types.TUint64,
+	"time_t": types.TInt64, "off_t": types.TInt64, "suseconds_t": types.TInt64, "useconds_t": types.TUint32, "socklen_t": types.TUint32,
+	"in_addr_t": types.TUint32, "in_port_t": types.TUint16, "sa_family_t": types.TUint16, "pthread_t": types.TUint64,
+	"FILE": types.MakeStruct(&types.Composite{Tag: "_IO_FILE", Align: 1, Forward: true}),
 	"int8": types.TInt8, "int16": types.TInt16, "int32": types.TInt32, "int64": types.TInt64,
 	"uint8": types.TUint8, "uint16": types.TUint16, "uint32": types.TUint32, "uint64": types.TUint64,
 	"uint": types.TUint32, "ulong": types.TUint64, "ushort": types.TUint16, "uchar": types.TUint8,
@@ -162,9 +195,15 @@ var baseTypes = map[string]*types.Type{
 // Constant finds the constant that a name means. ok is false for a name that is
 // none; a macro that is no constant expression gives ok and an error.
 func (e *Env) Constant(name string) (c Const, ok bool, err error) {
-	m, found := e.macros[name]
-	if found && !m.busy { // a macro's own name in its body is not the macro
+	m, found := e.unit.Macro(name)
+	if found && !e.busy[name] { // a macro's own name in its body is not the macro
+		if have, ok := e.values[name]; ok {
+			return have.c, true, have.err
+		}
 		c, err = e.macroValue(m)
+		if len(e.busy) == 0 {
+			e.values[name] = macroValue{c, err}
+		}
 		return c, true, err
 	}
 	if c, found := e.enums[name]; found {
@@ -186,7 +225,58 @@ func (e *Env) Constant(name string) (c Const, ok bool, err error) {
 var ErrItself = errors.New("it refers to itself")
 
 // Macro reports whether the script or the compiler defines a macro of this name.
-func (e *Env) Macro(name string) bool { _, ok := e.macros[name]; return ok }
+func (e *Env) Macro(name string) bool { _, ok := e.unit.Macro(name); return ok }
+
+// MacroText is the body of a macro, as written.
+func (e *Env) MacroText(name string) string {
+	m, ok := e.unit.Macro(name)
+	if !ok {
+		return ""
+	}
+	return cpp.Join(m.Body)
+}
+
+// TakesArguments tells a macro with parameters.
+func (e *Env) TakesArguments(name string) bool {
+	m, ok := e.unit.Macro(name)
+	return ok && m.Function
+}
+
+// macroValue evaluates a macro's body as a constant expression.
+func (e *Env) macroValue(m *cpp.Macro) (Const, error) {
+	switch {
+	case m.Function:
+		return Const{}, errors.New("it has parameters")
+	case len(m.Body) == 0:
+		return Const{}, errors.New("it is empty")
+	}
+	e.busy[m.Name] = true
+	defer delete(e.busy, m.Name)
+	p := &parser{env: e, toks: e.unit.Expand(m.Body, nil)}
+	v, err := p.constant()
+	if err == nil && p.peek().Kind != cpp.End {
+		err = fmt.Errorf("unexpected '%s'", p.peek().Text)
+	}
+	return v, err
+}
+
+// macroType is the type that a macro stands for; nil for none.
+func (e *Env) macroType(name string) *types.Type {
+	m, ok := e.unit.Macro(name)
+	if !ok || m.Function || e.busy[name] || len(m.Body) == 0 {
+		return nil
+	}
+	e.busy[name] = true
+	defer delete(e.busy, name)
+	p := &parser{env: e, toks: e.unit.Expand(m.Body, nil)}
+	if !p.startsType() {
+		return nil
+	}
+	if t, err := p.typeName(); err == nil && p.peek().Kind == cpp.End {
+		return t
+	}
+	return nil
+}
 
 func literal(v int64) *types.Type {
 	if v < 0 {

@@ -4,21 +4,22 @@ import (
 	"errors"
 	"fmt"
 
+	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 )
 
 // compositeType reads "struct [tag] [{ members }]".
-func (p *parser) compositeType(c Chunk) (*types.Type, error) {
+func (p *parser) compositeType(at diag.Span) (*types.Type, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, errTooDeep
 	}
 	defer func() { p.depth-- }()
-	kind := p.next().text
+	kind := p.next().Text
 	attr := p.attributes()
 	tag := ""
-	if p.peek().kind == word {
-		tag = p.next().text
+	if p.peek().Kind == cpp.Word {
+		tag = p.next().Text
 	}
 	if !p.accept("{") {
 		if tag == "" {
@@ -48,8 +49,8 @@ func (p *parser) compositeType(c Chunk) (*types.Type, error) {
 	b.finish(comp, attr)
 	comp.Forward = false
 	t.Size = comp.Size
-	if tag != "" && c.At.Valid() {
-		p.env.hintShadow(c, kind, tag, comp)
+	if tag != "" && at.Valid() {
+		p.env.hintShadow(at, kind, tag, comp)
 	}
 	return t, nil
 }
@@ -71,12 +72,12 @@ func (e *Env) declared(kind, tag string) bool {
 }
 
 // hintShadow warns when the kernel has another type of the same name.
-func (e *Env) hintShadow(c Chunk, kind, tag string, own *types.Composite) {
+func (e *Env) hintShadow(at diag.Span, kind, tag string, own *types.Composite) {
 	k, ok := e.kernelTag(kind, tag)
 	if !ok || k.Comp == nil || k.Comp.Size == own.Size && sameOffsets(k.Comp, own) {
 		return
 	}
-	e.diags.Add(diag.ShadowsKernelType, c.At, "%s %s is also a type of the kernel, with another layout", kind, tag).
+	e.diags.Add(diag.ShadowsKernelType, at, "%s %s is also a type of the kernel, with another layout", kind, tag).
 		Hint("the script's definition is used as it stands; without it the kernel's fields are found on every host")
 }
 
@@ -103,7 +104,7 @@ type field struct {
 // members reads "... }".
 func (p *parser) members(b *layout) error {
 	for !p.accept("}") {
-		if p.peek().kind == end {
+		if p.peek().Kind == cpp.End {
 			return errors.New("expected '}'")
 		}
 		if p.accept(";") {
@@ -118,7 +119,7 @@ func (p *parser) members(b *layout) error {
 
 // memberLine reads one declaration of members with its ';'.
 func (p *parser) memberLine(b *layout) error {
-	base, err := p.specifiers(Chunk{})
+	base, err := p.specifiers(diag.Span{})
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (p *parser) memberLine(b *layout) error {
 		if p.accept(",") {
 			continue
 		}
-		if p.peek().kind == punct && p.peek().text == "}" {
+		if p.peek().Kind == cpp.Punct && p.peek().Text == "}" {
 			return nil // compilers take the last member without its ';'
 		}
 		return p.expect(";")
@@ -248,8 +249,8 @@ func (p *parser) enumType() (*types.Type, error) {
 	p.next()
 	p.attributes()
 	tag := ""
-	if p.peek().kind == word {
-		tag = p.next().text
+	if p.peek().Kind == cpp.Word {
+		tag = p.next().Text
 	}
 	if !p.accept("{") {
 		if t, ok := p.env.Tagged("enum", tag); ok {
@@ -261,8 +262,8 @@ func (p *parser) enumType() (*types.Type, error) {
 	size, signed, next := 4, false, int64(0)
 	for !p.accept("}") {
 		name := p.next()
-		if name.kind != word {
-			return nil, fmt.Errorf("expected the name of an enumerator, found '%s'", name.text)
+		if name.Kind != cpp.Word {
+			return nil, fmt.Errorf("expected the name of an enumerator, found '%s'", name.Text)
 		}
 		if p.accept("=") {
 			c, err := p.constant()
@@ -271,8 +272,8 @@ func (p *parser) enumType() (*types.Type, error) {
 			}
 			next = c.Int
 		}
-		def.Values = append(def.Values, types.EnumValue{Name: name.text, Value: next})
-		p.env.enums[name.text] = Const{Type: literal(next), Int: next} // so that later ones can refer to it
+		def.Values = append(def.Values, types.EnumValue{Name: name.Text, Value: next})
+		p.env.enums[name.Text] = Const{Type: literal(next), Int: next} // so that later ones can refer to it
 		signed = signed || next < 0
 		if next < -1<<31 || next > 1<<32-1 {
 			size = 8

@@ -6,25 +6,55 @@ import (
 	"strings"
 )
 
-// constantsX86 is made by tools/uapi: "NAME value" a line, sorted.
-//
-//go:embed constants_x86_64.txt
-var constantsX86 string
+// The tables are made by tools/uapi: "NAME value" a line, sorted.
+var (
+	//go:embed constants_x86_64.txt
+	constantsX86 string
+	//go:embed constants_aarch64.txt
+	constantsARM64 string
+)
+
+// tableNames are the constants of an architecture's user-space headers that
+// begin with head; none for an empty head.
+func tableNames(goarch, head string) []string {
+	table := map[string]string{"amd64": constantsX86, "arm64": constantsARM64}[goarch]
+	var all []string
+	for head != "" {
+		i := strings.Index("\n"+table, "\n"+head)
+		if i < 0 {
+			break
+		}
+		name, rest, _ := strings.Cut(table[i:], " ")
+		all = append(all, name)
+		_, table, _ = strings.Cut(rest, "\n")
+	}
+	return all
+}
 
 // tableConstant finds a constant of the user-space headers of an architecture.
 func tableConstant(goarch, name string) (int64, bool) {
-	if goarch != "amd64" || name == "" {
+	table := map[string]string{"amd64": constantsX86, "arm64": constantsARM64}[goarch]
+	if table == "" || name == "" {
 		return 0, false
 	}
 	key := name + " "
-	at := 0
-	if !strings.HasPrefix(constantsX86, key) {
-		at = strings.Index(constantsX86, "\n"+key) + 1
-		if at == 0 {
-			return 0, false
+	at, end := 0, len(table) // of the lines that may be it
+	for at < end {
+		line := at + strings.LastIndexByte(table[at:(at+end)/2], '\n') + 1
+		next := line + strings.IndexByte(table[line:], '\n') + 1
+		switch rest := table[line:]; {
+		case strings.HasPrefix(rest, key):
+			at, end = line, line
+		case rest < key:
+			at = next
+		default:
+			end = line
 		}
 	}
-	text, _, _ := strings.Cut(constantsX86[at+len(key):], "\n")
+	if !strings.HasPrefix(table[at:], key) {
+		return 0, false
+	}
+	text, _, _ := strings.Cut(table[at+len(key):], "\n")
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		panic("BUG: constant table holds " + name + " " + text)

@@ -1,12 +1,15 @@
 package check
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
+	"btc/spell"
 )
 
 // field is "x.name" and "x->name".
@@ -15,7 +18,10 @@ func (b *body) field(x *ast.Field, e *Expr) {
 		b.argsField(x, id, e)
 		return
 	}
+	around := b.around
+	b.around = x
 	base := b.expr(x.X)
+	b.around = around
 	t := base.Type
 	switch {
 	case invalid(t) && t.Kind != types.Record:
@@ -28,6 +34,9 @@ func (b *body) field(x *ast.Field, e *Expr) {
 		b.member(x, e, p, t)
 	case t.PointsTo(types.Struct):
 		p := &Place{Root: RootPointer, Base: x.X, Space: b.spaceOf(t)}
+		if spelled := base.Place.last(); spelled != nil && spelled.known("->"+x.Name.Text) {
+			p = b.placeOf(x.X, base)
+		}
 		b.member(x, e, p, t.Elem)
 	default:
 		d := b.fail(diag.BadAccess, x, "Can not access field '%s' on expression of type '%s'", x.Name.Text, t)
@@ -44,7 +53,7 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 			return
 		}
 	}
-	b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text)
+	meant(b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text), x.Name.Text, "", fieldNames(t))
 }
 
 // placeOf is a copy of the place of a struct, array or string, to be extended;
@@ -54,7 +63,11 @@ func (b *body) placeOf(x ast.Expr, e *Expr) *Place {
 		return &Place{Root: RootValue, Base: x}
 	}
 	p := *e.Place
-	p.Steps = append([]Step(nil), p.Steps...)
+	p.Steps = slices.Clone(p.Steps)
+	if last := p.last(); last != nil && last.Then != nil {
+		then := *last.Then
+		last.Then = &then
+	}
 	return &p
 }
 
@@ -67,15 +80,31 @@ func (b *body) member(x *ast.Field, e *Expr, p *Place, t *types.Type) {
 	}
 	m, ok := comp.Find(name)
 	if !ok {
-		d := b.fail(diag.UnknownField, x.Name, "Struct/union of type '%s' does not contain a field named '%s'", t, name)
-		if near := target.Nearest(name, comp.Names()); near != "" {
-			d.Hint("did you mean %s?", near)
-		}
+		b.noMember(x.Name, t)
 		return
 	}
 	p.addMember(comp, name, m)
+	b.addOthers(p)
+	if b.elsewhere(x, comp, p) {
+		b.noMember(x.Name, t)
+		return
+	}
 	e.Place = p
 	b.placed(x, e, m.Type)
+	if comp.CORE == "" && e.Type.Kind == types.String { // as the reference reads structs of scripts
+		p.Chars = m.Type.Len
+		e.Type = types.MakeString(p.Chars + 1)
+	}
+}
+
+func (b *body) noMember(at *ast.Name, t *types.Type) {
+	name := at.Text
+	d := b.fail(diag.UnknownField, at, "Struct/union of type '%s' does not contain a field named '%s'", t, name)
+	if now := b.successor(t.Comp, name); now != "" {
+		d.Hint("%s", now)
+	} else {
+		meant(d, name, "", t.Comp.Names())
+	}
 }
 
 // addMember appends the step to a member. A member of a kernel struct extends
@@ -83,6 +112,8 @@ func (b *body) member(x *ast.Field, e *Expr, p *Place, t *types.Type) {
 func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 	last := p.last()
 	switch {
+	case last != nil && last.known("->"+name):
+		last.Then = &Step{CORE: comp.CORE, Path: name, Off: m.Off}
 	case last != nil && last.CORE != "":
 		last.extend("."+name, m.Off)
 	case comp.CORE != "": // also in a copy of ours: its bytes are the host's
@@ -90,29 +121,111 @@ func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 	default:
 		p.addOff(m.Off)
 	}
-	p.Bits = nil
+	p.Bits, p.Chars = nil, 0
 	if m.BitSize > 0 {
 		p.Bits = &Bits{Unit: m.Type.Size, Off: m.BitOff, Size: m.BitSize}
 	}
 }
 
+// spelled is the path of a relocated step and the tag of the struct that it starts at.
+func (s *Step) spelled() (tag, path string) {
+	tag, path = strings.TrimPrefix(s.CORE, "struct "), s.Path
+	if s.Then != nil {
+		_, then := s.Then.spelled()
+		path += "->" + then
+	}
+	return tag, path
+}
+
+// known reports whether the step, with more, is a place that kernels have
+// elsewhere, or leads to one.
+func (s *Step) known(more string) bool {
+	if s.CORE == "" || s.Then != nil {
+		return false
+	}
+	tag, path := s.spelled()
+	return target.OtherPaths(tag, path+more) != nil || target.LeadsOn(tag, path+more)
+}
+
+// addOthers says of the member of a kernel struct that the place now ends in where
+// other kernels have it: the host decides.
+func (b *body) addOthers(p *Place) {
+	last := p.last()
+	if last == nil || last.CORE == "" || len(last.Others) > 0 {
+		return
+	}
+	tag, path := last.spelled()
+	for _, other := range target.OtherPaths(tag, path) {
+		if s := b.stepsOf(last.CORE, other); s != nil {
+			last.Others = append(last.Others, *s)
+		}
+	}
+}
+
+// stepsOf makes the step that a path of members is.
+func (b *body) stepsOf(core, path string) *Step {
+	first, rest, far := strings.Cut(path, "->")
+	s := &Step{CORE: core, Path: first}
+	if !far {
+		return s
+	}
+	t, ok := b.t.ParseType(core)
+	for _, name := range strings.Split(first, ".") {
+		var f target.Field
+		if ok {
+			f, ok = t.Field(name)
+			t = f.Type
+		}
+	}
+	if !ok || t.Resolve().Kind != target.Pointer || t.Resolve().Elem().Name == "" {
+		return nil
+	}
+	if s.Then = b.stepsOf("struct "+t.Resolve().Elem().Name, rest); s.Then == nil {
+		return nil
+	}
+	return s
+}
+
+// elsewhere reports whether a place ends in a member that only other kernels
+// have, and no expression around it leads on to what this kernel has in another place.
+func (b *body) elsewhere(x *ast.Field, comp *types.Composite, p *Place) bool {
+	tag, name := strings.TrimPrefix(comp.CORE, "struct "), x.Name.Text
+	if comp.CORE == "" || len(p.last().Others) > 0 {
+		return false
+	}
+	if b.around != nil && ast.Unparen(b.around.X) == x && (p.last().known("."+b.around.Name.Text) || p.last().known("->"+b.around.Name.Text)) {
+		return false
+	}
+	t, ok := b.t.Struct(tag)
+	return ok && !t.Has(name)
+}
+
 // extend goes on to a part of a relocated field. Data behind a record has none
 // that a relocation could name.
 func (s *Step) extend(path string, off int) {
-	s.Path += path
-	s.Off += off
+	if s.Then != nil {
+		s.Then.extend(path, off)
+	} else {
+		s.Path += path
+		s.Off += off
+	}
 	var others []Step
 	for _, o := range s.Others {
-		if !o.DataLoc {
-			o.Path += path
-			others = append(others, o)
+		if o.DataLoc {
+			continue
 		}
+		if o.Then != nil { // its own: steps are copied with what they go on to
+			then := *o.Then
+			o.Then = &then
+		}
+		o.extend(path, 0)
+		others = append(others, o)
 	}
 	s.Others = others
 }
 
 func (p *Place) last() *Step {
-	if len(p.Steps) == 0 {
+	if p == nil || len(p.Steps) == 0 {
 		return nil
 	}
 	return &p.Steps[len(p.Steps)-1]
@@ -238,6 +351,10 @@ var argsProviders = map[string]bool{"tracepoint": true, "rawtracepoint": true, "
 
 // argsHere reports whether args may be used in this probe.
 func (b *body) argsHere(at ast.Node) bool {
+	if b.point.ofBPF() {
+		b.fail(diag.NotInThisProbe, at, "The args builtin cannot be used for 'fentry/fexit:bpf' probes")
+		return false
+	}
 	if argsProviders[b.point.Kind] {
 		return true
 	}
@@ -255,7 +372,7 @@ func (b *body) argsField(x *ast.Field, id *ast.Ident, e *Expr) {
 	case "tracepoint":
 		b.tracepointField(x, e)
 	case "uprobe":
-		b.unsupported(id, "args in uprobes (it needs debug information)").Hint("arg0, arg1, ... are there without it")
+		b.userArg(x, e)
 	default:
 		b.typedArg(x, e)
 	}
@@ -288,6 +405,7 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 		p.Steps = []Step{{CORE: "struct " + b.event.Class, Path: f.Member, Off: f.Offset, Others: otherForms(f)}}
 	} else {
 		p.Steps = []Step{{Off: f.Offset}}
+		b.recordUse(x, f)
 	}
 	e.Place = p
 	if f.DataLoc || f.RelLoc {
@@ -298,6 +416,23 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 		return
 	}
 	b.placed(x, e, b.traceFieldType(f))
+}
+
+// recordUse notes a field that is read where the target has it. The records of
+// system calls have one layout, which the loader knows.
+func (b *body) recordUse(x ast.Expr, f *target.TraceField) {
+	same := func(u RecordUse) bool { return u.Name == f.Name }
+	if b.event.Category == "syscalls" || slices.ContainsFunc(b.out.Record, same) {
+		return
+	}
+	use := RecordUse{At: x.Span(), Name: f.Name, Offset: f.Offset, Size: f.Size}
+	if t := b.traceFieldType(f); !f.DataLoc && !f.RelLoc && t.Kind == types.Int {
+		use.Sign = "unsigned"
+		if t.Signed {
+			use.Sign = "signed"
+		}
+	}
+	b.out.Record = append(b.out.Record, use)
 }
 
 func otherForms(f *target.TraceField) []Step {
@@ -350,7 +485,7 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 		names = append(names, param.Name)
 	}
 	d := b.fail(diag.UnknownField, x.Name, "Can't find function parameter %s", x.Name.Text)
-	if near := target.Nearest(x.Name.Text, names); near != "" {
+	if near := spell.Nearest(x.Name.Text, names); near != "" {
 		d.Hint("did you mean %s?", near)
 	}
 }
@@ -387,7 +522,7 @@ func (b *body) proto() *target.Type {
 	if b.point.Kind == "rawtracepoint" {
 		return b.rawProto()
 	}
-	f, ok := b.t.Func(b.point.Name)
+	f, ok := b.t.Func(b.t.Arch().SyscallFunc(b.point.Name))
 	if !ok {
 		return nil
 	}

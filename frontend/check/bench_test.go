@@ -32,7 +32,7 @@ tracepoint:syscalls:sys_exit_openat /@f[tid]/ { printf("%d %s\n", args.ret, str(
 		l := new(diag.List)
 		script := parse.Script(diag.NewSource("bench.bt", text), l)
 		b.StartTimer()
-		Check(script, t, l)
+		Check(script, t, nil, l)
 		if l.HasErrors() {
 			b.Fatal(l.Err())
 		}

@@ -1,33 +1,61 @@
 package check
 
 import (
+	"strings"
+
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
 )
 
+// maxStmts is the most statements of a body: the kernel takes a million
+// instructions, and a statement has a few dozen. With more, some passes take seconds.
+const maxStmts = 1 << 12
+
 // body types the predicate and body of a clause for one of its attach points.
 type body struct {
 	*checker
 	clause *clause
 	point  *Point
-	sub    *Subprog           // the function that this is the body of; nil for a probe
-	ends   bool               // the end is not reached
-	event  *target.TraceEvent // tracepoints that the target knows
-	out    *Body
-	vars   map[*slot]*Var
-	seen   map[*slot]bool // assigned so far in this round
-	loops  int            // depth of loops around the current statement
-	walks  int            // of loops over maps among them
-	quiet  int            // depth of expressions that are typed, not evaluated (sizeof)
-	depth  int            // of expressions
+	// sharing are all attach points that this typing serves, point among them.
+	sharing []*Point
+	sub     *Subprog           // the function that this is the body of; nil for a probe
+	ends    bool               // the end is not reached
+	event   *target.TraceEvent // tracepoints that the target knows
+	out     *Body
+	vars    map[*slot]*Var
+	seen    map[*slot]bool // assigned so far in this round
+	loops   int            // depth of loops around the current statement
+	fors    int            // those of them that are for loops
+	whiles  int            // of while loops
+	walks   int            // of loops over maps among them
+	quiet   int            // depth of expressions that are typed, not evaluated (sizeof)
+	depth   int            // of expressions
+	repeat  int            // how often the statement at hand is written out, for unroll
+	stmts   int            // statements so far in this round, as written out
+	whole   struct {       // the part of a tuple, record or key that was begun last
+		x     ast.Expr
+		where string
+	}
+	back   *ast.ReturnStmt // the first return in a loop
+	around *ast.Field      // the nearest member access around the expression at hand
 }
 
 func newBody(c *checker, cl *clause, p *Point) *body {
 	b := &body{checker: c, clause: cl, point: p, out: &Body{}, vars: map[*slot]*Var{}}
-	if p.Kind == "tracepoint" && !p.Pattern {
-		b.event, _ = c.t.Tracepoint(p.Target, p.Name)
+	switch {
+	case p.syscallExits():
+		if all := c.t.Tracepoints(p.Target, p.Name); len(all) > 0 {
+			_, event, _ := strings.Cut(all[0], ":")
+			b.event, _ = c.t.Tracepoint(p.Target, event)
+		}
+	case p.Kind == "tracepoint" && !p.Pattern:
+		event, ok := c.t.Tracepoint(p.Target, p.Name)
+		if !ok {
+			event, _ = c.t.Elsewhere(p.Target, p.Name)
+		}
+		b.event = event
 	}
 	for _, s := range cl.scope.slots {
 		if s.into == nil {
@@ -45,6 +73,7 @@ func (b *body) run() {
 	o.exprs, o.decls, o.loops = map[ast.Expr]*Expr{}, map[*ast.LetStmt]*Var{}, map[*ast.ForStmt]*Var{}
 	o.count, o.dead = map[*ast.UnrollStmt]int{}, map[ast.Stmt]bool{}
 	b.seen = map[*slot]bool{}
+	b.repeat, b.stmts = 1, 0
 	if b.clause.probe.Pred != nil {
 		b.condition(b.clause.probe.Pred)
 	}
@@ -66,6 +95,11 @@ func (b *body) finishVars() {
 				b.l.Add(diag.BadDeclaration, s.at, "the type of $%s cannot be found out: it is assigned only what depends on itself", s.name)
 			}
 			v.Type = types.TInt64
+			for let, declared := range b.out.decls {
+				if e := b.out.Expr(let.Var); declared == v && e != nil {
+					e.Type = v.Type
+				}
+			}
 		}
 		v.Type = v.Type.Fixed()
 	}
@@ -109,6 +143,15 @@ func (b *body) unreachable(s ast.Stmt, all []ast.Stmt) {
 
 // stmt types a statement; it reports whether control never leaves its end.
 func (b *body) stmt(s ast.Stmt) (ends bool) {
+	n := max(b.repeat, 1)
+	if b.stmts+n > maxStmts {
+		if b.stmts <= maxStmts {
+			b.fail(diag.TooLarge, s, "the body has more than %d statements here, with those that unroll repeats", maxStmts)
+		}
+		b.stmts = maxStmts + 1 // told once
+		return false
+	}
+	b.stmts += n
 	switch s := s.(type) {
 	case *ast.ExprStmt:
 		return b.exprStmt(s)
@@ -132,6 +175,14 @@ func (b *body) stmt(s ast.Stmt) (ends bool) {
 		}
 		return true
 	case *ast.ReturnStmt:
+		if b.fors+b.whiles > 0 {
+			if b.back == nil {
+				b.back = s
+			}
+			if (b.back.X == nil) != (s.X == nil) {
+				b.fail(diag.BadJump, s, "Return value used in loop is inconsistent").Note(b.back.At, "another return of a loop is here")
+			}
+		}
 		if b.sub != nil {
 			b.returns(s)
 		} else if s.X != nil {
@@ -163,7 +214,15 @@ func (b *body) exprStmt(s *ast.ExprStmt) (ends bool) {
 		if e.Type.Kind != types.None && !invalid(e.Type) && !e.Call.Fn.Effect {
 			b.fail(diag.ValueDiscarded, x, "Return value discarded.")
 		}
-		return e.Call.Fn.Exits && x.Span().Chain() == nil // in a macro it only sends its event
+		exits := e.Call.Fn.Exits && x.Span().Chain() == nil // in a macro it only sends its event
+		if exits && b.fors > 0 {
+			b.fail(diag.BadJump, x, "'return' statement is not allowed in a for-loop").
+				Hint("exit() ends the probe like return: note it in a variable, break, and call it after the loop")
+		}
+		return exits
+	}
+	if _, changes := x.(*ast.IncDec); !changes && e.Type.Kind != types.None && !invalid(e.Type) {
+		b.fail(diag.ValueDiscarded, x, "Return value discarded.")
 	}
 	return false
 }
@@ -248,6 +307,9 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 	defer func() {
 		b.set(x, &Expr{Type: orInvalid(v.Type), Var: v})
 	}()
+	if agg, ok := b.statsMap(from); ok && !invalid(t) {
+		t = agg
+	}
 	switch {
 	case invalid(t):
 		return
@@ -324,6 +386,11 @@ func (b *body) assignMap(left ast.Expr, x *ast.Map, keys []ast.Expr, s *ast.Assi
 	if src := b.out.Expr(s.Right); src != nil && src.Reads && m.Value == nil && m.agg == nil && !invalid(t) {
 		b.fail(diag.BadMapUse, s.Right, "Map value '%s' cannot be assigned from one map to another.", b.maps[src.Map.Name].agg).
 			Hint("add a cast to integer if you want the value of the aggregate: (int64)")
+		t, m.written = types.TInvalid, true
+	}
+	if agg, ok := b.statsMap(s.Right); ok && !invalid(t) {
+		b.fail(diag.BadMapUse, s.Right, "Map value '%s' cannot be assigned from one map to another.", agg).
+			Hint("call stats() for each of the maps")
 		t, m.written = types.TInvalid, true
 	}
 	switch t.Kind {
@@ -403,6 +470,9 @@ func (b *body) let(s *ast.LetStmt) {
 		case t.IsAgg(), t.Kind == types.None:
 			b.fail(diag.BadDeclaration, s.Type, "Invalid variable declaration type: %s", t)
 		case t.Kind == types.String && t.Size == 0: // grows with what is assigned
+			if !slot.assigned {
+				b.grow(&v.Type, types.MakeString(1))
+			}
 		default:
 			v.fixed = true
 			if !invalid(t) {

@@ -1,13 +1,36 @@
 package check
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/spell"
 )
 
-func nearest(name string, all []string) string { return target.Nearest(name, all) }
+func nearest(name string, all []string) string { return spell.Nearest(name, all) }
+
+// meant adds what a misspelt name probably means to a message.
+func meant(d *diag.Diagnostic, name, sigil string, all []string) {
+	if near := nearest(name, all); near != "" {
+		d.Hint("did you mean %s%s?", sigil, near)
+	}
+}
+
+// namesOf are the keys of a table of names, in order.
+func namesOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// fieldNames are the names of a record's fields.
+func fieldNames(t *types.Type) []string {
+	var all []string
+	for _, f := range t.Fields {
+		all = append(all, f.Name)
+	}
+	return all
+}
 
 // wordArg is an argument that is one of some words, not an expression.
 func (b *body) wordArg(x ast.Expr, words ...string) (int, string) {
@@ -44,7 +67,7 @@ func (b *body) nsecs(c *callSite) {
 	}
 	n, text := b.wordArg(c.args[0], "boot", "monotonic", "tai", "sw_tai")
 	if n < 0 {
-		b.fail(diag.BadArguments, c.args[0], "Invalid timestamp mode: %s", text)
+		b.fail(diag.BadArguments, c.args[0], "Invalid timestamp mode: %s", text).Hint("boot, monotonic, tai or sw_tai")
 		return
 	}
 	c.N = int64(n)
@@ -123,6 +146,9 @@ const (
 
 // stack is kstack, ustack([mode][, limit]).
 func (b *body) stack(c *callSite) {
+	if k := b.point.Kind; k == "test" || k == "bench" {
+		b.fail(diag.NotInThisProbe, c.at, "%s can not be used with %q probes", c.Fn.Name, k)
+	}
 	user := c.Fn.Name == "ustack"
 	mode, depth := b.info.Config.StackMode, int64(defaultFrames)
 	args := c.args
@@ -151,11 +177,12 @@ func (b *body) stack(c *callSite) {
 		}
 	}
 	if mode == "build_id" && !user {
-		b.fail(diag.Ignored, c.at, "'build_id' stack mode can only be used for ustack. Falling back to 'raw' mode.")
+		if mode == b.info.Config.StackMode {
+			b.fail(diag.Ignored, c.at, "'build_id' stack mode can only be used for ustack. Falling back to 'raw' mode.")
+		} else {
+			b.fail(diag.BadArguments, c.at, "'build_id' stack mode can only be used for ustack")
+		}
 		mode = "raw"
-	}
-	if mode == "build_id" {
-		b.unsupported(c.at, "stacks by build id")
 	}
 	c.N, c.Text = depth, mode
 	c.e.Type = types.MakeStack(user, mode, int(depth))
@@ -166,13 +193,34 @@ func (b *body) isConstant(name string) bool {
 	return ok
 }
 
+// noRegister refuses the name of a register: the hint is the one that the
+// processor's own name for it means, the nearest, or all.
+func (b *body) noRegister(at ast.Node, name string) {
+	d := b.fail(diag.BadArguments, at, "'%s' is not a valid register on this architecture (%s)", name, b.t.Arch().Name)
+	var all []string
+	for _, r := range b.t.Arch().Regs {
+		all = append(all, r.Name)
+	}
+	lower := strings.ToLower(name)
+	for _, known := range []string{lower, strings.TrimPrefix(lower, "r"), strings.TrimPrefix(lower, "e")} {
+		if slices.Contains(all, known) {
+			d.Hint("did you mean %s?", known)
+			return
+		}
+	}
+	if near := nearest(lower, all); near != "" {
+		d.Hint("did you mean %s?", near)
+	}
+	d.Hint("the registers are %s", strings.Join(all, " "))
+}
+
 func (b *body) reg(c *callSite) {
 	name, ok := b.literal(c, 0)
 	if !ok {
 		return
 	}
 	if _, known := b.t.Arch().Reg(name); !known {
-		b.fail(diag.BadArguments, c.args[0], "'%s' is not a valid register on this architecture (%s)", name, b.t.Arch().Name)
+		b.noRegister(c.args[0], name)
 		return
 	}
 	c.Text = name
@@ -273,7 +321,10 @@ func (b *body) buf(c *callSite) {
 	c.Args, c.N = c.args, limit
 	switch {
 	case len(c.args) > 1:
-		n := b.integer(c.args[1], "buf")
+		n := b.value(c.args[1])
+		if !b.bareAddress(c.args[1]) { // uptr(n) is a number to the reference
+			n = b.integer(c.args[1], "buf")
+		}
 		switch k := b.out.Expr(c.args[1]).Const; {
 		case invalid(n) || k == nil:
 		case k.Int < 0 && n.Signed:
@@ -291,7 +342,7 @@ func (b *body) buf(c *callSite) {
 
 func (b *body) strncmp(c *callSite) {
 	for _, x := range c.args[:2] {
-		if t := b.asString(x); !invalid(t) && t.Kind != types.String {
+		if t := b.text(x); !invalid(t) && t.Kind != types.String {
 			b.fail(diag.BadArguments, x, "strncmp() only supports string arguments (%s provided)", t)
 		}
 	}

@@ -1,12 +1,13 @@
 package check
 
 import (
+	"fmt"
 	"strings"
 
 	"btc/frontend/ast"
+	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
 )
 
 // languageTypes are the type names of the language; string, buffer and inet
@@ -53,23 +54,42 @@ func (b *body) namedType(at ast.Node, name string) *types.Type {
 	if t, ok := b.env.Named(name); ok {
 		return t
 	}
-	b.fail(diag.UnknownType, at, "Cannot resolve unknown type \"%s\"", name)
+	if t, ok := b.userType(at, func(d *debuginfo.Binary) (*types.Type, bool) { return d.Named(name) }); ok {
+		return t
+	}
+	meant(b.fail(diag.UnknownType, at, "Cannot resolve unknown type \"%s\"", name), name, "", namesOf(languageTypes))
 	return types.TInvalid
+}
+
+// tagNames are the tags of the script, and those of the target that begin like name.
+func (b *body) tagNames(word, name string) []string {
+	if !b.final || !b.guess() {
+		return nil
+	}
+	all, head := b.env.Tags(word), name[:min(len(name), 3)]
+	switch word {
+	case "enum":
+		return append(all, b.t.EnumNames(head+"*")...)
+	case "struct":
+		return append(all, b.t.StructNames(head+"*")...)
+	}
+	return all
 }
 
 func (b *body) tagType(t *ast.TagType) *types.Type {
 	if typ, ok := b.env.Tagged(t.Kind.String(), t.Name); ok {
 		return typ
 	}
+	if typ, ok := b.userType(t, func(d *debuginfo.Binary) (*types.Type, bool) { return d.Tagged(t.Kind.String(), t.Name) }); ok {
+		return typ
+	}
 	if t.Kind == ast.EnumTag {
-		b.fail(diag.UnknownType, t, "Unknown enum: %s", t.Name)
+		d := b.fail(diag.UnknownType, t, "Unknown enum: %s", t.Name)
+		meant(d, t.Name, "enum ", b.tagNames("enum", t.Name))
 		return types.TInvalid
 	}
 	d := b.fail(diag.UnknownType, t, "Unknown struct/union: '%s %s'", t.Kind, t.Name)
-	head := t.Name[:min(len(t.Name), 3)]
-	if near := target.Nearest(t.Name, b.t.StructNames(head+"*")); near != "" {
-		d.Hint("did you mean struct %s?", near)
-	}
+	meant(d, t.Name, t.Kind.String()+" ", b.tagNames(t.Kind.String(), t.Name))
 	return types.TInvalid
 }
 
@@ -142,8 +162,13 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		}
 		if space == types.NoSpace {
 			space = b.space()
-			if in.Place != nil && in.Place.Space != types.NoSpace && from.Kind != types.Pointer {
-				space = in.Place.Space
+			if in.Place != nil && from.Kind != types.Pointer {
+				switch {
+				case in.Place.Root == RootCtx && !from.IsInteger(): // the record itself
+					space = types.Kernel
+				case in.Place.Space != types.NoSpace:
+					space = in.Place.Space
+				}
 			}
 		}
 		to = to.WithSpace(space)
@@ -152,11 +177,18 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		return
 	}
 	if c := in.Const; to.Kind == types.Enum && c != nil && c.lit && !to.Enum.Has(c.Int) {
-		b.fail(diag.BadCast, x, "Enum: %s doesn't contain a variant value of %d", strings.TrimPrefix(to.String(), "enum "), c.Int)
+		d := b.fail(diag.BadCast, x, "Enum: %s doesn't contain a variant value of %d", strings.TrimPrefix(to.String(), "enum "), c.Int)
+		if n := len(to.Enum.Values); n > 0 && n <= 8 {
+			var all []string
+			for _, v := range to.Enum.Values {
+				all = append(all, fmt.Sprintf("%s = %d", v.Name, v.Value))
+			}
+			d.Hint("it has %s", strings.Join(all, ", "))
+		}
 		return
 	}
 	e.Type = to
-	if types.Equal(from, to) && !from.Flexible && to.IsInteger() && !in.Reads {
+	if types.Equal(from, to) && !from.Flexible && (to.IsInteger() || to.Kind == types.Array) && !in.Reads {
 		b.fail(diag.NeedlessCast, x, "Unnecessary cast: expression is already of type %s", to)
 	}
 	if c := in.Const; c != nil && c.IsStr && to.Kind == types.Bool {
@@ -189,6 +221,9 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 				return true
 			}
 		}
+		if t.Kind == types.Pointer && b.decays(x.X, from) {
+			return true
+		}
 	case types.Username:
 		if from.IsInteger() {
 			return true
@@ -201,9 +236,16 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 			return true
 		}
 	case types.Array:
+		if types.Equal(from, t) {
+			return true
+		}
 		if size, ok := b.arraySize(x.X, from, t); ok {
 			*to = types.MakeArray(t.Elem, size/t.Elem.Size)
 			return true
+		}
+		if t.Len == 0 && from.IsInteger() && t.Elem.IsInteger() {
+			b.fail(diag.BadCast, x, "Cannot determine array size: the element size is incompatible with the cast integer size")
+			return false
 		}
 	case types.Struct:
 		b.fail(diag.BadCast, x, "Cannot cast to \"%s\"", t).Hint("pointers can be cast: (%s *)", t)
@@ -215,6 +257,20 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 	}
 	b.fail(diag.BadCast, x, "Cannot cast from \"%s\" to \"%s\"", from, t)
 	return false
+}
+
+// decays reports whether an array stands for its own address, as in C: one that
+// lies in memory of the kernel or of a process, not a copy.
+func (b *body) decays(x ast.Expr, t *types.Type) bool {
+	if t.Kind != types.Array && t.Kind != types.String {
+		return false
+	}
+	p := b.out.Expr(x).Place
+	if p == nil || p.Root != RootPointer && p.Root != RootCtx {
+		return false
+	}
+	last := len(p.Steps) - 1
+	return last < 0 || !p.Steps[last].DataLoc && !p.Steps[last].RelLoc
 }
 
 // arraySize is the size in bytes of a number or a string as an array of type t;
@@ -272,8 +328,11 @@ func (b *body) offsetof(x *ast.Offsetof, e *Expr) {
 			return
 		}
 		m, ok := t.Comp.Find(f.Text)
+		if kernel, known := b.t.ParseType(t.Comp.CORE); ok && known {
+			ok = kernel.Has(f.Text) // an offset has no other place to go to
+		}
 		if !ok {
-			b.fail(diag.UnknownField, f, "Struct/union of type '%s' does not contain a field named '%s'", t, f.Text)
+			b.noMember(f, t)
 			return
 		}
 		if i == 0 {

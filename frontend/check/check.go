@@ -5,9 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/cdef"
+	"btc/frontend/cpp"
+	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
@@ -19,10 +22,14 @@ const maxRounds = 32
 
 // Check checks a script for a target. Errors and warnings go to l; when l has
 // errors afterwards, the Info must not be built from.
-func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
+//
+// Files gives the debug information of programs, for uprobes that use names from
+// it; without it there is none.
+func Check(script *ast.Script, t *target.Target, files *debuginfo.Finder, l *diag.List) *Info {
 	c := &checker{
-		info: &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, subprogs: map[string]*Subprog{}, reported: map[report]bool{},
+		files: files,
+		info:  &Info{Script: script, Target: t}, t: t, l: l,
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, subprogs: map[string]*Subprog{}, reported: map[report]bool{}, warned: map[string]bool{},
 	}
 	c.header()
 	c.items()
@@ -31,7 +38,7 @@ func Check(script *ast.Script, t *target.Target, l *diag.List) *Info {
 	for range maxRounds {
 		c.l, c.changed = new(diag.List), false
 		c.round()
-		if !c.changed && (c.l.HasErrors() || !c.seedMaps() && !c.readOnly(l)) {
+		if !c.changed && (c.l.HasErrors() || !c.seedMaps()) && !c.readOnly(l) {
 			break
 		}
 	}
@@ -48,7 +55,14 @@ func (c *checker) readOnly(l *diag.List) bool {
 	for _, m := range c.order {
 		if m.onlyRead != nil && !m.written && m.agg == nil && m.Value == nil {
 			m.Value, found = types.Literal(0), true
-			l.Add(diag.NeverWritten, m.onlyRead.Span(), "%s is read, but never written: it is always 0", m.Name)
+			d := l.Add(diag.NeverWritten, m.onlyRead.Span(), "%s is read, but never written: it is always 0", m.Name)
+			var names []string
+			for _, other := range c.order {
+				if other.written {
+					names = append(names, strings.TrimPrefix(other.Name, "@"))
+				}
+			}
+			meant(d, strings.TrimPrefix(m.Name, "@"), "@", names)
 		}
 	}
 	return found
@@ -58,6 +72,7 @@ func (c *checker) readOnly(l *diag.List) bool {
 type checker struct {
 	info         *Info
 	t            *target.Target
+	files        *debuginfo.Finder // nil: none are looked at
 	env          *cdef.Env
 	l            *diag.List // where diagnostics go at present
 	functions    map[string]*Function
@@ -68,8 +83,10 @@ type checker struct {
 	clauses      []*clause
 	reported     map[report]bool // in the last round
 	unsafePoints int             // of Info.Unsafe: attach points, the rest are calls
+	warned       map[string]bool // unstable features of the language that were met
 	final        bool            // the round that reports
 	changed      bool            // a type grew in this round
+	guesses      int             // unknown names so far, for maxGuesses
 }
 
 // clause is one probe of the script.
@@ -85,11 +102,49 @@ type clause struct {
 // reported at each place.
 func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
 	d := &diag.Diagnostic{Code: code, Span: at.Span(), Message: fmt.Sprintf(format, args...)}
+	if x, ok := at.(ast.Expr); ok && code.Severity() == diag.Error && c.ofParameters(x) {
+		d.Hint("%s", giveValue)
+	}
 	if key := (report{code, d.Span}); !c.reported[key] || !c.final {
 		c.reported[key] = true
 		c.l.Append(d)
 	}
 	return d
+}
+
+// ofParameters notes the parameters in a faulty expression: their values, when
+// they are given, may make it right. It reports whether there are any.
+func (c *checker) ofParameters(x ast.Expr) bool {
+	found := false
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Positional:
+			found = true
+			c.needsValue(n.N)
+		case *ast.Call:
+			if s, ok := optionName(n); ok {
+				found = true
+				if c.info.NeedsOption == nil {
+					c.info.NeedsOption = map[string]bool{}
+				}
+				c.info.NeedsOption[s] = true
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// optionName is the name in "getopt(name, ...)".
+func optionName(x *ast.Call) (string, bool) {
+	if x.Func.Text != "getopt" || len(x.Args) == 0 {
+		return "", false
+	}
+	s, ok := ast.Unparen(x.Args[0]).(*ast.StringLit)
+	if !ok {
+		return "", false
+	}
+	return s.Value, true
 }
 
 // report is where a kind of diagnostic was reported.
@@ -106,16 +161,16 @@ func (c *checker) unsupported(at ast.Node, format string, args ...any) *diag.Dia
 // header reads the C text and the config block.
 func (c *checker) header() {
 	c.info.Config = defaultConfig()
-	var chunks []cdef.Chunk
 	for _, item := range c.info.Script.Header {
-		switch item := item.(type) {
-		case *ast.CDef:
-			chunks = append(chunks, cdef.Chunk{At: item.At, Text: item.Text, Directive: item.Kind == ast.CDirective})
-		case *ast.Config:
+		if item, ok := item.(*ast.Config); ok {
 			c.config(item)
 		}
 	}
-	c.env = cdef.Read(chunks, c.t, c.l)
+	unit := c.info.Script.C
+	if unit == nil {
+		unit = cpp.Read(c.info.Script.CText(), cdef.Predefined(c.t), c.l)
+	}
+	c.env = cdef.Read(unit, c.t, c.l)
 }
 
 // items resolves declarations and attach points.
@@ -143,11 +198,18 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	c.clauses = append(c.clauses, cl)
 	shared := map[string]*body{}
 	for _, ap := range p.Points {
+		if len(p.Points) > 1 && ap.Provider == "iter" { // its objects are of one kind, and the run ends with them
+			c.fail(diag.BadAttachPoint, ap, "iter probe only supports one attach point.")
+			return
+		}
 		points := c.points(ap, cl.scope.args)
 		if c.tooMany(ap, len(points)) {
 			return
 		}
 		for _, point := range points {
+			if cl.scope.args && c.leftOut(ap, point) {
+				continue
+			}
 			key := cl.key(point)
 			b := shared[key]
 			if b == nil {
@@ -155,9 +217,33 @@ func (c *checker) clause(index int, p *ast.Probe) {
 				shared[key] = b
 				cl.bodies = append(cl.bodies, b)
 			}
+			b.sharing = append(b.sharing, point)
 			c.info.Programs = append(c.info.Programs, &Program{Clause: index, Probe: p, Point: point, Body: b.out})
 		}
 	}
+}
+
+// leftOut tells whether an attach point is left out of a clause that reads args,
+// because the target does not know them: where missing_probes allows that.
+func (c *checker) leftOut(at ast.Node, p *Point) bool {
+	if p.Missing == "error" || p.Pattern || p.ofBPF() {
+		return false
+	}
+	known := true
+	switch p.Kind {
+	case "tracepoint":
+		_, known = c.t.Tracepoint(p.Target, p.Name)
+	case "fentry", "fexit", "rawtracepoint":
+		known = len(c.typedMembers(p)) > 0
+	}
+	if !known && p.Missing == "warn" {
+		name := p.Name
+		if p.Target != "" {
+			name = p.Target + ":" + name
+		}
+		c.fail(diag.NotInTarget, at, "No matches for %s %s. Skipping.", p.Kind, name).Hint("the target does not know its arguments, which the clause reads")
+	}
+	return !known
 }
 
 // key is equal for attach points that give a clause's body the same facts.
@@ -173,9 +259,15 @@ func (cl *clause) key(p *Point) string {
 	return p.Kind
 }
 
+// maxPrograms is the most that an object may have.
+const maxPrograms = 4096
+
+// maxMaps leaves room for those that the object needs for itself.
+const maxMaps = 1000
+
 // tooMany reports that n more programs are more than a script may have.
 func (c *checker) tooMany(at ast.Node, n int) bool {
-	most := c.limit("max_bpf_progs")
+	most := min(c.limit("max_bpf_progs"), maxPrograms)
 	if len(c.info.Programs)+n <= most {
 		return false
 	}
@@ -222,6 +314,9 @@ func (c *checker) seedMaps() bool {
 
 // finish fixes what all uses together decide and reports what is left open.
 func (c *checker) finish() {
+	if len(c.order) > maxMaps {
+		c.l.Add(diag.TooLarge, c.order[maxMaps].keyAt, "the script has more than %d maps", maxMaps)
+	}
 	for _, m := range c.order {
 		c.finishMap(m)
 	}

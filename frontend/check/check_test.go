@@ -36,7 +36,7 @@ func checkText(text string) (*Info, *diag.List) {
 		return nil, l
 	}
 	script = expand.Script(script, l, expand.Options{Builtin: IsBuiltin})
-	return Check(script, theTarget(), l), l
+	return Check(script, theTarget(), nil, l), l
 }
 
 // mustCheck checks a script that has no errors.

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,20 @@ var settings = [...]setting{
 	{name: "unstable_map_decl", noop: true},
 }
 
+// idle are settings that change nothing in objects compiled ahead of time.
+var idle = map[string]bool{"lazy_symbolication": true, "log_size": true, "on_stack_limit": true, "show_debug_info": true, "use_blazesym": true}
+
+// ConfigKeys are the keys of the config block, old names and those without effect
+// included.
+func ConfigKeys() []string {
+	keys := slices.Collect(maps.Keys(renamed))
+	for _, s := range settings {
+		keys = append(keys, s.name)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // renamed are the old names of settings.
 var renamed = map[string]string{
 	"strlen": "max_strlen", "no_cpp_demangle": "cpp_demangle", "cat_bytes_max": "max_cat_bytes", "map_keys_max": "max_map_keys",
@@ -58,7 +73,7 @@ var renamed = map[string]string{
 
 // maxString is the most bytes that max_strlen may be: two such strings and an
 // event's head must fit a record of 64 KiB.
-const maxString = 16384
+const maxString = 32000
 
 func defaultConfig() Config {
 	cfg := Config{Values: map[string]string{}}
@@ -100,12 +115,19 @@ func (c *checker) configEntry(e *ast.ConfigEntry) {
 	}
 	i := slices.IndexFunc(settings[:], func(s setting) bool { return s.name == key })
 	if i < 0 {
-		c.fail(diag.BadConfigKey, e, "%s: not a known configuration option", e.Key.Text)
+		var names []string
+		for _, s := range settings[:] {
+			names = append(names, s.name)
+		}
+		meant(c.fail(diag.BadConfigKey, e, "%s: not a known configuration option", e.Key.Text), key, "", names)
 		return
 	}
 	if settings[i].noop {
 		c.fail(diag.Ignored, e.Key, "%s is deprecated and has no effect", key)
 		return
+	}
+	if idle[key] {
+		c.fail(diag.Ignored, e.Key, "%s has no effect here", key)
 	}
 	value, ok := settings[i].parse(e.Value)
 	if !ok {

@@ -2,13 +2,15 @@ package check
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/cdef"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/spell"
 )
 
 // maxDepth bounds the nesting of expressions.
@@ -66,7 +68,7 @@ func (b *body) constInt(x ast.Expr, fn string) (int64, bool) {
 		return 0, false
 	}
 	c := b.out.Expr(x).Const
-	if c == nil || c.IsStr {
+	if c == nil || c.IsStr || t.Kind == types.Bool {
 		b.fail(diag.NotConstant, x, "%s needs a constant integer here", fn)
 		return 0, false
 	}
@@ -143,13 +145,13 @@ func (b *body) compound(x ast.Expr, e *Expr) {
 	case *ast.Tuple:
 		all := make([]*types.Type, len(x.Elems))
 		for i, el := range x.Elems {
-			all[i] = b.element(el)
+			all[i] = b.part("inside a tuple", el, b.element)
 		}
 		e.Type = types.MakeTuple(all...)
 	case *ast.Record:
 		fields := make([]types.Field, len(x.Fields))
 		for i, f := range x.Fields {
-			fields[i] = types.Field{Name: f.Name.Text, Type: b.element(f.Value)}
+			fields[i] = types.Field{Name: f.Name.Text, Type: b.part("inside a record", f.Value, b.element)}
 		}
 		e.Type = types.MakeRecord(fields...)
 	case *ast.IfExpr:
@@ -211,8 +213,12 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 	switch {
 	case errors.Is(err, cdef.ErrItself):
 		b.fail(diag.CSyntax, x, "#define %s refers to itself", x.Name)
+	case err != nil && b.env.MacroText(x.Name) == "":
+		b.fail(diag.CSyntax, x, "#define %s is empty: it has no value", x.Name)
+	case err != nil && b.env.TakesArguments(x.Name):
+		b.fail(diag.CSyntax, x, "macro %s takes arguments: write %s(...)", x.Name, x.Name)
 	case err != nil:
-		b.fail(diag.NotSupported, x, "not supported yet: #define %s is not a constant expression: %v", x.Name, err)
+		b.fail(diag.CSyntax, x, "unable to expand macro as an expression: %s", b.env.MacroText(x.Name))
 	case ok && c.IsStr:
 		b.stringConst(x, e, c.Str)
 	case ok:
@@ -222,16 +228,39 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 			e.Enumerator = &Enumerator{Enum: c.Type.Enum.CORE, Name: x.Name}
 			e.Const.Host = true
 		}
+	case b.stackArgument(x, e):
 	default:
 		d := b.fail(diag.UnknownName, x, "Unknown identifier: '%s'", x.Name)
 		if hint := removed(x.Name); hint != "" {
 			d.Hint("%s", hint)
 			return
 		}
-		if near := target.Nearest(x.Name, b.builtinNames()); near != "" {
+		switch near := spell.Nearest(x.Name, b.plainNames(x.Name)); near {
+		case "":
+		case x.Name:
+			d.Hint("%s is a function: %s(...)", near, near)
+		default:
 			d.Hint("did you mean %s?", near)
 		}
 	}
+}
+
+// maxGuesses is for how many unknown names of a script the nearest is looked for.
+const maxGuesses = 100
+
+// guess counts an unknown name; false when there were too many.
+func (c *checker) guess() bool {
+	c.guesses++
+	return c.guesses <= maxGuesses
+}
+
+// plainNames are what a name without a sigil can mean: builtins, functions and
+// macros, the constants of the script, and those of the headers that begin like it.
+func (b *body) plainNames(name string) []string {
+	if !b.final || !b.guess() { // nobody reads hints of other rounds
+		return nil
+	}
+	return slices.Concat(b.builtinNames(), b.env.ConstantNames(name[:min(len(name), 3)]))
 }
 
 // removed says what to write for a builtin that the language had.
@@ -239,10 +268,38 @@ func removed(name string) string {
 	switch {
 	case name == "stack":
 		return "write kstack or ustack"
-	case len(name) > 4 && name[:4] == "sarg" && strings.Trim(name[4:], "0123456789") == "":
-		return "arguments on the stack are read by *(reg(\"sp\") + offset)"
 	}
 	return ""
+}
+
+// stackArgument is sarg0, sarg1, ...: the words above the return address at a
+// function's entry, which the language had until 0.24. Go before 1.17 passed all
+// arguments there.
+func (b *body) stackArgument(x *ast.Ident, e *Expr) bool {
+	digits, ok := strings.CutPrefix(x.Name, "sarg")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if !ok || err != nil || n > 4095 {
+		return false
+	}
+	if k := b.point.Kind; k != "kprobe" && k != "uprobe" {
+		b.fail(diag.NotInThisProbe, x, "The %s builtin can only be used with 'kprobes' and 'uprobes' probes", x.Name)
+		e.Type = types.TInvalid
+		return true
+	}
+	if b.t.Arch().Name != "x86_64" {
+		b.fail(diag.NotSupported, x, "%s is known for x86_64 only", x.Name)
+		e.Type = types.TInvalid
+		return true
+	}
+	off := 8 * int(n+1)
+	b.fail(diag.Deprecated, x, "%s is deprecated", x.Name).Hint("write *(reg(\"sp\") + %d)", off)
+	sp := &ast.Call{Extent: x.Extent, Func: &ast.Name{Extent: x.Extent, Text: "reg"},
+		Args: []ast.Expr{&ast.StringLit{Extent: x.Extent, Text: `"sp"`, Value: "sp"}}}
+	if e.Type = types.TInvalid; !invalid(b.value(sp)) {
+		e.Type = types.TUint64
+		e.Place = &Place{Root: RootPointer, Base: sp, Space: b.space(), Steps: []Step{{Off: off}}}
+	}
+	return true
 }
 
 // builtinNames are the names of builtins and functions.
@@ -251,6 +308,10 @@ func (b *body) builtinNames() []string {
 	for name := range b.functions {
 		names = append(names, name)
 	}
+	for name := range b.subprogs {
+		names = append(names, name)
+	}
+	names = append(names, b.info.Script.Macros...)
 	sortStrings(names)
 	return names
 }
@@ -258,14 +319,29 @@ func (b *body) builtinNames() []string {
 func (b *body) variable(x *ast.Var, e *Expr) {
 	slot := b.clause.scope.slot(x)
 	if slot == nil {
-		b.fail(diag.UndefinedVar, x, "Undefined or undeclared variable: $%s", x.Name)
+		d := b.fail(diag.UndefinedVar, x, "Undefined or undeclared variable: $%s", x.Name)
+		var names []string
+		for _, s := range b.clause.scope.slots {
+			names = append(names, s.name)
+		}
+		meant(d, x.Name, "$", names)
 		return
 	}
 	v := b.vars[slot]
 	e.Var, e.Type = v, orInvalid(v.Type)
+	if v.Type == nil && !slot.assigned && b.final {
+		b.fail(diag.BadDeclaration, x, "Could not resolve the type of this variable").Hint("$%s is never assigned: give it a value, or a type with let $%s : int64", x.Name, x.Name)
+		return
+	}
 	if !b.seen[slot] && b.loops == 0 && slot.assigned && v.Type != nil && b.final && !slot.let {
 		b.fail(diag.UsedBeforeAssign, x, "Variable used before it was assigned: $%s", x.Name)
 	}
+}
+
+// part types an expression that is a part of something whole, for messages.
+func (b *body) part(where string, x ast.Expr, typ func(ast.Expr) *types.Type) *types.Type {
+	b.whole.x, b.whole.where = ast.Unparen(x), where
+	return typ(x)
 }
 
 // readMap types a map or element that is read as a value.
@@ -281,8 +357,22 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 		if b.quiet == 0 {
 			m.Read = true
 		}
+	case m.agg != nil && m.agg.Kind == types.Stats:
+		n := types.MakeInt(8, m.agg.Signed)
+		e.Type = types.MakeRecord(types.Field{Name: "count", Type: types.TUint64}, types.Field{Name: "average", Type: n}, types.Field{Name: "total", Type: n})
+		if b.quiet == 0 {
+			m.Read = true
+		}
 	case m.agg != nil:
-		b.fail(diag.BadMapUse, x, "Value '%s' cannot be read by the script", m.agg).
+		message := "Value '%s' cannot be read by the script"
+		switch {
+		case b.whole.x != x:
+		case b.whole.where == "as a key":
+			message = "Value '%s' cannot be used as a map key."
+		default:
+			message = "Map type %s cannot exist " + b.whole.where + "."
+		}
+		b.fail(diag.BadMapUse, x, message, m.agg).
 			Hint("print(%s) prints the whole map", m.Name)
 	case m.Value != nil:
 		e.Type = m.Value
@@ -291,10 +381,37 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 	}
 }
 
+// statsMap is the type of the map when x reads a stats map or an element of one:
+// a value to print, which no variable and no other map can hold.
+func (b *body) statsMap(x ast.Expr) (*types.Type, bool) {
+	var name *ast.Map
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Map:
+		name = x
+	case *ast.MapElem:
+		name = x.Map
+	default:
+		return nil, false
+	}
+	m := b.maps["@"+name.Name]
+	if m == nil || m.agg == nil || m.agg.Kind != types.Stats {
+		return nil, false
+	}
+	return m.agg, true
+}
+
 // unknownMap reports a map that is nowhere written.
 func (b *body) unknownMap(m *mapState, at ast.Node) {
 	if b.final && !b.everWritten(m) {
-		b.fail(diag.UndefinedMap, at, "Undefined map: %s", m.Name)
+		d := b.fail(diag.UndefinedMap, at, "Undefined map: %s", m.Name)
+		var names []string
+		for _, other := range b.maps {
+			if b.everWritten(other) {
+				names = append(names, strings.TrimPrefix(other.Name, "@"))
+			}
+		}
+		slices.Sort(names)
+		meant(d, strings.TrimPrefix(m.Name, "@"), "@", names)
 	}
 }
 

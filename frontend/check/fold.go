@@ -54,16 +54,25 @@ func (b *body) foldUnary(x *ast.Unary, e *Expr) {
 			setNumber(e, new(big.Int).SetUint64(^uint64(c.Int)), c.Host)
 			return
 		}
-		e.Const = &Const{Int: ^c.Int, Host: c.Host}
+		e.Const = &Const{Int: unsignedWidth(^c.Int, in.Type), Host: c.Host}
 	case ast.Neg:
 		if !c.lit {
-			e.Const = &Const{Int: -c.Int, Host: c.Host}
+			e.Const = &Const{Int: unsignedWidth(-c.Int, in.Type), Host: c.Host}
 			return
 		}
 		if v := new(big.Int).Neg(exact(c, in.Type)); !setNumber(e, v, c.Host) {
 			b.overflow(x, e)
 		}
 	}
+}
+
+// unsignedWidth is what an operator with one operand gives: the bits of an
+// unsigned operand's size, and all of a signed one's.
+func unsignedWidth(v int64, t *types.Type) int64 {
+	if t.Kind == types.Int && !t.Signed {
+		return truncate(v, t)
+	}
+	return v
 }
 
 func (b *body) overflow(x ast.Node, e *Expr) {

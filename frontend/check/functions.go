@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
@@ -55,8 +56,8 @@ const (
 	inPath    = "fentry fexit iter"
 )
 
-// functionTable is the table, by name. argN is one row, "arg".
-func functionTable() map[string]*Function {
+// functionTable is the table, by name; it is never written to. argN is one row, "arg".
+var functionTable = sync.OnceValue(func() map[string]*Function {
 	table := map[string]*Function{}
 	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), textRows(), hostRows(), metaRows(), futureRows()} {
 		for i := range group {
@@ -64,7 +65,7 @@ func functionTable() map[string]*Function {
 		}
 	}
 	return table
-}
+})
 
 // IsBuiltin reports whether a name is that of a builtin or function.
 func IsBuiltin(name string) bool {
@@ -89,6 +90,7 @@ func builtinRows() []Function {
 		{Name: "numaid", value: true, result: u64, Supported: true},
 		{Name: "jiffies", value: true, result: u64, Supported: true},
 		{Name: "ncpus", value: true, result: u64, Supported: true},
+		{Name: "cpid", value: true, result: u64, Supported: true},
 		{Name: "comm", value: true, max: 1, result: types.MakeString(16), check: (*body).comm, Supported: true},
 		{Name: "username", value: true, result: types.TUsername, Supported: true},
 		{Name: "ppid", value: true, max: 1, check: (*body).taskField, Supported: true},
@@ -101,7 +103,7 @@ func builtinRows() []Function {
 		{Name: "ctx", value: true, in: inCtx, check: (*body).ctxValue, Supported: true},
 		{Name: "probe", value: true, check: (*body).probeName, Supported: true},
 		{Name: "probetype", value: true, check: (*body).probeType, Supported: true},
-		{Name: "usermode", value: true, in: inRegs + " begin end self", result: types.TUint8, Supported: true},
+		{Name: "usermode", value: true, result: types.TUint8, Supported: true},
 		{Name: "kstack", value: true, max: 2, check: (*body).stack, Supported: true},
 		{Name: "ustack", value: true, max: 2, check: (*body).stack, Supported: true},
 		{Name: "reg", min: 1, max: 1, in: inRegs, result: u64, check: (*body).reg, Supported: true},
@@ -136,7 +138,7 @@ func mapRows() []Function {
 		{Name: "stats", min: 1, max: 1, Agg: true, Supported: true},
 		{Name: "hist", min: 1, max: 2, Agg: true, Supported: true},
 		{Name: "lhist", min: 4, max: 4, Agg: true, Supported: true},
-		{Name: "tseries", min: 3, max: 4, Agg: true},
+		{Name: "tseries", min: 3, max: 4, Agg: true, Supported: true},
 		{Name: "delete", min: 1, max: 2, result: types.TBool, Effect: true, check: (*body).deleteMap, Supported: true},
 		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, Supported: true},
 		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
@@ -162,10 +164,9 @@ func outputRows() []Function {
 // futureRows are what the language has and nothing here does yet. They have a
 // row each so that the refusal names them.
 func futureRows() []Function {
-	names := "debugf assert_str uaddr dw_ustack path " +
-		"skboutput socket_cookie unwatch kfunc_exist kfunc_allowed " +
+	names := "dw_ustack " +
 		"elf_is_exe elf_info"
-	values := "args cpid has_cpid"
+	values := "args"
 	var rows []Function
 	for _, name := range strings.Fields(names) {
 		rows = append(rows, Function{Name: name, max: 128})
@@ -196,15 +197,16 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 	}
 	e.Call = c.Call
 	switch {
-	case name == "args" && b.argsHere(at):
-		b.unsupported(at, "args without a field")
 	case name == "args":
+		if b.argsHere(at) {
+			b.allArgs(at, e)
+		}
 	case !fn.Supported:
 		b.unsupported(c.name, "%s", name)
 	case fn.Agg:
 		b.aggMisuse(at)
 	case b.sub != nil && notInSubprog[name]:
-		b.fail(diag.NotInThisProbe, at, "%s can not be used in a function", name)
+		b.fail(diag.NotInThisProbe, at, "%s can only be used inside of a probe.", name)
 	case !b.permitted(c, name) || !b.arity(c):
 	case isArg && n >= int64(b.argLimit()):
 		b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n, b.argLimit())
@@ -231,6 +233,7 @@ func (b *body) accept(c *callSite) {
 		c.e.Type = c.Fn.result
 	}
 	c.Fn.check(b, c)
+	b.pinnable(c)
 }
 
 // argNumber reads "argN".
@@ -260,6 +263,12 @@ func (b *body) permitted(c *callSite, name string) bool {
 		if b.point.Kind == "tracepoint" {
 			d.Message += " (try to use args.ret instead)"
 		}
+	case "ctx":
+		if b.point.Kind == "tracepoint" {
+			b.fail(diag.NotInThisProbe, c.at, "Use args instead of ctx in tracepoint")
+			return false
+		}
+		b.fail(diag.NotInThisProbe, c.at, "%s can not be used with \"%s\" probes", name, b.point.Kind)
 	case "func":
 		b.fail(diag.NotInThisProbe, c.at, "The func builtin can not be used with '%s' probes", b.point.Kind)
 	default:
@@ -295,11 +304,11 @@ func (b *body) callExpr(x *ast.Call, e *Expr) {
 		b.expr(a)
 	}
 	if b.env.Macro(name) {
-		b.unsupported(x.Func, "#define with parameters (%s)", name)
+		b.fail(diag.CSyntax, x.Func, "macro %s is no function", name)
 		return
 	}
 	d := b.fail(diag.UnknownFunction, x.Func, "Unknown function: '%s'", name)
-	if near := nearest(name, b.builtinNames()); near != "" {
-		d.Hint("did you mean %s?", near)
+	if b.final && b.guess() {
+		meant(d, name, "", b.builtinNames())
 	}
 }

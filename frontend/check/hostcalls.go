@@ -1,6 +1,10 @@
 package check
 
 import (
+	"slices"
+	"strings"
+
+	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 )
@@ -18,6 +22,14 @@ func hostRows() []Function {
 		{Name: "signal", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
 		{Name: "signal_thread", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
 		{Name: "write_user", min: 3, max: 3, result: types.TBool, Effect: true, unsafe: true, check: (*body).writeUser, Supported: true},
+		{Name: "debugf", min: 1, max: 128, result: none, Effect: true, check: (*body).debugf, Supported: true},
+		{Name: "kfunc_exist", min: 1, max: 1, result: types.TBool, check: (*body).kfunc, Supported: true},
+		{Name: "kfunc_allowed", min: 1, max: 1, result: types.TBool, check: (*body).kfunc, Supported: true},
+		{Name: "uaddr", min: 1, max: 1, in: inUser, result: types.MakePointer(types.TUint64, types.User), check: (*body).hostName, Supported: true},
+		{Name: "path", min: 1, max: 2, in: inPath, check: (*body).path, Supported: true},
+		{Name: "socket_cookie", min: 1, max: 1, in: "fentry fexit rawtracepoint", result: u64, check: (*body).socketCookie, Supported: true},
+		{Name: "skboutput", min: 4, max: 4, in: "fentry fexit rawtracepoint", result: types.TUint32, Effect: true, check: (*body).skbOutput, Supported: true},
+		{Name: "unwatch", min: 1, max: 1, result: none, Effect: true, check: (*body).unwatch, Supported: true},
 		{Name: "override", min: 1, max: 1, in: "kprobe", result: none, Effect: true, unsafe: true, check: (*body).override, Supported: true},
 	}
 }
@@ -62,6 +74,11 @@ var signals = map[string]int64{
 
 // signal is signal(n) or signal("NAME").
 func (b *body) signal(c *callSite) {
+	if _, ok := ast.Unparen(c.args[0]).(*ast.Positional); ok { // names of signals are known to the compiler alone
+		b.integer(c.args[0], c.Fn.Name)
+		c.Args = c.args
+		return
+	}
 	t := b.asString(c.args[0])
 	k := b.out.Expr(c.args[0]).Const
 	switch {
@@ -69,7 +86,7 @@ func (b *body) signal(c *callSite) {
 	case k != nil && k.IsStr:
 		n, ok := signals[signalName(k.Str)]
 		if !ok {
-			b.fail(diag.BadArguments, c.args[0], "%s is not a valid signal", k.Str)
+			meant(b.fail(diag.BadArguments, c.args[0], "%s is not a valid signal", k.Str), signalName(k.Str), "SIG", namesOf(signals))
 		}
 		c.N = n
 	case !t.IsInteger():
@@ -119,5 +136,110 @@ func (b *body) override(c *callSite) {
 	c.Args = c.args
 	if b.point.Offset != 0 {
 		b.fail(diag.NotInThisProbe, c.at, "override() can only be used at the entry of a function")
+	}
+}
+
+// debugf is debugf(format, ...): the kernel formats, so few conversions and at
+// most 3 arguments are there.
+func (b *body) debugf(c *callSite) {
+	b.printf(c)
+	b.fail(diag.Ignored, c.at, "The debugf() builtin is not recommended for production use. For more information see bpf_trace_printk in bpf-helpers(7).")
+	if len(c.Args) > 3 {
+		b.fail(diag.BadArguments, c.at, "cannot use more than 3 conversion specifiers")
+		return
+	}
+	for i, conv := range conversions(c.Format) {
+		if i >= len(c.Args) {
+			break
+		}
+		t := b.out.Expr(c.Args[i]).Type
+		switch {
+		case invalid(t), conv == "s" && t.Kind == types.String, conv != "s" && slices.Contains(printkConversions, conv) && (t.IsInteger() || t.Kind == types.Pointer):
+		default:
+			b.fail(diag.BadFormat, c.Args[i], "unsupported format specifier for type '%s' in debugf(): %s", t, conv).
+				Hint("the kernel knows %%%s of numbers and %%s of strings", strings.Join(printkConversions, " %"))
+		}
+	}
+}
+
+// printkConversions are those of numbers that bpf_trace_printk takes.
+var printkConversions = []string{"d", "u", "x", "p"}
+
+// kfunc is kfunc_exist("name") and kfunc_allowed("name"): the host answers; the
+// target does where a constant is needed.
+func (b *body) kfunc(c *callSite) {
+	name, ok := b.literal(c, 0)
+	if !ok {
+		return
+	}
+	c.Text = name
+	n := int64(0)
+	if b.t.HasFunc(name) {
+		n = 1
+	}
+	c.e.Const = &Const{Int: n, Host: true}
+}
+
+// path is path(p[, size]) of a struct path or a pointer to one.
+func (b *body) path(c *callSite) {
+	limit := b.info.Config.MaxStrlen
+	t := b.value(c.args[0])
+	c.Args, c.N = c.args[:1], int64(limit)
+	if len(c.args) > 1 {
+		n, ok := b.constInt(c.args[1], "path")
+		switch {
+		case !ok:
+		case n < 1 || n > int64(limit):
+			b.fail(diag.BadArguments, c.args[1], "path: the size must be 1 to %d, %d given", limit, n)
+		default:
+			c.N = n
+		}
+	}
+	c.e.Type = types.MakeString(int(c.N))
+	if t.Kind == types.Pointer && t.Elem != nil {
+		t = t.Elem
+	}
+	if invalid(t) {
+		c.e.Type = types.TInvalid
+	} else if t.Kind != types.Struct {
+		b.fail(diag.BadArguments, c.args[0], "path() only supports pointer or C type argument (%s provided)", t)
+		c.e.Type = types.TInvalid
+	}
+}
+
+// socketCookie is socket_cookie(sk) of a struct sock *.
+func (b *body) socketCookie(c *callSite) {
+	t := b.value(c.args[0])
+	c.Args = c.args
+	if !invalid(t) && (t.Kind != types.Pointer || t.Elem == nil || t.Elem.Kind != types.Struct || t.Elem.String() != "struct sock") {
+		b.fail(diag.BadArguments, c.args[0], "socket_cookie() only supports 'struct sock *' as the argument ('%s' provided)", t)
+	}
+}
+
+// skbOutput is skboutput("file", skb, length, offset) of a struct sk_buff *.
+func (b *body) skbOutput(c *callSite) {
+	name, ok := b.literal(c, 0)
+	if ok && name == "" {
+		b.fail(diag.BadArguments, c.args[0], "skboutput() needs the name of a file")
+	}
+	t := b.value(c.args[1])
+	if !invalid(t) && (t.Kind != types.Pointer || t.Elem == nil || t.Elem.String() != "struct sk_buff") {
+		b.fail(diag.BadArguments, c.args[1], "skboutput() only supports 'struct sk_buff *' as the second argument ('%s' provided)", t)
+	}
+	b.integer(c.args[2], c.Fn.Name)
+	if n, ok := b.constInt(c.args[3], c.Fn.Name); ok && n < 0 {
+		b.fail(diag.BadArguments, c.args[3], "skboutput(): the offset cannot be negative (%d provided)", n)
+	} else {
+		c.N = n
+	}
+	c.Text, c.Args = name, c.args[1:3]
+}
+
+// unwatch is unwatch(address).
+func (b *body) unwatch(c *callSite) {
+	t := b.value(c.args[0])
+	c.Args = c.args
+	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
+		b.fail(diag.BadArguments, c.args[0], "unwatch() only supports integer arguments (%s provided)", t)
 	}
 }

@@ -19,6 +19,9 @@ import (
 type Info struct {
 	Script *ast.Script
 	Target *target.Target
+	// Arches are the architectures that the object is to serve, the target's first;
+	// none given: the target's alone. Set by who asks for the check.
+	Arches []*target.Arch
 	Config Config
 	// Maps are the script's maps in the order of first appearance.
 	Maps []*Map
@@ -28,6 +31,10 @@ type Info struct {
 	Options []*Option
 	// Subprogs are the functions of the script, called or not.
 	Subprogs []*Subprog
+	// NeedsValue are the parameters whose values must be known to compile, and which
+	// have none; NeedsOption are the named ones.
+	NeedsValue  map[int]bool
+	NeedsOption map[string]bool
 	// ParamCount is set when "$#" is read.
 	ParamCount bool
 	// Programs has one entry for each attach point of each clause, in the order
@@ -35,6 +42,9 @@ type Info struct {
 	Programs []*Program
 	// Unsafe are the uses of dangerous functions, for --unsafe at load time.
 	Unsafe []Use
+	// SeriesClock names a scalar map that tseries reads the time (ns) from instead
+	// of the clock, for tests; "" for none.
+	SeriesClock string
 }
 
 // Use is a use of a dangerous function ("system", "signal", "override", ...).
@@ -68,7 +78,11 @@ type Point struct {
 	Unit     string // hz, us, ms, s
 	Count    uint64
 	Lang     string
+	Binary   string // identity of the build of Target that Addr belongs to; "" for any
 	Missing  string // error, warn or ignore
+	// Fill are the parts after Kind when parameters stand in them: the loader puts
+	// their values in.
+	Fill []string
 	// Pattern is set when Target or Name holds a "*" that the host expands.
 	Pattern bool
 	At      diag.Span
@@ -84,6 +98,14 @@ func (p *Point) Space() types.Space {
 	return types.Kernel
 }
 
+// RecordUse is a field of a tracepoint's record that is read at a fixed place.
+type RecordUse struct {
+	At           diag.Span // the first use
+	Name         string
+	Offset, Size int
+	Sign         string // signed, unsigned; "" for what is no integer
+}
+
 // Body holds the facts of one typing of a clause's predicate and body.
 type Body struct {
 	// Vars are the variables, in order of first appearance. All are local to a
@@ -94,6 +116,12 @@ type Body struct {
 	// Args are the typed arguments that the body reads, by number, -1 for the
 	// return value; the loader holds them against the host's prototype.
 	Args map[int]ArgUse
+	// Record are the fields of a tracepoint's record that the body reads and that no
+	// type describes; the loader holds them against the host's format file.
+	Record []RecordUse
+	// Binary is the identity of the build of the attach points' file whose debug
+	// information the body relies on; "" for none.
+	Binary string
 
 	exprs map[ast.Expr]*Expr
 	decls map[*ast.LetStmt]*Var
@@ -105,6 +133,15 @@ type Body struct {
 // Expr is what is known of x. It is never nil for an expression of the body
 // that is evaluated; parentheses share the facts of what they enclose.
 func (b *Body) Expr(x ast.Expr) *Expr { return b.exprs[ast.Unparen(x)] }
+
+// Meant is x, or what x stands for: args without a field is a record of all
+// arguments.
+func (b *Body) Meant(x ast.Expr) ast.Expr {
+	if e := b.Expr(x); e != nil && e.Stands != nil {
+		return e.Stands
+	}
+	return ast.Unparen(x)
+}
 
 // Type is the type of x.
 func (b *Body) Type(x ast.Expr) *types.Type { return b.Expr(x).Type }
@@ -211,6 +248,8 @@ type Expr struct {
 	Scale int
 	// Known are the fields of a typeinfo or config.
 	Known []KnownField
+	// Stands is the expression that the node is short for, see Body.Meant.
+	Stands ast.Expr
 	// Reads is set when an aggregation is read as a number here.
 	Reads bool
 }
@@ -269,6 +308,10 @@ type Place struct {
 	// Bits places a bitfield in the storage unit at the address. With a
 	// relocated last step the relocation says it.
 	Bits *Bits
+	// Chars is the length of an array of char that is a string with room for a
+	// NUL behind it, so that a text that fills the array was not cut off; 0 for
+	// other places.
+	Chars int
 }
 
 // Bits is the place of a bitfield in its storage unit of Unit bytes, counted
@@ -293,9 +336,11 @@ type Step struct {
 	// the last step, and the expression's value (int64) is the address itself.
 	DataLoc, RelLoc bool
 	// Others are forms of a relocated step that some kernels have instead, told
-	// by the existence of their field: CORE and Path, and DataLoc where the
+	// by the existence of their fields: CORE, Path and Then, and DataLoc where the
 	// address becomes that of the data. The first that exists counts.
 	Others []Step
+	// Then goes on from where the relocated field, a pointer, points.
+	Then *Step
 }
 
 // Shape is the shape of a map; the text of an ir.MapShape.
@@ -304,7 +349,7 @@ type Shape string
 // Map is one map of the script.
 type Map struct {
 	Name  string // "@x", "@"
-	Shape Shape  // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist"
+	Shape Shape  // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
 	Key   *types.Type
 	// Value is the type of a plain map's values; of an aggregation the integer
 	// type (64 bit) that its values count in.
@@ -312,6 +357,9 @@ type Map struct {
 	Bits       int // hist
 	Min, Max   int64
 	Step       int64  // lhist
+	Interval   int64  // tseries: ns of an interval
+	Intervals  int64  // tseries: how many are kept
+	Agg        string // tseries: avg, max, min, sum or "" for the last value
 	Declared   string // hash, lruhash, percpuhash, percpulruhash or ""
 	MaxEntries int    // keyed maps
 	// Read: an aggregation whose value the script reads. Cleared: by clear or

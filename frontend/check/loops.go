@@ -30,6 +30,11 @@ func (b *body) unroll(s *ast.UnrollStmt) {
 		b.fail(diag.BadUnroll, s.Count, "unroll maximum value is %d", MaxUnroll)
 	default:
 		b.out.count[s] = int(n)
+		outer := b.repeat
+		b.repeat = min(max(b.repeat, 1)*int(n), maxStmts)
+		b.loopBody(s.Body)
+		b.repeat = outer
+		return
 	}
 	b.loopBody(s.Body)
 }
@@ -50,7 +55,9 @@ func (b *body) ofParams(x ast.Expr) bool {
 
 func (b *body) while(s *ast.WhileStmt) {
 	b.condition(s.Cond)
+	b.whiles++
 	b.loopBody(s.Body)
+	b.whiles--
 }
 
 // forStmt is "for ($i : from..to)" or "for ($kv : @map)".
@@ -82,7 +89,9 @@ func (b *body) forStmt(s *ast.ForStmt) {
 		b.walks++
 		defer func() { b.walks-- }()
 	}
+	b.fors++
 	b.loopBody(s.Body)
+	b.fors--
 }
 
 // walkElem is the type of the elements of a map: (key, value). The kernel calls
@@ -111,7 +120,7 @@ func (b *body) walkElem(x *ast.Map) *types.Type {
 	if value == nil {
 		return types.TInvalid
 	}
-	return types.MakeTuple(fitKey(m.Key.Fixed()), value.Fixed())
+	return types.MakeTuple(fitKey(m.Key.Fixed(), maxKey), value.Fixed())
 }
 
 // noContext refuses the builtins that read the context in the body of a loop

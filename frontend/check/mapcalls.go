@@ -1,6 +1,9 @@
 package check
 
 import (
+	"slices"
+	"strings"
+
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
@@ -147,7 +150,12 @@ func (b *body) assignAggs(s *ast.AssignStmt, x ast.Expr) {
 		b.block(x)
 		b.assignAggs(s, x.Value)
 	default:
-		b.assignAgg(s, b.aggCall(x))
+		call := b.aggCall(x)
+		b.assignAgg(s, call)
+		if x != ast.Expr(call) {
+			b.set(x, b.out.exprs[call])
+			b.fail(diag.Deprecated, x, "count without its parentheses is deprecated").Hint("write count()")
+		}
 		return
 	}
 	b.set(x, &Expr{Type: types.TNone})
@@ -201,7 +209,7 @@ func (b *body) assignAgg(s *ast.AssignStmt, call *ast.Call) {
 // aggKinds are the types of aggregations by function.
 var aggKinds = map[string]types.Kind{
 	"count": types.Count, "sum": types.Sum, "avg": types.Avg, "min": types.Min, "max": types.Max,
-	"stats": types.Stats, "hist": types.Hist, "lhist": types.Lhist,
+	"stats": types.Stats, "hist": types.Hist, "lhist": types.Lhist, "tseries": types.Tseries,
 }
 
 func (b *body) aggregation(c *callSite, m *mapState) {
@@ -217,6 +225,8 @@ func (b *body) aggregation(c *callSite, m *mapState) {
 		b.hist(c, m)
 	case "lhist":
 		b.lhist(c, m)
+	case "tseries":
+		b.tseries(c, m)
 	}
 }
 
@@ -269,4 +279,52 @@ func (b *body) lhist(c *callSite, m *mapState) {
 	default:
 		m.Min, m.Max, m.Step, m.params = low, high, step, true
 	}
+}
+
+// maxIntervals is the most intervals of a tseries.
+const maxIntervals = 1000000
+
+// seriesAggs are what a tseries makes of the values of an interval; without one
+// it keeps the last.
+var seriesAggs = []string{"avg", "max", "min", "sum"}
+
+// tseries is tseries(n, interval_ns, num_intervals[, aggregation]).
+func (b *body) tseries(c *callSite, m *mapState) {
+	b.unstable("tseries", c.at)
+	interval, ok1 := b.seriesNumber(c, 1, "interval_ns")
+	count, ok2 := b.seriesNumber(c, 2, "num_intervals")
+	agg, ok3 := "", true
+	if len(c.args) > 3 {
+		if agg, ok3 = b.literal(c, 3); ok3 && !slices.Contains(seriesAggs, agg) {
+			b.fail(diag.BadArguments, c.at, "tseries() expects one of the following aggregation functions: %s (\"%s\" provided)", strings.Join(seriesAggs, ", "), agg)
+			ok3 = false
+		}
+	}
+	switch {
+	case !ok1 || !ok2 || !ok3:
+	case interval < 1:
+		b.fail(diag.BadArguments, c.at, "tseries() interval_ns must be >= 1 (%d provided)", interval)
+	case count < 1:
+		b.fail(diag.BadArguments, c.at, "tseries() num_intervals must be >= 1 (%d provided)", count)
+	case count > maxIntervals:
+		b.fail(diag.BadArguments, c.at, "tseries() num_intervals must be < %d (%d provided)", maxIntervals, count)
+	case m.params && (m.Interval != interval || m.Intervals != count || m.Agg != agg):
+		b.fail(diag.BadMapUse, c.at, "Different tseries bounds in a single map unsupported").Note(m.valueAt, "the map gets its intervals here")
+	default:
+		m.Interval, m.Intervals, m.Agg, m.params = interval, count, agg, true
+	}
+}
+
+// seriesNumber is argument i of tseries, a constant that is not negative.
+func (b *body) seriesNumber(c *callSite, i int, what string) (int64, bool) {
+	t := b.value(c.args[i])
+	k := b.out.Expr(c.args[i]).Const
+	switch {
+	case invalid(t):
+		return 0, false
+	case k == nil || k.IsStr || k.Host || !t.IsInteger() || k.Int < 0:
+		b.fail(diag.NotConstant, c.args[i], "tseries: invalid %s value (must be non-negative literal)", what)
+		return 0, false
+	}
+	return k.Int, true
 }

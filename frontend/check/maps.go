@@ -142,12 +142,42 @@ func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 	if len(all) > 1 {
 		key = types.MakeTuple(all...)
 	}
-	return b.keyedUse(m, at, key)
+	if !b.keyedUse(m, at, key) {
+		return false
+	}
+	for i, k := range keys {
+		has := m.Key
+		if len(keys) > 1 {
+			has = m.Key.Fields[i].Type
+		}
+		if c := b.out.Expr(k).Const; c != nil && has.Kind == types.Int && has.Signed && all[i].Kind == types.Int && !all[i].Signed && c.Int < 0 {
+			b.fail(diag.KeyMismatch, at, "Type mismatch for %s: trying to assign key of type '%s' when map already has a key type '%s'", m.Name, key, m.Key).
+				Hint("the constant is larger than any %s", has)
+			return false
+		}
+	}
+	return true
 }
 
 // keyPart types an expression that is a key or part of one.
 func (b *body) keyPart(x ast.Expr) *types.Type {
-	t := b.value(x)
+	t := b.part("as a key", x, b.value)
+	if call := b.out.Expr(x).Call; call != nil && call.Fn != nil && call.Fn.Name == "ctx" && b.point.Kind != "iter" {
+		b.fail(diag.BadMapUse, x, "context cannot be part of a map key")
+		return types.TInvalid
+	}
+	if agg, ok := b.statsMap(x); ok && !invalid(t) {
+		b.fail(diag.BadMapUse, x, "Value '%s' cannot be used as a map key.", agg)
+		return types.TInvalid
+	}
+	if tuple, ok := ast.Unparen(x).(*ast.Tuple); ok && !invalid(t) {
+		for _, e := range tuple.Elems {
+			if agg, ok := b.statsMap(e); ok {
+				b.fail(diag.BadMapUse, e, "%s cannot be part of a map key", agg)
+				return types.TInvalid
+			}
+		}
+	}
 	switch t.Kind {
 	case types.None, types.Func, types.Float:
 		b.fail(diag.BadMapUse, x, "Value '%s' cannot be used as a map key.", t)
@@ -228,7 +258,10 @@ func (c *checker) finishMap(m *mapState) {
 		out.Value = types.MakeInt(8, m.agg.Signed)
 	}
 	if m.Key != nil {
-		out.Key = fitKey(m.Key.Fixed())
+		out.Key = fitKey(m.Key.Fixed(), maxKey)
+		if out.Shape == "tseries" { // the interval's number follows the key
+			out.Key = fitKey(m.Key.Fixed(), maxKey-8)
+		}
 	}
 	if m.Value != nil {
 		out.Value = m.Value.Fixed()
@@ -244,11 +277,11 @@ func (c *checker) finishMap(m *mapState) {
 // maxKey is the largest key in bytes that Linux takes before 5.11.
 const maxKey = 512
 
-// fitKey is a key type with its long strings cut so that all kernels take it:
-// the longest first, to a common capacity.
-func fitKey(t *types.Type) *types.Type {
+// fitKey is a key type with its long strings cut so that it takes at most so many
+// bytes: the longest first, to a common capacity.
+func fitKey(t *types.Type, most int) *types.Type {
 	fit := t
-	for limit := maxKey; fit.Store().Size > maxKey && limit >= 8; limit -= 8 {
+	for limit := most; fit.Store().Size > most && limit >= 8; limit -= 8 {
 		fit = cutStrings(t, limit)
 	}
 	return fit
@@ -295,5 +328,5 @@ func (c *checker) finishDeclared(m *mapState) {
 // shapes are the shapes of aggregations.
 var shapes = map[types.Kind]Shape{
 	types.Count: "count", types.Sum: "sum", types.Avg: "avg", types.Min: "min", types.Max: "max",
-	types.Stats: "stats", types.Hist: "hist", types.Lhist: "lhist",
+	types.Stats: "stats", types.Hist: "hist", types.Lhist: "lhist", types.Tseries: "tseries",
 }

@@ -146,16 +146,26 @@ func (b *body) configRecord(c *callSite) {
 	c.e.known(fields)
 }
 
+// unstable refuses a feature that the language has on trial, or warns of its
+// first use, as the script's configuration says.
+func (b *body) unstable(feature string, at ast.Node) {
+	key := "unstable_" + feature
+	switch b.info.Config.Values[key] {
+	case "error":
+		b.fail(diag.BadConfigKey, at, "%s feature is not enabled by default. To enable this unstable feature, set the config flag to enable. %s=enable", feature, key)
+	case "warn":
+		if !b.final || b.warned[feature] {
+			return
+		}
+		b.warned[feature] = true
+		b.l.Add(diag.Ignored, diag.Span{}, "Script is using an unstable feature: %s. To prevent this warning you must explicitly enable it in the config e.g. %s=enable", feature, key)
+	}
+}
+
 // typeinfo is "typeinfo(type or expression)": a record (btf_id, base_type,
 // full_type). The id is 0: it would be another in each kernel.
 func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
-	const key = "unstable_typeinfo"
-	switch b.info.Config.Values[key] {
-	case "error":
-		b.fail(diag.BadConfigKey, x, "typeinfo feature is not enabled by default. To enable this unstable feature, set the config flag to enable. %s=enable", key)
-	case "warn":
-		b.fail(diag.Ignored, x, "typeinfo is an unstable feature of the language")
-	}
+	b.unstable("typeinfo", x)
 	t := b.typeof(x.Arg)
 	if invalid(t) {
 		return

@@ -30,14 +30,14 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	switch x.Op {
 	case ast.Not:
 		e.Type = types.TBool
-	case ast.Neg:
-		e.Type = types.TInt64
+	case ast.Neg: // unsigned numbers stay what they are: -(uint8)3 is 253
+		e.Type = types.MakeInt(8, t.Signed || t.Kind == types.Bool)
 	case ast.BitNot:
 		if t.Kind == types.Bool {
 			b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", x.Op, t)
 			return
 		}
-		e.Type = types.MakeInt(8, t.Signed && !t.Flexible)
+		e.Type = types.MakeInt(8, t.Signed)
 	}
 	b.foldUnary(x, e)
 }
@@ -46,7 +46,7 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 func (b *body) addressOf(x *ast.Unary, e *Expr) {
 	v, ok := ast.Unparen(x.X).(*ast.Var)
 	if !ok {
-		b.unsupported(x, "the address of a map")
+		b.unsupported(x, "the address of a map").Hint("a map is named, @x; the address of a value of it is that of a variable that holds it: $v = @x; &$v")
 		return
 	}
 	if t := b.value(v); !invalid(t) {
@@ -61,6 +61,19 @@ func isAddress(x ast.Expr) bool {
 	return ok && u.Op == ast.AddrOf
 }
 
+// bareAddress tells whether x is kptr(n) or uptr(n) of a number, or counted from it:
+// an address of no type, which is read like a plain number.
+func (b *body) bareAddress(x ast.Expr) bool {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Call:
+		c := b.out.Expr(x).Call
+		return c != nil && c.Fn != nil && (c.Fn.Name == "kptr" || c.Fn.Name == "uptr") && b.out.Expr(x).Type.Elem.Kind == types.None
+	case *ast.Binary:
+		return (x.Op == ast.Add || x.Op == ast.Sub) && b.bareAddress(x.X)
+	}
+	return false
+}
+
 // deref is "*p"; a plain integer is read as the address of a uint64.
 func (b *body) deref(x *ast.Unary, e *Expr) {
 	t := b.value(x.X)
@@ -69,6 +82,9 @@ func (b *body) deref(x *ast.Unary, e *Expr) {
 	case t.Kind == types.Int:
 		e.Type = types.TUint64
 		e.Place = &Place{Root: RootPointer, Base: x.X, Space: b.space()}
+	case b.bareAddress(x.X):
+		e.Type = types.TUint64
+		e.Place = &Place{Root: RootPointer, Base: x.X, Space: t.Space}
 	case t.Kind == types.Struct:
 		b.fail(diag.BadOperands, x, "Can not dereference struct/union of type '%s'. It is not a pointer.", t)
 	case t.Kind != types.Pointer || t.Elem.Kind == types.None || t.Elem.Kind == types.Func:
@@ -338,7 +354,13 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 			return
 		}
 		e.Operands = p.Type
-	case types.Ksym, types.Username, types.Inet:
+	case types.Ksym, types.Usym, types.Username, types.Inet, types.Mac, types.Timestamp, types.CgroupPath:
+		e.Operands = left
+	case types.Kstack, types.Ustack: // by their ids: equal frames up to an equal depth have one
+		if left.Depth != right.Depth {
+			b.fail(diag.TypeMismatch, x, "Type mismatch for '%s': comparing %s with %s", x.Op, left, right)
+			return
+		}
 		e.Operands = left
 	case types.Buffer:
 		e.Operands = p.Type

@@ -2,6 +2,7 @@ package check
 
 import (
 	"regexp"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
@@ -11,6 +12,9 @@ import (
 // directive matches one conversion of a format: flags, width, precision, length,
 // conversion.
 var directive = regexp.MustCompile(`%(-?)(\+?)( ?)(#?)(0?)(\*|\d+)?(?:\.(\*|\d+))?([hlLjzt]*)(gr|g|rh|rx|r|[diouxXeEfFGaAcspn%])`)
+
+// noConversion is what looks like one, once the conversions are taken out.
+var noConversion = regexp.MustCompile(`%[-+ #0-9.hlLjzt]*[A-Za-z]?`)
 
 // conversions lists the conversions of a format in order, "%%" left out.
 func conversions(format string) []string {
@@ -23,6 +27,17 @@ func conversions(format string) []string {
 	return all
 }
 
+// plainPercent is a format whose '%' before a blank stand for themselves, as they
+// did before conversions had flags.
+func plainPercent(format string) string {
+	return directive.ReplaceAllStringFunc(format, func(m string) string {
+		if strings.HasPrefix(m, "% ") {
+			return "%" + m
+		}
+		return m
+	})
+}
+
 // printf is printf(format, ...), and the like.
 func (b *body) printf(c *callSite) {
 	format, ok := b.literal(c, 0)
@@ -32,8 +47,12 @@ func (b *body) printf(c *callSite) {
 		}
 		return
 	}
-	c.Format, c.Args = format, c.args[1:]
 	convs := conversions(format)
+	if plain := plainPercent(format); len(convs) > len(c.args)-1 && len(conversions(plain)) == len(c.args)-1 {
+		b.fail(diag.Deprecated, c.args[0], "'%%' before a blank begins a conversion, for which there is no argument: it is taken as text").Hint("write %%%%")
+		format, convs = plain, conversions(plain)
+	}
+	c.Format, c.Args = format, c.args[1:]
 	all := make([]*types.Type, len(c.Args))
 	for i, x := range c.Args {
 		if i < len(convs) && convs[i] == "s" {
@@ -47,7 +66,10 @@ func (b *body) printf(c *callSite) {
 		return
 	}
 	if len(convs) < len(all) {
-		b.fail(diag.BadFormat, c.at, "too many arguments for format string (%d supplied, %d expected)", len(all), len(convs))
+		d := b.fail(diag.BadFormat, c.at, "too many arguments for format string (%d supplied, %d expected)", len(all), len(convs))
+		if text := noConversion.FindString(directive.ReplaceAllString(format, "")); text != "" {
+			d.Hint("%s is no conversion; they are %%d %%i %%u %%o %%x %%X %%c %%p for numbers, %%s for anything, %%r %%rx %%rh for buffers", text)
+		}
 		return
 	}
 	for i, conv := range convs {
@@ -85,6 +107,9 @@ func (b *body) print(c *callSite) {
 		m := b.mapArg(c, c.args[0])
 		for _, x := range c.args[1:] {
 			if _, ok := b.constInt(x, "print"); ok {
+				if e := b.out.Expr(x); e.Type.Kind == types.Enum {
+					e.Type = types.TInt64
+				}
 				c.Args = append(c.Args, x)
 			}
 		}
@@ -101,17 +126,30 @@ func (b *body) print(c *callSite) {
 	}
 	c.Args = c.args[:1]
 	if el, ok := elemArg(c.args[0]); ok {
-		if m := b.maps["@"+el.Map.Name]; m != nil && m.agg != nil && !m.agg.IsReadable() {
+		if m := b.maps["@"+el.Map.Name]; m != nil && m.agg != nil && !m.agg.IsReadable() && m.agg.Kind != types.Stats {
 			b.elemKeys(c, el)
-			if m.agg.Kind == types.Stats {
-				b.unsupported(el, "print() of one element of a stats() map")
-				return
-			}
 			b.fail(diag.BadMapUse, el, "Map type %s cannot print the value of individual keys. You must print the whole map.", m.agg)
 			return
 		}
 	}
-	b.value(c.args[0])
+	x := ast.Unparen(c.args[0])
+	t := b.value(x)
+	call := b.out.Expr(x).Call
+	switch {
+	case call == nil || call.Fn == nil || invalid(t):
+	case call.Fn.Name == "ctx" && b.point.Kind != "iter":
+		b.fail(diag.BadArguments, c.at, "%s type passed to print() is not printable", contextName(t))
+	case (call.Fn.Name == "kptr" || call.Fn.Name == "uptr") && b.out.Expr(call.Args[0]).Type.IsInteger():
+		c.Args = call.Args // the number, as it was given
+	}
+}
+
+// contextName is the type of a context for messages.
+func contextName(t *types.Type) string {
+	if t.Elem == nil || t.Elem.Kind == types.None {
+		return "struct bpf_perf_event_data *"
+	}
+	return t.String()
 }
 
 // exit is exit([code]).

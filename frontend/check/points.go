@@ -8,26 +8,21 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
-	"btc/ir/target"
+	"btc/spell"
 )
 
 // points resolves an attach point; one that is in error gives none. Tracepoint
 // patterns are expanded when the clause reads args: each event has fields of
 // its own.
 func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
-	for _, part := range ap.Parts {
-		if len(part.Params) > 0 {
-			c.unsupported(part, "a parameter in an attach point").
-				Hint("parameters are given at load time, but attach points are fixed when the script is compiled")
-			return nil
-		}
-	}
 	prov := providerNamed(ap.Provider)
+	if i := slices.IndexFunc(ap.Parts, func(p ast.AttachPart) bool { return len(p.Params) > 0 }); i >= 0 {
+		return c.filled(ap, prov, ap.Parts[i], readsArgs)
+	}
 	switch {
+	case prov == nil && len(ap.Parts) > 0 && ap.Parts[0].Wildcard:
+		return c.kindPattern(ap, readsArgs)
 	case prov == nil:
-		if len(ap.Parts) > 0 && ap.Parts[0].Wildcard {
-			c.unsupported(ap.Parts[0], "a pattern for the kind of probe")
-		}
 		return nil // the parser has reported an unknown one
 	case !prov.Supported:
 		c.unsupported(ap, "%s probes", prov.Name)
@@ -44,13 +39,17 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	parts := ap.Parts[1:]
 	ok := true
 	switch prov.Name {
-	case "begin", "end", "self":
+	case "begin", "end":
+	case "self":
+		ok = c.self(p, parts)
+	case "test", "bench":
+		ok = c.named(p, ap, parts[0])
 	case "kprobe", "kretprobe":
 		ok = c.kprobe(p, parts)
 	case "fentry", "fexit", "rawtracepoint":
 		return c.typedPoints(p, ap, readsArgs)
 	case "uprobe", "uretprobe":
-		ok = c.uprobe(p, ap, parts)
+		return c.uprobes(p, ap, parts, readsArgs)
 	case "usdt":
 		ok = c.usdt(p, ap, parts)
 	case "tracepoint":
@@ -71,6 +70,57 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	return []*Point{p}
 }
 
+// canWait are the kinds of probes whose places need not be known to compile.
+var canWait = []string{"kprobe", "kretprobe", "uprobe", "uretprobe", "usdt", "tracepoint", "profile", "interval", "software", "hardware", "watchpoint"}
+
+// filled is an attach point with parameters, whose values the loader puts in. One
+// that decides how the clause is compiled needs them now.
+func (c *checker) filled(ap *ast.AttachPoint, prov *Provider, first ast.AttachPart, readsArgs bool) []*Point {
+	quoted := slices.ContainsFunc(ap.Parts, func(p ast.AttachPart) bool { return p.Quoted && len(p.Params) > 0 })
+	location := slices.ContainsFunc(ap.Parts, func(p ast.AttachPart) bool { return p.Location })
+	if prov == nil || !slices.Contains(canWait, prov.Name) || readsArgs || quoted || location {
+		for _, part := range ap.Parts {
+			for _, n := range part.Params {
+				c.needsValue(n)
+			}
+		}
+		d := c.fail(diag.NotConstant, first, "the value of this parameter must be known to compile the clause")
+		if readsArgs {
+			d.Hint("args has the fields of one event or function")
+		}
+		d.Hint("%s", giveValue)
+		return nil
+	}
+	n := len(ap.Parts) - 1
+	if n > prov.Max {
+		c.fail(diag.BadAttachPoint, ap, "%s probe type requires at most %d arguments, found %d", prov.Name, prov.Max, n)
+		return nil
+	}
+	p := &Point{Kind: prov.Name, Provider: prov, Missing: c.info.Config.Missing, At: ap.At}
+	if ap.Label != nil {
+		p.Label = ap.Label.Text
+	}
+	p.Text = prov.Name
+	for _, part := range ap.Parts[1:] {
+		p.Fill = append(p.Fill, part.Text)
+		p.Text += ":" + part.Text
+		p.Pattern = p.Pattern || part.Wildcard
+	}
+	if prov.Name == "tracepoint" && len(ap.Parts[1].Params) == 0 {
+		p.Target = ap.Parts[1].Text
+	}
+	return []*Point{p}
+}
+
+const giveValue = "give its value when compiling: btc compile SCRIPT -- VALUE"
+
+func (c *checker) needsValue(n int) {
+	if c.info.NeedsValue == nil {
+		c.info.NeedsValue = map[int]bool{}
+	}
+	c.info.NeedsValue[n] = true
+}
+
 // finish makes the full name.
 func (p *Point) finish() {
 	text := []string{p.Kind}
@@ -89,7 +139,11 @@ func (p *Point) finish() {
 		if name == "" && p.Addr > 0 {
 			name = "0x" + strconv.FormatUint(p.Addr, 16)
 		}
-		for _, s := range []string{p.Target, p.Lang, name} {
+		words := []string{p.Target, p.Lang, name}
+		if p.Kind == "iter" {
+			words = []string{name, p.Target}
+		}
+		for _, s := range words {
 			if s != "" {
 				text = append(text, s)
 			}
@@ -111,7 +165,11 @@ func (c *checker) function(p *Point, part ast.AttachPart) bool {
 	if plus {
 		n, err := strconv.ParseUint(offset, 0, 32)
 		if err != nil {
-			c.fail(diag.BadAttachPoint, part, "Invalid offset")
+			what := "Invalid offset"
+			if strings.Contains(offset, "+") {
+				what = "Cannot take more than one offset"
+			}
+			c.fail(diag.BadAttachPoint, part, "%s", what)
 			return false
 		}
 		if strings.HasSuffix(p.Kind, "retprobe") {
@@ -125,7 +183,7 @@ func (c *checker) function(p *Point, part ast.AttachPart) bool {
 			c.fail(diag.BadAttachPoint, part, "Offset not allowed")
 			return false
 		}
-		if addr == 0 {
+		if addr == 0 && !p.Provider.User { // the first byte of a file that is no ELF file can be probed
 			c.fail(diag.BadAttachPoint, part, "the address of a probe cannot be 0")
 			return false
 		}
@@ -158,8 +216,9 @@ func (c *checker) kprobe(p *Point, parts []ast.AttachPart) bool {
 	if p.Addr != 0 {
 		c.info.Unsafe = append(c.info.Unsafe, Use{"kprobe-address", fn.At})
 	}
-	if p.Name != "" && !p.Pattern && p.Target == "" && !c.t.HasFunc(p.Name) {
-		d := c.fail(diag.NotInTarget, fn, "%s is not traceable (either non-existing, inlined, or marked as \"notrace\") in the target's kernel; the host decides", p.Name)
+	if p.Name != "" && !p.Pattern && (p.Target == "" || p.Target == "vmlinux") && !c.t.HasFunc(p.Name) {
+		d := c.fail(diag.NotInTarget, fn, "%s is not traceable (either non-existing, inlined, or marked as \"notrace\"); attaching to it will likely fail", p.Name)
+		d.Hint("so it is in the target's kernel; the host decides")
 		c.similar(d, p.Name, c.t.Funcs)
 	}
 	return true
@@ -168,23 +227,20 @@ func (c *checker) kprobe(p *Point, parts []ast.AttachPart) bool {
 // similar adds a hint with the name that was probably meant, looked for among
 // those that begin alike.
 func (c *checker) similar(d *diag.Diagnostic, name string, list func(string) []string) {
+	if !c.guess() {
+		return
+	}
 	head := name[:min(len(name), 4)]
-	if near := target.Nearest(name, list(head+"*")); near != "" && near != name {
+	if near := spell.Nearest(name, list(head+"*")); near != "" && near != name {
 		d.Hint("did you mean %s?", near)
 	}
 }
 
 func (c *checker) uprobe(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bool {
 	switch {
-	case len(parts) < 2:
-		c.fail(diag.BadAttachPoint, ap, "%s should have a target", p.Kind).Hint("%s:BINARY:FUNCTION", p.Kind)
-		return false
-	case parts[1].Location:
-		c.unsupported(parts[1], "source positions in attach points")
-		return false
-	case parts[0].Text == "":
-		c.fail(diag.BadAttachPoint, ap, "%s should have a target", p.Kind)
-		return false
+	case len(parts) == 1 || len(parts) == 2 && parts[0].Text == "cpp":
+		// The program of -p: uprobe:FUNCTION, uprobe:cpp:FUNCTION.
+		parts = append([]ast.AttachPart{{Extent: ap.Extent}}, parts...)
 	}
 	p.Target = parts[0].Text
 	p.Pattern = parts[0].Wildcard
@@ -193,8 +249,7 @@ func (c *checker) uprobe(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) 
 			c.fail(diag.BadAttachPoint, parts[1], "unsupported language type: %s", parts[1].Text)
 			return false
 		}
-		c.unsupported(parts[1], "C++ names in attach points")
-		return false
+		p.Lang = parts[1].Text
 	}
 	if last := parts[len(parts)-1]; p.Pattern && last.Text != "" && last.Text[0] >= '0' && last.Text[0] <= '9' {
 		c.fail(diag.BadAttachPoint, last, "Cannot use wildcards with absolute address")
@@ -229,6 +284,10 @@ func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 		event = parts[1]
 	}
 	p.Target, p.Name = category.Text, event.Text
+	if p.Target == "" || p.Name == "" {
+		c.fail(diag.BadAttachPoint, ap, "tracepoint probe must have a target").Hint("tracepoint:CATEGORY:EVENT")
+		return nil
+	}
 	p.Pattern = category.Wildcard || event.Wildcard
 	p.finish()
 	if !p.Pattern {
@@ -242,7 +301,7 @@ func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	if len(all) == 0 {
 		c.fail(diag.NotInTarget, ap, "no tracepoint of the target's kernel matches %s:%s; the host decides", p.Target, p.Name)
 	}
-	if !readsArgs {
+	if !readsArgs || len(all) > 0 && p.syscallExits() {
 		return []*Point{p}
 	}
 	if c.tooMany(ap, len(all)) {
@@ -260,6 +319,12 @@ func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	return points
 }
 
+// syscallExits: a pattern of events that all have the same arguments, those of
+// the exit of a system call.
+func (p *Point) syscallExits() bool {
+	return p.Kind == "tracepoint" && p.Pattern && p.Target == "syscalls" && strings.HasPrefix(p.Name, "sys_exit_")
+}
+
 // timeUnits are the units of profile and interval; the value is that of one in
 // nanoseconds, 0 for a frequency.
 var timeUnits = map[string]uint64{"hz": 0, "us": 1000, "ms": 1000000, "s": 1000000000}
@@ -275,7 +340,7 @@ func (c *checker) timer(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) b
 	if len(parts) == 1 {
 		ns, ok := duration(parts[0].Text)
 		if !ok {
-			c.fail(diag.BadAttachPoint, parts[0], "Invalid rate of %s probe", p.Kind)
+			c.fail(diag.BadAttachPoint, parts[0], "Invalid rate of %s probe", p.Kind).Hint("a duration is a number with ns, us, ms, s, m, h or d: %s:100ms", p.Kind)
 			return false
 		}
 		p.Unit, p.Count = "us", ns/1000
@@ -361,7 +426,7 @@ func (c *checker) counter(p *Point, parts []ast.AttachPart) bool {
 	}
 	count, ok := events[p.Target]
 	if !ok {
-		c.fail(diag.BadAttachPoint, parts[0], "%s is not a %s probe", p.Target, p.Kind)
+		meant(c.fail(diag.BadAttachPoint, parts[0], "%s is not a %s probe", p.Target, p.Kind), p.Target, "", namesOf(events))
 		return false
 	}
 	p.Count = count
@@ -395,7 +460,7 @@ func (c *checker) watchpoint(p *Point, parts []ast.AttachPart) bool {
 	}
 	p.Addr, p.Len, p.Mode = addr, length, parts[2].Text
 	if !slices.Contains(watchModes, p.Mode) {
-		c.fail(diag.BadAttachPoint, parts[2], "watchpoint mode must be one of %s", strings.Join(watchModes, ", "))
+		c.fail(diag.BadAttachPoint, parts[2], "watchpoint mode must be combination of (r,w,x)").Hint("hardware has the modes %s", strings.Join(watchModes, ", "))
 		return false
 	}
 	return true

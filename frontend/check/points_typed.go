@@ -3,12 +3,14 @@ package check
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
+	"btc/spell"
 )
 
 // typedPoints resolves fentry, fexit and rawtracepoint, whose arguments have
@@ -16,9 +18,8 @@ import (
 // function has arguments of its own.
 func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
 	parts := ap.Parts[1:]
-	if len(parts) > 2 || parts[0].Text == "bpf" {
-		c.unsupported(parts[0], "%s of BPF programs", p.Kind)
-		return nil
+	if p.Kind != "rawtracepoint" && (len(parts) > 2 || parts[0].Text == "bpf") {
+		return c.bpfPoint(p, ap, parts)
 	}
 	last := parts[len(parts)-1]
 	if len(parts) == 2 {
@@ -48,14 +49,43 @@ func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	for _, name := range all {
 		one := *p
 		one.Name, one.Pattern = name, false
-		one.Missing = "ignore" // a member of a pattern need not exist on the host
-		if strings.Contains(one.Target, "*") {
+		one.Missing = "ignore"                                              // a member of a pattern need not exist on the host
+		if strings.Contains(one.Target, "*") && p.Kind != "rawtracepoint" { // of which only the host knows the modules
 			one.Target = ""
 		}
 		one.finish()
 		points = append(points, &one)
 	}
 	return points
+}
+
+// bpfPoint resolves "fentry:bpf:PROGRAM" and "fentry:bpf:ID:PROGRAM": functions of
+// BPF programs that are loaded on the host.
+func (c *checker) bpfPoint(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) []*Point {
+	last := parts[len(parts)-1]
+	switch {
+	case parts[0].Text != "bpf":
+		c.fail(diag.BadAttachPoint, ap, "Only the 'bpf' variant of this probe supports 4 arguments")
+		return nil
+	case len(parts) == 1 || last.Text == "":
+		c.fail(diag.BadAttachPoint, ap, "the 'bpf' variant of this probe requires a bpf program name and optional bpf program id")
+		return nil
+	}
+	p.Target, p.Name, p.Pattern = "bpf", last.Text, true
+	if id := parts[1]; len(parts) == 3 && id.Text != "*" {
+		if n, err := strconv.ParseUint(id.Text, 0, 32); err != nil || n == 0 {
+			c.fail(diag.BadAttachPoint, id, "bpf program id must be a number or '*'")
+			return nil
+		}
+		p.Target += ":" + id.Text
+	}
+	p.finish()
+	return []*Point{p}
+}
+
+// ofBPF: a fentry or fexit of BPF programs.
+func (p *Point) ofBPF() bool {
+	return (p.Kind == "fentry" || p.Kind == "fexit") && (p.Target == "bpf" || strings.HasPrefix(p.Target, "bpf:"))
 }
 
 // typedMembers lists what an attach point may name in the target.
@@ -114,16 +144,27 @@ func (c *checker) iter(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bo
 		return false
 	}
 	if len(parts) > 1 {
-		c.unsupported(parts[1], "pinning an iterator")
-		return false
+		switch pin := parts[1]; {
+		case pin.Wildcard:
+			c.fail(diag.BadAttachPoint, pin, "wildcards are not allowed for %s probe type", p.Kind)
+			return false
+		case pin.Text == "":
+			c.fail(diag.BadAttachPoint, pin, "the path to pin the iterator at is empty")
+			return false
+		}
+		p.Target = parts[1].Text
 	}
 	if p.Name = parts[0].Text; p.Name == "" {
 		c.fail(diag.BadAttachPoint, ap, "iter should have a kind").Hint("iter:task, iter:task_file, ...")
 		return false
 	}
+	if what := target.IterOverMap(p.Name); what != "" {
+		c.fail(diag.NotSupported, parts[0], "iter:%s visits the %s of one map, and a script cannot name a map of another program", p.Name, what)
+		return false
+	}
 	if _, ok := c.t.Iter(p.Name); !ok {
 		d := c.fail(diag.NotInTarget, parts[0], "the target's kernel has no iterator %s; the host decides", p.Name)
-		if near := target.Nearest(p.Name, c.t.Iters()); near != "" {
+		if near := spell.Nearest(p.Name, c.t.Iters()); near != "" {
 			d.Hint("did you mean %s?", near)
 		}
 	}

@@ -20,7 +20,7 @@ type Provider struct {
 var providers = [...]Provider{
 	{Name: "begin", Type: "special", Supported: true},
 	{Name: "end", Type: "special", Supported: true},
-	{Name: "self", Type: "special", Min: 2, Max: 2},
+	{Name: "self", Type: "special", Min: 2, Max: 2, Supported: true},
 	{Name: "kprobe", Type: "kprobe", Min: 1, Max: 2, Wildcard: true, Supported: true},
 	{Name: "kretprobe", Type: "kretprobe", Min: 1, Max: 2, Wildcard: true, Supported: true},
 	{Name: "fentry", Type: "fentry", Min: 1, Max: 3, Wildcard: true, Supported: true},
@@ -36,8 +36,8 @@ var providers = [...]Provider{
 	{Name: "hardware", Type: "hardware", Min: 1, Max: 2, Supported: true},
 	{Name: "watchpoint", Type: "watchpoint", Min: 3, Max: 3, Supported: true},
 	{Name: "iter", Type: "iter", Min: 1, Max: 2, Supported: true},
-	{Name: "test", Type: "test", Min: 1, Max: 1},
-	{Name: "bench", Type: "benchmark", Min: 1, Max: 1},
+	{Name: "test", Type: "test", Min: 1, Max: 1, Supported: true},
+	{Name: "bench", Type: "benchmark", Min: 1, Max: 1, Supported: true},
 }
 
 func providerNamed(name string) *Provider {

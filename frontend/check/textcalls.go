@@ -54,11 +54,27 @@ func (b *body) memcmp(c *callSite) {
 	}
 }
 
+// text types an argument that is a string. The name of the probe is one where it
+// is known here; what a pattern matched is known to the host alone.
+func (b *body) text(x ast.Expr) *types.Type {
+	t := b.asString(x)
+	if t.Kind != types.Probe {
+		return t
+	}
+	if b.point.Pattern || b.point.Fill != nil {
+		b.unsupported(x, "the text of a probe's name that only the host knows").Hint("print it, or use it as a key")
+		return types.TInvalid
+	}
+	e := b.out.Expr(x)
+	b.stringConst(x, e, b.point.Text)
+	return e.Type
+}
+
 // texts checks functions that take strings only.
 func (b *body) texts(c *callSite) {
 	c.Args = c.args
 	for _, x := range c.args {
-		if t := b.asString(x); !invalid(t) && t.Kind != types.String {
+		if t := b.text(x); !invalid(t) && t.Kind != types.String {
 			b.fail(diag.BadArguments, x, "%s() only supports string arguments (%s provided)", c.Fn.Name, t)
 			c.e.Type = types.TInvalid
 		}
@@ -98,10 +114,11 @@ func (b *body) pton(c *callSite) {
 func (b *body) macaddr(c *callSite) {
 	t := b.value(c.args[0])
 	c.Args = c.args
+	place := b.out.Expr(c.args[0]).Place
 	switch {
 	case invalid(t):
 		c.e.Type = types.TInvalid
-	case t.Kind == types.String && t.Size == 6 && b.out.Expr(c.args[0]).Place != nil: // char[6] of a C struct
+	case t.Kind == types.String && place != nil && (t.Size == 6 || place.Chars == 6): // char[6] of a C struct
 	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size == 6:
 	case t.Kind == types.Int, t.Kind == types.Pointer: // where the bytes lie
 	default:

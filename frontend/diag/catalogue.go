@@ -27,6 +27,9 @@ func areas() [][]Info {
 	return [][]Info{parseCodes, expandCodes, checkCodes, targetCodes, backendCodes}
 }
 
+// Example is a script that gives a code; "" where none can show it.
+func Example(code Code) string { return examples[code] }
+
 // Explain finds a code's description.
 func Explain(code Code) (Info, bool) {
 	for _, info := range Catalogue() {

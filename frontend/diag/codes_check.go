@@ -91,7 +91,7 @@ var checkCodes = []Info{
 	{NotSupported, "not supported yet",
 		"The language has this, but this version of the compiler cannot translate it yet."},
 	{NotConstant, "a value must be known when the script is compiled",
-		"Here stands something that is only known when the script runs. Parameters ($1) are given at load time and are not constants."},
+		"Here stands something that is only known when the script runs. The value of a parameter ($1, getopt) that must be constant is given to the compiler: btc compile x.bt -- VALUE."},
 	{BadConfigKey, "unknown setting or bad value in the config block",
 		"See the language reference for the settings and their values."},
 	{BadDeclaration, "a variable cannot be declared like this",

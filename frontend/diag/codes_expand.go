@@ -8,6 +8,7 @@ const (
 	RecursiveMacro Code = "E0117"
 	BadImport      Code = "E0118"
 	BadTypeArg     Code = "E0119"
+	BadInclude     Code = "E0120"
 )
 
 var expandCodes = []Info{
@@ -21,6 +22,8 @@ var expandCodes = []Info{
 		"Macros are replaced by their bodies, so that a call of itself would never end. Use a loop."},
 	{BadImport, "a file cannot be imported",
 		"Imported are files of the same language (.bt), with a path relative to the importing script, and folders of them. An imported file has no config block. Folders that everybody may write to are refused. C sources (.bpf.c) would need a C compiler and are not supported."},
+	{BadInclude, "a header cannot be read",
+		"#include reads headers of your own: \"file.h\" beside the file that includes it, then in the folders given with -I DIR; <file.h> in those folders, then beside the script. Headers of the kernel and of the C library need not exist: their types come from the target, their constants from a table."},
 	{BadTypeArg, "a type cannot stand here",
 		"typeof(...) and struct names are arguments of macros that use the parameter as a type."},
 }

@@ -5,9 +5,15 @@ const (
 	BadProbeType   Code = "E0301"
 	BadAttachPoint Code = "E0302"
 	BadTarget      Code = "E0303"
+	NotServed      Code = "E0304"
+	LeftOut        Code = "W0301"
 )
 
 var targetCodes = []Info{
+	{NotServed, "a target that was asked for cannot be served",
+		"With several --target or --arch, one object must be right for all of them. What the script says here does not exist for one of them, or means something of another type or place. Compile an object for it alone, or say it in a way that all have."},
+	{LeftOut, "the object does not serve every architecture",
+		"Unless --arch or --target says otherwise, an object serves x86_64 and arm64. What the script says here exists on one of them only, or differs in more than one object can decide. The object serves the other one, and btrun refuses it elsewhere. --arch x86_64 says that this is meant."},
 	{BadTarget, "the target file is damaged",
 		"The file given with --target could not be read to the end. Capture it again with `btc target capture`, or leave --target out to use the embedded one."},
 	{BadProbeType, "no such kind of probe",

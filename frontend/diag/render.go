@@ -23,6 +23,7 @@ const (
 	maxColumns = 160 // longer source lines are cut around the marker
 	leadIn     = 40  // columns kept before the marker in a cut line
 	ellipsis   = "..."
+	maxEntries = 5 // places shown of files that include each other
 )
 
 // Render writes the list, sorted by position:
@@ -95,6 +96,17 @@ func (p *printer) diagnostic(d *Diagnostic) {
 	for _, s := range d.Expanded {
 		p.printf("%s: %s: expanded from\n", s, p.paint("1;36", "note"))
 		p.context(s)
+	}
+	entries := d.Span.Entries()
+	for i, e := range entries {
+		if left := len(entries) - i - 1; i == maxEntries-1 && left > 0 { // the outermost is always shown
+			p.printf("%s: ... %d more files in between\n", p.paint("1;36", "note"), left)
+			e = entries[len(entries)-1]
+		}
+		p.printf("%s: %s: %s\n", e.At, p.paint("1;36", "note"), e.How)
+		if i == maxEntries-1 {
+			break
+		}
 	}
 	for _, h := range d.Hints {
 		p.printf("%s= hint: %s\n", margin, h)

@@ -22,6 +22,7 @@ type Source struct {
 	// imported; base is what it is a copy of.
 	origin Span
 	base   *Source
+	how    string // of a file: "imported from", "included from"
 }
 
 // NewSource indexes the lines of text.
@@ -45,7 +46,13 @@ func (s *Source) ExpandedAt(at Span) *Source {
 
 // ImportedAt notes where a file is imported, and returns it.
 func (s *Source) ImportedAt(at Span) *Source {
-	s.origin = at
+	s.origin, s.how = at, "imported from"
+	return s
+}
+
+// IncludedAt notes where a header is included, and returns it.
+func (s *Source) IncludedAt(at Span) *Source {
+	s.origin, s.how = at, "included from"
 	return s
 }
 
@@ -147,6 +154,28 @@ func (s Span) Chain() []Span {
 	for s.File != nil && s.File.base != nil {
 		s = s.File.origin
 		all = append(all, s)
+	}
+	return all
+}
+
+// Entry is a place that a file was brought in at.
+type Entry struct {
+	At Span
+	// How is "imported from" or "included from".
+	How string
+}
+
+// Entries are the places that the file of s was brought in at, innermost first;
+// none for the script itself.
+func (s Span) Entries() []Entry {
+	var all []Entry
+	for s.File != nil {
+		base := s.File.Base()
+		if base.how == "" {
+			break
+		}
+		all = append(all, Entry{base.origin, base.how})
+		s = base.origin
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"btc/frontend/ast"
+	"btc/frontend/cpp"
 	"btc/frontend/diag"
 )
 
@@ -14,7 +15,10 @@ import (
 type copier struct {
 	*expander
 	m      *macro
+	cm     *cpp.Macro   // of the C text
 	caller *copier      // makes the arguments
+	up     *copier      // made the call
+	shift  int          // of offsets in src
 	src    *diag.Source // the copy for this call
 	args   map[string]ast.Expr
 	vars   map[string]string // the macro's variables: names in the new code
@@ -24,7 +28,7 @@ type copier struct {
 // extent is the place of a copied node.
 func (c *copier) extent(e ast.Extent) ast.Extent {
 	if c.src != nil && e.At.File != nil {
-		e.At.File = c.src
+		e.At = c.src.Span(e.At.Start+c.shift, e.At.End+c.shift)
 	}
 	return e
 }
@@ -46,7 +50,7 @@ func (c *copier) call(at ast.Expr, name string, args []ast.Expr) (out ast.Expr, 
 	if c.recursive(m, place) || !c.room(place) {
 		return &ast.Bad{Extent: place}, true
 	}
-	inner := &copier{expander: c.expander, m: m, caller: c, src: m.def.At.File.ExpandedAt(place.At),
+	inner := &copier{expander: c.expander, m: m, caller: c, up: c, src: m.def.At.File.ExpandedAt(place.At),
 		args: map[string]ast.Expr{}, vars: map[string]string{}, maps: map[string]string{}}
 	c.made[m]++
 	for v := range m.own {
@@ -86,7 +90,10 @@ const maxDepth = 100
 // deep.
 func (c *copier) recursive(m *macro, at ast.Node) bool {
 	chain := []string{m.def.Name.Text}
-	for up := c; up.m != nil; up = up.caller {
+	for up := c; up != nil; up = up.up {
+		if up.m == nil {
+			continue
+		}
 		chain = append(chain, up.m.def.Name.Text)
 		if up.m == m {
 			slices.Reverse(chain)
@@ -142,6 +149,9 @@ func (c *copier) put(arg ast.Expr, by *copier) ast.Expr {
 	x := by.expr(arg)
 	switch x.(type) {
 	case *ast.Var, *ast.Map:
+		if c.cm != nil {
+			return x
+		}
 		return &ast.Block{Extent: ast.Ext(x.Span()), Value: x}
 	}
 	return x
@@ -196,10 +206,38 @@ func discarded(x ast.Expr) ast.Expr {
 	return x
 }
 
+// deletions is what "delete(@a[1], @b[2], @c)" of older dialects means: a block
+// with a call for each, nil when x is something else. The first argument is an
+// element: "delete(@a, @b)" deletes the element whose key @b holds.
+func deletions(x ast.Expr) *ast.Block {
+	call, ok := ast.Unparen(x).(*ast.Call)
+	if !ok || call.Func.Text != "delete" || len(call.Args) < 2 {
+		return nil
+	}
+	if _, ok := ast.Unparen(call.Args[0]).(*ast.MapElem); !ok {
+		return nil
+	}
+	out := &ast.Block{Extent: call.Extent}
+	for _, arg := range call.Args {
+		switch ast.Unparen(arg).(type) {
+		case *ast.Map, *ast.MapElem:
+			one := &ast.Call{Extent: ast.Ext(arg.Span()), Func: call.Func, Args: []ast.Expr{arg}}
+			out.Stmts = append(out.Stmts, &ast.ExprStmt{Extent: one.Extent, X: one})
+		default:
+			return nil
+		}
+	}
+	return out
+}
+
 func (c *copier) stmt(s ast.Stmt) ast.Stmt {
 	at := c.extent(ast.Ext(s.Span()))
 	switch s := s.(type) {
 	case *ast.ExprStmt:
+		if all := deletions(s.X); all != nil {
+			c.fail(diag.Deprecated, s.X, "delete() of several elements is deprecated").Hint("one delete(@map, key) for each")
+			return &ast.ExprStmt{Extent: at, X: c.block(all)}
+		}
 		return &ast.ExprStmt{Extent: at, X: discarded(c.expr(s.X))}
 	case *ast.AssignStmt:
 		return &ast.AssignStmt{Extent: at, Left: c.expr(s.Left), Op: s.Op, Right: c.expr(s.Right)}

@@ -15,7 +15,12 @@
 package expand
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"btc/frontend/ast"
+	"btc/frontend/cpp"
 	"btc/frontend/diag"
 )
 
@@ -27,14 +32,21 @@ type Options struct {
 	// Builtin tells names that have a meaning without a macro: a call that fits
 	// no macro of that name is left to the checker.
 	Builtin func(name string) bool
+	// Values are parameters ($1, ...) whose values the code is made for, Named those
+	// of getopt(): they become literals.
+	Values map[int]string
+	Named  map[string]string
+	// C is for the C text of the script. Files are read as they are on disk unless
+	// it says otherwise.
+	C cpp.Options
 }
 
 // Script expands a script. Errors go to l. The tree that comes back is complete
 // also when there are errors: what could not be expanded is an *ast.Bad.
 func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
-	x := &expander{l: l, builtin: opt.Builtin, script: s, macros: map[string][]*macro{}, made: map[*macro]int{}}
+	x := &expander{l: l, builtin: opt.Builtin, script: s, values: opt.Values, named: opt.Named, macros: map[string][]*macro{}, made: map[*macro]int{}, cBodies: map[*cpp.Macro]*cBody{}}
 	header, items := x.imports(s)
-	x.std = newLibrary(l)
+	x.std = standards()
 	for _, item := range items {
 		if m, ok := item.(*ast.Macro); ok {
 			x.define(m)
@@ -42,6 +54,17 @@ func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
 	}
 	out := *s
 	out.Header, out.Items = header, nil
+	if opt.C.ReadFile == nil {
+		opt.C.ReadFile = cpp.ReadFile
+	}
+	out.C = cpp.Read(out.CText(), opt.C, l)
+	out.Macros = slices.Sorted(maps.Keys(x.macros))
+	for _, name := range slices.Sorted(maps.Keys(x.std.defs)) {
+		if !strings.HasPrefix(name, "__") {
+			out.Macros = append(out.Macros, name)
+		}
+	}
+	x.script = &out
 	top := &copier{expander: x}
 	for _, item := range items {
 		switch item := item.(type) {
@@ -62,11 +85,14 @@ type expander struct {
 	l        *diag.List
 	builtin  func(string) bool
 	script   *ast.Script
+	values   map[int]string
+	named    map[string]string
 	macros   map[string][]*macro // the script's own
 	std      *library
 	made     map[*macro]int // how often a macro was expanded
-	nodes    int            // made by expansions
-	tooLarge bool           // reported
+	cBodies  map[*cpp.Macro]*cBody
+	nodes    int  // made by expansions
+	tooLarge bool // reported
 }
 
 func (x *expander) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
@@ -87,6 +113,7 @@ func (x *expander) room(at ast.Node) bool {
 
 func (c *copier) probe(p *ast.Probe) *ast.Probe {
 	out := *p
+	out.Points = c.points(p.Points)
 	out.Pred = c.expr(p.Pred)
 	out.Body = c.block(p.Body)
 	return &out

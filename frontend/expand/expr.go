@@ -21,7 +21,7 @@ func (c *copier) expr(x ast.Expr) ast.Expr {
 		return nil
 	}
 	at := c.extent(ast.Ext(x.Span()))
-	if c.m != nil && !c.room(at) {
+	if (c.m != nil || c.cm != nil) && !c.room(at) {
 		return &ast.Bad{Extent: at}
 	}
 	switch x := x.(type) {
@@ -29,6 +29,12 @@ func (c *copier) expr(x ast.Expr) ast.Expr {
 		return c.ident(x, at)
 	case *ast.Call:
 		if out, ok := c.call(x, x.Func.Text, x.Args); ok {
+			return out
+		}
+		if out, ok := c.cCall(x, at); ok {
+			return out
+		}
+		if out := c.given(x, at); out != nil {
 			return out
 		}
 		return &ast.Call{Extent: at, Func: c.name(x.Func), Args: c.exprs(x.Args)}
@@ -99,6 +105,9 @@ func (c *copier) operation(x ast.Expr, at ast.Extent) ast.Expr {
 func (c *copier) atom(x ast.Expr, at ast.Extent) ast.Expr {
 	switch x := x.(type) {
 	case *ast.Positional:
+		if text, ok := c.values[x.N]; ok {
+			return value(text, at)
+		}
 		return &ast.Positional{Extent: at, N: x.N}
 	case *ast.ParamCount:
 		return &ast.ParamCount{Extent: at}
@@ -121,6 +130,9 @@ func (c *copier) ident(x *ast.Ident, at ast.Extent) ast.Expr {
 		return c.put(arg, by)
 	}
 	if out, ok := c.call(x, x.Name, nil); ok {
+		return out
+	}
+	if out := c.cIdent(x, at); out != nil {
 		return out
 	}
 	return &ast.Ident{Extent: at, Name: x.Name}

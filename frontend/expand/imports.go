@@ -97,6 +97,13 @@ func (x *expander) setting(key string) string {
 	return ""
 }
 
+// stdlibFiles are files of standard macros and functions as scripts of the
+// reference import them.
+var stdlibFiles = []string{
+	stdlibFolder + "/base.bt", stdlibFolder + "/strings.bt", stdlibFolder + "/process.bt", stdlibFolder + "/kfunc.bt",
+	stdlibFolder + "/meta.bt", stdlibFolder + "/internal.bt", stdlibFolder + "/check.bt", stdlibFolder + "/maps.bt", stdlibFolder + "/types.bt",
+}
+
 // path imports a file or the files of a folder.
 func (im *imported) path(at *ast.Import, dir string) {
 	name := at.Path.Value
@@ -106,10 +113,13 @@ func (im *imported) path(at *ast.Import, dir string) {
 	}
 	info, err := os.Stat(path)
 	switch {
-	case err != nil && (name == stdlibFolder || strings.HasPrefix(name, stdlibFolder+"/")) && !strings.HasSuffix(name, ".bpf.c"):
+	case err != nil && (name == stdlibFolder || slices.Contains(stdlibFiles, name)):
 		return // the standard macros are always there
 	case err != nil:
-		im.fail(diag.BadImport, at.Path, "Unable to find suitable path for import").Hint("checked: %s", path)
+		d := im.fail(diag.BadImport, at.Path, "Unable to find suitable path for import").Hint("checked: %s", path)
+		if strings.HasPrefix(name, stdlibFolder+"/") {
+			d.Hint("the standard macros are always there: this import can be left out")
+		}
 	case info.IsDir():
 		im.folder(at, path)
 	default:
@@ -140,15 +150,14 @@ func (im *imported) file(at *ast.Import, path string, inFolder bool) {
 		return
 	}
 	im.seen[abs] = true
+	header := false
 	switch {
 	case strings.HasSuffix(path, ".bt"):
 	case strings.HasSuffix(path, ".bpf.c"), strings.HasSuffix(path, ".bpf.o"):
 		im.fail(diag.BadImport, at.Path, "%s: C helpers cannot be imported: they need a C compiler", path)
 		return
 	case strings.HasSuffix(path, ".h"):
-		im.fail(diag.Ignored, at.Path, "%s: a header serves imported C sources, which are not supported; it has no effect", path).
-			Hint("write #include \"%s\" at the top of the script to use its definitions", filepath.Base(path))
-		return
+		header = true
 	case inFolder:
 		return
 	default:
@@ -160,6 +169,10 @@ func (im *imported) file(at *ast.Import, path string, inFolder bool) {
 			im.fail(diag.BadImport, at.Path, "refusing to import from a place that everybody may write to: %s", p)
 			return
 		}
+	}
+	if header { // read with the script's own C text
+		im.header = append(im.header, &ast.Import{Extent: at.Extent, Path: &ast.StringLit{Extent: at.Path.Extent, Value: path}})
+		return
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"slices"
 	"strings"
+	"sync"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
@@ -15,26 +16,53 @@ var stdlib embed.FS
 
 const stdlibFolder = "stdlib"
 
-// library is the standard macros. A file is parsed when a script first uses a
-// name in it.
+// library is the standard macros. One is parsed when a script first calls it,
+// once in the process: nothing changes a parsed macro.
 type library struct {
-	l      *diag.List
-	files  map[string]string // name of a macro: path of its file
-	parsed map[string]bool   // files
-	all    map[string][]*macro
+	mu   sync.Mutex
+	defs map[string][]*standard
 }
 
-func newLibrary(l *diag.List) *library {
-	lib := &library{l: l, files: map[string]string{}, parsed: map[string]bool{}, all: map[string][]*macro{}}
+// standard is a macro of the library, parsed or not yet.
+type standard struct {
+	path, text string // the file; what stands before and behind the macro is blank
+	params     int
+	m          *macro
+}
+
+// standards is the library.
+var standards = sync.OnceValue(newLibrary)
+
+const macroWord = "macro "
+
+// newLibrary finds where each macro stands: from a line that begins with the word
+// to the next of these.
+func newLibrary() *library {
+	lib := &library{defs: map[string][]*standard{}}
 	for path, text := range stdlibTexts() {
-		for line := range strings.Lines(text) {
-			if rest, ok := strings.CutPrefix(line, "macro "); ok {
-				name, _, _ := strings.Cut(rest, "(")
-				lib.files[name] = path
-			}
+		for start := nextMacro(text, 0); start < len(text); {
+			end := nextMacro(text, start+len(macroWord))
+			name, params, _ := strings.Cut(text[start+len(macroWord):end], "(")
+			params, _, _ = strings.Cut(params, ")")
+			def := &standard{path: path, text: text, params: len(strings.FieldsFunc(params, func(r rune) bool { return r == ',' }))}
+			def.text = strings.Repeat("\n", strings.Count(text[:start], "\n")) + text[start:end]
+			lib.defs[name] = append(lib.defs[name], def)
+			start = end
 		}
 	}
 	return lib
+}
+
+// nextMacro is the offset of the first macro at or after one; the text's end when
+// there is none.
+func nextMacro(text string, from int) int {
+	if from == 0 && strings.HasPrefix(text, macroWord) {
+		return 0
+	}
+	if i := strings.Index(text[from:], "\n"+macroWord); i >= 0 {
+		return from + i + 1
+	}
+	return len(text)
 }
 
 // stdlibTexts are the files of the library by path.
@@ -55,28 +83,36 @@ func stdlibTexts() map[string]string {
 	return texts
 }
 
-// macros are the definitions of a name.
-func (lib *library) macros(name string) []*macro {
-	path, ok := lib.files[name]
-	if !ok {
-		return nil
-	}
-	if !lib.parsed[path] {
-		lib.parsed[path] = true
-		lib.parse(path)
-	}
-	return lib.all[name]
+// takes reports whether a macro of the library has a name and number of parameters.
+func (lib *library) takes(name string, args int) bool {
+	return slices.ContainsFunc(lib.defs[name], func(s *standard) bool { return s.params == args })
 }
 
-func (lib *library) parse(path string) {
-	script := parse.Script(diag.NewSource(path, stdlibTexts()[path]), lib.l)
-	if script == nil {
-		panic("BUG: " + path + " does not parse: " + lib.l.Err().Error())
+// macros are the definitions of a name.
+func (lib *library) macros(name string) []*macro {
+	defs := lib.defs[name]
+	if len(defs) == 0 {
+		return nil
 	}
-	for _, item := range script.Items {
-		def := item.(*ast.Macro)
-		lib.all[def.Name.Text] = append(lib.all[def.Name.Text], newMacro(def, true))
+	lib.mu.Lock()
+	defer lib.mu.Unlock()
+	var all []*macro
+	for _, s := range defs {
+		if s.m == nil {
+			s.m = s.parse()
+		}
+		all = append(all, s.m)
 	}
+	return all
+}
+
+func (s *standard) parse() *macro {
+	l := new(diag.List)
+	script := parse.Script(diag.NewSource(s.path, s.text), l)
+	if script == nil || len(script.Items) != 1 {
+		panic("BUG: a macro of " + s.path + " does not parse: " + l.Err().Error())
+	}
+	return newMacro(script.Items[0].(*ast.Macro), true)
 }
 
 // StandardMacro describes a macro of the library.

@@ -171,7 +171,11 @@ func references(m *macro) int {
 // find is the macro that a call means; nil when it means none. A call of a name
 // that only macros have, but that fits none of them, is an error.
 func (c *copier) find(at ast.Node, name string, args []ast.Expr) (m *macro, bad bool) {
-	std := c.std.macros(name)
+	var std []*macro
+	// What fits none of them matters only where the name means nothing else.
+	if c.std.takes(name, len(args)) || c.builtin == nil || !c.builtin(name) {
+		std = c.std.macros(name)
+	}
 	if c.m != nil && c.m.std { // the standard macros see each other only
 		m, _ = match(std, args)
 		return m, false

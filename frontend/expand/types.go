@@ -18,6 +18,11 @@ func (c *copier) typeOrExpr(x ast.Expr) ast.Expr {
 		return &ast.TypeExpr{Extent: at, Type: c.typ(x.Type)}
 	case *ast.Ident:
 		if arg, _ := c.argument(x.Name); arg == nil {
+			if m := c.cMacro(x.Name); m != nil && len(m.Body) > 1 {
+				if out := c.cIdent(x, at); out != nil {
+					return out
+				}
+			}
 			return &ast.Ident{Extent: at, Name: x.Name}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
+	"btc/spell"
 )
 
 // provider is one probe type: its names and how many parts follow it.
@@ -56,6 +57,15 @@ func lookupProvider(word string) (provider, bool) {
 	return provider{}, false
 }
 
+// nearestProvider is the probe type that a misspelt word means, or "".
+func nearestProvider(word string) string {
+	var names []string
+	for _, p := range providers {
+		names = append(names, p.name)
+	}
+	return spell.Nearest(strings.ToLower(word), names)
+}
+
 // AttachPoint splits the text of span, one attach point with an optional
 // "name=" before it. Faults of form go to diags; the result is never nil.
 func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
@@ -81,9 +91,12 @@ func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 		p.check(ap, diags)
 	case text != "" && !first.Wildcard && len(first.Params) == 0:
 		d := diags.Add(diag.BadProbeType, first.At, "Invalid probe type: %s", first.Text)
+		near := nearestProvider(first.Text)
 		switch {
 		case first.Text == "config":
 			d.Hint("a config block has the form config = { ... }")
+		case near != "" && (len(ap.Parts) > 1 || near == "begin" || near == "end"):
+			d.Hint("did you mean %s?", near)
 		case len(ap.Parts) == 1:
 			d.Hint("an attach point begins with the kind of probe: kprobe:%s", first.Text)
 		}
@@ -116,7 +129,7 @@ func (p provider) check(ap *ast.AttachPoint, diags *diag.List) {
 	if last := ap.Parts[n]; last.Wildcard && n > 0 { // tracepoint:* is all of them
 		least = 1
 	}
-	if n >= least && n <= p.max {
+	if n >= least && n <= p.max || slices.ContainsFunc(ap.Parts, func(a ast.AttachPart) bool { return len(a.Params) > 0 }) {
 		return
 	}
 	numbers := strconv.Itoa(p.min)

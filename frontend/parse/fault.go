@@ -9,6 +9,7 @@ import (
 
 	"btc/frontend/diag"
 	"btc/grammar/parser"
+	"btc/spell"
 )
 
 // fault is the first syntax error of a parse.
@@ -26,6 +27,7 @@ type syntaxPanic struct{ fault *fault }
 // panics with a message of its own.)
 type firstError struct {
 	*antlr.DefaultErrorStrategy
+	parser *antlr.BaseParser
 }
 
 // Sync does nothing: every decision of the grammar checks its token.
@@ -35,17 +37,18 @@ func (*firstError) Sync(antlr.Parser) {}
 func (*firstError) ReportMatch(antlr.Parser) {}
 
 // RecoverInline is called when a token that must come does not.
-func (*firstError) RecoverInline(p antlr.Parser) antlr.Token { panic(newFault(p)) }
+func (e *firstError) RecoverInline(antlr.Parser) antlr.Token { panic(newFault(e.parser)) }
 
 // ReportError is called when no alternative starts with the token.
-func (*firstError) ReportError(p antlr.Parser, _ antlr.RecognitionException) { panic(newFault(p)) }
+func (e *firstError) ReportError(antlr.Parser, antlr.RecognitionException) { panic(newFault(e.parser)) }
 
-func newFault(p antlr.Parser) *syntaxPanic {
+func newFault(p *antlr.BaseParser) *syntaxPanic {
 	ts := p.GetTokenStream().(*stream)
 	f := &fault{rule: p.GetParserRuleContext().GetRuleIndex(), got: ts.at(ts.pos), before: ts.tokens[:ts.pos]}
 	if ts.pos > 0 {
 		f.prev = ts.at(ts.pos - 1)
 	}
+	p.Interpreter = parser.NewBtParser(ts).Interpreter
 	for _, iv := range p.GetExpectedTokens().GetIntervals() {
 		for k := iv.Start; k < iv.Stop; k++ {
 			f.want = append(f.want, k)
@@ -178,7 +181,47 @@ func (d *driver) reportInBlock(f *fault, at diag.Span, found string) {
 	default: // a statement that follows: the ';' is missing before it
 		at = d.src.Span(f.prev.end, f.prev.end)
 	}
-	d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
+	e := d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
+	if word := f.misspeltKeyword(); word != "" {
+		e.Hint("did you mean %s?", word)
+	}
+}
+
+// statements are the words that begin a statement or go on with one.
+var statements = []string{"if", "else", "while", "unroll", "for", "let", "return", "break", "continue"}
+
+// misspeltKeyword is the word that the statement before the fault should begin
+// with, when it begins with one like it; "" when it does not.
+func (f *fault) misspeltKeyword() string {
+	i := len(f.before) - 1
+	for depth := 0; i > 0; i-- { // over the parentheses of a condition
+		switch f.before[i].kind {
+		case parser.BtLexerRPAREN:
+			depth++
+		case parser.BtLexerLPAREN:
+			depth--
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	if i > 0 && f.before[i].kind == parser.BtLexerLPAREN && (f.got.kind == parser.BtLexerLBRACE || f.got.kind == parser.BtLexerS_LBRACE) {
+		i--
+	}
+	if i < 1 || f.before[i].kind != parser.BtLexerIDENT {
+		return ""
+	}
+	switch f.before[i-1].kind {
+	case parser.BtLexerSEMI, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE:
+	default:
+		return ""
+	}
+	switch word := f.before[i].text; word {
+	case "elseif", "elsif", "elif":
+		return "else if"
+	default:
+		return spell.Nearest(word, statements)
+	}
 }
 
 // openBrace is the innermost '{' before the fault that is not closed.

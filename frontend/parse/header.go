@@ -17,6 +17,7 @@ type scanner struct {
 	diags   *diag.List
 	shebang string
 	defs    []*ast.CDef
+	notes   []*ast.Comment // comments that begin with '#'
 	// late is set once a probe, macro, function or map declaration was seen.
 	late bool
 }
@@ -87,17 +88,61 @@ func lineEnd(text string, pos int) int {
 	return len(text)
 }
 
-// directive takes a preprocessor line with its continuation lines.
+// directive takes a preprocessor line with its continuation lines. A line that
+// is none is a comment in the style of other languages: old scripts have them.
 func (s *scanner) directive(pos int) int {
-	end := lineEnd(s.text, pos)
-	for end < len(s.text) && strings.HasSuffix(strings.TrimRight(s.text[pos:end], "\r"), "\\") {
-		end = lineEnd(s.text, end+1)
+	word := strings.TrimLeft(s.text[pos+1:], " \t")
+	name := word[:wordLength(word)]
+	if !directives[name] && strings.Trim(word[:lineEnd(word, 0)], " \t\r\f\v\\") != "" {
+		end := lineEnd(s.text, pos)
+		line := strings.TrimRight(s.text[pos:end], " \t\r\n\f\v")
+		at := s.src.Span(pos, pos+len(line))
+		s.diags.Add(diag.Deprecated, at, "this is no preprocessor directive: it is taken as a comment").Hint("comments start with //")
+		s.notes = append(s.notes, &ast.Comment{Extent: ast.Ext(at), Text: "// " + strings.TrimLeft(line[1:], " \t")})
+		s.blank(pos, end)
+		return end
 	}
-	line := strings.TrimRight(s.text[pos:end], " \t\r\f\v")
-	word := strings.TrimLeft(line[1:], " \t")
-	s.add(ast.CDirective, word[:wordLength(word)], pos, pos+len(line), line)
+	end := directiveEnd(s.text, pos)
+	line := strings.TrimRight(s.text[pos:end], " \t\r\n\f\v")
+	for strings.HasSuffix(line, "\\") && end == len(s.text) { // nothing follows to continue with
+		line = strings.TrimRight(line, "\\ \t\r\n\f\v")
+	}
+	s.add(ast.CDirective, name, pos, pos+len(line), line)
 	s.blank(pos, end)
 	return end
+}
+
+// directiveEnd is where a preprocessor line ends: it goes on after a backslash
+// at its end, and in a comment that is open there.
+func directiveEnd(text string, pos int) int {
+	for pos < len(text) {
+		switch c := text[pos]; {
+		case c == '\n':
+			return pos
+		case strings.HasPrefix(text[pos:], "\\\r\n"):
+			pos += 3
+		case c == '\\':
+			pos = min(pos+2, len(text))
+		case c == '"':
+			pos = max(stringEnd(text, pos), pos+1)
+		case strings.HasPrefix(text[pos:], "//"):
+			for pos < len(text) && text[pos] != '\n' {
+				if strings.HasPrefix(text[pos:], "\\\n") {
+					pos++
+				}
+				pos++
+			}
+		case strings.HasPrefix(text[pos:], "/*"):
+			n := strings.Index(text[pos+2:], "*/")
+			if n < 0 {
+				return len(text)
+			}
+			pos += n + 4
+		default:
+			pos++
+		}
+	}
+	return len(text)
 }
 
 // directives are the words that may follow '#'.
@@ -219,10 +264,7 @@ func (s *scanner) addDefinition(kind ast.CDefKind, name string, start, end int) 
 func (s *scanner) add(kind ast.CDefKind, name string, start, end int, text string) {
 	at := s.src.Span(start, end)
 	if s.late {
-		d := s.diags.Add(diag.Misplaced, at, "syntax: C definitions must appear before probes and functions")
-		if kind == ast.CDirective && !directives[name] {
-			d.Hint("comments start with //")
-		}
+		s.diags.Add(diag.Misplaced, at, "syntax: C definitions must appear before probes and functions")
 		return
 	}
 	s.defs = append(s.defs, &ast.CDef{Extent: ast.Ext(at), Kind: kind, Name: name, Text: text})

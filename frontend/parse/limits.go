@@ -15,6 +15,8 @@ const (
 	maxNesting   = 300     // of brackets
 	maxChain     = 300     // of prefix operators, of "?:" in a statement, of "else if"
 	maxStatement = 20000   // tokens
+	maxName      = 255     // bytes of a name, without $ and @
+	maxAttach    = 8 << 10 // bytes of an attach point: a path may have 4096
 	maxErrors    = 20      // syntax errors that are looked for
 )
 
@@ -85,6 +87,19 @@ func (n *nesting) tooDeep() bool {
 	return n.open > maxNesting || n.prefix > maxChain || n.branches > maxChain || n.tokens > maxStatement || n.elses[n.open] > maxChain
 }
 
+// longest is how many bytes a token may have; 0 where other limits hold.
+func longest(kind int) int {
+	switch kind {
+	case parser.BtLexerIDENT:
+		return maxName
+	case parser.BtLexerVAR, parser.BtLexerMAP:
+		return maxName + 1
+	case parser.BtLexerATTACH:
+		return maxAttach
+	}
+	return 0
+}
+
 // checkNesting reports the first token that is beyond a limit.
 func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
 	n := nesting{elses: make(map[int]int)}
@@ -92,6 +107,10 @@ func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
 		next := 0
 		if i+1 < len(tokens) {
 			next = tokens[i+1].kind
+		}
+		if most := longest(t.kind); most > 0 && t.end-t.start > most {
+			diags.Add(diag.TooLarge, src.Span(t.start, t.start+1), "syntax: this has %d bytes, the limit is %d", t.end-t.start, most)
+			return false
 		}
 		n.add(t.kind, next)
 		if n.tooDeep() {

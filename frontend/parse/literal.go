@@ -44,7 +44,10 @@ func literals(src *diag.Source, tokens []*token, diags *diag.List) {
 		case parser.BtLexerINT:
 			v, err := parseInt(t.text)
 			if err != nil {
-				diags.Add(diag.BadInteger, src.Span(t.start, t.end), "syntax: %s", err)
+				d := diags.Add(diag.BadInteger, src.Span(t.start, t.end), "syntax: %s", err)
+				if strings.Contains(err.Error(), "suffix") {
+					d.Hint("durations end in ns, us, ms, s, m, h or d, C integers in u, l, ul, ll or ull")
+				}
 			}
 			t.num = v
 		case parser.BtLexerPARAM:

@@ -1,7 +1,7 @@
 // Package parse turns the text of a script into its syntax tree.
 //
-// The way of a text: scanner takes the C definitions out; the lexer generated
-// from grammar/BtLexer.g4 makes tokens, in a mode that depends on the place;
+// The way of a text: scanner takes the C definitions out; the automaton of
+// the lexer that is generated from grammar/BtLexer.g4 makes tokens, in a mode that depends on the place;
 // classifier settles what a token is where its neighbours decide; the parser
 // generated from grammar/BtParser.g4 checks the structure, deciding by one
 // token at each point; builder makes the tree.
@@ -12,6 +12,7 @@
 package parse
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/antlr4-go/antlr/v4"
@@ -44,21 +45,22 @@ func Script(src *diag.Source, diags *diag.List) *ast.Script {
 		return nil
 	}
 	script.Shebang = sc.shebang
-	script.Comments = d.comments
+	script.Comments = mergeComments(d.comments, sc.notes)
 	script.Header = mergeHeader(sc.defs, script.Header)
 	return script
 }
 
 // Expr parses the bytes of span as one expression, such as the value of a
-// #define. The result is nil if they are none; the reason is in diags.
-func Expr(span diag.Span, diags *diag.List) ast.Expr {
+// #define. The result is nil if they are none; the reason is in diags. Values
+// are names that are no types, so that "(name) * x" multiplies.
+func Expr(span diag.Span, diags *diag.List, values ...string) ast.Expr {
 	src := span.File
 	if !checkText(src, diags) {
 		return nil
 	}
 	d := &driver{src: src, diags: diags}
 	text := blankOutside(src.Text, span.Start, span.End)
-	if !d.prepare(text, lexExpr, nil) {
+	if !d.prepare(text, lexExpr, wordSet(strings.Join(values, " "))) {
 		return nil
 	}
 	var x ast.Expr
@@ -76,6 +78,16 @@ func Expr(span diag.Span, diags *diag.List) ast.Expr {
 // blankOutside keeps the offsets of the bytes from start to end.
 func blankOutside(text string, start, end int) string {
 	return strings.Repeat(" ", start) + text[start:end]
+}
+
+// mergeComments puts both into source order.
+func mergeComments(a, b []*ast.Comment) []*ast.Comment {
+	if len(b) == 0 {
+		return a
+	}
+	all := append(a, b...)
+	slices.SortStableFunc(all, func(x, y *ast.Comment) int { return x.At.Start - y.At.Start })
+	return all
 }
 
 // mergeHeader puts C definitions and the config and imports into source order.
@@ -152,9 +164,11 @@ func (d *driver) once(start func(*parser.BtParser) func()) (build func(), fault 
 			fault = f.fault
 		}
 	}()
-	p := parser.NewBtParser(newStream(d.tokens))
+	// Without the automaton that adaptive prediction needs: no decision of the grammar
+	// asks for it, and a fault gets it (newFault).
+	p := &parser.BtParser{BaseParser: antlr.NewBaseParser(newStream(d.tokens))}
 	p.RemoveErrorListeners()
-	p.SetErrorHandler(&firstError{DefaultErrorStrategy: antlr.NewDefaultErrorStrategy()})
+	p.SetErrorHandler(&firstError{antlr.NewDefaultErrorStrategy(), p.BaseParser})
 	return start(p), nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"btc/grammar/parser"
 )
 
-// token is what the parser reads. It knows its place in bytes, where the
-// generated lexer counts runes, and its type can be changed by classify.
+// token is what the parser reads. It knows its place in bytes, and its type can
+// be changed by classify.
 type token struct {
 	kind       int
 	start, end int // byte offsets
@@ -89,7 +89,7 @@ func (s *stream) GetTextFromInterval(antlr.Interval) string       { return "" }
 func (s *stream) GetTextFromRuleContext(antlr.RuleContext) string { return "" }
 func (s *stream) GetTextFromTokens(_, _ antlr.Token) string       { return "" }
 
-// lexer drives the generated lexer: it chooses the mode by what it has read.
+// lexer drives the generated automaton: it chooses the mode by what it has read.
 type lexer struct {
 	text     string // the source, with what is not for the lexer blanked out
 	tokens   []*token
@@ -113,25 +113,23 @@ const (
 
 // tokenize splits text into tokens; start is the state to begin with.
 func tokenize(text string, start lexState) *lexer {
-	lx := parser.NewBtLexer(&byteStream{text: text})
-	lx.RemoveErrorListeners()
 	l := &lexer{text: text, state: start}
-	for {
+	for at := 0; at < len(text); {
 		mode := parser.BtLexerBODY
 		if l.state == lexTop {
 			mode = antlr.LexerDefaultMode
 		}
-		lx.SetMode(mode)
-		raw := lx.NextToken()
-		if raw.GetTokenType() == antlr.TokenEOF {
-			l.emit(antlr.TokenEOF, len(text), len(text))
-			return l
+		kind, end := parser.Scan(mode, text, at)
+		if kind != parser.Skipped {
+			l.take(kind, at, end)
 		}
-		l.take(raw.GetTokenType(), raw.GetStart(), raw.GetStop()+1)
+		at = end
 	}
+	l.emit(antlr.TokenEOF, len(text), len(text))
+	return l
 }
 
-// take gives a token of the generated lexer its type.
+// take gives a token of the automaton its type.
 func (l *lexer) take(kind, start, end int) {
 	text := l.text[start:end]
 	switch kind {

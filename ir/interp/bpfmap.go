@@ -154,6 +154,8 @@ func layout(x *ir.Map) ir.BPFMap {
 		}
 	case ir.ShapeHist, ir.ShapeLhist:
 		b.ValueSize, perCPU = 8*buckets(x), x.Key == nil && !x.Read
+	case ir.ShapeTseries:
+		b.ValueSize, perCPU = 24, true
 	case ir.ShapeStack:
 		b.Type, b.KeySize, b.ValueSize, b.MaxEntries = "hash", 8, 8*x.Depth, 4096
 	}

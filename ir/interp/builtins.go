@@ -111,16 +111,11 @@ func retval(fr *frame, v *ir.Value) int64 {
 	return fr.ctxWord(v, fr.arch.Result.Offset)
 }
 
-// funcIP: at a kprobe the saved instruction pointer is just behind the probe on
-// x86; an address in the function is what is wanted.
+// funcIP gives an address in the function.
 func funcIP(fr *frame, v *ir.Value) int64 {
 	switch fr.kind() {
 	case ir.ProgKprobe:
-		ip := fr.ctxWord(v, fr.arch.IP.Offset)
-		if fr.arch.Name == "x86_64" {
-			ip--
-		}
-		return ip
+		return fr.ctxWord(v, fr.arch.IP.Offset) - fr.arch.PastProbe
 	case ir.ProgUprobe:
 		return fr.ctxWord(v, fr.arch.IP.Offset)
 	case ir.ProgUretprobe:
@@ -138,11 +133,7 @@ func register(fr *frame, v *ir.Value) int64 {
 }
 
 func usermode(fr *frame, v *ir.Value) int64 {
-	cs, ok := fr.arch.Reg("cs")
-	if !ok {
-		fr.trap("usermode on %s", fr.arch.Name)
-	}
-	return truth(fr.ctxWord(v, cs.Offset)&3 == 3)
+	return truth(fr.ctxWord(v, fr.arch.Mode.Offset)&fr.arch.UserMask == fr.arch.UserMode)
 }
 
 func (in *Input) comm16() []byte {

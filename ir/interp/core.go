@@ -1,6 +1,8 @@
 package interp
 
 import (
+	"slices"
+
 	"btc/ir"
 	"btc/ir/target"
 )
@@ -27,6 +29,8 @@ func opTable() map[ir.Op]opFunc {
 		ir.OpGlobalAddr: func(fr *frame, v *ir.Value) int64 {
 			return int64(fr.globalAddr(v)) + v.Imm
 		},
+		ir.OpSaved:    saved,
+		ir.OpPerArch:  perArch,
 		ir.OpAttachID: func(fr *frame, v *ir.Value) int64 { return v.Imm + fr.in.AttachID },
 	}
 	for _, op := range []ir.Op{ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr} {
@@ -45,6 +49,27 @@ func truth(b bool) int64 {
 		return 1
 	}
 	return 0
+}
+
+// saved reads a register as the machine's architecture keeps it.
+func saved(fr *frame, v *ir.Value) int64 {
+	s, ok := fr.arch.Saved(v.Sym)
+	if !ok {
+		fr.trap("no %q on %s", v.Sym, fr.arch.Name)
+	}
+	n := fr.ctxWord(v, s.Offset) + s.Add
+	if s.Mask != 0 {
+		return truth(n&s.Mask == s.Want)
+	}
+	return n
+}
+
+func perArch(fr *frame, v *ir.Value) int64 {
+	n, ok := ir.PerArchValue(v.Sym, fr.arch)
+	if !ok {
+		fr.trap("no value for %s in %q", fr.arch.Name, v.Sym)
+	}
+	return n
 }
 
 func first(fr *frame, v *ir.Value) int64 { return fr.arg(v, 0) }
@@ -129,6 +154,9 @@ func callHelper(fr *frame, v *ir.Value) int64 {
 	h := target.HelperByName(v.Sym)
 	if run == nil || h == nil {
 		fr.trap("helper %s cannot be run", v.Sym)
+	}
+	if slices.Contains(fr.in.Lacks, v.Sym) {
+		fr.trap("the kernel has no helper %s", v.Sym)
 	}
 	if len(v.Args) != len(h.Args) {
 		fr.trap("helper %s takes %d arguments", v.Sym, len(h.Args))

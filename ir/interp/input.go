@@ -14,7 +14,8 @@ import (
 // context; pid tid uid gid nspid nstid nsdev nsino cpu boot mono tai start
 // cgroup numa jiffies task funcip attachid are numbers; comm a string; kstack
 // ustack args lists of numbers; kernel@A user@A memory at address A, a quoted
-// string or u64:, u32: and numbers; global@NAME the loader's value of a global.
+// string or u64:, u32: and numbers; global@NAME the loader's value of a global;
+// lacks a list of helpers that the kernel does not have.
 // Lines that are empty or begin with # are left out.
 func ParseInputs(text string) ([]Input, error) {
 	var inputs []Input
@@ -141,6 +142,10 @@ func (in *Input) setPlain(name, value string) error {
 			}
 			*list = append(*list, x)
 		}
+		return nil
+	}
+	if name == "lacks" {
+		in.Lacks = strings.Split(value, ",")
 		return nil
 	}
 	if name == "comm" {

@@ -41,6 +41,7 @@ type Input struct {
 	Kstack, Ustack      []uint64
 	Args                []uint64 // arguments of a USDT probe
 	Globals             map[string][]byte
+	Lacks               []string // helpers that this kernel does not have
 }
 
 // CPUs is the number of CPUs of the machine that is played.

@@ -20,16 +20,17 @@ func mapOps() map[ir.Op]opFunc {
 			c := fr.cellOf(v, 1)
 			return truth(c.present())
 		},
-		ir.OpMapLen: func(fr *frame, v *ir.Value) int64 { return int64(len(fr.mapOf(v).entries)) },
-		ir.OpCount:  change(1, func(c *cell, _ int64) { c.add(0, 1) }),
-		ir.OpSum:    change(2, sum),
-		ir.OpAvg:    change(2, average),
-		ir.OpStats:  change(2, average),
-		ir.OpMin:    change(2, func(c *cell, n int64) { c.extreme(n, c.less) }),
-		ir.OpMax:    change(2, func(c *cell, n int64) { c.extreme(n, func(a, b int64) bool { return c.less(b, a) }) }),
-		ir.OpHist:   change(2, func(c *cell, n int64) { c.add(8*histBucket(n, c.b.def.Bits), 1) }),
-		ir.OpLhist:  change(2, func(c *cell, n int64) { c.add(8*lhistBucket(n, c.b.def), 1) }),
-		ir.OpAggGet: aggGet,
+		ir.OpMapLen:  func(fr *frame, v *ir.Value) int64 { return int64(len(fr.mapOf(v).entries)) },
+		ir.OpCount:   change(1, func(c *cell, _ int64) { c.add(0, 1) }),
+		ir.OpSum:     change(2, sum),
+		ir.OpAvg:     change(2, average),
+		ir.OpStats:   change(2, average),
+		ir.OpMin:     change(2, func(c *cell, n int64) { c.extreme(n, c.less) }),
+		ir.OpMax:     change(2, func(c *cell, n int64) { c.extreme(n, func(a, b int64) bool { return c.less(b, a) }) }),
+		ir.OpHist:    change(2, func(c *cell, n int64) { c.add(8*histBucket(n, c.b.def.Bits), 1) }),
+		ir.OpLhist:   change(2, func(c *cell, n int64) { c.add(8*lhistBucket(n, c.b.def), 1) }),
+		ir.OpTseries: tseries,
+		ir.OpAggGet:  aggGet,
 	}
 }
 
@@ -148,6 +149,38 @@ func change(keyArg int, do func(c *cell, n int64)) opFunc {
 	}
 }
 
+// tseries takes a value into the interval of its element: value, meta, interval.
+func tseries(fr *frame, v *ir.Value) int64 {
+	c := fr.cellOf(v, 4)
+	if !c.create() {
+		return 0
+	}
+	n, now, interval := fr.arg(v, 1), uint64(fr.arg(v, 2)), uint64(fr.arg(v, 3))
+	agg := c.b.def.Agg
+	if getUint(c.word(16)) != interval && agg != "" {
+		putUint(c.word(0), 0)
+		putUint(c.word(8), 0)
+	}
+	switch agg {
+	case "":
+		putUint(c.word(0), uint64(n))
+		putUint(c.word(8), now)
+	case "avg":
+		c.add(8, 1)
+		c.add(0, n)
+	case "sum":
+		c.add(0, n)
+	default:
+		old := int64(getUint(c.word(0)))
+		if getUint(c.word(8)) == 0 || agg == "min" && c.less(n, old) || agg == "max" && c.less(old, n) {
+			putUint(c.word(0), uint64(n))
+		}
+		putUint(c.word(8), 1)
+	}
+	putUint(c.word(16), interval)
+	return 0
+}
+
 func sum(c *cell, n int64) {
 	c.add(c.b.spec.ValueOff, n)
 	c.set()
@@ -261,6 +294,12 @@ func aggGet(fr *frame, v *ir.Value) int64 {
 	c := fr.cellOf(v, 1)
 	if c.value == nil {
 		return 0
+	}
+	switch v.Imm {
+	case ir.AggCount:
+		return int64(c.b.total(c.b.entries[string(c.key)]).count)
+	case ir.AggTotal:
+		return c.b.total(c.b.entries[string(c.key)]).sum
 	}
 	return c.read()
 }

@@ -68,8 +68,22 @@ func (b *bpfMap) elementText(e *entry) (string, bool) {
 		return fmt.Sprintf("count %d total %d", a.count, a.sum), a.set
 	case ir.ShapeHist, ir.ShapeLhist:
 		return b.histText(e)
+	case ir.ShapeTseries:
+		return b.seriesText(e), true
 	}
 	return "", false
+}
+
+// seriesText is each CPU's value, meta and interval.
+func (b *bpfMap) seriesText(e *entry) string {
+	var parts []string
+	for cpu, addr := range e.vals {
+		v := b.value(addr)
+		if interval := getUint(v[16:24]); interval != 0 {
+			parts = append(parts, fmt.Sprintf("cpu %d: %d meta %d interval %d", cpu, int64(getUint(v[:8])), getUint(v[8:16]), interval))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // histText lists the buckets that are not empty as index=count.

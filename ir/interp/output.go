@@ -10,8 +10,13 @@ import (
 func outputOps() map[ir.Op]opFunc {
 	return map[ir.Op]opFunc{
 		ir.OpEmit: emit,
+		ir.OpJoin: join,
 		ir.OpDivZero: func(fr *frame, v *ir.Value) int64 {
 			fr.event(ir.EvError, "", []string{itoa(v.Imm)})
+			return 0
+		},
+		ir.OpFault: func(fr *frame, v *ir.Value) int64 {
+			fr.event(ir.EvError, "", []string{itoa(fr.arg(v, 0))})
 			return 0
 		},
 	}
@@ -45,6 +50,25 @@ func emit(fr *frame, v *ir.Value) int64 {
 		fields = append(fields, fr.decode(l, b[:]))
 	}
 	fr.event(e.Kind, e.Name, fields)
+	return 0
+}
+
+// join sends the strings that an array of pointers names.
+func join(fr *frame, v *ir.Value) int64 {
+	e, t := fr.Module.Event(v.Sym), v.Args[0].Type
+	var text []byte
+	for i := range v.Imm {
+		p := fr.readable(t, fr.arg(v, 0)+8*i, 8)
+		if p == nil || getUint(p) == 0 {
+			break
+		}
+		s, ok := fr.mem.str(getUint(p), ir.JoinBytes, t.Kind == ir.UAddr)
+		if !ok {
+			continue
+		}
+		text = append(append(text, s[:min(len(s), ir.JoinBytes-1)]...), 0)
+	}
+	fr.event(e.Kind, e.Name, []string{variable(e.Fields[0].Layout, text)})
 	return 0
 }
 

@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,8 +70,31 @@ func (fr *frame) find(ref ir.CORERef) (place, bool) {
 	return at, true
 }
 
+// has reports whether a member path is that of the target's kernel; find knows
+// also members that only other kernels have.
+func (fr *frame) has(ref ir.CORERef) bool {
+	t, ok := fr.Module.Target.ParseType(ref.Type)
+	for _, step := range strings.Split(ref.Path, ".") {
+		name, _, _ := strings.Cut(step, "[")
+		if !ok || !t.Resolve().Has(name) {
+			return false
+		}
+		f, _ := t.Resolve().Field(name)
+		for t = f.Type; t.Resolve().Kind == target.Array; {
+			t = t.Resolve().Elem()
+		}
+	}
+	return true
+}
+
 // relocate computes a relocation against the target as a loader would.
 func (fr *frame) relocate(kind ir.COREKind, ref ir.CORERef) int64 {
+	if ir.IsArchTest(ref) {
+		return truth(fr.arch.Name == "x86_64")
+	}
+	if name, ok := ir.HelperTest(ref); ok {
+		return truth(!slices.Contains(fr.in.Lacks, name))
+	}
 	switch kind {
 	case ir.TypeExists, ir.TypeSize:
 		if fr.Module.Target == nil {
@@ -86,7 +110,7 @@ func (fr *frame) relocate(kind ir.COREKind, ref ir.CORERef) int64 {
 	}
 	at, ok := fr.find(ref)
 	if kind == ir.FieldExists {
-		return truth(ok)
+		return truth(ok && fr.has(ref))
 	}
 	if !ok {
 		fr.trap("relocation of %s, which the target does not have", ref)

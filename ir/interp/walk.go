@@ -8,6 +8,7 @@ type walk struct {
 	keys []string
 	next int
 	last int64 // a range: its turns
+	cut  bool  // it has more than are made
 }
 
 // maxTurns is BPF_MAX_LOOPS.
@@ -20,7 +21,8 @@ func walkOps() map[ir.Op]opFunc {
 			return int64(len(fr.walks) - 1)
 		},
 		ir.OpRangeIter: func(fr *frame, v *ir.Value) int64 {
-			fr.walks = append(fr.walks, &walk{last: int64(min(uint64(fr.arg(v, 0)), maxTurns))})
+			n := uint64(fr.arg(v, 0))
+			fr.walks = append(fr.walks, &walk{last: int64(min(n, maxTurns)), cut: n > maxTurns})
 			return int64(len(fr.walks) - 1)
 		},
 		ir.OpRangeNext: func(fr *frame, v *ir.Value) int64 {
@@ -30,6 +32,12 @@ func walkOps() map[ir.Op]opFunc {
 			}
 			w.next++
 			return int64(w.next)
+		},
+		ir.OpRangeCut: func(fr *frame, v *ir.Value) int64 {
+			if fr.walkOf(v, 0).cut {
+				return v.Imm + 1
+			}
+			return 0
 		},
 		ir.OpMapNext: mapNext,
 		ir.OpMapKey: func(fr *frame, v *ir.Value) int64 {

@@ -3,6 +3,10 @@ package target
 import (
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+
+	"btc/loader/hostinfo"
 )
 
 // Arch is one row of the architecture table: what the kernel's calling
@@ -11,6 +15,7 @@ import (
 type Arch struct {
 	Name   string // as `uname -m` prints it: x86_64, aarch64
 	GOARCH string // amd64, arm64
+	Label  string // as options, messages and manifests say it: x86_64, arm64
 
 	// RegsStruct is the BTF struct through which a kprobe's context is read
 	// (pt_regs, or the part of it that is stable ABI), RegsSize its size and
@@ -25,13 +30,13 @@ type Arch struct {
 	FP     Reg   // frame pointer
 	Regs   []Reg // every name that reg() takes, in order of offset
 
-	// StackArg is the distance in bytes from SP, at a function's first
-	// instruction, to the first argument that is passed on the stack.
-	StackArg int
-
-	// CharSigned tells the signedness of plain char in user space's C; kernels
-	// since 6.2 have an unsigned one everywhere.
-	CharSigned bool
+	// Mode is the register that holds the privilege level: user space was
+	// interrupted when its bits UserMask have the value UserMode.
+	Mode               Reg
+	UserMask, UserMode int64
+	// PastProbe is the distance in bytes from an address inside of the probed
+	// function to the IP that a kprobe saves.
+	PastProbe int64
 
 	// SyscallPrefix begins the names of syscall entry functions in kallsyms:
 	// the prefix and the syscall's name.
@@ -56,17 +61,27 @@ func (a *Arch) Reg(name string) (Reg, bool) {
 	return Reg{}, false
 }
 
-// ArchByName finds a row by its Name or GOARCH, or answers nil.
+// ArchByName finds a row by its Name, GOARCH or Label, or answers nil.
 func ArchByName(name string) *Arch {
 	for _, a := range arches() {
-		if a.Name == name || a.GOARCH == name {
+		if a.Name == name || a.GOARCH == name || a.Label == name {
 			return a
 		}
 	}
 	return nil
 }
 
-func arches() []*Arch { return []*Arch{x86(), arm64()} }
+// arches is the table. Every Target of an architecture has the same row.
+var arches = sync.OnceValue(func() []*Arch { return []*Arch{x86(), arm64()} })
+
+// ArchLabels lists the labels of all architectures.
+func ArchLabels() []string {
+	var all []string
+	for _, a := range arches() {
+		all = append(all, a.Label)
+	}
+	return all
+}
 
 func x86() *Arch {
 	// struct pt_regs of arch/x86/include/asm/ptrace.h: fixed by the entry code
@@ -80,14 +95,15 @@ func x86() *Arch {
 		{"cs", "cs", 136}, {"flags", "flags", 144}, {"sp", "sp", 152}, {"ss", "ss", 160},
 	}
 	a := &Arch{
-		Name: "x86_64", GOARCH: "amd64",
+		Name: "x86_64", GOARCH: "amd64", Label: "x86_64",
 		RegsStruct: "pt_regs", RegsSize: 168,
 		Regs:          regs,
-		StackArg:      8, // above the return address
-		CharSigned:    true,
 		SyscallPrefix: "__x64_sys_",
 	}
 	a.pick([]string{"di", "si", "dx", "cx", "r8", "r9"}, "ax", "ip", "sp", "bp")
+	a.Mode, _ = a.Reg("cs")
+	a.UserMask, a.UserMode = 3, 3 // the requested privilege level, 3 for user space
+	a.PastProbe = 1               // IP is behind the probe, whichever way it was placed
 	return a
 }
 
@@ -101,13 +117,14 @@ func arm64() *Arch {
 	}
 	regs = append(regs, Reg{"sp", "sp", 248}, Reg{"pc", "pc", 256}, Reg{"pstate", "pstate", 264})
 	a := &Arch{
-		Name: "aarch64", GOARCH: "arm64",
+		Name: "aarch64", GOARCH: "arm64", Label: "arm64",
 		RegsStruct: "user_pt_regs", RegsSize: 272,
 		Regs:          regs,
-		StackArg:      0, // the return address is in r30
 		SyscallPrefix: "__arm64_sys_",
 	}
 	a.pick([]string{"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7"}, "r0", "pc", "sp", "r29")
+	a.Mode, _ = a.Reg("pstate")
+	a.UserMask, a.UserMode = 0xf, 0 // PSR_MODE_MASK, PSR_MODE_EL0t
 	return a
 }
 
@@ -124,4 +141,20 @@ func (a *Arch) pick(args []string, result, ip, sp, fp string) {
 		a.Args = append(a.Args, reg(name))
 	}
 	a.Result, a.IP, a.SP, a.FP = reg(result), reg(ip), reg(sp), reg(fp)
+}
+
+// SyscallNames gives the names of an architecture's system calls by number, ""
+// where there is none.
+func SyscallNames(arch string) []string { return hostinfo.SyscallNames(arch) }
+
+// SyscallFunc is the function or pattern that means on this architecture what the
+// name of a system call's function (SyscallPrefix) means on another; other names
+// stay.
+func (a *Arch) SyscallFunc(name string) string {
+	for _, other := range arches() {
+		if call, ok := strings.CutPrefix(name, other.SyscallPrefix); ok {
+			return a.SyscallPrefix + call
+		}
+	}
+	return name
 }

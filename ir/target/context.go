@@ -19,6 +19,7 @@ const (
 	FExit
 	PerfEvent // profile, interval, software, hardware, watchpoint
 	Iter
+	XDP // test, bench: run on a packet of their own by BPF_PROG_TEST_RUN
 	numProgKinds
 )
 
@@ -40,6 +41,8 @@ const (
 	// CtxIter is an array of 8-byte pointers: struct bpf_iter_meta first, then
 	// the iterated objects, each null at the last call. Target.Iter names them.
 	CtxIter
+	// CtxNone is a context of which nothing is read.
+	CtxNone
 )
 
 // MaxArgs is the number of slots in a CtxArgs context that the kernel lets a
@@ -50,7 +53,7 @@ const MaxArgs = 12
 // are aligned to their size and have a constant offset; nothing may be stored.
 type Context struct {
 	Kind ProgKind
-	Name string // for messages and the IR text: kprobe, tracepoint, raw_tp, tp_btf, fentry, fexit, perf_event, iter
+	Name string // for messages and the IR text: kprobe, tracepoint, raw_tp, tp_btf, fentry, fexit, perf_event, iter, xdp
 
 	// ProgType is the kernel's BPF_PROG_TYPE number, AttachType the expected
 	// attach type (0 where the kernel wants none).
@@ -86,12 +89,14 @@ func (a *Arch) Context(k ProgKind) Context {
 		return Context{k, "perf_event", 7, 0, Version{4, 9}, CtxPerf, 0, a.RegsSize + 16, 8, false}
 	case Iter:
 		return Context{k, "iter", 26, 28, Version{5, 8}, CtxIter, 0, 8 * MaxArgs, 8, true}
+	case XDP:
+		return Context{k, "xdp", 6, 37, Version{4, 8}, CtxNone, 0, 0, any, false}
 	}
 	panic(fmt.Sprintf("BUG: no context for program kind %d", k))
 }
 
 func (k ProgKind) String() string {
-	names := [numProgKinds]string{"kprobe", "tracepoint", "raw_tp", "tp_btf", "fentry", "fexit", "perf_event", "iter"}
+	names := [numProgKinds]string{"kprobe", "tracepoint", "raw_tp", "tp_btf", "fentry", "fexit", "perf_event", "iter", "xdp"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"btc/loader/hostinfo/targetfile"
+	"btc/spell"
 )
 
 // TraceEvent is one tracepoint, category:event.
@@ -76,10 +77,7 @@ func (t *Target) Tracepoint(category, event string) (*TraceEvent, bool) {
 	if category == syscalls {
 		return t.syscallEvent(event)
 	}
-	t.mu.Lock()
-	rec, ok, err := t.file.Event(category, event)
-	t.fail(err)
-	t.mu.Unlock()
+	rec, ok := t.eventRecord(category, event)
 	if !ok {
 		return nil, false
 	}
@@ -96,6 +94,28 @@ func (t *Target) Tracepoint(category, event string) (*TraceEvent, bool) {
 	return ev, true
 }
 
+func (t *Target) eventRecord(category, event string) (targetfile.Event, bool) {
+	t.mu.Lock()
+	rec, ok, err := t.file.Event(category, event)
+	t.fail(err)
+	t.mu.Unlock()
+	if !ok && t.probes != nil {
+		return t.probes.eventRecord(category, event)
+	}
+	return rec, ok
+}
+
+func (t *Target) syscallRecord(name string) (targetfile.Syscall, bool) {
+	t.mu.Lock()
+	rec, ok, err := t.file.Syscall(name)
+	t.fail(err)
+	t.mu.Unlock()
+	if !ok && t.probes != nil {
+		return t.probes.syscallRecord(name)
+	}
+	return rec, ok
+}
+
 // MemberName is the name, in a tracepoint's BTF struct, of the field that the
 // format file calls name and gives the type ctype.
 func MemberName(name, ctype string) string { return targetfile.MemberName(name, ctype) }
@@ -110,10 +130,7 @@ func (t *Target) syscallEvent(event string) (*TraceEvent, bool) {
 			return nil, false
 		}
 	}
-	t.mu.Lock()
-	rec, ok, err := t.file.Syscall(name)
-	t.fail(err)
-	t.mu.Unlock()
+	rec, ok := t.syscallRecord(name)
 	if !ok || !enter && !rec.Exit {
 		return nil, false
 	}
@@ -168,6 +185,9 @@ func (t *Target) Syscalls(pattern string) []string {
 // Tracepoints lists the events "category:event" whose category and event match
 // a pattern each, sorted.
 func (t *Target) Tracepoints(category, event string) []string {
+	if t.probes != nil {
+		return t.probes.Tracepoints(category, event)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []string
@@ -219,14 +239,14 @@ func (ev *TraceEvent) Struct() *Type {
 	return typ
 }
 
-// Field finds a field by name.
+// Field finds a field by name, also one that the record has on other kernels only.
 func (ev *TraceEvent) Field(name string) (*TraceField, bool) {
 	for i := range ev.Fields {
 		if ev.Fields[i].Name == name {
 			return &ev.Fields[i], true
 		}
 	}
-	return nil, false
+	return ev.elsewhereField(name)
 }
 
 // SuggestField answers the field that a misspelt name most probably means, or "".
@@ -235,7 +255,7 @@ func (ev *TraceEvent) SuggestField(name string) string {
 	for _, f := range ev.Fields {
 		names = append(names, f.Name)
 	}
-	return Nearest(name, names)
+	return spell.Nearest(name, names)
 }
 
 // Type is the type of the field's value: that of the class struct's member, or

@@ -1,9 +1,10 @@
 package target
 
 import (
-	"slices"
 	"strconv"
 	"strings"
+
+	"btc/spell"
 )
 
 // Field finds a member of a struct or union by name, also inside anonymous
@@ -12,18 +13,10 @@ func (typ *Type) Field(name string) (Field, bool) {
 	if name == "" {
 		return Field{}, false
 	}
-	var found Field
-	ok := typ.Resolve().members(func(m Member, bit int, path []int) bool {
-		if m.Name != name {
-			return true
-		}
-		found = place(m, bit, slices.Clone(path))
-		return false
-	})
-	if ok {
-		return typ.Resolve().otherMember(name)
+	if f, ok := typ.own(name); ok {
+		return f, true
 	}
-	return found, true
+	return typ.Resolve().otherMember(name)
 }
 
 // members calls see for every named member, those of anonymous members in
@@ -87,4 +80,4 @@ func (typ *Type) FieldNames() []string {
 
 // SuggestField answers the field that a misspelt name most probably means (also
 // the new name of a renamed field, such as __state for state), or "".
-func (typ *Type) SuggestField(name string) string { return Nearest(name, typ.FieldNames()) }
+func (typ *Type) SuggestField(name string) string { return spell.Nearest(name, typ.FieldNames()) }

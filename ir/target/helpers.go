@@ -51,6 +51,7 @@ func (s ProgSet) Has(k ProgKind) bool { return s&(1<<k) != 0 }
 
 const (
 	allProgs   ProgSet = 1<<numProgKinds - 1
+	notXDP     ProgSet = allProgs &^ (1 << XDP)
 	tracing    ProgSet = 1<<TPBTF | 1<<FEntry | 1<<FExit | 1<<Iter
 	trampoline ProgSet = 1<<FEntry | 1<<FExit
 )
@@ -98,7 +99,7 @@ var helpers = []Helper{
 	{"map_lookup_elem", 1, Version{3, 19}, args(ArgMap, ArgMapKey), ResultMapValue, "", allProgs, false},
 	{"map_update_elem", 2, Version{3, 19}, args(ArgMap, ArgMapKey, ArgMapValue, ArgAny), ResultInt, "", allProgs, false},
 	{"map_delete_elem", 3, Version{3, 19}, args(ArgMap, ArgMapKey), ResultInt, "", allProgs, false},
-	{"probe_read", 4, Version{4, 1}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
+	{"probe_read", 4, Version{4, 1}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, true},
 	{"ktime_get_ns", 5, Version{4, 1}, nil, ResultInt, "", allProgs, false},
 	{"trace_printk", 6, Version{4, 1}, args(ArgMem, ArgSize, ArgAny, ArgAny, ArgAny), ResultInt, "", allProgs, true},
 	{"get_prandom_u32", 7, Version{4, 1}, nil, ResultInt, "", allProgs, false},
@@ -107,20 +108,23 @@ var helpers = []Helper{
 	{"get_current_uid_gid", 15, Version{4, 2}, nil, ResultInt, "", allProgs, false},
 	{"get_current_comm", 16, Version{4, 2}, args(ArgMemOut, ArgSize), ResultInt, "", allProgs, false},
 	{"perf_event_output", 25, Version{4, 4}, args(ArgCtx, ArgMap, ArgAny, ArgMem, ArgSizeOrZero), ResultInt, "", allProgs, true},
-	{"get_stackid", 27, Version{4, 6}, args(ArgCtx, ArgMap, ArgAny), ResultInt, "", allProgs, true},
+	{"get_stackid", 27, Version{4, 6}, args(ArgCtx, ArgMap, ArgAny), ResultInt, "", notXDP, true},
 	{"get_current_task", 35, Version{4, 8}, nil, ResultInt, "", allProgs, true},
-	{"probe_write_user", 36, Version{4, 8}, args(ArgAny, ArgMem, ArgSize), ResultInt, "", allProgs, true},
+	{"probe_write_user", 36, Version{4, 8}, args(ArgAny, ArgMem, ArgSize), ResultInt, "", notXDP, true},
 	{"get_numa_node_id", 42, Version{4, 10}, nil, ResultInt, "", allProgs, false},
-	{"probe_read_str", 45, Version{4, 11}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
+	{"probe_read_str", 45, Version{4, 11}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, true},
+	// Of tracing programs since 5.12.
+	{"get_socket_cookie", 46, Version{4, 12}, args(ArgBTF), ResultInt, "sock_common", tracing &^ (1 << Iter), false},
 	{"override_return", 58, Version{4, 16}, args(ArgCtx, ArgAny), ResultInt, "", Progs(KProbe), true},
-	{"get_stack", 67, Version{4, 18}, args(ArgCtx, ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
+	{"get_stack", 67, Version{4, 18}, args(ArgCtx, ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, true},
 	{"get_current_cgroup_id", 80, Version{4, 18}, nil, ResultInt, "", allProgs, false},
-	{"send_signal", 109, Version{5, 3}, args(ArgAny), ResultInt, "", allProgs, false},
+	{"send_signal", 109, Version{5, 3}, args(ArgAny), ResultInt, "", notXDP, false},
+	{"skb_output", 111, Version{5, 5}, args(ArgBTF, ArgMap, ArgAny, ArgMem, ArgSizeOrZero), ResultInt, "sk_buff", tracing &^ (1 << Iter), false},
 	{"probe_read_user", 112, Version{5, 5}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
 	{"probe_read_kernel", 113, Version{5, 5}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
 	{"probe_read_user_str", 114, Version{5, 5}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
 	{"probe_read_kernel_str", 115, Version{5, 5}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
-	{"send_signal_thread", 117, Version{5, 6}, args(ArgAny), ResultInt, "", allProgs, false},
+	{"send_signal_thread", 117, Version{5, 6}, args(ArgAny), ResultInt, "", notXDP, false},
 	{"jiffies64", 118, Version{5, 6}, nil, ResultInt, "", allProgs, false},
 	{"get_ns_current_pid_tgid", 120, Version{5, 7}, args(ArgAny, ArgAny, ArgMemOut, ArgSize), ResultInt, "", allProgs, false},
 	{"get_current_ancestor_cgroup_id", 123, Version{5, 7}, args(ArgAny), ResultInt, "", allProgs, false},
@@ -134,14 +138,14 @@ var helpers = []Helper{
 	{"ringbuf_query", 134, Version{5, 8}, args(ArgMap, ArgAny), ResultInt, "", allProgs, false},
 	{"d_path", 147, Version{5, 10}, args(ArgBTF, ArgMemInOut, ArgSizeOrZero), ResultInt, "path", trampoline | 1<<Iter, false},
 	// Only in sleepable programs.
-	{"copy_from_user", 148, Version{5, 10}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, false},
+	{"copy_from_user", 148, Version{5, 10}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, false},
 	{"get_current_task_btf", 158, Version{5, 11}, nil, ResultBTF, "task_struct", allProgs, true},
 	{"for_each_map_elem", 164, Version{5, 13}, args(ArgMap, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
 	{"snprintf", 165, Version{5, 13}, args(ArgMemInOut, ArgSizeOrZero, ArgConstStr, ArgMemOrNull, ArgSizeOrZero), ResultInt, "", allProgs, true},
 	// fentry and fexit have it since 5.15 too.
 	{"get_func_ip", 173, Version{5, 15}, args(ArgCtx), ResultInt, "", trampoline | 1<<KProbe, true},
 	// fentry and fexit since 5.19, raw_tp and tp_btf since 6.10.
-	{"get_attach_cookie", 174, Version{5, 15}, args(ArgCtx), ResultInt, "", allProgs &^ (1 << Iter), false},
+	{"get_attach_cookie", 174, Version{5, 15}, args(ArgCtx), ResultInt, "", notXDP &^ (1 << Iter), false},
 	{"loop", 181, Version{5, 17}, args(ArgAny, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
 	{"strncmp", 182, Version{5, 17}, args(ArgMem, ArgSize, ArgConstStr), ResultInt, "", allProgs, false},
 	{"map_lookup_percpu_elem", 195, Version{5, 19}, args(ArgMap, ArgMapKey, ArgAny), ResultMapValue, "", allProgs, false},

@@ -94,9 +94,201 @@ func (t *Target) otherStruct(name string) (*Type, bool) {
 	return nil, false
 }
 
-// otherMember makes the member that says where a name that has moved behind the
-// record lies.
+// A Spelling says that kernels keep one thing in several places: the paths of
+// members that lead to it from the struct Tag, "->" where a pointer is followed,
+// the oldest first.
+type Spelling struct {
+	Tag   string
+	Paths []string
+}
+
+// Spellings lists the members that have several places.
+func Spellings() []Spelling { return slices.Clone(spellings[:]) }
+
+// Sources: the kernel's commits that made the
+// change; the versions are those that have it first.
+var spellings = [...]Spelling{
+	{"task_struct", []string{"state", "__state"}},                               // 5.14
+	{"task_struct", []string{"real_start_time", "start_boottime"}},              // 5.5
+	{"task_struct", []string{"cpu", "thread_info.cpu"}},                         // 5.16
+	{"task_struct", []string{"se.statistics", "stats"}},                         // 5.16
+	{"mm_struct", []string{"mmap_sem", "mmap_lock"}},                            // 5.8
+	{"cfs_rq", []string{"nr_running", "nr_queued"}},                             // 6.14
+	{"cfs_rq", []string{"h_nr_running", "h_nr_queued"}},                         // 6.14
+	{"bio", []string{"bi_disk", "bi_bdev->bd_disk"}},                            // 5.12
+	{"request", []string{"rq_disk", "q->disk"}},                                 // 5.17
+	{"request_queue", []string{"backing_dev_info", "disk->bdi"}},                // 5.16
+	{"block_device", []string{"bd_inode", "bd_mapping->host"}},                  // 6.10
+	{"inode", []string{"i_atime.tv_sec", "__i_atime.tv_sec", "i_atime_sec"}},    // 6.7, 6.11
+	{"inode", []string{"i_mtime.tv_sec", "__i_mtime.tv_sec", "i_mtime_sec"}},    // 6.7, 6.11
+	{"inode", []string{"i_ctime.tv_sec", "__i_ctime.tv_sec", "i_ctime_sec"}},    // 6.6, 6.11
+	{"inode", []string{"i_atime.tv_nsec", "__i_atime.tv_nsec", "i_atime_nsec"}}, // 6.7, 6.11
+	{"inode", []string{"i_mtime.tv_nsec", "__i_mtime.tv_nsec", "i_mtime_nsec"}}, // 6.7, 6.11
+	{"inode", []string{"i_ctime.tv_nsec", "__i_ctime.tv_nsec", "i_ctime_nsec"}}, // 6.6, 6.11
+	{"dentry", []string{"d_iname", "d_shortname.string"}},                       // 6.13
+	{"kernfs_node", []string{"parent", "__parent"}},                             // 6.15
+	{"iov_iter", []string{"iov", "__iov"}},                                      // 6.4
+	{"page", []string{"index", "__folio_index"}},                                // 6.16
+}
+
+// onTheWay are the types of members that only lead on in a spelling: a target
+// without them cannot tell.
+var onTheWay = map[string]string{
+	"bio.bi_bdev":             "struct block_device *",
+	"request_queue.disk":      "struct gendisk *",
+	"gendisk.bdi":             "struct backing_dev_info *",
+	"block_device.bd_mapping": "struct address_space *",
+	"sched_entity.statistics": "struct sched_statistics",
+	"inode.i_atime":           "struct timespec64",
+	"inode.i_mtime":           "struct timespec64",
+	"inode.i_ctime":           "struct timespec64",
+	"inode.__i_atime":         "struct timespec64",
+	"inode.__i_mtime":         "struct timespec64",
+	"inode.__i_ctime":         "struct timespec64",
+}
+
+// OtherPaths are the other places of what lies at a path of members in a kernel
+// struct, on some kernels or on all; nil for what always lies there.
+func OtherPaths(tag, path string) []string {
+	for _, s := range spellings {
+		if s.Tag == tag && slices.Contains(s.Paths, path) {
+			return slices.DeleteFunc(slices.Clone(s.Paths), func(p string) bool { return p == path })
+		}
+	}
+	return nil
+}
+
+// LeadsOn reports whether a path of members is the beginning of a place that
+// OtherPaths knows, up to a "." or "->".
+func LeadsOn(tag, path string) bool {
+	for _, s := range spellings {
+		for _, p := range s.Paths {
+			if rest, ok := strings.CutPrefix(p, path); ok && s.Tag == tag && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "->")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Successors are the places, of those that this kernel has, where what had the
+// member of a struct as its beginning lies.
+func (typ *Type) Successors(member string) []string {
+	var all []string
+	for _, s := range spellings {
+		for _, p := range s.Paths {
+			if s.Tag != typ.Name || p != member && !strings.HasPrefix(p, member+".") && !strings.HasPrefix(p, member+"->") {
+				continue
+			}
+			for _, other := range s.Paths {
+				if _, ok := typ.follow(other); ok && other != p && !slices.Contains(all, other) {
+					all = append(all, other)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Has reports whether the struct of this kernel has a member of that name.
+// Field finds also those that only other kernels have.
+func (typ *Type) Has(name string) bool {
+	_, ok := typ.own(name)
+	return ok
+}
+
+func (typ *Type) own(name string) (f Field, ok bool) {
+	if name == "" {
+		return Field{}, false
+	}
+	missed := typ.Resolve().members(func(m Member, bit int, path []int) bool {
+		if m.Name == name {
+			f = place(m, bit, slices.Clone(path))
+		}
+		return m.Name != name
+	})
+	return f, !missed
+}
+
+// follow finds what lies at a path of members of this kernel. The offset is that
+// in the struct, of the first pointer where one is followed.
+func (typ *Type) follow(path string) (Field, bool) {
+	first, rest, far := strings.Cut(path, "->")
+	var at Field
+	for i, name := range strings.Split(first, ".") {
+		f, ok := typ.Resolve().own(name)
+		if !ok {
+			return Field{}, false
+		}
+		if i > 0 {
+			f.Offset += at.Offset
+		}
+		at, typ = f, f.Type
+	}
+	if far {
+		if typ.Resolve().Kind != Pointer {
+			return Field{}, false
+		}
+		to := typ.Resolve().Elem().Resolve()
+		if def, ok := typ.t.Struct(to.Name); ok && to.Kind == Forward {
+			to = def
+		}
+		f, ok := to.follow(rest)
+		at.Type = f.Type
+		return at, ok
+	}
+	return at, true
+}
+
+// spelledMember makes a member that other kernels have, of what this one has in
+// another place: with its type, at an offset that lies in the struct.
+func (typ *Type) spelledMember(name string) (Field, bool) {
+	if typ.Kind != Struct || typ.t == nil {
+		return Field{}, false
+	}
+	for _, other := range OtherPaths(typ.Name, name) {
+		if f, ok := typ.follow(other); ok {
+			return Field{Name: name, Type: f.Type, Offset: f.Offset}, true
+		}
+	}
+	if text := onTheWay[typ.Name+"."+name]; text != "" {
+		t, ok := typ.t.ParseType(text)
+		return Field{Name: name, Type: t}, ok
+	}
+	return typ.wrapped(name)
+}
+
+// wrapped makes a member that is a union on other kernels around what this one
+// has without it.
+func (typ *Type) wrapped(name string) (f Field, ok bool) {
+	for _, s := range spellings {
+		for _, p := range s.Paths {
+			inner, fits := strings.CutPrefix(p, name+".")
+			if !fits || s.Tag != typ.Name {
+				continue
+			}
+			typ.members(func(m Member, bit int, path []int) bool {
+				if slices.Contains(s.Paths, m.Name) {
+					around := &Type{Kind: Union, Size: m.Type().Size, t: typ.t, Members: []Member{{Name: inner, t: typ.t, ref: m.ref}}}
+					f, ok = place(m, bit, slices.Clone(path)), true
+					f.Name, f.Type = name, around
+				}
+				return !ok
+			})
+		}
+	}
+	return f, ok
+}
+
+// otherMember makes a member that only other kernels have: one in another place,
+// or the member that says where a name that has moved behind the record lies.
 func (typ *Type) otherMember(name string) (Field, bool) {
+	if f, ok := typ.spelledMember(name); ok {
+		return f, true
+	}
+	if f, ok := typ.elsewhereMember(name); ok {
+		return f, true
+	}
 	if typ.t == nil || !strings.HasPrefix(typ.Name, classPrefix) || !strings.HasPrefix(name, dataLocPrefix) {
 		return Field{}, false
 	}

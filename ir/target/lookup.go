@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/loader/hostinfo"
 	"btc/loader/hostinfo/targetfile"
 )
 
@@ -16,7 +17,10 @@ func (t *Target) Struct(name string) (*Type, bool) {
 	if typ, ok := t.first(targetfile.Struct, name); ok {
 		return typ, true
 	}
-	return t.otherStruct(name)
+	if typ, ok := t.otherStruct(name); ok {
+		return typ, true
+	}
+	return t.elsewhereStruct(name)
 }
 
 // Union finds the union of a tag; see Struct.
@@ -35,6 +39,23 @@ func (t *Target) Base(name string) (*Type, bool) { return t.first(targetfile.Int
 // Structs answers all structs of a tag.
 func (t *Target) Structs(name string) []*Type { return t.named(targetfile.Struct, name) }
 
+// Named answers all types of one kind (Struct, Union, Enum, Typedef, Int) and name.
+func (t *Target) Named(k Kind, name string) []*Type {
+	switch k {
+	case Struct:
+		return t.named(targetfile.Struct, name)
+	case Union:
+		return t.named(targetfile.Union, name)
+	case Enum:
+		return t.named(targetfile.Enum, name)
+	case Typedef:
+		return t.named(targetfile.Typedef, name)
+	case Int:
+		return t.named(targetfile.Int, name)
+	}
+	return nil
+}
+
 func (t *Target) first(k targetfile.Kind, name string) (*Type, bool) {
 	all := t.named(k, name)
 	if len(all) == 0 {
@@ -49,12 +70,38 @@ func (t *Target) named(k targetfile.Kind, name string) []*Type {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	key := namedKey{k, name}
+	all, ok := t.byName[key]
+	if ok {
+		return all
+	}
 	refs, err := t.file.Named(k, name)
 	t.fail(err)
-	var all []*Type
 	for _, r := range refs {
 		all = append(all, t.typ(r))
 	}
+	if t.byName == nil {
+		t.byName = map[namedKey][]*Type{}
+	}
+	t.byName[key] = all
+	return all
+}
+
+// namedKey is what a type is asked for by; the file's index is walked once for each.
+type namedKey struct {
+	kind targetfile.Kind
+	name string
+}
+
+// EnumConsts lists the enumerators that begin with head.
+func (t *Target) EnumConsts(head string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []string
+	t.fail(t.file.Consts(head, func(name string) bool {
+		all = append(all, name)
+		return true
+	}))
 	return all
 }
 
@@ -102,6 +149,9 @@ func (t *Target) Func(name string) (*Function, bool) {
 // Funcs lists the traceable functions whose name matches a pattern with * (any
 // text), ? (any character) and [...] (character class), sorted.
 func (t *Target) Funcs(pattern string) []string {
+	if t.probes != nil {
+		return t.probes.Funcs(pattern)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []string
@@ -136,6 +186,9 @@ func (t *Target) RawTracepoint(name string) (*Type, bool) {
 
 // RawTracepoints lists the raw tracepoints that match a pattern; see Funcs.
 func (t *Target) RawTracepoints(pattern string) []string {
+	if t.probes != nil {
+		return t.probes.RawTracepoints(pattern)
+	}
 	return t.typeNames(targetfile.Typedef, "btf_trace_", pattern)
 }
 
@@ -149,15 +202,19 @@ func (t *Target) Iter(kind string) (*Type, bool) {
 	return f.Proto, true
 }
 
-// Iters lists the kinds of iterators, sorted: those with a context struct and a
-// function that describes their parameters.
+// Iters lists the kinds of iterators that scripts can use, sorted: those with a
+// context struct and a function that describes their parameters.
 func (t *Target) Iters() []string {
 	kinds := t.typeNames(targetfile.Struct, iterStruct, "*")
 	return slices.DeleteFunc(kinds, func(kind string) bool {
 		_, ok := t.Iter(kind)
-		return !ok
+		return !ok || IterOverMap(kind) != ""
 	})
 }
+
+// IterOverMap is what the kinds of iterators visit that need a map of another
+// program, "" for the others.
+func IterOverMap(kind string) string { return hostinfo.IterOverMap[kind] }
 
 const iterStruct = "bpf_iter__"
 const iterPrefix = "bpf_iter_"
@@ -165,6 +222,11 @@ const iterPrefix = "bpf_iter_"
 // StructNames lists the struct tags that match a pattern; see Funcs.
 func (t *Target) StructNames(pattern string) []string {
 	return t.typeNames(targetfile.Struct, "", pattern)
+}
+
+// EnumNames lists the tags of enums that match a pattern, sorted.
+func (t *Target) EnumNames(pattern string) []string {
+	return t.typeNames(targetfile.Enum, "", pattern)
 }
 
 // typeNames lists the names of a kind that are prefix and then match pattern,

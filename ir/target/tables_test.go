@@ -88,9 +88,9 @@ func TestContexts(t *testing.T) {
 	tgt := open(t)
 	types := map[ProgKind]string{
 		KProbe: "KPROBE", Tracepoint: "TRACEPOINT", RawTracepoint: "RAW_TRACEPOINT", TPBTF: "TRACING",
-		FEntry: "TRACING", FExit: "TRACING", PerfEvent: "PERF_EVENT", Iter: "TRACING",
+		FEntry: "TRACING", FExit: "TRACING", PerfEvent: "PERF_EVENT", Iter: "TRACING", XDP: "XDP",
 	}
-	attach := map[ProgKind]string{TPBTF: "BPF_TRACE_RAW_TP", FEntry: "BPF_TRACE_FENTRY", FExit: "BPF_TRACE_FEXIT", Iter: "BPF_TRACE_ITER"}
+	attach := map[ProgKind]string{TPBTF: "BPF_TRACE_RAW_TP", FEntry: "BPF_TRACE_FENTRY", FExit: "BPF_TRACE_FEXIT", Iter: "BPF_TRACE_ITER", XDP: "BPF_XDP"}
 	for _, a := range arches() {
 		for _, k := range ProgKinds() {
 			c := a.Context(k)
@@ -102,7 +102,7 @@ func TestContexts(t *testing.T) {
 					t.Errorf("%s: attach type %d, kernel says %d", k, c.AttachType, n)
 				}
 			}
-			if c.Name != k.String() || c.Kind != k || c.Limit <= c.First {
+			if c.Name != k.String() || c.Kind != k || (c.Limit <= c.First) != (c.Form == CtxNone) {
 				t.Errorf("%s on %s: %+v", k, a.Name, c)
 			}
 		}
@@ -120,5 +120,17 @@ func TestArchByName(t *testing.T) {
 	}
 	if r, ok := ArchByName("arm64").Reg("r3"); !ok || r.Offset != 24 || r.Member != "regs[3]" {
 		t.Errorf("arm64 r3: %+v", r)
+	}
+}
+
+// A system call's function has the name of its architecture.
+func TestSyscallFunc(t *testing.T) {
+	for _, c := range [][3]string{
+		{"arm64", "__x64_sys_openat", "__arm64_sys_openat"}, {"x86_64", "__arm64_sys_open*", "__x64_sys_open*"},
+		{"x86_64", "__x64_sys_openat", "__x64_sys_openat"}, {"arm64", "vfs_read", "vfs_read"},
+	} {
+		if got := ArchByName(c[0]).SyscallFunc(c[1]); got != c[2] {
+			t.Errorf("%s on %s: %s, want %s", c[1], c[0], got, c[2])
+		}
 	}
 }

@@ -29,9 +29,13 @@ type Target struct {
 	file *targetfile.File
 	arch *Arch
 
-	mu    sync.Mutex
-	types map[targetfile.Ref]*Type // every type handed out, so that types compare by pointer
-	err   error                    // first damaged chunk met
+	// probes, when set, is the target that names what can be probed; see ProbesOf.
+	probes *Target
+
+	mu     sync.Mutex
+	types  map[targetfile.Ref]*Type // every type handed out, so that types compare by pointer
+	byName map[namedKey][]*Type     // answers of Named
+	err    error                    // first damaged chunk met
 }
 
 // Open reads a target file. It fails on a file that is not a target, is cut
@@ -61,6 +65,12 @@ func New(data []byte) (*Target, error) {
 	}
 	return &Target{file: file, arch: arch, types: map[targetfile.Ref]*Type{}}, nil
 }
+
+// ProbesOf makes t answer which tracepoints and functions exist as other does,
+// and describe those tracepoints that it does not have itself as other has them.
+// A script that is compiled for other is checked against t so: what does not exist
+// there is not attached there, and so need not fit.
+func (t *Target) ProbesOf(other *Target) { t.probes = other }
 
 // Release is the kernel release the target was taken from, as `uname -r` prints
 // it. It is for messages only: compiled code never depends on a version.

@@ -46,6 +46,9 @@ type Type struct {
 	Params      []Param      // Func
 	Variadic    bool         // Func: ends in ...
 
+	// InModule: a named type of a module, which hosts have while it is loaded.
+	InModule bool
+
 	t    *Target
 	elem targetfile.Ref // Pointer, Array, Typedef, Func
 	made *Type          // elem of a type made by PointerTo or ArrayOf
@@ -137,6 +140,7 @@ func (t *Target) build(rec *targetfile.Type) *Type {
 		Bool:     rec.Flags&targetfile.Bool != 0,
 		User:     rec.Flags&targetfile.User != 0,
 		Variadic: rec.Flags&targetfile.Variadic != 0,
+		InModule: rec.Flags&targetfile.InModule != 0,
 		t:        t, elem: rec.Elem,
 	}
 	typ.Char = typ.Kind == Int && typ.Size == 1 && strings.Contains(typ.Name, "char")

@@ -3,6 +3,7 @@ package attach
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
 	"btc/loader/manifest"
@@ -53,7 +55,7 @@ func TestMissingPoints(t *testing.T) {
 	}
 	p.Attach.Missing = "warn"
 	x, err := Expand(look(t), one(p), Options{})
-	if err != nil || len(x.Plans) != 0 || len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], "Skipping") {
+	if err != nil || len(x.Plans) != 0 || len(x.Warnings) != 2 || !strings.Contains(x.Warnings[0], "Skipping") || !strings.Contains(x.Warnings[1], "Probe has no valid attach points") {
 		t.Errorf("got %v, %+v", err, x)
 	}
 	p.Attach.Missing = "ignore"
@@ -62,8 +64,86 @@ func TestMissingPoints(t *testing.T) {
 	}
 }
 
+// A pattern without a match is left out beside another attach point, a pattern
+// too; a clause that has nothing left is what missing_probes is for.
+func TestPatternsWithoutMatch(t *testing.T) {
+	point := func(clause int, text, missing string) manifest.Program {
+		parts := strings.Split(text, ":")
+		return manifest.Program{Kind: parts[0], Clause: clause, Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: text, Target: parts[1], Name: parts[2], Missing: missing}}
+	}
+	if _, err := Expand(look(t), one(point(0, "tracepoint:sched:sched_swi*", "error")), Options{}); err != nil {
+		t.Skip("cannot expand tracepoints here: ", err)
+	}
+	for _, tc := range []struct {
+		mode     string
+		alone    bool
+		plans    int
+		warnings int
+		err      string
+	}{
+		{"error", false, 1, 0, ""}, {"warn", false, 1, 0, ""},
+		{"error", true, 0, 0, "No matches for tracepoint nonsense:*."}, {"warn", true, 1, 1, ""}, {"ignore", true, 1, 0, ""},
+	} {
+		beside := 0
+		if tc.alone {
+			beside = 1
+		}
+		m := one(point(0, "tracepoint:nonsense:*", tc.mode))
+		m.Programs = append(m.Programs, point(beside, "tracepoint:sched:sched_swi*", tc.mode))
+		m.Config.Other = map[string]string{"missing_probes": tc.mode}
+		x, err := Expand(look(t), m, Options{})
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), "Probe has no valid attach points") || !IsMissing(err) {
+				t.Errorf("%+v: %v", tc, err)
+			}
+			continue
+		}
+		if err != nil || len(x.Plans) != tc.plans || len(x.Warnings) != tc.warnings {
+			t.Errorf("%+v: %v, %+v", tc, err, x)
+		}
+	}
+}
+
+// With a list of functions, those that are not on it need --unsafe, and are
+// warned of then.
+func TestTraceableFunctions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "functions")
+	if err := os.WriteFile(file, []byte("vfs_read\nnvme_setup [nvme]\nvfs_read\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, unsafe := range map[string]bool{"vfs_read": false, "vfs_write": true} {
+		p := &manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:" + name, Name: name}}
+		x := &expander{opts: Options{Functions: file}}
+		if err := x.checkFunction(p); (err != nil) != unsafe || unsafe && !IsMissing(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		x.opts.Unsafe = true
+		if err := x.checkFunction(p); err != nil || len(x.warnings) > 0 != unsafe {
+			t.Errorf("%s, unsafe: %v, %v", name, err, x.warnings)
+		}
+	}
+	if listedOnce(file, "vfs_read") || !listedOnce(file, "nvme_setup") || listedOnce(file, "none") {
+		t.Error("names are not counted")
+	}
+}
+
+// The limits of the script count: places of all patterns, and programs.
+func TestLimits(t *testing.T) {
+	for key, want := range map[string]string{"max_probes": "exceeds the current limit of 2 probes", "max_bpf_progs": "BPF programs, which exceeds the current limit of 2"} {
+		m := one(manifest.Program{Kind: "tracepoint", UsesID: true, Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "tracepoint:sched:*", Target: "sched", Name: "*"}})
+		m.Config.Other = map[string]string{key: "2"}
+		_, err := Expand(look(t), m, Options{})
+		if IsMissing(err) {
+			t.Skip("cannot expand tracepoints here: ", err)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
 func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
-	p := manifest.Program{Kind: "iter", Attach: manifest.Attach{Text: "iter:task", Name: "task"}}
+	p := manifest.Program{Kind: "iter", Attach: manifest.Attach{Text: "iter:bpf_map", Name: "bpf_map"}}
 	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil || !strings.Contains(err.Error(), "-p cannot be honoured") {
 		t.Errorf("got %v", err)
 	}
@@ -107,30 +187,6 @@ func TestOrder(t *testing.T) {
 	if got != "dabe" {
 		t.Errorf("got %s", got)
 	}
-}
-
-func TestLibrariesByName(t *testing.T) {
-	for _, name := range []string{"libc.so.6", "libc"} {
-		path, ok := findLibrary(name)
-		if !ok {
-			t.Skip("no C library here")
-		}
-		if !strings.HasPrefix(filepath.Base(path), "libc.so") || !isELF(path) {
-			t.Errorf("%s is %s", name, path)
-		}
-	}
-	if path, ok := findLibrary("libnothing_like_this"); ok {
-		t.Errorf("found %s", path)
-	}
-}
-
-// Any bytes in the dynamic linker's cache give entries or none.
-func FuzzLdCache(f *testing.F) {
-	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
-		f.Add(b[:min(len(b), 4096)])
-	}
-	f.Add([]byte("glibc-ld.so.cache1.1\xff\xff\xff\xff0000000000000000000000000000000000000000000000000000"))
-	f.Fuzz(func(t *testing.T, b []byte) { parseLdCache(b) })
 }
 
 // counted is a program that counts its runs in a map.
@@ -256,5 +312,32 @@ func TestTimers(t *testing.T) {
 		if count() == 0 {
 			t.Errorf("%s never fired", p.Kind)
 		}
+	}
+}
+
+// A list is halved until those that are refused stand alone.
+func TestHalve(t *testing.T) {
+	var names, used, refused []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint(i))
+	}
+	bad := map[string]bool{"7": true, "8": true, "99": true}
+	calls := 0
+	err := halve(names, func(part []string) error {
+		calls++
+		for _, n := range part {
+			if bad[n] {
+				return fmt.Errorf("link: %w", unix.EINVAL)
+			}
+		}
+		used = append(used, part...)
+		return nil
+	}, func(n string) { refused = append(refused, n) })
+	if err != nil || len(used) != 97 || strings.Join(refused, " ") != "7 8 99" || calls > 40 {
+		t.Errorf("%v, %d used, refused %v, %d calls", err, len(used), refused, calls)
+	}
+	err = halve(names, func(part []string) error { return unix.EPERM }, func(string) { t.Error("refused") })
+	if !errors.Is(err, unix.EPERM) {
+		t.Errorf("got %v", err)
 	}
 }

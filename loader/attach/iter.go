@@ -1,45 +1,96 @@
 package attach
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
+	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 )
 
 // expandIter looks for the function that describes a kind of iterator, where the
 // kernel's types are at hand; without them loading decides.
 func expandIter(x *expander, p *manifest.Program) (Plan, error) {
+	kind := p.Attach.Name
+	if what, ok := hostinfo.IterOverMap[kind]; ok {
+		return Plan{}, &missing{text: fmt.Sprintf("No matches for iter %s. It visits the %s of one map, which a script cannot name.", kind, what)}
+	}
+	if x.opts.PID != 0 && !ofProcess[kind] {
+		return Plan{}, fmt.Errorf("-p cannot be honoured: what iter:%s visits belongs to no process", kind)
+	}
 	if kernel, err := x.host.Types().Kernel(); err == nil {
 		switch proto, err := findFunc(kernel, "bpf_iter_"+p.Attach.Name); {
 		case err != nil:
 			return Plan{}, err
 		case proto == nil:
-			return Plan{}, &missing{fmt.Sprintf("this kernel has no iterator %s.", p.Attach.Name)}
+			return Plan{}, &missing{text: fmt.Sprintf("this kernel has no iterator %s.", p.Attach.Name)}
 		}
 	}
 	return expandOne(x, p)
 }
 
-// attachIter makes the link; Iterator reads it.
-func attachIter(_ *Plan, _ *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
-	l, err := link.AttachIter(link.IterOptions{Program: prog})
+// attachIter makes the link; Iterator reads it. One with a path is pinned there
+// in its stead, and lives on.
+func attachIter(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
+	l, err := linkIter(prog.FD(), infoFor(m.Name, o.PID))
+	if o.PID != 0 && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL)) {
+		return nil, fmt.Errorf("-p of an iterator needs Linux 6.1: %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return l, nil
+	path := PinPath(plan.Prog)
+	if path == "" {
+		return l, nil
+	}
+	err = l.pin(path)
+	l.Close() // the file holds it
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil, fmt.Errorf("%s exists; remove it to end the iterator that is pinned there", path)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("cannot pin to %s: the folder does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)", path)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not for want of capabilities
+		return nil, fmt.Errorf("cannot pin to %s: it lies in no BPF file system (such as /sys/fs/bpf), or this user may not write there: %v", path, err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot pin to %s: %w", path, err)
+	}
+	return pinned{}, nil
+}
+
+// pinned stands for a link that outlives the run.
+type pinned struct{}
+
+func (pinned) Close() error { return nil }
+
+// bpffs is where relative paths of pins begin.
+const bpffs = "/sys/fs/bpf/"
+
+// PinPath is where an iterator's program is to be pinned, "" for nowhere.
+func PinPath(p *manifest.Program) string {
+	switch path := p.Attach.Target; {
+	case p.Kind != "iter" || path == "":
+		return ""
+	case strings.HasPrefix(path, "/"):
+		return path
+	default:
+		return bpffs + path
+	}
 }
 
 // Iterator opens what a link of an iter program writes, nil for other links. The
 // programs run while it is read.
 func Iterator(l io.Closer) (io.ReadCloser, error) {
-	it, ok := l.(*link.Iter)
+	it, ok := l.(iterLink)
 	if !ok {
 		return nil, nil
 	}
-	return it.Open()
+	return it.open()
 }

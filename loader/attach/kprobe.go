@@ -1,20 +1,22 @@
 package attach
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
+	"btc/loader/order"
 )
 
 // function is a kernel function that may be probed.
@@ -27,29 +29,35 @@ var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)
 func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	if !haveKprobes() {
-		return Plan{}, errNoKprobes
+		return Plan{}, &missing{
+			text:    fmt.Sprintf("No matches for %s. T%s.", strings.Replace(a.Text, ":", " ", 1), errNoKprobes.Error()[1:]),
+			pattern: isPattern(a.Target + a.Name),
+		}
 	}
 	if a.Name == "" {
 		return expandAddress(a)
 	}
+	p = onThisMachine(p)
+	a = &p.Attach
 	if a.Target != "" && a.Target != "vmlinux" && !isPattern(a.Target) && !moduleLoaded(a.Target) {
-		return Plan{}, &missing{"specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
+		return Plan{}, &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
 	}
 	if !isPattern(a.Name) && !isPattern(a.Target) {
+		if err := x.checkFunction(p); err != nil {
+			return Plan{}, err
+		}
 		return Plan{Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name, Offset: a.Offset}}}, nil
 	}
 	if err := x.readFunctions(); err != nil {
 		return Plan{}, err
 	}
 	plan := Plan{}
-	for _, f := range x.functions {
-		if glob(a.Name, f.name) && (a.Target == "" || glob(a.Target, f.module)) {
-			text := p.Kind + ":"
-			if a.Target != "" {
-				text += f.module + ":"
-			}
-			plan.Matches = append(plan.Matches, Match{Text: text + f.name, Group: f.module, Name: f.name})
+	for _, f := range x.matching(a) {
+		text := p.Kind + ":"
+		if a.Target != "" {
+			text += f.module + ":"
 		}
+		plan.Matches = append(plan.Matches, Match{Text: text + f.name, Group: f.module, Name: f.name})
 	}
 	if len(plan.Matches) == 0 {
 		what := a.Name
@@ -58,10 +66,43 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		}
 		return Plan{}, noMatch(p.Kind, what)
 	}
-	if len(plan.Matches) > 1 && !p.UsesID && x.host.KprobeMulti() {
+	if len(plan.Matches) > 1 && (!p.UsesID || distinct(plan.Matches)) && x.host.KprobeMulti() {
 		plan.Multi, plan.AttachType = true, ebpf.AttachTraceKprobeMulti
 	}
 	return plan, nil
+}
+
+// distinct tells whether all functions have names of their own: links of many
+// functions find them by name only.
+func distinct(matches []Match) bool {
+	names := map[string]bool{}
+	for i := range matches {
+		if names[matches[i].Name] {
+			return false
+		}
+		names[matches[i].Name] = true
+	}
+	return true
+}
+
+// checkFunction holds a function against the list that the user gave. Without
+// one, the kernel itself answers when the probe is attached.
+func (x *expander) checkFunction(p *manifest.Program) error {
+	if x.opts.Functions == "" {
+		return nil
+	}
+	name := p.Attach.Name
+	if err := x.readFunctions(); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(x.functions, func(f function) bool { return f.name == name }) {
+		return nil
+	}
+	if !x.opts.Unsafe {
+		return noMatch(p.Kind, strings.TrimPrefix(p.Attach.Target+":"+name, ":"))
+	}
+	x.warn(p, name+` is not traceable (either non-existing, inlined, or marked as "notrace"); attaching to it will likely fail`)
+	return nil
 }
 
 // expandAddress turns an address into the function it lies in and an offset: the
@@ -73,7 +114,7 @@ func expandAddress(a *manifest.Attach) (Plan, error) {
 	}
 	sym, off, ok := k.Lookup(a.Addr)
 	if !ok {
-		return Plan{}, &missing{fmt.Sprintf("no kernel function is at address %#x.", a.Addr)}
+		return Plan{}, &missing{text: fmt.Sprintf("no kernel function is at address %#x.", a.Addr)}
 	}
 	return Plan{Matches: []Match{{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}}}, nil
 }
@@ -105,73 +146,79 @@ func (x *expander) readFunctions() error {
 	if x.functions != nil {
 		return nil
 	}
-	seen := map[function]bool{}
+	x.functions = make([]function, 0, 50_000) // kernels have some 40,000
 	add := func(f function) {
 		if f.module == "" {
 			f.module = "vmlinux"
 		}
-		if !seen[f] && !strings.HasPrefix(f.name, "__ftrace_invalid_address__") && !strings.HasPrefix(f.name, "__pfx_") && !strings.HasPrefix(f.name, "__cfi_") {
-			seen[f] = true
-			x.functions = append(x.functions, f)
+		if strings.HasPrefix(f.name, "__") && (strings.HasPrefix(f.name, "__ftrace_invalid_address__") || strings.HasPrefix(f.name, "__pfx_") || strings.HasPrefix(f.name, "__cfi_")) {
+			return
 		}
+		x.functions = append(x.functions, f)
 	}
-	if err := readFilterFunctions(add); err == nil && len(x.functions) > 0 {
-		x.sortFunctions()
+	err := readFilterFunctions(x.opts.Functions, add)
+	if x.opts.Functions != "" && err != nil {
+		x.functions = nil
+		return err
+	}
+	if x.opts.Functions != "" || err == nil && len(x.functions) > 0 {
 		return nil
 	}
 	k, err := hostinfo.LoadKallsyms()
 	if err != nil {
+		x.functions = nil
 		return fmt.Errorf("the list of kernel functions cannot be read: %w", err)
 	}
 	k.Each(func(s hostinfo.Symbol) bool {
 		add(function{s.Name, s.Module})
 		return true
 	})
-	x.sortFunctions()
 	return nil
 }
 
-func (x *expander) sortFunctions() {
-	slices.SortFunc(x.functions, func(a, b function) int {
+// matching are the functions that an attach point's pattern stands for, sorted,
+// static functions of one name once.
+func (x *expander) matching(a *manifest.Attach) []function {
+	var out []function
+	for _, f := range x.functions {
+		if glob(a.Name, f.name) && (a.Target == "" || glob(a.Target, f.module)) {
+			out = append(out, f)
+		}
+	}
+	order.Quick(out, func(a, b function) int {
 		if c := strings.Compare(a.name, b.name); c != 0 {
 			return c
 		}
 		return strings.Compare(a.module, b.module)
 	})
+	return slices.Compact(out)
 }
 
-// readFilterFunctions reads lines of the form "name" or "name [module]".
-func readFilterFunctions(add func(function)) error {
-	dir, err := hostinfo.Tracefs()
+// readFilterFunctions reads lines of the form "name" or "name [module]", from a
+// file or, for "", tracefs.
+func readFilterFunctions(path string, add func(function)) error {
+	if path == "" {
+		dir, err := hostinfo.Tracefs()
+		if err != nil {
+			return err
+		}
+		path = dir + "/available_filter_functions"
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(dir + "/available_filter_functions")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		name, module, _ := strings.Cut(s.Text(), " ")
+	for line := range strings.Lines(string(text)) {
+		name, module, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		add(function{name, strings.Trim(module, "[] ")})
 	}
-	return s.Err()
+	return nil
 }
 
 func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
 	ret := plan.Prog.Kind == "kretprobe"
 	if plan.Multi {
-		o := link.KprobeMultiOptions{}
-		for i := range plan.Matches {
-			o.Symbols = append(o.Symbols, plan.Matches[i].Name)
-		}
-		slices.Sort(o.Symbols)
-		o.Symbols = slices.Compact(o.Symbols)
-		if ret {
-			return link.KretprobeMulti(prog, o)
-		}
-		return link.KprobeMulti(prog, o)
+		return attachKprobeMulti(plan, prog, ret)
 	}
 	o := &link.KprobeOptions{Offset: m.Offset}
 	attach := link.Kprobe
@@ -180,19 +227,92 @@ func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.H
 	}
 	l, err := attach(m.Name, prog, o)
 	if err != nil {
-		return nil, kprobeError(m, err)
+		return nil, kprobeError(plan.Prog.Kind, m, err)
 	}
 	return l, nil
 }
 
+// attachKprobeMulti probes all functions of a pattern. The kernel refuses a list
+// with one function that cannot be probed, so the list is halved until the culprits
+// stand alone; they are left out.
+func attachKprobeMulti(plan *Plan, prog *ebpf.Program, ret bool) (io.Closer, error) {
+	names := map[string]uint64{}
+	for i := range plan.Matches {
+		names[plan.Matches[i].Name] = uint64(plan.Matches[i].ID)
+	}
+	attach := link.KprobeMulti
+	if ret {
+		attach = link.KretprobeMulti
+	}
+	session := plan.Session != nil
+	var all closers
+	var refused []string
+	err := halve(slices.Sorted(maps.Keys(names)), func(part []string) error {
+		opts := link.KprobeMultiOptions{Symbols: part, Session: session}
+		if plan.Prog.UsesID {
+			for _, name := range part {
+				opts.Cookies = append(opts.Cookies, names[name])
+			}
+		}
+		l, err := attach(prog, opts)
+		if err == nil {
+			all = append(all, l)
+		}
+		return err
+	}, func(name string) { refused = append(refused, name) })
+	if err == nil && len(all) == 0 {
+		err = &missing{text: "none of the functions can be probed"}
+	}
+	if err != nil {
+		all.Close()
+		return nil, err
+	}
+	plan.Refused = refused
+	return all, nil
+}
+
+// halve calls use for a list, and where it is refused for parts of it. refused
+// is called for those that are refused alone. The error is one that has nothing
+// to do with what is on the list.
+func halve(names []string, use func([]string) error, refused func(string)) error {
+	err := use(names)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EADDRNOTAVAIL):
+		return err
+	case len(names) == 1:
+		refused(names[0])
+		return nil
+	}
+	half := len(names) / 2
+	if err := halve(names[:half], use, refused); err != nil {
+		return err
+	}
+	return halve(names[half:], use, refused)
+}
+
+// closers are the links of one plan that needed several.
+type closers []io.Closer
+
+func (c closers) Close() error {
+	var errs []error
+	for _, l := range c {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // kprobeError puts the kernel's answer in words. For a function that does not
 // exist kernels answer ENOENT, EINVAL or EADDRNOTAVAIL by version and by way.
-func kprobeError(m *Match, err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return &missing{"there is no function " + m.Name + " that can be probed (it may be inlined or not traceable)"}
+func kprobeError(kind string, m *Match, err error) error {
+	gone := errors.Is(err, os.ErrNotExist)
+	if !gone {
+		k, kerr := hostinfo.LoadKallsyms()
+		gone = kerr == nil && len(k.Find(m.Name)) == 0
 	}
-	if k, kerr := hostinfo.LoadKallsyms(); kerr == nil && len(k.Find(m.Name)) == 0 {
-		return &missing{"there is no kernel function " + m.Name}
+	if gone {
+		return noMatch(kind, strings.TrimPrefix(m.Group+":"+m.Name, ":"))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
+	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 )
 
@@ -33,6 +35,7 @@ func listedKinds() []listed {
 		{[]string{"kretprobe", "kr"}, false, listFunctions},
 		{[]string{"profile", "p"}, false, listTimers},
 		{[]string{"rawtracepoint", "rt"}, true, listExpanded},
+		{[]string{"self"}, false, listSelf},
 		{[]string{"software", "s"}, true, listCounters},
 		{[]string{"tracepoint", "t"}, true, listExpanded},
 		{[]string{"uprobe", "u"}, false, listExpanded},
@@ -58,11 +61,18 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 			word = strings.ToLower(word)
 		}
 		exact := slices.Contains(k.names, word)
-		if !exact && !(k.always && isPattern(kind) && glob(kind, k.names[0])) {
+		parts := strings.Split(rest, ":")
+		// A pattern stands for probes of user space when it names a file or -p a process.
+		user := k.names[0] == "uprobe" || k.names[0] == "usdt"
+		file := strings.Contains(parts[0], "/")
+		if !exact && !(isPattern(kind) && glob(kind, k.names[0]) && (k.always && !file || user && (file || opts.PID != 0))) {
 			continue
 		}
 		known = true
-		all, err := k.find(x, k.names[0], strings.Split(rest, ":"))
+		if user && !file && len(parts) == 1 && opts.PID != 0 {
+			parts = []string{"*", parts[0]} // of all files of the process
+		}
+		all, err := k.find(x, k.names[0], parts)
 		var gone *missing
 		if err != nil && exact && !errors.As(err, &gone) {
 			return nil, fmt.Errorf("%s: %w", k.names[0], err)
@@ -92,12 +102,19 @@ func listExpanded(x *expander, kind string, parts []string) ([]string, error) {
 	case (kind == "uprobe" || kind == "uretprobe") && len(parts) == 3:
 		a.Lang = parts[1]
 	}
+	if (kind == "fentry" || kind == "fexit") && parts[0] == "bpf" && len(parts) > 1 {
+		id, ok := bpfTarget(strings.Join(parts[:len(parts)-1], ":"))
+		if !ok {
+			return nil, fmt.Errorf("%s is neither an id of a program nor *", parts[1])
+		}
+		return listBPF(kind, a.Name, id)
+	}
 	plan, err := providers[kind].expand(x, &manifest.Program{Kind: kind, Attach: a})
 	var out []string
 	for i := range plan.Matches {
 		text := plan.Matches[i].Text
 		if kind == "rawtracepoint" {
-			text = kind + ":vmlinux:" + plan.Matches[i].Name
+			text = kind + ":" + cmp.Or(plan.Matches[i].Group, "vmlinux") + ":" + plan.Matches[i].Name
 		}
 		out = append(out, text)
 	}
@@ -156,6 +173,14 @@ func listTimers(_ *expander, kind string, parts []string) ([]string, error) {
 	return out, nil
 }
 
+// listSelf lists the one signal that runs a self probe.
+func listSelf(_ *expander, kind string, parts []string) ([]string, error) {
+	if glob(parts[0], "signal") && (len(parts) == 1 || len(parts) == 2 && glob(parts[1], "SIGUSR1")) {
+		return []string{kind + ":signal:SIGUSR1"}, nil
+	}
+	return nil, nil
+}
+
 // listIterators lists the kinds of iterators: each has a function that names its
 // parameters and a struct of them.
 func listIterators(x *expander, kind string, parts []string) ([]string, error) {
@@ -173,7 +198,7 @@ func listIterators(x *expander, kind string, parts []string) ([]string, error) {
 			continue
 		}
 		name, ok := strings.CutPrefix(s.Name, "bpf_iter__")
-		if !ok || !glob(parts[0], name) {
+		if !ok || !glob(parts[0], name) || hostinfo.IterOverMap[name] != "" {
 			continue
 		}
 		if proto, err := findFunc(kernel, "bpf_iter_"+name); err == nil && proto != nil {

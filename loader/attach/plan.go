@@ -8,11 +8,14 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -26,7 +29,24 @@ import (
 type Options struct {
 	PID    int  // only this process; 0: all
 	Child  int  // the process of -c, stopped; 0: none
-	Unsafe bool // address kprobes are allowed
+	Unsafe bool // address kprobes are allowed, and functions that are not in Functions
+	// Functions is a file that names the kernel functions which can be probed, in the
+	// form of tracefs' available_filter_functions; "": that file.
+	Functions string
+	// Mode is "test" or "bench" when those programs are to run instead of those that
+	// are attached; "" otherwise.
+	Mode string
+}
+
+// wants tells whether programs of a kind have a part in the run.
+func (o *Options) wants(kind string) bool {
+	switch kind {
+	case "test", "bench":
+		return kind == o.Mode
+	case "begin", "end":
+		return true
+	}
+	return o.Mode == ""
 }
 
 // Match is one place on this host.
@@ -37,6 +57,8 @@ type Match struct {
 	Name   string // function, symbol or event
 	Path   string // uprobe: file
 	Offset uint64 // kprobe: bytes behind Name; uprobe: offset in the file
+
+	BPF ebpf.ProgramID // program that the function Name belongs to; 0: the kernel
 
 	// Of usdt probes:
 	Semaphore uint64 // offset in the file of the counter, 0: none
@@ -51,13 +73,27 @@ type Plan struct {
 	Prog    *manifest.Program
 	Matches []Match
 	// Multi: one link holds all matches; the program must be loaded with
-	// AttachType.
+	// AttachType, and one that uses its attach point's number asks the link for it.
 	Multi      bool
 	AttachType ebpf.AttachType
+	// Session: the link also runs the program at the return of its functions. The
+	// two plans are those of the entry and of the return, for a kernel that refuses
+	// a program made of both.
+	Session []Plan
+	// Raw is the raw tracepoint, sys_enter or sys_exit, that runs the program of a
+	// Multi plan of system call tracepoints.
+	Raw string
+	// Bare: the programs are those of the raw tracepoints of the same names. Where
+	// one is not to be had, Again loads the program for the tracepoint.
+	Bare  bool
+	Again func(*Match) (*ebpf.Program, error)
 	// Each: every match needs a program of its own, loaded for the match's Name.
 	Each bool
 	// OnlyPID: the program must be loaded with a test for this process; 0: all.
 	OnlyPID int
+	// Refused names the functions of a Multi plan that the kernel would not take;
+	// Attach fills it.
+	Refused []string
 	// Virtual programs are run by the loader and attached nowhere.
 	Virtual bool
 }
@@ -103,7 +139,9 @@ func init() {
 		"begin":         {expand: expandVirtual},
 		"end":           {expand: expandVirtual},
 		"self":          {expand: expandVirtual},
-		"usdt":          {expand: expandUSDT, attach: attachUSDT, reverse: true},
+		"test":          {expand: expandVirtual},
+		"bench":         {expand: expandVirtual},
+		"usdt":          {expand: expandUSDT, attach: attachUprobe, reverse: true},
 		"iter":          {expand: expandIter, attach: attachIter},
 	}
 }
@@ -118,12 +156,68 @@ func expandVirtual(_ *expander, p *manifest.Program) (Plan, error) {
 
 // missing is the error of an attach point that does not exist here; what happens
 // then is the script's choice (missing_probes).
-type missing struct{ text string }
+type missing struct {
+	text    string
+	pattern bool // a pattern that nothing matches
+}
+
+// foreign is a missing point that this architecture cannot have and another one
+// has: for a script that runs on both it is no mistake, so it is only warned of.
+type foreign struct{ *missing }
+
+func (f *foreign) Unwrap() error { return f.missing }
 
 func (m *missing) Error() string { return m.text }
 
 // noMatch is the text for a pattern or name that nothing here matches.
-func noMatch(kind, what string) error { return &missing{"No matches for " + kind + " " + what + "."} }
+func noMatch(kind, what string) error {
+	return &missing{text: "No matches for " + kind + " " + what + ".", pattern: isPattern(what)}
+}
+
+// RemovedProbe is the warning of a clause whose attach points are all missing.
+const RemovedProbe = "Probe has no valid attach points. It is being removed which may cause issues with program behavior."
+
+// Skipping is the warning of a missing attach point.
+func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Skipping." }
+
+// emptied are the clauses that have lost attach points, by number: a pattern
+// without a match is left out while its clause has another attach point here.
+type emptied map[int]*lost
+
+type lost struct {
+	first *manifest.Program
+	texts []string // of its patterns
+	kept  bool     // the clause has an attach point
+}
+
+func (e emptied) of(p *manifest.Program) *lost {
+	l := e[p.Clause]
+	if l == nil {
+		l = &lost{first: p}
+		e[p.Clause] = l
+	}
+	return l
+}
+
+// judge does what the script wants of clauses without any attach point.
+func (e emptied) judge(m *manifest.Manifest, x *Expansion) error {
+	for _, clause := range slices.Sorted(maps.Keys(e)) {
+		l := e[clause]
+		mode := cmp.Or(m.Config.Other["missing_probes"], l.first.Attach.Missing) // members of patterns have modes of their own
+		f := &report.Fault{Script: &m.Script, Pos: l.first.Pos, Text: "Probe has no valid attach points.", Notes: l.texts}
+		switch {
+		case l.kept || mode == "ignore":
+		case mode == "warn":
+			f.Text = RemovedProbe
+			x.Warnings = append(x.Warnings, f.Warning())
+		default:
+			f.Hint = "if this is expected, set the config key missing_probes to warn"
+			f.Cause = &missing{text: f.Text}
+			return f
+		}
+	}
+	return nil
+}
 
 // expander holds what several attach points share while they are expanded.
 type expander struct {
@@ -133,15 +227,13 @@ type expander struct {
 	warnings  []*report.Fault
 }
 
-// defaultMaxProbes is how many places all patterns together may match, unless
-// the environment says otherwise.
-const defaultMaxProbes = 1024
-
-func maxProbes() int {
-	if n, err := strconv.Atoi(os.Getenv("BPFTRACE_MAX_PROBES")); err == nil && n > 0 {
+// limit is the value of the settings max_probes, how many places all patterns
+// together may match, and max_bpf_progs, how many programs may be loaded.
+func limit(m *manifest.Manifest, key string) int {
+	if n, err := strconv.Atoi(m.Config.Other[key]); err == nil && n > 0 {
 		return n
 	}
-	return defaultMaxProbes
+	return 1024
 }
 
 // Expand finds the places of all programs. Its error is a *report.Fault with
@@ -149,26 +241,43 @@ func maxProbes() int {
 func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error) {
 	x := &expander{host: h, opts: opts}
 	out := &Expansion{Probes: map[int]string{}}
-	total := 0
+	total, programs := 0, 0
+	empty := emptied{}
 	for i := range m.Programs {
 		p := &m.Programs[i]
+		if !opts.wants(p.Kind) {
+			continue
+		}
 		plan, err := x.expand(p)
 		var gone *missing
+		var elsewhere *foreign
 		switch {
-		case errors.As(err, &gone) && p.Attach.Missing == "ignore":
+		case errors.As(err, &gone) && (p.Attach.Missing == "ignore" || gone.pattern):
+			if l := empty.of(p); gone.pattern {
+				l.texts = append(l.texts, gone.text)
+			}
 			continue
-		case errors.As(err, &gone) && p.Attach.Missing == "warn":
-			f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: gone.text + " Skipping."}
+		case errors.As(err, &gone) && (p.Attach.Missing == "warn" || errors.As(err, &elsewhere)):
+			f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text)}
 			out.Warnings = append(out.Warnings, f.Warning())
+			empty.of(p)
 			continue
 		case err != nil:
 			return nil, faultOf(m, p, err)
 		}
+		empty.of(p).kept = true
 		plan.Prog = p
 		total += len(plan.Matches)
+		if programs += plan.programs(); programs > limit(m, "max_bpf_progs") {
+			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
+				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable."}
+		}
 		out.Plans = append(out.Plans, plan)
 	}
-	if limit := maxProbes(); total > limit {
+	if err := empty.judge(m, out); err != nil {
+		return nil, err
+	}
+	if limit := limit(m, "max_probes"); total > limit {
 		return nil, &report.Fault{Script: &m.Script, Text: fmt.Sprintf("Can't attach to %d probes because it exceeds the current limit of %d probes.\nYou can increase the limit through the BPFTRACE_MAX_PROBES environment variable, but BE CAREFUL since a high number of probes attached can cause your system to crash.", total, limit)}
 	}
 	for _, w := range x.warnings {
@@ -176,6 +285,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 		out.Warnings = append(out.Warnings, w.Warning())
 	}
 	out.number()
+	out.pairSessions(x, m)
 	return out, nil
 }
 
@@ -186,14 +296,24 @@ func (x *expander) warn(p *manifest.Program, text string) {
 
 func (x *expander) expand(p *manifest.Program) (Plan, error) {
 	pr := providers[p.Kind]
-	if x.opts.PID != 0 && p.Kind == "iter" {
-		return Plan{}, fmt.Errorf("-p cannot be honoured: an iterator visits all processes; put a filter such as /ctx.task.tgid == %d/ into the script", x.opts.PID)
-	}
 	plan, err := pr.expand(x, p)
+	x.avoidPerf(p.Kind, &plan)
 	if pr.allPIDs {
 		plan.OnlyPID = x.opts.PID
 	}
 	return plan, err
+}
+
+// avoidPerf makes uprobes one link (6.6) for a user whom the kernel refuses the
+// perf events of uprobes: these need CAP_SYS_ADMIN, the link CAP_PERFMON only.
+func (x *expander) avoidPerf(kind string, plan *Plan) {
+	if kind != "uprobe" && kind != "uretprobe" && kind != "usdt" || plan.Multi || len(plan.Matches) != 1 {
+		return
+	}
+	if len(host.Missing("CAP_SYS_ADMIN")) == 0 || !x.host.UprobeMulti() {
+		return
+	}
+	plan.Multi, plan.AttachType = true, ebpf.AttachTraceUprobeMulti
 }
 
 func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
@@ -209,6 +329,14 @@ func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
 // placeShift is where the number of a usdt probe's place begins in that of its
 // attach point (frontend/build has it, too).
 const placeShift = 20
+
+// programs is how many BPF programs a plan is loaded as.
+func (p *Plan) programs() int {
+	if p.Each || p.Prog.UsesID && !p.Multi {
+		return len(p.Matches)
+	}
+	return 1
+}
 
 // number gives each match of a program that uses its attach point's number one
 // of its own: the first FirstID, the others fresh ones. Matches of the same
@@ -282,7 +410,7 @@ func (p *Plan) Attach(progs []*ebpf.Program, opts Options, h *host.Host) ([]io.C
 	if p.Multi {
 		l, err := pr.attach(p, nil, progs[0], opts, h)
 		if err != nil {
-			return nil, &Failure{p.Prog.Attach.Text, err}
+			return nil, &Failure{p.Prog.Attach.Text, explain(p.Prog.Kind, err)}
 		}
 		return []io.Closer{l}, nil
 	}
@@ -297,7 +425,7 @@ func (p *Plan) Attach(progs []*ebpf.Program, opts Options, h *host.Host) ([]io.C
 		}
 		l, err := pr.attach(p, &p.Matches[i], progs[i], opts, h)
 		if err != nil {
-			failure = &Failure{p.Matches[i].Text, err}
+			failure = &Failure{p.Matches[i].Text, explain(p.Prog.Kind, err)}
 			if !several || outOfRoom(err) {
 				return links, failure
 			}
@@ -311,16 +439,33 @@ func (p *Plan) Attach(progs []*ebpf.Program, opts Options, h *host.Host) ([]io.C
 	return links, nil
 }
 
+// explain adds to a refusal for want of privileges what is missing.
+func explain(kind string, err error) error {
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	needs := []string{"CAP_BPF", "CAP_PERFMON"}
+	switch kind {
+	case "uprobe", "uretprobe", "usdt":
+		needs = append(needs, "CAP_SYS_ADMIN") // perf_uprobe_event_init
+	case "tracepoint":
+		needs = append(needs, "CAP_DAC_READ_SEARCH") // the id's file in tracefs
+	case "watchpoint":
+		needs = append(needs, "CAP_SYS_ADMIN") // addresses of the kernel: hw_breakpoint_parse
+	}
+	return fmt.Errorf("%w (%s)", err, host.WhyNot(needs...))
+}
+
 // outOfRoom: an error that all further places would meet too.
 func outOfRoom(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM)
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
 // Places is the number of attached probes that so many links of a plan stand
 // for. The many places of one usdt probe count once.
 func (p *Plan) Places(links int) int {
 	if p.Multi && links > 0 {
-		links = len(p.Matches)
+		links = len(p.Matches) - len(p.Refused)
 	}
 	for i := range p.Matches {
 		if p.Matches[i].More && links > 1 {

@@ -6,9 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
 	"btc/loader/hostinfo"
@@ -61,32 +63,69 @@ func canTrace(dir, group, event string) bool {
 	return err == nil
 }
 
-// syscallNrOffset is where the fixed layout of syscall tracepoints has the
-// system call's number. Kernels with a longer common part (some real-time and
-// RHEL 9 ones) move all fields, and the programs would read the wrong ones.
-const syscallNrOffset = 8
+// foreignSyscall tells whether a tracepoint is that of a system call which other
+// architectures have and this one lacks: sys_enter_open on arm64.
+func foreignSyscall(event string) bool {
+	machine, err := hostinfo.Machine()
+	if err != nil {
+		return false
+	}
+	name, ok := strings.CutPrefix(event, "sys_enter_")
+	if !ok {
+		name, ok = strings.CutPrefix(event, "sys_exit_")
+	}
+	elsewhere := false
+	for _, arch := range []string{"x86_64", "aarch64"} {
+		_, has := hostinfo.SyscallEvents(arch)[name]
+		if arch == machine && has {
+			return false
+		}
+		elsewhere = elsewhere || has
+	}
+	return ok && elsewhere
+}
 
 func checkTracepoint(group, name string) error {
-	f, err := hostinfo.Tracepoint(group, name)
+	_, err := hostinfo.Tracepoint(group, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return noMatch("tracepoint", group+":"+name)
+		gone := noMatch("tracepoint", group+":"+name)
+		if dir, err := hostinfo.Tracefs(); err == nil && group == "syscalls" {
+			if _, err := os.Stat(dir + "/events/syscalls"); errors.Is(err, fs.ErrNotExist) {
+				return &missing{text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS)."}
+			}
+			if foreignSyscall(name) {
+				return &foreign{&missing{text: gone.Error() + " Machines like this one have no such system call."}}
+			}
+		}
+		return gone
 	case err != nil:
 		return err
-	}
-	if group != "syscalls" {
-		return nil
-	}
-	for _, field := range f.Fields {
-		if field.Name == "__syscall_nr" && field.Offset != syscallNrOffset {
-			return fmt.Errorf("this kernel lays syscall tracepoints out differently (__syscall_nr at byte %d, not %d)", field.Offset, syscallNrOffset)
-		}
 	}
 	return nil
 }
 
-func attachTracepoint(_ *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
+func attachTracepoint(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
+	if plan.Raw != "" {
+		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: plan.Raw, Program: prog})
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+	if plan.Bare {
+		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: m.Name, Program: prog})
+		if err == nil {
+			return l, nil
+		}
+		if prog, err = plan.Again(m); err != nil {
+			return nil, err
+		}
+	}
 	l, err := link.Tracepoint(m.Group, m.Name, prog, nil)
+	if err != nil && strings.HasSuffix(err.Error(), unix.EINVAL.Error()) { // the library does not wrap it
+		return nil, fmt.Errorf("no tracepoint of the kernel, but an event made of others (kprobe_events, uprobe_events, synthetic_events): %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}

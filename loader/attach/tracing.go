@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -13,6 +12,7 @@ import (
 
 	"btc/loader/host"
 	"btc/loader/manifest"
+	"btc/loader/order"
 )
 
 // expandTracing finds the functions of a fentry or fexit in the types of the
@@ -20,6 +20,11 @@ import (
 // loaded, so each match has a program of its own.
 func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
+	if id, ok := bpfTarget(a.Target); ok {
+		return expandBPF(p, id)
+	}
+	p = onThisMachine(p)
+	a = &p.Attach
 	if !isPattern(a.Name) && !isPattern(a.Target) {
 		proto, err := x.tracedFunction(a)
 		if err != nil {
@@ -34,10 +39,7 @@ func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 		return Plan{}, err
 	}
 	plan := Plan{Each: true}
-	for _, f := range x.functions {
-		if !glob(a.Name, f.name) || a.Target != "" && !glob(a.Target, f.module) {
-			continue
-		}
+	for _, f := range x.matching(a) {
 		proto, err := x.tracedFunction(&manifest.Attach{Target: f.module, Name: f.name})
 		if err != nil || !canTrampoline(proto) {
 			continue
@@ -80,13 +82,14 @@ func (x *expander) tracedFunction(a *manifest.Attach) (*btf.FuncProto, error) {
 		return nil, noTyped(a)
 	}
 	if a.Target != "" && !moduleLoaded(a.Target) {
-		return nil, &missing{"specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
+		return nil, &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
 	}
 	return x.moduleFunction(a, inKernel != nil)
 }
 
 func noTyped(a *manifest.Attach) error {
-	return &missing{fmt.Sprintf("the kernel's types describe no function %s.", strings.TrimPrefix(a.Target+":"+a.Name, ":"))}
+	kind, _, _ := strings.Cut(a.Text, ":")
+	return noMatch(kind, strings.TrimPrefix(a.Target+":"+a.Name, ":"))
 }
 
 // moduleFunction looks into the types of the modules (5.11). The library finds
@@ -159,8 +162,11 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("the kernel's types cannot be read: %w", err)
 	}
+	// The types that describe it are the kernel's own, "vmlinux", or a module's.
+	in := func(module string) bool { return a.Target == "" || glob(a.Target, module) }
+	what := strings.TrimPrefix(a.Target+":"+a.Name, ":")
 	if !isPattern(a.Name) {
-		if proto := rawTracepoint(kernel, a.Name); proto != nil {
+		if proto := rawTracepoint(kernel, a.Name); proto != nil && in("vmlinux") {
 			if err := sameArgs(p, proto, 1); err != nil {
 				return Plan{}, err
 			}
@@ -168,6 +174,9 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 		}
 		modules, err := x.host.Types().Modules()
 		for _, m := range modules {
+			if !in(m) {
+				continue
+			}
 			spec, merr := x.host.Types().Module(m)
 			if merr != nil {
 				continue
@@ -179,26 +188,51 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 		if err != nil {
 			return Plan{}, fmt.Errorf("list of modules with types: %w", err)
 		}
-		return Plan{}, noMatch(p.Kind, a.Name)
+		return Plan{}, noMatch(p.Kind, what)
 	}
 	plan := Plan{Each: true}
-	for t, err := range kernel.All() {
-		if err != nil {
-			break
+	x.eachRawTracepoint(kernel, in, func(module, name string) {
+		if glob(a.Name, name) {
+			plan.Matches = append(plan.Matches, Match{Text: p.Kind + ":" + name, Group: module, Name: name})
 		}
-		def, ok := t.(*btf.Typedef)
-		if !ok {
+	})
+	if len(plan.Matches) == 0 {
+		return Plan{}, noMatch(p.Kind, what)
+	}
+	order.Quick(plan.Matches, func(a, b Match) int { return strings.Compare(a.Name, b.Name) })
+	return plan, nil
+}
+
+// eachRawTracepoint visits the raw tracepoints of the modules that are wanted, the
+// kernel itself being "vmlinux".
+func (x *expander) eachRawTracepoint(kernel *btf.Spec, wanted func(module string) bool, visit func(module, name string)) {
+	const prefix = "btf_trace_"
+	in := func(spec *btf.Spec, module string) {
+		for t, err := range spec.All() {
+			if err != nil {
+				return
+			}
+			def, ok := t.(*btf.Typedef)
+			if ok && strings.HasPrefix(def.Name, prefix) {
+				visit(module, def.Name[len(prefix):])
+			}
+		}
+	}
+	if wanted("vmlinux") {
+		in(kernel, "vmlinux")
+	}
+	modules, err := x.host.Types().Modules()
+	if err != nil {
+		return // a list that cannot be read: no modules with types
+	}
+	for _, m := range modules {
+		if !wanted(m) {
 			continue
 		}
-		if name, ok := strings.CutPrefix(def.Name, "btf_trace_"); ok && glob(a.Name, name) {
-			plan.Matches = append(plan.Matches, Match{Text: p.Kind + ":" + name, Name: name})
+		if spec, err := x.host.Types().Module(m); err == nil {
+			in(spec, m)
 		}
 	}
-	if len(plan.Matches) == 0 {
-		return Plan{}, noMatch(p.Kind, a.Name)
-	}
-	slices.SortFunc(plan.Matches, func(a, b Match) int { return strings.Compare(a.Name, b.Name) })
-	return plan, nil
 }
 
 func rawTracepoint(spec *btf.Spec, name string) *btf.FuncProto {

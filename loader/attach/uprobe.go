@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/ianlancetaylor/demangle"
 
+	"btc/loader/binary"
 	"btc/loader/host"
 	"btc/loader/manifest"
+	"btc/loader/order"
 	"btc/loader/symbols"
 )
 
@@ -26,7 +25,11 @@ func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
 	}
 	plan := Plan{}
 	for _, path := range paths {
-		matches, err := matchFile(p, path)
+		matches, err := x.matchFile(p, path)
+		if err != nil && isPattern(a.Target) {
+			x.warn(p, err.Error()+"; the other files are used")
+			continue
+		}
 		if err != nil {
 			return Plan{}, err
 		}
@@ -35,30 +38,47 @@ func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
 	if len(plan.Matches) == 0 {
 		return Plan{}, noMatch(p.Kind, a.Target+":"+a.Name)
 	}
-	if len(plan.Matches) > 1 && len(paths) == 1 && !p.UsesID && x.host.UprobeMulti() {
-		plan.Multi, plan.AttachType = true, ebpf.AttachTraceUprobeMulti
-	}
+	x.useMulti(&plan)
 	return plan, nil
 }
 
+// unsafeHint follows messages about probes that --unsafe would let pass.
+const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option could lead to data corruption in the target process."
+
 // matchFile finds an attach point's places in one file; none is no error.
-func matchFile(p *manifest.Program, path string) ([]Match, error) {
+func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) {
 	a := &p.Attach
-	f, err := elf.Open(path)
+	file, err := binary.Open(path)
 	if err != nil {
+		if m, ok := x.flat(p, path, err); ok {
+			return m, nil
+		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	defer f.Close()
+	defer file.Close()
+	f := file.File
 	if f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN {
 		return nil, fmt.Errorf("%s is neither a program nor a shared library", path)
 	}
+	if err := sameBuild(a, f, path); err != nil {
+		return nil, err
+	}
 	text := p.Kind + ":" + path + ":"
 	if a.Name == "" {
-		off, ok := symbols.FileOffset(f, a.Addr)
+		off, ok := symbols.CodeOffset(f, a.Addr)
 		if !ok {
-			return nil, fmt.Errorf("%s has no code at address %#x", path, a.Addr)
+			//lint:ignore ST1005 the reference's words
+			return nil, fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr)
 		}
-		return []Match{{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: path, Offset: off}}, nil
+		// A stripped file does not tell where its functions begin.
+		if funcs, err := symbols.Functions(f); err == nil {
+			if s := enclosing(funcs, a.Addr); s != nil && s.Value != a.Addr {
+				if err := x.checkPlace(p, f, path, s, a.Addr-s.Value); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return []Match{{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: file.Path, Offset: file.Offset + off}}, nil
 	}
 	funcs, err := symbols.Functions(f)
 	if err != nil {
@@ -72,10 +92,23 @@ func matchFile(p *manifest.Program, path string) ([]Match, error) {
 			continue
 		}
 		seen[off] = true
-		if a.Offset > 0 && s.Size > 0 && a.Offset >= s.Size {
-			return nil, fmt.Errorf("offset %d is outside of %s, which has %d bytes", a.Offset, s.Name, s.Size)
+		if s.Size == 0 && !x.opts.Unsafe {
+			if isPattern(a.Name) {
+				continue
+			}
+			//lint:ignore ST1005 the reference's words
+			return nil, fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint)
 		}
-		m := Match{Text: text + s.Name, Name: s.Name, Path: path, Offset: off + a.Offset}
+		if a.Offset > 0 && s.Size > 0 && a.Offset >= s.Size {
+			//lint:ignore ST1005 the reference's words
+			return nil, fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size)
+		}
+		if a.Offset > 0 {
+			if err := x.checkPlace(p, f, path, &s, a.Offset); err != nil {
+				return nil, err
+			}
+		}
+		m := Match{Text: text + s.Name, Name: s.Name, Path: file.Path, Offset: file.Offset + off + a.Offset}
 		if a.Offset > 0 {
 			m.Text = fmt.Sprintf("%s+%d", m.Text, a.Offset)
 		}
@@ -84,16 +117,39 @@ func matchFile(p *manifest.Program, path string) ([]Match, error) {
 	return out, nil
 }
 
+// sameBuild refuses a file of another build than that whose debug information
+// the program was compiled with: types and addresses may have changed.
+func sameBuild(a *manifest.Attach, f *elf.File, path string) error {
+	if a.Binary == "" {
+		return nil
+	}
+	have, err := binary.Identity(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if have != a.Binary {
+		return &missing{text: fmt.Sprintf("%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with this one's (btc compile -binary %s=FILE)", path, have, a.Binary, a.Target)}
+	}
+	return nil
+}
+
+// flat is a place in a file that is no ELF file and that some process maps to
+// run: its addresses are offsets in the file. Nothing tells where an instruction
+// begins, so it needs --unsafe.
+func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, bool) {
+	var format *elf.FormatError
+	if !errors.As(err, &format) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || p.Attach.Name != "" || !x.opts.Unsafe {
+		return nil, false
+	}
+	return []Match{{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr}}, true
+}
+
 // pick chooses the symbols that an attach point names. Of a name in several
 // versions the default one counts, where there is one.
 func pick(funcs []elf.Symbol, a *manifest.Attach) []elf.Symbol {
 	var out []elf.Symbol
 	for _, s := range funcs {
-		name := s.Name
-		if a.Lang == "cpp" {
-			name = cppName(name)
-		}
-		if glob(a.Name, name) || a.Lang == "" && name == a.Name {
+		if a.Lang == "cpp" && binary.MatchesCPP(a.Name, s.Name) || a.Lang == "" && (glob(a.Name, s.Name) || s.Name == a.Name) {
 			out = append(out, s)
 		}
 	}
@@ -109,50 +165,37 @@ func pick(funcs []elf.Symbol, a *manifest.Attach) []elf.Symbol {
 	if len(visible) > 0 {
 		out = visible
 	}
-	slices.SortStableFunc(out, func(a, b elf.Symbol) int {
+	order.By(out, func(a, b elf.Symbol) int {
 		return int(int64(a.Value>>1) - int64(b.Value>>1))
 	})
 	return out
 }
 
-// cppName is a C++ function's qualified name without parameters.
-func cppName(mangled string) string {
-	if !strings.HasPrefix(mangled, "_Z") {
-		return ""
+// process is the one that probes of user space are limited to: that of -p or -c.
+func (o *Options) process() int {
+	if o.PID != 0 {
+		return o.PID
 	}
-	name, err := demangle.ToString(mangled, demangle.NoParams, demangle.NoTemplateParams)
-	if err != nil {
-		return ""
-	}
-	return name
+	return o.Child
 }
 
 func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
-	ret := plan.Prog.Kind == "uretprobe"
-	path := plan.Matches[0].Path
-	if m != nil {
-		path = m.Path
+	if plan.Multi {
+		return attachMulti(plan, prog, o)
 	}
-	ex, err := link.OpenExecutable(path)
+	if m.Offset == 0 { // which link takes as none given
+		return nil, errors.New("the first byte of a file can be probed on Linux 6.6 and newer only")
+	}
+	ex, err := link.OpenExecutable(m.Path)
 	if err != nil {
 		return nil, err
 	}
+	opts := &link.UprobeOptions{Address: m.Offset, RefCtrOffset: m.Semaphore, PID: o.process()}
 	var l link.Link
-	switch {
-	case plan.Multi:
-		mo := &link.UprobeMultiOptions{PID: uint32(o.PID)}
-		for i := range plan.Matches {
-			mo.Addresses = append(mo.Addresses, plan.Matches[i].Offset)
-		}
-		if ret {
-			l, err = ex.UretprobeMulti(nil, prog, mo)
-		} else {
-			l, err = ex.UprobeMulti(nil, prog, mo)
-		}
-	case ret:
-		l, err = ex.Uretprobe(m.Name, prog, &link.UprobeOptions{Address: m.Offset, PID: o.PID})
-	default:
-		l, err = ex.Uprobe(m.Name, prog, &link.UprobeOptions{Address: m.Offset, PID: o.PID})
+	if plan.Prog.Kind == "uretprobe" {
+		l, err = ex.Uretprobe(m.Name, prog, opts)
+	} else {
+		l, err = ex.Uprobe(m.Name, prog, opts)
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return nil, fmt.Errorf("this kernel has no uprobes (CONFIG_UPROBE_EVENTS): %w", err)

@@ -4,15 +4,11 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-
-	"btc/loader/host"
+	"btc/loader/binary"
 	"btc/loader/manifest"
 	"btc/loader/usdt"
 )
@@ -28,17 +24,24 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	namespace, name, both := strings.Cut(a.Name, ":")
 	if !both {
 		namespace, name = "*", a.Name
+	} else if namespace == "" {
+		namespace = "*"
 	}
 	// Of the many files of a pattern or process, those that cannot be read have none.
 	exact := len(paths) == 1 && a.Target != "" && !isPattern(a.Target)
 	plan := Plan{}
 	for _, path := range paths {
+		if a.Binary != "" {
+			if err := checkBuild(a, path); err != nil {
+				return Plan{}, err
+			}
+		}
 		all, err := readProbes(path)
 		if err != nil && exact && len(all) == 0 {
 			return Plan{}, fmt.Errorf("%s: %w", path, err)
 		}
 		if err != nil && exact {
-			x.warn(p, fmt.Sprintf("%s: %v; the probes before that are used", path, err))
+			x.warn(p, fmt.Sprintf("%s: %v; the other probes are used", path, err))
 		}
 		for _, l := range all {
 			if glob(namespace, l.Provider) && glob(name, l.Name) {
@@ -49,11 +52,17 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	if len(plan.Matches) == 0 {
 		return Plan{}, noMatch(p.Kind, strings.TrimPrefix(a.Text, "usdt:"))
 	}
-	if !slices.ContainsFunc(plan.Matches, func(m Match) bool { return m.Path != plan.Matches[0].Path }) &&
-		len(plan.Matches) > 1 && !p.UsesID && x.host.UprobeMulti() {
-		plan.Multi, plan.AttachType = true, ebpf.AttachTraceUprobeMulti
-	}
+	x.useMulti(&plan)
 	return plan, nil
+}
+
+func checkBuild(a *manifest.Attach, path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	defer f.Close()
+	return sameBuild(a, f, path)
 }
 
 // add makes a match of a place.
@@ -100,7 +109,7 @@ func readProbes(path string) ([]usdt.Location, error) {
 // usdtFiles are the files that an attach point's target stands for: without one,
 // or with "*", all that the process of -p has mapped.
 func usdtFiles(target string, pid int) ([]string, error) {
-	if target != "" && target != "*" {
+	if target != "" && (target != "*" || pid != 0) {
 		return findBinaries(target, pid)
 	}
 	if pid == 0 {
@@ -128,41 +137,12 @@ func mappedFiles(pid int) ([]string, error) {
 		}
 		seen[f[3]+" "+f[4]] = true
 		path := root + strings.TrimSuffix(line[strings.Index(line, f[5]):], "\n")
-		if strings.HasSuffix(path, " (deleted)") || !isELF(path) {
+		if strings.HasSuffix(path, " (deleted)") || !binary.IsELF(path) {
 			path = fmt.Sprintf("/proc/%d/map_files/%s", pid, f[0])
 		}
-		if isELF(path) {
+		if binary.IsELF(path) {
 			paths = append(paths, path)
 		}
 	}
 	return paths, nil
-}
-
-func attachUSDT(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
-	path := plan.Matches[0].Path
-	if m != nil {
-		path = m.Path
-	}
-	ex, err := link.OpenExecutable(path)
-	if err != nil {
-		return nil, err
-	}
-	var l link.Link
-	if plan.Multi {
-		mo := &link.UprobeMultiOptions{PID: uint32(o.PID)}
-		for i := range plan.Matches {
-			mo.Addresses = append(mo.Addresses, plan.Matches[i].Offset)
-			mo.RefCtrOffsets = append(mo.RefCtrOffsets, plan.Matches[i].Semaphore)
-		}
-		l, err = ex.UprobeMulti(nil, prog, mo)
-	} else {
-		l, err = ex.Uprobe(m.Name, prog, &link.UprobeOptions{Address: m.Offset, RefCtrOffset: m.Semaphore, PID: o.PID})
-	}
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return nil, fmt.Errorf("this kernel has no uprobes (CONFIG_UPROBE_EVENTS): %w", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
 }

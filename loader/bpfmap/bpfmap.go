@@ -54,17 +54,17 @@ func (m *Map) rawSize() int {
 	return m.ValueSize
 }
 
-func (m *Map) entry(key, raw []byte) Entry {
-	e := Entry{Key: slices.Clone(key)}
-	raw = slices.Clone(raw)
+// entry is the element in key and raw, whose memory it shares. values has room for
+// the slices.
+func (m *Map) entry(key, raw []byte, values [][]byte) Entry {
+	values = values[:0]
 	if !m.PerCPU {
-		e.Values = [][]byte{raw}
-		return e
+		return Entry{Key: key, Values: append(values, raw)}
 	}
 	for cpu := range m.CPUs {
-		e.Values = append(e.Values, raw[cpu*m.stride():][:m.ValueSize])
+		values = append(values, raw[cpu*m.stride():][:m.ValueSize])
 	}
-	return e
+	return Entry{Key: key, Values: values}
 }
 
 type elemAttr struct {
@@ -110,7 +110,7 @@ func (m *Map) Lookup(key []byte) (e Entry, ok bool, err error) {
 	raw := make([]byte, m.rawSize())
 	switch err := m.elem(cmdLookup, key, raw, 0); err {
 	case nil:
-		return m.entry(key, raw), true, nil
+		return m.entry(slices.Clone(key), raw, nil), true, nil
 	case unix.ENOENT:
 		return Entry{}, false, nil
 	default:
@@ -125,6 +125,20 @@ func (m *Map) Zero(key []byte) error {
 		return fmt.Errorf("map update: %w", err)
 	}
 	return nil
+}
+
+// InsertZero makes an element of zeros, on every CPU. One that is there stays as it
+// is, and none is made in a map that is full.
+func (m *Map) InsertZero(key []byte) (made bool, err error) {
+	const noExist = 1 // BPF_NOEXIST
+	switch err := m.elem(cmdUpdate, key, make([]byte, m.rawSize()), noExist); err {
+	case nil:
+		return true, nil
+	case unix.EEXIST, unix.E2BIG:
+		return false, nil
+	default:
+		return false, fmt.Errorf("map update: %w", err)
+	}
 }
 
 // Set writes an element of a map that is not per CPU.
@@ -148,38 +162,56 @@ func (m *Map) Delete(key []byte) error {
 
 // All reads every element. Elements that come and go meanwhile may be missed or
 // seen, never twice.
-func (m *Map) All() ([]Entry, error) { return m.read(cmdLookupBatch) }
+func (m *Map) All() ([]Entry, error) { return m.collect(false) }
 
 // Drain reads every element and deletes it. With batches (5.6) nothing that a
 // program adds between reading and deleting an element is lost.
-func (m *Map) Drain() ([]Entry, error) { return m.read(cmdDrainBatch) }
+func (m *Map) Drain() ([]Entry, error) { return m.collect(true) }
 
-func (m *Map) read(cmd uintptr) ([]Entry, error) {
-	entries, err := m.batches(cmd)
+func (m *Map) collect(drain bool) (all []Entry, err error) {
+	err = m.Each(drain, func(e Entry) {
+		kept := Entry{Key: slices.Clone(e.Key), Values: make([][]byte, len(e.Values))}
+		for i, v := range e.Values {
+			kept.Values[i] = slices.Clone(v)
+		}
+		all = append(all, kept)
+	})
+	return all, err
+}
+
+// Each shows every element to visit, and with drain deletes it, as All and Drain
+// do. The memory of an entry is used again when visit returns: a large map takes
+// no more of ours than a batch.
+func (m *Map) Each(drain bool, visit func(Entry)) error {
+	n, err := m.batches(drain, visit)
 	switch err {
-	case unix.EINVAL, unix.EOPNOTSUPP, unix.Errno(enotsupp), unix.EPERM:
-		if len(entries) == 0 {
-			return m.oneByOne(cmd == cmdDrainBatch)
+	case unix.EINVAL, unix.EOPNOTSUPP, enotsupp, unix.EPERM:
+		if n == 0 {
+			return m.oneByOne(drain, visit)
 		}
 	case nil:
-		return entries, nil
+		return nil
 	}
-	return entries, fmt.Errorf("reading a map: %w", err)
+	return fmt.Errorf("reading a map: %w", err)
 }
 
 // batchBytes is the buffer that batches start with.
 const batchBytes = 128 << 10
 
-// batches reads in batches. A hash answers ENOSPC when one bucket holds more
-// than the buffer: then it grows, at most to the map's size.
-func (m *Map) batches(cmd uintptr) ([]Entry, error) {
+// batches reads in batches and gives the number of elements seen. A hash answers
+// ENOSPC when one bucket holds more than the buffer: then it grows, at most to the
+// map's size. Buckets are read whole, so no element comes twice.
+func (m *Map) batches(drain bool, visit func(Entry)) (n int, err error) {
+	cmd := uintptr(cmdLookupBatch)
+	if drain {
+		cmd = cmdDrainBatch
+	}
 	size := m.rawSize()
 	room := min(max(batchBytes/(m.KeySize+size), 16), max(m.MaxEntries, 1))
 	keys, values := make([]byte, room*m.KeySize), make([]byte, room*size)
 	cursor := [2][]byte{make([]byte, max(m.KeySize, 8)), make([]byte, max(m.KeySize, 8))}
 	var in unsafe.Pointer
-	var all []Entry
-	seen := map[string]bool{}
+	var parts [][]byte
 	for {
 		a := batchAttr{in: in, out: ptr(cursor[0]), keys: ptr(keys), values: ptr(values), count: uint32(room), fd: uint32(m.FD)}
 		err := bpf(cmd, unsafe.Pointer(&a), unsafe.Sizeof(a))
@@ -189,20 +221,16 @@ func (m *Map) batches(cmd uintptr) ([]Entry, error) {
 			continue
 		}
 		if err != nil && err != unix.ENOENT {
-			return all, err
+			return n, err
 		}
 		for i := range min(int(a.count), room) {
-			key := keys[i*m.KeySize : (i+1)*m.KeySize]
-			if cmd == cmdLookupBatch {
-				if seen[string(key)] {
-					continue
-				}
-				seen[string(key)] = true
-			}
-			all = append(all, m.entry(key, values[i*size:(i+1)*size]))
+			e := m.entry(keys[i*m.KeySize:(i+1)*m.KeySize], values[i*size:(i+1)*size], parts)
+			parts = e.Values
+			n++
+			visit(e)
 		}
 		if err == unix.ENOENT {
-			return all, nil
+			return n, nil
 		}
 		cursor[0], cursor[1] = cursor[1], cursor[0]
 		in = ptr(cursor[1])
@@ -211,28 +239,27 @@ func (m *Map) batches(cmd uintptr) ([]Entry, error) {
 
 // oneByOne walks the keys. Deleting only what was just read keeps the walk going
 // from a key that exists.
-func (m *Map) oneByOne(drain bool) ([]Entry, error) {
+func (m *Map) oneByOne(drain bool, visit func(Entry)) error {
 	keys, err := m.Keys()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var all []Entry
 	for _, key := range keys {
 		e, ok, err := m.Lookup(key)
 		if err != nil {
-			return all, err
+			return err
 		}
 		if !ok {
 			continue
 		}
-		all = append(all, e)
+		visit(e)
 		if drain {
 			if err := m.Delete(key); err != nil {
-				return all, err
+				return err
 			}
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // Keys lists the keys that are there now.

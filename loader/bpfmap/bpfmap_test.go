@@ -52,6 +52,15 @@ func checkAll(t *testing.T, entries []Entry, n int) {
 	}
 }
 
+// walk reads a map without batches.
+func walk(t *testing.T, m *Map, drain bool) (all []Entry) {
+	t.Helper()
+	if err := m.oneByOne(drain, func(e Entry) { all = append(all, e) }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestReadAndDrain(t *testing.T) {
 	const n = 3000
 	for _, typ := range []ebpf.MapType{ebpf.Hash, ebpf.PerCPUHash} {
@@ -62,11 +71,7 @@ func TestReadAndDrain(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkAll(t, all, n)
-		one, err := raw.oneByOne(false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkAll(t, one, n)
+		checkAll(t, walk(t, raw, false), n)
 		all, err = raw.Drain()
 		if err != nil {
 			t.Fatal(err)
@@ -76,10 +81,7 @@ func TestReadAndDrain(t *testing.T) {
 			t.Errorf("%d entries left, %v", len(left), err)
 		}
 		fill(t, m, 10, raw.PerCPU)
-		if one, err = raw.oneByOne(true); err != nil {
-			t.Fatal(err)
-		}
-		checkAll(t, one, 10)
+		checkAll(t, walk(t, raw, true), 10)
 		if keys, err := raw.Keys(); err != nil || len(keys) != 0 {
 			t.Errorf("%d keys left, %v", len(keys), err)
 		}
@@ -102,6 +104,26 @@ func TestLookupAndZero(t *testing.T) {
 	}
 	if _, ok, err := raw.Lookup(binary.NativeEndian.AppendUint32(nil, 9)); ok || err != nil {
 		t.Errorf("a key that is not there: %v, %v", ok, err)
+	}
+}
+
+func TestInsertZero(t *testing.T) {
+	m, raw := open(t, ebpf.PerCPUHash, 4)
+	fill(t, m, 3, true)
+	key := func(k uint32) []byte { return binary.NativeEndian.AppendUint32(nil, k) }
+	for _, c := range []struct {
+		key  uint32
+		made bool
+	}{{2, false}, {7, true}, {7, false}, {8, false}} { // the last finds the map full
+		if made, err := raw.InsertZero(key(c.key)); made != c.made || err != nil {
+			t.Errorf("key %d: %v, %v", c.key, made, err)
+		}
+	}
+	if e, ok, _ := raw.Lookup(key(2)); !ok || binary.NativeEndian.Uint64(e.Values[0]) != 6 {
+		t.Errorf("an element that was there: %v", e)
+	}
+	if e, ok, _ := raw.Lookup(key(7)); !ok || binary.NativeEndian.Uint64(e.Values[0]) != 0 {
+		t.Errorf("a new element: %v, %v", e, ok)
 	}
 }
 

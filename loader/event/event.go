@@ -24,34 +24,44 @@ type Event struct {
 
 // Decode reads a record.
 func Decode(m *manifest.Manifest, record []byte) (Event, error) {
+	var e Event
+	err := e.Read(m, record)
+	return e, err
+}
+
+// Read makes e the event of a record, in the memory of the values that e had. After
+// an error e is no event.
+func (e *Event) Read(m *manifest.Manifest, record []byte) error {
+	values := e.Values[:0]
+	e.Event, e.Values = nil, nil
 	if len(record) < header {
-		return Event{}, fmt.Errorf("event of %d bytes has no header", len(record))
+		return fmt.Errorf("event of %d bytes has no header", len(record))
 	}
 	id := binary.NativeEndian.Uint32(record)
 	length := binary.NativeEndian.Uint32(record[4:])
 	if uint64(id) >= uint64(len(m.Events)) {
-		return Event{}, fmt.Errorf("unknown event %d", id)
+		return fmt.Errorf("unknown event %d", id)
 	}
-	e := &m.Events[id]
-	if uint64(length) > uint64(len(record)) || int(length) < e.Size {
-		return Event{}, fmt.Errorf("event %d: length %d is not in %d..%d", id, length, e.Size, len(record))
+	x := &m.Events[id]
+	if uint64(length) > uint64(len(record)) || int(length) < x.Size {
+		return fmt.Errorf("event %d: length %d is not in %d..%d", id, length, x.Size, len(record))
 	}
 	record = record[:length]
-	out := Event{Event: e, Values: make([]format.Value, len(e.Fields))}
-	for i := range e.Fields {
-		f := &e.Fields[i]
+	for i := range x.Fields {
+		f := &x.Fields[i]
 		if !f.Var {
-			out.Values[i] = format.Value{Layout: &f.Layout, Bytes: record[f.Off : f.Off+f.Layout.Size]}
+			values = append(values, format.Value{Layout: &f.Layout, Bytes: record[f.Off : f.Off+f.Layout.Size]})
 			continue
 		}
 		off := int(binary.NativeEndian.Uint16(record[f.Off:]))
 		n := int(binary.NativeEndian.Uint16(record[f.Off+2:]))
 		if off+n > len(record) {
-			return Event{}, fmt.Errorf("event %d: text of %d bytes at offset %d is outside of the record of %d", id, n, off, len(record))
+			return fmt.Errorf("event %d: text of %d bytes at offset %d is outside of the record of %d", id, n, off, len(record))
 		}
-		out.Values[i] = format.Value{Layout: &f.Layout, Bytes: record[off : off+n], Var: true}
+		values = append(values, format.Value{Layout: &f.Layout, Bytes: record[off : off+n], Var: true})
 	}
-	return out, nil
+	e.Event, e.Values = x, values
+	return nil
 }
 
 // Uint is the value of an integer field; 0 when there is no such field.

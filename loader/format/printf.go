@@ -18,6 +18,9 @@ type piece struct {
 	width                 int
 	length                string
 	conv                  string
+	bits                  int  // of a number: what length stands for
+	decimal               bool // nothing but a decimal number, signed or not
+	bare                  bool // nothing but the text of the value
 }
 
 // maxWidth bounds what one directive may pad to.
@@ -96,10 +99,29 @@ func parseDirective(s string) (p piece, n int) {
 	for _, c := range []string{"rx", "rh", "gr", "r", "d", "i", "u", "o", "x", "X", "c", "p", "s", "%"} {
 		if strings.HasPrefix(s[i:], c) {
 			p.conv = c
+			p.settle()
 			return p, i + len(c)
 		}
 	}
 	return p, 0
+}
+
+// settle works out what the directive's parts mean, once for all values. A number
+// without a length has 32 bits.
+func (p *piece) settle() {
+	p.bits = 32
+	switch p.length {
+	case "hh":
+		p.bits = 8
+	case "h":
+		p.bits = 16
+	case "":
+	default:
+		p.bits = 64
+	}
+	plain := p.width == 0 && !p.plus
+	p.bare = plain && p.conv == "s"
+	p.decimal = plain && (p.conv == "d" || p.conv == "i" || p.conv == "u")
 }
 
 // Printf appends the format's text. Missing values print nothing.
@@ -107,8 +129,17 @@ func (e *Env) Printf(dst []byte, f *Format, args []Value) []byte {
 	for i := range f.pieces {
 		p := &f.pieces[i]
 		dst = append(dst, p.lit...)
-		if i < len(args) {
-			dst = e.directive(dst, p, args[i])
+		if i >= len(args) {
+			continue
+		}
+		// What nearly all formats consist of goes a short way.
+		switch v := args[i]; {
+		case p.decimal && v.Layout.Kind == "int":
+			dst = p.number(dst, Uint(v.Layout, v.Bytes))
+		case p.bare && v.Layout.Kind == "string":
+			dst = appendString(e, dst, v.Layout, v.Bytes, v.Var)
+		default:
+			dst = e.directive(dst, p, v)
 		}
 	}
 	return append(dst, f.tail...)
@@ -171,18 +202,9 @@ func isNumber(v Value) bool {
 	return false
 }
 
-// number appends v cast to the directive's width: 32 bits without a modifier.
+// number appends v cast to the directive's width.
 func (p *piece) number(dst []byte, v uint64) []byte {
-	bits := 32
-	switch p.length {
-	case "hh":
-		bits = 8
-	case "h":
-		bits = 16
-	case "":
-	default:
-		bits = 64
-	}
+	bits := p.bits
 	low := v << (64 - bits) >> (64 - bits)
 	switch p.conv {
 	case "d", "i":

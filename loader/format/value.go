@@ -6,6 +6,7 @@
 package format
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 	"time"
@@ -134,9 +135,9 @@ func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) 
 	if !isVar {
 		b = b[:l.Size]
 	}
-	n := 0
-	for n < len(b) && b[n] != 0 {
-		n++
+	n := bytes.IndexByte(b, 0)
+	if n < 0 {
+		n = len(b)
 	}
 	dst = e.Clean(dst, b[:n])
 	if l.Size > 0 && (n >= l.Size || isVar && len(b) >= l.Size) {
@@ -180,16 +181,12 @@ func field(f *manifest.Field, b []byte) Value {
 	return Value{Layout: &f.Layout, Bytes: b[f.Off : f.Off+f.Layout.Size]}
 }
 
-// bitfield takes a field's bits out of its integer.
+// bitfield takes a field's bits out of its integer, without regard to its sign,
+// as the reference does.
 func bitfield(f *manifest.Field, b []byte) Value {
 	plain := f.Layout
 	plain.Signed = false
-	v := Uint(&plain, b) << (64 - f.BitOff - f.BitSize)
-	if f.Layout.Signed {
-		v = uint64(int64(v) >> (64 - f.BitSize))
-	} else {
-		v >>= 64 - f.BitSize
-	}
+	v := Uint(&plain, b) << (64 - f.BitOff - f.BitSize) >> (64 - f.BitSize)
 	plain.Signed, plain.Size = f.Layout.Signed, 8
 	return Value{Layout: &plain, Bytes: binary.NativeEndian.AppendUint64(nil, v)}
 }

@@ -5,11 +5,10 @@
 package host
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/hostinfo"
+	"btc/loader/kerneltypes"
 )
 
 // Host holds what does not change during a run.
@@ -94,9 +94,33 @@ func (h *Host) Wall(ns uint64, clock int) time.Time {
 	return time.Unix(0, int64(ns)+int64(h.offsets[clock&3]))
 }
 
+// SoftTAI is how many ns the clock TAI is ahead of the boot clock: what
+// nsecs(sw_tai) adds, and nsecs(tai) before 6.1.
+func (h *Host) SoftTAI() uint64 { return uint64(h.offsets[0] - h.offsets[2]) }
+
 // KprobeMulti tells whether one link can probe many kernel functions (5.18 with
 // CONFIG_FPROBE).
 func (h *Host) KprobeMulti() bool { return features.HaveBPFLinkKprobeMulti() == nil }
+
+// KprobeSession tells whether such a link can run one program at the entry and at
+// the return of its functions (6.10), and loses no entries: before 6.14 struct
+// fprobe has a rethook, a pool of two places for each CPU and function, and what
+// finds it empty is not seen at all (fprobe_handler of kernel/trace/fprobe.c).
+func (h *Host) KprobeSession() bool {
+	if features.HaveBPFLinkKprobeSession() != nil {
+		return false
+	}
+	blob, _, err := kerneltypes.Subset(kerneltypes.Path, []string{"fprobe"})
+	if err != nil {
+		return false
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(blob))
+	if err != nil {
+		return false
+	}
+	var fprobe *btf.Struct
+	return spec.TypeByName("fprobe", &fprobe) == nil && !slices.ContainsFunc(fprobe.Members, func(m btf.Member) bool { return m.Name == "rethook" })
+}
 
 // UprobeMulti tells whether one link can probe many user functions (6.6).
 func (h *Host) UprobeMulti() bool { return features.HaveBPFLinkUprobeMulti() == nil }
@@ -108,70 +132,4 @@ func (h *Host) MemoryBytes() uint64 {
 		return 0
 	}
 	return uint64(si.Totalram) * uint64(si.Unit)
-}
-
-// ErrNoBPF is why no program can be loaded at all, in words for the user.
-type ErrNoBPF struct{ Text string }
-
-func (e *ErrNoBPF) Error() string { return e.Text }
-
-// CheckPrivileges tells early, in one message, what would make every load fail:
-// missing capabilities or BPF switched off by kernel lockdown.
-func CheckPrivileges() error {
-	caps, err := effectiveCaps()
-	if err != nil {
-		return fmt.Errorf("capabilities: %w", err)
-	}
-	admin := caps&(1<<unix.CAP_SYS_ADMIN) != 0
-	for _, c := range []struct {
-		bit  uint
-		name string
-	}{{unix.CAP_BPF, "CAP_BPF"}, {unix.CAP_PERFMON, "CAP_PERFMON"}} {
-		if !admin && caps&(1<<c.bit) == 0 {
-			return &ErrNoBPF{fmt.Sprintf("Missing %s capability: run as root", c.name)}
-		}
-	}
-	if mode := Lockdown(); mode == "confidentiality" {
-		return &ErrNoBPF{"kernel lockdown is in mode confidentiality: it forbids BPF programs to read kernel memory; boot with lockdown=integrity or none"}
-	}
-	return nil
-}
-
-// Lockdown is the kernel's lockdown mode: none, integrity, confidentiality, or
-// "" where it cannot be read.
-func Lockdown() string {
-	b, err := os.ReadFile("/sys/kernel/security/lockdown")
-	if err != nil {
-		return ""
-	}
-	_, mode, ok := strings.Cut(string(b), "[")
-	mode, _, closed := strings.Cut(mode, "]")
-	if !ok || !closed {
-		return ""
-	}
-	return mode
-}
-
-func effectiveCaps() (uint64, error) {
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			return strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-		}
-	}
-	return 0, errors.New("no CapEff line in /proc/self/status")
-}
-
-// WhyNot is a guess in words why the kernel said EPERM to a privileged user.
-func WhyNot() string {
-	switch Lockdown() {
-	case "confidentiality":
-		return "kernel lockdown (confidentiality) forbids programs that read kernel memory"
-	case "integrity":
-		return "kernel lockdown (integrity) forbids some kinds of programs, such as those that write user memory or override functions"
-	}
-	return "the kernel's security policy (capabilities, lockdown, LSM, container seccomp) forbids it"
 }

@@ -12,7 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 	"strings"
 )
 
@@ -50,45 +50,46 @@ var tails = [...]struct{ fixed, each int }{
 	kindVar: {4, 0}, kindDatasec: {0, 12}, kindFloat: {}, kindDeclTag: {4, 0}, kindTypeTag: {}, kindEnum64: {0, 12},
 }
 
-// ErrMissing says that a wanted type is not in the BTF; it may be in a module's.
-var ErrMissing = errors.New("type not found")
-
 var order = binary.NativeEndian
 
-// Subset reads the BTF at path and gives a blob with the types of the given
-// names (structs, unions, enums and typedefs) and what they depend on.
-func Subset(path string, names []string) ([]byte, error) {
-	f, err := os.Open(path)
+// Subset reads the BTF at path, as the kernel shows it or in an ELF file, and
+// gives a blob with the types of the given names (structs, unions, enums and
+// typedefs) and what they depend on, and the names that it does not have.
+func Subset(path string, names []string) (blob []byte, missing []string, err error) {
+	f, err := open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	return subset(f, names)
 }
 
-func subset(r io.ReaderAt, names []string) ([]byte, error) {
+func subset(r io.ReaderAt, names []string) (blob []byte, missing []string, err error) {
 	s := &source{window: window{r: r}}
 	if err := s.header(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	wanted, err := s.findNames(names)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for name := range left(names, wanted) {
-		return nil, fmt.Errorf("%s: %w", name, ErrMissing)
-	}
-	roots, err := s.scan(wanted)
+	roots, found, err := s.scan(wanted, isNamed)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out := &sink{src: s, ids: map[uint32]uint32{}}
 	for _, id := range roots {
 		if _, err := out.add(id, 0); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return out.blob()
+	blob, err = out.blob()
+	for _, name := range names {
+		if !found[name] && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+	return blob, missing, err
 }
 
 // source is the BTF that is read.
@@ -154,12 +155,40 @@ func (s *source) findNames(names []string) (map[uint32]string, error) {
 	return found, err
 }
 
-// scan walks all types, notes where each is, and gives the IDs of those with a
-// wanted name. Every name must be there.
-func (s *source) scan(wanted map[uint32]string) ([]uint32, error) {
+// FuncID gives the number of a function in the kernel's own BTF, by which
+// programs call functions that the kernel exports to them; 0 when it has none of
+// that name.
+func FuncID(name string) (uint32, error) {
+	f, err := open(Path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return funcID(f, name)
+}
+
+func funcID(r io.ReaderAt, name string) (uint32, error) {
+	s := &source{window: window{r: r}}
+	if err := s.header(); err != nil {
+		return 0, err
+	}
+	wanted, err := s.findNames([]string{name})
+	if err != nil {
+		return 0, err
+	}
+	ids, _, err := s.scan(wanted, func(kind int) bool { return kind == kindFunc })
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	return ids[0], nil
+}
+
+// scan walks all types, notes where each is, and gives the IDs of those of
+// certain kinds with a wanted name, and the names that have one.
+func (s *source) scan(wanted map[uint32]string, of func(kind int) bool) ([]uint32, map[string]bool, error) {
 	s.offs = make([]uint32, 1, 1+s.types.size/24)
 	var roots []uint32
-	seen := map[uint32]string{}
+	seen := map[string]bool{}
 	var head [12]byte // the start of the type that is being read
 	have, skip := 0, 0
 	var fault error
@@ -185,33 +214,16 @@ func (s *source) scan(wanted map[uint32]string) ([]uint32, error) {
 			}
 			skip = tails[kind].fixed + vlen*tails[kind].each
 			name := order.Uint32(head[:])
-			if _, ok := wanted[name]; ok && isNamed(kind) {
+			if text, ok := wanted[name]; ok && of(kind) {
 				roots = append(roots, uint32(len(s.offs)-1))
-				seen[name] = wanted[name]
+				seen[text] = true
 			}
 		}
 	})
 	if err == nil {
 		err = fault
 	}
-	for off, name := range wanted {
-		if _, ok := seen[off]; !ok && err == nil {
-			err = fmt.Errorf("%s: %w", name, ErrMissing)
-		}
-	}
-	return roots, err
-}
-
-// left gives the names that were not found.
-func left(names []string, found map[uint32]string) map[string]bool {
-	out := map[string]bool{}
-	for _, n := range names {
-		out[n] = true
-	}
-	for _, n := range found {
-		delete(out, n)
-	}
-	return out
+	return roots, seen, err
 }
 
 func isNamed(kind int) bool {

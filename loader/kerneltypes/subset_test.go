@@ -2,7 +2,6 @@ package kerneltypes
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"testing"
 
@@ -15,9 +14,9 @@ func TestSubsetAgreesWithAllTypes(t *testing.T) {
 		t.Skip("this kernel shows no BTF")
 	}
 	names := []string{"task_struct", "sock", "pt_regs", "bpf_func_id", "sock_common"}
-	blob, err := Subset(Path, names)
-	if err != nil {
-		t.Fatal(err)
+	blob, missing, err := Subset(Path, names)
+	if err != nil || len(missing) > 0 {
+		t.Fatal(missing, err)
 	}
 	small, err := btf.LoadSpecFromReader(bytes.NewReader(blob))
 	if err != nil {
@@ -51,6 +50,30 @@ func TestSubsetAgreesWithAllTypes(t *testing.T) {
 	}
 }
 
+// A function's number is that of the whole BTF; what is no function has none.
+func TestFuncID(t *testing.T) {
+	if _, err := os.Stat(Path); err != nil {
+		t.Skip("this kernel shows no BTF")
+	}
+	whole, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fn *btf.Func
+	if err := whole.TypeByName("bpf_prog_put", &fn); err != nil {
+		t.Fatal(err)
+	}
+	want, err := whole.TypeID(fn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, id := range map[string]uint32{"bpf_prog_put": uint32(want), "task_struct": 0, "no_such_function": 0} {
+		if got, err := FuncID(name); err != nil || got != id {
+			t.Errorf("%s: %d, %v, want %d", name, got, err, id)
+		}
+	}
+}
+
 func compare(t *testing.T, path string, a, b *btf.Struct, seen map[*btf.Struct]bool) {
 	if a.Size != b.Size || len(a.Members) != len(b.Members) {
 		t.Errorf("%s: size %d, %d members, want %d, %d", path, a.Size, len(a.Members), b.Size, len(b.Members))
@@ -80,15 +103,15 @@ func TestMissingTypeIsNamed(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
 		t.Skip("this kernel shows no BTF")
 	}
-	if _, err := Subset(Path, []string{"task_struct", "no_such_struct"}); !errors.Is(err, ErrMissing) {
-		t.Errorf("got %v", err)
+	if _, missing, err := Subset(Path, []string{"task_struct", "no_such_struct"}); err != nil || len(missing) != 1 || missing[0] != "no_such_struct" {
+		t.Errorf("got %q, %v", missing, err)
 	}
 }
 
 func TestGarbage(t *testing.T) {
 	blob := []byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 4, 9, 0, 0, 0, 0, 'a', 0}
 	for n := range len(blob) + 1 {
-		if _, err := subset(bytes.NewReader(blob[:n]), []string{"a"}); err == nil {
+		if _, _, err := subset(bytes.NewReader(blob[:n]), []string{"a"}); err == nil {
 			t.Errorf("%d bytes of a struct without its member were taken", n)
 		}
 	}
@@ -97,7 +120,7 @@ func TestGarbage(t *testing.T) {
 func FuzzSubset(f *testing.F) {
 	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4, 9, 0, 0, 0, 0, 'a', 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		blob, err := subset(bytes.NewReader(data), []string{"a", "b"})
+		blob, _, err := subset(bytes.NewReader(data), []string{"a", "b"})
 		if err != nil {
 			return
 		}
@@ -107,7 +130,7 @@ func FuzzSubset(f *testing.F) {
 
 func BenchmarkSubset(b *testing.B) {
 	for b.Loop() {
-		if _, err := Subset(Path, []string{"task_struct", "bpf_func_id"}); err != nil {
+		if _, _, err := Subset(Path, []string{"task_struct", "bpf_func_id"}); err != nil {
 			b.Skip(err)
 		}
 	}

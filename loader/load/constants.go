@@ -21,7 +21,7 @@ import (
 func setConstants(o *object.Object, h *host.Host, opts Options) error {
 	values := map[string]uint64{
 		"start_ns": h.Start, "pidns_dev": h.PIDNS.Dev, "pidns_ino": h.PIDNS.Ino,
-		"ncpus": uint64(len(h.Online)), "cpid": uint64(opts.ChildPID),
+		"tai_off": h.SoftTAI(), "ncpus": uint64(len(h.Online)), "cpid": uint64(opts.ChildPID),
 	}
 	for i := range o.Manifest.Globals {
 		g := &o.Manifest.Globals[i]
@@ -61,30 +61,64 @@ func set(o *object.Object, name string, v []byte) error {
 	return nil
 }
 
-// Bounds of the events ring buffer, in bytes.
+// Bounds of the events ring buffer, in bytes. Programs wake the reader when 64 KiB
+// are unread: the least size leaves it the time to come.
 const (
-	minRing = 256 << 10
-	maxRing = 16 << 20
-	perCPU  = 256 << 10 // 64 pages, the language's default
+	minRing    = 256 << 10
+	maxRing    = 1 << 30
+	ownRing    = 2 << 20 // without a wish of the script: from here
+	ownMaxRing = 4 << 20 // to here, all of which counts as the loader's memory
+	perCPU     = 512 << 10
 )
 
-// sizeRing gives the events ring buffer room by the number of CPUs, within
-// bounds and at most a 64th of the memory; a power of two, as the kernel wants.
+// sizeRing gives the events ring buffer the pages that the script wants, or room by
+// the number of CPUs and at most a 64th of the memory; a power of two, as the
+// kernel wants.
 func sizeRing(o *object.Object, h *host.Host) {
 	s := o.Spec.Maps["events"]
 	if s == nil {
 		return
 	}
-	each := perCPU
-	if n := o.Manifest.Config.RingbufPages; n > 0 {
-		each = n * os.Getpagesize()
-	}
-	size := uint64(each) * uint64(len(h.Online))
+	size := min(max(uint64(perCPU)*uint64(len(h.Online)), ownRing), ownMaxRing)
 	if mem := h.MemoryBytes(); mem > 0 {
 		size = min(size, mem/64)
 	}
+	if n := o.Manifest.Config.RingbufPages; n > 0 {
+		size = uint64(n) * uint64(os.Getpagesize())
+	}
 	size = min(max(size, minRing), maxRing)
 	s.MaxEntries = uint32(1) << (bits.Len64(size-1) & 31)
+}
+
+// WithGiven adds the parameters that were given when the script was compiled to
+// the user's. Those that the code was made for cannot be others now.
+func WithGiven(m *manifest.Manifest, positional []string, named map[string]string) ([]string, map[string]string, error) {
+	g := m.Given
+	if g == nil {
+		return positional, named, nil
+	}
+	params := slices.Clone(g.Values)
+	if len(positional) > len(params) {
+		params = append(params, positional[len(params):]...)
+	}
+	copy(params, positional)
+	for _, n := range g.Fixed {
+		if params[n-1] != g.Values[n-1] {
+			return nil, nil, fmt.Errorf("parameter $%d is %q since the script was compiled; it cannot be %q now (compile again)", n, g.Values[n-1], params[n-1])
+		}
+	}
+	options := maps.Clone(g.Options)
+	if options == nil {
+		options = map[string]string{}
+	}
+	maps.Copy(options, named)
+	for _, name := range g.FixedOptions {
+		if options[name] != g.Options[name] {
+			return nil, nil, fmt.Errorf("option --%s is %q since the script was compiled; it cannot be %q now (compile again)", name, g.Options[name], options[name])
+		}
+		delete(options, name)
+	}
+	return params, options, nil
 }
 
 // ParseParams checks the user's parameters against the manifest's: positional

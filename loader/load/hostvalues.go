@@ -3,9 +3,14 @@ package load
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"btc/loader/attach"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 	"btc/loader/object"
@@ -14,13 +19,13 @@ import (
 
 // setHostValues looks up what the script asks of the host by name: addresses of
 // kernel symbols and ids of cgroups.
-func setHostValues(o *object.Object) error {
+func setHostValues(o *object.Object, exp *attach.Expansion) error {
 	for i := range o.Manifest.Globals {
 		g := &o.Manifest.Globals[i]
 		if g.Host == "" {
 			continue
 		}
-		v, err := hostValue(g)
+		v, err := hostValue(g, exp)
 		if err != nil {
 			f := &report.Fault{Script: &o.Manifest.Script, Text: err.Error(), Cause: err, Severe: true}
 			if g.Pos != nil {
@@ -35,7 +40,7 @@ func setHostValues(o *object.Object) error {
 	return nil
 }
 
-func hostValue(g *manifest.Global) (uint64, error) {
+func hostValue(g *manifest.Global, exp *attach.Expansion) (uint64, error) {
 	switch g.Host {
 	case "kaddr":
 		addr, ok, err := hostinfo.SymbolAddress(g.Text)
@@ -47,10 +52,82 @@ func hostValue(g *manifest.Global) (uint64, error) {
 	case "kaddr_or_0":
 		addr, _, err := hostinfo.SymbolAddress(g.Text)
 		return addr, err
+	case "kfunc_exist":
+		id, err := kfuncID(g.Text)
+		return truth(id != 0), err
+	case "kfunc_allowed":
+		name, kind, _ := strings.Cut(g.Text, " ")
+		return kfuncAllowed(name, kind)
+	case "uaddr", "uaddr_code":
+		program, symbol, _ := strings.Cut(g.Text, " ")
+		return userSymbol(exp, program, symbol, g.Host == "uaddr")
 	case "cgroupid":
 		return cgroupID(g.Text)
 	}
 	panic("BUG: manifest with an unknown host value: " + g.Host)
+}
+
+func truth(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// kfuncID is the number of a kernel function's type in the kernel's BTF, 0 when
+// there is none.
+func kfuncID(name string) (btf.TypeID, error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return 0, fmt.Errorf("types of the kernel: %w", err)
+	}
+	var f *btf.Func
+	switch err := spec.TypeByName(name, &f); {
+	case errors.Is(err, btf.ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return spec.TypeID(f)
+}
+
+// kfuncTypes are the program types of the kinds of probes, for those that differ
+// from a kprobe's.
+var kfuncTypes = map[string]ebpf.ProgramType{
+	"tracepoint": ebpf.TracePoint, "profile": ebpf.PerfEvent, "interval": ebpf.PerfEvent, "software": ebpf.PerfEvent, "hardware": ebpf.PerfEvent,
+	"watchpoint": ebpf.PerfEvent, "fentry": ebpf.Tracing, "fexit": ebpf.Tracing, "rawtracepoint": ebpf.Tracing, "iter": ebpf.Tracing,
+	"begin": ebpf.RawTracepoint, "end": ebpf.RawTracepoint, "self": ebpf.RawTracepoint, "test": ebpf.RawTracepoint, "bench": ebpf.RawTracepoint,
+}
+
+// kfuncAllowed asks the kernel whether a kind of probe may call a kernel function:
+// it refuses a program that calls it with words that tell.
+func kfuncAllowed(name, kind string) (uint64, error) {
+	id, err := kfuncID(name)
+	if err != nil || id == 0 {
+		return 0, err
+	}
+	spec := &ebpf.ProgramSpec{Type: ebpf.Kprobe, License: "GPL", Instructions: asm.Instructions{
+		{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: int64(id)},
+		asm.Return(),
+	}}
+	if t, ok := kfuncTypes[kind]; ok {
+		spec.Type = t
+	}
+	if spec.Type == ebpf.Tracing {
+		spec.AttachType, spec.AttachTo = ebpf.AttachTraceRawTp, "sys_enter"
+	}
+	p, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{LogLevel: ebpf.LogLevelBranch})
+	if err == nil {
+		p.Close()
+		return 1, nil
+	}
+	var ve *ebpf.VerifierError
+	if !errors.As(err, &ve) || len(ve.Log) == 0 {
+		return 0, nil // before 5.13 no program calls one
+	}
+	said := strings.Join(ve.Log, "\n")
+	refused := strings.Contains(said, "calling kernel function "+name+" is not allowed") || strings.Contains(said, "reserved fields") // before 5.13
+	return truth(!refused), nil
 }
 
 // cgroupID is the id of the cgroup at a path: its inode's number.

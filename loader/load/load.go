@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"btc/loader/attach"
 	"btc/loader/host"
@@ -46,6 +45,7 @@ func (l *Loaded) Close() {
 type Options struct {
 	Values   map[string][]byte // parameters by global name, from ParseParams
 	ChildPID int               // of -c; 0: none
+	BTF      string            // file or folder with the kernel's types; "": the kernel's own
 	LogLevel int               // 1: the kernel's verifier log of every program is kept
 	Log      func(program, text string)
 }
@@ -53,16 +53,14 @@ type Options struct {
 // Load loads an object. Its error is a *report.Fault where a place in the script
 // is to blame.
 func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (*Loaded, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("raising the limit of locked memory (kernels before 5.11 need that): %w", err)
-	}
+	limit := raiseMemlock()
 	if err := checkNeeds(o.Manifest); err != nil {
 		return nil, err
 	}
 	if err := setConstants(o, h, opts); err != nil {
 		return nil, err
 	}
-	if err := setHostValues(o); err != nil {
+	if err := setHostValues(o, exp); err != nil {
 		return nil, err
 	}
 	sizeRing(o, h)
@@ -74,7 +72,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		Maps: o.Spec.Maps, Variables: o.Spec.Variables, Types: o.Spec.Types, ByteOrder: o.Spec.ByteOrder,
 	}, ebpf.CollectionOptions{})
 	if err != nil {
-		return nil, mapError(o, err)
+		return nil, mapError(o, err, limit)
 	}
 	l.Maps, l.Variables = coll.Maps, coll.Variables
 	if err := l.fillSpecs(exp); err != nil {
@@ -82,11 +80,21 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, err
 	}
 	p := &programs{object: o, loaded: l, opts: opts, host: h, cache: h.Types()}
+	p.decideForms()
 	if err := p.findKernelTypes(); err != nil {
 		l.Close()
 		return nil, err
 	}
-	for i := range exp.Plans {
+	dispatchSyscalls(o, exp)
+	preferRaw(o, exp)
+	for i := 0; i < len(exp.Plans); i++ {
+		if exp.Plans[i].Session != nil {
+			if prog, err := p.loadSession(&exp.Plans[i]); err == nil {
+				l.Programs = append(l.Programs, []*ebpf.Program{prog})
+				continue
+			}
+			exp.Split(i) // each for itself works on all kernels, or says why not
+		}
 		progs, err := p.loadPlan(&exp.Plans[i])
 		if err != nil {
 			l.Close()
@@ -97,9 +105,13 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	return l, nil
 }
 
-// mapError says which map of the script could not be made.
-func mapError(o *object.Object, err error) error {
+// mapError says which map of the script could not be made. Limit is why the limit
+// of locked memory could not be raised.
+func mapError(o *object.Object, err, limit error) error {
 	if errors.Is(err, os.ErrPermission) {
+		if limit != nil {
+			return fmt.Errorf("the kernel refused to make a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)", err, limit)
+		}
 		return fmt.Errorf("the kernel refused to make a map: %w (%s)", err, host.WhyNot())
 	}
 	return fmt.Errorf("the kernel refused to make the maps of %s: %w", o.Manifest.Script.File, err)
@@ -113,17 +125,42 @@ type programs struct {
 	host   *host.Host
 	cache  *btf.Cache
 	types  *btf.Spec
+	// moduleTypes are those of modules that have what types lacks.
+	moduleTypes []*btf.Spec
+
+	dispatcher *dispatcher
 }
 
 func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
+	if plan.Raw != "" {
+		prog, err := p.loadDispatched(plan)
+		if err == nil {
+			return []*ebpf.Program{prog}, nil
+		}
+		// This kernel is not what we know: each tracepoint for itself works, too.
+		plan.Raw, plan.Multi = "", false
+	}
+	byCookie := plan.Multi && plan.Prog.UsesID
+	if byCookie && idFromCookie(spec, plan.Prog) != nil { // a link and a program for each, then
+		spec = p.object.Spec.Programs[plan.Prog.Name].Copy()
+		plan.Multi, byCookie = false, false
+	}
 	if plan.Multi {
 		spec.AttachType = plan.AttachType
+	}
+	if plan.Bare {
+		spec.Type = ebpf.RawTracepoint
+		plan.Again = func(m *attach.Match) (*ebpf.Program, error) { return p.loadTracepoint(plan, m) }
+	}
+	types, err := p.fitTracepoint(plan, spec)
+	if err != nil {
+		return nil, err
 	}
 	var out []*ebpf.Program
 	loaded, refused := 0, error(nil)
 	for i := range plan.Matches {
-		if i > 0 && !plan.Prog.UsesID && !plan.Each {
+		if i > 0 && !plan.Each && (byCookie || !plan.Prog.UsesID) {
 			out = append(out, out[0])
 			continue
 		}
@@ -134,7 +171,17 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 		if plan.Each {
 			spec.AttachTo = plan.Matches[i].Name
 		}
-		if plan.Prog.UsesID {
+		if id := plan.Matches[i].BPF; id != 0 {
+			target, err := ebpf.NewProgramFromID(id)
+			if err != nil { // it has ended
+				refused = fmt.Errorf("BPF program %d: %w", id, err)
+				out = append(out, nil)
+				continue
+			}
+			defer target.Close()
+			spec.AttachTarget = target
+		}
+		if plan.Prog.UsesID && !byCookie {
 			if err := patchID(spec.Instructions, plan.Prog, plan.Matches[i].ID); err != nil {
 				return nil, err
 			}
@@ -144,7 +191,7 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 			one = spec.Copy()
 			one.Instructions = onlyProcess(one.Instructions, plan.OnlyPID, p.host.PIDNS)
 		}
-		prog, err := p.loadOne(plan.Prog, one)
+		prog, err := p.loadOne(plan.Prog, one, types)
 		switch {
 		case err == nil:
 			loaded++
@@ -161,13 +208,57 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 	return out, nil
 }
 
-func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
+// loadTracepoint loads the program of a match as that of a tracepoint.
+func (p *programs) loadTracepoint(plan *attach.Plan, m *attach.Match) (*ebpf.Program, error) {
+	one := *plan
+	one.Bare, one.Matches = false, []attach.Match{*m}
+	one.Matches[0].SameAs = 0
+	progs, err := p.loadPlan(&one)
+	if err != nil {
+		return nil, err
+	}
+	return progs[0], nil
+}
+
+// loadDispatched loads a program for its raw tracepoint.
+func (p *programs) loadDispatched(plan *attach.Plan) (*ebpf.Program, error) {
+	if p.dispatcher == nil {
+		d, err := newDispatcher()
+		if err != nil {
+			return nil, err
+		}
+		p.dispatcher = d
+	}
+	table, err := p.dispatcher.table(plan)
+	if err != nil {
+		return nil, err
+	}
+	defer table.Close() // the program holds it
+	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
+	if err := p.dispatcher.program(spec, plan.Prog, plan.Raw, table); err != nil {
+		return nil, err
+	}
+	if plan.OnlyPID != 0 {
+		spec.Instructions = onlyProcess(spec.Instructions, plan.OnlyPID, p.host.PIDNS)
+	}
+	return p.loadOne(plan.Prog, spec, p.types)
+}
+
+func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
+	if err := fitSigns(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, types, p.moduleTypes); err != nil {
+		return nil, err
+	}
+	return p.loadFitted(mp, spec, types)
+}
+
+// loadFitted loads a program whose shifts are those of this kernel.
+func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: p.object.Spec.Maps, Programs: map[string]*ebpf.ProgramSpec{mp.Name: spec},
 		Types: p.object.Spec.Types, ByteOrder: p.object.Spec.ByteOrder,
 	}, ebpf.CollectionOptions{
 		MapReplacements: p.loaded.Maps, Cache: p.cache,
-		Programs: ebpf.ProgramOptions{KernelTypes: p.types, LogLevel: ebpf.LogLevel(p.opts.LogLevel)},
+		Programs: ebpf.ProgramOptions{KernelTypes: types, ExtraRelocationTargets: p.moduleTypes, LogLevel: ebpf.LogLevel(p.opts.LogLevel)},
 	})
 	if err != nil {
 		return nil, refusal(p.object.Manifest, mp, spec.Instructions, err)
@@ -181,23 +272,30 @@ func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec) (*ebpf.
 	return prog, nil
 }
 
-// patchID writes an attach point's number into the marked instructions. Indices
-// count the kernel's instructions: a 64-bit immediate takes two.
+// patchID writes an attach point's number into the marked instructions.
 func patchID(insns asm.Instructions, mp *manifest.Program, id int) error {
+	return eachID(insns, mp, func(ins *asm.Instruction) { ins.Constant = int64(id) })
+}
+
+// eachID visits the marked instructions, which put the attach point's number
+// into a register. Indices count the kernel's instructions: a 64-bit immediate
+// takes two.
+func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instruction)) error {
 	marked := map[int]bool{}
 	for _, i := range mp.IDInsns {
 		marked[i] = true
 	}
 	raw, done := 0, 0
 	for i := range insns {
+		size := int(insns[i].Size()) / asm.InstructionSize
 		if marked[raw] {
 			if op := insns[i].OpCode; op.Class() != asm.ALUClass && op.Class() != asm.ALU64Class || op.ALUOp() != asm.Mov || op.Source() != asm.ImmSource {
 				return fmt.Errorf("program %s: instruction %d takes no attach point number", mp.Name, raw)
 			}
-			insns[i].Constant = int64(id)
+			change(&insns[i])
 			done++
 		}
-		raw += int(insns[i].Size()) / asm.InstructionSize
+		raw += size
 	}
 	if done != len(marked) {
 		return fmt.Errorf("program %s has no instruction for its attach point number", mp.Name)

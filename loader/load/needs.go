@@ -20,6 +20,8 @@ var helpers = map[string]struct {
 	since string
 }{
 	"for_each_map_elem":      {asm.FnForEachMapElem, "5.13"},
+	"get_func_ip":            {asm.FnGetFuncIp, "5.15"},
+	"ktime_get_tai_ns":       {asm.FnKtimeGetTaiNs, "6.1"},
 	"loop":                   {asm.FnLoop, "5.17"},
 	"map_lookup_percpu_elem": {asm.FnMapLookupPercpuElem, "5.19"},
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 
 	"btc/loader/host"
 )
@@ -31,12 +30,5 @@ func onlyProcess(insns asm.Instructions, pid int, ns host.Namespace) asm.Instruc
 		asm.Mov.Imm(asm.R0, 0),
 		asm.Return(),
 		asm.Mov.Reg(asm.R1, asm.R6))
-	// The function's name, type and first line move to its new beginning.
-	first := insns[0]
-	head[0] = btf.WithFuncMetadata(head[0], btf.FuncMetadata(&first)).WithSymbol(first.Symbol())
-	if src := first.Source(); src != nil {
-		head[0] = head[0].WithSource(src)
-	}
-	rest := append(asm.Instructions{btf.WithFuncMetadata(first, nil).WithSymbol("")}, insns[1:]...)
-	return append(head, rest...)
+	return putInFront(head, insns)
 }

@@ -3,42 +3,147 @@ package load
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
+	"btc/loader/hostinfo"
 	"btc/loader/kerneltypes"
 	"btc/loader/report"
 )
 
 // findKernelTypes gets the kernel's types when the object has relocations: only
-// those that the object names, where all are the kernel's own. With one in a
-// module, or with BTF that we cannot read, the library looks at everything.
+// those that the object names. They are the kernel's own, or those that the user
+// supplies; types that the kernel itself lacks are looked for in its modules.
 func (p *programs) findKernelTypes() error {
 	names := p.coreTypes()
 	if len(names) == 0 {
 		return nil
 	}
-	blob, err := kerneltypes.Subset(kerneltypes.Path, names)
+	path, err := p.typesFile()
+	if err != nil {
+		return p.noTypes(path, err)
+	}
+	blob, missing, err := kerneltypes.Subset(path, names)
 	if err == nil {
-		if p.types, err = btf.LoadSpecFromReader(bytes.NewReader(blob)); err == nil {
-			return nil
-		}
-		p.types = nil
+		p.types, err = btf.LoadSpecFromReader(bytes.NewReader(blob))
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		if _, err = btf.LoadKernelSpec(); err == nil {
-			return nil
+	if err != nil && path == kerneltypes.Path { // the library may read what we cannot
+		p.types, err = p.cache.Kernel()
+	}
+	if err != nil {
+		return p.noTypes(path, err)
+	}
+	if len(missing) > 0 && path == kerneltypes.Path {
+		return p.findModuleTypes(missing)
+	}
+	return nil
+}
+
+// findModuleTypes adds the types of the modules that have one of the names.
+func (p *programs) findModuleTypes(names []string) error {
+	modules, err := kerneltypes.Modules(names)
+	if err != nil {
+		return p.noTypes(kerneltypes.Path, err)
+	}
+	for _, m := range modules {
+		spec, err := p.cache.Module(m)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // unloaded by now
+		case err != nil:
+			return p.noTypes(m, err)
+		default:
+			p.moduleTypes = append(p.moduleTypes, spec)
 		}
 	}
-	f := &report.Fault{Script: &p.object.Manifest.Script, Cause: err, Text: "the kernel's types cannot be read: " + err.Error()}
-	if errors.Is(err, os.ErrNotExist) {
+	return nil
+}
+
+// typesFile is where the kernel's types are read: what the user gives counts
+// most, then the kernel itself. For a kernel that does not show any, there is the
+// folder btf beside the object, and the images of distributions.
+func (p *programs) typesFile() (string, error) {
+	if given := p.opts.BTF; given != "" {
+		fi, err := os.Stat(given)
+		if err != nil || !fi.IsDir() {
+			return given, err
+		}
+		k, err := runningKernel()
+		if err != nil {
+			return given, err
+		}
+		path, err := k.InFolder(given)
+		if err != nil {
+			return given, err
+		}
+		return path, nil
+	}
+	_, missing := os.Stat(kerneltypes.Path)
+	if !errors.Is(missing, fs.ErrNotExist) {
+		return kerneltypes.Path, nil
+	}
+	k, err := runningKernel()
+	if err != nil {
+		return kerneltypes.Path, missing
+	}
+	dir := filepath.Join(filepath.Dir(p.object.Path), "btf")
+	if _, err := os.Stat(dir); err == nil {
+		path, err := k.InFolder(dir)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return path, err
+		}
+	}
+	for _, image := range k.Images() {
+		if fi, err := os.Stat(image); err == nil && fi.Mode().IsRegular() {
+			return image, nil
+		}
+	}
+	return kerneltypes.Path, missing
+}
+
+func runningKernel() (*kerneltypes.Kernel, error) {
+	k := &kerneltypes.Kernel{}
+	var err error
+	if k.Release, err = hostinfo.Release(); err != nil {
+		return nil, err
+	}
+	if k.Machine, err = hostinfo.Machine(); err != nil {
+		return nil, err
+	}
+	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
+		if b, err := os.ReadFile(path); err == nil {
+			k.System = string(b)
+			break
+		}
+	}
+	return k, nil
+}
+
+// noTypes says that the kernel's types cannot be had.
+func (p *programs) noTypes(path string, err error) error {
+	if p.opts.BTF != "" {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return fmt.Errorf("--btf %s: %w", p.opts.BTF, err)
+	}
+	f := &report.Fault{Script: &p.object.Manifest.Script, Cause: err}
+	switch {
+	case path == kerneltypes.Path && errors.Is(err, fs.ErrNotExist):
 		f.Text = "this kernel has no BTF (" + kerneltypes.Path + " is missing), and the script uses kernel structures"
 		if uses := p.object.Manifest.Fields; len(uses) > 0 {
 			f.Pos = uses[0].Pos
 		}
-		f.Hint = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
+		f.Hint = "give its types with --btf FILE, or --btf DIR for an unpacked archive of btfhub; or use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
+	case path == kerneltypes.Path:
+		f.Text = "the kernel's types cannot be read: " + err.Error()
+	default:
+		f.Text = "the types of " + path + " cannot be read: " + err.Error()
 	}
 	return f
 }

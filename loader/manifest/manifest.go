@@ -24,6 +24,7 @@ type Manifest struct {
 	Maps     []Map     `json:"maps"`
 	Events   []Event   `json:"events"`
 	Params   []Param   `json:"params,omitempty"`
+	Given    *Given    `json:"given,omitempty"`
 	Globals  []Global  `json:"globals,omitempty"`
 	Errors   []Error   `json:"errors,omitempty"`
 	Config   Config    `json:"config"`
@@ -32,8 +33,9 @@ type Manifest struct {
 	// construct of the script that uses it.
 	Needs  []Need `json:"needs,omitempty"`
 	Target string `json:"target"` // release of the kernel the types came from
-	Arch   string `json:"arch"`   // x86_64, arm64
-	// Losses names the loss counters (u64 each, in the per-CPU map "lost"), by index.
+	// Arches are the architectures that the object serves: x86_64, arm64.
+	Arches []string `json:"arches"`
+	// Losses names the loss counters (u64 each, in the global "lost"), by index.
 	Losses []Loss `json:"losses,omitempty"`
 	// Fields lists the CO-RE accesses, so that a refused relocation names the script's words.
 	Fields []FieldUse `json:"fields,omitempty"`
@@ -59,11 +61,22 @@ type Pos struct {
 	EndCol int `json:"end_col,omitempty"`
 }
 
+// Place is a place that a message about a macro names.
+type Place struct {
+	File string `json:"file,omitempty"` // as it was imported; empty for the script
+	Line int    `json:"line"`
+	Col  int    `json:"col"`
+	// EndLine is the last line where that is another one.
+	EndLine int    `json:"end_line,omitempty"`
+	EndCol  int    `json:"end_col"`
+	Text    string `json:"text,omitempty"` // the line in File
+}
+
 // Program is one BPF program of the object.
 type Program struct {
 	Name    string `json:"name"`    // the ELF symbol
 	Section string `json:"section"` // the ELF section
-	Kind    string `json:"kind"`    // kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval, software, hardware, watchpoint, iter, begin, end, self
+	Kind    string `json:"kind"`    // kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval, software, hardware, watchpoint, iter, begin, end, self, test, bench
 	Attach  Attach `json:"attach"`
 	Clause  int    `json:"clause"` // number of the clause in the script, from 0
 	// FirstID is the number that OpAttachID gives for the first match; a program
@@ -76,7 +89,20 @@ type Program struct {
 	// Args are the typed arguments and the result (no name) of the probed function
 	// that the program reads; the host's prototype must have them at the same place.
 	Args []ArgUse `json:"args,omitempty"`
-	Pos  Pos      `json:"pos"`
+	// Record are the fields of a tracepoint's record that the program reads where the
+	// target had them: no type describes the record, so nothing relocates them. A
+	// host whose format file has one elsewhere is refused.
+	Record []RecordUse `json:"record,omitempty"`
+	Pos    Pos         `json:"pos"`
+}
+
+// RecordUse is a field of a tracepoint's record that is read at a fixed place.
+type RecordUse struct {
+	Name   string `json:"name"`           // in the format file
+	Offset int    `json:"offset"`         // bytes from the start of the record
+	Size   int    `json:"size"`           // bytes
+	Sign   string `json:"sign,omitempty"` // signed, unsigned; absent for what is no integer
+	Pos    Pos    `json:"pos"`
 }
 
 // ArgUse is an argument or result of a fentry, fexit or raw tracepoint.
@@ -88,17 +114,24 @@ type ArgUse struct {
 
 // Attach is an attach point in parts. Patterns stay patterns: the host expands them.
 type Attach struct {
-	Text    string `json:"text"`
-	Target  string `json:"target,omitempty"`
-	Name    string `json:"name,omitempty"`
-	Offset  uint64 `json:"offset,omitempty"`
-	Addr    uint64 `json:"addr,omitempty"`
-	Len     int    `json:"len,omitempty"`
-	Mode    string `json:"mode,omitempty"`
-	Unit    string `json:"unit,omitempty"`
-	Count   uint64 `json:"count,omitempty"`
-	Lang    string `json:"lang,omitempty"`
+	Text   string `json:"text"`
+	Target string `json:"target,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Offset uint64 `json:"offset,omitempty"`
+	Addr   uint64 `json:"addr,omitempty"`
+	Len    int    `json:"len,omitempty"`
+	Mode   string `json:"mode,omitempty"`
+	Unit   string `json:"unit,omitempty"`
+	Count  uint64 `json:"count,omitempty"`
+	Lang   string `json:"lang,omitempty"`
+	// Binary is the identity of the build of Target whose debug information the
+	// program relies on: "build-id:HEX", or "text:" and the SHA-256 of its code.
+	Binary  string `json:"binary,omitempty"`
 	Missing string `json:"missing,omitempty"` // error (default), warn, ignore
+	// Fill are the parts after the kind of a probe whose text has parameters ($1): the
+	// loader puts their values in before it looks for the place, and makes the
+	// other keys of the parts. Such files require the feature attach-params.
+	Fill []string `json:"fill,omitempty"`
 }
 
 // Layout says what bytes mean and how they print. Kinds are those of ir.LayoutKind.
@@ -153,16 +186,22 @@ type Map struct {
 	Min    int64 `json:"min,omitempty"`
 	Max    int64 `json:"max,omitempty"`
 	Step   int64 `json:"step,omitempty"`
-	Depth  int   `json:"depth,omitempty"`
-	User   bool  `json:"user,omitempty"`
-	Update *Pos  `json:"update,omitempty"` // where the script first adds elements
-	Pos    Pos   `json:"pos"`
+	// A tseries has an element {value, meta, interval} (8 bytes each) for each key
+	// and interval; the last field of Key is the interval's number modulo Intervals,
+	// the first the script's key, which a scalar does not have.
+	Interval  int64  `json:"interval,omitempty"`  // ns
+	Intervals int64  `json:"intervals,omitempty"` // how many are kept
+	Agg       string `json:"agg,omitempty"`       // avg, max, min, sum; or the last value
+	Depth     int    `json:"depth,omitempty"`
+	User      bool   `json:"user,omitempty"`
+	Update    *Pos   `json:"update,omitempty"` // where the script first adds elements
+	Pos       Pos    `json:"pos"`
 }
 
 // Event is a kind of ring-buffer record. A record starts with {u32 id, u32 length}.
 type Event struct {
 	ID     int    `json:"id"`
-	Kind   string `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc
+	Kind   string `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc, unwatch, skboutput
 	Format string `json:"format,omitempty"`
 	// FormatBytes holds the format where it is not valid UTF-8, which JSON cannot
 	// hold; Format is then empty in the file. Parse puts it into Format.
@@ -172,6 +211,9 @@ type Event struct {
 	Size        int     `json:"size"` // least length of the record in bytes
 	Tail        bool    `json:"tail,omitempty"`
 	Pos         Pos     `json:"pos"`
+	// Chain is the place of errorf() or warnf() and, in a macro, the calls that led
+	// to it, innermost first. It is left out where Pos tells all.
+	Chain []Place `json:"chain,omitempty"`
 }
 
 // Param is a load-time parameter ($1, $#, getopt). Global names its symbol in .rodata.params.
@@ -185,16 +227,34 @@ type Param struct {
 	Pos     Pos    `json:"pos"`
 }
 
+// Given are the parameters that were given when the script was compiled. A
+// loader takes those that it is not given itself from here. Files that have them
+// require the feature given-params.
+type Given struct {
+	Values []string `json:"values,omitempty"` // of $1, $2, ...
+	// Fixed are the numbers of those that the code was made for: other values
+	// would not act.
+	Fixed []int `json:"fixed,omitempty"`
+	// Options are the values of named parameters.
+	Options map[string]string `json:"options,omitempty"`
+	// FixedOptions are those of Options that the code was made for.
+	FixedOptions []string `json:"fixed_options,omitempty"`
+}
+
 // Global is a constant that the loader sets from the host before loading
 // (Section .rodata), or run-time data (.bss). Known names: start_ns (boot clock
-// in ns at start), pidns_dev and pidns_ino (0: the loader is in the initial PID
-// namespace), ncpus, cpid, gen (slot numbers, .bss).
+// in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and pidns_ino (0: the loader is in the initial PID
+// namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss).
 type Global struct {
 	Name    string `json:"name"`
 	Section string `json:"section"`
 	Size    int    `json:"size"`
 	// Host says what to look up before loading: kaddr (address of the kernel symbol
-	// Text), kaddr_or_0 (the same, 0 when there is none) or cgroupid (id of the cgroup
+	// Text), kaddr_or_0 (the same, 0 when there is none), kfunc_exist (1 when the kernel
+	// has a function Text), kfunc_allowed (the same when the kind of probe behind the
+	// name may call it), uaddr (Text is a program and a symbol: how far the symbol
+	// lies from the place that the program probes), uaddr_code (the same from the
+	// first byte of its file's code), or cgroupid (id of the cgroup
 	// at the path Text). Files that have such
 	// globals require the feature host-values.
 	Host string `json:"host,omitempty"`
@@ -204,14 +264,16 @@ type Global struct {
 
 // Error is a run-time message with its place.
 type Error struct {
-	Text string `json:"text"`
-	Pos  Pos    `json:"pos"`
+	Text  string  `json:"text"`
+	Pos   Pos     `json:"pos"`
+	Chain []Place `json:"chain,omitempty"` // as Event.Chain
 }
 
 // Loss names a loss counter.
 type Loss struct {
 	Kind string `json:"kind"` // events (ring buffer full), map (Map is full), scratch (no free slot), stack (stack map full), unused
 	Map  string `json:"map,omitempty"`
+	Pos  *Pos   `json:"pos,omitempty"` // map: where the script adds to it
 }
 
 // FieldUse is a CO-RE access of the script.

@@ -13,7 +13,7 @@ func sample() *Manifest {
 	u64 := Layout{Kind: "int", Size: 8}
 	stack := Layout{Kind: "kstack", Size: 8, Stack: "stack_k", Depth: 127}
 	return &Manifest{
-		Schema: Schema, Compiler: "btc", Language: "0.26", Arch: "x86_64",
+		Schema: Schema, Compiler: "btc", Language: "0.26", Arches: []string{"x86_64"},
 		Object: Object{SHA256: strings.Repeat("0f", 32), Size: 10},
 		Script: Script{File: "x.bt", Source: "begin { exit(); }"},
 		Programs: []Program{
@@ -125,6 +125,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"events[1].map", func(m *Manifest) { m.Events[1].Map = "events" }},
 		{"events[1].id", func(m *Manifest) { m.Events[1].ID = 7 }},
 		{"params[0].size", func(m *Manifest) { m.Params[0].Size = 3 }},
+		{"fields[1].insn", func(m *Manifest) { m.Fields = []FieldUse{{Program: "p0"}, {Program: "p0", Insn: -1}} }},
 		{"losses[1].map", func(m *Manifest) { m.Losses[1].Map = "@y" }},
 	} {
 		m := sample()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -20,6 +21,8 @@ const MaxBytes = 16 << 20
 type Fault struct {
 	Path string
 	Text string
+	// Size: something is larger than a manifest may hold, or more of it.
+	Size bool
 }
 
 func (f *Fault) Error() string {
@@ -67,14 +70,9 @@ func Marshal(m *Manifest) ([]byte, error) {
 			e.Format, e.FormatBytes = "", []byte(e.Format)
 		}
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
-	if err := e.Encode(&file); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	w := &writer{fields: map[reflect.Type][]field{}}
+	w.value(reflect.ValueOf(&file))
+	return append(w.out, '\n'), nil
 }
 
 func jsonFault(err error) error {
@@ -108,7 +106,9 @@ func goKind(k string) string {
 
 // features are the entries of Requires that this version knows.
 var features = []string{
-	"host-values", // globals with Host
+	"host-values",   // globals with Host
+	"attach-params", // Attach.Fill
+	"given-params",  // Given
 }
 
 // Knows reports whether this version of the package understands a required feature.

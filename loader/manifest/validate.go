@@ -22,9 +22,11 @@ const (
 	maxEntries   = 1 << 27
 	maxStack     = 1024 // frames
 	maxName      = 256
+	maxArches    = 16
 	maxText      = 64 << 10
 	maxSource    = 8 << 20
 	maxPerScript = 1 << 16 // fields, errors, losses
+	maxInsn      = 1 << 20 // the kernel takes a million
 )
 
 // checker collects the first fault.
@@ -36,9 +38,17 @@ func (c *checker) fail(path, format string, args ...any) {
 	}
 }
 
+// size marks the fault of a place as one of size.
+func (c *checker) size(path string) {
+	if c.err.Path == path {
+		c.err.Size = true
+	}
+}
+
 func (c *checker) within(path string, v, lo, hi int64) {
 	if v < lo || v > hi {
 		c.fail(path, "%d is not in %d..%d", v, lo, hi)
+		c.size(path)
 	}
 }
 
@@ -51,6 +61,7 @@ func (c *checker) oneOf(path, v string, set map[string]bool) {
 func (c *checker) text(path, v string, limit int) {
 	if len(v) > limit {
 		c.fail(path, "%d bytes of text are more than %d", len(v), limit)
+		c.size(path)
 	}
 }
 
@@ -84,11 +95,12 @@ func set(words string) map[string]bool {
 }
 
 var (
-	kinds      = set("kprobe kretprobe uprobe uretprobe usdt tracepoint rawtracepoint fentry fexit profile interval software hardware watchpoint iter begin end self")
-	shapes     = set("plain count sum avg min max stats hist lhist stack intern")
-	mapTypes   = set("array percpu_array hash percpu_hash lru_hash lru_percpu_hash ringbuf")
+	kinds      = set("kprobe kretprobe uprobe uretprobe usdt tracepoint rawtracepoint fentry fexit profile interval software hardware watchpoint iter begin end self test bench")
+	shapes     = set("plain count sum avg min max stats hist lhist tseries stack intern")
+	mapTypes   = set("array percpu_array hash percpu_hash lru_hash lru_percpu_hash ringbuf perf_event_array")
 	layouts    = set("int bool ptr enum string buffer tuple record array kstack ustack ksym usym inet mac timestamp probe username cgroup_path none")
-	eventKinds = set("printf print print_map clear zero exit time join cat system error proc errorf warnf")
+	eventKinds = set("printf print print_map clear zero exit time join cat system error proc unwatch skboutput errorf warnf")
+	seriesAggs = set("avg max min sum")
 	paramTypes = set("int string bool")
 	lossKinds  = set("events map scratch stack unused")
 	units      = set("hz us ms s")
@@ -120,6 +132,7 @@ func (m *Manifest) Validate() error {
 	for i := range m.Params {
 		m.Params[i].check(c, fmt.Sprintf("params[%d]", i))
 	}
+	m.Given.check(c)
 	m.checkLosses(c)
 	m.checkUnique(c)
 	if c.err != nil {
@@ -129,7 +142,7 @@ func (m *Manifest) Validate() error {
 }
 
 // hostValues are what a global may take from the host.
-var hostValues = set("kaddr kaddr_or_0 cgroupid")
+var hostValues = set("kaddr kaddr_or_0 kfunc_exist kfunc_allowed uaddr uaddr_code cgroupid")
 
 func (g *Global) checkHost(c *checker, path string) {
 	if g.Host == "" {
@@ -159,7 +172,10 @@ func (m *Manifest) checkHead(c *checker) {
 	c.within("object.size", m.Object.Size, 0, 1<<30)
 	c.text("script.file", m.Script.File, maxText)
 	c.text("script.source", m.Script.Source, maxSource)
-	c.text("arch", m.Arch, maxName)
+	c.within("arches", int64(len(m.Arches)), 1, maxArches)
+	for i, a := range m.Arches {
+		c.text(fmt.Sprintf("arches[%d]", i), a, maxName)
+	}
 	c.text("target", m.Target, maxName)
 	c.text("compiler", m.Compiler, maxName)
 	c.text("language", m.Language, maxName)
@@ -183,6 +199,9 @@ func (m *Manifest) checkCounts(c *checker) {
 	}
 	c.within("losses", int64(len(m.Losses)), 0, maxPerScript)
 	c.within("fields", int64(len(m.Fields)), 0, maxPerScript)
+	for i := range m.Fields {
+		c.within(fmt.Sprintf("fields[%d].insn", i), int64(m.Fields[i].Insn), 0, maxInsn)
+	}
 }
 
 func (p *Program) check(c *checker, path string) {
@@ -192,7 +211,7 @@ func (p *Program) check(c *checker, path string) {
 	c.within(path+".first_id", int64(p.FirstID), 0, 1<<31-1)
 	c.within(path+".id_insns", int64(len(p.IDInsns)), 0, maxPerScript)
 	for i, n := range p.IDInsns {
-		c.within(fmt.Sprintf("%s.id_insns[%d]", path, i), int64(n), 0, 1<<20)
+		c.within(fmt.Sprintf("%s.id_insns[%d]", path, i), int64(n), 0, maxInsn)
 	}
 	c.within(path+".args", int64(len(p.Args)), 0, maxArgs)
 	for i, a := range p.Args {
@@ -200,8 +219,18 @@ func (p *Program) check(c *checker, path string) {
 		c.text(fmt.Sprintf("%s.args[%d].type", path, i), a.Type, maxText)
 		c.within(fmt.Sprintf("%s.args[%d].slot", path, i), int64(a.Slot), 0, maxArgs)
 	}
+	c.within(path+".record", int64(len(p.Record)), 0, maxArgs)
+	for i, u := range p.Record {
+		c.text(fmt.Sprintf("%s.record[%d].name", path, i), u.Name, maxName)
+		c.within(fmt.Sprintf("%s.record[%d].offset", path, i), int64(u.Offset), 0, 1<<20)
+		c.within(fmt.Sprintf("%s.record[%d].size", path, i), int64(u.Size), 0, 1<<20)
+		c.oneOf(fmt.Sprintf("%s.record[%d].sign", path, i), u.Sign, signs)
+	}
 	p.Attach.check(c, path+".attach", p.Kind)
 }
+
+// signs are the values of RecordUse.Sign.
+var signs = map[string]bool{"": true, "signed": true, "unsigned": true}
 
 func (a *Attach) check(c *checker, path, kind string) {
 	for _, x := range []struct{ key, v string }{{"text", a.Text}, {"target", a.Target}, {"name", a.Name}} {
@@ -209,6 +238,13 @@ func (a *Attach) check(c *checker, path, kind string) {
 		if strings.ContainsRune(x.v, 0) {
 			c.fail(path+"."+x.key, "holds a NUL byte")
 		}
+	}
+	c.within(path+".fill", int64(len(a.Fill)), 0, maxParts)
+	for i, part := range a.Fill {
+		c.text(fmt.Sprintf("%s.fill[%d]", path, i), part, maxText)
+	}
+	if len(a.Fill) > 0 { // the loader checks the rest once it is filled in
+		return
 	}
 	c.within(path+".len", int64(a.Len), 0, 8)
 	c.text(path+".mode", a.Mode, 8)
@@ -223,11 +259,38 @@ func (a *Attach) check(c *checker, path, kind string) {
 		if a.Count == 0 || a.Count > 1<<48 {
 			c.fail(path+".count", "%d is no rate or period", a.Count)
 		}
-	case "tracepoint", "uprobe", "uretprobe", "usdt", "rawtracepoint", "fentry", "fexit", "kretprobe":
+	case "uprobe", "uretprobe": // without a name address 0, too, is one
+		if a.Binary != "" && !strings.HasPrefix(a.Binary, "build-id:") && !strings.HasPrefix(a.Binary, "text:") {
+			c.fail(path+".binary", "%q is no identity", clip(a.Binary))
+		}
+	case "tracepoint", "usdt", "rawtracepoint", "fentry", "fexit", "kretprobe":
 		if a.Name == "" && a.Addr == 0 {
 			c.fail(path+".name", "missing")
 		}
 	}
+}
+
+// maxParts bounds the parts of an attach point.
+const maxParts = 8
+
+func (g *Given) check(c *checker) {
+	if g == nil {
+		return
+	}
+	c.within("given.values", int64(len(g.Values)), 0, maxParams)
+	for i, v := range g.Values {
+		c.text(fmt.Sprintf("given.values[%d]", i), v, maxText)
+	}
+	c.within("given.fixed", int64(len(g.Fixed)), 0, maxParams)
+	for i, n := range g.Fixed {
+		c.within(fmt.Sprintf("given.fixed[%d]", i), int64(n), 1, int64(len(g.Values)))
+	}
+	c.within("given.options", int64(len(g.Options)), 0, maxParams)
+	for name, v := range g.Options {
+		c.text("given.options", name, maxName)
+		c.text("given.options", v, maxText)
+	}
+	c.within("given.fixed_options", int64(len(g.FixedOptions)), 0, maxParams)
 }
 
 func (p *Param) check(c *checker, path string) {

@@ -30,8 +30,8 @@ func (x *Map) check(c *checker, m *Manifest, path string) {
 
 func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	isArray := x.Type == "array" || x.Type == "percpu_array"
-	if x.Type == "ringbuf" {
-		c.fail(path+".type", "a ringbuf is no map of the script")
+	if x.Type == "ringbuf" || x.Type == "perf_event_array" {
+		c.fail(path+".type", "a %s is no map of the script", x.Type)
 	}
 	if isArray != (x.Key == nil) {
 		c.fail(path+".key", "a keyed map is a hash and has a key layout, a scalar is an array and has none")
@@ -93,11 +93,28 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 			c.fail(path, "min %d, max %d and step %d make no histogram", x.Min, x.Max, x.Step)
 		}
 		need = 8 * n
+	case "tseries":
+		need = 24
+		x.checkSeries(c, path)
 	}
 	if x.ValueOff+need > x.ValueSize {
 		c.fail(path+".value_size", "%d bytes do not hold %d at offset %d", x.ValueSize, need, x.ValueOff)
 	}
 }
+
+func (x *Map) checkSeries(c *checker, path string) {
+	c.within(path+".interval", x.Interval, 1, 1<<62)
+	c.within(path+".intervals", x.Intervals, 1, maxEntries)
+	if x.Agg != "" {
+		c.oneOf(path+".agg", x.Agg, seriesAggs)
+	}
+	if k := x.Key; k == nil || k.Kind != "tuple" || len(k.Fields) < 1 || len(k.Fields) > 2 || k.Fields[len(k.Fields)-1].Layout.Size != 8 {
+		c.fail(path+".key", "the key of a tseries ends with the number of an interval")
+	}
+}
+
+// Scalar tells whether a map of the script has no keys.
+func (x *Map) Scalar() bool { return x.Key == nil || x.Shape == "tseries" && len(x.Key.Fields) == 1 }
 
 // isNumber names the kinds that take 8 bytes in memory whatever their own size.
 func isNumber(kind string) bool { return kind == "int" || kind == "bool" || kind == "enum" }
@@ -194,9 +211,9 @@ var argKinds = map[string]struct {
 	ints     bool
 }{
 	"printf": {0, maxFields, false}, "errorf": {0, maxFields, false}, "warnf": {0, maxFields, false},
-	"cat": {0, maxFields, false}, "system": {0, maxFields, false}, "join": {0, maxFields, false},
+	"cat": {0, maxFields, false}, "system": {0, maxFields, false}, "join": {1, 1, false},
 	"print": {1, 1, false}, "print_map": {0, 2, true}, "clear": {0, 0, true}, "zero": {0, 0, true},
-	"exit": {0, 1, true}, "time": {0, 0, true}, "error": {1, 1, true}, "proc": {1, 1, true},
+	"exit": {0, 1, true}, "time": {0, 0, true}, "error": {1, 1, true}, "proc": {1, 1, true}, "unwatch": {1, 1, true}, "skboutput": {3, 3, true},
 }
 
 func (e *Event) check(c *checker, m *Manifest, i int) {

@@ -148,7 +148,7 @@ func readSpec(data []byte) (spec *ebpf.CollectionSpec, err error) {
 // mapTypes are the kernel's types behind the manifest's words.
 var mapTypes = map[string]ebpf.MapType{
 	"array": ebpf.Array, "percpu_array": ebpf.PerCPUArray, "hash": ebpf.Hash, "percpu_hash": ebpf.PerCPUHash,
-	"lru_hash": ebpf.LRUHash, "lru_percpu_hash": ebpf.LRUCPUHash, "ringbuf": ebpf.RingBuf,
+	"lru_hash": ebpf.LRUHash, "lru_percpu_hash": ebpf.LRUCPUHash, "ringbuf": ebpf.RingBuf, "perf_event_array": ebpf.PerfEventArray,
 }
 
 func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
@@ -160,7 +160,7 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 			return fmt.Errorf("the object has no map %s, which the manifest names", x.Symbol)
 		case s.Type != mapTypes[x.Type]:
 			return fmt.Errorf("map %s is a %s, not a %s", x.Symbol, s.Type, x.Type)
-		case x.Type != "ringbuf" && (int(s.KeySize) != x.KeySize || int(s.ValueSize) != x.ValueSize):
+		case x.Type != "ringbuf" && x.Type != "perf_event_array" && (int(s.KeySize) != x.KeySize || int(s.ValueSize) != x.ValueSize):
 			return fmt.Errorf("map %s has keys of %d and values of %d bytes, not %d and %d", x.Symbol, s.KeySize, s.ValueSize, x.KeySize, x.ValueSize)
 		case int(s.MaxEntries) != x.MaxEntries:
 			return fmt.Errorf("map %s has %d entries, not %d", x.Symbol, s.MaxEntries, x.MaxEntries)
@@ -176,6 +176,7 @@ var progTypes = map[string][]ebpf.ProgramType{
 	"fentry": {ebpf.Tracing}, "fexit": {ebpf.Tracing}, "iter": {ebpf.Tracing},
 	"profile": {ebpf.PerfEvent}, "interval": {ebpf.PerfEvent}, "software": {ebpf.PerfEvent}, "hardware": {ebpf.PerfEvent}, "watchpoint": {ebpf.PerfEvent},
 	"begin": {ebpf.RawTracepoint}, "end": {ebpf.RawTracepoint}, "self": {ebpf.RawTracepoint},
+	"test": {ebpf.XDP}, "bench": {ebpf.XDP},
 }
 
 func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {

@@ -14,7 +14,7 @@ import (
 
 func empty(data []byte) *manifest.Manifest {
 	sum := sha256.Sum256(data)
-	return &manifest.Manifest{Schema: manifest.Schema, Object: manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}}
+	return &manifest.Manifest{Schema: manifest.Schema, Arches: []string{"x86_64"}, Object: manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}}
 }
 
 func TestTheManifestMustBelongToTheObject(t *testing.T) {

@@ -14,6 +14,8 @@ func JSONType(m *manifest.Map) string {
 		return "hist"
 	case "avg", "stats":
 		return "stats"
+	case "tseries":
+		return "tseries"
 	}
 	return "map"
 }
@@ -25,7 +27,7 @@ func KeyedJSON(dst []byte, j *format.JSON, m *manifest.Map, elems []Element, top
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
-		dst = format.AppendQuoted(dst, j.KeyText(nil, m.Key, el.Key, true))
+		dst = format.AppendQuoted(dst, j.KeyText(nil, keyLayout(m), el.Key, true))
 		dst = ValueJSON(append(dst, ": "...), j, m, &el, top.Div)
 	}
 	return append(dst, "}}"...)
@@ -43,7 +45,7 @@ func FullJSON(dst []byte, j *format.JSON, m *manifest.Map, elems []Element, top 
 	dst = format.AppendQuoted(append(dst, `"name": `...), []byte(m.Name))
 	dst = format.AppendQuoted(append(dst, `, "shape": `...), []byte(m.Shape))
 	dst = append(dst, `, "entries": [`...)
-	if m.Key != nil {
+	if !m.Scalar() {
 		elems = ordered(m, elems, top)
 	}
 	for i := range elems {
@@ -51,8 +53,8 @@ func FullJSON(dst []byte, j *format.JSON, m *manifest.Map, elems []Element, top 
 			dst = append(dst, ", "...)
 		}
 		dst = append(dst, '{')
-		if m.Key != nil {
-			dst = append(fullKey(append(dst, `"key": `...), j, m.Key, elems[i].Key), ", "...)
+		if !m.Scalar() {
+			dst = append(fullKey(append(dst, `"key": `...), j, keyLayout(m), elems[i].Key), ", "...)
 		}
 		dst = append(ValueJSON(append(dst, `"value": `...), j, m, &elems[i], top.Div), '}')
 	}
@@ -91,6 +93,8 @@ func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uin
 		return appendBuckets(dst, j, el.Buckets, uint64(div), histBounds{m.Bits})
 	case "lhist":
 		return appendBuckets(dst, j, el.Buckets, 1, lhistLabels{m})
+	case "tseries":
+		return seriesJSON(dst, j, el.Points, isSigned)
 	}
 	return j.Int(dst, divide(el.Value, div, isSigned), isSigned)
 }

@@ -3,17 +3,20 @@ package render
 import (
 	"bytes"
 	"cmp"
-	"slices"
 
 	"btc/loader/format"
 	"btc/loader/manifest"
+	"btc/loader/order"
 )
 
 // Sort puts elements into the order in which the language prints them: maps of
 // numbers by value, others by key. Equal ones stand by key, so that the same
 // content always gives the same text.
 func Sort(m *manifest.Map, elems []Element) {
-	slices.SortFunc(elems, func(a, b Element) int {
+	if m.Shape == "tseries" {
+		return // by the bytes of their keys, as they were made
+	}
+	order.Quick(elems, func(a, b Element) int {
 		if byValue(m) {
 			if c := compareNumbers(a.number(m), b.number(m), signedOrder(m)); c != 0 {
 				return c

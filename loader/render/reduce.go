@@ -19,8 +19,9 @@ type Element struct {
 	Set     bool     // false: the script never assigned it (scalars)
 	Value   uint64   // count, sum, min, max: the number; avg, stats: the total
 	Count   uint64   // avg, stats: number of values; hist, lhist: of all buckets
-	Buckets []uint64 // hist, lhist
+	Buckets []uint64 // hist, lhist: up to the last that is not 0
 	Bytes   []byte   // plain: the object
+	Points  []Point  // tseries
 }
 
 func word(b []byte, off int) uint64 {
@@ -33,10 +34,11 @@ func word(b []byte, off int) uint64 {
 // signed tells whether an aggregation's argument is.
 func signed(m *manifest.Map) bool { return m.Value != nil && m.Value.Signed }
 
-// Reduce adds up an entry's parts as the map's shape says.
+// Reduce adds up an entry's parts as the map's shape says. Of the entry's memory the
+// element shares the key's only.
 func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
-	el := Element{Key: e.Key, Set: m.Key != nil}
-	if m.Present >= 0 && m.Key == nil {
+	el := Element{Key: e.Key, Set: !m.Scalar()}
+	if m.Present >= 0 && m.Scalar() {
 		for _, v := range e.Values {
 			el.Set = el.Set || word(v, m.Present) != 0
 		}
@@ -109,6 +111,15 @@ func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
 	n := manifest.LhistBuckets(m.Min, m.Max, m.Step)
 	if m.Shape == "hist" {
 		n = manifest.HistBuckets(m.Bits)
+	}
+	// Most histograms use few of their buckets: those behind the last one are not kept.
+	for used := false; n > 0 && !used; {
+		for _, v := range values {
+			used = used || word(v, m.ValueOff+8*(n-1)) != 0
+		}
+		if !used {
+			n--
+		}
 	}
 	el.Buckets = make([]uint64, n)
 	for _, v := range values {

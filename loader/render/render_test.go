@@ -166,6 +166,13 @@ func TestLhist(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
+	m = &manifest.Map{Name: "@", Shape: "lhist", Present: -1, Min: 0, Max: 10, Step: 3}
+	got = scalar(m, Top{}, buckets(5, map[int]int64{3: 1, 4: 2})) // 9 and what is above
+	for _, want := range []string{"[6, 9)                 1 |", "[9, ...)               2 |"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 	m = &manifest.Map{Name: "@", Shape: "lhist", Min: 0, Max: 3 << 20, Step: 512 << 10}
 	if got := string(appendLabel(nil, lhistLabels{m}, 2)); got != "[512K, 1M)" {
 		t.Errorf("got %s", got)

@@ -15,18 +15,38 @@ type Top struct {
 
 // Keyed appends the text of a keyed map; nothing for an empty one.
 func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {
+	return KeyedBy(dst, env, m, elems, top, func(dst []byte) []byte { return dst })
+}
+
+// KeyedBy is Keyed for texts that need not be whole at any time: behind each
+// element, full gets what is there so far and gives what to go on with.
+func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top, full func(dst []byte) []byte) []byte {
 	elems = ordered(m, elems, top)
+	key := keyLayout(m)
 	for i := range elems {
 		dst = append(append(dst, m.Name...), '[')
-		dst = appendKey(dst, env, m.Key, elems[i].Key)
-		dst = appendElement(append(dst, ']'), env, m, &elems[i], top.Div)
+		dst = appendKey(dst, env, key, elems[i].Key)
+		dst = full(appendElement(append(dst, ']'), env, m, &elems[i], top.Div))
 	}
 	return dst
 }
 
-// ordered sorts elements and leaves out what top does.
+// keyLayout is the script's key; that of a tseries map's elements has the number
+// of an interval behind it.
+func keyLayout(m *manifest.Map) *manifest.Layout {
+	if m.Shape == "tseries" {
+		return &m.Key.Fields[0].Layout
+	}
+	return m.Key
+}
+
+// ordered sorts elements and leaves out what top does; top means nothing to a
+// tseries.
 func ordered(m *manifest.Map, elems []Element, top Top) []Element {
 	Sort(m, elems)
+	if m.Shape == "tseries" {
+		return elems
+	}
 	if top.Keep > 0 && top.Keep < len(elems) {
 		return elems[len(elems)-top.Keep:]
 	}
@@ -54,7 +74,7 @@ func appendKey(dst []byte, env *format.Env, l *manifest.Layout, key []byte) []by
 }
 
 func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32) []byte {
-	if m.Shape == "hist" || m.Shape == "lhist" {
+	if m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries" {
 		dst = append(dst, ":\n"...)
 	} else {
 		dst = append(dst, ": "...)
@@ -83,6 +103,8 @@ func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div 
 		return appendRows(dst, histLabels{m.Bits}, el.Buckets, uint64(div))
 	case "lhist":
 		return appendRows(dst, lhistLabels{m}, el.Buckets, 1)
+	case "tseries":
+		return appendSeries(dst, el.Points, isSigned)
 	case "count":
 		isSigned = false
 	}

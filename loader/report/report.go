@@ -21,6 +21,8 @@ type Fault struct {
 	Hint   string
 	Cause  error
 	Severe bool // Error gives the form of Message, for what the language's users know
+	// Chain are Pos and the calls of macros that led to it, where Pos does not tell all.
+	Chain []manifest.Place
 }
 
 func (f *Fault) Unwrap() error { return f.Cause }
@@ -47,16 +49,81 @@ func (f *Fault) Warning() string { return f.render("warning") }
 //	x.bt:3:12-20: WARNING: Divide or modulo by 0 detected. ...
 //	begin { print(1 / @x); }
 //	              ~~~~~~
+//
+// In a macro the calls that led there follow, as "expanded from".
 func (f *Fault) Message(severity string) string {
-	text := Head(f.Script, f.Pos) + severity + ": " + f.Text
-	line, ok := sourceLine(f.Script.Source, f.Pos.Line)
-	if !ok {
+	return f.message(severity, true)
+}
+
+// Brief is Message without the line of the place itself.
+func (f *Fault) Brief(severity string) string { return f.message(severity, false) }
+
+func (f *Fault) message(severity string, source bool) string {
+	places := f.Chain
+	if len(places) == 0 {
+		p := manifest.Place{Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.EndCol}
+		text := Head(f.Script, f.Pos) + severity + ": " + f.Text
+		if source {
+			text += f.lines(p)
+		}
 		return text
 	}
-	width := max(1, min(f.Pos.EndCol, len(line)+1)-f.Pos.Col)
-	line, caret := show(line, f.Pos.Col)
-	return text + "\n" + line + "\n" + strings.Repeat(" ", caret) + strings.Repeat("~", width)
+	text := ""
+	for i, p := range places {
+		what := "expanded from"
+		if i == 0 {
+			what = f.Text
+		} else {
+			text += "\n"
+		}
+		text += f.head(p) + severity + ": " + what
+		if i > 0 || source {
+			text += f.lines(p)
+		}
+	}
+	return text
 }
+
+// head is the place that a message begins with.
+func (f *Fault) head(p manifest.Place) string {
+	file := p.File
+	if file == "" {
+		file = f.Script.File
+	}
+	if p.EndLine > 0 {
+		return fmt.Sprintf("%s:%d-%d: ", file, p.Line, p.EndLine)
+	}
+	return fmt.Sprintf("%s:%d:%d-%d: ", file, p.Line, p.Col, p.EndCol)
+}
+
+// lines are the lines of a place, each behind a newline, with a marker below
+// when it is one; empty where the text is not known.
+func (f *Fault) lines(p manifest.Place) string {
+	line, ok := p.Text, p.Text != ""
+	if p.File == "" {
+		line, ok = sourceLine(f.Script.Source, p.Line)
+	}
+	if !ok {
+		return ""
+	}
+	if p.EndLine > 0 {
+		text := "\n" + strings.ReplaceAll(line, "\t", "    ")
+		for n := p.Line + 1; p.File == "" && n <= min(p.EndLine, p.Line+maxLines); n++ {
+			line, ok := sourceLine(f.Script.Source, n)
+			if !ok {
+				break
+			}
+			text += "\n" + strings.ReplaceAll(line, "\t", "    ")
+		}
+		return text
+	}
+	width := max(1, min(p.EndCol, len(line)+1)-p.Col)
+	line, caret := show(line, p.Col)
+	return "\n" + line + "\n" + strings.Repeat(" ", caret) + strings.Repeat("~", width)
+}
+
+// maxLines bounds the lines that are shown behind the first of a place.
+const maxLines = 20
 
 // Head is the place that a message begins with, "x.bt:3:12-20: "; empty where
 // there is none.

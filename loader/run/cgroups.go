@@ -5,9 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
+
+	"btc/loader/order"
 )
 
 // cgroups finds the paths of cgroups by id. It keeps what it found: a cgroup
@@ -100,7 +101,7 @@ func mountedHierarchies() []hierarchy {
 			old = append(old, hierarchy{controllers(fields[3]), fields[1]})
 		}
 	}
-	slices.SortFunc(old, func(a, b hierarchy) int { return strings.Compare(a.name, b.name) })
+	order.Quick(old, func(a, b hierarchy) int { return strings.Compare(a.name, b.name) })
 	return append(unified, old...)
 }
 

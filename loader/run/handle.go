@@ -20,8 +20,9 @@ import (
 // formatter is an event's parsed format.
 type formatter = format.Format
 
-func formatters(m *manifest.Manifest) map[int]*formatter {
-	out := map[int]*formatter{}
+// formatters gives the format of each event by its number; nil where it has none.
+func formatters(m *manifest.Manifest) []*formatter {
+	out := make([]*formatter, len(m.Events))
 	for i := range m.Events {
 		switch m.Events[i].Kind {
 		case "printf", "errorf", "warnf", "cat", "system":
@@ -31,12 +32,14 @@ func formatters(m *manifest.Manifest) map[int]*formatter {
 	return out
 }
 
+type handler = func(*session, *event.Event)
+
 // handlers has a row for each event kind of the manifest.
-var handlers map[string]func(*session, *event.Event)
+var handlers map[string]handler
 
 func init() {
-	handlers = map[string]func(*session, *event.Event){
-		"printf":    func(s *session, e *event.Event) { s.print("printf", e, s.printf(e)) },
+	handlers = map[string]handler{
+		"printf":    (*session).onPrintf,
 		"print":     (*session).onPrint,
 		"print_map": (*session).onPrintMap,
 		"clear":     func(s *session, e *event.Event) { s.onReset(e, s.maps.take) },
@@ -49,23 +52,42 @@ func init() {
 		"error":     (*session).onError,
 		"errorf":    func(s *session, e *event.Event) { s.onMessage(e, "ERROR") },
 		"warnf":     func(s *session, e *event.Event) { s.onMessage(e, "WARNING") },
+		"unwatch":   func(s *session, e *event.Event) { s.unwatch(e.Uint(0)) },
+		"skboutput": func(*session, *event.Event) {}, // the head of a packet, see packets; nothing in the ring buffer
 		"proc":      func(s *session, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
 	}
 }
 
+// handle acts on a record. Handlers must not keep the event or its values.
 func (s *session) handle(record []byte) {
-	e, err := event.Decode(s.manifest, record)
-	if err != nil {
-		fmt.Fprintf(s.opts.Err, "WARNING: %v\n", err)
+	e := &s.event
+	if err := e.Read(s.manifest, record); err != nil {
+		s.warn(fmt.Sprintf("WARNING: %v", err))
 		return
 	}
-	handlers[e.Kind](s, &e)
+	s.handlers[e.ID](s, e)
+}
+
+// handlersOf gives the handler of each event by its number.
+func handlersOf(m *manifest.Manifest) []handler {
+	out := make([]handler, len(m.Events))
+	for i := range m.Events {
+		out[i] = handlers[m.Events[i].Kind]
+	}
+	return out
 }
 
 // complain reports a fault of the run that does not end it.
 func (s *session) complain(pos manifest.Pos, err error) {
 	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
-	fmt.Fprintln(s.opts.Err, f.Warning())
+	s.warn(f.Warning())
+}
+
+// warn shows a warning, unless the user wants none.
+func (s *session) warn(text any) {
+	if !s.opts.NoWarnings {
+		fmt.Fprintln(s.opts.Err, text)
+	}
 }
 
 // printf gives an event's formatted text, valid until the next event.
@@ -74,13 +96,22 @@ func (s *session) printf(e *event.Event) []byte {
 	return s.text
 }
 
+func (s *session) onPrintf(e *event.Event) {
+	if s.lines() {
+		s.print("printf", e, s.printf(e))
+		return
+	}
+	s.out.buf = s.env().Printf(s.out.buf, s.format[e.ID], e.Values)
+	s.out.added()
+}
+
 func (s *session) onPrint(e *event.Event) {
 	if s.lines() {
 		s.value(e)
 		return
 	}
-	s.text = append(s.env().Append(s.text[:0], e.Values[0]), '\n')
-	s.out.write(s.text)
+	s.out.buf = append(s.env().Append(s.out.buf, e.Values[0]), '\n')
+	s.out.added()
 }
 
 // aheadWait is how long a print waits for the clear of the same program, which
@@ -99,6 +130,9 @@ func (s *session) onPrintMap(e *event.Event) {
 		read = s.maps.take
 	case "zero":
 		read = s.maps.zero
+	}
+	if kind != "" && s.exitAhead() {
+		s.detach()
 	}
 	elems, err := read(m)
 	if err != nil {
@@ -143,10 +177,29 @@ func (s *session) resets(name string) bool {
 
 func (s *session) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Element, error)) {
 	m := s.manifest.Map(e.Map)
+	if s.exitAhead() {
+		// Waiting for the programs that still use the old slot takes as long as some
+		// turns of an interval: what they would add stays out of the last maps.
+		s.detach()
+	}
 	if _, err := reset(m); err != nil {
 		s.complain(e.Pos, err)
 	}
 	s.sweep(m, e.Pos)
+}
+
+// exitAhead tells whether an exit lies among the events that have come.
+func (s *session) exitAhead() bool {
+	found := false
+	s.events.ahead(0, func(r []byte) verdict {
+		ev, err := event.Decode(s.manifest, r)
+		if err != nil || ev.Kind != "exit" {
+			return passBy
+		}
+		found = true
+		return giveUp
+	})
+	return found
 }
 
 func (s *session) sweep(m *manifest.Map, pos manifest.Pos) {
@@ -168,16 +221,16 @@ func (s *session) onTime(e *event.Event) {
 	s.print("time", e, format.Strftime(nil, f, time.Now()))
 }
 
-// onJoin prints strings with the separator between them.
+// onJoin prints strings with the separator between them; they come in one
+// buffer, each with its NUL.
 func (s *session) onJoin(e *event.Event) {
 	sep := e.Format
 	if sep == "" {
 		sep = " "
 	}
 	var text []byte
-	for _, v := range e.Values {
-		part := s.env().Append(nil, v)
-		if len(part) == 0 {
+	for part := range bytes.SplitSeq(e.Values[0].Bytes, []byte{0}) {
+		if part = s.env().Clean(nil, part); len(part) == 0 {
 			continue
 		}
 		if len(text) > 0 {
@@ -253,13 +306,17 @@ func (s *session) onError(e *event.Event) {
 	if !s.floods.admit(int(i), time.Now()) {
 		return
 	}
+	s.errors++
 	x := &s.manifest.Errors[i]
-	s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, text: x.Text, source: true})
+	s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: x.Text, source: true})
 }
 
 // onMessage is errorf() and warnf().
 func (s *session) onMessage(e *event.Event, severity string) {
-	s.say(&diagnostic{kind: e.Kind, severity: severity, pos: e.Pos, text: string(s.printf(e))})
+	if severity == "ERROR" {
+		s.errors++
+	}
+	s.say(&diagnostic{kind: e.Kind, severity: severity, pos: e.Pos, chain: e.Chain, text: string(s.printf(e))})
 }
 
 // env gives values what they need of the host.
@@ -316,6 +373,18 @@ func (s *session) symbols() *symbols.Table {
 		s.symTable = symbols.New(s.manifest.Config.CppDemangle)
 	}
 	return s.symTable
+}
+
+// watchProcesses notes what processes map when the script asks for their symbols,
+// for those that will be gone when the addresses are printed. A kernel that
+// refuses leaves what /proc tells.
+func (s *session) watchProcesses() {
+	for i := range s.manifest.Events {
+		if s.manifest.Events[i].Kind == "proc" {
+			s.symbols().Watch, _ = symbols.NewWatch(s.host.Online)
+			return
+		}
+	}
 }
 
 func (s *session) probeName(id uint64) string {

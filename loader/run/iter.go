@@ -15,6 +15,12 @@ import (
 // reports whether there were any: the run is over then. An exit takes effect
 // behind the last object, as with the reference.
 func (s *session) readIterators() (any bool, err error) {
+	for i := range s.expansion.Plans {
+		if path := attach.PinPath(s.expansion.Plans[i].Prog); path != "" {
+			any = true
+			s.out.write([]byte("Program pinned to " + path + "\n"))
+		}
+	}
 	for _, l := range s.links {
 		r, err := attach.Iterator(l)
 		if err != nil {
@@ -66,6 +72,9 @@ func (s *session) readRecords(r io.Reader) error {
 		}
 		if err == io.EOF || n == 0 && err == nil {
 			break
+		}
+		if errors.Is(err, unix.EOPNOTSUPP) { // of cgroups: their lock cannot be held between two reads
+			return fmt.Errorf("the kernel visits all in one go, and what the script writes does not fit into its buffer of 8 pages: %w", err)
 		}
 		if err != nil {
 			return err

@@ -102,11 +102,12 @@ func (s *session) mapLine(e *manifest.Event, m *manifest.Map, elems []render.Ele
 	j := s.json()
 	switch {
 	case s.full():
-		if m.Key == nil && len(elems) > 0 && !elems[0].Set {
+		if m.Scalar() && len(elems) > 0 && !elems[0].Set {
 			elems = nil
 		}
 		s.line(render.FullJSON(append(s.begin("map", e), ", "...), j, m, elems, top))
-	case m.Key == nil:
+	case m.Shape == "tseries" && len(elems) == 0:
+	case m.Scalar():
 		el := scalarElement(m, elems)
 		s.line(render.ScalarJSON(append(s.begin(render.JSONType(m), e), `, "data": `...), j, m, &el, top))
 	case len(elems) > 0:
@@ -130,6 +131,7 @@ type diagnostic struct {
 	kind     string // the line's type: errorf, warnf, runtime_error, helper_error
 	severity string
 	pos      manifest.Pos
+	chain    []manifest.Place // of a message in a macro
 	text     string
 	helper   string // that failed
 	code     int    // and what it answered
@@ -138,16 +140,20 @@ type diagnostic struct {
 
 // say writes a diagnostic: to the output as JSON, as text to the error output.
 func (s *session) say(d *diagnostic) {
+	// As JSON, the reference leaves a fault such as a division by zero in then.
+	if s.opts.NoWarnings && d.severity == "WARNING" && (!s.lines() || d.kind != "runtime_error") {
+		return
+	}
 	if !s.lines() {
 		s.out.idle()
-		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Text: s.message(d.text)}
+		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Chain: d.chain, Text: s.message(d.text)}
 		if d.helper != "" {
 			f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.helper, d.code)
 		}
 		if d.source {
 			fmt.Fprintln(s.opts.Err, f.Message(d.severity))
 		} else {
-			fmt.Fprintf(s.opts.Err, "%s%s: %s\n", report.Head(f.Script, f.Pos), d.severity, f.Text)
+			fmt.Fprintln(s.opts.Err, f.Brief(d.severity))
 		}
 		return
 	}
@@ -155,6 +161,13 @@ func (s *session) say(d *diagnostic) {
 	if d.helper != "" {
 		dst = fmt.Appendf(dst, `, "helper": "%s", "retcode": %d`, d.helper, d.code)
 	}
-	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(s.manifest.Script.File))
-	s.line(fmt.Appendf(dst, `, "line": %d, "col": %d`, d.pos.Line, d.pos.Col))
+	file, line, col := s.manifest.Script.File, d.pos.Line, d.pos.Col
+	if len(d.chain) > 0 {
+		line, col = d.chain[0].Line, d.chain[0].Col
+		if d.chain[0].File != "" {
+			file = d.chain[0].File
+		}
+	}
+	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(file))
+	s.line(fmt.Appendf(dst, `, "line": %d, "col": %d`, line, col))
 }

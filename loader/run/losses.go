@@ -10,8 +10,8 @@ import (
 	"btc/loader/manifest"
 )
 
-// lossCounter reports what the programs could not deliver: per-CPU counters in
-// the map "lost", named by the manifest.
+// lossCounter reports what the programs could not deliver: the u64 counters
+// of the global "lost", named by the manifest.
 type lossCounter struct {
 	*session
 	seen []uint64
@@ -27,22 +27,17 @@ const lossInterval = time.Second
 
 // check reports what was lost since the last time; final adds the sum.
 func (c *lossCounter) check(final bool) {
-	if len(c.seen) == 0 || c.maps.open["lost"] == nil || !final && time.Now().Before(c.next) {
+	if len(c.seen) == 0 || !final && time.Now().Before(c.next) {
+		return
+	}
+	counters := make([]byte, 8*len(c.seen))
+	if v := c.loaded.Variables["lost"]; v == nil || v.Get(counters) != nil {
 		return
 	}
 	c.next = time.Now().Add(lossInterval)
 	total := uint64(0)
 	for i := range c.seen {
-		e, ok, err := c.maps.open["lost"].Lookup(binary.NativeEndian.AppendUint32(nil, uint32(i)))
-		if err != nil || !ok {
-			continue
-		}
-		n := uint64(0)
-		for _, v := range e.Values {
-			if len(v) >= 8 {
-				n += binary.NativeEndian.Uint64(v)
-			}
-		}
+		n := binary.NativeEndian.Uint64(counters[8*i:])
 		if d := n - c.seen[i]; d > 0 {
 			c.report(&c.manifest.Losses[i], d)
 		}
@@ -52,7 +47,7 @@ func (c *lossCounter) check(final bool) {
 		}
 	}
 	if final && total > 0 {
-		fmt.Fprintf(c.opts.Err, "WARNING: Total lost event count: %d\n", total)
+		c.warn(fmt.Sprintf("WARNING: Total lost event count: %d", total))
 	}
 }
 
@@ -71,10 +66,13 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 			if m.Update != nil {
 				d.pos = *m.Update
 			}
+			if l.Pos != nil {
+				d.pos = *l.Pos
+			}
 		}
 		c.say(d)
 	case "scratch":
-		fmt.Fprintf(c.opts.Err, "WARNING: %d events were dropped because programs interrupted each other too deeply\n", n)
+		c.warn(fmt.Sprintf("WARNING: %d events were dropped because programs interrupted each other too deeply", n))
 	}
 }
 
@@ -82,7 +80,7 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 func (s *session) reportFloods(final bool) {
 	s.floods.due(time.Now(), final, func(i int, n uint64) {
 		x := &s.manifest.Errors[i]
-		s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, text: fmt.Sprintf("%s (%d more times)", x.Text, n)})
+		s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: fmt.Sprintf("%s (%d more times)", x.Text, n)})
 	})
 }
 

@@ -65,11 +65,46 @@ func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
 		}
 		return t.reduce(m, []bpfmap.Entry{e}), nil
 	}
-	entries, err := raw.All()
-	return t.reduce(m, entries), err
+	out, _, err := t.walk(m, false)
+	return out, err
+}
+
+// walk reads a keyed map, and with drain empties it, adding up the CPUs' parts as
+// they come. It also gives the keys that it took out of the kernel's map: a tseries
+// has several for one element.
+func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
+	raw := t.open[m.Name]
+	if m.Shape == "tseries" {
+		read := raw.All
+		if drain {
+			read = raw.Drain
+		}
+		entries, err := read()
+		for _, e := range entries {
+			keys = append(keys, e.Key)
+		}
+		return t.reduce(m, entries), keys, err
+	}
+	var room []byte // for many keys in one piece
+	err = raw.Each(drain, func(e bpfmap.Entry) {
+		if cap(room)-len(room) < len(e.Key) {
+			room = make([]byte, 0, max(32<<10, len(e.Key)))
+		}
+		from := len(room)
+		room = append(room, e.Key...)
+		e.Key = room[from:len(room):len(room)]
+		out = append(out, render.Reduce(m, e))
+		if drain {
+			keys = append(keys, e.Key)
+		}
+	})
+	return out, keys, err
 }
 
 func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Element {
+	if m.Shape == "tseries" {
+		return render.ReduceSeries(m, entries)
+	}
 	out := make([]render.Element, len(entries))
 	for i, e := range entries {
 		out[i] = render.Reduce(m, e)
@@ -83,11 +118,11 @@ func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Elem
 func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
 	raw := t.open[m.Name]
 	if m.Key != nil {
-		entries, err := raw.Drain()
-		if e := t.forget(m, len(entries)); err == nil {
+		out, keys, err := t.walk(m, true)
+		if e := t.forget(m, len(keys)); err == nil {
 			err = e
 		}
-		return t.reduce(m, entries), err
+		return out, err
 	}
 	old := t.slot(m)
 	if m.Gens == 2 {
@@ -149,11 +184,21 @@ func (t *mapTable) zero(m *manifest.Map) ([]render.Element, error) {
 		t.zeroed[m.Name] = err == nil && len(was) > 0 && was[0].Set
 		return was, err
 	}
-	was, err := t.elements(m)
-	for i := range was {
-		if e := raw.Zero(was[i].Key); e != nil && err == nil {
+	// Taken out and put in again, for what is added between reading an element and
+	// writing zeros over it would be lost.
+	was, keys, err := t.walk(m, true)
+	gone := len(keys)
+	for _, key := range keys {
+		made, e := raw.InsertZero(key)
+		if made {
+			gone--
+		}
+		if e != nil && err == nil {
 			err = e
 		}
+	}
+	if e := t.forget(m, gone); err == nil {
+		err = e
 	}
 	return was, err
 }
@@ -200,7 +245,7 @@ func (s *session) printMaps() {
 			s.complain(m.Pos, err)
 			continue
 		}
-		if m.Key == nil && (len(elems) == 0 || !elems[0].Set) {
+		if m.Scalar() && (len(elems) == 0 || !elems[0].Set) {
 			continue
 		}
 		s.printMap(nil, m, elems, render.Top{})
@@ -213,16 +258,23 @@ func (s *session) printMap(e *manifest.Event, m *manifest.Map, elems []render.El
 	switch {
 	case s.lines():
 		s.mapLine(e, m, elems, top)
-	case m.Key != nil:
-		s.out.write(render.Keyed(nil, env, m, elems, top))
-	case isHist(m) && (len(elems) == 0 || !elems[0].Set): // bpftrace has no element then
+	case !m.Scalar():
+		s.out.buf = render.KeyedBy(s.out.buf, env, m, elems, top, func(dst []byte) []byte {
+			s.out.buf = dst
+			s.out.added()
+			return s.out.buf
+		})
+	case isBlock(m) && (len(elems) == 0 || !elems[0].Set): // bpftrace has no element then
 	default:
 		el := scalarElement(m, elems)
 		s.out.write(render.Scalar(nil, env, m, &el, top))
 	}
 }
 
-func isHist(m *manifest.Map) bool { return m.Shape == "hist" || m.Shape == "lhist" }
+// isBlock tells the shapes whose text is a block of lines.
+func isBlock(m *manifest.Map) bool {
+	return m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries"
+}
 
 // scalarElement is the element of a scalar: zero when it was never set.
 func scalarElement(m *manifest.Map, elems []render.Element) render.Element {

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bufio"
 	"io"
 	"os"
 
@@ -19,22 +18,36 @@ func IsTerminal(w io.Writer) bool {
 }
 
 // output is where events and maps are written, with the user's choice of
-// buffering.
+// buffering. Texts are put together in its buffer.
 type output struct {
-	w    *bufio.Writer
+	w    io.Writer
 	mode string
-	err  error
+	buf  []byte
+	err  error // the first of a write; nothing is written any more then
 }
 
+// outputFill is how much text is written at once at the latest.
+const outputFill = 64 << 10
+
+// pipeSize is the room of a pipe that we write to. The 64 KiB it has otherwise are
+// a millisecond of output at full speed, and what reads it may not run for longer.
+const pipeSize = 1 << 20
+
 func newOutput(w io.Writer, mode string) *output {
-	return &output{w: bufio.NewWriterSize(w, 32<<10), mode: mode}
+	if f, ok := w.(*os.File); ok {
+		unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, pipeSize) // fails for all that is no pipe
+	}
+	return &output{w: w, mode: mode, buf: make([]byte, 0, outputFill+4096)}
 }
 
 func (o *output) write(text []byte) {
-	if _, err := o.w.Write(text); err != nil && o.err == nil {
-		o.err = err
-	}
-	if o.mode == "none" {
+	o.buf = append(o.buf, text...)
+	o.added()
+}
+
+// added is called behind each text that was put into the buffer.
+func (o *output) added() {
+	if len(o.buf) >= outputFill || o.mode == "none" {
 		o.flush()
 	}
 }
@@ -48,8 +61,12 @@ func (o *output) idle() {
 }
 
 func (o *output) flush() error {
-	if err := o.w.Flush(); err != nil && o.err == nil {
-		o.err = err
+	if len(o.buf) > 0 && o.err == nil {
+		_, o.err = o.w.Write(o.buf)
+	}
+	o.buf = o.buf[:0]
+	if cap(o.buf) > 16*outputFill {
+		o.buf = make([]byte, 0, outputFill+4096)
 	}
 	return o.err
 }

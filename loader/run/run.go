@@ -7,12 +7,15 @@
 package run
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/attach"
+	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/host"
 	"btc/loader/load"
@@ -35,6 +39,7 @@ type Options struct {
 	Named   map[string]string // getopt
 	PID     int               // -p
 	Command string            // -c, split at single blanks
+	BTF     string            // --btf, file or folder with the kernel's types
 	Out     io.Writer         // events and maps; default stdout
 	Err     io.Writer         // all else; default stderr
 	Buffer  string            // line (default), full, none
@@ -44,8 +49,12 @@ type Options struct {
 	EscapeErr bool
 	Quiet     bool
 	Verbose   bool
-	Unsafe    bool
-	DryRun    bool
+	// NoWarnings leaves out all warnings, of the script's warnf(), too.
+	NoWarnings bool
+	Unsafe     bool
+	DryRun     bool
+	Functions  string // file that names the kernel functions which can be probed; "": the kernel says it
+	Mode       string // "test", "bench": run these programs and attach nothing
 }
 
 // Run runs the object until the script, the user or the traced process ends it.
@@ -61,16 +70,24 @@ func Run(o *object.Object, opts Options) (status int, err error) {
 	}
 	defer s.close()
 	if err := s.prepare(); err != nil {
-		return 1, err
+		return 1, s.orEnded(err)
 	}
 	if err := s.start(); err != nil {
-		return 1, err
+		return 1, s.orEnded(err)
 	}
 	if opts.DryRun {
 		return 0, nil
 	}
-	s.announce()
-	if err := s.loop(); err != nil {
+	switch opts.Mode {
+	case "test":
+		err = s.runTests()
+	case "bench":
+		err = s.runBenchmarks()
+	default:
+		s.announce()
+		err = s.loop()
+	}
+	if err != nil {
 		return 1, err
 	}
 	return s.finish()
@@ -87,13 +104,19 @@ type session struct {
 	loaded    *load.Loaded
 	child     *child
 	links     []io.Closer
-	attached  int // places
+	watched   map[uint64][]int // links of watchpoints by address
+	attached  int              // places
 
 	events *source
-	out    *output
-	maps   *mapTable
-	losses *lossCounter
-	format map[int]*formatter
+	// packets is nil when the script has no skboutput().
+	packets *packets
+	out     *output
+	maps    *mapTable
+	losses  *lossCounter
+
+	format   []*formatter // by event number
+	handlers []handler    // by event number
+	event    event.Event  // at hand
 
 	envMade  *format.Env
 	symTable *symbols.Table
@@ -101,12 +124,14 @@ type session struct {
 	floods   floods // of Manifest.Errors, by index
 	text     []byte // of the event at hand
 
-	signals  chan os.Signal
+	signals, brokenPipe chan os.Signal
+
 	stopping chan struct{} // closed by the first reason to stop from outside
 	stopOnce sync.Once
 
 	exited bool // an exit event was handled
 	status int
+	errors int // run-time errors and errorf() of the test at hand
 }
 
 // ErrNoProbes says that no attach point of the script exists here.
@@ -120,8 +145,8 @@ var archNames = map[string]string{"amd64": "x86_64", "arm64": "arm64"}
 // prepare does all that can fail without touching the kernel's state.
 func (s *session) prepare() error {
 	m := s.manifest
-	if here := archNames[runtime.GOARCH]; m.Arch != here {
-		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, m.Arch, here)
+	if here := archNames[runtime.GOARCH]; !slices.Contains(m.Arches, here) {
+		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "), here)
 	}
 	for _, u := range m.Unsafe {
 		if !s.opts.Unsafe && u.Name == "kprobe-address" {
@@ -131,8 +156,18 @@ func (s *session) prepare() error {
 			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: u.Name + "() is an unsafe function being used in safe mode", Hint: "allow it with --unsafe"}
 		}
 	}
-	values, err := load.ParseParams(m, s.opts.Params, s.opts.Named)
+	if err := load.Environment(m, os.Getenv); err != nil {
+		return err
+	}
+	params, named, err := load.WithGiven(m, s.opts.Params, s.opts.Named)
 	if err != nil {
+		return err
+	}
+	values, err := load.ParseParams(m, params, named)
+	if err != nil {
+		return err
+	}
+	if err := attach.Fill(m, params); err != nil {
 		return err
 	}
 	if s.opts.PID != 0 && !alive(s.opts.PID) {
@@ -144,15 +179,15 @@ func (s *session) prepare() error {
 	if s.host, err = host.Look(); err != nil {
 		return err
 	}
-	s.expansion, err = attach.Expand(s.host, m, attach.Options{PID: s.opts.PID, Unsafe: s.opts.Unsafe})
+	s.expansion, err = attach.Expand(s.host, m, attach.Options{PID: s.opts.PID, Unsafe: s.opts.Unsafe, Functions: s.opts.Functions, Mode: s.opts.Mode})
 	if err != nil {
 		return err
 	}
 	for _, w := range s.expansion.Warnings {
-		fmt.Fprintln(s.opts.Err, w)
+		s.warn(w)
 	}
-	if total, _ := s.expansion.Count(); total == 0 {
-		return ErrNoProbes
+	if total, _ := s.expansion.Count(); total == 0 || s.opts.Mode != "" && !s.hasKind(s.opts.Mode) {
+		return s.errNone()
 	}
 	if s.opts.Command != "" {
 		if s.child, err = startChild(s.opts.Command); err != nil {
@@ -163,7 +198,7 @@ func (s *session) prepare() error {
 }
 
 func (s *session) load(values map[string][]byte) error {
-	opts := load.Options{Values: values}
+	opts := load.Options{Values: values, BTF: s.opts.BTF}
 	if s.child != nil {
 		opts.ChildPID = s.child.pid
 	}
@@ -181,14 +216,18 @@ func (s *session) load(values map[string][]byte) error {
 	}
 	s.out = newOutput(s.opts.Out, s.opts.Buffer)
 	s.losses = newLossCounter(s)
-	s.format = formatters(s.manifest)
-	s.events, err = openSource(s.loaded.Maps["events"])
+	s.format, s.handlers = formatters(s.manifest), handlersOf(s.manifest)
+	if s.events, err = openSource(s.loaded.Maps["events"]); err != nil || s.opts.DryRun {
+		return err
+	}
+	s.packets, err = openPackets(s, s.loaded.Maps["packets"])
 	return err
 }
 
 // start runs the begin programs and attaches the others.
 func (s *session) start() error {
 	s.catchSignals()
+	s.watchProcesses()
 	if err := s.runVirtual("begin"); err != nil {
 		return err
 	}
@@ -196,30 +235,60 @@ func (s *session) start() error {
 	if s.child != nil {
 		aopts.Child = s.child.pid
 	}
-	virtual, failed := 0, 0
+	virtual := 0
+	kept := map[int]bool{} // clauses with an attach point
+	var failed []*manifest.Program
 	for i := range s.expansion.Plans {
 		if s.expansion.Plans[i].Virtual {
 			virtual++
 		}
 	}
 	for _, plan := range s.expansion.Order() {
+		if s.interrupted() { // attaching many takes long
+			break
+		}
 		links, err := plan.Attach(s.programs(plan), aopts, s.host)
 		s.links = append(s.links, links...)
+		if plan.Prog.Kind == "watchpoint" {
+			s.watch(plan.Prog.Attach.Addr, len(links))
+		}
 		s.attached += plan.Places(len(links))
+		s.warnRefused(plan)
 		if err == nil {
+			kept[plan.Prog.Clause] = true
 			continue
 		}
 		if err := s.attachFailure(plan, err); err != nil {
 			return err
 		}
-		failed++
+		failed = append(failed, plan.Prog)
 	}
-	if s.attached == 0 && failed > 0 && virtual == 0 {
-		//lint:ignore ST1005 the reference's words
-		return errors.New("Attachment failed for all probes.")
+	for i, p := range failed {
+		if !kept[p.Clause] && p.Attach.Missing == "warn" && !slices.ContainsFunc(failed[:i], func(q *manifest.Program) bool { return q.Clause == p.Clause }) {
+			s.warn((&report.Fault{Script: &s.manifest.Script, Pos: p.Pos, Text: attach.RemovedProbe}).Warning())
+		}
+	}
+	if s.attached == 0 && len(failed) > 0 && virtual == 0 {
+		return s.errNone()
 	}
 	s.attached += virtual
 	return nil
+}
+
+// warnRefused says which of the functions that a pattern matched could not be
+// probed after all.
+func (s *session) warnRefused(plan *attach.Plan) {
+	n := len(plan.Refused)
+	if n == 0 || plan.Prog.Attach.Missing == "ignore" {
+		return
+	}
+	const shown = 5
+	text := fmt.Sprintf("%s: the kernel refuses %d of the functions: %s", plan.Prog.Attach.Text, n, strings.Join(plan.Refused[:min(n, shown)], ", "))
+	if n > shown {
+		text += ", ..."
+	}
+	f := &report.Fault{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: text}
+	fmt.Fprintln(s.opts.Err, f.Warning())
 }
 
 // programs gives the loaded programs of a plan.
@@ -237,12 +306,16 @@ func (s *session) programs(plan *attach.Plan) []*ebpf.Program {
 func (s *session) attachFailure(plan *attach.Plan, err error) error {
 	f := &report.Fault{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: err.Error(), Cause: err}
 	if attach.IsMissing(err) {
-		switch plan.Prog.Attach.Missing {
+		mode := plan.Prog.Attach.Missing
+		if text := errors.Unwrap(err).Error(); mode == "warn" || !s.opts.Unsafe {
+			f.Text = text
+		}
+		switch mode {
 		case "ignore":
 			return nil
 		case "warn":
-			f.Text += ". Skipping."
-			fmt.Fprintln(s.opts.Err, f.Warning())
+			f.Text = attach.Skipping(f.Text)
+			s.warn(f.Warning())
 			return nil
 		}
 		f.Hint = "if this is expected, set the 'missing_probes' config variable to 'warn'"
@@ -297,13 +370,14 @@ func (s *session) catchSignals() {
 	s.stopping = make(chan struct{})
 	s.signals = make(chan os.Signal, 4)
 	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM}
-	for i := range s.manifest.Programs {
-		if s.manifest.Programs[i].Kind == "self" {
-			wanted = append(wanted, unix.SIGUSR1)
-			break
-		}
+	if s.hasKind("self") {
+		wanted = append(wanted, unix.SIGUSR1)
 	}
 	signal.Notify(s.signals, wanted...)
+	// A closed pipe is an error of a write then, and not our sudden death. Ignoring
+	// the signal would do the same to the commands that we start.
+	s.brokenPipe = make(chan os.Signal, 1)
+	signal.Notify(s.brokenPipe, unix.SIGPIPE)
 	go func() {
 		var stopped time.Time // zero: not yet
 		for sig := range s.signals {
@@ -349,24 +423,47 @@ func (s *session) loop() error {
 	if any, err := s.readIterators(); any || err != nil {
 		return err
 	}
-	onlyVirtual := len(s.links) == 0
-	for !s.stopped() {
-		record, err := s.events.next(pollInterval)
-		if err != nil {
-			return err
-		}
-		if record != nil {
+	onlyVirtual := len(s.links) == 0 && !s.hasKind("self")
+	for n := 0; !s.stopped(); n++ {
+		if record := s.events.next(); record != nil {
 			s.handle(record)
+			if n%tickEvents == 0 {
+				s.tick()
+			}
+			if s.out.err != nil {
+				return nil // finish tells
+			}
 			continue
 		}
 		s.out.idle()
-		s.losses.check(false)
-		s.reportFloods(false)
+		s.tick()
+		if s.out.err != nil {
+			return nil
+		}
+		if err := s.events.wait(pollInterval); err != nil {
+			return err
+		}
+		if s.events.waiting() {
+			continue
+		}
 		if onlyVirtual || s.opts.PID != 0 && !alive(s.opts.PID) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// tickEvents is after how many events without a pause the run looks at what else
+// is due.
+const tickEvents = 1024
+
+// tick tells what is due by time: lost events, messages that were held back.
+func (s *session) tick() {
+	if s.symTable != nil {
+		s.symTable.Watch.Poll()
+	}
+	s.losses.check(false)
+	s.reportFloods(false)
 }
 
 // finish detaches, runs the end programs and prints what is left.
@@ -375,15 +472,12 @@ func (s *session) finish() (int, error) {
 	if s.child != nil {
 		s.child.kill()
 	}
+	s.packets.finish()
 	if s.exited {
 		s.events.discard() // what was queued behind exit()
 	}
 	endErr := s.runVirtual("end")
-	for {
-		record, err := s.events.next(0)
-		if err != nil || record == nil {
-			break
-		}
+	for record := s.events.last(); record != nil; record = s.events.last() {
 		s.handle(record)
 	}
 	s.losses.check(true)
@@ -391,14 +485,40 @@ func (s *session) finish() (int, error) {
 	if !s.lines() {
 		s.out.write([]byte("\n\n"))
 	}
-	if s.manifest.Config.PrintMapsOnExit {
+	if s.manifest.Config.PrintMapsOnExit && s.opts.Mode == "" {
 		s.printMaps()
 	}
 	if err := s.out.flush(); err != nil {
-		return 1, fmt.Errorf("writing the output: %w", err)
+		return 1, fmt.Errorf("writing the output: %w; what had to follow, and the maps, are lost", err)
 	}
 	return s.status, endErr
 }
+
+// watch notes that the last n links are of a watchpoint at an address.
+func (s *session) watch(addr uint64, n int) {
+	if s.watched == nil {
+		s.watched = map[uint64][]int{}
+	}
+	for i := len(s.links) - n; i < len(s.links); i++ {
+		s.watched[addr] = append(s.watched[addr], i)
+	}
+}
+
+// unwatch ends the watchpoints at an address.
+func (s *session) unwatch(addr uint64) {
+	for _, i := range s.watched[addr] {
+		if i < len(s.links) { // nothing is detached yet
+			s.links[i].Close()
+			s.links[i] = ended{}
+		}
+	}
+	delete(s.watched, addr)
+}
+
+// ended stands for a link that was closed before the end of the run.
+type ended struct{}
+
+func (ended) Close() error { return nil }
 
 // detach closes the links. The kernel waits for running programs with each, so
 // many at a time are much faster than one after the other.
@@ -422,19 +542,45 @@ func (s *session) detach() {
 func (s *session) close() {
 	if s.signals != nil {
 		signal.Stop(s.signals)
+		signal.Stop(s.brokenPipe)
 		close(s.signals)
 	}
 	s.detach()
 	if s.child != nil {
 		s.child.kill()
 	}
+	s.packets.close()
 	if s.events != nil {
 		s.events.close()
+	}
+	if s.symTable != nil {
+		s.symTable.Watch.Close()
 	}
 	if s.loaded != nil {
 		s.loaded.Close()
 	}
 }
 
-// alive tells whether a process exists.
-func alive(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+// orEnded is what to say of an error that came before all was attached: that the
+// process of -p has ended meanwhile, if so.
+func (s *session) orEnded(err error) error {
+	if s.host == nil || s.opts.PID == 0 || alive(s.opts.PID) { // without a host nothing was begun
+		return err
+	}
+	return fmt.Errorf("process %d ended before its probes were attached", s.opts.PID)
+}
+
+// alive tells whether a process runs: one that its parent has not waited for yet
+// does not, unless only its first thread has ended.
+func alive(pid int) bool {
+	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return false
+	}
+	dir := fmt.Sprintf("/proc/%d", pid)
+	stat, err := os.ReadFile(dir + "/stat") // "12 (name) Z ..."
+	if i := bytes.LastIndexByte(stat, ')'); err != nil || i+2 >= len(stat) || stat[i+2] != 'Z' && stat[i+2] != 'X' {
+		return true
+	}
+	threads, err := os.ReadDir(dir + "/task")
+	return err == nil && len(threads) > 1
+}

@@ -1,70 +1,66 @@
 package run
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/ringbuf"
+
+	"btc/loader/ring"
 )
 
 // source gives the records of the events ring buffer in order, with a look ahead
 // for what belongs together.
 type source struct {
-	ring    *ringbuf.Reader // nil: the object sends no events
-	queue   [][]byte        // read ahead
-	rec     ringbuf.Record
-	nothing chan struct{} // wakes a wait without a ring
+	ring  *ring.Reader
+	queue [][]byte // read ahead
 }
 
+// openSource reads m; nil when the object sends no events.
 func openSource(m *ebpf.Map) (*source, error) {
-	s := &source{nothing: make(chan struct{}, 1)}
-	if m == nil {
-		return s, nil
+	fd, size := -1, 0
+	if m != nil {
+		fd, size = m.FD(), int(m.MaxEntries())
 	}
-	var err error
-	if s.ring, err = ringbuf.NewReader(m); err != nil {
+	r, err := ring.Open(fd, size)
+	if err != nil {
 		return nil, fmt.Errorf("events ring buffer: %w", err)
 	}
-	return s, nil
+	return &source{ring: r}, nil
 }
 
-// next gives the next record, nil when none comes within the time or wake was
-// called. The record is valid until the next call.
-func (s *source) next(wait time.Duration) ([]byte, error) {
-	if len(s.queue) > 0 {
+// next gives the next record, nil when none is there. The record is valid until
+// the next call.
+func (s *source) next() []byte {
+	for len(s.queue) > 0 {
 		r := s.queue[0]
 		s.queue = s.queue[1:]
-		if r == nil { // taken by a look ahead
-			return s.next(wait)
+		if r != nil { // not taken by a look ahead
+			return r
 		}
-		return r, nil
 	}
-	return s.read(wait)
+	return s.ring.Next()
 }
 
-func (s *source) read(wait time.Duration) ([]byte, error) {
-	if s.ring == nil {
-		if wait > 0 {
-			select {
-			case <-time.After(wait):
-			case <-s.nothing:
-			}
+// last gives the next record of programs that do not run any more.
+func (s *source) last() []byte {
+	for range 100 {
+		if r := s.next(); r != nil {
+			return r
 		}
-		return nil, nil
+		if !s.ring.Busy() {
+			return nil
+		}
+		s.wait(time.Second) // a busy ring waits shortly
 	}
-	s.ring.SetDeadline(time.Now().Add(wait))
-	switch err := s.ring.ReadInto(&s.rec); {
-	case err == nil:
-		return s.rec.RawSample, nil
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, ringbuf.ErrFlushed):
-		return nil, nil
-	default:
-		return nil, fmt.Errorf("reading events: %w", err)
-	}
+	return nil
 }
+
+// waiting tells whether records are there.
+func (s *source) waiting() bool { return len(s.queue) > 0 || s.ring.Waiting() }
+
+// wait waits for records: until programs or wake say so, at most the given time.
+func (s *source) wait(d time.Duration) error { return s.ring.Wait(d) }
 
 // maxAhead bounds the records that a look ahead keeps.
 const maxAhead = 1024
@@ -94,9 +90,13 @@ func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
 		}
 	}
 	for end := time.Now().Add(wait); len(s.queue) < maxAhead; {
-		r, err := s.read(max(time.Until(end), 0))
-		if err != nil || r == nil {
-			return false
+		r := s.ring.Next()
+		if r == nil {
+			left := time.Until(end)
+			if left <= 0 || s.wait(left) != nil {
+				return false
+			}
+			continue
 		}
 		v := judge(r)
 		if v == takeIt {
@@ -113,27 +113,11 @@ func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
 // discard throws away what is in the buffer.
 func (s *source) discard() {
 	s.queue = nil
-	for {
-		if r, err := s.read(0); r == nil || err != nil {
-			return
-		}
+	for s.ring.Next() != nil {
 	}
 }
 
-// wake ends a wait in next.
-func (s *source) wake() {
-	if s.ring != nil {
-		s.ring.Flush()
-		return
-	}
-	select {
-	case s.nothing <- struct{}{}:
-	default:
-	}
-}
+// wake ends a wait.
+func (s *source) wake() { s.ring.Wake() }
 
-func (s *source) close() {
-	if s.ring != nil {
-		s.ring.Close()
-	}
-}
+func (s *source) close() { s.ring.Close() }

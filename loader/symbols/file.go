@@ -4,14 +4,17 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
-	"slices"
 	"sort"
 	"strings"
+
+	"btc/loader/binary"
+	"btc/loader/order"
 )
 
 // fileSyms are a file's functions, by offset in the file.
 type fileSyms struct {
-	syms []fileSym
+	syms    []fileSym
+	buildID string // in hex
 }
 
 type fileSym struct {
@@ -34,24 +37,19 @@ func (s *fileSyms) lookup(off uint64) (name string, in uint64, ok bool) {
 }
 
 // readFileSyms reads the symbol tables of an ELF file; nil when it is none.
-// When the file was stripped, a separate file of symbols under
-// /usr/lib/debug/.build-id is read too.
-func readFileSyms(r io.ReaderAt) *fileSyms {
+// When the file was stripped, the separate file of its symbols is read too: path is
+// the file's name, roots the folders that it counts from.
+func readFileSyms(r io.ReaderAt, path string, roots []string) *fileSyms {
 	f, err := elf.NewFile(r)
 	if err != nil {
 		return nil
 	}
-	s := &fileSyms{}
+	s := &fileSyms{buildID: binary.BuildID(f)}
 	s.add(f, f)
 	if f.Section(".symtab") == nil {
-		if id := BuildID(f); len(id) > 2 {
-			if d, err := elf.Open("/usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug"); err == nil {
-				s.add(d, f)
-				d.Close()
-			}
-		}
+		s.addDebugFile(f, binary.BuildID(f), path, roots)
 	}
-	slices.SortStableFunc(s.syms, func(a, b fileSym) int {
+	order.By(s.syms, func(a, b fileSym) int {
 		switch {
 		case a.off != b.off:
 			if a.off < b.off {
@@ -108,20 +106,12 @@ func FileOffset(f *elf.File, addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// BuildID is the GNU build id of a file in hex, "" when it has none.
-func BuildID(f *elf.File) string {
-	sec := f.Section(".note.gnu.build-id")
-	if sec == nil || sec.Size > 4096 {
-		return ""
+// CodeOffset is FileOffset for an address in a segment that holds code.
+func CodeOffset(f *elf.File, addr uint64) (uint64, bool) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz {
+			return addr - p.Vaddr + p.Off, true
+		}
 	}
-	b, err := sec.Data()
-	if err != nil || len(b) < 16 {
-		return ""
-	}
-	nameSize, descSize := f.ByteOrder.Uint32(b), f.ByteOrder.Uint32(b[4:])
-	from := 12 + uint64(nameSize+3)&^3
-	if from+uint64(descSize) > uint64(len(b)) {
-		return ""
-	}
-	return fmt.Sprintf("%x", b[from:from+uint64(descSize)])
+	return 0, false
 }

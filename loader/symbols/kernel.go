@@ -15,7 +15,8 @@ import (
 // Table is the symbols of the host and of the processes seen. It is not safe
 // for use by several goroutines.
 type Table struct {
-	Demangle bool // show C++ and Rust names as written in the source
+	Demangle bool   // show C++ and Rust names as written in the source
+	Watch    *Watch // what processes map from when it began; nil: nothing is known
 
 	kernel   *hostinfo.Kallsyms
 	kernTry  bool
@@ -23,12 +24,13 @@ type Table struct {
 	procs    map[uint32]*process
 	files    map[fileID]*fileSyms
 	held     map[fileID]*os.File // open, symbols not read yet
-	readable map[string]string   // mangled -> shown
+	perfMaps map[uint32]*perfMap
+	readable map[string]string // mangled -> shown
 }
 
 // New makes an empty table.
 func New(demangle bool) *Table {
-	return &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, held: map[fileID]*os.File{}, readable: map[string]string{}}
+	return &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, held: map[fileID]*os.File{}, readable: map[string]string{}, perfMaps: map[uint32]*perfMap{}}
 }
 
 // Kernel finds the function at a kernel address. It reads kallsyms at the first
@@ -56,4 +58,10 @@ func (t *Table) Ksym(addr uint64) string {
 	return hex(addr)
 }
 
-func hex(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
+// hex is an address without a name; 0 has no prefix, as C++ streams write it.
+func hex(v uint64) string {
+	if v == 0 {
+		return "0"
+	}
+	return "0x" + strconv.FormatUint(v, 16)
+}

@@ -52,6 +52,9 @@ const maxHeld = 256
 // hold opens a mapping's file while the process shows it: it may be deleted, or
 // lie in a container, and be out of reach later.
 func (t *Table) hold(m *mapping, tgid uint32) {
+	if m.path == vdsoPath {
+		return
+	}
 	if _, known := t.files[m.file]; known || t.held[m.file] != nil || len(t.held) >= maxHeld {
 		return
 	}
@@ -114,7 +117,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 		}
 	}
 	m.file.dev = maj<<32 | mnr
-	return m, len(words[1]) > 2 && words[1][2] == 'x' && strings.HasPrefix(m.path, "/")
+	return m, len(words[1]) > 2 && words[1][2] == 'x' && m.isCode()
 }
 
 // User finds the function at an address of a process, and the file it is in.
@@ -122,7 +125,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 	m := t.find(addr, tgid)
 	if m == nil {
-		return "", "", 0
+		return t.perfMapped(addr, tgid)
 	}
 	syms := t.symbols(m, tgid)
 	if syms == nil {
@@ -136,7 +139,8 @@ func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 }
 
 // find gives the mapping of an address. A process that maps a library after it
-// was seen is read again, once for each page that is not known.
+// was seen is read again, once for each page that is not known; one that is gone
+// may have been watched.
 func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	p := t.procs[tgid]
 	if m := p.find(addr); m != nil || p != nil && p.missed[addr>>12] {
@@ -144,14 +148,24 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	}
 	t.Snapshot(tgid)
 	p = t.procs[tgid]
-	m := p.find(addr)
-	if m == nil {
-		if p.missed == nil {
-			p.missed = map[uint64]bool{}
-		}
-		p.missed[addr>>12] = true
+	if m := p.find(addr); m != nil {
+		return m
 	}
-	return m
+	t.Watch.Poll()
+	m, by := t.Watch.find(addr, tgid)
+	if m != nil {
+		return m
+	}
+	if by != 0 && by != tgid { // a child that ran with the memory of a process that we do not know
+		if m := t.find(addr, by); m != nil {
+			return m
+		}
+	}
+	if p.missed == nil {
+		p.missed = map[uint64]bool{}
+	}
+	p.missed[addr>>12] = true
+	return nil
 }
 
 func (p *process) find(addr uint64) *mapping {
@@ -180,13 +194,15 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	}
 	t.hold(m, tgid)
 	var s *fileSyms
-	if f := t.held[m.file]; f != nil {
-		s = readFileSyms(f)
+	if m.path == vdsoPath {
+		s = readVDSO(m.end - m.start)
+	} else if f := t.held[m.file]; f != nil {
+		s = readFileSyms(f, cleanPath(m.path), rootsOf(tgid))
 		f.Close()
 		delete(t.held, m.file)
 	} else if sameFile(m.path, m.file) { // the process is gone: the path must still lead to the same file
 		if f, err := os.Open(m.path); err == nil {
-			s = readFileSyms(f)
+			s = readFileSyms(f, cleanPath(m.path), []string{""})
 			f.Close()
 		}
 	}

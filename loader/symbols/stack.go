@@ -1,7 +1,6 @@
 package symbols
 
 import (
-	"debug/elf"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,11 +79,8 @@ func frame(addr uint64, mode string, find func(uint64) (name, module string, off
 func (t *Table) buildIDFrame(addr uint64, tgid uint32) string {
 	m := t.find(addr, tgid)
 	if m != nil {
-		if f, err := elf.Open(fmt.Sprintf("/proc/%d/root%s", tgid, m.path)); err == nil {
-			defer f.Close()
-			if id := BuildID(f); id != "" {
-				return fmt.Sprintf("%s 0x%02x", id, addr-m.start+m.off)
-			}
+		if f := t.symbols(m, tgid); f != nil && f.buildID != "" {
+			return fmt.Sprintf("%s 0x%02x", f.buildID, addr-m.start+m.off)
 		}
 	}
 	return strconv.FormatUint(addr, 16)

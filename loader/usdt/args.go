@@ -130,8 +130,11 @@ func (r *reader) x86(text string, pc uint64) (Arg, bool) {
 	}
 	disp, inner, ok := strings.Cut(text, "(")
 	inner, closed := strings.CutSuffix(inner, ")")
-	if !ok || !closed {
+	if ok && !closed {
 		return Arg{}, false
+	}
+	if !ok || strings.HasPrefix(strings.TrimSpace(inner), ",") {
+		return r.absolute(disp, inner, pc)
 	}
 	a := Arg{Kind: Memory, Index: NoIndex}
 	parts := strings.Split(inner, ",")
@@ -140,23 +143,56 @@ func (r *reader) x86(text string, pc uint64) (Arg, bool) {
 	}
 	name, percent := strings.CutPrefix(parts[0], "%")
 	if a.Reg, ok = r.table.registers[name]; !ok || !percent || len(parts) > 3 {
-		return Arg{}, false // also without a base: that operand is an address in a table
+		return Arg{}, false
 	}
-	if len(parts) > 1 {
-		name, percent := strings.CutPrefix(parts[1], "%")
-		if a.Index, ok = r.table.registers[name]; !ok || !percent {
-			return Arg{}, false
-		}
-	}
-	if len(parts) > 2 {
-		scale, _ := number(parts[2])
-		if scale != 1 && scale != 2 && scale != 4 && scale != 8 {
-			return Arg{}, false
-		}
-		a.Scale = uint8(bits.TrailingZeros64(uint64(scale)))
+	if !r.index(&a, parts[1:]) {
+		return Arg{}, false
 	}
 	a.Value, ok = r.displacement(disp, parts[0] == "%rip", pc)
 	return a, ok
+}
+
+// index reads "%rcx" and "%rcx,4" behind the base of an operand.
+func (r *reader) index(a *Arg, parts []string) (ok bool) {
+	if len(parts) > 0 {
+		name, percent := strings.CutPrefix(parts[0], "%")
+		if a.Index, ok = r.table.registers[name]; !ok || !percent {
+			return false
+		}
+	}
+	if len(parts) > 1 {
+		scale, _ := number(parts[1])
+		if scale != 1 && scale != 2 && scale != 4 && scale != 8 {
+			return false
+		}
+		a.Scale = uint8(bits.TrailingZeros64(uint64(scale)))
+	}
+	return true
+}
+
+// absolute reads "name+8" and "name(,%rax,8)": an address of a file that is
+// loaded where it says, such as a table. The base is the probe's own address,
+// which is known there.
+func (r *reader) absolute(disp, inner string, pc uint64) (Arg, bool) {
+	a := Arg{Kind: Memory, Reg: r.table.registers["rip"], Index: NoIndex}
+	if inner != "" {
+		parts := strings.Split(inner, ",")[1:]
+		for i := range parts {
+			parts[i] = strings.TrimSpace(parts[i])
+		}
+		if len(parts) > 2 || !r.index(&a, parts) {
+			return Arg{}, false
+		}
+	}
+	var ok bool
+	if a.Value, ok = r.displacement(disp, true, pc); ok {
+		return a, true // a name
+	}
+	if a.Value, ok = r.displacement(disp, false, pc); !ok || inner == "" {
+		return Arg{}, false
+	}
+	a.Value -= int64(pc)
+	return a, true
 }
 
 // displacement reads a number, a sum of numbers, or with an instruction-relative
@@ -186,7 +222,7 @@ func (r *reader) displacement(text string, relative bool, pc uint64) (int64, boo
 	return sum, symbol == relative
 }
 
-// arm64 reads "x0", "5", "[sp]" and "[sp, 12]" and "[x0, x1]".
+// arm64 reads "x0", "5", "[sp]", "[sp, 12]", "[x0, x1]" and "[x0, x1, lsl 3]".
 func (r *reader) arm64(text string, _ uint64) (Arg, bool) {
 	inner, memory := strings.CutPrefix(text, "[")
 	if !memory {
@@ -204,9 +240,16 @@ func (r *reader) arm64(text string, _ uint64) (Arg, bool) {
 		return Arg{}, false
 	}
 	if off = strings.TrimSpace(off); more {
-		if index, ok := r.table.registers[off]; ok {
+		reg, shift, shifted := strings.Cut(off, ",")
+		if index, ok := r.table.registers[strings.TrimSpace(reg)]; ok && off[0] == 'x' {
 			a.Index = index
-			return a, true
+			if !shifted {
+				return a, true
+			}
+			text, lsl := strings.CutPrefix(strings.TrimSpace(shift), "lsl")
+			n, ok := number(strings.TrimPrefix(strings.TrimSpace(text), "#"))
+			a.Scale = uint8(n)
+			return a, lsl && ok && n >= 0 && n <= 4
 		}
 		a.Value, ok = number(strings.TrimPrefix(off, "#"))
 		return a, ok

@@ -8,6 +8,7 @@ package usdt
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
@@ -75,8 +76,8 @@ const (
 	maxName  = 1 << 12
 )
 
-// Read lists the probes of a file; none is no error. Notes that are cut short or
-// wrong end the list with an error and what was read before them.
+// Read lists the probes of a file; none is no error. A note that is wrong is left
+// out and reported by the error; notes that are cut short end the list.
 func Read(f *elf.File) (all []Location, err error) {
 	defer func() {
 		if p := recover(); p != nil { // debug/elf checks bounds, but not in every way
@@ -98,6 +99,7 @@ func Read(f *elf.File) (all []Location, err error) {
 	if base := f.Section(".stapsdt.base"); base != nil {
 		r.base = base.Addr
 	}
+	var fault error
 	for len(data) > 0 {
 		desc, rest, err := r.note(data)
 		if err != nil {
@@ -109,11 +111,12 @@ func Read(f *elf.File) (all []Location, err error) {
 		}
 		l, err := r.location(desc)
 		if err != nil {
-			return all, err
+			fault = cmp.Or(fault, err)
+			continue
 		}
 		all = append(all, l)
 	}
-	return all, nil
+	return all, fault
 }
 
 type reader struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,12 +30,16 @@ func TestArguments(t *testing.T) {
 		{elf.EM_X86_64, "%rax", []Arg{{Register, 0, 80, none, 0, 8, false}}},
 		// What cannot be read stays in its place.
 		{elf.EM_X86_64, "8f@%xmm0 8@%rbx", []Arg{{}, {Register, 0, 40, none, 0, 8, false}}},
-		{elf.EM_X86_64, "8@there(%rip) 8@here(%rax) 8@4(%rip) 3@%rax 8@%ah 8@(,%rax,8) 8@(%rax,%rbx,3)", make([]Arg, 7)},
+		{elf.EM_X86_64, "8@there(%rip) 8@here(%rax) 8@4(%rip) 3@%rax 8@%ah 8@there(,%rax,8) 8@(%rax,%rbx,3) 8@there 8@16 8@here(,%rax,3) 8@(,%zz,2)", make([]Arg, 11)},
+		// Absolute addresses, of files that are loaded where they say.
+		{elf.EM_X86_64, "4@here+4 8@here(,%rax,8) 2@0x3000(,%rcx,2)", []Arg{{Memory, 0x1004, 128, none, 0, 4, false}, {Memory, 0x1000, 128, 80, 3, 8, false}, {Memory, 0x2000, 128, 88, 1, 2, false}}},
 		{elf.EM_X86_64, "@ 8@ 8@$ 8@% 8@() -@%rax 8@$x 8@(", make([]Arg, 8)},
 		{elf.EM_AARCH64, "-4@w0 8@x30 8@sp", []Arg{{Register, 0, 0, none, 0, 4, true}, {Register, 0, 240, none, 0, 8, false}, {Register, 0, 248, none, 0, 8, false}}},
 		{elf.EM_AARCH64, "-4@[sp, 12] 8@[x1] 8@[x1, -8] 8@[x1, x2] 4@-7", []Arg{
 			{Memory, 12, 248, none, 0, 4, true}, {Memory, 0, 8, none, 0, 8, false}, {Memory, -8, 8, none, 0, 8, false},
 			{Memory, 0, 8, 16, 0, 8, false}, {Const, -7, 0, 0, 0, 4, false}}},
+		{elf.EM_AARCH64, "8@[x1, x2, lsl 3] 4@[x1,x2,lsl #2]", []Arg{{Memory, 0, 8, 16, 3, 8, false}, {Memory, 0, 8, 16, 2, 4, false}}},
+		{elf.EM_AARCH64, "8@[x1, w2, sxtw 3] 8@[x1, x2, lsl 9] 8@[x1, x2, lsr 1] 8@d0 8@[x1, ]", make([]Arg, 5)},
 		{elf.EM_AARCH64, "8@[x1 8@x2", make([]Arg, 1)},
 		{elf.EM_RISCV, "8@a0", make([]Arg, 1)},
 		{elf.EM_X86_64, "", nil},
@@ -127,7 +132,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Notes that are wrong end the list; what stood before them counts.
+// Notes that are wrong are reported; those before them count, and those behind
+// them where it is known that they begin there.
 func TestFaultyNotes(t *testing.T) {
 	good := note(0x1010, 0x1800, 0, "p\x00one\x00\x00")
 	for name, bad := range map[string][]byte{
@@ -141,6 +147,10 @@ func TestFaultyNotes(t *testing.T) {
 		have, err := read(t, image(append(bytes.Clone(good), bad...)))
 		if err == nil || len(have) != 1 {
 			t.Errorf("%s: %d probes, error %v", name, len(have), err)
+		}
+		framed := map[string]bool{"no code there": true, "no counter there": true, "strings cut short": true}
+		if have, err = read(t, image(slices.Concat(good, bad, good))); framed[name] && (err == nil || len(have) != 2) {
+			t.Errorf("%s: %d probes around it, error %v", name, len(have), err)
 		}
 	}
 }

@@ -15,17 +15,21 @@ var allowed = map[string][]string{
 	"grammar":        {},
 	"grammar/parser": {},
 
-	"frontend/diag":   {},
-	"frontend/ast":    {"frontend/diag"},
-	"frontend/parse":  {"grammar/parser", "frontend/ast", "frontend/diag"},
-	"frontend/expand": {"frontend/ast", "frontend/diag", "frontend/parse"},
-	"frontend/types":  {"ir", "ir/target"},
-	"frontend/cdef":   {"frontend/types", "frontend/diag", "ir/target"},
-	"frontend/check":  {"frontend/ast", "frontend/types", "frontend/cdef", "frontend/diag", "frontend/parse", "ir", "ir/target"},
-	"frontend/build":  {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/target"},
+	"spell": {},
+
+	"frontend/diag":      {},
+	"frontend/cpp":       {"frontend/diag"},
+	"frontend/ast":       {"frontend/diag", "frontend/cpp"},
+	"frontend/parse":     {"spell", "grammar/parser", "frontend/ast", "frontend/diag"},
+	"frontend/expand":    {"spell", "frontend/ast", "frontend/cpp", "frontend/diag", "frontend/parse"},
+	"frontend/types":     {"ir", "ir/target"},
+	"frontend/cdef":      {"frontend/cpp", "frontend/types", "frontend/diag", "ir/target"},
+	"frontend/debuginfo": {"frontend/types", "loader/binary"},
+	"frontend/check":     {"spell", "frontend/debuginfo", "frontend/ast", "frontend/cpp", "frontend/types", "frontend/cdef", "frontend/diag", "frontend/parse", "ir", "ir/target"},
+	"frontend/build":     {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/target"},
 
 	"ir":        {"ir/target"},
-	"ir/target": {"loader/hostinfo", "loader/hostinfo/..."},
+	"ir/target": {"spell", "loader/hostinfo", "loader/hostinfo/..."},
 	"ir/interp": {"ir", "ir/target"},
 	"ir/dump":   {"ir"},
 	"passes":    {"ir", "ir/target"},
@@ -38,8 +42,10 @@ var allowed = map[string][]string{
 	"backend/manifest": {"ir", "backend/emit", "loader/manifest"},
 
 	"loader/manifest":     {},
+	"loader/binary":       {},
+	"loader/order":        {},
 	"loader/hostinfo":     {"loader/manifest", "loader/hostinfo/..."},
-	"loader/hostinfo/...": {"loader/manifest", "loader/hostinfo", "loader/hostinfo/..."},
+	"loader/hostinfo/...": {"loader/manifest", "loader/order", "loader/hostinfo", "loader/hostinfo/..."},
 	"loader/...":          {"loader/..."},
 }
 

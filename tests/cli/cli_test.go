@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"btc/loader/kerneltypes"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected outputs in the cases")
@@ -36,6 +38,9 @@ func TestCommandLines(t *testing.T) {
 			switch name {
 			case "root":
 				return os.Geteuid() == 0, nil
+			case "btf":
+				_, err := os.Stat(kerneltypes.Path)
+				return err == nil, nil
 			}
 			return false, nil
 		},

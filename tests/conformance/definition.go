@@ -20,8 +20,11 @@ type definition struct {
 	willFail   bool
 	timestamp  int64 // LOCALIZE_TIMESTAMPS; -1 if not given
 	// needs are directives that ask for more than a program: BEFORE, AFTER,
-	// SETUP, CLEANUP, REQUIRES and their like, by name.
+	// SETUP, CLEANUP, REQUIRES and their like, by name. Of those given several
+	// times it has the last.
 	needs map[string]string
+	// befores are the commands to start first; requires must all succeed.
+	befores, requires []string
 }
 
 // expect is one expectation; mode is the directive's name without EXPECT.
@@ -142,6 +145,12 @@ func (d *definition) directive(name, value string) (err error) {
 		d.timestamp, err = strconv.ParseInt(value, 10, 64)
 	case "RUN", "BEFORE", "AFTER", "SETUP", "CLEANUP", "REQUIRES", "REQUIRES_FEATURE", "MIN_KERNEL", "MAX_KERNEL", "ARCH", "NEW_PIDNS", "SKIP_IF_ENV_HAS":
 		d.needs[name] = value
+		switch name {
+		case "BEFORE":
+			d.befores = append(d.befores, value)
+		case "REQUIRES":
+			d.requires = append(d.requires, value)
+		}
 	default:
 		err = fmt.Errorf("unknown directive %s", name)
 	}
@@ -217,4 +226,14 @@ func providersOf(head string) []string {
 		}
 	}
 	return out
+}
+
+// variable is the value of a variable of the test's environment, "" for none.
+func (d *definition) variable(name string) string {
+	for _, v := range d.env {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }

@@ -1,25 +1,17 @@
 package conformance
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
-	"syscall"
-	"time"
 
 	"btc/cmd/btc/driver"
 	"btc/frontend/diag"
 	"btc/ir/target"
+	"btc/tests/conformance/message"
 )
-
-// attachTimeout is how long a program may take until its probes are attached.
-const attachTimeout = 10 * time.Second
 
 // runner runs runtime tests.
 type runner struct {
@@ -43,8 +35,8 @@ func (r *runner) run(d definition) (o outcome) {
 			o.failure = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	out, diags := driver.Compile(driver.Input{Name: diag.Stdin, Text: d.prog, Target: r.target, Compiler: "test"})
-	said := messages(diags)
+	out, diags := driver.Compile(driver.Input{Name: diag.Stdin, Text: d.prog, Target: r.target, Compiler: "test", SeriesClock: d.variable("BPFTRACE_DUMMY_TS_MAP")})
+	said := message.Text(diags, false)
 	if out == nil {
 		o := outcome{refused: diags, output: said}
 		o.failure = r.check(d, o.output, 1, false)
@@ -95,102 +87,13 @@ func (r *runner) check(d definition, output string, status int, stopped bool) er
 	return nil
 }
 
-// ended is a run that has come to its end.
-type ended struct {
-	text    string // standard output and standard error
-	status  int
-	stopped bool // by the test's time limit
-}
-
-var attached = regexp.MustCompile(`(?m)^Attached \d+ probes?\n`)
-
-// watch gathers output and closes attached when the loader says so.
-type watch struct {
-	mu       sync.Mutex
-	text     bytes.Buffer
-	attached chan struct{}
-	once     sync.Once
-}
-
-func (w *watch) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n, err := w.text.Write(p)
-	if attached.Match(w.text.Bytes()) {
-		w.once.Do(func() { close(w.attached) })
-	}
-	return n, err
-}
-
-func (w *watch) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
-}
-
 // trace runs the loader on an object until it ends or the test's time is over.
 func (r *runner) trace(d definition, object string) (ended, error) {
-	args := []string{}
-	json := len(d.expects) > 0 && d.expects[0].mode == "JSON"
-	if json {
-		args = append(args, "-q", "-f", "json")
+	args := []string{object}
+	if d.json() {
+		args = []string{"-q", "-f", "json", object}
 	}
-	limit := attachTimeout + time.Duration(d.timeout)*time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), limit+2*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, r.btrun, append(args, object)...)
+	cmd := exec.Command(r.btrun, args...)
 	cmd.Dir = r.tests
-	cmd.Env = append([]string{"test=" + d.name, "PATH=" + os.Getenv("PATH")}, d.env...)
-	w := &watch{attached: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = w, w
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		return ended{}, err
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	stopped := r.await(d, cmd, w, done, json)
-	text := w.String()
-	if d.exact() {
-		if at := attached.FindStringIndex(text); at != nil {
-			text = text[at[1]:]
-		}
-	}
-	return ended{text, cmd.ProcessState.ExitCode(), stopped}, nil
-}
-
-// await waits for the end of a run, and ends it when its time is over. AFTER is
-// started when the probes are attached.
-func (r *runner) await(d definition, cmd *exec.Cmd, w *watch, done <-chan error, json bool) (stopped bool) {
-	ready, limit := w.attached, attachTimeout
-	if json { // says nothing when it is attached
-		ready, limit = nil, time.Duration(d.timeout)*time.Second
-	}
-	select {
-	case <-done:
-		return false
-	case <-time.After(limit):
-	case <-ready:
-		if after := d.needs["AFTER"]; after != "" {
-			c := exec.Command("sh", "-c", after)
-			c.Dir = r.tests
-			if c.Start() == nil {
-				go c.Wait()
-			}
-		}
-		select {
-		case <-done:
-			return false
-		case <-time.After(time.Duration(d.timeout) * time.Second):
-		}
-	}
-	cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-done:
-	case <-time.After(time.Second):
-		cmd.Process.Kill()
-		<-done
-	}
-	return true
+	return follow(cmd, d)
 }

@@ -3,12 +3,16 @@ package docs
 import (
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"btc/cmd/btc/driver"
 	"btc/frontend/check"
+	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
@@ -30,6 +34,7 @@ func TestLanguage(t *testing.T) {
 		"others":   otherFunctions(),
 		"standard": standardMacros(),
 		"config":   settings(t),
+		"moved":    moved(),
 	}
 	for _, c := range constructs {
 		var b strings.Builder
@@ -50,7 +55,11 @@ func verdict(t *testing.T, c construct) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: c.script, Target: tgt, Verify: true})
+	in := driver.Input{Name: "x.bt", Text: c.script, Target: tgt, Verify: true}
+	if strings.Contains(c.script, "main") { // the examples that ask for debug information
+		in.Files = &debuginfo.Finder{Files: map[string]string{"/bin/sh": program(t)}}
+	}
+	out, diags := driver.Compile(in)
 	if out != nil {
 		return "yes"
 	}
@@ -66,6 +75,24 @@ func verdict(t *testing.T, c construct) string {
 	diag.Render(&b, diags, diag.RenderOptions{})
 	t.Errorf("the example of %s is faulty:\n%s", c.what, &b)
 	return "?"
+}
+
+// program is one with debug information, main in line 1 of main.c.
+func program(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("skipped: examples with debug information: ", err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.c"), []byte("int main(int argc, char **argv) { return argc; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("gcc", "-g", "-O0", "-o", "prog", "main.c")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return filepath.Join(dir, "prog")
 }
 
 func mark(supported bool) string {
@@ -148,6 +175,16 @@ func standardMacros() string {
 	return b.String()
 }
 
+// moved lists the members that kernels keep in several places.
+func moved() string {
+	var b strings.Builder
+	b.WriteString("| struct | places, the oldest first |\n|---|---|\n")
+	for _, s := range target.Spellings() {
+		b.WriteString(generated.Row("`"+s.Tag+"`", "`"+strings.Join(s.Paths, "`, `")+"`"))
+	}
+	return b.String()
+}
+
 // otherFunctions lists what is refused as not supported yet.
 func otherFunctions() string {
 	var names []string
@@ -161,9 +198,10 @@ func otherFunctions() string {
 
 // effects say what each key of the config block does here.
 var effects = map[string]string{
-	"max_strlen":         "capacity of strings whose length is not known, NUL included; at most 16384",
+	"max_strlen":         "capacity of strings whose length is not known, NUL included; at most 32000",
 	"max_map_keys":       "elements of a keyed map that is not declared",
-	"max_bpf_progs":      "most programs of a script; more are an error of the compiler",
+	"max_bpf_progs":      "most programs of a script; more are an error of the compiler, or of btrun when patterns match more",
+	"max_probes":         "most places that btrun attaches to, those of all patterns together",
 	"missing_probes":     "what btrun does when an attach point does not exist on the host",
 	"stack_mode":         "how stacks print, unless kstack() or ustack() says it",
 	"print_maps_on_exit": "print all maps at the end",

@@ -29,7 +29,8 @@
 //
 // Both texts must pass ir.Verify, and must come back the same from print and
 // parse. The target is the default one of x86_64; a line `target none` runs
-// without one.
+// without one, `target arm64` with that architecture's. A line `serve x86_64
+// arm64` says which architectures the object serves.
 //
 // `go test -run ... -update` rewrites out, error and state of the cases that
 // fail; a missing out is filled in.
@@ -94,7 +95,7 @@ type testCase struct {
 
 func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 	c := &testCase{want: map[string]string{}}
-	withTarget := true
+	arch, serve := "x86_64", []string(nil)
 	for _, line := range strings.Split(string(archive.Comment), "\n") {
 		words := strings.Fields(line)
 		switch {
@@ -106,8 +107,10 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 				}
 				c.passes = append(c.passes, p)
 			}
-		case line == "target none":
-			withTarget = false
+		case len(words) == 2 && words[0] == "target":
+			arch = words[1]
+		case len(words) > 1 && words[0] == "serve":
+			serve = words[1:]
 		}
 	}
 	if len(c.passes) == 0 {
@@ -133,11 +136,18 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 	if c.before == nil {
 		return nil, fmt.Errorf("no section in")
 	}
-	if withTarget {
+	if arch != "none" {
 		var err error
-		if c.before.Target, err = target.Default("x86_64"); err != nil {
+		if c.before.Target, err = target.Default(arch); err != nil {
 			return nil, err
 		}
+	}
+	for _, name := range serve {
+		a := target.ArchByName(name)
+		if a == nil {
+			return nil, fmt.Errorf("no architecture %q", name)
+		}
+		c.before.Arches = append(c.before.Arches, a)
 	}
 	return c, nil
 }

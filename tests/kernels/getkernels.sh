@@ -1,11 +1,15 @@
 #!/bin/bash
 # getkernels.sh [DIR] [NAME...]: fetches the Debian kernels to test on.
 #
-# DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid,
-#   NAME/vmlinux       the unpacked kernel
+# DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid (x86_64) and
+# 6.1-arm64 sid-arm64 (and 6.12-arm64 when it is asked for by name),
+#   NAME/vmlinux       the unpacked kernel; on arm64 NAME/Image
 #   NAME/vmlinux.btf   its type information, as /sys/kernel/btf/vmlinux
 #   NAME/config        its configuration
 #   NAME/release       its "uname -r"
+#   NAME/modules       some of its modules (modules below), unpacked, with all that
+#                      they need: NAME.ko, NAME.btf, order (of loading)
+#   NAME/busybox       arm64: the static busybox of its guests
 # Packages come from where this machine's apt gets its own; apt's state is not
 # touched. A kernel that is there already is kept: remove its folder to renew it.
 # A kernel that cannot be had is named with the reason, and the exit status is 1.
@@ -15,19 +19,24 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../setup/lib.sh"
 dir=$(realpath -m "${1:-$here/../../build/kernels}")
 [ $# -gt 0 ] && shift
-names=${*:-5.10 6.1 6.12 sid}
+names=${*:-5.10 6.1 6.12 sid 6.1-arm64 sid-arm64}
 
-# name -> suite, and the pattern of its cloud kernel packages; the newest match wins.
+# name -> suite, and the pattern of its cloud kernel packages (ARCH is Debian's
+# name of the architecture); the newest match wins.
 declare -A suite=([5.10]=bullseye [6.1]=bookworm [6.12]=trixie [sid]=sid)
 declare -A pattern=(
-	[5.10]='^linux-image-5\.10\.0-[0-9]+-cloud-amd64-unsigned$'
-	[6.1]='^linux-image-6\.1\.0-[0-9]+-cloud-amd64-unsigned$'
-	[6.12]='^linux-image-6\.12\.[0-9]+\+deb13-cloud-amd64-unsigned$'
-	[sid]='^linux-(binary-unsigned-[0-9.]+\+deb[0-9]+-cloud-amd64|image-[0-9.]+\+deb[0-9]+-cloud-amd64-unsigned)$'
+	[5.10]='^linux-image-5\.10\.0-[0-9]+-cloud-ARCH-unsigned$'
+	[6.1]='^linux-image-6\.1\.0-[0-9]+-cloud-ARCH-unsigned$'
+	[6.12]='^linux-image-6\.12\.[0-9]+\+deb13-cloud-ARCH-unsigned$'
+	[sid]='^linux-(binary-unsigned-[0-9.]+\+deb[0-9]+-cloud-ARCH|image-[0-9.]+\+deb[0-9]+-cloud-ARCH-unsigned)$'
 )
+arch_of() { case $1 in *-arm64) echo arm64 ;; *) echo amd64 ;; esac; }
+
+# What the embedded targets describe, and what guests load.
+modules="kvm xfs nf_conntrack scsi_mod nf_conntrack_irc"
 
 missing=
-for n in $names; do [ -s "$dir/$n/vmlinux.btf" ] || missing="$missing $n"; done
+for n in $names; do [ -s "$dir/$n/vmlinux.btf" ] && [ -s "$dir/$n/modules/order" ] || missing="$missing $n"; done
 if [ -z "$missing" ]; then
 	for n in $names; do echo "kernel $n: $(cat "$dir/$n/release")"; done
 	exit 0
@@ -38,17 +47,28 @@ if [ -z "$mirror" ]; then
 	echo "kernels:$missing: not fetched: apt has no package source on this machine" >&2
 	exit 1
 fi
-apt="$dir/.apt"
-mkdir -p "$apt"/{lists/partial,archives/partial,debs} "$dir/.bin"
-for n in $missing; do
-	echo "deb [signed-by=$keyring] $mirror ${suite[$n]} main"
-done >"$apt/sources.list"
-aptopt=(-o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=-
-	-o Dir::State::Lists="$apt/lists" -o Dir::Cache="$apt" -o Acquire::Languages=none
-	-o APT::Sandbox::User=root -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
-	-o APT::Default-Release= -qq)
-apt-get "${aptopt[@]}" update || true # a suite that is gone shows below as a kernel without package
-(cd "$here/../.." && go build -o "$dir/.bin/" ./tests/kernels/cmd/unpackkernel ./tests/kernels/cmd/extractbtf) || exit 1
+mkdir -p "$dir/.bin"
+(cd "$here/../.." && go build -o "$dir/.bin/" ./tests/kernels/cmd/{unpackkernel,unpackmodules,extractbtf}) || exit 1
+
+# begin ARCH NAME...: a package state of its own for the suites of these kernels.
+# The machine's list of installed packages plays no part.
+begin() {
+	local arch=$1
+	shift
+	apt="$dir/.apt"
+	rm -rf "$apt"
+	mkdir -p "$apt"/{lists/partial,archives/partial,debs}
+	: >"$apt/status"
+	for n in "$@"; do
+		echo "deb [arch=$arch signed-by=$keyring] $mirror ${suite[${n%-arm64}]} main"
+	done >"$apt/sources.list"
+	aptopt=(-o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=-
+		-o Dir::State::Lists="$apt/lists" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt"
+		-o Acquire::Languages=none -o APT::Architecture="$arch" -o APT::Architectures="$arch"
+		-o APT::Sandbox::User=root -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
+		-o APT::Default-Release= -qq)
+	apt-get "${aptopt[@]}" update || true # a suite that is gone shows below as a kernel without package
+}
 
 # newest PATTERN: the matching package with the highest version.
 newest() {
@@ -60,33 +80,51 @@ newest() {
 # fetch NAME: prints the reason when it fails.
 fetch() {
 	local n=$1 package packages vmlinuz config to="$dir/$1" x="$dir/.unpacked"
-	package=$(newest "${pattern[$n]}")
-	[ -n "$package" ] || { echo "suite ${suite[$n]} has no such package"; return 1; }
+	local arch=$(arch_of "$n") base
+	package=$(newest "${pattern[${n%-arm64}]//ARCH/$arch}")
+	[ -n "$package" ] || { echo "suite ${suite[${n%-arm64}]} has no such package"; return 1; }
 	packages=$package
 	# Newer releases keep the configuration in a package of its own.
-	local base="linux-base-${package#linux-binary-unsigned-}"
+	base="linux-base-${package#linux-binary-unsigned-}"
 	if [ "$base" != "linux-base-$package" ] && apt-cache "${aptopt[@]}" show "$base" >/dev/null 2>&1; then packages="$package $base"; fi
+	# Newest releases keep the modules, too.
+	base="linux-modules-${package#linux-binary-unsigned-}"
+	if [ "$base" != "linux-modules-$package" ] && apt-cache "${aptopt[@]}" show "$base" >/dev/null 2>&1; then packages="$packages $base"; fi
+	[ "$arch" = amd64 ] || packages="$packages busybox-static"
 	rm -rf "$x"
 	mkdir -p "$to" "$x"
 	(cd "$apt/debs" && apt-get "${aptopt[@]}" download $packages >&2) || { echo "cannot download $packages"; return 1; }
 	for p in $packages; do dpkg-deb -x "$apt/debs/${p}"_*.deb "$x" || { echo "cannot unpack $p"; return 1; }; done
 	vmlinuz=$(find "$x" -name 'vmlinuz*' -type f | head -n 1)
-	config=$(find "$x" -name 'config*' -type f | head -n 1)
+	config=$(find "$x" \( -name 'config-*' -o -name config \) -type f | head -n 1)
 	[ -n "$vmlinuz" ] || { echo "$packages holds no vmlinuz"; return 1; }
 	[ -n "$config" ] && cp "$config" "$to/config"
-	"$dir/.bin/unpackkernel" "$vmlinuz" "$to/vmlinux" || { echo "cannot unpack its vmlinuz"; return 1; }
-	strings -n 8 "$to/vmlinux" | grep -m 1 '^Linux version ' | cut -d' ' -f3 >"$to/release"
-	"$dir/.bin/extractbtf" "$to/vmlinux" "$to/vmlinux.btf.new" && mv "$to/vmlinux.btf.new" "$to/vmlinux.btf" || { echo "it has no BTF"; return 1; }
+	local image="$to/vmlinux"
+	if [ "$arch" != amd64 ]; then
+		image="$to/Image"
+		cp "$x/usr/bin/busybox" "$to/busybox" 2>/dev/null || cp "$x/bin/busybox" "$to/busybox" || { echo "busybox-static holds no busybox"; return 1; }
+	fi
+	rm -rf "$to/modules"
+	"$dir/.bin/unpackmodules" "$x" "$to/modules.new" $modules && mv "$to/modules.new" "$to/modules" || { echo "cannot unpack its modules"; return 1; }
+	"$dir/.bin/unpackkernel" "$vmlinuz" "$image" || { echo "cannot unpack its vmlinuz"; return 1; }
+	strings -n 8 "$image" | grep -m 1 '^Linux version [0-9]' | cut -d' ' -f3 >"$to/release"
+	"$dir/.bin/extractbtf" "$image" "$to/vmlinux.btf.new" && mv "$to/vmlinux.btf.new" "$to/vmlinux.btf" || { echo "it has no BTF"; return 1; }
 }
 
 status=0
-for n in $missing; do
-	if reason=$(fetch "$n"); then
-		echo "kernel $n: $(cat "$dir/$n/release")"
-	else
-		echo "kernel $n: skipped: $reason" >&2
-		status=1
-	fi
+for arch in amd64 arm64; do
+	these=
+	for n in $missing; do [ "$(arch_of "$n")" = $arch ] && these="$these $n"; done
+	[ -n "$these" ] || continue
+	begin $arch $these
+	for n in $these; do
+		if reason=$(fetch "$n"); then
+			echo "kernel $n: $(cat "$dir/$n/release")"
+		else
+			echo "kernel $n: skipped: $reason" >&2
+			status=1
+		fi
+	done
 done
 rm -rf "$dir/.unpacked" "$apt"
 exit $status

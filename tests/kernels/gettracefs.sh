@@ -4,17 +4,19 @@
 #   events/*/*/format, events/header_page   tracepoint layouts
 #   available_filter_functions              functions that can be traced
 #   kallsyms                                all symbols with their addresses
+# with those of the modules that getkernels.sh keeps.
 # What is there already is kept.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(realpath -m "${1:-$here/../../build/kernels}")
 [ $# -gt 0 ] && shift
 cd "$here/../.."
-for n in ${*:-5.10 6.1 6.12 sid}; do
+for n in ${*:-5.10 6.1 6.12 sid 6.1-arm64 sid-arm64}; do
 	[ -s "$dir/$n/tracefs.tar" ] && continue
-	[ -s "$dir/$n/vmlinux" ] || { echo "gettracefs: no kernel $n in $dir" >&2; continue; }
+	[ -s "$dir/$n/vmlinux.btf" ] || { echo "gettracefs: no kernel $n in $dir" >&2; continue; }
 	# One awk reads all files: a process for each is slow under emulation.
-	go run ./tests/kernels/cmd/vmrun -kdir "$dir" -k "$n" -out "$dir/$n/tracefs.tar.new" -- '
+	go run ./tests/kernels/cmd/vmrun -kdir "$dir" -k "$n" -put "$dir/$n/modules:/modules" -out "$dir/$n/tracefs.tar.new" -- '
+		for m in $(cat /modules/order); do insmod /modules/$m.ko || echo "no module $m" >&2; done
 		cd /sys/kernel/tracing
 		cat /proc/kallsyms >/out/kallsyms
 		cat available_filter_functions >/out/available_filter_functions

@@ -3,7 +3,7 @@
 // run on all kernels, one boot each.
 //
 //	go test ./tests/kernels                              all kernels, all cases
-//	go test ./tests/kernels -kernel '^sid$' -case latency
+//	go test ./tests/kernels -kernel sid -case latency    one kernel; -kernel '.*arm64' two
 //	go test ./tests/kernels -oracle -kernel 6.12         the same with bpftrace
 package kernels
 
@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"testing"
 
 	"btc/tests/kernels/suite"
@@ -19,21 +20,17 @@ import (
 )
 
 var (
-	kernel = flag.String("kernel", "", "run only kernels that match this regular expression")
+	kernel = flag.String("kernel", "", "run only kernels whose whole name matches this regular expression")
 	only   = flag.String("case", "", "run only cases that match this regular expression")
 	oracle = flag.Bool("oracle", false, "run the reference bpftrace (tests/setup/oracle.sh makes it) instead of btrun")
 )
 
 // names are the kernels, as getkernels.sh calls them.
-var names = []string{"5.10", "6.1", "6.12", "sid"}
+var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64"}
 
 func TestKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: boots kernels under emulation, minutes (-short)")
-	}
-	qemu, err := vm.FindQEMU("../../build/qemu")
-	if err != nil {
-		t.Skip("skipped: ", err)
 	}
 	images := images(t)
 	if len(images) == 0 {
@@ -46,6 +43,7 @@ func TestKernels(t *testing.T) {
 			t.Skip("skipped: no reference bpftrace (tests/setup/oracle.sh makes it): ", err)
 		}
 	}
+	parent := t
 	s := suite.New(t, regexp.MustCompile(*only), *oracle)
 	for _, name := range names {
 		image, ok := images[name]
@@ -55,6 +53,17 @@ func TestKernels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if *oracle && name == "5.10" {
 				t.Skip("skipped: bpftrace needs Linux 5.15")
+			}
+			qemu, err := vm.FindQEMU("../../build/qemu", image)
+			if err != nil {
+				t.Skip("skipped: ", err)
+			}
+			if goarch, err := vm.Arch(image); err != nil {
+				t.Fatal(err)
+			} else if *oracle && goarch != runtime.GOARCH {
+				t.Skip("skipped: the reference bpftrace is this machine's")
+			} else {
+				s.Foreign(parent, goarch)
 			}
 			t.Parallel() // QEMU uses one core for each
 			s.Guest(t, name, suite.Machine{QEMU: qemu, Image: image, Disk: disk})
@@ -68,7 +77,10 @@ func images(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wanted := regexp.MustCompile(*kernel)
+	wanted := regexp.MustCompile("^(" + *kernel + ")$")
+	if *kernel == "" {
+		wanted = regexp.MustCompile("")
+	}
 	found := map[string]string{}
 	for _, name := range names {
 		if !wanted.MatchString(name) {

@@ -2,22 +2,30 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"btc/cmd/btc/driver"
+	"btc/ir/target"
 	"btc/tests/kernels/vm"
 	"btc/tests/load/objload"
 )
 
+var kernelOnly = flag.String("kernel", "", "load in guests of the kernels only whose whole name matches this regular expression")
+
 // kernels are the kernels of the matrix, as getkernels.sh calls them.
-var kernels = []string{"5.10", "6.1", "6.12", "sid"}
+var kernels = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64"}
 
 // absentFile lists what the kernels of the matrix lack, one program a line:
 // kernels (comma-separated), script/program, reason. A program that is listed
@@ -33,37 +41,133 @@ func TestKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: boots kernels under emulation (-short)")
 	}
-	qemu, err := vm.FindQEMU("../../build/qemu")
-	if err != nil {
-		t.Skip("skipped: ", err)
-	}
-	list := compiled(t)
-	dir := objects(t, list)
-	bin := filepath.Join(t.TempDir(), "loadall")
-	build := exec.Command("go", "build", "-trimpath", "-o", bin, "btc/tests/load/cmd/loadall")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	parent := t
+	made := map[string]*loads{}
 	images, err := filepath.Abs("../../build/kernels")
 	if err != nil {
 		t.Fatal(err)
 	}
+	wanted, err := regexp.Compile("^(" + cmp.Or(*kernelOnly, ".*") + ")$")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, kernel := range kernels {
+		if !wanted.MatchString(kernel) {
+			continue
+		}
 		t.Run(kernel, func(t *testing.T) {
 			image, err := vm.FindImage(images, kernel)
 			if err != nil {
 				t.Skip("skipped: ", err)
 			}
+			qemu, err := vm.FindQEMU("../../build/qemu", image)
+			if err != nil {
+				t.Skip("skipped: ", err)
+			}
+			goarch, err := vm.Arch(image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := made[goarch]
+			if l == nil {
+				l = newLoads(parent, goarch)
+				made[goarch] = l
+			}
+			c := vm.Config{QEMU: qemu, Image: image, Timeout: 5 * time.Minute}
+			if goarch != runtime.GOARCH {
+				c.Timeout = 15 * time.Minute // another architecture's instructions are translated one by one
+			}
 			t.Parallel() // QEMU uses one core for each
-			judge(t, kernel, list, guest(t, vm.Config{QEMU: qemu, Image: image}, bin, dir))
+			judge(t, kernel, l.list, guest(t, c, l.bin, l.dir))
 		})
 	}
 }
 
+// loads are what the guests of an architecture load, and the program for that.
+type loads struct {
+	list     []*script
+	bin, dir string
+}
+
+// newLoads compiles the corpus for an architecture: x86_64's objects are those
+// for it alone, others have the object that serves both where one can.
+func newLoads(t *testing.T, goarch string) *loads {
+	t.Helper()
+	l := &loads{list: corpusFor(t, goarch), bin: filepath.Join(t.TempDir(), "loadall")}
+	build := exec.Command("go", "build", "-trimpath", "-o", l.bin, "btc/tests/load/cmd/loadall")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+goarch)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	l.dir = objects(t, l.list)
+	return l
+}
+
+// corpora are the scripts compiled by corpusFor, by architecture.
+var corpora = map[string][]*script{}
+
+// corpusFor is the scripts that have an object for an architecture.
+func corpusFor(t *testing.T, goarch string) []*script {
+	t.Helper()
+	if corpora[goarch] == nil {
+		corpora[goarch] = compiled(t)
+		if goarch != "amd64" {
+			corpora[goarch] = compiledFor(t, corpora[goarch], goarch)
+		}
+	}
+	return corpora[goarch]
+}
+
+// compiledFor compiles scripts for x86_64 and another architecture, or that alone.
+// What does not compile for it uses what only x86_64 has.
+func compiledFor(t *testing.T, list []*script, arch string) []*script {
+	t.Helper()
+	x86, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := target.Default(arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outs := make([]script, len(list))
+	at := map[*script]int{}
+	for i, s := range list {
+		outs[i] = script{name: s.name, path: s.path, text: s.text}
+		at[s] = i
+	}
+	each(list, func(s *script) {
+		o := &outs[at[s]]
+		in := driver.Input{Name: s.name + ".bt", Text: s.text, Target: x86, Others: []*target.Target{other}, Optional: true, Compiler: "btc test"}
+		o.out, o.diags = driver.Compile(in)
+		if o.out == nil || len(o.out.Module.Served()) < 2 {
+			in.Target, in.Others = other, nil
+			o.out, o.diags = driver.Compile(in)
+		}
+	})
+	var all []*script
+	both := 0
+	for i := range outs {
+		s := &outs[i]
+		if s.out == nil {
+			t.Logf("%s does not compile for %s: %v", s.name, arch, s.diags.Err())
+			continue
+		}
+		if len(s.out.Module.Served()) == 2 {
+			both++
+		}
+		all = append(all, s)
+	}
+	t.Logf("%d objects serve both architectures, %d %s alone", both, len(all)-both, arch)
+	if len(all) < len(list)*9/10 {
+		t.Errorf("%d of %d scripts compile for %s", len(all), len(list), arch)
+	}
+	return all
+}
+
 // guest loads all objects in a guest and goes on where it died, if it dies.
 func guest(t *testing.T, c vm.Config, bin, dir string) []objload.Result {
-	c.Memory, c.Timeout = 1024, 5*time.Minute
+	c.Memory = 1024
 	c.Puts = []vm.Put{{Host: bin, Guest: "/bin/loadall"}, {Host: dir, Guest: "/objects"}}
 	var results []objload.Result
 	for boot := 1; ; boot++ {

@@ -141,7 +141,11 @@ func missingField(s *script, r objload.Result) string {
 
 func describe(s *script, r objload.Result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", s.path, r.Error)
+	forms := ""
+	if r.Old {
+		forms = " (with the forms for kernels without newer helpers)"
+	}
+	fmt.Fprintf(&b, "%s%s: %s\n", s.path, forms, r.Error)
 	if r.Line != "" {
 		fmt.Fprintf(&b, "at: %s\n", r.Line)
 	}

@@ -96,7 +96,7 @@ func measure(t *testing.T) ratchet {
 	}
 	r.Kernel = release()
 	for _, l := range native(t) {
-		if c, ok := r.Programs[l.Object+"/"+l.Program]; ok {
+		if c, ok := r.Programs[l.Object+"/"+l.Program]; ok && !l.Old {
 			c.Verified = l.Insns
 			r.Programs[l.Object+"/"+l.Program] = c
 		}

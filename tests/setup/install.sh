@@ -27,7 +27,15 @@ strings|binutils|fetching kernels
 unshare|util-linux|tests on this machine'"'"'s kernel, the reference bpftrace
 bpftool|bpftool|checks that bpftool accepts our objects
 llvm-objdump|llvm|checks that llvm-objdump accepts our objects
+aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|cases on arm64 kernels with C programs (usdt, getaddrinfo)
+/usr/aarch64-linux-gnu/include/stdio.h|libc6-dev-arm64-cross|cases on arm64 kernels with C programs (usdt, getaddrinfo)
 gcc|gcc|tests of a C library function (getaddrinfo)
+g++|g++|tests that trace a C++ program
+/usr/bin/python3|python3|tests that trace Python
+curl|curl|tests that trace servers (Python, OpenSSL)
+openssl|openssl|tests that trace OpenSSL
+psql|postgresql|a test that traces PostgreSQL
+zip|zip|a runtime test of the reference
 /usr/include/netdb.h|libc6-dev|tests of a C library function (getaddrinfo)
 '
 oracle_needs='

@@ -5,29 +5,43 @@
 # the flags register gets senseless bits and the kernel dies of a double fault.
 # Where this machine's QEMU is older than 8 the one of a newer Debian suite is
 # unpacked with all its libraries into DIR (default build/qemu), to be run by
-# DIR/qemu-system-x86_64. apt's state is not touched; no root is needed.
+# DIR/qemu-system-x86_64 and DIR/qemu-system-aarch64. apt's state is not touched;
+# no root is needed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 dir=$(realpath -m "${1:-$here/../../build/qemu}")
-run="$dir/qemu-system-x86_64"
+# Each program and its package.
+programs="qemu-system-x86_64 qemu-system-aarch64"
+packages="qemu-system-x86 qemu-system-arm"
 version() { "$1" --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p'; }
 
-installed=$(version qemu-system-x86_64 || true)
-if [ -z "${1:-}" ] && [ "${installed:-0}" -ge 8 ]; then
-	echo "qemu: this machine's own, version $installed"
+# lowest PREFIX: the lowest version of the programs, 0 when one is missing or broken.
+lowest() {
+	local v low=
+	for p in $programs; do
+		v=$(version "$1$p" || true)
+		[ -n "$low" ] && [ "${v:-0}" -ge "$low" ] || low=${v:-0}
+	done
+	echo "$low"
+}
+
+if [ -z "${1:-}" ] && [ "$(lowest "")" -ge 8 ]; then
+	echo "qemu: this machine's own, version $(lowest "")"
 	exit 0
 fi
-if [ -x "$run" ] && [ "$(version "$run")" != "" ]; then
-	echo "qemu: version $(version "$run") in $dir"
+if [ "$(lowest "$dir/")" != 0 ]; then
+	echo "qemu: version $(lowest "$dir/") in $dir"
 	exit 0
 fi
 fail() { echo "qemu: not fetched: $*" >&2; exit 1; }
 mirror=$(apt_mirror || true)
 [ -n "$mirror" ] || fail "apt has no package source on this machine"
 
-apt="$dir/.apt"
-rm -rf "$dir"
+# Guests may run from an older copy meanwhile: the new one is moved into place when it is complete.
+new="$dir.new"
+apt="$new/.apt"
+rm -rf "$new"
 mkdir -p "$apt"/{lists/partial,archives/partial}
 : >"$apt/status"
 echo "deb [signed-by=$keyring] $mirror ${SUITE:-trixie} main" >"$apt/sources.list"
@@ -37,21 +51,28 @@ aptopt=(-o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=-
 	-o Acquire::Languages=none -o APT::Sandbox::User=root -o APT::Default-Release= -o Debug::NoLocking=1
 	-o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -qq -y --no-install-recommends)
 apt-get "${aptopt[@]}" update || fail "apt-get update"
-apt-get "${aptopt[@]}" --download-only install qemu-system-x86 >/dev/null || fail "apt-get could not download qemu-system-x86"
+apt-get "${aptopt[@]}" --download-only install $packages >/dev/null || fail "apt-get could not download $packages"
 for p in "$apt"/archives/*.deb; do
 	# Only what QEMU needs at run time: libraries, itself, its firmware.
-	dpkg-deb --fsys-tarfile "$p" | tar -x -C "$dir" --wildcards --no-wildcards-match-slash \
-		'./lib' './usr/lib' './usr/lib64' './lib64' './usr/share/qemu' './usr/share/seabios' './usr/bin/qemu-system-x86_64' 2>/dev/null || true
+	dpkg-deb --fsys-tarfile "$p" | tar -x -C "$new" --wildcards --no-wildcards-match-slash \
+		'./lib' './usr/lib' './usr/lib64' './lib64' './usr/share/qemu' './usr/share/seabios' \
+		$(printf './usr/bin/%s ' $programs) 2>/dev/null || true
 done
 rm -rf "$apt"
-cat >"$run" <<'RUN'
+for p in $programs; do
+	cat >"$new/$p" <<RUN
 #!/bin/sh
 # Runs the unpacked QEMU with its own C library.
-d=$(dirname "$(realpath "$0")")
-lib=$d/usr/lib/x86_64-linux-gnu
-exec "$lib/ld-linux-x86-64.so.2" --library-path "$lib:$(dirname "$lib")" --argv0 qemu-system-x86_64 \
-	"$d/usr/bin/qemu-system-x86_64" -L "$d/usr/share/qemu" -L "$d/usr/share/seabios" "$@"
+d=\$(dirname "\$(realpath "\$0")")
+lib=\$d/usr/lib/x86_64-linux-gnu
+exec "\$lib/ld-linux-x86-64.so.2" --library-path "\$lib:\$(dirname "\$lib")" --argv0 $p \
+	"\$d/usr/bin/$p" -L "\$d/usr/share/qemu" -L "\$d/usr/share/seabios" "\$@"
 RUN
-chmod +x "$run"
-[ -n "$(version "$run")" ] || fail "$("$run" --version 2>&1 | head -n 3)"
-echo "qemu: version $(version "$run") in $dir"
+	chmod +x "$new/$p"
+	[ "$(version "$new/$p")" != "" ] || fail "$("$new/$p" --version 2>&1 | head -n 3)"
+done
+rm -rf "$dir.old"
+[ ! -e "$dir" ] || mv "$dir" "$dir.old"
+mv "$new" "$dir"
+rm -rf "$dir.old"
+echo "qemu: version $(lowest "$dir/") in $dir"

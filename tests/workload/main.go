@@ -45,6 +45,7 @@ func kinds() []kind {
 		{"watch", "write to memory at a given address", setupWatch},
 		{"burn", "use the CPU", setupBurn},
 		{"pingpong", "wake and be woken by a second thread", setupPingpong},
+		{"hostile", "threads and files with names that hurt terminals, deep stacks, short lives", setupHostile},
 		{"true", "nothing", func([]string, *report) (func() error, error) { return func() error { return nil }, nil }},
 	}
 }

@@ -126,17 +126,22 @@ func setupPingpong(args []string, r *report) (func() error, error) {
 	if err := unix.Pipe(pong[:]); err != nil {
 		return nil, err
 	}
-	partner := make(chan int)
+	// Both threads wait in system calls that Go's scheduler does not see: each
+	// needs a processor of its own, and has it before the first byte is sent.
+	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
+	partner, known := make(chan int), make(chan bool)
 	go func() {
 		runtime.LockOSThread()
 		if err := setThreadName("partner"); err != nil {
 			panic(err)
 		}
 		partner <- unix.Gettid()
+		<-known
 		for passByte(unix.SYS_READ, ping[0]) == nil && passByte(unix.SYS_WRITE, pong[1]) == nil {
 		}
 	}()
 	r.add("partner", <-partner)
+	close(known)
 	return func() error {
 		for range *n {
 			if err := passByte(unix.SYS_WRITE, ping[1]); err != nil {

@@ -3,12 +3,16 @@
 // The default target that the compiler embeds is made from the kernel of
 // Debian's current release, which tests/kernels fetches, unpacks and boots once
 // to copy its tracefs (see tests/kernels/getkernels.sh; it leaves the folder
-// build/kernels/6.12 with vmlinux.btf, tracefs.tar and release):
+// build/kernels/6.12 with vmlinux.btf, modules/*.btf, tracefs.tar and release):
 //
 //	go run ./tools/target make -dir build/kernels/6.12 -arch x86_64 -o ir/target/default_x86_64.target
 //
-// The same inputs give the same bytes. System call numbers come from the tables
-// of golang.org/x/sys/unix in the version that go.mod pins.
+//	go run ./tools/target make -dir build/kernels/6.12-arm64 -arch aarch64 -o ir/target/default_aarch64.target
+//
+//	go run ./tools/target elsewhere -dir build/kernels/6.12 -o ir/target/elsewhere.txt build/kernels/6.1 build/kernels/5.10 build/kernels/sid
+//
+// lists the tracepoints and fields that these other kernels have and the first
+// does not. The same inputs give the same bytes.
 //
 //	go run ./tools/target info FILE         what a target file holds, with sizes
 //	go run ./tools/target classes -dir DIR  compares the event -> struct mapping with the truth in
@@ -43,35 +47,38 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("give a command: make, info or classes")
+		return errors.New("give a command: make, elsewhere, info or classes")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	dir := flags.String("dir", "", "folder with vmlinux.btf, tracefs.tar and release")
 	arch := flags.String("arch", "x86_64", "architecture, as uname -m prints it")
 	out := flags.String("o", "", "target file to write")
+	gaps := flags.Bool("gaps", false, "write it also where parts cannot be read, such as tracefs.tar")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	switch args[0] {
 	case "make":
-		return makeTarget(*dir, *arch, *out)
+		return makeTarget(*dir, *arch, *out, *gaps)
 	case "info":
 		return info(flags.Arg(0))
 	case "classes":
 		return classes(*dir, *arch)
+	case "elsewhere":
+		return elsewhere(*dir, *arch, *out, flags.Args())
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }
 
-func makeTarget(dir, arch, out string) error {
+func makeTarget(dir, arch, out string, partial bool) error {
 	if dir == "" || out == "" {
 		return errors.New("make needs -dir and -o")
 	}
-	data, err := describe(dir, arch)
+	data, err := describeParts(dir, arch, partial)
 	if err != nil {
 		return err
 	}
-	if gaps := data.Meta.Gaps; len(gaps) > 0 {
+	if gaps := data.Meta.Gaps; len(gaps) > 0 && !partial {
 		return fmt.Errorf("the description is not complete: %s", strings.Join(gaps, "; "))
 	}
 	for _, s := range data.Syscalls {
@@ -79,7 +86,7 @@ func makeTarget(dir, arch, out string) error {
 			fmt.Fprintf(os.Stderr, "no number for the system call %s\n", s.Name)
 		}
 	}
-	file, err := targetfile.Write(data)
+	file, err := targetfile.WriteZstd(data)
 	if err != nil {
 		return err
 	}
@@ -90,7 +97,10 @@ func makeTarget(dir, arch, out string) error {
 }
 
 // describe reads a kernel's own description from a folder.
-func describe(dir, arch string) (*targetfile.Data, error) {
+func describe(dir, arch string) (*targetfile.Data, error) { return describeParts(dir, arch, false) }
+
+// describeParts is describe; where partial is set the tracefs may be missing.
+func describeParts(dir, arch string, partial bool) (*targetfile.Data, error) {
 	src := capture.Source{Arch: arch}
 	release, err := os.ReadFile(filepath.Join(dir, "release"))
 	if err != nil {
@@ -100,26 +110,52 @@ func describe(dir, arch string) (*targetfile.Data, error) {
 	if src.BTF, err = os.ReadFile(filepath.Join(dir, "vmlinux.btf")); err != nil {
 		return nil, err
 	}
-	archive, err := os.Open(filepath.Join(dir, "tracefs.tar"))
-	if err != nil {
+	if err := tracefs(&src, filepath.Join(dir, "tracefs.tar")); err != nil && !(partial && errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
+	}
+	if src.Modules, err = modules(filepath.Join(dir, "modules")); err != nil {
+		return nil, err
+	}
+	src.Syscalls = hostinfo.SyscallNumbers(arch)
+	return capture.Make(src)
+}
+
+// tracefs reads an archive of gettracefs.sh.
+func tracefs(src *capture.Source, path string) error {
+	archive, err := os.Open(path)
+	if err != nil {
+		return err
 	}
 	defer archive.Close()
 	tree, err := untar(archive)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	src.Tracefs = tree
-	if f, err := tree.Open("kallsyms"); err == nil {
+	f, err := tree.Open("kallsyms")
+	if err == nil {
 		src.Kallsyms, err = hostinfo.ReadKallsyms(f)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return err
+}
+
+// modules reads the types of the modules that a folder holds, by name.
+func modules(dir string) ([]capture.Module, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.btf"))
+	if err != nil {
+		return nil, err
+	}
+	var all []capture.Module
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
+		all = append(all, capture.Module{Name: strings.TrimSuffix(filepath.Base(path), ".btf"), BTF: raw})
 	}
-	if src.Syscalls, err = syscallNumbers(arch); err != nil {
-		return nil, err
-	}
-	return capture.Make(src)
+	return all, nil
 }
 
 // untar reads an archive into memory.

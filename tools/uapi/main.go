@@ -2,11 +2,15 @@
 // any header being there: address families, errors, signals, open flags and
 // their like.
 //
-// It asks the C compiler of the machine it runs on for the macros of the
-// headers below and for the values of those whose names match. Kernel-internal
-// constants that scripts use and no user header has are listed by hand.
+// It asks a C compiler for the macros of the headers below and for the values of
+// those whose names match. Kernel-internal constants that scripts use and no user
+// header has are listed by hand.
 //
 //	go run ./tools/uapi -o frontend/cdef/constants_x86_64.txt
+//	go run ./tools/uapi -cc "aarch64-linux-gnu-gcc -Idir" -o frontend/cdef/constants_aarch64.txt
+//
+// where dir holds "linux", a link to /usr/include/linux, if the cross compiler's
+// own copy of the kernel's headers is an older one.
 //
 // The result is one "NAME value" a line, sorted. The table is committed: a
 // build of btc runs nothing of this.
@@ -14,6 +18,7 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
 	"flag"
 	"fmt"
 	"os"
@@ -28,16 +33,27 @@ import (
 var headers = []string{
 	"limits.h", "errno.h", "signal.h", "fcntl.h", "dirent.h", "poll.h", "sched.h", "stdint.h", "unistd.h",
 	"sys/socket.h", "sys/stat.h", "sys/mman.h", "sys/epoll.h", "sys/wait.h", "sys/resource.h", "sys/ptrace.h",
-	"sys/mount.h", "sys/file.h", "sys/un.h", "netinet/in.h", "netinet/tcp.h", "net/if.h",
+	"sys/mount.h", "sys/file.h", "sys/syscall.h", "sys/un.h", "netinet/in.h", "netinet/tcp.h", "net/if.h",
 	"linux/if_ether.h", "linux/icmp.h", "linux/icmpv6.h", "linux/ipv6.h", "linux/futex.h", "linux/capability.h",
 	"linux/sched.h", "linux/prctl.h", "linux/seccomp.h", "linux/limits.h", "linux/netlink.h", "linux/rtnetlink.h",
-	"linux/bpf.h", "linux/if_arp.h", "linux/audit.h",
+	"linux/bpf.h", "linux/if_arp.h", "linux/audit.h", "linux/magic.h", "sys/ioctl.h", "linux/fs.h", "linux/sockios.h", "linux/loop.h", "linux/blktrace_api.h", "linux/fiemap.h",
+	"time.h", "sys/inotify.h", "sys/fanotify.h", "sys/xattr.h", "sys/ipc.h", "sys/shm.h", "sys/sem.h", "sys/msg.h", "sys/eventfd.h",
+	"sys/timerfd.h", "sys/signalfd.h", "sys/random.h", "sys/uio.h", "sys/reboot.h", "elf.h", "linux/stat.h", "linux/falloc.h", "linux/aio_abi.h",
+	"linux/mempolicy.h", "linux/memfd.h", "linux/membarrier.h", "linux/userfaultfd.h", "linux/perf_event.h", "linux/io_uring.h", "linux/ioprio.h",
+	"linux/kvm.h", "linux/vfio.h", "linux/if_packet.h", "linux/if_tun.h", "linux/netfilter.h", "linux/netfilter_ipv4.h",
+	"linux/netfilter/nf_conntrack_common.h", "linux/netfilter/nf_tables.h", "linux/neighbour.h", "linux/pkt_sched.h", "linux/pkt_cls.h", "linux/vm_sockets.h",
+	"linux/nvme_ioctl.h", "linux/ethtool.h", "linux/input.h", "linux/dma-buf.h", "linux/fuse.h", "linux/nfs.h", "linux/nfs4.h", "linux/landlock.h", "linux/kcmp.h",
+	"scsi/scsi.h", "scsi/sg.h",
 }
 
 var names = regexp.MustCompile(`^(AF|PF|SOCK|SOL|SO|MSG|SHUT|IPPROTO|IP|IPV6|INADDR|IN|TCP|TCPF|ETH|ICMP|ICMPV6|ARPHRD|IFF|` +
 	`SIG|SA|O|F|FD|AT|S|DT|SEEK|LOCK|MAP|PROT|MADV|MREMAP|EPOLL|POLL|CLONE|SCHED|W|P|RLIMIT|PTRACE|MS|MNT|FUTEX|CAP|PR|SECCOMP|` +
-	`NETLINK|RTM|BPF|RENAME|FS|INT|UINT|LONG|ULONG|LLONG|ULLONG|SHRT|USHRT|CHAR|UCHAR|SCHAR|INT8|INT16|INT32|INT64|UINT8|UINT16|UINT32|UINT64|SIZE|SSIZE)_[A-Z0-9_]+$` +
-	`|^(SIG[A-Z0-9]+|E[A-Z0-9]+|POLL[A-Z]+|EPOLL[A-Z]+|W(NOHANG|UNTRACED|STOPPED|EXITED|CONTINUED|NOWAIT)|PATH_MAX|NAME_MAX|IFNAMSIZ|ARG_MAX|UIO_MAXIOV|SOMAXCONN|UNIX_PATH_MAX|NSIG)$`)
+	`NETLINK|RTM|BPF|RENAME|FS|LOOP|` +
+	`CLOCK|TIMER|IPC|SHM|SEM|XATTR|EFD|TFD|SFD|GRND|RWF|LINUX_REBOOT|STATX|FALLOC|IOCB|MPOL|MFD|UFFDIO|UFFD|PERF|IORING|IOSQE|IOPRIO|KVM|VFIO|PACKET|TUN|` +
+	`NF|NFPROTO|IPS|NUD|NTF|TC|VMADDR|NVME|EM|ET|PT|SHT|FAN|FUSE|NFS|NFS4|NFS3ERR|NFSERR|LANDLOCK|KCMP|DMA|SCSI|SG|SAM|DID|EV|ETHTOOL|` +
+	`INT|UINT|LONG|ULONG|LLONG|ULLONG|SHRT|USHRT|CHAR|UCHAR|SCHAR|INT8|INT16|INT32|INT64|UINT8|UINT16|UINT32|UINT64|SIZE|SSIZE)_[A-Z0-9_]+$` +
+	`|^(__NR|SYS)_[a-z0-9_]+$|^(SIG[A-Z0-9]+|E[A-Z0-9]+|POLL[A-Z]+|EPOLL[A-Z]+|W(NOHANG|UNTRACED|STOPPED|EXITED|CONTINUED|NOWAIT)|PATH_MAX|NAME_MAX|IFNAMSIZ|ARG_MAX|UIO_MAXIOV|SOMAXCONN|UNIX_PATH_MAX|NSIG|PIPE_BUF|` +
+	`TC(GETS|SETS|SETSW|SETSF|SBRK|XONC|FLSH)|TIOC[A-Z]+|FIO[A-Z]+|SIOC[A-Z0-9]+|BLK[A-Z0-9]+|FI[A-Z]+|[A-Z0-9_]+_(SUPER_)?MAGIC)$`)
 
 // internal are constants of the kernel's own headers.
 var internal = []string{
@@ -46,19 +62,29 @@ var internal = []string{
 	"EXIT_DEAD=0x10", "EXIT_ZOMBIE=0x20", "TASK_PARKED=0x40", "TASK_DEAD=0x80", "TASK_WAKEKILL=0x100", "TASK_WAKING=0x200",
 	"TASK_NOLOAD=0x400", "TASK_NEW=0x800",
 	"TASK_KILLABLE=0x102", "TASK_STOPPED=0x104", "TASK_IDLE=0x402", "TASK_NORMAL=0x3", "TASK_COMM_LEN=16",
-	"PF_EXITING=0x4", "PF_KTHREAD=0x200000",
+	"TASK_REPORT=0x7f", "PF_EXITING=0x4", "PF_KTHREAD=0x200000",
 	// include/linux/errno.h
 	"ERESTARTSYS=512", "ERESTARTNOINTR=513", "ERESTARTNOHAND=514", "ENOIOCTLCMD=515", "ERESTART_RESTARTBLOCK=516",
 	"EPROBE_DEFER=517", "EOPENSTALE=518", "ENOTSUPP=524", "EIOCBQUEUED=529",
 	"MAX_ERRNO=4095",
+	// Pointers in the headers, numbers in a script.
+	"SIG_DFL=0", "SIG_IGN=1", "SIG_HOLD=2", "SIG_ERR=0xffffffffffffffff", "MAP_FAILED=0xffffffffffffffff",
 	// include/linux/fs.h
-	"FMODE_READ=0x1", "FMODE_WRITE=0x2",
+	"FMODE_READ=0x1", "FMODE_WRITE=0x2", "SB_RDONLY=0x1", "SB_NOSUID=0x2", "SB_NODEV=0x4", "SB_NOEXEC=0x8", "SB_SYNCHRONOUS=0x10",
+	// include/linux/mm.h: the flags of areas that have had their values since 2.6.
+	"VM_NONE=0", "VM_READ=0x1", "VM_WRITE=0x2", "VM_EXEC=0x4", "VM_SHARED=0x8", "VM_MAYREAD=0x10", "VM_MAYWRITE=0x20", "VM_MAYEXEC=0x40",
+	"VM_MAYSHARE=0x80", "VM_GROWSDOWN=0x100", "VM_PFNMAP=0x400", "VM_LOCKED=0x2000", "VM_IO=0x4000", "VM_SEQ_READ=0x8000", "VM_RAND_READ=0x10000",
+	"VM_DONTCOPY=0x20000", "VM_DONTEXPAND=0x40000", "VM_ACCOUNT=0x100000", "VM_HUGETLB=0x400000", "VM_DONTDUMP=0x4000000",
 	// include/linux/pid.h and time64.h
 	"NSEC_PER_SEC=1000000000", "NSEC_PER_MSEC=1000000", "NSEC_PER_USEC=1000", "USEC_PER_SEC=1000000", "MSEC_PER_SEC=1000",
 }
 
+// compiler is the C compiler to ask.
+var compiler string
+
 func main() {
 	out := flag.String("o", "", "file to write")
+	flag.StringVar(&compiler, "cc", "cc", "C compiler whose target is the architecture, with options")
 	flag.Parse()
 	table, err := table()
 	if err == nil && *out != "" {
@@ -124,24 +150,27 @@ func evaluate(source string, macros []string, values map[string]uint64) error {
 	defer os.RemoveAll(dir)
 	macros = constants(source, macros)
 	var b strings.Builder
-	b.WriteString(source + "#include <stdio.h>\nint main(void) {\n")
+	b.WriteString(source + "const unsigned long long btc_values[] = {\n")
 	for _, m := range macros {
-		fmt.Fprintf(&b, "printf(\"%s %%llu\\n\", (unsigned long long)(%s));\n", m, m)
+		fmt.Fprintf(&b, "(unsigned long long)(%s),\n", m)
 	}
-	b.WriteString("return 0; }\n")
-	prog := filepath.Join(dir, "prog")
-	if _, err := cc(b.String(), "-w", "-x", "c", "-o", prog, "-"); err != nil {
+	b.WriteString("};\n")
+	object := filepath.Join(dir, "values.o")
+	if _, err := cc(b.String(), "-w", "-x", "c", "-c", "-o", object, "-"); err != nil {
 		return err
 	}
-	text, err := exec.Command(prog).Output()
+	// Nothing is run: the program is another architecture's.
+	f, err := elf.Open(object)
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(string(text)) {
-		name, v, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if values[name], err = strconv.ParseUint(v, 10, 64); err != nil {
-			return err
-		}
+	defer f.Close()
+	data, err := f.Section(".rodata").Data()
+	if err != nil {
+		return err
+	}
+	for i, m := range macros {
+		values[m] = f.ByteOrder.Uint64(data[8*i:])
 	}
 	return nil
 }
@@ -154,9 +183,9 @@ func constants(source string, macros []string) []string {
 		var b strings.Builder
 		b.WriteString(source)
 		for _, m := range macros {
-			fmt.Fprintf(&b, "enum { btc_%s = !!(%s) };\n", m, m)
+			fmt.Fprintf(&b, "#line 1 \"btc_%s\"\nenum { btc_%s = !!((%s) | 0) };\n", m, m, m) // no pointers
 		}
-		cmd := exec.Command("cc", "-w", "-fsyntax-only", "-fmax-errors=0", "-x", "c", "-")
+		cmd := command("-w", "-fsyntax-only", "-fmax-errors=0", "-x", "c", "-")
 		cmd.Stdin = strings.NewReader(b.String())
 		text, err := cmd.CombinedOutput()
 		if err == nil {
@@ -174,8 +203,14 @@ func constants(source string, macros []string) []string {
 	}
 }
 
+// command is the compiler's, which may come with options of its own.
+func command(args ...string) *exec.Cmd {
+	words := append(strings.Fields(compiler), args...)
+	return exec.Command(words[0], words[1:]...)
+}
+
 func cc(source string, args ...string) ([]byte, error) {
-	cmd := exec.Command("cc", args...)
+	cmd := command(args...)
 	cmd.Stdin = strings.NewReader(source)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -6,6 +6,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,8 +16,9 @@ import (
 	"btc/backend/mach"
 	"btc/backend/obj"
 	"btc/frontend/ast"
-	"btc/frontend/build"
+	"btc/frontend/cdef"
 	"btc/frontend/check"
+	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
@@ -31,13 +33,40 @@ type Input struct {
 	Name   string // shown in messages: a path, or "stdin" for -e
 	Text   string
 	Target *target.Target
+	// Others are more targets that the object must serve. Optional: an architecture
+	// among them that it cannot serve is left out with a warning.
+	Others   []*target.Target
+	Optional bool
 	// Verify runs the IR rule check after each pass.
 	Verify bool
 	// Dump, when set, is given the text of each stage, in order. Names are "ast",
 	// "input", those of the passes, "asm", "object" and "manifest".
 	Dump func(stage, text string)
+	// SeriesClock names a map of the script that tseries reads the time from, for
+	// tests; "" for the clock.
+	SeriesClock string
+	// Dirs are folders in which #include looks for headers, Include headers that
+	// are read before the script's own text.
+	Dirs, Include []string
+	// Files gives debug information of programs, for uprobes that use names from it;
+	// nil: there is none.
+	Files *debuginfo.Finder
+	// Params are values of $1, $2, ... and Options those of getopt(). They stay
+	// defaults for the loader, except where the code needs them; FixAll makes the
+	// code for all of the former.
+	Params  []string
+	Options map[string]string
+	FixAll  bool
+	// Environ are environment variables, whose settings (BPFTRACE_MAX_STRLEN=64) count
+	// more than those of the script.
+	Environ []string
+	// ProbeFilter leaves out the probes whose attach point it does not match, begin
+	// and end excepted; nil: none.
+	ProbeFilter *regexp.Regexp
 	// Compiler is the name and version that the manifest carries.
 	Compiler string
+
+	fixed *fixed
 }
 
 // Output is a compiled script.
@@ -52,6 +81,7 @@ type Output struct {
 // output is nil when it has errors. The list may hold warnings when it is not.
 func Compile(in Input) (*Output, *diag.List) {
 	diags := &diag.List{}
+	in.fixed = in.newFixed()
 	src := diag.NewSource(in.Name, in.Text)
 	m := frontend(in, src, diags)
 	if m == nil {
@@ -78,15 +108,44 @@ func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 		}
 		return b.String()
 	})
-	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin})
-	info := check.Check(script, in.Target, diags)
-	if err := in.Target.Err(); err != nil {
-		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)
-	}
+	script = withEnvironment(script, in.Environ)
+	others := in.startOthers(script)
+	defer others.end()
+	info := in.check(script, in.Target, diags)
 	if diags.HasErrors() {
 		return nil
 	}
-	return build.Module(info, objectName(in.Name))
+	return in.serveAll(others, info, src, diags)
+}
+
+// check expands and checks a script for a target. Parameters stay open for the
+// loader unless the code needs their values.
+func (in Input) check(script *ast.Script, t *target.Target, diags *diag.List) *check.Info {
+	for {
+		own := &diag.List{}
+		info := in.checkOnce(script, t, own)
+		if !in.fix(info) {
+			diags.Merge(own)
+			return info
+		}
+	}
+}
+
+func (in Input) checkOnce(script *ast.Script, t *target.Target, diags *diag.List) *check.Info {
+	c := cdef.Predefined(t)
+	c.Dirs, c.Include = in.Dirs, in.Include
+	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin, C: c, Values: in.fixed.values, Named: in.fixed.named})
+	info := check.Check(script, t, in.Files, diags)
+	if err := t.Err(); err != nil {
+		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)
+	}
+	info.SeriesClock = in.SeriesClock
+	if in.ProbeFilter != nil {
+		info.Programs = slices.DeleteFunc(info.Programs, func(p *check.Program) bool {
+			return p.Point.Kind != "begin" && p.Point.Kind != "end" && !in.ProbeFilter.MatchString(p.Point.Text)
+		})
+	}
+	return info
 }
 
 // isSyntax tells the parser's own faults. What is wrong in attach points alone
@@ -117,7 +176,11 @@ func lower(in Input, m *ir.Module) (*Output, error) {
 		return nil, err
 	}
 	in.dump("object", func() string { return sections(object) })
-	doc, err := manifest.Marshal(backendmanifest.Build(m, funcs, object, in.Compiler))
+	doc, err := manifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
+	var fault *manifest.Fault
+	if errors.As(err, &fault) && fault.Size {
+		return nil, fmt.Errorf("the script is too large for an object: %w", err)
+	}
 	if err != nil {
 		panic(fmt.Sprintf("BUG: the manifest is not valid: %v", err))
 	}

@@ -41,11 +41,31 @@ type btfType struct {
 	extra []byte
 }
 
-// btf is one parsed BTF blob: types[0] is void.
+// btf is one parsed BTF blob, with those of modules behind it: types[0] is void.
 type btf struct {
 	types   []btfType
+	kernel  string // in a module's blob alone: the kernel's strings, which come before its own
 	strings string
 	signed  bool // the producer marks signed enums (pahole 1.24, Linux 6.0)
+	base    int  // types of the kernel itself; the modules' follow
+	modules []moduleTypes
+}
+
+// moduleTypes is where the types of a module begin.
+type moduleTypes struct {
+	name  string
+	first int
+}
+
+// module names the module that a type belongs to, "" for the kernel's own.
+func (b *btf) module(id int) string {
+	name := ""
+	for _, m := range b.modules {
+		if id >= m.first {
+			name = m.name
+		}
+	}
+	return name
 }
 
 var errBTF = errors.New("BTF is damaged or cut short")
@@ -53,31 +73,40 @@ var errBTF = errors.New("BTF is damaged or cut short")
 // parseBTF splits raw BTF (little endian, version 1) into records. It checks
 // lengths; references between types are checked where they are followed.
 func parseBTF(raw []byte) (*btf, error) {
+	b := &btf{types: make([]btfType, 1, len(raw)/40+1)}
+	if err := b.parse(raw); err != nil {
+		return nil, err
+	}
+	b.base = len(b.types)
+	return b, nil
+}
+
+// parse takes the strings and appends the records of a blob as they are.
+func (b *btf) parse(raw []byte) error {
 	if len(raw) < 24 || binary.LittleEndian.Uint16(raw) != 0xeb9f {
-		return nil, errors.New("not little-endian BTF")
+		return errors.New("not little-endian BTF")
 	}
 	if raw[2] != 1 {
-		return nil, fmt.Errorf("BTF version %d is not known", raw[2])
+		return fmt.Errorf("BTF version %d is not known", raw[2])
 	}
 	word := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(raw[at:])) }
 	header, size := word(4), uint64(len(raw))
 	typeOff, typeLen := header+word(8), word(12)
 	strOff, strLen := header+word(16), word(20)
 	if typeOff+typeLen > size || strOff+strLen > size {
-		return nil, errBTF
+		return errBTF
 	}
-	b := &btf{strings: string(raw[strOff : strOff+strLen])}
-	b.types = make([]btfType, 1, typeLen/30+1)
+	b.strings = string(raw[strOff : strOff+strLen])
 	rest := raw[typeOff : typeOff+typeLen]
 	for len(rest) > 0 {
 		t, n, err := b.record(rest)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.types = append(b.types, t)
 		rest = rest[n:]
 	}
-	return b, nil
+	return nil
 }
 
 // record decodes the record at the start of raw and tells its length. Kind and
@@ -117,10 +146,14 @@ func (b *btf) record(raw []byte) (btfType, int, error) {
 }
 
 func (b *btf) name(off uint32) string {
-	if int64(off) >= int64(len(b.strings)) {
+	text, at := b.kernel, int64(off)
+	if at >= int64(len(text)) {
+		text, at = b.strings, at-int64(len(text))
+	}
+	if at >= int64(len(text)) {
 		return ""
 	}
-	s := b.strings[off:]
+	s := text[at:]
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		return s[:i]
 	}

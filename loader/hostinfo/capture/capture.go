@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"btc/loader/hostinfo"
@@ -23,6 +24,8 @@ type Source struct {
 	Arch    string // as uname -m
 	Release string // as uname -r
 	BTF     []byte // of vmlinux
+	// Modules are those whose types are taken, too.
+	Modules []Module
 
 	// Tracefs is a tracefs tree: events/*/*/format and available_filter_functions.
 	// nil means that there is none.
@@ -36,9 +39,58 @@ type Source struct {
 	Syscalls map[string]int
 }
 
-// Host describes the running kernel. It needs /sys/kernel/btf/vmlinux; what
+// Module is a module's own types, as /sys/kernel/btf/NAME has them.
+type Module struct {
+	Name string
+	BTF  []byte
+}
+
+// MaxFile is how large HostFile lets a file become, in bytes.
+const MaxFile = 3_000_000
+
+// HostFile is the target file of the running kernel. Where it would be larger
+// than MaxFile, the types of the largest modules are left out, which the file says.
+func HostFile() ([]byte, error) {
+	src, err := host()
+	if err != nil {
+		return nil, err
+	}
+	return file(src, MaxFile)
+}
+
+func file(src *Source, most int) ([]byte, error) {
+	var left []string
+	for {
+		data, err := Make(*src)
+		if err != nil {
+			return nil, err
+		}
+		if len(left) > 0 {
+			slices.Sort(left)
+			data.Meta.Gaps = append(data.Meta.Gaps, "types of modules: those of "+strings.Join(left, ", ")+" were too large")
+		}
+		b, err := targetfile.Write(data)
+		if err != nil || len(b) <= most || len(src.Modules) == 0 {
+			return b, err
+		}
+		// A quarter of BTF is what a file takes of it, or less.
+		for over := 4 * (len(b) - most); over > 0 && len(src.Modules) > 0; {
+			at := 0
+			for i := range src.Modules {
+				if len(src.Modules[i].BTF) > len(src.Modules[at].BTF) {
+					at = i
+				}
+			}
+			over -= len(src.Modules[at].BTF)
+			left = append(left, src.Modules[at].Name)
+			src.Modules = slices.Delete(slices.Clone(src.Modules), at, at+1)
+		}
+	}
+}
+
+// host reads the running kernel. It needs /sys/kernel/btf/vmlinux; what
 // else cannot be read becomes a gap.
-func Host(syscalls map[string]int) (*targetfile.Data, error) {
+func host() (*Source, error) {
 	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("this kernel has no BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
@@ -46,13 +98,15 @@ func Host(syscalls map[string]int) (*targetfile.Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := Source{BTF: raw, Syscalls: syscalls}
+	src := &Source{BTF: raw}
 	if src.Arch, err = hostinfo.Machine(); err != nil {
 		return nil, err
 	}
+	src.Syscalls = hostinfo.SyscallNumbers(src.Arch)
 	if src.Release, err = hostinfo.Release(); err != nil {
 		return nil, err
 	}
+	src.Modules = loadedModules("/sys/kernel/btf")
 	if dir, err := hostinfo.Tracefs(); err == nil {
 		src.Tracefs = os.DirFS(dir)
 	}
@@ -61,7 +115,23 @@ func Host(syscalls map[string]int) (*targetfile.Data, error) {
 		defer f.Close()
 		src.Kallsyms, _ = hostinfo.ReadKallsyms(f)
 	}
-	return Make(src)
+	return src, nil
+}
+
+// loadedModules reads the types of the loaded modules. One that is unloaded
+// meanwhile is left out.
+func loadedModules(dir string) []Module {
+	entries, _ := os.ReadDir(dir)
+	var all []Module
+	for _, e := range entries {
+		if e.Name() == "vmlinux" {
+			continue
+		}
+		if raw, err := os.ReadFile(dir + "/" + e.Name()); err == nil {
+			all = append(all, Module{e.Name(), raw})
+		}
+	}
+	return all
 }
 
 // popular is the number of types that are laid out by how often they are
@@ -74,7 +144,11 @@ func Make(src Source) (*targetfile.Data, error) {
 	if err != nil {
 		return nil, err
 	}
+	damaged := b.merge(src.Modules)
 	m := &maker{src: src, btf: b, data: &targetfile.Data{Meta: targetfile.Meta{Arch: src.Arch, Release: src.Release}}}
+	if len(damaged) > 0 {
+		m.gap("types of modules: %s", strings.Join(damaged, ", "))
+	}
 	m.events()
 	funcs := m.functions()
 	m.types(funcs)
@@ -147,7 +221,14 @@ func (m *maker) functions() []function {
 	kfuncs := map[string]bool{}
 	var inBTF []string
 	for id := range m.btf.types {
-		switch t := &m.btf.types[id]; t.kind {
+		t := &m.btf.types[id]
+		if id >= m.btf.base { // of modules only the prototypes are taken
+			if key := m.btf.module(id) + ":" + t.name; t.kind == btfFunc && protos[key] == 0 {
+				protos[key] = t.link
+			}
+			continue
+		}
+		switch t.kind {
 		case btfFunc:
 			if _, ok := protos[t.name]; !ok {
 				protos[t.name] = t.link
@@ -169,6 +250,8 @@ func (m *maker) functions() []function {
 		f := function{targetfile.Func{Name: name, Module: module, Traceable: traceable, Kfunc: kfuncs[name]}, 0}
 		if module == "" {
 			f.proto = protos[name]
+		} else {
+			f.proto = protos[module+":"+name]
 		}
 		all = append(all, f)
 	}
@@ -203,7 +286,11 @@ func (m *maker) traceable(inBTF []string, add func(name, module string, traceabl
 	}
 	m.gap("traceable functions: available_filter_functions was not readable; all functions of kallsyms are taken for traceable")
 	m.src.Kallsyms.Each(func(s hostinfo.Symbol) bool {
-		add(s.Name, s.Module, true)
+		// The kernel lists loaded BPF programs (module "bpf") and the code it made
+		// for probes ("__builtin__kprobes", "__builtin__ftrace") among the symbols.
+		if s.Module != "bpf" && !strings.HasPrefix(s.Module, "__builtin__") {
+			add(s.Name, s.Module, true)
+		}
 		return true
 	})
 }

@@ -208,13 +208,19 @@ func TestGaps(t *testing.T) {
 	if f, ok, _ := file.Func("inlined"); !ok || !f.Traceable {
 		t.Errorf("without any list, BTF's functions are taken: %+v", f)
 	}
-	symbols, err := hostinfo.ReadKallsyms(strings.NewReader("0000000000000000 t from_kallsyms\n"))
+	symbols, err := hostinfo.ReadKallsyms(strings.NewReader("0000000000000000 t from_kallsyms\n" +
+		"0000000000000000 t bpf_prog_f00d_mine\t[bpf]\n0000000000000000 t kprobe_insn_page\t[__builtin__kprobes]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	data, file = build(t, Source{Kallsyms: symbols})
 	if _, ok, _ := file.Func("from_kallsyms"); !ok || len(data.Meta.Gaps) != 2 {
 		t.Errorf("kallsyms in place of available_filter_functions: %v", data.Meta.Gaps)
+	}
+	for _, made := range []string{"bpf_prog_f00d_mine", "kprobe_insn_page"} {
+		if _, ok, _ := file.Func(made); ok {
+			t.Errorf("%s is no function of this kernel", made)
+		}
 	}
 }
 
@@ -255,10 +261,14 @@ func FuzzBTF(f *testing.F) {
 
 // The running kernel, with what this user may read.
 func TestHost(t *testing.T) {
-	data, err := Host(nil)
+	src, err := host()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		t.Skip("no BTF of the running kernel: ", err)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := Make(*src)
 	if err != nil {
 		t.Fatal(err)
 	}

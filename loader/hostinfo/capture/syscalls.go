@@ -2,10 +2,10 @@ package capture
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"btc/loader/hostinfo/targetfile"
+	"btc/loader/order"
 )
 
 // syscallSet gathers system calls from their two tracepoints.
@@ -61,12 +61,21 @@ func (s *syscallSet) add(event string, fields []targetfile.Field) {
 		if i == 0 && f.Name == "__syscall_nr" {
 			continue
 		}
+		if isCopy(f) {
+			break
+		}
 		if f.Offset != 8+8*i {
 			s.odd = append(s.odd, event)
 		}
 		call.Args = append(call.Args, targetfile.Arg{Name: f.Name, CType: f.CType})
 	}
 	s.entered[name] = true
+}
+
+// isCopy tells whether a field is the text behind a pointer argument, which
+// kernels from 6.19 on append to the record. BPF programs get the record without.
+func isCopy(f targetfile.Field) bool {
+	return strings.HasPrefix(f.CType, "__data_loc ") && strings.HasPrefix(f.Name, "__") && strings.HasSuffix(f.Name, "_val")
 }
 
 func (s *syscallSet) list() []targetfile.Syscall {
@@ -76,6 +85,6 @@ func (s *syscallSet) list() []targetfile.Syscall {
 			all = append(all, *call)
 		}
 	}
-	slices.SortFunc(all, func(a, b targetfile.Syscall) int { return cmp.Compare(a.Name, b.Name) })
+	order.Quick(all, func(a, b targetfile.Syscall) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

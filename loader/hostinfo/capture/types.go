@@ -129,6 +129,9 @@ func (c *converter) records() []targetfile.Type {
 func (c *converter) record(id uint32) targetfile.Type {
 	b, t := c.btf, c.btf.at(id)
 	out := targetfile.Type{Name: t.name, Size: b.size(id, 0)}
+	if int(id) >= b.base && t.name != "" {
+		out.Flags = targetfile.InModule
+	}
 	switch t.kind {
 	case btfInt:
 		out.Kind = targetfile.Int

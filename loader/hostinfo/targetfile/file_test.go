@@ -2,6 +2,7 @@ package targetfile
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -56,7 +57,10 @@ func sample() *Data {
 	return d
 }
 
-func write(tb testing.TB, d *Data) []byte {
+// writers are both ways to pack.
+var writers = map[string]func(*Data) ([]byte, error){"deflate": Write, "zstd": WriteZstd}
+
+func written(tb testing.TB, d *Data) []byte {
 	tb.Helper()
 	b, err := Write(d)
 	if err != nil {
@@ -66,8 +70,20 @@ func write(tb testing.TB, d *Data) []byte {
 }
 
 func TestRoundTrip(t *testing.T) {
-	d := sample()
-	f, err := Open(write(t, d))
+	for name, write := range writers {
+		t.Run(name, func(t *testing.T) {
+			d := sample()
+			b, err := write(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			roundTrip(t, d, b)
+		})
+	}
+}
+
+func roundTrip(t *testing.T, d *Data, b []byte) {
+	f, err := Open(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +120,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestLookups(t *testing.T) {
-	f, err := Open(write(t, sample()))
+	f, err := Open(written(t, sample()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +158,43 @@ func TestLookups(t *testing.T) {
 }
 
 func TestDeterministic(t *testing.T) {
-	if !bytes.Equal(write(t, sample()), write(t, sample())) {
+	if !bytes.Equal(written(t, sample()), written(t, sample())) {
 		t.Error("two writes differ")
+	}
+}
+
+// Names of the same words are packed with a dictionary by DEFLATE alone, and found again.
+func TestDictionary(t *testing.T) {
+	d := &Data{Meta: Meta{Arch: "x86_64"}}
+	name := func(i int) string {
+		h := sha256.Sum256(fmt.Append(nil, i))
+		text := ""
+		for _, b := range h[:5] {
+			word := sha256.Sum256([]byte{b & 127})
+			text += fmt.Sprintf("_%x", word[:4])
+		}
+		return text
+	}
+	for i := range 5000 {
+		d.Funcs = append(d.Funcs, Func{Name: name(i), Traceable: true})
+	}
+	for codec, write := range writers {
+		b, err := write(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := f.tables[tableFuncs].dictRaw > 0, f.codec == codecDeflate; got != want {
+			t.Errorf("%s: a dictionary: %v, want %v", codec, got, want)
+		}
+		for i := 0; i < 5000; i += 99 {
+			if _, ok, err := f.Func(name(i)); !ok || err != nil {
+				t.Fatalf("%s: function %s: %v, %v", codec, name(i), ok, err)
+			}
+		}
 	}
 }
 
@@ -187,21 +238,26 @@ func exercise(f *File) (err error) {
 }
 
 func TestTruncated(t *testing.T) {
-	good := write(t, sample())
-	for n := 0; n < len(good); n += 1 + n/40 {
-		f, err := Open(good[:n])
-		if err == nil {
-			err = exercise(f)
+	for name, write := range writers {
+		good, err := write(sample())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err == nil {
-			t.Errorf("nothing wrong with the first %d of %d bytes", n, len(good))
+		for n := 0; n < len(good); n += 1 + n/40 {
+			f, err := Open(good[:n])
+			if err == nil {
+				err = exercise(f)
+			}
+			if err == nil {
+				t.Errorf("%s: nothing wrong with the first %d of %d bytes", name, n, len(good))
+			}
 		}
 	}
 }
 
 // A table of types that claims two thousand million entries is refused at once.
 func TestLyingTypeCount(t *testing.T) {
-	f, err := Open(write(t, sample()))
+	f, err := Open(written(t, sample()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,19 +270,36 @@ func TestLyingTypeCount(t *testing.T) {
 
 // A flipped bit anywhere is found or does no harm.
 func TestFlipped(t *testing.T) {
-	good := write(t, sample())
-	for i := 0; i < len(good); i += 7 {
-		bad := bytes.Clone(good)
-		bad[i] ^= 1 << (i % 8)
-		if f, err := Open(bad); err == nil {
-			_ = exercise(f) // must not panic; the padding behind the directory is not covered by a checksum
+	for name, write := range writers {
+		good, err := write(sample())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		all := 0
+		for i := 0; i < len(good); i += 1 + i/60 {
+			all++
+			bad := bytes.Clone(good)
+			bad[i] ^= 1 << (i % 8)
+			f, err := Open(bad)
+			if err == nil {
+				err = exercise(f) // must not panic; the padding behind the directory is not covered by a checksum
+			}
+			if err != nil {
+				found++
+			}
+		}
+		// exercise does not unpack every block of the types.
+		if found < all/2 {
+			t.Errorf("%s: %d of %d flipped bits were found", name, found, all)
 		}
 	}
 }
 
 // lie makes a file whose directory is sound by its checksum but untrue.
-func lie(entries, off, packed, raw int) []byte {
+func lie(codec, entries, off, packed, raw, dict int) []byte {
 	var dir encoder
+	dir.uint(codec)
 	dir.string("x86_64")
 	dir.string("lie")
 	dir.uint(0)
@@ -235,6 +308,8 @@ func lie(entries, off, packed, raw int) []byte {
 		dir.uint(off)
 		dir.uint(packed)
 		dir.uint(raw)
+		dir.uint(dict)
+		dir.uint(dict)
 	}
 	out := append([]byte(magic), Version)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(dir.b)))
@@ -245,7 +320,9 @@ func lie(entries, off, packed, raw int) []byte {
 func TestLyingDirectory(t *testing.T) {
 	const huge = 1<<31 - 1
 	for _, b := range [][]byte{
-		lie(5, headerSize, 10, huge), lie(5, huge, huge, 10), lie(huge, 0, 1, 1), lie(5, headerSize, huge, 10), lie(huge, headerSize, 0, 0),
+		lie(codecZstd, 5, headerSize, 10, huge, 0), lie(codecZstd, 5, huge, huge, 10, 0), lie(codecZstd, huge, 0, 1, 1, 0), lie(codecZstd, 5, headerSize, huge, 10, 0), lie(codecZstd, huge, headerSize, 0, 0, 0),
+		lie(codecDeflate, 5, headerSize, 10, huge, 0), lie(codecDeflate, huge, headerSize, 10, maxChunk, 0), lie(codecDeflate, 5, headerSize+40, 10, 10, huge),
+		lie(codecDeflate, 5, headerSize+40, 10, 10, 20), lie(2, 5, headerSize, 10, 10, 0),
 	} {
 		f, err := Open(b)
 		if err != nil {
@@ -262,7 +339,7 @@ func TestLyingDirectory(t *testing.T) {
 }
 
 func TestOtherVersion(t *testing.T) {
-	b := write(t, &Data{Meta: Meta{Arch: "x86_64"}})
+	b := written(t, &Data{Meta: Meta{Arch: "x86_64"}})
 	b[len(magic)] = Version + 1
 	if _, err := Open(b); err == nil {
 		t.Error("a file of another version was opened")
@@ -272,9 +349,10 @@ func TestOtherVersion(t *testing.T) {
 // FuzzOpen feeds damaged files whose directory checksum is mended, so that the
 // reader gets further than the first check.
 func FuzzOpen(f *testing.F) {
-	f.Add(write(f, sample()))
-	f.Add(write(f, &Data{}))
-	f.Add(lie(5, headerSize, 10, 1<<20))
+	f.Add(written(f, sample()))
+	f.Add(written(f, &Data{}))
+	f.Add(lie(codecZstd, 5, headerSize, 10, 1<<20, 0))
+	f.Add(lie(codecDeflate, 5, headerSize, 10, 1<<20, 8))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > headerSize {
 			if n := binary.LittleEndian.Uint32(b[len(magic)+1:]); int64(n) <= int64(len(b)-headerSize) {

@@ -1,10 +1,16 @@
 package targetfile
 
 import (
+	"bytes"
+	"compress/flate"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/crc32"
+	"io"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -15,8 +21,8 @@ type File struct {
 	Meta Meta
 
 	data   []byte
+	codec  int
 	tables [numTables]table
-	zstd   *zstd.Decoder // made by the first chunk
 }
 
 // table is one table: index is decoded by the first look-up.
@@ -24,7 +30,10 @@ type table struct {
 	entries     int
 	off         int // of the index chunk; the blocks follow it
 	packed, raw int // of the index chunk
+	dictPacked  int // of the dictionary's chunk, which stands before the index
+	dictRaw     int // 0: there is none
 	loaded      bool
+	dict        []byte
 	blocks      []block
 }
 
@@ -51,7 +60,7 @@ func Open(data []byte) (*File, error) {
 		return nil, damage("it is cut short")
 	}
 	dir := data[headerSize : headerSize+int(dirLen)]
-	if crc32.Checksum(dir, crc32.MakeTable(crc32.Castagnoli)) != sum {
+	if crc32.Checksum(dir, castagnoli) != sum {
 		return nil, damage("checksum of the directory")
 	}
 	f := &File{data: data}
@@ -59,6 +68,10 @@ func Open(data []byte) (*File, error) {
 }
 
 func (f *File) directory(d *decoder) error {
+	f.codec = d.uint()
+	if f.codec != codecDeflate && f.codec != codecZstd {
+		d.fail("unknown codec")
+	}
 	f.Meta.Arch = d.string()
 	f.Meta.Release = d.string()
 	for range d.count(1) {
@@ -67,27 +80,25 @@ func (f *File) directory(d *decoder) error {
 	for i := range f.tables {
 		t := &f.tables[i]
 		t.entries, t.off, t.packed, t.raw = d.uint(), d.uint(), d.uint(), d.uint()
+		t.dictPacked, t.dictRaw = d.uint(), d.uint()
 	}
 	return d.end()
 }
 
-// unpack gives the content of the chunk at off.
-func (f *File) unpack(off, packed, raw int) ([]byte, error) {
+// unpack gives the content of the chunk at off. t is the table whose dictionary
+// the chunk was packed with, nil for a chunk without.
+func (f *File) unpack(t *table, off, packed, raw int) ([]byte, error) {
 	if off < headerSize || packed > len(f.data) || off > len(f.data)-packed {
 		return nil, damage("a chunk lies beyond its end (cut short?)")
 	}
 	if raw > maxChunk {
 		return nil, damage("a chunk of %d bytes", raw)
 	}
-	if f.zstd == nil {
-		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true))
-		if err != nil {
-			return nil, err
-		}
-		f.zstd = dec
+	unpack := inflate
+	if f.codec == codecZstd {
+		unpack = unpackZstd
 	}
-	out, err := f.zstd.DecodeAll(f.data[off:off+packed], make([]byte, 0, raw))
+	out, err := unpack(t, f.data[off:off+packed], raw)
 	if err != nil {
 		return nil, damage("chunk at %d: %v", off, err)
 	}
@@ -97,13 +108,73 @@ func (f *File) unpack(off, packed, raw int) ([]byte, error) {
 	return out, nil
 }
 
+// inflate unpacks a DEFLATE chunk of raw bytes.
+func inflate(t *table, chunk []byte, raw int) ([]byte, error) {
+	if len(chunk) < 4 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	var dict []byte
+	if t != nil {
+		dict = t.dict
+	}
+	out := make([]byte, raw)
+	r := flate.NewReaderDict(bytes.NewReader(chunk[4:]), dict)
+	if _, err := io.ReadFull(r, out); err != nil {
+		return nil, err
+	}
+	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		return nil, fmt.Errorf("more than %d bytes, or no end: %v", raw, err)
+	}
+	if crc32.Checksum(out, castagnoli) != binary.LittleEndian.Uint32(chunk) {
+		return nil, errors.New("checksum")
+	}
+	return out, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// unpackZstd unpacks a zstd frame of raw bytes.
+func unpackZstd(_ *table, chunk []byte, raw int) ([]byte, error) {
+	dec, err := zstdDecoder()
+	if err != nil {
+		return nil, err
+	}
+	return dec.DecodeAll(chunk, make([]byte, 0, raw))
+}
+
+// zstdDecoder is one for all files: its tables are larger than most chunks. It is
+// no variable with an initial value: programs that only write would link it.
+func zstdDecoder() (*zstd.Decoder, error) {
+	makeDecoder.Do(func() {
+		unpacker, errDecoder = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true))
+	})
+	return unpacker, errDecoder
+}
+
+var (
+	makeDecoder sync.Once
+	unpacker    *zstd.Decoder
+	errDecoder  error
+)
+
 // index decodes a table's list of blocks.
 func (f *File) index(id int) (*table, error) {
 	t := &f.tables[id]
 	if t.loaded || t.entries == 0 {
 		return t, nil
 	}
-	raw, err := f.unpack(t.off, t.packed, t.raw)
+	if t.dictRaw > 0 {
+		if t.dictPacked > t.off {
+			return nil, damage("a dictionary lies before its beginning")
+		}
+		dict, err := f.unpack(nil, t.off-t.dictPacked, t.dictPacked, min(t.dictRaw, maxDict+1))
+		if err != nil {
+			return nil, err
+		}
+		t.dict = dict
+	}
+	raw, err := f.unpack(nil, t.off, t.packed, t.raw)
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +215,9 @@ func (d *decoder) key(prev string) string {
 	return prev[:shared] + string(rest)
 }
 
-func (f *File) content(b *block) ([]byte, error) {
+func (f *File) content(t *table, b *block) ([]byte, error) {
 	if b.data == nil {
-		data, err := f.unpack(b.off, b.packed, b.raw)
+		data, err := f.unpack(t, b.off, b.packed, b.raw)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +236,7 @@ func (f *File) lookup(id int, key string) (value []byte, ok bool, err error) {
 	if i == 0 {
 		return nil, false, nil
 	}
-	data, err := f.content(&t.blocks[i-1])
+	data, err := f.content(t, &t.blocks[i-1])
 	if err != nil {
 		return nil, false, err
 	}
@@ -202,7 +273,7 @@ func (f *File) scan(id int, prefix string, fn func(key string, value []byte) boo
 	}
 	i := sort.Search(len(t.blocks), func(i int) bool { return t.blocks[i].first > prefix })
 	for i = max(i-1, 0); i < len(t.blocks); i++ {
-		data, err := f.content(&t.blocks[i])
+		data, err := f.content(t, &t.blocks[i])
 		if err != nil {
 			return err
 		}
@@ -243,7 +314,7 @@ func (f *File) Type(ref Ref) (Type, error) {
 		return Type{}, damage("no block for type %d", pos)
 	}
 	b := &t.blocks[i-1]
-	data, err := f.content(b)
+	data, err := f.content(t, b)
 	if err != nil {
 		return Type{}, err
 	}
@@ -369,7 +440,7 @@ func (f *File) Tables() []TableInfo {
 	for id, name := range names {
 		info := TableInfo{Name: name, Entries: f.tables[id].entries}
 		if t, err := f.index(id); err == nil {
-			info.Blocks, info.Packed = len(t.blocks), t.packed
+			info.Blocks, info.Packed = len(t.blocks), t.packed+t.dictPacked
 			for _, b := range t.blocks {
 				info.Packed += b.packed
 			}

@@ -1,28 +1,27 @@
 package targetfile
 
 import (
+	"bytes"
+	"compress/flate"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
+	"btc/loader/order"
 )
 
-// Write makes the bytes of a target file. The same data gives the same bytes
-// (for one version of the zstd library). It fails on a reference to a type that
-// is not there and on a record too large for a chunk; it sorts d's lists.
+// Write makes the bytes of a target file. The same data gives the same bytes.
+// It fails on a reference to a type that is not there and on a record too large
+// for a chunk; it sorts d's lists.
 func Write(d *Data) ([]byte, error) {
+	return write(d, &writer{codec: codecDeflate, block: blockSize, packer: deflater})
+}
+
+func write(d *Data, w *writer) ([]byte, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
-		zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true))
-	if err != nil {
-		return nil, err
-	}
-	w := &writer{zstd: enc}
 	w.types(d.Types)
 	w.named(tableNames, typeNames(d.Types))
 	w.named(tableConsts, constNames(d.Types))
@@ -33,6 +32,27 @@ func Write(d *Data) ([]byte, error) {
 		return nil, w.err
 	}
 	return w.file(d.Meta), nil
+}
+
+// pack packs one chunk.
+type pack func(chunk []byte) []byte
+
+// deflater makes DEFLATE chunks; see codecDeflate.
+func deflater(dict []byte) (pack, error) {
+	var out bytes.Buffer
+	z, err := flate.NewWriterDict(&out, flate.BestCompression, dict)
+	if err != nil {
+		return nil, err
+	}
+	return func(chunk []byte) []byte {
+		out.Reset()
+		z.Reset(&out)
+		sum := binary.LittleEndian.AppendUint32(nil, crc32.Checksum(chunk, castagnoli))
+		// Writing to memory does not fail.
+		_, _ = z.Write(chunk)
+		_ = z.Close()
+		return append(sum, out.Bytes()...)
+	}, nil
 }
 
 // check proves that every reference points into the table of types.
@@ -67,8 +87,10 @@ func (d *Data) check() error {
 }
 
 type writer struct {
-	zstd   *zstd.Encoder
-	tables [numTables]struct{ entries, size, packed, raw int }
+	codec  int
+	block  int // unpacked bytes after which a block is closed
+	packer func(dict []byte) (pack, error)
+	tables [numTables]struct{ entries, size, packed, raw, dictPacked, dictRaw int }
 	body   []byte
 	err    error
 }
@@ -78,16 +100,15 @@ type entry struct {
 	value []byte
 }
 
-// blocks collects one table: its index and its packed blocks.
+// blocks collects one table.
 type blocks struct {
-	w      *writer
-	index  encoder
-	n      int
-	packed []byte
-	cur    encoder
+	w   *writer
+	all [][]byte  // closed blocks
+	at  []encoder // what the index says of each block's first entry
+	cur encoder
 }
 
-// flush packs the current block.
+// flush closes the current block.
 func (b *blocks) flush() {
 	if len(b.cur.b) == 0 {
 		return
@@ -95,27 +116,74 @@ func (b *blocks) flush() {
 	if len(b.cur.b) > maxChunk && b.w.err == nil {
 		b.w.err = fmt.Errorf("a record of %d bytes is too large for a target file", len(b.cur.b))
 	}
-	packed := b.w.zstd.EncodeAll(b.cur.b, nil)
-	b.index.uint(len(packed))
-	b.index.uint(len(b.cur.b))
-	b.packed = append(b.packed, packed...)
+	b.all = append(b.all, b.cur.b)
 	b.cur.b = nil
-	b.n++
+}
+
+// packed packs all blocks with a dictionary; the index is unpacked.
+func (b *blocks) packed(dict []byte) (index, body []byte) {
+	p, err := b.w.packer(dict)
+	if err != nil {
+		if b.w.err == nil {
+			b.w.err = err
+		}
+		return nil, nil
+	}
+	var head encoder
+	head.uint(len(b.all))
+	for i, raw := range b.all {
+		one := p(raw)
+		head.b = append(head.b, b.at[i].b...)
+		head.uint(len(one))
+		head.uint(len(raw))
+		body = append(body, one...)
+	}
+	return head.b, body
+}
+
+// dictionary takes pieces from all of the blocks, which are sorted by name, or
+// the beginning of the types, where those are that are used most.
+func (b *blocks) dictionary(id int) []byte {
+	var whole []byte
+	for _, raw := range b.all {
+		whole = append(whole, raw...)
+	}
+	if id == tableTypes || len(whole) <= maxDict {
+		return whole[:min(len(whole), maxDict)]
+	}
+	const piece = 256 // bytes
+	var dict []byte
+	for i := range maxDict / piece {
+		at := i * len(whole) / (maxDict / piece)
+		dict = append(dict, whole[at:min(at+piece, len(whole))]...)
+	}
+	return dict
 }
 
 func (b *blocks) finish(id, entries int) {
 	b.flush()
-	var head encoder
-	head.uint(b.n)
-	raw := append(head.b, b.index.b...)
-	if len(raw) > maxChunk && b.w.err == nil {
-		b.w.err = fmt.Errorf("table %d has an index of %d bytes", id, len(raw))
+	index, body := b.packed(nil)
+	alone, err := b.w.packer(nil)
+	if err != nil || b.w.err != nil {
+		return // packed has kept the error
 	}
-	index := b.w.zstd.EncodeAll(raw, nil)
 	t := &b.w.tables[id]
-	t.entries, t.packed, t.raw = entries, len(index), len(raw)
-	t.size = len(index) + len(b.packed)
-	b.w.body = append(append(b.w.body, index...), b.packed...)
+	var packedDict []byte
+	if dict := b.dictionary(id); len(b.all) > 1 && b.w.codec == codecDeflate {
+		packedDict = alone(dict)
+		if i, with := b.packed(dict); len(packedDict)+len(with) < len(body) {
+			index, body, t.dictRaw = i, with, len(dict)
+		} else {
+			packedDict = nil
+		}
+	}
+	if len(index) > maxChunk && b.w.err == nil {
+		b.w.err = fmt.Errorf("table %d has an index of %d bytes", id, len(index))
+	}
+	packed := alone(index)
+	t.entries, t.packed, t.raw, t.dictPacked = entries, len(packed), len(index), len(packedDict)
+	t.size = len(packedDict) + len(packed) + len(body)
+	b.w.body = append(append(append(b.w.body, packedDict...), packed...), body...)
 }
 
 func (w *writer) types(types []Type) {
@@ -123,13 +191,15 @@ func (w *writer) types(types []Type) {
 	start := 0
 	for i := range types {
 		if len(b.cur.b) == 0 {
-			b.index.uint(i - start)
+			var at encoder
+			at.uint(i - start)
+			b.at = append(b.at, at)
 			start = i
 		}
 		var rec encoder
 		rec.typ(&types[i])
 		b.cur.bytes(rec.b)
-		if len(b.cur.b) >= blockSize {
+		if len(b.cur.b) >= b.w.block {
 			b.flush()
 		}
 	}
@@ -137,18 +207,20 @@ func (w *writer) types(types []Type) {
 }
 
 func (w *writer) named(id int, entries []entry) {
-	slices.SortStableFunc(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	order.By(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
 	b := &blocks{w: w}
 	first, prev := "", ""
 	for _, e := range entries {
 		if len(b.cur.b) == 0 {
-			b.index.key(first, e.key)
+			var at encoder
+			at.key(first, e.key)
+			b.at = append(b.at, at)
 			first, prev = e.key, ""
 		}
 		b.cur.key(prev, e.key)
 		b.cur.bytes(e.value)
 		prev = e.key
-		if len(b.cur.b) >= blockSize {
+		if len(b.cur.b) >= b.w.block {
 			b.flush()
 		}
 	}
@@ -170,6 +242,7 @@ func (w *writer) file(m Meta) []byte {
 	size := 0
 	for {
 		var dir encoder
+		dir.uint(w.codec)
 		dir.string(m.Arch)
 		dir.string(m.Release)
 		dir.uint(len(m.Gaps))
@@ -179,9 +252,11 @@ func (w *writer) file(m Meta) []byte {
 		off := headerSize + size
 		for _, t := range w.tables {
 			dir.uint(t.entries)
-			dir.uint(off)
+			dir.uint(off + t.dictPacked)
 			dir.uint(t.packed)
 			dir.uint(t.raw)
+			dir.uint(t.dictPacked)
+			dir.uint(t.dictRaw)
 			off += t.size
 		}
 		if len(dir.b) <= size {
@@ -195,7 +270,7 @@ func (w *writer) file(m Meta) []byte {
 func (w *writer) join(dir []byte, size int) []byte {
 	out := append([]byte(magic), Version)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(dir)))
-	out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(dir, crc32.MakeTable(crc32.Castagnoli)))
+	out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(dir, castagnoli))
 	out = append(append(out, dir...), make([]byte, size-len(dir))...)
 	return append(out, w.body...)
 }

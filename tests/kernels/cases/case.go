@@ -18,11 +18,14 @@
 //
 //	script: PATH     the script, relative to the repository, instead of script.bt
 //	args: A B        parameters of the script, after the object
+//	compile: A B     further arguments of btc compile; a section NAME.h is a header
+//	                 beside the script
+//	tool: A B        options of the tool, such as --unsafe
 //	run: COMMAND     started by the tool itself with -c; the run ends with it
 //	after: COMMAND   started once the tool is attached; then the tool gets SIGINT
 //	                 (neither: the script ends by itself)
 //	needs: F G       features without which the case is skipped
-//	skip: K REASON   not on kernel K (5.10, 6.1, 6.12, sid, host) or not with bpftrace (oracle)
+//	skip: K REASON   not on kernel K (5.10, 6.1, 6.12, sid, 6.1-arm64, sid-arm64, host) or not with bpftrace (oracle)
 //	scope: all       it traces every process of the machine: by default not run on the host
 //	exit: N          expected exit status, default 0
 //	timeout: D       limit for the run, default 30s
@@ -58,16 +61,20 @@ type Case struct {
 	Path   string // script, relative to the repository, or "" for Script alone
 	Script string // text of the script
 	Args   []string
-	Run    string // command for -c
-	After  string // command to start after attaching
-	Needs  []string
-	Skip   map[string]string // kernel or Oracle -> reason
-	All    bool              // traces processes that are not its own
-	Exit   int
-	Limit  time.Duration
-	Where  []relation
-	Stdout output
-	Stderr output
+	Tool   []string // options
+	// Compile are further arguments of btc compile, Headers files beside the script.
+	Compile []string
+	Headers map[string]string
+	Run     string // command for -c
+	After   string // command to start after attaching
+	Needs   []string
+	Skip    map[string]string // kernel or Oracle -> reason
+	All     bool              // traces processes that are not its own
+	Exit    int
+	Limit   time.Duration
+	Where   []relation
+	Stdout  output
+	Stderr  output
 }
 
 // output is what one stream must hold.
@@ -143,11 +150,13 @@ func (c *Case) complete() error {
 
 // keys are the lines of the head that are not prose.
 var keys = map[string]func(c *Case, value string) error{
-	"script": func(c *Case, v string) error { c.Path = v; return nil },
-	"args":   func(c *Case, v string) error { c.Args = strings.Fields(v); return nil },
-	"run":    func(c *Case, v string) error { c.Run = v; return nil },
-	"after":  func(c *Case, v string) error { c.After = v; return nil },
-	"needs":  func(c *Case, v string) error { c.Needs = append(c.Needs, strings.Fields(v)...); return nil },
+	"script":  func(c *Case, v string) error { c.Path = v; return nil },
+	"args":    func(c *Case, v string) error { c.Args = strings.Fields(v); return nil },
+	"compile": func(c *Case, v string) error { c.Compile = strings.Fields(v); return nil },
+	"tool":    func(c *Case, v string) error { c.Tool = strings.Fields(v); return nil },
+	"run":     func(c *Case, v string) error { c.Run = v; return nil },
+	"after":   func(c *Case, v string) error { c.After = v; return nil },
+	"needs":   func(c *Case, v string) error { c.Needs = append(c.Needs, strings.Fields(v)...); return nil },
 	"skip": func(c *Case, v string) error {
 		kernel, reason, _ := strings.Cut(v, " ")
 		if reason == "" {
@@ -188,6 +197,13 @@ func (c *Case) head(line string) error {
 }
 
 func (c *Case) section(name, text string) error {
+	if strings.HasSuffix(name, ".h") && filepath.IsLocal(name) {
+		if c.Headers == nil {
+			c.Headers = map[string]string{}
+		}
+		c.Headers[name] = text
+		return nil
+	}
 	stream, form, _ := strings.Cut(name, " ")
 	var o *output
 	switch stream {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,6 +34,7 @@ func Features() []Feature {
 		{"uprobe", "the kernel has no uprobes", exists("/sys/bus/event_source/devices/uprobe")},
 		{"tracepoint", "tracefs is not mounted", exists("/sys/kernel/tracing/events/sched")},
 		{"syscalls", "the kernel has no system call tracepoints", exists("/sys/kernel/tracing/events/syscalls")},
+		{"open-call", "the architecture has no system call open", exists("/sys/kernel/tracing/events/syscalls/sys_enter_open")},
 		{"perf", "the kernel has no perf events", exists("/sys/bus/event_source/devices/software")},
 		{"watchpoint", "the machine has no hardware breakpoints for perf", watchpoint},
 		{"fentry", "the kernel refuses fentry", func() bool { return fentry() == nil }},
@@ -41,9 +45,11 @@ func Features() []Feature {
 		{"no-loop", "the kernel has the helper that repeats a subprogram", func() bool { return !loop() }},
 		{"percpu-lookup", "the kernel has no helper that reads another CPU's value (bpf_map_lookup_percpu_elem, 5.19)",
 			func() bool { return helper(asm.FnMapLookupPercpuElem) }},
-		{"no-pmu", "the machine has hardware counters", func() bool { return !exists("/sys/bus/event_source/devices/cpu")() }},
+		{"no-pmu", "the machine has hardware counters", func() bool { return !cycles() }},
 		{"ipv6", "the loopback device has no IPv6 address", ipv6Loopback},
 		{"usdt", "no C compiler made the workload that has static probes", onPath("usdt")},
+		{"modules", "no module with types of its own can be loaded (Linux 5.11)", modules},
+		{"disk", "the machine has no disk for tests", exists("/dev/scratch")},
 		{"getaddrinfo", "no C compiler made the workload that calls getaddrinfo", onPath("getaddrinfo")},
 	}
 }
@@ -66,17 +72,57 @@ func watchpoint() bool {
 	return err == nil
 }
 
-// fentry loads a program for a function that every kernel has.
+// cycles opens the counter of the processor's cycles.
+func cycles() bool {
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1 << 20}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil
+}
+
+// fentry puts a program on a function that every kernel has. arm64's take the
+// program from the start and a link to it only since 6.4.
 func fentry() error {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "vfs_read", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
+	if err != nil {
+		return err
+	}
+	defer prog.Close()
+	l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 	if err == nil {
-		prog.Close()
+		l.Close()
 	}
 	return err
 }
+
+// modulesDir holds the modules of a guest's kernel, and their order of loading.
+const modulesDir = "/modules"
+
+// modules loads nf_conntrack with what it needs; the module that cases load to
+// have something to see is unloaded.
+func modules() bool {
+	_ = unix.DeleteModule("nf_conntrack_irc", 0)
+	return loadModules()
+}
+
+var loadModules = sync.OnceValue(func() bool {
+	order, err := os.ReadFile(filepath.Join(modulesDir, "order"))
+	if err != nil {
+		return false
+	}
+	for _, name := range strings.Fields(string(order)) {
+		if f, err := os.Open(filepath.Join(modulesDir, name+".ko")); err == nil && name != "nf_conntrack_irc" {
+			_ = unix.FinitModule(int(f.Fd()), "", 0) // the types tell whether it helped
+			f.Close()
+		}
+	}
+	return exists("/sys/kernel/btf/nf_conntrack")()
+})
 
 func forEach() bool { return helper(asm.FnForEachMapElem) }
 

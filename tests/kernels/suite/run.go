@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,11 @@ type Machine struct {
 // Guest runs the cases on the kernel called name, in one boot of the machine,
 // and reports each case as a subtest.
 func (s *Suite) Guest(t *testing.T, name string, m Machine) {
-	puts, err := s.puts()
+	goarch, err := vm.Arch(m.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	puts, err := s.puts(goarch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +45,19 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 		tool = "bpftrace"
 	}
 	jobs := s.jobs(t, name, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
+	if goarch != runtime.GOARCH {
+		for i := range jobs {
+			jobs[i].Limit *= 2 // its emulation is slower
+		}
+	}
+	puts = append(puts, modules(m.Image)...)
 	boot := func(jobs []driver.Job) ([]byte, error) {
 		file := filepath.Join(t.TempDir(), "jobs.json")
 		if err := writeJobs(file, jobs); err != nil {
 			return nil, err
 		}
 		c := vm.Config{
-			QEMU: m.QEMU, Image: m.Image, Disk: m.Disk, Memory: 1024, Timeout: limit(jobs),
+			QEMU: m.QEMU, Image: m.Image, Disk: m.Disk, Memory: 1024, Timeout: limit(jobs), Scratch: true,
 			Puts:    append(puts, vm.Put{Host: file, Guest: "/jobs.json"}),
 			Command: []string{"runjobs", "/jobs.json"},
 		}

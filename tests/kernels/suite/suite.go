@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -23,12 +24,13 @@ import (
 // Suite holds the cases and what is needed to run them.
 type Suite struct {
 	Root   string // top of the repository
-	Bin    string // folder of the built programs
+	Bin    string // folder of the programs built for this machine
 	Work   string // folder of scripts, objects and manifests
 	Oracle bool   // run bpftrace instead of btrun
 	Cases  []*cases.Case
 
 	refused map[string]string // case -> what btc said when it refused the script
+	foreign map[string]string // GOARCH -> folder of the programs for guests of another architecture
 }
 
 // New reads the cases whose names match only, builds the programs and compiles
@@ -39,7 +41,7 @@ func New(t *testing.T, only *regexp.Regexp, oracle bool) *Suite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Suite{Root: root, Bin: t.TempDir(), Work: t.TempDir(), Oracle: oracle, refused: map[string]string{}}
+	s := &Suite{Root: root, Bin: t.TempDir(), Work: t.TempDir(), Oracle: oracle, refused: map[string]string{}, foreign: map[string]string{}}
 	all, err := cases.Load(filepath.Join(root, "tests/kernels/testdata"), root)
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +60,8 @@ func New(t *testing.T, only *regexp.Regexp, oracle bool) *Suite {
 			t.Skipf("skipped: %s does not exist", p)
 		}
 	}
-	s.build(t, programs)
-	s.buildC(t, "tests/workload/getaddrinfo/getaddrinfo.c")
-	s.buildC(t, "tests/workload/usdt/usdt.c")
+	s.build(t, programs, runtime.GOARCH, s.Bin)
+	s.buildC(t, "gcc", s.Bin)
 	for _, c := range s.Cases {
 		s.prepare(t, c)
 	}
@@ -82,27 +83,58 @@ func repository() (string, error) {
 	return "", err
 }
 
-func (s *Suite) build(t *testing.T, programs []string) {
+// Foreign builds what guests of another architecture need, once.
+func (s *Suite) Foreign(t *testing.T, goarch string) {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-o", s.Bin + "/"}, programs...)...)
+	if goarch == runtime.GOARCH || s.foreign[goarch] != "" {
+		return
+	}
+	bin := t.TempDir()
+	s.foreign[goarch] = bin
+	s.build(t, []string{"./tests/workload", "./tests/kernels/cmd/runjobs", "./cmd/btrun"}, goarch, bin)
+	s.buildC(t, crossCompilers[goarch].gcc, bin)
+}
+
+// crossCompilers are the C compilers for other architectures, as Debian calls
+// them, with the C library that their programs need in a guest.
+var crossCompilers = map[string]struct {
+	gcc       string
+	libraries []string
+}{
+	"arm64": {"aarch64-linux-gnu-gcc", []string{"/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1", "/usr/aarch64-linux-gnu/lib/libc.so.6"}},
+}
+
+// bin is the folder of the programs for an architecture.
+func (s *Suite) bin(goarch string) string {
+	if dir := s.foreign[goarch]; dir != "" {
+		return dir
+	}
+	return s.Bin
+}
+
+func (s *Suite) build(t *testing.T, programs []string, goarch, bin string) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-o", bin + "/"}, programs...)...)
 	cmd.Dir = s.Root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+goarch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}
 }
 
-// buildC compiles a workload that must use the C library. Without a compiler it
-// is absent, and the feature that the cases name is missing.
-func (s *Suite) buildC(t *testing.T, source string) {
+// buildC compiles the workloads that must use the C library. Without a compiler
+// they are absent, and the feature that the cases name is missing.
+func (s *Suite) buildC(t *testing.T, gcc, bin string) {
 	t.Helper()
-	name := strings.TrimSuffix(filepath.Base(source), ".c")
-	if _, err := exec.LookPath("gcc"); err != nil {
+	if _, err := exec.LookPath(gcc); err != nil {
 		return
 	}
-	cmd := exec.Command("gcc", "-O1", "-Wall", "-o", filepath.Join(s.Bin, name), filepath.Join(s.Root, source))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Logf("%s is not there for the cases that need it: %v\n%s", name, err, out)
+	for _, source := range []string{"tests/workload/getaddrinfo/getaddrinfo.c", "tests/workload/usdt/usdt.c"} {
+		name := strings.TrimSuffix(filepath.Base(source), ".c")
+		cmd := exec.Command(gcc, "-O1", "-Wall", "-o", filepath.Join(bin, name), filepath.Join(s.Root, source))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Logf("%s is not there for the cases that need it: %v\n%s", name, err, out)
+		}
 	}
 }
 
@@ -124,7 +156,16 @@ func (s *Suite) prepare(t *testing.T, c *cases.Case) {
 	if c.Path != "" {
 		script = c.Path
 	}
-	cmd := exec.Command(filepath.Join(s.Bin, "btc"), "compile", script, "-o", filepath.Join(s.Work, c.Name+".o"))
+	for name, text := range c.Headers {
+		path := filepath.Join(s.Work, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(filepath.Join(s.Bin, "btc"), append([]string{"compile", script, "-o", filepath.Join(s.Work, c.Name+".o")}, c.Compile...)...)
 	cmd.Dir = s.Root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.refused[c.Name] = fmt.Sprintf("btc compile: %v\n%s", err, out)
@@ -154,6 +195,7 @@ func (s *Suite) skipReason(c *cases.Case, kernel string) string {
 // job turns a case into a job; work is the folder of scripts and objects there.
 func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	j := driver.Job{Name: c.Name, Tool: []string{tool}, After: strings.Fields(c.After), Needs: c.Needs, Limit: c.Limit}
+	j.Tool = append(j.Tool, c.Tool...)
 	if c.Run != "" {
 		j.Tool = append(j.Tool, "-c", c.Run)
 	}
@@ -169,16 +211,23 @@ func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 
 // puts lists the files that a guest needs. Where the guest's root is a disk of
 // its own it has its own C library, else ours goes with the C workload.
-func (s *Suite) puts() ([]vm.Put, error) {
-	puts := []vm.Put{{Host: s.Bin, Guest: "/bin"}, {Host: s.Work, Guest: guestWork}}
+func (s *Suite) puts(goarch string) ([]vm.Put, error) {
+	bin := s.bin(goarch)
+	puts := []vm.Put{{Host: bin, Guest: "/bin"}, {Host: s.Work, Guest: guestWork}}
 	if s.Oracle {
 		// /bin is a link on a Debian disk and must stay one.
 		puts[0].Guest = "/usr/bin"
 		return puts, nil
 	}
-	program := filepath.Join(s.Bin, "getaddrinfo")
+	program := filepath.Join(bin, "getaddrinfo")
 	if _, err := os.Stat(program); err != nil {
 		return puts, nil // no compiler: the cases are skipped by their feature
+	}
+	if goarch != runtime.GOARCH {
+		for _, l := range crossCompilers[goarch].libraries {
+			puts = append(puts, vm.Put{Host: l, Guest: "/lib/" + filepath.Base(l)})
+		}
+		return puts, nil
 	}
 	libraries, err := libraries(program)
 	if err != nil {
@@ -188,6 +237,20 @@ func (s *Suite) puts() ([]vm.Put, error) {
 		puts = append(puts, vm.Put{Host: l, Guest: l})
 	}
 	return puts, nil
+}
+
+// modules are those of a kernel's modules that cases load: nf_conntrack, what it
+// needs, and a user of it. The others are for tools/target.
+func modules(image string) []vm.Put {
+	var all []vm.Put
+	paths, _ := filepath.Glob(filepath.Join(filepath.Dir(image), "modules", "*"))
+	for _, path := range paths {
+		switch name := filepath.Base(path); {
+		case name == "order", strings.HasPrefix(name, "nf_") && strings.HasSuffix(name, ".ko"), name == "libcrc32c.ko":
+			all = append(all, vm.Put{Host: path, Guest: "/modules/" + name})
+		}
+	}
+	return all
 }
 
 // guestWork is the folder of scripts and objects in a guest.

@@ -41,6 +41,7 @@ disk() {
 	echo /dev/no-disk-$1
 }
 
+[ -e /vmrun/scratch ] && ln -s $(disk scratch) /dev/scratch
 root=
 if [ -e /vmrun/disk ]; then
 	root=/mnt

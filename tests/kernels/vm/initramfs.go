@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -22,8 +23,16 @@ var applets = strings.Fields(`sh mount umount stty cut echo ip hostname mkdir sl
  printf find tr date timeout nproc mknod dmesg insmod lsmod chmod touch usleep yes xargs tee expr readlink stat ping nc
  md5sum sha256sum cmp diff du df free mktemp basename dirname nohup setsid which top vi less time taskset nice su rmdir`)
 
-// busybox returns the static busybox of this machine.
-func busybox() (string, error) {
+// busybox returns the static busybox for the guests of an image: what lies beside
+// it, else the machine's own.
+func busybox(image string, p platform) (string, error) {
+	beside := filepath.Join(filepath.Dir(image), "busybox")
+	if _, err := os.Stat(beside); err == nil {
+		return beside, nil
+	}
+	if !p.native() {
+		return "", fmt.Errorf("no %s (tests/kernels/getkernels.sh fetches it)", beside)
+	}
 	for _, p := range []string{"/bin/busybox", "/usr/bin/busybox"} {
 		if _, err := os.Stat(p); err == nil {
 			return p, nil
@@ -37,7 +46,11 @@ func busybox() (string, error) {
 
 // initramfs builds the guest's first root: busybox, our init, the command and the Puts.
 func initramfs(c Config) ([]byte, error) {
-	box, err := busybox()
+	p, err := platformOf(c.Image)
+	if err != nil {
+		return nil, err
+	}
+	box, err := busybox(c.Image, p)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +76,14 @@ func initramfs(c Config) ([]byte, error) {
 		a.file("vmrun/disk", 0o644, nil)
 		putRoot = "put" // init copies it over the disk's root
 	}
+	if c.Scratch {
+		a.file("vmrun/scratch", 0o644, nil)
+	}
 	if c.OutTar != "" {
 		a.file("vmrun/out", 0o644, nil)
 	}
-	for _, p := range c.Puts {
-		if err := a.tree(p.Host, path.Join(putRoot, p.Guest)); err != nil {
+	for _, put := range c.Puts {
+		if err := a.tree(put.Host, path.Join(putRoot, put.Guest)); err != nil {
 			return nil, fmt.Errorf("file for the guest: %w", err)
 		}
 	}

@@ -3,10 +3,10 @@
 // standard output, standard error, exit status and, when asked, the files that
 // it left in /out.
 //
-// It takes a kernel image and a list of files, and needs qemu-system-x86_64 and
-// a static busybox on the machine, no root and no KVM. A result is returned
-// only when the guest itself reported the exit status of the command: a panic,
-// a hang or a killed QEMU is always an error.
+// It takes a kernel image, for x86_64 or arm64, and a list of files, and needs
+// the QEMU of that architecture and a static busybox for it, no root and no KVM.
+// A result is returned only when the guest itself reported the exit status of
+// the command: a panic, a hang or a killed QEMU is always an error.
 package vm
 
 import (
@@ -37,6 +37,7 @@ type Config struct {
 	Puts    []Put         // files for the guest
 	Env     []string      // "K=V" for the command
 	Disk    string        // ext4 image that becomes the command's root; it is not changed
+	Scratch bool          // the guest has a disk that nothing else uses, /dev/scratch
 	OutTar  string        // when set, the guest's /out is written to this file as a tar archive
 	Memory  int           // MiB, default 768
 	CPUs    int           // default 2; only one runs at a time
@@ -67,41 +68,45 @@ func (e *GuestError) Error() string {
 const (
 	// thread=multi crashes guests that patch code (kprobes, ftrace, static keys).
 	accelerator = "tcg,thread=single"
-	// The machine and its kernel arguments: no boot-time self tests, no mitigations
-	// (slow under emulation), addresses that stay the same, and no reboot on a panic.
-	machine    = "q35"
-	kernelArgs = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests=1"
+	// No boot-time self tests, no mitigations (slow under emulation), addresses that
+	// stay the same, and no reboot on a panic.
+	kernelArgs = "quiet panic=-1 mitigations=off nokaslr cryptomgr.notests=1"
 	outBytes   = 256 << 20 // limit for /out; the file is sparse
+	// scratchBytes is the size of /dev/scratch.
+	scratchBytes = 1 << 20
 )
 
-// FindQEMU returns the QEMU to use: the one that tests/setup/qemu.sh unpacked
-// below dir, else the machine's own. The error says in one line why no guest
-// can be booted here.
-func FindQEMU(dir string) (string, error) {
-	const name = "qemu-system-x86_64"
-	if _, err := busybox(); err != nil {
+// FindQEMU returns the QEMU for a kernel image: the one that
+// tests/setup/qemu.sh unpacked below dir, else the machine's own. The error says
+// in one line why the image cannot be booted here.
+func FindQEMU(dir, image string) (string, error) {
+	p, err := platformOf(image)
+	if err != nil {
 		return "", err
 	}
-	unpacked, err := filepath.Abs(filepath.Join(dir, name))
+	if _, err := busybox(image, p); err != nil {
+		return "", err
+	}
+	unpacked, err := filepath.Abs(filepath.Join(dir, p.qemu))
 	if err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(unpacked); err == nil {
 		return unpacked, nil
 	}
-	if p, err := exec.LookPath(name); err == nil {
+	if p, err := exec.LookPath(p.qemu); err == nil {
 		return p, nil
 	}
-	return "", fmt.Errorf("no %s (tests/setup/install.sh gets it)", name)
+	return "", fmt.Errorf("no %s (tests/setup/install.sh gets it)", p.qemu)
 }
 
 // FindImage returns the image of the kernel called name in dir (as laid out by
-// getkernels.sh: dir/name/vmlinux), or name itself when it is a path.
+// getkernels.sh: dir/name/vmlinux, or Image on arm64), or name itself when it is a path.
 func FindImage(dir, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
-	for _, image := range []string{"vmlinux", "vmlinuz"} {
+	for _, image := range []string{"vmlinux", "Image", "vmlinuz"} {
 		p := filepath.Join(dir, name, image)
 		if _, err := os.Stat(p); err == nil {
 			return p, nil
@@ -150,31 +155,39 @@ func withDefaults(c Config) Config {
 	return c
 }
 
-// qemuArgs gives every stream a serial port of its own: ttyS0 the console,
-// ttyS1 standard output, ttyS2 standard error, ttyS3 the control messages.
+// qemuArgs gives every stream a serial port of its own: ttyS1 standard output,
+// ttyS2 standard error, ttyS3 the control messages, and the console another one.
 func qemuArgs(c Config, dir string) ([]string, error) {
+	p, err := platformOf(c.Image)
+	if err != nil {
+		return nil, err
+	}
 	file := func(name string) string { return filepath.Join(dir, name) }
 	args := []string{
-		"-M", machine, "-cpu", "max", "-accel", accelerator,
-		"-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
+		"-accel", accelerator, "-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
 		"-display", "none", "-no-reboot", "-nodefaults", "-no-user-config",
-		"-kernel", c.Image, "-initrd", file("initrd"), "-append", kernelArgs + " " + c.Append,
+		"-kernel", c.Image, "-initrd", file("initrd"), "-append", kernelArgs + " " + p.kernelArgs + " " + c.Append,
 	}
-	for _, port := range []string{"console", "stdout", "stderr", "control"} {
-		args = append(args, "-serial", "file:"+file(port))
-	}
+	args = append(append(args, p.machine...), p.ports(file)...)
 	if c.Disk != "" {
 		args = append(args, nvme(c.Disk, "root", "snapshot=on")...)
 	}
-	if c.OutTar != "" {
-		raw := file("out.raw")
+	for _, d := range []struct {
+		want   bool
+		serial string
+		bytes  int64
+	}{{c.OutTar != "", "out", outBytes}, {c.Scratch, "scratch", scratchBytes}} {
+		if !d.want {
+			continue
+		}
+		raw := file(d.serial + ".raw")
 		if err := os.WriteFile(raw, nil, 0o600); err != nil {
 			return nil, err
 		}
-		if err := os.Truncate(raw, outBytes); err != nil {
+		if err := os.Truncate(raw, d.bytes); err != nil {
 			return nil, err
 		}
-		args = append(args, nvme(raw, "out", "cache=unsafe")...)
+		args = append(args, nvme(raw, d.serial, "cache=unsafe")...)
 	}
 	return args, nil
 }

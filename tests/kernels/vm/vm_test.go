@@ -14,16 +14,16 @@ import (
 )
 
 // bootable returns a configuration with a kernel to boot, or skips the test.
-func bootable(t *testing.T) Config {
+func bootable(t *testing.T, kernel string) Config {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("skipped: boots a kernel under emulation (-short)")
 	}
-	qemu, err := FindQEMU("../../../build/qemu")
+	found, err := FindImage("../../../build/kernels", kernel)
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}
-	found, err := FindImage("../../../build/kernels", "6.1")
+	qemu, err := FindQEMU("../../../build/qemu", found)
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}
@@ -31,13 +31,18 @@ func bootable(t *testing.T) Config {
 }
 
 func TestRun(t *testing.T) {
+	for _, kernel := range []string{"6.1", "6.1-arm64"} {
+		t.Run(kernel, func(t *testing.T) { testRun(t, bootable(t, kernel)) })
+	}
+}
+
+func testRun(t *testing.T, c Config) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("from the host\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "out.tar")
-	c := bootable(t)
 	c.OutTar = out
 	c.Env = []string{"WORD=it's"}
 	c.Puts = []Put{{Host: file, Guest: "/deep/er/file"}}
@@ -73,7 +78,7 @@ func TestRun(t *testing.T) {
 
 // A guest that dies or hangs is an error, whatever its command printed before.
 func TestRunNoExitStatus(t *testing.T) {
-	base := bootable(t)
+	base := bootable(t, "6.1")
 	for name, c := range map[string]Config{
 		"panic": {Command: []string{"echo before; echo c >/proc/sysrq-trigger"}},
 		"hang":  {Command: []string{"echo before; sleep 1000"}, Timeout: 15 * time.Second},
@@ -102,5 +107,27 @@ func TestParseControl(t *testing.T) {
 func TestShellQuote(t *testing.T) {
 	if got := shellQuote(`a'b $c`); got != `'a'\''b $c'` {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestArch(t *testing.T) {
+	dir := t.TempDir()
+	elf := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 1000)...)
+	elf[18] = 62
+	image := make([]byte, 1000)
+	copy(image[0x38:], "ARMd")
+	packed := make([]byte, 1000)
+	copy(packed[0x202:], "HdrS")
+	for name, c := range map[string]struct {
+		text []byte
+		want string
+	}{"vmlinux": {elf, "amd64"}, "Image": {image, "arm64"}, "vmlinuz": {packed, "amd64"}, "text": {bytes.Repeat([]byte("x"), 1000), ""}, "short": {elf[:30], ""}} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, c.text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Arch(file); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }

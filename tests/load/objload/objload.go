@@ -3,7 +3,10 @@
 // attaches nothing and closes everything.
 //
 // It takes the bytes of an object and gives one Result for each program. It
-// knows nothing of btc's manifest: what it loads, any loader can load.
+// knows nothing of btc's manifest: what it loads, any loader can load. Two things it
+// does as our loader: below 5.13 it takes out the forms of a construct that the
+// kernel has no helper for; and of a program with such forms it loads the one for
+// kernels without the helpers, too, on every kernel.
 package objload
 
 import (
@@ -11,19 +14,26 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"runtime"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
+
+	"btc/loader/load"
 )
 
 // Result says what became of one program.
 type Result struct {
 	Object  string `json:"object"`
-	Program string `json:"program"` // "" when the object's maps could not be made
+	Program string `json:"program"`       // "" when the object's maps could not be made
+	Old     bool   `json:"old,omitempty"` // with the forms for kernels without newer helpers
 	OK      bool   `json:"ok"`
 	Insns   int    `json:"insns,omitempty"` // instructions that the verifier went through
 	// Of a refusal:
@@ -60,12 +70,35 @@ func (l *Loader) Object(name string, object []byte) []Result {
 	}
 	defer maps.Close()
 	var results []Result
-	for program := range spec.Programs {
-		results = append(results, l.program(name, spec, program, maps.Maps))
+	for program, s := range spec.Programs {
+		whole := s.Instructions
+		r := l.program(name, spec, program, maps.Maps)
+		insns, at := load.Decide(whole, runtime.GOARCH, has)
+		if !r.OK && at != nil {
+			s.Instructions = insns
+			r = l.program(name, spec, program, maps.Maps)
+			r.moved(at)
+		}
+		results = append(results, r)
+		old, at := load.Decide(whole, runtime.GOARCH, func(asm.BuiltinFunc) bool { return false })
+		if at == nil || slices.EqualFunc(old, insns, func(a, b asm.Instruction) bool { return a.OpCode == b.OpCode && a.Constant == b.Constant }) {
+			continue // no such forms, or loaded already
+		}
+		s.Instructions = old
+		r = l.program(name, spec, program, maps.Maps)
+		r.Old = true
+		r.moved(at)
+		results = append(results, r)
 	}
 	sort.Slice(results, func(i, j int) bool { return results[i].Program < results[j].Program })
 	return results
 }
+
+// has asks the kernel for a helper.
+func has(h asm.BuiltinFunc) bool { return features.HaveProgramHelper(ebpf.Kprobe, h) == nil }
+
+// moved puts the place of a refusal to where it is in the object.
+func (r *Result) moved(at []int) { r.At = max(slices.Index(at, r.At), 0) }
 
 func (l *Loader) program(object string, spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) Result {
 	r := Result{Object: object, Program: name}
@@ -88,6 +121,10 @@ func (l *Loader) program(object string, spec *ebpf.CollectionSpec, name string, 
 	if err == nil {
 		defer prog.Close()
 		r.OK, r.Insns = true, processed(prog.VerifierLog)
+		return r
+	}
+	if refusal := (*ebpf.VerifierError)(nil); errors.As(err, &refusal) && strings.Contains(strings.Join(refusal.Log, " "), "too large") {
+		r.refused(err) // a million instructions would be a gigabyte of words
 		return r
 	}
 	if prog, again := load(ebpf.LogLevelInstruction | ebpf.LogLevelStats); again != nil {

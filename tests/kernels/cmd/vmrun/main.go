@@ -51,7 +51,7 @@ func main() {
 	if err != nil {
 		fail(200, err)
 	}
-	qemu, err := vm.FindQEMU(*qemus)
+	qemu, err := vm.FindQEMU(*qemus, image)
 	if err != nil {
 		fail(200, err)
 	}

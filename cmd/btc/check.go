@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"btc/cmd/btc/forecast"
+	"btc/ir/target"
+	"btc/loader/object"
+	"btc/loader/report"
+)
+
+// checked is the answer for one object and target, as `btc check --json` prints it.
+type checked struct {
+	Object string `json:"object"`
+	*forecast.Report
+}
+
+// runCheck answers, for each object and target, whether loading it there would
+// work. Exit status: 0 when nothing fails, 1 on wrong use or input, 2 when an
+// object would be refused by a target.
+func runCheck(args []string) int {
+	fs := newFlags("check", "FILE.o ... [--target FILE]...")
+	var files []string
+	fs.Func("target", "target `FILE`, architecture of an embedded one, or \"host\" (repeatable); default: the embedded ones that the object serves", func(name string) error {
+		files = append(files, name)
+		return nil
+	})
+	asJSON := fs.Bool("json", false, "print one JSON object for each object and target, one a line")
+	verbose := fs.Bool("v", false, "list every program")
+	objects, err := parseInterleaved(fs, args)
+	if err != nil {
+		return flagStatus(fs, err)
+	}
+	if len(objects) == 0 {
+		return fail("no object to check: give FILE.o of `btc compile`")
+	}
+	targets, err := openTargets(files)
+	if err != nil {
+		return fail("%v", err)
+	}
+	var all []checked
+	for _, path := range objects {
+		some, err := checkObject(path, targets, len(files) > 0)
+		if err != nil {
+			return fail("%v", err)
+		}
+		all = append(all, some...)
+	}
+	out := bufio.NewWriter(os.Stdout)
+	if *asJSON {
+		err = checksJSON(out, all)
+	} else {
+		err = checksText(out, all, *verbose)
+	}
+	if flush := out.Flush(); err == nil {
+		err = flush
+	}
+	if err != nil {
+		return fail("%v", err)
+	}
+	for _, c := range all {
+		if c.Verdict == forecast.Fails {
+			return 2
+		}
+	}
+	return 0
+}
+
+// openTargets opens the files; without any, the embedded targets.
+func openTargets(files []string) ([]*target.Target, error) {
+	if len(files) == 0 {
+		files = target.ArchLabels()
+	}
+	var all []*target.Target
+	for _, name := range files {
+		t, err := openTarget(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// checkObject checks one object. Embedded targets of architectures that the
+// object does not serve are left out unless they were asked for.
+func checkObject(path string, targets []*target.Target, asked bool) ([]checked, error) {
+	var all []checked
+	for _, t := range targets {
+		o, err := object.Read(path) // anew: relocating changes it
+		if err != nil {
+			return nil, err
+		}
+		if !asked && !serves(o, t) {
+			continue
+		}
+		r, err := forecast.Check(o, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for i := range r.Findings {
+			f := &r.Findings[i]
+			f.Text = report.Head(&o.Manifest.Script, f.Pos) + f.Text
+		}
+		all = append(all, checked{path, r})
+	}
+	return all, nil
+}
+
+func serves(o *object.Object, t *target.Target) bool {
+	for _, a := range o.Manifest.Arches {
+		if a == t.Arch().Label {
+			return true
+		}
+	}
+	return len(o.Manifest.Arches) == 0
+}
+
+func checksJSON(w io.Writer, all []checked) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, c := range all {
+		if err := enc.Encode(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checksText prints a table with a row for each object and target, and the
+// reasons under it.
+func checksText(w io.Writer, all []checked, verbose bool) error {
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "OBJECT\tTARGET\tARCH\tVERDICT\tPROGRAMS\tPLACES\tINSTRUCTIONS")
+	for _, c := range all {
+		places, insns := 0, 0
+		for _, p := range c.Programs {
+			places, insns = places+p.Places, insns+p.Instructions
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n", c.Object, c.Target, c.Arch, c.Verdict, len(c.Programs), places, insns)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, c := range all {
+		if len(c.Findings) == 0 && !verbose {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s on %s %s:\n", c.Object, c.Target, c.Arch)
+		for _, f := range c.Findings {
+			fmt.Fprintf(w, "  %s: %s\n", f.Verdict, f.Text)
+		}
+		if verbose {
+			for _, p := range c.Programs {
+				fmt.Fprintf(w, "  program %s (%s): %s, %d places, %d instructions\n", p.Name, p.Attach, p.Verdict, p.Places, p.Instructions)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"btc/ir/target"
+)
+
+// targetDiff prints what two targets name differently: system calls, tracepoints
+// with their fields, structs with their members, functions. Offsets are left out:
+// they are relocated. The status is as diff's: 1 when something differs, 2 when the
+// comparison was not possible.
+func targetDiff(args []string) int {
+	if status, ok := compareTargets(args); ok {
+		return status
+	}
+	return 2
+}
+
+// compareTargets does it; ok is false after an error, which it has reported.
+func compareTargets(args []string) (status int, ok bool) {
+	fail := func(format string, args ...any) (int, bool) { return fail(format, args...), false }
+	fs := newFlags("target diff", "A B [PATTERN]")
+	summary := fs.Bool("summary", false, "print numbers only")
+	operands, err := parseInterleaved(fs, args)
+	if err != nil {
+		status := flagStatus(fs, err)
+		return status, status == 0
+	}
+	if len(operands) < 2 || len(operands) > 3 {
+		return fail("usage: btc target diff A B [PATTERN]: two target files, architectures with an embedded target, or host")
+	}
+	pattern := "*"
+	if len(operands) == 3 {
+		pattern = operands[2]
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fail("%q is no pattern", pattern)
+		}
+	}
+	var both [2]*target.Target
+	for i, name := range operands[:2] {
+		if both[i], err = openTarget(name); err != nil {
+			return fail("%v", err)
+		}
+	}
+	different, err := diffTargets(os.Stdout, both[0], both[1], pattern, *summary)
+	switch {
+	case err != nil:
+		return fail("%v", err)
+	case different:
+		return 1, true
+	}
+	return 0, true
+}
+
+// facet is a kind of things that targets name. parts are what one of them consists
+// of, each with its type.
+type facet struct {
+	name  string
+	list  func(*target.Target) []string
+	parts func(t *target.Target, name string) []string
+}
+
+func facets() []facet {
+	return []facet{
+		{"syscall", func(t *target.Target) []string { return t.Syscalls("*") }, nil},
+		{"tracepoint", func(t *target.Target) []string {
+			return slices.DeleteFunc(t.Tracepoints("*", "*"), func(name string) bool { return strings.HasPrefix(name, "syscalls:") })
+		}, eventParts},
+		{"struct", func(t *target.Target) []string { return t.StructNames("*") }, structParts},
+		{"function", func(t *target.Target) []string { return t.Funcs("*") }, nil},
+	}
+}
+
+func eventParts(t *target.Target, name string) []string {
+	category, event, _ := strings.Cut(name, ":")
+	ev, ok := t.Tracepoint(category, event)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, f := range ev.Fields {
+		out = append(out, f.CType+" "+f.Name)
+	}
+	return out
+}
+
+func structParts(t *target.Target, name string) []string {
+	s, ok := t.Struct(name)
+	if !ok {
+		return nil
+	}
+	return memberTexts(s, 0)
+}
+
+// memberTexts are the declarations of a struct's members, those of anonymous ones
+// in their place.
+func memberTexts(s *target.Type, depth int) []string {
+	var out []string
+	for _, m := range s.Members {
+		typ := m.Type()
+		if m.Name == "" && depth < 8 {
+			out = append(out, memberTexts(typ.Resolve(), depth+1)...)
+			continue
+		}
+		text := declaration(typ, m.Name)
+		if m.BitSize > 0 {
+			text += fmt.Sprintf(" : %d", m.BitSize)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// diffTargets writes the differences, "-" before what only a has and "+" before
+// what only b has, and a line of numbers for each kind.
+func diffTargets(w io.Writer, a, b *target.Target, pattern string, summary bool) (different bool, err error) {
+	fmt.Fprintf(w, "--- Linux %s, %s\n+++ Linux %s, %s\n", a.Release(), a.Arch().Label, b.Release(), b.Arch().Label)
+	line := func(format string, args ...any) {
+		if !summary {
+			fmt.Fprintf(w, format+"\n", args...)
+		}
+	}
+	var totals []string
+	for _, f := range facets() {
+		has := map[string]int{}
+		for i, t := range []*target.Target{a, b} {
+			for _, name := range f.list(t) {
+				if ok, _ := path.Match(pattern, name); ok {
+					has[name] |= 1 << i
+				}
+			}
+		}
+		only, changed := [3]int{}, 0
+		for _, name := range slices.Sorted(maps.Keys(has)) {
+			only[has[name]-1]++
+			switch {
+			case has[name] == 1:
+				line("-%s %s", f.name, name)
+			case has[name] == 2:
+				line("+%s %s", f.name, name)
+			case f.parts != nil:
+				gone, come := changes(f.parts(a, name), f.parts(b, name))
+				if len(gone)+len(come) == 0 {
+					continue
+				}
+				changed++
+				line(" %s %s", f.name, name)
+				for _, p := range gone {
+					line("-\t%s", p)
+				}
+				for _, p := range come {
+					line("+\t%s", p)
+				}
+			}
+		}
+		text := fmt.Sprintf("%-11s %6d in both, %d only in the first, %d only in the second", f.name+"s", only[2], only[0], only[1])
+		if f.parts != nil {
+			text += fmt.Sprintf(", %d with other members", changed)
+		}
+		totals = append(totals, text)
+		different = different || only[0]+only[1]+changed > 0
+	}
+	for _, text := range totals {
+		fmt.Fprintln(w, text)
+	}
+	for _, t := range []*target.Target{a, b} {
+		if err := t.Err(); err != nil {
+			return different, fmt.Errorf("the target of Linux %s is damaged: %w", t.Release(), err)
+		}
+	}
+	return different, nil
+}
+
+// changes are the elements that only one of two lists has, in the lists' order.
+func changes(a, b []string) (gone, come []string) {
+	return without(a, b), without(b, a)
+}
+
+func without(list, other []string) []string {
+	var out []string
+	for _, x := range list {
+		if !slices.Contains(other, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"btc/ir/target"
+)
+
+func TestTargetDiff(t *testing.T) {
+	open := func(arch string) *target.Target {
+		x, err := target.Default(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	var out bytes.Buffer
+	different, err := diffTargets(&out, open("x86_64"), open("x86_64"), "*", false)
+	if err != nil || different || strings.Contains(out.String(), "\n-") {
+		t.Errorf("a target differs from itself: %v\n%s", err, out.String())
+	}
+	out.Reset()
+	different, err = diffTargets(&out, open("x86_64"), open("arm64"), "*pt_regs*", false)
+	if err != nil || !different {
+		t.Errorf("different %v, %v", different, err)
+	}
+	for _, want := range []string{"\n struct pt_regs\n", "\n-\tlong unsigned int di\n", "\n+struct user_pt_regs\n", "\n+\tu64 regs[31]\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	out.Reset()
+	if _, err := diffTargets(&out, open("x86_64"), open("arm64"), "open", true); err != nil || strings.Contains(out.String(), "-syscall") ||
+		!strings.Contains(out.String(), "syscalls         0 in both, 1 only in the first, 0 only in the second") {
+		t.Errorf("summary: %v\n%s", err, out.String())
+	}
+}

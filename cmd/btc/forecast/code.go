@@ -1,0 +1,206 @@
+package forecast
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"btc/ir/target"
+	"btc/loader/load"
+	"btc/loader/manifest"
+	"btc/loader/report"
+)
+
+// code relocates one program for the target, and looks at what of it can be
+// reached: an access of a field that the kernel lacks is right behind a test
+// that asks for it. It gives the length of what can be reached.
+func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
+	spec := c.o.Spec.Programs[p.Name]
+	if spec == nil {
+		return Fails, 0, fmt.Errorf("the object has no program %s", p.Name)
+	}
+	goarch := map[string]string{"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}[c.t.Arch().Label]
+	insns, at := load.Decide(spec.Copy().Instructions, goarch, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] })
+	if err := c.relocate(p, insns, at); err != nil {
+		pos, text := p.Pos, err.Error()
+		var fault *report.Fault
+		if errors.As(err, &fault) {
+			pos, text = fault.Pos, fault.Text
+		}
+		c.find(Fails, p, pos, "%s", text)
+		return Fails, len(insns), nil
+	}
+	f := newFlow(insns)
+	f.run()
+	old := origins(at)
+	verdict, length := c.moduleTypes(p), 0
+	for i := range insns {
+		if !f.reached(i) {
+			continue
+		}
+		ins := &insns[i]
+		length += int(ins.Size()) / asm.InstructionSize
+		switch {
+		case isPoison(ins):
+			verdict = Fails
+			c.poisoned(p, old(f.raw[i]), placeOf(insns, i, p.Pos))
+		case ins.IsBuiltinCall() && !c.helpers[ins.Constant]:
+			verdict = Fails
+			c.noHelper(p, asm.BuiltinFunc(ins.Constant), placeOf(insns, i, p.Pos))
+		}
+	}
+	return verdict, length, nil
+}
+
+// moduleTypes finds types that the target's kernel has in modules alone.
+func (c *checker) moduleTypes(p *manifest.Program) Verdict {
+	verdict := Works
+	for i := range c.m.Fields {
+		u := &c.m.Fields[i]
+		kind, name, _ := strings.Cut(u.Type, " ")
+		kinds := map[string]target.Kind{"struct": target.Struct, "union": target.Union, "enum": target.Enum}
+		if u.Program != p.Name || kinds[kind] == 0 || strings.HasPrefix(name, "trace_event_raw_") { // the point has told
+			continue
+		}
+		all := c.t.Named(kinds[kind], name)
+		if len(all) > 0 && !slices.ContainsFunc(all, func(t *target.Type) bool { return !t.InModule }) {
+			verdict = Open
+			c.find(Open, p, u.Pos, "%s is there while its module is loaded", u.Type)
+		}
+	}
+	return verdict
+}
+
+// origins answers where an instruction was before Decide moved it.
+func origins(at []int) func(int) int {
+	if at == nil {
+		return func(n int) int { return n }
+	}
+	back := map[int]int{}
+	for was, is := range at {
+		if is >= 0 {
+			back[is] = was
+		}
+	}
+	return func(n int) int {
+		if was, ok := back[n]; ok {
+			return was
+		}
+		return -1
+	}
+}
+
+// noHelper tells of a helper that the target lacks, unless the manifest's needs
+// have told which construct uses it.
+func (c *checker) noHelper(p *manifest.Program, h asm.BuiltinFunc, pos manifest.Pos) {
+	name := "bpf_" + snake(strings.TrimPrefix(h.String(), "Fn"))
+	if !c.needed[strings.TrimPrefix(name, "bpf_")] {
+		c.find(Fails, p, pos, "this kernel has no helper %s (number %d)", name, int(h))
+	}
+}
+
+// snake turns ForEachMapElem into for_each_map_elem.
+func snake(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+func (c *checker) poisoned(p *manifest.Program, insn int, pos manifest.Pos) {
+	for _, u := range c.m.Fields {
+		if u.Program == p.Name && u.Insn == insn {
+			what := u.Type
+			if u.Path != "" {
+				what = "field " + u.Path + " in " + u.Type
+			}
+			c.find(Fails, p, u.Pos, "this kernel has no %s", what)
+			return
+		}
+	}
+	c.find(Fails, p, pos, "this kernel lacks a type, field or enumerator that the script uses here")
+}
+
+// relocate does what the loader does before it gives a program to the kernel. at
+// says where instructions are now, as Decide does.
+func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int) error {
+	var relos []*btf.CORERelocation
+	var places []*asm.Instruction
+	for i := range insns {
+		if r := btf.CORERelocationMetadata(&insns[i]); r != nil {
+			relos, places = append(relos, r), append(places, &insns[i])
+		}
+	}
+	var spec *btf.Spec
+	if len(relos) > 0 {
+		if c.types == nil {
+			c.types = newTypes(c.t)
+		}
+		var err error
+		if spec, err = c.types.spec(named(c.o.Spec.Types)); err != nil {
+			return err
+		}
+	}
+	spec, err := load.FitTracepoint(c.m, c.plan(p), insns, spec, c.format)
+	if err != nil || len(relos) == 0 {
+		return err
+	}
+	if err := load.FitSigns(c.moved(p.Name, at), p.Name, insns, c.o.Spec.Types, spec); err != nil {
+		return err
+	}
+	local, err := btf.NewBuilder(nil, nil)
+	if err != nil {
+		return err
+	}
+	fixups, err := btf.CORERelocate(relos, []*btf.Spec{spec}, c.o.Spec.ByteOrder, local.Add)
+	if err != nil {
+		return fmt.Errorf("relocation: %w", err)
+	}
+	for i := range fixups {
+		if err := fixups[i].Apply(places[i]); err != nil {
+			return fmt.Errorf("relocation: %w", err)
+		}
+	}
+	return nil
+}
+
+// moved is the manifest with the accesses of a program where they are now.
+func (c *checker) moved(program string, at []int) *manifest.Manifest {
+	m := *c.m
+	m.Fields = nil
+	for _, u := range c.m.Fields {
+		if at != nil && u.Program == program {
+			if u.Insn >= len(at) || at[u.Insn] < 0 {
+				continue
+			}
+			u.Insn = at[u.Insn]
+		}
+		m.Fields = append(m.Fields, u)
+	}
+	return &m
+}
+
+// isPoison tells what a relocation leaves that found nothing.
+func isPoison(ins *asm.Instruction) bool {
+	return ins.IsBuiltinCall() && ins.Constant == btf.COREBadRelocationSentinel ||
+		ins.OpCode.IsDWordLoad() && ins.Dst == asm.R10
+}
+
+// placeOf is the script's line of an instruction.
+func placeOf(insns asm.Instructions, at int, none manifest.Pos) manifest.Pos {
+	for i := at; i >= 0; i-- {
+		if line, ok := insns[i].Source().(*btf.Line); ok {
+			return manifest.Pos{Line: int(line.LineNumber()), Col: max(int(line.LineColumn()), 1)}
+		}
+	}
+	return none
+}

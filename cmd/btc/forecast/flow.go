@@ -1,0 +1,245 @@
+package forecast
+
+import (
+	"maps"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// flow finds the instructions that can be run, as far as constants in registers
+// decide: what relocations answer is a constant, and the tests of the answer are
+// what guards an access. Less is known than the kernel knows, so what is found
+// unreachable is unreachable for the kernel, too.
+type flow struct {
+	insns asm.Instructions
+	raw   []int       // the kernel's number of each instruction
+	index map[int]int // and back
+	in    []*state
+	work  []int
+}
+
+// state is what is known of r0 to r10 before an instruction, and of what was
+// saved to the stack: registers live there across calls. Only the program's own
+// direct stores to a slot change it, which holds for what our compiler writes.
+type state struct {
+	reg  [11]value
+	slot map[int16]uint64 // known words of the frame
+}
+
+type value struct {
+	known bool
+	v     uint64
+}
+
+func newFlow(insns asm.Instructions) *flow {
+	f := &flow{insns: insns, raw: make([]int, len(insns)), index: map[int]int{}, in: make([]*state, len(insns))}
+	n := 0
+	for i := range insns {
+		f.raw[i], f.index[n] = n, i
+		n += int(insns[i].Size()) / asm.InstructionSize
+	}
+	return f
+}
+
+func (f *flow) reached(i int) bool { return f.in[i] != nil }
+
+// run starts at the program and at each of its subprograms.
+func (f *flow) run() {
+	for i := range f.insns {
+		if i == 0 || f.insns[i].Symbol() != "" {
+			f.enter(i, state{})
+		}
+	}
+	for len(f.work) > 0 {
+		i := f.work[len(f.work)-1]
+		f.work = f.work[:len(f.work)-1]
+		s := *f.in[i]
+		s.slot = maps.Clone(s.slot)
+		f.step(i, s)
+	}
+}
+
+// enter joins what is known on another way to an instruction.
+func (f *flow) enter(i int, s state) {
+	if i < 0 || i >= len(f.insns) {
+		return
+	}
+	if f.in[i] == nil {
+		s.slot = maps.Clone(s.slot)
+		f.in[i] = &s
+		f.work = append(f.work, i)
+		return
+	}
+	changed := false
+	for r := range s.reg {
+		if have := &f.in[i].reg[r]; have.known && *have != s.reg[r] {
+			*have, changed = value{}, true
+		}
+	}
+	for at, v := range f.in[i].slot {
+		if now, ok := s.slot[at]; !ok || now != v {
+			delete(f.in[i].slot, at)
+			changed = true
+		}
+	}
+	if changed {
+		f.work = append(f.work, i)
+	}
+}
+
+func (f *flow) step(i int, s state) {
+	ins := &f.insns[i]
+	switch class := ins.OpCode.Class(); {
+	case class == asm.JumpClass || class == asm.Jump32Class:
+		f.jump(i, s)
+		return
+	case class == asm.ALU64Class || class == asm.ALUClass:
+		s.reg[ins.Dst] = alu(ins, &s)
+	case ins.OpCode.IsDWordLoad():
+		s.reg[ins.Dst] = value{known: ins.Src == asm.R0 && ins.Reference() == "" && ins.Map() == nil, v: uint64(ins.Constant)}
+	case class == asm.LdXClass:
+		v, known := s.slot[ins.Offset]
+		s.reg[ins.Dst] = value{known: known && ins.Src == asm.R10 && ins.OpCode.Size() == asm.DWord, v: v}
+	case class == asm.StClass && ins.Dst == asm.R10:
+		s.store(ins, value{known: true, v: uint64(ins.Constant)})
+	case class == asm.StXClass && ins.OpCode.Mode() != asm.MemMode: // atomics fetch into the source or r0
+		s.reg[ins.Src], s.reg[0] = value{}, value{}
+		fallthrough
+	case class == asm.StXClass && ins.Dst == asm.R10:
+		s.store(ins, s.reg[ins.Src])
+	case class == asm.LdClass:
+		s.reg[0] = value{}
+	}
+	f.enter(i+1, s)
+}
+
+// store changes the words of the frame that an instruction writes to.
+func (s *state) store(ins *asm.Instruction, v value) {
+	if ins.Dst != asm.R10 {
+		return
+	}
+	for at := range s.slot {
+		if at < ins.Offset+8 && ins.Offset < at+8 {
+			delete(s.slot, at)
+		}
+	}
+	if v.known && ins.OpCode.Size() == asm.DWord && ins.OpCode.Mode() == asm.MemMode {
+		if s.slot == nil {
+			s.slot = map[int16]uint64{}
+		}
+		s.slot[ins.Offset] = v.v
+	}
+}
+
+func alu(ins *asm.Instruction, s *state) value {
+	op := ins.OpCode.ALUOp()
+	a, b := s.reg[ins.Dst], value{known: true, v: uint64(ins.Constant)}
+	if ins.OpCode.Source() == asm.RegSource {
+		b = s.reg[ins.Src]
+	}
+	if op == asm.Mov {
+		a = value{known: true}
+	}
+	if !a.known || !b.known || ins.Offset != 0 {
+		return value{}
+	}
+	wide := ins.OpCode.Class() == asm.ALU64Class
+	x, y, width := a.v, b.v, uint64(63)
+	if !wide {
+		x, y, width = uint64(uint32(x)), uint64(uint32(y)), 31
+	}
+	switch op {
+	case asm.Mov:
+		x = y
+	case asm.Add:
+		x += y
+	case asm.Sub:
+		x -= y
+	case asm.And:
+		x &= y
+	case asm.Or:
+		x |= y
+	case asm.Xor:
+		x ^= y
+	case asm.LSh:
+		x <<= y & width
+	case asm.RSh:
+		x >>= y & width
+	default:
+		return value{}
+	}
+	if !wide {
+		x = uint64(uint32(x))
+	}
+	return value{known: true, v: x}
+}
+
+func (f *flow) jump(i int, s state) {
+	ins := &f.insns[i]
+	target, known := f.index[f.raw[i]+1+int(ins.Offset)]
+	switch op := ins.OpCode.JumpOp(); {
+	case op == asm.Exit:
+	case op == asm.Call:
+		for r := range 6 {
+			s.reg[r] = value{}
+		}
+		f.enter(i+1, s)
+	case op == asm.Ja && ins.OpCode.Class() == asm.Jump32Class:
+		if far, ok := f.index[f.raw[i]+1+int(ins.Constant)]; ok {
+			f.enter(far, s)
+		}
+	case !known:
+	case op == asm.Ja:
+		f.enter(target, s)
+	default:
+		taken, decided := decide(ins, &s)
+		if taken || !decided {
+			f.enter(target, s)
+		}
+		if !taken || !decided {
+			f.enter(i+1, s)
+		}
+	}
+}
+
+// decide evaluates a conditional jump between known values.
+func decide(ins *asm.Instruction, s *state) (taken, decided bool) {
+	a, b := s.reg[ins.Dst], value{known: true, v: uint64(ins.Constant)}
+	if ins.OpCode.Source() == asm.RegSource {
+		b = s.reg[ins.Src]
+	}
+	if !a.known || !b.known {
+		return false, false
+	}
+	x, y := a.v, b.v
+	sx, sy := int64(x), int64(y)
+	if ins.OpCode.Class() == asm.Jump32Class {
+		x, y = uint64(uint32(x)), uint64(uint32(y))
+		sx, sy = int64(int32(x)), int64(int32(y))
+	}
+	switch ins.OpCode.JumpOp() {
+	case asm.JEq:
+		return x == y, true
+	case asm.JNE:
+		return x != y, true
+	case asm.JGT:
+		return x > y, true
+	case asm.JGE:
+		return x >= y, true
+	case asm.JLT:
+		return x < y, true
+	case asm.JLE:
+		return x <= y, true
+	case asm.JSGT:
+		return sx > sy, true
+	case asm.JSGE:
+		return sx >= sy, true
+	case asm.JSLT:
+		return sx < sy, true
+	case asm.JSLE:
+		return sx <= sy, true
+	case asm.JSet:
+		return x&y != 0, true
+	}
+	return false, false
+}

@@ -1,0 +1,175 @@
+// Package forecast says of a compiled object, without a host, whether it would
+// load and attach on the kernel that a target describes.
+//
+// It takes an object and a target and gives a verdict for each program: do its
+// relocations resolve where the program can get to them, does its attach point
+// exist, does the kernel have the helpers and map types it uses. What only a
+// host can tell (the symbols of its programs, its processors' counters, the
+// kernel's patience with a long program) is said to be open, not right.
+package forecast
+
+import (
+	"fmt"
+	"slices"
+
+	"btc/ir/target"
+	"btc/loader/manifest"
+	"btc/loader/object"
+)
+
+// Verdict is what is to be expected, from good to bad.
+type Verdict string
+
+const (
+	Works   Verdict = "works"   // all that a target can tell is there
+	Open    Verdict = "open"    // the rest depends on the host's files or machine
+	Skipped Verdict = "skipped" // the attach point is missing, and the script's missing_probes goes on without it
+	Fails   Verdict = "fails"   // the loader or the kernel will refuse it
+)
+
+// worse orders verdicts.
+func worse(a, b Verdict) Verdict {
+	order := []Verdict{Works, Open, Skipped, Fails}
+	if slices.Index(order, b) > slices.Index(order, a) {
+		return b
+	}
+	return a
+}
+
+// Finding is one reason.
+type Finding struct {
+	Verdict Verdict      `json:"verdict"`
+	Program string       `json:"program,omitempty"`
+	Pos     manifest.Pos `json:"pos"`
+	Text    string       `json:"text"`
+}
+
+// Program is the verdict on one program.
+type Program struct {
+	Name    string  `json:"name"`
+	Attach  string  `json:"attach"`
+	Verdict Verdict `json:"verdict"`
+	// Places is how many functions or events of the target the attach point
+	// names: more than 1 for a pattern, 0 where the target does not know.
+	Places int `json:"places"`
+	// Instructions is the length of the program for this target, without what the
+	// kernel leaves out as dead.
+	Instructions int `json:"instructions"`
+}
+
+// Report is the verdict on one object and target.
+type Report struct {
+	Target   string    `json:"target"` // the kernel's release
+	Arch     string    `json:"arch"`
+	Verdict  Verdict   `json:"verdict"`
+	Programs []Program `json:"programs"`
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Check makes the report of an object and a target. The object is changed: read
+// it anew for each target. Its error is about reading the target.
+func Check(o *object.Object, t *target.Target) (*Report, error) {
+	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{Target: t.Release(), Arch: t.Arch().Label, Verdict: Works}}
+	if arches := c.m.Arches; len(arches) > 0 && !slices.Contains(arches, t.Arch().Label) {
+		c.find(Fails, nil, manifest.Pos{}, "the object was compiled for %v, not for %s", arches, t.Arch().Label)
+	}
+	if err := c.readFeatures(); err != nil {
+		return nil, err
+	}
+	c.needs()
+	for i := range c.m.Programs {
+		if err := c.program(&c.m.Programs[i]); err != nil {
+			return nil, err
+		}
+	}
+	c.nothingLeft()
+	if err := t.Err(); err != nil {
+		return nil, fmt.Errorf("target %s: %w", t.Release(), err)
+	}
+	return c.r, nil
+}
+
+type checker struct {
+	o *object.Object
+	m *manifest.Manifest
+	t *target.Target
+	r *Report
+
+	types   *types
+	helpers map[int64]bool // numbers of the target's helpers
+	// needed are the helpers that are missing and were told of where the manifest
+	// names the construct.
+	needed map[string]bool
+}
+
+func (c *checker) find(v Verdict, p *manifest.Program, pos manifest.Pos, format string, args ...any) {
+	f := Finding{Verdict: v, Pos: pos, Text: fmt.Sprintf(format, args...)}
+	if p != nil {
+		f.Program = p.Name
+	}
+	same := func(have Finding) bool { return have.Text == f.Text && have.Pos == f.Pos }
+	if !slices.ContainsFunc(c.r.Findings, same) { // a field is read by several instructions
+		c.r.Findings = append(c.r.Findings, f)
+	}
+	if v != Skipped {
+		c.r.Verdict = worse(c.r.Verdict, v)
+	}
+}
+
+func (c *checker) program(p *manifest.Program) error {
+	out := Program{Name: p.Name, Attach: p.Attach.Text, Verdict: Works}
+	point := c.point(p)
+	out.Places = point.places
+	if point.text != "" {
+		c.find(point.verdict, p, p.Pos, "%s", point.text)
+	}
+	out.Verdict = point.verdict
+	if point.verdict != Skipped { // what does not attach is not loaded either
+		v, n, err := c.code(p)
+		if err != nil {
+			return err
+		}
+		out.Verdict, out.Instructions = worse(out.Verdict, v), n
+	}
+	c.r.Programs = append(c.r.Programs, out)
+	return nil
+}
+
+// nothingLeft covers a script none of whose probes is there: the loader says
+// that there is nothing to attach.
+func (c *checker) nothingLeft() {
+	for _, p := range c.r.Programs {
+		if p.Verdict != Skipped {
+			return
+		}
+	}
+	if len(c.r.Programs) > 0 {
+		c.find(Fails, nil, manifest.Pos{}, "none of the script's probes exists")
+	}
+}
+
+// needs holds the manifest's list against the target's helpers.
+func (c *checker) needs() {
+	for _, n := range c.m.Needs {
+		if _, _, ok := c.t.EnumConst("BPF_FUNC_" + n.Feature); !ok {
+			c.needed[n.Feature] = true
+			c.find(Fails, nil, n.Pos, "%s needs the helper bpf_%s, which this kernel lacks", n.Construct, n.Feature)
+		}
+	}
+}
+
+// readFeatures learns which helpers the target's kernel has: its BTF has the
+// enum of their numbers, whatever its version says.
+func (c *checker) readFeatures() error {
+	enum, ok := c.t.Enum("bpf_func_id")
+	if !ok {
+		return fmt.Errorf("target %s does not say which helpers its kernel has (enum bpf_func_id is missing)", c.t.Release())
+	}
+	c.helpers, c.needed = map[int64]bool{}, map[string]bool{}
+	for _, e := range enum.Enumerators {
+		if e.Name != "__BPF_FUNC_MAX_ID" {
+			c.helpers[e.Value] = true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package forecast
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"btc/ir/target"
+	"btc/loader/attach"
+	"btc/loader/hostinfo"
+	"btc/loader/manifest"
+)
+
+// point is what the target knows of an attach point.
+type point struct {
+	verdict Verdict
+	places  int
+	text    string // why not Works
+}
+
+func (c *checker) point(p *manifest.Program) point {
+	a := &p.Attach
+	if len(a.Fill) > 0 {
+		return point{verdict: Open, text: fmt.Sprintf("where %s attaches depends on the parameters given to the loader", a.Text)}
+	}
+	switch p.Kind {
+	case "begin", "end", "self", "test", "bench", "interval", "profile", "software":
+		return point{verdict: Works, places: 1}
+	case "hardware", "watchpoint":
+		return point{verdict: Open, text: fmt.Sprintf("%s depends on the host's processor", a.Text)}
+	case "uprobe", "uretprobe", "usdt":
+		return point{verdict: Open, text: fmt.Sprintf("%s depends on the host's files", a.Text)}
+	case "kprobe", "kretprobe":
+		return c.kprobe(a)
+	case "fentry", "fexit":
+		return c.fentry(p)
+	case "tracepoint":
+		n := len(c.t.Tracepoints(a.Target, a.Name))
+		if n == 0 && a.Target == "syscalls" && c.foreignSyscall(a.Name) {
+			return point{verdict: Skipped, text: fmt.Sprintf("machines of the architecture %s have no %s: the script goes on without it", c.t.Arch().Label, a.Text)}
+		}
+		if n == 1 && c.moduleEvent(a) {
+			return point{verdict: Open, places: n, text: fmt.Sprintf("%s is there while its module is loaded", a.Text)}
+		}
+		return c.counted(a, "tracepoint "+a.Target+":"+a.Name, n)
+	case "rawtracepoint":
+		return c.rawTracepoint(p)
+	case "iter":
+		if _, ok := c.t.Iter(a.Name); !ok && a.Name != "" {
+			return c.missing(a, "iterator "+a.Name)
+		}
+		return point{verdict: Works, places: 1}
+	}
+	return point{verdict: Open, text: fmt.Sprintf("nothing is known of probes of the kind %s", p.Kind)}
+}
+
+// moduleEvent tells whether an event is that of a module.
+func (c *checker) moduleEvent(a *manifest.Attach) bool {
+	ev, ok := c.t.Tracepoint(a.Target, a.Name)
+	if !ok || ev.Struct() == nil {
+		return false
+	}
+	return ev.Struct().InModule
+}
+
+// format is the target's format file of an event.
+func (c *checker) format(category, event string) (*hostinfo.Format, error) {
+	ev, ok := c.t.Tracepoint(category, event)
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	format := &hostinfo.Format{Name: event}
+	for _, f := range ev.Fields {
+		format.Fields = append(format.Fields, hostinfo.FormatField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed})
+	}
+	return format, nil
+}
+
+// plan is what the loader would attach a program of tracepoints to.
+func (c *checker) plan(p *manifest.Program) *attach.Plan {
+	plan := &attach.Plan{Prog: p}
+	if p.Kind == "tracepoint" {
+		for _, name := range c.t.Tracepoints(p.Attach.Target, p.Attach.Name) {
+			category, event, _ := strings.Cut(name, ":")
+			plan.Matches = append(plan.Matches, attach.Match{Text: "tracepoint:" + name, Group: category, Name: event})
+		}
+	}
+	return plan
+}
+
+func (c *checker) missing(a *manifest.Attach, what string) point {
+	switch a.Missing {
+	case "warn", "ignore":
+		return point{verdict: Skipped, text: fmt.Sprintf("this kernel has no %s: the script goes on without it (missing_probes)", what)}
+	}
+	return point{verdict: Fails, text: fmt.Sprintf("this kernel has no %s", what)}
+}
+
+func (c *checker) counted(a *manifest.Attach, what string, n int) point {
+	if n == 0 {
+		return c.missing(a, what)
+	}
+	return point{verdict: Works, places: n}
+}
+
+// foreignSyscall tells whether a tracepoint is that of a system call which other
+// architectures have and the target's lacks; the loader only warns of that.
+func (c *checker) foreignSyscall(event string) bool {
+	name, ok := strings.CutPrefix(event, "sys_enter_")
+	if !ok {
+		name, ok = strings.CutPrefix(event, "sys_exit_")
+	}
+	elsewhere := false
+	for _, arch := range []string{"x86_64", "aarch64"} {
+		_, has := hostinfo.SyscallEvents(arch)[name]
+		if has && arch == c.t.Arch().Name {
+			return false
+		}
+		elsewhere = elsewhere || has
+	}
+	return ok && elsewhere
+}
+
+func isPattern(s string) bool { return strings.ContainsAny(s, "*?[") }
+
+// ofSyscalls is an attach point with the name that the target's architecture has
+// for a system call's function; the loader does the same on the host.
+func (c *checker) ofSyscalls(a *manifest.Attach) *manifest.Attach {
+	here := *a
+	here.Name = c.t.Arch().SyscallFunc(a.Name)
+	return &here
+}
+
+func (c *checker) kprobe(a *manifest.Attach) point {
+	a = c.ofSyscalls(a)
+	if a.Name == "" {
+		return point{verdict: Open, text: fmt.Sprintf("%s depends on where the host's kernel lies", a.Text)}
+	}
+	if len(c.t.Funcs("vfs_read")) == 0 && len(c.t.Funcs("do_*")) == 0 {
+		return c.missing(a, "function that can be probed: it was built without kprobes, or the target was captured without tracefs")
+	}
+	n, own, inModules := 0, 0, ""
+	for _, name := range c.t.Funcs(a.Name) {
+		f, ok := c.t.Func(name)
+		if a.Target != "" && a.Target != "vmlinux" && !(ok && f.Module != "" && match(a.Target, f.Module)) {
+			continue
+		}
+		if n++; ok && f.Module != "" {
+			inModules = f.Module
+		} else {
+			own++
+		}
+	}
+	switch {
+	case n == 0 && a.Target != "" && a.Target != "vmlinux" && !isPattern(a.Target):
+		return point{verdict: Open, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
+	case n == 0:
+		return c.missing(a, "function "+a.Name+" that can be probed")
+	case own == 0:
+		return point{verdict: Open, places: n, text: fmt.Sprintf("%s works while the module %s is loaded", a.Text, inModules)}
+	case a.Offset != 0:
+		return point{verdict: Open, places: n, text: fmt.Sprintf("%s depends on the instructions of the host's kernel", a.Text)}
+	}
+	return point{verdict: Works, places: n}
+}
+
+func match(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+// trampolines on arm64 kernels reach kernel functions since Linux 6.4
+// (HAVE_DYNAMIC_FTRACE_WITH_DIRECT_CALLS); the target's types do not show it.
+const arm64Trampolines = 6*1000 + 4
+
+func (c *checker) fentry(p *manifest.Program) point {
+	a := c.ofSyscalls(&p.Attach)
+	if a.Target == "bpf" {
+		return point{verdict: Open, text: fmt.Sprintf("%s depends on the BPF programs that the host has loaded", a.Text)}
+	}
+	if c.t.Arch().Label == "arm64" && release(c.t.Release()) < arm64Trampolines {
+		return point{verdict: Fails, text: fmt.Sprintf("%s: kernels for arm64 have no fentry before Linux 6.4", a.Text)}
+	}
+	if isPattern(a.Name) {
+		return c.counted(a, "function "+a.Name+" that can be traced", len(c.t.Funcs(a.Name)))
+	}
+	f, ok := c.t.Func(a.Name)
+	switch {
+	case !ok && a.Target != "" && a.Target != "vmlinux":
+		return point{verdict: Open, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
+	case !ok || !f.Traceable:
+		return c.missing(a, "function "+a.Name+" that can be traced")
+	case f.Proto == nil:
+		return point{verdict: Fails, text: fmt.Sprintf("%s: this kernel does not describe the arguments of the function", a.Text)}
+	}
+	if text := sameArgs(p, f.Proto); text != "" {
+		return point{verdict: Fails, text: a.Text + ": " + text}
+	}
+	if f.Module != "" {
+		return point{verdict: Open, places: 1, text: fmt.Sprintf("%s works while the module %s is loaded", a.Text, f.Module)}
+	}
+	return point{verdict: Works, places: 1}
+}
+
+func (c *checker) rawTracepoint(p *manifest.Program) point {
+	a := &p.Attach
+	if isPattern(a.Name) {
+		return c.counted(a, "raw tracepoint "+a.Name, len(c.t.RawTracepoints(a.Name)))
+	}
+	proto, ok := c.t.RawTracepoint(a.Name)
+	if !ok {
+		return c.missing(a, "raw tracepoint "+a.Name)
+	}
+	if text := sameArgs(p, proto); text != "" {
+		return point{verdict: Fails, text: a.Text + ": " + text}
+	}
+	return point{verdict: Works, places: 1}
+}
+
+// sameArgs holds the arguments that a program reads against a prototype, by the
+// loader's rule: an argument is where it was and has its name or its type.
+func sameArgs(p *manifest.Program, proto *target.Type) string {
+	for _, use := range p.Args {
+		slot, found := 0, false
+		for i, param := range proto.Params {
+			slot = proto.Slot(i)
+			switch {
+			case use.Name != "" && param.Name == use.Name && slot != use.Slot:
+				return fmt.Sprintf("the argument %s is at place %d on this kernel, the object reads place %d", use.Name, slot, use.Slot)
+			case use.Name != "" && param.Name == use.Name, slot == use.Slot && param.Type().String() == use.Type:
+				found = true
+			}
+		}
+		if use.Name == "" {
+			found = proto.Slot(len(proto.Params)) == use.Slot && proto.Elem().String() == use.Type
+		}
+		if !found {
+			return fmt.Sprintf("on this kernel %s of type %s is not where the object reads it", argName(use), use.Type)
+		}
+	}
+	return ""
+}
+
+func argName(use manifest.ArgUse) string {
+	if use.Name == "" {
+		return "the result"
+	}
+	return "the argument " + use.Name
+}
+
+// release is a kernel's version as 1000 times major plus minor.
+func release(text string) int {
+	major, rest, _ := strings.Cut(text, ".")
+	minor := strings.FieldsFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	a, _ := strconv.Atoi(major)
+	b := 0
+	if len(minor) > 0 {
+		b, _ = strconv.Atoi(minor[0])
+	}
+	return a*1000 + b
+}

@@ -1,0 +1,117 @@
+package forecast
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"btc/ir/target"
+)
+
+// types makes BTF of the target's types that an object names, so that the
+// library that relocates on hosts relocates here, too. What pointers point to is
+// left out: no relocation looks there.
+type types struct {
+	t    *target.Target
+	made map[*target.Type]btf.Type
+}
+
+// spec has all types of the target that have one of the names.
+func (y *types) spec(names []string) (*btf.Spec, error) {
+	var all []btf.Type
+	for _, name := range names {
+		for _, k := range []target.Kind{target.Struct, target.Union, target.Enum, target.Typedef, target.Int} {
+			for _, typ := range y.t.Named(k, name) {
+				all = append(all, y.of(typ))
+			}
+		}
+	}
+	b, err := btf.NewBuilder(all, nil)
+	if err != nil {
+		return nil, fmt.Errorf("types of the target: %w", err)
+	}
+	return b.Spec()
+}
+
+func (y *types) of(typ *target.Type) btf.Type {
+	if typ == nil {
+		return &btf.Void{}
+	}
+	if b, ok := y.made[typ]; ok {
+		return b
+	}
+	switch typ.Kind {
+	case target.Int:
+		i := &btf.Int{Name: typ.Name, Size: uint32(typ.Size)}
+		switch {
+		case typ.Bool:
+			i.Encoding = btf.Bool
+		case typ.Signed:
+			i.Encoding = btf.Signed
+		}
+		y.made[typ] = i
+	case target.Float:
+		y.made[typ] = &btf.Float{Name: typ.Name, Size: uint32(typ.Size)}
+	case target.Pointer:
+		y.made[typ] = &btf.Pointer{Target: &btf.Void{}}
+	case target.Array:
+		a := &btf.Array{Nelems: uint32(typ.Len), Index: &btf.Int{Name: "unsigned int", Size: 4}}
+		y.made[typ] = a
+		a.Type = y.of(typ.Elem())
+	case target.Struct:
+		s := &btf.Struct{Name: typ.Name, Size: uint32(typ.Size)}
+		y.made[typ] = s
+		s.Members = y.members(typ)
+	case target.Union:
+		u := &btf.Union{Name: typ.Name, Size: uint32(typ.Size)}
+		y.made[typ] = u
+		u.Members = y.members(typ)
+	case target.Enum:
+		e := &btf.Enum{Name: typ.Name, Size: uint32(typ.Size), Signed: typ.Signed}
+		for _, v := range typ.Enumerators {
+			e.Values = append(e.Values, btf.EnumValue{Name: v.Name, Value: uint64(v.Value)})
+		}
+		y.made[typ] = e
+	case target.Typedef:
+		d := &btf.Typedef{Name: typ.Name}
+		y.made[typ] = d
+		d.Type = y.of(typ.Elem())
+	case target.Forward:
+		y.made[typ] = &btf.Fwd{Name: typ.Name}
+	default:
+		y.made[typ] = &btf.Void{}
+	}
+	return y.made[typ]
+}
+
+func (y *types) members(typ *target.Type) []btf.Member {
+	var all []btf.Member
+	for _, m := range typ.Members {
+		all = append(all, btf.Member{Name: m.Name, Type: y.of(m.Type()), Offset: btf.Bits(m.BitOffset), BitfieldSize: btf.Bits(m.BitSize)})
+	}
+	return all
+}
+
+// named are the names that relocations of an object may refer to, without the
+// flavour behind "___".
+func named(spec *btf.Spec) []string {
+	var names []string
+	if spec == nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	for t, err := range spec.All() {
+		if err != nil {
+			break
+		}
+		name, _, _ := strings.Cut(t.TypeName(), "___")
+		if name != "" && !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func newTypes(t *target.Target) *types { return &types{t: t, made: map[*target.Type]btf.Type{}} }

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"btc/frontend/debuginfo"
+)
+
+// userFunctions lists the functions of a program that a pattern such as
+// "/bin/x:f*" or "/bin/x:cpp:ns::f" means, with their parameters, from its debug
+// information on this machine. Without verbose, and for other probes of user
+// space, the host is asked.
+func (l *lister) userFunctions(kind, pattern string) error {
+	file, name, ok := strings.Cut(pattern, ":")
+	if kind != "uprobe" && kind != "uretprobe" || !ok {
+		return fmt.Errorf("%s probes are found by the host: btrun --list '%s:%s'", kind, kind, pattern)
+	}
+	fits := func(symbol string) bool { return globText(name, symbol) }
+	if cpp, ok := strings.CutPrefix(name, "cpp:"); ok {
+		fits = func(symbol string) bool { return debuginfo.Matches(cpp, symbol) }
+	}
+	bin, err := l.files.Open(file)
+	if errors.Is(err, debuginfo.ErrNone) {
+		return fmt.Errorf("%w; btrun --list '%s:%s' lists names without parameters", err, kind, pattern)
+	}
+	if err != nil {
+		return err
+	}
+	for _, symbol := range bin.Functions(fits) {
+		fmt.Fprintf(l.out, "%s:%s:%s\n", kind, file, symbol)
+		fn, err := bin.Func(symbol)
+		if err != nil {
+			continue
+		}
+		for _, p := range fn.Params {
+			fmt.Fprintf(l.out, "    %s %s\n", p.C, p.Name)
+		}
+	}
+	return nil
+}

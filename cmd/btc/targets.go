@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"btc/ir/target"
+	"btc/loader/hostinfo/capture"
+)
+
+// targetFlags say which kernels and architectures the object is for.
+type targetFlags struct {
+	files  []string // --target, in order
+	arches []string // --arch, labels
+	native bool     // by default for this machine's architecture alone
+}
+
+func (t *targetFlags) add(fs *flag.FlagSet) {
+	fs.Func("target", "target `FILE` to compile for, or \"host\" (repeatable: types come from the first, the others are checked); default: the embedded ones", func(name string) error {
+		t.files = append(t.files, name)
+		return nil
+	})
+	fs.Func("arch", "`ARCHITECTURES` that the object must serve, comma-separated ("+strings.Join(target.ArchLabels(), ", ")+"); default: both where it can", func(list string) error {
+		for _, word := range strings.Split(list, ",") {
+			a := target.ArchByName(strings.TrimSpace(word))
+			if a == nil {
+				return fmt.Errorf("%q is none of %s", word, strings.Join(target.ArchLabels(), ", "))
+			}
+			if !slices.Contains(t.arches, a.Label) {
+				t.arches = append(t.arches, a.Label)
+			}
+		}
+		return nil
+	})
+}
+
+// given tells whether the user said what the object must serve.
+func (t *targetFlags) given() bool { return len(t.files)+len(t.arches) > 0 }
+
+// open opens the targets, the one whose types are used first.
+func (t *targetFlags) open() (*target.Target, []*target.Target, error) {
+	if len(t.files) > 0 && len(t.arches) > 0 {
+		return nil, nil, errors.New("--target and --arch: a target file says its architecture; give one of the two options")
+	}
+	var all []*target.Target
+	for _, name := range t.files {
+		one, err := openTarget(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, one)
+	}
+	for _, label := range t.labels() {
+		one, err := target.Default(label)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, one)
+	}
+	return all[0], all[1:], nil
+}
+
+// labels are the architectures whose embedded targets are used.
+func (t *targetFlags) labels() []string {
+	switch {
+	case len(t.files) > 0:
+		return nil
+	case len(t.arches) > 0:
+		return t.arches
+	case t.native && target.ArchByName(runtime.GOARCH) != nil:
+		return []string{runtime.GOARCH}
+	}
+	return target.ArchLabels()
+}
+
+// openTarget is one target: the embedded one of x86_64 or of an architecture by
+// name, a file, or this host.
+func openTarget(name string) (*target.Target, error) {
+	switch {
+	case name == "":
+		return target.Default("x86_64")
+	case target.ArchByName(name) != nil:
+		return target.Default(name)
+	case name == "host":
+		b, err := capture.HostFile()
+		if err != nil {
+			return nil, fmt.Errorf("cannot capture this host: %w", err)
+		}
+		return target.New(b)
+	}
+	t, err := target.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the target: %w", err)
+	}
+	return t, nil
+}

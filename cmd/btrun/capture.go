@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"btc/loader/hostinfo/capture"
+)
+
+// captureTarget writes the target file of this kernel. A file that is there stays
+// as it was until the new one is whole.
+func captureTarget(o *options, stderr io.Writer) int {
+	b, err := capture.HostFile()
+	if err != nil {
+		fmt.Fprintf(stderr, "btrun: cannot capture this host: %v\n", err)
+		return 1
+	}
+	if err := replaceFile(o.capture, b); err != nil {
+		if c := errors.Unwrap(err); c != nil { // without the path of a temporary file
+			err = c
+		}
+		fmt.Fprintf(stderr, "btrun: cannot write %s: %v\n", o.capture, err)
+		return 1
+	}
+	return 0
+}
+
+// replaceFile writes a file, with the permissions of the one that was there.
+func replaceFile(path string, content []byte) error {
+	mode := os.FileMode(0o644)
+	if fi, err := os.Stat(path); err == nil {
+		if !fi.Mode().IsRegular() {
+			return os.WriteFile(path, content, mode) // a device or a pipe
+		}
+		mode = fi.Mode().Perm()
+	}
+	// The name is one that nobody else has: another's file or link is not written to.
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

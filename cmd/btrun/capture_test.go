@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A file is replaced as a whole; what lies beside it, and the old one where the
+// new one cannot be written, stay as they were.
+func TestReplaceFile(t *testing.T) {
+	dir := t.TempDir()
+	path, beside := filepath.Join(dir, "t"), filepath.Join(dir, "t.part")
+	for name, mode := range map[string]os.FileMode{path: 0o600, beside: 0o644} {
+		if err := os.WriteFile(name, []byte("old"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := replaceFile(path, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{path: "new", beside: "old"} {
+		if have, err := os.ReadFile(name); err != nil || string(have) != want {
+			t.Errorf("%s: %q, %v", name, have, err)
+		}
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", fi, err)
+	}
+	if err := replaceFile(dir, []byte("new")); err == nil {
+		t.Error("a folder was written to")
+	}
+	if err := replaceFile(filepath.Join(dir, "none", "t"), []byte("new")); err == nil {
+		t.Error("a folder was made")
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
+		t.Errorf("left over: %v, %v", all, err)
+	}
+	if err := replaceFile("/dev/null", []byte("new")); err != nil {
+		t.Error(err)
+	}
+}

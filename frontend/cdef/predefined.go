@@ -1,0 +1,49 @@
+package cdef
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"btc/frontend/cpp"
+	"btc/ir/target"
+)
+
+// predefinedC is what every script finds defined: macros with parameters of the
+// system's headers, whose values a table cannot hold.
+//
+//go:embed predefined.h
+var predefinedC string
+
+// Predefined is what a script's C text finds: the macros of the compiler and of
+// the target, and the constants of the system's headers.
+func Predefined(t *target.Target) cpp.Options {
+	arch := t.Arch().GOARCH
+	return cpp.Options{Predefined: predefined(t), Constant: func(name string) (int64, bool) { return tableConstant(arch, name) }}
+}
+
+func predefined(t *target.Target) string {
+	var b strings.Builder
+	names := []string{"BPFTRACE_HAVE_BTF", "__LP64__", "_LP64", "__linux__", "__linux", "__STDC__", "__LITTLE_ENDIAN__", "__BTC__"}
+	switch t.Arch().GOARCH {
+	case "amd64":
+		names = append(names, "__x86_64__", "__x86_64", "__amd64__")
+	case "arm64":
+		names = append(names, "__aarch64__")
+	}
+	for _, name := range names {
+		fmt.Fprintf(&b, "#define %s 1\n", name)
+	}
+	fmt.Fprintf(&b, "#define LINUX_VERSION_CODE %d\n", versionCode(t.Release()))
+	return b.String() + predefinedC
+}
+
+// versionCode is a kernel release as LINUX_VERSION_CODE has it; 0 for a text
+// that is none.
+func versionCode(release string) int {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {
+		return 0
+	}
+	return major<<16 | minor<<8 | min(patch, 255)
+}

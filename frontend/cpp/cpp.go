@@ -1,0 +1,343 @@
+// Package cpp is the C preprocessor for the C text at the top of a script: it
+// executes the directives, reads the user's own headers, and replaces macros.
+//
+// It takes chunks of C text and gives a Unit: the tokens that are left for
+// cdef to read as declarations, and the macros that are defined at the end,
+// which the script's own code uses too.
+//
+// Headers of the kernel and of the C library are not read: what scripts include
+// them for is types, which the target has, and constants, which a table of
+// cdef has.
+package cpp
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"btc/frontend/diag"
+)
+
+// Chunk is one piece of C text of a script: a preprocessor line or a definition.
+type Chunk struct {
+	At        diag.Span
+	Directive bool
+	// Import tells that the chunk is an import of the header at Path.
+	Import bool
+	Path   string
+}
+
+// Options say where headers are and what is defined.
+type Options struct {
+	// Dirs are the folders of -I, in order.
+	Dirs []string
+	// Include are files that are read before the script's own text.
+	Include []string
+	// Predefined is C text that is read first, of directives only.
+	Predefined string
+	// Constant gives the constants of the system's headers for #if; nil for none.
+	Constant func(name string) (int64, bool)
+	// ReadFile reads a header of at most MaxFile bytes; nil when no files may be
+	// read.
+	ReadFile func(path string) (string, error)
+}
+
+// Unit is preprocessed C text.
+type Unit struct {
+	// Tokens are those of the declarations, macros replaced.
+	Tokens []Token
+	macros map[string]*Macro
+	work   int
+}
+
+// Macro finds a macro that is defined at the end of the text.
+func (u *Unit) Macro(name string) (*Macro, bool) {
+	m, ok := u.macros[name]
+	return m, ok
+}
+
+// Macros are the names of the macros that are defined at the end of the text,
+// in no order.
+func (u *Unit) Macros() []string { return slices.Collect(maps.Keys(u.macros)) }
+
+// Expand replaces the macros in a list of tokens. Faults go to l, which may be nil.
+func (u *Unit) Expand(all []Token, l *diag.List) []Token {
+	x := &expansion{macros: u.macros, work: new(int), fault: faults(l)}
+	return x.expand(all)
+}
+
+func faults(l *diag.List) func(diag.Span, string, ...any) {
+	return func(at diag.Span, format string, args ...any) {
+		if l != nil {
+			l.Add(diag.CSyntax, at, format, args...)
+		}
+	}
+}
+
+// Call replaces the parameters of a macro with parameters by the tokens of
+// arguments, at a place; ok is false when their number is wrong.
+func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Token, ok bool) {
+	x := &expansion{macros: u.macros, work: new(int), fault: faults(l)}
+	if m.Variadic && len(args) > len(m.Params) {
+		last := len(m.Params) - 1
+		for _, more := range args[last+1:] {
+			args[last] = append(append(args[last], Token{Kind: Punct, Text: ",", At: at.At}), more...)
+		}
+		args = args[:last+1]
+	}
+	if args = m.fit(args); !x.count(m, args, at) {
+		return nil, false
+	}
+	return x.expand(x.substitute(m, args, at, (*hide)(nil).with(m))), true
+}
+
+// Read preprocesses the chunks of a script in order. Errors go to l; what could
+// be read is in the Unit in any case.
+func Read(chunks []Chunk, opt Options, l *diag.List) *Unit {
+	r := &reader{opt: opt, l: l, unit: &Unit{macros: map[string]*Macro{}}, once: map[string]bool{}, system: map[string]bool{}}
+	r.specials()
+	if opt.Predefined != "" {
+		r.source(diag.NewSource("<predefined>", opt.Predefined))
+		for _, m := range r.unit.macros {
+			m.At = diag.Span{}
+		}
+	}
+	for _, path := range opt.Include {
+		r.option(path)
+	}
+	for _, c := range chunks {
+		r.chunk(c)
+	}
+	r.flush()
+	r.unclosed(0)
+	return r.unit
+}
+
+// reader is the state of one Read.
+type reader struct {
+	opt     Options
+	l       *diag.List
+	unit    *Unit
+	pending []Token // text whose macros are not replaced yet
+	nesting []condition
+	once    map[string]bool // files with #pragma once
+	system  map[string]bool // folders of the system's headers
+	files   []file          // being read, innermost last
+	dir     string          // of the script that is being read
+	bytes   int             // of all headers
+	opened  int             // headers
+	counter int             // of __COUNTER__
+}
+
+func (r *reader) fail(at diag.Span, format string, args ...any) *diag.Diagnostic {
+	return r.l.Add(diag.CSyntax, at, format, args...)
+}
+
+// specials are the macros whose value depends on their place.
+func (r *reader) specials() {
+	number := func(at diag.Span, v int) Token {
+		return Token{Kind: Number, Text: itoa(v), At: at}
+	}
+	for name, f := range map[string]func(at diag.Span) Token{
+		"__LINE__": func(at diag.Span) Token { return number(at, at.Pos().Line) },
+		"__FILE__": func(at diag.Span) Token {
+			name := ""
+			if at.Valid() {
+				name = at.File.Name
+			}
+			return Token{Kind: Text, Text: quote(name), Value: name, At: at}
+		},
+		"__COUNTER__": func(at diag.Span) Token { r.counter++; return number(at, r.counter-1) },
+	} {
+		r.unit.macros[name] = &Macro{Name: name, special: f}
+	}
+}
+
+// Special is the value of __LINE__ and its like at a place; ok is false for
+// other macros.
+func (m *Macro) Special(at diag.Span) (Token, bool) {
+	if m.special == nil {
+		return Token{}, false
+	}
+	return m.special(at), true
+}
+
+// chunk reads a piece of the script.
+func (r *reader) chunk(c Chunk) {
+	r.dir = ""
+	if name := c.At.File.Base().Name; name != diag.Stdin {
+		r.dir = filepath.Dir(name)
+	}
+	if c.Import {
+		text, err := r.read(c.Path)
+		if err != nil {
+			r.l.Add(diag.BadInclude, c.At, "cannot read %s: %v", c.Path, cause(err))
+			return
+		}
+		r.file(c.Path, text, c.At)
+		return
+	}
+	x := &lexer{src: c.At.File, pos: c.At.Start, end: c.At.End, bol: true}
+	if c.Directive {
+		x.next() // '#'
+		r.directive(x, c.At)
+		return
+	}
+	r.declaration(x)
+}
+
+// declaration reads the text of a definition, which may have directives of its
+// own, as the headers of the kernel have them between the members of a struct.
+func (r *reader) declaration(x *lexer) {
+	at := x.src.Span(x.pos, x.end)
+	var last Token
+	read := r.active()
+	for {
+		t, err := x.next()
+		switch {
+		case err != nil:
+			if r.active() {
+				r.fail(at, "%v", err)
+			}
+			return
+		case t.Kind == End && x.pos >= x.end:
+			if read && last.Kind != End && !last.Is(";") { // it may be left out
+				end := x.src.Span(x.end, x.end)
+				r.pending = append(r.pending, Token{Kind: Punct, Text: ";", At: end})
+			}
+			return
+		case t.Is("#") && t.first:
+			r.directive(x, t.At)
+		case t.Kind != End && r.active():
+			r.pending = append(r.pending, t)
+			last = t
+		}
+	}
+}
+
+// source reads a whole file.
+func (r *reader) source(src *diag.Source) {
+	x := &lexer{src: src, end: len(src.Text), bol: true, included: true}
+	outer := len(r.nesting)
+	for x.pos < x.end {
+		t, err := x.next()
+		switch {
+		case err != nil && r.active():
+			r.fail(t.place(src), "%v", err)
+		case t.Is("#") && t.first:
+			r.directive(x, t.At)
+		case t.Kind != End && r.active():
+			r.pending = append(r.pending, t)
+		}
+	}
+	r.flush()
+	r.unclosed(outer)
+}
+
+// place is the token's place, or the end of the source for one that has none.
+func (t Token) place(src *diag.Source) diag.Span {
+	if t.At.Valid() {
+		return t.At
+	}
+	return src.Span(len(src.Text), len(src.Text))
+}
+
+// unclosed reports conditions that are open beyond those of the outer file.
+func (r *reader) unclosed(outer int) {
+	if n := len(r.nesting); n > outer {
+		r.fail(r.nesting[n-1].at, "#if without #endif")
+		r.nesting = r.nesting[:outer]
+	}
+}
+
+// flush replaces the macros in the text read so far.
+func (r *reader) flush() {
+	if len(r.pending) == 0 {
+		return
+	}
+	x := &expansion{macros: r.unit.macros, work: &r.unit.work, fault: r.tooLarge}
+	r.unit.Tokens = append(r.unit.Tokens, x.expand(r.pending)...)
+	r.pending = nil
+}
+
+func (r *reader) tooLarge(at diag.Span, format string, args ...any) { r.fail(at, format, args...) }
+
+// directive executes a line; '#' has been read.
+func (r *reader) directive(x *lexer, at diag.Span) {
+	x.inLine = true
+	name, err := x.next()
+	x.inLine = false
+	if name.Kind == End && err == nil { // a '#' alone does nothing
+		return
+	}
+	switch {
+	case name.Is("include") || name.Is("include_next"), name.Is("error"), name.Is("warning"):
+		rest := x.restOfLine()
+		whole := x.src.Span(at.Start, x.pos-trailing(rest))
+		switch {
+		case !r.active():
+		case name.Is("error"):
+			r.fail(whole, "#error %s", strings.TrimSpace(rest))
+		case name.Is("warning"):
+		default:
+			r.flush()
+			r.includeLine(x.src.Span(x.pos-len(rest), x.pos), whole)
+		}
+		return
+	}
+	rest, e := x.line()
+	if err == nil {
+		err = e
+	}
+	whole := at
+	if n := len(rest); n > 0 {
+		whole = x.src.Span(at.Start, rest[n-1].At.End)
+	} else if name.Kind != End {
+		whole = x.src.Span(at.Start, name.At.End)
+	}
+	if name.Kind == Word && r.conditional(name.Text, rest, whole) || !r.active() {
+		return
+	}
+	if err != nil {
+		r.fail(whole, "%v", err)
+		return
+	}
+	r.flush()
+	switch {
+	case name.Kind != Word:
+		r.fail(whole, "this is no preprocessor directive").Hint("comments begin with //")
+	case name.Text == "define":
+		m, err := parseDefine(rest)
+		if err != nil {
+			r.fail(whole, "%v", err)
+			return
+		}
+		r.unit.macros[m.Name] = m
+	case name.Text == "undef":
+		if len(rest) == 0 || rest[0].Kind != Word {
+			r.fail(whole, "#undef needs a name")
+			return
+		}
+		delete(r.unit.macros, rest[0].Text)
+	case name.Text == "pragma":
+		r.pragma(rest, whole)
+	case name.Text == "line", name.Text == "ident":
+	default:
+		r.fail(whole, "unknown preprocessor directive #%s", name.Text).Hint("comments begin with //")
+	}
+}
+
+// trailing counts the blanks at the end of a text.
+func trailing(s string) int { return len(s) - len(strings.TrimRight(s, " \t\r\f\v")) }
+
+// pragma knows #pragma once; the others are for the reader of the tokens.
+func (r *reader) pragma(rest []Token, at diag.Span) {
+	if len(rest) == 1 && rest[0].Is("once") {
+		if n := len(r.files); n > 0 {
+			r.once[r.files[n-1].id] = true
+		}
+		return
+	}
+	r.unit.Tokens = append(r.unit.Tokens, Token{Kind: Pragma, At: at, Line: rest, Included: len(r.files) > 0})
+}

@@ -1,0 +1,396 @@
+package cpp
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"btc/frontend/diag"
+)
+
+// Macro is one #define.
+type Macro struct {
+	Name string
+	// Function tells that it has parameters, in parentheses right after its name.
+	Function bool
+	// Variadic tells that the last of Params takes all arguments that are left.
+	Variadic bool
+	Params   []string
+	Body     []Token
+	// At is the name in the #define; it is not valid for predefined macros.
+	At diag.Span
+
+	special func(at diag.Span) Token // __LINE__, __FILE__
+}
+
+// Textual reports whether the body works on the text of arguments (with # and
+// ##, or any number of arguments), not on their values only.
+func (m *Macro) Textual() bool {
+	return m.Variadic || slices.ContainsFunc(m.Body, func(t Token) bool { return t.Is("#") || t.Is("##") })
+}
+
+// BodyAt is the place of the body; not valid when it is empty.
+func (m *Macro) BodyAt() diag.Span {
+	if len(m.Body) == 0 {
+		return diag.Span{}
+	}
+	return m.Body[0].At.To(m.Body[len(m.Body)-1].At)
+}
+
+// hide is a list of macros.
+type hide struct {
+	m    *Macro
+	next *hide
+	n    int
+}
+
+func (h *hide) has(m *Macro) bool {
+	for ; h != nil; h = h.next {
+		if h.m == m {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hide) with(m *Macro) *hide {
+	if h.has(m) {
+		return h
+	}
+	n := 1
+	if h != nil {
+		n = h.n + 1
+	}
+	return &hide{m, h, n}
+}
+
+func (h *hide) union(o *hide) *hide {
+	if o == nil || h == o {
+		return h
+	}
+	if h == nil {
+		return o
+	}
+	for ; o != nil; o = o.next {
+		h = h.with(o.m)
+	}
+	return h
+}
+
+func (h *hide) both(o *hide) *hide {
+	var out *hide
+	for ; h != nil; h = h.next {
+		if o.has(h.m) {
+			out = out.with(h.m)
+		}
+	}
+	return out
+}
+
+// Limits of what expansion may do; real headers stay far below them.
+const (
+	maxWork  = 500_000 // tokens that macros give
+	maxChain = 500     // macros that replace each other
+	maxArgs  = 100     // calls in arguments of calls
+)
+
+// expansion is one use of the macros: it replaces them in a list of tokens.
+type expansion struct {
+	macros map[string]*Macro
+	work   *int // shared by all of a unit
+	depth  int
+	fault  func(at diag.Span, format string, args ...any)
+	stack  [][]Token // what is still to be read, last list first
+}
+
+// expand replaces the macros in a list.
+func (x *expansion) expand(in []Token) []Token {
+	x.stack = append(x.stack, in)
+	var out []Token
+	for {
+		t, ok := x.next()
+		if !ok {
+			return out
+		}
+		if *x.work < 0 { // too much already: what is left does not matter
+			return append(out, t)
+		}
+		m := x.macros[t.Text]
+		if t.Kind != Word || m == nil || t.hide.has(m) || x.spent(t) {
+			out = append(out, t)
+			continue
+		}
+		switch {
+		case m.special != nil:
+			made := m.special(t.At)
+			made.space, made.Included = t.space, t.Included
+			out = append(out, made)
+		case !m.Function:
+			x.push(x.substitute(m, nil, t, t.hide.with(m)))
+		case x.opens():
+			args, shut, ok := x.arguments(m, t)
+			if !ok {
+				return append(out, t)
+			}
+			x.push(x.substitute(m, args, t, t.hide.both(shut.hide).with(m)))
+		default:
+			out = append(out, t)
+		}
+	}
+}
+
+// spent reports that there was too much to do.
+func (x *expansion) spent(t Token) bool {
+	if *x.work < 0 {
+		return true
+	}
+	if *x.work > maxWork || t.hide != nil && t.hide.n > maxChain || x.depth > maxArgs {
+		x.fault(t.At, "macros expand to too much here")
+		*x.work = -1
+		return true
+	}
+	return false
+}
+
+func (x *expansion) push(all []Token) {
+	if len(all) > 0 {
+		x.stack = append(x.stack, all)
+	}
+}
+
+func (x *expansion) next() (Token, bool) {
+	for n := len(x.stack); n > 0; n = len(x.stack) {
+		top := x.stack[n-1]
+		if len(top) == 0 {
+			x.stack = x.stack[:n-1]
+			continue
+		}
+		x.stack[n-1] = top[1:]
+		return top[0], true
+	}
+	return Token{}, false
+}
+
+// opens reports whether '(' is next.
+func (x *expansion) opens() bool {
+	for _, top := range slices.Backward(x.stack) {
+		if len(top) > 0 {
+			return top[0].Is("(")
+		}
+	}
+	return false
+}
+
+// arguments reads "(a, b, ...)" after a macro's name.
+func (x *expansion) arguments(m *Macro, at Token) (args [][]Token, shut Token, ok bool) {
+	x.next()
+	depth := 1
+	args = [][]Token{nil}
+	for {
+		t, more := x.next()
+		if !more {
+			x.fault(at.At, "the call of macro %s has no ')'", m.Name)
+			return nil, t, false
+		}
+		last := len(args) - 1
+		switch {
+		case t.Is("("):
+			depth++
+		case t.Is(")"):
+			if depth--; depth == 0 {
+				return m.fit(args), t, x.count(m, m.fit(args), at)
+			}
+		case t.Is(",") && depth == 1 && !(m.Variadic && len(args) == len(m.Params)):
+			args = append(args, nil)
+			continue
+		}
+		args[last] = append(args[last], t)
+	}
+}
+
+// fit makes no argument of an empty one where there are no parameters, and an
+// empty one of none for "...".
+func (m *Macro) fit(args [][]Token) [][]Token {
+	if len(m.Params) == 0 && len(args) == 1 && len(args[0]) == 0 {
+		return nil
+	}
+	if m.Variadic && len(args) == len(m.Params)-1 {
+		args = append(args, nil)
+	}
+	return args
+}
+
+func (x *expansion) count(m *Macro, args [][]Token, at Token) bool {
+	if len(args) == len(m.Params) {
+		return true
+	}
+	x.fault(at.At, "macro %s takes %d arguments, found %d", m.Name, len(m.Params), len(args))
+	return false
+}
+
+// substitute is the body of a macro for one use.
+func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide) []Token {
+	var out []Token
+	expanded := make([][]Token, len(args))
+	for i := 0; i < len(m.Body); i++ {
+		if len(out) > maxWork {
+			break // the next use reports it
+		}
+		t := m.Body[i]
+		p := m.param(t)
+		switch {
+		case t.Is("#") && m.Function && i+1 < len(m.Body) && m.param(m.Body[i+1]) >= 0:
+			i++
+			out = append(out, stringify(args[m.param(m.Body[i])], t))
+		case t.Is("##") && len(out) > 0 && i+1 < len(m.Body):
+			i++
+			right := []Token{m.Body[i]}
+			if q := m.param(m.Body[i]); q >= 0 {
+				right = args[q]
+				if out[len(out)-1].Is(",") && m.Variadic && q == len(m.Params)-1 { // ", ## __VA_ARGS__"
+					if len(right) == 0 {
+						out = out[:len(out)-1]
+					} else {
+						out = append(out, x.argument(expanded, args, q)...)
+					}
+					continue
+				}
+			}
+			out = x.paste(out, right)
+		case p >= 0 && i+1 < len(m.Body) && m.Body[i+1].Is("##"):
+			out = append(out, args[p]...)
+			if len(args[p]) == 0 { // keeps its place beside ##
+				out = append(out, Token{At: at.At})
+			}
+		case p >= 0:
+			out = append(out, spaced(x.argument(expanded, args, p), t.space)...)
+		default:
+			out = append(out, t)
+		}
+	}
+	if *x.work >= 0 {
+		*x.work += len(out) + 1
+	}
+	out = slices.DeleteFunc(out, func(t Token) bool { return t.Kind == End })
+	for i := range out {
+		out[i].hide = out[i].hide.union(hidden)
+		out[i].At, out[i].Included = at.At, at.Included
+	}
+	return spaced(out, at.space)
+}
+
+// spaced is a list whose first token has a blank before it or not.
+func spaced(all []Token, space bool) []Token {
+	if len(all) == 0 || all[0].space == space {
+		return all
+	}
+	all = slices.Clone(all)
+	all[0].space = space
+	return all
+}
+
+// argument is argument q with its macros replaced; it is made once.
+func (x *expansion) argument(made, args [][]Token, q int) []Token {
+	if made[q] == nil && *x.work >= 0 {
+		inner := &expansion{macros: x.macros, work: x.work, depth: x.depth + 1, fault: x.fault}
+		made[q] = inner.expand(args[q])
+	}
+	return made[q]
+}
+
+// param is the number of the parameter that a token names, -1 for none.
+func (m *Macro) param(t Token) int {
+	if !m.Function || t.Kind != Word {
+		return -1
+	}
+	return slices.Index(m.Params, t.Text)
+}
+
+// stringify makes a string literal of tokens.
+func stringify(all []Token, at Token) Token {
+	var text strings.Builder
+	for i, t := range all {
+		if i > 0 && t.space {
+			text.WriteByte(' ')
+		}
+		text.WriteString(t.Text)
+	}
+	t := at
+	t.Kind, t.Value = Text, text.String()
+	t.Text = strconv.Quote(t.Value)
+	return t
+}
+
+// paste joins the last token with the first of the right side.
+func (x *expansion) paste(left, right []Token) []Token {
+	if len(right) == 0 {
+		return left
+	}
+	last := left[len(left)-1]
+	if last.Kind == End {
+		return append(left[:len(left)-1:len(left)-1], right...)
+	}
+	made, ok := single(last.Text + right[0].Text)
+	if !ok {
+		x.fault(last.At, "## of '%s' and '%s' gives no token", last.Text, right[0].Text)
+		return left
+	}
+	made.At, made.space, made.hide = last.At, last.space, last.hide.both(right[0].hide)
+	return append(append(left[:len(left)-1:len(left)-1], made), right[1:]...)
+}
+
+// single reads a text that is one token.
+func single(text string) (Token, bool) {
+	src := diag.NewSource("", text)
+	all, err := Lex(src.Span(0, len(text)))
+	if err != nil || len(all) != 1 {
+		return Token{}, false
+	}
+	return all[0], true
+}
+
+// parseDefine reads what follows "#define".
+func parseDefine(toks []Token) (*Macro, error) {
+	if len(toks) == 0 || toks[0].Kind != Word {
+		return nil, fmt.Errorf("#define needs a name")
+	}
+	m := &Macro{Name: toks[0].Text, At: toks[0].At, Body: toks[1:]}
+	if m.Name == "defined" {
+		return nil, fmt.Errorf("'defined' cannot be a macro")
+	}
+	if len(m.Body) == 0 || !m.Body[0].Is("(") || m.Body[0].space {
+		return m, nil
+	}
+	m.Function = true
+	rest := m.Body[1:]
+	for {
+		switch {
+		case len(rest) > 0 && rest[0].Is(")") && len(m.Params) == 0 && !m.Variadic:
+		case len(rest) > 0 && rest[0].Is("...") && !m.Variadic:
+			m.Params, m.Variadic = append(m.Params, "__VA_ARGS__"), true
+			rest = rest[1:]
+		case len(rest) > 0 && rest[0].Kind == Word && !m.Variadic:
+			if slices.Contains(m.Params, rest[0].Text) {
+				return nil, fmt.Errorf("macro %s has two parameters %s", m.Name, rest[0].Text)
+			}
+			m.Params = append(m.Params, rest[0].Text)
+			rest = rest[1:]
+			if len(rest) > 0 && rest[0].Is("...") { // GNU: "args..."
+				m.Variadic = true
+				rest = rest[1:]
+			}
+		default:
+			return nil, fmt.Errorf("the parameters of macro %s are wrong", m.Name)
+		}
+		switch {
+		case len(rest) > 0 && rest[0].Is(")"):
+			m.Body = rest[1:]
+			return m, nil
+		case len(rest) > 0 && rest[0].Is(","):
+			rest = rest[1:]
+		default:
+			return nil, fmt.Errorf("the parameters of macro %s have no ')'", m.Name)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+// Package debuginfo reads the DWARF debug information of programs and libraries:
+// the parameters of functions, the types they name, and the addresses of source
+// lines.
+//
+// It takes the files that attach points name, as they are on the machine that
+// compiles, and gives types of the language. Nothing is read unless a script
+// asks for it. What it finds is bound to one build of a file by its identity
+// (loader/binary), which the loader holds against the file of the host.
+package debuginfo
+
+import (
+	"debug/dwarf"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"btc/loader/binary"
+)
+
+// Finder opens files by the names that attach points give them.
+type Finder struct {
+	// Dirs are searched for separate debug files before the usual places.
+	Dirs []string
+	// Files maps names of attach points to files of this machine that stand for them.
+	Files map[string]string
+
+	opened map[string]*Binary
+	failed map[string]error
+
+	first *Finder // see After
+	wait  func()
+}
+
+// After is a Finder of the same files for a second user: it calls wait, which
+// returns when the first is done with them, before it opens any.
+func (f *Finder) After(wait func()) *Finder {
+	if f == nil {
+		return nil
+	}
+	return &Finder{first: f, wait: wait}
+}
+
+// ErrNone is of a file without debug information, here or in a separate file.
+var ErrNone = errors.New("no debug information")
+
+// Open reads the file that an attach point names. The result is kept: each file
+// is opened once.
+func (f *Finder) Open(name string) (*Binary, error) {
+	if f.first != nil {
+		f.wait()
+		return f.first.Open(name)
+	}
+	if b := f.opened[name]; b != nil {
+		return b, nil
+	}
+	if err := f.failed[name]; err != nil {
+		return nil, err
+	}
+	if f.opened == nil {
+		f.opened, f.failed = map[string]*Binary{}, map[string]error{}
+	}
+	b, err := f.open(name)
+	if err != nil {
+		f.failed[name] = err
+		return nil, err
+	}
+	f.opened[name] = b
+	return b, nil
+}
+
+func (f *Finder) open(name string) (b *Binary, err error) {
+	defer func() {
+		if p := recover(); p != nil { // the readers check bounds, but not in every way
+			b, err = nil, fmt.Errorf("%s: the debug information is damaged: %v", name, p)
+		}
+	}()
+	path, ok := f.Files[name]
+	if !ok {
+		if path, ok = binary.Find(name); !ok {
+			return nil, fmt.Errorf("there is no file %s on this machine", name)
+		}
+	}
+	file, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	defer file.Close()
+	b = &Binary{Path: path, Machine: file.Machine}
+	if b.ID, err = binary.Identity(file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	debug := file
+	if !hasDebug(file) {
+		if debug, err = f.separate(path, file); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		defer debug.Close()
+	}
+	main, err := debug.DWARF()
+	if err != nil {
+		return nil, fmt.Errorf("%s: the debug information cannot be read: %w", path, err)
+	}
+	b.main = main
+	b.symbols(file)
+	var addrs []byte
+	if s := debug.Section(".debug_addr"); s != nil {
+		addrs, _ = s.Data()
+	}
+	if err := b.addParts(main, addrs, path, f.Dirs); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return b, nil
+}
+
+func hasDebug(f *elf.File) bool {
+	for _, name := range []string{".debug_info", ".zdebug_info"} {
+		if s := f.Section(name); s != nil && s.Type != elf.SHT_NOBITS && s.Size > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// separate finds the debug file of a stripped one: by build id, by the name in
+// its section .gnu_debuglink, or by its own name with ".debug".
+func (f *Finder) separate(path string, file *elf.File) (*elf.File, error) {
+	id := binary.BuildID(file)
+	dir, base := filepath.Split(path)
+	var names []string
+	for _, d := range append(append([]string(nil), f.Dirs...), "/usr/lib/debug") {
+		if len(id) > 2 {
+			names = append(names, filepath.Join(d, ".build-id", id[:2], id[2:]+".debug"))
+		}
+	}
+	links := []string{base + ".debug"}
+	if link := debugLink(file); link != "" {
+		links = append([]string{link}, links...)
+	}
+	absolute, _ := filepath.Abs(dir)
+	for _, link := range links {
+		for _, d := range f.Dirs {
+			names = append(names, filepath.Join(d, link))
+		}
+		names = append(names, filepath.Join(dir, link), filepath.Join(dir, ".debug", link), filepath.Join("/usr/lib/debug", absolute, link))
+	}
+	for _, name := range names {
+		if sameFile(name, path) {
+			continue
+		}
+		d, err := elf.Open(name)
+		if err != nil {
+			continue
+		}
+		if hasDebug(d) && binary.BuildID(d) == id {
+			return d, nil
+		}
+		d.Close()
+	}
+	return nil, ErrNone
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// debugLink is the file name in section .gnu_debuglink; its checksum is left to
+// the build id.
+func debugLink(f *elf.File) string {
+	s := f.Section(".gnu_debuglink")
+	if s == nil || s.Size > 4096 {
+		return ""
+	}
+	b, err := s.Data()
+	if err != nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(string(b), "\x00")
+	return filepath.Base(name)
+}
+
+// part is a body of debug information that is read by itself: the file's own, or
+// a unit that the compiler has split off.
+type part struct {
+	data  *dwarf.Data
+	types map[dwarf.Offset]*typeEntry
+}
+
+// Binary is one file with its debug information.
+type Binary struct {
+	Path    string
+	ID      string // identity of the build, see binary.Identity
+	Machine elf.Machine
+
+	main  *dwarf.Data // has the line tables
+	parts []*part
+	names []symbol // functions by address
+	index *index   // of names, made when it is first needed
+}
+
+// symbol is a function of the symbol tables.
+type symbol struct {
+	name       string
+	addr, size uint64
+}
+
+func (b *Binary) symbols(f *elf.File) {
+	static, _ := f.Symbols()
+	dynamic, _ := f.DynamicSymbols()
+	for _, s := range append(static, dynamic...) {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value != 0 && s.Section != elf.SHN_UNDEF {
+			b.names = append(b.names, symbol{s.Name, s.Value, s.Size})
+		}
+	}
+}
+
+// at is the name of the function that holds an address, "" when none does.
+func (b *Binary) at(addr uint64) string {
+	for i := range b.names {
+		if s := &b.names[i]; s.addr <= addr && addr-s.addr < s.size {
+			return s.name
+		}
+	}
+	return ""
+}

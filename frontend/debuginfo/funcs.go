@@ -1,0 +1,232 @@
+package debuginfo
+
+import (
+	"debug/dwarf"
+	"debug/elf"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"btc/frontend/types"
+)
+
+// Func is a function with its parameters.
+type Func struct {
+	Name   string
+	Params []Param
+	Result *types.Type // None without one
+}
+
+// Param is a parameter. Arg is its number among the arguments in registers, as
+// argN counts; -1 when it does not lie in one integer register at entry.
+type Param struct {
+	Name string
+	Type *types.Type
+	Arg  int
+	C    string // its type as C has it: "const char*"
+}
+
+// DW_AT_language of Go, whose functions take their arguments in other registers
+// than C's.
+const langGo = 0x16
+
+// Func finds a function by the name in the symbol table, a linkage name in C++
+// and Rust.
+func (b *Binary) Func(name string) (fn *Func, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			fn, err = nil, fmt.Errorf("%s: the debug information is damaged: %v", b.Path, p)
+		}
+	}()
+	at, ok := b.lookup().funcs[name]
+	if !ok {
+		return nil, fmt.Errorf("the debug information of %s has no function %s", b.Path, name)
+	}
+	if at.lang == langGo {
+		return nil, fmt.Errorf("%s is written in Go, whose functions take arguments in registers of their own", name)
+	}
+	e, err := at.part.entry(at.off)
+	if err != nil {
+		return nil, err
+	}
+	fn = &Func{Name: name, Result: b.typeOf(at.part, e, 0)}
+	kids, err := b.params(at.part, e)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kids {
+		pname, _ := at.part.val(k, dwarf.AttrName).(string)
+		fn.Params = append(fn.Params, Param{Name: pname, Type: b.typeOf(at.part, k, 0), C: at.part.spell(k, 0)})
+	}
+	b.assign(fn)
+	return fn, nil
+}
+
+// params are the entries of the parameters; of an instance without any, those of
+// the entry it was made from.
+func (b *Binary) params(p *part, e *dwarf.Entry) ([]*dwarf.Entry, error) {
+	for depth := 0; e != nil && depth < 4; depth++ {
+		kids, err := p.children(e.Offset)
+		if err != nil {
+			return nil, err
+		}
+		kids = slices.DeleteFunc(kids, func(k *dwarf.Entry) bool { return k.Tag != dwarf.TagFormalParameter })
+		if len(kids) > 0 {
+			return kids, nil
+		}
+		e = p.origin(e)
+	}
+	return nil, nil
+}
+
+// registers is how many integer arguments the calling conventions pass in
+// registers: System V on x86_64, AAPCS64 on arm64.
+var registers = map[elf.Machine]int{elf.EM_X86_64: 6, elf.EM_AARCH64: 8}
+
+// assign says which register each parameter lies in. A composite of at most 16
+// bytes takes one register for each 8 bytes that hold an integer; a larger one
+// lies on the stack (x86_64) or is passed by its address (arm64). A result of
+// more than 16 bytes has the caller's address of it in the first register of
+// x86_64.
+func (b *Binary) assign(fn *Func) {
+	next, all := 0, registers[b.Machine]
+	if b.Machine == elf.EM_X86_64 && fn.Result.Kind == types.Struct && fn.Result.Size > 16 {
+		next = 1
+	}
+	for i := range fn.Params {
+		p := &fn.Params[i]
+		p.Arg = -1
+		n := 1
+		switch t := p.Type; {
+		case t.Kind == types.Float:
+			continue
+		case t.Kind == types.Struct || t.Kind == types.Array: // also of 16 bytes: __int128
+			n = b.integerWords(t)
+			if n > 0 && next+n <= all {
+				next += n
+			}
+			continue
+		}
+		if next+n <= all {
+			p.Arg = next
+			next += n
+		}
+	}
+}
+
+// integerWords is how many integer registers a value of a composite takes.
+func (b *Binary) integerWords(t *types.Type) int {
+	if t.Size > 16 || t.Size == 0 {
+		if b.Machine == elf.EM_AARCH64 && t.Size > 16 {
+			return 1
+		}
+		return 0
+	}
+	var integer [2]bool
+	classify(t, 0, &integer, 0)
+	n := 0
+	for _, is := range integer {
+		if is {
+			n++
+		}
+	}
+	if b.Machine == elf.EM_AARCH64 && n > 0 {
+		n = (t.Size + 7) / 8
+	}
+	return n
+}
+
+// classify marks the words of 8 bytes that hold something else than floating point.
+func classify(t *types.Type, off int, integer *[2]bool, depth int) {
+	switch {
+	case depth > 16:
+	case t.Kind == types.Struct:
+		for _, m := range t.Comp.Members() {
+			classify(m.Type, off+m.Off, integer, depth+1)
+		}
+	case t.Kind == types.Array:
+		for i := range min(t.Len, 16) {
+			classify(t.Elem, off+i*t.Elem.Size, integer, depth+1)
+		}
+	case t.Kind != types.Float && off < 16 && off >= 0:
+		integer[off/8] = true
+	}
+}
+
+// Functions are the names of functions that fit, in the order of the file.
+func (b *Binary) Functions(fits func(string) bool) []string {
+	var out []string
+	for _, name := range b.lookup().order {
+		if fits(name) && b.defined(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (b *Binary) defined(name string) bool {
+	return slices.ContainsFunc(b.names, func(s symbol) bool { return s.name == name })
+}
+
+// Line finds the addresses of a source line, for a probe at each function that
+// has code of it (inlining and templates give several): the lowest of each.
+// file is a path or its last parts; col 0 means any. Without code of that line
+// the error names the next line that has some.
+func (b *Binary) Line(file string, line, col int) (addrs []uint64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			addrs, err = nil, fmt.Errorf("%s: the line table is damaged: %v", b.Path, p)
+		}
+	}()
+	lowest := map[string]uint64{}
+	next, known := 0, false
+	units := b.main.Reader()
+	for {
+		cu, err := units.Next()
+		if err != nil || cu == nil {
+			break
+		}
+		units.SkipChildren()
+		lines, err := b.main.LineReader(cu)
+		if err != nil || lines == nil {
+			continue
+		}
+		var e dwarf.LineEntry
+		for lines.Next(&e) == nil {
+			if e.File == nil || e.EndSequence || !endsInPath(e.File.Name, file) {
+				continue
+			}
+			known = true
+			if e.Line > line && (next == 0 || e.Line < next) {
+				next = e.Line
+			}
+			if e.Line != line || !e.IsStmt || col != 0 && e.Column != col || e.Address == 0 {
+				continue
+			}
+			fn := b.at(e.Address)
+			if have, ok := lowest[fn]; !ok || e.Address < have {
+				lowest[fn] = e.Address
+			}
+		}
+	}
+	for _, addr := range lowest {
+		addrs = append(addrs, addr)
+	}
+	slices.Sort(addrs)
+	switch {
+	case len(addrs) > 0:
+		return addrs, nil
+	case !known:
+		return nil, fmt.Errorf("%s has no code of a source file %s", b.Path, file)
+	case next > 0:
+		return nil, fmt.Errorf("%s has no code of line %d of %s; the next line with code is %d", b.Path, line, file, next)
+	}
+	return nil, fmt.Errorf("%s has no code of line %d of %s", b.Path, line, file)
+}
+
+// endsInPath: "a/b.c" is the end of "/x/a/b.c", not of "/x/aa/b.c".
+func endsInPath(path, end string) bool {
+	path, end = filepath.Clean(path), filepath.Clean(end)
+	return path == end || strings.HasSuffix(path, "/"+end)
+}

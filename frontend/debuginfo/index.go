@@ -1,0 +1,156 @@
+package debuginfo
+
+import (
+	"debug/dwarf"
+	"fmt"
+)
+
+// place is an entry in one part.
+type place struct {
+	part *part
+	off  dwarf.Offset
+	lang int64 // DW_AT_language of its unit
+}
+
+// index finds entries by name.
+type index struct {
+	funcs    map[string]place // by linkage name and by name; definitions only
+	tags     map[string]place // "struct x", "union x", "enum x": definitions only
+	typedefs map[string]place
+	order    []string // names of functions, as they stand in the file
+}
+
+// lookup makes the index when it is needed first.
+func (b *Binary) lookup() *index {
+	if b.index != nil {
+		return b.index
+	}
+	b.index = &index{funcs: map[string]place{}, tags: map[string]place{}, typedefs: map[string]place{}}
+	for _, p := range b.parts {
+		b.index.add(p)
+	}
+	return b.index
+}
+
+// tagWords are the entries that are known by tag. A class is a struct.
+var tagWords = map[dwarf.Tag]string{
+	dwarf.TagStructType: "struct ", dwarf.TagClassType: "struct ", dwarf.TagUnionType: "union ", dwarf.TagEnumerationType: "enum ",
+}
+
+// add walks the units of a part: what stands at their top, and in namespaces.
+// Types inside of functions count, too, when nothing else has the name.
+func (x *index) add(p *part) {
+	r := p.data.Reader()
+	lang := int64(0)
+	for {
+		e, err := r.Next()
+		if e == nil || err != nil {
+			return // what follows a fault cannot be found
+		}
+		at := place{p, e.Offset, lang}
+		name, _ := e.Val(dwarf.AttrName).(string)
+		declared, _ := e.Val(dwarf.AttrDeclaration).(bool)
+		switch e.Tag {
+		case dwarf.TagCompileUnit, dwarf.TagSkeletonUnit, dwarf.TagPartialUnit:
+			lang, _ = e.Val(dwarf.AttrLanguage).(int64)
+			continue
+		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagLexDwarfBlock:
+			continue
+		case dwarf.TagSubprogram:
+			if !declared {
+				x.function(p, e, at)
+			}
+			continue
+		case dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType, dwarf.TagEnumerationType:
+			if !declared {
+				first(x.tags, tagWords[e.Tag]+name, at)
+			}
+			if e.Tag != dwarf.TagEnumerationType {
+				continue // types inside of it have its name before theirs, and are found all the same
+			}
+		case dwarf.TagTypedef:
+			first(x.typedefs, name, at)
+		}
+		r.SkipChildren()
+	}
+}
+
+func first(m map[string]place, name string, at place) {
+	if _, ok := m[name]; !ok && name != "" {
+		m[name] = at
+	}
+}
+
+// function notes a function under its names. An instance that was put out of
+// line has them in the entry it was made from.
+func (x *index) function(p *part, e *dwarf.Entry, at place) {
+	if inlined, _ := e.Val(dwarf.AttrInline).(int64); inlined != 0 && e.Val(dwarf.AttrLowpc) == nil {
+		return // an abstract instance: those made from it count
+	}
+	for depth := 0; e != nil && depth < 4; depth++ {
+		for _, attr := range []dwarf.Attr{dwarf.AttrLinkageName, dwarf.AttrName} {
+			name, _ := e.Val(attr).(string)
+			if _, known := x.funcs[name]; !known && name != "" {
+				x.funcs[name] = at
+				x.order = append(x.order, name)
+			}
+		}
+		e = p.origin(e)
+	}
+}
+
+// origin is the entry that this one completes; nil for none.
+func (p *part) origin(e *dwarf.Entry) *dwarf.Entry {
+	for _, attr := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
+		if off, ok := e.Val(attr).(dwarf.Offset); ok {
+			o, err := p.entry(off)
+			if err == nil {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+func (p *part) entry(off dwarf.Offset) (*dwarf.Entry, error) {
+	r := p.data.Reader()
+	r.Seek(off)
+	e, err := r.Next()
+	if err == nil && e == nil {
+		err = fmt.Errorf("no entry at %#x", off)
+	}
+	return e, err
+}
+
+// val is an attribute of an entry or of one that it completes.
+func (p *part) val(e *dwarf.Entry, attr dwarf.Attr) any {
+	for depth := 0; e != nil && depth < 4; depth++ {
+		if v := e.Val(attr); v != nil {
+			return v
+		}
+		e = p.origin(e)
+	}
+	return nil
+}
+
+// children are the entries right below one.
+func (p *part) children(off dwarf.Offset) ([]*dwarf.Entry, error) {
+	r := p.data.Reader()
+	r.Seek(off)
+	e, err := r.Next()
+	if err != nil || e == nil || !e.Children {
+		return nil, err
+	}
+	var all []*dwarf.Entry
+	for {
+		c, err := r.Next()
+		if err != nil {
+			return all, err
+		}
+		if c == nil || c.Tag == 0 {
+			return all, nil
+		}
+		all = append(all, c)
+		r.SkipChildren()
+	}
+}

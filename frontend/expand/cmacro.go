@@ -1,0 +1,274 @@
+package expand
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/cpp"
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+)
+
+// cBody is what a macro of the C text stands for in the script's code.
+type cBody struct {
+	expr  ast.Expr // nil when it is no expression of the language
+	src   *diag.Source
+	shift int // of the offsets in expr to those in src
+}
+
+// cMacro finds a macro of the C text. The standard macros do not see those.
+func (c *copier) cMacro(name string) *cpp.Macro {
+	if c.m != nil && c.m.std || c.script.C == nil {
+		return nil
+	}
+	m, _ := c.script.C.Macro(name)
+	return m
+}
+
+// cIdent makes the code of a plain name that is a macro of the C text; nil when
+// it is none, or none that is an expression.
+func (c *copier) cIdent(x *ast.Ident, at ast.Extent) ast.Expr {
+	m := c.cMacro(x.Name)
+	if m == nil || m.Function || c.builtin != nil && c.builtin(x.Name) {
+		return nil
+	}
+	if t, ok := m.Special(outermost(at.At)); ok {
+		return literal(t, at)
+	}
+	if c.inside(m) { // its own name in its body
+		return nil
+	}
+	body := c.cBody(m)
+	if body.expr == nil || c.tooDeep(at) || !c.room(at) {
+		return nil
+	}
+	inner := &copier{expander: c.expander, cm: m, caller: c, up: c, src: body.src.ExpandedAt(at.At), shift: body.shift}
+	return unit(inner.expr(body.expr), at)
+}
+
+// unit is an expression that its neighbours cannot take apart.
+func unit(x ast.Expr, at ast.Extent) ast.Expr {
+	switch x.(type) {
+	case *ast.Binary, *ast.Ternary, *ast.Unary, *ast.Cast, *ast.IncDec:
+		return &ast.Paren{Extent: at, X: x}
+	}
+	return x
+}
+
+// outermost is the place in a file that a span was expanded from.
+func outermost(at diag.Span) diag.Span {
+	if chain := at.Chain(); len(chain) > 0 {
+		return chain[len(chain)-1]
+	}
+	return at
+}
+
+func literal(t cpp.Token, at ast.Extent) ast.Expr {
+	if t.Kind == cpp.Text {
+		return &ast.StringLit{Extent: at, Text: t.Text, Value: t.Value}
+	}
+	v, _ := cpp.ParseInt(t.Text)
+	return &ast.IntLit{Extent: at, Text: t.Text, Value: v}
+}
+
+// inside reports whether the body of a macro is being made.
+func (c *copier) inside(m *cpp.Macro) bool {
+	for up := c; up != nil; up = up.up {
+		if up.cm == m {
+			return true
+		}
+	}
+	return false
+}
+
+// tooDeep reports macros of the C text that use each other too deeply.
+func (c *copier) tooDeep(at ast.Node) bool {
+	n := 0
+	for up := c; up != nil; up = up.up {
+		if up.cm != nil {
+			n++
+		}
+	}
+	if n < maxDepth {
+		return false
+	}
+	c.fail(diag.TooLarge, at, "macros use each other more than %d deep", maxDepth)
+	return true
+}
+
+// cBody reads the body of a macro as an expression of the language; one that is
+// none by itself may be with the macros in it replaced.
+func (x *expander) cBody(m *cpp.Macro) *cBody {
+	if have, ok := x.cBodies[m]; ok {
+		return have
+	}
+	made := &cBody{}
+	if at := m.BodyAt(); at.Valid() && at.Start <= at.End {
+		text := strings.ReplaceAll(strings.ReplaceAll(at.Text(), "\\\r\n", "   "), "\\\n", "  ")
+		made = &cBody{parseText(diag.NewSource(at.File.Name, text), x.valueNames(m)...), at.File.Base(), at.Start}
+		if made.expr == nil && !m.Function {
+			if all := x.script.C.Expand(m.Body, nil); cpp.Join(all) != cpp.Join(m.Body) {
+				src := macroSource(m, cpp.Join(all))
+				made = &cBody{parseText(src), src, 0}
+			}
+		}
+	}
+	x.cBodies[m] = made
+	return made
+}
+
+// valueNames are the names in a macro's body that are no types.
+func (x *expander) valueNames(m *cpp.Macro) []string {
+	all := slices.Clone(m.Params)
+	for _, t := range m.Body {
+		if other, ok := x.script.C.Macro(t.Text); ok && t.Kind == cpp.Word && !other.Function {
+			all = append(all, t.Text)
+		}
+	}
+	return all
+}
+
+func macroSource(m *cpp.Macro, text string) *diag.Source {
+	return diag.NewSource("<macro "+m.Name+">", text)
+}
+
+// maxText bounds what a macro may stand for, in bytes.
+const maxText = 64 << 10
+
+// parseText reads a text as one expression; nil when it is none.
+func parseText(src *diag.Source, values ...string) ast.Expr {
+	if len(src.Text) > maxText {
+		return nil
+	}
+	scratch := &diag.List{}
+	e := parse.Expr(src.Span(0, len(src.Text)), scratch, values...)
+	if scratch.HasErrors() {
+		return nil
+	}
+	return e
+}
+
+// cCall makes the code of a call of a macro of the C text; ok is false when the
+// name means none.
+func (c *copier) cCall(x *ast.Call, at ast.Extent) (out ast.Expr, ok bool) {
+	m := c.cMacro(x.Func.Text)
+	for range maxDepth { // a macro that is another name of a function
+		if m == nil || m.Function || len(m.Body) != 1 || m.Body[0].Kind != cpp.Word || c.isBuiltin(m.Name) {
+			break
+		}
+		call := *x
+		call.Func = &ast.Name{Extent: x.Func.Extent, Text: m.Body[0].Text}
+		x = &call
+		if m = c.cMacro(x.Func.Text); m == nil {
+			return c.expr(x), true
+		}
+	}
+	if m == nil || !m.Function || c.inside(m) || c.isBuiltin(m.Name) && len(m.Params) != len(x.Args) {
+		return nil, false
+	}
+	if c.tooDeep(at) || !c.room(at) {
+		return &ast.Bad{Extent: at}, true
+	}
+	if len(x.Args) != len(m.Params) && !(m.Variadic && len(x.Args) >= len(m.Params)-1) {
+		d := c.fail(diag.BadMacroCall, at, "macro %s takes %d arguments, found %d", m.Name, len(m.Params), len(x.Args))
+		if m.At.Valid() {
+			d.Note(m.At, "it is defined here")
+		}
+		return &ast.Bad{Extent: at}, true
+	}
+	body := c.cBody(m)
+	if body.expr == nil || m.Textual() || !byValue(m, x.Args) {
+		return c.cText(m, x, at), true
+	}
+	inner := &copier{expander: c.expander, cm: m, caller: c, up: c, src: body.src.ExpandedAt(at.At), shift: body.shift, args: map[string]ast.Expr{}}
+	for i, p := range m.Params {
+		inner.args[p] = x.Args[i]
+	}
+	return unit(inner.expr(body.expr), at), true
+}
+
+func (c *copier) isBuiltin(name string) bool { return c.builtin != nil && c.builtin(name) }
+
+// byValue reports whether a macro gives the same when its arguments are put in
+// as values instead of as text.
+func byValue(m *cpp.Macro, args []ast.Expr) bool {
+	open := func(t cpp.Token) bool { return t.Is("(") || t.Is(",") || t.Is("[") }
+	shut := func(t cpp.Token) bool { return t.Is(")") || t.Is(",") || t.Is("]") }
+	for i, t := range m.Body {
+		p := slices.Index(m.Params, t.Text)
+		if t.Kind != cpp.Word || p < 0 {
+			continue
+		}
+		var before, after cpp.Token
+		if i > 0 {
+			before = m.Body[i-1]
+		}
+		if i+1 < len(m.Body) {
+			after = m.Body[i+1]
+		}
+		alone := (i == 0 || open(before)) && (i+1 == len(m.Body) || shut(after))
+		switch {
+		case before.Is(".") || before.Is("->") || before.Kind == cpp.Word && before.Text != "return", before.Is("@"):
+			return false
+		case !alone && !primary(args[p]):
+			return false
+		}
+	}
+	return true
+}
+
+// primary tells expressions that operators beside them do not take apart.
+func primary(x ast.Expr) bool {
+	switch x.(type) {
+	case *ast.Binary, *ast.Ternary, *ast.Unary, *ast.Cast, *ast.IncDec, *ast.Range:
+		return false
+	}
+	return true
+}
+
+// cText makes the code of a call by replacing text: what # and ## need.
+func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
+	var args [][]cpp.Token
+	for _, a := range x.Args {
+		all, err := cpp.Lex(a.Span())
+		if err != nil {
+			c.fail(diag.CSyntax, c.span(a), "%v", err)
+			return &ast.Bad{Extent: at}
+		}
+		args = append(args, all)
+	}
+	scratch := &diag.List{}
+	all, ok := c.script.C.Call(m, args, cpp.Token{At: at.At}, scratch)
+	if !ok || scratch.HasErrors() {
+		for _, d := range scratch.Sorted() {
+			c.l.Append(d)
+		}
+		return &ast.Bad{Extent: at}
+	}
+	src := macroSource(m, cpp.Join(all))
+	e := parseText(src)
+	if e == nil { // perhaps statements
+		src = macroSource(m, "{ "+src.Text+" }")
+		e = parseText(src)
+	}
+	if e == nil {
+		d := c.fail(diag.CSyntax, at, "unable to expand macro as an expression: %s", shorten(cpp.Join(all)))
+		if m.At.Valid() {
+			d.Note(m.At, "it is defined here")
+		}
+		return &ast.Bad{Extent: at}
+	}
+	inner := *c
+	inner.cm, inner.up, inner.src, inner.shift = m, c, src.ExpandedAt(at.At), 0
+	return unit(inner.expr(e), at)
+}
+
+// shorten cuts a long text for a message.
+func shorten(s string) string {
+	if len(s) > 200 {
+		return fmt.Sprintf("%s...", s[:200])
+	}
+	return s
+}

@@ -1,0 +1,54 @@
+package expand
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/parse"
+)
+
+// FuzzExpand proves that no text makes the expansion panic or go on for ever,
+// and that a tree without errors holds no call of a macro any more.
+func FuzzExpand(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, s := range txtar.Parse(data).Files {
+			if strings.HasSuffix(s.Name, ".bt") {
+				f.Add(string(s.Data))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 1<<13 || strings.Contains(text, "import") {
+			t.Skip("long texts show nothing more; what a text imports are the files of this machine")
+		}
+		l := new(diag.List)
+		s := parse.Script(diag.NewSource("fuzz", text), l)
+		if s == nil {
+			return
+		}
+		s = Script(s, l, Options{Builtin: builtin})
+		_ = l.Err()
+		if l.HasErrors() {
+			return
+		}
+		for _, item := range s.Items {
+			if m, ok := item.(*ast.Macro); ok {
+				t.Errorf("the macro %s is still there", m.Name.Text)
+			}
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package ir
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"btc/ir/target"
+)
+
+// One object serves several architectures: what differs between them is decided
+// on the host by a relocation that each loader resolves, the existence of a member
+// of struct pt_regs, and the kernel drops the side that loses.
+
+// archFlavour marks the type of the test: what stands behind "___" is no part of
+// the type's name for a loader, and lets ours find the test.
+const archFlavour = "struct pt_regs___x86_64"
+
+// OnX86 is true on x86_64, a relocated constant.
+func (b *Builder) OnX86() *Value {
+	return b.ICmp(NE, b.CORE(FieldExists, CORERef{Type: archFlavour, Path: "di"}), Const(0))
+}
+
+// IsArchTest tells whether a relocation asks for the architecture.
+func IsArchTest(ref CORERef) bool { return ref.Type == archFlavour }
+
+// FewTurns is the number of turns up to which a loop of unknown length stays in
+// place: no kernel stops it before its end.
+const FewTurns = 64
+
+// helperFlavour begins the types of the tests for helpers, as archFlavour is that
+// of the test for an architecture; the helper's name follows.
+const helperFlavour = "enum bpf_func_id___"
+
+// HasHelper is true where the kernel has a helper, a relocated constant. What the
+// kernel drops may call helpers that it does not know; our loader takes out
+// the losing side, with the subprograms that only it uses.
+func (b *Builder) HasHelper(name string) *Value {
+	return b.ICmp(NE, b.CORE(EnumvalExists, CORERef{Type: helperFlavour + name, Path: "BPF_FUNC_" + name}), Const(0))
+}
+
+// HelperTest is the helper that a relocation asks for.
+func HelperTest(ref CORERef) (name string, ok bool) {
+	return strings.CutPrefix(ref.Type, helperFlavour)
+}
+
+// PerArch is a constant with a value for each architecture; equal ones make it
+// an ordinary constant.
+func (b *Builder) PerArch(arches []*target.Arch, value func(*target.Arch) int64) *Value {
+	var words []string
+	same := true
+	for _, a := range arches {
+		same = same && value(a) == value(arches[0])
+		words = append(words, fmt.Sprintf("%s=%d", a.Name, value(a)))
+	}
+	if same {
+		return Const(value(arches[0]))
+	}
+	v := b.Emit(OpPerArch, TI64)
+	v.Sym = strings.Join(words, " ")
+	return v
+}
+
+// perArchRange holds the numbers of all architectures.
+func perArchRange(sym string) Range {
+	r, found := FullRange, false
+	for word := range strings.FieldsSeq(sym) {
+		_, text, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case err != nil:
+			return FullRange
+		case found:
+			r = r.Join(RangeOf(n))
+		default:
+			r, found = RangeOf(n), true
+		}
+	}
+	return r
+}
+
+// PerArchValue reads the number of an architecture from a perarch op's symbol.
+func PerArchValue(sym string, a *target.Arch) (int64, bool) {
+	for word := range strings.FieldsSeq(sym) {
+		if name, text, ok := strings.Cut(word, "="); ok && name == a.Name {
+			n, err := strconv.ParseInt(text, 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

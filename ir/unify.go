@@ -1,0 +1,204 @@
+package ir
+
+import (
+	"fmt"
+	"reflect"
+
+	"btc/ir/target"
+)
+
+// Difference is why one module cannot serve what two targets need.
+type Difference struct {
+	Pos  Pos
+	Text string
+}
+
+// Unify makes m serve other's architecture, too, where m and other are the same
+// script built for two targets. What m holds must be what other holds: the same
+// maps, events and programs, value for value. Constants of the computation may
+// differ, and become constants that depend on the architecture; Unify changes
+// nothing of m when it answers a difference.
+func Unify(m, other *Module) *Difference {
+	a, b := m.Target.Arch(), other.Target.Arch()
+	u := &unifier{a: a, b: b}
+	u.module(m, other)
+	if u.diff != nil || a == b {
+		return u.diff
+	}
+	for _, c := range u.constants {
+		c.apply(a, b)
+	}
+	return nil
+}
+
+type unifier struct {
+	a, b      *target.Arch
+	diff      *Difference
+	constants []perArchUse
+	// The values, blocks and slots of other's that stand where m's do: numbers may
+	// differ.
+	values map[*Value]*Value
+	blocks map[*Block]*Block
+	slots  map[*Slot]*Slot
+}
+
+// perArchUse is an operand whose constant depends on the architecture.
+type perArchUse struct {
+	user   *Value
+	arg    int
+	va, vb int64
+}
+
+func (c perArchUse) apply(a, b *target.Arch) {
+	at := At(c.user.Block, indexOf(c.user), c.user.Pos)
+	c.user.Args[c.arg] = at.PerArch([]*target.Arch{a, b}, func(x *target.Arch) int64 {
+		if x == a {
+			return c.va
+		}
+		return c.vb
+	})
+}
+
+func indexOf(v *Value) int {
+	for i, w := range v.Block.Values {
+		if w == v {
+			return i
+		}
+	}
+	panic("BUG: value " + v.Op.String() + " is not in its block")
+}
+
+func (u *unifier) differ(p Pos, format string, args ...any) {
+	if u.diff == nil {
+		u.diff = &Difference{p, fmt.Sprintf(format, args...)}
+	}
+}
+
+func (u *unifier) module(m, other *Module) {
+	switch {
+	case len(m.Maps) != len(other.Maps) || len(m.Events) != len(other.Events) || len(m.Globals) != len(other.Globals):
+		u.differ(NoPos, "the script has other maps or messages there")
+	case len(m.Funcs) != len(other.Funcs):
+		u.differ(NoPos, "the script's patterns match other probes there")
+	}
+	if u.diff != nil {
+		return
+	}
+	for i, x := range m.Maps {
+		if !reflect.DeepEqual(x, other.Maps[i]) {
+			u.differ(x.Pos, "%s has another type there", x.Name)
+		}
+	}
+	for i, e := range m.Events {
+		if !reflect.DeepEqual(e, other.Events[i]) {
+			u.differ(e.Pos, "the arguments have other types there")
+		}
+	}
+	for i, g := range m.Globals {
+		if !reflect.DeepEqual(g, other.Globals[i]) {
+			u.differ(NoPos, "the constants of %s are others there", g.Name)
+		}
+	}
+	if !reflect.DeepEqual(m.Meta, other.Meta) {
+		u.differ(NoPos, "the script has other settings there")
+	}
+	for i, f := range m.Funcs {
+		u.function(f, other.Funcs[i])
+	}
+}
+
+func (u *unifier) function(f, g *Func) {
+	if f.Name != g.Name || !reflect.DeepEqual(f.Prog, g.Prog) || !reflect.DeepEqual(f.Params, g.Params) ||
+		len(f.Blocks) != len(g.Blocks) || len(f.Slots) != len(g.Slots) {
+		u.differ(f.Pos, "the probe is another program there")
+		return
+	}
+	u.values, u.blocks, u.slots = map[*Value]*Value{}, map[*Block]*Block{}, map[*Slot]*Slot{}
+	for i, s := range f.Slots {
+		u.slots[s] = g.Slots[i]
+		if s.Size != g.Slots[i].Size || s.Align != g.Slots[i].Align {
+			u.differ(f.Pos, "something is of another size there")
+		}
+	}
+	for i, b := range f.Blocks {
+		c := g.Blocks[i]
+		u.blocks[b] = c
+		if len(b.Params) != len(c.Params) || len(b.Values) != len(c.Values) {
+			u.differ(f.Pos, "the probe is another program there")
+			return
+		}
+		for j, v := range b.Params {
+			u.values[v] = c.Params[j]
+		}
+		for j, v := range b.Values {
+			u.values[v] = c.Values[j]
+		}
+	}
+	for i, b := range f.Blocks {
+		u.block(f, b, g.Blocks[i])
+	}
+}
+
+func (u *unifier) block(f *Func, b, c *Block) {
+	if b.Cold != c.Cold || b.Term.Kind != c.Term.Kind || len(b.Term.Succs) != len(c.Term.Succs) {
+		u.differ(f.Pos, "the probe is another program there")
+		return
+	}
+	for i, v := range b.Params {
+		if v.Type != c.Params[i].Type {
+			u.differ(f.Pos, "the probe is another program there")
+		}
+	}
+	for i, v := range b.Values {
+		u.value(v, c.Values[i])
+	}
+	if b.Term.Arg != nil && !u.same(b.Term.Arg, c.Term.Arg) {
+		u.differ(b.Term.Pos, "a condition is another there")
+	}
+	for i, e := range b.Term.Succs {
+		d := c.Term.Succs[i]
+		same := u.blocks[e.To] == d.To && len(e.Args) == len(d.Args)
+		for j := 0; same && j < len(e.Args); j++ {
+			same = u.same(e.Args[j], d.Args[j])
+		}
+		if !same {
+			u.differ(b.Term.Pos, "a value is another there")
+		}
+	}
+}
+
+func (u *unifier) value(v, w *Value) {
+	if v.Op != w.Op || v.Type != w.Type || v.Imm != w.Imm || v.Mem != w.Mem || v.Cond != w.Cond ||
+		v.Sym != w.Sym || v.CORE != w.CORE || v.Kind != w.Kind || len(v.Args) != len(w.Args) {
+		u.differ(v.Pos, "it has another type or place there")
+		return
+	}
+	for i, x := range v.Args {
+		y := w.Args[i]
+		switch {
+		case u.same(x, y):
+		case x.IsConst() && y.IsConst() && x.Type == TI64 && y.Type == TI64 && computes(v.Op):
+			u.constants = append(u.constants, perArchUse{v, i, x.Imm, y.Imm})
+		default:
+			u.differ(v.Pos, "a value is another there")
+		}
+	}
+}
+
+// computes tells whether any integer may be an operand, not only a constant.
+func computes(op Op) bool {
+	switch op {
+	case OpAdd, OpSub, OpMul, OpUDiv, OpUMod, OpAnd, OpOr, OpXor, OpShl, OpLShr, OpAShr, OpZext, OpSext, OpICmp, OpSelect,
+		OpStore, OpMapSet, OpMapAdd, OpSum, OpAvg, OpMin, OpMax, OpStats, OpHist, OpLhist:
+		return true
+	}
+	return false
+}
+
+// same compares operands.
+func (u *unifier) same(x, y *Value) bool {
+	if !x.Op.Info().Inline || x.Op == OpParam {
+		return u.values[x] == y // compared where they are
+	}
+	return x.Op == y.Op && x.Type == y.Type && x.Sym == y.Sym && x.Imm == y.Imm && u.slots[x.Slot] == y.Slot
+}

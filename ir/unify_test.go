@@ -1,0 +1,77 @@
+package ir
+
+import (
+	"strings"
+	"testing"
+
+	"btc/ir/target"
+)
+
+// unifyPair parses a script's module as it came out for each architecture.
+func unifyPair(t *testing.T, x86, arm string) (*Module, *Module) {
+	t.Helper()
+	parse := func(text, arch string) *Module {
+		m, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Target, err = target.Default(arch); err != nil {
+			t.Fatal(err)
+		}
+		m.Arches = []*target.Arch{target.ArchByName("x86_64"), target.ArchByName("arm64")}
+		return m
+	}
+	return parse(x86, "x86_64"), parse(arm, "arm64")
+}
+
+const unifyText = `
+func @p prog (kind kprobe) {
+b0(v0:ctx):
+  v1:i64 = arg v0
+  v2:i64 = and v1, 65536
+  v3:i1 = icmp ne v2, 0
+  br v3, b1, b2
+b1:
+  jump b2
+b2:
+  ret 0
+}`
+
+func TestUnify(t *testing.T) {
+	x, y := unifyPair(t, unifyText, unifyText)
+	before := x.String()
+	if d := Unify(x, y); d != nil || x.String() != before {
+		t.Errorf("equal modules: %v\n%s", d, x)
+	}
+	x, y = unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "16384", 1))
+	if d := Unify(x, y); d != nil {
+		t.Fatalf("another constant: %v", d)
+	}
+	if err := Verify(x); err != nil {
+		t.Error(err)
+	}
+	if text := x.String(); !strings.Contains(text, `perarch "x86_64=65536 aarch64=16384"`) || strings.Contains(text, "v1, 65536") {
+		t.Errorf("another constant gives\n%s", text)
+	}
+}
+
+// A difference that no constant can bridge is told, and nothing is changed.
+func TestUnifyRefuses(t *testing.T) {
+	for _, c := range [][2]string{
+		{"ret 0", "ret 1"},
+		{"icmp ne", "icmp eq"},
+		{"arg v0", "arg v0, #1"},
+		{"br v3, b1, b2", "br v3, b2, b1"},
+		{"kind kprobe", "kind kretprobe"},
+		{"v2:i64 = and v1, 65536", "v2:i64 = zext.u32 v1"},
+	} {
+		x, y := unifyPair(t, unifyText, strings.Replace(unifyText, c[0], c[1], 1))
+		before := x.String()
+		if d := Unify(x, y); d == nil || d.Text == "" {
+			t.Errorf("%s and %s were made one", c[0], c[1])
+		}
+		if x.String() != before {
+			t.Errorf("%s: the module changed", c[0])
+		}
+	}
+}

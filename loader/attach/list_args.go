@@ -1,0 +1,178 @@
+package attach
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"btc/loader/host"
+	"btc/loader/hostinfo"
+)
+
+// registerArgs is the number of arguments in registers, which argN can name.
+var registerArgs = map[string]int{"amd64": 6, "arm64": 8}
+
+// Arguments gives the arguments of an attach point that List gave, each as "type
+// name", and last the result as retval. There are none where the kernel does not
+// describe them.
+func Arguments(h *host.Host, point string) []string {
+	parts := strings.Split(point, ":")
+	x := &expander{host: h}
+	name := parts[len(parts)-1]
+	switch kind := parts[0]; kind {
+	case "tracepoint":
+		if len(parts) == 3 {
+			return eventArgs(parts[1], name)
+		}
+	case "kprobe", "kretprobe", "fentry", "fexit":
+		module := ""
+		if len(parts) == 3 {
+			module = parts[1]
+		}
+		return x.functionArgs(kind, module, name)
+	case "rawtracepoint":
+		if kernel, err := h.Types().Kernel(); err == nil {
+			if proto := namedRawTracepoint(kernel, name); proto != nil && len(proto.Params) > 0 {
+				return paramTexts(proto.Params[1:])
+			}
+		}
+	case "iter":
+		if kernel, err := h.Types().Kernel(); err == nil {
+			if proto, err := findFunc(kernel, "bpf_iter_"+name); err == nil && proto != nil {
+				return paramTexts(proto.Params)
+			}
+		}
+	}
+	return nil
+}
+
+// namedRawTracepoint is the prototype of a raw tracepoint with the names of its
+// parameters, which stand at the functions that the kernel makes for it.
+func namedRawTracepoint(kernel *btf.Spec, name string) *btf.FuncProto {
+	for _, prefix := range []string{"__bpf_trace_", "__probestub_"} {
+		if proto, err := findFunc(kernel, prefix+name); err == nil && proto != nil {
+			return proto
+		}
+	}
+	return rawTracepoint(kernel, name)
+}
+
+// eventArgs are the fields of a tracepoint, as its format file has them.
+func eventArgs(category, event string) []string {
+	f, err := hostinfo.Tracepoint(category, event)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, field := range f.Fields {
+		if field.Common() {
+			continue
+		}
+		typ, dims := field.CType, ""
+		if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") && !strings.HasPrefix(typ, "__rel_loc ") {
+			typ, dims = strings.TrimSpace(typ[:i]), typ[i:]
+		}
+		out = append(out, typ+" "+field.Name+dims)
+	}
+	return out
+}
+
+func (x *expander) functionArgs(kind, module, name string) []string {
+	spec, err := x.host.Types().Kernel()
+	if err == nil && module != "" && module != "vmlinux" {
+		spec, err = x.host.Types().Module(module)
+	}
+	if err != nil {
+		return nil
+	}
+	proto, err := findFunc(spec, name)
+	if err != nil || proto == nil {
+		return nil
+	}
+	var out []string
+	switch kind {
+	case "kprobe": // in registers, without names
+		for i, p := range proto.Params[:min(len(proto.Params), registerArgs[runtime.GOARCH])] {
+			out = append(out, declare(p.Type, "")+fmt.Sprintf(" arg%d", i))
+		}
+	case "fentry", "fexit":
+		out = paramTexts(proto.Params)
+	}
+	switch void := isVoid(proto.Return); {
+	case void && kind == "kretprobe":
+		out = append(out, "void")
+	case !void && (kind == "fexit" || kind == "kretprobe"):
+		out = append(out, declare(proto.Return, "")+" retval")
+	}
+	return out
+}
+
+func paramTexts(params []btf.FuncParam) []string {
+	var out []string
+	for _, p := range params {
+		out = append(out, declare(p.Type, "")+" "+p.Name)
+	}
+	return out
+}
+
+// declare writes a declaration in C: a type around what is declared, which may be
+// empty.
+func declare(t btf.Type, inner string) string { return declareDeep(t, inner, 16) }
+
+func declareDeep(t btf.Type, inner string, depth int) string {
+	if depth == 0 {
+		return "..."
+	}
+	with := func(base string) string {
+		if inner == "" {
+			return base
+		}
+		return base + " " + inner
+	}
+	switch t := t.(type) {
+	case *btf.Pointer:
+		switch t.Target.(type) {
+		case *btf.Array, *btf.FuncProto:
+			return declareDeep(t.Target, "(*"+inner+")", depth-1)
+		}
+		if strings.HasPrefix(inner, "(") {
+			inner = " " + inner
+		}
+		return declareDeep(t.Target, "*"+inner, depth-1)
+	case *btf.Array:
+		return declareDeep(t.Type, fmt.Sprintf("%s[%d]", inner, t.Nelems), depth-1)
+	case *btf.FuncProto:
+		var params []string
+		for _, p := range t.Params {
+			params = append(params, declareDeep(p.Type, "", depth-1))
+		}
+		if len(params) == 0 {
+			params = []string{"void"}
+		}
+		return declareDeep(t.Return, inner+"("+strings.Join(params, ", ")+")", depth-1)
+	case *btf.Const:
+		if p, ok := t.Type.(*btf.Pointer); ok {
+			return declareDeep(p, strings.TrimSuffix("const "+inner, " "), depth-1)
+		}
+		return "const " + declareDeep(t.Type, inner, depth-1)
+	case *btf.Volatile:
+		return "volatile " + declareDeep(t.Type, inner, depth-1)
+	case *btf.Restrict:
+		return declareDeep(t.Type, inner, depth-1)
+	case *btf.TypeTag:
+		return declareDeep(t.Type, inner, depth-1)
+	case *btf.Struct:
+		return with("struct " + t.Name)
+	case *btf.Union:
+		return with("union " + t.Name)
+	case *btf.Enum:
+		return with("enum " + t.Name)
+	case *btf.Fwd:
+		return with(t.Kind.String() + " " + t.Name)
+	case *btf.Void:
+		return with("void")
+	}
+	return with(t.TypeName())
+}

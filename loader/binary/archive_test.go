@@ -1,0 +1,77 @@
+package binary
+
+import (
+	"archive/zip"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// archive is one with a stored and a compressed member.
+func archive(t testing.TB, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, m := range []struct {
+		name   string
+		method uint16
+	}{{"lib/other.txt", zip.Store}, {"lib/prog", zip.Store}, {"lib/packed", zip.Deflate}} {
+		f, err := w.CreateHeader(&zip.FileHeader{Name: m.name, Method: m.method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Write(content)
+	}
+	w.SetComment("a comment")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestArchive(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(content, []byte("\x7fELF")) {
+		t.Skip("skipped: programs are no ELF files here")
+	}
+	path := filepath.Join(t.TempDir(), "a.zip")
+	data := archive(t, content)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path + "!/lib/prog")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Path != path || f.Section(".text") == nil || !bytes.HasPrefix(data[f.Offset:], content) {
+		t.Errorf("%s at %d", f.Path, f.Offset)
+	}
+	for member, want := range map[string]string{"lib/packed": "is compressed", "none": "no member none"} {
+		if _, err := Open(path + "!/" + member); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", member, err)
+		}
+	}
+	if _, err := Open(self + "!/x"); err == nil || !strings.Contains(err.Error(), "no zip archive") {
+		t.Errorf("no archive: %v", err)
+	}
+}
+
+func FuzzArchive(f *testing.F) {
+	f.Add(archive(f, []byte("some bytes")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		off, n, err := stored(bytes.NewReader(b), int64(len(b)), "lib/prog")
+		if err == nil && (off < 0 || n < 0 || off+n > int64(len(b))) {
+			t.Errorf("%d bytes at %d of %d", n, off, len(b))
+		}
+	})
+}

@@ -1,0 +1,159 @@
+// Package binary finds the files of programs and libraries by the names that
+// attach points give them, and tells one build of a file from another.
+//
+// It takes names and files and gives paths and identities. Compiler and loader
+// share it: it asks nothing of the kernel.
+package binary
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Find is the file that a name means on this machine: a path, a program found by
+// PATH, or a shared library such as "libc" or "libc.so.6".
+func Find(name string) (path string, ok bool) {
+	if strings.Contains(name, "/") {
+		_, err := os.Stat(name)
+		return name, err == nil
+	}
+	if path, ok := InPath(name); ok {
+		return path, true
+	}
+	return Library(name)
+}
+
+// Identity tells builds of a file apart: by its build id or, when it has none, by
+// its code. A file and its stripped copy have the same identity.
+func Identity(f *elf.File) (string, error) {
+	if id := BuildID(f); id != "" {
+		return "build-id:" + id, nil
+	}
+	text := f.Section(".text")
+	if text == nil || text.Type == elf.SHT_NOBITS || text.Size > maxText {
+		return "", fmt.Errorf("the file has neither a build id nor code")
+	}
+	code, err := text.Data()
+	if err != nil {
+		return "", fmt.Errorf("section .text: %w", err)
+	}
+	return fmt.Sprintf("text:%x", sha256.Sum256(code)), nil
+}
+
+// maxText is the most code that is hashed, in bytes.
+const maxText = 1 << 30
+
+// BuildID is the GNU build id of a file in hex, "" when it has none.
+func BuildID(f *elf.File) string {
+	sec := f.Section(".note.gnu.build-id")
+	if sec == nil || sec.Size > 4096 || sec.Type == elf.SHT_NOBITS {
+		return ""
+	}
+	b, err := sec.Data()
+	if err != nil || len(b) < 16 {
+		return ""
+	}
+	nameSize, descSize := f.ByteOrder.Uint32(b), f.ByteOrder.Uint32(b[4:])
+	from := 12 + uint64(nameSize+3)&^3
+	if from+uint64(descSize) > uint64(len(b)) {
+		return ""
+	}
+	return fmt.Sprintf("%x", b[from:from+uint64(descSize)])
+}
+
+// InPath finds a program as a shell does.
+func InPath(name string) (string, bool) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		path := filepath.Join(dir, name)
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// machines are the ELF machines of the architectures we run on.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// IsELF tells whether a file is an ELF file of this machine's architecture.
+func IsELF(path string) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	want, ok := machines[runtime.GOARCH]
+	return !ok || f.Machine == want
+}
+
+// Library finds a shared library by file name or by name without suffix,
+// in the dynamic linker's cache and then in the usual folders.
+func Library(name string) (string, bool) {
+	fits := func(file string) bool { return IsLibrary(file, name) }
+	if cache, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
+		for _, e := range parseLdCache(cache) {
+			if fits(e.name) && IsELF(e.path) {
+				return e.path, true
+			}
+		}
+	}
+	for _, pattern := range []string{"/lib64", "/usr/lib64", "/lib/*-linux-gnu*", "/usr/lib/*-linux-gnu*", "/lib", "/usr/lib", "/usr/local/lib"} {
+		files, _ := filepath.Glob(pattern + "/" + name + "*")
+		for _, f := range files {
+			if fits(filepath.Base(f)) && IsELF(f) {
+				return f, true
+			}
+		}
+	}
+	return "", false
+}
+
+// IsLibrary: a file such as libc.so.6 or libc-2.31.so is the library "libc", and
+// the first one by its whole name.
+func IsLibrary(file, name string) bool {
+	tail, ok := strings.CutPrefix(file, name)
+	if !ok {
+		return false
+	}
+	return tail == "" || strings.HasPrefix(tail, ".so") || tail[0] == '-' && strings.HasSuffix(tail, ".so") && strings.Trim(tail, "-.so0123456789") == ""
+}
+
+type library struct{ name, path string }
+
+// parseLdCache reads glibc's /etc/ld.so.cache, format 1.1: a header of 48 bytes,
+// entries of 24, offsets of strings from the header's start. What is out of
+// bounds is skipped.
+func parseLdCache(b []byte) []library {
+	i := bytes.Index(b, []byte("glibc-ld.so.cache1.1"))
+	if i < 0 {
+		return nil
+	}
+	b = b[i:]
+	const header, entry = 48, 24
+	if len(b) < header {
+		return nil
+	}
+	text := func(off uint32) string {
+		if uint64(off) >= uint64(len(b)) {
+			return ""
+		}
+		s, _, _ := bytes.Cut(b[off:], []byte{0})
+		return string(s)
+	}
+	var out []library
+	n := int(binary.NativeEndian.Uint32(b[20:]))
+	for e := b[header:]; n > 0 && len(e) >= entry; n, e = n-1, e[entry:] {
+		l := library{text(binary.NativeEndian.Uint32(e[4:])), text(binary.NativeEndian.Uint32(e[8:]))}
+		if l.name != "" && l.path != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}

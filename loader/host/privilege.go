@@ -1,0 +1,110 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoBPF is why no program can be loaded at all, in words for the user.
+type ErrNoBPF struct{ Text string }
+
+func (e *ErrNoBPF) Error() string { return e.Text }
+
+// capabilities names those that tracing may need (include/uapi/linux/capability.h).
+var capabilities = []struct {
+	name string
+	bit  uint
+}{
+	{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
+	{"CAP_SYSLOG", unix.CAP_SYSLOG}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
+}
+
+// Missing gives those of the named capabilities that this process has not.
+// CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, too (5.8).
+func Missing(names ...string) []string {
+	caps, err := effectiveCaps()
+	if err != nil {
+		return nil // the kernel will tell
+	}
+	return missing(caps, names)
+}
+
+func missing(caps uint64, names []string) []string {
+	admin := caps&(1<<unix.CAP_SYS_ADMIN) != 0
+	var out []string
+	for _, c := range capabilities {
+		has := caps&(1<<c.bit) != 0 || admin && (c.bit == unix.CAP_BPF || c.bit == unix.CAP_PERFMON)
+		if slices.Contains(names, c.name) && !has {
+			out = append(out, c.name)
+		}
+	}
+	return out
+}
+
+// CheckPrivileges tells early, in one message, what would make every load fail:
+// missing capabilities, a kernel without bpf(2), or BPF switched off by lockdown.
+func CheckPrivileges() error {
+	if m := Missing("CAP_BPF", "CAP_PERFMON"); len(m) > 0 {
+		noun := "capability"
+		if len(m) > 1 {
+			noun = "capabilities"
+		}
+		return &ErrNoBPF{fmt.Sprintf("Missing %s %s: run as root, or grant the program: setcap cap_bpf,cap_perfmon=ep", strings.Join(m, " and "), noun)}
+	}
+	if mode := Lockdown(); mode == "confidentiality" {
+		return &ErrNoBPF{"kernel lockdown is in mode confidentiality: it forbids BPF programs to read kernel memory; boot with lockdown=integrity or none"}
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_BPF, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
+		return &ErrNoBPF{"this kernel has no BPF (CONFIG_BPF_SYSCALL)"}
+	}
+	return nil
+}
+
+// Lockdown is the kernel's lockdown mode: none, integrity, confidentiality, or
+// "" where it cannot be read.
+func Lockdown() string {
+	b, err := os.ReadFile("/sys/kernel/security/lockdown")
+	if err != nil {
+		return ""
+	}
+	_, mode, ok := strings.Cut(string(b), "[")
+	mode, _, closed := strings.Cut(mode, "]")
+	if !ok || !closed {
+		return ""
+	}
+	return mode
+}
+
+func effectiveCaps() (uint64, error) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+		}
+	}
+	return 0, errors.New("no CapEff line in /proc/self/status")
+}
+
+// WhyNot is a guess in words why the kernel said EPERM or EACCES: the named
+// capabilities, those of them that are missing, or a policy.
+func WhyNot(names ...string) string {
+	if m := Missing(names...); len(m) > 0 {
+		return "it needs " + strings.Join(m, " and ")
+	}
+	switch Lockdown() {
+	case "confidentiality":
+		return "kernel lockdown (confidentiality) forbids programs that read kernel memory"
+	case "integrity":
+		return "kernel lockdown (integrity) forbids some kinds of programs, such as those that write user memory or override functions"
+	}
+	return "the kernel's security policy (capabilities, lockdown, LSM, container seccomp) forbids it"
+}

@@ -1,0 +1,269 @@
+package load
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"btc/loader/attach"
+	"btc/loader/hostinfo"
+	"btc/loader/manifest"
+	"btc/loader/order"
+	"btc/loader/report"
+)
+
+// recordPrefix begins the names of the structs that describe tracepoints' records.
+const recordPrefix = "trace_event_raw_"
+
+// formatOf reads the format file of a tracepoint.
+type formatOf func(group, event string) (*hostinfo.Format, error)
+
+// recordTypes gives the types to relocate a tracepoint's program with. The format
+// file tells how the kernel lays the record out, and BTF can tell otherwise: a
+// distribution's kernel with a longer common part, types that were supplied for
+// another kernel, a struct that belongs to other events here than where the
+// object was compiled. Where they differ the struct is made to say what the
+// format says; a field that the format lacks is one that this kernel lacks.
+// Without difference it gives types as they are. Its error is a *report.Fault.
+func recordTypes(m *manifest.Manifest, plan *attach.Plan, types *btf.Spec, read formatOf) (*btf.Spec, error) {
+	changed := map[*btf.Struct]*btf.Struct{}
+	for _, use := range m.Fields {
+		name, ok := strings.CutPrefix(use.Type, "struct ")
+		if use.Program != plan.Prog.Name || !ok || !strings.HasPrefix(name, recordPrefix) || types == nil {
+			continue
+		}
+		var own *btf.Struct
+		if types.TypeByName(name, &own) != nil || changed[own] != nil {
+			continue
+		}
+		right, from := (*btf.Struct)(nil), ""
+		for i := range plan.Matches {
+			match := &plan.Matches[i]
+			format, err := read(match.Group, match.Name)
+			if err != nil {
+				continue // the attaching tells
+			}
+			now := asFormat(own, format)
+			if right != nil && !sameLayout(now, right) {
+				return nil, &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot serve both", from, match.Text),
+					Hint: "give each event a clause of its own"}
+			}
+			right, from = now, match.Text
+		}
+		if right != nil && !sameLayout(right, own) {
+			changed[own] = right
+		}
+	}
+	if len(changed) == 0 {
+		return types, nil
+	}
+	return replaced(types, changed)
+}
+
+// asFormat is a record's struct with its members where the format has them. The
+// members that are no fields of their own stay: the common part and the data behind.
+func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
+	out := *s
+	out.Members = slices.Clone(s.Members)
+	for i := range out.Members {
+		m := &out.Members[i]
+		if m.Name == "ent" || m.Name == "__data" || m.Name == "" {
+			continue
+		}
+		at := slices.IndexFunc(format.Fields, func(f hostinfo.FormatField) bool { return memberName(&f) == m.Name })
+		if at < 0 {
+			m.Name = "__not_in_the_format_" + m.Name
+			continue
+		}
+		f := &format.Fields[at]
+		m.Offset = btf.Bits(f.Offset * 8)
+		out.Size = max(out.Size, uint32(f.Offset+f.Size))
+		if size, err := btf.Sizeof(m.Type); err == nil && size != f.Size {
+			m.Type = ofSize(m.Type, f)
+		}
+	}
+	// The order of a struct's members is that of their places.
+	order.By(out.Members, func(a, b btf.Member) int { return int(a.Offset) - int(b.Offset) })
+	return &out
+}
+
+// sameLayout compares members by name, place and size.
+func sameLayout(a, b *btf.Struct) bool {
+	return slices.EqualFunc(a.Members, b.Members, func(x, y btf.Member) bool {
+		n, errN := btf.Sizeof(x.Type)
+		m, errM := btf.Sizeof(y.Type)
+		return x.Name == y.Name && x.Offset == y.Offset && n == m && (errN == nil) == (errM == nil)
+	})
+}
+
+// ofSize is a field's type where BTF has another size: integers have the
+// format's width and sign, and what is none becomes bytes, which no relocation of
+// an integer takes.
+func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
+	switch u := btf.UnderlyingType(t).(type) {
+	case *btf.Int, *btf.Enum:
+		if f.Size == 1 || f.Size == 2 || f.Size == 4 || f.Size == 8 {
+			i := &btf.Int{Name: f.CType, Size: uint32(f.Size)}
+			if f.Signed {
+				i.Encoding = btf.Signed
+			}
+			return i
+		}
+	case *btf.Array:
+		if n, err := btf.Sizeof(u.Type); err == nil && n > 0 && f.Size%n == 0 {
+			return &btf.Array{Type: u.Type, Index: u.Index, Nelems: uint32(f.Size / n)}
+		}
+	}
+	return &btf.Array{Type: &btf.Int{Name: "unsigned char", Size: 1}, Index: &btf.Int{Name: "unsigned int", Size: 4}, Nelems: uint32(f.Size)}
+}
+
+// memberName is the name of a format's field in the record's struct.
+func memberName(f *hostinfo.FormatField) string {
+	for _, kind := range []string{"__data_loc", "__rel_loc"} {
+		if strings.HasPrefix(f.CType, kind+" ") {
+			return kind + "_" + f.Name
+		}
+	}
+	return f.Name
+}
+
+// replaced has all types, some structs being others. Nothing refers to records.
+func replaced(types *btf.Spec, changed map[*btf.Struct]*btf.Struct) (*btf.Spec, error) {
+	b, err := btf.NewBuilder(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	for t, err := range types.All() {
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := t.(*btf.Struct); ok && changed[s] != nil {
+			t = changed[s]
+		}
+		if _, err := b.Add(t); err != nil {
+			return nil, fmt.Errorf("types of tracepoints: %w", err)
+		}
+	}
+	return b.Spec()
+}
+
+// Where objects expect what the records of system calls begin with: the number
+// (4 bytes) and the first argument or the result.
+const (
+	syscallNrOffset  = 8
+	syscallArgOffset = 16
+)
+
+// checkSyscallRecords refuses a program of system call tracepoints where their
+// records differ from what it reads. Kernels with a longer common part (real-time
+// ones, RHEL 9) have the number at byte 12 in the format file and some elsewhere
+// in the record; a program that does not read it works there, too.
+func checkSyscallRecords(m *manifest.Manifest, plan *attach.Plan, insns asm.Instructions, read formatOf) error {
+	for i := range plan.Matches {
+		match := &plan.Matches[i]
+		if match.Group != "syscalls" {
+			continue
+		}
+		format, err := read(match.Group, match.Name)
+		if err != nil {
+			continue // the attaching tells
+		}
+		if text := otherSyscallRecord(format, insns); text != "" {
+			return &report.Fault{Script: &m.Script, Pos: plan.Prog.Pos, Text: "this kernel lays the record of " + match.Text + " out differently: " + text}
+		}
+	}
+	return nil
+}
+
+func otherSyscallRecord(format *hostinfo.Format, insns asm.Instructions) string {
+	next := syscallArgOffset
+	for i := range format.Fields {
+		f := &format.Fields[i]
+		switch {
+		case f.Common() || strings.HasPrefix(f.CType, "__data_loc"): // texts of arguments, behind them since 6.19
+		case f.Name == "__syscall_nr" || f.Name == "nr" && f.Offset < syscallArgOffset:
+			if f.Offset != syscallNrOffset && readsNumber(insns) {
+				return fmt.Sprintf("%s is at byte %d, not %d", f.Name, f.Offset, syscallNrOffset)
+			}
+		case f.Offset != next || f.Size != 8:
+			return fmt.Sprintf("%s is %d bytes at byte %d, not 8 at byte %d", f.Name, f.Size, f.Offset, next)
+		default:
+			next += 8
+		}
+	}
+	return ""
+}
+
+// readsNumber tells whether a program may read 4 bytes where the number is. Reads
+// of the context have their offset in the instruction: the kernel wants that.
+func readsNumber(insns asm.Instructions) bool {
+	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool {
+		return ins.OpCode.Class() == asm.LdXClass && ins.Src != asm.R10 && ins.Offset == syscallNrOffset && ins.OpCode.Size() == asm.Word
+	})
+}
+
+// checkRecord refuses a program that reads fields of a record at fixed places,
+// where the record of an event has them elsewhere. Its error is a *report.Fault.
+func checkRecord(m *manifest.Manifest, plan *attach.Plan, read formatOf) error {
+	for i := range plan.Matches {
+		match := &plan.Matches[i]
+		if len(plan.Prog.Record) == 0 {
+			return nil
+		}
+		format, err := read(match.Group, match.Name)
+		if err != nil {
+			continue // the attaching tells
+		}
+		for j := range plan.Prog.Record {
+			use := &plan.Prog.Record[j]
+			if text := otherField(use, format); text != "" {
+				return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: "this kernel lays the record of " + match.Text + " out differently: " + text,
+					Hint: "compile the script against this kernel: btc compile --target host"}
+			}
+		}
+	}
+	return nil
+}
+
+// otherField says how a field in a format file differs from what a program reads,
+// "" where it does not.
+func otherField(use *manifest.RecordUse, format *hostinfo.Format) string {
+	at := slices.IndexFunc(format.Fields, func(f hostinfo.FormatField) bool { return f.Name == use.Name })
+	if at < 0 {
+		return "it has no field " + use.Name
+	}
+	switch f := &format.Fields[at]; {
+	case f.Offset != use.Offset || f.Size != use.Size:
+		return fmt.Sprintf("%s is %d bytes at byte %d, not %d at byte %d", use.Name, f.Size, f.Offset, use.Size, use.Offset)
+	case use.Sign != "" && use.Sign != sign(f.Signed):
+		return use.Name + " is " + sign(f.Signed) + ", not " + use.Sign
+	}
+	return ""
+}
+
+// fitTracepoint makes a program of tracepoints right for the records of this
+// kernel.
+func (p *programs) fitTracepoint(plan *attach.Plan, spec *ebpf.ProgramSpec) (*btf.Spec, error) {
+	return FitTracepoint(p.object.Manifest, plan, spec.Instructions, p.types, hostinfo.Tracepoint)
+}
+
+// FitTracepoint gives the types to relocate a program with, for a kernel with the
+// given types whose format files read reads; types itself where the program is of
+// no tracepoint or nothing differs. It refuses a program that would read a record
+// wrongly. Its error is a *report.Fault, or says that types cannot be made.
+func FitTracepoint(m *manifest.Manifest, plan *attach.Plan, insns asm.Instructions, types *btf.Spec, read func(group, event string) (*hostinfo.Format, error)) (*btf.Spec, error) {
+	if plan.Prog.Kind != "tracepoint" {
+		return types, nil
+	}
+	if err := checkSyscallRecords(m, plan, insns, read); err != nil {
+		return nil, err
+	}
+	if err := checkRecord(m, plan, read); err != nil {
+		return nil, err
+	}
+	return recordTypes(m, plan, types, read)
+}

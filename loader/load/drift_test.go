@@ -1,0 +1,199 @@
+package load
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"btc/loader/attach"
+	"btc/loader/hostinfo"
+	"btc/loader/manifest"
+)
+
+// common is what every format file begins with, 8 or (longer) 12 bytes.
+const (
+	common = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n" +
+		"\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
+	longer = common + "\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\tsigned:0;\n"
+)
+
+// events makes a reader of format files from their texts.
+func events(t *testing.T, texts map[string]string) formatOf {
+	return func(group, event string) (*hostinfo.Format, error) {
+		text, ok := texts[group+":"+event]
+		if !ok {
+			t.Fatalf("nobody asked for %s:%s", group, event)
+		}
+		return hostinfo.ParseFormat([]byte("name: " + event + "\nID: 1\nformat:\n" + text))
+	}
+}
+
+func point(names ...string) *attach.Plan {
+	plan := &attach.Plan{Prog: &manifest.Program{Name: "p", Kind: "tracepoint"}}
+	for _, n := range names {
+		group, event, _ := strings.Cut(n, ":")
+		plan.Matches = append(plan.Matches, attach.Match{Text: "tracepoint:" + n, Group: group, Name: event})
+	}
+	return plan
+}
+
+var (
+	i32 = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	u64 = &btf.Int{Name: "unsigned long", Size: 8}
+)
+
+// record is the BTF of a record: int pid at 8, unsigned long when at 16, char
+// comm[16] at 24.
+func record(t *testing.T) *btf.Spec {
+	t.Helper()
+	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}
+	b, err := btf.NewBuilder([]btf.Type{
+		&btf.Struct{Name: recordPrefix + "wake", Size: 40, Members: []btf.Member{
+			{Name: "ent", Type: &btf.Struct{Name: "trace_entry", Size: 8}},
+			{Name: "pid", Type: i32, Offset: 8 * 8}, {Name: "when", Type: u64, Offset: 16 * 8},
+			{Name: "comm", Type: &btf.Array{Type: char, Index: i32, Nelems: 16}, Offset: 24 * 8},
+		}},
+		&btf.Struct{Name: "task_struct", Size: 4, Members: []btf.Member{{Name: "pid", Type: i32}}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestRecordTypes(t *testing.T) {
+	const same = common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char comm[16];\toffset:24;\tsize:16;\tsigned:0;\n"
+	for _, c := range []struct {
+		name, format string
+		want         string // member@offset+size, sorted by offset; "": unchanged
+	}{
+		{"agrees", same, ""},
+		{"a field more in front", longer + "\tfield:int pid;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char comm[16];\toffset:24;\tsize:16;\tsigned:0;\n",
+			"ent@0+8 pid@12+4 when@16+8 comm@24+16"},
+		{"moved and retyped", common + "\tfield:unsigned int when;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:short pid;\toffset:12;\tsize:2;\tsigned:1;\n\tfield:char comm[32];\toffset:14;\tsize:32;\tsigned:0;\n",
+			"ent@0+8 when@8+4 pid@12+2 comm@14+32"},
+		{"became data behind the record", common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] comm;\toffset:24;\tsize:4;\tsigned:0;\n",
+			"ent@0+8 pid@8+4 when@16+8 __not_in_the_format_comm@24+16"},
+	} {
+		m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Type: "struct trace_event_raw_wake", Path: "pid"}, {Program: "p", Type: "struct task_struct", Path: "pid"}}}
+		types := record(t)
+		have, err := recordTypes(m, point("sched:wake"), types, events(t, map[string]string{"sched:wake": c.format}))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if c.want == "" {
+			if have != types {
+				t.Errorf("%s: the types were changed", c.name)
+			}
+			continue
+		}
+		var s, task *btf.Struct
+		if err := have.TypeByName(recordPrefix+"wake", &s); err != nil {
+			t.Fatal(err)
+		}
+		if err := have.TypeByName("task_struct", &task); err != nil {
+			t.Errorf("%s: the other types are gone: %v", c.name, err)
+		}
+		if text := layout(s); text != c.want {
+			t.Errorf("%s: have %s\nwant %s", c.name, text, c.want)
+		}
+	}
+}
+
+func layout(s *btf.Struct) string {
+	var all []string
+	for _, m := range s.Members {
+		n, _ := btf.Sizeof(m.Type)
+		all = append(all, fmt.Sprintf("%s@%d+%d", m.Name, m.Offset/8, n))
+	}
+	return strings.Join(all, " ")
+}
+
+// The sign of a field that has another width is the format's.
+func TestRetypedSign(t *testing.T) {
+	f := &hostinfo.FormatField{Name: "x", CType: "short", Size: 2, Signed: true}
+	if i, ok := ofSize(i32, f).(*btf.Int); !ok || i.Size != 2 || i.Encoding != btf.Signed {
+		t.Errorf("have %v", ofSize(i32, f))
+	}
+	f = &hostinfo.FormatField{Name: "x", CType: "struct timespec64", Size: 16}
+	if _, ok := ofSize(u64, f).(*btf.Array); !ok {
+		t.Errorf("an integer that became a struct is %v", ofSize(u64, f))
+	}
+}
+
+// One program cannot serve two events whose records differ.
+func TestRecordsDisagree(t *testing.T) {
+	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Type: "struct trace_event_raw_wake", Path: "pid"}}}
+	_, err := recordTypes(m, point("sched:wake", "sched:new"), record(t), events(t, map[string]string{
+		"sched:wake": common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n",
+		"sched:new":  common + "\tfield:int pid;\toffset:12;\tsize:4;\tsigned:1;\n",
+	}))
+	if err == nil || !strings.Contains(err.Error(), "sched:wake and tracepoint:sched:new have different records") {
+		t.Errorf("have %v", err)
+	}
+}
+
+// Fields that no type describes are read where they were, or not at all.
+func TestCheckRecord(t *testing.T) {
+	const agrees = common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:1;\n"
+	for _, c := range []struct{ name, old, new, want string }{
+		{"agrees", "", "", ""},
+		{"a field more", "offset:12", "offset:12", ""},
+		{"moved", "offset:8;", "offset:28;", "pid is 4 bytes at byte 28, not 4 at byte 8"},
+		{"wider", "size:4;\tsigned:1;\n\tfield:char", "size:8;\tsigned:1;\n\tfield:char", "pid is 8 bytes at byte 8, not 4 at byte 8"},
+		{"the other sign", "size:4;\tsigned:1;\n\tfield:char", "size:4;\tsigned:0;\n\tfield:char", "pid is unsigned, not signed"},
+		{"renamed", "int pid;", "int tid;", "it has no field pid"},
+		{"an array has no sign", "size:16;\tsigned:1", "size:16;\tsigned:0", ""},
+		{"a longer array", "size:16", "size:32", "comm is 32 bytes at byte 12, not 16 at byte 12"},
+	} {
+		plan := point("mod:wake")
+		plan.Prog.Record = []manifest.RecordUse{{Name: "pid", Offset: 8, Size: 4, Sign: "signed"}, {Name: "comm", Offset: 12, Size: 16}}
+		if !strings.Contains(agrees, c.old) {
+			t.Fatalf("%s: nothing is changed", c.name)
+		}
+		format := agrees
+		if c.old != "" {
+			format = strings.Replace(agrees, c.old, c.new, 1)
+		}
+		err := checkRecord(&manifest.Manifest{}, plan, events(t, map[string]string{"mod:wake": format}))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestSyscallRecords(t *testing.T) {
+	nr := func(at string) string { return "\tfield:int __syscall_nr;\toffset:" + at + ";\tsize:4;\tsigned:1;\n" }
+	arg := func(name, at, size string) string {
+		return "\tfield:int " + name + ";\toffset:" + at + ";\tsize:" + size + ";\tsigned:0;\n"
+	}
+	arguments := asm.Instructions{asm.LoadMem(asm.R1, asm.R6, 16, asm.DWord), asm.LoadMem(asm.R2, asm.RFP, 8, asm.Word)}
+	number := append(asm.Instructions{asm.LoadMem(asm.R1, asm.R6, 8, asm.Word)}, arguments...)
+	const texts = "\tfield:__data_loc char[] __filename_val;\toffset:32;\tsize:4;\tsigned:0;\n"
+	for _, c := range []struct {
+		name, format string
+		insns        asm.Instructions
+		want         string
+	}{
+		{"usual", common + nr("8") + arg("fd", "16", "8") + arg("nr", "24", "8"), number, ""},
+		{"texts behind (6.19)", common + nr("8") + arg("dfd", "16", "8") + arg("filename", "24", "8") + texts, number, ""},
+		{"longer common part, arguments only", longer + nr("12") + arg("fd", "16", "8"), arguments, ""},
+		{"longer common part, the number", longer + nr("12") + arg("fd", "16", "8"), number, "__syscall_nr is at byte 12, not 8"},
+		{"arguments moved", longer + nr("16") + arg("fd", "24", "8"), arguments, "fd is 8 bytes at byte 24, not 8 at byte 16"},
+		{"narrow arguments", common + nr("8") + arg("fd", "16", "4"), arguments, "fd is 4 bytes at byte 16"},
+	} {
+		m := &manifest.Manifest{}
+		err := checkSyscallRecords(m, point("syscalls:sys_enter_x"), c.insns, events(t, map[string]string{"syscalls:sys_enter_x": c.format}))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"btc/loader/bpfmap"
+	"btc/loader/format"
+	"btc/loader/manifest"
+)
+
+// Point is an interval of a tseries.
+type Point struct {
+	Start time.Time
+	Set   bool // there were values in it
+	Value uint64
+}
+
+// seriesPart is what a CPU has of an element of a tseries: {value, meta, interval}.
+type seriesPart struct{ value, meta, interval uint64 }
+
+// ReduceSeries makes of the elements of a tseries map, one for each key and
+// interval, one for each key, in the order of the keys' bytes. Of an interval's
+// place the latest use counts; of each key the intervals from the first that is
+// there to the last one of all keys.
+func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
+	prefix := m.Key.Fields[len(m.Key.Fields)-1].Off
+	byKey := map[string]map[uint64]uint64{}
+	last := uint64(0)
+	for _, e := range entries {
+		key := string(e.Key[:prefix])
+		if byKey[key] == nil {
+			byKey[key] = map[uint64]uint64{}
+		}
+		interval, value := latest(m, e.Values)
+		if _, ok := byKey[key][interval]; !ok {
+			byKey[key][interval] = value
+		}
+		last = max(last, interval)
+	}
+	keys := make([]string, 0, len(byKey))
+	for k := range byKey {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var out []Element
+	for _, k := range keys {
+		out = append(out, Element{Key: []byte(k), Set: true, Points: points(m, byKey[k], last)})
+	}
+	return out
+}
+
+// latest is the newest interval among the CPUs' parts of an element, and the
+// value that the parts of this interval come to; 0 and 0 when none is used.
+func latest(m *manifest.Map, values [][]byte) (interval, value uint64) {
+	var sum seriesPart
+	for _, v := range values {
+		p := seriesPart{word(v, m.ValueOff), word(v, m.ValueOff+8), word(v, m.ValueOff+16)}
+		switch {
+		case p.interval < sum.interval || p.interval == 0:
+		case p.interval > sum.interval:
+			sum = p
+		default:
+			sum = together(m, sum, p)
+		}
+	}
+	if m.Agg == "avg" && sum.meta != 0 {
+		el := Element{Value: sum.value, Count: sum.meta}
+		sum.value = el.Average(signed(m))
+	}
+	return sum.interval, sum.value
+}
+
+// together joins two CPUs' parts of one interval.
+func together(m *manifest.Map, a, b seriesPart) seriesPart {
+	less := a.value < b.value
+	if signed(m) {
+		less = int64(a.value) < int64(b.value)
+	}
+	switch m.Agg {
+	case "avg", "sum":
+		a.value += b.value
+		a.meta += b.meta
+	case "min", "max":
+		if less == (m.Agg == "max") {
+			a.value = b.value
+		}
+	default: // the last value
+		if b.meta > a.meta {
+			return b
+		}
+	}
+	return a
+}
+
+// points lists the intervals of a key; last is the newest interval of all keys.
+func points(m *manifest.Map, values map[uint64]uint64, last uint64) []Point {
+	from := last - uint64(m.Intervals) + 1
+	first := last
+	for interval := range values {
+		if interval >= from {
+			first = min(first, interval)
+		}
+	}
+	var out []Point
+	for i := max(from, first); i <= last; i++ {
+		v, ok := values[i]
+		out = append(out, Point{Start: time.Unix(0, int64(i*uint64(m.Interval))), Set: ok, Value: v})
+	}
+	return out
+}
+
+// Widths of the graph of a tseries.
+const (
+	graphWidth = 53
+	axisLeft   = 21 // columns of the smaller number on the axis
+)
+
+// appendSeries appends a graph with a row for each interval, without the last
+// line's end.
+func appendSeries(dst []byte, pts []Point, isSigned bool) []byte {
+	if len(pts) == 0 {
+		return append(dst, "<no data>"...)
+	}
+	lo, hi, any := extent(pts, isSigned)
+	if any && lo == hi {
+		lo, hi = widen(lo, hi, isSigned)
+	}
+	unit, digits := seriesUnit(pts)
+	head := "hh:mm:ss"
+	width := len(head)
+	if unit != "" {
+		head += "." + unit
+		width += 1 + digits
+	}
+	number := func(v uint64) string {
+		if !any {
+			return "null"
+		}
+		return string(format.AppendInt(nil, v, isSigned))
+	}
+	axis := fmt.Sprintf("%*s%-*s%*s\n", width+1, "", axisLeft, number(lo), graphWidth-axisLeft, number(hi))
+	line := strings.Repeat("_", graphWidth-2)
+	dst = append(dst, axis...)
+	dst = append(dst, head...)
+	if n := width + 1 - len(head); n > 0 { // bytes, as the reference counts them
+		dst = append(dst, strings.Repeat(" ", n)...)
+	}
+	dst = append(append(append(dst, '|'), line...), "|\n"...)
+	zero := 0
+	if isSigned && int64(lo) < 0 && int64(hi) > 0 {
+		zero = int(graphWidth * float32(int64(lo)) / float32(int64(lo-hi)))
+	}
+	for i := range pts {
+		dst = appendPoint(dst, &pts[i], lo, hi, zero, digits, isSigned)
+	}
+	dst = append(dst, strings.Repeat(" ", width+1)...)
+	dst = append(append(append(dst, 'v'), line...), "v\n"...)
+	return append(dst, axis...)
+}
+
+func appendPoint(dst []byte, p *Point, lo, hi uint64, zero, digits int, isSigned bool) []byte {
+	local := p.Start.Local()
+	dst = local.AppendFormat(dst, "15:04:05")
+	if digits > 0 {
+		dst = append(dst, fmt.Sprintf(".%09d", local.Nanosecond())[:1+digits]...)
+	}
+	row := []byte("|" + strings.Repeat(" ", graphWidth-2) + "|")
+	if zero > 0 {
+		row[zero] = '.'
+	}
+	dst = append(dst, ' ')
+	if !p.Set {
+		return append(append(dst, row...), " -\n"...)
+	}
+	at := graphWidth / 2
+	if lo != hi {
+		at = int((graphWidth - 1) * float32(int64(lo-p.Value)) / float32(int64(lo-hi)))
+	}
+	row[max(0, min(graphWidth-1, at))] = '*'
+	dst = append(append(dst, row...), ' ')
+	return append(format.AppendInt(dst, p.Value, isSigned), '\n')
+}
+
+// extent is the smallest and the largest number; false when there is none.
+func extent(pts []Point, isSigned bool) (lo, hi uint64, ok bool) {
+	for _, p := range pts {
+		switch {
+		case !p.Set:
+		case !ok:
+			lo, hi, ok = p.Value, p.Value, true
+		default:
+			if compareNumbers(p.Value, lo, isSigned) < 0 {
+				lo = p.Value
+			}
+			if compareNumbers(p.Value, hi, isSigned) > 0 {
+				hi = p.Value
+			}
+		}
+	}
+	return lo, hi, ok
+}
+
+// widen makes room on both sides of a single number, where its type has any.
+func widen(lo, hi uint64, isSigned bool) (uint64, uint64) {
+	least, most := uint64(0), ^uint64(0)
+	if isSigned {
+		least, most = 1<<63, 1<<63-1
+	}
+	if lo != least {
+		lo--
+	}
+	if hi != most {
+		hi++
+	}
+	return lo, hi
+}
+
+// seriesUnit is the unit of the time column below a second, and its digits; ""
+// and 0 when the intervals last seconds. A single row has nanoseconds.
+func seriesUnit(pts []Point) (string, int) {
+	step := time.Duration(0)
+	if n := len(pts); n > 1 {
+		step = pts[n-1].Start.Sub(pts[0].Start) / time.Duration(n-1)
+	}
+	switch {
+	case step >= time.Second:
+		return "", 0
+	case step >= time.Millisecond:
+		return "ms", 3
+	case step >= time.Microsecond:
+		return "μs", 6
+	}
+	return "ns", 9
+}
+
+// seriesJSON appends the intervals that have values; Full all of them, null
+// those without.
+func seriesJSON(dst []byte, j *format.JSON, pts []Point, isSigned bool) []byte {
+	dst = append(dst, '[')
+	first := true
+	for _, p := range pts {
+		if !p.Set && !j.Full {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		if j.Full {
+			dst = p.Start.UTC().AppendFormat(append(dst, `{"start": "`...), time.RFC3339Nano)
+			dst = append(dst, `", "value": `...)
+		} else {
+			dst = p.Start.UTC().AppendFormat(append(dst, `{"interval_start":"`...), "2006-01-02 15:04:05.000000000")
+			dst = append(dst, `","value":`...)
+		}
+		if p.Set {
+			dst = j.Int(dst, p.Value, isSigned)
+		} else {
+			dst = append(dst, "null"...)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}

@@ -1,0 +1,93 @@
+package render
+
+import (
+	"testing"
+	"time"
+
+	"btc/loader/bpfmap"
+	"btc/loader/format"
+	"btc/loader/manifest"
+)
+
+// series makes the map of a tseries of intervals of 100 ms.
+func series(agg string, keys ...manifest.Field) *manifest.Map {
+	off := 0
+	for _, k := range keys {
+		off = k.Off + k.Layout.Size
+	}
+	fields := append(keys, manifest.Field{Off: off, Layout: manifest.Layout{Kind: "int", Size: 8}})
+	return &manifest.Map{Name: "@", Shape: "tseries", Present: -1, Value: intLayout, Interval: 100e6, Intervals: 5, Agg: agg,
+		Key: &manifest.Layout{Kind: "tuple", Size: off + 8, Fields: fields}}
+}
+
+func seriesText(m *manifest.Map, entries ...bpfmap.Entry) string {
+	elems := ReduceSeries(m, entries)
+	if m.Scalar() {
+		return string(Scalar(nil, &format.Env{}, m, &elems[0], Top{}))
+	}
+	return string(Keyed(nil, &format.Env{}, m, elems, Top{}))
+}
+
+func seriesLine(m *manifest.Map, full bool, entries ...bpfmap.Entry) string {
+	elems := ReduceSeries(m, entries)
+	return string(ScalarJSON(nil, &format.JSON{Env: &format.Env{}, Full: full}, m, &elems[0], Top{}))
+}
+
+func inUTC(t *testing.T) {
+	local := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = local })
+}
+
+// The interval without values has a row of its own, and zero has a line.
+func TestSeriesGraph(t *testing.T) {
+	inUTC(t)
+	m := series("")
+	check(t, seriesText(m, entry(words(1), words(-5, 1, 11)), entry(words(3), words(5, 1, 13)), entry(words(4), words(9, 1, 4))), `@:
+             -5                                                  5
+hh:mm:ss.ms  |___________________________________________________|
+00:00:01.100 *                         .                         | -5
+00:00:01.200 |                         .                         | -
+00:00:01.300 |                         .                         * 5
+             v___________________________________________________v
+             -5                                                  5
+
+`)
+	check(t, seriesText(m, entry(words(0), words(0, 0, 0))), "@:\n<no data>\n")
+}
+
+// Only the newest interval of a place counts, of all CPUs that have it.
+func TestSeriesCPUs(t *testing.T) {
+	inUTC(t)
+	for agg, want := range map[string]string{"": "8", "sum": "10", "avg": "2", "min": "2", "max": "8"} {
+		m := series(agg)
+		parts := [][]byte{words(2, 1, 10), words(8, 4, 10), words(100, 9, 5), words(0, 0, 0)}
+		check(t, seriesLine(m, false, entry(words(0), parts...)), `{"@": [{"interval_start":"1970-01-01 00:00:01.000000000","value":`+want+`}]}`)
+	}
+	m := series("sum")
+	check(t, seriesLine(m, true, entry(words(0), words(2, 1, 10)), entry(words(2), words(3, 1, 12))),
+		`{"@": [{"start": "1970-01-01T00:00:01Z", "value": 2},{"start": "1970-01-01T00:00:01.1Z", "value": null},{"start": "1970-01-01T00:00:01.2Z", "value": 3}]}`)
+}
+
+// Keys end at the last interval of all of them, in the order of their bytes.
+func TestSeriesKeys(t *testing.T) {
+	inUTC(t)
+	m := series("", manifest.Field{Layout: *intLayout})
+	key := func(k, n int64) []byte { return words(k, n) }
+	check(t, seriesText(m, entry(key(2, 0), words(4, 1, 10)), entry(key(1, 1), words(3, 1, 11))), `@[1]:
+                   2                                                   4
+hh:mm:ss.ns        |___________________________________________________|
+00:00:01.100000000 |                         *                         | 3
+                   v___________________________________________________v
+                   2                                                   4
+
+@[2]:
+             3                                                   5
+hh:mm:ss.ms  |___________________________________________________|
+00:00:01.000 |                         *                         | 4
+00:00:01.100 |                                                   | -
+             v___________________________________________________v
+             3                                                   5
+
+`)
+}

@@ -1,0 +1,177 @@
+package ring
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// fake is a ring in plain memory, and its kernel side.
+func fake(t *testing.T, size int) *Reader {
+	t.Helper()
+	r, err := Open(-1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cons, r.prod, r.data, r.size = make([]byte, 8), make([]byte, 8), make([]byte, size), uint64(size)
+	t.Cleanup(func() { r.cons, r.prod = nil, nil; r.Close() })
+	return r
+}
+
+// put writes a record with flags; false when there is no room for it.
+func (r *Reader) put(flags uint32, b []byte) bool {
+	at := atomic.LoadUint64(position(r.prod))
+	n := uint64(headerSize + (len(b)+7)&^7)
+	if at+n-atomic.LoadUint64(position(r.cons)) > r.size {
+		return false
+	}
+	head := make([]byte, headerSize)
+	binary.NativeEndian.PutUint32(head, uint32(len(b))|flags)
+	for i, c := range append(head, b...) {
+		r.data[(at+uint64(i))&(r.size-1)] = c
+	}
+	atomic.StoreUint64(position(r.prod), at+n)
+	return true
+}
+
+// Records of all lengths come out as they went in, over many turns of the ring.
+func TestTurns(t *testing.T) {
+	r := fake(t, 4096)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var sent [][]byte
+	for turn := range 5000 {
+		b := bytes.Repeat([]byte{byte(turn)}, rnd.IntN(300))
+		if turn%5 == 0 {
+			r.put(discardBit, b)
+		}
+		if r.put(0, b) {
+			sent = append(sent, b)
+		}
+		if turn%3 != 0 {
+			continue
+		}
+		for got := r.Next(); got != nil; got = r.Next() {
+			if len(sent) == 0 || !bytes.Equal(got, sent[0]) {
+				t.Fatalf("turn %d: have %d bytes, %d records are due", turn, len(got), len(sent))
+			}
+			sent = sent[1:]
+		}
+		if len(sent) != 0 || r.Waiting() {
+			t.Fatalf("turn %d: %d records are missing", turn, len(sent))
+		}
+		if told := atomic.LoadUint64(position(r.cons)); told != r.at {
+			t.Fatalf("turn %d: the kernel knows %d of %d", turn, told, r.at)
+		}
+	}
+}
+
+// What is still being written holds up what is behind it.
+func TestBusy(t *testing.T) {
+	r := fake(t, 4096)
+	r.put(0, []byte("a"))
+	r.put(busyBit, []byte("b"))
+	r.put(0, []byte("c"))
+	if got := r.Next(); string(got) != "a" || r.Busy() {
+		t.Errorf("have %q", got)
+	}
+	if got := r.Next(); got != nil || !r.Busy() || !r.Waiting() {
+		t.Errorf("have %q, busy %v", got, r.Busy())
+	}
+	if begin := time.Now(); r.Wait(time.Minute) != nil || time.Since(begin) > 10*time.Second {
+		t.Error("a wait for a record being written took long")
+	}
+	binary.NativeEndian.PutUint32(r.data[16:], 1)
+	if b, c := string(r.Next()), string(r.Next()); b != "b" || c != "c" || r.Busy() {
+		t.Errorf("have %q, %q", b, c)
+	}
+}
+
+func TestWake(t *testing.T) {
+	r := fake(t, 4096)
+	begin := time.Now()
+	r.Wake() // before the wait
+	r.Wait(time.Minute)
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		r.Wake()
+	}()
+	r.Wait(time.Minute)
+	if d := time.Since(begin); d < 20*time.Millisecond || d > 30*time.Second {
+		t.Errorf("two waits took %v", d)
+	}
+	r.Wait(time.Millisecond)
+	r.cons, r.prod = nil, nil
+	r.Close()
+	r.Wake() // of a closed one does nothing
+}
+
+// The kernel's own ring buffer: records and wake-ups.
+func TestKernel(t *testing.T) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})
+	if err != nil {
+		t.Skipf("needs the right to make BPF maps: %v", err)
+	}
+	defer m.Close()
+	sender := func(flags int32) *ebpf.Program {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{
+			asm.LoadMapPtr(asm.R1, m.FD()),
+			asm.Mov.Imm(asm.R2, 0x6c6c6568), // "hell"
+			asm.StoreMem(asm.RFP, -8, asm.R2, asm.DWord),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -8),
+			asm.Mov.Imm(asm.R3, 4),
+			asm.Mov.Imm(asm.R4, flags),
+			asm.FnRingbufOutput.Call(),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.Return(),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	const noWakeup, forceWakeup = 1, 2
+	quiet, loud := sender(noWakeup), sender(forceWakeup)
+	r, err := Open(m.FD(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	run := func(p *ebpf.Program, n uint32) {
+		if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	total := 0
+	for range 50 {
+		run(quiet, 20)
+		for b := r.Next(); b != nil; b = r.Next() {
+			if string(b) != "hell" {
+				t.Fatalf("have %q", b)
+			}
+			total++
+		}
+	}
+	if total != 1000 {
+		t.Errorf("%d records of 1000", total)
+	}
+	// Without a wake-up a wait takes its time, with one it ends.
+	run(quiet, 1)
+	if begin := time.Now(); r.Wait(30*time.Millisecond) != nil || time.Since(begin) < 25*time.Millisecond {
+		t.Error("a quiet record ended the wait")
+	}
+	run(loud, 1)
+	if begin := time.Now(); r.Wait(time.Minute) != nil || time.Since(begin) > 30*time.Second {
+		t.Error("a wake-up did not end the wait")
+	}
+	if a, b := r.Next(), r.Next(); a == nil || b == nil || r.Next() != nil {
+		t.Error("records are missing behind the waits")
+	}
+}

@@ -1,0 +1,33 @@
+package run
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// A process that has ended does not run, even before its parent has waited for it.
+func TestAlive(t *testing.T) {
+	if !alive(os.Getpid()) {
+		t.Error("this one does not run")
+	}
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	pid := cmd.Process.Pid
+	if !alive(pid) {
+		t.Error("one that was just begun does not run")
+	}
+	cmd.Process.Kill()
+	for end := time.Now().Add(20 * time.Second); alive(pid); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("one that has ended runs as long as nobody waits for it")
+		}
+	}
+	cmd.Wait()
+	if alive(pid) {
+		t.Error("one that is gone runs")
+	}
+}

@@ -1,0 +1,161 @@
+package run
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/perf"
+
+	"btc/loader/event"
+	"btc/loader/manifest"
+	"btc/loader/pcap"
+)
+
+// packetBuffer is the room of each CPU for packets that were not written yet.
+const packetBuffer = 1 << 20
+
+// A record of the packet buffers is the event of skboutput() with its fields
+// (time of the boot clock, bytes of the packet that follow, bytes to leave out at
+// their start), and behind it the packet.
+const (
+	packetTime = iota
+	packetLength
+	packetOffset
+)
+
+// packets writes what skboutput() takes into its files. The kernel copies a packet
+// only to a perf event array, so that is read here, beside the events.
+type packets struct {
+	session *session
+	reader  *perf.Reader
+	files   []*os.File
+	writers map[string]*pcap.Writer // by file name
+	event   event.Event
+	lost    uint64
+	failed  map[string]bool // files that could not be written
+	done    sync.WaitGroup
+}
+
+// openPackets makes the files and starts to read; nil when the script takes no
+// packets.
+func openPackets(s *session, m *ebpf.Map) (*packets, error) {
+	if m == nil {
+		return nil, nil
+	}
+	p := &packets{session: s, writers: map[string]*pcap.Writer{}, failed: map[string]bool{}}
+	var err error
+	if m.Type() != ebpf.PerfEventArray {
+		return nil, fmt.Errorf("the map of packets is a %s", m.Type())
+	}
+	if p.reader, err = perf.NewReader(m, packetBuffer); err != nil {
+		return nil, fmt.Errorf("buffers for packets: %w", err)
+	}
+	for i := range s.manifest.Events {
+		e := &s.manifest.Events[i]
+		if e.Kind != "skboutput" || p.writers[e.Format] != nil {
+			continue
+		}
+		if err := p.open(e); err != nil {
+			p.reader.Close()
+			p.closeFiles()
+			return nil, err
+		}
+	}
+	p.done.Go(p.read)
+	return p, nil
+}
+
+func (p *packets) open(e *manifest.Event) error {
+	f, err := os.Create(e.Format)
+	if err != nil {
+		return fmt.Errorf("skboutput(): cannot make its file: %w", err)
+	}
+	p.files = append(p.files, f)
+	w, err := pcap.NewWriter(f)
+	if err != nil {
+		return fmt.Errorf("skboutput(): cannot write its file: %w", err)
+	}
+	p.writers[e.Format] = w
+	return nil
+}
+
+// read writes packets until the buffers are closed, or flushed and empty.
+func (p *packets) read() {
+	var r perf.Record
+	for {
+		switch err := p.reader.ReadInto(&r); {
+		case errors.Is(err, perf.ErrClosed), errors.Is(err, perf.ErrFlushed):
+			return
+		case err != nil:
+			p.session.warn(fmt.Sprintf("WARNING: packets: %v", err))
+			return
+		}
+		if p.lost += r.LostSamples; r.LostSamples == 0 {
+			p.write(r.RawSample)
+		}
+	}
+}
+
+// write takes one record apart.
+func (p *packets) write(record []byte) {
+	e := &p.event
+	if len(record) < 8 {
+		return
+	}
+	size := binary.NativeEndian.Uint32(record[4:])
+	if uint64(size) > uint64(len(record)) || e.Read(p.session.manifest, record[:size]) != nil || e.Kind != "skboutput" {
+		return // no program of ours
+	}
+	// The kernel pads the record.
+	data := record[size:]
+	data = data[:min(uint64(len(data)), e.Uint(packetLength))]
+	if e.Uint(packetOffset) >= uint64(len(data)) {
+		return
+	}
+	at := p.session.host.Wall(e.Uint(packetTime), 0)
+	err := p.writers[e.Format].Packet(uint64(at.UnixNano()), data[e.Uint(packetOffset):])
+	if err != nil && !p.failed[e.Format] {
+		p.failed[e.Format] = true
+		p.session.complain(e.Pos, fmt.Errorf("skboutput(): %w", err))
+	}
+}
+
+// drainTime is how long the end of a run waits for the rest of the packets.
+const drainTime = 5 * time.Second
+
+// finish writes what is left; nothing takes packets any more.
+func (p *packets) finish() {
+	if p == nil || p.reader == nil {
+		return
+	}
+	if p.reader.Flush() == nil {
+		late := time.AfterFunc(drainTime, func() { p.reader.Close() })
+		p.done.Wait()
+		late.Stop()
+	}
+	p.close()
+	if p.lost > 0 {
+		p.session.warn(fmt.Sprintf("WARNING: lost %d packets: the files of skboutput() do not have them", p.lost))
+	}
+}
+
+func (p *packets) close() {
+	if p == nil || p.reader == nil {
+		return
+	}
+	p.reader.Close()
+	p.done.Wait()
+	p.closeFiles()
+	p.reader = nil
+}
+
+func (p *packets) closeFiles() {
+	for _, f := range p.files {
+		f.Close()
+	}
+}

@@ -1,0 +1,256 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"btc/loader/attach"
+	"btc/loader/format"
+	"btc/loader/report"
+)
+
+// Tests and benchmarks are programs that the kernel runs on request, on a packet
+// of their own. Both print what the reference prints for them, but for the time of
+// a test, which is the measured one here.
+
+// packet is the smallest input that the kernel takes: an Ethernet header.
+var packet = make([]byte, 14)
+
+// errNone says that the script has nothing for the chosen mode, or only what
+// another mode runs.
+func (s *session) errNone() error {
+	has := map[string]bool{}
+	for i := range s.manifest.Programs {
+		has[s.manifest.Programs[i].Kind] = true
+	}
+	switch mode := s.opts.Mode; {
+	case mode != "":
+		return fmt.Errorf("%s has no %s probes", s.manifest.Script.File, mode)
+	case has["test"]:
+		//lint:ignore ST1005 the reference's words
+		return errors.New("No probes attached; use --test to run test probes.")
+	case has["bench"]:
+		//lint:ignore ST1005 the reference's words
+		return errors.New("No probes attached; use --bench to run benchmark probes.")
+	}
+	return ErrNoProbes
+}
+
+// trial is a program that runs once or many times while its output is kept back.
+type trial struct {
+	name   string
+	plan   *attach.Plan
+	prog   *ebpf.Program
+	output []byte // of the last run
+	passed bool   // the last run gave 0, and neither exit code nor errors
+	result uint32
+	took   time.Duration // each time
+}
+
+// hasKind tells whether programs of a kind have a part in the run.
+func (s *session) hasKind(kind string) bool {
+	for i := range s.expansion.Plans {
+		if s.expansion.Plans[i].Prog.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// trials lists the programs of the mode.
+func (s *session) trials() []*trial {
+	var all []*trial
+	for i := range s.expansion.Plans {
+		if p := &s.expansion.Plans[i]; p.Prog.Kind == s.opts.Mode {
+			all = append(all, &trial{name: p.Prog.Attach.Name, plan: p, prog: s.loaded.Programs[i][0]})
+		}
+	}
+	return all
+}
+
+// run runs the program a number of times and then handles what it sent.
+func (s *session) run(t *trial, times int) error {
+	var text bytes.Buffer
+	opts, out := s.opts, s.out
+	s.opts.Format, s.opts.Err, s.opts.EscapeErr, s.opts.Escape = "text", &text, false, false
+	s.out = newOutput(&text, "full")
+	defer func() { s.opts, s.out = opts, out }()
+	s.errors = 0
+	var err error
+	if t.result, t.took, err = t.prog.Benchmark(packet, times, nil); err != nil {
+		return &report.Fault{Script: &s.manifest.Script, Pos: t.plan.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", t.plan.Prog.Attach.Text, err), Cause: err}
+	}
+	for !s.exited {
+		record := s.events.next()
+		if record == nil {
+			break
+		}
+		s.handle(record)
+	}
+	if s.exited { // what was queued behind exit()
+		s.events.discard()
+	}
+	t.passed = t.result == 0 && s.status == 0 && s.errors == 0
+	s.exited, s.status = false, 0
+	if err := s.out.flush(); err != nil {
+		return err
+	}
+	t.output = text.Bytes()
+	return nil
+}
+
+// runTests runs each test once; one that fails makes the status of the run 1.
+func (s *session) runTests() error {
+	all := s.trials()
+	var failed []string
+	for i, t := range all {
+		if s.stopped() {
+			break
+		}
+		if err := s.run(t, 1); err != nil {
+			return err
+		}
+		if !t.passed {
+			failed = append(failed, t.name)
+		}
+		s.reportTest(t, i == 0, len(all))
+	}
+	if !s.lines() {
+		s.summary(len(all), failed)
+	}
+	if len(failed) > 0 {
+		s.status = 1
+	}
+	return nil
+}
+
+const (
+	green = "\x1b[32m%s\x1b[0m "
+	red   = "\x1b[31m%s\x1b[0m "
+)
+
+func (s *session) reportTest(t *trial, first bool, total int) {
+	if s.lines() {
+		dst := format.AppendQuoted(append(s.begin("test_result", nil), `, "data": {`...), []byte(t.name))
+		dst = fmt.Appendf(dst, `: {"duration": %d, "passed": %v, "output": `, t.took.Nanoseconds(), t.passed)
+		s.line(append(format.AppendQuoted(dst, t.output), "}}"...))
+		return
+	}
+	var b []byte
+	if first {
+		b = fmt.Appendf(b, green+"Running %d tests.\n", "[==========]", total)
+	}
+	b = fmt.Appendf(b, green+"%s\n", "[ RUN      ]", t.name)
+	if t.passed {
+		b = fmt.Appendf(b, green, "[       OK ]")
+	} else {
+		for line := range strings.SplitSeq(string(t.output), "\n") {
+			if line != "" {
+				b = append(append(b, line...), '\n')
+			}
+		}
+		b = fmt.Appendf(b, red, "[  FAILED  ]")
+	}
+	s.out.write(fmt.Appendf(b, "%s (%s)\n", t.name, duration(t.took)))
+	s.out.idle()
+}
+
+// duration is a time in its largest unit, without a fraction.
+func duration(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%d ms", d/time.Millisecond)
+	case d >= time.Microsecond:
+		return fmt.Sprintf("%d μs", d/time.Microsecond)
+	}
+	return fmt.Sprintf("%d ns", d)
+}
+
+func (s *session) summary(total int, failed []string) {
+	tests := func(n int) string {
+		if n == 1 {
+			return "1 test"
+		}
+		return fmt.Sprintf("%d tests", n)
+	}
+	b := fmt.Appendf(nil, green+"%s ran.\n", "[==========]", tests(total))
+	b = fmt.Appendf(b, green+"%s.\n", "[  PASSED  ]", tests(total-len(failed)))
+	if len(failed) > 0 {
+		b = fmt.Appendf(b, red+"%s, listed below:\n", "[  FAILED  ]", tests(len(failed)))
+	}
+	for _, name := range failed {
+		b = fmt.Appendf(b, red+"%s\n", "[  FAILED  ]", name)
+	}
+	s.out.write(b)
+}
+
+// enough is how long a benchmark runs at least.
+const enough = time.Millisecond
+
+// runBenchmarks runs each benchmark until it took long enough to tell. One that
+// gives something else than 0 is left out, as it wishes; one that reports errors
+// makes the status of the run 1.
+func (s *session) runBenchmarks() error {
+	all := s.trials()
+	width := 40
+	for _, t := range all {
+		width = max(width, len(t.name))
+	}
+	if !s.lines() && len(all) > 0 {
+		head := fmt.Sprintf("%-*s%-15s%s\n", width+1, "Benchmark", "Time(ns)", "Iterations")
+		s.out.write([]byte(head + strings.Repeat("-", len(head)-1) + "\n"))
+	}
+	for _, t := range all {
+		times := 1
+		for !s.stopped() {
+			if err := s.run(t, times); err != nil {
+				return err
+			}
+			total := t.took * time.Duration(times)
+			if t.passed && total < enough {
+				times = more(times, total)
+				continue
+			}
+			s.reportBenchmark(t, times, width)
+			break
+		}
+	}
+	return nil
+}
+
+// more is how often to repeat what took so long with n times.
+func more(n int, total time.Duration) int {
+	switch {
+	case total < time.Microsecond:
+		n *= 1000
+	case total < 10*time.Microsecond:
+		n *= 100
+	case total < 100*time.Microsecond:
+		n *= 10
+	default:
+		n *= 2
+	}
+	return min(n, 1<<30)
+}
+
+func (s *session) reportBenchmark(t *trial, times, width int) {
+	switch {
+	case t.passed && s.lines():
+		dst := format.AppendQuoted(append(s.begin("benchmark_result", nil), `, "data": {`...), []byte(t.name))
+		s.line(fmt.Appendf(dst, `: {"average": %d, "iters": %d}}`, t.took.Nanoseconds(), times))
+	case t.passed:
+		s.out.write(fmt.Appendf(nil, "%-*s%-15d%d\n", width+1, t.name, t.took.Nanoseconds(), times))
+	case t.result == 0:
+		s.out.idle()
+		fmt.Fprintf(s.opts.Err, "ERROR: Benchmark '%s' failed.\n", t.name)
+		s.status = 1
+	}
+	s.out.idle()
+}

@@ -1,0 +1,34 @@
+package symbols
+
+import (
+	"bytes"
+	"io"
+	"os"
+)
+
+// vdsoPath is the name of the code that the kernel maps into each process, in no
+// file. We have the same as other 64-bit processes.
+const vdsoPath = "[vdso]"
+
+// maxVDSO bounds its size, in bytes; it has one or two pages.
+const maxVDSO = 1 << 20
+
+// readVDSO reads the symbols of our own; nil when we have none of that size.
+func readVDSO(size uint64) *fileSyms {
+	for _, m := range readMaps(uint32(os.Getpid())) {
+		if m.path != vdsoPath || m.end-m.start != size || size > maxVDSO {
+			continue
+		}
+		f, err := os.Open("/proc/self/mem")
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		b := make([]byte, size)
+		if _, err := io.ReadFull(io.NewSectionReader(f, int64(m.start), int64(size)), b); err != nil {
+			return nil
+		}
+		return readFileSyms(bytes.NewReader(b), "", nil)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package symbols
+
+import (
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// The code of a process that was gone before anyone looked is known, also that of
+// a child that ran no program of its own.
+func TestWatch(t *testing.T) {
+	w, err := NewWatch([]int{0})
+	if err != nil {
+		t.Skip("needs the right to watch all processes: ", err)
+	}
+	w.Close()
+	w.Close()
+	var cpus []int
+	for cpu := range runtime.NumCPU() {
+		cpus = append(cpus, cpu)
+	}
+	if w, err = NewWatch(cpus); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	// A shell with a child that shares its memory.
+	cmd := exec.Command("sh", "-c", "(:); grep ' r-xp .*/[^/]*sh$' /proc/$$/maps; true")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, ok := parseMapping(strings.TrimSpace(string(out)))
+	if !ok {
+		t.Skipf("cannot tell where the shell is: %q", out)
+	}
+	tab := New(true)
+	tab.Watch = w
+	pid := uint32(cmd.Process.Pid)
+	if got := tab.find(m.start+8, pid); got == nil || got.path != m.path || got.off != m.off || got.file != m.file {
+		t.Errorf("shell: have %+v, want %+v", got, m)
+	}
+	var child uint32
+	for p := range w.procs {
+		if w.procs[p].parent == pid && len(w.procs[p].maps) == 0 {
+			child = p
+		}
+	}
+	if child == 0 {
+		t.Fatal("the shell's child was not seen")
+	}
+	if got := tab.find(m.start+8, child); got == nil || got.path != m.path {
+		t.Errorf("child: have %+v, want %+v", got, m)
+	}
+	if got := tab.find(8, pid); got != nil {
+		t.Errorf("an address of nothing is in %+v", got)
+	}
+}
+
+// What is kept is bounded.
+func TestWatchBounds(t *testing.T) {
+	w := &Watch{procs: map[uint32]*watched{}}
+	for pid := range uint32(3 * maxWatched) {
+		w.begin(pid+1, &watched{parent: pid})
+		w.begin(pid+1, &watched{parent: pid})
+	}
+	if len(w.procs) != maxWatched || len(w.order) != maxWatched {
+		t.Errorf("%d processes in a list of %d", len(w.procs), len(w.order))
+	}
+	if m, by := w.find(1, 3*maxWatched); m != nil || by != 0 {
+		t.Errorf("have %v by %d", m, by)
+	}
+	for _, r := range []record{{kind: 10}, {kind: 7}, {kind: 3, misc: 1 << 13}, {kind: 10, body: make([]byte, 64)}} {
+		w.apply(&r) // too short, or of nothing
+	}
+}

@@ -1,0 +1,344 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"btc/ir"
+)
+
+// The form in place of a loop over a range, made by callbacks.
+//
+// bpf_loop exists since 5.17. For kernels before, the loop stands in the program a
+// second time, with a counter, as every kernel since 5.3 walks it. The test for the
+// helper is decided on the host; the kernel drops the losing side, and our loader
+// takes it out (below 5.13 the kernel refuses to decode the address of a subprogram,
+// also where nothing leads to it).
+//
+//	  v9:i64 = core enumval_exists field(enum bpf_func_id___loop:BPF_FUNC_loop)
+//	  v10:i1 = icmp ne v9, 0
+//	  br v10, b5, b6
+//	b5:                                              ; as without the form in place
+//	  v11:i64 = call loop(v1, &p_for1, s0+0, 0)
+//	  jump b7(...)
+//	b6:
+//	  jump b8(0, 0)
+//	b8(v12:i64, v13:i64):                            ; what the loop carries, and the counter
+//	  v14:i1 = icmp uge v13, v1
+//	  br v14, b9, b10
+//	b9:                                              ; the end: the words as the callback leaves them
+//	  store.u64 [s0+8], v12
+//	  jump b7(0)
+//	b10:
+//	  v15:i1 = icmp ult v13, 1024                    ; no more, or the kernel refuses the program
+//	  br v15, b11, b12
+//	b7(v16:i64):                                     ; what rangecut is
+
+// inPlace is the copy of a loop over a range.
+type inPlace struct {
+	blocks map[*ir.Block]*ir.Block
+	values ir.Subst
+	enter  *ir.Block // leads to the head's copy
+	join   *ir.Block // both forms end here
+	zero   *ir.Value // the number 0, which the verifier does not know
+	stops  bool      // it can end before its turns are made
+}
+
+// copyLoop makes the form in place of o's loop, without the ways out of its body.
+func (o *outliner) copyLoop(p *planner) {
+	f, pos := o.f, o.next.Pos
+	c := &inPlace{values: ir.Subst{}}
+	most := p.turns[o.next]
+	c.blocks = ir.CopyBlocks(f, append([]*ir.Block{o.head}, o.region...), c.values)
+	o.place = c
+	head := c.blocks[o.head]
+	for _, b := range o.region {
+		for i, v := range b.Values {
+			if v.Op == ir.OpRangeNext { // the copy has its turns
+				w := c.blocks[b].Values[i]
+				p.turns[w], p.within[w] = p.turns[v], p.within[v]
+			}
+		}
+	}
+	next, test := c.values[o.next], c.values[o.head.Values[1]]
+	head.Values = nil
+	counter := head.AddParam(ir.TI64)
+	body := head.Term.Succs[o.body].To
+	number := ir.At(body, 0, pos).AddImm(counter, 1)
+	ir.Subst{next: number, test: ir.Bool(o.body == 0)}.Apply(f)
+	c.values[o.next] = number
+
+	c.enter, c.join = f.NewBlock(), f.NewBlock()
+	c.join.AddParam(ir.TI64)
+	at := ir.AtEnd(c.enter, pos)
+	c.zero = at.Global(ir.U64, global(o.m, unknownZero, ir.GlobalData, 8).Name, 0)
+	var first []*ir.Value
+	if initial := o.pre.Term.Succs; len(initial) > 0 {
+		for _, v := range initial[0].Args {
+			first = append(first, c.unknown(at, v))
+		}
+	}
+	for _, b := range o.region {
+		nb := c.blocks[b]
+		for i := range nb.Term.Succs {
+			e := &nb.Term.Succs[i]
+			if e.To != head {
+				continue
+			}
+			end := ir.AtEnd(nb, nb.Term.Pos)
+			for j, v := range e.Args {
+				if v != head.Params[j] {
+					e.Args[j] = c.unknown(end, v)
+				}
+			}
+			e.Args = append(e.Args, number)
+		}
+	}
+	n := o.walk.Args[0]
+	if !n.IsConst() {
+		n = c.unknown(at, n)
+	}
+	at.Jump(head, append(first, ir.Const(0))...)
+
+	head.Term = ir.Term{}
+	done := func() *ir.Block { return o.endInPlace(ir.Const(0)) }
+	full := func() *ir.Block {
+		c.stops = true
+		return o.endInPlace(ir.Const(int64(p.message(o.f, o.walk, most) + 1)))
+	}
+	h := ir.AtEnd(head, pos)
+	switch {
+	case n.IsConst() && (uint64(n.Imm) <= most || p.within[o.next]):
+		h.Br(h.ICmp(ir.UGE, counter, n), done(), body)
+	case n.IsConst():
+		h.Br(h.ICmp(ir.UGE, counter, ir.Const(int64(most))), full(), body)
+	default:
+		more := f.NewBlock()
+		h.Br(h.ICmp(ir.UGE, counter, n), done(), more)
+		m := ir.AtEnd(more, pos)
+		last := done
+		if !p.within[o.next] {
+			last = full
+		}
+		m.Br(m.ICmp(ir.UGE, counter, ir.Const(int64(most))), last(), body)
+		more.Cold = true
+	}
+	for _, b := range c.blocks {
+		b.Cold = true
+	}
+	c.enter.Cold = true
+}
+
+// unknown is a number that the verifier does not know: it would try the body with
+// each value that a counter of the script can have, and what follows with each
+// length that it learns of a loop from its tests.
+func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
+	switch {
+	case v.Type != ir.TI64:
+		return v
+	case v.IsConst():
+		return at.AddImm(c.zero, v.Imm)
+	}
+	return at.Add(v, c.zero)
+}
+
+// countInner gives the loops in the body of the form in place counters, too.
+func (o *outliner) countInner(p *planner) {
+	for _, b := range o.region {
+		nb := o.place.blocks[b]
+		for i := 0; i < len(nb.Values); i++ {
+			if v := nb.Values[i]; v.Op == ir.OpRangeNext {
+				p.countTo(o.f, v, o.place)
+				i = -1
+			}
+		}
+	}
+}
+
+// endInPlace is a block that ends the form in place behind its last turn.
+func (o *outliner) endInPlace(cut *ir.Value) *ir.Block {
+	b := o.f.NewBlock()
+	b.Cold = true
+	at := ir.AtEnd(b, o.next.Pos)
+	o.putCarried(at)
+	at.Jump(o.place.join, cut)
+	return b
+}
+
+// putCarried stores what the loop carries where the callback leaves it.
+func (o *outliner) putCarried(at *ir.Builder) {
+	for _, p := range o.head.Params {
+		put(at, ir.SlotAddr(o.shared, 0), o.wordOf(p), o.place.values[p])
+	}
+}
+
+// leaveInPlace does in the copy of b what leaveBody did in b: along edge i of its
+// end (-1: the return) the loop is left, with a number (0: none) and with values
+// in words.
+func (o *outliner) leaveInPlace(b *ir.Block, i, code int, args []*ir.Value, words []int) {
+	if o.place == nil {
+		return
+	}
+	from := o.place.blocks[b]
+	end := ir.AtEnd(from, from.Term.Pos)
+	if i < 0 {
+		from.Term = ir.Term{}
+	} else {
+		stub := o.f.NewBlock()
+		stub.Cold = true
+		end = ir.AtEnd(stub, from.Term.Pos)
+		from.Term.Succs[i] = ir.Edge{To: stub}
+	}
+	o.putCarried(end)
+	for j, word := range words {
+		if word >= 0 {
+			put(end, ir.SlotAddr(o.shared, 0), word, o.place.values.Of(args[j]))
+		}
+	}
+	if code > 0 {
+		put(end, ir.SlotAddr(o.shared, 0), o.code, ir.Const(int64(code)))
+	}
+	end.Jump(o.place.join, ir.Const(0))
+}
+
+// message is the index of what a run says when the form in place of a loop stops.
+func (p *planner) message(f *ir.Func, walk *ir.Value, turns uint64) int {
+	e := p.m.Meta.Errors[cutsOf(f, walk)[0].Imm]
+	e.Text = fmt.Sprintf("Loop stopped after %d turns: the kernel follows no more of it, and has no bpf_loop (Linux 5.17)", turns)
+	for i := range p.m.Meta.Errors {
+		if old := &p.m.Meta.Errors[i]; old.Text == e.Text && old.Pos == e.Pos && old.End == e.End {
+			return i
+		}
+	}
+	p.m.Meta.Errors = append(p.m.Meta.Errors, e)
+	return len(p.m.Meta.Errors) - 1
+}
+
+// cutsOf finds the rangecut of a loop: none or one, unless code was doubled.
+func cutsOf(f *ir.Func, walk *ir.Value) []*ir.Value {
+	var all []*ir.Value
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			if v.Op == ir.OpRangeCut && v.Args[0] == walk {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}
+
+// settleCut gives each rangecut of a loop its value; what a known one decides is
+// decided.
+func settleCut(f *ir.Func, walk *ir.Value, value func(at *ir.Builder, v *ir.Value) *ir.Value) {
+	known := ir.Subst{}
+	for _, v := range cutsOf(f, walk) {
+		i := v.Index()
+		at := ir.At(v.Block, i, v.Pos)
+		b := v.Block
+		known[v] = value(at, v)
+		b.Remove(v.Index())
+	}
+	if len(known) == 0 {
+		return
+	}
+	known.Apply(f)
+	for _, b := range f.Blocks {
+		for i := 0; i < len(b.Values); i++ {
+			if v := b.Values[i]; v.Op == ir.OpICmp && v.Args[0].Type == ir.TI64 && v.Args[0].IsConst() && v.Args[1].IsConst() {
+				ir.ReplaceUses(f, v, ir.Bool(v.Cond.Eval(v.Args[0].Imm, v.Args[1].Imm)))
+				b.Remove(i)
+				i--
+			}
+		}
+	}
+	if decideBranches(f) {
+		ir.RemoveUnreachable(f)
+	}
+}
+
+// countTo gives a loop in the body of one in place a counter, too.
+func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
+	head, begin := next.Block, next.Args[0]
+	most, n := p.turns[next], next.Args[0].Args[0]
+	all := p.within[next] || n.IsConst() && uint64(n.Imm) <= most
+	index := 0
+	if !all && len(cutsOf(f, begin)) > 0 {
+		index = p.message(f, begin, most)
+	}
+	test := head.Term.Arg
+	if head.Term.Kind != ir.Br || test.Op != ir.OpICmp || test.Args[0] != next || test.Block != head {
+		ir.ReplaceUses(f, next, ir.Const(0)) // no one looks at it
+		head.Remove(next.Index())
+		return
+	}
+	body := 0
+	if test.Cond == ir.EQ {
+		body = 1
+	}
+	inside := ir.SplitEdge(ir.Pred{Block: head, Succ: body})
+	d := ir.Dominators(f)
+	var ways, back []ir.Pred
+	for _, w := range ir.Preds(f)[head.ID] {
+		if d.Dominates(inside, w.Block) {
+			back = append(back, w)
+		} else {
+			ways = append(ways, w)
+		}
+	}
+	if len(back) == 0 { // one turn or none
+		settleCut(f, begin, func(*ir.Builder, *ir.Value) *ir.Value { return ir.Const(0) })
+		ir.ReplaceUses(f, next, ir.Const(1))
+		test.Args = []*ir.Value{n, ir.Const(0)}
+		head.Remove(next.Index())
+		begin.Block.Remove(begin.Index())
+		return
+	}
+	counter := head.AddParam(ir.TI64)
+	number := ir.At(inside, 0, next.Pos).AddImm(counter, 1)
+	if !n.IsConst() {
+		n = c.unknown(ir.At(begin.Block, begin.Index(), begin.Pos), n)
+	}
+	for _, w := range ways {
+		w.Edge().Args = append(slices.Clip(w.Edge().Args), ir.Const(0))
+	}
+	for _, w := range back {
+		b := ir.SplitEdge(w)
+		e, end := &b.Term.Succs[0], ir.AtEnd(b, b.Term.Pos)
+		for j, v := range e.Args {
+			if v != head.Params[j] {
+				e.Args[j] = c.unknown(end, v)
+			}
+		}
+		e.Args = append(slices.Clip(e.Args), number)
+	}
+	settleCut(f, begin, func(at *ir.Builder, v *ir.Value) *ir.Value {
+		switch {
+		case all:
+			return ir.Const(0)
+		case n.IsConst():
+			return ir.Const(int64(index + 1))
+		}
+		return at.Select(at.ICmp(ir.UGT, n, ir.Const(int64(most))), ir.Const(int64(index+1)), ir.Const(0))
+	})
+	ir.ReplaceUses(f, next, number)
+	done := head.Term.Succs[1-body]
+	pos := head.Term.Pos
+	head.Remove(test.Index())
+	head.Remove(next.Index())
+	begin.Block.Remove(begin.Index())
+	head.Term = ir.Term{}
+	turn := func(b *ir.Block, last *ir.Value) *ir.Block {
+		c := ir.AtEnd(b, pos).ICmp(ir.UGE, counter, last)
+		after := f.NewBlockAfter(b)
+		b.Br(c, ir.Edge{To: done.To, Args: append([]*ir.Value(nil), done.Args...)}, ir.Edge{To: after}, pos)
+		return after
+	}
+	at := head
+	if !n.IsConst() || uint64(n.Imm) <= most {
+		at = turn(at, n)
+	}
+	if !n.IsConst() || uint64(n.Imm) > most {
+		at = turn(at, ir.Const(int64(most)))
+	}
+	at.Jump(inside, pos)
+}

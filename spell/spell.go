@@ -1,0 +1,56 @@
+// Package spell finds what a misspelt name means.
+package spell
+
+import "strings"
+
+// Nearest picks the candidate that a misspelt name most probably means, or "".
+// Equal but for case and underscores beats a small edit distance (a third of
+// the name's length at most); the first of equals wins.
+func Nearest(name string, candidates []string) string {
+	best, bestCost := "", len(name)/3+1
+	want := bare(name)
+	for _, c := range candidates {
+		cost := 0
+		if bare(c) != want {
+			cost = distance(name, c, bestCost)
+		}
+		if cost < bestCost {
+			best, bestCost = c, cost
+		}
+	}
+	return best
+}
+
+func bare(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
+
+// distance is the number of insertions, deletions, replacements and swaps of
+// neighbours that make b of a, or limit if it is not below that.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	before, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		least := i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], before[j-2]+1)
+			}
+			least = min(least, cur[j])
+		}
+		if least >= limit {
+			return limit
+		}
+		before, prev, cur = prev, cur, before
+	}
+	return min(prev[len(b)], limit)
+}

@@ -1,0 +1,24 @@
+package spell
+
+import "testing"
+
+func TestNearest(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		all  []string
+		want string
+	}{
+		{"kprob", []string{"uprobe", "kprobe", "kretprobe"}, "kprobe"},
+		{"pritnf", []string{"print", "printf"}, "printf"},
+		{"TaskStruct", []string{"task", "task_struct"}, "task_struct"},
+		{"state", []string{"__state"}, "__state"},
+		{"x", []string{"y"}, ""},
+		{"nothing_like_it", []string{"pid", "tid"}, ""},
+		{"abc", nil, ""},
+		{"", []string{"a"}, ""},
+	} {
+		if got := Nearest(c.name, c.all); got != c.want {
+			t.Errorf("Nearest(%q, %q) = %q, want %q", c.name, c.all, got, c.want)
+		}
+	}
+}

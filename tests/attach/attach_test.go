@@ -1,0 +1,237 @@
+// Package attach holds the whole program to what attaching must and must not
+// cost on this machine's own kernel: time, things left behind, privileges.
+//
+// It needs root; what this kernel lacks is skipped.
+package attach
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var cycles = flag.Int("cycles", 100, "how often TestNothingIsLeft attaches and detaches")
+
+// binaries are the two programs, made once.
+var binaries = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "attach")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // for users without root
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	status := m.Run()
+	if dir, err := binaries(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+}
+
+func program(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// compile gives the path of the object of a script, in a folder that everyone
+// may read.
+func compile(t *testing.T, script string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "attach")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	object := filepath.Join(dir, "x.o")
+	if out, err := exec.Command(program(t, "btc"), "compile", "-e", script, "-o", object).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return object
+}
+
+// tracing is a btrun that has attached.
+type tracing struct {
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	ready  time.Duration // from the start to the message that it has attached
+}
+
+// trace starts btrun and waits until it has attached.
+func trace(t *testing.T, args ...string) *tracing {
+	t.Helper()
+	r := &tracing{cmd: exec.Command(program(t, "btrun"), args...)}
+	r.cmd.Stdout = &r.stdout
+	pipe, err := r.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	b := make([]byte, 4096)
+	for !bytes.Contains(text, []byte("Attached ")) {
+		n, err := pipe.Read(b)
+		text = append(text, b[:n]...)
+		if err != nil {
+			r.cmd.Wait()
+			t.Fatalf("btrun %v: ended before it had attached: %s", args, text)
+		}
+	}
+	r.ready = time.Since(begin)
+	go io.Copy(io.Discard, pipe)
+	return r
+}
+
+// stop ends it and gives its output and how long that took.
+func (r *tracing) stop(t *testing.T) (string, time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	if err := r.cmd.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return r.stdout.String(), time.Since(begin)
+}
+
+// Hundreds of tracepoints attach within a second and detach within two.
+func TestManySyscallsAreCheap(t *testing.T) {
+	needRoot(t)
+	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls"); err != nil {
+		t.Skip("skipped: no system call tracepoints: ", err)
+	}
+	for _, script := range []string{
+		`tracepoint:syscalls:sys_enter_* { @[probe] = count(); }`,
+		`tracepoint:syscalls:sys_exit_* { @[probe] = sum(args.ret); }`,
+		`tracepoint:syscalls:sys_* { @[comm] = count(); }`,
+	} {
+		r := trace(t, compile(t, script))
+		out, end := r.stop(t)
+		if r.ready > time.Second || end > 2*time.Second {
+			t.Errorf("%s: ready after %v, ended within %v", script, r.ready, end)
+		}
+		if !strings.Contains(out, "@[") {
+			t.Errorf("%s: no system call was seen", script)
+		}
+	}
+}
+
+// bpfObjects counts what exists in the kernel.
+func bpfObjects(t *testing.T) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	for _, k := range []struct {
+		name string
+		cmd  int
+	}{{"programs", unix.BPF_PROG_GET_NEXT_ID}, {"maps", unix.BPF_MAP_GET_NEXT_ID}, {"links", unix.BPF_LINK_GET_NEXT_ID}} {
+		for id := uint32(0); ; n[k.name]++ {
+			next, err := nextID(k.cmd, id)
+			if errors.Is(err, unix.ENOENT) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", k.name, err)
+			}
+			id = next
+		}
+	}
+	for _, f := range []string{"kprobe_events", "uprobe_events"} {
+		b, err := os.ReadFile("/sys/kernel/tracing/" + f)
+		if err == nil {
+			n[f] = bytes.Count(b, []byte("\n"))
+		}
+	}
+	return n
+}
+
+// Many runs, ended in all ways, leave no program, map, link or event in the kernel.
+func TestNothingIsLeft(t *testing.T) {
+	needRoot(t)
+	object := compile(t, `config = { missing_probes = "ignore" }
+begin { @x = 1; }
+tracepoint:syscalls:sys_enter_* { @[probe] = count(); }
+tracepoint:syscalls:sys_enter_getpriority { @p = count(); }
+uprobe:/bin/sh:_start* { @u = count(); }
+software:faults:100 { @f = count(); }
+interval:ms:1 { exit(); }
+end { @y = 1; }`)
+	broken := compile(t, `tracepoint:syscalls:sys_enter_openat { @ = count(); } tracepoint:no:such { @ = count(); }`)
+	before := bpfObjects(t)
+	for i := range *cycles {
+		var out []byte
+		var err error
+		switch i % 10 {
+		case 7: // attach, then end
+			out, err = exec.Command(program(t, "btrun"), "--dry-run", object).CombinedOutput()
+		case 8: // killed
+			cmd := exec.Command(program(t, "btrun"), "-q", object)
+			if err = cmd.Start(); err == nil {
+				time.Sleep(time.Duration(i%50) * time.Millisecond)
+				cmd.Process.Kill()
+				cmd.Wait()
+			}
+		case 9: // refused
+			if out, err = exec.Command(program(t, "btrun"), broken).CombinedOutput(); err == nil {
+				err = errors.New("a tracepoint that does not exist was accepted")
+			} else {
+				err = nil
+			}
+		default:
+			out, err = exec.Command(program(t, "btrun"), "-q", object).CombinedOutput()
+		}
+		if err != nil {
+			t.Fatalf("run %d: %v\n%s", i, err, out)
+		}
+	}
+	// The kernel frees in the background.
+	var after map[string]int
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		after = bpfObjects(t)
+		left := false
+		for k, n := range after {
+			left = left || n > before[k]
+		}
+		if !left {
+			return
+		}
+	}
+	t.Errorf("before: %v, after %d runs: %v", before, *cycles, after)
+}

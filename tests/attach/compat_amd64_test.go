@@ -1,0 +1,49 @@
+package attach
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// int80 makes system call 20 of the 32-bit ABI, getpid, from this process: 20 is
+// writev in the ABI of 64 bits.
+func int80(t *testing.T) func() {
+	code := []byte{0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0xc3} // mov eax, 20; int 0x80; ret
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(mem, code)
+	if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		t.Skip("skipped: code cannot be made here: ", err)
+	}
+	start := &mem[0]
+	entry := &start
+	return *(*func())(unsafe.Pointer(&entry))
+}
+
+// A system call of the 32-bit ABI is none of the tracepoints', however many they are.
+func TestCallsOf32Bits(t *testing.T) {
+	needRoot(t)
+	if b, err := os.ReadFile("/proc/sys/abi/vsyscall32"); err != nil {
+		t.Skip("skipped: a kernel without the 32-bit ABI: ", err, string(b))
+	}
+	call := int80(t)
+	for _, pattern := range []string{"sys_enter_*", "sys_exit_*", "sys_enter_writev", "sys_exit_writev"} {
+		r := trace(t, compile(t, fmt.Sprintf(`tracepoint:syscalls:%s /pid == %d/ { @[probe] = count(); }`, pattern, os.Getpid())))
+		for range 5 {
+			call()
+		}
+		unix.Writev(-1, [][]byte{{0}})
+		out, _ := r.stop(t)
+		want := "@[tracepoint:syscalls:" + strings.ReplaceAll(pattern, "*", "writev") + "]: 1\n"
+		if !strings.Contains(out, want) || strings.Contains(out, "_getpid]") {
+			t.Errorf("%s: no %q in %s", pattern, want, out)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package attach
+
+import (
+	"io"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"btc/loader/object"
+	"btc/loader/run"
+)
+
+// counts gives what a process of ours holds: descriptors and goroutines.
+func counts(t *testing.T) (descriptors, goroutines int) {
+	t.Helper()
+	runtime.GC() // what only a finalizer closes counts as closed late, not never
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all), runtime.NumGoroutine()
+}
+
+// A process that runs objects again and again keeps no descriptor of theirs, and
+// no goroutine, however the runs end.
+func TestRunsKeepNoDescriptor(t *testing.T) {
+	needRoot(t)
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		t.Skip("skipped: no kernel types: ", err)
+	}
+	good := []string{
+		`begin { @x = 1; } software:faults:100 { @f = count(); } interval:ms:1 { exit(); } end { @y = 1; }`,
+		`tracepoint:sched:sched_switch { @[args.prev_comm] = count(); } tracepoint:sched:* { @p[probe] = count(); } interval:ms:1 { exit(); }`,
+		`rawtracepoint:sched_switch { @ = args.prev.pid; } interval:ms:1 { exit(); }`,
+		`uprobe:libc:getp* { @u = count(); } uprobe:libc:getpriority { @m = count(); } profile:hz:99 { @[kstack, ustack] = count(); } interval:ms:1 { exit(); }`,
+		`iter:task { printf("%d %s\n", ctx.task.pid, ctx.task.comm); }`,
+		`begin { printf("%s %s %s\n", ksym(kaddr("schedule")), cgroup_path(cgroup), strftime("%H", nsecs)); exit(); }`,
+	}
+	bad := []string{
+		`tracepoint:syscalls:sys_enter_openat { @ = count(); } tracepoint:no:such { @ = count(); }`,
+		`interval:ms:1 { @x = 1; } uprobe:/no/such/file:main { @ = count(); }`,
+	}
+	type job struct {
+		path string
+		opts run.Options
+		ok   bool
+	}
+	var jobs []job
+	for i, script := range append(good, bad...) {
+		j := job{path: compile(t, script), ok: i < len(good)}
+		jobs = append(jobs, j)
+		if i == 0 {
+			j.opts.DryRun = true
+			jobs = append(jobs, j)
+		}
+	}
+	once := func() {
+		for _, j := range jobs {
+			o, err := object.Read(j.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.opts.Out, j.opts.Err, j.opts.Buffer = io.Discard, io.Discard, "full"
+			if _, err := run.Run(o, j.opts); (err == nil) != j.ok {
+				t.Fatalf("%s: %v", j.path, err)
+			}
+		}
+	}
+	once() // what the runtime and the library keep for good
+	descriptors, goroutines := counts(t)
+	for range max(*cycles/20, 3) {
+		once()
+	}
+	var have, running int
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if have, running = counts(t); have <= descriptors && running <= goroutines {
+			return
+		}
+	}
+	t.Errorf("descriptors: %d after one round, %d after %d; goroutines: %d, %d", descriptors, have, max(*cycles/20, 3), goroutines, running)
+}

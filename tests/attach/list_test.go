@@ -1,0 +1,87 @@
+package attach
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Lists are those of the reference, byte by byte, where this machine has both.
+func TestListsAreTheReferences(t *testing.T) {
+	needRoot(t)
+	oracle, err := filepath.Abs("../setup/bpftrace-oracle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("../../build/oracle/version"); err != nil {
+		t.Skip("skipped: no reference bpftrace (tests/setup/oracle.sh makes it): ", err)
+	}
+	// The traceable functions of a kernel that does not list them: those of the
+	// patterns below.
+	functions := filepath.Join(t.TempDir(), "functions")
+	if err := os.WriteFile(functions, []byte("vfs_read\nvfs_readv\nvfs_write\n__traceiter_sched_switch\n__probestub_sched_switch\n__bpf_trace_sched_switch\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const btrun, btc = "btrun", "btc"
+	for _, tc := range []struct {
+		pattern  string
+		programs []string
+	}{
+		{"tracepoint:sched:*", []string{btrun, btc}},
+		{"t:syscalls:sys_*", []string{btrun, btc}},
+		{"tracepoint:*:*", []string{btrun, btc}},
+		{"*:sched_switch", []string{btrun, btc}},
+		{"rawtracepoint:vmlinux:sched_switch", []string{btrun, btc}},
+		{"software:*", []string{btrun, btc}},
+		{"interval:*", []string{btrun, btc}},
+		{"profile:*", []string{btrun, btc}},
+		{"self:*", []string{btrun, btc}},
+		{"fentry:vfs_read", []string{btrun, btc}},
+		{"fexit:vmlinux:vfs_read", []string{btrun, btc}},
+		{"kprobe:vfs_read", []string{btc}},
+		{"kretprobe:vfs_read", []string{btc}},
+		{"hardware:*", []string{btc}},
+		{"struct path", []string{btc}},
+		{"enum pid_type", []string{btc}},
+	} {
+		for _, verbose := range []string{"-v"} { // the lines without are among them
+			args := strings.Fields("--traceable-functions " + functions + " -l " + verbose)
+			out, err := exec.Command(oracle, append(args, tc.pattern)...).Output()
+			if err != nil {
+				t.Fatalf("the reference on %s: %v", tc.pattern, err)
+			}
+			want := ""
+			for line := range strings.Lines(string(out)) {
+				if !strings.HasPrefix(line, "WARNING: ") {
+					want += line
+				}
+			}
+			for _, name := range tc.programs {
+				args := []string{"--list", tc.pattern}
+				if name == btc {
+					args = []string{"list", "--target", "host", tc.pattern}
+				}
+				if verbose != "" {
+					args = append(args, verbose)
+				}
+				have, err := exec.Command(program(t, name), args...).Output()
+				if err != nil || string(have) != want {
+					t.Errorf("%s %q %s: %v, %d lines, the reference has %d%s", name, tc.pattern, verbose, err,
+						strings.Count(string(have), "\n"), strings.Count(want, "\n"), firstDifference(string(have), want))
+				}
+			}
+		}
+	}
+}
+
+func firstDifference(have, want string) string {
+	h, w := strings.Split(have, "\n"), strings.Split(want, "\n")
+	for i := range min(len(h), len(w)) {
+		if h[i] != w[i] {
+			return "; first difference: have " + h[i] + ", want " + w[i]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package attach
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Hundreds of functions of a program have one link, and each event knows its own:
+// one link for each took a tenth of a second to end.
+func TestManyFunctionsKnowTheirNames(t *testing.T) {
+	needRoot(t)
+	if _, err := os.Stat("/bin/bash"); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	if kernelBefore(6, 6) {
+		t.Skip("skipped: this kernel has no links of many user functions")
+	}
+	t.Setenv("BPFTRACE_MAX_PROBES", "100000")
+	object := compile(t, `uprobe:/bin/bash:* /comm == "bash"/ { @[probe, func] = count(); @ids[probe] = count(); }`)
+	begin := time.Now()
+	out, err := exec.Command(program(t, "btrun"), "-c", "/bin/bash -c true", object).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("%v", took)
+	}
+	functions := 0
+	for _, m := range regexp.MustCompile(`(?m)^@\[uprobe:/bin/bash:(.+), (.+)\]: `).FindAllStringSubmatch(string(out), -1) {
+		functions++
+		if m[1] != m[2] {
+			t.Errorf("an event of %s is taken for one of %s", m[2], m[1])
+		}
+	}
+	if functions < 50 || !strings.Contains(string(out), "@[uprobe:/bin/bash:main, main]: 1\n") {
+		t.Errorf("%d functions: %.2000s", functions, out)
+	}
+}

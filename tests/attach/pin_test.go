@@ -1,0 +1,56 @@
+package attach
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pinned iterator is read by others when btrun has ended, and lives until its
+// file is removed.
+func TestPinnedIterator(t *testing.T) {
+	needRoot(t)
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		t.Skip("skipped: no kernel types: ", err)
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Skip("skipped: cannot mount a BPF file system: ", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	path := filepath.Join(dir, "tasks")
+	object := compile(t, `iter:task:`+path+` { printf("%-5s|%5d|%x|%s\n", "ab", ctx.task.pid, 255, ctx.task.comm); }`)
+	out, err := exec.Command(program(t, "btrun"), object).Output()
+	if err != nil || !strings.HasPrefix(string(out), "Program pinned to "+path+"\n") {
+		t.Fatalf("%v, %q", err, out)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`^ab   \| *[0-9]+\|ff\|.+\n$`)
+	n := 0
+	for l := range strings.Lines(string(text)) {
+		if n++; !line.MatchString(l) {
+			t.Errorf("line %d is %q", n, l)
+		}
+	}
+	if n < 2 {
+		t.Errorf("%d tasks: %q", n, text)
+	}
+	if out, err := exec.Command(program(t, "btrun"), object).CombinedOutput(); err == nil || !strings.Contains(string(out), path+" exists") {
+		t.Errorf("pinned twice: %v, %s", err, out)
+	}
+	before := bpfObjects(t)["links"]
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if after := bpfObjects(t)["links"]; after > before {
+		t.Errorf("%d links before the file was removed, %d after", before, after)
+	}
+}

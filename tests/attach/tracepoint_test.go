@@ -1,0 +1,128 @@
+package attach
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func needTracepoints(t *testing.T, groups ...string) {
+	t.Helper()
+	needRoot(t)
+	for _, g := range groups {
+		if _, err := os.Stat("/sys/kernel/tracing/events/" + g); err != nil {
+			t.Skip("skipped: no such tracepoints: ", err)
+		}
+	}
+}
+
+// kernelBefore tells whether this kernel is older than a version.
+func kernelBefore(major, minor int) bool {
+	var u unix.Utsname
+	var a, b int
+	if unix.Uname(&u) != nil {
+		return true
+	}
+	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
+	return a < major || a == major && b < minor
+}
+
+// Tracepoints whose records are not read end without a grace period each: a
+// hundred of them took more than four seconds.
+func TestManyTracepointsEndAtOnce(t *testing.T) {
+	groups := []string{"block", "writeback", "vmscan", "sched", "timer", "irq", "kmem", "jbd2"}
+	needTracepoints(t, groups...)
+	if kernelBefore(6, 1) {
+		t.Skip("skipped: raw tracepoints of this kernel run programs within themselves")
+	}
+	var points []string
+	for _, g := range groups {
+		points = append(points, "tracepoint:"+g+":*")
+	}
+	for _, body := range []string{"@[probe] = count();", "@[comm, cpu] = count();", `if (pid == 0) { printf("%d\n", tid); exit(); }`} {
+		r := trace(t, compile(t, strings.Join(points, ",")+" { "+body+" }"))
+		if _, end := r.stop(t); end > 2*time.Second {
+			t.Errorf("%s: ended within %v", body, end)
+		}
+	}
+}
+
+// Programs of one tracepoint run in the script's order and see the same events,
+// whether they read its record or not.
+func TestTracepointsWithAndWithoutArguments(t *testing.T) {
+	needTracepoints(t, "sched")
+	const clause = "tracepoint:sched:sched_process_exec "
+	for _, script := range []string{
+		clause + `/comm == "COMM"/ { printf("1 %s\n", comm); @n[probe] = count(); } ` + clause + `/comm == "COMM"/ { printf("2 %s\n", comm); }`,
+		clause + `/comm == "COMM"/ { printf("1 %s\n", comm); @n[probe] = count(); } ` + clause + `/comm == "COMM"/ { printf("2 %s\n", str(args.filename) != "" ? comm : "?"); }`,
+		clause + `/comm == "COMM"/ { printf("1 %s\n", comm); } tracepoint:sched:*_process_exec /comm == "COMM"/ { printf("2 %s\n", comm); @n[probe] = count(); }`,
+	} {
+		dir := t.TempDir()
+		name := "traced-here"
+		b, err := os.ReadFile("/bin/true")
+		if err != nil {
+			t.Skip("skipped: ", err)
+		}
+		if err := os.WriteFile(dir+"/"+name, b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r := trace(t, compile(t, strings.ReplaceAll(script, "COMM", name)))
+		const runs = 5
+		for range runs {
+			if out, err := exec.Command(dir + "/" + name).CombinedOutput(); err != nil {
+				t.Fatalf("%v %s", err, out)
+			}
+		}
+		out, _ := r.stop(t)
+		if want := strings.Repeat("1 "+name+"\n2 "+name+"\n", runs); !strings.HasPrefix(out, want) {
+			t.Errorf("%s: %q does not begin with %q", script, out, want)
+		}
+		if !strings.Contains(out, "@n[tracepoint:sched:sched_process_exec]: 5\n") {
+			t.Errorf("%s: the events are not counted: %s", script, out)
+		}
+	}
+}
+
+// An event that a user made from a probe of his own is no raw tracepoint, even
+// where its name is that of one.
+func TestTracepointOfOwnMaking(t *testing.T) {
+	needTracepoints(t, "sched")
+	const file = "/sys/kernel/tracing/uprobe_events"
+	nm, err := exec.Command("sh", "-c", "readelf -sW /bin/bash | awk '$8 == \"main\" || $8 == \"readline\" {print $2; exit}'").Output()
+	symbol := strings.TrimSpace(string(nm))
+	if !regexp.MustCompile(`^[0-9a-f]{8,}$`).MatchString(symbol) {
+		t.Skip("skipped: no symbol to probe: ", err)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("p:ofmine/sched_switch /bin/bash:0x" + symbol + "\n"); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	t.Cleanup(func() {
+		// The event may be in use until the tracer's descriptors are gone.
+		for range 100 {
+			if f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+				_, err = f.WriteString("-:ofmine/sched_switch\n")
+				f.Close()
+				if err == nil {
+					return
+				}
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Error("the event stays")
+	})
+	out, err := exec.Command(program(t, "btrun"), compile(t, `tracepoint:ofmine:sched_switch { @[comm] = count(); exit(); }`)).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "an event made of others") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

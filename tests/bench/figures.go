@@ -1,0 +1,302 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// figure is a quantity measured several times.
+type figure struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	N      int     `json:"n"`
+}
+
+func summarize(all []float64) figure {
+	if len(all) == 0 {
+		return figure{Median: math.NaN()}
+	}
+	s := slices.Sorted(slices.Values(all))
+	m := s[len(s)/2]
+	if len(s)%2 == 0 {
+		m = (m + s[len(s)/2-1]) / 2
+	}
+	return figure{Median: m, Min: s[0], Max: s[len(s)-1], N: len(s)}
+}
+
+func exactly(v float64) figure { return figure{v, v, v, 1} }
+
+func (f figure) String() string {
+	if f.Min == f.Max {
+		return number(f.Median)
+	}
+	return fmt.Sprintf("%s (%s..%s)", number(f.Median), number(f.Min), number(f.Max))
+}
+
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 100 || v == math.Trunc(v):
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+// row compares the two in one quantity. Ratio is btc / bpftrace.
+type row struct {
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"`
+	Btc   figure  `json:"btc"`
+	Ref   figure  `json:"bpftrace"`
+	Ratio float64 `json:"ratio"`
+	// Spread are the least and largest ratio of the rounds, when they were paired.
+	Spread [2]float64 `json:"spread,omitzero"`
+	Note   string     `json:"note,omitempty"`
+}
+
+func compared(name, unit string, btc, ref figure) row {
+	r := row{Name: name, Unit: unit, Btc: btc, Ref: ref}
+	if ref.Median != 0 {
+		r.Ratio = btc.Median / ref.Median
+	}
+	return r
+}
+
+// paired compares rounds one by one: those of one index ran after each other.
+func paired(name, unit string, btc, ref []float64) row {
+	r := compared(name, unit, summarize(btc), summarize(ref))
+	for i := range min(len(btc), len(ref)) {
+		if ref[i] == 0 {
+			continue
+		}
+		q := btc[i] / ref[i]
+		if r.Spread[0] == 0 || q < r.Spread[0] {
+			r.Spread[0] = q
+		}
+		r.Spread[1] = max(r.Spread[1], q)
+	}
+	return r
+}
+
+func (r row) String() string {
+	s := fmt.Sprintf("%-34s %-10s btc %-24s bpftrace %-26s ratio %.2f", r.Name, r.Unit, r.Btc, r.Ref, r.Ratio)
+	if r.Spread[1] != 0 {
+		s += fmt.Sprintf(" (%.2f..%.2f)", r.Spread[0], r.Spread[1])
+	}
+	if r.Note != "" {
+		s += "  " + r.Note
+	}
+	return s
+}
+
+// axis is a table of rows.
+type axis struct {
+	Name  string   `json:"name"`
+	Title string   `json:"title"`
+	Rows  []row    `json:"rows"`
+	Mean  []mean   `json:"means,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+	// Host is what it was measured on and when: an axis may be of another run.
+	Host string `json:"host"`
+}
+
+// mean is a summary of ratios and what it should be.
+type mean struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	Goal  float64 `json:"goal"`
+}
+
+func (m mean) String() string {
+	s := fmt.Sprintf("%s: %.3f", m.What, m.Value)
+	switch {
+	case m.Goal == 0:
+	case m.Value <= m.Goal:
+		s += fmt.Sprintf(" (goal %g: reached)", m.Goal)
+	default:
+		s += fmt.Sprintf(" (goal %g: missed)", m.Goal)
+	}
+	return s
+}
+
+// geometric is the mean of ratios; one that is no positive number is left out.
+func geometric(rows []row) float64 {
+	sum, n := 0.0, 0
+	for _, r := range rows {
+		if r.Ratio > 0 && !math.IsInf(r.Ratio, 0) {
+			sum += math.Log(r.Ratio)
+			n++
+		}
+	}
+	return math.Exp(sum / float64(max(n, 1)))
+}
+
+func largest(rows []row) float64 {
+	v := 0.0
+	for _, r := range rows {
+		v = max(v, r.Ratio)
+	}
+	return v
+}
+
+func (a *axis) add(r row) {
+	a.Rows = append(a.Rows, r)
+	fmt.Println(r)
+}
+
+func (a *axis) mean(what string, value, goal float64) {
+	a.Mean = append(a.Mean, mean{what, value, goal})
+	fmt.Println("  ", a.Mean[len(a.Mean)-1])
+}
+
+func (a *axis) note(format string, args ...any) {
+	a.Notes = append(a.Notes, fmt.Sprintf(format, args...))
+	fmt.Println("  ", a.Notes[len(a.Notes)-1])
+}
+
+// result is all that was measured.
+type result struct {
+	// Host is that of the run going on.
+	Host string `json:"-"`
+	Axes []axis `json:"axes"`
+}
+
+// put adds an axis of this run, or replaces the one of its name.
+func (r *result) put(a axis) {
+	a.Host = r.Host
+	for i := range r.Axes {
+		if r.Axes[i].Name == a.Name {
+			r.Axes[i] = a
+			return
+		}
+	}
+	r.Axes = append(r.Axes, a)
+}
+
+func (r *result) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"bench.json": string(b) + "\n", "bench.md": r.markdown(), "bench.svg": r.svg()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *result) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# btc against bpftrace\n\nMade by `make bench`; each part says what it was measured on.\n\n")
+	b.WriteString("Medians, with the least and the largest of the rounds in brackets; ratio is btc / bpftrace.\n\n![ratios](bench.svg)\n")
+	for _, a := range r.Axes {
+		fmt.Fprintf(&b, "\n## %s\n\nMeasured: %s.\n\n", a.Title, a.Host)
+		for _, m := range a.Mean {
+			fmt.Fprintf(&b, "* %s\n", m)
+		}
+		for _, n := range a.Notes {
+			fmt.Fprintf(&b, "* %s\n", n)
+		}
+		b.WriteString("\n| what | unit | btc | bpftrace | ratio |\n|---|---|---|---|---|\n")
+		for _, w := range a.Rows {
+			ratio := fmt.Sprintf("%.2f", w.Ratio)
+			if w.Ratio == 0 {
+				ratio = ""
+			}
+			if w.Spread[1] != 0 {
+				ratio += fmt.Sprintf(" (%.2f..%.2f)", w.Spread[0], w.Spread[1])
+			}
+			name := w.Name
+			if w.Note != "" {
+				name += " (" + w.Note + ")"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), w.Unit, w.Btc, w.Ref, ratio)
+		}
+	}
+	return b.String()
+}
+
+// svg draws the ratios of each axis as bars on a logarithmic scale; 1 is the
+// line in the middle, and what is left of it is for btc.
+func (r *result) svg() string {
+	const left, right, height, width = 300, 40, 16, 900
+	lines := 2
+	for _, a := range r.Axes {
+		lines += min(len(a.Rows), svgRows) + 2
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">`+"\n", width, lines*height)
+	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
+	scale := func(ratio float64) float64 {
+		v := math.Log10(min(max(ratio, 0.001), 10)) + 3 // 0.001 to 10
+		return left + v/4*(width-left-right)
+	}
+	y := height
+	fmt.Fprintf(&b, `<text x="8" y="%d">btc / bpftrace, logarithmic; shorter is better</text>`+"\n", y)
+	y += height
+	for _, v := range []float64{0.001, 0.01, 0.1, 0.5, 1, 10} {
+		colour := "#ccc"
+		if v == 1 {
+			colour = "#666"
+		}
+		fmt.Fprintf(&b, `<line x1="%.0f" x2="%.0f" y1="%d" y2="%d" stroke="%s"/><text x="%.0f" y="%d" fill="#666" text-anchor="middle">%g</text>`+"\n",
+			scale(v), scale(v), y, lines*height, colour, scale(v), y-3, v)
+	}
+	for _, a := range r.Axes {
+		y += height
+		fmt.Fprintf(&b, `<text x="8" y="%d" font-weight="bold">%s</text>`+"\n", y, xmlText(a.Title))
+		rows := a.Rows
+		if len(rows) > svgRows {
+			rows = spaced(rows)
+		}
+		for _, w := range rows {
+			y += height
+			colour := "#3a7"
+			if w.Ratio > 1 {
+				colour = "#c43"
+			}
+			fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text><rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/><text x="%.1f" y="%d">%.2f</text>`+"\n",
+				left-6, y, xmlText(w.Name), left, y-10, max(scale(w.Ratio)-left, 1), height-4, colour, max(scale(w.Ratio), left)+4, y, w.Ratio)
+		}
+		y += height
+	}
+	return b.String() + "</svg>\n"
+}
+
+// svgRows is how many rows of an axis the picture shows.
+const svgRows = 32
+
+// spaced picks rows of an axis so that the picture shows its whole range.
+func spaced(rows []row) []row {
+	s := slices.Clone(rows)
+	slices.SortFunc(s, func(a, b row) int {
+		switch {
+		case a.Ratio < b.Ratio:
+			return -1
+		case a.Ratio > b.Ratio:
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	var out []row
+	for i := range svgRows {
+		out = append(out, s[i*(len(s)-1)/(svgRows-1)])
+	}
+	return out
+}
+
+func xmlText(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}

@@ -1,0 +1,195 @@
+// Bench measures btc against bpftrace, side by side on the running kernel:
+//
+//	go run ./tests/bench [-quick] [-only AXIS,...] [-case RE] [-rounds N] [-out DIR] [-bin DIR]
+//
+// The axes are compile (time and memory of the whole process), code
+// (instructions after load, and those the kernel's verifier went through),
+// events (cost of one event), output (events printed without loss), loader
+// (start, memory, size) and attach (many probes). Runs of the two alternate and
+// change their order each round; figures are medians, with the least and the
+// largest beside them. It writes bench.json, bench.svg and bench.md.
+//
+// It needs root, a kernel with BPF statistics (5.8) and the reference bpftrace
+// that tests/setup/oracle.sh installs.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bench is one run of the benchmark.
+type bench struct {
+	root   string // of the repository
+	dir    string // scratch files
+	bin    string // folder of btc and btrun; "" builds them
+	quick  bool
+	rounds int
+	match  *regexp.Regexp // of cases; nil for all
+	btc    btcTool
+	ref    refTool
+	result result
+}
+
+// axes in the order of their run.
+var axes = []struct {
+	name string
+	run  func(*bench) error
+}{
+	{"compile", (*bench).compile},
+	{"code", (*bench).code},
+	{"events", (*bench).events},
+	{"output", (*bench).output},
+	{"loader", (*bench).loader},
+	{"attach", (*bench).attach},
+}
+
+func main() {
+	if os.Getenv(inside) == "" {
+		os.Exit(enter())
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	b := &bench{}
+	only := flag.String("only", "", "axes to measure, separated by commas")
+	match := flag.String("case", "", "regular expression of cases (events, code)")
+	out := flag.String("out", "docs/bench", "folder of the results; they replace those of the axes measured")
+	flag.StringVar(&b.bin, "bin", "", "folder of the btc and btrun to measure, instead of building them")
+	flag.BoolVar(&b.quick, "quick", false, "fewer rounds and sizes, to look at a change")
+	flag.IntVar(&b.rounds, "rounds", 0, "rounds of each measurement (default 7, quick 3)")
+	flag.Parse()
+	if b.rounds == 0 {
+		b.rounds = 7
+		if b.quick {
+			b.rounds = 3
+		}
+	}
+	if *match != "" {
+		var err error
+		if b.match, err = regexp.Compile(*match); err != nil {
+			return err
+		}
+	}
+	if err := b.prepare(); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	path := filepath.Join(b.root, *out, "bench.json")
+	if filepath.IsAbs(*out) {
+		path = filepath.Join(*out, "bench.json")
+	}
+	if old, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(old, &b.result); err != nil {
+			return fmt.Errorf("%s: %v", path, err)
+		}
+	}
+	b.result.Host = b.host()
+	fmt.Println(b.result.Host)
+	for _, a := range axes {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), a.name) {
+			continue
+		}
+		start := time.Now()
+		if err := a.run(b); err != nil {
+			return fmt.Errorf("%s: %v", a.name, err)
+		}
+		fmt.Printf("-- %s: %.0f s\n", a.name, time.Since(start).Seconds())
+		if err := b.result.write(filepath.Dir(path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare builds the two programs and finds the reference.
+func (b *bench) prepare() error {
+	var err error
+	if b.root, err = filepath.Abs("."); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(b.root, "tests/bench/events")); err != nil {
+		return fmt.Errorf("start it in the repository's folder: %v", err)
+	}
+	if b.dir, err = os.MkdirTemp("", "btc-bench"); err != nil {
+		return err
+	}
+	for _, p := range []string{"btc", "btrun"} {
+		if b.bin != "" {
+			// Not by this process: its own memory at its peak shows in its children's.
+			if out, err := exec.Command("cp", filepath.Join(b.bin, p), b.dir).CombinedOutput(); err != nil {
+				return fmt.Errorf("%v: %s", err, out)
+			}
+			continue
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, p), "./cmd/"+p)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("building %s: %v\n%s", p, err, out)
+		}
+	}
+	b.btc = btcTool{dir: b.dir}
+	b.ref, err = reference(b.root, b.dir)
+	return err
+}
+
+// tools are the two that are compared.
+func (b *bench) tools() [2]tool { return [2]tool{b.btc, b.ref} }
+
+// alternate runs both tools in turn, k 0 and 1, and changes their order each
+// round. It ends with the first error.
+func (b *bench) alternate(rounds int, run func(k int, t tool) error) error {
+	tools := b.tools()
+	for round := range rounds {
+		for i := range tools {
+			k := (i + round) % len(tools)
+			if err := run(k, tools[k]); err != nil {
+				return fmt.Errorf("%s: %w", tools[k].name(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// matches says whether a case is to be measured.
+func (b *bench) matches(name string) bool { return b.match == nil || b.match.MatchString(name) }
+
+// host says on what it runs.
+func (b *bench) host() string {
+	var u unix.Utsname
+	unix.Uname(&u)
+	cpu := "unknown CPU"
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if m := regexp.MustCompile(`model name\s*: (.*)`).FindSubmatch(info); m != nil {
+			cpu = string(m[1])
+		}
+	}
+	n, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*")
+	load, _ := os.ReadFile("/proc/loadavg")
+	loads := strings.Fields(string(load))
+	return fmt.Sprintf("%s against btc %s, Linux %s %s, %d x %s, load %s at start, %s", b.ref.version, b.commit(),
+		unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:]), len(n), cpu,
+		strings.Join(loads[:min(1, len(loads))], ""), time.Now().UTC().Format("2006-01-02"))
+}
+
+func (b *bench) commit() string {
+	out, err := exec.Command("git", "-C", b.root, "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "devel"
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,291 @@
+// Bpftrace is the program that runtime tests of bpftrace call by that name: it
+// understands the options that they use, compiles with btc and becomes btrun.
+//
+// Beside it lie "btc", and "loader/bpftrace", which is btrun under the name that
+// the tests look for among the processes.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"btc/cmd/btc/driver"
+	"btc/frontend/debuginfo"
+	"btc/frontend/diag"
+	"btc/ir/target"
+	"btc/tests/conformance/message"
+)
+
+// call is what a command line asks for.
+type call struct {
+	program  string // -e
+	given    bool
+	list     bool
+	verbose  bool
+	silent   bool // no warnings
+	pid      string
+	debug    []string // folders of --debuginfo
+	loader   []string // options that btrun has, too
+	operands []string
+	dirs     []string // -I
+	include  []string // --include
+	filter   *regexp.Regexp
+	named    []string // behind "--", or --name=value that is none of ours
+}
+
+// values are the options with a value, by what becomes of them.
+var values = map[string]func(*call, string){
+	"-e":                    func(c *call, v string) { c.program, c.given = v, true },
+	"-f":                    func(c *call, v string) { c.loader = append(c.loader, "-f", v) },
+	"-o":                    func(c *call, v string) { c.loader = append(c.loader, "-o", v) },
+	"-B":                    func(c *call, v string) { c.loader = append(c.loader, "-B", v) },
+	"-c":                    func(c *call, v string) { c.loader = append(c.loader, "-c", v) },
+	"-p":                    func(c *call, v string) { c.pid = v; c.loader = append(c.loader, "-p", v) },
+	"--debuginfo":           func(c *call, v string) { c.debug = append(c.debug, v) },
+	"--no-feature":          func(*call, string) {},
+	"--probe-filter":        (*call).setFilter,
+	"--mode":                func(c *call, v string) { c.loader = append(c.loader, "--mode", v) },
+	"--aot":                 func(*call, string) { unknown("--aot") },
+	"-d":                    func(*call, string) { unknown("-d") },
+	"-I":                    func(c *call, v string) { c.dirs = append(c.dirs, v) },
+	"--include":             func(c *call, v string) { c.include = append(c.include, v) },
+	"--dwarf-pid":           func(*call, string) { unknown("--dwarf-pid") },
+	"--traceable-functions": func(c *call, v string) { c.loader = append(c.loader, "--traceable-functions", v) },
+}
+
+var toggles = map[string]func(*call){
+	"-l":                     func(c *call) { c.list = true },
+	"-v":                     func(c *call) { c.verbose = true },
+	"-q":                     func(c *call) { c.loader = append(c.loader, "-q") },
+	"-k":                     func(*call) {},
+	"--unsafe":               func(c *call) { c.loader = append(c.loader, "--unsafe") },
+	"--dry-run":              func(c *call) { c.loader = append(c.loader, "--dry-run") },
+	"--verify-llvm-ir":       func(*call) {},
+	"--usdt-file-activation": func(*call) {},
+	"--no-warnings":          func(c *call) { c.silent = true; c.loader = append(c.loader, "--no-warnings") },
+	"--info":                 func(*call) { unknown("--info") },
+	"-h":                     func(*call) { unknown("-h") },
+	"-V":                     func(*call) { unknown("-V") },
+}
+
+var long = map[string]string{"--pid": "-p", "--cmd": "-c", "--list": "-l", "--output": "-o", "--help": "-h", "--version": "-V"}
+
+// unknown ends the run of a test that asks for something btc does not have.
+func unknown(option string) {
+	fmt.Printf("the adapter has no option %s\n", option)
+	os.Exit(2)
+}
+
+func main() {
+	c := &call{}
+	c.parse(os.Args[1:])
+	self, err := os.Executable()
+	check(err)
+	dir := filepath.Dir(self)
+	if c.list {
+		c.becomeList(dir)
+	}
+	name, text := diag.Stdin, c.program
+	if !c.given {
+		if len(c.operands) == 0 {
+			unknown("to run without a program")
+		}
+		name, c.operands = c.operands[0], c.operands[1:]
+		b, err := readScript(name)
+		check(err)
+		text = string(b)
+	}
+	t, err := openTarget()
+	check(err)
+	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: t, Files: &debuginfo.Finder{Dirs: c.debug}, Compiler: "test",
+		Dirs: c.dirs, Include: c.include, Params: c.operands, Options: c.options(), ProbeFilter: c.filter, FixAll: true, Environ: os.Environ(), SeriesClock: os.Getenv("BPFTRACE_DUMMY_TS_MAP")})
+	fmt.Fprint(os.Stderr, message.Text(diags, c.silent))
+	if out == nil {
+		os.Exit(1)
+	}
+	object := filepath.Join(dir, "objects", strconv.Itoa(os.Getpid()))
+	check(os.MkdirAll(filepath.Dir(object), 0o755))
+	check(os.WriteFile(object+".o", out.Object, 0o600))
+	check(os.WriteFile(object+".json", out.Manifest, 0o600))
+	if os.Getenv("__BPFTRACE_NOTIFY_PROBES_ATTACHED") != "" {
+		fmt.Println("__BPFTRACE_NOTIFY_PROBES_ATTACHED") // for commands that skip a line
+	}
+	args := append([]string{"bpftrace"}, c.loader...)
+	args = append(append(args, object+".o"), c.operands...)
+	if len(c.named) > 0 {
+		args = append(append(args, "--"), c.named...)
+	}
+	check(syscall.Exec(filepath.Join(dir, "loader", "bpftrace"), args, os.Environ()))
+}
+
+// targetVar names a target file to compile for, instead of the embedded one.
+const targetVar = "BTC_CONFORMANCE_TARGET"
+
+func openTarget() (*target.Target, error) {
+	if path := os.Getenv(targetVar); path != "" {
+		return target.Open(path)
+	}
+	return target.Default("x86_64")
+}
+
+func (c *call) setFilter(text string) {
+	var err error
+	if c.filter, err = regexp.Compile(text); err != nil {
+		fmt.Fprintf(os.Stderr, "ERROR: Invalid --probe-filter regex '%s': %v\n", text, err)
+		os.Exit(1)
+	}
+}
+
+// options are the values for getopt().
+func (c *call) options() map[string]string {
+	all := map[string]string{}
+	for _, arg := range c.named {
+		name, value, given := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !given {
+			value = "true"
+		}
+		all[name] = value
+	}
+	return all
+}
+
+func readScript(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(name)
+}
+
+// becomeList is -l: patterns of this host by btrun, with types by btc.
+func (c *call) becomeList(dir string) {
+	pattern := strings.Join(c.operands, " ")
+	if c.given {
+		c.listProgram(dir)
+	}
+	if c.verbose || strings.HasPrefix(pattern, "struct ") || filepath.Ext(pattern) == ".bt" {
+		args := []string{"btc", "list", "-v", pattern}
+		for _, d := range c.debug {
+			args = append(args, "--debuginfo", d)
+		}
+		check(syscall.Exec(filepath.Join(dir, "btc"), args, os.Environ()))
+	}
+	if pattern == "" {
+		pattern = "*"
+	}
+	args := []string{"bpftrace", "--list", pattern}
+	if c.pid != "" {
+		args = append(args, "-p", c.pid)
+	}
+	check(syscall.Exec(filepath.Join(dir, "loader", "bpftrace"), args, os.Environ()))
+}
+
+// listProgram lists the probes of a program: btc knows its attach points, btrun
+// what those of user space stand for.
+func (c *call) listProgram(dir string) {
+	script := filepath.Join(dir, "objects", strconv.Itoa(os.Getpid())+".bt")
+	check(os.MkdirAll(filepath.Dir(script), 0o755))
+	check(os.WriteFile(script, []byte(c.program), 0o600))
+	args := []string{"list"}
+	if target := os.Getenv(targetVar); target != "" {
+		args = append(args, "--target", target)
+	}
+	points, err := exec.Command(filepath.Join(dir, "btc"), append(args, script)...).Output()
+	check(err)
+	for point := range strings.Lines(string(points)) {
+		point = strings.TrimSpace(point)
+		if kind, _, _ := strings.Cut(point, ":"); kind != "uprobe" && kind != "uretprobe" && kind != "usdt" {
+			fmt.Println(point)
+			continue
+		}
+		args := []string{"--list", point}
+		if c.pid != "" {
+			args = append(args, "-p", c.pid)
+		}
+		found, err := exec.Command(filepath.Join(dir, "loader", "bpftrace"), args...).CombinedOutput()
+		fmt.Printf("%s", found)
+		check(err)
+	}
+	os.Exit(0)
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ERROR:", err)
+		os.Exit(1)
+	}
+}
+
+// parse reads options as getopt_long does: short ones may be joined, and they
+// may stand between operands.
+func (c *call) parse(args []string) {
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		switch {
+		case arg == "--":
+			for _, a := range args {
+				c.behind(a)
+			}
+			return
+		case strings.HasPrefix(arg, "--"):
+			args = c.long(arg, args)
+		case len(arg) > 1 && arg[0] == '-':
+			args = c.short(arg[1:], args)
+		default:
+			c.operands = append(c.operands, arg)
+		}
+	}
+}
+
+func (c *call) behind(arg string) {
+	if strings.HasPrefix(arg, "--") {
+		c.named = append(c.named, arg)
+		return
+	}
+	c.operands = append(c.operands, arg)
+}
+
+func (c *call) long(arg string, rest []string) []string {
+	name, value, joined := strings.Cut(arg, "=")
+	if s, ok := long[name]; ok {
+		name = s
+	}
+	if f, ok := values[name]; ok {
+		if !joined && len(rest) > 0 {
+			value, rest = rest[0], rest[1:]
+		}
+		f(c, value)
+	} else if f, ok := toggles[name]; ok {
+		f(c)
+	} else {
+		unknown(name)
+	}
+	return rest
+}
+
+func (c *call) short(letters string, rest []string) []string {
+	for i := range len(letters) {
+		name := "-" + letters[i:i+1]
+		if f, ok := values[name]; ok {
+			value := letters[i+1:]
+			if value == "" && len(rest) > 0 {
+				value, rest = rest[0], rest[1:]
+			}
+			f(c, value)
+			return rest
+		}
+		f, ok := toggles[name]
+		if !ok {
+			unknown(name)
+		}
+		f(c)
+	}
+	return rest
+}

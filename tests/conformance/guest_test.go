@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/tests/kernels/vm"
+)
+
+var kernel = flag.String("kernel", "", "boot only kernels that match this regular expression")
+
+// TestProbesGuest runs the runtime tests that need kprobes or fentry on kernels
+// that have them, each in one boot of a virtual machine whose root is that of
+// the reference bpftrace. What needs neither runs on this machine (TestProbes).
+func TestProbesGuest(t *testing.T) {
+	tests := checkout(t)
+	if testing.Short() {
+		t.Skip("skipped: boots kernels under emulation, many minutes (-short)")
+	}
+	disk, err := filepath.Abs("../../build/oracle/root.ext4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(disk); err != nil {
+		t.Skip("skipped: no root for the guest (tests/setup/oracle.sh makes it): ", err)
+	}
+	s := newShell(t, tests)
+	binary := filepath.Join(t.TempDir(), "conformance.test")
+	cmd := exec.Command("go", "test", "-c", "-o", binary, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"6.12", "sid"} {
+		if !regexp.MustCompile(*kernel).MatchString(name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			image, err := vm.FindImage("../../build/kernels", name)
+			if err != nil {
+				t.Skip("skipped: ", err)
+			}
+			qemu, err := vm.FindQEMU("../../build/qemu", image)
+			if err != nil {
+				t.Skip("skipped: ", err)
+			}
+			compareGuest(t, name, guest(t, vm.Config{
+				QEMU: qemu, Image: image, Disk: disk, Memory: 1536, Timeout: 90 * time.Minute,
+				Puts:    []vm.Put{{Host: tests, Guest: tests}, {Host: s.dir, Guest: s.dir}, {Host: filepath.Dir(s.adapter), Guest: "/adapter"}, {Host: binary, Guest: "/conformance.test"}},
+				Env:     []string{Checkout + "=" + filepath.Dir(tests), adapterVar + "=/adapter", progsVar + "=" + s.dir, resultVar + "=/out/result", "PATH=" + os.Getenv("PATH")},
+				Command: []string{"/conformance.test", "-test.run", "^TestProbes$", "-test.v", "-test.timeout", "85m", "-case", *only, "-detail", "/out/detail"},
+			}))
+		})
+	}
+}
+
+// guest runs the tests in a virtual machine and gives the files they leave.
+func guest(t *testing.T, c vm.Config) map[string]string {
+	t.Helper()
+	c.OutTar = filepath.Join(t.TempDir(), "out.tar")
+	r, err := vm.Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s%s", r.Stdout, r.Stderr)
+	f, err := os.Open(c.OutTar)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	files := map[string]string{}
+	for in := tar.NewReader(f); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if _, err := io.Copy(&b, in); err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimPrefix(h.Name, "./")] = b.String()
+	}
+	return files
+}
+
+// compareGuest holds what a guest found against the list of its kernel.
+func compareGuest(t *testing.T, name string, files map[string]string) {
+	t.Helper()
+	result, ok := files["result"]
+	if !ok {
+		t.Fatal("the guest has left no result")
+	}
+	writeDetail(t, files["detail"])
+	var now []listed
+	ran := map[string]bool{}
+	for line := range strings.Lines(result) {
+		cols := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		ran[cols[0]] = true
+		if len(cols) == 3 {
+			now = append(now, listed{cols[0], cols[1], cols[2]})
+		}
+	}
+	compare(t, fmt.Sprintf("testdata/probe-failures-%s.txt", name), fmt.Sprintf(probesHead, "Linux "+name), now, func(key string) bool { return ran[key] }, *update)
+}
+
+// writeResult is the guest's side: a line for each test that ran, with kind and
+// reason when it failed.
+func writeResult(t *testing.T, path string, now []listed, ran map[string]bool) {
+	t.Helper()
+	var b strings.Builder
+	for _, l := range now {
+		fmt.Fprintf(&b, "%s\t%s\t%s\n", l.key, l.want, l.reason)
+		delete(ran, l.key)
+	}
+	for key := range ran {
+		fmt.Fprintf(&b, "%s\n", key)
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

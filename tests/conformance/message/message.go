@@ -1,0 +1,70 @@
+// Package message renders what the compiler and the loader say in the form of
+// bpftrace, in which its runtime tests expect it.
+package message
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"btc/frontend/diag"
+)
+
+// Loader turns the messages of btrun in a text into that form.
+func Loader(text string) string {
+	for _, f := range loaderForms {
+		text = f.ours.ReplaceAllString(text, f.theirs)
+	}
+	return text
+}
+
+// loaderForms are a message's head, and below it the line of the script, the
+// marker and the hint.
+var loaderForms = []struct {
+	ours   *regexp.Regexp
+	theirs string
+}{
+	{loaderError, "${1}ERROR: "},
+	{loaderWarning, "${1}WARNING: "},
+	{regexp.MustCompile(`(?m)^ \d+ \| `), ""},
+	{regexp.MustCompile(`(?m)^ +\| ( *)\^$`), "${1}~"},
+	{regexp.MustCompile(`(?m)^ *= hint: `), "HINT: "},
+}
+
+var (
+	loaderError   = regexp.MustCompile(`(?m)^([^\s:]*:\d+:\d+: )?(?:error|btrun): `)
+	loaderWarning = regexp.MustCompile(`(?m)^([^\s:]*:\d+:\d+: )?warning: `)
+)
+
+// Text renders what the compiler says; btc's own form shows more (codes, several
+// places, hints).
+func Text(l *diag.List, errorsOnly bool) string {
+	var b strings.Builder
+	severities := []diag.Severity{diag.Error, diag.Warning}
+	if errorsOnly {
+		severities = severities[:1]
+	}
+	for _, severity := range severities {
+		for _, d := range l.Sorted() {
+			if d.Severity() == severity {
+				message(&b, d)
+			}
+		}
+	}
+	return b.String()
+}
+
+func message(b *strings.Builder, d *diag.Diagnostic) {
+	word := strings.ToUpper(d.Severity().String())
+	if !d.Span.Valid() {
+		fmt.Fprintf(b, "%s: %s\n", word, d.Message)
+		return
+	}
+	from, to := d.Span.Pos(), d.Span.EndPos()
+	if from.Line != to.Line {
+		fmt.Fprintf(b, "%s:%d-%d: %s: %s\n", d.Span.File.Name, from.Line, to.Line, word, d.Message)
+		return
+	}
+	fmt.Fprintf(b, "%s:%d:%d-%d: %s: %s\n", d.Span.File.Name, from.Line, from.Col, to.Col, word, d.Message)
+	fmt.Fprintf(b, "%s\n%s%s\n", d.Span.File.Line(from.Line), strings.Repeat(" ", from.Col-1), strings.Repeat("~", max(1, to.Col-from.Col)))
+}

@@ -1,0 +1,204 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"btc/tests/conformance/message"
+)
+
+// shell runs the tests that need probes, other programs or a command line, with
+// the adapter (./bpftrace) in the place of bpftrace.
+type shell struct {
+	dir     string // working directory: testprogs, testlibs, runtime
+	adapter string // path of the program called bpftrace
+	using   sync.Map
+
+	capture  sync.Once
+	captured string // target file of this host; "" when it could not be made
+	// again are the tests that were repeated with it.
+	again sync.Map
+}
+
+// hold keeps other tests from running the programs that this one runs: a probe
+// sees every process of its program.
+func (s *shell) hold(d definition) (release func()) {
+	names := map[string]bool{}
+	for _, m := range ownProgram.FindAllStringSubmatch(strings.Join(append(d.befores, d.prog, d.needs["RUN"], d.needs["AFTER"]), " "), -1) {
+		name, _, _ := strings.Cut(filepath.Base(m[1]), "-")
+		names[name] = true
+	}
+	var held []*sync.Mutex
+	for _, name := range slices.Sorted(maps.Keys(names)) { // one order for all: no deadlock
+		m, _ := s.using.LoadOrStore(name, &sync.Mutex{})
+		m.(*sync.Mutex).Lock()
+		held = append(held, m.(*sync.Mutex))
+	}
+	return func() {
+		for _, m := range held {
+			m.Unlock()
+		}
+	}
+}
+
+// command is what the test runs.
+func (s *shell) command(d definition) string {
+	if run := d.needs["RUN"]; run != "" {
+		return strings.ReplaceAll(run, "{{BPFTRACE}}", s.adapter)
+	}
+	json := ""
+	if d.json() {
+		json = "-q -f json"
+	}
+	return fmt.Sprintf("%s %s -e '%s'", s.adapter, json, strings.ReplaceAll(d.prog, "'", `'\''`))
+}
+
+func (d definition) json() bool { return len(d.expects) > 0 && d.expects[0].mode == "JSON" }
+
+// alone tells whether a test looks for processes or programs of the whole
+// machine, so that no other may run beside it.
+func (d definition) alone() bool {
+	return wholeMachine.MatchString(d.prog + d.needs["RUN"] + d.needs["AFTER"])
+}
+
+var wholeMachine = regexp.MustCompile(`\b(pidof|pkill|killall|bpftool)\b|usdt:\*|fentry:bpf|/tmp/bpftrace-file`)
+
+// run carries a test out and compares. Where btrun says that this kernel needs an
+// object of its own, the test is repeated with one: bpftrace always compiles for
+// the running kernel.
+func (s *shell) run(d definition) outcome {
+	o := s.once(d, "")
+	if o.failure == nil || !strings.Contains(o.output, "--target") {
+		return o
+	}
+	s.capture.Do(func() {
+		file := filepath.Join(filepath.Dir(s.adapter), "objects", "host.target")
+		os.MkdirAll(filepath.Dir(file), 0o755)
+		if exec.Command(filepath.Join(filepath.Dir(s.adapter), "btc"), "target", "capture", "-o", file).Run() == nil {
+			s.captured = file
+		}
+	})
+	if s.captured == "" {
+		return o
+	}
+	s.again.Store(d.key(), true)
+	return s.once(d, s.captured)
+}
+
+// once carries a test out with objects for the kernel of a target file, or the
+// embedded one.
+func (s *shell) once(d definition, target string) (o outcome) {
+	defer s.hold(d)()
+	before, err := s.before(d)
+	defer func() {
+		for _, p := range before {
+			p.stop()
+		}
+		if c := d.needs["CLEANUP"]; c != "" {
+			s.sh(c).Run()
+		}
+	}()
+	if err != nil {
+		return outcome{failure: err}
+	}
+	line := s.command(d)
+	if len(before) > 0 {
+		line = strings.ReplaceAll(line, "{{BEFORE_PID}}", strconv.Itoa(before[0].pid))
+	}
+	run, err := s.trace(d, line, target)
+	o.output = message.Loader(run.text)
+	if err != nil {
+		o.failure = err
+		return o
+	}
+	r := runner{tests: s.dir}
+	o.failure = r.check(d, o.output, run.status, run.stopped)
+	return o
+}
+
+func (s *shell) sh(command string) *exec.Cmd {
+	c := exec.Command("bash", "-c", command)
+	c.Dir = s.dir
+	return c
+}
+
+// started is a program of a BEFORE; pid is that of the process which bears its
+// name, a descendant of cmd where a wrapper starts it.
+type started struct {
+	cmd *exec.Cmd
+	pid int
+}
+
+func (p started) stop() {
+	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	p.cmd.Wait()
+}
+
+// before starts the programs of BEFORE and waits until they are what they will be.
+func (s *shell) before(d definition) ([]started, error) {
+	var all []started
+	for _, b := range d.befores {
+		words := strings.Fields(b)
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Dir = s.dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			return all, fmt.Errorf("BEFORE %s: %w", b, err)
+		}
+		name := filepath.Base(words[len(words)-1])
+		if filepath.Base(words[0]) == "watchpoint_threaded" {
+			name = "watchpoint_threaded"
+		}
+		p := started{cmd: cmd}
+		for end := time.Now().Add(5 * time.Second); p.pid == 0; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				return append(all, p), fmt.Errorf("BEFORE %s: no process %s", b, name)
+			}
+			p.pid = named(cmd.Process.Pid, name[:min(len(name), 15)])
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// named finds the process called name, pid or one below it.
+func named(pid int, name string) int {
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err == nil && strings.TrimSpace(string(comm)) == name {
+		return pid
+	}
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, c := range strings.Fields(string(children)) {
+		child, _ := strconv.Atoi(c)
+		if found := named(child, name); found != 0 {
+			return found
+		}
+	}
+	return 0
+}
+
+// trace runs the test's command until it ends or its time is over.
+func (s *shell) trace(d definition, line, target string) (ended, error) {
+	cmd := exec.Command("bash", "-c", line)
+	cmd.Dir = s.dir
+	if strings.Contains(line, "tail -n +2") { // of what bpftrace says to its test runner
+		cmd.Env = append(cmd.Env, "__BPFTRACE_NOTIFY_PROBES_ATTACHED=1")
+	}
+	if target != "" {
+		cmd.Env = append(cmd.Env, "BTC_CONFORMANCE_TARGET="+target)
+	}
+	return follow(cmd, d)
+}
+
+// ownProgram finds the names of the tests' programs and libraries in a command.
+var ownProgram = regexp.MustCompile(`(?:\./)?(test(?:progs|libs)/[\w./-]+)`)

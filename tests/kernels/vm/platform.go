@@ -1,0 +1,87 @@
+package vm
+
+import (
+	"debug/elf"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+// platform is one row of the table of architectures that guests can have.
+type platform struct {
+	goarch     string   // as Go calls it
+	qemu       string   // program
+	machine    []string // arguments that describe machine and processor
+	kernelArgs string
+	// ports gives the serial ports; file maps the name of a stream to its file.
+	ports func(file func(string) string) []string
+}
+
+func platforms() []platform {
+	return []platform{
+		{
+			goarch: "amd64", qemu: "qemu-system-x86_64",
+			machine: []string{"-M", "q35", "-cpu", "max"}, kernelArgs: "console=ttyS0",
+			ports: func(file func(string) string) []string {
+				var args []string
+				for _, port := range []string{"console", "stdout", "stderr", "control"} {
+					args = append(args, "-serial", "file:"+file(port))
+				}
+				return args
+			},
+		},
+		{
+			// A processor with atomics of its own (v8.1), and without pointer
+			// authentication, whose emulation is slow.
+			goarch: "arm64", qemu: "qemu-system-aarch64",
+			machine: []string{"-M", "virt", "-cpu", "neoverse-n1"}, kernelArgs: "console=ttyAMA0",
+			// The board has one port; a PCI card with four has the others.
+			ports: func(file func(string) string) []string {
+				args := []string{"-serial", "file:" + file("console"), "-chardev", "null,id=port0"}
+				card := "pci-serial-4x,chardev1=port0"
+				for i, port := range []string{"stdout", "stderr", "control"} {
+					args = append(args, "-chardev", fmt.Sprintf("file,id=port%d,path=%s", i+1, file(port)))
+					card += fmt.Sprintf(",chardev%d=port%d", i+2, i+1)
+				}
+				return append(args, "-device", card)
+			},
+		},
+	}
+}
+
+// platformOf tells the architecture of a kernel image by its contents.
+func platformOf(image string) (platform, error) {
+	f, err := os.Open(image)
+	if err != nil {
+		return platform{}, err
+	}
+	defer f.Close()
+	// Headers of ELF (vmlinux), of the arm64 Image and of the x86 bzImage.
+	head := make([]byte, 0x210)
+	if _, err := io.ReadFull(f, head); err != nil {
+		return platform{}, fmt.Errorf("%s: %w", image, err)
+	}
+	arch := ""
+	switch {
+	case string(head[:4]) == elf.ELFMAG && elf.Machine(head[18]) == elf.EM_X86_64, string(head[0x202:0x206]) == "HdrS":
+		arch = "amd64"
+	case string(head[0x38:0x3c]) == "ARM\x64":
+		arch = "arm64"
+	}
+	for _, p := range platforms() {
+		if p.goarch == arch {
+			return p, nil
+		}
+	}
+	return platform{}, fmt.Errorf("%s is no kernel image that can be booted (x86 vmlinux or bzImage, arm64 Image)", image)
+}
+
+// Arch is the architecture of a kernel image, as Go calls it: amd64 or arm64.
+func Arch(image string) (string, error) {
+	p, err := platformOf(image)
+	return p.goarch, err
+}
+
+// native tells whether programs of this machine run in the guest.
+func (p platform) native() bool { return p.goarch == runtime.GOARCH }

@@ -1,0 +1,138 @@
+package load
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"btc/cmd/btc/driver"
+	"btc/ir/target"
+	loader "btc/loader/load"
+)
+
+// TestBothArchitectures compiles each script of the corpus for x86_64 alone and
+// for both architectures: once our loader has decided the tests between them,
+// nothing of the tests is left. A value that comes from one of two loads may need a
+// move where the ways join: one instruction a program is allowed for that.
+func TestBothArchitectures(t *testing.T) {
+	list, err := scripts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, guarded := 0, 0
+	for _, s := range list {
+		if s.out == nil {
+			continue
+		}
+		one, two := spec(t, s.out), serveBoth(t, s)
+		if two == nil {
+			continue
+		}
+		script := s
+		both++
+		for name, want := range one.Programs {
+			p := two.Programs[name]
+			if p == nil {
+				t.Errorf("%s: no program %s in the object for both", script.name, name)
+				continue
+			}
+			insns, at := loader.Decide(p.Instructions, "amd64", anyHelper)
+			if at != nil {
+				guarded++
+			}
+			if got, want := insns.Size(), want.Instructions.Size(); got > want+8 {
+				t.Errorf("%s %s: %d instructions for both, %d for x86_64 alone", script.name, name, got/8, want/8)
+			}
+			arm, at := loader.Decide(p.Instructions, "arm64", anyHelper)
+			if at != nil && arm.Size() >= p.Instructions.Size() {
+				t.Errorf("%s %s: nothing was taken out for arm64", script.name, name)
+			}
+		}
+	}
+	if both == 0 || guarded == 0 {
+		t.Errorf("%d objects serve both, %d programs have tests", both, guarded)
+	}
+	t.Logf("%d of %d objects serve both architectures, %d programs have tests", both, len(list), guarded)
+}
+
+// TestForms decides the forms of loops: for a kernel without bpf_loop nothing is left
+// that kernels below 5.13 refuse to decode, and for one with it nothing of the form
+// in place.
+func TestForms(t *testing.T) {
+	list, err := scripts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided := 0
+	for _, s := range list {
+		if s.name != "loop-forms" && s.name != "for-range" || s.out == nil {
+			continue
+		}
+		for name, p := range spec(t, s.out).Programs {
+			old, at := loader.Decide(p.Instructions, "amd64", func(asm.BuiltinFunc) bool { return false })
+			now, _ := loader.Decide(p.Instructions, "amd64", anyHelper)
+			if at == nil {
+				t.Errorf("%s %s: no forms", s.name, name)
+				continue
+			}
+			decided++
+			for i := range old {
+				if ins := &old[i]; ins.IsLoadOfFunctionPointer() || ins.IsBuiltinCall() && ins.Constant == int64(asm.FnLoop) || strings.Contains(ins.Symbol(), "_for") {
+					t.Errorf("%s %s: %v is left for a kernel without bpf_loop", s.name, name, ins)
+				}
+			}
+			calls := 0
+			for i := range now {
+				if ins := &now[i]; ins.IsBuiltinCall() && ins.Constant == int64(asm.FnLoop) {
+					calls++
+				}
+			}
+			if calls == 0 || now.Size() >= p.Instructions.Size() || old.Size() >= p.Instructions.Size() {
+				t.Errorf("%s %s: %d calls of bpf_loop; %d bytes with both forms, %d and %d with one", s.name, name, calls, p.Instructions.Size(), now.Size(), old.Size())
+			}
+		}
+	}
+	if decided < 3 {
+		t.Errorf("%d programs with two forms", decided)
+	}
+}
+
+// anyHelper is a kernel that has all helpers.
+func anyHelper(asm.BuiltinFunc) bool { return true }
+
+func spec(t *testing.T, out *driver.Output) *ebpf.CollectionSpec {
+	t.Helper()
+	c, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(out.Object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// serveBoth compiles a script for both architectures; nil when it cannot serve both.
+func serveBoth(t *testing.T, s *script) *ebpf.CollectionSpec {
+	t.Helper()
+	x86, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arm, err := target.Default("arm64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := driver.Compile(driver.Input{Name: s.path, Text: s.text, Target: x86, Others: []*target.Target{arm}, Optional: true, Verify: true})
+	if out == nil {
+		t.Errorf("%s compiles for x86_64 only: %v", s.name, diags.Err())
+		return nil
+	}
+	if len(out.Module.Served()) < 2 {
+		for _, d := range diags.Sorted() {
+			t.Logf("%s: %s", s.name, d.Error())
+		}
+		return nil
+	}
+	return spec(t, out)
+}

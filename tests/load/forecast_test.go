@@ -1,0 +1,161 @@
+package load
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"btc/cmd/btc/forecast"
+	"btc/ir/target"
+	"btc/loader/object"
+)
+
+// forecasts gives the report on each script for a target, by the script's name.
+func forecasts(t *testing.T, dir string, list []*script, open func() (*target.Target, error)) map[string]*forecast.Report {
+	t.Helper()
+	all := map[string]*forecast.Report{}
+	for _, s := range list {
+		tg, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := object.Read(filepath.Join(dir, s.name+".o"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[s.name], err = forecast.Check(o, tg); err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+	}
+	return all
+}
+
+// withManifests writes objects and manifests of the scripts that compile.
+func withManifests(t *testing.T, all []*script) (dir string, list []*script) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, s := range all {
+		if s.out == nil {
+			continue
+		}
+		list = append(list, s)
+		path := filepath.Join(dir, s.name+".o")
+		for name, content := range map[string][]byte{path: s.out.Object, object.ManifestPath(path): s.out.Manifest} {
+			if err := os.WriteFile(name, content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir, list
+}
+
+// TestForecastExamples: no example is said to fail where it was compiled for.
+func TestForecastExamples(t *testing.T) {
+	dir, list := withManifests(t, all(t))
+	reports := forecasts(t, dir, list, func() (*target.Target, error) { return target.Default("x86_64") })
+	n := 0
+	for _, s := range list {
+		if filepath.Base(filepath.Dir(s.path)) != "examples" {
+			continue
+		}
+		n++
+		if r := reports[s.name]; r.Verdict != forecast.Works && r.Verdict != forecast.Open {
+			t.Errorf("%s: %s: %v", s.name, r.Verdict, r.Findings)
+		}
+	}
+	if n == 0 {
+		t.Error("no example was found")
+	}
+}
+
+// TestForecastAgrees holds the forecast against what the kernels of the matrix
+// were seen to refuse (TestKernels holds the list against the kernels): none of it
+// may be said to work.
+func TestForecastAgrees(t *testing.T) {
+	for _, kernel := range kernels {
+		t.Run(kernel, func(t *testing.T) {
+			goarch, uname := "amd64", "x86_64"
+			if strings.HasSuffix(kernel, "-arm64") {
+				goarch, uname = "arm64", "aarch64"
+			}
+			dir, list := withManifests(t, corpusFor(t, goarch))
+			files, err := filepath.Abs("../../build/kernels/" + kernel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(filepath.Join(files, "vmlinux.btf")); err != nil {
+				t.Skipf("skipped: tests/kernels/getkernels.sh has not made it: %v", err)
+			}
+			path := filepath.Join(t.TempDir(), "kernel.target")
+			mk := exec.Command("go", "run", "btc/tools/target", "make", "-gaps", "-dir", files, "-arch", uname, "-o", path)
+			if out, err := mk.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			reports := forecasts(t, dir, list, func() (*target.Target, error) { return target.Open(path) })
+			absent := refusedBy(t, kernel)
+			for program := range absent {
+				script, name, _ := strings.Cut(program, "/")
+				r := reports[script]
+				switch {
+				case r == nil:
+					t.Errorf("%s of %s is in no script", name, absentFile)
+				case r.Verdict != forecast.Fails && verdictOf(r, name) != forecast.Skipped:
+					t.Errorf("%s: the kernel refuses it (%s), the forecast says %s", program, absent[program], r.Verdict)
+				}
+			}
+			n := 0
+			for script, r := range reports {
+				for _, f := range r.Findings {
+					if f.Verdict == forecast.Fails && f.Program != "" && absent[script+"/"+f.Program] == "" && !aboutPoint(f.Text) {
+						t.Errorf("%s/%s: the forecast says that it fails, and the kernel loads it: %s", script, f.Program, f.Text)
+					}
+				}
+				n += len(r.Programs)
+			}
+			t.Logf("%d programs, %d of them refused", n, len(absent))
+		})
+	}
+}
+
+// aboutPoint: loading without attaching says nothing of attach points.
+func aboutPoint(text string) bool {
+	for _, words := range []string{"tracepoint", "function", "iterator", "fentry", "argument"} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
+func verdictOf(r *forecast.Report, program string) forecast.Verdict {
+	for _, p := range r.Programs {
+		if p.Name == program {
+			return p.Verdict
+		}
+	}
+	return ""
+}
+
+// refusedBy reads what a kernel lacks: reasons by script/program.
+func refusedBy(t *testing.T, kernel string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(absentFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		names, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		program, reason, ok := strings.Cut(rest, " ")
+		if strings.HasPrefix(names, "#") || !ok {
+			continue
+		}
+		if strings.Contains(fmt.Sprintf(",%s,", names), ","+kernel+",") {
+			all[program] = reason
+		}
+	}
+	return all
+}

@@ -1,0 +1,326 @@
+package output
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// limit bounds each run.
+const limit = 2 * time.Minute
+
+// hostile reads what the workload "hostile" offers in every way that brings the
+// program's own bytes to the output.
+const hostile = `
+tracepoint:syscalls:sys_enter_getppid {
+  @names[comm] = count(); @stacks[ustack(32), kstack(3)] = count(); @hist[comm] = hist(tid);
+  @last[tid] = comm; @tuple[comm, pid, (tid, comm)] = sum(tid); @lat = lhist(tid, 0, 100000, 1000);
+  printf("%s|%-20s|%d|%s\n", comm, comm, tid, ustack(perf, 3));
+  print((comm, tid));
+}
+tracepoint:syscalls:sys_enter_openat {
+  printf("open %s %r\n", str(args.filename), buf(args.filename, 16)); @files[str(args.filename)] = count();
+  errorf("no %s", str(args.filename));
+}
+tracepoint:sched:sched_process_exit { @exits[comm] = count(); printf("exit %s\n", comm); }
+interval:s:1 { print(@names); clear(@names); time(); }
+end { print(@names); }
+`
+
+// values has a value of each kind in an event and in a map.
+const values = `
+enum Color { RED = 1, GREEN }
+struct Pair { int a; char text[8]; }
+tracepoint:syscalls:sys_enter_getppid {
+  $p = (1, "two", (int8)-3, (true, comm));
+  print($p); print(ustack); print(kstack); print(usym(1)); print(ksym(1)); print(ntop(0x0100007f)); print(strftime("%s", nsecs));
+  print(username); print(probe); print(-1); print((uint64)-1); print("a\x01b"); print(buf("abc", 3)); print((x=1, y="z"));
+  print((enum Color)2); print(@s); printf("%d %s %s\n", 7, comm, ntop(0x0100007f));
+  @a = avg(5); @k[1, "b c"] = stats(-7); @c[comm] = count(); @m = max(3); @n[comm, 1] = min(-3); @u = sum(9); @s = "text"; @q["\""] = hist(5); @l = lhist(7, 0, 10, 2);
+  @big[(uint64)-1] = (uint64)-1; @w[ustack, 1] = 1; @e[(enum Color)1] = true;
+  time("%H\n"); warnf("w %s", comm); print(1 / @zero); print(@c); clear(@c); exit();
+}
+`
+
+// programs makes what the tests run.
+func programs(t *testing.T) (dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to trace")
+	}
+	dir = t.TempDir()
+	cmd := exec.Command("go", "build", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun", "btc/tests/workload")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return dir
+}
+
+func compile(t *testing.T, dir, script string) string {
+	t.Helper()
+	file := filepath.Join(dir, "s.bt")
+	if err := os.WriteFile(file, []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "s.o")
+	if text, err := exec.Command(filepath.Join(dir, "btc"), "compile", "--target=host", "-o", out, file).CombinedOutput(); err != nil {
+		t.Fatalf("btc compile: %v\n%s", err, text)
+	}
+	return out
+}
+
+// run runs an object with the workload and gives both outputs. Standard output and
+// error are tty when it is not nil.
+func run(t *testing.T, dir string, tty *os.File, args ...string) (stdout, stderr []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "btrun"), args...)
+	var a, b bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &a, &b
+	if tty != nil {
+		cmd.Stdout, cmd.Stderr = tty, tty
+	}
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("btrun %s did not end within %v", strings.Join(args, " "), limit)
+	}
+	if err != nil {
+		t.Fatalf("btrun %s: %v\n%s", strings.Join(args, " "), err, b.Bytes())
+	}
+	return a.Bytes(), b.Bytes()
+}
+
+func workload(dir string, threads int) string {
+	return fmt.Sprintf("%s/workload -report /dev/null hostile -threads %d", dir, threads)
+}
+
+// checkLines holds that each line is a JSON object of the form, and gives how many
+// there are of each type.
+func checkLines(t *testing.T, s *schema, out []byte) map[string]int {
+	t.Helper()
+	types := map[string]int{}
+	for line := range bytes.Lines(out) {
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.UseNumber()
+		var v map[string]any
+		if err := d.Decode(&v); err != nil || d.More() || !utf8.Valid(line) {
+			t.Fatalf("no JSON: %v\n%q", err, line)
+		}
+		name, _ := v["type"].(string)
+		if types[name]++; name == "" {
+			t.Fatalf("no type: %s", line)
+		}
+		if s == nil {
+			continue
+		}
+		if err := s.check(v); err != nil {
+			t.Fatalf("%v\n%s", err, line)
+		}
+	}
+	return types
+}
+
+// Values of each kind have the form that the schema tells, in both JSON formats.
+func TestValues(t *testing.T) {
+	s, err := readSchema("../../docs/json2.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := programs(t)
+	object := compile(t, dir, values)
+	full, _ := run(t, dir, nil, "-f", "json2", object, "-c", workload(dir, 1))
+	types := checkLines(t, s, full)
+	for _, want := range []string{"attached_probes", "value", "printf", "time", "warnf", "runtime_error", "map"} {
+		if types[want] == 0 {
+			t.Errorf("no line of type %s", want)
+		}
+	}
+	if types["value"] < 15 || types["map"] < 13 {
+		t.Errorf("%d values, %d maps\n%s", types["value"], types["map"], full)
+	}
+	plain, _ := run(t, dir, nil, "-f", "json", object, "-c", workload(dir, 1))
+	checkLines(t, nil, plain)
+}
+
+// The schema refuses what is not of its form.
+func TestSchema(t *testing.T) {
+	s, err := readSchema("../../docs/json2.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const now = `"time": "2026-01-02T03:04:05.6Z"`
+	for line, want := range map[string]bool{
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": []}`:                                   true,
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": [{"key": [1, {"x": 1}], "value": 1}]}`: true,
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": [{"key": 1, "value": 1}]}`:             false,
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": [{"key": [1], "value": 1.5}]}`:         false,
+		`{"type": "map", ` + now + `, "name": "@", "entries": []}`:                                                     false,
+		`{"type": "maps", ` + now + `, "name": "@", "shape": "count", "entries": []}`:                                  false,
+		`{"type": "printf", "time": "now", "line": 1, "col": 1, "probes": [], "data": ""}`:                             false,
+		`{"type": "printf", ` + now + `, "line": 1, "col": 1, "probes": [], "data": "", "more": 1}`:                    false,
+		`{"type": "printf", ` + now + `, "line": 0, "col": 1, "probes": [], "data": ""}`:                               false,
+		`{"type": "printf", ` + now + `, "line": 1, "col": 1, "probes": ["begin"], "data": ""}`:                        true,
+	} {
+		d := json.NewDecoder(strings.NewReader(line))
+		d.UseNumber()
+		var v any
+		if err := d.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.check(v); (err == nil) != want {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// 10,000 threads with hostile names, deep stacks and children that exit at once
+// neither crash a run nor hang it, and JSON stays valid.
+func TestManyThreads(t *testing.T) {
+	s, err := readSchema("../../docs/json2.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := programs(t)
+	object := compile(t, dir, hostile)
+	for _, format := range []string{"json", "json2", "text"} {
+		form := s
+		if format != "json2" {
+			form = nil
+		}
+		out, _ := run(t, dir, nil, "-f", format, object, "-c", workload(dir, 10000))
+		if format == "text" {
+			if n := bytes.Count(out, []byte("\nopen ")); n == 0 || !bytes.Contains(out, []byte("\x1b[2J")) {
+				t.Errorf("%d opened files; the output to a file is not as the programs wrote it", n)
+			}
+			continue
+		}
+		if types := checkLines(t, form, out); types["printf"] < 1000 || types["map"] < 5 {
+			t.Errorf("%s: %v", format, types)
+		}
+	}
+}
+
+// terminal is a pseudo terminal: what is written to tty comes out of master.
+func terminal(t *testing.T) (master, tty *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no pseudo terminals: ", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Skip("no pseudo terminals: ", err)
+	}
+	return master, tty
+}
+
+// No control character of a name reaches a terminal, on either stream, but with --raw.
+func TestTerminal(t *testing.T) {
+	dir := programs(t)
+	object := compile(t, dir, hostile)
+	for _, raw := range []bool{false, true} {
+		master, tty := terminal(t)
+		done := make(chan []byte)
+		go func() {
+			var all bytes.Buffer
+			all.ReadFrom(master) // ends with EIO when the last tty is closed
+			done <- all.Bytes()
+		}()
+		args := []string{object, "-c", workload(dir, 200)}
+		if raw {
+			args = append([]string{"--raw"}, args...)
+		}
+		run(t, dir, tty, args...)
+		tty.Close()
+		text := <-done
+		bad := -1
+		for i := 0; i < len(text) && bad < 0; {
+			r, n := utf8.DecodeRune(text[i:])
+			if r < ' ' && r != '\n' && r != '\r' && r != '\t' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError && n == 1 && text[i] < 0xa0 {
+				bad = i
+			}
+			i += n
+		}
+		switch {
+		case len(text) < 10000:
+			t.Errorf("raw %v: only %d bytes", raw, len(text))
+		case raw && bad < 0:
+			t.Error("--raw: no control character at all")
+		case !raw && bad >= 0:
+			t.Errorf("byte %#x: %q", text[bad], text[max(0, bad-60):min(len(text), bad+20)])
+		case !raw && !bytes.Contains(text, []byte(`\x1b[2J`)):
+			t.Error("no trace of the hostile names")
+		}
+	}
+}
+
+// Each place that adds to a full map is named, with its own count.
+func TestFullMap(t *testing.T) {
+	dir := programs(t)
+	object := compile(t, dir, "config = { max_map_keys = 1 }\nbegin {\n  @a[1] = count();\n  @a[2] = count(); @a[3] = count(); @a[3] = count();\n  exit();\n}\n")
+	out, _ := run(t, dir, nil, "-f", "json", object)
+	var places []string
+	for line := range bytes.Lines(out) {
+		var v struct {
+			Type, Helper   string
+			Line, Col, Ret int
+		}
+		if err := json.Unmarshal(line, &v); err != nil {
+			t.Fatal(err)
+		}
+		if v.Type == "helper_error" && v.Helper == "map_update_elem" {
+			places = append(places, fmt.Sprintf("%d:%d", v.Line, v.Col))
+		}
+	}
+	if got := strings.Join(places, " "); got != "4:11 4:28 4:45" {
+		t.Errorf("have %s\n%s", got, out)
+	}
+}
+
+// An output that cannot be written ends the run with an error.
+func TestOutputThatFails(t *testing.T) {
+	dir := programs(t)
+	object := compile(t, dir, "interval:ms:1 { @ = count(); printf(\"a line\\n\"); }")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full: ", err)
+	}
+	defer full.Close()
+	for words, out := range map[string]*os.File{"broken pipe": w, "no space left": full} {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		cmd := exec.CommandContext(ctx, filepath.Join(dir, "btrun"), object)
+		var stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = out, &stderr
+		err := cmd.Run()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), words) || ctx.Err() != nil {
+			t.Errorf("%s: %v\n%s", words, err, stderr.String())
+		}
+		cancel()
+	}
+}
