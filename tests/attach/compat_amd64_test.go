@@ -40,7 +40,7 @@ func TestCallsOf32Bits(t *testing.T) {
 			call()
 		}
 		unix.Writev(-1, [][]byte{{0}})
-		out, _ := r.stop(t)
+		out := r.stop(t)
 		want := "@[tracepoint:syscalls:" + strings.ReplaceAll(pattern, "*", "writev") + "]: 1\n"
 		if !strings.Contains(out, want) || strings.Contains(out, "_getpid]") {
 			t.Errorf("%s: no %q in %s", pattern, want, out)

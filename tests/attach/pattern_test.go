@@ -6,11 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
-// Hundreds of functions of a program have one link, and each event knows its own:
-// one link for each took a tenth of a second to end.
+// Hundreds of functions of a program have one link, and each event knows its own.
 func TestManyFunctionsKnowTheirNames(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/bin/bash"); err != nil {
@@ -21,13 +19,9 @@ func TestManyFunctionsKnowTheirNames(t *testing.T) {
 	}
 	t.Setenv("BPFTRACE_MAX_PROBES", "100000")
 	object := compile(t, `uprobe:/bin/bash:* /comm == "bash"/ { @[probe, func] = count(); @ids[probe] = count(); }`)
-	begin := time.Now()
 	out, err := exec.Command(program(t, "btrun"), "-c", "/bin/bash -c true", object).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v %s", err, out)
-	}
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("%v", took)
 	}
 	functions := 0
 	for _, m := range regexp.MustCompile(`(?m)^@\[uprobe:/bin/bash:(.+), (.+)\]: `).FindAllStringSubmatch(string(out), -1) {
