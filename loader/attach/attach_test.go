@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -216,6 +217,14 @@ func counted(t *testing.T, typ ebpf.ProgramType, at ebpf.AttachType) (*ebpf.Prog
 // attached expands and attaches one attach point, and gives what counts its runs.
 func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) func() uint64 {
 	t.Helper()
+	links, count := linked(t, p, typ, opts)
+	t.Cleanup(func() { CloseAll(links) })
+	return count
+}
+
+// linked is attached without its end.
+func linked(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) ([]io.Closer, func() uint64) {
+	t.Helper()
 	h := look(t)
 	x, err := Expand(h, one(p), opts)
 	if err != nil {
@@ -228,18 +237,14 @@ func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Optio
 		progs[i] = prog
 	}
 	links, err := plan.Attach(progs, opts, h)
-	t.Cleanup(func() {
-		for _, l := range links {
-			l.Close()
-		}
-	})
 	if err != nil {
+		CloseAll(links)
 		t.Fatal(err)
 	}
 	if plan.Places(len(links)) != len(plan.Matches) {
 		t.Errorf("%d places of %d", plan.Places(len(links)), len(plan.Matches))
 	}
-	return count
+	return links, count
 }
 
 func TestTracepoint(t *testing.T) {
@@ -255,6 +260,31 @@ func TestTracepoint(t *testing.T) {
 		if n := count() - before; n < 5 {
 			t.Errorf("%s: counted %d calls of 5", name, n)
 		}
+	}
+}
+
+// After Detach nothing counts any more, whatever is left to close.
+func TestDetach(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	links, count := linked(t, manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: "sys_enter_getpriorit*"}}, ebpf.TracePoint, Options{})
+	more, _ := linked(t, manifest.Program{Kind: "interval", Attach: manifest.Attach{Text: "i", Unit: "s", Count: 1}}, ebpf.PerfEvent, Options{})
+	links = append(links, more...)
+	before := count()
+	getpriority()
+	if count() == before {
+		t.Error("the program does not run")
+	}
+	events := Detach(links)
+	defer CloseAll(events)
+	if len(events) > 1 {
+		t.Errorf("%d events are left of one tracepoint and a timer", len(events))
+	}
+	before = count()
+	getpriority()
+	if n := count() - before; n != 0 {
+		t.Errorf("the program ran %d times after its end", n)
 	}
 }
 

@@ -104,6 +104,7 @@ type session struct {
 	loaded    *load.Loaded
 	child     *child
 	links     []io.Closer
+	freeing   sync.WaitGroup   // what detach left
 	watched   map[uint64][]int // links of watchpoints by address
 	attached  int              // places
 
@@ -520,32 +521,23 @@ type ended struct{}
 
 func (ended) Close() error { return nil }
 
-// detach closes the links. The kernel waits for running programs with each, so
-// many at a time are much faster than one after the other.
+// detach ends the programs that are attached. What the kernel then takes its time
+// to free is freed in the background, while the end programs run and the maps
+// are printed.
 func (s *session) detach() {
-	const parallel = 32
-	var wg sync.WaitGroup
-	room := make(chan struct{}, parallel)
-	for _, l := range s.links {
-		wg.Add(1)
-		room <- struct{}{}
-		go func() {
-			defer wg.Done()
-			l.Close()
-			<-room
-		}()
-	}
-	wg.Wait()
+	events := attach.Detach(s.links)
 	s.links = nil
+	s.freeing.Go(func() { attach.CloseAll(events) })
 }
 
 func (s *session) close() {
+	s.detach()
+	s.freeing.Wait()
 	if s.signals != nil {
 		signal.Stop(s.signals)
 		signal.Stop(s.brokenPipe)
 		close(s.signals)
 	}
-	s.detach()
 	if s.child != nil {
 		s.child.kill()
 	}
