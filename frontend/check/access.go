@@ -102,9 +102,43 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 	d := b.fail(diag.UnknownField, at, "Struct/union of type '%s' does not contain a field named '%s'", t, name)
 	if now := b.successor(t.Comp, name); now != "" {
 		d.Hint("%s", now)
-	} else {
-		meant(d, name, "", t.Comp.Names())
+		return
 	}
+	// C code names members of a socket by macros: sk_family is __sk_common.skc_family.
+	for _, spelling := range []string{name, "skc_" + strings.TrimPrefix(name, "sk_"), "skc_" + strings.TrimPrefix(name, "inet_")} {
+		if path := within(t.Comp, spelling, 0); path != "" {
+			d.Hint("it lies further in: %s", path)
+			return
+		}
+	}
+	meant(d, name, "", t.Comp.Names())
+}
+
+// within is the path to a member of a struct that lies in comp, the shortest that
+// there is, or "".
+func within(comp *types.Composite, name string, depth int) string {
+	const deepest = 3
+	if depth > deepest {
+		return ""
+	}
+	best := ""
+	for _, n := range comp.Names() {
+		m, ok := comp.Find(n)
+		if !ok || m.Type.Kind != types.Struct || m.Type.Comp.Forward {
+			continue
+		}
+		path := n + "." + name
+		if _, ok := m.Type.Comp.Find(name); !ok {
+			if path = within(m.Type.Comp, name, depth+1); path == "" {
+				continue
+			}
+			path = n + "." + path
+		}
+		if best == "" || strings.Count(path, ".") < strings.Count(best, ".") {
+			best = path
+		}
+	}
+	return best
 }
 
 // addMember appends the step to a member. A member of a kernel struct extends

@@ -18,6 +18,8 @@ func TestHints(t *testing.T) {
 		{`begin { print(nsces); }`, "did you mean nsecs?"},
 		{`begin { pritnf("x"); }`, "did you mean printf?"},
 		{`begin { print(curtask.comn); }`, "did you mean comm?"},
+		{`begin { print(curtask.vruntime); }`, "it lies further in: se.vruntime"},
+		{`kprobe:f { print(((struct inet_sock *)arg0)->inet_dport); }`, "it lies further in: sk.__sk_common.skc_dport"},
 		{`kprobe:vfs_read { print(((struct bio *)arg0).bi_partno); }`, "this kernel has it as bi_bdev.__bd_flags (its low 8 bits, since 6.10)"},
 		{`kprobe:vfs_read { $t = ((struct inode *)arg0).i_atime; }`, "this kernel has it as i_atime_sec, i_atime_nsec"},
 		{`kprobe:vfs_read { print(((struct inode *)arg0).i_atime.tv_secs); }`, "this kernel has it as i_atime_sec, i_atime_nsec"},
