@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // Range is what is known of an integer: the bounds of its 64 bits read as
@@ -184,6 +185,10 @@ type Ranges struct {
 	// narrow are, by Value.ID, the blocks with one way in, over a branch whose
 	// condition speaks of the value; dominators first.
 	narrow [][]*Block
+	// parts adds what a bound of x | y says of x, when x grows from a number by
+	// another. The kernel does not conclude it, but walks a loop with such an end
+	// at each number that x takes.
+	parts bool
 }
 
 // NewRanges prepares the analysis; d is f's dominator tree.
@@ -199,6 +204,10 @@ func NewRanges(f *Func, d *DomTree) *Ranges {
 		if cond.Op == OpICmp {
 			for _, v := range cond.Args {
 				rs.speaks(v, b)
+				if v.Op == OpOr {
+					rs.speaks(v.Args[0], b)
+					rs.speaks(v.Args[1], b)
+				}
 			}
 		}
 	}
@@ -265,7 +274,31 @@ func (rs *Ranges) edge(r Range, v *Value, p Pred) Range {
 	if y == v && x.IsConst() {
 		r = c.Swap().Refine(r, RangeOf(x.Imm))
 	}
+	if rs.parts && x.Op == OpOr && y.IsConst() && (c == ULT || c == ULE) && (x.Args[0] == v || x.Args[1] == v) {
+		r = c.Refine(r, RangeOf(y.Imm)) // neither part is more than the whole
+		r = ULE.Refine(r, RangeOf(int64(r.UMax-r.UMax%rs.step(v))))
+	}
 	return r
+}
+
+// step is a power of two that divides all that v can be: that of the steps of a
+// loop's counter.
+func (rs *Ranges) step(v *Value) uint64 {
+	if v.Op != OpParam || v.Block == v.Block.Func.Entry() {
+		return 1
+	}
+	all := uint64(1) << 32
+	for _, p := range rs.preds[v.Block.ID] {
+		a := p.Edge().Args[slices.Index(v.Block.Params, v)]
+		if a.Op == OpAdd && a.Args[0] == v {
+			a = a.Args[1]
+		}
+		if !a.IsConst() {
+			return 1
+		}
+		all |= uint64(a.Imm)
+	}
+	return all & -all
 }
 
 // Def is the range of v wherever it is defined.

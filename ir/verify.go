@@ -178,6 +178,7 @@ func verifyFunc(m *Module, f *Func) VerifyErrors {
 		return c.errs
 	}
 	c.ranges = NewRanges(f, c.dom)
+	c.ranges.parts = true
 	for _, b := range f.Blocks {
 		for _, v := range b.Values {
 			c.value(v)

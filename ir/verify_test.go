@@ -1,6 +1,7 @@
 package ir_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -128,6 +129,8 @@ b2:
 	{"map value unbounded", mapValueIndex("v5:i64 = pid"), "offset 0 to 4294967295 and 8 bytes reach outside"},
 	{"map value unbounded 64", mapValueIndex("v5:i64 = nsecs"), "offset in the mapval(@x) is unbounded"},
 	{"map value masked", mapValueIndex("v8:i64 = nsecs\n  v5:i64 = and v8, 8"), ""},
+	{"counter with another end", loopTo(8, 7), ""},
+	{"counter with another end, too far", loopTo(4, 7), "reach outside"},
 	{"record leaked", `
 b0(v0:ctx):
   v1:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0)
@@ -208,6 +211,28 @@ b1:
   jump b2
 b2:
   ret 0`
+}
+
+// loopTo is a loop by step that ends at 16 or when the clock says so, and loads a
+// byte at off from its counter.
+func loopTo(step, off int) string {
+	return fmt.Sprintf(`
+  slot s0 "text" 16 align 8 scratch 0
+b0(v0:ctx):
+  jump b1(0)
+b1(v1:i64):
+  v2:i64 = nsecs
+  v3:i64 = shl v2, 32
+  v4:i64 = or v1, v3
+  v5:i1 = icmp ult v4, 16
+  br v5, b2, b3
+b2:
+  v6:stack = add s0+0, v1
+  v7:i64 = load.u8 [v6+%d]
+  v8:i64 = add v1, %d
+  jump b1(v8)
+b3:
+  ret 0`, off, step)
 }
 
 func TestVerify(t *testing.T) {
