@@ -1,6 +1,8 @@
 package parse
 
 import (
+	"strings"
+
 	"github.com/antlr4-go/antlr/v4"
 
 	"btc/frontend/ast"
@@ -85,11 +87,21 @@ func (b *builder) condition(ctx parser.IExprContext) ast.Expr {
 	case *ast.Paren:
 		return x.X
 	case *ast.Record:
-		b.diags.Add(diag.Syntax, x.Fields[0].At, "syntax: expected ')', found '='").Hint("== compares")
+		b.assignInCondition(x.Fields[0])
 	case *ast.Tuple:
 		b.diags.Add(diag.Syntax, x.At, "syntax: expected a condition, found a tuple")
 	}
 	return x
+}
+
+func (b *builder) assignInCondition(f *ast.RecordField) {
+	at := f.Name.At.End + max(strings.IndexByte(b.src.Text[f.Name.At.End:], '='), 0)
+	e := b.diags.Add(diag.Syntax, b.src.Span(at, at+1), "syntax: expected ')', found '='")
+	if strings.HasPrefix(b.src.Text[at:], "=~") {
+		e.Hint("%s", noPatterns)
+		return
+	}
+	e.Hint("== compares")
 }
 
 func (b *builder) ifExpr(at ast.Extent, ctx parser.IIfRestContext) *ast.IfExpr {
@@ -170,9 +182,30 @@ func (b *builder) assignment(at ast.Extent, ctx *parser.SimpleContext) ast.Stmt 
 			left = &ast.Discard{Extent: x.Extent}
 			break
 		}
-		b.diags.Add(diag.NotAssignable, at.At, "syntax: invalid assignment target")
+		b.notAssignable(x)
 	default:
-		b.diags.Add(diag.NotAssignable, at.At, "syntax: invalid assignment target")
+		b.notAssignable(x)
 	}
 	return &ast.AssignStmt{Extent: at, Left: left, Op: op, Right: b.expr(ctx.Expr(1))}
+}
+
+// notAssignable reports an assignment to what holds no value of the script.
+func (b *builder) notAssignable(x ast.Expr) {
+	e := b.diags.Add(diag.NotAssignable, x.Span(), "syntax: invalid assignment target")
+	switch x := x.(type) {
+	case *ast.Ident:
+		e.Hint("a variable begins with $, a map with @: $%s = ...", x.Name)
+	case *ast.Positional:
+		e.Hint("%s is a parameter of the command line; the name of a variable begins with a letter", x.Span().Text())
+	case *ast.Binary:
+		if _, ok := x.X.(*ast.Map); ok && x.Op == ast.Sub {
+			e.Hint("names hold letters, digits and _ only")
+			break
+		}
+		e.Hint("a variable begins with $ and takes its type from its value: $x = 1")
+	case *ast.Index:
+		if _, ok := x.X.(*ast.MapElem); ok {
+			e.Hint("several keys stand in one pair of brackets: @x[1, 2]")
+		}
+	}
 }

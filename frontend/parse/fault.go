@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/antlr4-go/antlr/v4"
 
 	"btc/frontend/diag"
 	"btc/grammar/parser"
-	"btc/spell"
 )
 
 // fault is the first syntax error of a parse.
@@ -17,6 +18,7 @@ type fault struct {
 	rule      int   // rule that was being parsed
 	want      []int // token types that could have come
 	prev, got *token
+	next      *token   // behind got
 	before    []*token // all tokens before got
 }
 
@@ -44,7 +46,7 @@ func (e *firstError) ReportError(antlr.Parser, antlr.RecognitionException) { pan
 
 func newFault(p *antlr.BaseParser) *syntaxPanic {
 	ts := p.GetTokenStream().(*stream)
-	f := &fault{rule: p.GetParserRuleContext().GetRuleIndex(), got: ts.at(ts.pos), before: ts.tokens[:ts.pos]}
+	f := &fault{rule: p.GetParserRuleContext().GetRuleIndex(), got: ts.at(ts.pos), next: ts.at(ts.pos + 1), before: ts.tokens[:ts.pos]}
 	if ts.pos > 0 {
 		f.prev = ts.at(ts.pos - 1)
 	}
@@ -129,27 +131,37 @@ func (d *driver) report(f *fault) {
 	case parser.BtLexerERR:
 		d.reportCharacter(f, at)
 		return
+	case antlr.TokenEOF:
+		if d.diags.HasErrors() { // what ends too early follows from those
+			return
+		}
 	}
+	var e *diag.Diagnostic
 	if f.inBlock() {
-		d.reportInBlock(f, at, found)
-		return
+		e = d.reportInBlock(f, at, found)
+	} else {
+		e = d.diags.Add(diag.Syntax, at, "syntax: %s, found %s", f.expected(), found)
 	}
-	d.diags.Add(diag.Syntax, at, "syntax: %s, found %s", f.expected(), found)
+	if hint := d.hint(f); hint != "" {
+		e.Hint("%s", hint)
+	}
 }
 
 func (d *driver) reportCharacter(f *fault, at diag.Span) {
 	switch f.got.text {
 	case "$":
-		d.diags.Add(diag.Syntax, at, "syntax: expected identifier after '$'")
+		d.diags.Add(diag.Syntax, at, "syntax: expected identifier after '$'").
+			Hint("if a name stood here, the shell has put in its own value: put the script between single quotes")
 	case `"`:
 		d.diags.Add(diag.UnterminatedString, at, "syntax: unterminated string")
 	default:
-		e := d.diags.Add(diag.Syntax, at, "syntax: unexpected input '%s'", f.got.text)
-		switch f.got.text {
-		case "#":
-			e.Hint("comments start with //; preprocessor lines stand at the top of a script")
-		case "'":
-			e.Hint("strings stand in double quotes")
+		shown := f.got.text
+		if r, _ := utf8.DecodeRuneInString(shown); !unicode.IsGraphic(r) || unicode.IsSpace(r) {
+			shown = fmt.Sprintf("%U", r)
+		}
+		e := d.diags.Add(diag.Syntax, at, "syntax: unexpected input '%s'", shown)
+		if hint := characterHint(f.got.text); hint != "" {
+			e.Hint("%s", hint)
 		}
 	}
 }
@@ -163,65 +175,24 @@ func (f *fault) inBlock() bool {
 	return false
 }
 
-func (d *driver) reportInBlock(f *fault, at diag.Span, found string) {
+func (d *driver) reportInBlock(f *fault, at diag.Span, found string) *diag.Diagnostic {
 	if f.got.kind == antlr.TokenEOF {
 		e := d.diags.Add(diag.Syntax, at, "syntax: expected '}', found end of script")
 		if open := f.openBrace(); open != nil {
 			e.Note(d.src.Span(open.start, open.end), "the '{' is here")
 		}
-		return
+		return e
 	}
 	switch f.prev.kind {
 	case parser.BtLexerSEMI, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
-		d.diags.Add(diag.Syntax, at, "syntax: unexpected input in block: %s", found)
-		return
+		return d.diags.Add(diag.Syntax, at, "syntax: unexpected input in block: %s", found)
 	}
 	switch f.got.kind {
 	case parser.BtLexerRPAREN, parser.BtLexerRBRACK, parser.BtLexerCOMMA, parser.BtLexerCOLON, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:
 	default: // a statement that follows: the ';' is missing before it
 		at = d.src.Span(f.prev.end, f.prev.end)
 	}
-	e := d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
-	if word := f.misspeltKeyword(); word != "" {
-		e.Hint("did you mean %s?", word)
-	}
-}
-
-// statements are the words that begin a statement or go on with one.
-var statements = []string{"if", "else", "while", "unroll", "for", "let", "return", "break", "continue"}
-
-// misspeltKeyword is the word that the statement before the fault should begin
-// with, when it begins with one like it; "" when it does not.
-func (f *fault) misspeltKeyword() string {
-	i := len(f.before) - 1
-	for depth := 0; i > 0; i-- { // over the parentheses of a condition
-		switch f.before[i].kind {
-		case parser.BtLexerRPAREN:
-			depth++
-		case parser.BtLexerLPAREN:
-			depth--
-		}
-		if depth == 0 {
-			break
-		}
-	}
-	if i > 0 && f.before[i].kind == parser.BtLexerLPAREN && (f.got.kind == parser.BtLexerLBRACE || f.got.kind == parser.BtLexerS_LBRACE) {
-		i--
-	}
-	if i < 1 || f.before[i].kind != parser.BtLexerIDENT {
-		return ""
-	}
-	switch f.before[i-1].kind {
-	case parser.BtLexerSEMI, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE:
-	default:
-		return ""
-	}
-	switch word := f.before[i].text; word {
-	case "elseif", "elsif", "elif":
-		return "else if"
-	default:
-		return spell.Nearest(word, statements)
-	}
+	return d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
 }
 
 // openBrace is the innermost '{' before the fault that is not closed.

@@ -227,13 +227,18 @@ func (d *driver) faultyRange(i int, top bool) (start, end int) {
 				return start, end
 			}
 			depth--
-			if depth == 0 && d.tokens[end+1].kind != parser.BtLexerELSE {
+			if depth == 0 && !goesOn(d.tokens[start], d.tokens[end+1]) {
 				return start, end + 1
 			}
 		case parser.BtLexerSEMI:
-			if depth == 0 {
+			if depth > 0 {
+				break
+			}
+			inside := parenthesesEnd(d.tokens[start:end], d.tokens[end+1:])
+			if inside == 0 {
 				return start, end
 			}
+			end += inside
 		case parser.BtLexerATTACH:
 			if top && depth == 0 && end > i && d.tokens[end-1].kind == parser.BtLexerRBRACE {
 				return start, end
@@ -241,4 +246,49 @@ func (d *driver) faultyRange(i int, top bool) (start, end int) {
 		}
 	}
 	return start, end
+}
+
+// goesOn tells whether a faulty statement goes on with a token behind a '}'.
+func goesOn(first, next *token) bool {
+	switch next.kind {
+	case parser.BtLexerELSE, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:
+		return true
+	case parser.BtLexerWHILE:
+		return first.text == "do"
+	}
+	return false
+}
+
+// parenthesesEnd is how many tokens of the second of two parts of a script it takes
+// to close the parentheses that are open after the first: a ';' between both ends
+// no statement then. It is 0 when the next brace comes before.
+func parenthesesEnd(before, after []*token) int {
+	open := 0
+	for _, t := range before {
+		open += t.opens()
+	}
+	if open <= 0 {
+		return 0
+	}
+	for i, t := range after {
+		switch t.kind {
+		case parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE:
+			return 0
+		}
+		if open += t.opens(); open == 0 {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// opens is how many parentheses a token adds to those that are open.
+func (t *token) opens() int {
+	switch t.kind {
+	case parser.BtLexerLPAREN, parser.BtLexerCAST_OPEN, parser.BtLexerTYPE_OPEN, parser.BtLexerREC_OPEN:
+		return 1
+	case parser.BtLexerRPAREN:
+		return -1
+	}
+	return 0
 }

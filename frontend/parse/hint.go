@@ -1,0 +1,248 @@
+package parse
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/antlr4-go/antlr/v4"
+
+	"btc/grammar/parser"
+	"btc/spell"
+)
+
+// hint says what to write where a fault is one of those that the habits of other
+// languages, and shells, make; "" where nothing is known.
+func (d *driver) hint(f *fault) string {
+	if f.prev == nil {
+		return ""
+	}
+	for _, h := range []func() string{f.hintWord, f.hintLoop, f.hintHeader, f.hintName, f.hintShell, f.hintStatement} {
+		if s := h(); s != "" {
+			return s
+		}
+	}
+	return d.hintComment(f)
+}
+
+// operators are words that other languages have for operators.
+var operators = map[string]string{"and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "is": "=="}
+
+// hintWord knows operators that are words, and one '=' in a condition.
+func (f *fault) hintWord() string {
+	if op, ok := operators[f.got.text]; ok && f.got.kind == parser.BtLexerIDENT {
+		return op + " means " + f.got.text
+	}
+	if f.prev.kind == parser.BtLexerIDENT && f.prev.text == "not" {
+		return "! means not"
+	}
+	if f.got.kind == parser.BtLexerASSIGN && f.next.kind == parser.BtLexerTILDE {
+		return noPatterns
+	}
+	if f.got.kind == parser.BtLexerASSIGN && (f.wants(parser.BtLexerRPAREN) || f.wants(parser.BtLexerENDPRED)) {
+		return "== compares"
+	}
+	return ""
+}
+
+const noPatterns = "there are no patterns: strcontains(text, part) looks for a part, strncmp(text, start, n) == 0 for a start"
+
+// hintLoop knows the heads of loops.
+func (f *fault) hintLoop() string {
+	switch f.rule {
+	case parser.BtParserRULE_forStmt, parser.BtParserRULE_forHead:
+		return "a loop that counts: for ($i : 0..10) { }; over a map: for ($kv : @map) { } with $kv.0 for the key and $kv.1 for the value"
+	}
+	return ""
+}
+
+// hintHeader knows what stands between an attach point and its body.
+func (f *fault) hintHeader() string {
+	switch {
+	case f.rule == parser.BtParserRULE_script && f.got.kind == parser.BtLexerRBRACE:
+		return "this '}' closes nothing: there is one too many before it or here"
+	case f.got.kind == parser.BtLexerDIV && f.prev.kind == parser.BtLexerDIV:
+		return "there is one filter: join the conditions with &&"
+	case f.rule == parser.BtParserRULE_funcDef && f.wants(parser.BtLexerCOLON) && f.prev.kind == parser.BtLexerRPAREN:
+		return "a function says the type of its result: fn name($a : int64) : int64 { }"
+	case f.prev.text == "include" && f.rule == parser.BtParserRULE_body:
+		return "a script is brought in with import, a header of C with #include on a line of its own"
+	case f.got.kind != parser.BtLexerATTACH || f.prev.kind != parser.BtLexerATTACH:
+		return ""
+	case strings.Contains(f.got.text, ":"):
+		return "attach points are separated by commas"
+	case strings.ContainsAny(f.got.text, "@$("):
+		return "the actions stand in braces: { }"
+	}
+	return "a filter stands between slashes: /pid == 1/"
+}
+
+// hintName knows names that are none.
+func (f *fault) hintName() string {
+	if f.prev.kind != parser.BtLexerMAP {
+		return ""
+	}
+	switch f.got.kind {
+	case parser.BtLexerLPAREN, parser.BtLexerCAST_OPEN, parser.BtLexerREC_OPEN, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
+		return "keys stand in brackets: " + f.prev.text + "[1]"
+	case parser.BtLexerINT:
+		if f.prev.end == f.got.start {
+			return "a name begins with a letter: @x" + f.got.text
+		}
+	}
+	return ""
+}
+
+// hintShell knows what is left of a script where the shell took quotes and names
+// that begin with '$'.
+func (f *fault) hintShell() string {
+	switch f.got.kind {
+	case parser.BtLexerMOD:
+		if f.prev.kind == parser.BtLexerLPAREN {
+			return lostQuotes
+		}
+	case parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP, parser.BtLexerEQ, parser.BtLexerNE, parser.BtLexerLE, parser.BtLexerGE, parser.BtLexerLT, parser.BtLexerGT:
+		switch f.prev.kind {
+		case parser.BtLexerLPAREN, parser.BtLexerSEMI, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE:
+			return "if a name with $ stood before it, the shell has put in its own value: put the script between single quotes"
+		}
+	}
+	return ""
+}
+
+const lostQuotes = "strings stand in double quotes; if these do, the shell has taken them away: put the script between single quotes"
+
+// hintComment knows a comment that hides the rest of a line, such as the one that
+// an empty filter is.
+func (d *driver) hintComment(f *fault) string {
+	if f.got.kind != antlr.TokenEOF || f.prev.kind != parser.BtLexerATTACH || len(d.comments) == 0 {
+		return ""
+	}
+	if last := d.comments[len(d.comments)-1]; last.At.Start >= f.prev.end && strings.ContainsRune(last.Text, '{') {
+		return "// begins a comment; a filter that is always true is left out"
+	}
+	return ""
+}
+
+// statements are the words that begin a statement or go on with one.
+var statements = []string{"if", "else", "while", "unroll", "for", "let", "return", "break", "continue"}
+
+// foreign are words that begin a statement of C or of other languages.
+var foreign = map[string]string{
+	"elseif": "did you mean else if?", "elsif": "did you mean else if?", "elif": "did you mean else if?",
+	"do":       "a loop has its condition first: while (condition) { }",
+	"switch":   "there is no switch: if (x == 1) { } else if (x == 2) { }",
+	"case":     "there is no switch: if (x == 1) { } else if (x == 2) { }",
+	"goto":     "there is no goto",
+	"foreach":  "over a map: for ($kv : @map) { }",
+	"function": "a function stands outside of probes: fn name($a : int64) : int64 { }",
+}
+
+// declaring are the words that declare a variable in other languages, beside the
+// names of types.
+var declaring = wordSet("var auto const static int char long short unsigned signed float double u8 u16 u32 u64 s8 s16 s32 s64 __u32 __u64 size_t local")
+
+// hintStatement looks at the word that the statement with the fault begins with.
+func (f *fault) hintStatement() string {
+	if f.got.kind == parser.BtLexerSTRUCT && f.inBlock() {
+		return "a variable begins with $ and takes its type from its value: $x = (struct name *)arg0"
+	}
+	i := f.statement()
+	if i < 0 {
+		return ""
+	}
+	first := f.before[i]
+	alone := i == len(f.before)-1
+	switch {
+	case first.kind == parser.BtLexerVAR && alone && f.got.kind == parser.BtLexerCOLON:
+		return "= assigns: " + first.text + " = 1; a type is declared with let: let " + first.text + " : int64"
+	case first.kind == parser.BtLexerIDENT && alone && f.got.kind == parser.BtLexerIDENT && (declaring[first.text] || typeNames[first.text]):
+		return "a variable begins with $ and takes its type from its value: $x = 1"
+	case first.kind == parser.BtLexerIDENT && foreign[first.text] != "":
+		return foreign[first.text]
+	case f.rule == parser.BtParserRULE_body && f.got.kind != antlr.TokenEOF && f.got.kind != parser.BtLexerRPAREN && first.headed():
+		return "what depends on it stands in braces, even one statement"
+	case first.kind != parser.BtLexerIDENT || !f.inBlock():
+		return ""
+	}
+	if word := spell.Nearest(first.text, statements); word != "" && (f.got.kind == parser.BtLexerLBRACE || f.got.kind == parser.BtLexerS_LBRACE || alone) {
+		return "did you mean " + word + "?"
+	}
+	switch f.got.kind {
+	case parser.BtLexerSTRING, parser.BtLexerMAP, parser.BtLexerVAR, parser.BtLexerINT, parser.BtLexerPARAM, parser.BtLexerIDENT:
+		if alone {
+			return "the arguments of a function stand in parentheses: " + first.text + "(" + f.got.text + ")"
+		}
+	}
+	return ""
+}
+
+// headed tells whether a statement with this first token has a body.
+func (t *token) headed() bool {
+	switch t.kind {
+	case parser.BtLexerS_IF, parser.BtLexerIF, parser.BtLexerELSE, parser.BtLexerWHILE, parser.BtLexerFOR, parser.BtLexerUNROLL:
+		return true
+	}
+	return false
+}
+
+// statement is the index of the first token of the statement with the fault, -1
+// when the fault is at that token or not in a statement.
+func (f *fault) statement() int {
+	i := len(f.before) - 1
+	for depth := 0; i >= 0; i-- {
+		switch f.before[i].kind {
+		case parser.BtLexerRPAREN:
+			depth++
+		case parser.BtLexerLPAREN, parser.BtLexerCAST_OPEN, parser.BtLexerTYPE_OPEN, parser.BtLexerREC_OPEN:
+			depth--
+		case parser.BtLexerSEMI:
+			if depth > 0 {
+				continue
+			}
+			return f.statementAt(i + 1)
+		case parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE:
+			return f.statementAt(i + 1)
+		}
+	}
+	return -1
+}
+
+func (f *fault) statementAt(i int) int {
+	if i >= len(f.before) {
+		return -1
+	}
+	return i
+}
+
+// lookalikes are characters that editors and web pages put in the place of those
+// of the language.
+var lookalikes = []struct{ wrong, right string }{
+	{"\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02\u2033", `"`},
+	{"\u2018\u2019\u201a\u201b\u0060\u00b4\u2032'", `"`},
+	{"\u2010\u2011\u2012\u2013\u2014\u2212\uff0d", "-"},
+	{"\uff1b\u037e", ";"}, {"\uff0c\u3001", ","}, {"\uff08", "("}, {"\uff09", ")"}, {"\uff1a", ":"},
+	{"\uff5b", "{"}, {"\uff5d", "}"}, {"\uff3b", "["}, {"\uff3d", "]"}, {"\uff1d", "="}, {"\uff0f\u2044\u2215", "/"},
+	{"\u00d7", "*"}, {"\u2260", "!="}, {"\u2264", "<="}, {"\u2265", ">="}, {"\u2026", ".."}, {"\u2192", "->"},
+}
+
+// characterHint says what to write for a character that the language does not have.
+func characterHint(char string) string {
+	switch char {
+	case "#":
+		return "comments start with //; preprocessor lines stand at the top of a script"
+	case "'", "`":
+		return "strings stand in double quotes"
+	case `\`:
+		return lostQuotes
+	}
+	i := slices.IndexFunc(lookalikes, func(l struct{ wrong, right string }) bool { return strings.Contains(l.wrong, char) })
+	switch {
+	case i >= 0 && lookalikes[i].right == `"`:
+		return `strings stand in plain double quotes: "text"`
+	case i >= 0:
+		return "this only looks like " + lookalikes[i].right + ": write that"
+	case strings.TrimSpace(strings.Trim(char, "\u200b\u200c\u200d\u2060\ufeff\u00ad")) == "":
+		return "an invisible character, as copied text has them: delete it"
+	}
+	return ""
+}

@@ -1,0 +1,85 @@
+package parse
+
+import (
+	"strings"
+	"testing"
+
+	"btc/frontend/diag"
+)
+
+// TestHints: what the habits of other languages and the quoting of shells make of a
+// script is one error, and it says what to write.
+func TestHints(t *testing.T) {
+	for _, c := range []struct{ script, at, hint string }{
+		{"begin { if (pid == 1 and tid == 2) { } }", "and", "&& means and"},
+		{"begin { if (pid == 1 or tid == 2) { } }", "or", "|| means or"},
+		{"begin { if (not pid) { } }", "pid", "! means not"},
+		{"begin { if (pid = 1) { } }", "=", "== compares"},
+		{"begin /pid = 1/ { }", "=", "== compares"},
+		{`begin { if (comm =~ "ba*") { } }`, "=", "strcontains"},
+		{"begin { int x = 1; }", " x", "a variable begins with $"},
+		{"begin { u64 x = 1; }", " x", "a variable begins with $"},
+		{"begin { var x = 1; }", " x", "a variable begins with $"},
+		{"begin { int *x = 1; }", "int *x", "a variable begins with $"},
+		{"begin { struct file *f = arg0; }", "struct", "a variable begins with $"},
+		{"begin { x = 1; }", "x", "a variable begins with $, a map with @: $x"},
+		{"begin { $1 = 1; }", "$1", "a parameter of the command line"},
+		{"begin { $x := 1; }", ":", "= assigns: $x = 1"},
+		{"begin { for ($i = 0; $i < 10; $i++) { print($i); } }", "=", "for ($i : 0..10)"},
+		{"begin { for (int i = 0; i < 10; i++) { print(i); } }", "int", "for ($i : 0..10)"},
+		{"begin { for $kv in @x { } }", "in", "for ($kv : @map)"},
+		{"begin { for ($k, $v : @x) { } }", ",", "for ($kv : @map)"},
+		{"begin { do { @++; } while (@ < 5); }", " { @", "while (condition)"},
+		{"begin { switch (pid) { case 1: @ = 1; } }", " { case", "there is no switch"},
+		{"begin { if (pid) { } elif (tid) { } }", " { } }", "else if"},
+		{"begin { if (pid == 1) @ = 1; }", "@", "in braces, even one statement"},
+		{"begin { while (pid == 1) @ = 1; }", "@", "in braces, even one statement"},
+		{"begin { delete @x[tid]; }", " @x", "delete(@x)"},
+		{`begin { printf "x"; }`, ` "x"`, `printf("x")`},
+		{"begin { @x{1} = 1; }", "{1", "keys stand in brackets: @x[1]"},
+		{"begin { @x(1) = 1; }", "(1", "keys stand in brackets: @x[1]"},
+		{"begin { @x[1][2] = 1; }", "@x", "@x[1, 2]"},
+		{"begin { @1 = 1; }", "1", "begins with a letter"},
+		{"begin { @my-map = 1; }", "@my", "letters, digits and _ only"},
+		{"begin { @ = 1; }}", "}", "one too many"},
+		{"kprobe:f kprobe:g { }", "kprobe:g", "separated by commas"},
+		{"kprobe:f pid == 1 { }", "pid", "between slashes"},
+		{"kprobe:f @x = count();", "@x", "in braces"},
+		{"kprobe:f /pid == 1/ /tid == 1/ { }", "/tid == 1/ {", "join the conditions with &&"},
+		{"kprobe:f // { @ = 1; }", "", "// begins a comment"},
+		{"fn f($a : int64) { return $a; }", "{", "the type of its result"},
+		{`include "x.bt"; begin { }`, `"x.bt"`, "import"},
+		{"begin { printf(%d\\n, pid); }", "%", "the shell has taken them away"},
+		{"begin { printf(\\n); }", "\\", "the shell has taken them away"},
+		{"begin { = 1; }", "=", "between single quotes"},
+		{"begin { if ( == 1) { } }", "==", "between single quotes"},
+		{"begin { $ = 1; }", "$", "between single quotes"},
+		{"begin { printf('a'); }", "'", "double quotes"},
+		{"begin { printf(“a”); }", "“", "double quotes"},
+		{"begin { printf(‘a’); }", "‘", "double quotes"},
+		{"begin { @ = 5 – 1; }", "–", "looks like -"},
+		{"begin { @ = 5； }", "；", "looks like ;"},
+		{"begin { @ =\u00a05; }", "\u00a0", "invisible"},
+		{"begin { @ = \u200b5; }", "\u200b", "invisible"},
+		// What follows from one error is not reported.
+		{"begin { printf(\"a); }", "\"a", ""},
+		{"begin { printf(\"%d\\n\"; pid); @x = 1; }", ";", ""},
+		{"begin { @ = pid; ) kprobe:f { @ = tid; }", ")", ""},
+		{"begin { /* a }", "/*", ""},
+	} {
+		var l diag.List
+		Script(diag.NewSource("x.bt", c.script), &l)
+		all := l.Sorted()
+		if len(all) != 1 {
+			t.Errorf("%s: not one error: %v", c.script, l.Err())
+			continue
+		}
+		d := all[0]
+		if hint := strings.Join(d.Hints, "\n"); !strings.Contains(hint, c.hint) || c.hint == "" && hint != "" {
+			t.Errorf("%s: the hint is %q, not %q", c.script, hint, c.hint)
+		}
+		if at := c.script[d.Span.Start:]; !strings.HasPrefix(at, c.at) {
+			t.Errorf("%s: marked at %q, not %q", c.script, at, c.at)
+		}
+	}
+}
