@@ -75,6 +75,9 @@ func writeAttr(sb *strings.Builder, x reflect.Value) {
 		if x.Type() == posType {
 			p := x.Interface().(Pos)
 			fmt.Fprintf(sb, "!%d:%d#%d", p.Line, p.Col, p.Stmt)
+			if p.Site > 0 {
+				fmt.Fprintf(sb, "^%d", p.Site)
+			}
 			return
 		}
 		writeStruct(sb, x)

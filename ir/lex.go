@@ -252,6 +252,9 @@ func (p *parser) pos() Pos {
 	if p.take("#") {
 		pos.Stmt = int(p.int())
 	}
+	if p.take("^") {
+		pos.Site = p.count("site")
+	}
 	return pos
 }
 

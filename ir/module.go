@@ -49,6 +49,9 @@ type Meta struct {
 	Warnings []string
 	Errors   []RuntimeError // places that OpDivZero and the like refer to
 	Needs    []Need         // what the host's kernel must have beyond 5.10
+	// Sites are the expressions that Pos.Site counts. None: failing helpers are
+	// not reported.
+	Sites []RuntimeError
 }
 
 // Need is a kernel feature without which a construct of the script cannot run.
@@ -86,6 +89,9 @@ type RuntimeError struct {
 	Pos   Pos
 	End   int     // column behind the last byte; 0 if that is on another line
 	Chain []Place // as Event.Chain
+	// Helper is the kernel function that failed, without "bpf_"; Text is empty then:
+	// the answer of the helper, known to the loader, says why.
+	Helper string
 }
 
 // Place is a place in a file that a message names: the code of a macro or a call
@@ -369,7 +375,9 @@ const (
 	EvSkbOutput EventKind = "skboutput"
 	EvUnwatch   EventKind = "unwatch" // one field: the address of a watchpoint that ends
 	EvError     EventKind = "error"   // one field: index in Meta.Errors
-	EvProc      EventKind = "proc"    // one field: tgid seen for the first time
+	// EvHelperError: fields index in Meta.Errors and the helper's answer.
+	EvHelperError EventKind = "helper_error"
+	EvProc        EventKind = "proc" // one field: tgid seen for the first time
 )
 
 // JoinBytes is the most that a join takes of a string, its NUL included.

@@ -226,6 +226,7 @@ const (
 	OpJoin
 	OpDivZero
 	OpFault
+	OpFailed
 
 	numOps
 )
@@ -347,5 +348,6 @@ var Ops = [numOps]OpInfo{
 	OpEmit:    {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with an argument for each of its fields: an integer, or the address of an object in memory"},
 	OpJoin:    {Name: "join", Result: RVoid, Effect: Writes, Args: []ArgKind{AddrArg}, Attrs: AImm | ASym, Doc: "sends event Sym with one buffer in it: the strings that an array of Imm pointers names, up to a null pointer, each with its NUL; what cannot be read is left out"},
 	OpDivZero: {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "tells the loader of a division by zero; Imm the index in Module.Errors"},
+	OpFailed:  {Name: "failed", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: ASym, Doc: "where the argument, the answer of helper Sym, is negative as 32 bits: tells the loader so, in scripts compiled for that (Pos.Site)"},
 	OpFault:   {Name: "fault", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "tells the loader of the fault whose index in Module.Errors is the argument"},
 }

@@ -112,10 +112,15 @@ func posText(p Pos) string {
 	switch {
 	case p == NoPos:
 		return ""
-	case p.Stmt >= 0:
-		return fmt.Sprintf("!%d:%d#%d", p.Line, p.Col, p.Stmt)
 	}
-	return fmt.Sprintf("!%d:%d", p.Line, p.Col)
+	t := fmt.Sprintf("!%d:%d", p.Line, p.Col)
+	if p.Stmt >= 0 {
+		t += fmt.Sprintf("#%d", p.Stmt)
+	}
+	if p.Site > 0 {
+		t += fmt.Sprintf("^%d", p.Site)
+	}
+	return t
 }
 
 func (p Pos) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Col) }

@@ -67,7 +67,7 @@ func TestPrintParse(t *testing.T) {
 	if got := m.Maps[0].BPF.Present; got != -1 {
 		t.Errorf("present is %d", got)
 	}
-	if got := m.Funcs[0].Blocks[0].Values[1].Pos; got != (Pos{1, 26, 0}) {
+	if got := m.Funcs[0].Blocks[0].Values[1].Pos; got != (Pos{Line: 1, Col: 26}) {
 		t.Errorf("position is %v", got)
 	}
 	if got := m.Maps[1].Key.Fields[1]; got.Name != "" || !got.Var || got.Layout.Kind != LString {
@@ -100,7 +100,7 @@ func TestEveryOpHasAText(t *testing.T) {
 		if info.Result != RVoid {
 			res = TI64
 		}
-		v := b.Append(op, res, Pos{3, 4, 5}, args...)
+		v := b.Append(op, res, Pos{3, 4, 5, 6}, args...)
 		fillAttrs(v, info.Attrs)
 		b.Ret(Const(0), NoPos)
 		text := (&Module{Name: "m", File: "x", Funcs: []*Func{f}}).String()

@@ -128,9 +128,12 @@ func MemKindOf(size int, signed bool) MemKind {
 
 // Pos is a place in the script: line and column are 1-based, 0 is unknown.
 // Stmt is the index into Module.Stmts of the statement it belongs to, -1 for none.
+// Site counts from 1 in Meta.Sites, 0 for none: it names the expression, where
+// failing helpers are to be reported.
 type Pos struct {
 	Line, Col int
 	Stmt      int
+	Site      int
 }
 
 // NoPos is an unknown place.

@@ -34,7 +34,7 @@ var rules = map[Op]rule{
 	OpStats: ruleShape(ShapeStats), OpHist: ruleShape(ShapeHist), OpLhist: ruleShape(ShapeLhist), OpTseries: ruleShape(ShapeTseries),
 	OpAggGet: ruleShape(ShapeCount, ShapeSum, ShapeAvg, ShapeMin, ShapeMax, ShapeStats),
 
-	OpEmit: ruleEmit, OpJoin: ruleJoin, OpDivZero: ruleDivZero, OpFault: generic,
+	OpEmit: ruleEmit, OpJoin: ruleJoin, OpDivZero: ruleDivZero, OpFault: generic, OpFailed: generic,
 }
 
 // value checks v by its row and then by its rule.

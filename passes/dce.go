@@ -41,6 +41,9 @@ var quietHelpers = map[string]bool{
 
 // droppable reports whether v may go when its result is not used.
 func droppable(m *ir.Module, v *ir.Value) bool {
+	if mayFail(v) {
+		return false
+	}
 	if v.Op != ir.OpCall {
 		return v.Op.Info().Effect != ir.Writes
 	}
@@ -134,7 +137,7 @@ func dropDeadWrites(f *ir.Func) {
 		}
 	}
 	writes := func(v *ir.Value) bool {
-		return slotWriters[v.Op] && v.Args[0].Op == ir.OpSlotAddr && uses[v.ID] == 0
+		return slotWriters[v.Op] && v.Args[0].Op == ir.OpSlotAddr && uses[v.ID] == 0 && !mayFail(v)
 	}
 	for _, b := range f.Blocks {
 		for _, v := range b.Values {

@@ -46,8 +46,15 @@ func lowerMapGet(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
 	p := l.element(x, keyOf(v, 1))
 	return l.IfValue(l.NotNull(p), v.Type,
-		func() *ir.Value { return l.LoadAs(v.Type, ir.U64, l.NonNull(p), x.BPF.ValueOff) },
-		func() *ir.Value { return zeroOf(v.Type) })
+		func() *ir.Value {
+			p := l.NonNull(p)
+			l.checkSet(x, keyOf(v, 1), p)
+			return l.LoadAs(v.Type, ir.U64, p, x.BPF.ValueOff)
+		},
+		func() *ir.Value {
+			l.absent()
+			return zeroOf(v.Type)
+		})
 }
 
 // lowerElemGet reads the element of a walk. map-layout lays out a walked
@@ -72,8 +79,15 @@ func lowerMapGetMem(l *lowering, v *ir.Value) *ir.Value {
 	n := valueSize(x.Value)
 	p := l.element(x, keyOf(v, 2))
 	l.If(l.NotNull(p),
-		func() { l.copy(to, l.AddImm(l.NonNull(p), int64(x.BPF.ValueOff)), n) },
-		func() { l.zero(to, n) })
+		func() {
+			p := l.NonNull(p)
+			l.checkSet(x, keyOf(v, 2), p)
+			l.copy(to, l.AddImm(p, int64(x.BPF.ValueOff)), n)
+		},
+		func() {
+			l.absent()
+			l.zero(to, n)
+		})
 	return nil
 }
 
@@ -118,7 +132,13 @@ func lowerMapSetMem(l *lowering, v *ir.Value) *ir.Value {
 func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
 	r := l.put(x, key, value)
 	if x.BPF.Loss >= 0 {
-		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
+		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() {
+			if l.Pos.Site == 0 {
+				l.lose(x)
+				return
+			}
+			l.If(l.ICmp(ir.EQ, r, ir.Const(-errTooBig)), func() { l.lose(x) }, func() { l.failed("map_update_elem", r) })
+		})
 	}
 }
 
@@ -138,6 +158,7 @@ func lowerMapDel(l *lowering, v *ir.Value) *ir.Value {
 	x, key := l.mapOf(v), keyOf(v, 1)
 	if key != nil {
 		r := l.Call("map_delete_elem", ir.TI64, ir.MapOperand(x.Name), key)
+		l.checkBut("map_delete_elem", r, errNoEntry)
 		gone := l.ICmp(ir.EQ, r, ir.Const(0))
 		if x.BPF.Len > 0 {
 			l.If(gone, func() { l.count(x, -1) }, nil)

@@ -116,7 +116,7 @@ func (l *lowering) probeRead(to, n, from *ir.Value) {
 	if from.Type.Kind == ir.UAddr {
 		helper = "probe_read_user"
 	}
-	l.Call(helper, ir.TI64, to, n, from)
+	l.check(helper, l.Call(helper, ir.TI64, to, n, from))
 }
 
 func lowerReadMem(l *lowering, v *ir.Value) *ir.Value {

@@ -48,6 +48,10 @@ func lowerOutput(m *ir.Module) []ir.Diag {
 			l.send(l.ownEvent(ir.EvError, "index"), ir.Const(v.Imm))
 			return nil
 		},
+		ir.OpFailed: func(l *lowering, v *ir.Value) *ir.Value {
+			l.check(v.Sym, v.Args[0])
+			return nil
+		},
 		ir.OpFault: func(l *lowering, v *ir.Value) *ir.Value {
 			l.send(l.ownEvent(ir.EvError, "index"), v.Args[0])
 			return nil
@@ -82,16 +86,18 @@ func layoutEvent(e *ir.Event) {
 	e.Size = roundUp(off, 8)
 }
 
-// ownEvent finds or makes the event of a kind that the lowerings need, with one
-// number in it.
-func (l *lowering) ownEvent(kind ir.EventKind, field string) *ir.Event {
+// ownEvent finds or makes the event of a kind that the lowerings need, with the
+// numbers in it.
+func (l *lowering) ownEvent(kind ir.EventKind, fields ...string) *ir.Event {
 	for _, e := range l.m.Events {
 		if e.Kind == kind {
 			return e
 		}
 	}
-	e := &ir.Event{ID: len(l.m.Events), Name: string(kind), Kind: kind, Pos: ir.NoPos,
-		Fields: []ir.Field{{Name: field, Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"}}}}
+	e := &ir.Event{ID: len(l.m.Events), Name: string(kind), Kind: kind, Pos: ir.NoPos}
+	for _, name := range fields {
+		e.Fields = append(e.Fields, ir.Field{Name: name, Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"}})
+	}
 	layoutEvent(e)
 	l.m.Events = append(l.m.Events, e)
 	return e
@@ -236,7 +242,7 @@ func (l *lowering) produce(v, to *ir.Value, room int64) {
 		return
 	}
 	l.Store(ir.U8, to, 0, ir.Const(0)) // stays when the bound is 0
-	l.fillString(to, v.Args[1], v.Args[2], min(room, v.Imm))
+	l.at(v, func() { l.fillString(to, v.Args[1], v.Args[2], min(room, v.Imm)) })
 }
 
 // literal writes as much of a strlit's text as room holds, without the zeros behind its NUL.
@@ -417,7 +423,7 @@ func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*
 		l.produce(str, arg, room)
 		n = l.readString(to, arg, ir.Const(commSize), commSize)
 	default:
-		n = l.readString(to, str.Args[1], str.Args[2], min(room, str.Imm+1))
+		l.at(str, func() { n = l.readString(to, str.Args[1], str.Args[2], min(room, str.Imm+1)) })
 	}
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(1))
 }

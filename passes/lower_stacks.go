@@ -47,6 +47,7 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	}
 	// On success the helper zeroes what it does not fill.
 	n := l.Call("get_stack", ir.TI64, v.Args[0], frames, ir.Const(int64(size)), ir.Const(flags))
+	l.check("get_stack", n)
 	return l.IfValue(l.ICmp(ir.SGT, n, ir.Const(0)), ir.TI64,
 		func() *ir.Value {
 			// The length, at most 1024, is the id's low bits: never 0.

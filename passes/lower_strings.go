@@ -127,7 +127,11 @@ func readHelpers(from *ir.Value) (str, mem string) {
 // helper has zeroed the destination (all versions).
 func (l *lowering) readString(to, from, bound *ir.Value, room int64) *ir.Value {
 	helper, _ := readHelpers(from)
-	return l.Call(helper, ir.TI64, to, l.clamp(bound, int(room)), from)
+	n := l.Call(helper, ir.TI64, to, l.clamp(bound, int(room)), from)
+	if from.Type.Kind == ir.KAddr || from.Type.Kind == ir.UAddr {
+		l.check(helper, n)
+	}
+	return n
 }
 
 // fillString is readString, but a text of room bytes or more fills the room

@@ -66,7 +66,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		}
 	}
 	for _, e := range m.Meta.Errors {
-		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Pos: span(e.Pos, e.End), Chain: chain(e.Chain)})
+		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: chain(e.Chain)})
 	}
 	for _, n := range m.Meta.Needs {
 		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})

@@ -30,6 +30,8 @@ type scriptFlags struct {
 	params     []string          // what stands behind "--"
 	options    map[string]string // --name=value there
 	fixAll     bool              // the code is made for these parameters only
+
+	helperErrors bool // -k
 }
 
 func (s *scriptFlags) add(fs *flag.FlagSet) {
@@ -58,6 +60,7 @@ func (s *scriptFlags) add(fs *flag.FlagSet) {
 		}
 		return nil
 	})
+	fs.BoolVar(&s.helperErrors, "k", false, "make code that reports each failure of a kernel function: reads of bad addresses, look-ups of missing keys")
 	fs.BoolVar(&s.noWarnings, "no-warnings", false, "print errors only")
 }
 
@@ -245,7 +248,7 @@ func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
 	if err != nil {
 		return nil, fail("%v", err)
 	}
-	in := driver.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
+	in := driver.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, HelperErrors: s.helperErrors, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
 	if s.dump != "" {
 		if in.Dump, err = dumper(s.dump); err != nil {
 			return nil, fail("%v", err)

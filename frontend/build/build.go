@@ -30,6 +30,7 @@ type builder struct {
 	m      *ir.Module
 	info   *check.Info
 	stmts  map[diag.Span]int // statement's span -> index in m.Stmts
+	sites  map[diag.Span]int // expression's span -> ir.Pos.Site
 	events map[string]int    // how many events of a kind have names
 	// layouts shares the layout of a type, which may be large.
 	layouts map[*types.Type]*ir.Layout
@@ -42,7 +43,7 @@ func Module(info *check.Info, name string) *ir.Module {
 	b := &builder{
 		m: &ir.Module{Name: name, File: path.Base(src.Name), Source: src.Text, Target: info.Target, Arches: info.Arches,
 			Meta: ir.Meta{Config: info.Config.Values}},
-		info: info, stmts: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
+		info: info, stmts: map[diag.Span]int{}, sites: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
 	}
 	for _, m := range info.Maps {
 		b.addMap(m)
@@ -292,7 +293,45 @@ func (f *fn) statement(at diag.Span) {
 func (f *fn) here(x ast.Node) func() {
 	pos, end := f.Pos, f.end
 	f.Pos, f.end = f.pos(x.Span(), f.at), f.endCol(x.Span())
+	f.Pos.Site = f.site(x)
 	return func() { f.Pos, f.end = pos, end }
+}
+
+// site is the number of an expression among those whose failing helpers are
+// reported; 0 when none are. A member of something in parentheses is named without
+// the first of them, as the reference does.
+func (f *fn) site(x ast.Node) int {
+	if !f.info.HelperErrors {
+		return 0
+	}
+	at := x.Span()
+	for inner := x; inner != nil; {
+		switch n := inner.(type) {
+		case *ast.Field:
+			inner = n.X
+		case *ast.Index:
+			inner = n.X
+		case *ast.Paren:
+			at = n.X.Span().To(at)
+			inner = nil
+		default:
+			inner = nil
+		}
+	}
+	n, ok := f.sites[at]
+	if !ok {
+		f.m.Meta.Sites = append(f.m.Meta.Sites, ir.RuntimeError{Pos: f.pos(at, -1), End: f.endCol(at), Chain: f.chain(at)})
+		n = len(f.m.Meta.Sites)
+		f.sites[at] = n
+	}
+	return n
+}
+
+// failed has the loader told when helper's answer r is an error.
+func (f *fn) failed(helper string, r *ir.Value) {
+	if f.Pos.Site > 0 {
+		f.Emit(ir.OpFailed, ir.TVoid, r).Sym = helper
+	}
 }
 
 // endCol is the column behind a span, 0 if that is on another line.

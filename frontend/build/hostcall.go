@@ -74,13 +74,13 @@ func signal(helper string) callFunc {
 		if len(c.Args) > 0 {
 			n = f.num(c.Args[0])
 		}
-		f.Call(helper, ir.TI64, n)
+		f.failed(helper, f.Call(helper, ir.TI64, n))
 		return nil
 	}
 }
 
 func (f *fn) override(_ ast.Expr, c *check.Call) *ir.Value {
-	f.Call("override_return", ir.TI64, f.ctx, f.num(c.Args[0]))
+	f.failed("override_return", f.Call("override_return", ir.TI64, f.ctx, f.num(c.Args[0])))
 	return nil
 }
 
@@ -92,6 +92,7 @@ func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
 	f.zero(src, room)
 	f.bytesOf(c.Args[1], src, int(c.N))
 	r := f.Call("probe_write_user", ir.TI64, f.num(c.Args[0]), src, ir.Const(c.N))
+	f.failed("probe_write_user", r)
 	return f.BoolInt(f.ICmp(ir.EQ, r, ir.Const(0)))
 }
 
@@ -145,7 +146,7 @@ func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) {
 		if from.Type.Kind == ir.UAddr {
 			helper = "probe_read_user"
 		}
-		f.Call(helper, ir.TI64, to, n, from)
+		f.failed(helper, f.Call(helper, ir.TI64, to, n, from))
 	}
 }
 
@@ -244,7 +245,7 @@ func btfType(t *types.Type) ir.Type {
 // path writes the path of a struct path; an empty text where there is none.
 func (f *fn) path(c *check.Call, dst *ir.Value, capacity int) {
 	f.zero(dst, capacity)
-	f.Call("d_path", ir.TI64, f.trusted(c.Args[0]), dst, ir.Const(int64(capacity)))
+	f.failed("d_path", f.Call("d_path", ir.TI64, f.trusted(c.Args[0]), dst, ir.Const(int64(capacity))))
 }
 
 // packetLimit is the most that skb_output copies of a packet: a perf record has at
@@ -276,6 +277,7 @@ func (f *fn) skbOutput(_ ast.Expr, c *check.Call) *ir.Value {
 	const currentCPU = 0xffffffff // BPF_F_CURRENT_CPU; the length stands above it
 	flags := f.Or(f.Shl(n, ir.Const(32)), ir.Const(currentCPU))
 	r := f.Call("skb_output", ir.TI64, skb, ir.MapOperand(packets), flags, rec, ir.Const(size))
+	f.failed("skb_output", r)
 	return f.And(r, ir.Const(1<<32-1)) // a uint32
 }
 

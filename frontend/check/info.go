@@ -42,6 +42,9 @@ type Info struct {
 	Programs []*Program
 	// Unsafe are the uses of dangerous functions, for --unsafe at load time.
 	Unsafe []Use
+	// HelperErrors asks for code that reports each helper that fails (-k). Set by
+	// who asks for the check.
+	HelperErrors bool
 	// SeriesClock names a scalar map that tseries reads the time (ns) from instead
 	// of the clock, for tests; "" for none.
 	SeriesClock string

@@ -15,6 +15,12 @@ func outputOps() map[ir.Op]opFunc {
 			fr.event(ir.EvError, "", []string{itoa(v.Imm)})
 			return 0
 		},
+		ir.OpFailed: func(fr *frame, v *ir.Value) int64 {
+			if code := int32(fr.arg(v, 0)); code < 0 && v.Pos.Site > 0 {
+				fr.event(ir.EvHelperError, "", []string{v.Sym, itoa(int64(code))})
+			}
+			return 0
+		},
 		ir.OpFault: func(fr *frame, v *ir.Value) int64 {
 			fr.event(ir.EvError, "", []string{itoa(fr.arg(v, 0))})
 			return 0
@@ -27,7 +33,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // event records an event. The compiler's own events go by their kind: lowering
 // chooses their names.
 func (k *Machine) event(kind ir.EventKind, name string, fields []string) {
-	if kind == ir.EvProc || kind == ir.EvError {
+	if kind == ir.EvProc || kind == ir.EvError || kind == ir.EvHelperError {
 		name = string(kind)
 	}
 	k.Events = append(k.Events, name+"("+strings.Join(fields, ", ")+")")

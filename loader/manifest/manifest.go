@@ -264,9 +264,12 @@ type Global struct {
 
 // Error is a run-time message with its place.
 type Error struct {
-	Text  string  `json:"text"`
-	Pos   Pos     `json:"pos"`
-	Chain []Place `json:"chain,omitempty"` // as Event.Chain
+	Text string `json:"text"`
+	// Helper is the kernel function that failed, without "bpf_", in place of Text:
+	// what it answered says why.
+	Helper string  `json:"helper,omitempty"`
+	Pos    Pos     `json:"pos"`
+	Chain  []Place `json:"chain,omitempty"` // as Event.Chain
 }
 
 // Loss names a loss counter.

@@ -213,7 +213,7 @@ var argKinds = map[string]struct {
 	"printf": {0, maxFields, false}, "errorf": {0, maxFields, false}, "warnf": {0, maxFields, false},
 	"cat": {0, maxFields, false}, "system": {0, maxFields, false}, "join": {1, 1, false},
 	"print": {1, 1, false}, "print_map": {0, 2, true}, "clear": {0, 0, true}, "zero": {0, 0, true},
-	"exit": {0, 1, true}, "time": {0, 0, true}, "error": {1, 1, true}, "proc": {1, 1, true}, "unwatch": {1, 1, true}, "skboutput": {3, 3, true},
+	"exit": {0, 1, true}, "time": {0, 0, true}, "error": {1, 1, true}, "helper_error": {2, 2, true}, "proc": {1, 1, true}, "unwatch": {1, 1, true}, "skboutput": {3, 3, true},
 }
 
 func (e *Event) check(c *checker, m *Manifest, i int) {

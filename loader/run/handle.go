@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/manifest"
@@ -39,22 +41,23 @@ var handlers map[string]handler
 
 func init() {
 	handlers = map[string]handler{
-		"printf":    (*session).onPrintf,
-		"print":     (*session).onPrint,
-		"print_map": (*session).onPrintMap,
-		"clear":     func(s *session, e *event.Event) { s.onReset(e, s.maps.take) },
-		"zero":      func(s *session, e *event.Event) { s.onReset(e, s.maps.zero) },
-		"exit":      (*session).onExit,
-		"time":      (*session).onTime,
-		"join":      (*session).onJoin,
-		"cat":       (*session).onCat,
-		"system":    (*session).onSystem,
-		"error":     (*session).onError,
-		"errorf":    func(s *session, e *event.Event) { s.onMessage(e, "ERROR") },
-		"warnf":     func(s *session, e *event.Event) { s.onMessage(e, "WARNING") },
-		"unwatch":   func(s *session, e *event.Event) { s.unwatch(e.Uint(0)) },
-		"skboutput": func(*session, *event.Event) {}, // the head of a packet, see packets; nothing in the ring buffer
-		"proc":      func(s *session, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
+		"printf":       (*session).onPrintf,
+		"print":        (*session).onPrint,
+		"print_map":    (*session).onPrintMap,
+		"clear":        func(s *session, e *event.Event) { s.onReset(e, s.maps.take) },
+		"zero":         func(s *session, e *event.Event) { s.onReset(e, s.maps.zero) },
+		"exit":         (*session).onExit,
+		"time":         (*session).onTime,
+		"join":         (*session).onJoin,
+		"cat":          (*session).onCat,
+		"system":       (*session).onSystem,
+		"error":        (*session).onError,
+		"helper_error": (*session).onHelperError,
+		"errorf":       func(s *session, e *event.Event) { s.onMessage(e, "ERROR") },
+		"warnf":        func(s *session, e *event.Event) { s.onMessage(e, "WARNING") },
+		"unwatch":      func(s *session, e *event.Event) { s.unwatch(e.Uint(0)) },
+		"skboutput":    func(*session, *event.Event) {}, // the head of a packet, see packets; nothing in the ring buffer
+		"proc":         func(s *session, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
 	}
 }
 
@@ -309,6 +312,28 @@ func (s *session) onError(e *event.Event) {
 	s.errors++
 	x := &s.manifest.Errors[i]
 	s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: x.Text, source: true})
+}
+
+// onHelperError reports a kernel function that failed in a program.
+func (s *session) onHelperError(e *event.Event) {
+	i := e.Uint(0)
+	if i >= uint64(len(s.manifest.Errors)) || !s.floods.admit(int(i), time.Now()) {
+		return
+	}
+	x, code := &s.manifest.Errors[i], int(int32(e.Uint(1)))
+	s.say(&diagnostic{kind: "helper_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: helperText(x.Helper, code), helper: x.Helper, code: code, source: true})
+}
+
+// helperText says why a helper failed, by what it answered.
+func helperText(helper string, code int) string {
+	switch {
+	case helper == "map_lookup_elem":
+		return "Can't lookup map element because it does not exist."
+	case helper == "map_delete_elem" && code == -int(unix.ENOENT):
+		return "Can't delete map element because it does not exist."
+	}
+	text := unix.Errno(-code).Error()
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // onMessage is errorf() and warnf().

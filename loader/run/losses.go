@@ -80,7 +80,11 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 func (s *session) reportFloods(final bool) {
 	s.floods.due(time.Now(), final, func(i int, n uint64) {
 		x := &s.manifest.Errors[i]
-		s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: fmt.Sprintf("%s (%d more times)", x.Text, n)})
+		text := x.Text
+		if x.Helper != "" {
+			text = x.Helper + " failed"
+		}
+		s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: fmt.Sprintf("%s (%d more times)", text, n)})
 	})
 }
 

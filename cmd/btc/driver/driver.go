@@ -57,6 +57,8 @@ type Input struct {
 	Params  []string
 	Options map[string]string
 	FixAll  bool
+	// HelperErrors makes code that reports each helper that fails.
+	HelperErrors bool
 	// Environ are environment variables, whose settings (BPFTRACE_MAX_STRLEN=64) count
 	// more than those of the script.
 	Environ []string
@@ -139,7 +141,7 @@ func (in Input) checkOnce(script *ast.Script, t *target.Target, diags *diag.List
 	if err := t.Err(); err != nil {
 		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)
 	}
-	info.SeriesClock = in.SeriesClock
+	info.SeriesClock, info.HelperErrors = in.SeriesClock, in.HelperErrors
 	if in.ProbeFilter != nil {
 		info.Programs = slices.DeleteFunc(info.Programs, func(p *check.Program) bool {
 			return p.Point.Kind != "begin" && p.Point.Kind != "end" && !in.ProbeFilter.MatchString(p.Point.Text)

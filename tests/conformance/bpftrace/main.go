@@ -30,6 +30,7 @@ type call struct {
 	list     bool
 	verbose  bool
 	silent   bool // no warnings
+	failures bool // -k
 	pid      string
 	debug    []string // folders of --debuginfo
 	loader   []string // options that btrun has, too
@@ -64,7 +65,7 @@ var toggles = map[string]func(*call){
 	"-l":                     func(c *call) { c.list = true },
 	"-v":                     func(c *call) { c.verbose = true },
 	"-q":                     func(c *call) { c.loader = append(c.loader, "-q") },
-	"-k":                     func(*call) {},
+	"-k":                     func(c *call) { c.failures = true },
 	"--unsafe":               func(c *call) { c.loader = append(c.loader, "--unsafe") },
 	"--dry-run":              func(c *call) { c.loader = append(c.loader, "--dry-run") },
 	"--verify-llvm-ir":       func(*call) {},
@@ -105,7 +106,7 @@ func main() {
 	t, err := openTarget()
 	check(err)
 	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: t, Files: &debuginfo.Finder{Dirs: c.debug}, Compiler: "test",
-		Dirs: c.dirs, Include: c.include, Params: c.operands, Options: c.options(), ProbeFilter: c.filter, FixAll: true, Environ: os.Environ(), SeriesClock: os.Getenv("BPFTRACE_DUMMY_TS_MAP")})
+		Dirs: c.dirs, Include: c.include, Params: c.operands, Options: c.options(), ProbeFilter: c.filter, FixAll: true, HelperErrors: c.failures, Environ: os.Environ(), SeriesClock: os.Getenv("BPFTRACE_DUMMY_TS_MAP")})
 	fmt.Fprint(os.Stderr, message.Text(diags, c.silent))
 	if out == nil {
 		os.Exit(1)

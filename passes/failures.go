@@ -1,0 +1,93 @@
+package passes
+
+import (
+	"slices"
+
+	"btc/ir"
+)
+
+// Failing helpers are reported where the value that calls them has a site: the
+// script was compiled for that, and the module has Meta.Sites. Without, the
+// functions of this file make no code.
+
+// Answers of the kernel (asm-generic/errno-base.h) that are told apart.
+const (
+	errNoEntry = 2 // ENOENT: there is no such element
+	errTooBig  = 7 // E2BIG: the map is full
+)
+
+// check tells the loader when a helper's answer r is negative. Before 6.4 some
+// helpers give an int: the upper half of the register is not its sign.
+func (l *lowering) check(helper string, r *ir.Value) {
+	if l.Pos.Site == 0 {
+		return
+	}
+	r = l.Extend(ir.S32, r)
+	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.failed(helper, r) })
+}
+
+// checkBut is check without the error that is none here.
+func (l *lowering) checkBut(helper string, r *ir.Value, errno int64) {
+	if l.Pos.Site == 0 {
+		return
+	}
+	r = l.Extend(ir.S32, r)
+	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() {
+		l.If(l.ICmp(ir.NE, r, ir.Const(-errno)), func() { l.failed(helper, r) }, nil)
+	})
+}
+
+// absent tells the loader that a map has no such element.
+func (l *lowering) absent() {
+	if l.Pos.Site > 0 {
+		l.failed("map_lookup_elem", ir.Const(0))
+	}
+}
+
+// checkSet tells the loader when the scalar at p, whose slot always exists, was
+// not set.
+func (l *lowering) checkSet(x *ir.Map, key, p *ir.Value) {
+	if key == nil && l.Pos.Site > 0 {
+		l.IfCold(l.ICmp(ir.EQ, l.isSet(x, p), ir.Const(0)), l.absent)
+	}
+}
+
+// failed tells the loader that a helper failed, and what it answered.
+func (l *lowering) failed(helper string, code *ir.Value) {
+	e := l.ownEvent(ir.EvHelperError, "index", "code")
+	l.send(e, ir.Const(int64(l.site(helper))), code)
+}
+
+// site is the index of the message about a helper at the place at hand.
+func (l *lowering) site(helper string) int {
+	want := l.m.Meta.Sites[l.Pos.Site-1]
+	want.Helper = helper
+	for i, e := range l.m.Meta.Errors {
+		if e.Helper == helper && e.Pos == want.Pos && e.End == want.End && slices.Equal(e.Chain, want.Chain) {
+			return i
+		}
+	}
+	l.m.Meta.Errors = append(l.m.Meta.Errors, want)
+	return len(l.m.Meta.Errors) - 1
+}
+
+// at runs code that belongs to another value.
+func (l *lowering) at(v *ir.Value, code func()) {
+	pos := l.Pos
+	l.Pos = v.Pos
+	code()
+	l.Pos = pos
+}
+
+// mayFail tells the ops whose failure is reported, so that they are kept when
+// no one uses their result.
+func mayFail(v *ir.Value) bool {
+	if v.Pos.Site == 0 {
+		return false
+	}
+	switch v.Op {
+	case ir.OpRead, ir.OpMapGet, ir.OpStr, ir.OpReadMem, ir.OpMapGetMem:
+		return true
+	}
+	return false
+}
