@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -125,6 +126,8 @@ func list(o *options, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
 	}
+	out := bufio.NewWriter(stdout) // kernels have some 50,000 functions
+	defer out.Flush()
 	for _, pattern := range strings.Split(o.list, ",") {
 		points, err := attach.List(h, strings.TrimSpace(pattern), attach.Options{PID: o.run.PID, Functions: o.run.Functions})
 		if err != nil {
@@ -132,12 +135,12 @@ func list(o *options, stdout, stderr io.Writer) int {
 			return 1
 		}
 		for _, p := range points {
-			fmt.Fprintln(stdout, printable(p))
+			fmt.Fprintln(out, printable(p))
 			if !o.run.Verbose {
 				continue
 			}
 			for _, arg := range attach.Arguments(h, p) {
-				fmt.Fprintln(stdout, "    "+printable(arg))
+				fmt.Fprintln(out, "    "+printable(arg))
 			}
 		}
 	}

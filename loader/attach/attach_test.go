@@ -326,6 +326,41 @@ func TestUprobe(t *testing.T) {
 	}
 }
 
+// The first byte of a file that is nothing but code can be probed.
+func TestFirstByte(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	path := filepath.Join(t.TempDir(), "flat")
+	if err := os.WriteFile(path, []byte("\x90\x90\x90\x90\xc3 no ELF file"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	attached(t, manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path}}, ebpf.Kprobe, Options{Unsafe: true})
+}
+
+// A pattern that the compiler has expanded says so when nothing of it is here.
+func TestExpandedForAnotherKernel(t *testing.T) {
+	p := manifest.Program{Kind: "uprobe", Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f", Missing: "ignore"}}
+	m := one(p)
+	m.Target = "6.12.1"
+	m.Config.Other = map[string]string{"missing_probes": "error"}
+	_, err := Expand(look(t), m, Options{})
+	var f *report.Fault
+	if !errors.As(err, &f) || !strings.Contains(f.Hint, "Linux 6.12.1") || !strings.Contains(f.Hint, "--target") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNoFunctionAtAddress(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	_, err := expandAddress(&manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:0x1000", Addr: 0x1000}})
+	if !IsMissing(err) || !strings.Contains(err.Error(), "kprobe:4096") || !strings.Contains(err.Error(), "0x1000") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestTimers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -35,7 +35,7 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		}
 	}
 	if a.Name == "" {
-		return expandAddress(a)
+		return expandAddress(p)
 	}
 	p = onThisMachine(p)
 	a = &p.Attach
@@ -107,14 +107,15 @@ func (x *expander) checkFunction(p *manifest.Program) error {
 
 // expandAddress turns an address into the function it lies in and an offset: the
 // kernel takes it in this form on every version.
-func expandAddress(a *manifest.Attach) (Plan, error) {
+func expandAddress(p *manifest.Program) (Plan, error) {
+	a := &p.Attach
 	k, err := hostinfo.LoadKallsyms()
 	if err != nil {
 		return Plan{}, fmt.Errorf("the addresses of kernel functions cannot be read: %w", err)
 	}
 	sym, off, ok := k.Lookup(a.Addr)
 	if !ok {
-		return Plan{}, &missing{text: fmt.Sprintf("no kernel function is at address %#x.", a.Addr)}
+		return Plan{}, &missing{text: fmt.Sprintf("Unable to attach probe: %s:%d: no kernel function is at address %#x.", p.Kind, a.Addr, a.Addr)}
 	}
 	return Plan{Matches: []Match{{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}}}, nil
 }

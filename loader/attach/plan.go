@@ -212,6 +212,9 @@ func (e emptied) judge(m *manifest.Manifest, x *Expansion) error {
 			x.Warnings = append(x.Warnings, f.Warning())
 		default:
 			f.Hint = "if this is expected, set the config key missing_probes to warn"
+			if l.first.Attach.Missing == "ignore" { // a member of a pattern, which the compiler expanded
+				f.Hint = "the pattern stands for what it matched in Linux " + m.Target + ", and none of that exists here: compile the script for this kernel (btc compile --target), or " + f.Hint
+			}
 			f.Cause = &missing{text: f.Text}
 			return f
 		}

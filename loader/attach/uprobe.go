@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -183,14 +184,14 @@ func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.H
 	if plan.Multi {
 		return attachMulti(plan, prog, o)
 	}
-	if m.Offset == 0 { // which link takes as none given
-		return nil, errors.New("the first byte of a file can be probed on Linux 6.6 and newer only")
-	}
 	ex, err := link.OpenExecutable(m.Path)
 	if err != nil {
 		return nil, err
 	}
 	opts := &link.UprobeOptions{Address: m.Offset, RefCtrOffset: m.Semaphore, PID: o.process()}
+	if m.Offset == 0 { // the first byte, and to link no address: it is the sum of two that counts
+		opts.Address, opts.Offset = 1, math.MaxUint64
+	}
 	var l link.Link
 	if plan.Prog.Kind == "uretprobe" {
 		l, err = ex.Uretprobe(m.Name, prog, opts)

@@ -24,9 +24,7 @@ func (s several) Close() error {
 
 // useMulti lets one link for each file hold all places (Linux 6.6).
 func (x *expander) useMulti(plan *Plan) {
-	// A perf event takes no offset 0, that of a file which is nothing but code.
-	alone := len(plan.Matches) == 1 && plan.Matches[0].Offset != 0
-	if !alone && x.host.UprobeMulti() {
+	if len(plan.Matches) > 1 && x.host.UprobeMulti() {
 		plan.Multi, plan.AttachType = true, ebpf.AttachTraceUprobeMulti
 	}
 }

@@ -154,7 +154,7 @@ func (s *session) prepare() error {
 			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: "Probing by address requires --unsafe", Hint: "allow it with --unsafe"}
 		}
 		if !s.opts.Unsafe {
-			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: u.Name + "() is an unsafe function being used in safe mode", Hint: "allow it with --unsafe"}
+			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: u.Name + "() is unsafe. To use you need the --unsafe flag"}
 		}
 	}
 	if err := load.Environment(m, os.Getenv); err != nil {

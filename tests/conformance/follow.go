@@ -26,6 +26,7 @@ type watch struct {
 	mu       sync.Mutex
 	text     bytes.Buffer
 	attached chan struct{}
+	seen     int // bytes of text in which attached need not be looked for any more
 	once     sync.Once
 }
 
@@ -33,9 +34,11 @@ func (w *watch) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, err := w.text.Write(p)
-	if attached.Match(w.text.Bytes()) {
+	fresh := w.text.Bytes()[w.seen:]
+	if attached.Match(fresh) {
 		w.once.Do(func() { close(w.attached) })
 	}
+	w.seen += bytes.LastIndexByte(fresh, '\n') + 1
 	return n, err
 }
 

@@ -107,3 +107,25 @@ func TestExpectations(t *testing.T) {
 		}
 	}
 }
+
+// TestWatch checks that the word of attaching is seen however the output is cut,
+// and that a long output does not cost its length with each piece.
+func TestWatch(t *testing.T) {
+	w := &watch{attached: make(chan struct{})}
+	for range 50_000 {
+		w.Write([]byte("kprobe:a\n"))
+	}
+	for _, piece := range []string{"some Attached 1 probe\nAtta", "ched 2 pro"} {
+		w.Write([]byte(piece))
+	}
+	select {
+	case <-w.attached:
+		t.Error("attached before the line has ended")
+	default:
+	}
+	w.Write([]byte("bes\nx"))
+	<-w.attached
+	if unread := len(w.String()) - w.seen; unread != len("x") {
+		t.Errorf("%d bytes are looked at again", unread)
+	}
+}
