@@ -5,20 +5,39 @@ import "strings"
 
 // Nearest picks the candidate that a misspelt name most probably means, or "".
 // Equal but for case and underscores beats a small edit distance (a third of
-// the name's length at most); the first of equals wins.
+// the name's length at most). Of equals one with the same letters wins, then
+// one that only goes on or ends early, then the first.
 func Nearest(name string, candidates []string) string {
 	best, bestCost := "", len(name)/3+1
 	want := bare(name)
 	for _, c := range candidates {
 		cost := 0
 		if bare(c) != want {
-			cost = distance(name, c, bestCost)
+			cost = distance(name, c, bestCost+1)
 		}
-		if cost < bestCost {
+		if cost < bestCost || cost == bestCost && best != "" && likeness(name, c) > likeness(name, best) {
 			best, bestCost = c, cost
 		}
 	}
 	return best
+}
+
+// likeness decides between names of the same distance.
+func likeness(a, b string) int {
+	switch {
+	case len(a) == len(b) && letters(a) == letters(b):
+		return 2
+	case strings.HasPrefix(a, b) || strings.HasPrefix(b, a):
+		return 1
+	}
+	return 0
+}
+
+func letters(s string) (n [256]int) {
+	for i := range len(s) {
+		n[s[i]]++
+	}
+	return n
 }
 
 func bare(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }

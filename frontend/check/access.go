@@ -392,7 +392,7 @@ func (b *body) argsHere(at ast.Node) bool {
 	if argsProviders[b.point.Kind] {
 		return true
 	}
-	b.fail(diag.NotInThisProbe, at, "The args builtin can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes (%s used here)", b.point.Kind)
+	hinted(b.fail(diag.NotInThisProbe, at, "The args builtin can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes (%s used here)", b.point.Kind), b.point.otherProbe("args"))
 	return false
 }
 

@@ -40,6 +40,11 @@ type body struct {
 	}
 	back   *ast.ReturnStmt // the first return in a loop
 	around *ast.Field      // the nearest member access around the expression at hand
+	// unknown is the unknown name that was met last, and what was said of it.
+	unknown struct {
+		at   *ast.Ident
+		said *diag.Diagnostic
+	}
 }
 
 func newBody(c *checker, cl *clause, p *Point) *body {
@@ -369,7 +374,8 @@ func (b *body) constFits(x ast.Expr, t *types.Type) bool {
 }
 
 func (b *body) varMismatch(x *ast.Var, from ast.Expr, t, have *types.Type) {
-	b.fail(diag.TypeMismatch, from, "Type mismatch for $%s: trying to assign value of type '%s' when variable already has a type '%s'", x.Name, t, have)
+	b.fail(diag.TypeMismatch, from, "Type mismatch for $%s: trying to assign value of type '%s' when variable already has a type '%s'", x.Name, t, have).
+		Note(b.vars[b.clause.scope.slot(x)].At, "the variable gets its type here")
 }
 
 // fixed reports whether a variable has the type that its let says.

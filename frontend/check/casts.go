@@ -66,7 +66,7 @@ func (b *body) tagNames(word, name string) []string {
 	if !b.final || !b.guess() {
 		return nil
 	}
-	all, head := b.env.Tags(word), name[:min(len(name), 3)]
+	all, head := b.env.Tags(word), name[:min(len(name), 1)]
 	switch word {
 	case "enum":
 		return append(all, b.t.EnumNames(head+"*")...)

@@ -231,6 +231,7 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 	case b.stackArgument(x, e):
 	default:
 		d := b.fail(diag.UnknownName, x, "Unknown identifier: '%s'", x.Name)
+		b.unknown.at, b.unknown.said = x, d
 		if hint := removed(x.Name); hint != "" {
 			d.Hint("%s", hint)
 			return

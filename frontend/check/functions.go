@@ -215,6 +215,16 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 		return true
 	}
 	for _, x := range args { // report what is wrong in there, too
+		switch x := ast.Unparen(x).(type) {
+		case *ast.Map: // may be right as a whole map
+			b.set(x, &Expr{Type: types.TInvalid})
+			continue
+		case *ast.Ident:
+			if fn.value { // may be a word, as in kstack(perf)
+				b.set(x, &Expr{Type: types.TInvalid})
+				continue
+			}
+		}
 		b.expr(x)
 	}
 	return true
@@ -257,12 +267,13 @@ func (b *body) permitted(c *callSite, name string) bool {
 	}
 	switch c.Fn.Name {
 	case "arg":
-		b.fail(diag.NotInThisProbe, c.at, "The %s builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes", name)
+		hinted(b.fail(diag.NotInThisProbe, c.at, "The %s builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes", name), b.point.otherProbe("arg"))
 	case "retval":
 		d := b.fail(diag.NotInThisProbe, c.at, "The retval builtin can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes")
 		if b.point.Kind == "tracepoint" {
 			d.Message += " (try to use args.ret instead)"
 		}
+		hinted(d, b.point.otherProbe("retval"))
 	case "ctx":
 		if b.point.Kind == "tracepoint" {
 			b.fail(diag.NotInThisProbe, c.at, "Use args instead of ctx in tracepoint")
@@ -287,7 +298,7 @@ func (b *body) arity(c *callSite) bool {
 	if c.Fn.max != c.Fn.min {
 		want += " to " + strconv.Itoa(c.Fn.max)
 	}
-	b.fail(diag.BadArguments, c.at, "%s() requires %s argument(s), found %d", c.Fn.Name, want, n)
+	hinted(b.fail(diag.BadArguments, c.at, "%s() requires %s argument(s), found %d", c.Fn.Name, want, n), usage[c.Fn.Name])
 	return false
 }
 

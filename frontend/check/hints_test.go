@@ -11,7 +11,7 @@ func TestHints(t *testing.T) {
 		{`config = { max_strlan = 3 } begin { }`, "did you mean max_strlen?"},
 		{`begin { $count = 1; print($coutn); }`, "did you mean $count?"},
 		{`begin { @count = 1; print(@coutn); }`, "did you mean @count?"},
-		{`begin { let $x : uint46 = 1; }`, "did you mean uint16?"},
+		{`begin { let $x : uint46 = 1; }`, "did you mean uint64?"},
 		{`begin { $r = (a=1, bcd=2); print($r.bce); }`, "did you mean bcd?"},
 		{`software:page-fualts:1 { }`, "did you mean page-faults?"},
 		{`hardware:cache-mises:9 { }`, "did you mean cache-misses?"},
@@ -51,6 +51,21 @@ func TestHints(t *testing.T) {
 		{`begin { if pid { } elseif (tid) { } }`, "did you mean else if?"},
 		{`begin { retrun 1; }`, "did you mean return?"},
 		{`begin { unrol(3) { } }`, "did you mean unroll?"},
+		{`begin { prinft("x"); }`, "did you mean printf?"},
+		{`kprobe:vfs_read { print(((struct fiel *)arg0)->f_flags); }`, "did you mean struct file?"},
+		{`begin /comm == bash/ { }`, `a text stands in double quotes: "bash"`},
+		{`kprobe:vfs_read { print(args.count); }`, "a kprobe has arg0, arg1, ...; fentry:vfs_read has args with names and types"},
+		{`kretprobe:vfs_read { print(args->count); }`, "fexit:vfs_read has args with names and types, and retval"},
+		{`kprobe:vfs_read { print(retval); }`, "kretprobe:vfs_read and fexit:vfs_read have it: the function has not run yet here"},
+		{`kretprobe:vfs_read { print(arg0); }`, "fexit:vfs_read has args and retval; or keep it: kprobe:vfs_read { @a[tid] = arg0; }"},
+		{`uprobe:/bin/bash:readline { print(retval); }`, "uretprobe:/bin/bash:readline has it: the function has not run yet here"},
+		{`uretprobe:/bin/bash:readline { print(arg0); }`, "keep it: uprobe:/bin/bash:readline { @a[tid] = arg0; }"},
+		{`tracepoint:sched:sched_switch { print(arg0); }`, "a tracepoint has args with names: args.name"},
+		{`begin { @x = lhist(pid); }`, "@x = lhist(number, min, max, step)"},
+		{`begin { if (strncmp(comm, "ba") == 0) { } }`, "strncmp(text, text, length), which is 0 for equal texts"},
+		{`begin { printf("%.2f", pid); }`, "BPF has no floating point numbers: print parts, as in %d.%02d of x / 100 and x % 100"},
+		{`interval:1 { }`, "a second is interval:s:1 or interval:1s; the units are hz, us, ms and s"},
+		{`profile:hz:99hz { }`, "a number of times a second is profile:hz:99, a duration profile:10ms or profile:ms:10"},
 	} {
 		_, l := checkText(test.script)
 		var hints []string
@@ -59,6 +74,26 @@ func TestHints(t *testing.T) {
 		}
 		if !slices.Contains(hints, test.hint) {
 			t.Errorf("%s: hints %q, not %q", test.script, hints, test.hint)
+		}
+	}
+}
+
+// What follows from one error is no second one, and each usage is that of a function.
+func TestNoFollowingErrors(t *testing.T) {
+	for _, script := range []string{
+		`begin { @x = kstack(perf, 5, 6); }`,
+		`begin { @x[1] = count(); print(@x, 5, 10, 3); }`,
+		`begin { @x = 1; clear(@x, 2); }`,
+		`begin { print(nsecs(boot, tai)); }`,
+		`begin { $x = nosuch; if ($x == "a") { print($x); } }`,
+	} {
+		if _, l := checkText(script); l.Len() != 1 {
+			t.Errorf("%s: not one message:\n%v", script, l.Err())
+		}
+	}
+	for name := range usage {
+		if functionTable()[name] == nil {
+			t.Errorf("there is no function %s", name)
 		}
 	}
 }

@@ -177,6 +177,7 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 	left, right := b.operands(x)
 	switch {
 	case invalid(left) || invalid(right):
+		b.quotesMissing(x, left, right)
 		if isComparison(x.Op) || x.Op <= ast.LogAnd {
 			e.Type = types.TBool // so that one error is not followed by another
 		}
@@ -313,8 +314,8 @@ func (b *body) comparePointers(x *ast.Binary, e *Expr, left, right *types.Type) 
 	}
 }
 
-// compareProbe compares the name of the attach point with a literal: known here
-// unless the name is a pattern.
+// compareProbe compares the name of the attach point with a literal: as a text
+// where the host alone knows it.
 func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
 	lit := b.out.Expr(x.Y)
 	if right.Kind == types.Probe {
@@ -326,8 +327,12 @@ func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
 		}
 		return
 	}
-	if b.point.Pattern {
-		b.unsupported(x, "comparing the name of a probe that a pattern matched")
+	if b.point.NamedByHost() {
+		name := x.X
+		if right.Kind == types.Probe {
+			name = x.Y
+		}
+		e.Operands = b.probeText(name)
 		return
 	}
 	e.Const = boolConst((b.point.Text == lit.Const.Str) == (x.Op == ast.Eq))

@@ -93,7 +93,10 @@ func (b *body) conversion(x ast.Expr, conv string, t *types.Type) {
 	case "gr":
 		ok = t.IsInteger()
 	default:
-		b.fail(diag.BadFormat, x, "unsupported format specifier: %s", conv)
+		d := b.fail(diag.BadFormat, x, "unsupported format specifier: %s", conv)
+		if strings.ContainsAny(conv, "eEfFgG") {
+			d.Hint("BPF has no floating point numbers: print parts, as in %%d.%%02d of x / 100 and x %% 100")
+		}
 		return
 	}
 	if !ok {

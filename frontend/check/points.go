@@ -345,7 +345,7 @@ func (c *checker) timer(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) b
 		}
 		p.Unit, p.Count = "us", ns/1000
 		if p.Count == 0 {
-			c.fail(diag.BadAttachPoint, ap, "Invalid rate of %s probe. Minimum is 1000 or 1us. Found: %d nanoseconds", p.Kind, ns)
+			c.fail(diag.BadAttachPoint, ap, "Invalid rate of %s probe. Minimum is 1000 or 1us. Found: %d nanoseconds", p.Kind, ns).Hint("%s", timerHint(p.Kind))
 			return false
 		}
 		return true
@@ -356,11 +356,18 @@ func (c *checker) timer(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) b
 	}
 	n, err := parseCount(parts[1].Text)
 	if err != nil || n == 0 {
-		c.fail(diag.BadAttachPoint, parts[1], "Invalid rate of %s probe", p.Kind)
+		c.fail(diag.BadAttachPoint, parts[1], "Invalid rate of %s probe", p.Kind).Hint("%s", timerHint(p.Kind))
 		return false
 	}
 	p.Unit, p.Count = parts[0].Text, n
 	return true
+}
+
+func timerHint(kind string) string {
+	if kind == "profile" {
+		return "a number of times a second is profile:hz:99, a duration profile:10ms or profile:ms:10"
+	}
+	return "a second is interval:s:1 or interval:1s; the units are hz, us, ms and s"
 }
 
 // parseCount reads a number as literals are written: 1e6, 1_000, 0x10.
