@@ -10,6 +10,8 @@
 #   NAME/modules       some of its modules (modules below), unpacked, with all that
 #                      they need: NAME.ko, NAME.btf, order (of loading)
 #   NAME/busybox       arm64: the static busybox of its guests
+# and, when one of them is for arm64,
+#   bpftool-arm64      bpftool and its libraries for the guests (lib)
 # Packages come from where this machine's apt gets its own; apt's state is not
 # touched. A kernel that is there already is kept: remove its folder to renew it.
 # A kernel that cannot be had is named with the reason, and the exit status is 1.
@@ -37,30 +39,38 @@ modules="kvm xfs nf_conntrack scsi_mod nf_conntrack_irc"
 
 missing=
 for n in $names; do [ -s "$dir/$n/vmlinux.btf" ] && [ -s "$dir/$n/modules/order" ] || missing="$missing $n"; done
-if [ -z "$missing" ]; then
+# bpftool for guests of another architecture, with the libraries that it names;
+# a release whose bpftool needs few of them.
+tool="$dir/bpftool-arm64"
+tool_suite=bookworm
+wanttool=
+case " $names " in *-arm64\ *) [ -x "$tool/bpftool" ] || wanttool=yes ;; esac
+
+if [ -z "$missing$wanttool" ]; then
 	for n in $names; do echo "kernel $n: $(cat "$dir/$n/release")"; done
 	exit 0
 fi
 
 mirror=$(apt_mirror || true)
 if [ -z "$mirror" ]; then
-	echo "kernels:$missing: not fetched: apt has no package source on this machine" >&2
+	echo "kernels:$missing${wanttool:+ bpftool-arm64}: not fetched: apt has no package source on this machine" >&2
 	exit 1
 fi
 mkdir -p "$dir/.bin"
 (cd "$here/../.." && go build -o "$dir/.bin/" ./tests/kernels/cmd/{unpackkernel,unpackmodules,extractbtf}) || exit 1
 
-# begin ARCH NAME...: a package state of its own for the suites of these kernels.
+# begin ARCH NAME...: a package state of its own for these suites, or those of kernels.
 # The machine's list of installed packages plays no part.
 begin() {
-	local arch=$1
+	local arch=$1 suites
 	shift
+	suites=$(for n in "$@"; do echo "${suite[${n%-arm64}]:-$n}"; done | sort -u)
 	apt="$dir/.apt"
 	rm -rf "$apt"
 	mkdir -p "$apt"/{lists/partial,archives/partial,debs}
 	: >"$apt/status"
-	for n in "$@"; do
-		echo "deb [arch=$arch signed-by=$keyring] $mirror ${suite[${n%-arm64}]} main"
+	for n in $suites; do
+		echo "deb [arch=$arch signed-by=$keyring] $mirror $n main"
 	done >"$apt/sources.list"
 	aptopt=(-o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=-
 		-o Dir::State::Lists="$apt/lists" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt"
@@ -111,6 +121,22 @@ fetch() {
 	"$dir/.bin/extractbtf" "$image" "$to/vmlinux.btf.new" && mv "$to/vmlinux.btf.new" "$to/vmlinux.btf" || { echo "it has no BTF"; return 1; }
 }
 
+# fetch_tool lays bpftool and the libraries that it names out in $tool.
+fetch_tool() {
+	local x="$dir/.unpacked" to="$tool.new" name file
+	rm -rf "$x" "$to"
+	mkdir -p "$x" "$to/lib"
+	(cd "$apt/debs" && apt-get "${aptopt[@]}" download bpftool libc6 libelf1 libcap2 zlib1g >&2) || { echo "cannot download it"; return 1; }
+	for p in bpftool libc6 libelf1 libcap2 zlib1g; do dpkg-deb -x "$apt/debs/${p}"_*.deb "$x" || { echo "cannot unpack $p"; return 1; }; done
+	cp "$x/usr/sbin/bpftool" "$to/bpftool" || { echo "its package holds no bpftool"; return 1; }
+	for name in ld-linux-aarch64.so.1 libc.so.6 libelf.so.1 libcap.so.2 libz.so.1; do
+		file=$(find "$x" -path "*/aarch64-linux-gnu/$name" | head -n 1)
+		[ -n "$file" ] && cp -L "$file" "$to/lib/$name" || { echo "its packages hold no $name"; return 1; }
+	done
+	rm -rf "$tool"
+	mv "$to" "$tool"
+}
+
 status=0
 for arch in amd64 arm64; do
 	these=
@@ -126,5 +152,14 @@ for arch in amd64 arm64; do
 		fi
 	done
 done
+if [ -n "$wanttool" ]; then
+	begin arm64 $tool_suite
+	if reason=$(fetch_tool); then
+		echo "bpftool-arm64: $tool_suite"
+	else
+		echo "bpftool-arm64: skipped: $reason" >&2
+		status=1
+	fi
+fi
 rm -rf "$dir/.unpacked" "$apt"
 exit $status

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,30 +78,61 @@ func TestKernels(t *testing.T) {
 			if goarch != runtime.GOARCH {
 				c.Timeout = 15 * time.Minute // another architecture's instructions are translated one by one
 			}
+			c.Puts = []vm.Put{{Host: l.bin, Guest: "/bin/loadall"}, {Host: l.dir, Guest: "/objects"}}
+			puts, toolErr := otherTool(goarch, images)
+			if toolErr == nil {
+				c.Puts = append(append(c.Puts, puts...), vm.Put{Host: l.others, Guest: "/others"})
+			}
 			t.Parallel() // QEMU uses one core for each
-			judge(t, kernel, l.list, guest(t, c, l.bin, l.dir))
+			results, others := guest(t, c, toolErr == nil)
+			judge(t, kernel, l.list, results)
+			t.Run("bpftool", func(t *testing.T) {
+				if toolErr != nil {
+					t.Skip("skipped: ", toolErr)
+				}
+				judgeOthers(t, kernel, chosen(l.list), others)
+			})
 		})
 	}
 }
 
 // loads are what the guests of an architecture load, and the program for that.
 type loads struct {
-	list     []*script
-	bin, dir string
+	list   []*script
+	bin    string
+	dir    string // their objects
+	others string // objects for bpftool
+}
+
+// chosen are the scripts whose objects bpftool loads in guests.
+func chosen(list []*script) (some []*script) {
+	for _, s := range list {
+		if slices.Contains(guestOthers, s.name) {
+			some = append(some, s)
+		}
+	}
+	return some
 }
 
 // newLoads compiles the corpus for an architecture: x86_64's objects are those
 // for it alone, others have the object that serves both where one can.
 func newLoads(t *testing.T, goarch string) *loads {
 	t.Helper()
-	l := &loads{list: corpusFor(t, goarch), bin: filepath.Join(t.TempDir(), "loadall")}
-	build := exec.Command("go", "build", "-trimpath", "-o", l.bin, "btc/tests/load/cmd/loadall")
+	l := &loads{list: corpusFor(t, goarch), bin: buildLoadall(t, goarch)}
+	l.dir, l.others = objects(t, l.list), objects(t, chosen(l.list))
+	return l
+}
+
+// buildLoadall gives the path of the program that loads objects.
+func buildLoadall(t *testing.T, goarch string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "loadall")
+	build := exec.Command("go", "build", "-trimpath", "-o", bin, "btc/tests/load/cmd/loadall")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+goarch)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	l.dir = objects(t, l.list)
-	return l
+	return bin
 }
 
 // corpora are the scripts compiled by corpusFor, by architecture.
@@ -165,22 +197,26 @@ func compiledFor(t *testing.T, list []*script, arch string) []*script {
 	return all
 }
 
-// guest loads all objects in a guest and goes on where it died, if it dies.
-func guest(t *testing.T, c vm.Config, bin, dir string) []objload.Result {
+// guest loads all objects in a guest and goes on where it died, if it dies; then
+// bpftool loads some, if the guest has it.
+func guest(t *testing.T, c vm.Config, bpftool bool) ([]objload.Result, map[string]objload.Other) {
 	c.Memory = 1024
-	c.Puts = []vm.Put{{Host: bin, Guest: "/bin/loadall"}, {Host: dir, Guest: "/objects"}}
 	var results []objload.Result
 	for boot := 1; ; boot++ {
-		c.Command = []string{"/bin/loadall", "/objects"}
+		command := "/bin/loadall /objects"
 		for name := range finished(results) {
-			c.Command = append(c.Command, name+".o")
+			command += " " + name + ".o"
 		}
+		if bpftool {
+			command += " && /bin/loadall -bpftool " + guestBpftool + " /others"
+		}
+		c.Command = []string{command}
 		r, err := vm.Run(context.Background(), c)
 		var died *vm.GuestError
 		switch {
 		case err == nil && r.Exit == 0:
 			t.Logf("the kernel started in %.1f s and loaded for %.1f s", r.Boot.Seconds(), r.Run.Seconds())
-			return append(results, parse(r.Stdout)...)
+			return append(results, parse(r.Stdout)...), others(r.Stdout)
 		case err == nil:
 			t.Fatalf("loadall: exit status %d: %s", r.Exit, r.Stderr)
 		case !errors.As(err, &died) || boot == boots:

@@ -5,8 +5,6 @@
 package suite
 
 import (
-	"bytes"
-	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -229,7 +227,7 @@ func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 		}
 		return puts, nil
 	}
-	libraries, err := libraries(program)
+	libraries, err := vm.Libraries(program)
 	if err != nil {
 		return nil, err
 	}
@@ -255,34 +253,3 @@ func modules(image string) []vm.Put {
 
 // guestWork is the folder of scripts and objects in a guest.
 const guestWork = "/t"
-
-// libraries returns the files which the dynamic loader maps for program: the
-// loader itself and what it lists.
-func libraries(program string) ([]string, error) {
-	f, err := elf.Open(program)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	section := f.Section(".interp")
-	if section == nil {
-		return nil, nil
-	}
-	b, err := section.Data()
-	if err != nil {
-		return nil, err
-	}
-	loader := string(bytes.TrimRight(b, "\x00"))
-	out, err := exec.Command(loader, "--list", program).Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s --list %s: %w", loader, program, err)
-	}
-	files := []string{loader}
-	for line := range strings.Lines(string(out)) {
-		if _, path, ok := strings.Cut(line, " => "); ok {
-			path, _, _ = strings.Cut(path, " ")
-			files = append(files, path)
-		}
-	}
-	return files, nil
-}

@@ -1,10 +1,13 @@
 // Loadall loads every program of every object in a folder into the running
 // kernel and writes one JSON line for each (objload.Result). Objects named in
-// further arguments are left out. The load suite starts it in its guests.
+// further arguments are left out. With -bpftool PROGRAM it has that load each
+// object, too, and writes one line for each object (objload.Other). The load
+// suite starts it in its guests.
 package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,34 +18,43 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	bpftool := flag.String("bpftool", "", "compare with what this program loads")
+	flag.Parse()
+	if err := run(*bpftool, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "loadall:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	if len(os.Args) < 2 {
-		return fmt.Errorf("usage: loadall FOLDER [DONE.o ...]")
+func run(bpftool string, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("usage: loadall [-bpftool PROGRAM] FOLDER [DONE.o ...]")
 	}
 	if err := objload.Prepare(); err != nil {
 		return err
 	}
-	paths, err := filepath.Glob(filepath.Join(os.Args[1], "*.o"))
+	paths, err := filepath.Glob(filepath.Join(args[0], "*.o"))
 	if err != nil {
 		return err
 	}
 	loader, out := objload.New(), json.NewEncoder(os.Stdout)
 	for _, path := range paths {
-		name := filepath.Base(path)
-		if slices.Contains(os.Args[2:], name) {
+		file := filepath.Base(path)
+		if slices.Contains(args[1:], file) {
+			continue
+		}
+		name := strings.TrimSuffix(file, ".o")
+		if bpftool != "" {
+			if err := out.Encode(loader.Bpftool(bpftool, name, path)); err != nil {
+				return err
+			}
 			continue
 		}
 		object, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		for _, r := range loader.Object(strings.TrimSuffix(name, ".o"), object) {
+		for _, r := range loader.Object(name, object) {
 			if err := out.Encode(r); err != nil {
 				return err
 			}
