@@ -420,10 +420,17 @@ func (b *body) unknownMap(m *mapState, at ast.Node) {
 // may come after the read, so the answer is that of the round before.
 func (b *body) everWritten(m *mapState) bool { return m.written || m.wasWritten }
 
+// maxParams bounds the number of parameters; a manifest holds these and the options.
+const maxParams = 128
+
 // positional types $N; asString at places that want a string.
 func (b *body) positional(x *ast.Positional, e *Expr, asString bool) {
 	p := b.params[x.N]
 	if p == nil {
+		if len(b.params) == maxParams {
+			b.fail(diag.TooLarge, x, "a script uses %d parameters at most", maxParams)
+			return
+		}
 		p = &Param{N: x.N, At: x.At}
 		b.params[x.N] = p
 	}

@@ -129,6 +129,7 @@ var fixedSizes = map[string]int{
 func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 	if depth > maxDepth {
 		c.fail(path, "layouts nest deeper than %d", maxDepth)
+		c.size(path)
 		return
 	}
 	c.oneOf(path+".kind", l.Kind, layouts)

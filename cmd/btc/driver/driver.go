@@ -181,13 +181,29 @@ func lower(in Input, m *ir.Module) (*Output, error) {
 	doc, err := manifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
 	var fault *manifest.Fault
 	if errors.As(err, &fault) && fault.Size {
-		return nil, fmt.Errorf("the script is too large for an object: %w", err)
+		return nil, tooLarge(m, fault)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("BUG: the manifest is not valid: %v", err))
 	}
 	in.dump("manifest", func() string { return string(doc) })
 	return &Output{Object: object, Manifest: doc, Module: m, Funcs: funcs}, nil
+}
+
+// tooLarge says of what a manifest cannot hold where the script makes it.
+func tooLarge(m *ir.Module, f *manifest.Fault) error {
+	d := ir.Diag{Pos: ir.NoPos, Text: "the script is too large for an object: " + f.Path + ": " + f.Text}
+	var i int
+	if n, _ := fmt.Sscanf(f.Path, "events[%d]", &i); n == 1 && i < len(m.Events) {
+		d.Pos = m.Events[i].Pos
+	} else if n, _ := fmt.Sscanf(f.Path, "maps[%d]", &i); n == 1 && i < len(m.Maps) {
+		d.Pos = m.Maps[i].Pos
+	}
+	if d.Pos != ir.NoPos {
+		part := f.Path[strings.LastIndexByte(f.Path, '.')+1:]
+		d.Text = "what is made here is too large for an object: " + part + ": " + f.Text
+	}
+	return d
 }
 
 func (in Input) dump(stage string, text func() string) {
