@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/attach"
 	"btc/loader/host"
@@ -67,6 +69,9 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err := sizeSpecs(o, exp); err != nil {
 		return nil, err
 	}
+	if err := sizeNames(o, exp); err != nil {
+		return nil, err
+	}
 	l := &Loaded{}
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: o.Spec.Maps, Variables: o.Spec.Variables, Types: o.Spec.Types, ByteOrder: o.Spec.ByteOrder,
@@ -75,9 +80,11 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, mapError(o, err, limit)
 	}
 	l.Maps, l.Variables = coll.Maps, coll.Variables
-	if err := l.fillSpecs(exp); err != nil {
-		l.Close()
-		return nil, err
+	for _, fill := range []func(*attach.Expansion) error{l.fillSpecs, l.fillNames} {
+		if err := fill(exp); err != nil {
+			l.Close()
+			return nil, err
+		}
 	}
 	p := &programs{object: o, loaded: l, opts: opts, host: h, cache: h.Types()}
 	p.decideForms()
@@ -114,7 +121,20 @@ func mapError(o *object.Object, err, limit error) error {
 		}
 		return fmt.Errorf("the kernel refused to make a map: %w (%s)", err, host.WhyNot())
 	}
+	if outOfFiles(err) {
+		return fmt.Errorf("the maps of %s are more than the files a process may have open: %w (%s)", o.Manifest.Script.File, err, raiseFiles)
+	}
 	return fmt.Errorf("the kernel refused to make the maps of %s: %w", o.Manifest.Script.File, err)
+}
+
+// raiseFiles is what helps against the limit of open files: each map, program and
+// attachment is one.
+const raiseFiles = "raise the limit of open files: ulimit -n 65536"
+
+// outOfFiles knows the limit of open files, also where the library passes on only
+// its words.
+func outOfFiles(err error) bool {
+	return errors.Is(err, unix.EMFILE) || strings.HasSuffix(err.Error(), ": "+unix.EMFILE.Error())
 }
 
 // programs loads one program after the other.

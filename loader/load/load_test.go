@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/manifest"
+	"btc/loader/object"
+	"btc/loader/report"
 )
 
 func TestIntegerSyntax(t *testing.T) {
@@ -57,6 +60,15 @@ func TestParams(t *testing.T) {
 	}
 	if _, ok := got["param_2"]; ok {
 		t.Error("a parameter that was not given was set")
+	}
+	for n, want := range []string{"$1 $2", "$2", ""} {
+		var names []string
+		for _, p := range NotGiven(params(), make([]string, n)) {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("of %d parameters %q are missing, want %q", n, got, want)
+		}
 	}
 }
 
@@ -123,3 +135,21 @@ func TestRefusalReadsTheLog(t *testing.T) {
 type errFor string
 
 func (e errFor) Error() string { return string(e) }
+
+// Where the process may open no more files, the message says what helps.
+func TestOpenFiles(t *testing.T) {
+	full := fmt.Errorf("can't dup fd: %v", unix.EMFILE)
+	text, hint := unexplained(&manifest.Program{Attach: manifest.Attach{Text: "kprobe:f"}}, full)
+	if text != "loading kprobe:f: too many open files" || !strings.Contains(hint, "ulimit -n") {
+		t.Errorf("of a program: %q, %q", text, hint)
+	}
+	var fault *report.Fault
+	logged := &ebpf.VerifierError{Cause: unix.EMFILE, Log: []string{"[4] FUNC_PROTO (anon) return=2"}}
+	if !errors.As(refusal(&manifest.Manifest{}, &manifest.Program{}, nil, logged), &fault) || !strings.Contains(fault.Hint, "ulimit -n") || len(fault.Notes) > 0 {
+		t.Errorf("with a log: %+v", fault)
+	}
+	err := mapError(&object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt"}}}, full, nil)
+	if !strings.Contains(err.Error(), "the maps of x.bt are more than the files a process may have open") || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("of maps: %v", err)
+	}
+}

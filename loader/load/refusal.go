@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
+	"btc/loader/kerneltypes"
 	"btc/loader/manifest"
 	"btc/loader/report"
 )
@@ -25,7 +27,8 @@ const logTail = 6
 func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error) error {
 	f := &report.Fault{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
-	if !errors.As(err, &ve) || len(ve.Log) == 0 {
+	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // a log says nothing of that
+	if scarce || !errors.As(err, &ve) || len(ve.Log) == 0 {
 		f.Text, f.Hint = unexplained(mp, err)
 		return f
 	}
@@ -68,10 +71,20 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 	case errors.Is(err, unix.EFAULT): // newer kernels say so where older ones say E2BIG, and the library then drops the log
 		return fmt.Sprintf("the kernel's verifier gave up on %s: the program has too many paths, or a loop too many turns", mp.Attach.Text),
 			"give loops a smaller bound, or use for ($i : 0..N); bpftool -d prog loadall shows the verifier's log"
+	case errors.Is(err, ebpf.ErrNotSupported) && kernelHasNoTypes():
+		return fmt.Sprintf("%s: this kernel has no BTF (%s is missing), and such programs are checked against it", mp.Attach.Text, kerneltypes.Path),
+			"a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed"
+	case outOfFiles(err):
+		return fmt.Sprintf("loading %s: %v", mp.Attach.Text, unix.EMFILE), raiseFiles
 	case errors.Is(err, btf.ErrNotFound), errors.Is(err, btf.ErrNotSupported):
 		return fmt.Sprintf("cannot fit %s to this kernel: %v", mp.Attach.Text, err), ""
 	}
 	return fmt.Sprintf("the kernel refused %s: %v", mp.Attach.Text, err), ""
+}
+
+func kernelHasNoTypes() bool {
+	_, err := os.Stat(kerneltypes.Path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // lastInsn is the index of the last instruction that the log shows: lines of
