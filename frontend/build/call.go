@@ -166,6 +166,35 @@ func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
 	return v
 }
 
+// probeNames is the map in which the loader puts the names of probes by their
+// numbers, for programs that read the text of a name.
+const probeNames = "probe_names"
+
+// probeText writes the name of the probe that x is: the empty text if the loader
+// has none.
+func (f *fn) probeText(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
+	text := e.Type
+	if f.m.Map(probeNames) == nil {
+		f.m.Maps = append(f.m.Maps, &ir.Map{Name: probeNames, Shape: ir.ShapeIntern, Pos: ir.NoPos, BPF: ir.BPFMap{Name: probeNames,
+			Type: "hash", KeySize: 4, ValueSize: text.Size, MaxEntries: 1, Present: -1, Gens: 1, Loss: -1}})
+	}
+	e.Type, e.ProbeText = types.TProbe, false
+	number := f.scalar(x)
+	e.Type, e.ProbeText = text, true
+	key := f.Slot("probe", 4, 4)
+	f.Store(ir.U32, key, 0, number)
+	name := f.Call("map_lookup_elem", ir.TMapVal(probeNames, true), ir.MapOperand(probeNames), key)
+	known, unknown, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.NotNull(name), known, unknown)
+	f.start(known, true)
+	f.copyString(f.NonNull(name), dst, min(text.Size, t.Size), t, true)
+	f.jump(rest)
+	f.start(unknown, true)
+	f.clear(dst, t)
+	f.jump(rest)
+	f.start(rest, true)
+}
+
 func (f *fn) kstack(x ast.Expr, _ *check.Call) *ir.Value { return f.stackID(ir.OpKstack, x) }
 
 // stackID takes a stack and gives its id.

@@ -26,7 +26,7 @@ func (f *fn) addr(x ast.Expr) *ir.Value {
 	if e.Call != nil && e.Call.Option != nil {
 		return f.optionAddr(e.Call.Option)
 	}
-	if e.Const == nil && e.Place == nil && e.Call == nil {
+	if e.Const == nil && e.Place == nil && e.Call == nil && !e.ProbeText {
 		switch x := x.(type) {
 		case *ast.Var:
 			return f.vars[e.Var]
@@ -93,11 +93,18 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 		if exact || t.Size <= smallObject {
 			n = t.Size
 		}
+		if exact {
+			lit = cString(lit)
+		}
 		s := f.Emit(ir.OpStrLit, ir.TVoid, dst)
 		s.Sym, s.Imm = lit, int64(n)
 		return
 	}
 	e := f.body.Expr(x)
+	if e.ProbeText {
+		f.probeText(x, e, dst, t)
+		return
+	}
 	own := min(e.Type.Size, t.Size)
 	if t.Size <= smallObject && own < t.Size {
 		exact = true // small strings are copied whole

@@ -92,6 +92,9 @@ type Point struct {
 	Label   string // "name=" in front of the attach point
 }
 
+// NamedByHost tells that the host alone knows what the builtin probe names.
+func (p *Point) NamedByHost() bool { return p.Pattern || p.Fill != nil }
+
 // Space is the address space that a plain integer used as an address means:
 // that of user space in uprobes and at system calls.
 func (p *Point) Space() types.Space {
@@ -240,6 +243,9 @@ type Expr struct {
 	AsString bool
 	Call     *Call
 	Place    *Place
+	// ProbeText is set where the name of the probe, a number otherwise, is read as a
+	// string that the host knows.
+	ProbeText bool
 	// Elem is the index in the fields of a tuple or record value.
 	Elem int
 	// Operands is the common type of the operands of a comparison: signedness

@@ -109,7 +109,11 @@ func (b *body) print(c *callSite) {
 	if _, ok := ast.Unparen(c.args[0]).(*ast.Map); ok {
 		m := b.mapArg(c, c.args[0])
 		for _, x := range c.args[1:] {
-			if _, ok := b.constInt(x, "print"); ok {
+			if isParam(x) { // its value may wait for load time
+				if !invalid(b.value(x)) {
+					c.Args = append(c.Args, x)
+				}
+			} else if _, ok := b.constInt(x, "print"); ok {
 				if e := b.out.Expr(x); e.Type.Kind == types.Enum {
 					e.Type = types.TInt64
 				}

@@ -61,12 +61,21 @@ func (b *body) text(x ast.Expr) *types.Type {
 	if t.Kind != types.Probe {
 		return t
 	}
-	if b.point.Pattern || b.point.Fill != nil {
-		b.unsupported(x, "the text of a probe's name that only the host knows").Hint("print it, or use it as a key")
-		return types.TInvalid
+	return b.probeText(x)
+}
+
+// maxProbeName is the room for the name of a probe that a program reads, its NUL
+// included. The loader cuts longer ones.
+const maxProbeName = 512
+
+// probeText makes an expression that is the name of the probe a string.
+func (b *body) probeText(x ast.Expr) *types.Type {
+	e := b.out.Expr(ast.Unparen(x))
+	if b.point.NamedByHost() {
+		e.Type, e.ProbeText = types.MakeString(maxProbeName), true
+	} else {
+		b.stringConst(x, e, b.point.Text)
 	}
-	e := b.out.Expr(x)
-	b.stringConst(x, e, b.point.Text)
 	return e.Type
 }
 

@@ -121,6 +121,22 @@ func WithGiven(m *manifest.Manifest, positional []string, named map[string]strin
 	return params, options, nil
 }
 
+// NotGiven are the positional parameters of the manifest's that have no value,
+// each once: the script reads 0 or "".
+func NotGiven(m *manifest.Manifest, positional []string) []*manifest.Param {
+	var out []*manifest.Param
+	for i := range m.Params {
+		p := &m.Params[i]
+		number, ok := strings.CutPrefix(p.Name, "$")
+		n, err := strconv.Atoi(number)
+		known := func(q *manifest.Param) bool { return q.Name == p.Name }
+		if ok && err == nil && n > len(positional) && p.Default == "" && !slices.ContainsFunc(out, known) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // ParseParams checks the user's parameters against the manifest's: positional
 // ones by number, named ones as name -> text. It gives the bytes of each global.
 // A bare name has the value "true".

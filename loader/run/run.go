@@ -171,6 +171,10 @@ func (s *session) prepare() error {
 	if err := attach.Fill(m, params); err != nil {
 		return err
 	}
+	for _, p := range load.NotGiven(m, params) {
+		f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "Positional parameter " + p.Name + " is empty or not provided."}
+		s.warn(f.Message("WARNING"))
+	}
 	if s.opts.PID != 0 && !alive(s.opts.PID) {
 		return fmt.Errorf("there is no process %d", s.opts.PID)
 	}
