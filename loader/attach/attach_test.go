@@ -106,10 +106,10 @@ func TestPatternsWithoutMatch(t *testing.T) {
 }
 
 // With a list of functions, those that are not on it need --unsafe, and are
-// warned of then.
+// warned of then. No pattern stands for what is dangerous.
 func TestTraceableFunctions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "functions")
-	if err := os.WriteFile(file, []byte("vfs_read\nnvme_setup [nvme]\nvfs_read\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("vfs_read\nnvme_setup [nvme]\nrcu_note_context_switch\ndefault_idle\nvfs_read\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, unsafe := range map[string]bool{"vfs_read": false, "vfs_write": true} {
@@ -122,6 +122,10 @@ func TestTraceableFunctions(t *testing.T) {
 		if err := x.checkFunction(p); err != nil || len(x.warnings) > 0 != unsafe {
 			t.Errorf("%s, unsafe: %v, %v", name, err, x.warnings)
 		}
+	}
+	x := &expander{opts: Options{Functions: file}}
+	if err := x.readFunctions(); err != nil || len(x.functions) != 3 {
+		t.Errorf("%v, %v", x.functions, err)
 	}
 	if listedOnce(file, "vfs_read") || !listedOnce(file, "nvme_setup") || listedOnce(file, "none") {
 		t.Error("names are not counted")

@@ -78,7 +78,7 @@ func follow(cmd *exec.Cmd, d definition) (ended, error) {
 // guests run under emulation, and share the machine.
 func slowness() time.Duration {
 	if os.Getenv(resultVar) != "" {
-		return 20
+		return 5
 	}
 	return 1
 }
@@ -89,8 +89,12 @@ const resultVar = "BTC_CONFORMANCE_RESULT"
 // quietTime is how long a run that does not say when it is attached is given.
 const quietTime = 1500 * time.Millisecond
 
-// attachTimeout is how long a program may take until its probes are attached.
-const attachTimeout = 10 * time.Second
+// attachTimeout is how long a program may take until its probes are attached, or
+// its list of all probes is printed: long, for a busy machine.
+const attachTimeout = 40 * time.Second
+
+// endTimeout is how long a program may take to end when it is told to.
+const endTimeout = 8 * time.Second
 
 // await waits for the end of a run, and ends it when its time is over.
 func await(d definition, cmd *exec.Cmd, w *watch, done <-chan error) (stopped bool) {
@@ -118,7 +122,7 @@ func await(d definition, cmd *exec.Cmd, w *watch, done <-chan error) (stopped bo
 	syscall.Kill(-group, syscall.SIGTERM)
 	select {
 	case <-done:
-	case <-time.After(2 * time.Second * slowness()):
+	case <-time.After(endTimeout * slowness()):
 		syscall.Kill(-group, syscall.SIGKILL)
 		<-done
 	}
