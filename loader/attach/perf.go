@@ -31,7 +31,7 @@ func openPerf(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (int, 
 	attr.Bits |= unix.PerfBitDisabled
 	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("perf_event_open: %w", err)
+		return -1, whyNoEvent(attr, err)
 	}
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
 		unix.Close(fd)
@@ -42,6 +42,17 @@ func openPerf(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (int, 
 		return -1, fmt.Errorf("enabling a perf event: %w", err)
 	}
 	return fd, nil
+}
+
+// whyNoEvent adds to the kernel's answer what can be known of its reason.
+func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
+	const limit = "/proc/sys/kernel/perf_event_max_sample_rate"
+	b, _ := os.ReadFile(limit) // 0 when it cannot be read
+	most, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	if errors.Is(err, unix.EINVAL) && attr.Bits&unix.PerfBitFreq != 0 && most > 0 && attr.Sample > most {
+		return fmt.Errorf("the kernel takes at most %d samples a second here (sysctl kernel.perf_event_max_sample_rate, which it lowers itself when sampling takes too long): perf_event_open: %w", most, err)
+	}
+	return fmt.Errorf("perf_event_open: %w", err)
 }
 
 // openAll opens an event on each CPU, or with a PID for each of its threads.

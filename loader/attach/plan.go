@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,6 +229,8 @@ type expander struct {
 	opts      Options
 	functions []function // traceable kernel functions, read once
 	warnings  []*report.Fault
+
+	switchedOff bool // the warning that probes of functions do not run was given
 }
 
 // limit is the value of the settings max_probes, how many places all patterns
@@ -270,6 +273,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 		}
 		empty.of(p).kept = true
 		plan.Prog = p
+		x.warnSwitchedOff(p)
 		total += len(plan.Matches)
 		if programs += plan.programs(); programs > limit(m, "max_bpf_progs") {
 			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
@@ -290,6 +294,21 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 	out.number()
 	out.pairSessions(x, m)
 	return out, nil
+}
+
+// warnSwitchedOff says once when probes of functions would be attached and never run.
+func (x *expander) warnSwitchedOff(p *manifest.Program) {
+	switch p.Kind {
+	case "kprobe", "kretprobe", "fentry", "fexit":
+	default:
+		return
+	}
+	b, err := os.ReadFile("/proc/sys/kernel/ftrace_enabled")
+	if err != nil || strings.TrimSpace(string(b)) != "0" || x.switchedOff {
+		return
+	}
+	x.switchedOff = true
+	x.warn(p, "kernel.ftrace_enabled is 0 on this machine: probes at the entry of functions do not run until sysctl kernel.ftrace_enabled=1")
 }
 
 // warn notes what is odd about an attach point's place and no reason to stop.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -11,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"btc/loader/host"
+	"btc/loader/kerneltypes"
 	"btc/loader/manifest"
 	"btc/loader/order"
 )
@@ -65,11 +68,20 @@ func canTrampoline(proto *btf.FuncProto) bool {
 
 func isVoid(t btf.Type) bool { _, ok := t.(*btf.Void); return ok }
 
+// noTypes says why the kernel's types cannot be had. Types that --btf gives do not
+// help here: the kernel itself checks such programs against its own.
+func noTypes(err error) error {
+	if _, missing := os.Stat(kerneltypes.Path); errors.Is(missing, fs.ErrNotExist) {
+		return fmt.Errorf("this kernel has no BTF (%s is missing), and such programs are checked against it: a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed, or a kprobe or tracepoint instead", kerneltypes.Path)
+	}
+	return fmt.Errorf("the kernel's types cannot be read: %w", err)
+}
+
 // tracedFunction finds a function by name, in its module where one is given.
 func (x *expander) tracedFunction(a *manifest.Attach) (*btf.FuncProto, error) {
 	kernel, err := x.host.Types().Kernel()
 	if err != nil {
-		return nil, fmt.Errorf("the kernel's types cannot be read: %w", err)
+		return nil, noTypes(err)
 	}
 	inKernel, err := findFunc(kernel, a.Name)
 	if err != nil {
@@ -160,7 +172,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	kernel, err := x.host.Types().Kernel()
 	if err != nil {
-		return Plan{}, fmt.Errorf("the kernel's types cannot be read: %w", err)
+		return Plan{}, noTypes(err)
 	}
 	// The types that describe it are the kernel's own, "vmlinux", or a module's.
 	in := func(module string) bool { return a.Target == "" || glob(a.Target, module) }

@@ -6,7 +6,9 @@ package host
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"syscall"
@@ -43,10 +45,10 @@ func Look() (*Host, error) {
 	h := &Host{types: btf.NewCache()}
 	var err error
 	if h.Online, err = hostinfo.OnlineCPUs(); err != nil {
-		return nil, fmt.Errorf("list of CPUs: %w", err)
+		return nil, notMounted(fmt.Errorf("list of CPUs: %w", err), "sysfs", "/sys")
 	}
 	if h.Possible, err = hostinfo.PossibleCPUs(); err != nil {
-		return nil, fmt.Errorf("list of CPUs: %w", err)
+		return nil, notMounted(fmt.Errorf("list of CPUs: %w", err), "sysfs", "/sys")
 	}
 	if h.PIDNS, err = pidNamespace(); err != nil {
 		return nil, err
@@ -55,10 +57,18 @@ func Look() (*Host, error) {
 	return h, nil
 }
 
+// notMounted adds to an error that a file is missing what may help.
+func notMounted(err error, kind, dir string) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: is %s not mounted? mount -t %s %s %s", err, dir, kind, kind, dir)
+	}
+	return err
+}
+
 func pidNamespace() (Namespace, error) {
 	fi, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
-		return Namespace{}, fmt.Errorf("PID namespace: %w", err)
+		return Namespace{}, notMounted(fmt.Errorf("PID namespace: %w", err), "proc", "/proc")
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || st.Ino == initPIDNS {

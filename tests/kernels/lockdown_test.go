@@ -13,13 +13,14 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// A kernel that is locked down says no with EPERM only; btrun says what it is.
-// Lockdown can be raised while the kernel runs, so one boot has all modes.
-func TestLockdown(t *testing.T) {
+// boot runs a shell script in a guest of one kernel, with btrun and with the
+// objects of some scripts in /o, and gives what it printed.
+func boot(t *testing.T, test string, scripts map[string]string, script string) string {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("skipped: boots a kernel under emulation (-short)")
 	}
-	if !regexp.MustCompile(*only).MatchString("lockdown") || *oracle {
+	if !regexp.MustCompile(*only).MatchString(test) || *oracle {
 		t.Skip("skipped: not asked for")
 	}
 	const name = "6.12"
@@ -48,14 +49,25 @@ func TestLockdown(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	objects := t.TempDir()
-	for object, script := range map[string]string{
-		"kprobe": `kprobe:vfs_open { printf("opened\n"); exit(); }`,
-		"begin":  `begin { printf("began\n"); exit(); }`,
-	} {
-		if out, err := exec.Command(bin+"/btc", "compile", "-arch", "x86_64", "-e", script, "-o", objects+"/"+object+".o").CombinedOutput(); err != nil {
+	for object, text := range scripts {
+		if out, err := exec.Command(bin+"/btc", "compile", "-arch", "x86_64", "-e", text, "-o", objects+"/"+object+".o").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	if err := os.WriteFile(objects+"/all.sh", []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := vm.Run(context.Background(), vm.Config{QEMU: qemu, Image: image, Command: []string{"sh", "/o/all.sh"}, Timeout: 5 * time.Minute,
+		Puts: []vm.Put{{Host: bin + "/btrun", Guest: "/bin/btrun"}, {Host: objects, Guest: "/o"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(r.Stdout) + string(r.Stderr)
+}
+
+// A kernel that is locked down says no with EPERM only; btrun says what it is.
+// Lockdown can be raised while the kernel runs, so one boot has all modes.
+func TestLockdown(t *testing.T) {
 	const script = `
 mode() { echo "$1" > /sys/kernel/security/lockdown || echo "no $1"; echo "mode $1"; }
 mode none
@@ -67,15 +79,10 @@ mode confidentiality
 btrun -q -c 'cat /proc/version' /o/kprobe.o 2>&1
 btrun -q /o/begin.o 2>&1
 `
-	if err := os.WriteFile(objects+"/all.sh", []byte(script), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	r, err := vm.Run(context.Background(), vm.Config{QEMU: qemu, Image: image, Command: []string{"sh", "/o/all.sh"}, Timeout: 5 * time.Minute,
-		Puts: []vm.Put{{Host: bin + "/btrun", Guest: "/bin/btrun"}, {Host: objects, Guest: "/o"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := string(r.Stdout) + string(r.Stderr)
+	out := boot(t, "lockdown", map[string]string{
+		"kprobe": `kprobe:vfs_open { printf("opened\n"); exit(); }`,
+		"begin":  `begin { printf("began\n"); exit(); }`,
+	}, script)
 	if strings.Contains(out, "/sys/kernel/security/lockdown: No such file") {
 		t.Skip("skipped: this kernel has no lockdown")
 	}
@@ -88,5 +95,60 @@ btrun -q /o/begin.o 2>&1
 	const says = "kernel lockdown is in mode confidentiality"
 	if strings.Count(confidentiality, says) != 2 || strings.Contains(confidentiality, "opened") || strings.Contains(confidentiality, "began") {
 		t.Errorf("confidentiality: %s", confidentiality)
+	}
+}
+
+// What a machine lacks, or has switched off, is named with what to do.
+func TestWithout(t *testing.T) {
+	const script = `
+run() { echo "== $1 $2"; timeout 20 btrun -q -c 'cat /proc/version' /o/$2.o 2>&1 | grep -v '^Linux version'; }
+mount -t tmpfs none /sys/kernel/btf
+run no-btf fentry
+run no-btf iter
+run no-btf task
+run no-btf kprobe
+umount /sys/kernel/btf
+sysctl -w kernel.ftrace_enabled=0
+run ftrace-off kprobe
+sysctl -w kernel.ftrace_enabled=1
+sysctl -w kernel.perf_event_max_sample_rate=50
+run slow profile
+sysctl -w kernel.perf_event_max_sample_rate=100000
+umount /sys/kernel/debug /sys/kernel/tracing
+run no-tracefs tracepoint
+mount -t tmpfs none /sys
+run no-sysfs begin
+umount /sys
+mount -t tmpfs none /proc
+run no-proc begin
+umount /proc
+run all begin
+`
+	out := boot(t, "without", map[string]string{
+		"kprobe":     `kprobe:vfs_open { printf("opened\n"); exit(); }`,
+		"begin":      `begin { printf("began\n"); exit(); }`,
+		"fentry":     `fentry:vfs_open { @ = count(); }`,
+		"iter":       `iter:task { @ = count(); }`,
+		"task":       `begin { printf("%d\n", curtask->pid); exit(); }`,
+		"profile":    `profile:hz:99 { @ = count(); }`,
+		"tracepoint": `tracepoint:sched:sched_process_exec { @ = count(); }`,
+	}, script)
+	for what, want := range map[string]string{
+		"no-btf fentry":         "fentry:vfs_open: this kernel has no BTF (/sys/kernel/btf/vmlinux is missing), and such programs are checked against it",
+		"no-btf iter":           "iter:task: this kernel has no BTF (/sys/kernel/btf/vmlinux is missing), and such programs are checked against it",
+		"no-btf task":           "give its types with --btf FILE",
+		"no-btf kprobe":         "opened",
+		"ftrace-off kprobe":     "warning: kernel.ftrace_enabled is 0 on this machine",
+		"slow profile":          "the kernel takes at most 50 samples a second here (sysctl kernel.perf_event_max_sample_rate",
+		"no-tracefs tracepoint": "mount -t tracefs tracefs /sys/kernel/tracing",
+		"no-sysfs begin":        "is /sys not mounted? mount -t sysfs sysfs /sys",
+		"no-proc begin":         "is /proc not mounted? mount -t proc proc /proc",
+		"all begin":             "began",
+	} {
+		_, rest, _ := strings.Cut(out, "== "+what+"\n")
+		text, _, _ := strings.Cut(rest, "\n== ")
+		if !strings.Contains(text, want) || strings.Contains(text, "tracer is gone") {
+			t.Errorf("%s: %q is not in:\n%s", what, want, text)
+		}
 	}
 }
