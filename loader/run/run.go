@@ -480,6 +480,8 @@ func (s *session) finish() (int, error) {
 	s.packets.finish()
 	if s.exited {
 		s.events.discard() // what was queued behind exit()
+	} else {
+		s.drain()
 	}
 	endErr := s.runVirtual("end")
 	for record := s.events.last(); record != nil; record = s.events.last() {
