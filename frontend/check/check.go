@@ -55,6 +55,9 @@ func (c *checker) readOnly(l *diag.List) bool {
 	for _, m := range c.order {
 		if m.onlyRead != nil && !m.written && m.agg == nil && m.Value == nil {
 			m.Value, found = types.Literal(0), true
+			if c.cut { // perhaps it is written further on
+				continue
+			}
 			d := l.Add(diag.NeverWritten, m.onlyRead.Span(), "%s is read, but never written: it is always 0", m.Name)
 			var names []string
 			for _, other := range c.order {
@@ -70,14 +73,16 @@ func (c *checker) readOnly(l *diag.List) bool {
 
 // checker is the state of one Check.
 type checker struct {
-	info         *Info
-	t            *target.Target
-	files        *debuginfo.Finder // nil: none are looked at
-	env          *cdef.Env
-	l            *diag.List // where diagnostics go at present
-	functions    map[string]*Function
-	maps         map[string]*mapState
-	subprogs     map[string]*Subprog // functions of the script
+	info      *Info
+	t         *target.Target
+	files     *debuginfo.Finder // nil: none are looked at
+	env       *cdef.Env
+	l         *diag.List // where diagnostics go at present
+	functions map[string]*Function
+	maps      map[string]*mapState
+	subprogs  map[string]*Subprog // functions of the script
+	// cut is set when a part of the script was passed over, for it is too large.
+	cut          bool
 	order        []*mapState
 	params       map[int]*Param
 	clauses      []*clause
@@ -102,6 +107,7 @@ type clause struct {
 // reported at each place.
 func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
 	d := &diag.Diagnostic{Code: code, Span: at.Span(), Message: fmt.Sprintf(format, args...)}
+	c.cut = c.cut || code == diag.TooLarge
 	if x, ok := at.(ast.Expr); ok && code.Severity() == diag.Error && c.ofParameters(x) {
 		d.Hint("%s", giveValue)
 	}
@@ -285,7 +291,7 @@ func (c *checker) limit(name string) int {
 // round types every body once.
 func (c *checker) round() {
 	for _, m := range c.order {
-		m.begin()
+		m.begin(c.cut)
 	}
 	for _, p := range c.params {
 		p.Int, p.Str = false, false

@@ -27,13 +27,14 @@ type mapState struct {
 	written  bool
 	seen     bool
 	onlyRead ast.Node // a read of the map before its type is known
-	// wasWritten is what written was at the end of the round before.
+	// wasWritten is what written was at the end of the round before; true where a
+	// part of the script was passed over, which may write it.
 	wasWritten bool
 }
 
 // begin forgets what each round finds out anew.
-func (m *mapState) begin() {
-	m.wasWritten = m.written
+func (m *mapState) begin(cut bool) {
+	m.wasWritten = m.written || cut
 	m.written, m.seen, m.Read, m.onlyRead = false, false, false, nil
 }
 

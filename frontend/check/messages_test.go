@@ -197,6 +197,18 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// A map that is written in a part that is too large to look at is not said to be unwritten.
+func TestTooLargeSaysNothingOfMaps(t *testing.T) {
+	for _, read := range []string{"print(@x)", "$y = @x + 1", "@z = @x"} {
+		_, l := checkText("begin { " + read + "; unroll(100) { unroll(100) { unroll(100) { @a++; @b++; } } } @x = 1; }")
+		if l.Len() != 1 || !says(l, diag.TooLarge, "statements") {
+			var b strings.Builder
+			diag.Render(&b, l, diag.RenderOptions{})
+			t.Errorf("%s\nwant one message, have\n%s", read, &b)
+		}
+	}
+}
+
 // says reports whether a diagnostic of the code has a text in its message or a hint.
 func says(l *diag.List, code diag.Code, text string) bool {
 	for _, d := range l.Sorted() {
