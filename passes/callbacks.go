@@ -330,6 +330,7 @@ func (o *outliner) enterBody() {
 		o.wordOf(p)
 	}
 	o.forget()
+	o.forgetCarried()
 	o.placeShared()
 	o.rebase()
 }

@@ -306,7 +306,9 @@ func (f *fn) stringsEqual(x, y ast.Expr, n int64) *ir.Value {
 	if _, ok := f.literal(x); ok {
 		x, y = y, x
 	}
-	if lit, ok := f.literal(y); ok && (n == 0 || n > int64(len(lit))) {
+	lit, known := f.literal(y)
+	lit = cString(lit)
+	if known && (n == 0 || n > int64(len(lit))) {
 		eq := f.Emit(ir.OpStrEq, ir.TI1, f.addr(x))
 		eq.Sym, eq.Imm = lit, int64(f.body.Type(x).Size)
 		return eq

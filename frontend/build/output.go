@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 
 	"btc/frontend/ast"
 	"btc/frontend/check"
@@ -25,13 +26,27 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 		t := f.body.Type(x)
 		// A number's bytes above its size are the reader's to add.
 		e.Fields = append(e.Fields, ir.Field{Layout: f.memberLayout(t)})
-		if t.IsScalar() || t.IsAgg() {
+		switch {
+		case t.IsScalar() || t.IsAgg():
 			vals[i] = f.num(x)
-		} else {
+		case slices.ContainsFunc(args[i+1:], assigns): // perhaps to x
+			vals[i] = f.temp(x, t)
+		default:
 			vals[i] = f.addr(x)
 		}
 	}
 	f.Emit(ir.OpEmit, ir.TVoid, vals...).Sym = e.Name
+}
+
+// assigns reports whether an assignment stands in an expression.
+func assigns(x ast.Expr) bool {
+	found := false
+	ast.Inspect(x, func(n ast.Node) bool {
+		_, ok := n.(*ast.AssignStmt)
+		found = found || ok
+		return !found
+	})
+	return found
 }
 
 // formatted is printf and what else takes a format and its arguments.
