@@ -317,6 +317,21 @@ type BPFMap struct {
 	// Len is not 0 for a map whose elements are counted (len): the key in the map
 	// "len" of what the loader deleted; the key before it is the programs' own sum.
 	Len int
+	// Front are the tables in front of a hash; zero where there are none.
+	Front Front
+}
+
+// Front are tables in front of a per-CPU hash, one for each of the first CPUs, in
+// the global Global: each has Slots slots of SlotSize bytes. A slot is taken when
+// its first word is not 0, and keeps its key from then on. An element is what the
+// hash and all tables have of its key.
+type Front struct {
+	Global   string
+	CPUs     int
+	Slots    int // of a CPU
+	SlotSize int
+	ValueOff int // offset of the value in a slot, laid out as in the hash
+	KeyOff   int // offset of the key
 }
 
 // GlobalKind says who sets a global.

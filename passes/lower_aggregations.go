@@ -143,13 +143,20 @@ func (l *lowering) aggregate(x *ir.Map, key *ir.Value, body func(p *ir.Value), f
 			return nil
 		})
 	}
-	p := l.element(x, key)
-	l.IfElseCold(l.NotNull(p), func() { body(l.NonNull(p)) }, func() {
-		value := l.Slot("first", x.BPF.ValueSize, 8)
-		first(value)
-		r := l.update(x.Name, key, value, updateAny)
-		l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
-	})
+	inHash := func() {
+		p := l.element(x, key)
+		l.IfElseCold(l.NotNull(p), func() { body(l.NonNull(p)) }, func() {
+			value := l.Slot("first", x.BPF.ValueSize, 8)
+			first(value)
+			r := l.update(x.Name, key, value, updateAny)
+			l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
+		})
+	}
+	if x.BPF.Front.Global != "" {
+		l.throughFront(x, key, body, inHash)
+	} else {
+		inHash()
+	}
 	return nil
 }
 

@@ -50,6 +50,7 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 			needLoss(m, x)
 		}
 	}
+	giveFronts(m, names)
 	return diags
 }
 

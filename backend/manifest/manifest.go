@@ -49,6 +49,9 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	}
 	for _, x := range m.Maps {
 		out.Maps = append(out.Maps, mapOf(x))
+		if x.BPF.Front.Global != "" && !slices.Contains(out.Requires, "front-tables") {
+			out.Requires = append(out.Requires, "front-tables")
+		}
 	}
 	out.Losses = losses(m)
 	for _, e := range m.Events {
@@ -143,6 +146,10 @@ func mapOf(m *ir.Map) manifest.Map {
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
 		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals, Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
+	}
+	if m.BPF.Front.Global != "" {
+		front := manifest.Front(m.BPF.Front)
+		out.Front = &front
 	}
 	if len(m.Updates) > 0 {
 		out.Update = place(&m.Updates[0].Pos, m.Updates[0].End)

@@ -140,6 +140,9 @@ func (s *dataSection) add(g *ir.Global) {
 	for align&(align-1) != 0 {
 		align--
 	}
+	if g.Size >= 1024 { // tables of CPUs, each from the start of a cache line
+		align = 64
+	}
 	for s.bytes.Len()%max(1, align) != 0 {
 		s.bytes.WriteByte(0)
 	}

@@ -2,6 +2,7 @@ package interp
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -38,13 +39,41 @@ func (b *bpfMap) lines() []string {
 		}
 		return lines
 	}
-	for _, s := range sortedKeys(b.entries) {
-		e := b.entries[s]
+	all := b.withFront()
+	for _, s := range sortedKeys(all) {
+		e := all[s]
 		if text, ok := b.elementText(e); ok {
 			lines = append(lines, fmt.Sprintf("%s[%s]: %s", b.def.Name, b.m.decode(b.def.Key, e.key), text))
 		}
 	}
 	return lines
+}
+
+// withFront is a hash's elements with what the tables in front of it have: as if of
+// more CPUs.
+func (b *bpfMap) withFront() map[string]*entry {
+	t := &b.spec.Front
+	if t.Global == "" {
+		return b.entries
+	}
+	all := map[string]*entry{}
+	for s, e := range b.entries {
+		all[s] = &entry{key: e.key, vals: slices.Clone(e.vals)}
+	}
+	tables := b.m.mem.object(b.m.globals[t.Global]).data
+	for slot := range slices.Chunk(tables, t.SlotSize) {
+		if getUint(slot[:8]) == 0 {
+			continue
+		}
+		key := slot[t.KeyOff:]
+		e := all[string(key)]
+		if e == nil {
+			e = &entry{key: key}
+			all[string(key)] = e
+		}
+		e.vals = append(e.vals, b.m.mem.alloc("front", slices.Clone(slot[t.ValueOff:t.KeyOff])))
+	}
+	return all
 }
 
 // elementText is the value's meaning; false when a scalar is not set.

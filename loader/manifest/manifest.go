@@ -181,11 +181,14 @@ type Map struct {
 	GenOff     int     `json:"gen_off,omitempty"`
 	// LenKey is not 0 when the programs count the elements: the key, in the map
 	// "len", of the word (u64) to which the loader adds what it deletes.
-	LenKey int   `json:"len_key,omitempty"`
-	Bits   int   `json:"bits,omitempty"`
-	Min    int64 `json:"min,omitempty"`
-	Max    int64 `json:"max,omitempty"`
-	Step   int64 `json:"step,omitempty"`
+	LenKey int `json:"len_key,omitempty"`
+	// Front are the tables in front of a per-CPU hash. Files that have some require the
+	// feature front-tables.
+	Front *Front `json:"front,omitempty"`
+	Bits  int    `json:"bits,omitempty"`
+	Min   int64  `json:"min,omitempty"`
+	Max   int64  `json:"max,omitempty"`
+	Step  int64  `json:"step,omitempty"`
 	// A tseries has an element {value, meta, interval} (8 bytes each) for each key
 	// and interval; the last field of Key is the interval's number modulo Intervals,
 	// the first the script's key, which a scalar does not have.
@@ -239,6 +242,18 @@ type Given struct {
 	Options map[string]string `json:"options,omitempty"`
 	// FixedOptions are those of Options that the code was made for.
 	FixedOptions []string `json:"fixed_options,omitempty"`
+}
+
+// Front are tables in front of a per-CPU hash, one for each of the first CPUs, in the
+// global (.bss) that it names. A slot is taken when its first u64 is not 0. An element's
+// values are those in the hash and those of the slots with its key, as if of more CPUs.
+type Front struct {
+	Global   string `json:"global"`
+	CPUs     int    `json:"cpus"`
+	Slots    int    `json:"slots"`     // of a CPU
+	SlotSize int    `json:"slot_size"` // bytes
+	ValueOff int    `json:"value_off"` // of a value as in the hash, in a slot
+	KeyOff   int    `json:"key_off"`   // of the key, in a slot
 }
 
 // Global is a constant that the loader sets from the host before loading

@@ -28,6 +28,8 @@ func sample() *Manifest {
 			{Name: "@h", Symbol: "m_h", Shape: "hist", Type: "percpu_array", KeySize: 4, ValueSize: 8 * 66, MaxEntries: 2, Gens: 2, Present: -1},
 			{Name: "stack_k", Symbol: "stack_k", Shape: "stack", Type: "hash", KeySize: 8, ValueSize: 127 * 8, MaxEntries: 100, Depth: 127, Present: -1},
 			{Name: "events", Symbol: "events", Shape: "intern", Type: "ringbuf", MaxEntries: 1 << 18, Present: -1},
+			{Name: "@c", Symbol: "m_c", Shape: "count", Type: "percpu_hash", KeySize: 8, ValueSize: 8, MaxEntries: 4096, Present: -1,
+				Key: &u64, Front: &Front{Global: "front", CPUs: 2, Slots: 4, SlotSize: 16, KeyOff: 8}},
 		},
 		Events: []Event{
 			{ID: 0, Kind: "printf", Format: "%s %d", Size: 24, Tail: true, Fields: []Field{
@@ -35,7 +37,7 @@ func sample() *Manifest {
 			{ID: 1, Kind: "print_map", Map: "@x", Size: 8},
 		},
 		Params:  []Param{{Name: "$1", Type: "int", Global: "param_1", Size: 8}},
-		Globals: []Global{{Name: "gen", Section: ".bss", Size: 4}},
+		Globals: []Global{{Name: "gen", Section: ".bss", Size: 4}, {Name: "front", Section: ".bss", Size: 128}},
 		Losses:  []Loss{{Kind: "events"}, {Kind: "map", Map: "@x"}},
 	}
 }
@@ -119,6 +121,13 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"maps[1].key", func(m *Manifest) { m.Maps[1].Type = "hash" }},
 		{"maps[2].depth", func(m *Manifest) { m.Maps[2].Depth = 1 << 20 }},
 		{"maps[3]", func(m *Manifest) { m.Maps[3].Name = "@x" }},
+		{"maps[4].front", func(m *Manifest) { m.Maps[4].Type = "hash" }},
+		{"maps[4].front.global", func(m *Manifest) { m.Maps[4].Front.Global = "none" }},
+		{"maps[4].front.global", func(m *Manifest) { m.Maps[4].Front.Slots = 5 }},
+		{"maps[4].front.cpus", func(m *Manifest) { m.Maps[4].Front.CPUs = -1 }},
+		{"maps[4].front.slot_size", func(m *Manifest) { m.Maps[4].Front.SlotSize = 0 }},
+		{"maps[4].front.value_off", func(m *Manifest) { m.Maps[4].Front.ValueOff = 9 }},
+		{"maps[4].front.key_off", func(m *Manifest) { m.Maps[4].Front.KeyOff = -8 }},
 		{"events[0].fields[1].off", func(m *Manifest) { m.Events[0].Fields[1].Off = 17 }},
 		{"events[0].fields[0].off", func(m *Manifest) { m.Events[0].Fields[0].Off = 4 }},
 		{"events[0].fields[0].var", func(m *Manifest) { m.Events[0].Tail = false }},

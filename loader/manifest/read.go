@@ -109,6 +109,7 @@ var features = []string{
 	"host-values",   // globals with Host
 	"attach-params", // Attach.Fill
 	"given-params",  // Given
+	"front-tables",  // Map.Front
 }
 
 // Knows reports whether this version of the package understands a required feature.

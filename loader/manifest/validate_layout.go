@@ -59,12 +59,36 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 			c.fail(path+".len_key", "%d is no word of the map len", x.LenKey)
 		}
 	}
+	x.checkFront(c, m, path+".front")
 	x.Key.check(c, m, path+".key", 0)
 	if x.Key.Size != x.KeySize && !(isNumber(x.Key.Kind) && x.KeySize == 8 && x.Key.Size < 8) {
 		c.fail(path+".key.size", "%d is not the key size %d", x.Key.Size, x.KeySize)
 	}
 	if x.MaxEntries == 0 {
 		c.fail(path+".max_entries", "a hash needs at least 1")
+	}
+}
+
+// checkFront checks the tables in front of a hash: a reader takes them apart by these numbers.
+func (x *Map) checkFront(c *checker, m *Manifest, path string) {
+	f := x.Front
+	if f == nil {
+		return
+	}
+	c.within(path+".cpus", int64(f.CPUs), 1, maxEntries)
+	c.within(path+".slots", int64(f.Slots), 1, maxEntries)
+	c.within(path+".slot_size", int64(f.SlotSize), 8, maxValue)
+	g := m.Global(f.Global)
+	switch {
+	case c.err != nil:
+	case x.Type != "percpu_hash":
+		c.fail(path, "a %s has no tables in front", x.Type)
+	case g == nil || g.Section != ".bss" || int64(f.CPUs)*int64(f.Slots) > int64(g.Size/f.SlotSize):
+		c.fail(path+".global", "%q is no global with %d x %d slots of %d bytes", clip(f.Global), f.CPUs, f.Slots, f.SlotSize)
+	case f.ValueOff < 0 || x.ValueSize > f.SlotSize-f.ValueOff:
+		c.fail(path+".value_off", "a value of %d bytes at %d is not in a slot of %d", x.ValueSize, f.ValueOff, f.SlotSize)
+	case f.KeyOff < 0 || x.KeySize > f.SlotSize-f.KeyOff:
+		c.fail(path+".key_off", "a key of %d bytes at %d is not in a slot of %d", x.KeySize, f.KeyOff, f.SlotSize)
 	}
 }
 

@@ -85,8 +85,16 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 		}
 		return t.reduce(m, entries), keys, err
 	}
+	front, err := t.front(m)
+	if err != nil {
+		return nil, nil, err
+	}
 	var room []byte // for many keys in one piece
 	err = raw.Each(drain, func(e bpfmap.Entry) {
+		if more := front[string(e.Key)]; more != nil {
+			e.Values = append(slices.Clip(e.Values), more...)
+			delete(front, string(e.Key))
+		}
 		if cap(room)-len(room) < len(e.Key) {
 			room = make([]byte, 0, max(32<<10, len(e.Key)))
 		}
@@ -98,7 +106,48 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 			keys = append(keys, e.Key)
 		}
 	})
+	for key, values := range front { // in no hash
+		out = append(out, render.Reduce(m, bpfmap.Entry{Key: []byte(key), Values: values}))
+	}
 	return out, keys, err
+}
+
+// front reads the tables in front of a hash: the values that CPUs have there, by key.
+func (t *mapTable) front(m *manifest.Map) (map[string][][]byte, error) {
+	f := m.Front
+	if f == nil {
+		return nil, nil
+	}
+	v := t.loaded.Variables[f.Global]
+	if v == nil {
+		return nil, fmt.Errorf("%s: the object has no variable %s", m.Name, f.Global)
+	}
+	// Read twice: a slot that the first reading saw taken has its key by the
+	// second, in whichever order the CPUs' stores become visible.
+	taken, tables := make([]byte, v.Size()), make([]byte, v.Size())
+	for _, b := range [][]byte{taken, tables} {
+		if err := v.Get(b); err != nil {
+			return nil, fmt.Errorf("%s: tables in front: %w", m.Name, err)
+		}
+	}
+	return frontValues(m, taken, tables), nil
+}
+
+// frontValues takes tables apart: what is not 0 in taken, a reading of them before, has
+// its slot.
+func frontValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
+	f := m.Front
+	out := map[string][][]byte{}
+	for at := range f.CPUs * f.Slots {
+		at *= f.SlotSize
+		if binary.NativeEndian.Uint64(taken[at:]) == 0 {
+			continue
+		}
+		slot := tables[at : at+f.SlotSize]
+		key := string(slot[f.KeyOff : f.KeyOff+m.KeySize])
+		out[key] = append(out[key], slot[f.ValueOff:f.ValueOff+m.ValueSize])
+	}
+	return out
 }
 
 func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Element {

@@ -1,0 +1,33 @@
+package run
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"btc/loader/manifest"
+)
+
+// Tables of two CPUs with two slots of {set, value, key}: what the first reading did
+// not see taken does not count, and a key of both CPUs has both values.
+func TestFrontValues(t *testing.T) {
+	m := &manifest.Map{KeySize: 8, ValueSize: 8,
+		Front: &manifest.Front{CPUs: 2, Slots: 2, SlotSize: 24, ValueOff: 8, KeyOff: 16}}
+	words := func(n ...uint64) (b []byte) {
+		for _, w := range n {
+			b = binary.NativeEndian.AppendUint64(b, w)
+		}
+		return b
+	}
+	taken := words(1, 9, 7, 0, 0, 0, 1, 0, 0, 1, 5, 8)
+	tables := words(1, 10, 7, 1, 3, 6, 1, 2, 7, 1, 5, 8)
+	got := frontValues(m, taken, tables)
+	want := map[string][][]byte{
+		string(words(7)): {words(10), words(2)},
+		string(words(8)): {words(5)},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
