@@ -6,12 +6,18 @@ import (
 	"strings"
 )
 
-// The tables are made by tools/uapi: "NAME value" a line, sorted.
+// The tables have "NAME value" a line, sorted; those of the architectures are made
+// by tools/uapi.
 var (
 	//go:embed constants_x86_64.txt
 	constantsX86 string
 	//go:embed constants_aarch64.txt
 	constantsARM64 string
+	// constantsKernel are flags that are no UAPI and have had one value since Linux
+	// 5.10: gfp_t (GFP_ATOMIC and GFP_NOWAIT are others before 6.3 and since 6.12)
+	// and blk_opf_t. A test compares them with the target's enumerators.
+	//go:embed constants_kernel.txt
+	constantsKernel string
 )
 
 // tableNames are the constants of an architecture's user-space headers that
@@ -31,9 +37,18 @@ func tableNames(goarch, head string) []string {
 	return all
 }
 
-// tableConstant finds a constant of the user-space headers of an architecture.
+// tableConstant finds a constant of the user-space headers of an architecture, or
+// one of the kernel's own that all kernels share.
 func tableConstant(goarch, name string) (int64, bool) {
 	table := map[string]string{"amd64": constantsX86, "arm64": constantsARM64}[goarch]
+	if v, ok := find(table, name); ok {
+		return v, true
+	}
+	return find(constantsKernel, name)
+}
+
+// find looks a name up in a sorted table.
+func find(table, name string) (int64, bool) {
 	if table == "" || name == "" {
 		return 0, false
 	}
