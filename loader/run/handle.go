@@ -400,18 +400,6 @@ func (s *session) symbols() *symbols.Table {
 	return s.symTable
 }
 
-// watchProcesses notes what processes map when the script asks for their symbols,
-// for those that will be gone when the addresses are printed. A kernel that
-// refuses leaves what /proc tells.
-func (s *session) watchProcesses() {
-	for i := range s.manifest.Events {
-		if s.manifest.Events[i].Kind == "proc" {
-			s.symbols().Watch, _ = symbols.NewWatch(s.host.Online)
-			return
-		}
-	}
-}
-
 func (s *session) probeName(id uint64) string {
 	if name, ok := s.expansion.Probes[int(id)]; ok {
 		return name

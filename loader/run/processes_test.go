@@ -1,0 +1,25 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestProcessesOf(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := filepath.Join(t.TempDir(), "idle")
+	if err := os.WriteFile(idle, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if pids := processesOf([]string{idle, "/no/such/file", self}); !slices.Contains(pids, uint32(os.Getpid())) {
+		t.Errorf("this process is not among %v", pids)
+	}
+	if pids := processesOf([]string{idle, "/no/such/file"}); len(pids) != 0 {
+		t.Errorf("processes %v of a program that nobody runs", pids)
+	}
+}
