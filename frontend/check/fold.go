@@ -107,7 +107,11 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 		return
 	default:
 		v, ok := foldTyped(x.Op, l.Const.Int, r.Const.Int)
-		if !ok {
+		switch {
+		case !ok && l.Type.Kind == types.Bool && r.Type.Kind == types.Bool: // true / false
+			b.overflow(x, e)
+			return
+		case !ok:
 			return // a division by 0, of which the program warns when it comes there
 		}
 		e.Const = &Const{Int: v}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -36,10 +37,16 @@ func hostRows() []Function {
 
 // hostName is kaddr("symbol") and cgroupid("path"), which the loader looks up.
 func (b *body) hostName(c *callSite) {
-	if text, ok := b.literal(c, 0); ok {
-		c.Text = text
+	text, ok := b.literal(c, 0)
+	if ok && c.Fn.Name != "cgroupid" && !symbolForm.MatchString(text) {
+		b.fail(diag.BadArguments, c.args[0], "%s() expects a string that is a valid symbol (%q provided)", c.Fn.Name, text)
+		return
 	}
+	c.Text = text
 }
+
+// symbolForm is what names of symbols look like, main.(*T).f of Go included.
+var symbolForm = regexp.MustCompile(`^[^\s?"'\\]+$`)
 
 // percpuKaddr is percpu_kaddr("symbol"[, cpu]).
 func (b *body) percpuKaddr(c *callSite) {
