@@ -38,7 +38,7 @@ func fitSigns(m *manifest.Manifest, program string, insns asm.Instructions, loca
 			continue
 		case use.Kind == byteSize && was.bits == 64 && here.signed: // no sign is extended
 		case use.Kind == byteSize && strings.HasSuffix(use.Path, "]") && was.signed != here.signed:
-		case use.Kind == byteSize || was.signed == here.signed || was.signed && unsignedShift(insns, use.Insn):
+		case use.Kind == byteSize || was.signed == here.signed || isWidthTest(insns, use.Insn) || was.signed && unsignedShift(insns, use.Insn):
 			continue
 		}
 		return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
@@ -58,6 +58,21 @@ func sign(signed bool) string {
 		return "signed"
 	}
 	return "unsigned"
+}
+
+// isWidthTest tells whether an instruction takes the shift to compare it: a field
+// is loaded only where it is as wide as the object knows it.
+func isWidthTest(insns asm.Instructions, index int) bool {
+	raw := 0
+	for i := range insns {
+		if raw == index && i+1 < len(insns) {
+			mov, jump := insns[i].OpCode, insns[i+1].OpCode
+			return mov.Class().IsALU() && mov.ALUOp() == asm.Mov && mov.Source() == asm.ImmSource &&
+				jump.Class().IsJump() && jump.JumpOp() == asm.JNE && jump.Source() == asm.ImmSource && insns[i].Dst == insns[i+1].Dst
+		}
+		raw += int(insns[i].Size()) / asm.InstructionSize
+	}
+	return false
 }
 
 // unsignedShift turns the arithmetic shift at an instruction into a logical one.

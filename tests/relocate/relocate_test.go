@@ -119,6 +119,30 @@ var cases = []struct {
 		want: func(s *self) string { return s.comm[2:] }},
 	{name: "pointers moved", script: `begin { printf("%d", curtask->real_parent->tgid); exit() }`, change: func(k *kernel) { k.task("real_parent").Offset = k.task("group_leader").Offset },
 		want: func(s *self) string { return fmt.Sprint(s.pid) }},
+	// Behind a pointer of the task, kernels that type it take loads.
+	{name: "behind a pointer, fields moved", script: `begin { printf("%d %d", curtask->group_leader->tgid, curtask->group_leader->exit_state); exit() }`,
+		change: func(k *kernel) {
+			a, b := k.task("exit_state"), k.task("tgid")
+			a.Offset, b.Offset = b.Offset, a.Offset
+		},
+		want: func(s *self) string { return fmt.Sprintf("0 %d", s.pid) }},
+	{name: "behind a pointer, one unsigned byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, false) },
+		want: func(s *self) string { return fmt.Sprint(uint8(s.pid)) }},
+	{name: "behind a pointer, one signed byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, true) },
+		want: func(s *self) string { return fmt.Sprint(int8(s.pid)) }},
+	{name: "behind a pointer, integer became a bitfield", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`,
+		change: func(k *kernel) {
+			m := k.task("tgid")
+			m.Offset, m.BitfieldSize, m.Type = m.Offset+1, 6, integer(4, true)
+		},
+		want: func(s *self) string { return fmt.Sprint(int8(s.pid>>1<<2) >> 2) }},
+	{name: "behind a pointer, field became a struct", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }",
+		change: func(k *kernel) {
+			k.task("tgid").Type = &btf.Struct{Name: "group", Size: 4, Members: []btf.Member{{Name: "n", Type: integer(4, true)}}}
+		},
+		refused: []string{"x.bt:2:", "tgid in struct task_struct"}},
+	{name: "behind a pointer, field renamed", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }", change: func(k *kernel) { k.task("tgid").Name = "thread_group" },
+		refused: []string{"x.bt:2:", "this kernel has no field tgid in struct task_struct"}},
 	{name: "into an anonymous union", script: `begin { printf("%d", curtask->tgid); exit() }`,
 		change: func(k *kernel) {
 			m := k.task("tgid")

@@ -1,0 +1,232 @@
+package passes
+
+import (
+	"strings"
+
+	"btc/ir"
+	"btc/ir/target"
+)
+
+// direct-reads reads fields of objects whose types the kernel knows by loads:
+// those of the arguments of traced functions (fentry, fexit), and of what the
+// current task points to, through further pointers, too. docs/targets.md has what it
+// saves.
+//
+// requires:    -
+// establishes: -
+// invalidates: dominators, liveness (it adds blocks)
+//
+//	v1:kaddr = curtask
+//	v2:kaddr = read.u64 [v1+field(struct task_struct:real_parent)]
+//	v3:i64 = read.s32 [v2+field(struct task_struct:tgid)]
+//	->
+//	  ...                  ; is there get_current_task_btf, is tgid 4 bytes wide here?
+//	  br v9, b1, b3
+//	b1:
+//	  v10:btf = call get_current_task_btf
+//	  v11:btf? = load.u64 [v10+field(struct task_struct:real_parent)]
+//	  v12:i1 = icmp ne v11, 0
+//	  br v12, b2, b3
+//	b2:
+//	  v13:i64 = load.s32 [v11+field(struct task_struct:tgid)]
+//	  jump b4(v13)
+//	b3:                    ; the reads as they were
+//	  ...
+//	  jump b4(v14)
+//
+// The kernel goes by its own types: it follows a pointer only where they have a
+// pointer to a struct, wants the first member of a union, and no use of such a
+// pointer as a number. So only chains whose every step the target has as a plain
+// member are taken, and what they end in is a number. The test for the helper (5.11)
+// stands before arguments, too, as the switch that our loader can turn.
+func directReads(m *ir.Module) []ir.Diag {
+	if m.Target == nil {
+		return nil
+	}
+	for _, f := range m.Funcs {
+		if f.Prog == nil {
+			continue
+		}
+		d := &direct{m: m, f: f}
+		ir.Rewrite(f, func(b *ir.Builder, v *ir.Value) (*ir.Value, bool) {
+			c, ok := d.chain(v)
+			if !ok {
+				return nil, false
+			}
+			return c.emit(b), true
+		})
+	}
+	return nil
+}
+
+const typedTask = "get_current_task_btf"
+
+type direct struct {
+	m *ir.Module
+	f *ir.Func
+}
+
+// chain is a read of a number, and the reads of pointers that lead to it.
+type chain struct {
+	root  *ir.Value   // curtask or an argument
+	typ   string      // of what root points to
+	slot  int         // of an argument, in words of the context
+	reads []*ir.Value // in the order of their places; the last gives the number
+}
+
+// chain finds the chain that v ends.
+func (d *direct) chain(v *ir.Value) (c chain, ok bool) {
+	if v.Op != ir.OpRead || v.Type.IsPtr() {
+		return c, false
+	}
+	f, ok := d.plainField(v)
+	if !ok || !isWord(f.Type.Resolve(), v.Mem.Size()) {
+		return c, false
+	}
+	c.reads = []*ir.Value{v}
+	for {
+		c.typ = c.reads[0].CORE.Type
+		base := uncast(c.reads[0].Args[0])
+		if base.Op != ir.OpRead {
+			c.root = base
+			return c, d.isRoot(&c)
+		}
+		f, ok := d.plainField(base)
+		if !ok || !pointsTo(f.Type, c.typ) {
+			return c, false
+		}
+		c.reads = append([]*ir.Value{base}, c.reads...)
+	}
+}
+
+// isRoot tells whether the kernel knows the type of what a chain begins with.
+func (d *direct) isRoot(c *chain) bool {
+	switch c.root.Op {
+	case ir.OpCurtask: // the call that types it takes as long as a read
+		return c.typ == "struct task_struct" && len(c.reads) > 1
+	case ir.OpArg:
+		if k := d.f.Prog.Kind; k != ir.ProgFentry && k != ir.ProgFexit {
+			return false
+		}
+		fn, ok := d.m.Target.Func(d.f.Prog.Attach.Name)
+		n := int(c.root.Imm)
+		if !ok || fn.Proto == nil || n >= len(fn.Proto.Params) || !pointsTo(fn.Proto.Params[n].Type(), c.typ) {
+			return false
+		}
+		c.slot = fn.Proto.Slot(n)
+		return true
+	}
+	return false
+}
+
+// plainField is the field that v reads, when it is a member of a struct and of
+// no union, bitfield or array.
+func (d *direct) plainField(v *ir.Value) (f target.Field, ok bool) {
+	if v.Imm != 0 || v.CORE.Path == "" || strings.Contains(v.CORE.Path, "[") || !strings.HasPrefix(v.CORE.Type, "struct ") {
+		return f, false
+	}
+	typ, ok := structType(d.m.Target, v.CORE.Type)
+	for _, name := range strings.Split(v.CORE.Path, ".") {
+		if !ok || typ.Kind != target.Struct {
+			return f, false
+		}
+		if f, ok = typ.Field(name); !ok || f.BitSize > 0 || !plainPath(typ, f.Path) {
+			return f, false
+		}
+		typ = f.Type.Resolve()
+	}
+	return f, ok
+}
+
+// plainPath tells whether no member on the way to a field is a union.
+func plainPath(typ *target.Type, path []int) bool {
+	for _, i := range path {
+		if typ.Kind != target.Struct {
+			return false
+		}
+		typ = typ.Members[i].Type().Resolve()
+	}
+	return true
+}
+
+// isWord tells whether a value of type t is a number to the kernel, of so many bytes.
+func isWord(t *target.Type, size int) bool {
+	switch t.Kind {
+	case target.Int, target.Enum:
+		return int(t.Size) == size
+	case target.Pointer: // to no struct or union
+		to := t.Elem().Resolve()
+		return size == 8 && (to.Kind == target.Int || to.Kind == target.Void)
+	}
+	return false
+}
+
+// pointsTo tells whether t is a pointer to the struct called name.
+func pointsTo(t *target.Type, name string) bool {
+	t = t.Resolve()
+	if t.Kind != target.Pointer || t.User {
+		return false
+	}
+	to := t.Elem().Resolve()
+	return to.Kind == target.Struct && "struct "+to.Name == name
+}
+
+func uncast(v *ir.Value) *ir.Value {
+	for v.Op == ir.OpCast {
+		v = v.Args[0]
+	}
+	return v
+}
+
+// emit puts the loads, and the reads for where they cannot be.
+func (c chain) emit(b *ir.Builder) *ir.Value {
+	last := c.reads[len(c.reads)-1]
+	rest := b.Split()
+	result := rest.AddParam(last.Type)
+	slow := b.Func().NewBlockAfter(b.Block())
+	slow.Cold = true
+	unless := func(test *ir.Value) {
+		next := b.Func().NewBlockAfter(b.Block())
+		b.Br(test, next, slow)
+		b.SetBlock(next)
+	}
+	unless(b.HasHelper(typedTask))
+	size := last.Mem.Size()
+	unless(b.ICmp(ir.EQ, b.CORE(ir.FieldByteSize, last.CORE), ir.Const(int64(size))))
+	if size < 8 { // a bitfield here
+		unless(b.ICmp(ir.EQ, b.CORE(ir.FieldRShift, last.CORE), ir.Const(int64(64-8*size))))
+	}
+	p := c.typedRoot(b)
+	if p.Type.Nullable {
+		unless(b.NotNull(p))
+		p = b.NonNull(p)
+	}
+	for i, r := range c.reads[:len(c.reads)-1] {
+		p = b.LoadField(ir.TBTF(c.reads[i+1].CORE.Type, true), ir.U64, p, r.CORE)
+		unless(b.NotNull(p))
+		p = b.NonNull(p)
+	}
+	b.Jump(rest, b.LoadField(last.Type, last.Mem, p, last.CORE))
+
+	b.SetBlock(slow)
+	at := c.root
+	if c.root.Op == ir.OpCurtask {
+		at = b.Emit(ir.OpCurtask, c.root.Type)
+	}
+	at = b.Cast(ir.TKAddr, at)
+	for _, r := range c.reads {
+		again := b.Emit(ir.OpRead, r.Type, at)
+		again.Mem, again.CORE = r.Mem, r.CORE
+		at = again
+	}
+	b.Jump(rest, at)
+	*b = *ir.At(rest, 0, last.Pos)
+	return result
+}
+
+func (c chain) typedRoot(b *ir.Builder) *ir.Value {
+	if c.root.Op == ir.OpCurtask {
+		return b.Call(typedTask, ir.TBTF(c.typ, false))
+	}
+	return b.LoadAs(ir.TBTF(c.typ, true), ir.U64, c.root.Args[0], 8*c.slot)
+}
