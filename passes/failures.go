@@ -71,10 +71,12 @@ func (l *lowering) site(helper string) int {
 	return len(l.m.Meta.Errors) - 1
 }
 
-// at runs code that belongs to another value.
+// at runs code that fails for another value than the one that is being replaced.
 func (l *lowering) at(v *ir.Value, code func()) {
 	pos := l.Pos
-	l.Pos = v.Pos
+	if v.Pos.Site > 0 {
+		l.Pos = v.Pos
+	}
 	code()
 	l.Pos = pos
 }
