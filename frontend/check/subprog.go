@@ -1,6 +1,8 @@
 package check
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"btc/frontend/ast"
@@ -191,11 +193,15 @@ func (c *checker) finishSubprogs() {
 
 // cycles reports functions that call themselves.
 func (c *checker) cycles() (found bool) {
-	done := map[*Subprog]bool{}
+	done, place := map[*Subprog]bool{}, map[*Subprog]int{}
+	for i, s := range c.info.Subprogs {
+		place[s] = i
+	}
 	var visit func(s *Subprog, chain []string, open map[*Subprog]bool)
 	visit = func(s *Subprog, chain []string, open map[*Subprog]bool) {
 		open[s], chain = true, append(chain, s.Name)
-		for _, callee := range c.info.Subprogs {
+		inOrder := func(a, b *Subprog) int { return place[a] - place[b] }
+		for _, callee := range slices.SortedFunc(maps.Keys(s.calls), inOrder) {
 			at := s.calls[callee]
 			switch {
 			case at == nil || done[callee]:

@@ -210,6 +210,9 @@ func (r *reader) declaration(x *lexer) {
 		case t.Is("#") && t.first:
 			r.directive(x, t.At)
 		case t.Kind != End && r.active():
+			if len(r.pending) == cap(r.pending) { // headers are long: twice as much at once
+				r.pending = slices.Grow(r.pending, len(r.pending)+1)
+			}
 			r.pending = append(r.pending, t)
 			last = t
 		}
@@ -257,7 +260,12 @@ func (r *reader) flush() {
 		return
 	}
 	x := &expansion{macros: r.unit.macros, work: &r.unit.work, fault: r.tooLarge}
-	r.unit.Tokens = append(r.unit.Tokens, x.expand(r.pending)...)
+	made := x.expand(r.pending)
+	if len(r.unit.Tokens) == 0 {
+		r.unit.Tokens = made
+	} else {
+		r.unit.Tokens = append(r.unit.Tokens, made...)
+	}
 	r.pending = nil
 }
 

@@ -107,7 +107,7 @@ type expansion struct {
 // expand replaces the macros in a list.
 func (x *expansion) expand(in []Token) []Token {
 	x.stack = append(x.stack, in)
-	var out []Token
+	out := make([]Token, 0, len(in))
 	for {
 		t, ok := x.next()
 		if !ok {

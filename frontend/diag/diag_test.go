@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func render(t *testing.T, l *List, opt RenderOptions) string {
@@ -111,6 +112,10 @@ func TestRenderOptions(t *testing.T) {
 	if strings.Contains(got, "W0199") || strings.Contains(got, "two") || !strings.Contains(got, "... and 1 more errors") {
 		t.Errorf("got:\n%s", got)
 	}
+	l.Add("W0199", src.Span(2, 3), "v")
+	if got := render(t, &l, RenderOptions{MaxErrors: 1}); strings.Count(got, "W0199") != 1 || !strings.Contains(got, "... and 1 more warnings") {
+		t.Errorf("warnings are not limited:\n%s", got)
+	}
 	if strings.Contains(got, "\x1b") {
 		t.Error("an escape of the source reached the terminal")
 	}
@@ -130,6 +135,21 @@ func TestRenderLongLine(t *testing.T) {
 	}
 	if i := strings.Index(lines[1], "HERE"); i < 0 || strings.Index(lines[2], "^~~~") != i {
 		t.Errorf("got:\n%s\n%s", lines[1], lines[2])
+	}
+}
+
+// A long line is cut between characters, and only what is near the marker is read.
+func TestRenderLongLineOfWideCharacters(t *testing.T) {
+	for pad := range 3 {
+		text := strings.Repeat("x", pad) + strings.Repeat("漢", 2000) + "HERE" + strings.Repeat("漢", 2000)
+		src := NewSource("a.bt", text)
+		var l List
+		at := strings.Index(text, "HERE")
+		l.Add(Syntax, src.Span(at, at+4), "m")
+		line := strings.Split(render(t, &l, RenderOptions{}), "\n")[1]
+		if strings.ContainsRune(line, utf8.RuneError) || !strings.Contains(line, "...漢") || !strings.Contains(line, "漢HERE漢") {
+			t.Errorf("got:\n%s", line)
+		}
 	}
 }
 

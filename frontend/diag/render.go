@@ -14,7 +14,7 @@ type RenderOptions struct {
 	Color bool
 	// NoWarnings leaves warnings out.
 	NoWarnings bool
-	// MaxErrors stops after so many errors; 0 shows all.
+	// MaxErrors stops after so many errors, and after so many warnings; 0 shows all.
 	MaxErrors int
 }
 
@@ -35,24 +35,23 @@ const (
 //
 // It returns the first error of w.
 func Render(w io.Writer, l *List, opt RenderOptions) error {
-	shown, hidden := 0, 0
+	var shown, hidden [2]int // by severity
 	p := &printer{w: w, color: opt.Color}
 	for _, d := range l.Sorted() {
-		if d.Severity() == Warning {
-			if !opt.NoWarnings {
-				p.diagnostic(d)
-			}
-			continue
+		s := d.Severity()
+		switch {
+		case s == Warning && opt.NoWarnings:
+		case opt.MaxErrors > 0 && shown[s] >= opt.MaxErrors:
+			hidden[s]++
+		default:
+			shown[s]++
+			p.diagnostic(d)
 		}
-		if opt.MaxErrors > 0 && shown >= opt.MaxErrors {
-			hidden++
-			continue
-		}
-		shown++
-		p.diagnostic(d)
 	}
-	if hidden > 0 {
-		p.printf("... and %d more errors\n", hidden)
+	for s, n := range hidden {
+		if n > 0 {
+			p.printf("... and %d more %ss\n", n, Severity(s))
+		}
 	}
 	return p.err
 }
@@ -126,9 +125,9 @@ func (p *printer) context(s Span) string {
 	if end.Line == start.Line {
 		to = min(max(end.Col-1, from), len(line))
 	}
-	before, marked, after := display(line[:from], 0), "", ""
-	marked = display(line[from:to], columns(before))
-	after = display(line[to:], columns(before)+columns(marked))
+	before := display(near(line[:from], false), 0)
+	marked := display(near(line[from:to], true), columns(before))
+	after := display(near(line[to:], true), columns(before)+columns(marked))
 	before, marked, after = cut(before, marked, after)
 
 	number := fmt.Sprint(start.Line)
@@ -140,6 +139,23 @@ func (p *printer) context(s Span) string {
 	}
 	p.printf("%s| %s%s\n", margin, strings.Repeat(" ", columns(before)), p.paint("1;32", marker))
 	return margin
+}
+
+// near is what of a part of a line can be shown, and more: its first bytes or its
+// last. The others are not looked at.
+func near(s string, first bool) string {
+	const most = 16 * maxColumns
+	switch {
+	case len(s) <= most:
+		return s
+	case first:
+		return s[:most]
+	}
+	s = s[len(s)-most:]
+	for len(s) > 0 && !utf8.RuneStart(s[0]) {
+		s = s[1:]
+	}
+	return s
 }
 
 // cut shortens a very long line to a window around the marked part.

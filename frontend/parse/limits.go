@@ -11,7 +11,7 @@ import (
 // Limits that turn a hang or a stack overflow into a diagnostic. Real scripts
 // stay below a hundredth of them.
 const (
-	maxBytes     = 4 << 20 // of a source text
+	maxBytes     = 2 << 20 // of a source text: more can take a gigabyte of memory
 	maxNesting   = 300     // of brackets
 	maxChain     = 300     // of prefix operators, of "?:" in a statement, of "else if"
 	maxStatement = 20000   // tokens
