@@ -44,6 +44,9 @@ func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions,
 		f.Pos = use.Pos
 		f.Text = "this kernel has no " + describeField(use)
 		f.Hint = "the type differs on this kernel (" + m.Target + " was compiled for); see it with: bpftool btf dump file /sys/kernel/btf/vmlinux format c"
+		if a := &mp.Attach; mp.Kind == "tracepoint" && strings.HasPrefix(use.Type, "struct trace_event_raw_") {
+			f.Hint = "the event differs on this kernel (" + m.Target + " was compiled for); see its fields with: cat /sys/kernel/tracing/events/" + a.Target + "/" + a.Name + "/format"
+		}
 		return f
 	}
 	reason := lastReason(log)

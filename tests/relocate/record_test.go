@@ -61,3 +61,73 @@ func startProcesses(t *testing.T) {
 		}
 	}()
 }
+
+// Where types and format files disagree, as on kernels with fields of their own in
+// the common header, the format file counts: what it has elsewhere is read there,
+// and what it has no longer is refused. The files are changed for one process.
+func TestChangedFormat(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	if _, err := os.Stat(kerneltypes.Path); err != nil {
+		t.Skip("skipped: this kernel shows no BTF")
+	}
+	const events = "/sys/kernel/tracing/events/"
+	if _, err := os.Stat(events + "sched/sched_switch/format"); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	btrun := filepath.Join(t.TempDir(), "btrun")
+	if out, err := exec.Command("go", "build", "-o", btrun, "btc/cmd/btrun").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		name, event, script string
+		change              func(format string) string
+		want                string // in the output, or the message
+	}{
+		{"as it is", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == tid); }`,
+			func(f string) string { return f }, "1"},
+		{"a field where another was", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == curtask->prio); }`,
+			func(f string) string { return exchange(f, "prev_pid", "prev_prio") }, "1"},
+		{"a field that is gone", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == tid); }`,
+			func(f string) string { return strings.ReplaceAll(f, "prev_pid;", "was_pid;") }, "this kernel has no field prev_pid"},
+		{"a longer header of system calls", "syscalls/sys_enter_nanosleep", `tracepoint:syscalls:sys_enter_nanosleep /pid == cpid/ { printf("%d", args.rqtp != 0); }`,
+			func(f string) string { return strings.ReplaceAll(f, "rqtp;\toffset:16;", "rqtp;\toffset:24;") }, "rqtp is 8 bytes at byte 24, not 8 at byte 16"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := events + c.event + "/format"
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Skip("skipped: ", err)
+			}
+			changed := filepath.Join(t.TempDir(), "format")
+			if err := os.WriteFile(changed, []byte(c.change(string(b))), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			path := writeObject(t, c.script, embedded(t))
+			cmd := exec.Command(unshare, "--mount", "--propagation", "private", "sh", "-c", `mount --bind "$1" "$2" && exec "$3" -q -c 'sleep 0.2' "$4"`,
+				"sh", changed, file, btrun, path)
+			out, _ := cmd.CombinedOutput() // of what is refused the message tells
+			text := strings.TrimSpace(string(out))
+			if c.want == "1" && (strings.Trim(text, "1") != "" || text == "") || !strings.Contains(text, c.want) {
+				t.Errorf("%q is not in what it says:\n%s", c.want, text)
+			}
+		})
+	}
+}
+
+// exchange gives two fields of a format file each other's places.
+func exchange(format, a, b string) string {
+	place := func(name string) string {
+		_, rest, _ := strings.Cut(format, " "+name+";\t")
+		at, _, _ := strings.Cut(rest, "\t")
+		return at
+	}
+	atA, atB := place(a), place(b)
+	format = strings.Replace(format, " "+a+";\t"+atA, " "+a+";\t"+atB, 1)
+	return strings.Replace(format, " "+b+";\t"+atB, " "+b+";\t"+atA, 1)
+}

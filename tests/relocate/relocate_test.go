@@ -266,6 +266,16 @@ func marshal(t *testing.T, spec *btf.Spec) []byte {
 // compiled is the script's object, made for a target.
 func compiled(t *testing.T, script string, tg *target.Target) *object.Object {
 	t.Helper()
+	o, err := object.Read(writeObject(t, script, tg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// writeObject compiles a script for a target and gives the path of the object.
+func writeObject(t *testing.T, script string, tg *target.Target) string {
+	t.Helper()
 	out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: script, Target: tg})
 	if out == nil {
 		t.Fatalf("the script does not compile: %v", diags)
@@ -276,11 +286,7 @@ func compiled(t *testing.T, script string, tg *target.Target) *object.Object {
 			t.Fatal(err)
 		}
 	}
-	o, err := object.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return path
 }
 
 func embedded(t *testing.T) *target.Target {
