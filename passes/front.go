@@ -79,7 +79,7 @@ func holdsStack(l *ir.Layout) bool {
 // mapUses says what programs do with maps.
 type mapUses struct {
 	sites map[string]map[*ir.Func]int // by map: aggregations in it
-	other map[string]bool             // maps that another op uses
+	other map[string]bool             // maps that another op uses, or an aggregation in an unfit way
 }
 
 func aggregated(m *ir.Module) mapUses {
@@ -90,7 +90,7 @@ func aggregated(m *ir.Module) mapUses {
 				for i, a := range v.Args {
 					switch {
 					case a.Op != ir.OpMapRef:
-					case i > 0 || !adds[v.Op]:
+					case i > 0 || !adds[v.Op] || f.Prog == nil || !scalarKey(f, v):
 						u.other[a.Sym] = true
 					default:
 						if u.sites[a.Sym] == nil {
@@ -110,7 +110,7 @@ func aggregated(m *ir.Module) mapUses {
 func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 	often := false
 	for f, n := range u.sites[name] {
-		if n > 1 || has[f] || f.Prog == nil {
+		if n > 1 || has[f] {
 			return false
 		}
 		often = often || frontKinds[f.Prog.Kind]
@@ -206,4 +206,64 @@ func (l *lowering) frontSlot(words []*ir.Value, t *ir.Front) *ir.Value {
 	}
 	by := bits.TrailingZeros(uint(t.SlotSize))
 	return l.And(l.LShr(h, ir.Const(int64(high-n-by))), ir.Const(int64((t.Slots-1)*t.SlotSize)))
+}
+
+// scalarKey tells whether all words of an aggregation's key are plain numbers to
+// the kernel's verifier, which lets no one compute with a pointer that it tracks: the context
+// and what lies in it, and what programs with typed arguments load.
+func scalarKey(f *ir.Func, v *ir.Value) bool {
+	key := v.Args[len(v.Args)-1]
+	if key.Op != ir.OpSlotAddr || key.Imm != 0 {
+		return false
+	}
+	for _, b := range f.Blocks {
+		for _, w := range b.Values {
+			for i, a := range w.Args {
+				if a.Op != ir.OpSlotAddr || a.Slot != key.Slot {
+					continue
+				}
+				switch {
+				case w.Op == ir.OpStore && i == 0:
+					if !scalar(f, w.Args[1], 8) {
+						return false
+					}
+				case w.Op == ir.OpComm, w.Op == ir.OpMemZero, w.Op == ir.OpStrLit, w.Op == ir.OpStr && i == 0:
+				case adds[w.Op]:
+				default:
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// numbers are the ops that give numbers whatever their operands.
+var numbers = map[ir.Op]bool{ir.OpConst: true, ir.OpPid: true, ir.OpTid: true, ir.OpUid: true, ir.OpGid: true, ir.OpCPU: true,
+	ir.OpCgroup: true, ir.OpNumaID: true, ir.OpRand: true, ir.OpNsecs: true, ir.OpElapsed: true, ir.OpMapGet: true,
+	ir.OpAnd: true, ir.OpOr: true, ir.OpXor: true, ir.OpMul: true, ir.OpUDiv: true, ir.OpUMod: true,
+	ir.OpShl: true, ir.OpLShr: true, ir.OpAShr: true, ir.OpBoolInt: true}
+
+// scalar tells whether v is a number to the verifier; not what this does not know,
+// nor what is deeper than so many operands.
+func scalar(f *ir.Func, v *ir.Value, deep int) bool {
+	untyped := f.Prog.Kind == ir.ProgTracepoint || f.Prog.Kind == ir.ProgKprobe || f.Prog.Kind == ir.ProgKretprobe
+	switch {
+	case numbers[v.Op]:
+		return true
+	case deep == 0:
+		return false
+	case v.Op == ir.OpArg, v.Op == ir.OpRetval, v.Op == ir.OpFuncIP, v.Op == ir.OpReg:
+		return untyped
+	case v.Op == ir.OpRead, v.Op == ir.OpLoad:
+		if v.Args[0].Type == ir.TCtx {
+			return untyped
+		}
+		return v.Op == ir.OpRead && v.Type == ir.TI64
+	case v.Op == ir.OpAdd, v.Op == ir.OpSub:
+		return scalar(f, v.Args[0], deep-1) && scalar(f, v.Args[1], deep-1)
+	case v.Op == ir.OpZext, v.Op == ir.OpSext, v.Op == ir.OpCast:
+		return scalar(f, v.Args[0], deep-1)
+	}
+	return false
 }
