@@ -75,6 +75,8 @@ type UpdatePlace struct {
 	Pos  Pos
 	End  int // column behind it, as Event.End
 	Loss int // number of its loss counter, from 1; 0: it has none
+	// Chain is as Event.Chain; none where several calls of a macro share the place.
+	Chain []Place
 }
 
 // UnsafeUse is a dangerous action and where the script does it.

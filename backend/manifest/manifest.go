@@ -186,7 +186,7 @@ func losses(m *ir.Module) []manifest.Loss {
 			put(x.BPF.Loss, manifest.Loss{Kind: "map", Map: x.Name})
 			for i := range x.Updates {
 				if u := &x.Updates[i]; u.Loss > 0 {
-					by[u.Loss-1] = manifest.Loss{Kind: "map", Map: x.Name, Pos: place(&u.Pos, u.End)}
+					by[u.Loss-1] = manifest.Loss{Kind: "map", Map: x.Name, Pos: place(&u.Pos, u.End), Chain: chain(u.Chain)}
 					if i > 0 {
 						at = append(at, u.Loss-1)
 					}

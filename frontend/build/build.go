@@ -209,8 +209,9 @@ type fn struct {
 	turns int
 	// result is the type that a function of the script gives; nil in programs.
 	result *types.Type
-	end    int // column behind the part of the script that Pos names
-	at     int // index of the current statement in Module.Stmts
+	end    int       // column behind the part of the script that Pos names
+	span   diag.Span // that part, perhaps in a macro
+	at     int       // index of the current statement in Module.Stmts
 }
 
 // initVars gives variables that live in memory their slots, set to zero or the
@@ -285,16 +286,17 @@ func (f *fn) clause(p *ast.Probe) {
 // statement makes what follows belong to the statement at a span.
 func (f *fn) statement(at diag.Span) {
 	f.at = f.stmt(at)
-	f.Pos, f.end = f.pos(at, f.at), f.endCol(at)
+	f.Pos, f.end, f.span = f.pos(at, f.at), f.endCol(at), at
 }
 
 // here makes what follows belong to a part of the current statement, and gives
 // a function that goes back.
 func (f *fn) here(x ast.Node) func() {
-	pos, end := f.Pos, f.end
-	f.Pos, f.end = f.pos(x.Span(), f.at), f.endCol(x.Span())
+	pos, end, span := f.Pos, f.end, f.span
+	f.span = x.Span()
+	f.Pos, f.end = f.pos(f.span, f.at), f.endCol(f.span)
 	f.Pos.Site = f.site(x)
-	return func() { f.Pos, f.end = pos, end }
+	return func() { f.Pos, f.end, f.span = pos, end, span }
 }
 
 // site is the number of an expression among those whose failing helpers are

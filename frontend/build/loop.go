@@ -38,7 +38,7 @@ func (f *fn) while(s *ast.WhileStmt) {
 func (f *fn) whileTurns(s *ast.WhileStmt) {
 	const all = 1<<63 - 1 // bpf_loop makes fewer
 	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
-	at, pos, end := f.at, f.Pos, f.end
+	at, pos, end, span := f.at, f.Pos, f.end, f.span
 	head, test, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
@@ -50,7 +50,7 @@ func (f *fn) whileTurns(s *ast.WhileStmt) {
 	f.repeat(s.Body, rest, head)
 	f.jump(head)
 	f.seal(head)
-	f.at, f.Pos, f.end = at, pos, end
+	f.at, f.Pos, f.end, f.span = at, pos, end, span
 	f.toldIfCut(turns, s, done, rest)
 	f.start(rest, true)
 }
@@ -267,7 +267,7 @@ func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Blo
 func (f *fn) forTurns(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	n := f.Select(f.ICmp(less, from, to), f.Sub(to, from), ir.Const(0))
 	turns := f.Emit(ir.OpRangeIter, ir.TI64, n)
-	at, pos, end := f.at, f.Pos, f.end
+	at, pos, end, span := f.at, f.Pos, f.end, f.span
 	head, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
@@ -278,7 +278,7 @@ func (f *fn) forTurns(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	f.repeat(s.Body, rest, head)
 	f.jump(head)
 	f.seal(head)
-	f.at, f.Pos, f.end = at, pos, end
+	f.at, f.Pos, f.end, f.span = at, pos, end, span
 	f.toldIfCut(turns, s, done, rest)
 	f.start(rest, true)
 }

@@ -71,8 +71,13 @@ func (f *fn) noteUpdate(op ir.Op, m *check.Map) {
 	if op.Info().Effect != ir.Writes || op == ir.OpMapDel || op == ir.OpMapGetMem || x == nil {
 		return
 	}
-	if !slices.ContainsFunc(x.Updates, func(u ir.UpdatePlace) bool { return u.Pos == f.Pos }) {
-		x.Updates = append(x.Updates, ir.UpdatePlace{Pos: f.Pos, End: f.end})
+	chain := f.chain(f.span)
+	i := slices.IndexFunc(x.Updates, func(u ir.UpdatePlace) bool { return u.Pos == f.Pos })
+	switch {
+	case i < 0:
+		x.Updates = append(x.Updates, ir.UpdatePlace{Pos: f.Pos, End: f.end, Chain: chain})
+	case !slices.Equal(x.Updates[i].Chain, chain):
+		x.Updates[i].Chain = nil
 	}
 }
 

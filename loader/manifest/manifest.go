@@ -292,6 +292,8 @@ type Loss struct {
 	Kind string `json:"kind"` // events (ring buffer full), map (Map is full), scratch (no free slot), stack (stack map full), unused
 	Map  string `json:"map,omitempty"`
 	Pos  *Pos   `json:"pos,omitempty"` // map: where the script adds to it
+	// Chain is as Event.Chain; of a macro that is called once.
+	Chain []Place `json:"chain,omitempty"`
 }
 
 // FieldUse is a CO-RE access of the script.

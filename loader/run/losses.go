@@ -67,7 +67,7 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 				d.pos = *m.Update
 			}
 			if l.Pos != nil {
-				d.pos = *l.Pos
+				d.pos, d.chain = *l.Pos, l.Chain
 			}
 		}
 		c.say(d)
