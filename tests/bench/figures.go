@@ -86,8 +86,8 @@ func paired(name, unit string, btc, ref []float64) row {
 	return r
 }
 
-func (r row) String() string {
-	s := fmt.Sprintf("%-34s %-10s btc %-24s bpftrace %-26s ratio %.2f", r.Name, r.Unit, r.Btc, r.Ref, r.Ratio)
+func (r row) text(sides [2]string) string {
+	s := fmt.Sprintf("%-34s %-10s %s %-24s %s %-26s ratio %.2f", r.Name, r.Unit, sides[0], r.Btc, sides[1], r.Ref, r.Ratio)
 	if r.Spread[1] != 0 {
 		s += fmt.Sprintf(" (%.2f..%.2f)", r.Spread[0], r.Spread[1])
 	}
@@ -99,11 +99,13 @@ func (r row) String() string {
 
 // axis is a table of rows.
 type axis struct {
-	Name  string   `json:"name"`
-	Title string   `json:"title"`
-	Rows  []row    `json:"rows"`
-	Mean  []mean   `json:"means,omitempty"`
-	Notes []string `json:"notes,omitempty"`
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	// Sides name the two that were compared, where they are not btc and bpftrace.
+	Sides [2]string `json:"sides,omitzero"`
+	Rows  []row     `json:"rows"`
+	Mean  []mean    `json:"means,omitempty"`
+	Notes []string  `json:"notes,omitempty"`
 	// Host is what it was measured on and when: an axis may be of another run.
 	Host string `json:"host"`
 }
@@ -149,7 +151,15 @@ func largest(rows []row) float64 {
 
 func (a *axis) add(r row) {
 	a.Rows = append(a.Rows, r)
-	fmt.Println(r)
+	fmt.Println(r.text(a.sides()))
+}
+
+// sides are the names of the two that are compared.
+func (a *axis) sides() [2]string {
+	if a.Sides[0] == "" {
+		return [2]string{"btc", "bpftrace"}
+	}
+	return a.Sides
 }
 
 func (a *axis) mean(what string, value, goal float64) {
@@ -209,7 +219,8 @@ func (r *result) markdown() string {
 		for _, n := range a.Notes {
 			fmt.Fprintf(&b, "* %s\n", n)
 		}
-		b.WriteString("\n| what | unit | btc | bpftrace | ratio |\n|---|---|---|---|---|\n")
+		sides := a.sides()
+		fmt.Fprintf(&b, "\n| what | unit | %s | %s | ratio |\n|---|---|---|---|---|\n", sides[0], sides[1])
 		for _, w := range a.Rows {
 			ratio := fmt.Sprintf("%.2f", w.Ratio)
 			if w.Ratio == 0 {
@@ -233,7 +244,8 @@ func (r *result) markdown() string {
 func (r *result) svg() string {
 	const left, right, height, width = 300, 40, 16, 900
 	lines := 2
-	for _, a := range r.Axes {
+	axes := slices.DeleteFunc(slices.Clone(r.Axes), func(a axis) bool { return a.Sides[0] != "" })
+	for _, a := range axes {
 		lines += min(len(a.Rows), svgRows) + 2
 	}
 	var b strings.Builder
@@ -254,7 +266,7 @@ func (r *result) svg() string {
 		fmt.Fprintf(&b, `<line x1="%.0f" x2="%.0f" y1="%d" y2="%d" stroke="%s"/><text x="%.0f" y="%d" fill="#666" text-anchor="middle">%g</text>`+"\n",
 			scale(v), scale(v), y, lines*height, colour, scale(v), y-3, v)
 	}
-	for _, a := range r.Axes {
+	for _, a := range axes {
 		y += height
 		fmt.Fprintf(&b, `<text x="8" y="%d" font-weight="bold">%s</text>`+"\n", y, xmlText(a.Title))
 		rows := a.Rows

@@ -5,8 +5,9 @@
 // The axes are compile (time and memory of the whole process), code
 // (instructions after load, and those the kernel's verifier went through),
 // events (cost of one event), output (events printed without loss), loader
-// (start, memory, size) and attach (many probes). Runs of the two alternate and
-// change their order each round; figures are medians, with the least and the
+// (start, memory, size), attach (many probes) and layouts (what btc keeps where,
+// against what it could have chosen). Runs of the two alternate and change their
+// order each round; figures are medians, with the least and the
 // largest beside them. It writes bench.json, bench.svg and bench.md.
 //
 // It needs root, a kernel with BPF statistics (5.8) and the reference bpftrace
@@ -52,6 +53,7 @@ var axes = []struct {
 	{"output", (*bench).output},
 	{"loader", (*bench).loader},
 	{"attach", (*bench).attach},
+	{"layouts", (*bench).layouts},
 }
 
 func main() {
