@@ -29,7 +29,7 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 		switch {
 		case t.IsScalar() || t.IsAgg():
 			vals[i] = f.num(x)
-		case slices.ContainsFunc(args[i+1:], assigns): // perhaps to x
+		case slices.ContainsFunc(args[i+1:], changes): // perhaps x
 			vals[i] = f.temp(x, t)
 		default:
 			vals[i] = f.addr(x)
@@ -38,12 +38,14 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 	f.Emit(ir.OpEmit, ir.TVoid, vals...).Sym = e.Name
 }
 
-// assigns reports whether an assignment stands in an expression.
-func assigns(x ast.Expr) bool {
+// changes reports whether an expression changes a variable or a map.
+func changes(x ast.Expr) bool {
 	found := false
 	ast.Inspect(x, func(n ast.Node) bool {
-		_, ok := n.(*ast.AssignStmt)
-		found = found || ok
+		switch n.(type) {
+		case *ast.AssignStmt, *ast.IncDec:
+			found = true
+		}
 		return !found
 	})
 	return found

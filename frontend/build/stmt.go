@@ -286,6 +286,13 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	}
 	m, keys := f.mapOf(s.Left)
 	scale := f.body.Expr(s.Left).Scale
+	if changes(s.Right) { // perhaps the element: it is read before
+		key := f.key(m, keys)
+		old := f.mapOp(ir.OpMapGet, ir.TI64, m, key)
+		x := f.scaled(f.num(s.Right), scale)
+		f.mapOp(ir.OpMapSet, ir.TVoid, m, key, f.arith(op, old, x, s.Right))
+		return
+	}
 	x := f.scaled(f.num(s.Right), scale)
 	key := f.key(m, keys)
 	switch op {
