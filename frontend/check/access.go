@@ -104,9 +104,12 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 		d.Hint("%s", now)
 		return
 	}
+	if !b.final || !b.guess() { // nobody reads hints of other rounds
+		return
+	}
 	// C code names members of a socket by macros: sk_family is __sk_common.skc_family.
 	for _, spelling := range []string{name, "skc_" + strings.TrimPrefix(name, "sk_"), "skc_" + strings.TrimPrefix(name, "inet_")} {
-		if path := within(t.Comp, spelling, 0); path != "" {
+		if path := within(t.Comp, spelling); path != "" {
 			d.Hint("it lies further in: %s", path)
 			return
 		}
@@ -116,29 +119,48 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 
 // within is the path to a member of a struct that lies in comp, the shortest that
 // there is, or "".
-func within(comp *types.Composite, name string, depth int) string {
-	const deepest = 3
-	if depth > deepest {
-		return ""
+func within(comp *types.Composite, name string) string {
+	const deepest = 4
+	type part struct {
+		comp *types.Composite
+		path string
 	}
-	best := ""
-	for _, n := range comp.Names() {
-		m, ok := comp.Find(n)
-		if !ok || m.Type.Kind != types.Struct || m.Type.Comp.Forward {
-			continue
+	level, seen := []part{{comp, ""}}, map[*types.Composite]bool{comp: true}
+	for range deepest {
+		var next []part
+		for _, p := range level {
+			eachMember(p.comp, func(m types.Member) bool {
+				if m.Type.Kind == types.Struct && !m.Type.Comp.Forward && !seen[m.Type.Comp] {
+					seen[m.Type.Comp] = true
+					next = append(next, part{m.Type.Comp, p.path + m.Name + "."})
+				}
+				return true
+			})
 		}
-		path := n + "." + name
-		if _, ok := m.Type.Comp.Find(name); !ok {
-			if path = within(m.Type.Comp, name, depth+1); path == "" {
-				continue
+		for _, p := range next {
+			if !eachMember(p.comp, func(m types.Member) bool { return m.Name != name }) {
+				return p.path + name
 			}
-			path = n + "." + path
 		}
-		if best == "" || strings.Count(path, ".") < strings.Count(best, ".") {
-			best = path
+		level = next
+	}
+	return ""
+}
+
+// eachMember calls do for each member that has a name, also inside anonymous
+// members, until it returns false; it reports whether it never did.
+func eachMember(c *types.Composite, do func(types.Member) bool) bool {
+	for _, m := range c.Members() {
+		switch {
+		case m.Name != "":
+			if !do(m) {
+				return false
+			}
+		case m.Type.Kind == types.Struct && !eachMember(m.Type.Comp, do):
+			return false
 		}
 	}
-	return best
+	return true
 }
 
 // addMember appends the step to a member. A member of a kernel struct extends
