@@ -71,10 +71,14 @@ func (e *Env) declared(kind, tag string) bool {
 	return t != nil && t.Comp != nil && t.Comp.Forward
 }
 
-// hintShadow warns when the kernel has another type of the same name.
+// hintShadow warns when the kernel has another type of the same name. Modules
+// have types of common names, such as struct flags: these are not meant.
 func (e *Env) hintShadow(at diag.Span, kind, tag string, own *types.Composite) {
 	k, ok := e.kernelTag(kind, tag)
 	if !ok || k.Comp == nil || k.Comp.Size == own.Size && sameOffsets(k.Comp, own) {
+		return
+	}
+	if t, ok := e.target.Struct(tag); kind == "struct" && ok && t.InModule {
 		return
 	}
 	e.diags.Add(diag.ShadowsKernelType, at, "%s %s is also a type of the kernel, with another layout", kind, tag).

@@ -228,14 +228,10 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 			e.Enumerator = &Enumerator{Enum: c.Type.Enum.CORE, Name: x.Name}
 			e.Const.Host = true
 		}
-	case b.stackArgument(x, e):
+	case b.stackArgument(x, e), b.oldName(x, x.Name, nil, e):
 	default:
 		d := b.fail(diag.UnknownName, x, "Unknown identifier: '%s'", x.Name)
 		b.unknown.at, b.unknown.said = x, d
-		if hint := removed(x.Name); hint != "" {
-			d.Hint("%s", hint)
-			return
-		}
 		switch near := spell.Nearest(x.Name, b.plainNames(x.Name)); near {
 		case "":
 		case x.Name:
@@ -262,15 +258,6 @@ func (b *body) plainNames(name string) []string {
 		return nil
 	}
 	return slices.Concat(b.builtinNames(), b.env.ConstantNames(name[:min(len(name), 3)]))
-}
-
-// removed says what to write for a builtin that the language had.
-func removed(name string) string {
-	switch {
-	case name == "stack":
-		return "write kstack or ustack"
-	}
-	return ""
 }
 
 // stackArgument is sarg0, sarg1, ...: the words above the return address at a

@@ -308,7 +308,7 @@ func (b *body) callExpr(x *ast.Call, e *Expr) {
 	if b.subprogCall(x, e) {
 		return
 	}
-	if b.builtin(x, name, x.Args, e) {
+	if b.builtin(x, name, x.Args, e) || b.oldName(x, name, x.Args, e) {
 		return
 	}
 	for _, a := range x.Args {

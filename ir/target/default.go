@@ -4,10 +4,14 @@ import (
 	_ "embed"
 	"fmt"
 	"unsafe"
+
+	"btc/loader/hostinfo/targetfile"
 )
 
 // The default targets are made by tools/target from the kernels of a current
 // distribution; Release names them.
+//
+// That of arm64 is over that of x86_64: it holds what differs.
 //
 // They are embedded as strings, which stay in the program's read-only pages: no
 // byte of them is read before a look-up needs it.
@@ -25,7 +29,12 @@ func Default(arch string) (*Target, error) {
 	if a == nil {
 		return nil, fmt.Errorf("no default target for the architecture %q (x86_64 and arm64 have one); give a file with --target", arch)
 	}
-	file := map[string]string{"x86_64": defaultX86, "aarch64": defaultARM64}[a.Name]
-	// A File never writes to its bytes.
-	return New(unsafe.Slice(unsafe.StringData(file), len(file)))
+	base, err := targetfile.Open(bytesOf(defaultX86))
+	if err != nil || a.Name == "x86_64" {
+		return fromFile(base, err)
+	}
+	return fromFile(targetfile.OpenOver(bytesOf(defaultARM64), base))
 }
+
+// bytesOf are the bytes of an embedded file, which a File never writes to.
+func bytesOf(file string) []byte { return unsafe.Slice(unsafe.StringData(file), len(file)) }

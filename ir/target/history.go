@@ -147,6 +147,13 @@ var onTheWay = map[string]string{
 	"inode.__i_ctime":         "struct timespec64",
 }
 
+// optional are the types of members that kernels have which are built with an
+// option that the embedded targets' kernels do not have. The host decides.
+var optional = map[string]string{
+	"task_struct.scx": "struct sched_ext_entity", // CONFIG_SCHED_CLASS_EXT, since 6.12
+	"rq.scx":          "struct scx_rq",
+}
+
 // OtherPaths are the other places of what lies at a path of members in a kernel
 // struct, on some kernels or on all; nil for what always lies there.
 func OtherPaths(tag, path string) []string {
@@ -190,11 +197,12 @@ func (typ *Type) Successors(member string) []string {
 	return all
 }
 
-// Has reports whether the struct of this kernel has a member of that name.
-// Field finds also those that only other kernels have.
+// Has reports whether the struct of this kernel has a member of that name, or would
+// have it were it built with an option. Field finds also those that only other
+// kernels have.
 func (typ *Type) Has(name string) bool {
 	_, ok := typ.own(name)
-	return ok
+	return ok || optional[typ.Name+"."+name] != ""
 }
 
 func (typ *Type) own(name string) (f Field, ok bool) {
@@ -251,7 +259,11 @@ func (typ *Type) spelledMember(name string) (Field, bool) {
 			return Field{Name: name, Type: f.Type, Offset: f.Offset}, true
 		}
 	}
-	if text := onTheWay[typ.Name+"."+name]; text != "" {
+	text := onTheWay[typ.Name+"."+name]
+	if text == "" {
+		text = optional[typ.Name+"."+name]
+	}
+	if text != "" {
 		t, ok := typ.t.ParseType(text)
 		return Field{Name: name, Type: t}, ok
 	}

@@ -54,8 +54,9 @@ func Open(path string) (*Target, error) {
 
 // New makes a target of the bytes of a target file. The bytes are not copied
 // and must not change afterwards.
-func New(data []byte) (*Target, error) {
-	file, err := targetfile.Open(data)
+func New(data []byte) (*Target, error) { return fromFile(targetfile.Open(data)) }
+
+func fromFile(file *targetfile.File, err error) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}

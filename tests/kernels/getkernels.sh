@@ -2,12 +2,13 @@
 # getkernels.sh [DIR] [NAME...]: fetches the Debian kernels to test on.
 #
 # DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid (x86_64) and
-# 6.1-arm64 sid-arm64 (and 6.12-arm64 when it is asked for by name),
+# 6.1-arm64 sid-arm64 (and 6.12-arm64, 6.12-full, 6.12-full-arm64 when they are asked
+# for by name: full is the kernel for real machines, with all drivers),
 #   NAME/vmlinux       the unpacked kernel; on arm64 NAME/Image
 #   NAME/vmlinux.btf   its type information, as /sys/kernel/btf/vmlinux
 #   NAME/config        its configuration
 #   NAME/release       its "uname -r"
-#   NAME/modules       some of its modules (modules below), unpacked, with all that
+#   NAME/modules       some of its modules (modules_of below), unpacked, with all that
 #                      they need: NAME.ko, NAME.btf, order (of loading)
 #   NAME/busybox       arm64: the static busybox of its guests
 # and, when one of them is for arm64,
@@ -25,17 +26,26 @@ names=${*:-5.10 6.1 6.12 sid 6.1-arm64 sid-arm64}
 
 # name -> suite, and the pattern of its cloud kernel packages (ARCH is Debian's
 # name of the architecture); the newest match wins.
-declare -A suite=([5.10]=bullseye [6.1]=bookworm [6.12]=trixie [sid]=sid)
+declare -A suite=([6.12-full]=trixie [5.10]=bullseye [6.1]=bookworm [6.12]=trixie [sid]=sid)
 declare -A pattern=(
 	[5.10]='^linux-image-5\.10\.0-[0-9]+-cloud-ARCH-unsigned$'
 	[6.1]='^linux-image-6\.1\.0-[0-9]+-cloud-ARCH-unsigned$'
 	[6.12]='^linux-image-6\.12\.[0-9]+\+deb13-cloud-ARCH-unsigned$'
+	[6.12-full]='^linux-image-6\.12\.[0-9]+\+deb13-ARCH-unsigned$'
 	[sid]='^linux-(binary-unsigned-[0-9.]+\+deb[0-9]+-cloud-ARCH|image-[0-9.]+\+deb[0-9]+-cloud-ARCH-unsigned)$'
 )
 arch_of() { case $1 in *-arm64) echo arm64 ;; *) echo amd64 ;; esac; }
 
-# What the embedded targets describe, and what guests load.
-modules="kvm xfs nf_conntrack scsi_mod nf_conntrack_irc"
+# modules_of NAME: what guests load; of a full kernel what the embedded targets
+# describe, too.
+modules_of() {
+	case $1 in
+	*-full*) echo crc32c_generic kvm xfs nf_conntrack nf_nat scsi_mod nf_tables nfsd nfs nfsv4 sunrpc cfg80211 mac80211 fuse \
+		btrfs ext4 jbd2 i915 amdgpu drm gpu_sched nvme nvme_core overlay bridge cifs ceph libceph dm_mod f2fs \
+		usbcore netfs cachefiles wireguard ip_vs binder_linux ;;
+	*) echo kvm xfs nf_conntrack scsi_mod nf_conntrack_irc ;;
+	esac
+}
 
 missing=
 for n in $names; do [ -s "$dir/$n/vmlinux.btf" ] && [ -s "$dir/$n/modules/order" ] || missing="$missing $n"; done
@@ -115,7 +125,7 @@ fetch() {
 		cp "$x/usr/bin/busybox" "$to/busybox" 2>/dev/null || cp "$x/bin/busybox" "$to/busybox" || { echo "busybox-static holds no busybox"; return 1; }
 	fi
 	rm -rf "$to/modules"
-	"$dir/.bin/unpackmodules" "$x" "$to/modules.new" $modules && mv "$to/modules.new" "$to/modules" || { echo "cannot unpack its modules"; return 1; }
+	"$dir/.bin/unpackmodules" "$x" "$to/modules.new" $(modules_of "$n") && mv "$to/modules.new" "$to/modules" || { echo "cannot unpack its modules"; return 1; }
 	"$dir/.bin/unpackkernel" "$vmlinuz" "$image" || { echo "cannot unpack its vmlinuz"; return 1; }
 	strings -n 8 "$image" | grep -m 1 '^Linux version [0-9]' | cut -d' ' -f3 >"$to/release"
 	"$dir/.bin/extractbtf" "$image" "$to/vmlinux.btf.new" && mv "$to/vmlinux.btf.new" "$to/vmlinux.btf" || { echo "it has no BTF"; return 1; }

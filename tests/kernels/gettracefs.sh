@@ -14,8 +14,10 @@ cd "$here/../.."
 for n in ${*:-5.10 6.1 6.12 sid 6.1-arm64 sid-arm64}; do
 	[ -s "$dir/$n/tracefs.tar" ] && continue
 	[ -s "$dir/$n/vmlinux.btf" ] || { echo "gettracefs: no kernel $n in $dir" >&2; continue; }
+	room=
+	case $n in *-full*) room="-t 40m -m 3000" ;; esac # it loads many large modules
 	# One awk reads all files: a process for each is slow under emulation.
-	go run ./tests/kernels/cmd/vmrun -kdir "$dir" -k "$n" -put "$dir/$n/modules:/modules" -out "$dir/$n/tracefs.tar.new" -- '
+	go run ./tests/kernels/cmd/vmrun -kdir "$dir" -k "$n" $room -put "$dir/$n/modules:/modules" -out "$dir/$n/tracefs.tar.new" -- '
 		for m in $(cat /modules/order); do insmod /modules/$m.ko || echo "no module $m" >&2; done
 		cd /sys/kernel/tracing
 		cat /proc/kallsyms >/out/kallsyms

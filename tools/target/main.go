@@ -3,11 +3,14 @@
 // The default target that the compiler embeds is made from the kernel of
 // Debian's current release, which tests/kernels fetches, unpacks and boots once
 // to copy its tracefs (see tests/kernels/getkernels.sh; it leaves the folder
-// build/kernels/6.12 with vmlinux.btf, modules/*.btf, tracefs.tar and release):
+// build/kernels/6.12-full with vmlinux.btf, modules/*.btf, tracefs.tar and release):
 //
-//	go run ./tools/target make -dir build/kernels/6.12 -arch x86_64 -o ir/target/default_x86_64.target
+//	go run ./tools/target make -dir build/kernels/6.12-full -modules LIST -more build/kernels/sid:STRUCTS -o ir/target/default_x86_64.target
 //
-//	go run ./tools/target make -dir build/kernels/6.12-arm64 -arch aarch64 -o ir/target/default_aarch64.target
+//	go run ./tools/target make -dir build/kernels/6.12-full-arm64 -arch aarch64 -modules LIST -more build/kernels/sid-arm64:STRUCTS \
+//		-over ir/target/default_x86_64.target -o ir/target/default_aarch64.target
+//
+// with LIST and STRUCTS as tests/kernels/maketargets.sh has them, which runs both.
 //
 //	go run ./tools/target elsewhere -dir build/kernels/6.12 -o ir/target/elsewhere.txt build/kernels/6.1 build/kernels/5.10 build/kernels/sid
 //
@@ -53,15 +56,18 @@ func run(args []string) error {
 	dir := flags.String("dir", "", "folder with vmlinux.btf, tracefs.tar and release")
 	arch := flags.String("arch", "x86_64", "architecture, as uname -m prints it")
 	out := flags.String("o", "", "target file to write")
+	over := flags.String("over", "", "write what differs from this target file only; info: the file that FILE is over")
+	types := flags.String("more", "", "FOLDER:NAME,NAME...: structs that another kernel has, with what they refer to")
+	whole := flags.String("modules", "", "comma-separated modules that are taken whole; of others only tracepoints are, and types near them (default: all are whole)")
 	gaps := flags.Bool("gaps", false, "write it also where parts cannot be read, such as tracefs.tar")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	switch args[0] {
 	case "make":
-		return makeTarget(*dir, *arch, *out, *gaps)
+		return makeTarget(*dir, *arch, *out, *over, *types, *whole, *gaps)
 	case "info":
-		return info(flags.Arg(0))
+		return info(flags.Arg(0), *over)
 	case "classes":
 		return classes(*dir, *arch)
 	case "elsewhere":
@@ -70,13 +76,18 @@ func run(args []string) error {
 	return fmt.Errorf("unknown command %q", args[0])
 }
 
-func makeTarget(dir, arch, out string, partial bool) error {
+func makeTarget(dir, arch, out, over, types, whole string, partial bool) error {
 	if dir == "" || out == "" {
 		return errors.New("make needs -dir and -o")
 	}
-	data, err := describeParts(dir, arch, partial)
+	data, err := describeParts(dir, arch, partial, strings.FieldsFunc(whole, func(r rune) bool { return r == ',' })...)
 	if err != nil {
 		return err
+	}
+	if types != "" {
+		if err := more(data, types, arch); err != nil {
+			return err
+		}
 	}
 	if gaps := data.Meta.Gaps; len(gaps) > 0 && !partial {
 		return fmt.Errorf("the description is not complete: %s", strings.Join(gaps, "; "))
@@ -86,21 +97,28 @@ func makeTarget(dir, arch, out string, partial bool) error {
 			fmt.Fprintf(os.Stderr, "no number for the system call %s\n", s.Name)
 		}
 	}
-	file, err := targetfile.WriteZstd(data)
+	var file []byte
+	if over == "" {
+		file, err = targetfile.WriteZstd(data)
+	} else if base, errBase := openTarget(over, ""); errBase != nil {
+		return errBase
+	} else {
+		file, err = targetfile.WriteZstdOver(data, base)
+	}
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(out, file, 0o644); err != nil {
 		return err
 	}
-	return info(out)
+	return info(out, over)
 }
 
 // describe reads a kernel's own description from a folder.
 func describe(dir, arch string) (*targetfile.Data, error) { return describeParts(dir, arch, false) }
 
 // describeParts is describe; where partial is set the tracefs may be missing.
-func describeParts(dir, arch string, partial bool) (*targetfile.Data, error) {
+func describeParts(dir, arch string, partial bool, whole ...string) (*targetfile.Data, error) {
 	src := capture.Source{Arch: arch}
 	release, err := os.ReadFile(filepath.Join(dir, "release"))
 	if err != nil {
@@ -115,6 +133,9 @@ func describeParts(dir, arch string, partial bool) (*targetfile.Data, error) {
 	}
 	if src.Modules, err = modules(filepath.Join(dir, "modules")); err != nil {
 		return nil, err
+	}
+	if len(whole) > 0 {
+		capture.Abridge(&src, whole)
 	}
 	src.Syscalls = hostinfo.SyscallNumbers(arch)
 	return capture.Make(src)
@@ -181,16 +202,32 @@ func untar(r io.Reader) (fs.FS, error) {
 	}
 }
 
-func info(name string) error {
+// openTarget opens a target file, which may be over another.
+func openTarget(name, over string) (*targetfile.File, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f, err := targetfile.Open(data)
+	if over == "" {
+		return targetfile.Open(data)
+	}
+	base, err := openTarget(over, "")
+	if err != nil {
+		return nil, err
+	}
+	return targetfile.OpenOver(data, base)
+}
+
+func info(name, over string) error {
+	f, err := openTarget(name, over)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d bytes, %s, Linux %s\n", name, len(data), f.Meta.Arch, f.Meta.Release)
+	size, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d bytes, %s, Linux %s\n", name, size.Size(), f.Meta.Arch, f.Meta.Release)
 	for _, gap := range f.Meta.Gaps {
 		fmt.Println("  missing:", gap)
 	}

@@ -37,12 +37,16 @@ type Source struct {
 	// Syscalls are system call numbers by name. No file of a running kernel
 	// holds them; they are part of the architecture's ABI. May be nil.
 	Syscalls map[string]int
+
+	abridge func(*btf, []Module) // nil where nothing is
 }
 
 // Module is a module's own types, as /sys/kernel/btf/NAME has them.
 type Module struct {
 	Name string
 	BTF  []byte
+
+	brief bool // Abridge
 }
 
 // MaxFile is how large HostFile lets a file become, in bytes.
@@ -128,7 +132,7 @@ func loadedModules(dir string) []Module {
 			continue
 		}
 		if raw, err := os.ReadFile(dir + "/" + e.Name()); err == nil {
-			all = append(all, Module{e.Name(), raw})
+			all = append(all, Module{Name: e.Name(), BTF: raw})
 		}
 	}
 	return all
@@ -145,6 +149,9 @@ func Make(src Source) (*targetfile.Data, error) {
 		return nil, err
 	}
 	damaged := b.merge(src.Modules)
+	if src.abridge != nil {
+		src.abridge(b, src.Modules)
+	}
 	m := &maker{src: src, btf: b, data: &targetfile.Data{Meta: targetfile.Meta{Arch: src.Arch, Release: src.Release}}}
 	if len(damaged) > 0 {
 		m.gap("types of modules: %s", strings.Join(damaged, ", "))
@@ -240,10 +247,14 @@ func (m *maker) functions() []function {
 			}
 		}
 	}
+	brief := map[string]bool{}
+	for _, mod := range m.src.Modules {
+		brief[mod.Name] = mod.brief
+	}
 	var all []function
 	seen := map[string]bool{}
 	add := func(name, module string, traceable bool) {
-		if name == "" || seen[name] {
+		if name == "" || seen[name] || brief[module] {
 			return
 		}
 		seen[name] = true

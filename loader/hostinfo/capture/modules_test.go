@@ -68,7 +68,7 @@ func module(t testing.TB, name string) Module {
 	pointer := s.add(0, btfPtr, 0, own)
 	proto := s.add(0, btfFuncProto, 1, integer, s.str("p"), pointer)
 	s.add(s.str("in_module"), btfFunc, 0, proto)
-	return Module{name, s.raw()}
+	return Module{Name: name, BTF: s.raw()}
 }
 
 func TestModules(t *testing.T) {
@@ -152,7 +152,7 @@ func TestLimit(t *testing.T) {
 func FuzzModule(f *testing.F) {
 	f.Add(module(f, "ext4").BTF)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		data, err := Make(Source{BTF: kernel(t), Tracefs: tracefs(), Modules: []Module{{"fuzz", b}, module(t, "ext4")}})
+		data, err := Make(Source{BTF: kernel(t), Tracefs: tracefs(), Modules: []Module{{Name: "fuzz", BTF: b}, module(t, "ext4")}})
 		if err == nil {
 			_, _ = targetfile.Write(data)
 		}

@@ -52,6 +52,7 @@ const (
 const (
 	codecDeflate = iota
 	codecZstd
+	codecZstdOver // zstd, and the file is over another: over.go
 )
 
 // The tables of a file.

@@ -23,6 +23,13 @@ type File struct {
 	data   []byte
 	codec  int
 	tables [numTables]table
+	sum    uint32 // of the directory
+
+	// Of a file over another (over.go).
+	base    *File
+	baseSum uint32
+	moved   table // the place of its list alone
+	movedTo []int
 }
 
 // table is one table: index is decoded by the first look-up.
@@ -48,6 +55,14 @@ type block struct {
 // Open checks the header and directory of a target file. data is kept, not
 // copied, and must not change.
 func Open(data []byte) (*File, error) {
+	f, err := open(data)
+	if err == nil && f.codec == codecZstdOver {
+		return nil, damage("it is over another target and cannot be read alone")
+	}
+	return f, err
+}
+
+func open(data []byte) (*File, error) {
 	if len(data) < headerSize || string(data[:len(magic)]) != magic {
 		return nil, damage("it does not begin as a target file does")
 	}
@@ -63,13 +78,18 @@ func Open(data []byte) (*File, error) {
 	if crc32.Checksum(dir, castagnoli) != sum {
 		return nil, damage("checksum of the directory")
 	}
-	f := &File{data: data}
+	f := &File{data: data, sum: sum}
 	return f, f.directory(&decoder{b: dir})
 }
 
 func (f *File) directory(d *decoder) error {
 	f.codec = d.uint()
-	if f.codec != codecDeflate && f.codec != codecZstd {
+	switch f.codec {
+	case codecDeflate, codecZstd:
+	case codecZstdOver:
+		f.baseSum = uint32(d.int64())
+		f.moved.entries, f.moved.off, f.moved.packed, f.moved.raw = d.uint(), d.uint(), d.uint(), d.uint()
+	default:
 		d.fail("unknown codec")
 	}
 	f.Meta.Arch = d.string()
@@ -95,7 +115,7 @@ func (f *File) unpack(t *table, off, packed, raw int) ([]byte, error) {
 		return nil, damage("a chunk of %d bytes", raw)
 	}
 	unpack := inflate
-	if f.codec == codecZstd {
+	if f.codec != codecDeflate {
 		unpack = unpackZstd
 	}
 	out, err := unpack(t, f.data[off:off+packed], raw)
@@ -179,7 +199,7 @@ func (f *File) index(id int) (*table, error) {
 		return nil, err
 	}
 	d := &decoder{b: raw}
-	blocks := make([]block, d.count(4))
+	blocks := make([]block, d.count(3))
 	off, start, key := t.off+t.packed, 0, ""
 	for i := range blocks {
 		b := &blocks[i]
@@ -228,6 +248,17 @@ func (f *File) content(t *table, b *block) ([]byte, error) {
 
 // lookup finds the record of a key in a named table.
 func (f *File) lookup(id int, key string) (value []byte, ok bool, err error) {
+	value, ok, err = f.lookupOwn(id, key)
+	if f.base == nil || err != nil {
+		return value, ok, err
+	}
+	if ok {
+		return value, len(value) > 0, nil
+	}
+	return f.base.lookup(id, key)
+}
+
+func (f *File) lookupOwn(id int, key string) (value []byte, ok bool, err error) {
 	t, err := f.index(id)
 	if err != nil {
 		return nil, false, err
@@ -267,6 +298,13 @@ func (f *File) lookup(id int, key string) (value []byte, ok bool, err error) {
 // scan calls fn for the entries of a named table whose key begins with prefix,
 // in order, until fn answers false.
 func (f *File) scan(id int, prefix string, fn func(key string, value []byte) bool) error {
+	if f.base != nil {
+		return f.scanOver(id, prefix, fn)
+	}
+	return f.scanOwn(id, prefix, fn)
+}
+
+func (f *File) scanOwn(id int, prefix string, fn func(key string, value []byte) bool) error {
 	t, err := f.index(id)
 	if err != nil {
 		return err
@@ -297,13 +335,29 @@ func (f *File) scan(id int, prefix string, fn func(key string, value []byte) boo
 }
 
 // NumTypes is the number of type records.
-func (f *File) NumTypes() int { return f.tables[tableTypes].entries }
+func (f *File) NumTypes() int {
+	n := f.tables[tableTypes].entries
+	if f.base != nil {
+		n += f.base.NumTypes() - f.moved.entries
+	}
+	return n
+}
 
 // Type decodes the record that ref points to, behind its pointers.
 func (f *File) Type(ref Ref) (Type, error) {
 	pos := ref.Position()
 	if pos < 0 || pos >= f.NumTypes() {
 		return Type{}, damage("reference to the type %d of %d", pos, f.NumTypes())
+	}
+	if f.base != nil {
+		record, own, err := f.ownRecord(pos)
+		if err != nil {
+			return Type{}, err
+		}
+		if !own {
+			return f.base.Type(ref)
+		}
+		pos = record
 	}
 	t, err := f.index(tableTypes)
 	if err != nil {

@@ -23,8 +23,9 @@ func write(d *Data, w *writer) ([]byte, error) {
 		return nil, err
 	}
 	w.types(d.Types)
-	w.named(tableNames, typeNames(d.Types))
-	w.named(tableConsts, constNames(d.Types))
+	at := func(i int) int { return i }
+	w.named(tableNames, typeNames(d.Types, at))
+	w.named(tableConsts, constNames(d.Types, at))
 	w.named(tableFuncs, funcEntries(d.Funcs))
 	w.named(tableEvents, eventEntries(d.Events))
 	w.named(tableSyscalls, syscallEntries(d.Syscalls))
@@ -93,6 +94,11 @@ type writer struct {
 	tables [numTables]struct{ entries, size, packed, raw, dictPacked, dictRaw int }
 	body   []byte
 	err    error
+
+	// Of a file over another (over.go): moved is the list of moved positions.
+	baseSum    uint32
+	moved      encoder
+	movedCount int
 }
 
 type entry struct {
@@ -240,16 +246,32 @@ func (e *encoder) key(prev, key string) {
 // depend on its length, which depends on the offsets: they are found by repetition.
 func (w *writer) file(m Meta) []byte {
 	size := 0
+	var moved []byte
+	if len(w.moved.b) > 0 {
+		p, err := w.packer(nil)
+		if err != nil {
+			return nil // no table would have been packed either
+		}
+		moved = p(w.moved.b)
+	}
 	for {
 		var dir encoder
 		dir.uint(w.codec)
+		off := headerSize + size
+		if w.codec == codecZstdOver {
+			dir.int64(int64(w.baseSum))
+			dir.uint(w.movedCount)
+			dir.uint(off)
+			dir.uint(len(moved))
+			dir.uint(len(w.moved.b))
+			off += len(moved)
+		}
 		dir.string(m.Arch)
 		dir.string(m.Release)
 		dir.uint(len(m.Gaps))
 		for _, g := range m.Gaps {
 			dir.string(g)
 		}
-		off := headerSize + size
 		for _, t := range w.tables {
 			dir.uint(t.entries)
 			dir.uint(off + t.dictPacked)
@@ -260,19 +282,20 @@ func (w *writer) file(m Meta) []byte {
 			off += t.size
 		}
 		if len(dir.b) <= size {
-			return w.join(dir.b, size)
+			return w.join(dir.b, size, moved)
 		}
 		size = len(dir.b)
 	}
 }
 
-// join puts the body size bytes behind the header, whatever the directory takes of them.
-func (w *writer) join(dir []byte, size int) []byte {
+// join puts the list of moved positions and the body size bytes behind the header,
+// whatever the directory takes of them.
+func (w *writer) join(dir []byte, size int, moved []byte) []byte {
 	out := append([]byte(magic), Version)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(dir)))
 	out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(dir, castagnoli))
 	out = append(append(out, dir...), make([]byte, size-len(dir))...)
-	return append(out, w.body...)
+	return append(append(out, moved...), w.body...)
 }
 
 // byName collects entries whose keys may repeat into one with all references.
@@ -293,22 +316,22 @@ func byName(each func(add func(key string, r Ref))) []entry {
 	return all
 }
 
-func typeNames(types []Type) []entry {
+func typeNames(types []Type, at func(i int) int) []entry {
 	return byName(func(add func(string, Ref)) {
 		for i := range types {
 			t := &types[i]
 			if l := t.Kind.Letter(); l != 0 && t.Name != "" {
-				add(string(l)+t.Name, MakeRef(i, 0))
+				add(string(l)+t.Name, MakeRef(at(i), 0))
 			}
 		}
 	})
 }
 
-func constNames(types []Type) []entry {
+func constNames(types []Type, at func(i int) int) []entry {
 	return byName(func(add func(string, Ref)) {
 		for i := range types {
 			for _, n := range types[i].Enumerators {
-				add(n.Name, MakeRef(i, 0))
+				add(n.Name, MakeRef(at(i), 0))
 			}
 		}
 	})

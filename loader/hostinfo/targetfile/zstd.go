@@ -7,13 +7,15 @@ import "github.com/klauspost/compress/zstd"
 // wait for a dictionary: with large blocks and dictionaries the file would have
 // 1.6 MB instead of 1.8, and looking up what a one-line script names would take
 // three times as long. The bytes also depend on the version of the library.
-func WriteZstd(d *Data) ([]byte, error) {
-	return write(d, &writer{codec: codecZstd, block: zstdBlockSize, packer: func([]byte) (pack, error) {
+func WriteZstd(d *Data) ([]byte, error) { return write(d, zstdWriter()) }
+
+func zstdWriter() *writer {
+	return &writer{codec: codecZstd, block: zstdBlockSize, packer: func([]byte) (pack, error) {
 		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
 			zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true))
 		if err != nil {
 			return nil, err
 		}
 		return func(chunk []byte) []byte { return z.EncodeAll(chunk, nil) }, nil
-	}})
+	}}
 }

@@ -1,0 +1,107 @@
+package capture
+
+import (
+	"slices"
+	"strings"
+)
+
+// briefDepth is how many pointers away from a tracepoint's arguments a type may be
+// that stays in a module taken in brief.
+const briefDepth = 2
+
+// Abridge takes modules in brief, but for those named: only their tracepoints,
+// and types near them. (It is no part of Make: a loader does without its code.)
+func Abridge(src *Source, whole []string) {
+	src.Modules = slices.Clone(src.Modules)
+	for i := range src.Modules {
+		src.Modules[i].brief = !slices.Contains(whole, src.Modules[i].Name)
+	}
+	src.abridge = func(b *btf, modules []Module) {
+		for _, m := range modules {
+			if m.brief {
+				b.abridge(m.Name)
+			}
+		}
+	}
+}
+
+// abridge makes forward declarations of a module's types that are far from its
+// tracepoints and from what programs hand to a graphics driver: what drivers of millions of lines have is hardly ever looked at, and
+// would be more than all of the kernel's own.
+func (b *btf) abridge(module string) {
+	first, end := b.span(module)
+	near := make([]int, end-first) // depth + 1, 0 for what is not reached
+	var queue []uint32
+	reach := func(id uint32, depth int) {
+		at := int(id) - first
+		if at < 0 || at >= len(near) || depth > briefDepth || near[at] != 0 && near[at] <= depth+1 {
+			return
+		}
+		near[at] = depth + 1
+		queue = append(queue, id)
+	}
+	for id := first; id < end; id++ {
+		t := &b.types[id]
+		root := t.kind == btfTypedef && strings.HasPrefix(t.name, "btf_trace_")
+		for _, prefix := range []string{"trace_event_raw_", "drm_" + module + "_"} {
+			root = root || t.kind == btfStruct && strings.HasPrefix(t.name, prefix)
+		}
+		if root {
+			near[id-first] = 1
+			queue = append(queue, uint32(id))
+		}
+	}
+	for len(queue) > 0 {
+		id := queue[0]
+		queue = queue[1:]
+		depth := near[int(id)-first] - 1
+		t := &b.types[id]
+		root := t.kind == btfTypedef && strings.HasPrefix(t.name, "btf_trace_")
+		switch t.kind {
+		case btfPtr:
+			if b.at(b.strip(t.link)).kind == btfFuncProto || root {
+				reach(t.link, depth)
+			} else {
+				reach(t.link, depth+1)
+			}
+		case btfTypedef, btfConst, btfVolatile, btfRestrict, btfTypeTag:
+			reach(t.link, depth)
+		case btfArray:
+			reach(t.word(0), depth)
+		case btfStruct, btfUnion:
+			for i := range t.vlen {
+				_, typ, _, _ := b.member(t, i)
+				reach(typ, depth)
+			}
+		case btfFuncProto:
+			reach(t.link, depth)
+			for i := range t.vlen {
+				_, typ := b.param(t, i)
+				reach(typ, depth)
+			}
+		}
+	}
+	for i, depth := range near {
+		t := &b.types[first+i]
+		switch t.kind {
+		case btfStruct, btfUnion, btfEnum, btfEnum64, btfFuncProto, btfTypedef:
+			if depth == 0 {
+				*t = btfType{kind: btfFwd, name: t.name}
+			}
+		}
+	}
+}
+
+// span is where the types of a module begin and end.
+func (b *btf) span(module string) (first, end int) {
+	for i, m := range b.modules {
+		if m.name != module {
+			continue
+		}
+		if i+1 < len(b.modules) {
+			return m.first, b.modules[i+1].first
+		}
+		return m.first, len(b.types)
+	}
+	return 0, 0
+}

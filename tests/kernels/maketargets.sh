@@ -1,0 +1,18 @@
+#!/bin/bash
+# maketargets.sh [DIR]: makes the embedded targets of what getkernels.sh fetched and
+# gettracefs.sh read into DIR (default build/kernels) for 6.12-full, 6.12-full-arm64,
+# sid and sid-arm64. The same inputs give the same bytes.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$(realpath -m "${1:-$here/../../build/kernels}")
+cd "$here/../.."
+
+# Modules that are described whole; of others only tracepoints are, and types near them.
+modules=kvm,xfs,nf_conntrack,nf_nat,nf_tables,nfsd,nfs,nfsv4,sunrpc,lockd,cfg80211,mac80211,btrfs,ext4,jbd2,drm
+modules=$modules,nvme,nvme_core,overlay,bridge,scsi_mod,scsi_common,fuse,gpu_sched
+# What members that ir/target/history.go calls optional are made of.
+structs=sched_ext_entity,scx_rq
+
+go run ./tools/target make -dir "$dir/6.12-full" -modules $modules -more "$dir/sid:$structs" -o ir/target/default_x86_64.target
+go run ./tools/target make -dir "$dir/6.12-full-arm64" -arch aarch64 -modules $modules -more "$dir/sid-arm64:$structs" \
+	-over ir/target/default_x86_64.target -o ir/target/default_aarch64.target

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/loader/hostinfo/targetfile"
+)
+
+// more adds types of another kernel to data: spec is "FOLDER:NAME,NAME..." and
+// names structs that data's kernel lacks. What they refer to comes with them, and
+// is data's own where that has it.
+func more(data *targetfile.Data, spec, arch string) error {
+	dir, names, ok := strings.Cut(spec, ":")
+	if !ok {
+		return fmt.Errorf("-more wants FOLDER:NAME,NAME..., not %q", spec)
+	}
+	other, err := describeParts(dir, arch, true)
+	if err != nil {
+		return err
+	}
+	g := &graft{data: data, other: other, at: map[int]targetfile.Ref{}, own: map[typeName]targetfile.Ref{}}
+	for i := len(data.Types) - 1; i >= 0; i-- { // of several, the first counts
+		g.own[nameOf(&data.Types[i])] = targetfile.MakeRef(i, 0)
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		found := false
+		for i := range other.Types {
+			if nameOf(&other.Types[i]) == (typeName{targetfile.Struct, name}) {
+				g.ref(targetfile.MakeRef(i, 0))
+				found = true
+				break
+			}
+		}
+		if !found {
+			return fmt.Errorf("%s: there is no struct %s", dir, name)
+		}
+	}
+	return nil
+}
+
+type typeName struct {
+	kind targetfile.Kind
+	name string
+}
+
+func nameOf(t *targetfile.Type) typeName { return typeName{t.Kind, t.Name} }
+
+type graft struct {
+	data, other *targetfile.Data
+	own         map[typeName]targetfile.Ref
+	at          map[int]targetfile.Ref // by position in other
+}
+
+// ref is what a reference of the other kernel is in data.
+func (g *graft) ref(r targetfile.Ref) targetfile.Ref {
+	pos := r.Position()
+	if pos < 0 {
+		return r
+	}
+	to, ok := g.at[pos]
+	if !ok {
+		to = g.place(pos)
+	}
+	return targetfile.MakeRef(to.Position(), r.Pointers())
+}
+
+func (g *graft) place(pos int) targetfile.Ref {
+	t := g.other.Types[pos]
+	if to, ok := g.own[nameOf(&t)]; ok && t.Name != "" {
+		g.at[pos] = to
+		return to
+	}
+	to := targetfile.MakeRef(len(g.data.Types), 0)
+	g.at[pos] = to
+	g.data.Types = append(g.data.Types, t)
+	t.Elem = g.ref(t.Elem)
+	t.Members = append([]targetfile.Member(nil), t.Members...)
+	for i := range t.Members {
+		t.Members[i].Type = g.ref(t.Members[i].Type)
+	}
+	t.Params = append([]targetfile.Param(nil), t.Params...)
+	for i := range t.Params {
+		t.Params[i].Type = g.ref(t.Params[i].Type)
+	}
+	g.data.Types[to.Position()] = t
+	return to
+}
