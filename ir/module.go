@@ -323,10 +323,11 @@ type BPFMap struct {
 	Front Front
 }
 
-// Front are tables in front of a per-CPU hash, one for each of the first CPUs, in
+// Front are tables in front of a hash, one for each of the first CPUs, in
 // the global Global: each has Slots slots of SlotSize bytes. A slot is taken when
 // its first word is not 0, and keeps its key from then on. An element is what the
-// hash and all tables have of its key.
+// hash and all tables have of its key. A slot of a hist has the count of one bucket,
+// whose number is a word behind the key.
 type Front struct {
 	Global   string
 	CPUs     int

@@ -21,9 +21,15 @@ const (
 	maxFrontKey = 24 // bytes, which are compared by words
 )
 
-// frontKinds are the programs that may run often enough.
+// frontKinds are the programs that may run often, see mayRunOften.
 var frontKinds = map[ir.ProgKind]bool{ir.ProgTracepoint: true, ir.ProgRawTracepoint: true, ir.ProgKprobe: true, ir.ProgKretprobe: true,
 	ir.ProgFentry: true, ir.ProgFexit: true}
+
+// mayRunOften is about rates at which a look-up shows. A block request is work of
+// microseconds.
+func mayRunOften(p *ir.Prog) bool {
+	return frontKinds[p.Kind] && !(p.Kind == ir.ProgTracepoint && p.Attach.Target == "block")
+}
 
 // giveFronts gives tables to maps that can have one. A program has the code for a table
 // at one place at most: it is about as long as that of the hash.
@@ -46,6 +52,10 @@ func giveFronts(m *ir.Module, names map[string]bool) {
 		}
 		t.CPUs, t.Slots, t.KeyOff = frontCPUs, frontSlots, t.ValueOff+x.BPF.ValueSize
 		t.SlotSize = t.KeyOff + x.BPF.KeySize
+		if x.Shape == ir.ShapeHist { // a slot has one bucket, whose number is part of the key
+			t.KeyOff = 8
+			t.SlotSize = t.KeyOff + x.BPF.KeySize + 8
+		}
 		t.Global = symbol("front"+x.Name, names)
 		global(m, t.Global, ir.GlobalData, t.CPUs*t.Slots*t.SlotSize)
 	}
@@ -54,13 +64,16 @@ func giveFronts(m *ir.Module, names map[string]bool) {
 // frontForm tells whether a map's layout allows tables: not where the script says
 // how many keys there may be, and not with stacks in the key, next to which a look-up is nothing.
 func frontForm(x *ir.Map) bool {
+	kind := "percpu_hash"
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeMin, ir.ShapeMax:
+	case ir.ShapeHist:
+		kind = "hash"
 	default:
 		return false
 	}
 	b := &x.BPF
-	return b.Type == "percpu_hash" && b.MaxEntries >= defaultKeys && x.Declared == "" && b.Len == 0 &&
+	return x.Key != nil && b.Type == kind && b.MaxEntries >= defaultKeys && x.Declared == "" && b.Len == 0 &&
 		!x.Cleared && !x.Deleted && !x.Read && b.KeySize%8 == 0 && b.KeySize <= maxFrontKey && !holdsStack(x.Key)
 }
 
@@ -113,13 +126,13 @@ func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 		if n > 1 || has[f] {
 			return false
 		}
-		often = often || frontKinds[f.Prog.Kind]
+		often = often || mayRunOften(f.Prog)
 	}
 	return often && !u.other[name]
 }
 
 // throughFront changes x's value in the CPU's table by body, which makes the first
-// value of zeros. A slot that is free is taken; where another key has the slot, and
+// value of zeros. more are words of the slot's key behind those of the map's. A slot that is free is taken; where another key has the slot, and
 // on a CPU without table, behind does the work in the hash. The first word
 // of a slot is written after the key: a reader that sees it not 0 finds the key. (A slot that
 // is free looks as if taken by the key 0, and is by that.)
@@ -139,7 +152,7 @@ func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 //	b4 cold:
 //	store.u64 [v3+8], v2
 //	jump b2
-func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value), behind func()) {
+func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value), behind func(), more ...*ir.Value) {
 	t := &x.BPF.Front
 	if key.Op == ir.OpSlotAddr && key.Imm%8 == 0 {
 		key.Slot.Align = max(key.Slot.Align, 8)
@@ -153,10 +166,11 @@ func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 	within := l.Func().NewBlockAfter(l.Block())
 	l.Br(l.ICmp(ir.ULT, cpu, ir.Const(int64(t.CPUs))), within, hash)
 	l.goOn(within)
-	words := make([]*ir.Value, x.BPF.KeySize/8)
-	for i := range words {
-		words[i] = l.Load(ir.U64, key, 8*i)
+	var words []*ir.Value
+	for off := 0; off < x.BPF.KeySize; off += 8 {
+		words = append(words, l.Load(ir.U64, key, off))
 	}
+	words = append(words, more...)
 	table := l.Mul(cpu, ir.Const(int64(t.Slots*t.SlotSize)))
 	slot := l.Add(l.GlobalAddr(ir.TMapVal(".bss", false), t.Global, 0), l.Add(table, l.frontSlot(words, t)))
 	for i, w := range words {

@@ -387,11 +387,21 @@ func lowerTseries(l *lowering, v *ir.Value) *ir.Value {
 // the kernel forgets the bounds of a number that goes through a spill.
 func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
 	last := ir.Const(int64(buckets(x) - 1))
-	l.change(x, key, func(p *ir.Value) *ir.Value {
-		i := l.Select(l.ICmp(ir.UGT, index, last), last, index)
-		l.add(x, l.Add(p, l.Shl(i, ir.Const(3))), 0, ir.Const(1))
-		return nil
-	})
+	inMap := func() {
+		l.change(x, key, func(p *ir.Value) *ir.Value {
+			i := l.Select(l.ICmp(ir.UGT, index, last), last, index)
+			l.add(x, l.Add(p, l.Shl(i, ir.Const(3))), 0, ir.Const(1))
+			return nil
+		})
+	}
+	if x.BPF.Front.Global == "" {
+		inMap()
+		return
+	}
+	// The index of a hist is within the buckets as it is.
+	l.throughFront(x, key, func(p *ir.Value) {
+		l.Store(ir.U64, p, 0, l.AddImm(l.Load(ir.U64, p, 0), 1))
+	}, inMap, index)
 }
 
 // lowerAggGet reads an aggregation, which map-layout has laid out shared.

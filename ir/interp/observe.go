@@ -65,13 +65,18 @@ func (b *bpfMap) withFront() map[string]*entry {
 		if getUint(slot[:8]) == 0 {
 			continue
 		}
-		key := slot[t.KeyOff:]
+		key, value := slot[t.KeyOff:][:b.spec.KeySize], slices.Clone(slot[t.ValueOff:t.KeyOff])
+		if b.def.Shape == ir.ShapeHist {
+			bucket := getUint(slot[t.KeyOff+b.spec.KeySize:])
+			value = make([]byte, b.spec.ValueSize)
+			copy(value[8*bucket:], slot[:8])
+		}
 		e := all[string(key)]
 		if e == nil {
 			e = &entry{key: key}
 			all[string(key)] = e
 		}
-		e.vals = append(e.vals, b.m.mem.alloc("front", slices.Clone(slot[t.ValueOff:t.KeyOff])))
+		e.vals = append(e.vals, b.m.mem.alloc("front", value))
 	}
 	return all
 }

@@ -182,7 +182,7 @@ type Map struct {
 	// LenKey is not 0 when the programs count the elements: the key, in the map
 	// "len", of the word (u64) to which the loader adds what it deletes.
 	LenKey int `json:"len_key,omitempty"`
-	// Front are the tables in front of a per-CPU hash. Files that have some require the
+	// Front are the tables in front of a hash. Files that have some require the
 	// feature front-tables.
 	Front *Front `json:"front,omitempty"`
 	Bits  int    `json:"bits,omitempty"`
@@ -244,9 +244,10 @@ type Given struct {
 	FixedOptions []string `json:"fixed_options,omitempty"`
 }
 
-// Front are tables in front of a per-CPU hash, one for each of the first CPUs, in the
+// Front are tables in front of a hash, one for each of the first CPUs, in the
 // global (.bss) that it names. A slot is taken when its first u64 is not 0. An element's
 // values are those in the hash and those of the slots with its key, as if of more CPUs.
+// A slot of a hist has the count (u64) of one bucket, whose number (u64) is behind the key.
 type Front struct {
 	Global   string `json:"global"`
 	CPUs     int    `json:"cpus"`

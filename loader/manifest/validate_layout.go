@@ -79,16 +79,20 @@ func (x *Map) checkFront(c *checker, m *Manifest, path string) {
 	c.within(path+".slots", int64(f.Slots), 1, maxEntries)
 	c.within(path+".slot_size", int64(f.SlotSize), 8, maxValue)
 	g := m.Global(f.Global)
+	kind, value, key := "percpu_hash", x.ValueSize, x.KeySize
+	if x.Shape == "hist" {
+		kind, value, key = "hash", 8, x.KeySize+8
+	}
 	switch {
 	case c.err != nil:
-	case x.Type != "percpu_hash":
-		c.fail(path, "a %s has no tables in front", x.Type)
+	case x.Type != kind || valueBytes[x.Shape] == 0 && x.Shape != "hist":
+		c.fail(path, "a %s of %s has no tables in front", x.Type, clip(x.Shape))
 	case g == nil || g.Section != ".bss" || int64(f.CPUs)*int64(f.Slots) > int64(g.Size/f.SlotSize):
 		c.fail(path+".global", "%q is no global with %d x %d slots of %d bytes", clip(f.Global), f.CPUs, f.Slots, f.SlotSize)
-	case f.ValueOff < 0 || x.ValueSize > f.SlotSize-f.ValueOff:
-		c.fail(path+".value_off", "a value of %d bytes at %d is not in a slot of %d", x.ValueSize, f.ValueOff, f.SlotSize)
-	case f.KeyOff < 0 || x.KeySize > f.SlotSize-f.KeyOff:
-		c.fail(path+".key_off", "a key of %d bytes at %d is not in a slot of %d", x.KeySize, f.KeyOff, f.SlotSize)
+	case f.ValueOff < 0 || value > f.SlotSize-f.ValueOff:
+		c.fail(path+".value_off", "a value of %d bytes at %d is not in a slot of %d", value, f.ValueOff, f.SlotSize)
+	case f.KeyOff < 0 || key > f.SlotSize-f.KeyOff:
+		c.fail(path+".key_off", "a key of %d bytes at %d is not in a slot of %d", key, f.KeyOff, f.SlotSize)
 	}
 }
 

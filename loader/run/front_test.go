@@ -31,3 +31,20 @@ func TestFrontValues(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// A slot of a hist has one bucket; one beyond the histogram is left out.
+func TestFrontBuckets(t *testing.T) {
+	m := &manifest.Map{Shape: "hist", KeySize: 8, ValueSize: 24,
+		Front: &manifest.Front{CPUs: 2, Slots: 2, SlotSize: 24, KeyOff: 8}}
+	words := func(n ...uint64) (b []byte) {
+		for _, w := range n {
+			b = binary.NativeEndian.AppendUint64(b, w)
+		}
+		return b
+	}
+	tables := words(5, 7, 0, 2, 7, 2, 3, 7, 0, 1, 8, 3)
+	want := map[string][][]byte{string(words(7)): {words(8, 0, 2)}, string(words(8)): {words(0, 0, 0)}}
+	if d := cmp.Diff(want, frontValues(m, tables, tables)); d != "" {
+		t.Error(d)
+	}
+}

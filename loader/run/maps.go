@@ -145,7 +145,18 @@ func frontValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
 		}
 		slot := tables[at : at+f.SlotSize]
 		key := string(slot[f.KeyOff : f.KeyOff+m.KeySize])
-		out[key] = append(out[key], slot[f.ValueOff:f.ValueOff+m.ValueSize])
+		if m.Shape != "hist" {
+			out[key] = append(out[key], slot[f.ValueOff:f.ValueOff+m.ValueSize])
+			continue
+		}
+		if out[key] == nil {
+			out[key] = [][]byte{make([]byte, m.ValueSize)}
+		}
+		bucket := binary.NativeEndian.Uint64(slot[f.KeyOff+m.KeySize:])
+		if bucket < uint64(m.ValueSize/8) {
+			sum := out[key][0][8*bucket:]
+			binary.NativeEndian.PutUint64(sum, binary.NativeEndian.Uint64(sum)+binary.NativeEndian.Uint64(slot[f.ValueOff:]))
+		}
 	}
 	return out
 }
