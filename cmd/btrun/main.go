@@ -20,6 +20,7 @@ import (
 	"btc/loader/host"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/order"
 	"btc/loader/report"
 	"btc/loader/run"
 )
@@ -201,7 +202,7 @@ func help(path string, stdout, stderr io.Writer) int {
 			positional = append(positional, &manifest.Param{Name: name, Type: "text of an attach point"})
 		}
 	}
-	slices.SortStableFunc(positional, func(a, b *manifest.Param) int { return strings.Compare(a.Name, b.Name) })
+	order.By(positional, func(a, b *manifest.Param) int { return strings.Compare(a.Name, b.Name) })
 	printParams(stdout, "Parameters", "", positional)
 	printParams(stdout, "Options (after --)", "--", named)
 	if len(positional)+len(named) == 0 {

@@ -2,11 +2,9 @@ package hostinfo
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"sort"
 	"strings"
 	"unsafe"
@@ -199,7 +197,7 @@ func resolve(r io.Reader, addrs []uint64) ([]Symbol, error) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(addrs[a], addrs[b]) })
+	sort.Slice(order, func(i, j int) bool { return addrs[order[i]] < addrs[order[j]] })
 	best := make([]Symbol, len(addrs)) // best[i]: last function at or below order[i] and above order[i-1]
 	highest := uint64(0)
 	err := eachLine(r, func(addr uint64, name []byte) {

@@ -3,7 +3,7 @@ package kerneltypes
 import (
 	"bytes"
 	"fmt"
-	"slices"
+	"sort"
 )
 
 // sink collects types under new IDs.
@@ -109,7 +109,7 @@ func (k *sink) name(typ uint32, at int) {
 
 // blob fills the names in and puts header, types and strings together.
 func (k *sink) blob() ([]byte, error) {
-	slices.SortFunc(k.refs, func(a, b nameRef) int { return int(a.off) - int(b.off) })
+	sort.Slice(k.refs, func(i, j int) bool { return k.refs[i].off < k.refs[j].off })
 	strs := []byte{0}
 	last, at := uint32(0), uint32(0)
 	for _, r := range k.refs {

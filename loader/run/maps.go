@@ -13,6 +13,7 @@ import (
 	"btc/loader/host"
 	"btc/loader/load"
 	"btc/loader/manifest"
+	"btc/loader/order"
 	"btc/loader/render"
 )
 
@@ -292,7 +293,7 @@ func (t *mapTable) scripts() []*manifest.Map {
 			out = append(out, x)
 		}
 	}
-	slices.SortFunc(out, func(a, b *manifest.Map) int { return strings.Compare(a.Name, b.Name) })
+	order.Quick(out, func(a, b *manifest.Map) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 

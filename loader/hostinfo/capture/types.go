@@ -2,9 +2,9 @@ package capture
 
 import (
 	"cmp"
-	"slices"
 
 	"btc/loader/hostinfo/targetfile"
+	"btc/loader/order"
 )
 
 // converter turns BTF into the types of a target file: qualifiers and type tags
@@ -94,11 +94,11 @@ func (c *converter) place(popular int) {
 	for i := range byUse {
 		byUse[i] = i
 	}
-	slices.SortStableFunc(byUse, func(a, b int) int {
+	order.By(byUse, func(a, b int) int {
 		return cmp.Or(cmp.Compare(c.uses[b], c.uses[a]), cmp.Compare(c.order[a], c.order[b]))
 	})
 	rest := byUse[min(popular, len(byUse)):]
-	slices.SortFunc(rest, func(a, b int) int { return cmp.Compare(c.order[a], c.order[b]) })
+	order.Quick(rest, func(a, b int) int { return cmp.Compare(c.order[a], c.order[b]) })
 	c.pos = make([]int, len(c.order))
 	for p, i := range byUse {
 		c.pos[i] = p
