@@ -1,10 +1,12 @@
 package load
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
@@ -45,6 +47,29 @@ func (p *programs) decideForms() {
 		s.Instructions = insns
 		renumber(p.object.Manifest, name, at)
 	}
+}
+
+// typedTask is the helper that stands for reads by typed pointers: a program that
+// asks for it has those, and reads of plain addresses for where it is absent.
+const typedTask = helperTest + "get_current_task_btf"
+
+// leaveTypes makes a program that the verifier has refused read plain addresses
+// from now on, and tells whether it did otherwise before. A kernel whose types are
+// not those that the script was compiled for (an argument of another type, a member
+// that is tagged as a user's) takes no typed pointer there.
+func (p *programs) leaveTypes(name string, err error) bool {
+	var refused *ebpf.VerifierError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	insns, left := p.object.Spec.Programs[name].Instructions, false
+	for i := range insns {
+		if r := btf.CORERelocationMetadata(&insns[i]); r != nil && strings.Contains(fmt.Sprint(r), typedTask) {
+			insns[i] = btf.WithCORERelocationMetadata(insns[i], nil)
+			insns[i].Constant, left = 0, true
+		}
+	}
+	return left
 }
 
 // Decide decides the tests in a program and its subprograms, for an architecture as

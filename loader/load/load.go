@@ -212,6 +212,9 @@ func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
 			one.Instructions = onlyProcess(one.Instructions, plan.OnlyPID, p.host.PIDNS)
 		}
 		prog, err := p.loadOne(plan.Prog, one, types)
+		if err != nil && p.leaveTypes(plan.Prog.Name, err) {
+			return p.loadPlan(plan)
+		}
 		switch {
 		case err == nil:
 			loaded++

@@ -126,6 +126,11 @@ var cases = []struct {
 			a.Offset, b.Offset = b.Offset, a.Offset
 		},
 		want: func(s *self) string { return fmt.Sprintf("0 %d", s.pid) }},
+	{name: "behind a pointer, what is none to the kernel", script: `begin { printf("%d %d", curtask->group_leader->tgid == 0, curtask->real_parent->tgid); exit() }`,
+		change: func(k *kernel) {
+			k.task("group_leader").Offset, k.task("real_parent").Offset = k.task("utime").Offset, k.task("group_leader").Offset
+		},
+		want: func(s *self) string { return fmt.Sprintf("1 %d", s.pid) }},
 	{name: "behind a pointer, one unsigned byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, false) },
 		want: func(s *self) string { return fmt.Sprint(uint8(s.pid)) }},
 	{name: "behind a pointer, one signed byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, true) },
