@@ -3,6 +3,8 @@ package capture
 import (
 	"slices"
 	"strings"
+
+	"btc/loader/order"
 )
 
 // briefDepth is how many pointers away from a tracepoint's arguments a type may be
@@ -16,21 +18,38 @@ func Abridge(src *Source, whole []string) {
 	for i := range src.Modules {
 		src.Modules[i].brief = !slices.Contains(whole, src.Modules[i].Name)
 	}
+	// A type that several modules describe is that of the first of them.
+	order.By(src.Modules, func(a, b Module) int { return briefLast(a) - briefLast(b) })
 	src.abridge = func(b *btf, modules []Module) {
+		var brief []string
 		for _, m := range modules {
 			if m.brief {
-				b.abridge(m.Name)
+				brief = append(brief, m.Name)
 			}
 		}
+		b.abridge(brief)
 	}
 }
 
-// abridge makes forward declarations of a module's types that are far from its
-// tracepoints and from what programs hand to a graphics driver: what drivers of millions of lines have is hardly ever looked at, and
-// would be more than all of the kernel's own.
-func (b *btf) abridge(module string) {
-	first, end := b.span(module)
-	near := make([]int, end-first) // depth + 1, 0 for what is not reached
+func briefLast(m Module) int {
+	if m.brief {
+		return 1
+	}
+	return 0
+}
+
+// abridge makes forward declarations of types of modules, which are behind all
+// others, that are far from their tracepoints and from what programs hand to a
+// graphics driver: what drivers of millions of lines have is hardly ever looked at,
+// and would be more than all of the kernel's own.
+func (b *btf) abridge(modules []string) {
+	first := len(b.types)
+	for _, m := range modules {
+		if at, end := b.span(m); at < end {
+			first = min(first, at)
+		}
+	}
+	near := make([]int, len(b.types)-first) // depth + 1, 0 for what is not reached
 	var queue []uint32
 	reach := func(id uint32, depth int) {
 		at := int(id) - first
@@ -40,15 +59,18 @@ func (b *btf) abridge(module string) {
 		near[at] = depth + 1
 		queue = append(queue, id)
 	}
-	for id := first; id < end; id++ {
-		t := &b.types[id]
-		root := t.kind == btfTypedef && strings.HasPrefix(t.name, "btf_trace_")
-		for _, prefix := range []string{"trace_event_raw_", "drm_" + module + "_"} {
-			root = root || t.kind == btfStruct && strings.HasPrefix(t.name, prefix)
-		}
-		if root {
-			near[id-first] = 1
-			queue = append(queue, uint32(id))
+	for _, module := range modules {
+		at, end := b.span(module)
+		for id := at; id < end; id++ {
+			t := &b.types[id]
+			root := t.kind == btfTypedef && strings.HasPrefix(t.name, "btf_trace_")
+			for _, prefix := range []string{"trace_event_raw_", "drm_" + module + "_"} {
+				root = root || t.kind == btfStruct && strings.HasPrefix(t.name, prefix)
+			}
+			if root {
+				near[id-first] = 1
+				queue = append(queue, uint32(id))
+			}
 		}
 	}
 	for len(queue) > 0 {

@@ -37,6 +37,20 @@ func driver(t *testing.T) Module {
 	return Module{Name: "driver", BTF: s.raw()}
 }
 
+// What a module that is taken whole describes, too, stays, whichever comes first.
+func TestBriefBesideWhole(t *testing.T) {
+	other := driver(t)
+	other.Name = "other"
+	src := Source{Tracefs: tracefs(), Modules: []Module{driver(t), other}}
+	Abridge(&src, []string{"other"})
+	_, file := build(t, src)
+	for _, name := range []string{"near", "third", "unrelated"} {
+		if refs, err := file.Named(targetfile.Struct, name); err != nil || len(refs) == 0 {
+			t.Errorf("struct %s is missing: %v", name, err)
+		}
+	}
+}
+
 func TestBrief(t *testing.T) {
 	fs := tracefs()
 	fs["available_filter_functions"].Data = []byte("do_wake\ndo_drive [driver]\n")
