@@ -34,7 +34,7 @@ var constructs = []struct {
 		{"comparison of strings", `begin { if (comm == "sh" && comm != str($1)) { exit(); } }`},
 		{"`*p`, `p->f`, `p.f`, `p[i]`", `kprobe:f { $p = (struct task_struct *)arg0; @ = $p->pid + $p.tgid; @b = *(uint32 *)arg1; @c = ((uint8 *)arg1)[2]; }`},
 		{"`p + n`, `p - n`", `kprobe:f { @ = (int32 *)arg0 + 1; }`},
-		{"`&$x`, `&@m`", `begin { $x = 1; @ = (uint64)&$x; }`},
+		{"`&$x`", `begin { $x = 1; @ = (uint64)&$x; }`},
 		{"casts of integers, pointers, enums", `kprobe:f { @ = (int8)arg0; @b = (uint32)(int64)-1; $p = (struct sock *)arg0; }`},
 		{"casts of integers to arrays and back", `begin { @ = ((uint8[8])nsecs)[0]; }`},
 		{"`sizeof`, `offsetof`", `begin { @a = sizeof(struct task_struct); @b = offsetof(struct task_struct, pid); @c = sizeof(uint64); }`},
