@@ -172,7 +172,9 @@ func TestForms(t *testing.T) {
 		if _, err := exec.LookPath("llvm-dwp"); err != nil {
 			t.Skip("skipped: ", err)
 		}
-		p := build(t, "a.c", cSource, "-gsplit-dwarf")
+		// llvm-dwp of LLVM 14 does not come to an end with all of the source.
+		small := strings.Replace(cSource, "struct big g(int first) { struct big b = {0}; return b; }", "", 1)
+		p := build(t, "a.c", small, "-gsplit-dwarf")
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "llvm-dwp", "-e", p, "-o", p+".dwp")

@@ -1,11 +1,10 @@
 package symbols
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 )
 
@@ -25,17 +24,57 @@ func TestParseMapping(t *testing.T) {
 	}
 }
 
-// A function of this very process is found by its address.
-func TestOwnFunction(t *testing.T) {
-	tab := New(true)
-	addr := uint64(reflect.ValueOf(TestParseMapping).Pointer())
-	pid := uint32(os.Getpid())
-	name, file, off := tab.User(addr+1, pid)
-	self, _ := os.Executable()
-	if name == "" {
-		t.Skip("this test binary has no symbols")
+const speaking = `package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+)
+
+//go:noinline
+func traced() { os.Stdout.Sync() }
+
+func main() {
+	fmt.Println(reflect.ValueOf(traced).Pointer())
+	io.Copy(io.Discard, os.Stdin)
+}
+`
+
+// A function of a running process is found by its address. ("go test" leaves the
+// symbols of its own programs out.)
+func TestFunctionOfProcess(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "speaking.go"), []byte(speaking), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if !strings.HasSuffix(name, "TestParseMapping") || off != 1 || filepath.Base(file) != filepath.Base(self) {
+	build := exec.Command("go", "build", "-o", "speaking", "speaking.go")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(filepath.Join(dir, "speaking"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	var addr uint64
+	if _, err := fmt.Fscan(out, &addr); err != nil {
+		t.Fatal(err)
+	}
+	tab, pid := New(true), uint32(cmd.Process.Pid)
+	name, file, off := tab.User(addr+1, pid)
+	if name != "main.traced" || off != 1 || filepath.Base(file) != "speaking" {
 		t.Errorf("got %s+%d in %s", name, off, file)
 	}
 	if got, zero := tab.Usym(8, pid), tab.Usym(0, pid); got != "0x8" || zero != "0" {
@@ -47,7 +86,7 @@ func TestOwnFunction(t *testing.T) {
 func TestProcessThatIsGone(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
-		t.Skip("no sleep")
+		t.Skip("skipped: ", err)
 	}
 	data, err := os.ReadFile(sleep)
 	if err != nil {
