@@ -1,7 +1,6 @@
 package obj
 
 import (
-	"bytes"
 	"fmt"
 
 	"btc/ir"
@@ -112,7 +111,8 @@ type dataSection struct {
 	kind  ir.GlobalKind
 	vars  []*ir.Global
 	offs  map[string]int
-	bytes bytes.Buffer
+	size  int
+	bytes []byte // none for .bss, which is all zeros: tables in front of maps are large
 }
 
 func newDataSections(m *ir.Module) []*dataSection {
@@ -143,14 +143,16 @@ func (s *dataSection) add(g *ir.Global) {
 	if g.Size >= 1024 { // tables of CPUs, each from the start of a cache line
 		align = 64
 	}
-	for s.bytes.Len()%max(1, align) != 0 {
-		s.bytes.WriteByte(0)
+	if rest := s.size % max(1, align); rest != 0 {
+		s.size += align - rest
 	}
-	s.offs[g.Name] = s.bytes.Len()
+	s.offs[g.Name] = s.size
 	s.vars = append(s.vars, g)
-	init := make([]byte, g.Size)
-	copy(init, g.Init)
-	s.bytes.Write(init)
+	s.size += g.Size
+	if s.kind != ir.GlobalData {
+		s.bytes = append(s.bytes, make([]byte, s.size-len(s.bytes))...)
+		copy(s.bytes[s.offs[g.Name]:], g.Init)
+	}
 }
 
 // globalType is the BTF type of a global.

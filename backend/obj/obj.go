@@ -177,9 +177,9 @@ func (w *writer) licenseSection() {
 
 func (w *writer) dataSections() {
 	for _, s := range newDataSections(w.m) {
-		sec := &elfSection{name: s.name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, data: s.bytes.Bytes(), align: 8}
+		sec := &elfSection{name: s.name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, data: s.bytes, align: 8}
 		if s.kind == ir.GlobalData {
-			sec.typ, sec.flags, sec.size, sec.data = elf.SHT_NOBITS, sec.flags|elf.SHF_WRITE, s.bytes.Len(), nil
+			sec.typ, sec.flags, sec.size, sec.data = elf.SHT_NOBITS, sec.flags|elf.SHF_WRITE, s.size, nil
 		}
 		index := w.elf.section(sec)
 		section := w.elf.local(elfSymbol{typ: elf.STT_SECTION, section: index})
@@ -189,7 +189,7 @@ func (w *writer) dataSections() {
 			sym := w.elf.global(elfSymbol{name: g.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: s.offs[g.Name], size: g.Size})
 			w.globals[g.Name] = globalRef{sym, section, s.offs[g.Name]}
 		}
-		w.btf.datasec(s.name, s.bytes.Len(), vars)
+		w.btf.datasec(s.name, s.size, vars)
 	}
 }
 
