@@ -30,9 +30,7 @@ import (
 // tested and followed, unless it stands in a loop that the first does not.
 func cse(m *ir.Module) []ir.Diag {
 	readsOnce := !writesElsewhere(m) && !ownAddressTaken(m)
-	for _, f := range m.Funcs {
-		cseFunc(m, f, readsOnce)
-	}
+	m.EachFunc(func(_ int, f *ir.Func) { cseFunc(m, f, readsOnce) })
 	return nil
 }
 

@@ -25,11 +25,11 @@ import (
 //	b1:
 //	  ret 0
 func dce(m *ir.Module) []ir.Diag {
-	for _, f := range m.Funcs {
+	m.EachFunc(func(_ int, f *ir.Func) {
 		dropDeadWrites(f)
 		dropDeadValues(m, f)
 		dropUnusedSlots(f)
-	}
+	})
 	return nil
 }
 

@@ -28,9 +28,7 @@ import (
 //	v4:mapval(@x) = add v9, 8
 //	v5:i64 = load.u64 [v9+12]
 func fold(m *ir.Module) []ir.Diag {
-	for _, f := range m.Funcs {
-		foldFunc(f)
-	}
+	m.EachFunc(func(_ int, f *ir.Func) { foldFunc(f) })
 	return nil
 }
 

@@ -33,12 +33,12 @@ import (
 // the program ends (RCU); the program then sees the value of that moment, as it
 // would have a little earlier.
 func mergeLookups(m *ir.Module) []ir.Diag {
-	for _, f := range m.Funcs {
+	m.EachFunc(func(_ int, f *ir.Func) {
 		ir.RemoveUnreachable(f)
 		d := ir.Dominators(f)
 		mergeKeys(f, d)
 		mergeCalls(f, d)
-	}
+	})
 	return nil
 }
 

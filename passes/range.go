@@ -30,9 +30,7 @@ import "btc/ir"
 //	b1:
 //	  jump b4
 func decideRanges(m *ir.Module) []ir.Diag {
-	for _, f := range m.Funcs {
-		rangesFunc(f)
-	}
+	m.EachFunc(func(_ int, f *ir.Func) { rangesFunc(f) })
 	return nil
 }
 

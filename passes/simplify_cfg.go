@@ -34,9 +34,7 @@ import (
 //	  v2:i1 = icmp eq v8, 2
 //	  br v2, b4, b5
 func simplifyCFG(m *ir.Module) []ir.Diag {
-	for _, f := range m.Funcs {
-		simplifyFunc(f)
-	}
+	m.EachFunc(func(_ int, f *ir.Func) { simplifyFunc(f) })
 	return nil
 }
 

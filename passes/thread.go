@@ -30,10 +30,10 @@ import (
 //	b0:
 //	  br v1, b1, b4
 func threadTests(m *ir.Module) []ir.Diag {
-	for _, f := range m.Funcs {
+	m.EachFunc(func(_ int, f *ir.Func) {
 		for newThreader(f).sweep() {
 		}
-	}
+	})
 	return nil
 }
 

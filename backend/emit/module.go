@@ -26,13 +26,20 @@ func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
 
 // ModuleWith is Module with options.
 func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
-	out := make([]*Func, 0, len(m.Funcs))
-	for _, f := range m.Funcs {
-		e, err := one(f, opt)
+	out, errs := make([]*Func, len(m.Funcs)), make([]error, len(m.Funcs))
+	if opt.Dump != nil { // in order, up to the first error
+		for i, f := range m.Funcs {
+			if out[i], errs[i] = one(f, opt); errs[i] != nil {
+				return nil, errs[i]
+			}
+		}
+		return out, checkCalls(out)
+	}
+	m.EachFunc(func(i int, f *ir.Func) { out[i], errs[i] = one(f, opt) })
+	for _, err := range errs {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, e)
 	}
 	return out, checkCalls(out)
 }

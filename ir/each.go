@@ -1,0 +1,50 @@
+package ir
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// EachFunc calls do for each function of the module, for several at the same time.
+// do may change its own function and nothing else, so that the outcome is that of
+// one call after the other. A panic of do is one of EachFunc: of several that of the
+// first function.
+func (m *Module) EachFunc(do func(i int, f *Func)) {
+	workers := min(runtime.GOMAXPROCS(0), len(m.Funcs)/fewFuncs)
+	if workers < 2 {
+		for i, f := range m.Funcs {
+			do(i, f)
+		}
+		return
+	}
+	var next atomic.Int64
+	bugs := make([]any, len(m.Funcs))
+	work := func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(m.Funcs) {
+				return
+			}
+			func() {
+				defer func() { bugs[i] = recover() }()
+				do(i, m.Funcs[i])
+			}()
+		}
+	}
+	var others sync.WaitGroup
+	for range workers - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+	for _, bug := range bugs {
+		if bug != nil {
+			panic(bug)
+		}
+	}
+}
+
+// fewFuncs are too few functions for one more thread: waking it costs as much as
+// they do.
+const fewFuncs = 4
