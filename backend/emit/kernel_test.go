@@ -48,7 +48,7 @@ func newArray(t testing.TB) int {
 func skipOrFail(t testing.TB, err error) {
 	t.Helper()
 	if err == unix.EPERM || os.Geteuid() != 0 {
-		t.Skip("running BPF programs needs root: ", err)
+		t.Skip("skipped: running BPF programs needs root: ", err)
 	}
 	t.Fatal(err)
 }
@@ -129,7 +129,7 @@ func run(t testing.TB, funcs []*Func, ctx []uint64) uint32 {
 	}
 	prog, log, err := load(link(funcs, fd))
 	if err == unix.EPERM && os.Geteuid() != 0 {
-		t.Skip("running BPF programs needs root")
+		t.Skip("skipped: running BPF programs needs root")
 	}
 	if err != nil {
 		var asm strings.Builder

@@ -131,7 +131,7 @@ func TestSameBytes(t *testing.T) {
 // TestKernelAccepts loads the object as it is.
 func TestKernelAccepts(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("loading a BPF object needs root")
+		t.Skip("skipped: loading a BPF object needs root")
 	}
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(write(t)))
 	if err != nil {
@@ -160,7 +160,7 @@ func TestOtherTools(t *testing.T) {
 			bin, err := exec.LookPath(tool[0])
 			if err != nil {
 				if bin, err = exec.LookPath("/usr/sbin/" + tool[0]); err != nil {
-					t.Skipf("%s is not installed", tool[0])
+					t.Skipf("skipped: %s is not installed", tool[0])
 				}
 			}
 			out, err := exec.Command(bin, tool[1:]...).CombinedOutput()

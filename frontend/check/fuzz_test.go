@@ -26,7 +26,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 1<<14 {
-			t.Skip("long texts are slow and show nothing more")
+			t.Skip("skipped: long texts are slow and show nothing more")
 		}
 		if info, l := checkText(text); !l.HasErrors() {
 			complete(t, info)

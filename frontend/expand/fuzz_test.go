@@ -33,7 +33,7 @@ func FuzzExpand(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 1<<13 || strings.Contains(text, "import") {
-			t.Skip("long texts show nothing more; what a text imports are the files of this machine")
+			t.Skip("skipped: long texts show nothing more; what a text imports are the files of this machine")
 		}
 		l := new(diag.List)
 		s := parse.Script(diag.NewSource("fuzz", text), l)

@@ -203,14 +203,14 @@ func counted(t *testing.T, typ ebpf.ProgramType, at ebpf.AttachType) (*ebpf.Prog
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
-		t.Skip("cannot make BPF maps here: ", err)
+		t.Skip("skipped: cannot make BPF maps here: ", err)
 	}
 	t.Cleanup(func() { m.Close() })
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: typ, AttachType: at, License: "GPL", Instructions: asm.Instructions{
 		asm.LoadMapValue(asm.R1, m.FD(), 0), asm.Mov.Imm(asm.R2, 1),
 		asm.StoreXAdd(asm.R1, asm.R2, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()}})
 	if err != nil {
-		t.Skip("cannot load BPF programs here: ", err)
+		t.Skip("skipped: cannot load BPF programs here: ", err)
 	}
 	t.Cleanup(func() { prog.Close() })
 	return prog, func() uint64 {
@@ -257,7 +257,7 @@ func linked(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options
 
 func TestTracepoint(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("skipped: needs root")
 	}
 	needTracepoints(t)
 	for _, name := range []string{"sys_enter_getpriority", "sys_enter_getpriorit*"} {
@@ -275,7 +275,7 @@ func TestTracepoint(t *testing.T) {
 // After Detach nothing counts any more, whatever is left to close.
 func TestDetach(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("skipped: needs root")
 	}
 	needTracepoints(t)
 	links, count := linked(t, manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: "sys_enter_getpriorit*"}}, ebpf.TracePoint, Options{})
@@ -300,12 +300,12 @@ func TestDetach(t *testing.T) {
 
 func TestUprobe(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("skipped: needs root")
 	}
 	// A copy of a program of our own keeps other processes out of the count.
 	sh, err := exec.LookPath("getent")
 	if err != nil {
-		t.Skip("no getent")
+		t.Skip("skipped: no getent")
 	}
 	data, err := os.ReadFile(sh)
 	if err != nil {
@@ -317,7 +317,7 @@ func TestUprobe(t *testing.T) {
 	}
 	m, err := exec.Command("readelf", "-h", path).Output()
 	if err != nil {
-		t.Skip("no readelf")
+		t.Skip("skipped: no readelf")
 	}
 	entry := uint64(0)
 	for line := range strings.Lines(string(m)) {
@@ -339,7 +339,7 @@ func TestUprobe(t *testing.T) {
 // The first byte of a file that is nothing but code can be probed.
 func TestFirstByte(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("skipped: needs root")
 	}
 	path := filepath.Join(t.TempDir(), "flat")
 	if err := os.WriteFile(path, []byte("\x90\x90\x90\x90\xc3 no ELF file"), 0o755); err != nil {
@@ -363,7 +363,7 @@ func TestExpandedForAnotherKernel(t *testing.T) {
 
 func TestNoFunctionAtAddress(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("skipped: needs root")
 	}
 	_, err := expandAddress(&manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:0x1000", Addr: 0x1000}})
 	if !IsMissing(err) || !strings.Contains(err.Error(), "kprobe:4096") || !strings.Contains(err.Error(), "0x1000") {
@@ -373,7 +373,7 @@ func TestNoFunctionAtAddress(t *testing.T) {
 
 func TestTimers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("skipped: needs root")
 	}
 	for _, p := range []manifest.Program{
 		{Kind: "interval", Attach: manifest.Attach{Text: "i", Unit: "ms", Count: 5}},

@@ -11,7 +11,7 @@ func TestLibrariesByName(t *testing.T) {
 	for _, name := range []string{"libc.so.6", "libc"} {
 		path, ok := Library(name)
 		if !ok {
-			t.Skip("no C library here")
+			t.Skip("skipped: no C library here")
 		}
 		if !strings.HasPrefix(filepath.Base(path), "libc.so") || !IsELF(path) {
 			t.Errorf("%s is %s", name, path)

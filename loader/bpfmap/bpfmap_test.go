@@ -12,7 +12,7 @@ func open(t *testing.T, typ ebpf.MapType, entries int) (*ebpf.Map, *Map) {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: typ, KeySize: 4, ValueSize: 8, MaxEntries: uint32(entries)})
 	if err != nil {
-		t.Skip("cannot make BPF maps here: ", err)
+		t.Skip("skipped: cannot make BPF maps here: ", err)
 	}
 	t.Cleanup(func() { m.Close() })
 	return m, &Map{FD: m.FD(), KeySize: 4, ValueSize: 8, MaxEntries: entries, PerCPU: typ == ebpf.PerCPUHash, CPUs: ebpf.MustPossibleCPU()}

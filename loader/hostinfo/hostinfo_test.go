@@ -111,7 +111,7 @@ func TestTracepoint(t *testing.T) {
 		}
 	}
 	if _, err := Tracefs(); err != nil {
-		t.Skip("tracefs is not mounted or readable")
+		t.Skip("skipped: tracefs is not mounted or readable")
 	}
 	f, err := Tracepoint("sched", "sched_switch")
 	if err != nil {
@@ -214,7 +214,7 @@ func TestKallsymsOddText(t *testing.T) {
 func TestLoadKallsyms(t *testing.T) {
 	k, err := LoadKallsyms()
 	if errors.Is(err, ErrHiddenSymbols) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-		t.Skip("kernel symbols cannot be read: ", err)
+		t.Skip("skipped: kernel symbols cannot be read: ", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestLoadKallsyms(t *testing.T) {
 
 func BenchmarkLoadKallsyms(b *testing.B) {
 	if _, err := LoadKallsyms(); err != nil {
-		b.Skip(err)
+		b.Skip("skipped: ", err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -243,7 +243,7 @@ func BenchmarkLoadKallsyms(b *testing.B) {
 func BenchmarkResolveSymbols(b *testing.B) {
 	k, err := LoadKallsyms()
 	if err != nil {
-		b.Skip(err)
+		b.Skip("skipped: ", err)
 	}
 	var addrs []uint64
 	k.Each(func(s Symbol) bool {

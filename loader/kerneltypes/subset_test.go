@@ -11,7 +11,7 @@ import (
 // What the subset says of a structure is what the whole BTF says.
 func TestSubsetAgreesWithAllTypes(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
-		t.Skip("this kernel shows no BTF")
+		t.Skip("skipped: this kernel shows no BTF")
 	}
 	names := []string{"task_struct", "sock", "pt_regs", "bpf_func_id", "sock_common"}
 	blob, missing, err := Subset(Path, names)
@@ -53,7 +53,7 @@ func TestSubsetAgreesWithAllTypes(t *testing.T) {
 // A function's number is that of the whole BTF; what is no function has none.
 func TestFuncID(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
-		t.Skip("this kernel shows no BTF")
+		t.Skip("skipped: this kernel shows no BTF")
 	}
 	whole, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -101,7 +101,7 @@ func compare(t *testing.T, path string, a, b *btf.Struct, seen map[*btf.Struct]b
 
 func TestMissingTypeIsNamed(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
-		t.Skip("this kernel shows no BTF")
+		t.Skip("skipped: this kernel shows no BTF")
 	}
 	if _, missing, err := Subset(Path, []string{"task_struct", "no_such_struct"}); err != nil || len(missing) != 1 || missing[0] != "no_such_struct" {
 		t.Errorf("got %q, %v", missing, err)
@@ -131,7 +131,7 @@ func FuzzSubset(f *testing.F) {
 func BenchmarkSubset(b *testing.B) {
 	for b.Loop() {
 		if _, _, err := Subset(Path, []string{"task_struct", "bpf_func_id"}); err != nil {
-			b.Skip(err)
+			b.Skip("skipped: ", err)
 		}
 	}
 }

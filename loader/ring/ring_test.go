@@ -115,7 +115,7 @@ func TestWake(t *testing.T) {
 func TestKernel(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})
 	if err != nil {
-		t.Skipf("needs the right to make BPF maps: %v", err)
+		t.Skipf("skipped: needs the right to make BPF maps: %v", err)
 	}
 	defer m.Close()
 	sender := func(flags int32) *ebpf.Program {

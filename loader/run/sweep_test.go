@@ -42,7 +42,7 @@ func TestSweepFreesUnusedStacks(t *testing.T) {
 		x := &m.Maps[i]
 		km, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: uint32(x.KeySize), ValueSize: uint32(x.ValueSize), MaxEntries: uint32(x.MaxEntries)})
 		if err != nil {
-			t.Skip("cannot make BPF maps here: ", err)
+			t.Skip("skipped: cannot make BPF maps here: ", err)
 		}
 		defer km.Close()
 		l.Maps[x.Symbol] = km

@@ -15,7 +15,7 @@ func built(t *testing.T, dir string) string {
 	t.Helper()
 	for _, tool := range []string{"gcc", "objcopy", "strip"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("needs gcc and binutils: ", err)
+			t.Skip("skipped: needs gcc and binutils: ", err)
 		}
 	}
 	source, out := filepath.Join(dir, "own.c"), filepath.Join(dir, "own")
@@ -99,10 +99,10 @@ func TestPerfMap(t *testing.T) {
 	tab := New(true)
 	path := perfMapNames(uint32(os.Getpid()))[0].name
 	if _, err := os.Lstat(path); err == nil {
-		t.Skip(path + " exists")
+		t.Skip("skipped: " + path + " exists")
 	}
 	if err := os.WriteFile(path, []byte("10 8 one\n"), 0o644); err != nil {
-		t.Skip("cannot write to /tmp: ", err)
+		t.Skip("skipped: cannot write to /tmp: ", err)
 	}
 	defer os.Remove(path)
 	pid := uint32(os.Getpid())
@@ -138,7 +138,7 @@ func TestVDSO(t *testing.T) {
 		}
 		return
 	}
-	t.Skip("this process has no vdso")
+	t.Skip("skipped: this process has no vdso")
 }
 
 // No content of a debug link leads out of the folders or crashes.

@@ -12,7 +12,7 @@ import (
 func TestWatch(t *testing.T) {
 	w, err := NewWatch([]int{0})
 	if err != nil {
-		t.Skip("needs the right to watch all processes: ", err)
+		t.Skip("skipped: needs the right to watch all processes: ", err)
 	}
 	w.Close()
 	w.Close()
@@ -32,7 +32,7 @@ func TestWatch(t *testing.T) {
 	}
 	m, ok := parseMapping(strings.TrimSpace(string(out)))
 	if !ok {
-		t.Skipf("cannot tell where the shell is: %q", out)
+		t.Skipf("skipped: cannot tell where the shell is: %q", out)
 	}
 	tab := New(true)
 	tab.Watch = w

@@ -57,7 +57,7 @@ tracepoint:syscalls:sys_enter_getppid {
 func programs(t *testing.T) (dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to trace")
+		t.Skip("skipped: needs root, to trace")
 	}
 	dir = t.TempDir()
 	cmd := exec.Command("go", "build", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun", "btc/tests/workload")
@@ -218,7 +218,7 @@ func terminal(t *testing.T) (master, tty *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("no pseudo terminals: ", err)
+		t.Skip("skipped: no pseudo terminals: ", err)
 	}
 	t.Cleanup(func() { master.Close() })
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
@@ -229,7 +229,7 @@ func terminal(t *testing.T) (master, tty *os.File) {
 		t.Fatal(err)
 	}
 	if tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		t.Skip("no pseudo terminals: ", err)
+		t.Skip("skipped: no pseudo terminals: ", err)
 	}
 	return master, tty
 }
@@ -309,7 +309,7 @@ func TestOutputThatFails(t *testing.T) {
 	defer w.Close()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("no /dev/full: ", err)
+		t.Skip("skipped: no /dev/full: ", err)
 	}
 	defer full.Close()
 	for words, out := range map[string]*os.File{"broken pipe": w, "no space left": full} {

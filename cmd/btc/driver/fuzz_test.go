@@ -32,7 +32,7 @@ func FuzzCompile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > longest || strings.Contains(text, "import") || strings.Contains(text, "include") {
-			t.Skip("long texts show nothing more; files of this machine are no part of the text")
+			t.Skip("skipped: long texts show nothing more; files of this machine are no part of the text")
 		}
 		began := time.Now()
 		out, diags := Compile(Input{Name: "fuzz.bt", Text: text, Target: tgt, Compiler: "test", Verify: true})

@@ -263,7 +263,7 @@ func FuzzBTF(f *testing.F) {
 func TestHost(t *testing.T) {
 	src, err := host()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		t.Skip("no BTF of the running kernel: ", err)
+		t.Skip("skipped: no BTF of the running kernel: ", err)
 	}
 	if err != nil {
 		t.Fatal(err)
