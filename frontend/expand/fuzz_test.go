@@ -1,36 +1,19 @@
 package expand
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
+	"btc/tests/filetest/seeds"
 )
 
 // FuzzExpand proves that no text makes the expansion panic or go on for ever,
 // and that a tree without errors holds no call of a macro any more.
 func FuzzExpand(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, s := range txtar.Parse(data).Files {
-			if strings.HasSuffix(s.Name, ".bt") {
-				f.Add(string(s.Data))
-			}
-		}
-	}
+	seeds.Add(f, "testdata/*.txtar", ".bt")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 1<<13 || strings.Contains(text, "import") {
 			t.Skip("skipped: long texts show nothing more; what a text imports are the files of this machine")

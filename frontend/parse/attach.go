@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,22 +145,32 @@ func (p provider) check(ap *ast.AttachPoint, diags *diag.List) {
 
 // checkParams reports a '$' that no parameter number follows.
 func checkParams(body diag.Span, diags *diag.List) {
-	text, quoted := body.Text(), false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == '$' && !quoted:
-			n := i + 1
-			for n < len(text) && isDigit(text[n]) {
-				n++
-			}
-			at := body.File.Span(body.Start+i, body.Start+n)
-			if v, err := strconv.Atoi(text[i+1 : n]); err != nil || v == 0 {
-				diags.Add(diag.BadParameter, at, "invalid positional parameter '%s' in an attach point", at.Text()).
-					Hint("put this part in double quotes if the '$' belongs to a name")
+	text := body.Text()
+	for i := range unquoted(text, '$') {
+		n := i + 1
+		for n < len(text) && isDigit(text[n]) {
+			n++
+		}
+		at := body.File.Span(body.Start+i, body.Start+n)
+		if v, err := strconv.Atoi(text[i+1 : n]); err != nil || v == 0 {
+			diags.Add(diag.BadParameter, at, "invalid positional parameter '%s' in an attach point", at.Text()).
+				Hint("put this part in double quotes if the '$' belongs to a name")
+		}
+	}
+}
+
+// unquoted gives the places of a character of text outside of quotes.
+func unquoted(text string, want byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		quoted := false
+		for i := 0; i < len(text); i++ {
+			switch c := text[i]; {
+			case c == '\\' && quoted:
+				i++
+			case c == '"':
+				quoted = !quoted
+			case c == want && !quoted && !yield(i):
+				return
 			}
 		}
 	}
@@ -168,18 +179,10 @@ func checkParams(body diag.Span, diags *diag.List) {
 // splitParts splits at each ':' that is not in quotes. There is always a part.
 func splitParts(body diag.Span) []ast.AttachPart {
 	var parts []ast.AttachPart
-	text := body.Text()
-	start, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == ':' && !quoted:
-			parts = append(parts, newPart(body.File.Span(body.Start+start, body.Start+i)))
-			start = i + 1
-		}
+	start := 0
+	for i := range unquoted(body.Text(), ':') {
+		parts = append(parts, newPart(body.File.Span(body.Start+start, body.Start+i)))
+		start = i + 1
 	}
 	return append(parts, newPart(body.File.Span(body.Start+start, body.End)))
 }
