@@ -1,7 +1,6 @@
 package check
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -38,15 +37,15 @@ func hostRows() []Function {
 // hostName is kaddr("symbol") and cgroupid("path"), which the loader looks up.
 func (b *body) hostName(c *callSite) {
 	text, ok := b.literal(c, 0)
-	if ok && c.Fn.Name != "cgroupid" && !symbolForm.MatchString(text) {
+	if ok && c.Fn.Name != "cgroupid" && !isSymbol(text) {
 		b.fail(diag.BadArguments, c.args[0], "%s() expects a string that is a valid symbol (%q provided)", c.Fn.Name, text)
 		return
 	}
 	c.Text = text
 }
 
-// symbolForm is what names of symbols look like, main.(*T).f of Go included.
-var symbolForm = regexp.MustCompile(`^[^\s?"'\\]+$`)
+// isSymbol tells what names of symbols look like, main.(*T).f of Go included.
+func isSymbol(text string) bool { return text != "" && !strings.ContainsAny(text, " \t\n\f\r?\"'\\") }
 
 // percpuKaddr is percpu_kaddr("symbol"[, cpu]).
 func (b *body) percpuKaddr(c *callSite) {

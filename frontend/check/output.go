@@ -1,7 +1,6 @@
 package check
 
 import (
-	"regexp"
 	"strings"
 
 	"btc/frontend/ast"
@@ -9,19 +8,12 @@ import (
 	"btc/frontend/types"
 )
 
-// directive matches one conversion of a format: flags, width, precision, length,
-// conversion.
-var directive = regexp.MustCompile(`%(-?)(\+?)( ?)(#?)(0?)(\*|\d+)?(?:\.(\*|\d+))?([hlLjzt]*)(gr|g|rh|rx|r|[diouxXeEfFGaAcspn%])`)
-
-// noConversion is what looks like one, once the conversions are taken out.
-var noConversion = regexp.MustCompile(`%[-+ #0-9.hlLjzt]*[A-Za-z]?`)
-
 // conversions lists the conversions of a format in order, "%%" left out.
 func conversions(format string) []string {
 	var all []string
-	for _, m := range directive.FindAllStringSubmatch(format, -1) {
-		if m[9] != "%" {
-			all = append(all, m[9])
+	for _, d := range directives(format) {
+		if d.conv != "%" {
+			all = append(all, d.conv)
 		}
 	}
 	return all
@@ -30,7 +22,7 @@ func conversions(format string) []string {
 // plainPercent is a format whose '%' before a blank stand for themselves, as they
 // did before conversions had flags.
 func plainPercent(format string) string {
-	return directive.ReplaceAllStringFunc(format, func(m string) string {
+	return replaceDirectives(format, func(m string) string {
 		if strings.HasPrefix(m, "% ") {
 			return "%" + m
 		}
@@ -67,7 +59,7 @@ func (b *body) printf(c *callSite) {
 	}
 	if len(convs) < len(all) {
 		d := b.fail(diag.BadFormat, c.at, "too many arguments for format string (%d supplied, %d expected)", len(all), len(convs))
-		if text := noConversion.FindString(directive.ReplaceAllString(format, "")); text != "" {
+		if text := noConversion(format); text != "" {
 			d.Hint("%s is no conversion; they are %%d %%i %%u %%o %%x %%X %%c %%p for numbers, %%s for anything, %%r %%rx %%rh for buffers", text)
 		}
 		return

@@ -49,21 +49,38 @@ type Unit struct {
 	Tokens []Token
 	macros map[string]*Macro
 	work   int
+	// later, when not nil, defines the predefined macros: a script without C text
+	// needs them only if it uses one.
+	later      func()
+	predefined map[string]bool
+}
+
+// all are the macros by name.
+func (u *Unit) all() map[string]*Macro {
+	if later := u.later; later != nil {
+		u.later = nil
+		later()
+	}
+	return u.macros
 }
 
 // Macro finds a macro that is defined at the end of the text.
 func (u *Unit) Macro(name string) (*Macro, bool) {
-	m, ok := u.macros[name]
+	if u.later != nil && !u.predefined[name] {
+		m, ok := u.macros[name] // __LINE__ and its like
+		return m, ok
+	}
+	m, ok := u.all()[name]
 	return m, ok
 }
 
 // Macros are the names of the macros that are defined at the end of the text,
 // in no order.
-func (u *Unit) Macros() []string { return slices.Collect(maps.Keys(u.macros)) }
+func (u *Unit) Macros() []string { return slices.Collect(maps.Keys(u.all())) }
 
 // Expand replaces the macros in a list of tokens. Faults go to l, which may be nil.
 func (u *Unit) Expand(all []Token, l *diag.List) []Token {
-	x := &expansion{macros: u.macros, work: new(int), fault: faults(l)}
+	x := &expansion{macros: u.all(), work: new(int), fault: faults(l)}
 	return x.expand(all)
 }
 
@@ -78,7 +95,7 @@ func faults(l *diag.List) func(diag.Span, string, ...any) {
 // Call replaces the parameters of a macro with parameters by the tokens of
 // arguments, at a place; ok is false when their number is wrong.
 func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Token, ok bool) {
-	x := &expansion{macros: u.macros, work: new(int), fault: faults(l)}
+	x := &expansion{macros: u.all(), work: new(int), fault: faults(l)}
 	if m.Variadic && len(args) > len(m.Params) {
 		last := len(m.Params) - 1
 		for _, more := range args[last+1:] {
@@ -97,11 +114,12 @@ func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Tok
 func Read(chunks []Chunk, opt Options, l *diag.List) *Unit {
 	r := &reader{opt: opt, l: l, unit: &Unit{macros: map[string]*Macro{}}, once: map[string]bool{}, system: map[string]bool{}}
 	r.specials()
-	if opt.Predefined != "" {
-		r.source(diag.NewSource("<predefined>", opt.Predefined))
-		for _, m := range r.unit.macros {
-			m.At = diag.Span{}
-		}
+	switch {
+	case opt.Predefined == "":
+	case len(chunks) == 0 && len(opt.Include) == 0:
+		r.unit.later, r.unit.predefined = r.predefined, defined(opt.Predefined)
+	default:
+		r.predefined()
 	}
 	for _, path := range opt.Include {
 		r.option(path)
@@ -112,6 +130,19 @@ func Read(chunks []Chunk, opt Options, l *diag.List) *Unit {
 	r.flush()
 	r.unclosed(0)
 	return r.unit
+}
+
+// defined are the names that a text of directives may define.
+func defined(text string) map[string]bool {
+	names := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if def, ok := strings.CutPrefix(line, "#define "); ok {
+			name, _, _ := strings.Cut(strings.TrimSpace(def), " ")
+			name, _, _ = strings.Cut(name, "(")
+			names[name] = true
+		}
+	}
+	return names
 }
 
 // reader is the state of one Read.
@@ -128,6 +159,14 @@ type reader struct {
 	bytes   int             // of all headers
 	opened  int             // headers
 	counter int             // of __COUNTER__
+}
+
+// predefined defines the macros that every text finds; they have no place.
+func (r *reader) predefined() {
+	r.source(diag.NewSource("<predefined>", r.opt.Predefined))
+	for _, m := range r.unit.macros {
+		m.At = diag.Span{}
+	}
 }
 
 func (r *reader) fail(at diag.Span, format string, args ...any) *diag.Diagnostic {

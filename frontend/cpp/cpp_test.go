@@ -203,3 +203,28 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestPredefinedLater finds the predefined macros whether or not the script has C
+// text, which decides when they are read.
+func TestPredefinedLater(t *testing.T) {
+	opt := Options{Predefined: "#define A 1\n#ifdef A\n#define TWICE(x) ((x) * A)\n#endif\n#ifdef B\n#define C 3\n#endif\n"}
+	src := diag.NewSource("a.bt", "#define OWN 1")
+	for _, chunks := range [][]Chunk{nil, {{At: src.Span(0, len(src.Text)), Directive: true}}} {
+		for _, name := range []string{"A", "TWICE", "__LINE__", "C", "D", "", "TWIC"} {
+			u := Read(chunks, opt, &diag.List{})
+			m, ok := u.Macro(name)
+			want := name == "A" || name == "TWICE" || name == "__LINE__"
+			if ok != want || ok && (m.Name != name || m.At.Valid()) {
+				t.Errorf("%d chunks: macro %q: %+v, %v; want %v", len(chunks), name, m, ok, want)
+			}
+		}
+		u, want := Read(chunks, opt, &diag.List{}), 5+len(chunks)
+		if got := u.Macros(); len(got) != want {
+			t.Errorf("%d chunks: macros %q, want %d", len(chunks), got, want)
+		}
+		tokens := []Token{{Kind: Word, Text: "A"}}
+		if got := Join(Read(chunks, opt, &diag.List{}).Expand(tokens, nil)); got != "1" {
+			t.Errorf("%d chunks: A expands to %q", len(chunks), got)
+		}
+	}
+}
