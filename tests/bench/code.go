@@ -11,72 +11,114 @@ import (
 // instructions it went through to accept them. Every script that both take is
 // attached by both; a script with several programs counts as their sum.
 func (b *bench) code() error {
-	a := axis{Name: "code", Title: "Instructions after load"}
-	v := axis{Name: "verified", Title: "Instructions that the kernel's verifier went through"}
+	scripts, err := b.codeScripts()
+	if err != nil {
+		return err
+	}
+	c := newCodeAxes("", "", "")
+	for _, script := range scripts {
+		var sides [2]loadedSide
+		for k, t := range b.tools() {
+			sides[k] = load(t, script)
+			if sides[k].Err != "" {
+				break
+			}
+		}
+		c.add(script, sides)
+	}
+	c.put(&b.result)
+	return nil
+}
+
+// codeScripts are the scripts that the code axes compare.
+func (b *bench) codeScripts() ([]string, error) {
 	var scripts []string
 	for _, dir := range []string{"examples", "tests/corpus"} {
 		list, err := filepath.Glob(filepath.Join(b.root, dir, "*.bt"))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		scripts = append(scripts, list...)
+		for i, script := range list {
+			if b.matches(scriptName(script)) && (!b.quick || b.match != nil || i%8 == 0) {
+				scripts = append(scripts, script)
+			}
+		}
 	}
-	jited := axis{Name: "jited", Title: "Machine code after load"}
-	left := map[string]int{}
-	for i, script := range scripts {
-		name := strings.TrimSuffix(filepath.Base(script), ".bt")
-		if !b.matches(name) || b.quick && b.match == nil && i%8 != 0 {
-			continue
-		}
-		mine, err := b.loaded(b.btc, script)
-		if err != nil {
-			left["btc"]++
-			fmt.Printf("   %s left out: btc: %v\n", name, firstLine(err))
-			continue
-		}
-		other, err := b.loaded(b.ref, script)
-		if err != nil {
-			left["bpftrace"]++
-			fmt.Printf("   %s left out: bpftrace: %v\n", name, firstLine(err))
-			continue
-		}
-		if mine.count != other.count {
-			left["other programs"]++
-			fmt.Printf("   %s left out: %d programs of btc, %d of bpftrace\n", name, mine.count, other.count)
-			continue
-		}
-		a.add(compared(name, "insns", exactly(float64(mine.insns)), exactly(float64(other.insns))))
-		v.add(compared(name, "verified", exactly(float64(mine.verified)), exactly(float64(other.verified))))
-		jited.Rows = append(jited.Rows, compared(name, "bytes", exactly(float64(mine.jited)), exactly(float64(other.jited))))
-	}
-	a.note("%d scripts; left out because this kernel or tool does not run them to their end of attaching: btc %d, bpftrace %d; because the two make different programs of them: %d",
-		len(a.Rows), left["btc"], left["bpftrace"], left["other programs"])
-	a.mean("translated instructions, geometric mean", geometric(a.Rows), 0.7)
-	a.mean("the largest ratio", largest(a.Rows), 1)
-	v.mean("instructions verified, geometric mean", geometric(v.Rows), 0.7)
-	jited.mean("bytes of machine code, geometric mean", geometric(jited.Rows), 0)
-	b.result.put(a)
-	b.result.put(v)
-	b.result.put(jited)
-	return nil
+	return scripts, nil
 }
 
-// firstLine is what an error says first, apart from warnings.
-func firstLine(err error) string {
-	s, rest, _ := strings.Cut(err.Error(), "\n")
-	for line := range strings.Lines(rest) {
-		if strings.Contains(line, "ERROR") {
-			return s + ": " + strings.TrimSpace(line)
+func scriptName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".bt") }
+
+// codeAxes are the three axes of one comparison of loaded code.
+type codeAxes struct {
+	insns, verified, jited axis
+	left                   map[string]int
+}
+
+// newCodeAxes begins them; prefix sets their names apart from those of another
+// kernel, where ends their titles, host says what they run on when it is not
+// this machine's kernel.
+func newCodeAxes(prefix, where, host string) *codeAxes {
+	return &codeAxes{
+		insns:    axis{Name: prefix + "code", Title: "Instructions after load" + where, Host: host},
+		verified: axis{Name: prefix + "verified", Title: "Instructions that the kernel's verifier went through" + where, Host: host},
+		jited:    axis{Name: prefix + "jited", Title: "Machine code after load" + where, Host: host},
+		left:     map[string]int{},
+	}
+}
+
+// add compares the two loads of a script, btc's first, or says why they are not compared.
+func (c *codeAxes) add(script string, sides [2]loadedSide) {
+	name, mine, other := scriptName(script), sides[0], sides[1]
+	switch {
+	case mine.Err != "":
+		c.left["btc"]++
+		fmt.Printf("   %s left out: btc: %v\n", name, mine.Err)
+	case other.Err != "":
+		c.left["bpftrace"]++
+		fmt.Printf("   %s left out: bpftrace: %v\n", name, other.Err)
+	case mine.Count != other.Count:
+		c.left["other programs"]++
+		fmt.Printf("   %s left out: %d programs of btc, %d of bpftrace\n", name, mine.Count, other.Count)
+	default:
+		row := func(unit string, mine, other int) row {
+			return compared(name, unit, exactly(float64(mine)), exactly(float64(other)))
 		}
+		c.insns.add(row("insns", mine.Insns, other.Insns))
+		c.verified.add(row("verified", mine.Verified, other.Verified))
+		c.jited.Rows = append(c.jited.Rows, row("bytes", mine.Jited, other.Jited))
+	}
+}
+
+// put ends the axes and gives them to the result.
+func (c *codeAxes) put(r *result) {
+	c.insns.note("%d scripts; left out because this kernel or tool does not run them to their end of attaching: btc %d, bpftrace %d; because the two make different programs of them: %d",
+		len(c.insns.Rows), c.left["btc"], c.left["bpftrace"], c.left["other programs"])
+	c.insns.mean("translated instructions, geometric mean", geometric(c.insns.Rows), 0.7)
+	c.insns.mean("the largest ratio", largest(c.insns.Rows), 1)
+	c.verified.mean("instructions verified, geometric mean", geometric(c.verified.Rows), 0.7)
+	c.jited.mean("bytes of machine code, geometric mean", geometric(c.jited.Rows), 0)
+	for _, a := range []axis{c.insns, c.verified, c.jited} {
+		r.put(a)
+	}
+}
+
+// loadedSide is what one tool loaded for a script: sums of its programs, or why there are none.
+type loadedSide struct {
+	Count, Insns, Verified, Jited int
+	Err                           string `json:",omitempty"`
+}
+
+func load(t tool, script string) loadedSide {
+	s, err := loaded(t, script)
+	if err != nil {
+		return loadedSide{Err: firstLine(err)}
 	}
 	return s
 }
 
-// sums of a tracer's programs.
-type sums struct{ count, insns, verified, jited int }
-
-func (b *bench) loaded(t tool, script string) (sums, error) {
-	var s sums
+func loaded(t tool, script string) (loadedSide, error) {
+	var s loadedSide
 	command, err := t.prepare(script, "")
 	if err != nil {
 		return s, err
@@ -95,10 +137,21 @@ func (b *bench) loaded(t tool, script string) (sums, error) {
 		return s, fmt.Errorf("no program left")
 	}
 	for _, p := range list {
-		s.count++
-		s.insns += p.insns
-		s.verified += p.verified
-		s.jited += p.jited
+		s.Count++
+		s.Insns += p.insns
+		s.Verified += p.verified
+		s.Jited += p.jited
 	}
 	return s, nil
+}
+
+// firstLine is what an error says first, apart from warnings.
+func firstLine(err error) string {
+	s, rest, _ := strings.Cut(err.Error(), "\n")
+	for line := range strings.Lines(rest) {
+		if strings.Contains(line, "ERROR") {
+			return s + ": " + strings.TrimSpace(line)
+		}
+	}
+	return s
 }

@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -14,19 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unseen is a cost in ns that cannot be told from none: the empty programs
-// themselves differ by as much from round to round. What costs less counts as so
-// much in ratios.
-const unseen = 4
-
 const (
 	batchCalls = 2000 // events of a batch
 	batches    = 15   // of one run; their median is the run's figure
+	// copies of a cheap script's clause are loaded at once, each with maps of its
+	// own: their mean does not hang on where one program happens to lie.
+	copies = 8
+	// floor is the least cost in ns that counts in a ratio, however well it was
+	// seen: some three or four cycles of a CPU, for an event.
+	floor = 1
 )
 
 // events measures what an event costs: run_time_ns / run_cnt of the kernel's
-// BPF statistics, less what an empty program costs by them
-// (that is the clock itself).
+// BPF statistics, less what empty programs on the same event cost by them (that
+// is the clock itself). The empty programs stand between those measured, in the
+// same process and the same batches.
 func (b *bench) events() error {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -38,115 +41,222 @@ func (b *bench) events() error {
 		return err
 	}
 	a := axis{Name: "events", Title: "Cost of an event above an empty program's"}
-	cost := map[string][2][]float64{}
-	empty := filepath.Join(b.root, "tests/bench/events/empty.bt")
-	for _, script := range append([]string{empty}, scripts...) {
-		name := strings.TrimSuffix(filepath.Base(script), ".bt")
-		if name != "empty" && !b.matches(name) || cost[name][0] != nil {
+	var empty [2][]float64
+	for _, script := range scripts {
+		if !b.matches(scriptName(script)) {
 			continue
 		}
-		var c [2][]float64
-		err := b.alternate(b.rounds, func(k int, t tool) error {
-			ns, err := b.eventCost(t, script)
-			c[k] = append(c[k], ns)
+		d, err := b.mixture(script)
+		if err != nil {
+			return err
+		}
+		var cost [2][]float64
+		var noise []float64
+		err = b.alternate(b.rounds, func(k int, t tool) error {
+			r, err := b.eventCost(t, d)
+			cost[k] = append(cost[k], r.above)
+			empty[k] = append(empty[k], r.empty)
+			noise = append(noise, r.noise)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", scriptName(script), err)
 		}
-		cost[name] = c
-		if name == "empty" {
-			a.note("an empty program reads %s ns (btc) and %s ns (bpftrace)", summarize(c[0]), summarize(c[1]))
-			continue
-		}
-		above := [2][]float64{}
-		// An empty program is the same two instructions of either: what it reads is the clock.
-		clock := summarize(append(slices.Clone(cost["empty"][0]), cost["empty"][1]...)).Median
-		for k := range c {
-			base := clock * float64(programsOf(script))
-			for _, ns := range c[k] {
-				above[k] = append(above[k], ns-base)
-			}
-		}
-		r := paired(name, "ns", seen(above[0]), seen(above[1]))
-		r.Btc, r.Ref = summarize(above[0]), summarize(above[1])
-		if r.Btc.Median < unseen && r.Ref.Median < unseen {
-			r.Ratio, r.Spread, r.Note = 0, [2]float64{}, "both below what the clock tells apart: no ratio"
-		}
-		a.add(r)
+		a.add(above(scriptName(script), cost, noise))
 	}
+	a.note("an empty program reads %s ns (btc) and %s ns (bpftrace)", summarize(empty[0]), summarize(empty[1]))
+	a.note("of a cheap script %d copies run for each event, each with maps of its own and an empty program beside it, all in one process; a round's figure is the median of %d batches of %d events, each the mean of the copies less that of the empty programs",
+		copies, batches, batchCalls)
+	a.note("the resolution of a row is what two groups of its empty programs differed by, at most, in any of its rounds, and %d ns at least; a cost below it (a negative one, too) counts in ratio and mean as the resolution, so a ratio is an upper bound there; where neither cost is above it there is no ratio, and the row is in no mean", floor)
 	a.mean("cost of an event, geometric mean", geometric(a.Rows), 0.5)
 	a.mean("the largest ratio", largest(a.Rows), 0.9)
 	b.result.put(a)
 	return nil
 }
 
-// seen raises costs to the least that can be seen.
-func seen(costs []float64) []float64 {
+// above compares costs above an empty program's that were seen with some noise.
+// What cannot be told from an empty program counts in the ratio as the most that
+// it may be, so that no ratio gains by noise.
+func above(name string, cost [2][]float64, noise []float64) row {
+	least := max(floor, summarize(noise).Max)
+	r := paired(name, "ns", raised(cost[0], least), raised(cost[1], least))
+	r.Btc, r.Ref = summarize(cost[0]), summarize(cost[1])
+	r.Ratio = max(r.Btc.Median, least) / max(r.Ref.Median, least)
+	switch mine, other := r.Btc.Median <= least, r.Ref.Median <= least; {
+	case mine && other:
+		r.Ratio, r.Spread = 0, [2]float64{}
+		r.Note = fmt.Sprintf("both not distinguishable from an empty program, resolution %s ns", number(least))
+	case mine:
+		r.Note = fmt.Sprintf("at most: the cost counts as the resolution, %s ns", number(least))
+	case other:
+		r.Note = fmt.Sprintf("at least: the other's cost counts as the resolution, %s ns", number(least))
+	}
+	return r
+}
+
+// raised gives costs with the least that counts.
+func raised(costs []float64, least float64) []float64 {
 	out := make([]float64, len(costs))
 	for i, c := range costs {
-		out[i] = max(c, unseen)
+		out[i] = max(c, least)
 	}
 	return out
 }
 
-// programsOf is how many programs of a script run for one event of the workload.
-func programsOf(script string) int {
-	text, _ := os.ReadFile(script)
-	return strings.Count("\n"+string(text), "\ntracepoint:")
+// mixture is a script that holds the clauses of another, perhaps several times,
+// and empty clauses on the same event between them.
+type mixture struct {
+	script  string
+	clauses int // of the script, all of which run once for an event of the workload
+	copies  int
+	empties int
+	prints  bool
 }
 
-// eventCost is the cost of one turn of the workload in all programs of a script.
-func (b *bench) eventCost(t tool, script string) (float64, error) {
-	command, err := t.prepare(script, "")
+var mapName = regexp.MustCompile(`@\w*`)
+
+// mixture writes the mixture of a script of tests/bench/events, where a clause is a line.
+func (b *bench) mixture(script string) (mixture, error) {
+	var d mixture
+	text, err := os.ReadFile(script)
 	if err != nil {
-		return 0, err
+		return d, err
+	}
+	var clauses []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "tracepoint:") {
+			clauses = append(clauses, line)
+		}
+	}
+	name := scriptName(script)
+	d = mixture{clauses: len(clauses), copies: copies, empties: copies, prints: strings.HasPrefix(name, "printf")}
+	if d.prints || d.clauses != 1 || strings.HasSuffix(name, "stack") {
+		d.copies, d.empties = 1, 2 // copies would lose records, or each other's elements
+	}
+	point, _, _ := strings.Cut(clauses[0], " ")
+	none := point + " { }\n"
+	var out strings.Builder
+	for i := range d.copies {
+		body := mapName.ReplaceAllString(strings.Join(clauses, ""), fmt.Sprintf("${0}_%d", i))
+		// One order and then the other: what the first on an event pays falls to both kinds.
+		if i%2 == 0 {
+			out.WriteString(none + body)
+		} else {
+			out.WriteString(body + none)
+		}
+	}
+	for range d.empties - d.copies {
+		out.WriteString(none)
+	}
+	d.script = filepath.Join(b.dir, name+".bt")
+	return d, os.WriteFile(d.script, []byte(out.String()), 0o644)
+}
+
+// eventFigures are those of one run of a mixture.
+type eventFigures struct {
+	above float64 // what the clauses of the script cost, without the clock
+	empty float64 // what an empty program reads
+	noise float64 // what two groups of empty programs differ by
+}
+
+// eventCost runs a mixture.
+func (b *bench) eventCost(t tool, d mixture) (eventFigures, error) {
+	var f eventFigures
+	command, err := t.prepare(d.script, "")
+	if err != nil {
+		return f, err
 	}
 	tr, err := start(command())
 	if err != nil {
-		return 0, err
+		return f, err
 	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			tr.stop()
+		}
+	}()
 	list, err := tr.programs()
 	if err != nil {
-		tr.stop()
-		return 0, err
+		return f, err
 	}
 	defer closeAll(list)
+	groups, err := d.groups(list)
+	if err != nil {
+		return f, err
+	}
 	turn()
 	work(500) // caches, first insertions
-	prints := strings.HasPrefix(filepath.Base(script), "printf")
-	var all []float64
-	for tries := 0; len(all) < batches; tries++ {
-		n := batchCalls
-		if prints {
-			n /= 4 // the reader keeps up
-		}
-		before, err := runs(list)
-		if err != nil {
-			return 0, err
+	n := batchCalls
+	if d.prints {
+		n /= 4 // the reader keeps up
+	}
+	var costs, empties, noises []float64
+	for tries := 0; len(costs) < batches; tries++ {
+		var before, after [len(groups)]counters
+		for i, g := range groups {
+			if before[i], err = runs(g); err != nil {
+				return f, err
+			}
 		}
 		work(n)
-		after, err := runs(list)
-		if err != nil {
-			return 0, err
+		whole := true
+		var mean [len(groups)]float64 // of a program
+		for i, g := range groups {
+			if after[i], err = runs(g); err != nil {
+				return f, err
+			}
+			whole = whole && after[i].count-before[i].count == uint64(n*len(g))
+			mean[i] = float64(after[i].ns-before[i].ns) / float64(n*len(g))
 		}
-		if got := after.count - before.count; got != uint64(n*programsOf(script)) {
+		if !whole {
 			if tries > 10*batches {
-				tr.stop()
-				return 0, fmt.Errorf("%d runs instead of %d", got, n*programsOf(script))
+				return f, fmt.Errorf("%d runs instead of %d", after[0].count-before[0].count, n*len(groups[0]))
 			}
 			continue // another process made the same system call
 		}
-		all = append(all, float64(after.ns-before.ns)/float64(n))
-		if prints {
+		empty := (mean[1] + mean[2]) / 2
+		costs = append(costs, (mean[0]-empty)*float64(d.clauses))
+		empties = append(empties, empty)
+		noises = append(noises, mean[1]-mean[2])
+		if d.prints {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
+	stopped = true
 	_, text, _ := tr.stop() // bpftrace may die of the signal
 	if strings.Contains(strings.ToLower(text), "lost ") {
-		return 0, fmt.Errorf("events were lost")
+		return f, fmt.Errorf("events were lost")
 	}
-	return summarize(all).Median, nil
+	return eventFigures{summarize(costs).Median, summarize(empties).Median, math.Abs(summarize(noises).Median)}, nil
+}
+
+// groups parts the programs of a mixture: those measured, and two groups of the
+// empty ones, which are the shortest.
+func (d mixture) groups(list []program) ([3][]program, error) {
+	var groups [3][]program
+	least := math.MaxInt
+	for _, p := range list {
+		least = min(least, p.insns)
+	}
+	n := 0
+	for _, p := range list {
+		if p.insns > least {
+			groups[0] = append(groups[0], p)
+			continue
+		}
+		// Pairs, because every other one comes after a program that was measured.
+		k := 1 + n/2%2
+		if d.empties == 2 {
+			k = 1 + n
+		}
+		groups[min(k, 2)] = append(groups[min(k, 2)], p)
+		n++
+	}
+	if len(groups[0]) != d.copies*d.clauses || n != d.empties {
+		return groups, fmt.Errorf("%d programs and %d empty ones, instead of %d and %d", len(groups[0]), n, d.copies*d.clauses, d.empties)
+	}
+	return groups, nil
 }
 
 // counters of the kernel's BPF statistics.

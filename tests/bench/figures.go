@@ -50,7 +50,7 @@ func number(v float64) string {
 	}
 }
 
-// row compares the two in one quantity. Ratio is btc / bpftrace.
+// row compares the two in one quantity. Ratio is btc / bpftrace, 0 where there is none.
 type row struct {
 	Name  string  `json:"name"`
 	Unit  string  `json:"unit"`
@@ -87,12 +87,24 @@ func paired(name, unit string, btc, ref []float64) row {
 }
 
 func (r row) text(sides [2]string) string {
-	s := fmt.Sprintf("%-34s %-10s %s %-24s %s %-26s ratio %.2f", r.Name, r.Unit, sides[0], r.Btc, sides[1], r.Ref, r.Ratio)
-	if r.Spread[1] != 0 {
-		s += fmt.Sprintf(" (%.2f..%.2f)", r.Spread[0], r.Spread[1])
+	s := fmt.Sprintf("%-34s %-10s %s %-24s %s %-26s", r.Name, r.Unit, sides[0], r.Btc, sides[1], r.Ref)
+	if ratio := r.ratio(); ratio != "" {
+		s += " ratio " + ratio
 	}
 	if r.Note != "" {
 		s += "  " + r.Note
+	}
+	return s
+}
+
+// ratio is the text of the ratio; "" where there is none.
+func (r row) ratio() string {
+	if r.Ratio == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%.2f", r.Ratio)
+	if r.Spread[1] != 0 {
+		s += fmt.Sprintf(" (%.2f..%.2f)", r.Spread[0], r.Spread[1])
 	}
 	return s
 }
@@ -181,7 +193,9 @@ type result struct {
 
 // put adds an axis of this run, or replaces the one of its name.
 func (r *result) put(a axis) {
-	a.Host = r.Host
+	if a.Host == "" {
+		a.Host = r.Host
+	}
 	for i := range r.Axes {
 		if r.Axes[i].Name == a.Name {
 			r.Axes[i] = a
@@ -222,18 +236,11 @@ func (r *result) markdown() string {
 		sides := a.sides()
 		fmt.Fprintf(&b, "\n| what | unit | %s | %s | ratio |\n|---|---|---|---|---|\n", sides[0], sides[1])
 		for _, w := range a.Rows {
-			ratio := fmt.Sprintf("%.2f", w.Ratio)
-			if w.Ratio == 0 {
-				ratio = ""
-			}
-			if w.Spread[1] != 0 {
-				ratio += fmt.Sprintf(" (%.2f..%.2f)", w.Spread[0], w.Spread[1])
-			}
 			name := w.Name
 			if w.Note != "" {
 				name += " (" + w.Note + ")"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), w.Unit, w.Btc, w.Ref, ratio)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), w.Unit, w.Btc, w.Ref, w.ratio())
 		}
 	}
 	return b.String()
@@ -245,7 +252,8 @@ func (r *result) svg() string {
 	const left, right, height, width = 300, 40, 16, 900
 	lines := 2
 	axes := slices.DeleteFunc(slices.Clone(r.Axes), func(a axis) bool { return a.Sides[0] != "" })
-	for _, a := range axes {
+	for i, a := range axes {
+		axes[i].Rows = slices.DeleteFunc(slices.Clone(a.Rows), func(w row) bool { return w.Ratio == 0 })
 		lines += min(len(a.Rows), svgRows) + 2
 	}
 	var b strings.Builder

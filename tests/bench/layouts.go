@@ -59,9 +59,7 @@ func (b *bench) layouts() error {
 			a.note("%s: this kernel does not take it", c.name)
 			continue
 		}
-		r := paired(c.name, "ns", seen(costs[0]), seen(costs[1]))
-		r.Btc, r.Ref = summarize(costs[0]), summarize(costs[1])
-		a.add(r)
+		a.add(above(c.name, costs, []float64{4}))
 	}
 	a.note("a record's cost hangs on its reader, which is woken on the other CPU or on the same")
 	b.result.put(a)

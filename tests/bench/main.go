@@ -34,6 +34,7 @@ type bench struct {
 	root   string // of the repository
 	dir    string // scratch files
 	bin    string // folder of btc and btrun; "" builds them
+	kernel string // of guests, as getkernels.sh calls it
 	quick  bool
 	rounds int
 	match  *regexp.Regexp // of cases; nil for all
@@ -42,21 +43,30 @@ type bench struct {
 	result result
 }
 
-// axes in the order of their run.
+// axes in the order of their run; those of asked run only where -only names them.
 var axes = []struct {
-	name string
-	run  func(*bench) error
+	name  string
+	run   func(*bench) error
+	asked bool
 }{
-	{"compile", (*bench).compile},
-	{"code", (*bench).code},
-	{"events", (*bench).events},
-	{"output", (*bench).output},
-	{"loader", (*bench).loader},
-	{"attach", (*bench).attach},
-	{"layouts", (*bench).layouts},
+	{name: "compile", run: (*bench).compile},
+	{name: "code", run: (*bench).code},
+	{name: "events", run: (*bench).events},
+	{name: "output", run: (*bench).output},
+	{name: "loader", run: (*bench).loader},
+	{name: "attach", run: (*bench).attach},
+	{name: "layouts", run: (*bench).layouts},
+	{name: "guest", run: (*bench).guestCode, asked: true},
 }
 
 func main() {
+	if dir := os.Getenv(inGuest); dir != "" {
+		if err := guest(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(inside) == "" {
 		os.Exit(enter())
 	}
@@ -72,6 +82,7 @@ func run() error {
 	match := flag.String("case", "", "regular expression of cases (events, code)")
 	out := flag.String("out", "docs/bench", "folder of the results; they replace those of the axes measured")
 	flag.StringVar(&b.bin, "bin", "", "folder of the btc and btrun to measure, instead of building them")
+	flag.StringVar(&b.kernel, "kernel", "sid", "kernel of the guests of the axis guest")
 	flag.BoolVar(&b.quick, "quick", false, "fewer rounds and sizes, to look at a change")
 	flag.IntVar(&b.rounds, "rounds", 0, "rounds of each measurement (default 7, quick 3)")
 	flag.Parse()
@@ -103,7 +114,7 @@ func run() error {
 	b.result.Host = b.host()
 	fmt.Println(b.result.Host)
 	for _, a := range axes {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), a.name) {
+		if *only == "" && a.asked || *only != "" && !slices.Contains(strings.Split(*only, ","), a.name) {
 			continue
 		}
 		start := time.Now()

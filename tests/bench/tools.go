@@ -64,15 +64,21 @@ func (t btcTool) compile(script, object string) *exec.Cmd {
 }
 
 func (t btcTool) prepare(script, out string) (func() *exec.Cmd, error) {
-	object := filepath.Join(t.dir, strings.TrimSuffix(filepath.Base(script), ".bt")+".o")
-	if msg, err := t.compile(script, object).CombinedOutput(); err != nil {
+	if msg, err := t.compile(script, t.object(script)).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%v\n%s", err, msg)
 	}
-	args := []string{"--unsafe", object}
+	return t.run(script, out), nil
+}
+
+func (t btcTool) object(script string) string { return filepath.Join(t.dir, scriptName(script)+".o") }
+
+// run gives the command that traces with the object of a script.
+func (t btcTool) run(script, out string) func() *exec.Cmd {
+	args := []string{"--unsafe", t.object(script)}
 	if out != "" {
 		args = append([]string{"-o", out}, args...)
 	}
-	return func() *exec.Cmd { return exec.Command(filepath.Join(t.dir, "btrun"), args...) }, nil
+	return func() *exec.Cmd { return exec.Command(filepath.Join(t.dir, "btrun"), args...) }
 }
 
 // refTool is the reference bpftrace in a folder of its own.

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"btc/tests/kernels/vm"
+)
+
+// inGuest names the folder of scripts and objects, in the process that loads
+// them in a guest.
+const inGuest = "BTC_BENCH_GUEST"
+
+// guestFolder is that folder.
+const guestFolder = "/bench"
+
+// guestCode is the comparison of code on a kernel with kprobes and fentry, which
+// the running one may lack: a guest has the reference's folder for its root and
+// gets btrun and compiled objects, and in one boot each script is loaded by the
+// one and then by the other. Guests are emulated: instructions are counted as
+// exactly as anywhere, and nothing is timed. The scripts are dealt out among as
+// many guests as there are CPUs.
+func (b *bench) guestCode() error {
+	image, err := vm.FindImage(filepath.Join(b.root, "build/kernels"), b.kernel)
+	if err != nil {
+		return err
+	}
+	scripts, err := b.codeScripts()
+	if err != nil {
+		return err
+	}
+	sides := map[string]*[2]loadedSide{}
+	var there []string // scripts that btc compiles
+	for _, script := range scripts {
+		sides[script] = &[2]loadedSide{}
+		if _, err := b.btc.prepare(script, ""); err != nil {
+			sides[script][0].Err = firstLine(err)
+			continue
+		}
+		there = append(there, script)
+	}
+	program := filepath.Join(b.dir, "bench")
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "./tests/bench")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the guest's part: %v\n%s", err, out)
+	}
+	n := min(runtime.NumCPU(), len(there))
+	reports, errs := make([][]guestLine, n), make([]error, n)
+	var guests sync.WaitGroup
+	for i := range n {
+		var part []string
+		for j := i; j < len(there); j += n {
+			part = append(part, there[j])
+		}
+		guests.Go(func() { reports[i], errs[i] = b.inGuest(image, program, part) })
+	}
+	guests.Wait()
+	host := ""
+	for i, lines := range reports {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		for _, l := range lines {
+			if l.Kernel != "" {
+				host = fmt.Sprintf("%s against btc %s, Linux %s in guests with 2 CPUs that QEMU emulates: counts are exact, times would not be, %s",
+					l.Version, b.commit(), l.Kernel, time.Now().UTC().Format("2006-01-02"))
+				continue
+			}
+			sides[l.Script][l.Side] = l.loadedSide
+		}
+	}
+	c := newCodeAxes("guest-", ", with kprobes and fentry (kernel "+b.kernel+")", host)
+	for _, script := range scripts {
+		if s := *sides[script]; s[0].Err == "" && s[0].Count == 0 {
+			return fmt.Errorf("%s: the guest told nothing of it", script)
+		}
+		c.add(script, *sides[script])
+	}
+	c.put(&b.result)
+	return nil
+}
+
+// guestLine is a line of the guest's report: what a side made of a script, or
+// (the first line) what the guest is.
+type guestLine struct {
+	Script string `json:",omitempty"`
+	Side   int    `json:",omitempty"`
+	loadedSide
+	Kernel, Version string `json:",omitempty"`
+}
+
+// inGuest boots a kernel and has both tools load the scripts there.
+func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, error) {
+	qemu, err := vm.FindQEMU(filepath.Join(b.root, "build/qemu"), image)
+	if err != nil {
+		return nil, err
+	}
+	list, err := json.Marshal(scripts)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(b.dir, "list")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.Write(list); err != nil {
+		return nil, err
+	}
+	file.Close()
+	at := func(path string) string { return filepath.Join(guestFolder, filepath.Base(path)) }
+	puts := []vm.Put{{Host: program, Guest: at(program)}, {Host: filepath.Join(b.dir, "btrun"), Guest: at("btrun")}, {Host: file.Name(), Guest: at("list")}}
+	for _, script := range scripts {
+		puts = append(puts, vm.Put{Host: script, Guest: at(script)})
+		for _, ext := range []string{".o", ".json"} {
+			made := filepath.Join(b.dir, scriptName(script)+ext)
+			puts = append(puts, vm.Put{Host: made, Guest: at(made)})
+		}
+	}
+	modules := filepath.Join(filepath.Dir(image), "modules")
+	if _, err := os.Stat(modules); err == nil {
+		puts = append(puts, vm.Put{Host: modules, Guest: "/modules"})
+	}
+	r, err := vm.Run(context.Background(), vm.Config{
+		QEMU: qemu, Image: image, Disk: filepath.Join(filepath.Dir(b.ref.chroot), "root.ext4"), Memory: 2048,
+		Timeout: time.Minute + time.Duration(len(scripts))*30*time.Second, Puts: puts, Env: []string{inGuest + "=" + guestFolder},
+		Command: []string{"for m in $(cat /modules/order 2>/dev/null); do insmod /modules/$m.ko; done; exec " + at(program)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.Exit != 0 {
+		return nil, fmt.Errorf("the guest's part: exit status %d: %s", r.Exit, r.Stderr)
+	}
+	var lines []guestLine
+	in := json.NewDecoder(bytes.NewReader(r.Stdout))
+	for in.More() {
+		var l guestLine
+		if err := in.Decode(&l); err != nil {
+			return nil, fmt.Errorf("the guest's report: %v", err)
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// guest is the part that runs inside: it loads each script of the list by both
+// tools and prints what the kernel made of them.
+func guest(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "list"))
+	if err != nil {
+		return err
+	}
+	var scripts []string
+	if err := json.Unmarshal(text, &scripts); err != nil {
+		return err
+	}
+	tools := [2]tool{readyTool{btcTool{dir}}, refTool{}}
+	out := json.NewEncoder(os.Stdout)
+	version, err := refTool{}.command("--version").Output()
+	if err != nil {
+		return err
+	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+	if err := out.Encode(guestLine{Kernel: strings.TrimSpace(string(kernel)), Version: strings.TrimSpace(string(version))}); err != nil {
+		return err
+	}
+	for _, script := range scripts {
+		for k, t := range tools {
+			s := load(t, filepath.Join(dir, filepath.Base(script)))
+			if err := out.Encode(guestLine{Script: script, Side: k, loadedSide: s}); err != nil {
+				return err
+			}
+			if s.Err != "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// readyTool runs objects that were compiled before, on another machine.
+type readyTool struct{ btcTool }
+
+func (t readyTool) prepare(script, out string) (func() *exec.Cmd, error) {
+	return t.run(script, out), nil
+}
