@@ -338,16 +338,33 @@ func (b *Builder) Loop(n int64, body func(i *Value)) {
 	b.enter(rest)
 }
 
+// longBlock is a number of values.
+const longBlock = 64
+
 // Rewrite offers each placed value of f to lower, in order of f.Blocks, with a
 // builder at the value's place and the value's position. When lower takes the
 // value (true), the value is dropped and its uses become uses of the result
 // (nil for void ops). What lower emits is not offered again. Operands of the
-// offered value that were replaced before are already exchanged.
+// offered value that were replaced before are already exchanged. lower does not look
+// at what follows the value in its block.
 func Rewrite(f *Func, lower func(b *Builder, v *Value) (result *Value, taken bool)) {
 	subst := Subst{}
 	for _, blk := range slices.Clone(f.Blocks) {
 		b := &Builder{block: blk}
-		for b.i < len(b.block.Values) {
+		// What is put into a long block, and what splits it, moves all that follows:
+		// the values come in one by one.
+		var waiting []*Value
+		if len(blk.Values) > longBlock {
+			waiting, blk.Values = blk.Values, nil
+		}
+		for {
+			if len(waiting) > 0 && b.i == len(b.block.Values) {
+				b.block.Place(waiting[0])
+				waiting = waiting[1:]
+			}
+			if b.i == len(b.block.Values) {
+				break
+			}
 			v := b.block.Values[b.i]
 			for j := range v.Args {
 				v.Args[j] = subst.Of(v.Args[j])

@@ -110,8 +110,7 @@ func (f *Func) NewBlockAfter(b *Block) *Block {
 // without terminator. The new block follows b and shares its coldness.
 func SplitBlock(b *Block, i int) *Block {
 	nb := b.Func.NewBlockAfter(b)
-	nb.Values = append(nb.Values, b.Values[i:]...)
-	b.Values = slices.Clip(b.Values[:i])
+	nb.Values, b.Values = b.Values[i:], slices.Clip(b.Values[:i])
 	for _, v := range nb.Values {
 		v.Block = nb
 	}

@@ -198,7 +198,8 @@ func isLookup(v *ir.Value) bool {
 
 // mergeCalls replaces look-ups by equal ones before them.
 func mergeCalls(f *ir.Func, d *ir.DomTree) {
-	preds := ir.Preds(f)
+	between := &between{preds: ir.Preds(f)}
+	between.visited = make([]int32, len(between.preds))
 	subst := ir.Subst{}
 	seen := map[lookupKey][]*ir.Value{}
 	for _, b := range d.Order {
@@ -208,7 +209,7 @@ func mergeCalls(f *ir.Func, d *ir.DomTree) {
 				continue
 			}
 			key := lookupKey{v.Args[0].Sym, v.Args[1].Slot, v.Args[1].Imm}
-			if first := sameLookup(seen[key], v, d, preds); first != nil {
+			if first := sameLookup(seen[key], v, d, between); first != nil {
 				subst[v] = first
 				b.Remove(i)
 				i--
@@ -235,18 +236,26 @@ const (
 )
 
 // sameLookup finds a look-up whose result v would have, too.
-func sameLookup(seen []*ir.Value, v *ir.Value, d *ir.DomTree, preds [][]ir.Pred) *ir.Value {
+func sameLookup(seen []*ir.Value, v *ir.Value, d *ir.DomTree, between *between) *ir.Value {
 	for _, first := range seen[max(0, len(seen)-maxCandidates):] {
-		if d.Dominates(first.Block, v.Block) && !changedBetween(first, v, preds) {
+		if d.Dominates(first.Block, v.Block) && !between.changed(first, v) {
 			return first
 		}
 	}
 	return nil
 }
 
-// changedBetween tells whether some way from first to v changes the key, or
-// which elements the map has.
-func changedBetween(first, v *ir.Value, preds [][]ir.Pred) bool {
+// between searches the ways between look-ups.
+type between struct {
+	preds   [][]ir.Pred
+	visited []int32 // by Block.ID: the last search that saw the block
+	search  int32
+	work    []*ir.Block
+}
+
+// changed tells whether some way from first to v changes the key, or which elements
+// the map has.
+func (s *between) changed(first, v *ir.Value) bool {
 	changes := func(vs []*ir.Value) bool {
 		for _, x := range vs {
 			if changesElement(x, v) {
@@ -262,20 +271,22 @@ func changedBetween(first, v *ir.Value, preds [][]ir.Pred) bool {
 	if changes(first.Block.Values[i+1:]) || changes(v.Block.Values[:j]) {
 		return true
 	}
-	visited := map[*ir.Block]bool{first.Block: true}
-	work := []*ir.Block{v.Block}
-	for len(work) > 0 {
-		b := work[len(work)-1]
-		work = work[:len(work)-1]
-		for _, p := range preds[b.ID] {
-			if visited[p.Block] {
+	s.search++
+	s.visited[first.Block.ID] = s.search
+	seen := 1
+	s.work = append(s.work[:0], v.Block)
+	for len(s.work) > 0 {
+		b := s.work[len(s.work)-1]
+		s.work = s.work[:len(s.work)-1]
+		for _, p := range s.preds[b.ID] {
+			if s.visited[p.Block.ID] == s.search {
 				continue
 			}
-			visited[p.Block] = true
-			if len(visited) > maxBetween || changes(p.Block.Values) {
+			s.visited[p.Block.ID] = s.search
+			if seen++; seen > maxBetween || changes(p.Block.Values) {
 				return true
 			}
-			work = append(work, p.Block)
+			s.work = append(s.work, p.Block)
 		}
 	}
 	return false
