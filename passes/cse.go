@@ -202,10 +202,13 @@ func writesElsewhere(m *ir.Module) bool {
 	return false
 }
 
+const maxEqual = 64
+
 // dominating finds a value among those of v's hash that equals it and whose
-// block dominates b, but for those of which v is another.
+// block dominates b, but for those of which v is another. Of many, such as those of
+// the paths where each printf of a long clause fails, it looks at the last ones.
 func dominating(d *ir.DomTree, candidates []*ir.Value, v *ir.Value, b *ir.Block, other func(w *ir.Value) bool) *ir.Value {
-	for _, w := range candidates {
+	for _, w := range candidates[max(0, len(candidates)-maxEqual):] {
 		if equal(v, w) && d.Dominates(w.Block, b) && !other(w) {
 			return w
 		}

@@ -98,12 +98,19 @@ type mapUses struct {
 func aggregated(m *ir.Module) mapUses {
 	u := mapUses{map[string]map[*ir.Func]int{}, map[string]bool{}}
 	for _, f := range m.Funcs {
+		var keys slotUses // of f, made when one is asked for
+		scalarKey := func(v *ir.Value) bool {
+			if keys == nil {
+				keys = usesOfSlots(f)
+			}
+			return keys.scalar(f, v.Args[len(v.Args)-1])
+		}
 		for _, b := range f.Blocks {
 			for _, v := range b.Values {
 				for i, a := range v.Args {
 					switch {
 					case a.Op != ir.OpMapRef:
-					case i > 0 || !adds[v.Op] || f.Prog == nil || !scalarKey(f, v):
+					case i > 0 || !adds[v.Op] || f.Prog == nil || !scalarKey(v):
 						u.other[a.Sym] = true
 					default:
 						if u.sites[a.Sym] == nil {
@@ -222,31 +229,46 @@ func (l *lowering) frontSlot(words []*ir.Value, t *ir.Front) *ir.Value {
 	return l.And(l.LShr(h, ir.Const(int64(high-n-by))), ir.Const(int64((t.Slots-1)*t.SlotSize)))
 }
 
-// scalarKey tells whether all words of an aggregation's key are plain numbers to
+// slotUses are the uses of the address of each slot as an operand of values.
+type slotUses map[*ir.Slot][]slotOperand
+
+// slotOperand is operand i of v.
+type slotOperand struct {
+	v *ir.Value
+	i int
+}
+
+func usesOfSlots(f *ir.Func) slotUses {
+	uses := slotUses{}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			for i, a := range v.Args {
+				if a.Op == ir.OpSlotAddr {
+					uses[a.Slot] = append(uses[a.Slot], slotOperand{v, i})
+				}
+			}
+		}
+	}
+	return uses
+}
+
+// scalar tells whether all words of an aggregation's key are plain numbers to
 // the kernel's verifier, which lets no one compute with a pointer that it tracks: the context
 // and what lies in it, and what programs with typed arguments load.
-func scalarKey(f *ir.Func, v *ir.Value) bool {
-	key := v.Args[len(v.Args)-1]
+func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 	if key.Op != ir.OpSlotAddr || key.Imm != 0 {
 		return false
 	}
-	for _, b := range f.Blocks {
-		for _, w := range b.Values {
-			for i, a := range w.Args {
-				if a.Op != ir.OpSlotAddr || a.Slot != key.Slot {
-					continue
-				}
-				switch {
-				case w.Op == ir.OpStore && i == 0:
-					if !scalar(f, w.Args[1], 8) {
-						return false
-					}
-				case w.Op == ir.OpComm, w.Op == ir.OpMemZero, w.Op == ir.OpStrLit, w.Op == ir.OpStr && i == 0:
-				case adds[w.Op]:
-				default:
-					return false
-				}
+	for _, use := range uses[key.Slot] {
+		switch w := use.v; {
+		case w.Op == ir.OpStore && use.i == 0:
+			if !scalar(f, w.Args[1], 8) {
+				return false
 			}
+		case w.Op == ir.OpComm, w.Op == ir.OpMemZero, w.Op == ir.OpStrLit, w.Op == ir.OpStr && use.i == 0:
+		case adds[w.Op]:
+		default:
+			return false
 		}
 	}
 	return true
