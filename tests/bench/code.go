@@ -148,9 +148,10 @@ func loaded(t tool, script string) (loadedSide, error) {
 // firstLine is what an error says first, apart from warnings.
 func firstLine(err error) string {
 	s, rest, _ := strings.Cut(err.Error(), "\n")
-	for line := range strings.Lines(rest) {
+	what, said, _ := strings.Cut(s, ": ")
+	for line := range strings.Lines(said + "\n" + rest) {
 		if strings.Contains(line, "ERROR") {
-			return s + ": " + strings.TrimSpace(line)
+			return what + ": " + strings.TrimSpace(line)
 		}
 	}
 	return s

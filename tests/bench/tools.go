@@ -81,8 +81,9 @@ func (t btcTool) run(script, out string) func() *exec.Cmd {
 	return func() *exec.Cmd { return exec.Command(filepath.Join(t.dir, "btrun"), args...) }
 }
 
-// refTool is the reference bpftrace in a folder of its own.
-type refTool struct{ chroot, version string }
+// refTool is the reference bpftrace, in a folder of its own unless chroot is ""; it
+// looks for what scripts include in the folder include.
+type refTool struct{ chroot, include, version string }
 
 func (refTool) name() string { return "bpftrace" }
 
@@ -92,7 +93,10 @@ func reference(root, dir string) (refTool, error) {
 	if oracle == "" {
 		oracle = filepath.Join(root, "build/oracle")
 	}
-	t := refTool{chroot: filepath.Join(oracle, "root")}
+	t := refTool{chroot: filepath.Join(oracle, "root"), include: filepath.Join(dir, "include")}
+	if err := writeHeaders(t.include); err != nil {
+		return t, err
+	}
 	if _, err := os.Stat(filepath.Join(t.chroot, "usr/bin/bpftrace")); err != nil {
 		return t, fmt.Errorf("no reference bpftrace: run tests/setup/oracle.sh (%v)", err)
 	}
@@ -126,10 +130,12 @@ func (t refTool) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (t refTool) compile(script, _ string) *exec.Cmd { return t.command("--mode", "codegen", script) }
+func (t refTool) compile(script, _ string) *exec.Cmd {
+	return t.command("-I", t.include, "--mode", "codegen", script)
+}
 
 func (t refTool) prepare(script, out string) (func() *exec.Cmd, error) {
-	args := []string{"--unsafe", script}
+	args := []string{"-I", t.include, "--unsafe", script}
 	if out != "" {
 		args = append([]string{"-o", out}, args...)
 	}
