@@ -162,6 +162,9 @@ func (f *fn) setVariable(v *check.Var, x ast.Expr) {
 		return
 	}
 	dst := f.vars[v]
+	if y, ok := ast.Unparen(x).(*ast.Var); ok && f.body.Expr(y).Var == v {
+		return // a copy of a text to its own place begins with clearing the place
+	}
 	if !f.mentions(x, v) {
 		f.store(x, dst, v.Type, false)
 		return
