@@ -1,0 +1,142 @@
+package load
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"btc/cmd/btc/driver"
+	"btc/ir/target"
+	"btc/tests/load/objload"
+)
+
+// mapLayouts are the rows of the table of sizes in docs/layouts.md.
+var mapLayouts = []struct{ name, script, m string }{
+	{"`@x[pid] = v`, `@x[pid]++`", "@x[pid]++", "AT_x"},
+	{"`@[pid] = count()`, `sum()`", "@x[pid] = count()", "AT_x"},
+	{"`@[comm] = count()`", "@x[comm] = count()", "AT_x"},
+	{"`@[pid] = avg()`, `stats()`, `min()`, `max()`", "@x[pid] = stats(arg2)", "AT_x"},
+	{"`@[pid] = hist(v)`", "@x[pid] = hist(arg2)", "AT_x"},
+	{"`@[pid] = lhist(v, 0, 1000, 10)`", "@x[pid] = lhist(arg2, 0, 1000, 10)", "AT_x"},
+	{"`@[kstack] = count()`", "@x[kstack] = count()", "AT_x"},
+	{"the frames of `kstack`, of each depth used", "@x[kstack] = count()", "kstack_127"},
+	{"the tables in front of `@[pid] = count()`", "@x[pid] = count()", ".bss"},
+	{"`@ = sum(v)`", "@x = sum(arg2)", "AT_x"},
+	{"`@ = hist(v)`", "@x = hist(arg2)", "AT_x"},
+}
+
+// mapSize is what a kernel keeps for a map: once, and for each CPU.
+type mapSize struct{ once, eachCPU int }
+
+func (s mapSize) on(cpus int) int { return s.once + cpus*s.eachCPU }
+
+// sizeOf computes the kernel's memory for a map from its definition, by the
+// rules of Linux 6.4 and later: what an element has besides key and value.
+func sizeOf(m *ebpf.MapSpec) mapSize {
+	round := func(n uint32) int { return int(n+7) &^ 7 }
+	const element, bucket, pointer = 48, 16, 8 // struct htab_elem and struct bucket on 64 bits
+	n := int(m.MaxEntries)
+	buckets := bucket << bits.Len(uint(n-1))
+	switch m.Type {
+	case ebpf.Hash: // one more element and a pointer to it for each CPU, to replace in place
+		size := element + round(m.KeySize) + round(m.ValueSize)
+		return mapSize{n*size + buckets, size + pointer}
+	case ebpf.PerCPUHash:
+		return mapSize{n*(element+round(m.KeySize)+pointer) + buckets, n * round(m.ValueSize)}
+	case ebpf.PerCPUArray:
+		return mapSize{n * pointer, n * round(m.ValueSize)}
+	case ebpf.Array:
+		return mapSize{n * round(m.ValueSize), 0}
+	}
+	return mapSize{}
+}
+
+// TestMapMemory holds the table of docs/layouts.md against the maps of compiled
+// objects, and the rule that it was computed by against what this kernel says
+// that the maps take.
+func TestMapMemory(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/layouts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range mapLayouts {
+		out, diags := driver.Compile(driver.Input{Name: "memory.bt", Text: "kprobe:vfs_read { " + l.script + "; }", Target: target})
+		if out == nil {
+			t.Fatalf("%s: %v", l.script, diags.Err())
+		}
+		m := spec(t, out).Maps[l.m]
+		if m == nil {
+			t.Fatalf("%s: no map %s", l.script, l.m)
+		}
+		size := sizeOf(m)
+		if row := memoryRow(l.name, m, size); !strings.Contains(string(doc), row+"\n") {
+			t.Errorf("docs/layouts.md lacks the row\n%s", row)
+		}
+		checkMemory(t, l.script, m, size)
+	}
+}
+
+// memoryRow is the row of the documented table.
+func memoryRow(name string, m *ebpf.MapSpec, s mapSize) string {
+	n := int(m.MaxEntries)
+	kind := strings.Replace(strings.ToLower(m.Type.String()), "percpu", "percpu_", 1)
+	key := fmt.Sprintf("%d", s.on(0)/n)
+	if each := s.eachCPU / n; each > 0 {
+		key += fmt.Sprintf(" + %d x CPUs", each)
+	}
+	return fmt.Sprintf("| %s | `%s`, %d + %d | %s | %s | %s |", name, kind, m.KeySize, m.ValueSize, key, amount(s.on(2)), amount(s.on(128)))
+}
+
+func amount(n int) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1f KB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// checkMemory makes the map and asks the kernel for its size. It rounds arrays up
+// to pages, and adds the map itself, which is less than a page.
+func checkMemory(t *testing.T, name string, m *ebpf.MapSpec, s mapSize) {
+	t.Helper()
+	var major, minor int
+	fmt.Sscanf(release(), "%d.%d", &major, &minor)
+	if os.Geteuid() != 0 || major < 6 || major == 6 && minor < 4 {
+		return // the table is held against the objects all the same
+	}
+	if err := objload.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	made := m.Copy()
+	made.Key, made.Value, made.Contents = nil, nil, nil
+	live, err := ebpf.NewMap(made)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	defer live.Close()
+	info, err := live.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, ok := info.Memlock()
+	if !ok {
+		t.Fatalf("%s: the kernel does not say what the map takes", name)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := s.on(cpus); int(is) < want || int(is) > want+2*os.Getpagesize() {
+		t.Errorf("%s: %s has %d bytes by the rule, %d by the kernel (%d CPUs)", name, m.Name, want, is, cpus)
+	}
+}
