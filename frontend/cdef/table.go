@@ -2,13 +2,16 @@ package cdef
 
 import (
 	_ "embed"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// The tables have "NAME value" a line, sorted; those of the architectures are made
-// by tools/uapi.
+// The tables have "NAME value" a line, sorted; tools/uapi makes those of the user-space
+// headers: what all architectures share, and what each has alone or as another number.
 var (
+	//go:embed constants_common.txt
+	constantsCommon string
 	//go:embed constants_x86_64.txt
 	constantsX86 string
 	//go:embed constants_aarch64.txt
@@ -20,19 +23,34 @@ var (
 	constantsKernel string
 )
 
+// ownTable is the table of an architecture alone.
+func ownTable(goarch string) string {
+	switch goarch {
+	case "amd64":
+		return constantsX86
+	case "arm64":
+		return constantsARM64
+	}
+	return ""
+}
+
 // tableNames are the constants of an architecture's user-space headers that
-// begin with head; none for an empty head.
+// begin with head, sorted; none for an empty head.
 func tableNames(goarch, head string) []string {
-	table := map[string]string{"amd64": constantsX86, "arm64": constantsARM64}[goarch]
+	if head == "" || ownTable(goarch) == "" {
+		return nil
+	}
+	all := append(namesIn(ownTable(goarch), head), namesIn(constantsCommon, head)...)
+	slices.Sort(all)
+	return all
+}
+
+func namesIn(table, head string) []string {
 	var all []string
-	for head != "" {
-		i := strings.Index("\n"+table, "\n"+head)
-		if i < 0 {
-			break
-		}
-		name, rest, _ := strings.Cut(table[i:], " ")
+	for line := table[firstFrom(table, head):]; strings.HasPrefix(line, head); {
+		name, rest, _ := strings.Cut(line, " ")
 		all = append(all, name)
-		_, table, _ = strings.Cut(rest, "\n")
+		_, line, _ = strings.Cut(rest, "\n")
 	}
 	return all
 }
@@ -40,39 +58,45 @@ func tableNames(goarch, head string) []string {
 // tableConstant finds a constant of the user-space headers of an architecture, or
 // one of the kernel's own that all kernels share.
 func tableConstant(goarch, name string) (int64, bool) {
-	table := map[string]string{"amd64": constantsX86, "arm64": constantsARM64}[goarch]
-	if v, ok := find(table, name); ok {
-		return v, true
+	tables := [...]string{ownTable(goarch), constantsCommon, constantsKernel}
+	if tables[0] == "" { // an architecture without headers
+		tables[1] = ""
 	}
-	return find(constantsKernel, name)
+	for _, table := range tables {
+		if v, ok := find(table, name); ok {
+			return v, true
+		}
+	}
+	return 0, false
 }
 
 // find looks a name up in a sorted table.
 func find(table, name string) (int64, bool) {
-	if table == "" || name == "" {
+	if name == "" {
 		return 0, false
 	}
-	key := name + " "
-	at, end := 0, len(table) // of the lines that may be it
-	for at < end {
-		line := at + strings.LastIndexByte(table[at:(at+end)/2], '\n') + 1
-		next := line + strings.IndexByte(table[line:], '\n') + 1
-		switch rest := table[line:]; {
-		case strings.HasPrefix(rest, key):
-			at, end = line, line
-		case rest < key:
-			at = next
-		default:
-			end = line
-		}
-	}
-	if !strings.HasPrefix(table[at:], key) {
+	text, ok := strings.CutPrefix(table[firstFrom(table, name+" "):], name+" ")
+	if !ok {
 		return 0, false
 	}
-	text, _, _ := strings.Cut(table[at+len(key):], "\n")
+	text, _, _ = strings.Cut(text, "\n")
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		panic("BUG: constant table holds " + name + " " + text)
 	}
 	return v, true
+}
+
+// firstFrom is where the first line of a sorted table begins that is not before head.
+func firstFrom(table, head string) int {
+	at, end := 0, len(table)
+	for at < end {
+		line := at + strings.LastIndexByte(table[at:(at+end)/2], '\n') + 1
+		if table[line:] < head {
+			at = line + strings.IndexByte(table[line:], '\n') + 1
+		} else {
+			end = line
+		}
+	}
+	return at
 }

@@ -1,6 +1,8 @@
 package cdef
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -8,22 +10,46 @@ import (
 	"btc/ir/target"
 )
 
-// TestTables finds every constant of the tables under its name, and no other.
+// TestTables finds every constant of the tables under its name, and no other. A name
+// is in the common table or in those of architectures, never with one value in all.
 func TestTables(t *testing.T) {
-	for arch, table := range map[string]string{"amd64": constantsX86, "arm64": constantsARM64} {
-		last := ""
-		for line := range strings.Lines(table) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if name <= last && name+" " <= last+" " {
-				t.Fatalf("%s: %s is not in its place after %s", arch, name, last)
+	common := constantsIn(t, constantsCommon)
+	own := map[string]map[string]string{"amd64": constantsIn(t, constantsX86), "arm64": constantsIn(t, constantsARM64)}
+	for name, value := range own["amd64"] {
+		if own["arm64"][name] == value {
+			t.Errorf("%s is %s everywhere and not in the common table", name, value)
+		}
+	}
+	for arch := range own {
+		all := maps.Clone(common)
+		for name, value := range own[arch] {
+			if _, twice := common[name]; twice {
+				t.Errorf("%s: %s is in the common table, too", arch, name)
 			}
-			last = name
+			all[name] = value
+		}
+		if len(all) < 5600 {
+			t.Errorf("%s: only %d constants", arch, len(all))
+		}
+		for name, value := range all {
 			v, ok := tableConstant(arch, name)
 			if !ok || strconv.FormatInt(v, 10) != value {
 				t.Fatalf("%s: %s is %d, %v; want %s", arch, name, v, ok, value)
 			}
-			if _, ok := tableConstant(arch, name+"_"); ok && !strings.Contains(table, "\n"+name+"_ ") {
+			if _, found := tableConstant(arch, name+"_"); found && all[name+"_"] == "" {
 				t.Fatalf("%s: %s_ is found", arch, name)
+			}
+		}
+		for _, head := range []string{"", "A", "AF_", "CLOCK_", "SYS_op", "__NR_", "zzz", "~"} {
+			var want []string
+			for name := range all {
+				if head != "" && strings.HasPrefix(name, head) {
+					want = append(want, name)
+				}
+			}
+			slices.Sort(want)
+			if got := tableNames(arch, head); !slices.Equal(got, want) {
+				t.Errorf("%s: names from %q: %d, want %d", arch, head, len(got), len(want))
 			}
 		}
 		for _, name := range []string{"", "A", "ZZZZ", "_", "~"} {
@@ -37,6 +63,24 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
+	for arch, want := range map[string]int64{"amd64": 0, "arm64": 63, "riscv64": -1} {
+		if v, ok := tableConstant(arch, "__NR_read"); ok != (want >= 0) || ok && v != want {
+			t.Errorf("%s: __NR_read is %d, %v; want %d", arch, v, ok, want)
+		}
+	}
+}
+
+// constantsIn are the values of a table by name; the names must be in order.
+func constantsIn(t *testing.T, table string) map[string]string {
+	all, last := map[string]string{}, ""
+	for line := range strings.Lines(table) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name <= last {
+			t.Errorf("%s is not in its place after %s", name, last)
+		}
+		all[name], last = value, name
+	}
+	return all
 }
 
 // TestKernelFlags compares the flags of the kernel's own with the bits that the

@@ -6,19 +6,20 @@
 // those whose names match. Kernel-internal constants that scripts use and no user
 // header has are listed by hand.
 //
-//	go run ./tools/uapi -o frontend/cdef/constants_x86_64.txt
-//	go run ./tools/uapi -cc "aarch64-linux-gnu-gcc -Idir" -o frontend/cdef/constants_aarch64.txt
+//	go run ./tools/uapi -o frontend/cdef x86_64=cc "aarch64=aarch64-linux-gnu-gcc -Idir"
 //
 // where dir holds "linux", a link to /usr/include/linux, if the cross compiler's
 // own copy of the kernel's headers is an older one.
 //
-// The result is one "NAME value" a line, sorted. The table is committed: a
-// build of btc runs nothing of this.
+// The result are constants_common.txt, with what is the same for all architectures, and
+// constants_ARCH.txt with the rest of each: one "NAME value" a line, sorted. They
+// are committed: a build of btc runs nothing of this.
 package main
 
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -83,23 +84,64 @@ var internal = []string{
 var compiler string
 
 func main() {
-	out := flag.String("o", "", "file to write")
-	flag.StringVar(&compiler, "cc", "cc", "C compiler whose target is the architecture, with options")
+	out := flag.String("o", ".", "folder to write to")
 	flag.Parse()
-	table, err := table()
-	if err == nil && *out != "" {
-		err = os.WriteFile(*out, table, 0o644)
-	} else if err == nil {
-		_, err = os.Stdout.Write(table)
-	}
-	if err != nil {
+	if err := run(*out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "uapi:", err)
 		os.Exit(1)
 	}
 }
 
-// table is the text of the table.
-func table() ([]byte, error) {
+// run asks the compilers, each "ARCH=COMMAND" whose target is the architecture.
+func run(dir string, compilers []string) error {
+	tables := map[string][]string{}
+	for _, c := range compilers {
+		arch, command, ok := strings.Cut(c, "=")
+		if !ok {
+			return fmt.Errorf("%q is not ARCH=COMPILER", c)
+		}
+		compiler = command
+		lines, err := table()
+		if err != nil {
+			return fmt.Errorf("%s: %w", arch, err)
+		}
+		tables[arch] = lines
+	}
+	if len(tables) < 2 {
+		return errors.New("give a compiler for each architecture: ARCH=COMPILER")
+	}
+	common := takeCommon(tables)
+	tables["common"] = common
+	for name, lines := range tables {
+		path := filepath.Join(dir, "constants_"+name+".txt")
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeCommon takes the lines that all tables have out of them.
+func takeCommon(tables map[string][]string) []string {
+	in := map[string]int{}
+	for _, lines := range tables {
+		for _, line := range lines {
+			in[line]++
+		}
+	}
+	shared := func(line string) bool { return in[line] == len(tables) }
+	var common []string
+	for arch, lines := range tables {
+		if common == nil {
+			common = slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !shared(line) })
+		}
+		tables[arch] = slices.DeleteFunc(lines, shared)
+	}
+	return common
+}
+
+// table are the lines of the compiler's table.
+func table() ([]string, error) {
 	source := "#define _GNU_SOURCE\n"
 	for _, h := range headers {
 		source += "#include <" + h + ">\n"
@@ -125,7 +167,7 @@ func table() ([]byte, error) {
 		lines = append(lines, fmt.Sprintf("%s %d\n", name, int64(v)))
 	}
 	slices.Sort(lines)
-	return []byte(strings.Join(lines, "")), nil
+	return lines, nil
 }
 
 // candidates are the object-like macros whose names match.
