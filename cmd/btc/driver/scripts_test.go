@@ -214,11 +214,13 @@ func (s *scripts) statement(depth int) {
 func (s *scripts) loop(depth int) {
 	s.next++
 	i, known := fmt.Sprintf("$i%d", s.next), len(s.ints)
+	leaves := true
 	switch s.rnd.IntN(4) {
 	case 0:
 		s.do("%s = (int64)0; while (%s < %s) { %s++;", i, i, s.pick("3", "5", "(int64)$uint8 && "+i+" < 6"), i)
 	case 1:
 		s.do("%s = (int64)0; unroll(%d) { %s++;", i, 1+s.rnd.IntN(4), i)
+		leaves = s.one(3)
 	default:
 		from, to := s.pick("0", "(-2)", "((int64)$int8 & 3)"), s.pick("3", "9", "((int64)$uint8 & 7)", "((int64)$int16 % 5)")
 		s.do("for %s : %s..%s {", i, from, to)
@@ -226,7 +228,7 @@ func (s *scripts) loop(depth int) {
 	s.ints = append(s.ints, i)
 	for range 1 + s.rnd.IntN(3) {
 		s.statement(depth)
-		if s.one(3) {
+		if leaves && s.one(3) {
 			s.do("if %s { %s; }", s.condition(1), s.pick("break", "continue"))
 		}
 	}
