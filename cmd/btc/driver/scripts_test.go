@@ -12,7 +12,9 @@ type scripts struct {
 	out   strings.Builder
 	next  int
 	loops int      // that are open, of those that break and continue leave
+	calls bool     // the script has functions of its own
 	ints  []string // expressions of integers that can be used here
+	bools []string
 }
 
 var intTypes = []string{"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -24,6 +26,11 @@ func (s *scripts) one(in int) bool { return s.rnd.IntN(in) == 0 }
 func (s *scripts) do(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
 
 func (s *scripts) script() string {
+	s.do("macro bump($v, n) { $v += n; }")
+	s.do("macro larger(x, y) { x > y ? x : y }")
+	if s.calls = s.one(5); s.calls {
+		s.do("fn mix($a : int64, $b : uint64) : int64 { if ($a %s 3) { return $a %s 5; } return (int64)($b >> 1) ^ $a; }", s.pick("<", ">", "=="), s.pick("*", "-", "&"))
+	}
 	s.do("begin {")
 	for i, typ := range intTypes {
 		// What pid is compared with decides: a number that the compiler does not know.
@@ -39,6 +46,9 @@ func (s *scripts) script() string {
 	s.do(`@m[(int64)1] = (int64)2; @n[(int64)1] = (int64)pid; @w[(int64)1] = $s; @p[(int64)1] = ((int8)1, (int64)2); @text = $s;`)
 	s.ints = append(s.ints, "$pair.0", "$pair.1", "$known", "$rec.a", "$rec.b", "$rec.c", "$bytes[0]", "$bytes[7]",
 		"@m[(int64)1]", "@n[(int64)1]", "@m[(int64)$int8]", "@n[(int64)$int8]", "@p[(int64)$int8].0", "@p[(int64)1].1")
+	s.do("let $flag : bool = %s;", s.condition(1))
+	s.ints = append(s.ints, "(uint64)$flag")
+	s.bools = append(s.bools, "$flag")
 	if s.one(2) {
 		s.do("let $mem : int64 = %s; $ptr = &$mem;", s.number())
 		s.ints = append(s.ints, "$mem", "(*$ptr)")
@@ -70,7 +80,18 @@ func (s *scripts) expr(depth int) string {
 		return s.pick(s.ints...)
 	}
 	x, y := s.expr(depth-1), s.expr(depth-1)
-	switch s.rnd.IntN(13) {
+	switch s.rnd.IntN(18) {
+	case 11:
+		typ := s.pick(intTypes...) // operands of one type, without casts
+		return fmt.Sprintf("($%s %s $%s)", typ, s.pick("+", "-", "*", "&", "|", "^", "<", "=="), typ)
+	case 12:
+		return fmt.Sprintf("(-(int64)%s)", x)
+	case 13:
+		return s.pick("len(@m)", "strlen($s)", "strlen(@text)", "strlen($t)", fmt.Sprintf("larger((int64)%s, (int64)%s)", x, y))
+	case 14:
+		if s.calls {
+			return fmt.Sprintf("mix((int64)%s, (uint64)%s)", x, y)
+		}
 	case 0, 1, 2:
 		return fmt.Sprintf("((int64)%s %s (int64)%s)", x, s.pick("+", "-", "*", "&", "|", "^"), y)
 	case 3:
@@ -95,7 +116,13 @@ func (s *scripts) expr(depth int) string {
 
 func (s *scripts) condition(depth int) string {
 	x, y := s.expr(depth), s.expr(depth)
-	switch s.rnd.IntN(11) {
+	switch s.rnd.IntN(14) {
+	case 8:
+		return s.pick(append(s.bools, "true")...)
+	case 9:
+		return fmt.Sprintf("strcontains(%s, %s)", s.pick("$s", "$t", "@text"), s.pick(`"b"`, `"sh"`, `"yes"`))
+	case 10:
+		return fmt.Sprintf("($pair %s ((int8)%s, $uint16, $s))", s.pick("==", "!="), x)
 	case 0:
 		return fmt.Sprintf("(%s %s %s)", s.pick("$s", "@text", "@w[(int64)1]"), s.pick("==", "!="), s.pick("$t", `"abc"`, `"ab"`, "$pair.2", `""`))
 	case 1:
@@ -141,7 +168,25 @@ func (s *scripts) block(depth int) {
 // statement writes one or more statements, with blocks at most depth deep.
 func (s *scripts) statement(depth int) {
 	typ := s.pick(intTypes...)
-	switch s.rnd.IntN(28) {
+	switch s.rnd.IntN(37) {
+	case 28:
+		s.do("for $kv : %s { $int64 += (int64)$kv.0 ^ (int64)$kv.1; $uint32++; }", s.pick("@m", "@n"))
+	case 29:
+		s.do("$int64 = if %s { (int64)%s } else { (int64)%s };", s.condition(1), s.expr(1), s.expr(1))
+	case 30:
+		s.do("$int64 = { let $q = (int64)%s; $int32++; $q %s $int64 };", s.expr(1), s.pick("+", "^"))
+	case 31:
+		s.do("bump($int64, (int64)%s);", s.expr(1))
+	case 32:
+		s.do("$flag = %s;", s.condition(2))
+	case 33:
+		s.do("$known = (int64)%s; @n[(int64)7] = (int64)%s;", s.pick("$int16++", "(++$uint8)", "$uint32--", "@s0++"), s.pick("$int32++", "(--$int8)"))
+	case 34:
+		s.do("@hk[%s] = hist((int64)%s); @lk[(int64)%s] = lhist((int64)%s, 0, 200, 7);", s.word(), s.expr(2), s.key(), s.expr(1))
+	case 35:
+		s.do("@both[(int8)%s, %s] = sum((int64)%s); @least = min((int64)%s);", s.key(), s.word(), s.expr(1), s.expr(1))
+	case 36:
+		s.do("@deep[((int8)%s, (int64)%s)] = ((int8)%s, ((int64)%s, $s)); print(@deep[((int8)%s, (int64)%s)].1.0);", s.key(), s.key(), s.expr(1), s.expr(1), s.key(), s.key())
 	case 0, 1, 2:
 		s.do("$%s = (%s)(int64)%s;", typ, typ, s.expr(3))
 	case 3:
