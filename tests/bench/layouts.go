@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"sync/atomic"
-	"unsafe"
+	"math"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -18,53 +16,33 @@ import (
 // against others that it could have, each as a small program of its own on one
 // tracepoint. No compiler has a part in it.
 func (b *bench) layouts() error {
-	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		return fmt.Errorf("BPF statistics: %v", err)
-	}
-	defer stats.Close()
 	a := axis{Name: "layouts", Title: "Layouts that were weighed", Sides: [2]string{"chosen", "the other"}}
-	turn()
-	var clock []float64
-	for range b.rounds {
-		ns, err := trial{code: func(trialMaps) asm.Instructions { return nil }}.cost()
-		if err != nil {
-			return fmt.Errorf("an empty program: %v", err)
-		}
-		clock = append(clock, ns)
-	}
-	base := summarize(clock).Median
-	a.note("cost of an event above an empty program's, which reads %s ns", summarize(clock))
+	var empty []float64
 	for _, c := range contests() {
 		if !b.matches(c.name) {
 			continue
 		}
-		var costs [2][]float64
-		missing := false
-		for round := range b.rounds {
-			for i := range c.sides {
-				k := (i + round) % len(c.sides)
-				ns, err := c.sides[k].cost()
-				if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
-					missing = true
-					break
-				}
-				if err != nil {
-					return fmt.Errorf("%s: %w", c.name, err)
-				}
-				costs[k] = append(costs[k], ns-base)
-			}
+		f, err := c.measure(b.rounds, batches, batchCalls)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		if missing {
-			a.note("%s: this kernel does not take it", c.name)
+		if f.Missing != "" {
+			a.note("%s: %s", c.name, f.Missing)
 			continue
 		}
-		a.add(above(c.name, costs, []float64{4}))
+		r := above(c.name, f.Cost, f.Noise)
+		r.Note = joined(r.Note, f.counts())
+		a.add(r)
+		empty = append(empty, f.Empty...)
 	}
+	a.note("cost of an event above an empty program's, which reads %s ns; both sides and empty programs run for the same events, %d copies of each (one of those with a ring buffer or many keys)", summarize(empty), trialCopies)
 	a.note("a record's cost hangs on its reader, which is woken on the other CPU or on the same")
 	b.result.put(a)
 	return nil
 }
+
+// trialCopies of a program, each with maps of its own, run for each event.
+const trialCopies = 4
 
 // A contest is between two programs that do the same.
 type contest struct {
@@ -74,254 +52,224 @@ type contest struct {
 
 // trial is a program and its maps.
 type trial struct {
-	maps  []ebpf.MapSpec
-	code  func(m trialMaps) asm.Instructions // ends by falling to the exit, or by a jump to "out"
-	reads bool                               // someone empties the ring buffer m[0]
+	maps     []ebpf.MapSpec
+	code     func(m trialMaps) asm.Instructions // ends by falling to the exit, or by a jump to "out"
+	after    asm.Instructions                   // other functions
+	function *btf.Func                          // the program's, where there are others
+	reads    bool                               // someone empties the ring buffer m[0]
+	alone    bool                               // there are no copies of it
 }
 
 type trialMaps []*ebpf.Map
 
-// cost is what an event costs in the program of t, in ns, with the clock.
-func (t trial) cost() (float64, error) {
-	var maps trialMaps
+// contestFigures are what a contest gives; costs are above an empty program's.
+type contestFigures struct {
+	Name            string
+	Missing         string // why this kernel has none
+	Cost            [2][]float64
+	Empty, Noise    []float64
+	Insns, Verified [2]int // Verified is 0 where the kernel does not say (before 5.16)
+}
+
+// counts says what the kernel made of the two programs.
+func (f contestFigures) counts() string {
+	s := fmt.Sprintf("%d instructions against %d", f.Insns[0], f.Insns[1])
+	if f.Verified[0] != 0 {
+		s += fmt.Sprintf(", verified %d against %d", f.Verified[0], f.Verified[1])
+	}
+	return s
+}
+
+func joined(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}
+
+// measure runs both sides and empty programs for the same events, in rounds of
+// batches.
+func (c contest) measure(rounds, batches, events int) (contestFigures, error) {
+	f := contestFigures{Name: c.name}
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return f, fmt.Errorf("BPF statistics: %v", err)
+	}
+	defer stats.Close()
+	turn()
+	for round := range rounds {
+		if err := c.round(&f, round, batches, events); err != nil || f.Missing != "" {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// round loads all programs anew: where they lie changes their cost.
+func (c contest) round(f *contestFigures, round, batches, events int) error {
+	var groups [4][]program // the two sides, and two groups of empty programs
+	var running []*attached
 	defer func() {
-		for _, m := range maps {
-			m.Close()
+		for _, r := range running {
+			r.stop()
 		}
 	}()
+	add := func(k int, t trial) error {
+		r, err := t.attach()
+		if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
+			f.Missing = "this kernel does not take it"
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		running = append(running, r)
+		groups[k] = append(groups[k], r.program)
+		if k < len(f.Insns) {
+			f.Insns[k], f.Verified[k] = r.program.insns, r.program.verified
+		}
+		return nil
+	}
+	n := trialCopies
+	if c.sides[0].reads || c.sides[0].alone {
+		n = 1
+	}
+	none := trial{code: func(trialMaps) asm.Instructions { return nil }}
+	for i := range max(n, 2) {
+		for j := range 3 {
+			k := (i + j + round) % 3 // each kind is the first on the event by turns
+			var err error
+			switch {
+			case k == 2:
+				err = add(2+i%2, none)
+			case i < n:
+				err = add(k, c.sides[k])
+			}
+			if err != nil || f.Missing != "" {
+				return err
+			}
+		}
+	}
+	calls(500)
+	var costs [2][]float64
+	var empties, noises []float64
+	for tries := 0; len(empties) < batches; tries++ {
+		if tries > 10*batches {
+			return errors.New("other processes make the same system call")
+		}
+		mean, ok, err := meanRuns(groups[:], events)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		empty := (mean[2] + mean[3]) / 2
+		for k := range costs {
+			costs[k] = append(costs[k], mean[k]-empty)
+		}
+		empties = append(empties, empty)
+		noises = append(noises, mean[2]-mean[3])
+	}
+	for k := range costs {
+		f.Cost[k] = append(f.Cost[k], summarize(costs[k]).Median)
+	}
+	f.Empty = append(f.Empty, summarize(empties).Median)
+	f.Noise = append(f.Noise, math.Abs(summarize(noises).Median))
+	return nil
+}
+
+// meanRuns makes events and gives what a run of a program of each group took;
+// ok is false when someone else made events, too.
+func meanRuns(groups [][]program, events int) (mean []float64, ok bool, err error) {
+	before := make([]counters, len(groups))
+	for i, g := range groups {
+		if before[i], err = runs(g); err != nil {
+			return nil, false, err
+		}
+	}
+	calls(events)
+	for i, g := range groups {
+		after, err := runs(g)
+		if err != nil {
+			return nil, false, err
+		}
+		if after.count-before[i].count != uint64(events*len(g)) {
+			return nil, false, nil
+		}
+		mean = append(mean, float64(after.ns-before[i].ns)/float64(events*len(g)))
+	}
+	return mean, true, nil
+}
+
+// attached is a program that runs for each event, with what belongs to it.
+type attached struct {
+	program program
+	closers []func()
+}
+
+func (a *attached) stop() {
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		a.closers[i]()
+	}
+}
+
+// attach makes the maps, loads the program and attaches it.
+func (t trial) attach() (_ *attached, err error) {
+	a := &attached{}
+	defer func() {
+		if err != nil {
+			a.stop()
+		}
+	}()
+	var maps trialMaps
 	for i := range t.maps {
 		m, err := ebpf.NewMap(&t.maps[i])
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
+		a.closers = append(a.closers, func() { m.Close() })
 		maps = append(maps, m)
 	}
-	code := append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, t.code(maps)...)
-	code = append(code, asm.Mov.Imm(asm.R0, 0).WithSymbol("out"), asm.Return())
+	first := asm.Mov.Reg(asm.R6, asm.R1)
+	if t.function != nil {
+		first = btf.WithFuncMetadata(first.WithSymbol("layout"), t.function)
+	}
+	code := append(asm.Instructions{first}, t.code(maps)...)
+	code = append(append(code, asm.Mov.Imm(asm.R0, 0).WithSymbol("out"), asm.Return()), t.after...)
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "layout", Type: ebpf.TracePoint, License: "GPL", Instructions: code})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer p.Close()
+	a.closers = append(a.closers, func() { p.Close() })
+	info, err := p.Info()
+	if err != nil {
+		return nil, err
+	}
+	size, err := info.TranslatedSize()
+	if err != nil {
+		return nil, err
+	}
+	verified, _ := info.VerifiedInstructions()
+	a.program = program{Program: p, insns: size / 8, verified: int(verified)}
 	at, err := link.Tracepoint("syscalls", "sys_enter_getpgid", p, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer at.Close()
+	a.closers = append(a.closers, func() { at.Close() })
 	if t.reads {
 		stop, err := emptied(maps[0])
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		defer stop()
+		a.closers = append(a.closers, stop)
 	}
-	calls(500)
-	list := []program{{Program: p}}
-	var all []float64
-	for tries := 0; len(all) < batches; tries++ {
-		before, err := runs(list)
-		if err != nil {
-			return 0, err
-		}
-		calls(batchCalls)
-		after, err := runs(list)
-		if err != nil {
-			return 0, err
-		}
-		if after.count-before.count != batchCalls {
-			if tries > 10*batches {
-				return 0, fmt.Errorf("%d runs instead of %d", after.count-before.count, batchCalls)
-			}
-			continue // another process made the same system call
-		}
-		all = append(all, float64(after.ns-before.ns)/batchCalls)
-	}
-	return summarize(all).Median, nil
+	return a, nil
 }
 
 // calls makes n system calls whose argument changes.
 func calls(n int) {
 	for i := range n {
 		unix.RawSyscall(unix.SYS_GETPGID, uintptr(1<<22+i&0xfff), 0, 0)
-	}
-}
-
-// emptied starts a reader that takes everything out of a ring buffer as it comes;
-// stop ends it. It does what a reader must, wait and move the consumer's place, and nothing else.
-func emptied(ring *ebpf.Map) (stop func(), err error) {
-	page := os.Getpagesize()
-	consumer, err := unix.Mmap(ring.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, err
-	}
-	producer, err := unix.Mmap(ring.FD(), int64(page), page, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		unix.Munmap(consumer)
-		return nil, err
-	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-quit:
-				return
-			default:
-			}
-			unix.Poll([]unix.PollFd{{Fd: int32(ring.FD()), Events: unix.POLLIN}}, 20)
-			to := atomic.LoadUint64((*uint64)(unsafe.Pointer(&producer[0])))
-			atomic.StoreUint64((*uint64)(unsafe.Pointer(&consumer[0])), to)
-		}
-	}()
-	return func() {
-		close(quit)
-		<-done
-		unix.Munmap(consumer)
-		unix.Munmap(producer)
-	}, nil
-}
-
-// Pieces of the programs. R6 is the context; slots of the frame: -8 the index of
-// an array, -16 and -24 the key (its first word lowest), -32 a value.
-
-type code = asm.Instructions
-
-func join(parts ...code) code { return slices.Concat(parts...) }
-
-// pidKey leaves the process in R7 and in the key's first word.
-func pidKey(size asm.Size, at int16) code {
-	return code{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32), asm.Mov.Reg(asm.R7, asm.R0),
-		asm.StoreMem(asm.RFP, at, asm.R7, size)}
-}
-
-// argKey does so with the argument of the system call, which changes each time.
-func argKey(at int16) code {
-	return code{asm.LoadMem(asm.R7, asm.R6, 16, asm.DWord), asm.StoreMem(asm.RFP, at, asm.R7, asm.DWord)}
-}
-
-// commKey writes the thread's name to the key.
-func commKey(at int16) code {
-	return code{asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(at)), asm.Mov.Imm(asm.R2, 16), asm.FnGetCurrentComm.Call()}
-}
-
-// find leaves the element of the key at the frame's offset at in R0.
-func find(m *ebpf.Map, at int16) code {
-	return code{asm.LoadMapPtr(asm.R1, m.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, int32(at)), asm.FnMapLookupElem.Call()}
-}
-
-// countIn counts in the element of a hash, and makes it when it is missing.
-func countIn(m *ebpf.Map, at int16, add code) code {
-	return join(find(m, at), code{asm.JEq.Imm(asm.R0, 0, "new")}, add, code{asm.Ja.Label("out"),
-		asm.Mov.Imm(asm.R1, 1).WithSymbol("new"), asm.StoreMem(asm.RFP, -32, asm.R1, asm.DWord),
-		asm.LoadMapPtr(asm.R1, m.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, int32(at)),
-		asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -32), asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call()})
-}
-
-var (
-	plainAdd  = code{asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.Add.Imm(asm.R1, 1), asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord)}
-	atomicAdd = code{asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord)}
-)
-
-// scalar counts in the one element of an array.
-func scalar(kind ebpf.MapType, add code) trial {
-	return trial{
-		maps: []ebpf.MapSpec{{Type: kind, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
-		code: func(m trialMaps) code {
-			return join(code{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, find(m[0], -8), code{asm.JEq.Imm(asm.R0, 0, "out")}, add)
-		},
-	}
-}
-
-func hash(kind ebpf.MapType, key uint32, flags uint32) ebpf.MapSpec {
-	return ebpf.MapSpec{Type: kind, KeySize: key, ValueSize: 8, MaxEntries: 4096, Flags: flags}
-}
-
-// counted counts by a key in a hash.
-func counted(spec ebpf.MapSpec, key code, add code) trial {
-	return trial{maps: []ebpf.MapSpec{spec}, code: func(m trialMaps) code { return join(key, countIn(m[0], -24, add)) }}
-}
-
-// fronted counts by a key in a table of the CPU, and in the hash behind it where
-// another key has the place; direct: the tables lie in one array, whose address
-// is known, else in an array of each CPU.
-func fronted(spec ebpf.MapSpec, key code, direct bool) trial {
-	words := int16(spec.KeySize / 8)
-	slot := 8 + 8*int32(words)
-	tables := ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(64 * slot), MaxEntries: 1}
-	if direct {
-		tables = ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(64 * 64 * slot), MaxEntries: 1}
-	}
-	return trial{
-		maps: []ebpf.MapSpec{spec, tables},
-		code: func(m trialMaps) code {
-			c := join(key, code{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, find(m[1], -8), code{asm.JEq.Imm(asm.R0, 0, "out")})
-			if direct {
-				c = join(key, code{asm.FnGetSmpProcessorId.Call(), asm.JGE.Imm(asm.R0, 64, "behind"), asm.Mul.Imm(asm.R0, 64*slot),
-					asm.LoadMapValue(asm.R1, m[1].FD(), 0), asm.Add.Reg(asm.R0, asm.R1)})
-			}
-			c = append(c, asm.LoadMem(asm.R1, asm.RFP, -24, asm.DWord), asm.Mov.Reg(asm.R3, asm.R1))
-			if words == 2 {
-				c = append(c, asm.LoadMem(asm.R2, asm.RFP, -16, asm.DWord), asm.Xor.Reg(asm.R3, asm.R2))
-			}
-			c = append(c, asm.Mul.Imm(asm.R3, 0x61c88647), asm.RSh.Imm(asm.R3, 26), asm.And.Imm(asm.R3, 63), asm.Mul.Imm(asm.R3, slot), asm.Add.Reg(asm.R0, asm.R3),
-				asm.LoadMem(asm.R5, asm.R0, 8, asm.DWord), asm.JNE.Reg(asm.R5, asm.R1, "miss"))
-			if words == 2 {
-				c = append(c, asm.LoadMem(asm.R5, asm.R0, 16, asm.DWord), asm.JNE.Reg(asm.R5, asm.R2, "miss"))
-			}
-			c = append(c, asm.LoadMem(asm.R4, asm.R0, 0, asm.DWord).WithSymbol("taken"), asm.Add.Imm(asm.R4, 1), asm.StoreMem(asm.R0, 0, asm.R4, asm.DWord), asm.Ja.Label("out"),
-				asm.LoadMem(asm.R4, asm.R0, 0, asm.DWord).WithSymbol("miss"), asm.JNE.Imm(asm.R4, 0, "behind"), asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord))
-			if words == 2 {
-				c = append(c, asm.StoreMem(asm.R0, 16, asm.R2, asm.DWord))
-			}
-			c = append(c, asm.Ja.Label("taken"))
-			behind := countIn(m[0], -24, plainAdd)
-			behind[0] = behind[0].WithSymbol("behind")
-			return join(c, behind)
-		},
-	}
-}
-
-// record sends 24 bytes to a ring buffer, reserved and built in place or copied.
-func record(inPlace bool, flags int32) trial {
-	return trial{
-		maps:  []ebpf.MapSpec{{Type: ebpf.RingBuf, MaxEntries: 4 << 20}},
-		reads: true,
-		code: func(m trialMaps) code {
-			if inPlace {
-				return code{asm.LoadMapPtr(asm.R1, m[0].FD()), asm.Mov.Imm(asm.R2, 24), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call(),
-					asm.JEq.Imm(asm.R0, 0, "out"),
-					asm.LoadMem(asm.R1, asm.R6, 16, asm.DWord), asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
-					asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord), asm.StoreMem(asm.R0, 16, asm.R1, asm.DWord),
-					asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R2, flags), asm.FnRingbufSubmit.Call()}
-			}
-			return code{asm.LoadMem(asm.R1, asm.R6, 16, asm.DWord), asm.StoreMem(asm.RFP, -24, asm.R1, asm.DWord),
-				asm.StoreMem(asm.RFP, -16, asm.R1, asm.DWord), asm.StoreMem(asm.RFP, -8, asm.R1, asm.DWord),
-				asm.LoadMapPtr(asm.R1, m[0].FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -24), asm.Mov.Imm(asm.R3, 24),
-				asm.Mov.Imm(asm.R4, flags), asm.FnRingbufOutput.Call()}
-		},
-	}
-}
-
-// contests lists what is weighed, the chosen layout first.
-func contests() []contest {
-	const (
-		noPrealloc = 1 // BPF_F_NO_PREALLOC
-		noWakeup   = 1 // BPF_RB_NO_WAKEUP
-	)
-	pid, arg, comm := pidKey(asm.DWord, -24), argKey(-24), commKey(-24)
-	perCPU := func(key uint32) ebpf.MapSpec { return hash(ebpf.PerCPUHash, key, 0) }
-	return []contest{
-		{"a counter of each CPU, or one for all with an atomic add", [2]trial{scalar(ebpf.PerCPUArray, plainAdd), scalar(ebpf.Array, atomicAdd)}},
-		{"counts by pid: a key of 8 bytes or of 4", [2]trial{counted(perCPU(8), pid, plainAdd), counted(perCPU(4), pidKey(asm.Word, -24), plainAdd)}},
-		{"counts by pid: values of each CPU, or one with an atomic add", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.Hash, 8, 0), pid, atomicAdd)}},
-		{"counts by pid: plain or atomic add to the CPU's value", [2]trial{counted(perCPU(8), pid, plainAdd), counted(perCPU(8), pid, atomicAdd)}},
-		{"counts by pid: elements made beforehand or when needed", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.PerCPUHash, 8, noPrealloc), pid, plainAdd)}},
-		{"counts by pid: hash or LRU hash", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.LRUCPUHash, 8, 0), pid, plainAdd)}},
-		{"counts by pid: a table in front of the hash, or none", [2]trial{fronted(perCPU(8), pid, true), counted(perCPU(8), pid, plainAdd)}},
-		{"counts by comm: a table in front of the hash, or none", [2]trial{fronted(perCPU(16), comm, true), counted(perCPU(16), comm, plainAdd)}},
-		{"counts by 4096 keys in turn: a table in front of the hash, or none", [2]trial{fronted(perCPU(8), arg, true), counted(perCPU(8), arg, plainAdd)}},
-		{"counts by pid: the tables at a known address, or in an array of each CPU", [2]trial{fronted(perCPU(8), pid, true), fronted(perCPU(8), pid, false)}},
-		{"a record of 24 bytes: reserved and built in place, or copied", [2]trial{record(true, noWakeup), record(false, noWakeup)}},
-		{"a record of 24 bytes: no wake-up, or one when the reader waits", [2]trial{record(true, noWakeup), record(true, 0)}},
 	}
 }
