@@ -24,9 +24,21 @@ func (p Pred) Edge() *Edge { return &p.Block.Term.Succs[p.Succ] }
 // f.Blocks. A branch with both edges to one block counts twice.
 func Preds(f *Func) [][]Pred {
 	preds := make([][]Pred, f.nextBlock)
+	count, edges := make([]int32, f.nextBlock), 0
+	for _, b := range f.Blocks {
+		for _, e := range b.Term.Succs {
+			count[e.To.ID]++
+			edges++
+		}
+	}
+	all := make([]Pred, edges) // the lists are parts of it
 	for _, b := range f.Blocks {
 		for i, e := range b.Term.Succs {
-			preds[e.To.ID] = append(preds[e.To.ID], Pred{b, i})
+			to := e.To.ID
+			if n := int(count[to]); preds[to] == nil {
+				preds[to], all = all[:0:n], all[n:]
+			}
+			preds[to] = append(preds[to], Pred{b, i})
 		}
 	}
 	return preds
@@ -36,7 +48,7 @@ func Preds(f *Func) [][]Pred {
 // before its successors except along back edges.
 func ReversePostorder(f *Func) []*Block {
 	seen := make([]bool, f.nextBlock)
-	var order []*Block
+	order := make([]*Block, 0, len(f.Blocks))
 	var walk func(b *Block)
 	walk = func(b *Block) {
 		seen[b.ID] = true
@@ -57,21 +69,22 @@ type DomTree struct {
 	Order    []*Block // reverse postorder
 	idom     []*Block // by Block.ID; nil for the entry and for unreachable blocks
 	children [][]*Block
-	number   []int // position in Order by Block.ID; -1 unreachable
-	in, out  []int // interval of a walk of the tree
+	number   []int32 // position in Order by Block.ID; -1 unreachable
+	in, out  []int32 // interval of a walk of the tree
 }
 
 // Dominators computes the dominator tree (the iterative algorithm of Cooper,
 // Harvey and Kennedy). Any change of edges invalidates it.
 func Dominators(f *Func) *DomTree {
-	d := &DomTree{Order: ReversePostorder(f), idom: make([]*Block, f.nextBlock),
-		children: make([][]*Block, f.nextBlock), number: make([]int, f.nextBlock),
-		in: make([]int, f.nextBlock), out: make([]int, f.nextBlock)}
+	n := f.nextBlock
+	numbers := make([]int32, 3*n)
+	d := &DomTree{Order: ReversePostorder(f), idom: make([]*Block, n),
+		children: make([][]*Block, n), number: numbers[:n], in: numbers[n : 2*n], out: numbers[2*n:]}
 	for i := range d.number {
 		d.number[i] = -1
 	}
 	for i, b := range d.Order {
-		d.number[b.ID] = i
+		d.number[b.ID] = int32(i)
 	}
 	preds := Preds(f)
 	entry := f.Entry()
@@ -96,12 +109,25 @@ func Dominators(f *Func) *DomTree {
 		}
 	}
 	d.idom[entry.ID] = nil
-	for _, b := range d.Order[1:] {
-		p := d.idom[b.ID]
-		d.children[p.ID] = append(d.children[p.ID], b)
-	}
+	d.listChildren()
 	d.interval(entry, 0)
 	return d
+}
+
+// listChildren makes the lists parts of one.
+func (d *DomTree) listChildren() {
+	count := make([]int32, len(d.idom))
+	for _, b := range d.Order[1:] {
+		count[d.idom[b.ID].ID]++
+	}
+	all := make([]*Block, len(d.Order)-1)
+	for _, b := range d.Order[1:] {
+		p := d.idom[b.ID].ID
+		if n := int(count[p]); d.children[p] == nil {
+			d.children[p], all = all[:0:n], all[n:]
+		}
+		d.children[p] = append(d.children[p], b)
+	}
 }
 
 func (d *DomTree) meet(a, b *Block) *Block {
@@ -116,7 +142,7 @@ func (d *DomTree) meet(a, b *Block) *Block {
 	return a
 }
 
-func (d *DomTree) interval(b *Block, n int) int {
+func (d *DomTree) interval(b *Block, n int32) int32 {
 	d.in[b.ID] = n
 	for _, c := range d.children[b.ID] {
 		n = d.interval(c, n+1)
@@ -165,6 +191,9 @@ func (n *LoopNest) Of(b *Block) *Loop { return n.of[b.ID] }
 // Loops finds the natural loops of f; d is f's dominator tree.
 func Loops(f *Func, d *DomTree) *LoopNest {
 	n := &LoopNest{of: make([]*Loop, f.nextBlock)}
+	if !d.retreats() {
+		return n
+	}
 	preds := Preds(f)
 	for _, h := range d.Order {
 		l := &Loop{Header: h}
@@ -193,6 +222,19 @@ func Loops(f *Func, d *DomTree) *LoopNest {
 		n.Loops = append(n.Loops, l)
 	}
 	return n
+}
+
+// retreats tells whether an edge leads back to a block before it: without one there
+// are no loops.
+func (d *DomTree) retreats() bool {
+	for _, b := range d.Order {
+		for _, e := range b.Term.Succs {
+			if d.number[e.To.ID] <= d.number[b.ID] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (l *Loop) collect(preds [][]Pred, d *DomTree) {

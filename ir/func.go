@@ -6,16 +6,16 @@ package ir
 type Value struct {
 	ID   int // unique in the Func for placed values and block parameters; -1 for inline operands
 	Op   Op
+	Mem  MemKind // width of a memory access or of an extension
+	Cond Cond    // icmp: the condition
+	Kind COREKind
 	Type Type
 	Args []*Value
 
 	Imm  int64   // immediate: constant, byte offset, size, depth, mode
-	Mem  MemKind // width of a memory access or of an extension
-	Cond Cond    // icmp: the condition
 	Sym  string  // name: helper, map, event, global, subprogram, register, literal bytes
 	CORE CORERef // field, type or enumerator of a relocated access
-	Kind COREKind
-	Slot *Slot // slotaddr
+	Slot *Slot   // slotaddr
 
 	Pos   Pos
 	Block *Block // the block that holds it; nil for inline operands

@@ -181,10 +181,10 @@ type Ranges struct {
 	dom   *DomTree
 	preds [][]Pred
 	known []Range
-	state []uint8 // 0 unknown, 1 being computed, 2 known
-	// narrow are, by Value.ID, the blocks with one way in, over a branch whose
-	// condition speaks of the value; dominators first.
-	narrow [][]*Block
+	state []int32 // by Value.ID: 0 unknown, 1 being computed, otherwise the place in known and 2
+	// narrow are the blocks with one way in, over a branch whose condition speaks
+	// of the value; dominators first.
+	narrow map[*Value][]*Block
 	// parts adds what a bound of x | y says of x, when x grows from a number by
 	// another. The kernel does not conclude it, but walks a loop with such an end
 	// at each number that x takes.
@@ -193,7 +193,7 @@ type Ranges struct {
 
 // NewRanges prepares the analysis; d is f's dominator tree.
 func NewRanges(f *Func, d *DomTree) *Ranges {
-	rs := &Ranges{dom: d, preds: Preds(f), known: make([]Range, f.nextValue), state: make([]uint8, f.nextValue), narrow: make([][]*Block, f.nextValue)}
+	rs := &Ranges{dom: d, preds: Preds(f), state: make([]int32, f.nextValue), narrow: map[*Value][]*Block{}}
 	for _, b := range d.Order {
 		p, ok := rs.entry(b)
 		if !ok || p.Block.Term.Kind != Br {
@@ -218,8 +218,8 @@ func (rs *Ranges) speaks(v *Value, b *Block) {
 	if v.IsConst() || v.ID < 0 {
 		return
 	}
-	if all := rs.narrow[v.ID]; len(all) == 0 || all[len(all)-1] != b {
-		rs.narrow[v.ID] = append(all, b)
+	if all := rs.narrow[v]; len(all) == 0 || all[len(all)-1] != b {
+		rs.narrow[v] = append(all, b)
 	}
 }
 
@@ -230,7 +230,7 @@ func (rs *Ranges) At(v *Value, b *Block) Range {
 	if v.IsConst() || v.ID < 0 {
 		return r
 	}
-	all := rs.narrow[v.ID]
+	all := rs.narrow[v]
 	for i := len(all) - 1; i >= 0; i-- {
 		if p, ok := rs.entry(all[i]); ok && rs.dom.Dominates(all[i], b) {
 			r = rs.edge(r, v, p)
@@ -309,8 +309,8 @@ func (rs *Ranges) Def(v *Value) Range {
 	if v.ID < 0 || rs.state[v.ID] == 1 {
 		return FullRange
 	}
-	if rs.state[v.ID] == 2 {
-		return rs.known[v.ID]
+	if at := rs.state[v.ID]; at >= 2 {
+		return rs.known[at-2]
 	}
 	rs.state[v.ID] = 1
 	r := FullRange
@@ -322,7 +322,8 @@ func (rs *Ranges) Def(v *Value) Range {
 	if v.Type == TI1 {
 		r = r.Meet(URange(0, 1))
 	}
-	rs.state[v.ID], rs.known[v.ID] = 2, r
+	rs.known = append(rs.known, r)
+	rs.state[v.ID] = int32(len(rs.known) + 1)
 	return r
 }
 

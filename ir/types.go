@@ -26,9 +26,9 @@ const (
 // Type is the type of a Value. It is comparable.
 type Type struct {
 	Kind     TypeKind
+	Nullable bool   // printed as a trailing "?": must be tested before a load
 	Sym      string // MapVal, MapKey: map name ("@x"); BTF: "struct x"; otherwise ""
 	N        int    // Ringbuf: record size in bytes; otherwise 0
-	Nullable bool   // printed as a trailing "?": must be tested before a load
 }
 
 // The types without parameters.

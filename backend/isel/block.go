@@ -2,6 +2,7 @@ package isel
 
 import (
 	"math/bits"
+	"slices"
 
 	"btc/backend/mach"
 	"btc/ir"
@@ -27,6 +28,10 @@ func (s *selector) entry() {
 
 func (s *selector) block(b *ir.Block) {
 	s.cur = s.blocks[b.ID]
+	s.cur.Insns = s.buf[:0]
+	defer func() { // what the block keeps is as long as it must be
+		s.buf, s.cur.Insns = s.cur.Insns, slices.Clone(s.cur.Insns)
+	}()
 	clear(s.large)
 	for _, v := range b.Values {
 		if s.alias[v.ID] == nil && (s.needed[v.ID] || v.Op.Info().Effect == ir.Writes) && v.Op != ir.OpGlobalAddr {

@@ -31,6 +31,7 @@ type selector struct {
 	params []bool        // by Block.ID: the block's parameters are real, not aliases
 	bounds boundSet
 	large  map[mach.Operand]mach.Reg // constants of 64 bits that the current block has in registers, since its last call
+	buf    []mach.Insn               // of the current block
 	err    error
 }
 

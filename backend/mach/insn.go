@@ -153,16 +153,16 @@ type Insn struct {
 	Op   Op
 	W    bool // 32-bit arithmetic, upper half of the result zero
 	Cond ir.Cond
-	Size int // bytes of a memory access or a swap: 1, 2, 4, 8
-	Dst  Reg // NoReg when there is no result or nobody reads it
-	Args []Operand
-	Off  int // bytes
-	Imm  int64
-	Sym  string
-	CORE ir.CORERef
 	Kind ir.COREKind
+	Dst  Reg // NoReg when there is no result or nobody reads it
 	// Relocated says that CORE and Kind count.
 	Relocated bool
+	Size      int // bytes of a memory access or a swap: 1, 2, 4, 8
+	Args      []Operand
+	Off       int // bytes
+	Imm       int64
+	Sym       string
+	CORE      ir.CORERef
 	Pos       ir.Pos
 
 	// Spill is not 0 for a store or load of a spill slot (slot number + 1);

@@ -164,7 +164,7 @@ func (s *startState) reset() {
 }
 
 func (a *allocator) block(b *mach.Block) {
-	a.b, a.old, a.out = b, b.Insns, make([]mach.Insn, 0, len(b.Insns)+4)
+	a.b, a.old, a.out = b, b.Insns, a.out[:0]
 	a.pos = b.Term.Pos
 	if len(a.old) > 0 {
 		a.pos = a.old[0].Pos
@@ -187,7 +187,7 @@ func (a *allocator) block(b *mach.Block) {
 	}
 	a.pos, a.at = b.Term.Pos, int32(len(a.old))
 	a.terminator()
-	b.Insns = a.out
+	b.Insns = slices.Clone(a.out)
 }
 
 // enter sets the registers as the block finds them.
