@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"btc/backend/mach"
 	"btc/ir"
 	"btc/ir/interp"
@@ -201,10 +203,15 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		ran++
 		if again, err := Module(m); err != nil || !reflect.DeepEqual(funcs, again) {
 			t.Fatalf("seed %d: the second compilation differs (%v)", seed, err)
 		}
+		fd, err := loadWith(link(funcs, 0), nil)
+		if err == unix.E2BIG {
+			continue // more paths than the kernel follows
+		}
+		ran++
+		unix.Close(fd) // the runs tell another error
 		for _, in := range inputs {
 			ctx := make([]byte, 96)
 			for n, w := range in {
