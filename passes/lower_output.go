@@ -259,10 +259,10 @@ const (
 	recordHeader = 8 // BPF_RINGBUF_HDR_SZ
 )
 
-// wakeFlags: the reader looks every 100 ms; it is woken at once for what it
-// must act on, and when much was sent. A wake-up interrupts the CPU, which costs
-// up to 10 us on virtual machines: only the record that carries the sum of
-// lengths past a multiple of wakeAt gives one. length is the record's, less than wakeAt.
+// wakeFlags: a reader that sleeps is woken by each event; one that reads every now and
+// then is woken at once for what it must act on, and when much was sent. A wake-up
+// interrupts the CPU, which costs up to 10 us on virtual machines: only the record that
+// carries the sum of lengths past a multiple of wakeAt gives one. length is the record's, less than wakeAt.
 // Two CPUs that add to the sum at once may set it back, and wake the reader twice.
 func (l *lowering) wakeFlags(e *ir.Event, length *ir.Value) *ir.Value {
 	if actsAtOnce(e) {
@@ -272,12 +272,12 @@ func (l *lowering) wakeFlags(e *ir.Event, length *ir.Value) *ir.Value {
 	sent := l.GlobalAddr(ir.TMapVal(".bss", false), "sent", 0)
 	sum := l.Add(l.Load(ir.U16, sent, 0), length)
 	l.Store(ir.U16, sent, 0, sum)
-	return l.AddImm(l.LShr(sum, ir.Const(wakeShift)), noWakeup) // noWakeup and the carry
+	return l.orAsleep(l.AddImm(l.LShr(sum, ir.Const(wakeShift)), noWakeup)) // noWakeup and the carry
 }
 
 // submitFlags are wakeFlags of a record that was built in place, from its
 // address: the record that ends at or over a multiple of wakeAt gives the
-// wake-up. That asks no helper, reads nothing that the reader writes, and has no
+// wake-up. That asks no helper, reads nothing that the reader writes often, and has no
 // branch. (A 32-bit copy of a pointer is a number to the kernel, for programs
 // that may see addresses as all that trace may; masking the pointer is refused.)
 func (l *lowering) submitFlags(e *ir.Event, rec *ir.Value) *ir.Value {
@@ -289,7 +289,14 @@ func (l *lowering) submitFlags(e *ir.Event, rec *ir.Value) *ir.Value {
 	// Behind the record begins the header of the next. The sum is wakeAt and less than
 	// twice as much, or more: noWakeup or forceWakeup times wakeAt and a rest.
 	end := l.AddImm(at, int64(min(roundUp(e.Size, 8)+recordHeader, wakeAt))+noWakeup*wakeAt)
-	return l.LShr(end, ir.Const(wakeShift))
+	return l.orAsleep(l.LShr(end, ir.Const(wakeShift)))
+}
+
+// orAsleep adds forceWakeup to flags while the reader sleeps: it writes that to the
+// global asleep, which is 0 otherwise. Of the two flags the kernel takes forceWakeup.
+func (l *lowering) orAsleep(flags *ir.Value) *ir.Value {
+	global(l.m, "asleep", ir.GlobalData, 8)
+	return l.Or(flags, l.Load(ir.U64, l.GlobalAddr(ir.TMapVal(".bss", false), "asleep", 0), 0))
 }
 
 // actsAtOnce tells the events on which the reader must act at once.

@@ -127,6 +127,8 @@ type session struct {
 
 	signals, brokenPipe chan os.Signal
 
+	pace pace
+
 	stopping chan struct{} // closed by the first reason to stop from outside
 	stopOnce sync.Once
 
@@ -221,6 +223,9 @@ func (s *session) load(values map[string][]byte) error {
 	}
 	s.out = newOutput(s.opts.Out, s.opts.Buffer)
 	s.losses = newLossCounter(s)
+	if v := s.loaded.Variables["asleep"]; v != nil {
+		s.pace.asleep = v
+	}
 	s.format, s.handlers = formatters(s.manifest), handlersOf(s.manifest)
 	if s.events, err = openSource(s.loaded.Maps["events"]); err != nil || s.opts.DryRun {
 		return err
@@ -420,9 +425,6 @@ func (s *session) stopped() bool {
 	}
 }
 
-// pollInterval is the longest time an event without a wake-up waits.
-const pollInterval = 100 * time.Millisecond
-
 // loop handles events until something ends the run.
 func (s *session) loop() error {
 	if any, err := s.readIterators(); any || err != nil {
@@ -431,6 +433,7 @@ func (s *session) loop() error {
 	onlyVirtual := len(s.links) == 0 && !s.hasKind("self")
 	for n := 0; !s.stopped(); n++ {
 		if record := s.events.next(); record != nil {
+			s.pace.busy = true
 			s.handle(record)
 			if n%tickEvents == 0 {
 				s.tick()
@@ -445,7 +448,7 @@ func (s *session) loop() error {
 		if s.out.err != nil {
 			return nil
 		}
-		if err := s.events.wait(pollInterval); err != nil {
+		if err := s.pace.wait(s.events, s.watches()); err != nil {
 			return err
 		}
 		if s.events.waiting() {
@@ -456,6 +459,11 @@ func (s *session) loop() error {
 		}
 	}
 	return nil
+}
+
+// watches tells whether the run has things to look at besides events and losses.
+func (s *session) watches() bool {
+	return s.opts.PID != 0 || s.symTable != nil && s.symTable.Watch != nil
 }
 
 // tickEvents is after how many events without a pause the run looks at what else
