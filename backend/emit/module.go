@@ -17,6 +17,9 @@ type Options struct {
 	// Dump, when not nil, gets the text of each function after each stage:
 	// "isel", "regalloc", "asm".
 	Dump func(stage, fn, text string)
+	// Free drops the blocks of each function of the module once it is encoded: what
+	// follows needs them no more, and in a large script they are most of the memory.
+	Free bool
 }
 
 // Module encodes every function of m. Errors are the script's fault (a frame
@@ -64,6 +67,9 @@ func one(f *ir.Func, opt Options) (*Func, error) {
 		return nil, err
 	}
 	dump("asm", e)
+	if opt.Free {
+		f.Blocks, f.Slots = nil, nil
+	}
 	return e, nil
 }
 

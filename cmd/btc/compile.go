@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 
 	"btc/cmd/btc/driver"
@@ -162,6 +163,9 @@ func splitJoined(args []string) []string {
 	return out
 }
 
+// longScript is the length of a script of some two hundred clauses.
+const longScript = 16 << 10
+
 func runCompile(args []string) int {
 	var s scriptFlags
 	fs := newFlags("compile", "FILE.bt | -e PROGRAM [-o FILE.o] [options] [-- PARAMETERS]")
@@ -194,6 +198,9 @@ func runCompile(args []string) int {
 		if sameFile(written, name) {
 			return fail("-o %s would overwrite the script %s", path, name)
 		}
+	}
+	if len(text) > longScript && os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(150) // here the memory counts
 	}
 	result, status := s.compile(name, text)
 	if result == nil {

@@ -75,7 +75,7 @@ type Input struct {
 type Output struct {
 	Object   []byte
 	Manifest []byte
-	Module   *ir.Module
+	Module   *ir.Module // without the blocks of its functions
 	Funcs    []*emit.Func
 }
 
@@ -89,12 +89,37 @@ func Compile(in Input) (*Output, *diag.List) {
 	if m == nil {
 		return nil, diags
 	}
-	out, err := lower(in, m)
+	out, err := lower(in, m, 0)
 	if err != nil {
+		out = roomier(in, src, err)
+	}
+	if out == nil {
 		report(err, src, diags)
 		return nil, diags
 	}
 	return out, diags
+}
+
+// roomier compiles again a script whose values need more of a stack frame than the
+// memory objects leave: those go elsewhere, which costs a few instructions at each
+// use. nil when that does not help.
+func roomier(in Input, src *diag.Source, err error) *Output {
+	var e *mach.Error
+	if !errors.As(err, &e) {
+		return nil
+	}
+	for _, frame := range []int{160, 64} {
+		quiet := in
+		quiet.Dump = nil
+		m := frontend(quiet, src, &diag.List{})
+		if m == nil {
+			return nil
+		}
+		if out, err := lower(in, m, frame); err == nil {
+			return out
+		}
+	}
+	return nil
 }
 
 // frontend takes text to IR; nil when the script has errors.
@@ -156,9 +181,9 @@ func isSyntax(d *diag.Diagnostic) bool {
 	return d.Severity() == diag.Error && d.Code != diag.BadProbeType && d.Code != diag.BadAttachPoint
 }
 
-// lower takes IR to bytes.
-func lower(in Input, m *ir.Module) (*Output, error) {
-	opt := passes.Options{}
+// lower takes IR to bytes; frame is that of passes.Options.
+func lower(in Input, m *ir.Module, frame int) (*Output, error) {
+	opt := passes.Options{Frame: frame}
 	if in.Verify {
 		opt.Verify = ir.VerifyStage
 	}
@@ -168,7 +193,7 @@ func lower(in Input, m *ir.Module) (*Output, error) {
 	if err := passes.Run(m, opt); err != nil {
 		return nil, err
 	}
-	funcs, err := emit.ModuleWith(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump)})
+	funcs, err := emit.ModuleWith(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump), Free: true})
 	if err != nil {
 		return nil, err
 	}
