@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"btc/ir"
@@ -30,6 +31,9 @@ type Options struct {
 	Verify func(m *ir.Module, s ir.Stage) error
 	// Dump is called with the module as it came ("input") and after each pass.
 	Dump func(pass string, m *ir.Module)
+	// Frame is what memory objects may take of a stack frame, in bytes: for scripts
+	// that need the rest of it for other values. 0 means the usual.
+	Frame int
 }
 
 // Refused is the error of Run: what in the script cannot be compiled, and where.
@@ -44,7 +48,14 @@ func (r Refused) Error() string {
 }
 
 // Run takes m through the whole pipeline. The error is a Refused.
-func Run(m *ir.Module, opt Options) error { return run(m, Pipeline(), opt) }
+func Run(m *ir.Module, opt Options) error {
+	rows := Pipeline()
+	if opt.Frame > 0 {
+		i := slices.IndexFunc(rows, func(p Pass) bool { return p.Name == "slots" })
+		rows[i].Run = func(m *ir.Module) []ir.Diag { return placeSlotsWithin(m, opt.Frame) }
+	}
+	return run(m, rows, opt)
+}
 
 func run(m *ir.Module, passes []Pass, opt Options) error {
 	if opt.Dump != nil {

@@ -31,12 +31,16 @@ import (
 //
 // The kernel limits the frame of a program to 512 bytes (MAX_BPF_STACK, all
 // versions); what slots leaves is for the register allocator's spills.
-func placeSlots(m *ir.Module) []ir.Diag {
+func placeSlots(m *ir.Module) []ir.Diag { return placeSlotsWithin(m, frameBudget) }
+
+// placeSlotsWithin gives them room bytes of the frame. Fewer leave more to the register
+// allocator, and to frames of callbacks.
+func placeSlotsWithin(m *ir.Module, room int) []ir.Diag {
 	var diags []ir.Diag
 	for _, f := range m.Funcs {
 		ir.RemoveUnreachable(f)
 		dropUnused(f)
-		chooseClasses(f)
+		chooseClasses(f, room)
 		if d := useScratch(m, f); d != nil {
 			diags = append(diags, *d)
 			continue
@@ -46,15 +50,16 @@ func placeSlots(m *ir.Module) []ir.Diag {
 				s.Class = ir.Frame
 			}
 		}
-		if n := colour(f, ir.Frame); n > frameBudget {
-			diags = append(diags, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the objects of this probe take %d bytes of the stack frame, %d are free", n, frameBudget)})
+		if n := colour(f, ir.Frame); n > room {
+			diags = append(diags, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the objects of this probe take %d bytes of the stack frame, %d are free", n, room)})
 		}
 	}
 	return diags
 }
 
 const (
-	// frameBudget is what slots may take of the frame, in bytes.
+	// frameBudget is what slots may take of the frame, in bytes, unless Options.Frame
+	// says another number.
 	frameBudget = 288
 	// largestOnFrame is the size above which an object always goes to scratch.
 	largestOnFrame = 128
@@ -73,7 +78,7 @@ func dropUnused(f *ir.Func) {
 
 // chooseClasses puts slots on the frame as long as it has room, the largest in
 // scratch first. Slots whose addresses meet in a block parameter stay together.
-func chooseClasses(f *ir.Func) {
+func chooseClasses(f *ir.Func, room int) {
 	a := analyse(f)
 	for _, s := range f.Slots {
 		if s.Class == ir.Unplaced {
@@ -91,7 +96,7 @@ func chooseClasses(f *ir.Func) {
 				largest = s
 			}
 		}
-		if largest == nil || a.colour(ir.Frame)+acquireRoom <= frameBudget {
+		if largest == nil || a.colour(ir.Frame)+acquireRoom <= room {
 			return
 		}
 		largest.Class = ir.Scratch
