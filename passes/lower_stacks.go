@@ -38,8 +38,6 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	if v.Imm > unrolledFrames {
 		// ir.Verify knows the bounds of an offset and not its steps.
 		frames.Slot.Size = max(frames.Slot.Size, roundUp(size, 8*hashedAtOnce)+8*hashedAtOnce)
-	}
-	if v.Imm > unrolledFrames {
 		frames.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
 	}
 	if stacks.Depth > int(v.Imm) || wantsInitialised(l.Func().Prog) {
@@ -76,14 +74,19 @@ func lowerStackLen(l *lowering, v *ir.Value) *ir.Value {
 const unrolledFrames = 8
 
 // hashedAtOnce is the number of words that a turn of the loop hashes: the kernel
-// walks each turn of it.
-const hashedAtOnce = 4
+// walks each turn of it. Even, for words are hashed in pairs.
+const hashedAtOnce = 8
 
 // hashFrames hashes the n words at p; those behind the last frame are 0. Of more
-// than a few it hashes no more than the turns that frames are in. Its upper bits are the best.
+// than a few it hashes no more than the turns that frames are in. (It goes by the words, not by
+// the number of frames: after comparisons with that the verifier would know it, and walk for each
+// number what depends on it.) Its upper bits are the best.
 func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 	if n <= unrolledFrames {
 		h, _ := l.hashWords(p, ir.Const(hashFactor), n)
+		if n%2 == 0 {
+			h = l.Mul(h, ir.Const(hashFactor))
+		}
 		return h
 	}
 	whole := int64(roundUp(int(n), hashedAtOnce))
@@ -93,27 +96,34 @@ func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 	done := l.Split()
 	result := done.AddParam(ir.TI64)
 	head := l.Func().NewBlockAfter(l.Block())
-	off, h := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
-	l.Jump(head, ir.Const(0), ir.Const(hashFactor))
+	off, h, before := head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64)
+	turn := l.Func().NewBlockAfter(head)
+	l.Jump(head, ir.Const(0), ir.Const(hashFactor), ir.Const(1))
+	// The way out is a jump from the head: the kernel then looks, at the place where it leads to,
+	// whether it has been there, and walks what follows the loop once instead of after each turn.
 	l.goOn(head)
-	h, last := l.hashWords(l.Add(p, off), h, hashedAtOnce)
-	more := l.Func().NewBlockAfter(head)
-	head.Br(l.ICmp(ir.EQ, last, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: more}, l.Pos)
-	l.goOn(more)
+	head.Br(l.ICmp(ir.EQ, before, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: turn}, l.Pos)
+	l.goOn(turn)
+	mixed, last := l.hashWords(l.Add(p, off), h, hashedAtOnce)
 	next := l.AddImm(off, 8*hashedAtOnce)
-	more.Br(l.ICmp(ir.ULT, next, ir.Const(8*whole)), ir.Edge{To: head, Args: []*ir.Value{next, h}},
-		ir.Edge{To: done, Args: []*ir.Value{h}}, l.Pos)
+	turn.Br(l.ICmp(ir.ULT, next, ir.Const(8*whole)), ir.Edge{To: head, Args: []*ir.Value{next, mixed, last}},
+		ir.Edge{To: done, Args: []*ir.Value{mixed}}, l.Pos)
 	l.goOn(done)
-	return result
+	return l.Mul(result, ir.Const(hashFactor))
 }
 
 const hashFactor = -0x61c8864680b583eb // odd, 2^64 / golden ratio
 
-// hashWords mixes n words at p into h; it gives the last of them, too.
+// hashWords mixes n words at p into h; it gives the last of them, too. Of two words the
+// second is mixed by the product that follows: after an even number there has to be one.
 func (l *lowering) hashWords(p, h *ir.Value, n int64) (hash, last *ir.Value) {
 	for i := range n {
 		last = l.Load(ir.U64, p, int(8*i))
-		h = l.Mul(l.Add(h, last), ir.Const(hashFactor))
+		if i%2 == 1 {
+			h = l.Binary(ir.OpXor, h, last)
+		} else {
+			h = l.Mul(l.Add(h, last), ir.Const(hashFactor))
+		}
 	}
 	return h, last
 }
