@@ -43,7 +43,7 @@ func (s *scripts) script() string {
 	}
 	s.do(`let $s : string[24] = "abc"; let $t : string[24] = comm; let $pair = ($int8, $uint16, $s); @k[(int8)1, $s] = (int64)3;`)
 	s.do(`let $known : int64 = %s; let $rec = (a=$int32, b=$uint8, c=(int64)%s); let $bytes = (uint8[8])(uint64)%s;`, s.number(), s.number(), s.number())
-	s.do(`@m[(int64)1] = (int64)2; @n[(int64)1] = (int64)pid; @w[(int64)1] = $s; @p[(int64)1] = ((int8)1, (int64)2); @text = $s;`)
+	s.do(`@m[(int64)1] = (int64)2; @n[(int64)1] = (int64)pid; @w[(int64)1] = $s; @p[(int64)1] = ((int8)1, (int64)2); @text = $s; @recs[(int64)1] = $rec; @arr[(int64)1] = $bytes; @pairs[(int64)1] = $pair;`)
 	s.ints = append(s.ints, "$pair.0", "$pair.1", "$known", "$rec.a", "$rec.b", "$rec.c", "$bytes[0]", "$bytes[7]",
 		"@m[(int64)1]", "@n[(int64)1]", "@m[(int64)$int8]", "@n[(int64)$int8]", "@p[(int64)$int8].0", "@p[(int64)1].1")
 	s.do("let $flag : bool = %s;", s.condition(1))
@@ -168,7 +168,27 @@ func (s *scripts) block(depth int) {
 // statement writes one or more statements, with blocks at most depth deep.
 func (s *scripts) statement(depth int) {
 	typ := s.pick(intTypes...)
-	switch s.rnd.IntN(37) {
+	switch s.rnd.IntN(47) {
+	case 37: // objects as keys and values, copied between places
+		s.do("@pk[$pair] %s (int64)%s;", s.pick("=", "+="), s.expr(1))
+	case 38:
+		s.do("@recs[(int64)%s] = $rec;", s.key())
+	case 39:
+		s.do("$rec = @recs[(int64)%s];", s.key())
+	case 40:
+		s.do("@p[(int64)%s] = @p[(int64)%s];", s.key(), s.key())
+	case 41:
+		s.do("@w[(int64)%s] = @w[(int64)%s]; $t = @w[(int64)%s];", s.key(), s.key(), s.key())
+	case 42:
+		s.do("$pair = (%s, %s, %s);", s.pick("$pair.0", "$int8"), s.pick("$pair.1", "$uint16"), s.pick("$pair.2", "$s", "$t"))
+	case 43:
+		s.do("$rec = (a=(int32)$rec.c, b=$rec.b, c=(int64)$rec.a);")
+	case 44:
+		s.do("@arr[(int64)%s] = $bytes; $bytes = @arr[(int64)%s]; print($bytes);", s.key(), s.key())
+	case 45:
+		s.do("@pairs[(int64)%s] = $pair; print(@pairs[(int64)%s]); $pair = @pairs[(int64)%s];", s.key(), s.key(), s.key())
+	case 46:
+		s.do("if %s { $s = $t; $t = %s; }", s.condition(1), s.word())
 	case 28:
 		s.do("for $kv : %s { $int64 += (int64)$kv.0 ^ (int64)$kv.1; $uint32++; }", s.pick("@m", "@n"))
 	case 29:
