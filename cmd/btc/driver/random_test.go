@@ -42,6 +42,15 @@ func TestRandomScripts(t *testing.T) {
 	}
 }
 
+// randomInputs are runs on a new kernel, and on one that has no bpf_loop: a loop of many turns
+// has another form there.
+const randomInputs = `
+run begin_0 pid=100 tid=100 mono=5 boot=7 cpu=1 comm="bash"
+run begin_0 pid=3 tid=4 mono=9 boot=9 comm="abc"
+run begin_0 pid=100 tid=100 mono=5 boot=7 cpu=1 comm="bash" lacks=loop
+run begin_0 pid=3 tid=4 mono=9 boot=9 comm="" lacks=loop
+`
+
 func sameMeaning(host *target.Target, text string) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // a pass has found a bug of another
@@ -62,7 +71,7 @@ func sameMeaning(host *target.Target, text string) (err error) {
 	if err := passes.Run(m, passes.Options{Verify: ir.VerifyStage}); err != nil {
 		return err
 	}
-	inputs, err := interp.ParseInputs("run begin_0 pid=100 tid=100 mono=5 boot=7 cpu=1 comm=\"bash\"\nrun begin_0 pid=3 tid=4 mono=9 boot=9 comm=\"abc\"\n")
+	inputs, err := interp.ParseInputs(randomInputs)
 	if err != nil {
 		return err
 	}
