@@ -14,8 +14,8 @@ import (
 )
 
 // boot runs a shell script in a guest of one kernel, with btrun and with the
-// objects of some scripts in /o, and gives what it printed.
-func boot(t *testing.T, test string, scripts map[string]string, script string) string {
+// objects of some scripts in /o, and gives what it printed. cpus is 0 for as many as guests have.
+func boot(t *testing.T, test string, cpus int, scripts map[string]string, script string) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("skipped: boots a kernel under emulation (-short)")
@@ -57,7 +57,7 @@ func boot(t *testing.T, test string, scripts map[string]string, script string) s
 	if err := os.WriteFile(objects+"/all.sh", []byte(script), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, err := vm.Run(context.Background(), vm.Config{QEMU: qemu, Image: image, Command: []string{"sh", "/o/all.sh"}, Timeout: 5 * time.Minute,
+	r, err := vm.Run(context.Background(), vm.Config{QEMU: qemu, Image: image, CPUs: cpus, Command: []string{"sh", "/o/all.sh"}, Timeout: 5 * time.Minute,
 		Puts: []vm.Put{{Host: bin + "/btrun", Guest: "/bin/btrun"}, {Host: objects, Guest: "/o"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ mode confidentiality
 btrun -q -c 'cat /proc/version' /o/kprobe.o 2>&1
 btrun -q /o/begin.o 2>&1
 `
-	out := boot(t, "lockdown", map[string]string{
+	out := boot(t, "lockdown", 0, map[string]string{
 		"kprobe": `kprobe:vfs_open { printf("opened\n"); exit(); }`,
 		"begin":  `begin { printf("began\n"); exit(); }`,
 	}, script)
@@ -124,7 +124,7 @@ run no-proc begin
 umount /proc
 run all begin
 `
-	out := boot(t, "without", map[string]string{
+	out := boot(t, "without", 0, map[string]string{
 		"kprobe":     `kprobe:vfs_open { printf("opened\n"); exit(); }`,
 		"begin":      `begin { printf("began\n"); exit(); }`,
 		"fentry":     `fentry:vfs_open { @ = count(); }`,
