@@ -223,6 +223,10 @@ func (rs *Ranges) speaks(v *Value, b *Block) {
 	}
 }
 
+// maxNarrow is how many of the nearest branches count: a chain of "else if" has
+// thousands, of which each says that a number is not another.
+const maxNarrow = 128
+
 // At is the range of v in block b: what its definition says, narrowed by the
 // branches that dominate b.
 func (rs *Ranges) At(v *Value, b *Block) Range {
@@ -231,9 +235,10 @@ func (rs *Ranges) At(v *Value, b *Block) Range {
 		return r
 	}
 	all := rs.narrow[v]
-	for i := len(all) - 1; i >= 0; i-- {
+	for i, most := len(all)-1, maxNarrow; i >= 0 && most > 0; i-- {
 		if p, ok := rs.entry(all[i]); ok && rs.dom.Dominates(all[i], b) {
 			r = rs.edge(r, v, p)
+			most--
 		}
 	}
 	return r

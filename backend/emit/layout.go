@@ -90,17 +90,18 @@ func joinChains(f *mach.Func) bool {
 // mergeExits keeps one of several blocks that end the program with the same
 // instructions: the last that is not cold, which most others come before.
 func mergeExits(f *mach.Func) bool {
-	kept := map[int][]*mach.Block{} // by length
+	kept := map[[2]uint64][]*mach.Block{} // by length and digest
 	instead := map[*mach.Block]*mach.Block{}
 	for _, b := range slices.Backward(f.Blocks) { // the cold ones are last
 		if b.Term.Kind != mach.Exit || b == f.Blocks[0] {
 			continue
 		}
-		peers := kept[len(b.Insns)]
-		n := slices.IndexFunc(peers, func(p *mach.Block) bool { return slices.EqualFunc(p.Insns, b.Insns, alike) })
+		key := [2]uint64{uint64(len(b.Insns)), digest(b.Insns)}
+		peers := kept[key]
+		n := slices.IndexFunc(peers, func(p *mach.Block) bool { return allAlike(p.Insns, b.Insns) })
 		switch {
 		case n < 0:
-			kept[len(b.Insns)] = append(peers, b)
+			kept[key] = append(peers, b)
 		case peers[n].Cold && !b.Cold:
 			instead[peers[n]], peers[n] = b, b
 		default:
@@ -195,7 +196,7 @@ func placeTails(f *mach.Func, tails map[*mach.Block]*mach.Block) {
 func sameEnd(x, y *mach.Block) int {
 	n := 0
 	for n < len(x.Insns) && n < len(y.Insns) {
-		i, j := x.Insns[len(x.Insns)-1-n], y.Insns[len(y.Insns)-1-n]
+		i, j := &x.Insns[len(x.Insns)-1-n], &y.Insns[len(y.Insns)-1-n]
 		if i.Op.IsCall() || !alike(i, j) {
 			break
 		}
@@ -209,15 +210,41 @@ func fallIntoExits(f *mach.Func) {
 	for n, b := range f.Blocks[:len(f.Blocks)-1] {
 		next := f.Blocks[n+1]
 		cut := len(b.Insns) - len(next.Insns)
-		if b.Term.Kind == mach.Exit && next.Term.Kind == mach.Exit && cut >= 0 && slices.EqualFunc(b.Insns[cut:], next.Insns, alike) {
+		if b.Term.Kind == mach.Exit && next.Term.Kind == mach.Exit && cut >= 0 && allAlike(b.Insns[cut:], next.Insns) {
 			b.Insns = b.Insns[:cut]
 			b.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: next}}, Pos: b.Term.Pos}
 		}
 	}
 }
 
+// digest is a number that is equal for instructions that are alike.
+func digest(insns []mach.Insn) uint64 {
+	h := uint64(0)
+	for n := range insns {
+		i := &insns[n]
+		h = (h ^ uint64(i.Op) ^ uint64(i.Dst)<<8 ^ uint64(i.Off)<<16 ^ uint64(i.Imm)) * 0x9e3779b97f4a7c15
+		for _, a := range i.Args {
+			h = (h ^ uint64(a.Reg) ^ uint64(a.Imm)<<8) * 0x9e3779b97f4a7c15
+		}
+		h ^= h >> 29
+	}
+	return h
+}
+
+func allAlike(xs, ys []mach.Insn) bool {
+	if len(xs) != len(ys) {
+		return false
+	}
+	for n := range xs {
+		if !alike(&xs[n], &ys[n]) {
+			return false
+		}
+	}
+	return true
+}
+
 // alike reports whether two instructions in machine form encode alike.
-func alike(x, y mach.Insn) bool {
+func alike(x, y *mach.Insn) bool {
 	return x.Op == y.Op && x.W == y.W && x.Cond == y.Cond && x.Size == y.Size && x.Dst == y.Dst && x.Off == y.Off &&
 		x.Imm == y.Imm && x.Sym == y.Sym && x.CORE == y.CORE && x.Kind == y.Kind && x.Relocated == y.Relocated &&
 		slices.Equal(x.Args, y.Args)

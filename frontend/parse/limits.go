@@ -13,7 +13,8 @@ import (
 const (
 	maxBytes     = 2 << 20 // of a source text: more can take a gigabyte of memory
 	maxNesting   = 300     // of brackets
-	maxChain     = 300     // of prefix operators, of "?:" in a statement, of "else if"
+	maxChain     = 300     // of prefix operators, of "?:" in a statement
+	maxElse      = 2500    // of "else if" in a chain; the chains around a place together have four times as many
 	maxStatement = 20000   // tokens
 	maxName      = 255     // bytes of a name, without $ and @
 	maxAttach    = 8 << 10 // bytes of an attach point: a path may have 4096
@@ -49,6 +50,7 @@ type nesting struct {
 	branches int         // '?' in the statement
 	tokens   int         // in the statement
 	elses    map[int]int // length of the "else if" chain at each depth
+	allElses int         // the sum of them
 }
 
 func (n *nesting) add(kind, next int) {
@@ -72,6 +74,7 @@ func (n *nesting) add(kind, next int) {
 		n.open--
 		n.tokens = 0
 		if next != parser.BtLexerELSE {
+			n.allElses -= n.elses[n.open]
 			delete(n.elses, n.open)
 		}
 	case parser.BtLexerSEMI:
@@ -80,11 +83,13 @@ func (n *nesting) add(kind, next int) {
 		n.branches++
 	case parser.BtLexerELSE:
 		n.elses[n.open]++
+		n.allElses++
 	}
 }
 
 func (n *nesting) tooDeep() bool {
-	return n.open > maxNesting || n.prefix > maxChain || n.branches > maxChain || n.tokens > maxStatement || n.elses[n.open] > maxChain
+	return n.open > maxNesting || n.prefix > maxChain || n.branches > maxChain || n.tokens > maxStatement ||
+		n.elses[n.open] > maxElse || n.allElses > 4*maxElse
 }
 
 // longest is how many bytes a token may have; 0 where other limits hold.

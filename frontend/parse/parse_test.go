@@ -185,6 +185,7 @@ func TestWholeTextErrors(t *testing.T) {
 		{"conditional", deep("1 ? 2 : ", "", 5000), "error[E0110]"},
 		{"terms", deep("1 + ", "", 100000), "error[E0110]"},
 		{"else", "begin { if 1 {}" + strings.Repeat(" else if 1 { f(); }", 5000) + " }", "error[E0110]"},
+		{"else in else", "begin { " + strings.Repeat("if 1 {}"+strings.Repeat(" else if 1 {}", 2000)+" else { ", 20) + strings.Repeat("}", 20) + " }", "error[E0110]"},
 		{"string", "begin { print(\"abc); }\n$x }", "stdin:1:15: error[E0102]: syntax: unterminated string"},
 		{"attach quote", "uprobe:\"abc { }", "error[E0102]: syntax: unterminated string"},
 		{"comment", "begin { } /* abc", "stdin:1:11: error[E0111]: syntax: unterminated comment"},
@@ -210,6 +211,14 @@ func TestWholeTextErrors(t *testing.T) {
 func TestManyProbes(t *testing.T) {
 	s := mustParse(t, "many", strings.Repeat("kprobe:f /pid == 1/ { @[comm] = count(); }\n", 1000))
 	if len(s.Items) != 1000 {
+		t.Errorf("%d items", len(s.Items))
+	}
+}
+
+// Neither is a chain of two thousand "else if", such as generated scripts have.
+func TestLongElse(t *testing.T) {
+	s := mustParse(t, "else", "begin { if 1 {}"+strings.Repeat(" else if 1 { f(); }", 2000)+" }")
+	if len(s.Items) != 1 {
 		t.Errorf("%d items", len(s.Items))
 	}
 }
