@@ -310,7 +310,7 @@ func (s *selector) loadFrom(base mach.Operand, off int, v *ir.Value) mach.Operan
 		i.CORE, i.Kind, i.Relocated = v.CORE, v.Kind, true
 	}
 	o := mach.RegOp(s.emit(i))
-	if v.Mem.Signed() {
+	if v.Mem.Signed() && !s.plain[v.ID] {
 		return s.extend(o, v.Mem)
 	}
 	return o

@@ -23,6 +23,7 @@ type selector struct {
 	pos    ir.Pos
 	alias  []*ir.Value // the value that stands for this one
 	narrow []bool      // an extension that only branches read: they compare the lower bits of its argument
+	plain  []bool      // a load of a signed number whose extension nobody reads
 	needed []bool      // the value must be in a register
 	reg    []mach.Reg
 	order  []*ir.Block   // reachable blocks in reverse postorder: definitions before uses
@@ -45,6 +46,7 @@ func Select(f *ir.Func) (*mach.Func, error) {
 	s := newSelector(f)
 	s.findEdges()
 	s.findAliases()
+	s.findUnread()
 	s.findNarrow()
 	s.markNeeded()
 	s.entry()
@@ -71,6 +73,7 @@ func newSelector(f *ir.Func) *selector {
 		out:    &mach.Func{Name: f.Name, Prog: f.Prog, Pos: f.Pos},
 		alias:  make([]*ir.Value, values),
 		narrow: make([]bool, values),
+		plain:  make([]bool, values),
 		needed: make([]bool, values),
 		reg:    make([]mach.Reg, values),
 		blocks: make([]*mach.Block, blocks),
