@@ -18,8 +18,8 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// inGuest names the folder of scripts and objects, in the process that loads
-// them in a guest.
+// inGuest is set in the process that runs in a guest: to the folder of scripts and
+// objects that it loads there, or to layoutsInGuest.
 const inGuest = "BTC_BENCH_GUEST"
 
 // guestFolder is that folder.
@@ -59,11 +59,9 @@ func (b *bench) guestCode() error {
 		}
 		there = append(there, script)
 	}
-	program := filepath.Join(b.dir, "bench")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./tests/bench")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the guest's part: %v\n%s", err, out)
+	program, err := b.guestProgram()
+	if err != nil {
+		return err
 	}
 	n := min(runtime.NumCPU(), len(there))
 	reports, errs := make([][]guestLine, n), make([]error, n)
@@ -213,6 +211,9 @@ func parseGuest(text []byte) ([]guestLine, error) {
 // guest is the part that runs inside: it loads each script of the list by both
 // tools and prints what the kernel made of them.
 func guest(dir string) error {
+	if dir == layoutsInGuest {
+		return measureLayouts()
+	}
 	text, err := os.ReadFile(filepath.Join(dir, "list"))
 	if err != nil {
 		return err

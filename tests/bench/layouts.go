@@ -48,6 +48,7 @@ const trialCopies = 4
 type contest struct {
 	name  string
 	sides [2]trial // the chosen one first
+	old   bool     // measured on older kernels, too: they have other code for it
 }
 
 // trial is a program and its maps.

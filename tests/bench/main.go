@@ -6,7 +6,9 @@
 // (instructions after load, and those the kernel's verifier went through),
 // events (cost of one event), output (events printed without loss), loader
 // (start, memory, size), attach (many probes) and layouts (what btc keeps where,
-// against what it could have chosen). Runs of the two alternate and change their
+// against what it could have chosen). Two more run only when -only names them,
+// in emulated guests: guest (code on a kernel with kprobes and fentry, by both) and
+// kernels (layouts on kernels old and new). Runs of the two alternate and change their
 // order each round; figures are medians, with the least and the
 // largest beside them. It writes bench.json, bench.svg and bench.md.
 //
@@ -57,6 +59,7 @@ var axes = []struct {
 	{name: "attach", run: (*bench).attach},
 	{name: "layouts", run: (*bench).layouts},
 	{name: "guest", run: (*bench).guestCode, asked: true},
+	{name: "kernels", run: (*bench).layoutsOnKernels, asked: true},
 }
 
 func main() {
