@@ -41,7 +41,8 @@ func (s *scripts) script() string {
 			s.ints = append(s.ints, fmt.Sprintf("@s%d", i))
 		}
 	}
-	s.do(`let $s : string[24] = "abc"; let $t : string[24] = comm; let $pair = ($int8, $uint16, $s); @k[(int8)1, $s] = (int64)3;`)
+	room := s.pick("24", "24", "24", "16", "64", "72", "200")
+	s.do(`let $s : string[%[1]s] = "abc"; let $t : string[%[1]s] = comm; let $pair = ($int8, $uint16, $s); @k[(int8)1, $s] = (int64)3;`, room)
 	s.do(`let $known : int64 = %s; let $rec = (a=$int32, b=$uint8, c=(int64)%s); let $bytes = (uint8[8])(uint64)%s;`, s.number(), s.number(), s.number())
 	s.do(`@m[(int64)1] = (int64)2; @n[(int64)1] = (int64)pid; @w[(int64)1] = $s; @p[(int64)1] = ((int8)1, (int64)2); @text = $s; @recs[(int64)1] = $rec; @arr[(int64)1] = $bytes; @pairs[(int64)1] = $pair;`)
 	s.ints = append(s.ints, "$pair.0", "$pair.1", "$known", "$rec.a", "$rec.b", "$rec.c", "$bytes[0]", "$bytes[7]",
