@@ -110,8 +110,19 @@ func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 		l.Store(ir.U8, to, 0, ir.Const(0))
 		return ir.Const(0)
 	}
+	if bound.IsConst() && uint64(bound.Imm) > uint64(v.Imm) && l.unused(v) && endsSlot(to, v.Imm) {
+		// The NUL of a text that fills the room goes into a byte that no one reads.
+		to.Slot.Size++
+		l.readString(to, v.Args[1], bound, v.Imm+1)
+		return ir.Const(0)
+	}
 	n := l.fillString(to, v.Args[1], bound, v.Imm)
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(0))
+}
+
+// endsSlot tells whether room bytes at p are the last of a short slot.
+func endsSlot(p *ir.Value, room int64) bool {
+	return p.Op == ir.OpSlotAddr && p.Slot.Class != ir.Scratch && p.Slot.Size <= largeOnFrame && p.Imm+room == int64(p.Slot.Size)
 }
 
 // The helpers that read strings, and memory of one size, by the kind of address.
