@@ -7,7 +7,7 @@ import (
 )
 
 // tidy removes what allocation left over: moves of a register to itself, empty
-// blocks, blocks that end the program alike, and blocks nobody reaches.
+// blocks, blocks that do the same, and blocks nobody reaches.
 func tidy(f *mach.Func) {
 	for _, b := range f.Blocks {
 		b.Insns = slices.DeleteFunc(b.Insns, func(i mach.Insn) bool {
@@ -17,7 +17,7 @@ func tidy(f *mach.Func) {
 	for {
 		thread(f)
 		dropUnreached(f)
-		if mergeExits(f) {
+		if mergeSame(f) {
 			continue
 		}
 		if joinChains(f) || mergeTails(f) {
@@ -87,18 +87,33 @@ func joinChains(f *mach.Func) bool {
 	return joined
 }
 
-// mergeExits keeps one of several blocks that end the program with the same
-// instructions: the last that is not cold, which most others come before.
-func mergeExits(f *mach.Func) bool {
-	kept := map[[2]uint64][]*mach.Block{} // by length and digest
+// mergeSame keeps one of several blocks that do the same and go on to the same
+// place or end the program: the last that is not cold, which most others come
+// before. A call is shared at an exit only: the kernel inlines a look-up that is
+// of one map.
+func mergeSame(f *mach.Func) bool {
+	type shape struct {
+		kind   mach.TermKind
+		to     *mach.Block
+		len    int
+		digest uint64
+	}
+	kept := map[shape][]*mach.Block{}
 	instead := map[*mach.Block]*mach.Block{}
 	for _, b := range slices.Backward(f.Blocks) { // the cold ones are last
-		if b.Term.Kind != mach.Exit || b == f.Blocks[0] {
+		if b == f.Blocks[0] {
 			continue
 		}
-		key := [2]uint64{uint64(len(b.Insns)), digest(b.Insns)}
+		key := shape{kind: b.Term.Kind, len: len(b.Insns)}
+		if key.kind != mach.Exit {
+			key.to = b.Term.Succs[0].To
+			if key.to == b || slices.ContainsFunc(b.Insns, func(i mach.Insn) bool { return i.Op.IsCall() }) {
+				continue
+			}
+		}
+		key.digest = digest(b.Insns)
 		peers := kept[key]
-		n := slices.IndexFunc(peers, func(p *mach.Block) bool { return allAlike(p.Insns, b.Insns) })
+		n := slices.IndexFunc(peers, func(p *mach.Block) bool { return sameTerm(&p.Term, &b.Term) && allAlike(p.Insns, b.Insns) })
 		switch {
 		case n < 0:
 			kept[key] = append(peers, b)
@@ -119,6 +134,12 @@ func mergeExits(f *mach.Func) bool {
 		}
 	}
 	return true
+}
+
+// sameTerm reports whether two ends of the same kind, in machine form, do the same.
+func sameTerm(x, y *mach.Term) bool {
+	return x.Cond == y.Cond && x.W == y.W && slices.Equal(x.Args, y.Args) &&
+		slices.EqualFunc(x.Succs, y.Succs, func(a, b mach.Edge) bool { return a.To == b.To })
 }
 
 // worthJump is how many instructions make a jump to the end of another block
