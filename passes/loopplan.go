@@ -139,8 +139,12 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 			}
 			known := facts.turnsOf(in, math.MaxUint64)
 			p.turns[next], p.within[next] = min(known, most), known <= most
-			if n.IsConst() && uint64(n.Imm) <= maxTurns && !facts.leaves(in) { // it makes them all
-				p.turns[next], p.within[next] = known, true
+			short := n.IsConst() && p.walksAll(facts, in, uint64(n.Imm))
+			if short || n.IsConst() && uint64(n.Imm) <= maxTurns && !facts.leaves(in) { // it makes them all
+				p.turns[next], p.within[next] = max(uint64(n.Imm), 1), true
+			}
+			if short {
+				most = max(most, 1)
 			}
 			if !p.within[next] && (p.turns[next] < leastTurns || len(cutsOf(facts.f, next.Args[0])) == 0) {
 				whole = false
@@ -151,6 +155,17 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 		next := rangeHead(l)
 		p.m.Meta.AddNeed(ir.Need{Feature: rangeHelper, Construct: what, Pos: next.Pos})
 	}
+}
+
+// walksAll tells whether every kernel walks all n turns of a loop, as it does of one that
+// frontend/build leaves in place: no other loop is around it or in it.
+func (p *planner) walksAll(facts *loopFacts, l *ir.Loop, n uint64) bool {
+	other := func(in *ir.Loop) bool { return in != l && within(in, l) }
+	if n > mostTurns || l.Parent != nil || slices.ContainsFunc(facts.nest.Loops, other) {
+		return false
+	}
+	c := p.cost(facts, l, n)
+	return c.insns <= patience*walkBudget && c.waits <= waitBudget
 }
 
 // within tells whether a loop is another one or stands in it.

@@ -187,14 +187,19 @@ func (f *fn) forStmt(s *ast.ForStmt) {
 
 // inlineTurns is the number of turns, nested loops multiplied, up to which a
 // loop of known length is written as one; the kernel's verifier walks each turn.
-// With a loop in its body it has to be shorter.
+// With a loop in its body it has to be shorter, and in a program that runs once: there
+// a turn of bpf_loop costs less than the verifier's of a loop in place.
 const (
 	inlineTurns = 2048
 	outerTurns  = 64
+	onceTurns   = 64
 	// countedTurns is the largest number that ends a while by a comparison with a
 	// counter of its own, for it to be left to the verifier as it is.
 	countedTurns = 1 << 14
 )
+
+// runsOnce are the programs that the loader runs by itself.
+var runsOnce = map[ir.ProgKind]bool{ir.ProgBegin: true, ir.ProgEnd: true, ir.ProgSelf: true}
 
 // forRange is "for ($i : from..to)": half-open, bounds evaluated once.
 func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
@@ -213,6 +218,9 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 		most := uint64(inlineTurns / outer)
 		if hasLoop(s.Body) {
 			most = min(most, outerTurns)
+		}
+		if p := f.f.Prog; p != nil && runsOnce[p.Kind] {
+			most = min(most, onceTurns)
 		}
 		if n <= most {
 			f.turns = outer * max(int(n), 1)
