@@ -539,9 +539,8 @@ func (ended) Close() error { return nil }
 // to free is freed in the background, while the end programs run and the maps
 // are printed.
 func (s *session) detach() {
-	events := attach.Detach(s.links)
+	s.freeing.Go(attach.Detach(s.links))
 	s.links = nil
-	s.freeing.Go(func() { attach.CloseAll(events) })
 }
 
 func (s *session) close() {
