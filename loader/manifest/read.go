@@ -1,14 +1,9 @@
 package manifest
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -39,12 +34,8 @@ func Parse(data []byte) (*Manifest, error) {
 		return nil, &Fault{Text: fmt.Sprintf("%d bytes are more than the %d a manifest may have", len(data), MaxBytes)}
 	}
 	m := new(Manifest)
-	d := json.NewDecoder(bytes.NewReader(data))
-	if err := d.Decode(m); err != nil {
-		return nil, jsonFault(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, &Fault{Text: "text after the end of the JSON object"}
+	if err := decode(data, m); err != nil {
+		return nil, err
 	}
 	for i := range m.Events {
 		if e := &m.Events[i]; len(e.FormatBytes) > 0 {
@@ -73,35 +64,6 @@ func Marshal(m *Manifest) ([]byte, error) {
 	w := &writer{fields: map[reflect.Type][]field{}}
 	w.value(reflect.ValueOf(&file))
 	return append(w.out, '\n'), nil
-}
-
-func jsonFault(err error) error {
-	var syn *json.SyntaxError
-	var typ *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syn):
-		return &Fault{Text: fmt.Sprintf("byte %d: %s", syn.Offset, strings.TrimPrefix(syn.Error(), "json: "))}
-	case errors.As(err, &typ):
-		return &Fault{Path: typ.Field, Text: fmt.Sprintf("byte %d: a %s where %s is needed", typ.Offset, typ.Value, goKind(typ.Type.Kind().String()))}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &Fault{Text: "the file ends in the middle of the JSON object"}
-	}
-	return &Fault{Text: err.Error()}
-}
-
-// goKind puts a Go kind in JSON's words.
-func goKind(k string) string {
-	switch k {
-	case "string":
-		return "a string"
-	case "bool":
-		return "true or false"
-	case "slice":
-		return "an array"
-	case "struct", "map", "ptr":
-		return "an object"
-	}
-	return "a whole number in range"
 }
 
 // features are the entries of Requires that this version knows.

@@ -1,0 +1,403 @@
+package manifest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// decoder reads JSON (RFC 8259) into values as encoding/json does, with fewer
+// liberties: keys are told apart by case, and the first thing that is wrong ends it.
+// That package has 0.2 MB of code, which the loader would carry for this alone.
+type decoder struct {
+	data   []byte
+	at     int
+	depth  int
+	fields map[reflect.Type]map[string]int
+}
+
+// maxNesting is how deep lists may stand in one another. Layouts, which are what nests in a
+// manifest, have a limit of their own.
+const maxNesting = 1000
+
+// decode reads the one object that data is into the struct that v points to.
+func decode(data []byte, v any) error {
+	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}}
+	if err := d.value(reflect.ValueOf(v).Elem()); err != nil {
+		if f, ok := err.(*Fault); ok && f.Path == here {
+			f.Path = ""
+		}
+		return err
+	}
+	if d.next(); d.at < len(data) {
+		return &Fault{Text: "text after the end of the JSON object"}
+	}
+	return nil
+}
+
+// next skips blanks and gives the byte behind them, 0 at the end.
+func (d *decoder) next() byte {
+	for ; d.at < len(d.data); d.at++ {
+		switch c := d.data[d.at]; c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// value reads a value into v. What v cannot hold is a fault with its path. A v that is not
+// valid takes anything.
+func (d *decoder) value(v reflect.Value) error {
+	c := d.next()
+	from := d.at
+	if c == 'n' {
+		if err := d.word("null"); err != nil {
+			return err
+		}
+		if v.IsValid() && (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice || v.Kind() == reflect.Map) {
+			v.SetZero()
+		}
+		return nil
+	}
+	if v.IsValid() && v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		v = v.Elem()
+	}
+	switch {
+	case c == '{':
+		if !v.IsValid() || v.Kind() == reflect.Struct || v.Kind() == reflect.Map {
+			return d.list('}', func(int) error { return d.member(v) })
+		}
+		return d.wrong(from, "an object", v)
+	case c == '[':
+		return d.array(from, v)
+	case c == '"':
+		s, err := d.text()
+		if err != nil || !v.IsValid() {
+			return err
+		}
+		return d.setText(from, v, s)
+	case c == 't', c == 'f':
+		word := "true"
+		if c == 'f' {
+			word = "false"
+		}
+		if err := d.word(word); err != nil || !v.IsValid() {
+			return err
+		}
+		if v.Kind() != reflect.Bool {
+			return d.wrong(from, "a truth value", v)
+		}
+		v.SetBool(c == 't')
+		return nil
+	case c == '-' || isDigit(c):
+		return d.number(v)
+	}
+	return d.bad("the beginning of a value")
+}
+
+// list reads what stands between brackets, by a call for each element.
+func (d *decoder) list(shut byte, element func(i int) error) error {
+	if d.depth++; d.depth > maxNesting {
+		return &Fault{Text: fmt.Sprintf("byte %d: lists stand deeper than %d in one another", d.at+1, maxNesting)}
+	}
+	d.at++
+	for i := 0; ; i++ {
+		if c := d.next(); i == 0 && c == shut {
+			break
+		}
+		if err := element(i); err != nil {
+			return err
+		}
+		if c := d.next(); c == shut {
+			break
+		} else if c != ',' {
+			return d.bad("',' or '" + string(shut) + "'")
+		}
+		d.at++
+	}
+	d.at++
+	d.depth--
+	return nil
+}
+
+// member reads a key and its value.
+func (d *decoder) member(v reflect.Value) error {
+	if d.next() != '"' {
+		return d.bad("a key")
+	}
+	key, err := d.text()
+	if err != nil {
+		return err
+	}
+	if d.next() != ':' {
+		return d.bad("':'")
+	}
+	d.at++
+	if v.IsValid() && v.Kind() == reflect.Map { // from string to string
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		s := reflect.New(v.Type().Elem()).Elem()
+		err := under(key, d.value(s))
+		v.SetMapIndex(reflect.ValueOf(key), s)
+		return err
+	}
+	into := reflect.Value{}
+	if v.IsValid() {
+		if i, ok := d.fieldsOf(v.Type())[key]; ok {
+			into = v.Field(i)
+		}
+	}
+	return under(key, d.value(into))
+}
+
+func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
+	all := d.fields[t]
+	if all == nil {
+		all = map[string]int{}
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			all[name] = i
+		}
+		d.fields[t] = all
+	}
+	return all
+}
+
+func (d *decoder) array(from int, v reflect.Value) error {
+	if !v.IsValid() {
+		return d.list(']', func(int) error { return d.value(v) })
+	}
+	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() == reflect.Uint8 {
+		return d.wrong(from, "an array", v)
+	}
+	all := reflect.New(v.Type()).Elem() // can be set and grown
+	all.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	err := d.list(']', func(i int) error {
+		if i == all.Cap() {
+			all.Grow(1)
+		}
+		all.SetLen(i + 1)
+		return under("["+strconv.Itoa(i)+"]", d.value(all.Index(i)))
+	})
+	v.Set(all)
+	return err
+}
+
+func (d *decoder) setText(from int, v reflect.Value, s string) error {
+	switch {
+	case v.Kind() == reflect.String:
+		v.SetString(s)
+		return nil
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		b, err := base64.StdEncoding.DecodeString(s)
+		if err != nil {
+			return &Fault{Path: here, Text: fmt.Sprintf("byte %d: %v", from+1, err)}
+		}
+		v.SetBytes(b)
+		return nil
+	}
+	return d.wrong(from, "a string", v)
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// digits skips digits and tells whether there was one.
+func (d *decoder) digits() bool {
+	from := d.at
+	for d.at < len(d.data) && isDigit(d.data[d.at]) {
+		d.at++
+	}
+	return d.at > from
+}
+
+// skip skips one byte if it is one of those.
+func (d *decoder) skip(bytes string) bool {
+	if d.at < len(d.data) && strings.IndexByte(bytes, d.data[d.at]) >= 0 {
+		d.at++
+		return true
+	}
+	return false
+}
+
+func (d *decoder) number(v reflect.Value) error {
+	from := d.at
+	d.skip("-")
+	if !d.skip("0") && !d.digits() || d.skip(".") && !d.digits() {
+		return d.bad("a digit")
+	}
+	if d.skip("eE") {
+		d.skip("+-")
+		if !d.digits() {
+			return d.bad("a digit")
+		}
+	}
+	if !v.IsValid() {
+		return nil
+	}
+	text := string(d.data[from:d.at])
+	switch v.Kind() {
+	case reflect.Int, reflect.Int64:
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			v.SetInt(n)
+			return nil
+		}
+	case reflect.Uint64:
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			v.SetUint(n)
+			return nil
+		}
+	}
+	return d.wrong(from, "the number "+text, v)
+}
+
+func (d *decoder) word(word string) error {
+	for i := range len(word) {
+		if d.at == len(d.data) || d.data[d.at] != word[i] {
+			return d.bad(strconv.Quote(word))
+		}
+		d.at++
+	}
+	return nil
+}
+
+// text reads a string. What is no UTF-8, and half of a pair of UTF-16, becomes U+FFFD.
+func (d *decoder) text() (string, error) {
+	d.at++
+	var out []byte
+	for from := d.at; d.at < len(d.data); {
+		c := d.data[d.at]
+		switch {
+		case c == '"':
+			out = append(out, d.data[from:d.at]...)
+			d.at++
+			return string(out), nil
+		case c < ' ':
+			return "", d.bad("the rest of a string")
+		case c == '\\':
+			out = append(out, d.data[from:d.at]...)
+			d.at++
+			r, err := d.escape()
+			if err != nil {
+				return "", err
+			}
+			out = utf8.AppendRune(out, r)
+			from = d.at
+		case c < utf8.RuneSelf:
+			d.at++
+		default:
+			r, size := utf8.DecodeRune(d.data[d.at:])
+			if r == utf8.RuneError && size == 1 {
+				out = append(append(out, d.data[from:d.at]...), "\ufffd"...)
+				from = d.at + 1
+			}
+			d.at += size
+		}
+	}
+	return "", d.bad("")
+}
+
+// escape reads what stands behind a backslash.
+func (d *decoder) escape() (rune, error) {
+	if d.at == len(d.data) {
+		return 0, d.bad("")
+	}
+	c := d.data[d.at]
+	if c == 'u' {
+		d.at++
+		r, err := d.hex()
+		if err != nil || !utf16.IsSurrogate(r) {
+			return r, err
+		}
+		if d.at+1 < len(d.data) && d.data[d.at] == '\\' && d.data[d.at+1] == 'u' {
+			back := d.at
+			d.at += 2
+			low, err := d.hex()
+			if err != nil {
+				return 0, err
+			}
+			if r := utf16.DecodeRune(r, low); r != utf8.RuneError {
+				return r, nil
+			}
+			d.at = back // a character of its own
+		}
+		return utf8.RuneError, nil
+	}
+	i := strings.IndexByte(`"\/bfnrt`, c)
+	if i < 0 {
+		return 0, d.bad("what follows a backslash")
+	}
+	d.at++
+	return rune("\"\\/\b\f\n\r\t"[i]), nil
+}
+
+func (d *decoder) hex() (rune, error) {
+	r := rune(0)
+	for range 4 {
+		if d.at == len(d.data) {
+			return 0, d.bad("")
+		}
+		n, err := strconv.ParseUint(string(d.data[d.at:d.at+1]), 16, 8)
+		if err != nil {
+			return 0, d.bad("a hexadecimal digit")
+		}
+		r = r<<4 | rune(n)
+		d.at++
+	}
+	return r, nil
+}
+
+// bad is the fault of text that is no JSON.
+func (d *decoder) bad(want string) error {
+	if d.at >= len(d.data) {
+		return &Fault{Text: "the file ends in the middle of the JSON object"}
+	}
+	return &Fault{Text: fmt.Sprintf("byte %d: %q where %s is expected", d.at+1, d.data[d.at:d.at+1], want)}
+}
+
+// here is the path of a value as seen from itself: lists put their part in front.
+const here = "."
+
+// wrong is the fault of a value that does not fit.
+func (d *decoder) wrong(at int, have string, v reflect.Value) error {
+	return &Fault{Path: here, Text: fmt.Sprintf("byte %d: %s where %s is needed", at+1, have, kindName(v.Kind()))}
+}
+
+// under puts a key or an index in front of the path that a fault has.
+func under(part string, err error) error {
+	f, ok := err.(*Fault)
+	switch {
+	case !ok || f.Path == "":
+	case f.Path == here:
+		f.Path = part
+	case f.Path[0] == '[':
+		f.Path = part + f.Path
+	default:
+		f.Path = part + "." + f.Path
+	}
+	return err
+}
+
+// kindName puts a Go kind in JSON's words.
+func kindName(k reflect.Kind) string {
+	switch k {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a whole number in range"
+}
