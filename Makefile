@@ -34,8 +34,9 @@ test-kernels:
 lint:
 	@bash tests/lint.sh
 
-# bench compares with bpftrace on this kernel (root; about half an hour). BENCH
-# takes options, such as "-quick -only events".
+# bench compares with bpftrace on this kernel (root; about a quarter of an hour).
+# BENCH takes options, such as "-quick -only events", or "-only guest,kernels" for
+# what is measured in emulated guests.
 bench:
 	@bash tests/setup/oracle.sh
 	$(GO) run ./tests/bench $(BENCH)

@@ -52,7 +52,11 @@ func (b *bench) events() error {
 		}
 		var cost [2][]float64
 		var noise []float64
-		err = b.alternate(b.rounds, func(k int, t tool) error {
+		rounds := b.rounds
+		if d.copies > 1 {
+			rounds = max((rounds+1)/2, 3) // copies are as good as rounds
+		}
+		err = b.alternate(rounds, func(k int, t tool) error {
 			r, err := b.eventCost(t, d)
 			cost[k] = append(cost[k], r.above)
 			empty[k] = append(empty[k], r.empty)

@@ -136,14 +136,15 @@ func (c contest) round(f *contestFigures, round, batches, events int) error {
 		n = 1
 	}
 	none := trial{code: func(trialMaps) asm.Instructions { return nil }}
-	for i := range max(n, 2) {
-		for j := range 3 {
-			k := (i + j + round) % 3 // each kind is the first on the event by turns
+	// An empty program stands before each of the others, and the sides take turns
+	// at being the first of two: what one leaves in the caches is the other's gain.
+	for i := range n {
+		first := (i + round) % 2
+		for j, k := range []int{2, first, 3, 1 - first} {
 			var err error
-			switch {
-			case k == 2:
-				err = add(2+i%2, none)
-			case i < n:
+			if j%2 == 0 {
+				err = add(k, none)
+			} else {
 				err = add(k, c.sides[k])
 			}
 			if err != nil || f.Missing != "" {
