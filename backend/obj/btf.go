@@ -3,6 +3,7 @@ package obj
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 )
 
 // The BTF kinds we write (kernel: include/uapi/linux/btf.h). None is newer
@@ -195,9 +196,20 @@ func (b *builder) bytes() []byte {
 
 // le writes values in little-endian order; a bytes.Buffer never fails.
 func le(w *bytes.Buffer, vals ...any) {
+	order, out := binary.LittleEndian, w.AvailableBuffer()
 	for _, v := range vals {
-		if err := binary.Write(w, binary.LittleEndian, v); err != nil {
-			panic("BUG: " + err.Error())
+		switch v := v.(type) {
+		case uint8:
+			out = append(out, v)
+		case uint16:
+			out = order.AppendUint16(out, v)
+		case uint32:
+			out = order.AppendUint32(out, v)
+		case uint64:
+			out = order.AppendUint64(out, v)
+		default:
+			panic(fmt.Sprintf("BUG: %T in an object", v))
 		}
 	}
+	w.Write(out)
 }

@@ -75,9 +75,18 @@ func newBody(c *checker, cl *clause, p *Point) *body {
 // run types everything once.
 func (b *body) run() {
 	o := b.out
-	o.exprs, o.decls, o.loops = map[ast.Expr]*Expr{}, map[*ast.LetStmt]*Var{}, map[*ast.ForStmt]*Var{}
-	o.count, o.dead = map[*ast.UnrollStmt]int{}, map[ast.Stmt]bool{}
-	b.seen = map[*slot]bool{}
+	if o.decls == nil {
+		o.exprs, o.decls, o.loops = map[ast.Expr]*Expr{}, map[*ast.LetStmt]*Var{}, map[*ast.ForStmt]*Var{}
+		o.count, o.dead = map[*ast.UnrollStmt]int{}, map[ast.Stmt]bool{}
+		b.seen = map[*slot]bool{}
+	} else { // of the round before
+		clear(o.exprs)
+		clear(o.decls)
+		clear(o.loops)
+		clear(o.count)
+		clear(o.dead)
+		clear(b.seen)
+	}
 	b.repeat, b.stmts = 1, 0
 	if b.clause.probe.Pred != nil {
 		b.condition(b.clause.probe.Pred)

@@ -91,6 +91,7 @@ type checker struct {
 	warned       map[string]bool // unstable features of the language that were met
 	final        bool            // the round that reports
 	changed      bool            // a type grew in this round
+	spare        []Expr          // see newExpr
 	guesses      int             // unknown names so far, for maxGuesses
 }
 

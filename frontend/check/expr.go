@@ -16,6 +16,16 @@ import (
 // maxDepth bounds the nesting of expressions.
 const maxDepth = 1000
 
+// newExpr takes an Expr from a few that were made at once: rounds make many.
+func (c *checker) newExpr() *Expr {
+	if len(c.spare) == 0 {
+		c.spare = make([]Expr, 22) // 4 KB
+	}
+	e := &c.spare[0]
+	c.spare = c.spare[1:]
+	return e
+}
+
 // set records the facts of x.
 func (b *body) set(x ast.Expr, e *Expr) *Expr {
 	b.out.exprs[ast.Unparen(x)] = e
@@ -84,7 +94,8 @@ func (b *body) expr(x ast.Expr) *Expr {
 		return b.set(x, &Expr{Type: types.TInvalid})
 	}
 	defer func() { b.depth-- }()
-	e := &Expr{Type: types.TInvalid}
+	e := b.newExpr()
+	e.Type = types.TInvalid
 	b.set(x, e)
 	b.kind(x, e)
 	if e.Type == nil {

@@ -94,6 +94,7 @@ type lexer struct {
 	text     string // the source, with what is not for the lexer blanked out
 	tokens   []*token
 	comments []*token
+	spare    []token // made at once, for the next ones
 
 	state lexState
 	depth int // open braces
@@ -172,7 +173,12 @@ func (l *lexer) afterConfig(name string) bool {
 }
 
 func (l *lexer) emit(kind, start, end int) {
-	t := &token{kind: kind, start: start, end: end, text: l.text[start:end]}
+	if len(l.spare) == 0 {
+		l.spare = make([]token, 32)
+	}
+	t := &l.spare[0]
+	l.spare = l.spare[1:]
+	*t = token{kind: kind, start: start, end: end, text: l.text[start:end]}
 	l.tokens = append(l.tokens, t)
 	l.advance(t)
 }
