@@ -121,14 +121,7 @@ func (b *bench) inGuests(image, program string, scripts []string) ([]guestLine, 
 		if len(lines) == 0 || deaths == 3 {
 			return nil, err
 		}
-		last := lines[len(lines)-1]
-		at := slices.Index(scripts, last.Script) // -1 when it died at the first one
-		side := 0
-		if at >= 0 && last.Side == 0 && last.Err == "" {
-			side = 1
-		} else {
-			at++
-		}
+		at, side := unfinished(scripts, lines[len(lines)-1])
 		if at == len(scripts) {
 			break
 		}
@@ -136,6 +129,16 @@ func (b *bench) inGuests(image, program string, scripts []string) ([]guestLine, 
 		scripts = scripts[at+1:]
 	}
 	return all, nil
+}
+
+// unfinished is the script, and the tool's side, that was being loaded after the
+// last line of a report; the index is len(scripts) when all were.
+func unfinished(scripts []string, last guestLine) (at, side int) {
+	at = slices.Index(scripts, last.Script) // -1: the line says what the guest is
+	if at >= 0 && last.Side == 0 && last.Err == "" {
+		return at, 1
+	}
+	return at + 1, 0
 }
 
 // inGuest boots a kernel and has both tools load the scripts there. When the
