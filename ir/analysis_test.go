@@ -106,7 +106,7 @@ func TestLivenessByDefinition(t *testing.T) {
 						want = want || blocks[u]
 					}
 				}
-				if got := l.In[b.ID].Has(v); got != want {
+				if got := l.In(b, v); got != want {
 					t.Fatalf("%s live into b%d: %t\n%s", v, b.ID, got, f)
 				}
 			}

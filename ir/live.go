@@ -1,6 +1,6 @@
 package ir
 
-import "math/bits"
+import "slices"
 
 // ValueSet is a set of placed values and block parameters of one function.
 type ValueSet []uint64
@@ -18,86 +18,90 @@ func (s ValueSet) Add(v *Value) {
 	}
 }
 
-// Remove removes v.
-func (s ValueSet) Remove(v *Value) {
-	if v.ID >= 0 {
-		s[v.ID/64] &^= 1 << (v.ID % 64)
-	}
-}
-
-// Union adds all of t and reports whether that changed s.
-func (s ValueSet) Union(t ValueSet) bool {
-	changed := false
-	for i, w := range t {
-		if w&^s[i] != 0 {
-			s[i] |= w
-			changed = true
-		}
-	}
-	return changed
-}
-
-// Len is the number of members.
-func (s ValueSet) Len() int {
-	n := 0
-	for _, w := range s {
-		n += bits.OnesCount64(w)
-	}
-	return n
-}
-
-// IDs lists the members' IDs in order.
-func (s ValueSet) IDs() []int {
-	var ids []int
-	for i, w := range s {
-		for ; w != 0; w &= w - 1 {
-			ids = append(ids, i*64+bits.TrailingZeros64(w))
-		}
-	}
-	return ids
-}
-
-// Liveness says which values are needed later at both ends of each block,
-// indexed by Block.ID. A block's parameters are live in it, not before it; the
-// arguments of an edge are used at the end of the block the edge leaves.
+// Liveness answers which values are needed later at both ends of the reachable blocks
+// of a function, as it was when Live was called. A block's parameters are live in
+// it, not before it; the arguments of an edge are used at the end of the block
+// the edge leaves.
+//
+// It goes back from the uses of the values that are asked for: sets of values for
+// each block would take the square of a long function.
 type Liveness struct {
-	In, Out []ValueSet
+	preds [][]Pred
+	def   []*Block         // by Value.ID: where it is defined
+	uses  [][]*Block       // by Value.ID: other blocks that use it
+	in    map[int][]*Block // by Value.ID, of those asked for: where it is live at the start
 }
 
-// Live computes liveness of the reachable blocks; others have nil sets.
+// Live prepares the answers for f.
 func Live(f *Func) *Liveness {
-	l := &Liveness{In: make([]ValueSet, f.nextBlock), Out: make([]ValueSet, f.nextBlock)}
+	l := &Liveness{preds: Preds(f), def: make([]*Block, f.nextValue), uses: make([][]*Block, f.nextValue), in: map[int][]*Block{}}
 	order := ReversePostorder(f)
 	for _, b := range order {
-		l.In[b.ID], l.Out[b.ID] = NewValueSet(f), NewValueSet(f)
+		for _, p := range b.Params {
+			l.def[p.ID] = b
+		}
+		for _, v := range b.Values {
+			l.def[v.ID] = b
+		}
 	}
-	for changed := true; changed; {
-		changed = false
-		for i := len(order) - 1; i >= 0; i-- {
-			if l.block(order[i]) {
-				changed = true
+	for _, b := range order {
+		use := func(v *Value) {
+			if v.ID < 0 || l.def[v.ID] == b {
+				return
+			}
+			if at := l.uses[v.ID]; len(at) == 0 || at[len(at)-1] != b {
+				l.uses[v.ID] = append(at, b)
 			}
 		}
+		for _, v := range b.Values {
+			for _, a := range v.Args {
+				use(a)
+			}
+		}
+		b.Term.Uses(func(v **Value) { use(*v) })
 	}
 	return l
 }
 
-func (l *Liveness) block(b *Block) bool {
-	out := l.Out[b.ID]
-	for _, e := range b.Term.Succs {
-		out.Union(l.In[e.To.ID])
+// In tells whether v is needed at the start of b.
+func (l *Liveness) In(b *Block, v *Value) bool {
+	if v.ID < 0 || len(l.uses[v.ID]) == 0 {
+		return false
 	}
-	live := append(ValueSet(nil), out...)
-	b.Term.Uses(func(v **Value) { live.Add(*v) })
-	for i := len(b.Values) - 1; i >= 0; i-- {
-		v := b.Values[i]
-		live.Remove(v)
-		for _, a := range v.Args {
-			live.Add(a)
+	in, known := l.in[v.ID]
+	if !known {
+		in = l.search(v)
+		l.in[v.ID] = in
+	}
+	_, found := slices.BinarySearchFunc(in, b, byID)
+	return found
+}
+
+// Out tells whether v is needed behind b.
+func (l *Liveness) Out(b *Block, v *Value) bool {
+	return slices.ContainsFunc(b.Term.Succs, func(e Edge) bool { return l.In(e.To, v) })
+}
+
+// search finds the blocks at whose start v is live, in the order of their IDs.
+func (l *Liveness) search(v *Value) []*Block {
+	seen := map[*Block]bool{}
+	var in []*Block
+	add := func(b *Block) {
+		if b != l.def[v.ID] && !seen[b] {
+			seen[b] = true
+			in = append(in, b)
 		}
 	}
-	for _, p := range b.Params {
-		live.Remove(p)
+	for _, b := range l.uses[v.ID] {
+		add(b)
 	}
-	return l.In[b.ID].Union(live)
+	for i := 0; i < len(in); i++ {
+		for _, p := range l.preds[in[i].ID] {
+			add(p.Block)
+		}
+	}
+	slices.SortFunc(in, byID)
+	return in
 }
+
+func byID(a, b *Block) int { return a.ID - b.ID }

@@ -227,7 +227,7 @@ func (s *sinker) gather(v *ir.Value, to place, group *[]*ir.Value) bool {
 
 // liveAt reports whether a is needed behind the place by others than v.
 func (s *sinker) liveAt(a *ir.Value, to place, v *ir.Value) bool {
-	if s.live.Out[to.b.ID].Has(a) {
+	if s.live.Out(to.b, a) {
 		return true
 	}
 	for _, u := range s.users[a.ID] {
