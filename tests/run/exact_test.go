@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -140,8 +141,11 @@ tracepoint:syscalls:sys_enter_getpgid /pid == $1/ { @scalar = count(); @keyed[7]
 interval:ms:10 { print(@scalar); clear(@scalar); print(@keyed); clear(@keyed); print(@plain); clear(@plain); }
 `, func() {
 		onThreads(threads, func() {
-			for range each {
+			for i := range each {
 				unix.RawSyscall(unix.SYS_GETPGID, 0, 0, 0)
+				if i%(each/10) == 0 {
+					time.Sleep(15 * time.Millisecond) // however fast the CPU is, clears come between
+				}
 			}
 		})
 	}, fmt.Sprint(os.Getpid()))
@@ -151,7 +155,7 @@ interval:ms:10 { print(@scalar); clear(@scalar); print(@keyed); clear(@keyed); p
 		loses int // at most, for each CPU and clear
 	}{{"@scalar: ", 0}, {"@keyed[7]: ", 1}, {"@plain[7]: ", 1}} {
 		times, total := printed(text, c.name)
-		if times < 5 {
+		if times < 2 {
 			t.Errorf("%s was printed %d times only", c.name, times)
 		}
 		if total > n || total < n-c.loses*times*runtime.NumCPU() {
