@@ -259,7 +259,7 @@ const (
 	recordHeader = 8 // BPF_RINGBUF_HDR_SZ
 )
 
-// wakeFlags: a reader that sleeps is woken by each event; one that reads every now and
+// wakeFlags: a reader that sleeps is woken by the next event; one that reads every now and
 // then is woken at once for what it must act on, and when much was sent. A wake-up
 // interrupts the CPU, which costs up to 10 us on virtual machines: only the record that
 // carries the sum of lengths past a multiple of wakeAt gives one. length is the record's, less than wakeAt.
@@ -272,7 +272,7 @@ func (l *lowering) wakeFlags(e *ir.Event, length *ir.Value) *ir.Value {
 	sent := l.GlobalAddr(ir.TMapVal(".bss", false), "sent", 0)
 	sum := l.Add(l.Load(ir.U16, sent, 0), length)
 	l.Store(ir.U16, sent, 0, sum)
-	return l.orAsleep(l.AddImm(l.LShr(sum, ir.Const(wakeShift)), noWakeup)) // noWakeup and the carry
+	return l.unlessAsleep(l.AddImm(l.LShr(sum, ir.Const(wakeShift)), noWakeup)) // noWakeup and the carry
 }
 
 // submitFlags are wakeFlags of a record that was built in place, from its
@@ -289,14 +289,15 @@ func (l *lowering) submitFlags(e *ir.Event, rec *ir.Value) *ir.Value {
 	// Behind the record begins the header of the next. The sum is wakeAt and less than
 	// twice as much, or more: noWakeup or forceWakeup times wakeAt and a rest.
 	end := l.AddImm(at, int64(min(roundUp(e.Size, 8)+recordHeader, wakeAt))+noWakeup*wakeAt)
-	return l.orAsleep(l.LShr(end, ir.Const(wakeShift)))
+	return l.unlessAsleep(l.LShr(end, ir.Const(wakeShift)))
 }
 
-// orAsleep adds forceWakeup to flags while the reader sleeps: it writes that to the
-// global asleep, which is 0 otherwise. Of the two flags the kernel takes forceWakeup.
-func (l *lowering) orAsleep(flags *ir.Value) *ir.Value {
+// unlessAsleep takes noWakeup out of flags while the reader sleeps: it sets the global
+// asleep to that, which is 0 otherwise. Without a flag the kernel wakes the reader for a
+// record when all before it were read: for the first one, and not again until it has run.
+func (l *lowering) unlessAsleep(flags *ir.Value) *ir.Value {
 	global(l.m, "asleep", ir.GlobalData, 8)
-	return l.Or(flags, l.Load(ir.U64, l.GlobalAddr(ir.TMapVal(".bss", false), "asleep", 0), 0))
+	return l.Binary(ir.OpXor, flags, l.Load(ir.U64, l.GlobalAddr(ir.TMapVal(".bss", false), "asleep", 0), 0))
 }
 
 // actsAtOnce tells the events on which the reader must act at once.

@@ -21,44 +21,56 @@ type pace struct {
 	asleep setter        // nil: the programs do not know it, and each wait is a rest
 	busy   bool          // an event came since the last wait
 	rest   time.Duration // the last
-	slept  int           // times without an event
+	sleeps bool          // and says so
 }
 
 // setter is an *ebpf.Variable.
 type setter interface{ Set(any) error }
 
-// Values of the global asleep: what programs add to the flags of the ring buffer's helpers.
+// Values of the global asleep: programs flip these bits in the flags of the ring buffer's
+// helpers, where they have BPF_RB_NO_WAKEUP otherwise. Then the kernel wakes the
+// reader for a record when all before it were read.
 const (
 	awake    = uint64(0)
-	sleeping = uint64(2) // BPF_RB_FORCE_WAKEUP
+	sleeping = uint64(1)
 )
 
 // wait waits for events. often says that the run has other things to look at, ten
 // times a second.
 func (p *pace) wait(events *source, often bool) error {
 	if p.busy || p.asleep == nil || p.rest == 0 {
+		p.wakeUp()
 		p.rest = min(max(4*p.rest, shortRest), longRest)
-		p.busy, p.slept = false, 0
+		p.busy = false
 		return events.wait(p.rest)
 	}
-	// A program that looked at the global before this, and sends its event after our
-	// look at the buffer, wakes no one: the first sleep is a short one.
 	d := longRest
-	if p.slept++; p.slept > 1 {
+	if p.sleeps {
 		p.rest = shortRest / 4
 		if !often {
 			d = longSleep
 		}
+	} else if p.asleep.Set(sleeping) != nil {
+		p.asleep = nil
+		return events.wait(longRest)
 	}
-	if err := p.asleep.Set(sleeping); err != nil {
-		return err
-	}
+	// A program that looked at the global before that, and sends its event after our
+	// look at the buffer, wakes no one: the first sleep is a short one.
+	p.sleeps = true
 	if events.waiting() { // by now, or being written
 		d = shortRest
 	}
 	err := events.wait(d)
-	if e := p.asleep.Set(awake); err == nil {
-		err = e
+	if events.waiting() {
+		p.wakeUp()
 	}
 	return err
+}
+
+// wakeUp ends a sleep. What could be set before can be set again.
+func (p *pace) wakeUp() {
+	if p.sleeps {
+		p.sleeps = false
+		p.asleep.Set(awake)
+	}
 }
