@@ -48,8 +48,11 @@ func (e VerifyErrors) Error() string {
 func Verify(m *Module) error {
 	var all VerifyErrors
 	all = append(all, verifyTables(m)...)
-	for _, f := range m.Funcs {
-		all = append(all, verifyFunc(m, f)...)
+	names := namesOf(m)
+	errs := make([]VerifyErrors, len(m.Funcs))
+	m.EachFunc(func(i int, f *Func) { errs[i] = verifyFunc(m, f, names) })
+	for _, some := range errs {
+		all = append(all, some...)
 	}
 	if len(all) == 0 {
 		return nil
@@ -145,6 +148,7 @@ func verifyTables(m *Module) VerifyErrors {
 type checker struct {
 	m      *Module
 	f      *Func
+	names  *moduleNames
 	errs   VerifyErrors
 	dom    *DomTree
 	preds  [][]Pred
@@ -165,8 +169,36 @@ func (c *checker) fn(format string, args ...any) {
 	c.errs = append(c.errs, &VerifyError{c.f.Name, c.f.Pos, "", fmt.Sprintf(format, args...)})
 }
 
-func verifyFunc(m *Module, f *Func) VerifyErrors {
-	c := &checker{m: m, f: f}
+func byName[T any](all []*T, name func(*T) string) map[string]*T {
+	found := map[string]*T{}
+	for _, x := range all {
+		if _, twice := found[name(x)]; !twice {
+			found[name(x)] = x
+		}
+	}
+	return found
+}
+
+// moduleNames is what values refer to by name: Module.Map and its like search a
+// list, of hundreds in a large script, for each of them.
+type moduleNames struct {
+	maps    map[string]*Map
+	globals map[string]*Global
+	events  map[string]*Event
+	funcs   map[string]*Func
+}
+
+func namesOf(m *Module) *moduleNames {
+	return &moduleNames{
+		byName(m.Maps, func(x *Map) string { return x.Name }),
+		byName(m.Globals, func(g *Global) string { return g.Name }),
+		byName(m.Events, func(e *Event) string { return e.Name }),
+		byName(m.Funcs, func(f *Func) string { return f.Name }),
+	}
+}
+
+func verifyFunc(m *Module, f *Func, names *moduleNames) VerifyErrors {
+	c := &checker{m: m, f: f, names: names}
 	c.structure()
 	if len(c.errs) > 0 { // what follows walks the graph
 		return c.errs

@@ -204,7 +204,7 @@ func (s *slotCheck) writes(v *Value) {
 	case OpReadMem, OpMemCopy, OpMemZero, OpStrLit, OpStr, OpStrCopy:
 		s.wrote(v, v.Args[0], 0, int(v.Imm))
 	case OpMapGetMem, OpElemGetMem:
-		s.wrote(v, v.Args[1], 0, s.m.Map(v.Args[0].Sym).Value.MemSize())
+		s.wrote(v, v.Args[1], 0, s.names.maps[v.Args[0].Sym].Value.MemSize())
 	case OpCallSub:
 		for _, a := range v.Args {
 			s.all(a, v.Block)
@@ -234,14 +234,14 @@ func (s *slotCheck) callWrites(v *Value) {
 func (s *slotCheck) reads(v *Value) {
 	info := v.Op.Info()
 	if kinds, _ := argKinds(info, len(v.Args)); len(kinds) > 0 && kinds[len(kinds)-1] == KeyArg {
-		x := s.m.Map(v.Args[0].Sym)
+		x := s.names.maps[v.Args[0].Sym]
 		s.read(v, v.Args[len(v.Args)-1], 0, x.Key.MemSize(), "key of map "+x.Name)
 	}
 	switch v.Op {
 	case OpLoad, OpAtomicAdd:
 		s.read(v, v.Args[0], int(v.Imm), v.Mem.Size(), v.Op.String())
 	case OpMapSetMem:
-		x := s.m.Map(v.Args[0].Sym)
+		x := s.names.maps[v.Args[0].Sym]
 		s.read(v, v.Args[1], 0, x.Value.MemSize(), "value of map "+x.Name)
 	case OpMemEq:
 		s.read(v, v.Args[0], 0, int(v.Imm), "comparison")

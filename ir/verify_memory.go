@@ -86,13 +86,13 @@ func (c *checker) objectSize(p Pointer) (int, bool) {
 	case p.Slot != nil:
 		return p.Slot.Size, true
 	case p.Root.Op == OpGlobalAddr:
-		if g := c.m.Global(p.Root.Sym); g != nil {
+		if g := c.names.globals[p.Root.Sym]; g != nil {
 			return g.Size - int(p.Root.Imm), true
 		}
 	case p.Root.Op == OpCall && p.Root.Type.Kind == Ringbuf:
 		return p.Root.Type.N, true
 	case p.Root.Op == OpCall && p.Root.Type.Kind == MapVal:
-		if x := c.m.Map(p.Root.Type.Sym); x != nil && x.BPF.Type != "" {
+		if x := c.names.maps[p.Root.Type.Sym]; x != nil && x.BPF.Type != "" {
 			return x.BPF.ValueSize, true
 		}
 	}
@@ -183,7 +183,7 @@ func ruleAtomicAdd(c *checker, v *Value) {
 
 // ruleCallSub also serves as the check of a function reference's target.
 func ruleCallSub(c *checker, v *Value) {
-	f := c.m.Func(v.Sym)
+	f := c.names.funcs[v.Sym]
 	switch {
 	case f == nil || f.Prog != nil:
 		c.at(v, "subprogram %s is not declared", v.Sym)
@@ -239,7 +239,7 @@ func (c *checker) helperArg(v *Value, h *target.Helper, i int) {
 	case target.ArgMap:
 		if a.Op != OpMapRef {
 			bad("a map")
-		} else if c.m.Map(a.Sym) == nil {
+		} else if c.names.maps[a.Sym] == nil {
 			c.at(v, "map %s is not declared", a.Sym)
 		}
 	case target.ArgMapKey, target.ArgMapValue:
@@ -272,7 +272,7 @@ func (c *checker) helperArg(v *Value, h *target.Helper, i int) {
 			c.at(v, "argument %d must point to the start of the record", i+1)
 		}
 	case target.ArgFunc:
-		if f := c.m.Func(a.Sym); a.Op != OpFuncRef || f == nil || f.Prog != nil {
+		if f := c.names.funcs[a.Sym]; a.Op != OpFuncRef || f == nil || f.Prog != nil {
 			bad("a subprogram")
 		}
 	case target.ArgStackOrNull:
@@ -302,7 +302,7 @@ func (c *checker) mapArgSize(v *Value, h *target.Helper, i int) (int, bool) {
 		if k != target.ArgMap {
 			continue
 		}
-		x := c.m.Map(v.Args[j].Sym)
+		x := c.names.maps[v.Args[j].Sym]
 		if x == nil || x.BPF.Type == "" {
 			return 0, false
 		}

@@ -139,7 +139,7 @@ func (c *checker) result(v *Value, info *OpInfo) {
 // mapOperand checks the map reference and that there is a key exactly where
 // the map has one.
 func (c *checker) mapOperand(v *Value, kinds []ArgKind) {
-	x := c.m.Map(v.Args[0].Sym)
+	x := c.names.maps[v.Args[0].Sym]
 	if x == nil {
 		c.at(v, "map %s is not declared", v.Args[0].Sym)
 		return
@@ -280,7 +280,7 @@ func ruleCORE(c *checker, v *Value) {
 }
 
 func ruleGlobal(c *checker, v *Value) {
-	g := c.m.Global(v.Sym)
+	g := c.names.globals[v.Sym]
 	switch {
 	case g == nil:
 		c.at(v, "global %s is not declared", v.Sym)
@@ -324,7 +324,7 @@ func ruleFromCtx(c *checker, v *Value) {
 
 func ruleStack(c *checker, v *Value) {
 	ruleFromCtx(c, v)
-	x := c.m.Map(v.Sym)
+	x := c.names.maps[v.Sym]
 	if x == nil || x.Shape != ShapeStack {
 		c.at(v, "%s is not a stack map", v.Sym)
 	} else if v.Imm < 1 || int(v.Imm) > x.Depth || x.User != (v.Op == OpUstack) {
@@ -365,7 +365,7 @@ func ruleStrLit(c *checker, v *Value) {
 
 func ruleShape(shapes ...MapShape) rule {
 	return func(c *checker, v *Value) {
-		x := c.m.Map(v.Args[0].Sym)
+		x := c.names.maps[v.Args[0].Sym]
 		for _, s := range shapes {
 			if x.Shape == s {
 				return
@@ -377,7 +377,7 @@ func ruleShape(shapes ...MapShape) rule {
 
 func ruleScalarMap(c *checker, v *Value) {
 	ruleShape(ShapePlain)(c, v)
-	if x := c.m.Map(v.Args[0].Sym); x.Value == nil || x.Value.MemSize() > 8 {
+	if x := c.names.maps[v.Args[0].Sym]; x.Value == nil || x.Value.MemSize() > 8 {
 		c.at(v, "value of map %s is no scalar", x.Name)
 	}
 	switch v.Op {
@@ -393,7 +393,7 @@ func ruleScalarMap(c *checker, v *Value) {
 }
 
 func ruleMemMap(c *checker, v *Value) {
-	x := c.m.Map(v.Args[0].Sym)
+	x := c.names.maps[v.Args[0].Sym]
 	if x.Value == nil {
 		c.at(v, "map %s has no value layout", x.Name)
 		return
@@ -402,7 +402,7 @@ func ruleMemMap(c *checker, v *Value) {
 }
 
 func ruleEmit(c *checker, v *Value) {
-	e := c.m.Event(v.Sym)
+	e := c.names.events[v.Sym]
 	if e == nil {
 		c.at(v, "event %s is not declared", v.Sym)
 		return
@@ -418,7 +418,7 @@ func ruleEmit(c *checker, v *Value) {
 }
 
 func ruleJoin(c *checker, v *Value) {
-	e := c.m.Event(v.Sym)
+	e := c.names.events[v.Sym]
 	if e == nil || len(e.Fields) != 1 || e.Fields[0].Layout.Kind != LBuffer {
 		c.at(v, "event %s is not declared with one buffer", v.Sym)
 	}

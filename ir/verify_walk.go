@@ -4,7 +4,7 @@ package ir
 
 // ruleWalk wants a keyed map of the script; mapnext gives a value of it.
 func ruleWalk(c *checker, v *Value) {
-	x := c.m.Map(v.Args[0].Sym)
+	x := c.names.maps[v.Args[0].Sym]
 	switch {
 	case x.Key == nil:
 		c.at(v, "the scalar map %s has no elements to walk", x.Name)
@@ -39,7 +39,7 @@ func ruleElem(c *checker, v *Value) {
 	if v.Op != OpMapKey {
 		name = v.Args[0].Sym
 	}
-	x := c.m.Map(name)
+	x := c.names.maps[name]
 	switch {
 	case x == nil || x.Key == nil:
 		c.at(v, "%s is no keyed map", name)
