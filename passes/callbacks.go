@@ -41,7 +41,8 @@ import (
 // for_each_map_elem exists since 5.13; on kernels before 6.7 the verifier walks
 // a callback once, since then until its state repeats.
 func callbacks(m *ir.Module) []ir.Diag {
-	m.EachFunc(func(_ int, f *ir.Func) { countShort(f) })
+	short := &planner{m: m}
+	m.EachFunc(func(_ int, f *ir.Func) { short.countShort(f) })
 	p := planLoops(m)
 	for i := 0; i < len(m.Funcs); i++ { // it grows: bodies may hold walks, too
 		f := m.Funcs[i]

@@ -66,6 +66,11 @@ type loopFacts struct {
 	ranges *ir.Ranges
 }
 
+func newLoopFacts(f *ir.Func) *loopFacts {
+	d := ir.Dominators(f)
+	return &loopFacts{f: f, dom: d, nest: ir.Loops(f, d), ranges: ir.NewRanges(f, d)}
+}
+
 // rangeHead is the rangenext that heads a loop, nil when it has none.
 func rangeHead(l *ir.Loop) *ir.Value {
 	for _, v := range l.Header.Values {
@@ -77,8 +82,8 @@ func rangeHead(l *ir.Loop) *ir.Value {
 }
 
 func (p *planner) planFunc(f *ir.Func) {
-	d := ir.Dominators(f)
-	facts := &loopFacts{f: f, dom: d, nest: ir.Loops(f, d), ranges: ir.NewRanges(f, d)}
+	facts := newLoopFacts(f)
+	d := facts.dom
 	var outer []*ir.Loop
 	for _, l := range facts.nest.Loops {
 		inside := false
@@ -160,12 +165,16 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 // walksAll tells whether every kernel walks all n turns of a loop, as it does of one that
 // frontend/build leaves in place: no other loop is around it or in it.
 func (p *planner) walksAll(facts *loopFacts, l *ir.Loop, n uint64) bool {
-	other := func(in *ir.Loop) bool { return in != l && within(in, l) }
-	if n > mostTurns || l.Parent != nil || slices.ContainsFunc(facts.nest.Loops, other) {
+	if n > mostTurns || l.Parent != nil || !facts.alone(l) {
 		return false
 	}
 	c := p.cost(facts, l, n)
 	return c.insns <= patience*walkBudget && c.waits <= waitBudget
+}
+
+// alone tells whether no other loop stands in a loop.
+func (x *loopFacts) alone(l *ir.Loop) bool {
+	return !slices.ContainsFunc(x.nest.Loops, func(in *ir.Loop) bool { return in != l && within(in, l) })
 }
 
 // within tells whether a loop is another one or stands in it.

@@ -33,14 +33,16 @@ const (
 	maxTurns = 1 << 23
 )
 
-// countShort gives the loops of few turns in f a counter.
-func countShort(f *ir.Func) {
-	d := ir.Dominators(f)
-	ranges := ir.NewRanges(f, d)
+// countShort gives the loops of few turns in f a counter, but for those around others
+// that are too much together for the kernel to walk: these call bpf_loop, and what is
+// in them is shorter.
+func (p *planner) countShort(f *ir.Func) {
+	facts := newLoopFacts(f)
+	ranges := facts.ranges
 	var short []*ir.Value // first: counting one makes values that ranges does not know
 	for _, b := range ir.ReversePostorder(f) {
 		for _, v := range b.Values {
-			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter && ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= ir.FewTurns {
+			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter && ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= ir.FewTurns && p.walksShort(facts, b) {
 				short = append(short, v)
 			}
 		}
@@ -48,6 +50,26 @@ func countShort(f *ir.Func) {
 	for _, v := range short {
 		count(f, v)
 	}
+}
+
+// walksShort tells whether the kernel walks all turns of the loop with this head, and of those in it.
+func (p *planner) walksShort(facts *loopFacts, head *ir.Block) bool {
+	l := facts.nest.Of(head)
+	if l == nil || l.Header != head {
+		return true // its body never comes back
+	}
+	for _, in := range facts.nest.Loops {
+		// Of a length that it does not know it walks each, and for each the loops around.
+		if next := rangeHead(in); next != nil && within(in, l) && !facts.alone(l) && next.Args[0].Op == ir.OpRangeIter && !next.Args[0].Args[0].IsConst() {
+			return false
+		}
+	}
+	c := p.cost(facts, l, ir.FewTurns)
+	for up := l.Parent; up != nil; up = up.Parent { // which are not part of it
+		n := float64(facts.turnsOf(up, ir.FewTurns))
+		c = loopCost{c.insns / n, c.waits / n}
+	}
+	return c.insns <= walkBudget && c.waits <= waitBudget
 }
 
 // count does it for one loop. A head that does more than go on, or that the

@@ -224,7 +224,11 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 		}
 		if n <= most {
 			f.turns = outer * max(int(n), 1)
-			f.counted(s, from, to, less, s.Body, f.body.Loop(s))
+			if hasLoop(s.Body) { // passes/shortloops.go sees how much they are together
+				f.forTurns(s, from, to, less)
+			} else {
+				f.counted(s, from, to, less, s.Body, f.body.Loop(s))
+			}
 			f.turns = outer
 			return
 		}
