@@ -32,7 +32,7 @@ func (s *selector) block(b *ir.Block) {
 	defer func() { // what the block keeps is as long as it must be
 		s.buf, s.cur.Insns = s.cur.Insns, slices.Clone(s.cur.Insns)
 	}()
-	clear(s.large)
+	s.forget()
 	for _, v := range b.Values {
 		if s.alias[v.ID] == nil && (s.needed[v.ID] || v.Op.Info().Effect == ir.Writes) && v.Op != ir.OpGlobalAddr {
 			s.pos = v.Pos
@@ -120,6 +120,35 @@ func (s *selector) inReg(o mach.Operand) mach.Operand {
 	return mach.RegOp(s.emit(mach.Insn{Op: mach.Mov, Args: []mach.Operand{o}}))
 }
 
+// base is the address of a place in a section of globals, and the register that holds it.
+type base struct {
+	at  ir.GlobalPlace
+	reg mach.Operand
+}
+
+// forget forgets what the registers hold.
+func (s *selector) forget() {
+	clear(s.large)
+	s.bases = s.bases[:0]
+}
+
+// nearGlobal is o + off as a register and an offset that fits an access: one that
+// holds an address in the same section, else a new one.
+func (s *selector) nearGlobal(o mach.Operand, off int64) (mach.Operand, int64) {
+	p, ok := s.places[o.Sym]
+	p.Off += int(o.Imm)
+	for _, b := range s.bases {
+		if near := int64(p.Off-b.at.Off) + off; ok && b.at.Kind == p.Kind && near == int64(int16(near)) {
+			return b.reg, near
+		}
+	}
+	r := s.inReg(o)
+	if ok {
+		s.bases = append(s.bases, base{p, r})
+	}
+	return r, off
+}
+
 // regOrImm is o in a register or as a 32-bit immediate.
 func (s *selector) regOrImm(o mach.Operand) mach.Operand {
 	if o.IsImm32() {
@@ -156,6 +185,9 @@ func (s *selector) memory(v *ir.Value, off int64) (mach.Operand, int) {
 		if sum := o.Imm + total; sum == int64(int16(sum)) {
 			return mach.RegOp(mach.R10), int(sum)
 		}
+	}
+	if o.Kind == mach.GlobRef {
+		o, total = s.nearGlobal(o, total)
 	}
 	o = s.inReg(o)
 	if total != int64(int16(total)) {
@@ -202,8 +234,8 @@ func (s *selector) value(v *ir.Value) {
 	case ir.OpLoad:
 		s.define(v, s.load(v))
 	case ir.OpGlobal:
-		base := s.inReg(mach.Operand{Kind: mach.GlobRef, Sym: v.Sym, Imm: v.Imm})
-		s.define(v, s.loadFrom(base, 0, v))
+		base, off := s.nearGlobal(mach.Operand{Kind: mach.GlobRef, Sym: v.Sym, Imm: v.Imm}, 0)
+		s.define(v, s.loadFrom(base, int(off), v))
 	case ir.OpStore, ir.OpAtomicAdd:
 		s.store(v)
 	case ir.OpCORE:
@@ -333,7 +365,7 @@ func (s *selector) store(v *ir.Value) {
 func (s *selector) call(v *ir.Value) {
 	i := mach.Insn{Op: mach.CallSub, Sym: v.Sym, Dst: mach.NoReg}
 	if v.Op == ir.OpCall {
-		clear(s.large) // over calls it would take a register that others need
+		s.forget() // over calls it would take a register that others need
 		h := target.HelperByName(v.Sym)
 		if h == nil {
 			s.fail(v.Pos, "no helper %q", v.Sym)

@@ -32,6 +32,8 @@ type selector struct {
 	params []bool        // by Block.ID: the block's parameters are real, not aliases
 	bounds boundSet
 	large  map[mach.Operand]mach.Reg // constants of 64 bits that the current block has in registers, since its last call
+	places map[string]ir.GlobalPlace // may be nil
+	bases  []base                    // addresses of globals that are in registers, as large
 	buf    []mach.Insn               // of the current block
 	err    error
 }
@@ -41,9 +43,12 @@ type edge struct {
 	n    int
 }
 
-// Select selects f. Errors are the script's fault; see mach.Error.
-func Select(f *ir.Func) (*mach.Func, error) {
+// Select selects f. Errors are the script's fault; see mach.Error. places says
+// where the globals stand (ir.PlaceGlobals): what is near another one is reached
+// from its address.
+func Select(f *ir.Func, places map[string]ir.GlobalPlace) (*mach.Func, error) {
 	s := newSelector(f)
+	s.places = places
 	s.findEdges()
 	s.findAliases()
 	s.findUnread()

@@ -49,7 +49,7 @@ func TestEveryCoreOpIsSelected(t *testing.T) {
 				result = ir.Const(0)
 			}
 			b.Ret(result, ir.NoPos)
-			out, err := Select(f)
+			out, err := Select(f, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func selected(t *testing.T, body string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := Select(m.Funcs[0])
+	f, err := Select(m.Funcs[0], ir.PlaceGlobals(m))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestUnknownHelper(t *testing.T) {
 	b := f.NewBlock()
 	b.Append(ir.OpCall, ir.TI64, ir.Pos{Line: 3, Col: 4}).Sym = "no_such"
 	b.Ret(ir.Const(0), ir.NoPos)
-	_, err := Select(f)
+	_, err := Select(f, nil)
 	var e *mach.Error
 	if !errors.As(err, &e) || e.Pos.Line != 3 {
 		t.Errorf("got %v", err)

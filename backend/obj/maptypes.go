@@ -117,6 +117,7 @@ type dataSection struct {
 
 func newDataSections(m *ir.Module) []*dataSection {
 	var out []*dataSection
+	places := ir.PlaceGlobals(m)
 	for _, s := range []*dataSection{
 		{name: ".rodata", kind: ir.GlobalConst},
 		{name: ".rodata.params", kind: ir.GlobalParam},
@@ -125,7 +126,7 @@ func newDataSections(m *ir.Module) []*dataSection {
 		s.offs = map[string]int{}
 		for _, g := range m.Globals {
 			if g.Kind == s.kind {
-				s.add(g)
+				s.add(g, places[g.Name].Off)
 			}
 		}
 		if len(s.vars) > 0 {
@@ -135,20 +136,10 @@ func newDataSections(m *ir.Module) []*dataSection {
 	return out
 }
 
-func (s *dataSection) add(g *ir.Global) {
-	align := min(8, g.Size)
-	for align&(align-1) != 0 {
-		align--
-	}
-	if g.Size >= 1024 { // tables of CPUs, each from the start of a cache line
-		align = 64
-	}
-	if rest := s.size % max(1, align); rest != 0 {
-		s.size += align - rest
-	}
-	s.offs[g.Name] = s.size
+func (s *dataSection) add(g *ir.Global, off int) {
+	s.offs[g.Name] = off
 	s.vars = append(s.vars, g)
-	s.size += g.Size
+	s.size = off + g.Size
 	if s.kind != ir.GlobalData {
 		s.bytes = append(s.bytes, make([]byte, s.size-len(s.bytes))...)
 		copy(s.bytes[s.offs[g.Name]:], g.Init)

@@ -1,0 +1,29 @@
+package ir
+
+// GlobalPlace is where a global stands: globals of one kind make up a section.
+type GlobalPlace struct {
+	Kind GlobalKind
+	Off  int
+}
+
+// PlaceGlobals lays out the sections of m's globals, each in the order of m.Globals.
+func PlaceGlobals(m *Module) map[string]GlobalPlace {
+	places := make(map[string]GlobalPlace, len(m.Globals))
+	ends := map[GlobalKind]int{}
+	for _, g := range m.Globals {
+		align := min(8, g.Size)
+		for align&(align-1) != 0 {
+			align--
+		}
+		if g.Size >= 1024 { // tables of CPUs, each from the start of a cache line
+			align = 64
+		}
+		end := ends[g.Kind]
+		if rest := end % max(1, align); rest != 0 {
+			end += align - rest
+		}
+		places[g.Name] = GlobalPlace{g.Kind, end}
+		ends[g.Kind] = end + g.Size
+	}
+	return places
+}
