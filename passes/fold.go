@@ -121,6 +121,9 @@ func (fo *folder) value(v *ir.Value) *ir.Value {
 // foldOnce answers what v becomes: another value, or nil when it stays or was
 // changed in place.
 func foldOnce(fo *folder, v *ir.Value) *ir.Value {
+	if n, ok := computed(v, constArg); ok {
+		return constOf(v.Type, n)
+	}
 	switch v.Op {
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr:
 		return foldBinary(fo, v)
@@ -130,10 +133,6 @@ func foldOnce(fo *folder, v *ir.Value) *ir.Value {
 		return foldICmp(fo, v)
 	case ir.OpSelect:
 		return foldSelect(fo, v)
-	case ir.OpBoolInt:
-		if x := v.Args[0]; x.IsConst() {
-			return ir.Const(x.Imm)
-		}
 	case ir.OpCast:
 		return foldCast(fo, v)
 	case ir.OpNonNull:
@@ -159,6 +158,44 @@ func (fo *folder) become(v *ir.Value, op ir.Op, args ...*ir.Value) *ir.Value {
 	return nil
 }
 
+// constArg is the i-th operand of v where it is a constant.
+func constArg(v *ir.Value, i int) (n int64, known bool) {
+	return v.Args[i].Imm, v.Args[i].IsConst()
+}
+
+// computed is the number that v gives, of the operands that arg knows.
+func computed(v *ir.Value, arg func(v *ir.Value, i int) (n int64, known bool)) (n int64, known bool) {
+	switch v.Op {
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr, ir.OpICmp:
+		x, ok := arg(v, 0)
+		y, too := arg(v, 1)
+		switch {
+		case !ok || !too || v.Type.IsPtr():
+			return 0, false
+		case v.Op != ir.OpICmp:
+			return ir.EvalBinary(v.Op, x, y), true
+		case v.Cond.Eval(x, y):
+			return 1, true
+		}
+		return 0, true
+	case ir.OpZext, ir.OpSext, ir.OpBswap:
+		if x, ok := arg(v, 0); ok {
+			return ir.EvalUnary(v.Op, v.Mem, x), true
+		}
+	case ir.OpBoolInt:
+		return arg(v, 0)
+	case ir.OpCast:
+		if !v.Type.IsPtr() {
+			return arg(v, 0)
+		}
+	case ir.OpSelect:
+		if c, ok := arg(v, 0); ok {
+			return arg(v, 2-int(c&1))
+		}
+	}
+	return 0, false
+}
+
 func constOf(t ir.Type, n int64) *ir.Value {
 	c := ir.Const(n)
 	c.Type = t
@@ -170,9 +207,6 @@ var commutes = map[ir.Op]bool{ir.OpAdd: true, ir.OpMul: true, ir.OpAnd: true, ir
 
 func foldBinary(fo *folder, v *ir.Value) *ir.Value {
 	x, y := v.Args[0], v.Args[1]
-	if x.IsConst() && y.IsConst() && !v.Type.IsPtr() {
-		return constOf(v.Type, ir.EvalBinary(v.Op, x.Imm, y.Imm))
-	}
 	if x.IsConst() && commutes[v.Op] && y.Type == x.Type {
 		return fo.become(v, v.Op, y, x)
 	}
@@ -321,8 +355,6 @@ func keepsAll(x *ir.Value, mask uint64) bool {
 func foldUnary(v *ir.Value) *ir.Value {
 	x := v.Args[0]
 	switch {
-	case x.IsConst():
-		return ir.Const(ir.EvalUnary(v.Op, v.Mem, x.Imm))
 	case v.Op == ir.OpZext && maxOf(x) <= 1<<(8*v.Mem.Size())-1:
 		return x
 	case v.Op == ir.OpSext && (x.Op == ir.OpSext || x.Op == ir.OpLoad) && x.Mem.Signed() && x.Mem.Size() <= v.Mem.Size():
@@ -336,8 +368,6 @@ func foldUnary(v *ir.Value) *ir.Value {
 func foldICmp(fo *folder, v *ir.Value) *ir.Value {
 	x, y := v.Args[0], v.Args[1]
 	switch {
-	case x.IsConst() && y.IsConst():
-		return ir.Bool(v.Cond.Eval(x.Imm, y.Imm))
 	case x.IsConst():
 		v.Cond = v.Cond.Swap()
 		return fo.become(v, ir.OpICmp, y, x)
@@ -442,8 +472,6 @@ func foldCast(fo *folder, v *ir.Value) *ir.Value {
 	switch {
 	case x.Type == v.Type:
 		return x
-	case x.IsConst():
-		return constOf(v.Type, x.Imm)
 	case x.Op == ir.OpCast:
 		return fo.become(v, ir.OpCast, x.Args[0])
 	}

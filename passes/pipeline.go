@@ -83,6 +83,7 @@ func Pipeline() []Pass {
 	return []Pass{
 		{"fold", fold, ir.High, ir.High, "what is constant is computed"},
 		{"cse", cse, ir.High, ir.High, "equal values, and builtins that cannot change during a run, are one"},
+		{"sccp", sccp, ir.High, ir.High, "what is constant on every path that is taken, also around loops, is computed"},
 		{"simplify-cfg", simplifyCFG, ir.High, ir.High, "decided branches and empty blocks go"},
 		{"direct-reads", directReads, ir.High, ir.High, "fields of the current task and of typed arguments are loaded, where the kernel can"},
 		{"dce", dce, ir.High, ir.High, "what no one uses is dropped"},
@@ -118,6 +119,9 @@ func Orders() []Order {
 	return []Order{
 		{"cse", "lower-builtins", "a builtin that has become several blocks is not recognised any more"},
 		{"fold", "cse", "equal values have equal operands only once they are folded"},
+		{"fold", "sccp", "it knows numbers only, no identities of ops"},
+		{"sccp", "simplify-cfg", "the branches that it decides leave blocks to merge"},
+		{"sccp", "map-layout", "what no path reaches has no say in how a map is laid out"},
 		{"cse", "range", "tests of one value are recognised, tests of equal values not"},
 		{"cse", "map-lookups", "keys are equal when they hold the same values"},
 		{"large-slots", "lower-maps", "accesses to bytes that may be unwritten are made by the lowerings, and keys are recognised by the map ops"},
