@@ -23,18 +23,18 @@ func TestFrameForMoreValues(t *testing.T) {
 	for i := range 4 {
 		fmt.Fprintf(&b, "let $s%d : string[64] = str($1, 63); ", i)
 	}
-	for i := range 24 {
+	for i := range 16 {
 		fmt.Fprintf(&b, "let $v%d : int64 = (int64)$2 + %d; ", i, i)
 	}
 	b.WriteString("for $i : 0..$3 { ")
-	for i := range 24 {
-		fmt.Fprintf(&b, "$v%d = $v%d * 3 + $i; ", i, (i+1)%24)
+	for i := range 16 {
+		fmt.Fprintf(&b, "$v%d = $v%d * 3 + $i; ", i, (i+1)%16)
 	}
 	b.WriteString("} ")
 	for i := range 4 {
 		fmt.Fprintf(&b, "@m[$s%d] = $v%d; ", i, i)
 	}
-	for i := range 24 {
+	for i := range 16 {
 		fmt.Fprintf(&b, "@n[%d] = $v%d; ", i, i)
 	}
 	b.WriteString("}")
