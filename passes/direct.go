@@ -190,6 +190,16 @@ func (c chain) emit(b *ir.Builder) *ir.Value {
 		b.Br(test, next, slow)
 		b.SetBlock(next)
 	}
+	follow := func(p *ir.Value) *ir.Value {
+		next := b.Func().NewBlockAfter(b.Block())
+		null := ir.Edge{To: rest, Args: []*ir.Value{b.Cast(last.Type, ir.Const(0))}}
+		if last.Pos.Site > 0 { // the failed read is to be told
+			null = ir.Edge{To: slow}
+		}
+		b.Block().Br(b.NotNull(p), ir.Edge{To: next}, null, b.Pos)
+		b.SetBlock(next)
+		return b.NonNull(p)
+	}
 	unless(b.HasHelper(typedTask))
 	size := last.Mem.Size()
 	unless(b.ICmp(ir.EQ, b.CORE(ir.FieldByteSize, last.CORE), ir.Const(int64(size))))
@@ -198,13 +208,10 @@ func (c chain) emit(b *ir.Builder) *ir.Value {
 	}
 	p := c.typedRoot(b)
 	if p.Type.Nullable {
-		unless(b.NotNull(p))
-		p = b.NonNull(p)
+		p = follow(p)
 	}
 	for i, r := range c.reads[:len(c.reads)-1] {
-		p = b.LoadField(ir.TBTF(c.reads[i+1].CORE.Type, true), ir.U64, p, r.CORE)
-		unless(b.NotNull(p))
-		p = b.NonNull(p)
+		p = follow(b.LoadField(ir.TBTF(c.reads[i+1].CORE.Type, true), ir.U64, p, r.CORE))
 	}
 	b.Jump(rest, b.LoadField(last.Type, last.Mem, p, last.CORE))
 
