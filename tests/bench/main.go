@@ -104,7 +104,7 @@ func run() error {
 	if err := b.prepare(); err != nil {
 		return err
 	}
-	defer os.RemoveAll(b.dir)
+	defer b.cleanUp()
 	path := filepath.Join(b.root, *out, "bench.json")
 	if filepath.IsAbs(*out) {
 		path = filepath.Join(*out, "bench.json")
@@ -130,6 +130,12 @@ func run() error {
 		}
 	}
 	return nil
+}
+
+// cleanUp removes the folder of prepare, which the reference has mounted.
+func (b *bench) cleanUp() {
+	_ = unix.Unmount(b.ref.chroot+b.dir, unix.MNT_DETACH)
+	_ = os.RemoveAll(b.dir)
 }
 
 // prepare builds the two programs and finds the reference.
