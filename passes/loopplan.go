@@ -177,6 +177,11 @@ func (x *loopFacts) alone(l *ir.Loop) bool {
 	return !slices.ContainsFunc(x.nest.Loops, func(in *ir.Loop) bool { return in != l && within(in, l) })
 }
 
+// deep tells whether a loop stands in a loop that stands in l.
+func (x *loopFacts) deep(l *ir.Loop) bool {
+	return slices.ContainsFunc(x.nest.Loops, func(in *ir.Loop) bool { return in != l && within(in, l) && !x.alone(in) })
+}
+
 // within tells whether a loop is another one or stands in it.
 func within(in, l *ir.Loop) bool {
 	for up := in; up != nil; up = up.Parent {

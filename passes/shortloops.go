@@ -52,11 +52,20 @@ func (p *planner) countShort(f *ir.Func) {
 	}
 }
 
-// walksShort tells whether the kernel walks all turns of the loop with this head, and of those in it.
+// walksShort tells whether the kernel walks all turns of the loop with this head, and of those
+// in it: of two in one another always, so that kernels without bpf_loop take them; of more if
+// they are not too much together.
 func (p *planner) walksShort(facts *loopFacts, head *ir.Block) bool {
 	l := facts.nest.Of(head)
 	if l == nil || l.Header != head {
 		return true // its body never comes back
+	}
+	outermost := l
+	for outermost.Parent != nil {
+		outermost = outermost.Parent
+	}
+	if !facts.deep(outermost) {
+		return true
 	}
 	for _, in := range facts.nest.Loops {
 		// Of a length that it does not know it walks each, and for each the loops around.
