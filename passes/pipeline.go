@@ -103,7 +103,7 @@ func Pipeline() []Pass {
 		{"range", decideRanges, ir.Core, ir.Core, "repeated null tests and comparisons with one answer are decided"},
 		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again, for what range decided"},
 		{"fold", fold, ir.Core, ir.Core, "again"},
-		{"stores", stores, ir.Core, ir.Core, "what a slot holds is not loaded again; stores that no one reads go"},
+		{"stores", stores, ir.Core, ir.Core, "constants that a slot holds are not loaded; stores that no one reads go"},
 		{"dce", dce, ir.Core, ir.Core, "again"},
 		{"architectures", architectures, ir.Core, ir.Core, "what differs between the architectures that the object serves is tested for"},
 		{"read-into", readInto, ir.Core, ir.Core, "what is read to be stored in a record or a key is read into it"},

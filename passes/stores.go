@@ -1,12 +1,14 @@
 package passes
 
 import (
+	"maps"
+	"slices"
+
 	"btc/ir"
 )
 
-// stores replaces loads of what was just stored into a slot by the stored value,
-// and drops stores of bytes that are written again or never read, whichever way the
-// program goes.
+// stores replaces loads of constants that were just stored into a slot, and drops
+// stores of bytes that are written again or never read, whichever way the program goes.
 //
 // requires:    core IR, slots without a place
 // establishes: -
@@ -16,7 +18,7 @@ import (
 //	  store.u64 [s0+0], 7                    ; both ways write it again
 //	  br v1, b1, b2
 //	b1:
-//	  store.u64 [s0+0], v2
+//	  store.u64 [s0+0], 9
 //	  v3:i64 = load.u64 [s0+0]
 //	  jump b3(v3)
 //	b2:
@@ -25,14 +27,15 @@ import (
 //	...
 //	->
 //	b1:
-//	  jump b3(v2)
+//	  jump b3(9)
 //	b2:
 //	  store.u64 [s0+0], v4
 //	  v5:i64 = call map_lookup_elem(@x, s0+0)
 //
-// A helper that is given a slot may read and write all of it. A value does not
-// stand for a load behind a call, where it would need a register that survives the
-// call, or a place in the frame: there the slot is its place.
+// A helper that is given a slot may read and write all of it. Values that are not
+// constant are loaded again: over the whole corpus their loads were 2 instructions, and
+// the kernel verifiers before 6.7 need the slot to forget what they know of a value (the
+// searches of texts took over a million steps on 6.1).
 func stores(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) {
 		s := newStores(f)
@@ -111,13 +114,13 @@ func (x access) overlaps(y access) bool {
 	return x.slot == y.slot && x.off < y.off+y.size && y.off < x.off+x.size
 }
 
-// held are the values that bytes of slots are known to hold.
-type held map[access]*ir.Value
+// held are the constants that bytes of slots are known to hold.
+type held map[access]int64
 
-// forward gives loads the values that stand in the slot on all ways to them.
+// forward gives loads the constants that stand in the slot on all ways to them.
 func (s *slotStores) forward() {
-	ends := make([]held, len(s.f.Blocks))
 	order := ir.ReversePostorder(s.f)
+	ends := make([]held, len(order))
 	place := make(map[*ir.Block]int, len(order))
 	for i, b := range order {
 		place[b] = i
@@ -126,21 +129,17 @@ func (s *slotStores) forward() {
 	for i, b := range order {
 		h := held{}
 		for n, p := range s.preds[b.ID] {
-			at, ok := place[p.Block]
-			if ok && at >= i { // a way back, of which nothing is known yet
-				h = held{}
-				break
-			}
-			if n == 0 {
-				for x, v := range ends[at] {
-					h[x] = v
-				}
-				continue
-			}
-			for x, v := range h {
-				if w := ends[at][x]; w == nil || !sameOperand(v, w) {
-					delete(h, x)
-				}
+			at, reached := place[p.Block]
+			switch {
+			case !reached || at >= i: // a way back, of which nothing is known yet
+				clear(h)
+			case n == 0:
+				maps.Copy(h, ends[at])
+			default:
+				maps.DeleteFunc(h, func(x access, c int64) bool {
+					other, ok := ends[at][x]
+					return !ok || other != c
+				})
 			}
 		}
 		for _, v := range b.Values {
@@ -150,13 +149,7 @@ func (s *slotStores) forward() {
 	}
 	subst.Apply(s.f)
 	for _, b := range s.f.Blocks {
-		kept := b.Values[:0]
-		for _, v := range b.Values {
-			if _, gone := subst[v]; !gone {
-				kept = append(kept, v)
-			}
-		}
-		b.Values = kept
+		b.Values = slices.DeleteFunc(b.Values, func(v *ir.Value) bool { return subst[v] != nil })
 	}
 }
 
@@ -165,28 +158,16 @@ func (s *slotStores) hold(h held, v *ir.Value, subst ir.Subst) {
 	x, ok := s.access(v)
 	switch {
 	case ok && v.Op == ir.OpLoad:
-		if w := h[x]; w != nil && (w.IsConst() || x.size == 8) && w.Type == v.Type && v.Type == ir.TI64 {
-			if w.IsConst() {
-				w = ir.Const(v.Mem.Extend(w.Imm))
-			}
-			subst[v] = w
-		} else if w == nil && x.size == 8 && v.Type == ir.TI64 {
-			h[x] = v
+		if c, known := h[x]; known && v.Type == ir.TI64 {
+			subst[v] = ir.Const(v.Mem.Extend(c))
 		}
 	case ok:
-		for y := range h {
-			if x.overlaps(y) {
-				delete(h, y)
-			}
+		maps.DeleteFunc(h, func(y access, _ int64) bool { return x.overlaps(y) })
+		if c := v.Args[1]; c.IsConst() {
+			h[x] = c.Imm
 		}
-		h[x] = subst.Of(v.Args[1])
 	default:
-		call := v.Op == ir.OpCall || v.Op == ir.OpCallSub
-		for y, w := range h {
-			if call && !w.IsConst() || s.mentions(v, y.slot) {
-				delete(h, y)
-			}
-		}
+		maps.DeleteFunc(h, func(y access, _ int64) bool { return s.mentions(v, y.slot) })
 	}
 }
 
