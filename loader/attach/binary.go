@@ -89,7 +89,7 @@ func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	if !strings.HasPrefix(pattern, "/") {
 		root = ""
 	}
-	files, err := filepath.Glob(root + pattern)
+	files, err := binary.Files(root + pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", pattern, err)
 	}

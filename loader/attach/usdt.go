@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -57,12 +56,12 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 }
 
 func checkBuild(a *manifest.Attach, path string) error {
-	f, err := elf.Open(path)
+	f, err := binary.Open(path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	defer f.Close()
-	return sameBuild(a, f, path)
+	return sameBuild(a, f.File, path)
 }
 
 // add makes a match of a place.
@@ -86,12 +85,12 @@ func (p *Plan) add(path string, l usdt.Location) {
 
 // readProbes reads a file's notes. Places that stand twice in it count once.
 func readProbes(path string) ([]usdt.Location, error) {
-	f, err := elf.Open(path)
+	f, err := binary.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	all, err := usdt.Read(f)
+	all, err := usdt.Read(f.File)
 	type place struct {
 		provider, name string
 		offset         uint64

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"btc/loader/safefile"
 )
 
 // File is an ELF file, by itself or stored in an archive.
@@ -29,10 +31,10 @@ func (f *File) Close() error {
 func Member(path string) (archive, member string, ok bool) { return strings.Cut(path, "!/") }
 
 // Open opens an ELF file, or one in a zip archive, from which the system runs
-// code only when it is stored without compression.
+// code only when it is stored without compression. Only regular files are opened.
 func Open(path string) (*File, error) {
 	archive, member, inside := Member(path)
-	file, err := os.Open(archive)
+	file, err := safefile.Open(archive)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"btc/loader/safefile"
 )
 
 // Find is the file that a name means on this machine: a path, a program found by
@@ -84,7 +86,7 @@ var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AA
 
 // IsELF tells whether a file is an ELF file of this machine's architecture.
 func IsELF(path string) bool {
-	f, err := elf.Open(path)
+	f, err := Open(path)
 	if err != nil {
 		return false
 	}
@@ -97,7 +99,7 @@ func IsELF(path string) bool {
 // in the dynamic linker's cache and then in the usual folders.
 func Library(name string) (string, bool) {
 	fits := func(file string) bool { return IsLibrary(file, name) }
-	if cache, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
+	if cache, err := safefile.Read("/etc/ld.so.cache", maxLdCache); err == nil {
 		for _, e := range parseLdCache(cache) {
 			if fits(e.name) && IsELF(e.path) {
 				return e.path, true
@@ -105,7 +107,7 @@ func Library(name string) (string, bool) {
 		}
 	}
 	for _, pattern := range []string{"/lib64", "/usr/lib64", "/lib/*-linux-gnu*", "/usr/lib/*-linux-gnu*", "/lib", "/usr/lib", "/usr/local/lib"} {
-		files, _ := filepath.Glob(pattern + "/" + name + "*")
+		files, _ := Files(pattern + "/" + name + "*")
 		for _, f := range files {
 			if fits(filepath.Base(f)) && IsELF(f) {
 				return f, true
@@ -114,6 +116,9 @@ func Library(name string) (string, bool) {
 	}
 	return "", false
 }
+
+// maxLdCache is the largest cache of the dynamic linker that is read, in bytes.
+const maxLdCache = 64 << 20
 
 // IsLibrary: a file such as libc.so.6 or libc-2.31.so is the library "libc", and
 // the first one by its whole name.

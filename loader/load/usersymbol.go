@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"btc/loader/attach"
+	"btc/loader/binary"
 )
 
 // userSymbol is how far a symbol of the file that a program probes lies from the
@@ -23,20 +24,20 @@ func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (
 			return 0, fmt.Errorf("uaddr() needs a probe of one place, this one has %d", len(matches))
 		}
 	}
-	f, err := elf.Open(first.Path)
+	f, err := binary.Open(first.Path)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", first.Path, err)
 	}
 	defer f.Close()
-	addr, ok := symbolAddress(f, symbol)
+	addr, ok := symbolAddress(f.File, symbol)
 	if !ok {
 		//lint:ignore ST1005 the reference's words
 		return 0, fmt.Errorf("Could not resolve symbol: %s:%s", first.Path, symbol)
 	}
-	from, ok := loadAddress(f, first.Offset)
+	from, ok := loadAddress(f.File, first.Offset)
 	if !fromProbe {
-		from, ok = codeStart(f)
-		if ok && !isProgram(f) {
+		from, ok = codeStart(f.File)
+		if ok && !isProgram(f.File) {
 			return 0, fmt.Errorf("uaddr() in a uretprobe or usdt probe finds symbols of programs only, and %s is a library", first.Path)
 		}
 	}

@@ -42,7 +42,8 @@ var allowed = map[string][]string{
 	"backend/manifest": {"ir", "backend/emit", "loader/manifest"},
 
 	"loader/manifest":     {},
-	"loader/binary":       {},
+	"loader/binary":       {"loader/safefile"},
+	"loader/safefile":     {},
 	"loader/order":        {},
 	"loader/hostinfo":     {"loader/manifest", "loader/hostinfo/..."},
 	"loader/hostinfo/...": {"loader/manifest", "loader/order", "loader/hostinfo", "loader/hostinfo/..."},

@@ -1,0 +1,85 @@
+package binary
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxVisited bounds the directory entries that the expansion of one pattern looks at: a
+// pattern such as "/*/*/*/*/*" would walk the whole disk.
+const maxVisited = 1 << 18
+
+// Files lists the files whose paths match a pattern of path/filepath.Match, in the order
+// of their names, as path/filepath.Glob does. It opens directories only. A pattern that
+// leads to more than maxVisited directory entries is an error.
+func Files(pattern string) ([]string, error) { return files(pattern, maxVisited) }
+
+func files(pattern string, budget int) ([]string, error) {
+	if _, err := filepath.Match(pattern, ""); err != nil {
+		return nil, err
+	}
+	paths := []string{""} // each ends in "/" or is empty
+	if strings.HasPrefix(pattern, "/") {
+		paths = []string{"/"}
+	}
+	parts := strings.FieldsFunc(pattern, func(r rune) bool { return r == '/' })
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "." })
+	for i, part := range parts {
+		end := "/"
+		if i == len(parts)-1 {
+			end = ""
+		}
+		var next []string
+		for _, dir := range paths {
+			if !strings.ContainsAny(part, `*?[\`) {
+				if exists(dir + part) {
+					next = append(next, dir+part+end)
+				}
+				continue
+			}
+			names, err := matchingNames(dir, part, &budget)
+			if err != nil {
+				return nil, fmt.Errorf("pattern %s: %w", pattern, err)
+			}
+			for _, name := range names {
+				next = append(next, dir+name+end)
+			}
+		}
+		paths = next
+	}
+	return paths, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// matchingNames lists the entries of a directory that match one part of a pattern. What
+// is not a directory, or cannot be read, has none.
+func matchingNames(dir, part string, budget *int) ([]string, error) {
+	if dir == "" {
+		dir = "."
+	}
+	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil
+	}
+	if *budget -= len(entries); *budget < 0 {
+		return nil, errors.New("it leads to too many directory entries")
+	}
+	var names []string
+	for _, e := range entries {
+		if ok, _ := filepath.Match(part, e.Name()); ok {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}

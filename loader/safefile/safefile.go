@@ -1,0 +1,38 @@
+// Package safefile opens the files that names from objects, attach points and traced
+// processes lead to.
+//
+// Whoever chose the name may have put a device, a FIFO or a symbolic link there: opening
+// a watchdog device arms it, and opening a FIFO waits for its writer. Open therefore looks
+// at the file before it opens it, takes regular files only, and never blocks. It bounds
+// nothing that is read afterwards.
+package safefile
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// ErrNotRegular is the cause of an error about a directory, device, FIFO or socket.
+var ErrNotRegular = errors.New("not a regular file")
+
+// ErrTooLarge is the cause of an error about a file of more bytes than the caller takes.
+var ErrTooLarge = errors.New("file too large")
+
+// Read reads the regular file at path. A file of more than limit bytes is an error that
+// wraps ErrTooLarge; no more than limit+1 bytes are read.
+func Read(path string, limit int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = &os.PathError{Op: "read", Path: path, Err: ErrTooLarge}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}

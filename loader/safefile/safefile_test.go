@@ -1,0 +1,98 @@
+package safefile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOpenTakesRegularFilesOnly: a FIFO without a writer would block an ordinary open for ever.
+func TestOpenTakesRegularFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := func(target, name string) string {
+		path := filepath.Join(dir, name)
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		path string
+		want error
+	}{
+		{file, nil}, {link("file", "to-file"), nil},
+		{fifo, ErrNotRegular}, {link("fifo", "to-fifo"), ErrNotRegular},
+		{"/dev/null", ErrNotRegular}, {link("/dev/zero", "to-device"), ErrNotRegular},
+		{dir, ErrNotRegular}, {filepath.Join(dir, "none"), fs.ErrNotExist},
+	} {
+		f, err := Open(c.path)
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", c.path, err, c.want)
+		}
+		f.Close()
+	}
+}
+
+func TestOpenInStaysBelowItsRoot(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "secret")
+	for path, text := range map[string]string{filepath.Join(root, "file"): "inside", outside: "outside"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{"absolute": "/file", "up": "../../../../../file", "out": outside} {
+		if err := os.Symlink(target, filepath.Join(root, "a", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/file", "/a/absolute", "/a/up", "/../file"} {
+		f, err := OpenIn(root, path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if fi, err := f.Stat(); err != nil || fi.Size() != int64(len("inside")) {
+			t.Errorf("%s leads to another file", path)
+		}
+		f.Close()
+	}
+	if f, err := OpenIn(root, "/a/out"); err == nil {
+		t.Errorf("a symbolic link led to %s outside of the root", outside)
+		f.Close()
+	}
+}
+
+func TestReadIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := Read(path, 100); err != nil || len(b) != 100 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if _, err := Read(path, 99); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("100 of at most 99 bytes: %v", err)
+	}
+	if err := os.Truncate(path, 1<<40); err != nil { // sparse
+		t.Skip("skipped: the file system has no sparse files of 1 TiB: ", err)
+	}
+	if _, err := Read(path, 1<<10); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("1 TiB of at most 1 KiB: %v", err)
+	}
+}
