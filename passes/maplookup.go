@@ -12,6 +12,10 @@ import (
 //
 // needs one look-up and one delete. Keys that are written alike become one key.
 //
+// A pointer that is null on one way to a join and not null on another one is two
+// states of the kernel's verifier, and n such pointers are 2^n: nullness limits
+// how many live across a join. The lookups past the limit stay.
+//
 // requires:    core IR, slots not placed
 // establishes: between two equal look-ups, one dominating the other, lies an
 //
@@ -196,10 +200,11 @@ func isLookup(v *ir.Value) bool {
 	return v.Op == ir.OpCall && v.Sym == "map_lookup_elem" && v.Args[1].Op == ir.OpSlotAddr
 }
 
-// mergeCalls replaces look-ups by equal ones before them.
+// mergeCalls replaces lookups by equal ones before them.
 func mergeCalls(f *ir.Func, d *ir.DomTree) {
 	between := &between{preds: ir.Preds(f)}
 	between.visited = make([]int32, len(between.preds))
+	live := newNullness(f, d, between.preds)
 	subst := ir.Subst{}
 	seen := map[lookupKey][]*ir.Value{}
 	for _, b := range d.Order {
@@ -209,8 +214,9 @@ func mergeCalls(f *ir.Func, d *ir.DomTree) {
 				continue
 			}
 			key := lookupKey{v.Args[0].Sym, v.Args[1].Slot, v.Args[1].Imm}
-			if first := sameLookup(seen[key], v, d, between); first != nil {
+			if first := sameLookup(seen[key], v, d, between, live); first != nil {
 				subst[v] = first
+				live.tests[first] = append(live.tests[first], live.tests[v]...)
 				b.Remove(i)
 				i--
 				continue
@@ -235,10 +241,11 @@ const (
 	maxBetween    = 128 // blocks on the ways between two look-ups
 )
 
-// sameLookup finds a look-up whose result v would have, too.
-func sameLookup(seen []*ir.Value, v *ir.Value, d *ir.DomTree, between *between) *ir.Value {
+// sameLookup finds a lookup whose result v would have, too, and that the
+// verifier can follow as far as v.
+func sameLookup(seen []*ir.Value, v *ir.Value, d *ir.DomTree, between *between, live *nullness) *ir.Value {
 	for _, first := range seen[max(0, len(seen)-maxCandidates):] {
-		if d.Dominates(first.Block, v.Block) && !between.changed(first, v) {
+		if d.Dominates(first.Block, v.Block) && !between.changed(first, v) && live.extend(first, v, between.blocks) {
 			return first
 		}
 	}
@@ -251,6 +258,7 @@ type between struct {
 	visited []int32 // by Block.ID: the last search that saw the block
 	search  int32
 	work    []*ir.Block
+	blocks  []*ir.Block // that the last search passed after first's block
 }
 
 // changed tells whether some way from first to v changes the key, or which elements
@@ -264,6 +272,7 @@ func (s *between) changed(first, v *ir.Value) bool {
 		}
 		return false
 	}
+	s.blocks = s.blocks[:0]
 	i, j := first.Index(), v.Index()
 	if first.Block == v.Block && i < j {
 		return changes(v.Block.Values[i+1 : j])
@@ -273,8 +282,8 @@ func (s *between) changed(first, v *ir.Value) bool {
 	}
 	s.search++
 	s.visited[first.Block.ID] = s.search
-	seen := 1
 	s.work = append(s.work[:0], v.Block)
+	s.blocks = append(s.blocks, v.Block)
 	for len(s.work) > 0 {
 		b := s.work[len(s.work)-1]
 		s.work = s.work[:len(s.work)-1]
@@ -283,10 +292,11 @@ func (s *between) changed(first, v *ir.Value) bool {
 				continue
 			}
 			s.visited[p.Block.ID] = s.search
-			if seen++; seen > maxBetween || changes(p.Block.Values) {
+			if len(s.blocks) == maxBetween || changes(p.Block.Values) {
 				return true
 			}
 			s.work = append(s.work, p.Block)
+			s.blocks = append(s.blocks, p.Block)
 		}
 	}
 	return false
