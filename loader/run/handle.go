@@ -297,6 +297,9 @@ func (s *session) onSystem(e *event.Event) {
 	}
 	text, _ := io.ReadAll(r)
 	p.Wait()
+	if !s.lines() {
+		text = append(text, '\n') // also after a complete line, as bpftrace does
+	}
 	s.print("syscall", e, text)
 }
 

@@ -55,6 +55,9 @@ type Options struct {
 	DryRun     bool
 	Functions  string // file that names the kernel functions which can be probed; "": the kernel says it
 	Mode       string // "test", "bench": run these programs and attach nothing
+	// Attached is called when all probes are attached, before the first event is
+	// handled.
+	Attached func()
 }
 
 // Run runs the object until the script, the user or the traced process ends it.
@@ -359,6 +362,9 @@ func (s *session) announce() {
 			plural = ""
 		}
 		fmt.Fprintf(s.opts.Err, "Attached %d probe%s\n", s.attached, plural)
+	}
+	if s.opts.Attached != nil {
+		s.opts.Attached()
 	}
 	if s.child != nil {
 		s.child.resume()

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"btc/tests/conformance/message"
 )
 
 // shell runs the tests that need probes, other programs or a command line, with
@@ -23,11 +21,6 @@ type shell struct {
 	dir     string // working directory: testprogs, testlibs, runtime
 	adapter string // path of the program called bpftrace
 	using   sync.Map
-
-	capture  sync.Once
-	captured string // target file of this host; "" when it could not be made
-	// again are the tests that were repeated with it.
-	again sync.Map
 }
 
 // hold keeps other tests from running the programs that this one runs: a probe
@@ -73,31 +66,8 @@ func (d definition) alone() bool {
 
 var wholeMachine = regexp.MustCompile(`\b(pidof|pkill|killall|bpftool)\b|usdt:\*|fentry:bpf|/tmp/bpftrace-file`)
 
-// run carries a test out and compares. Where btrun says that this kernel needs an
-// object of its own, the test is repeated with one: bpftrace always compiles for
-// the running kernel.
-func (s *shell) run(d definition) outcome {
-	o := s.once(d, "")
-	if o.failure == nil || !strings.Contains(o.output, "--target") {
-		return o
-	}
-	s.capture.Do(func() {
-		file := filepath.Join(filepath.Dir(s.adapter), "objects", "host.target")
-		os.MkdirAll(filepath.Dir(file), 0o755)
-		if exec.Command(filepath.Join(filepath.Dir(s.adapter), "btc"), "target", "capture", "-o", file).Run() == nil {
-			s.captured = file
-		}
-	})
-	if s.captured == "" {
-		return o
-	}
-	s.again.Store(d.key(), true)
-	return s.once(d, s.captured)
-}
-
-// once carries a test out with objects for the kernel of a target file, or the
-// embedded one.
-func (s *shell) once(d definition, target string) (o outcome) {
+// run carries a test out and compares.
+func (s *shell) run(d definition) (o outcome) {
 	defer s.hold(d)()
 	before, err := s.before(d)
 	defer func() {
@@ -115,8 +85,8 @@ func (s *shell) once(d definition, target string) (o outcome) {
 	if len(before) > 0 {
 		line = strings.ReplaceAll(line, "{{BEFORE_PID}}", strconv.Itoa(before[0].pid))
 	}
-	run, err := s.trace(d, line, target)
-	o.output = message.Loader(run.text)
+	run, err := s.trace(d, line)
+	o.output = run.text
 	if err != nil {
 		o.failure = err
 		return o
@@ -188,14 +158,11 @@ func named(pid int, name string) int {
 }
 
 // trace runs the test's command until it ends or its time is over.
-func (s *shell) trace(d definition, line, target string) (ended, error) {
+func (s *shell) trace(d definition, line string) (ended, error) {
 	cmd := exec.Command("bash", "-c", line)
 	cmd.Dir = s.dir
 	if strings.Contains(line, "tail -n +2") { // of what bpftrace says to its test runner
 		cmd.Env = append(cmd.Env, "__BPFTRACE_NOTIFY_PROBES_ATTACHED=1")
-	}
-	if target != "" {
-		cmd.Env = append(cmd.Env, "BTC_CONFORMANCE_TARGET="+target)
 	}
 	return follow(cmd, d)
 }

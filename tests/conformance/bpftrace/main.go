@@ -1,8 +1,10 @@
-// Bpftrace is the program that runtime tests of bpftrace call by that name: it
-// understands the options that they use, compiles with btc and becomes btrun.
+// Bpftrace stands in for bpftrace in bpftrace's own runtime tests: it understands
+// the options that they use, compiles with btc's driver and traces with the
+// command line of btrun, in one process, so that its name and its process ID are
+// those the tests look for. Its messages have bpftrace's form ("ERROR: ...").
 //
-// Beside it lie "btc", and "loader/bpftrace", which is btrun under the name that
-// the tests look for among the processes.
+// Two programs lie beside it: "btc", and "loader/bpftrace", which is btrun, for
+// lists of probes.
 package main
 
 import (
@@ -12,15 +14,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 
-	"btc/cmd/btc/driver"
-	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
-	"btc/ir/target"
-	"btc/tests/conformance/message"
+	"btc/loader/run"
 )
 
 // call is what a command line asks for.
@@ -71,7 +71,7 @@ var toggles = map[string]func(*call){
 	"--verify-llvm-ir":       func(*call) {},
 	"--usdt-file-activation": func(*call) {},
 	"--no-warnings":          func(c *call) { c.silent = true; c.loader = append(c.loader, "--no-warnings") },
-	"--info":                 func(*call) { unknown("--info") },
+	"--info":                 func(*call) { info() },
 	"-h":                     func(*call) { unknown("-h") },
 	"-V":                     func(*call) { unknown("-V") },
 }
@@ -84,7 +84,15 @@ func unknown(option string) {
 	os.Exit(2)
 }
 
+// Begin and end programs run on the thread that asks for it: as in btrun, the
+// main one.
+func init() { runtime.LockOSThread() }
+
 func main() {
+	if run.IsChild(os.Args) {
+		fmt.Fprintln(os.Stderr, "ERROR:", run.BecomeChild(os.Args))
+		os.Exit(127)
+	}
 	c := &call{}
 	c.parse(os.Args[1:])
 	self, err := os.Executable()
@@ -103,37 +111,7 @@ func main() {
 		check(err)
 		text = string(b)
 	}
-	t, err := openTarget()
-	check(err)
-	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: t, Files: &debuginfo.Finder{Dirs: c.debug}, Compiler: "test",
-		Dirs: c.dirs, Include: c.include, Params: c.operands, Options: c.options(), ProbeFilter: c.filter, FixAll: true, HelperErrors: c.failures, Environ: os.Environ(), SeriesClock: os.Getenv("BPFTRACE_DUMMY_TS_MAP")})
-	fmt.Fprint(os.Stderr, message.Text(diags, c.silent))
-	if out == nil {
-		os.Exit(1)
-	}
-	object := filepath.Join(dir, "objects", strconv.Itoa(os.Getpid()))
-	check(os.MkdirAll(filepath.Dir(object), 0o755))
-	check(os.WriteFile(object+".o", out.Object, 0o600))
-	check(os.WriteFile(object+".json", out.Manifest, 0o600))
-	if os.Getenv("__BPFTRACE_NOTIFY_PROBES_ATTACHED") != "" {
-		fmt.Println("__BPFTRACE_NOTIFY_PROBES_ATTACHED") // for commands that skip a line
-	}
-	args := append([]string{"bpftrace"}, c.loader...)
-	args = append(append(args, object+".o"), c.operands...)
-	if len(c.named) > 0 {
-		args = append(append(args, "--"), c.named...)
-	}
-	check(syscall.Exec(filepath.Join(dir, "loader", "bpftrace"), args, os.Environ()))
-}
-
-// targetVar names a target file to compile for, instead of the embedded one.
-const targetVar = "BTC_CONFORMANCE_TARGET"
-
-func openTarget() (*target.Target, error) {
-	if path := os.Getenv(targetVar); path != "" {
-		return target.Open(path)
-	}
-	return target.Default("x86_64")
+	os.Exit(c.trace(name, text))
 }
 
 func (c *call) setFilter(text string) {
@@ -193,11 +171,7 @@ func (c *call) listProgram(dir string) {
 	script := filepath.Join(dir, "objects", strconv.Itoa(os.Getpid())+".bt")
 	check(os.MkdirAll(filepath.Dir(script), 0o755))
 	check(os.WriteFile(script, []byte(c.program), 0o600))
-	args := []string{"list"}
-	if target := os.Getenv(targetVar); target != "" {
-		args = append(args, "--target", target)
-	}
-	points, err := exec.Command(filepath.Join(dir, "btc"), append(args, script)...).Output()
+	points, err := exec.Command(filepath.Join(dir, "btc"), "list", "--target", "host", script).Output()
 	check(err)
 	for point := range strings.Lines(string(points)) {
 		point = strings.TrimSpace(point)

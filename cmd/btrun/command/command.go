@@ -1,0 +1,239 @@
+// Package command is the command line of btrun. It takes the arguments and where
+// to write, and returns the exit status; btrun itself and the program that stands
+// in for bpftrace in its own tests are made of it.
+package command
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"btc/loader/attach"
+	"btc/loader/host"
+	"btc/loader/manifest"
+	"btc/loader/object"
+	"btc/loader/order"
+	"btc/loader/report"
+	"btc/loader/run"
+)
+
+// Streams are where a run writes, and what it says of itself.
+type Streams struct {
+	Out, Err io.Writer
+	Version  string
+	// Attached is called when all probes are attached, before any event is
+	// handled; nil: nobody asks.
+	Attached func()
+}
+
+const usage = `usage: btrun [options] OBJECT.o [parameter ...] [-- --name=value ...]
+
+Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
+
+  -p PID        trace only this process; ends when it ends
+  -c COMMAND    run COMMAND and trace until it ends
+  -o FILE       write the script's output to FILE
+  -f FORMAT     text, json (one object a line) or json2 (one that loses nothing)
+  -B MODE       buffering of the output: line, full, none
+  -q            do not say how many probes were attached
+  --no-warnings  leave out all warnings
+  --btf FILE|DIR  the kernel's types, for kernels that show none: BTF, an ELF
+                file with it, or a folder with RELEASE.btf or btfhub's layout
+  --traceable-functions FILE  names of the kernel functions that can be probed,
+                one a line, instead of tracefs' available_filter_functions
+  -v            show the kernel's verifier log of each program
+  --raw         leave control characters in strings as they are on a terminal
+  --unsafe      allow system(), signal() and the like
+  --dry-run     load and attach, then end
+  --test        run the test probes and attach nothing; status 1 if one fails
+  --bench       run the benchmark probes and attach nothing
+  --list PATTERN  list what can be attached to on this host, such as "kprobe:tcp_*",
+                "usdt:/bin/x:*", "*sched*"; several separated by commas; with -v
+                also the arguments
+  --capture FILE  record what the compiler must know of this kernel in FILE, for
+                btc compile --target FILE
+  --help        with OBJECT.o: list the script's own parameters
+  --version     print the version
+`
+
+// Run is the whole program; it returns the exit status.
+func Run(args []string, s Streams) int {
+	stdout, stderr := s.Out, s.Err
+	o, err := parseArgs(args)
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		return 1
+	case o.version:
+		fmt.Fprintf(stdout, "btrun %s\n", s.Version)
+		return 0
+	case o.list != "":
+		return list(o, stdout, stderr)
+	case o.capture != "":
+		return captureTarget(o, stderr)
+	case o.object == "" && o.help:
+		fmt.Fprint(stdout, usage)
+		return 0
+	case o.object == "":
+		fmt.Fprint(stderr, usage)
+		return 1
+	case o.help:
+		return help(o.object, stdout, stderr)
+	}
+	o.run.Attached = s.Attached
+	status, err := trace(o, stdout, stderr)
+	if errors.Is(err, run.ErrNoProbes) {
+		if !o.run.Quiet {
+			fmt.Fprintln(stdout, err)
+		}
+		return 1
+	}
+	var placed *report.Fault
+	switch {
+	case errors.As(err, &placed): // begins with the script's name
+		fmt.Fprintln(stderr, printable(err.Error()))
+	case err != nil:
+		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
+	}
+	return status
+}
+
+// printable keeps names out of a hostile object from working on the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}
+
+// list prints the attach points of this host that fit the patterns.
+func list(o *options, stdout, stderr io.Writer) int {
+	h, err := host.Look()
+	if err != nil {
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		return 1
+	}
+	out := bufio.NewWriter(stdout) // kernels have some 50,000 functions
+	defer out.Flush()
+	for _, pattern := range strings.Split(o.list, ",") {
+		points, err := attach.List(h, strings.TrimSpace(pattern), attach.Options{PID: o.run.PID, Functions: o.run.Functions})
+		if err != nil {
+			fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
+			return 1
+		}
+		for _, p := range points {
+			fmt.Fprintln(out, printable(p))
+			if !o.run.Verbose {
+				continue
+			}
+			for _, arg := range attach.Arguments(h, p) {
+				fmt.Fprintln(out, "    "+printable(arg))
+			}
+		}
+	}
+	return 0
+}
+
+func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
+	obj, err := object.Read(o.object)
+	if err != nil {
+		return 1, err
+	}
+	o.run.Out, o.run.Err = stdout, stderr
+	o.run.EscapeErr = !o.raw && run.IsTerminal(stderr)
+	if o.output == "" {
+		o.run.Escape = !o.raw && run.IsTerminal(stdout)
+		return run.Run(obj, o.run)
+	}
+	out, err := createOutput(o.output)
+	if err != nil {
+		return 1, err
+	}
+	o.run.Out = out
+	status, err = run.Run(obj, o.run)
+	if e := out.end(err == nil); err == nil && e != nil {
+		status, err = 1, e
+	}
+	return status, err
+}
+
+// help lists what an object takes: its parameters with their defaults.
+func help(path string, stdout, stderr io.Writer) int {
+	m, err := object.ReadManifest(path)
+	if err != nil {
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		return 1
+	}
+	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", path, m.Script.File, m.Target, strings.Join(m.Arches, " and "))
+	fmt.Fprintf(stdout, "\nProbes:\n")
+	for i := range m.Programs {
+		fmt.Fprintf(stdout, "  %s\n", m.Programs[i].Attach.Text)
+	}
+	var positional, named []*manifest.Param
+	seen := map[string]bool{"$#": true}
+	for i := range m.Params {
+		p := &m.Params[i]
+		if seen[p.Name] {
+			continue
+		}
+		seen[p.Name] = true
+		if strings.HasPrefix(p.Name, "$") {
+			positional = append(positional, p)
+		} else {
+			named = append(named, p)
+		}
+	}
+	for _, n := range attachParams(m) {
+		if name := "$" + strconv.Itoa(n); !seen[name] {
+			positional = append(positional, &manifest.Param{Name: name, Type: "text of an attach point"})
+		}
+	}
+	order.By(positional, func(a, b *manifest.Param) int { return strings.Compare(a.Name, b.Name) })
+	printParams(stdout, "Parameters", "", positional)
+	printParams(stdout, "Options (after --)", "--", named)
+	if len(positional)+len(named) == 0 {
+		fmt.Fprintf(stdout, "\nThe script takes no parameters.\n")
+	}
+	return 0
+}
+
+// attachParams are the numbers of the parameters that stand in attach points.
+func attachParams(m *manifest.Manifest) []int {
+	found := map[int]bool{}
+	for i := range m.Programs {
+		for _, part := range m.Programs[i].Attach.Fill {
+			for _, word := range strings.Split(part, "$")[1:] {
+				if n, err := strconv.Atoi(word[:len(word)-len(strings.TrimLeft(word, "0123456789"))]); err == nil {
+					found[n] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func printParams(w io.Writer, title, prefix string, params []*manifest.Param) {
+	if len(params) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s:\n", title)
+	for _, p := range params {
+		line := fmt.Sprintf("  %s%s  %s", prefix, p.Name, p.Type)
+		if p.Default != "" {
+			line += ", default " + p.Default
+		}
+		if p.Help != "" {
+			line += ": " + p.Help
+		}
+		fmt.Fprintln(w, line)
+	}
+}

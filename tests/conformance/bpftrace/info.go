@@ -1,0 +1,36 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"btc/loader/host"
+)
+
+// info is --info as far as the test engine reads it: which tests can run. What
+// btc does on every kernel is there always, such as loops.
+func info() {
+	h, err := host.Look()
+	check(err)
+	_, err = os.Stat("/sys/kernel/btf/vmlinux")
+	btf := !errors.Is(err, os.ErrNotExist)
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{
+		{"Loop support", true}, {"loop", true}, {"probe_read_kernel", true}, {"send_signal", true},
+		{"libdw (DWARF support)", true}, {"bcc library path resolution", true}, {"dwunwind (DWARF stack unwinding)", false},
+		{"blazesym (advanced symbolization)", false}, {"get_func_ip", true}, {"get_tai_ns", true}, {"get_ktime_ns", true},
+		{"lookup_percpu_elem", true}, {"jiffies64", true}, {"skboutput", true},
+		{"btf", btf}, {"fentry", btf}, {"dpath", btf}, {"iter", btf},
+		{"kprobe_multi", h.KprobeMulti()}, {"kprobe_session", h.KprobeSession()}, {"uprobe_multi", h.UprobeMulti()},
+	} {
+		word := "no"
+		if f.is {
+			word = "yes"
+		}
+		fmt.Printf("  %s: %s\n", f.name, word)
+	}
+	os.Exit(0)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"btc/cmd/btc/driver"
+	"btc/cmd/btrun/command"
+	"btc/frontend/debuginfo"
+	"btc/ir/target"
+	"btc/loader/hostinfo/capture"
+	"btc/tests/conformance/message"
+)
+
+// trace compiles a script for the embedded target and runs it. Where btrun says
+// that this kernel needs an object of its own, it compiles for this host:
+// bpftrace always does.
+func (c *call) trace(name, text string) int {
+	dir, err := os.MkdirTemp("", "btc")
+	check(err)
+	defer os.RemoveAll(dir)
+	t, err := target.Default("x86_64")
+	check(err)
+	object := filepath.Join(dir, "script.o")
+	if !c.compile(t, name, text, object, os.Stderr) {
+		return 1
+	}
+	said := &messages{w: os.Stderr, hold: []byte("--target")}
+	status := c.run(object, said)
+	if !said.held {
+		return status
+	}
+	own, err := captured(dir)
+	check(err)
+	if !c.compile(own, name, text, object, io.Discard) {
+		return 1
+	}
+	return c.run(object, &messages{w: os.Stderr})
+}
+
+// compile writes the object of a script and its manifest.
+func (c *call) compile(t *target.Target, name, text, object string, stderr io.Writer) bool {
+	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: t, Files: &debuginfo.Finder{Dirs: c.debug}, Compiler: "test",
+		Dirs: c.dirs, Include: c.include, Params: c.operands, Options: c.options(), ProbeFilter: c.filter, FixAll: true, HelperErrors: c.failures, Environ: os.Environ(), SeriesClock: os.Getenv("BPFTRACE_DUMMY_TS_MAP")})
+	fmt.Fprint(stderr, message.Text(diags, c.silent))
+	if out == nil {
+		return false
+	}
+	check(os.WriteFile(object, out.Object, 0o600))
+	check(os.WriteFile(object[:len(object)-len(".o")]+".json", out.Manifest, 0o600))
+	return true
+}
+
+// run is btrun.
+func (c *call) run(object string, stderr io.Writer) int {
+	args := append(append([]string{}, c.loader...), object)
+	args = append(args, c.operands...)
+	if len(c.named) > 0 {
+		args = append(append(args, "--"), c.named...)
+	}
+	return command.Run(args, command.Streams{Out: os.Stdout, Err: stderr, Version: "test", Attached: notify})
+}
+
+// notify tells bpftrace's test engine that it may start what is to be traced.
+func notify() {
+	const name = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
+	if os.Getenv(name) != "" {
+		fmt.Println(name)
+	}
+}
+
+func captured(dir string) (*target.Target, error) {
+	b, err := capture.HostFile()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "host.target")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return nil, err
+	}
+	return target.Open(path)
+}
+
+// messages gives what btrun says on its standard error, one message a Write, the
+// form of bpftrace. A message that contains hold is kept back.
+type messages struct {
+	w    io.Writer
+	hold []byte
+	held bool
+}
+
+func (m *messages) Write(p []byte) (int, error) {
+	if len(m.hold) > 0 && bytes.Contains(p, m.hold) {
+		m.held = true
+		return len(p), nil
+	}
+	if _, err := io.WriteString(m.w, message.Loader(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
