@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
+	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 	"btc/loader/report"
 )
@@ -133,7 +134,11 @@ func TestTraceableFunctions(t *testing.T) {
 // needTracepoints skips where this user sees no tracepoints to expand patterns to.
 func needTracepoints(t *testing.T) {
 	t.Helper()
-	if _, err := os.ReadDir("/sys/kernel/tracing/events/sched"); err != nil {
+	dir, err := hostinfo.Tracefs()
+	if err == nil {
+		_, err = os.ReadDir(dir + "/events/sched")
+	}
+	if err != nil {
 		t.Skip("skipped: ", err)
 	}
 }

@@ -105,7 +105,7 @@ func checkTracepoint(group, name string) error {
 	return nil
 }
 
-func attachTracepoint(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
+func attachTracepoint(plan *Plan, m *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
 	if plan.Raw != "" {
 		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: plan.Raw, Program: prog})
 		if err != nil {
@@ -122,14 +122,61 @@ func attachTracepoint(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *ho
 			return nil, err
 		}
 	}
-	l, err := link.Tracepoint(m.Group, m.Name, prog, nil)
-	if err != nil && strings.HasSuffix(err.Error(), unix.EINVAL.Error()) { // the library does not wrap it
+	l, err := linkTracepoint(m.Group, m.Name, prog, h.Online[0])
+	if errors.Is(err, unix.EINVAL) {
 		return nil, fmt.Errorf("no tracepoint of the kernel, but an event made of others (kprobe_events, uprobe_events, synthetic_events): %w", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// tracepointLink is a program that is linked to the perf event of a tracepoint.
+// The library's own looks for tracefs where it is mounted.
+type tracepointLink struct {
+	*link.RawLink
+	event int
+}
+
+// PerfEvent implements link.PerfEvent.
+func (l *tracepointLink) PerfEvent() (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(l.event), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "perf-event"), nil
+}
+
+func (l *tracepointLink) Close() error {
+	return errors.Join(l.RawLink.Close(), unix.Close(l.event))
+}
+
+// linkTracepoint opens the perf event of a tracepoint and attaches prog to it: by
+// a link (5.15), or by the ioctl that older kernels have.
+func linkTracepoint(group, name string, prog *ebpf.Program, cpu int) (io.Closer, error) {
+	id, err := hostinfo.TracepointID(group, name)
+	if err != nil {
+		return nil, err
+	}
+	// One event is enough, on a CPU that is online: programs of a tracepoint run on all.
+	attr := &unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_TRACEPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Config: uint64(id),
+		Sample_type: unix.PERF_SAMPLE_RAW, Sample: 1, Wakeup: 1,
+	}
+	fd, err := unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return nil, whyNoEvent(attr, err)
+	}
+	l, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: prog, Attach: ebpf.AttachPerfEvent})
+	if err == nil {
+		return &tracepointLink{l, fd}, nil
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("attaching to a perf event: %w", err)
+	}
+	return fds{fd}, nil
 }
 
 func attachRawTracepoint(_ *Plan, m *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {

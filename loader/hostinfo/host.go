@@ -8,9 +8,7 @@
 package hostinfo
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -91,25 +89,4 @@ func parseCPUs(list string) ([]int, error) {
 		}
 	}
 	return cpus, nil
-}
-
-// ErrNoTracefs says that tracefs is not mounted where it is looked for.
-var ErrNoTracefs = errors.New("tracefs is not mounted at /sys/kernel/tracing or /sys/kernel/debug/tracing: mount -t tracefs tracefs /sys/kernel/tracing")
-
-// ErrClosedTracefs says that this user may not read tracefs.
-var ErrClosedTracefs = errors.New("tracefs may not be read by this user: run as root or with CAP_DAC_READ_SEARCH, or mount it with the option gid= of a group of yours")
-
-// Tracefs is the folder where tracefs is mounted, or ErrNoTracefs or
-// ErrClosedTracefs.
-func Tracefs() (string, error) {
-	result := ErrNoTracefs
-	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
-		switch _, err := os.Stat(dir + "/events"); {
-		case err == nil:
-			return dir, nil
-		case errors.Is(err, fs.ErrPermission):
-			result = ErrClosedTracefs
-		}
-	}
-	return "", result
 }

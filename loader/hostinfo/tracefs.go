@@ -58,8 +58,9 @@ func eventFile(category, event, file string) ([]byte, error) {
 		return nil, err
 	}
 	b, err := os.ReadFile(dir + "/events/" + category + "/" + event + "/" + file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("tracepoint %s:%s: %w", category, event, fs.ErrNotExist)
+	var path *fs.PathError
+	if errors.As(err, &path) { // the path may be one of this process only
+		return nil, fmt.Errorf("tracepoint %s:%s: %w", category, event, path.Err)
 	}
 	return b, err
 }

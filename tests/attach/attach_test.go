@@ -150,9 +150,7 @@ func (r *tracing) stop(t *testing.T) string {
 // attach and end at once: no perf event is made for any of them.
 func TestManySyscallsAreCheap(t *testing.T) {
 	needRoot(t)
-	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls"); err != nil {
-		t.Skip("skipped: no system call tracepoints: ", err)
-	}
+	needTracepoints(t, "syscalls")
 	for _, script := range []string{
 		`tracepoint:syscalls:sys_enter_* { @[probe] = count(); }`,
 		`tracepoint:syscalls:sys_exit_* { @[probe] = sum(args.ret); }`,
@@ -189,7 +187,7 @@ func bpfObjects(t *testing.T) map[string]int {
 		}
 	}
 	for _, f := range []string{"kprobe_events", "uprobe_events"} {
-		b, err := os.ReadFile("/sys/kernel/tracing/" + f)
+		b, err := os.ReadFile(tracefs(t) + "/" + f)
 		if err == nil {
 			n[f] = bytes.Count(b, []byte("\n"))
 		}

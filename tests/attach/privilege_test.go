@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// withBPFFS runs a command with a BPF file system of its own where the kernel has
-// the folder for it: a machine that has just started need not have mounted one. Only root may write there,
-// as where systemd has mounted it.
-const withBPFFS = `if [ -d /sys/fs/bpf ]; then mount -t bpf -o mode=0700 bpf /sys/fs/bpf || exit; fi; exec "$@"`
+// withMounts runs a command with a BPF file system of its own where the kernel has
+// the directory for it, and with tracefs: a machine that has just started need not
+// have mounted them. Only root may write to the first, as where systemd has mounted it.
+const withMounts = `[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit
+if [ -d /sys/fs/bpf ]; then mount -t bpf -o mode=0700 bpf /sys/fs/bpf || exit; fi; exec "$@"`
 
 // with runs btrun as a user of no rights but for some capabilities, and gives
 // its output and whether it went well.
@@ -20,7 +21,7 @@ func with(t *testing.T, capabilities, object string, args ...string) (string, bo
 	if capabilities != "" {
 		sets += ",+" + strings.ReplaceAll(capabilities, ",", ",+")
 	}
-	cmd := exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", withBPFFS, "sh",
+	cmd := exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", withMounts, "sh",
 		"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
 		"--bounding-set", sets, "--inh-caps", sets, "--ambient-caps", sets, program(t, "btrun"), "-q", object}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -54,23 +55,25 @@ func TestCapabilities(t *testing.T) {
 		{"rawtracepoint", "rawtracepoint:sched_switch { @ = args.prev.pid; exit(); }", "bpf,perfmon", "/sys/kernel/btf/vmlinux", ""},
 		{"iterator", "iter:task { @ = count(); }", "bpf,perfmon", "/sys/kernel/btf/vmlinux", ""},
 		{"task", "interval:ms:1 { @ = curtask->pid; exit(); }", "bpf,perfmon", "/sys/kernel/btf/vmlinux", ""},
-		{"tracepoint", "tracepoint:sched:sched_switch { exit(); }", "bpf,perfmon", "/sys/kernel/tracing/events/sched", "CAP_DAC_READ_SEARCH"},
-		{"tracepoint, read", "tracepoint:sched:sched_switch { exit(); }", "bpf,perfmon,dac_read_search", "/sys/kernel/tracing/events/sched", ""},
-		{"syscalls, read", "tracepoint:syscalls:sys_enter_* { exit(); }", "bpf,perfmon,dac_read_search", "/sys/kernel/tracing/events/syscalls", ""},
+		{"tracepoint", "tracepoint:sched:sched_switch { exit(); }", "bpf,perfmon", "events/sched", "CAP_DAC_READ_SEARCH"},
+		{"tracepoint, read", "tracepoint:sched:sched_switch { exit(); }", "bpf,perfmon,dac_read_search", "events/sched", ""},
+		{"syscalls, read", "tracepoint:syscalls:sys_enter_* { exit(); }", "bpf,perfmon,dac_read_search", "events/syscalls", ""},
 		{"uprobe, admin", "uprobe:/bin/bash:main { }" + end, "sys_admin", "/bin/bash", ""},
 		{"iterator, pinned", "iter:task:not-to-be-made { printf(\"x\\n\"); }", "bpf,perfmon", "/sys/fs/bpf", "this user may not write there"},
 		{"self", "self:signal:SIGUSR1 { @ = 1; }" + end, "bpf,perfmon", "", ""},
 		{"watchpoint, kernel", "watchpoint:0xffffffff82000000:8:w { @ = 1; }" + end, "bpf,perfmon", "", "it needs CAP_SYS_ADMIN"},
 		{"programs of others", "fentry:bpf:*:nonesuch { @ = 1; }" + end, "bpf,perfmon", "/sys/kernel/btf/vmlinux", "it needs CAP_SYS_ADMIN"},
-		{"tracepoint, record", "tracepoint:sched:sched_switch { @ = args.prev_pid; exit(); }", "bpf,perfmon,dac_read_search", "/sys/kernel/tracing/events/sched", ""},
+		{"tracepoint, record", "tracepoint:sched:sched_switch { @ = args.prev_pid; exit(); }", "bpf,perfmon,dac_read_search", "events/sched", ""},
 		{"symbols", `begin { @ = kaddr("vfs_read"); exit(); }`, "bpf,perfmon", "", "CAP_SYSLOG"},
 		{"symbols, syslog", `begin { @ = kaddr("vfs_read"); exit(); }`, "bpf,perfmon,syslog", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := os.Stat(tc.need); tc.need != "" && err != nil {
+			if group, ok := strings.CutPrefix(tc.need, "events/"); ok {
+				needTracepoints(t, group)
+			} else if _, err := os.Stat(tc.need); tc.need != "" && err != nil {
 				t.Skip("skipped: ", err)
 			}
-			if fi, err := os.Stat("/sys/kernel/tracing"); tc.name == "tracepoint" && err == nil && fi.Mode()&0o005 != 0 {
+			if fi, err := os.Stat(tracefs(t)); tc.name == "tracepoint" && err == nil && fi.Mode()&0o005 != 0 {
 				t.Skip("skipped: everyone may read tracefs here")
 			}
 			out, ok := with(t, tc.caps, compile(t, tc.script))

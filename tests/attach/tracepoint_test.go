@@ -10,16 +10,29 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"btc/loader/hostinfo"
 )
 
 func needTracepoints(t *testing.T, groups ...string) {
 	t.Helper()
 	needRoot(t)
+	dir := tracefs(t)
 	for _, g := range groups {
-		if _, err := os.Stat("/sys/kernel/tracing/events/" + g); err != nil {
-			t.Skip("skipped: no such tracepoints: ", err)
+		if _, err := os.Stat(dir + "/events/" + g); err != nil {
+			t.Skip("skipped: this kernel has no tracepoints of ", g)
 		}
 	}
+}
+
+// tracefs is where this process finds it; the test is skipped where it may not.
+func tracefs(t *testing.T) string {
+	t.Helper()
+	dir, err := hostinfo.Tracefs()
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	return dir
 }
 
 // kernelBefore tells whether this kernel is older than a version.
@@ -94,7 +107,7 @@ func TestTracepointsWithAndWithoutArguments(t *testing.T) {
 // where its name is that of one.
 func TestTracepointOfOwnMaking(t *testing.T) {
 	needTracepoints(t, "sched")
-	const file = "/sys/kernel/tracing/uprobe_events"
+	file := tracefs(t) + "/uprobe_events"
 	nm, err := exec.Command("sh", "-c", "readelf -sW /bin/bash | awk '$8 == \"main\" || $8 == \"readline\" {print $2; exit}'").Output()
 	symbol := strings.TrimSpace(string(nm))
 	if !regexp.MustCompile(`^[0-9a-f]{8,}$`).MatchString(symbol) {

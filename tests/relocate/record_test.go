@@ -72,8 +72,8 @@ func TestChangedFormat(t *testing.T) {
 	if _, err := os.Stat(kerneltypes.Path); err != nil {
 		t.Skip("skipped: this kernel shows no BTF")
 	}
-	const events = "/sys/kernel/tracing/events/"
-	if _, err := os.Stat(events + "sched/sched_switch/format"); err != nil {
+	dir, err := hostinfo.Tracefs()
+	if err != nil {
 		t.Skip("skipped: ", err)
 	}
 	unshare, err := exec.LookPath("unshare")
@@ -99,8 +99,7 @@ func TestChangedFormat(t *testing.T) {
 			func(f string) string { return strings.ReplaceAll(f, "rqtp;\toffset:16;", "rqtp;\toffset:24;") }, "rqtp is 8 bytes at byte 24, not 8 at byte 16"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			file := events + c.event + "/format"
-			b, err := os.ReadFile(file)
+			b, err := os.ReadFile(dir + "/events/" + c.event + "/format")
 			if err != nil {
 				t.Skip("skipped: ", err)
 			}
@@ -109,8 +108,10 @@ func TestChangedFormat(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := writeObject(t, c.script, embedded(t))
-			cmd := exec.Command(unshare, "--mount", "--propagation", "private", "sh", "-c", `mount --bind "$1" "$2" && exec "$3" -q -c 'sleep 0.2' "$4"`,
-				"sh", changed, file, btrun, path)
+			cmd := exec.Command(unshare, "--mount", "--propagation", "private", "sh", "-c", `
+				cd /sys/kernel/tracing && { [ -e events ] || { mount -t tracefs tracefs . && cd /sys/kernel/tracing; }; } &&
+				mount --bind "$1" "events/$2/format" && exec "$3" -q -c 'sleep 0.2' "$4"`,
+				"sh", changed, c.event, btrun, path)
 			out, _ := cmd.CombinedOutput() // of what is refused the message tells
 			text := strings.TrimSpace(string(out))
 			if c.want == "1" && (strings.Trim(text, "1") != "" || text == "") || !strings.Contains(text, c.want) {

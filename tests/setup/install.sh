@@ -85,14 +85,6 @@ missing | while IFS='|' read -r proof package without; do
 	echo "install: no $proof (package $package: $why); skipped: $without"
 done
 
-# Tracepoints are attached through tracefs, which containers often lack.
-if [ ! -e /sys/kernel/tracing/events ]; then
-	if [ "$(id -u)" = 0 ] && mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null; then
-		echo "install: mounted tracefs on /sys/kernel/tracing"
-	else
-		echo "install: no tracefs on /sys/kernel/tracing; skipped: tests that trace on this machine's kernel"
-	fi
-fi
 [ $kernels = yes ] && "$here/../kernels/getkernels.sh" 2>&1 | sed 's/^/install: /'
 [ $oracle = yes ] && "$here/oracle.sh" 2>&1 | sed 's/^/install: /'
 exit 0
