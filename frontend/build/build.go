@@ -209,14 +209,16 @@ type fn struct {
 	turns int
 	// result is the type that a function of the script gives; nil in programs.
 	result *types.Type
-	end    int       // column behind the part of the script that Pos names
-	span   diag.Span // that part, perhaps in a macro
-	at     int       // index of the current statement in Module.Stmts
+	// inlined is set in a function that is built in place of a call.
+	inlined *inlined
+	end     int       // column behind the part of the script that Pos names
+	span    diag.Span // that part, perhaps in a macro
+	at      int       // index of the current statement in Module.Stmts
 }
 
 // initVars gives variables that live in memory their slots, set to zero or the
-// empty string.
-func (f *fn) initVars() {
+// empty string. Parameters are set by who passes them.
+func (f *fn) initVars(params ...*check.Var) {
 	for _, v := range f.body.Vars {
 		if v.Type.IsScalar() && !v.Addressed {
 			continue
@@ -224,7 +226,7 @@ func (f *fn) initVars() {
 		st := v.Type.Store()
 		addr := f.Slot("$"+v.Name, st.Size, st.Align)
 		f.vars[v] = addr
-		if !v.Element { // written at the start of each turn
+		if !v.Element && !slices.Contains(params, v) { // written at the start of each turn
 			f.clear(addr, v.Type)
 		}
 	}

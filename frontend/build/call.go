@@ -257,7 +257,12 @@ func (f *fn) length(_ ast.Expr, c *check.Call) *ir.Value {
 }
 
 // stringCall writes the string that a function gives.
-func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int) {
+func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int, exact bool) {
+	if e.Call.Sub != nil {
+		defer f.here(x)()
+		f.inline(e, dst, exact)
+		return
+	}
 	code, ok := f.tables.strings[e.Call.Fn.Name]
 	if !ok {
 		panic("BUG: no code for string function " + e.Call.Fn.Name)
@@ -305,6 +310,11 @@ func (f *fn) addressType() ir.Type {
 
 // objectCall writes the object that a function gives.
 func (f *fn) objectCall(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
+	if e.Call.Sub != nil {
+		defer f.here(x)()
+		f.inline(e, dst, true)
+		return
+	}
 	code, ok := f.tables.objects[e.Call.Fn.Name]
 	if !ok {
 		panic("BUG: no code for function " + e.Call.Fn.Name + " of type " + t.String())

@@ -113,7 +113,11 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 		if exact {
 			f.zero(dst, t.Size)
 		}
-		f.stringCall(x, e, dst, own)
+		if e.Call.Sub != nil && own < e.Type.Size {
+			f.copyString(f.addr(x), dst, own, t, exact)
+			return
+		}
+		f.stringCall(x, e, dst, own, exact)
 		return
 	}
 	if e.Place != nil {

@@ -103,7 +103,7 @@ func (f *fn) exit(x ast.Expr, c *check.Call) *ir.Value {
 	e.Fields = []ir.Field{{Name: "code", Layout: f.layout(types.TInt64)}}
 	f.Emit(ir.OpEmit, ir.TVoid, code).Sym = e.Name
 	if x.Span().Chain() == nil {
-		f.Ret(ir.Const(0))
+		f.leave()
 	}
 	return nil
 }

@@ -44,14 +44,7 @@ func (f *fn) stmtNode(s ast.Stmt) {
 			f.jump(t.brk)
 		}
 	case *ast.ReturnStmt:
-		v := ir.Const(0)
-		if s.X != nil {
-			v = f.num(s.X)
-			if f.result != nil {
-				v = f.as(ir.TI64, f.narrow(v, f.result))
-			}
-		}
-		f.Ret(v)
+		f.returns(s)
 	default:
 		panic(fmt.Sprintf("BUG: no code for statement %T", s))
 	}

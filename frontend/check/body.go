@@ -34,7 +34,8 @@ type body struct {
 	depth   int            // of expressions
 	repeat  int            // how often the statement at hand is written out, for unroll
 	stmts   int            // statements so far in this round, as written out
-	whole   struct {       // the part of a tuple, record or key that was begun last
+	calls   map[*Subprog]calls
+	whole   struct { // the part of a tuple, record or key that was begun last
 		x     ast.Expr
 		where string
 	}
@@ -78,7 +79,7 @@ func (b *body) run() {
 	if o.decls == nil {
 		o.exprs, o.decls, o.loops = map[ast.Expr]*Expr{}, map[*ast.LetStmt]*Var{}, map[*ast.ForStmt]*Var{}
 		o.count, o.dead = map[*ast.UnrollStmt]int{}, map[ast.Stmt]bool{}
-		b.seen = map[*slot]bool{}
+		b.seen, b.calls = map[*slot]bool{}, map[*Subprog]calls{}
 	} else { // of the round before
 		clear(o.exprs)
 		clear(o.decls)
@@ -86,8 +87,12 @@ func (b *body) run() {
 		clear(o.count)
 		clear(o.dead)
 		clear(b.seen)
+		clear(b.calls)
 	}
 	b.repeat, b.stmts = 1, 0
+	if b.sub != nil {
+		b.sub.signature()
+	}
 	if b.clause.probe.Pred != nil {
 		b.condition(b.clause.probe.Pred)
 	}
@@ -155,17 +160,30 @@ func (b *body) unreachable(s ast.Stmt, all []ast.Stmt) {
 	}
 }
 
-// stmt types a statement; it reports whether control never leaves its end.
-func (b *body) stmt(s ast.Stmt) (ends bool) {
+// written counts a statement as often as unroll repeats it. It reports whether the
+// body may have so many.
+func (b *body) written(s ast.Stmt) bool {
 	n := max(b.repeat, 1)
 	if b.stmts+n > maxStmts {
 		if b.stmts <= maxStmts {
-			b.fail(diag.TooLarge, s, "the body has more than %d statements here, with those that unroll repeats", maxStmts)
+			b.tooLarge(s)
 		}
-		b.stmts = maxStmts + 1 // told once
+		b.stmts = maxStmts + 1 // reported once
 		return false
 	}
 	b.stmts += n
+	return true
+}
+
+func (b *body) tooLarge(at ast.Node) {
+	b.fail(diag.TooLarge, at, "the body has more than %d statements here, with those that unroll and calls of functions repeat", maxStmts)
+}
+
+// stmt types a statement; it reports whether control never leaves its end.
+func (b *body) stmt(s ast.Stmt) (ends bool) {
+	if !b.written(s) {
+		return false
+	}
 	switch s := s.(type) {
 	case *ast.ExprStmt:
 		return b.exprStmt(s)
@@ -484,9 +502,9 @@ func (b *body) let(s *ast.LetStmt) {
 		switch {
 		case t.IsAgg(), t.Kind == types.None:
 			b.fail(diag.BadDeclaration, s.Type, "Invalid variable declaration type: %s", t)
-		case t.Kind == types.String && t.Size == 0: // grows with what is assigned
+		case isOpen(t): // grows with what is assigned
 			if !slot.assigned {
-				b.grow(&v.Type, types.MakeString(1))
+				b.grow(&v.Type, least(t))
 			}
 		default:
 			v.fixed = true

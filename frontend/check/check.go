@@ -29,7 +29,7 @@ func Check(script *ast.Script, t *target.Target, files *debuginfo.Finder, l *dia
 	c := &checker{
 		files: files,
 		info:  &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, subprogs: map[string]*Subprog{}, reported: map[report]bool{}, warned: map[string]bool{},
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, subprogs: map[string]*function{}, reported: map[report]bool{}, warned: map[string]bool{},
 	}
 	c.header()
 	c.items()
@@ -80,7 +80,7 @@ type checker struct {
 	l         *diag.List // where diagnostics go at present
 	functions map[string]*Function
 	maps      map[string]*mapState
-	subprogs  map[string]*Subprog // functions of the script
+	subprogs  map[string]*function // of the script
 	// cut is set when a part of the script was passed over, for it is too large.
 	cut          bool
 	order        []*mapState

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -10,19 +11,57 @@ import (
 	"btc/frontend/types"
 )
 
-// Subprog is a function of the script: "fn name($a : T) : R { ... }". It is
-// typed once, whoever calls it, so it knows nothing of a probe.
+// Subprog is a function of the script, "fn name($a : T) : R { ... }", as some of its
+// callers need it. It knows nothing of a probe but the address space of plain
+// numbers: callers that agree on that, and on the address spaces of the pointers
+// that they pass, share a Subprog.
 type Subprog struct {
-	Name   string
-	Def    *ast.Func
-	Params []*Var // scalars, at most maxSubprogParams
+	Name string
+	// Variant numbers the Subprogs of one function, from 0.
+	Variant int
+	Def     *ast.Func
+	Params  []*Var
 	// Result is TNone for void.
 	Result *types.Type
 	Point  *Point // stands for the probe: of no provider
 	Body   *Body
+	// Inline: a parameter or the result is no scalar. BPF passes values in registers, so
+	// the body is built in place of each call. Set by Check's last round.
+	Inline bool
 
-	body  *body
-	calls map[*Subprog]ast.Node
+	spaces callSpaces
+	taken  bool   // a call has decided spaces
+	open   []bool // by parameter: its size is the largest that is passed
+	body   *body
+	space  types.Space // of the pointers that were returned so far in this round
+	total  int         // statements, with those of the functions that are built into it
+}
+
+// calls are the calls of a function in a body: the first, and how often all of
+// them are written out.
+type calls struct {
+	at    ast.Node
+	times int
+}
+
+// callSpaces are the address spaces that a Subprog is typed for.
+type callSpaces struct {
+	numbers types.Space // of plain numbers
+	args    string      // of pointers: a byte ('0' + types.Space) for each parameter
+}
+
+func (s callSpaces) of(param int) types.Space {
+	if param < len(s.args) && s.args[param] == '0'+byte(types.User) {
+		return types.User
+	}
+	return types.Kernel
+}
+
+// function is a definition with its Subprogs.
+type function struct {
+	def    *ast.Func
+	clause *clause
+	all    []*Subprog
 }
 
 const (
@@ -32,8 +71,9 @@ const (
 	maxCallFrames = 8
 )
 
-// subprogProvider stands for the kind of probe in a function.
-var subprogProvider = Provider{Name: "fn", Type: "fn"}
+// subprogProvider stands for the kind of probe in a function; in the second one
+// plain numbers are addresses of user space.
+var subprogProvider = [...]Provider{{Name: "fn", Type: "fn"}, {Name: "fn", Type: "fn", User: true}}
 
 // notInSubprog are builtins that need the context of a program.
 var notInSubprog = map[string]bool{"kstack": true, "ustack": true, "probe": true, "probetype": true, "args": true, "ctx": true}
@@ -43,66 +83,137 @@ var notInSubprog = map[string]bool{"kstack": true, "ustack": true, "probe": true
 func (c *checker) subprogram(def *ast.Func) {
 	name := def.Name.Text
 	if before := c.subprogs[name]; before != nil {
-		c.fail(diag.BadFunction, def.Name, "Redefinition of function: %s", name).Note(before.Def.Name.At, "it is defined here first")
+		c.fail(diag.BadFunction, def.Name, "Redefinition of function: %s", name).Note(before.def.Name.At, "it is defined here first")
 		return
 	}
 	if IsBuiltin(name) {
 		c.fail(diag.BadFunction, def.Name, "%s is a builtin function", name)
 		return
 	}
-	s := &Subprog{Name: name, Def: def, calls: map[*Subprog]ast.Node{}, Point: &Point{Kind: "fn", Provider: &subprogProvider, Text: name, At: def.Name.At}}
-	c.subprogs[name] = s
-	probe := &ast.Probe{Extent: def.Extent, Body: def.Body}
-	cl := &clause{probe: probe, scope: subprogScopes(c, def)}
-	s.body = newBody(c, cl, s.Point)
+	f := &function{def: def, clause: &clause{probe: &ast.Probe{Extent: def.Extent, Body: def.Body}, scope: subprogScopes(c, def)}}
+	c.subprogs[name] = f
+	c.clauses = append(c.clauses, f.clause)
+	c.variant(f, callSpaces{numbers: types.Kernel})
+}
+
+// variant makes a Subprog of a function.
+func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
+	name := f.def.Name
+	s := &Subprog{Name: name.Text, Variant: len(f.all), Def: f.def, Params: make([]*Var, len(f.def.Params)), Result: types.TInvalid,
+		spaces: spaces, open: make([]bool, len(f.def.Params))}
+	s.Point = &Point{Kind: "fn", Text: name.Text, At: name.At}
+	s.setSpaces(spaces)
+	s.body = newBody(c, f.clause, s.Point)
 	s.body.sub, s.Body = s, s.body.out
-	if len(def.Params) > maxSubprogParams {
-		c.fail(diag.BadFunction, def.Params[maxSubprogParams], "a function takes at most %d arguments", maxSubprogParams)
+	for i, p := range f.def.Params {
+		s.Params[i] = s.body.vars[f.clause.scope.slot(p.Var)]
+		s.Params[i].fixed = true
 	}
-	s.Params = make([]*Var, len(def.Params))
+	f.all = append(f.all, s)
+	f.clause.bodies = append(f.clause.bodies, s.body)
+	c.info.Subprogs = append(c.info.Subprogs, s)
+	c.changed = true
+	return s
+}
+
+func (s *Subprog) setSpaces(spaces callSpaces) {
+	s.spaces, s.Point.Provider = spaces, &subprogProvider[0]
+	if spaces.numbers == types.User {
+		s.Point.Provider = &subprogProvider[1]
+	}
+}
+
+// signature types the parameters and the result, anew in each round: typeof may
+// name what grows.
+func (s *Subprog) signature() {
+	s.space = types.NoSpace
 	for _, last := range []bool{false, true} { // typeof may name another parameter
-		for i, p := range def.Params {
+		for i, p := range s.Def.Params {
 			if _, isTypeof := p.Type.(*ast.TypeofType); isTypeof == last {
-				s.Params[i] = s.param(p)
+				s.param(i, p)
 			}
 		}
 	}
-	s.Result = s.resultType()
-	cl.bodies = append(cl.bodies, s.body)
-	c.clauses = append(c.clauses, cl)
-	c.info.Subprogs = append(c.info.Subprogs, s)
+	b := s.body
+	t := b.resolveType(s.Def.Result)
+	switch {
+	case t.Kind == types.None, invalid(t):
+		s.Result = t
+	case b.passable(s.Def.Result, t, "functions cannot return values %s"):
+		if !isOpen(t) && t.Kind != types.Pointer {
+			b.grow(&s.Result, t)
+		} else if s.Result.Kind != t.Kind && t.Kind != types.Timestamp {
+			s.Result, b.changed = least(t), true
+		}
+	default:
+		s.Result = types.TInvalid
+	}
+	s.Inline = t.Kind != types.None && !t.IsScalar()
+	for _, p := range s.Params {
+		s.Inline = s.Inline || p.Type != nil && !invalid(p.Type) && !p.Type.IsScalar()
+	}
+	if !s.Inline && len(s.Params) > maxSubprogParams {
+		s.Inline = true
+	}
 }
 
-func (s *Subprog) resultType() *types.Type {
-	t := s.body.declaredType(s.Def.Result)
-	if !invalid(t) && t.Kind != types.None && !t.IsScalar() {
-		s.body.unsupported(s.Def.Result, "functions that give %s", t).Hint("functions give integers, bool, enums, pointers or nothing (void)")
-		return types.TInvalid
+// param types parameter i.
+func (s *Subprog) param(i int, p *ast.Param) {
+	b, v := s.body, s.Params[i]
+	t := b.resolveType(p.Type)
+	s.open[i] = isOpen(t)
+	switch {
+	case invalid(t), !b.passable(p, t, "function arguments cannot be %s"):
+		v.Type = types.TInvalid
+	case s.open[i]:
+		if v.Type == nil {
+			b.grow(&v.Type, least(t))
+		}
+	case t.Kind == types.Pointer:
+		if t = t.WithSpace(s.spaces.of(i)); v.Type == nil || v.Type.Space != t.Space { // Equal passes over it
+			v.Type, b.changed = t, true
+		}
+		b.grow(&v.Type, t)
+	default:
+		b.grow(&v.Type, t)
+	}
+}
+
+// isOpen reports whether a declared type leaves open what its values decide: the
+// size of strings and buffers, the format of timestamps.
+func isOpen(t *types.Type) bool {
+	switch t.Kind {
+	case types.String, types.Buffer:
+		return t.Size == 0
+	case types.Timestamp:
+		return t.Format == ""
+	}
+	return false
+}
+
+// least is the smallest type that an open type means.
+func least(t *types.Type) *types.Type {
+	switch t.Kind {
+	case types.String:
+		return types.MakeString(1)
+	case types.Buffer:
+		return types.MakeBuffer(1)
 	}
 	return t
 }
 
-func (s *Subprog) param(p *ast.Param) *Var {
-	b := s.body
-	t := b.declaredType(p.Type)
-	if !invalid(t) && !t.IsScalar() {
-		b.unsupported(p, "function arguments of type %s", t).Hint("arguments are integers, bool, enums or pointers")
-		t = types.TInvalid
+// passable reports what is no value that can be passed.
+func (b *body) passable(at ast.Node, t *types.Type, format string) bool {
+	switch {
+	case t.IsAgg(), t.Kind == types.None, t.Kind == types.Func, t.Kind == types.Float:
+		b.fail(diag.BadFunction, at, format, "of type '"+t.String()+"'").
+			Hint("values are integers, bool, enums, pointers, strings, buffers, arrays, structs, tuples and records")
+		return false
+	case t.Kind == types.Array && t.Len == 0, t.Kind == types.Struct && t.Size == 0:
+		b.fail(diag.BadFunction, at, format, "of type '"+t.String()+"', whose size is not known").Hint("a pointer can be passed")
+		return false
 	}
-	v := b.vars[b.clause.scope.slot(p.Var)]
-	v.Type, v.fixed = t, true
-	return v
-}
-
-// declaredType is a type in a signature, where typeof may name a parameter.
-func (b *body) declaredType(t ast.Type) *types.Type {
-	o := b.out
-	o.exprs = map[ast.Expr]*Expr{}
-	typ := b.resolveType(t)
-	if typ.Kind == types.Pointer && typ.Space == types.NoSpace {
-		typ = typ.WithSpace(types.Kernel)
-	}
-	return typ
+	return true
 }
 
 // subprogScopes resolves the names of a function; its parameters are declared
@@ -124,63 +235,177 @@ func subprogScopes(c *checker, def *ast.Func) *scope {
 
 // subprogCall types a call of a function of the script; false when there is none.
 func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
-	s := b.subprogs[x.Func.Text]
-	if s == nil {
+	f := b.subprogs[x.Func.Text]
+	if f == nil {
 		return false
 	}
-	e.Call = &Call{Fn: &Function{Name: s.Name, Effect: true, Supported: true}, Args: x.Args, Sub: s}
-	if b.sub != nil && b.sub.calls[s] == nil {
-		b.sub.calls[s] = x
+	args := make([]*types.Type, len(x.Args))
+	for i, a := range x.Args {
+		args[i] = b.passed(a)
 	}
+	s := b.variantFor(f, args)
+	e.Call = &Call{Fn: &Function{Name: s.Name, Effect: true, Supported: true}, Args: x.Args, Sub: s}
 	if len(x.Args) != len(s.Params) {
 		b.fail(diag.BadArguments, x, "%s() requires %d argument(s), found %d", s.Name, len(s.Params), len(x.Args))
 	}
 	for i, a := range x.Args {
-		t := b.value(a)
-		if i < len(s.Params) && !b.passes(a, t, s.Params[i].Type) {
-			b.fail(diag.TypeMismatch, a, "Type mismatch for argument $%s of %s(): trying to pass a value of type '%s' where a '%s' is declared", s.Params[i].Name, s.Name, t, s.Params[i].Type)
+		if i >= len(s.Params) {
+			break
+		}
+		if !b.passes(a, args[i], &s.Params[i].Type, s.open[i]) {
+			b.fail(diag.TypeMismatch, a, "Type mismatch for argument $%s of %s(): trying to pass a value of type '%s' where a '%s' is declared",
+				s.Params[i].Name, s.Name, args[i], declared(s.Params[i].Type, s.open[i]))
 		}
 	}
-	e.Type = s.Result
+	if b.quiet == 0 {
+		use := b.calls[s]
+		if use.at == nil {
+			use.at = x
+		}
+		use.times = min(use.times+max(b.repeat, 1), maxStmts+1)
+		b.calls[s] = use
+	}
+	e.Type = orInvalid(s.Result)
 	return true
 }
 
-// passes reports whether a value of type t may stand for a declared scalar. What
-// is wider than it is cut to its size, with a warning unless it is a constant.
-func (b *body) passes(x ast.Expr, t, declared *types.Type) bool {
-	if invalid(t) || invalid(declared) || t.FitsInto(declared) || b.constFits(x, declared) {
+// passed types an argument.
+func (b *body) passed(x ast.Expr) *types.Type {
+	if m, ok := ast.Unparen(x).(*ast.Map); ok && b.mapNamed(m).use == keyKeyed {
+		b.fail(diag.BadArguments, x, "a function cannot take the map %s", b.mapNamed(m).Name).
+			Hint("functions use the maps of the script by their names; a macro can take a map")
+		b.set(m, &Expr{Type: types.TInvalid})
+		return types.TInvalid
+	}
+	return b.value(x)
+}
+
+// declared is a type as its declaration spells it: an open one has no size.
+func declared(t *types.Type, open bool) string {
+	name := t.String()
+	if open {
+		name, _, _ = strings.Cut(name, "[")
+	}
+	return name
+}
+
+// variantFor is the Subprog that serves a call in this body.
+func (b *body) variantFor(f *function, args []*types.Type) *Subprog {
+	spaces := callSpaces{numbers: b.space()}
+	kinds := make([]byte, len(f.def.Params))
+	for i := range kinds {
+		kinds[i] = '0' + byte(types.Kernel)
+		if i < len(args) && args[i].Kind == types.Pointer && args[i].Space == types.User {
+			kinds[i] = '0' + byte(types.User)
+		}
+	}
+	spaces.args = string(kinds)
+	first := f.all[0]
+	for _, t := range args {
+		if invalid(t) { // not known yet, or in error
+			return first
+		}
+	}
+	if !first.taken && b.quiet == 0 {
+		first.taken = true
+		first.setSpaces(spaces)
+		b.changed = true
+		return first
+	}
+	for _, s := range f.all {
+		if s.spaces == spaces {
+			return s
+		}
+	}
+	if b.final || b.quiet > 0 {
+		return first
+	}
+	s := b.variant(f, spaces)
+	s.taken = true
+	return s
+}
+
+// passes reports whether a value of type t may stand for a declared one. An open
+// type grows. An integer that is wider than the declared one is cut to its size,
+// with a warning unless it is a constant.
+func (b *body) passes(x ast.Expr, t *types.Type, declared **types.Type, open bool) bool {
+	if invalid(t) || *declared == nil || invalid(*declared) {
 		return true
 	}
-	if t.Kind == types.Pointer && declared.Kind == types.Pointer {
+	if open && t.Kind == (*declared).Kind {
+		switch {
+		case t.Kind == types.Timestamp && isOpen(*declared):
+			b.grow(declared, t)
+		case t.Kind == types.Timestamp:
+			return types.Equal(t, *declared)
+		case !t.FitsInto(*declared):
+			b.grow(declared, t)
+		}
 		return true
 	}
-	if !t.IsInteger() || !declared.IsInteger() || b.out.Expr(x).Const != nil {
+	want := *declared
+	if t.FitsInto(want) || b.constFits(x, want) {
+		return true
+	}
+	if t.Kind == types.Pointer && want.Kind == types.Pointer {
+		return true
+	}
+	if !t.IsInteger() || !want.IsInteger() || b.out.Expr(x).Const != nil {
 		return false
 	}
-	b.lossy(x, t, declared)
+	b.lossy(x, t, want)
 	return true
 }
 
 // returns types a return statement of a function.
 func (b *body) returns(r *ast.ReturnStmt) {
-	want := b.sub.Result
+	s := b.sub
+	want := s.Result
 	switch {
 	case r.X == nil && want.Kind != types.None && !invalid(want):
-		b.fail(diag.BadFunction, r, "function %s must return a value of type '%s'", b.sub.Name, want)
+		b.fail(diag.BadFunction, r, "function %s must return a value of type '%s'", s.Name, want)
 	case r.X == nil:
 	case want.Kind == types.None:
 		b.value(r.X)
-		b.fail(diag.BadFunction, r.X, "function %s is void and cannot return a value", b.sub.Name)
+		b.fail(diag.BadFunction, r.X, "function %s is void and cannot return a value", s.Name)
 	default:
-		if t := b.value(r.X); !b.passes(r.X, t, want) {
-			b.fail(diag.TypeMismatch, r.X, "Function %s is of type %s, cannot return %s", b.sub.Name, want, t)
+		t := b.value(r.X)
+		want := b.resolveType(s.Def.Result)
+		if s.Result.Kind == types.Invalid && t.Kind == types.Timestamp && want.Kind == types.Timestamp {
+			b.grow(&s.Result, t)
 		}
+		if !b.passes(r.X, t, &s.Result, isOpen(want)) {
+			b.fail(diag.TypeMismatch, r.X, "Function %s is of type %s, cannot return %s", s.Name, declared(s.Result, isOpen(want)), t)
+			return
+		}
+		b.returnsPointer(r, t)
+	}
+}
+
+// returnsPointer gives a result the address space of the pointers that are returned.
+func (b *body) returnsPointer(r *ast.ReturnStmt, t *types.Type) {
+	s := b.sub
+	if s.Result.Kind != types.Pointer || t.Kind != types.Pointer || t.Space == types.NoSpace {
+		return
+	}
+	switch s.space {
+	case t.Space:
+	case types.NoSpace:
+		s.space = t.Space
+		if s.Result.Space != t.Space {
+			s.Result, b.changed = s.Result.WithSpace(t.Space), true
+		}
+	default:
+		b.fail(diag.TypeMismatch, r.X, "Function %s returns addresses of %s memory, cannot return one of %s memory", s.Name, s.space, t.Space)
 	}
 }
 
 // finishSubprogs reports functions that do not return, and calls that go too deep.
 func (c *checker) finishSubprogs() {
 	for _, s := range c.info.Subprogs {
+		if invalid(orInvalid(s.Result)) && !c.l.HasErrors() {
+			c.fail(diag.BadFunction, s.Def.Result, "the result type of %s cannot be found out", s.Name)
+		}
 		if s.Result.Kind != types.None && !invalid(s.Result) && !s.body.ends {
 			c.fail(diag.BadFunction, s.Def.Name, "Not all code paths returned a value").
 				Hint("end the function with return")
@@ -188,7 +413,37 @@ func (c *checker) finishSubprogs() {
 	}
 	if !c.cycles() {
 		c.depths()
+		for _, cl := range c.clauses {
+			for _, b := range cl.bodies {
+				b.total()
+			}
+		}
 	}
+}
+
+// total counts the statements of a body with those of the functions that are built
+// into it, and reports too many.
+func (b *body) total() int {
+	if b.sub != nil && b.sub.total > 0 {
+		return b.sub.total
+	}
+	n, inOrder := max(b.stmts, 1), func(x, y *Subprog) int {
+		return cmp.Or(cmp.Compare(x.Def.Span().Start, y.Def.Span().Start), cmp.Compare(x.Variant, y.Variant))
+	}
+	for _, s := range slices.SortedFunc(maps.Keys(b.calls), inOrder) {
+		if !s.Inline {
+			continue
+		}
+		use := b.calls[s]
+		was := n
+		if n = min(n+use.times*s.body.total(), maxStmts+1); n > maxStmts && was <= maxStmts {
+			b.tooLarge(use.at)
+		}
+	}
+	if b.sub != nil {
+		b.sub.total = n
+	}
+	return n
 }
 
 // cycles reports functions that call themselves.
@@ -201,13 +456,12 @@ func (c *checker) cycles() (found bool) {
 	visit = func(s *Subprog, chain []string, open map[*Subprog]bool) {
 		open[s], chain = true, append(chain, s.Name)
 		inOrder := func(a, b *Subprog) int { return place[a] - place[b] }
-		for _, callee := range slices.SortedFunc(maps.Keys(s.calls), inOrder) {
-			at := s.calls[callee]
+		for _, callee := range slices.SortedFunc(maps.Keys(s.body.calls), inOrder) {
 			switch {
-			case at == nil || done[callee]:
+			case done[callee]:
 			case open[callee]:
 				found = true
-				c.fail(diag.BadFunction, at, "Recursive function call detected. Call chain: %s", strings.Join(append(chain, callee.Name), " > "))
+				c.fail(diag.BadFunction, s.body.calls[callee].at, "Recursive function call detected. Call chain: %s", strings.Join(append(chain, callee.Name), " > "))
 			default:
 				visit(callee, chain, open)
 			}
@@ -228,9 +482,13 @@ func (c *checker) depths() {
 	var need func(s *Subprog) int
 	need = func(s *Subprog) int {
 		if frames[s] == 0 {
-			frames[s] = 1
-			for callee := range s.calls {
-				frames[s] = max(frames[s], 1+need(callee))
+			own := 1
+			if s.Inline {
+				own = 0
+			}
+			frames[s] = own
+			for callee := range s.body.calls {
+				frames[s] = max(frames[s], own+need(callee))
 			}
 		}
 		return frames[s]

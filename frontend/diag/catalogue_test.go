@@ -84,7 +84,10 @@ func inspect(t *testing.T, dir string, visit func(*ast.File)) {
 			return err
 		}
 		if d.Name() == "node_modules" || d.Name() == ".git" || path == "../../build" {
-			return filepath.SkipDir
+			if d.IsDir() { // of a link to one it would skip the directory that holds it
+				return filepath.SkipDir
+			}
+			return nil
 		}
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil

@@ -121,7 +121,7 @@ var checkCodes = []Info{
 	{ScriptFails, "the script says that it cannot work",
 		"A call of fail(), or a static_assert() whose condition is false, is part of what would be compiled. The message is the script's own."},
 	{BadFunction, "a function of the script is wrong",
-		"fn name($a : T, ...) : R { ... } takes at most five numbers or pointers and gives one, or nothing when R is void. Every way through a function that gives a value ends in return; functions do not call themselves."},
+		"fn name($a : T, ...) : R { ... } takes and returns values of any type that a variable can have; R is void when it returns none. Every way through a function that returns a value ends in return; functions do not call themselves."},
 
 	{ImplicitCast, "an integer changes its meaning",
 		"Signed and unsigned 64-bit integers meet. Write a cast to say which is meant."},

@@ -44,12 +44,15 @@ type Options struct {
 // Script expands a script. Errors go to l. The tree that comes back is complete
 // also when there are errors: what could not be expanded is an *ast.Bad.
 func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
-	x := &expander{l: l, builtin: opt.Builtin, script: s, values: opt.Values, named: opt.Named, macros: map[string][]*macro{}, made: map[*macro]int{}, cBodies: map[*cpp.Macro]*cBody{}}
+	x := &expander{l: l, builtin: opt.Builtin, script: s, values: opt.Values, named: opt.Named, macros: map[string][]*macro{}, funcs: map[string]bool{}, made: map[*macro]int{}, cBodies: map[*cpp.Macro]*cBody{}}
 	header, items := x.imports(s)
 	x.std = standards()
 	for _, item := range items {
-		if m, ok := item.(*ast.Macro); ok {
-			x.define(m)
+		switch item := item.(type) {
+		case *ast.Macro:
+			x.define(item)
+		case *ast.Func:
+			x.funcs[item.Name.Text] = true
 		}
 	}
 	out := *s
@@ -89,7 +92,8 @@ type expander struct {
 	named    map[string]string
 	macros   map[string][]*macro // the script's own
 	std      *library
-	made     map[*macro]int // how often a macro was expanded
+	funcs    map[string]bool // the script's own, which hide standard macros
+	made     map[*macro]int  // how often a macro was expanded
 	cBodies  map[*cpp.Macro]*cBody
 	nodes    int  // made by expansions
 	tooLarge bool // reported

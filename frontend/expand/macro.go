@@ -184,6 +184,9 @@ func (c *copier) find(at ast.Node, name string, args []ast.Expr) (m *macro, bad 
 	if m != nil {
 		return m, false
 	}
+	if c.funcs[name] {
+		return nil, false
+	}
 	fit, closestStd := match(std, args)
 	if fit != nil {
 		return fit, false
