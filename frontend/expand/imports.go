@@ -101,7 +101,7 @@ func (x *expander) setting(key string) string {
 // reference import them.
 var stdlibFiles = []string{
 	stdlibFolder + "/base.bt", stdlibFolder + "/strings.bt", stdlibFolder + "/process.bt", stdlibFolder + "/kfunc.bt",
-	stdlibFolder + "/meta.bt", stdlibFolder + "/internal.bt", stdlibFolder + "/check.bt", stdlibFolder + "/maps.bt", stdlibFolder + "/types.bt",
+	stdlibFolder + "/meta.bt", stdlibFolder + "/internal.bt", stdlibFolder + "/maps.bt", stdlibFolder + "/types.bt",
 }
 
 // path imports a file or the files of a folder.

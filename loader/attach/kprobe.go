@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -28,20 +29,17 @@ var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)
 // pattern for the functions that the kernel says can be traced.
 func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
+	if a.Target != "" && a.Target != "vmlinux" && !isPattern(a.Target) && !moduleLoaded(a.Target) {
+		return Plan{}, &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
+	}
 	if !haveKprobes() {
-		return Plan{}, &missing{
-			text:    fmt.Sprintf("No matches for %s. T%s.", strings.Replace(a.Text, ":", " ", 1), errNoKprobes.Error()[1:]),
-			pattern: isPattern(a.Target + a.Name),
-		}
+		return Plan{}, x.noKprobes(p)
 	}
 	if a.Name == "" {
 		return expandAddress(p)
 	}
 	p = onThisMachine(p)
 	a = &p.Attach
-	if a.Target != "" && a.Target != "vmlinux" && !isPattern(a.Target) && !moduleLoaded(a.Target) {
-		return Plan{}, &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
-	}
 	if !isPattern(a.Name) && !isPattern(a.Target) {
 		if err := x.checkFunction(p); err != nil {
 			return Plan{}, err
@@ -70,6 +68,21 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		plan.Multi, plan.AttachType = true, ebpf.AttachTraceKprobeMulti
 	}
 	return plan, nil
+}
+
+// noKprobes is the error of every kprobe on a kernel without them, in the words of
+// any function that is not there.
+func (x *expander) noKprobes(p *manifest.Program) error {
+	a := &p.Attach
+	what := strings.TrimPrefix(a.Text, p.Kind+":")
+	if a.Name == "" {
+		what = strconv.FormatUint(a.Addr, 10)
+	}
+	err := &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: isPattern(a.Target + a.Name), why: errNoKprobes.Error()}
+	if x.opts.Unsafe && !err.pattern { // no list is asked then, only the kernel
+		err.text = "Unable to attach probe: " + p.Kind + ":" + what + "."
+	}
+	return err
 }
 
 // distinct tells whether all functions have names of their own: links of many

@@ -159,7 +159,8 @@ func expandVirtual(_ *expander, p *manifest.Program) (Plan, error) {
 // then is the script's choice (missing_probes).
 type missing struct {
 	text    string
-	pattern bool // a pattern that nothing matches
+	pattern bool   // a pattern that nothing matches
+	why     string // more about it, or ""
 }
 
 // foreign is a missing point that this architecture cannot have and another one
@@ -169,6 +170,14 @@ type foreign struct{ *missing }
 func (f *foreign) Unwrap() error { return f.missing }
 
 func (m *missing) Error() string { return m.text }
+
+// notes are what a message shows below the attach point.
+func (m *missing) notes() []string {
+	if m.why == "" {
+		return nil
+	}
+	return []string{m.why}
+}
 
 // noMatch is the text for a pattern or name that nothing here matches.
 func noMatch(kind, what string) error {
@@ -242,13 +251,17 @@ func limit(m *manifest.Manifest, key string) int {
 	return 1024
 }
 
-// Expand finds the places of all programs. Its error is a *report.Fault with
-// the attach point's place in the script.
+// maxFaults is how many missing attach points are reported.
+const maxFaults = 20
+
+// Expand finds the places of all programs. Its error is a *report.Fault with the
+// attach point's place in the script, or several where attach points are missing.
 func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error) {
 	x := &expander{host: h, opts: opts}
 	out := &Expansion{Probes: map[int]string{}}
 	total, programs := 0, 0
 	empty := emptied{}
+	var faults []error // of missing attach points: all are reported
 	for i := range m.Programs {
 		p := &m.Programs[i]
 		if !opts.wants(p.Kind) {
@@ -264,9 +277,14 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 			}
 			continue
 		case errors.As(err, &gone) && (p.Attach.Missing == "warn" || errors.As(err, &elsewhere)):
-			f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text)}
+			f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text), Notes: gone.notes()}
 			out.Warnings = append(out.Warnings, f.Warning())
 			empty.of(p)
+			continue
+		case gone != nil && len(faults) < maxFaults:
+			faults = append(faults, faultOf(m, p, err))
+			continue
+		case gone != nil:
 			continue
 		case err != nil:
 			return nil, faultOf(m, p, err)
@@ -280,6 +298,9 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable."}
 		}
 		out.Plans = append(out.Plans, plan)
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
 	}
 	if err := empty.judge(m, out); err != nil {
 		return nil, err
@@ -342,7 +363,7 @@ func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
 	f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
 	var gone *missing
 	if errors.As(err, &gone) {
-		f.Text = gone.text
+		f.Text, f.Notes = gone.text, gone.notes()
 		f.Hint = "if this is expected, set the config key missing_probes to warn"
 	}
 	return f

@@ -200,7 +200,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 		if err != nil {
 			return Plan{}, fmt.Errorf("list of modules with types: %w", err)
 		}
-		return Plan{}, noMatch(p.Kind, what)
+		return Plan{}, &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: true} // as for a pattern: left out beside others
 	}
 	plan := Plan{Each: true}
 	x.eachRawTracepoint(kernel, in, func(module, name string) {

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,16 +73,34 @@ var toggles = map[string]func(*call){
 	"--usdt-file-activation": func(*call) {},
 	"--no-warnings":          func(c *call) { c.silent = true; c.loader = append(c.loader, "--no-warnings") },
 	"--info":                 func(*call) { info() },
-	"-h":                     func(*call) { unknown("-h") },
-	"-V":                     func(*call) { unknown("-V") },
+	"-h":                     func(*call) { help() },
+	"-V":                     func(*call) { version() },
 }
 
 var long = map[string]string{"--pid": "-p", "--cmd": "-c", "--list": "-l", "--output": "-o", "--help": "-h", "--version": "-V"}
 
+const usage = `USAGE:
+    bpftrace [options] filename
+    bpftrace [options] - <stdin input>
+    bpftrace [options] -e 'program'
+`
+
+// help is -h; what each option does is told by bpftrace's own.
+func help() {
+	fmt.Print(usage)
+	os.Exit(0)
+}
+
+// version is that of the language; btc's own is no concern of the tests.
+func version() {
+	fmt.Println("bpftrace v0.27.1")
+	os.Exit(0)
+}
+
 // unknown ends the run of a test that asks for something btc does not have.
 func unknown(option string) {
-	fmt.Printf("the adapter has no option %s\n", option)
-	os.Exit(2)
+	fmt.Printf("the adapter has no option %s\n%s", option, usage)
+	os.Exit(1)
 }
 
 // Begin and end programs run on the thread that asks for it: as in btrun, the
@@ -108,6 +127,11 @@ func main() {
 		}
 		name, c.operands = c.operands[0], c.operands[1:]
 		b, err := readScript(name)
+		var cause syscall.Errno
+		if errors.As(err, &cause) {
+			text := cause.Error()
+			err = fmt.Errorf("failed to open file '%s': %s", name, strings.ToUpper(text[:1])+text[1:])
+		}
 		check(err)
 		text = string(b)
 	}

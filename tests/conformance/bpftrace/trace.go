@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"btc/cmd/btc/driver"
 	"btc/cmd/btrun/command"
@@ -27,6 +28,9 @@ func (c *call) trace(name, text string) int {
 	object := filepath.Join(dir, "script.o")
 	if !c.compile(t, name, text, object, os.Stderr) {
 		return 1
+	}
+	if os.Getenv(notifyVar) != "" {
+		defer time.Sleep(linger)
 	}
 	said := &messages{w: os.Stderr, hold: []byte("--target")}
 	status := c.run(object, said)
@@ -64,13 +68,19 @@ func (c *call) run(object string, stderr io.Writer) int {
 	return command.Run(args, command.Streams{Out: os.Stdout, Err: stderr, Version: "test", Attached: notify})
 }
 
-// notify tells bpftrace's test engine that it may start what is to be traced.
+// notifyVar is set by bpftrace's test engine, which waits for a line of this name.
+const notifyVar = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
+
+// notify tells the engine that it may start what is to be traced.
 func notify() {
-	const name = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
-	if os.Getenv(name) != "" {
-		fmt.Println(name)
+	if os.Getenv(notifyVar) != "" {
+		fmt.Println(notifyVar)
 	}
 }
+
+// linger is how long a run stays after its last line: the engine looks for the
+// line of notify only while the program runs, and bpftrace takes as long to end.
+const linger = 100 * time.Millisecond
 
 func captured(dir string) (*target.Target, error) {
 	b, err := capture.HostFile()

@@ -29,6 +29,9 @@ var loaderForms = []struct {
 	{regexp.MustCompile(`(?m)^ \d+ \| `), ""},
 	{regexp.MustCompile(`(?m)^ +\| ( *)\^$`), "${1}~"},
 	{regexp.MustCompile(`(?m)^ *= hint: `), "HINT: "},
+	{regexp.MustCompile(`(?m)^ERROR: HINT: `), "HINT: "},
+	// What bpftrace finds out when it attaches has no position.
+	{regexp.MustCompile(`(?m)^\S+:\d+:\d+: ERROR: (?:\S+: )?(Could not (?:determine boundary|resolve) )`), "ERROR: $1"},
 }
 
 var (
