@@ -200,7 +200,8 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 		if err != nil {
 			return Plan{}, fmt.Errorf("list of modules with types: %w", err)
 		}
-		return Plan{}, &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: true} // as for a pattern: left out beside others
+		// A name alone is left out beside others, as a pattern is.
+		return Plan{}, &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: a.Target == ""}
 	}
 	plan := Plan{Each: true}
 	x.eachRawTracepoint(kernel, in, func(module, name string) {

@@ -20,20 +20,33 @@ import (
 
 var kernel = flag.String("kernel", "", "boot only kernels that match this regular expression")
 
+var disk = flag.String("disk", "../../build/oracle/root.ext4", "image that is the root of guests")
+
 // TestProbesGuest runs the runtime tests that need kprobes or fentry on kernels
-// that have them, each in one boot of a virtual machine whose root is that of
-// the reference bpftrace. What needs neither runs on this machine (TestProbes).
-func TestProbesGuest(t *testing.T) {
+// that have them. What needs neither runs on this machine (TestProbes).
+func TestProbesGuest(t *testing.T) { inGuests(t, "TestProbes", "probe", probesHead) }
+
+// TestEngineGuest does the same under bpftrace's own engine. Its image must have
+// python3 and ps.
+func TestEngineGuest(t *testing.T) { inGuests(t, "TestEngine", "engine", engineHead) }
+
+// inGuests runs a test of this package in virtual machines, each in one boot, and
+// compares what it finds with the list called after the kernel.
+func inGuests(t *testing.T, test, list, head string) {
 	tests := checkout(t)
 	if testing.Short() {
 		t.Skip("skipped: boots kernels under emulation, many minutes (-short)")
 	}
-	disk, err := filepath.Abs("../../build/oracle/root.ext4")
+	disk, err := filepath.Abs(*disk)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(disk); err != nil {
 		t.Skip("skipped: no root for the guest (tests/setup/oracle.sh makes it): ", err)
+	}
+	driver, err := filepath.Abs("testdata/engine.py")
+	if err != nil {
+		t.Fatal(err)
 	}
 	s := newShell(t, tests)
 	binary := filepath.Join(t.TempDir(), "conformance.test")
@@ -55,15 +68,20 @@ func TestProbesGuest(t *testing.T) {
 			if err != nil {
 				t.Skip("skipped: ", err)
 			}
-			compareGuest(t, name, guest(t, vm.Config{
+			files := guest(t, vm.Config{
 				QEMU: qemu, Image: image, Disk: disk, Memory: 1536, Timeout: 90 * time.Minute,
-				Puts:    []vm.Put{{Host: tests, Guest: tests}, {Host: s.dir, Guest: s.dir}, {Host: filepath.Dir(s.adapter), Guest: "/adapter"}, {Host: binary, Guest: "/conformance.test"}},
+				Puts: []vm.Put{{Host: tests, Guest: tests}, {Host: s.dir, Guest: s.dir}, {Host: filepath.Dir(s.adapter), Guest: "/adapter"},
+					{Host: binary, Guest: "/conformance.test"}, {Host: driver, Guest: guestDriver}},
 				Env:     []string{Checkout + "=" + filepath.Dir(tests), adapterVar + "=/adapter", progsVar + "=" + s.dir, resultVar + "=/out/result", "PATH=" + os.Getenv("PATH")},
-				Command: []string{"/conformance.test", "-test.run", "^TestProbes$", "-test.v", "-test.timeout", "85m", "-case", *only, "-detail", "/out/detail"},
-			}))
+				Command: []string{"/conformance.test", "-test.run", "^" + test + "$", "-test.v", "-test.timeout", "85m", "-case", *only, "-detail", "/out/detail"},
+			})
+			compareGuest(t, fmt.Sprintf("testdata/%s-failures-%s.txt", list, name), fmt.Sprintf(head, "Linux "+name), files)
 		})
 	}
 }
+
+// guestDriver is testdata/engine.py in a guest.
+const guestDriver = "/engine.py"
 
 // guest runs the tests in a virtual machine and gives the files they leave.
 func guest(t *testing.T, c vm.Config) map[string]string {
@@ -74,6 +92,9 @@ func guest(t *testing.T, c vm.Config) map[string]string {
 		t.Fatal(err)
 	}
 	t.Logf("%s%s", r.Stdout, r.Stderr)
+	if m := guestSkipped.FindSubmatch(r.Stdout); m != nil {
+		t.Skipf("%s, in the guest", m[1])
+	}
 	f, err := os.Open(c.OutTar)
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +118,11 @@ func guest(t *testing.T, c vm.Config) map[string]string {
 	return files
 }
 
-// compareGuest holds what a guest found against the list of its kernel.
-func compareGuest(t *testing.T, name string, files map[string]string) {
+// guestSkipped is a test that found nothing to do in the guest.
+var guestSkipped = regexp.MustCompile(`(?m): (skipped: .*)$`)
+
+// compareGuest holds what a guest found against a list.
+func compareGuest(t *testing.T, list, head string, files map[string]string) {
 	t.Helper()
 	result, ok := files["result"]
 	if !ok {
@@ -114,7 +138,7 @@ func compareGuest(t *testing.T, name string, files map[string]string) {
 			now = append(now, listed{cols[0], cols[1], cols[2]})
 		}
 	}
-	compare(t, fmt.Sprintf("testdata/probe-failures-%s.txt", name), fmt.Sprintf(probesHead, "Linux "+name), now, func(key string) bool { return ran[key] }, *update)
+	compare(t, list, head, now, func(key string) bool { return ran[key] }, *update)
 }
 
 // writeResult is the guest's side: a line for each test that ran, with kind and

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"btc/cmd/btc/driver"
@@ -30,7 +32,10 @@ func (c *call) trace(name, text string) int {
 		return 1
 	}
 	if os.Getenv(notifyVar) != "" {
-		defer time.Sleep(linger)
+		defer func() {
+			signal.Ignore(os.Interrupt, syscall.SIGTERM) // the run is over
+			time.Sleep(linger)
+		}()
 	}
 	said := &messages{w: os.Stderr, hold: []byte("--target")}
 	status := c.run(object, said)
