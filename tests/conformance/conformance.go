@@ -5,7 +5,15 @@
 //   - unit facts: the programs of tests/*.cpp that bpftrace accepts or refuses,
 //     compiled in this process (TestUnitFacts);
 //   - runtime tests: the definitions of tests/runtime that need only timers and
-//     the program's own events, compiled, loaded and run (TestRuntime).
+//     the program's own events, compiled, loaded and run (TestRuntime); those that
+//     need more, by a program that stands in for bpftrace (TestProbes);
+//   - all runtime tests under bpftrace's own engine, a Python program, with the same
+//     stand-in, beside bpftrace itself (TestEngine).
+//
+// TestProbesGuest and TestEngineGuest do the same on kernels with kprobes.
+// To run the engine alone, and write down what differs:
+//
+//	BTC_BPFTRACE=CHECKOUT go test -count=1 -v -timeout 60m -run 'TestEngine$' ./tests/conformance -detail FILE
 //
 // What does not agree stands in testdata, each with a class of reason. The lists
 // only shrink: a case that is new there fails the test, and so does one that has

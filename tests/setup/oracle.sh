@@ -2,7 +2,8 @@
 # oracle.sh [DIR]: makes the reference bpftrace that tests compare with.
 #
 # DIR (default build/oracle) receives
-#   root/       a minimal Debian of the newest reachable suite with bpftrace in it
+#   root/       a minimal Debian of the newest reachable suite with bpftrace in it, and
+#               what its own test engine needs (python3, procps)
 #   root.ext4   the same as a disk image, for "vmrun -disk"
 #   version     the suite and "bpftrace --version"
 # Run it through tests/setup/bpftrace-oracle. Needs root, debootstrap and
@@ -31,7 +32,7 @@ for suite in ${SUITES:-sid forky trixie}; do
 	script=/usr/share/debootstrap/scripts/$suite
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 	rm -rf "$dir/root" "$dir/version"
-	if debootstrap --variant=minbase --include=bpftrace --keyring="$keyring" \
+	if debootstrap --variant=minbase --include=bpftrace,python3,procps --keyring="$keyring" \
 		"$suite" "$dir/root" "$mirror" "$script" >"$dir/debootstrap-$suite.log" 2>&1; then
 		made=$suite
 		break
