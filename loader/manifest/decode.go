@@ -17,7 +17,20 @@ type decoder struct {
 	data   []byte
 	at     int
 	depth  int
+	used   int // bytes of elements of arrays and maps so far
 	fields map[reflect.Type]map[string]int
+}
+
+// maxMemory bounds what the elements of arrays and maps take in memory, in bytes. An
+// element such as "{}" takes two bytes of a file and hundreds of memory.
+const maxMemory = 32 << 20
+
+// take counts an element of n bytes against maxMemory.
+func (d *decoder) take(n uintptr) error {
+	if d.used += int(n); d.used > maxMemory {
+		return &Fault{Text: fmt.Sprintf("its lists take more than %d MiB of memory", maxMemory>>20), Size: true}
+	}
+	return nil
 }
 
 // maxNesting is how deep lists may stand in one another. Layouts, which are what nests in a
@@ -147,6 +160,9 @@ func (d *decoder) member(v reflect.Value) error {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
 		s := reflect.New(v.Type().Elem()).Elem()
+		if err := d.take(mapEntry); err != nil {
+			return err
+		}
 		err := under(key, d.value(s))
 		v.SetMapIndex(reflect.ValueOf(key), s)
 		return err
@@ -159,6 +175,9 @@ func (d *decoder) member(v reflect.Value) error {
 	}
 	return under(key, d.value(into))
 }
+
+// mapEntry is what an entry of a map from string to string takes, about, in bytes.
+const mapEntry = 96
 
 func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
 	all := d.fields[t]
@@ -180,11 +199,15 @@ func (d *decoder) array(from int, v reflect.Value) error {
 	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() == reflect.Uint8 {
 		return d.wrong(from, "an array", v)
 	}
+	size := v.Type().Elem().Size()
 	all := reflect.New(v.Type()).Elem() // can be set and grown
 	all.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	err := d.list(']', func(i int) error {
+		if err := d.take(size); err != nil {
+			return err
+		}
 		if i == all.Cap() {
-			all.Grow(1)
+			all.Grow(max(1, i)) // doubles: what is copied stays below what is kept
 		}
 		all.SetLen(i + 1)
 		return under("["+strconv.Itoa(i)+"]", d.value(all.Index(i)))

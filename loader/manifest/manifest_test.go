@@ -2,6 +2,8 @@ package manifest
 
 import (
 	"errors"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -135,6 +137,9 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"events[1].id", func(m *Manifest) { m.Events[1].ID = 7 }},
 		{"params[0].size", func(m *Manifest) { m.Params[0].Size = 3 }},
 		{"fields[1].insn", func(m *Manifest) { m.Fields = []FieldUse{{Program: "p0"}, {Program: "p0", Insn: -1}} }},
+		{"maps[0].key.fields[0].bit_size", func(m *Manifest) { f := &m.Maps[0].Key.Fields[0]; f.Layout.Kind, f.BitSize = "string", 1 }},
+		{"maps[0].value", func(m *Manifest) { m.Maps[0].Value = overlapping(1 << 17) }},
+		{"events[0].chain[0].end_col", func(m *Manifest) { m.Events[0].Chain = []Place{{EndCol: -1}} }},
 		{"losses[1].map", func(m *Manifest) { m.Losses[1].Map = "@y" }},
 	} {
 		m := sample()
@@ -142,6 +147,122 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		var f *Fault
 		if err := m.Validate(); !errors.As(err, &f) || f.Path != tc.path {
 			t.Errorf("want a fault at %s, got %v", tc.path, err)
+		}
+	}
+}
+
+// overlapping is a record whose fields, n in all, are at one place.
+func overlapping(n int) *Layout {
+	l := Layout{Kind: "array", Size: 8, Count: 8, Elem: &Layout{Kind: "int", Size: 1}}
+	for ; n > 1; n /= maxFields {
+		r := Layout{Kind: "record", Size: 8}
+		for range min(n, maxFields) {
+			r.Fields = append(r.Fields, Field{Name: strings.Repeat("a", maxName), Layout: l})
+		}
+		l = r
+	}
+	return &l
+}
+
+// TestPositionsAreChecked finds each position of a manifest by its type: a new one that
+// Validate forgets fails here.
+func TestPositionsAreChecked(t *testing.T) {
+	fill := func() *Manifest {
+		m := sample()
+		m.Needs = []Need{{Feature: "loop"}}
+		m.Unsafe = []Unsafe{{Name: "system"}}
+		m.Fields = []FieldUse{{Program: "p0"}}
+		m.Globals[0].Pos, m.Maps[0].Update, m.Losses[1].Pos = &Pos{}, &Pos{}, &Pos{}
+		m.Errors = []Error{{Chain: []Place{{}}}}
+		m.Losses[1].Chain, m.Events[0].Chain = []Place{{}}, []Place{{}}
+		m.Programs[0].Record = []RecordUse{{}}
+		return m
+	}
+	if err := fill().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for n := 0; ; n++ { // the n-th position of the manifest
+		m, left, path := fill(), n, ""
+		eachPosition(reflect.ValueOf(m).Elem(), "", func(at string, v reflect.Value) {
+			if left--; left == -1 {
+				path = at
+				v.FieldByName("Col").SetInt(-1 << 62)
+			}
+		})
+		if path == "" {
+			break
+		}
+		found[path] = true
+		if m.Validate() == nil {
+			t.Errorf("%s: a negative column is accepted", path)
+		}
+	}
+	// Each field of one of these types, wherever it is declared, must have been met.
+	declared := map[string]bool{}
+	positionsOf(reflect.TypeOf(Manifest{}), "", declared)
+	for path := range declared {
+		if !found[path] {
+			t.Errorf("%s: no manifest of this test has this position", path)
+		}
+	}
+}
+
+func isPosition(t reflect.Type) bool {
+	return t == reflect.TypeOf(Pos{}) || t == reflect.TypeOf(Place{})
+}
+
+// eachPosition visits the positions in v. Paths have no indices.
+func eachPosition(v reflect.Value, path string, visit func(string, reflect.Value)) {
+	switch {
+	case isPosition(v.Type()):
+		visit(path, v)
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		eachPosition(v.Elem(), path, visit)
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			eachPosition(v.Field(i), path+"."+v.Type().Field(i).Name, visit)
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			eachPosition(v.Index(i), path, visit)
+		}
+	}
+}
+
+// positionsOf collects the paths of the positions that a type declares.
+func positionsOf(t reflect.Type, path string, found map[string]bool) {
+	switch {
+	case isPosition(t):
+		found[path] = true
+	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice:
+		if t.Elem() != reflect.TypeOf(Layout{}) { // which has none, and holds itself
+			positionsOf(t.Elem(), path, found)
+		}
+	case t.Kind() == reflect.Struct && t != reflect.TypeOf(Layout{}):
+		for i := range t.NumField() {
+			positionsOf(t.Field(i).Type, path+"."+t.Field(i).Name, found)
+		}
+	}
+}
+
+// TestMemoryIsBounded: each element takes two bytes of the file and hundreds of memory.
+func TestMemoryIsBounded(t *testing.T) {
+	for _, list := range []string{"programs", "maps", "events", "errors", "fields", "requires", "params"} {
+		text := `{"schema":"btc/1","` + list + `":[` + strings.Repeat("{},", 4<<20) + `{}]}`
+		if list == "requires" {
+			text = strings.ReplaceAll(text, "{}", `""`)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse([]byte(text))
+		runtime.ReadMemStats(&after)
+		var f *Fault
+		if !errors.As(err, &f) || !f.Size {
+			t.Errorf("%s: %v", list, err)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 5*maxMemory {
+			t.Errorf("%s: reading allocated %d MiB", list, used>>20)
 		}
 	}
 }

@@ -27,10 +27,18 @@ const (
 	maxSource    = 8 << 20
 	maxPerScript = 1 << 16 // fields, errors, losses
 	maxInsn      = 1 << 20 // the kernel takes a million
+	maxColumn    = maxSource
+	maxChain     = 64       // calls of macros
+	maxPrinted   = 32 << 20 // bytes of text of one value, about
+	maxLayouts   = 1 << 19  // of all values together, parts included
+	maxIntervals = 1000000  // of a tseries; the language's own limit
 )
 
 // checker collects the first fault.
-type checker struct{ err *Fault }
+type checker struct {
+	err     *Fault
+	layouts int // that were walked
+}
 
 func (c *checker) fail(path, format string, args ...any) {
 	if c.err == nil {
@@ -79,6 +87,29 @@ func (c *checker) symbol(path, v string) {
 	}
 }
 
+// pos checks a position in the script. 0 stands for an unknown line or column.
+func (c *checker) pos(path string, p *Pos) {
+	if p == nil {
+		return
+	}
+	c.within(path+".line", int64(p.Line), 0, maxSource)
+	c.within(path+".col", int64(p.Col), 0, maxColumn)
+	c.within(path+".end_col", int64(p.EndCol), 0, maxColumn)
+}
+
+// chain checks the positions of a message about a macro.
+func (c *checker) chain(path string, chain []Place) {
+	c.within(path, int64(len(chain)), 0, maxChain)
+	for i := range chain {
+		p := &chain[i]
+		at := fmt.Sprintf("%s[%d]", path, i)
+		c.pos(at, &Pos{Line: p.Line, Col: p.Col, EndCol: p.EndCol})
+		c.within(at+".end_line", int64(p.EndLine), 0, maxSource)
+		c.text(at+".file", p.File, maxText)
+		c.text(at+".text", p.Text, maxSource)
+	}
+}
+
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "..."
@@ -122,6 +153,7 @@ func (m *Manifest) Validate() error {
 		c.symbol(fmt.Sprintf("globals[%d].name", i), m.Globals[i].Name)
 		c.within(fmt.Sprintf("globals[%d].size", i), int64(m.Globals[i].Size), 1, maxValue)
 		m.Globals[i].checkHost(c, fmt.Sprintf("globals[%d]", i))
+		c.pos(fmt.Sprintf("globals[%d].pos", i), m.Globals[i].Pos)
 	}
 	for i := range m.Maps {
 		m.Maps[i].check(c, m, fmt.Sprintf("maps[%d]", i))
@@ -134,6 +166,7 @@ func (m *Manifest) Validate() error {
 	}
 	m.Given.check(c)
 	m.checkLosses(c)
+	m.checkUses(c)
 	m.checkUnique(c)
 	if c.err != nil {
 		return c.err
@@ -193,14 +226,30 @@ func (m *Manifest) checkCounts(c *checker) {
 	c.within("errors", int64(len(m.Errors)), 0, maxPerScript)
 	c.within("unsafe", int64(len(m.Unsafe)), 0, maxPerScript)
 	c.within("needs", int64(len(m.Needs)), 0, maxPerScript)
-	for i, n := range m.Needs {
-		c.symbol(fmt.Sprintf("needs[%d].feature", i), n.Feature)
-		c.text(fmt.Sprintf("needs[%d].construct", i), n.Construct, maxName)
-	}
 	c.within("losses", int64(len(m.Losses)), 0, maxPerScript)
 	c.within("fields", int64(len(m.Fields)), 0, maxPerScript)
+}
+
+// checkUses checks what only messages use.
+func (m *Manifest) checkUses(c *checker) {
+	for i := range m.Needs {
+		c.symbol(fmt.Sprintf("needs[%d].feature", i), m.Needs[i].Feature)
+		c.text(fmt.Sprintf("needs[%d].construct", i), m.Needs[i].Construct, maxName)
+		c.pos(fmt.Sprintf("needs[%d].pos", i), &m.Needs[i].Pos)
+	}
 	for i := range m.Fields {
 		c.within(fmt.Sprintf("fields[%d].insn", i), int64(m.Fields[i].Insn), 0, maxInsn)
+		c.pos(fmt.Sprintf("fields[%d].pos", i), &m.Fields[i].Pos)
+	}
+	for i := range m.Unsafe {
+		c.text(fmt.Sprintf("unsafe[%d].name", i), m.Unsafe[i].Name, maxName)
+		c.pos(fmt.Sprintf("unsafe[%d].pos", i), &m.Unsafe[i].Pos)
+	}
+	for i := range m.Errors {
+		c.text(fmt.Sprintf("errors[%d].text", i), m.Errors[i].Text, maxText)
+		c.text(fmt.Sprintf("errors[%d].helper", i), m.Errors[i].Helper, maxName)
+		c.pos(fmt.Sprintf("errors[%d].pos", i), &m.Errors[i].Pos)
+		c.chain(fmt.Sprintf("errors[%d].chain", i), m.Errors[i].Chain)
 	}
 }
 
@@ -225,7 +274,9 @@ func (p *Program) check(c *checker, path string) {
 		c.within(fmt.Sprintf("%s.record[%d].offset", path, i), int64(u.Offset), 0, 1<<20)
 		c.within(fmt.Sprintf("%s.record[%d].size", path, i), int64(u.Size), 0, 1<<20)
 		c.oneOf(fmt.Sprintf("%s.record[%d].sign", path, i), u.Sign, signs)
+		c.pos(fmt.Sprintf("%s.record[%d].pos", path, i), &p.Record[i].Pos)
 	}
+	c.pos(path+".pos", &p.Pos)
 	p.Attach.check(c, path+".attach", p.Kind)
 }
 
@@ -300,6 +351,7 @@ func (p *Param) check(c *checker, path string) {
 	}
 	c.symbol(path+".global", p.Global)
 	c.oneOf(path+".type", p.Type, paramTypes)
+	c.pos(path+".pos", &p.Pos)
 	c.text(path+".default", p.Default, maxText)
 	c.text(path+".help", p.Help, maxText)
 	if p.Type == "string" {
@@ -313,6 +365,8 @@ func (m *Manifest) checkLosses(c *checker) {
 	for i, l := range m.Losses {
 		path := fmt.Sprintf("losses[%d]", i)
 		c.oneOf(path+".kind", l.Kind, lossKinds)
+		c.pos(path+".pos", l.Pos)
+		c.chain(path+".chain", l.Chain)
 		if l.Kind == "map" && m.Map(l.Map) == nil {
 			c.fail(path+".map", "there is no map %q", clip(l.Map))
 		}

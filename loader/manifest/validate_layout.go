@@ -14,6 +14,8 @@ func (x *Map) check(c *checker, m *Manifest, path string) {
 	c.within(path+".key_size", int64(x.KeySize), 0, maxKey)
 	c.within(path+".value_size", int64(x.ValueSize), 0, maxValue)
 	c.within(path+".max_entries", int64(x.MaxEntries), 0, maxEntries)
+	c.pos(path+".pos", &x.Pos)
+	c.pos(path+".update", x.Update)
 	if c.err != nil || x.Shape == "intern" {
 		return
 	}
@@ -60,7 +62,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 		}
 	}
 	x.checkFront(c, m, path+".front")
-	x.Key.check(c, m, path+".key", 0)
+	x.Key.checkWhole(c, m, path+".key")
 	if x.Key.Size != x.KeySize && !(isNumber(x.Key.Kind) && x.KeySize == 8 && x.Key.Size < 8) {
 		c.fail(path+".key.size", "%d is not the key size %d", x.Key.Size, x.KeySize)
 	}
@@ -106,7 +108,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 			c.fail(path+".value", "missing")
 			return
 		}
-		x.Value.check(c, m, path+".value", 0)
+		x.Value.checkWhole(c, m, path+".value")
 		need = x.Value.Size
 	case "min", "max":
 		c.within(path+".value_off", int64(x.ValueOff), 8, int64(x.ValueSize)) // behind the word that says "set"
@@ -132,7 +134,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 
 func (x *Map) checkSeries(c *checker, path string) {
 	c.within(path+".interval", x.Interval, 1, 1<<62)
-	c.within(path+".intervals", x.Intervals, 1, maxEntries)
+	c.within(path+".intervals", x.Intervals, 1, maxIntervals)
 	if x.Agg != "" {
 		c.oneOf(path+".agg", x.Agg, seriesAggs)
 	}
@@ -153,8 +155,42 @@ var fixedSizes = map[string]int{
 	"timestamp": 8, "probe": 8, "username": 8, "cgroup_path": 8, "buffer": 4,
 }
 
+// checkWhole checks the layout of a whole value. What the value may come to as text is
+// bounded as well: the fields of a record may share their bytes.
+func (l *Layout) checkWhole(c *checker, m *Manifest, path string) {
+	l.check(c, m, path, 0)
+	if c.err == nil && l.printed() > maxPrinted {
+		c.fail(path, "a value prints as more than %d MiB of text", maxPrinted>>20)
+		c.size(path)
+	}
+}
+
+// printed is about how many bytes of text a value has, at most maxPrinted+1.
+func (l *Layout) printed() int64 {
+	const number = 24
+	n := max(number, int64(l.Size))
+	switch l.Kind {
+	case "tuple", "record":
+		n = number
+		for i := range l.Fields {
+			f := &l.Fields[i]
+			n = min(n+int64(len(f.Name))+f.Layout.printed(), maxPrinted+1)
+		}
+	case "array":
+		n = min(number+int64(l.Count)*l.Elem.printed(), maxPrinted+1)
+	}
+	return n
+}
+
 // check walks a layout.
 func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
+	if c.layouts++; c.layouts > maxLayouts {
+		c.fail(path, "more than %d layouts", maxLayouts)
+		c.size(path)
+	}
+	if c.err != nil {
+		return
+	}
 	if depth > maxDepth {
 		c.fail(path, "layouts nest deeper than %d", maxDepth)
 		c.size(path)
@@ -208,7 +244,7 @@ func (l *Layout) checkArray(c *checker, m *Manifest, path string, depth int) {
 	}
 	c.within(path+".count", int64(l.Count), 0, maxValue)
 	l.Elem.check(c, m, path+".elem", depth+1)
-	if c.err == nil && int64(l.Count)*int64(l.Elem.Size) > int64(l.Size) {
+	if c.err == nil && int64(l.Count)*max(1, int64(l.Elem.Size)) > int64(l.Size) {
 		c.fail(path+".size", "%d bytes do not hold %d elements of %d", l.Size, l.Count, l.Elem.Size)
 	}
 }
@@ -218,7 +254,10 @@ func (f *Field) checkIn(c *checker, m *Manifest, path string, lo, size, depth in
 	c.text(path+".name", f.Name, maxName)
 	f.Layout.check(c, m, path+".layout", depth)
 	need := f.Layout.Size
-	if f.BitSize != 0 {
+	if f.BitSize != 0 || f.BitOff != 0 {
+		if !isNumber(f.Layout.Kind) {
+			c.fail(path+".bit_size", "a %s is not a bitfield", clip(f.Layout.Kind))
+		}
 		c.within(path+".bit_off", int64(f.BitOff), 0, 63)
 		c.within(path+".bit_size", int64(f.BitSize), 1, int64(8*min(need, 8)-f.BitOff))
 	}
@@ -253,6 +292,9 @@ func (e *Event) check(c *checker, m *Manifest, i int) {
 	c.oneOf(path+".kind", e.Kind, eventKinds)
 	c.within(path+".size", int64(e.Size), 8, maxRecord)
 	c.text(path+".format", e.Format, maxText)
+	c.text(path+".map", e.Map, maxName)
+	c.pos(path+".pos", &e.Pos)
+	c.chain(path+".chain", e.Chain)
 	want := argKinds[e.Kind]
 	c.within(path+".fields", int64(len(e.Fields)), int64(want.min), int64(want.max))
 	if c.err != nil {
@@ -261,6 +303,9 @@ func (e *Event) check(c *checker, m *Manifest, i int) {
 	for j := range e.Fields {
 		f, fp := &e.Fields[j], fmt.Sprintf("%s.fields[%d]", path, j)
 		f.checkIn(c, m, fp, 8, e.Size, 0)
+		if c.err == nil && f.Layout.printed() > maxPrinted {
+			c.fail(fp, "a value prints as more than %d MiB of text", maxPrinted>>20)
+		}
 		if f.Var && !e.Tail {
 			c.fail(fp+".var", "the event has no tail")
 		}

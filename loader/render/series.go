@@ -104,10 +104,13 @@ func points(m *manifest.Map, values map[uint64]uint64, last uint64) []Point {
 			first = min(first, interval)
 		}
 	}
-	var out []Point
-	for i := max(from, first); i <= last; i++ {
-		v, ok := values[i]
-		out = append(out, Point{Start: time.Unix(0, int64(i*uint64(m.Interval))), Set: ok, Value: v})
+	if first = max(from, first); first > last {
+		return nil
+	}
+	out := make([]Point, 0, last-first+1)
+	for n := range last - first + 1 { // last may be the largest number
+		v, ok := values[first+n]
+		out = append(out, Point{Start: time.Unix(0, int64((first+n)*uint64(m.Interval))), Set: ok, Value: v})
 	}
 	return out
 }
