@@ -138,63 +138,14 @@ func readSpec(data []byte) (spec *ebpf.CollectionSpec, err error) {
 			spec, err = nil, fmt.Errorf("not a BPF object: %v", p)
 		}
 	}()
+	if err := checkSections(data); err != nil {
+		return nil, fmt.Errorf("not a BPF object: %w", err)
+	}
 	spec, err = ebpf.LoadCollectionSpecFromReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("not a BPF object: %w", err)
 	}
 	return spec, nil
-}
-
-// mapTypes are the kernel's types behind the manifest's words.
-var mapTypes = map[string]ebpf.MapType{
-	"array": ebpf.Array, "percpu_array": ebpf.PerCPUArray, "hash": ebpf.Hash, "percpu_hash": ebpf.PerCPUHash,
-	"lru_hash": ebpf.LRUHash, "lru_percpu_hash": ebpf.LRUCPUHash, "ringbuf": ebpf.RingBuf, "perf_event_array": ebpf.PerfEventArray,
-}
-
-func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
-	for i := range m.Maps {
-		x := &m.Maps[i]
-		s := spec.Maps[x.Symbol]
-		switch {
-		case s == nil:
-			return fmt.Errorf("the object has no map %s, which the manifest names", x.Symbol)
-		case s.Type != mapTypes[x.Type]:
-			return fmt.Errorf("map %s is a %s, not a %s", x.Symbol, s.Type, x.Type)
-		case x.Type != "ringbuf" && x.Type != "perf_event_array" && (int(s.KeySize) != x.KeySize || int(s.ValueSize) != x.ValueSize):
-			return fmt.Errorf("map %s has keys of %d and values of %d bytes, not %d and %d", x.Symbol, s.KeySize, s.ValueSize, x.KeySize, x.ValueSize)
-		case int(s.MaxEntries) != x.MaxEntries:
-			return fmt.Errorf("map %s has %d entries, not %d", x.Symbol, s.MaxEntries, x.MaxEntries)
-		}
-	}
-	return nil
-}
-
-// progTypes are the program types that each kind may have.
-var progTypes = map[string][]ebpf.ProgramType{
-	"kprobe": {ebpf.Kprobe}, "kretprobe": {ebpf.Kprobe}, "uprobe": {ebpf.Kprobe}, "uretprobe": {ebpf.Kprobe}, "usdt": {ebpf.Kprobe},
-	"tracepoint": {ebpf.TracePoint}, "rawtracepoint": {ebpf.RawTracepoint, ebpf.Tracing},
-	"fentry": {ebpf.Tracing}, "fexit": {ebpf.Tracing}, "iter": {ebpf.Tracing},
-	"profile": {ebpf.PerfEvent}, "interval": {ebpf.PerfEvent}, "software": {ebpf.PerfEvent}, "hardware": {ebpf.PerfEvent}, "watchpoint": {ebpf.PerfEvent},
-	"begin": {ebpf.RawTracepoint}, "end": {ebpf.RawTracepoint}, "self": {ebpf.RawTracepoint},
-	"test": {ebpf.XDP}, "bench": {ebpf.XDP},
-}
-
-func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
-	for i := range m.Programs {
-		p := &m.Programs[i]
-		s := spec.Programs[p.Name]
-		if s == nil {
-			return fmt.Errorf("the object has no program %s, which the manifest names", p.Name)
-		}
-		ok := false
-		for _, t := range progTypes[p.Kind] {
-			ok = ok || s.Type == t
-		}
-		if !ok {
-			return fmt.Errorf("program %s is a %s, which a %s cannot be", p.Name, s.Type, p.Kind)
-		}
-	}
-	return nil
 }
 
 func checkVariables(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {

@@ -1,0 +1,160 @@
+package object
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"btc/loader/manifest"
+)
+
+// maxData bounds the sections that have no bytes in the file (.bss), in bytes: both this
+// process and the kernel allocate them.
+const maxData = 32 << 20
+
+// checkSections bounds what reading the sections allocates.
+func checkSections(data []byte) error {
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	empty := uint64(0)
+	for _, s := range f.Sections {
+		switch {
+		case s.Flags&elf.SHF_COMPRESSED != 0:
+			return fmt.Errorf("section %s is compressed", s.Name)
+		case s.Type != elf.SHT_NOBITS && s.Size > uint64(len(data)):
+			return fmt.Errorf("section %s has %d bytes in a file of %d", s.Name, s.Size, len(data))
+		case s.Type == elf.SHT_NOBITS:
+			if s.Size > maxData || empty+s.Size > maxData {
+				return fmt.Errorf("its variables take more than %d MiB", maxData>>20)
+			}
+			empty += s.Size
+		}
+	}
+	return nil
+}
+
+// mapTypes are the kernel's types behind the manifest's words.
+var mapTypes = map[string]ebpf.MapType{
+	"array": ebpf.Array, "percpu_array": ebpf.PerCPUArray, "hash": ebpf.Hash, "percpu_hash": ebpf.PerCPUHash,
+	"lru_hash": ebpf.LRUHash, "lru_percpu_hash": ebpf.LRUCPUHash, "ringbuf": ebpf.RingBuf, "perf_event_array": ebpf.PerfEventArray,
+}
+
+// dataSections are the sections of variables, each of which is a map.
+var dataSections = []string{".bss", ".data", ".rodata", ".rodata.params"}
+
+// mapFlags are the flags that maps may have.
+const mapFlags = unix.BPF_F_NO_PREALLOC | unix.BPF_F_RDONLY_PROG | unix.BPF_F_MMAPABLE
+
+func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
+	named := map[string]bool{}
+	for i := range m.Maps {
+		x := &m.Maps[i]
+		s := spec.Maps[x.Symbol]
+		named[x.Symbol] = true
+		switch {
+		case s == nil:
+			return fmt.Errorf("the object has no map %s, which the manifest names", x.Symbol)
+		case s.Type != mapTypes[x.Type]:
+			return fmt.Errorf("map %s is a %s, not a %s", x.Symbol, s.Type, x.Type)
+		case x.Type != "ringbuf" && x.Type != "perf_event_array" && (int(s.KeySize) != x.KeySize || int(s.ValueSize) != x.ValueSize):
+			return fmt.Errorf("map %s has keys of %d and values of %d bytes, not %d and %d", x.Symbol, s.KeySize, s.ValueSize, x.KeySize, x.ValueSize)
+		case int(s.MaxEntries) != x.MaxEntries:
+			return fmt.Errorf("map %s has %d entries, not %d", x.Symbol, s.MaxEntries, x.MaxEntries)
+		}
+	}
+	for name, s := range spec.Maps {
+		switch {
+		case !named[name] && !slices.Contains(dataSections, name):
+			return fmt.Errorf("the object has a map %s, which the manifest does not name", name)
+		case !named[name] && (s.Type != ebpf.Array || s.MaxEntries != 1 || s.ValueSize > maxData):
+			return fmt.Errorf("section %s is not a section of variables", name)
+		case s.Pinning != ebpf.PinNone || s.InnerMap != nil || s.Flags&^mapFlags != 0:
+			return fmt.Errorf("map %s is pinned, holds maps or has flags %#x: no map of btc does", name, s.Flags)
+		}
+	}
+	return nil
+}
+
+// form is how the kernel runs a program.
+type form struct {
+	typ    ebpf.ProgramType
+	attach ebpf.AttachType
+}
+
+var (
+	kprobe    = []form{{ebpf.Kprobe, ebpf.AttachNone}}
+	perfEvent = []form{{ebpf.PerfEvent, ebpf.AttachNone}}
+	rawTP     = []form{{ebpf.RawTracepoint, ebpf.AttachNone}}
+	xdp       = []form{{ebpf.XDP, ebpf.AttachXDP}}
+)
+
+// forms are those that programs of each kind may have. A program of another form acts
+// otherwise than its kind says: one of "fmod_ret" decides what a function returns.
+var forms = map[string][]form{
+	"kprobe": kprobe, "kretprobe": kprobe, "uprobe": kprobe, "uretprobe": kprobe, "usdt": kprobe,
+	"tracepoint":    {{ebpf.TracePoint, ebpf.AttachNone}},
+	"rawtracepoint": {{ebpf.Tracing, ebpf.AttachTraceRawTp}, {ebpf.RawTracepoint, ebpf.AttachNone}},
+	"fentry":        {{ebpf.Tracing, ebpf.AttachTraceFEntry}},
+	"fexit":         {{ebpf.Tracing, ebpf.AttachTraceFExit}},
+	"iter":          {{ebpf.Tracing, ebpf.AttachTraceIter}},
+	"profile":       perfEvent, "interval": perfEvent, "software": perfEvent, "hardware": perfEvent, "watchpoint": perfEvent,
+	"begin": rawTP, "end": rawTP, "self": rawTP,
+	"test": xdp, "bench": xdp,
+}
+
+func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
+	named := map[string]bool{}
+	for i := range m.Programs {
+		p := &m.Programs[i]
+		named[p.Name] = true
+		s := spec.Programs[p.Name]
+		switch {
+		case s == nil:
+			return fmt.Errorf("the object has no program %s, which the manifest names", p.Name)
+		case !slices.Contains(forms[p.Kind], form{s.Type, s.AttachType}):
+			return fmt.Errorf("program %s is a %s (%s), which a %s cannot be", p.Name, s.Type, s.AttachType, p.Kind)
+		case s.Flags != 0:
+			return fmt.Errorf("program %s has flags %#x: no program of btc does", p.Name, s.Flags)
+		case p.Kind == "iter" && s.AttachTo != p.Attach.Name:
+			return fmt.Errorf("program %s iterates over %q, and the manifest says %q", p.Name, s.AttachTo, p.Attach.Name)
+		}
+		if err := checkInstructions(s); err != nil {
+			return err
+		}
+	}
+	for name := range spec.Programs {
+		if !named[name] {
+			return fmt.Errorf("the object has a program %s, which the manifest does not name", name)
+		}
+	}
+	return nil
+}
+
+// checkInstructions refuses loads that name a map, type or variable of the kernel by a
+// number: a descriptor of the process that loads, or an ID, which no compiler knows.
+func checkInstructions(s *ebpf.ProgramSpec) error {
+	for i := range s.Instructions {
+		ins := &s.Instructions[i]
+		if !ins.OpCode.IsDWordLoad() {
+			continue
+		}
+		switch ins.Src {
+		case asm.R0, asm.PseudoFunc:
+			continue
+		case asm.PseudoMapFD, asm.PseudoMapValue:
+			if ins.Reference() != "" {
+				continue
+			}
+		}
+		return fmt.Errorf("program %s, instruction %d (%s) refers to a kernel object by number", s.Name, i, strings.TrimSpace(fmt.Sprint(ins)))
+	}
+	return nil
+}
