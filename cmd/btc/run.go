@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"btc/loader/manifest"
+	"btc/loader/permit"
 )
 
 // runRun compiles to a temporary place and traces at once.
@@ -47,12 +50,19 @@ func runRun(args []string) int {
 	if err := writeBoth(path, out); err != nil {
 		return fail("%v", err)
 	}
-	return trace(append([]string{path}, rest...))
+	// Who runs a script has its text: the files that it names may be written.
+	var allow []string
+	if m, err := manifest.Parse(out.Manifest); err == nil {
+		for _, p := range permit.Written(m) {
+			allow = append(allow, "--allow", p)
+		}
+	}
+	return trace(append(append(allow, path), rest...))
 }
 
 // valueOptions are the options of btrun that take their value from the next
 // argument.
-var valueOptions = []string{"p", "c", "o", "f", "B", "pid", "cmd", "output", "format", "btf", "traceable-functions"}
+var valueOptions = []string{"p", "c", "o", "f", "B", "pid", "cmd", "output", "format", "btf", "traceable-functions", "allow", "max-memory"}
 
 // splitRun tells our own options from what btrun gets. first is the place in
 // rest of the first operand, which is the script unless there is -e; -1 for none.

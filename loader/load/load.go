@@ -21,6 +21,7 @@ import (
 	"btc/loader/host"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/permit"
 )
 
 // Loaded holds the open maps and programs of an object.
@@ -47,9 +48,11 @@ func (l *Loaded) Close() {
 type Options struct {
 	Values   map[string][]byte // parameters by global name, from ParseParams
 	ChildPID int               // of -c; 0: none
-	BTF      string            // file or folder with the kernel's types; "": the kernel's own
-	LogLevel int               // 1: the kernel's verifier log of every program is kept
-	Log      func(program, text string)
+	// MaxMemory is what the maps may take in the kernel, in bytes; 0: no limit.
+	MaxMemory uint64
+	BTF       string // file or folder with the kernel's types; "": the kernel's own
+	LogLevel  int    // 1: the kernel's verifier log of every program is kept
+	Log       func(program, text string)
 }
 
 // Load loads an object. Its error is a *report.Fault where a place in the script
@@ -70,6 +73,13 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, err
 	}
 	if err := sizeNames(o, exp); err != nil {
+		return nil, err
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("number of CPUs: %w", err)
+	}
+	if err := permit.CheckMemory(o, cpus, opts.MaxMemory); err != nil {
 		return nil, err
 	}
 	l := &Loaded{}

@@ -61,9 +61,15 @@ func Marshal(m *Manifest) ([]byte, error) {
 			e.Format, e.FormatBytes = "", []byte(e.Format)
 		}
 	}
-	w := &writer{fields: map[reflect.Type][]field{}}
-	w.value(reflect.ValueOf(&file))
-	return append(w.out, '\n'), nil
+	return AppendJSON(nil, &file), nil
+}
+
+// AppendJSON appends a value as indented JSON with a newline at the end: a struct whose
+// fields have json tags, of the types that a manifest is made of.
+func AppendJSON(dst []byte, v any) []byte {
+	w := &writer{out: dst, fields: map[reflect.Type][]field{}}
+	w.value(reflect.ValueOf(v))
+	return append(w.out, '\n')
 }
 
 // features are the entries of Requires that this version knows.

@@ -29,6 +29,7 @@ import (
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/permit"
 	"btc/loader/report"
 	"btc/loader/symbols"
 )
@@ -51,10 +52,11 @@ type Options struct {
 	Verbose   bool
 	// NoWarnings leaves out all warnings, of the script's warnf(), too.
 	NoWarnings bool
-	Unsafe     bool
-	DryRun     bool
-	Functions  string // file that names the kernel functions which can be probed; "": the kernel says it
-	Mode       string // "test", "bench": run these programs and attach nothing
+	Allow      permit.Grants // what the operator allows the object to do
+	MaxMemory  uint64        // bytes of all maps together; 0: no limit
+	DryRun     bool          // load the programs, and attach and run nothing
+	Functions  string        // file that names the kernel functions which can be probed; "": the kernel says it
+	Mode       string        // "test", "bench": run these programs and attach nothing
 	// Attached is called when all probes are attached, before the first event is
 	// handled.
 	Attached func()
@@ -75,11 +77,11 @@ func Run(o *object.Object, opts Options) (status int, err error) {
 	if err := s.prepare(); err != nil {
 		return 1, s.orEnded(err)
 	}
-	if err := s.start(); err != nil {
-		return 1, s.orEnded(err)
-	}
 	if opts.DryRun {
 		return 0, nil
+	}
+	if err := s.start(); err != nil {
+		return 1, s.orEnded(err)
 	}
 	switch opts.Mode {
 	case "test":
@@ -154,14 +156,6 @@ func (s *session) prepare() error {
 	if here := archNames[runtime.GOARCH]; !slices.Contains(m.Arches, here) {
 		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "), here)
 	}
-	for _, u := range m.Unsafe {
-		if !s.opts.Unsafe && u.Name == "kprobe-address" {
-			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: "Probing by address requires --unsafe", Hint: "allow it with --unsafe"}
-		}
-		if !s.opts.Unsafe {
-			return &report.Fault{Script: &m.Script, Pos: u.Pos, Text: u.Name + "() is unsafe. To use you need the --unsafe flag"}
-		}
-	}
 	if err := load.Environment(m, os.Getenv); err != nil {
 		return err
 	}
@@ -174,6 +168,9 @@ func (s *session) prepare() error {
 		return err
 	}
 	if err := attach.Fill(m, params); err != nil {
+		return err
+	}
+	if err := s.opts.Allow.Check(s.object); err != nil {
 		return err
 	}
 	for _, p := range load.NotGiven(m, params) {
@@ -189,7 +186,7 @@ func (s *session) prepare() error {
 	if s.host, err = host.Look(); err != nil {
 		return err
 	}
-	s.expansion, err = attach.Expand(s.host, m, attach.Options{PID: s.opts.PID, Unsafe: s.opts.Unsafe, Functions: s.opts.Functions, Mode: s.opts.Mode})
+	s.expansion, err = attach.Expand(s.host, m, attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Functions: s.opts.Functions, Mode: s.opts.Mode})
 	if err != nil {
 		return err
 	}
@@ -199,7 +196,7 @@ func (s *session) prepare() error {
 	if total, _ := s.expansion.Count(); total == 0 || s.opts.Mode != "" && !s.hasKind(s.opts.Mode) {
 		return s.errNone()
 	}
-	if s.opts.Command != "" {
+	if s.opts.Command != "" && !s.opts.DryRun {
 		if s.child, err = startChild(s.opts.Command); err != nil {
 			return err
 		}
@@ -208,7 +205,7 @@ func (s *session) prepare() error {
 }
 
 func (s *session) load(values map[string][]byte) error {
-	opts := load.Options{Values: values, BTF: s.opts.BTF}
+	opts := load.Options{Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory}
 	if s.child != nil {
 		opts.ChildPID = s.child.pid
 	}
@@ -244,7 +241,7 @@ func (s *session) start() error {
 	if err := s.runVirtual("begin"); err != nil {
 		return err
 	}
-	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Unsafe}
+	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress)}
 	if s.child != nil {
 		aopts.Child = s.child.pid
 	}
@@ -320,7 +317,7 @@ func (s *session) attachFailure(plan *attach.Plan, err error) error {
 	f := &report.Fault{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: err.Error(), Cause: err}
 	if attach.IsMissing(err) {
 		mode := plan.Prog.Attach.Missing
-		if text := errors.Unwrap(err).Error(); mode == "warn" || !s.opts.Unsafe {
+		if text := errors.Unwrap(err).Error(); mode == "warn" || !s.opts.Allow.Has(permit.ProbeAddress) {
 			f.Text = text
 		}
 		switch mode {

@@ -26,33 +26,72 @@ func OpenIn(root, path string) (*os.File, error) {
 		}
 		defer unix.Close(dir)
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-		return unix.Openat2(dir, path, &how)
+		return openat2(dir, path, &how)
 	})
+}
+
+// CreateIn creates the regular file at path below the directory root with mode 0600, or
+// empties the one that is there, for writing. No symbolic link below root is followed, and
+// a file with several names is refused: another may be where root does not lead.
+func CreateIn(root, path string) (*os.File, error) {
+	full := root + "/" + path
+	fail := func(err error) (*os.File, error) { return nil, &os.PathError{Op: "create", Path: full, Err: err} }
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(dir)
+	how := unix.OpenHow{Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_CLOEXEC, Mode: 0o600, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	fd, err := openat2(dir, path, &how)
+	if err == unix.EEXIST {
+		how = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: how.Resolve}
+		var at int
+		if at, err = openat2(dir, path, &how); err != nil {
+			return fail(err)
+		}
+		defer unix.Close(at)
+		fd, err = openFound(at, unix.O_WRONLY|unix.O_TRUNC, 1)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return os.NewFile(uintptr(fd), full), nil
+}
+
+// openat2 calls openat2(2) until it is not interrupted, or crossed by a rename (EAGAIN).
+func openat2(dir int, path string, how *unix.OpenHow) (fd int, err error) {
+	for {
+		if fd, err = unix.Openat2(dir, path, how); err != unix.EINTR && err != unix.EAGAIN {
+			return fd, err
+		}
+	}
+}
+
+// openFound opens what an O_PATH descriptor refers to when it is a regular file with at
+// most the given number of names; 0: any number.
+func openFound(at, flags int, names uint64) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || names > 0 && uint64(st.Nlink) > names {
+		return -1, ErrNotRegular
+	}
+	// The link names this very file, whatever is at its path by now.
+	return unix.Open("/proc/self/fd/"+strconv.Itoa(at), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 }
 
 // reopen looks at what find located with O_PATH, which has no effect on the file, and
 // opens it for reading when it is a regular file.
 func reopen(path string, find func() (int, error)) (*os.File, error) {
-	fail := func(err error) (*os.File, error) { return nil, &os.PathError{Op: "open", Path: path, Err: err} }
 	at, err := find()
-	for err == unix.EINTR || err == unix.EAGAIN { // EAGAIN: a rename crossed the walk of openat2
-		at, err = find()
-	}
 	if err != nil {
-		return fail(err)
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(at)
-	var st unix.Stat_t
-	if err := unix.Fstat(at, &st); err != nil {
-		return fail(err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fail(ErrNotRegular)
-	}
-	// The link names this very file, whatever is at path by now.
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := openFound(at, unix.O_RDONLY, 0)
 	if err != nil {
-		return fail(err)
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }

@@ -78,6 +78,52 @@ func TestOpenInStaysBelowItsRoot(t *testing.T) {
 	}
 }
 
+func TestCreateIn(t *testing.T) {
+	root, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	write := func(path string) {
+		if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(outside)
+	write(filepath.Join(root, "old"))
+	for name, target := range map[string]string{"out": outside, "dir": filepath.Dir(outside), "device": "/dev/null"} {
+		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(outside, filepath.Join(root, "hard")); err != nil {
+		t.Logf("the hard link was not tried: %v", err)
+	}
+	if err := unix.Mkfifo(filepath.Join(root, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"new", "old"} {
+		f, err := CreateIn(root, name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		f.WriteString("text")
+		f.Close()
+		if b, err := os.ReadFile(filepath.Join(root, name)); string(b) != "text" {
+			t.Errorf("%s has %q, %v", name, b, err)
+		}
+	}
+	if fi, err := os.Stat(filepath.Join(root, "new")); err != nil || fi.Mode() != 0o600 {
+		t.Errorf("new: mode %v, %v", fi.Mode(), err)
+	}
+	for _, name := range []string{"out", "dir/secret", "hard", "fifo", "device", "../x", ".", "none/x"} {
+		if f, err := CreateIn(root, name); err == nil {
+			t.Errorf("%s was created", name)
+			f.Close()
+		}
+	}
+	if b, _ := os.ReadFile(outside); string(b) != "old" {
+		t.Errorf("a file outside of the root was changed: %q", b)
+	}
+}
+
 func TestReadIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {

@@ -25,7 +25,7 @@ func TestPinnedIterator(t *testing.T) {
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	path := filepath.Join(dir, "tasks")
 	object := compile(t, `iter:task:`+path+` { printf("%-5s|%5d|%x|%s\n", "ab", ctx.task.pid, 255, ctx.task.comm); }`)
-	out, err := exec.Command(program(t, "btrun"), object).Output()
+	out, err := exec.Command(program(t, "btrun"), "--allow", "pins="+dir, object).Output()
 	if err != nil || !strings.HasPrefix(string(out), "Program pinned to "+path+"\n") {
 		t.Fatalf("%v, %q", err, out)
 	}
@@ -43,7 +43,7 @@ func TestPinnedIterator(t *testing.T) {
 	if n < 2 {
 		t.Errorf("%d tasks: %q", n, text)
 	}
-	if out, err := exec.Command(program(t, "btrun"), object).CombinedOutput(); err == nil || !strings.Contains(string(out), path+" exists") {
+	if out, err := exec.Command(program(t, "btrun"), "--allow", "pins="+dir, object).CombinedOutput(); err == nil || !strings.Contains(string(out), path+" exists") {
 		t.Errorf("pinned twice: %v, %s", err, out)
 	}
 	before := bpfObjects(t)["links"]

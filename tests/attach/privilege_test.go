@@ -76,7 +76,7 @@ func TestCapabilities(t *testing.T) {
 			if fi, err := os.Stat(tracefs(t)); tc.name == "tracepoint" && err == nil && fi.Mode()&0o005 != 0 {
 				t.Skip("skipped: everyone may read tracefs here")
 			}
-			out, ok := with(t, tc.caps, compile(t, tc.script))
+			out, ok := with(t, tc.caps, compile(t, tc.script), "--allow", "pins=/sys/fs/bpf")
 			if tc.says == "" && !ok || tc.says != "" && (ok || !strings.Contains(out, tc.says)) {
 				t.Errorf("%s with %q: %v, %s; want %q", tc.script, tc.caps, ok, out, tc.says)
 			}

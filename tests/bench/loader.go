@@ -53,6 +53,7 @@ func (b *bench) loader() error {
 	a.add(paired("start to first output", "ms", first[0], first[1]))
 	a.add(paired("interrupt to exit", "ms", exit[0], exit[1]))
 	a.add(paired("--dry-run, start to exit", "ms", whole[0], whole[1]))
+	a.Rows[len(a.Rows)-1].Note = "bpftrace attaches, too"
 	a.add(paired("resident memory at its peak", "MiB", resident[0], resident[1]))
 	mine, err := os.Stat(filepath.Join(b.dir, "btrun"))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"btc/loader/permit"
 	"btc/loader/run"
 )
 
@@ -20,6 +21,7 @@ type options struct {
 	list    string // pattern
 	capture string // file to write
 	modes   []string
+	inspect bool
 	run     run.Options
 }
 
@@ -47,7 +49,10 @@ var optionTable = map[string]option{
 	"--help":                {toggle: func(o *options) { o.help = true }},
 	"--version":             {toggle: func(o *options) { o.version = true }},
 	"--raw":                 {toggle: func(o *options) { o.raw = true }},
-	"--unsafe":              {toggle: func(o *options) { o.run.Unsafe = true }},
+	"--unsafe":              {toggle: func(o *options) { o.run.Allow.All = true }},
+	"--allow":               {value: func(o *options, v string) error { return o.run.Allow.Allow(v) }},
+	"--inspect":             {toggle: func(o *options) { o.inspect = true }},
+	"--max-memory":          {value: setMaxMemory},
 	"--no-warnings":         {toggle: func(o *options) { o.run.NoWarnings = true }},
 	"--dry-run":             {toggle: func(o *options) { o.run.DryRun = true }},
 	"--mode":                {value: setMode},
@@ -73,6 +78,15 @@ func setPID(o *options, v string) error {
 		return fmt.Errorf("Failed to parse pid: invalid integer: %s", v)
 	}
 	o.run.PID = int(n)
+	return nil
+}
+
+func setMaxMemory(o *options, v string) error {
+	n, err := permit.ParseSize(v)
+	if err != nil {
+		return fmt.Errorf("--max-memory: %w", err)
+	}
+	o.run.MaxMemory = n
 	return nil
 }
 
@@ -122,7 +136,7 @@ func setBuffer(o *options, v string) error {
 // parseArgs reads the command line. Options may stand before and after the
 // object; what begins with "-" and is meant for the script stands behind "--".
 func parseArgs(args []string) (*options, error) {
-	o := &options{run: run.Options{Buffer: "line", Named: map[string]string{}}}
+	o := &options{run: run.Options{Buffer: "line", Named: map[string]string{}, MaxMemory: permit.DefaultMemory()}}
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]

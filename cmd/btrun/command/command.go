@@ -20,6 +20,7 @@ import (
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/order"
+	"btc/loader/permit"
 	"btc/loader/report"
 	"btc/loader/run"
 )
@@ -33,7 +34,7 @@ type Streams struct {
 	Attached func()
 }
 
-const usage = `usage: btrun [options] OBJECT.o [parameter ...] [-- --name=value ...]
+const usageText = `usage: btrun [options] OBJECT.o [parameter ...] [-- --name=value ...]
 
 Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
 
@@ -50,8 +51,15 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
                 one a line, instead of tracefs' available_filter_functions
   -v            show the kernel's verifier log of each program
   --raw         leave control characters in strings as they are on a terminal
-  --unsafe      allow system(), signal() and the like
-  --dry-run     load and attach, then end
+  --allow NAME  allow the object one kind of action; may be repeated:
+%s
+  --unsafe      allow all of these
+  --inspect     list what the object may do, and which permissions it needs; with
+                -f json as one JSON object
+  --max-memory SIZE  refuse maps that take more when full, such as 512M; default
+                half of this machine's memory
+  --dry-run     load the programs, which the kernel then verifies, and end:
+                attach and run nothing
   --test        run the test probes and attach nothing; status 1 if one fails
   --bench       run the benchmark probes and attach nothing
   --list PATTERN  list what can be attached to on this host, such as "kprobe:tcp_*",
@@ -62,6 +70,19 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
   --help        with OBJECT.o: list the script's own parameters
   --version     print the version
 `
+
+// usage is the help text with the table of permissions.
+func usage() string {
+	var rows []string
+	for _, p := range permit.Permissions {
+		name := string(p.Name)
+		if p.Path {
+			name += "=DIR"
+		}
+		rows = append(rows, fmt.Sprintf("                  %-13s %s", name, p.Help))
+	}
+	return fmt.Sprintf(usageText, strings.Join(rows, "\n"))
+}
 
 // Run is the whole program; it returns the exit status.
 func Run(args []string, s Streams) int {
@@ -79,13 +100,15 @@ func Run(args []string, s Streams) int {
 	case o.capture != "":
 		return captureTarget(o, stderr)
 	case o.object == "" && o.help:
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(stdout, usage())
 		return 0
 	case o.object == "":
-		fmt.Fprint(stderr, usage)
+		fmt.Fprint(stderr, usage())
 		return 1
 	case o.help:
 		return help(o.object, stdout, stderr)
+	case o.inspect:
+		return inspect(o, stdout, stderr)
 	}
 	o.run.Attached = s.Attached
 	status, err := trace(o, stdout, stderr)

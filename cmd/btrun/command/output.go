@@ -14,7 +14,7 @@ type outputFile struct {
 func createOutput(path string) (*outputFile, error) {
 	_, err := os.Stat(path)
 	fresh := os.IsNotExist(err)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/ir/target"
 	"btc/loader/hostinfo/capture"
+	"btc/loader/manifest"
+	"btc/loader/permit"
 	"btc/tests/conformance/message"
 )
 
@@ -57,6 +59,11 @@ func (c *call) compile(t *target.Target, name, text, object string, stderr io.Wr
 	fmt.Fprint(stderr, message.Text(diags, c.silent))
 	if out == nil {
 		return false
+	}
+	m, err := manifest.Parse(out.Manifest)
+	check(err)
+	for _, p := range permit.Written(m) { // bpftrace asks for no permission
+		c.loader = append(c.loader, "--allow", p)
 	}
 	check(os.WriteFile(object, out.Object, 0o600))
 	check(os.WriteFile(object[:len(object)-len(".o")]+".json", out.Manifest, 0o600))

@@ -1,0 +1,35 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"btc/loader/object"
+	"btc/loader/permit"
+)
+
+// inspect lists what an object may do, without loading anything.
+func inspect(o *options, stdout, stderr io.Writer) int {
+	obj, err := object.Read(o.object)
+	if err != nil {
+		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
+		return 1
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		fmt.Fprintf(stderr, "btrun: number of CPUs: %v\n", err)
+		return 1
+	}
+	d := permit.Describe(obj, cpus)
+	if o.run.Format != "" && o.run.Format != "text" {
+		stdout.Write(d.JSON())
+		return 0
+	}
+	var text strings.Builder
+	d.Print(&text)
+	fmt.Fprint(stdout, printable(text.String()))
+	return 0
+}

@@ -1,0 +1,104 @@
+package permit
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"btc/loader/object"
+)
+
+// hashElement is what an element of a hash takes besides its key and value, in bytes:
+// struct htab_elem of kernel/bpf/hashtab.c. A bucket takes 16.
+const (
+	hashElement = 48
+	hashBucket  = 16
+)
+
+// MapMemory is about what a map takes in the kernel when it is full, in bytes. Hashes are
+// counted in full: the kernel allocates their elements when it makes them.
+func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
+	n, key, value := uint64(s.MaxEntries), round8(s.KeySize), round8(s.ValueSize)
+	switch s.Type {
+	case ebpf.Array:
+		return n * value
+	case ebpf.PerCPUArray:
+		return n * (8 + value*uint64(cpus))
+	case ebpf.Hash, ebpf.LRUHash:
+		return n*(hashElement+key+value) + buckets(n)*hashBucket
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		return n*(hashElement+key+8+value*uint64(cpus)) + buckets(n)*hashBucket
+	}
+	return n // a ring buffer is as large as it has entries
+}
+
+// DefaultMemory is the limit of the maps of one run unless the operator sets one: half of
+// the machine's memory, in bytes; 0 where the kernel does not tell.
+func DefaultMemory() uint64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return uint64(info.Totalram) * uint64(info.Unit) / 2
+}
+
+func round8(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }
+
+func buckets(n uint64) uint64 {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len64(n-1)
+}
+
+// CheckMemory refuses maps that together take more than limit bytes; 0 is no limit.
+func CheckMemory(o *object.Object, cpus int, limit uint64) error {
+	if limit == 0 {
+		return nil
+	}
+	total, largest, most := uint64(0), "", uint64(0)
+	for name, s := range o.Spec.Maps {
+		n := MapMemory(s, cpus)
+		if total += n; n > most || n == most && name < largest {
+			largest, most = name, n
+		}
+	}
+	if total <= limit {
+		return nil
+	}
+	for i := range o.Manifest.Maps {
+		if x := &o.Manifest.Maps[i]; x.Symbol == largest {
+			largest = x.Name
+		}
+	}
+	return fmt.Errorf("the maps would take %s on this machine of %d CPUs, %s of it %s, and the limit is %s: set another with --max-memory", Size(total), cpus, Size(most), largest, Size(limit))
+}
+
+// Size is a number of bytes with a unit, rounded.
+func Size(n uint64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// ParseSize reads a number of bytes with an optional unit K, M, G or T of 1024.
+func ParseSize(text string) (uint64, error) {
+	digits := strings.TrimRight(strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text), "B"), "I"), "KMGT")
+	unit := strings.TrimPrefix(strings.ToUpper(text), digits)
+	n, err := strconv.ParseUint(digits, 10, 64)
+	shift, known := map[string]int{"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "KIB": 10, "MIB": 20, "GIB": 30, "TIB": 40}[unit]
+	if err != nil || !known || n == 0 || n > 1<<(63-shift) {
+		return 0, fmt.Errorf("%q is not a size: expected a number of bytes such as 512M or 2G", text)
+	}
+	return n << shift, nil
+}

@@ -1,0 +1,363 @@
+// Package permit tells what an object can do to the host besides observing it, and holds
+// that against what the operator allows.
+//
+// It takes an object and gives its actions, derived from what the kernel and the loader
+// would act upon: helper calls of programs, kinds of events, attach points. It never
+// believes the list of unsafe functions in the manifest, which names positions only.
+package permit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"btc/loader/attach"
+	"btc/loader/manifest"
+	"btc/loader/object"
+	"btc/loader/report"
+	"btc/loader/safefile"
+)
+
+// Permission is one that the operator can give by itself.
+type Permission string
+
+// The permissions. Files and Pins are given for a directory or a file.
+const (
+	System       Permission = "system"        // run shell commands
+	Signal       Permission = "signal"        // send signals to processes
+	Override     Permission = "override"      // change what kernel functions return
+	WriteUser    Permission = "write-user"    // change the memory of processes
+	ProbeAddress Permission = "probe-address" // probe the kernel and programs at any address
+	Files        Permission = "files"         // write files
+	Pins         Permission = "pins"          // leave programs in the BPF file system
+	none         Permission = ""              // only --unsafe covers it
+)
+
+// Permissions lists them all, with what --help says of each.
+var Permissions = []struct {
+	Name Permission
+	Path bool // takes a directory or file
+	Help string
+}{
+	{System, false, "run shell commands: system()"},
+	{Signal, false, "send signals: signal(), signal_thread()"},
+	{Override, false, "change results of kernel functions: override()"},
+	{WriteUser, false, "write memory of processes: write_user()"},
+	{ProbeAddress, false, "probes by address, or in the middle of an instruction"},
+	{Files, true, "write files: skboutput()"},
+	{Pins, true, "leave iterators in the BPF file system: iter:KIND:NAME"},
+}
+
+// Action is something that an object does and that needs a permission.
+type Action struct {
+	Permission Permission
+	What       string // "sends signals", for a list
+	Name       string // of the function in the language, or ""
+	Path       string // Files, Pins: absolute
+	Pos        manifest.Pos
+}
+
+// helperUse says what a helper that is not in safe is for.
+var helperUse = map[asm.BuiltinFunc]struct {
+	permission Permission
+	what       string
+	names      []string // functions of the language that call it
+}{
+	asm.FnProbeWriteUser:   {WriteUser, "writes memory of processes", []string{"write_user"}},
+	asm.FnOverrideReturn:   {Override, "changes results of kernel functions", []string{"override"}},
+	asm.FnSendSignal:       {Signal, "sends signals", []string{"signal"}},
+	asm.FnSendSignalThread: {Signal, "sends signals", []string{"signal_thread"}},
+}
+
+// safe are the helpers that only read, and write to the object's own maps. A test holds
+// them against the compiler's table of helpers.
+var safe = []asm.BuiltinFunc{
+	asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem, asm.FnMapLookupPercpuElem, asm.FnForEachMapElem,
+	asm.FnProbeRead, asm.FnProbeReadStr, asm.FnProbeReadUser, asm.FnProbeReadKernel, asm.FnProbeReadUserStr, asm.FnProbeReadKernelStr, asm.FnCopyFromUser,
+	asm.FnKtimeGetNs, asm.FnKtimeGetBootNs, asm.FnKtimeGetTaiNs, asm.FnJiffies64, asm.FnGetPrandomU32,
+	asm.FnGetSmpProcessorId, asm.FnGetNumaNodeId, asm.FnGetCurrentPidTgid, asm.FnGetNsCurrentPidTgid, asm.FnGetCurrentUidGid, asm.FnGetCurrentComm,
+	asm.FnGetCurrentTask, asm.FnGetCurrentTaskBtf, asm.FnGetCurrentCgroupId, asm.FnGetCurrentAncestorCgroupId, asm.FnGetSocketCookie,
+	asm.FnGetStackid, asm.FnGetStack, asm.FnGetFuncIp, asm.FnGetAttachCookie, asm.FnDPath,
+	asm.FnPerfEventOutput, asm.FnSkbOutput, asm.FnRingbufOutput, asm.FnRingbufReserve, asm.FnRingbufSubmit, asm.FnRingbufDiscard, asm.FnRingbufQuery,
+	asm.FnSeqPrintf, asm.FnSeqWrite, asm.FnTracePrintk, asm.FnSnprintf, asm.FnStrncmp, asm.FnLoop,
+}
+
+// Classified reports whether a helper is known to be safe, or the permission that covers it.
+func Classified(f asm.BuiltinFunc) (p Permission, known bool) {
+	use, dangerous := helperUse[f]
+	return use.permission, dangerous || slices.Contains(safe, f)
+}
+
+// Actions lists what an object does that needs a permission, in the order of its programs
+// and events. The attach points must be filled in, see attach.Fill.
+func Actions(o *object.Object) []Action {
+	var all []Action
+	for i := range o.Manifest.Programs {
+		p := &o.Manifest.Programs[i]
+		all = append(all, ofAttach(p)...)
+		all = append(all, ofCode(o, p)...)
+	}
+	for i := range o.Manifest.Events {
+		all = append(all, ofEvent(&o.Manifest.Events[i])...)
+	}
+	return all
+}
+
+func ofAttach(p *manifest.Program) []Action {
+	switch {
+	case (p.Kind == "kprobe" || p.Kind == "kretprobe") && p.Attach.Name == "":
+		return []Action{{Permission: ProbeAddress, What: "probes the kernel at an address: " + p.Attach.Text, Pos: p.Pos}}
+	case attach.PinPath(p) != "":
+		path := absolute(attach.PinPath(p))
+		return []Action{{Permission: Pins, What: "leaves an iterator at " + path, Path: path, Pos: p.Pos}}
+	}
+	return nil
+}
+
+// ofCode looks at each call of a program, subprograms included.
+func ofCode(o *object.Object, p *manifest.Program) []Action {
+	var all []Action
+	seen := map[string]bool{}
+	add := func(a Action) {
+		if !seen[a.What] {
+			seen[a.What] = true
+			all = append(all, a)
+		}
+	}
+	spec := o.Spec.Programs[p.Name]
+	for i := range spec.Instructions {
+		ins := &spec.Instructions[i]
+		switch {
+		case ins.IsKfuncCall():
+			add(Action{What: "calls the kernel function " + kfuncName(ins), Pos: p.Pos})
+		case ins.IsBuiltinCall():
+			helper := asm.BuiltinFunc(ins.Constant)
+			if slices.Contains(safe, helper) {
+				continue
+			}
+			use, known := helperUse[helper]
+			if !known {
+				add(Action{What: "calls the helper " + HelperName(helper), Pos: p.Pos})
+				continue
+			}
+			a := Action{Permission: use.permission, What: use.what, Name: use.names[0], Pos: p.Pos}
+			if at := documented(o.Manifest, use.names); at != nil {
+				a.Name, a.Pos = at.Name, at.Pos
+			}
+			add(a)
+		}
+	}
+	return all
+}
+
+// kfuncName is the function that an instruction calls.
+func kfuncName(ins *asm.Instruction) string {
+	if name := ins.Reference(); name != "" {
+		return name
+	}
+	return fmt.Sprintf("with BTF ID %d", ins.Constant)
+}
+
+// documented is the position that the manifest gives for a function of the language.
+func documented(m *manifest.Manifest, names []string) *manifest.Unsafe {
+	for i := range m.Unsafe {
+		if slices.Contains(names, m.Unsafe[i].Name) {
+			return &m.Unsafe[i]
+		}
+	}
+	return nil
+}
+
+func ofEvent(e *manifest.Event) []Action {
+	switch e.Kind {
+	case "system":
+		return []Action{{Permission: System, What: fmt.Sprintf("runs the shell command %q", e.Format), Name: "system", Pos: e.Pos}}
+	case "skboutput":
+		path := absolute(e.Format)
+		return []Action{{Permission: Files, What: "writes packets to " + path, Path: path, Pos: e.Pos}}
+	}
+	return nil
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return filepath.Clean(path)
+}
+
+// HelperName is the kernel's name of a helper without "bpf_".
+func HelperName(f asm.BuiltinFunc) string {
+	camel, known := strings.CutPrefix(f.String(), "Fn")
+	if !known {
+		return fmt.Sprintf("number %d", int(f))
+	}
+	var b strings.Builder
+	for i, c := range camel {
+		if c >= 'A' && c <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// Grants are what the operator allows.
+type Grants struct {
+	All   bool // --unsafe
+	given map[Permission][]string
+}
+
+// Allow gives a permission: "system", or "files=DIR".
+func (g *Grants) Allow(text string) error {
+	name, path, hasPath := strings.Cut(text, "=")
+	for _, p := range Permissions {
+		if p.Name != Permission(name) {
+			continue
+		}
+		switch {
+		case p.Path && path == "":
+			return fmt.Errorf("--allow %s needs a directory: --allow %s=DIR", name, name)
+		case !p.Path && hasPath:
+			return fmt.Errorf("--allow %s takes no value", name)
+		}
+		if g.given == nil {
+			g.given = map[Permission][]string{}
+		}
+		if p.Path {
+			path = absolute(path)
+		}
+		g.given[p.Name] = append(g.given[p.Name], path)
+		return nil
+	}
+	var names []string
+	for _, p := range Permissions {
+		names = append(names, string(p.Name))
+	}
+	return fmt.Errorf("--allow: unknown permission %q (known: %s)", name, strings.Join(names, ", "))
+}
+
+// Has reports whether a permission that needs no path was given.
+func (g *Grants) Has(p Permission) bool { return g.All || len(g.given[p]) > 0 }
+
+// covers reports whether the operator allows an action.
+func (g *Grants) covers(a *Action) bool {
+	if g.All {
+		return true
+	}
+	if a.Path == "" {
+		return a.Permission != none && len(g.given[a.Permission]) > 0
+	}
+	_, ok := g.Root(a)
+	return ok
+}
+
+// Root is the directory that the operator named for an action's file: the file must be
+// opened below it. A file that was named itself has the directory that it is in, and so
+// has any file with --unsafe.
+func (g *Grants) Root(a *Action) (dir string, ok bool) {
+	for _, root := range g.given[a.Permission] {
+		if root == a.Path {
+			return filepath.Dir(a.Path), true
+		}
+		if rel, err := filepath.Rel(root, a.Path); err == nil && filepath.IsLocal(rel) {
+			return root, true
+		}
+	}
+	return filepath.Dir(a.Path), g.All
+}
+
+// Create makes the file that an object writes, or empties it, with mode 0600. The path
+// counts from the directory that the operator named, or, with --unsafe, from its own:
+// below that no symbolic link is followed. What exists must be a regular file with one name.
+func (g *Grants) Create(path string) (*os.File, error) {
+	a := &Action{Permission: Files, Path: absolute(path)}
+	root, ok := g.Root(a)
+	if !ok {
+		return nil, &os.PathError{Op: "create", Path: path, Err: os.ErrPermission}
+	}
+	name, err := filepath.Rel(root, a.Path)
+	if err != nil {
+		return nil, err
+	}
+	return safefile.CreateIn(root, name)
+}
+
+// Check refuses an object that does what the operator does not allow. Its error is a
+// *report.Fault that names the first such clause of the script.
+func (g *Grants) Check(o *object.Object) error {
+	for _, a := range Actions(o) {
+		if !g.covers(&a) {
+			return refusal(&o.Manifest.Script, &a)
+		}
+	}
+	return nil
+}
+
+func refusal(script *manifest.Script, a *Action) error {
+	f := &report.Fault{Script: script, Pos: a.Pos}
+	switch {
+	case a.Permission == ProbeAddress:
+		f.Text = "Probing by address requires --unsafe"
+	case a.Name != "":
+		f.Text = a.Name + "() is unsafe. To use you need the --unsafe flag"
+	default:
+		f.Text = "not allowed: the object " + a.What
+	}
+	switch {
+	case a.Permission == none:
+		f.Hint = "btc makes no such object; --unsafe loads it all the same"
+	case a.Path != "":
+		f.Hint = fmt.Sprintf("allow it with --allow %s=%s, or everything with --unsafe", a.Permission, filepath.Dir(a.Path))
+	default:
+		f.Hint = fmt.Sprintf("allow it with --allow %s, or everything with --unsafe", a.Permission)
+	}
+	return f
+}
+
+// Written lists the files that an object writes and pins that it leaves, as the script
+// spells them: what a person who runs the script itself has read there.
+func Written(m *manifest.Manifest) []string {
+	var all []string
+	for i := range m.Programs {
+		for _, a := range ofAttach(&m.Programs[i]) {
+			if a.Permission == Pins {
+				all = append(all, string(Pins)+"="+a.Path)
+			}
+		}
+	}
+	for i := range m.Events {
+		for _, a := range ofEvent(&m.Events[i]) {
+			if a.Permission == Files {
+				all = append(all, string(Files)+"="+a.Path)
+			}
+		}
+	}
+	return slices.Compact(all)
+}
+
+// Calls lists the helpers and kernel functions that the programs of an object call.
+func Calls(spec *ebpf.CollectionSpec) (helpers, kfuncs []string) {
+	helpers, kfuncs = []string{}, []string{}
+	for _, p := range spec.Programs {
+		for i := range p.Instructions {
+			switch ins := &p.Instructions[i]; {
+			case ins.IsKfuncCall():
+				kfuncs = append(kfuncs, kfuncName(ins))
+			case ins.IsBuiltinCall():
+				helpers = append(helpers, HelperName(asm.BuiltinFunc(ins.Constant)))
+			}
+		}
+	}
+	slices.Sort(helpers)
+	slices.Sort(kfuncs)
+	return slices.Compact(helpers), slices.Compact(kfuncs)
+}

@@ -1,0 +1,236 @@
+// Package permit holds what btrun derives from an object against what the compiler knows
+// of its script, and tries objects whose manifests lie.
+package permit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+
+	"btc/cmd/btc/driver"
+	"btc/ir/target"
+	"btc/loader/manifest"
+	"btc/loader/object"
+	"btc/loader/permit"
+)
+
+// TestHelpersAreClassified: a helper that the compiler learns to call is either known to
+// be safe here or has a permission.
+func TestHelpersAreClassified(t *testing.T) {
+	for _, h := range target.Helpers() {
+		if _, known := permit.Classified(asm.BuiltinFunc(h.ID)); !known {
+			t.Errorf("bpf_%s (%d) is neither safe nor needs a permission", h.Name, h.ID)
+		}
+		if name := permit.HelperName(asm.BuiltinFunc(h.ID)); name != h.Name {
+			t.Errorf("helper %d is called %s, and %s by the compiler", h.ID, name, h.Name)
+		}
+	}
+}
+
+// compile compiles a script and reads the result as btrun does.
+func compile(t *testing.T, name, text string) *object.Object {
+	t.Helper()
+	x86, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: x86, Compiler: "test"})
+	if out == nil {
+		t.Fatalf("%s: %v", name, diags)
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	o, err := object.Parse(out.Object, m)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return o
+}
+
+// words are the permissions of the functions that the manifest documents as unsafe.
+var words = map[string]permit.Permission{
+	"system": permit.System, "signal": permit.Signal, "signal_thread": permit.Signal, "override": permit.Override,
+	"write_user": permit.WriteUser, "kprobe-address": permit.ProbeAddress,
+}
+
+// TestCorpus: of each script the object shows exactly the actions that its text asks for.
+func TestCorpus(t *testing.T) {
+	files, err := filepath.Glob("../corpus/*.bt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no corpus: ", err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := compile(t, filepath.Base(f), string(text))
+		want := map[permit.Permission]bool{}
+		for _, u := range o.Manifest.Unsafe {
+			want[words[u.Name]] = true
+		}
+		for _, e := range o.Manifest.Events {
+			if e.Kind == "skboutput" {
+				want[permit.Files] = true
+			}
+		}
+		have := map[permit.Permission]bool{}
+		for _, a := range permit.Actions(o) {
+			have[a.Permission] = true
+			if !want[a.Permission] {
+				t.Errorf("%s: the object %s (%s), and its script does not ask for it", f, a.What, a.Permission)
+			}
+		}
+		for p := range want {
+			if !have[p] {
+				t.Errorf("%s: %s is not seen in the object", f, p)
+			}
+		}
+	}
+}
+
+// TestPermissions: each dangerous action is refused without its permission, named by its
+// clause, allowed by it alone, and not by another.
+func TestPermissions(t *testing.T) {
+	for _, c := range []struct{ script, allow, says string }{
+		{`begin { system("id"); }`, "system", "x.bt:1:9: error: system() is unsafe"},
+		{`kprobe:f { signal("KILL"); }`, "signal", "signal() is unsafe"},
+		{`uprobe:/bin/sh:main { signal_thread("KILL"); }`, "signal", "signal_thread() is unsafe"},
+		{`kprobe:f { override(1); }`, "override", "override() is unsafe"},
+		{`fn poke($p : uint64) : int64 { write_user((int8 *)$p, "x", 1); return 0; } uprobe:/bin/sh:main { $a = poke(arg0); }`, "write-user", "write_user() is unsafe"},
+		{`kprobe:0xffffffff81000000 { @ = 1; }`, "probe-address", "Probing by address"},
+		{`rawtracepoint:netif_receive_skb { @ = skboutput("/tmp/d/x.pcap", args.skb, args.skb->len, 0); }`, "files=/tmp/d", "writes packets to /tmp/d/x.pcap"},
+		{`iter:task:name { @ = 1; }`, "pins=/sys/fs/bpf", "leaves an iterator at /sys/fs/bpf/name"},
+	} {
+		for _, lie := range []bool{false, true} {
+			o := compile(t, "x.bt", c.script)
+			if lie { // the manifest's own list is not believed
+				o.Manifest.Unsafe = nil
+			}
+			says := c.says
+			if lie && strings.HasPrefix(says, "x.bt:1:9") {
+				says = "system() is unsafe"
+			}
+			err := new(permit.Grants).Check(o)
+			if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--allow "+c.allow) {
+				t.Errorf("%s: without a permission: %v", c.script, err)
+			}
+			for _, p := range permit.Permissions {
+				g, text := new(permit.Grants), string(p.Name)
+				if p.Path {
+					text += "=/nowhere"
+				}
+				if name, _, _ := strings.Cut(c.allow, "="); name == string(p.Name) {
+					text = c.allow
+				}
+				if err := g.Allow(text); err != nil {
+					t.Fatal(err)
+				}
+				if err := g.Check(o); (err == nil) != (text == c.allow) {
+					t.Errorf("%s: --allow %s: %v", c.script, text, err)
+				}
+			}
+			if err := (&permit.Grants{All: true}).Check(o); err != nil {
+				t.Errorf("%s: --unsafe: %v", c.script, err)
+			}
+		}
+	}
+}
+
+// TestLies: objects whose two halves contradict each other are refused as a whole.
+func TestLies(t *testing.T) {
+	rename := func(from, to string) func([]byte, *manifest.Manifest) []byte {
+		return func(b []byte, _ *manifest.Manifest) []byte {
+			return []byte(strings.Replace(string(b), from, to+strings.Repeat("\x00", len(from)-len(to)), 1)) // of the same length
+		}
+	}
+	for _, c := range []struct {
+		name, script, says string
+		spoil              func([]byte, *manifest.Manifest) []byte
+	}{
+		{"fentry that decides results", `fentry:security_inode_mkdir { @ = 1; }`, "cannot be", rename("fentry/security_inode_mkdir\x00", "fmod_ret/security_inode_m")},
+		{"fentry that is an LSM program", `fentry:security_inode_mkdir { @ = 1; }`, "cannot be", rename("fentry/security_inode_mkdir\x00", "lsm/security_inode_mkdirxxx")},
+		{"sleepable", `fentry:security_inode_mkdir { @ = 1; }`, "flags", rename("fentry/security_inode_mkdir\x00", "fentry.s/security_inode_mkd")},
+		{"program without a name in the manifest", `begin { @ = 1; } end { @ = 2; }`, "does not name", func(b []byte, m *manifest.Manifest) []byte {
+			m.Programs = m.Programs[:1]
+			return b
+		}},
+		{"map without a name in the manifest", `begin { @x[1] = 1; }`, "does not name", func(b []byte, m *manifest.Manifest) []byte {
+			m.Maps = slices.DeleteFunc(m.Maps, func(x manifest.Map) bool { return x.Name == "@x" })
+			m.Losses, m.Events = nil, m.Events[:0]
+			return b
+		}},
+		{"printf as a shell command", `begin { printf("id\n"); }`, "", func(b []byte, m *manifest.Manifest) []byte {
+			m.Events[0].Kind = "system"
+			return b
+		}},
+	} {
+		x86, err := target.Default("x86_64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: c.script, Target: x86, Compiler: "test"})
+		if out == nil {
+			t.Fatalf("%s: %v", c.name, diags)
+		}
+		m, err := manifest.Parse(out.Manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := c.spoil(out.Object, m)
+		sum := sha256.Sum256(data)
+		m.Object = manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+		o, err := object.Parse(data, m)
+		if c.says == "" && err == nil {
+			err = new(permit.Grants).Check(o)
+			c.says = "system() is unsafe"
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: want %q, got %v", c.name, c.says, err)
+		}
+	}
+}
+
+// TestDryRun: nothing that the object asks for happens, and nothing is left.
+func TestDryRun(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root")
+	}
+	dir := t.TempDir()
+	for _, p := range []string{"btc", "btrun"} {
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, p), "btc/cmd/"+p).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %s", err, out)
+		}
+	}
+	script := `begin { printf("begin ran\n"); system("touch ` + dir + `/touched"); } end { printf("end ran\n"); }
+		interval:ms:1 { printf("interval ran\n"); } iter:task:dry_run_` + filepath.Base(dir) + ` { @ = 1; }`
+	o := filepath.Join(dir, "x.o")
+	if out, err := exec.Command(filepath.Join(dir, "btc"), "compile", "-e", script, "-o", o).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %s", err, out)
+	}
+	out, err := exec.Command(filepath.Join(dir, "btrun"), "--dry-run", "--unsafe", "-c", "touch "+dir+"/child", o).CombinedOutput()
+	if err != nil {
+		if strings.Contains(string(out), "not permitted") {
+			t.Skip("skipped: this machine does not let root load programs: ", string(out))
+		}
+		t.Fatalf("%s: %s", err, out)
+	}
+	if len(out) > 0 {
+		t.Errorf("--dry-run printed %q", out)
+	}
+	for _, name := range []string{filepath.Join(dir, "touched"), filepath.Join(dir, "child"), "/sys/fs/bpf/dry_run_" + filepath.Base(dir)} {
+		if _, err := os.Stat(name); err == nil {
+			os.Remove(name)
+			t.Errorf("--dry-run left %s", name)
+		}
+	}
+}
