@@ -32,6 +32,19 @@ type Liveness struct {
 	in    map[int][]*Block // by Value.ID, of those asked for: where it is live at the start
 }
 
+// Blocks lists the blocks at whose start v is needed, in the order of their IDs.
+func (l *Liveness) Blocks(v *Value) []*Block {
+	if v.ID < 0 || len(l.uses[v.ID]) == 0 {
+		return nil
+	}
+	in, known := l.in[v.ID]
+	if !known {
+		in = l.search(v)
+		l.in[v.ID] = in
+	}
+	return in
+}
+
 // Live prepares the answers for f.
 func Live(f *Func) *Liveness {
 	l := &Liveness{preds: Preds(f), def: make([]*Block, f.nextValue), uses: make([][]*Block, f.nextValue), in: map[int][]*Block{}}
@@ -65,15 +78,7 @@ func Live(f *Func) *Liveness {
 
 // In tells whether v is needed at the start of b.
 func (l *Liveness) In(b *Block, v *Value) bool {
-	if v.ID < 0 || len(l.uses[v.ID]) == 0 {
-		return false
-	}
-	in, known := l.in[v.ID]
-	if !known {
-		in = l.search(v)
-		l.in[v.ID] = in
-	}
-	_, found := slices.BinarySearchFunc(in, b, byID)
+	_, found := slices.BinarySearchFunc(l.Blocks(v), b, byID)
 	return found
 }
 

@@ -137,6 +137,7 @@ const (
 	OpICmp
 	OpSelect
 	OpBoolInt
+	OpOpaque
 
 	// Core: memory, calls, relocated constants.
 	OpLoad
@@ -265,6 +266,7 @@ var Ops = [numOps]OpInfo{
 	OpICmp:    {Name: "icmp", Stage: Core, Args: []ArgKind{AnyArg, AnyArg}, Result: RI1, Attrs: ACond, Doc: "comparison of two integers or of a pointer with null"},
 	OpSelect:  {Name: "select", Stage: Core, Args: []ArgKind{BoolArg, AnyArg, AnyArg}, Result: RGiven, Doc: "second argument when the first is true, else the third; both integers or kaddr/uaddr"},
 	OpBoolInt: {Name: "boolint", Stage: Core, Args: []ArgKind{BoolArg}, Result: RI64, Doc: "1 for true, 0 for false"},
+	OpOpaque:  {Name: "opaque", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Doc: "the argument; the kernel's verifier knows nothing of the result"},
 
 	OpLoad:       {Name: "load", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Effect: Reads, Attrs: AMem | AImm | ACORE, Doc: "loads [arg + Imm], extended by Mem; with CORE the field's relocated byte offset is added to the instruction's offset. Result i64, kaddr, uaddr or btf"},
 	OpStore:      {Name: "store", Stage: Core, Args: []ArgKind{PtrArg, AnyArg}, Result: RVoid, Effect: Writes, Attrs: AMem | AImm, Doc: "stores the low Mem bits of the second argument to [first + Imm]"},

@@ -13,7 +13,7 @@ var rules = map[Op]rule{
 	OpMul: generic, OpUDiv: generic, OpUMod: generic, OpAnd: generic, OpOr: generic, OpXor: generic,
 	OpShl: generic, OpLShr: generic, OpAShr: generic,
 	OpBswap: ruleMem(U16, U32, U64), OpZext: ruleMem(U8, U16, U32), OpSext: ruleMem(S8, S16, S32),
-	OpICmp: ruleICmp, OpSelect: ruleSelect, OpBoolInt: generic,
+	OpICmp: ruleICmp, OpSelect: ruleSelect, OpBoolInt: generic, OpOpaque: generic,
 
 	OpLoad: ruleLoad, OpStore: ruleStore, OpAtomicAdd: ruleAtomicAdd, OpCall: ruleCall, OpCallSub: ruleCallSub,
 	OpNonNull: ruleNonNull, OpCast: ruleCast, OpCORE: ruleCORE, OpGlobal: ruleGlobal, OpGlobalAddr: ruleGlobal, OpAttachID: ruleProgram,

@@ -110,6 +110,7 @@ func Pipeline() []Pass {
 		{"sink", sink, ir.Core, ir.Core, "what is computed early is computed next to its use, past helper calls"},
 		{"slots", placeSlots, ir.Core, ir.Core, "memory objects get their place in the frame or in scratch"},
 		{"callbacks", callbacks, ir.Core, ir.Core, "walks over maps become subprograms that the kernel calls"},
+		{"opaque-values", hideValues, ir.Core, ir.Core, "values that differ by path and would multiply the verifier's states get copies that it knows nothing of"},
 		{"layout", layoutBlocks, ir.Core, ir.Core, "cold blocks go last"},
 		{"budget", checkBudget, ir.Core, ir.Core, "what no kernel would load is refused"},
 	}
@@ -153,6 +154,9 @@ func Orders() []Order {
 		{"sink", "slots", "slots that are read later are needed longer"},
 		{"architectures", "slots", "what lives across the tests is known then"},
 		{"slots", "callbacks", "a callback has no scratch record of its own and reaches its caller's frame by offsets"},
+		{"callbacks", "opaque-values", "which loops stay in place is known then, and what they turn by"},
+		{"range", "opaque-values", "a test of a copy decides no test of the value"},
+		{"opaque-values", "budget", "the copies are instructions"},
 		{"callbacks", "layout", "it makes blocks and functions"},
 		{"slots", "layout", "slots adds cold blocks where scratch is missing"},
 		{"layout", "budget", "budget measures the final code"},

@@ -231,6 +231,8 @@ func (s *selector) value(v *ir.Value) {
 		s.define(v, s.pick(v.Args[0], mach.ImmOp(1), mach.ImmOp(0)))
 	case ir.OpSelect:
 		s.define(v, s.pick(v.Args[0], s.operand(v.Args[1]), s.operand(v.Args[2])))
+	case ir.OpOpaque:
+		s.define(v, s.opaque(s.operand(v.Args[0])))
 	case ir.OpLoad:
 		s.define(v, s.load(v))
 	case ir.OpGlobal:
@@ -326,6 +328,13 @@ func (s *selector) pick(c *ir.Value, yes, no mach.Operand) mach.Operand {
 	}
 	cond, a, b, _ := s.cond(c)
 	return mach.RegOp(s.emit(mach.Insn{Op: mach.Select, Cond: cond, Args: []mach.Operand{a, b, yes, no}}))
+}
+
+// opaque adds and subtracts the lower half of the frame's address: to the verifier
+// any number of 32 bits, and not the same one twice.
+func (s *selector) opaque(a mach.Operand) mach.Operand {
+	any := s.extend(mach.RegOp(mach.R10), ir.U32)
+	return s.arith(mach.Sub, s.arith(mach.Add, a, any), any)
 }
 
 func (s *selector) load(v *ir.Value) mach.Operand {

@@ -17,6 +17,7 @@ func opTable() map[ir.Op]opFunc {
 		ir.OpICmp:      func(fr *frame, v *ir.Value) int64 { return truth(v.Cond.Eval(fr.arg(v, 0), fr.arg(v, 1))) },
 		ir.OpSelect:    func(fr *frame, v *ir.Value) int64 { return fr.arg(v, 2-int(fr.arg(v, 0)&1)) },
 		ir.OpBoolInt:   first,
+		ir.OpOpaque:    first,
 		ir.OpCast:      first,
 		ir.OpNonNull:   nonNull,
 		ir.OpLoad:      load,
