@@ -278,8 +278,9 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// onSystem runs a shell command; prepare has made sure of --unsafe. Its output
-// comes behind what is printed so far.
+// onSystem runs a shell command; prepare has made sure of --unsafe. What it writes,
+// to either output, follows what is printed so far. Of a command that fails it is
+// part of the error: bpftrace does not print it.
 func (s *session) onSystem(e *event.Event) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -288,7 +289,7 @@ func (s *session) onSystem(e *event.Event) {
 	}
 	defer r.Close()
 	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", string(s.printf(e))}, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, w, os.Stderr},
+		Files: []*os.File{os.Stdin, w, w},
 	})
 	w.Close()
 	if err != nil {
@@ -296,11 +297,26 @@ func (s *session) onSystem(e *event.Event) {
 		return
 	}
 	text, _ := io.ReadAll(r)
-	p.Wait()
+	if state, err := p.Wait(); err != nil || !state.Success() {
+		if len(text) > 0 && text[len(text)-1] != '\n' {
+			text = append(text, '\n')
+		}
+		fmt.Fprintf(s.opts.Err, "%sERROR: %s\n", s.message(string(text)), commandFailure(state))
+		return
+	}
 	if !s.lines() {
 		text = append(text, '\n') // also after a complete line, as bpftrace does
 	}
 	s.print("syscall", e, text)
+}
+
+// commandFailure is how bpftrace reports a command of system() that fails, without
+// the errno that it adds: that of an earlier system call.
+func commandFailure(state *os.ProcessState) string {
+	if state == nil || !state.Exited() {
+		return "child process did not exit normally"
+	}
+	return fmt.Sprintf("command exited with code %d", state.ExitCode())
 }
 
 // onError reports a fault that a program met, such as a division by zero.
