@@ -1,101 +1,205 @@
 package run
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// child is the process of -c. It is started from our own binary, which waits for
-// a byte on a pipe before it becomes the command: so its process ID is known and
-// nothing of the command has run when the probes are attached.
+// child is the process of -c. It waits for a byte on a pipe before it becomes the
+// command: so its process ID is known and nothing of the command has run when the
+// probes are attached.
 type child struct {
-	proc *os.Process
-	pid  int
-	pipe *os.File
-	done chan struct{}
+	proc   *os.Process
+	pid    int
+	gate   *os.File // written to: the byte that lets it go on
+	result *os.File // read from: a byte when it waits, then why it cannot become the command
+	done   chan struct{}
 }
 
-// childName is argv[0] of the waiting process.
+// childName is argv[0] of this program when it is the waiting process.
 const childName = "btrun-child"
 
-// gateFD is where the waiting process reads.
-const gateFD = 3
+// Descriptors of the waiting process, as the stub has them, too.
+const (
+	gateFD   = 3
+	resultFD = 4
+	stubFD   = 5
+)
 
-// IsChild tells whether this process was started to become a command.
-func IsChild(args []string) bool { return len(args) > 1 && args[0] == childName }
+// IsChild reports whether this process was started to become a command, where the
+// stub cannot be used.
+func IsChild(args []string) bool { return len(args) > 3 && args[0] == childName }
 
-// BecomeChild waits until the probes are attached and runs the command; it
-// returns only when that fails.
+// BecomeChild does what the stub does; it returns only when that fails.
 func BecomeChild(args []string) error {
-	gate := os.NewFile(gateFD, "gate")
+	path, name, args := args[1], args[2], args[3:]
+	tasks, _ := os.ReadDir("/proc/self/task")
+	for _, t := range tasks {
+		os.WriteFile("/proc/self/task/"+t.Name()+"/comm", []byte(name), 0) // it can end meanwhile
+	}
+	for _, fd := range []int{gateFD, resultFD} {
+		unix.CloseOnExec(fd)
+	}
+	gate, result := os.NewFile(gateFD, "gate"), os.NewFile(resultFD, "result")
+	result.Write([]byte{'w'})
 	var b [1]byte
 	if n, _ := gate.Read(b[:]); n != 1 {
 		os.Exit(1) // the tracer ended before, and has said why
 	}
-	gate.Close()
-	return unix.Exec(args[1], args[1:], os.Environ())
+	err := unix.Exec(path, args, os.Environ())
+	if errno, ok := err.(unix.Errno); ok {
+		result.Write(binary.NativeEndian.AppendUint64(nil, -uint64(errno)))
+		os.Exit(1)
+	}
+	return err
 }
 
-func startChild(command string) (*child, error) {
+// startChild starts the process that waits to become the command, whose words are
+// separated by single spaces. stub is its program; nil: this one.
+func startChild(command string, stub *os.File) (*child, error) {
 	args := strings.Split(command, " ")
 	path, err := lookPath(args[0])
 	if err != nil {
 		return nil, err
 	}
-	r, w, err := os.Pipe()
+	gateR, gateW, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
-	args[0] = path
-	p, err := os.StartProcess("/proc/self/exe", append([]string{childName}, args...), &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, r},
-	})
+	defer gateR.Close()
+	resultR, resultW, err := os.Pipe()
 	if err != nil {
-		w.Close()
+		gateW.Close()
+		return nil, err
+	}
+	defer resultW.Close()
+	c := &child{gate: gateW, result: resultR, done: make(chan struct{})}
+	// The name that the kernel gives it when it runs the command.
+	name := filepath.Base(path)
+	args = append([]string{path, name[:min(len(name), 15)]}, args...)
+	if c.proc, err = startWaiting(args, gateR, resultW, stub); err != nil {
+		c.closePipes()
 		return nil, fmt.Errorf("-c %s: %w", command, err)
 	}
-	c := &child{proc: p, pid: p.Pid, pipe: w, done: make(chan struct{})}
+	c.pid = c.proc.Pid
 	go func() {
 		c.proc.Wait()
 		close(c.done)
 	}()
+	resultW.Close()
+	if _, err := io.ReadFull(resultR, make([]byte, 1)); err != nil {
+		c.kill()
+		return nil, fmt.Errorf("-c %s: its process ended before it began", command)
+	}
 	return c, nil
 }
 
-func lookPath(name string) (string, error) {
-	if strings.Contains(name, "/") {
-		if _, err := os.Stat(name); err != nil {
-			return "", fmt.Errorf("-c: %w", err)
-		}
-		return name, nil
+// startWaiting starts the stub, or this program again where that is not allowed.
+func startWaiting(args []string, gate, result, stub *os.File) (*os.Process, error) {
+	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, gate, result}}
+	// It ends with us, that is with the thread that starts it; only the first one
+	// is sure to stay.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		attr.Sys = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		path := filepath.Join(dir, name)
-		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+	if stub != nil {
+		withStub := *attr
+		withStub.Files = append(attr.Files[:stubFD:stubFD], stub)
+		if p, err := os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", stubFD), args, &withStub); err == nil {
+			return p, nil
+		}
+	}
+	return os.StartProcess("/proc/self/exe", append([]string{childName}, args...), attr)
+}
+
+// lookPath finds the program of a command.
+func lookPath(name string) (string, error) {
+	dirs := []string{""}
+	if !strings.Contains(name, "/") {
+		dirs = filepath.SplitList(os.Getenv("PATH"))
+	}
+	for _, dir := range dirs {
+		path := name
+		if dir != "" {
+			path = filepath.Join(dir, name)
+		}
+		if fi, err := os.Stat(path); name != "" && err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("-c: there is no program %q in PATH", name)
+	return "", fmt.Errorf("-c: Path '%s' does not exist or is not executable", name)
 }
 
-func (c *child) resume() {
-	c.pipe.Write([]byte{1})
-	c.pipe.Close()
+// resume lets the process become the command, and returns when it has.
+func (c *child) resume() error {
+	c.gate.Write([]byte{1}) // where it is gone already, that is the command's end
+	var code [8]byte
+	if _, err := io.ReadFull(c.result, code[:]); err != nil {
+		c.closePipes()
+		return nil // closed when the command began
+	}
+	errno := unix.Errno(-int64(binary.NativeEndian.Uint64(code[:])))
+	if errors.Is(errno, unix.ENOEXEC) {
+		return fmt.Errorf("-c: the command cannot be run: %w (a script needs a first line such as #!/bin/sh)", errno)
+	}
+	return fmt.Errorf("-c: the command cannot be run: %w", errno)
 }
 
 func (c *child) wait() { <-c.done }
 
-// kill ends the command when it still runs.
-func (c *child) kill() {
-	c.pipe.Close()
+// Times that a command has.
+const (
+	// lingerTime is how long it runs at least when there is nothing to trace.
+	lingerTime = 100 * time.Millisecond
+	// killTime is how long it has to end after SIGTERM, and the kernel after SIGKILL.
+	killTime = time.Second
+)
+
+// linger waits until the command ends, at most lingerTime.
+func (c *child) linger() {
+	if c != nil {
+		c.ended(lingerTime)
+	}
+}
+
+// ended reports whether the command ends within a time.
+func (c *child) ended(within time.Duration) bool {
 	select {
 	case <-c.done:
-	default:
-		c.proc.Signal(unix.SIGTERM)
+		return true
+	case <-time.After(within):
+		return false
 	}
+}
+
+// kill ends the command when it still runs.
+func (c *child) kill() {
+	c.closePipes()
+	for _, sig := range []os.Signal{unix.SIGTERM, unix.SIGKILL} {
+		select {
+		case <-c.done:
+			return
+		default:
+		}
+		c.proc.Signal(sig)
+		if c.ended(killTime) {
+			return
+		}
+	}
+}
+
+func (c *child) closePipes() {
+	c.gate.Close()
+	c.result.Close()
 }

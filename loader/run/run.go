@@ -89,6 +89,9 @@ func Run(o *object.Object, opts Options) (status int, err error) {
 	case "bench":
 		err = s.runBenchmarks()
 	default:
+		if err = s.resumeChild(); err != nil {
+			break
+		}
 		s.announce()
 		err = s.loop()
 	}
@@ -197,7 +200,10 @@ func (s *session) prepare() error {
 		return s.errNone()
 	}
 	if s.opts.Command != "" && !s.opts.DryRun {
-		if s.child, err = startChild(s.opts.Command); err != nil {
+		stub := openStub()
+		s.child, err = startChild(s.opts.Command, stub)
+		stub.Close()
+		if err != nil {
 			return err
 		}
 	}
@@ -363,13 +369,21 @@ func (s *session) announce() {
 	if s.opts.Attached != nil {
 		s.opts.Attached()
 	}
-	if s.child != nil {
-		s.child.resume()
-		go func() {
-			s.child.wait()
-			s.stop()
-		}()
+}
+
+// resumeChild begins the command of -c, whose end ends the run.
+func (s *session) resumeChild() error {
+	if s.child == nil {
+		return nil
 	}
+	if err := s.child.resume(); err != nil {
+		return err
+	}
+	go func() {
+		s.child.wait()
+		s.stop()
+	}()
+	return nil
 }
 
 // impatience is how long after the first signal another one ends the run at
@@ -457,7 +471,11 @@ func (s *session) loop() error {
 		if s.events.waiting() {
 			continue
 		}
-		if onlyVirtual || s.opts.PID != 0 && !alive(s.opts.PID) {
+		if onlyVirtual {
+			s.child.linger()
+			return nil
+		}
+		if s.opts.PID != 0 && !alive(s.opts.PID) {
 			return nil
 		}
 	}

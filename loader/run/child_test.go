@@ -1,0 +1,183 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	if IsChild(os.Args) {
+		fmt.Fprintln(os.Stderr, BecomeChild(os.Args))
+		os.Exit(127)
+	}
+	os.Exit(m.Run())
+}
+
+// stubs are the programs that a command's process may have before it begins.
+func stubs(t *testing.T) map[string]*os.File {
+	t.Helper()
+	s := map[string]*os.File{"this program": nil}
+	if f := openStub(); f != nil {
+		t.Cleanup(func() { f.Close() })
+		s["stub"] = f
+	}
+	return s
+}
+
+func proc(t *testing.T, c *child, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.pid, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func entries(t *testing.T, c *child, dir string) []string {
+	t.Helper()
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/%s", c.pid, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// The process of -c has the command's name from the start, in every thread, and then becomes the
+// command, to which it leaves nothing of ours.
+func TestChild(t *testing.T) {
+	// A name of more than the 15 bytes that the kernel keeps.
+	path := filepath.Join(t.TempDir(), "sleeps-for-a-long-time")
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	if err := os.Symlink(sleep, path); err != nil {
+		t.Fatal(err)
+	}
+	for name, stub := range stubs(t) {
+		t.Run(name, func(t *testing.T) {
+			c, err := startChild(path+" 100", stub)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.kill()
+			threads := entries(t, c, "task")
+			for _, id := range threads {
+				if comm := proc(t, c, "task/"+id+"/comm"); comm != "sleeps-for-a-lo\n" {
+					t.Errorf("comm of %s before the command begins: %q", id, comm)
+				}
+			}
+			if stub != nil && len(threads) != 1 {
+				t.Errorf("%d threads", len(threads))
+			}
+			var pipes []string
+			for _, f := range []*os.File{c.gate, c.result} {
+				file, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				pipes = append(pipes, file)
+			}
+			if err := c.resume(); err != nil {
+				t.Fatal(err)
+			}
+			if got := proc(t, c, "cmdline"); got != path+"\x00100\x00" {
+				t.Errorf("arguments: %q", got)
+			}
+			for _, fd := range entries(t, c, "fd") {
+				file, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", c.pid, fd))
+				if strings.Contains(file, "memfd:") || slices.Contains(pipes, file) {
+					t.Errorf("it has descriptor %s: %s", fd, file)
+				}
+			}
+			c.kill()
+			if !c.ended(10 * time.Second) {
+				t.Error("it goes on")
+			}
+		})
+	}
+}
+
+// A command has the limits, signals and environment that exec.Command would give it.
+func TestChildInherits(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "show")
+	text := "#!/bin/sh\n" + `exec >"$1"; ulimit -n; grep -E "^Sig(Blk|Ign|Cgt)" /proc/self/status; env | sort` + "\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out := func() string { return filepath.Join(t.TempDir(), "out") }
+	read := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	plain := out()
+	if err := exec.Command(script, plain).Run(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	for name, stub := range stubs(t) {
+		t.Run(name, func(t *testing.T) {
+			path := out()
+			c, err := startChild(script+" "+path, stub)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.resume(); err != nil {
+				t.Fatal(err)
+			}
+			c.wait()
+			if got, want := read(path), read(plain); got != want {
+				t.Errorf("%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// Commands that cannot be run are errors, and processes of them do not stay.
+func TestChildRefused(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad")
+	if err := os.WriteFile(bad, []byte("no program\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, stub := range stubs(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, command := range []string{"", " true", "no-such-command", dir, "/dev/null"} {
+				if _, err := startChild(command, stub); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
+					t.Errorf("%q: %v", command, err)
+				}
+			}
+			c, err := startChild(bad, stub)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.resume(); err == nil || !strings.Contains(err.Error(), unix.ENOEXEC.Error()) {
+				t.Errorf("%v", err)
+			}
+			if !c.ended(10 * time.Second) {
+				t.Error("the process of a command that cannot be run stays")
+			}
+			if c, err = startChild("true", stub); err != nil {
+				t.Fatal(err)
+			}
+			c.gate.Close() // as when we end
+			if !c.ended(10 * time.Second) {
+				t.Error("the process stays when nobody lets it go on")
+			}
+		})
+	}
+}

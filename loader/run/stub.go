@@ -1,0 +1,85 @@
+//go:build amd64 || arm64
+
+package run
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// The stub is the program that waits in the process of -c until it may become the
+// command. It is not this program again, because the runtime of Go has threads:
+// their names, system calls and ends would be events of the traced process.
+
+// stubCode is its code, written in stub_*.s. It is not called here: a copy of it is
+// the only segment of an ELF file in memory.
+var stubCode *[stubSize]byte
+
+// stubSize is at least the length of that code. What follows it in the copy is the
+// code of other functions and is never reached.
+const stubSize = 512
+
+// stubAddr is where the file is loaded, a multiple of the largest page.
+const stubAddr = 1 << 22
+
+// stubMachine is the machine that this program is built for.
+var stubMachine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+
+// stubImage is the stub as an ELF file of one segment (elf(5)).
+func stubImage() []byte {
+	const (
+		fileHeader, segmentHeader = 64, 56
+		headers                   = fileHeader + segmentHeader
+		largestPage               = 1 << 16
+	)
+	b := []byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT), 15: 0}
+	half := func(v uint16) { b = binary.LittleEndian.AppendUint16(b, v) }
+	word := func(v uint32) { b = binary.LittleEndian.AppendUint32(b, v) }
+	long := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
+	half(uint16(elf.ET_EXEC))
+	half(uint16(stubMachine))
+	word(uint32(elf.EV_CURRENT))
+	long(stubAddr + headers) // entry
+	long(fileHeader)         // where the segments' headers are
+	long(0)                  // no sections
+	word(0)                  // flags
+	half(fileHeader)
+	half(segmentHeader)
+	half(1) // segments
+	half(0) // of sections: size, number, index of names
+	half(0)
+	half(0)
+	word(uint32(elf.PT_LOAD))
+	word(uint32(elf.PF_R | elf.PF_X))
+	long(0) // all of the file
+	long(stubAddr)
+	long(stubAddr)
+	long(headers + stubSize)
+	long(headers + stubSize)
+	long(largestPage)
+	return append(b, stubCode[:]...)
+}
+
+// openStub makes a file of the stub that exists in memory only; nil where the kernel
+// has none. One that allows no programs there (sysctl vm.memfd_noexec) refuses it
+// here or when it is run.
+func openStub() *os.File {
+	const name, exec = "btrun-child", 0x10 // MFD_EXEC, 6.3
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|exec)
+	if err == unix.EINVAL {
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.Write(stubImage()); err != nil {
+		f.Close()
+		return nil
+	}
+	return f
+}

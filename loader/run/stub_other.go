@@ -1,0 +1,8 @@
+//go:build !amd64 && !arm64
+
+package run
+
+import "os"
+
+// openStub has no stub for this machine.
+func openStub() *os.File { return nil }
