@@ -1,3 +1,5 @@
+//go:debug updatemaxprocs=0
+
 // Btrun runs objects that btc compiled: it attaches their programs on this host
 // and prints what the script prints.
 package main

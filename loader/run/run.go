@@ -137,6 +137,9 @@ type session struct {
 
 	pace pace
 
+	alarms *alarms  // nil: what they tell is looked up ten times a second
+	target *os.File // the process of -p
+
 	stopping chan struct{} // closed by the first reason to stop from outside
 	stopOnce sync.Once
 
@@ -231,6 +234,9 @@ func (s *session) load(values map[string][]byte) error {
 	s.losses = newLossCounter(s)
 	if v := s.loaded.Variables["asleep"]; v != nil {
 		s.pace.asleep = v
+	}
+	if s.loaded.Maps["events"] == nil {
+		s.pace.asleep = noEvents{}
 	}
 	s.format, s.handlers = formatters(s.manifest), handlersOf(s.manifest)
 	if s.events, err = openSource(s.loaded.Maps["events"]); err != nil || s.opts.DryRun {
@@ -447,6 +453,7 @@ func (s *session) loop() error {
 	if any, err := s.readIterators(); any || err != nil {
 		return err
 	}
+	s.setAlarms()
 	onlyVirtual := len(s.links) == 0 && !s.hasKind("self")
 	for n := 0; !s.stopped(); n++ {
 		if record := s.events.next(); record != nil {
@@ -475,7 +482,7 @@ func (s *session) loop() error {
 			s.child.linger()
 			return nil
 		}
-		if s.opts.PID != 0 && !alive(s.opts.PID) {
+		if s.target == nil && s.opts.PID != 0 && !alive(s.opts.PID) {
 			return nil
 		}
 	}
@@ -484,7 +491,7 @@ func (s *session) loop() error {
 
 // watches tells whether the run has things to look at besides events and losses.
 func (s *session) watches() bool {
-	return s.opts.PID != 0 || s.symTable != nil && s.symTable.Watch != nil
+	return s.alarms == nil && (s.opts.PID != 0 || s.symTable != nil && s.symTable.Watch != nil)
 }
 
 // tickEvents is after how many events without a pause the run looks at what else
@@ -576,6 +583,7 @@ func (s *session) close() {
 		s.child.kill()
 	}
 	s.packets.close()
+	s.closeAlarms()
 	if s.events != nil {
 		s.events.close()
 	}

@@ -56,6 +56,11 @@ func (s *source) last() []byte {
 	return nil
 }
 
+// noEvents is the global asleep of programs that send no events: nothing to set.
+type noEvents struct{}
+
+func (noEvents) Set(any) error { return nil }
+
 // waiting tells whether records are there.
 func (s *source) waiting() bool { return len(s.queue) > 0 || s.ring.Waiting() }
 

@@ -100,6 +100,18 @@ func (w *Watch) Close() {
 	w.rings = nil
 }
 
+// FDs are the descriptors that are readable when the buffers are half full.
+func (w *Watch) FDs() []int {
+	if w == nil {
+		return nil
+	}
+	var fds []int
+	for _, r := range w.rings {
+		fds = append(fds, r.fd)
+	}
+	return fds
+}
+
 // record is one of the kernel's, without its header.
 type record struct {
 	time uint64

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // The code of a process that was gone before anyone looked is known, also that of
@@ -73,4 +75,38 @@ func TestWatchBounds(t *testing.T) {
 	for _, r := range []record{{kind: 10}, {kind: 7}, {kind: 3, misc: 1 << 13}, {kind: 10, body: make([]byte, 64)}} {
 		w.apply(&r) // too short, or of nothing
 	}
+}
+
+// A buffer that fills wakes who waits for it: nobody needs to look at it in between.
+func TestWatchWakes(t *testing.T) {
+	w, err := NewWatch([]int{0})
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	defer w.Close()
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil || !cpus.IsSet(0) {
+		t.Skip("skipped: no processes on CPU 0: ", err)
+	}
+	taskset, err := exec.LookPath("taskset")
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	readable := func() bool {
+		poll := []unix.PollFd{{Fd: int32(w.FDs()[0]), Events: unix.POLLIN}}
+		n, err := unix.Poll(poll, 0)
+		return err == nil && n == 1
+	}
+	if readable() {
+		t.Error("readable from the start")
+	}
+	for range 1000 {
+		if err := exec.Command(taskset, "-c", "0", "true").Run(); err != nil {
+			t.Fatal(err)
+		}
+		if readable() {
+			return
+		}
+	}
+	t.Error("a thousand processes wake nobody")
 }
