@@ -61,6 +61,12 @@ func (b *Builder) PerArch(arches []*target.Arch, value func(*target.Arch) int64)
 	return v
 }
 
+// KernelAddr reports whether a foreign address is the kernel's.
+func (b *Builder) KernelAddr(arches []*target.Arch, p *Value) *Value {
+	tags := b.PerArch(arches, func(a *target.Arch) int64 { return a.TagBits })
+	return b.ICmp(SLT, b.Shl(b.Cast(TI64, p), tags), Const(0))
+}
+
 // perArchRange holds the numbers of all architectures.
 func perArchRange(sym string) Range {
 	r, found := FullRange, false

@@ -141,7 +141,7 @@ func (b *Builder) Cast(t Type, x *Value) *Value {
 // Load reads an i64 at p + off.
 func (b *Builder) Load(k MemKind, p *Value, off int) *Value { return b.LoadAs(TI64, k, p, off) }
 
-// LoadAs reads a value of type t (i64, kaddr, uaddr or btf) at p + off.
+// LoadAs reads a value of type t (i64, kaddr, uaddr, addr or btf) at p + off.
 func (b *Builder) LoadAs(t Type, k MemKind, p *Value, off int) *Value {
 	p, off = fold(p, off)
 	v := b.Emit(OpLoad, t, p)

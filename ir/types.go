@@ -6,7 +6,8 @@ import "fmt"
 type TypeKind uint8
 
 // The kinds. Pointer kinds carry the provenance that the kernel verifier
-// tracks; kaddr and uaddr are plain numbers to it, readable through helpers only.
+// tracks; kaddr, uaddr and addr are plain numbers to it, readable through helpers
+// only.
 const (
 	Void    TypeKind = iota // no value
 	I1                      // truth value: result of icmp, operand of br and select
@@ -18,6 +19,7 @@ const (
 	BTF                     // trusted kernel pointer to "struct Sym": direct loads
 	KAddr                   // kernel address
 	UAddr                   // user-space address
+	Addr                    // address of the kernel or of user space: which, it says itself
 	MapKey                  // into the key of an element of map Sym, read-only: the current one of a walk (mapnext)
 	MapRef                  // a map itself (helper argument)
 	FuncRef                 // a subprogram (helper callback argument)
@@ -40,6 +42,7 @@ var (
 	TStack   = Type{Kind: Stack}
 	TKAddr   = Type{Kind: KAddr}
 	TUAddr   = Type{Kind: UAddr}
+	TAddr    = Type{Kind: Addr}
 	TMapRef  = Type{Kind: MapRef}
 	TFuncRef = Type{Kind: FuncRef}
 )
@@ -70,11 +73,15 @@ func (t Type) IsPtr() bool {
 	return false
 }
 
-// IsAddr reports whether values of t are addresses of any sort: IsPtr, kaddr or uaddr.
-func (t Type) IsAddr() bool { return t.IsPtr() || t.Kind == KAddr || t.Kind == UAddr }
+// IsAddr reports whether values of t are addresses of any sort: IsPtr or IsForeign.
+func (t Type) IsAddr() bool { return t.IsPtr() || t.IsForeign() }
+
+// IsForeign reports whether values of t are addresses that only helpers read:
+// kaddr, uaddr and addr.
+func (t Type) IsForeign() bool { return t.Kind == KAddr || t.Kind == UAddr || t.Kind == Addr }
 
 var typeNames = [...]string{Void: "void", I1: "i1", I64: "i64", Ctx: "ctx", Stack: "stack",
-	MapVal: "mapval", MapKey: "mapkey", Ringbuf: "ringbuf", BTF: "btf", KAddr: "kaddr", UAddr: "uaddr", MapRef: "map", FuncRef: "func"}
+	MapVal: "mapval", MapKey: "mapkey", Ringbuf: "ringbuf", BTF: "btf", KAddr: "kaddr", UAddr: "uaddr", Addr: "addr", MapRef: "map", FuncRef: "func"}
 
 func (t Type) String() string {
 	s := typeNames[t.Kind]

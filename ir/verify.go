@@ -387,12 +387,15 @@ func describe(t Type) string {
 	switch {
 	case t.Nullable:
 		return "a nullable " + strings.TrimSuffix(t.String(), "?")
-	case t.Kind == KAddr, t.Kind == UAddr:
-		return "a " + t.String() + ", which is only readable through helpers"
+	case t.IsForeign():
+		return article(t) + t.String() + ", which is only readable through helpers"
 	}
-	article := "a "
-	if t.Kind == I1 || t.Kind == I64 {
-		article = "an "
+	return article(t) + t.String()
+}
+
+func article(t Type) string {
+	if t.Kind == I1 || t.Kind == I64 || t.Kind == Addr {
+		return "an "
 	}
-	return article + t.String()
+	return "a "
 }

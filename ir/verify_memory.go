@@ -348,7 +348,7 @@ func (c *checker) helperResult(v *Value, h *target.Helper) {
 	want := ""
 	switch h.Result {
 	case target.ResultInt:
-		ok, want = isNumber(v.Type) || v.Type == TVoid, "i64, kaddr or uaddr"
+		ok, want = isNumber(v.Type) || v.Type == TVoid, "i64, kaddr, uaddr or addr"
 	case target.ResultVoid:
 		ok, want = v.Type == TVoid, "void"
 	case target.ResultMapValue:

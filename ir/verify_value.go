@@ -161,7 +161,7 @@ func (c *checker) mapOperand(v *Value, kinds []ArgKind) {
 func ruleArith(c *checker, v *Value) {
 	t := v.Args[0].Type
 	switch {
-	case t == TI64 || t == TKAddr || t == TUAddr || t.Kind == BTF && !t.Nullable:
+	case isNumber(t) || t.Kind == BTF && !t.Nullable:
 	case t.Kind == Ctx:
 		c.at(v, "the context must be used without offset; write constant offsets into the load")
 	case t.Nullable:
@@ -205,7 +205,7 @@ func ruleResult(types ...Type) rule {
 }
 
 // isNumber reports whether the kernel verifier sees t as a plain number.
-func isNumber(t Type) bool { return t == TI64 || t == TKAddr || t == TUAddr }
+func isNumber(t Type) bool { return t == TI64 || t.IsForeign() }
 
 func ruleICmp(c *checker, v *Value) {
 	x, y := v.Args[0], v.Args[1]

@@ -140,7 +140,7 @@ func isRead(v *ir.Value) bool {
 		return false
 	}
 	switch v.Args[0].Type.Kind {
-	case ir.KAddr, ir.UAddr, ir.BTF, ir.Ctx:
+	case ir.KAddr, ir.UAddr, ir.Addr, ir.BTF, ir.Ctx:
 		return true
 	}
 	return false

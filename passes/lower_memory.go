@@ -112,11 +112,23 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 
 // probeRead copies n bytes from a kernel or user address.
 func (l *lowering) probeRead(to, n, from *ir.Value) {
-	helper := "probe_read_kernel"
-	if from.Type.Kind == ir.UAddr {
-		helper = "probe_read_user"
+	l.bySpace(from, func(from *ir.Value) *ir.Value {
+		_, helper := readHelpers(from)
+		r := l.Call(helper, ir.TI64, to, n, from)
+		l.check(helper, r)
+		return r
+	})
+}
+
+// bySpace reads with code for kernel memory, user memory, or both, of which the
+// address chooses.
+func (l *lowering) bySpace(from *ir.Value, read func(*ir.Value) *ir.Value) *ir.Value {
+	if from.Type.Kind != ir.Addr {
+		return read(from)
 	}
-	l.check(helper, l.Call(helper, ir.TI64, to, n, from))
+	return l.IfValue(l.KernelAddr(l.m.Served(), from), ir.TI64,
+		func() *ir.Value { return read(l.Cast(ir.TKAddr, from)) },
+		func() *ir.Value { return read(l.Cast(ir.TUAddr, from)) })
 }
 
 func lowerReadMem(l *lowering, v *ir.Value) *ir.Value {

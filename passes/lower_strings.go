@@ -137,12 +137,14 @@ func readHelpers(from *ir.Value) (str, mem string) {
 // result is the helper's: the length with NUL, or a negative error; then the
 // helper has zeroed the destination (all versions).
 func (l *lowering) readString(to, from, bound *ir.Value, room int64) *ir.Value {
-	helper, _ := readHelpers(from)
-	n := l.Call(helper, ir.TI64, to, l.clamp(bound, int(room)), from)
-	if from.Type.Kind == ir.KAddr || from.Type.Kind == ir.UAddr {
-		l.check(helper, n)
-	}
-	return n
+	return l.bySpace(from, func(from *ir.Value) *ir.Value {
+		helper, _ := readHelpers(from)
+		n := l.Call(helper, ir.TI64, to, l.clamp(bound, int(room)), from)
+		if from.Type.IsForeign() {
+			l.check(helper, n)
+		}
+		return n
+	})
 }
 
 // fillString is readString, but a text of room bytes or more fills the room
@@ -158,8 +160,10 @@ func (l *lowering) fillString(to, from, bound *ir.Value, room int64) *ir.Value {
 		full = l.Select(l.ICmp(ir.UGT, bound, full), full, ir.Const(room+1))
 	}
 	l.IfCold(l.ICmp(ir.EQ, n, full), func() {
-		_, helper := readHelpers(from)
-		l.Call(helper, ir.TI64, l.AddImm(to, room-1), ir.Const(1), l.AddImm(from, room-1))
+		l.bySpace(from, func(from *ir.Value) *ir.Value {
+			_, helper := readHelpers(from)
+			return l.Call(helper, ir.TI64, l.AddImm(to, room-1), ir.Const(1), l.AddImm(from, room-1))
+		})
 	})
 	return n
 }

@@ -290,5 +290,5 @@ func selectDiamonds(f *ir.Func) bool {
 
 // selectable reports whether the kernel verifier sees plain numbers.
 func selectable(x, y *ir.Value) bool {
-	return x.Type == y.Type && (x.Type == ir.TI64 || x.Type == ir.TI1 || x.Type == ir.TKAddr || x.Type == ir.TUAddr)
+	return x.Type == y.Type && (x.Type == ir.TI64 || x.Type == ir.TI1 || x.Type.IsForeign())
 }

@@ -279,11 +279,7 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 		limit = f.num(c.Args[1])
 	}
 	if src.IsScalar() {
-		addr := f.scalar(c.Args[0])
-		if addr.Type.Kind == ir.I64 {
-			addr = f.as(f.addressType(), addr)
-		}
-		f.Emit(ir.OpStr, ir.TI64, dst, addr, limit).Imm = int64(capacity)
+		f.Emit(ir.OpStr, ir.TI64, dst, f.address(c.Args[0]), limit).Imm = int64(capacity)
 		return
 	}
 	if limit.IsConst() && len(c.Args) > 1 && f.isConstText(c.Args[0]) {
@@ -298,14 +294,6 @@ func (f *fn) isConstText(x ast.Expr) bool {
 	_, literal := f.literal(x)
 	_, param := ast.Unparen(x).(*ast.Positional)
 	return literal || param
-}
-
-// addressType is the address space that a bare number means in this probe.
-func (f *fn) addressType() ir.Type {
-	if f.prog.Point.Space() == types.User {
-		return ir.TUAddr
-	}
-	return ir.TKAddr
 }
 
 // objectCall writes the object that a function gives.

@@ -15,10 +15,23 @@ func irType(t *types.Type) ir.Type {
 	if t.Kind != types.Pointer {
 		return ir.TI64
 	}
-	if t.Space == types.User {
+	return addrType(t.Space)
+}
+
+// addrType is the IR type of an address in a space.
+func addrType(s types.Space) ir.Type {
+	switch s {
+	case types.Kernel:
+		return ir.TKAddr
+	case types.User:
 		return ir.TUAddr
 	}
-	return ir.TKAddr
+	return ir.TAddr
+}
+
+// address is the value of a pointer, or of a number that is read as one.
+func (f *fn) address(x ast.Expr) *ir.Value {
+	return f.as(addrType(f.body.Type(x).Space), f.scalar(x))
 }
 
 // as is v as a value of another scalar type; no bits change.

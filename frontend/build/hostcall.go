@@ -104,11 +104,7 @@ func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvJoin)
 	e.Format = c.Text
 	e.Fields = []ir.Field{{Layout: f.layout(types.MakeBuffer(joinStrings * ir.JoinBytes))}}
-	at := f.scalar(c.Args[0])
-	if at.Type.Kind == ir.I64 {
-		at = f.as(f.addressType(), at)
-	}
-	v := f.Emit(ir.OpJoin, ir.TVoid, at)
+	v := f.Emit(ir.OpJoin, ir.TVoid, f.address(c.Args[0]))
 	v.Sym, v.Imm = e.Name, joinStrings
 	return nil
 }
@@ -138,16 +134,29 @@ func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) {
 	case !src.IsScalar() && capacity > 0:
 		f.bytesOf(c.Args[0], to, capacity)
 	case src.IsScalar():
-		from := f.scalar(c.Args[0])
-		if from.Type.Kind == ir.I64 {
-			from = f.as(f.addressType(), from)
-		}
-		helper := "probe_read_kernel"
-		if from.Type.Kind == ir.UAddr {
-			helper = "probe_read_user"
-		}
-		f.failed(helper, f.Call(helper, ir.TI64, to, n, from))
+		f.readBytes(to, n, f.address(c.Args[0]))
 	}
+}
+
+// readBytes copies n bytes, a number that the kernel verifier has bounded.
+func (f *fn) readBytes(to, n, from *ir.Value) {
+	if from.Type.Kind == ir.Addr {
+		kernel, user, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+		f.branch(f.KernelAddr(f.m.Served(), from), kernel, user)
+		f.start(kernel, true)
+		f.readBytes(to, n, f.Cast(ir.TKAddr, from))
+		f.jump(rest)
+		f.start(user, true)
+		f.readBytes(to, n, f.Cast(ir.TUAddr, from))
+		f.jump(rest)
+		f.start(rest, true)
+		return
+	}
+	helper := "probe_read_kernel"
+	if from.Type.Kind == ir.UAddr {
+		helper = "probe_read_user"
+	}
+	f.failed(helper, f.Call(helper, ir.TI64, to, n, from))
 }
 
 // childPID is the process id of the loader's command, which the loader sets.

@@ -122,11 +122,7 @@ func (f *fn) pton(_ ast.Expr, c *check.Call, dst *ir.Value) {
 func (f *fn) macaddr(_ ast.Expr, c *check.Call, dst *ir.Value) {
 	f.zero(dst, types.TMac.Store().Size)
 	if t := f.body.Type(c.Args[0]); t.Kind == types.Int || t.Kind == types.Pointer {
-		at := f.addressType()
-		if t.Kind == types.Pointer {
-			at = irType(t)
-		}
-		f.Emit(ir.OpReadMem, ir.TVoid, dst, f.as(at, f.scalar(c.Args[0]))).Imm = 6
+		f.Emit(ir.OpReadMem, ir.TVoid, dst, f.address(c.Args[0])).Imm = 6
 		return
 	}
 	f.bytesOf(c.Args[0], dst, 6)

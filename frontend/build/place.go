@@ -45,11 +45,7 @@ func (f *fn) walk(p *check.Place, steps []check.Step) where {
 	var w where
 	switch p.Root {
 	case check.RootPointer:
-		t := ir.TKAddr
-		if p.Space == types.User {
-			t = ir.TUAddr
-		}
-		w.base = f.as(t, f.scalar(p.Base))
+		w.base = f.as(addrType(p.Space), f.scalar(p.Base))
 	case check.RootValue:
 		w.base = f.addr(p.Base)
 	case check.RootCtx:
@@ -62,7 +58,11 @@ func (f *fn) walk(p *check.Place, steps []check.Step) where {
 	}
 	for _, s := range steps {
 		if len(s.Others) > 0 {
-			w = where{base: f.eitherForm(s, ir.TKAddr, func(s check.Step) *ir.Value { return f.apply(f.step(w, s)) })}
+			t := ir.TKAddr
+			if !w.base.Type.IsPtr() {
+				t = w.base.Type
+			}
+			w = where{base: f.eitherForm(s, t, func(s check.Step) *ir.Value { return f.apply(f.step(w, s)) })}
 			continue
 		}
 		w = f.step(w, s)
@@ -112,8 +112,8 @@ func (f *fn) step(w where, s check.Step) where {
 	if then := s.Then; then != nil {
 		s.Then = nil
 		t := ir.TKAddr
-		if w.base.Type.Kind == ir.UAddr {
-			t = ir.TUAddr
+		if !w.base.Type.IsPtr() {
+			t = w.base.Type
 		}
 		return f.step(where{base: f.readWord(f.step(w, s), ir.U64, t)}, *then)
 	}

@@ -33,7 +33,7 @@ func (b *body) field(x *ast.Field, e *Expr) {
 		p := b.placeOf(x.X, base)
 		b.member(x, e, p, t)
 	case t.PointsTo(types.Struct):
-		p := &Place{Root: RootPointer, Base: x.X, Space: b.spaceOf(t)}
+		p := &Place{Root: RootPointer, Base: x.X, Space: t.Space}
 		if spelled := base.Place.last(); spelled != nil && spelled.known("->"+x.Name.Text) {
 			p = b.placeOf(x.X, base)
 		}
@@ -60,7 +60,7 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 // a value in memory of ours is its own root.
 func (b *body) placeOf(x ast.Expr, e *Expr) *Place {
 	if e.Place == nil {
-		return &Place{Root: RootValue, Base: x}
+		return &Place{Root: RootValue, Base: x, Space: e.Type.Space}
 	}
 	p := *e.Place
 	p.Steps = slices.Clone(p.Steps)
@@ -296,23 +296,35 @@ func (p *Place) addOff(n int) {
 	p.Steps = append(p.Steps, Step{Off: n})
 }
 
-// placed gives e, whose object lies at e.Place, its type: an array of char is a
-// string, pointers without an address space have that of the place.
+// placed gives e, whose object is at e.Place, its type: an array of char is a
+// string. Pointers have the address space of the place unless their declaration
+// says one, and so have numbers: they may be addresses.
 func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 	e.Type = t
 	switch {
 	case t.Kind == types.Array && t.Elem.IsChar() && t.Len > 0:
 		e.Type = types.MakeString(t.Len)
-	case t.Kind == types.Pointer && t.Space == types.NoSpace:
-		space := e.Place.Space
-		if space == types.NoSpace {
-			space = b.space()
-		}
-		e.Type = t.WithSpace(space)
 	case t.Kind == types.Float, t.Kind == types.Func, t.Kind == types.Int && t.Size > 8:
 		b.unsupported(x, "values of type %s", t)
 		e.Type, e.Place = types.TInvalid, nil
+	case t.Kind == types.Int && b.inContext(e.Place):
+		e.Type = t.WithSpace(b.point.Space())
+	case t.Space == types.NoSpace:
+		e.Type = t.WithSpace(e.Place.Space)
 	}
+}
+
+// inContext reports whether a place is one of the registers that ctx holds.
+func (b *body) inContext(p *Place) bool {
+	if p.Root != RootPointer {
+		return false
+	}
+	x := ast.Unparen(p.Base)
+	for cast, ok := x.(*ast.Cast); ok; cast, ok = x.(*ast.Cast) {
+		x = ast.Unparen(cast.X)
+	}
+	id, ok := x.(*ast.Ident)
+	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx" && b.point.Kind != "iter"
 }
 
 // index is "x[i]" on anything but a map.
@@ -392,7 +404,7 @@ func (b *body) pointerElem(x *ast.Index, e *Expr, t *types.Type, c *Const) {
 		b.fail(diag.BadAccess, x, "The array index operator [] cannot be used on a pointer to an unsized type (%s).", t)
 		return
 	}
-	p := &Place{Root: RootPointer, Base: x.X, Space: b.spaceOf(t)}
+	p := &Place{Root: RootPointer, Base: x.X, Space: t.Space}
 	if c != nil && !c.Host {
 		p.addOff(int(c.Int) * t.Elem.Size)
 	} else {
@@ -468,7 +480,7 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 		// The value is the address of the data, as a number.
 		p.Steps = append(p.Steps, Step{DataLoc: f.DataLoc, RelLoc: f.RelLoc})
 		p.Space = types.Kernel
-		e.Type = types.TInt64
+		e.Type = types.TInt64.WithSpace(types.Kernel)
 		return
 	}
 	b.placed(x, e, b.traceFieldType(f))

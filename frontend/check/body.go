@@ -124,9 +124,6 @@ func (b *body) finishVars() {
 	}
 }
 
-// space is the address space of pointers that come as plain integers.
-func (b *body) space() types.Space { return b.point.Space() }
-
 // block types the statements of a block and finds those that are never reached.
 // It reports whether the end of the block is not reached.
 func (b *body) block(blk *ast.Block) (ends bool) {
@@ -353,6 +350,7 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		if v.Type == nil { // not known yet
 			return
 		}
+		b.grow(&v.Type, v.Type.JoinSpaces(t))
 		if v.Type.Kind == types.Int && t.IsInteger() && !t.FitsInto(v.Type) && b.out.Expr(from).Const == nil {
 			b.lossy(from, t, v.Type)
 			return
@@ -508,6 +506,9 @@ func (b *body) let(s *ast.LetStmt) {
 			}
 		default:
 			v.fixed = true
+			if v.Type != nil {
+				t = t.JoinSpaces(v.Type)
+			}
 			if !invalid(t) {
 				b.grow(&v.Type, t)
 			}

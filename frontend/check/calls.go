@@ -111,7 +111,7 @@ func (b *body) comm(c *callSite) {
 }
 
 func (b *body) retval(c *callSite) {
-	c.e.Type = types.TUint64
+	c.e.Type = types.TUint64.WithSpace(b.point.Space())
 	if b.point.Kind == "fexit" || b.point.Kind == "fentry" {
 		proto := b.proto()
 		if proto == nil {
@@ -214,7 +214,11 @@ func (b *body) noRegister(at ast.Node, name string) {
 	d.Hint("the registers are %s", strings.Join(all, " "))
 }
 
+// register is argN: what the probed code has there.
+func (b *body) register(c *callSite) { c.e.Type = c.e.Type.WithSpace(b.point.Space()) }
+
 func (b *body) reg(c *callSite) {
+	b.register(c)
 	name, ok := b.literal(c, 0)
 	if !ok {
 		return

@@ -155,22 +155,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		return
 	}
 	in := b.out.Expr(x.X)
-	if to.Kind == types.Pointer {
-		space := types.NoSpace
-		if from.Kind == types.Pointer {
-			space = from.Space
-		}
-		if space == types.NoSpace {
-			space = b.space()
-			if in.Place != nil && from.Kind != types.Pointer {
-				switch {
-				case in.Place.Root == RootCtx && !from.IsInteger(): // the record itself
-					space = types.Kernel
-				case in.Place.Space != types.NoSpace:
-					space = in.Place.Space
-				}
-			}
-		}
+	if space := origin(in); space != types.NoSpace {
 		to = to.WithSpace(space)
 	}
 	if !b.castable(x, from, &to) {
@@ -203,6 +188,20 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 			v = int64(uint64(v) & (1<<(8*from.Size) - 1))
 		}
 		e.Const = &Const{Int: v, Host: c.Host}
+	}
+}
+
+// origin is the address space that a value comes from.
+func origin(e *Expr) types.Space {
+	switch p := e.Place; {
+	case e.Type.Kind == types.Ksym:
+		return types.Kernel
+	case p == nil || e.Type.IsScalar():
+		return e.Type.Space
+	case p.Root == RootCtx: // the record itself
+		return types.Kernel
+	default: // an array stands for its address
+		return p.Space
 	}
 }
 

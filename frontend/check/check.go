@@ -260,8 +260,6 @@ func (cl *clause) key(p *Point) string {
 		return p.Text
 	case cl.scope.args:
 		return p.Kind + ":" + p.Target + ":" + p.Name
-	case p.Kind == "tracepoint" && p.Target == "syscalls": // user addresses
-		return p.Kind + ":syscalls"
 	}
 	return p.Kind
 }

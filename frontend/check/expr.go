@@ -295,8 +295,8 @@ func (b *body) stackArgument(x *ast.Ident, e *Expr) bool {
 	sp := &ast.Call{Extent: x.Extent, Func: &ast.Name{Extent: x.Extent, Text: "reg"},
 		Args: []ast.Expr{&ast.StringLit{Extent: x.Extent, Text: `"sp"`, Value: "sp"}}}
 	if e.Type = types.TInvalid; !invalid(b.value(sp)) {
-		e.Type = types.TUint64
-		e.Place = &Place{Root: RootPointer, Base: sp, Space: b.space(), Steps: []Step{{Off: off}}}
+		e.Type = types.TUint64.WithSpace(b.point.Space())
+		e.Place = &Place{Root: RootPointer, Base: sp, Space: b.point.Space(), Steps: []Step{{Off: off}}}
 	}
 	return true
 }

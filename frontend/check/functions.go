@@ -97,7 +97,7 @@ func builtinRows() []Function {
 		{Name: "pcomm", value: true, max: 1, check: (*body).taskField, Supported: true},
 		{Name: "leader_tid", value: true, max: 1, check: (*body).taskField, Supported: true},
 		{Name: "leader_comm", value: true, max: 1, check: (*body).taskField, Supported: true},
-		{Name: "arg", value: true, in: inEntry, result: u64, Supported: true},
+		{Name: "arg", value: true, in: inEntry, result: u64, check: (*body).register, Supported: true},
 		{Name: "retval", value: true, in: inReturn, check: (*body).retval, Supported: true},
 		{Name: "func", value: true, in: inFunc, check: (*body).funcName, Supported: true},
 		{Name: "ctx", value: true, in: inCtx, check: (*body).ctxValue, Supported: true},

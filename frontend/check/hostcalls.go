@@ -13,7 +13,7 @@ import (
 func hostRows() []Function {
 	u64, none := types.TUint64, types.TNone
 	return []Function{
-		{Name: "kaddr", min: 1, max: 1, result: u64, check: (*body).hostName, Supported: true},
+		{Name: "kaddr", min: 1, max: 1, result: u64.WithSpace(types.Kernel), check: (*body).hostName, Supported: true},
 		{Name: "percpu_kaddr", min: 1, max: 2, result: types.MakePointer(types.TUint64, types.Kernel), check: (*body).percpuKaddr, Supported: true},
 		{Name: "cgroupid", min: 1, max: 1, result: u64, check: (*body).hostName, Supported: true},
 		{Name: "cgroup_path", min: 1, max: 2, check: (*body).cgroupPath, Supported: true},

@@ -9,6 +9,8 @@
 package check
 
 import (
+	"slices"
+
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
@@ -95,14 +97,20 @@ type Point struct {
 // NamedByHost tells that the host alone knows what the builtin probe names.
 func (p *Point) NamedByHost() bool { return p.Pattern || p.Fill != nil }
 
-// Space is the address space that a plain integer used as an address means:
-// that of user space in uprobes and at system calls.
+// Space is the address space of what the probe itself finds in registers: argN,
+// retval, reg().
 func (p *Point) Space() types.Space {
-	if p.Provider.User || p.Kind == "tracepoint" && p.Target == "syscalls" {
+	switch {
+	case p.Provider.User:
 		return types.User
+	case slices.Contains(kernelCode, p.Kind):
+		return types.Kernel
 	}
-	return types.Kernel
+	return types.NoSpace // a sample, a watchpoint: of whoever was interrupted
 }
+
+// kernelCode are the kinds of probes that are in the kernel's own code.
+var kernelCode = []string{"kprobe", "kretprobe", "fentry", "fexit", "tracepoint", "rawtracepoint", "iter"}
 
 // RecordUse is a field of a tracepoint's record that is read at a fixed place.
 type RecordUse struct {

@@ -112,7 +112,7 @@ func (c *checker) keyedUse(m *mapState, at ast.Node, key *types.Type) bool {
 
 // grow replaces a type by a promotion of it.
 func (c *checker) grow(have **types.Type, now *types.Type) {
-	if *have == nil || !types.Equal(*have, now) || (*have).Flexible && !now.Flexible {
+	if *have == nil || !types.Equal(*have, now) || !types.SameSpaces(*have, now) || (*have).Flexible && !now.Flexible {
 		*have, c.changed = now, true
 	}
 }

@@ -31,13 +31,13 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	case ast.Not:
 		e.Type = types.TBool
 	case ast.Neg: // unsigned numbers stay what they are: -(uint8)3 is 253
-		e.Type = types.MakeInt(8, t.Signed || t.Kind == types.Bool)
+		e.Type = types.MakeInt(8, t.Signed || t.Kind == types.Bool).WithSpace(t.Space)
 	case ast.BitNot:
 		if t.Kind == types.Bool {
 			b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", x.Op, t)
 			return
 		}
-		e.Type = types.MakeInt(8, t.Signed)
+		e.Type = types.MakeInt(8, t.Signed).WithSpace(t.Space)
 	}
 	b.foldUnary(x, e)
 }
@@ -79,28 +79,17 @@ func (b *body) deref(x *ast.Unary, e *Expr) {
 	t := b.value(x.X)
 	switch {
 	case invalid(t):
-	case t.Kind == types.Int:
-		e.Type = types.TUint64
-		e.Place = &Place{Root: RootPointer, Base: x.X, Space: b.space()}
-	case b.bareAddress(x.X):
-		e.Type = types.TUint64
+	case t.Kind == types.Int, b.bareAddress(x.X):
 		e.Place = &Place{Root: RootPointer, Base: x.X, Space: t.Space}
+		b.placed(x, e, types.TUint64)
 	case t.Kind == types.Struct:
 		b.fail(diag.BadOperands, x, "Can not dereference struct/union of type '%s'. It is not a pointer.", t)
 	case t.Kind != types.Pointer || t.Elem.Kind == types.None || t.Elem.Kind == types.Func:
 		b.fail(diag.BadOperands, x, "Can not dereference type '%s'. It is not a pointer.", t)
 	default:
-		e.Place = &Place{Root: RootPointer, Base: x.X, Space: b.spaceOf(t)}
+		e.Place = &Place{Root: RootPointer, Base: x.X, Space: t.Space}
 		b.placed(x, e, t.Elem)
 	}
-}
-
-// spaceOf is the address space of a pointer type.
-func (b *body) spaceOf(t *types.Type) types.Space {
-	if t.Space == types.NoSpace {
-		return b.space()
-	}
-	return t.Space
 }
 
 // pointerScale is what one step of a pointer of type t is worth in bytes.
@@ -394,17 +383,18 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 	case r.Flexible && !l.Flexible:
 		rs = ls
 	}
+	signed := ls || rs
 	switch op {
 	case ast.Shl, ast.Shr:
-		return types.MakeInt(8, ls)
+		signed = ls
 	case ast.Sub:
-		return types.TInt64
+		signed = true
 	case ast.Div, ast.Mod:
 		if ls != rs && !b.bothConst(x, y) {
 			b.fail(diag.SignedDivision, at, "signed operands for '%s' can lead to undefined behavior (cast to unsigned to silence warning)", op)
 		}
 	}
-	return types.MakeInt(8, ls || rs)
+	return types.MakeInt(8, signed).WithSpace(left.Space.Join(right.Space))
 }
 
 func (b *body) bothConst(x, y ast.Expr) bool {

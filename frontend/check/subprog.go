@@ -12,9 +12,8 @@ import (
 )
 
 // Subprog is a function of the script, "fn name($a : T) : R { ... }", as some of its
-// callers need it. It knows nothing of a probe but the address space of plain
-// numbers: callers that agree on that, and on the address spaces of the pointers
-// that they pass, share a Subprog.
+// callers need it. It knows nothing of a probe: callers that agree on the address
+// spaces of the pointers that they pass share a Subprog.
 type Subprog struct {
 	Name string
 	// Variant numbers the Subprogs of one function, from 0.
@@ -33,8 +32,7 @@ type Subprog struct {
 	taken  bool   // a call has decided spaces
 	open   []bool // by parameter: its size is the largest that is passed
 	body   *body
-	space  types.Space // of the pointers that were returned so far in this round
-	total  int         // statements, with those of the functions that are built into it
+	total  int // statements, with those of the functions that are built into it
 }
 
 // calls are the calls of a function in a body: the first, and how often all of
@@ -44,17 +42,15 @@ type calls struct {
 	times int
 }
 
-// callSpaces are the address spaces that a Subprog is typed for.
-type callSpaces struct {
-	numbers types.Space // of plain numbers
-	args    string      // of pointers: a byte ('0' + types.Space) for each parameter
-}
+// callSpaces are the address spaces of pointers that a Subprog is typed for: a byte
+// ('0' + types.Space) for each parameter.
+type callSpaces string
 
 func (s callSpaces) of(param int) types.Space {
-	if param < len(s.args) && s.args[param] == '0'+byte(types.User) {
-		return types.User
+	if param < len(s) {
+		return types.Space(s[param] - '0')
 	}
-	return types.Kernel
+	return types.NoSpace
 }
 
 // function is a definition with its Subprogs.
@@ -71,9 +67,8 @@ const (
 	maxCallFrames = 8
 )
 
-// subprogProvider stands for the kind of probe in a function; in the second one
-// plain numbers are addresses of user space.
-var subprogProvider = [...]Provider{{Name: "fn", Type: "fn"}, {Name: "fn", Type: "fn", User: true}}
+// subprogProvider stands for the kind of probe in a function.
+var subprogProvider = Provider{Name: "fn", Type: "fn"}
 
 // notInSubprog are builtins that need the context of a program.
 var notInSubprog = map[string]bool{"kstack": true, "ustack": true, "probe": true, "probetype": true, "args": true, "ctx": true}
@@ -93,7 +88,7 @@ func (c *checker) subprogram(def *ast.Func) {
 	f := &function{def: def, clause: &clause{probe: &ast.Probe{Extent: def.Extent, Body: def.Body}, scope: subprogScopes(c, def)}}
 	c.subprogs[name] = f
 	c.clauses = append(c.clauses, f.clause)
-	c.variant(f, callSpaces{numbers: types.Kernel})
+	c.variant(f, "")
 }
 
 // variant makes a Subprog of a function.
@@ -101,8 +96,7 @@ func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
 	name := f.def.Name
 	s := &Subprog{Name: name.Text, Variant: len(f.all), Def: f.def, Params: make([]*Var, len(f.def.Params)), Result: types.TInvalid,
 		spaces: spaces, open: make([]bool, len(f.def.Params))}
-	s.Point = &Point{Kind: "fn", Text: name.Text, At: name.At}
-	s.setSpaces(spaces)
+	s.Point = &Point{Kind: "fn", Provider: &subprogProvider, Text: name.Text, At: name.At}
 	s.body = newBody(c, f.clause, s.Point)
 	s.body.sub, s.Body = s, s.body.out
 	for i, p := range f.def.Params {
@@ -116,17 +110,9 @@ func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
 	return s
 }
 
-func (s *Subprog) setSpaces(spaces callSpaces) {
-	s.spaces, s.Point.Provider = spaces, &subprogProvider[0]
-	if spaces.numbers == types.User {
-		s.Point.Provider = &subprogProvider[1]
-	}
-}
-
 // signature types the parameters and the result, anew in each round: typeof may
 // name what grows.
 func (s *Subprog) signature() {
-	s.space = types.NoSpace
 	for _, last := range []bool{false, true} { // typeof may name another parameter
 		for i, p := range s.Def.Params {
 			if _, isTypeof := p.Type.(*ast.TypeofType); isTypeof == last {
@@ -141,7 +127,7 @@ func (s *Subprog) signature() {
 		s.Result = t
 	case b.passable(s.Def.Result, t, "functions cannot return values %s"):
 		if !isOpen(t) && t.Kind != types.Pointer {
-			b.grow(&s.Result, t)
+			b.grow(&s.Result, t.JoinSpaces(s.Result))
 		} else if s.Result.Kind != t.Kind && t.Kind != types.Timestamp {
 			s.Result, b.changed = least(t), true
 		}
@@ -170,12 +156,9 @@ func (s *Subprog) param(i int, p *ast.Param) {
 			b.grow(&v.Type, least(t))
 		}
 	case t.Kind == types.Pointer:
-		if t = t.WithSpace(s.spaces.of(i)); v.Type == nil || v.Type.Space != t.Space { // Equal passes over it
-			v.Type, b.changed = t, true
-		}
-		b.grow(&v.Type, t)
+		b.grow(&v.Type, t.WithSpace(s.spaces.of(i)))
 	default:
-		b.grow(&v.Type, t)
+		b.grow(&v.Type, t.JoinSpaces(orInvalid(v.Type)))
 	}
 }
 
@@ -255,6 +238,8 @@ func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
 		if !b.passes(a, args[i], &s.Params[i].Type, s.open[i]) {
 			b.fail(diag.TypeMismatch, a, "Type mismatch for argument $%s of %s(): trying to pass a value of type '%s' where a '%s' is declared",
 				s.Params[i].Name, s.Name, args[i], declared(s.Params[i].Type, s.open[i]))
+		} else if p := s.Params[i]; p.Type != nil && p.Type.Kind != types.Pointer {
+			b.grow(&p.Type, p.Type.JoinSpaces(args[i]))
 		}
 	}
 	if b.quiet == 0 {
@@ -291,15 +276,14 @@ func declared(t *types.Type, open bool) string {
 
 // variantFor is the Subprog that serves a call in this body.
 func (b *body) variantFor(f *function, args []*types.Type) *Subprog {
-	spaces := callSpaces{numbers: b.space()}
 	kinds := make([]byte, len(f.def.Params))
 	for i := range kinds {
-		kinds[i] = '0' + byte(types.Kernel)
-		if i < len(args) && args[i].Kind == types.Pointer && args[i].Space == types.User {
-			kinds[i] = '0' + byte(types.User)
+		kinds[i] = '0' + byte(types.NoSpace)
+		if i < len(args) && args[i].Kind == types.Pointer && args[i].Space.Known() {
+			kinds[i] = '0' + byte(args[i].Space)
 		}
 	}
-	spaces.args = string(kinds)
+	spaces := callSpaces(kinds)
 	first := f.all[0]
 	for _, t := range args {
 		if invalid(t) { // not known yet, or in error
@@ -308,7 +292,7 @@ func (b *body) variantFor(f *function, args []*types.Type) *Subprog {
 	}
 	if !first.taken && b.quiet == 0 {
 		first.taken = true
-		first.setSpaces(spaces)
+		first.spaces = spaces
 		b.changed = true
 		return first
 	}
@@ -378,25 +362,7 @@ func (b *body) returns(r *ast.ReturnStmt) {
 			b.fail(diag.TypeMismatch, r.X, "Function %s is of type %s, cannot return %s", s.Name, declared(s.Result, isOpen(want)), t)
 			return
 		}
-		b.returnsPointer(r, t)
-	}
-}
-
-// returnsPointer gives a result the address space of the pointers that are returned.
-func (b *body) returnsPointer(r *ast.ReturnStmt, t *types.Type) {
-	s := b.sub
-	if s.Result.Kind != types.Pointer || t.Kind != types.Pointer || t.Space == types.NoSpace {
-		return
-	}
-	switch s.space {
-	case t.Space:
-	case types.NoSpace:
-		s.space = t.Space
-		if s.Result.Space != t.Space {
-			s.Result, b.changed = s.Result.WithSpace(t.Space), true
-		}
-	default:
-		b.fail(diag.TypeMismatch, r.X, "Function %s returns addresses of %s memory, cannot return one of %s memory", s.Name, s.space, t.Space)
+		b.grow(&s.Result, s.Result.JoinSpaces(t))
 	}
 }
 

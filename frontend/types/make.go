@@ -134,9 +134,19 @@ func ofValue(n int64) *Type {
 	return TInt64
 }
 
-// WithSpace is t with its pointer, if it is one, in another address space.
+// HasSpace reports whether values of t come from an address space: pointers,
+// numbers that may be addresses, and what holds some of these.
+func (t *Type) HasSpace() bool {
+	switch t.Kind {
+	case Pointer, Int, Enum, Array, Struct:
+		return true
+	}
+	return false
+}
+
+// WithSpace is t in another address space, if it has one.
 func (t *Type) WithSpace(s Space) *Type {
-	if t.Kind != Pointer || t.Space == s {
+	if !t.HasSpace() || t.Space == s {
 		return t
 	}
 	c := *t
@@ -144,11 +154,48 @@ func (t *Type) WithSpace(s Space) *Type {
 	return &c
 }
 
+// JoinSpaces is t with the address spaces of other joined to its own: that of a
+// variable of type t after an assignment.
+func (t *Type) JoinSpaces(other *Type) *Type {
+	if t.Kind != other.Kind || len(t.Fields) != len(other.Fields) {
+		return t.joinScalar(other)
+	}
+	if len(t.Fields) == 0 {
+		return t.WithSpace(t.Space.Join(other.Space))
+	}
+	from := other.Fields
+	if t.Kind == Record {
+		var ok bool
+		if from, ok = reorder(t.Fields, from); !ok {
+			return t
+		}
+	}
+	fields, changed := make([]Field, len(t.Fields)), false
+	for i, f := range t.Fields {
+		fields[i] = Field{f.Name, f.Type.JoinSpaces(from[i].Type)}
+		changed = changed || fields[i].Type != f.Type
+	}
+	if !changed {
+		return t
+	}
+	c := *t
+	c.Fields = fields
+	return &c
+}
+
+// joinScalar joins the space of another kind of scalar: an enum to a number.
+func (t *Type) joinScalar(other *Type) *Type {
+	if len(t.Fields) > 0 || len(other.Fields) > 0 {
+		return t
+	}
+	return t.WithSpace(t.Space.Join(other.Space))
+}
+
 // Fixed is t without the flexible sign of a literal.
 func (t *Type) Fixed() *Type {
 	switch {
 	case t.Flexible:
-		return MakeInt(t.Size, t.Signed)
+		return MakeInt(t.Size, t.Signed).WithSpace(t.Space)
 	case t.Kind == Tuple || t.Kind == Record:
 		fields := make([]Field, len(t.Fields))
 		for i, f := range t.Fields {

@@ -58,7 +58,17 @@ type Promotion struct {
 // strings take the larger capacity, tuples do both element by element. Stacks
 // of different depth or mode do not go together: their frames are kept apart. A
 // nil type is no constraint. ok is false for types that do not go together.
+//
+// The address space is that of both, see Space.Join.
 func Promote(a, b *Type) (p Promotion, ok bool) {
+	p, ok = promote(a, b)
+	if ok && a != nil && b != nil && a != b {
+		p.Type = p.Type.JoinSpaces(a).JoinSpaces(b)
+	}
+	return p, ok
+}
+
+func promote(a, b *Type) (p Promotion, ok bool) {
 	switch {
 	case a == nil:
 		return Promotion{Type: b}, true
@@ -94,6 +104,9 @@ func Promote(a, b *Type) (p Promotion, ok bool) {
 
 func (t *Type) isNumber() bool { return t.Kind == Int || t.Kind == Enum }
 
+// SameSpaces reports whether a and b, which are Equal, are of the same address spaces.
+func SameSpaces(a, b *Type) bool { return a == b || a.JoinSpaces(b) == a && b.JoinSpaces(a) == b }
+
 // number is the plain integer type of an enum.
 func (t *Type) number() *Type {
 	if t.Kind == Enum {
@@ -123,7 +136,7 @@ func promotePointer(a, b *Type) (Promotion, bool) {
 func promoteFields(a *Type, other []Field) (p Promotion, ok bool) {
 	fields := make([]Field, len(a.Fields))
 	for i, f := range a.Fields {
-		q, ok := Promote(f.Type, other[i].Type)
+		q, ok := promote(f.Type, other[i].Type)
 		if !ok {
 			return p, false
 		}

@@ -55,18 +55,34 @@ const (
 	Tseries
 )
 
-// Space is the address space that a pointer points into.
+// Space is the address space that a pointer points into, or that a number comes
+// from: what a cast of it to a pointer means.
 type Space uint8
 
 // The address spaces.
 const (
-	NoSpace Space = iota // not known: read as kernel memory
+	NoSpace Space = iota // not known: the address itself decides at run time
 	Kernel
 	User
+	Either // kernel here, user there: decided like NoSpace
 )
 
 // String is the name in messages.
-func (s Space) String() string { return [...]string{"none", "kernel", "user"}[s] }
+func (s Space) String() string { return [...]string{"none", "kernel", "user", "either"}[s] }
+
+// Known reports whether the compiler knows which memory is meant.
+func (s Space) Known() bool { return s == Kernel || s == User }
+
+// Join is the space of what may come from s or from o.
+func (s Space) Join(o Space) Space {
+	switch {
+	case s == o || o == NoSpace:
+		return s
+	case s == NoSpace:
+		return o
+	}
+	return Either
+}
 
 // Type is a type of the language. Types are immutable once made; compare them
 // with Equal, not by pointer.
@@ -79,7 +95,7 @@ type Type struct {
 	Flexible bool
 	Elem     *Type // Pointer, Array
 	Len      int   // Array: elements; 0 for one of unknown length
-	Space    Space // Pointer
+	Space    Space // see HasSpace
 	Fields   []Field
 	Comp     *Composite
 	Enum     *EnumDef

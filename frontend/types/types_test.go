@@ -132,3 +132,41 @@ func TestFind(t *testing.T) {
 		t.Error("the empty name is found")
 	}
 }
+
+func TestSpaces(t *testing.T) {
+	kernel, user := TInt64.WithSpace(Kernel), TUint64.WithSpace(User)
+	ptr := func(s Space) *Type { return MakePointer(TInt8, s) }
+	for _, c := range []struct {
+		a, b *Type
+		want Space
+	}{
+		{TInt64, TInt64, NoSpace},
+		{Literal(0), kernel, Kernel},
+		{kernel, TUint8, Kernel},
+		{kernel, kernel, Kernel},
+		{kernel, TInt64.WithSpace(User), Either},
+		{TInt64.WithSpace(Either), kernel, Either},
+		{ptr(User), ptr(User), User},
+		{ptr(NoSpace), ptr(User), User},
+		{ptr(Kernel), ptr(User), Either},
+		{MakePointer(TNone, Kernel), ptr(User), Either},
+	} {
+		for _, order := range [][2]*Type{{c.a, c.b}, {c.b, c.a}} {
+			p, ok := Promote(order[0], order[1])
+			if !ok || p.Type.Space != c.want {
+				t.Errorf("Promote(%s of %s, %s of %s) is of %s, want %s", order[0], order[0].Space, order[1], order[1].Space, p.Type.Space, c.want)
+			}
+		}
+	}
+	if TInt64.Space != NoSpace {
+		t.Error("WithSpace changed the type it was called on")
+	}
+	a, b := MakeTuple(kernel, ptr(User)), MakeTuple(TInt8, ptr(Kernel))
+	p, ok := Promote(a, b)
+	if !ok || p.Type.Fields[0].Type.Space != Kernel || p.Type.Fields[1].Type.Space != Either {
+		t.Errorf("Promote of tuples: %v", p.Type)
+	}
+	if !SameSpaces(a, MakeTuple(kernel, ptr(User))) || SameSpaces(a, p.Type) || SameSpaces(kernel, user) {
+		t.Error("SameSpaces does not see the elements")
+	}
+}

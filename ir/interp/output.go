@@ -68,7 +68,7 @@ func join(fr *frame, v *ir.Value) int64 {
 		if p == nil || getUint(p) == 0 {
 			break
 		}
-		s, ok := fr.mem.str(getUint(p), ir.JoinBytes, t.Kind == ir.UAddr)
+		s, ok := fr.mem.str(getUint(p), ir.JoinBytes, fr.user(t, int64(getUint(p))))
 		if !ok {
 			continue
 		}

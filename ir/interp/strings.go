@@ -32,13 +32,18 @@ func memoryOps() map[ir.Op]opFunc {
 
 // readable gives n bytes that a read of an address of type t finds, nil for none.
 func (fr *frame) readable(t ir.Type, addr int64, n int) []byte {
-	switch t.Kind {
-	case ir.UAddr:
+	switch {
+	case fr.user(t, addr):
 		return fr.mem.userBytes(uint64(addr), n)
-	case ir.KAddr, ir.BTF:
+	case t.IsForeign() || t.Kind == ir.BTF:
 		return fr.mem.kernelBytes(uint64(addr), n)
 	}
 	return fr.bytes(addr, n, false)
+}
+
+// user reports whether an address of type t is of user space.
+func (fr *frame) user(t ir.Type, addr int64) bool {
+	return t.Kind == ir.UAddr || t.Kind == ir.Addr && addr<<fr.arch.TagBits >= 0
 }
 
 func read(fr *frame, v *ir.Value) int64 {
@@ -84,7 +89,7 @@ func str(fr *frame, v *ir.Value) int64 {
 	var s []byte
 	ok := false
 	if limit > 0 {
-		s, ok = fr.mem.str(uint64(fr.arg(v, 1)), limit, t.Kind == ir.UAddr)
+		s, ok = fr.mem.str(uint64(fr.arg(v, 1)), limit, fr.user(t, fr.arg(v, 1)))
 	}
 	if !ok {
 		to[0] = 0

@@ -38,6 +38,10 @@ type Arch struct {
 	// function to the IP that a kprobe saves.
 	PastProbe int64
 
+	// TagBits is the number of a user pointer's upper bits that are not part of the
+	// address. The bit below them is set in addresses of the kernel only.
+	TagBits int64
+
 	// SyscallPrefix begins the names of syscall entry functions in kallsyms:
 	// the prefix and the syscall's name.
 	SyscallPrefix string
@@ -125,6 +129,7 @@ func arm64() *Arch {
 	a.pick([]string{"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7"}, "r0", "pc", "sp", "r29")
 	a.Mode, _ = a.Reg("pstate")
 	a.UserMask, a.UserMode = 0xf, 0 // PSR_MODE_MASK, PSR_MODE_EL0t
+	a.TagBits = 8                   // TBI and MTE
 	return a
 }
 
