@@ -193,68 +193,12 @@ func (f *fn) debugf(_ ast.Expr, c *check.Call) *ir.Value {
 	return nil
 }
 
-// trusted is an address as the kernel wants it for helpers that take typed
-// pointers: read from the probe's arguments without a copy.
-func (f *fn) trusted(x ast.Expr) *ir.Value {
-	x = ast.Unparen(x)
-	e := f.body.Expr(x)
-	p := e.Place
-	switch {
-	case f.untypedArg(x) >= 0 && e.Type.Elem != nil:
-		return f.LoadAs(btfType(e.Type), ir.U64, f.ctx, 8*f.untypedArg(x))
-	case p == nil || p.Bits != nil:
-		return f.as(ir.TKAddr, f.scalar(x))
-	case p.Root == check.RootArg && p.Arg >= 0:
-		return f.LoadAs(btfType(e.Type), ir.U64, f.ctx, 8*f.body.Args[p.Arg].Slot)
-	case f.isIterated(e):
-		return f.iterated(e)
-	case p.Root != check.RootPointer || len(p.Steps) == 0:
-		return f.as(ir.TKAddr, f.scalar(x))
-	}
-	at := f.trusted(p.Base)
-	if at.Type.Kind != ir.BTF {
-		return f.as(ir.TKAddr, f.scalar(x))
-	}
-	for _, s := range p.Steps {
-		if s.CORE == "" || s.Index != nil || len(s.Others) > 0 {
-			return f.as(ir.TKAddr, f.scalar(x))
-		}
-		a := f.Emit(ir.OpFieldAddr, at.Type, at)
-		a.CORE = ir.CORERef{Type: s.CORE, Path: s.Path}
-		at = a
-	}
-	if e.Type.Kind == types.Struct {
-		return at
-	}
-	return f.LoadAs(btfType(e.Type), ir.U64, at, 0)
-}
-
-// untypedArg is the number of N of (T *)argN in a raw tracepoint, where the kernel
-// knows the type of the argument; -1 for any other expression.
-func (f *fn) untypedArg(x ast.Expr) int {
-	cast, ok := x.(*ast.Cast)
-	if !ok || f.f.Prog == nil || f.f.Prog.Kind != ir.ProgRawTracepoint {
-		return -1
-	}
-	arg := f.body.Expr(ast.Unparen(cast.X))
-	if arg == nil || arg.Call == nil || arg.Call.Fn == nil || arg.Call.Fn.Name != "arg" {
-		return -1
-	}
-	return int(arg.Call.N)
-}
-
-// btfType is the type of a trusted pointer.
-func btfType(t *types.Type) ir.Type {
-	if t.Elem != nil {
-		t = t.Elem
-	}
-	return ir.TBTF(t.String(), false)
-}
-
 // path writes the path of a struct path; an empty text where there is none.
 func (f *fn) path(c *check.Call, dst *ir.Value, capacity int) {
 	f.zero(dst, capacity)
-	f.failed("d_path", f.Call("d_path", ir.TI64, f.trusted(c.Args[0]), dst, ir.Const(int64(capacity))))
+	f.withTrusted(c.Trusted, func(at *ir.Value) {
+		f.failed("d_path", f.Call("d_path", ir.TI64, at, dst, ir.Const(int64(capacity))))
+	})
 }
 
 // packetLimit is the most that skb_output copies of a packet: a perf record has at
@@ -274,8 +218,7 @@ func (f *fn) skbOutput(_ ast.Expr, c *check.Call) *ir.Value {
 	const size = 8 + 3*8
 	u64 := f.layout(types.TUint64)
 	e.Fields = []ir.Field{{Name: "time", Layout: u64}, {Name: "length", Layout: u64}, {Name: "offset", Layout: u64}}
-	skb := f.trusted(c.Args[0])
-	n := f.num(c.Args[1])
+	n := f.num(c.Args[0])
 	n = f.Select(f.ICmp(ir.UGT, n, ir.Const(packetLimit)), ir.Const(packetLimit), n)
 	rec := f.Slot("packet", size, 8)
 	f.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
@@ -285,13 +228,23 @@ func (f *fn) skbOutput(_ ast.Expr, c *check.Call) *ir.Value {
 	f.Store(ir.U64, rec, 24, ir.Const(c.N))
 	const currentCPU = 0xffffffff // BPF_F_CURRENT_CPU; the length stands above it
 	flags := f.Or(f.Shl(n, ir.Const(32)), ir.Const(currentCPU))
-	r := f.Call("skb_output", ir.TI64, skb, ir.MapOperand(packets), flags, rec, ir.Const(size))
-	f.failed("skb_output", r)
-	return f.And(r, ir.Const(1<<32-1)) // a uint32
+	return f.trustedValue(c, func(skb *ir.Value) *ir.Value {
+		r := f.Call("skb_output", ir.TI64, skb, ir.MapOperand(packets), flags, rec, ir.Const(size))
+		f.failed("skb_output", r)
+		return f.And(r, ir.Const(1<<32-1)) // a uint32
+	})
 }
 
 func (f *fn) socketCookie(_ ast.Expr, c *check.Call) *ir.Value {
-	return f.Call("get_socket_cookie", ir.TI64, f.trusted(c.Args[0]))
+	return f.trustedValue(c, func(sk *ir.Value) *ir.Value { return f.Call("get_socket_cookie", ir.TI64, sk) })
+}
+
+// trustedValue is the number that a helper makes of the trusted pointer that c
+// gives it, 0 without one.
+func (f *fn) trustedValue(c *check.Call, use func(at *ir.Value) *ir.Value) *ir.Value {
+	f.setVar(c, ir.Const(0)) // a variable of its own carries the value to where the branches meet
+	f.withTrusted(c.Trusted, func(at *ir.Value) { f.setVar(c, use(at)) })
+	return f.getVar(c, ir.TI64)
 }
 
 // uaddr is the address of a symbol of the probed file: at a uprobe in the

@@ -250,14 +250,6 @@ func (f *fn) isIterated(e *check.Expr) bool {
 	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx"
 }
 
-// iterated is one of an iterator's objects, with the kernel's own type. Each
-// member of a context lies in eight bytes.
-func (f *fn) iterated(e *check.Expr) *ir.Value {
-	v := f.LoadAs(btfType(e.Type), ir.U64, f.ctx, int(e.Place.Steps[0].Off))
-	f.endUnless(v)
-	return v
-}
-
 // endUnless ends the program when an address is null: an iterator's last call
 // has no object.
 func (f *fn) endUnless(v *ir.Value) {

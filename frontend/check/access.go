@@ -316,15 +316,7 @@ func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 
 // inContext reports whether a place is one of the registers that ctx holds.
 func (b *body) inContext(p *Place) bool {
-	if p.Root != RootPointer {
-		return false
-	}
-	x := ast.Unparen(p.Base)
-	for cast, ok := x.(*ast.Cast); ok; cast, ok = x.(*ast.Cast) {
-		x = ast.Unparen(cast.X)
-	}
-	id, ok := x.(*ast.Ident)
-	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx" && b.point.Kind != "iter"
+	return p.Root == RootPointer && isContext(p.Base) && b.point.Kind != "iter"
 }
 
 // index is "x[i]" on anything but a map.

@@ -39,8 +39,12 @@ type body struct {
 		x     ast.Expr
 		where string
 	}
-	back   *ast.ReturnStmt // the first return in a loop
-	around *ast.Field      // the nearest member access around the expression at hand
+	// sources are the expressions assigned to each variable in this round.
+	sources map[*Var][]ast.Expr
+	// trusting wait for these: pointers whose type the kernel has to know.
+	trusting []func()
+	back     *ast.ReturnStmt // the first return in a loop
+	around   *ast.Field      // the nearest member access around the expression at hand
 	// unknown is the unknown name that was met last, and what was said of it.
 	unknown struct {
 		at   *ast.Ident
@@ -90,6 +94,7 @@ func (b *body) run() {
 		clear(b.calls)
 	}
 	b.repeat, b.stmts = 1, 0
+	b.sources, b.trusting = map[*Var][]ast.Expr{}, nil
 	if b.sub != nil {
 		b.sub.signature()
 	}
@@ -97,6 +102,9 @@ func (b *body) run() {
 		b.condition(b.clause.probe.Pred)
 	}
 	b.ends = b.block(b.clause.probe.Body)
+	for _, resolve := range b.trusting {
+		resolve()
+	}
 }
 
 // finishVars fixes the types of variables.
@@ -333,6 +341,7 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 	}
 	v := b.vars[slot]
 	b.seen[slot] = true
+	b.sources[v] = append(b.sources[v], from)
 	defer func() {
 		b.set(x, &Expr{Type: orInvalid(v.Type), Var: v})
 	}()

@@ -190,7 +190,7 @@ func (b *body) kfunc(c *callSite) {
 func (b *body) path(c *callSite) {
 	limit := b.info.Config.MaxStrlen
 	t := b.value(c.args[0])
-	c.Args, c.N = c.args[:1], int64(limit)
+	c.N = int64(limit)
 	if len(c.args) > 1 {
 		n, ok := b.constInt(c.args[1], "path")
 		switch {
@@ -210,15 +210,19 @@ func (b *body) path(c *callSite) {
 	} else if t.Kind != types.Struct {
 		b.fail(diag.BadArguments, c.args[0], "path() only supports pointer or C type argument (%s provided)", t)
 		c.e.Type = types.TInvalid
+	} else {
+		b.wantsTrusted(c, c.args[0])
 	}
 }
 
 // socketCookie is socket_cookie(sk) of a struct sock *.
 func (b *body) socketCookie(c *callSite) {
-	t := b.value(c.args[0])
-	c.Args = c.args
-	if !invalid(t) && (t.Kind != types.Pointer || t.Elem == nil || t.Elem.Kind != types.Struct || t.Elem.String() != "struct sock") {
+	switch t := b.value(c.args[0]); {
+	case invalid(t):
+	case t.Kind != types.Pointer || t.Elem == nil || t.Elem.Kind != types.Struct || t.Elem.String() != "struct sock":
 		b.fail(diag.BadArguments, c.args[0], "socket_cookie() only supports 'struct sock *' as the argument ('%s' provided)", t)
+	default:
+		b.wantsTrusted(c, c.args[0])
 	}
 }
 
@@ -228,9 +232,12 @@ func (b *body) skbOutput(c *callSite) {
 	if ok && name == "" {
 		b.fail(diag.BadArguments, c.args[0], "skboutput() needs the name of a file")
 	}
-	t := b.value(c.args[1])
-	if !invalid(t) && (t.Kind != types.Pointer || t.Elem == nil || t.Elem.String() != "struct sk_buff") {
+	switch t := b.value(c.args[1]); {
+	case invalid(t):
+	case t.Kind != types.Pointer || t.Elem == nil || t.Elem.String() != "struct sk_buff":
 		b.fail(diag.BadArguments, c.args[1], "skboutput() only supports 'struct sk_buff *' as the second argument ('%s' provided)", t)
+	default:
+		b.wantsTrusted(c, c.args[1])
 	}
 	b.integer(c.args[2], c.Fn.Name)
 	if n, ok := b.constInt(c.args[3], c.Fn.Name); ok && n < 0 {
@@ -238,7 +245,7 @@ func (b *body) skbOutput(c *callSite) {
 	} else {
 		c.N = n
 	}
-	c.Text, c.Args = name, c.args[1:3]
+	c.Text, c.Args = name, c.args[2:3]
 }
 
 // unwatch is unwatch(address).

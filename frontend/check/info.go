@@ -420,6 +420,9 @@ type Call struct {
 	Sub *Subprog
 	// Option is that of getopt.
 	Option *Option
+	// Trusted is the argument whose type the kernel wants to know (path,
+	// socket_cookie, skboutput); it is not one of Args.
+	Trusted *Trusted
 }
 
 // Config is the config block with its defaults.

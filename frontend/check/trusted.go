@@ -1,0 +1,214 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+)
+
+// Trusted says how a program gets a pointer whose type the kernel's verifier
+// knows, as some helpers want it: from its context, and on through members. No
+// copy and no number serves.
+type Trusted struct {
+	// Type is the struct that it points to, "struct file".
+	Type string
+	// Slot is the 8-byte word of the context that holds it. It may be null there;
+	// with Result also an error number.
+	Slot   int
+	Result bool
+	// Iterated: an object of an iterator, null in the last call only.
+	Iterated bool
+	// From: the members Steps of the object From are that struct, or with Load a
+	// pointer to it.
+	From  *Trusted
+	Steps []Step
+	Load  bool
+	// Value: the pointer is the value of this expression, which at run time is one
+	// of Any, or null.
+	Value ast.Expr
+	Any   []*Trusted
+}
+
+// maxTrusted bounds the depth of Trusted, and what one variable may come from.
+const maxTrusted = 16
+
+// wantsTrusted notes that the kernel wants to know the type of the pointer x, an
+// argument of c. What variables hold is known at the end of the body only.
+func (b *body) wantsTrusted(c *callSite, x ast.Expr) {
+	if b.final && b.quiet == 0 {
+		b.trusting = append(b.trusting, func() {
+			t, problem := b.trusted(x, 0)
+			if t == nil {
+				b.fail(diag.BadArguments, x, "%s() needs a pointer whose type the kernel knows: %s", c.Fn.Name, problem).
+					Hint("it knows those of args, retval and the members of an iterator's ctx, and where their members lead to")
+			}
+			c.Trusted = t
+		})
+	}
+}
+
+// trusted is how a program gets the kernel's typed pointer x, or struct x; nil and
+// why not.
+func (b *body) trusted(x ast.Expr, depth int) (*Trusted, string) {
+	x = ast.Unparen(x)
+	e := b.out.Expr(x)
+	switch {
+	case depth > maxTrusted:
+		return nil, "too many variables and members lead to it"
+	case e == nil || invalid(e.Type):
+		return nil, "it is in error"
+	case e.Place != nil:
+		return b.trustedPlace(x, e, depth)
+	}
+	switch x := x.(type) {
+	case *ast.Var:
+		return b.trustedVar(x, e, depth)
+	case *ast.Cast:
+		return b.trustedCast(x, e, depth)
+	case *ast.Ternary:
+		if x.Then != nil && e.Type.Kind == types.Pointer {
+			return b.anyOf(x, e, []ast.Expr{x.Then, x.Else}, depth)
+		}
+	case *ast.Map, *ast.MapElem:
+		return nil, "what is stored in a map is a number to it"
+	case *ast.Call, *ast.Ident:
+		return nil, fmt.Sprintf("the value of %s is a number to it", x.Span().Text())
+	}
+	return nil, "this expression is a number to it"
+}
+
+// structName is the kernel's own struct that a type is, or points to.
+func structName(t *types.Type) (string, bool) {
+	if t.Kind == types.Pointer {
+		t = t.Elem
+	}
+	return t.String(), t.Kind == types.Struct && t.Comp.CORE != ""
+}
+
+func noStruct(t *types.Type) string {
+	switch {
+	case t.IsInteger():
+		return "it is a number"
+	case t.Kind == types.Pointer && t.Elem.Kind == types.None:
+		return "void * is not a struct of the kernel"
+	}
+	return fmt.Sprintf("%s is not a struct of the kernel", t)
+}
+
+func (b *body) trustedPlace(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
+	p := e.Place
+	name, ok := structName(e.Type)
+	switch {
+	case !ok:
+		return nil, noStruct(e.Type)
+	case p.Root == RootArg:
+		if !slices.Contains([]string{"fentry", "fexit", "rawtracepoint"}, b.point.Kind) {
+			return nil, "arguments are numbers in this probe"
+		}
+		return &Trusted{Type: name, Slot: b.out.Args[p.Arg].Slot, Result: p.Arg < 0}, ""
+	case p.Root == RootPointer && b.point.Kind == "iter" && isContext(p.Base) && len(p.Steps) == 1 && e.Type.Kind == types.Pointer:
+		return &Trusted{Type: name, Slot: p.Steps[0].Off / 8, Iterated: true}, ""
+	case p.Root == RootCtx:
+		return nil, "the fields of a tracepoint's record are numbers to it"
+	}
+	for _, s := range p.Steps {
+		if s.CORE == "" || s.Index != nil || s.Then != nil || len(s.Others) > 0 {
+			return nil, "members of structs of the script, and elements of arrays, are numbers to it"
+		}
+	}
+	from, problem := b.trusted(p.Base, depth+1)
+	if from == nil {
+		return nil, problem
+	}
+	return &Trusted{Type: name, From: from, Steps: p.Steps, Load: e.Type.Kind == types.Pointer}, ""
+}
+
+// trustedVar looks for what is assigned to a variable.
+func (b *body) trustedVar(x *ast.Var, e *Expr, depth int) (*Trusted, string) {
+	var sources []ast.Expr
+	for _, from := range b.sources[e.Var] {
+		if c := b.out.Expr(from); !slices.Contains(sources, from) && (c == nil || c.Const == nil || c.Const.IsStr || c.Const.Int != 0) {
+			sources = append(sources, from)
+		}
+	}
+	switch {
+	case len(sources) == 0:
+		return nil, fmt.Sprintf("$%s is assigned no pointer that it knows", x.Name)
+	case e.Type.Kind == types.Pointer:
+		return b.anyOf(x, e, sources, depth)
+	case len(sources) > 1 || !b.atTop(sources[0]):
+		return nil, fmt.Sprintf("$%s is a copy of what is assigned in several places or in a branch: use a pointer", x.Name)
+	}
+	return b.trusted(sources[0], depth+1)
+}
+
+// atTop reports whether a value is assigned by a statement that is always carried
+// out.
+func (b *body) atTop(from ast.Expr) bool {
+	return slices.ContainsFunc(b.clause.probe.Body.Stmts, func(s ast.Stmt) bool {
+		switch s := s.(type) {
+		case *ast.AssignStmt:
+			return s.Right == from
+		case *ast.LetStmt:
+			return s.Init == from
+		}
+		return false
+	})
+}
+
+// anyOf is the pointer x that is one of several.
+func (b *body) anyOf(x ast.Expr, e *Expr, sources []ast.Expr, depth int) (*Trusted, string) {
+	name, ok := structName(e.Type)
+	switch {
+	case !ok:
+		return nil, noStruct(e.Type)
+	case len(sources) > maxTrusted:
+		return nil, "it comes from too many places"
+	}
+	t := &Trusted{Type: name, Value: x}
+	for _, from := range sources {
+		one, problem := b.trusted(from, depth+1)
+		switch {
+		case one == nil:
+			return nil, problem
+		case one.Type != name:
+			return nil, fmt.Sprintf("it is a %s * to it", one.Type)
+		}
+		t.Any = append(t.Any, one)
+	}
+	return t, ""
+}
+
+// trustedCast is a cast to the type that a pointer has anyway, and of an argument
+// of a raw tracepoint, whose type the kernel knows.
+func (b *body) trustedCast(x *ast.Cast, e *Expr, depth int) (*Trusted, string) {
+	name, ok := structName(e.Type)
+	if !ok || e.Type.Kind != types.Pointer {
+		return nil, noStruct(e.Type)
+	}
+	if arg := b.out.Expr(x.X); b.point.Kind == "rawtracepoint" && arg != nil && arg.Call != nil && arg.Call.Fn.Name == "arg" {
+		return &Trusted{Type: name, Slot: int(arg.Call.N)}, ""
+	}
+	if b.out.Type(x.X).IsInteger() {
+		return nil, noStruct(b.out.Type(x.X))
+	}
+	t, problem := b.trusted(x.X, depth+1)
+	if t != nil && t.Type != name {
+		return nil, fmt.Sprintf("it is a %s * to it", t.Type)
+	}
+	return t, problem
+}
+
+// isContext reports whether x is the builtin ctx, cast or not.
+func isContext(x ast.Expr) bool {
+	x = ast.Unparen(x)
+	for cast, ok := x.(*ast.Cast); ok; cast, ok = x.(*ast.Cast) {
+		x = ast.Unparen(cast.X)
+	}
+	id, ok := x.(*ast.Ident)
+	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx"
+}
