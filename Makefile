@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test test-kernels lint bench generate docs clean
+.PHONY: all build demo test test-kernels lint bench fuzz generate docs clean
 
 all: build
 
@@ -40,6 +40,14 @@ lint:
 bench:
 	@bash tests/setup/oracle.sh
 	$(GO) run ./tests/bench $(BENCH)
+
+# fuzz runs every fuzz target for FUZZTIME (about an hour in all), and a million
+# mutated manifests: FUZZTIME=10s MUTANTS=20000 is a quick look.
+FUZZTIME ?= 100s
+MUTANTS  ?= 1000000
+fuzz:
+	@bash tests/fuzz.sh $(FUZZTIME)
+	$(GO) test ./tests/mutants -count=1 -timeout 0 -v -mutants $(MUTANTS) -seed $$(date +%s)
 
 generate:
 	$(GO) generate ./...

@@ -138,6 +138,9 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"params[0].size", func(m *Manifest) { m.Params[0].Size = 3 }},
 		{"fields[1].insn", func(m *Manifest) { m.Fields = []FieldUse{{Program: "p0"}, {Program: "p0", Insn: -1}} }},
 		{"maps[0].key.fields[0].bit_size", func(m *Manifest) { f := &m.Maps[0].Key.Fields[0]; f.Layout.Kind, f.BitSize = "string", 1 }},
+		{"maps[0].value.size", func(m *Manifest) {
+			m.Maps[0].Value = &Layout{Kind: "array", Size: 8, Count: maxValue, Elem: &Layout{Kind: "none"}}
+		}},
 		{"maps[0].value", func(m *Manifest) { m.Maps[0].Value = overlapping(1 << 17) }},
 		{"events[0].chain[0].end_col", func(m *Manifest) { m.Events[0].Chain = []Place{{EndCol: -1}} }},
 		{"losses[1].map", func(m *Manifest) { m.Losses[1].Map = "@y" }},

@@ -1,0 +1,290 @@
+package mutants
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"btc/cmd/btc/driver"
+	"btc/ir/target"
+	"btc/loader/attach"
+	"btc/loader/bpfmap"
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/load"
+	"btc/loader/manifest"
+	"btc/loader/object"
+	"btc/loader/permit"
+	"btc/loader/render"
+	"btc/loader/report"
+	"btc/loader/run"
+)
+
+var (
+	count    = flag.Int("mutants", 20000, "how many to make")
+	seed     = flag.Uint64("seed", 1, "of the first; each has its own")
+	ofKernel = flag.Int("kernel", 200, "one of so many is loaded into the kernel, too (root); 0: none")
+)
+
+// Bounds of what one mutant may take.
+const (
+	maxTime   = 5 * time.Second
+	maxMemory = 256 << 20 // bytes, all allocations together
+)
+
+// scripts have every kind of map, event and layout between them.
+var scripts = []string{
+	`begin { @a = 1; @b[1, "x"] = (1, "y", (int8)3); printf("%d %s %-5d|%5s\n", 1, "a", 2, "b"); print(@b); print((1, 2)); clear(@b); zero(@a); exit(); }`,
+	`tracepoint:syscalls:sys_enter_openat { @[comm, pid] = count(); @h = hist(args.dfd); @l[cpu] = lhist(args.flags, 0, 100, 10); @s[pid] = stats(args.dfd); @m = max(pid); @v = avg(pid); }`,
+	`profile:hz:99 { @[kstack(5), ustack, comm] = count(); @u[usym(reg("ip")), ksym(reg("ip"))] = sum(1); printf("%s\n", kstack); }`,
+	`config = { unstable_tseries=enable } interval:ms:100 { @t = tseries(rand, 1s, 10); @k[cpu] = tseries(rand, 100ms, 5, "max"); }`,
+	`begin { print(strftime("%H", nsecs)); print(ntop(0x0100007f)); print(macaddr((uint8[6])0)); join(0); cat("/etc/%s", "hostname"); system("id %d", 1); time("%H\n"); print(username); print(cgroup_path(cgroup)); errorf("x %d", 1); }`,
+	`struct S { int a; char b[8]; struct { long c:5; long d:7; } e; int f[3]; } uprobe:/bin/sh:main { $s = (struct S *)arg0; @[*$s] = 1; print(*$s); @e = $s->e; print($1); print(str($2)); }`,
+	`iter:task { @[ctx.task.comm] = count(); } fentry:filp_close { @f = args.filp; @p = path(args.filp.f_path); } self:signal:SIGUSR1 { print(@); }`,
+	`kprobe:tcp_* { @[probe, func] = count(); } kretprobe:vfs_read /retval > 0/ { @b = hist(retval, 3); delete(@b2[1]); @b2[tid] = nsecs; }`,
+	`usdt:/bin/sh:a:b { print(arg1); } uretprobe:/bin/sh:main { @u[usym((uint64)uaddr("main"))] = 1; } hardware:cycles:1000000 { @ = kaddr("vfs_read"); }`,
+}
+
+// base is a compiled script.
+type base struct {
+	object   []byte
+	manifest []byte
+}
+
+// bases compiles the scripts, and a part of the corpus.
+func bases(t testing.TB) []base {
+	t.Helper()
+	x86, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("../corpus/*.bt")
+	if err != nil || len(more) == 0 {
+		t.Fatal("no corpus: ", err)
+	}
+	texts := scripts
+	for i, f := range more {
+		if i%6 == 0 {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, string(b))
+		}
+	}
+	var all []base
+	for i, text := range texts {
+		out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: text, Target: x86, Compiler: "test"})
+		if out == nil {
+			if i < len(scripts) {
+				t.Fatalf("%s: %v", text, diags.Err())
+			}
+			continue
+		}
+		all = append(all, base{out.Object, out.Manifest})
+	}
+	return all
+}
+
+// TestMutants: whatever a manifest says, reading, describing, expanding, decoding and
+// printing by it end in bounded time and memory, with an error or without.
+func TestMutants(t *testing.T) {
+	objects := bases(t)
+	quiet(t)
+	accepted, loaded := 0, 0
+	for i := range *count {
+		n := *seed + uint64(i)
+		r := rand.New(rand.NewPCG(n, 1))
+		b := objects[r.IntN(len(objects))]
+		kernel := *ofKernel > 0 && i%*ofKernel == 0 && os.Getuid() == 0
+		if ok, reached := try(t, n, b, r, kernel); ok {
+			accepted++
+			if reached {
+				loaded++
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d mutants, %d accepted as manifests, %d tried to load", *count, accepted, loaded)
+	if accepted < *count/20 {
+		t.Errorf("only %d of %d pass validation: the mutations are too coarse to try what is after it", accepted, *count)
+	}
+}
+
+// quiet keeps the environment's settings out of the runs.
+func quiet(t *testing.T) {
+	t.Setenv("BPFTRACE_MISSING_PROBES", "ignore")
+}
+
+// try makes mutant n and does with it what btrun does.
+func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, reached bool) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	stage := "mutation"
+	watch := time.AfterFunc(4*maxTime, func() {
+		panic(fmt.Sprintf("mutant %d has not ended after %v, in %s", n, 4*maxTime, stage))
+	})
+	defer watch.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("mutant %d (-seed %d -mutants 1): panic in %s: %v\n%s", n, n, stage, p, debug.Stack())
+			return
+		}
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > maxMemory {
+			t.Errorf("mutant %d: allocated %d MiB by %s", n, used>>20, stage)
+		}
+		if took := time.Since(begin); took > maxTime {
+			t.Errorf("mutant %d: %v until %s", n, took, stage)
+		}
+	}()
+	m, err := manifest.Parse(b.manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Mutate(m, r)
+	sum := sha256.Sum256(b.object)
+	if r.IntN(20) > 0 {
+		m.Object = manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(b.object))}
+	}
+	text := manifest.AppendJSON(nil, m)
+
+	stage = "Parse"
+	if m, err = manifest.Parse(text); err != nil {
+		return false, false
+	}
+	stage = "messages"
+	for _, p := range m.Programs {
+		f := report.Fault{Script: &m.Script, Pos: p.Pos, Text: "x"}
+		_ = f.Error() + f.Warning() + f.Message("ERROR")
+	}
+	for _, e := range m.Errors {
+		f := report.Fault{Script: &m.Script, Pos: e.Pos, Chain: e.Chain, Text: e.Text}
+		_ = f.Error() + f.Message("ERROR") + f.Brief("WARNING")
+	}
+	stage = "events"
+	events(m, r)
+	stage = "maps"
+	maps(m, r)
+	stage = "object"
+	o, err := object.Parse(b.object, m)
+	if err != nil {
+		return true, false
+	}
+	stage = "parameters"
+	params, named, err := load.WithGiven(m, []string{"1", "text"}, nil)
+	if err == nil {
+		load.ParseParams(m, params, named)
+		if attach.Fill(m, params) != nil {
+			return true, false
+		}
+	}
+	stage = "permissions"
+	permit.Describe(o, 128).Print(io.Discard)
+	new(permit.Grants).Check(o)
+	if !kernel {
+		return true, false
+	}
+	stage = "load"
+	run.Run(o, run.Options{Out: io.Discard, Err: io.Discard, DryRun: true, MaxMemory: 64 << 20, Params: []string{"1", "text"}})
+	return true, true
+}
+
+// bytesOf are n bytes that are random, zero, all ones, or small numbers.
+func bytesOf(n int, r *rand.Rand) []byte {
+	b := make([]byte, n)
+	switch kind := r.IntN(4); kind {
+	case 0, 1:
+		for i := range b {
+			if b[i] = byte(r.Uint32()); kind == 1 && i%8 > 1 {
+				b[i] = 0
+			}
+		}
+	case 2:
+		for i := range b {
+			b[i] = 0xff
+		}
+	}
+	return b
+}
+
+var env = format.Env{Escape: true, Trailer: "..", Clock: func(ns uint64, clock int) time.Time { return time.Unix(0, int64(ns)) }}
+
+// events decodes and prints records of each event.
+func events(m *manifest.Manifest, r *rand.Rand) {
+	var e event.Event
+	for i := range m.Events {
+		x := &m.Events[i]
+		for range 2 {
+			record := bytesOf(x.Size+r.IntN(256), r)
+			binary.NativeEndian.PutUint32(record, uint32(x.ID))
+			binary.NativeEndian.PutUint32(record[4:], uint32(len(record)))
+			if e.Read(m, record) != nil {
+				continue
+			}
+			env.Printf(nil, format.ParseFormat(x.Format), e.Values)
+			format.Strftime(nil, x.Format, time.Unix(0, 0))
+			for _, v := range e.Values {
+				env.Append(nil, v)
+				for _, full := range []bool{false, true} {
+					(&format.JSON{Env: &env, Full: full}).Append(nil, v)
+				}
+			}
+		}
+	}
+}
+
+// maps prints maps with content of their layouts' sizes.
+func maps(m *manifest.Manifest, r *rand.Rand) {
+	for i := range m.Maps {
+		x := &m.Maps[i]
+		if x.Shape == "intern" || x.Shape == "stack" {
+			continue
+		}
+		var entries []bpfmap.Entry
+		for range 1 + r.IntN(3) {
+			e := bpfmap.Entry{Key: bytesOf(x.KeySize, r)}
+			for range 2 {
+				e.Values = append(e.Values, bytesOf(x.ValueSize, r))
+			}
+			entries = append(entries, e)
+		}
+		var elems []render.Element
+		if x.Shape == "tseries" {
+			elems = render.ReduceSeries(x, entries)
+		} else {
+			for _, e := range entries {
+				elems = append(elems, render.Reduce(x, e))
+			}
+		}
+		top := render.Top{Keep: r.IntN(3), Div: uint32(r.IntN(3))}
+		for _, full := range []bool{false, true} {
+			j := &format.JSON{Env: &env, Full: full}
+			switch {
+			case full:
+				render.FullJSON(nil, j, x, elems, top)
+			case x.Scalar() && len(elems) > 0:
+				render.Scalar(nil, &env, x, &elems[0], top)
+				render.ScalarJSON(nil, j, x, &elems[0], top)
+			default:
+				render.Keyed(nil, &env, x, elems, top)
+				render.KeyedJSON(nil, j, x, elems, top)
+			}
+		}
+		empty := render.Empty(x)
+		render.Scalar(nil, &env, x, &empty, top)
+	}
+}
