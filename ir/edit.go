@@ -129,16 +129,13 @@ func SplitEdge(p Pred) *Block {
 	return nb
 }
 
-// RemoveParam removes parameter i of b and the argument for it on every edge to
-// b. The parameter must not be used any more, and b not be the entry.
-func RemoveParam(b *Block, i int) {
+// RemoveParam removes parameter i of b and the argument for it on the edges to b, which
+// are preds. The parameter must not be used any more, and b not be the entry.
+func RemoveParam(b *Block, i int, preds []Pred) {
 	b.Params = slices.Delete(b.Params, i, i+1)
-	for _, from := range b.Func.Blocks {
-		for j := range from.Term.Succs {
-			if e := &from.Term.Succs[j]; e.To == b {
-				e.Args = slices.Delete(slices.Clone(e.Args), i, i+1)
-			}
-		}
+	for _, p := range preds {
+		e := p.Edge()
+		e.Args = slices.Delete(slices.Clone(e.Args), i, i+1)
 	}
 }
 

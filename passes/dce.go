@@ -92,7 +92,7 @@ func dropDeadValues(m *ir.Module, f *ir.Func) {
 		}
 	}
 	for _, b := range f.Blocks {
-		sweep(b, live)
+		sweep(b, live, preds[b.ID])
 	}
 }
 
@@ -105,7 +105,7 @@ func paramIndex(v *ir.Value) int {
 	panic("BUG: parameter of no block: " + v.Text())
 }
 
-func sweep(b *ir.Block, live ir.ValueSet) {
+func sweep(b *ir.Block, live ir.ValueSet, preds []ir.Pred) {
 	keep := b.Values[:0]
 	for _, v := range b.Values {
 		if live.Has(v) {
@@ -115,7 +115,7 @@ func sweep(b *ir.Block, live ir.ValueSet) {
 	b.Values = keep
 	for i := len(b.Params) - 1; i >= 0; i-- {
 		if !live.Has(b.Params[i]) {
-			ir.RemoveParam(b, i)
+			ir.RemoveParam(b, i, preds)
 		}
 	}
 }

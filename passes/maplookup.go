@@ -67,12 +67,18 @@ type key struct {
 func mergeKeys(f *ir.Func, d *ir.DomTree) {
 	keys := findKeys(f, d)
 	same := map[*ir.Slot]*ir.Slot{}
-	for i, k := range keys {
-		for _, first := range keys[:i] {
-			if same[first.slot] == nil && first.before(k, d) && first.equal(k) {
+	seen := map[keyHash][]*key{}
+	for _, k := range keys {
+		h := k.hash()
+		alike := seen[h]
+		for _, first := range alike[:min(len(alike), maxAlike)] {
+			if first.before(k, d) && first.equal(k) {
 				same[k.slot] = first.slot
 				break
 			}
+		}
+		if same[k.slot] == nil {
+			seen[h] = append(alike, k)
 		}
 	}
 	if len(same) == 0 {
@@ -94,6 +100,19 @@ func mergeKeys(f *ir.Func, d *ir.DomTree) {
 			*v = ir.SlotAddr(same[(*v).Slot], int((*v).Imm))
 		}
 	})
+}
+
+// keyHash is equal for equal keys.
+type keyHash struct {
+	size, writes int
+	last         keyWrite
+}
+
+// maxAlike bounds the keys of one hash that a key is compared with.
+const maxAlike = 64
+
+func (k *key) hash() keyHash {
+	return keyHash{k.slot.Size, len(k.writes), k.writes[len(k.writes)-1]}
 }
 
 func (k *key) equal(o *key) bool {

@@ -200,7 +200,7 @@ func dropParams(f *ir.Func) bool {
 				continue
 			}
 			subst[p] = w
-			ir.RemoveParam(b, i)
+			ir.RemoveParam(b, i, preds[b.ID])
 			changed = true
 		}
 	}

@@ -136,16 +136,6 @@ func (s slotSet) union(t slotSet) bool {
 	return changed
 }
 
-// addAll reports whether it changed s.
-func (s slotSet) addAll(list []int) bool {
-	changed := false
-	for _, i := range list {
-		changed = changed || !s.has(i)
-		s.add(i)
-	}
-	return changed
-}
-
 func (s slotSet) each(do func(i int)) {
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {
@@ -168,9 +158,16 @@ type slotUse struct {
 func analyse(f *ir.Func) *slotUse {
 	a := pointsInto(f)
 	a.clash = a.empties(len(f.Slots))
-	before, after := a.flow()
+	mentions := a.mentions()
+	spans := make([][]span, f.NumBlocks())
+	order := ir.ReversePostorder(f)
+	for lo := 0; lo < len(f.Slots); lo += slotChunk {
+		a.flow(order, mentions, lo, func(b *ir.Block, before, after slotSet) {
+			spans[b.ID] = addSpans(spans[b.ID], b, mentions[b.ID], lo, before, after)
+		})
+	}
 	for _, b := range f.Blocks {
-		a.block(b, before[b.ID], after[b.ID])
+		a.clashes(spans[b.ID])
 	}
 	return a
 }
@@ -237,24 +234,31 @@ func (a *slotUse) follow() {
 	}
 }
 
-// mentions calls do with the place (len(b.Values) for the terminator) and a slot
-// for each mention in b.
-func (a *slotUse) mentions(b *ir.Block, do func(at, slot int)) {
-	mention := func(at int, v *ir.Value) {
-		if v.Op == ir.OpSlotAddr {
-			do(at, a.index[v.Slot])
-			return
+// mention is where in a block a slot is mentioned: an index into Values, their
+// number for the terminator.
+type mention struct{ at, slot int }
+
+// mentions are those of each block, by Block.ID.
+func (a *slotUse) mentions() [][]mention {
+	all := make([][]mention, a.f.NumBlocks())
+	for _, b := range a.f.Blocks {
+		note := func(at int, v *ir.Value) {
+			if v.Op == ir.OpSlotAddr {
+				all[b.ID] = append(all[b.ID], mention{at, a.index[v.Slot]})
+				return
+			}
+			if v.ID >= 0 {
+				a.addrs[v].each(func(i int) { all[b.ID] = append(all[b.ID], mention{at, i}) })
+			}
 		}
-		if v.ID >= 0 {
-			a.addrs[v].each(func(i int) { do(at, i) })
+		for i, v := range b.Values {
+			for _, arg := range v.Args {
+				note(i, arg)
+			}
 		}
+		b.Term.Uses(func(v **ir.Value) { note(len(b.Values), *v) })
 	}
-	for i, v := range b.Values {
-		for _, arg := range v.Args {
-			mention(i, arg)
-		}
-	}
-	b.Term.Uses(func(v **ir.Value) { mention(len(b.Values), *v) })
+	return all
 }
 
 // empties is n empty sets.
@@ -268,75 +272,92 @@ func (a *slotUse) empties(n int) []slotSet {
 	return sets
 }
 
-// flow gives, by Block.ID, the slots mentioned on some way to the block's start
-// and those mentioned on some way from its end.
-func (a *slotUse) flow() (before, after []slotSet) {
-	n := a.f.NumBlocks()
-	before, after = a.empties(n), a.empties(n)
-	in := make([][]int, n)
+// slotChunk is how many slots flow follows at a time. The sets of all slots at all
+// blocks would take the square of a long function's length.
+const slotChunk = 1024
+
+// flow calls do for each block with the slots from lo on, a chunk of them, that are
+// mentioned on some way to its start, and on some way from its end. The sets
+// count from lo.
+func (a *slotUse) flow(order []*ir.Block, mentions [][]mention, lo int, do func(b *ir.Block, before, after slotSet)) {
+	n, words := a.f.NumBlocks(), (min(slotChunk, len(a.f.Slots)-lo)+63)/64
+	all := make(slotSet, 3*n*words)
+	set := func(i int) slotSet { return all[i*words : (i+1)*words : (i+1)*words] }
+	before, after := func(b *ir.Block) slotSet { return set(b.ID) }, func(b *ir.Block) slotSet { return set(n + b.ID) }
+	in := func(b *ir.Block) slotSet { return set(2*n + b.ID) }
 	for _, b := range a.f.Blocks {
-		a.mentions(b, func(_, slot int) {
-			if !slices.Contains(in[b.ID], slot) {
-				in[b.ID] = append(in[b.ID], slot)
+		for _, m := range mentions[b.ID] {
+			if lo <= m.slot && m.slot < lo+slotChunk {
+				in(b).add(m.slot - lo)
 			}
-		})
+		}
 	}
-	order := ir.ReversePostorder(a.f)
 	for changed := true; changed; {
 		changed = false
 		for _, b := range order {
 			for _, e := range b.Term.Succs {
-				to := before[e.To.ID]
-				changed = to.union(before[b.ID]) || changed
-				changed = to.addAll(in[b.ID]) || changed
+				to := before(e.To)
+				changed = to.union(before(b)) || changed
+				changed = to.union(in(b)) || changed
 			}
 		}
 	}
-	slices.Reverse(order)
 	for changed := true; changed; {
 		changed = false
-		for _, b := range order {
+		for i := len(order) - 1; i >= 0; i-- {
+			b := order[i]
 			for _, e := range b.Term.Succs {
-				changed = after[b.ID].union(after[e.To.ID]) || changed
-				changed = after[b.ID].addAll(in[e.To.ID]) || changed
+				changed = after(b).union(after(e.To)) || changed
+				changed = after(b).union(in(e.To)) || changed
 			}
 		}
 	}
-	return before, after
+	for _, b := range a.f.Blocks {
+		do(b, before(b), after(b))
+	}
 }
 
 // span is where in a block a slot is needed.
 type span struct{ slot, first, last int }
 
-// block finds the clashes in b: of slots needed through it or mentioned in it.
-func (a *slotUse) block(b *ir.Block, before, after slotSet) {
+// addSpans appends the spans of the slots of a chunk in b: those needed through it
+// or mentioned in it.
+func addSpans(spans []span, b *ir.Block, mentions []mention, lo int, before, after slotSet) []span {
 	end := len(b.Values) + 1
-	var spans []span
 	place := map[int]int{} // by slot: its place in spans, for those mentioned
-	a.mentions(b, func(at, i int) {
+	for _, m := range mentions {
+		i := m.slot - lo
+		if i < 0 || i >= slotChunk {
+			continue
+		}
 		n, ok := place[i]
 		if !ok {
 			n = len(spans)
 			place[i] = n
-			first := at
+			first := m.at
 			if before.has(i) {
 				first = -1
 			}
-			spans = append(spans, span{i, first, at})
+			spans = append(spans, span{m.slot, first, m.at})
 		}
-		spans[n].last = at
+		spans[n].last = m.at
 		if after.has(i) {
 			spans[n].last = end
 		}
-	})
+	}
 	for k, w := range before {
 		for w &= after[k]; w != 0; w &= w - 1 {
 			i := k*64 + bits.TrailingZeros64(w)
 			if _, ok := place[i]; !ok {
-				spans = append(spans, span{i, -1, end})
+				spans = append(spans, span{lo + i, -1, end})
 			}
 		}
 	}
+	return spans
+}
+
+// clashes notes which slots are needed at the same time in a block.
+func (a *slotUse) clashes(spans []span) {
 	for n, x := range spans {
 		for _, y := range spans[:n] {
 			if x.first <= y.last && y.first <= x.last {

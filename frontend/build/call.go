@@ -333,12 +333,16 @@ func (f *fn) ntop(_ ast.Expr, c *check.Call, dst *ir.Value) {
 	family := ir.Const(afInet)
 	if len(c.Args) == 2 {
 		family = f.num(c.Args[0])
-	} else if !t.IsScalar() && t.Size == 16 {
+	} else if !t.IsScalar() && c.N == 16 {
 		family = ir.Const(afInet6)
 	}
 	f.Store(ir.U32, dst, 0, family)
 	if t.IsScalar() {
 		f.Store(ir.U32, dst, inetOff, f.num(addr))
+		return
+	}
+	if t.Kind == types.String {
+		f.bytesOf(addr, f.AddImm(dst, inetOff), int(c.N))
 		return
 	}
 	n := min(t.Size, 16)

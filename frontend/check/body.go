@@ -10,8 +10,9 @@ import (
 )
 
 // maxStmts is the most statements of a body: the kernel takes a million
-// instructions, and a statement has a few dozen. With more, some passes take seconds.
-const maxStmts = 1 << 12
+// instructions, and a statement has a few dozen. So many take up to three seconds
+// and half a gigabyte.
+const maxStmts = 1 << 14
 
 // body types the predicate and body of a clause for one of its attach points.
 type body struct {

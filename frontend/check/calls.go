@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -364,10 +365,15 @@ func (b *body) ntop(c *callSite) {
 		b.integer(c.args[0], "ntop")
 	}
 	t := b.value(addr)
-	c.Args = c.args
+	c.Args, c.N = c.args, int64(t.Size)
+	if place := b.out.Expr(addr).Place; place != nil && t.Kind == types.String { // char[4] of a C struct
+		c.N = int64(cmp.Or(place.Chars, t.Size))
+		if c.N == 4 || c.N == 16 {
+			return
+		}
+	}
 	switch {
 	case invalid(t), t.IsInteger():
-	case t.Kind == types.String && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil: // char[4] of a C struct
 	case t.Kind == types.Array && t.Elem.IsInteger() && (t.Size == 4 || t.Size == 16):
 	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil: // struct in_addr, in6_addr
 	default:

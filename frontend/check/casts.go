@@ -247,6 +247,9 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 			return false
 		}
 	case types.Struct:
+		if b.quiet > 0 && scalar { // sizeof(((struct x)0).member)
+			return true
+		}
 		b.fail(diag.BadCast, x, "Cannot cast to \"%s\"", t).Hint("pointers can be cast: (%s *)", t)
 		return false
 	}

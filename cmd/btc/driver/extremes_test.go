@@ -41,8 +41,9 @@ func TestExtremes(t *testing.T) {
 		{"attach points", "begin" + rep(",begin", 50000) + " { }", nested},
 		{"clauses", numbered(5000, "begin { @x = %d; }\n"), "more than 1024 BPF programs"},
 		{"allowed clauses", "config = { max_bpf_progs = 100000 }\n" + numbered(5000, "begin { @x = %d; }\n"), "more than 4096 BPF programs"},
-		{"statements", "begin { " + numbered(50000, "@x = %d;\n") + " }", "more than 4096 statements"},
-		{"unrolled statements", "begin { " + rep("unroll 100 { ", 5) + "@x++;" + rep(" }", 5) + " }", "more than 4096 statements"},
+		{"statements", "begin { " + numbered(50000, "@x = %d;\n") + " }", "more than 16384 statements"},
+		{"statements of functions", "begin { print(f14(\"a\")); }\n" + doubling(14), "more than 16384 statements"},
+		{"unrolled statements", "begin { " + rep("unroll 100 { ", 5) + "@x++;" + rep(" }", 5) + " }", "more than 16384 statements"},
 		{"bytes", rep("begin { }\n", 1<<18), "the limit is 2097152"},
 		{"functions", numbered(20000, "fn f%d($x : int8) : int8 { return 1; }\n") + "fn r($x : int8) : int8 { return r($x); }\nbegin { }", "Recursive function call"},
 		{"structs", numbered(20000, "struct s%d { int a; char c[16]; };\n") + "begin { nosuch; }", "Unknown identifier"},
@@ -120,4 +121,14 @@ func TestManyClauses(t *testing.T) {
 	if large > 15*small {
 		t.Errorf("1000 clauses allocate %.1f times as much as 100", large/small)
 	}
+}
+
+// doubling is n functions, each of which calls the next one twice, the last first.
+func doubling(n int) string {
+	var s strings.Builder
+	for i := n; i > 0; i-- {
+		fmt.Fprintf(&s, "fn f%d($s : string) : string { $t = f%d($s); return f%d($t); }\n", i, i-1, i-1)
+	}
+	s.WriteString("fn f0($s : string) : string { return $s; }\n")
+	return s.String()
 }

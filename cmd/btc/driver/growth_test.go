@@ -24,6 +24,11 @@ func BenchmarkGrowth(b *testing.B) {
 	body := func(line func(i int) string) func(n int) string {
 		return func(n int) string { return "begin { " + lines(n, line) + " }" }
 	}
+	unrolled := func(first, code string) func(n int) string {
+		return func(n int) string {
+			return fmt.Sprintf("begin { @a[1] = 1; } interval:s:1 { %s unroll(100) { unroll(%d) { %s } } }", first, n/100, code)
+		}
+	}
 	shapes := []struct {
 		name   string
 		n      int
@@ -52,6 +57,10 @@ func BenchmarkGrowth(b *testing.B) {
 				body(func(i int) string { return fmt.Sprintf("@a = f%d(pid); ", i) })(n)
 		}},
 		{"sums", 200, func(n int) string { return "begin { @ = pid" + strings.Repeat(" + pid", n) + "; }" }},
+		{"unrolled elements", 1000, unrolled("$i = 0;", "@b[$i] = @a[$i]; $i++;")},
+		{"unrolled counts", 1000, unrolled("", "@c++;")},
+		{"unrolled arithmetic", 1000, unrolled("$x = nsecs;", "$x = $x * 3 + 1; if ($x & 1) { @ = $x; }")},
+		{"unrolled output", 500, unrolled("$i = 0;", `if (@a[$i] == 1) { printf("#"); } else { printf(" "); } $i++;`)},
 		{"literal bytes", 7000, func(n int) string { return `begin { printf("` + strings.Repeat("x", n) + `"); }` }},
 	}
 	for _, s := range shapes {
