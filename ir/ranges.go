@@ -358,7 +358,7 @@ func (rs *Ranges) transfer(v *Value) Range {
 		if v.Type != TI64 {
 			return FullRange
 		}
-		return binaryRange(v.Op, rs.arg(v, 0), rs.arg(v, 1))
+		return BinaryRange(v.Op, rs.arg(v, 0), rs.arg(v, 1))
 	case OpBswap:
 		return memRange(v.Mem)
 	case OpZext, OpSext:
@@ -439,8 +439,8 @@ func fits(r Range, k MemKind) bool {
 	return !r.Empty() && r.SMin >= m.SMin && r.SMax <= m.SMax && r.UMin >= m.UMin && r.UMax <= m.UMax
 }
 
-// binaryRange knows nothing of quotients and remainders, as the kernel verifier.
-func binaryRange(op Op, x, y Range) Range {
+// BinaryRange knows nothing of quotients and remainders, as the kernel verifier.
+func BinaryRange(op Op, x, y Range) Range {
 	if x.Empty() || y.Empty() {
 		return noRange
 	}

@@ -35,7 +35,7 @@ func TestRangesHoldTheirNumbers(t *testing.T) {
 			t.Fatalf("%v does not hold %d, or joined with %v not %d", p, x, q, y)
 		}
 		op := OpAdd + Op(r.Intn(int(OpAShr-OpAdd)+1))
-		if k := binaryRange(op, p, q); !holds(k, EvalBinary(op, x, y)) {
+		if k := BinaryRange(op, p, q); !holds(k, EvalBinary(op, x, y)) {
 			t.Fatalf("%s %v %v is %v, but of %d and %d it is %d", op, p, q, k, x, y, EvalBinary(op, x, y))
 		}
 		c := Cond(r.Intn(int(SGE) + 1))
@@ -75,7 +75,7 @@ func TestRangesKnowNoMoreThanKernels(t *testing.T) {
 		{OpUDiv, small, small},
 		{OpUDiv, RangeOf(100), RangeOf(50)},
 	} {
-		if r := binaryRange(c.op, c.x, c.y); r != FullRange {
+		if r := BinaryRange(c.op, c.x, c.y); r != FullRange {
 			t.Errorf("%s %v %v is %v", c.op, c.x, c.y, r)
 		}
 	}

@@ -29,14 +29,14 @@ func (rs *Ranges) Resolve(p *Value, b *Block) Pointer {
 			if n.Empty() {
 				return Pointer{Root: p, Off: n}
 			}
-			off = binaryRange(p.Op, off, n)
+			off = BinaryRange(p.Op, off, n)
 			p = p.Args[0]
 			continue
 		case OpNonNull:
 			p = p.Args[0]
 			continue
 		case OpSlotAddr:
-			return Pointer{p, p.Slot, binaryRange(OpAdd, off, RangeOf(p.Imm))}
+			return Pointer{p, p.Slot, BinaryRange(OpAdd, off, RangeOf(p.Imm))}
 		}
 		return Pointer{p, nil, off}
 	}

@@ -39,6 +39,10 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	f.run()
 	old := origins(at)
 	verdict, length := c.moduleTypes(p), 0
+	if c.verified = f.estimate(verifierLimit); c.verified > verifierLimit {
+		verdict = worse(verdict, Open)
+		c.find(Open, p, p.Pos, "the kernel's verifier is likely to give up: more than %d instructions on all paths", verifierLimit)
+	}
 	for i := range insns {
 		if !f.reached(i) {
 			continue
