@@ -33,6 +33,7 @@ type scriptFlags struct {
 	fixAll     bool              // the code is made for these parameters only
 
 	helperErrors bool // -k
+	untrusted    bool
 }
 
 func (s *scriptFlags) add(fs *flag.FlagSet) {
@@ -62,6 +63,7 @@ func (s *scriptFlags) add(fs *flag.FlagSet) {
 		return nil
 	})
 	fs.BoolVar(&s.helperErrors, "k", false, "make code that reports each failure of a kernel function: reads of bad addresses, look-ups of missing keys")
+	fs.BoolVar(&s.untrusted, "untrusted", false, "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB")
 	fs.BoolVar(&s.noWarnings, "no-warnings", false, "print errors only")
 }
 
@@ -251,11 +253,22 @@ func (s *scriptFlags) extra(operands []string) string {
 // compile runs the compiler and prints its messages. The output is nil when the
 // script has errors; the status is then the exit status.
 func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
+	if s.untrusted && s.targets.host() {
+		return nil, fail("--untrusted reads nothing of this machine: leave out --target=host")
+	}
+	limits := usual
+	if s.untrusted {
+		limits = strict
+	}
+	defer limits.watch()()
 	t, others, err := s.targets.open()
 	if err != nil {
 		return nil, fail("%v", err)
 	}
 	in := driver.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, HelperErrors: s.helperErrors, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
+	if s.untrusted {
+		in.Confined, in.Files, in.Environ = true, nil, nil
+	}
 	if s.dump != "" {
 		if in.Dump, err = dumper(s.dump); err != nil {
 			return nil, fail("%v", err)

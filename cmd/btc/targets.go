@@ -41,6 +41,9 @@ func (t *targetFlags) add(fs *flag.FlagSet) {
 // given tells whether the user said what the object must serve.
 func (t *targetFlags) given() bool { return len(t.files)+len(t.arches) > 0 }
 
+// host reports whether the running kernel is a target.
+func (t *targetFlags) host() bool { return slices.Contains(t.files, "host") }
+
 // open opens the targets, the one whose types are used first.
 func (t *targetFlags) open() (*target.Target, []*target.Target, error) {
 	if len(t.files) > 0 && len(t.arches) > 0 {

@@ -36,6 +36,8 @@ type Options struct {
 	// of getopt(): they become literals.
 	Values map[int]string
 	Named  map[string]string
+	// Confined keeps imports and headers to the directories of C.Dirs.
+	Confined bool
 	// C is for the C text of the script. Files are read as they are on disk unless
 	// it says otherwise.
 	C cpp.Options
@@ -44,7 +46,7 @@ type Options struct {
 // Script expands a script. Errors go to l. The tree that comes back is complete
 // also when there are errors: what could not be expanded is an *ast.Bad.
 func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
-	x := &expander{l: l, builtin: opt.Builtin, script: s, values: opt.Values, named: opt.Named, macros: map[string][]*macro{}, funcs: map[string]bool{}, made: map[*macro]int{}, cBodies: map[*cpp.Macro]*cBody{}}
+	x := &expander{l: l, builtin: opt.Builtin, script: s, values: opt.Values, named: opt.Named, macros: map[string][]*macro{}, funcs: map[string]bool{}, made: map[*macro]int{}, allow: opt.allow(), cBodies: map[*cpp.Macro]*cBody{}}
 	header, items := x.imports(s)
 	x.std = standards()
 	for _, item := range items {
@@ -58,7 +60,12 @@ func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
 	out := *s
 	out.Header, out.Items = header, nil
 	if opt.C.ReadFile == nil {
-		opt.C.ReadFile = cpp.ReadFile
+		opt.C.ReadFile = func(path string) (string, error) {
+			if err := x.allow(path); err != nil {
+				return "", err
+			}
+			return cpp.ReadFile(path)
+		}
 	}
 	out.C = cpp.Read(out.CText(), opt.C, l)
 	out.Macros = slices.Sorted(maps.Keys(x.macros))
@@ -90,7 +97,8 @@ type expander struct {
 	script   *ast.Script
 	values   map[int]string
 	named    map[string]string
-	macros   map[string][]*macro // the script's own
+	macros   map[string][]*macro     // the script's own
+	allow    func(path string) error // whether the script may read a file
 	std      *library
 	funcs    map[string]bool // the script's own, which hide standard macros
 	made     map[*macro]int  // how often a macro was expanded

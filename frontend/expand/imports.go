@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"btc/frontend/ast"
+	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
 )
@@ -111,6 +112,10 @@ func (im *imported) path(at *ast.Import, dir string) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, name)
 	}
+	if err := im.allow(path); err != nil {
+		im.fail(diag.BadImport, at.Path, "cannot import %s: %v", name, err)
+		return
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil && (name == stdlibFolder || slices.Contains(stdlibFiles, name)):
@@ -174,12 +179,16 @@ func (im *imported) file(at *ast.Import, path string, inFolder bool) {
 		im.header = append(im.header, &ast.Import{Extent: at.Extent, Path: &ast.StringLit{Extent: at.Path.Extent, Value: path}})
 		return
 	}
-	text, err := os.ReadFile(path)
+	err = im.allow(path)
+	var text string
+	if err == nil {
+		text, err = cpp.ReadFile(path)
+	}
 	if err != nil {
 		im.fail(diag.BadImport, at.Path, "cannot import %s: %v", path, err)
 		return
 	}
-	src := diag.NewSource(path, string(text)).ImportedAt(at.At)
+	src := diag.NewSource(path, text).ImportedAt(at.At)
 	if s := parse.Script(src, im.l); s != nil {
 		im.take(s, filepath.Dir(path), true)
 	}

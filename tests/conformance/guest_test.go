@@ -93,7 +93,7 @@ func guest(t *testing.T, c vm.Config) map[string]string {
 	}
 	t.Logf("%s%s", r.Stdout, r.Stderr)
 	if m := guestSkipped.FindSubmatch(r.Stdout); m != nil {
-		t.Skipf("%s, in the guest", m[1])
+		t.Skipf("skipped: in the guest: %s", bytes.TrimPrefix(m[1], []byte("skipped: ")))
 	}
 	f, err := os.Open(c.OutTar)
 	if err != nil {

@@ -51,6 +51,8 @@ type Input struct {
 	// Files gives debug information of programs, for uprobes that use names from it;
 	// nil: there is none.
 	Files *debuginfo.Finder
+	// Confined keeps imports and headers to Dirs; the caller leaves out Files and Environ.
+	Confined bool
 	// Params are values of $1, $2, ... and Options those of getopt(). They stay
 	// defaults for the loader, except where the code needs them; FixAll makes the
 	// code for all of the former.
@@ -161,7 +163,7 @@ func (in Input) check(script *ast.Script, t *target.Target, diags *diag.List) *c
 func (in Input) checkOnce(script *ast.Script, t *target.Target, diags *diag.List) *check.Info {
 	c := cdef.Predefined(t)
 	c.Dirs, c.Include = in.Dirs, in.Include
-	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin, C: c, Values: in.fixed.values, Named: in.fixed.named})
+	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin, C: c, Values: in.fixed.values, Named: in.fixed.named, Confined: in.Confined})
 	info := check.Check(script, t, in.Files, diags)
 	if err := t.Err(); err != nil {
 		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/metrics"
+	"time"
+)
+
+// limits are what one compilation may take. A script has ways to ask for more than the
+// checks of the language foresee; whoever compiles scripts of others must not pay for them.
+type limits struct {
+	time   time.Duration
+	memory uint64 // bytes of the heap
+}
+
+var (
+	usual  = limits{5 * time.Minute, 8 << 30} // honest scripts take milliseconds and megabytes
+	strict = limits{10 * time.Second, 1 << 30}
+)
+
+// heapObjects is the metric of what the heap holds, in bytes.
+const heapObjects = "/memory/classes/heap/objects:bytes"
+
+// watch ends the program when a limit is passed, before it writes anything; the function
+// that it returns ends the watch.
+func (l limits) watch() (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		begin := time.Now()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		sample := []metrics.Sample{{Name: heapObjects}}
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			metrics.Read(sample)
+			switch {
+			case time.Since(begin) > l.time:
+				l.end("takes more than %v", l.time)
+			case sample[0].Value.Uint64() > l.memory:
+				l.end("takes more than %d MiB of memory", l.memory>>20)
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+func (l limits) end(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "btc: compiling this script "+format+", which is the limit\n", args...)
+	os.Exit(1)
+}
