@@ -173,7 +173,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		return
 	}
 	e.Type = to
-	if types.Equal(from, to) && !from.Flexible && (to.IsInteger() || to.Kind == types.Array) && !in.Reads {
+	if types.Equal(from, to) && (to.Kind == types.Int || to.Kind == types.Array) && !in.Reads && !measured(x.X) {
 		b.fail(diag.NeedlessCast, x, "Unnecessary cast: expression is already of type %s", to)
 	}
 	if c := in.Const; c != nil && c.IsStr && to.Kind == types.Bool {
@@ -203,6 +203,16 @@ func origin(e *Expr) types.Space {
 	default: // an array stands for its address
 		return p.Space
 	}
+}
+
+// measured reports whether x is a size or an offset: of these, whose type is
+// wider than bpftrace's, a cast to it is not needless there.
+func measured(x ast.Expr) bool {
+	switch x.(type) {
+	case *ast.Sizeof, *ast.Offsetof:
+		return true
+	}
+	return false
 }
 
 // castable decides whether a value of type from becomes one of type *to; it
