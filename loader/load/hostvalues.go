@@ -91,14 +91,6 @@ func kfuncID(name string) (btf.TypeID, error) {
 	return spec.TypeID(f)
 }
 
-// kfuncTypes are the program types of the kinds of probes, for those that differ
-// from a kprobe's.
-var kfuncTypes = map[string]ebpf.ProgramType{
-	"tracepoint": ebpf.TracePoint, "profile": ebpf.PerfEvent, "interval": ebpf.PerfEvent, "software": ebpf.PerfEvent, "hardware": ebpf.PerfEvent,
-	"watchpoint": ebpf.PerfEvent, "fentry": ebpf.Tracing, "fexit": ebpf.Tracing, "rawtracepoint": ebpf.Tracing, "iter": ebpf.Tracing,
-	"begin": ebpf.RawTracepoint, "end": ebpf.RawTracepoint, "self": ebpf.RawTracepoint, "test": ebpf.RawTracepoint, "bench": ebpf.RawTracepoint,
-}
-
 // kfuncAllowed asks the kernel whether a kind of probe may call a kernel function:
 // it refuses a program that calls it with words that tell.
 func kfuncAllowed(name, kind string) (uint64, error) {
@@ -106,13 +98,10 @@ func kfuncAllowed(name, kind string) (uint64, error) {
 	if err != nil || id == 0 {
 		return 0, err
 	}
-	spec := &ebpf.ProgramSpec{Type: ebpf.Kprobe, License: "GPL", Instructions: asm.Instructions{
+	spec := &ebpf.ProgramSpec{Type: object.ProgramType(kind), License: "GPL", Instructions: asm.Instructions{
 		{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: int64(id)},
 		asm.Return(),
 	}}
-	if t, ok := kfuncTypes[kind]; ok {
-		spec.Type = t
-	}
 	if spec.Type == ebpf.Tracing {
 		spec.AttachType, spec.AttachTo = ebpf.AttachTraceRawTp, "sys_enter"
 	}

@@ -96,7 +96,7 @@ var (
 	xdp       = []form{{ebpf.XDP, ebpf.AttachXDP}}
 )
 
-// forms are those that programs of each kind may have. A program of another form acts
+// forms are those that programs of each kind may have, the compiler's own first. A program of another form acts
 // otherwise than its kind says: one of "fmod_ret" decides what a function returns.
 var forms = map[string][]form{
 	"kprobe": kprobe, "kretprobe": kprobe, "uprobe": kprobe, "uretprobe": kprobe, "usdt": kprobe,
@@ -108,6 +108,15 @@ var forms = map[string][]form{
 	"profile":       perfEvent, "interval": perfEvent, "software": perfEvent, "hardware": perfEvent, "watchpoint": perfEvent,
 	"begin": rawTP, "end": rawTP, "self": rawTP,
 	"test": xdp, "bench": xdp,
+}
+
+// ProgramType is the type of the programs of a kind of probe; unspecified for a
+// kind that does not exist.
+func ProgramType(kind string) ebpf.ProgramType {
+	if f := forms[kind]; len(f) > 0 {
+		return f[0].typ
+	}
+	return ebpf.UnspecifiedProgram
 }
 
 func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {

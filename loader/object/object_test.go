@@ -1,6 +1,8 @@
 package object
 
 import (
+	"github.com/cilium/ebpf"
+
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -124,5 +126,18 @@ func TestDisagreement(t *testing.T) {
 	}
 	if err := parse(func(*manifest.Manifest) {}); err != nil || !bytes.HasPrefix(data, []byte("\x7fELF")) {
 		t.Error(err)
+	}
+}
+
+// The programs that the compiler makes for a kind of probe are of the type that
+// questions about the kind are asked of (kfunc_allowed).
+func TestProgramTypes(t *testing.T) {
+	for kind, want := range map[string]ebpf.ProgramType{
+		"test": ebpf.XDP, "bench": ebpf.XDP, "begin": ebpf.RawTracepoint, "rawtracepoint": ebpf.Tracing,
+		"kprobe": ebpf.Kprobe, "usdt": ebpf.Kprobe, "interval": ebpf.PerfEvent, "nonsense": ebpf.UnspecifiedProgram,
+	} {
+		if got := ProgramType(kind); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
 	}
 }
