@@ -94,6 +94,24 @@ func (t *Target) Tracepoint(category, event string) (*TraceEvent, bool) {
 	return ev, true
 }
 
+// HasEvent reports whether the target itself has an event, which Tracepoint may
+// take from another target; see ProbesOf.
+func (t *Target) HasEvent(category, event string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ok bool
+	var err error
+	if name, isEnter := strings.CutPrefix(event, sysEnter); category == syscalls && isEnter {
+		_, ok, err = t.file.Syscall(name)
+	} else if name, isExit := strings.CutPrefix(event, sysExit); category == syscalls && isExit {
+		_, ok, err = t.file.Syscall(name)
+	} else {
+		_, ok, err = t.file.Event(category, event)
+	}
+	t.fail(err)
+	return ok
+}
+
 func (t *Target) eventRecord(category, event string) (targetfile.Event, bool) {
 	t.mu.Lock()
 	rec, ok, err := t.file.Event(category, event)

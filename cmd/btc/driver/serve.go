@@ -21,7 +21,7 @@ func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, dia
 	others.begin()
 	failed := false
 	for _, t := range in.Others {
-		reason := others.next().misfit(m, src)
+		reason := others.next().misfit(m, src).because(info, t)
 		switch {
 		case reason == nil:
 		case in.Optional && len(others.arches) > 1:
@@ -122,6 +122,22 @@ func (in Input) build(info *check.Info, arches []*target.Arch) *ir.Module {
 type misfit struct {
 	at   diag.Span
 	text string
+}
+
+// because names the cause where it is an event that the target does not have: it
+// then has those of the first target, whose types it may lack.
+func (r *misfit) because(info *check.Info, t *target.Target) *misfit {
+	if r == nil {
+		return nil
+	}
+	for _, p := range info.Programs {
+		clause, point := p.Probe.Span(), p.Point
+		if point.Kind != "tracepoint" || point.Pattern || r.at.Start < clause.Start || r.at.Start >= clause.End || t.HasEvent(point.Target, point.Name) {
+			continue
+		}
+		return &misfit{point.At, "the kernel has no tracepoint " + point.Target + ":" + point.Name}
+	}
+	return r
 }
 
 // misfit makes m serve the target, too; or says why it cannot.
