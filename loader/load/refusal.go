@@ -49,6 +49,10 @@ func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions,
 		}
 		return f
 	}
+	if text, hint, ok := causeOf(mp, log); ok {
+		f.Text, f.Hint = text, hint
+		return f
+	}
 	reason := lastReason(log)
 	f.Text = fmt.Sprintf("the kernel refused %s: %s", mp.Attach.Text, reason)
 	f.Notes = tail(log, logTail)
@@ -173,6 +177,7 @@ var hints = []struct{ word, hint string }{
 	{"helper call is not allowed", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
 	{"BPF program is too large", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
 	{"too many jumps", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
+	{"back-edge from insn", "this kernel takes no such loop: count its turns, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
 	{"infinite loop detected", "the kernel does not see that the loop ends: count its turns, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
 	{"The sequence of", "the loop has too many turns for this kernel's verifier: give it a smaller bound, or use for ($i : 0..N)"},
 	{"combined stack size", "the script needs too much stack: use fewer or shorter strings"},

@@ -1,0 +1,79 @@
+package load
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"btc/loader/manifest"
+)
+
+// A cause is what the script or the host is to blame for when the kernel refuses a
+// program: a line of the verifier's log that says so, and what it means.
+type cause struct {
+	line string // begins the line; * is any text
+	// text is in the script's terms; it has the texts that * stands for.
+	text func(p *manifest.Program, found []string) string
+	hint string
+}
+
+const kprobeMayDo = "a kprobe may do instead"
+
+// causes are looked for in all lines of the log, the last ones first.
+var causes = []cause{
+	{"func '*' doesn't have *-th argument", noArgument,
+		"the event has other arguments here than the script reads; btc compile --target host tells when compiling"},
+	{"The function * has * arguments. Too many", func(_ *manifest.Program, f []string) string {
+		return fmt.Sprintf("this kernel cannot enter %s with fentry or fexit: it has %s arguments", f[0], f[1])
+	}, kprobeMayDo},
+	{"The function * return type * is unsupported", unsupportedType, kprobeMayDo},
+	{"The function * arg* type * is unsupported", unsupportedType, kprobeMayDo},
+	{"Attaching tracing programs to function '*' is rejected", func(_ *manifest.Program, f []string) string {
+		return "this kernel does not let the function " + f[0] + " be traced"
+	}, "a kprobe or another function may do instead"},
+	{"Attaching fexit* to __noreturn function '*' is rejected", func(_ *manifest.Program, f []string) string {
+		return f[1] + " never returns, so this kernel does not let its return be traced"
+	}, "fentry:FUNCTION runs at its entry"},
+	{"The address of function * cannot be found", func(_ *manifest.Program, f []string) string {
+		return "this kernel has types of the function " + f[0] + " and no such function: it is inlined everywhere"
+	}, "probe a function that calls it"},
+	{"calling kernel function * is not allowed", func(p *manifest.Program, f []string) string {
+		return fmt.Sprintf("this kernel does not let a %s call its function %s", p.Kind, f[0])
+	}, "kfunc_allowed() tells the script where it can"},
+}
+
+func unsupportedType(_ *manifest.Program, f []string) string {
+	return fmt.Sprintf("this kernel cannot enter %s with fentry or fexit: it passes a %s", f[0], f[len(f)-1])
+}
+
+// noArgument: the kernel counts from 1, the script from 0.
+func noArgument(p *manifest.Program, f []string) string {
+	n, _ := strconv.Atoi(f[1])
+	return fmt.Sprintf("%s has no arg%d on this kernel: it has at most %d", p.Attach.Text, n-1, n-1)
+}
+
+// causeOf finds the cause that a log names.
+func causeOf(p *manifest.Program, log []string) (text, hint string, ok bool) {
+	for i := len(log) - 1; i >= 0; i-- {
+		line := strings.TrimSpace(log[i])
+		for _, c := range causes {
+			if found, ok := match(c.line, line); ok {
+				return c.text(p, found), c.hint, true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// match reports whether a line begins with a form, and what each * of it is.
+func match(form, line string) (found []string, ok bool) {
+	head, rest, more := strings.Cut(form, "*")
+	line, ok = strings.CutPrefix(line, head)
+	for ok && more {
+		var part, text string
+		part, rest, more = strings.Cut(rest, "*")
+		text, line, ok = strings.Cut(line, part)
+		found = append(found, text)
+	}
+	return found, ok
+}
