@@ -209,8 +209,11 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 		b.fail(diag.NotInThisProbe, at, "%s can only be used inside of a probe.", name)
 	case !b.permitted(c, name) || !b.arity(c):
 	case isArg && n >= int64(b.argLimit()):
-		b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n, b.argLimit())
+		b.argTooFar(at, n)
 	default:
+		if isArg {
+			b.rawArg(at, n)
+		}
 		b.accept(c)
 		return true
 	}

@@ -10,6 +10,7 @@ package check
 
 import (
 	"slices"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
@@ -94,8 +95,21 @@ type Point struct {
 	Label   string // "name=" in front of the attach point
 }
 
-// NamedByHost tells that the host alone knows what the builtin probe names.
-func (p *Point) NamedByHost() bool { return p.Pattern || p.Fill != nil }
+// NamedByHost reports whether the host alone knows what the builtin probe names:
+// what a pattern matches, the module of a function, the path of a program.
+func (p *Point) NamedByHost() bool {
+	switch p.Kind {
+	case "fentry", "fexit", "rawtracepoint":
+		if p.Target == "" {
+			return true
+		}
+	case "uprobe", "uretprobe", "usdt":
+		if !strings.HasPrefix(p.Target, "/") || p.Lang != "" || p.Kind == "usdt" && !strings.Contains(p.Name, ":") {
+			return true
+		}
+	}
+	return p.Pattern || p.Fill != nil
+}
 
 // Space is the address space of what the probe itself finds in registers: argN,
 // retval, reg().

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,7 +127,10 @@ func (p *Point) finish() {
 	case "profile", "interval":
 		text = append(text, p.Unit, strconv.FormatUint(p.Count, 10))
 	case "software", "hardware":
-		text = append(text, p.Target, strconv.FormatUint(p.Count, 10))
+		text = append(text, p.Target)
+		if p.Count > 0 {
+			text = append(text, strconv.FormatUint(p.Count, 10))
+		}
 	case "watchpoint":
 		text = append(text, "0x"+strconv.FormatUint(p.Addr, 16), strconv.Itoa(p.Len), p.Mode)
 	default:
@@ -140,8 +142,8 @@ func (p *Point) finish() {
 			name = "0x" + strconv.FormatUint(p.Addr, 16)
 		}
 		words := []string{p.Target, p.Lang, name}
-		if p.Kind == "iter" {
-			words = []string{name, p.Target}
+		if p.Kind == "iter" { // without the path to pin it at
+			words = []string{name}
 		}
 		for _, s := range words {
 			if s != "" {
@@ -216,12 +218,31 @@ func (c *checker) kprobe(p *Point, parts []ast.AttachPart) bool {
 	if p.Addr != 0 {
 		c.info.Unsafe = append(c.info.Unsafe, Use{"kprobe-address", fn.At})
 	}
-	if p.Name != "" && !p.Pattern && (p.Target == "" || p.Target == "vmlinux") && !c.t.HasFunc(p.Name) {
-		d := c.fail(diag.NotInTarget, fn, "%s is not traceable (either non-existing, inlined, or marked as \"notrace\"); attaching to it will likely fail", p.Name)
+	if p.Name != "" && !p.Pattern && (p.Target == "" || p.Target == "vmlinux") && !c.t.HasFunc(p.Name) && !c.t.HasFunc(c.alias(p.Name)) {
+		d := c.absent(p, fn, "%s is not traceable (either non-existing, inlined, or marked as \"notrace\"); attaching to it will likely fail", p.Name)
 		d.Hint("so it is in the target's kernel; the host decides")
 		c.similar(d, p.Name, c.t.Funcs)
 	}
 	return true
+}
+
+// alias is the function that a system call's function is another name of where
+// the call has no arguments; "" for other functions. The kernel lists one of the
+// names, and attaches to each.
+func (c *checker) alias(name string) string {
+	if call, ok := strings.CutPrefix(c.t.Arch().SyscallFunc(name), c.t.Arch().SyscallPrefix); ok {
+		return "__do_sys_" + call
+	}
+	return ""
+}
+
+// absent warns of an attach point that the target does not have, unless
+// missing_probes is ignore.
+func (c *checker) absent(p *Point, at ast.Node, format string, args ...any) *diag.Diagnostic {
+	if p.Missing == "ignore" {
+		return &diag.Diagnostic{}
+	}
+	return c.fail(diag.NotInTarget, at, format, args...)
 }
 
 // similar adds a hint with the name that was probably meant, looked for among
@@ -292,14 +313,14 @@ func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	p.finish()
 	if !p.Pattern {
 		if _, ok := c.t.Tracepoint(p.Target, p.Name); !ok {
-			d := c.fail(diag.NotInTarget, ap, "tracepoint %s:%s does not exist in the target's kernel; the host decides", p.Target, p.Name)
+			d := c.absent(p, ap, "tracepoint %s:%s does not exist in the target's kernel; the host decides", p.Target, p.Name)
 			c.similar(d, p.Target+":"+p.Name, func(string) []string { return c.t.Tracepoints("*", event.Text[:min(len(event.Text), 3)]+"*") })
 		}
 		return []*Point{p}
 	}
 	all := c.t.Tracepoints(p.Target, p.Name)
 	if len(all) == 0 {
-		c.fail(diag.NotInTarget, ap, "no tracepoint of the target's kernel matches %s:%s; the host decides", p.Target, p.Name)
+		c.absent(p, ap, "no tracepoint of the target's kernel matches %s:%s; the host decides", p.Target, p.Name)
 	}
 	if !readsArgs || len(all) > 0 && p.syscallExits() {
 		return []*Point{p}
@@ -401,24 +422,19 @@ func duration(s string) (uint64, bool) {
 }
 
 // softwareEvents and hardwareEvents are the names of perf events by all their
-// spellings, with the period a probe has when it gives none.
-var softwareEvents = map[string]uint64{
-	"alignment-faults": 1, "bpf-output": 1, "context-switches": 1000, "cs": 1000, "cpu-clock": 1000000, "cpu": 1000000,
-	"cpu-migrations": 1, "dummy": 1, "emulation-faults": 1, "major-faults": 1, "minor-faults": 100,
-	"page-faults": 100, "faults": 100, "task-clock": 1,
-}
+// spellings, sorted. The loader knows the period of each.
+var (
+	softwareEvents = []string{"alignment-faults", "bpf-output", "context-switches", "cpu", "cpu-clock", "cpu-migrations", "cs", "dummy",
+		"emulation-faults", "faults", "major-faults", "minor-faults", "page-faults", "task-clock"}
+	hardwareEvents = []string{"backend-stalls", "branch-instructions", "branch-misses", "branches", "bus-cycles", "cache-misses",
+		"cache-references", "cpu-cycles", "cycles", "frontend-stalls", "instructions", "ref-cycles"}
+)
 
-var hardwareEvents = map[string]uint64{
-	"backend-stalls": 1e6, "branch-instructions": 1e5, "branches": 1e5, "branch-misses": 1e5, "bus-cycles": 1e5,
-	"cache-misses": 1e6, "cache-references": 1e6, "cpu-cycles": 1e6, "cycles": 1e6, "frontend-stalls": 1e6,
-	"instructions": 1e6, "ref-cycles": 1e6,
-}
+// SoftwareEvents are the names of the events of software probes, sorted.
+func SoftwareEvents() []string { return softwareEvents }
 
-// SoftwareEvents and HardwareEvents are the names of perf events, sorted.
-func SoftwareEvents() []string { return slices.Sorted(maps.Keys(softwareEvents)) }
-
-// HardwareEvents: see SoftwareEvents.
-func HardwareEvents() []string { return slices.Sorted(maps.Keys(hardwareEvents)) }
+// HardwareEvents are the names of the events of hardware probes, sorted.
+func HardwareEvents() []string { return hardwareEvents }
 
 // counter reads "event[:count]".
 func (c *checker) counter(p *Point, parts []ast.AttachPart) bool {
@@ -431,21 +447,17 @@ func (c *checker) counter(p *Point, parts []ast.AttachPart) bool {
 		c.fail(diag.BadAttachPoint, parts[0], "wildcards are not allowed for %s probe type", p.Kind)
 		return false
 	}
-	count, ok := events[p.Target]
-	if !ok {
-		meant(c.fail(diag.BadAttachPoint, parts[0], "%s is not a %s probe", p.Target, p.Kind), p.Target, "", namesOf(events))
+	if !slices.Contains(events, p.Target) {
+		meant(c.fail(diag.BadAttachPoint, parts[0], "%s is not a %s probe", p.Target, p.Kind), p.Target, "", events)
 		return false
 	}
-	p.Count = count
 	if len(parts) > 1 && parts[1].Text != "" { // "software:faults:" is the default, too
 		n, err := parseCount(parts[1].Text)
 		if err != nil {
 			c.fail(diag.BadAttachPoint, parts[1], "invalid count %s", parts[1].Text)
 			return false
 		}
-		if n > 0 {
-			p.Count = n
-		}
+		p.Count = n // 0: the event's own period
 	}
 	return true
 }

@@ -40,7 +40,7 @@ func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 		}
 		return []*Point{p}
 	case len(all) == 0:
-		c.fail(diag.NotInTarget, ap, "nothing in the target's kernel matches %s; the host decides", p.Text)
+		c.absent(p, ap, "nothing in the target's kernel matches %s; the host decides", p.Text)
 	}
 	if !readsArgs {
 		return []*Point{p}
@@ -123,18 +123,51 @@ func (c *checker) typedMissing(p *Point, at ast.Node) {
 	} else if p.Target != "" && p.Target != "vmlinux" {
 		return
 	}
-	d := c.fail(diag.NotInTarget, at, "%s is no %s of the target's kernel; the host decides", p.Name, what)
+	d := c.absent(p, at, "%s is no %s of the target's kernel; the host decides", p.Name, what)
 	c.similar(d, p.Name, list)
 }
 
 // argLimit is the number of arguments that argN can name: those in registers, or
 // as many as a usdt or raw tracepoint may have.
 func (b *body) argLimit() int {
-	switch b.point.Kind {
-	case "usdt", "rawtracepoint":
+	if b.argsInMemory() {
 		return 12
 	}
 	return len(b.t.Arch().Args)
+}
+
+// argsInMemory: the arguments are not those of a function's registers.
+func (b *body) argsInMemory() bool { return b.point.Kind == "usdt" || b.point.Kind == "rawtracepoint" }
+
+func (b *body) argTooFar(at ast.Node, n int64) {
+	if b.argsInMemory() {
+		b.fail(diag.NotInThisProbe, at, "arg%d: a %s has at most %d arguments", n, b.point.Kind, b.argLimit())
+		return
+	}
+	b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n, b.argLimit())
+}
+
+// rawArg warns of an argument that a raw tracepoint does not have in the target's
+// kernel. Other kernels may have it: block_rq_insert lost its first in 5.11.
+func (b *body) rawArg(at ast.Node, n int64) {
+	if b.point.Kind != "rawtracepoint" || b.point.Pattern {
+		return
+	}
+	proto, ok := b.t.RawTracepoint(b.point.Name)
+	if !ok {
+		return
+	}
+	if have := proto.Slot(len(proto.Params)); n >= int64(have) {
+		b.fail(diag.NotInTarget, at, "arg%d: %s has %s in the target's kernel; the host decides", n, b.point.Text, countOf(have, "argument"))
+	}
+}
+
+// countOf is a number of things in words: "1 argument", "2 arguments".
+func countOf(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
 }
 
 // iter reads "iter:KIND".
@@ -163,7 +196,7 @@ func (c *checker) iter(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bo
 		return false
 	}
 	if _, ok := c.t.Iter(p.Name); !ok {
-		d := c.fail(diag.NotInTarget, parts[0], "the target's kernel has no iterator %s; the host decides", p.Name)
+		d := c.absent(p, parts[0], "the target's kernel has no iterator %s; the host decides", p.Name)
 		if near := spell.Nearest(p.Name, c.t.Iters()); near != "" {
 			d.Hint("did you mean %s?", near)
 		}

@@ -62,7 +62,7 @@ func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart,
 		return globText(p.Name, name)
 	})
 	if len(names) == 0 {
-		c.fail(diag.NotInTarget, ap, "the debug information of %s has no function that matches %s", bin.Path, p.Name)
+		c.absent(p, ap, "the debug information of %s has no function that matches %s", bin.Path, p.Name)
 		return []*Point{p}
 	}
 	if c.tooMany(ap, len(names)) {
@@ -71,7 +71,7 @@ func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart,
 	var points []*Point
 	for _, name := range names {
 		one := *p
-		one.Name, one.Lang, one.Pattern = name, "", false
+		one.Name, one.Pattern = name, false
 		one.finish()
 		points = append(points, &one)
 	}

@@ -21,7 +21,10 @@ import (
 )
 
 // function is a kernel function that may be probed.
-type function struct{ name, module string }
+type function struct {
+	name, module string
+	several      bool // functions of one module have the name
+}
 
 var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
 
@@ -44,7 +47,8 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		if err := x.checkFunction(p); err != nil {
 			return Plan{}, err
 		}
-		return Plan{Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name, Offset: a.Offset}}}, nil
+		several, err := x.severalOf(a)
+		return Plan{Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name, Offset: a.Offset, Several: several}}}, err
 	}
 	if err := x.readFunctions(); err != nil {
 		return Plan{}, err
@@ -55,7 +59,7 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		if a.Target != "" {
 			text += f.module + ":"
 		}
-		plan.Matches = append(plan.Matches, Match{Text: text + f.name, Group: f.module, Name: f.name})
+		plan.Matches = append(plan.Matches, Match{Text: text + f.name, Group: f.module, Name: f.name, Several: f.several})
 	}
 	if len(plan.Matches) == 0 {
 		what := a.Name
@@ -184,7 +188,7 @@ func (x *expander) readFunctions() error {
 		return fmt.Errorf("the list of kernel functions cannot be read: %w", err)
 	}
 	k.Each(func(s hostinfo.Symbol) bool {
-		add(function{s.Name, s.Module})
+		add(function{name: s.Name, module: s.Module})
 		return true
 	})
 	return nil
@@ -203,7 +207,7 @@ func dangerous(name string) bool {
 }
 
 // matching are the functions that an attach point's pattern stands for, sorted,
-// static functions of one name once.
+// static functions of one name and module once.
 func (x *expander) matching(a *manifest.Attach) []function {
 	var out []function
 	for _, f := range x.functions {
@@ -217,7 +221,15 @@ func (x *expander) matching(a *manifest.Attach) []function {
 		}
 		return strings.Compare(a.module, b.module)
 	})
-	return slices.Compact(out)
+	kept := out[:0]
+	for _, f := range out {
+		if n := len(kept); n > 0 && kept[n-1].name == f.name && kept[n-1].module == f.module {
+			kept[n-1].several = true
+			continue
+		}
+		kept = append(kept, f)
+	}
+	return kept
 }
 
 // readFilterFunctions reads lines of the form "name" or "name [module]", from a
@@ -236,7 +248,7 @@ func readFilterFunctions(path string, add func(function)) error {
 	}
 	for line := range strings.Lines(string(text)) {
 		name, module, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		add(function{name, strings.Trim(module, "[] ")})
+		add(function{name: name, module: strings.Trim(module, "[] ")})
 	}
 	return nil
 }
@@ -251,7 +263,16 @@ func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.H
 	if ret {
 		attach = link.Kretprobe
 	}
+	if m.Several {
+		l, err := attachNamesakes(m, prog, ret)
+		if !errors.Is(err, hostinfo.ErrHiddenSymbols) {
+			return l, err
+		}
+	}
 	l, err := attach(m.Name, prog, o)
+	if errors.Is(err, unix.EADDRNOTAVAIL) { // several functions have the name: tracing since 6.7
+		return attachNamesakes(m, prog, ret)
+	}
 	if err != nil {
 		return nil, kprobeError(plan.Prog.Kind, m, err)
 	}
@@ -259,24 +280,32 @@ func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.H
 }
 
 // attachKprobeMulti probes all functions of a pattern. The kernel refuses a list
-// with one function that cannot be probed, so the list is halved until the culprits
-// stand alone; they are left out.
+// with one function that cannot be probed, so the list is bisected until these are
+// alone; they are left out. A link that names functions has the first of each name:
+// those that share a name with others have a link of their own, by address.
 func attachKprobeMulti(plan *Plan, prog *ebpf.Program, ret bool) (io.Closer, error) {
 	names := map[string]uint64{}
+	several := map[string]bool{}
 	for i := range plan.Matches {
-		names[plan.Matches[i].Name] = uint64(plan.Matches[i].ID)
+		m := &plan.Matches[i]
+		_, again := names[m.Name]
+		several[m.Name] = several[m.Name] || m.Several || again
+		names[m.Name] = uint64(m.ID)
+	}
+	addrs, err := addressesOf(several, plan.Prog.Attach.Target)
+	if err != nil {
+		return nil, err
 	}
 	attach := link.KprobeMulti
 	if ret {
 		attach = link.KretprobeMulti
 	}
-	session := plan.Session != nil
 	var all closers
 	var refused []string
-	err := halve(slices.Sorted(maps.Keys(names)), func(part []string) error {
-		opts := link.KprobeMultiOptions{Symbols: part, Session: session}
+	use := func(opts link.KprobeMultiOptions, of []string) error {
+		opts.Session = plan.Session != nil
 		if plan.Prog.UsesID {
-			for _, name := range part {
+			for _, name := range of {
 				opts.Cookies = append(opts.Cookies, names[name])
 			}
 		}
@@ -285,7 +314,24 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program, ret bool) (io.Closer, err
 			all = append(all, l)
 		}
 		return err
-	}, func(name string) { refused = append(refused, name) })
+	}
+	byName := slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool { return len(addrs[name]) > 1 })
+	if len(byName) > 0 {
+		err = halve(byName, func(part []string) error { return use(link.KprobeMultiOptions{Symbols: part}, part) },
+			func(name string) { refused = append(refused, name) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(addrs)) {
+		if err != nil || len(addrs[name]) < 2 {
+			continue
+		}
+		bad := 0
+		err = halve(addrs[name], func(part []uintptr) error {
+			return use(link.KprobeMultiOptions{Addresses: part}, slices.Repeat([]string{name}, len(part)))
+		}, func(uintptr) { bad++ })
+		if bad == len(addrs[name]) {
+			refused = append(refused, name)
+		}
+	}
 	if err == nil && len(all) == 0 {
 		err = &missing{text: "none of the functions can be probed"}
 	}
@@ -300,22 +346,22 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program, ret bool) (io.Closer, err
 // halve calls use for a list, and where it is refused for parts of it. refused
 // is called for those that are refused alone. The error is one that has nothing
 // to do with what is on the list.
-func halve(names []string, use func([]string) error, refused func(string)) error {
-	err := use(names)
+func halve[T any](list []T, use func([]T) error, refused func(T)) error {
+	err := use(list)
 	switch {
 	case err == nil:
 		return nil
 	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EADDRNOTAVAIL):
 		return err
-	case len(names) == 1:
-		refused(names[0])
+	case len(list) == 1:
+		refused(list[0])
 		return nil
 	}
-	half := len(names) / 2
-	if err := halve(names[:half], use, refused); err != nil {
+	half := len(list) / 2
+	if err := halve(list[:half], use, refused); err != nil {
 		return err
 	}
-	return halve(names[half:], use, refused)
+	return halve(list[half:], use, refused)
 }
 
 // closers are the links of one plan that needed several.
@@ -333,12 +379,20 @@ func (c closers) Close() error {
 // exist kernels answer ENOENT, EINVAL or EADDRNOTAVAIL by version and by way.
 func kprobeError(kind string, m *Match, err error) error {
 	gone := errors.Is(err, os.ErrNotExist)
-	if !gone {
+	if !gone || m.Offset > 0 { // the library says so of a bad offset, too
 		k, kerr := hostinfo.LoadKallsyms()
 		gone = kerr == nil && len(k.Find(m.Name)) == 0
 	}
+	if !gone && errors.Is(err, os.ErrNotExist) {
+		//lint:ignore ST1005 the reference's words
+		return errors.New("Possible attachment attempt in the middle of an instruction, try a different offset.")
+	}
 	if gone {
 		return noMatch(kind, strings.TrimPrefix(m.Group+":"+m.Name, ":"))
+	}
+	var no unix.Errno
+	if errors.As(err, &no) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("the kernel does not let it be probed: %w", no) // without the library's many steps
 	}
 	return err
 }

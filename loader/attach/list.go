@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -112,11 +111,7 @@ func listExpanded(x *expander, kind string, parts []string) ([]string, error) {
 	plan, err := providers[kind].expand(x, &manifest.Program{Kind: kind, Attach: a})
 	var out []string
 	for i := range plan.Matches {
-		text := plan.Matches[i].Text
-		if kind == "rawtracepoint" {
-			text = kind + ":" + cmp.Or(plan.Matches[i].Group, "vmlinux") + ":" + plan.Matches[i].Name
-		}
-		out = append(out, text)
+		out = append(out, plan.Matches[i].Text)
 	}
 	return out, err
 }

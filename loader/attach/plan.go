@@ -59,6 +59,8 @@ type Match struct {
 	Path   string // uprobe: file
 	Offset uint64 // kprobe: bytes behind Name; uprobe: offset in the file
 
+	Several bool // kprobe: several functions have the name, or only the module tells which is meant
+
 	BPF ebpf.ProgramID // program that the function Name belongs to; 0: the kernel
 
 	// Of usdt probes:
@@ -187,6 +189,12 @@ func noMatch(kind, what string) error {
 // RemovedProbe is the warning of a clause whose attach points are all missing.
 const RemovedProbe = "Probe has no valid attach points. It is being removed which may cause issues with program behavior."
 
+// expected is the end of errors that missing_probes can turn into warnings.
+const expected = " If this is expected, set the 'missing_probes' config variable to 'warn'."
+
+// NoAttachPoints is the error of such a clause.
+const NoAttachPoints = "Probe has no valid attach points." + expected
+
 // Skipping is the warning of a missing attach point.
 func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Skipping." }
 
@@ -214,16 +222,15 @@ func (e emptied) judge(m *manifest.Manifest, x *Expansion) error {
 	for _, clause := range slices.Sorted(maps.Keys(e)) {
 		l := e[clause]
 		mode := cmp.Or(m.Config.Other["missing_probes"], l.first.Attach.Missing) // members of patterns have modes of their own
-		f := &report.Fault{Script: &m.Script, Pos: l.first.Pos, Text: "Probe has no valid attach points.", Notes: l.texts}
+		f := &report.Fault{Script: &m.Script, Pos: l.first.Pos, Text: NoAttachPoints, Notes: l.texts}
 		switch {
 		case l.kept || mode == "ignore":
 		case mode == "warn":
 			f.Text = RemovedProbe
 			x.Warnings = append(x.Warnings, f.Warning())
 		default:
-			f.Hint = "if this is expected, set the config key missing_probes to warn"
 			if l.first.Attach.Missing == "ignore" { // a member of a pattern, which the compiler expanded
-				f.Hint = "the pattern stands for what it matched in Linux " + m.Target + ", and none of that exists here: compile the script for this kernel (btc compile --target), or " + f.Hint
+				f.Hint = "the pattern stands for what it matched in Linux " + m.Target + ", and none of that exists here: compile the script for this kernel (btc compile --target)"
 			}
 			f.Cause = &missing{text: f.Text}
 			return f
@@ -270,10 +277,22 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 		plan, err := x.expand(p)
 		var gone *missing
 		var elsewhere *foreign
+		var failed *Failure
 		switch {
-		case errors.As(err, &gone) && (p.Attach.Missing == "ignore" || gone.pattern):
-			if l := empty.of(p); gone.pattern {
+		case errors.As(err, &failed) && mode(p) != "error":
+			if mode(p) == "warn" {
+				out.Warnings = append(out.Warnings, failed.fault(m, p).Warning())
+			}
+			empty.of(p).kept = true // it is there
+			continue
+		case errors.As(err, &failed):
+			return nil, failed.fault(m, p)
+		case errors.As(err, &gone) && (mode(p) == "ignore" || gone.pattern || mode(p) == "error" && searched(p)):
+			if l := empty.of(p); gone.pattern || mode(p) == "error" {
 				l.texts = append(l.texts, gone.text)
+			}
+			if !gone.pattern && mode(p) == "error" {
+				out.Warnings = append(out.Warnings, (&report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text)}).Warning())
 			}
 			continue
 		case errors.As(err, &gone) && (p.Attach.Missing == "warn" || errors.As(err, &elsewhere)):
@@ -363,8 +382,7 @@ func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
 	f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
 	var gone *missing
 	if errors.As(err, &gone) {
-		f.Text, f.Notes = gone.text, gone.notes()
-		f.Hint = "if this is expected, set the config key missing_probes to warn"
+		f.Text, f.Notes, f.Hint = gone.text, gone.notes(), missingHint
 	}
 	return f
 }
@@ -517,17 +535,6 @@ func (p *Plan) Places(links int) int {
 	}
 	return links
 }
-
-// Failure is an attach point that the kernel would not take.
-type Failure struct {
-	Probe string
-	Cause error
-}
-
-func (f *Failure) Error() string {
-	return "Unable to attach probe: " + f.Probe + ": " + f.Cause.Error()
-}
-func (f *Failure) Unwrap() error { return f.Cause }
 
 // IsMissing tells whether an error means that the attach point does not exist
 // on this host.

@@ -26,38 +26,39 @@ func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 	if id, ok := bpfTarget(a.Target); ok {
 		return expandBPF(p, id)
 	}
+	written := a.Name
 	p = onThisMachine(p)
 	a = &p.Attach
 	if !isPattern(a.Name) && !isPattern(a.Target) {
-		proto, err := x.tracedFunction(a)
+		proto, module, err := x.tracedFunction(a)
 		if err != nil {
 			return Plan{}, err
 		}
 		if err := sameArgs(p, proto, 0); err != nil {
 			return Plan{}, err
 		}
-		return Plan{Each: true, Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name}}}, nil
+		return Plan{Each: true, Matches: []Match{{Text: inModule(p.Kind, module, written), Group: module, Name: a.Name}}}, nil
 	}
 	if err := x.readFunctions(); err != nil {
 		return Plan{}, err
 	}
 	plan := Plan{Each: true}
 	for _, f := range x.matching(a) {
-		proto, err := x.tracedFunction(&manifest.Attach{Target: f.module, Name: f.name})
+		proto, _, err := x.tracedFunction(&manifest.Attach{Target: f.module, Name: f.name})
 		if err != nil || !canTrampoline(proto) {
 			continue
 		}
-		text := p.Kind + ":"
-		if a.Target != "" {
-			text += f.module + ":"
-		}
-		plan.Matches = append(plan.Matches, Match{Text: text + f.name, Group: f.module, Name: f.name})
+		plan.Matches = append(plan.Matches, Match{Text: inModule(p.Kind, f.module, f.name), Group: f.module, Name: f.name})
 	}
 	if len(plan.Matches) == 0 {
 		return Plan{}, noMatch(p.Kind, strings.TrimPrefix(a.Text, p.Kind+":"))
 	}
 	return plan, nil
 }
+
+// inModule is the name of a probe whose kind has functions of several modules, as
+// the builtin probe gives it: with the module, also where the script has none.
+func inModule(kind, module, name string) string { return kind + ":" + module + ":" + name }
 
 // canTrampoline leaves out what no kernel can enter with fentry: variable
 // arguments, or more than twelve (MAX_BPF_FUNC_ARGS).
@@ -77,24 +78,28 @@ func noTypes(err error) error {
 	return fmt.Errorf("the kernel's types cannot be read: %w", err)
 }
 
-// tracedFunction finds a function by name, in its module where one is given.
-func (x *expander) tracedFunction(a *manifest.Attach) (*btf.FuncProto, error) {
+// tracedFunction finds a function by name, in its module where one is given. It
+// returns the module, "vmlinux" for the kernel itself.
+func (x *expander) tracedFunction(a *manifest.Attach) (proto *btf.FuncProto, module string, err error) {
 	kernel, err := x.host.Types().Kernel()
 	if err != nil {
-		return nil, noTypes(err)
+		return nil, "", noTypes(err)
 	}
 	inKernel, err := findFunc(kernel, a.Name)
+	if errors.Is(err, errWhich) {
+		err = &Failure{a.Text, err}
+	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if inKernel != nil && (a.Target == "" || a.Target == "vmlinux") {
-		return inKernel, nil
+		return inKernel, "vmlinux", nil
 	}
 	if a.Target == "vmlinux" {
-		return nil, noTyped(a)
+		return nil, "", noTyped(a)
 	}
 	if a.Target != "" && !moduleLoaded(a.Target) {
-		return nil, &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
+		return nil, "", &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
 	}
 	return x.moduleFunction(a, inKernel != nil)
 }
@@ -107,13 +112,14 @@ func noTyped(a *manifest.Attach) error {
 // moduleFunction looks into the types of the modules (5.11). The library finds
 // functions by name only, the kernel's own first: one that stands in several
 // places cannot be asked for.
-func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncProto, error) {
+func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncProto, string, error) {
 	types := x.host.Types()
 	modules, err := types.Modules()
 	if err != nil {
-		return nil, fmt.Errorf("list of modules with types: %w", err)
+		return nil, "", fmt.Errorf("list of modules with types: %w", err)
 	}
 	var found *btf.FuncProto
+	module := ""
 	var where []string
 	if inKernel {
 		where = append(where, "vmlinux")
@@ -129,19 +135,21 @@ func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncP
 		}
 		where = append(where, name)
 		if a.Target == "" || a.Target == name {
-			found = proto
+			found, module = proto, name
 		}
 	}
 	switch {
 	case found == nil:
-		return nil, noTyped(a)
+		return nil, "", noTyped(a)
 	case len(where) > 1 && a.Target == "":
-		return nil, fmt.Errorf("ambiguous attach point, please specify module containing the function '%s' (%s)", a.Name, strings.Join(where, ", "))
+		return nil, "", &Failure{a.Text, fmt.Errorf("ambiguous attach point, please specify module containing the function '%s' (%s)", a.Name, strings.Join(where, ", "))}
 	case len(where) > 1:
-		return nil, fmt.Errorf("the function %s stands in %s, which this loader cannot tell apart", a.Name, strings.Join(where, ", "))
+		return nil, "", &Failure{a.Text, fmt.Errorf("the function %s is in %s, which this loader cannot tell apart", a.Name, strings.Join(where, ", "))}
 	}
-	return found, nil
+	return found, module, nil
 }
+
+var errWhich = errors.New("its types do not tell which is meant")
 
 // findFunc gives the prototype of the only function of a name, nil for none.
 func findFunc(spec *btf.Spec, name string) (*btf.FuncProto, error) {
@@ -159,7 +167,7 @@ func findFunc(spec *btf.Spec, name string) (*btf.FuncProto, error) {
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("several functions of this kernel are called %s, and its types do not tell which is meant", name)
+			return nil, fmt.Errorf("several functions of this kernel are called %s, and %w", name, errWhich)
 		}
 		found, _ = f.Type.(*btf.FuncProto)
 	}
@@ -182,7 +190,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 			if err := sameArgs(p, proto, 1); err != nil {
 				return Plan{}, err
 			}
-			return Plan{Each: true, Matches: []Match{{Text: a.Text, Name: a.Name}}}, nil
+			return onlyRaw(a, "vmlinux"), nil
 		}
 		modules, err := x.host.Types().Modules()
 		for _, m := range modules {
@@ -194,7 +202,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 				continue
 			}
 			if proto := rawTracepoint(spec, a.Name); proto != nil {
-				return Plan{Each: true, Matches: []Match{{Text: a.Text, Name: a.Name}}}, sameArgs(p, proto, 1)
+				return onlyRaw(a, m), sameArgs(p, proto, 1)
 			}
 		}
 		if err != nil {
@@ -206,7 +214,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 	plan := Plan{Each: true}
 	x.eachRawTracepoint(kernel, in, func(module, name string) {
 		if glob(a.Name, name) {
-			plan.Matches = append(plan.Matches, Match{Text: p.Kind + ":" + name, Group: module, Name: name})
+			plan.Matches = append(plan.Matches, Match{Text: inModule(p.Kind, module, name), Group: module, Name: name})
 		}
 	})
 	if len(plan.Matches) == 0 {
@@ -214,6 +222,11 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 	}
 	order.Quick(plan.Matches, func(a, b Match) int { return strings.Compare(a.Name, b.Name) })
 	return plan, nil
+}
+
+// onlyRaw is the plan of one raw tracepoint.
+func onlyRaw(a *manifest.Attach, module string) Plan {
+	return Plan{Each: true, Matches: []Match{{Text: inModule("rawtracepoint", module, a.Name), Group: module, Name: a.Name}}}
 }
 
 // eachRawTracepoint visits the raw tracepoints of the modules that are wanted, the

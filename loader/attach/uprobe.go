@@ -65,17 +65,20 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 		return nil, err
 	}
 	text := p.Kind + ":" + path + ":"
+	if a.Lang != "" {
+		text += a.Lang + ":"
+	}
 	if a.Name == "" {
 		off, ok := symbols.CodeOffset(f, a.Addr)
 		if !ok {
 			//lint:ignore ST1005 the reference's words
-			return nil, fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr)
+			return nil, &Failure{a.Text, fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr)}
 		}
 		// A stripped file does not tell where its functions begin.
 		if funcs, err := symbols.Functions(f); err == nil {
 			if s := enclosing(funcs, a.Addr); s != nil && s.Value != a.Addr {
 				if err := x.checkPlace(p, f, path, s, a.Addr-s.Value); err != nil {
-					return nil, err
+					return nil, &Failure{a.Text, err}
 				}
 			}
 		}
@@ -98,15 +101,15 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 				continue
 			}
 			//lint:ignore ST1005 the reference's words
-			return nil, fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint)
+			return nil, &Failure{text + s.Name, fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint)}
 		}
 		if a.Offset > 0 && s.Size > 0 && a.Offset >= s.Size {
 			//lint:ignore ST1005 the reference's words
-			return nil, fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size)
+			return nil, &Failure{a.Text, fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size)}
 		}
 		if a.Offset > 0 {
 			if err := x.checkPlace(p, f, path, &s, a.Offset); err != nil {
-				return nil, err
+				return nil, &Failure{a.Text, err}
 			}
 		}
 		m := Match{Text: text + s.Name, Name: s.Name, Path: file.Path, Offset: file.Offset + off + a.Offset}
@@ -150,7 +153,7 @@ func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, b
 func pick(funcs []elf.Symbol, a *manifest.Attach) []elf.Symbol {
 	var out []elf.Symbol
 	for _, s := range funcs {
-		if a.Lang == "cpp" && binary.MatchesCPP(a.Name, s.Name) || a.Lang == "" && (glob(a.Name, s.Name) || s.Name == a.Name) {
+		if s.Name == a.Name || a.Lang == "cpp" && binary.MatchesCPP(a.Name, s.Name) || a.Lang == "" && glob(a.Name, s.Name) {
 			out = append(out, s)
 		}
 	}

@@ -49,7 +49,7 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 		}
 	}
 	if len(plan.Matches) == 0 {
-		return Plan{}, noMatch(p.Kind, strings.TrimPrefix(a.Text, "usdt:"))
+		return Plan{}, &missing{text: "No matches for usdt " + a.Target + ":" + name + ".", pattern: isPattern(a.Target + a.Name)}
 	}
 	x.useMulti(&plan)
 	return plan, nil

@@ -29,14 +29,18 @@ func Glob(pattern, name string) bool {
 	}
 }
 
-// MatchesCPP tells whether a symbol is the C++ function that a pattern without
-// parameters means: "ns::f", "ns::*". Arguments of templates may be given or left
-// out; without parameters one name means all overloads.
+// MatchesCPP reports whether a symbol is the C++ function that a pattern names:
+// "ns::f", "ns::*", "ns::f(int)". Without parameters one name means all overloads;
+// arguments of templates may be given or left out.
 func MatchesCPP(pattern, symbol string) bool {
 	if !strings.HasPrefix(symbol, "_Z") {
 		return false
 	}
-	for _, options := range [][]demangle.Option{{demangle.NoParams, demangle.NoTemplateParams}, {demangle.NoParams}} {
+	ways := [][]demangle.Option{{demangle.NoParams, demangle.NoTemplateParams}, {demangle.NoParams}}
+	if strings.Contains(pattern, "(") {
+		ways = [][]demangle.Option{nil, {demangle.NoTemplateParams}}
+	}
+	for _, options := range ways {
 		name, err := demangle.ToString(symbol, options...)
 		if err == nil && Glob(pattern, name) {
 			return true

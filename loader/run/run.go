@@ -258,8 +258,9 @@ func (s *session) start() error {
 		aopts.Child = s.child.pid
 	}
 	virtual := 0
-	kept := map[int]bool{} // clauses with an attach point
-	var failed []*manifest.Program
+	failed := false
+	kept := map[int]bool{}         // clauses with an attach point
+	var absent []*manifest.Program // attach points that do not exist, the first of each clause
 	for i := range s.expansion.Plans {
 		if s.expansion.Plans[i].Virtual {
 			virtual++
@@ -280,17 +281,24 @@ func (s *session) start() error {
 			kept[plan.Prog.Clause] = true
 			continue
 		}
-		if err := s.attachFailure(plan, err); err != nil {
-			return err
+		failed = true
+		fatal, warning, isAbsent := attach.Outcome(s.manifest, plan.Prog, err, aopts.Unsafe)
+		if fatal != nil {
+			return fatal
 		}
-		failed = append(failed, plan.Prog)
-	}
-	for i, p := range failed {
-		if !kept[p.Clause] && p.Attach.Missing == "warn" && !slices.ContainsFunc(failed[:i], func(q *manifest.Program) bool { return q.Clause == p.Clause }) {
-			s.warn((&report.Fault{Script: &s.manifest.Script, Pos: p.Pos, Text: attach.RemovedProbe}).Warning())
+		if warning != "" {
+			s.warn(warning)
+		}
+		if !isAbsent {
+			kept[plan.Prog.Clause] = true
+		} else if !slices.ContainsFunc(absent, func(p *manifest.Program) bool { return p.Clause == plan.Prog.Clause }) {
+			absent = append(absent, plan.Prog)
 		}
 	}
-	if s.attached == 0 && len(failed) > 0 && virtual == 0 {
+	if err := s.withoutProbes(absent, kept); err != nil {
+		return err
+	}
+	if s.attached == 0 && failed && virtual == 0 {
 		return s.errNone()
 	}
 	s.attached += virtual
@@ -323,26 +331,24 @@ func (s *session) programs(plan *attach.Plan) []*ebpf.Program {
 	panic("BUG: plan of another expansion: " + plan.Prog.Name)
 }
 
-// attachFailure applies the script's missing_probes to an attach point that the
-// kernel does not have; other failures end the run.
-func (s *session) attachFailure(plan *attach.Plan, err error) error {
-	f := &report.Fault{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: err.Error(), Cause: err}
-	if attach.IsMissing(err) {
-		mode := plan.Prog.Attach.Missing
-		if text := errors.Unwrap(err).Error(); mode == "warn" || !s.opts.Allow.Has(permit.ProbeAddress) {
-			f.Text = text
+// withoutProbes says what becomes of the clauses of absent attach points that
+// have no other.
+func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) error {
+	for _, p := range absent {
+		if kept[p.Clause] {
+			continue
 		}
-		switch mode {
-		case "ignore":
-			return nil
+		f := &report.Fault{Script: &s.manifest.Script, Pos: p.Pos, Text: attach.RemovedProbe}
+		switch p.Attach.Missing {
 		case "warn":
-			f.Text = attach.Skipping(f.Text)
 			s.warn(f.Warning())
-			return nil
+		case "ignore":
+		default:
+			f.Text = attach.NoAttachPoints
+			return f
 		}
-		f.Hint = "if this is expected, set the 'missing_probes' config variable to 'warn'"
 	}
-	return f
+	return nil
 }
 
 // runVirtual runs the begin, end or self programs now.

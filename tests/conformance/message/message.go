@@ -31,7 +31,8 @@ var loaderForms = []struct {
 	{regexp.MustCompile(`(?m)^ *= hint: `), "HINT: "},
 	{regexp.MustCompile(`(?m)^ERROR: HINT: `), "HINT: "},
 	// What bpftrace finds out when it attaches has no position.
-	{regexp.MustCompile(`(?m)^\S+:\d+:\d+: ERROR: (?:\S+: )?(Could not (?:determine boundary|resolve) )`), "ERROR: $1"},
+	{regexp.MustCompile(`(?m)^\S+:\d+:\d+: (ERROR|WARNING): (Unable to attach probe: )`), "$1: $2"},
+	{regexp.MustCompile(`(?m)^ +\| (Could not |Offset outside |Possible attachment attempt )`), "ERROR: $1"},
 }
 
 var (

@@ -1,0 +1,73 @@
+package attach
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"btc/loader/manifest"
+	"btc/loader/report"
+)
+
+// Failure is an attach point that is there and that cannot be attached to.
+type Failure struct {
+	Probe string
+	Cause error
+}
+
+func (f *Failure) Error() string {
+	return "Unable to attach probe: " + f.Probe + ": " + f.Cause.Error()
+}
+func (f *Failure) Unwrap() error { return f.Cause }
+
+// fault says so in the script's terms: as an error, or as what is skipped.
+func (f *Failure) fault(m *manifest.Manifest, p *manifest.Program) *report.Fault {
+	out := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "Unable to attach probe: " + f.Probe + "." + expected, Cause: f}
+	if mode(p) != "error" {
+		out.Text = "Unable to attach probe: " + f.Probe + ". Skipping."
+	}
+	out.Notes = strings.Split(f.Cause.Error(), "\n")
+	return out
+}
+
+// mode is the script's missing_probes for a program.
+func mode(p *manifest.Program) string { return cmp.Or(p.Attach.Missing, "error") }
+
+// searched reports whether a program reads the name of its probe: as in bpftrace its
+// attach points are then looked for like patterns, and one that is absent is no
+// error while its clause has another.
+func searched(p *manifest.Program) bool { return p.UsesID && p.Kind != "usdt" } // usdt: its arguments need the number
+
+// Outcome is what becomes of an attach point that could not be attached to, by the
+// script's missing_probes: an error that ends the run, a warning, or neither.
+// absent reports whether it does not exist here.
+func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) (fatal error, warning string, absent bool) {
+	f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
+	var failed *Failure
+	switch {
+	case outOfRoom(err): // nothing that the script can expect
+		return f, "", false
+	case IsMissing(err):
+		absent = true
+		if mode(p) != "error" || searched(p) || !unsafe {
+			f.Text = errors.Unwrap(err).Error()
+		}
+		f.Hint = missingHint
+		if mode(p) == "warn" || mode(p) == "error" && searched(p) {
+			f.Text, f.Hint = Skipping(f.Text), ""
+		}
+	case errors.As(err, &failed):
+		f = failed.fault(m, p)
+	default:
+		return f, "", false
+	}
+	switch {
+	case mode(p) == "ignore":
+		return nil, "", absent
+	case mode(p) == "warn" || absent && searched(p):
+		return nil, f.Warning(), absent
+	}
+	return f, "", absent
+}
+
+const missingHint = "if this is expected, set the 'missing_probes' config variable to 'warn'"

@@ -1,0 +1,146 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"btc/loader/hostinfo"
+	"btc/loader/manifest"
+)
+
+// Several functions of a kernel may have one name: static functions of files, of
+// which some are compiled twice (load_elf_binary). A name then does not say which:
+// newer kernels refuse it (EADDRNOTAVAIL), older ones take the first. A probe of
+// such a name is one of each of the functions, by address.
+
+// severalOf reports whether several functions have the name of a kprobe, where the
+// kernel does not say so itself when the probe is attached. Kernels with
+// kprobe.session (6.10) do.
+func (x *expander) severalOf(a *manifest.Attach) (bool, error) {
+	ofModule := a.Target != "" && a.Target != "vmlinux"
+	if ofModule { // the kernel looks for the name alone
+		return true, nil
+	}
+	if x.host.KprobeSession() || x.opts.Functions != "" {
+		return false, nil
+	}
+	if err := x.readFunctions(); err != nil {
+		return false, nil // the list is not needed to attach
+	}
+	n := 0
+	for i := range x.functions {
+		if x.functions[i].name == a.Name {
+			n++
+		}
+	}
+	return n > 1, nil
+}
+
+// addressesOf finds the functions of names, by name, in the modules that match a
+// pattern; "" is all.
+func addressesOf(names map[string]bool, module string) (map[string][]uintptr, error) {
+	out := map[string][]uintptr{}
+	wanted := false
+	for _, w := range names {
+		wanted = wanted || w
+	}
+	if !wanted {
+		return out, nil
+	}
+	k, err := hostinfo.LoadKallsyms()
+	if err != nil {
+		return nil, fmt.Errorf("several functions have one name, and their addresses cannot be read: %w", err)
+	}
+	k.Each(func(s hostinfo.Symbol) bool {
+		if names[s.Name] && inModules(module, s.Module) && !slices.Contains(out[s.Name], uintptr(s.Addr)) {
+			out[strings.Clone(s.Name)] = append(out[s.Name], uintptr(s.Addr))
+		}
+		return true
+	})
+	return out, nil
+}
+
+func inModules(pattern, module string) bool {
+	if module == "" {
+		module = "vmlinux"
+	}
+	return pattern == "" || glob(pattern, module)
+}
+
+// attachNamesakes probes each function of a match's name; those that the kernel
+// refuses are left out, unless it refuses all.
+func attachNamesakes(m *Match, prog *ebpf.Program, ret bool) (io.Closer, error) {
+	all, err := addressesOf(map[string]bool{m.Name: true}, m.Group)
+	if err != nil {
+		return nil, err
+	}
+	addrs := all[m.Name]
+	if len(addrs) == 0 {
+		return nil, noMatch(kindOf(ret), strings.TrimPrefix(m.Group+":"+m.Name, ":"))
+	}
+	attr, err := kprobeEvent(ret)
+	if err != nil {
+		return nil, err
+	}
+	var links fds
+	var failure error
+	for _, addr := range addrs {
+		one := *attr
+		one.Ext2 = uint64(addr) + m.Offset
+		fd, err := openPerf(&one, -1, 0, prog)
+		if err != nil {
+			failure = err
+			continue
+		}
+		links = append(links, fd)
+	}
+	if len(links) == 0 {
+		return nil, failure
+	}
+	return links, nil
+}
+
+func kindOf(ret bool) string {
+	if ret {
+		return "kretprobe"
+	}
+	return "kprobe"
+}
+
+// kprobeEvent is the perf event of a kprobe at an address, which is to be put into
+// Ext2 (4.17).
+func kprobeEvent(ret bool) (*unix.PerfEventAttr, error) {
+	const dir = "/sys/bus/event_source/devices/kprobe"
+	number := func(file, prefix string) (uint64, error) {
+		b, err := os.ReadFile(dir + file)
+		if err != nil {
+			return 0, err
+		}
+		digits, ok := strings.CutPrefix(strings.TrimSpace(string(b)), prefix)
+		if !ok {
+			return 0, errors.New(dir + file + ": unexpected contents")
+		}
+		return strconv.ParseUint(digits, 10, 32)
+	}
+	typ, err := number("/type", "")
+	if err != nil {
+		return nil, err
+	}
+	attr := &unix.PerfEventAttr{Type: uint32(typ), Size: unix.PERF_ATTR_SIZE_VER5}
+	if ret {
+		bit, err := number("/format/retprobe", "config:")
+		if err != nil {
+			return nil, err
+		}
+		attr.Config = 1 << (bit & 63)
+	}
+	return attr, nil
+}
