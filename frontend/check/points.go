@@ -356,8 +356,22 @@ var durations = []struct {
 	ns     uint64
 }{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}, {"", 1}}
 
+// maxTimer is the largest period or rate that an object's manifest can hold.
+const maxTimer = 1 << 48
+
 // timer reads "hz:99", "s:1" or a duration.
 func (c *checker) timer(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bool {
+	if !c.readTimer(p, ap, parts) {
+		return false
+	}
+	if p.Count > maxTimer {
+		c.fail(diag.BadAttachPoint, parts[len(parts)-1], "Invalid rate of %s probe: %d %s is too large (max %d)", p.Kind, p.Count, p.Unit, uint64(maxTimer))
+		return false
+	}
+	return true
+}
+
+func (c *checker) readTimer(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bool {
 	if len(parts) == 1 {
 		ns, ok := duration(parts[0].Text)
 		if !ok {

@@ -132,3 +132,21 @@ func doubling(n int) string {
 	s.WriteString("fn f0($s : string) : string { return $s; }\n")
 	return s.String()
 }
+
+// TestLongestTimers compiles periods and rates at the limit, which the manifest's
+// validation states once more, and above it.
+func TestLongestTimers(t *testing.T) {
+	x86, err := target.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for timer, ok := range map[string]bool{
+		"interval:s:281474976710656": true, "interval:s:281474976710657": false, "interval:us:9223372036854775807": false,
+		"profile:hz:1111111111111111": false, "interval:3257d": true, "interval:3258d": false, "interval:ms:1e18": false,
+	} {
+		out, diags := Compile(Input{Name: "t.bt", Text: timer + " { }", Target: x86})
+		if (out != nil) != ok {
+			t.Errorf("%s: compiled %v, expected %v: %v", timer, out != nil, ok, diags.Err())
+		}
+	}
+}
