@@ -225,7 +225,7 @@ type Layout struct {
 	Name   string // type's name for messages: "int64", "struct foo", "string[64]"
 	Enum   map[int64]string
 	Elem   *Layout
-	Count  int
+	Count  int // array: elements; string: its bytes where one that fills them is whole, else 0
 	Fields []Field
 	Stack  string // stack kinds: map's name; Depth and Mode say how to print
 	Depth  int

@@ -214,7 +214,38 @@ func (f *fn) binary(x *ast.Binary, e *check.Expr) *ir.Value {
 		return f.as(irType(e.Type), f.Binary(arithOps[x.Op], f.as(ir.TI64, l), f.as(ir.TI64, r)))
 	}
 	l := f.num(x.X)
-	return f.as(irType(e.Type), f.arith(x.Op, l, f.num(x.Y), x))
+	return f.as(irType(e.Type), f.bounded(e.Type, x.Op, f.arith(x.Op, l, f.num(x.Y), x)))
+}
+
+// bounded is the result of an operator as a value of type t: one of two bools is
+// a number of 8 bits, true when it is not 0.
+func (f *fn) bounded(t *types.Type, op ast.BinaryOp, v *ir.Value) *ir.Value {
+	if t.Kind != types.Bool || !canOverflow[op] {
+		return v
+	}
+	return f.Binary(ir.OpAnd, v, ir.Const(0xff))
+}
+
+// canOverflow are the operators whose result can exceed both operands.
+var canOverflow = map[ast.BinaryOp]bool{ast.Add: true, ast.Sub: true, ast.Mul: true, ast.Shl: true}
+
+// isTruth reports whether the value of a bool is 0 or 1 whatever the operands are.
+func (f *fn) isTruth(x ast.Expr) bool {
+	x = ast.Unparen(x)
+	if e := f.body.Expr(x); e.Const != nil || e.Place != nil || e.Call != nil {
+		return true
+	}
+	switch x := x.(type) {
+	case *ast.Binary:
+		switch x.Op {
+		case ast.And, ast.Or, ast.Xor:
+			return f.isTruth(x.X) && f.isTruth(x.Y)
+		}
+		return arithOps[x.Op] == 0
+	case *ast.Var, *ast.Unary, *ast.Cast:
+		return true
+	}
+	return false
 }
 
 // boolean is the truth of a condition as 0 or 1.

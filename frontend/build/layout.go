@@ -40,6 +40,13 @@ func (b *builder) makeLayout(t *types.Type) *ir.Layout {
 	case types.Enum:
 		l.Enum = enumTable(t.Enum)
 	case types.Array:
+		if t.Text != types.NoText && t.Len > 0 {
+			l.Kind = ir.LString
+			if t.Text == types.ScriptText {
+				l.Count = t.Len
+			}
+			break
+		}
 		l.Elem, l.Count = b.memberLayout(t.Elem), t.Len
 	case types.Struct:
 		l.Fields = b.members(t.Comp, 0)

@@ -302,6 +302,10 @@ func (f *fn) castObject(x *ast.Cast, dst *ir.Value, t *types.Type) {
 		}
 		return
 	}
+	if e := f.body.Expr(ast.Unparen(x.X)); e.Place != nil && e.Type.Kind == types.String && e.Place.Chars == 0 {
+		f.readObject(e, dst) // its bytes, those after a NUL too
+		return
+	}
 	n := min(t.Store().Size, from.Store().Size)
 	if n < t.Size {
 		f.zero(dst, t.Size)

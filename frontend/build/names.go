@@ -1,6 +1,7 @@
 package build
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,19 +26,79 @@ type nameTable struct {
 var nameTables = map[string]nameTable{
 	"strerror":     {errorNames, "Unknown error", true, false},
 	"signal_name":  {signalNames, "N/A", false, false},
-	"syscall_name": {target.SyscallNames, "Unknown syscall", false, true},
+	"syscall_name": {syscallNames, "Unknown syscall", false, true},
 }
 
-// errorNames are the C library's texts, which are those of Go with a capital.
+// kernelErrors are the kernel's words (errno.h) where the C library has others.
+var kernelErrors = map[syscall.Errno]string{
+	syscall.EIO:       "I/O error",
+	syscall.EBADF:     "Bad file number",
+	syscall.EAGAIN:    "Try again (operation would block)",
+	syscall.ENOMEM:    "Out of memory",
+	syscall.EXDEV:     "Cross-device link",
+	syscall.ENFILE:    "File table overflow",
+	syscall.ENOTTY:    "Not a typewriter",
+	syscall.EDOM:      "Math argument out of domain of func",
+	syscall.ERANGE:    "Math result not representable",
+	syscall.EDEADLOCK: "Resource deadlock would occur",
+	syscall.ENOLCK:    "No record locks available",
+	syscall.ENOSYS:    "Invalid system call number",
+	syscall.ELOOP:     "Too many symbolic links encountered",
+	syscall.EBADMSG:   "Not a data message",
+	syscall.EILSEQ:    "Illegal byte sequence",
+	syscall.ENOTSUP:   "Operation not supported on transport endpoint",
+	syscall.ENETRESET: "Network dropped connection because of reset",
+	syscall.EDQUOT:    "Quota exceeded",
+	syscall.ECANCELED: "Operation Canceled",
+	lastError:         "Memory page has hardware error",
+}
+
+const lastError syscall.Errno = 133 // EHWPOISON
+
+// errorNames are the kernel's words: the C library's, which are those of Go with a
+// capital, except for kernelErrors.
 func errorNames(string) []string {
-	const last = 133 // EHWPOISON
 	names := []string{"Success"}
-	for i := 1; i <= last; i++ {
-		text := syscall.Errno(i).Error()
+	for i := syscall.Errno(1); i <= lastError; i++ {
+		text, ok := kernelErrors[i]
+		if !ok {
+			text = i.Error()
+		}
 		if strings.HasPrefix(text, "errno ") {
 			text = "Unknown error"
 		}
 		names = append(names, capital(text))
+	}
+	return names
+}
+
+// laterSyscalls are system calls of Linux 6.18 and later, whose numbers bpftrace
+// 0.27 has no names for.
+var laterSyscalls = []string{"uprobe", "listns", "rseq_slice_yield"}
+
+// x32Syscalls are the names of x86_64's numbers from x32First on, those of the x32
+// ABI (arch/x86/entry/syscalls/syscall_64.tbl).
+var x32Syscalls = strings.Fields(`
+	rt_sigaction rt_sigreturn ioctl readv writev recvfrom
+	sendmsg recvmsg execve ptrace rt_sigpending rt_sigtimedwait
+	rt_sigqueueinfo sigaltstack timer_create mq_notify kexec_load waitid
+	set_robust_list get_robust_list vmsplice move_pages preadv pwritev
+	rt_tgsigqueueinfo recvmmsg sendmmsg process_vm_readv process_vm_writev setsockopt
+	getsockopt io_setup io_submit execveat preadv2 pwritev2
+`)
+
+const x32First = 512
+
+func syscallNames(arch string) []string {
+	names := slices.Clone(target.SyscallNames(arch))
+	for i, name := range names {
+		if slices.Contains(laterSyscalls, name) {
+			names[i] = ""
+		}
+	}
+	if arch == "x86_64" {
+		names = append(names, make([]string, x32First-len(names))...)
+		names = append(names, x32Syscalls...)
 	}
 	return names
 }

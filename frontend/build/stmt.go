@@ -151,6 +151,10 @@ func (f *fn) setVariable(v *check.Var, x ast.Expr) {
 			f.setVar(v, f.narrow(f.num(x), v.Type))
 			return
 		}
+		if v.Type.Kind == types.Bool && !f.isTruth(x) {
+			f.setVar(v, f.stored(v, f.num(x)))
+			return
+		}
 		f.setVar(v, f.as(irType(v.Type), f.scalar(x)))
 		return
 	}
@@ -286,25 +290,28 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 		key := f.key(m, keys)
 		old := f.mapOp(ir.OpMapGet, ir.TI64, m, key)
 		x := f.scaled(f.num(s.Right), scale)
-		f.mapOp(ir.OpMapSet, ir.TVoid, m, key, f.arith(op, old, x, s.Right))
+		f.mapOp(ir.OpMapSet, ir.TVoid, m, key, f.bounded(m.Value, op, f.arith(op, old, x, s.Right)))
 		return
 	}
 	x := f.scaled(f.num(s.Right), scale)
 	key := f.key(m, keys)
-	switch op {
-	case ast.Add:
+	switch {
+	case op == ast.Add && m.Value.Kind != types.Bool:
 		f.mapOp(ir.OpMapAdd, ir.TI64, m, key, x)
-	case ast.Sub:
+	case op == ast.Sub && m.Value.Kind != types.Bool:
 		f.mapOp(ir.OpMapAdd, ir.TI64, m, key, f.Sub(ir.Const(0), x))
 	default:
 		old := f.mapOp(ir.OpMapGet, ir.TI64, m, key)
-		f.mapOp(ir.OpMapSet, ir.TVoid, m, key, f.arith(op, old, x, s.Right))
+		f.mapOp(ir.OpMapSet, ir.TVoid, m, key, f.bounded(m.Value, op, f.arith(op, old, x, s.Right)))
 	}
 }
 
 // stored is a computed i64 as a variable holds it: one of a declared narrow type
-// loses the upper bits.
+// loses the upper bits, a bool all but the lowest.
 func (f *fn) stored(v *check.Var, x *ir.Value) *ir.Value {
+	if v.Type.Kind == types.Bool {
+		return f.Binary(ir.OpAnd, x, ir.Const(1))
+	}
 	if v.Type.Kind == types.Int && v.Type.Size < 8 {
 		return f.narrow(x, v.Type)
 	}

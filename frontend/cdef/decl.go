@@ -263,6 +263,8 @@ func baseType(words []string) (*types.Type, error) {
 		return &types.Type{Kind: types.Float, Size: 8}, nil
 	case n["float"] > 0:
 		return &types.Type{Kind: types.Float, Size: 4}, nil
+	case n["char"] > 0 && len(words) == 1:
+		return types.TChar, nil
 	case n["char"] > 0:
 		return types.MakeInt(1, signed), nil
 	case n["short"] > 0:
@@ -327,7 +329,10 @@ func (p *parser) dimensions() (dims []int, err error) {
 
 func arrays(t *types.Type, dims []int) (*types.Type, error) {
 	for _, n := range slices.Backward(dims) {
-		t = types.MakeArray(t, n)
+		isChar := t == types.TChar
+		if t = types.MakeArray(t, n); isChar {
+			t.Text = types.ScriptText
+		}
 		if t.Size > 1<<26 {
 			return nil, errors.New("an array is too large")
 		}

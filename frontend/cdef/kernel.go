@@ -36,7 +36,7 @@ func (e *Env) convert(t *target.Type, alias string) *types.Type {
 		}
 		return types.MakePointer(e.Kernel(t.Elem()), space)
 	case target.Array:
-		return types.MakeArray(e.Kernel(t.Elem()), t.Len)
+		return types.MakeBytes(e.Kernel(t.Elem()), t.Len)
 	case target.Struct, target.Union, target.Forward:
 		return e.composite(t, alias)
 	case target.Enum:

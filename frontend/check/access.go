@@ -91,10 +91,6 @@ func (b *body) member(x *ast.Field, e *Expr, p *Place, t *types.Type) {
 	}
 	e.Place = p
 	b.placed(x, e, m.Type)
-	if comp.CORE == "" && e.Type.Kind == types.String { // as the reference reads structs of scripts
-		p.Chars = m.Type.Len
-		e.Type = types.MakeString(p.Chars + 1)
-	}
 }
 
 func (b *body) noMember(at *ast.Name, t *types.Type) {
@@ -296,13 +292,16 @@ func (p *Place) addOff(n int) {
 	p.Steps = append(p.Steps, Step{Off: n})
 }
 
-// placed gives e, whose object is at e.Place, its type: an array of char is a
-// string. Pointers have the address space of the place unless their declaration
-// says one, and so have numbers: they may be addresses.
+// placed gives e, whose object is at e.Place, its type: a text is a string.
+// Pointers have the address space of the place unless their declaration says one,
+// and so have numbers: they may be addresses.
 func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
-	e.Type = t
+	e.Type, e.Place.Chars = t, 0
 	switch {
-	case t.Kind == types.Array && t.Elem.IsChar() && t.Len > 0:
+	case t.Kind == types.Array && t.Text == types.ScriptText && t.Len > 0:
+		e.Place.Chars = t.Len
+		e.Type = types.MakeString(t.Len + 1)
+	case t.Kind == types.Array && t.Text == types.KernelText && t.Len > 0:
 		e.Type = types.MakeString(t.Len)
 	case t.Kind == types.Float, t.Kind == types.Func, t.Kind == types.Int && t.Size > 8:
 		b.unsupported(x, "values of type %s", t)

@@ -116,9 +116,6 @@ func (b *body) finishVars() {
 			continue
 		}
 		if v.Type == nil {
-			if !s.assigned && !b.l.HasErrors() {
-				b.l.Add(diag.NeverAssigned, s.at, "Variable $%s was never assigned to.", s.name)
-			}
 			if s.assigned && b.seen[s] && !b.l.HasErrors() {
 				b.l.Add(diag.BadDeclaration, s.at, "the type of $%s cannot be found out: it is assigned only what depends on itself", s.name)
 			}
@@ -370,6 +367,10 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		}
 		return
 	}
+	if v.text && t.Kind != types.String {
+		b.varMismatch(x, from, t, types.MakeString(0))
+		return
+	}
 	p, ok := types.Promote(v.Type, t)
 	if !ok && isAddress(from) && v.Type.Kind == types.Pointer && v.Type.Elem.FitsInto(t.Elem) { // the variable has grown
 		v.Type, b.changed = t, true
@@ -511,6 +512,7 @@ func (b *body) let(s *ast.LetStmt) {
 		case t.IsAgg(), t.Kind == types.None:
 			b.fail(diag.BadDeclaration, s.Type, "Invalid variable declaration type: %s", t)
 		case isOpen(t): // grows with what is assigned
+			v.text = t.Kind == types.String
 			if !slot.assigned {
 				b.grow(&v.Type, least(t))
 			}

@@ -317,6 +317,9 @@ func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
 	if _, named := ast.Unparen(x.Arg).(*ast.Ident); named && t.Kind == types.Enum {
 		e.Const.Int = 8 // an enumerator is a number of 64 bits
 	}
+	if _, literal := x.Arg.(*ast.BoolLit); literal {
+		e.Const.Int = 8 // as in bpftrace, where sizeof((true)) is 1
+	}
 	if t.Kind == types.Struct && t.Comp.CORE != "" {
 		e.Const.Host = true
 		e.Extent = &Extent{Type: t.Comp.CORE}

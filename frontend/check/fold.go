@@ -102,16 +102,19 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 		e.Const = boolConst(l.Const.Int != 0 || r.Const.Int != 0)
 	case isComparison(x.Op):
 		e.Const = boolConst(foldCompare(x.Op, l, r, e.Operands))
+	case l.Type.Kind == types.Bool && r.Type.Kind == types.Bool:
+		v, ok := foldBools(x.Op, l.Const.Int != 0, r.Const.Int != 0)
+		if !ok { // true / false
+			b.overflow(x, e)
+			return
+		}
+		e.Const = boolConst(v)
 	case l.Const.lit && r.Const.lit:
 		b.foldLiterals(x, e, exact(l.Const, l.Type), exact(r.Const, r.Type), host)
 		return
 	default:
 		v, ok := foldTyped(x.Op, l.Const.Int, r.Const.Int)
-		switch {
-		case !ok && l.Type.Kind == types.Bool && r.Type.Kind == types.Bool: // true / false
-			b.overflow(x, e)
-			return
-		case !ok:
+		if !ok {
 			return // a division by 0, of which the program warns when it comes there
 		}
 		e.Const = &Const{Int: v}
@@ -202,6 +205,28 @@ func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 	if !ok || !setNumber(e, v, host) {
 		b.overflow(x, e)
 	}
+}
+
+// foldBools computes with truth values as bpftrace does: a shift of literals is a
+// comparison there.
+func foldBools(op ast.BinaryOp, l, r bool) (result, ok bool) {
+	switch op {
+	case ast.Or, ast.Add:
+		return l || r, true
+	case ast.Xor, ast.Sub:
+		return l != r, true
+	case ast.And, ast.Mul:
+		return l && r, true
+	case ast.Shl:
+		return !l && r, true
+	case ast.Shr:
+		return l && !r, true
+	case ast.Div:
+		return l, r
+	case ast.Mod:
+		return false, r
+	}
+	return false, false
 }
 
 // foldTyped computes in 64 bits as the program does: division is unsigned,

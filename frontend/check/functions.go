@@ -139,7 +139,7 @@ func mapRows() []Function {
 		{Name: "hist", min: 1, max: 2, Agg: true, Supported: true},
 		{Name: "lhist", min: 4, max: 4, Agg: true, Supported: true},
 		{Name: "tseries", min: 3, max: 4, Agg: true, Supported: true},
-		{Name: "delete", min: 1, max: 2, result: types.TBool, Effect: true, check: (*body).deleteMap, Supported: true},
+		{Name: "delete", min: 1, max: 2, result: types.TBool, check: (*body).deleteMap, Supported: true},
 		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, Supported: true},
 		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
 		{Name: "clear", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},

@@ -224,6 +224,7 @@ type Var struct {
 	Element bool
 
 	fixed bool // its let says the type
+	text  bool // its let says "string", of any capacity
 }
 
 // Expr is what is known of one expression. Which fields are set depends on the

@@ -21,12 +21,19 @@ func (b *body) unroll(s *ast.UnrollStmt) {
 		b.loopBody(s.Body)
 		return
 	}
-	n, ok := b.constInt(s.Count, "unroll")
+	t := b.value(s.Count)
+	c := b.out.Expr(s.Count).Const
+	n := int64(0)
+	if c != nil {
+		n = c.Int
+	}
 	switch {
-	case !ok:
-	case n < 1:
+	case invalid(t):
+	case c == nil || c.IsStr || t.Kind == types.Bool || n < 0 && t.Signed:
+		b.fail(diag.BadUnroll, s.Count, "invalid unroll value").Hint("it is an integer constant of 1 to %d", MaxUnroll)
+	case n == 0:
 		b.fail(diag.BadUnroll, s.Count, "unroll minimum value is 1")
-	case n > MaxUnroll:
+	case uint64(n) > MaxUnroll:
 		b.fail(diag.BadUnroll, s.Count, "unroll maximum value is %d", MaxUnroll)
 	default:
 		b.out.count[s] = int(n)
@@ -69,7 +76,7 @@ func (b *body) forStmt(s *ast.ForStmt) {
 	switch over := ast.Unparen(s.Over).(type) {
 	case *ast.Range:
 		b.set(over, &Expr{Type: types.TNone})
-		from, to := b.integer(over.From, "for"), b.integer(over.To, "for")
+		from, to := b.rangeEnd(over.From, "start"), b.rangeEnd(over.To, "end")
 		if p, ok := types.Promote(from, to); ok && !invalid(p.Type) {
 			t = p.Type
 		}
@@ -92,6 +99,16 @@ func (b *body) forStmt(s *ast.ForStmt) {
 	b.fors++
 	b.loopBody(s.Body)
 	b.fors--
+}
+
+// rangeEnd types the start or the end of a range.
+func (b *body) rangeEnd(x ast.Expr, which string) *types.Type {
+	t := b.value(x)
+	if !invalid(t) && t.Kind != types.Int && t.Kind != types.Enum {
+		b.fail(diag.BadArguments, x, "Loop range requires an integer for the %s value", which)
+		return types.TInvalid
+	}
+	return t
 }
 
 // walkElem is the type of the elements of a map: (key, value). The kernel calls

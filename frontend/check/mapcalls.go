@@ -215,7 +215,15 @@ var aggKinds = map[string]types.Kind{
 func (b *body) aggregation(c *callSite, m *mapState) {
 	signed := false
 	if len(c.args) > 0 {
-		t := b.integer(c.args[0], c.Fn.Name)
+		t := b.value(c.args[0])
+		if !invalid(t) && (!t.IsInteger() || t.Kind == types.Bool) {
+			word, got := "integer", t.String()
+			switch c.Fn.Name {
+			case "hist", "lhist", "tseries":
+				word, got = "int", baseNames[t.Kind]
+			}
+			b.fail(diag.BadArguments, c.args[0], "%s() only supports %s arguments (%s provided)", c.Fn.Name, word, got)
+		}
 		signed = t.Signed
 		c.Args = c.args[:1]
 	}

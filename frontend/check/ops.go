@@ -30,9 +30,7 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	switch x.Op {
 	case ast.Not:
 		e.Type = types.TBool
-	case ast.Neg: // unsigned numbers stay what they are: -(uint8)3 is 253
-		e.Type = types.MakeInt(8, t.Signed || t.Kind == types.Bool).WithSpace(t.Space)
-	case ast.BitNot:
+	case ast.Neg, ast.BitNot: // unsigned numbers stay what they are: -(uint8)3 is 253
 		if t.Kind == types.Bool {
 			b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", x.Op, t)
 			return
@@ -124,8 +122,8 @@ func (b *body) incDec(x *ast.IncDec, e *Expr) {
 	case m.Value != nil && m.Value.Kind == types.Pointer:
 		t = m.Value
 		e.Scale = pointerScale(t)
-	case m.Value != nil && !m.Value.IsInteger():
-		b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", incWord(x), m.Value)
+	case m.Value != nil && m.Value.Kind != types.Int && m.Value.Kind != types.Enum:
+		b.plain(m, x, stepType(m.Value, x.Dec)) // reports the mismatch
 		return
 	case m.Value != nil && m.Value.Kind == types.Int && !m.Value.Flexible:
 		t = stepType(m.Value, x.Dec)
@@ -135,13 +133,6 @@ func (b *body) incDec(x *ast.IncDec, e *Expr) {
 	te.Type = e.Type
 }
 
-func incWord(x *ast.IncDec) string {
-	if x.Dec {
-		return "--"
-	}
-	return "++"
-}
-
 func (b *body) incDecVar(x *ast.IncDec, v *ast.Var, e *Expr) {
 	t := b.value(v)
 	switch {
@@ -149,7 +140,7 @@ func (b *body) incDecVar(x *ast.IncDec, v *ast.Var, e *Expr) {
 	case t.Kind == types.Pointer:
 		e.Type, e.Scale = t, pointerScale(t)
 	case t.Kind != types.Int:
-		b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", incWord(x), t)
+		b.varMismatch(v, x, stepType(t, x.Dec), t)
 	default:
 		variable := b.out.Expr(v).Var
 		if !variable.fixed {
@@ -363,9 +354,9 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 	}
 }
 
-// arithmetic is the type of "left op right" for the operators that compute: 64
-// bits; signed if an operand is or for a difference. Shifts take the sign of
-// their left side.
+// arithmetic is the type of "left op right" for the operators that compute: bool
+// of two bools, else 64 bits; signed if an operand is or for a difference. Shifts
+// take the sign of their left side.
 func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, right *types.Type) *types.Type {
 	switch {
 	case invalid(left) || invalid(right):
@@ -374,6 +365,8 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 		return b.pointerArithmetic(at, op, left, right)
 	case !left.IsInteger() || !right.IsInteger():
 		return b.badOperands(at, op, left, right)
+	case left.Kind == types.Bool && right.Kind == types.Bool:
+		return types.TBool
 	}
 	l, r := number(left), number(right)
 	ls, rs := l.Signed, r.Signed
@@ -390,7 +383,7 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 	case ast.Sub:
 		signed = true
 	case ast.Div, ast.Mod:
-		if ls != rs && !b.bothConst(x, y) {
+		if (ls || rs) && (ls != rs || l.Size != r.Size) && !b.bothConst(x, y) {
 			b.fail(diag.SignedDivision, at, "signed operands for '%s' can lead to undefined behavior (cast to unsigned to silence warning)", op)
 		}
 	}

@@ -11,6 +11,7 @@ type slot struct {
 	at       diag.Span
 	let      bool // declared by let or by a loop
 	assigned bool
+	pointed  bool  // its address is taken: what gets it may assign
 	into     *slot // merged with another, for scripts of older dialects
 }
 
@@ -33,6 +34,7 @@ type scope struct {
 	closed map[string][]*slot // of blocks that have ended
 	uses   map[*ast.Var]*slot
 	slots  []*slot
+	quiet  int // depth of expressions that are not evaluated (sizeof)
 
 	// args: the clause reads what may have another type in each probe (args,
 	// retval); probe: it reads the builtin of this name.
@@ -47,6 +49,11 @@ func resolveScopes(c *checker, p *ast.Probe) *scope {
 	}
 	s.block(p.Body)
 	s.pop()
+	for _, v := range s.slots {
+		if v.let && !v.assigned && !v.pointed {
+			c.l.Add(diag.NeverAssigned, v.at, "Variable $%s was never assigned to.", v.name)
+		}
+	}
 	return s
 }
 
@@ -96,6 +103,8 @@ func (s *scope) use(x *ast.Var) {
 	v := s.find(x.Name)
 	if v == nil {
 		v = s.revive(x)
+	} else if v.let && !v.assigned && !v.pointed && s.quiet == 0 {
+		s.c.l.Add(diag.UsedBeforeAssign, x.At, "Variable used before it was assigned: $%s", x.Name)
 	}
 	s.uses[x] = v
 }
@@ -212,12 +221,14 @@ func (s *scope) expr(x ast.Expr) {
 		s.name(x.Func.Text)
 		s.exprs(x.Args...)
 	case *ast.Unary:
+		if v, ok := ast.Unparen(x.X).(*ast.Var); ok && x.Op == ast.AddrOf {
+			if slot := s.find(v.Name); slot != nil {
+				slot.pointed = true
+			}
+		}
 		s.expr(x.X)
 	case *ast.IncDec:
 		s.expr(x.X)
-		if v, ok := x.X.(*ast.Var); ok && s.uses[v] != nil {
-			s.uses[v].assigned = true
-		}
 	case *ast.Binary:
 		s.exprs(x.X, x.Y)
 	case *ast.Ternary:
@@ -242,16 +253,23 @@ func (s *scope) expr(x ast.Expr) {
 	case *ast.Comptime:
 		s.expr(x.X)
 	case *ast.Sizeof:
-		s.expr(x.Arg)
+		s.unevaluated(x.Arg)
 	case *ast.Offsetof:
-		s.expr(x.Arg)
+		s.unevaluated(x.Arg)
 	case *ast.Typeinfo:
-		s.expr(x.Arg)
+		s.unevaluated(x.Arg)
 	case *ast.TypeExpr:
 		s.typ(x.Type)
 	case *ast.Range:
 		s.exprs(x.From, x.To)
 	}
+}
+
+// unevaluated walks an expression that is typed only.
+func (s *scope) unevaluated(x ast.Expr) {
+	s.quiet++
+	s.expr(x)
+	s.quiet--
 }
 
 func (s *scope) name(n string) {
@@ -271,6 +289,6 @@ func (s *scope) typ(t ast.Type) {
 	case *ast.ArrayType:
 		s.typ(t.Elem)
 	case *ast.TypeofType:
-		s.expr(t.Arg)
+		s.unevaluated(t.Arg)
 	}
 }

@@ -127,7 +127,7 @@ func (b *body) macaddr(c *callSite) {
 	switch {
 	case invalid(t):
 		c.e.Type = types.TInvalid
-	case t.Kind == types.String && place != nil && (t.Size == 6 || place.Chars == 6): // char[6] of a C struct
+	case t.Kind == types.String && place != nil && (t.Size >= 6 || place.Chars == 6): // bytes of a C struct
 	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size == 6:
 	case t.Kind == types.Int, t.Kind == types.Pointer: // where the bytes lie
 	default:

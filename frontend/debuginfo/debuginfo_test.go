@@ -106,7 +106,7 @@ func TestTypes(t *testing.T) {
 		off       int
 	}{
 		{"next", "struct node *", 0}, {"name", "int8[16]", 8}, {"i", "int32", 24}, {"raw", "uint8[4]", 24},
-		{"grid", "int32[3][2]", 28}, {"col", "enum color", 52}, {"ok", "bool", 56},
+		{"grid", "int32[3][2]", 28}, {"col", "enum color", 52}, {"ok", "uint8", 56},
 	} {
 		m, ok := n.Comp.Find(c.name)
 		if !ok || m.Type.String() != c.typ || m.Off != c.off {

@@ -130,7 +130,6 @@ func (p *part) spell(e *dwarf.Entry, depth int) string {
 
 // Encodings of base types (DWARF 5, table 7.11).
 const (
-	encBoolean      = 0x02
 	encComplexFloat = 0x03
 	encFloat        = 0x04
 	encSigned       = 0x05
@@ -146,8 +145,6 @@ func baseType(e *dwarf.Entry) *types.Type {
 		return &types.Type{Kind: types.Float, Size: int(size)}
 	case size != 1 && size != 2 && size != 4 && size != 8: // __int128
 		return types.MakeArray(types.TUint8, int(max(0, min(size, 1<<16))))
-	case enc == encBoolean && size == 1:
-		return types.TBool
 	}
 	return types.MakeInt(int(size), enc == encSigned || enc == encSignedChar)
 }
@@ -168,7 +165,7 @@ func (b *Binary) array(p *part, e *dwarf.Entry, depth int) *types.Type {
 		if n < 0 || n > 1<<28 {
 			n = 0
 		}
-		elem = types.MakeArray(elem, int(n))
+		elem = types.MakeBytes(elem, int(n))
 	}
 	return elem
 }

@@ -8,6 +8,7 @@ var (
 	TNone       = &Type{Kind: None}
 	TBool       = &Type{Kind: Bool, Size: 1}
 	TInt8       = &Type{Kind: Int, Size: 1, Signed: true}
+	TChar       = &Type{Kind: Int, Size: 1, Signed: true} // C's char: an int8 whose arrays are texts
 	TInt16      = &Type{Kind: Int, Size: 2, Signed: true}
 	TInt32      = &Type{Kind: Int, Size: 4, Signed: true}
 	TInt64      = &Type{Kind: Int, Size: 8, Signed: true}
@@ -49,6 +50,16 @@ func MakePointer(elem *Type, space Space) *Type {
 // MakeArray is elem[n].
 func MakeArray(elem *Type, n int) *Type {
 	return &Type{Kind: Array, Size: n * elem.Size, Elem: elem, Len: n}
+}
+
+// MakeBytes is elem[n] as BTF and DWARF describe it: an array of integers of one
+// byte is a text.
+func MakeBytes(elem *Type, n int) *Type {
+	t := MakeArray(elem, n)
+	if elem.Kind == Int && elem.Size == 1 {
+		t.Text = KernelText
+	}
+	return t
 }
 
 // MakeStruct is the struct or union itself.

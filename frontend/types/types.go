@@ -95,6 +95,7 @@ type Type struct {
 	Flexible bool
 	Elem     *Type // Pointer, Array
 	Len      int   // Array: elements; 0 for one of unknown length
+	Text     Text  // Array: whether it reads as a string
 	Space    Space // see HasSpace
 	Fields   []Field
 	Comp     *Composite
@@ -104,6 +105,20 @@ type Type struct {
 	Format   string // Timestamp: strftime format; CgroupPath: filter
 	Clock    int    // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
 }
+
+// Text says how an array of a C struct reads.
+type Text uint8
+
+// The texts.
+const (
+	NoText Text = iota // an array
+	// KernelText is an array of bytes of the kernel's or a program's types: a string
+	// of that capacity, so that one without NUL counts as cut off.
+	KernelText
+	// ScriptText is a char array of C text in the script: a string that has room for
+	// a NUL besides.
+	ScriptText
+)
 
 // Field is an element of a tuple (no Name) or a field of a record.
 type Field struct {
@@ -273,10 +288,6 @@ func (t *Type) IsReadable() bool { return t.Kind >= Count && t.Kind <= Avg }
 
 // IsStack reports whether t is a kernel or user stack.
 func (t *Type) IsStack() bool { return t.Kind == Kstack || t.Kind == Ustack }
-
-// IsChar reports whether t is an integer of one byte: arrays of those read from
-// C structs are strings.
-func (t *Type) IsChar() bool { return t.Kind == Int && t.Size == 1 && t.Signed }
 
 // Is reports whether t is of kind k.
 func (t *Type) Is(k Kind) bool { return t.Kind == k }

@@ -175,7 +175,11 @@ func (e *Env) directive(dst []byte, p *piece, v Value) []byte {
 			dst = appendGFP(dst, Uint(v.Layout, v.Bytes))
 			break
 		}
-		dst = p.number(dst, Uint(v.Layout, v.Bytes))
+		n := Uint(v.Layout, v.Bytes)
+		if v.Layout.Kind == "bool" {
+			n = min(n, 1)
+		}
+		dst = p.number(dst, n)
 	}
 	if first < 0 {
 		first = len(dst) - from

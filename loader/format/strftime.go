@@ -19,7 +19,11 @@ func Strftime(dst []byte, format string, t time.Time) []byte {
 		if (format[i] == 'E' || format[i] == 'O') && i+1 < len(format) {
 			i++ // alternative forms are the same in the C locale
 		}
+		from := len(dst)
 		dst = appendTime(dst, format[i], t)
+		if unknown := len(dst) == from+2 && dst[from] == '%'; unknown && format[i-1] != '%' {
+			dst = append(dst[:from], '%', format[i-1], format[i])
+		}
 	}
 	return dst
 }

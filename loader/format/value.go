@@ -130,7 +130,7 @@ func appendEnum(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte
 }
 
 // appendString appends the text up to the first NUL. One that fills its storage
-// was cut off, and gets the trailer.
+// was cut off, unless the layout says that it is whole, and gets the trailer.
 func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte {
 	if !isVar {
 		b = b[:l.Size]
@@ -140,7 +140,7 @@ func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) 
 		n = len(b)
 	}
 	dst = e.Clean(dst, b[:n])
-	if l.Size > 0 && (n >= l.Size || isVar && len(b) >= l.Size) {
+	if l.Size > 0 && l.Count == 0 && (n >= l.Size || isVar && len(b) >= l.Size) {
 		dst = append(dst, e.Trailer...)
 	}
 	return dst
@@ -273,7 +273,11 @@ func appendTimestamp(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) [
 	if e.Clock == nil {
 		return strconv.AppendUint(dst, ns, 10)
 	}
-	return Strftime(dst, l.Format, e.Clock(ns, l.Clock))
+	from := len(dst)
+	if dst = Strftime(dst, l.Format, e.Clock(ns, l.Clock)); len(dst) == from {
+		return append(dst, "(?)"...) // as in bpftrace, whose strftime fails then
+	}
+	return dst
 }
 
 func appendProbe(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {

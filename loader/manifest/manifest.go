@@ -142,13 +142,15 @@ type Layout struct {
 	Name   string            `json:"name,omitempty"`
 	Enum   map[string]string `json:"enum,omitempty"` // decimal value -> symbol
 	Elem   *Layout           `json:"elem,omitempty"`
-	Count  int               `json:"count,omitempty"`
-	Fields []Field           `json:"fields,omitempty"`
-	Stack  string            `json:"stack,omitempty"` // kstack, ustack: Name of the stack map
-	Depth  int               `json:"depth,omitempty"`
-	Mode   string            `json:"mode,omitempty"`
-	Format string            `json:"format,omitempty"`
-	Clock  int               `json:"clock,omitempty"` // timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
+	// Count is the number of elements of an array; of a string, its size where one
+	// that fills it was not cut off, else 0.
+	Count  int     `json:"count,omitempty"`
+	Fields []Field `json:"fields,omitempty"`
+	Stack  string  `json:"stack,omitempty"` // kstack, ustack: Name of the stack map
+	Depth  int     `json:"depth,omitempty"`
+	Mode   string  `json:"mode,omitempty"`
+	Format string  `json:"format,omitempty"`
+	Clock  int     `json:"clock,omitempty"` // timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
 }
 
 // Field is a part of a tuple, record or event.

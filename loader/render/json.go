@@ -39,6 +39,11 @@ func ScalarJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, top To
 	return append(ValueJSON(dst, j, m, el, top.Div), '}')
 }
 
+// EmptyJSON appends the data of a map without elements: {"@x": {}}.
+func EmptyJSON(dst []byte, m *manifest.Map) []byte {
+	return append(format.AppendQuoted(append(dst, '{'), []byte(m.Name)), ": {}}"...)
+}
+
 // FullJSON appends the members of a map's line that lose nothing: name, shape and
 // entries; a scalar has one entry without a key.
 func FullJSON(dst []byte, j *format.JSON, m *manifest.Map, elems []Element, top Top) []byte {

@@ -154,7 +154,7 @@ func appendSeries(dst []byte, pts []Point, isSigned bool) []byte {
 	dst = append(append(append(dst, '|'), line...), "|\n"...)
 	zero := 0
 	if isSigned && int64(lo) < 0 && int64(hi) > 0 {
-		zero = int(graphWidth * float32(int64(lo)) / float32(int64(lo-hi)))
+		zero = column(graphWidth, lo, lo-hi) // past the border when hi is next to nothing: no line
 	}
 	for i := range pts {
 		dst = appendPoint(dst, &pts[i], lo, hi, zero, digits, isSigned)
@@ -171,7 +171,7 @@ func appendPoint(dst []byte, p *Point, lo, hi uint64, zero, digits int, isSigned
 		dst = append(dst, fmt.Sprintf(".%09d", local.Nanosecond())[:1+digits]...)
 	}
 	row := []byte("|" + strings.Repeat(" ", graphWidth-2) + "|")
-	if zero > 0 {
+	if zero > 0 && zero < graphWidth {
 		row[zero] = '.'
 	}
 	dst = append(dst, ' ')
@@ -180,11 +180,23 @@ func appendPoint(dst []byte, p *Point, lo, hi uint64, zero, digits int, isSigned
 	}
 	at := graphWidth / 2
 	if lo != hi {
-		at = int((graphWidth - 1) * float32(int64(lo-p.Value)) / float32(int64(lo-hi)))
+		at = column(graphWidth-1, lo-p.Value, lo-hi)
 	}
-	row[max(0, min(graphWidth-1, at))] = '*'
+	row[min(graphWidth-1, at)] = '*'
 	dst = append(append(dst, row...), ' ')
 	return append(format.AppendInt(dst, p.Value, isSigned), '\n')
+}
+
+// column is the column of a graph at the distance part of whole, computed in single
+// precision. Distances are signed: of numbers further apart than 2^63 they wrap
+// around, as in bpftrace.
+func column(width int, part, whole uint64) int {
+	at := float64(float32(width) * float32(int64(part)) / float32(int64(whole)))
+	switch {
+	case at >= 0 && at < 1<<31:
+		return int(at)
+	}
+	return 0 // also for what a C int does not hold, and for 0/0
 }
 
 // extent is the smallest and the largest number; false when there is none.

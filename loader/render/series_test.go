@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +91,34 @@ hh:mm:ss.ms  |___________________________________________________|
              3                                                   5
 
 `)
+}
+
+// Numbers at the ends of their types, and those whose distance no int64 holds.
+func TestSeriesExtremes(t *testing.T) {
+	inUTC(t)
+	const least, most = -1 << 63, 1<<63 - 1
+	for _, c := range []struct {
+		from, to int64
+		rows     [2]string // without the values
+	}{
+		{-1e12, 1, [2]string{"*                                                   |", "|                                                   *"}},
+		{-100, 1, [2]string{"*                                                   .", "|                                                   *"}},
+		{-1, 100, [2]string{"*                                                   |", "|                                                   *"}},
+		{-1e17, 5, [2]string{"*                                                   |", "|                                                   *"}},
+		{least, 5, [2]string{"*                                                   |", "|                                                   *"}},
+		{least, least, [2]string{"*                                                   |", "*                                                   |"}},
+		{most, most, [2]string{"|                                                   *", "|                                                   *"}},
+		{-50, -5, [2]string{"*                                                   |", "|                                                   *"}},
+		{0, 0, [2]string{"|                         *                         |", "|                         *                         |"}},
+		{-1 << 62, 1<<62 - 1, [2]string{"*                         .                         |", "|                         .                         *"}},
+	} {
+		text := seriesText(series(""), entry(words(1), words(c.from, 1, 11)), entry(words(2), words(c.to, 1, 12)))
+		lines := strings.Split(text, "\n")
+		for i, want := range c.rows {
+			if got := lines[3+i]; !strings.Contains(got, " "+want+" ") {
+				t.Errorf("%d and %d: row %q, want %q", c.from, c.to, got, want)
+			}
+		}
+	}
+	seriesText(series(""), entry(words(1), words(least, 1, 11)), entry(words(2), words(most, 1, 12))) // does not panic
 }

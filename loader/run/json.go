@@ -100,13 +100,16 @@ func (s *session) value(e *event.Event) {
 // mapLine writes a map; e is the event that asks for it, if any.
 func (s *session) mapLine(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
 	j := s.json()
+	isStats := render.JSONType(m) == "stats"
 	switch {
 	case s.full():
 		if m.Scalar() && len(elems) > 0 && !elems[0].Set {
 			elems = nil
 		}
 		s.line(render.FullJSON(append(s.begin("map", e), ", "...), j, m, elems, top))
-	case m.Shape == "tseries" && len(elems) == 0:
+	case isStats && (len(elems) == 0 || m.Scalar() && e == nil && !elems[0].Set):
+		s.line(render.EmptyJSON(append(s.begin(render.JSONType(m), e), `, "data": `...), m))
+	case isBlock(m) && m.Scalar() && (len(elems) == 0 || !elems[0].Set):
 	case m.Scalar():
 		el := scalarElement(m, elems)
 		s.line(render.ScalarJSON(append(s.begin(render.JSONType(m), e), `, "data": `...), j, m, &el, top))

@@ -307,6 +307,9 @@ func (s *session) printMaps() {
 			continue
 		}
 		if m.Scalar() && (len(elems) == 0 || !elems[0].Set) {
+			if s.lines() && !s.full() && render.JSONType(m) == "stats" {
+				s.mapLine(nil, m, elems, render.Top{}) // it has a line when it is empty
+			}
 			continue
 		}
 		s.printMap(nil, m, elems, render.Top{})
