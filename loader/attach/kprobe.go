@@ -380,7 +380,7 @@ func (c closers) Close() error {
 func kprobeError(kind string, m *Match, err error) error {
 	gone := errors.Is(err, os.ErrNotExist)
 	if !gone || m.Offset > 0 { // the library says so of a bad offset, too
-		k, kerr := hostinfo.LoadKallsyms()
+		k, kerr := kallsyms()
 		gone = kerr == nil && len(k.Find(m.Name)) == 0
 	}
 	if !gone && errors.Is(err, os.ErrNotExist) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"weak"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -55,7 +56,7 @@ func addressesOf(names map[string]bool, module string) (map[string][]uintptr, er
 	if !wanted {
 		return out, nil
 	}
-	k, err := hostinfo.LoadKallsyms()
+	k, err := kallsyms()
 	if err != nil {
 		return nil, fmt.Errorf("several functions have one name, and their addresses cannot be read: %w", err)
 	}
@@ -66,6 +67,21 @@ func addressesOf(names map[string]bool, module string) (map[string][]uintptr, er
 		return true
 	})
 	return out, nil
+}
+
+// kernelSymbols is the kernel's table while something uses it: it takes long to read, and
+// much memory to keep.
+var kernelSymbols weak.Pointer[hostinfo.Kallsyms]
+
+func kallsyms() (*hostinfo.Kallsyms, error) {
+	if k := kernelSymbols.Value(); k != nil {
+		return k, nil
+	}
+	k, err := hostinfo.LoadKallsyms()
+	if err == nil {
+		kernelSymbols = weak.Make(k)
+	}
+	return k, err
 }
 
 func inModules(pattern, module string) bool {

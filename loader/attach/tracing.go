@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
@@ -347,8 +348,11 @@ func typeText(t btf.Type) string {
 
 // attachTracing serves fentry, fexit and typed raw tracepoints: the target was
 // fixed when the program was loaded.
-func attachTracing(_ *Plan, _ *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
+func attachTracing(_ *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
 	l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) {
+		return nil, fmt.Errorf("the kernel does not let %s be traced: %w", m.Name, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,10 @@ type cause struct {
 	hint string
 }
 
-const kprobeMayDo = "a kprobe may do instead"
+const (
+	kprobeMayDo  = "a kprobe may do instead"
+	entryInstead = "fentry:FUNCTION runs at its entry"
+)
 
 // causes are looked for in all lines of the log, the last ones first.
 var causes = []cause{
@@ -33,7 +36,13 @@ var causes = []cause{
 	}, "a kprobe or another function may do instead"},
 	{"Attaching fexit* to __noreturn function '*' is rejected", func(_ *manifest.Program, f []string) string {
 		return f[1] + " never returns, so this kernel does not let its return be traced"
-	}, "fentry:FUNCTION runs at its entry"},
+	}, entryInstead},
+	{"Attaching fexit* to __noreturn functions is rejected", func(p *manifest.Program, _ []string) string { // 6.12
+		return p.Attach.Name + " never returns, so this kernel does not let its return be traced"
+	}, entryInstead},
+	{"The function * with variable args is unsupported", func(_ *manifest.Program, f []string) string {
+		return "this kernel cannot enter " + f[0] + " with fentry or fexit: it takes variable arguments"
+	}, kprobeMayDo},
 	{"The address of function * cannot be found", func(_ *manifest.Program, f []string) string {
 		return "this kernel has types of the function " + f[0] + " and no such function: it is inlined everywhere"
 	}, "probe a function that calls it"},

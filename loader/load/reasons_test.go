@@ -21,10 +21,12 @@ func TestCausesInTheLog(t *testing.T) {
 		{"fexit", "fexit:f", "The function f return type UNION is unsupported.", "this kernel cannot enter f with fentry or fexit: it passes a UNION\n"},
 		{"fentry", "fentry:f", "Attaching tracing programs to function 'f' is rejected.", "this kernel does not let the function f be traced\n"},
 		{"fexit", "fexit:do_exit", "Attaching fexit/fmod_ret to __noreturn function 'do_exit' is rejected.", "do_exit never returns"},
+		{"fexit", "fexit:do_exit", "Attaching fexit/fmod_ret to __noreturn functions is rejected.", "do_exit never returns"},
+		{"fentry", "fentry:f", "The function f with variable args is unsupported.", "it takes variable arguments\n"},
 		{"fentry", "fentry:f", "The address of function f cannot be found", "it is inlined everywhere"},
 		{"kprobe", "kprobe:f", "calling kernel function bpf_x is not allowed", "this kernel does not let a kprobe call its function bpf_x\n"},
 	} {
-		p := &manifest.Program{Name: "p", Kind: c.kind, Attach: manifest.Attach{Text: c.text}, Pos: manifest.Pos{Line: 1, Col: 1}}
+		p := &manifest.Program{Name: "p", Kind: c.kind, Attach: manifest.Attach{Text: c.text, Name: strings.TrimPrefix(c.text, c.kind+":")}, Pos: manifest.Pos{Line: 1, Col: 1}}
 		log := []string{"0: R1=ctx() R10=fp0", "0: (79) r1 = *(u64 *)(r1 +8)", c.line, "invalid bpf_context access off=8 size=8", "processed 1 insns (limit 1000000)"}
 		got := refusal(m, p, nil, &ebpf.VerifierError{Cause: errFor("permission denied"), Log: log}).Error()
 		if !strings.Contains(got, c.want) || strings.Contains(got, "compiler, unless") {
