@@ -34,7 +34,9 @@ type encoder struct {
 	forms []jumpForm
 	start map[*mach.Block]int // slot
 	sizes map[*mach.Block]int // slots without the end's jumps
-	line  ir.Pos
+	// patched: sizes are those after the kernel's verifier has put its code in.
+	patched bool
+	line    ir.Pos
 }
 
 func (e *encoder) here() int { return len(e.out.Insns) / 8 }

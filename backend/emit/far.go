@@ -17,19 +17,46 @@ const reach = math.MaxInt16 - 1000
 // slots. Where jumps would go too far, cold blocks come nearer to those that
 // lead to them, and what is still far goes over islands: blocks on the way that
 // only jump on.
+//
+// Distances are measured as the kernel sees them at the end: its verifier puts several
+// instructions in the place of some, and refuses a program whose jumps do not reach any
+// longer ("cannot be patched due to 16-bit range").
 func (e *encoder) place() int {
-	size := e.measure()
-	if size <= reach {
-		return size
+	e.patched = true
+	if e.measure() > reach {
+		e.bringCold()
+		e.splitLong()
+		islands := map[*mach.Block][]*mach.Block{} // by where they lead
+		for e.measure(); e.addIslands(islands); {
+			e.measure()
+		}
 	}
-	e.bringCold()
-	e.splitLong()
-	islands := map[*mach.Block][]*mach.Block{} // by where they lead
-	for size = e.measure(); e.addIslands(islands); {
-		size = e.measure()
-	}
-	return size
+	e.patched = false
+	clear(e.sizes)
+	return e.measure()
 }
+
+// patchedSize bounds what the verifier makes of one instruction, in slots: it inlines
+// calls such as map_lookup_elem (map_gen_lookup, up to 9) and bpf_loop (inline_bpf_loop,
+// 22), and puts tests in front of divisions (up to 5).
+func patchedSize(code []mach.Raw) int {
+	const call, loop, division, loopID = 10, 24, 6, 181
+	n := len(code)
+	switch op := code[0].Code; {
+	case op == callOp && code[0].Src == 0 && code[0].Imm == loopID:
+		n += loop
+	case op == callOp && code[0].Src == 0:
+		n += call
+	case op&0x07 == 0x04 || op&0x07 == 0x07: // 32 and 64-bit arithmetic
+		if kind := op & 0xf0; kind == 0x30 || kind == 0x90 {
+			n += division
+		}
+	}
+	return n
+}
+
+// callOp is the opcode of a call.
+const callOp = 0x85
 
 // bringCold puts cold blocks behind each stretch of code that leads to them
 // instead of last: thousands of ways to blocks at the end would need as many islands.
@@ -73,10 +100,15 @@ func (e *encoder) bringCold() {
 	e.f.Blocks = out
 }
 
-func blockSize(b *mach.Block) int {
+func (e *encoder) blockSize(b *mach.Block) int {
 	n := 0
 	for k := range b.Insns {
-		n += len(b.Insns[k].Encode())
+		code := b.Insns[k].Encode()
+		if e.patched && len(code) > 0 {
+			n += patchedSize(code)
+		} else {
+			n += len(code)
+		}
 	}
 	if b.Term.Kind == mach.Exit {
 		n++
@@ -106,7 +138,7 @@ func (e *encoder) measure() int {
 func (e *encoder) sizeOf(b *mach.Block) int {
 	n, ok := e.sizes[b]
 	if !ok {
-		n = blockSize(b)
+		n = e.blockSize(b)
 		e.sizes[b] = n
 	}
 	return n
@@ -114,7 +146,7 @@ func (e *encoder) sizeOf(b *mach.Block) int {
 
 // splitLong cuts long blocks into pieces, so that islands find a place.
 func (e *encoder) splitLong() {
-	const piece = reach / 8
+	const piece = reach / 32 // instructions, which may all be calls
 	var out []*mach.Block
 	for _, b := range e.f.Blocks {
 		out = append(out, b)

@@ -311,6 +311,35 @@ b3(v30:i64):
 	}
 }
 
+// TestPatchedJumps has a jump that reaches over divisions until the verifier puts its test
+// of the divisor in front of each.
+func TestPatchedJumps(t *testing.T) {
+	const n = 8300
+	var s strings.Builder
+	s.WriteString(progHead + `b0(v0:ctx):
+ v1:i64 = load.u64 [v0+0]
+ v2:i64 = load.u64 [v0+8]
+ v3:i1 = icmp eq v2, 1
+ br v3, b1, b2(v1)
+b1:
+`)
+	last := "v1"
+	for i := range n {
+		fmt.Fprintf(&s, " v%d:i64 = udiv %s, v2\n", 1000+i, last)
+		last = fmt.Sprintf("v%d", 1000+i)
+	}
+	fmt.Fprintf(&s, " v4:i64 = add %s, 7\n jump b2(v4)\nb2(v5:i64):\n ret v5\n}\n", last)
+	funcs := compile(t, s.String())
+	if size := len(funcs[0].Insns) / 8; size > 1<<15 {
+		t.Fatalf("%d instructions: the jump does not reach by itself", size)
+	}
+	for _, c := range []struct{ taken, want uint64 }{{0, 5}, {1, 12}} {
+		if got := run(t, funcs, []uint64{5, c.taken}); got != uint32(c.want) {
+			t.Errorf("with %d: got %d, want %d", c.taken, got, c.want)
+		}
+	}
+}
+
 // TestColdStaysInReach has cold blocks in more code than a jump's 16 bits reach:
 // each follows the code that leads to it and needs no island.
 func TestColdStaysInReach(t *testing.T) {
