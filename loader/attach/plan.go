@@ -37,6 +37,17 @@ type Options struct {
 	// Mode is "test" or "bench" when those programs are to run instead of those that
 	// are attached; "" otherwise.
 	Mode string
+	// Stop is closed when no more places are to be attached to; nil: never.
+	Stop <-chan struct{}
+}
+
+func (o *Options) stopped() bool {
+	select {
+	case <-o.Stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // wants tells whether programs of a kind have a part in the run.
@@ -481,6 +492,9 @@ func (p *Plan) Attach(progs []*ebpf.Program, opts Options, h *host.Host) ([]io.C
 	var links []io.Closer
 	var failure *Failure
 	for i := range p.Matches {
+		if opts.stopped() {
+			return links, nil
+		}
 		if progs[i] == nil { // refused when it was loaded
 			continue
 		}

@@ -64,24 +64,22 @@ func set(o *object.Object, name string, v []byte) error {
 // Bounds of the events ring buffer, in bytes. Programs wake the reader when 64 KiB
 // are unread: the least size leaves it the time to come.
 const (
-	minRing    = 256 << 10
-	maxRing    = 1 << 30
-	ownRing    = 2 << 20 // without a wish of the script: from here
-	ownMaxRing = 4 << 20 // to here, all of which counts as the loader's memory
-	perCPU     = 512 << 10
+	minRing     = 256 << 10
+	maxRing     = 1 << 30
+	defaultRing = 16 << 20 // unless the script or the user asks for another size
+	memoryShare = 32       // or this part of the memory, where that is less
 )
 
-// sizeRing gives the events ring buffer the pages that the script wants, or room by
-// the number of CPUs and at most a 64th of the memory; a power of two, as the
-// kernel wants.
-func sizeRing(o *object.Object, h *host.Host) {
+// sizeRing sets the size of the events ring buffer: the pages that the script asks for, or
+// by the memory; a power of two, as the kernel requires.
+func sizeRing(o *object.Object, memory uint64) {
 	s := o.Spec.Maps["events"]
 	if s == nil {
 		return
 	}
-	size := min(max(uint64(perCPU)*uint64(len(h.Online)), ownRing), ownMaxRing)
-	if mem := h.MemoryBytes(); mem > 0 {
-		size = min(size, mem/64)
+	size := uint64(defaultRing)
+	if memory > 0 {
+		size = min(size, memory/memoryShare)
 	}
 	if n := o.Manifest.Config.RingbufPages; n > 0 {
 		size = uint64(n) * uint64(os.Getpagesize())

@@ -68,7 +68,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err := setHostValues(o, exp); err != nil {
 		return nil, err
 	}
-	sizeRing(o, h)
+	sizeRing(o, h.MemoryBytes())
 	if err := sizeSpecs(o, exp); err != nil {
 		return nil, err
 	}

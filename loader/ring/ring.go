@@ -1,18 +1,19 @@
-// Package ring reads a BPF ring buffer (BPF_MAP_TYPE_RINGBUF, Linux 5.8) where it
-// lies: a record is not copied, and its room is given back to the kernel in
-// batches, so that a record costs a few nanoseconds.
+// Package ring reads a BPF ring buffer (BPF_MAP_TYPE_RINGBUF, Linux 5.8) in place: a
+// record is not copied, and its room is given back to the kernel in batches, so
+// that a record costs a few nanoseconds. Of the data only a window is mapped: mapped pages
+// count as memory of the process.
 //
-// It takes the map's file descriptor and gives the records in order. A wait ends
-// by a wake-up from the programs, by its time, or by Wake; between wake-ups records
-// gather, so that a burst costs one turn of the reader and not one for each.
+// It takes the map's file descriptor and returns the records in order. A wait ends with
+// a wake-up by the programs, after its time, or by Wake.
 package ring
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -27,66 +28,110 @@ const (
 	headerSize = 8
 )
 
+// windowSize is how much of the data is mapped at a time.
+const windowSize = 1 << 20
+
 // Reader reads one ring buffer. Only Wake may be called by other goroutines.
 type Reader struct {
-	cons, prod []byte // mapped pages: where we are, where the programs are (then the data)
-	data       []byte
+	fd         int    // of the map; -1: nothing to read
+	cons, prod []byte // mapped pages: the positions of the reader and of the programs
 	size       uint64
-	at         uint64 // the position behind the last record given
+	window     []byte // the mapped part of the data
+	start      uint64 // its offset in the data
+	span       uint64 // its usual length
+	at         uint64 // the position after the last record returned
 	told       uint64 // the position that the kernel knows
 	limit      uint64 // the programs' position as seen last
 	busy       bool   // the next record is being written
-	wrapped    []byte // a record that goes over the end, put together
+	err        error  // of mapping a window
 
-	epoll, event int // file descriptors
-	lock         sync.Mutex
-	closed       bool
+	file   *os.File // an epoll instance with the ring buffer, timer and event
+	conn   syscall.RawConn
+	epoll  int
+	timer  int
+	event  int // what Wake writes to
+	lock   sync.Mutex
+	closed bool
 }
 
 // Open maps the ring buffer fd of size bytes, a power of two. fd stays the
 // caller's. Without a ring buffer (fd < 0) there is nothing to read, and waiting
 // still works.
 func Open(fd, size int) (*Reader, error) {
-	r := &Reader{size: uint64(size), epoll: -1, event: -1}
-	if err := r.open(fd, size); err != nil {
+	r := &Reader{fd: fd, size: uint64(size), span: windowSize, epoll: -1, timer: -1, event: -1}
+	if err := r.open(); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Reader) open(fd, size int) error {
-	var err error
-	if r.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return os.NewSyscallError("eventfd", err)
+func (r *Reader) open() error {
+	if err := r.openPoll(); err != nil || r.fd < 0 {
+		return err
 	}
-	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return os.NewSyscallError("epoll_create", err)
-	}
-	if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, r.event, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
-		return os.NewSyscallError("epoll_ctl", err)
-	}
-	if fd < 0 {
-		return nil
-	}
-	page := os.Getpagesize()
+	page, size := os.Getpagesize(), int(r.size)
 	if size < page || size&(size-1) != 0 {
 		return fmt.Errorf("a ring buffer of %d bytes", size)
 	}
-	if r.cons, err = unix.Mmap(fd, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	var err error
+	if r.cons, err = unix.Mmap(r.fd, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return os.NewSyscallError("mmap", err)
 	}
-	// The kernel offers the data twice in a row. Once is enough here: the second
-	// mapping of a page would count as memory of this process, too.
-	if r.prod, err = unix.Mmap(fd, int64(page), page+size, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+	if r.prod, err = unix.Mmap(r.fd, int64(page), page, unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		return os.NewSyscallError("mmap", err)
 	}
-	r.data = r.prod[page:]
 	r.at = atomic.LoadUint64(position(r.cons))
 	r.told, r.limit = r.at, r.at
-	// Edge-triggered: only a wake-up ends a wait, not what came without one.
-	if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
-		return os.NewSyscallError("epoll_ctl", err)
+	return r.move(r.at&(r.size-1), headerSize)
+}
+
+// openPoll makes what waits wait for. It is an epoll instance that the runtime's poller
+// waits for, together with all else that goroutines wait for: a wait costs no thread of its
+// own. Its time is a timer of the kernel, for the runtime's monitor thread wakes up with each
+// timer of the runtime; so it sleeps as long as we wait.
+func (r *Reader) openPoll() error {
+	var err error
+	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return os.NewSyscallError("epoll_create", err)
+	}
+	if err := unix.SetNonblock(r.epoll, true); err != nil { // or the runtime does not poll it
+		return os.NewSyscallError("fcntl", err)
+	}
+	r.file = os.NewFile(uintptr(r.epoll), "ring buffer")
+	if r.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return os.NewSyscallError("eventfd", err)
+	}
+	if r.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return os.NewSyscallError("timerfd_create", err)
+	}
+	for _, fd := range []int{r.event, r.timer, r.fd} {
+		if fd < 0 {
+			continue
+		}
+		// Edge-triggered: only a wake-up ends a wait, not what came without one, and the event and
+		// the timer need not be read.
+		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
+			return os.NewSyscallError("epoll_ctl", err)
+		}
+	}
+	r.conn, err = r.file.SyscallConn()
+	return err
+}
+
+// woken takes the wake-ups that came, and reports whether there were any. The system
+// call does not wait, and the runtime need not know of it.
+func (r *Reader) woken() bool {
+	var events [3]unix.EpollEvent
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	return errno == 0 && n > 0
+}
+
+// setTimer makes the timer end a wait.
+func (r *Reader) setTimer(d time.Duration) error {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))}
+	if _, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(r.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); errno != 0 {
+		return os.NewSyscallError("timerfd_settime", errno)
 	}
 	return nil
 }
@@ -95,20 +140,62 @@ func (r *Reader) open(fd, size int) error {
 // bits on the machines that we run on.
 func position(page []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(page))) }
 
-// Next gives the next record, nil when there is none. It is valid until the next
+// move maps a window that has n bytes of the data from offset off. The kernel offers
+// the data twice in a row, so that a window may continue over its end.
+func (r *Reader) move(off, n uint64) error {
+	page := uint64(os.Getpagesize())
+	start := off &^ (page - 1)
+	length := min(max(r.span, (off-start+n+page-1)&^(page-1)), 2*r.size-start)
+	if r.window != nil {
+		unix.Munmap(r.window)
+		r.window = nil
+	}
+	w, err := unix.Mmap(r.fd, int64(2*page+start), int(length), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	r.window, r.start = w, start
+	return nil
+}
+
+// view is n bytes of the data at a position; nil after an error.
+func (r *Reader) view(at, n uint64) []byte {
+	off := at & (r.size - 1)
+	rel := (off - r.start) & (r.size - 1)
+	if rel+n > uint64(len(r.window)) {
+		if n > r.size { // no kernel writes that
+			return nil
+		}
+		if r.err = r.move(off, n); r.err != nil {
+			return nil
+		}
+		rel = off - r.start
+	}
+	return r.window[rel : rel+n : rel+n]
+}
+
+// head is the first word of the record at a position. It is loaded atomically: the
+// kernel sets it last.
+func (r *Reader) head(at uint64) (uint32, bool) {
+	b := r.view(at, headerSize)
+	if b == nil {
+		return 0, false
+	}
+	return atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b)))), true
+}
+
+// Next returns the next record, nil when there is none. It is valid until the next
 // call of a method.
 func (r *Reader) Next() []byte {
-	for r.data != nil {
+	for r.prod != nil && r.err == nil {
 		if r.at == r.limit {
 			if r.limit = atomic.LoadUint64(position(r.prod)); r.at == r.limit {
 				r.tell()
 				return nil
 			}
 		}
-		off := r.at & (r.size - 1)
-		// Loaded atomically: the kernel sets it last.
-		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[off])))
-		if r.busy = head&busyBit != 0; r.busy {
+		head, ok := r.head(r.at)
+		if r.busy = head&busyBit != 0; r.busy || !ok {
 			r.tell()
 			return nil
 		}
@@ -116,32 +203,42 @@ func (r *Reader) Next() []byte {
 			r.tell()
 		}
 		n := uint64(head &^ (busyBit | discardBit))
-		r.at += headerSize + (n+7)&^7
+		from := r.at + headerSize
+		r.at = from + (n+7)&^7
 		if head&discardBit == 0 {
-			return r.record((off+headerSize)&(r.size-1), n)
+			return r.view(from, n)
 		}
 	}
 	return nil
 }
 
-// Busy tells whether Next gave none because a program still writes the next record.
-func (r *Reader) Busy() bool { return r.busy }
-
-// Waiting tells whether a record lies there, finished or not.
-func (r *Reader) Waiting() bool {
-	return r.data != nil && r.at != atomic.LoadUint64(position(r.prod))
+// Peek shows the finished records that Next has not returned yet, from a position on, until
+// look returns false; it returns where they end. Position 0 is where Next is.
+func (r *Reader) Peek(from uint64, look func([]byte) bool) (to uint64) {
+	from = max(from, r.at)
+	if r.prod == nil {
+		return from
+	}
+	for limit := atomic.LoadUint64(position(r.prod)); from != limit && r.err == nil; {
+		head, ok := r.head(from)
+		if !ok || head&busyBit != 0 {
+			break
+		}
+		n := uint64(head &^ (busyBit | discardBit))
+		if head&discardBit == 0 && !look(r.view(from+headerSize, n)) {
+			break
+		}
+		from += headerSize + (n+7)&^7
+	}
+	return from
 }
 
-// record is n bytes of the data at off; the end of the data goes on at its start.
-func (r *Reader) record(off, n uint64) []byte {
-	if n > r.size {
-		return nil // no kernel writes that
-	}
-	if off+n <= r.size {
-		return r.data[off : off+n : off+n]
-	}
-	r.wrapped = append(append(r.wrapped[:0], r.data[off:]...), r.data[:off+n-r.size]...)
-	return r.wrapped
+// Busy reports whether Next returned nil because a program still writes the next record.
+func (r *Reader) Busy() bool { return r.busy }
+
+// Waiting reports whether there is a record, finished or not.
+func (r *Reader) Waiting() bool {
+	return r.prod != nil && r.at != atomic.LoadUint64(position(r.prod))
 }
 
 // tell gives the room of what was read back to the programs.
@@ -153,32 +250,49 @@ func (r *Reader) tell() {
 }
 
 // busyWait is how long a wait takes when the next record is being written:
-// programs do not tell when they have done.
+// programs may not tell when it is finished.
 const busyWait = time.Millisecond
 
 // Wait waits until the programs wake us, at most the given time, or until Wake is
 // called. Records may be there without any wake-up.
-func (r *Reader) Wait(d time.Duration) error {
-	if r.data != nil {
+func (r *Reader) Wait(d time.Duration) error { return r.wait(d, r.size/8) }
+
+// Sleep is Wait for programs that wake the reader with each record that is the first
+// unread one: it does not wait when a finished record is there.
+func (r *Reader) Sleep(d time.Duration) error { return r.wait(d, 1) }
+
+// Pause is Wait for a reader that leaves the records where they are, however many.
+func (r *Reader) Pause(d time.Duration) error { return r.wait(d, math.MaxUint64) }
+
+// wait does not wait when so many bytes of records are there: a wake-up for them may have
+// been taken by the wait before.
+func (r *Reader) wait(d time.Duration, enough uint64) error {
+	if r.prod != nil {
 		r.tell()
 	}
-	switch {
-	case r.busy:
+	if r.err != nil {
+		return r.err
+	}
+	if r.busy {
 		d = min(d, busyWait)
-	case r.data != nil && atomic.LoadUint64(position(r.prod))-r.at >= r.size/8:
-		d = 0 // a wake-up may have been given while we were busy elsewhere
 	}
-	ms := (d + time.Millisecond - 1) / time.Millisecond
-	var events [2]unix.EpollEvent
-	n, err := unix.EpollWait(r.epoll, events[:], int(ms))
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return os.NewSyscallError("epoll_wait", err)
+	if err := r.setTimer(d); err != nil {
+		return err
 	}
-	if n > 0 {
-		var b [8]byte
-		unix.Read(r.event, b[:]) // nothing there: it does not wait
+	return r.conn.Read(func(uintptr) bool { return r.woken() || r.prod != nil && r.unread() >= enough })
+}
+
+// unread is the length of the records that Next has not returned; 0 when the first
+// of them is being written.
+func (r *Reader) unread() uint64 {
+	n := atomic.LoadUint64(position(r.prod)) - r.at
+	if n == 0 {
+		return 0
 	}
-	return nil
+	if head, ok := r.head(r.at); !ok || head&busyBit != 0 {
+		return 0
+	}
+	return n
 }
 
 // Wake ends a wait, now or the next one.
@@ -190,7 +304,7 @@ func (r *Reader) Wake() {
 	}
 }
 
-// Close frees all; records given before are gone.
+// Close frees all; records returned before are gone.
 func (r *Reader) Close() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -198,13 +312,16 @@ func (r *Reader) Close() {
 		return
 	}
 	r.closed = true
-	for _, m := range [][]byte{r.cons, r.prod} {
+	for _, m := range [][]byte{r.cons, r.prod, r.window} {
 		if m != nil {
 			unix.Munmap(m)
 		}
 	}
-	r.data = nil
-	for _, fd := range []int{r.epoll, r.event} {
+	r.cons, r.prod, r.window = nil, nil, nil
+	if r.file != nil {
+		r.file.Close()
+	}
+	for _, fd := range []int{r.timer, r.event} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}

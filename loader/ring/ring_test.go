@@ -19,8 +19,8 @@ func fake(t *testing.T, size int) *Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.cons, r.prod, r.data, r.size = make([]byte, 8), make([]byte, 8), make([]byte, size), uint64(size)
-	t.Cleanup(func() { r.cons, r.prod = nil, nil; r.Close() })
+	r.cons, r.prod, r.window, r.size = make([]byte, 8), make([]byte, 8), make([]byte, 2*size), uint64(size)
+	t.Cleanup(func() { r.cons, r.prod, r.window = nil, nil, nil; r.Close() })
 	return r
 }
 
@@ -34,7 +34,8 @@ func (r *Reader) put(flags uint32, b []byte) bool {
 	head := make([]byte, headerSize)
 	binary.NativeEndian.PutUint32(head, uint32(len(b))|flags)
 	for i, c := range append(head, b...) {
-		r.data[(at+uint64(i))&(r.size-1)] = c
+		off := (at + uint64(i)) & (r.size - 1)
+		r.window[off], r.window[off+r.size] = c, c // as the kernel maps it
 	}
 	atomic.StoreUint64(position(r.prod), at+n)
 	return true
@@ -86,7 +87,7 @@ func TestBusy(t *testing.T) {
 	if begin := time.Now(); r.Wait(time.Minute) != nil || time.Since(begin) > 10*time.Second {
 		t.Error("a wait for a record being written took long")
 	}
-	binary.NativeEndian.PutUint32(r.data[16:], 1)
+	binary.NativeEndian.PutUint32(r.window[16:], 1)
 	if b, c := string(r.Next()), string(r.Next()); b != "b" || c != "c" || r.Busy() {
 		t.Errorf("have %q, %q", b, c)
 	}
@@ -106,7 +107,7 @@ func TestWake(t *testing.T) {
 		t.Errorf("two waits took %v", d)
 	}
 	r.Wait(time.Millisecond)
-	r.cons, r.prod = nil, nil
+	r.cons, r.prod, r.window = nil, nil, nil
 	r.Close()
 	r.Wake() // of a closed one does nothing
 }
@@ -172,6 +173,89 @@ func TestKernel(t *testing.T) {
 		t.Error("a wake-up did not end the wait")
 	}
 	if a, b := r.Next(), r.Next(); a == nil || b == nil || r.Next() != nil {
-		t.Error("records are missing behind the waits")
+		t.Error("records are missing after the waits")
+	}
+	// A sleep does not wait for a record that is there, nor for one that comes.
+	run(quiet, 1)
+	begin := time.Now()
+	r.Sleep(time.Minute)
+	for r.Next() != nil {
+	}
+	ordinary := sender(0)
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		if _, err := ordinary.Run(&ebpf.RunOptions{Data: make([]byte, 64)}); err != nil {
+			t.Error(err)
+		}
+	}()
+	if r.Sleep(time.Minute) != nil || time.Since(begin) > 30*time.Second || r.Next() == nil {
+		t.Error("a record did not end the sleep")
+	}
+}
+
+// Records are the same wherever the window of mapped data begins and ends.
+func TestWindow(t *testing.T) {
+	const size = 64 << 10
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size})
+	if err != nil {
+		t.Skipf("skipped: needs the right to make BPF maps: %v", err)
+	}
+	defer m.Close()
+	const length = 1000
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMapPtr(asm.R1, m.FD()),
+		asm.Mov.Imm(asm.R2, length),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, "full"),
+		asm.LoadMem(asm.R1, asm.R6, 0, asm.Word), // skb->len
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+		asm.StoreMem(asm.R0, length-8, asm.R1, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.FnRingbufSubmit.Call(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("full"),
+		asm.Return(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, span := range []uint64{4096, 12288, size, 2 * size} {
+		r, err := Open(m.FD(), size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.span = span
+		r.move(r.at&(size-1), headerSize)
+		for turn := range 20 {
+			for i := range 11 {
+				if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64+turn+i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			seen := 0
+			end := r.Peek(0, func(b []byte) bool {
+				seen++
+				return seen < 11
+			})
+			if seen != 11 || end != r.at+10*(length+headerSize) {
+				t.Fatalf("span %d, turn %d: Peek shows %d records up to %d, Next is at %d", span, turn, seen, end, r.at)
+			}
+			for i := range 11 {
+				b := r.Next()
+				if want := uint64(64 - 14 + turn + i); len(b) != length || binary.NativeEndian.Uint64(b) != want || binary.NativeEndian.Uint64(b[length-8:]) != want {
+					t.Fatalf("span %d, turn %d, record %d: %d bytes", span, turn, i, len(b))
+				}
+			}
+			if r.Next() != nil {
+				t.Fatalf("span %d, turn %d: too many records", span, turn)
+			}
+		}
+		if len(r.window) > int(span)+4096 {
+			t.Errorf("a window of %d bytes of %d", len(r.window), span)
+		}
+		r.Close()
 	}
 }

@@ -1,35 +1,42 @@
 package run
 
-import (
-	"fmt"
-	"time"
+import "btc/loader/manifest"
 
-	"btc/loader/event"
-)
-
-// commandTime is how long after the end of a run commands of system() that wait
-// for their turn are still started. A script that wants one at each context switch
-// leaves thousands, and a user who has asked for the end waits for them.
-const commandTime = time.Second
-
-// drain handles what the programs have left in the buffer.
+// drain handles what the programs have left in the buffer, up to an exit().
 func (s *session) drain() {
-	late := time.Now().Add(commandTime)
-	left := 0
-	for record := s.events.last(); record != nil; record = s.events.last() {
-		if s.isCommand(record) && time.Now().After(late) {
-			left++
-			continue
-		}
-		s.handle(record)
-	}
-	if left > 0 {
-		s.warn(fmt.Sprintf("WARNING: the run was ended before its turn came to %d commands of system(): they are left out", left))
+	for more := true; more; {
+		more = s.drainBatch()
 	}
 }
 
-// isCommand tells whether a record is a call of system().
-func (s *session) isCommand(record []byte) bool {
-	e, err := event.Decode(s.manifest, record)
-	return err == nil && e.Kind == "system"
+// drainBatch reports whether there may be more after an error.
+func (s *session) drainBatch() (more bool) {
+	defer s.catchFault()
+	more = true
+	for !s.exited && s.awaitRoom(false) {
+		record := s.events.last()
+		if record == nil {
+			break
+		}
+		s.handle(record)
+	}
+	return false
+}
+
+// end runs the end programs and handles what they send. What was sent after an exit()
+// is dropped: the programs that are attached send it while they are detached, and those of
+// end only until one of them calls exit() itself.
+func (s *session) end() error {
+	if !s.exited {
+		s.drain()
+	}
+	s.events.discard()
+	s.front.later(0, manifest.Pos{}, func(w *writer) { w.ending = true })
+	exited := s.exited
+	s.exited = false
+	err := s.runVirtual("end")
+	s.drain()
+	s.events.discard()
+	s.exited = s.exited || exited
+	return err
 }

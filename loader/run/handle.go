@@ -3,7 +3,6 @@ package run
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -34,41 +33,49 @@ func formatters(m *manifest.Manifest) []*formatter {
 	return out
 }
 
-type handler = func(*session, *event.Event)
+type handler = func(*writer, *event.Event)
 
 // handlers has a row for each event kind of the manifest.
 var handlers map[string]handler
 
 func init() {
 	handlers = map[string]handler{
-		"printf":       (*session).onPrintf,
-		"print":        (*session).onPrint,
-		"print_map":    (*session).onPrintMap,
-		"clear":        func(s *session, e *event.Event) { s.onReset(e, s.maps.take) },
-		"zero":         func(s *session, e *event.Event) { s.onReset(e, s.maps.zero) },
-		"exit":         (*session).onExit,
-		"time":         (*session).onTime,
-		"join":         (*session).onJoin,
-		"cat":          (*session).onCat,
-		"system":       (*session).onSystem,
-		"error":        (*session).onError,
-		"helper_error": (*session).onHelperError,
-		"errorf":       func(s *session, e *event.Event) { s.onMessage(e, "ERROR") },
-		"warnf":        func(s *session, e *event.Event) { s.onMessage(e, "WARNING") },
-		"unwatch":      func(s *session, e *event.Event) { s.unwatch(e.Uint(0)) },
-		"skboutput":    func(*session, *event.Event) {}, // the head of a packet, see packets; nothing in the ring buffer
-		"proc":         func(s *session, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
+		"printf":       (*writer).onPrintf,
+		"print":        (*writer).onPrint,
+		"print_map":    (*writer).onPrintMap,
+		"clear":        func(s *writer, e *event.Event) { s.onReset(e, s.maps.take) },
+		"zero":         func(s *writer, e *event.Event) { s.onReset(e, s.maps.zero) },
+		"exit":         (*writer).onExit,
+		"time":         (*writer).onTime,
+		"join":         (*writer).onJoin,
+		"cat":          (*writer).onCat,
+		"system":       (*writer).onSystem,
+		"error":        (*writer).onError,
+		"helper_error": (*writer).onHelperError,
+		"errorf":       func(s *writer, e *event.Event) { s.onMessage(e, "ERROR") },
+		"warnf":        func(s *writer, e *event.Event) { s.onMessage(e, "WARNING") },
+		"unwatch":      func(s *writer, e *event.Event) { s.unwatch(e.Uint(0)) },
+		"skboutput":    func(*writer, *event.Event) {}, // the head of a packet, see packets; nothing in the ring buffer
+		"proc":         func(s *writer, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
 	}
 }
 
 // handle acts on a record. Handlers must not keep the event or its values.
 func (s *session) handle(record []byte) {
-	e := &s.event
+	w := s.front
+	e := &w.event
 	if err := e.Read(s.manifest, record); err != nil {
 		s.warn(fmt.Sprintf("WARNING: %v", err))
 		return
 	}
-	s.handlers[e.ID](s, e)
+	if s.deferred[e.ID] {
+		if e.Kind == "errorf" {
+			s.errors++
+		}
+		w.postpone(e, record)
+		return
+	}
+	s.handlers[e.ID](w, e)
 }
 
 // handlersOf gives the handler of each event by its number.
@@ -80,26 +87,38 @@ func handlersOf(m *manifest.Manifest) []handler {
 	return out
 }
 
-// complain reports a fault of the run that does not end it.
+// complain reports an error of the run that does not end it.
 func (s *session) complain(pos manifest.Pos, err error) {
 	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
 	s.warn(f.Warning())
 }
 
 // warn shows a warning, unless the user wants none.
-func (s *session) warn(text any) {
+func (s *session) warn(text string) {
 	if !s.opts.NoWarnings {
-		fmt.Fprintln(s.opts.Err, text)
+		s.tell(text)
 	}
 }
 
+// tell writes a line to the error output, from any goroutine. While the run goes on, the printer
+// does it: no one else waits for a reader of messages.
+func (s *session) tell(text string) {
+	p := s.printer
+	if p == nil || !s.live.Load() {
+		fmt.Fprintln(s.opts.Err, text)
+		return
+	}
+	p.do(len(text), func() { fmt.Fprintln(s.opts.Err, text) })
+	p.put(nil, true)
+}
+
 // printf gives an event's formatted text, valid until the next event.
-func (s *session) printf(e *event.Event) []byte {
+func (s *writer) printf(e *event.Event) []byte {
 	s.text = s.env().Printf(s.text[:0], s.format[e.ID], e.Values)
 	return s.text
 }
 
-func (s *session) onPrintf(e *event.Event) {
+func (s *writer) onPrintf(e *event.Event) {
 	if s.lines() {
 		s.print("printf", e, s.printf(e))
 		return
@@ -108,7 +127,7 @@ func (s *session) onPrintf(e *event.Event) {
 	s.out.added()
 }
 
-func (s *session) onPrint(e *event.Event) {
+func (s *writer) onPrint(e *event.Event) {
 	if s.lines() {
 		s.value(e)
 		return
@@ -123,7 +142,7 @@ const aheadWait = 5 * time.Millisecond
 
 // onPrintMap prints a map. When the script clears or zeroes it next, both are
 // done in one step, so that nothing is lost between them.
-func (s *session) onPrintMap(e *event.Event) {
+func (s *writer) onPrintMap(e *event.Event) {
 	m := s.manifest.Map(e.Map)
 	top := render.Top{Keep: int(min(e.Uint(0), 1<<30)), Div: uint32(e.Uint(1))}
 	read := s.maps.elements
@@ -141,7 +160,8 @@ func (s *session) onPrintMap(e *event.Event) {
 	if err != nil {
 		s.complain(e.Pos, err)
 	}
-	s.printMap(e.Event, m, elems, top)
+	x := e.Event
+	s.later(len(elems)*(m.KeySize+8*m.ValueSize), e.Pos, func(w *writer) { w.printMap(x, m, elems, top) })
 	if kind != "" {
 		s.sweep(m, e.Pos)
 	}
@@ -149,7 +169,7 @@ func (s *session) onPrintMap(e *event.Event) {
 
 // nextReset takes the clear or zero of e's map out of the events to come, when it
 // comes before anything else that needs the map. It gives its kind, or "".
-func (s *session) nextReset(e *manifest.Event) string {
+func (s *writer) nextReset(e *manifest.Event) string {
 	if !s.resets(e.Map) {
 		return ""
 	}
@@ -178,7 +198,7 @@ func (s *session) resets(name string) bool {
 	return false
 }
 
-func (s *session) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Element, error)) {
+func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Element, error)) {
 	m := s.manifest.Map(e.Map)
 	if s.exitAhead() {
 		// Waiting for the programs that still use the old slot takes as long as some
@@ -205,18 +225,19 @@ func (s *session) exitAhead() bool {
 	return found
 }
 
-func (s *session) sweep(m *manifest.Map, pos manifest.Pos) {
-	if err := s.maps.sweep(m); err != nil {
+func (s *writer) sweep(m *manifest.Map, pos manifest.Pos) {
+	queued, done := s.printer.progress()
+	if err := s.maps.sweep(m, queued, done); err != nil {
 		s.complain(pos, err)
 	}
 }
 
-func (s *session) onExit(e *event.Event) {
+func (s *writer) onExit(e *event.Event) {
 	s.exited = true
 	s.status = int(e.Uint(0) & 0xff)
 }
 
-func (s *session) onTime(e *event.Event) {
+func (s *writer) onTime(e *event.Event) {
 	f := e.Format
 	if f == "" {
 		f = "%H:%M:%S\n"
@@ -226,7 +247,7 @@ func (s *session) onTime(e *event.Event) {
 
 // onJoin prints strings with the separator between them; they come in one
 // buffer, each with its NUL.
-func (s *session) onJoin(e *event.Event) {
+func (s *writer) onJoin(e *event.Event) {
 	sep := e.Format
 	if sep == "" {
 		sep = " "
@@ -247,80 +268,8 @@ func (s *session) onJoin(e *event.Event) {
 	s.print("join", e, text)
 }
 
-// maxCatBytes is how much cat() prints unless the script says otherwise.
-const maxCatBytes = 10240
-
-func (s *session) onCat(e *event.Event) {
-	limit := int64(maxCatBytes)
-	if n, err := strconv.ParseInt(s.manifest.Config.Other["max_cat_bytes"], 10, 64); err == nil && n > 0 {
-		limit = n
-	}
-	name := string(s.printf(e))
-	f, err := os.Open(name)
-	if err != nil {
-		fmt.Fprintf(s.opts.Err, "ERROR: failed to open file '%s' (%s)\n", s.message(name), cause(err))
-		return
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit))
-	if err != nil {
-		fmt.Fprintf(s.opts.Err, "ERROR: failed to read file '%s' (%s)\n", s.message(name), cause(err))
-	}
-	s.print("cat", e, s.env().Clean(nil, text))
-}
-
-// cause is the last part of a file error, in C's words.
-func cause(err error) string {
-	if pe, ok := err.(*os.PathError); ok {
-		text := []byte(pe.Err.Error())
-		return string(append(bytes.ToUpper(text[:1]), text[1:]...))
-	}
-	return err.Error()
-}
-
-// onSystem runs a shell command; prepare has made sure of --unsafe. What it writes,
-// to either output, follows what is printed so far. Of a command that fails it is
-// part of the error: bpftrace does not print it.
-func (s *session) onSystem(e *event.Event) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		s.complain(e.Pos, err)
-		return
-	}
-	defer r.Close()
-	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", string(s.printf(e))}, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, w, w},
-	})
-	w.Close()
-	if err != nil {
-		s.complain(e.Pos, err)
-		return
-	}
-	text, _ := io.ReadAll(r)
-	if state, err := p.Wait(); err != nil || !state.Success() {
-		if len(text) > 0 && text[len(text)-1] != '\n' {
-			text = append(text, '\n')
-		}
-		fmt.Fprintf(s.opts.Err, "%sERROR: %s\n", s.message(string(text)), commandFailure(state))
-		return
-	}
-	if !s.lines() {
-		text = append(text, '\n') // also after a complete line, as bpftrace does
-	}
-	s.print("syscall", e, text)
-}
-
-// commandFailure is how bpftrace reports a command of system() that fails, without
-// the errno that it adds: that of an earlier system call.
-func commandFailure(state *os.ProcessState) string {
-	if state == nil || !state.Exited() {
-		return "child process did not exit normally"
-	}
-	return fmt.Sprintf("command exited with code %d", state.ExitCode())
-}
-
 // onError reports a fault that a program met, such as a division by zero.
-func (s *session) onError(e *event.Event) {
+func (s *writer) onError(e *event.Event) {
 	i := e.Uint(0)
 	if i >= uint64(len(s.manifest.Errors)) {
 		return
@@ -334,7 +283,7 @@ func (s *session) onError(e *event.Event) {
 }
 
 // onHelperError reports a kernel function that failed in a program.
-func (s *session) onHelperError(e *event.Event) {
+func (s *writer) onHelperError(e *event.Event) {
 	i := e.Uint(0)
 	if i >= uint64(len(s.manifest.Errors)) || !s.floods.admit(int(i), time.Now()) {
 		return
@@ -356,15 +305,15 @@ func helperText(helper string, code int) string {
 }
 
 // onMessage is errorf() and warnf().
-func (s *session) onMessage(e *event.Event, severity string) {
-	if severity == "ERROR" {
+func (s *writer) onMessage(e *event.Event, severity string) {
+	if severity == "ERROR" && s.isFront {
 		s.errors++
 	}
 	s.say(&diagnostic{kind: e.Kind, severity: severity, pos: e.Pos, chain: e.Chain, text: string(s.printf(e))})
 }
 
 // env gives values what they need of the host.
-func (s *session) env() *format.Env {
+func (s *writer) env() *format.Env {
 	if s.envMade == nil {
 		s.envMade = &format.Env{
 			Ksym:    s.ksym,
@@ -382,14 +331,14 @@ func (s *session) env() *format.Env {
 	return s.envMade
 }
 
-func (s *session) ksym(addr uint64) string {
+func (s *writer) ksym(addr uint64) string {
 	if name, ok := s.probedFunc(addr); ok {
 		return name
 	}
 	return s.symbols().Ksym(addr)
 }
 
-func (s *session) usym(addr uint64, tgid uint32) string {
+func (s *writer) usym(addr uint64, tgid uint32) string {
 	if name, ok := s.probedFunc(addr); ok {
 		return name
 	}
@@ -408,7 +357,7 @@ func (s *session) probedFunc(addr uint64) (string, bool) {
 	return name, true
 }
 
-func (s *session) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
+func (s *writer) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
 	return s.symbols().Ustack(s.maps.frames(l, id), l.Mode, tgid)
 }
 

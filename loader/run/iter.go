@@ -18,7 +18,7 @@ func (s *session) readIterators() (any bool, err error) {
 	for i := range s.expansion.Plans {
 		if path := attach.PinPath(s.expansion.Plans[i].Prog); path != "" {
 			any = true
-			s.out.write([]byte("Program pinned to " + path + "\n"))
+			s.front.out.write([]byte("Program pinned to " + path + "\n"))
 		}
 	}
 	for _, l := range s.links {
@@ -68,7 +68,8 @@ func (s *session) readRecords(r io.Reader) error {
 				exits = append([]byte(nil), record...)
 				continue
 			}
-			s.handle(record)
+			s.awaitRoom(false)
+			s.handleOne(record)
 		}
 		if err == io.EOF || n == 0 && err == nil {
 			break
@@ -86,8 +87,17 @@ func (s *session) readRecords(r io.Reader) error {
 	return nil
 }
 
+// handleOne handles a record; a panic is an error of it.
+func (s *session) handleOne(record []byte) {
+	defer s.catchFault()
+	s.handle(record)
+}
+
 // isExit tells whether a record is one of exit().
 func (s *session) isExit(record []byte) bool {
+	if len(record) < 8 {
+		return false
+	}
 	id := binary.NativeEndian.Uint32(record)
 	return int64(id) < int64(len(s.manifest.Events)) && s.manifest.Events[id].Kind == "exit"
 }

@@ -22,19 +22,23 @@ func (s *session) lines() bool { return s.opts.Format == "json" || s.full() }
 
 func (s *session) full() bool { return s.opts.Format == "json2" }
 
-func (s *session) json() *format.JSON {
+func (s *writer) json() *format.JSON {
 	return &format.JSON{Env: s.env(), Full: s.full(), Frames: s.maps.frames}
 }
 
 // begin starts the line of an event, up to where its members follow. e is nil for
 // what no event has caused.
-func (s *session) begin(kind string, e *manifest.Event) []byte {
+func (s *writer) begin(kind string, e *manifest.Event) []byte {
 	dst := append(append([]byte(`{"type": "`), kind...), '"')
 	if !s.full() {
 		return dst
 	}
 	dst = append(dst, `, "time": "`...)
-	dst = append(time.Now().UTC().AppendFormat(dst, time.RFC3339Nano), '"')
+	at := s.at
+	if at.IsZero() {
+		at = time.Now()
+	}
+	dst = append(at.UTC().AppendFormat(dst, time.RFC3339Nano), '"')
 	if e == nil || e.Pos.Line == 0 {
 		return dst
 	}
@@ -69,36 +73,41 @@ func (s *session) probesAt(at manifest.Pos) []string {
 
 func before(a, b manifest.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col }
 
-func (s *session) line(dst []byte) { s.out.write(append(dst, '}', '\n')) }
+func (s *writer) line(dst []byte) { s.out.write(append(dst, '}', '\n')) }
 
 // print writes a text of the script, which has a type of its own as JSON.
-func (s *session) print(kind string, e *event.Event, text []byte) {
+func (s *writer) print(kind string, e *event.Event, text []byte) {
 	if !s.lines() {
 		s.out.write(text)
 		return
 	}
 	dst := format.AppendQuoted(append(s.begin(kind, e.Event), `, "data": `...), text)
-	if s.full() && len(e.Values) > 0 {
-		j := s.json()
-		dst = append(dst, `, "args": [`...)
-		for i, v := range e.Values {
-			if i > 0 {
-				dst = append(dst, ", "...)
-			}
-			dst = j.Append(dst, v)
-		}
-		dst = append(dst, ']')
+	s.line(s.arguments(dst, e))
+}
+
+// arguments appends the event's arguments, in the JSON that has all.
+func (s *writer) arguments(dst []byte, e *event.Event) []byte {
+	if !s.full() || len(e.Values) == 0 {
+		return dst
 	}
-	s.line(dst)
+	j := s.json()
+	dst = append(dst, `, "args": [`...)
+	for i, v := range e.Values {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = j.Append(dst, v)
+	}
+	return append(dst, ']')
 }
 
 // value writes what print() was given.
-func (s *session) value(e *event.Event) {
+func (s *writer) value(e *event.Event) {
 	s.line(s.json().Append(append(s.begin("value", e.Event), `, "data": `...), e.Values[0]))
 }
 
 // mapLine writes a map; e is the event that asks for it, if any.
-func (s *session) mapLine(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
+func (s *writer) mapLine(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
 	j := s.json()
 	isStats := render.JSONType(m) == "stats"
 	switch {
@@ -119,13 +128,13 @@ func (s *session) mapLine(e *manifest.Event, m *manifest.Map, elems []render.Ele
 }
 
 // notice writes a line with a number, such as the count of attached probes.
-func (s *session) notice(kind, what string, n uint64) {
+func (s *writer) notice(kind, what string, n uint64) {
 	dst := strconv.AppendUint(append(s.begin(kind, nil), `, "count": `...), n, 10)
 	s.line(fmt.Appendf(dst, `, "data": {"%s": %d}`, what, n))
 }
 
-// message is a text for the error output.
-func (s *session) message(text string) string {
+// escaped is a text for the error output.
+func (s *session) escaped(text string) string {
 	return string((&format.Env{Escape: s.opts.EscapeErr}).Clean(nil, []byte(text)))
 }
 
@@ -142,21 +151,20 @@ type diagnostic struct {
 }
 
 // say writes a diagnostic: to the output as JSON, as text to the error output.
-func (s *session) say(d *diagnostic) {
+func (s *writer) say(d *diagnostic) {
 	// As JSON, the reference leaves a fault such as a division by zero in then.
 	if s.opts.NoWarnings && d.severity == "WARNING" && (!s.lines() || d.kind != "runtime_error") {
 		return
 	}
 	if !s.lines() {
-		s.out.idle()
-		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Chain: d.chain, Text: s.message(d.text)}
+		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Chain: d.chain, Text: s.escaped(d.text)}
 		if d.helper != "" {
 			f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.helper, d.code)
 		}
 		if d.source {
-			fmt.Fprintln(s.opts.Err, f.Message(d.severity))
+			s.message(f.Message(d.severity))
 		} else {
-			fmt.Fprintln(s.opts.Err, f.Brief(d.severity))
+			s.message(f.Brief(d.severity))
 		}
 		return
 	}

@@ -55,10 +55,10 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 	switch l.Kind {
 	case "events":
 		if c.lines() {
-			c.notice("lost_events", "events", n)
+			c.front.notice("lost_events", "events", n)
 			return
 		}
-		fmt.Fprintf(c.opts.Err, "Lost %d events\n", n)
+		c.tell(fmt.Sprintf("Lost %d events", n))
 	case "map", "stack":
 		d := &diagnostic{kind: "helper_error", severity: "WARNING", text: fullText(l, n), helper: "map_update_elem", code: -int(unix.E2BIG), source: true}
 		if m := c.manifest.Map(l.Map); m != nil {
@@ -70,7 +70,7 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 				d.pos, d.chain = *l.Pos, l.Chain
 			}
 		}
-		c.say(d)
+		c.front.say(d)
 	case "scratch":
 		c.warn(fmt.Sprintf("WARNING: %d events were dropped because programs interrupted each other too deeply", n))
 	}
@@ -84,7 +84,7 @@ func (s *session) reportFloods(final bool) {
 		if x.Helper != "" {
 			text = x.Helper + " failed"
 		}
-		s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: fmt.Sprintf("%s (%d more times)", text, n)})
+		s.front.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: fmt.Sprintf("%s (%d more times)", text, n)})
 	})
 }
 

@@ -22,14 +22,14 @@ type mapTable struct {
 	manifest *manifest.Manifest
 	loaded   *load.Loaded
 	open     map[string]*bpfmap.Map
-	gen      []byte                       // our copy of the slot numbers; only we write them
-	zeroed   map[string]bool              // scalars that zero() set to 0
-	deleted  map[string]uint64            // elements that we deleted of maps whose elements are counted
-	swept    map[string]map[uint64][]byte // by stack map: frames that the last sweep took out
+	gen      []byte            // our copy of the slot numbers; only we write them
+	zeroed   map[string]bool   // scalars that zero() set to 0
+	deleted  map[string]uint64 // elements that we deleted of maps whose elements are counted
+	swept    sweeps
 }
 
 func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable, error) {
-	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}, deleted: map[string]uint64{}, swept: map[string]map[uint64][]byte{}}
+	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}, deleted: map[string]uint64{}}
 	for i := range m.Maps {
 		x := &m.Maps[i]
 		km := l.Maps[x.Symbol]
@@ -270,7 +270,7 @@ func (t *mapTable) frames(l *manifest.Layout, id uint64) []uint64 {
 	if m == nil || id == 0 {
 		return nil
 	}
-	raw := t.swept[m.Name][id]
+	raw := t.swept.find(m.Name, id)
 	if e, ok, err := t.open[m.Name].Lookup(binary.NativeEndian.AppendUint64(nil, id)); err == nil && ok {
 		raw = e.Values[0]
 	}
@@ -298,26 +298,26 @@ func (t *mapTable) scripts() []*manifest.Map {
 }
 
 // printMaps prints the script's maps as they are at the end; what was never set
-// prints nothing.
+// prints nothing. The printer also reads them, one after the other: nothing changes them any
+// more.
 func (s *session) printMaps() {
 	for _, m := range s.maps.scripts() {
-		elems, err := s.maps.elements(m)
-		if err != nil {
-			s.complain(m.Pos, err)
-			continue
-		}
-		if m.Scalar() && (len(elems) == 0 || !elems[0].Set) {
-			if s.lines() && !s.full() && render.JSONType(m) == "stats" {
-				s.mapLine(nil, m, elems, render.Top{}) // it has a line when it is empty
+		s.front.later(0, m.Pos, func(w *writer) {
+			elems, err := s.maps.elements(m)
+			switch {
+			case err != nil:
+				w.complain(m.Pos, err)
+			case !m.Scalar() || len(elems) > 0 && elems[0].Set:
+				w.printMap(nil, m, elems, render.Top{})
+			case s.lines() && !s.full() && render.JSONType(m) == "stats":
+				w.mapLine(nil, m, elems, render.Top{}) // it has a line when it is empty
 			}
-			continue
-		}
-		s.printMap(nil, m, elems, render.Top{})
+		})
 	}
 }
 
 // printMap prints a map; e is the event that asks for it, nil at the end of the run.
-func (s *session) printMap(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
+func (s *writer) printMap(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
 	env := s.env()
 	switch {
 	case s.lines():

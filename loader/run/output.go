@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsTerminal tells whether what is written to w appears on a terminal.
+// IsTerminal reports whether what is written to w appears on a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -17,27 +17,17 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// output is where events and maps are written, with the user's choice of
-// buffering. Texts are put together in its buffer.
+// output is where text is put together, with the user's choice of buffering.
 type output struct {
-	w    io.Writer
 	mode string
 	buf  []byte
-	err  error // the first of a write; nothing is written any more then
+	// sink takes the text and returns a buffer for what follows. now says that nothing more
+	// comes for the moment.
+	sink func(text []byte, now bool) []byte
 }
 
-// outputFill is how much text is written at once at the latest.
-const outputFill = 64 << 10
-
-// pipeSize is the room of a pipe that we write to. The 64 KiB it has otherwise are
-// a millisecond of output at full speed, and what reads it may not run for longer.
-const pipeSize = 1 << 20
-
-func newOutput(w io.Writer, mode string) *output {
-	if f, ok := w.(*os.File); ok {
-		unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, pipeSize) // fails for all that is no pipe
-	}
-	return &output{w: w, mode: mode, buf: make([]byte, 0, outputFill+4096)}
+func newOutput(mode string, sink func(text []byte, now bool) []byte) *output {
+	return &output{mode: mode, sink: sink, buf: make([]byte, 0, outputFill+4096)}
 }
 
 func (o *output) write(text []byte) {
@@ -45,28 +35,26 @@ func (o *output) write(text []byte) {
 	o.added()
 }
 
-// added is called behind each text that was put into the buffer.
+// added is called after each text that was put into the buffer.
 func (o *output) added() {
 	if len(o.buf) >= outputFill || o.mode == "none" {
-		o.flush()
+		o.flush(false)
 	}
 }
 
 // idle is called when no event is waiting: all complete lines are written then,
 // which costs one system call for a burst of events instead of one a line.
 func (o *output) idle() {
-	if o.mode != "full" {
-		o.flush()
+	if o.mode == "full" {
+		o.sink(nil, true)
+		return
 	}
+	o.flush(true)
 }
 
-func (o *output) flush() error {
-	if len(o.buf) > 0 && o.err == nil {
-		_, o.err = o.w.Write(o.buf)
-	}
-	o.buf = o.buf[:0]
+func (o *output) flush(now bool) {
+	o.buf = o.sink(o.buf, now)
 	if cap(o.buf) > 16*outputFill {
 		o.buf = make([]byte, 0, outputFill+4096)
 	}
-	return o.err
 }

@@ -17,14 +17,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"btc/loader/attach"
-	"btc/loader/event"
-	"btc/loader/format"
 	"btc/loader/host"
 	"btc/loader/load"
 	"btc/loader/manifest"
@@ -119,33 +118,40 @@ type session struct {
 	events *source
 	// packets is nil when the script has no skboutput().
 	packets *packets
-	out     *output
-	maps    *mapTable
-	losses  *lossCounter
+	// printer, front and back write the output; nil before the run and after it.
+	printer     *printer
+	front, back *writer
+	maps        *mapTable
+	losses      *lossCounter
 
 	format   []*formatter // by event number
 	handlers []handler    // by event number
-	event    event.Event  // at hand
+	deferred []bool       // by event number: the printer handles it
 
-	envMade  *format.Env
 	symTable *symbols.Table
 	cgroups  cgroups
 	floods   floods // of Manifest.Errors, by index
-	text     []byte // of the event at hand
 
 	signals, brokenPipe chan os.Signal
 
-	pace pace
+	poller poller
 
 	alarms *alarms  // nil: what they tell is looked up ten times a second
 	target *os.File // the process of -p
 
 	stopping chan struct{} // closed by the first reason to stop from outside
 	stopOnce sync.Once
+	rush     rush        // ends what blocks the printer
+	overtime atomic.Bool // no more commands are started
+	live     atomic.Bool // the printer writes all messages
+	faults   atomic.Bool // something went wrong inside of btrun
+	peeked   uint64      // the position in the ring buffer that was searched for exit()
 
 	exited bool // an exit event was handled
 	status int
 	errors int // run-time errors and errorf() of the test at hand
+	// unstarted are the commands for which it was too late; the printer counts them.
+	unstarted int
 }
 
 // ErrNoProbes says that no attach point of the script exists here.
@@ -230,18 +236,18 @@ func (s *session) load(values map[string][]byte) error {
 	if s.maps, err = newMapTable(s.manifest, s.loaded, s.host); err != nil {
 		return err
 	}
-	s.out = newOutput(s.opts.Out, s.opts.Buffer)
 	s.losses = newLossCounter(s)
 	if v := s.loaded.Variables["asleep"]; v != nil {
-		s.pace.asleep = v
+		s.poller.asleep = v
 	}
 	if s.loaded.Maps["events"] == nil {
-		s.pace.asleep = noEvents{}
+		s.poller.asleep = noEvents{}
 	}
-	s.format, s.handlers = formatters(s.manifest), handlersOf(s.manifest)
+	s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
 	if s.events, err = openSource(s.loaded.Maps["events"]); err != nil || s.opts.DryRun {
 		return err
 	}
+	s.startPrinter()
 	s.packets, err = openPackets(s, s.loaded.Maps["packets"])
 	return err
 }
@@ -253,7 +259,7 @@ func (s *session) start() error {
 	if err := s.runVirtual("begin"); err != nil {
 		return err
 	}
-	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress)}
+	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Stop: s.stopping}
 	if s.child != nil {
 		aopts.Child = s.child.pid
 	}
@@ -369,8 +375,8 @@ func (s *session) announce() {
 	switch {
 	case s.opts.Quiet:
 	case s.lines():
-		s.notice("attached_probes", "probes", uint64(s.attached))
-		s.out.idle()
+		s.front.notice("attached_probes", "probes", uint64(s.attached))
+		s.front.out.idle()
 	default:
 		plural := "s"
 		if s.attached == 1 {
@@ -378,6 +384,7 @@ func (s *session) announce() {
 		}
 		fmt.Fprintf(s.opts.Err, "Attached %d probe%s\n", s.attached, plural)
 	}
+	s.live.Store(true)
 	if s.opts.Attached != nil {
 		s.opts.Attached()
 	}
@@ -403,12 +410,15 @@ func (s *session) resumeChild() error {
 // the process and then to its group, which holds the process too.
 const impatience = time.Second
 
-// catchSignals makes the first SIGINT or SIGTERM end the run in good order and
+// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in good order and
 // a later one end it at once.
 func (s *session) catchSignals() {
-	s.stopping = make(chan struct{})
+	s.stopping, s.rush.c = make(chan struct{}), make(chan struct{})
 	s.signals = make(chan os.Signal, 4)
 	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM}
+	if !signal.Ignored(unix.SIGHUP) { // as nohup(1) has it
+		wanted = append(wanted, unix.SIGHUP)
+	}
 	if s.hasKind("self") {
 		wanted = append(wanted, unix.SIGUSR1)
 	}
@@ -423,11 +433,15 @@ func (s *session) catchSignals() {
 			switch {
 			case sig == unix.SIGUSR1:
 				if err := s.runVirtual("self"); err != nil {
-					fmt.Fprintln(s.opts.Err, err)
+					s.tell(err.Error())
 				}
 			case stopped.IsZero():
 				stopped = time.Now()
 				s.stop()
+				time.AfterFunc(commandTime, func() {
+					s.overtime.Store(true)
+					s.rush.now()
+				})
 			case time.Since(stopped) >= impatience:
 				os.Exit(128 + int(sig.(unix.Signal)))
 			}
@@ -460,27 +474,36 @@ func (s *session) loop() error {
 		return err
 	}
 	s.setAlarms()
+	// The begin and end programs run on the main thread, which is this goroutine's alone. The
+	// events are read by one that is bound to no thread: a wait of it is the runtime's own.
+	done := make(chan error)
+	go func() { done <- s.readEvents() }()
+	return <-done
+}
+
+// readEvents handles events as they come.
+func (s *session) readEvents() error {
+	// With one processor for goroutines, a wait begins and ends on one thread: with more, the
+	// runtime wakes other threads to look for work, which costs several times as much.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	onlyVirtual := len(s.links) == 0 && !s.hasKind("self")
-	for n := 0; !s.stopped(); n++ {
-		if record := s.events.next(); record != nil {
-			s.pace.busy = true
-			s.handle(record)
-			if n%tickEvents == 0 {
-				s.tick()
-			}
-			if s.out.err != nil {
-				return nil // finish tells
-			}
+	handled := 0 // since the last wait
+	flushed := time.Now()
+	for !s.stopped() && !s.printer.failed.Load() { // finish reports the failure
+		n := s.batch()
+		handled += n
+		if n < tickEvents || time.Since(flushed) >= longRest { // also while events come without a pause
+			s.front.out.idle()
+			flushed = time.Now()
+		}
+		s.tick()
+		if n == tickEvents {
 			continue
 		}
-		s.out.idle()
-		s.tick()
-		if s.out.err != nil {
-			return nil
-		}
-		if err := s.pace.wait(s.events, s.watches()); err != nil {
+		if err := s.poller.wait(s.events, handled, s.watches()); err != nil {
 			return err
 		}
+		handled = 0
 		if s.events.waiting() {
 			continue
 		}
@@ -495,6 +518,56 @@ func (s *session) loop() error {
 	return nil
 }
 
+// batch handles records, at most tickEvents; it returns how many. It handles none while there
+// is no room for what they print.
+func (s *session) batch() (n int) {
+	defer s.catchFault()
+	for n < tickEvents && !s.stopped() && s.awaitRoom(true) {
+		record := s.events.next()
+		if record == nil {
+			return n
+		}
+		n++
+		s.handle(record)
+	}
+	return n
+}
+
+// catchFault is deferred: a panic is an error of the event at hand.
+func (s *session) catchFault() {
+	if x := recover(); x != nil {
+		pos := manifest.Pos{}
+		if e := s.front.event.Event; e != nil {
+			pos = e.Pos
+		}
+		s.fault(pos, fmt.Errorf("internal error: %v", x))
+	}
+}
+
+// awaitRoom waits while the printer has much to do. An exit() that the programs send
+// meanwhile takes effect on them at once. It reports whether there is room; with stoppable
+// it does not wait when the run is to end.
+func (s *session) awaitRoom(stoppable bool) bool {
+	for s.printer.full() && !s.printer.failed.Load() {
+		if stoppable && s.interrupted() {
+			return false
+		}
+		s.front.out.idle()
+		s.peeked = s.events.peek(s.peeked, func(record []byte) bool {
+			if s.isExit(record) {
+				s.detach()
+			}
+			return true
+		})
+		s.printer.starved.Store(true)
+		if s.printer.full() {
+			s.events.pause(longRest)
+			s.tick()
+		}
+	}
+	return true
+}
+
 // watches tells whether the run has things to look at besides events and losses.
 func (s *session) watches() bool {
 	return s.alarms == nil && (s.opts.PID != 0 || s.symTable != nil && s.symTable.Watch != nil)
@@ -507,7 +580,7 @@ const tickEvents = 1024
 // tick tells what is due by time: lost events, messages that were held back.
 func (s *session) tick() {
 	if s.symTable != nil {
-		s.symTable.Watch.Poll()
+		s.symTable.Poll()
 	}
 	s.losses.check(false)
 	s.reportFloods(false)
@@ -520,25 +593,26 @@ func (s *session) finish() (int, error) {
 		s.child.kill()
 	}
 	s.packets.finish()
-	if s.exited {
-		s.events.discard() // what was queued behind exit()
-	} else {
-		s.drain()
+	if !s.exited {
+		time.AfterFunc(commandTime, func() { s.overtime.Store(true) })
 	}
-	endErr := s.runVirtual("end")
-	for record := s.events.last(); record != nil; record = s.events.last() {
-		s.handle(record)
-	}
+	endErr := s.end()
 	s.losses.check(true)
 	s.reportFloods(true)
 	if !s.lines() {
-		s.out.write([]byte("\n\n"))
+		s.front.out.write([]byte("\n\n"))
 	}
 	if s.manifest.Config.PrintMapsOnExit && s.opts.Mode == "" {
 		s.printMaps()
 	}
-	if err := s.out.flush(); err != nil {
+	if err := s.stopPrinter(); err != nil {
 		return 1, fmt.Errorf("writing the output: %w; what had to follow, and the maps, are lost", err)
+	}
+	if s.unstarted > 0 {
+		s.warn(fmt.Sprintf("WARNING: the run was ended before its turn came to %d commands of system(): they are left out", s.unstarted))
+	}
+	if s.faults.Load() && s.status == 0 {
+		s.status = 1
 	}
 	return s.status, endErr
 }
@@ -578,6 +652,7 @@ func (s *session) detach() {
 }
 
 func (s *session) close() {
+	s.stopPrinter()
 	s.detach()
 	s.freeing.Wait()
 	if s.signals != nil {

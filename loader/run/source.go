@@ -61,11 +61,27 @@ type noEvents struct{}
 
 func (noEvents) Set(any) error { return nil }
 
+// peek shows the records that were not read yet from a position on, and returns where they end.
+func (s *source) peek(from uint64, look func([]byte) bool) uint64 {
+	for _, r := range s.queue {
+		if r != nil && !look(r) {
+			return from
+		}
+	}
+	return s.ring.Peek(from, look)
+}
+
+// pause waits as wait does, also when much is there.
+func (s *source) pause(d time.Duration) { s.ring.Pause(d) }
+
 // waiting tells whether records are there.
 func (s *source) waiting() bool { return len(s.queue) > 0 || s.ring.Waiting() }
 
 // wait waits for records: until programs or wake say so, at most the given time.
 func (s *source) wait(d time.Duration) error { return s.ring.Wait(d) }
+
+// sleep waits for the next record, of programs that wake the reader for it.
+func (s *source) sleep(d time.Duration) error { return s.ring.Sleep(d) }
 
 // maxAhead bounds the records that a look ahead keeps.
 const maxAhead = 1024

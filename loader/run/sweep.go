@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"btc/loader/bpfmap"
 	"btc/loader/manifest"
@@ -50,22 +51,26 @@ func refsOf(m *manifest.Map) (keys, values []stackRef) {
 // sweep frees the stacks that no map holds any more, after m was cleared: without
 // it a script that prints and clears would fill its table of stacks. It acts only
 // on tables that are more than half full.
-func (t *mapTable) sweep(m *manifest.Map) error {
+// queued and done are how many items the printer was given and has done.
+func (t *mapTable) sweep(m *manifest.Map, queued, done uint64) error {
 	keys, values := refsOf(m)
-	done := map[string]bool{}
+	seen := map[string]bool{}
 	for _, r := range append(keys, values...) {
-		if done[r.stack] {
+		if seen[r.stack] {
 			continue
 		}
-		done[r.stack] = true
-		if err := t.sweepStacks(r.stack); err != nil {
+		seen[r.stack] = true
+		if !t.swept.trim(r.stack, done) {
+			continue // until the printer has caught up
+		}
+		if err := t.sweepStacks(r.stack, queued); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *mapTable) sweepStacks(name string) error {
+func (t *mapTable) sweepStacks(name string, queued uint64) error {
 	raw := t.open[name]
 	ids, err := raw.Keys()
 	if err != nil || len(ids) <= raw.MaxEntries/2 {
@@ -99,7 +104,59 @@ func (t *mapTable) sweepStacks(name string) error {
 			return err
 		}
 	}
-	t.swept[name] = out
+	t.swept.add(name, sweep{out, queued})
+	return nil
+}
+
+// sweeps are the frames that sweeps took out of the tables of stacks. Those of the last one
+// are kept for what was sent before, and those before it until the printer has done
+// what was queued until then.
+type sweeps struct {
+	mu  sync.Mutex
+	all map[string][]sweep // by stack map, newest first
+}
+
+type sweep struct {
+	frames map[uint64][]byte // by id
+	at     uint64            // how many items the printer had been given
+}
+
+// maxSweeps bounds the sweeps of a table that are kept while the printer is behind.
+const maxSweeps = 4
+
+// trim drops the sweeps that are not needed when the printer has done so many items, and
+// reports whether there is room for another one.
+func (s *sweeps) trim(stack string, done uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.all[stack]
+	for i := range list {
+		if list[i].at <= done {
+			list = append([]sweep(nil), list[:i+1]...)
+			s.all[stack] = list
+			break
+		}
+	}
+	return len(list) < maxSweeps
+}
+
+func (s *sweeps) add(stack string, x sweep) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string][]sweep{}
+	}
+	s.all[stack] = append([]sweep{x}, s.all[stack]...)
+}
+
+func (s *sweeps) find(stack string, id uint64) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.all[stack] {
+		if b := x.frames[id]; b != nil {
+			return b
+		}
+	}
 	return nil
 }
 

@@ -62,7 +62,7 @@ func TestSweepFreesUnusedStacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tab.sweep(&m.Maps[0]); err != nil {
+	if err := tab.sweep(&m.Maps[0], 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := tab.open["stk"].Keys()

@@ -76,10 +76,13 @@ func (s *session) trials() []*trial {
 // run runs the program a number of times and then handles what it sent.
 func (s *session) run(t *trial, times int) error {
 	var text bytes.Buffer
-	opts, out := s.opts, s.out
-	s.opts.Format, s.opts.Err, s.opts.EscapeErr, s.opts.Escape = "text", &text, false, false
-	s.out = newOutput(&text, "full")
-	defer func() { s.opts, s.out = opts, out }()
+	opts, kept, front, back := s.opts, s.printer, s.front, s.back
+	s.opts.Format, s.opts.Out, s.opts.Err, s.opts.EscapeErr, s.opts.Escape, s.opts.Buffer = "text", &text, &text, false, false, "full"
+	s.startPrinter()
+	defer func() {
+		s.stopPrinter()
+		s.opts, s.printer, s.front, s.back = opts, kept, front, back
+	}()
 	s.errors = 0
 	var err error
 	if t.result, t.took, err = t.prog.Benchmark(packet, times, nil); err != nil {
@@ -90,14 +93,15 @@ func (s *session) run(t *trial, times int) error {
 		if record == nil {
 			break
 		}
-		s.handle(record)
+		s.awaitRoom(false)
+		s.handleOne(record)
 	}
 	if s.exited { // what was queued behind exit()
 		s.events.discard()
 	}
 	t.passed = t.result == 0 && s.status == 0 && s.errors == 0
 	s.exited, s.status = false, 0
-	if err := s.out.flush(); err != nil {
+	if err := s.stopPrinter(); err != nil {
 		return err
 	}
 	t.output = text.Bytes()
@@ -136,9 +140,9 @@ const (
 
 func (s *session) reportTest(t *trial, first bool, total int) {
 	if s.lines() {
-		dst := format.AppendQuoted(append(s.begin("test_result", nil), `, "data": {`...), []byte(t.name))
+		dst := format.AppendQuoted(append(s.front.begin("test_result", nil), `, "data": {`...), []byte(t.name))
 		dst = fmt.Appendf(dst, `: {"duration": %d, "passed": %v, "output": `, t.took.Nanoseconds(), t.passed)
-		s.line(append(format.AppendQuoted(dst, t.output), "}}"...))
+		s.front.line(append(format.AppendQuoted(dst, t.output), "}}"...))
 		return
 	}
 	var b []byte
@@ -156,8 +160,8 @@ func (s *session) reportTest(t *trial, first bool, total int) {
 		}
 		b = fmt.Appendf(b, red, "[  FAILED  ]")
 	}
-	s.out.write(fmt.Appendf(b, "%s (%s)\n", t.name, duration(t.took)))
-	s.out.idle()
+	s.front.out.write(fmt.Appendf(b, "%s (%s)\n", t.name, duration(t.took)))
+	s.front.out.idle()
 }
 
 // duration is a time in its largest unit, without a fraction.
@@ -188,7 +192,7 @@ func (s *session) summary(total int, failed []string) {
 	for _, name := range failed {
 		b = fmt.Appendf(b, red+"%s\n", "[  FAILED  ]", name)
 	}
-	s.out.write(b)
+	s.front.out.write(b)
 }
 
 // enough is how long a benchmark runs at least.
@@ -205,7 +209,7 @@ func (s *session) runBenchmarks() error {
 	}
 	if !s.lines() && len(all) > 0 {
 		head := fmt.Sprintf("%-*s%-15s%s\n", width+1, "Benchmark", "Time(ns)", "Iterations")
-		s.out.write([]byte(head + strings.Repeat("-", len(head)-1) + "\n"))
+		s.front.out.write([]byte(head + strings.Repeat("-", len(head)-1) + "\n"))
 	}
 	for _, t := range all {
 		times := 1
@@ -243,14 +247,13 @@ func more(n int, total time.Duration) int {
 func (s *session) reportBenchmark(t *trial, times, width int) {
 	switch {
 	case t.passed && s.lines():
-		dst := format.AppendQuoted(append(s.begin("benchmark_result", nil), `, "data": {`...), []byte(t.name))
-		s.line(fmt.Appendf(dst, `: {"average": %d, "iters": %d}}`, t.took.Nanoseconds(), times))
+		dst := format.AppendQuoted(append(s.front.begin("benchmark_result", nil), `, "data": {`...), []byte(t.name))
+		s.front.line(fmt.Appendf(dst, `: {"average": %d, "iters": %d}}`, t.took.Nanoseconds(), times))
 	case t.passed:
-		s.out.write(fmt.Appendf(nil, "%-*s%-15d%d\n", width+1, t.name, t.took.Nanoseconds(), times))
+		s.front.out.write(fmt.Appendf(nil, "%-*s%-15d%d\n", width+1, t.name, t.took.Nanoseconds(), times))
 	case t.result == 0:
-		s.out.idle()
-		fmt.Fprintf(s.opts.Err, "ERROR: Benchmark '%s' failed.\n", t.name)
+		s.front.message(fmt.Sprintf("ERROR: Benchmark '%s' failed.", t.name))
 		s.status = 1
 	}
-	s.out.idle()
+	s.front.out.idle()
 }

@@ -8,22 +8,25 @@ package symbols
 import (
 	"os"
 	"strconv"
+	"sync"
 
 	"btc/loader/hostinfo"
 )
 
-// Table is the symbols of the host and of the processes seen. It is not safe
-// for use by several goroutines.
+// Table is the symbols of the host and of the processes seen. One goroutine may look addresses
+// up while another calls Snapshot and Poll, which do not wait until a file is read.
 type Table struct {
 	Demangle bool   // show C++ and Rust names as written in the source
 	Watch    *Watch // what processes map from when it began; nil: nothing is known
 
-	kernel   *hostinfo.Kallsyms
-	kernTry  bool
-	kernErr  error
-	procs    map[uint32]*process
-	files    map[fileID]*fileSyms
-	held     map[fileID]*os.File // open, symbols not read yet
+	kernel  *hostinfo.Kallsyms
+	kernTry bool
+	kernErr error
+	mu      sync.Mutex // of procs, their missed, files, held and Watch; not held while a file is read
+	procs   map[uint32]*process
+	files   map[fileID]*fileSyms
+	held    map[fileID]*os.File // open, symbols not read yet
+
 	perfMaps map[uint32]*perfMap
 	readable map[string]string // mangled -> shown
 }
@@ -31,6 +34,13 @@ type Table struct {
 // New makes an empty table.
 func New(demangle bool) *Table {
 	return &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, held: map[fileID]*os.File{}, readable: map[string]string{}, perfMaps: map[uint32]*perfMap{}}
+}
+
+// Poll is Watch.Poll.
+func (t *Table) Poll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Watch.Poll()
 }
 
 // Kernel finds the function at a kernel address. It reads kallsyms at the first

@@ -34,6 +34,8 @@ type fileID struct{ dev, ino uint64 }
 // holds something.
 func (t *Table) Snapshot(tgid uint32) {
 	p := &process{maps: readMaps(tgid)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if old := t.procs[tgid]; old == nil {
 		t.procs[tgid] = p
 	} else if len(p.maps) > 0 {
@@ -142,17 +144,18 @@ func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 // was seen is read again, once for each page that is not known; one that is gone
 // may have been watched.
 func (t *Table) find(addr uint64, tgid uint32) *mapping {
-	p := t.procs[tgid]
-	if m := p.find(addr); m != nil || p != nil && p.missed[addr>>12] {
+	if m, known := t.known(addr, tgid); known {
 		return m
 	}
 	t.Snapshot(tgid)
-	p = t.procs[tgid]
-	if m := p.find(addr); m != nil {
-		return m
+	t.mu.Lock()
+	p := t.procs[tgid]
+	m, by := p.find(addr), uint32(0)
+	if m == nil {
+		t.Watch.Poll()
+		m, by = t.Watch.find(addr, tgid)
 	}
-	t.Watch.Poll()
-	m, by := t.Watch.find(addr, tgid)
+	t.mu.Unlock()
 	if m != nil {
 		return m
 	}
@@ -161,11 +164,26 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 			return m
 		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p = t.procs[tgid]; p == nil { // a newer one shares the pages
+		return nil
+	}
 	if p.missed == nil {
 		p.missed = map[uint64]bool{}
 	}
 	p.missed[addr>>12] = true
 	return nil
+}
+
+// known gives the mapping of an address of a process that was seen before; known says that
+// there is no more to find.
+func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.procs[tgid]
+	m = p.find(addr)
+	return m, m != nil || p != nil && p.missed[addr>>12]
 }
 
 func (p *process) find(addr uint64) *mapping {
@@ -189,24 +207,34 @@ func (p *process) find(addr uint64) *mapping {
 
 // symbols gives the symbols of a mapping's file, nil when it cannot be read.
 func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
-	if s, ok := t.files[m.file]; ok {
+	t.mu.Lock()
+	s, ok := t.files[m.file]
+	if ok {
+		t.mu.Unlock()
 		return s
 	}
 	t.hold(m, tgid)
-	var s *fileSyms
+	f := t.held[m.file]
+	delete(t.held, m.file)
+	t.mu.Unlock()
 	if m.path == vdsoPath {
 		s = readVDSO(m.end - m.start)
-	} else if f := t.held[m.file]; f != nil {
+	} else if f != nil {
 		s = readFileSyms(f, cleanPath(m.path), rootsOf(tgid))
 		f.Close()
-		delete(t.held, m.file)
 	} else if sameFile(m.path, m.file) { // the process is gone: the path must still lead to the same file
 		if f, err := os.Open(m.path); err == nil {
 			s = readFileSyms(f, cleanPath(m.path), []string{""})
 			f.Close()
 		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.files[m.file] = s
+	if f := t.held[m.file]; f != nil { // opened meanwhile
+		f.Close()
+		delete(t.held, m.file)
+	}
 	return s
 }
 

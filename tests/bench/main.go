@@ -4,7 +4,8 @@
 //
 // The axes are compile (time and memory of the whole process), code
 // (instructions after load, and those the kernel's verifier went through),
-// events (cost of one event), output (events printed without loss), loader
+// events (cost of one event), output (events printed without loss), latency (how late
+// they are printed, and what a burst loses), loader
 // (start, memory, size), attach (many probes) and layouts (what btc keeps where,
 // against what it could have chosen). Two more run only when -only names them,
 // in emulated guests: guest (code on a kernel with kprobes and fentry, by both) and
@@ -55,6 +56,7 @@ var axes = []struct {
 	{name: "code", run: (*bench).code},
 	{name: "events", run: (*bench).events},
 	{name: "output", run: (*bench).output},
+	{name: "latency", run: (*bench).latency},
 	{name: "loader", run: (*bench).loader},
 	{name: "attach", run: (*bench).attach},
 	{name: "layouts", run: (*bench).layouts},

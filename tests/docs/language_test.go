@@ -207,7 +207,7 @@ var effects = map[string]string{
 	"print_maps_on_exit": "print all maps at the end",
 	"str_trunc_trailer":  "what follows a string that was cut",
 	"cpp_demangle":       "C++ symbols of processes are demangled",
-	"perf_rb_pages":      "pages of the ring buffer; 0: 256 KiB",
+	"perf_rb_pages":      "pages of the ring buffer; 0: [by the memory](layouts.md#events)",
 	"license":            "license of the object",
 	"max_cat_bytes":      "most bytes that cat() prints",
 }

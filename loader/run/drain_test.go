@@ -1,0 +1,100 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"btc/loader/attach"
+	"btc/loader/host"
+	"btc/loader/manifest"
+)
+
+// Events of the sessions of these tests.
+const (
+	testPrintf = iota
+	testExit
+	testPrintMap
+	testClear
+	testOtherClear
+	testSystem
+)
+
+// testSession has events in its queue and writes to the buffer.
+func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
+	t.Helper()
+	number := manifest.Field{Layout: manifest.Layout{Kind: "int", Size: 8}, Off: 8}
+	out := &bytes.Buffer{}
+	s := &session{
+		manifest: &manifest.Manifest{Events: []manifest.Event{
+			{Kind: "printf", Format: "%d\n", Size: 16, Fields: []manifest.Field{number}},
+			{Kind: "exit", Size: 16, Fields: []manifest.Field{number}},
+			{Kind: "print_map", Map: "@a", Size: 16},
+			{Kind: "clear", Map: "@a", Size: 16},
+			{Kind: "clear", Map: "@b", Size: 16},
+			{Kind: "system", Format: "echo %d", Size: 16, Fields: []manifest.Field{number}},
+		}},
+		opts: Options{Out: out, Err: out}, host: &host.Host{}, expansion: &attach.Expansion{},
+	}
+	for i := range s.manifest.Events {
+		s.manifest.Events[i].ID = i
+	}
+	var err error
+	if s.events, err = openSource(nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.events.close)
+	s.events.queue = queue
+	s.stopping, s.rush.c = make(chan struct{}), make(chan struct{})
+	s.losses = newLossCounter(s)
+	s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
+	s.startPrinter()
+	t.Cleanup(func() { s.stopPrinter() })
+	return s, out
+}
+
+func testRecord(id int, value uint64) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(id))
+	b = binary.NativeEndian.AppendUint32(b, 16)
+	return binary.NativeEndian.AppendUint64(b, value)
+}
+
+// What comes after exit() is not printed when the run ends before the exit is handled, and
+// the status is that of the first exit.
+func TestDrainExit(t *testing.T) {
+	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 3), testRecord(testPrintf, 2), testRecord(testExit, 4))
+	if err := s.end(); err != nil {
+		t.Fatal(err)
+	}
+	s.stopPrinter()
+	if out.String() != "1\n" || s.status != 3 || !s.exited || s.events.next() != nil {
+		t.Errorf("status %d, exited %v, output %q", s.status, s.exited, out)
+	}
+}
+
+// A print and a clear of its map are not done as one when an exit is between them: the
+// clear is never handled, and the map is printed at the end.
+func TestResetAcrossExit(t *testing.T) {
+	for _, c := range []struct {
+		queue [][]byte
+		want  string
+	}{
+		{[][]byte{testRecord(testPrintf, 1), testRecord(testOtherClear, 0), testRecord(testClear, 0)}, "clear"},
+		{[][]byte{testRecord(testExit, 0), testRecord(testClear, 0)}, ""},
+		{[][]byte{testRecord(testPrintf, 1), testRecord(testExit, 0), testRecord(testClear, 0)}, ""},
+		{[][]byte{testRecord(testPrintMap, 0), testRecord(testClear, 0)}, ""},
+	} {
+		s, _ := testSession(t, c.queue...)
+		before := len(s.events.queue)
+		if got := s.front.nextReset(&s.manifest.Events[testPrintMap]); got != c.want {
+			t.Errorf("have %q, want %q", got, c.want)
+		}
+		after := 0
+		for s.events.next() != nil {
+			after++
+		}
+		if c.want == "" && after != before {
+			t.Errorf("%d records of %d are left", after, before)
+		}
+	}
+}

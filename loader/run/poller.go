@@ -1,0 +1,112 @@
+package run
+
+import "time"
+
+// Times between two looks at the events.
+const (
+	shortRest  = time.Millisecond      // the first of a row
+	middleRest = 3 * time.Millisecond  // the longest below busyRate
+	longRest   = 16 * time.Millisecond // the longest: what an event waits at most
+	shortSleep = 10 * time.Millisecond // the first sleep of a row
+	watchSleep = 100 * time.Millisecond
+	longSleep  = time.Second // the longest while none comes; losses are looked up as often
+)
+
+// Rates, in events a second.
+const (
+	slowRate = 500  // below it, each event wakes the reader
+	busyRate = 1200 // from it on, events are read every longRest
+)
+
+// The rate is counted over so many events or so much time, whichever is reached first.
+const (
+	rateEvents = 16
+	rateTime   = 30 * time.Millisecond
+)
+
+// poller decides how long the reader of the events waits when it has read all.
+//
+// A reader that sleeps says so in the programs' global asleep, and the next event wakes
+// it: at low rates an event is handled at once, and an idle run wakes up once a second. A
+// wake-up costs the traced program an interrupt, so while many events come the reader rests
+// between two looks instead, and programs do not wake it. Rests grow from 1 ms to 16 ms (3 ms
+// at medium rates). When a rest brought nothing the reader sleeps again.
+type poller struct {
+	asleep setter        // nil: the programs do not know it, and each wait is a rest
+	rest   time.Duration // the last; 0: none since the last sleep
+	sleeps bool          // and says so
+
+	rate  float64   // events a second, as counted last
+	count int       // events since begin
+	begin time.Time // of the counting
+	now   func() time.Time
+}
+
+// setter is an *ebpf.Variable.
+type setter interface{ Set(any) error }
+
+// Values of the global asleep: programs flip these bits in the flags of the ring buffer's
+// helpers, where they have BPF_RB_NO_WAKEUP otherwise. Then the kernel wakes the
+// reader for a record when all before it were read.
+const (
+	awake    = uint64(0)
+	sleeping = uint64(1)
+)
+
+// wait waits for events; handled is how many came since the last wait. often says that the
+// run has other things to look at, ten times a second.
+func (p *poller) wait(events *source, handled int, often bool) error {
+	p.measure(handled)
+	if p.asleep == nil || p.rate >= slowRate && handled > 0 {
+		return p.doze(events)
+	}
+	p.rest = 0
+	d := longSleep
+	if often {
+		d = watchSleep
+	}
+	if !p.sleeps {
+		// A program that looked at the global before, and sends its event after our look at the
+		// buffer, wakes no one: the first sleep is a short one.
+		d = shortSleep
+		p.sleeps = p.asleep.Set(sleeping) == nil
+		if !p.sleeps {
+			p.asleep = nil
+			return events.wait(longRest)
+		}
+	}
+	return events.sleep(d)
+}
+
+// doze waits without a wake-up by the programs, but for what must be handled at once.
+func (p *poller) doze(events *source) error {
+	if p.sleeps {
+		p.sleeps = false
+		p.asleep.Set(awake) // what could be set before can be set again
+	}
+	longest := longRest
+	if p.rate < busyRate {
+		longest = middleRest
+	}
+	p.rest = min(max(2*p.rest, shortRest), longest)
+	return events.wait(p.rest)
+}
+
+// measure counts events.
+func (p *poller) measure(handled int) {
+	p.count += handled
+	now := p.clock()
+	took := now.Sub(p.begin)
+	if p.count < rateEvents && took < rateTime {
+		return
+	}
+	p.rate = float64(p.count) / max(took, time.Millisecond).Seconds()
+	p.count, p.begin = 0, now
+}
+
+func (p *poller) clock() time.Time {
+	if p.now != nil {
+		return p.now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,239 @@
+package run
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// printer writes the output and does what may take long (the commands of system(), cat(),
+// symbols, whole maps) on a goroutine of its own, in the order of the script, so that the
+// reader of the events does not wait for any of it.
+//
+// It takes text and jobs; what it holds is bounded by the reader, which stops reading while
+// full reports true: the ring buffer is the queue then, and what finds no room there is
+// counted as lost.
+type printer struct {
+	w       io.Writer
+	fd      uintptr
+	regular bool // w is a regular file, which takes what is written without a wait
+	pipe    int  // the room of the pipe that w is; 0: none
+
+	mu     sync.Mutex
+	cond   sync.Cond
+	items  []item
+	size   int    // of items
+	busy   bool   // an item is being done
+	closed bool   // no more items come
+	err    error  // the first of a write; nothing is written any more then
+	queued uint64 // items so far
+	done   uint64 // of them
+	ended  chan struct{}
+
+	failed  atomic.Bool // err is set
+	starved atomic.Bool // the reader waits for room
+	wake    func()      // ends its wait
+}
+
+// item is text to write or a job to do.
+type item struct {
+	text []byte
+	job  func()
+	size int
+}
+
+// Bounds of what waits.
+const (
+	maxQueued      = 4 << 20 // bytes
+	maxQueuedItems = 4096
+	itemOverhead   = 64
+	kickItems      = 64 // wake the printer at the latest when so many wait
+)
+
+// outputFill is how much text is written at once at the latest.
+const outputFill = 64 << 10
+
+// pipeSize is the room of a pipe that we write to. The 64 KiB it has otherwise are
+// a millisecond of output at full speed, and what reads it may not run for longer.
+const pipeSize = 1 << 20
+
+// newPrinter starts a printer; wake ends the wait of a reader that waits for room.
+func newPrinter(w io.Writer, wake func()) *printer {
+	p := &printer{w: w, wake: wake, ended: make(chan struct{})}
+	p.cond.L = &p.mu
+	if f, ok := w.(*os.File); ok {
+		var st unix.Stat_t
+		p.fd = f.Fd()
+		p.regular = unix.Fstat(int(p.fd), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+		unix.FcntlInt(p.fd, unix.F_SETPIPE_SZ, pipeSize) // fails for all but pipes
+		if n, err := unix.FcntlInt(p.fd, unix.F_GETPIPE_SZ, 0); err == nil {
+			p.pipe = n
+		}
+	}
+	go p.run()
+	return p
+}
+
+// put takes text and returns a buffer for what follows. kick also wakes the printer.
+func (p *printer) put(text []byte, kick bool) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(text) > 0 && len(p.items) == 0 && !p.busy && p.ready(len(text)) {
+		p.writeNow(text)
+		return text[:0]
+	}
+	next := text[:0]
+	last := len(p.items) - 1
+	switch {
+	case len(text) == 0:
+	case last >= 0 && p.items[last].job == nil && len(p.items[last].text)+len(text) <= outputFill:
+		p.items[last].text = append(p.items[last].text, text...)
+		p.items[last].size += len(text)
+		p.size += len(text)
+	case len(text) >= outputFill/4:
+		p.add(item{text: text, size: len(text)})
+		next = make([]byte, 0, outputFill+4096)
+	default:
+		p.add(item{text: append([]byte(nil), text...), size: len(text)})
+	}
+	if len(p.items) > 0 && (kick || len(p.items) >= kickItems) {
+		p.cond.Signal()
+	}
+	return next
+}
+
+// do queues a job that holds size bytes.
+func (p *printer) do(size int, job func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.add(item{job: job, size: size})
+	if len(p.items) >= kickItems {
+		p.cond.Signal()
+	}
+}
+
+func (p *printer) add(x item) {
+	x.size += itemOverhead
+	p.size += x.size
+	p.items = append(p.items, x)
+	p.queued++
+}
+
+// full reports whether more must wait.
+func (p *printer) full() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size > maxQueued || len(p.items) > maxQueuedItems
+}
+
+// progress returns how many items there were, and how many of them are done.
+func (p *printer) progress() (queued, done uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queued, p.done
+}
+
+// run does the items in turn.
+func (p *printer) run() {
+	defer close(p.ended)
+	for {
+		p.mu.Lock()
+		p.busy = false
+		for len(p.items) == 0 {
+			if p.items = nil; p.closed {
+				p.mu.Unlock()
+				return
+			}
+			p.cond.Wait()
+		}
+		x := p.items[0]
+		p.items[0] = item{}
+		p.items, p.busy = p.items[1:], true
+		p.mu.Unlock()
+		if x.job != nil {
+			x.job()
+		} else {
+			p.write(x.text)
+		}
+		p.mu.Lock()
+		p.size -= x.size
+		p.done++
+		room := p.size <= maxQueued/2 && len(p.items) <= maxQueuedItems/2
+		p.mu.Unlock()
+		if room && p.starved.Swap(false) {
+			p.wake()
+		}
+	}
+}
+
+// ready reports whether n bytes can be written without a wait.
+func (p *printer) ready(n int) bool {
+	if p.err != nil || n > outputFill/2 {
+		return false
+	}
+	if p.regular || p.pipe == 0 {
+		return p.regular
+	}
+	unread := int32(-1)
+	unix.RawSyscall(unix.SYS_IOCTL, p.fd, unix.TIOCINQ, uintptr(unsafe.Pointer(&unread)))
+	return unread == 0 && n <= p.pipe // whatever the pages of a pipe hold, an empty one takes its room
+}
+
+// writeNow writes what w takes without a wait. The system call is one that the runtime does
+// not prepare to wait for: that would wake its monitor thread each time.
+func (p *printer) writeNow(text []byte) {
+	for len(text) > 0 && p.err == nil {
+		n, _, errno := unix.RawSyscall(unix.SYS_WRITE, p.fd, uintptr(unsafe.Pointer(unsafe.SliceData(text))), uintptr(len(text)))
+		switch {
+		case errno == 0:
+			text = text[n:]
+		case errno != unix.EINTR:
+			p.fail(os.NewSyscallError("write", errno))
+		}
+	}
+}
+
+// write writes text, however long that takes.
+func (p *printer) write(text []byte) {
+	if p.failed.Load() || len(text) == 0 {
+		return
+	}
+	if _, err := p.w.Write(text); err != nil {
+		p.mu.Lock()
+		p.fail(err)
+		p.mu.Unlock()
+	}
+}
+
+func (p *printer) fail(err error) {
+	if p.err == nil {
+		p.err = err
+		p.failed.Store(true)
+		p.wake()
+	}
+}
+
+// close waits until all is done and returns the first error of a write.
+func (p *printer) close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.cond.Signal()
+	p.mu.Unlock()
+	<-p.ended
+	return p.err
+}
+
+// guard runs f; what goes wrong in it is reported as an error of that item.
+func guard(report func(error), f func()) {
+	defer func() {
+		if x := recover(); x != nil {
+			report(fmt.Errorf("internal error: %v", x))
+		}
+	}()
+	f()
+}

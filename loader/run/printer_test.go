@@ -1,0 +1,312 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/event"
+	"btc/loader/manifest"
+)
+
+// gate is a writer that does not take anything until it is opened.
+type gate struct {
+	open chan struct{}
+	mu   sync.Mutex
+	got  bytes.Buffer
+	err  error
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{})} }
+
+func (g *gate) Write(b []byte) (int, error) {
+	<-g.open
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.got.Write(b)
+}
+
+// Text and jobs come out in order, whatever their size and whoever writes them.
+func TestPrinterOrder(t *testing.T) {
+	dir := t.TempDir()
+	for _, regular := range []bool{false, true} {
+		var got bytes.Buffer
+		name := filepath.Join(dir, "out")
+		f, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPrinter(&got, func() {})
+		if regular {
+			p.close()
+			p = newPrinter(f, func() {})
+		}
+		out := newOutput("line", p.put)
+		var want strings.Builder
+		for i := range 3000 {
+			text := fmt.Sprintf("%d %s\n", i, strings.Repeat("x", i%7*i%5000))
+			want.WriteString(text)
+			if i%11 == 0 {
+				out.flush(false)
+				p.do(len(text), func() { p.write([]byte(text)) })
+			} else {
+				out.write([]byte(text))
+			}
+			if i%5 == 0 {
+				out.idle()
+			}
+		}
+		out.flush(true)
+		if err := p.close(); err != nil {
+			t.Fatal(err)
+		}
+		text := got.Bytes()
+		if regular {
+			if text, err = os.ReadFile(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if string(text) != want.String() {
+			t.Errorf("regular %v: have %d bytes, want %d", regular, len(text), want.Len())
+		}
+		if queued, done := p.progress(); queued != done || p.size != 0 {
+			t.Errorf("%d items of %d are done, %d bytes are left", done, queued, p.size)
+		}
+	}
+}
+
+// A pipe that nobody reads does not hold up who prints; what waits is bounded.
+func TestPrinterStalled(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan struct{}, 1)
+	p := newPrinter(w, func() { woken <- struct{}{} })
+	out := newOutput("line", p.put)
+	line := []byte(strings.Repeat("x", 99) + "\n")
+	n := 0
+	for ; !p.full(); n++ {
+		if n > (maxQueued+pipeSize+4*outputFill)/len(line) {
+			t.Fatal("it takes more than it may")
+		}
+		out.write(line)
+		if n%100 == 0 {
+			out.idle()
+		}
+	}
+	p.starved.Store(true)
+	got := make(chan int)
+	go func() {
+		total, b := 0, make([]byte, 1<<16)
+		for {
+			m, err := r.Read(b)
+			if total += m; err != nil {
+				got <- total
+				return
+			}
+		}
+	}()
+	<-woken
+	out.flush(true)
+	if err := p.close(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if total := <-got; total != n*len(line) {
+		t.Errorf("%d bytes of %d", total, n*len(line))
+	}
+}
+
+// After an error of a write nothing is written, and the reader is told.
+func TestPrinterError(t *testing.T) {
+	g := newGate()
+	g.err = errors.New("no more room")
+	close(g.open)
+	woken := make(chan struct{}, 1)
+	p := newPrinter(g, func() { woken <- struct{}{} })
+	p.put([]byte("a"), true)
+	<-woken
+	p.put([]byte("b"), true)
+	if err := p.close(); err != g.err || !p.failed.Load() {
+		t.Errorf("have %v", err)
+	}
+}
+
+// What goes wrong while one map or event is printed is an error of that: the rest
+// is printed, and the status is not 0.
+func TestPanicOfOneItem(t *testing.T) {
+	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 0), testRecord(testPrintf, 2))
+	s.handlers[testExit] = func(*writer, *event.Event) { panic("of an event") }
+	s.drain()
+	s.front.later(0, manifest.Pos{}, func(w *writer) {
+		w.out.buf = append(w.out.buf, "half"...)
+		panic("of a job")
+	})
+	s.front.later(0, manifest.Pos{}, func(w *writer) { w.out.write([]byte("3\n")) })
+	s.stopPrinter()
+	if text := out.String(); !strings.Contains(text, "of an event") || !strings.Contains(text, "of a job") ||
+		strings.Contains(text, "half") || !s.faults.Load() {
+		t.Errorf("have %q", text)
+	}
+	for _, want := range []string{"1\n", "2\n", "3\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %q", want, out)
+		}
+	}
+}
+
+// While the output blocks, maps are read and an exit() is handled when their events come.
+func TestReaderGoesOn(t *testing.T) {
+	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testPrintf, 2), testRecord(testExit, 5))
+	free := make(chan struct{})
+	s.front.later(0, manifest.Pos{}, func(w *writer) { <-free })
+	s.drain()
+	if !s.exited || s.status != 5 {
+		t.Error("the exit was not handled")
+	}
+	close(free)
+	s.stopPrinter()
+	if out.String() != "1\n2\n" {
+		t.Errorf("have %q", out)
+	}
+}
+
+// While there is no room for more output, an exit() further on takes effect on the programs.
+func TestExitWithoutRoom(t *testing.T) {
+	s, _ := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 5))
+	free := make(chan struct{})
+	s.front.later(maxQueued+1, manifest.Pos{}, func(w *writer) { <-free })
+	l := &closer{closed: make(chan struct{})}
+	s.links = append(s.links, l)
+	done := make(chan bool)
+	go func() { done <- s.awaitRoom(true) }()
+	select {
+	case <-l.closed:
+	case <-time.After(30 * time.Second):
+		t.Error("the programs are still attached")
+	}
+	close(free)
+	if !<-done || s.exited || s.events.next() == nil {
+		t.Error("records were handled")
+	}
+	s.front.later(maxQueued+1, manifest.Pos{}, func(w *writer) { <-s.stopping })
+	s.stop()
+	s.awaitRoom(true) // ends
+}
+
+type closer struct{ closed chan struct{} }
+
+func (c *closer) Close() error {
+	close(c.closed)
+	return nil
+}
+
+// A command's output comes as it is written, in order, and a long one ends with the run.
+func TestSystem(t *testing.T) {
+	s, out := testSession(t)
+	s.manifest.Events[testSystem].Format = "echo %d; echo more >&2"
+	s.format = formatters(s.manifest)
+	s.handle(testRecord(testPrintf, 1))
+	s.handle(testRecord(testSystem, 2))
+	s.handle(testRecord(testPrintf, 3))
+	s.stopPrinter()
+	if want := "1\n2\nmore\n\n3\n"; out.String() != want {
+		t.Errorf("have %q, want %q", out, want)
+	}
+	s, out = testSession(t)
+	s.manifest.Events[testSystem].Format = "echo %d; sleep 1000; echo unreached"
+	s.format = formatters(s.manifest)
+	s.handle(testRecord(testSystem, 2))
+	s.handle(testRecord(testPrintf, 3))
+	s.rush.now()
+	s.stopPrinter()
+	if text := out.String(); strings.Contains(text, "unreached") || !strings.Contains(text, "3\n") {
+		t.Errorf("have %q", text)
+	}
+	s.startPrinter()
+	s.overtime.Store(true)
+	s.handle(testRecord(testSystem, 4))
+	s.stopPrinter()
+	if s.unstarted != 1 || strings.Contains(out.String(), "4") {
+		t.Errorf("%d commands were not started", s.unstarted)
+	}
+}
+
+// cat() of what blocks ends with the run.
+func TestCatOfFIFO(t *testing.T) {
+	s, out := testSession(t)
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	s.manifest.Events[testSystem].Kind, s.manifest.Events[testSystem].Format = "cat", name
+	s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
+	s.handle(testRecord(testSystem, 0))
+	s.handle(testRecord(testPrintf, 3))
+	s.rush.now()
+	s.stopPrinter()
+	if text := out.String(); !strings.Contains(text, "failed to open") || !strings.HasSuffix(text, "3\n") {
+		t.Errorf("have %q", text)
+	}
+}
+
+// Pieces end with whole characters.
+func TestChunks(t *testing.T) {
+	text := strings.Repeat("aé€😀\xff", 500)
+	for size := 1; size < 8000; size = size*3 + 1 {
+		var got strings.Builder
+		err := chunks(&slowReader{text: text, size: size}, nil, func(b []byte) {
+			if n := wholeRunes(b); n != len(b) {
+				t.Errorf("a piece of %d bytes ends within a character", len(b))
+			}
+			got.Write(b)
+		})
+		if err != nil || got.String() != text {
+			t.Errorf("pieces of %d: %d bytes of %d, %v", size, got.Len(), len(text), err)
+		}
+	}
+}
+
+type slowReader struct {
+	text string
+	size int
+}
+
+func (r *slowReader) Read(b []byte) (int, error) {
+	if r.text == "" {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(r.size, len(b))], r.text)
+	r.text = r.text[n:]
+	return n, nil
+}
+
+// Frames of stacks are kept until all that was queued before the next sweep is printed.
+func TestSweeps(t *testing.T) {
+	var s sweeps
+	for i := range uint64(maxSweeps) {
+		if !s.trim("st", 0) {
+			t.Fatalf("no room for sweep %d", i)
+		}
+		s.add("st", sweep{map[uint64][]byte{i: {byte(i)}}, 10 * (i + 1)})
+	}
+	if s.trim("st", 9) {
+		t.Error("there is room while nothing is printed")
+	}
+	if !s.trim("st", 20) || s.find("st", 0) != nil || s.find("st", 1) == nil || s.find("st", 3) == nil {
+		t.Errorf("have %v", s.all)
+	}
+}

@@ -1,0 +1,297 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/event"
+	"btc/loader/format"
+)
+
+// maxCatBytes is how much cat() prints unless the script says otherwise.
+const maxCatBytes = 10240
+
+// commandTime is how long after the end of a run commands of system() that wait
+// for their turn are still started. A script that wants one at each context switch
+// leaves thousands, and a user who has asked for the end waits for them. It is also how long
+// what runs then may take, and cat() may block.
+const commandTime = time.Second
+
+// rush ends what blocks the printer.
+type rush struct {
+	once sync.Once
+	c    chan struct{}
+}
+
+func (r *rush) now() { r.once.Do(func() { close(r.c) }) }
+
+// hurry is closed when what is being done must end. What the end programs ask for has its
+// time.
+func (s *writer) hurry() <-chan struct{} {
+	if s.ending {
+		return nil
+	}
+	return s.rush.c
+}
+
+var errRushed = errors.New("ended with the run")
+
+// onCat prints a file. It may be one whose opening or reading blocks.
+func (s *writer) onCat(e *event.Event) {
+	limit := int64(maxCatBytes)
+	if n, err := strconv.ParseInt(s.manifest.Config.Other["max_cat_bytes"], 10, 64); err == nil && n > 0 {
+		limit = n
+	}
+	name := string(s.printf(e))
+	failed := func(what string, err error) {
+		s.out.idle()
+		fmt.Fprintf(s.opts.Err, "ERROR: failed to %s file '%s' (%s)\n", what, s.escaped(name), cause(err))
+	}
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	c := make(chan opened, 1)
+	go func() {
+		f, err := os.Open(name)
+		c <- opened{f, err}
+	}()
+	var o opened
+	select {
+	case o = <-c:
+	case <-s.hurry():
+		o.err = &os.PathError{Op: "open", Path: name, Err: errRushed}
+	}
+	if o.err != nil {
+		failed("open", o.err)
+		return
+	}
+	defer o.f.Close()
+	out := &stream{w: s, kind: "cat", e: e, clean: true}
+	if err := chunks(io.LimitReader(o.f, limit), s.hurry(), out.write); err != nil {
+		failed("read", err)
+	}
+	out.end("")
+}
+
+// cause is the last part of a file error, in C's words.
+func cause(err error) string {
+	if pe, ok := err.(*os.PathError); ok {
+		text := []byte(pe.Err.Error())
+		return string(append(bytes.ToUpper(text[:1]), text[1:]...))
+	}
+	return err.Error()
+}
+
+// maxHeld is how much of the output of a command is kept until it has ended, to be printed
+// when it succeeds and reported when it fails. What is longer is printed as it comes.
+const maxHeld = 1 << 20
+
+// onSystem runs a shell command; prepare has made sure of --unsafe. What it writes,
+// to either output, follows what is printed so far. Of a command that fails it is
+// part of the error: bpftrace does not print it.
+func (s *writer) onSystem(e *event.Event) {
+	if s.overtime.Load() && !s.ending {
+		s.unstarted++
+		return
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		s.complain(e.Pos, err)
+		return
+	}
+	defer r.Close()
+	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", string(s.printf(e))}, &os.ProcAttr{
+		Files: []*os.File{os.Stdin, w, w},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}, // threads of ours do not end before us
+	})
+	w.Close()
+	if err != nil {
+		s.complain(e.Pos, err)
+		return
+	}
+	var held []byte
+	out := &stream{w: s, kind: "syscall", e: e}
+	err = chunks(r, s.hurry(), func(text []byte) {
+		if held = append(held, text...); len(held) > maxHeld || out.begun {
+			out.write(held)
+			held = held[:0]
+		}
+	})
+	if err != nil {
+		terminate(p.Pid)
+	}
+	if state := s.await(p); state == nil || !state.Success() {
+		if out.begun {
+			out.end("\n")
+		} else if len(held) > 0 && held[len(held)-1] != '\n' {
+			held = append(held, '\n')
+		}
+		s.out.idle()
+		fmt.Fprintf(s.opts.Err, "%sERROR: %s\n", s.escaped(string(held)), commandFailure(state))
+		return
+	}
+	out.write(held)
+	out.end("\n") // also after a complete line, as bpftrace does
+}
+
+// commandFailure is how bpftrace reports a command of system() that fails, without
+// the errno that it adds: that of an earlier system call.
+func commandFailure(state *os.ProcessState) string {
+	if state == nil || !state.Exited() {
+		return "child process did not exit normally"
+	}
+	return fmt.Sprintf("command exited with code %d", state.ExitCode())
+}
+
+// terminate ends a command and what it has started, as far as that is still in its tree.
+func terminate(pid int) {
+	tree := []int{pid}
+	for i := 0; i < len(tree) && len(tree) < maxTerminated; i++ {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", tree[i])) // of its first thread
+		for word := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				tree = append(tree, child)
+			}
+		}
+	}
+	for _, pid := range tree {
+		unix.Kill(pid, unix.SIGTERM)
+	}
+}
+
+// maxTerminated bounds the processes that terminate looks at.
+const maxTerminated = 1024
+
+// await waits for a process, until it must end; the state is nil when it does not.
+func (s *writer) await(p *os.Process) *os.ProcessState {
+	done := make(chan *os.ProcessState, 1)
+	go func() {
+		state, _ := p.Wait()
+		done <- state
+	}()
+	select {
+	case state := <-done:
+		return state
+	case <-s.hurry():
+	}
+	terminate(p.Pid)
+	select {
+	case state := <-done:
+		return state
+	case <-time.After(commandTime / 2):
+		p.Kill()
+		return nil
+	}
+}
+
+// stream writes text of the script in pieces. In JSON it is one line.
+type stream struct {
+	w     *writer
+	kind  string
+	e     *event.Event
+	clean bool // control characters are shown on terminals
+	begun bool
+}
+
+func (o *stream) write(text []byte) {
+	s := o.w
+	if !o.begun && s.lines() {
+		s.out.write(append(s.begin(o.kind, o.e.Event), `, "data": "`...))
+	}
+	o.begun = true
+	switch {
+	case s.lines():
+		quoted := format.AppendQuoted(nil, text)
+		text = quoted[1 : len(quoted)-1]
+	case o.clean:
+		text = s.env().Clean(nil, text)
+	}
+	s.out.write(text)
+	s.out.idle()
+}
+
+// end writes what follows the text when it is no JSON.
+func (o *stream) end(tail string) {
+	s := o.w
+	if !s.lines() {
+		s.out.write([]byte(tail))
+		return
+	}
+	if !o.begun {
+		o.write(nil)
+	}
+	s.line(s.arguments([]byte{'"'}, o.e))
+}
+
+// chunks shows what r gives in pieces that end with whole characters, until its end, or
+// until quit is closed.
+func chunks(r io.Reader, quit <-chan struct{}, show func([]byte)) error {
+	type piece struct {
+		text []byte
+		err  error
+	}
+	pieces, stop := make(chan piece), make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			b := make([]byte, 32<<10)
+			n, err := r.Read(b)
+			select {
+			case pieces <- piece{b[:n], err}:
+			case <-stop:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	var rest []byte
+	for {
+		select {
+		case p := <-pieces:
+			text := append(rest, p.text...)
+			n := len(text)
+			if p.err == nil {
+				n = wholeRunes(text)
+			}
+			if n > 0 {
+				show(text[:n])
+			}
+			rest = append([]byte(nil), text[n:]...)
+			switch {
+			case p.err == io.EOF:
+				return nil
+			case p.err != nil:
+				return p.err
+			}
+		case <-quit:
+			return errRushed
+		}
+	}
+}
+
+// wholeRunes is the length of b without a character at its end that is not complete.
+func wholeRunes(b []byte) int {
+	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				return i
+			}
+			break
+		}
+	}
+	return len(b)
+}

@@ -1,0 +1,133 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/manifest"
+	"btc/loader/report"
+)
+
+// writer formats events for the output. There are two: the front one belongs to the reader of
+// the events and formats what needs nothing but the event; the back one belongs to the printer
+// and does the rest. Each has buffers of its own.
+type writer struct {
+	*session
+	out     *output
+	ending  bool // what comes was sent by the end programs
+	isFront bool // belongs to the reader of the events
+	envMade *format.Env
+	text    []byte      // of the event at hand
+	at      time.Time   // of what is written; zero: now
+	event   event.Event // at hand
+}
+
+// startPrinter makes the printer and both writers.
+func (s *session) startPrinter() {
+	p := newPrinter(s.opts.Out, s.events.wake)
+	s.printer = p
+	s.front = &writer{session: s, isFront: true, out: newOutput(s.opts.Buffer, p.put)}
+	s.back = &writer{session: s, out: newOutput(s.opts.Buffer, func(text []byte, _ bool) []byte {
+		p.write(text)
+		return text[:0]
+	})}
+}
+
+// stopPrinter waits until all is written; it returns the first error of that.
+func (s *session) stopPrinter() error {
+	p := s.printer
+	if p == nil {
+		return nil
+	}
+	s.front.out.flush(true)
+	p.do(0, func() { s.back.out.flush(true) })
+	err := p.close()
+	s.live.Store(false)
+	s.printer = nil
+	return err
+}
+
+// later has the printer do a job, after what was written before; size is the memory that
+// it holds. An error of the job is one at pos.
+func (w *writer) later(size int, pos manifest.Pos, job func(*writer)) {
+	if !w.isFront {
+		job(w)
+		return
+	}
+	w.out.flush(false)
+	var at time.Time
+	if w.full() {
+		at = time.Now()
+	}
+	back := w.back
+	w.printer.do(size, func() {
+		back.at = at
+		kept := len(back.out.buf)
+		guard(func(err error) {
+			back.out.buf = back.out.buf[:min(kept, len(back.out.buf))]
+			back.fault(pos, err)
+		}, func() { job(back) })
+		back.out.idle()
+	})
+}
+
+// fault reports what went wrong inside of btrun; the rest of the run goes on, and its status
+// is not 0.
+func (s *session) fault(pos manifest.Pos, err error) {
+	s.faults.Store(true)
+	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
+	s.tell(f.Message("ERROR"))
+}
+
+// message writes a line to the error output, after what was printed before.
+func (w *writer) message(text string) {
+	w.later(len(text), manifest.Pos{}, func(back *writer) {
+		back.out.idle()
+		fmt.Fprintln(back.opts.Err, text)
+	})
+}
+
+// slowKinds are the layouts whose text is looked up in files of the host.
+var slowKinds = map[string]bool{"kstack": true, "ustack": true, "ksym": true, "usym": true, "username": true, "cgroup_path": true}
+
+// isSlow reports whether the text of a value may take long to make.
+func isSlow(l *manifest.Layout) bool {
+	if l == nil {
+		return false
+	}
+	for i := range l.Fields {
+		if isSlow(&l.Fields[i].Layout) {
+			return true
+		}
+	}
+	return slowKinds[l.Kind] || isSlow(l.Elem)
+}
+
+// deferredEvents reports for each event whether the printer formats it.
+func deferredEvents(m *manifest.Manifest) []bool {
+	out := make([]bool, len(m.Events))
+	for i := range m.Events {
+		e := &m.Events[i]
+		switch e.Kind {
+		case "cat", "system":
+			out[i] = true
+		case "printf", "print", "errorf", "warnf", "join":
+			for j := range e.Fields {
+				out[i] = out[i] || isSlow(&e.Fields[j].Layout)
+			}
+		}
+	}
+	return out
+}
+
+// postpone has the printer handle a record.
+func (w *writer) postpone(e *event.Event, record []byte) {
+	record = append([]byte(nil), record...)
+	w.later(len(record), e.Pos, func(back *writer) {
+		if err := back.event.Read(back.manifest, record); err == nil {
+			back.handlers[back.event.ID](back, &back.event)
+		}
+	})
+}
