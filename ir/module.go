@@ -223,6 +223,9 @@ type Layout struct {
 	Align  int
 	Signed bool
 	Name   string // type's name for messages: "int64", "struct foo", "string[64]"
+	// CORE is the kernel's name of a struct or union whose layout is the target's; "" for
+	// types of the script and of programs.
+	CORE   string
 	Enum   map[int64]string
 	Elem   *Layout
 	Count  int // array: elements; string: its bytes where one that fills them is whole, else 0

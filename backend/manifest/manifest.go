@@ -225,7 +225,7 @@ func field(f ir.Field) manifest.Field {
 
 func layout(l *ir.Layout) manifest.Layout {
 	out := manifest.Layout{
-		Kind: string(l.Kind), Size: l.Size, Signed: l.Signed, Name: l.Name, Count: l.Count,
+		Kind: string(l.Kind), Size: l.Size, Signed: l.Signed, Name: l.Name, CORE: l.CORE, Count: l.Count,
 		Stack: l.Stack, Depth: l.Depth, Mode: l.Mode, Format: l.Format, Clock: l.Clock,
 	}
 	if l.Enum != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"btc/cmd/btc/driver"
 	"btc/loader/manifest"
 	"btc/loader/permit"
 )
@@ -41,6 +42,7 @@ func runRun(args []string) int {
 	if out == nil {
 		return status
 	}
+	out = s.forHost(out, name, text)
 	dir, err := os.MkdirTemp("", "btc")
 	if err != nil {
 		return fail("%v", err)
@@ -58,6 +60,22 @@ func runRun(args []string) int {
 		}
 	}
 	return trace(append(append(allow, path), rest...))
+}
+
+// forHost compiles again for this kernel when the object copies kernel types whole, whose
+// members have no relocations; out stays where this kernel cannot be captured.
+func (s *scriptFlags) forHost(out *driver.Output, name, text string) *driver.Output {
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil || s.targets.given() || s.untrusted || !m.CopiesWhole() {
+		return out
+	}
+	own := *s
+	own.noWarnings = true
+	own.targets.files = []string{"host"}
+	if again, _ := own.compile(name, text); again != nil {
+		return again
+	}
+	return out
 }
 
 // valueOptions are the options of btrun that take their value from the next

@@ -49,7 +49,7 @@ func (b *builder) makeLayout(t *types.Type) *ir.Layout {
 		}
 		l.Elem, l.Count = b.memberLayout(t.Elem), t.Len
 	case types.Struct:
-		l.Fields = b.members(t.Comp, 0)
+		l.CORE, l.Fields = t.Comp.CORE, b.members(t.Comp, 0)
 	case types.Tuple, types.Record:
 		for i, fl := range t.Fields {
 			l.Fields = append(l.Fields, ir.Field{Name: fl.Name, Off: st.Offsets[i], Layout: b.layout(fl.Type)})

@@ -98,7 +98,11 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	}
 	p := &programs{object: o, loaded: l, opts: opts, host: h, cache: h.Types()}
 	p.decideForms()
-	if err := p.findKernelTypes(); err != nil {
+	err = p.findKernelTypes()
+	if err == nil {
+		err = checkWhole(o.Manifest, append([]*btf.Spec{p.types}, p.moduleTypes...)...)
+	}
+	if err != nil {
 		l.Close()
 		return nil, err
 	}

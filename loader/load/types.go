@@ -150,8 +150,9 @@ func (p *programs) noTypes(path string, err error) error {
 
 // coreTypes names the types that the object's relocations may refer to: all named
 // ones of its own BTF, without the flavour behind "___". None when there are no
-// relocations.
+// relocations. Those of values that are printed whole are among them.
 func (p *programs) coreTypes() []string {
+	whole := wholeTypes(p.object.Manifest)
 	relocated := false
 	for _, s := range p.object.Spec.Programs {
 		for i := range s.Instructions {
@@ -159,9 +160,9 @@ func (p *programs) coreTypes() []string {
 		}
 	}
 	if !relocated || p.object.Spec.Types == nil {
-		return nil
+		return whole
 	}
-	var names []string
+	names := whole
 	for t, err := range p.object.Spec.Types.All() {
 		if err != nil {
 			break

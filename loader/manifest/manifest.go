@@ -136,12 +136,15 @@ type Attach struct {
 
 // Layout says what bytes mean and how they print. Kinds are those of ir.LayoutKind.
 type Layout struct {
-	Kind   string            `json:"kind"`
-	Size   int               `json:"size"` // bytes with padding
-	Signed bool              `json:"signed,omitempty"`
-	Name   string            `json:"name,omitempty"`
-	Enum   map[string]string `json:"enum,omitempty"` // decimal value -> symbol
-	Elem   *Layout           `json:"elem,omitempty"`
+	Kind   string `json:"kind"`
+	Size   int    `json:"size"` // bytes with padding
+	Signed bool   `json:"signed,omitempty"`
+	Name   string `json:"name,omitempty"`
+	// CORE is the name of a kernel type ("struct ns_common") whose members are where the
+	// target has them; a loader holds them against the host's types.
+	CORE string            `json:"core,omitempty"`
+	Enum map[string]string `json:"enum,omitempty"` // decimal value -> symbol
+	Elem *Layout           `json:"elem,omitempty"`
 	// Count is the number of elements of an array; of a string, its size where one
 	// that fills it was not cut off, else 0.
 	Count  int     `json:"count,omitempty"`

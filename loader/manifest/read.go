@@ -93,6 +93,38 @@ func (m *Manifest) Map(name string) *Map {
 	return nil
 }
 
+// EachLayout visits the layouts of all values, parts included, each with the position of
+// the map or event that it belongs to.
+func (m *Manifest) EachLayout(visit func(*Layout, Pos)) {
+	var walk func(*Layout, Pos)
+	walk = func(l *Layout, pos Pos) {
+		if l == nil {
+			return
+		}
+		visit(l, pos)
+		walk(l.Elem, pos)
+		for i := range l.Fields {
+			walk(&l.Fields[i].Layout, pos)
+		}
+	}
+	for i := range m.Maps {
+		walk(m.Maps[i].Key, m.Maps[i].Pos)
+		walk(m.Maps[i].Value, m.Maps[i].Pos)
+	}
+	for i := range m.Events {
+		for j := range m.Events[i].Fields {
+			walk(&m.Events[i].Fields[j].Layout, m.Events[i].Pos)
+		}
+	}
+}
+
+// CopiesWhole reports whether a value is a whole struct or union of the kernel.
+func (m *Manifest) CopiesWhole() bool {
+	whole := false
+	m.EachLayout(func(l *Layout, _ Pos) { whole = whole || l.CORE != "" })
+	return whole
+}
+
 // Event finds an event by ID; nil when there is none.
 func (m *Manifest) Event(id int) *Event {
 	if id < 0 || id >= len(m.Events) {

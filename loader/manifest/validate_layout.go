@@ -199,6 +199,7 @@ func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 	c.oneOf(path+".kind", l.Kind, layouts)
 	c.within(path+".size", int64(l.Size), 0, maxValue)
 	c.text(path+".name", l.Name, maxText)
+	c.text(path+".core", l.CORE, maxName)
 	c.text(path+".format", l.Format, maxText)
 	if c.err != nil {
 		return
