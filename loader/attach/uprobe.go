@@ -75,7 +75,8 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 			return nil, &Failure{a.Text, fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr)}
 		}
 		// A stripped file does not tell where its functions begin.
-		if funcs, err := symbols.Functions(f); err == nil {
+		around := func(_ string, addr, size uint64) bool { return addr <= a.Addr && a.Addr-addr < size }
+		if funcs, err := symbols.Functions(f, around); err == nil {
 			if s := enclosing(funcs, a.Addr); s != nil && s.Value != a.Addr {
 				if err := x.checkPlace(p, f, path, s, a.Addr-s.Value); err != nil {
 					return nil, &Failure{a.Text, err}
@@ -84,7 +85,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 		}
 		return []Match{{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: file.Path, Offset: file.Offset + off}}, nil
 	}
-	funcs, err := symbols.Functions(f)
+	funcs, err := symbols.Functions(f, func(name string, _, _ uint64) bool { return names(a, name) })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -148,15 +149,14 @@ func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, b
 	return []Match{{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr}}, true
 }
 
-// pick chooses the symbols that an attach point names. Of a name in several
+// names reports whether an attach point means a function of that name.
+func names(a *manifest.Attach, name string) bool {
+	return name == a.Name || a.Lang == "cpp" && binary.MatchesCPP(a.Name, name) || a.Lang == "" && glob(a.Name, name)
+}
+
+// pick chooses among the symbols that an attach point names. Of a name in several
 // versions the default one counts, where there is one.
-func pick(funcs []elf.Symbol, a *manifest.Attach) []elf.Symbol {
-	var out []elf.Symbol
-	for _, s := range funcs {
-		if s.Name == a.Name || a.Lang == "cpp" && binary.MatchesCPP(a.Name, s.Name) || a.Lang == "" && glob(a.Name, s.Name) {
-			out = append(out, s)
-		}
-	}
+func pick(out []elf.Symbol, a *manifest.Attach) []elf.Symbol {
 	if isPattern(a.Name) || a.Lang != "" {
 		return out
 	}

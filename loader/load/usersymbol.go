@@ -49,18 +49,14 @@ func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (
 
 // symbolAddress is a symbol's address in the file.
 func symbolAddress(f *elf.File, name string) (uint64, bool) {
-	for _, read := range []func() ([]elf.Symbol, error){f.Symbols, f.DynamicSymbols} {
-		syms, err := read()
-		if err != nil {
-			continue
+	var addr uint64
+	binary.EachSymbol(f, func(s *binary.Symbol) bool {
+		if s.Defined() && string(s.Name()) == name {
+			addr = s.Value
 		}
-		for _, s := range syms {
-			if s.Name == name && s.Section != elf.SHN_UNDEF && s.Value != 0 {
-				return s.Value, true
-			}
-		}
-	}
-	return 0, false
+		return addr == 0
+	})
+	return addr, addr != 0
 }
 
 // loadAddress is the address of a place in the file.

@@ -364,6 +364,7 @@ func (s *writer) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
 func (s *session) symbols() *symbols.Table {
 	if s.symTable == nil {
 		s.symTable = symbols.New(s.manifest.Config.CppDemangle)
+		s.symTable.Referenced, s.symTable.Warn = s.referenced, func(text string) { s.warn(text) }
 	}
 	return s.symTable
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/binary"
 	"maps"
 	"os"
 	"slices"
@@ -64,4 +65,52 @@ func processesOf(files []string) []uint32 {
 		}
 	}
 	return out
+}
+
+// referenced calls add with the processes whose addresses the script's maps hold.
+func (s *session) referenced(add func(tgid uint32)) {
+	for i := range s.manifest.Maps {
+		m := &s.manifest.Maps[i]
+		if m.Shape == "stack" || m.Shape == "intern" || !hasProcess(m.Key) && (m.Shape != "plain" || !hasProcess(m.Value)) {
+			continue
+		}
+		elems, err := s.maps.elements(m)
+		if err != nil {
+			continue
+		}
+		for _, e := range elems {
+			processesIn(m.Key, e.Key, add)
+			if m.Shape == "plain" {
+				processesIn(m.Value, e.Bytes, add)
+			}
+		}
+	}
+}
+
+// hasProcess reports whether a value holds an address of a process.
+func hasProcess(l *manifest.Layout) bool {
+	if l == nil {
+		return false
+	}
+	return l.Kind == "usym" || l.Kind == "ustack" || hasProcess(l.Elem) ||
+		slices.ContainsFunc(l.Fields, func(f manifest.Field) bool { return hasProcess(&f.Layout) })
+}
+
+// processesIn calls add with the processes of the addresses in a value.
+func processesIn(l *manifest.Layout, b []byte, add func(tgid uint32)) {
+	switch {
+	case l == nil || len(b) < l.Size:
+	case l.Kind == "usym" || l.Kind == "ustack":
+		add(binary.NativeEndian.Uint32(b[8:])) // after the address or the number of the stack
+	case l.Elem != nil && l.Elem.Size > 0 && hasProcess(l.Elem):
+		for i := range min(l.Count, len(b)/l.Elem.Size) {
+			processesIn(l.Elem, b[i*l.Elem.Size:], add)
+		}
+	default:
+		for i := range l.Fields {
+			if f := &l.Fields[i]; f.Off <= len(b) {
+				processesIn(&f.Layout, b[f.Off:], add)
+			}
+		}
+	}
 }

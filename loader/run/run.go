@@ -668,9 +668,7 @@ func (s *session) close() {
 	if s.events != nil {
 		s.events.close()
 	}
-	if s.symTable != nil {
-		s.symTable.Watch.Close()
-	}
+	s.symTable.Close()
 	if s.loaded != nil {
 		s.loaded.Close()
 	}

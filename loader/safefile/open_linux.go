@@ -17,7 +17,12 @@ func Open(path string) (*os.File, error) {
 // OpenIn opens the regular file at path below the directory root, as a process whose root
 // directory it is would: no symbolic link and no ".." leads out of it. It needs openat2
 // (Linux 5.6).
-func OpenIn(root, path string) (*os.File, error) {
+func OpenIn(root, path string) (*os.File, error) { return openIn(root, path, 0) }
+
+// OpenInNoFollow is OpenIn for a path that is not itself a symbolic link.
+func OpenInNoFollow(root, path string) (*os.File, error) { return openIn(root, path, unix.O_NOFOLLOW) }
+
+func openIn(root, path string, flags uint64) (*os.File, error) {
 	full := root + "/" + strings.TrimPrefix(path, "/")
 	return reopen(full, func() (int, error) {
 		dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -25,7 +30,7 @@ func OpenIn(root, path string) (*os.File, error) {
 			return -1, err
 		}
 		defer unix.Close(dir)
-		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 		return openat2(dir, path, &how)
 	})
 }

@@ -3,45 +3,50 @@ package symbols
 import (
 	"bytes"
 	"debug/elf"
-	"hash/crc32"
-	"io"
 	"os"
 	"path/filepath"
+
+	"btc/loader/safefile"
 )
 
 // debugFolder is where separate files of symbols lie.
 const debugFolder = "/usr/lib/debug"
 
-// maxDebugFile bounds the file that is read whole for its checksum, in bytes.
-const maxDebugFile = 2 << 30
-
-// addDebugFile reads the separate file with the symbols that were stripped off f,
-// as binutils and gdb look for it: by build id, then by the name and checksum in
-// .gnu_debuglink, beside the file at path or under /usr/lib/debug. Each is looked
-// for below the roots: the process's own root and ours.
-func (s *fileSyms) addDebugFile(f *elf.File, buildID, path string, roots []string) {
-	var names []string
-	if len(buildID) > 2 {
-		names = append(names, debugFolder+"/.build-id/"+buildID[:2]+"/"+buildID[2:]+".debug")
+// debugFile asks for the functions of f and of the separate file with the symbols that
+// were stripped off it, as binutils and gdb look for it: by build id, then by the name and
+// checksum in .gnu_debuglink, beside the file at path or under /usr/lib/debug. Each is
+// looked for below the roots: the process's own root and ours. nil: there is none.
+func (t *Table) debugFile(f *os.File, answer *reply, path string, roots []string) *reply {
+	type candidate struct {
+		name   string
+		linked bool // the checksum must be right
 	}
-	byID := len(names)
-	link, sum, linked := debugLink(f)
-	if linked {
+	var names []candidate
+	if id := answer.text; len(id) > 2 {
+		names = append(names, candidate{debugFolder + "/.build-id/" + id[:2] + "/" + id[2:] + ".debug", false})
+	}
+	if link := answer.link; link != "" && filepath.Base(link) == link && link != ".." {
 		dir := filepath.Dir(path)
-		names = append(names, filepath.Join(dir, link), filepath.Join(dir, ".debug", link), filepath.Join(debugFolder, dir, link))
+		names = append(names, candidate{filepath.Join(dir, link), true}, candidate{filepath.Join(dir, ".debug", link), true}, candidate{filepath.Join(debugFolder, dir, link), true})
 	}
-	for i, name := range names {
+	for _, c := range names {
 		for _, root := range roots {
-			if i >= byID && !hasChecksum(root+name, sum) {
+			d, err := safefile.OpenIn(root, c.name)
+			if err != nil {
 				continue
 			}
-			if d, err := elf.Open(root + name); err == nil {
-				s.add(d, f)
-				d.Close()
-				return
+			r := request{kind: askDebug, sum: answer.sum, files: []int{int(f.Fd()), int(d.Fd())}}
+			if c.linked {
+				r.flag = 1
+			}
+			more, err := t.parser.call(&r)
+			d.Close()
+			if err == nil && more.ok {
+				return more
 			}
 		}
 	}
+	return nil
 }
 
 // debugLink reads .gnu_debuglink: a file name, padded with NULs to a multiple of
@@ -62,18 +67,4 @@ func debugLink(f *elf.File) (name string, sum uint32, ok bool) {
 	}
 	name = string(b[:n])
 	return name, f.ByteOrder.Uint32(b[at:]), filepath.Base(name) == name
-}
-
-func hasChecksum(path string, sum uint32) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() || fi.Size() > maxDebugFile {
-		return false
-	}
-	h := crc32.NewIEEE()
-	_, err = io.Copy(h, f)
-	return err == nil && h.Sum32() == sum
 }

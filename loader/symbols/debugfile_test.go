@@ -41,8 +41,14 @@ func has(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, s := range readFileSyms(f, path, []string{""}).syms {
-		if s.name == "own_function" {
+	tab := New(true)
+	defer tab.Close()
+	return hasFunction(tab.readFileSyms(f, path, []string{"/"}), "own_function")
+}
+
+func hasFunction(s *fileSyms, name string) bool {
+	for i := range s.entries {
+		if string(s.name(&s.entries[i])) == name {
 			return true
 		}
 	}
@@ -90,13 +96,14 @@ func TestDebugLink(t *testing.T) {
 
 // What a just-in-time compiler has named is found, also when the file grows.
 func TestPerfMap(t *testing.T) {
-	s := readPerfMap(strings.NewReader("1000 10 LazyCompile:~f x.js:1\nbad\n2000 zz g\n0x3000 0x20 _Z3foov\n1000 10 newer\n"))
+	s, _, _ := parsePerfMap(strings.NewReader("1000 10 LazyCompile:~f x.js:1\nbad\n2000 zz g\n0x3000 0x20 _Z3foov\n1000 10 newer\n"), 0)
 	for addr, want := range map[uint64]string{0x1004: "newer", 0x3001: "_Z3foov", 0x1010: "", 0x2000: ""} {
 		if name, _, _ := s.lookup(addr); name != want {
 			t.Errorf("%#x: have %q, want %q", addr, name, want)
 		}
 	}
 	tab := New(true)
+	defer tab.Close()
 	path := perfMapNames(uint32(os.Getpid()))[0].name
 	if _, err := os.Lstat(path); err == nil {
 		t.Skip("skipped: " + path + " exists")
@@ -115,7 +122,7 @@ func TestPerfMap(t *testing.T) {
 	if err := os.WriteFile(path, []byte("10 8 one\n20 8 _ZN1a1bEv\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	tab.perfMaps[pid].tried = time.Now().Add(-2 * perfMapPause)
+	tab.procs[pid].perf.tried = time.Now().Add(-2 * perfMapPause)
 	if name, _, _ := tab.User(0x20, pid); name != "a::b()" {
 		t.Errorf("have %q", name)
 	}
@@ -128,10 +135,10 @@ func TestVDSO(t *testing.T) {
 			continue
 		}
 		syms := readVDSO(m.end - m.start)
-		if syms == nil || len(syms.syms) == 0 {
+		if syms == nil || len(syms.entries) == 0 {
 			t.Fatal("no symbols")
 		}
-		s := syms.syms[0]
+		s := syms.entries[0]
 		name, file, off := New(true).User(m.start+s.off, uint32(os.Getpid()))
 		if name == "" || file != vdsoPath || off != 0 {
 			t.Errorf("have %s+%d in %s", name, off, file)

@@ -4,97 +4,109 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
-	"sort"
-	"strings"
+	"unsafe"
 
 	"btc/loader/binary"
-	"btc/loader/order"
 )
 
 // fileSyms are a file's functions, by offset in the file.
 type fileSyms struct {
-	syms    []fileSym
+	table
 	buildID string // in hex
+	used    uint64 // when it was last asked for, as Table.clock counts
 }
 
-type fileSym struct {
-	off, size uint64
-	name      string
+// parsed is what is read of one ELF file.
+type parsed struct {
+	table
+	buildID  string
+	full     bool // more functions than a table holds
+	stripped bool // there may be a separate file of symbols
+	link     string
+	linkSum  uint32 // CRC-32 of the file that link names
 }
 
-// lookup finds the function at an offset in the file. A function without a size
-// reaches to the next.
-func (s *fileSyms) lookup(off uint64) (name string, in uint64, ok bool) {
-	i := sort.Search(len(s.syms), func(i int) bool { return s.syms[i].off > off }) - 1
-	// An outer function may surround a smaller one that ended before.
-	for n := 0; i >= 0 && n < 8; i, n = i-1, n+1 {
-		f := &s.syms[i]
-		if off < f.off+f.size || f.size == 0 && n == 0 {
-			return f.name, off - f.off, true
-		}
-	}
-	return "", 0, false
-}
-
-// readFileSyms reads the symbol tables of an ELF file; nil when it is none.
-// When the file was stripped, the separate file of its symbols is read too: path is
-// the file's name, roots the folders that it counts from.
-func readFileSyms(r io.ReaderAt, path string, roots []string) *fileSyms {
+// parseFile reads the symbol tables of an ELF file.
+func parseFile(r io.ReaderAt) (*parsed, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	s := &fileSyms{buildID: binary.BuildID(f)}
-	s.add(f, f)
-	if f.Section(".symtab") == nil {
-		s.addDebugFile(f, binary.BuildID(f), path, roots)
+	p := &parsed{buildID: binary.BuildID(f), stripped: f.Section(".symtab") == nil}
+	if p.stripped {
+		p.link, p.linkSum, _ = debugLink(f)
 	}
-	order.By(s.syms, func(a, b fileSym) int {
-		switch {
-		case a.off != b.off:
-			if a.off < b.off {
-				return -1
-			}
-			return 1
-		case len(a.name) != len(b.name):
-			return len(b.name) - len(a.name) // the lookup tries the last one, the shortest, first
-		}
-		return strings.Compare(b.name, a.name)
-	})
-	return s
+	p.add(f, f)
+	p.sort()
+	return p, nil
+}
+
+// parseDebugFile reads the functions of file and of debug, the separate file with the
+// symbols that were stripped off it.
+func parseDebugFile(file, debug io.ReaderAt) (*parsed, error) {
+	f, err := elf.NewFile(file)
+	if err != nil {
+		return nil, err
+	}
+	d, err := elf.NewFile(debug)
+	if err != nil {
+		return nil, err
+	}
+	p := &parsed{buildID: binary.BuildID(f)}
+	p.add(f, f)
+	p.add(d, f)
+	p.sort()
+	return p, nil
 }
 
 // add takes the functions of f's tables, at offsets in layout's file.
-func (s *fileSyms) add(f, layout *elf.File) {
-	tab, _ := readSymbols(f)
-	for _, sym := range tab {
-		if off, ok := FileOffset(layout, sym.Value); ok {
-			s.syms = append(s.syms, fileSym{off, sym.Size, sym.Name})
-		}
-	}
+func (p *parsed) add(f, layout *elf.File) {
+	eachFunction(f, func(s *binary.Symbol, name []byte) bool {
+		off, ok := FileOffset(layout, s.Value)
+		p.full = ok && !p.table.add(off, s.Size, name)
+		return !p.full
+	})
 }
 
-// readSymbols gives the functions of both symbol tables. debug/elf checks
-// bounds, but may panic on files that are wrong in new ways.
-func readSymbols(f *elf.File) (funcs []elf.Symbol, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("symbol table: %v", p)
+// eachFunction calls yield with the functions that an ELF file defines. An indirect
+// function counts as one.
+func eachFunction(f *elf.File, yield func(s *binary.Symbol, name []byte) bool) error {
+	return binary.EachSymbol(f, func(s *binary.Symbol) bool {
+		if s.Type != elf.STT_FUNC && s.Type != elf.STT_LOOS || !s.Defined() {
+			return true
 		}
-	}()
-	static, _ := f.Symbols()
-	dynamic, _ := f.DynamicSymbols()
-	for _, s := range append(static, dynamic...) {
-		if t := elf.ST_TYPE(s.Info); (t == elf.STT_FUNC || t == elf.STT_LOOS) && s.Value != 0 && s.Section != elf.SHN_UNDEF && s.Name != "" {
-			funcs = append(funcs, s)
-		}
-	}
-	return funcs, nil
+		name := s.Name()
+		return len(name) == 0 || yield(s, name)
+	})
 }
 
-// Functions lists the functions that an ELF file defines: name (without symbol
-// version), virtual address and size. An indirect function counts as one.
-func Functions(f *elf.File) ([]elf.Symbol, error) { return readSymbols(f) }
+// maxFunctions bounds how many functions of one file Functions returns.
+const maxFunctions = 1 << 20
+
+// Functions lists the functions that an ELF file defines and want accepts: name (without
+// symbol version), virtual address and size.
+func Functions(f *elf.File, want func(name string, addr, size uint64) bool) (funcs []elf.Symbol, err error) {
+	full := false
+	err = eachFunction(f, func(s *binary.Symbol, name []byte) bool {
+		if !want(unsafe.String(&name[0], len(name)), s.Value, s.Size) {
+			return true
+		}
+		if len(funcs) == maxFunctions {
+			full = true
+			return false
+		}
+		sym := elf.Symbol{Name: string(name), Info: byte(s.Type), Section: s.Section, Value: s.Value, Size: s.Size}
+		if s.Hidden {
+			sym.HasVersion, sym.VersionIndex = true, 0x8000
+		}
+		funcs = append(funcs, sym)
+		return true
+	})
+	if full {
+		err = fmt.Errorf("more than %d functions match", maxFunctions)
+	}
+	return funcs, err
+}
 
 // FileOffset is the offset in the file of a virtual address, by the segments.
 func FileOffset(f *elf.File, addr uint64) (uint64, bool) {

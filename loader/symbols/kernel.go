@@ -14,26 +14,84 @@ import (
 )
 
 // Table is the symbols of the host and of the processes seen. One goroutine may look addresses
-// up while another calls Snapshot and Poll, which do not wait until a file is read.
+// up while another calls Snapshot and Poll, which do not wait until a file is read. Its memory
+// is bounded: see the constants below.
 type Table struct {
 	Demangle bool   // show C++ and Rust names as written in the source
 	Watch    *Watch // what processes map from when it began; nil: nothing is known
+	// Referenced calls add with the processes that the script's maps refer to: they are
+	// kept when others that have ended are forgotten. Snapshot calls it. nil: none.
+	Referenced func(add func(tgid uint32))
+	// Warn shows what is said once, such as a limit that was reached, from any goroutine;
+	// nil: nobody wants it.
+	Warn func(string)
 
-	kernel  *hostinfo.Kallsyms
-	kernTry bool
-	kernErr error
-	mu      sync.Mutex // of procs, their missed, files, held and Watch; not held while a file is read
-	procs   map[uint32]*process
-	files   map[fileID]*fileSyms
-	held    map[fileID]*os.File // open, symbols not read yet
-
-	perfMaps map[uint32]*perfMap
+	// Of lookups only.
+	parser   parser
+	kernel   *hostinfo.Kallsyms
+	kernTry  bool
+	kernErr  error
 	readable map[string]string // mangled -> shown
+	shown    int               // bytes of readable
+
+	mu       sync.Mutex // of what follows, of what is in procs and of Watch; not held while a file is read
+	clock    uint64     // counts what was used when
+	procs    map[uint32]*process
+	mapBytes int // of procs
+	sweepAt  int // of procs: how many there may be
+	paths    map[string]string
+	files    map[fileID]*fileSyms // of those that cannot be read: without symbols
+	held     map[fileID]*os.File  // open, symbols not read yet
+	symBytes int                  // of files, and of the perf maps in procs
+
+	warnMu sync.Mutex
+	warned map[string]bool
 }
 
-// New makes an empty table.
+// Bounds of what a table keeps. What has not been used for longest goes first; it is read
+// again when it is asked for and still there.
+const (
+	maxSymBytes   = 192 << 20 // bytes of functions of files and perf maps
+	maxFiles      = 4096
+	minProcs      = 4096     // processes that are kept without a look at who needs them
+	recentProcs   = 1024     // of these, those that always stay
+	maxProcs      = 1 << 16  // processes
+	maxMapBytes   = 64 << 20 // bytes of their memory maps
+	maxShownBytes = 8 << 20  // bytes of demangled names
+)
+
+// New makes an empty table. Close ends it.
 func New(demangle bool) *Table {
-	return &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, held: map[fileID]*os.File{}, readable: map[string]string{}, perfMaps: map[uint32]*perfMap{}}
+	t := &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, held: map[fileID]*os.File{}, readable: map[string]string{}, paths: map[string]string{}, sweepAt: minProcs}
+	t.parser.warn = t.warn
+	return t
+}
+
+// Close ends what the table started, and the watch.
+func (t *Table) Close() {
+	if t == nil {
+		return
+	}
+	t.Watch.Close()
+	t.parser.stop()
+	for id, f := range t.held {
+		f.Close()
+		delete(t.held, id)
+	}
+}
+
+// warn says something, once.
+func (t *Table) warn(text string) {
+	t.warnMu.Lock()
+	defer t.warnMu.Unlock()
+	if t.Warn == nil || t.warned[text] {
+		return
+	}
+	if t.warned == nil {
+		t.warned = map[string]bool{}
+	}
+	t.warned[text] = true
+	t.Warn(text)
 }
 
 // Poll is Watch.Poll.

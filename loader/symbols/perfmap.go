@@ -1,44 +1,110 @@
 package symbols
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sort"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"btc/loader/order"
+	"golang.org/x/sys/unix"
+
+	"btc/loader/safefile"
 )
 
 // perfMap holds the functions that a process's just-in-time compiler has named in
 // the file /tmp/perf-PID.map: a line "START SIZE NAME" for each, in hex.
 type perfMap struct {
-	path  string
-	syms  fileSyms // by address
-	size  int64
-	tried time.Time
+	path   string
+	tables []table // by address; the later come from later in the file
+	ino    uint64
+	read   int64 // bytes of the file
+	full   bool  // no room for more
+	tried  time.Time
 }
 
 const (
-	maxPerfMap   = 256 << 20   // bytes of a file that are read
 	perfMapPause = time.Second // between two readings of a file that grows
+	maxPerfBytes = 64 << 20    // bytes of one process's functions
+	// perfMapPiece bounds what one request reads, in bytes of the file.
+	perfMapPiece = 16 << 20
 )
+
+func (p *perfMap) bytes() (n int) {
+	if p == nil {
+		return 0
+	}
+	for i := range p.tables {
+		n += p.tables[i].bytes()
+	}
+	return n
+}
+
+// lookup finds the function at an address: the one that was named last.
+func (p *perfMap) lookup(addr uint64) (name string, off uint64, ok bool) {
+	for i := len(p.tables) - 1; i >= 0 && !ok; i-- {
+		name, off, ok = p.tables[i].lookup(addr)
+	}
+	return name, off, ok
+}
+
+// add appends a table, and merges the last ones so that there are few.
+func (p *perfMap) add(t table) {
+	for n := len(p.tables); n > 0 && len(p.tables[n-1].entries) <= 2*len(t.entries); n = len(p.tables) {
+		t = merged(&p.tables[n-1], &t)
+		p.tables = p.tables[:n-1]
+	}
+	p.tables = append(p.tables, t)
+}
+
+// merged is both tables in one. A later function takes the place of an earlier one at the
+// same address.
+func merged(old, new *table) (m table) {
+	m.entries, m.names = make([]entry, 0, len(old.entries)+len(new.entries)), make([]byte, 0, len(old.names)+len(new.names))
+	take := func(t *table, i int) {
+		e := &t.entries[i]
+		m.add(e.off, uint64(e.size), t.name(e))
+	}
+	i, j := 0, 0
+	for i < len(old.entries) || j < len(new.entries) {
+		switch {
+		case j == len(new.entries) || i < len(old.entries) && old.entries[i].off < new.entries[j].off:
+			take(old, i)
+			i++
+		default:
+			if i < len(old.entries) && old.entries[i].off == new.entries[j].off {
+				i++
+			}
+			take(new, j)
+			j++
+		}
+	}
+	return m
+}
 
 // perfMapped finds the function at an address that lies in no file.
 func (t *Table) perfMapped(addr uint64, tgid uint32) (name, file string, off uint64) {
-	p := t.perfMaps[tgid]
-	if p == nil {
-		p = &perfMap{}
-		t.perfMaps[tgid] = p
+	t.mu.Lock()
+	proc := t.procs[tgid]
+	if proc == nil { // forgotten
+		t.mu.Unlock()
+		return "", "", 0
 	}
-	name, off, ok := p.syms.lookup(addr)
-	if !ok {
-		p.refresh(tgid)
-		name, off, ok = p.syms.lookup(addr)
+	if proc.perf == nil {
+		proc.perf = &perfMap{}
+	}
+	p := proc.perf
+	t.mu.Unlock()
+	name, off, ok := p.lookup(addr)
+	if !ok && (p.tried.IsZero() || time.Since(p.tried) >= perfMapPause) {
+		t.refresh(p, tgid)
+		name, off, ok = p.lookup(addr)
+		p.tried = time.Now()
+		t.count(tgid, p)
 	}
 	if !ok {
 		return "", "", 0
@@ -46,28 +112,64 @@ func (t *Table) perfMapped(addr uint64, tgid uint32) (name, file string, off uin
 	return t.show(name), p.path, off
 }
 
-// refresh reads the file when there is more in it than before.
-func (p *perfMap) refresh(tgid uint32) {
-	if !p.tried.IsZero() && time.Since(p.tried) < perfMapPause {
-		return
-	}
-	p.tried = time.Now()
-	for _, c := range perfMapNames(tgid) {
-		f, err := os.OpenFile(c.open, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-		if err != nil {
-			continue
-		}
-		fi, err := f.Stat()
-		if err == nil && fi.Mode().IsRegular() && fi.Size() != p.size {
-			p.path, p.size = c.name, fi.Size()
-			p.syms = readPerfMap(io.LimitReader(f, maxPerfMap))
-		}
-		f.Close()
-		return
+// count brings the memory of a process's perf map into account.
+func (t *Table) count(tgid uint32, p *perfMap) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if proc := t.procs[tgid]; proc != nil && proc.perf == p { // not forgotten meanwhile
+		t.symBytes += p.bytes() - proc.perfBytes
+		proc.perfBytes = p.bytes()
+		t.forgetFiles()
 	}
 }
 
-type perfMapName struct{ open, name string }
+// refresh has the file read from where it was read to before; from its start when it is
+// another one or was cut.
+func (t *Table) refresh(p *perfMap, tgid uint32) {
+	f, name := openPerfMap(tgid)
+	if f == nil {
+		return
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return
+	}
+	if p.ino != st.Ino || st.Size < p.read {
+		*p = perfMap{ino: st.Ino}
+	}
+	p.path = name
+	for p.read < st.Size && !p.full {
+		answer, err := t.parser.call(&request{kind: askPerfMap, off: uint64(p.read), files: []int{int(f.Fd())}})
+		if err != nil || !answer.ok {
+			return
+		}
+		if len(answer.entries) > 0 {
+			p.add(answer.table)
+		}
+		p.full = answer.full || p.bytes() > maxPerfBytes
+		end := int64(answer.off)
+		if end <= p.read { // only the begin of a line: it is read again when there is more
+			break
+		}
+		p.read = end
+	}
+	if p.full {
+		t.warn("WARNING: a perf map is too large: what was added to it last is not read")
+	}
+}
+
+// openPerfMap opens a process's perf map; nil when there is none.
+func openPerfMap(tgid uint32) (*os.File, string) {
+	for _, c := range perfMapNames(tgid) {
+		if f, err := safefile.OpenInNoFollow(c.root, c.name); err == nil {
+			return f, c.name
+		}
+	}
+	return nil, ""
+}
+
+type perfMapName struct{ root, name string }
 
 // perfMapNames are the files that may be a process's: it names them by its process
 // ID in its own namespace, in its own /tmp.
@@ -81,48 +183,94 @@ func perfMapNames(tgid uint32) []perfMapName {
 			if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
 				if f := strings.Fields(ids); len(f) > 1 {
 					inner := name(f[len(f)-1])
-					out = append(out, perfMapName{root + inner, inner})
+					out = append(out, perfMapName{root, inner})
 				}
 			}
 		}
 	}
-	return append(out, perfMapName{root + name(outer), name(outer)}, perfMapName{name(outer), name(outer)})
+	return append(out, perfMapName{root, name(outer)}, perfMapName{"/", name(outer)})
 }
 
-// readPerfMap reads the lines that are right. A later function takes the place of
-// an earlier one at the same address.
-func readPerfMap(r io.Reader) fileSyms {
-	var s fileSyms
-	scan := bufio.NewScanner(r)
-	scan.Buffer(make([]byte, 64<<10), 1<<20)
-	for scan.Scan() {
-		start, rest, _ := strings.Cut(scan.Text(), " ")
-		size, name, _ := strings.Cut(rest, " ")
-		from, err1 := strconv.ParseUint(strings.TrimPrefix(start, "0x"), 16, 64)
-		n, err2 := strconv.ParseUint(strings.TrimPrefix(size, "0x"), 16, 64)
-		if err1 == nil && err2 == nil && n > 0 && name != "" {
-			s.syms = append(s.syms, fileSym{from, n, name})
+// parsePerfMap reads the lines that are right from an offset on, up to perfMapPiece bytes
+// or the end of the last whole line; end is the offset after what was read.
+func parsePerfMap(r io.ReaderAt, from int64) (t table, end int64, full bool) {
+	end = from
+	buf := make([]byte, perfMapLine)
+	kept := 0 // bytes in buf of a line that goes on
+	for end-from < perfMapPiece && !full {
+		n, err := r.ReadAt(buf[kept:], end+int64(kept))
+		b := buf[:kept+n]
+		if n > 0 && len(b) == len(buf) && bytes.IndexByte(b, '\n') < 0 { // longer than any line that counts
+			end += int64(len(b))
+			kept = 0
+			continue
+		}
+		for !full {
+			line, rest, whole := bytes.Cut(b, []byte{'\n'})
+			if !whole {
+				break
+			}
+			end += int64(len(line)) + 1
+			full = !addPerfLine(&t, line)
+			b = rest
+		}
+		kept = copy(buf, b)
+		if err != nil || n == 0 {
+			addPerfLine(&t, buf[:kept]) // perhaps not whole: what comes later replaces it
+			break
 		}
 	}
-	order.By(s.syms, func(a, b fileSym) int {
-		switch {
-		case a.off < b.off:
-			return -1
-		case a.off > b.off:
-			return 1
+	t.sortByTime()
+	return t, end, full
+}
+
+// perfMapLine is the longest line, in bytes.
+const perfMapLine = 1 << 20
+
+// addPerfLine reports whether the table has room.
+func addPerfLine(t *table, line []byte) bool {
+	start, rest, _ := strings.Cut(string(line), " ")
+	size, name, _ := strings.Cut(rest, " ")
+	from, err1 := strconv.ParseUint(strings.TrimPrefix(start, "0x"), 16, 64)
+	n, err2 := strconv.ParseUint(strings.TrimPrefix(size, "0x"), 16, 64)
+	if err1 != nil || err2 != nil || n == 0 || name == "" || strings.IndexByte(name, 0) >= 0 {
+		return true
+	}
+	return t.add(from, n, []byte(name[:min(len(name), maxPerfName)]))
+}
+
+// maxPerfName is how much of a name is kept, in bytes.
+const maxPerfName = 4096
+
+// sortByTime orders functions for lookup; of several at one address the last stays.
+func (t *table) sortByTime() {
+	sort.Sort((*byTime)(t))
+	kept := t.entries[:0]
+	for _, e := range t.entries {
+		if n := len(kept); n > 0 && kept[n-1].off == e.off {
+			kept = kept[:n-1]
 		}
-		return 0
-	})
-	return s
+		kept = append(kept, e)
+	}
+	t.entries = kept
+}
+
+type byTime table
+
+func (s *byTime) Len() int      { return len(s.entries) }
+func (s *byTime) Swap(i, j int) { s.entries[i], s.entries[j] = s.entries[j], s.entries[i] }
+func (s *byTime) Less(i, j int) bool {
+	a, b := &s.entries[i], &s.entries[j]
+	return a.off < b.off || a.off == b.off && a.name < b.name // names are in the order of time
 }
 
 // rootsOf are the folders below which a process's files are looked for.
 func rootsOf(tgid uint32) []string {
 	root := fmt.Sprintf("/proc/%d/root", tgid)
 	if _, err := os.Stat(root + "/"); err != nil {
-		return []string{""}
+		return []string{"/"}
 	}
-	return []string{root, ""}
+	return []string{root, "/"}
 }
 
 // The folder of a mapped file, as the process names it.

@@ -2,21 +2,29 @@ package symbols
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+	"unsafe"
 
-	"github.com/ianlancetaylor/demangle"
+	"golang.org/x/sys/unix"
+
+	"btc/loader/order"
+	"btc/loader/safefile"
 )
 
 // process is what is known of a process's memory: taken when the program
 // reports the process for the first time, or when an address is asked for.
 type process struct {
-	maps   []mapping
-	missed map[uint64]bool // pages that no mapping held when the map was read for them
+	maps      []mapping
+	bytes     int             // of maps
+	missed    map[uint64]bool // pages that no mapping held when the map was read for them
+	used      uint64          // as Table.clock counts
+	perf      *perfMap        // its contents are for lookups only
+	perfBytes int             // of it, as counted in Table.symBytes
 }
 
 // mapping is an executable part of a process's memory.
@@ -33,17 +41,77 @@ type fileID struct{ dev, ino uint64 }
 // resolved after it is gone. A newer snapshot replaces an older one only when it
 // holds something.
 func (t *Table) Snapshot(tgid uint32) {
-	p := &process{maps: readMaps(tgid)}
+	maps := readMaps(tgid)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old := t.procs[tgid]; old == nil {
+	t.note(tgid, maps)
+	if len(t.procs) > t.sweepAt || t.mapBytes > maxMapBytes {
+		t.forgetProcesses()
+	}
+}
+
+// note keeps what was read of a process's memory map.
+func (t *Table) note(tgid uint32, maps []mapping) {
+	t.clock++
+	p := t.procs[tgid]
+	if p == nil {
+		p = &process{}
 		t.procs[tgid] = p
-	} else if len(p.maps) > 0 {
-		p.missed = old.missed
-		t.procs[tgid] = p
+	}
+	p.used = t.clock
+	if len(maps) > 0 {
+		for i := range maps {
+			maps[i].path = t.intern(maps[i].path)
+		}
+		t.mapBytes -= p.bytes
+		p.maps, p.bytes = maps, mappingBytes(maps)
+		t.mapBytes += p.bytes
 	}
 	for i := range p.maps {
 		t.hold(&p.maps[i], tgid)
+	}
+}
+
+func mappingBytes(maps []mapping) (n int) {
+	for i := range maps {
+		n += int(unsafe.Sizeof(mapping{})) + len(maps[i].path)
+	}
+	return n
+}
+
+// forgetProcesses drops those that have ended and that no map refers to; but not the last
+// ones, whose events are on their way. When too much is left the oldest go, too.
+func (t *Table) forgetProcesses() {
+	needed := map[uint32]bool{}
+	if t.Referenced != nil {
+		t.Referenced(func(tgid uint32) { needed[tgid] = true })
+	}
+	oldest := make([]uint32, 0, len(t.procs))
+	for tgid := range t.procs {
+		oldest = append(oldest, tgid)
+	}
+	order.Quick(oldest, func(a, b uint32) int { return cmp.Compare(t.procs[a].used, t.procs[b].used) })
+	old := max(len(oldest)-recentProcs, 0)
+	for _, tgid := range oldest[:old] {
+		if !needed[tgid] && unix.Kill(int(tgid), 0) == unix.ESRCH {
+			t.forget(tgid)
+		}
+	}
+	for _, tgid := range oldest[:max(len(oldest)-1, 0)] {
+		if len(t.procs) <= maxProcs && t.mapBytes <= maxMapBytes {
+			break
+		}
+		t.warn("WARNING: too many processes to keep the memory maps of all: the oldest have no symbols")
+		t.forget(tgid)
+	}
+	t.sweepAt = min(max(minProcs, 2*len(t.procs)), maxProcs)
+}
+
+func (t *Table) forget(tgid uint32) {
+	if p := t.procs[tgid]; p != nil {
+		t.mapBytes -= p.bytes
+		t.symBytes -= p.perfBytes
+		delete(t.procs, tgid)
 	}
 }
 
@@ -60,18 +128,30 @@ func (t *Table) hold(m *mapping, tgid uint32) {
 	if _, known := t.files[m.file]; known || t.held[m.file] != nil || len(t.held) >= maxHeld {
 		return
 	}
-	for _, name := range []string{
-		fmt.Sprintf("/proc/%d/root%s", tgid, m.path),
-		fmt.Sprintf("/proc/%d/map_files/%x-%x", tgid, m.start, m.end), // deleted files too
-	} {
-		if !sameFile(name, m.file) {
-			continue
-		}
-		if f, err := os.Open(name); err == nil {
-			t.held[m.file] = f
-			return
-		}
+	f := openSame(m.file, func() (*os.File, error) { return safefile.OpenIn(fmt.Sprintf("/proc/%d/root", tgid), m.path) })
+	if f == nil { // deleted files, too
+		f = openSame(m.file, func() (*os.File, error) {
+			return safefile.Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", tgid, m.start, m.end))
+		})
 	}
+	if f != nil {
+		t.held[m.file] = f
+	}
+}
+
+// openSame is the file that open opens, when it is the one wanted. Inodes are compared:
+// device numbers of some file systems differ between stat and /proc/PID/maps.
+func openSame(id fileID, open func() (*os.File, error)) *os.File {
+	f, err := open()
+	if err != nil {
+		return nil
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil || st.Ino != id.ino {
+		f.Close()
+		return nil
+	}
+	return f
 }
 
 // maxMappings bounds what is kept of one process.
@@ -90,7 +170,20 @@ func readMaps(tgid uint32) []mapping {
 			maps = append(maps, m)
 		}
 	}
-	return maps
+	return slices.Clip(maps)
+}
+
+// intern gives equal paths one copy: that of each line would keep the line in memory.
+func (t *Table) intern(path string) string {
+	if kept, ok := t.paths[path]; ok {
+		return kept
+	}
+	if len(t.paths) >= maxFiles {
+		clear(t.paths)
+	}
+	path = strings.Clone(path)
+	t.paths[path] = path
+	return path
 }
 
 // parseMapping reads an executable mapping of a file from a line of
@@ -140,6 +233,9 @@ func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 	return t.show(name), m.path, off
 }
 
+// maxMissed bounds the unknown pages of a process for which its map is read again.
+const maxMissed = 1024
+
 // find gives the mapping of an address. A process that maps a library after it
 // was seen is read again, once for each page that is not known; one that is gone
 // may have been watched.
@@ -147,8 +243,9 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	if m, known := t.known(addr, tgid); known {
 		return m
 	}
-	t.Snapshot(tgid)
+	maps := readMaps(tgid)
 	t.mu.Lock()
+	t.note(tgid, maps)
 	p := t.procs[tgid]
 	m, by := p.find(addr), uint32(0)
 	if m == nil {
@@ -183,7 +280,7 @@ func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known bool) {
 	defer t.mu.Unlock()
 	p := t.procs[tgid]
 	m = p.find(addr)
-	return m, m != nil || p != nil && p.missed[addr>>12]
+	return m, m != nil || p != nil && (p.missed[addr>>12] || len(p.missed) >= maxMissed)
 }
 
 func (p *process) find(addr uint64) *mapping {
@@ -208,41 +305,99 @@ func (p *process) find(addr uint64) *mapping {
 // symbols gives the symbols of a mapping's file, nil when it cannot be read.
 func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	t.mu.Lock()
-	s, ok := t.files[m.file]
-	if ok {
+	t.clock++
+	s := t.files[m.file]
+	if s != nil {
+		s.used = t.clock
 		t.mu.Unlock()
-		return s
+		return s.orNil()
 	}
 	t.hold(m, tgid)
 	f := t.held[m.file]
 	delete(t.held, m.file)
 	t.mu.Unlock()
-	if m.path == vdsoPath {
-		s = readVDSO(m.end - m.start)
-	} else if f != nil {
-		s = readFileSyms(f, cleanPath(m.path), rootsOf(tgid))
-		f.Close()
-	} else if sameFile(m.path, m.file) { // the process is gone: the path must still lead to the same file
-		if f, err := os.Open(m.path); err == nil {
-			s = readFileSyms(f, cleanPath(m.path), []string{""})
-			f.Close()
-		}
-	}
+	s = t.readSymbols(m, f, tgid)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s.used = t.clock
 	t.files[m.file] = s
+	t.symBytes += s.bytes()
+	t.forgetFiles()
 	if f := t.held[m.file]; f != nil { // opened meanwhile
 		f.Close()
 		delete(t.held, m.file)
 	}
+	return s.orNil()
+}
+
+// orNil is s when there is something in it.
+func (s *fileSyms) orNil() *fileSyms {
+	if len(s.entries) == 0 && s.buildID == "" {
+		return nil
+	}
 	return s
 }
 
-// sameFile compares inodes; device numbers of some file systems differ between
-// stat and /proc/PID/maps.
-func sameFile(name string, id fileID) bool {
-	var st syscall.Stat_t
-	return syscall.Stat(name, &st) == nil && st.Ino == id.ino
+// readSymbols reads the symbols of a mapping's file; f is that file, nil when the process did
+// not show it.
+func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32) *fileSyms {
+	if m.path == vdsoPath {
+		if s := readVDSO(m.end - m.start); s != nil {
+			return s
+		}
+		return &fileSyms{}
+	}
+	roots := rootsOf(tgid)
+	if f == nil { // the process is gone: the path must still lead to the same file
+		if f = openSame(m.file, func() (*os.File, error) { return safefile.Open(m.path) }); f == nil {
+			return &fileSyms{}
+		}
+		roots = []string{"/"}
+	}
+	defer f.Close()
+	return t.readFileSyms(f, cleanPath(m.path), roots)
+}
+
+// readFileSyms has the symbol tables of a file read. When the file was stripped, the
+// separate file of its symbols is read, too: path is the file's name, roots the
+// directories that it counts from.
+func (t *Table) readFileSyms(f *os.File, path string, roots []string) *fileSyms {
+	answer, err := t.parser.call(&request{kind: askFile, files: []int{int(f.Fd())}})
+	if err != nil || !answer.ok {
+		return &fileSyms{}
+	}
+	id := answer.text
+	if answer.stripped {
+		if more := t.debugFile(f, answer, path, roots); more != nil {
+			answer = more
+		}
+	}
+	if answer.full {
+		t.warn("WARNING: a file has too many symbols: some are not read")
+	}
+	return &fileSyms{table: answer.table, buildID: id}
+}
+
+// forgetFiles drops the symbols of the files that were not used for longest until the
+// rest is within the bounds; the last one stays.
+func (t *Table) forgetFiles() {
+	for (t.symBytes > maxSymBytes || len(t.files) > maxFiles) && len(t.files) > 1 {
+		var oldest fileID
+		used := ^uint64(0)
+		for id, s := range t.files {
+			if s.used < used && (len(t.files) > maxFiles || s.bytes() > 0) {
+				oldest, used = id, s.used
+			}
+		}
+		if used == ^uint64(0) || used == t.clock {
+			return
+		}
+		if t.symBytes > maxSymBytes {
+			t.warn("WARNING: the symbols of all files together take too much memory: they are read again when they are needed")
+		}
+		t.symBytes -= t.files[oldest].bytes()
+		delete(t.files, oldest)
+	}
 }
 
 // Usym is the bare name of the function at addr in process tgid, or the address in hex.
@@ -259,9 +414,19 @@ func (t *Table) show(name string) string {
 		return name
 	}
 	shown, ok := t.readable[name]
-	if !ok {
-		shown = demangle.Filter(name)
-		t.readable[name] = shown
+	if ok {
+		return shown
 	}
+	shown = name
+	if len(name) <= maxMangled {
+		if answer, err := t.parser.call(&request{kind: askDemangle, text: name}); err == nil && answer.ok {
+			shown = answer.text
+		}
+	}
+	if t.shown += len(name) + len(shown); t.shown > maxShownBytes {
+		clear(t.readable)
+		t.shown = len(name) + len(shown)
+	}
+	t.readable[name] = shown
 	return shown
 }

@@ -123,7 +123,16 @@ func TestProcessThatIsGone(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	s := &fileSyms{syms: []fileSym{{0x10, 0x100, "outer"}, {0x20, 0x10, "inner"}, {0x200, 0, "unsized"}}}
+	s := &table{}
+	for _, f := range []struct {
+		off, size uint64
+		name      string
+	}{{0x200, 0, "unsized"}, {0x20, 0x10, "inner"}, {0x10, 0x100, "outer"}, {0x20, 0x10, "inner"}} {
+		s.add(f.off, f.size, []byte(f.name))
+	}
+	if s.sort(); len(s.entries) != 3 {
+		t.Errorf("%d functions, want 3", len(s.entries))
+	}
 	for _, tc := range []struct {
 		off  uint64
 		name string

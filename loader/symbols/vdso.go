@@ -28,7 +28,10 @@ func readVDSO(size uint64) *fileSyms {
 		if _, err := io.ReadFull(io.NewSectionReader(f, int64(m.start), int64(size)), b); err != nil {
 			return nil
 		}
-		return readFileSyms(bytes.NewReader(b), "", nil)
+		if p, err := parseFile(bytes.NewReader(b)); err == nil { // the kernel made it
+			return &fileSyms{table: p.table, buildID: p.buildID}
+		}
+		return nil
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type Watch struct {
 	rings []*perfRing
 	procs map[uint32]*watched
 	order []uint32 // of procs, oldest first
+	bytes int      // of the mappings in procs
 }
 
 // watched is what a process has mapped since it began or ran another program.
@@ -34,6 +35,7 @@ type watched struct {
 const (
 	maxWatched     = 8192 // processes
 	maxWatchedMaps = 1024 // mappings of one
+	maxWatchBytes  = 16 << 20
 	ringBytes      = 64 << 10
 	ringBytesMany  = 16 << 10 // for each CPU when there are more than manyCPUs
 	manyCPUs       = 32
@@ -190,6 +192,10 @@ func (w *Watch) apply(r *record) {
 		}
 		if len(p.maps) < maxWatchedMaps {
 			p.maps = append(p.maps, m)
+			w.bytes += mappingBytes(p.maps[len(p.maps)-1:])
+		}
+		for w.bytes > maxWatchBytes && len(w.order) > 1 {
+			w.forgetOldest()
 		}
 	}
 }
@@ -199,11 +205,19 @@ func (w *Watch) begin(pid uint32, p *watched) {
 	if w.procs[pid] == nil {
 		w.order = append(w.order, pid)
 		if len(w.order) > maxWatched {
-			delete(w.procs, w.order[0])
-			w.order = w.order[1:]
+			w.forgetOldest()
 		}
+	} else {
+		w.bytes -= mappingBytes(w.procs[pid].maps)
 	}
 	w.procs[pid] = p
+}
+
+func (w *Watch) forgetOldest() {
+	oldest := w.order[0]
+	w.bytes -= mappingBytes(w.procs[oldest].maps)
+	delete(w.procs, oldest)
+	w.order = w.order[1:]
 }
 
 // find gives the mapping of an address of a process, and which process made it.

@@ -12,6 +12,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+
+	elfbin "btc/loader/binary"
 )
 
 // Location is one place of a probe; a probe that was inlined has many.
@@ -72,8 +74,10 @@ func Encode(args []Arg) []byte {
 
 // Bounds of what is read of a file.
 const (
-	maxNotes = 64 << 20 // bytes
+	maxNotes = 64 << 20 // bytes, and of the names of symbols
 	maxName  = 1 << 12
+
+	maxSymbols = 1 << 20 // data symbols
 )
 
 // Read lists the probes of a file; none is no error. A note that is wrong is left
@@ -210,13 +214,16 @@ func (r *reader) fileOffset(addr uint64, flag elf.ProgFlag) (uint64, bool) {
 func (r *reader) symbol(name string) (uint64, bool) {
 	if r.symbols == nil {
 		r.symbols = map[string]uint64{}
-		static, _ := r.file.Symbols()
-		dynamic, _ := r.file.DynamicSymbols()
-		for _, s := range append(static, dynamic...) {
-			if s.Section != elf.SHN_UNDEF && s.Value != 0 {
-				r.symbols[s.Name] = s.Value
+		size := 0 // of the names
+		elfbin.EachSymbol(r.file, func(s *elfbin.Symbol) bool {
+			if s.Defined() && s.Type != elf.STT_FUNC && s.Type != elf.STT_SECTION {
+				if name := s.Name(); len(name) > 0 {
+					size += len(name)
+					r.symbols[string(name)] = s.Value
+				}
 			}
-		}
+			return len(r.symbols) < maxSymbols && size < maxNotes
+		})
 	}
 	addr, ok := r.symbols[name]
 	return addr, ok

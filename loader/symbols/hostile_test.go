@@ -1,0 +1,366 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// elfFile makes an ELF file with one loaded segment at offset 0 and the sections given.
+type elfSection struct {
+	name string
+	head elf.Section64
+	data []byte
+}
+
+func elfFile(t *testing.T, path string, sections []elfSection) {
+	t.Helper()
+	sections = append([]elfSection{{}}, sections...)
+	names := []byte{0}
+	for i := range sections {
+		sections[i].head.Name = uint32(len(names) - 1)
+		if i > 0 {
+			sections[i].head.Name = uint32(len(names))
+			names = append(append(names, sections[i].name...), 0)
+		}
+	}
+	sections = append(sections, elfSection{head: elf.Section64{Type: uint32(elf.SHT_STRTAB)}, data: names})
+	head := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: 64, Ehsize: 64,
+		Phentsize: 56, Phnum: 1, Shentsize: 64, Shnum: uint16(len(sections)), Shstrndx: uint16(len(sections) - 1), Shoff: 128}
+	copy(head.Ident[:], "\x7fELF\x02\x01\x01")
+	var out, body bytes.Buffer
+	at := 128 + 64*len(sections)
+	for i := range sections {
+		s := &sections[i]
+		s.head.Off = uint64(at + body.Len())
+		if s.head.Size == 0 {
+			s.head.Size = uint64(len(s.data))
+		}
+		body.Write(s.data)
+	}
+	binary.Write(&out, binary.LittleEndian, head)
+	binary.Write(&out, binary.LittleEndian, elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: 5, Filesz: 1 << 40, Memsz: 1 << 40})
+	out.Write(make([]byte, 128-out.Len()))
+	for i := range sections {
+		binary.Write(&out, binary.LittleEndian, sections[i].head)
+	}
+	out.Write(body.Bytes())
+	if err := os.WriteFile(path, out.Bytes(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func symbol(name uint32, value uint64) []byte {
+	var b bytes.Buffer
+	b.Write(make([]byte, 24))
+	binary.Write(&b, binary.LittleEndian, elf.Sym64{Name: name, Info: byte(elf.STT_FUNC), Shndx: 1, Value: value, Size: 16})
+	return b.Bytes()
+}
+
+// symbolsOf has the file at path read as a mapped file is.
+func symbolsOf(t *testing.T, tab *Table, path string) *fileSyms {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return tab.readFileSyms(f, path, []string{"/"})
+}
+
+// What lies where a debug link leads is opened only when it is a regular file: a FIFO
+// would block for ever, a device may act on being opened.
+func TestDebugLinkToSpecialFiles(t *testing.T) {
+	for kind, make := range map[string]func(path string) error{
+		"FIFO":    func(path string) error { return unix.Mkfifo(path, 0o644) },
+		"device":  func(path string) error { return os.Symlink("/dev/zero", path) },
+		"to FIFO": func(path string) error { unix.Mkfifo(path+".fifo", 0o644); return os.Symlink(path+".fifo", path) },
+		"folder":  func(path string) error { return os.Mkdir(path, 0o755) },
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "spin")
+		elfFile(t, path, []elfSection{{".gnu_debuglink", elf.Section64{Type: uint32(elf.SHT_PROGBITS)}, []byte("spin.debug\x00\x00\x01\x02\x03\x04")}})
+		if err := make(filepath.Join(dir, "spin.debug")); err != nil {
+			t.Fatal(err)
+		}
+		tab := New(true)
+		if s := symbolsOf(t, tab, path); len(s.entries) > 0 {
+			t.Errorf("%s: %d functions", kind, len(s.entries))
+		}
+		if tab.parser.fails > 0 {
+			t.Errorf("%s: the parser process failed", kind)
+		}
+		tab.Close()
+	}
+}
+
+// A name whose substitutions double many times would need gigabytes.
+func TestManglingBomb(t *testing.T) {
+	name := "_Z1f1AIiiE"
+	for level := range 40 {
+		ref := "S" + strings.ToUpper(strconv.FormatInt(int64(level), 36)) + "_"
+		name += "S_I" + ref + ref + "E"
+	}
+	tab := New(true)
+	defer tab.Close()
+	if got := tab.show(name); got != name {
+		t.Errorf("%d bytes of text", len(got))
+	}
+	for _, name := range []string{"_Z" + strings.Repeat("N", 4000), "_Z1f" + strings.Repeat("P", 4000) + "i", "_R" + strings.Repeat("I", 4000), "_Z" + strings.Repeat("9", 100), "_Z" + strings.Repeat("x", 1<<17)} {
+		tab.show(name)
+	}
+	if got := tab.show("_ZN1a1bEv"); got != "a::b()" {
+		t.Errorf("afterwards %s", got)
+	}
+}
+
+// A table that claims gigabytes in a sparse file costs little, and what is right in its
+// begin counts.
+func TestSparseSymbolTable(t *testing.T) {
+	const huge = 6 << 30
+	path := filepath.Join(t.TempDir(), "big")
+	elfFile(t, path, []elfSection{
+		{".strtab", elf.Section64{Type: uint32(elf.SHT_STRTAB)}, []byte("\x00own_function\x00")},
+		{".symtab", elf.Section64{Type: uint32(elf.SHT_SYMTAB), Size: huge, Link: 1, Entsize: 24}, symbol(1, 0x1000)},
+	})
+	if err := os.Truncate(path, huge+1<<20); err != nil {
+		t.Skip("skipped: the file system has no sparse files of 6 GiB: ", err)
+	}
+	tab := New(true)
+	defer tab.Close()
+	s := symbolsOf(t, tab, path)
+	if !hasFunction(s, "own_function") || len(s.entries) != 1 {
+		t.Errorf("%d functions", len(s.entries))
+	}
+	if tab.parser.proc == nil {
+		t.Fatal("the parser process failed")
+	}
+	if peak := status(t, tab.parser.proc.Pid, "VmHWM"); peak != "" {
+		kb, _ := strconv.Atoi(strings.Fields(peak)[0])
+		if kb > 100<<10 {
+			t.Errorf("the parser process took %d kB", kb)
+		}
+	}
+}
+
+// status is a line of a thread's /proc/PID/status.
+func status(t *testing.T, tid int, line string) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(l, line+":"); ok {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return ""
+}
+
+// No thread of the parser process has a right that it does not need.
+func TestParserHasNoPrivileges(t *testing.T) {
+	tab := New(true)
+	defer tab.Close()
+	for i := range 100 { // threads come as they are needed
+		tab.show(fmt.Sprintf("_ZN1a%d%sEv", 1+i%9, "bcdefghij"[:1+i%9]))
+	}
+	symbolsOf(t, tab, "/proc/self/exe")
+	if tab.parser.proc == nil {
+		t.Fatal("there is no parser process")
+	}
+	pid := tab.parser.proc.Pid
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		tid, _ := strconv.Atoi(thread.Name())
+		want := map[string]string{"CapEff": strings.Repeat("0", 16), "CapPrm": strings.Repeat("0", 16), "CapInh": strings.Repeat("0", 16), "CapAmb": strings.Repeat("0", 16), "NoNewPrivs": "1", "Seccomp": "2"}
+		if os.Getuid() == 0 {
+			want["CapBnd"], want["Uid"], want["Gid"], want["Groups"] = strings.Repeat("0", 16), "65534 65534 65534 65534", "65534 65534 65534 65534", ""
+		}
+		for line, value := range want {
+			if got := status(t, tid, line); got != value {
+				t.Errorf("thread %d: %s is %q, want %q", tid, line, got, value)
+			}
+		}
+	}
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Skip("skipped: its descriptors cannot be listed: ", err)
+	}
+	for _, fd := range fds {
+		target, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
+		if target != os.DevNull && !strings.HasPrefix(target, "socket:") && !strings.HasPrefix(target, "anon_inode:") {
+			t.Errorf("it has %s open", target)
+		}
+	}
+}
+
+// A parser process that crashes, or does not answer, costs that answer only; and the
+// process ends with us.
+func TestParserFailure(t *testing.T) {
+	tab := New(true)
+	var said []string
+	tab.Warn = func(text string) { said = append(said, text) }
+	if got := tab.show("_ZN1a1bEv"); got != "a::b()" {
+		t.Fatal(got)
+	}
+	tab.parser.proc.Signal(unix.SIGINT) // as a terminal sends it to all
+	tab.parser.proc.Kill()
+	if got := tab.show("_ZN1a1cEv"); got != "_ZN1a1cEv" {
+		t.Errorf("killed: %s", got)
+	}
+	if got := tab.show("_ZN1a1dEv"); got != "a::d()" {
+		t.Errorf("afterwards: %s", got)
+	}
+	for i := range 2 * maxParseFails {
+		if tab.parser.proc != nil {
+			tab.parser.proc.Kill()
+		}
+		tab.show(fmt.Sprintf("_ZN1a%d%sEv", 1+i, strings.Repeat("x", 1+i)))
+	}
+	if len(said) != 1 || tab.parser.proc != nil {
+		t.Errorf("said %q", said)
+	}
+	tab.parser.last = time.Now().Add(-2 * failPause)
+	if got := tab.show("_ZN1a1eEv"); got != "a::e()" {
+		t.Errorf("after a pause: %s", got)
+	}
+	tab.parser.proc.Signal(unix.SIGSTOP)
+	tab.parser.sock.deadline = time.Now().Add(time.Millisecond)
+	if _, err := tab.parser.sock.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
+		t.Errorf("no answer: %v", err)
+	}
+	tab.parser.sock.deadline, tab.parser.sock.cpuLimit = time.Now().Add(time.Hour), 0
+	if _, err := tab.parser.sock.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
+		t.Errorf("no answer and too much work: %v", err)
+	}
+	tab.parser.proc.Signal(unix.SIGCONT)
+	unix.Shutdown(tab.parser.sock.fd, unix.SHUT_RDWR)
+	if state, err := tab.parser.proc.Wait(); err != nil || state.ExitCode() != 0 {
+		t.Errorf("closed socket: %v, %v", state, err)
+	}
+}
+
+// Processes that have ended are forgotten, but for those that maps refer to.
+func TestProcessesAreForgotten(t *testing.T) {
+	tab := New(true)
+	const first = 1 << 23 // above the largest process ID
+	tab.Referenced = func(add func(uint32)) { add(first + 1) }
+	own := uint32(os.Getpid())
+	tab.Snapshot(own)
+	for i := range uint32(24000) {
+		tab.Snapshot(first + i)
+		if len(tab.procs) > minProcs {
+			t.Fatalf("%d processes", len(tab.procs))
+		}
+	}
+	if tab.procs[own] == nil || tab.procs[first+1] == nil || tab.procs[first+23999] == nil || tab.procs[first+2] != nil {
+		t.Error("the wrong processes were forgotten")
+	}
+	bytes := 0
+	for _, p := range tab.procs {
+		bytes += p.bytes
+	}
+	if bytes != tab.mapBytes {
+		t.Errorf("%d bytes of mappings, %d counted", bytes, tab.mapBytes)
+	}
+}
+
+// The symbols of files that were not used for longest go.
+func TestFilesAreForgotten(t *testing.T) {
+	tab := New(true)
+	for i := range uint64(10) {
+		tab.clock++
+		s := &fileSyms{used: tab.clock, table: table{names: make([]byte, maxSymBytes/4)}}
+		tab.files[fileID{1, i}] = s
+		tab.symBytes += s.bytes()
+		tab.forgetFiles()
+	}
+	if len(tab.files) != 4 || tab.files[fileID{1, 9}] == nil || tab.symBytes != maxSymBytes {
+		t.Errorf("%d files, %d bytes", len(tab.files), tab.symBytes)
+	}
+}
+
+// A perf map is read on where reading ended, from its start when it was cut or is another
+// file, and its functions take little memory.
+func TestPerfMapGrows(t *testing.T) {
+	pid := os.Getpid()
+	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Skip("skipped: cannot make a perf map: ", err)
+	}
+	defer os.Remove(path)
+	defer f.Close()
+	tab := New(true)
+	defer tab.Close()
+	tab.Snapshot(uint32(pid))
+	p := &perfMap{}
+	tab.procs[uint32(pid)].perf = p
+	want := func(addr uint64, name string) {
+		t.Helper()
+		tab.refresh(p, uint32(pid))
+		tab.count(uint32(pid), p)
+		if got, _, _ := p.lookup(addr); got != name {
+			t.Errorf("%#x: have %q, want %q", addr, got, name)
+		}
+		if tab.symBytes != p.bytes() {
+			t.Errorf("%d bytes counted of %d", tab.symBytes, p.bytes())
+		}
+	}
+	const perRound = 20000
+	for round := range 8 {
+		var b bytes.Buffer
+		for i := range perRound {
+			fmt.Fprintf(&b, "%x 10 fn_%d\n", 0x1000000+0x10*(perRound*round+i), perRound*round+i)
+		}
+		f.Write(b.Bytes())
+		want(uint64(0x1000000+0x10*perRound*round), fmt.Sprintf("fn_%d", perRound*round))
+	}
+	want(0x1000008, "fn_0")
+	if len(p.tables) > 5 || p.bytes() > 8*perRound*32 {
+		t.Errorf("%d tables, %d bytes", len(p.tables), p.bytes())
+	}
+	f.WriteString("1000000 10 newer\n2000 10 par")
+	want(0x1000000, "newer")
+	want(0x2000, "par")
+	f.WriteString("tial\n")
+	want(0x2000, "partial")
+	f.Truncate(0)
+	f.Seek(0, 0)
+	f.WriteString("3000 10 fresh\n")
+	want(0x3000, "fresh")
+	want(0x1000000, "")
+	os.Remove(path)
+	os.Symlink("/etc/passwd", path)
+	tab.procs[uint32(pid)].perf = &perfMap{}
+	if f, _ := openPerfMap(uint32(pid)); f != nil {
+		t.Error("a symbolic link was followed")
+	}
+}
+
+// Lines without end, and more functions than there is room for.
+func TestPerfMapBounds(t *testing.T) {
+	long := strings.NewReader("10 10 a\n" + strings.Repeat("x", 3*perfMapLine) + "\n20 10 b\n")
+	tab, end, full := parsePerfMap(long, 0)
+	if end != long.Size() || full || len(tab.entries) != 2 {
+		t.Errorf("read to %d, %d functions", end, len(tab.entries))
+	}
+	many := strings.Repeat("10 10 a\n", 3*perfMapPiece/8)
+	tab, end, full = parsePerfMap(strings.NewReader(many), 0)
+	if end > perfMapPiece+perfMapLine || full || len(tab.entries) != 1 {
+		t.Errorf("read to %d, %d functions", end, len(tab.entries))
+	}
+}

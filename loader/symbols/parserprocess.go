@@ -1,0 +1,203 @@
+package symbols
+
+import (
+	"hash/crc32"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"unsafe"
+
+	"github.com/ianlancetaylor/demangle"
+	"golang.org/x/sys/unix"
+)
+
+// A program that was started under this name is the parser process, whichever program it
+// is: btrun, btc, a test.
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == parserName {
+		if err := dropPrivileges(); err != nil {
+			os.Exit(1)
+		}
+		serve(&socket{fd: parserSocket})
+		os.Exit(0)
+	}
+}
+
+// Limits of the parser process.
+const (
+	parserMemory = 768 << 20 // bytes of data (RLIMIT_DATA)
+	nobody       = 65534     // its user and group when we are root
+)
+
+// What capset(2) is called with; the system call of several threads needs an address
+// that stays.
+var (
+	capHead = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	noCaps  [2]unix.CapUserData
+)
+
+// dropPrivileges leaves the process with what it needs to compute: no capability, no
+// user who owns anything, no descriptor but the socket, no way to open or execute anything.
+func dropPrivileges() error {
+	unix.CloseRange(parserSocket+1, ^uint(0), 0)
+	// It ends when the socket is closed; what ends our parent may come before that.
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	for _, l := range []struct {
+		kind int
+		max  uint64
+	}{{unix.RLIMIT_DATA, parserMemory}, {unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_NOFILE, 16}} {
+		unix.Setrlimit(l.kind, &unix.Rlimit{Cur: l.max, Max: l.max})
+	}
+	allThreads := func(trap, a, b, c uintptr) error {
+		_, _, err := syscall.AllThreadsSyscall(trap, a, b, c)
+		if err != 0 {
+			return err
+		}
+		return nil
+	}
+	prctl := func(option int, a, b uintptr) error { return allThreads(unix.SYS_PRCTL, uintptr(option), a, b) }
+	// These need privileges themselves. Without them no_new_privs keeps what the bounding
+	// set would from coming back.
+	for c := uintptr(0); prctl(unix.PR_CAPBSET_DROP, c, 0) == nil; c++ {
+	}
+	if os.Geteuid() == 0 || os.Getuid() == 0 {
+		syscall.Setgroups(nil)
+		syscall.Setresgid(nobody, nobody, nobody)
+		syscall.Setresuid(nobody, nobody, nobody) // fails where a user namespace has no such user
+	}
+	if err := allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHead)), uintptr(unsafe.Pointer(&noCaps)), 0); err != nil {
+		return err
+	}
+	if err := prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
+		return err
+	}
+	// A change of user clears the one and sets the other; not every way here changes it.
+	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	restrictSyscalls() // a kernel without seccomp leaves the rest
+	return nil
+}
+
+// fdReader reads a file by its descriptor.
+type fdReader int
+
+func (f fdReader) ReadAt(b []byte, off int64) (done int, err error) {
+	for done < len(b) {
+		n, err := unix.Pread(int(f), b[done:], off+int64(done))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return done, err
+		case n == 0:
+			return done, io.EOF
+		default:
+			done += n
+		}
+	}
+	return done, nil
+}
+
+// serve answers requests until the socket is closed.
+func serve(s *socket) {
+	for {
+		var r request
+		if r.receive(s) != nil {
+			return
+		}
+		answer := r.answer()
+		for _, fd := range r.files {
+			unix.Close(fd)
+		}
+		if answer.write(s) != nil {
+			return
+		}
+	}
+}
+
+// receive reads a request and its files.
+func (r *request) receive(s *socket) error {
+	head, rights := make([]byte, requestHead), make([]byte, unix.CmsgSpace(2*4))
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(s.fd, head, rights, unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return io.EOF
+		}
+		if messages, err := unix.ParseSocketControlMessage(rights[:oobn]); err == nil && len(messages) == 1 {
+			r.files, _ = unix.ParseUnixRights(&messages[0])
+		}
+		if _, err := io.ReadFull(s, head[n:]); err != nil {
+			return err
+		}
+		break
+	}
+	text := make([]byte, r.read(head))
+	_, err := io.ReadFull(s, text)
+	r.text = string(text)
+	return err
+}
+
+// answer does what a request asks for. What goes wrong in ways that nobody foresaw is
+// an answer without content.
+func (r *request) answer() (answer *reply) {
+	answer = &reply{}
+	defer func() {
+		if recover() != nil {
+			answer = &reply{}
+		}
+	}()
+	var p *parsed
+	var err error
+	switch {
+	case r.kind == askFile && len(r.files) == 1:
+		p, err = parseFile(fdReader(r.files[0]))
+	case r.kind == askDebug && len(r.files) == 2:
+		debug := fdReader(r.files[1])
+		if r.flag == 1 && !hasChecksum(debug, r.sum) {
+			return answer
+		}
+		p, err = parseDebugFile(fdReader(r.files[0]), debug)
+	case r.kind == askPerfMap && len(r.files) == 1:
+		t, end, full := parsePerfMap(fdReader(r.files[0]), int64(r.off))
+		return &reply{ok: true, table: t, off: uint64(end), full: full}
+	case r.kind == askDemangle:
+		return &reply{ok: true, text: demangled(r.text)}
+	default:
+		return answer
+	}
+	if err != nil {
+		return answer
+	}
+	return &reply{ok: true, table: p.table, full: p.full, stripped: p.stripped, sum: p.linkSum, text: p.buildID, link: p.link}
+}
+
+// maxDebugFile bounds the file that is read whole for its checksum, in bytes.
+const maxDebugFile = 2 << 30
+
+func hasChecksum(r io.ReaderAt, sum uint32) bool {
+	h := crc32.NewIEEE()
+	n, err := io.Copy(h, io.NewSectionReader(r, 0, maxDebugFile+1))
+	return err == nil && n <= maxDebugFile && h.Sum32() == sum
+}
+
+// Bounds of demangling: a short name may stand for text without end.
+const (
+	maxMangled    = 4096
+	maxShownShift = 14
+)
+
+// demangled is a C++ or Rust name as the source has it; a name that would be too long
+// stays as it is.
+func demangled(name string) string {
+	if len(name) > maxMangled {
+		return name
+	}
+	shown := demangle.Filter(name, demangle.MaxLength(maxShownShift))
+	if len(shown) >= 1<<maxShownShift {
+		return name
+	}
+	return shown
+}

@@ -1,0 +1,176 @@
+package symbols
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The parser process gets requests, and answers each one, over a stream socket. Both
+// messages begin with a head of fixed size, in native byte order; the files of a request
+// come with its head.
+
+// Kinds of requests.
+const (
+	askFile     = iota + 1 // one ELF file: its functions
+	askDebug               // an ELF file and its file of symbols; sum: checksum of that, if flag is 1
+	askPerfMap             // a perf map from an offset on
+	askDemangle            // the name in text
+)
+
+type request struct {
+	kind, flag uint8
+	sum        uint32
+	off        uint64
+	text       string
+	files      []int // descriptors
+}
+
+type reply struct {
+	table
+	ok       bool
+	stripped bool
+	full     bool   // not all that the file has is in table
+	sum      uint32 // of parsed
+	off      uint64 // perf map: where to read on
+	text     string // build ID, demangled name
+	link     string
+}
+
+const (
+	requestHead = 24
+	replyHead   = 40
+	maxText     = 1 << 16 // bytes of a string in a message
+)
+
+func (r *request) head() []byte {
+	b := make([]byte, requestHead, requestHead+len(r.text))
+	b[0], b[1] = r.kind, r.flag
+	binary.NativeEndian.PutUint32(b[4:], r.sum)
+	binary.NativeEndian.PutUint64(b[8:], r.off)
+	binary.NativeEndian.PutUint32(b[16:], uint32(len(r.text)))
+	return append(b, r.text...)
+}
+
+func (r *request) read(b []byte) (textLen int) {
+	r.kind, r.flag = b[0], b[1]
+	r.sum, r.off = binary.NativeEndian.Uint32(b[4:]), binary.NativeEndian.Uint64(b[8:])
+	return int(min(binary.NativeEndian.Uint32(b[16:]), maxText))
+}
+
+// Flags in the first byte of a reply.
+const (
+	replyOK = 1 << iota
+	replyStripped
+	replyFull
+)
+
+func (r *reply) write(w io.Writer) error {
+	b := make([]byte, replyHead, replyHead+len(r.text)+len(r.link))
+	for bit, set := range map[byte]bool{replyOK: r.ok, replyStripped: r.stripped, replyFull: r.full} {
+		if set {
+			b[0] |= bit
+		}
+	}
+	for i, v := range []uint32{r.sum, uint32(len(r.entries)), uint32(len(r.names)), uint32(len(r.text)), uint32(len(r.link))} {
+		binary.NativeEndian.PutUint32(b[4+4*i:], v)
+	}
+	binary.NativeEndian.PutUint64(b[24:], r.off)
+	for _, part := range [][]byte{append(append(b, r.text...), r.link...), raw(r.entries), r.names} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errBadReply = errors.New("the process that reads symbols sent something else")
+
+func (r *reply) read(in io.Reader) error {
+	var b [replyHead]byte
+	if _, err := io.ReadFull(in, b[:]); err != nil {
+		return err
+	}
+	r.ok, r.stripped, r.full = b[0]&replyOK != 0, b[0]&replyStripped != 0, b[0]&replyFull != 0
+	word := func(i int) uint32 { return binary.NativeEndian.Uint32(b[4+4*i:]) }
+	r.sum, r.off = word(0), binary.NativeEndian.Uint64(b[24:])
+	entries, names, text, link := word(1), word(2), word(3), word(4)
+	if entries > maxEntries || names > maxNames || text > maxText || link > maxText {
+		return errBadReply
+	}
+	words := make([]byte, text+link)
+	if _, err := io.ReadFull(in, words); err != nil {
+		return err
+	}
+	r.text, r.link = string(words[:text]), string(words[text:])
+	if entries == 0 {
+		return nil
+	}
+	r.entries, r.names = make([]entry, entries), make([]byte, names)
+	if _, err := io.ReadFull(in, raw(r.entries)); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(in, r.names)
+	return err
+}
+
+// socket reads and writes a socket until the deadline, or until the other end has used
+// too much of the processors; zero: there is no limit.
+type socket struct {
+	fd       int
+	deadline time.Time
+	cpuClock int32 // of the process at the other end
+	cpuLimit int64 // reading of that clock, in ns
+}
+
+// waitPiece is how often the limits are looked at.
+const waitPiece = 250 * time.Millisecond
+
+// wait sets the socket's own time limit for an option to what is left.
+func (s *socket) wait(option int) error {
+	if s.deadline.IsZero() {
+		return nil
+	}
+	var used unix.Timespec
+	if time.Now().After(s.deadline) || unix.ClockGettime(s.cpuClock, &used) == nil && used.Nano() > s.cpuLimit {
+		return os.ErrDeadlineExceeded
+	}
+	tv := unix.NsecToTimeval(int64(waitPiece))
+	return unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, option, &tv)
+}
+
+func (s *socket) Read(b []byte) (int, error) {
+	for {
+		if err := s.wait(unix.SO_RCVTIMEO); err != nil {
+			return 0, err
+		}
+		switch n, err := unix.Read(s.fd, b); {
+		case err == unix.EINTR || err == unix.EAGAIN:
+		case err != nil:
+			return 0, os.NewSyscallError("read", err)
+		case n == 0 && len(b) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Write sends without SIGPIPE where the other end is gone.
+func (s *socket) Write(b []byte) (done int, err error) {
+	for done < len(b) {
+		if err := s.wait(unix.SO_SNDTIMEO); err != nil {
+			return done, err
+		}
+		n, err := unix.SendmsgN(s.fd, b[done:], nil, nil, unix.MSG_NOSIGNAL)
+		if err != nil && err != unix.EINTR && err != unix.EAGAIN {
+			return done, os.NewSyscallError("sendmsg", err)
+		}
+		done += max(n, 0)
+	}
+	return done, nil
+}
