@@ -9,8 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,7 +34,10 @@ type Host struct {
 	PIDNS    Namespace
 
 	types   *btf.Cache
-	offsets [4]time.Duration // wall clock minus clock, by number (see Clock)
+	clocks  sync.Mutex       // for what follows
+	offsets [4]time.Duration // wall clock minus clock, by number (see Wall)
+	read    time.Time        // when offsets were
+	wall    int64            // what the wall clock said then
 }
 
 // Namespace identifies a PID namespace; zero for the initial one.
@@ -84,23 +91,79 @@ var clockIDs = [4]int32{unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_TA
 // Types are the types of the kernel and its modules, decoded when first asked for.
 func (h *Host) Types() *btf.Cache { return h.types }
 
+// readClocks notes how far the wall clock is from the clocks of the programs.
 func (h *Host) readClocks() {
+	shift := h.namespaceOffsets()
 	for i, id := range clockIDs {
-		now := time.Now()
-		var ts unix.Timespec
-		if unix.ClockGettime(id, &ts) != nil {
-			continue
-		}
-		h.offsets[i] = time.Duration(now.UnixNano() - ts.Nano())
-		if i == 0 {
-			h.Start = uint64(ts.Nano())
+		window := time.Duration(math.MaxInt64)
+		for range 3 { // the thread may lose its processor between two clocks
+			var before, after unix.Timespec
+			if unix.ClockGettime(id, &before) != nil {
+				break
+			}
+			now := time.Now()
+			if unix.ClockGettime(id, &after) != nil {
+				break
+			}
+			if d := time.Duration(after.Nano() - before.Nano()); d < window {
+				window = d
+				kernel := before.Nano() + int64(d/2) - int64(shift[i])
+				h.offsets[i], h.read, h.wall = time.Duration(now.UnixNano()-kernel), now, now.UnixNano()
+				if i == 0 && h.Start == 0 {
+					h.Start = uint64(kernel)
+				}
+			}
 		}
 	}
 }
 
-// Wall is the wall-clock time at a clock's reading in ns, by the offset at start.
-// Clock numbers: 0 boot, 1 monotonic, 2 tai, 3 sw_tai.
+// namespaceOffsets is how far each clock of this process's time namespace (Linux 5.6) is
+// ahead of the one that programs read.
+func (h *Host) namespaceOffsets() (shift [4]time.Duration) {
+	own, err1 := os.Readlink("/proc/self/ns/time")
+	shown, err2 := os.Readlink("/proc/self/ns/time_for_children") // whose offsets the file has
+	b, err3 := os.ReadFile("/proc/self/timens_offsets")
+	if err1 != nil || err2 != nil || err3 != nil || own != shown {
+		return shift
+	}
+	return parseOffsets(string(b))
+}
+
+// parseOffsets reads lines of a clock's name or number, seconds and nanoseconds.
+func parseOffsets(text string) (shift [4]time.Duration) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		sec, err1 := strconv.ParseInt(f[1], 10, 64)
+		nsec, err2 := strconv.ParseInt(f[2], 10, 64)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		offset := time.Duration(sec)*time.Second + time.Duration(nsec)
+		switch f[0] {
+		case "boottime", "7":
+			shift[0] = offset
+		case "monotonic", "1":
+			shift[1] = offset
+		}
+	}
+	return shift
+}
+
+// clockStep is by how much the wall clock must move against the others to count as set.
+const clockStep = time.Millisecond
+
+// Wall is the wall-clock time at a clock's reading in ns, by the wall clock as it is set
+// now. Clock numbers: 0 boot, 1 monotonic, 2 tai, 3 sw_tai.
 func (h *Host) Wall(ns uint64, clock int) time.Time {
+	h.clocks.Lock()
+	defer h.clocks.Unlock()
+	now := time.Now()
+	if step := time.Duration(now.UnixNano()-h.wall) - now.Sub(h.read); step.Abs() >= clockStep {
+		h.readClocks()
+	}
 	return time.Unix(0, int64(ns)+int64(h.offsets[clock&3]))
 }
 

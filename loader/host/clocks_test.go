@@ -1,0 +1,48 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestParseOffsets(t *testing.T) {
+	got := parseOffsets("monotonic         -86400         5\nboottime      604800         0\nbad 1\nboottime x y\n")
+	if want := [4]time.Duration{604800 * time.Second, -86400*time.Second + 5}; got != want {
+		t.Errorf("have %v, want %v", got, want)
+	}
+	if got := parseOffsets("1 1 0\n7 2 0\n"); got[0] != 2*time.Second || got[1] != time.Second {
+		t.Errorf("by number: %v", got)
+	}
+}
+
+// A wall clock that was set counts from then on; the other clocks stay as they are.
+func TestWallAfterClockStep(t *testing.T) {
+	h, err := Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, taiAhead := h.Start, h.SoftTAI()
+	near := func(what string) {
+		t.Helper()
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+			t.Fatal(err)
+		}
+		kernel := ts.Nano() - int64(h.namespaceOffsets()[0])
+		if d := time.Since(h.Wall(uint64(kernel), 0)); d.Abs() > time.Minute {
+			t.Errorf("%s: off by %v", what, d)
+		}
+	}
+	near("at first")
+	// As if the clock had been an hour behind when the offsets were read.
+	h.wall -= int64(time.Hour)
+	for i := range h.offsets {
+		h.offsets[i] -= time.Hour
+	}
+	near("after a step")
+	if h.Start != start || time.Duration(h.SoftTAI()-taiAhead).Abs() > time.Second {
+		t.Errorf("start %d, was %d; tai %d, was %d", h.Start, start, h.SoftTAI(), taiAhead)
+	}
+}
