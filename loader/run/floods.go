@@ -6,7 +6,7 @@ import (
 )
 
 // floods limits messages that programs may send without end: of each the first
-// ones are shown, then a number every second.
+// ones are shown, then a number, ever more seldom.
 type floods struct {
 	seen map[int]*flood
 }
@@ -14,13 +14,33 @@ type floods struct {
 type flood struct {
 	shown   int
 	skipped uint64 // since the last report
-	next    time.Time
+	backoff
+}
+
+// backoff says when what repeats is reported again: after a second at first, then after
+// twice as long each time, up to backoffMost. After a quiet time it begins anew.
+type backoff struct {
+	next  time.Time // zero: at once
+	pause time.Duration
 }
 
 const (
-	floodShown    = 5 // messages of one kind that are shown as they come
-	floodInterval = time.Second
+	backoffFirst = time.Second
+	backoffMost  = 64 * time.Second
 )
+
+func (b *backoff) due(now time.Time) bool { return !now.Before(b.next) }
+
+// reported notes that a report was made.
+func (b *backoff) reported(now time.Time) {
+	if now.Sub(b.next) > backoffMost {
+		b.pause = 0
+	}
+	b.pause = min(max(2*b.pause, backoffFirst), backoffMost)
+	b.next = now.Add(b.pause)
+}
+
+const floodShown = 5 // messages of one kind that are shown as they come
 
 // admit tells whether message number i is to be shown.
 func (f *floods) admit(i int, now time.Time) bool {
@@ -29,7 +49,8 @@ func (f *floods) admit(i int, now time.Time) bool {
 		if f.seen == nil {
 			f.seen = map[int]*flood{}
 		}
-		x = &flood{next: now.Add(floodInterval)}
+		x = &flood{}
+		x.reported(now)
 		f.seen[i] = x
 	}
 	if x.shown < floodShown {
@@ -41,7 +62,7 @@ func (f *floods) admit(i int, now time.Time) bool {
 }
 
 // due calls report with the messages that were skipped and how often, at most
-// once a second for each; final does so at once.
+// as often as backoff says for each; final does so at once.
 func (f *floods) due(now time.Time, final bool, report func(i int, n uint64)) {
 	var numbers []int
 	for i := range f.seen {
@@ -50,10 +71,11 @@ func (f *floods) due(now time.Time, final bool, report func(i int, n uint64)) {
 	slices.Sort(numbers)
 	for _, i := range numbers {
 		x := f.seen[i]
-		if x.skipped == 0 || !final && now.Before(x.next) {
+		if x.skipped == 0 || !final && !x.backoff.due(now) {
 			continue
 		}
 		report(i, x.skipped)
-		x.skipped, x.next = 0, now.Add(floodInterval)
+		x.skipped = 0
+		x.reported(now)
 	}
 }

@@ -35,3 +35,37 @@ func TestFloods(t *testing.T) {
 		t.Errorf("%d at the end, want 1", n)
 	}
 }
+
+// A message that repeats for a day is shown seldom, and none of it is left out of the sums.
+func TestFloodsBackOff(t *testing.T) {
+	var f floods
+	now := time.Unix(1e9, 0)
+	shown, reports, sum := uint64(0), 0, uint64(0)
+	report := func(_ int, n uint64) { reports++; sum += n }
+	const day = 24 * 3600
+	for range day {
+		for range 10 {
+			if f.admit(3, now) {
+				shown++
+			}
+		}
+		f.due(now, false, report)
+		now = now.Add(time.Second)
+	}
+	if shown != floodShown || reports < 1000 || reports > 1400 {
+		t.Errorf("%d shown, %d reports", shown, reports)
+	}
+	now = now.Add(10 * backoffMost) // quiet
+	f.admit(3, now)
+	f.due(now, false, report)
+	f.admit(3, now)
+	now, reports = now.Add(backoffFirst), 0
+	if f.due(now, false, report); reports != 1 {
+		t.Error("after a quiet time it is not reported soon")
+	}
+	f.admit(3, now)
+	f.due(now, true, report)
+	if shown+sum != 10*day+3 {
+		t.Errorf("%d of %d messages", shown+sum, 10*day+3)
+	}
+}

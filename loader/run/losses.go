@@ -14,18 +14,26 @@ import (
 // of the global "lost", named by the manifest.
 type lossCounter struct {
 	*session
-	seen []uint64
+	seen []loss
 	next time.Time
 }
 
+// loss is what was reported of one counter.
+type loss struct {
+	n     uint64
+	shown bool // its message, with the line of the script
+	backoff
+}
+
 func newLossCounter(s *session) *lossCounter {
-	return &lossCounter{session: s, seen: make([]uint64, len(s.manifest.Losses))}
+	return &lossCounter{session: s, seen: make([]loss, len(s.manifest.Losses))}
 }
 
 // lossInterval is how often losses are looked up while the run goes on.
 const lossInterval = time.Second
 
-// check reports what was lost since the last time; final adds the sum.
+// check reports what was lost since the last report, ever more seldom; final does so at
+// once and adds the sum.
 func (c *lossCounter) check(final bool) {
 	if len(c.seen) == 0 || !final && time.Now().Before(c.next) {
 		return
@@ -34,16 +42,18 @@ func (c *lossCounter) check(final bool) {
 	if v := c.loaded.Variables["lost"]; v == nil || v.Get(counters) != nil {
 		return
 	}
-	c.next = time.Now().Add(lossInterval)
+	now := time.Now()
+	c.next = now.Add(lossInterval)
 	total := uint64(0)
 	for i := range c.seen {
-		n := binary.NativeEndian.Uint64(counters[8*i:])
-		if d := n - c.seen[i]; d > 0 {
-			c.report(&c.manifest.Losses[i], d)
-		}
-		c.seen[i] = n
+		n, seen := binary.NativeEndian.Uint64(counters[8*i:]), &c.seen[i]
 		if c.manifest.Losses[i].Kind == "events" {
 			total += n
+		}
+		if n > seen.n && (final || seen.due(now)) {
+			c.report(&c.manifest.Losses[i], n-seen.n, !seen.shown)
+			seen.n, seen.shown = n, true
+			seen.reported(now)
 		}
 	}
 	if final && total > 0 {
@@ -51,7 +61,8 @@ func (c *lossCounter) check(final bool) {
 	}
 }
 
-func (c *lossCounter) report(l *manifest.Loss, n uint64) {
+// report says that n were lost, the first time with the line of the script.
+func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 	switch l.Kind {
 	case "events":
 		if c.lines() {
@@ -60,7 +71,7 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64) {
 		}
 		c.tell(fmt.Sprintf("Lost %d events", n))
 	case "map", "stack":
-		d := &diagnostic{kind: "helper_error", severity: "WARNING", text: fullText(l, n), helper: "map_update_elem", code: -int(unix.E2BIG), source: true}
+		d := &diagnostic{kind: "helper_error", severity: "WARNING", text: fullText(l, n), helper: "map_update_elem", code: -int(unix.E2BIG), source: first}
 		if m := c.manifest.Map(l.Map); m != nil {
 			d.pos = m.Pos
 			if m.Update != nil {
