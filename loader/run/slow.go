@@ -17,6 +17,7 @@ import (
 
 	"btc/loader/event"
 	"btc/loader/format"
+	"btc/loader/safefile"
 )
 
 // maxCatBytes is how much cat() prints unless the script says otherwise.
@@ -47,7 +48,7 @@ func (s *writer) hurry() <-chan struct{} {
 
 var errRushed = errors.New("ended with the run")
 
-// onCat prints a file. It may be one whose opening or reading blocks.
+// onCat prints a regular file. Its opening or reading may block on a remote file system.
 func (s *writer) onCat(e *event.Event) {
 	limit := int64(maxCatBytes)
 	if n, err := strconv.ParseInt(s.manifest.Config.Other["max_cat_bytes"], 10, 64); err == nil && n > 0 {
@@ -64,7 +65,7 @@ func (s *writer) onCat(e *event.Event) {
 	}
 	c := make(chan opened, 1)
 	go func() {
-		f, err := os.Open(name)
+		f, err := safefile.Open(name) // the object chose the name: no device, no FIFO
 		c <- opened{f, err}
 	}()
 	var o opened
