@@ -282,7 +282,7 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 		f.Emit(ir.OpStr, ir.TI64, dst, f.address(c.Args[0]), limit).Imm = int64(capacity)
 		return
 	}
-	if limit.IsConst() && len(c.Args) > 1 && f.isConstText(c.Args[0]) {
+	if len(c.Args) > 1 && f.body.Expr(c.Args[1]).Const != nil && f.isConstText(c.Args[0]) {
 		limit = ir.Const(limit.Imm + 1)
 	}
 	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)

@@ -507,7 +507,7 @@ func (b *body) let(s *ast.LetStmt) {
 	v := b.vars[slot]
 	b.out.decls[s] = v
 	if s.Type != nil { // anew in each round: typeof grows
-		t := b.resolveType(s.Type)
+		t := wideEnum(b.resolveType(s.Type))
 		switch {
 		case t.IsAgg(), t.Kind == types.None:
 			b.fail(diag.BadDeclaration, s.Type, "Invalid variable declaration type: %s", t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"btc/frontend/ast"
@@ -296,12 +297,40 @@ func (b *body) str(c *callSite) {
 	switch {
 	case invalid(t):
 		c.e.Type = types.TInvalid
-	case t.IsInteger(), t.Kind == types.Pointer, t.Kind == types.String:
+	case b.strLiteral(c, t):
+	case t.Kind == types.Int, t.Kind == types.Enum, t.Kind == types.Pointer, t.Kind == types.String:
 	case t.Kind == types.Array && t.Elem.IsInteger() && t.Elem.Size == 1:
 	default:
 		b.fail(diag.BadArguments, c.args[0], "str() expects an integer or a pointer type as first argument (%s provided)", t)
 		c.e.Type = types.TInvalid
 	}
+}
+
+// strLiteral folds str of a literal string or number, cut to a literal length
+// that does not count the NUL; it reports whether c is such a call. A number is
+// the string of its digits, not an address.
+func (b *body) strLiteral(c *callSite, t *types.Type) bool {
+	k := b.out.Expr(c.args[0]).Const
+	if k == nil || !k.lit || k.Host || !k.IsStr && t.Kind != types.Int {
+		return false
+	}
+	s := k.Str
+	switch {
+	case k.IsStr:
+	case t.Signed:
+		s = strconv.FormatInt(k.Int, 10)
+	default:
+		s = strconv.FormatUint(uint64(k.Int), 10)
+	}
+	if len(c.args) > 1 {
+		n := b.out.Expr(c.args[1]).Const
+		if n == nil || n.IsStr || n.Host || n.Int < 0 {
+			return false
+		}
+		s = s[:min(len(s), int(min(n.Int, maxString)))]
+	}
+	b.stringConst(c.at, c.e, s)
+	return true
 }
 
 // strLength reads the second argument of str: a constant decides the capacity.

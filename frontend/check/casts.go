@@ -149,7 +149,7 @@ func (b *body) typeof(x ast.Expr) *types.Type {
 
 // cast is "(type)x".
 func (b *body) cast(x *ast.Cast, e *Expr) {
-	to := b.resolveType(x.Type)
+	to := wideEnum(b.resolveType(x.Type))
 	from := b.value(x.X)
 	if invalid(to) || invalid(from) {
 		return
@@ -205,6 +205,15 @@ func origin(e *Expr) types.Space {
 	}
 }
 
+// wideEnum is the type of a value of enum t that no member of a C struct holds:
+// the language stores it in 64 bits.
+func wideEnum(t *types.Type) *types.Type {
+	if t.Kind != types.Enum || t.Size == 8 {
+		return t
+	}
+	return types.MakeEnum(t.Enum, 8, t.Signed)
+}
+
 // measured reports whether x is a size or an offset: of these, whose type is
 // wider than bpftrace's, a cast to it is not needless there.
 func measured(x ast.Expr) bool {
@@ -238,10 +247,7 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 			return true
 		}
 	case types.String:
-		if from.Kind == types.String && (t.Size == 0 || t.Size >= from.Size) {
-			if t.Size == 0 {
-				*to = from
-			}
+		if from.Kind == types.String && t.Size >= from.Size {
 			return true
 		}
 	case types.Array:
@@ -314,8 +320,8 @@ func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
 	}
 	e.Type = types.TUint64
 	e.Const = &Const{Int: int64(t.Size)}
-	if _, named := ast.Unparen(x.Arg).(*ast.Ident); named && t.Kind == types.Enum {
-		e.Const.Int = 8 // an enumerator is a number of 64 bits
+	if arg, ok := ast.Unparen(x.Arg).(*ast.TypeExpr); ok {
+		e.Const.Int = int64(wideEnum(b.resolveType(arg.Type)).Size)
 	}
 	if _, literal := x.Arg.(*ast.BoolLit); literal {
 		e.Const.Int = 8 // as in bpftrace, where sizeof((true)) is 1

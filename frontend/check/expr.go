@@ -154,6 +154,10 @@ func (b *body) kind(x ast.Expr, e *Expr) {
 func (b *body) compound(x ast.Expr, e *Expr) {
 	switch x := x.(type) {
 	case *ast.Tuple:
+		if len(x.Elems) == 0 {
+			b.fail(diag.NoValue, x, "an empty tuple has no value")
+			return
+		}
 		all := make([]*types.Type, len(x.Elems))
 		for i, el := range x.Elems {
 			all[i] = b.part("inside a tuple", el, b.element)
@@ -233,7 +237,7 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 	case ok && c.IsStr:
 		b.stringConst(x, e, c.Str)
 	case ok:
-		e.Type = c.Type
+		e.Type = wideEnum(c.Type)
 		e.Const = &Const{Int: c.Int, lit: c.Type.Kind == types.Int}
 		if c.Enumerator {
 			e.Enumerator = &Enumerator{Enum: c.Type.Enum.CORE, Name: x.Name}
@@ -463,8 +467,13 @@ func (b *body) ternary(x *ast.Ternary, e *Expr) {
 		e.Type = types.TNone // printf("a") : exit()
 		return
 	}
-	t := b.value(then)
-	if b.branches(x, e, t, b.value(x.Else)); invalid(e.Type) {
+	t, u := b.value(then), b.value(x.Else)
+	if chosen := b.literalBranch(x.Cond, then, x.Else); chosen != nil && !invalid(t) && !invalid(u) {
+		c := b.out.Expr(chosen)
+		e.Type, e.Const = c.Type, c.Const
+		return
+	}
+	if b.branches(x, e, t, u); invalid(e.Type) {
 		return
 	}
 	if c := b.out.Expr(x.Cond).Const; c != nil && !c.Host && !c.IsStr {
@@ -474,6 +483,19 @@ func (b *body) ternary(x *ast.Ternary, e *Expr) {
 		}
 		e.Const = b.out.Expr(chosen).Const
 	}
+}
+
+// literalBranch is the branch that a known condition takes where both branches
+// are known too: the expression is that one, and their types need not agree.
+func (b *body) literalBranch(cond, then, otherwise ast.Expr) ast.Expr {
+	c, t, u := b.out.Expr(cond).Const, b.out.Expr(then).Const, b.out.Expr(otherwise).Const
+	switch {
+	case c == nil || t == nil || u == nil || c.Host || t.Host || u.Host || c.IsStr:
+		return nil
+	case c.Int != 0:
+		return then
+	}
+	return otherwise
 }
 
 // branches finds the common type of two branches.
@@ -487,6 +509,9 @@ func (b *body) branches(x ast.Node, e *Expr, t, u *types.Type) {
 		return
 	}
 	if p.Lossy {
+		if u.Signed {
+			u = t
+		}
 		b.lossy(x, u, p.Type)
 	}
 	e.Type = p.Type

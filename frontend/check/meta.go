@@ -25,7 +25,7 @@ func metaRows() []Function {
 		row("is_unsigned_integer", func(e *Expr) bool { return e.Type.Kind == types.Int && !e.Type.Signed }),
 		row("is_literal", func(e *Expr) bool { return e.Const != nil && !e.Const.Host }),
 		{Name: "is_scalar", min: 1, max: 1, Supported: true, check: (*body).isScalar},
-		{Name: "default_str_length", Supported: true, check: func(b *body, c *callSite) {
+		{Name: "default_str_length", value: true, Supported: true, check: func(b *body, c *callSite) {
 			c.e.Type, c.e.Const = types.TUint64, &Const{Int: int64(b.info.Config.MaxStrlen)}
 		}},
 		{Name: "config", value: true, Supported: true, check: (*body).configRecord},

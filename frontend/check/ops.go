@@ -199,11 +199,21 @@ func (b *body) operands(x *ast.Binary) (left, right *types.Type) {
 		}
 	}
 	if x.Op == ast.LogAnd || x.Op == ast.LogOr {
+		left, right = b.value(x.X), b.value(x.Y)
+		if b.isLiteralString(x.X) && right.Kind == types.Int || left.Kind == types.Int && b.isLiteralString(x.Y) {
+			b.fail(diag.TypeMismatch, x, "Type mismatch for '%s': comparing %s with %s", x.Op, left, right)
+			return types.TInvalid, types.TInvalid
+		}
 		left = b.truth(x.X)
 		return left, b.truth(x.Y)
 	}
 	left = b.value(x.X)
 	return left, b.value(x.Y)
+}
+
+func (b *body) isLiteralString(x ast.Expr) bool {
+	e := b.out.Expr(x)
+	return e.Type.Kind == types.String && e.Const != nil
 }
 
 func (b *body) badOperands(at ast.Node, op ast.BinaryOp, left, right *types.Type) *types.Type {

@@ -128,10 +128,13 @@ func (b *body) macaddr(c *callSite) {
 	case invalid(t):
 		c.e.Type = types.TInvalid
 	case t.Kind == types.String && place != nil && (t.Size >= 6 || place.Chars == 6): // bytes of a C struct
-	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size == 6:
+	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size >= 6: // the first six bytes
+	case t.Kind == types.Array && t.Elem.IsInteger():
+		b.fail(diag.BadArguments, c.args[0], "macaddr() argument must be at least 6 bytes in size")
+		c.e.Type = types.TInvalid
 	case t.Kind == types.Int, t.Kind == types.Pointer: // where the bytes lie
 	default:
-		b.fail(diag.BadArguments, c.args[0], "macaddr() only supports array arguments of 6 bytes (%s provided)", t)
+		b.fail(diag.BadArguments, c.args[0], "macaddr() only supports array or pointer arguments (%s provided)", t)
 		c.e.Type = types.TInvalid
 	}
 }

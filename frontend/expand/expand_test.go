@@ -191,6 +191,8 @@ func TestImports(t *testing.T) {
 		{`import "lib"; import "b.bt"; begin { print(a()); }`, "#define B 1\n\nend\n{\n  @a = 1;\n}\n\nbegin\n{\n  print(((1)));\n}\n", ""},
 		{`import "lib/a.bt"; import "lib/../lib/a.bt"; begin { @ = 1; }`, "#define B 1\n\nend\n{\n  @a = 1;\n}\n\nbegin\n{\n  @ = 1;\n}\n", ""},
 		{`import "stdlib"; begin { }`, "begin\n{}\n", ""},
+		{`import "stdlib/process"; import "stdlib/usdt"; begin { }`, "begin\n{}\n", ""},
+		{`import "stdlib/test"; begin { }`, "", "Unable to find suitable path for import"},
 		{`config = { unstable_import_statement = enable } begin { import "b.bt"; print(b()); }`, "config = {\n  unstable_import_statement = enable;\n}\n\n#define B 1\n\nend\n{\n  @a = 1;\n}\n\nbegin\n{\n  print((1));\n}\n", ""},
 		{`import "nosuch.bt"; begin { }`, "", "Unable to find suitable path for import"},
 		{`import "conf.bt"; begin { }`, "", "invalid `config` within import"},

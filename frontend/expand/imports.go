@@ -105,6 +105,13 @@ var stdlibFiles = []string{
 	stdlibFolder + "/meta.bt", stdlibFolder + "/internal.bt", stdlibFolder + "/maps.bt", stdlibFolder + "/types.bt",
 }
 
+// stdlibDirs are directories of the reference's standard library: their C files,
+// built in here, are what standard macros call.
+var stdlibDirs = []string{
+	stdlibFolder + "/map", stdlibFolder + "/process", stdlibFolder + "/strings", stdlibFolder + "/system",
+	stdlibFolder + "/task", stdlibFolder + "/usdt",
+}
+
 // path imports a file or the files of a folder.
 func (im *imported) path(at *ast.Import, dir string) {
 	name := at.Path.Value
@@ -118,7 +125,7 @@ func (im *imported) path(at *ast.Import, dir string) {
 	}
 	info, err := os.Stat(path)
 	switch {
-	case err != nil && (name == stdlibFolder || slices.Contains(stdlibFiles, name)):
+	case err != nil && (name == stdlibFolder || slices.Contains(stdlibFiles, name) || slices.Contains(stdlibDirs, name)):
 		return // the standard macros are always there
 	case err != nil:
 		d := im.fail(diag.BadImport, at.Path, "Unable to find suitable path for import").Hint("checked: %s", path)

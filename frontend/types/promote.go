@@ -79,7 +79,7 @@ func promote(a, b *Type) (p Promotion, ok bool) {
 	case b.Kind == Invalid:
 		return Promotion{Type: a}, true
 	case a.Kind == Enum && b.Kind == Enum && SameEnum(a, b):
-		return Promotion{Type: a}, true
+		return Promotion{Type: larger(a, b)}, true
 	case a.isNumber() && b.isNumber():
 		return promoteInt(a.number(), b.number()), true
 	case a.Kind != b.Kind || len(a.Fields) != len(b.Fields):
