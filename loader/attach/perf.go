@@ -55,35 +55,34 @@ func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
 	return fmt.Errorf("perf_event_open: %w", err)
 }
 
+// opener opens an event of all processes on a CPU.
+func opener(attr *unix.PerfEventAttr, prog *ebpf.Program) func(cpu int) (int, error) {
+	return func(cpu int) (int, error) {
+		a := *attr
+		return openPerf(&a, -1, cpu, prog)
+	}
+}
+
 // openAll opens an event on each CPU, or with a PID for each of its threads.
 func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
-	var all fds
-	add := func(pid, cpu int) error {
-		a := *attr
-		fd, err := openPerf(&a, pid, cpu, prog)
-		if err == nil {
-			all = append(all, fd)
-		}
-		return err
-	}
 	if o.PID == 0 {
-		for _, cpu := range h.Online {
-			if err := add(-1, cpu); err != nil && !errors.Is(err, unix.ENODEV) { // ENODEV: went offline
-				all.Close()
-				return nil, err
-			}
-		}
-		return all, nil
+		return openPerCPU(h.Online, false, opener(attr, prog))
 	}
+	var all fds
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", o.PID))
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range tasks {
 		tid, _ := strconv.Atoi(t.Name())
-		if err := add(tid, -1); err != nil && !errors.Is(err, unix.ESRCH) {
+		a := *attr
+		fd, err := openPerf(&a, tid, -1, prog)
+		if err != nil && !errors.Is(err, unix.ESRCH) {
 			all.Close()
 			return nil, err
+		}
+		if err == nil {
+			all = append(all, fd)
 		}
 	}
 	return all, nil
@@ -112,11 +111,7 @@ func attachProfile(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Hos
 
 // attachInterval fires on the first CPU, whatever -p says.
 func attachInterval(p *Plan, _ *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
-	fd, err := openPerf(clock(&p.Prog.Attach), -1, h.Online[0], prog)
-	if err != nil {
-		return nil, err
-	}
-	return fds{fd}, nil
+	return openPerCPU(h.Online, true, opener(clock(&p.Prog.Attach), prog))
 }
 
 // counter is a perf event of the kernel's own list with its default period.

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"btc/loader/attach"
 )
 
 // alarms waits for descriptors besides the events: the process of -p that ends, buffers
@@ -95,6 +97,8 @@ func (s *session) setAlarms() {
 	if s.symTable != nil {
 		fds = append(fds, s.symTable.Watch.FDs()...)
 	}
+	s.hotplug = attach.NewHotplug(s.links, s.host.Online)
+	fds = append(fds, s.hotplug.FDs()...)
 	if len(fds) == 0 {
 		return
 	}
@@ -118,5 +122,6 @@ func (s *session) setAlarms() {
 func (s *session) closeAlarms() {
 	s.alarms.close()
 	s.target.Close()
-	s.alarms, s.target = nil, nil
+	s.hotplug.Close()
+	s.alarms, s.target, s.hotplug = nil, nil, nil
 }

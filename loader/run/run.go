@@ -139,6 +139,9 @@ type session struct {
 	alarms *alarms  // nil: what they tell is looked up ten times a second
 	target *os.File // the process of -p
 
+	hotplug     *attach.Hotplug // nil: no probe is on each CPU
+	hotplugNext time.Time
+
 	stopping chan struct{} // closed by the first reason to stop from outside
 	stopOnce sync.Once
 	rush     rush        // ends what blocks the printer
@@ -584,7 +587,16 @@ func (s *session) tick() {
 	}
 	s.losses.check(false)
 	s.reportFloods(false)
+	if now := time.Now(); now.After(s.hotplugNext) {
+		s.hotplugNext = now.Add(hotplugInterval)
+		if err := s.hotplug.Check(); err != nil {
+			s.warn("WARNING: " + err.Error())
+		}
+	}
 }
+
+// hotplugInterval is how often the run looks for CPUs that came or went.
+const hotplugInterval = time.Second
 
 // finish detaches, runs the end programs and prints what is left.
 func (s *session) finish() (int, error) {

@@ -1,0 +1,174 @@
+package attach
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/hostinfo"
+)
+
+// perCPU is an event on each CPU, or on the first one. An event ends with its CPU: one that
+// comes back, or comes later, needs a new one.
+type perCPU struct {
+	open  func(cpu int) (fd int, err error)
+	first bool // one event, on the first CPU
+
+	mu     sync.Mutex
+	fds    map[int]int // by CPU
+	closed bool
+}
+
+// openPerCPU opens the events of the CPUs that are online.
+func openPerCPU(online []int, first bool, open func(cpu int) (int, error)) (io.Closer, error) {
+	p := &perCPU{open: open, first: first, fds: map[int]int{}}
+	if err := p.follow(online, nil); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// follow opens the events that are missing and closes those whose CPU went away; lost are
+// CPUs that did, though they may be back.
+func (p *perCPU) follow(online, lost []int) (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	if p.first {
+		online = online[:min(1, len(online))]
+	}
+	for cpu, fd := range p.fds {
+		if slices.Contains(lost, cpu) || !slices.Contains(online, cpu) {
+			unix.Close(fd)
+			delete(p.fds, cpu)
+		}
+	}
+	for _, cpu := range online {
+		if _, ok := p.fds[cpu]; ok {
+			continue
+		}
+		fd, e := p.open(cpu)
+		switch {
+		case e == nil:
+			p.fds[cpu] = fd
+		case errors.Is(e, unix.ENODEV) && !p.first: // went offline
+		case err == nil:
+			err = e
+		}
+	}
+	return err
+}
+
+// Close ends the events.
+func (p *perCPU) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, fd := range p.fds {
+		unix.Close(fd)
+	}
+	p.fds, p.closed = nil, true
+	return nil
+}
+
+// Hotplug lets the events of links follow the CPUs that come and go.
+type Hotplug struct {
+	links  []*perCPU
+	online []int
+	sock   int // the kernel's messages about devices; -1: none
+}
+
+// NewHotplug is for links of this package; nil when none of them has an event on each CPU.
+// online are the CPUs for which they were opened.
+func NewHotplug(links []io.Closer, online []int) *Hotplug {
+	h := &Hotplug{online: online, sock: -1}
+	for _, l := range links {
+		if p, ok := l.(*perCPU); ok {
+			h.links = append(h.links, p)
+		}
+	}
+	if len(h.links) == 0 {
+		return nil
+	}
+	// Without the messages, a CPU that is away for less than the time between two checks
+	// is not noticed.
+	if sock, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT); err == nil {
+		if unix.Bind(sock, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1}) == nil {
+			h.sock = sock
+		} else {
+			unix.Close(sock)
+		}
+	}
+	return h
+}
+
+// FDs are the descriptors that are readable when a CPU came or went.
+func (h *Hotplug) FDs() []int {
+	if h == nil || h.sock < 0 {
+		return nil
+	}
+	return []int{h.sock}
+}
+
+// Check has the events follow. An error is of a CPU that stays without one.
+func (h *Hotplug) Check() error {
+	if h == nil {
+		return nil
+	}
+	lost := h.lost()
+	online, err := hostinfo.OnlineCPUs()
+	if err != nil || len(lost) == 0 && slices.Equal(online, h.online) {
+		return nil
+	}
+	h.online = online
+	for _, l := range h.links {
+		if e := l.follow(online, lost); e != nil && err == nil {
+			err = fmt.Errorf("a CPU that came online has no events: %w", e)
+		}
+	}
+	return err
+}
+
+// lost reads the messages that came: the CPUs that went offline.
+func (h *Hotplug) lost() (cpus []int) {
+	if h.sock < 0 {
+		return nil
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, err := unix.Read(h.sock, buf)
+		if err == unix.ENOBUFS || err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return cpus
+		}
+		if cpu, ok := offlineCPU(buf[:n]); ok {
+			cpus = append(cpus, cpu)
+		}
+	}
+}
+
+// offlineCPU reads a message "offline@/devices/system/cpu/cpu1", NUL, more.
+func offlineCPU(message []byte) (cpu int, ok bool) {
+	head, _, _ := bytes.Cut(message, []byte{0})
+	number, ok := bytes.CutPrefix(head, []byte("offline@/devices/system/cpu/cpu"))
+	cpu, err := strconv.Atoi(string(number))
+	return cpu, ok && err == nil
+}
+
+// Close ends the watch, not the links.
+func (h *Hotplug) Close() {
+	if h != nil && h.sock >= 0 {
+		unix.Close(h.sock)
+		h.sock = -1
+	}
+}
