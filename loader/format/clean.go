@@ -1,10 +1,13 @@
 package format
 
-import "unicode/utf8"
+import (
+	"io"
+	"unicode/utf8"
+)
 
 // Clean appends text that a traced program may have chosen. With Escape, control
-// characters that could change what a terminal shows become \xNN; newlines and
-// tabs stay. Bytes that are no UTF-8 count as control characters from 0x80 to
+// characters that could change what a terminal shows become \xNN; newlines (but
+// for those of OneLine) and tabs stay. Bytes that are no UTF-8 count as control characters from 0x80 to
 // 0x9f, which some terminals obey.
 func (e *Env) Clean(dst, text []byte) []byte {
 	if !e.Escape {
@@ -13,7 +16,7 @@ func (e *Env) Clean(dst, text []byte) []byte {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
 		switch {
-		case r == '\n' || r == '\t':
+		case r == '\n' && !e.oneLine || r == '\t':
 			dst = append(dst, text[0])
 		case r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError && n == 1 && text[0] < 0xa0:
 			dst = appendEscaped(dst, text[:n], false)
@@ -23,4 +26,68 @@ func (e *Env) Clean(dst, text []byte) []byte {
 		text = text[n:]
 	}
 	return dst
+}
+
+// OneLine is an Env in which, with Escape, newlines in strings become \x0a, too: in a map, a
+// process could forge lines of others by its name otherwise.
+func (e *Env) OneLine() *Env {
+	one := *e
+	one.oneLine = true
+	return &one
+}
+
+// lines is the Env for text of several lines.
+func (e *Env) lines() *Env {
+	if !e.oneLine {
+		return e
+	}
+	return &Env{Escape: e.Escape}
+}
+
+// terminal is a writer to a terminal on which nothing that others have chosen acts.
+type terminal struct {
+	w    io.Writer
+	json bool
+	kept []byte // JSON: the begin of a character
+}
+
+// Terminal returns a writer that shows control characters other than newlines and tabs as
+// \xNN. Each call of Write must have whole characters.
+func Terminal(w io.Writer) io.Writer { return &terminal{w: w} }
+
+// TerminalJSON returns a writer for JSON to a terminal: of the control characters that JSON
+// has in strings as they are (DEL and U+0080 to U+009F) it writes the numbers.
+func TerminalJSON(w io.Writer) io.Writer { return &terminal{w: w, json: true} }
+
+func (t *terminal) Write(b []byte) (int, error) {
+	var out []byte
+	if !t.json {
+		out = (&Env{Escape: true}).Clean(nil, b)
+	} else {
+		text := append(t.kept, b...)
+		t.kept = nil
+		const c1 = 0xc2 // the first byte of U+0080 to U+00bf
+		for i := 0; i < len(text); i++ {
+			switch c := text[i]; {
+			case c == c1 && i+1 == len(text):
+				t.kept = []byte{c}
+			case c == c1 && text[i+1] < 0xa0:
+				i++
+				out = appendUnicode(out, text[i])
+			case c == 0x7f:
+				out = appendUnicode(out, c)
+			default:
+				out = append(out, c)
+			}
+		}
+	}
+	if _, err := t.w.Write(out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// appendUnicode appends a character below U+0100 as JSON's \u00NN.
+func appendUnicode(dst []byte, c byte) []byte {
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }

@@ -189,7 +189,7 @@ func AppendQuoted(dst, text []byte) []byte {
 		case c == short[4]:
 			dst = append(dst, `\t`...)
 		case c < ' ':
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			dst = appendUnicode(dst, c)
 		default:
 			dst = append(dst, c)
 		}

@@ -27,6 +27,7 @@ type Env struct {
 	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
 	Trailer string                               // put after a string that was cut off
 	Escape  bool                                 // control characters in strings are shown as \xNN
+	oneLine bool                                 // newlines in strings, too
 }
 
 // Value is an object and its layout. The bytes are Layout.Size long, except for
@@ -120,11 +121,11 @@ func appendPtr(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte 
 	return appendHex(dst, Uint(l, b))
 }
 
-func appendEnum(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+func appendEnum(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
 	n := len(dst)
 	dst = AppendInt(dst, Uint(l, b), l.Signed)
 	if name, ok := l.Enum[string(dst[n:])]; ok {
-		return append(dst[:n], name...)
+		return e.Clean(dst[:n], []byte(name))
 	}
 	return dst
 }
@@ -208,7 +209,7 @@ func appendRecord(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []by
 	}
 	for i := range l.Fields {
 		dst = append(dst, [2]string{"{ .", ", ."}[min(i, 1)]...)
-		dst = append(append(dst, l.Fields[i].Name...), " = "...)
+		dst = append(e.Clean(dst, []byte(l.Fields[i].Name)), " = "...)
 		dst = e.Append(dst, field(&l.Fields[i], b))
 	}
 	return append(dst, " }"...)
@@ -230,7 +231,7 @@ func appendKstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []by
 	if e.Kstack == nil {
 		return appendHex(dst, id)
 	}
-	return append(dst, e.Kstack(l, id)...)
+	return e.lines().Clean(dst, []byte(e.Kstack(l, id)))
 }
 
 func appendUstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
@@ -238,7 +239,7 @@ func appendUstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []by
 	if e.Ustack == nil {
 		return appendHex(dst, id)
 	}
-	return e.Clean(dst, []byte(e.Ustack(l, id, binary.NativeEndian.Uint32(b[8:]))))
+	return e.lines().Clean(dst, []byte(e.Ustack(l, id, binary.NativeEndian.Uint32(b[8:]))))
 }
 
 func appendKsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
@@ -246,7 +247,7 @@ func appendKsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte
 	if e.Ksym == nil {
 		return appendHex(dst, addr)
 	}
-	return append(dst, e.Ksym(addr)...)
+	return e.Clean(dst, []byte(e.Ksym(addr)))
 }
 
 func appendUsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
@@ -281,24 +282,24 @@ func appendTimestamp(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) [
 }
 
 func appendProbe(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
-	return appendNamed(dst, e.Probe, b)
+	return appendNamed(e, dst, e.Probe, b)
 }
 
 func appendUsername(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {
-	return appendNamed(dst, e.User, b)
+	return appendNamed(e, dst, e.User, b)
 }
 
 func appendCgroup(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
 	if e.Cgroup == nil {
-		return appendNamed(dst, nil, b)
+		return appendNamed(e, dst, nil, b)
 	}
 	return e.Clean(dst, []byte(e.Cgroup(binary.NativeEndian.Uint64(b), l.Format)))
 }
 
-func appendNamed(dst []byte, name func(uint64) string, b []byte) []byte {
+func appendNamed(e *Env, dst []byte, name func(uint64) string, b []byte) []byte {
 	id := binary.NativeEndian.Uint64(b)
 	if name == nil {
 		return strconv.AppendUint(dst, id, 10)
 	}
-	return append(dst, name(id)...)
+	return e.Clean(dst, []byte(name(id)))
 }

@@ -23,8 +23,9 @@ func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top To
 func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top, full func(dst []byte) []byte) []byte {
 	elems = ordered(m, elems, top)
 	key := keyLayout(m)
+	env = env.OneLine()
 	for i := range elems {
-		dst = append(append(dst, m.Name...), '[')
+		dst = append(env.Clean(dst, []byte(m.Name)), '[')
 		dst = appendKey(dst, env, key, elems[i].Key)
 		dst = full(appendElement(append(dst, ']'), env, m, &elems[i], top.Div))
 	}
@@ -55,7 +56,8 @@ func ordered(m *manifest.Map, elems []Element, top Top) []Element {
 
 // Scalar appends the text of a scalar map: "@x: 5".
 func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
-	return appendElement(append(dst, m.Name...), env, m, el, top.Div)
+	env = env.OneLine()
+	return appendElement(env.Clean(dst, []byte(m.Name)), env, m, el, top.Div)
 }
 
 // Value appends an element's value alone, as print(@m[key]) and printf show it.

@@ -133,11 +133,6 @@ func (s *writer) notice(kind, what string, n uint64) {
 	s.line(fmt.Appendf(dst, `, "data": {"%s": %d}`, what, n))
 }
 
-// escaped is a text for the error output.
-func (s *session) escaped(text string) string {
-	return string((&format.Env{Escape: s.opts.EscapeErr}).Clean(nil, []byte(text)))
-}
-
 // diagnostic is a message of the run with its place in the script.
 type diagnostic struct {
 	kind     string // the line's type: errorf, warnf, runtime_error, helper_error
@@ -157,7 +152,7 @@ func (s *writer) say(d *diagnostic) {
 		return
 	}
 	if !s.lines() {
-		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Chain: d.chain, Text: s.escaped(d.text)}
+		f := &report.Fault{Script: &s.manifest.Script, Pos: d.pos, Chain: d.chain, Text: d.text}
 		if d.helper != "" {
 			f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.helper, d.code)
 		}

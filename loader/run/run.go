@@ -45,10 +45,8 @@ type Options struct {
 	Buffer  string            // line (default), full, none
 	Format  string            // one of Formats; text is the default
 	Escape  bool              // text: control characters that a program left in strings are shown as \xNN
-	// EscapeErr does the same for messages on Err.
-	EscapeErr bool
-	Quiet     bool
-	Verbose   bool
+	Quiet   bool
+	Verbose bool
 	// NoWarnings leaves out all warnings, of the script's warnf(), too.
 	NoWarnings bool
 	Allow      permit.Grants // what the operator allows the object to do

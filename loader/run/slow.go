@@ -57,7 +57,7 @@ func (s *writer) onCat(e *event.Event) {
 	name := string(s.printf(e))
 	failed := func(what string, err error) {
 		s.out.idle()
-		fmt.Fprintf(s.opts.Err, "ERROR: failed to %s file '%s' (%s)\n", what, s.escaped(name), cause(err))
+		fmt.Fprintf(s.opts.Err, "ERROR: failed to %s file '%s' (%s)\n", what, name, cause(err))
 	}
 	type opened struct {
 		f   *os.File
@@ -140,7 +140,7 @@ func (s *writer) onSystem(e *event.Event) {
 			held = append(held, '\n')
 		}
 		s.out.idle()
-		fmt.Fprintf(s.opts.Err, "%sERROR: %s\n", s.escaped(string(held)), commandFailure(state))
+		fmt.Fprintf(s.opts.Err, "%sERROR: %s\n", string(held), commandFailure(state))
 		return
 	}
 	out.write(held)

@@ -77,7 +77,7 @@ func (s *session) trials() []*trial {
 func (s *session) run(t *trial, times int) error {
 	var text bytes.Buffer
 	opts, kept, front, back := s.opts, s.printer, s.front, s.back
-	s.opts.Format, s.opts.Out, s.opts.Err, s.opts.EscapeErr, s.opts.Escape, s.opts.Buffer = "text", &text, &text, false, false, "full"
+	s.opts.Format, s.opts.Out, s.opts.Err, s.opts.Escape, s.opts.Buffer = "text", &text, &text, false, "full"
 	s.startPrinter()
 	defer func() {
 		s.stopPrinter()

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"btc/loader/attach"
+	"btc/loader/format"
 	"btc/loader/host"
 	"btc/loader/manifest"
 	"btc/loader/object"
@@ -88,6 +89,9 @@ func usage() string {
 func Run(args []string, s Streams) int {
 	stdout, stderr := s.Out, s.Err
 	o, err := parseArgs(args)
+	if o != nil { // errors quote files
+		stderr = shown(o, stderr)
+	}
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
@@ -106,9 +110,9 @@ func Run(args []string, s Streams) int {
 		fmt.Fprint(stderr, usage())
 		return 1
 	case o.help:
-		return help(o.object, stdout, stderr)
+		return help(o.object, shown(o, stdout), stderr)
 	case o.inspect:
-		return inspect(o, stdout, stderr)
+		return inspect(o, shown(o, stdout), stderr)
 	}
 	o.run.Attached = s.Attached
 	status, err := trace(o, stdout, stderr)
@@ -126,6 +130,14 @@ func Run(args []string, s Streams) int {
 		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
 	}
 	return status
+}
+
+// shown is a writer of text that names from an object are in.
+func shown(o *options, w io.Writer) io.Writer {
+	if o.raw || !run.IsTerminal(w) {
+		return w
+	}
+	return format.Terminal(w)
 }
 
 // printable keeps names out of a hostile object from working on the terminal.
@@ -171,8 +183,10 @@ func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	o.run.Out, o.run.Err = stdout, stderr
-	o.run.EscapeErr = !o.raw && run.IsTerminal(stderr)
+	o.run.Out, o.run.Err = stdout, stderr // which is a format.Terminal if it should
+	if o.run.Format != "" && o.run.Format != "text" && !o.raw && run.IsTerminal(stdout) {
+		o.run.Out = format.TerminalJSON(stdout)
+	}
 	if o.output == "" {
 		o.run.Escape = !o.raw && run.IsTerminal(stdout)
 		return run.Run(obj, o.run)
