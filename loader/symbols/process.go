@@ -22,6 +22,7 @@ type process struct {
 	maps      []mapping
 	bytes     int             // of maps
 	missed    map[uint64]bool // pages that no mapping held when the map was read for them
+	parent    uint32          // with whose memory it began, if it was gone when it was first seen
 	used      uint64          // as Table.clock counts
 	perf      *perfMap        // its contents are for lookups only
 	perfBytes int             // of it, as counted in Table.symBytes
@@ -45,6 +46,10 @@ func (t *Table) Snapshot(tgid uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.note(tgid, maps)
+	if p := t.procs[tgid]; len(p.maps) == 0 {
+		t.Watch.Poll()
+		t.noteWatched(tgid, 0)
+	}
 	if len(t.procs) > t.sweepAt || t.mapBytes > maxMapBytes {
 		t.forgetProcesses()
 	}
@@ -72,6 +77,31 @@ func (t *Table) note(tgid uint32, maps []mapping) {
 	}
 }
 
+// noteWatched keeps what the watch knows of a process that is gone, and of the one whose
+// memory it began with: the watch forgets it some time.
+func (t *Table) noteWatched(tgid uint32, depth int) {
+	maps, parent := t.Watch.known(tgid)
+	if parent == tgid || depth >= maxDepth {
+		parent = 0
+	}
+	t.note(tgid, maps)
+	if t.procs[tgid].parent = parent; parent == 0 {
+		return
+	}
+	if p := t.procs[parent]; p != nil && len(p.maps) > 0 {
+		p.used = t.clock
+		return
+	}
+	if maps := readMaps(parent); len(maps) > 0 {
+		t.note(parent, maps)
+		return
+	}
+	t.noteWatched(parent, depth+1)
+}
+
+// maxDepth bounds how many processes in a row may have begun with the memory of another.
+const maxDepth = 16
+
 func mappingBytes(maps []mapping) (n int) {
 	for i := range maps {
 		n += int(unsafe.Sizeof(mapping{})) + len(maps[i].path)
@@ -84,7 +114,16 @@ func mappingBytes(maps []mapping) (n int) {
 func (t *Table) forgetProcesses() {
 	needed := map[uint32]bool{}
 	if t.Referenced != nil {
-		t.Referenced(func(tgid uint32) { needed[tgid] = true })
+		t.Referenced(func(tgid uint32) {
+			for depth := 0; tgid != 0 && depth <= maxDepth; depth++ {
+				needed[tgid] = true
+				p := t.procs[tgid]
+				if p == nil {
+					break
+				}
+				tgid = p.parent
+			}
+		})
 	}
 	oldest := make([]uint32, 0, len(t.procs))
 	for tgid := range t.procs {
@@ -247,8 +286,8 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	t.mu.Lock()
 	t.note(tgid, maps)
 	p := t.procs[tgid]
-	m, by := p.find(addr), uint32(0)
-	if m == nil {
+	m, by := p.find(addr), p.parent
+	if m == nil && by == 0 {
 		t.Watch.Poll()
 		m, by = t.Watch.find(addr, tgid)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -225,7 +226,7 @@ func (w *Watch) find(addr uint64, pid uint32) (m *mapping, by uint32) {
 	if w == nil {
 		return nil, 0
 	}
-	for depth := 0; depth < 16 && pid != 0; depth++ {
+	for depth := 0; depth < maxDepth && pid != 0; depth++ {
 		p := w.procs[pid]
 		if p == nil {
 			return nil, pid
@@ -241,6 +242,23 @@ func (w *Watch) find(addr uint64, pid uint32) (m *mapping, by uint32) {
 		pid = p.parent
 	}
 	return nil, 0
+}
+
+// known returns what a process has mapped, ascending, and the process whose memory it began
+// with; itself when that is not known, 0 when it began with none.
+func (w *Watch) known(pid uint32) (maps []mapping, parent uint32) {
+	if w == nil || w.procs[pid] == nil {
+		return nil, 0
+	}
+	p := w.procs[pid]
+	for i := len(p.maps) - 1; i >= 0; i-- { // the latest counts
+		m := p.maps[i]
+		if !slices.ContainsFunc(maps, func(o mapping) bool { return m.start < o.end && o.start < m.end }) {
+			maps = append(maps, m)
+		}
+	}
+	order.Quick(maps, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
+	return maps, p.parent
 }
 
 // isCode tells whether a mapping is one whose symbols can be known.

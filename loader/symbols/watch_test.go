@@ -59,6 +59,35 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// What the watch knows of a process that is gone is kept as long as a map refers to it.
+func TestWatchedIsKept(t *testing.T) {
+	const parent, child = 1<<23 + 1, 1<<23 + 2 // above the largest process ID
+	tab := New(true)
+	tab.Watch = &Watch{procs: map[uint32]*watched{}}
+	tab.Referenced = func(add func(uint32)) { add(child) }
+	tab.Watch.begin(parent, &watched{maps: []mapping{
+		{start: 0x5000, end: 0x6000, path: "/late"}, {start: 0x1000, end: 0x3000, path: "/old"}, {start: 0x2000, end: 0x4000, path: "/new"},
+	}})
+	tab.Watch.begin(child, &watched{parent: parent, maps: []mapping{{start: 0x7000, end: 0x8000, path: "/own"}}})
+	tab.Snapshot(child)
+	for i := range uint32(3 * maxWatched) {
+		tab.Watch.begin(1<<24+i, &watched{})
+		tab.Snapshot(1<<24 + i)
+	}
+	if tab.Watch.procs[parent] != nil || len(tab.procs) > minProcs {
+		t.Fatalf("%d processes", len(tab.procs))
+	}
+	for addr, want := range map[uint64]string{0x7001: "/own", 0x2001: "/new", 0x5001: "/late", 0x9000: ""} {
+		got := ""
+		if m := tab.find(addr, child); m != nil {
+			got = m.path
+		}
+		if got != want {
+			t.Errorf("%#x: have %q, want %q", addr, got, want)
+		}
+	}
+}
+
 // What is kept is bounded.
 func TestWatchBounds(t *testing.T) {
 	w := &Watch{procs: map[uint32]*watched{}}
