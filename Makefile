@@ -46,7 +46,7 @@ bench:
 FUZZTIME ?= 100s
 MUTANTS  ?= 1000000
 fuzz:
-	@bash tests/fuzz.sh $(FUZZTIME)
+	@bash tests/fuzz.sh $(FUZZTIME) . 2
 	$(GO) test ./tests/mutants -count=1 -timeout 0 -v -mutants $(MUTANTS) -seed $$(date +%s)
 
 generate:

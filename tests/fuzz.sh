@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# fuzz.sh TIME [PATTERN]: runs each fuzz target whose package and name match PATTERN for
-# TIME (go's notation, 10s), one after the other. What it finds is left in the
-# package's testdata/fuzz; the exit status is 1 then.
+# fuzz.sh TIME [PATTERN [JOBS]]: runs each fuzz target whose package and name match the
+# regular expression PATTERN for TIME (10s, 2m), JOBS at once (default 1). An input that
+# fails is left in the package's testdata/fuzz, and the exit status is 1.
 set -u
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
-time=${1:?usage: fuzz.sh TIME [PATTERN]} pattern=${2:-.}
-failed=0
-while IFS=: read -r file _ line; do
-	name=${line#func } name=${name%%(*}
-	dir=$(dirname "$file")
-	[[ "$dir $name" =~ $pattern ]] || continue
-	echo "== $dir $name"
-	go test "./$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time" | tail -n 20 || failed=1
-	[ "${PIPESTATUS[0]}" = 0 ] || failed=1
-done < <(grep -rn '^func Fuzz' --include='*_test.go' . | sed 's#^\./##')
-exit $failed
+[ $# -ge 1 ] || { echo "usage: fuzz.sh TIME [PATTERN [JOBS]]" >&2; exit 2; }
+one() {
+	local out
+	if out=$(go test "./$1" -run '^$' -fuzz "^$2\$" -fuzztime "$3" -parallel "$4" 2>&1); then
+		echo "ok    $1 $2: $(grep -o 'execs: [0-9]*' <<<"$out" | tail -n 1)"
+	else
+		echo "FAIL  $1 $2"
+		tail -n 40 <<<"$out"
+		return 1
+	fi
+}
+export -f one
+jobs=${3:-1}
+workers=$(($(nproc) / jobs))
+grep -rn '^func Fuzz' --include='*_test.go' . |
+	sed -E 's#^\./(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9]*).*#\1 \2#' | grep -E "${2:-.}" |
+	xargs -P "$jobs" -L 1 bash -c 'one "$2" "$3" "$0" "$1"' "$1" "$((workers > 0 ? workers : 1))"

@@ -41,12 +41,12 @@ func searched(p *manifest.Program) bool { return p.UsesID && p.Kind != "usdt" } 
 // Outcome is what becomes of an attach point that could not be attached to, by the
 // script's missing_probes: an error that ends the run, a warning, or neither.
 // absent reports whether it does not exist here.
-func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) (fatal error, warning string, absent bool) {
+func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) (warning string, absent bool, fatal error) {
 	f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
 	var failed *Failure
 	switch {
 	case outOfRoom(err): // nothing that the script can expect
-		return f, "", false
+		return "", false, f
 	case IsMissing(err):
 		absent = true
 		if mode(p) != "error" || searched(p) || !unsafe {
@@ -59,15 +59,15 @@ func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) 
 	case errors.As(err, &failed):
 		f = failed.fault(m, p)
 	default:
-		return f, "", false
+		return "", false, f
 	}
 	switch {
 	case mode(p) == "ignore":
-		return nil, "", absent
+		return "", absent, nil
 	case mode(p) == "warn" || absent && searched(p):
-		return nil, f.Warning(), absent
+		return f.Warning(), absent, nil
 	}
-	return f, "", absent
+	return "", absent, f
 }
 
 const missingHint = "if this is expected, set the 'missing_probes' config variable to 'warn'"

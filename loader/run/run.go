@@ -289,7 +289,7 @@ func (s *session) start() error {
 			continue
 		}
 		failed = true
-		fatal, warning, isAbsent := attach.Outcome(s.manifest, plan.Prog, err, aopts.Unsafe)
+		warning, isAbsent, fatal := attach.Outcome(s.manifest, plan.Prog, err, aopts.Unsafe)
 		if fatal != nil {
 			return fatal
 		}
