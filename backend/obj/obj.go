@@ -62,6 +62,9 @@ type progSection struct {
 
 // Write gives the object's bytes. It changes no argument.
 func Write(m *ir.Module, funcs []*emit.Func) ([]byte, error) {
+	if err := mapLimit(m, funcs); err != nil {
+		return nil, err
+	}
 	w := &writer{m: m, elf: newELF(), btf: newBuilder(), maps: map[string]symRef{}, globals: map[string]globalRef{}}
 	w.cores = newCoreTypes(m.Target, w.btf)
 	w.elf.section(&elfSection{name: ".strtab", typ: elf.SHT_STRTAB, align: 1})

@@ -1,0 +1,67 @@
+package obj
+
+import (
+	"fmt"
+
+	"btc/backend/emit"
+	"btc/ir"
+)
+
+// maxMaps is the most maps that a program may use with its subprograms
+// (MAX_USED_MAPS of the kernel). Globals of one
+// section are one map.
+const maxMaps = 64
+
+// mapLimit is the error of the first program that uses too many maps.
+func mapLimit(m *ir.Module, funcs []*emit.Func) error {
+	section := map[string]string{} // of a global
+	for _, s := range newDataSections(m) {
+		for _, g := range s.vars {
+			section[g.Name] = s.name
+		}
+	}
+	if len(m.Maps)+len(section) <= maxMaps {
+		return nil
+	}
+	byName := map[string]*emit.Func{}
+	for _, f := range funcs {
+		byName[f.Name] = f
+	}
+	for _, f := range funcs {
+		if f.Prog == nil {
+			continue
+		}
+		if n := len(mapsOf(f, byName, section)); n > maxMaps {
+			return ir.Diag{
+				Pos:  f.Pos,
+				Text: fmt.Sprintf("this probe uses %d maps; the kernel permits %d in a program", n, maxMaps),
+				Hint: `keep several values in one map, by a key: @m["a"], @m["b"]`,
+			}
+		}
+	}
+	return nil
+}
+
+// mapsOf is the maps and data sections that f and the subprograms that it reaches use.
+func mapsOf(f *emit.Func, byName map[string]*emit.Func, section map[string]string) map[string]bool {
+	used, seen := map[string]bool{}, map[string]bool{f.Name: true}
+	for work := []*emit.Func{f}; len(work) > 0; {
+		g := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, r := range g.Relocs {
+			switch r.Kind {
+			case emit.Map:
+				used[r.Sym] = true
+			case emit.Global:
+				used[section[r.Sym]] = true
+			}
+		}
+		for _, name := range g.Calls {
+			if sub := byName[name]; sub != nil && !seen[name] {
+				seen[name] = true
+				work = append(work, sub)
+			}
+		}
+	}
+	return used
+}
