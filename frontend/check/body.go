@@ -31,6 +31,8 @@ type body struct {
 	fors    int            // those of them that are for loops
 	whiles  int            // of while loops
 	walks   int            // of loops over maps among them
+	noValue ast.Expr       // literal that the program does not hold, see compileTimeText
+	folding int            // depth of expressions whose strings are folded into others
 	quiet   int            // depth of expressions that are typed, not evaluated (sizeof)
 	depth   int            // of expressions
 	repeat  int            // how often the statement at hand is written out, for unroll

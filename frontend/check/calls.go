@@ -287,7 +287,7 @@ func (b *body) bswap(c *callSite) {
 // str is str(p[, n]): n counts the NUL.
 func (b *body) str(c *callSite) {
 	limit := b.info.Config.MaxStrlen
-	t := b.asString(c.args[0])
+	t := b.strSource(c)
 	c.Args = c.args
 	c.N = int64(limit)
 	if len(c.args) > 1 {
@@ -304,6 +304,16 @@ func (b *body) str(c *callSite) {
 		b.fail(diag.BadArguments, c.args[0], "str() expects an integer or a pointer type as first argument (%s provided)", t)
 		c.e.Type = types.TInvalid
 	}
+}
+
+// strSource types the first argument of str; a literal that is cut may be longer
+// than max_strlen.
+func (b *body) strSource(c *callSite) *types.Type {
+	if len(c.args) > 1 && literalString(c.args[0]) {
+		b.folding++
+		defer func() { b.folding-- }()
+	}
+	return b.asString(c.args[0])
 }
 
 // strLiteral folds str of a literal string or number, cut to a literal length

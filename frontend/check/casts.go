@@ -320,6 +320,9 @@ func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
 	}
 	e.Type = types.TUint64
 	e.Const = &Const{Int: int64(t.Size)}
+	if t.Kind == types.Buffer {
+		e.Const.Int += 4 // the length, as bpftrace counts it
+	}
 	if arg, ok := ast.Unparen(x.Arg).(*ast.TypeExpr); ok {
 		e.Const.Int = int64(wideEnum(b.resolveType(arg.Type)).Size)
 	}

@@ -202,8 +202,13 @@ func (b *body) element(x ast.Expr) *types.Type {
 }
 
 func (b *body) stringConst(x ast.Expr, e *Expr, s string) {
-	if len(s)+1 > maxString {
-		b.fail(diag.StringTooLong, x, "String is too long (over %d bytes): %.20s...", maxString, s)
+	limit := maxString
+	if b.folding == 0 && x != b.noValue {
+		limit = b.info.Config.MaxStrlen
+	}
+	if len(s)+1 > limit {
+		b.fail(diag.StringTooLong, x, "String is too long (over %d bytes): %.20s...", limit, s).
+			Hint("config = { max_strlen = %d } permits it", len(s)+1)
 		return
 	}
 	e.Type = types.MakeString(len(s) + 1)

@@ -233,6 +233,10 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 	return true
 }
 
+// compileTimeText are functions whose first argument, a literal, is no value of
+// the program: max_strlen does not bound it.
+var compileTimeText = map[string]bool{"printf": true, "errorf": true, "warnf": true, "fail": true, "getopt": true, "cgroupid": true}
+
 // accept runs the row's check.
 func (b *body) accept(c *callSite) {
 	if c.Fn.unsafe {
@@ -241,6 +245,9 @@ func (b *body) accept(c *callSite) {
 	if c.Fn.check == nil {
 		c.e.Type = c.Fn.result
 		return
+	}
+	if len(c.args) > 0 && compileTimeText[c.Fn.Name] {
+		b.noValue = ast.Unparen(c.args[0])
 	}
 	if c.Fn.result != nil {
 		c.e.Type = c.Fn.result

@@ -154,7 +154,7 @@ func (b *body) incDecVar(x *ast.IncDec, v *ast.Var, e *Expr) {
 func isComparison(op ast.BinaryOp) bool { return op >= ast.Eq && op <= ast.Ge }
 
 func (b *body) binary(x *ast.Binary, e *Expr) {
-	left, right := b.operands(x)
+	left, right := b.binaryOperands(x)
 	switch {
 	case invalid(left) || invalid(right):
 		b.quotesMissing(x, left, right)
@@ -178,6 +178,21 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 	if !invalid(e.Type) && e.Const == nil {
 		b.foldBinary(x, e)
 	}
+}
+
+// binaryOperands types both sides; literals that are folded into one value may be
+// longer than max_strlen.
+func (b *body) binaryOperands(x *ast.Binary) (left, right *types.Type) {
+	if literalString(x.X) && literalString(x.Y) || x.Op == ast.Add && (literalString(x.X) || literalString(x.Y)) {
+		b.folding++
+		defer func() { b.folding-- }()
+	}
+	return b.operands(x)
+}
+
+func literalString(x ast.Expr) bool {
+	_, ok := ast.Unparen(x).(*ast.StringLit)
+	return ok
 }
 
 // operands types both sides; a parameter compared with a string is one.
@@ -393,7 +408,7 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 	case ast.Sub:
 		signed = true
 	case ast.Div, ast.Mod:
-		if (ls || rs) && (ls != rs || l.Size != r.Size) && !b.bothConst(x, y) {
+		if (ls || rs) && (ls != rs || l.Size != r.Size) && !b.bothLiteral(x, y) {
 			b.fail(diag.SignedDivision, at, "signed operands for '%s' can lead to undefined behavior (cast to unsigned to silence warning)", op)
 		}
 	}
@@ -403,6 +418,11 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 func (b *body) bothConst(x, y ast.Expr) bool {
 	l, r := b.out.Expr(x), b.out.Expr(y)
 	return l != nil && r != nil && l.Const != nil && r.Const != nil
+}
+
+// bothLiteral reports whether x and y are numbers without casts, whose quotient is known.
+func (b *body) bothLiteral(x, y ast.Expr) bool {
+	return b.bothConst(x, y) && b.out.Expr(x).Const.lit && b.out.Expr(y).Const.lit
 }
 
 func (b *body) pointerArithmetic(at ast.Node, op ast.BinaryOp, left, right *types.Type) *types.Type {
