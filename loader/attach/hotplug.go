@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -101,7 +102,8 @@ func NewHotplug(links []io.Closer, online []int) *Hotplug {
 	// Without the messages, a CPU that is away for less than the time between two checks
 	// is not noticed.
 	if sock, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT); err == nil {
-		if unix.Bind(sock, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1}) == nil {
+		addr := unix.RawSockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1} // unix.Bind is for all kinds
+		if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(sock), uintptr(unsafe.Pointer(&addr)), unix.SizeofSockaddrNetlink); errno == 0 {
 			h.sock = sock
 		} else {
 			unix.Close(sock)

@@ -69,12 +69,8 @@ func (p *parser) exchange(r *request) (*reply, error) {
 	var used unix.Timespec
 	unix.ClockGettime(p.sock.cpuClock, &used)
 	p.sock.cpuLimit = used.Nano() + int64(parseTime)
-	var rights []byte
-	if len(r.files) > 0 {
-		rights = unix.UnixRights(r.files...)
-	}
 	b := r.head()
-	n, err := unix.SendmsgN(p.sock.fd, b, rights, nil, unix.MSG_NOSIGNAL)
+	n, err := sendMessage(p.sock.fd, b, r.files)
 	if err != nil {
 		return nil, os.NewSyscallError("sendmsg", err)
 	}

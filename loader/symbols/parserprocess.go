@@ -117,18 +117,16 @@ func serve(s *socket) {
 
 // receive reads a request and its files.
 func (r *request) receive(s *socket) error {
-	head, rights := make([]byte, requestHead), make([]byte, unix.CmsgSpace(2*4))
+	head := make([]byte, requestHead)
 	for {
-		n, oobn, _, _, err := unix.Recvmsg(s.fd, head, rights, unix.MSG_CMSG_CLOEXEC)
+		n, files, err := receiveMessage(s.fd, head)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
 			return io.EOF
 		}
-		if messages, err := unix.ParseSocketControlMessage(rights[:oobn]); err == nil && len(messages) == 1 {
-			r.files, _ = unix.ParseUnixRights(&messages[0])
-		}
+		r.files = files
 		if _, err := io.ReadFull(s, head[n:]); err != nil {
 			return err
 		}
