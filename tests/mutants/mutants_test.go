@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"btc/cmd/btc/driver"
 	"btc/ir/target"
 	"btc/loader/attach"
@@ -38,8 +40,8 @@ var (
 
 // Bounds of what one mutant may take.
 const (
-	maxTime   = 5 * time.Second
-	maxMemory = 256 << 20 // bytes, all allocations together
+	maxTime   = 5 * time.Second // of the CPU
+	maxMemory = 256 << 20       // bytes, all allocations together
 )
 
 // scripts have every kind of map, event and layout between them.
@@ -132,10 +134,10 @@ func quiet(t *testing.T) {
 func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, reached bool) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	begin := time.Now()
+	begin := processTime()
 	stage := "mutation"
-	watch := time.AfterFunc(4*maxTime, func() {
-		panic(fmt.Sprintf("mutant %d has not ended after %v, in %s", n, 4*maxTime, stage))
+	watch := time.AfterFunc(24*maxTime, func() {
+		panic(fmt.Sprintf("mutant %d has not ended after %v, in %s", n, 24*maxTime, stage))
 	})
 	defer watch.Stop()
 	defer func() {
@@ -147,7 +149,7 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 		if used := after.TotalAlloc - before.TotalAlloc; used > maxMemory {
 			t.Errorf("mutant %d: allocated %d MiB by %s", n, used>>20, stage)
 		}
-		if took := time.Since(begin); took > maxTime {
+		if took := processTime() - begin; took > maxTime {
 			t.Errorf("mutant %d: %v until %s", n, took, stage)
 		}
 	}()
@@ -201,6 +203,15 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 	stage = "load"
 	run.Run(o, run.Options{Out: io.Discard, Err: io.Discard, DryRun: true, MaxMemory: 64 << 20, Params: []string{"1", "text"}})
 	return true, true
+}
+
+// processTime is the CPU time of this process: what waits for a busy machine does not count.
+func processTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // bytesOf are n bytes that are random, zero, all ones, or small numbers.
