@@ -168,6 +168,7 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 		l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
 		l.Store(ir.U32, rec, 4, size)
 		l.fill(rec, e, args, made)
+		l.pad(rec, e)
 		l.writeSeq(rec, size)
 		return
 	}
@@ -209,6 +210,38 @@ func producer(arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
 	return made[arg.Slot]
 }
 
+// pad zeroes the bytes of a record on the stack that fill leaves: kernels before 6.3 refuse
+// to read them.
+func (l *lowering) pad(rec *ir.Value, e *ir.Event) {
+	for i := range e.Fields {
+		f := &e.Fields[i]
+		end, next := f.Off+written(f), e.Size
+		if i+1 < len(e.Fields) {
+			next = e.Fields[i+1].Off
+		}
+		if next > end {
+			l.zero(l.AddImm(rec, int64(end)), next-end)
+		}
+	}
+}
+
+// written is how many bytes fill writes of a fixed field.
+func written(f *ir.Field) int {
+	if f.Var {
+		return 4
+	}
+	return min(valueSize(f.Layout), max(numberSize(f.Layout), f.Layout.Size))
+}
+
+// numberSize is how many bytes are written of a value that is a number. The reader extends
+// it from its size: what is above is not written.
+func numberSize(l *ir.Layout) int {
+	if k := l.Kind; (k == ir.LInt || k == ir.LEnum || k == ir.LBool) && l.Size < 8 {
+		return max(l.Size, 1)
+	}
+	return 8
+}
+
 // fill writes the fixed fields.
 func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	for i, f := range e.Fields {
@@ -216,12 +249,7 @@ func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*
 		switch {
 		case f.Var:
 		case !a.Type.IsPtr():
-			// The reader extends a number from its size: what is above is not written.
-			size := 8
-			if k := f.Layout.Kind; (k == ir.LInt || k == ir.LEnum || k == ir.LBool) && f.Layout.Size < 8 {
-				size = max(f.Layout.Size, 1)
-			}
-			l.Store(ir.MemKindOf(size, false), rec, f.Off, a)
+			l.Store(ir.MemKindOf(numberSize(f.Layout), false), rec, f.Off, a)
 		case producer(a, made) != nil:
 			l.produce(made[a.Slot], l.AddImm(rec, int64(f.Off)), int64(f.Layout.Size))
 		default:
@@ -248,7 +276,8 @@ func (l *lowering) produce(v, to *ir.Value, room int64) {
 // literal writes as much of a strlit's text as room holds, without the zeros behind its NUL.
 func (l *lowering) literal(to, v *ir.Value, room int64) {
 	s := l.Emit(ir.OpStrLit, ir.TVoid, to)
-	s.Imm, s.Sym = min(v.Imm, room, int64(roundUp(len(v.Sym)+1, 8))), v.Sym
+	s.Imm = min(v.Imm, room, int64(roundUp(len(v.Sym)+1, 8)))
+	s.Sym = v.Sym[:min(len(v.Sym), int(s.Imm))]
 }
 
 // The wake-up flags of the ring buffer helpers.

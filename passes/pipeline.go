@@ -49,12 +49,40 @@ func (r Refused) Error() string {
 
 // Run takes m through the whole pipeline. The error is a Refused.
 func Run(m *ir.Module, opt Options) error {
+	if diags := tooLarge(m); len(diags) > 0 {
+		return Refused(diags)
+	}
 	rows := Pipeline()
 	if opt.Frame > 0 {
 		i := slices.IndexFunc(rows, func(p Pass) bool { return p.Name == "slots" })
 		rows[i].Run = func(m *ir.Module) []ir.Diag { return placeSlotsWithin(m, opt.Frame) }
 	}
 	return run(m, rows, opt)
+}
+
+// maxObject bounds a memory object, in bytes. The rule check holds passes to it.
+const maxObject = 1 << 20
+
+// tooLarge reports the memory objects that are beyond maxObject, at their first use.
+func tooLarge(m *ir.Module) []ir.Diag {
+	var diags []ir.Diag
+	for _, f := range m.Funcs {
+		if !slices.ContainsFunc(f.Slots, func(s *ir.Slot) bool { return s.Size > maxObject }) {
+			continue
+		}
+		said := map[*ir.Slot]bool{}
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				for _, a := range v.Args {
+					if s := a.Slot; s != nil && s.Size > maxObject && !said[s] {
+						said[s] = true
+						diags = append(diags, ir.Diag{Pos: v.Pos, Text: fmt.Sprintf("a value of %d bytes is used here, the limit is %d", s.Size, maxObject)})
+					}
+				}
+			}
+		}
+	}
+	return diags
 }
 
 func run(m *ir.Module, passes []Pass, opt Options) error {

@@ -26,6 +26,50 @@ var sections = map[ir.GlobalKind]string{
 	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss",
 }
 
+// TooLarge returns the map or event whose layouts make the manifest larger than a loader
+// takes, if there is one. A layout may have the same part many times: the manifest has each
+// of them, so that making it takes memory of another order than the module.
+func TooLarge(m *ir.Module) (d ir.Diag, found bool) {
+	counts, n := map[*ir.Layout]int{}, 0
+	add := func(pos ir.Pos, all ...*ir.Layout) {
+		for _, l := range all {
+			if l != nil {
+				n += parts(l, counts)
+			}
+		}
+		if n > manifest.MaxLayouts && !found {
+			d, found = ir.Diag{Pos: pos, Text: "the values of the script up to here have more than " + strconv.Itoa(manifest.MaxLayouts) + " parts, too many for an object"}, true
+		}
+	}
+	for _, x := range m.Maps {
+		add(x.Pos, x.Key, x.Value)
+	}
+	for _, e := range m.Events {
+		for i := range e.Fields {
+			add(e.Pos, e.Fields[i].Layout)
+		}
+	}
+	return d, found
+}
+
+// parts counts the layouts in l, at most one more than a manifest may have; counts has
+// those that are known.
+func parts(l *ir.Layout, counts map[*ir.Layout]int) int {
+	n, ok := counts[l]
+	if ok {
+		return n
+	}
+	n = 1
+	if l.Elem != nil {
+		n += parts(l.Elem, counts)
+	}
+	for i := range l.Fields {
+		n = min(n+parts(l.Fields[i].Layout, counts), manifest.MaxLayouts+1)
+	}
+	counts[l] = n
+	return n
+}
+
 // Build makes the manifest of an object. compiler is the name and version to
 // put into it.
 func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *manifest.Manifest {

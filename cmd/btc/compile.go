@@ -232,14 +232,11 @@ func (s *scriptFlags) script(operands []string) (name, text string, err error) {
 		return "", "", fmt.Errorf("no script: give a FILE.bt, - for standard input, or -e PROGRAM")
 	}
 	if operands[0] == "-" {
-		b, err := io.ReadAll(os.Stdin)
-		return diag.Stdin, string(b), err
+		text, err := readPipe(os.Stdin)
+		return diag.Stdin, text, err
 	}
-	b, err := os.ReadFile(operands[0])
-	if err != nil {
-		return "", "", fmt.Errorf("cannot read the script: %w", err)
-	}
-	return operands[0], string(b), nil
+	text, err = readScript(operands[0])
+	return operands[0], text, err
 }
 
 // extra is the first operand that is not the script; "" when there is none.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,9 +62,12 @@ type lister struct {
 // patterns match.
 func (l *lister) list(operand string) error {
 	if filepath.Ext(operand) == ".bt" {
-		text, err := os.ReadFile(operand)
+		text, err := readScript(operand)
 		if err == nil {
-			return l.script(operand, string(text))
+			return l.script(operand, text)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		fmt.Fprintf(os.Stderr, "WARNING: It appears that '%s' is a filename but the file does not exist. Treating '%s' as a search pattern.\n", operand, operand)
 	}

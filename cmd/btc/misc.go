@@ -34,12 +34,12 @@ func runFmt(args []string) int {
 }
 
 func formatFile(path string, write bool) error {
-	text, err := os.ReadFile(path)
+	text, err := readScript(path)
 	if err != nil {
-		return fmt.Errorf("btc: cannot read the script: %w", err)
+		return fmt.Errorf("btc: %w", err)
 	}
 	diags := &diag.List{}
-	script := parse.Script(diag.NewSource(path, string(text)), diags)
+	script := parse.Script(diag.NewSource(path, text), diags)
 	if err := diags.Err(); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func formatFile(path string, write bool) error {
 		_, err := os.Stdout.Write(out.Bytes())
 		return err
 	}
-	if bytes.Equal(out.Bytes(), text) {
+	if out.String() == text {
 		return nil
 	}
 	return writeFiles(newFile{path, out.Bytes()})

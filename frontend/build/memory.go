@@ -18,6 +18,11 @@ func (f *fn) temp(x ast.Expr, t *types.Type) *ir.Value {
 	return slot
 }
 
+// Slot is a memory object; that of an empty value has one byte, so that it has an address.
+func (f *fn) Slot(name string, size, align int) *ir.Value {
+	return f.Builder.Slot(name, max(1, size), align)
+}
+
 // addr is the address of a value that lives in memory, in the storage form of
 // its own type. It may be that of a variable: copy before changing.
 func (f *fn) addr(x ast.Expr) *ir.Value {
@@ -97,7 +102,7 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 			lit = cString(lit)
 		}
 		s := f.Emit(ir.OpStrLit, ir.TVoid, dst)
-		s.Sym, s.Imm = lit, int64(n)
+		s.Sym, s.Imm = lit[:min(n, len(lit))], int64(n)
 		return
 	}
 	e := f.body.Expr(x)

@@ -312,6 +312,9 @@ func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
 	if e.Type.Kind == types.Tuple || e.Type.Kind == types.Record { // only ours have an address, "&$x"
 		size = e.Type.Store().Size
 	}
+	if size == 0 {
+		return
+	}
 	w := f.locate(e.Place)
 	if w.base.Type.Kind == ir.Ctx {
 		w.base = f.Cast(ir.TKAddr, w.base)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"btc/frontend/cpp"
 	"btc/frontend/types"
@@ -239,9 +240,9 @@ func (p *parser) primary() (Const, error) {
 		}
 		return number64(int64(int8(t.Value[0])), false), nil
 	case cpp.Text:
-		s := t.Value
-		for p.peek().Kind == cpp.Text {
-			s += p.next().Value
+		s, err := p.joined(t)
+		if err != nil {
+			return Const{}, err
 		}
 		return Const{Type: types.MakeString(len(s) + 1), Str: s, IsStr: true}, nil
 	case cpp.Word:
@@ -250,6 +251,24 @@ func (p *parser) primary() (Const, error) {
 		return Const{}, errors.New("an expression is missing")
 	}
 	return Const{}, fmt.Errorf("unexpected '%s'", t.Text)
+}
+
+// maxString bounds a string of the C text, in bytes: no value of the language is longer.
+const maxString = 1 << 20
+
+// joined is a string literal with those that follow it.
+func (p *parser) joined(t cpp.Token) (string, error) {
+	if p.peek().Kind != cpp.Text {
+		return t.Value, nil
+	}
+	var b strings.Builder
+	b.WriteString(t.Value)
+	for p.peek().Kind == cpp.Text {
+		if b.WriteString(p.next().Value); b.Len() > maxString {
+			return "", fmt.Errorf("a string has more than %d bytes", maxString)
+		}
+	}
+	return b.String(), nil
 }
 
 func (p *parser) wordValue(name string) (Const, error) {

@@ -84,6 +84,10 @@ func (e *Env) definitions(toks []cpp.Token) {
 			if at > start && p.pos >= len(p.toks) {
 				at = start
 			}
+			// The message may quote any token that was read: the blame goes to a private one.
+			if i := slices.IndexFunc(p.toks[start:min(p.pos+1, len(p.toks))], func(t cpp.Token) bool { return t.At.Private() }); i >= 0 {
+				at = start + i
+			}
 			e.diags.Add(diag.CSyntax, p.toks[at].At, "%v", err)
 			p.pos = start
 			p.skipDeclaration()

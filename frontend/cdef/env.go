@@ -29,6 +29,8 @@ type Env struct {
 	unit     *cpp.Unit
 	busy     map[string]bool        // macros whose values are being computed
 	values   map[string]macroValue  // of macros
+	aliases  map[string]*types.Type // types that macros stand for; nil for others
+	read     bool                   // all definitions are known
 	tags     map[string]*types.Type // "struct x", "union x", "enum x"
 	typedefs map[string]*types.Type
 	enums    map[string]Const // enumerators of the script
@@ -59,11 +61,12 @@ type macroValue struct {
 // in any case.
 func Read(u *cpp.Unit, t *target.Target, l *diag.List) *Env {
 	e := &Env{
-		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{},
+		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{}, aliases: map[string]*types.Type{},
 		kernel: map[*target.Type]*types.Type{}, asked: map[string]*types.Type{},
 		tags: map[string]*types.Type{}, typedefs: map[string]*types.Type{}, enums: map[string]Const{},
 	}
 	e.definitions(u.Tokens)
+	e.read = true
 	return e
 }
 
@@ -233,6 +236,9 @@ func (e *Env) MacroText(name string) string {
 	if !ok {
 		return ""
 	}
+	if m.At.Private() {
+		return "..."
+	}
 	return cpp.Join(m.Body)
 }
 
@@ -266,16 +272,22 @@ func (e *Env) macroType(name string) *types.Type {
 	if !ok || m.Function || e.busy[name] || len(m.Body) == 0 {
 		return nil
 	}
-	e.busy[name] = true
-	defer delete(e.busy, name)
-	p := &parser{env: e, toks: e.unit.Expand(m.Body, nil)}
-	if !p.startsType() {
-		return nil
-	}
-	if t, err := p.typeName(); err == nil && p.peek().Kind == cpp.End {
+	if t, known := e.aliases[name]; known {
 		return t
 	}
-	return nil
+	e.busy[name] = true
+	p := &parser{env: e, toks: e.unit.Expand(m.Body, nil)}
+	var t *types.Type
+	if p.startsType() {
+		made, err := p.typeName()
+		if err == nil && p.peek().Kind == cpp.End {
+			t = made
+		}
+	}
+	if delete(e.busy, name); e.read && len(e.busy) == 0 {
+		e.aliases[name] = t
+	}
+	return t
 }
 
 func literal(v int64) *types.Type {

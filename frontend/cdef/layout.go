@@ -49,6 +49,10 @@ func (p *parser) compositeType(at diag.Span) (*types.Type, error) {
 	b.finish(comp, attr)
 	comp.Forward = false
 	t.Size = comp.Size
+	if t.Parts() > types.MaxParts {
+		comp.Load = nil
+		return nil, fmt.Errorf("%s %s has more than %d members, those of its members included", kind, tag, types.MaxParts)
+	}
 	if tag != "" && at.Valid() {
 		p.env.hintShadow(at, kind, tag, comp)
 	}

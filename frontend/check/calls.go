@@ -325,12 +325,8 @@ func (b *body) strLiteral(c *callSite, t *types.Type) bool {
 		return false
 	}
 	s := k.Str
-	switch {
-	case k.IsStr:
-	case t.Signed:
-		s = strconv.FormatInt(k.Int, 10)
-	default:
-		s = strconv.FormatUint(uint64(k.Int), 10)
+	if !k.IsStr {
+		s = decimal(k.Int, t)
 	}
 	if len(c.args) > 1 {
 		n := b.out.Expr(c.args[1]).Const
@@ -343,6 +339,14 @@ func (b *body) strLiteral(c *callSite, t *types.Type) bool {
 	return true
 }
 
+// decimal is a constant of type t.
+func decimal(v int64, t *types.Type) string {
+	if t.Signed {
+		return strconv.FormatInt(v, 10)
+	}
+	return strconv.FormatUint(uint64(v), 10)
+}
+
 // strLength reads the second argument of str: a constant decides the capacity.
 func (b *body) strLength(c *callSite, limit int) {
 	t := b.integer(c.args[1], "str")
@@ -351,8 +355,8 @@ func (b *body) strLength(c *callSite, limit int) {
 	case invalid(t) || k == nil || k.IsStr || k.Host:
 	case k.Int < 0 && t.Signed:
 		b.fail(diag.BadArguments, c.args[1], "str cannot use negative length (%d)", k.Int)
-	case uint64(k.Int)+1 > uint64(limit):
-		b.fail(diag.LengthShortened, c.args[1], "length param (%d) is too long and will be shortened to %d bytes (see BPFTRACE_MAX_STRLEN)", k.Int, limit)
+	case uint64(k.Int) >= uint64(limit):
+		b.fail(diag.LengthShortened, c.args[1], "length param (%s) is too long and will be shortened to %d bytes (see BPFTRACE_MAX_STRLEN)", decimal(k.Int, t), limit)
 	default:
 		c.N = k.Int + 1
 	}

@@ -93,8 +93,11 @@ func (b *body) tagType(t *ast.TagType) *types.Type {
 	return types.TInvalid
 }
 
-// maxArray bounds arrays that scripts write.
-const maxArray = 1 << 16
+// Bounds of arrays that scripts write.
+const (
+	maxArray      = 1 << 16 // elements
+	maxArrayBytes = 1 << 26
+)
 
 func (b *body) arrayType(t *ast.ArrayType) *types.Type {
 	elem := b.resolveType(t.Elem)
@@ -115,6 +118,10 @@ func (b *body) arrayType(t *ast.ArrayType) *types.Type {
 		return types.MakeBuffer(n)
 	case elem.Kind == types.Inet:
 		return elem
+	}
+	if n*elem.Size > maxArrayBytes {
+		b.fail(diag.OutOfBounds, t, "an array has at most %d bytes", maxArrayBytes)
+		return types.TInvalid
 	}
 	return types.MakeArray(elem, n)
 }

@@ -162,13 +162,13 @@ func (b *body) compound(x ast.Expr, e *Expr) {
 		for i, el := range x.Elems {
 			all[i] = b.part("inside a tuple", el, b.element)
 		}
-		e.Type = types.MakeTuple(all...)
+		e.Type = b.bounded(x, types.MakeTuple(all...))
 	case *ast.Record:
 		fields := make([]types.Field, len(x.Fields))
 		for i, f := range x.Fields {
 			fields[i] = types.Field{Name: f.Name.Text, Type: b.part("inside a record", f.Value, b.element)}
 		}
-		e.Type = types.MakeRecord(fields...)
+		e.Type = b.bounded(x, types.MakeRecord(fields...))
 	case *ast.IfExpr:
 		b.ifExpr(x, e)
 	case *ast.Block:
@@ -188,6 +188,15 @@ func (b *body) compound(x ast.Expr, e *Expr) {
 	case *ast.Range:
 		b.fail(diag.UnknownName, x, "a range stands in a for statement only")
 	}
+}
+
+// bounded is a type that was just made, or the invalid one when it is too large.
+func (b *body) bounded(at ast.Node, t *types.Type) *types.Type {
+	if why := t.TooLarge(); why != "" {
+		b.fail(diag.TooLarge, at, "%s", why)
+		return types.TInvalid
+	}
+	return t
 }
 
 // element types an element of a tuple or record.

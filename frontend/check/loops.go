@@ -137,7 +137,7 @@ func (b *body) walkElem(x *ast.Map) *types.Type {
 	if value == nil {
 		return types.TInvalid
 	}
-	return types.MakeTuple(fitKey(m.Key.Fixed(), maxKey), value.Fixed())
+	return b.bounded(x, types.MakeTuple(fitKey(m.Key.Fixed(), maxKey), value.Fixed()))
 }
 
 // noContext refuses the builtins that read the context in the body of a loop

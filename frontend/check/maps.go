@@ -141,7 +141,10 @@ func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 	}
 	key := all[0]
 	if len(all) > 1 {
-		key = types.MakeTuple(all...)
+		key = b.bounded(at, types.MakeTuple(all...))
+	}
+	if len(all) > 1 && key.Kind == types.Invalid {
+		return false
 	}
 	if !b.keyedUse(m, at, key) {
 		return false

@@ -71,6 +71,9 @@ func (r *reader) holds(name string, rest []Token, at diag.Span) bool {
 		return ok == (name == "ifdef")
 	}
 	v, err := r.evaluate(rest)
+	if r.unit.work < 0 { // reported
+		return false
+	}
 	if err != nil {
 		r.fail(at, "#if: %v", err)
 		return false
@@ -83,7 +86,7 @@ func (r *reader) evaluate(rest []Token) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
-	x := &expansion{macros: r.unit.macros, work: &r.unit.work, fault: r.tooLarge}
+	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
 	c := &calculator{toks: x.expand(answered), constant: r.opt.Constant}
 	v, err := c.ternary(true)
 	if err == nil && c.pos < len(c.toks) {

@@ -48,7 +48,9 @@ type Unit struct {
 	// Tokens are those of the declarations, macros replaced.
 	Tokens []Token
 	macros map[string]*Macro
-	work   int
+	work   int        // of the C text
+	used   int        // work of all uses in the script's code
+	l      *diag.List // of Read; for what is the fault of no single use
 	// later, when not nil, defines the predefined macros: a script without C text
 	// needs them only if it uses one.
 	later      func()
@@ -80,8 +82,31 @@ func (u *Unit) Macros() []string { return slices.Collect(maps.Keys(u.all())) }
 
 // Expand replaces the macros in a list of tokens. Faults go to l, which may be nil.
 func (u *Unit) Expand(all []Token, l *diag.List) []Token {
-	x := &expansion{macros: u.all(), work: new(int), fault: faults(l)}
+	x, done := u.use(l)
+	defer done()
 	return x.expand(all)
+}
+
+// use is an expansion for a use of macros in the script's code. Its work counts for the
+// limit of all when it is done: after that, nothing is expanded.
+func (u *Unit) use(l *diag.List) (x *expansion, done func()) {
+	work := new(int)
+	x = &expansion{macros: u.all(), limit: maxUse, work: work}
+	x.fault = func(at diag.Span, format string, args ...any) {
+		if l == nil && *work > maxUse && u.l != nil { // the caller only sees that it is no constant
+			u.l.Add(diag.TooLarge, at, format, args...)
+		}
+		faults(l)(at, format, args...)
+	}
+	if u.used > maxUses {
+		*work = maxUse + 1
+	}
+	return x, func() {
+		if *work < 0 {
+			u.used += maxUse
+		}
+		u.used += max(0, *work)
+	}
 }
 
 func faults(l *diag.List) func(diag.Span, string, ...any) {
@@ -95,7 +120,8 @@ func faults(l *diag.List) func(diag.Span, string, ...any) {
 // Call replaces the parameters of a macro with parameters by the tokens of
 // arguments, at a place; ok is false when their number is wrong.
 func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Token, ok bool) {
-	x := &expansion{macros: u.all(), work: new(int), fault: faults(l)}
+	x, done := u.use(l)
+	defer done()
 	if m.Variadic && len(args) > len(m.Params) {
 		last := len(m.Params) - 1
 		for _, more := range args[last+1:] {
@@ -112,7 +138,7 @@ func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Tok
 // Read preprocesses the chunks of a script in order. Errors go to l; what could
 // be read is in the Unit in any case.
 func Read(chunks []Chunk, opt Options, l *diag.List) *Unit {
-	r := &reader{opt: opt, l: l, unit: &Unit{macros: map[string]*Macro{}}, once: map[string]bool{}, system: map[string]bool{}}
+	r := &reader{opt: opt, l: l, unit: &Unit{macros: map[string]*Macro{}, l: l}, once: map[string]bool{}, system: map[string]bool{}}
 	r.specials()
 	switch {
 	case opt.Predefined == "":
@@ -298,7 +324,7 @@ func (r *reader) flush() {
 	if len(r.pending) == 0 {
 		return
 	}
-	x := &expansion{macros: r.unit.macros, work: &r.unit.work, fault: r.tooLarge}
+	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
 	made := x.expand(r.pending)
 	if len(r.unit.Tokens) == 0 {
 		r.unit.Tokens = made

@@ -3,7 +3,6 @@ package cpp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"btc/frontend/diag"
+	"btc/loader/safefile"
 )
 
 // Limits of what headers may be.
@@ -21,26 +21,18 @@ const (
 	maxInclude = 100      // files that include each other
 )
 
-// ReadFile reads a regular file of at most MaxFile bytes.
+// ReadFile reads a regular file of at most MaxFile bytes. It opens nothing else.
 func ReadFile(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
+	b, err := safefile.Read(path, MaxFile)
 	switch {
-	case info.IsDir():
-		return "", errors.New("is a directory")
-	case !info.Mode().IsRegular():
-		return "", errors.New("is no regular file")
-	case info.Size() > MaxFile:
-		return "", fmt.Errorf("has %d bytes, the limit is %d", info.Size(), MaxFile)
+	case errors.Is(err, safefile.ErrTooLarge):
+		return "", fmt.Errorf("has more than %d bytes", MaxFile)
+	case errors.Is(err, safefile.ErrNotRegular):
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return "", errors.New("is a directory")
+		}
+		return "", errors.New("is not a regular file")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxFile))
 	return string(b), err
 }
 
@@ -81,7 +73,7 @@ func (r *reader) computed(rest diag.Span) (string, byte, bool) {
 	if err != nil {
 		return "", 0, false
 	}
-	x := &expansion{macros: r.unit.macros, work: &r.unit.work, fault: r.tooLarge}
+	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
 	return headerName(spelled(x.expand(all)))
 }
 
@@ -157,6 +149,7 @@ func (r *reader) file(path, text string, at diag.Span) {
 	r.opened++
 	r.bytes += len(text)
 	src := diag.NewSource(path, text)
+	src.Private = at.Valid() && !r.trusted(id)
 	if at.Valid() {
 		src.IncludedAt(at)
 	}
@@ -168,6 +161,16 @@ func (r *reader) file(path, text string, at diag.Span) {
 	r.files = append(r.files, file{path, id})
 	r.source(src)
 	r.files = r.files[:len(r.files)-1]
+}
+
+// trusted reports whether messages may show a file: one below a directory of -I, or a
+// header below that of the script. id is where symbolic links lead.
+func (r *reader) trusted(id string) bool {
+	below := func(dir string) bool {
+		rel, err := filepath.Rel(identity(dir), id)
+		return err == nil && filepath.IsLocal(rel)
+	}
+	return slices.ContainsFunc(r.opt.Dirs, below) || strings.HasSuffix(id, ".h") && below(r.dir)
 }
 
 // identity is equal for two names of one file.
@@ -256,7 +259,7 @@ func (r *reader) hasInclude(inside []Token, at diag.Span) bool {
 	}
 	name, form, ok := headerName(spelled(inside))
 	if !ok {
-		x := &expansion{macros: r.unit.macros, work: &r.unit.work, fault: r.tooLarge}
+		x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
 		if name, form, ok = headerName(spelled(x.expand(inside))); !ok {
 			return false
 		}

@@ -88,17 +88,22 @@ func (h *hide) both(o *hide) *hide {
 	return out
 }
 
-// Limits of what expansion may do; real headers stay far below them.
+// Limits of what expansion may do; real headers stay far below them. Work is counted in
+// tokens; the text of those that # and ## make counts as one for each workBytes.
 const (
-	maxWork  = 500_000 // tokens that macros give
-	maxChain = 500     // macros that replace each other
-	maxArgs  = 100     // calls in arguments of calls
+	maxWork   = 300_000   // of the C text
+	maxUse    = 200_000   // of one use of a macro in the script's code
+	maxUses   = 2_000_000 // of all of them
+	maxChain  = 500       // macros that replace each other
+	maxArgs   = 100       // calls in arguments of calls
+	workBytes = 32
 )
 
 // expansion is one use of the macros: it replaces them in a list of tokens.
 type expansion struct {
 	macros map[string]*Macro
-	work   *int // shared by all of a unit
+	limit  int  // of work
+	work   *int // done so far, shared by all that has the limit together; -1 after too much
 	depth  int
 	fault  func(at diag.Span, format string, args ...any)
 	stack  [][]Token // what is still to be read, last list first
@@ -142,15 +147,23 @@ func (x *expansion) expand(in []Token) []Token {
 
 // spent reports that there was too much to do.
 func (x *expansion) spent(t Token) bool {
+	if t.hide != nil && t.hide.n > maxChain || x.depth > maxArgs {
+		x.charge(x.limit+1, t.At)
+	}
+	return !x.charge(0, t.At)
+}
+
+// charge counts work; it is false, from then on, when there is too much.
+func (x *expansion) charge(n int, at diag.Span) bool {
 	if *x.work < 0 {
-		return true
+		return false
 	}
-	if *x.work > maxWork || t.hide != nil && t.hide.n > maxChain || x.depth > maxArgs {
-		x.fault(t.At, "macros expand to too much here")
+	if *x.work += n; *x.work > x.limit {
+		x.fault(at, "macros expand to too much here")
 		*x.work = -1
-		return true
+		return false
 	}
-	return false
+	return true
 }
 
 func (x *expansion) push(all []Token) {
@@ -234,15 +247,17 @@ func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide)
 	var out []Token
 	expanded := make([][]Token, len(args))
 	for i := 0; i < len(m.Body); i++ {
-		if len(out) > maxWork {
-			break // the next use reports it
+		if len(out) > x.limit {
+			break
 		}
 		t := m.Body[i]
 		p := m.param(t)
 		switch {
 		case t.Is("#") && m.Function && i+1 < len(m.Body) && m.param(m.Body[i+1]) >= 0:
 			i++
-			out = append(out, stringify(args[m.param(m.Body[i])], t))
+			made := stringify(args[m.param(m.Body[i])], t)
+			x.charge(len(made.Text)/workBytes, at.At)
+			out = append(out, made)
 		case t.Is("##") && len(out) > 0 && i+1 < len(m.Body):
 			i++
 			right := []Token{m.Body[i]}
@@ -269,8 +284,8 @@ func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide)
 			out = append(out, t)
 		}
 	}
-	if *x.work >= 0 {
-		*x.work += len(out) + 1
+	if !x.charge(len(out)+1, at.At) {
+		return nil
 	}
 	out = slices.DeleteFunc(out, func(t Token) bool { return t.Kind == End })
 	for i := range out {
@@ -293,7 +308,7 @@ func spaced(all []Token, space bool) []Token {
 // argument is argument q with its macros replaced; it is made once.
 func (x *expansion) argument(made, args [][]Token, q int) []Token {
 	if made[q] == nil && *x.work >= 0 {
-		inner := &expansion{macros: x.macros, work: x.work, depth: x.depth + 1, fault: x.fault}
+		inner := &expansion{macros: x.macros, limit: x.limit, work: x.work, depth: x.depth + 1, fault: x.fault}
 		made[q] = inner.expand(args[q])
 	}
 	return made[q]
@@ -331,6 +346,7 @@ func (x *expansion) paste(left, right []Token) []Token {
 	if last.Kind == End {
 		return append(left[:len(left)-1:len(left)-1], right...)
 	}
+	x.charge((len(last.Text)+len(right[0].Text))/workBytes, last.At)
 	made, ok := single(last.Text + right[0].Text)
 	if !ok {
 		x.fault(last.At, "## of '%s' and '%s' gives no token", last.Text, right[0].Text)

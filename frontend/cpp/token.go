@@ -290,6 +290,15 @@ func Join(all []Token) string {
 	return b.String()
 }
 
+// JoinLen is at least the length of Join(all), found without making it.
+func JoinLen(all []Token) int {
+	n := len(all)
+	for i := range all {
+		n += len(all[i].Text)
+	}
+	return n
+}
+
 // glued reports whether two tokens would become others when nothing is between them.
 func glued(a, b Token) bool {
 	wordy := func(t Token) bool { return t.Kind == Word || t.Kind == Number }

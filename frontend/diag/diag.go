@@ -86,9 +86,19 @@ func (d *Diagnostic) From(spans ...Span) *Diagnostic {
 	return d
 }
 
+// text is the message. That of a diagnostic in a private source may quote it: the title of
+// the code says what is wrong instead.
+func (d *Diagnostic) text() string {
+	if !d.Span.Private() {
+		return d.Message
+	}
+	info, _ := Explain(d.Code)
+	return info.Title
+}
+
 // Error is the first line of the rendering, so that a Diagnostic is an error.
 func (d *Diagnostic) Error() string {
-	head := fmt.Sprintf("%s[%s]: %s", d.Severity(), d.Code, d.Message)
+	head := fmt.Sprintf("%s[%s]: %s", d.Severity(), d.Code, d.text())
 	if !d.Span.Valid() {
 		return head
 	}

@@ -83,7 +83,7 @@ func (p *printer) diagnostic(d *Diagnostic) {
 	if d.Span.Valid() {
 		p.printf("%s: ", d.Span)
 	}
-	p.printf("%s: %s\n", p.paint(color, fmt.Sprintf("%s[%s]", d.Severity(), d.Code)), d.Message)
+	p.printf("%s: %s\n", p.paint(color, fmt.Sprintf("%s[%s]", d.Severity(), d.Code)), d.text())
 	margin := p.context(d.Span)
 	for _, r := range d.Related {
 		if r.Span.Valid() {
@@ -107,6 +107,9 @@ func (p *printer) diagnostic(d *Diagnostic) {
 			break
 		}
 	}
+	if d.Span.Private() {
+		return
+	}
 	for _, h := range d.Hints {
 		p.printf("%s= hint: %s\n", margin, h)
 	}
@@ -115,7 +118,7 @@ func (p *printer) diagnostic(d *Diagnostic) {
 // context shows the first line of a span with a marker below. It returns the
 // margin that aligns with it.
 func (p *printer) context(s Span) string {
-	if !s.Valid() {
+	if !s.Valid() || s.Private() {
 		return " "
 	}
 	start, end := s.Pos(), s.EndPos()

@@ -16,6 +16,10 @@ type Source struct {
 	// Text is the whole content. Spans are byte offsets into it.
 	Text string
 
+	// Private is set for a file whose text messages must not show: the script could name
+	// any, and whoever reads the messages of a compile service may not read the file.
+	Private bool
+
 	lines []int // byte offset of each line's first byte
 
 	// origin is where the code of a copy was expanded to, or where the file is
@@ -118,6 +122,9 @@ type Span struct {
 
 // Valid tells whether the span lies in a source.
 func (s Span) Valid() bool { return s.File != nil }
+
+// Private reports whether the span is in a private source.
+func (s Span) Private() bool { return s.File != nil && s.File.Base().Private }
 
 // Text is the source text of the span.
 func (s Span) Text() string {

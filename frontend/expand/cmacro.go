@@ -109,8 +109,12 @@ func (x *expander) cBody(m *cpp.Macro) *cBody {
 		text := strings.ReplaceAll(strings.ReplaceAll(at.Text(), "\\\r\n", "   "), "\\\n", "  ")
 		made = &cBody{parseText(diag.NewSource(at.File.Name, text), x.valueNames(m)...), at.File.Base(), at.Start}
 		if made.expr == nil && !m.Function {
-			if all := x.script.C.Expand(m.Body, nil); cpp.Join(all) != cpp.Join(m.Body) {
-				src := macroSource(m, cpp.Join(all))
+			all := x.script.C.Expand(m.Body, nil)
+			if cpp.JoinLen(all) > 2*maxText {
+				all = m.Body
+			}
+			if text := cpp.Join(all); text != cpp.Join(m.Body) {
+				src := macroSource(m, text)
 				made = &cBody{parseText(src), src, 0}
 			}
 		}
@@ -247,6 +251,10 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 		}
 		return &ast.Bad{Extent: at}
 	}
+	if cpp.JoinLen(all) > 2*maxText {
+		c.fail(diag.TooLarge, at, "macro %s stands for more than %d bytes of code here", m.Name, maxText)
+		return &ast.Bad{Extent: at}
+	}
 	src := macroSource(m, cpp.Join(all))
 	e := parseText(src)
 	if e == nil { // perhaps statements
@@ -254,7 +262,7 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 		e = parseText(src)
 	}
 	if e == nil {
-		d := c.fail(diag.CSyntax, at, "unable to expand macro as an expression: %s", shorten(cpp.Join(all)))
+		d := c.fail(diag.CSyntax, at, "unable to expand macro as an expression: %s", shown(m, all))
 		if m.At.Valid() {
 			d.Note(m.At, "it is defined here")
 		}
@@ -263,6 +271,14 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 	inner := *c
 	inner.cm, inner.up, inner.src, inner.shift = m, c, src.ExpandedAt(at.At), 0
 	return unit(inner.expr(e), at)
+}
+
+// shown is the code of a macro for a message.
+func shown(m *cpp.Macro, all []cpp.Token) string {
+	if m.At.Private() {
+		return "..."
+	}
+	return shorten(cpp.Join(all))
 }
 
 // shorten cuts a long text for a message.

@@ -8,10 +8,13 @@ import (
 	"btc/grammar/parser"
 )
 
+// MaxBytes bounds a script: more can take a gigabyte of memory.
+const MaxBytes = 2 << 20
+
 // Limits that turn a hang or a stack overflow into a diagnostic. Real scripts
 // stay below a hundredth of them.
 const (
-	maxBytes     = 2 << 20 // of a source text: more can take a gigabyte of memory
+	maxBytes     = MaxBytes
 	maxNesting   = 300     // of brackets
 	maxChain     = 300     // of prefix operators, of "?:" in a statement
 	maxElse      = 2500    // of "else if" in a chain; the chains around a place together have four times as many

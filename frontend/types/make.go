@@ -1,6 +1,9 @@
 package types
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // The types without parameters. They are values to copy from, never changed.
 var (
@@ -84,15 +87,48 @@ func MakeRecord(fields ...Field) *Type { return aggregate(Record, fields) }
 
 // aggregate lays fields out at natural alignment, for sizeof.
 func aggregate(k Kind, fields []Field) *Type {
-	t := &Type{Kind: k, Fields: fields}
-	most := 1
+	t := &Type{Kind: k, Fields: fields, align: 1}
 	for _, f := range fields {
 		a := f.Type.Align()
-		most = max(most, a)
+		t.align = max(t.align, a)
 		t.Size = roundUp(t.Size, a) + f.Type.Size
+		t.parts += f.Type.Parts()
 	}
-	t.Size = roundUp(t.Size, most)
+	t.Size = roundUp(t.Size, t.align)
+	t.store = storeFields(fields)
 	return t
+}
+
+// Limits of values: what is larger fits no record or map of an object. A value of several
+// parts may have the same part many times, so that a short script describes a huge one:
+// whoever makes a type asks TooLarge before anything walks it.
+const (
+	MaxSize  = 1 << 20 // bytes in storage
+	MaxParts = 1 << 14 // integers, strings, structs, ... that it is made of, those in parts included
+)
+
+// TooLarge returns why values of t are beyond the limits, "" when they are not.
+func (t *Type) TooLarge() string {
+	if n := t.Parts(); n > MaxParts {
+		return fmt.Sprintf("a value has more than %d parts", MaxParts)
+	}
+	if n := t.Store().Size; n > MaxSize {
+		return fmt.Sprintf("a value takes %d bytes, the limit is %d", n, MaxSize)
+	}
+	return ""
+}
+
+// Parts is how many types describe t: itself and those of its elements and members, each as
+// often as it is there; the elements of an array count once. It is at most MaxParts+1.
+func (t *Type) Parts() int {
+	n := 1 + t.parts
+	switch t.Kind {
+	case Array:
+		n += t.Elem.Parts()
+	case Struct:
+		n += t.Comp.memberParts()
+	}
+	return min(n, MaxParts+1)
 }
 
 // MakeStack is the type of a stack of at most depth frames.
@@ -208,11 +244,14 @@ func (t *Type) Fixed() *Type {
 	case t.Flexible:
 		return MakeInt(t.Size, t.Signed).WithSpace(t.Space)
 	case t.Kind == Tuple || t.Kind == Record:
-		fields := make([]Field, len(t.Fields))
+		fields, changed := make([]Field, len(t.Fields)), false
 		for i, f := range t.Fields {
 			fields[i] = Field{f.Name, f.Type.Fixed()}
+			changed = changed || fields[i].Type != f.Type
 		}
-		return aggregate(t.Kind, fields)
+		if changed {
+			return aggregate(t.Kind, fields)
+		}
 	}
 	return t
 }
@@ -225,11 +264,7 @@ func (t *Type) Align() int {
 	case Struct:
 		return t.Comp.Alignment()
 	case Tuple, Record:
-		most := 1
-		for _, f := range t.Fields {
-			most = max(most, f.Type.Align())
-		}
-		return most
+		return max(1, t.align)
 	case String, Buffer, Inet, Mac, None, Func, Invalid:
 		return 1
 	case Int, Bool, Enum, Float:

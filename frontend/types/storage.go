@@ -24,7 +24,10 @@ func (t *Type) Store() Storage {
 	case Struct:
 		return Storage{Size: t.Size, Align: t.Comp.Alignment()}
 	case Tuple, Record:
-		return t.storeFields()
+		if t.store.Align == 0 { // not made by aggregate: no fields
+			return storeFields(t.Fields)
+		}
+		return t.store
 	case Ustack, Usym: // 8 bytes, u32 tgid, padding
 		return Storage{Size: 16, Align: 8}
 	case Inet: // u32 family, 16 bytes of address, padding
@@ -33,9 +36,9 @@ func (t *Type) Store() Storage {
 	return Storage{Size: 8, Align: 8}
 }
 
-func (t *Type) storeFields() Storage {
-	s := Storage{Align: 8, Offsets: make([]int, len(t.Fields))}
-	for i, f := range t.Fields {
+func storeFields(fields []Field) Storage {
+	s := Storage{Align: 8, Offsets: make([]int, len(fields))}
+	for i, f := range fields {
 		fs := f.Type.Store()
 		s.Offsets[i] = roundUp(s.Size, fs.Align)
 		s.Size = s.Offsets[i] + fs.Size

@@ -104,6 +104,10 @@ type Type struct {
 	Mode     string // Kstack, Ustack: bpftrace, perf, raw or build_id
 	Format   string // Timestamp: strftime format; CgroupPath: filter
 	Clock    int    // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
+
+	// Of a Tuple or Record, found when it is made: a walk of nested ones takes exponential time.
+	align, parts int
+	store        Storage
 }
 
 // Text says how an array of a C struct reads.
@@ -181,6 +185,7 @@ type Composite struct {
 
 	members []Member
 	loaded  bool
+	parts   int // see memberParts; 0 when not known
 }
 
 // Member is a member of a composite.
@@ -204,6 +209,19 @@ func (c *Composite) Members() []Member {
 		}
 	}
 	return c.members
+}
+
+// memberParts is the sum of the members' Type.Parts.
+func (c *Composite) memberParts() int {
+	if c.parts == 0 && !c.Forward {
+		c.parts = 1 // the guard against damaged types that hold themselves
+		n := 0
+		for _, m := range c.Members() {
+			n = min(n+m.Type.Parts(), MaxParts)
+		}
+		c.parts = max(1, n)
+	}
+	return c.parts
 }
 
 // Find finds a member by name, also inside anonymous members; its offset counts

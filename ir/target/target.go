@@ -17,10 +17,10 @@ package target
 
 import (
 	"fmt"
-	"os"
 	"sync"
 
 	"btc/loader/hostinfo/targetfile"
+	"btc/loader/safefile"
 )
 
 // Target is one kernel to compile for. Its methods may be called from several
@@ -38,10 +38,13 @@ type Target struct {
 	err    error                    // first damaged chunk met
 }
 
+// maxFile bounds a target file, in bytes; that of a host with all modules has 10 MB.
+const maxFile = 256 << 20
+
 // Open reads a target file. It fails on a file that is not a target, is cut
 // short, has a version this program does not know or an unknown architecture.
 func Open(path string) (*Target, error) {
-	data, err := os.ReadFile(path)
+	data, err := safefile.Read(path, maxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -30,9 +30,11 @@ const (
 	maxColumn    = maxSource
 	maxChain     = 64       // calls of macros
 	maxPrinted   = 32 << 20 // bytes of text of one value, about
-	maxLayouts   = 1 << 19  // of all values together, parts included
 	maxIntervals = 1000000  // of a tseries; the language's own limit
 )
+
+// MaxLayouts bounds the layouts of all values together, parts included.
+const MaxLayouts = 1 << 19
 
 // checker collects the first fault.
 type checker struct {

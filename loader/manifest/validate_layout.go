@@ -184,8 +184,8 @@ func (l *Layout) printed() int64 {
 
 // check walks a layout.
 func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
-	if c.layouts++; c.layouts > maxLayouts {
-		c.fail(path, "more than %d layouts", maxLayouts)
+	if c.layouts++; c.layouts > MaxLayouts {
+		c.fail(path, "more than %d layouts", MaxLayouts)
 		c.size(path)
 	}
 	if c.err != nil {
@@ -306,6 +306,7 @@ func (e *Event) check(c *checker, m *Manifest, i int) {
 		f.checkIn(c, m, fp, 8, e.Size, 0)
 		if c.err == nil && f.Layout.printed() > maxPrinted {
 			c.fail(fp, "a value prints as more than %d MiB of text", maxPrinted>>20)
+			c.size(fp)
 		}
 		if f.Var && !e.Tail {
 			c.fail(fp+".var", "the event has no tail")

@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"spell": {},
 
 	"frontend/diag":      {},
-	"frontend/cpp":       {"frontend/diag"},
+	"frontend/cpp":       {"frontend/diag", "loader/safefile"},
 	"frontend/ast":       {"frontend/diag", "frontend/cpp"},
 	"frontend/parse":     {"spell", "grammar/parser", "frontend/ast", "frontend/diag"},
 	"frontend/expand":    {"spell", "frontend/ast", "frontend/cpp", "frontend/diag", "frontend/parse"},
@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"frontend/build":     {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/target"},
 
 	"ir":        {"ir/target"},
-	"ir/target": {"spell", "loader/hostinfo", "loader/hostinfo/..."},
+	"ir/target": {"spell", "loader/hostinfo", "loader/hostinfo/...", "loader/safefile"},
 	"ir/interp": {"ir", "ir/target"},
 	"ir/dump":   {"ir"},
 	"passes":    {"ir", "ir/target"},

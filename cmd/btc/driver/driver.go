@@ -205,6 +205,9 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 		return nil, err
 	}
 	in.dump("object", func() string { return sections(object) })
+	if d, found := backendmanifest.TooLarge(m); found {
+		return nil, d
+	}
 	doc, err := manifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
 	var fault *manifest.Fault
 	if errors.As(err, &fault) && fault.Size {
