@@ -274,7 +274,7 @@ var Ops = [numOps]OpInfo{
 	OpCall:       {Name: "call", Stage: Core, Args: []ArgKind{AnyArg}, Variadic: true, Result: RGiven, Effect: Writes, Attrs: ASym, Doc: "BPF helper Sym (target.Helper row) with up to 5 arguments"},
 	OpCallSub:    {Name: "callsub", Stage: Core, Args: []ArgKind{AnyArg}, Variadic: true, Result: RI64, Effect: Writes, Attrs: ASym, Doc: "static subprogram Sym with up to 5 arguments"},
 	OpNonNull:    {Name: "nonnull", Stage: Core, Args: []ArgKind{AnyArg}, Result: RNonNull, Doc: "the argument, known not to be null here; no instruction"},
-	OpCast:       {Name: "cast", Stage: Core, Args: []ArgKind{AnyArg}, Result: RGiven, Doc: "integer, kaddr, uaddr and addr into each other, or a tracked pointer into i64/kaddr; no instruction"},
+	OpCast:       {Name: "cast", Stage: Core, Args: []ArgKind{AnyArg}, Result: RGiven, Doc: "integer, kaddr, uaddr and addr into each other, a tracked pointer into i64/kaddr, or a map into the kaddr of its struct bpf_map; no instruction"},
 	OpCORE:       {Name: "core", Stage: Core, Result: RI64, Attrs: AKind | ACORE, Doc: "relocated constant: Kind of CORE"},
 	OpGlobal:     {Name: "global", Stage: Core, Result: RI64, Effect: Reads, Attrs: AMem | ASym | AImm, Doc: "loads from global Sym + Imm"},
 	OpGlobalAddr: {Name: "globaladdr", Stage: Core, Result: RGiven, Attrs: ASym | AImm, Doc: "address of global Sym + Imm, a mapval of the global's section"},

@@ -264,6 +264,12 @@ func provesNonNull(way Pred, p *Value) bool {
 
 func ruleCast(c *checker, v *Value) {
 	from, to := v.Args[0].Type, v.Type
+	if a := v.Args[0]; a.Op == OpMapRef && to == TKAddr {
+		if c.names.maps[a.Sym] == nil {
+			c.at(v, "map %s is not declared", a.Sym)
+		}
+		return
+	}
 	if isNumber(to) && (isNumber(from) || from.IsPtr() && !from.Nullable && to != TUAddr) {
 		return
 	}

@@ -197,9 +197,12 @@ func (f *fn) probeText(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) 
 
 func (f *fn) kstack(x ast.Expr, _ *check.Call) *ir.Value { return f.stackID(ir.OpKstack, x) }
 
-// stackID takes a stack and gives its id.
+// stackID takes a stack and gives its id, 0 for one of no frames.
 func (f *fn) stackID(op ir.Op, x ast.Expr) *ir.Value {
 	t := f.body.Type(x)
+	if t.Depth == 0 {
+		return ir.Const(0)
+	}
 	v := f.Emit(op, ir.TI64, f.ctx)
 	v.Imm, v.Sym = int64(t.Depth), f.stackMap(op == ir.OpUstack, t.Depth)
 	return v

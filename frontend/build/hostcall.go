@@ -90,8 +90,27 @@ func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
 	room := int(c.N+7) / 8 * 8
 	src := f.Slot("bytes", room, 8)
 	f.zero(src, room)
-	f.bytesOf(c.Args[1], src, int(c.N))
-	r := f.Call("probe_write_user", ir.TI64, f.num(c.Args[0]), src, ir.Const(c.N))
+	dst := f.num(c.Args[0])
+	if !f.body.Type(c.Args[1]).IsScalar() {
+		f.bytesOf(c.Args[1], src, int(c.N))
+		return f.writeBytes(dst, src, c.N)
+	}
+	r := f.readBytes(src, ir.Const(c.N), f.address(c.Args[1]))
+	read, failed, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.ICmp(ir.EQ, r, ir.Const(0)), read, failed)
+	f.start(read, true)
+	f.jump(rest, f.writeBytes(dst, src, c.N))
+	f.start(failed, true)
+	f.jump(rest, ir.Const(0))
+	result := rest.AddParam(ir.TI64)
+	f.start(rest, true)
+	return result
+}
+
+// writeBytes copies n bytes into the current process; it is 1 when that could be
+// done.
+func (f *fn) writeBytes(dst, src *ir.Value, n int64) *ir.Value {
+	r := f.Call("probe_write_user", ir.TI64, dst, src, ir.Const(n))
 	f.failed("probe_write_user", r)
 	return f.BoolInt(f.ICmp(ir.EQ, r, ir.Const(0)))
 }
@@ -110,8 +129,12 @@ func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 }
 
 // buf writes {u32 length, bytes}.
-func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) {
-	capacity := f.body.Type(x).Size
+func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) { f.bufInto(c, dst, f.body.Type(x).Size) }
+
+// bufInto writes a buffer of the given capacity, which may be less than what the
+// call gives.
+func (f *fn) bufInto(c *check.Call, dst *ir.Value, capacity int) {
+	size := types.MakeBuffer(capacity).Store().Size
 	n := ir.Const(int64(capacity))
 	if len(c.Args) > 1 {
 		n = f.num(c.Args[1])
@@ -123,7 +146,7 @@ func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) {
 	if !src.IsScalar() {
 		capacity = min(capacity, src.Size)
 	}
-	f.zero(dst, f.body.Type(x).Store().Size)
+	f.zero(dst, size)
 	if !n.IsConst() {
 		top := ir.Const(int64(capacity))
 		n = f.Select(f.ICmp(ir.UGT, n, top), top, n)
@@ -138,25 +161,27 @@ func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) {
 	}
 }
 
-// readBytes copies n bytes, a number that the kernel verifier has bounded.
-func (f *fn) readBytes(to, n, from *ir.Value) {
+// readBytes copies n bytes, a number that the kernel verifier has bounded. It is 0
+// when that could be done.
+func (f *fn) readBytes(to, n, from *ir.Value) *ir.Value {
 	if from.Type.Kind == ir.Addr {
 		kernel, user, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 		f.branch(f.KernelAddr(f.m.Served(), from), kernel, user)
 		f.start(kernel, true)
-		f.readBytes(to, n, f.Cast(ir.TKAddr, from))
-		f.jump(rest)
+		f.jump(rest, f.readBytes(to, n, f.Cast(ir.TKAddr, from)))
 		f.start(user, true)
-		f.readBytes(to, n, f.Cast(ir.TUAddr, from))
-		f.jump(rest)
+		f.jump(rest, f.readBytes(to, n, f.Cast(ir.TUAddr, from)))
+		result := rest.AddParam(ir.TI64)
 		f.start(rest, true)
-		return
+		return result
 	}
 	helper := "probe_read_kernel"
 	if from.Type.Kind == ir.UAddr {
 		helper = "probe_read_user"
 	}
-	f.failed(helper, f.Call(helper, ir.TI64, to, n, from))
+	r := f.Call(helper, ir.TI64, to, n, from)
+	f.failed(helper, r)
+	return r
 }
 
 // childPID is the process id of the loader's command, which the loader sets.

@@ -100,8 +100,10 @@ func (b *builder) members(c *types.Composite, base int) []ir.Field {
 }
 
 // stackMap is the name of the map that holds the frames of stacks of a kind and
-// depth; it is made at the first use.
+// depth; it is made at the first use. Stacks of no frames are never stored: they
+// share the map of those of one frame.
 func (b *builder) stackMap(user bool, depth int) string {
+	depth = max(1, depth)
 	name := fmt.Sprintf("kstack_%d", depth)
 	if user {
 		name = fmt.Sprintf("ustack_%d", depth)

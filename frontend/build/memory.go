@@ -248,10 +248,20 @@ func (f *fn) widen(dst *ir.Value, t *types.Type, src *ir.Value, own *types.Type)
 		switch {
 		case tt.Kind == types.Tuple || tt.Kind == types.Record:
 			f.widen(d, tt, s, ot)
+		case tt.Kind == types.Buffer && tt.Size < ot.Size:
+			f.cutBuffer(d, tt.Size, s)
 		default:
 			f.copy(d, s, min(tt.Store().Size, ot.Store().Size))
 		}
 	}
+}
+
+// cutBuffer copies the first bytes of a longer buffer into one of the given
+// capacity.
+func (f *fn) cutBuffer(dst *ir.Value, capacity int, src *ir.Value) {
+	n, top := f.Load(ir.U32, src, 0), ir.Const(int64(capacity))
+	f.copy(dst, src, 4+capacity)
+	f.Store(ir.U32, dst, 0, f.Select(f.ICmp(ir.UGT, n, top), top, n))
 }
 
 func (f *fn) copy(dst, src *ir.Value, n int) {
@@ -265,9 +275,20 @@ func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
 	x = f.body.Meant(x)
 	e := f.body.Expr(x)
 	size := t.Store().Size
-	if own := e.Type.Store().Size; t.Kind == types.Buffer && own < size {
-		f.zero(dst, size)
-		size = own
+	if t.Kind == types.Buffer {
+		own := e.Type.Store().Size
+		switch {
+		case own > size && e.Call != nil && e.Call.Sub == nil:
+			defer f.here(x)()
+			f.bufInto(e.Call, dst, t.Size)
+			return
+		case own > size:
+			f.cutBuffer(dst, t.Size, f.addr(x))
+			return
+		case own < size:
+			f.zero(dst, size)
+			size = own
+		}
 	}
 	switch {
 	case e.Call != nil:

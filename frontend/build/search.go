@@ -5,23 +5,50 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/check"
+	"btc/frontend/types"
 	"btc/ir"
 )
 
 // textLength is strlen: what the kernel's copy counts, without the NUL.
 func (f *fn) strlen(_ ast.Expr, c *check.Call) *ir.Value {
-	_, n := f.copyText(c.Args[0], "text", 0)
+	more := 0
+	if f.body.Type(c.Args[0]).Kind == types.Pointer {
+		more = 1 // what is longer than a string counts one byte more
+	}
+	_, n := f.copyChars(c.Args[0], "text", 0, more)
 	return n
+}
+
+// textRoom is the most bytes, with the NUL, that a string has, or one that a
+// pointer leads to.
+func (f *fn) textRoom(x ast.Expr) int {
+	if t := f.body.Type(x); t.Kind != types.Pointer {
+		return t.Size
+	}
+	return f.info.Config.MaxStrlen
+}
+
+// textAddr is where a string is, or what a pointer leads to.
+func (f *fn) textAddr(x ast.Expr) *ir.Value {
+	if f.body.Type(x).Kind == types.Pointer {
+		return f.address(x)
+	}
+	return f.Cast(ir.TKAddr, f.addr(x))
 }
 
 // copyText copies a string to a slot of at least size bytes outside of the
 // frame, where the kernel takes variable offsets; the size is a power of two. It
 // gives the slot's address and the string's length without the NUL.
 func (f *fn) copyText(x ast.Expr, name string, size int) (at, length *ir.Value) {
+	return f.copyChars(x, name, size, 0)
+}
+
+// copyChars is copyText with a limit of so many bytes more.
+func (f *fn) copyChars(x ast.Expr, name string, size, more int) (at, length *ir.Value) {
 	if lit, ok := f.literal(x); ok {
 		size = max(size, len(lit)+1)
 	}
-	capacity := f.body.Type(x).Size
+	capacity := f.textRoom(x) + more
 	room := 8
 	for room < max(size, capacity) {
 		room *= 2
@@ -29,7 +56,7 @@ func (f *fn) copyText(x ast.Expr, name string, size int) (at, length *ir.Value) 
 	at = f.Slot(name, room, 8)
 	at.Slot.Class = ir.Scratch
 	limit := int64(capacity)
-	n := f.Emit(ir.OpStr, ir.TI64, at, f.Cast(ir.TKAddr, f.addr(x)), ir.Const(limit))
+	n := f.Emit(ir.OpStr, ir.TI64, at, f.textAddr(x), ir.Const(limit))
 	n.Imm = limit
 	return at, f.forget(f.Select(f.ICmp(ir.SGT, n, ir.Const(0)), f.AddImm(n, -1), ir.Const(0)))
 }
@@ -165,7 +192,7 @@ func (f *fn) random() *ir.Value {
 // two, with 8 more bytes at its end. It gives the slot's address, the string's,
 // and its length. The slot without the last 8 bytes has a power of two.
 func (f *fn) copyTextBehind(x ast.Expr, before int) (whole, at, length *ir.Value) {
-	capacity := f.body.Type(x).Size
+	capacity := f.textRoom(x)
 	if lit, ok := f.literal(x); ok {
 		capacity = max(capacity, len(lit)+1)
 	}
@@ -177,8 +204,8 @@ func (f *fn) copyTextBehind(x ast.Expr, before int) (whole, at, length *ir.Value
 	whole.Slot.Class = ir.Scratch
 	f.zero(whole, before)
 	at = f.AddImm(whole, int64(before))
-	limit := int64(f.body.Type(x).Size)
-	n := f.Emit(ir.OpStr, ir.TI64, at, f.Cast(ir.TKAddr, f.addr(x)), ir.Const(limit))
+	limit := int64(f.textRoom(x))
+	n := f.Emit(ir.OpStr, ir.TI64, at, f.textAddr(x), ir.Const(limit))
 	n.Imm = limit
 	return whole, at, f.forget(f.Select(f.ICmp(ir.SGT, n, ir.Const(0)), f.AddImm(n, -1), ir.Const(0)))
 }

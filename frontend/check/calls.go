@@ -169,8 +169,8 @@ func (b *body) stack(c *callSite) {
 		switch {
 		case ok && n > maxFrames:
 			b.fail(diag.BadArguments, args[0], "%s([int limit]): limit shouldn't exceed %d, %d given", c.Fn.Name, maxFrames, n)
-		case ok && n < 1:
-			b.fail(diag.BadArguments, args[0], "%s([int limit]): limit must be at least 1, %d given", c.Fn.Name, n)
+		case ok && n < 0:
+			b.fail(diag.BadArguments, args[0], "%s([int limit]): limit must not be negative, %d given", c.Fn.Name, n)
 		case ok:
 			depth = n
 		}

@@ -127,12 +127,28 @@ func (b *body) writeUser(c *callSite) {
 	t := b.value(c.args[1])
 	switch {
 	case !ok || invalid(t):
+	case t.IsInteger() || t.Kind == types.Pointer: // where the bytes are
+		size := maxWrite
+		if isAddress(c.args[1]) && t.Elem.Kind != types.None {
+			size = min(size, t.Elem.Size)
+		}
+		b.writeLength(c, n, size)
 	case t.Kind != types.String && t.Kind != types.Array && t.Kind != types.Struct:
-		b.fail(diag.BadArguments, c.args[1], "write_user() takes a string, array or struct as its source (%s provided)", t)
-	case n < 1 || n > int64(t.Size):
-		b.fail(diag.BadArguments, c.args[2], "the source has 1 to %d bytes, not %d", t.Size, n)
+		b.fail(diag.BadArguments, c.args[1], "write_user() takes an address, string, array or struct as its source (%s provided)", t)
+	default:
+		b.writeLength(c, n, t.Size)
 	}
 	c.Args, c.N = c.args[:2], n
+}
+
+// maxWrite is how many bytes write_user() copies at most from an address.
+const maxWrite = 1024
+
+// writeLength refuses to write n bytes of a source that has so many.
+func (b *body) writeLength(c *callSite, n int64, size int) {
+	if n < 1 || n > int64(size) {
+		b.fail(diag.BadArguments, c.args[2], "the source has 1 to %d bytes, not %d", size, n)
+	}
 }
 
 // override is override(value): what the probed function returns instead of

@@ -281,8 +281,8 @@ func (c *checker) finishMap(m *mapState) {
 // maxKey is the largest key in bytes that Linux takes before 5.11.
 const maxKey = 512
 
-// fitKey is a key type with its long strings cut so that it takes at most so many
-// bytes: the longest first, to a common capacity.
+// fitKey is a key type with its long strings and buffers cut so that it takes at
+// most so many bytes: the longest first, to a common capacity.
 func fitKey(t *types.Type, most int) *types.Type {
 	fit := t
 	for limit := most; fit.Store().Size > most && limit >= 8; limit -= 8 {
@@ -291,11 +291,13 @@ func fitKey(t *types.Type, most int) *types.Type {
 	return fit
 }
 
-// cutStrings is t with no string of more than limit bytes.
+// cutStrings is t with no string or buffer of more than limit bytes.
 func cutStrings(t *types.Type, limit int) *types.Type {
 	switch t.Kind {
 	case types.String:
 		return types.MakeString(min(t.Size, limit))
+	case types.Buffer:
+		return types.MakeBuffer(min(t.Size, limit))
 	case types.Tuple, types.Record:
 		fields := make([]types.Field, len(t.Fields))
 		for i, f := range t.Fields {

@@ -178,7 +178,6 @@ var messages = []struct {
 	{`uprobe:/bin/sh:main { print(uaddr("?")); }`, "E0214", `uaddr() expects a string that is a valid symbol ("?" provided)`},
 	{`begin { print(true % false); }`, "E0223", `unable to fold literals due to overflow or underflow`},
 	{`tracepoint:no:such { }`, "W0215", `does not exist in the target's kernel`},
-	{`begin { @x = 1; print(&@x); }`, "E0217", `the address of a map`},
 }
 
 // The name of the probe is a text where it is known.

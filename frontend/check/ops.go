@@ -40,16 +40,29 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	b.foldUnary(x, e)
 }
 
-// addressOf is "&$x": a pointer to where the variable lies, in the kernel's memory.
+// addressOf is "&$x", a pointer to where the variable lies, or "&@x", the address
+// of the kernel's map itself, as a pointer to the map's values. Both are in the
+// kernel's memory.
 func (b *body) addressOf(x *ast.Unary, e *Expr) {
-	v, ok := ast.Unparen(x.X).(*ast.Var)
-	if !ok {
-		b.unsupported(x, "the address of a map").Hint("a map is named, @x; the address of a value of it is that of a variable that holds it: $v = @x; &$v")
-		return
-	}
-	if t := b.value(v); !invalid(t) {
-		b.out.Expr(v).Var.Addressed = true
-		e.Type = types.MakePointer(t, types.Kernel)
+	switch v := ast.Unparen(x.X).(type) {
+	case *ast.Var:
+		if t := b.value(v); !invalid(t) {
+			b.out.Expr(v).Var.Addressed = true
+			e.Type = types.MakePointer(t, types.Kernel)
+		}
+	case *ast.Map:
+		m := b.mapNamed(v)
+		e.Map = &m.Map
+		switch {
+		case m.agg != nil:
+			e.Type = types.MakePointer(types.TNone, types.Kernel)
+		case m.Value != nil:
+			e.Type = types.MakePointer(m.Value, types.Kernel)
+		default:
+			m.onlyRead = v
+		}
+	default: // reported by the parser
+		b.expr(v)
 	}
 }
 

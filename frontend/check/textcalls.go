@@ -79,15 +79,21 @@ func (b *body) probeText(x ast.Expr) *types.Type {
 	return e.Type
 }
 
-// texts checks functions that take strings only.
+// texts checks functions that take strings, or pointers to characters. What a
+// pointer leads to is read as by str().
 func (b *body) texts(c *callSite) {
 	c.Args = c.args
 	for _, x := range c.args {
-		if t := b.text(x); !invalid(t) && t.Kind != types.String {
-			b.fail(diag.BadArguments, x, "%s() only supports string arguments (%s provided)", c.Fn.Name, t)
+		if t := b.text(x); !invalid(t) && t.Kind != types.String && !isChars(t) {
+			b.fail(diag.BadArguments, x, "%s() only supports string arguments and pointers to char (%s provided)", c.Fn.Name, t)
 			c.e.Type = types.TInvalid
 		}
 	}
+}
+
+// isChars reports whether t is char *.
+func isChars(t *types.Type) bool {
+	return t.Kind == types.Pointer && t.Elem.Kind == types.Int && t.Elem.Size == 1 && t.Elem.Signed
 }
 
 // numberName is strerror(n) and its kin.

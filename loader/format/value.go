@@ -25,6 +25,7 @@ type Env struct {
 	User    func(uid uint64) string
 	Cgroup  func(id uint64, filter string) string
 	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
+	Fail    func(text string)                    // reports a value that cannot be printed; may be nil
 	Trailer string                               // put after a string that was cut off
 	Escape  bool                                 // control characters in strings are shown as \xNN
 	oneLine bool                                 // newlines in strings, too
@@ -276,6 +277,9 @@ func appendTimestamp(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) [
 	}
 	from := len(dst)
 	if dst = Strftime(dst, l.Format, e.Clock(ns, l.Clock)); len(dst) == from {
+		if e.Fail != nil {
+			e.Fail("strftime returned 0")
+		}
 		return append(dst, "(?)"...) // as in bpftrace, whose strftime fails then
 	}
 	return dst

@@ -238,12 +238,18 @@ func (s *writer) onExit(e *event.Event) {
 }
 
 func (s *writer) onTime(e *event.Event) {
-	f := e.Format
-	if f == "" {
-		f = "%H:%M:%S\n"
+	text := format.Strftime(nil, e.Format, time.Now())
+	if len(text) == 0 || len(text) >= maxTime {
+		s.out.idle()
+		fmt.Fprintln(s.opts.Err, "ERROR: strftime returned zero (Invalid argument)")
+		return
 	}
-	s.print("time", e, format.Strftime(nil, f, time.Now()))
+	s.print("time", e, text)
 }
+
+// maxTime is bpftrace's buffer in bytes for the output of time(), its NUL
+// included. What does not fit there is an error, as no text at all is.
+const maxTime = 64
 
 // onJoin prints strings with the separator between them; they come in one
 // buffer, each with its NUL.
@@ -324,6 +330,7 @@ func (s *writer) env() *format.Env {
 			User:    userName,
 			Cgroup:  s.cgroups.text,
 			Clock:   s.host.Wall,
+			Fail:    func(text string) { fmt.Fprintf(s.opts.Err, "ERROR: %s\n", text) },
 			Trailer: s.manifest.Config.StrTruncTrailer,
 			Escape:  s.opts.Escape && !s.lines(),
 		}
