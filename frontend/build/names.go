@@ -175,6 +175,10 @@ func nameBytes(names []string, other string) []byte {
 
 // pton writes the bytes of an address.
 func (f *fn) pton(_ ast.Expr, c *check.Call, dst *ir.Value) {
+	if c.Param != nil {
+		f.copy(dst, f.GlobalAddr(ir.TMapVal(paramSection, false), addrParam(c.Param.N), 0), 4)
+		return
+	}
 	s := f.Emit(ir.OpStrLit, ir.TVoid, dst)
 	s.Sym, s.Imm = c.Text, int64(len(c.Text))
 }

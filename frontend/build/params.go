@@ -27,6 +27,9 @@ func (b *builder) params() {
 		if p.Str {
 			add(strParam(p.N), b.info.Config.MaxStrlen, p.At, ir.Param{Name: name, Type: "string"})
 		}
+		if p.IPv4 {
+			add(addrParam(p.N), 4, p.At, ir.Param{Name: name, Type: "ipv4"})
+		}
 	}
 	if b.info.ParamCount {
 		add(paramCount, 8, b.info.Script.Span(), ir.Param{Name: "$#", Type: "int"})
@@ -42,8 +45,9 @@ func (b *builder) params() {
 
 const paramCount = "param_count"
 
-func intParam(n int) string { return fmt.Sprintf("param_%d", n) }
-func strParam(n int) string { return fmt.Sprintf("param_%d_str", n) }
+func intParam(n int) string  { return fmt.Sprintf("param_%d", n) }
+func addrParam(n int) string { return fmt.Sprintf("param_%d_ipv4", n) }
+func strParam(n int) string  { return fmt.Sprintf("param_%d_str", n) }
 
 // optionName is the C identifier of the i-th option: that of its own name, with
 // a number where two names differ in other characters only.

@@ -441,14 +441,9 @@ const maxParams = 128
 
 // positional types $N; asString at places that want a string.
 func (b *body) positional(x *ast.Positional, e *Expr, asString bool) {
-	p := b.params[x.N]
+	p := b.param(x)
 	if p == nil {
-		if len(b.params) == maxParams {
-			b.fail(diag.TooLarge, x, "a script uses %d parameters at most", maxParams)
-			return
-		}
-		p = &Param{N: x.N, At: x.At}
-		b.params[x.N] = p
+		return
 	}
 	e.Param, e.AsString = p, asString
 	if asString {
@@ -458,6 +453,20 @@ func (b *body) positional(x *ast.Positional, e *Expr, asString bool) {
 	}
 	p.Int = true
 	e.Type = types.TInt64
+}
+
+// param is the record of a parameter; nil, with an error, when there are too many.
+func (b *body) param(x *ast.Positional) *Param {
+	p := b.params[x.N]
+	if p == nil {
+		if len(b.params) == maxParams {
+			b.fail(diag.TooLarge, x, "a script uses %d parameters at most", maxParams)
+			return nil
+		}
+		p = &Param{N: x.N, At: x.At}
+		b.params[x.N] = p
+	}
+	return p
 }
 
 // asString types x where a string is wanted: a parameter is one there.

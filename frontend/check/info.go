@@ -407,6 +407,7 @@ func (m *Map) Scalar() bool { return m.Key == nil }
 type Param struct {
 	N        int // from 1
 	Int, Str bool
+	IPv4     bool // as the bytes of an address
 	At       diag.Span
 }
 
@@ -414,6 +415,8 @@ type Param struct {
 // a call.
 type Call struct {
 	Fn *Function
+	// Param is the parameter that pton() takes its address from, at load.
+	Param *Param
 	// Args are the arguments that are evaluated, in order; constant ones that
 	// stand in fields below are left out.
 	Args []ast.Expr

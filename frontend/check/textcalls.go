@@ -104,9 +104,19 @@ func (b *body) numberName(c *callSite) {
 	}
 }
 
-// pton is pton("address"): the bytes of an address, known when compiling.
+// pton is pton("address"): the bytes of an address. One that is a parameter, pton(str($1)),
+// is an IPv4 address given at load, unless its value is given when compiling: the family
+// decides the type.
 func (b *body) pton(c *callSite) {
 	if call, ok := ast.Unparen(c.args[0]).(*ast.Call); ok && call.Func.Text == "str" {
+		if p, ok := loneParam(call); ok {
+			b.needsValue(p.N) // when it is given, the family is its own
+			if c.Param = b.param(p); c.Param != nil {
+				c.Param.IPv4 = true
+			}
+			c.e.Type = types.MakeArray(types.TUint8, 4)
+			return
+		}
 		b.value(c.args[0])
 		b.unsupported(c.args[0], "pton() of a text that is only known when the object runs")
 		return
@@ -123,6 +133,15 @@ func (b *body) pton(c *callSite) {
 	bytes := addr.AsSlice()
 	c.Text = string(bytes)
 	c.e.Type = types.MakeArray(types.TUint8, len(bytes))
+}
+
+// loneParam is the parameter of str($1).
+func loneParam(call *ast.Call) (*ast.Positional, bool) {
+	if len(call.Args) != 1 {
+		return nil, false
+	}
+	p, ok := ast.Unparen(call.Args[0]).(*ast.Positional)
+	return p, ok
 }
 
 // macaddr is macaddr(a): 6 bytes of a field or array, or at an address.

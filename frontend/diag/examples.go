@@ -40,7 +40,7 @@ var examples = map[Code]string{
 	BadArguments:    `begin { print(strlen()); }`,
 	BadFormat:       `begin { printf("%d %d\n", 1); }`,
 	NotInThisProbe:  `interval:s:1 { print(arg0); }`,
-	NotSupported:    `kprobe:vfs_read { print(pton(str($1))); }`,
+	NotSupported:    `kprobe:vfs_read { print(pton(str(arg0))); }`,
 	NotConstant:     `begin { printf(comm); }`,
 	BadConfigKey:    `config = { max_strlne = 64 } begin { }`,
 	BadDeclaration:  `begin { let $x = 1; let $x = 2; }`,

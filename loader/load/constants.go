@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -156,7 +157,7 @@ func ParseParams(m *manifest.Manifest, positional []string, named map[string]str
 			text, given = named[p.Name], hasKey(named, p.Name)
 		}
 		if !given {
-			if p.Default == "" {
+			if p.Default == "" && p.Type != "ipv4" {
 				continue // the object holds 0 or ""
 			}
 			text = p.Default
@@ -214,6 +215,12 @@ func paramBytes(p *manifest.Param, text string) ([]byte, error) {
 			return nil, fmt.Errorf("parameter %s: %q is not a number", p.Name, text)
 		}
 		return number(v, p.Size), nil
+	case "ipv4":
+		addr, err := netip.ParseAddr(text)
+		if err != nil || !addr.Is4() {
+			return nil, fmt.Errorf("parameter %s: %q is not an IPv4 address; for an IPv6 address compile the script with it as the parameter's value", p.Name, text)
+		}
+		return addr.AsSlice(), nil
 	case "bool":
 		switch strings.ToLower(text) {
 		case "true", "1", "on", "yes", "":
