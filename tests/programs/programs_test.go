@@ -583,7 +583,7 @@ int main(void) { return here() + here() != 16; }`, "gcc", "-O0", "-no-pie")
 		wants(t, at("here+"+off), `^@: 2$`)
 	}
 	for _, off := range []string{"2", "5", "8"} {
-		wants(t, at("here+"+off), `Could not add uprobe into middle of instruction: .*:here\+`+off+`$`, `^Use --unsafe to force attachment\.`)
+		wants(t, at("here+"+off), `Could not add uprobe into middle of instruction: .*:here\+`+off+`$`, `Use --unsafe to force attachment\.`)
 	}
 	wants(t, at("here+10"), `Offset outside the function bounds`)
 	wants(t, at("here+2", "--unsafe", "--dry-run"), `warning: Unsafe uprobe in the middle of the instruction: .*:here\+2$`)
