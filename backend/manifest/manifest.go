@@ -100,6 +100,9 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	out.Losses = losses(m)
 	for _, e := range m.Events {
 		out.Events = append(out.Events, event(e))
+		if e.Kind == "time" && e.Format == "" && !slices.Contains(out.Requires, manifest.EmptyTime) {
+			out.Requires = append(out.Requires, manifest.EmptyTime)
+		}
 	}
 	for _, g := range m.Globals {
 		if g.Param != nil {

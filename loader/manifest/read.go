@@ -72,12 +72,17 @@ func AppendJSON(dst []byte, v any) []byte {
 	return append(w.out, '\n')
 }
 
+// EmptyTime is the required feature of files in which a time event without a format means
+// the empty format. In files without it, it means the default one, %H:%M:%S and a newline.
+const EmptyTime = "empty-time"
+
 // features are the entries of Requires that this version knows.
 var features = []string{
 	"host-values",   // globals with Host
 	"attach-params", // Attach.Fill
 	"given-params",  // Given
 	"front-tables",  // Map.Front
+	EmptyTime,
 }
 
 // Knows reports whether this version of the package understands a required feature.

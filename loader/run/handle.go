@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -238,7 +239,11 @@ func (s *writer) onExit(e *event.Event) {
 }
 
 func (s *writer) onTime(e *event.Event) {
-	text := format.Strftime(nil, e.Format, time.Now())
+	f := e.Format
+	if f == "" && !slices.Contains(s.manifest.Requires, manifest.EmptyTime) {
+		f = "%H:%M:%S\n" // an object of before the feature
+	}
+	text := format.Strftime(nil, f, time.Now())
 	if len(text) == 0 || len(text) >= maxTime {
 		s.out.idle()
 		fmt.Fprintln(s.opts.Err, "ERROR: strftime returned zero (Invalid argument)")

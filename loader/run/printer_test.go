@@ -309,3 +309,19 @@ func TestSweeps(t *testing.T) {
 		t.Errorf("have %v", s.all)
 	}
 }
+
+// In an object of before the feature empty-time, a time event without a format has the default one.
+func TestTimeOfOldObjects(t *testing.T) {
+	for _, requires := range [][]string{nil, {manifest.EmptyTime}} {
+		s, out := testSession(t)
+		s.opts.Err = io.Discard
+		s.manifest.Requires = requires
+		s.manifest.Events[testSystem].Kind, s.manifest.Events[testSystem].Format = "time", ""
+		s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
+		s.handle(testRecord(testSystem, 0))
+		s.stopPrinter()
+		if printed := strings.Count(out.String(), ":") == 2; printed != (requires == nil) {
+			t.Errorf("requires %v: have %q", requires, out.String())
+		}
+	}
+}
