@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# gofmt, go vet and staticcheck over all that is written by hand.
+# gofmt, go vet and staticcheck over all that is written by hand; go.mod is tidy, and
+# generated code is what its generator writes.
 set -u
 cd "$(dirname "$0")/.."
 fail=0
@@ -8,4 +9,24 @@ if [ -n "$unformatted" ]; then echo "gofmt would change:"; echo "$unformatted"; 
 packages=$(go list ./... | grep -v '^btc/grammar/parser')
 go vet $packages || fail=1
 go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 $packages || fail=1
+
+# offline reports whether the output of a command says that it did not reach its registry.
+offline() { grep -qE 'dial tcp|no such host|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|network' <<<"$1"; }
+if ! out=$(go mod tidy -diff 2>&1); then
+  if offline "$out"; then echo "lint: skipped go mod tidy: no module proxy"; else echo "$out"; echo "go.mod or go.sum is not tidy: run go mod tidy"; fail=1; fi
+fi
+
+# The parser is generated again in a copy of the tree, and compared.
+if command -v node >/dev/null && command -v npm >/dev/null; then
+  copy=$(mktemp -d)
+  trap 'rm -rf "$copy"' EXIT
+  git ls-files -z go.mod go.sum grammar tools/antlr | xargs -0 cp --parents -t "$copy"
+  if ! out=$(cd "$copy" && go generate ./grammar 2>&1); then
+    if offline "$out"; then echo "lint: skipped go generate: no npm registry"; else echo "$out"; fail=1; fi
+  elif ! diff -r grammar "$copy/grammar"; then
+    echo "grammar/parser is not what go generate writes: run make generate"; fail=1
+  fi
+else
+  echo "lint: skipped go generate: no node or npm"
+fi
 exit $fail

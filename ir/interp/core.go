@@ -13,8 +13,10 @@ type opFunc func(fr *frame, v *ir.Value) int64
 // opTable has a case for each op that can be placed.
 func opTable() map[ir.Op]opFunc {
 	t := map[ir.Op]opFunc{
-		ir.OpBswap: unary, ir.OpZext: unary, ir.OpSext: unary,
-		ir.OpICmp:      func(fr *frame, v *ir.Value) int64 { return truth(v.Cond.Eval(fr.arg(v, 0), fr.arg(v, 1))) },
+		ir.OpBswap:     func(fr *frame, v *ir.Value) int64 { return byteSwap(v.Mem.Size(), fr.arg(v, 0)) },
+		ir.OpZext:      func(fr *frame, v *ir.Value) int64 { return extend(v.Mem, fr.arg(v, 0)) },
+		ir.OpSext:      func(fr *frame, v *ir.Value) int64 { return extend(v.Mem, fr.arg(v, 0)) },
+		ir.OpICmp:      func(fr *frame, v *ir.Value) int64 { return truth(conditions[v.Cond](fr.arg(v, 0), fr.arg(v, 1))) },
 		ir.OpSelect:    func(fr *frame, v *ir.Value) int64 { return fr.arg(v, 2-int(fr.arg(v, 0)&1)) },
 		ir.OpBoolInt:   first,
 		ir.OpOpaque:    first,
@@ -34,8 +36,10 @@ func opTable() map[ir.Op]opFunc {
 		ir.OpPerArch:  perArch,
 		ir.OpAttachID: func(fr *frame, v *ir.Value) int64 { return v.Imm + fr.in.AttachID },
 	}
-	for _, op := range []ir.Op{ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr} {
-		t[op] = func(fr *frame, v *ir.Value) int64 { return ir.EvalBinary(v.Op, fr.arg(v, 0), fr.arg(v, 1)) }
+	for op, compute := range binaryOps {
+		t[op] = func(fr *frame, v *ir.Value) int64 {
+			return int64(compute(uint64(fr.arg(v, 0)), uint64(fr.arg(v, 1))))
+		}
 	}
 	for _, more := range []map[ir.Op]opFunc{builtinOps(), memoryOps(), mapOps(), walkOps(), outputOps()} {
 		for op, run := range more {
@@ -75,8 +79,6 @@ func perArch(fr *frame, v *ir.Value) int64 {
 
 func first(fr *frame, v *ir.Value) int64 { return fr.arg(v, 0) }
 
-func unary(fr *frame, v *ir.Value) int64 { return ir.EvalUnary(v.Op, v.Mem, fr.arg(v, 0)) }
-
 func nonNull(fr *frame, v *ir.Value) int64 {
 	p := fr.arg(v, 0)
 	if p == 0 {
@@ -109,9 +111,9 @@ func load(fr *frame, v *ir.Value) int64 {
 	n := v.Mem.Size()
 	if v.Args[0].Type.Kind == ir.BTF {
 		// A fault of a direct load gives 0 (the kernel's exception table).
-		return v.Mem.Extend(int64(getUint(fr.mem.kernelBytes(uint64(addr), n))))
+		return extend(v.Mem, int64(getUint(fr.mem.kernelBytes(uint64(addr), n))))
 	}
-	return v.Mem.Extend(int64(getUint(fr.bytes(addr, n, false))))
+	return extend(v.Mem, int64(getUint(fr.bytes(addr, n, false))))
 }
 
 func store(fr *frame, v *ir.Value) int64 {
@@ -135,7 +137,7 @@ func (fr *frame) globalAddr(v *ir.Value) uint64 {
 
 func loadGlobal(fr *frame, v *ir.Value) int64 {
 	b := fr.bytes(int64(fr.globalAddr(v))+v.Imm, v.Mem.Size(), false)
-	return v.Mem.Extend(int64(getUint(b)))
+	return extend(v.Mem, int64(getUint(b)))
 }
 
 func callSub(fr *frame, v *ir.Value) int64 {

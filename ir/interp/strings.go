@@ -49,7 +49,7 @@ func (fr *frame) user(t ir.Type, addr int64) bool {
 func read(fr *frame, v *ir.Value) int64 {
 	addr, t := fr.arg(v, 0)+v.Imm, v.Args[0].Type
 	if v.CORE.Type == "" {
-		return v.Mem.Extend(int64(getUint(fr.readable(t, addr, v.Mem.Size()))))
+		return extend(v.Mem, int64(getUint(fr.readable(t, addr, v.Mem.Size()))))
 	}
 	at, ok := fr.find(v.CORE)
 	if !ok {
@@ -59,7 +59,7 @@ func read(fr *frame, v *ir.Value) int64 {
 	if unit == nil {
 		return 0
 	}
-	return v.Mem.Extend(at.read(unit))
+	return extend(v.Mem, at.read(unit))
 }
 
 func readMem(fr *frame, v *ir.Value) int64 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -182,12 +183,14 @@ func TestKernel(t *testing.T) {
 	for r.Next() != nil {
 	}
 	ordinary := sender(0)
-	go func() {
+	var sent sync.WaitGroup
+	defer sent.Wait()
+	sent.Go(func() {
 		time.Sleep(20 * time.Millisecond)
 		if _, err := ordinary.Run(&ebpf.RunOptions{Data: make([]byte, 64)}); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	if r.Sleep(time.Minute) != nil || time.Since(begin) > 30*time.Second || r.Next() == nil {
 		t.Error("a record did not end the sleep")
 	}
