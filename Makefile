@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test test-kernels lint bench fuzz generate docs clean
+.PHONY: all build demo test test-kernels lint bench fuzz mutate generate docs clean
 
 all: build
 
@@ -48,6 +48,11 @@ MUTANTS  ?= 1000000
 fuzz:
 	@bash tests/fuzz.sh $(FUZZTIME) . 2
 	$(GO) test ./tests/mutants -count=1 -timeout 0 -v -mutants $(MUTANTS) -seed $$(date +%s)
+
+# mutate changes the code in one place at a time and reports how many of the changes the
+# package's own tests notice (about half an hour): MUTATE="-n 10 ./passes" is a quick look.
+mutate:
+	$(GO) run ./tests/mutate $(MUTATE)
 
 generate:
 	$(GO) generate ./...
