@@ -28,7 +28,7 @@ func commands() []command {
 		{"check", "FILE.o ... [--target FILE]...", "say whether objects load on the kernels of targets", runCheck},
 		{"explain", "CODE", "explain an error or warning code", runExplain},
 		{"passes", "", "list the compiler's passes and their order constraints", runPasses},
-		{"target", "show|diff|capture", "show or compare target files, or capture this host into one", runTarget},
+		{"target", "show|diff|capture|import", "show or compare target files, or make one of this host or of another", runTarget},
 		{"version", "", "print the version", runVersion},
 	}
 }

@@ -88,7 +88,7 @@ func runPasses(args []string) int {
 
 func runTarget(args []string) int {
 	if len(args) == 0 {
-		return fail("usage: btc target show [FILE] | btc target diff A B [PATTERN] | btc target capture -o FILE")
+		return fail("usage: btc target show [FILE] | btc target diff A B [PATTERN] | btc target capture -o FILE | btc target import RAW -o FILE")
 	}
 	switch args[0] {
 	case "show":
@@ -97,8 +97,10 @@ func runTarget(args []string) int {
 		return targetDiff(args[1:])
 	case "capture":
 		return targetCapture(args[1:])
+	case "import":
+		return targetImport(args[1:])
 	}
-	return fail("unknown command %q: btc target has show, diff and capture", args[0])
+	return fail("unknown command %q: btc target has show, diff, capture and import", args[0])
 }
 
 func targetShow(args []string) int {
@@ -134,7 +136,40 @@ func targetCapture(args []string) int {
 	if err != nil {
 		return fail("cannot capture this host: %v", err)
 	}
-	if err := writeFiles(newFile{*out, b}); err != nil {
+	return written(newFile{*out, b})
+}
+
+// targetImport makes a target file of what btrun --capture wrote on a host.
+func targetImport(args []string) int {
+	fs := newFlags("target import", "RAW -o FILE")
+	out := fs.String("o", "", "target `FILE` to write")
+	operands, err := parseInterleaved(fs, args)
+	switch {
+	case err != nil:
+		return flagStatus(fs, err)
+	case len(operands) == 0:
+		return fail("name the file that btrun --capture wrote")
+	case len(operands) > 1:
+		return fail("unexpected argument %q: one file at a time", operands[1])
+	case *out == "":
+		return fail("say where to write with -o FILE")
+	}
+	raw := operands[0]
+	f, err := os.Open(raw)
+	if err != nil {
+		return fail("%v", err)
+	}
+	defer f.Close()
+	b, err := capture.Import(f)
+	if err != nil {
+		return fail("%s: %v", raw, err)
+	}
+	return written(newFile{*out, b})
+}
+
+// written writes a file and returns the exit status.
+func written(f newFile) int {
+	if err := writeFiles(f); err != nil {
 		return fail("%v", err)
 	}
 	return 0

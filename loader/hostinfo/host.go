@@ -2,9 +2,9 @@
 // release and boot, CPUs, kernel symbols, tracepoints.
 //
 // It reads /proc and /sys and keeps nothing; callers that ask often keep the
-// answer. The sub-packages are for the compiler's side: targetfile holds the
-// target file's schema, reader and writer (and pulls in a decompressor, which
-// the loader must not link), capture makes a target file on a live host.
+// answer. The sub-packages are the compiler's, and the loader does not link them:
+// targetfile holds the target file's schema, reader and writer, capture makes a
+// target file of a live host or of a raw capture (WriteRaw).
 package hostinfo
 
 import (

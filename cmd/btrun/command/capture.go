@@ -1,24 +1,25 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
-	"btc/loader/hostinfo/capture"
+	"btc/loader/hostinfo"
 )
 
-// captureTarget writes the target file of this kernel. A file that is there stays
-// as it was until the new one is whole.
-func captureTarget(o *options, stderr io.Writer) int {
-	b, err := capture.HostFile()
-	if err != nil {
+// captureKernel writes a raw capture of this kernel, which btc target import makes a target
+// file of. A file that is there stays as it was until the new one is whole.
+func captureKernel(o *options, stderr io.Writer) int {
+	var b bytes.Buffer
+	if err := hostinfo.WriteRaw(&b); err != nil {
 		fmt.Fprintf(stderr, "btrun: cannot capture this host: %v\n", err)
 		return 1
 	}
-	if err := replaceFile(o.capture, b); err != nil {
+	if err := replaceFile(o.capture, b.Bytes()); err != nil {
 		if c := errors.Unwrap(err); c != nil { // without the path of a temporary file
 			err = c
 		}

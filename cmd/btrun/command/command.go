@@ -66,8 +66,8 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
   --list PATTERN  list what can be attached to on this host, such as "kprobe:tcp_*",
                 "usdt:/bin/x:*", "*sched*"; several separated by commas; with -v
                 also the arguments
-  --capture FILE  record what the compiler must know of this kernel in FILE, for
-                btc compile --target FILE
+  --capture FILE  write what the compiler must know of this kernel to FILE, a tar
+                archive for btc target import
   --help        with OBJECT.o: list the script's own parameters
   --version     print the version
 `
@@ -102,7 +102,7 @@ func Run(args []string, s Streams) int {
 	case o.list != "":
 		return list(o, stdout, stderr)
 	case o.capture != "":
-		return captureTarget(o, stderr)
+		return captureKernel(o, stderr)
 	case o.object == "" && o.help:
 		fmt.Fprint(stdout, usage())
 		return 0

@@ -8,10 +8,9 @@ package capture
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -55,11 +54,20 @@ const MaxFile = 3_000_000
 // HostFile is the target file of the running kernel. Where it would be larger
 // than MaxFile, the types of the largest modules are left out, which the file says.
 func HostFile() ([]byte, error) {
-	src, err := host()
+	files := memory{}
+	if err := hostinfo.EachRaw(files.add); err != nil {
+		return nil, err
+	}
+	return files.target()
+}
+
+// Import is HostFile for a raw capture that btrun wrote on another host (hostinfo.WriteRaw).
+func Import(r io.Reader) ([]byte, error) {
+	files, err := readArchive(r)
 	if err != nil {
 		return nil, err
 	}
-	return file(src, MaxFile)
+	return files.target()
 }
 
 func file(src *Source, most int) ([]byte, error) {
@@ -90,52 +98,6 @@ func file(src *Source, most int) ([]byte, error) {
 			src.Modules = slices.Delete(slices.Clone(src.Modules), at, at+1)
 		}
 	}
-}
-
-// host reads the running kernel. It needs /sys/kernel/btf/vmlinux; what
-// else cannot be read becomes a gap.
-func host() (*Source, error) {
-	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("this kernel has no BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	src := &Source{BTF: raw}
-	if src.Arch, err = hostinfo.Machine(); err != nil {
-		return nil, err
-	}
-	src.Syscalls = hostinfo.SyscallNumbers(src.Arch)
-	if src.Release, err = hostinfo.Release(); err != nil {
-		return nil, err
-	}
-	src.Modules = loadedModules("/sys/kernel/btf")
-	if dir, err := hostinfo.Tracefs(); err == nil {
-		src.Tracefs = os.DirFS(dir)
-	}
-	// Without addresses the names are still good.
-	if f, err := os.Open("/proc/kallsyms"); err == nil {
-		defer f.Close()
-		src.Kallsyms, _ = hostinfo.ReadKallsyms(f)
-	}
-	return src, nil
-}
-
-// loadedModules reads the types of the loaded modules. One that is unloaded
-// meanwhile is left out.
-func loadedModules(dir string) []Module {
-	entries, _ := os.ReadDir(dir)
-	var all []Module
-	for _, e := range entries {
-		if e.Name() == "vmlinux" {
-			continue
-		}
-		if raw, err := os.ReadFile(dir + "/" + e.Name()); err == nil {
-			all = append(all, Module{Name: e.Name(), BTF: raw})
-		}
-	}
-	return all
 }
 
 // popular is the number of types that are laid out by how often they are

@@ -260,22 +260,25 @@ func FuzzBTF(f *testing.F) {
 
 // The running kernel, with what this user may read.
 func TestHost(t *testing.T) {
-	src, err := host()
+	raw, err := HostFile()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		t.Skip("skipped: no BTF of the running kernel: ", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := Make(*src)
+	f, err := targetfile.Open(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(data.Types) < 5000 || len(data.Funcs) < 5000 {
-		t.Errorf("%d types, %d functions", len(data.Types), len(data.Funcs))
+	funcs := 0
+	if err := f.Funcs("", func(targetfile.Func) bool { funcs++; return true }); err != nil || funcs < 5000 || f.NumTypes() < 5000 {
+		t.Errorf("%d functions, %d types, %v", funcs, f.NumTypes(), err)
 	}
-	if _, err := hostinfo.Tracepoint("sched", "sched_switch"); err == nil && len(data.Events) < 100 {
-		t.Errorf("%d events, gaps %v", len(data.Events), data.Meta.Gaps)
+	if _, err := hostinfo.Tracepoint("sched", "sched_switch"); err == nil {
+		if _, ok, err := f.Event("sched", "sched_switch"); !ok || err != nil {
+			t.Errorf("no sched_switch: %v, gaps %v", err, f.Meta.Gaps)
+		}
 	}
-	t.Log("gaps: ", data.Meta.Gaps)
+	t.Log("gaps: ", f.Meta.Gaps)
 }
