@@ -56,7 +56,9 @@ func (e *Expansion) pairSessions(x *expander, m *manifest.Manifest) {
 
 // Split gives the two probes of a session a link each.
 func (e *Expansion) Split(i int) {
-	e.Plans = slices.Replace(e.Plans, i, i+1, e.Plans[i].Session...)
+	plans := append([]Plan(nil), e.Plans[:i]...)
+	plans = append(plans, e.Plans[i].Session...)
+	e.Plans = append(plans, e.Plans[i+1:]...)
 }
 
 // listedOnce tells whether the kernel can trace a function at its entry, where

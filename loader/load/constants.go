@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -204,6 +203,20 @@ func unexpected(m *manifest.Manifest, known map[string]bool, named map[string]st
 
 func hasKey(m map[string]string, k string) bool { _, ok := m[k]; return ok }
 
+// parseIPv4 reads the dotted-decimal form of inet_pton(3). (net/netip costs btrun 16 KB.)
+func parseIPv4(text string) ([]byte, bool) {
+	parts := strings.Split(text, ".")
+	addr := make([]byte, 0, 4)
+	for _, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 8)
+		if err != nil || strconv.FormatUint(n, 10) != part { // no sign, no leading zero
+			return nil, false
+		}
+		addr = append(addr, byte(n))
+	}
+	return addr, len(addr) == 4
+}
+
 func paramBytes(p *manifest.Param, text string) ([]byte, error) {
 	switch p.Type {
 	case "int":
@@ -216,11 +229,11 @@ func paramBytes(p *manifest.Param, text string) ([]byte, error) {
 		}
 		return number(v, p.Size), nil
 	case "ipv4":
-		addr, err := netip.ParseAddr(text)
-		if err != nil || !addr.Is4() {
+		addr, ok := parseIPv4(text)
+		if !ok {
 			return nil, fmt.Errorf("parameter %s: %q is not an IPv4 address; for an IPv6 address compile the script with it as the parameter's value", p.Name, text)
 		}
-		return addr.AsSlice(), nil
+		return addr, nil
 	case "bool":
 		switch strings.ToLower(text) {
 		case "true", "1", "on", "yes", "":

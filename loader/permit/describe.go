@@ -8,6 +8,7 @@ import (
 
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/order"
 )
 
 // Description says what an object may do, in the order in which it is printed.
@@ -86,7 +87,7 @@ func Describe(o *object.Object, cpus int) *Description {
 			}
 		}
 	}
-	slices.SortFunc(d.Maps, func(a, b MapText) int { return strings.Compare(a.Name, b.Name) })
+	order.By(d.Maps, func(a, b MapText) int { return strings.Compare(a.Name, b.Name) })
 	return d
 }
 
