@@ -54,6 +54,9 @@ type Options struct {
 	DryRun     bool          // load the programs, and attach and run nothing
 	Functions  string        // file that names the kernel functions which can be probed; "": the kernel says it
 	Mode       string        // "test", "bench": run these programs and attach nothing
+	// DropPrivileges has the process give up, once all is attached, the capabilities that the
+	// rest of the run does not need. It cannot get them back.
+	DropPrivileges bool
 	// Attached is called when all probes are attached, before the first event is
 	// handled.
 	Attached func()
@@ -89,6 +92,7 @@ func Run(o *object.Object, opts Options) (status int, err error) {
 		if err = s.resumeChild(); err != nil {
 			break
 		}
+		s.dropPrivileges()
 		s.announce()
 		err = s.loop()
 	}

@@ -94,15 +94,20 @@ var slowKinds = map[string]bool{"kstack": true, "ustack": true, "ksym": true, "u
 
 // isSlow reports whether the text of a value may take long to make.
 func isSlow(l *manifest.Layout) bool {
+	return anyPart(l, func(l *manifest.Layout) bool { return slowKinds[l.Kind] })
+}
+
+// anyPart reports whether f is true for a layout or for a part of it; l may be nil.
+func anyPart(l *manifest.Layout, f func(*manifest.Layout) bool) bool {
 	if l == nil {
 		return false
 	}
 	for i := range l.Fields {
-		if isSlow(&l.Fields[i].Layout) {
+		if anyPart(&l.Fields[i].Layout, f) {
 			return true
 		}
 	}
-	return slowKinds[l.Kind] || isSlow(l.Elem)
+	return f(l) || anyPart(l.Elem, f)
 }
 
 // deferredEvents reports for each event whether the printer formats it.

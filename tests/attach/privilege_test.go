@@ -1,10 +1,17 @@
 package attach
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // withMounts runs a command with a BPF file system of its own where the kernel has
@@ -95,4 +102,105 @@ func TestCapabilities(t *testing.T) {
 			t.Errorf("refused without the reason: %s", out)
 		}
 	})
+}
+
+// capabilitiesOf returns a line of the status of each thread of a process, such as CapEff.
+func capabilitiesOf(t *testing.T, pid int, line string) []uint64 {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(tasks) == 0 {
+		t.Fatal(tasks, err)
+	}
+	var all []uint64
+	for _, task := range tasks {
+		b, err := os.ReadFile(task)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		m := regexp.MustCompile(`(?m)^` + line + `:\s(\S+)$`).FindSubmatch(b)
+		if m == nil {
+			t.Fatalf("no %s in %s", line, b)
+		}
+		n, err := strconv.ParseUint(string(m[1]), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// Once all is attached, no thread of btrun has a capability that the rest of the run does not
+// need, nor can it get one by executing a program.
+func TestPrivilegesAreDropped(t *testing.T) {
+	needRoot(t)
+	own := capabilitiesOf(t, os.Getpid(), "CapEff")[0]
+	const (
+		bpf, perfmon, ptrace, read, syslog = 1 << unix.CAP_BPF, 1 << unix.CAP_PERFMON, 1 << unix.CAP_SYS_PTRACE, 1 << unix.CAP_DAC_READ_SEARCH, 1 << unix.CAP_SYSLOG
+		users, kill                        = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETPCAP, 1 << unix.CAP_KILL
+	)
+	for _, c := range []struct {
+		name, script string
+		args         []string
+		want         uint64
+	}{
+		{"counts", "interval:s:9 { @ = count(); }", nil, bpf | perfmon},
+		{"kernel stacks", "profile:hz:9 { @[kstack] = count(); }", nil, bpf | perfmon | syslog},
+		{"user stacks", "profile:hz:9 { @[(ustack, 1)] = count(); }", nil, bpf | perfmon | ptrace | read | users},
+		{"printed symbols", `interval:s:9 { printf("%s\n", usym(1)); }`, nil, bpf | perfmon | ptrace | read | users},
+		{"files", `interval:s:9 { cat("/etc/hostname"); }`, nil, bpf | perfmon | read},
+		{"a command", "interval:s:9 { @ = 1; }", []string{"-c", "/bin/sleep 100"}, bpf | perfmon | kill},
+		{"system", `interval:s:9 { system("true"); }`, []string{"--allow", "system"}, own},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := trace(t, append(c.args, compile(t, c.script))...)
+			defer r.stop(t)
+			want := c.want & own
+			for _, line := range []string{"CapEff", "CapPrm", "CapBnd"} {
+				for _, have := range capabilitiesOf(t, r.cmd.Process.Pid, line) {
+					if have != want {
+						t.Errorf("%s is %#x, want %#x", line, have, want)
+					}
+				}
+			}
+			nnp := uint64(1)
+			if c.name == "system" {
+				nnp = 0
+			}
+			for _, have := range capabilitiesOf(t, r.cmd.Process.Pid, "NoNewPrivs") {
+				if have != nnp {
+					t.Errorf("NoNewPrivs is %d, want %d", have, nnp)
+				}
+			}
+		})
+	}
+}
+
+// What comes after the drop works: the symbols of a process that starts later, files of cat(),
+// system(), maps that are read, the end programs, a pin that is removed.
+func TestRunWithoutPrivileges(t *testing.T) {
+	needRoot(t)
+	needTracepoints(t, "sched")
+	shell := shellNamed(t, "btclater")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("of another user\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(secret, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	r := trace(t, compile(t, fmt.Sprintf(`tracepoint:sched:sched_process_exit / comm == "btclater" / { @[ustack(3)] = count(); printf("%%s %%s\n", comm, ustack(1)); print(@); cat(%q); clear(@); }
+		end { printf("ended\n"); }`, secret)))
+	for range 3 {
+		if err := exec.Command(shell, "-c", "(:); true").Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	out := r.stop(t)
+	for _, want := range []string{`btclater \n\s+[A-Za-z_]\w*\+\d+\n`, "of another user\n", "ended\n"} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
 }

@@ -136,7 +136,7 @@ func setBuffer(o *options, v string) error {
 // parseArgs reads the command line. Options may stand before and after the
 // object; what begins with "-" and is meant for the script stands behind "--".
 func parseArgs(args []string) (*options, error) {
-	o := &options{run: run.Options{Buffer: "line", Named: map[string]string{}, MaxMemory: permit.DefaultMemory()}}
+	o := &options{run: run.Options{DropPrivileges: true, Buffer: "line", Named: map[string]string{}, MaxMemory: permit.DefaultMemory()}}
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]

@@ -1,0 +1,121 @@
+package run
+
+import (
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/manifest"
+)
+
+// keptCapabilities are those that a run may still need after it has attached, and when. All
+// others are given up then; docs/security.md has the same table.
+var keptCapabilities = []struct {
+	capability int
+	needed     func(*session) bool
+}{
+	// Maps, iterators and end programs, where kernel.unprivileged_bpf_disabled is set.
+	{unix.CAP_BPF, always},
+	// Perf events of CPUs that come online.
+	{unix.CAP_PERFMON, always},
+	// Both of the above for a process that was given only this.
+	{unix.CAP_SYS_ADMIN, func(*session) bool { return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) }},
+	// Memory maps and root directories of processes that are seen later.
+	{unix.CAP_SYS_PTRACE, (*session).namesUsers},
+	// Files of theirs, and those that cat() prints.
+	{unix.CAP_DAC_READ_SEARCH, func(s *session) bool { return s.namesUsers() || s.hasEvent("cat") }},
+	// To start the parser of these files as nobody, with an empty bounding set.
+	{unix.CAP_SETUID, (*session).namesUsers},
+	{unix.CAP_SETGID, (*session).namesUsers},
+	{unix.CAP_SETPCAP, (*session).namesUsers},
+	// Symbols of kernel modules that are loaded later.
+	{unix.CAP_SYSLOG, func(s *session) bool { return s.prints("kstack", "ksym") }},
+	// To end a command that changed its user.
+	{unix.CAP_KILL, func(s *session) bool { return s.child != nil }},
+}
+
+func always(*session) bool { return true }
+
+// namesUsers reports whether addresses of processes are given names.
+func (s *session) namesUsers() bool { return s.prints("ustack", "usym") }
+
+// hasEvent reports whether the script has an event of a kind.
+func (s *session) hasEvent(kind string) bool {
+	for i := range s.manifest.Events {
+		if s.manifest.Events[i].Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// prints reports whether a map or an event of the script has a value of one of these kinds.
+func (s *session) prints(kinds ...string) bool {
+	ofKind := func(l *manifest.Layout) bool { return slices.Contains(kinds, l.Kind) }
+	for i := range s.manifest.Maps {
+		m := &s.manifest.Maps[i]
+		if anyPart(m.Key, ofKind) || anyPart(m.Value, ofKind) {
+			return true
+		}
+	}
+	for i := range s.manifest.Events {
+		for j := range s.manifest.Events[i].Fields {
+			if anyPart(&s.manifest.Events[i].Fields[j].Layout, ofKind) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// capabilities is the user's part of capset(2) and capget(2): the low and the high half.
+type capabilities [2]unix.CapUserData
+
+func (c *capabilities) has(n int) bool { return c[n/32].Effective>>(n%32)&1 != 0 }
+
+// capabilityHeader is what capset(2) is called with; a system call of several threads needs an
+// address that does not move.
+var (
+	capabilityHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	keptInThreads    capabilities
+)
+
+// effective reports whether this process has a capability.
+func effective(n int) bool {
+	var have capabilities
+	return unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &have[0]) == nil && have.has(n)
+}
+
+// dropPrivileges gives up, in all threads, what the rest of the run does not need. A permitted
+// system() has commands that need what the operator has: then all is kept. Where it cannot be
+// done (a program with cgo), the run goes on as it is.
+func (s *session) dropPrivileges() {
+	if !s.opts.DropPrivileges || s.hasEvent("system") {
+		return
+	}
+	var have capabilities
+	if unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &have[0]) != nil {
+		return
+	}
+	var kept capabilities
+	keep := map[int]bool{}
+	for _, k := range keptCapabilities {
+		if have.has(k.capability) && k.needed(s) {
+			keep[k.capability] = true
+			kept[k.capability/32].Effective |= 1 << (k.capability % 32)
+			kept[k.capability/32].Permitted |= 1 << (k.capability % 32)
+		}
+	}
+	// Nothing that is executed from here on gets more: no_new_privs also holds where the bounding
+	// set cannot be changed (CAP_SETPCAP).
+	syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	for n := range unix.CAP_LAST_CAP + 1 {
+		if !keep[n] {
+			syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(n), 0)
+		}
+	}
+	keptInThreads = kept
+	syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capabilityHeader)), uintptr(unsafe.Pointer(&keptInThreads)), 0)
+}
