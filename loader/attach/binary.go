@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"btc/loader/binary"
+	"btc/loader/safefile"
 )
 
 // findBinaries turns the file part of a uprobe into paths: a path or a pattern
@@ -22,15 +23,20 @@ func findBinaries(target string, pid int) ([]string, error) {
 	case isPattern(target):
 		return matchingFiles(root, target, pid)
 	case strings.Contains(target, "/"):
-		path := target
+		file, member, isMember := binary.Member(target)
+		var err error
 		if root != "" && strings.HasPrefix(target, "/") {
-			path = root + target
+			file, err = safefile.Resolve(root, file)
+		} else {
+			_, err = os.Stat(file)
 		}
-		file, _, _ := binary.Member(path)
-		if _, err := os.Stat(file); err != nil {
+		if err != nil {
 			return nil, &missing{text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target)}
 		}
-		return []string{path}, nil
+		if isMember {
+			file += "!/" + member
+		}
+		return []string{file}, nil
 	}
 	if pid != 0 {
 		// Its own libraries may be others than those that a new process would get.

@@ -35,6 +35,33 @@ func openIn(root, path string, flags uint64) (*os.File, error) {
 	})
 }
 
+// Resolve returns the path, as this process sees it, of the regular file that path is below the
+// directory root: root with a path without symbolic links. Where root is that of a process,
+// other calls that get the path do not follow the links that lead out of it.
+func Resolve(root, path string) (string, error) {
+	f, err := OpenIn(root, path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	if err != nil {
+		return "", err
+	}
+	found, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	// In another mount namespace the link is relative to its root; in ours, for a process with a
+	// root directory of its own (chroot), it is the whole path.
+	for _, name := range []string{root + link, link} {
+		if fi, err := os.Lstat(name); err == nil && os.SameFile(fi, found) {
+			return name, nil
+		}
+	}
+	return "", &os.PathError{Op: "resolve", Path: f.Name(), Err: os.ErrNotExist}
+}
+
 // CreateIn creates the regular file at path below the directory root with mode 0600, or
 // empties the one that is there, for writing. No symbolic link below root is followed, and
 // a file with several names is refused: another may be where root does not lead.

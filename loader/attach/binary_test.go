@@ -1,0 +1,68 @@
+package attach
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// The test program waits, as a traced process, until its input ends.
+func init() {
+	if len(os.Args) == 2 && os.Args[1] == "waits" {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
+}
+
+// A path of a process with a root directory of its own is what that process sees there, symbolic
+// links included.
+func TestFilesOfAnotherRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: no chroot(2)")
+	}
+	root := t.TempDir()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"bin", "etc"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "bin/program"), self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"absolute": "/bin/program", "up": "../../../bin/program", "out": outside} {
+		if err := os.Symlink(target, filepath.Join(root, "etc", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("/bin/program", "waits")
+	cmd.Err, cmd.Path, cmd.Dir, cmd.SysProcAttr = nil, "/bin/program", "/", &syscall.SysProcAttr{Chroot: root}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	for _, name := range []string{"/bin/program", "/etc/absolute", "/etc/up"} {
+		paths, err := findBinaries(name, cmd.Process.Pid)
+		if err != nil || len(paths) != 1 || paths[0] != filepath.Join(root, "bin/program") {
+			t.Errorf("%s is %v, %v", name, paths, err)
+		}
+	}
+	if paths, err := findBinaries("/etc/out", cmd.Process.Pid); err == nil {
+		t.Errorf("a link out of the root directory leads to %v", paths)
+	}
+}
