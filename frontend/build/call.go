@@ -59,7 +59,7 @@ func newTables() *tables {
 			"exit":     (*fn).exit,
 			"delete":   (*fn).delete,
 			"has_key":  (*fn).hasKey,
-			"len":      (*fn).length,
+			"len":      (*fn).length, "stack_len": (*fn).length,
 
 			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
 			"kaddr": hostValue, "percpu_kaddr": (*fn).percpuKaddr, "cgroupid": hostValue, "cgroup_path": firstArg,

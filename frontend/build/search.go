@@ -80,7 +80,7 @@ func (f *fn) concat(c *check.Call, dst *ir.Value, capacity int) {
 	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, both), ir.Const(int64(capacity))).Imm = int64(capacity)
 }
 
-// memcmp is the difference of the first bytes that differ, 0 for none.
+// memcmp is the difference of the first bytes (int8) that differ, 0 for none.
 func (f *fn) memcmp(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.N == 0 {
 		return ir.Const(0)
@@ -91,13 +91,17 @@ func (f *fn) memcmp(_ ast.Expr, c *check.Call) *ir.Value {
 		at[i] = f.Slot("bytes", room, 8)
 		at[i].Slot.Class = ir.Scratch
 		f.zero(at[i], room)
-		f.bytesOf(x, at[i], min(int(c.N), f.body.Type(x).Size))
+		if t := f.body.Type(x); t.Kind == types.String || t.Kind == types.Array || t.Kind == types.Struct {
+			f.bytesOf(x, at[i], min(int(c.N), t.Size))
+		} else {
+			f.Store(ir.U64, at[i], 0, f.num(x)) // the lowest byte first
+		}
 	}
 	head, next, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head, ir.Const(0))
 	k := head.AddParam(ir.TI64)
 	f.start(head, false)
-	diff := f.Sub(f.Load(ir.U8, f.Add(at[0], k), 0), f.Load(ir.U8, f.Add(at[1], k), 0))
+	diff := f.Sub(f.Load(ir.S8, f.Add(at[0], k), 0), f.Load(ir.S8, f.Add(at[1], k), 0))
 	more := f.AddImm(k, 1)
 	f.branch(f.ICmp(ir.EQ, diff, ir.Const(0)), next, rest)
 	f.start(next, true)

@@ -326,10 +326,7 @@ func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
 		return
 	}
 	e.Type = types.TUint64
-	e.Const = &Const{Int: int64(t.Size)}
-	if t.Kind == types.Buffer {
-		e.Const.Int += 4 // the length, as bpftrace counts it
-	}
+	e.Const = &Const{Int: int64(t.Sizeof())}
 	if arg, ok := ast.Unparen(x.Arg).(*ast.TypeExpr); ok {
 		e.Const.Int = int64(wideEnum(b.resolveType(arg.Type)).Size)
 	}

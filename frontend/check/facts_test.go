@@ -51,6 +51,7 @@ func TestTypes(t *testing.T) {
 		{"AF_INET6", "int8", "10"},
 		{"sizeof(uint32)", "uint64", "4"},
 		{"sizeof(((int8)1,(int64)1,(int8)1,(int64)1))", "uint64", "32"},
+		{`sizeof((buf("abc", 3), 1))`, "uint64", "8"},
 		{"sizeof(struct sockaddr_in)", "uint64", "16"},
 		{"pid", "uint32", ""},
 		{"pid + 1", "uint64", ""},

@@ -142,6 +142,7 @@ func mapRows() []Function {
 		{Name: "delete", min: 1, max: 2, result: types.TBool, check: (*body).deleteMap, Supported: true},
 		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, Supported: true},
 		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
+		{Name: "stack_len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
 		{Name: "clear", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
 		{Name: "zero", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
 	}

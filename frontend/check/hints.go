@@ -20,7 +20,7 @@ var usage = map[string]string{
 	"strftime": `strftime("%H:%M:%S", nsecs)`, "ntop": "ntop([family, ]address)",
 	"printf": `printf("format", values...)`, "print": "print(value), print(@map) or print(@map, top, divisor)",
 	"delete": "delete(@map, key)", "has_key": "has_key(@map, key)", "clear": "clear(@map)", "zero": "zero(@map)",
-	"len": "len(@map)", "join": "join(argv[, separator])", "kstack": "kstack, kstack(frames) or kstack(mode, frames)",
+	"len": "len(@map)", "stack_len": "stack_len(kstack)", "join": "join(argv[, separator])", "kstack": "kstack, kstack(frames) or kstack(mode, frames)",
 	"ustack": "ustack, ustack(frames) or ustack(mode, frames)", "reg": `reg("ip")`, "exit": "exit() or exit(code)",
 	"ksym": "ksym(address)", "usym": "usym(address)", "kaddr": `kaddr("symbol")`, "uaddr": `uaddr("symbol")`,
 	"system": `system("command", values...)`, "cat": `cat("/path")`, "signal": `signal("KILL") or signal(9)`,

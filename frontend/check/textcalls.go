@@ -30,7 +30,8 @@ const NameSize = 64
 // concatSize is the capacity in bytes of what str_concat gives.
 const concatSize = 1024
 
-// memcmp is memcmp(a, b, n) of strings, arrays and structs; n is constant.
+// memcmp is memcmp(a, b, n) of strings, arrays, structs and numbers; n is constant, and at most
+// the size of a number.
 func (b *body) memcmp(c *callSite) {
 	c.Args = c.args[:2]
 	n, ok := b.constInt(c.args[2], c.Fn.Name)
@@ -43,6 +44,11 @@ func (b *body) memcmp(c *callSite) {
 		switch {
 		case invalid(t):
 			ok = false
+		case isWord(t):
+			if n > int64(t.Size) {
+				b.fail(diag.BadArguments, c.args[2], "memcmp() of type %s compares at most %d bytes", t, t.Size)
+				ok = false
+			}
 		case t.Kind != types.String && t.Kind != types.Array && t.Kind != types.Struct:
 			b.fail(diag.BadArguments, x, "memcmp() only supports string, array and struct arguments (%s provided)", t)
 			ok = false
@@ -53,6 +59,9 @@ func (b *body) memcmp(c *callSite) {
 		c.e.Type = types.TInvalid
 	}
 }
+
+// isWord reports whether values of a type are numbers, booleans or pointers.
+func isWord(t *types.Type) bool { return t.IsInteger() || t.Kind == types.Pointer }
 
 // text types an argument that is a string. The name of the probe is one where it
 // is known here; what a pattern matched is known to the host alone.

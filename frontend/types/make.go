@@ -91,7 +91,7 @@ func aggregate(k Kind, fields []Field) *Type {
 	for _, f := range fields {
 		a := f.Type.Align()
 		t.align = max(t.align, a)
-		t.Size = roundUp(t.Size, a) + f.Type.Size
+		t.Size = roundUp(t.Size, a) + f.Type.Sizeof()
 		t.parts += f.Type.Parts()
 	}
 	t.Size = roundUp(t.Size, t.align)
@@ -254,6 +254,14 @@ func (t *Type) Fixed() *Type {
 		}
 	}
 	return t
+}
+
+// Sizeof is what sizeof prints, in bytes: a buffer has its length in front.
+func (t *Type) Sizeof() int {
+	if t.Kind == Buffer {
+		return t.Size + 4
+	}
+	return t.Size
 }
 
 // Align is the natural alignment in bytes, as C and sizeof see it.
