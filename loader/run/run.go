@@ -502,7 +502,7 @@ func (s *session) readEvents() error {
 			flushed = time.Now()
 		}
 		s.tick()
-		if n == tickEvents {
+		if n == tickEvents || s.stopped() {
 			continue
 		}
 		if err := s.poller.wait(s.events, handled, s.watches()); err != nil {
