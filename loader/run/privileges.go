@@ -100,22 +100,15 @@ func (s *session) dropPrivileges() {
 		return
 	}
 	var kept capabilities
-	keep := map[int]bool{}
 	for _, k := range keptCapabilities {
 		if have.has(k.capability) && k.needed(s) {
-			keep[k.capability] = true
 			kept[k.capability/32].Effective |= 1 << (k.capability % 32)
 			kept[k.capability/32].Permitted |= 1 << (k.capability % 32)
 		}
 	}
-	// Nothing that is executed from here on gets more: no_new_privs also holds where the bounding
-	// set cannot be changed (CAP_SETPCAP).
+	// Nothing that is executed from here on gets more. (The bounding set could not give more, either,
+	// and to empty it would take 40 system calls of all threads, and the first events would wait.)
 	syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
-	for n := range unix.CAP_LAST_CAP + 1 {
-		if !keep[n] {
-			syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(n), 0)
-		}
-	}
 	keptInThreads = kept
 	syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capabilityHeader)), uintptr(unsafe.Pointer(&keptInThreads)), 0)
 }

@@ -156,7 +156,7 @@ func TestPrivilegesAreDropped(t *testing.T) {
 			r := trace(t, append(c.args, compile(t, c.script))...)
 			defer r.stop(t)
 			want := c.want & own
-			for _, line := range []string{"CapEff", "CapPrm", "CapBnd"} {
+			for _, line := range []string{"CapEff", "CapPrm"} {
 				for _, have := range capabilitiesOf(t, r.cmd.Process.Pid, line) {
 					if have != want {
 						t.Errorf("%s is %#x, want %#x", line, have, want)

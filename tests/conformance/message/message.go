@@ -33,6 +33,7 @@ var loaderForms = []struct {
 	// What bpftrace finds out when it attaches has no position.
 	{regexp.MustCompile(`(?m)^\S+:\d+:\d+: (ERROR|WARNING): (Unable to attach probe: )`), "$1: $2"},
 	{regexp.MustCompile(`(?m)^ +\| (Could not |Offset outside |Possible attachment attempt )`), "ERROR: $1"},
+	{regexp.MustCompile(`(?m)^ +\| (Use --unsafe )`), "$1"},
 }
 
 var (
