@@ -21,8 +21,13 @@ func (b *Builder) OnX86() *Value {
 	return b.ICmp(NE, b.CORE(FieldExists, CORERef{Type: archFlavour, Path: "di"}), Const(0))
 }
 
-// IsArchTest tells whether a relocation asks for the architecture.
-func IsArchTest(ref CORERef) bool { return ref.Type == archFlavour }
+// ArchTest is the architecture that a relocation asks for.
+func ArchTest(ref CORERef) (label string, ok bool) {
+	if ref.Type != archFlavour {
+		return "", false
+	}
+	return "x86_64", true
+}
 
 // FewTurns is the number of turns up to which a loop of unknown length stays in
 // place: no kernel stops it before its end.

@@ -151,7 +151,12 @@ type Prog struct {
 	// Record are the fields of a tracepoint's record that the script reads at the
 	// target's places, because no type describes the record.
 	Record []RecordUse
-	Pos    Pos
+	// MayShare and MayRunRaw are set by the pass sharing: a loader may run the program for many
+	// system calls from one raw tracepoint, or from its tracepoint's raw one. SharesScratch is set
+	// by the pass scratch: the program's scratch record is safe only while the kernel counts it among
+	// running programs (bpf_prog_active), which it does not for raw tracepoints.
+	MayShare, MayRunRaw, SharesScratch bool
+	Pos                                Pos
 }
 
 // RecordUse is a field of a tracepoint's record that no relocation finds.

@@ -6,6 +6,33 @@ import (
 	"btc/ir"
 )
 
+// sharing decides which programs a loader may run from an attach point that they share, or from a
+// raw tracepoint in place of their own. The manifest carries the verdict, and the aggregations
+// are lowered by it: among such programs the kernel does not keep one from interrupting another.
+//
+// requires:    high ops
+// establishes: Prog.MayShare, Prog.MayRunRaw
+// invalidates: nothing
+//
+//	func @p prog (kind tracepoint, attach (target "sched", name "sched_switch")) {
+//	->
+//	func @p prog (kind tracepoint, attach (target "sched", name "sched_switch"), may_run_raw) {
+func sharing(m *ir.Module) []ir.Diag {
+	calls := false // an attach point may stand for several system calls
+	for _, f := range m.Funcs {
+		calls = calls || f.Prog != nil && mayBeCalls(f)
+	}
+	for _, f := range m.Funcs {
+		if p := f.Prog; p != nil && p.Kind == ir.ProgTracepoint {
+			p.MayShare = calls && (isSyscall(f) || hasPattern(p.Attach.Target))
+			// Without its record, a program is the same at the raw tracepoint that the record is made of.
+			// System calls have none of their own.
+			p.MayRunRaw = !isSyscall(f) && !ir.UsesOfContext(f).Any()
+		}
+	}
+	return nil
+}
+
 // adds are the aggregations that a load, an add and a store would carry out, and
 // those that begin with their first value.
 var adds = map[ir.Op]bool{ir.OpCount: true, ir.OpSum: true, ir.OpAvg: true, ir.OpStats: true, ir.OpHist: true, ir.OpLhist: true,
@@ -20,16 +47,15 @@ var adds = map[ir.Op]bool{ir.OpCount: true, ir.OpSum: true, ir.OpAvg: true, ir.O
 // of fentry, raw tracepoints and iterators interrupt others, and are
 // interrupted, but not by themselves (bpf_prog.active; the kprobe class may
 // still run inside of them). Those of uprobes can be preempted by themselves, on
-// another task. A function of the script may be called by any of them. The loader
-// may run the program of a tracepoint that does not look at its record from the
-// raw tracepoint; then one of several places can interrupt another. It may run those
-// of a pattern of system calls from raw tracepoints, too: they do not meet each other, but
-// the kernel does not count them, and what interrupts a system call runs inside of them.
+// another task. A function of the script may be called by any of them. Of a program that may run
+// from the raw tracepoint (sharing), one of several places can interrupt another. Those of system
+// calls that may share one do not meet each other, but the kernel does not count them, and what
+// interrupts a system call runs inside of them.
 func nestingMaps(m *ir.Module) map[string]bool {
 	type users struct {
 		funcs        map[*ir.Func]bool
 		nest, itself bool
-		calls, other bool // patterns of system calls; what is no tracepoint of one
+		calls, other bool // may share the raw tracepoint of system calls; is not a tracepoint of one
 	}
 	all := map[string]*users{}
 	for _, f := range m.Funcs {
@@ -45,13 +71,13 @@ func nestingMaps(m *ir.Module) map[string]bool {
 				}
 				u.funcs[f] = true
 				u.other = u.other || f.Prog == nil || !isSyscall(f)
-				u.calls = u.calls || f.Prog != nil && mayBeCalls(f)
+				u.calls = u.calls || f.Prog != nil && f.Prog.MayShare
 				switch {
 				case f.Prog == nil || classOf(f.Prog.Kind).name == "scratch_u":
 					u.itself = true
 				case classOf(f.Prog.Kind).counted:
 					u.nest = true
-				case mayRunRaw(f):
+				case f.Prog.MayRunRaw:
 					u.nest = true
 					p := &f.Prog.Attach
 					u.itself = u.itself || hasPattern(p.Target+p.Name)
@@ -64,17 +90,6 @@ func nestingMaps(m *ir.Module) map[string]bool {
 		nests[name] = u.itself || u.nest && len(u.funcs) > 1 || u.calls && u.other
 	}
 	return nests
-}
-
-// mayRunRaw tells whether the loader may run a tracepoint's program from the raw
-// tracepoint: one that does not use its context, of an event that has a raw one.
-func mayRunRaw(f *ir.Func) bool {
-	if f.Prog.Kind != ir.ProgTracepoint || isSyscall(f) {
-		return false
-	}
-	used := false
-	f.Uses(func(v **ir.Value) { used = used || *v == f.Entry().Params[0] })
-	return !used
 }
 
 func isSyscall(f *ir.Func) bool {

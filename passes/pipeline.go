@@ -116,6 +116,7 @@ func Pipeline() []Pass {
 		{"direct-reads", directReads, ir.High, ir.High, "fields of the current task and of typed arguments are loaded, where the kernel can"},
 		{"dce", dce, ir.High, ir.High, "what no one uses is dropped"},
 		{"large-slots", largeSlots, ir.High, ir.High, "long strings and other large objects are to live in scratch"},
+		{"sharing", sharing, ir.High, ir.High, "which programs may run from an attach point that they share is decided"},
 		{"map-layout", chooseMaps, ir.High, ir.High, "each map of the script gets its BPF map"},
 		{"lower-aggregations", lowerAggregations, ir.High, ir.High, "count .. tseries become in-place changes of map values"},
 		{"lower-maps", lowerMaps, ir.High, ir.High, "map reads and writes become helper calls and in-place changes"},

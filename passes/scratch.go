@@ -54,6 +54,7 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	}
 	if f.Prog != nil {
 		class = classOf(f.Prog.Kind)
+		f.Prog.SharesScratch = !class.counted
 	}
 	head := 0
 	if class.counted {

@@ -27,6 +27,10 @@ type Func struct {
 	// IDInsns are the marked immediates of attachid (`r1 = N`, mov imm32): the
 	// loader writes the attach point's number there in each clone.
 	IDInsns []int
+	// Forms are the tests for an architecture or a helper, by rising Insn.
+	Forms []Form
+	// Context is what a program does with its context.
+	Context ir.ContextUse
 	// StackSize is the number of bytes of the 512-byte frame in use.
 	StackSize int
 	// Calls names the subprograms that are called or whose address is taken,
@@ -70,6 +74,12 @@ type CORE struct {
 	Ref  ir.CORERef
 	Kind ir.COREKind
 	Pos  ir.Pos
+}
+
+// Form is an instruction that moves the result of a test into a register.
+type Form struct {
+	Insn         int
+	Arch, Helper string // the test: one of them is not empty
 }
 
 // Line is a line record.

@@ -105,6 +105,11 @@ func (e *encoder) insn(i *mach.Insn, calls map[string]bool) {
 	}
 	if i.Relocated {
 		e.out.CORE = append(e.out.CORE, CORE{at, i.CORE, i.Kind, i.Pos})
+		helper, isHelper := ir.HelperTest(i.CORE)
+		arch, isArch := ir.ArchTest(i.CORE)
+		if isHelper || isArch {
+			e.out.Forms = append(e.out.Forms, Form{at, arch, helper})
+		}
 	}
 }
 

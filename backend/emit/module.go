@@ -68,6 +68,9 @@ func one(f *ir.Func, places map[string]ir.GlobalPlace, opt Options) (*Func, erro
 		return nil, err
 	}
 	dump("asm", e)
+	if f.Prog != nil {
+		e.Context = ir.UsesOfContext(f)
+	}
 	if opt.Free {
 		f.Blocks, f.Slots = nil, nil
 	}

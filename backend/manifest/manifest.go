@@ -82,9 +82,15 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		Config:   config(m.Meta.Config),
 		Programs: []manifest.Program{}, Maps: []manifest.Map{}, Events: []manifest.Event{},
 	}
+	byName := make(map[string]*emit.Func, len(funcs))
+	for _, f := range funcs {
+		byName[f.Name] = f
+	}
 	for _, f := range funcs {
 		if f.Prog != nil {
-			out.Programs = append(out.Programs, program(f))
+			p := program(f)
+			p.Code = code(f, byName)
+			out.Programs = append(out.Programs, p)
 			out.Fields = append(out.Fields, fields(f)...)
 		}
 	}

@@ -31,7 +31,7 @@ func bpfTarget(target string) (ebpf.ProgramID, bool) {
 // expandBPF finds the functions, subprograms included, of the BPF programs that
 // are loaded now. Tracing programs cannot be traced (the kernel's rule).
 func expandBPF(p *manifest.Program, only ebpf.ProgramID) (Plan, error) {
-	plan := Plan{Each: true}
+	plan := Plan{Strategy: PerMatch}
 	err := eachProgram(func(id ebpf.ProgramID, typ ebpf.ProgramType, functions []string) {
 		if only != 0 && id != only || typ == ebpf.Tracing || typ == ebpf.Extension {
 			return

@@ -68,9 +68,6 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		}
 		return Plan{}, noMatch(p.Kind, what)
 	}
-	if len(plan.Matches) > 1 && (!p.UsesID || distinct(plan.Matches)) && x.host.KprobeMulti() {
-		plan.Multi, plan.AttachType = true, ebpf.AttachTraceKprobeMulti
-	}
 	return plan, nil
 }
 
@@ -255,9 +252,6 @@ func readFilterFunctions(path string, add func(function)) error {
 
 func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
 	ret := plan.Prog.Kind == "kretprobe"
-	if plan.Multi {
-		return attachKprobeMulti(plan, prog, ret)
-	}
 	o := &link.KprobeOptions{Offset: m.Offset}
 	attach := link.Kprobe
 	if ret {
@@ -283,7 +277,7 @@ func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.H
 // with one function that cannot be probed, so the list is bisected until these are
 // alone; they are left out. A link that names functions has the first of each name:
 // those that share a name with others have a link of their own, by address.
-func attachKprobeMulti(plan *Plan, prog *ebpf.Program, ret bool) (io.Closer, error) {
+func attachKprobeMulti(plan *Plan, prog *ebpf.Program) (l io.Closer, refused []string, err error) {
 	names := map[string]uint64{}
 	several := map[string]bool{}
 	for i := range plan.Matches {
@@ -294,16 +288,14 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program, ret bool) (io.Closer, err
 	}
 	addrs, err := addressesOf(several, plan.Prog.Attach.Target)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	attach := link.KprobeMulti
-	if ret {
+	if plan.Prog.Kind == "kretprobe" {
 		attach = link.KretprobeMulti
 	}
 	var all closers
-	var refused []string
 	use := func(opts link.KprobeMultiOptions, of []string) error {
-		opts.Session = plan.Session != nil
 		if plan.Prog.UsesID {
 			for _, name := range of {
 				opts.Cookies = append(opts.Cookies, names[name])
@@ -337,10 +329,9 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program, ret bool) (io.Closer, err
 	}
 	if err != nil {
 		all.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	plan.Refused = refused
-	return all, nil
+	return all, refused, nil
 }
 
 // halve calls use for a list, and where it is refused for parts of it. refused

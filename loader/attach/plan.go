@@ -82,34 +82,16 @@ type Match struct {
 	SameAs    int    // 1 + index of the match whose program serves this one, too; 0: none
 }
 
-// Plan says where one program goes.
+// Plan says where one program goes. It does not change once Expand has made it.
 type Plan struct {
 	Prog    *manifest.Program
 	Matches []Match
-	// Multi: one link holds all matches; the program must be loaded with
-	// AttachType, and one that uses its attach point's number asks the link for it.
-	Multi      bool
-	AttachType ebpf.AttachType
-	// Session: the link also runs the program at the return of its functions. The
-	// two plans are those of the entry and of the return, for a kernel that refuses
-	// a program made of both.
-	Session []Plan
-	// Raw is the raw tracepoint, sys_enter or sys_exit, that runs the program of a
-	// Multi plan of system call tracepoints.
-	Raw string
-	// Bare: the programs are those of the raw tracepoints of the same names. Where
-	// one is not to be had, Again loads the program for the tracepoint.
-	Bare  bool
-	Again func(*Match) (*ebpf.Program, error)
-	// Each: every match needs a program of its own, loaded for the match's Name.
-	Each bool
+	// Strategy is how the matches are loaded and linked.
+	Strategy   Strategy
+	AttachType ebpf.AttachType // of Multi
+	Direction  string          // of SharedRaw: sys_enter, sys_exit
 	// OnlyPID: the program must be loaded with a test for this process; 0: all.
 	OnlyPID int
-	// Refused names the functions of a Multi plan that the kernel would not take;
-	// Attach fills it.
-	Refused []string
-	// Virtual programs are run by the loader and attached nowhere.
-	Virtual bool
 }
 
 // Expansion is the result of Expand.
@@ -123,7 +105,7 @@ type Expansion struct {
 // provider is how one kind of attach point is expanded and attached.
 type provider struct {
 	expand func(*expander, *manifest.Program) (Plan, error)
-	// attach makes the link of one match, or of all when the plan is Multi.
+	// attach makes the link of one match.
 	attach func(*Plan, *Match, *ebpf.Program, Options, *host.Host) (io.Closer, error)
 	// reverse: attached in reverse order of declaration, because the kernel runs
 	// the program attached last first.
@@ -165,7 +147,7 @@ func expandOne(_ *expander, p *manifest.Program) (Plan, error) {
 }
 
 func expandVirtual(_ *expander, p *manifest.Program) (Plan, error) {
-	return Plan{Virtual: true, Matches: []Match{{Text: p.Attach.Text}}}, nil
+	return Plan{Strategy: Virtual, Matches: []Match{{Text: p.Attach.Text}}}, nil
 }
 
 // missing is the error of an attach point that does not exist here; what happens
@@ -343,7 +325,8 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 		out.Warnings = append(out.Warnings, w.Warning())
 	}
 	out.number()
-	out.pairSessions(x, m)
+	out.Plans = shareSyscalls(out.Plans)
+	out.Plans = preferRaw(out.Plans, h)
 	return out, nil
 }
 
@@ -370,23 +353,11 @@ func (x *expander) warn(p *manifest.Program, text string) {
 func (x *expander) expand(p *manifest.Program) (Plan, error) {
 	pr := providers[p.Kind]
 	plan, err := pr.expand(x, p)
-	x.avoidPerf(p.Kind, &plan)
+	x.choose(p, &plan)
 	if pr.allPIDs {
 		plan.OnlyPID = x.opts.PID
 	}
 	return plan, err
-}
-
-// avoidPerf makes uprobes one link (6.6) for a user whom the kernel refuses the
-// perf events of uprobes: these need CAP_SYS_ADMIN, the link CAP_PERFMON only.
-func (x *expander) avoidPerf(kind string, plan *Plan) {
-	if kind != "uprobe" && kind != "uretprobe" && kind != "usdt" || plan.Multi || len(plan.Matches) != 1 {
-		return
-	}
-	if len(host.Missing("CAP_SYS_ADMIN")) == 0 || !x.host.UprobeMulti() {
-		return
-	}
-	plan.Multi, plan.AttachType = true, ebpf.AttachTraceUprobeMulti
 }
 
 func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
@@ -404,7 +375,7 @@ const placeShift = 20
 
 // programs is how many BPF programs a plan is loaded as.
 func (p *Plan) programs() int {
-	if p.Each || p.Prog.UsesID && !p.Multi {
+	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
 		return len(p.Matches)
 	}
 	return 1
@@ -450,68 +421,101 @@ func (e *Expansion) Count() (total, attached int) {
 	for i := range e.Plans {
 		n := e.Plans[i].Places(len(e.Plans[i].Matches))
 		total += n
-		if !e.Plans[i].Virtual {
+		if e.Plans[i].Strategy != Virtual {
 			attached += n
 		}
 	}
 	return total, attached
 }
 
-// Order gives the plans in the order to attach them: so that programs on one
+// Order returns the indices of the plans in the order to attach them: so that programs on one
 // place fire in the order of the script.
-func (e *Expansion) Order() []*Plan {
-	var forward, backward []*Plan
+func (e *Expansion) Order() []int {
+	var forward, backward []int
 	for i := range e.Plans {
 		p := &e.Plans[i]
 		switch {
-		case p.Virtual:
+		case p.Strategy == Virtual:
 		case providers[p.Prog.Kind].reverse:
-			backward = append([]*Plan{p}, backward...)
+			backward = append([]int{i}, backward...)
 		default:
-			forward = append(forward, p)
+			forward = append(forward, i)
 		}
 	}
 	return append(backward, forward...)
 }
 
-// Attach makes the plan's links. progs has a program for each match, all the
-// same one when the program does not use the attach point's number. On error
-// the links made so far are given too.
-func (p *Plan) Attach(progs []*ebpf.Program, opts Options, h *host.Host) ([]io.Closer, error) {
+// Programs are the loaded programs of a plan.
+type Programs struct {
+	// Strategy is that of the plan, or the one that the kernel accepted in its place.
+	Strategy Strategy
+	// Of has a program for each match, the same one where it serves several; nil for one that the
+	// kernel refused.
+	Of []*ebpf.Program
+}
+
+// Attached is what Attach has made.
+type Attached struct {
+	Links   []io.Closer
+	Refused []string // functions of a link of many that the kernel did not accept
+	places  int
+}
+
+// Attach makes the plan's links. On error the links made so far are given too.
+func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, error) {
+	out := Attached{places: len(p.Matches)}
 	pr := providers[p.Prog.Kind]
-	if p.Multi {
-		l, err := pr.attach(p, nil, progs[0], opts, h)
+	if progs.Strategy == Multi || progs.Strategy == SharedRaw {
+		l, refused, err := p.attachOnce(progs, opts)
 		if err != nil {
-			return nil, &Failure{p.Prog.Attach.Text, explain(p.Prog.Kind, err)}
+			return out, &Failure{p.Prog.Attach.Text, explain(p.Prog.Kind, err)}
 		}
-		return []io.Closer{l}, nil
+		out.Links, out.Refused = []io.Closer{l}, refused
+		out.places -= len(refused)
+		return out, nil
 	}
 	// Of the places that a pattern matched, those that cannot be probed after all
 	// (some functions are listed and still refused) are left out.
 	several := len(p.Matches) > 1
-	var links []io.Closer
 	var failure *Failure
 	for i := range p.Matches {
 		if opts.stopped() {
-			return links, nil
+			break
 		}
-		if progs[i] == nil { // refused when it was loaded
+		if progs.Of[i] == nil { // refused when it was loaded
 			continue
 		}
-		l, err := pr.attach(p, &p.Matches[i], progs[i], opts, h)
+		attach := pr.attach
+		if progs.Strategy == Raw {
+			attach = attachRawTracepoint
+		}
+		l, err := attach(p, &p.Matches[i], progs.Of[i], opts, h)
 		if err != nil {
 			failure = &Failure{p.Matches[i].Text, explain(p.Prog.Kind, err)}
 			if !several || outOfRoom(err) {
-				return links, failure
+				break
 			}
 			continue
 		}
-		links = append(links, l)
+		out.Links = append(out.Links, l)
 	}
-	if len(links) == 0 && failure != nil {
-		return nil, failure
+	out.places = len(out.Links)
+	if failure != nil && (len(out.Links) == 0 || !several || outOfRoom(failure.Cause)) {
+		return out, failure
 	}
-	return links, nil
+	return out, nil
+}
+
+// attachOnce makes the one link that holds all matches.
+func (p *Plan) attachOnce(progs Programs, opts Options) (l io.Closer, refused []string, err error) {
+	switch {
+	case progs.Strategy == SharedRaw:
+		l, err = linkRaw(p.Direction, progs.Of[0])
+		return l, nil, err
+	case p.AttachType == ebpf.AttachTraceKprobeMulti:
+		return attachKprobeMulti(p, progs.Of[0])
+	}
+	return attachMulti(p, progs.Of[0], opts)
 }
 
 // explain adds to a refusal for want of privileges what is missing.
@@ -536,12 +540,9 @@ func outOfRoom(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
-// Places is the number of attached probes that so many links of a plan stand
+// Places is the number of attached probes that so many matches of a plan stand
 // for. The many places of one usdt probe count once.
 func (p *Plan) Places(links int) int {
-	if p.Multi && links > 0 {
-		links = len(p.Matches) - len(p.Refused)
-	}
 	for i := range p.Matches {
 		if p.Matches[i].More && links > 1 {
 			links--
@@ -549,6 +550,9 @@ func (p *Plan) Places(links int) int {
 	}
 	return links
 }
+
+// Probes is how many probes of the plan are attached.
+func (p *Plan) Probes(a Attached) int { return p.Places(a.places) }
 
 // IsMissing tells whether an error means that the attach point does not exist
 // on this host.

@@ -105,23 +105,7 @@ func checkTracepoint(group, name string) error {
 	return nil
 }
 
-func attachTracepoint(plan *Plan, m *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
-	if plan.Raw != "" {
-		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: plan.Raw, Program: prog})
-		if err != nil {
-			return nil, err
-		}
-		return l, nil
-	}
-	if plan.Bare {
-		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: m.Name, Program: prog})
-		if err == nil {
-			return l, nil
-		}
-		if prog, err = plan.Again(m); err != nil {
-			return nil, err
-		}
-	}
+func attachTracepoint(_ *Plan, m *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
 	l, err := linkTracepoint(m.Group, m.Name, prog, h.Online[0])
 	if errors.Is(err, unix.EINVAL) {
 		return nil, fmt.Errorf("no tracepoint of the kernel, but an event made of others (kprobe_events, uprobe_events, synthetic_events): %w", err)
@@ -183,7 +167,12 @@ func attachRawTracepoint(_ *Plan, m *Match, prog *ebpf.Program, o Options, h *ho
 	if prog.Type() == ebpf.Tracing {
 		return attachTracing(nil, m, prog, o, h)
 	}
-	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: m.Name, Program: prog})
+	return linkRaw(m.Name, prog)
+}
+
+// linkRaw links a program to a raw tracepoint.
+func linkRaw(name string, prog *ebpf.Program) (io.Closer, error) {
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: prog})
 	if err != nil {
 		return nil, err
 	}

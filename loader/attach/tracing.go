@@ -38,12 +38,12 @@ func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 		if err := sameArgs(p, proto, 0); err != nil {
 			return Plan{}, err
 		}
-		return Plan{Each: true, Matches: []Match{{Text: inModule(p.Kind, module, written), Group: module, Name: a.Name}}}, nil
+		return Plan{Strategy: PerMatch, Matches: []Match{{Text: inModule(p.Kind, module, written), Group: module, Name: a.Name}}}, nil
 	}
 	if err := x.readFunctions(); err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Each: true}
+	plan := Plan{Strategy: PerMatch}
 	for _, f := range x.matching(a) {
 		proto, _, err := x.tracedFunction(&manifest.Attach{Target: f.module, Name: f.name})
 		if err != nil || !canTrampoline(proto) {
@@ -212,7 +212,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 		// A name alone is left out beside others, as a pattern is.
 		return Plan{}, &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: a.Target == ""}
 	}
-	plan := Plan{Each: true}
+	plan := Plan{Strategy: PerMatch}
 	x.eachRawTracepoint(kernel, in, func(module, name string) {
 		if glob(a.Name, name) {
 			plan.Matches = append(plan.Matches, Match{Text: inModule(p.Kind, module, name), Group: module, Name: name})
@@ -227,7 +227,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 
 // onlyRaw is the plan of one raw tracepoint.
 func onlyRaw(a *manifest.Attach, module string) Plan {
-	return Plan{Each: true, Matches: []Match{{Text: inModule("rawtracepoint", module, a.Name), Group: module, Name: a.Name}}}
+	return Plan{Strategy: PerMatch, Matches: []Match{{Text: inModule("rawtracepoint", module, a.Name), Group: module, Name: a.Name}}}
 }
 
 // eachRawTracepoint visits the raw tracepoints of the modules that are wanted, the

@@ -39,7 +39,6 @@ func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
 	if len(plan.Matches) == 0 {
 		return Plan{}, noMatch(p.Kind, a.Target+":"+a.Name)
 	}
-	x.useMulti(&plan)
 	return plan, nil
 }
 
@@ -184,9 +183,6 @@ func (o *Options) process() int {
 }
 
 func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
-	if plan.Multi {
-		return attachMulti(plan, prog, o)
-	}
 	ex, err := link.OpenExecutable(m.Path)
 	if err != nil {
 		return nil, err

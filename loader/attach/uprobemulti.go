@@ -22,19 +22,11 @@ func (s several) Close() error {
 	return errors.Join(errs...)
 }
 
-// useMulti lets one link for each file hold all places (Linux 6.6).
-func (x *expander) useMulti(plan *Plan) {
-	if len(plan.Matches) > 1 && x.host.UprobeMulti() {
-		plan.Multi, plan.AttachType = true, ebpf.AttachTraceUprobeMulti
-	}
-}
-
 // attachMulti links a program to the places of a plan, file by file. Of many
 // places the kernel refuses all when it refuses one: then they are tried in
 // halves, and those that it will not have are left out.
-func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (io.Closer, error) {
+func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (l io.Closer, refused []string, err error) {
 	var links several
-	var refused []string
 	var failure error
 	byFile := map[string][]*Match{}
 	var files []string
@@ -49,7 +41,7 @@ func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (io.Closer, error) {
 		ex, err := link.OpenExecutable(path)
 		if err != nil {
 			links.Close()
-			return nil, err
+			return nil, nil, err
 		}
 		var try func(ms []*Match) error
 		try = func(ms []*Match) error {
@@ -72,14 +64,13 @@ func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (io.Closer, error) {
 		}
 		if err := try(byFile[path]); err != nil {
 			links.Close()
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if len(links) == 0 {
-		return nil, failure
+		return nil, nil, failure
 	}
-	plan.Refused = refused
-	return links, nil
+	return links, refused, nil
 }
 
 // enotsupp is an error number of the kernel that C libraries do not know.

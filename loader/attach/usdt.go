@@ -51,7 +51,6 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	if len(plan.Matches) == 0 {
 		return Plan{}, &missing{text: "No matches for usdt " + a.Target + ":" + name + ".", pattern: isPattern(a.Target + a.Name)}
 	}
-	x.useMulti(&plan)
 	return plan, nil
 }
 

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
@@ -197,6 +199,14 @@ func (h *Host) KprobeSession() bool {
 
 // UprobeMulti tells whether one link can probe many user functions (6.6).
 func (h *Host) UprobeMulti() bool { return features.HaveBPFLinkUprobeMulti() == nil }
+
+// GuardsRawTracepoints reports whether the kernel does not run a raw tracepoint's program while it
+// runs already on the CPU (bpf_prog.active, Linux 6.1). Before, a program whose own reads fault
+// would run for the tracepoint of page faults without end. Nothing says so by itself; the helper
+// came with the same version, and with the same state of kernel/bpf where distributions take that.
+func (h *Host) GuardsRawTracepoints() bool {
+	return features.HaveProgramHelper(ebpf.Kprobe, asm.FnUserRingbufDrain) == nil
+}
 
 // MemoryBytes is the machine's memory, 0 when unknown.
 func (h *Host) MemoryBytes() uint64 {

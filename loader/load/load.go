@@ -19,17 +19,18 @@ import (
 
 	"btc/loader/attach"
 	"btc/loader/host"
+	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/permit"
+	"btc/loader/rewrite"
 )
 
 // Loaded holds the open maps and programs of an object.
 type Loaded struct {
 	Maps      map[string]*ebpf.Map      // by ELF symbol
 	Variables map[string]*ebpf.Variable // run-time data
-	// Programs has a program for each match of each plan of the expansion.
-	Programs [][]*ebpf.Program
+	Programs  []attach.Programs         // of each plan of the expansion
 
 	all []*ebpf.Program
 }
@@ -106,16 +107,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		l.Close()
 		return nil, err
 	}
-	dispatchSyscalls(o, exp)
-	preferRaw(o, exp)
-	for i := 0; i < len(exp.Plans); i++ {
-		if exp.Plans[i].Session != nil {
-			if prog, err := p.loadSession(&exp.Plans[i]); err == nil {
-				l.Programs = append(l.Programs, []*ebpf.Program{prog})
-				continue
-			}
-			exp.Split(i) // each for itself works on all kernels, or says why not
-		}
+	for i := range exp.Plans {
 		progs, err := p.loadPlan(&exp.Plans[i])
 		if err != nil {
 			l.Close()
@@ -162,123 +154,170 @@ type programs struct {
 	// moduleTypes are those of modules that have what types lacks.
 	moduleTypes []*btf.Spec
 
-	dispatcher *dispatcher
+	sharer *sharer
 }
 
-func (p *programs) loadPlan(plan *attach.Plan) ([]*ebpf.Program, error) {
-	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
-	if plan.Raw != "" {
-		prog, err := p.loadDispatched(plan)
-		if err == nil {
-			return []*ebpf.Program{prog}, nil
+// loadPlan loads the programs of a plan: by its strategy, or each match by itself where the kernel
+// does not accept that.
+func (p *programs) loadPlan(plan *attach.Plan) (attach.Programs, error) {
+	if plan.Strategy == attach.SharedRaw {
+		if prog, err := p.loadShared(plan); err == nil {
+			return attach.Programs{Strategy: plan.Strategy, Of: []*ebpf.Program{prog}}, nil
 		}
 		// This kernel is not what we know: each tracepoint for itself works, too.
-		plan.Raw, plan.Multi = "", false
+		return p.loadMatches(plan, attach.Single)
 	}
-	byCookie := plan.Multi && plan.Prog.UsesID
-	if byCookie && idFromCookie(spec, plan.Prog) != nil { // a link and a program for each, then
-		spec = p.object.Spec.Programs[plan.Prog.Name].Copy()
-		plan.Multi, byCookie = false, false
-	}
-	if plan.Multi {
-		spec.AttachType = plan.AttachType
-	}
-	if plan.Bare {
-		spec.Type = ebpf.RawTracepoint
-		plan.Again = func(m *attach.Match) (*ebpf.Program, error) { return p.loadTracepoint(plan, m) }
+	return p.loadMatches(plan, plan.Strategy)
+}
+
+// loadMatches loads a program for each match, or one that serves several.
+func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.Programs, error) {
+	spec, err := p.specOf(plan, how)
+	if err != nil {
+		return attach.Programs{}, err
 	}
 	types, err := p.fitTracepoint(plan, spec)
 	if err != nil {
-		return nil, err
+		return attach.Programs{}, err
 	}
-	var out []*ebpf.Program
+	out := attach.Programs{Strategy: how}
 	loaded, refused := 0, error(nil)
 	for i := range plan.Matches {
-		if i > 0 && !plan.Each && (byCookie || !plan.Prog.UsesID) {
-			out = append(out, out[0])
+		m := &plan.Matches[i]
+		if i > 0 && how != attach.PerMatch && (how == attach.Multi || !plan.Prog.UsesID) {
+			out.Of = append(out.Of, out.Of[0])
 			continue
 		}
-		if same := plan.Matches[i].SameAs; same > 0 {
-			out = append(out, out[same-1])
+		if m.SameAs > 0 {
+			out.Of = append(out.Of, out.Of[m.SameAs-1])
 			continue
 		}
-		if plan.Each {
-			spec.AttachTo = plan.Matches[i].Name
-		}
-		if id := plan.Matches[i].BPF; id != 0 {
-			target, err := ebpf.NewProgramFromID(id)
-			if err != nil { // it has ended
-				refused = fmt.Errorf("BPF program %d: %w", id, err)
-				out = append(out, nil)
-				continue
-			}
-			defer target.Close()
-			spec.AttachTarget = target
-		}
-		if plan.Prog.UsesID && !byCookie {
-			if err := patchID(spec.Instructions, plan.Prog, plan.Matches[i].ID); err != nil {
-				return nil, err
-			}
-		}
-		one := spec
-		if plan.OnlyPID != 0 {
-			one = spec.Copy()
-			one.Instructions = onlyProcess(one.Instructions, plan.OnlyPID, p.host.PIDNS)
-		}
-		prog, err := p.loadOne(plan.Prog, one, types)
-		if err != nil && p.leaveTypes(plan.Prog.Name, err) {
-			return p.loadPlan(plan)
+		prog, err := p.loadMatch(plan, m, how, spec, types)
+		if err != nil && p.leaveTypes(plan.Prog, err) {
+			return p.loadMatches(plan, how)
 		}
 		switch {
 		case err == nil:
 			loaded++
-		case !plan.Each || len(plan.Matches) == 1 || errors.Is(err, os.ErrPermission):
-			return nil, err
+		case how != attach.PerMatch || len(plan.Matches) == 1 && m.BPF == 0 || errors.Is(err, os.ErrPermission):
+			return attach.Programs{}, err
 		default: // one of a pattern that cannot be entered after all
 			refused = err
 		}
-		out = append(out, prog)
+		out.Of = append(out.Of, prog)
 	}
 	if loaded == 0 && refused != nil {
-		return nil, refused
+		return attach.Programs{}, refused
 	}
 	return out, nil
 }
 
-// loadTracepoint loads the program of a match as that of a tracepoint.
-func (p *programs) loadTracepoint(plan *attach.Plan, m *attach.Match) (*ebpf.Program, error) {
-	one := *plan
-	one.Bare, one.Matches = false, []attach.Match{*m}
-	one.Matches[0].SameAs = 0
-	progs, err := p.loadPlan(&one)
-	if err != nil {
-		return nil, err
+// specOf is a plan's program as its strategy wants it.
+func (p *programs) specOf(plan *attach.Plan, how attach.Strategy) (*ebpf.ProgramSpec, error) {
+	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
+	switch how {
+	case attach.Multi:
+		spec.AttachType = plan.AttachType
+		if plan.Prog.UsesID {
+			return spec, rewrite.IDFromCookie(spec, plan.Prog)
+		}
+	case attach.Raw:
+		spec.Type = ebpf.RawTracepoint
 	}
-	return progs[0], nil
+	return spec, nil
 }
 
-// loadDispatched loads a program for its raw tracepoint.
-func (p *programs) loadDispatched(plan *attach.Plan) (*ebpf.Program, error) {
-	if p.dispatcher == nil {
-		d, err := newDispatcher()
+// loadMatch loads the program of one match.
+func (p *programs) loadMatch(plan *attach.Plan, m *attach.Match, how attach.Strategy, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
+	if how == attach.PerMatch {
+		spec.AttachTo = m.Name
+	}
+	if m.BPF != 0 {
+		target, err := ebpf.NewProgramFromID(m.BPF)
+		if err != nil { // it has ended
+			return nil, fmt.Errorf("BPF program %d: %w", m.BPF, err)
+		}
+		defer target.Close()
+		spec.AttachTarget = target
+	}
+	if plan.Prog.UsesID && how != attach.Multi {
+		if err := rewrite.PatchID(spec.Instructions, plan.Prog, m.ID); err != nil {
+			return nil, err
+		}
+	}
+	one := spec
+	if plan.OnlyPID != 0 {
+		one = spec.Copy()
+		one.Instructions = rewrite.OnlyProcess(one.Instructions, plan.OnlyPID, p.host.PIDNS)
+	}
+	return p.loadOne(plan.Prog, one, types)
+}
+
+// loadShared loads a program for the raw tracepoint of all system calls.
+func (p *programs) loadShared(plan *attach.Plan) (*ebpf.Program, error) {
+	if p.sharer == nil {
+		s, err := newSharer()
 		if err != nil {
 			return nil, err
 		}
-		p.dispatcher = d
+		p.sharer = s
 	}
-	table, err := p.dispatcher.table(plan)
+	table, err := p.sharer.table(plan)
 	if err != nil {
 		return nil, err
 	}
 	defer table.Close() // the program holds it
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
-	if err := p.dispatcher.program(spec, plan.Prog, plan.Raw, table); err != nil {
+	d := rewrite.Syscalls{Machine: p.sharer.machine, Compat: p.sharer.compat, Table: table.FD()}
+	if err := d.Program(spec, plan.Prog, plan.Direction); err != nil {
 		return nil, err
 	}
 	if plan.OnlyPID != 0 {
-		spec.Instructions = onlyProcess(spec.Instructions, plan.OnlyPID, p.host.PIDNS)
+		spec.Instructions = rewrite.OnlyProcess(spec.Instructions, plan.OnlyPID, p.host.PIDNS)
 	}
 	return p.loadOne(plan.Prog, spec, p.types)
+}
+
+// Forms returns the result of a test on a host of an architecture, as manifests name it, with the
+// helpers that has reports, where that is known without the kernel's types.
+func Forms(arch string, has func(asm.BuiltinFunc) bool) func(*manifest.Form) (yes, known bool) {
+	return func(f *manifest.Form) (yes, known bool) {
+		if f.Arch != "" {
+			return f.Arch == arch, true
+		}
+		h, known := helpers[f.Helper]
+		return known && has(h.call), known
+	}
+}
+
+// decideForms decides the tests of all programs for this machine.
+func (p *programs) decideForms() {
+	for i := range p.object.Manifest.Programs {
+		mp := &p.object.Manifest.Programs[i]
+		s := p.object.Spec.Programs[mp.Name]
+		if s == nil || mp.Code == nil {
+			continue
+		}
+		insns, at, left := rewrite.Decide(s.Instructions, mp.Code.Forms, Forms(hostinfo.Label(), hostHas))
+		if at != nil {
+			s.Instructions = insns
+			rewrite.Renumber(p.object.Manifest, mp.Name, at, left)
+		}
+	}
+}
+
+// typedTask is the helper that stands for reads by typed pointers: a program that
+// asks for it has those, and reads of plain addresses for where it is absent.
+const typedTask = "get_current_task_btf"
+
+// leaveTypes makes a program that the verifier has refused read plain addresses
+// from now on, and reports whether it did otherwise before. A kernel whose types are
+// not those that the script was compiled for (an argument of another type, a member
+// that is tagged as a user's) takes no typed pointer there.
+func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
+	var refused *ebpf.VerifierError
+	return errors.As(err, &refused) && mp.Code != nil &&
+		rewrite.Fix(p.object.Spec.Programs[mp.Name].Instructions, mp.Code.Forms, typedTask)
 }
 
 func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
@@ -307,35 +346,4 @@ func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, type
 	}
 	p.loaded.all = append(p.loaded.all, prog)
 	return prog, nil
-}
-
-// patchID writes an attach point's number into the marked instructions.
-func patchID(insns asm.Instructions, mp *manifest.Program, id int) error {
-	return eachID(insns, mp, func(ins *asm.Instruction) { ins.Constant = int64(id) })
-}
-
-// eachID visits the marked instructions, which put the attach point's number
-// into a register. Indices count the kernel's instructions: a 64-bit immediate
-// takes two.
-func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instruction)) error {
-	marked := map[int]bool{}
-	for _, i := range mp.IDInsns {
-		marked[i] = true
-	}
-	raw, done := 0, 0
-	for i := range insns {
-		size := int(insns[i].Size()) / asm.InstructionSize
-		if marked[raw] {
-			if op := insns[i].OpCode; op.Class() != asm.ALUClass && op.Class() != asm.ALU64Class || op.ALUOp() != asm.Mov || op.Source() != asm.ImmSource {
-				return fmt.Errorf("program %s: instruction %d takes no attach point number", mp.Name, raw)
-			}
-			change(&insns[i])
-			done++
-		}
-		raw += size
-	}
-	if done != len(marked) {
-		return fmt.Errorf("program %s has no instruction for its attach point number", mp.Name)
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"btc/loader/manifest"
@@ -83,22 +82,6 @@ func TestBadParams(t *testing.T) {
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
-		}
-	}
-}
-
-// Indices count 8-byte instructions: the 64-bit load before the marked one is two.
-func TestPatchID(t *testing.T) {
-	insns := asm.Instructions{asm.LoadImm(asm.R1, 1<<40, asm.DWord), asm.Mov.Imm(asm.R2, 5), asm.Return()}
-	if err := patchID(insns, &manifest.Program{IDInsns: []int{2}}, 77); err != nil {
-		t.Fatal(err)
-	}
-	if insns[1].Constant != 77 || insns[0].Constant != 1<<40 {
-		t.Errorf("got %v", insns)
-	}
-	for _, bad := range []int{0, 1, 3, 9} {
-		if err := patchID(insns, &manifest.Program{IDInsns: []int{bad}}, 1); err == nil {
-			t.Errorf("instruction %d was patched", bad)
 		}
 	}
 }

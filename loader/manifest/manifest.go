@@ -93,7 +93,39 @@ type Program struct {
 	// target had them: no type describes the record, so nothing relocates them. A
 	// host whose format file has one elsewhere is refused.
 	Record []RecordUse `json:"record,omitempty"`
-	Pos    Pos         `json:"pos"`
+	// Code is absent in objects of before November 2026: such a program is run as it is.
+	Code *Code `json:"code,omitempty"`
+	Pos  Pos   `json:"pos"`
+}
+
+// Code states what the compiler knows of a program's instructions. A loader that changes programs
+// goes by it and recognises nothing.
+type Code struct {
+	// Context is what the program reads through its context: none, record (of a tracepoint),
+	// regs (struct pt_regs, or that of a perf event), args (words).
+	Context string `json:"context"`
+	// Frame is how many bytes of its stack frame the main function uses, from the top.
+	Frame int `json:"frame"`
+	// Share says that the program may run from the raw tracepoint of all system calls, with a record
+	// that the loader lays out in the frame as its context; RecordArgs are the arguments of the
+	// call that it reads there.
+	Share      bool  `json:"share,omitempty"`
+	RecordArgs []int `json:"record_args,omitempty"`
+	// Raw says that the program may run from the raw tracepoint in place of its tracepoint.
+	Raw   bool   `json:"raw,omitempty"`
+	Forms []Form `json:"forms,omitempty"`
+}
+
+// Form is a test by which a program takes one of two forms: an instruction moves the result of a
+// CO-RE relocation, 0 or 1, into a register, and the next one may branch on it. Each loader
+// resolves it; one that knows the result may take test and losing side out, which below Linux 5.13
+// it must where that calls a function by its address.
+type Form struct {
+	// Function is the subprogram that the test is in; absent: the program's main function.
+	Function string `json:"function,omitempty"`
+	Insn     int    `json:"insn"`             // instruction index in the function
+	Arch     string `json:"arch,omitempty"`   // 1 on this architecture
+	Helper   string `json:"helper,omitempty"` // 1 where the kernel has this helper
 }
 
 // RecordUse is a field of a tracepoint's record that is read at a fixed place.

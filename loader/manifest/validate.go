@@ -278,8 +278,39 @@ func (p *Program) check(c *checker, path string) {
 		c.oneOf(fmt.Sprintf("%s.record[%d].sign", path, i), u.Sign, signs)
 		c.pos(fmt.Sprintf("%s.record[%d].pos", path, i), &p.Record[i].Pos)
 	}
+	p.Code.check(c, path+".code")
 	c.pos(path+".pos", &p.Pos)
 	p.Attach.check(c, path+".attach", p.Kind)
+}
+
+// contexts are the values of Code.Context.
+var contexts = set("none record regs args")
+
+// MaxFrame is the stack of a BPF program (MAX_BPF_STACK), in bytes.
+const MaxFrame = 512
+
+// MaxCallArgs is how many arguments a system call has.
+const MaxCallArgs = 6
+
+func (p *Code) check(c *checker, path string) {
+	if p == nil {
+		return
+	}
+	c.oneOf(path+".context", p.Context, contexts)
+	c.within(path+".frame", int64(p.Frame), 0, MaxFrame)
+	c.within(path+".record_args", int64(len(p.RecordArgs)), 0, MaxCallArgs)
+	for i, n := range p.RecordArgs {
+		c.within(fmt.Sprintf("%s.record_args[%d]", path, i), int64(n), 0, MaxCallArgs-1)
+	}
+	c.within(path+".forms", int64(len(p.Forms)), 0, maxPerScript)
+	for i, f := range p.Forms {
+		if f.Function != "" {
+			c.symbol(fmt.Sprintf("%s.forms[%d].function", path, i), f.Function)
+		}
+		c.within(fmt.Sprintf("%s.forms[%d].insn", path, i), int64(f.Insn), 0, maxInsn)
+		c.text(fmt.Sprintf("%s.forms[%d].arch", path, i), f.Arch, maxName)
+		c.text(fmt.Sprintf("%s.forms[%d].helper", path, i), f.Helper, maxName)
+	}
 }
 
 // signs are the values of RecordUse.Sign.

@@ -25,6 +25,7 @@ import (
 
 	"btc/loader/attach"
 	"btc/loader/host"
+	"btc/loader/hostinfo"
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/object"
@@ -164,13 +165,10 @@ type session struct {
 //lint:ignore ST1005 the reference's words
 var ErrNoProbes = errors.New("No probes to attach")
 
-// archNames are the manifest's names of the architectures that we run on.
-var archNames = map[string]string{"amd64": "x86_64", "arm64": "arm64"}
-
 // prepare does all that can fail without touching the kernel's state.
 func (s *session) prepare() error {
 	m := s.manifest
-	if here := archNames[runtime.GOARCH]; !slices.Contains(m.Arches, here) {
+	if here := hostinfo.Label(); !slices.Contains(m.Arches, here) {
 		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "), here)
 	}
 	if err := load.Environment(m, os.Getenv); err != nil {
@@ -273,21 +271,22 @@ func (s *session) start() error {
 	kept := map[int]bool{}         // clauses with an attach point
 	var absent []*manifest.Program // attach points that do not exist, the first of each clause
 	for i := range s.expansion.Plans {
-		if s.expansion.Plans[i].Virtual {
+		if s.expansion.Plans[i].Strategy == attach.Virtual {
 			virtual++
 		}
 	}
-	for _, plan := range s.expansion.Order() {
+	for _, i := range s.expansion.Order() {
 		if s.interrupted() { // attaching many takes long
 			break
 		}
-		links, err := plan.Attach(s.programs(plan), aopts, s.host)
-		s.links = append(s.links, links...)
+		plan := &s.expansion.Plans[i]
+		made, err := plan.Attach(s.loaded.Programs[i], aopts, s.host)
+		s.links = append(s.links, made.Links...)
 		if plan.Prog.Kind == "watchpoint" {
-			s.watch(plan.Prog.Attach.Addr, len(links))
+			s.watch(plan.Prog.Attach.Addr, len(made.Links))
 		}
-		s.attached += plan.Places(len(links))
-		s.warnRefused(plan)
+		s.attached += plan.Probes(made)
+		s.warnRefused(plan, made.Refused)
 		if err == nil {
 			kept[plan.Prog.Clause] = true
 			continue
@@ -318,28 +317,18 @@ func (s *session) start() error {
 
 // warnRefused says which of the functions that a pattern matched could not be
 // probed after all.
-func (s *session) warnRefused(plan *attach.Plan) {
-	n := len(plan.Refused)
+func (s *session) warnRefused(plan *attach.Plan, refused []string) {
+	n := len(refused)
 	if n == 0 || plan.Prog.Attach.Missing == "ignore" {
 		return
 	}
 	const shown = 5
-	text := fmt.Sprintf("%s: the kernel refuses %d of the functions: %s", plan.Prog.Attach.Text, n, strings.Join(plan.Refused[:min(n, shown)], ", "))
+	text := fmt.Sprintf("%s: the kernel refuses %d of the functions: %s", plan.Prog.Attach.Text, n, strings.Join(refused[:min(n, shown)], ", "))
 	if n > shown {
 		text += ", ..."
 	}
 	f := &report.Fault{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: text}
 	fmt.Fprintln(s.opts.Err, f.Warning())
-}
-
-// programs gives the loaded programs of a plan.
-func (s *session) programs(plan *attach.Plan) []*ebpf.Program {
-	for i := range s.expansion.Plans {
-		if &s.expansion.Plans[i] == plan {
-			return s.loaded.Programs[i]
-		}
-	}
-	panic("BUG: plan of another expansion: " + plan.Prog.Name)
 }
 
 // withoutProbes says what becomes of the clauses of absent attach points that
@@ -366,10 +355,10 @@ func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) e
 func (s *session) runVirtual(kind string) error {
 	for i := range s.expansion.Plans {
 		p := &s.expansion.Plans[i]
-		if !p.Virtual || p.Prog.Kind != kind {
+		if p.Strategy != attach.Virtual || p.Prog.Kind != kind {
 			continue
 		}
-		if _, err := s.loaded.Programs[i][0].Run(&ebpf.RunOptions{}); err != nil {
+		if _, err := s.loaded.Programs[i].Of[0].Run(&ebpf.RunOptions{}); err != nil {
 			return &report.Fault{Script: &s.manifest.Script, Pos: p.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", p.Prog.Attach.Text, err), Cause: err}
 		}
 	}

@@ -67,7 +67,7 @@ func (s *session) trials() []*trial {
 	var all []*trial
 	for i := range s.expansion.Plans {
 		if p := &s.expansion.Plans[i]; p.Prog.Kind == s.opts.Mode {
-			all = append(all, &trial{name: p.Prog.Attach.Name, plan: p, prog: s.loaded.Programs[i][0]})
+			all = append(all, &trial{name: p.Prog.Attach.Name, plan: p, prog: s.loaded.Programs[i].Of[0]})
 		}
 	}
 	return all

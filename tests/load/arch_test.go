@@ -11,6 +11,8 @@ import (
 	"btc/cmd/btc/driver"
 	"btc/ir/target"
 	loader "btc/loader/load"
+	"btc/loader/manifest"
+	"btc/loader/rewrite"
 )
 
 // TestBothArchitectures compiles each script of the corpus for x86_64 alone and
@@ -27,10 +29,11 @@ func TestBothArchitectures(t *testing.T) {
 		if s.out == nil {
 			continue
 		}
-		one, two := spec(t, s.out), serveBoth(t, s)
-		if two == nil {
+		one, out := spec(t, s.out), serveBoth(t, s)
+		if out == nil {
 			continue
 		}
+		two := spec(t, out)
 		script := s
 		both++
 		for name, want := range one.Programs {
@@ -39,14 +42,14 @@ func TestBothArchitectures(t *testing.T) {
 				t.Errorf("%s: no program %s in the object for both", script.name, name)
 				continue
 			}
-			insns, at := loader.Decide(p.Instructions, "amd64", anyHelper)
+			insns, at := decided(t, p, out, "x86_64", anyHelper)
 			if at != nil {
 				guarded++
 			}
 			if got, want := insns.Size(), want.Instructions.Size(); got > want+8 {
 				t.Errorf("%s %s: %d instructions for both, %d for x86_64 alone", script.name, name, got/8, want/8)
 			}
-			arm, at := loader.Decide(p.Instructions, "arm64", anyHelper)
+			arm, at := decided(t, p, out, "arm64", anyHelper)
 			if at != nil && arm.Size() >= p.Instructions.Size() {
 				t.Errorf("%s %s: nothing was taken out for arm64", script.name, name)
 			}
@@ -66,19 +69,19 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decided := 0
+	n := 0
 	for _, s := range list {
 		if s.name != "loop-forms" && s.name != "for-range" || s.out == nil {
 			continue
 		}
 		for name, p := range spec(t, s.out).Programs {
-			old, at := loader.Decide(p.Instructions, "amd64", func(asm.BuiltinFunc) bool { return false })
-			now, _ := loader.Decide(p.Instructions, "amd64", anyHelper)
+			old, at := decided(t, p, s.out, "x86_64", func(asm.BuiltinFunc) bool { return false })
+			now, _ := decided(t, p, s.out, "x86_64", anyHelper)
 			if at == nil {
 				t.Errorf("%s %s: no forms", s.name, name)
 				continue
 			}
-			decided++
+			n++
 			for i := range old {
 				if ins := &old[i]; ins.IsLoadOfFunctionPointer() || ins.IsBuiltinCall() && ins.Constant == int64(asm.FnLoop) || strings.Contains(ins.Symbol(), "_for") {
 					t.Errorf("%s %s: %v is left for a kernel without bpf_loop", s.name, name, ins)
@@ -95,13 +98,30 @@ func TestForms(t *testing.T) {
 			}
 		}
 	}
-	if decided < 3 {
-		t.Errorf("%d programs with two forms", decided)
+	if n < 3 {
+		t.Errorf("%d programs with two forms", n)
 	}
 }
 
 // anyHelper is a kernel that has all helpers.
 func anyHelper(asm.BuiltinFunc) bool { return true }
+
+// decided is a program of an object after our loader has decided its forms.
+func decided(t *testing.T, p *ebpf.ProgramSpec, out *driver.Output, arch string, has func(asm.BuiltinFunc) bool) (asm.Instructions, []int) {
+	t.Helper()
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.Programs {
+		if m.Programs[i].Name == p.Name {
+			insns, at, _ := rewrite.Decide(p.Instructions, m.Programs[i].Code.Forms, loader.Forms(arch, has))
+			return insns, at
+		}
+	}
+	t.Fatal("no program " + p.Name)
+	return nil, nil
+}
 
 func spec(t *testing.T, out *driver.Output) *ebpf.CollectionSpec {
 	t.Helper()
@@ -113,7 +133,7 @@ func spec(t *testing.T, out *driver.Output) *ebpf.CollectionSpec {
 }
 
 // serveBoth compiles a script for both architectures; nil when it cannot serve both.
-func serveBoth(t *testing.T, s *script) *ebpf.CollectionSpec {
+func serveBoth(t *testing.T, s *script) *driver.Output {
 	t.Helper()
 	x86, err := target.Default("x86_64")
 	if err != nil {
@@ -134,5 +154,5 @@ func serveBoth(t *testing.T, s *script) *ebpf.CollectionSpec {
 		}
 		return nil
 	}
-	return spec(t, out)
+	return out
 }

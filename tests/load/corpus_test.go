@@ -168,8 +168,10 @@ func objects(t *testing.T, list []*script) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, s := range list {
-		if err := os.WriteFile(filepath.Join(dir, s.name+".o"), s.out.Object, 0o644); err != nil {
-			t.Fatal(err)
+		for ext, content := range map[string][]byte{".o": s.out.Object, ".json": s.out.Manifest} {
+			if err := os.WriteFile(filepath.Join(dir, s.name+ext), content, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return dir

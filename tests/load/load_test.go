@@ -33,7 +33,11 @@ var nativeResults = sync.OnceValues(func() ([]objload.Result, error) {
 		if s.out == nil {
 			return
 		}
-		r := loader.Object(s.name, s.out.Object)
+		m, err := manifest.Parse(s.out.Manifest)
+		if err != nil {
+			panic(err)
+		}
+		r := loader.Object(s.name, s.out.Object, m)
 		mu.Lock()
 		defer mu.Unlock()
 		results = append(results, r...)

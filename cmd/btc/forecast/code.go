@@ -14,6 +14,7 @@ import (
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/report"
+	"btc/loader/rewrite"
 )
 
 // code relocates one program for the target, and looks at what of it can be
@@ -24,8 +25,10 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	if spec == nil {
 		return Fails, 0, fmt.Errorf("the object has no program %s", p.Name)
 	}
-	goarch := map[string]string{"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}[c.t.Arch().Label]
-	insns, at := load.Decide(spec.Copy().Instructions, goarch, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] })
+	insns, at := spec.Copy().Instructions, []int(nil)
+	if p.Code != nil {
+		insns, at, _ = rewrite.Decide(insns, p.Code.Forms, load.Forms(c.t.Arch().Label, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }))
+	}
 	if err := c.relocate(p, insns, at); err != nil {
 		pos, text := p.Pos, err.Error()
 		var fault *report.Fault

@@ -2,8 +2,8 @@
 // object. It loads each program by itself, so that one refusal hides no other,
 // attaches nothing and closes everything.
 //
-// It takes the bytes of an object and gives one Result for each program. It
-// knows nothing of btc's manifest: what it loads, any loader can load. Two things it
+// It takes the bytes of an object and gives one Result for each program. What it loads, any
+// loader can load: of btc's manifest it uses the forms of programs only. Two things it
 // does as our loader: below 5.13 it takes out the forms of a construct that the
 // kernel has no helper for; and of a program with such forms it loads the one for
 // kernels without the helpers, too, on every kernel.
@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"runtime"
 	"slices"
 	"sort"
 	"strconv"
@@ -26,7 +25,10 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 
+	"btc/loader/hostinfo"
 	"btc/loader/load"
+	"btc/loader/manifest"
+	"btc/loader/rewrite"
 )
 
 // Result says what became of one program.
@@ -57,7 +59,7 @@ type Loader struct {
 func New() *Loader { return &Loader{cache: btf.NewCache()} }
 
 // Object loads all programs of an object, in the order of their names.
-func (l *Loader) Object(name string, object []byte) []Result {
+func (l *Loader) Object(name string, object []byte, m *manifest.Manifest) []Result {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return []Result{{Object: name, Error: fmt.Sprintf("reading the object: %v", err)}}
@@ -70,17 +72,23 @@ func (l *Loader) Object(name string, object []byte) []Result {
 	}
 	defer maps.Close()
 	var results []Result
+	forms := map[string][]manifest.Form{}
+	for i := range m.Programs {
+		if c := m.Programs[i].Code; c != nil {
+			forms[m.Programs[i].Name] = c.Forms
+		}
+	}
 	for program, s := range spec.Programs {
 		whole := s.Instructions
 		r := l.program(name, spec, program, maps.Maps)
-		insns, at := load.Decide(whole, runtime.GOARCH, has)
+		insns, at, _ := rewrite.Decide(whole, forms[program], load.Forms(hostinfo.Label(), has))
 		if !r.OK && at != nil {
 			s.Instructions = insns
 			r = l.program(name, spec, program, maps.Maps)
 			r.moved(at)
 		}
 		results = append(results, r)
-		old, at := load.Decide(whole, runtime.GOARCH, func(asm.BuiltinFunc) bool { return false })
+		old, at, _ := rewrite.Decide(whole, forms[program], load.Forms(hostinfo.Label(), func(asm.BuiltinFunc) bool { return false }))
 		if at == nil || slices.EqualFunc(old, insns, func(a, b asm.Instruction) bool { return a.OpCode == b.OpCode && a.Constant == b.Constant }) {
 			continue // no such forms, or loaded already
 		}

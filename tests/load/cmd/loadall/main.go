@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/loader/manifest"
 	"btc/tests/load/objload"
 )
 
@@ -54,7 +55,15 @@ func run(bpftool string, args []string) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range loader.Object(name, object) {
+		text, err := os.ReadFile(strings.TrimSuffix(path, ".o") + ".json")
+		if err != nil {
+			return err
+		}
+		m, err := manifest.Parse(text)
+		if err != nil {
+			return err
+		}
+		for _, r := range loader.Object(name, object, m) {
 			if err := out.Encode(r); err != nil {
 				return err
 			}

@@ -1,12 +1,6 @@
-package load
+package rewrite
 
 import (
-	"errors"
-	"fmt"
-	"runtime"
-	"strings"
-
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
@@ -14,12 +8,12 @@ import (
 )
 
 // An object that serves several architectures asks for the host's at each place
-// where they differ: a register gets the answer of a relocation, whether struct
+// where they differ: a register gets the result of a relocation, whether struct
 // pt_regs has a member that only x86_64's has, and the next instruction branches
 // on it. Every loader resolves that, and the kernel drops the losing side; what
 // remains is a constant in a register that no one reads.
 //
-// We know the answer without looking at the kernel's types, and take test and
+// We know the result without looking at the kernel's types, and take test and
 // losing side out: nothing of them is run, and a script that needs no other types
 // runs on a kernel that has none. (To jump across them is not enough: the kernel
 // refuses what no path leads to.)
@@ -30,70 +24,31 @@ import (
 // bpf_loop takes, also in code that no path leads to. Subprograms that only the
 // losing sides use go as well.
 
-// archTest is the name of the struct in the relocations that ask for the
-// architecture, helperTest begins that of the enum where they ask for a helper.
-const (
-	archTest   = "pt_regs___x86_64"
-	helperTest = "bpf_func_id___"
-)
-
-// decideForms decides the tests of all programs for this machine.
-func (p *programs) decideForms() {
-	for name, s := range p.object.Spec.Programs {
-		insns, at := Decide(s.Instructions, runtime.GOARCH, hostHas)
-		if at == nil {
-			continue
-		}
-		s.Instructions = insns
-		renumber(p.object.Manifest, name, at)
-	}
-}
-
-// typedTask is the helper that stands for reads by typed pointers: a program that
-// asks for it has those, and reads of plain addresses for where it is absent.
-const typedTask = helperTest + "get_current_task_btf"
-
-// leaveTypes makes a program that the verifier has refused read plain addresses
-// from now on, and tells whether it did otherwise before. A kernel whose types are
-// not those that the script was compiled for (an argument of another type, a member
-// that is tagged as a user's) takes no typed pointer there.
-func (p *programs) leaveTypes(name string, err error) bool {
-	var refused *ebpf.VerifierError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	insns, left := p.object.Spec.Programs[name].Instructions, false
-	for i := range insns {
-		if r := btf.CORERelocationMetadata(&insns[i]); r != nil && strings.Contains(fmt.Sprint(r), typedTask) {
-			insns[i] = btf.WithCORERelocationMetadata(insns[i], nil)
-			insns[i].Constant, left = 0, true
-		}
-	}
-	return left
-}
-
-// Decide decides the tests in a program and its subprograms, for an architecture as
-// Go calls it and for a kernel whose helpers has tells. at says where each
-// instruction of the first function is now, counted as the kernel does; -1 for one
-// that is gone. It is nil when there was nothing to do. A test in another form, or
-// for a helper that we do not know, is left to the relocation.
-func Decide(insns asm.Instructions, goarch string, has func(asm.BuiltinFunc) bool) (out asm.Instructions, at []int) {
+// Decide takes out the tests of a program and its subprograms whose result is known, with the
+// sides that lose. at says where each instruction of the first function is now, counted as the
+// kernel does; -1 for one that is gone. It is nil when there was nothing to do. left are the forms that
+// stay, where they are now: those of unknown results, and those that no branch follows.
+func Decide(insns asm.Instructions, forms []manifest.Form, result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
 	decided := false
 	for start := 0; start < len(insns); {
 		end := start + 1
 		for end < len(insns) && insns[end].Symbol() == "" {
 			end++
 		}
-		f, moved := decideFunc(insns[start:end:end], goarch, has)
+		name := insns[start].Symbol()
+		if start == 0 {
+			name = ""
+		}
+		f, moved, stay := decideFunc(insns[start:end:end], name, forms, result)
 		if start == 0 {
 			at = moved
 		}
 		decided = decided || moved != nil
-		out = append(out, f...)
+		out, left = append(out, f...), append(left, stay...)
 		start = end
 	}
 	if !decided {
-		return insns, nil
+		return insns, nil, left
 	}
 	if at == nil { // the first one is as it was
 		n := 0
@@ -107,7 +62,7 @@ func Decide(insns asm.Instructions, goarch string, has func(asm.BuiltinFunc) boo
 			}
 		}
 	}
-	return dropUncalled(out), at
+	return dropUncalled(out), at, left
 }
 
 // dropUncalled leaves out the functions behind the first that nothing refers to.
@@ -141,62 +96,88 @@ func dropUncalled(insns asm.Instructions) asm.Instructions {
 	return out
 }
 
-// decideFunc does it for one function.
-func decideFunc(insns asm.Instructions, goarch string, has func(asm.BuiltinFunc) bool) (out asm.Instructions, at []int) {
-	f, ok := newCode(insns)
+// decideFunc does it for one function; name is "" for the first.
+func decideFunc(insns asm.Instructions, name string, forms []manifest.Form, result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
+	c, ok := newCode(insns)
 	if !ok {
-		return insns, nil
+		return insns, nil, nil
+	}
+	index := map[int]int{} // of an instruction, by its number in the kernel
+	for i := range c.next {
+		index[c.raw[i]] = i
 	}
 	decided := false
-	for i := range len(f.next) - 1 {
-		branch := &insns[i+1]
-		if branch.OpCode.Class() != asm.JumpClass || branch.OpCode.Source() != asm.ImmSource || branch.Dst != insns[i].Dst || branch.Constant != 0 {
+	for i := range forms {
+		f := &forms[i]
+		if f.Function != name {
 			continue
 		}
-		taken, isTest := answer(&insns[i], goarch, has)
-		if !isTest {
+		n, ok := index[f.Insn]
+		yes, known := result(f)
+		if !ok || !known || !c.decide(n, yes) {
+			left = append(left, *f)
 			continue
 		}
-		switch branch.OpCode.JumpOp() {
-		case asm.JEq:
-			taken = !taken
-		case asm.JNE:
-		default:
-			continue
-		}
-		to := i + 2
-		if taken {
-			to = f.target[i+1]
-		}
-		f.next[i], f.target[i], f.gone[i] = i+1, -1, true
-		f.next[i+1], f.target[i+1], f.gone[i+1] = to, -1, true
 		decided = true
 	}
 	if !decided {
-		return insns, nil
+		return insns, nil, left
 	}
-	return f.compact()
+	out, at = c.compact()
+	for i := range left {
+		if n := left[i].Insn; n < len(at) {
+			left[i].Insn = at[n]
+		}
+	}
+	return out, at, left
 }
 
-// answer is what a test is decided to be.
-func answer(ins *asm.Instruction, goarch string, has func(asm.BuiltinFunc) bool) (yes, isTest bool) {
-	r := btf.CORERelocationMetadata(ins)
-	if r == nil || ins.OpCode.ALUOp() != asm.Mov {
-		return false, false
+// decide makes the test at index i, and the branch after it, lead where the result says. It fails
+// where they are not what a form is.
+func (c *code) decide(i int, yes bool) bool {
+	if i+1 >= len(c.next) {
+		return false
 	}
-	text := fmt.Sprint(r)
-	if strings.Contains(text, archTest) {
-		return goarch == "amd64", true
+	test, branch := &c.insns[i], &c.insns[i+1]
+	if btf.CORERelocationMetadata(test) == nil || test.OpCode.ALUOp() != asm.Mov ||
+		branch.OpCode.Class() != asm.JumpClass || branch.OpCode.Source() != asm.ImmSource || branch.Dst != test.Dst || branch.Constant != 0 {
+		return false
 	}
-	if _, name, ok := strings.Cut(text, helperTest); ok {
-		if end := strings.IndexAny(name, "\"[ "); end >= 0 {
-			name = name[:end]
+	switch branch.OpCode.JumpOp() {
+	case asm.JEq:
+		yes = !yes
+	case asm.JNE:
+	default:
+		return false
+	}
+	to := i + 2
+	if yes {
+		to = c.target[i+1]
+	}
+	c.next[i], c.target[i], c.gone[i] = i+1, -1, true
+	c.next[i+1], c.target[i+1], c.gone[i+1] = to, -1, true
+	return true
+}
+
+// Fix gives the tests of a helper the result 0, whatever the kernel's types say. It reports whether
+// there was one left.
+func Fix(insns asm.Instructions, forms []manifest.Form, helper string) bool {
+	fixed := false
+	function, n := "", 0
+	for i := range insns {
+		if i > 0 && insns[i].Symbol() != "" {
+			function, n = insns[i].Symbol(), 0
 		}
-		if h, known := helpers[name]; known {
-			return has(h.call), true
+		for j := range forms {
+			f := &forms[j]
+			if f.Helper == helper && f.Function == function && f.Insn == n && btf.CORERelocationMetadata(&insns[i]) != nil {
+				insns[i] = btf.WithCORERelocationMetadata(insns[i], nil)
+				insns[i].Constant, fixed = 0, true
+			}
 		}
+		n += int(insns[i].Size()) / asm.InstructionSize
 	}
-	return false, false
+	return fixed
 }
 
 // code is the first function of a program with its control flow, by indices of
@@ -349,8 +330,8 @@ func withHead(ins asm.Instruction, head *asm.Instruction) asm.Instruction {
 	return ins
 }
 
-// renumber changes what the manifest says of the instructions of a program.
-func renumber(m *manifest.Manifest, program string, at []int) {
+// Renumber changes what the manifest says of the instructions of a program, as Decide moved them.
+func Renumber(m *manifest.Manifest, program string, at []int, left []manifest.Form) {
 	moved := func(n int) int {
 		if n >= 0 && n < len(at) {
 			return at[n]
@@ -369,6 +350,7 @@ func renumber(m *manifest.Manifest, program string, at []int) {
 			}
 		}
 		p.IDInsns = ids
+		p.Code.Forms = left
 	}
 	for i := range m.Fields {
 		if f := &m.Fields[i]; f.Program == program {

@@ -1,4 +1,4 @@
-package load
+package rewrite
 
 import (
 	"github.com/cilium/ebpf/asm"
@@ -6,10 +6,10 @@ import (
 	"btc/loader/host"
 )
 
-// onlyProcess puts a test in front of a program, so that it does nothing in
+// OnlyProcess puts a test in front of a program, so that it does nothing in
 // other processes than pid, a number of the loader's PID namespace. It is how -p
 // acts on what fires for all processes.
-func onlyProcess(insns asm.Instructions, pid int, ns host.Namespace) asm.Instructions {
+func OnlyProcess(insns asm.Instructions, pid int, ns host.Namespace) asm.Instructions {
 	head := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	if ns == (host.Namespace{}) {
 		head = append(head, asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))

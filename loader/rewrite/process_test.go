@@ -1,4 +1,4 @@
-package load
+package rewrite
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func TestOnlyProcess(t *testing.T) {
 				asm.LoadMem(asm.R0, asm.R1, 0, asm.DWord).WithSymbol("main"),
 				asm.Mov.Imm(asm.R0, 7), asm.Return(),
 			}
-			prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: onlyProcess(body, pid, ns)})
+			prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: OnlyProcess(body, pid, ns)})
 			if errors.Is(err, os.ErrPermission) {
 				t.Skip("skipped: not root: bpf(2) is not allowed")
 			}

@@ -1,0 +1,63 @@
+package manifest
+
+import (
+	"slices"
+
+	"btc/backend/emit"
+	"btc/ir"
+	"btc/loader/manifest"
+)
+
+// contexts is what the programs of a kind read through their context.
+var contexts = map[ir.ProgKind]string{
+	ir.ProgTracepoint: "record",
+	ir.ProgKprobe:     "regs", ir.ProgKretprobe: "regs", ir.ProgUprobe: "regs", ir.ProgUretprobe: "regs", ir.ProgUSDT: "regs",
+	ir.ProgProfile: "regs", ir.ProgInterval: "regs", ir.ProgSoftware: "regs", ir.ProgHardware: "regs", ir.ProgWatchpoint: "regs",
+	ir.ProgRawTracepoint: "args", ir.ProgFentry: "args", ir.ProgFexit: "args", ir.ProgIter: "args",
+	ir.ProgBegin: "args", ir.ProgEnd: "args", ir.ProgSelf: "args", ir.ProgTest: "args", ir.ProgBench: "args",
+}
+
+// Where the record of a system call's tracepoint has the call's arguments, 8 bytes each
+// (struct syscall_trace_enter of the kernel's trace.h).
+const recordArgs = 16
+
+// code is what the manifest says of a program's instructions.
+func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
+	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(f, byName)}
+	if f.Context.Any() {
+		c.Context = contexts[f.Prog.Kind]
+	}
+	c.Raw = f.Prog.MayRunRaw && !f.Prog.SharesScratch && !f.Context.Any()
+	c.Share = f.Prog.MayShare && !f.Prog.SharesScratch && !f.Context.Other
+	if c.Share {
+		for _, at := range f.Context.Loads {
+			if n := (at - recordArgs) / 8; at >= recordArgs && n < manifest.MaxCallArgs && !slices.Contains(c.RecordArgs, n) {
+				c.RecordArgs = append(c.RecordArgs, n)
+			}
+		}
+		slices.Sort(c.RecordArgs)
+	}
+	return c
+}
+
+// forms lists the tests of a program and of the subprograms that it calls.
+func forms(f *emit.Func, byName map[string]*emit.Func) []manifest.Form {
+	var all []manifest.Form
+	seen := map[string]bool{f.Name: true}
+	for work := []*emit.Func{f}; len(work) > 0; work = work[1:] {
+		for _, t := range work[0].Forms {
+			form := manifest.Form{Insn: t.Insn, Arch: t.Arch, Helper: t.Helper}
+			if work[0] != f {
+				form.Function = work[0].Name
+			}
+			all = append(all, form)
+		}
+		for _, name := range work[0].Calls {
+			if callee := byName[name]; callee != nil && !seen[name] {
+				seen[name] = true
+				work = append(work, callee)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,273 @@
+package attach
+
+import (
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"btc/loader/host"
+	"btc/loader/hostinfo"
+	"btc/loader/manifest"
+	"btc/loader/rewrite"
+)
+
+// Strategy is how the matches of a plan are loaded and linked. It is chosen here, before anything
+// is loaded, by what the host has and what the manifest says of the program.
+type Strategy int
+
+// Strategies.
+const (
+	// Single: each match has a link; they share a program, or have one each where it uses the number of
+	// its attach point.
+	Single Strategy = iota
+	// PerMatch: each match has a link and a program that is loaded for its name.
+	PerMatch
+	// Multi: one link holds all matches (kprobe.multi 5.18, uprobe.multi 6.6). Its program is loaded
+	// with the plan's AttachType, and asks the link for the number of the attach point.
+	Multi
+	// SharedRaw: one link to the raw tracepoint of all system calls, of the plan's Direction, serves
+	// all matches.
+	SharedRaw
+	// Raw: each match has a link to the raw tracepoint of its name.
+	Raw
+	// Virtual: the loader runs the program, and nothing is attached.
+	Virtual
+)
+
+// choose sets the strategy of a plan whose kind has several.
+func (x *expander) choose(p *manifest.Program, plan *Plan) {
+	n := len(plan.Matches)
+	switch p.Kind {
+	case "kprobe", "kretprobe":
+		if n > 1 && numbersByLink(p) && (!p.UsesID || distinct(plan.Matches)) && x.host.KprobeMulti() {
+			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceKprobeMulti
+		}
+	case "uprobe", "uretprobe", "usdt":
+		// One place has a perf event, which needs CAP_SYS_ADMIN; the link needs CAP_PERFMON only.
+		if n > 0 && numbersByLink(p) && (n > 1 || len(host.Missing("CAP_SYS_ADMIN")) > 0) && x.host.UprobeMulti() {
+			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceUprobeMulti
+		}
+	}
+}
+
+// numbersByLink reports whether a program can ask its link for the number of its attach point: it
+// needs none, or has room in its frame for one.
+func numbersByLink(p *manifest.Program) bool {
+	return !p.UsesID || p.Code != nil && p.Code.Frame <= manifest.MaxFrame-8
+}
+
+// Programs of many system call tracepoints run from one raw tracepoint.
+//
+// The kernel waits for a grace period, tens of milliseconds, at the end of each
+// tracepoint's perf event, one after the other: 360 take more than ten seconds
+// to detach. They all come from two raw tracepoints, sys_enter and sys_exit,
+// whose links end in no time.
+
+const (
+	// sharedFrom is how many tracepoints of one program make it worth while.
+	sharedFrom = 9
+	// sharedPrograms is the most programs that may share a raw tracepoint: each
+	// is run at every system call.
+	sharedPrograms = 16
+)
+
+// shareSyscalls changes the plans of system call tracepoints, where it is
+// worth while and the same: each then has one link for its matches; those with
+// numbers that we do not know follow in a plan of their own.
+func shareSyscalls(plans []Plan) []Plan {
+	machine, err := hostinfo.Machine()
+	if err != nil || !rewrite.KnowsSyscalls(machine) {
+		return plans
+	}
+	numbers := hostinfo.SyscallEvents(machine)
+	for _, direction := range []string{"sys_enter", "sys_exit"} {
+		if worthSharing(plans, direction) {
+			plans = splitCalls(plans, direction, numbers)
+		}
+	}
+	return plans
+}
+
+// worthSharing reports whether the programs of sys_enter or sys_exit should share
+// the raw tracepoint. It is all of them or none: among programs of two kinds the
+// order of the script would be lost.
+func worthSharing(plans []Plan, direction string) bool {
+	most, programs := 0, 0
+	for i := range plans {
+		p := &plans[i]
+		matches := syscallMatches(p, direction)
+		if matches == 0 {
+			continue
+		}
+		if p.Prog.Code == nil || !p.Prog.Code.Share {
+			return false
+		}
+		most = max(most, matches)
+		programs++
+	}
+	return most >= sharedFrom && programs <= sharedPrograms
+}
+
+func syscallMatches(p *Plan, direction string) int {
+	n := 0
+	for i := range p.Matches {
+		if m := &p.Matches[i]; p.Prog.Kind == "tracepoint" && m.Group == "syscalls" && strings.HasPrefix(m.Name, direction+"_") {
+			n++
+		}
+	}
+	return n
+}
+
+// splitCalls puts the matches of one direction, as far as we know their numbers,
+// into plans of their own.
+func splitCalls(plans []Plan, direction string, numbers map[string]int) []Plan {
+	var out []Plan
+	for _, p := range plans {
+		if p.Strategy != Single || syscallMatches(&p, direction) == 0 {
+			out = append(out, p)
+			continue
+		}
+		known, rest := p, p
+		known.Matches, rest.Matches = nil, nil
+		for _, m := range p.Matches {
+			call, ok := strings.CutPrefix(m.Name, direction+"_")
+			if nr, has := numbers[call]; m.Group == "syscalls" && ok && has && nr < rewrite.SyscallSlots {
+				known.Matches = append(known.Matches, m)
+			} else {
+				rest.Matches = append(rest.Matches, m)
+			}
+		}
+		if len(known.Matches) > 0 {
+			known.Strategy, known.Direction = SharedRaw, direction
+			out = append(out, known)
+		}
+		if len(rest.Matches) > 0 {
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
+// Programs of tracepoints that do not look at the tracepoint's record run from
+// the raw tracepoint that the record is made of.
+//
+// The kernel waits for two grace periods, together tens of milliseconds, at the
+// end of each tracepoint's perf event, and holds a lock meanwhile, so that it is
+// the same for a thread each. Links of raw tracepoints end in no time, and an
+// event does not pay for a record that nobody reads. To the script it is the same
+// but for the stack, which has other frames at its top: programs that take the
+// context keep the tracepoint.
+
+// notRaw are the groups of tracepoints that have none of their own name, and
+// that of locks: they fire while the kernel holds the locks of maps and of the
+// ring buffer, where only the count of running programs, which raw tracepoints
+// are not part of, keeps programs out.
+var notRaw = map[string]bool{"syscalls": true, "ftrace": true, "lock": true, "preemptirq": true}
+
+// preferRaw changes the plans of tracepoints whose programs can run from raw
+// tracepoints. All programs of an event do, or none: between the two kinds the
+// script's order would be lost.
+func preferRaw(plans []Plan, h *host.Host) []Plan {
+	tracepoint := func(p *Plan) bool { return p.Prog.Kind == "tracepoint" && p.Strategy == Single }
+	raw := func(p *Plan) bool { return p.Prog.Code != nil && p.Prog.Code.Raw }
+	wanted := false
+	keep := map[string]bool{} // group:event
+	for i := range plans {
+		p := &plans[i]
+		if !tracepoint(p) {
+			continue
+		}
+		wanted = wanted || raw(p)
+		for j := range p.Matches {
+			if !raw(p) {
+				keep[p.Matches[j].Group+":"+p.Matches[j].Name] = true
+			}
+		}
+	}
+	if !wanted || !h.GuardsRawTracepoints() {
+		return plans
+	}
+	var groups eventGroups
+	var out []Plan
+	for _, p := range plans {
+		if !tracepoint(&p) {
+			out = append(out, p)
+			continue
+		}
+		ofRaw, rest := p, p
+		ofRaw.Matches, rest.Matches, ofRaw.Strategy = nil, nil, Raw
+		for _, m := range p.Matches {
+			if notRaw[m.Group] || keep[m.Group+":"+m.Name] || !groups.only(m.Group, m.Name) {
+				rest.Matches = append(rest.Matches, m)
+			} else {
+				ofRaw.Matches = append(ofRaw.Matches, m)
+			}
+		}
+		for _, part := range []Plan{ofRaw, rest} {
+			if len(part.Matches) > 0 {
+				out = append(out, part)
+			}
+		}
+	}
+	return out
+}
+
+// eventGroups knows which groups of tracefs have events of a name, as far as it
+// was asked. The kernel finds raw tracepoints by name alone.
+type eventGroups struct {
+	dir     string
+	names   []string        // groups
+	dynamic map[string]bool // group/event of those that users made
+	read    bool
+}
+
+// only reports whether an event is the kernel's or a module's own and the only one
+// of its name.
+func (g *eventGroups) only(group, event string) bool {
+	if !g.read {
+		g.look()
+	}
+	if g.dynamic[group+"/"+event] {
+		return false
+	}
+	for _, other := range g.names {
+		if other == group {
+			continue
+		}
+		if _, err := os.Stat(g.dir + "/events/" + other + "/" + event); err == nil {
+			return false
+		}
+	}
+	return len(g.names) > 0
+}
+
+func (g *eventGroups) look() {
+	g.read = true
+	dir, err := hostinfo.Tracefs()
+	if err != nil {
+		return
+	}
+	all, err := os.ReadDir(dir + "/events")
+	if err != nil {
+		return
+	}
+	text, _ := os.ReadFile(dir + "/dynamic_events") // 5.0; without it nothing is known to be made
+	g.dir, g.dynamic = dir, dynamicEvents(string(text))
+	for _, e := range all {
+		if e.IsDir() {
+			g.names = append(g.names, e.Name())
+		}
+	}
+}
+
+// dynamicEvents reads lines such as "p:group/event function" and "s:synthetic/event int x".
+func dynamicEvents(text string) map[string]bool {
+	made := map[string]bool{}
+	for line := range strings.Lines(text) {
+		first, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		_, name, _ := strings.Cut(first, ":")
+		made[name] = true
+	}
+	return made
+}

@@ -1,0 +1,88 @@
+package rewrite
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"btc/loader/manifest"
+)
+
+// One link of many places can give each of them a number, its cookie, which
+// programs may ask for (kprobe.multi 5.18, uprobe.multi 6.6). So one program
+// serves all places of a pattern even where it needs its attach point's number:
+// for the name that probe gives, or the places of a usdt probe's arguments.
+
+// IDFromCookie makes a program take the attach point's number from its link. It
+// keeps it in its frame, below what it uses otherwise.
+func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
+	body := spec.Instructions
+	at, err := belowFrame(mp, 8)
+	if err != nil {
+		return err
+	}
+	if err := idFromFrame(body, mp, at); err != nil {
+		return err
+	}
+	spec.Instructions = putInFront(asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.FnGetAttachCookie.Call(),
+		asm.StoreMem(asm.RFP, at, asm.R0, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R6),
+	}, body)
+	return nil
+}
+
+// belowFrame returns where size bytes lie below what the main function uses of its frame, as an
+// offset from its top.
+func belowFrame(mp *manifest.Program, size int) (int16, error) {
+	if mp.Code == nil {
+		return 0, fmt.Errorf("program %s does not say how much of its frame it uses: it was made by an older btc", mp.Name)
+	}
+	at := (mp.Code.Frame+7)&^7 + size
+	if at > manifest.MaxFrame {
+		return 0, fmt.Errorf("no room in the frame of %s", mp.Name)
+	}
+	return int16(-at), nil
+}
+
+// PatchID writes an attach point's number into the marked instructions.
+func PatchID(insns asm.Instructions, mp *manifest.Program, id int) error {
+	return eachID(insns, mp, func(ins *asm.Instruction) { ins.Constant = int64(id) })
+}
+
+// eachID visits the marked instructions, which put the attach point's number
+// into a register. Indices count the kernel's instructions: a 64-bit immediate
+// takes two.
+func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instruction)) error {
+	marked := map[int]bool{}
+	for _, i := range mp.IDInsns {
+		marked[i] = true
+	}
+	raw, done := 0, 0
+	for i := range insns {
+		size := int(insns[i].Size()) / asm.InstructionSize
+		if marked[raw] {
+			if op := insns[i].OpCode; op.Class() != asm.ALUClass && op.Class() != asm.ALU64Class || op.ALUOp() != asm.Mov || op.Source() != asm.ImmSource {
+				return fmt.Errorf("program %s: instruction %d takes no attach point number", mp.Name, raw)
+			}
+			change(&insns[i])
+			done++
+		}
+		raw += size
+	}
+	if done != len(marked) {
+		return fmt.Errorf("program %s has no instruction for its attach point number", mp.Name)
+	}
+	return nil
+}
+
+// idFromFrame makes the marked instructions load the attach point's number from
+// the frame.
+func idFromFrame(insns asm.Instructions, mp *manifest.Program, at int16) error {
+	return eachID(insns, mp, func(ins *asm.Instruction) {
+		load := asm.LoadMem(ins.Dst, asm.RFP, at, asm.DWord)
+		ins.OpCode, ins.Src, ins.Offset, ins.Constant = load.OpCode, load.Src, load.Offset, 0
+	})
+}

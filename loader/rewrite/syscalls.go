@@ -1,0 +1,144 @@
+package rewrite
+
+import (
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"btc/loader/manifest"
+)
+
+// Programs of many system call tracepoints run from one raw tracepoint (attach.SharedRaw). What the
+// kernel's perf_syscall_enter and perf_syscall_exit do for each tracepoint, a few instructions in
+// front of the program do: they look the number of the call up in a table, leave out calls in
+// the ABI of 32 bits, whose numbers mean others and for which the tracepoints do
+// not fire, and lay the tracepoint's record out in the frame.
+
+// SyscallSlots is the size of the table of numbers. x32 calls, which have bit
+// 30 set, lie beyond it as those of 32 bits do.
+const SyscallSlots = 1024
+
+// Layout of the record of a system call's tracepoint (struct syscall_tp_t of
+// kernel/trace/trace_syscalls.c); the attach point's number is kept where the
+// common fields are, which no program can read.
+const (
+	recordID   = 0
+	recordNr   = 8
+	recordArgs = 16             // six words; at the exit the result
+	recordExit = recordArgs + 8 // its end
+)
+
+// syscallABI is what the programs must know of an architecture: where struct
+// pt_regs has the arguments and the call's number, and how a task says that it
+// makes a call of 32 bits.
+type syscallABI struct {
+	args   [manifest.MaxCallArgs]int16 // offsets in pt_regs
+	nr     int16                       // the same, of the number
+	nrSize asm.Size
+	field  string // of struct thread_info, a u32 of which is read
+	bit    int32  // set in that field for a call of 32 bits
+}
+
+// syscallABIs has a row for each architecture, as uname -m calls it. The layouts
+// of pt_regs are ABI (ptrace). TS_COMPAT of x86 and TIF_32BIT of arm64 have had
+// their numbers since before 5.10.
+var syscallABIs = map[string]syscallABI{
+	"x86_64":  {args: [6]int16{112, 104, 96, 56, 72, 64}, nr: 120, nrSize: asm.DWord, field: "status", bit: 1 << 1},
+	"aarch64": {args: [6]int16{272, 8, 16, 24, 32, 40}, nr: 280, nrSize: asm.Word, field: "flags", bit: 1 << 22},
+}
+
+// KnowsSyscalls reports whether SharedSyscalls serves an architecture, as uname -m calls it.
+func KnowsSyscalls(machine string) bool { _, ok := syscallABIs[machine]; return ok }
+
+// CompatField is the member of struct thread_info that tells a call of 32 bits.
+func CompatField(machine string) string { return syscallABIs[machine].field }
+
+// Syscalls is what programs at the raw tracepoint of system calls must know of a host.
+type Syscalls struct {
+	Machine string // as uname -m calls it; KnowsSyscalls
+	Compat  int32  // offset of CompatField in struct task_struct
+	// Table is the descriptor of an array with one value of SyscallSlots numbers of 32 bits: by the
+	// number of a system call that of its attach point plus one; 0 for calls that are not traced.
+	Table int
+}
+
+// Program turns a tracepoint's program into one of the raw tracepoint of a direction, sys_enter or
+// sys_exit. The manifest must permit it (Code.Share).
+func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, direction string) error {
+	size := recordExit
+	var args [manifest.MaxCallArgs]bool
+	if direction == "sys_enter" {
+		size = recordArgs
+		for _, n := range mp.Code.RecordArgs {
+			args[n] = true
+			size = max(size, recordArgs+8*(n+1))
+		}
+	}
+	record, err := belowFrame(mp, size)
+	if err != nil {
+		return err
+	}
+	body := spec.Instructions
+	if err := idFromFrame(body, mp, record+recordID); err != nil {
+		return err
+	}
+	head := d.prologue(direction, record, args)
+	spec.Type, spec.AttachType, spec.AttachTo = ebpf.RawTracepoint, ebpf.AttachNone, direction
+	spec.SectionName = "raw_tp/" + direction
+	spec.Instructions = putInFront(head, body)
+	return nil
+}
+
+// prologue leaves with 0 where the program must not run; else it fills the
+// record and gives its address in r1, as the program expects its context.
+// The word of the record where the number is serves as a buffer before.
+func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCallArgs]bool) asm.Instructions {
+	abi := syscallABIs[d.Machine]
+	const out = 2 // index of the way out
+	var p asm.Instructions
+	emit := func(ins ...asm.Instruction) { p = append(p, ins...) }
+	leave := func(op asm.JumpOp, reg asm.Register, imm int32) {
+		at := 0
+		for i := range p {
+			at += int(p[i].Size()) / asm.InstructionSize
+		}
+		emit(asm.Instruction{OpCode: op.Op(asm.ImmSource), Dst: reg, Offset: int16(out - at - 1), Constant: int64(imm)})
+	}
+	// read copies size bytes at r3 to the frame.
+	read := func(to int16, size int32) {
+		emit(asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, size), asm.FnProbeReadKernel.Call())
+		leave(asm.JNE, asm.R0, 0)
+	}
+	emit(asm.Mov.Reg(asm.R6, asm.R1),
+		asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: 2},
+		asm.Mov.Imm(asm.R0, 0), asm.Return())
+	if direction == "sys_enter" {
+		emit(asm.LoadMem(asm.R7, asm.R6, 8, asm.DWord))
+	} else {
+		emit(asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.Add.Imm(asm.R3, int32(abi.nr)))
+		read(record+recordNr, int32(abi.nrSize.Sizeof()))
+		emit(asm.LoadMem(asm.R7, asm.RFP, record+recordNr, abi.nrSize))
+	}
+	// Unsigned: numbers below 0 mean no system call, and are large, too.
+	leave(asm.JGE, asm.R7, SyscallSlots)
+	emit(asm.Mov.Reg(asm.R1, asm.R7), asm.LSh.Imm(asm.R1, 2),
+		asm.LoadMapValue(asm.R2, d.Table, 0), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R8, asm.R2, 0, asm.Word))
+	leave(asm.JEq, asm.R8, 0)
+	emit(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0), asm.Add.Imm(asm.R3, d.Compat))
+	read(record+recordNr, 4)
+	emit(asm.LoadMem(asm.R1, asm.RFP, record+recordNr, asm.Word))
+	leave(asm.JSet, asm.R1, abi.bit)
+	emit(asm.Add.Imm(asm.R8, -1),
+		asm.StoreMem(asm.RFP, record+recordID, asm.R8, asm.DWord),
+		asm.StoreMem(asm.RFP, record+recordNr, asm.R7, asm.DWord))
+	if direction == "sys_exit" {
+		emit(asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord), asm.StoreMem(asm.RFP, record+recordArgs, asm.R1, asm.DWord))
+	}
+	for i, at := range abi.args {
+		if args[i] {
+			emit(asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.Add.Imm(asm.R3, int32(at)))
+			read(record+recordArgs+8*int16(i), 8)
+		}
+	}
+	emit(asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(record)))
+	return p
+}
