@@ -25,6 +25,7 @@ races() {
   CGO_ENABLED=1 go test -race -count=1 $(go list ./loader/... | grep -v /symbols$) 2>&1 | grep -av 'no test files'
   return "${PIPESTATUS[0]}"
 }
+step "fuzzing, 5 seconds for each target (make fuzz takes an hour)" bash tests/fuzz.sh 5s . 2
 if command -v gcc >/dev/null; then
   step "data races" races
 else
