@@ -3,9 +3,11 @@ package obj
 import (
 	"bytes"
 	"debug/elf"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,10 +105,17 @@ func TestReadBack(t *testing.T) {
 		}
 	}
 	var lines []string
+	var places []string
 	for _, ins := range p.Instructions {
 		if src := ins.Source(); src != nil {
 			lines = append(lines, src.String())
+			if l, ok := src.(*btf.Line); ok {
+				places = append(places, fmt.Sprintf("%s:%d:%d", l.FileName(), l.LineNumber(), l.LineColumn()))
+			}
 		}
+	}
+	if want := []string{"dir/sample.bt:1:3", "dir/sample.bt:2:1"}; len(places) < 2 || !slices.Equal(places[:2], want) {
+		t.Errorf("positions %q, want %q", places, want)
 	}
 	if len(lines) < 2 || lines[0] != "@x[pid] = count()" {
 		t.Errorf("source lines: %q", lines)

@@ -114,6 +114,7 @@ var messages = []struct {
 	{`begin { print(1, 2); }`, "E0214", `Non-map print() only takes 1 argument, 2 found`},
 	{`begin { @a[1] = hist(1); print(@a[1]); }`, "E0212", `Map type hist_t cannot print the value of individual keys. You must print the whole map.`},
 	{`begin { @a = 1; while (pid) { print(@a); } }`, "W0216", `Due to it's asynchronous nature using 'print()' in a loop can lead to unexpected behavior.`},
+	{"struct s { char a[513]; };\nkprobe:f { @[*(struct s *)arg0] = 1; }", "E0212", `cannot be used as a map key`},
 	{`begin { print(memcmp((uint32)1, (uint16)1, 3)); }`, "E0214", `memcmp() of type uint16 compares at most 2 bytes`},
 	{`begin { print(sizeof({@a = 1; 1})); }`, "E0212", `Map assignments not allowed inside of sizeof`},
 	{`begin { strncmp("a", "b", 1); }`, "W0203", `Return value discarded.`},

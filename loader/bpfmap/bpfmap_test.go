@@ -2,9 +2,11 @@ package bpfmap
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // open makes a map in the kernel.
@@ -85,6 +87,53 @@ func TestReadAndDrain(t *testing.T) {
 		if keys, err := raw.Keys(); err != nil || len(keys) != 0 {
 			t.Errorf("%d keys left, %v", len(keys), err)
 		}
+	}
+}
+
+// jhash is the kernel's hash of one 32-bit word (include/linux/jhash.h) with the seed 0.
+func jhash(key uint32) uint32 {
+	const initial = 0xdeadbeef
+	rol := bits.RotateLeft32
+	a, b, c := uint32(initial+4)+key, uint32(initial+4), uint32(initial+4)
+	c ^= b
+	c -= rol(b, 14)
+	a ^= c
+	a -= rol(c, 11)
+	b ^= a
+	b -= rol(a, 25)
+	c ^= b
+	c -= rol(b, 16)
+	a ^= c
+	a -= rol(c, 4)
+	b ^= a
+	b -= rol(a, 14)
+	c ^= b
+	c -= rol(b, 24)
+	return c
+}
+
+// A bucket with more elements than the first batch has room for is read whole.
+func TestLargeBucket(t *testing.T) {
+	const entries, valueSize = 64, 16 << 10 // the first batch has room for 16
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: valueSize, MaxEntries: entries, Flags: unix.BPF_F_ZERO_SEED})
+	if err != nil {
+		t.Skip("skipped: cannot make BPF maps here: ", err)
+	}
+	defer m.Close()
+	value := make([]byte, valueSize)
+	n := 0
+	for key := uint32(0); n < 40; key++ {
+		if jhash(key)&(entries-1) == 0 {
+			if err := m.Put(key, value); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	x := &Map{FD: m.FD(), KeySize: 4, ValueSize: valueSize, MaxEntries: entries, CPUs: ebpf.MustPossibleCPU()}
+	seen := map[string]bool{}
+	if _, err := x.batches(false, func(e Entry) { seen[string(e.Key)] = true }); err != nil || len(seen) != n {
+		t.Errorf("%d of %d elements, %v", len(seen), n, err)
 	}
 }
 
