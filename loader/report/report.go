@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"btc/loader/manifest"
+	"btc/snippet"
 )
 
 // Fault is an error with a place in the script.
@@ -117,9 +118,8 @@ func (f *Fault) lines(p manifest.Place) string {
 		}
 		return text
 	}
-	width := max(1, min(p.EndCol, len(line)+1)-p.Col)
-	line, caret := show(line, p.Col)
-	return "\n" + line + "\n" + strings.Repeat(" ", caret) + strings.Repeat("~", width)
+	shown := snippet.Mark(line, p.Col-1, p.EndCol-1)
+	return "\n" + shown.Text + "\n" + strings.Repeat(" ", shown.Column) + strings.Repeat("~", max(1, shown.Width))
 }
 
 // maxLines bounds the lines that are shown behind the first of a place.
@@ -149,8 +149,8 @@ func (f *Fault) render(severity string) string {
 	if line, ok := sourceLine(f.Script.Source, f.Pos.Line); ok {
 		num := fmt.Sprintf(" %d ", f.Pos.Line)
 		gutter = strings.Repeat(" ", len(num))
-		text, caret := show(line, f.Pos.Col)
-		fmt.Fprintf(&b, "\n%s| %s\n%s| %s^", num, text, gutter, strings.Repeat(" ", caret))
+		shown := snippet.Mark(line, f.Pos.Col-1, f.Pos.Col)
+		fmt.Fprintf(&b, "\n%s| %s\n%s| %s^", num, shown.Text, gutter, strings.Repeat(" ", shown.Column))
 	}
 	for _, n := range f.Notes {
 		fmt.Fprintf(&b, "\n%s| %s", gutter, n)
@@ -171,21 +171,4 @@ func sourceLine(source string, line int) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// show expands tabs, cuts long lines around the column and gives the caret's
-// place. Columns count bytes, from 1.
-func show(line string, col int) (text string, caret int) {
-	const room, before = 160, 60
-	col = min(max(col-1, 0), len(line))
-	if len(line) > room && col > before {
-		line = "..." + line[col-before:]
-		col = before + 3
-	}
-	head := strings.ReplaceAll(line[:col], "\t", "    ")
-	text = head + strings.ReplaceAll(line[col:], "\t", "    ")
-	if len(text) > room {
-		text = text[:room] + "..."
-	}
-	return text, len([]rune(head))
 }
