@@ -5,28 +5,29 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/ir/target"
+	"btc/arch"
 )
 
 // One object serves several architectures: what differs between them is decided
 // on the host by a relocation that each loader resolves, the existence of a member
-// of struct pt_regs, and the kernel drops the side that loses.
+// of struct pt_regs (arch.Arch.Marker), and the kernel drops the side that loses.
 
-// archFlavour marks the type of the test: what stands behind "___" is no part of
-// the type's name for a loader, and lets ours find the test.
-const archFlavour = "struct pt_regs___x86_64"
+// archFlavour begins the types of the tests; the architecture's name follows. What is
+// after "___" is not a part of the type's name for a loader, and lets ours find the test.
+const archFlavour = "struct pt_regs___"
 
-// OnX86 is true on x86_64, a relocated constant.
-func (b *Builder) OnX86() *Value {
-	return b.ICmp(NE, b.CORE(FieldExists, CORERef{Type: archFlavour, Path: "di"}), Const(0))
+// OnArch is true on the architecture, a relocated constant.
+func (b *Builder) OnArch(a *arch.Arch) *Value {
+	return b.ICmp(NE, b.CORE(FieldExists, CORERef{Type: archFlavour + a.Name, Path: a.Marker}), Const(0))
 }
 
-// ArchTest is the architecture that a relocation asks for.
+// ArchTest is the label of the architecture that a relocation asks for.
 func ArchTest(ref CORERef) (label string, ok bool) {
-	if ref.Type != archFlavour {
-		return "", false
+	name, ok := strings.CutPrefix(ref.Type, archFlavour)
+	if a := arch.ByName(name); ok && a != nil {
+		return a.Label, true
 	}
-	return "x86_64", true
+	return "", false
 }
 
 // FewTurns is the number of turns up to which a loop of unknown length stays in
@@ -51,7 +52,7 @@ func HelperTest(ref CORERef) (name string, ok bool) {
 
 // PerArch is a constant with a value for each architecture; equal ones make it
 // an ordinary constant.
-func (b *Builder) PerArch(arches []*target.Arch, value func(*target.Arch) int64) *Value {
+func (b *Builder) PerArch(arches []*arch.Arch, value func(*arch.Arch) int64) *Value {
 	var words []string
 	same := true
 	for _, a := range arches {
@@ -67,8 +68,8 @@ func (b *Builder) PerArch(arches []*target.Arch, value func(*target.Arch) int64)
 }
 
 // KernelAddr reports whether a foreign address is the kernel's.
-func (b *Builder) KernelAddr(arches []*target.Arch, p *Value) *Value {
-	tags := b.PerArch(arches, func(a *target.Arch) int64 { return a.TagBits })
+func (b *Builder) KernelAddr(arches []*arch.Arch, p *Value) *Value {
+	tags := b.PerArch(arches, func(a *arch.Arch) int64 { return a.TagBits })
 	return b.ICmp(SLT, b.Shl(b.Cast(TI64, p), tags), Const(0))
 }
 
@@ -91,7 +92,7 @@ func perArchRange(sym string) Range {
 }
 
 // PerArchValue reads the number of an architecture from a perarch op's symbol.
-func PerArchValue(sym string, a *target.Arch) (int64, bool) {
+func PerArchValue(sym string, a *arch.Arch) (int64, bool) {
 	for word := range strings.FieldsSeq(sym) {
 		if name, text, ok := strings.Cut(word, "="); ok && name == a.Name {
 			n, err := strconv.ParseInt(text, 10, 64)

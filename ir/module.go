@@ -3,6 +3,7 @@ package ir
 import (
 	"slices"
 
+	"btc/arch"
 	"btc/ir/target"
 )
 
@@ -14,7 +15,7 @@ type Module struct {
 	Target *target.Target
 	// Arches are the architectures that the object serves, the target's first.
 	// None given: the target's alone.
-	Arches []*target.Arch
+	Arches []*arch.Arch
 
 	Funcs   []*Func
 	Maps    []*Map
@@ -26,12 +27,12 @@ type Module struct {
 
 // Served are the architectures that the object serves; see Arches. None without
 // a target.
-func (m *Module) Served() []*target.Arch {
+func (m *Module) Served() []*arch.Arch {
 	switch {
 	case len(m.Arches) > 0:
 		return m.Arches
 	case m.Target != nil:
-		return []*target.Arch{m.Target.Arch()}
+		return []*arch.Arch{m.Target.Arch()}
 	}
 	return nil
 }

@@ -3,8 +3,9 @@ package ir
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
-	"btc/ir/target"
+	"btc/arch"
 )
 
 // Difference is why one module cannot serve what two targets need.
@@ -13,28 +14,70 @@ type Difference struct {
 	Text string
 }
 
-// Unify makes m serve other's architecture, too, where m and other are the same
-// script built for two targets. What m holds must be what other holds: the same
-// maps, events and programs, value for value. Constants of the computation may
-// differ, and become constants that depend on the architecture; Unify changes
-// nothing of m when it answers a difference.
-func Unify(m, other *Module) *Difference {
-	a, b := m.Target.Arch(), other.Target.Arch()
-	u := &unifier{a: a, b: b}
-	u.module(m, other)
-	if u.diff != nil || a == b {
-		return u.diff
+// Unifier makes a module serve the architectures of others, too, where all are the same
+// script built for different targets. What the module holds must be what each of the
+// others holds: the same maps, events and programs, value for value. Constants of the
+// computation may differ, and become constants that depend on the architecture.
+type Unifier struct {
+	m      *Module
+	arches []*arch.Arch // m's and those of the modules that were added
+	// uses are the operands that differ, in the order in which they were found.
+	uses      []operand
+	constants map[operand]map[*arch.Arch]int64
+}
+
+// operand is the argument arg of a value.
+type operand struct {
+	user *Value
+	arg  int
+}
+
+// NewUnifier begins with m alone.
+func NewUnifier(m *Module) *Unifier {
+	return &Unifier{m: m, arches: []*arch.Arch{m.Target.Arch()}, constants: map[operand]map[*arch.Arch]int64{}}
+}
+
+// Add compares another module with the first. A module that differs is not added.
+func (u *Unifier) Add(other *Module) *Difference { return u.add(other, other.Target.Arch()) }
+
+func (u *Unifier) add(other *Module, a *arch.Arch) *Difference {
+	c := &unifier{}
+	c.module(u.m, other)
+	if c.diff != nil {
+		return c.diff
 	}
-	for _, c := range u.constants {
-		c.apply(a, b)
+	if slices.Contains(u.arches, a) {
+		return nil
+	}
+	u.arches = append(u.arches, a)
+	for _, d := range c.constants {
+		if u.constants[d.operand] == nil {
+			u.constants[d.operand] = map[*arch.Arch]int64{}
+			u.uses = append(u.uses, d.operand)
+		}
+		u.constants[d.operand][a] = d.value
 	}
 	return nil
 }
 
+// Apply changes the constants of the first module that depend on the architecture.
+func (u *Unifier) Apply() {
+	for _, o := range u.uses {
+		at, others := At(o.user.Block, indexOf(o.user), o.user.Pos), u.constants[o]
+		first := o.user.Args[o.arg].Imm
+		o.user.Args[o.arg] = at.PerArch(u.arches, func(a *arch.Arch) int64 {
+			if n, ok := others[a]; ok {
+				return n
+			}
+			return first
+		})
+	}
+}
+
+// unifier compares one other module.
 type unifier struct {
-	a, b      *target.Arch
 	diff      *Difference
-	constants []perArchUse
+	constants []otherConstant
 	// The values, blocks and slots of other's that stand where m's do: numbers may
 	// differ.
 	values map[*Value]*Value
@@ -42,21 +85,10 @@ type unifier struct {
 	slots  map[*Slot]*Slot
 }
 
-// perArchUse is an operand whose constant depends on the architecture.
-type perArchUse struct {
-	user   *Value
-	arg    int
-	va, vb int64
-}
-
-func (c perArchUse) apply(a, b *target.Arch) {
-	at := At(c.user.Block, indexOf(c.user), c.user.Pos)
-	c.user.Args[c.arg] = at.PerArch([]*target.Arch{a, b}, func(x *target.Arch) int64 {
-		if x == a {
-			return c.va
-		}
-		return c.vb
-	})
+// otherConstant is an operand of the first module with the constant that the other has.
+type otherConstant struct {
+	operand
+	value int64
 }
 
 func indexOf(v *Value) int {
@@ -178,7 +210,7 @@ func (u *unifier) value(v, w *Value) {
 		switch {
 		case u.same(x, y):
 		case x.IsConst() && y.IsConst() && x.Type == TI64 && y.Type == TI64 && computes(v.Op):
-			u.constants = append(u.constants, perArchUse{v, i, x.Imm, y.Imm})
+			u.constants = append(u.constants, otherConstant{operand{v, i}, y.Imm})
 		default:
 			u.differ(v.Pos, "a value is another there")
 		}

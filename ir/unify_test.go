@@ -4,24 +4,37 @@ import (
 	"strings"
 	"testing"
 
+	"btc/arch"
 	"btc/ir/target"
 )
 
 // unifyPair parses a script's module as it came out for each architecture.
 func unifyPair(t *testing.T, x86, arm string) (*Module, *Module) {
 	t.Helper()
-	parse := func(text, arch string) *Module {
+	parse := func(text, machine string) *Module {
 		m, err := Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Target, err = target.Default(arch); err != nil {
+		if m.Target, err = target.Default(machine); err != nil {
 			t.Fatal(err)
 		}
-		m.Arches = []*target.Arch{target.ArchByName("x86_64"), target.ArchByName("arm64")}
+		m.Arches = []*arch.Arch{arch.ByName("x86_64"), arch.ByName("arm64")}
 		return m
 	}
 	return parse(x86, "x86_64"), parse(arm, "arm64")
+}
+
+// unify makes the first module serve the others' architectures, or changes nothing.
+func unify(m *Module, others ...*Module) *Difference {
+	u := NewUnifier(m)
+	for _, other := range others {
+		if d := u.Add(other); d != nil {
+			return d
+		}
+	}
+	u.Apply()
+	return nil
 }
 
 const unifyText = `
@@ -40,11 +53,11 @@ b2:
 func TestUnify(t *testing.T) {
 	x, y := unifyPair(t, unifyText, unifyText)
 	before := x.String()
-	if d := Unify(x, y); d != nil || x.String() != before {
+	if d := unify(x, y); d != nil || x.String() != before {
 		t.Errorf("equal modules: %v\n%s", d, x)
 	}
 	x, y = unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "16384", 1))
-	if d := Unify(x, y); d != nil {
+	if d := unify(x, y); d != nil {
 		t.Fatalf("another constant: %v", d)
 	}
 	if err := Verify(x); err != nil {
@@ -52,6 +65,27 @@ func TestUnify(t *testing.T) {
 	}
 	if text := x.String(); !strings.Contains(text, `perarch "x86_64=65536 aarch64=16384"`) || strings.Contains(text, "v1, 65536") {
 		t.Errorf("another constant gives\n%s", text)
+	}
+}
+
+// Three modules become one; where two of them agree, the third alone has its constant.
+func TestUnifyThree(t *testing.T) {
+	x, y := unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "16384", 1))
+	z, _ := unifyPair(t, strings.Replace(unifyText, "ret 0", "ret 1", 1), unifyText)
+	u := NewUnifier(x)
+	if d := u.Add(z); d == nil {
+		t.Error("another program was added")
+	}
+	if d := u.Add(y); d != nil {
+		t.Fatal(d)
+	}
+	third, _ := unifyPair(t, strings.Replace(unifyText, "65536", "4096", 1), unifyText)
+	row := *arch.ByName("arm64") // an architecture of its own
+	row.Name = "third"
+	u.add(third, &row)
+	u.Apply()
+	if text := x.String(); !strings.Contains(text, `perarch "x86_64=65536 aarch64=16384 third=4096"`) {
+		t.Errorf("three constants give\n%s", text)
 	}
 }
 
@@ -67,7 +101,7 @@ func TestUnifyRefuses(t *testing.T) {
 	} {
 		x, y := unifyPair(t, unifyText, strings.Replace(unifyText, c[0], c[1], 1))
 		before := x.String()
-		if d := Unify(x, y); d == nil || d.Text == "" {
+		if d := unify(x, y); d == nil || d.Text == "" {
 			t.Errorf("%s and %s were made one", c[0], c[1])
 		}
 		if x.String() != before {

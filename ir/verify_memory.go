@@ -126,9 +126,9 @@ func (c *checker) ctxLoad(v *Value) {
 	}
 	// Where several architectures are served, guards choose among their layouts.
 	kind := c.f.Prog.Kind.Target()
-	ctx := c.m.Target.Arch().Context(kind)
+	ctx := kind.Context(c.m.Target.Arch())
 	for _, a := range c.m.Arches {
-		ctx.Limit = max(ctx.Limit, a.Context(kind).Limit)
+		ctx.Limit = max(ctx.Limit, kind.Context(a).Limit)
 	}
 	switch {
 	case ctx.Sizes&int(n) == 0:

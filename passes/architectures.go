@@ -1,14 +1,16 @@
 package passes
 
 import (
+	"slices"
+
+	"btc/arch"
 	"btc/ir"
-	"btc/ir/target"
 )
 
 // architectures writes out what differs between the architectures that the
-// object serves: each value becomes a test, which a loader decides by a
-// relocation, and a form for each of them. The kernel drops the test's losing
-// side; our loader takes the test itself out, so that nothing of it is run.
+// object serves: each value becomes tests for all of them but the last, which a
+// loader decides by relocations, and a form for each. The kernel drops the losing
+// sides; our loader removes the tests, too, so that nothing of them is run.
 //
 // requires:    core ops; an object for one architecture has nothing to do
 // establishes: no saved, no perarch
@@ -32,10 +34,10 @@ func architectures(m *ir.Module) []ir.Diag {
 	}
 	return rules{
 		ir.OpSaved: func(l *lowering, v *ir.Value) *ir.Value {
-			return l.byArch(func(a *target.Arch) *ir.Value { return l.savedOn(a, v.Sym, v.Args[0]) })
+			return l.byArch(func(a *arch.Arch) *ir.Value { return l.savedOn(a, v.Sym, v.Args[0]) })
 		},
 		ir.OpPerArch: func(l *lowering, v *ir.Value) *ir.Value {
-			return l.byArch(func(a *target.Arch) *ir.Value {
+			return l.byArch(func(a *arch.Arch) *ir.Value {
 				n, _ := ir.PerArchValue(v.Sym, a)
 				return ir.Const(n)
 			})
@@ -43,11 +45,20 @@ func architectures(m *ir.Module) []ir.Diag {
 	}.apply(m)
 }
 
-// byArch is what make gives for the architecture that the program runs on.
-func (l *lowering) byArch(make func(*target.Arch) *ir.Value) *ir.Value {
-	return l.IfValue(l.OnX86(), ir.TI64,
-		func() *ir.Value { return make(target.ArchByName("x86_64")) },
-		func() *ir.Value { return make(target.ArchByName("arm64")) })
+// byArch is the result of make for the architecture that the program runs on. The tests
+// are in the order of the table of architectures.
+func (l *lowering) byArch(make func(*arch.Arch) *ir.Value) *ir.Value {
+	served := slices.DeleteFunc(slices.Clone(arch.All()), func(a *arch.Arch) bool { return !slices.Contains(l.m.Arches, a) })
+	var from func(i int) *ir.Value
+	from = func(i int) *ir.Value {
+		if i == len(served)-1 {
+			return make(served[i])
+		}
+		return l.IfValue(l.OnArch(served[i]), ir.TI64,
+			func() *ir.Value { return make(served[i]) },
+			func() *ir.Value { return from(i + 1) })
+	}
+	return from(0)
 }
 
 // saved reads what is kept among the registers of v's context. It stays one op
@@ -62,7 +73,7 @@ func (l *lowering) saved(v *ir.Value, name string) *ir.Value {
 }
 
 // savedOn reads it where one architecture keeps it.
-func (l *lowering) savedOn(a *target.Arch, name string, ctx *ir.Value) *ir.Value {
+func (l *lowering) savedOn(a *arch.Arch, name string, ctx *ir.Value) *ir.Value {
 	s, ok := a.Saved(name)
 	if !ok {
 		panic("BUG: " + a.Name + " has no " + name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"btc/arch"
 	"btc/ir"
 	"btc/ir/target"
 )
@@ -130,7 +131,7 @@ func lowerJiffies(l *lowering, v *ir.Value) *ir.Value {
 	return l.refuse(v, "use nsecs", "jiffies is not supported yet")
 }
 
-func (l *lowering) arch() *target.Arch { return l.m.Target.Arch() }
+func (l *lowering) arch() *arch.Arch { return l.m.Target.Arch() }
 
 // hasRegs tells whether the program's context begins with the registers.
 func hasRegs(k ir.ProgKind) bool {
@@ -190,7 +191,7 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
 	switch prog.Kind {
 	case ir.ProgKretprobe, ir.ProgUretprobe:
-		return l.saved(v, target.SavedRetval)
+		return l.saved(v, arch.SavedRetval)
 	case ir.ProgFexit: // after the arguments
 		f, ok := l.m.Target.Func(prog.Attach.Name)
 		if !ok || f.Proto == nil {
@@ -213,9 +214,9 @@ func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
 	switch prog.Kind {
 	case ir.ProgKprobe:
-		return l.saved(v, target.SavedFunc)
+		return l.saved(v, arch.SavedFunc)
 	case ir.ProgUprobe:
-		return l.saved(v, target.SavedIP)
+		return l.saved(v, arch.SavedIP)
 	case ir.ProgUretprobe:
 		return l.attachID(prog)
 	case ir.ProgKretprobe, ir.ProgFentry, ir.ProgFexit:
@@ -252,7 +253,7 @@ func lowerUsermode(l *lowering, v *ir.Value) *ir.Value {
 	if !hasRegs(l.prog().Kind) {
 		return l.refuse(v, "", "usermode is not supported in a %s probe", l.prog().Kind)
 	}
-	return l.saved(v, target.SavedUsermode)
+	return l.saved(v, arch.SavedUsermode)
 }
 
 // commSize is TASK_COMM_LEN.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"btc/arch"
 	"btc/cmd/btc/forecast"
 	"btc/ir/target"
 	"btc/loader/object"
@@ -74,7 +75,7 @@ func runCheck(args []string) int {
 // openTargets opens the files; without any, the embedded targets.
 func openTargets(files []string) ([]*target.Target, error) {
 	if len(files) == 0 {
-		files = target.ArchLabels()
+		files = arch.Labels()
 	}
 	var all []*target.Target
 	for _, name := range files {

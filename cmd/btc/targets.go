@@ -4,10 +4,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 
+	"btc/arch"
 	"btc/ir/target"
 	"btc/loader/hostinfo/capture"
 )
@@ -24,11 +24,11 @@ func (t *targetFlags) add(fs *flag.FlagSet) {
 		t.files = append(t.files, name)
 		return nil
 	})
-	fs.Func("arch", "`ARCHITECTURES` that the object must serve, comma-separated ("+strings.Join(target.ArchLabels(), ", ")+"); default: both where it can", func(list string) error {
+	fs.Func("arch", "`ARCHITECTURES` that the object must serve, comma-separated ("+strings.Join(arch.Labels(), ", ")+"); default: "+strings.Join(arch.Defaults(), " and ")+" where it can", func(list string) error {
 		for _, word := range strings.Split(list, ",") {
-			a := target.ArchByName(strings.TrimSpace(word))
+			a := arch.ByName(strings.TrimSpace(word))
 			if a == nil {
-				return fmt.Errorf("%q is none of %s", word, strings.Join(target.ArchLabels(), ", "))
+				return fmt.Errorf("%q is none of %s", word, strings.Join(arch.Labels(), ", "))
 			}
 			if !slices.Contains(t.arches, a.Label) {
 				t.arches = append(t.arches, a.Label)
@@ -74,19 +74,19 @@ func (t *targetFlags) labels() []string {
 		return nil
 	case len(t.arches) > 0:
 		return t.arches
-	case t.native && target.ArchByName(runtime.GOARCH) != nil:
-		return []string{runtime.GOARCH}
+	case t.native && arch.Host() != nil:
+		return []string{arch.Host().Label}
 	}
-	return target.ArchLabels()
+	return arch.Defaults()
 }
 
-// openTarget is one target: the embedded one of x86_64 or of an architecture by
+// openTarget is one target: the embedded one of the first architecture or of one by
 // name, a file, or this host.
 func openTarget(name string) (*target.Target, error) {
 	switch {
 	case name == "":
-		return target.Default("x86_64")
-	case target.ArchByName(name) != nil:
+		return target.Default(arch.All()[0].Name)
+	case arch.ByName(name) != nil:
 		return target.Default(name)
 	case name == "host":
 		b, err := capture.HostFile()

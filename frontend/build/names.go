@@ -6,11 +6,11 @@ import (
 	"strings"
 	"syscall"
 
+	"btc/arch"
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/types"
 	"btc/ir"
-	"btc/ir/target"
 )
 
 // nameTable says how the strings of strerror and the like are found: the name
@@ -89,14 +89,14 @@ var x32Syscalls = strings.Fields(`
 
 const x32First = 512
 
-func syscallNames(arch string) []string {
-	names := slices.Clone(target.SyscallNames(arch))
+func syscallNames(machine string) []string {
+	names := slices.Clone(arch.ByName(machine).SyscallNames())
 	for i, name := range names {
 		if slices.Contains(laterSyscalls, name) {
 			names[i] = ""
 		}
 	}
-	if arch == "x86_64" {
+	if machine == "x86_64" {
 		names = append(names, make([]string, x32First-len(names))...)
 		names = append(names, x32Syscalls...)
 	}
@@ -138,9 +138,9 @@ func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 		f.m.Globals = append(f.m.Globals, g)
 	}
 	// Where several architectures are served, their tables follow each other.
-	size := func(a *target.Arch) int64 { return int64(len(t.names(a.Name)) + 1) }
-	last := f.PerArch(f.m.Served(), func(a *target.Arch) int64 { return size(a) - 1 })
-	first := f.PerArch(f.m.Served(), func(a *target.Arch) int64 {
+	size := func(a *arch.Arch) int64 { return int64(len(t.names(a.Name)) + 1) }
+	last := f.PerArch(f.m.Served(), func(a *arch.Arch) int64 { return size(a) - 1 })
+	first := f.PerArch(f.m.Served(), func(a *arch.Arch) int64 {
 		at := int64(0)
 		for _, before := range f.m.Served() {
 			if before == a || !t.perArch {

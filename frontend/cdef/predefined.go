@@ -25,13 +25,7 @@ func Predefined(t *target.Target) cpp.Options {
 func predefined(t *target.Target) string {
 	var b strings.Builder
 	names := []string{"BPFTRACE_HAVE_BTF", "__LP64__", "_LP64", "__linux__", "__linux", "__STDC__", "__LITTLE_ENDIAN__", "__BTC__"}
-	switch t.Arch().GOARCH {
-	case "amd64":
-		names = append(names, "__x86_64__", "__x86_64", "__amd64__")
-	case "arm64":
-		names = append(names, "__aarch64__")
-	}
-	for _, name := range names {
+	for _, name := range append(names, t.Arch().Macros...) {
 		fmt.Fprintf(&b, "#define %s 1\n", name)
 	}
 	fmt.Fprintf(&b, "#define LINUX_VERSION_CODE %d\n", versionCode(t.Release()))

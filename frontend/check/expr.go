@@ -303,12 +303,13 @@ func (b *body) stackArgument(x *ast.Ident, e *Expr) bool {
 		e.Type = types.TInvalid
 		return true
 	}
-	if b.t.Arch().Name != "x86_64" {
+	first := b.t.Arch().StackArg
+	if first == 0 {
 		b.fail(diag.NotSupported, x, "%s is known for x86_64 only", x.Name)
 		e.Type = types.TInvalid
 		return true
 	}
-	off := 8 * int(n+1)
+	off := first + 8*int(n)
 	b.fail(diag.Deprecated, x, "%s is deprecated", x.Name).Hint("write *(reg(\"sp\") + %d)", off)
 	sp := &ast.Call{Extent: x.Extent, Func: &ast.Name{Extent: x.Extent, Text: "reg"},
 		Args: []ast.Expr{&ast.StringLit{Extent: x.Extent, Text: `"sp"`, Value: "sp"}}}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/arch"
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
@@ -24,7 +25,7 @@ type Info struct {
 	Target *target.Target
 	// Arches are the architectures that the object is to serve, the target's first;
 	// none given: the target's alone. Set by who asks for the check.
-	Arches []*target.Arch
+	Arches []*arch.Arch
 	Config Config
 	// Maps are the script's maps in the order of first appearance.
 	Maps []*Map

@@ -2,12 +2,12 @@ package debuginfo
 
 import (
 	"debug/dwarf"
-	"debug/elf"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"btc/arch"
 	"btc/frontend/types"
 )
 
@@ -80,18 +80,16 @@ func (b *Binary) params(p *part, e *dwarf.Entry) ([]*dwarf.Entry, error) {
 	return nil, nil
 }
 
-// registers is how many integer arguments the calling conventions pass in
-// registers: System V on x86_64, AAPCS64 on arm64.
-var registers = map[elf.Machine]int{elf.EM_X86_64: 6, elf.EM_AARCH64: 8}
-
 // assign says which register each parameter lies in. A composite of at most 16
-// bytes takes one register for each 8 bytes that hold an integer; a larger one
-// lies on the stack (x86_64) or is passed by its address (arm64). A result of
-// more than 16 bytes has the caller's address of it in the first register of
-// x86_64.
+// bytes takes one register for each 8 bytes that hold an integer; for a larger one and
+// for results see arch.Arch.
 func (b *Binary) assign(fn *Func) {
-	next, all := 0, registers[b.Machine]
-	if b.Machine == elf.EM_X86_64 && fn.Result.Kind == types.Struct && fn.Result.Size > 16 {
+	a := arch.ByMachine(b.Machine)
+	if a == nil {
+		a = &arch.Arch{} // nothing is known of its registers
+	}
+	next, all := 0, len(a.Args)
+	if a.ResultArg && fn.Result.Kind == types.Struct && fn.Result.Size > 16 {
 		next = 1
 	}
 	for i := range fn.Params {
@@ -102,7 +100,7 @@ func (b *Binary) assign(fn *Func) {
 		case t.Kind == types.Float:
 			continue
 		case t.Kind == types.Struct || t.Kind == types.Array: // also of 16 bytes: __int128
-			n = b.integerWords(t)
+			n = integerWords(a, t)
 			if n > 0 && next+n <= all {
 				next += n
 			}
@@ -116,9 +114,9 @@ func (b *Binary) assign(fn *Func) {
 }
 
 // integerWords is how many integer registers a value of a composite takes.
-func (b *Binary) integerWords(t *types.Type) int {
+func integerWords(a *arch.Arch, t *types.Type) int {
 	if t.Size > 16 || t.Size == 0 {
-		if b.Machine == elf.EM_AARCH64 && t.Size > 16 {
+		if a.BigArg && t.Size > 16 {
 			return 1
 		}
 		return 0
@@ -131,7 +129,7 @@ func (b *Binary) integerWords(t *types.Type) int {
 			n++
 		}
 	}
-	if b.Machine == elf.EM_AARCH64 && n > 0 {
+	if a.WholeArg && n > 0 {
 		n = (t.Size + 7) / 8
 	}
 	return n

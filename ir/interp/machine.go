@@ -16,8 +16,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"btc/arch"
 	"btc/ir"
-	"btc/ir/target"
 )
 
 // Input is what one firing of a probe sees.
@@ -75,7 +75,7 @@ type Machine struct {
 	stacks  map[string]map[string]uint64 // stack map, frames, id
 	walks   []*walk                      // by number: mapiter's results
 	rand    uint64
-	arch    *target.Arch
+	arch    *arch.Arch
 	ops     map[ir.Op]opFunc
 	helpers map[string]helperFunc
 	depth   int
@@ -88,7 +88,7 @@ type Machine struct {
 // Maps that have no BPF form yet get that of docs/layouts.md.
 func New(m *ir.Module) *Machine {
 	k := &Machine{Module: m, maps: map[string]*bpfMap{}, globals: map[string]uint64{}, seen: map[uint32]bool{},
-		stacks: map[string]map[string]uint64{}, rand: 0x9e3779b97f4a7c15, arch: target.ArchByName("x86_64"), ops: opTable(), helpers: helperTable()}
+		stacks: map[string]map[string]uint64{}, rand: 0x9e3779b97f4a7c15, arch: arch.All()[0], ops: opTable(), helpers: helperTable()}
 	if m.Target != nil {
 		k.arch = m.Target.Arch()
 	}

@@ -89,8 +89,8 @@ func (fr *frame) has(ref ir.CORERef) bool {
 
 // relocate computes a relocation against the target as a loader would.
 func (fr *frame) relocate(kind ir.COREKind, ref ir.CORERef) int64 {
-	if arch, isTest := ir.ArchTest(ref); isTest {
-		return truth(fr.arch.Name == arch)
+	if label, isTest := ir.ArchTest(ref); isTest {
+		return truth(fr.arch.Label == label)
 	}
 	if name, ok := ir.HelperTest(ref); ok {
 		return truth(!slices.Contains(fr.in.Lacks, name))

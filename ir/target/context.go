@@ -1,6 +1,10 @@
 package target
 
-import "fmt"
+import (
+	"fmt"
+
+	"btc/arch"
+)
 
 // Version is a kernel version, for documentation and messages.
 type Version struct{ Major, Minor int }
@@ -27,7 +31,7 @@ const (
 type CtxForm uint8
 
 const (
-	// CtxRegs is the saved registers, Arch.RegsStruct.
+	// CtxRegs is the saved registers, arch.Arch.RegsStruct.
 	CtxRegs CtxForm = iota
 	// CtxRecord is a tracepoint's record as its format file describes it: 8
 	// bytes of common fields (hidden from BPF), then the event's own.
@@ -35,7 +39,7 @@ const (
 	// CtxArgs is an array of 8-byte slots, one an argument, each extended to 64
 	// bits (the upper bits of a narrower argument are not defined).
 	CtxArgs
-	// CtxPerf is struct bpf_perf_event_data: the registers (Arch.RegsStruct),
+	// CtxPerf is struct bpf_perf_event_data: the registers (arch.Arch.RegsStruct),
 	// then u64 sample_period, then u64 addr.
 	CtxPerf
 	// CtxIter is an array of 8-byte pointers: struct bpf_iter_meta first, then
@@ -67,8 +71,8 @@ type Context struct {
 	Typed bool // slots that are pointers carry their BTF type and may be dereferenced
 }
 
-// Context is the context of programs of kind k on this architecture.
-func (a *Arch) Context(k ProgKind) Context {
+// Context is the context of programs of kind k on an architecture.
+func (k ProgKind) Context(a *arch.Arch) Context {
 	const any = 1 | 2 | 4 | 8
 	switch k {
 	case KProbe:
@@ -111,10 +115,3 @@ func ProgKinds() []ProgKind {
 	}
 	return all
 }
-
-// PerfSamplePeriod and PerfAddr are the offsets, in bytes, of the members of
-// struct bpf_perf_event_data that follow the registers.
-func (a *Arch) PerfSamplePeriod() int { return a.RegsSize }
-
-// PerfAddr is the offset of the sampled address; see PerfSamplePeriod.
-func (a *Arch) PerfAddr() int { return a.RegsSize + 8 }

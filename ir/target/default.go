@@ -3,15 +3,17 @@ package target
 import (
 	_ "embed"
 	"fmt"
+	"strings"
 	"unsafe"
 
+	"btc/arch"
 	"btc/loader/hostinfo/targetfile"
 )
 
 // The default targets are made by tools/target from the kernels of a current
 // distribution; Release names them.
 //
-// That of arm64 is over that of x86_64: it holds what differs.
+// The others are over that of x86_64: they hold what differs.
 //
 // They are embedded as strings, which stay in the program's read-only pages: no
 // byte of them is read before a look-up needs it.
@@ -22,18 +24,23 @@ var (
 	defaultARM64 string
 )
 
-// Default is the embedded target for an architecture (Arch's Name or GOARCH).
-// It fails where none is embedded. Each call makes a Target of its own.
-func Default(arch string) (*Target, error) {
-	a := ArchByName(arch)
+// embedded is the file of an architecture. Those of all but the first are over the first's.
+func embedded(a *arch.Arch) string {
+	return map[string]string{"x86_64": defaultX86, "aarch64": defaultARM64}[a.Name]
+}
+
+// Default is the embedded target for an architecture (a name that arch.ByName knows). It
+// fails where none is embedded. Each call makes a Target of its own.
+func Default(name string) (*Target, error) {
+	a, first := arch.ByName(name), arch.All()[0]
 	if a == nil {
-		return nil, fmt.Errorf("no default target for the architecture %q (x86_64 and arm64 have one); give a file with --target", arch)
+		return nil, fmt.Errorf("no default target for the architecture %q (%s have one); give a file with --target", name, strings.Join(arch.Labels(), ", "))
 	}
-	base, err := targetfile.Open(bytesOf(defaultX86))
-	if err != nil || a.Name == "x86_64" {
+	base, err := targetfile.Open(bytesOf(embedded(first)))
+	if err != nil || a == first {
 		return fromFile(base, err)
 	}
-	return fromFile(targetfile.OpenOver(bytesOf(defaultARM64), base))
+	return fromFile(targetfile.OpenOver(bytesOf(embedded(a)), base))
 }
 
 // bytesOf are the bytes of an embedded file, which a File never writes to.

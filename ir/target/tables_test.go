@@ -2,8 +2,11 @@ package target
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"btc/arch"
 )
 
 // The helper table against the enum of helper numbers in the target's BTF.
@@ -45,17 +48,14 @@ func TestHelperRows(t *testing.T) {
 
 // The register table against struct pt_regs.
 func TestRegisters(t *testing.T) {
-	tgt := open(t)
-	a := tgt.Arch()
-	regs, ok := tgt.Struct(a.RegsStruct)
-	if !ok || regs.Size != a.RegsSize {
-		t.Fatalf("%s: %+v", a.RegsStruct, regs)
-	}
-	for _, r := range a.Regs {
-		if f, ok := regs.Field(r.Member); !ok || f.Offset != r.Offset {
-			t.Errorf("register %s: %+v, table says %d", r.Name, f, r.Offset)
+	for _, label := range arch.Labels() {
+		tgt, err := Default(label)
+		if err != nil {
+			t.Fatal(err)
 		}
+		testRegisters(t, tgt)
 	}
+	a := arch.ByName("x86_64")
 	var names []string
 	for _, r := range a.Args {
 		names = append(names, r.Name)
@@ -71,15 +71,50 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
+// testRegisters compares the table with the types of a kernel of the architecture, and
+// its marker with those of all.
+func testRegisters(t *testing.T, tgt *Target) {
+	a := tgt.Arch()
+	regs, ok := tgt.Struct(a.RegsStruct)
+	if !ok || regs.Size != a.RegsSize {
+		t.Fatalf("%s: %+v", a.RegsStruct, regs)
+	}
+	for _, r := range a.Regs {
+		member, rest, _ := strings.Cut(r.Member, "[")
+		index, _ := strconv.Atoi(strings.TrimSuffix(rest, "]"))
+		if f, ok := regs.Field(member); !ok || f.Offset+8*index != r.Offset {
+			t.Errorf("%s: register %s: %+v, table says %d", a.Name, r.Name, f, r.Offset)
+		}
+	}
+	kernel, ok := tgt.Struct("pt_regs")
+	if !ok {
+		t.Fatalf("%s: no struct pt_regs", a.Name)
+	}
+	for _, other := range arch.All() {
+		if _, has := kernel.Field(other.Marker); has != (other == a) {
+			t.Errorf("struct pt_regs of %s, marker %s of %s: %v", a.Name, other.Marker, other.Name, has)
+		}
+	}
+}
+
 func TestPerfEventData(t *testing.T) {
-	tgt := open(t)
+	for _, label := range arch.Labels() {
+		tgt, err := Default(label)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testPerfEventData(t, tgt)
+	}
+}
+
+func testPerfEventData(t *testing.T, tgt *Target) {
 	data, ok := tgt.Struct("bpf_perf_event_data")
 	if !ok {
 		t.Fatal("no struct bpf_perf_event_data")
 	}
 	period, _ := data.Field("sample_period")
 	addr, _ := data.Field("addr")
-	if a := tgt.Arch(); a.PerfSamplePeriod() != period.Offset || a.PerfAddr() != addr.Offset || a.Context(PerfEvent).Limit != data.Size {
+	if a := tgt.Arch(); period.Offset != a.RegsSize || addr.Offset != a.RegsSize+8 || PerfEvent.Context(a).Limit != data.Size {
 		t.Errorf("sample_period at %d, addr at %d, size %d", period.Offset, addr.Offset, data.Size)
 	}
 }
@@ -91,9 +126,9 @@ func TestContexts(t *testing.T) {
 		FEntry: "TRACING", FExit: "TRACING", PerfEvent: "PERF_EVENT", Iter: "TRACING", XDP: "XDP",
 	}
 	attach := map[ProgKind]string{TPBTF: "BPF_TRACE_RAW_TP", FEntry: "BPF_TRACE_FENTRY", FExit: "BPF_TRACE_FEXIT", Iter: "BPF_TRACE_ITER", XDP: "BPF_XDP"}
-	for _, a := range arches() {
+	for _, a := range arch.All() {
 		for _, k := range ProgKinds() {
-			c := a.Context(k)
+			c := k.Context(a)
 			if _, n, ok := tgt.EnumConst("BPF_PROG_TYPE_" + types[k]); !ok || uint32(n) != c.ProgType {
 				t.Errorf("%s: program type %d, kernel says %d", k, c.ProgType, n)
 			}
@@ -105,32 +140,6 @@ func TestContexts(t *testing.T) {
 			if c.Name != k.String() || c.Kind != k || (c.Limit <= c.First) != (c.Form == CtxNone) {
 				t.Errorf("%s on %s: %+v", k, a.Name, c)
 			}
-		}
-	}
-}
-
-func TestArchByName(t *testing.T) {
-	for _, name := range []string{"x86_64", "amd64", "aarch64", "arm64"} {
-		if ArchByName(name) == nil {
-			t.Errorf("no architecture %s", name)
-		}
-	}
-	if ArchByName("vax") != nil {
-		t.Error("architecture vax exists")
-	}
-	if r, ok := ArchByName("arm64").Reg("r3"); !ok || r.Offset != 24 || r.Member != "regs[3]" {
-		t.Errorf("arm64 r3: %+v", r)
-	}
-}
-
-// A system call's function has the name of its architecture.
-func TestSyscallFunc(t *testing.T) {
-	for _, c := range [][3]string{
-		{"arm64", "__x64_sys_openat", "__arm64_sys_openat"}, {"x86_64", "__arm64_sys_open*", "__x64_sys_open*"},
-		{"x86_64", "__x64_sys_openat", "__x64_sys_openat"}, {"arm64", "vfs_read", "vfs_read"},
-	} {
-		if got := ArchByName(c[0]).SyscallFunc(c[1]); got != c[2] {
-			t.Errorf("%s on %s: %s, want %s", c[1], c[0], got, c[2])
 		}
 	}
 }

@@ -4,8 +4,7 @@
 // capture` or `tools/target`, or the embedded default) and gives the compiler's
 // view of it: types with their layout, tracepoints, syscalls, functions. Next
 // to the file it holds the tables that are the same on every kernel of an
-// architecture: registers (Arch), program contexts (ProgKind, Context) and
-// helpers (Helper).
+// architecture: program contexts (ProgKind, Context) and helpers (Helper).
 //
 // Nothing here reads the running host. Same target, same answers.
 //
@@ -19,6 +18,7 @@ import (
 	"fmt"
 	"sync"
 
+	"btc/arch"
 	"btc/loader/hostinfo/targetfile"
 	"btc/loader/safefile"
 )
@@ -27,7 +27,7 @@ import (
 // goroutines. Types of two targets must not be mixed.
 type Target struct {
 	file *targetfile.File
-	arch *Arch
+	arch *arch.Arch
 
 	// probes, when set, is the target that names what can be probed; see ProbesOf.
 	probes *Target
@@ -63,11 +63,11 @@ func fromFile(file *targetfile.File, err error) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	arch := ArchByName(file.Meta.Arch)
-	if arch == nil {
+	row := arch.ByName(file.Meta.Arch)
+	if row == nil {
 		return nil, fmt.Errorf("target is for the architecture %q, which this compiler does not know", file.Meta.Arch)
 	}
-	return &Target{file: file, arch: arch, types: map[targetfile.Ref]*Type{}}, nil
+	return &Target{file: file, arch: row, types: map[targetfile.Ref]*Type{}}, nil
 }
 
 // ProbesOf makes t answer which tracepoints and functions exist as other does,
@@ -81,7 +81,7 @@ func (t *Target) ProbesOf(other *Target) { t.probes = other }
 func (t *Target) Release() string { return t.file.Meta.Release }
 
 // Arch is the row of the architecture table for this target.
-func (t *Target) Arch() *Arch { return t.arch }
+func (t *Target) Arch() *arch.Arch { return t.arch }
 
 // Gaps names what could not be read when the target was captured, one sentence
 // each: for example that the list of traceable functions is BTF's.

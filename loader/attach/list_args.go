@@ -2,17 +2,14 @@ package attach
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
+	"btc/arch"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 )
-
-// registerArgs is the number of arguments in registers, which argN can name.
-var registerArgs = map[string]int{"amd64": 6, "arm64": 8}
 
 // Arguments gives the arguments of an attach point that List gave, each as "type
 // name", and last the result as retval. There are none where the kernel does not
@@ -94,7 +91,11 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 	var out []string
 	switch kind {
 	case "kprobe": // in registers, without names
-		for i, p := range proto.Params[:min(len(proto.Params), registerArgs[runtime.GOARCH])] {
+		here := arch.Host()
+		if here == nil {
+			return nil
+		}
+		for i, p := range proto.Params[:min(len(proto.Params), len(here.Args))] {
 			out = append(out, declare(p.Type, "")+fmt.Sprintf(" arg%d", i))
 		}
 	case "fentry", "fexit":

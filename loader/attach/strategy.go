@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"btc/arch"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -76,11 +77,11 @@ const (
 // worth while and the same: each then has one link for its matches; those with
 // numbers that we do not know follow in a plan of their own.
 func shareSyscalls(plans []Plan) []Plan {
-	machine, err := hostinfo.Machine()
-	if err != nil || !rewrite.KnowsSyscalls(machine) {
+	here := arch.Host()
+	if here == nil || here.SyscallRegs == nil {
 		return plans
 	}
-	numbers := hostinfo.SyscallEvents(machine)
+	numbers := here.SyscallEvents()
 	for _, direction := range []string{"sys_enter", "sys_exit"} {
 		if worthSharing(plans, direction) {
 			plans = splitCalls(plans, direction, numbers)

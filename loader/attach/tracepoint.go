@@ -6,12 +6,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"btc/arch"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -63,28 +63,6 @@ func canTrace(dir, group, event string) bool {
 	return err == nil
 }
 
-// foreignSyscall tells whether a tracepoint is that of a system call which other
-// architectures have and this one lacks: sys_enter_open on arm64.
-func foreignSyscall(event string) bool {
-	machine, err := hostinfo.Machine()
-	if err != nil {
-		return false
-	}
-	name, ok := strings.CutPrefix(event, "sys_enter_")
-	if !ok {
-		name, ok = strings.CutPrefix(event, "sys_exit_")
-	}
-	elsewhere := false
-	for _, arch := range []string{"x86_64", "aarch64"} {
-		_, has := hostinfo.SyscallEvents(arch)[name]
-		if arch == machine && has {
-			return false
-		}
-		elsewhere = elsewhere || has
-	}
-	return ok && elsewhere
-}
-
 func checkTracepoint(group, name string) error {
 	_, err := hostinfo.Tracepoint(group, name)
 	switch {
@@ -94,7 +72,7 @@ func checkTracepoint(group, name string) error {
 			if _, err := os.Stat(dir + "/events/syscalls"); errors.Is(err, fs.ErrNotExist) {
 				return &missing{text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS)."}
 			}
-			if foreignSyscall(name) {
+			if arch.Host().ForeignSyscall(name) {
 				return &foreign{&missing{text: gone.Error() + " Machines like this one have no such system call."}}
 			}
 		}

@@ -13,9 +13,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
+	"btc/arch"
 	"btc/loader/safefile"
 )
 
@@ -81,9 +81,6 @@ func InPath(name string) (string, bool) {
 	return "", false
 }
 
-// machines are the ELF machines of the architectures we run on.
-var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
-
 // IsELF tells whether a file is an ELF file of this machine's architecture.
 func IsELF(path string) bool {
 	f, err := Open(path)
@@ -91,8 +88,8 @@ func IsELF(path string) bool {
 		return false
 	}
 	defer f.Close()
-	want, ok := machines[runtime.GOARCH]
-	return !ok || f.Machine == want
+	here := arch.Host()
+	return here == nil || f.Machine == here.Machine
 }
 
 // Library finds a shared library by file name or by name without suffix,

@@ -3,6 +3,8 @@ package binary
 import (
 	"debug/elf"
 	"errors"
+
+	"btc/arch"
 )
 
 // ErrNotCode says that bytes are no instruction that is known here, or not whole.
@@ -12,11 +14,11 @@ var ErrNotCode = errors.New("no instruction")
 // a function, by going through the function from its begin on. code must reach
 // off. Of machines whose instructions are not known here it is said of any place.
 func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
-	switch machine {
-	case elf.EM_X86_64:
-	case elf.EM_AARCH64:
-		return off%4 == 0, nil
-	default:
+	if a := arch.ByMachine(machine); a != nil && a.InsnSize > 0 {
+		return off%uint64(a.InsnSize) == 0, nil
+	}
+	length, known := lengths[machine]
+	if !known {
 		return true, nil
 	}
 	at := uint64(0)
@@ -24,7 +26,7 @@ func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 		if at >= uint64(len(code)) {
 			return false, ErrNotCode
 		}
-		n := lengthX86(code[at:])
+		n := length(code[at:])
 		if n == 0 {
 			return false, ErrNotCode
 		}
@@ -32,6 +34,10 @@ func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 	}
 	return at == off, nil
 }
+
+// lengths are the functions that measure the instruction at the begin of code, where
+// instructions have several lengths; 0 where there is none.
+var lengths = map[elf.Machine]func(code []byte) int{elf.EM_X86_64: lengthX86}
 
 // What follows the opcode of an x86 instruction, by opcode: for the three maps
 // that differ from one opcode to the next. A letter stands for

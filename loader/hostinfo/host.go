@@ -10,7 +10,6 @@ package hostinfo
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -34,12 +33,6 @@ func Machine() (string, error) {
 	}
 	return unix.ByteSliceToString(u.Machine[:]), nil
 }
-
-// labels are the manifest's names of the architectures that we run on, by Go's.
-var labels = map[string]string{"amd64": "x86_64", "arm64": "arm64"}
-
-// Label is the manifest's name of this machine's architecture.
-func Label() string { return labels[runtime.GOARCH] }
 
 // BootID is a text that is different after each boot.
 func BootID() (string, error) {

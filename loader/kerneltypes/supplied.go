@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"btc/arch"
 )
 
 // file is BTF that can be read: by itself, or a section of an ELF file.
@@ -69,8 +71,8 @@ type Kernel struct {
 
 // arch is how btfhub names the architecture.
 func (k *Kernel) arch() string {
-	if k.Machine == "aarch64" {
-		return "arm64"
+	if a := arch.ByName(k.Machine); a != nil {
+		return a.Label
 	}
 	return k.Machine
 }

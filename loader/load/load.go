@@ -17,9 +17,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"btc/arch"
 	"btc/loader/attach"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/permit"
@@ -268,7 +268,7 @@ func (p *programs) loadShared(plan *attach.Plan) (*ebpf.Program, error) {
 	}
 	defer table.Close() // the program holds it
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
-	d := rewrite.Syscalls{Machine: p.sharer.machine, Compat: p.sharer.compat, Table: table.FD()}
+	d := rewrite.Syscalls{Regs: p.sharer.regs, Compat: p.sharer.compat, Table: table.FD()}
 	if err := d.Program(spec, plan.Prog, plan.Direction); err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (p *programs) decideForms() {
 		if s == nil || mp.Code == nil {
 			continue
 		}
-		insns, at, left := rewrite.Decide(s.Instructions, mp.Code.Forms, Forms(hostinfo.Label(), hostHas))
+		insns, at, left := rewrite.Decide(s.Instructions, mp.Code.Forms, Forms(arch.HostLabel(), hostHas))
 		if at != nil {
 			s.Instructions = insns
 			rewrite.Renumber(p.object.Manifest, mp.Name, at, left)

@@ -9,26 +9,23 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/arch"
 	"btc/loader/attach"
-	"btc/loader/hostinfo"
 	"btc/loader/kerneltypes"
 	"btc/loader/rewrite"
 )
 
 // sharer loads programs for the raw tracepoints of all system calls.
 type sharer struct {
-	machine string
-	compat  int32 // offset of rewrite.CompatField in struct task_struct
+	regs    *arch.SyscallRegs
+	compat  int32 // offset of regs.Field in struct task_struct
 	numbers map[string]int
 }
 
 // newSharer looks up what the programs need of this kernel.
 func newSharer() (*sharer, error) {
-	machine, err := hostinfo.Machine()
-	if err != nil {
-		return nil, err
-	}
-	d := &sharer{machine: machine, numbers: hostinfo.SyscallEvents(machine)}
+	here := arch.Host()
+	d := &sharer{regs: here.SyscallRegs, numbers: here.SyscallEvents()}
 	blob, _, err := kerneltypes.Subset(kerneltypes.Path, []string{"task_struct"})
 	if err != nil {
 		return nil, err
@@ -49,9 +46,9 @@ func newSharer() (*sharer, error) {
 	if !isStruct {
 		return nil, fmt.Errorf("thread_info is not a struct")
 	}
-	_, in, ok := member(s, rewrite.CompatField(machine))
+	_, in, ok := member(s, d.regs.Field)
 	if !ok {
-		return nil, fmt.Errorf("struct thread_info has no %s", rewrite.CompatField(machine))
+		return nil, fmt.Errorf("struct thread_info has no %s", d.regs.Field)
 	}
 	d.compat = int32(at + in)
 	return d, nil

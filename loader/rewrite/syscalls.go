@@ -4,6 +4,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"btc/arch"
 	"btc/loader/manifest"
 )
 
@@ -27,35 +28,13 @@ const (
 	recordExit = recordArgs + 8 // its end
 )
 
-// syscallABI is what the programs must know of an architecture: where struct
-// pt_regs has the arguments and the call's number, and how a task says that it
-// makes a call of 32 bits.
-type syscallABI struct {
-	args   [manifest.MaxCallArgs]int16 // offsets in pt_regs
-	nr     int16                       // the same, of the number
-	nrSize asm.Size
-	field  string // of struct thread_info, a u32 of which is read
-	bit    int32  // set in that field for a call of 32 bits
-}
-
-// syscallABIs has a row for each architecture, as uname -m calls it. The layouts
-// of pt_regs are ABI (ptrace). TS_COMPAT of x86 and TIF_32BIT of arm64 have had
-// their numbers since before 5.10.
-var syscallABIs = map[string]syscallABI{
-	"x86_64":  {args: [6]int16{112, 104, 96, 56, 72, 64}, nr: 120, nrSize: asm.DWord, field: "status", bit: 1 << 1},
-	"aarch64": {args: [6]int16{272, 8, 16, 24, 32, 40}, nr: 280, nrSize: asm.Word, field: "flags", bit: 1 << 22},
-}
-
-// KnowsSyscalls reports whether SharedSyscalls serves an architecture, as uname -m calls it.
-func KnowsSyscalls(machine string) bool { _, ok := syscallABIs[machine]; return ok }
-
-// CompatField is the member of struct thread_info that tells a call of 32 bits.
-func CompatField(machine string) string { return syscallABIs[machine].field }
+// nrSizes are the sizes of loads of a system call's number, by bytes.
+var nrSizes = map[int]asm.Size{4: asm.Word, 8: asm.DWord}
 
 // Syscalls is what programs at the raw tracepoint of system calls must know of a host.
 type Syscalls struct {
-	Machine string // as uname -m calls it; KnowsSyscalls
-	Compat  int32  // offset of CompatField in struct task_struct
+	Regs   *arch.SyscallRegs
+	Compat int32 // offset of Regs.Field in struct task_struct
 	// Table is the descriptor of an array with one value of SyscallSlots numbers of 32 bits: by the
 	// number of a system call that of its attach point plus one; 0 for calls that are not traced.
 	Table int
@@ -92,7 +71,6 @@ func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, directi
 // record and gives its address in r1, as the program expects its context.
 // The word of the record where the number is serves as a buffer before.
 func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCallArgs]bool) asm.Instructions {
-	abi := syscallABIs[d.Machine]
 	const out = 2 // index of the way out
 	var p asm.Instructions
 	emit := func(ins ...asm.Instruction) { p = append(p, ins...) }
@@ -114,9 +92,9 @@ func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCa
 	if direction == "sys_enter" {
 		emit(asm.LoadMem(asm.R7, asm.R6, 8, asm.DWord))
 	} else {
-		emit(asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.Add.Imm(asm.R3, int32(abi.nr)))
-		read(record+recordNr, int32(abi.nrSize.Sizeof()))
-		emit(asm.LoadMem(asm.R7, asm.RFP, record+recordNr, abi.nrSize))
+		emit(asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.Add.Imm(asm.R3, int32(d.Regs.Nr)))
+		read(record+recordNr, int32(d.Regs.NrSize))
+		emit(asm.LoadMem(asm.R7, asm.RFP, record+recordNr, nrSizes[d.Regs.NrSize]))
 	}
 	// Unsigned: numbers below 0 mean no system call, and are large, too.
 	leave(asm.JGE, asm.R7, SyscallSlots)
@@ -126,14 +104,14 @@ func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCa
 	emit(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0), asm.Add.Imm(asm.R3, d.Compat))
 	read(record+recordNr, 4)
 	emit(asm.LoadMem(asm.R1, asm.RFP, record+recordNr, asm.Word))
-	leave(asm.JSet, asm.R1, abi.bit)
+	leave(asm.JSet, asm.R1, d.Regs.Bit)
 	emit(asm.Add.Imm(asm.R8, -1),
 		asm.StoreMem(asm.RFP, record+recordID, asm.R8, asm.DWord),
 		asm.StoreMem(asm.RFP, record+recordNr, asm.R7, asm.DWord))
 	if direction == "sys_exit" {
 		emit(asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord), asm.StoreMem(asm.RFP, record+recordArgs, asm.R1, asm.DWord))
 	}
-	for i, at := range abi.args {
+	for i, at := range d.Regs.Args {
 		if args[i] {
 			emit(asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.Add.Imm(asm.R3, int32(at)))
 			read(record+recordArgs+8*int16(i), 8)

@@ -23,9 +23,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/arch"
 	"btc/loader/attach"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/object"
@@ -168,7 +168,7 @@ var ErrNoProbes = errors.New("No probes to attach")
 // prepare does all that can fail without touching the kernel's state.
 func (s *session) prepare() error {
 	m := s.manifest
-	if here := hostinfo.Label(); !slices.Contains(m.Arches, here) {
+	if here := arch.HostLabel(); !slices.Contains(m.Arches, here) {
 		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "), here)
 	}
 	if err := load.Environment(m, os.Getenv); err != nil {

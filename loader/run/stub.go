@@ -6,9 +6,10 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"btc/arch"
 )
 
 // The stub is the program that waits in the process of -c until it may become the
@@ -26,9 +27,6 @@ const stubSize = 512
 // stubAddr is where the file is loaded, a multiple of the largest page.
 const stubAddr = 1 << 22
 
-// stubMachine is the machine that this program is built for.
-var stubMachine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
-
 // stubImage is the stub as an ELF file of one segment (elf(5)).
 func stubImage() []byte {
 	const (
@@ -41,7 +39,7 @@ func stubImage() []byte {
 	word := func(v uint32) { b = binary.LittleEndian.AppendUint32(b, v) }
 	long := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	half(uint16(elf.ET_EXEC))
-	half(uint16(stubMachine))
+	half(uint16(arch.Host().Machine))
 	word(uint32(elf.EV_CURRENT))
 	long(stubAddr + headers) // entry
 	long(fileHeader)         // where the segments' headers are

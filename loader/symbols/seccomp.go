@@ -1,10 +1,11 @@
 package symbols
 
 import (
-	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"btc/arch"
 )
 
 // allowedSyscalls are those that the Go runtime and serve make. Others fail with EPERM.
@@ -19,8 +20,6 @@ var allowedSyscalls = []uint32{
 	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2,
 }
 
-var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
-
 // Values of linux/seccomp.h and offsets in struct seccomp_data.
 const (
 	seccompFilter = 1
@@ -33,6 +32,10 @@ const (
 
 // restrictSyscalls limits all threads to allowedSyscalls.
 func restrictSyscalls() error {
+	here := arch.Host()
+	if here == nil {
+		return unix.ENOSYS
+	}
 	load := func(off uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
 	}
@@ -43,7 +46,7 @@ func restrictSyscalls() error {
 	n := uint8(len(allowedSyscalls))
 	prog := []unix.SockFilter{
 		load(seccompArch),
-		{Code: equal, K: auditArch[runtime.GOARCH], Jf: n + 1}, // of another architecture: refused
+		{Code: equal, K: here.AuditArch(), Jf: n + 1}, // of another architecture: refused
 		load(seccompNumber),
 	}
 	for i, nr := range allowedSyscalls {

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+
+	"btc/arch"
 )
 
 // table is what an architecture's argument forms need: registers by name, as
@@ -14,36 +16,18 @@ type table struct {
 	operand   func(r *reader, text string, pc uint64) (Arg, bool)
 }
 
-var tables = map[elf.Machine]*table{
-	elf.EM_X86_64:  {registers: x86Registers(), operand: (*reader).x86},
-	elf.EM_AARCH64: {registers: arm64Registers(), operand: (*reader).arm64},
+// operands are the parsers of the operands that the assemblers of architectures print.
+var operands = map[elf.Machine]func(r *reader, text string, pc uint64) (Arg, bool){
+	elf.EM_X86_64: (*reader).x86, elf.EM_AARCH64: (*reader).arm64,
 }
 
-func x86Registers() map[string]uint16 {
-	all := map[string]uint16{"rip": 128}
-	for _, row := range []struct {
-		offset uint16
-		names  string
-	}{
-		{0, "r15 r15d r15w r15b"}, {8, "r14 r14d r14w r14b"}, {16, "r13 r13d r13w r13b"}, {24, "r12 r12d r12w r12b"},
-		{32, "rbp ebp bp bpl"}, {40, "rbx ebx bx bl"}, {48, "r11 r11d r11w r11b"}, {56, "r10 r10d r10w r10b"},
-		{64, "r9 r9d r9w r9b"}, {72, "r8 r8d r8w r8b"}, {80, "rax eax ax al"}, {88, "rcx ecx cx cl"},
-		{96, "rdx edx dx dl"}, {104, "rsi esi si sil"}, {112, "rdi edi di dil"}, {152, "rsp esp sp spl"},
-	} {
-		for name := range strings.FieldsSeq(row.names) {
-			all[name] = row.offset
-		}
+// tableOf is nil for a machine whose operands cannot be read.
+func tableOf(m elf.Machine) *table {
+	a, operand := arch.ByMachine(m), operands[m]
+	if a == nil || operand == nil {
+		return nil
 	}
-	return all
-}
-
-func arm64Registers() map[string]uint16 {
-	all := map[string]uint16{"sp": 248, "lr": 240}
-	for i := range 31 {
-		all["x"+strconv.Itoa(i)] = uint16(8 * i)
-		all["w"+strconv.Itoa(i)] = uint16(8 * i)
-	}
-	return all
+	return &table{a.AsmRegs, operand}
 }
 
 // args reads the arguments of a note: "SIZE@OPERAND" separated by blanks.

@@ -99,7 +99,7 @@ func Read(f *elf.File) (all []Location, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("notes of probes: %w", err)
 	}
-	r := reader{file: f, table: tables[f.Machine]}
+	r := reader{file: f, table: tableOf(f.Machine)}
 	if base := f.Section(".stapsdt.base"); base != nil {
 		r.base = base.Addr
 	}

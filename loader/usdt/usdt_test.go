@@ -44,7 +44,7 @@ func TestArguments(t *testing.T) {
 		{elf.EM_RISCV, "8@a0", make([]Arg, 1)},
 		{elf.EM_X86_64, "", nil},
 	} {
-		r := reader{table: tables[c.machine], symbols: map[string]uint64{"here": 0x2000}}
+		r := reader{table: tableOf(c.machine), symbols: map[string]uint64{"here": 0x2000}}
 		if diff := cmp.Diff(c.want, r.args(c.text, 0x1000)); diff != "" {
 			t.Errorf("%s %q (-want +have):\n%s", c.machine, c.text, diff)
 		}

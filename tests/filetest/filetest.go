@@ -47,6 +47,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"btc/arch"
 	"btc/ir"
 	"btc/ir/interp"
 	"btc/ir/target"
@@ -95,7 +96,7 @@ type testCase struct {
 
 func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 	c := &testCase{want: map[string]string{}}
-	arch, serve := "x86_64", []string(nil)
+	machine, serve := "x86_64", []string(nil)
 	for _, line := range strings.Split(string(archive.Comment), "\n") {
 		words := strings.Fields(line)
 		switch {
@@ -108,7 +109,7 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 				c.passes = append(c.passes, p)
 			}
 		case len(words) == 2 && words[0] == "target":
-			arch = words[1]
+			machine = words[1]
 		case len(words) > 1 && words[0] == "serve":
 			serve = words[1:]
 		}
@@ -136,14 +137,14 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 	if c.before == nil {
 		return nil, fmt.Errorf("no section in")
 	}
-	if arch != "none" {
+	if machine != "none" {
 		var err error
-		if c.before.Target, err = target.Default(arch); err != nil {
+		if c.before.Target, err = target.Default(machine); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range serve {
-		a := target.ArchByName(name)
+		a := arch.ByName(name)
 		if a == nil {
 			return nil, fmt.Errorf("no architecture %q", name)
 		}

@@ -36,6 +36,7 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"btc/arch"
 	"btc/loader/hostinfo"
 	"btc/loader/hostinfo/capture"
 	"btc/loader/hostinfo/targetfile"
@@ -115,11 +116,13 @@ func makeTarget(dir, arch, out, over, types, whole string, partial bool) error {
 }
 
 // describe reads a kernel's own description from a folder.
-func describe(dir, arch string) (*targetfile.Data, error) { return describeParts(dir, arch, false) }
+func describe(dir, machine string) (*targetfile.Data, error) {
+	return describeParts(dir, machine, false)
+}
 
 // describeParts is describe; where partial is set the tracefs may be missing.
-func describeParts(dir, arch string, partial bool, whole ...string) (*targetfile.Data, error) {
-	src := capture.Source{Arch: arch}
+func describeParts(dir, machine string, partial bool, whole ...string) (*targetfile.Data, error) {
+	src := capture.Source{Arch: machine}
 	release, err := os.ReadFile(filepath.Join(dir, "release"))
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func describeParts(dir, arch string, partial bool, whole ...string) (*targetfile
 	if len(whole) > 0 {
 		capture.Abridge(&src, whole)
 	}
-	src.Syscalls = hostinfo.SyscallNumbers(arch)
+	src.Syscalls = arch.ByName(machine).SyscallNumbers()
 	return capture.Make(src)
 }
 

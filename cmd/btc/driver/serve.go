@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"btc/arch"
 	"btc/frontend/ast"
 	"btc/frontend/build"
 	"btc/frontend/check"
@@ -19,9 +20,9 @@ import (
 func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, diags *diag.List) *ir.Module {
 	m := in.build(info, others.arches)
 	others.begin()
-	failed := false
+	one, failed := ir.NewUnifier(m), false
 	for _, t := range in.Others {
-		reason := others.next().misfit(m, src).because(info, t)
+		reason := others.next().misfit(one, src).because(info, t)
 		switch {
 		case reason == nil:
 		case in.Optional && len(others.arches) > 1:
@@ -37,15 +38,16 @@ func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, dia
 	if failed {
 		return nil
 	}
+	one.Apply()
 	return m
 }
 
 // others checks and builds a script for the targets behind the first, in order,
 // while the caller does so for the first.
 type others struct {
-	arches []*target.Arch // of all targets, each once
-	free   chan struct{}  // closed when the first target's module is built
-	begin  func()         // closes it
+	arches []*arch.Arch  // of all targets, each once
+	free   chan struct{} // closed when the first target's module is built
+	begin  func()        // closes it
 	out    chan view
 	done   chan struct{}
 }
@@ -61,7 +63,7 @@ type view struct {
 // while the first target is checked: with parameters the work waits for that, and
 // so it does when it needs debug information, which is read once.
 func (in Input) startOthers(script *ast.Script) *others {
-	o := &others{arches: []*target.Arch{in.Target.Arch()}, free: make(chan struct{}), out: make(chan view, len(in.Others)), done: make(chan struct{})}
+	o := &others{arches: []*arch.Arch{in.Target.Arch()}, free: make(chan struct{}), out: make(chan view, len(in.Others)), done: make(chan struct{})}
 	o.begin = sync.OnceFunc(func() { close(o.free) })
 	unify := make([]bool, len(in.Others))
 	for i, t := range in.Others {
@@ -83,7 +85,7 @@ func (in Input) startOthers(script *ast.Script) *others {
 	return o
 }
 
-func (in Input) view(script *ast.Script, t *target.Target, arches []*target.Arch, unify bool) (v view) {
+func (in Input) view(script *ast.Script, t *target.Target, arches []*arch.Arch, unify bool) (v view) {
 	defer func() { v.bug = recover() }()
 	t.ProbesOf(in.Target)
 	v.diags = &diag.List{}
@@ -110,7 +112,7 @@ func (o *others) end() {
 }
 
 // build builds the module that serves the architectures.
-func (in Input) build(info *check.Info, arches []*target.Arch) *ir.Module {
+func (in Input) build(info *check.Info, arches []*arch.Arch) *ir.Module {
 	info.Arches = nil
 	if len(arches) > 1 {
 		info.Arches = arches
@@ -140,8 +142,8 @@ func (r *misfit) because(info *check.Info, t *target.Target) *misfit {
 	return r
 }
 
-// misfit makes m serve the target, too; or says why it cannot.
-func (v view) misfit(m *ir.Module, src *diag.Source) *misfit {
+// misfit adds the target to those that one module serves, or says why it cannot.
+func (v view) misfit(one *ir.Unifier, src *diag.Source) *misfit {
 	for _, d := range v.diags.Sorted() {
 		if d.Severity() == diag.Error {
 			return &misfit{d.Span, d.Message}
@@ -150,7 +152,7 @@ func (v view) misfit(m *ir.Module, src *diag.Source) *misfit {
 	if v.module == nil {
 		return nil
 	}
-	if d := ir.Unify(m, v.module); d != nil {
+	if d := one.Add(v.module); d != nil {
 		return &misfit{place(src, d.Pos), d.Text}
 	}
 	return nil

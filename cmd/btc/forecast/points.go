@@ -38,7 +38,7 @@ func (c *checker) point(p *manifest.Program) point {
 		return c.fentry(p)
 	case "tracepoint":
 		n := len(c.t.Tracepoints(a.Target, a.Name))
-		if n == 0 && a.Target == "syscalls" && c.foreignSyscall(a.Name) {
+		if n == 0 && a.Target == "syscalls" && c.t.Arch().ForeignSyscall(a.Name) {
 			return point{verdict: Skipped, text: fmt.Sprintf("machines of the architecture %s have no %s: the script goes on without it", c.t.Arch().Label, a.Text)}
 		}
 		if n == 1 && c.moduleEvent(a) {
@@ -105,24 +105,6 @@ func (c *checker) counted(a *manifest.Attach, what string, n int) point {
 	return point{verdict: Works, places: n}
 }
 
-// foreignSyscall tells whether a tracepoint is that of a system call which other
-// architectures have and the target's lacks; the loader only warns of that.
-func (c *checker) foreignSyscall(event string) bool {
-	name, ok := strings.CutPrefix(event, "sys_enter_")
-	if !ok {
-		name, ok = strings.CutPrefix(event, "sys_exit_")
-	}
-	elsewhere := false
-	for _, arch := range []string{"x86_64", "aarch64"} {
-		_, has := hostinfo.SyscallEvents(arch)[name]
-		if has && arch == c.t.Arch().Name {
-			return false
-		}
-		elsewhere = elsewhere || has
-	}
-	return ok && elsewhere
-}
-
 func isPattern(s string) bool { return strings.ContainsAny(s, "*?[") }
 
 // ofSyscalls is an attach point with the name that the target's architecture has
@@ -171,17 +153,14 @@ func match(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// trampolines on arm64 kernels reach kernel functions since Linux 6.4
-// (HAVE_DYNAMIC_FTRACE_WITH_DIRECT_CALLS); the target's types do not show it.
-const arm64Trampolines = 6*1000 + 4
-
 func (c *checker) fentry(p *manifest.Program) point {
 	a := c.ofSyscalls(&p.Attach)
 	if a.Target == "bpf" {
 		return point{verdict: Open, text: fmt.Sprintf("%s depends on the BPF programs that the host has loaded", a.Text)}
 	}
-	if c.t.Arch().Label == "arm64" && release(c.t.Release()) < arm64Trampolines {
-		return point{verdict: Fails, text: fmt.Sprintf("%s: kernels for arm64 have no fentry before Linux 6.4", a.Text)}
+	// The target's types do not show it.
+	if arch, since := c.t.Arch(), c.t.Arch().FentrySince; release(c.t.Release()) < since[0]*1000+since[1] {
+		return point{verdict: Fails, text: fmt.Sprintf("%s: kernels for %s have no fentry before Linux %d.%d", a.Text, arch.Label, since[0], since[1])}
 	}
 	if isPattern(a.Name) {
 		return c.counted(a, "function "+a.Name+" that can be traced", len(c.t.Funcs(a.Name)))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/arch"
 	"btc/loader/hostinfo"
 )
 
@@ -105,7 +106,7 @@ func (m memory) target() ([]byte, error) {
 		Release: string(bytes.TrimSpace(m[hostinfo.RawRelease])),
 		BTF:     m[hostinfo.RawBTF+"/vmlinux"],
 	}
-	src.Syscalls = hostinfo.SyscallNumbers(src.Arch)
+	src.Syscalls = arch.ByName(src.Arch).SyscallNumbers()
 	modules, err := m.Glob(hostinfo.RawBTF + "/*")
 	if err != nil {
 		return nil, err

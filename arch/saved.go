@@ -1,4 +1,4 @@
-package target
+package arch
 
 import (
 	"strconv"
@@ -6,7 +6,7 @@ import (
 )
 
 // Names of what the registers that a program finds in its context stand for, as
-// Arch.Saved takes them. "argN" and "reg NAME" are others.
+// Arch.Saved accepts them. "argN" and "reg NAME" are others.
 const (
 	SavedRetval   = "retval"   // the function's result
 	SavedIP       = "ip"       // instruction pointer

@@ -1,0 +1,61 @@
+package arch
+
+import "testing"
+
+func TestByName(t *testing.T) {
+	for _, name := range []string{"x86_64", "amd64", "aarch64", "arm64"} {
+		if ByName(name) == nil {
+			t.Errorf("no architecture %s", name)
+		}
+	}
+	if ByName("vax") != nil {
+		t.Error("architecture vax exists")
+	}
+	if r, ok := ByName("arm64").Reg("r3"); !ok || r.Offset != 24 || r.Member != "regs[3]" {
+		t.Errorf("arm64 r3: %+v", r)
+	}
+}
+
+// A system call's function has the name of its architecture.
+func TestSyscallFunc(t *testing.T) {
+	for _, c := range [][3]string{
+		{"arm64", "__x64_sys_openat", "__arm64_sys_openat"}, {"x86_64", "__arm64_sys_open*", "__x64_sys_open*"},
+		{"x86_64", "__x64_sys_openat", "__x64_sys_openat"}, {"arm64", "vfs_read", "vfs_read"},
+		{"arm64", "__ia32_sys_openat", "__ia32_sys_openat"}, {"vax", "__x64_sys_openat", "__x64_sys_openat"},
+	} {
+		if got := ByName(c[0]).SyscallFunc(c[1]); got != c[2] {
+			t.Errorf("%s on %s: %s, want %s", c[1], c[0], got, c[2])
+		}
+	}
+}
+
+// TestRows holds what the rows promise to each other: a name finds one row, and a marker
+// is a register of its own architecture only.
+func TestRows(t *testing.T) {
+	names, markers := map[string]*Arch{}, map[string]*Arch{}
+	for _, a := range All() {
+		for _, name := range []string{a.Name, a.GOARCH, a.Label, a.Machine.String()} {
+			if other := names[name]; other != nil && other != a {
+				t.Errorf("%s is the name of %s and %s", name, other.Name, a.Name)
+			}
+			names[name] = a
+		}
+		if a.Marker == "" || markers[a.Marker] != nil {
+			t.Errorf("%s: the marker %q is not its own", a.Name, a.Marker)
+		}
+		markers[a.Marker] = a
+		for name, at := range a.AsmRegs {
+			if int(at) >= a.RegsSize || at%8 != 0 {
+				t.Errorf("%s: register %s is at %d of %d", a.Name, name, at, a.RegsSize)
+			}
+		}
+		for _, name := range []string{SavedRetval, SavedIP, SavedFunc, SavedUsermode, "arg0", "arg5"} {
+			if s, ok := a.Saved(name); !ok || s.Offset >= a.RegsSize {
+				t.Errorf("%s: %s is at %+v, %v", a.Name, name, s, ok)
+			}
+		}
+		if ByMachine(a.Machine) != a {
+			t.Errorf("%s is not found by %s", a.Name, a.Machine)
+		}
+	}
+}
