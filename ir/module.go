@@ -5,6 +5,7 @@ import (
 
 	"btc/arch"
 	"btc/ir/target"
+	"btc/loader/manifest"
 )
 
 // Module is one script: programs, maps, globals, and what the manifest needs.
@@ -97,16 +98,6 @@ type RuntimeError struct {
 	Helper string
 }
 
-// Place is a place in a file that a message names: the code of a macro or a call
-// of one.
-type Place struct {
-	File      string // "" for the script
-	Line, Col int    // from 1
-	EndLine   int    // the last line; 0 if that is Line
-	EndCol    int    // column behind the last byte
-	Text      string // the line in a File
-}
-
 // ProgKind is the sort of a BPF program.
 type ProgKind string
 
@@ -168,32 +159,14 @@ type RecordUse struct {
 	Pos          Pos
 }
 
-// ArgUse is a typed argument of a tracing program.
-type ArgUse struct {
-	Name, Type string // Type in C
-	Slot       int    // number of 8-byte words before it in the context
-}
-
-// Attach is an attach point as the script says it, in parts.
-type Attach struct {
-	Text   string // canonical full name: "kprobe:vfs_read", "interval:s:1"; what the probe builtin prints when not a pattern
-	Target string // module, binary path or name, tracepoint category, event name of software/hardware
-	Name   string // function, symbol, event name; may hold "*"
-	Offset uint64 // kprobe, uprobe: bytes after Name
-	Addr   uint64 // kprobe, uprobe, watchpoint: address when Name is empty
-	Len    int    // watchpoint: bytes
-	Mode   string // watchpoint: subset of rwx
-	Unit   string // profile, interval: hz, us, ms, s
-	Count  uint64 // profile, interval: number of Unit; software, hardware: period
-	Lang   string // uprobe: "cpp" or ""
-	Binary string // uprobe, usdt: identity of the build of Target that the program relies on; "" for any
-	// Missing says what to do when the point does not exist: error, warn, ignore.
-	Missing string
-	// Fill are the parts after the kind when parameters ($1) stand in them; the
-	// loader makes the fields above from them.
-	Fill []string
-	Pos  Pos
-}
+// What the manifest says of attach points, arguments, positions in macros and caches is made by the
+// front end and the lowerings; nothing changes it on the way.
+type (
+	ArgUse = manifest.ArgUse
+	Attach = manifest.Attach
+	Front  = manifest.Front
+	Place  = manifest.Place
+)
 
 // LayoutKind says how bytes are printed and compared.
 type LayoutKind string
@@ -330,20 +303,6 @@ type BPFMap struct {
 	Len int
 	// Front are the tables in front of a hash; zero where there are none.
 	Front Front
-}
-
-// Front are tables in front of a hash, one for each of the first CPUs, in
-// the global Global: each has Slots slots of SlotSize bytes. A slot is taken when
-// its first word is not 0, and keeps its key from then on. An element is what the
-// hash and all tables have of its key. A slot of a hist has the count of one bucket,
-// whose number is a word behind the key.
-type Front struct {
-	Global   string
-	CPUs     int
-	Slots    int // of a CPU
-	SlotSize int
-	ValueOff int // offset of the value in a slot, laid out as in the hash
-	KeyOff   int // offset of the key
 }
 
 // GlobalKind says who sets a global.

@@ -122,7 +122,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		}
 	}
 	for _, e := range m.Meta.Errors {
-		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: chain(e.Chain)})
+		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: e.Chain})
 	}
 	for _, n := range m.Meta.Needs {
 		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
@@ -155,32 +155,17 @@ func span(p ir.Pos, end int) manifest.Pos {
 	return manifest.Pos{Line: p.Line, Col: p.Col, EndCol: end}
 }
 
-func chain(all []ir.Place) []manifest.Place {
-	var out []manifest.Place
-	for _, p := range all {
-		out = append(out, manifest.Place(p))
-	}
-	return out
-}
-
 func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
 
 func program(f *emit.Func) manifest.Program {
 	p := f.Prog
-	a := p.Attach
-	var args []manifest.ArgUse
-	for _, u := range p.Args {
-		args = append(args, manifest.ArgUse(u))
-	}
 	var record []manifest.RecordUse
 	for _, u := range p.Record {
 		record = append(record, manifest.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: pos(u.Pos)})
 	}
 	return manifest.Program{
 		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
-		Attach: manifest.Attach{Text: a.Text, Target: a.Target, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
-			Len: a.Len, Mode: a.Mode, Unit: a.Unit, Count: a.Count, Lang: a.Lang, Binary: a.Binary, Missing: a.Missing, Fill: a.Fill},
-		FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Args: args, Record: record, Pos: pos(p.Pos),
+		Attach: p.Attach, FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Args: p.Args, Record: record, Pos: pos(p.Pos),
 	}
 }
 
@@ -201,7 +186,7 @@ func mapOf(m *ir.Map) manifest.Map {
 		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals, Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
 	}
 	if m.BPF.Front.Global != "" {
-		front := manifest.Front(m.BPF.Front)
+		front := m.BPF.Front
 		out.Front = &front
 	}
 	if len(m.Updates) > 0 {
@@ -239,7 +224,7 @@ func losses(m *ir.Module) []manifest.Loss {
 			put(x.BPF.Loss, manifest.Loss{Kind: "map", Map: x.Name})
 			for i := range x.Updates {
 				if u := &x.Updates[i]; u.Loss > 0 {
-					by[u.Loss-1] = manifest.Loss{Kind: "map", Map: x.Name, Pos: place(&u.Pos, u.End), Chain: chain(u.Chain)}
+					by[u.Loss-1] = manifest.Loss{Kind: "map", Map: x.Name, Pos: place(&u.Pos, u.End), Chain: u.Chain}
 					if i > 0 {
 						at = append(at, u.Loss-1)
 					}
@@ -265,7 +250,7 @@ func losses(m *ir.Module) []manifest.Loss {
 }
 
 func event(e *ir.Event) manifest.Event {
-	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: span(e.Pos, e.End), Chain: chain(e.Chain)}
+	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: span(e.Pos, e.End), Chain: e.Chain}
 	for _, f := range e.Fields {
 		out.Fields = append(out.Fields, field(f))
 	}

@@ -121,11 +121,11 @@ func (b *builder) program(i int, p *check.Program) {
 	prog := &ir.Prog{
 		Kind: ir.ProgKind(pt.Kind), Section: section(pt), Clause: p.Clause, FirstID: i,
 		UsesID: p.Body.UsesID, UsesFunc: p.Body.UsesFunc, Pos: at,
-		Attach: ir.Attach{Text: pt.Text, Target: pt.Target, Name: pt.Name, Offset: pt.Offset, Addr: pt.Addr, Len: pt.Len,
-			Mode: pt.Mode, Unit: pt.Unit, Count: pt.Count, Lang: pt.Lang, Binary: cmp.Or(pt.Binary, p.Body.Binary), Missing: pt.Missing, Fill: pt.Fill, Pos: at},
+		Attach: pt.Attach,
 	}
+	prog.Attach.Binary = cmp.Or(pt.Binary, p.Body.Binary)
 	for _, i := range slices.Sorted(maps.Keys(p.Body.Args)) {
-		prog.Args = append(prog.Args, ir.ArgUse(p.Body.Args[i]))
+		prog.Args = append(prog.Args, p.Body.Args[i])
 	}
 	for _, u := range p.Body.Record {
 		prog.Record = append(prog.Record, ir.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: b.pos(u.At, b.stmt(u.At))})

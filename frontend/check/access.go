@@ -10,6 +10,8 @@ import (
 	"btc/frontend/types"
 	"btc/ir/target"
 	"btc/spell"
+
+	"btc/loader/manifest"
 )
 
 // field is "x.name" and "x->name".
@@ -551,11 +553,11 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 
 // argPlace makes e argument i of a prototype, or with -1 its return value.
 func (b *body) argPlace(x ast.Node, e *Expr, proto *target.Type, i int) {
-	use := ArgUse{Slot: proto.Slot(len(proto.Params))}
+	use := manifest.ArgUse{Slot: proto.Slot(len(proto.Params))}
 	typ := proto.Elem()
 	if i >= 0 {
 		typ = proto.Params[i].Type()
-		use = ArgUse{Name: proto.Params[i].Name, Slot: proto.Slot(i)}
+		use = manifest.ArgUse{Name: proto.Params[i].Name, Slot: proto.Slot(i)}
 	}
 	use.Type = typ.String()
 	t := b.env.Kernel(typ)
@@ -569,7 +571,7 @@ func (b *body) argPlace(x ast.Node, e *Expr, proto *target.Type, i int) {
 		return
 	}
 	if b.out.Args == nil {
-		b.out.Args = map[int]ArgUse{}
+		b.out.Args = map[int]manifest.ArgUse{}
 	}
 	b.out.Args[i] = use
 	e.Place = &Place{Root: RootArg, Space: types.Kernel, Arg: i}

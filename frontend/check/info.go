@@ -17,6 +17,8 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/ir/target"
+
+	"btc/loader/manifest"
 )
 
 // Info is a checked script. It is complete only if no error was reported.
@@ -75,21 +77,7 @@ type Program struct {
 type Point struct {
 	Kind     string // "kprobe", "tracepoint", "begin", ...
 	Provider *Provider
-	Text     string // canonical full name: "kprobe:vfs_read", "interval:s:1"
-	Target   string // module, binary, tracepoint category, event
-	Name     string // function, symbol, event; may hold "*"
-	Offset   uint64
-	Addr     uint64
-	Len      int
-	Mode     string
-	Unit     string // hz, us, ms, s
-	Count    uint64
-	Lang     string
-	Binary   string // identity of the build of Target that Addr belongs to; "" for any
-	Missing  string // error, warn or ignore
-	// Fill are the parts after Kind when parameters stand in them: the loader puts
-	// their values in.
-	Fill []string
+	manifest.Attach
 	// Pattern is set when Target or Name holds a "*" that the host expands.
 	Pattern bool
 	At      diag.Span
@@ -144,7 +132,7 @@ type Body struct {
 	UsesID, UsesFunc bool
 	// Args are the typed arguments that the body reads, by number, -1 for the
 	// return value; the loader holds them against the host's prototype.
-	Args map[int]ArgUse
+	Args map[int]manifest.ArgUse
 	// Record are the fields of a tracepoint's record that the body reads and that no
 	// type describes; the loader holds them against the host's format file.
 	Record []RecordUse
@@ -200,14 +188,6 @@ func (b *Body) Taken(x *ast.IfExpr) (then, known bool) {
 		return false, false
 	}
 	return e.Const.Int != 0, true
-}
-
-// ArgUse is a typed argument or return value of the probed function as the
-// target has it.
-type ArgUse struct {
-	Name string // "" for the return value
-	Type string // in C
-	Slot int    // number of 8-byte words before it in the context
 }
 
 // Var is a variable of a body.

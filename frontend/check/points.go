@@ -8,6 +8,8 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/spell"
+
+	"btc/loader/manifest"
 )
 
 // points resolves an attach point; one that is in error gives none. Tracepoint
@@ -31,7 +33,7 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	if all := prov.Name == "tracepoint" && n == 1 && ap.Parts[1].Wildcard; n < prov.Min && !all || n > prov.Max {
 		return nil // reported by the parser
 	}
-	p := &Point{Kind: prov.Name, Provider: prov, Missing: c.info.Config.Missing, At: ap.At}
+	p := &Point{Kind: prov.Name, Provider: prov, Attach: manifest.Attach{Missing: c.info.Config.Missing}, At: ap.At}
 	if ap.Label != nil {
 		p.Label = ap.Label.Text
 	}
@@ -95,7 +97,7 @@ func (c *checker) filled(ap *ast.AttachPoint, prov *Provider, first ast.AttachPa
 		c.fail(diag.BadAttachPoint, ap, "%s probe type requires at most %d arguments, found %d", prov.Name, prov.Max, n)
 		return nil
 	}
-	p := &Point{Kind: prov.Name, Provider: prov, Missing: c.info.Config.Missing, At: ap.At}
+	p := &Point{Kind: prov.Name, Provider: prov, Attach: manifest.Attach{Missing: c.info.Config.Missing}, At: ap.At}
 	if ap.Label != nil {
 		p.Label = ap.Label.Text
 	}

@@ -6,6 +6,8 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
+
+	"btc/loader/manifest"
 )
 
 // kernelKinds and userKinds are the kinds of probes that a pattern for the kind
@@ -80,7 +82,7 @@ func (c *checker) kindHas(kind string, parts []ast.AttachPart) bool {
 		if module != "vmlinux" && c.kindHas("tracepoint", parts) {
 			return false // a category is meant
 		}
-		return module != "vmlinux" || len(c.typedMembers(&Point{Kind: kind, Name: last})) > 0
+		return module != "vmlinux" || len(c.typedMembers(&Point{Kind: kind, Attach: manifest.Attach{Name: last}})) > 0
 	case "rawtracepoint":
 		if n > 1 && c.kindHas("tracepoint", parts) {
 			return false

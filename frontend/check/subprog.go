@@ -9,6 +9,8 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+
+	"btc/loader/manifest"
 )
 
 // Subprog is a function of the script, "fn name($a : T) : R { ... }", as some of its
@@ -96,7 +98,7 @@ func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
 	name := f.def.Name
 	s := &Subprog{Name: name.Text, Variant: len(f.all), Def: f.def, Params: make([]*Var, len(f.def.Params)), Result: types.TInvalid,
 		spaces: spaces, open: make([]bool, len(f.def.Params))}
-	s.Point = &Point{Kind: "fn", Provider: &subprogProvider, Text: name.Text, At: name.At}
+	s.Point = &Point{Kind: "fn", Provider: &subprogProvider, Attach: manifest.Attach{Text: name.Text}, At: name.At}
 	s.body = newBody(c, f.clause, s.Point)
 	s.body.sub, s.Body = s, s.body.out
 	for i, p := range f.def.Params {

@@ -145,6 +145,13 @@ type ArgUse struct {
 }
 
 // Attach is an attach point in parts. Patterns stay patterns: the host expands them.
+//
+// Text is its canonical full name, "kprobe:vfs_read". Target is a module, the path or name of a
+// binary, the category of a tracepoint or the name of a software or hardware event; Name a function,
+// symbol or event. Offset is in bytes after Name (kprobe, uprobe), Addr an address in place of a name
+// (kprobe, uprobe, watchpoint), Len the bytes of a watchpoint and Mode what it watches, of rwx. Unit is
+// hz, us, ms or s, and Count how many of them, or the period (software, hardware). Lang is
+// "cpp" or "" (uprobe).
 type Attach struct {
 	Text   string `json:"text"`
 	Target string `json:"target,omitempty"`

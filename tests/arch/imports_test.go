@@ -27,10 +27,10 @@ var allowed = map[string][]string{
 	"frontend/types":     {"ir", "ir/target"},
 	"frontend/cdef":      {"frontend/cpp", "frontend/types", "frontend/diag", "ir/target"},
 	"frontend/debuginfo": {"frontend/types", "loader/binary"},
-	"frontend/check":     {"spell", "frontend/debuginfo", "frontend/ast", "frontend/cpp", "frontend/types", "frontend/cdef", "frontend/diag", "frontend/parse", "ir", "ir/target"},
+	"frontend/check":     {"spell", "frontend/debuginfo", "frontend/ast", "frontend/cpp", "frontend/types", "frontend/cdef", "frontend/diag", "frontend/parse", "ir", "ir/target", "loader/manifest"},
 	"frontend/build":     {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/target"},
 
-	"ir":        {"ir/target"},
+	"ir":        {"ir/target", "loader/manifest"},
 	"ir/target": {"spell", "loader/hostinfo", "loader/hostinfo/...", "loader/safefile"},
 	"ir/interp": {"ir", "ir/target"},
 	"ir/dump":   {"ir"},

@@ -48,7 +48,7 @@ func Module(data []byte, level Level) *ir.Module {
 		text, x = mixedMaps+tables, "raw"
 	}
 	m := ir.MustParse(text)
-	f := &ir.Func{Name: "p", Prog: &ir.Prog{Kind: ir.ProgKprobe, Section: "kprobe/f", Pos: ir.NoPos, Attach: ir.Attach{Pos: ir.NoPos}}, Pos: ir.NoPos}
+	f := &ir.Func{Name: "p", Prog: &ir.Prog{Kind: ir.ProgKprobe, Section: "kprobe/f", Pos: ir.NoPos}, Pos: ir.NoPos}
 	m.Funcs = append(m.Funcs, f)
 	g := &gen{data: data, level: level, budget: 80, raw: x}
 	entry := f.NewBlock()
