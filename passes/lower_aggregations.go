@@ -259,10 +259,7 @@ func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 	}, l.pair(n))
 }
 
-// lowerHist counts in a log2 histogram. With k bits and n = 1<<k, and q the
-// position of the highest bit of (v >> k) | 1, a value v >= 0 has the bucket
-// 1 + (q << k) + (v >> q); for v < 2n that is 1 + v. Without bits it is 1 + the
-// number of bits of v. Negative values have 0.
+// lowerHist counts in a log2 histogram, by the rule of manifest.HistBuckets.
 func lowerHist(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	k := int64(x.Bits)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"btc/ir"
+	"btc/loader/manifest"
 )
 
 // map-layout chooses the BPF map behind each map of the script, as
@@ -187,10 +188,9 @@ func keyedType(x *ir.Map) string {
 // buckets is the number of buckets of a histogram (docs/layouts.md).
 func buckets(x *ir.Map) int {
 	if x.Shape == ir.ShapeLhist {
-		return int((x.Max-x.Min)/x.Step) + 2
+		return manifest.LhistBuckets(x.Min, x.Max, x.Step)
 	}
-	n := 1 << x.Bits
-	return 1 + 2*n + n*(63-x.Bits)
+	return manifest.HistBuckets(x.Bits)
 }
 
 // newGen reserves a slot number for a scalar of two slots, a u32 in global "gen".

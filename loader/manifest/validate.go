@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"fmt"
-	"math/bits"
 	"strings"
 )
 
@@ -422,23 +421,4 @@ func (m *Manifest) checkUnique(c *checker) {
 		}
 		progs[m.Programs[i].Name] = true
 	}
-}
-
-// HistBuckets is the number of buckets of a hist with the given sub-bucket bits (0..5).
-func HistBuckets(bits int) int {
-	n := 1 << bits
-	return 1 + 2*n + n*(63-bits)
-}
-
-// LhistBuckets is the number of buckets of an lhist; 0 when the bounds make no histogram.
-func LhistBuckets(lo, hi, step int64) int {
-	if step <= 0 || hi <= lo {
-		return 0
-	}
-	span := uint64(hi) - uint64(lo)
-	n := span/uint64(step) + 2
-	if bits.Len64(n) > 20 {
-		return 0
-	}
-	return int(n)
 }

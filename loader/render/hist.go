@@ -94,15 +94,10 @@ func pad(dst []byte, from, width int, right bool) []byte {
 type histLabels struct{ bits int }
 
 func (h histLabels) bound(dst []byte, i int) []byte {
-	n := 1 << h.bits
-	i-- // bucket 0 is for negative numbers
-	if i < 2*n {
-		return strconv.AppendInt(dst, int64(i), 10)
-	}
-	power := i>>h.bits - 1
-	dst = strconv.AppendUint(dst, uint64(n+i&(n-1))<<(power%10), 10)
-	if power >= 10 {
-		dst = append(dst, " KMGTPE"[power/10])
+	thousands := manifest.HistThousands(h.bits, i)
+	dst = strconv.AppendUint(dst, manifest.HistFirst(h.bits, i)>>(10*thousands), 10)
+	if thousands > 0 {
+		dst = append(dst, " KMGTPE"[thousands])
 	}
 	return dst
 }

@@ -114,14 +114,7 @@ type bounds interface {
 // histBounds are those of hist().
 type histBounds struct{ bits int }
 
-func (h histBounds) value(i int) int64 {
-	n := 1 << h.bits
-	i-- // bucket 0 is for negative numbers
-	if i < 2*n {
-		return int64(i)
-	}
-	return int64(uint64(n+i&(n-1)) << (i>>h.bits - 1))
-}
+func (h histBounds) value(i int) int64 { return int64(manifest.HistFirst(h.bits, i)) }
 
 func (h histBounds) open(int) bool { return false }
 

@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"ir/target": {"spell", "loader/hostinfo", "loader/hostinfo/...", "loader/safefile"},
 	"ir/interp": {"ir", "ir/target"},
 	"ir/dump":   {"ir"},
-	"passes":    {"ir", "ir/target"},
+	"passes":    {"ir", "ir/target", "loader/manifest"},
 
 	"backend/mach":     {"ir", "ir/target"},
 	"backend/isel":     {"ir", "ir/target", "backend/mach"},
