@@ -23,7 +23,8 @@ func sharing(m *ir.Module) []ir.Diag {
 		calls = calls || f.Prog != nil && mayBeCalls(f)
 	}
 	for _, f := range m.Funcs {
-		if p := f.Prog; p != nil && p.Kind == ir.ProgTracepoint {
+		// What parameters make of an attach point ($1) is known to the loader alone.
+		if p := f.Prog; p != nil && p.Kind == ir.ProgTracepoint && len(p.Attach.Fill) == 0 {
 			p.MayShare = calls && (isSyscall(f) || hasPattern(p.Attach.Target))
 			// Without its record, a program is the same at the raw tracepoint that the record is made of.
 			// System calls have none of their own.
