@@ -245,8 +245,7 @@ func (s *writer) onTime(e *event.Event) {
 	}
 	text := format.Strftime(nil, f, time.Now())
 	if len(text) == 0 || len(text) >= maxTime {
-		s.out.idle()
-		fmt.Fprintln(s.opts.Err, "ERROR: strftime returned zero (Invalid argument)")
+		s.message("ERROR: strftime returned zero (Invalid argument)")
 		return
 	}
 	s.print("time", e, text)
@@ -335,7 +334,7 @@ func (s *writer) env() *format.Env {
 			User:    userName,
 			Cgroup:  s.cgroups.text,
 			Clock:   s.host.Wall,
-			Fail:    func(text string) { fmt.Fprintf(s.opts.Err, "ERROR: %s\n", text) },
+			Fail:    func(text string) { s.tell("ERROR: " + text) },
 			Trailer: s.manifest.Config.StrTruncTrailer,
 			Escape:  s.opts.Escape && !s.lines(),
 		}
