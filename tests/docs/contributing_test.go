@@ -1,0 +1,66 @@
+package docs
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// filesThatName is the head of a list of files in docs/contributing.
+var filesThatName = regexp.MustCompile(`(?m)^Files that name "([^"]+)":\n\n((?:- .+\n)+)`)
+
+// The files that the pages on changing btc list are those that name the example.
+func TestContributing(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/contributing/*.md")
+	if err != nil || len(pages) < 2 {
+		t.Fatal(pages, err)
+	}
+	lists := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range filesThatName.FindAllStringSubmatch(string(text), -1) {
+			lists++
+			var want []string
+			for line := range strings.Lines(m[2]) {
+				want = append(want, strings.TrimSpace(strings.TrimPrefix(line, "- ")))
+			}
+			slices.Sort(want)
+			if have := naming(t, m[1]); !slices.Equal(have, want) {
+				t.Errorf("%s: %q is named in %v, and the page lists %v", filepath.Base(page), m[1], have, want)
+			}
+		}
+	}
+	if lists < 2 {
+		t.Errorf("%d lists of files", lists)
+	}
+}
+
+// naming lists the Go files, without tests, that have a name as a string.
+func naming(t *testing.T, name string) []string {
+	t.Helper()
+	var files []string
+	for _, dir := range []string{"frontend", "ir", "passes", "backend", "loader", "cmd"} {
+		if err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if bytes.Contains(text, []byte(`"`+name+`"`)) {
+				files = append(files, filepath.ToSlash(strings.TrimPrefix(path, "../../")))
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(files)
+	return files
+}
