@@ -105,7 +105,7 @@ type SyscallRegs struct {
 // All lists the rows. The first one's kernel is the base of the other embedded targets.
 func All() []*Arch { return rows() }
 
-var rows = sync.OnceValue(func() []*Arch { return []*Arch{x86(), arm64()} })
+var rows = sync.OnceValue(func() []*Arch { return []*Arch{x86(), arm64(), riscv64()} })
 
 // ByName finds a row by its Name, GOARCH or Label; nil when there is none.
 func ByName(name string) *Arch {

@@ -16,6 +16,8 @@ var (
 	constantsX86 string
 	//go:embed constants_aarch64.txt
 	constantsARM64 string
+	//go:embed constants_riscv64.txt
+	constantsRISCV64 string
 	// constantsKernel are flags that are no UAPI and have had one value since Linux
 	// 5.10: gfp_t (GFP_ATOMIC and GFP_NOWAIT are others before 6.3 and since 6.12)
 	// and blk_opf_t. A test compares them with the target's enumerators.
@@ -25,13 +27,7 @@ var (
 
 // ownTable is the table of an architecture alone.
 func ownTable(goarch string) string {
-	switch goarch {
-	case "amd64":
-		return constantsX86
-	case "arm64":
-		return constantsARM64
-	}
-	return ""
+	return map[string]string{"amd64": constantsX86, "arm64": constantsARM64, "riscv64": constantsRISCV64}[goarch]
 }
 
 // tableNames are the constants of an architecture's user-space headers that

@@ -22,11 +22,13 @@ var (
 	defaultX86 string
 	//go:embed default_aarch64.target
 	defaultARM64 string
+	//go:embed default_riscv64.target
+	defaultRISCV64 string
 )
 
 // embedded is the file of an architecture. Those of all but the first are over the first's.
 func embedded(a *arch.Arch) string {
-	return map[string]string{"x86_64": defaultX86, "aarch64": defaultARM64}[a.Name]
+	return map[string]string{"x86_64": defaultX86, "aarch64": defaultARM64, "riscv64": defaultRISCV64}[a.Name]
 }
 
 // Default is the embedded target for an architecture (a name that arch.ByName knows). It

@@ -37,7 +37,18 @@ func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 
 // lengths are the functions that measure the instruction at the begin of code, where
 // instructions have several lengths; 0 where there is none.
-var lengths = map[elf.Machine]func(code []byte) int{elf.EM_X86_64: lengthX86}
+var lengths = map[elf.Machine]func(code []byte) int{elf.EM_X86_64: lengthX86, elf.EM_RISCV: lengthRISCV}
+
+// lengthRISCV is the length of an instruction of 32 bits, or of 16 with the extension C.
+func lengthRISCV(code []byte) int {
+	switch {
+	case len(code) >= 2 && code[0]&3 != 3:
+		return 2
+	case len(code) >= 4 && code[0]&0x1f != 0x1f:
+		return 4
+	}
+	return 0
+}
 
 // What follows the opcode of an x86 instruction, by opcode: for the three maps
 // that differ from one opcode to the next. A letter stands for

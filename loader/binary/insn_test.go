@@ -157,3 +157,16 @@ func FuzzLengthX86(f *testing.F) {
 		}
 	})
 }
+
+// TestRISCV walks over compressed instructions and those of 32 bits.
+func TestRISCV(t *testing.T) {
+	code, _ := hex.DecodeString("1141" + "13050500" + "8280") // addi sp,sp,-16; mv a0,a0; ret
+	for off, want := range map[uint64]bool{0: true, 2: true, 4: false, 6: true, 8: true} {
+		if got, err := AtInstruction(elf.EM_RISCV, code, off); got != want || err != nil {
+			t.Errorf("%d: %v, %v", off, got, err)
+		}
+	}
+	if _, err := AtInstruction(elf.EM_RISCV, []byte{0x13, 5, 5}, 4); err == nil {
+		t.Error("an instruction that is cut off has a length")
+	}
+}

@@ -181,6 +181,7 @@ var hints = []struct{ word, hint string }{
 	{"infinite loop detected", "the kernel does not see that the loop ends: count its turns, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
 	{"The sequence of", "the loop has too many turns for this kernel's verifier: give it a smaller bound, or use for ($i : 0..N)"},
 	{"combined stack size", "the script needs too much stack: use fewer or shorter strings"},
+	{"requires BPF JIT", "the kernel's BPF compiler is off: sysctl net.core.bpf_jit_enable=1"},
 	{"GPL", "the config key license must be GPL compatible for this function"},
 }
 

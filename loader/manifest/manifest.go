@@ -33,7 +33,7 @@ type Manifest struct {
 	// construct of the script that uses it.
 	Needs  []Need `json:"needs,omitempty"`
 	Target string `json:"target"` // release of the kernel the types came from
-	// Arches are the architectures that the object serves: x86_64, arm64.
+	// Arches are the architectures that the object serves: x86_64, arm64, riscv64.
 	Arches []string `json:"arches"`
 	// Losses names the loss counters (u64 each, in the global "lost"), by index.
 	Losses []Loss `json:"losses,omitempty"`

@@ -18,7 +18,7 @@ type table struct {
 
 // operands are the parsers of the operands that the assemblers of architectures print.
 var operands = map[elf.Machine]func(r *reader, text string, pc uint64) (Arg, bool){
-	elf.EM_X86_64: (*reader).x86, elf.EM_AARCH64: (*reader).arm64,
+	elf.EM_X86_64: (*reader).x86, elf.EM_AARCH64: (*reader).arm64, elf.EM_RISCV: (*reader).riscv,
 }
 
 // tableOf is nil for a machine whose operands cannot be read.
@@ -239,4 +239,23 @@ func (r *reader) arm64(text string, _ uint64) (Arg, bool) {
 		return a, ok
 	}
 	return a, true
+}
+
+// riscv reads "a0", "5" and "-20(s0)".
+func (r *reader) riscv(text string, _ uint64) (Arg, bool) {
+	disp, inner, memory := strings.Cut(text, "(")
+	if !memory {
+		if reg, ok := r.table.registers[text]; ok {
+			return Arg{Kind: Register, Reg: reg, Index: NoIndex}, true
+		}
+		v, ok := number(text)
+		return Arg{Kind: Const, Value: v}, ok
+	}
+	name, closed := strings.CutSuffix(inner, ")")
+	reg, ok := r.table.registers[name]
+	a := Arg{Kind: Memory, Reg: reg, Index: NoIndex}
+	if disp != "" && ok {
+		a.Value, ok = number(disp)
+	}
+	return a, ok && closed
 }

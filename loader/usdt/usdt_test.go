@@ -41,7 +41,10 @@ func TestArguments(t *testing.T) {
 		{elf.EM_AARCH64, "8@[x1, x2, lsl 3] 4@[x1,x2,lsl #2]", []Arg{{Memory, 0, 8, 16, 3, 8, false}, {Memory, 0, 8, 16, 2, 4, false}}},
 		{elf.EM_AARCH64, "8@[x1, w2, sxtw 3] 8@[x1, x2, lsl 9] 8@[x1, x2, lsr 1] 8@d0 8@[x1, ]", make([]Arg, 5)},
 		{elf.EM_AARCH64, "8@[x1 8@x2", make([]Arg, 1)},
-		{elf.EM_RISCV, "8@a0", make([]Arg, 1)},
+		{elf.EM_RISCV, "8@a0 -4@5 -4@-20(s0) 8@(sp)", []Arg{
+			{Register, 0, 80, none, 0, 8, false}, {Const, 5, 0, 0, 0, 4, true}, {Memory, -20, 64, none, 0, 4, true}, {Memory, 0, 16, none, 0, 8, false}}},
+		{elf.EM_RISCV, "8@fa0 8@x(a0) 8@(zz) 8@8(x5", make([]Arg, 4)},
+		{elf.EM_PPC64, "8@r3", make([]Arg, 1)},
 		{elf.EM_X86_64, "", nil},
 	} {
 		r := reader{table: tableOf(c.machine), symbols: map[string]uint64{"here": 0x2000}}

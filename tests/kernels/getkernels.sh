@@ -1,22 +1,24 @@
 #!/bin/bash
 # getkernels.sh [DIR] [NAME...]: fetches the Debian kernels to test on.
 #
-# DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid (x86_64) and
-# 6.1-arm64 sid-arm64 (and 6.12-arm64, 6.12-full, 6.12-full-arm64 when they are asked
-# for by name: full is the kernel for real machines, with all drivers),
-#   NAME/vmlinux       the unpacked kernel; on arm64 NAME/Image
+# DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid (x86_64),
+# 6.1-arm64 sid-arm64 (and 6.12-riscv64, sid-riscv64, 6.12-arm64, 6.12-full,
+# 6.12-full-arm64 when they are asked for by name: full is the kernel for real machines,
+# with all drivers; riscv64 has no other),
+#   NAME/vmlinux       the unpacked kernel; on other architectures than x86_64 NAME/Image
 #   NAME/vmlinux.btf   its type information, as /sys/kernel/btf/vmlinux
 #   NAME/config        its configuration
 #   NAME/release       its "uname -r"
 #   NAME/modules       some of its modules (modules_of below), unpacked, with all that
 #                      they need: NAME.ko, NAME.btf, order (of loading)
-#   NAME/busybox       arm64: the static busybox of its guests
+#   NAME/busybox       other architectures than x86_64: the static busybox of the guests
 # and, when one of them is for arm64,
 #   bpftool-arm64      bpftool and its libraries for the guests (lib)
 # Packages come from where this machine's apt gets its own; apt's state is not
 # touched. A kernel that is there already is kept: remove its folder to renew it.
 # A kernel that cannot be had is named with the reason, and the exit status is 1.
-# Needs: apt, dpkg-deb, go, zstd, lz4, xz; about 25 MB of downloads a kernel.
+# Needs: apt, dpkg-deb, go, zstd, lz4, xz; about 25 MB of downloads a kernel, 115 MB
+# one of riscv64, which has no kernel for clouds.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../setup/lib.sh"
@@ -33,8 +35,19 @@ declare -A pattern=(
 	[6.12]='^linux-image-6\.12\.[0-9]+\+deb13-cloud-ARCH-unsigned$'
 	[6.12-full]='^linux-image-6\.12\.[0-9]+\+deb13-ARCH-unsigned$'
 	[sid]='^linux-(binary-unsigned-[0-9.]+\+deb[0-9]+-cloud-ARCH|image-[0-9.]+\+deb[0-9]+-cloud-ARCH-unsigned)$'
+	[6.12-riscv64]='^linux-image-6\.12\.[0-9]+\+deb13-riscv64$'
+	[sid-riscv64]='^linux-binary-[0-9.]+\+deb[0-9]+-riscv64$'
 )
-arch_of() { case $1 in *-arm64) echo arm64 ;; *) echo amd64 ;; esac; }
+arch_of() { case $1 in *-arm64) echo arm64 ;; *-riscv64) echo riscv64 ;; *) echo amd64 ;; esac; }
+
+# release_of NAME: NAME without its architecture.
+release_of() { local n=${1%-arm64}; echo "${n%-riscv64}"; }
+
+# pattern_of NAME: its own pattern, else that of its release.
+pattern_of() {
+	local p=${pattern[$1]:-${pattern[$(release_of "$1")]}}
+	echo "${p//ARCH/$(arch_of "$1")}"
+}
 
 # modules_of NAME: what guests load; of a full kernel what the embedded targets
 # describe, too.
@@ -42,6 +55,9 @@ modules_of() {
 	case $1 in
 	*-full*) echo crc32c_generic kvm xfs nf_conntrack nf_nat scsi_mod nf_tables nfsd nfs nfsv4 sunrpc cfg80211 mac80211 fuse \
 		btrfs ext4 jbd2 i915 amdgpu drm gpu_sched nvme nvme_core overlay bridge cifs ceph libceph dm_mod f2fs \
+		usbcore netfs cachefiles wireguard ip_vs binder_linux ;;
+	*-riscv64) echo kvm xfs nf_conntrack scsi_mod nf_conntrack_irc nf_nat nf_tables nfsd nfs nfsv4 sunrpc cfg80211 mac80211 fuse \
+		btrfs ext4 jbd2 drm gpu_sched nvme nvme_core overlay bridge cifs ceph libceph dm_mod f2fs \
 		usbcore netfs cachefiles wireguard ip_vs binder_linux ;;
 	*) echo kvm xfs nf_conntrack scsi_mod nf_conntrack_irc ;;
 	esac
@@ -74,7 +90,7 @@ mkdir -p "$dir/.bin"
 begin() {
 	local arch=$1 suites
 	shift
-	suites=$(for n in "$@"; do echo "${suite[${n%-arm64}]:-$n}"; done | sort -u)
+	suites=$(for n in "$@"; do echo "${suite[$(release_of "$n")]:-$n}"; done | sort -u)
 	apt="$dir/.apt"
 	rm -rf "$apt"
 	mkdir -p "$apt"/{lists/partial,archives/partial,debs}
@@ -101,23 +117,24 @@ newest() {
 fetch() {
 	local n=$1 package packages vmlinuz config to="$dir/$1" x="$dir/.unpacked"
 	local arch=$(arch_of "$n") base
-	package=$(newest "${pattern[${n%-arm64}]//ARCH/$arch}")
-	[ -n "$package" ] || { echo "suite ${suite[${n%-arm64}]} has no such package"; return 1; }
+	package=$(newest "$(pattern_of "$n")")
+	[ -n "$package" ] || { echo "suite ${suite[$(release_of "$n")]} has no such package"; return 1; }
 	packages=$package
-	# Newer releases keep the configuration in a package of its own.
-	base="linux-base-${package#linux-binary-unsigned-}"
-	if [ "$base" != "linux-base-$package" ] && apt-cache "${aptopt[@]}" show "$base" >/dev/null 2>&1; then packages="$package $base"; fi
-	# Newest releases keep the modules, too.
-	base="linux-modules-${package#linux-binary-unsigned-}"
-	if [ "$base" != "linux-modules-$package" ] && apt-cache "${aptopt[@]}" show "$base" >/dev/null 2>&1; then packages="$packages $base"; fi
+	# Newer releases keep the configuration and the modules in packages of their own.
+	base=${package#linux-binary-}
+	if [ "$base" != "$package" ]; then
+		for p in linux-base linux-modules; do
+			apt-cache "${aptopt[@]}" show "$p-${base#unsigned-}" >/dev/null 2>&1 && packages="$packages $p-${base#unsigned-}"
+		done
+	fi
 	[ "$arch" = amd64 ] || packages="$packages busybox-static"
 	rm -rf "$x"
 	mkdir -p "$to" "$x"
 	(cd "$apt/debs" && apt-get "${aptopt[@]}" download $packages >&2) || { echo "cannot download $packages"; return 1; }
 	for p in $packages; do dpkg-deb -x "$apt/debs/${p}"_*.deb "$x" || { echo "cannot unpack $p"; return 1; }; done
-	vmlinuz=$(find "$x" -name 'vmlinuz*' -type f | head -n 1)
+	vmlinuz=$(find "$x" \( -name 'vmlinuz*' -o -name 'vmlinux-*' \) -type f | head -n 1)
 	config=$(find "$x" \( -name 'config-*' -o -name config \) -type f | head -n 1)
-	[ -n "$vmlinuz" ] || { echo "$packages holds no vmlinuz"; return 1; }
+	[ -n "$vmlinuz" ] || { echo "$packages holds no kernel image"; return 1; }
 	[ -n "$config" ] && cp "$config" "$to/config"
 	local image="$to/vmlinux"
 	if [ "$arch" != amd64 ]; then
@@ -148,7 +165,7 @@ fetch_tool() {
 }
 
 status=0
-for arch in amd64 arm64; do
+for arch in amd64 arm64 riscv64; do
 	these=
 	for n in $missing; do [ "$(arch_of "$n")" = $arch ] && these="$these $n"; done
 	[ -n "$these" ] || continue

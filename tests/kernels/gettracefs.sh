@@ -4,7 +4,7 @@
 #   events/*/*/format, events/header_page   tracepoint layouts
 #   available_filter_functions              functions that can be traced
 #   kallsyms                                all symbols with their addresses
-# with those of the modules that getkernels.sh keeps.
+# with those of the modules that getkernels.sh keeps, but on riscv64.
 # What is there already is kept.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,10 +15,13 @@ for n in ${*:-5.10 6.1 6.12 sid 6.1-arm64 sid-arm64}; do
 	[ -s "$dir/$n/tracefs.tar" ] && continue
 	[ -s "$dir/$n/vmlinux.btf" ] || { echo "gettracefs: no kernel $n in $dir" >&2; continue; }
 	room=
-	case $n in *-full*) room="-t 40m -m 3000" ;; esac # it loads many large modules
+	case $n in *-full* | *-riscv64) room="-t 40m -m 3000" ;; esac # it loads many large modules
+	# On riscv64 loading all of them does not come to an end within 9 minutes.
+	modules='$(cat /modules/order)'
+	case $n in *-riscv64) modules= ;; esac
 	# One awk reads all files: a process for each is slow under emulation.
 	go run ./tests/kernels/cmd/vmrun -kdir "$dir" -k "$n" $room -put "$dir/$n/modules:/modules" -out "$dir/$n/tracefs.tar.new" -- '
-		for m in $(cat /modules/order); do insmod /modules/$m.ko || echo "no module $m" >&2; done
+		for m in '"$modules"'; do insmod /modules/$m.ko || echo "no module $m" >&2; done
 		cd /sys/kernel/tracing
 		cat /proc/kallsyms >/out/kallsyms
 		cat available_filter_functions >/out/available_filter_functions

@@ -4,6 +4,7 @@
 //
 //	go test ./tests/kernels                              all kernels, all cases
 //	go test ./tests/kernels -kernel sid -case latency    one kernel; -kernel '.*arm64' two
+//	go test ./tests/kernels -kernel sid-riscv64          the core on riscv64, which is left out without -kernel or -slow
 //	go test ./tests/kernels -oracle -kernel 6.12         the same with bpftrace
 package kernels
 
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strings"
 	"testing"
 
 	"btc/tests/kernels/suite"
@@ -22,11 +24,12 @@ import (
 var (
 	kernel = flag.String("kernel", "", "run only kernels whose whole name matches this regular expression")
 	only   = flag.String("case", "", "run only cases that match this regular expression")
+	slow   = flag.Bool("slow", false, "with -kernel all cases on riscv64, not only those with \"core: yes\"; without it riscv64 guests, too: their emulation is slow")
 	oracle = flag.Bool("oracle", false, "run the reference bpftrace (tests/setup/oracle.sh makes it) instead of btrun")
 )
 
 // names are the kernels, as getkernels.sh calls them.
-var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64"}
+var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64", "6.12-riscv64", "sid-riscv64"}
 
 func TestKernels(t *testing.T) {
 	if testing.Short() {
@@ -45,6 +48,7 @@ func TestKernels(t *testing.T) {
 	}
 	parent := t
 	s := suite.New(t, regexp.MustCompile(*only), *oracle)
+	s.Slow = *slow
 	for _, name := range names {
 		image, ok := images[name]
 		if !ok {
@@ -83,7 +87,7 @@ func images(t *testing.T) map[string]string {
 	}
 	found := map[string]string{}
 	for _, name := range names {
-		if !wanted.MatchString(name) {
+		if !wanted.MatchString(name) || strings.HasSuffix(name, "-riscv64") && *kernel == "" && !*slow {
 			continue
 		}
 		image, err := vm.FindImage(dir, name)

@@ -16,3 +16,5 @@ structs=sched_ext_entity,scx_rq
 go run ./tools/target make -dir "$dir/6.12-full" -modules $modules -more "$dir/sid:$structs" -o ir/target/default_x86_64.target
 go run ./tools/target make -dir "$dir/6.12-full-arm64" -arch aarch64 -modules $modules -more "$dir/sid-arm64:$structs" \
 	-over ir/target/default_x86_64.target -o ir/target/default_aarch64.target
+go run ./tools/target make -dir "$dir/sid-riscv64" -arch riscv64 -modules $modules \
+	-over ir/target/default_x86_64.target -o ir/target/default_riscv64.target

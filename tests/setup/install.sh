@@ -29,6 +29,8 @@ bpftool|bpftool|checks that bpftool accepts our objects
 llvm-objdump|llvm|checks that llvm-objdump accepts our objects
 aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|cases on arm64 kernels with C programs (usdt, getaddrinfo)
 /usr/aarch64-linux-gnu/include/stdio.h|libc6-dev-arm64-cross|cases on arm64 kernels with C programs (usdt, getaddrinfo)
+riscv64-linux-gnu-gcc|gcc-riscv64-linux-gnu|cases on riscv64 kernels with C programs (usdt, getaddrinfo)
+/usr/riscv64-linux-gnu/include/stdio.h|libc6-dev-riscv64-cross|cases on riscv64 kernels with C programs (usdt, getaddrinfo)
 gcc|gcc|tests of a C library function (getaddrinfo)
 g++|g++|tests that trace a C++ program
 /usr/bin/python3|python3|tests that trace Python

@@ -5,15 +5,15 @@
 # the flags register gets senseless bits and the kernel dies of a double fault.
 # Where this machine's QEMU is older than 8 the one of a newer Debian suite is
 # unpacked with all its libraries into DIR (default build/qemu), to be run by
-# DIR/qemu-system-x86_64 and DIR/qemu-system-aarch64. apt's state is not touched;
+# DIR/qemu-system-x86_64, DIR/qemu-system-aarch64 and DIR/qemu-system-riscv64. apt's state is not touched;
 # no root is needed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 dir=$(realpath -m "${1:-$here/../../build/qemu}")
 # Each program and its package.
-programs="qemu-system-x86_64 qemu-system-aarch64"
-packages="qemu-system-x86 qemu-system-arm"
+programs="qemu-system-x86_64 qemu-system-aarch64 qemu-system-riscv64"
+packages="qemu-system-x86 qemu-system-arm qemu-system-riscv"
 version() { "$1" --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p'; }
 
 # lowest PREFIX: the lowest version of the programs, 0 when one is missing or broken.

@@ -25,8 +25,11 @@
 //	after: COMMAND   started once the tool is attached; then the tool gets SIGINT
 //	                 (neither: the script ends by itself)
 //	needs: F G       features without which the case is skipped
-//	skip: K REASON   not on kernel K (5.10, 6.1, 6.12, sid, 6.1-arm64, sid-arm64, host) or not with bpftrace (oracle)
+//	skip: K REASON   not on kernel K (5.10, 6.1, 6.12, sid, 6.1-arm64, sid-arm64, 6.12-riscv64, sid-riscv64, host) or not with bpftrace (oracle)
 //	scope: all       it traces every process of the machine: by default not run on the host
+//	core: yes        also run on architectures that objects do not serve by default
+//	                 (riscv64), where -slow runs all cases: one for each thing that an
+//	                 architecture changes
 //	exit: N          expected exit status, default 0
 //	timeout: D       limit for the run, default 30s
 //	where: A OP B    integers to compare: captures, keys of the workload's report,
@@ -70,6 +73,7 @@ type Case struct {
 	Needs   []string
 	Skip    map[string]string // kernel or Oracle -> reason
 	All     bool              // traces processes that are not its own
+	Core    bool              // see "core:"
 	Exit    int
 	Limit   time.Duration
 	Where   []relation
@@ -170,6 +174,13 @@ var keys = map[string]func(c *Case, value string) error{
 			return fmt.Errorf("scope: %s is not known", v)
 		}
 		c.All = true
+		return nil
+	},
+	"core": func(c *Case, v string) error {
+		if v != "yes" {
+			return fmt.Errorf("core: %s is not known", v)
+		}
+		c.Core = true
 		return nil
 	},
 	"exit":    func(c *Case, v string) (err error) { c.Exit, err = strconv.Atoi(v); return err },

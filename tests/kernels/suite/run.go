@@ -44,7 +44,7 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 	if s.Oracle {
 		tool = "bpftrace"
 	}
-	jobs := s.jobs(t, name, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
+	jobs := s.jobs(t, name, goarch, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
 	if goarch != runtime.GOARCH {
 		for i := range jobs {
 			jobs[i].Limit *= 2 // its emulation is slower
@@ -83,7 +83,7 @@ func (s *Suite) Native(t *testing.T, all bool) {
 	if s.Oracle {
 		tool = filepath.Join(s.Root, "tests/setup/bpftrace-oracle")
 	}
-	jobs := s.jobs(t, Host, func(c *cases.Case) driver.Job { return s.job(c, tool, s.Work) })
+	jobs := s.jobs(t, Host, runtime.GOARCH, func(c *cases.Case) driver.Job { return s.job(c, tool, s.Work) })
 	if !all {
 		jobs = s.withoutAll(t, jobs)
 	}
@@ -120,10 +120,17 @@ func (s *Suite) withoutAll(t *testing.T, jobs []driver.Job) []driver.Job {
 }
 
 // jobs makes the jobs for one kernel and reports at once the cases that give none.
-func (s *Suite) jobs(t *testing.T, kernel string, job func(*cases.Case) driver.Job) []driver.Job {
+func (s *Suite) jobs(t *testing.T, kernel, goarch string, job func(*cases.Case) driver.Job) []driver.Job {
 	var jobs []driver.Job
+	refusals := s.refused
+	if o := s.own[goarch]; o != nil {
+		refusals = o.refused
+	}
 	for _, c := range s.Cases {
-		skip, refused := s.skipReason(c, kernel), s.refused[c.Name]
+		skip, refused := s.skipReason(c, kernel), refusals[c.Name]
+		if !s.wanted(c, goarch) {
+			continue
+		}
 		if skip == "" && refused == "" {
 			jobs = append(jobs, job(c))
 			continue

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"btc/arch"
 	"btc/tests/kernels/cases"
 	"btc/tests/kernels/driver"
 	"btc/tests/kernels/vm"
@@ -25,10 +26,18 @@ type Suite struct {
 	Bin    string // folder of the programs built for this machine
 	Work   string // folder of scripts, objects and manifests
 	Oracle bool   // run bpftrace instead of btrun
+	Slow   bool   // run all cases on architectures that objects do not serve by default, not only the core
 	Cases  []*cases.Case
 
-	refused map[string]string // case -> what btc said when it refused the script
-	foreign map[string]string // GOARCH -> folder of the programs for guests of another architecture
+	refused map[string]string   // case -> what btc said when it refused the script
+	foreign map[string]string   // GOARCH -> folder of the programs for guests of another architecture
+	own     map[string]*objects // GOARCH -> what is compiled for guests of that architecture alone
+}
+
+// objects are the cases compiled for one architecture that objects do not serve by default.
+type objects struct {
+	work    string            // folder of scripts and objects
+	refused map[string]string // as Suite.refused
 }
 
 // New reads the cases whose names match only, builds the programs and compiles
@@ -39,7 +48,7 @@ func New(t *testing.T, only *regexp.Regexp, oracle bool) *Suite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Suite{Root: root, Bin: t.TempDir(), Work: t.TempDir(), Oracle: oracle, refused: map[string]string{}, foreign: map[string]string{}}
+	s := &Suite{Root: root, Bin: t.TempDir(), Work: t.TempDir(), Oracle: oracle, refused: map[string]string{}, foreign: map[string]string{}, own: map[string]*objects{}}
 	all, err := cases.Load(filepath.Join(root, "tests/kernels/testdata"), root)
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +100,20 @@ func (s *Suite) Foreign(t *testing.T, goarch string) {
 	s.foreign[goarch] = bin
 	s.build(t, []string{"./tests/workload", "./tests/kernels/cmd/runjobs", "./cmd/btrun"}, goarch, bin)
 	s.buildC(t, crossCompilers[goarch].gcc, bin)
+	if a := arch.ByName(goarch); !a.Default {
+		o := &objects{t.TempDir(), map[string]string{}}
+		s.own[goarch] = o
+		for _, c := range s.Cases {
+			if s.wanted(c, goarch) {
+				s.compile(c, s.Work, o.work, o.refused, "--arch", a.Label)
+			}
+		}
+	}
+}
+
+// wanted reports whether a case is for guests of an architecture.
+func (s *Suite) wanted(c *cases.Case, goarch string) bool {
+	return s.Slow || c.Core || arch.ByName(goarch).Default
 }
 
 // crossCompilers are the C compilers for other architectures, as Debian calls
@@ -99,7 +122,8 @@ var crossCompilers = map[string]struct {
 	gcc       string
 	libraries []string
 }{
-	"arm64": {"aarch64-linux-gnu-gcc", []string{"/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1", "/usr/aarch64-linux-gnu/lib/libc.so.6"}},
+	"arm64":   {"aarch64-linux-gnu-gcc", []string{"/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1", "/usr/aarch64-linux-gnu/lib/libc.so.6"}},
+	"riscv64": {"riscv64-linux-gnu-gcc", []string{"/usr/riscv64-linux-gnu/lib/ld-linux-riscv64-lp64d.so.1", "/usr/riscv64-linux-gnu/lib/libc.so.6"}},
 }
 
 // bin is the folder of the programs for an architecture.
@@ -151,9 +175,6 @@ func (s *Suite) prepare(t *testing.T, c *cases.Case) {
 	if s.Oracle {
 		return
 	}
-	if c.Path != "" {
-		script = c.Path
-	}
 	for name, text := range c.Headers {
 		path := filepath.Join(s.Work, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -163,10 +184,20 @@ func (s *Suite) prepare(t *testing.T, c *cases.Case) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(filepath.Join(s.Bin, "btc"), append([]string{"compile", script, "-o", filepath.Join(s.Work, c.Name+".o")}, c.Compile...)...)
+	s.compile(c, s.Work, s.Work, s.refused)
+}
+
+// compile compiles the script of a case in the folder from to an object in the folder to.
+func (s *Suite) compile(c *cases.Case, from, to string, refused map[string]string, options ...string) {
+	script := filepath.Join(from, c.Name+".bt")
+	if c.Path != "" {
+		script = c.Path
+	}
+	args := append([]string{"compile", script, "-o", filepath.Join(to, c.Name+".o")}, c.Compile...)
+	cmd := exec.Command(filepath.Join(s.Bin, "btc"), append(args, options...)...)
 	cmd.Dir = s.Root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.refused[c.Name] = fmt.Sprintf("btc compile: %v\n%s", err, out)
+		refused[c.Name] = fmt.Sprintf("btc compile: %v\n%s", err, out)
 	}
 }
 
@@ -207,11 +238,19 @@ func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	return j
 }
 
+// work is the folder of scripts and objects for guests of an architecture.
+func (s *Suite) work(goarch string) string {
+	if o := s.own[goarch]; o != nil {
+		return o.work
+	}
+	return s.Work
+}
+
 // puts lists the files that a guest needs. Where the guest's root is a disk of
 // its own it has its own C library, else ours goes with the C workload.
 func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 	bin := s.bin(goarch)
-	puts := []vm.Put{{Host: bin, Guest: "/bin"}, {Host: s.Work, Guest: guestWork}}
+	puts := []vm.Put{{Host: bin, Guest: "/bin"}, {Host: s.work(goarch), Guest: guestWork}}
 	if s.Oracle {
 		// /bin is a link on a Debian disk and must stay one.
 		puts[0].Guest = "/usr/bin"

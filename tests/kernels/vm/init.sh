@@ -21,6 +21,8 @@ mount -t tmpfs shm /dev/shm
 ip link set lo up
 hostname vm
 ulimit -l unlimited
+# Debian's kernels for riscv64 begin with the interpreter, which takes fewer programs.
+echo 1 >/proc/sys/net/core/bpf_jit_enable
 
 uptime() { cut -d' ' -f1 /proc/uptime; }
 report() { echo "$*" >/dev/ttyS3; }
@@ -41,6 +43,8 @@ disk() {
 	echo /dev/no-disk-$1
 }
 
+# Kernels for real machines have the driver as a module.
+for m in $(cat /vmrun/modules/order 2>/dev/null); do insmod /vmrun/modules/$m.ko; done
 [ -e /vmrun/scratch ] && ln -s $(disk scratch) /dev/scratch
 root=
 if [ -e /vmrun/disk ]; then

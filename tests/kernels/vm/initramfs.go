@@ -82,12 +82,38 @@ func initramfs(c Config) ([]byte, error) {
 	if c.OutTar != "" {
 		a.file("vmrun/out", 0o644, nil)
 	}
+	if c.Disk != "" || c.Scratch || c.OutTar != "" {
+		if err := a.diskDriver(filepath.Join(filepath.Dir(c.Image), "modules")); err != nil {
+			return nil, err
+		}
+	}
 	for _, put := range c.Puts {
 		if err := a.tree(put.Host, path.Join(putRoot, put.Guest)); err != nil {
 			return nil, fmt.Errorf("file for the guest: %w", err)
 		}
 	}
 	return a.bytes(), nil
+}
+
+// diskDriver adds the modules of a kernel that has the driver of NVMe as a module, with
+// their order of loading. A kernel without them has it built in.
+func (a *archive) diskDriver(modules string) error {
+	order, err := os.ReadFile(filepath.Join(modules, "order"))
+	if err != nil {
+		return nil // the kernel's folder has no modules
+	}
+	var names []string
+	for _, name := range strings.Fields(string(order)) {
+		if !strings.HasPrefix(name, "nvme") {
+			continue
+		}
+		if err := a.tree(filepath.Join(modules, name+".ko"), "vmrun/modules/"+name+".ko"); err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	a.file("vmrun/modules/order", 0o644, []byte(strings.Join(names, "\n")+"\n"))
+	return nil
 }
 
 // commandScript is the shell script that runs the command with its environment.

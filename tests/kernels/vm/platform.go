@@ -47,6 +47,19 @@ func platforms() []platform {
 				return append(args, "-device", card)
 			},
 		},
+		{
+			goarch: "riscv64", qemu: "qemu-system-riscv64",
+			machine: []string{"-M", "virt", "-cpu", "rv64"}, kernelArgs: "console=ttyS0",
+			// The board has one port; a PCI card with four has the others.
+			ports: func(file func(string) string) []string {
+				args, card := []string{"-serial", "file:" + file("console"), "-chardev", "null,id=port4"}, "pci-serial-4x,chardev4=port4"
+				for i, port := range []string{"stdout", "stderr", "control"} {
+					args = append(args, "-chardev", fmt.Sprintf("file,id=port%d,path=%s", i+1, file(port)))
+					card += fmt.Sprintf(",chardev%d=port%d", i+1, i+1)
+				}
+				return append(args, "-device", card)
+			},
+		},
 	}
 }
 
@@ -57,7 +70,7 @@ func platformOf(image string) (platform, error) {
 		return platform{}, err
 	}
 	defer f.Close()
-	// Headers of ELF (vmlinux), of the arm64 Image and of the x86 bzImage.
+	// Headers of ELF (vmlinux), of the Image of arm64 and riscv64 and of the x86 bzImage.
 	head := make([]byte, 0x210)
 	if _, err := io.ReadFull(f, head); err != nil {
 		return platform{}, fmt.Errorf("%s: %w", image, err)
@@ -68,16 +81,18 @@ func platformOf(image string) (platform, error) {
 		arch = "amd64"
 	case string(head[0x38:0x3c]) == "ARM\x64":
 		arch = "arm64"
+	case string(head[0x38:0x3c]) == "RSC\x05":
+		arch = "riscv64"
 	}
 	for _, p := range platforms() {
 		if p.goarch == arch {
 			return p, nil
 		}
 	}
-	return platform{}, fmt.Errorf("%s is no kernel image that can be booted (x86 vmlinux or bzImage, arm64 Image)", image)
+	return platform{}, fmt.Errorf("%s is no kernel image that can be booted (x86 vmlinux or bzImage, arm64 or riscv64 Image)", image)
 }
 
-// Arch is the architecture of a kernel image, as Go calls it: amd64 or arm64.
+// Arch is the architecture of a kernel image, as Go calls it: amd64, arm64 or riscv64.
 func Arch(image string) (string, error) {
 	p, err := platformOf(image)
 	return p.goarch, err

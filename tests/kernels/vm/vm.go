@@ -101,7 +101,7 @@ func FindQEMU(dir, image string) (string, error) {
 }
 
 // FindImage returns the image of the kernel called name in dir (as laid out by
-// getkernels.sh: dir/name/vmlinux, or Image on arm64), or name itself when it is a path.
+// getkernels.sh: dir/name/vmlinux, or Image on other architectures than x86_64), or name itself when it is a path.
 func FindImage(dir, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -192,8 +192,8 @@ func qemuArgs(c Config, dir string) ([]string, error) {
 	return args, nil
 }
 
-// nvme describes a disk. The driver is built into every kernel that we test,
-// unlike virtio; the guest finds the disk by its serial number.
+// nvme describes a disk. The driver is built into the kernels for clouds, unlike virtio,
+// and diskDriver has it for others; the guest finds the disk by its serial number.
 func nvme(file, serial, option string) []string {
 	return []string{
 		"-drive", fmt.Sprintf("file=%s,if=none,id=%s,format=raw,%s", file, serial, option),

@@ -1,6 +1,6 @@
 // Unpackkernel writes the uncompressed kernel that a vmlinuz holds: an ELF
-// vmlinux from an x86 bzImage, a bare Image on arm64, where Debian does not
-// compress it. QEMU starts these forms without decompressing them under
+// vmlinux from an x86 bzImage, a bare Image on arm64 and riscv64, where Debian does
+// not compress it. QEMU starts these forms without decompressing them under
 // emulation, and they carry the kernel's BTF.
 //
 //	go run ./tests/kernels/cmd/unpackkernel VMLINUZ OUT
@@ -43,7 +43,7 @@ func unpack(image, out string) error {
 	if err != nil {
 		return err
 	}
-	if bareArm64(b) {
+	if bareImage(b) {
 		return os.WriteFile(out, b, 0o644)
 	}
 	packed, err := payload(b)
@@ -68,9 +68,11 @@ func unpack(image, out string) error {
 	return fmt.Errorf("packed in an unknown way (first bytes %x)", packed[:min(6, len(packed))])
 }
 
-// bareArm64 tells an uncompressed arm64 Image, by the magic of its header
-// (Documentation/arch/arm64/booting.rst).
-func bareArm64(b []byte) bool { return len(b) > 64 && string(b[0x38:0x3c]) == "ARM\x64" }
+// bareImage reports whether b is an uncompressed Image of arm64 or riscv64, by the magic
+// number of its header (Documentation/arch/arm64/booting.rst, arch/riscv/boot-image-header.rst).
+func bareImage(b []byte) bool {
+	return len(b) > 64 && (string(b[0x38:0x3c]) == "ARM\x64" || string(b[0x38:0x3c]) == "RSC\x05")
+}
 
 // payload finds the packed kernel by the fields of the x86 boot protocol's setup header.
 func payload(b []byte) ([]byte, error) {

@@ -1,0 +1,50 @@
+package docs
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestArchitecturePage compares docs/contributing/architecture.md with the tree: what it
+// names exists and has to do with riscv64, and no other Go file outside of tests has.
+func TestArchitecturePage(t *testing.T) {
+	const top = "../../"
+	page, err := os.ReadFile(top + "docs/contributing/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mentions := func(path string) bool {
+		if strings.Contains(filepath.Base(path), "riscv64") {
+			return true
+		}
+		text, err := os.ReadFile(top + path)
+		return err == nil && bytes.Contains(bytes.ToLower(text), []byte("riscv"))
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([a-z]+/[a-z0-9_/.]+\\.[a-z]+)`").FindAllStringSubmatch(string(page), -1) {
+		path := m[1]
+		named[path] = true
+		if _, err := os.Stat(top + path); err != nil {
+			t.Errorf("the page names %s: %v", path, err)
+		} else if !mentions(path) {
+			t.Errorf("the page names %s, which has nothing for riscv64", path)
+		}
+	}
+	out, err := exec.Command("git", "-C", top, "ls-files", "*.go", "*.s").Output()
+	if err != nil {
+		t.Skip("skipped: not a git tree: ", err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "tests/") || path == "loader/manifest/manifest.go" || !mentions(path) {
+			continue
+		}
+		if !named[path] {
+			t.Errorf("%s mentions riscv64 and is not on the page", path)
+		}
+	}
+}
