@@ -9,12 +9,19 @@ import (
 	"testing"
 )
 
-// The test program waits, as a traced process, until its input ends.
+// The test program, started again as a traced process: it enters the root directory it is given,
+// says so, and waits until its input ends. (It enters by itself because a program built with the
+// race detector needs libraries when it starts.)
 func init() {
-	if len(os.Args) == 2 && os.Args[1] == "waits" {
-		io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
+	if len(os.Args) != 3 || os.Args[1] != "waits-in" {
+		return
 	}
+	if err := syscall.Chroot(os.Args[2]); err != nil {
+		panic(err)
+	}
+	os.Stdout.WriteString("\n")
+	io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
 }
 
 // A path of a process with a root directory of its own is what that process sees there, symbolic
@@ -45,8 +52,11 @@ func TestFilesOfAnotherRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("/bin/program", "waits")
-	cmd.Err, cmd.Path, cmd.Dir, cmd.SysProcAttr = nil, "/bin/program", "/", &syscall.SysProcAttr{Chroot: root}
+	cmd := exec.Command("/proc/self/exe", "waits-in", root)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +66,9 @@ func TestFilesOfAnotherRoot(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer in.Close()
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatalf("the process did not enter its root directory: %v", err)
+	}
 	for _, name := range []string{"/bin/program", "/etc/absolute", "/etc/up"} {
 		paths, err := findBinaries(name, cmd.Process.Pid)
 		if err != nil || len(paths) != 1 || paths[0] != filepath.Join(root, "bin/program") {
