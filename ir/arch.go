@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/arch"
+	"btc/internal/arch"
 )
 
 // One object serves several architectures: what differs between them is decided

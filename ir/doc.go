@@ -1,7 +1,7 @@
 // Package ir is btc's intermediate representation: typed SSA with block
 // parameters, one IR with two checked stages.
 //
-// It takes nothing (frontend/build fills it) and gives modules that passes
+// It takes nothing (frontend/irgen fills it) and gives modules that passes
 // rewrite, interp runs, and backend turns into a BPF object. High ops come
 // straight from the language (mapget, hist, emit, comm, str); core ops map to
 // BPF instructions (load, store, call, arithmetic). Lowering replaces high ops

@@ -3,8 +3,8 @@ package ir
 import (
 	"slices"
 
-	"btc/arch"
-	"btc/ir/target"
+	"btc/internal/arch"
+	"btc/ir/kernel"
 	"btc/loader/manifest"
 )
 
@@ -13,7 +13,7 @@ type Module struct {
 	Name   string // script's base name, a C identifier
 	File   string // file name of the script without its folders, so that these do not show in the object; "stdin" for -e
 	Source string // the script's text
-	Target *target.Target
+	Target *kernel.Target
 	// Arches are the architectures that the object serves, the target's first.
 	// None given: the target's alone.
 	Arches []*arch.Arch
@@ -245,7 +245,7 @@ const (
 	// {8 bytes value, u64 meta, u64 interval}; meta is the number of values (avg),
 	// the time of the value (no aggregation), or 1 when there is one (min, max).
 	ShapeTseries MapShape = "tseries"
-	ShapeStack   MapShape = "stack"  // frames by stack id, made by frontend/build for each mode and depth (Depth, User)
+	ShapeStack   MapShape = "stack"  // frames by stack id, made by frontend/irgen for each mode and depth (Depth, User)
 	ShapeIntern  MapShape = "intern" // made by lowerings: events, scratch, zero, lost, seen; not the script's
 )
 
@@ -255,7 +255,7 @@ type Map struct {
 	Shape MapShape
 	Pos   Pos
 
-	// What the language fixes, set by frontend/build.
+	// What the language fixes, set by frontend/irgen.
 	Key        *Layout // nil for a scalar
 	Value      *Layout // plain: the value; aggregations: LInt with the argument's signedness
 	MaxEntries int     // of a keyed map
@@ -373,7 +373,7 @@ const JoinBytes = 1024
 // header {u32 id, u32 length of the whole record}; fixed fields follow at their
 // natural alignment from offset 8; a variable string or buffer (Field.Var) is
 // {u16 offset from the record's start, u16 length without NUL} into a tail.
-// frontend/build gives kind, format and the fields' layouts in order; the
+// frontend/irgen gives kind, format and the fields' layouts in order; the
 // lowering (passes/lower-output) decides Var, Off, Size and Tail.
 type Event struct {
 	ID     int    // index in Module.Events

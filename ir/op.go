@@ -252,7 +252,7 @@ var Ops = [numOps]OpInfo{
 	OpAdd:     {Name: "add", Stage: Core, Args: []ArgKind{AnyArg, IntArg}, Result: RArg0, Doc: "sum; pointer + integer keeps the pointer's type"},
 	OpSub:     {Name: "sub", Stage: Core, Args: []ArgKind{AnyArg, IntArg}, Result: RArg0, Doc: "difference"},
 	OpMul:     {Name: "mul", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "product"},
-	OpUDiv:    {Name: "udiv", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned quotient; x/0 is 0 as in BPF (the language's 1 is written out by frontend/build)"},
+	OpUDiv:    {Name: "udiv", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned quotient; x/0 is 0 as in BPF (the language's 1 is written out by frontend/irgen)"},
 	OpUMod:    {Name: "umod", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned remainder; x%0 is x as in BPF"},
 	OpAnd:     {Name: "and", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "bitwise and"},
 	OpOr:      {Name: "or", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "bitwise or"},

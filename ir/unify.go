@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"btc/arch"
+	"btc/internal/arch"
 )
 
 // Difference is why one module cannot serve what two targets need.

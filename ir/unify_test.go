@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"btc/arch"
-	"btc/ir/target"
+	"btc/internal/arch"
+	"btc/ir/kernel"
 )
 
 // unifyPair parses a script's module as it came out for each architecture.
@@ -16,7 +16,7 @@ func unifyPair(t *testing.T, x86, arm string) (*Module, *Module) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Target, err = target.Default(machine); err != nil {
+		if m.Target, err = kernel.Default(machine); err != nil {
 			t.Fatal(err)
 		}
 		m.Arches = []*arch.Arch{arch.ByName("x86_64"), arch.ByName("arm64")}

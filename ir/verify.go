@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // VerifyError is one broken rule.
@@ -90,7 +90,7 @@ func VerifyStage(m *Module, stage Stage) error {
 }
 
 // Target is the kernel's kind of program for k.
-func (k ProgKind) Target() target.ProgKind {
+func (k ProgKind) Target() kernel.ProgKind {
 	kind, ok := progKinds[k]
 	if !ok {
 		panic(fmt.Sprintf("BUG: no BPF program kind for %q", k))
@@ -98,12 +98,12 @@ func (k ProgKind) Target() target.ProgKind {
 	return kind
 }
 
-var progKinds = map[ProgKind]target.ProgKind{
-	ProgKprobe: target.KProbe, ProgKretprobe: target.KProbe, ProgUprobe: target.KProbe, ProgUretprobe: target.KProbe, ProgUSDT: target.KProbe,
-	ProgTracepoint: target.Tracepoint, ProgRawTracepoint: target.TPBTF, ProgFentry: target.FEntry, ProgFexit: target.FExit,
-	ProgProfile: target.PerfEvent, ProgInterval: target.PerfEvent, ProgSoftware: target.PerfEvent, ProgHardware: target.PerfEvent, ProgWatchpoint: target.PerfEvent,
-	ProgIter: target.Iter, ProgBegin: target.RawTracepoint, ProgEnd: target.RawTracepoint, ProgSelf: target.RawTracepoint,
-	ProgTest: target.XDP, ProgBench: target.XDP,
+var progKinds = map[ProgKind]kernel.ProgKind{
+	ProgKprobe: kernel.KProbe, ProgKretprobe: kernel.KProbe, ProgUprobe: kernel.KProbe, ProgUretprobe: kernel.KProbe, ProgUSDT: kernel.KProbe,
+	ProgTracepoint: kernel.Tracepoint, ProgRawTracepoint: kernel.TPBTF, ProgFentry: kernel.FEntry, ProgFexit: kernel.FExit,
+	ProgProfile: kernel.PerfEvent, ProgInterval: kernel.PerfEvent, ProgSoftware: kernel.PerfEvent, ProgHardware: kernel.PerfEvent, ProgWatchpoint: kernel.PerfEvent,
+	ProgIter: kernel.Iter, ProgBegin: kernel.RawTracepoint, ProgEnd: kernel.RawTracepoint, ProgSelf: kernel.RawTracepoint,
+	ProgTest: kernel.XDP, ProgBench: kernel.XDP,
 }
 
 func verifyTables(m *Module) VerifyErrors {

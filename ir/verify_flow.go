@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // slotBytes has a bit for each byte of a slot.
@@ -215,17 +215,17 @@ func (s *slotCheck) writes(v *Value) {
 }
 
 func (s *slotCheck) callWrites(v *Value) {
-	h := target.HelperByName(v.Sym)
+	h := kernel.HelperByName(v.Sym)
 	for i, a := range v.Args {
 		switch h.Args[i] {
-		case target.ArgMemOut:
+		case kernel.ArgMemOut:
 			// With a variable size the kernel takes only initialised stack memory
 			// (check_mem_size_reg), so nothing is new to it then.
 			_, fixed := s.ranges.At(v.Args[i+1], v.Block).Const()
 			if ptr := s.ranges.Resolve(a, v.Block); fixed || ptr.Slot != nil && ptr.Slot.Class == Unplaced {
 				s.wrote(v, a, 0, s.sizeOf(v, i+1))
 			}
-		case target.ArgStackOrNull, target.ArgAny:
+		case kernel.ArgStackOrNull, kernel.ArgAny:
 			s.all(a, v.Block)
 		}
 	}
@@ -252,17 +252,17 @@ func (s *slotCheck) reads(v *Value) {
 }
 
 func (s *slotCheck) callReads(v *Value) {
-	h := target.HelperByName(v.Sym)
+	h := kernel.HelperByName(v.Sym)
 	for i, a := range v.Args {
 		switch h.Args[i] {
-		case target.ArgMapKey, target.ArgMapValue:
+		case kernel.ArgMapKey, kernel.ArgMapValue:
 			if n, ok := s.mapArgSize(v, h, i); ok {
 				s.read(v, a, 0, n, fmt.Sprintf("argument %d of %s", i+1, h.Name))
 			}
-		case target.ArgMem, target.ArgMemOrNull, target.ArgMemOut:
+		case kernel.ArgMem, kernel.ArgMemOrNull, kernel.ArgMemOut:
 			_, fixed := s.ranges.At(v.Args[i+1], v.Block).Const()
 			ptr := s.ranges.Resolve(a, v.Block)
-			if ptr.Slot == nil || !fixed && ptr.Slot.Class == Unplaced || fixed && h.Args[i] == target.ArgMemOut {
+			if ptr.Slot == nil || !fixed && ptr.Slot.Class == Unplaced || fixed && h.Args[i] == kernel.ArgMemOut {
 				continue
 			}
 			s.read(v, a, 0, s.sizeOf(v, i+1), fmt.Sprintf("argument %d of %s", i+1, h.Name))

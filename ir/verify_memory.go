@@ -3,7 +3,7 @@ package ir
 import (
 	"math"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // Pointer is a tracked pointer taken apart: an object and a range of offsets.
@@ -202,7 +202,7 @@ func ruleCallSub(c *checker, v *Value) {
 }
 
 func ruleCall(c *checker, v *Value) {
-	h := target.HelperByName(v.Sym)
+	h := kernel.HelperByName(v.Sym)
 	switch {
 	case h == nil:
 		c.at(v, "unknown helper %s", v.Sym)
@@ -223,35 +223,35 @@ func ruleCall(c *checker, v *Value) {
 }
 
 // helperArg checks argument i against the helper's demand.
-func (c *checker) helperArg(v *Value, h *target.Helper, i int) {
+func (c *checker) helperArg(v *Value, h *kernel.Helper, i int) {
 	a := v.Args[i]
 	t := a.Type
 	bad := func(want string) { c.at(v, "argument %d is %s, not %s", i+1, describe(t), want) }
 	switch kind := h.Args[i]; kind {
-	case target.ArgAny:
+	case kernel.ArgAny:
 		if t.Nullable || t.Kind == MapRef || t.Kind == FuncRef || t.Kind == Void {
 			bad("a number or a pointer")
 		}
-	case target.ArgCtx:
+	case kernel.ArgCtx:
 		if t != TCtx {
 			bad("the context")
 		}
-	case target.ArgMap:
+	case kernel.ArgMap:
 		if a.Op != OpMapRef {
 			bad("a map")
 		} else if c.names.maps[a.Sym] == nil {
 			c.at(v, "map %s is not declared", a.Sym)
 		}
-	case target.ArgMapKey, target.ArgMapValue:
+	case kernel.ArgMapKey, kernel.ArgMapValue:
 		if !isMemory(t) {
 			bad("memory")
 			return
 		}
 		if n, ok := c.mapArgSize(v, h, i); ok {
-			c.access(v, a, 0, n, map[bool]string{true: "key", false: "value"}[kind == target.ArgMapKey])
+			c.access(v, a, 0, n, map[bool]string{true: "key", false: "value"}[kind == kernel.ArgMapKey])
 		}
-	case target.ArgMem, target.ArgMemOrNull, target.ArgMemOut:
-		if a.IsConst() && a.Imm == 0 && kind == target.ArgMemOrNull {
+	case kernel.ArgMem, kernel.ArgMemOrNull, kernel.ArgMemOut:
+		if a.IsConst() && a.Imm == 0 && kind == kernel.ArgMemOrNull {
 			return
 		}
 		if !isMemory(t) {
@@ -259,31 +259,31 @@ func (c *checker) helperArg(v *Value, h *target.Helper, i int) {
 			return
 		}
 		c.access(v, a, 0, c.sizeOf(v, i+1), "memory")
-	case target.ArgSize, target.ArgSizeOrZero:
-		c.sizeArg(v, i, kind == target.ArgSizeOrZero)
-	case target.ArgAllocSize:
+	case kernel.ArgSize, kernel.ArgSizeOrZero:
+		c.sizeArg(v, i, kind == kernel.ArgSizeOrZero)
+	case kernel.ArgAllocSize:
 		if !a.IsConst() || a.Imm <= 0 {
 			c.at(v, "argument %d must be a constant size", i+1)
 		}
-	case target.ArgRecord:
+	case kernel.ArgRecord:
 		if t.Kind != Ringbuf || t.Nullable {
 			bad("a ring buffer record")
 		} else if off, fixed := c.ranges.Resolve(a, v.Block).Fixed(); !fixed || off != 0 {
 			c.at(v, "argument %d must point to the start of the record", i+1)
 		}
-	case target.ArgFunc:
+	case kernel.ArgFunc:
 		if f := c.names.funcs[a.Sym]; a.Op != OpFuncRef || f == nil || f.Prog != nil {
 			bad("a subprogram")
 		}
-	case target.ArgStackOrNull:
+	case kernel.ArgStackOrNull:
 		if t.Kind != Stack && (!a.IsConst() || a.Imm != 0) {
 			bad("stack memory or null")
 		}
-	case target.ArgConstStr:
+	case kernel.ArgConstStr:
 		if t.Kind != MapVal || t.Nullable {
 			bad("a string constant")
 		}
-	case target.ArgBTF:
+	case kernel.ArgBTF:
 		// What a plain address holds, only the kernel can tell.
 		if t.Kind != BTF && t != TKAddr || t.Nullable {
 			bad("a trusted pointer")
@@ -297,16 +297,16 @@ func isMemory(t Type) bool {
 }
 
 // mapArgSize is the key or value size of the call's map, when it is fixed by now.
-func (c *checker) mapArgSize(v *Value, h *target.Helper, i int) (int, bool) {
+func (c *checker) mapArgSize(v *Value, h *kernel.Helper, i int) (int, bool) {
 	for j, k := range h.Args {
-		if k != target.ArgMap {
+		if k != kernel.ArgMap {
 			continue
 		}
 		x := c.names.maps[v.Args[j].Sym]
 		if x == nil || x.BPF.Type == "" {
 			return 0, false
 		}
-		if h.Args[i] == target.ArgMapKey {
+		if h.Args[i] == kernel.ArgMapKey {
 			return x.BPF.KeySize, true
 		}
 		return x.BPF.ValueSize, true
@@ -343,21 +343,21 @@ func (c *checker) sizeArg(v *Value, i int, zero bool) {
 	}
 }
 
-func (c *checker) helperResult(v *Value, h *target.Helper) {
+func (c *checker) helperResult(v *Value, h *kernel.Helper) {
 	ok := false
 	want := ""
 	switch h.Result {
-	case target.ResultInt:
+	case kernel.ResultInt:
 		ok, want = isNumber(v.Type) || v.Type == TVoid, "i64, kaddr, uaddr or addr"
-	case target.ResultVoid:
+	case kernel.ResultVoid:
 		ok, want = v.Type == TVoid, "void"
-	case target.ResultMapValue:
+	case kernel.ResultMapValue:
 		t := TMapVal(v.Args[0].Sym, true)
 		ok, want = v.Type == t, t.String()
-	case target.ResultRecord:
+	case kernel.ResultRecord:
 		t := TRingbuf(int(v.Args[1].Imm), true)
 		ok, want = v.Type == t, t.String()
-	case target.ResultBTF:
+	case kernel.ResultBTF:
 		ok, want = v.Type.Kind == BTF && !v.Type.Nullable || v.Type == TKAddr, "btf"
 	}
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // The maps, globals and events that the cases use.
@@ -242,7 +242,7 @@ func TestVerify(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.Target, err = target.Default("x86_64"); err != nil {
+			if m.Target, err = kernel.Default("x86_64"); err != nil {
 				t.Fatal(err)
 			}
 			switch err := ir.Verify(m); {

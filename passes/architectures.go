@@ -3,7 +3,7 @@ package passes
 import (
 	"slices"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/ir"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // direct-reads reads fields of objects whose types the kernel knows by loads:
@@ -121,13 +121,13 @@ func (d *direct) isRoot(c *chain) bool {
 
 // plainField is the field that v reads, when it is a member of a struct and of
 // no union, bitfield or array.
-func (d *direct) plainField(v *ir.Value) (f target.Field, ok bool) {
+func (d *direct) plainField(v *ir.Value) (f kernel.Field, ok bool) {
 	if v.Imm != 0 || v.CORE.Path == "" || strings.Contains(v.CORE.Path, "[") || !strings.HasPrefix(v.CORE.Type, "struct ") {
 		return f, false
 	}
 	typ, ok := structType(d.m.Target, v.CORE.Type)
 	for _, name := range strings.Split(v.CORE.Path, ".") {
-		if !ok || typ.Kind != target.Struct {
+		if !ok || typ.Kind != kernel.Struct {
 			return f, false
 		}
 		if f, ok = typ.Field(name); !ok || f.BitSize > 0 || !plainPath(typ, f.Path) {
@@ -139,9 +139,9 @@ func (d *direct) plainField(v *ir.Value) (f target.Field, ok bool) {
 }
 
 // plainPath tells whether no member on the way to a field is a union.
-func plainPath(typ *target.Type, path []int) bool {
+func plainPath(typ *kernel.Type, path []int) bool {
 	for _, i := range path {
-		if typ.Kind != target.Struct {
+		if typ.Kind != kernel.Struct {
 			return false
 		}
 		typ = typ.Members[i].Type().Resolve()
@@ -150,25 +150,25 @@ func plainPath(typ *target.Type, path []int) bool {
 }
 
 // isWord tells whether a value of type t is a number to the kernel, of so many bytes.
-func isWord(t *target.Type, size int) bool {
+func isWord(t *kernel.Type, size int) bool {
 	switch t.Kind {
-	case target.Int, target.Enum:
+	case kernel.Int, kernel.Enum:
 		return int(t.Size) == size
-	case target.Pointer: // to no struct or union
+	case kernel.Pointer: // to no struct or union
 		to := t.Elem().Resolve()
-		return size == 8 && (to.Kind == target.Int || to.Kind == target.Void)
+		return size == 8 && (to.Kind == kernel.Int || to.Kind == kernel.Void)
 	}
 	return false
 }
 
 // pointsTo tells whether t is a pointer to the struct called name.
-func pointsTo(t *target.Type, name string) bool {
+func pointsTo(t *kernel.Type, name string) bool {
 	t = t.Resolve()
-	if t.Kind != target.Pointer || t.User {
+	if t.Kind != kernel.Pointer || t.User {
 		return false
 	}
 	to := t.Elem().Resolve()
-	return to.Kind == target.Struct && "struct "+to.Name == name
+	return to.Kind == kernel.Struct && "struct "+to.Name == name
 }
 
 func uncast(v *ir.Value) *ir.Value {

@@ -1,4 +1,4 @@
-// Package passes turns the high IR that frontend/build writes into core IR
+// Package passes turns the high IR that frontend/irgen writes into core IR
 // that backend selects to BPF instructions.
 //
 // It takes a Module and rewrites it in place: pipeline.go is the table of

@@ -7,7 +7,7 @@ import (
 
 	"btc/ir"
 	"btc/ir/interp"
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/tests/irgen"
 )
 
@@ -52,7 +52,7 @@ func checkPipeline(t *testing.T, data []byte) {
 	t.Helper()
 	before := irgen.Module(data, irgen.Mixed)
 	var err error
-	if before.Target, err = target.Default("x86_64"); err != nil {
+	if before.Target, err = kernel.Default("x86_64"); err != nil {
 		t.Fatal(err)
 	}
 	after := before.Clone()

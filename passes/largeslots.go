@@ -28,7 +28,7 @@ func largeSlots(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// largestString is the size of the longest string on the frame; frontend/build
+// largestString is the size of the longest string on the frame; frontend/irgen
 // clears strings up to that size as a whole.
 const largestString = 64
 

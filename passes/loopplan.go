@@ -24,7 +24,7 @@ const (
 	waitBudget = 7000
 	// mostTurns is the most for a loop of unknown length, however small its body.
 	mostTurns = 1 << 11
-	// inPlaceTurns is the most turns of a loop that frontend/build leaves in place.
+	// inPlaceTurns is the most turns of a loop that frontend/irgen leaves in place.
 	inPlaceTurns = 1 << 14
 	// leastTurns is the fewest that make a loop in place worth its code.
 	leastTurns = 16
@@ -163,7 +163,7 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 }
 
 // walksAll tells whether every kernel walks all n turns of a loop, as it does of one that
-// frontend/build leaves in place: no other loop is around it or in it.
+// frontend/irgen leaves in place: no other loop is around it or in it.
 func (p *planner) walksAll(facts *loopFacts, l *ir.Loop, n uint64) bool {
 	if n > mostTurns || l.Parent != nil || !facts.alone(l) {
 		return false

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // lower-builtins replaces builtins by helper calls, context loads and globals.
@@ -174,14 +174,14 @@ func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 // barred tells arguments of functions that kernels before 5.17 do not let a
 // program load from the context: pointers to what is neither a struct nor text.
 // They are read there like other memory of the kernel.
-func barred(t *target.Type) bool {
-	if t = t.Resolve(); t.Kind != target.Pointer {
+func barred(t *kernel.Type) bool {
+	if t = t.Resolve(); t.Kind != kernel.Pointer {
 		return false
 	}
 	switch to := t.Elem().Resolve(); to.Kind {
-	case target.Int:
+	case kernel.Int:
 		return to.Size != 1
-	case target.Enum, target.Pointer, target.Array, target.Func:
+	case kernel.Enum, kernel.Pointer, kernel.Array, kernel.Func:
 		return true
 	}
 	return false

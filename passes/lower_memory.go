@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // lower-memory replaces reads of kernel and user memory by relocated loads and
@@ -251,7 +251,7 @@ func (l *lowering) isBitfield(ref ir.CORERef) bool {
 }
 
 // findField looks a field up in the target.
-func findField(t *target.Target, ref ir.CORERef) (f target.Field, ok bool) {
+func findField(t *kernel.Target, ref ir.CORERef) (f kernel.Field, ok bool) {
 	typ, ok := structType(t, ref.Type)
 	for _, part := range strings.Split(ref.Path, ".") {
 		if !ok {
@@ -269,7 +269,7 @@ func findField(t *target.Target, ref ir.CORERef) (f target.Field, ok bool) {
 	return f, ok
 }
 
-func structType(t *target.Target, name string) (*target.Type, bool) {
+func structType(t *kernel.Target, name string) (*kernel.Type, bool) {
 	kind, tag, ok := strings.Cut(name, " ")
 	switch {
 	case ok && kind == "struct":

@@ -11,7 +11,7 @@ import (
 // map-layout chooses the BPF map behind each map of the script, as
 // docs/layouts.md says.
 //
-// requires:    Map's language half, filled by frontend/build
+// requires:    Map's language half, filled by frontend/irgen
 // establishes: Map.BPF of every map of the script; global "gen" where a scalar
 //              has two slots
 // invalidates: nothing

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // parse reads IR text with the default target.
@@ -14,7 +14,7 @@ func parse(t *testing.T, text string) *ir.Module {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Target, err = target.Default("x86_64")
+	m.Target, err = kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}

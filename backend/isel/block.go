@@ -6,7 +6,7 @@ import (
 
 	"btc/backend/mach"
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // entry makes the parameters' registers. The function's own come in r1, r2, ...
@@ -375,7 +375,7 @@ func (s *selector) call(v *ir.Value) {
 	i := mach.Insn{Op: mach.CallSub, Sym: v.Sym, Dst: mach.NoReg}
 	if v.Op == ir.OpCall {
 		s.forget() // over calls it would take a register that others need
-		h := target.HelperByName(v.Sym)
+		h := kernel.HelperByName(v.Sym)
 		if h == nil {
 			s.fail(v.Pos, "no helper %q", v.Sym)
 			return

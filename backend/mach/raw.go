@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // Raw is one 8-byte slot of encoded BPF (struct bpf_insn).
@@ -280,7 +280,7 @@ func (r Raw) jumpText(symbol string) string {
 		return fmt.Sprintf("call pc%+d", r.Imm)
 	case op == jmpCALL:
 		name := "unknown"
-		if h := target.HelperByID(r.Imm); h != nil {
+		if h := kernel.HelperByID(r.Imm); h != nil {
 			name = "bpf_" + h.Name
 		}
 		return fmt.Sprintf("call %s#%d", name, r.Imm)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // The local types of CO-RE relocations. A loader matches them with the host's
@@ -16,7 +16,7 @@ import (
 
 // coreTypes collects the accesses of a module, then gives local types.
 type coreTypes struct {
-	t     *target.Target
+	t     *kernel.Target
 	b     *builder
 	nodes map[string]*coreNode // by "struct sock"
 	order []*coreNode
@@ -24,12 +24,12 @@ type coreTypes struct {
 
 // coreNode is a struct, union or enum of which some members are used.
 type coreNode struct {
-	kind    target.Kind
+	kind    kernel.Kind
 	name    string // "" for the type of an anonymous member's named field
 	size    int
 	signed  bool
 	typedef string // a typedef's name, when the access starts at one
-	typ     *target.Type
+	typ     *kernel.Type
 	members []*coreMember
 	id      typeID
 	done    bool
@@ -38,7 +38,7 @@ type coreNode struct {
 // coreMember is a used member.
 type coreMember struct {
 	name  string
-	field target.Field
+	field kernel.Field
 	child *coreNode // when the path goes on inside, or the member is an aggregate
 	known bool      // false: not in the target; invented for an existence test
 	value int32     // enumerator
@@ -59,10 +59,10 @@ type coreAccess struct {
 	// The accessed object: offset from the root in bits, and its type.
 	bitOff  int
 	bitSize int
-	typ     *target.Type // nil when the target does not know it
+	typ     *kernel.Type // nil when the target does not know it
 }
 
-func newCoreTypes(t *target.Target, b *builder) *coreTypes {
+func newCoreTypes(t *kernel.Target, b *builder) *coreTypes {
 	return &coreTypes{t: t, b: b, nodes: map[string]*coreNode{}}
 }
 
@@ -75,16 +75,16 @@ func (c *coreTypes) node(name string) *coreNode {
 	kind, tag, _ := strings.Cut(name, " ")
 	switch kind {
 	case "struct":
-		n.kind, n.name = target.Struct, tag
+		n.kind, n.name = kernel.Struct, tag
 		n.typ, _ = c.t.Struct(tag)
 	case "union":
-		n.kind, n.name = target.Union, tag
+		n.kind, n.name = kernel.Union, tag
 		n.typ, _ = c.t.Union(tag)
 	case "enum":
-		n.kind, n.name = target.Enum, tag
+		n.kind, n.name = kernel.Enum, tag
 		n.typ, _ = c.t.Enum(tag)
 	default:
-		n.kind, n.typedef = target.Struct, name
+		n.kind, n.typedef = kernel.Struct, name
 		if td, ok := c.t.Typedef(name); ok {
 			n.typ = td.Resolve()
 			n.kind, n.name = n.typ.Kind, n.typ.Name
@@ -99,15 +99,15 @@ func (c *coreTypes) node(name string) *coreNode {
 func (n *coreNode) fill() {
 	if n.typ != nil {
 		n.size, n.signed = n.typ.Size, n.typ.Signed
-	} else if n.kind == target.Enum {
+	} else if n.kind == kernel.Enum {
 		n.size = 4
 	}
 }
 
 // child is the node for the type of a member: shared when the type has a name.
-func (c *coreTypes) child(m *coreMember, typ *target.Type) *coreNode {
+func (c *coreTypes) child(m *coreMember, typ *kernel.Type) *coreNode {
 	if typ.Name != "" {
-		words := map[target.Kind]string{target.Struct: "struct ", target.Union: "union "}
+		words := map[kernel.Kind]string{kernel.Struct: "struct ", kernel.Union: "union "}
 		return c.node(words[typ.Kind] + typ.Name)
 	}
 	if m.child == nil {
@@ -148,7 +148,7 @@ func (c *coreTypes) access(ref ir.CORERef, kind ir.COREKind) (*coreAccess, error
 		a.typ = m.field.Type
 		for _, n := range idx {
 			arr := a.typ.Resolve()
-			if arr.Kind != target.Array {
+			if arr.Kind != kernel.Array {
 				return nil, fmt.Errorf("%s: %q is no array", ref, name)
 			}
 			a.typ = arr.Elem()
@@ -161,7 +161,7 @@ func (c *coreTypes) access(ref ir.CORERef, kind ir.COREKind) (*coreAccess, error
 			return nil, fmt.Errorf("%s: %q is unknown", ref, name)
 		}
 		st := a.typ.Resolve()
-		if st.Kind != target.Struct && st.Kind != target.Union {
+		if st.Kind != kernel.Struct && st.Kind != kernel.Union {
 			return nil, fmt.Errorf("%s: %q is no struct", ref, name)
 		}
 		node = c.child(m, st)
@@ -227,7 +227,7 @@ func (c *coreTypes) id(n *coreNode) typeID {
 	n.done = true
 	slices.SortStableFunc(n.members, func(a, b *coreMember) int { return a.bitOff() - b.bitOff() })
 	switch n.kind {
-	case target.Enum:
+	case kernel.Enum:
 		var es []enumerator
 		for _, m := range n.members {
 			es = append(es, enumerator{m.name, m.value})
@@ -235,7 +235,7 @@ func (c *coreTypes) id(n *coreNode) typeID {
 		n.id = c.b.enum(n.name, max(4, n.size), n.signed, es)
 	default:
 		kind := kindStruct
-		if n.kind == target.Union {
+		if n.kind == kernel.Union {
 			kind = kindUnion
 		}
 		var ms []member
@@ -263,10 +263,10 @@ func (c *coreTypes) memberType(m *coreMember) typeID {
 
 // localType is the local form of a target type: pointees become void, structs
 // hold only their used members.
-func (c *coreTypes) localType(typ *target.Type, child *coreNode, depth int) typeID {
+func (c *coreTypes) localType(typ *kernel.Type, child *coreNode, depth int) typeID {
 	typ = typ.Resolve()
 	switch typ.Kind {
-	case target.Int:
+	case kernel.Int:
 		enc := 0
 		switch {
 		case typ.Bool:
@@ -275,21 +275,21 @@ func (c *coreTypes) localType(typ *target.Type, child *coreNode, depth int) type
 			enc = intSigned
 		}
 		return c.b.int(typ.Name, typ.Size, enc)
-	case target.Float:
+	case kernel.Float:
 		return c.b.int("unsigned long long", typ.Size, 0)
-	case target.Pointer:
+	case kernel.Pointer:
 		return c.b.ptr(0)
-	case target.Array:
+	case kernel.Array:
 		if depth > 8 {
 			return 0
 		}
 		return c.b.array(c.localType(typ.Elem(), child, depth+1), typ.Len)
-	case target.Enum:
+	case kernel.Enum:
 		if typ.Name != "" {
 			return c.id(c.node("enum " + typ.Name))
 		}
 		return c.b.int("unsigned int", typ.Size, 0)
-	case target.Struct, target.Union:
+	case kernel.Struct, kernel.Union:
 		if child == nil {
 			child = c.child(&coreMember{}, typ)
 		}
@@ -353,7 +353,7 @@ func (a *coreAccess) local(kind ir.COREKind) (int64, error) {
 	case ir.FieldByteSize:
 		return int64(size), nil
 	case ir.FieldSigned:
-		if (typ.Kind == target.Int || typ.Kind == target.Enum) && typ.Signed {
+		if (typ.Kind == kernel.Int || typ.Kind == kernel.Enum) && typ.Signed {
 			return 1, nil
 		}
 		return 0, nil

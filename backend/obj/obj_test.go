@@ -16,7 +16,7 @@ import (
 
 	"btc/backend/emit"
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // insn encodes one instruction.
@@ -29,7 +29,7 @@ func insn(code, regs byte, off int16, imm int32) []byte {
 // constant, and a bitfield.
 func sample(t *testing.T) (*ir.Module, []*emit.Func) {
 	t.Helper()
-	tgt, err := target.Default("x86_64")
+	tgt, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestOtherTools(t *testing.T) {
 }
 
 func TestCOREValues(t *testing.T) {
-	tgt, err := target.Default("x86_64")
+	tgt, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}

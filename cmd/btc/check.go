@@ -8,9 +8,9 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"btc/arch"
 	"btc/cmd/btc/forecast"
-	"btc/ir/target"
+	"btc/internal/arch"
+	"btc/ir/kernel"
 	"btc/loader/object"
 	"btc/loader/report"
 )
@@ -73,11 +73,11 @@ func runCheck(args []string) int {
 }
 
 // openTargets opens the files; without any, the embedded targets.
-func openTargets(files []string) ([]*target.Target, error) {
+func openTargets(files []string) ([]*kernel.Target, error) {
 	if len(files) == 0 {
 		files = arch.Labels()
 	}
-	var all []*target.Target
+	var all []*kernel.Target
 	for _, name := range files {
 		t, err := openTarget(name)
 		if err != nil {
@@ -90,7 +90,7 @@ func openTargets(files []string) ([]*target.Target, error) {
 
 // checkObject checks one object. Embedded targets of architectures that the
 // object does not serve are left out unless they were asked for.
-func checkObject(path string, targets []*target.Target, asked bool) ([]checked, error) {
+func checkObject(path string, targets []*kernel.Target, asked bool) ([]checked, error) {
 	var all []checked
 	for _, t := range targets {
 		o, err := object.Read(path) // anew: relocating changes it
@@ -113,7 +113,7 @@ func checkObject(path string, targets []*target.Target, asked bool) ([]checked, 
 	return all, nil
 }
 
-func serves(o *object.Object, t *target.Target) bool {
+func serves(o *object.Object, t *kernel.Target) bool {
 	for _, a := range o.Manifest.Arches {
 		if a == t.Arch().Label {
 			return true

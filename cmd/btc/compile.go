@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 )
@@ -249,7 +249,7 @@ func (s *scriptFlags) extra(operands []string) string {
 
 // compile runs the compiler and prints its messages. The output is nil when the
 // script has errors; the status is then the exit status.
-func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
+func (s *scriptFlags) compile(name, text string) (*compile.Output, int) {
 	if s.untrusted && s.targets.host() {
 		return nil, fail("--untrusted reads nothing of this machine: leave out --target=host")
 	}
@@ -262,7 +262,7 @@ func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
 	if err != nil {
 		return nil, fail("%v", err)
 	}
-	in := driver.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, HelperErrors: s.helperErrors, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
+	in := compile.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, HelperErrors: s.helperErrors, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
 	if s.untrusted {
 		in.Confined, in.Files, in.Environ = true, nil, nil
 	}
@@ -271,7 +271,7 @@ func (s *scriptFlags) compile(name, text string) (*driver.Output, int) {
 			return nil, fail("%v", err)
 		}
 	}
-	out, diags := driver.Compile(in)
+	out, diags := compile.Compile(in)
 	opt := diag.RenderOptions{Color: isTerminal(os.Stderr), NoWarnings: s.noWarnings, MaxErrors: 50}
 	if err := diag.Render(os.Stderr, diags, opt); err != nil {
 		return nil, 1

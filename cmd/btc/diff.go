@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // targetDiff prints what two targets name differently: system calls, tracepoints
@@ -43,7 +43,7 @@ func compareTargets(args []string) (status int, ok bool) {
 			return fail("%q is no pattern", pattern)
 		}
 	}
-	var both [2]*target.Target
+	var both [2]*kernel.Target
 	for i, name := range operands[:2] {
 		if both[i], err = openTarget(name); err != nil {
 			return fail("%v", err)
@@ -63,22 +63,22 @@ func compareTargets(args []string) (status int, ok bool) {
 // of, each with its type.
 type facet struct {
 	name  string
-	list  func(*target.Target) []string
-	parts func(t *target.Target, name string) []string
+	list  func(*kernel.Target) []string
+	parts func(t *kernel.Target, name string) []string
 }
 
 func facets() []facet {
 	return []facet{
-		{"syscall", func(t *target.Target) []string { return t.Syscalls("*") }, nil},
-		{"tracepoint", func(t *target.Target) []string {
+		{"syscall", func(t *kernel.Target) []string { return t.Syscalls("*") }, nil},
+		{"tracepoint", func(t *kernel.Target) []string {
 			return slices.DeleteFunc(t.Tracepoints("*", "*"), func(name string) bool { return strings.HasPrefix(name, "syscalls:") })
 		}, eventParts},
-		{"struct", func(t *target.Target) []string { return t.StructNames("*") }, structParts},
-		{"function", func(t *target.Target) []string { return t.Funcs("*") }, nil},
+		{"struct", func(t *kernel.Target) []string { return t.StructNames("*") }, structParts},
+		{"function", func(t *kernel.Target) []string { return t.Funcs("*") }, nil},
 	}
 }
 
-func eventParts(t *target.Target, name string) []string {
+func eventParts(t *kernel.Target, name string) []string {
 	category, event, _ := strings.Cut(name, ":")
 	ev, ok := t.Tracepoint(category, event)
 	if !ok {
@@ -91,7 +91,7 @@ func eventParts(t *target.Target, name string) []string {
 	return out
 }
 
-func structParts(t *target.Target, name string) []string {
+func structParts(t *kernel.Target, name string) []string {
 	s, ok := t.Struct(name)
 	if !ok {
 		return nil
@@ -101,7 +101,7 @@ func structParts(t *target.Target, name string) []string {
 
 // memberTexts are the declarations of a struct's members, those of anonymous ones
 // in their place.
-func memberTexts(s *target.Type, depth int) []string {
+func memberTexts(s *kernel.Type, depth int) []string {
 	var out []string
 	for _, m := range s.Members {
 		typ := m.Type()
@@ -120,7 +120,7 @@ func memberTexts(s *target.Type, depth int) []string {
 
 // diffTargets writes the differences, "-" before what only a has and "+" before
 // what only b has, and a line of numbers for each kind.
-func diffTargets(w io.Writer, a, b *target.Target, pattern string, summary bool) (different bool, err error) {
+func diffTargets(w io.Writer, a, b *kernel.Target, pattern string, summary bool) (different bool, err error) {
 	fmt.Fprintf(w, "--- Linux %s, %s\n+++ Linux %s, %s\n", a.Release(), a.Arch().Label, b.Release(), b.Arch().Label)
 	line := func(format string, args ...any) {
 		if !summary {
@@ -130,7 +130,7 @@ func diffTargets(w io.Writer, a, b *target.Target, pattern string, summary bool)
 	var totals []string
 	for _, f := range facets() {
 		has := map[string]int{}
-		for i, t := range []*target.Target{a, b} {
+		for i, t := range []*kernel.Target{a, b} {
 			for _, name := range f.list(t) {
 				if ok, _ := path.Match(pattern, name); ok {
 					has[name] |= 1 << i
@@ -170,7 +170,7 @@ func diffTargets(w io.Writer, a, b *target.Target, pattern string, summary bool)
 	for _, text := range totals {
 		fmt.Fprintln(w, text)
 	}
-	for _, t := range []*target.Target{a, b} {
+	for _, t := range []*kernel.Target{a, b} {
 		if err := t.Err(); err != nil {
 			return different, fmt.Errorf("the target of Linux %s is damaged: %w", t.Release(), err)
 		}

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 func TestTargetDiff(t *testing.T) {
-	open := func(arch string) *target.Target {
-		x, err := target.Default(arch)
+	open := func(arch string) *kernel.Target {
+		x, err := kernel.Default(arch)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 func runList(args []string) int {
@@ -52,7 +52,7 @@ func runList(args []string) int {
 
 // lister prints what a target has.
 type lister struct {
-	t       *target.Target
+	t       *kernel.Target
 	out     io.Writer
 	verbose bool
 	files   debuginfo.Finder
@@ -226,7 +226,7 @@ func (l *lister) functions(kind, pattern string) {
 			}
 		}
 		r := f.Proto.Elem()
-		switch void := r.Resolve().Kind == target.Void; {
+		switch void := r.Resolve().Kind == kernel.Void; {
 		case void && kind == "kretprobe":
 			fmt.Fprintln(l.out, "    void")
 		case !void && (kind == "fexit" || kind == "kretprobe"):
@@ -235,7 +235,7 @@ func (l *lister) functions(kind, pattern string) {
 	}
 }
 
-func (l *lister) params(proto *target.Type) {
+func (l *lister) params(proto *kernel.Type) {
 	for _, p := range proto.Params {
 		l.declare(4, p.Type().String(), p.Name)
 	}
@@ -313,7 +313,7 @@ func (l *lister) types(word, pattern string) {
 }
 
 // body prints a type, as one line or with all that is in it.
-func (l *lister) body(t *target.Type) {
+func (l *lister) body(t *kernel.Type) {
 	if !l.verbose {
 		fmt.Fprintln(l.out, t)
 		return
@@ -327,18 +327,18 @@ func (l *lister) body(t *target.Type) {
 }
 
 // members prints the members of a struct or union; anonymous ones with theirs.
-func (l *lister) members(t *target.Type, depth int) {
+func (l *lister) members(t *kernel.Type, depth int) {
 	indent := strings.Repeat("\t", depth)
 	for i := range t.Members {
 		m := &t.Members[i]
 		typ := m.Type()
-		if (typ.Kind == target.Struct || typ.Kind == target.Union) && typ.Name == "" {
+		if (typ.Kind == kernel.Struct || typ.Kind == kernel.Union) && typ.Name == "" {
 			fmt.Fprintf(l.out, "%s%s {\n", indent, strings.TrimSuffix(typ.String(), " {...}"))
 			l.members(typ, depth+1)
 			fmt.Fprintf(l.out, "%s}%s;\n", indent, strings.TrimSuffix(" "+m.Name, " "))
 			continue
 		}
-		if typ.Kind == target.Enum && typ.Name == "" {
+		if typ.Kind == kernel.Enum && typ.Name == "" {
 			fmt.Fprintf(l.out, "%senum {\n", indent)
 			for _, e := range typ.Enumerators {
 				fmt.Fprintf(l.out, "%s\t%s = %d,\n", indent, e.Name, e.Value)
@@ -355,11 +355,11 @@ func (l *lister) members(t *target.Type, depth int) {
 }
 
 // declaration writes a type and a name as C does for arrays and functions.
-func declaration(t *target.Type, name string) string {
+func declaration(t *kernel.Type, name string) string {
 	switch {
-	case t.Kind == target.Array:
+	case t.Kind == kernel.Array:
 		return declaration(t.Elem(), fmt.Sprintf("%s[%d]", name, t.Len))
-	case t.Kind == target.Pointer && t.Elem().Kind == target.Func:
+	case t.Kind == kernel.Pointer && t.Elem().Kind == kernel.Func:
 		f := t.Elem()
 		_, params, _ := strings.Cut(f.String(), " (")
 		return fmt.Sprintf("%s (*%s)(%s", f.Elem(), name, params)

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 func listed(t *testing.T, verbose bool, operand string) string {
 	t.Helper()
-	tgt, err := target.Default("x86_64")
+	tgt, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
-	"btc/loader/hostinfo/capture"
 	"btc/passes"
+	"btc/target/capture"
 )
 
 func runFmt(args []string) int {

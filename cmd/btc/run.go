@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/loader/manifest"
 	"btc/loader/permit"
 )
@@ -64,7 +64,7 @@ func runRun(args []string) int {
 
 // forHost compiles again for this kernel when the object copies kernel types whole, whose
 // members have no relocations; out stays where this kernel cannot be captured.
-func (s *scriptFlags) forHost(out *driver.Output, name, text string) *driver.Output {
+func (s *scriptFlags) forHost(out *compile.Output, name, text string) *compile.Output {
 	m, err := manifest.Parse(out.Manifest)
 	if err != nil || s.targets.given() || s.untrusted || !m.CopiesWhole() {
 		return out

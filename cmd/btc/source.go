@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"btc/frontend/parse"
-	"btc/loader/safefile"
+	"btc/internal/safefile"
 )
 
 // readScript reads the script at path. Devices, FIFOs and directories are refused, and no

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"btc/arch"
-	"btc/ir/target"
-	"btc/loader/hostinfo/capture"
+	"btc/internal/arch"
+	"btc/ir/kernel"
+	"btc/target/capture"
 )
 
 // targetFlags say which kernels and architectures the object is for.
@@ -45,11 +45,11 @@ func (t *targetFlags) given() bool { return len(t.files)+len(t.arches) > 0 }
 func (t *targetFlags) host() bool { return slices.Contains(t.files, "host") }
 
 // open opens the targets, the one whose types are used first.
-func (t *targetFlags) open() (*target.Target, []*target.Target, error) {
+func (t *targetFlags) open() (*kernel.Target, []*kernel.Target, error) {
 	if len(t.files) > 0 && len(t.arches) > 0 {
 		return nil, nil, errors.New("--target and --arch: a target file says its architecture; give one of the two options")
 	}
-	var all []*target.Target
+	var all []*kernel.Target
 	for _, name := range t.files {
 		one, err := openTarget(name)
 		if err != nil {
@@ -58,7 +58,7 @@ func (t *targetFlags) open() (*target.Target, []*target.Target, error) {
 		all = append(all, one)
 	}
 	for _, label := range t.labels() {
-		one, err := target.Default(label)
+		one, err := kernel.Default(label)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -82,20 +82,20 @@ func (t *targetFlags) labels() []string {
 
 // openTarget is one target: the embedded one of the first architecture or of one by
 // name, a file, or this host.
-func openTarget(name string) (*target.Target, error) {
+func openTarget(name string) (*kernel.Target, error) {
 	switch {
 	case name == "":
-		return target.Default(arch.All()[0].Name)
+		return kernel.Default(arch.All()[0].Name)
 	case arch.ByName(name) != nil:
-		return target.Default(name)
+		return kernel.Default(name)
 	case name == "host":
 		b, err := capture.HostFile()
 		if err != nil {
 			return nil, fmt.Errorf("cannot capture this host: %w", err)
 		}
-		return target.New(b)
+		return kernel.New(b)
 	}
-	t, err := target.Open(name)
+	t, err := kernel.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the target: %w", err)
 	}

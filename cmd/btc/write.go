@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 )
 
 // newFile is a file to write: its final path and content.
@@ -18,7 +18,7 @@ type newFile struct {
 }
 
 // writeBoth writes object and manifest, or neither.
-func writeBoth(path string, out *driver.Output) error {
+func writeBoth(path string, out *compile.Output) error {
 	names := outputNames(path)
 	return writeFiles(newFile{names[0], out.Object}, newFile{names[1], out.Manifest})
 }

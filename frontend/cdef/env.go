@@ -16,15 +16,15 @@ import (
 	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // Env is what C text and target define.
 type Env struct {
-	target *target.Target
+	target *kernel.Target
 	diags  *diag.List
 
-	kernel   map[*target.Type]*types.Type
+	kernel   map[*kernel.Type]*types.Type
 	asked    map[string]*types.Type // tags looked for in the target; nil for absent ones
 	unit     *cpp.Unit
 	busy     map[string]bool        // macros whose values are being computed
@@ -59,10 +59,10 @@ type macroValue struct {
 
 // Read reads the definitions. Errors go to l; what could be read is in the Env
 // in any case.
-func Read(u *cpp.Unit, t *target.Target, l *diag.List) *Env {
+func Read(u *cpp.Unit, t *kernel.Target, l *diag.List) *Env {
 	e := &Env{
 		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{}, aliases: map[string]*types.Type{},
-		kernel: map[*target.Type]*types.Type{}, asked: map[string]*types.Type{},
+		kernel: map[*kernel.Type]*types.Type{}, asked: map[string]*types.Type{},
 		tags: map[string]*types.Type{}, typedefs: map[string]*types.Type{}, enums: map[string]Const{},
 	}
 	e.definitions(u.Tokens)
@@ -140,7 +140,7 @@ func (e *Env) kernelTag(word, name string) (*types.Type, bool) {
 }
 
 func (e *Env) findKernelTag(word, name string) (*types.Type, bool) {
-	look := map[string]func(string) (*target.Type, bool){
+	look := map[string]func(string) (*kernel.Type, bool){
 		"struct": e.target.Struct, "union": e.target.Union, "enum": e.target.Enum,
 	}[word]
 	if t, ok := look(name); ok {

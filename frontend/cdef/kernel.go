@@ -2,11 +2,11 @@ package cdef
 
 import (
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // Kernel converts a type of the target. The same type gives the same result.
-func (e *Env) Kernel(t *target.Type) *types.Type {
+func (e *Env) Kernel(t *kernel.Type) *types.Type {
 	if have, ok := e.kernel[t]; ok {
 		return have
 	}
@@ -17,9 +17,9 @@ func (e *Env) Kernel(t *target.Type) *types.Type {
 
 // convert makes the language's type of a kernel type; alias is the typedef that
 // names it, if any.
-func (e *Env) convert(t *target.Type, alias string) *types.Type {
+func (e *Env) convert(t *kernel.Type, alias string) *types.Type {
 	switch t.Kind {
-	case target.Int:
+	case kernel.Int:
 		switch {
 		case t.Bool:
 			return types.TBool
@@ -27,40 +27,40 @@ func (e *Env) convert(t *target.Type, alias string) *types.Type {
 			return types.TInt8
 		}
 		return types.MakeInt(t.Size, t.Signed)
-	case target.Float:
+	case kernel.Float:
 		return &types.Type{Kind: types.Float, Size: t.Size}
-	case target.Pointer:
+	case kernel.Pointer:
 		space := types.NoSpace
 		if t.User {
 			space = types.User
 		}
 		return types.MakePointer(e.Kernel(t.Elem()), space)
-	case target.Array:
+	case kernel.Array:
 		return types.MakeBytes(e.Kernel(t.Elem()), t.Len)
-	case target.Struct, target.Union, target.Forward:
+	case kernel.Struct, kernel.Union, kernel.Forward:
 		return e.composite(t, alias)
-	case target.Enum:
+	case kernel.Enum:
 		return e.kernelEnum(t, alias)
-	case target.Typedef:
+	case kernel.Typedef:
 		elem := t.Elem()
-		if elem.Name == "" && (elem.Kind == target.Struct || elem.Kind == target.Union || elem.Kind == target.Enum) {
+		if elem.Name == "" && (elem.Kind == kernel.Struct || elem.Kind == kernel.Union || elem.Kind == kernel.Enum) {
 			return e.convert(elem, t.Name)
 		}
 		return e.Kernel(elem)
-	case target.Func:
+	case kernel.Func:
 		return types.TFunc
 	}
 	return types.TNone
 }
 
-func (e *Env) composite(t *target.Type, alias string) *types.Type {
-	if t.Kind == target.Forward {
+func (e *Env) composite(t *kernel.Type, alias string) *types.Type {
+	if t.Kind == kernel.Forward {
 		if def, ok := e.target.Struct(t.Name); ok {
 			return e.Kernel(def)
 		}
 	}
-	c := &types.Composite{Tag: t.Name, Union: t.Kind == target.Union, CORE: alias,
-		Forward: t.Kind == target.Forward, Size: t.Size, AlignOf: t.Align}
+	c := &types.Composite{Tag: t.Name, Union: t.Kind == kernel.Union, CORE: alias,
+		Forward: t.Kind == kernel.Forward, Size: t.Size, AlignOf: t.Align}
 	if t.Name != "" {
 		c.CORE = c.Word() + " " + t.Name
 	}
@@ -75,7 +75,7 @@ func (e *Env) composite(t *target.Type, alias string) *types.Type {
 	return types.MakeStruct(c)
 }
 
-func (e *Env) kernelMembers(t *target.Type) []types.Member {
+func (e *Env) kernelMembers(t *kernel.Type) []types.Member {
 	var all []types.Member
 	for _, m := range t.Members {
 		typ := e.Kernel(m.Type())
@@ -97,7 +97,7 @@ func placeBits(m types.Member, at, size int) types.Member {
 	return m
 }
 
-func (e *Env) kernelEnum(t *target.Type, alias string) *types.Type {
+func (e *Env) kernelEnum(t *kernel.Type, alias string) *types.Type {
 	def := &types.EnumDef{Tag: t.Name, CORE: alias}
 	if t.Name != "" {
 		def.CORE = "enum " + t.Name

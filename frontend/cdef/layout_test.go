@@ -9,11 +9,11 @@ import (
 	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
-var theTarget = sync.OnceValue(func() *target.Target {
-	t, err := target.Default("x86_64")
+var theTarget = sync.OnceValue(func() *kernel.Target {
+	t, err := kernel.Default("x86_64")
 	if err != nil {
 		panic(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"btc/frontend/cpp"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // predefinedC is what every script finds defined: macros with parameters of the
@@ -17,12 +17,12 @@ var predefinedC string
 
 // Predefined is what a script's C text finds: the macros of the compiler and of
 // the target, and the constants of the system's headers.
-func Predefined(t *target.Target) cpp.Options {
+func Predefined(t *kernel.Target) cpp.Options {
 	arch := t.Arch().GOARCH
 	return cpp.Options{Predefined: predefined(t), Constant: func(name string) (int64, bool) { return tableConstant(arch, name) }}
 }
 
-func predefined(t *target.Target) string {
+func predefined(t *kernel.Target) string {
 	var b strings.Builder
 	names := []string{"BPFTRACE_HAVE_BTF", "__LP64__", "_LP64", "__linux__", "__linux", "__STDC__", "__LITTLE_ENDIAN__", "__BTC__"}
 	for _, name := range append(names, t.Arch().Macros...) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // TestTables finds every constant of the tables under its name, and no other. A name
@@ -86,7 +86,7 @@ func constantsIn(t *testing.T, table string) map[string]string {
 // TestKernelFlags compares the flags of the kernel's own with the bits that the
 // target's enumerators name.
 func TestKernelFlags(t *testing.T) {
-	kernel, err := target.Default("x86_64")
+	kernel, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
-	"btc/spell"
+	"btc/internal/spell"
+	"btc/ir/kernel"
 
 	"btc/loader/manifest"
 )
@@ -198,7 +198,7 @@ func (s *Step) known(more string) bool {
 		return false
 	}
 	tag, path := s.spelled()
-	return target.OtherPaths(tag, path+more) != nil || target.LeadsOn(tag, path+more)
+	return kernel.OtherPaths(tag, path+more) != nil || kernel.LeadsOn(tag, path+more)
 }
 
 // addOthers says of the member of a kernel struct that the place now ends in where
@@ -209,7 +209,7 @@ func (b *body) addOthers(p *Place) {
 		return
 	}
 	tag, path := last.spelled()
-	for _, other := range target.OtherPaths(tag, path) {
+	for _, other := range kernel.OtherPaths(tag, path) {
 		if s := b.stepsOf(last.CORE, other); s != nil {
 			last.Others = append(last.Others, *s)
 		}
@@ -225,13 +225,13 @@ func (b *body) stepsOf(core, path string) *Step {
 	}
 	t, ok := b.t.ParseType(core)
 	for _, name := range strings.Split(first, ".") {
-		var f target.Field
+		var f kernel.Field
 		if ok {
 			f, ok = t.Field(name)
 			t = f.Type
 		}
 	}
-	if !ok || t.Resolve().Kind != target.Pointer || t.Resolve().Elem().Name == "" {
+	if !ok || t.Resolve().Kind != kernel.Pointer || t.Resolve().Elem().Name == "" {
 		return nil
 	}
 	if s.Then = b.stepsOf("struct "+t.Resolve().Elem().Name, rest); s.Then == nil {
@@ -481,7 +481,7 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 
 // recordUse notes a field that is read where the target has it. The records of
 // system calls have one layout, which the loader knows.
-func (b *body) recordUse(x ast.Expr, f *target.TraceField) {
+func (b *body) recordUse(x ast.Expr, f *kernel.TraceField) {
 	same := func(u RecordUse) bool { return u.Name == f.Name }
 	if b.event.Category == "syscalls" || slices.ContainsFunc(b.out.Record, same) {
 		return
@@ -496,7 +496,7 @@ func (b *body) recordUse(x ast.Expr, f *target.TraceField) {
 	b.out.Record = append(b.out.Record, use)
 }
 
-func otherForms(f *target.TraceField) []Step {
+func otherForms(f *kernel.TraceField) []Step {
 	var all []Step
 	for _, o := range f.Others() {
 		all = append(all, Step{CORE: "struct " + o.Class, Path: o.Member, DataLoc: o.DataLoc})
@@ -507,7 +507,7 @@ func otherForms(f *target.TraceField) []Step {
 // traceFieldType is the type of a tracepoint's field. The record's own width
 // and sign of an integer count, not those of its C type: system calls keep each
 // argument in 8 bytes.
-func (b *body) traceFieldType(f *target.TraceField) *types.Type {
+func (b *body) traceFieldType(f *kernel.TraceField) *types.Type {
 	var t *types.Type
 	if kt := f.Type(); kt != nil {
 		t = b.env.Kernel(kt)
@@ -552,7 +552,7 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 }
 
 // argPlace makes e argument i of a prototype, or with -1 its return value.
-func (b *body) argPlace(x ast.Node, e *Expr, proto *target.Type, i int) {
+func (b *body) argPlace(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 	use := manifest.ArgUse{Slot: proto.Slot(len(proto.Params))}
 	typ := proto.Elem()
 	if i >= 0 {
@@ -563,10 +563,10 @@ func (b *body) argPlace(x ast.Node, e *Expr, proto *target.Type, i int) {
 	t := b.env.Kernel(typ)
 	e.Type = types.TInvalid
 	switch typ.Resolve().Kind {
-	case target.Void:
+	case kernel.Void:
 		b.fail(diag.UnknownField, x, "%s returns nothing", b.point.Name)
 		return
-	case target.Struct, target.Union:
+	case kernel.Struct, kernel.Union:
 		b.unsupported(x, "arguments and results of type %s", typ)
 		return
 	}
@@ -579,7 +579,7 @@ func (b *body) argPlace(x ast.Node, e *Expr, proto *target.Type, i int) {
 }
 
 // proto is the prototype of the probed function, nil when the target has none.
-func (b *body) proto() *target.Type {
+func (b *body) proto() *kernel.Type {
 	if b.point.Kind == "rawtracepoint" {
 		return b.rawProto()
 	}
@@ -593,13 +593,13 @@ func (b *body) proto() *target.Type {
 // rawProto is the prototype of a raw tracepoint. The function that calls its
 // programs has the names of the arguments; the first, the kernel's own, is not
 // one of them.
-func (b *body) rawProto() *target.Type {
+func (b *body) rawProto() *kernel.Type {
 	return RawPrototype(b.t, b.point.Name)
 }
 
 // RawPrototype is the prototype of a raw tracepoint with the names of its
 // arguments where the target has them; nil when it has no such tracepoint.
-func RawPrototype(t *target.Target, name string) *target.Type {
+func RawPrototype(t *kernel.Target, name string) *kernel.Type {
 	proto, ok := t.RawTracepoint(name)
 	if !ok {
 		return nil

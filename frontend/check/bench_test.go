@@ -5,7 +5,7 @@ import (
 
 	"btc/frontend/diag"
 	"btc/frontend/parse"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // BenchmarkCheck checks a script that walks kernel structs, with a target that
@@ -25,7 +25,7 @@ tracepoint:syscalls:sys_exit_openat /@f[tid]/ { printf("%d %s\n", args.ret, str(
 `
 	for b.Loop() {
 		b.StopTimer()
-		t, err := target.Default("x86_64")
+		t, err := kernel.Default("x86_64")
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // maxStmts is the most statements of a body: the kernel takes a million
@@ -23,7 +23,7 @@ type body struct {
 	sharing []*Point
 	sub     *Subprog           // the function that this is the body of; nil for a probe
 	ends    bool               // the end is not reached
-	event   *target.TraceEvent // tracepoints that the target knows
+	event   *kernel.TraceEvent // tracepoints that the target knows
 	out     *Body
 	vars    map[*slot]*Var
 	seen    map[*slot]bool // assigned so far in this round

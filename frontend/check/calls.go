@@ -10,7 +10,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/spell"
+	"btc/internal/spell"
 )
 
 func nearest(name string, all []string) string { return spell.Nearest(name, all) }

@@ -13,7 +13,7 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // maxRounds bounds the inference of types. Types only grow, by few steps each;
@@ -25,7 +25,7 @@ const maxRounds = 32
 //
 // Files gives the debug information of programs, for uprobes that use names from
 // it; without it there is none.
-func Check(script *ast.Script, t *target.Target, files *debuginfo.Finder, l *diag.List) *Info {
+func Check(script *ast.Script, t *kernel.Target, files *debuginfo.Finder, l *diag.List) *Info {
 	c := &checker{
 		files: files,
 		info:  &Info{Script: script, Target: t}, t: t, l: l,
@@ -74,7 +74,7 @@ func (c *checker) readOnly(l *diag.List) bool {
 // checker is the state of one Check.
 type checker struct {
 	info      *Info
-	t         *target.Target
+	t         *kernel.Target
 	files     *debuginfo.Finder // nil: none are looked at
 	env       *cdef.Env
 	l         *diag.List // where diagnostics go at present

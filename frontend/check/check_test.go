@@ -16,12 +16,12 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // theTarget is the embedded target; opening it once keeps the tests fast.
-var theTarget = sync.OnceValue(func() *target.Target {
-	t, err := target.Default("x86_64")
+var theTarget = sync.OnceValue(func() *kernel.Target {
+	t, err := kernel.Default("x86_64")
 	if err != nil {
 		panic(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"btc/frontend/cdef"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/spell"
+	"btc/internal/spell"
 )
 
 // maxDepth bounds the nesting of expressions.

@@ -12,7 +12,7 @@ import (
 )
 
 // Function is one row of the table of builtins and functions: what may be
-// written as a plain name, a call, or both. frontend/build finds what to emit
+// written as a plain name, a call, or both. frontend/irgen finds what to emit
 // by Name.
 type Function struct {
 	Name string

@@ -3,7 +3,7 @@
 // target, folds constants, and reports all errors of the script at once.
 //
 // It takes a syntax tree and a target and gives an Info, from which
-// frontend/build writes IR without further decisions. The tree is not changed:
+// frontend/irgen writes IR without further decisions. The tree is not changed:
 // what is found out stands in side tables keyed by node pointer, one set of
 // tables for each way a probe's body can be typed (Body).
 package check
@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strings"
 
-	"btc/arch"
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
+	"btc/internal/arch"
+	"btc/ir/kernel"
 
 	"btc/loader/manifest"
 )
@@ -24,7 +24,7 @@ import (
 // Info is a checked script. It is complete only if no error was reported.
 type Info struct {
 	Script *ast.Script
-	Target *target.Target
+	Target *kernel.Target
 	// Arches are the architectures that the object is to serve, the target's first;
 	// none given: the target's alone. Set by who asks for the check.
 	Arches []*arch.Arch

@@ -7,7 +7,7 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
-	"btc/spell"
+	"btc/internal/spell"
 
 	"btc/loader/manifest"
 )

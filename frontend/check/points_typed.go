@@ -9,8 +9,8 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/target"
-	"btc/spell"
+	"btc/internal/spell"
+	"btc/ir/kernel"
 )
 
 // typedPoints resolves fentry, fexit and rawtracepoint, whose arguments have
@@ -107,7 +107,7 @@ func (c *checker) typedMembers(p *Point) []string {
 }
 
 // moduleName is the module of a function as attach points have it.
-func moduleName(f *target.Function) string {
+func moduleName(f *kernel.Function) string {
 	if f.Module == "" {
 		return "vmlinux"
 	}
@@ -191,7 +191,7 @@ func (c *checker) iter(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bo
 		c.fail(diag.BadAttachPoint, ap, "iter should have a kind").Hint("iter:task, iter:task_file, ...")
 		return false
 	}
-	if what := target.IterOverMap(p.Name); what != "" {
+	if what := kernel.IterOverMap(p.Name); what != "" {
 		c.fail(diag.NotSupported, parts[0], "iter:%s visits the %s of one map, and a script cannot name a map of another program", p.Name, what)
 		return false
 	}

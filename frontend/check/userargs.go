@@ -11,7 +11,7 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/spell"
+	"btc/internal/spell"
 )
 
 // Probes of user space know names of arguments, types and source lines from the

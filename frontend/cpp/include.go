@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"btc/frontend/diag"
-	"btc/loader/safefile"
+	"btc/internal/safefile"
 )
 
 // Limits of what headers may be.

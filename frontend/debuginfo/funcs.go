@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"btc/arch"
 	"btc/frontend/types"
+	"btc/internal/arch"
 )
 
 // Func is a function with its parameters.

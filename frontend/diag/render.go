@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"btc/snippet"
+	"btc/internal/snippet"
 )
 
 // RenderOptions say how a list is shown.

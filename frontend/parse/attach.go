@@ -8,7 +8,7 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
-	"btc/spell"
+	"btc/internal/spell"
 )
 
 // provider is one probe type: its names and how many parts follow it.

@@ -7,7 +7,7 @@ import (
 	"github.com/antlr4-go/antlr/v4"
 
 	"btc/grammar/parser"
-	"btc/spell"
+	"btc/internal/spell"
 )
 
 // hint says what to write where a fault is one of those that the habits of other

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // opFunc runs one value; the result is ignored for void ops.
@@ -154,7 +154,7 @@ func callSub(fr *frame, v *ir.Value) int64 {
 
 func callHelper(fr *frame, v *ir.Value) int64 {
 	run := fr.helpers[v.Sym]
-	h := target.HelperByName(v.Sym)
+	h := kernel.HelperByName(v.Sym)
 	if run == nil || h == nil {
 		fr.trap("helper %s cannot be run", v.Sym)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // programs run once a line of inputs; want is the state at the end.
@@ -200,7 +200,7 @@ func parse(t *testing.T, text string) *ir.Module {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Target, err = target.Default("x86_64"); err != nil {
+	if m.Target, err = kernel.Default("x86_64"); err != nil {
 		t.Fatal(err)
 	}
 	return m

@@ -16,7 +16,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/ir"
 )
 

@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // place is a member found by a CO-RE path.
 type place struct {
 	off             int // bytes, of the storage unit for a bitfield
-	typ             *target.Type
+	typ             *kernel.Type
 	bitOff, bitSize int
 }
 
@@ -20,7 +20,7 @@ func (p place) size() int { return p.typ.Resolve().Size }
 
 func (p place) signed() bool {
 	t := p.typ.Resolve()
-	return (t.Kind == target.Int || t.Kind == target.Enum) && t.Signed
+	return (t.Kind == kernel.Int || t.Kind == kernel.Enum) && t.Signed
 }
 
 // read takes the member's value out of its storage unit.
@@ -60,7 +60,7 @@ func (fr *frame) find(ref ir.CORERef) (place, bool) {
 		at = place{at.off + f.Offset, f.Type, f.BitOffset, f.BitSize}
 		for _, s := range strings.FieldsFunc(indexes, func(r rune) bool { return r == '[' || r == ']' }) {
 			i, err := strconv.Atoi(s)
-			if err != nil || at.typ.Resolve().Kind != target.Array {
+			if err != nil || at.typ.Resolve().Kind != kernel.Array {
 				return place{}, false
 			}
 			at.typ = at.typ.Resolve().Elem()
@@ -80,7 +80,7 @@ func (fr *frame) has(ref ir.CORERef) bool {
 			return false
 		}
 		f, _ := t.Resolve().Field(name)
-		for t = f.Type; t.Resolve().Kind == target.Array; {
+		for t = f.Type; t.Resolve().Kind == kernel.Array; {
 			t = t.Resolve().Elem()
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"btc/internal/safefile"
 	"btc/loader/binary"
-	"btc/loader/safefile"
 )
 
 // findBinaries turns the file part of a uprobe into paths: a path or a pattern

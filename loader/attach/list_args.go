@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 )

@@ -370,7 +370,7 @@ func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
 }
 
 // placeShift is where the number of a usdt probe's place begins in that of its
-// attach point (frontend/build has it, too).
+// attach point (frontend/irgen has it, too).
 const placeShift = 20
 
 // programs is how many BPF programs a plan is loaded as.

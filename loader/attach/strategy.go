@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"

@@ -1,7 +1,7 @@
 package attach
 
 import (
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/manifest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"btc/loader/safefile"
+	"btc/internal/safefile"
 )
 
 // File is an ELF file, by itself or stored in an archive.

@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"btc/arch"
-	"btc/loader/safefile"
+	"btc/internal/arch"
+	"btc/internal/safefile"
 )
 
 // Find is the file that a name means on this machine: a path, a program found by

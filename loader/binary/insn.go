@@ -4,7 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 
-	"btc/arch"
+	"btc/internal/arch"
 )
 
 // ErrNotCode says that bytes are no instruction that is known here, or not whole.

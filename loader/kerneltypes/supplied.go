@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"btc/arch"
+	"btc/internal/arch"
 )
 
 // file is BTF that can be read: by itself, or a section of an ELF file.

@@ -17,7 +17,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/manifest"

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/attach"
 	"btc/loader/kerneltypes"
 	"btc/loader/rewrite"

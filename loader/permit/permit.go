@@ -16,11 +16,11 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"btc/internal/safefile"
 	"btc/loader/attach"
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/report"
-	"btc/loader/safefile"
 )
 
 // Permission is one that the operator can give by itself.

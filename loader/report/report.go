@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"strings"
 
+	"btc/internal/snippet"
 	"btc/loader/manifest"
-	"btc/snippet"
 )
 
 // Fault is an error with a place in the script.

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/host"
 	"btc/loader/manifest"
 )

@@ -4,7 +4,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/manifest"
 )
 

@@ -23,7 +23,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/load"

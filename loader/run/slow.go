@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/safefile"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/safefile"
 )
 
 // maxCatBytes is how much cat() prints unless the script says otherwise.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/arch"
+	"btc/internal/arch"
 )
 
 // The stub is the program that waits in the process of -c until it may become the

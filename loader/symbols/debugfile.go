@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"btc/loader/safefile"
+	"btc/internal/safefile"
 )
 
 // debugFolder is where separate files of symbols lie.

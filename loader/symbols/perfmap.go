@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/loader/safefile"
+	"btc/internal/safefile"
 )
 
 // perfMap holds the functions that a process's just-in-time compiler has named in

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/safefile"
 	"btc/loader/order"
-	"btc/loader/safefile"
 )
 
 // process is what is known of a process's memory: taken when the program

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/arch"
+	"btc/internal/arch"
 )
 
 // allowedSyscalls are those that the Go runtime and serve make. Others fail with EPERM.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/arch"
+	"btc/internal/arch"
 )
 
 // table is what an architecture's argument forms need: registers by name, as

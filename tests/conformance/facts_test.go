@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 var (
@@ -36,7 +36,7 @@ type tally struct{ agreed, all, unread, apart int }
 // is accepted and what is refused.
 func TestUnitFacts(t *testing.T) {
 	dir := checkout(t)
-	kernel, err := mockTarget()
+	mocked, err := mockTarget()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestUnitFacts(t *testing.T) {
 				continue
 			}
 			ran[c.key()] = true
-			tgt := kernel
+			tgt := mocked
 			if strings.Contains(strings.ToLower(c.fixture), "btf") {
 				tgt = mock
 			}
@@ -112,7 +112,7 @@ type verdict struct {
 // hangs, as far as the test is concerned.
 const patience = 10 * time.Second
 
-func judgeInTime(c fact, f factFile, tgt *target.Target) verdict {
+func judgeInTime(c fact, f factFile, tgt *kernel.Target) verdict {
 	done := make(chan verdict, 1)
 	go func() { done <- judge(c, f, tgt) }()
 	select {
@@ -125,13 +125,13 @@ func judgeInTime(c fact, f factFile, tgt *target.Target) verdict {
 
 // judge compiles a program. A program that bpftrace refuses and btc does not
 // know how to compile at all is no agreement.
-func judge(c fact, f factFile, tgt *target.Target) (v verdict) {
+func judge(c fact, f factFile, tgt *kernel.Target) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			v = verdict{reason: fmt.Sprintf("panic: %v", p), messages: string(debug.Stack()), panicked: true}
 		}
 	}()
-	_, diags := driver.Compile(driver.Input{Name: diag.Stdin, Text: c.text, Target: tgt, Compiler: "test", Verify: true})
+	_, diags := compile.Compile(compile.Input{Name: diag.Stdin, Text: c.text, Target: tgt, Compiler: "test", Verify: true})
 	var b strings.Builder
 	if err := diag.Render(&b, diags, diag.RenderOptions{}); err != nil {
 		return verdict{reason: err.Error()}

@@ -18,7 +18,7 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-var kernel = flag.String("kernel", "", "boot only kernels that match this regular expression")
+var kernels = flag.String("kernel", "", "boot only kernels that match this regular expression")
 
 var disk = flag.String("disk", "../../build/oracle/root.ext4", "image that is the root of guests")
 
@@ -56,7 +56,7 @@ func inGuests(t *testing.T, test, list, head string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, name := range []string{"6.12", "sid"} {
-		if !regexp.MustCompile(*kernel).MatchString(name) {
+		if !regexp.MustCompile(*kernels).MatchString(name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

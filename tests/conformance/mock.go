@@ -8,13 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"btc/ir/target"
-	"btc/loader/hostinfo/capture"
-	"btc/loader/hostinfo/targetfile"
+	"btc/ir/kernel"
+	"btc/target/capture"
+	"btc/target/targetfile"
 )
 
 // embeddedTarget is the file that the compiler embeds.
-const embeddedTarget = "../../ir/target/default_x86_64.target"
+const embeddedTarget = "../../ir/kernel/default_x86_64.target"
 
 // The names that bpftrace's unit tests give their kernel, beside those that a
 // kernel has.
@@ -42,7 +42,7 @@ func mockEvent(category, name string, fields ...string) targetfile.Event {
 }
 
 // mockTarget is the embedded target with the mock's functions and tracepoints.
-func mockTarget() (*target.Target, error) {
+func mockTarget() (*kernel.Target, error) {
 	b, err := os.ReadFile(embeddedTarget)
 	if err != nil {
 		return nil, err
@@ -114,12 +114,12 @@ func eventsOf(f *targetfile.File, data *targetfile.Data) error {
 	return nil
 }
 
-func made(data *targetfile.Data) (*target.Target, error) {
+func made(data *targetfile.Data) (*kernel.Target, error) {
 	b, err := targetfile.Write(data)
 	if err != nil {
 		return nil, err
 	}
-	return target.New(b)
+	return kernel.New(b)
 }
 
 // mockTypes are declarations that the mock kernel has beside the C source of the
@@ -131,7 +131,7 @@ btf_trace_event_rt event_rt_type;
 
 // mockBTFTarget is the kernel of the tests that bring type information of their
 // own: the checkout's tests/data/data_source.c, compiled with gcc.
-func mockBTFTarget(tests, dir string) (*target.Target, error) {
+func mockBTFTarget(tests, dir string) (*kernel.Target, error) {
 	src, err := os.ReadFile(filepath.Join(tests, "data", "data_source.c"))
 	if err != nil {
 		return nil, err

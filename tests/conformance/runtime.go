@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/tests/conformance/message"
 )
 
@@ -18,7 +18,7 @@ type runner struct {
 	tests  string // of the checkout; the working directory of each run
 	dir    string // for objects
 	btrun  string // the loader, under the name that tests expect to see
-	target *target.Target
+	target *kernel.Target
 }
 
 // outcome is what one test gave.
@@ -35,7 +35,7 @@ func (r *runner) run(d definition) (o outcome) {
 			o.failure = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	out, diags := driver.Compile(driver.Input{Name: diag.Stdin, Text: d.prog, Target: r.target, Compiler: "test", SeriesClock: d.variable("BPFTRACE_DUMMY_TS_MAP")})
+	out, diags := compile.Compile(compile.Input{Name: diag.Stdin, Text: d.prog, Target: r.target, Compiler: "test", SeriesClock: d.variable("BPFTRACE_DUMMY_TS_MAP")})
 	said := message.Text(diags, false)
 	if out == nil {
 		o := outcome{refused: diags, output: said}
@@ -58,7 +58,7 @@ func (r *runner) run(d definition) (o outcome) {
 	return o
 }
 
-func write(path string, out *driver.Output) error {
+func write(path string, out *compile.Output) error {
 	if err := os.WriteFile(path+".o", out.Object, 0o600); err != nil {
 		return err
 	}

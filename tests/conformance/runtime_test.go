@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/loader/hostinfo"
 )
 
@@ -94,7 +94,7 @@ func newRunner(t *testing.T, tests string) *runner {
 	if out, err := exec.Command("go", "build", "-o", btrun, "btc/cmd/btrun").CombinedOutput(); err != nil {
 		t.Fatalf("building btrun: %v\n%s", err, out)
 	}
-	tgt, err := target.Default("x86_64")
+	tgt, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}

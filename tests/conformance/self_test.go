@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/diag"
 	"btc/tests/conformance/message"
 )
@@ -37,7 +37,7 @@ func TestSelf(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".bt")
 		names := testProbe.FindAllStringSubmatch(string(text), -1)
 		t.Run(name, func(t *testing.T) {
-			out, diags := driver.Compile(driver.Input{Name: diag.Stdin, Text: string(text), Target: r.target, Compiler: "test", Verify: true})
+			out, diags := compile.Compile(compile.Input{Name: diag.Stdin, Text: string(text), Target: r.target, Compiler: "test", Verify: true})
 			if out == nil {
 				t.Fatal(message.Text(diags, false))
 			}

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/tests/docs/generated"
 )
 
@@ -34,11 +34,11 @@ var unshown = map[diag.Code]struct{ why, script string }{
 
 // TestExamples compiles the example of each code: it gives that code.
 func TestExamples(t *testing.T) {
-	x86, err := target.Default("x86_64")
+	x86, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	arm, err := target.Default("aarch64")
+	arm, err := kernel.Default("aarch64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s has no example", info.Code)
 			continue
 		}
-		_, diags := driver.Compile(driver.Input{Name: "x.bt", Text: script, Target: x86, Others: []*target.Target{arm}, Optional: true})
+		_, diags := compile.Compile(compile.Input{Name: "x.bt", Text: script, Target: x86, Others: []*kernel.Target{arm}, Optional: true})
 		found := false
 		for _, d := range diags.Sorted() {
 			found = found || d.Code == info.Code

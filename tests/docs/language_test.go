@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/check"
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/tests/docs/generated"
 )
 
@@ -51,15 +51,15 @@ func TestLanguage(t *testing.T) {
 // supported, or of what cannot be on all kernels; anything else is a mistake in
 // the example.
 func verdict(t *testing.T, c construct) string {
-	tgt, err := target.Default("x86_64")
+	tgt, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := driver.Input{Name: "x.bt", Text: c.script, Target: tgt, Verify: true}
+	in := compile.Input{Name: "x.bt", Text: c.script, Target: tgt, Verify: true}
 	if strings.Contains(c.script, "main") { // the examples that ask for debug information
 		in.Files = &debuginfo.Finder{Files: map[string]string{"/bin/sh": program(t)}}
 	}
-	out, diags := driver.Compile(in)
+	out, diags := compile.Compile(in)
 	if out != nil {
 		return "yes"
 	}
@@ -179,7 +179,7 @@ func standardMacros() string {
 func moved() string {
 	var b strings.Builder
 	b.WriteString("| struct | places, the oldest first |\n|---|---|\n")
-	for _, s := range target.Spellings() {
+	for _, s := range kernel.Spellings() {
 		b.WriteString(generated.Row("`"+s.Tag+"`", "`"+strings.Join(s.Paths, "`, `")+"`"))
 	}
 	return b.String()

@@ -47,10 +47,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/ir"
 	"btc/ir/interp"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // Pass is what a case runs. It may be nil in a table only by mistake.
@@ -139,7 +139,7 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 	}
 	if machine != "none" {
 		var err error
-		if c.before.Target, err = target.Default(machine); err != nil {
+		if c.before.Target, err = kernel.Default(machine); err != nil {
 			return nil, err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"btc/cmd/btc/driver"
-	"btc/ir/target"
+	"btc/compile"
+	"btc/ir/kernel"
 	loader "btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/rewrite"
@@ -107,7 +107,7 @@ func TestForms(t *testing.T) {
 func anyHelper(asm.BuiltinFunc) bool { return true }
 
 // decided is a program of an object after our loader has decided its forms.
-func decided(t *testing.T, p *ebpf.ProgramSpec, out *driver.Output, arch string, has func(asm.BuiltinFunc) bool) (asm.Instructions, []int) {
+func decided(t *testing.T, p *ebpf.ProgramSpec, out *compile.Output, arch string, has func(asm.BuiltinFunc) bool) (asm.Instructions, []int) {
 	t.Helper()
 	m, err := manifest.Parse(out.Manifest)
 	if err != nil {
@@ -123,7 +123,7 @@ func decided(t *testing.T, p *ebpf.ProgramSpec, out *driver.Output, arch string,
 	return nil, nil
 }
 
-func spec(t *testing.T, out *driver.Output) *ebpf.CollectionSpec {
+func spec(t *testing.T, out *compile.Output) *ebpf.CollectionSpec {
 	t.Helper()
 	c, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(out.Object))
 	if err != nil {
@@ -133,17 +133,17 @@ func spec(t *testing.T, out *driver.Output) *ebpf.CollectionSpec {
 }
 
 // serveBoth compiles a script for both architectures; nil when it cannot serve both.
-func serveBoth(t *testing.T, s *script) *driver.Output {
+func serveBoth(t *testing.T, s *script) *compile.Output {
 	t.Helper()
-	x86, err := target.Default("x86_64")
+	x86, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	arm, err := target.Default("arm64")
+	arm, err := kernel.Default("arm64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, diags := driver.Compile(driver.Input{Name: s.path, Text: s.text, Target: x86, Others: []*target.Target{arm}, Optional: true, Verify: true})
+	out, diags := compile.Compile(compile.Input{Name: s.path, Text: s.text, Target: x86, Others: []*kernel.Target{arm}, Optional: true, Verify: true})
 	if out == nil {
 		t.Errorf("%s compiles for x86_64 only: %v", s.name, diags.Err())
 		return nil

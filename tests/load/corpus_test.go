@@ -20,9 +20,9 @@ import (
 	"sync"
 	"testing"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 var (
@@ -37,8 +37,8 @@ type script struct {
 	text    string
 	refused string // text of the error that it must give; "" when it must compile
 
-	out   *driver.Output
-	again *driver.Output // compiled a second time, under another path
+	out   *compile.Output
+	again *compile.Output // compiled a second time, under another path
 	diags *diag.List
 	panic string
 }
@@ -52,7 +52,7 @@ var scripts = sync.OnceValues(func() ([]*script, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := target.Default("x86_64")
+	t, err := kernel.Default("x86_64")
 	if err != nil {
 		return nil, err
 	}
@@ -124,17 +124,17 @@ func each(list []*script, f func(*script)) {
 	done.Wait()
 }
 
-func (s *script) compile(t *target.Target) {
+func (s *script) compile(t *kernel.Target) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.panic = fmt.Sprintf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	in := driver.Input{Name: s.name + ".bt", Text: s.text, Target: t, Verify: true, Compiler: "btc test"}
-	s.out, s.diags = driver.Compile(in)
+	in := compile.Input{Name: s.name + ".bt", Text: s.text, Target: t, Verify: true, Compiler: "btc test"}
+	s.out, s.diags = compile.Compile(in)
 	if s.out != nil {
 		in.Verify = false
-		s.again, _ = driver.Compile(in)
+		s.again, _ = compile.Compile(in)
 	}
 }
 

@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"btc/cmd/btc/forecast"
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/loader/object"
 )
 
 // forecasts gives the report on each script for a target, by the script's name.
-func forecasts(t *testing.T, dir string, list []*script, open func() (*target.Target, error)) map[string]*forecast.Report {
+func forecasts(t *testing.T, dir string, list []*script, open func() (*kernel.Target, error)) map[string]*forecast.Report {
 	t.Helper()
 	all := map[string]*forecast.Report{}
 	for _, s := range list {
@@ -55,7 +55,7 @@ func withManifests(t *testing.T, all []*script) (dir string, list []*script) {
 // TestForecastExamples: no example is said to fail where it was compiled for.
 func TestForecastExamples(t *testing.T) {
 	dir, list := withManifests(t, all(t))
-	reports := forecasts(t, dir, list, func() (*target.Target, error) { return target.Default("x86_64") })
+	reports := forecasts(t, dir, list, func() (*kernel.Target, error) { return kernel.Default("x86_64") })
 	n := 0
 	for _, s := range list {
 		if filepath.Base(filepath.Dir(s.path)) != "examples" {
@@ -75,14 +75,14 @@ func TestForecastExamples(t *testing.T) {
 // were seen to refuse (TestKernels holds the list against the kernels): none of it
 // may be said to work.
 func TestForecastAgrees(t *testing.T) {
-	for _, kernel := range kernels {
-		t.Run(kernel, func(t *testing.T) {
+	for _, release := range kernels {
+		t.Run(release, func(t *testing.T) {
 			goarch, uname := "amd64", "x86_64"
-			if strings.HasSuffix(kernel, "-arm64") {
+			if strings.HasSuffix(release, "-arm64") {
 				goarch, uname = "arm64", "aarch64"
 			}
 			dir, list := withManifests(t, corpusFor(t, goarch))
-			files, err := filepath.Abs("../../build/kernels/" + kernel)
+			files, err := filepath.Abs("../../build/kernels/" + release)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,8 +94,8 @@ func TestForecastAgrees(t *testing.T) {
 			if out, err := mk.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			reports := forecasts(t, dir, list, func() (*target.Target, error) { return target.Open(path) })
-			absent := refusedBy(t, kernel)
+			reports := forecasts(t, dir, list, func() (*kernel.Target, error) { return kernel.Open(path) })
+			absent := refusedBy(t, release)
 			for program := range absent {
 				script, name, _ := strings.Cut(program, "/")
 				r := reports[script]
@@ -140,7 +140,7 @@ func verdictOf(r *forecast.Report, program string) forecast.Verdict {
 }
 
 // refusedBy reads what a kernel lacks: reasons by script/program.
-func refusedBy(t *testing.T, kernel string) map[string]string {
+func refusedBy(t *testing.T, release string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(absentFile)
 	if err != nil {
@@ -153,7 +153,7 @@ func refusedBy(t *testing.T, kernel string) map[string]string {
 		if strings.HasPrefix(names, "#") || !ok {
 			continue
 		}
-		if strings.Contains(fmt.Sprintf(",%s,", names), ","+kernel+",") {
+		if strings.Contains(fmt.Sprintf(",%s,", names), ","+release+",") {
 			all[program] = reason
 		}
 	}

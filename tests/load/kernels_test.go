@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"btc/cmd/btc/driver"
-	"btc/ir/target"
+	"btc/compile"
+	"btc/ir/kernel"
 	"btc/tests/kernels/vm"
 	"btc/tests/load/objload"
 )
@@ -154,11 +154,11 @@ func corpusFor(t *testing.T, goarch string) []*script {
 // What does not compile for it uses what only x86_64 has.
 func compiledFor(t *testing.T, list []*script, arch string) []*script {
 	t.Helper()
-	x86, err := target.Default("x86_64")
+	x86, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := target.Default(arch)
+	other, err := kernel.Default(arch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,11 +170,11 @@ func compiledFor(t *testing.T, list []*script, arch string) []*script {
 	}
 	each(list, func(s *script) {
 		o := &outs[at[s]]
-		in := driver.Input{Name: s.name + ".bt", Text: s.text, Target: x86, Others: []*target.Target{other}, Optional: true, Compiler: "btc test"}
-		o.out, o.diags = driver.Compile(in)
+		in := compile.Input{Name: s.name + ".bt", Text: s.text, Target: x86, Others: []*kernel.Target{other}, Optional: true, Compiler: "btc test"}
+		o.out, o.diags = compile.Compile(in)
 		if o.out == nil || len(o.out.Module.Served()) < 2 {
 			in.Target, in.Others = other, nil
-			o.out, o.diags = driver.Compile(in)
+			o.out, o.diags = compile.Compile(in)
 		}
 	})
 	var all []*script

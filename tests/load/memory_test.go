@@ -9,8 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"btc/cmd/btc/driver"
-	"btc/ir/target"
+	"btc/compile"
+	"btc/ir/kernel"
 	"btc/tests/load/objload"
 )
 
@@ -63,12 +63,12 @@ func TestMapMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := target.Default("x86_64")
+	target, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range mapLayouts {
-		out, diags := driver.Compile(driver.Input{Name: "memory.bt", Text: "kprobe:vfs_read { " + l.script + "; }", Target: target})
+		out, diags := compile.Compile(compile.Input{Name: "memory.bt", Text: "kprobe:vfs_read { " + l.script + "; }", Target: target})
 		if out == nil {
 			t.Fatalf("%s: %v", l.script, diags.Err())
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"btc/backend/emit"
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // TestVerified holds the forecast's estimate against what this machine's kernel
@@ -13,7 +13,7 @@ import (
 // it is within a factor of 4.
 func TestVerified(t *testing.T) {
 	dir, list := withManifests(t, compiled(t))
-	reports := forecasts(t, dir, list, func() (*target.Target, error) { return target.Default("x86_64") })
+	reports := forecasts(t, dir, list, func() (*kernel.Target, error) { return kernel.Default("x86_64") })
 	subprograms := map[string]bool{}
 	for _, s := range list {
 		subprograms[s.name] = slices.ContainsFunc(s.out.Funcs, func(f *emit.Func) bool { return f.Prog == nil })

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/cmd/btc/driver"
-	"btc/ir/target"
+	"btc/compile"
+	"btc/ir/kernel"
 	"btc/loader/attach"
 	"btc/loader/bpfmap"
 	"btc/loader/event"
@@ -66,7 +66,7 @@ type base struct {
 // bases compiles the scripts, and a part of the corpus.
 func bases(t testing.TB) []base {
 	t.Helper()
-	x86, err := target.Default("x86_64")
+	x86, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func bases(t testing.TB) []base {
 	}
 	var all []base
 	for i, text := range texts {
-		out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: text, Target: x86, Compiler: "test"})
+		out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: text, Target: x86, Compiler: "test"})
 		if out == nil {
 			if i < len(scripts) {
 				t.Fatalf("%s: %v", text, diags.Err())

@@ -14,8 +14,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"btc/cmd/btc/driver"
-	"btc/ir/target"
+	"btc/compile"
+	"btc/ir/kernel"
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/permit"
@@ -24,7 +24,7 @@ import (
 // TestHelpersAreClassified: a helper that the compiler learns to call is either known to
 // be safe here or has a permission.
 func TestHelpersAreClassified(t *testing.T) {
-	for _, h := range target.Helpers() {
+	for _, h := range kernel.Helpers() {
 		if _, known := permit.Classified(asm.BuiltinFunc(h.ID)); !known {
 			t.Errorf("bpf_%s (%d) is neither safe nor needs a permission", h.Name, h.ID)
 		}
@@ -34,14 +34,14 @@ func TestHelpersAreClassified(t *testing.T) {
 	}
 }
 
-// compile compiles a script and reads the result as btrun does.
-func compile(t *testing.T, name, text string) *object.Object {
+// compileObject compiles a script and reads the result as btrun does.
+func compileObject(t *testing.T, name, text string) *object.Object {
 	t.Helper()
-	x86, err := target.Default("x86_64")
+	x86, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: x86, Compiler: "test"})
+	out, diags := compile.Compile(compile.Input{Name: name, Text: text, Target: x86, Compiler: "test"})
 	if out == nil {
 		t.Fatalf("%s: %v", name, diags)
 	}
@@ -73,7 +73,7 @@ func TestCorpus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := compile(t, filepath.Base(f), string(text))
+		o := compileObject(t, filepath.Base(f), string(text))
 		want := map[permit.Permission]bool{}
 		for _, u := range o.Manifest.Unsafe {
 			want[words[u.Name]] = true
@@ -112,7 +112,7 @@ func TestPermissions(t *testing.T) {
 		{`iter:task:name { @ = 1; }`, "pins=/sys/fs/bpf", "leaves an iterator at /sys/fs/bpf/name"},
 	} {
 		for _, lie := range []bool{false, true} {
-			o := compile(t, "x.bt", c.script)
+			o := compileObject(t, "x.bt", c.script)
 			if lie { // the manifest's own list is not believed
 				o.Manifest.Unsafe = nil
 			}
@@ -174,11 +174,11 @@ func TestLies(t *testing.T) {
 			return b
 		}},
 	} {
-		x86, err := target.Default("x86_64")
+		x86, err := kernel.Default("x86_64")
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: c.script, Target: x86, Compiler: "test"})
+		out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: c.script, Target: x86, Compiler: "test"})
 		if out == nil {
 			t.Fatalf("%s: %v", c.name, diags)
 		}

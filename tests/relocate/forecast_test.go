@@ -8,11 +8,11 @@ import (
 	"testing/fstest"
 
 	"btc/cmd/btc/forecast"
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/loader/hostinfo"
-	"btc/loader/hostinfo/capture"
-	"btc/loader/hostinfo/targetfile"
 	"btc/loader/kerneltypes"
+	"btc/target/capture"
+	"btc/target/targetfile"
 )
 
 // TestForecastChangedTypes asks `btc check` what TestChangedTypes asks the loader:
@@ -25,7 +25,7 @@ func TestForecastChangedTypes(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			spec := running(t, names)
-			c.change(&kernel{t, spec})
+			c.change(&changedKernel{t, spec})
 			r, err := forecast.Check(compiled(t, c.script, embedded(t)), changed(t, capture.Source{BTF: marshal(t, spec)}))
 			if err != nil {
 				t.Fatal(err)
@@ -47,7 +47,7 @@ func TestForecastChangedTypes(t *testing.T) {
 }
 
 // changed is a target of changed types and formats.
-func changed(t *testing.T, src capture.Source) *target.Target {
+func changed(t *testing.T, src capture.Source) *kernel.Target {
 	t.Helper()
 	src.Release = "changed"
 	var err error
@@ -62,7 +62,7 @@ func changed(t *testing.T, src capture.Source) *target.Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tg, err := target.New(b)
+	tg, err := kernel.New(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestForecastRecordWithoutType(t *testing.T) {
 		t.Skip("skipped: this kernel shows no BTF")
 	}
 	types := marshal(t, running(t, names))
-	o := func() *target.Target { return changed(t, capture.Source{BTF: types, Tracefs: formatFile(12, 16)}) }
+	o := func() *kernel.Target { return changed(t, capture.Source{BTF: types, Tracefs: formatFile(12, 16)}) }
 	for _, c := range []struct {
 		pid, old int
 		want     forecast.Verdict

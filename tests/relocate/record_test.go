@@ -33,7 +33,7 @@ func TestRecordOfFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kernel{t, spec}
+	k := &changedKernel{t, spec}
 	k.member(record, "pid").Offset = k.member(record, "__data_loc_filename").Offset
 	path := filepath.Join(t.TempDir(), "changed.btf")
 	if err := os.WriteFile(path, marshal(t, spec), 0o666); err != nil {

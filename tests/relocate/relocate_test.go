@@ -18,8 +18,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
-	"btc/cmd/btc/driver"
-	"btc/ir/target"
+	"btc/compile"
+	"btc/ir/kernel"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
 	"btc/loader/run"
@@ -28,13 +28,13 @@ import (
 // names are the types that the scripts use, and what says which helpers there are.
 var names = []string{"task_struct", "signal_struct", "rlimit", "pid_type", "bpf_func_id"}
 
-// kernel is the types of this kernel, to be changed.
-type kernel struct {
+// changedKernel is the types of this kernel, to be changed.
+type changedKernel struct {
 	t    *testing.T
 	spec *btf.Spec
 }
 
-func (k *kernel) structure(name string) *btf.Struct {
+func (k *changedKernel) structure(name string) *btf.Struct {
 	k.t.Helper()
 	var s *btf.Struct
 	if err := k.spec.TypeByName(name, &s); err != nil {
@@ -43,7 +43,7 @@ func (k *kernel) structure(name string) *btf.Struct {
 	return s
 }
 
-func (k *kernel) member(structure, name string) *btf.Member {
+func (k *changedKernel) member(structure, name string) *btf.Member {
 	k.t.Helper()
 	s := k.structure(structure)
 	i := slices.IndexFunc(s.Members, func(m btf.Member) bool { return m.Name == name })
@@ -53,7 +53,7 @@ func (k *kernel) member(structure, name string) *btf.Member {
 	return &s.Members[i]
 }
 
-func (k *kernel) task(name string) *btf.Member { return k.member("task_struct", name) }
+func (k *changedKernel) task(name string) *btf.Member { return k.member("task_struct", name) }
 
 func integer(size uint32, signed bool) *btf.Int {
 	i := &btf.Int{Name: "changed", Size: size}
@@ -72,97 +72,100 @@ type self struct {
 
 var cases = []struct {
 	name, script string
-	change       func(k *kernel)
+	change       func(k *changedKernel)
 	want         func(s *self) string // the output
 	refused      []string             // words of the message, instead
 }{
-	{name: "unchanged", script: `begin { printf("%d %d %s", curtask->tgid, curtask->pid, curtask->comm); exit() }`, change: func(*kernel) {},
+	{name: "unchanged", script: `begin { printf("%d %d %s", curtask->tgid, curtask->pid, curtask->comm); exit() }`, change: func(*changedKernel) {},
 		want: func(s *self) string { return fmt.Sprintf("%d %d %s", s.pid, s.tid, s.comm) }},
 	{name: "fields moved", script: `begin { printf("%d %d", curtask->tgid, curtask->pid); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			a, b := k.task("pid"), k.task("tgid")
 			a.Offset, b.Offset = b.Offset, a.Offset
 		},
 		want: func(s *self) string { return fmt.Sprintf("%d %d", s.tid, s.pid) }},
-	{name: "one unsigned byte", script: `begin { printf("%d", curtask->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, false) },
+	{name: "one unsigned byte", script: `begin { printf("%d", curtask->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, false) },
 		want: func(s *self) string { return fmt.Sprint(uint8(s.pid)) }},
-	{name: "one signed byte", script: `begin { printf("%d", curtask->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, true) },
+	{name: "one signed byte", script: `begin { printf("%d", curtask->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, true) },
 		want: func(s *self) string { return fmt.Sprint(int8(s.pid)) }},
-	{name: "narrower and signed, in an unsigned integer", script: "begin {\n  printf(\"%d\", curtask->flags); exit() }", change: func(k *kernel) { k.task("flags").Type = integer(2, true) },
+	{name: "narrower and signed, in an unsigned integer", script: "begin {\n  printf(\"%d\", curtask->flags); exit() }", change: func(k *changedKernel) { k.task("flags").Type = integer(2, true) },
 		refused: []string{"x.bt:2:", "field flags in struct task_struct is a signed integer of 16 bits on this kernel, and the script was compiled for unsigned 32 bits"}},
-	{name: "narrower and signed, in 64 bits", script: "begin {\n  printf(\"%d\", curtask->utime); exit() }", change: func(k *kernel) { k.task("utime").Type = integer(4, true) },
+	{name: "narrower and signed, in 64 bits", script: "begin {\n  printf(\"%d\", curtask->utime); exit() }", change: func(k *changedKernel) { k.task("utime").Type = integer(4, true) },
 		refused: []string{"x.bt:2:", "field utime in struct task_struct is a signed integer of 32 bits on this kernel, and the script was compiled for unsigned 64 bits"}},
 	{name: "narrower in 64 bits", script: `begin { printf("%d", curtask->utime); exit() }`,
-		change: func(k *kernel) { m := k.task("utime"); m.Type, m.Offset = integer(2, false), k.task("tgid").Offset },
-		want:   func(s *self) string { return fmt.Sprint(uint16(s.pid)) }},
-	{name: "two signed bytes", script: `begin { printf("%d", curtask->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(2, true) },
+		change: func(k *changedKernel) {
+			m := k.task("utime")
+			m.Type, m.Offset = integer(2, false), k.task("tgid").Offset
+		},
+		want: func(s *self) string { return fmt.Sprint(uint16(s.pid)) }},
+	{name: "two signed bytes", script: `begin { printf("%d", curtask->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(2, true) },
 		want: func(s *self) string { return fmt.Sprint(int16(s.pid)) }},
 	{name: "bitfield moved and wider", script: `begin { printf("%d", curtask->in_execve); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			m := k.task("in_execve")
 			m.Offset, m.BitfieldSize = k.task("tgid").Offset+3, 5
 		},
 		want: func(s *self) string { return fmt.Sprint(s.pid >> 3 & 31) }},
 	{name: "bitfield became an integer", script: `begin { printf("%d", curtask->in_execve); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			m := k.task("in_execve")
 			m.Offset, m.BitfieldSize, m.Type = k.task("tgid").Offset, 0, integer(2, false)
 		},
 		want: func(s *self) string { return fmt.Sprint(uint16(s.pid)) }},
 	{name: "integer became a bitfield", script: `begin { printf("%d", curtask->tgid); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			m := k.task("tgid")
 			m.Offset, m.BitfieldSize, m.Type = m.Offset+1, 6, integer(4, true)
 		},
 		want: func(s *self) string { return fmt.Sprint(int8(s.pid>>1<<2) >> 2) }},
-	{name: "text moved", script: `begin { printf("%s", curtask->comm); exit() }`, change: func(k *kernel) { k.task("comm").Offset += 2 * 8 },
+	{name: "text moved", script: `begin { printf("%s", curtask->comm); exit() }`, change: func(k *changedKernel) { k.task("comm").Offset += 2 * 8 },
 		want: func(s *self) string { return s.comm[2:] }},
-	{name: "pointers moved", script: `begin { printf("%d", curtask->real_parent->tgid); exit() }`, change: func(k *kernel) { k.task("real_parent").Offset = k.task("group_leader").Offset },
+	{name: "pointers moved", script: `begin { printf("%d", curtask->real_parent->tgid); exit() }`, change: func(k *changedKernel) { k.task("real_parent").Offset = k.task("group_leader").Offset },
 		want: func(s *self) string { return fmt.Sprint(s.pid) }},
 	// Behind a pointer of the task, kernels that type it take loads.
 	{name: "behind a pointer, fields moved", script: `begin { printf("%d %d", curtask->group_leader->tgid, curtask->group_leader->exit_state); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			a, b := k.task("exit_state"), k.task("tgid")
 			a.Offset, b.Offset = b.Offset, a.Offset
 		},
 		want: func(s *self) string { return fmt.Sprintf("0 %d", s.pid) }},
 	{name: "behind a pointer, what is none to the kernel", script: `begin { printf("%d %d", curtask->group_leader->tgid == 0, curtask->real_parent->tgid); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			k.task("group_leader").Offset, k.task("real_parent").Offset = k.task("utime").Offset, k.task("group_leader").Offset
 		},
 		want: func(s *self) string { return fmt.Sprintf("1 %d", s.pid) }},
-	{name: "behind a pointer, one unsigned byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, false) },
+	{name: "behind a pointer, one unsigned byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, false) },
 		want: func(s *self) string { return fmt.Sprint(uint8(s.pid)) }},
-	{name: "behind a pointer, one signed byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *kernel) { k.task("tgid").Type = integer(1, true) },
+	{name: "behind a pointer, one signed byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, true) },
 		want: func(s *self) string { return fmt.Sprint(int8(s.pid)) }},
 	{name: "behind a pointer, integer became a bitfield", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			m := k.task("tgid")
 			m.Offset, m.BitfieldSize, m.Type = m.Offset+1, 6, integer(4, true)
 		},
 		want: func(s *self) string { return fmt.Sprint(int8(s.pid>>1<<2) >> 2) }},
 	{name: "behind a pointer, field became a struct", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }",
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			k.task("tgid").Type = &btf.Struct{Name: "group", Size: 4, Members: []btf.Member{{Name: "n", Type: integer(4, true)}}}
 		},
 		refused: []string{"x.bt:2:", "tgid in struct task_struct"}},
-	{name: "behind a pointer, field renamed", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }", change: func(k *kernel) { k.task("tgid").Name = "thread_group" },
+	{name: "behind a pointer, field renamed", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }", change: func(k *changedKernel) { k.task("tgid").Name = "thread_group" },
 		refused: []string{"x.bt:2:", "this kernel has no field tgid in struct task_struct"}},
 	{name: "into an anonymous union", script: `begin { printf("%d", curtask->tgid); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			m := k.task("tgid")
 			m.Type = &btf.Union{Size: 4, Members: []btf.Member{{Name: "other", Type: integer(4, false)}, {Name: "tgid", Type: m.Type}}}
 			m.Name = ""
 		},
 		want: func(s *self) string { return fmt.Sprint(s.pid) }},
 	{name: "elements of an array", script: fmt.Sprintf(`begin { printf("%%d", curtask->signal->rlim[%d].rlim_cur); exit() }`, unix.RLIMIT_NOFILE),
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			a, b := k.member("rlimit", "rlim_cur"), k.member("rlimit", "rlim_max")
 			a.Offset, b.Offset = b.Offset, a.Offset
 		},
 		want: func(s *self) string { return fmt.Sprint(s.nofile.Max) }},
 	{name: "enumerators renumbered", script: `begin { printf("%d", PIDTYPE_TGID); exit() }`,
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			var e *btf.Enum
 			if err := k.spec.TypeByName("pid_type", &e); err != nil {
 				k.t.Fatal(err)
@@ -172,19 +175,19 @@ var cases = []struct {
 			}
 		},
 		want: func(*self) string { return "71" }},
-	{name: "size of a struct", script: `begin { printf("%d", sizeof(struct rlimit)); exit() }`, change: func(k *kernel) { k.structure("rlimit").Size = 48 },
+	{name: "size of a struct", script: `begin { printf("%d", sizeof(struct rlimit)); exit() }`, change: func(k *changedKernel) { k.structure("rlimit").Size = 48 },
 		want: func(*self) string { return "16|48" }},
-	{name: "field renamed", script: "begin {\n  printf(\"%d\", curtask->tgid); exit() }", change: func(k *kernel) { k.task("tgid").Name = "thread_group" },
+	{name: "field renamed", script: "begin {\n  printf(\"%d\", curtask->tgid); exit() }", change: func(k *changedKernel) { k.task("tgid").Name = "thread_group" },
 		refused: []string{"x.bt:2:", "this kernel has no field tgid in struct task_struct"}},
 	{name: "field became a struct", script: "begin {\n  printf(\"%d\", curtask->tgid); exit() }",
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			k.task("tgid").Type = &btf.Struct{Name: "group", Size: 4, Members: []btf.Member{{Name: "n", Type: integer(4, true)}}}
 		},
 		refused: []string{"x.bt:2:", "tgid in struct task_struct"}},
-	{name: "struct renamed", script: "begin {\n  printf(\"%d\", curtask->tgid); exit() }", change: func(k *kernel) { k.structure("task_struct").Name = "thread" },
+	{name: "struct renamed", script: "begin {\n  printf(\"%d\", curtask->tgid); exit() }", change: func(k *changedKernel) { k.structure("task_struct").Name = "thread" },
 		refused: []string{"x.bt:2:", "this kernel has no field tgid in struct task_struct"}},
 	{name: "enumerator missing", script: "begin {\n  printf(\"%d\", PIDTYPE_TGID); exit() }",
-		change: func(k *kernel) {
+		change: func(k *changedKernel) {
 			var e *btf.Enum
 			if err := k.spec.TypeByName("pid_type", &e); err != nil {
 				k.t.Fatal(err)
@@ -193,7 +196,7 @@ var cases = []struct {
 		},
 		refused: []string{"x.bt:2:", "PIDTYPE_TGID"}},
 	{name: "missing behind a pointer", script: "begin {\n  printf(\"%d\", curtask->tgid);\n  printf(\"%d\", curtask->signal->rlim[1].rlim_max); exit() }",
-		change: func(k *kernel) { k.member("rlimit", "rlim_max").Name = "rlim_high" }, refused: []string{"x.bt:3:", "rlim_max"}},
+		change: func(k *changedKernel) { k.member("rlimit", "rlim_max").Name = "rlim_high" }, refused: []string{"x.bt:3:", "rlim_max"}},
 }
 
 func TestChangedTypes(t *testing.T) {
@@ -208,7 +211,7 @@ func TestChangedTypes(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			spec := running(t, names)
-			c.change(&kernel{t, spec})
+			c.change(&changedKernel{t, spec})
 			path := filepath.Join(t.TempDir(), "changed.btf")
 			if err := os.WriteFile(path, marshal(t, spec), 0o666); err != nil {
 				t.Fatal(err)
@@ -269,7 +272,7 @@ func marshal(t *testing.T, spec *btf.Spec) []byte {
 }
 
 // compiled is the script's object, made for a target.
-func compiled(t *testing.T, script string, tg *target.Target) *object.Object {
+func compiled(t *testing.T, script string, tg *kernel.Target) *object.Object {
 	t.Helper()
 	o, err := object.Read(writeObject(t, script, tg))
 	if err != nil {
@@ -279,9 +282,9 @@ func compiled(t *testing.T, script string, tg *target.Target) *object.Object {
 }
 
 // writeObject compiles a script for a target and gives the path of the object.
-func writeObject(t *testing.T, script string, tg *target.Target) string {
+func writeObject(t *testing.T, script string, tg *kernel.Target) string {
 	t.Helper()
-	out, diags := driver.Compile(driver.Input{Name: "x.bt", Text: script, Target: tg})
+	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: script, Target: tg})
 	if out == nil {
 		t.Fatalf("the script does not compile: %v", diags)
 	}
@@ -294,9 +297,9 @@ func writeObject(t *testing.T, script string, tg *target.Target) string {
 	return path
 }
 
-func embedded(t *testing.T) *target.Target {
+func embedded(t *testing.T) *kernel.Target {
 	t.Helper()
-	tg, err := target.Default(runtime.GOARCH)
+	tg, err := kernel.Default(runtime.GOARCH)
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

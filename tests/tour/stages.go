@@ -11,23 +11,23 @@ import (
 	"fmt"
 	"strings"
 
-	"btc/cmd/btc/driver"
+	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/passes"
 )
 
 // stage is the text of one stage of the compiler.
 type stage struct{ name, text string }
 
-// compile gives the stages of a script, in order.
-func compile(name, text string) ([]stage, *driver.Output, error) {
-	t, err := target.Default("x86_64")
+// compileStages returns the stages of a script, in order.
+func compileStages(name, text string) ([]stage, *compile.Output, error) {
+	t, err := kernel.Default("x86_64")
 	if err != nil {
 		return nil, nil, err
 	}
 	var all []stage
-	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: t, Verify: true, Compiler: "btc",
+	out, diags := compile.Compile(compile.Input{Name: name, Text: text, Target: t, Verify: true, Compiler: "btc",
 		Dump: func(s, text string) { all = append(all, stage{s, trim(text)}) }})
 	var messages strings.Builder
 	if err := diag.Render(&messages, diags, diag.RenderOptions{}); err != nil {

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the texts of the stages")
 // the script that stands there.
 func TestDocument(t *testing.T) {
 	const path = "../../docs/tour.md"
-	all, out, err := compile("large-reads.bt", documentScript(t, path))
+	all, out, err := compileStages("large-reads.bt", documentScript(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func script(t *testing.T, path string) {
 	if len(old.Files) == 0 || old.Files[0].Name != "script.bt" {
 		t.Fatal("the archive does not begin with script.bt")
 	}
-	all, out, err := compile("script.bt", string(old.Files[0].Data))
+	all, out, err := compileStages("script.bt", string(old.Files[0].Data))
 	if err != nil {
 		t.Fatal(err)
 	}

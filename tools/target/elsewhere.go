@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"btc/loader/hostinfo/targetfile"
+	"btc/target/targetfile"
 )
 
 // elsewhere writes the table of tracepoints and fields that the kernels of the

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"btc/loader/hostinfo/targetfile"
+	"btc/target/targetfile"
 )
 
 // more adds types of another kernel to data: spec is "FOLDER:NAME,NAME..." and

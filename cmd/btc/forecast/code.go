@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/report"
@@ -70,12 +70,12 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 	for i := range c.m.Fields {
 		u := &c.m.Fields[i]
 		kind, name, _ := strings.Cut(u.Type, " ")
-		kinds := map[string]target.Kind{"struct": target.Struct, "union": target.Union, "enum": target.Enum}
+		kinds := map[string]kernel.Kind{"struct": kernel.Struct, "union": kernel.Union, "enum": kernel.Enum}
 		if u.Program != p.Name || kinds[kind] == 0 || strings.HasPrefix(name, "trace_event_raw_") { // the point has told
 			continue
 		}
 		all := c.t.Named(kinds[kind], name)
-		if len(all) > 0 && !slices.ContainsFunc(all, func(t *target.Type) bool { return !t.InModule }) {
+		if len(all) > 0 && !slices.ContainsFunc(all, func(t *kernel.Type) bool { return !t.InModule }) {
 			verdict = Open
 			c.find(Open, p, u.Pos, "%s is there while its module is loaded", u.Type)
 		}

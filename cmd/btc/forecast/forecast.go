@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"slices"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/loader/manifest"
 	"btc/loader/object"
 )
@@ -71,7 +71,7 @@ type Report struct {
 
 // Check makes the report of an object and a target. The object is changed: read
 // it anew for each target. Its error is about reading the target.
-func Check(o *object.Object, t *target.Target) (*Report, error) {
+func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{Target: t.Release(), Arch: t.Arch().Label, Verdict: Works}}
 	if arches := c.m.Arches; len(arches) > 0 && !slices.Contains(arches, t.Arch().Label) {
 		c.find(Fails, nil, manifest.Pos{}, "the object was compiled for %v, not for %s", arches, t.Arch().Label)
@@ -95,7 +95,7 @@ func Check(o *object.Object, t *target.Target) (*Report, error) {
 type checker struct {
 	o *object.Object
 	m *manifest.Manifest
-	t *target.Target
+	t *kernel.Target
 	r *Report
 
 	verified int // estimate of the last program

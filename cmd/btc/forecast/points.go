@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 	"btc/loader/attach"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -200,7 +200,7 @@ func (c *checker) rawTracepoint(p *manifest.Program) point {
 
 // sameArgs holds the arguments that a program reads against a prototype, by the
 // loader's rule: an argument is where it was and has its name or its type.
-func sameArgs(p *manifest.Program, proto *target.Type) string {
+func sameArgs(p *manifest.Program, proto *kernel.Type) string {
 	for _, use := range p.Args {
 		slot, found := 0, false
 		for i, param := range proto.Params {

@@ -6,22 +6,22 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"btc/ir/target"
+	"btc/ir/kernel"
 )
 
 // types makes BTF of the target's types that an object names, so that the
 // library that relocates on hosts relocates here, too. What pointers point to is
 // left out: no relocation looks there.
 type types struct {
-	t    *target.Target
-	made map[*target.Type]btf.Type
+	t    *kernel.Target
+	made map[*kernel.Type]btf.Type
 }
 
 // spec has all types of the target that have one of the names.
 func (y *types) spec(names []string) (*btf.Spec, error) {
 	var all []btf.Type
 	for _, name := range names {
-		for _, k := range []target.Kind{target.Struct, target.Union, target.Enum, target.Typedef, target.Int} {
+		for _, k := range []kernel.Kind{kernel.Struct, kernel.Union, kernel.Enum, kernel.Typedef, kernel.Int} {
 			for _, typ := range y.t.Named(k, name) {
 				all = append(all, y.of(typ))
 			}
@@ -34,7 +34,7 @@ func (y *types) spec(names []string) (*btf.Spec, error) {
 	return b.Spec()
 }
 
-func (y *types) of(typ *target.Type) btf.Type {
+func (y *types) of(typ *kernel.Type) btf.Type {
 	if typ == nil {
 		return &btf.Void{}
 	}
@@ -42,7 +42,7 @@ func (y *types) of(typ *target.Type) btf.Type {
 		return b
 	}
 	switch typ.Kind {
-	case target.Int:
+	case kernel.Int:
 		i := &btf.Int{Name: typ.Name, Size: uint32(typ.Size)}
 		switch {
 		case typ.Bool:
@@ -51,33 +51,33 @@ func (y *types) of(typ *target.Type) btf.Type {
 			i.Encoding = btf.Signed
 		}
 		y.made[typ] = i
-	case target.Float:
+	case kernel.Float:
 		y.made[typ] = &btf.Float{Name: typ.Name, Size: uint32(typ.Size)}
-	case target.Pointer:
+	case kernel.Pointer:
 		y.made[typ] = &btf.Pointer{Target: &btf.Void{}}
-	case target.Array:
+	case kernel.Array:
 		a := &btf.Array{Nelems: uint32(typ.Len), Index: &btf.Int{Name: "unsigned int", Size: 4}}
 		y.made[typ] = a
 		a.Type = y.of(typ.Elem())
-	case target.Struct:
+	case kernel.Struct:
 		s := &btf.Struct{Name: typ.Name, Size: uint32(typ.Size)}
 		y.made[typ] = s
 		s.Members = y.members(typ)
-	case target.Union:
+	case kernel.Union:
 		u := &btf.Union{Name: typ.Name, Size: uint32(typ.Size)}
 		y.made[typ] = u
 		u.Members = y.members(typ)
-	case target.Enum:
+	case kernel.Enum:
 		e := &btf.Enum{Name: typ.Name, Size: uint32(typ.Size), Signed: typ.Signed}
 		for _, v := range typ.Enumerators {
 			e.Values = append(e.Values, btf.EnumValue{Name: v.Name, Value: uint64(v.Value)})
 		}
 		y.made[typ] = e
-	case target.Typedef:
+	case kernel.Typedef:
 		d := &btf.Typedef{Name: typ.Name}
 		y.made[typ] = d
 		d.Type = y.of(typ.Elem())
-	case target.Forward:
+	case kernel.Forward:
 		y.made[typ] = &btf.Fwd{Name: typ.Name}
 	default:
 		y.made[typ] = &btf.Void{}
@@ -85,7 +85,7 @@ func (y *types) of(typ *target.Type) btf.Type {
 	return y.made[typ]
 }
 
-func (y *types) members(typ *target.Type) []btf.Member {
+func (y *types) members(typ *kernel.Type) []btf.Member {
 	var all []btf.Member
 	for _, m := range typ.Members {
 		all = append(all, btf.Member{Name: m.Name, Type: y.of(m.Type()), Offset: btf.Bits(m.BitOffset), BitfieldSize: btf.Bits(m.BitSize)})
@@ -114,4 +114,4 @@ func named(spec *btf.Spec) []string {
 	return names
 }
 
-func newTypes(t *target.Target) *types { return &types{t: t, made: map[*target.Type]btf.Type{}} }
+func newTypes(t *kernel.Target) *types { return &types{t: t, made: map[*kernel.Type]btf.Type{}} }

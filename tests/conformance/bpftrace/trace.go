@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"time"
 
-	"btc/cmd/btc/driver"
 	"btc/cmd/btrun/command"
+	"btc/compile"
 	"btc/frontend/debuginfo"
-	"btc/ir/target"
-	"btc/loader/hostinfo/capture"
+	"btc/ir/kernel"
 	"btc/loader/manifest"
 	"btc/loader/permit"
+	"btc/target/capture"
 	"btc/tests/conformance/message"
 )
 
@@ -27,7 +27,7 @@ func (c *call) trace(name, text string) int {
 	dir, err := os.MkdirTemp("", "btc")
 	check(err)
 	defer os.RemoveAll(dir)
-	t, err := target.Default("x86_64")
+	t, err := kernel.Default("x86_64")
 	check(err)
 	object := filepath.Join(dir, "script.o")
 	if !c.compile(t, name, text, object, os.Stderr) {
@@ -53,8 +53,8 @@ func (c *call) trace(name, text string) int {
 }
 
 // compile writes the object of a script and its manifest.
-func (c *call) compile(t *target.Target, name, text, object string, stderr io.Writer) bool {
-	out, diags := driver.Compile(driver.Input{Name: name, Text: text, Target: t, Files: &debuginfo.Finder{Dirs: c.debug}, Compiler: "test",
+func (c *call) compile(t *kernel.Target, name, text, object string, stderr io.Writer) bool {
+	out, diags := compile.Compile(compile.Input{Name: name, Text: text, Target: t, Files: &debuginfo.Finder{Dirs: c.debug}, Compiler: "test",
 		Dirs: c.dirs, Include: c.include, Params: c.operands, Options: c.options(), ProbeFilter: c.filter, FixAll: true, HelperErrors: c.failures, Environ: os.Environ(), SeriesClock: os.Getenv("BPFTRACE_DUMMY_TS_MAP")})
 	fmt.Fprint(stderr, message.Text(diags, c.silent))
 	if out == nil {
@@ -94,7 +94,7 @@ func notify() {
 // line of notify only while the program runs, and bpftrace takes as long to end.
 const linger = 100 * time.Millisecond
 
-func captured(dir string) (*target.Target, error) {
+func captured(dir string) (*kernel.Target, error) {
 	b, err := capture.HostFile()
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func captured(dir string) (*target.Target, error) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		return nil, err
 	}
-	return target.Open(path)
+	return kernel.Open(path)
 }
 
 // messages gives what btrun says on its standard error, one message a Write, the

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/tests/kernels/cases"
 	"btc/tests/kernels/driver"
 	"btc/tests/kernels/vm"

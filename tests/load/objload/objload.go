@@ -25,7 +25,7 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 
-	"btc/arch"
+	"btc/internal/arch"
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/rewrite"

@@ -1,0 +1,336 @@
+// Package compile takes a script from text to an object and a manifest: the
+// stages of the compiler in order, each a call of its package. The commands of
+// btc and the tests share it.
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	backendmanifest "btc/backend/manifest"
+
+	"btc/backend/emit"
+	"btc/backend/mach"
+	"btc/backend/obj"
+	"btc/frontend/ast"
+	"btc/frontend/cdef"
+	"btc/frontend/check"
+	"btc/frontend/debuginfo"
+	"btc/frontend/diag"
+	"btc/frontend/expand"
+	"btc/frontend/parse"
+	"btc/ir"
+	"btc/ir/kernel"
+	"btc/loader/manifest"
+	"btc/passes"
+)
+
+// Input is what is compiled.
+type Input struct {
+	Name   string // shown in messages: a path, or "stdin" for -e
+	Text   string
+	Target *kernel.Target
+	// Others are more targets that the object must serve. Optional: an architecture
+	// among them that it cannot serve is left out with a warning.
+	Others   []*kernel.Target
+	Optional bool
+	// Verify runs the IR rule check after each pass.
+	Verify bool
+	// Dump, when set, is given the text of each stage, in order. Names are "ast",
+	// "input", those of the passes, "asm", "object" and "manifest".
+	Dump func(stage, text string)
+	// SeriesClock names a map of the script that tseries reads the time from, for
+	// tests; "" for the clock.
+	SeriesClock string
+	// Dirs are folders in which #include looks for headers, Include headers that
+	// are read before the script's own text.
+	Dirs, Include []string
+	// Files gives debug information of programs, for uprobes that use names from it;
+	// nil: there is none.
+	Files *debuginfo.Finder
+	// Confined keeps imports and headers to Dirs; the caller leaves out Files and Environ.
+	Confined bool
+	// Params are values of $1, $2, ... and Options those of getopt(). They stay
+	// defaults for the loader, except where the code needs them; FixAll makes the
+	// code for all of the former.
+	Params  []string
+	Options map[string]string
+	FixAll  bool
+	// HelperErrors makes code that reports each helper that fails.
+	HelperErrors bool
+	// Environ are environment variables, whose settings (BPFTRACE_MAX_STRLEN=64) count
+	// more than those of the script.
+	Environ []string
+	// ProbeFilter leaves out the probes whose attach point it does not match, begin
+	// and end excepted; nil: none.
+	ProbeFilter *regexp.Regexp
+	// Compiler is the name and version that the manifest carries.
+	Compiler string
+
+	fixed *fixed
+}
+
+// Output is a compiled script.
+type Output struct {
+	Object   []byte
+	Manifest []byte
+	Module   *ir.Module // without the blocks of its functions
+	Funcs    []*emit.Func
+}
+
+// Compile compiles. Errors and warnings of the script are in the list; the
+// output is nil when it has errors. The list may hold warnings when it is not.
+func Compile(in Input) (*Output, *diag.List) {
+	diags := &diag.List{}
+	in.fixed = in.newFixed()
+	src := diag.NewSource(in.Name, in.Text)
+	m := frontend(in, src, diags)
+	if m == nil {
+		return nil, diags
+	}
+	out, err := lower(in, m, 0)
+	if err != nil {
+		out = roomier(in, src, err)
+	}
+	if out == nil {
+		report(err, src, diags)
+		return nil, diags
+	}
+	return out, diags
+}
+
+// roomier compiles again a script whose values need more of a stack frame than the
+// memory objects leave: those go elsewhere, which costs a few instructions at each
+// use. nil when that does not help.
+func roomier(in Input, src *diag.Source, err error) *Output {
+	var e *mach.Error
+	if !errors.As(err, &e) {
+		return nil
+	}
+	for _, frame := range []int{160, 64} {
+		quiet := in
+		quiet.Dump = nil
+		m := frontend(quiet, src, &diag.List{})
+		if m == nil {
+			return nil
+		}
+		if out, err := lower(in, m, frame); err == nil {
+			return out
+		}
+	}
+	return nil
+}
+
+// frontend takes text to IR; nil when the script has errors.
+func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
+	script := parse.Script(src, diags)
+	if script == nil || slices.ContainsFunc(diags.Sorted(), isSyntax) {
+		return nil
+	}
+	in.dump("ast", func() string {
+		var b strings.Builder
+		if err := ast.Fprint(&b, script); err != nil {
+			return err.Error()
+		}
+		return b.String()
+	})
+	script = withEnvironment(script, in.Environ)
+	others := in.startOthers(script)
+	defer others.end()
+	info := in.check(script, in.Target, diags)
+	if diags.HasErrors() {
+		return nil
+	}
+	return in.serveAll(others, info, src, diags)
+}
+
+// check expands and checks a script for a target. Parameters stay open for the
+// loader unless the code needs their values.
+func (in Input) check(script *ast.Script, t *kernel.Target, diags *diag.List) *check.Info {
+	for {
+		own := &diag.List{}
+		info := in.checkOnce(script, t, own)
+		if !in.fix(info) {
+			diags.Merge(own)
+			return info
+		}
+	}
+}
+
+func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List) *check.Info {
+	c := cdef.Predefined(t)
+	c.Dirs, c.Include = in.Dirs, in.Include
+	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin, C: c, Values: in.fixed.values, Named: in.fixed.named, Confined: in.Confined})
+	info := check.Check(script, t, in.Files, diags)
+	if err := t.Err(); err != nil {
+		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)
+	}
+	info.SeriesClock, info.HelperErrors = in.SeriesClock, in.HelperErrors
+	if in.ProbeFilter != nil {
+		info.Programs = slices.DeleteFunc(info.Programs, func(p *check.Program) bool {
+			return p.Point.Kind != "begin" && p.Point.Kind != "end" && !in.ProbeFilter.MatchString(p.Point.Text)
+		})
+	}
+	return info
+}
+
+// isSyntax tells the parser's own faults. What is wrong in attach points alone
+// does not keep the rest of the script from being checked.
+func isSyntax(d *diag.Diagnostic) bool {
+	return d.Severity() == diag.Error && d.Code != diag.BadProbeType && d.Code != diag.BadAttachPoint
+}
+
+// lower takes IR to bytes; frame is that of passes.Options.
+func lower(in Input, m *ir.Module, frame int) (*Output, error) {
+	opt := passes.Options{Frame: frame}
+	if in.Verify {
+		opt.Verify = ir.VerifyStage
+	}
+	if in.Dump != nil {
+		opt.Dump = func(pass string, m *ir.Module) { in.Dump(pass, m.String()) }
+	}
+	if err := passes.Run(m, opt); err != nil {
+		return nil, err
+	}
+	funcs, err := emit.ModuleWith(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump), Free: true})
+	if err != nil {
+		return nil, err
+	}
+	in.dump("asm", func() string { return assembly(funcs) })
+	object, err := obj.Write(m, funcs)
+	if err != nil {
+		return nil, err
+	}
+	in.dump("object", func() string { return sections(object) })
+	if d, found := backendmanifest.TooLarge(m); found {
+		return nil, d
+	}
+	doc, err := manifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
+	var fault *manifest.Fault
+	if errors.As(err, &fault) && fault.Size {
+		return nil, tooLarge(m, fault)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("BUG: the manifest is not valid: %v", err))
+	}
+	in.dump("manifest", func() string { return string(doc) })
+	return &Output{Object: object, Manifest: doc, Module: m, Funcs: funcs}, nil
+}
+
+// tooLarge says of what a manifest cannot hold where the script makes it.
+func tooLarge(m *ir.Module, f *manifest.Fault) error {
+	d := ir.Diag{Pos: ir.NoPos, Text: "the script is too large for an object: " + f.Path + ": " + f.Text}
+	var i int
+	if n, _ := fmt.Sscanf(f.Path, "events[%d]", &i); n == 1 && i < len(m.Events) {
+		d.Pos = m.Events[i].Pos
+	} else if n, _ := fmt.Sscanf(f.Path, "maps[%d]", &i); n == 1 && i < len(m.Maps) {
+		d.Pos = m.Maps[i].Pos
+	}
+	if d.Pos != ir.NoPos {
+		part := f.Path[strings.LastIndexByte(f.Path, '.')+1:]
+		d.Text = "what is made here is too large for an object: " + part + ": " + f.Text
+	}
+	return d
+}
+
+func (in Input) dump(stage string, text func() string) {
+	if in.Dump != nil {
+		in.Dump(stage, text())
+	}
+}
+
+// machineDump passes the backend's dumps of machine code on, by function.
+func machineDump(dump func(stage, text string)) func(stage, fn, text string) {
+	if dump == nil {
+		return nil
+	}
+	return func(stage, _, text string) {
+		if stage != "asm" { // assembly has more to say
+			dump(stage, text)
+		}
+	}
+}
+
+// assembly prints the code in the syntax of the kernel's log, with the script's
+// places and what the linker fills in.
+func assembly(funcs []*emit.Func) string {
+	var b strings.Builder
+	for _, f := range funcs {
+		symbols, comments := map[int]string{}, map[int]string{}
+		for _, r := range f.Relocs {
+			symbols[r.Insn] = r.Sym
+		}
+		for _, l := range f.Lines {
+			comments[l.Insn] = l.Pos.String()
+		}
+		for _, c := range f.CORE {
+			comments[c.Insn] = strings.TrimSpace(comments[c.Insn] + " " + c.Ref.String())
+		}
+		text, err := mach.Disassemble(f.Insns, func(slot int) (string, string) { return symbols[slot], comments[slot] })
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		fmt.Fprintf(&b, "%s:\n%s\n", f.Name, text)
+	}
+	return b.String()
+}
+
+// report turns the refusal of a stage behind the checker into a diagnostic at
+// its place in the script.
+func report(err error, src *diag.Source, diags *diag.List) {
+	var refused passes.Refused
+	if errors.As(err, &refused) {
+		for _, d := range refused {
+			add(diags, src, d.Pos, d.Text, d.Hint)
+		}
+		return
+	}
+	var d ir.Diag
+	var o *obj.Error
+	var e *mach.Error
+	switch {
+	case errors.As(err, &e):
+		add(diags, src, e.Pos, e.Msg, "")
+	case errors.As(err, &d):
+		add(diags, src, d.Pos, d.Text, d.Hint)
+	case errors.As(err, &o):
+		add(diags, src, o.Pos, o.Msg, "")
+	default:
+		add(diags, src, ir.NoPos, err.Error(), "")
+	}
+}
+
+func add(diags *diag.List, src *diag.Source, p ir.Pos, text, hint string) {
+	d := diags.Add(diag.CannotCompile, place(src, p), "%s", text)
+	if hint != "" {
+		d.Hint("%s", hint)
+	}
+}
+
+// place is the span of a position, one byte long.
+func place(src *diag.Source, p ir.Pos) diag.Span {
+	if p.Line < 1 || p.Line > src.LineCount() {
+		return diag.Span{}
+	}
+	start := min(src.LineStart(p.Line)+max(p.Col, 1)-1, len(src.Text))
+	return src.Span(start, min(start+1, len(src.Text)))
+}
+
+// objectName makes a C identifier of a script's file name.
+func objectName(path string) string {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	name = strings.TrimSuffix(name, ".bt")
+	out := []byte(name)
+	for i, c := range out {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' && i > 0) {
+			out[i] = '_'
+		}
+	}
+	if len(out) == 0 {
+		return "script"
+	}
+	return string(out)
+}

@@ -1,0 +1,154 @@
+package compile
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/ir/kernel"
+)
+
+// numbered repeats a text with the numbers from 0.
+func numbered(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// TestExtremes: what is absurdly large, deep or no text at all gets its answer
+// quickly, and one that names what is too much.
+func TestExtremes(t *testing.T) {
+	rep := strings.Repeat
+	nested := "the nesting is too deep or the statement too long"
+	for _, c := range []struct{ name, text, want string }{
+		{"parentheses", "begin { print(" + rep("(", 5000) + "1" + rep(")", 5000) + "); }", nested},
+		{"open parentheses", rep("(", 1<<20), "the limit is 8192"},
+		{"open braces", rep("{", 1<<20), nested},
+		{"blocks", "begin { " + rep("{", 5000) + rep("}", 5000) + " }", nested},
+		{"ifs", "begin { " + rep("if (pid) {", 5000) + rep("}", 5000) + " }", nested},
+		{"else ifs", "begin { if (pid) { } " + numbered(50000, "else if (pid == %d) { } ") + "}", nested},
+		{"maps", "begin { " + numbered(65, "@m%d = 1; ") + "}", "maps; the kernel permits 64 in a program"},
+		{"maps and those for output", "begin { " + numbered(64, "@m%d = 1; ") + "exit(); }", "this probe uses 66 maps"},
+		{"signs", "begin { print(" + rep("-", 100000) + "1); }", nested},
+		{"casts", "begin { print(" + rep("(int8)", 50000) + "1); }", nested},
+		{"sum", "begin { print(pid" + rep("+pid", 100000) + "); }", nested},
+		{"choices", "begin { print(" + rep("pid ? 1 : ", 20000) + "2); }", nested},
+		{"tuple", "begin { print((1" + rep(",1", 100000) + ")); }", nested},
+		{"keys", "begin { print(@a" + rep("[@a", 20000) + "[1]" + rep("]", 20000) + "); }", nested},
+		{"fields", "begin { print(curtask" + rep(".parent", 50000) + ".pid); }", nested},
+		{"attach points", "begin" + rep(",begin", 50000) + " { }", nested},
+		{"clauses", numbered(5000, "begin { @x = %d; }\n"), "more than 1024 BPF programs"},
+		{"allowed clauses", "config = { max_bpf_progs = 100000 }\n" + numbered(5000, "begin { @x = %d; }\n"), "more than 4096 BPF programs"},
+		{"statements", "begin { " + numbered(50000, "@x = %d;\n") + " }", "more than 16384 statements"},
+		{"statements of functions", "begin { print(f14(\"a\")); }\n" + doubling(14), "more than 16384 statements"},
+		{"unrolled statements", "begin { " + rep("unroll 100 { ", 5) + "@x++;" + rep(" }", 5) + " }", "more than 16384 statements"},
+		{"bytes", rep("begin { }\n", 1<<18), "the limit is 2097152"},
+		{"functions", numbered(20000, "fn f%d($x : int8) : int8 { return 1; }\n") + "fn r($x : int8) : int8 { return r($x); }\nbegin { }", "Recursive function call"},
+		{"structs", numbered(20000, "struct s%d { int a; char c[16]; };\n") + "begin { nosuch; }", "Unknown identifier"},
+		{"unknown fields", "begin { " + numbered(2000, "print(curtask.nosuch%d); ") + "}", "does not contain a field named 'nosuch0'"},
+		{"nested tuple", "begin { print(" + rep("(", 60) + "1" + rep(",1)", 60) + "); }", "x.bt:1:9: error[E0401]: what is made here is too large for an object: layout: layouts nest deeper than 16"},
+		{"nested key", "begin { @x[" + rep("(", 60) + "1" + rep(",1)", 60) + "] = 1; }", "x.bt:1:9: error[E0401]: what is made here is too large for an object: layout: layouts nest deeper than 16"},
+		{"wide tuple", "begin { print((1" + rep(",1", 999) + ")); }", "x.bt:1:9: error[E0401]: what is made here is too large for an object: fields: 1000 is not in 0..512"},
+		{"parameters", "begin { " + numbered(1000, "print($1%d); ") + " }", "a script uses 128 parameters at most"},
+		{"maps", "begin { " + numbered(5000, "@m%d = 1; ") + " }", "more than 1000 maps"},
+		{"long string", `begin { print("` + rep("a", 1<<20) + `"); }`, "String is too long"},
+		{"quotes", rep(`"`, 1<<20+1), "the limit is 8192"},
+		{"long name", "begin { print(" + rep("a", 1<<20) + "); }", "the limit is 255"},
+		{"long variable", "begin { $" + rep("a", 1<<20) + " = 1; }", "the limit is 256"},
+		{"long map", "begin { @" + rep("a", 1<<20) + " = 1; }", "the limit is 256"},
+		{"long function", "kprobe:" + rep("a", 1<<20) + " { }", "the limit is 8192"},
+		{"long comment", "begin { } /* " + rep("x", 1<<20), "unterminated comment"},
+		{"macros", "macro m0(x) { x + x }\n" + func() string {
+			var b strings.Builder
+			for i := range 40 {
+				fmt.Fprintf(&b, "macro m%d(x) { m%d(x) + m%d(x) }\n", i+1, i, i)
+			}
+			return b.String()
+		}() + "begin { print(m40(1)); }", "macros expand to more than"},
+		{"nested structs", "struct a { " + rep("struct { ", 20000) + "int x;" + rep("};", 20000) + "};\nbegin { }", "too deeply nested"},
+		{"invalid UTF-8", "begin { print(\"\xff\xfe\"); }", "invalid UTF-8: byte 0xff"},
+		{"NUL", "begin { print(\"a\x00b\"); }", "NUL byte"},
+		{"only NULs", rep("\x00", 1<<20), "NUL byte"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tgt, err := kernel.Default("x86_64")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			out, diags := Compile(Input{Name: "x.bt", Text: c.text, Target: tgt, Compiler: "test"})
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			said := fmt.Sprint(diags.Err())
+			if out != nil || !strings.Contains(said, c.want) {
+				t.Errorf("says %.300s, not %q", said, c.want)
+			}
+			// A busy machine is many times slower than an idle one, where each takes less
+			// than a second.
+			if took > 20*time.Second {
+				t.Errorf("the answer took %v", took)
+			}
+			if mem := after.TotalAlloc - before.TotalAlloc; mem > 1<<30 {
+				t.Errorf("%d MiB allocated", mem>>20)
+			}
+		})
+	}
+}
+
+// TestManyClauses: clauses cost what they are, not the square of it.
+func TestManyClauses(t *testing.T) {
+	tgt, err := kernel.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocated := func(n int) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		out, diags := Compile(Input{Name: "x.bt", Target: tgt, Compiler: "test", Text: "config = { max_bpf_progs = 4096 }\n" +
+			numbered(n, "tracepoint:syscalls:sys_enter_read /pid == %d/ { @a[comm, pid] = count(); printf(\"%%d %%s\\n\", pid, comm); }\n")})
+		if out == nil {
+			t.Fatal(diags.Err())
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	allocated(10) // what is made once
+	small, large := allocated(100), allocated(1000)
+	if large > 15*small {
+		t.Errorf("1000 clauses allocate %.1f times as much as 100", large/small)
+	}
+}
+
+// doubling is n functions, each of which calls the next one twice, the last first.
+func doubling(n int) string {
+	var s strings.Builder
+	for i := n; i > 0; i-- {
+		fmt.Fprintf(&s, "fn f%d($s : string) : string { $t = f%d($s); return f%d($t); }\n", i, i-1, i-1)
+	}
+	s.WriteString("fn f0($s : string) : string { return $s; }\n")
+	return s.String()
+}
+
+// TestLongestTimers compiles periods and rates at the limit, which the manifest's
+// validation states once more, and above it.
+func TestLongestTimers(t *testing.T) {
+	x86, err := kernel.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for timer, ok := range map[string]bool{
+		"interval:s:281474976710656": true, "interval:s:281474976710657": false, "interval:us:9223372036854775807": false,
+		"profile:hz:1111111111111111": false, "interval:3257d": true, "interval:3258d": false, "interval:ms:1e18": false,
+	} {
+		out, diags := Compile(Input{Name: "t.bt", Text: timer + " { }", Target: x86})
+		if (out != nil) != ok {
+			t.Errorf("%s: compiled %v, expected %v: %v", timer, out != nil, ok, diags.Err())
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package compile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/ir/kernel"
+)
+
+// FuzzCompile takes texts through the whole compiler: no panic, an answer in
+// time, and an object exactly when there is no error.
+func FuzzCompile(f *testing.F) {
+	files, err := filepath.Glob("../../../tests/corpus/*.bt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(text) < longest {
+			f.Add(string(text))
+		}
+	}
+	tgt, err := kernel.Default("x86_64")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > longest || strings.Contains(text, "import") || strings.Contains(text, "include") {
+			t.Skip("skipped: long texts show nothing more; files of this machine are no part of the text")
+		}
+		began := time.Now()
+		out, diags := Compile(Input{Name: "fuzz.bt", Text: text, Target: tgt, Compiler: "test", Verify: true})
+		if (out == nil) != diags.HasErrors() {
+			t.Errorf("output: %v, errors: %v", out != nil, diags.Err())
+		}
+		if d := time.Since(began); d > patience {
+			t.Errorf("%v for %d bytes", d, len(text))
+		}
+	})
+}
+
+const (
+	longest  = 1 << 12
+	patience = 20 * time.Second // the rule check after each pass is most of it
+)

@@ -1,0 +1,56 @@
+package compile
+
+import (
+	"maps"
+	"slices"
+
+	"btc/frontend/check"
+	"btc/loader/manifest"
+)
+
+// fixed are the parameters that the code is made for.
+type fixed struct {
+	values map[int]string
+	named  map[string]string
+}
+
+func (in Input) newFixed() *fixed {
+	f := &fixed{values: map[int]string{}, named: map[string]string{}}
+	if in.FixAll {
+		for i, v := range in.Params {
+			f.values[i+1] = v
+		}
+	}
+	return f
+}
+
+// fix adds the parameters whose values the checker missed and that are given. It
+// reports whether there are any more.
+func (in Input) fix(info *check.Info) bool {
+	more := false
+	for n := range info.NeedsValue {
+		if _, done := in.fixed.values[n]; !done && n <= len(in.Params) {
+			in.fixed.values[n] = in.Params[n-1]
+			more = true
+		}
+	}
+	for name := range info.NeedsOption {
+		v, given := in.Options[name]
+		if _, done := in.fixed.named[name]; !done && given {
+			in.fixed.named[name] = v
+			more = true
+		}
+	}
+	return more
+}
+
+// given writes the parameters of the compilation into the manifest.
+func (in Input) given(m *manifest.Manifest) *manifest.Manifest {
+	if len(in.Params) == 0 && len(in.Options) == 0 {
+		return m
+	}
+	m.Given = &manifest.Given{Values: in.Params, Options: in.Options, Fixed: slices.Sorted(maps.Keys(in.fixed.values)),
+		FixedOptions: slices.Sorted(maps.Keys(in.fixed.named))}
+	m.Requires = append(m.Requires, "given-params")
+	return m
+}

@@ -1,0 +1,159 @@
+package compile
+
+import (
+	"slices"
+	"sync"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/diag"
+	"btc/frontend/irgen"
+	"btc/internal/arch"
+	"btc/ir"
+	"btc/ir/kernel"
+)
+
+// serveAll builds the module of a checked script and makes it serve the other
+// targets: the script is checked for each of them as it is for the first, and
+// for another architecture the module must come out the same but for constants of
+// the computation. nil when a target that must be served cannot be.
+func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, diags *diag.List) *ir.Module {
+	m := in.build(info, others.arches)
+	others.begin()
+	one, failed := ir.NewUnifier(m), false
+	for _, t := range in.Others {
+		reason := others.next().misfit(one, src).because(info, t)
+		switch {
+		case reason == nil:
+		case in.Optional && len(others.arches) > 1:
+			left := diags.Add(diag.LeftOut, reason.at, "the object serves %s only: on %s %s", in.Target.Arch().Label, t.Arch().Label, reason.text)
+			left.Hint("--arch %s says that this is meant", in.Target.Arch().Label)
+			others.end()
+			return in.build(info, others.arches[:1])
+		default:
+			diags.Add(diag.NotServed, reason.at, "Linux %s on %s cannot be served by the same object: %s", t.Release(), t.Arch().Label, reason.text)
+			failed = true
+		}
+	}
+	if failed {
+		return nil
+	}
+	one.Apply()
+	return m
+}
+
+// others checks and builds a script for the targets behind the first, in order,
+// while the caller does so for the first.
+type others struct {
+	arches []*arch.Arch  // of all targets, each once
+	free   chan struct{} // closed when the first target's module is built
+	begin  func()        // closes it
+	out    chan view
+	done   chan struct{}
+}
+
+// view is a script as one more target sees it.
+type view struct {
+	module *ir.Module // nil unless the target is the first of its architecture
+	diags  *diag.List
+	bug    any // panic
+}
+
+// startOthers begins the work. Parameters that the code is made for come to light
+// while the first target is checked: with parameters the work waits for that, and
+// so it does when it needs debug information, which is read once.
+func (in Input) startOthers(script *ast.Script) *others {
+	o := &others{arches: []*arch.Arch{in.Target.Arch()}, free: make(chan struct{}), out: make(chan view, len(in.Others)), done: make(chan struct{})}
+	o.begin = sync.OnceFunc(func() { close(o.free) })
+	unify := make([]bool, len(in.Others))
+	for i, t := range in.Others {
+		if unify[i] = !slices.Contains(o.arches, t.Arch()); unify[i] {
+			o.arches = append(o.arches, t.Arch())
+		}
+	}
+	wait := func() { <-o.free }
+	in.Files = in.Files.After(wait)
+	go func() {
+		defer close(o.done)
+		if len(in.Params)+len(in.Options) > 0 {
+			wait()
+		}
+		for i, t := range in.Others {
+			o.out <- in.view(script, t, o.arches, unify[i])
+		}
+	}()
+	return o
+}
+
+func (in Input) view(script *ast.Script, t *kernel.Target, arches []*arch.Arch, unify bool) (v view) {
+	defer func() { v.bug = recover() }()
+	t.ProbesOf(in.Target)
+	v.diags = &diag.List{}
+	info := in.check(script, t, v.diags)
+	if unify && !v.diags.HasErrors() {
+		v.module = in.build(info, arches)
+	}
+	return v
+}
+
+// next is how the next target sees the script.
+func (o *others) next() view {
+	v := <-o.out
+	if v.bug != nil {
+		panic(v.bug)
+	}
+	return v
+}
+
+// end waits until no work is left.
+func (o *others) end() {
+	o.begin()
+	<-o.done
+}
+
+// build builds the module that serves the architectures.
+func (in Input) build(info *check.Info, arches []*arch.Arch) *ir.Module {
+	info.Arches = nil
+	if len(arches) > 1 {
+		info.Arches = arches
+	}
+	return irgen.Module(info, objectName(in.Name))
+}
+
+// misfit is why a target cannot be served.
+type misfit struct {
+	at   diag.Span
+	text string
+}
+
+// because names the cause where it is an event that the target does not have: it
+// then has those of the first target, whose types it may lack.
+func (r *misfit) because(info *check.Info, t *kernel.Target) *misfit {
+	if r == nil {
+		return nil
+	}
+	for _, p := range info.Programs {
+		clause, point := p.Probe.Span(), p.Point
+		if point.Kind != "tracepoint" || point.Pattern || r.at.Start < clause.Start || r.at.Start >= clause.End || t.HasEvent(point.Target, point.Name) {
+			continue
+		}
+		return &misfit{point.At, "the kernel has no tracepoint " + point.Target + ":" + point.Name}
+	}
+	return r
+}
+
+// misfit adds the target to those that one module serves, or says why it cannot.
+func (v view) misfit(one *ir.Unifier, src *diag.Source) *misfit {
+	for _, d := range v.diags.Sorted() {
+		if d.Severity() == diag.Error {
+			return &misfit{d.Span, d.Message}
+		}
+	}
+	if v.module == nil {
+		return nil
+	}
+	if d := one.Add(v.module); d != nil {
+		return &misfit{place(src, d.Pos), d.Text}
+	}
+	return nil
+}

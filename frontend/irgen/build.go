@@ -1,0 +1,372 @@
+// Package irgen writes IR from a checked script.
+//
+// It takes a check.Info without errors and gives an ir.Module of high ops: one
+// function for each attach point of each clause, the script's maps, parameters
+// and events, and the metadata of the manifest. It makes no decision about
+// meaning (frontend/check has made them) nor about layout in the kernel (the
+// lowerings do).
+//
+// Scalars become SSA values. Strings, tuples, structs and the like live in
+// slots, in the storage form of docs/layouts.md.
+package irgen
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/diag"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// builder holds the module in the making.
+type builder struct {
+	m      *ir.Module
+	info   *check.Info
+	stmts  map[diag.Span]int // statement's span -> index in m.Stmts
+	sites  map[diag.Span]int // expression's span -> ir.Pos.Site
+	events map[string]int    // how many events of a kind have names
+	// layouts shares the layout of a type, which may be large.
+	layouts map[*types.Type]*ir.Layout
+	tables  *tables
+}
+
+// Module builds the IR of a script. name is a C identifier for the object.
+func Module(info *check.Info, name string) *ir.Module {
+	src := info.Script.Source
+	b := &builder{
+		m: &ir.Module{Name: name, File: path.Base(src.Name), Source: src.Text, Target: info.Target, Arches: info.Arches,
+			Meta: ir.Meta{Config: info.Config.Values}},
+		info: info, stmts: map[diag.Span]int{}, sites: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
+	}
+	for _, m := range info.Maps {
+		b.addMap(m)
+	}
+	b.params()
+	for _, u := range info.Unsafe {
+		b.m.Meta.Unsafe = append(b.m.Meta.Unsafe, ir.UnsafeUse{Name: u.Name, Pos: b.pos(u.At, -1)})
+	}
+	for i, p := range info.Programs {
+		b.program(i, p)
+	}
+	b.subprograms()
+	return b.m
+}
+
+func (b *builder) addMap(m *check.Map) {
+	out := &ir.Map{
+		Name: m.Name, Shape: ir.MapShape(m.Shape), Pos: b.pos(m.At, -1), Declared: m.Declared,
+		MaxEntries: m.MaxEntries, Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step,
+		Read: m.Read, Cleared: m.Cleared, Deleted: m.Deleted,
+	}
+	if m.Key != nil {
+		out.Key = b.layout(m.Key)
+	}
+	if m.Value != nil {
+		out.Value = b.layout(m.Value)
+	}
+	if m.Shape == "tseries" {
+		out.Interval, out.Intervals, out.Agg = m.Interval, m.Intervals, m.Agg
+		if m.Scalar() {
+			out.MaxEntries = int(min(m.Intervals, int64(m.MaxEntries)))
+		}
+		out.Key = b.seriesLayout(out.Key)
+	}
+	b.m.Maps = append(b.m.Maps, out)
+}
+
+// pos is a place of the script.
+func (b *builder) pos(at diag.Span, stmt int) ir.Pos {
+	if at = at.In(b.info.Script.Source); !at.Valid() {
+		return ir.Pos{Stmt: stmt}
+	}
+	p := at.Pos()
+	return ir.Pos{Line: p.Line, Col: p.Col, Stmt: stmt}
+}
+
+// maxStmtText bounds the text of a statement in line info.
+const maxStmtText = 120
+
+// stmt is the index of a statement in the module's table for line info.
+func (b *builder) stmt(at diag.Span) int {
+	src := b.info.Script.Source
+	if at = at.In(src); !at.Valid() {
+		at = src.Span(0, 0)
+	}
+	at.File = src
+	if i, ok := b.stmts[at]; ok {
+		return i
+	}
+	text := strings.Join(strings.Fields(at.File.Text[at.Start:at.End]), " ")
+	if len(text) > maxStmtText {
+		text = text[:maxStmtText]
+	}
+	p := at.Pos()
+	i := len(b.m.Stmts)
+	b.m.Stmts = append(b.m.Stmts, ir.Stmt{Line: p.Line, Col: p.Col, Text: strings.ToValidUTF8(text, "?")})
+	b.stmts[at] = i
+	return i
+}
+
+// program builds the function of one attach point.
+func (b *builder) program(i int, p *check.Program) {
+	pt := p.Point
+	at := b.pos(pt.At, b.stmt(pt.At))
+	prog := &ir.Prog{
+		Kind: ir.ProgKind(pt.Kind), Section: section(pt), Clause: p.Clause, FirstID: i,
+		UsesID: p.Body.UsesID, UsesFunc: p.Body.UsesFunc, Pos: at,
+		Attach: pt.Attach,
+	}
+	prog.Attach.Binary = cmp.Or(pt.Binary, p.Body.Binary)
+	for _, i := range slices.Sorted(maps.Keys(p.Body.Args)) {
+		prog.Args = append(prog.Args, p.Body.Args[i])
+	}
+	for _, u := range p.Body.Record {
+		prog.Record = append(prog.Record, ir.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: b.pos(u.At, b.stmt(u.At))})
+	}
+	f := &ir.Func{Name: fmt.Sprintf("%s_%d", identifier(pt.Text), i), Prog: prog, Pos: at}
+	b.m.Funcs = append(b.m.Funcs, f)
+	fb := &fn{builder: b, cursor: newCursor(f), body: p.Body, prog: p, vars: map[*check.Var]*ir.Value{}}
+	fb.ctx = f.Entry().AddParam(ir.TCtx)
+	fb.Pos = at
+	fb.initVars()
+	fb.clause(p.Probe)
+	dropTrivialParams(f)
+}
+
+// section is the ELF section of a program, by libbpf's names. A pattern or a
+// path that only the host resolves has no place there: the manifest says it.
+func section(p *check.Point) string {
+	exact := !p.Pattern && p.Name != ""
+	switch p.Kind {
+	case "kprobe", "kretprobe", "fentry", "fexit":
+		if !exact {
+			return p.Kind
+		}
+		if p.Offset != 0 {
+			return fmt.Sprintf("%s/%s+%d", p.Kind, p.Name, p.Offset)
+		}
+		return p.Kind + "/" + p.Name
+	case "uprobe", "uretprobe":
+		if !exact || !strings.HasPrefix(p.Target, "/") || p.Lang != "" {
+			return p.Kind
+		}
+		if p.Offset != 0 {
+			return fmt.Sprintf("%s/%s:%s+%d", p.Kind, p.Target, p.Name, p.Offset)
+		}
+		return fmt.Sprintf("%s/%s:%s", p.Kind, p.Target, p.Name)
+	case "usdt":
+		return p.Kind // libbpf's own form needs maps that only libbpf fills
+	case "tracepoint":
+		if !exact {
+			return p.Kind
+		}
+		return "tracepoint/" + p.Target + "/" + p.Name
+	case "rawtracepoint":
+		if !exact {
+			return "tp_btf"
+		}
+		return "tp_btf/" + p.Name
+	case "iter":
+		return "iter/" + p.Name
+	case "profile", "interval", "software", "hardware", "watchpoint":
+		return "perf_event"
+	case "begin", "end", "self":
+		return "raw_tp"
+	case "test", "bench":
+		return "xdp"
+	}
+	panic("BUG: no section for probe kind " + p.Kind)
+}
+
+// identifier makes a C identifier of an attach point's text.
+func identifier(text string) string {
+	out := []byte(text)
+	for i, c := range out {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') {
+			out[i] = '_'
+		}
+	}
+	return string(out[:min(len(out), 60)])
+}
+
+// fn builds one function.
+type fn struct {
+	*builder
+	*cursor
+	body *check.Body
+	prog *check.Program
+	ctx  *ir.Value
+	vars map[*check.Var]*ir.Value // slots of variables that live in memory
+	loop []loopTargets            // innermost last
+	// turns is the product of the lengths of the counted loops around the statement.
+	turns int
+	// result is the type that a function of the script gives; nil in programs.
+	result *types.Type
+	// inlined is set in a function that is built in place of a call.
+	inlined *inlined
+	end     int       // column behind the part of the script that Pos names
+	span    diag.Span // that part, perhaps in a macro
+	at      int       // index of the current statement in Module.Stmts
+}
+
+// initVars gives variables that live in memory their slots, set to zero or the
+// empty string. Parameters are set by who passes them.
+func (f *fn) initVars(params ...*check.Var) {
+	for _, v := range f.body.Vars {
+		if v.Type.IsScalar() && !v.Addressed {
+			continue
+		}
+		st := v.Type.Store()
+		addr := f.Slot("$"+v.Name, st.Size, st.Align)
+		f.vars[v] = addr
+		if !v.Element && !slices.Contains(params, v) { // written at the start of each turn
+			f.clear(addr, v.Type)
+		}
+	}
+}
+
+// setVar sets a scalar variable: one of the script that has an address lies in
+// memory, the others are values.
+func (f *fn) setVar(v any, x *ir.Value) {
+	if v, ok := v.(*check.Var); ok && v.Addressed {
+		f.Store(ir.U64, f.vars[v], 0, f.as(ir.TI64, x))
+		return
+	}
+	f.cursor.setVar(v, x)
+}
+
+// getVar is the value that setVar has set, 0 where there is none.
+func (f *fn) getVar(v any, t ir.Type) *ir.Value {
+	if v, ok := v.(*check.Var); ok && v.Addressed {
+		return f.as(t, f.Load(ir.U64, f.vars[v], 0))
+	}
+	return f.cursor.getVar(v, t)
+}
+
+// smallObject is the size up to which an object is cleared as a whole: larger
+// strings live outside the stack frame, where stale bytes are no concern.
+const smallObject = 64
+
+// clear makes an object zero, or an empty string.
+func (f *fn) clear(addr *ir.Value, t *types.Type) {
+	if t.Kind == types.String && t.Size > smallObject {
+		f.Store(ir.U8, addr, 0, ir.Const(0))
+		return
+	}
+	f.zero(addr, t.Store().Size)
+}
+
+func (f *fn) zero(addr *ir.Value, n int) {
+	if n > 0 {
+		f.Emit(ir.OpMemZero, ir.TVoid, addr).Imm = int64(n)
+	}
+}
+
+// clause builds predicate and body.
+func (f *fn) clause(p *ast.Probe) {
+	if p.Pred != nil {
+		f.statement(p.Pred.Span())
+		body, skip := f.f.NewBlock(), f.f.NewBlock()
+		f.condition(p.Pred, body, skip)
+		f.start(skip, true)
+		f.Ret(ir.Const(0))
+		f.start(body, true)
+	}
+	f.block(p.Body)
+	if !f.ended() {
+		f.Ret(ir.Const(0))
+	}
+}
+
+// statement makes what follows belong to the statement at a span.
+func (f *fn) statement(at diag.Span) {
+	f.at = f.stmt(at)
+	f.Pos, f.end, f.span = f.pos(at, f.at), f.endCol(at), at
+}
+
+// here makes what follows belong to a part of the current statement, and gives
+// a function that goes back.
+func (f *fn) here(x ast.Node) func() {
+	pos, end, span := f.Pos, f.end, f.span
+	f.span = x.Span()
+	f.Pos, f.end = f.pos(f.span, f.at), f.endCol(f.span)
+	f.Pos.Site = f.site(x)
+	return func() { f.Pos, f.end, f.span = pos, end, span }
+}
+
+// site is the number of an expression among those whose failing helpers are
+// reported; 0 when none are. A member of something in parentheses is named without
+// the first of them, as the reference does.
+func (f *fn) site(x ast.Node) int {
+	if !f.info.HelperErrors {
+		return 0
+	}
+	at := x.Span()
+	for inner := x; inner != nil; {
+		switch n := inner.(type) {
+		case *ast.Field:
+			inner = n.X
+		case *ast.Index:
+			inner = n.X
+		case *ast.Paren:
+			at = n.X.Span().To(at)
+			inner = nil
+		default:
+			inner = nil
+		}
+	}
+	n, ok := f.sites[at]
+	if !ok {
+		f.m.Meta.Sites = append(f.m.Meta.Sites, ir.RuntimeError{Pos: f.pos(at, -1), End: f.endCol(at), Chain: f.chain(at)})
+		n = len(f.m.Meta.Sites)
+		f.sites[at] = n
+	}
+	return n
+}
+
+// failed has the loader told when helper's answer r is an error.
+func (f *fn) failed(helper string, r *ir.Value) {
+	if f.Pos.Site > 0 {
+		f.Emit(ir.OpFailed, ir.TVoid, r).Sym = helper
+	}
+}
+
+// endCol is the column behind a span, 0 if that is on another line.
+func (b *builder) endCol(at diag.Span) int {
+	if at = at.In(b.info.Script.Source); !at.Valid() || at.EndPos().Line != at.Pos().Line {
+		return 0
+	}
+	return at.EndPos().Col
+}
+
+// chain are the places of a message about a span that is in a macro or on
+// several lines: the span and the calls that led to it. It is nil for others.
+func (b *builder) chain(at diag.Span) []ir.Place {
+	calls := at.Chain()
+	if calls == nil && (!at.Valid() || at.EndPos().Line == at.Pos().Line) {
+		return nil
+	}
+	var all []ir.Place
+	for _, at := range append([]diag.Span{at}, calls...) {
+		if !at.Valid() {
+			return nil
+		}
+		start, end := at.Pos(), at.EndPos()
+		p := ir.Place{Line: start.Line, Col: start.Col, EndCol: end.Col}
+		if end.Line != start.Line {
+			p.EndLine = end.Line
+		}
+		if at.File.Base() != b.info.Script.Source.Base() {
+			p.File, p.Text = at.File.Name, at.File.Line(start.Line)
+		}
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,357 @@
+package irgen
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// callFunc gives the code of one builtin or function. The result is nil for
+// those without value and for those whose value lives in memory.
+type callFunc func(f *fn, x ast.Expr, c *check.Call) *ir.Value
+
+// tables are the builtins and functions by the name of their row in the
+// checker's table: those with a scalar value or none, those whose value is a
+// string (written to dst with the given capacity), and those whose value is an
+// object in memory.
+type tables struct {
+	calls   map[string]callFunc
+	strings map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int)
+	objects map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value)
+}
+
+func newTables() *tables {
+	return &tables{
+		calls: map[string]callFunc{
+			"pid": immediate(ir.OpPid), "tid": immediate(ir.OpTid), "nsecs": immediate(ir.OpNsecs),
+			"uid": plain(ir.OpUid), "gid": plain(ir.OpGid), "elapsed": plain(ir.OpElapsed), "cpu": plain(ir.OpCPU),
+			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": (*fn).jiffies,
+			"ncpus": plain(ir.OpNcpus), "cpid": (*fn).childPID, "username": plain(ir.OpUid),
+			"curtask": func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
+			"arg": func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
+				v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
+				v.Imm = c.N
+				return f.as(irType(f.body.Type(x)), v)
+			},
+			"ctx":      func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Cast(ir.TKAddr, f.ctx) },
+			"retval":   fromContext(ir.OpRetval),
+			"usermode": (*fn).usermode,
+			"func":     fromContext(ir.OpFuncIP),
+			"reg":      (*fn).reg,
+			"probe":    (*fn).probeID,
+			"kstack":   (*fn).kstack,
+			"ksym":     firstArg,
+			"kptr":     firstArg,
+			"uptr":     firstArg,
+			"strftime": firstArg,
+			"bswap":    (*fn).bswap,
+			"strncmp":  (*fn).strncmp,
+			"printf":   formatted(ir.EvPrintf),
+			"errorf":   formatted(ir.EvErrorf),
+			"warnf":    formatted(ir.EvWarnf),
+			"cat":      formatted(ir.EvCat),
+			"system":   formatted(ir.EvSystem),
+			"print":    (*fn).print,
+			"clear":    mapEvent(ir.EvClear),
+			"zero":     mapEvent(ir.EvZero),
+			"time":     (*fn).time,
+			"exit":     (*fn).exit,
+			"delete":   (*fn).delete,
+			"has_key":  (*fn).hasKey,
+			"len":      (*fn).length, "stack_len": (*fn).length,
+
+			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
+			"kaddr": hostValue, "percpu_kaddr": (*fn).percpuKaddr, "cgroupid": hostValue, "cgroup_path": firstArg,
+			"signal": signal("send_signal"), "signal_thread": signal("send_signal_thread"), "override": (*fn).override,
+			"uaddr": (*fn).uaddr, "unwatch": (*fn).unwatch, "debugf": (*fn).debugf, "kfunc_exist": hostValue, "kfunc_allowed": (*fn).kfuncAllowed, "socket_cookie": (*fn).socketCookie,
+			"skboutput":  (*fn).skbOutput,
+			"write_user": (*fn).writeUser, "memcmp": (*fn).memcmp,
+			"join":   (*fn).join,
+			"getopt": (*fn).getopt,
+		},
+		strings: map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int){
+			"comm":       func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
+			"str":        (*fn).str,
+			"path":       (*fn).path,
+			"str_concat": (*fn).concat, "strerror": numberName, "signal_name": numberName, "syscall_name": numberName,
+			"getopt": func(f *fn, c *check.Call, dst *ir.Value, capacity int) {
+				f.Emit(ir.OpStrCopy, ir.TI64, dst, f.optionAddr(c.Option)).Imm = int64(capacity)
+			},
+		},
+		objects: map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value){
+			"ustack": (*fn).ustack,
+			"usym":   func(f *fn, _ ast.Expr, c *check.Call, dst *ir.Value) { f.withProcess(dst, f.num(c.Args[0])) },
+			"func": func(f *fn, _ ast.Expr, _ *check.Call, dst *ir.Value) {
+				f.withProcess(dst, f.Emit(ir.OpFuncIP, ir.TI64, f.ctx))
+			},
+			"ntop": (*fn).ntop,
+			"pton": (*fn).pton, "macaddr": (*fn).macaddr, "buf": (*fn).buf,
+		},
+	}
+}
+
+// Has reports whether build can write the function of the checker's table.
+func Has(name string) bool {
+	t := newTables()
+	_, agg := aggOps[name]
+	_, call := t.calls[name]
+	_, str := t.strings[name]
+	_, obj := t.objects[name]
+	return agg || call || str || obj
+}
+
+// call builds a call for its scalar value or its effect.
+func (f *fn) call(x ast.Expr, e *check.Expr) *ir.Value {
+	defer f.here(x)()
+	if e.Call.Sub != nil {
+		return f.callSub(e)
+	}
+	if code := f.tables.calls[e.Call.Fn.Name]; code != nil {
+		return code(f, x, e.Call)
+	}
+	if !e.Type.IsScalar() && e.Type.Kind != types.None {
+		f.addr(x)
+		return nil
+	}
+	panic("BUG: no code for function " + e.Call.Fn.Name)
+}
+
+func plain(op ir.Op) callFunc {
+	return func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(op, ir.TI64) }
+}
+
+func immediate(op ir.Op) callFunc {
+	return func(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
+		v := f.Emit(op, ir.TI64)
+		v.Imm = c.N
+		return v
+	}
+}
+
+func fromContext(op ir.Op) callFunc {
+	return func(f *fn, x ast.Expr, _ *check.Call) *ir.Value {
+		return f.as(irType(f.body.Type(x)), f.Emit(op, ir.TI64, f.ctx))
+	}
+}
+
+// usermode is 1 in what the loader runs itself. Where there are no registers to
+// tell it by, the kernel's own code has called the program.
+func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
+	switch f.prog.Point.Kind {
+	case "begin", "end", "self":
+		return ir.Const(1)
+	case "test", "bench", "tracepoint", "rawtracepoint", "fentry", "fexit", "iter":
+		return ir.Const(0)
+	}
+	return fromContext(ir.OpUsermode)(f, x, c)
+}
+
+func firstArg(f *fn, x ast.Expr, c *check.Call) *ir.Value {
+	return f.as(irType(f.body.Type(x)), f.num(c.Args[0]))
+}
+
+func (f *fn) reg(_ ast.Expr, c *check.Call) *ir.Value {
+	v := f.Emit(ir.OpReg, ir.TI64, f.ctx)
+	v.Sym = c.Text
+	return v
+}
+
+func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
+	v := f.Emit(ir.OpAttachID, ir.TI64)
+	v.Imm = int64(f.f.Prog.FirstID)
+	if f.f.Prog.Kind == ir.ProgUSDT { // the rest tells its places apart
+		return f.And(v, ir.Const(1<<20-1))
+	}
+	return v
+}
+
+// probeNames is the map in which the loader puts the names of probes by their
+// numbers, for programs that read the text of a name.
+const probeNames = "probe_names"
+
+// probeText writes the name of the probe that x is: the empty text if the loader
+// has none.
+func (f *fn) probeText(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
+	text := e.Type
+	if f.m.Map(probeNames) == nil {
+		f.m.Maps = append(f.m.Maps, &ir.Map{Name: probeNames, Shape: ir.ShapeIntern, Pos: ir.NoPos, BPF: ir.BPFMap{Name: probeNames,
+			Type: "hash", KeySize: 4, ValueSize: text.Size, MaxEntries: 1, Present: -1, Gens: 1, Loss: -1}})
+	}
+	e.Type, e.ProbeText = types.TProbe, false
+	number := f.scalar(x)
+	e.Type, e.ProbeText = text, true
+	key := f.Slot("probe", 4, 4)
+	f.Store(ir.U32, key, 0, number)
+	name := f.Call("map_lookup_elem", ir.TMapVal(probeNames, true), ir.MapOperand(probeNames), key)
+	known, unknown, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.NotNull(name), known, unknown)
+	f.start(known, true)
+	f.copyString(f.NonNull(name), dst, min(text.Size, t.Size), t, true)
+	f.jump(rest)
+	f.start(unknown, true)
+	f.clear(dst, t)
+	f.jump(rest)
+	f.start(rest, true)
+}
+
+func (f *fn) kstack(x ast.Expr, _ *check.Call) *ir.Value { return f.stackID(ir.OpKstack, x) }
+
+// stackID takes a stack and gives its id, 0 for one of no frames.
+func (f *fn) stackID(op ir.Op, x ast.Expr) *ir.Value {
+	t := f.body.Type(x)
+	if t.Depth == 0 {
+		return ir.Const(0)
+	}
+	v := f.Emit(op, ir.TI64, f.ctx)
+	v.Imm, v.Sym = int64(t.Depth), f.stackMap(op == ir.OpUstack, t.Depth)
+	return v
+}
+
+func (f *fn) ustack(x ast.Expr, _ *check.Call, dst *ir.Value) {
+	f.withProcess(dst, f.stackID(ir.OpUstack, x))
+}
+
+func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {
+	size := f.body.Type(x).Size
+	if size == 1 {
+		return f.num(c.Args[0])
+	}
+	v := f.Emit(ir.OpBswap, ir.TI64, f.num(c.Args[0]))
+	v.Mem = ir.MemKindOf(size, false)
+	return v
+}
+
+// strncmp is 0 when the strings are equal, else 1. Of no characters they are.
+func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.N == 0 {
+		f.addr(c.Args[0])
+		f.addr(c.Args[1])
+		return ir.Const(0)
+	}
+	eq := f.stringsEqual(c.Args[0], c.Args[1], c.N)
+	return f.BoolInt(f.ICmp(ir.EQ, f.BoolInt(eq), ir.Const(0)))
+}
+
+func (f *fn) delete(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.Map.Shape == "tseries" {
+		return f.eachInterval(c.Map, c.Keys, func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapDel, ir.TI1, c.Map, key) })
+	}
+	return f.BoolInt(f.mapOp(ir.OpMapDel, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
+}
+
+func (f *fn) hasKey(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.Map.Shape == "tseries" {
+		return f.eachInterval(c.Map, c.Keys, func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapHas, ir.TI1, c.Map, key) })
+	}
+	return f.BoolInt(f.mapOp(ir.OpMapHas, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
+}
+
+// length is the number of elements of a map, or of frames of a stack.
+func (f *fn) length(_ ast.Expr, c *check.Call) *ir.Value {
+	if c.Map == nil {
+		id := c.Args[0]
+		if f.body.Type(id).Kind == types.Kstack {
+			return f.Emit(ir.OpStackLen, ir.TI64, f.num(id))
+		}
+		return f.Emit(ir.OpStackLen, ir.TI64, f.Load(ir.U64, f.addr(id), 0))
+	}
+	return f.mapOp(ir.OpMapLen, ir.TI64, c.Map, nil)
+}
+
+// stringCall writes the string that a function gives.
+func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int, exact bool) {
+	if e.Call.Sub != nil {
+		defer f.here(x)()
+		f.inline(e, dst, exact)
+		return
+	}
+	code, ok := f.tables.strings[e.Call.Fn.Name]
+	if !ok {
+		panic("BUG: no code for string function " + e.Call.Fn.Name)
+	}
+	defer f.here(x)()
+	code(f, e.Call, dst, capacity)
+}
+
+// str reads a string: from an address, or from a parameter or object of ours.
+func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
+	src := f.body.Type(c.Args[0])
+	limit := ir.Const(int64(capacity) + 1)
+	if len(c.Args) > 1 {
+		limit = f.num(c.Args[1])
+	}
+	if src.IsScalar() {
+		f.Emit(ir.OpStr, ir.TI64, dst, f.address(c.Args[0]), limit).Imm = int64(capacity)
+		return
+	}
+	if len(c.Args) > 1 && f.body.Expr(c.Args[1]).Const != nil && f.isConstText(c.Args[0]) {
+		limit = ir.Const(limit.Imm + 1)
+	}
+	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)
+}
+
+// isConstText tells that x is a literal or a parameter: bpftrace cuts these when
+// it compiles, to so many bytes without the NUL.
+func (f *fn) isConstText(x ast.Expr) bool {
+	_, literal := f.literal(x)
+	_, param := ast.Unparen(x).(*ast.Positional)
+	return literal || param
+}
+
+// objectCall writes the object that a function gives.
+func (f *fn) objectCall(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
+	if e.Call.Sub != nil {
+		defer f.here(x)()
+		f.inline(e, dst, true)
+		return
+	}
+	code, ok := f.tables.objects[e.Call.Fn.Name]
+	if !ok {
+		panic("BUG: no code for function " + e.Call.Fn.Name + " of type " + t.String())
+	}
+	defer f.here(x)()
+	code(f, x, e.Call, dst)
+}
+
+// withProcess stores {word, tgid, 0}: what user symbols are found by.
+func (f *fn) withProcess(dst, word *ir.Value) {
+	f.Emit(ir.OpSeenProc, ir.TVoid)
+	f.Store(ir.U64, dst, 0, word)
+	f.Store(ir.U64, dst, 8, f.Emit(ir.OpPid, ir.TI64)) // u32 tgid, u32 0
+}
+
+// Address families and where an inet object keeps its bytes.
+const (
+	afInet  = 2
+	afInet6 = 10
+	inetOff = 4
+)
+
+// ntop stores {u32 family, bytes}.
+func (f *fn) ntop(_ ast.Expr, c *check.Call, dst *ir.Value) {
+	f.zero(dst, types.TInet.Store().Size)
+	addr := c.Args[len(c.Args)-1]
+	t := f.body.Type(addr)
+	family := ir.Const(afInet)
+	if len(c.Args) == 2 {
+		family = f.num(c.Args[0])
+	} else if !t.IsScalar() && c.N == 16 {
+		family = ir.Const(afInet6)
+	}
+	f.Store(ir.U32, dst, 0, family)
+	if t.IsScalar() {
+		f.Store(ir.U32, dst, inetOff, f.num(addr))
+		return
+	}
+	if t.Kind == types.String {
+		f.bytesOf(addr, f.AddImm(dst, inetOff), int(c.N))
+		return
+	}
+	n := min(t.Size, 16)
+	if f.body.Expr(addr).Place != nil && n == t.Size {
+		f.readObject(f.body.Expr(addr), f.AddImm(dst, inetOff))
+		return
+	}
+	f.copy(f.AddImm(dst, inetOff), f.addr(addr), n)
+}

@@ -1,0 +1,118 @@
+package irgen
+
+import (
+	"fmt"
+
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// layout is the storage layout of a type, for maps and events.
+func (b *builder) layout(t *types.Type) *ir.Layout {
+	if l := b.layouts[t]; l != nil {
+		return l
+	}
+	l := b.makeLayout(t)
+	b.layouts[t] = l
+	return l
+}
+
+var plainKinds = map[types.Kind]ir.LayoutKind{
+	types.Int: ir.LInt, types.Bool: ir.LBool, types.Enum: ir.LEnum, types.Pointer: ir.LPtr,
+	types.String: ir.LString, types.Buffer: ir.LBuffer, types.Array: ir.LArray, types.Struct: ir.LRecord,
+	types.Tuple: ir.LTuple, types.Record: ir.LRecord, types.Kstack: ir.LKstack, types.Ustack: ir.LUstack,
+	types.Ksym: ir.LKsym, types.Usym: ir.LUsym, types.Inet: ir.LInet, types.Mac: ir.LMac,
+	types.Timestamp: ir.LTimestamp, types.Username: ir.LUsername, types.CgroupPath: ir.LCgroup,
+	types.Probe: ir.LProbe, types.None: ir.LNone, types.Float: ir.LNone,
+}
+
+func (b *builder) makeLayout(t *types.Type) *ir.Layout {
+	kind, ok := plainKinds[t.Kind]
+	if !ok {
+		if !t.IsAgg() {
+			panic("BUG: no layout for type " + t.String())
+		}
+		kind = ir.LInt
+	}
+	st := t.Store()
+	l := &ir.Layout{Kind: kind, Size: st.Size, Align: st.Align, Signed: t.Signed, Name: t.String()}
+	switch t.Kind {
+	case types.Enum:
+		l.Enum = enumTable(t.Enum)
+	case types.Array:
+		if t.Text != types.NoText && t.Len > 0 {
+			l.Kind = ir.LString
+			if t.Text == types.ScriptText {
+				l.Count = t.Len
+			}
+			break
+		}
+		l.Elem, l.Count = b.memberLayout(t.Elem), t.Len
+	case types.Struct:
+		l.CORE, l.Fields = t.Comp.CORE, b.members(t.Comp, 0)
+	case types.Tuple, types.Record:
+		for i, fl := range t.Fields {
+			l.Fields = append(l.Fields, ir.Field{Name: fl.Name, Off: st.Offsets[i], Layout: b.layout(fl.Type)})
+		}
+	case types.Kstack, types.Ustack:
+		l.Stack, l.Depth, l.Mode = b.stackMap(t.Kind == types.Ustack, t.Depth), t.Depth, t.Mode
+	case types.Timestamp, types.CgroupPath:
+		l.Format, l.Clock = t.Format, t.Clock
+	}
+	return l
+}
+
+func enumTable(e *types.EnumDef) map[int64]string {
+	out := map[int64]string{}
+	for _, v := range e.Values {
+		if _, ok := out[v.Value]; !ok {
+			out[v.Value] = v.Name
+		}
+	}
+	return out
+}
+
+// memberLayout is the layout of a type inside a struct or array: integers keep
+// their C size there.
+func (b *builder) memberLayout(t *types.Type) *ir.Layout {
+	if !t.IsScalar() && t.Kind != types.Float {
+		return b.layout(t)
+	}
+	l := *b.makeLayout(t)
+	l.Size, l.Align = t.Size, t.Align()
+	return &l
+}
+
+// members are the fields of a struct, those of anonymous members among them.
+// What cannot be printed is left out; a floating point number prints as null.
+func (b *builder) members(c *types.Composite, base int) []ir.Field {
+	var out []ir.Field
+	for _, m := range c.Members() {
+		switch {
+		case m.Name == "" && m.Type.Kind == types.Struct:
+			out = append(out, b.members(m.Type.Comp, base+m.Off)...)
+		case m.Name == "" || m.Type.Kind == types.Func:
+		default:
+			out = append(out, ir.Field{Name: m.Name, Off: base + m.Off, BitOff: m.BitOff, BitSize: m.BitSize, Layout: b.memberLayout(m.Type)})
+		}
+	}
+	return out
+}
+
+// stackMap is the name of the map that holds the frames of stacks of a kind and
+// depth; it is made at the first use. Stacks of no frames are never stored: they
+// share the map of those of one frame.
+func (b *builder) stackMap(user bool, depth int) string {
+	depth = max(1, depth)
+	name := fmt.Sprintf("kstack_%d", depth)
+	if user {
+		name = fmt.Sprintf("ustack_%d", depth)
+	}
+	if b.m.Map(name) == nil {
+		b.m.Maps = append(b.m.Maps, &ir.Map{Name: name, Shape: ir.ShapeStack, Depth: depth, User: user, MaxEntries: stackEntries, Pos: ir.NoPos})
+	}
+	return name
+}
+
+// stackEntries is how many different stacks of a kind are kept.
+const stackEntries = 4096

@@ -1,0 +1,325 @@
+package irgen
+
+import (
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/ir"
+)
+
+// loopTargets are where break and continue go.
+type loopTargets struct{ brk, cont *ir.Block }
+
+// repeat builds the body of a loop.
+func (f *fn) repeat(body *ast.Block, brk, cont *ir.Block) {
+	f.loop = append(f.loop, loopTargets{brk, cont})
+	f.block(body)
+	f.loop = f.loop[:len(f.loop)-1]
+}
+
+func (f *fn) while(s *ast.WhileStmt) {
+	if !f.isCounted(s) {
+		f.whileTurns(s)
+		return
+	}
+	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	f.condition(s.Cond, body, rest)
+	f.start(body, true)
+	f.repeat(s.Body, rest, head)
+	f.jump(head)
+	f.seal(head)
+	f.start(rest, true)
+	f.endIfUnreachable(rest)
+}
+
+// whileTurns is a while that no kernel's verifier can follow to its end, for
+// nothing counts its turns: it is made of turns as a long range is.
+func (f *fn) whileTurns(s *ast.WhileStmt) {
+	const all = 1<<63 - 1 // bpf_loop makes fewer
+	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
+	at, pos, end, span := f.at, f.Pos, f.end, f.span
+	head, test, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
+	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), test, done)
+	f.start(test, true)
+	f.condition(s.Cond, body, rest)
+	f.start(body, true)
+	f.repeat(s.Body, rest, head)
+	f.jump(head)
+	f.seal(head)
+	f.at, f.Pos, f.end, f.span = at, pos, end, span
+	f.toldIfCut(turns, s, done, rest)
+	f.start(rest, true)
+}
+
+// toldIfCut begins the block behind a loop's last turn: where turns are left, it
+// tells the user.
+func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
+	f.start(done, true)
+	cut := f.Emit(ir.OpRangeCut, ir.TI64, turns)
+	cut.Imm = int64(f.runtimeError(cutText, s))
+	tell := f.f.NewBlock()
+	tell.Cold = true
+	f.branch(f.ICmp(ir.NE, cut, ir.Const(0)), tell, rest)
+	f.start(tell, true)
+	f.Emit(ir.OpFault, ir.TVoid, f.AddImm(cut, -1))
+	f.jump(rest)
+}
+
+// cutText is what a run says of bpf_loop at its limit.
+const cutText = "Loop stopped after 8388608 turns: the kernel makes no more of one loop"
+
+// isCounted reports whether a variable that the loop changes is compared with a
+// number that is known: then the verifier may see that the loop ends.
+func (f *fn) isCounted(s *ast.WhileStmt) bool {
+	changed := map[*check.Var]bool{}
+	note := func(x ast.Expr) {
+		if v, ok := x.(*ast.Var); ok {
+			changed[f.body.Expr(v).Var] = true
+		}
+	}
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			note(n.Left)
+		case *ast.IncDec:
+			note(n.X)
+		}
+		return true
+	})
+	counter := func(x ast.Expr) bool {
+		v, ok := ast.Unparen(x).(*ast.Var)
+		return ok && changed[f.body.Expr(v).Var]
+	}
+	// Of a large number the verifier would try too many before it.
+	few := func(n int64) bool { return -countedTurns <= n && n <= countedTurns }
+	known := func(x ast.Expr) bool {
+		x = ast.Unparen(x)
+		e := f.body.Expr(x)
+		if _, ok := x.(*ast.Var); ok && e != nil && e.Var != nil && e.Var.Type.IsScalar() {
+			v := f.getVar(e.Var, irType(e.Var.Type))
+			return !changed[e.Var] && v.IsConst() && few(v.Imm)
+		}
+		return e != nil && e.Const != nil && (e.Const.IsStr || few(e.Const.Int))
+	}
+	found := false
+	bound := func(cond ast.Expr) {
+		ast.Inspect(cond, func(n ast.Node) bool {
+			if c, ok := n.(*ast.Binary); ok && isOrder(c.Op) {
+				found = found || counter(c.X) && known(c.Y) || counter(c.Y) && known(c.X)
+			}
+			return !found
+		})
+	}
+	bound(s.Cond)
+	ast.Inspect(s.Body, func(n ast.Node) bool {
+		if c, ok := n.(*ast.IfExpr); ok && leaves(c) {
+			bound(c.Cond)
+		}
+		return !found
+	})
+	return found
+}
+
+// leaves reports whether a branch of an if ends the loop.
+func leaves(x *ast.IfExpr) bool {
+	found := false
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BranchStmt:
+			found = found || !n.Continue
+		case *ast.ReturnStmt:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+func isOrder(op ast.BinaryOp) bool {
+	switch op {
+	case ast.Eq, ast.Ne, ast.Lt, ast.Gt, ast.Le, ast.Ge:
+		return true
+	}
+	return false
+}
+
+func (f *fn) unroll(s *ast.UnrollStmt) {
+	n := f.body.Unroll(s)
+	if n == 0 {
+		f.unrollParam(s)
+		return
+	}
+	rest := f.f.NewBlock()
+	for range n {
+		if f.ended() {
+			break
+		}
+		next := f.f.NewBlock()
+		f.repeat(s.Body, rest, next)
+		f.jump(next)
+		f.start(next, true)
+		f.endIfUnreachable(next)
+	}
+	f.jump(rest)
+	f.start(rest, true)
+	f.endIfUnreachable(rest)
+}
+
+// unrollParam repeats as often as a parameter of the loader says: a loop of at
+// most MaxUnroll turns, of which the kernel's verifier knows the number.
+func (f *fn) unrollParam(s *ast.UnrollStmt) {
+	n := f.num(s.Count)
+	most := ir.Const(check.MaxUnroll)
+	f.counted(s, ir.Const(0), f.Select(f.ICmp(ir.SGT, n, most), most, n), ir.SLT, s.Body, nil)
+}
+
+func (f *fn) forStmt(s *ast.ForStmt) {
+	if r, ok := ast.Unparen(s.Over).(*ast.Range); ok {
+		f.forRange(s, r)
+		return
+	}
+	f.forMap(s)
+}
+
+// inlineTurns is the number of turns, nested loops multiplied, up to which a
+// loop of known length is written as one; the kernel's verifier walks each turn.
+// With a loop in its body it has to be shorter, and in a program that runs once: there
+// a turn of bpf_loop costs less than the verifier's of a loop in place.
+const (
+	inlineTurns = 2048
+	outerTurns  = 64
+	onceTurns   = 64
+	// countedTurns is the largest number that ends a while by a comparison with a
+	// counter of its own, for it to be left to the verifier as it is.
+	countedTurns = 1 << 14
+)
+
+// runsOnce are the programs that the loader runs by itself.
+var runsOnce = map[ir.ProgKind]bool{ir.ProgBegin: true, ir.ProgEnd: true, ir.ProgSelf: true}
+
+// forRange is "for ($i : from..to)": half-open, bounds evaluated once.
+func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
+	from := f.num(r.From)
+	to := f.num(r.To)
+	less := ir.ULT
+	if f.body.Loop(s).Type.Signed {
+		less = ir.SLT
+	}
+	outer := max(f.turns, 1)
+	if from.IsConst() && to.IsConst() {
+		n := uint64(0)
+		if less.Eval(from.Imm, to.Imm) {
+			n = uint64(to.Imm - from.Imm)
+		}
+		most := uint64(inlineTurns / outer)
+		if hasLoop(s.Body) {
+			most = min(most, outerTurns)
+		}
+		if p := f.f.Prog; p != nil && runsOnce[p.Kind] {
+			most = min(most, onceTurns)
+		}
+		if n <= most {
+			f.turns = outer * max(int(n), 1)
+			if hasLoop(s.Body) { // passes/shortloops.go sees how much they are together
+				f.forTurns(s, from, to, less)
+			} else {
+				f.counted(s, from, to, less, s.Body, f.body.Loop(s))
+			}
+			f.turns = outer
+			return
+		}
+	}
+	f.turns = 1
+	f.forTurns(s, from, to, less)
+	f.turns = outer
+}
+
+// hasLoop reports whether a loop stands in a block.
+func hasLoop(b *ast.Block) bool {
+	found := false
+	ast.Inspect(b, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.ForStmt, *ast.WhileStmt:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// counted is a loop with a counter of its own: the script may change $i, the
+// variable that gets it at the start of each turn (nil: none).
+func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Block, v *check.Var) {
+	type counter struct{ ast.Stmt }
+	hidden := counter{s}
+	f.setVar(hidden, from)
+	head, body, next, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	i := f.getVar(hidden, ir.TI64)
+	f.branch(f.ICmp(less, i, to), body, rest)
+	f.start(body, true)
+	if v != nil {
+		f.setVar(v, i)
+	}
+	f.repeat(code, rest, next)
+	f.jump(next)
+	f.start(next, true)
+	f.setVar(hidden, f.Add(f.getVar(hidden, ir.TI64), ir.Const(1)))
+	f.jump(head)
+	f.seal(head)
+	f.start(rest, true)
+}
+
+// forTurns is a loop of unknown or great length, headed by rangenext.
+func (f *fn) forTurns(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
+	n := f.Select(f.ICmp(less, from, to), f.Sub(to, from), ir.Const(0))
+	turns := f.Emit(ir.OpRangeIter, ir.TI64, n)
+	at, pos, end, span := f.at, f.Pos, f.end, f.span
+	head, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
+	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), body, done)
+	f.start(body, true)
+	f.setVar(f.body.Loop(s), f.Add(f.AddImm(next, -1), from))
+	f.repeat(s.Body, rest, head)
+	f.jump(head)
+	f.seal(head)
+	f.at, f.Pos, f.end, f.span = at, pos, end, span
+	f.toldIfCut(turns, s, done, rest)
+	f.start(rest, true)
+}
+
+// forMap is "for ($kv : @map)": a loop headed by mapnext, whose body begins by
+// copying key and value to the tuple $kv.
+func (f *fn) forMap(s *ast.ForStmt) {
+	m, kv := f.body.Expr(s.Over).Map, f.body.Loop(s)
+	name := ir.MapOperand(m.Name)
+	walk := f.Emit(ir.OpMapIter, ir.TI64, name)
+	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.jump(head)
+	f.start(head, false)
+	next := f.Emit(ir.OpMapNext, ir.TMapVal(m.Name, true), name, walk)
+	f.branch(f.NotNull(next), body, rest)
+	f.start(body, true)
+	elem := f.NonNull(next)
+	dst, st := f.vars[kv], kv.Type.Store()
+	f.clearPadding(dst, kv.Type)
+	key := f.Emit(ir.OpMapKey, ir.TMapKey(m.Name), elem)
+	f.copy(f.AddImm(dst, int64(st.Offsets[0])), key, m.Key.Store().Size)
+	value := f.AddImm(dst, int64(st.Offsets[1]))
+	if t := kv.Type.Fields[1].Type; t.IsScalar() {
+		f.Store(ir.U64, value, 0, f.Emit(ir.OpElemGet, irType(t), name, elem))
+	} else {
+		f.Emit(ir.OpElemGetMem, ir.TVoid, name, value, elem)
+	}
+	f.repeat(s.Body, rest, head)
+	f.jump(head)
+	f.seal(head)
+	f.start(rest, true)
+}

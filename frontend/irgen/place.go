@@ -1,0 +1,328 @@
+package irgen
+
+import (
+	"strings"
+
+	"btc/frontend/ast"
+	"btc/frontend/check"
+	"btc/frontend/types"
+	"btc/ir"
+)
+
+// where is the address of an object: base plus a fixed offset, or plus a
+// relocated field. The last step stays unapplied so that a read can name it.
+type where struct {
+	base *ir.Value
+	off  int64
+	core ir.CORERef
+}
+
+// apply makes the address a value. The kernel takes no unknown offset into
+// memory of ours, so a relocated field there is addressed like kernel memory.
+func (f *fn) apply(w where) *ir.Value {
+	if w.core.Type != "" {
+		if ours(w.base) {
+			w.base = f.Cast(ir.TKAddr, w.base)
+		}
+		a := f.Emit(ir.OpFieldAddr, w.base.Type, w.base)
+		a.CORE = w.core
+		return a
+	}
+	return f.AddImm(w.base, w.off)
+}
+
+// ours reports whether an address is that of a slot, a map value or a record.
+func ours(p *ir.Value) bool {
+	return p.Type.Kind == ir.Stack || p.Type.Kind == ir.MapVal || p.Type.Kind == ir.Ringbuf
+}
+
+// locate computes the address of a place, all but its last step.
+func (f *fn) locate(p *check.Place) where { return f.walk(p, p.Steps) }
+
+// walk computes the address that some steps from a place's root lead to, all but
+// the last of them.
+func (f *fn) walk(p *check.Place, steps []check.Step) where {
+	var w where
+	switch p.Root {
+	case check.RootPointer:
+		w.base = f.as(addrType(p.Space), f.scalar(p.Base))
+	case check.RootValue:
+		w.base = f.addr(p.Base)
+	case check.RootCtx:
+		w.base = f.ctx
+		if !directContext(p) {
+			w.base = f.Cast(ir.TKAddr, f.ctx)
+		}
+	default:
+		panic("BUG: no address for a typed argument")
+	}
+	for _, s := range steps {
+		if len(s.Others) > 0 {
+			t := ir.TKAddr
+			if !w.base.Type.IsPtr() {
+				t = w.base.Type
+			}
+			w = where{base: f.eitherForm(s, t, func(s check.Step) *ir.Value { return f.apply(f.step(w, s)) })}
+			continue
+		}
+		w = f.step(w, s)
+	}
+	return w
+}
+
+// eitherForm reads with the form of a step that the host has.
+func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value) *ir.Value {
+	if len(s.Others) == 0 {
+		return read(s)
+	}
+	other, rest := s.Others[0], s
+	rest.Others = s.Others[1:]
+	exists := f.CORE(ir.FieldExists, ir.CORERef{Type: other.CORE, Path: other.Path})
+	for then := other.Then; then != nil; then = then.Then {
+		exists = f.And(exists, f.CORE(ir.FieldExists, ir.CORERef{Type: then.CORE, Path: then.Path}))
+	}
+	yes, no, join := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.ICmp(ir.NE, exists, ir.Const(0)), yes, no)
+	f.start(yes, true)
+	f.jump(join, read(other))
+	f.start(no, true)
+	f.jump(join, f.eitherForm(rest, t, read))
+	result := join.AddParam(t)
+	f.start(join, true)
+	return result
+}
+
+// directContext reports whether a place in the context can be loaded as the
+// kernel wants it: from the context pointer itself, which may not be changed.
+func directContext(p *check.Place) bool {
+	return len(p.Steps) == 1 && p.Steps[0].Index == nil && len(p.Steps[0].Others) == 0 && !located(p)
+}
+
+// located reports whether a place is that of a tracepoint's variable data: its
+// value is the address of the data.
+func located(p *check.Place) bool {
+	if len(p.Steps) == 0 {
+		return false
+	}
+	last := p.Steps[len(p.Steps)-1]
+	return last.DataLoc || last.RelLoc
+}
+
+func (f *fn) step(w where, s check.Step) where {
+	if then := s.Then; then != nil {
+		s.Then = nil
+		t := ir.TKAddr
+		if !w.base.Type.IsPtr() {
+			t = w.base.Type
+		}
+		return f.step(where{base: f.readWord(f.step(w, s), ir.U64, t)}, *then)
+	}
+	switch {
+	case s.CORE != "" && s.DataLoc: // another form, see eitherForm
+		w = f.dataLoc(where{base: f.ctx, core: ir.CORERef{Type: s.CORE, Path: s.Path}}, s)
+	case s.CORE != "":
+		if w.core.Type != "" || w.off != 0 {
+			w = where{base: f.apply(w)}
+		}
+		w.core = ir.CORERef{Type: s.CORE, Path: s.Path}
+	case s.Index != nil:
+		w = f.index(where{base: f.apply(w)}, s)
+	case s.DataLoc || s.RelLoc:
+		w = f.dataLoc(w, s)
+	case w.core.Type != "":
+		w = where{base: f.apply(w), off: int64(s.Off)}
+	default:
+		w.off += int64(s.Off)
+	}
+	return w
+}
+
+const outsideText = "Array access out of bounds. This can lead to unexpected results."
+
+// index adds a number of elements. Memory of ours cannot be read at an unknown
+// offset directly, so it is addressed like any kernel memory.
+func (f *fn) index(w where, s check.Step) where {
+	i := f.num(s.Index)
+	if i.IsConst() && (s.Len == 0 || uint64(i.Imm) < uint64(s.Len)) {
+		w.off += i.Imm * int64(s.Scale)
+		return w
+	}
+	if w.base.Type.IsPtr() {
+		w.base = f.Cast(ir.TKAddr, w.base)
+	}
+	if s.Len > 0 { // outside: the null address, which reads as zero
+		in, out, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+		out.Cold = true
+		f.branch(f.ICmp(ir.ULT, i, ir.Const(int64(s.Len))), in, out)
+		f.start(in, true)
+		f.jump(rest, f.Add(w.base, f.scaled(i, s.Scale)))
+		f.start(out, true)
+		f.Emit(ir.OpDivZero, ir.TVoid).Imm = int64(f.runtimeError(outsideText, s.Index))
+		f.jump(rest, ir.Null(w.base.Type))
+		w.base = rest.AddParam(w.base.Type)
+		f.start(rest, true)
+		return w
+	}
+	w.base = f.Add(w.base, f.scaled(i, s.Scale))
+	return w
+}
+
+// dataLoc follows a tracepoint's {u16 offset, u16 length} to its data.
+func (f *fn) dataLoc(w where, s check.Step) where {
+	if b := w.base; b.Op == ir.OpCast && b.Args[0] == f.ctx {
+		w.base = f.ctx // a load instead of a probe read
+	}
+	loc := f.readWord(w, ir.U32, ir.TI64)
+	off := f.And(loc, ir.Const(0xffff))
+	base := f.Cast(ir.TKAddr, f.ctx)
+	if s.RelLoc {
+		base = f.AddImm(f.apply(w), 4)
+	}
+	return where{base: f.Add(base, off)}
+}
+
+// readWord reads a scalar at an address.
+func (f *fn) readWord(w where, k ir.MemKind, t ir.Type) *ir.Value {
+	v := f.Emit(ir.OpRead, t, w.base)
+	v.Mem, v.Imm, v.CORE = k, w.off, w.core
+	return v
+}
+
+// register is an argument or result as its type has it: what a register holds
+// above the type's size is not defined.
+func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
+	if t.Kind == types.Bool {
+		v = f.Extend(ir.U8, v)
+	}
+	return f.narrow(v, t)
+}
+
+// readPlace is the scalar value of a place.
+func (f *fn) readPlace(e *check.Expr) *ir.Value {
+	p := e.Place
+	if p.Root == check.RootArg {
+		if p.Arg < 0 {
+			return f.register(f.Emit(ir.OpRetval, ir.TI64, f.ctx), e.Type)
+		}
+		v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
+		v.Imm = int64(p.Arg)
+		return f.register(v, e.Type)
+	}
+	if p.Root == check.RootCtx && len(p.Steps) == 1 && len(p.Steps[0].Others) > 0 {
+		t, k := irType(e.Type), memKind(e.Type)
+		return f.eitherForm(p.Steps[0], t, func(s check.Step) *ir.Value { return f.readWord(f.step(where{base: f.ctx}, s), k, t) })
+	}
+	if n := len(p.Steps); n > 0 && len(p.Steps[n-1].Others) > 0 && p.Root == check.RootPointer {
+		w, t, k := f.walk(p, p.Steps[:n-1]), irType(e.Type), memKind(e.Type)
+		return f.eitherForm(p.Steps[n-1], t, func(s check.Step) *ir.Value { return f.readWord(f.step(w, s), k, t) })
+	}
+	w := f.locate(p)
+	if located(p) {
+		return f.as(irType(e.Type), f.apply(w))
+	}
+	if ours(w.base) {
+		if w.core.Type == "" {
+			return f.readOwn(w, e)
+		}
+		w.base = f.Cast(ir.TKAddr, w.base) // a copy of a kernel object has the host's layout
+	}
+	if p.Bits != nil && w.core.Type == "" {
+		return f.bits(f.readWord(w, ir.MemKindOf(p.Bits.Unit, false), ir.TI64), p.Bits)
+	}
+	kind := memKind(e.Type)
+	if p.Bits != nil {
+		kind = ir.MemKindOf(kind.Size(), false)
+	}
+	v := f.readWord(w, kind, irType(e.Type))
+	if f.isIterated(e) {
+		f.endUnless(v)
+	}
+	return v
+}
+
+// isIterated reports whether a place is one of an iterator's objects, "ctx.task".
+func (f *fn) isIterated(e *check.Expr) bool {
+	p := e.Place
+	if f.prog.Point.Kind != "iter" || p.Root != check.RootPointer || len(p.Steps) != 1 || e.Type.Kind != types.Pointer {
+		return false
+	}
+	id, ok := ast.Unparen(p.Base).(*ast.Ident)
+	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx"
+}
+
+// endUnless ends the program when an address is null: an iterator's last call
+// has no object.
+func (f *fn) endUnless(v *ir.Value) {
+	some, none := f.f.NewBlock(), f.f.NewBlock()
+	f.branch(f.ICmp(ir.NE, v, ir.Null(v.Type)), some, none)
+	f.start(none, true)
+	f.Ret(ir.Const(0))
+	f.start(some, true)
+}
+
+// readOwn reads from memory of ours, where a struct or array keeps its C layout.
+func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
+	addr := f.apply(w)
+	if b := e.Place.Bits; b != nil {
+		return f.bits(f.Load(ir.MemKindOf(b.Unit, false), addr, 0), b)
+	}
+	return f.LoadAs(irType(e.Type), memKind(e.Type), addr, 0)
+}
+
+// bits takes a bitfield out of its storage unit. Its upper bits are zero also
+// where its C type has a sign, as in the reference.
+func (f *fn) bits(unit *ir.Value, b *check.Bits) *ir.Value {
+	v := f.Shl(unit, ir.Const(int64(64-b.Off-b.Size)))
+	return f.LShr(v, ir.Const(int64(64-b.Size)))
+}
+
+// memKind is how a scalar of a C type lies in foreign memory.
+func memKind(t *types.Type) ir.MemKind {
+	switch t.Kind {
+	case types.Int, types.Enum, types.Bool:
+		return ir.MemKindOf(t.Size, t.Signed)
+	}
+	return ir.U64
+}
+
+// readString reads a place of character-array type as a string.
+func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
+	w := f.locate(e.Place)
+	if w.base.Type.Kind == ir.Ctx {
+		w.base = f.Cast(ir.TKAddr, w.base)
+	}
+	addr := f.apply(w)
+	chars := capacity
+	if n := e.Place.Chars; n > 0 {
+		chars = min(n, capacity)
+	}
+	if addr.Type.IsPtr() {
+		f.Emit(ir.OpStrCopy, ir.TI64, dst, addr).Imm = int64(chars)
+		if chars < capacity {
+			f.Store(ir.U8, dst, chars, ir.Const(0))
+		}
+		return
+	}
+	f.Emit(ir.OpStr, ir.TI64, dst, addr, ir.Const(int64(chars)+1)).Imm = int64(capacity)
+}
+
+// readObject copies a struct or array out of a place.
+func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
+	size := e.Type.Size
+	if e.Type.Kind == types.Tuple || e.Type.Kind == types.Record { // only ours have an address, "&$x"
+		size = e.Type.Store().Size
+	}
+	if size == 0 {
+		return
+	}
+	w := f.locate(e.Place)
+	if w.base.Type.Kind == ir.Ctx {
+		w.base = f.Cast(ir.TKAddr, w.base)
+	}
+	addr := f.apply(w)
+	if addr.Type.IsPtr() {
+		f.copy(dst, addr, size)
+		return
+	}
+	f.Emit(ir.OpReadMem, ir.TVoid, dst, addr).Imm = int64(size)
+}

@@ -1,0 +1,238 @@
+package irgen
+
+import "btc/ir"
+
+// SSA form for the script's scalar variables, built while blocks are filled
+// (Braun et al., "Simple and Efficient Construction of Static Single Assignment
+// Form"): a read that the block cannot answer asks the predecessors, and a block
+// with several gets a parameter. A block is sealed when all its predecessors
+// are known.
+
+// edge is a predecessor's way into a block: its terminator's Succs[succ].
+type edge struct {
+	from *ir.Block
+	succ int
+}
+
+// blockState is what construction knows of a block.
+type blockState struct {
+	defs    map[any]*ir.Value // a variable's value at the end, so far
+	preds   []edge
+	sealed  bool
+	pending map[any]*ir.Value // parameters made before sealing, without arguments yet
+}
+
+// cursor fills blocks: it tracks predecessors and variables, and emits at the
+// end of the current block through an ir.Builder.
+type cursor struct {
+	*ir.Builder
+	f      *ir.Func
+	blocks map[*ir.Block]*blockState
+	types  map[any]ir.Type // of variables
+}
+
+func newCursor(f *ir.Func) *cursor {
+	c := &cursor{f: f, blocks: map[*ir.Block]*blockState{}, types: map[any]ir.Type{}}
+	entry := f.NewBlock()
+	c.Builder = ir.AtEnd(entry, f.Pos)
+	c.state(entry).sealed = true
+	return c
+}
+
+func (c *cursor) state(b *ir.Block) *blockState {
+	s := c.blocks[b]
+	if s == nil {
+		s = &blockState{defs: map[any]*ir.Value{}, pending: map[any]*ir.Value{}}
+		c.blocks[b] = s
+	}
+	return s
+}
+
+// ended reports that the current block has its terminator: what follows is
+// unreachable until start.
+func (c *cursor) ended() bool { return c.Block().Term.Kind != ir.NoTerm }
+
+// jump ends the current block; it does nothing when that has ended.
+func (c *cursor) jump(to *ir.Block, args ...*ir.Value) {
+	if c.ended() {
+		return
+	}
+	from := c.Block()
+	c.Jump(to, args...)
+	c.link(from, 0, to)
+}
+
+// branch ends the current block with a two-way branch.
+func (c *cursor) branch(cond *ir.Value, yes, no *ir.Block) {
+	if c.ended() {
+		return
+	}
+	from := c.Block()
+	c.Br(cond, yes, no)
+	c.link(from, 0, yes)
+	c.link(from, 1, no)
+}
+
+func (c *cursor) link(from *ir.Block, succ int, to *ir.Block) {
+	s := c.state(to)
+	if s.sealed {
+		panic("BUG: new way into a sealed block")
+	}
+	s.preds = append(s.preds, edge{from, succ})
+}
+
+// start goes on at b. seal says that all ways into b are known; otherwise seal
+// is called later (loop heads).
+func (c *cursor) start(b *ir.Block, seal bool) {
+	c.SetBlock(b)
+	if seal {
+		c.seal(b)
+	}
+}
+
+func (c *cursor) seal(b *ir.Block) {
+	s := c.state(b)
+	for v, p := range s.pending {
+		c.addArgs(b, v, p)
+	}
+	s.pending = nil
+	s.sealed = true
+}
+
+// setVar makes x the variable's value from here on.
+func (c *cursor) setVar(v any, x *ir.Value) {
+	c.types[v] = x.Type
+	c.state(c.Block()).defs[v] = x
+}
+
+// getVar is the variable's value here; 0 where it was never set.
+func (c *cursor) getVar(v any, t ir.Type) *ir.Value {
+	if _, ok := c.types[v]; !ok {
+		c.types[v] = t
+	}
+	return c.read(c.Block(), v)
+}
+
+func (c *cursor) read(b *ir.Block, v any) *ir.Value {
+	s := c.state(b)
+	if x := s.defs[v]; x != nil {
+		return x
+	}
+	var x *ir.Value
+	switch {
+	case !s.sealed:
+		x = b.AddParam(c.types[v])
+		s.pending[v] = x
+	case len(s.preds) == 0:
+		x = unset(c.types[v])
+	case len(s.preds) == 1:
+		x = c.read(s.preds[0].from, v)
+	default:
+		x = b.AddParam(c.types[v])
+		s.defs[v] = x // breaks cycles
+		c.addArgs(b, v, x)
+	}
+	s.defs[v] = x
+	return x
+}
+
+// unset is the value of a variable that nothing assigned.
+func unset(t ir.Type) *ir.Value {
+	switch t.Kind {
+	case ir.I64:
+		return ir.Const(0)
+	case ir.I1:
+		return ir.Bool(false)
+	}
+	return ir.Null(t)
+}
+
+// addArgs gives each way into b an argument for b's parameter p.
+func (c *cursor) addArgs(b *ir.Block, v any, p *ir.Value) {
+	at := -1
+	for i, x := range b.Params {
+		if x == p {
+			at = i
+		}
+	}
+	for _, e := range c.state(b).preds {
+		args := &e.from.Term.Succs[e.succ].Args
+		for len(*args) <= at {
+			*args = append(*args, nil)
+		}
+		(*args)[at] = c.read(e.from, v)
+	}
+}
+
+// dropTrivialParams removes block parameters whose arguments are all the same
+// value (or the parameter itself), and unreachable blocks.
+func dropTrivialParams(f *ir.Func) {
+	removeUnreachable(f)
+	preds := map[*ir.Block][]*ir.Edge{}
+	for _, b := range f.Blocks {
+		for i := range b.Term.Succs {
+			e := &b.Term.Succs[i]
+			preds[e.To] = append(preds[e.To], e)
+		}
+	}
+	// Uses are replaced once, at the end: until then a value means what it becomes.
+	becomes := ir.Subst{}
+	for changed := true; changed; {
+		changed = false
+		for _, b := range f.Blocks[1:] {
+			for i := len(b.Params) - 1; i >= 0; i-- {
+				same := onlyArg(b.Params[i], i, preds[b], becomes)
+				if same == nil {
+					continue
+				}
+				for _, e := range preds[b] {
+					e.Args = append(e.Args[:i:i], e.Args[i+1:]...)
+				}
+				becomes[b.Params[i]] = same
+				b.Params = append(b.Params[:i:i], b.Params[i+1:]...)
+				changed = true
+			}
+		}
+	}
+	becomes.Apply(f)
+}
+
+// onlyArg is the one value that all ways give for the parameter, or nil.
+func onlyArg(p *ir.Value, i int, preds []*ir.Edge, becomes ir.Subst) *ir.Value {
+	var same *ir.Value
+	for _, e := range preds {
+		x := becomes.Of(e.Args[i])
+		e.Args[i] = x
+		if x == p || x == same || same != nil && x.IsConst() && same.IsConst() && x.Imm == same.Imm && x.Type == same.Type {
+			continue
+		}
+		if same != nil {
+			return nil
+		}
+		same = x
+	}
+	return same
+}
+
+func removeUnreachable(f *ir.Func) {
+	seen := map[*ir.Block]bool{}
+	work := []*ir.Block{f.Entry()}
+	for len(work) > 0 {
+		b := work[len(work)-1]
+		work = work[:len(work)-1]
+		if seen[b] {
+			continue
+		}
+		seen[b] = true
+		for _, e := range b.Term.Succs {
+			work = append(work, e.To)
+		}
+	}
+	var kept []*ir.Block
+	for _, b := range f.Blocks {
+		if seen[b] {
+			kept = append(kept, b)
+		}
+	}
+	f.Blocks = kept
+}

@@ -1,0 +1,49 @@
+package kernel
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"btc/internal/arch"
+	"btc/target/targetfile"
+)
+
+// The default targets are made by tools/target from the kernels of a current
+// distribution; Release names them.
+//
+// The others are over that of x86_64: they hold what differs.
+//
+// They are embedded as strings, which stay in the program's read-only pages: no
+// byte of them is read before a look-up needs it.
+var (
+	//go:embed default_x86_64.target
+	defaultX86 string
+	//go:embed default_aarch64.target
+	defaultARM64 string
+	//go:embed default_riscv64.target
+	defaultRISCV64 string
+)
+
+// embedded is the file of an architecture. Those of all but the first are over the first's.
+func embedded(a *arch.Arch) string {
+	return map[string]string{"x86_64": defaultX86, "aarch64": defaultARM64, "riscv64": defaultRISCV64}[a.Name]
+}
+
+// Default is the embedded target for an architecture (a name that arch.ByName knows). It
+// fails where none is embedded. Each call makes a Target of its own.
+func Default(name string) (*Target, error) {
+	a, first := arch.ByName(name), arch.All()[0]
+	if a == nil {
+		return nil, fmt.Errorf("no default target for the architecture %q (%s have one); give a file with --target", name, strings.Join(arch.Labels(), ", "))
+	}
+	base, err := targetfile.Open(bytesOf(embedded(first)))
+	if err != nil || a == first {
+		return fromFile(base, err)
+	}
+	return fromFile(targetfile.OpenOver(bytesOf(embedded(a)), base))
+}
+
+// bytesOf are the bytes of an embedded file, which a File never writes to.
+func bytesOf(file string) []byte { return unsafe.Slice(unsafe.StringData(file), len(file)) }

@@ -1,0 +1,158 @@
+package kernel
+
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// elsewhereText lists the tracepoints, fields of tracepoints and system calls
+// that kernels other than the default target's have. tools/target makes it.
+//
+//go:embed elsewhere.txt
+var elsewhereText string
+
+// elsewhere is the table by "category:event": the events that the default target
+// lacks are whole, of the others it has the fields that the default target lacks.
+var elsewhere = sync.OnceValue(func() map[string]*TraceEvent {
+	all := map[string]*TraceEvent{}
+	for _, ev := range elsewhereEvents() {
+		all[ev.Category+":"+ev.Event] = ev
+	}
+	return all
+})
+
+// elsewhereEvents is the table in its order.
+var elsewhereEvents = sync.OnceValue(func() []*TraceEvent { return parseElsewhere(elsewhereText) })
+
+// parseElsewhere reads lines "category:event class" and below each its fields,
+// "\toffset size s|u name C-type". Other lines are comments.
+func parseElsewhere(text string) []*TraceEvent {
+	var all []*TraceEvent
+	var ev *TraceEvent
+	for line := range strings.SplitSeq(text, "\n") {
+		field, inEvent := strings.CutPrefix(line, "\t")
+		if !inEvent {
+			name, class, ok := strings.Cut(line, " ")
+			category, event, isEvent := strings.Cut(name, ":")
+			if ok && isEvent && !strings.HasPrefix(line, "#") {
+				ev = &TraceEvent{Category: category, Event: event, Class: class}
+				all = append(all, ev)
+			}
+			continue
+		}
+		parts := strings.SplitN(field, " ", 5)
+		if ev == nil || len(parts) < 5 {
+			continue
+		}
+		f := TraceField{Name: parts[3], CType: parts[4], Signed: parts[2] == "s", event: ev}
+		f.Offset, _ = strconv.Atoi(parts[0])
+		f.Size, _ = strconv.Atoi(parts[1])
+		f.Member = MemberName(f.Name, f.CType)
+		f.DataLoc = strings.HasPrefix(f.CType, "__data_loc ")
+		f.RelLoc = strings.HasPrefix(f.CType, "__rel_loc ")
+		if ev.Category == syscalls {
+			f.Member, f.User = "args", strings.Contains(f.CType, "*")
+		}
+		ev.Fields = append(ev.Fields, f)
+	}
+	return all
+}
+
+// Elsewhere finds a tracepoint that other kernels have and this one does not. Its
+// record is relocated on the host, like any.
+func (t *Target) Elsewhere(category, event string) (*TraceEvent, bool) {
+	ev, ok := elsewhere()[category+":"+event]
+	if !ok {
+		return nil, false
+	}
+	if _, here := t.Tracepoint(category, event); here {
+		return nil, false
+	}
+	return ev.of(t), true
+}
+
+// of is the event as one of a target's.
+func (ev *TraceEvent) of(t *Target) *TraceEvent {
+	own := *ev
+	own.Fields = append([]TraceField(nil), ev.Fields...)
+	for i := range own.Fields {
+		own.Fields[i].t, own.Fields[i].event = t, &own
+	}
+	return &own
+}
+
+// elsewhereField finds a field that the record has on other kernels only.
+func (ev *TraceEvent) elsewhereField(name string) (*TraceField, bool) {
+	if len(ev.Fields) == 0 {
+		return nil, false
+	}
+	other, ok := elsewhere()[ev.Category+":"+ev.Event]
+	if !ok || other.Class != ev.Class {
+		return nil, false
+	}
+	for _, f := range other.Fields {
+		if f.Name == name {
+			f.t, f.event = ev.Fields[0].t, ev
+			return &f, true
+		}
+	}
+	return nil, false
+}
+
+// elsewhereStruct makes the struct of a record that only other kernels have. Its
+// members come from elsewhereMember.
+func (t *Target) elsewhereStruct(name string) (*Type, bool) {
+	s := &Type{Kind: Struct, Name: name, t: t}
+	for _, ev := range elsewhereEvents() {
+		if ev.Class != name || ev.Category == syscalls {
+			continue
+		}
+		for _, f := range ev.Fields {
+			s.Size = max(s.Size, f.Offset+f.Size)
+		}
+	}
+	return s, s.Size > 0
+}
+
+// elsewhereMember makes a member that a record has on other kernels only.
+func (typ *Type) elsewhereMember(name string) (Field, bool) {
+	if typ.t == nil || typ.Kind != Struct || !strings.HasPrefix(typ.Name, classPrefix) {
+		return Field{}, false
+	}
+	for _, ev := range elsewhereEvents() {
+		if ev.Class != typ.Name {
+			continue
+		}
+		for _, f := range ev.Fields {
+			if f.Member != name {
+				continue
+			}
+			if t := f.typeIn(typ.t); t != nil {
+				return Field{Name: name, Type: t, Offset: f.Offset}, true
+			}
+		}
+	}
+	return Field{}, false
+}
+
+// typeIn is the member's type in the record, of one that the target has.
+func (f *TraceField) typeIn(t *Target) *Type {
+	text := f.CType
+	if f.DataLoc || f.RelLoc {
+		text = "unsigned int"
+	}
+	if typ, ok := t.ParseType(text); ok && (typ.Size == f.Size || typ.Kind == Pointer) {
+		return typ
+	}
+	text = map[int]string{1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long"}[f.Size]
+	if f.Signed {
+		text = map[int]string{1: "signed char", 2: "short", 4: "int", 8: "long"}[f.Size]
+	}
+	if text == "" {
+		text = "unsigned char[" + strconv.Itoa(f.Size) + "]"
+	}
+	typ, _ := t.ParseType(text)
+	return typ
+}

@@ -1,0 +1,62 @@
+package kernel
+
+import "testing"
+
+// TestElsewhere: tracepoints and fields that only kernels other than the default
+// target's have are described, each by the struct of its record.
+func TestElsewhere(t *testing.T) {
+	for _, arch := range []string{"x86_64", "arm64"} {
+		tgt, err := Default(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := tgt.Tracepoint("io_uring", "io_uring_submit_sqe"); ok {
+			t.Fatal("the default target has io_uring_submit_sqe: the test needs another event")
+		}
+		ev, ok := tgt.Elsewhere("io_uring", "io_uring_submit_sqe")
+		if !ok {
+			t.Fatal("io_uring_submit_sqe, which was renamed in 6.2, is not known")
+		}
+		s, ok := tgt.ParseType("struct " + ev.Class)
+		if !ok {
+			t.Fatalf("no struct %s", ev.Class)
+		}
+		for field, want := range map[string]int{"opcode": 1, "user_data": 8, "flags": 4, "op_str": 4} {
+			f, ok := ev.Field(field)
+			if !ok {
+				t.Errorf("no field %s", field)
+				continue
+			}
+			if m, ok := s.Field(f.Member); !ok || m.Type.Size != want {
+				t.Errorf("struct %s: member %s of field %s: %+v, found %v; want %d bytes", ev.Class, f.Member, field, m.Type, ok, want)
+			}
+		}
+		if f, _ := ev.Field("op_str"); f != nil && !f.DataLoc {
+			t.Error("op_str is data behind the record")
+		}
+		if _, ok := ev.Field("nothing"); ok {
+			t.Error("a field that no kernel has was found")
+		}
+
+		// The pages of page_pool became net memory in 6.11.
+		hold, _ := tgt.Tracepoint("page_pool", "page_pool_state_hold")
+		page, ok := hold.Field("page")
+		if !ok {
+			t.Fatal("page_pool_state_hold has no page")
+		}
+		if m, ok := hold.Struct().Field(page.Member); !ok || m.Type.Kind != Pointer {
+			t.Errorf("the record's page: %+v, %v", m, ok)
+		}
+		if hold.Struct().Has("page") {
+			t.Error("the member of another kernel counts as this one's")
+		}
+
+		call, ok := tgt.Elsewhere("syscalls", "sys_enter_lookup_dcookie")
+		if !ok || len(call.Fields) != 3 || !call.Fields[1].User || call.Fields[2].Offset != 32 {
+			t.Errorf("lookup_dcookie, removed in 6.7: %+v, %v", call, ok)
+		}
+		if _, ok := tgt.Elsewhere("sched", "sched_switch"); ok {
+			t.Error("sched_switch is said to be of other kernels only")
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package kernel
+
+import (
+	"slices"
+	"strings"
+
+	"btc/internal/spell"
+	"btc/target/targetfile"
+)
+
+// TraceEvent is one tracepoint, category:event.
+type TraceEvent struct {
+	Category string
+	Event    string
+
+	// Class is the name of the BTF struct that describes the record
+	// (trace_event_raw_<class>, or syscall_trace_enter and syscall_trace_exit
+	// for category syscalls). "" when BTF has none: fields then have the
+	// offsets of this target and cannot be relocated.
+	Class string
+
+	// Fields are the event's own fields in order; the common_ fields, which BPF
+	// may not read, are left out.
+	Fields []TraceField
+}
+
+// TraceField is one field of a tracepoint's record, as its format file has it.
+type TraceField struct {
+	Name   string
+	CType  string // C text of the type: "char[16]", "const char *", "__data_loc char[]"
+	Offset int    // in bytes from the start of the record
+	Size   int    // in bytes
+	Signed bool
+
+	// Member is the field's name in the class struct: Name, or with the prefix
+	// __data_loc_ or __rel_loc_. "" when there is no class struct.
+	Member string
+
+	// DataLoc: the 4 bytes are {u16 offset, u16 length} of the data, counted
+	// from the start of the record (upper half is the length). RelLoc: counted
+	// from the end of these 4 bytes (since 5.17).
+	DataLoc, RelLoc bool
+
+	// User: a pointer to user space (arguments of syscalls).
+	User bool
+
+	t     *Target
+	event *TraceEvent
+}
+
+// Syscall is one system call that has tracepoints.
+type Syscall struct {
+	Name string
+	Nr   int          // system call number on this architecture, -1 when the target does not say
+	Args []TraceField // as in syscalls:sys_enter_<name>, without __syscall_nr
+}
+
+// Function is one function of the kernel.
+type Function struct {
+	Name      string
+	Module    string // "" for the kernel itself
+	Traceable bool   // in available_filter_functions
+	Kfunc     bool   // BPF programs may call it
+	Proto     *Type  // Kind Func; nil when BTF does not describe it
+}
+
+const (
+	syscalls  = "syscalls"
+	sysEnter  = "sys_enter_"
+	sysExit   = "sys_exit_"
+	enterType = "syscall_trace_enter"
+	exitType  = "syscall_trace_exit"
+)
+
+// Tracepoint finds an event.
+func (t *Target) Tracepoint(category, event string) (*TraceEvent, bool) {
+	if category == syscalls {
+		return t.syscallEvent(event)
+	}
+	rec, ok := t.eventRecord(category, event)
+	if !ok {
+		return nil, false
+	}
+	ev := &TraceEvent{Category: category, Event: event, Class: rec.Class}
+	for _, f := range rec.Fields {
+		field := TraceField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed, t: t, event: ev}
+		field.DataLoc = strings.HasPrefix(f.CType, "__data_loc ")
+		field.RelLoc = strings.HasPrefix(f.CType, "__rel_loc ")
+		if ev.Class != "" {
+			field.Member = MemberName(f.Name, f.CType)
+		}
+		ev.Fields = append(ev.Fields, field)
+	}
+	return ev, true
+}
+
+// HasEvent reports whether the target itself has an event, which Tracepoint may
+// take from another target; see ProbesOf.
+func (t *Target) HasEvent(category, event string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ok bool
+	var err error
+	if name, isEnter := strings.CutPrefix(event, sysEnter); category == syscalls && isEnter {
+		_, ok, err = t.file.Syscall(name)
+	} else if name, isExit := strings.CutPrefix(event, sysExit); category == syscalls && isExit {
+		_, ok, err = t.file.Syscall(name)
+	} else {
+		_, ok, err = t.file.Event(category, event)
+	}
+	t.fail(err)
+	return ok
+}
+
+func (t *Target) eventRecord(category, event string) (targetfile.Event, bool) {
+	t.mu.Lock()
+	rec, ok, err := t.file.Event(category, event)
+	t.fail(err)
+	t.mu.Unlock()
+	if !ok && t.probes != nil {
+		return t.probes.eventRecord(category, event)
+	}
+	return rec, ok
+}
+
+func (t *Target) syscallRecord(name string) (targetfile.Syscall, bool) {
+	t.mu.Lock()
+	rec, ok, err := t.file.Syscall(name)
+	t.fail(err)
+	t.mu.Unlock()
+	if !ok && t.probes != nil {
+		return t.probes.syscallRecord(name)
+	}
+	return rec, ok
+}
+
+// MemberName is the name, in a tracepoint's BTF struct, of the field that the
+// format file calls name and gives the type ctype.
+func MemberName(name, ctype string) string { return targetfile.MemberName(name, ctype) }
+
+// syscallEvent makes the events of category syscalls. Their layout is fixed:
+// 8 bytes of common fields, the number, then 8 bytes an argument, or the result.
+func (t *Target) syscallEvent(event string) (*TraceEvent, bool) {
+	name, enter := strings.CutPrefix(event, sysEnter)
+	if !enter {
+		name, _ = strings.CutPrefix(event, sysExit)
+		if name == event {
+			return nil, false
+		}
+	}
+	rec, ok := t.syscallRecord(name)
+	if !ok || !enter && !rec.Exit {
+		return nil, false
+	}
+	ev := &TraceEvent{Category: syscalls, Event: event, Class: exitType}
+	nr := TraceField{Name: "__syscall_nr", CType: "int", Offset: 8, Size: 4, Signed: true, Member: "nr", t: t, event: ev}
+	if !enter {
+		ev.Fields = []TraceField{nr, {Name: "ret", CType: "long", Offset: 16, Size: 8, Signed: true, Member: "ret", t: t, event: ev}}
+		return ev, true
+	}
+	ev.Class = enterType
+	ev.Fields = append([]TraceField{nr}, t.syscallArgs(rec, ev)...)
+	return ev, true
+}
+
+func (t *Target) syscallArgs(rec targetfile.Syscall, ev *TraceEvent) []TraceField {
+	var all []TraceField
+	for i, a := range rec.Args {
+		all = append(all, TraceField{
+			Name: a.Name, CType: a.CType, Offset: 16 + 8*i, Size: 8, Member: "args",
+			User: strings.Contains(a.CType, "*"), t: t, event: ev,
+		})
+	}
+	return all
+}
+
+// Syscall finds a system call by name: "openat".
+func (t *Target) Syscall(name string) (*Syscall, bool) {
+	t.mu.Lock()
+	rec, ok, err := t.file.Syscall(name)
+	t.fail(err)
+	t.mu.Unlock()
+	if !ok {
+		return nil, false
+	}
+	return &Syscall{Name: name, Nr: rec.Nr, Args: t.syscallArgs(rec, nil)}, true
+}
+
+// Syscalls lists the system calls that match a pattern; see Funcs.
+func (t *Target) Syscalls(pattern string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []string
+	t.fail(t.file.Syscalls(literal(pattern), func(name string) bool {
+		if matches(pattern, name) {
+			all = append(all, name)
+		}
+		return true
+	}))
+	return all
+}
+
+// Tracepoints lists the events "category:event" whose category and event match
+// a pattern each, sorted.
+func (t *Target) Tracepoints(category, event string) []string {
+	if t.probes != nil {
+		return t.probes.Tracepoints(category, event)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []string
+	prefix := literal(category)
+	if prefix == category {
+		prefix += ":" + literal(event)
+	}
+	see := func(name string) bool {
+		c, e, _ := strings.Cut(name, ":")
+		if matches(category, c) && matches(event, e) {
+			all = append(all, name)
+		}
+		return true
+	}
+	t.fail(t.file.Events(prefix, see))
+	if matches(category, syscalls) {
+		for _, name := range t.syscallEvents() {
+			see(name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// syscallEvents lists both events of every system call. The caller holds t.mu.
+func (t *Target) syscallEvents() []string {
+	var calls, all []string
+	t.fail(t.file.Syscalls("", func(name string) bool {
+		calls = append(calls, name)
+		return true
+	}))
+	for _, name := range calls {
+		all = append(all, syscalls+":"+sysEnter+name)
+		rec, _, err := t.file.Syscall(name)
+		t.fail(err)
+		if rec.Exit {
+			all = append(all, syscalls+":"+sysExit+name)
+		}
+	}
+	return all
+}
+
+// Struct is the event's class struct, nil when BTF has none.
+func (ev *TraceEvent) Struct() *Type {
+	if ev.Class == "" || len(ev.Fields) == 0 {
+		return nil
+	}
+	typ, _ := ev.Fields[0].t.Struct(ev.Class)
+	return typ
+}
+
+// Field finds a field by name, also one that the record has on other kernels only.
+func (ev *TraceEvent) Field(name string) (*TraceField, bool) {
+	for i := range ev.Fields {
+		if ev.Fields[i].Name == name {
+			return &ev.Fields[i], true
+		}
+	}
+	return ev.elsewhereField(name)
+}
+
+// SuggestField answers the field that a misspelt name most probably means, or "".
+func (ev *TraceEvent) SuggestField(name string) string {
+	var names []string
+	for _, f := range ev.Fields {
+		names = append(names, f.Name)
+	}
+	return spell.Nearest(name, names)
+}
+
+// Type is the type of the field's value: that of the class struct's member, or
+// what the C text says. For DataLoc and RelLoc fields it is an array of the
+// element type with Len 0 (the length comes with the data). It is nil when
+// neither names a type that the target has.
+func (f *TraceField) Type() *Type {
+	text := f.CType
+	if f.DataLoc || f.RelLoc {
+		_, text, _ = strings.Cut(text, " ")
+	} else if f.event != nil && f.event.Category != syscalls {
+		if s := f.event.Struct(); s != nil {
+			if m, ok := s.Field(f.Member); ok {
+				return m.Type
+			}
+		}
+	}
+	typ, ok := f.t.ParseType(text)
+	if !ok {
+		return nil
+	}
+	return typ
+}

@@ -1,0 +1,309 @@
+package kernel
+
+import (
+	"slices"
+	"strings"
+)
+
+// Records of tracepoints change between kernels in two ways that a field's name
+// does not show: an event moves to another class, and so to another struct, or
+// a character array becomes data behind the record. Both are told by existence
+// tests at load time, so an object carries each form that it may meet.
+
+// otherClass says that events, whose class in the target is another, have a
+// record of class Other on some kernels. The fields have the same names.
+type otherClass struct {
+	Other   string
+	Events  []string // category:event; the first is one that lends its fields to the struct
+	Kernels string
+}
+
+var otherClasses = []otherClass{
+	{"block_rq_complete", []string{"block:block_rq_complete"}, "before 5.16"},
+	{"block_bio_merge", []string{"block:block_bio_backmerge", "block:block_bio_frontmerge"}, "before 5.12"},
+	{"block_bio_queue", []string{"block:block_bio_queue"}, "before 5.12"},
+	{"block_get_rq", []string{"block:block_getrq"}, "before 5.12"},
+	{"kmem_alloc", []string{"kmem:kmem_cache_alloc", "kmem:kmalloc"}, "before 6.1"},
+	{"kmem_free", []string{"kmem:kmem_cache_free", "kmem:kfree"}, "before 5.12"},
+	{"exceptions", []string{"exceptions:page_fault_user", "exceptions:page_fault_kernel"}, "since 6.16"},
+	{"tcp_retransmit_skb", []string{"tcp:tcp_retransmit_skb"}, "since 6.18"},
+	{"sched_process_exit", []string{"sched:sched_process_exit"}, "since 6.17"},
+}
+
+// In category sched the names of threads, character arrays of the record, became
+// data behind it in 6.17. The events of the hot paths kept them.
+var keptNames = []string{"sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new"}
+
+func (f *TraceField) nameMoved() bool {
+	return f.event.Category == "sched" && strings.HasPrefix(f.CType, "char[") && !slices.Contains(keptNames, f.event.Event)
+}
+
+const (
+	classPrefix   = "trace_event_raw_"
+	dataLocPrefix = "__data_loc_"
+)
+
+// OtherField is a form that a tracepoint's field has on some kernels.
+type OtherField struct {
+	Class   string // struct of the record, as TraceEvent.Class
+	Member  string
+	DataLoc bool // as TraceField.DataLoc
+}
+
+// Others lists the forms that the field has on other kernels than the target's.
+func (f *TraceField) Others() []OtherField {
+	if f.event == nil || f.Member == "" || f.DataLoc || f.RelLoc || f.event.Category == syscalls {
+		return nil
+	}
+	var all []OtherField
+	for _, c := range otherClasses {
+		if slices.Contains(c.Events, f.event.Category+":"+f.event.Event) {
+			all = append(all, OtherField{Class: classPrefix + c.Other, Member: f.Member})
+		}
+	}
+	if f.nameMoved() {
+		all = append(all, OtherField{Class: f.event.Class, Member: dataLocPrefix + f.Name, DataLoc: true})
+	}
+	return all
+}
+
+// otherStruct makes the struct of a class that the target's kernel does not
+// have, with the members that it has there under another name.
+func (t *Target) otherStruct(name string) (*Type, bool) {
+	class, ok := strings.CutPrefix(name, classPrefix)
+	if !ok {
+		return nil, false
+	}
+	for _, c := range otherClasses {
+		if c.Other != class {
+			continue
+		}
+		category, event, _ := strings.Cut(c.Events[0], ":")
+		ev, ok := t.Tracepoint(category, event)
+		if !ok || ev.Class == "" || ev.Class == name {
+			return nil, false
+		}
+		own, ok := t.Struct(ev.Class)
+		if !ok {
+			return nil, false
+		}
+		other := *own
+		other.Name = name
+		return &other, true
+	}
+	return nil, false
+}
+
+// A Spelling says that kernels keep one thing in several places: the paths of
+// members that lead to it from the struct Tag, "->" where a pointer is followed,
+// the oldest first.
+type Spelling struct {
+	Tag   string
+	Paths []string
+}
+
+// Spellings lists the members that have several places.
+func Spellings() []Spelling { return slices.Clone(spellings[:]) }
+
+// Sources: the kernel's commits that made the
+// change; the versions are those that have it first.
+var spellings = [...]Spelling{
+	{"task_struct", []string{"state", "__state"}},                               // 5.14
+	{"task_struct", []string{"real_start_time", "start_boottime"}},              // 5.5
+	{"task_struct", []string{"cpu", "thread_info.cpu"}},                         // 5.16
+	{"task_struct", []string{"se.statistics", "stats"}},                         // 5.16
+	{"mm_struct", []string{"mmap_sem", "mmap_lock"}},                            // 5.8
+	{"cfs_rq", []string{"nr_running", "nr_queued"}},                             // 6.14
+	{"cfs_rq", []string{"h_nr_running", "h_nr_queued"}},                         // 6.14
+	{"bio", []string{"bi_disk", "bi_bdev->bd_disk"}},                            // 5.12
+	{"request", []string{"rq_disk", "q->disk"}},                                 // 5.17
+	{"request_queue", []string{"backing_dev_info", "disk->bdi"}},                // 5.16
+	{"block_device", []string{"bd_inode", "bd_mapping->host"}},                  // 6.10
+	{"inode", []string{"i_atime.tv_sec", "__i_atime.tv_sec", "i_atime_sec"}},    // 6.7, 6.11
+	{"inode", []string{"i_mtime.tv_sec", "__i_mtime.tv_sec", "i_mtime_sec"}},    // 6.7, 6.11
+	{"inode", []string{"i_ctime.tv_sec", "__i_ctime.tv_sec", "i_ctime_sec"}},    // 6.6, 6.11
+	{"inode", []string{"i_atime.tv_nsec", "__i_atime.tv_nsec", "i_atime_nsec"}}, // 6.7, 6.11
+	{"inode", []string{"i_mtime.tv_nsec", "__i_mtime.tv_nsec", "i_mtime_nsec"}}, // 6.7, 6.11
+	{"inode", []string{"i_ctime.tv_nsec", "__i_ctime.tv_nsec", "i_ctime_nsec"}}, // 6.6, 6.11
+	{"dentry", []string{"d_iname", "d_shortname.string"}},                       // 6.13
+	{"kernfs_node", []string{"parent", "__parent"}},                             // 6.15
+	{"iov_iter", []string{"iov", "__iov"}},                                      // 6.4
+	{"page", []string{"index", "__folio_index"}},                                // 6.16
+}
+
+// onTheWay are the types of members that only lead on in a spelling: a target
+// without them cannot tell.
+var onTheWay = map[string]string{
+	"bio.bi_bdev":             "struct block_device *",
+	"request_queue.disk":      "struct gendisk *",
+	"gendisk.bdi":             "struct backing_dev_info *",
+	"block_device.bd_mapping": "struct address_space *",
+	"sched_entity.statistics": "struct sched_statistics",
+	"inode.i_atime":           "struct timespec64",
+	"inode.i_mtime":           "struct timespec64",
+	"inode.i_ctime":           "struct timespec64",
+	"inode.__i_atime":         "struct timespec64",
+	"inode.__i_mtime":         "struct timespec64",
+	"inode.__i_ctime":         "struct timespec64",
+}
+
+// optional are the types of members that kernels have which are built with an
+// option that the embedded targets' kernels do not have. The host decides.
+var optional = map[string]string{
+	"task_struct.scx": "struct sched_ext_entity", // CONFIG_SCHED_CLASS_EXT, since 6.12
+	"rq.scx":          "struct scx_rq",
+}
+
+// OtherPaths are the other places of what lies at a path of members in a kernel
+// struct, on some kernels or on all; nil for what always lies there.
+func OtherPaths(tag, path string) []string {
+	for _, s := range spellings {
+		if s.Tag == tag && slices.Contains(s.Paths, path) {
+			return slices.DeleteFunc(slices.Clone(s.Paths), func(p string) bool { return p == path })
+		}
+	}
+	return nil
+}
+
+// LeadsOn reports whether a path of members is the beginning of a place that
+// OtherPaths knows, up to a "." or "->".
+func LeadsOn(tag, path string) bool {
+	for _, s := range spellings {
+		for _, p := range s.Paths {
+			if rest, ok := strings.CutPrefix(p, path); ok && s.Tag == tag && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "->")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Successors are the places, of those that this kernel has, where what had the
+// member of a struct as its beginning lies.
+func (typ *Type) Successors(member string) []string {
+	var all []string
+	for _, s := range spellings {
+		for _, p := range s.Paths {
+			if s.Tag != typ.Name || p != member && !strings.HasPrefix(p, member+".") && !strings.HasPrefix(p, member+"->") {
+				continue
+			}
+			for _, other := range s.Paths {
+				if _, ok := typ.follow(other); ok && other != p && !slices.Contains(all, other) {
+					all = append(all, other)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Has reports whether the struct of this kernel has a member of that name, or would
+// have it were it built with an option. Field finds also those that only other
+// kernels have.
+func (typ *Type) Has(name string) bool {
+	_, ok := typ.own(name)
+	return ok || optional[typ.Name+"."+name] != ""
+}
+
+func (typ *Type) own(name string) (f Field, ok bool) {
+	if name == "" {
+		return Field{}, false
+	}
+	missed := typ.Resolve().members(func(m Member, bit int, path []int) bool {
+		if m.Name == name {
+			f = place(m, bit, slices.Clone(path))
+		}
+		return m.Name != name
+	})
+	return f, !missed
+}
+
+// follow finds what lies at a path of members of this kernel. The offset is that
+// in the struct, of the first pointer where one is followed.
+func (typ *Type) follow(path string) (Field, bool) {
+	first, rest, far := strings.Cut(path, "->")
+	var at Field
+	for i, name := range strings.Split(first, ".") {
+		f, ok := typ.Resolve().own(name)
+		if !ok {
+			return Field{}, false
+		}
+		if i > 0 {
+			f.Offset += at.Offset
+		}
+		at, typ = f, f.Type
+	}
+	if far {
+		if typ.Resolve().Kind != Pointer {
+			return Field{}, false
+		}
+		to := typ.Resolve().Elem().Resolve()
+		if def, ok := typ.t.Struct(to.Name); ok && to.Kind == Forward {
+			to = def
+		}
+		f, ok := to.follow(rest)
+		at.Type = f.Type
+		return at, ok
+	}
+	return at, true
+}
+
+// spelledMember makes a member that other kernels have, of what this one has in
+// another place: with its type, at an offset that lies in the struct.
+func (typ *Type) spelledMember(name string) (Field, bool) {
+	if typ.Kind != Struct || typ.t == nil {
+		return Field{}, false
+	}
+	for _, other := range OtherPaths(typ.Name, name) {
+		if f, ok := typ.follow(other); ok {
+			return Field{Name: name, Type: f.Type, Offset: f.Offset}, true
+		}
+	}
+	text := onTheWay[typ.Name+"."+name]
+	if text == "" {
+		text = optional[typ.Name+"."+name]
+	}
+	if text != "" {
+		t, ok := typ.t.ParseType(text)
+		return Field{Name: name, Type: t}, ok
+	}
+	return typ.wrapped(name)
+}
+
+// wrapped makes a member that is a union on other kernels around what this one
+// has without it.
+func (typ *Type) wrapped(name string) (f Field, ok bool) {
+	for _, s := range spellings {
+		for _, p := range s.Paths {
+			inner, fits := strings.CutPrefix(p, name+".")
+			if !fits || s.Tag != typ.Name {
+				continue
+			}
+			typ.members(func(m Member, bit int, path []int) bool {
+				if slices.Contains(s.Paths, m.Name) {
+					around := &Type{Kind: Union, Size: m.Type().Size, t: typ.t, Members: []Member{{Name: inner, t: typ.t, ref: m.ref}}}
+					f, ok = place(m, bit, slices.Clone(path)), true
+					f.Name, f.Type = name, around
+				}
+				return !ok
+			})
+		}
+	}
+	return f, ok
+}
+
+// otherMember makes a member that only other kernels have: one in another place,
+// or the member that says where a name that has moved behind the record lies.
+func (typ *Type) otherMember(name string) (Field, bool) {
+	if f, ok := typ.spelledMember(name); ok {
+		return f, true
+	}
+	if f, ok := typ.elsewhereMember(name); ok {
+		return f, true
+	}
+	if typ.t == nil || !strings.HasPrefix(typ.Name, classPrefix) || !strings.HasPrefix(name, dataLocPrefix) {
+		return Field{}, false
+	}
+	u32, ok := typ.t.Base("unsigned int")
+	return Field{Name: name, Type: u32}, ok
+}

@@ -1,0 +1,44 @@
+package kernel
+
+import (
+	"strings"
+	"testing"
+)
+
+// The embedded targets describe what scripts name of modules, and of kernels with sched_ext.
+func TestModules(t *testing.T) {
+	for _, arch := range []string{"x86_64", "aarch64"} {
+		tgt, err := Default(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"nft_pktinfo", "nft_chain", "nfsd4_compoundres", "svc_rqst", "ieee80211_channel", "cfg80211_bss", "btrfs_inode", "xfs_inode", "nf_conn", "scsi_cmnd", "amdgpu_job", "drm_amdgpu_gem_create_in"} {
+			if typ, ok := tgt.Struct(name); !ok || typ.Size == 0 {
+				t.Errorf("%s: struct %s: %v, %+v", arch, name, ok, typ)
+			}
+		}
+		for _, name := range []string{"xfs:xfs_file_buffered_read", "nfsd:nfsd_compound_status", "amdgpu:amdgpu_cs", "mac80211:drv_tx_frames_pending", "btrfs:btrfs_get_extent"} {
+			category, event, _ := strings.Cut(name, ":")
+			if ev, ok := tgt.Tracepoint(category, event); !ok || len(ev.Fields) == 0 || ev.Struct() == nil {
+				t.Errorf("%s: %s: %v, %+v", arch, name, ok, ev)
+			}
+		}
+		if f, ok := tgt.Func("nfsd4_encode_operation"); !ok || !f.Traceable || f.Module != "nfsd" || f.Proto == nil {
+			t.Errorf("%s: nfsd4_encode_operation: %v, %+v", arch, ok, f)
+		}
+		task, ok := tgt.Struct("task_struct")
+		if !ok {
+			t.Fatal("no task_struct")
+		}
+		scx, ok := task.Field("scx")
+		if !ok || !task.Has("scx") {
+			t.Fatalf("%s: task_struct has no member scx", arch)
+		}
+		if dsq, ok := scx.Type.Field("dsq"); !ok || dsq.Type.Elem().Name != "scx_dispatch_q" {
+			t.Errorf("%s: dsq: %v, %v", arch, ok, dsq.Type)
+		}
+		if err := tgt.Err(); err != nil {
+			t.Error(err)
+		}
+	}
+}

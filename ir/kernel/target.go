@@ -1,0 +1,103 @@
+// Package kernel is all that the compiler knows of the kernel it compiles for.
+//
+// It takes a target file (target/targetfile: written by `btc target
+// capture` or `tools/target`, or the embedded default) and gives the compiler's
+// view of it: types with their layout, tracepoints, syscalls, functions. Next
+// to the file it holds the tables that are the same on every kernel of an
+// architecture: program contexts (ProgKind, Context) and helpers (Helper).
+//
+// Nothing here reads the running host. Same target, same answers.
+//
+// Everything is decoded on first use: opening a target costs microseconds, a
+// look-up decodes the few kilobytes that hold its answer. A look-up that meets
+// a damaged chunk answers "not found" and the damage is kept for Err, which the
+// driver must ask once after checking a script.
+package kernel
+
+import (
+	"fmt"
+	"sync"
+
+	"btc/internal/arch"
+	"btc/internal/safefile"
+	"btc/target/targetfile"
+)
+
+// Target is one kernel to compile for. Its methods may be called from several
+// goroutines. Types of two targets must not be mixed.
+type Target struct {
+	file *targetfile.File
+	arch *arch.Arch
+
+	// probes, when set, is the target that names what can be probed; see ProbesOf.
+	probes *Target
+
+	mu     sync.Mutex
+	types  map[targetfile.Ref]*Type // every type handed out, so that types compare by pointer
+	byName map[namedKey][]*Type     // answers of Named
+	err    error                    // first damaged chunk met
+}
+
+// maxFile bounds a target file, in bytes; that of a host with all modules has 10 MB.
+const maxFile = 256 << 20
+
+// Open reads a target file. It fails on a file that is not a target, is cut
+// short, has a version this program does not know or an unknown architecture.
+func Open(path string) (*Target, error) {
+	data, err := safefile.Read(path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	t, err := New(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// New makes a target of the bytes of a target file. The bytes are not copied
+// and must not change afterwards.
+func New(data []byte) (*Target, error) { return fromFile(targetfile.Open(data)) }
+
+func fromFile(file *targetfile.File, err error) (*Target, error) {
+	if err != nil {
+		return nil, err
+	}
+	row := arch.ByName(file.Meta.Arch)
+	if row == nil {
+		return nil, fmt.Errorf("target is for the architecture %q, which this compiler does not know", file.Meta.Arch)
+	}
+	return &Target{file: file, arch: row, types: map[targetfile.Ref]*Type{}}, nil
+}
+
+// ProbesOf makes t answer which tracepoints and functions exist as other does,
+// and describe those tracepoints that it does not have itself as other has them.
+// A script that is compiled for other is checked against t so: what does not exist
+// there is not attached there, and so need not fit.
+func (t *Target) ProbesOf(other *Target) { t.probes = other }
+
+// Release is the kernel release the target was taken from, as `uname -r` prints
+// it. It is for messages only: compiled code never depends on a version.
+func (t *Target) Release() string { return t.file.Meta.Release }
+
+// Arch is the row of the architecture table for this target.
+func (t *Target) Arch() *arch.Arch { return t.arch }
+
+// Gaps names what could not be read when the target was captured, one sentence
+// each: for example that the list of traceable functions is BTF's.
+func (t *Target) Gaps() []string { return t.file.Meta.Gaps }
+
+// Err is the first damage met while decoding, or nil. Look-ups cannot return
+// it, because absence is an answer of its own.
+func (t *Target) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// fail keeps the first error. The caller holds t.mu.
+func (t *Target) fail(err error) {
+	if t.err == nil && err != nil {
+		t.err = err
+	}
+}

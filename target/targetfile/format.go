@@ -1,0 +1,230 @@
+// Package targetfile reads and writes target files: all that the compiler may
+// know of one kernel, in one file.
+//
+// It takes a Data (what target/capture gathered) and gives bytes, and
+// takes such bytes and gives look-ups by name that decode only what they touch.
+//
+// # Layout
+//
+//	header     magic "btctrgt" and a version byte, u32 length of the
+//	           directory, u32 CRC-32C of the directory
+//	directory  the codec, the Meta strings, then for each table its number of
+//	           entries and the places of its index and of its dictionary
+//	chunks     packed by the codec: zstd frames, which have a checksum of their
+//	           own, or a u32 CRC-32C of the content and a DEFLATE stream
+//
+// Integers in the header are little endian; everywhere else they are varints
+// (encoding/binary). A table is a sorted list of entries, cut into blocks of
+// some kilobytes; its index, a chunk too, holds each block's first key and
+// place. The dictionary, a chunk too, is text that its blocks were packed with
+// (DEFLATE only): it makes small blocks nearly as small as one large one. Two kinds exist: named tables (key is a string, prefix-compressed
+// against the entry before it) and the table of types (key is the position).
+//
+// # Hostile input
+//
+// A file may come from anywhere. Every length is checked against what is there
+// before anything is allocated, a chunk may not unpack to more than maxChunk
+// bytes and says how many before it is unpacked. Open and the look-ups give
+// errors for damage and never panic.
+package targetfile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Version is the format's version. Readers refuse others: a target file is
+// cheap to make again.
+const Version = 2
+
+const (
+	magic      = "btctrgt"
+	headerSize = len(magic) + 1 + 4 + 4
+	maxChunk   = 1 << 20  // largest unpacked chunk in bytes
+	blockSize  = 16 << 10 // unpacked bytes after which a block is closed
+	// zstdBlockSize is the same with zstd, which needs no dictionary.
+	zstdBlockSize = 6 << 10
+	maxDict       = 32 << 10 // largest dictionary in bytes: DEFLATE looks no further back
+)
+
+// How chunks are packed. DEFLATE is what a loader has anyway; zstd unpacks four
+// times as fast.
+const (
+	codecDeflate = iota
+	codecZstd
+	codecZstdOver // zstd, and the file is over another: over.go
+)
+
+// The tables of a file.
+const (
+	tableTypes    = iota // by position: type records
+	tableNames           // kind letter and name -> type references
+	tableConsts          // enumerator name -> reference of its enum
+	tableFuncs           // function name -> function record
+	tableEvents          // "category:event" -> tracepoint record
+	tableSyscalls        // syscall name -> syscall record
+	numTables
+)
+
+// Meta says where a target comes from.
+type Meta struct {
+	Arch    string // as uname -m: x86_64, aarch64
+	Release string // as uname -r
+	Gaps    []string
+}
+
+// Ref names a type: 0 is void, otherwise the record's position plus one,
+// shifted left by two, and in the low two bits how many pointers stand before
+// it (three pointers or more continue in a Pointer record).
+type Ref uint32
+
+// MakeRef makes a reference to the record at a position.
+func MakeRef(position, pointers int) Ref { return Ref(position+1)<<2 | Ref(pointers) }
+
+// Pointers is the number of pointers before the record, 0 to 3.
+func (r Ref) Pointers() int { return int(r & 3) }
+
+// Base is the reference without pointers.
+func (r Ref) Base() Ref { return r &^ 3 }
+
+// Position is the record's position in the table of types, -1 for void.
+func (r Ref) Position() int { return int(r>>2) - 1 }
+
+// Kind is the kind of a type record. The numbers are part of the format.
+type Kind uint8
+
+const (
+	Int Kind = iota + 1
+	Float
+	Pointer // only for what a Ref cannot say: user pointers, more than three levels
+	Array
+	Struct
+	Union
+	Enum
+	Typedef
+	Proto
+	Forward
+)
+
+// Letter is the key prefix of a kind's names in the table of names. A forward
+// declaration has none: it is not looked up.
+func (k Kind) Letter() byte {
+	switch k {
+	case Struct:
+		return 's'
+	case Union:
+		return 'u'
+	case Enum:
+		return 'e'
+	case Typedef:
+		return 't'
+	case Int, Float:
+		return 'i'
+	}
+	return 0
+}
+
+// Type is one type record.
+type Type struct {
+	Kind        Kind
+	Name        string
+	Size        int // bytes; of a Typedef and an Array the resolved size
+	Flags       TypeFlags
+	Len         int // Array
+	Elem        Ref // Pointer, Array, Typedef, Proto (result)
+	Members     []Member
+	Enumerators []Enumerator
+	Params      []Param // Proto
+}
+
+// TypeFlags are properties of a type record.
+type TypeFlags uint8
+
+const (
+	Signed   TypeFlags = 1 << iota // Int, Enum
+	Bool                           // Int
+	User                           // Pointer
+	Variadic                       // Proto
+	InModule                       // of a module: hosts have the type while it is loaded
+)
+
+// Member is one member of a struct or union.
+type Member struct {
+	Name      string
+	BitOffset int
+	BitSize   int // 0 if not a bitfield
+	Type      Ref
+}
+
+// Enumerator is one constant.
+type Enumerator struct {
+	Name  string
+	Value int64
+}
+
+// Param is one parameter of a prototype.
+type Param struct {
+	Name string
+	Type Ref
+}
+
+// Func is one function.
+type Func struct {
+	Name      string
+	Module    string
+	Traceable bool
+	Kfunc     bool
+	Proto     *Type // nil without BTF
+}
+
+// Event is one tracepoint; category syscalls is not stored (see Syscall).
+type Event struct {
+	Category, Name string
+	Class          string // BTF struct of the record, "" if none
+	Fields         []Field
+}
+
+// Field is one field of a tracepoint, without the common ones.
+type Field struct {
+	Name         string
+	CType        string
+	Offset, Size int
+	Signed       bool
+}
+
+// Syscall is one system call; the records of its two tracepoints follow from it.
+type Syscall struct {
+	Name string
+	Nr   int // -1 if not known
+	Args []Arg
+	// Exit tells that sys_exit_<name> exists (it does not for calls that never return).
+	Exit bool
+}
+
+// Arg is one argument of a system call.
+type Arg struct{ Name, CType string }
+
+// Data is the whole content of a target file.
+type Data struct {
+	Meta     Meta
+	Types    []Type // Ref positions point here
+	Funcs    []Func
+	Events   []Event
+	Syscalls []Syscall
+}
+
+// damage is the error for a file that breaks the format.
+func damage(format string, args ...any) error {
+	return fmt.Errorf("damaged target file: "+format, args...)
+}
+
+// MemberName is the name, in a tracepoint's class struct, of the field that the
+// format file calls name and gives the type ctype.
+func MemberName(name, ctype string) string {
+	for _, loc := range []string{"__data_loc", "__rel_loc"} {
+		if strings.HasPrefix(ctype, loc+" ") {
+			return loc + "_" + name
+		}
+	}
+	return name
+}
