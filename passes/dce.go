@@ -47,7 +47,7 @@ func droppable(m *ir.Module, v *ir.Value) bool {
 	if v.Op != ir.OpCall {
 		return v.Op.Info().Effect != ir.Writes
 	}
-	if v.Sym == "map_lookup_elem" { // a look-up in an LRU map makes the element recent
+	if v.Sym == "map_lookup_elem" { // a lookup in an LRU map makes the element recent
 		x := m.Map(v.Args[0].Sym)
 		return x != nil && !strings.HasPrefix(x.BPF.Type, "lru")
 	}

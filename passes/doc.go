@@ -1,11 +1,13 @@
-// Package passes turns the high IR that frontend/irgen writes into core IR
-// that backend selects to BPF instructions.
+// Package passes optimizes the IR and lowers it from the high stage, which
+// frontend/irgen generates, to the core stage, from which backend selects BPF
+// instructions.
 //
-// It takes a Module and rewrites it in place: pipeline.go is the table of
-// passes and of the constraints on their order. Lowerings write their own null
-// tests, loss counters and probe-read failures, because only they know what
-// absence means in the language. docs/layouts.md describes what they lay out.
+// Run takes a Module and rewrites it in place. pipeline.go is the table of
+// passes and of the constraints on their order. Lowerings add null checks, loss
+// counters and handling of failed probe reads, because only they know what a
+// missing value means in the language. docs/layouts.md describes the layouts
+// that they choose.
 //
-// What the user can cause is reported as a *Fault with its place in the
-// script; a broken invariant of the IR is a panic that starts with "BUG:".
+// What a user can cause is returned as Refused, with positions in the script; a
+// broken invariant of the IR is a panic that starts with "BUG:".
 package passes

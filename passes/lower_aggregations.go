@@ -177,7 +177,7 @@ func (l *lowering) insert(x *ir.Map, key *ir.Value, missing *ir.Block) *ir.Value
 const smallValue = 16
 
 // insertZero makes the element if no one else does: its own failure shows in
-// the look-up that follows.
+// the lookup that follows.
 func (l *lowering) insertZero(x *ir.Map, key *ir.Value) {
 	n := x.BPF.ValueSize
 	if n <= smallValue {

@@ -93,7 +93,7 @@ func lowerMapGetMem(l *lowering, v *ir.Value) *ir.Value {
 
 // lowerMapSet stores a word: in place in an array. A hash takes an update
 // whether the key is there or not: most such maps are keyed by something that
-// ends, like @start[tid], where a look-up first would be in vain.
+// ends, like @start[tid], where a lookup first would be in vain.
 func lowerMapSet(l *lowering, v *ir.Value) *ir.Value {
 	x, n, key := l.mapOf(v), v.Args[1], keyOf(v, 2)
 	if key != nil {

@@ -9,11 +9,11 @@ import (
 // optimisations are the passes that the file tests of this directory name.
 var optimisations = map[string]filetest.Pass{
 	"fold": fold, "cse": cse, "dce": dce, "sccp": sccp, "simplify-cfg": simplifyCFG, "range": decideRanges,
-	"sink": sink, "read-into": readInto,
+	"sink": sink, "read-forwarding": forwardReads,
 }
 
 func TestOptimisations(t *testing.T) {
-	for _, dir := range []string{"fold", "cse", "dce", "sccp", "simplify_cfg", "range", "sink", "read_into"} {
+	for _, dir := range []string{"fold", "cse", "dce", "sccp", "simplify_cfg", "range", "sink", "read_forwarding"} {
 		t.Run(dir, func(t *testing.T) { filetest.Run(t, "testdata/"+dir, optimisations) })
 	}
 }

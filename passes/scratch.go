@@ -82,7 +82,7 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 // nothing else does: a record of theirs has no other user.
 var runByLoader = map[ir.ProgKind]bool{ir.ProgBegin: true, ir.ProgEnd: true, ir.ProgSelf: true}
 
-// useGlobal gives f a scratch record among the globals, which takes no look-up.
+// useGlobal gives f a scratch record among the globals, which takes no lookup.
 func useGlobal(m *ir.Module, f *ir.Func) {
 	name := "scratch_" + f.Name
 	global(m, name, ir.GlobalData, roundUp(colour(f, ir.Scratch), 8))

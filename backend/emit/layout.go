@@ -89,7 +89,7 @@ func joinChains(f *mach.Func) bool {
 
 // mergeSame keeps one of several blocks that do the same and go on to the same
 // place or end the program: the last that is not cold, which most others come
-// before. A call is shared at an exit only: the kernel inlines a look-up that is
+// before. A call is shared at an exit only: the kernel inlines a lookup that is
 // of one map.
 func mergeSame(f *mach.Func) bool {
 	type shape struct {
@@ -148,7 +148,7 @@ const worthJump = 3
 
 // mergeTails lets a cold block that ends like another go on with that one's
 // end: blocks that count losses differ in the counter's address and in nothing
-// else. No call is shared: the kernel inlines a look-up that is of one map.
+// else. No call is shared: the kernel inlines a lookup that is of one map.
 func mergeTails(f *mach.Func) bool {
 	type end struct {
 		to   *mach.Block // nil for exit

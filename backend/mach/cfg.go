@@ -58,7 +58,7 @@ func (f *Func) prependEntry() {
 // reversePostorder lists the reachable blocks. Of a branch's targets the first
 // follows at once unless only the second stays in the loop. (Not in cold code: the
 // verifier walks first what follows, and a way out that it walks at once does not
-// wait while it walks the turns; see passes/loopplan.go.)
+// wait while it walks the turns; see passes/trip_counts.go.)
 func (f *Func) reversePostorder() []*Block {
 	type frame struct {
 		b    *Block

@@ -62,7 +62,7 @@ func (s *scriptFlags) add(fs *flag.FlagSet) {
 		}
 		return nil
 	})
-	fs.BoolVar(&s.helperErrors, "k", false, "make code that reports each failure of a kernel function: reads of bad addresses, look-ups of missing keys")
+	fs.BoolVar(&s.helperErrors, "k", false, "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys")
 	fs.BoolVar(&s.untrusted, "untrusted", false, "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB")
 	fs.BoolVar(&s.noWarnings, "no-warnings", false, "print errors only")
 }

@@ -224,7 +224,7 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 		}
 		if n <= most {
 			f.turns = outer * max(int(n), 1)
-			if hasLoop(s.Body) { // passes/shortloops.go sees how much they are together
+			if hasLoop(s.Body) { // passes/loop_in_place.go sees how much they are together
 				f.forTurns(s, from, to, less)
 			} else {
 				f.counted(s, from, to, less, s.Body, f.body.Loop(s))

@@ -52,7 +52,7 @@ func BenchmarkCold(b *testing.B) {
 	}
 }
 
-// BenchmarkWarm repeats the look-ups on one target.
+// BenchmarkWarm repeats the lookups on one target.
 func BenchmarkWarm(b *testing.B) {
 	t, err := Default("x86_64")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // The others are over that of x86_64: they hold what differs.
 //
 // They are embedded as strings, which stay in the program's read-only pages: no
-// byte of them is read before a look-up needs it.
+// byte of them is read before a lookup needs it.
 var (
 	//go:embed default_x86_64.target
 	defaultX86 string

@@ -9,7 +9,7 @@
 // Nothing here reads the running host. Same target, same answers.
 //
 // Everything is decoded on first use: opening a target costs microseconds, a
-// look-up decodes the few kilobytes that hold its answer. A look-up that meets
+// lookup decodes the few kilobytes that hold its answer. A lookup that meets
 // a damaged chunk answers "not found" and the damage is kept for Err, which the
 // driver must ask once after checking a script.
 package kernel
@@ -87,7 +87,7 @@ func (t *Target) Arch() *arch.Arch { return t.arch }
 // each: for example that the list of traceable functions is BTF's.
 func (t *Target) Gaps() []string { return t.file.Meta.Gaps }
 
-// Err is the first damage met while decoding, or nil. Look-ups cannot return
+// Err is the first damage met while decoding, or nil. Lookups cannot return
 // it, because absence is an answer of its own.
 func (t *Target) Err() error {
 	t.mu.Lock()

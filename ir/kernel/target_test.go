@@ -53,7 +53,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A file cut behind its directory opens; look-ups then find nothing and say so
+// A file cut behind its directory opens; lookups then find nothing and say so
 // in Err.
 func TestDamageIsKept(t *testing.T) {
 	tgt, err := New([]byte(defaultX86[:4096]))

@@ -2,7 +2,7 @@
 // know of one kernel, in one file.
 //
 // It takes a Data (what target/capture gathered) and gives bytes, and
-// takes such bytes and gives look-ups by name that decode only what they touch.
+// takes such bytes and gives lookups by name that decode only what they touch.
 //
 // # Layout
 //
@@ -24,7 +24,7 @@
 //
 // A file may come from anywhere. Every length is checked against what is there
 // before anything is allocated, a chunk may not unpack to more than maxChunk
-// bytes and says how many before it is unpacked. Open and the look-ups give
+// bytes and says how many before it is unpacked. Open and the lookups give
 // errors for damage and never panic.
 package targetfile
 

@@ -32,7 +32,7 @@ type File struct {
 	movedTo []int
 }
 
-// table is one table: index is decoded by the first look-up.
+// table is one table: index is decoded by the first lookup.
 type table struct {
 	entries     int
 	off         int // of the index chunk; the blocks follow it

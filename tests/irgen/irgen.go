@@ -21,7 +21,7 @@ const (
 )
 
 // The tables of both levels. In core form the map of the script has its BPF
-// form; in mixed form lowering is yet to choose it, and core look-ups go to an
+// form; in mixed form lowering is yet to choose it, and core lookups go to an
 // internal map.
 const (
 	coreMaps = `
@@ -84,7 +84,7 @@ type gen struct {
 	level    Level
 	budget   int // statements left
 	depth    int
-	raw      string // the map of core look-ups
+	raw      string // the map of core lookups
 	ctx      *ir.Value
 	mem, key *ir.Value
 	ints     []*ir.Value // values that can be used here

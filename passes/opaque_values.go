@@ -1,0 +1,398 @@
+package passes
+
+import (
+	"slices"
+
+	"btc/ir"
+)
+
+// opaque-values keeps values whose bits the kernel's verifier knows to differ by the
+// path from multiplying its states. A value of two constants that a later branch
+// tests, or one that a branch tests twice, is two states on each way to the second
+// test, and n of them live at one time are 2^n. An opaque copy is one state.
+//
+// requires:    core IR; loops are in their last form
+// establishes: across a join live at most maxKnown values of the script that are known to
+//
+//	differ by path, but for those whose range the verifier must know
+//
+// invalidates: use counts, liveness, ranges
+//
+//	b3(v5:i64):                          ; 7 or 100
+//	  ...                                ; more of them, live at one join
+//	  v21:i1 = icmp eq v5, 7
+//	->
+//	b3(v5:i64):
+//	  v40:i64 = opaque v5
+//	  ...
+//	  v21:i1 = icmp eq v40, 7
+//
+// What is part of an address, an operand of a call or decides how often a loop turns
+// stays known.
+func opaqueValues(m *ir.Module) []ir.Diag {
+	m.EachFunc(func(_ int, f *ir.Func) {
+		if k := newKnown(f); k != nil {
+			k.hide(k.crowded())
+		}
+	})
+	return nil
+}
+
+// maxKnown is how many values may be known to differ by path at a join.
+const maxKnown = 2
+
+// known is what the verifier knows of the integers of a function.
+type known struct {
+	f      *ir.Func
+	order  []*ir.Block
+	preds  [][]ir.Pred
+	ranged ir.ValueSet // its range is needed
+	free   ir.ValueSet // not computed of what the host decides before load
+	number ir.ValueSet // free, and not a pointer to the verifier
+	fixed  ir.ValueSet // computed of constants alone: known on each path
+	asked  []bool      // by Value.ID: a branch depends on it
+	tests  [][]test    // by Value.ID: of it against constants
+}
+
+// test is a use of a comparison: an operand of user, or what ends the block.
+type test struct {
+	block *ir.Block
+	user  *ir.Value // nil for the terminator
+}
+
+func (t test) compares() *ir.Value {
+	if t.user != nil {
+		return t.user.Args[0]
+	}
+	return t.block.Term.Arg
+}
+
+// newKnown is nil for a function that branches too little.
+func newKnown(f *ir.Func) *known {
+	k := &known{f: f, order: ir.ReversePostorder(f), preds: ir.Preds(f), asked: make([]bool, f.NumValues()), tests: make([][]test, f.NumValues())}
+	branches := 0
+	for _, b := range k.order {
+		for _, v := range b.Values {
+			if v.Op == ir.OpICmp {
+				branches++
+			}
+		}
+	}
+	if branches <= maxKnown {
+		return nil
+	}
+	k.ranged = k.findRanged()
+	k.free = k.greatest(k.isFree)
+	k.number = k.greatest(k.isNumber)
+	k.fixed = k.greatest(k.isFixed)
+	k.findTests()
+	return k
+}
+
+// back calls use for the operands of v, of a parameter those of all edges.
+func (k *known) back(v *ir.Value, use func(*ir.Value)) {
+	if v.Op != ir.OpParam {
+		for _, a := range v.Args {
+			use(a)
+		}
+		return
+	}
+	for i, p := range v.Block.Params {
+		if p == v {
+			for _, way := range k.preds[v.Block.ID] {
+				use(way.Edge().Args[i])
+			}
+		}
+	}
+}
+
+// findRanged finds the values that addresses, calls and the ends of loops depend on.
+func (k *known) findRanged() ir.ValueSet {
+	set := ir.NewValueSet(k.f)
+	var work []*ir.Value
+	add := func(v *ir.Value) {
+		if v.ID >= 0 && !set.Has(v) {
+			set.Add(v)
+			work = append(work, v)
+		}
+	}
+	loops := ir.Loops(k.f, ir.Dominators(k.f))
+	for _, b := range k.order {
+		for _, v := range b.Values {
+			switch {
+			case v.Op == ir.OpCall, v.Op == ir.OpCallSub:
+				for _, a := range v.Args {
+					add(a)
+				}
+			case v.Type.IsPtr():
+				for _, a := range v.Args {
+					add(a)
+				}
+			}
+		}
+		for l := loops.Of(b); l != nil && b.Term.Kind == ir.Br; l = l.Parent {
+			for _, e := range b.Term.Succs {
+				if in := loops.Of(e.To); in == nil || !within(in, l) {
+					add(b.Term.Arg)
+				}
+			}
+		}
+	}
+	for len(work) > 0 {
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		k.back(v, add)
+	}
+	return set
+}
+
+// greatest is the largest set of integers that all have the property, which may look
+// at the set.
+func (k *known) greatest(property func(v *ir.Value, set ir.ValueSet) bool) ir.ValueSet {
+	set := ir.NewValueSet(k.f)
+	each := func(do func(v *ir.Value)) {
+		for _, b := range k.order {
+			for _, v := range b.Params {
+				do(v)
+			}
+			for _, v := range b.Values {
+				do(v)
+			}
+		}
+	}
+	each(func(v *ir.Value) {
+		if v.Type == ir.TI64 {
+			set.Add(v)
+		}
+	})
+	for changed := true; changed; {
+		changed = false
+		each(func(v *ir.Value) {
+			if set.Has(v) && !property(v, set) {
+				set[v.ID/64] &^= 1 << (v.ID % 64)
+				changed = true
+			}
+		})
+	}
+	return set
+}
+
+func (k *known) all(v *ir.Value, set ir.ValueSet) bool {
+	all := true
+	k.back(v, func(a *ir.Value) { all = all && (a.IsConst() || a.Type == ir.TI1 || set.Has(a)) })
+	return all
+}
+
+// hostDecides are the constants by which the verifier removes what a kernel lacks.
+var hostDecides = map[ir.Op]bool{ir.OpCORE: true, ir.OpGlobal: true, ir.OpPerArch: true, ir.OpAttachID: true, ir.OpSaved: true}
+
+// isFree: neither v nor the branch that chose it depends on the host.
+func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
+	if hostDecides[v.Op] {
+		return false
+	}
+	free := true
+	var look func(a *ir.Value)
+	look = func(a *ir.Value) {
+		switch {
+		case a == nil || a.ID < 0:
+		case a.Op == ir.OpICmp:
+			look(a.Args[0])
+			look(a.Args[1])
+		case a.Type == ir.TI64:
+			free = free && set.Has(a)
+		}
+	}
+	k.back(v, look)
+	if v.Op == ir.OpParam {
+		for _, way := range k.preds[v.Block.ID] {
+			look(way.Block.Term.Arg)
+			if up := k.preds[way.Block.ID]; len(up) == 1 {
+				look(up[0].Block.Term.Arg)
+			}
+		}
+	}
+	return free
+}
+
+// isNumber: typed programs load pointers from their context and through pointers.
+func (k *known) isNumber(v *ir.Value, set ir.ValueSet) bool {
+	if !k.free.Has(v) {
+		return false
+	}
+	switch v.Op {
+	case ir.OpParam, ir.OpAdd, ir.OpSub, ir.OpSelect:
+		return k.all(v, set)
+	case ir.OpLoad:
+		return v.Mem.Size() < 8 || v.Args[0].Type.Kind == ir.MapVal
+	case ir.OpCast:
+		return false
+	}
+	return true
+}
+
+func (k *known) isFixed(v *ir.Value, set ir.ValueSet) bool {
+	switch v.Op {
+	case ir.OpBoolInt:
+		return true
+	case ir.OpParam, ir.OpSelect, ir.OpZext, ir.OpSext:
+		return k.all(v, set)
+	}
+	return binaryOps[v.Op] && k.all(v, set)
+}
+
+var binaryOps = map[ir.Op]bool{ir.OpAdd: true, ir.OpSub: true, ir.OpMul: true, ir.OpUDiv: true, ir.OpUMod: true, ir.OpAnd: true,
+	ir.OpOr: true, ir.OpXor: true, ir.OpShl: true, ir.OpLShr: true, ir.OpAShr: true}
+
+// findTests lists the comparisons of each value with a constant, and finds what
+// comparisons depend on.
+func (k *known) findTests() {
+	var work []*ir.Value
+	ask := func(v *ir.Value) {
+		if v.ID >= 0 && v.Type == ir.TI64 && !k.asked[v.ID] {
+			k.asked[v.ID] = true
+			work = append(work, v)
+		}
+	}
+	note := func(c *ir.Value, t test) {
+		if c.Op != ir.OpICmp || c.Args[0].Type != ir.TI64 {
+			return
+		}
+		if x := tested(c); x.ID >= 0 && c.Args[1].IsConst() {
+			k.tests[x.ID] = append(k.tests[x.ID], t)
+		}
+		ask(c.Args[0])
+		ask(c.Args[1])
+	}
+	for _, b := range k.order {
+		for _, v := range b.Values {
+			if v.Op == ir.OpSelect || v.Op == ir.OpBoolInt {
+				note(v.Args[0], test{b, v})
+			}
+		}
+		if b.Term.Kind == ir.Br {
+			note(b.Term.Arg, test{b, nil})
+		}
+	}
+	for len(work) > 0 {
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		if v.Op == ir.OpParam || v.Op == ir.OpSelect || binaryOps[v.Op] {
+			k.back(v, ask)
+		}
+	}
+}
+
+// tested is the value of which a comparison with a constant tells the verifier: of a
+// test of bits the one that has them.
+func tested(c *ir.Value) *ir.Value {
+	if x := c.Args[0]; x.Op == ir.OpAnd && x.Args[1].IsConst() {
+		return x.Args[0]
+	}
+	return c.Args[0]
+}
+
+// differs reports whether the verifier may know different numbers of v on two ways to
+// a place behind its definition: as it is computed, or by the comparisons of it.
+func (k *known) differs(v *ir.Value) (computed, compared bool) {
+	if v.Type != ir.TI64 || k.ranged.Has(v) {
+		return false, false
+	}
+	compared = len(k.tests[v.ID]) > 1
+	switch {
+	case !k.number.Has(v), v.Op != ir.OpParam && v.Op != ir.OpSelect && v.Op != ir.OpBoolInt:
+	case k.fixed.Has(v):
+		computed = true
+	case k.asked[v.ID]:
+		k.back(v, func(a *ir.Value) { computed = computed || a.IsConst() || k.fixed.Has(a) })
+	}
+	return computed, compared
+}
+
+// crowded lists the values that live across a join with more than maxKnown of them.
+func (k *known) crowded() []*ir.Value {
+	live := ir.Live(k.f)
+	at := make([][]*ir.Value, len(k.preds))
+	states := make([]int, len(k.preds)) // the number of paths, as a power of two
+	for _, b := range k.order {
+		for _, list := range [][]*ir.Value{b.Params, b.Values} {
+			for _, v := range list {
+				if computed, compared := k.differs(v); !computed && !compared {
+					continue
+				}
+				needed := live.Blocks(v)
+				for _, t := range k.tests[v.ID] { // a comparison is made where it is used
+					needed = append(slices.Clip(needed), live.Blocks(t.compares())...)
+				}
+				for _, to := range needed {
+					if n := len(at[to.ID]); len(k.preds[to.ID]) > 1 && (n == 0 || at[to.ID][n-1] != v) {
+						at[to.ID] = append(at[to.ID], v)
+						states[to.ID] += max(1, len(k.tests[v.ID])-1)
+					}
+				}
+			}
+		}
+	}
+	listed := ir.NewValueSet(k.f)
+	var all []*ir.Value
+	for _, b := range k.order {
+		if states[b.ID] <= maxKnown {
+			continue
+		}
+		for _, v := range at[b.ID] {
+			if !listed.Has(v) {
+				listed.Add(v)
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}
+
+// hide gives each value an opaque copy, and each comparison of one that is compared
+// again a copy of its own.
+func (k *known) hide(values []*ir.Value) {
+	subst := ir.Subst{}
+	for _, v := range values {
+		computed, compared := k.differs(v)
+		if compared {
+			for _, t := range k.tests[v.ID] {
+				k.separate(t)
+			}
+		}
+		switch {
+		case computed && v.Op == ir.OpParam:
+			subst[v] = k.insert(v.Block, 0, v, v.Block.Term.Pos)
+		case computed:
+			subst[v] = k.insert(v.Block, v.Index()+1, v, v.Pos)
+		}
+	}
+	subst.Apply(k.f)
+	for v, copied := range subst {
+		copied.Args[0] = v
+	}
+}
+
+// separate has a test compare an opaque copy of its own.
+func (k *known) separate(t test) {
+	at, operand := len(t.block.Values), &t.block.Term.Arg
+	if t.user != nil {
+		at, operand = t.user.Index(), &t.user.Args[0]
+	}
+	c := *operand
+	if x := c.Args[0]; !k.number.Has(x) || k.ranged.Has(x) {
+		return
+	}
+	copied := k.insert(t.block, at, c.Args[0], c.Pos)
+	again := k.f.NewValue(ir.OpICmp, ir.TI1, c.Pos, copied, c.Args[1])
+	again.Cond = c.Cond
+	t.block.Insert(at+1, again)
+	*operand = again
+}
+
+// insert makes an opaque copy of v in b.
+func (k *known) insert(b *ir.Block, at int, v *ir.Value, pos ir.Pos) *ir.Value {
+	c := k.f.NewValue(ir.OpOpaque, ir.TI64, pos, v)
+	b.Insert(at, c)
+	return c
+}

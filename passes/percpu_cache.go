@@ -1,0 +1,305 @@
+package passes
+
+import (
+	"math/bits"
+
+	"btc/ir"
+)
+
+// The lookup in a hash is several calls, for the key's number, the search and the
+// compare: 70 to 100 ns. Where the aggregations of a map are all that programs do
+// with it, and never meet on a CPU, most of them find their value in a small table
+// of the CPU instead. Its slots are taken by the first keys that come, which those
+// that come often are among, and are never given back: what a CPU keeps of a key
+// stays where it is, so that a reader adds up what it finds in the tables and the
+// hash, at any time and in any order.
+
+const (
+	frontSlots  = 64 // of a CPU; power of two
+	frontCPUs   = 64 // the others use the hash; power of two
+	maxFronts   = 8  // of an object: its tables are part of .bss
+	maxFrontKey = 24 // bytes, which are compared by words
+)
+
+// frontKinds are the programs that may run often, see mayRunOften.
+var frontKinds = map[ir.ProgKind]bool{ir.ProgTracepoint: true, ir.ProgRawTracepoint: true, ir.ProgKprobe: true, ir.ProgKretprobe: true,
+	ir.ProgFentry: true, ir.ProgFexit: true}
+
+// mayRunOften is about rates at which a lookup shows. A block request is work of
+// microseconds.
+func mayRunOften(p *ir.Prog) bool {
+	return frontKinds[p.Kind] && !(p.Kind == ir.ProgTracepoint && p.Attach.Target == "block")
+}
+
+// giveFronts gives tables to maps that can have one. A program has the code for a table
+// at one place at most: it is about as long as that of the hash.
+func giveFronts(m *ir.Module, names map[string]bool) {
+	nests := nestingMaps(m)
+	uses := aggregated(m)
+	has := map[*ir.Func]bool{}
+	given := 0
+	for _, x := range m.Maps {
+		if given == maxFronts || !frontForm(x) || nests[x.Name] || !uses.onceEach(x.Name, has) {
+			continue
+		}
+		for f := range uses.sites[x.Name] {
+			has[f] = true
+		}
+		given++
+		t := &x.BPF.Front
+		if x.Shape == ir.ShapeSum { // a sum may be 0
+			t.ValueOff = 8
+		}
+		t.CPUs, t.Slots, t.KeyOff = frontCPUs, frontSlots, t.ValueOff+x.BPF.ValueSize
+		t.SlotSize = t.KeyOff + x.BPF.KeySize
+		if x.Shape == ir.ShapeHist { // a slot has one bucket, whose number is part of the key
+			t.KeyOff = 8
+			t.SlotSize = t.KeyOff + x.BPF.KeySize + 8
+		}
+		t.Global = symbol("front"+x.Name, names)
+		global(m, t.Global, ir.GlobalData, t.CPUs*t.Slots*t.SlotSize)
+	}
+}
+
+// frontForm tells whether a map's layout allows tables: not where the script says
+// how many keys there may be, and not with stacks in the key, next to which a lookup is nothing.
+func frontForm(x *ir.Map) bool {
+	kind := "percpu_hash"
+	switch x.Shape {
+	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeMin, ir.ShapeMax:
+	case ir.ShapeHist:
+		kind = "hash"
+	default:
+		return false
+	}
+	b := &x.BPF
+	return x.Key != nil && b.Type == kind && b.MaxEntries >= defaultKeys && x.Declared == "" && b.Len == 0 &&
+		!x.Cleared && !x.Deleted && !x.Read && b.KeySize%8 == 0 && b.KeySize <= maxFrontKey && !holdsStack(x.Key)
+}
+
+func holdsStack(l *ir.Layout) bool {
+	if l.Kind == ir.LKstack || l.Kind == ir.LUstack || l.Elem != nil && holdsStack(l.Elem) {
+		return true
+	}
+	for i := range l.Fields {
+		if holdsStack(l.Fields[i].Layout) {
+			return true
+		}
+	}
+	return false
+}
+
+// mapUses says what programs do with maps.
+type mapUses struct {
+	sites map[string]map[*ir.Func]int // by map: aggregations in it
+	other map[string]bool             // maps that another op uses, or an aggregation in an unfit way
+}
+
+func aggregated(m *ir.Module) mapUses {
+	u := mapUses{map[string]map[*ir.Func]int{}, map[string]bool{}}
+	for _, f := range m.Funcs {
+		var keys slotUses // of f, made when one is asked for
+		scalarKey := func(v *ir.Value) bool {
+			if keys == nil {
+				keys = usesOfSlots(f)
+			}
+			return keys.scalar(f, v.Args[len(v.Args)-1])
+		}
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				for i, a := range v.Args {
+					switch {
+					case a.Op != ir.OpMapRef:
+					case i > 0 || !adds[v.Op] || f.Prog == nil || !scalarKey(v):
+						u.other[a.Sym] = true
+					default:
+						if u.sites[a.Sym] == nil {
+							u.sites[a.Sym] = map[*ir.Func]int{}
+						}
+						u.sites[a.Sym][f]++
+					}
+				}
+			}
+		}
+	}
+	return u
+}
+
+// onceEach tells whether nothing but aggregations uses a map, one in each program,
+// none of which has another map's tables, and some of which may run often.
+func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
+	often := false
+	for f, n := range u.sites[name] {
+		if n > 1 || has[f] {
+			return false
+		}
+		often = often || mayRunOften(f.Prog)
+	}
+	return often && !u.other[name]
+}
+
+// throughFront changes x's value in the CPU's table by body, which makes the first
+// value of zeros. more are words of the slot's key behind those of the map's. A slot that is free is taken; where another key has the slot, and
+// on a CPU without table, behind does the work in the hash. The first word
+// of a slot is written after the key: a reader that sees it not 0 finds the key. (A slot that
+// is free looks as if taken by the key 0, and is by that.)
+//
+//	v1:i64 = call get_smp_processor_id()
+//	br (icmp ult v1, 64), b1, hash
+//	b1:
+//	v2:i64 = load.u64 [key+0]
+//	v3:mapval(.bss) = ...                          ; the key's slot in the table
+//	v4:i64 = load.u64 [v3+8]
+//	br (icmp eq v4, v2), b2, b3
+//	b2:                                            ; body
+//	...
+//	b3 cold:
+//	v5:i64 = load.u64 [v3+0]
+//	br (icmp eq v5, 0), b4, hash
+//	b4 cold:
+//	store.u64 [v3+8], v2
+//	jump b2
+func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value), behind func(), more ...*ir.Value) {
+	t := &x.BPF.Front
+	if key.Op == ir.OpSlotAddr && key.Imm%8 == 0 {
+		key.Slot.Align = max(key.Slot.Align, 8)
+	}
+	end := l.Split()
+	hash := l.Func().NewBlockAfter(l.Block())
+	taken := l.Func().NewBlockAfter(l.Block())
+	miss := l.Func().NewBlockAfter(l.Block())
+	hash.Cold, miss.Cold = true, true
+	cpu := l.Call("get_smp_processor_id", ir.TI64)
+	within := l.Func().NewBlockAfter(l.Block())
+	l.Br(l.ICmp(ir.ULT, cpu, ir.Const(int64(t.CPUs))), within, hash)
+	l.goOn(within)
+	var words []*ir.Value
+	for off := 0; off < x.BPF.KeySize; off += 8 {
+		words = append(words, l.Load(ir.U64, key, off))
+	}
+	words = append(words, more...)
+	table := l.Mul(cpu, ir.Const(int64(t.Slots*t.SlotSize)))
+	slot := l.Add(l.GlobalAddr(ir.TMapVal(".bss", false), t.Global, 0), l.Add(table, l.frontSlot(words, t)))
+	for i, w := range words {
+		same := taken
+		if i < len(words)-1 {
+			same = l.Func().NewBlockAfter(l.Block())
+		}
+		l.Br(l.ICmp(ir.EQ, l.Load(ir.U64, slot, t.KeyOff+8*i), w), same, miss)
+		l.goOn(same)
+	}
+	body(l.AddImm(slot, int64(t.ValueOff)))
+	if t.ValueOff > 0 {
+		l.Store(ir.U64, slot, 0, ir.Const(1))
+	}
+	l.Jump(end)
+	l.goOn(miss)
+	free := l.Func().NewBlockAfter(miss)
+	free.Cold = true
+	l.Br(l.ICmp(ir.EQ, l.Load(ir.U64, slot, 0), ir.Const(0)), free, hash)
+	l.goOn(free)
+	for i, w := range words {
+		l.Store(ir.U64, slot, t.KeyOff+8*i, w)
+	}
+	l.Jump(taken)
+	l.goOn(hash)
+	behind()
+	l.Jump(end)
+	l.goOn(end)
+}
+
+// frontSlot is the offset of the slot that a key may have in a table: a multiple of
+// it by a constant from the golden ratio spreads numbers that follow each other.
+// Of one word the lower half decides, for which a constant of 31 bits will do.
+func (l *lowering) frontSlot(words []*ir.Value, t *ir.Front) *ir.Value {
+	h, high := words[0], 32
+	for _, w := range words[1:] {
+		h = l.Binary(ir.OpXor, h, w)
+	}
+	golden := int64(0x61c88647)
+	if len(words) > 1 {
+		golden, high = -0x61c8864680b583eb, 64
+	}
+	h = l.Mul(h, ir.Const(golden))
+	n := bits.TrailingZeros(uint(t.Slots))
+	if t.SlotSize&(t.SlotSize-1) != 0 {
+		return l.Mul(l.And(l.LShr(h, ir.Const(int64(high-n))), ir.Const(int64(t.Slots-1))), ir.Const(int64(t.SlotSize)))
+	}
+	by := bits.TrailingZeros(uint(t.SlotSize))
+	return l.And(l.LShr(h, ir.Const(int64(high-n-by))), ir.Const(int64((t.Slots-1)*t.SlotSize)))
+}
+
+// slotUses are the uses of the address of each slot as an operand of values.
+type slotUses map[*ir.Slot][]slotOperand
+
+// slotOperand is operand i of v.
+type slotOperand struct {
+	v *ir.Value
+	i int
+}
+
+func usesOfSlots(f *ir.Func) slotUses {
+	uses := slotUses{}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			for i, a := range v.Args {
+				if a.Op == ir.OpSlotAddr {
+					uses[a.Slot] = append(uses[a.Slot], slotOperand{v, i})
+				}
+			}
+		}
+	}
+	return uses
+}
+
+// scalar tells whether all words of an aggregation's key are plain numbers to
+// the kernel's verifier, which lets no one compute with a pointer that it tracks: the context
+// and what lies in it, and what programs with typed arguments load.
+func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
+	if key.Op != ir.OpSlotAddr || key.Imm != 0 {
+		return false
+	}
+	for _, use := range uses[key.Slot] {
+		switch w := use.v; {
+		case w.Op == ir.OpStore && use.i == 0:
+			if !scalar(f, w.Args[1], 8) {
+				return false
+			}
+		case w.Op == ir.OpComm, w.Op == ir.OpMemZero, w.Op == ir.OpStrLit, w.Op == ir.OpStr && use.i == 0:
+		case adds[w.Op]:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// numbers are the ops that give numbers whatever their operands.
+var numbers = map[ir.Op]bool{ir.OpConst: true, ir.OpPid: true, ir.OpTid: true, ir.OpUid: true, ir.OpGid: true, ir.OpCPU: true,
+	ir.OpCgroup: true, ir.OpNumaID: true, ir.OpRand: true, ir.OpNsecs: true, ir.OpElapsed: true, ir.OpMapGet: true,
+	ir.OpAnd: true, ir.OpOr: true, ir.OpXor: true, ir.OpMul: true, ir.OpUDiv: true, ir.OpUMod: true,
+	ir.OpShl: true, ir.OpLShr: true, ir.OpAShr: true, ir.OpBoolInt: true}
+
+// scalar tells whether v is a number to the verifier; not what this does not know,
+// nor what is deeper than so many operands.
+func scalar(f *ir.Func, v *ir.Value, deep int) bool {
+	untyped := f.Prog.Kind == ir.ProgTracepoint || f.Prog.Kind == ir.ProgKprobe || f.Prog.Kind == ir.ProgKretprobe
+	switch {
+	case numbers[v.Op]:
+		return true
+	case deep == 0:
+		return false
+	case v.Op == ir.OpArg, v.Op == ir.OpRetval, v.Op == ir.OpFuncIP, v.Op == ir.OpReg:
+		return untyped
+	case v.Op == ir.OpRead, v.Op == ir.OpLoad:
+		if v.Args[0].Type == ir.TCtx {
+			return untyped
+		}
+		return v.Op == ir.OpRead && v.Type == ir.TI64
+	case v.Op == ir.OpAdd, v.Op == ir.OpSub:
+		return scalar(f, v.Args[0], deep-1) && scalar(f, v.Args[1], deep-1)
+	case v.Op == ir.OpZext, v.Op == ir.OpSext, v.Op == ir.OpCast:
+		return scalar(f, v.Args[0], deep-1)
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package passes
+
+import "btc/ir"
+
+// spill-to-scratch moves long strings and other large objects from the stack to
+// per-CPU scratch before their accesses are lowered.
+//
+// requires:    high IR
+// establishes: slots above 64 bytes that are no keys have the class Scratch
+// invalidates: nothing
+//
+//	slot s0 "str" 100 align 8
+//	->
+//	slot s0 "str" 100 align 8 scratch 0
+//
+// Programs leave the bytes behind the end of a long string unwritten (keys are
+// written as a whole). The kernel takes a read of those in scratch, but not on
+// the frame.
+func spillToScratch(m *ir.Module) []ir.Diag {
+	for _, f := range m.Funcs {
+		keys := keySlots(f)
+		for _, s := range f.Slots {
+			if s.Class == ir.Unplaced && s.Size > largestString && !keys[s] {
+				s.Class = ir.Scratch
+			}
+		}
+	}
+	return nil
+}
+
+// largestString is the size of the longest string on the frame; frontend/irgen
+// clears strings up to that size as a whole.
+const largestString = 64
+
+// keySlots finds the slots that serve as keys of maps.
+func keySlots(f *ir.Func) map[*ir.Slot]bool {
+	keys := map[*ir.Slot]bool{}
+	for _, b := range f.Blocks {
+		for _, v := range b.Values {
+			kinds := v.Op.Info().Args
+			for j, a := range v.Args {
+				if j < len(kinds) && kinds[j] == ir.KeyArg && a.Op == ir.OpSlotAddr {
+					keys[a.Slot] = true
+				}
+			}
+		}
+	}
+	return keys
+}
