@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# gofmt, go vet and staticcheck over all that is written by hand; go.mod is tidy, and
+# gofmt, go vet and staticcheck over all that is written by hand, for the systems that each
+# program is released for; go.mod is tidy, and
 # generated code is what its generator writes.
 set -u
 cd "$(dirname "$0")/.."
@@ -9,6 +10,11 @@ if [ -n "$unformatted" ]; then echo "gofmt would change:"; echo "$unformatted"; 
 packages=$(go list ./... | grep -v '^btc/grammar/parser')
 go vet $packages || fail=1
 go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 $packages || fail=1
+# btc itself is built for other systems, too.
+for os in darwin windows; do
+  ours=$(GOOS=$os go list -deps ./cmd/btc | grep '^btc/' | grep -v '^btc/grammar/parser')
+  GOOS=$os go vet $ours || { echo "btc does not build on $os"; fail=1; }
+done
 
 # offline reports whether the output of a command says that it did not reach its registry.
 offline() { grep -qE 'dial tcp|no such host|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|network' <<<"$1"; }

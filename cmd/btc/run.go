@@ -8,13 +8,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 
 	"btc/compile"
 	"btc/loader/manifest"
-	"btc/loader/permit"
 )
 
 // runRun compiles to a temporary place and traces at once.
@@ -26,6 +26,9 @@ func runRun(args []string) int {
 	own, rest, first := splitRun(flags, splitJoined(args))
 	if err := flags.Parse(own); err != nil {
 		return flagStatus(flags, err)
+	}
+	if runtime.GOOS != "linux" {
+		return fail("btc run needs Linux: compile here with btc compile -o FILE.o, and trace there with btrun FILE.o")
 	}
 	var script []string
 	if !s.isExpr && first >= 0 {
@@ -55,7 +58,7 @@ func runRun(args []string) int {
 	// Who runs a script has its text: the files that it names may be written.
 	var allow []string
 	if m, err := manifest.Parse(out.Manifest); err == nil {
-		for _, p := range permit.Written(m) {
+		for _, p := range writtenFiles(m) {
 			allow = append(allow, "--allow", p)
 		}
 	}

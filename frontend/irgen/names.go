@@ -2,9 +2,7 @@ package irgen
 
 import (
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 
 	"btc/frontend/ast"
 	"btc/frontend/check"
@@ -27,49 +25,6 @@ var nameTables = map[string]nameTable{
 	"strerror":     {errorNames, "Unknown error", true, false},
 	"signal_name":  {signalNames, "N/A", false, false},
 	"syscall_name": {syscallNames, "Unknown syscall", false, true},
-}
-
-// kernelErrors are the kernel's words (errno.h) where the C library has others.
-var kernelErrors = map[syscall.Errno]string{
-	syscall.EIO:       "I/O error",
-	syscall.EBADF:     "Bad file number",
-	syscall.EAGAIN:    "Try again (operation would block)",
-	syscall.ENOMEM:    "Out of memory",
-	syscall.EXDEV:     "Cross-device link",
-	syscall.ENFILE:    "File table overflow",
-	syscall.ENOTTY:    "Not a typewriter",
-	syscall.EDOM:      "Math argument out of domain of func",
-	syscall.ERANGE:    "Math result not representable",
-	syscall.EDEADLOCK: "Resource deadlock would occur",
-	syscall.ENOLCK:    "No record locks available",
-	syscall.ENOSYS:    "Invalid system call number",
-	syscall.ELOOP:     "Too many symbolic links encountered",
-	syscall.EBADMSG:   "Not a data message",
-	syscall.EILSEQ:    "Illegal byte sequence",
-	syscall.ENOTSUP:   "Operation not supported on transport endpoint",
-	syscall.ENETRESET: "Network dropped connection because of reset",
-	syscall.EDQUOT:    "Quota exceeded",
-	syscall.ECANCELED: "Operation Canceled",
-	lastError:         "Memory page has hardware error",
-}
-
-const lastError syscall.Errno = 133 // EHWPOISON
-
-// errorNames are the kernel's words: the C library's, which are those of Go with a
-// capital, except for kernelErrors.
-func errorNames(string) []string {
-	names := []string{"Success"}
-	for i := syscall.Errno(1); i <= lastError; i++ {
-		text, ok := kernelErrors[i]
-		if !ok {
-			text = i.Error()
-		}
-		if strings.HasPrefix(text, "errno ") {
-			text = "Unknown error"
-		}
-		names = append(names, capital(text))
-	}
-	return names
 }
 
 // laterSyscalls are system calls of Linux 6.18 and later, whose numbers bpftrace
@@ -102,24 +57,6 @@ func syscallNames(machine string) []string {
 	}
 	return names
 }
-
-func signalNames(string) []string {
-	const realTime, last = 34, 64
-	names := []string{"Unknown signal 0"}
-	for i := 1; i <= last; i++ {
-		text := syscall.Signal(i).String()
-		switch {
-		case i >= realTime:
-			text = "Real-time signal " + strconv.Itoa(i-realTime)
-		case strings.HasPrefix(text, "signal "):
-			text = "Unknown signal " + strconv.Itoa(i)
-		}
-		names = append(names, capital(text))
-	}
-	return names
-}
-
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // numberName writes the name of a number: it is copied out of a constant table
 // of the object.

@@ -33,7 +33,7 @@ type Host struct {
 	Online   []int // CPUs online
 	Possible int   // slots in a per-CPU value
 	Start    uint64
-	PIDNS    Namespace
+	PIDNS    hostinfo.Namespace
 
 	types   *btf.Cache
 	clocks  sync.Mutex       // for what follows
@@ -41,9 +41,6 @@ type Host struct {
 	read    time.Time        // when offsets were
 	wall    int64            // what the wall clock said then
 }
-
-// Namespace identifies a PID namespace; zero for the initial one.
-type Namespace struct{ Dev, Ino uint64 }
 
 // initPIDNS is the inode of the initial PID namespace (PROC_PID_INIT_INO),
 // part of the kernel's ABI.
@@ -74,16 +71,16 @@ func notMounted(err error, kind, dir string) error {
 	return err
 }
 
-func pidNamespace() (Namespace, error) {
+func pidNamespace() (hostinfo.Namespace, error) {
 	fi, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
-		return Namespace{}, notMounted(fmt.Errorf("PID namespace: %w", err), "proc", "/proc")
+		return hostinfo.Namespace{}, notMounted(fmt.Errorf("PID namespace: %w", err), "proc", "/proc")
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || st.Ino == initPIDNS {
-		return Namespace{}, nil
+		return hostinfo.Namespace{}, nil
 	}
-	return Namespace{st.Dev, st.Ino}, nil
+	return hostinfo.Namespace{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
 // clockIDs are the clocks of nsecs(): boot, monotonic, tai; sw_tai is tai as

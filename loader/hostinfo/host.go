@@ -12,27 +12,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// Release is the running kernel's release, as `uname -r` prints it.
-func Release() (string, error) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "", fmt.Errorf("uname: %w", err)
-	}
-	return unix.ByteSliceToString(u.Release[:]), nil
-}
-
-// Machine is the running kernel's architecture, as `uname -m` prints it.
-func Machine() (string, error) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "", fmt.Errorf("uname: %w", err)
-	}
-	return unix.ByteSliceToString(u.Machine[:]), nil
-}
+// Namespace identifies a PID namespace; zero for the initial one.
+type Namespace struct{ Dev, Ino uint64 }
 
 // BootID is a text that is different after each boot.
 func BootID() (string, error) {

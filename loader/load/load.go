@@ -15,11 +15,14 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/loader/adapt"
 	"btc/loader/attach"
 	"btc/loader/host"
+	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/permit"
@@ -60,7 +63,7 @@ type Options struct {
 // is to blame.
 func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (*Loaded, error) {
 	limit := raiseMemlock()
-	if err := checkNeeds(o.Manifest); err != nil {
+	if err := adapt.Needs(o.Manifest, hostHas); err != nil {
 		return nil, err
 	}
 	if err := setConstants(o, h, opts); err != nil {
@@ -176,7 +179,7 @@ func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.P
 	if err != nil {
 		return attach.Programs{}, err
 	}
-	types, err := p.fitTracepoint(plan, spec)
+	types, err := adapt.Tracepoint(p.object.Manifest, plan.Prog, events(plan), spec.Instructions, p.types, hostinfo.Tracepoint)
 	if err != nil {
 		return attach.Programs{}, err
 	}
@@ -278,16 +281,19 @@ func (p *programs) loadShared(plan *attach.Plan) (*ebpf.Program, error) {
 	return p.loadOne(plan.Prog, spec, p.types)
 }
 
-// Forms returns the result of a test on a host of an architecture, as manifests name it, with the
-// helpers that has reports, where that is known without the kernel's types.
-func Forms(arch string, has func(asm.BuiltinFunc) bool) func(*manifest.Form) (yes, known bool) {
-	return func(f *manifest.Form) (yes, known bool) {
-		if f.Arch != "" {
-			return f.Arch == arch, true
-		}
-		h, known := helpers[f.Helper]
-		return known && has(h.call), known
+// events are the tracepoints of a plan.
+func events(plan *attach.Plan) []adapt.Event {
+	all := make([]adapt.Event, len(plan.Matches))
+	for i := range plan.Matches {
+		all[i] = adapt.Event{Group: plan.Matches[i].Group, Name: plan.Matches[i].Name}
 	}
+	return all
+}
+
+// hostHas asks the kernel. An answer that is neither yes nor no counts as yes:
+// the load will tell.
+func hostHas(call asm.BuiltinFunc) bool {
+	return !errors.Is(features.HaveProgramHelper(ebpf.Kprobe, call), ebpf.ErrNotSupported)
 }
 
 // decideForms decides the tests of all programs for this machine.
@@ -298,7 +304,7 @@ func (p *programs) decideForms() {
 		if s == nil || mp.Code == nil {
 			continue
 		}
-		insns, at, left := rewrite.Decide(s.Instructions, mp.Code.Forms, Forms(arch.HostLabel(), hostHas))
+		insns, at, left := rewrite.Decide(s.Instructions, mp.Code.Forms, adapt.Forms(arch.HostLabel(), hostHas))
 		if at != nil {
 			s.Instructions = insns
 			rewrite.Renumber(p.object.Manifest, mp.Name, at, left)
@@ -321,7 +327,7 @@ func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 }
 
 func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
-	if err := fitSigns(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, types, p.moduleTypes); err != nil {
+	if err := adapt.Signs(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, append([]*btf.Spec{types}, p.moduleTypes...)...); err != nil {
 		return nil, err
 	}
 	return p.loadFitted(mp, spec, types)

@@ -42,7 +42,7 @@ func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions,
 	}
 	if use := fieldAt(m, mp, insn); use != nil && isPoison(log) {
 		f.Pos = use.Pos
-		f.Text = "this kernel has no " + describeField(use)
+		f.Text = "this kernel has no " + use.String()
 		f.Hint = "the type differs on this kernel (" + m.Target + " was compiled for); see it with: bpftool btf dump file /sys/kernel/btf/vmlinux format c"
 		if a := &mp.Attach; mp.Kind == "tracepoint" && strings.HasPrefix(use.Type, "struct trace_event_raw_") {
 			f.Hint = "the event differs on this kernel (" + m.Target + " was compiled for); see its fields with: cat /sys/kernel/tracing/events/" + a.Target + "/" + a.Name + "/format"
@@ -133,13 +133,6 @@ func fieldAt(m *manifest.Manifest, mp *manifest.Program, insn int) *manifest.Fie
 		}
 	}
 	return nil
-}
-
-func describeField(u *manifest.FieldUse) string {
-	if u.Path == "" {
-		return u.Type
-	}
-	return "field " + u.Path + " in " + u.Type
 }
 
 // isPoison tells whether the instruction is what a failed CO-RE relocation

@@ -351,6 +351,13 @@ type FieldUse struct {
 	Pos     Pos    `json:"pos"`
 }
 
+func (u *FieldUse) String() string {
+	if u.Path == "" {
+		return u.Type
+	}
+	return "field " + u.Path + " in " + u.Type
+}
+
 // Config holds the config keys that act at run time.
 type Config struct {
 	MaxStrlen       int               `json:"max_strlen"`

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"golang.org/x/sys/unix"
 
 	"btc/loader/manifest"
 )
@@ -50,8 +49,9 @@ var mapTypes = map[string]ebpf.MapType{
 // dataSections are the sections of variables, each of which is a map.
 var dataSections = []string{".bss", ".data", ".rodata", ".rodata.params"}
 
-// mapFlags are the flags that maps may have.
-const mapFlags = unix.BPF_F_NO_PREALLOC | unix.BPF_F_RDONLY_PROG | unix.BPF_F_MMAPABLE
+// mapFlags are the flags that maps may have (linux/bpf.h): BPF_F_NO_PREALLOC,
+// BPF_F_RDONLY_PROG and BPF_F_MMAPABLE.
+const mapFlags = 1<<0 | 1<<7 | 1<<10
 
 func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 	named := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/internal/arch"
-	"btc/loader/host"
+	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 )
 
@@ -38,11 +38,11 @@ func TestPrograms(t *testing.T) {
 	edits := map[string]func(*ebpf.ProgramSpec, *manifest.Program) error{
 		"cookie": IDFromCookie,
 		"process": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {
-			s.Instructions = OnlyProcess(s.Instructions, 1234, host.Namespace{})
+			s.Instructions = OnlyProcess(s.Instructions, 1234, hostinfo.Namespace{})
 			return nil
 		},
 		"process-namespace": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {
-			s.Instructions = OnlyProcess(s.Instructions, 1234, host.Namespace{Dev: 4, Ino: 1 << 33})
+			s.Instructions = OnlyProcess(s.Instructions, 1234, hostinfo.Namespace{Dev: 4, Ino: 1 << 33})
 			return nil
 		},
 	}

@@ -3,15 +3,15 @@ package rewrite
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"btc/loader/host"
+	"btc/loader/hostinfo"
 )
 
 // OnlyProcess puts a test in front of a program, so that it does nothing in
 // other processes than pid, a number of the loader's PID namespace. It is how -p
 // acts on what fires for all processes.
-func OnlyProcess(insns asm.Instructions, pid int, ns host.Namespace) asm.Instructions {
+func OnlyProcess(insns asm.Instructions, pid int, ns hostinfo.Namespace) asm.Instructions {
 	head := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
-	if ns == (host.Namespace{}) {
+	if ns == (hostinfo.Namespace{}) {
 		head = append(head, asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
 	} else {
 		head = append(head, // struct bpf_pidns_info {u32 pid, tgid} at r10-8

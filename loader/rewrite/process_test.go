@@ -1,3 +1,5 @@
+//go:build linux
+
 package rewrite
 
 import (
@@ -10,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"btc/loader/host"
+	"btc/loader/hostinfo"
 )
 
 // A program with the test in front runs in its process and in no other, by the
@@ -24,7 +27,7 @@ func TestOnlyProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ns := range []host.Namespace{h.PIDNS, {Dev: st.Dev, Ino: st.Ino}} {
+	for _, ns := range []hostinfo.Namespace{h.PIDNS, {Dev: st.Dev, Ino: st.Ino}} {
 		for pid, want := range map[int]uint32{os.Getpid(): 7, os.Getpid() + 1: 0} {
 			// Loads its context, so that r1 must be whole again.
 			body := asm.Instructions{

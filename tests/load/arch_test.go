@@ -10,7 +10,7 @@ import (
 
 	"btc/compile"
 	"btc/ir/kernel"
-	loader "btc/loader/load"
+	"btc/loader/adapt"
 	"btc/loader/manifest"
 	"btc/loader/rewrite"
 )
@@ -115,7 +115,7 @@ func decided(t *testing.T, p *ebpf.ProgramSpec, out *compile.Output, arch string
 	}
 	for i := range m.Programs {
 		if m.Programs[i].Name == p.Name {
-			insns, at, _ := rewrite.Decide(p.Instructions, m.Programs[i].Code.Forms, loader.Forms(arch, has))
+			insns, at, _ := rewrite.Decide(p.Instructions, m.Programs[i].Code.Forms, adapt.Forms(arch, has))
 			return insns, at
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/ir/kernel"
-	"btc/loader/load"
+	"btc/loader/adapt"
 	"btc/loader/manifest"
 	"btc/loader/report"
 	"btc/loader/rewrite"
@@ -27,7 +27,7 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	}
 	insns, at := spec.Copy().Instructions, []int(nil)
 	if p.Code != nil {
-		insns, at, _ = rewrite.Decide(insns, p.Code.Forms, load.Forms(c.t.Arch().Label, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }))
+		insns, at, _ = rewrite.Decide(insns, p.Code.Forms, adapt.Forms(c.t.Arch().Label, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }))
 	}
 	if err := c.relocate(p, insns, at); err != nil {
 		pos, text := p.Pos, err.Error()
@@ -157,11 +157,11 @@ func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int
 			return err
 		}
 	}
-	spec, err := load.FitTracepoint(c.m, c.plan(p), insns, spec, c.format)
+	spec, err := adapt.Tracepoint(c.m, p, c.events(p), insns, spec, c.format)
 	if err != nil || len(relos) == 0 {
 		return err
 	}
-	if err := load.FitSigns(c.moved(p.Name, at), p.Name, insns, c.o.Spec.Types, spec); err != nil {
+	if err := adapt.Signs(c.moved(p.Name, at), p.Name, insns, c.o.Spec.Types, spec); err != nil {
 		return err
 	}
 	local, err := btf.NewBuilder(nil, nil)

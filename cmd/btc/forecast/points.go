@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"btc/ir/kernel"
-	"btc/loader/attach"
+	"btc/loader/adapt"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 )
@@ -78,16 +78,16 @@ func (c *checker) format(category, event string) (*hostinfo.Format, error) {
 	return format, nil
 }
 
-// plan is what the loader would attach a program of tracepoints to.
-func (c *checker) plan(p *manifest.Program) *attach.Plan {
-	plan := &attach.Plan{Prog: p}
+// events are the tracepoints that the loader would attach a program to.
+func (c *checker) events(p *manifest.Program) []adapt.Event {
+	var all []adapt.Event
 	if p.Kind == "tracepoint" {
 		for _, name := range c.t.Tracepoints(p.Attach.Target, p.Attach.Name) {
 			category, event, _ := strings.Cut(name, ":")
-			plan.Matches = append(plan.Matches, attach.Match{Text: "tracepoint:" + name, Group: category, Name: event})
+			all = append(all, adapt.Event{Group: category, Name: event})
 		}
 	}
-	return plan
+	return all
 }
 
 func (c *checker) missing(a *manifest.Attach, what string) point {

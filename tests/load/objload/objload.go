@@ -26,7 +26,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"btc/internal/arch"
-	"btc/loader/load"
+	"btc/loader/adapt"
 	"btc/loader/manifest"
 	"btc/loader/rewrite"
 )
@@ -81,14 +81,14 @@ func (l *Loader) Object(name string, object []byte, m *manifest.Manifest) []Resu
 	for program, s := range spec.Programs {
 		whole := s.Instructions
 		r := l.program(name, spec, program, maps.Maps)
-		insns, at, _ := rewrite.Decide(whole, forms[program], load.Forms(arch.HostLabel(), has))
+		insns, at, _ := rewrite.Decide(whole, forms[program], adapt.Forms(arch.HostLabel(), has))
 		if !r.OK && at != nil {
 			s.Instructions = insns
 			r = l.program(name, spec, program, maps.Maps)
 			r.moved(at)
 		}
 		results = append(results, r)
-		old, at, _ := rewrite.Decide(whole, forms[program], load.Forms(arch.HostLabel(), func(asm.BuiltinFunc) bool { return false }))
+		old, at, _ := rewrite.Decide(whole, forms[program], adapt.Forms(arch.HostLabel(), func(asm.BuiltinFunc) bool { return false }))
 		if at == nil || slices.EqualFunc(old, insns, func(a, b asm.Instruction) bool { return a.OpCode == b.OpCode && a.Constant == b.Constant }) {
 			continue // no such forms, or loaded already
 		}

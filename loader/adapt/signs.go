@@ -1,4 +1,4 @@
-package load
+package adapt
 
 import (
 	"fmt"
@@ -22,17 +22,17 @@ const rightShift = 5
 // bits, which is read into a cleared word, and of elements of arrays.
 const byteSize = 1
 
-// fitSigns makes shifts of integers that are narrower here than the object knows
-// them extend the sign that they have here: relocation changes how far an
-// instruction shifts, not its kind. Of the same width, the script's type counts.
-// Its error is a *report.Fault.
-func fitSigns(m *manifest.Manifest, program string, insns asm.Instructions, local, kernel *btf.Spec, modules []*btf.Spec) error {
+// Signs makes shifts of integers that are narrower in the kernel's types than in local, the
+// object's, extend the sign that they have there: relocation changes how far an instruction
+// shifts, not its kind. Of the same width, the script's type counts. The types are those of
+// vmlinux, then of modules. The error is a *report.Fault.
+func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *btf.Spec, types ...*btf.Spec) error {
 	for i := range m.Fields {
 		use := &m.Fields[i]
 		if use.Program != program || use.Kind != rightShift && use.Kind != byteSize {
 			continue
 		}
-		was, here := fieldOf([]*btf.Spec{local}, use), fieldOf(append([]*btf.Spec{kernel}, modules...), use)
+		was, here := fieldOf([]*btf.Spec{local}, use), fieldOf(types, use)
 		switch {
 		case !was.ok || !here.ok || here.bits >= was.bits:
 			continue
@@ -42,15 +42,9 @@ func fitSigns(m *manifest.Manifest, program string, insns asm.Instructions, loca
 			continue
 		}
 		return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
-			describeField(use), sign(here.signed), here.bits, sign(was.signed), was.bits), Hint: "compile the script against this kernel: btc compile --target host"}
+			use, sign(here.signed), here.bits, sign(was.signed), was.bits), Hint: "compile the script against this kernel: btc compile --target host"}
 	}
 	return nil
-}
-
-// FitSigns is fitSigns for a program that is not loaded: it refuses what a kernel
-// with these types would be refused for.
-func FitSigns(m *manifest.Manifest, program string, insns asm.Instructions, local, kernel *btf.Spec) error {
-	return fitSigns(m, program, insns, local, kernel, nil)
 }
 
 func sign(signed bool) string {

@@ -1,15 +1,13 @@
-package load
+package adapt
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	"btc/loader/attach"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 	"btc/loader/order"
@@ -20,7 +18,7 @@ import (
 const recordPrefix = "trace_event_raw_"
 
 // formatOf reads the format file of a tracepoint.
-type formatOf func(group, event string) (*hostinfo.Format, error)
+type formatOf = func(group, event string) (*hostinfo.Format, error)
 
 // recordTypes gives the types to relocate a tracepoint's program with. The format
 // file tells how the kernel lays the record out, and BTF can tell otherwise: a
@@ -29,11 +27,11 @@ type formatOf func(group, event string) (*hostinfo.Format, error)
 // object was compiled. Where they differ the struct is made to say what the
 // format says; a field that the format lacks is one that this kernel lacks.
 // Without difference it gives types as they are. Its error is a *report.Fault.
-func recordTypes(m *manifest.Manifest, plan *attach.Plan, types *btf.Spec, read formatOf) (*btf.Spec, error) {
+func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec, read formatOf) (*btf.Spec, error) {
 	changed := map[*btf.Struct]*btf.Struct{}
 	for _, use := range m.Fields {
 		name, ok := strings.CutPrefix(use.Type, "struct ")
-		if use.Program != plan.Prog.Name || !ok || !strings.HasPrefix(name, recordPrefix) || types == nil {
+		if use.Program != p.Name || !ok || !strings.HasPrefix(name, recordPrefix) || types == nil {
 			continue
 		}
 		var own *btf.Struct
@@ -41,18 +39,17 @@ func recordTypes(m *manifest.Manifest, plan *attach.Plan, types *btf.Spec, read 
 			continue
 		}
 		right, from := (*btf.Struct)(nil), ""
-		for i := range plan.Matches {
-			match := &plan.Matches[i]
-			format, err := read(match.Group, match.Name)
+		for _, e := range events {
+			format, err := read(e.Group, e.Name)
 			if err != nil {
 				continue // the attaching tells
 			}
 			now := asFormat(own, format)
 			if right != nil && !sameLayout(now, right) {
-				return nil, &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot serve both", from, match.Text),
+				return nil, &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot serve both", from, e),
 					Hint: "give each event a clause of its own"}
 			}
-			right, from = now, match.Text
+			right, from = now, e.String()
 		}
 		if right != nil && !sameLayout(right, own) {
 			changed[own] = right
@@ -162,18 +159,17 @@ const (
 // records differ from what it reads. Kernels with a longer common part (real-time
 // ones, RHEL 9) have the number at byte 12 in the format file and some elsewhere
 // in the record; a program that does not read it works there, too.
-func checkSyscallRecords(m *manifest.Manifest, plan *attach.Plan, insns asm.Instructions, read formatOf) error {
-	for i := range plan.Matches {
-		match := &plan.Matches[i]
-		if match.Group != "syscalls" {
+func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Event, insns asm.Instructions, read formatOf) error {
+	for _, e := range events {
+		if e.Group != "syscalls" {
 			continue
 		}
-		format, err := read(match.Group, match.Name)
+		format, err := read(e.Group, e.Name)
 		if err != nil {
 			continue // the attaching tells
 		}
 		if text := otherSyscallRecord(format, insns); text != "" {
-			return &report.Fault{Script: &m.Script, Pos: plan.Prog.Pos, Text: "this kernel lays the record of " + match.Text + " out differently: " + text}
+			return &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text}
 		}
 	}
 	return nil
@@ -208,20 +204,19 @@ func readsNumber(insns asm.Instructions) bool {
 
 // checkRecord refuses a program that reads fields of a record at fixed places,
 // where the record of an event has them elsewhere. Its error is a *report.Fault.
-func checkRecord(m *manifest.Manifest, plan *attach.Plan, read formatOf) error {
-	for i := range plan.Matches {
-		match := &plan.Matches[i]
-		if len(plan.Prog.Record) == 0 {
+func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read formatOf) error {
+	for _, e := range events {
+		if len(p.Record) == 0 {
 			return nil
 		}
-		format, err := read(match.Group, match.Name)
+		format, err := read(e.Group, e.Name)
 		if err != nil {
 			continue // the attaching tells
 		}
-		for j := range plan.Prog.Record {
-			use := &plan.Prog.Record[j]
+		for j := range p.Record {
+			use := &p.Record[j]
 			if text := otherField(use, format); text != "" {
-				return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: "this kernel lays the record of " + match.Text + " out differently: " + text,
+				return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text,
 					Hint: "compile the script against this kernel: btc compile --target host"}
 			}
 		}
@@ -245,25 +240,24 @@ func otherField(use *manifest.RecordUse, format *hostinfo.Format) string {
 	return ""
 }
 
-// fitTracepoint makes a program of tracepoints right for the records of this
-// kernel.
-func (p *programs) fitTracepoint(plan *attach.Plan, spec *ebpf.ProgramSpec) (*btf.Spec, error) {
-	return FitTracepoint(p.object.Manifest, plan, spec.Instructions, p.types, hostinfo.Tracepoint)
-}
+// Event is a tracepoint that a program is to be attached to.
+type Event struct{ Group, Name string }
 
-// FitTracepoint gives the types to relocate a program with, for a kernel with the
-// given types whose format files read reads; types itself where the program is of
-// no tracepoint or nothing differs. It refuses a program that would read a record
+func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
+
+// Tracepoint returns the types to relocate a program with that is to be attached to events, on a
+// kernel with the given types whose format files read reads; types itself where the program is
+// not of a tracepoint or nothing differs. It refuses a program that would read a record
 // wrongly. Its error is a *report.Fault, or says that types cannot be made.
-func FitTracepoint(m *manifest.Manifest, plan *attach.Plan, insns asm.Instructions, types *btf.Spec, read func(group, event string) (*hostinfo.Format, error)) (*btf.Spec, error) {
-	if plan.Prog.Kind != "tracepoint" {
+func Tracepoint(m *manifest.Manifest, p *manifest.Program, events []Event, insns asm.Instructions, types *btf.Spec, read formatOf) (*btf.Spec, error) {
+	if p.Kind != "tracepoint" {
 		return types, nil
 	}
-	if err := checkSyscallRecords(m, plan, insns, read); err != nil {
+	if err := checkSyscallRecords(m, p, events, insns, read); err != nil {
 		return nil, err
 	}
-	if err := checkRecord(m, plan, read); err != nil {
+	if err := checkRecord(m, p, events, read); err != nil {
 		return nil, err
 	}
-	return recordTypes(m, plan, types, read)
+	return recordTypes(m, p, events, types, read)
 }

@@ -1,12 +1,15 @@
-package load
+// Package adapt fits the programs of an object to a kernel: which forms its helpers allow, the
+// layout of its tracepoint records, the signs of its integers.
+//
+// The kernel is described by the arguments (types, format files, a list of helpers): the loader
+// passes those of the running kernel, btc check those of a target file. Nothing is asked, loaded
+// or attached here.
+package adapt
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/features"
 
 	"btc/loader/manifest"
 	"btc/loader/report"
@@ -26,11 +29,9 @@ var helpers = map[string]struct {
 	"map_lookup_percpu_elem": {asm.FnMapLookupPercpuElem, "5.19"},
 }
 
-// checkNeeds refuses an object that this kernel cannot run, before anything is
-// loaded. Its error is a *report.Fault.
-func checkNeeds(m *manifest.Manifest) error { return needs(m, hostHas) }
-
-func needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
+// Needs refuses an object that a kernel with the helpers that has reports cannot run. Its error
+// is a *report.Fault.
+func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 	for _, n := range m.Needs {
 		f := &report.Fault{Script: &m.Script, Pos: n.Pos}
 		h, known := helpers[n.Feature]
@@ -48,8 +49,14 @@ func needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 	return nil
 }
 
-// hostHas asks the kernel. An answer that is neither yes nor no counts as yes:
-// the load will tell.
-func hostHas(call asm.BuiltinFunc) bool {
-	return !errors.Is(features.HaveProgramHelper(ebpf.Kprobe, call), ebpf.ErrNotSupported)
+// Forms returns the result of a test on a host of an architecture, as manifests name it, with the
+// helpers that has reports, where that is known without the kernel's types.
+func Forms(arch string, has func(asm.BuiltinFunc) bool) func(*manifest.Form) (yes, known bool) {
+	return func(f *manifest.Form) (yes, known bool) {
+		if f.Arch != "" {
+			return f.Arch == arch, true
+		}
+		h, known := helpers[f.Helper]
+		return known && has(h.call), known
+	}
 }

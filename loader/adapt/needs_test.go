@@ -1,4 +1,4 @@
-package load
+package adapt
 
 import (
 	"strings"
@@ -15,15 +15,15 @@ func TestNeeds(t *testing.T) {
 		Needs:  []manifest.Need{{Feature: "for_each_map_elem", Construct: "'for' over a map", Pos: manifest.Pos{Line: 3, Col: 2}}},
 	}
 	yes, no := func(asm.BuiltinFunc) bool { return true }, func(asm.BuiltinFunc) bool { return false }
-	if err := needs(m, yes); err != nil {
+	if err := Needs(m, yes); err != nil {
 		t.Errorf("refused where the kernel has it: %v", err)
 	}
 	want := "x.bt:3:2: error: 'for' over a map needs the helper bpf_for_each_map_elem (Linux 5.13), which this kernel lacks\n"
-	if err := needs(m, no); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if err := Needs(m, no); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	m.Needs[0].Feature = "time_travel"
-	if err := needs(m, yes); err == nil || !strings.Contains(err.Error(), `the kernel feature "time_travel", which this loader does not know`) {
+	if err := Needs(m, yes); err == nil || !strings.Contains(err.Error(), `the kernel feature "time_travel", which this loader does not know`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package load
+package adapt
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	"btc/loader/attach"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 )
@@ -31,13 +30,15 @@ func events(t *testing.T, texts map[string]string) formatOf {
 	}
 }
 
-func point(names ...string) *attach.Plan {
-	plan := &attach.Plan{Prog: &manifest.Program{Name: "p", Kind: "tracepoint"}}
+var program = &manifest.Program{Name: "p", Kind: "tracepoint"}
+
+func points(names ...string) []Event {
+	var all []Event
 	for _, n := range names {
 		group, event, _ := strings.Cut(n, ":")
-		plan.Matches = append(plan.Matches, attach.Match{Text: "tracepoint:" + n, Group: group, Name: event})
+		all = append(all, Event{group, event})
 	}
-	return plan
+	return all
 }
 
 var (
@@ -84,7 +85,7 @@ func TestRecordTypes(t *testing.T) {
 	} {
 		m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Type: "struct trace_event_raw_wake", Path: "pid"}, {Program: "p", Type: "struct task_struct", Path: "pid"}}}
 		types := record(t)
-		have, err := recordTypes(m, point("sched:wake"), types, events(t, map[string]string{"sched:wake": c.format}))
+		have, err := recordTypes(m, program, points("sched:wake"), types, events(t, map[string]string{"sched:wake": c.format}))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -132,7 +133,7 @@ func TestRetypedSign(t *testing.T) {
 // One program cannot serve two events whose records differ.
 func TestRecordsDisagree(t *testing.T) {
 	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Type: "struct trace_event_raw_wake", Path: "pid"}}}
-	_, err := recordTypes(m, point("sched:wake", "sched:new"), record(t), events(t, map[string]string{
+	_, err := recordTypes(m, program, points("sched:wake", "sched:new"), record(t), events(t, map[string]string{
 		"sched:wake": common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n",
 		"sched:new":  common + "\tfield:int pid;\toffset:12;\tsize:4;\tsigned:1;\n",
 	}))
@@ -154,8 +155,8 @@ func TestCheckRecord(t *testing.T) {
 		{"an array has no sign", "size:16;\tsigned:1", "size:16;\tsigned:0", ""},
 		{"a longer array", "size:16", "size:32", "comm is 32 bytes at byte 12, not 16 at byte 12"},
 	} {
-		plan := point("mod:wake")
-		plan.Prog.Record = []manifest.RecordUse{{Name: "pid", Offset: 8, Size: 4, Sign: "signed"}, {Name: "comm", Offset: 12, Size: 16}}
+		p := *program
+		p.Record = []manifest.RecordUse{{Name: "pid", Offset: 8, Size: 4, Sign: "signed"}, {Name: "comm", Offset: 12, Size: 16}}
 		if !strings.Contains(agrees, c.old) {
 			t.Fatalf("%s: nothing is changed", c.name)
 		}
@@ -163,7 +164,7 @@ func TestCheckRecord(t *testing.T) {
 		if c.old != "" {
 			format = strings.Replace(agrees, c.old, c.new, 1)
 		}
-		err := checkRecord(&manifest.Manifest{}, plan, events(t, map[string]string{"mod:wake": format}))
+		err := checkRecord(&manifest.Manifest{}, &p, points("mod:wake"), events(t, map[string]string{"mod:wake": format}))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
 		}
@@ -191,7 +192,7 @@ func TestSyscallRecords(t *testing.T) {
 		{"narrow arguments", common + nr("8") + arg("fd", "16", "4"), arguments, "fd is 4 bytes at byte 16"},
 	} {
 		m := &manifest.Manifest{}
-		err := checkSyscallRecords(m, point("syscalls:sys_enter_x"), c.insns, events(t, map[string]string{"syscalls:sys_enter_x": c.format}))
+		err := checkSyscallRecords(m, program, points("syscalls:sys_enter_x"), c.insns, events(t, map[string]string{"syscalls:sys_enter_x": c.format}))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
 		}

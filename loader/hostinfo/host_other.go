@@ -1,0 +1,19 @@
+//go:build !linux
+
+package hostinfo
+
+import (
+	"errors"
+	"runtime"
+)
+
+// errNotLinux is what every question about the running kernel is answered with elsewhere.
+var errNotLinux = errors.New("only Linux can be asked, and this is " + runtime.GOOS)
+
+// Release is the running kernel's release, as `uname -r` prints it.
+func Release() (string, error) { return "", errNotLinux }
+
+// Machine is the running kernel's architecture, as `uname -m` prints it.
+func Machine() (string, error) { return "", errNotLinux }
+
+func ownTracefs() (string, error) { return "", errNotLinux }
