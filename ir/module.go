@@ -313,7 +313,11 @@ const (
 	GlobalConst GlobalKind = "const" // .rodata: set by the loader from host facts; the default is right on 5.10
 	GlobalParam GlobalKind = "param" // .rodata.params: $1, $#, getopt
 	GlobalData  GlobalKind = "data"  // .bss: written at run time
+	GlobalInit  GlobalKind = "init"  // .data: written at run time, with an initial value
 )
+
+// Constant reports whether a global of this kind keeps its value from load on.
+func (k GlobalKind) Constant() bool { return k == GlobalConst || k == GlobalParam }
 
 // Global is a named constant of the loaded object or a word of data.
 type Global struct {

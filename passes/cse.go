@@ -60,7 +60,7 @@ func mergeable(m *ir.Module, v *ir.Value) bool {
 		return v.Args[0].Type == ir.TCtx
 	case v.Op == ir.OpGlobal:
 		g := m.Global(v.Sym)
-		return g != nil && g.Kind != ir.GlobalData
+		return g != nil && g.Kind.Constant()
 	}
 	return false
 }

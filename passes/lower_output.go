@@ -321,12 +321,12 @@ func (l *lowering) submitFlags(e *ir.Event, rec *ir.Value) *ir.Value {
 	return l.unlessAsleep(l.LShr(end, ir.Const(wakeShift)))
 }
 
-// unlessAsleep takes noWakeup out of flags while the reader sleeps: it sets the global
-// asleep to that, which is 0 otherwise. Without a flag the kernel wakes the reader for a
-// record when all before it were read: for the first one, and not again until it has run.
+// unlessAsleep removes noWakeup from flags while the global asleep is noWakeup: while the reader
+// sleeps, and where the loader does not know the global. Without a flag the kernel wakes the reader
+// for a record when all before it were read: for the first one, and not again until it has run.
 func (l *lowering) unlessAsleep(flags *ir.Value) *ir.Value {
-	global(l.m, "asleep", ir.GlobalData, 8)
-	return l.Binary(ir.OpXor, flags, l.Load(ir.U64, l.GlobalAddr(ir.TMapVal(".bss", false), "asleep", 0), 0))
+	global(l.m, "asleep", ir.GlobalInit, 8).Init = []byte{noWakeup}
+	return l.Binary(ir.OpXor, flags, l.Load(ir.U64, l.GlobalAddr(ir.TMapVal(".data", false), "asleep", 0), 0))
 }
 
 // actsAtOnce tells the events on which the reader must act at once.

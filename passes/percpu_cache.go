@@ -12,13 +12,16 @@ import (
 // of the CPU instead. Its slots are taken by the first keys that come, which those
 // that come often are among, and are never given back: what a CPU keeps of a key
 // stays where it is, so that a reader adds up what it finds in the tables and the
-// hash, at any time and in any order.
+// hash, at any time and in any order. A reader that does not know the tables must find all in the
+// hash: programs use the tables only where the loader has set the constant cachesOn.
 
 const (
 	frontSlots  = 64 // of a CPU; power of two
 	frontCPUs   = 64 // the others use the hash; power of two
 	maxFronts   = 8  // of an object: its tables are part of .bss
 	maxFrontKey = 24 // bytes, which are compared by words
+
+	cachesOn = "caches" // the constant
 )
 
 // frontKinds are the programs that may run often, see mayRunOften.
@@ -57,6 +60,7 @@ func giveFronts(m *ir.Module, names map[string]bool) {
 			t.SlotSize = t.KeyOff + x.BPF.KeySize + 8
 		}
 		t.Global = symbol("front"+x.Name, names)
+		t.Enable = global(m, cachesOn, ir.GlobalConst, 8).Name
 		global(m, t.Global, ir.GlobalData, t.CPUs*t.Slots*t.SlotSize)
 	}
 }
@@ -144,6 +148,9 @@ func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 // of a slot is written after the key: a reader that sees it not 0 finds the key. (A slot that
 // is free looks as if taken by the key 0, and is by that.)
 //
+//	v0:i64 = global.u64 caches                     ; known to the kernel's verifier
+//	br (icmp ne v0, 0), b0, hash
+//	b0:
 //	v1:i64 = call get_smp_processor_id()
 //	br (icmp ult v1, 64), b1, hash
 //	b1:
@@ -169,6 +176,9 @@ func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 	taken := l.Func().NewBlockAfter(l.Block())
 	miss := l.Func().NewBlockAfter(l.Block())
 	hash.Cold, miss.Cold = true, true
+	on := l.Func().NewBlockAfter(l.Block())
+	l.Br(l.ICmp(ir.NE, l.Global(ir.U64, t.Enable, 0), ir.Const(0)), on, hash)
+	l.goOn(on)
 	cpu := l.Call("get_smp_processor_id", ir.TI64)
 	within := l.Func().NewBlockAfter(l.Block())
 	l.Br(l.ICmp(ir.ULT, cpu, ir.Const(int64(t.CPUs))), within, hash)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"testing"
 
+	"btc/ir"
 	"btc/ir/interp"
 )
 
@@ -376,5 +377,29 @@ func TestWholePrograms(t *testing.T) {
 				t.Errorf("%v\n%s", err, after)
 			}
 		})
+	}
+}
+
+// What a loader does not turn on stays off: without the per-CPU caches the maps hold all.
+func TestWholeProgramsWithoutCaches(t *testing.T) {
+	cached := 0
+	for _, p := range wholePrograms {
+		inputs, err := interp.ParseInputs(p.inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, after := parse(t, p.text), lowered(t, p.text)
+		for _, x := range after.Maps {
+			if x.BPF.Front.Enable != "" {
+				cached++
+			}
+			x.BPF.Front = ir.Front{} // neither enabled nor looked into
+		}
+		if err := interp.Equivalent(before, after, inputs); err != nil {
+			t.Errorf("%s: %v\n%s", p.name, err, after)
+		}
+	}
+	if cached == 0 {
+		t.Error("no program has a cache")
 	}
 }

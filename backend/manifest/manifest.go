@@ -23,7 +23,7 @@ const Language = "0.26"
 
 // sections are the ELF sections of the kinds of globals.
 var sections = map[ir.GlobalKind]string{
-	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss",
+	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss", ir.GlobalInit: ".data",
 }
 
 // TooLarge returns the map or event whose layouts make the manifest larger than a loader
@@ -99,9 +99,6 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	}
 	for _, x := range m.Maps {
 		out.Maps = append(out.Maps, mapOf(x))
-		if x.BPF.Front.Global != "" && !slices.Contains(out.Requires, "front-tables") {
-			out.Requires = append(out.Requires, "front-tables")
-		}
 	}
 	out.Losses = losses(m)
 	for _, e := range m.Events {

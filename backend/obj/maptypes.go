@@ -105,7 +105,7 @@ func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	return w.sized(l.Size)
 }
 
-// dataSection is .rodata, .rodata.params or .bss: the globals of one kind.
+// dataSection is .rodata, .rodata.params, .data or .bss: the globals of one kind.
 type dataSection struct {
 	name  string
 	kind  ir.GlobalKind
@@ -121,6 +121,7 @@ func newDataSections(m *ir.Module) []*dataSection {
 	for _, s := range []*dataSection{
 		{name: ".rodata", kind: ir.GlobalConst},
 		{name: ".rodata.params", kind: ir.GlobalParam},
+		{name: ".data", kind: ir.GlobalInit},
 		{name: ".bss", kind: ir.GlobalData},
 	} {
 		s.offs = map[string]int{}

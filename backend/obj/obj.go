@@ -4,7 +4,7 @@
 // bytes of an ELF64 relocatable file for EM_BPF that bpftool, libbpf and
 // cilium/ebpf load as it is: a section a program with libbpf's names,
 // subprograms in .text, BTF-defined .maps, license, .rodata, .rodata.params,
-// .bss, .BTF, and .BTF.ext with func_info, line_info and CO-RE records. The same
+// .data, .bss, .BTF, and .BTF.ext with func_info, line_info and CO-RE records. The same
 // input gives the same bytes. Offsets follow what those loaders accept in
 // common; where they differ the comment says whose rule it is.
 package obj
@@ -181,8 +181,11 @@ func (w *writer) licenseSection() {
 func (w *writer) dataSections() {
 	for _, s := range newDataSections(w.m) {
 		sec := &elfSection{name: s.name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, data: s.bytes, align: 8}
+		if !s.kind.Constant() {
+			sec.flags |= elf.SHF_WRITE
+		}
 		if s.kind == ir.GlobalData {
-			sec.typ, sec.flags, sec.size, sec.data = elf.SHT_NOBITS, sec.flags|elf.SHF_WRITE, s.size, nil
+			sec.typ, sec.size, sec.data = elf.SHT_NOBITS, s.size, nil
 		}
 		index := w.elf.section(sec)
 		section := w.elf.local(elfSymbol{typ: elf.STT_SECTION, section: index})

@@ -135,6 +135,11 @@ func (k *Machine) Run(in Input) (ret int64, err error) {
 // hostGlobals sets what the loader sets (docs/layouts.md), where the module has it.
 func (k *Machine) hostGlobals() {
 	set := map[string]uint64{"start_ns": k.in.Start, "pidns_dev": k.in.NSDev, "pidns_ino": k.in.NSIno, "ncpus": CPUs}
+	for _, x := range k.Module.Maps {
+		if on := x.BPF.Front.Enable; on != "" {
+			set[on] = 1
+		}
+	}
 	for name, addr := range k.globals {
 		data := k.mem.object(addr).data
 		if n, ok := set[name]; ok {

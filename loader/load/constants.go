@@ -23,6 +23,11 @@ func setConstants(o *object.Object, h *host.Host, opts Options) error {
 		"start_ns": h.Start, "pidns_dev": h.PIDNS.Dev, "pidns_ino": h.PIDNS.Ino,
 		"tai_off": h.SoftTAI(), "ncpus": uint64(len(h.Online)), "cpid": uint64(opts.ChildPID),
 	}
+	for i := range o.Manifest.Maps {
+		if f := o.Manifest.Maps[i].Front; f != nil && f.Enable != "" {
+			values[f.Enable] = 1
+		}
+	}
 	for i := range o.Manifest.Globals {
 		g := &o.Manifest.Globals[i]
 		v, known := values[g.Name]

@@ -226,8 +226,8 @@ type Map struct {
 	// LenKey is not 0 when the programs count the elements: the key, in the map
 	// "len", of the word (u64) to which the loader adds what it deletes.
 	LenKey int `json:"len_key,omitempty"`
-	// Front are the tables in front of a hash. Files that have some require the
-	// feature front-tables.
+	// Front are the tables in front of a hash. Where programs use them without Front.Enable, the
+	// file requires the feature front-tables.
 	Front *Front `json:"front,omitempty"`
 	Bits  int    `json:"bits,omitempty"`
 	Min   int64  `json:"min,omitempty"`
@@ -293,6 +293,10 @@ type Given struct {
 // values are those in the hash and those of the slots with its key, as if of more CPUs.
 // A slot of a hist has the count (u64) of one bucket, whose number (u64) is behind the key.
 type Front struct {
+	// Enable is the constant (.rodata, u64) that a loader sets to 1 for programs to use the tables.
+	// Without it they use the hash alone. Absent in older objects, whose programs always use the
+	// tables.
+	Enable   string `json:"enable,omitempty"`
 	Global   string `json:"global"`
 	CPUs     int    `json:"cpus"`
 	Slots    int    `json:"slots"`     // of a CPU
@@ -302,9 +306,10 @@ type Front struct {
 }
 
 // Global is a constant that the loader sets from the host before loading
-// (Section .rodata), or run-time data (.bss). Known names: start_ns (boot clock
+// (Section .rodata), or run-time data (.bss, .data). Known names: start_ns (boot clock
 // in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and pidns_ino (0: the loader is in the initial PID
-// namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss).
+// namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss), asleep
+// (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it looks by itself; .data).
 type Global struct {
 	Name    string `json:"name"`
 	Section string `json:"section"`

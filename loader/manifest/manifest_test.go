@@ -31,7 +31,7 @@ func sample() *Manifest {
 			{Name: "stack_k", Symbol: "stack_k", Shape: "stack", Type: "hash", KeySize: 8, ValueSize: 127 * 8, MaxEntries: 100, Depth: 127, Present: -1},
 			{Name: "events", Symbol: "events", Shape: "intern", Type: "ringbuf", MaxEntries: 1 << 18, Present: -1},
 			{Name: "@c", Symbol: "m_c", Shape: "count", Type: "percpu_hash", KeySize: 8, ValueSize: 8, MaxEntries: 4096, Present: -1,
-				Key: &u64, Front: &Front{Global: "front", CPUs: 2, Slots: 4, SlotSize: 16, KeyOff: 8}},
+				Key: &u64, Front: &Front{Enable: "caches", Global: "front", CPUs: 2, Slots: 4, SlotSize: 16, KeyOff: 8}},
 		},
 		Events: []Event{
 			{ID: 0, Kind: "printf", Format: "%s %d", Size: 24, Tail: true, Fields: []Field{
@@ -39,7 +39,7 @@ func sample() *Manifest {
 			{ID: 1, Kind: "print_map", Map: "@x", Size: 8},
 		},
 		Params:  []Param{{Name: "$1", Type: "int", Global: "param_1", Size: 8}},
-		Globals: []Global{{Name: "gen", Section: ".bss", Size: 4}, {Name: "front", Section: ".bss", Size: 128}},
+		Globals: []Global{{Name: "gen", Section: ".bss", Size: 4}, {Name: "front", Section: ".bss", Size: 128}, {Name: "caches", Section: ".rodata", Size: 8}},
 		Losses:  []Loss{{Kind: "events"}, {Kind: "map", Map: "@x"}},
 	}
 }
@@ -126,6 +126,8 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		{"maps[4].front", func(m *Manifest) { m.Maps[4].Type = "hash" }},
 		{"maps[4].front.global", func(m *Manifest) { m.Maps[4].Front.Global = "none" }},
 		{"maps[4].front.global", func(m *Manifest) { m.Maps[4].Front.Slots = 5 }},
+		{"maps[4].front.enable", func(m *Manifest) { m.Maps[4].Front.Enable = "none" }},
+		{"maps[4].front.enable", func(m *Manifest) { m.Maps[4].Front.Enable = "gen" }},
 		{"maps[4].front.cpus", func(m *Manifest) { m.Maps[4].Front.CPUs = -1 }},
 		{"maps[4].front.slot_size", func(m *Manifest) { m.Maps[4].Front.SlotSize = 0 }},
 		{"maps[4].front.value_off", func(m *Manifest) { m.Maps[4].Front.ValueOff = 9 }},

@@ -81,7 +81,7 @@ var features = []string{
 	"host-values",   // globals with Host
 	"attach-params", // Attach.Fill
 	"given-params",  // Given
-	"front-tables",  // Map.Front
+	"front-tables",  // Map.Front without Enable
 	EmptyTime,
 }
 

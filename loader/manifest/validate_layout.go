@@ -85,8 +85,11 @@ func (x *Map) checkFront(c *checker, m *Manifest, path string) {
 	if x.Shape == "hist" {
 		kind, value, key = "hash", 8, x.KeySize+8
 	}
+	on := m.Global(f.Enable)
 	switch {
 	case c.err != nil:
+	case f.Enable != "" && (on == nil || on.Section != ".rodata" || on.Size != 8):
+		c.fail(path+".enable", "%q is not a constant of 8 bytes", clip(f.Enable))
 	case x.Type != kind || valueBytes[x.Shape] == 0 && x.Shape != "hist":
 		c.fail(path, "a %s of %s has no tables in front", x.Type, clip(x.Shape))
 	case g == nil || g.Section != ".bss" || int64(f.CPUs)*int64(f.Slots) > int64(g.Size/f.SlotSize):

@@ -241,6 +241,9 @@ func (s *session) load(values map[string][]byte) error {
 	}
 	s.losses = newLossCounter(s)
 	if v := s.loaded.Variables["asleep"]; v != nil {
+		if err := v.Set(awake); err != nil {
+			return fmt.Errorf("the object's variable asleep: %w", err)
+		}
 		s.poller.asleep = v
 	}
 	if s.loaded.Maps["events"] == nil {

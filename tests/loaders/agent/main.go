@@ -1,0 +1,143 @@
+// Command agent loads an object as a program does that knows nothing of btc, by cilium/ebpf alone:
+// it attaches what section names say, runs a workload (the other arguments), and prints what maps and ring buffers hold,
+// as lines that the tests of btc/tests/loaders read:
+//
+//	map NAME KEY VALUE...   in hexadecimal; a value of each CPU
+//	event NAME RECORD
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+func main() {
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(object string, workload []string) error {
+	spec, err := ebpf.LoadCollectionSpec(object)
+	if err != nil {
+		return err
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		var refused *ebpf.VerifierError
+		if errors.As(err, &refused) {
+			return fmt.Errorf("%+v", refused)
+		}
+		return err
+	}
+	for name, p := range spec.Programs {
+		if err := attach(p.SectionName, coll.Programs[name]); err != nil {
+			return fmt.Errorf("%s: %w", p.SectionName, err)
+		}
+	}
+	reading := make(chan error)
+	rings := 0
+	for name, m := range coll.Maps {
+		if m.Type() == ebpf.RingBuf {
+			rings++
+			go func() { reading <- events(name, m) }()
+		}
+	}
+	if out, err := exec.Command(workload[0], workload[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	for range rings {
+		if err := <-reading; err != nil {
+			return err
+		}
+	}
+	for name, m := range coll.Maps {
+		if m.Type() == ebpf.RingBuf {
+			continue
+		}
+		if err := dump(name, m); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func attach(section string, p *ebpf.Program) error {
+	kind, where, _ := strings.Cut(section, "/")
+	if where == "" {
+		return nil
+	}
+	var err error
+	switch first, second, _ := strings.Cut(where, "/"); kind {
+	case "tracepoint":
+		_, err = link.Tracepoint(first, second, p, nil)
+	case "kprobe":
+		_, err = link.Kprobe(where, p, nil)
+	case "uprobe":
+		path, symbol, _ := strings.Cut(where, ":")
+		var x *link.Executable
+		if x, err = link.OpenExecutable(path); err == nil {
+			_, err = x.Uprobe(symbol, p, nil)
+		}
+	}
+	return err
+}
+
+// events prints records until none comes for two seconds. It waits for the ring buffer to say that
+// it has some, as all readers of one do.
+func events(name string, m *ebpf.Map) error {
+	r, err := ringbuf.NewReader(m)
+	if err != nil {
+		return err
+	}
+	for {
+		until := time.Now().Add(2 * time.Second)
+		r.SetDeadline(until)
+		rec, err := r.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return errors.New("records were there, and no program woke their reader")
+		}
+		fmt.Printf("event %s %x\n", name, rec.RawSample)
+	}
+}
+
+func dump(name string, m *ebpf.Map) error {
+	key, all := make([]byte, m.KeySize()), m.Iterate()
+	perCPU := m.Type() == ebpf.PerCPUHash || m.Type() == ebpf.PerCPUArray || m.Type() == ebpf.LRUCPUHash
+	var one []byte
+	var each [][]byte
+	for {
+		values := &each
+		if perCPU {
+			if !all.Next(&key, &each) {
+				break
+			}
+		} else {
+			if !all.Next(&key, &one) {
+				break
+			}
+			values = &[][]byte{one}
+		}
+		fmt.Printf("map %s %x", name, key)
+		for _, v := range *values {
+			fmt.Printf(" %x", v)
+		}
+		fmt.Println()
+	}
+	return all.Err()
+}

@@ -1,0 +1,30 @@
+// Command work makes the events that the tests of btc/tests/loaders count: calls of lseek(2), all of
+// which fail, with offsets from 0 to 11 by turns, and as many of step, on one CPU.
+package main
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	runtime.LockOSThread()
+	var first unix.CPUSet
+	first.Set(0)
+	unix.SchedSetaffinity(0, &first)
+	const calls = 4800
+	for i := range calls {
+		if i == calls-1 {
+			time.Sleep(500 * time.Millisecond) // the reader of events sleeps: this one has to wake it
+		}
+		unix.Seek(-1, int64(i%12), 0)
+		step(i % 12)
+	}
+}
+
+var steps int
+
+//go:noinline
+func step(n int) { steps += n }
