@@ -10,7 +10,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "dev"
+var version = "devel"
 
 // command is a row of the command table.
 type command struct {
@@ -29,7 +29,7 @@ func commands() []command {
 		{"explain", "CODE", "explain an error or warning code", runExplain},
 		{"passes", "", "list the compiler's passes and their order constraints", runPasses},
 		{"target", "show|diff|capture|import", "show or compare target files, or make one of this host or of another", runTarget},
-		{"version", "", "print the version", runVersion},
+		{"version", "[--json]", "print the version", runVersion},
 	}
 }
 
@@ -70,11 +70,6 @@ func usage(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "`btc COMMAND -h` describes a command's options.")
-}
-
-func runVersion([]string) int {
-	fmt.Println("btc", version)
-	return 0
 }
 
 // fail prints an error that has no place in a script.

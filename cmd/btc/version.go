@@ -1,0 +1,55 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+
+	"btc/internal/arch"
+	"btc/ir/kernel"
+	"btc/loader/manifest"
+)
+
+// versionInfo is what btc version --json prints. Fields may be added.
+type versionInfo struct {
+	Version  string          `json:"version"`
+	Go       string          `json:"go"` // that btc was built with
+	OS       string          `json:"os"`
+	Arch     string          `json:"arch"`
+	Manifest string          `json:"manifest"` // schema of the manifests that it writes
+	Targets  []versionTarget `json:"targets"`  // those that are embedded
+}
+
+type versionTarget struct {
+	Release string `json:"release"`
+	Arch    string `json:"arch"`
+}
+
+func runVersion(args []string) int {
+	fs := newFlags("version", "[--json]")
+	asJSON := fs.Bool("json", false, "print as JSON: also the Go version, the system, the manifest's schema and the embedded targets")
+	if err := fs.Parse(args); err != nil {
+		return flagStatus(fs, err)
+	}
+	if fs.NArg() > 0 {
+		return fail("unexpected argument %q", fs.Arg(0))
+	}
+	if !*asJSON {
+		fmt.Println("btc", version)
+		return 0
+	}
+	info := versionInfo{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: arch.HostLabel(), Manifest: manifest.Schema}
+	for _, a := range arch.All() {
+		t, err := kernel.Default(a.Name)
+		if err != nil {
+			return fail("the embedded target of %s: %v", a.Label, err)
+		}
+		info.Targets = append(info.Targets, versionTarget{t.Release(), a.Label})
+	}
+	out, err := json.MarshalIndent(info, "", "  ")
+	if err != nil {
+		return fail("%v", err)
+	}
+	fmt.Println(string(out))
+	return 0
+}
