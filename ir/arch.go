@@ -47,7 +47,10 @@ func (b *Builder) HasHelper(name string) *Value {
 
 // HelperTest is the helper that a relocation asks for.
 func HelperTest(ref CORERef) (name string, ok bool) {
-	return strings.CutPrefix(ref.Type, helperFlavour)
+	if name, ok = strings.CutPrefix(ref.Type, helperFlavour); !ok {
+		return "", false
+	}
+	return name, true
 }
 
 // PerArch is a constant with a value for each architecture; equal ones make it

@@ -63,7 +63,7 @@ func (u *Unifier) add(other *Module, a *arch.Arch) *Difference {
 // Apply changes the constants of the first module that depend on the architecture.
 func (u *Unifier) Apply() {
 	for _, o := range u.uses {
-		at, others := At(o.user.Block, indexOf(o.user), o.user.Pos), u.constants[o]
+		at, others := At(o.user.Block, o.user.Index(), o.user.Pos), u.constants[o]
 		first := o.user.Args[o.arg].Imm
 		o.user.Args[o.arg] = at.PerArch(u.arches, func(a *arch.Arch) int64 {
 			if n, ok := others[a]; ok {
@@ -89,15 +89,6 @@ type unifier struct {
 type otherConstant struct {
 	operand
 	value int64
-}
-
-func indexOf(v *Value) int {
-	for i, w := range v.Block.Values {
-		if w == v {
-			return i
-		}
-	}
-	panic("BUG: value " + v.Op.String() + " is not in its block")
 }
 
 func (u *unifier) differ(p Pos, format string, args ...any) {

@@ -1,0 +1,53 @@
+package ir
+
+import (
+	"testing"
+
+	"btc/internal/arch"
+)
+
+// TestGuards: a relocation that asks for an architecture or a helper is known by what it asks for,
+// any other by neither.
+func TestGuards(t *testing.T) {
+	for _, c := range []struct {
+		ref          CORERef
+		arch, helper string
+	}{
+		{CORERef{Type: "struct pt_regs___x86_64"}, arch.ByName("x86_64").Label, ""},
+		{CORERef{Type: "struct pt_regs___tralala"}, "", ""},
+		{CORERef{Type: "enum bpf_func_id___loop"}, "", "loop"},
+		{CORERef{Type: "struct pt_regs"}, "", ""},
+	} {
+		if label, ok := ArchTest(c.ref); label != c.arch || ok != (c.arch != "") {
+			t.Errorf("%s asks for the architecture %q, %t", c.ref, label, ok)
+		}
+		if name, ok := HelperTest(c.ref); name != c.helper || ok != (c.helper != "") {
+			t.Errorf("%s asks for the helper %q, %t", c.ref, name, ok)
+		}
+	}
+}
+
+// TestPerArchValues holds the constant of each architecture, and one for those that agree.
+func TestPerArchValues(t *testing.T) {
+	x86, arm := arch.ByName("x86_64"), arch.ByName("arm64")
+	f := &Func{Name: "f"}
+	b := AtEnd(f.NewBlock(), NoPos)
+	number := func(list map[*arch.Arch]int64) *Value {
+		return b.PerArch([]*arch.Arch{x86, arm}, func(a *arch.Arch) int64 { return list[a] })
+	}
+	if v := number(map[*arch.Arch]int64{x86: 3, arm: 3}); !v.IsConst() || v.Imm != 3 {
+		t.Errorf("one number for both is %s", v.Text())
+	}
+	v := number(map[*arch.Arch]int64{x86: 3, arm: -4})
+	for a, want := range map[*arch.Arch]int64{x86: 3, arm: -4} {
+		if got, ok := PerArchValue(v.Sym, a); got != want || !ok {
+			t.Errorf("the number of %s is %d, %t; want %d", a.Name, got, ok, want)
+		}
+	}
+	if _, ok := PerArchValue("x86_64=3", arm); ok {
+		t.Error("an architecture that is not named has a number")
+	}
+	if _, ok := PerArchValue("x86_64=three", x86); ok {
+		t.Error("a word is a number")
+	}
+}

@@ -1,0 +1,290 @@
+package ir
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// small are numbers around zero and around the ends of both readings.
+var small = []int64{math.MinInt64, math.MinInt64 + 1, -2, -1, 0, 1, 2, math.MaxInt64 - 1, math.MaxInt64}
+
+// spans calls each with every range between two of the small numbers, read as signed or as
+// unsigned, and with those of the numbers that it holds.
+func spans(signed bool, each func(r Range, holds []int64)) {
+	for _, a := range small {
+		for _, b := range small {
+			r := URange(uint64(a), uint64(b))
+			if signed {
+				r = SRange(a, b)
+			}
+			var holds []int64
+			for _, x := range small {
+				if r.UMin <= uint64(x) && uint64(x) <= r.UMax && r.SMin <= x && x <= r.SMax {
+					holds = append(holds, x)
+				}
+			}
+			if !r.Empty() {
+				each(r, holds)
+			}
+		}
+	}
+}
+
+// comparisons are those of the signed or the unsigned reading.
+func comparisons(signed bool) []Cond {
+	if signed {
+		return []Cond{EQ, NE, SLT, SLE, SGT, SGE}
+	}
+	return []Cond{EQ, NE, ULT, ULE, UGT, UGE}
+}
+
+// TestDecideIsExact: a comparison is decided when the ends of the ranges decide it.
+func TestDecideIsExact(t *testing.T) {
+	for _, signed := range []bool{false, true} {
+		spans(signed, func(r Range, xs []int64) {
+			spans(signed, func(q Range, ys []int64) {
+				for _, c := range comparisons(signed) {
+					always, never := true, true
+					for _, x := range xs {
+						for _, y := range ys {
+							is := c.Eval(x, y)
+							always, never = always && is, never && !is
+						}
+					}
+					answer, known := c.Decide(r, q)
+					if known != (always || never) || answer != always {
+						t.Fatalf("%v %s %v: answer %t, known %t; want %t, %t", r, c, q, answer, known, always, always || never)
+					}
+				}
+			})
+		})
+	}
+	for c := EQ; c <= SGE; c++ {
+		if answer, known := c.Decide(noRange, RangeOf(1)); answer || known {
+			t.Errorf("nothing %s 1 is decided", c)
+		}
+		if answer, known := c.Decide(RangeOf(1), noRange); answer || known {
+			t.Errorf("1 %s nothing is decided", c)
+		}
+	}
+}
+
+// TestRefineIsExact: the ends of a range refined by a comparison with a number are the outermost
+// numbers for which it holds.
+func TestRefineIsExact(t *testing.T) {
+	for _, signed := range []bool{false, true} {
+		spans(signed, func(r Range, xs []int64) {
+			for _, y := range small {
+				for _, c := range comparisons(signed) {
+					holds := func(x int64) bool { return slices.Contains(xs, x) && c.Eval(x, y) }
+					got := c.Refine(r, RangeOf(y))
+					if signed {
+						for _, end := range []int64{got.SMin, got.SMax} {
+							if !got.Empty() && slices.Contains(small, end) && !holds(end) {
+								t.Fatalf("%v refined by %s %d is %v, but does not hold for %d", r, c, y, got, end)
+							}
+						}
+						continue
+					}
+					for _, end := range []uint64{got.UMin, got.UMax} {
+						if !got.Empty() && slices.Contains(small, int64(end)) && !holds(int64(end)) {
+							t.Fatalf("%v refined by %s %d is %v, but does not hold for %d", r, c, y, got, end)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRefineByRange: of a range only the end counts that the comparison speaks of.
+func TestRefineByRange(t *testing.T) {
+	r, q := URange(10, 20), URange(12, 18)
+	for c, want := range map[Cond]Range{
+		EQ: q, NE: r, ULT: URange(10, 17), ULE: URange(10, 18), UGT: URange(13, 20), UGE: URange(12, 20),
+		SLT: URange(10, 17), SLE: URange(10, 18), SGT: URange(13, 20), SGE: URange(12, 20),
+	} {
+		if got := c.Refine(r, q); got != want {
+			t.Errorf("%v refined by %s %v is %v, want %v", r, c, q, got, want)
+		}
+		if got := c.Refine(r, noRange); got != r {
+			t.Errorf("%v refined by %s nothing is %v", r, c, got)
+		}
+	}
+}
+
+// TestRangeSets: what the sets of two ranges have in common, and their hull.
+func TestRangeSets(t *testing.T) {
+	a, b := SRange(-5, 10), SRange(3, 20)
+	if got, want := a.Join(b), SRange(-5, 20); got.SMin != want.SMin || got.SMax != want.SMax {
+		t.Errorf("join %v, want %v", got, want)
+	}
+	if got, want := a.Meet(b), SRange(3, 10); got != want {
+		t.Errorf("meet %v, want %v", got, want)
+	}
+	if got := a.Join(noRange); got != a {
+		t.Errorf("join with nothing is %v", got)
+	}
+	if got := noRange.Join(a); got != a {
+		t.Errorf("nothing joined is %v", got)
+	}
+	if !noRange.Empty() || FullRange.Empty() || !(Range{0, 1, 1, 0}).Empty() {
+		t.Error("Empty is wrong")
+	}
+	if _, one := noRange.Const(); one {
+		t.Error("nothing is a constant")
+	}
+	if _, one := URange(3, 4).Const(); one {
+		t.Error("3 or 4 is a constant")
+	}
+	if n, one := URange(3, 3).Const(); n != 3 || !one {
+		t.Error("3 is not a constant")
+	}
+	if got, want := URange(1, 2).String(), "u[1, 2] s[1, 2]"; got != want {
+		t.Errorf("text %s, want %s", got, want)
+	}
+}
+
+// TestBinaryRanges holds what is known of a result.
+func TestBinaryRanges(t *testing.T) {
+	u, s := URange, SRange
+	for _, c := range []struct {
+		op         Op
+		x, y, want Range
+	}{
+		{OpAdd, u(1, 5), u(10, 20), u(11, 25)},
+		{OpAdd, s(-5, 5), s(-1, 1), s(-6, 6)},
+		{OpAdd, u(0, math.MaxUint64-1), RangeOf(1), u(1, math.MaxUint64)},
+		{OpAdd, u(math.MaxUint64-1, math.MaxUint64), RangeOf(2), u(0, 1)}, // both ends wrap
+		{OpAdd, u(0, math.MaxUint64), RangeOf(1), FullRange},
+		{OpAdd, s(0, math.MaxInt64), RangeOf(1), u(1, 1<<63)}, // the signed reading wraps
+		{OpAdd, s(math.MinInt64, -1), RangeOf(-1), u(1<<63-1, math.MaxUint64-1)},
+		{OpSub, u(11, 25), u(1, 5), u(6, 24)},
+		{OpSub, u(1, 5), u(2, 3), s(-2, 3)},
+		{OpSub, u(0, 1), u(2, 3), u(math.MaxUint64-2, math.MaxUint64)}, // both ends wrap
+		{OpSub, s(math.MinInt64, -1), RangeOf(1), u(1<<63-1, math.MaxUint64-1)},
+		{OpSub, s(0, math.MaxInt64), RangeOf(-1), u(1, 1<<63)},
+		{OpMul, u(2, 3), u(4, 5), u(8, 15)},
+		{OpMul, u(0, math.MaxUint32), u(0, math.MaxUint32), u(0, math.MaxUint32*math.MaxUint32)},
+		{OpMul, u(0, math.MaxUint32+1), u(0, 1), FullRange},
+		{OpMul, u(0, 1), u(0, math.MaxUint32+1), FullRange},
+		{OpAnd, u(0, 100), u(0, 15), u(0, 15)},
+		{OpAnd, u(0, 3), FullRange, u(0, 3)},
+		{OpOr, u(2, 4), u(1, 8), u(2, 15)},
+		{OpOr, u(0, 0), u(1, 2), u(1, 3)},
+		{OpXor, u(2, 4), u(1, 2), u(0, 7)},
+		{OpXor, u(0, 0), u(0, 0), u(0, 0)},
+		{OpShl, u(1, 3), RangeOf(4), u(16, 48)},
+		{OpShl, u(1, 3), RangeOf(64 + 4), u(16, 48)},
+		{OpShl, u(0, 1<<59), RangeOf(4), u(0, 1<<63)},
+		{OpShl, u(0, 1<<59+1), RangeOf(4), FullRange},
+		{OpShl, u(1, 3), u(0, 1), FullRange},
+		{OpLShr, u(16, 48), RangeOf(4), u(1, 3)},
+		{OpLShr, u(16, 48), RangeOf(64 + 4), u(1, 3)},
+		{OpLShr, FullRange, RangeOf(60), u(0, 15)},
+		{OpAShr, s(-16, 48), RangeOf(4), s(-1, 3)},
+		{OpAShr, s(-16, 48), RangeOf(64 + 4), s(-1, 3)},
+		{OpAShr, s(-16, 48), u(1, 2), FullRange},
+		{OpUMod, u(1, 3), RangeOf(2), FullRange},
+		{OpAdd, noRange, u(1, 2), noRange},
+		{OpAdd, u(1, 2), noRange, noRange},
+	} {
+		if got := BinaryRange(c.op, c.x, c.y); got != c.want {
+			t.Errorf("%s %v %v is %v, want %v", c.op, c.x, c.y, got, c.want)
+		}
+	}
+}
+
+// TestRangesInFunctions holds what is known of the value v9 in the block b9, or b0.
+func TestRangesInFunctions(t *testing.T) {
+	branch := func(cond string, yes, no string) string {
+		return "b0(v0:ctx):\n  v9:i64 = pid\n  v5:i64 = nsecs\n  v1:i1 = " + cond + "\n  br v1, " + yes + ", " + no + "\nb9:\n  ret 0\nb2:\n  ret 0\n"
+	}
+	line := func(def string) string {
+		return "b0(v0:ctx):\n  v5:i64 = nsecs\n  v6:i64 = pid\n" + def + "\n  ret 0\n"
+	}
+	u, s := URange, SRange
+	for _, c := range []struct {
+		what, body string
+		want       Range
+	}{
+		{"pid", line("  v9:i64 = pid"), u(0, math.MaxUint32)},
+		{"tid", line("  v9:i64 = tid"), u(0, math.MaxUint32)},
+		{"uid", line("  v9:i64 = uid"), u(0, math.MaxUint32)},
+		{"cpu: the kernel knows nothing of the helper's result", line("  v9:i64 = cpu"), FullRange},
+		{"random number", line("  v9:i64 = call get_prandom_u32()"), u(0, math.MaxUint32)},
+		{"processor", line("  v9:i64 = call get_smp_processor_id()"), u(0, math.MaxUint32)},
+		{"another helper", line("  v9:i64 = call ktime_get_ns()"), FullRange},
+		{"load of a byte", line("  v9:i64 = load.u8 [v0]"), u(0, 255)},
+		{"load of a signed byte", line("  v9:i64 = load.s8 [v0]"), s(-128, 127)},
+		{"load of a signed word", line("  v9:i64 = load.s32 [v0]"), s(math.MinInt32, math.MaxInt32)},
+		{"load of 8 bytes", line("  v9:i64 = load.u64 [v0]"), FullRange},
+		{"global", line("  v9:i64 = global.u16 g"), u(0, 65535)},
+		{"swap", line("  v9:i64 = bswap.u16 v5"), u(0, 65535)},
+		{"zext of the unknown", line("  v9:i64 = zext.u16 v5"), u(0, 65535)},
+		{"zext keeps what fits", line("  v1:i64 = and v5, 7\n  v9:i64 = zext.u16 v1"), u(0, 7)},
+		{"zext of a number that does not fit", line("  v1:i64 = and v5, 65536\n  v9:i64 = zext.u16 v1"), u(0, 65535)},
+		{"sext of a number that does not fit", line("  v9:i64 = sext.s8 v6"), s(-128, 127)},
+		{"sext keeps what fits", line("  v1:i64 = and v5, 127\n  v9:i64 = sext.s8 v1"), u(0, 127)},
+		{"sum", line("  v1:i64 = and v5, 7\n  v9:i64 = add v1, 3"), u(3, 10)},
+		{"number of an architecture", line(`  v9:i64 = perarch "x86_64=8 aarch64=16"`), u(8, 16)},
+		{"number of an architecture that is not one", line(`  v9:i64 = perarch "x86_64=8 aarch64=z"`), FullRange},
+		{"comparison that is decided", line("  v1:i64 = and v5, 7\n  v2:i1 = icmp ult v1, 8\n  v9:i64 = boolint v2"), RangeOf(1)},
+		{"comparison that is decided false", line("  v1:i64 = and v5, 7\n  v2:i1 = icmp ugt v1, 7\n  v9:i64 = boolint v2"), RangeOf(0)},
+		{"comparison", line("  v2:i1 = icmp ult v5, 8\n  v9:i64 = boolint v2"), u(0, 1)},
+		{"select", line("  v2:i1 = icmp eq v5, 8\n  v9:i64 = select v2, 3, 5"), u(3, 5)},
+		{"select of the first", line("  v9:i64 = select true, 3, 5"), RangeOf(3)},
+		{"select of the second", line("  v9:i64 = select false, 3, 5"), RangeOf(5)},
+		{"select of what was compared", line("  v2:i1 = icmp ult v5, 8\n  v9:i64 = select v2, v5, 20"), u(0, 20)},
+		{"select of what was compared, else", line("  v2:i1 = icmp ugt v5, 8\n  v9:i64 = select v2, 3, v5"), u(0, 8)},
+		{"select of what was compared on the right", line("  v2:i1 = icmp ugt 8, v5\n  v9:i64 = select v2, v5, 20"), u(0, 20)},
+		{"branch", branch("icmp ult v9, 8", "b9", "b2"), u(0, 7)},
+		{"branch, else", branch("icmp ugt v9, 8", "b2", "b9"), u(0, 8)},
+		{"branch, constant on the left", branch("icmp ugt 8, v9", "b9", "b2"), u(0, 7)},
+		{"branch on the unknown teaches nothing", branch("icmp ult v9, v5", "b9", "b2"), u(0, math.MaxUint32)},
+		{"branch to one block", branch("icmp ult v9, 8", "b9", "b9"), u(0, math.MaxUint32)},
+		{"a branch that is not on every way", "b0(v0:ctx):\n  v9:i64 = pid\n  v1:i1 = icmp ult v9, 8\n  br v1, b1, b9\nb1:\n  jump b9\nb9:\n  ret 0\n", u(0, math.MaxUint32)},
+		{"two branches", "b0(v0:ctx):\n  v9:i64 = pid\n  v1:i1 = icmp ult v9, 8\n  br v1, b1, b2\nb1:\n  v2:i1 = icmp ugt v9, 3\n  br v2, b9, b2\nb2:\n  ret 0\nb9:\n  ret 0\n", u(4, 7)},
+		{"parameter", "b0(v0:ctx):\n  v1:i64 = nsecs\n  v2:i1 = icmp ult v1, 8\n  br v2, b1, b2\nb1:\n  jump b9(v1)\nb2:\n  jump b9(20)\nb9(v9:i64):\n  ret 0\n", u(0, 20)},
+		{"parameter of a branch's edge", "b0(v0:ctx):\n  v1:i64 = nsecs\n  v2:i1 = icmp ult v1, 8\n  br v2, b9(0, v1), b2\nb2:\n  jump b9(1, 20)\nb9(v3:i64, v9:i64):\n  ret 0\n", u(0, 20)},
+		{"loop counter", "b0(v0:ctx):\n  jump b1(0)\nb1(v1:i64):\n  v2:i1 = icmp ult v1, 10\n  br v2, b9, b3\nb9:\n  v9:i64 = add v1, 1\n  jump b1(v9)\nb3:\n  ret 0\n", u(1, 10)},
+		{"a way that no run takes does not count", "b0(v0:ctx):\n  jump b9(3)\nb1:\n  jump b9(20)\nb9(v9:i64):\n  ret 0\n", RangeOf(3)},
+	} {
+		m, err := Parse("global (name g, kind const, size 8)\nfunc @p prog (kind kprobe) {\n" + c.body + "}\n")
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		f := m.Funcs[0]
+		at, v := f.Entry(), (*Value)(nil)
+		for _, b := range f.Blocks {
+			for _, x := range append(b.Params, b.Values...) {
+				if x.ID == 9 {
+					v = x
+				}
+			}
+			if b.ID == 9 {
+				at = b
+			}
+		}
+		if got := NewRanges(f, Dominators(f)).At(v, at); got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+// TestTruthOfBranch: in a block after a branch its condition is known.
+func TestTruthOfBranch(t *testing.T) {
+	m := MustParse("func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = nsecs\n  v2:i1 = icmp eq v1, 8\n  br v2, b1, b2\nb1:\n  ret 0\nb2:\n  ret 0\n}\n")
+	f := m.Funcs[0]
+	rs := NewRanges(f, Dominators(f))
+	cond := f.Blocks[0].Values[1]
+	for block, want := range map[int]Range{0: URange(0, 1), 1: RangeOf(1), 2: RangeOf(0)} {
+		if got := rs.At(cond, f.Blocks[block]); got != want {
+			t.Errorf("in b%d: %v, want %v", block, got, want)
+		}
+	}
+	if got, want := rs.OnEdge(f.Blocks[0].Values[0], Pred{f.Blocks[0], 0}), RangeOf(8); got != want {
+		t.Errorf("on the edge: %v, want %v", got, want)
+	}
+}
