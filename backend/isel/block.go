@@ -251,8 +251,11 @@ func (s *selector) value(v *ir.Value) {
 	}
 }
 
-// binary selects arithmetic; v tells what to note about bounds.
+// binary selects arithmetic; of a pointer v, the bounds of what is added are noted.
 func (s *selector) binary(op mach.Op, a, b mach.Operand, v *ir.Value) mach.Operand {
+	if v.Type.IsPtr() {
+		s.bounds.addend(b)
+	}
 	if op.Commutative() && !a.IsReg() && b.IsReg() && b.Reg != mach.R10 {
 		a, b = b, a
 	}
@@ -260,9 +263,6 @@ func (s *selector) binary(op mach.Op, a, b mach.Operand, v *ir.Value) mach.Opera
 		if o, done := s.byConstant(op, a, b.Imm); done {
 			return o
 		}
-	}
-	if v.Type.IsPtr() {
-		s.bounds.addend(b)
 	}
 	return s.arith(op, a, b)
 }
