@@ -31,7 +31,7 @@ func seriesText(m *manifest.Map, entries ...bpfmap.Entry) string {
 
 func seriesLine(m *manifest.Map, full bool, entries ...bpfmap.Entry) string {
 	elems := ReduceSeries(m, entries)
-	return string(ScalarJSON(nil, &format.JSON{Env: &format.Env{}, Full: full}, m, &elems[0], Top{}))
+	return string(ValueJSON(nil, &format.JSON{Env: &format.Env{}, Full: full}, m, &elems[0], 0))
 }
 
 func inUTC(t *testing.T) {
@@ -63,11 +63,11 @@ func TestSeriesCPUs(t *testing.T) {
 	for agg, want := range map[string]string{"": "8", "sum": "10", "avg": "2", "min": "2", "max": "8"} {
 		m := series(agg)
 		parts := [][]byte{words(2, 1, 10), words(8, 4, 10), words(100, 9, 5), words(0, 0, 0)}
-		check(t, seriesLine(m, false, entry(words(0), parts...)), `{"@": [{"interval_start":"1970-01-01 00:00:01.000000000","value":`+want+`}]}`)
+		check(t, seriesLine(m, false, entry(words(0), parts...)), `[{"interval_start":"1970-01-01 00:00:01.000000000","value":`+want+`}]`)
 	}
 	m := series("sum")
 	check(t, seriesLine(m, true, entry(words(0), words(2, 1, 10)), entry(words(2), words(3, 1, 12))),
-		`{"@": [{"start": "1970-01-01T00:00:01Z", "value": 2},{"start": "1970-01-01T00:00:01.1Z", "value": null},{"start": "1970-01-01T00:00:01.2Z", "value": 3}]}`)
+		`[{"start": "1970-01-01T00:00:01Z", "value": 2},{"start": "1970-01-01T00:00:01.1Z", "value": null},{"start": "1970-01-01T00:00:01.2Z", "value": 3}]`)
 }
 
 // Keys end at the last interval of all of them, in the order of their bytes.

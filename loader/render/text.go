@@ -21,8 +21,8 @@ func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top To
 // KeyedBy is Keyed for texts that need not be whole at any time: behind each
 // element, full gets what is there so far and gives what to go on with.
 func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top, full func(dst []byte) []byte) []byte {
-	elems = ordered(m, elems, top)
-	key := keyLayout(m)
+	elems = Ordered(m, elems, top)
+	key := KeyLayout(m)
 	env = env.OneLine()
 	for i := range elems {
 		dst = append(env.Clean(dst, []byte(m.Name)), '[')
@@ -32,18 +32,18 @@ func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top 
 	return dst
 }
 
-// keyLayout is the script's key; that of a tseries map's elements has the number
+// KeyLayout is the script's key; that of a tseries map's elements has the number
 // of an interval behind it.
-func keyLayout(m *manifest.Map) *manifest.Layout {
+func KeyLayout(m *manifest.Map) *manifest.Layout {
 	if m.Shape == "tseries" {
 		return &m.Key.Fields[0].Layout
 	}
 	return m.Key
 }
 
-// ordered sorts elements and leaves out what top does; top means nothing to a
+// Ordered sorts elements and leaves out what top does; top means nothing to a
 // tseries.
-func ordered(m *manifest.Map, elems []Element, top Top) []Element {
+func Ordered(m *manifest.Map, elems []Element, top Top) []Element {
 	Sort(m, elems)
 	if m.Shape == "tseries" {
 		return elems

@@ -8,6 +8,7 @@ import (
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/manifest"
+	"btc/loader/output"
 )
 
 // Events of the sessions of these tests.
@@ -34,7 +35,7 @@ func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
 			{Kind: "clear", Map: "@b", Size: 16},
 			{Kind: "system", Format: "echo %d", Size: 16, Fields: []manifest.Field{number}},
 		}},
-		opts: Options{Out: out, Err: out}, host: &host.Host{}, expansion: &attach.Expansion{},
+		opts: Options{Out: out, Err: out, Format: &output.Text}, host: &host.Host{}, expansion: &attach.Expansion{},
 	}
 	for i := range s.manifest.Events {
 		s.manifest.Events[i].ID = i

@@ -14,6 +14,7 @@ import (
 	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/manifest"
+	"btc/loader/output"
 	"btc/loader/render"
 	"btc/loader/report"
 	"btc/loader/symbols"
@@ -42,7 +43,7 @@ var handlers map[string]handler
 func init() {
 	handlers = map[string]handler{
 		"printf":       (*writer).onPrintf,
-		"print":        (*writer).onPrint,
+		"print":        func(s *writer, e *event.Event) { s.sink.Print(e) },
 		"print_map":    (*writer).onPrintMap,
 		"clear":        func(s *writer, e *event.Event) { s.onReset(e, s.maps.take) },
 		"zero":         func(s *writer, e *event.Event) { s.onReset(e, s.maps.zero) },
@@ -115,27 +116,11 @@ func (s *session) tell(text string) {
 
 // printf gives an event's formatted text, valid until the next event.
 func (s *writer) printf(e *event.Event) []byte {
-	s.text = s.env().Printf(s.text[:0], s.format[e.ID], e.Values)
+	s.text = s.Env.Printf(s.text[:0], s.format[e.ID], e.Values)
 	return s.text
 }
 
-func (s *writer) onPrintf(e *event.Event) {
-	if s.lines() {
-		s.print("printf", e, s.printf(e))
-		return
-	}
-	s.out.buf = s.env().Printf(s.out.buf, s.format[e.ID], e.Values)
-	s.out.added()
-}
-
-func (s *writer) onPrint(e *event.Event) {
-	if s.lines() {
-		s.value(e)
-		return
-	}
-	s.out.buf = append(s.env().Append(s.out.buf, e.Values[0]), '\n')
-	s.out.added()
-}
+func (s *writer) onPrintf(e *event.Event) { s.sink.Printf(e, s.format[e.ID]) }
 
 // aheadWait is how long a print waits for the clear of the same program, which
 // the ring buffer holds microseconds later.
@@ -161,8 +146,8 @@ func (s *writer) onPrintMap(e *event.Event) {
 	if err != nil {
 		s.complain(e.Pos, err)
 	}
-	x := e.Event
-	s.later(len(elems)*(m.KeySize+8*m.ValueSize), e.Pos, func(w *writer) { w.printMap(x, m, elems, top) })
+	x := &output.Map{Event: e.Event, Map: m, Elements: elems, Top: top}
+	s.later(len(elems)*(m.KeySize+8*m.ValueSize), e.Pos, func(w *writer) { w.sink.Map(x) })
 	if kind != "" {
 		s.sweep(m, e.Pos)
 	}
@@ -248,7 +233,7 @@ func (s *writer) onTime(e *event.Event) {
 		s.message("ERROR: strftime returned zero (Invalid argument)")
 		return
 	}
-	s.print("time", e, text)
+	s.sink.Time(e, text)
 }
 
 // maxTime is bpftrace's buffer in bytes for the output of time(), its NUL
@@ -262,20 +247,13 @@ func (s *writer) onJoin(e *event.Event) {
 	if sep == "" {
 		sep = " "
 	}
-	var text []byte
+	var parts [][]byte
 	for part := range bytes.SplitSeq(e.Values[0].Bytes, []byte{0}) {
-		if part = s.env().Clean(nil, part); len(part) == 0 {
-			continue
+		if len(part) > 0 {
+			parts = append(parts, part)
 		}
-		if len(text) > 0 {
-			text = append(text, sep...)
-		}
-		text = append(text, part...)
 	}
-	if !s.lines() {
-		text = append(text, '\n')
-	}
-	s.print("join", e, text)
+	s.sink.Join(e, parts, sep)
 }
 
 // onError reports a fault that a program met, such as a division by zero.
@@ -289,7 +267,7 @@ func (s *writer) onError(e *event.Event) {
 	}
 	s.errors++
 	x := &s.manifest.Errors[i]
-	s.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: x.Text, source: true})
+	s.say(&output.Diagnostic{Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: x.Text, Source: true})
 }
 
 // onHelperError reports a kernel function that failed in a program.
@@ -299,7 +277,10 @@ func (s *writer) onHelperError(e *event.Event) {
 		return
 	}
 	x, code := &s.manifest.Errors[i], int(int32(e.Uint(1)))
-	s.say(&diagnostic{kind: "helper_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: helperText(x.Helper, code), helper: x.Helper, code: code, source: true})
+	s.say(&output.Diagnostic{
+		Kind: "helper_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: helperText(x.Helper, code),
+		Helper: x.Helper, Code: code, Source: true,
+	})
 }
 
 // helperText says why a helper failed, by what it answered.
@@ -319,37 +300,40 @@ func (s *writer) onMessage(e *event.Event, severity string) {
 	if severity == "ERROR" && s.isFront {
 		s.errors++
 	}
-	s.say(&diagnostic{kind: e.Kind, severity: severity, pos: e.Pos, chain: e.Chain, text: string(s.printf(e))})
+	s.say(&output.Diagnostic{Kind: e.Kind, Severity: severity, Pos: e.Pos, Chain: e.Chain, Text: string(s.printf(e))})
 }
 
-// env gives values what they need of the host.
-func (s *writer) env() *format.Env {
-	if s.envMade == nil {
-		s.envMade = &format.Env{
-			Ksym:    s.ksym,
-			Usym:    s.usym,
-			Kstack:  func(l *manifest.Layout, id uint64) string { return s.symbols().Kstack(s.maps.frames(l, id), l.Mode) },
-			Ustack:  s.ustack,
-			Probe:   s.probeName,
-			User:    userName,
-			Cgroup:  s.cgroups.text,
-			Clock:   s.host.Wall,
-			Fail:    func(text string) { s.tell("ERROR: " + text) },
-			Trailer: s.manifest.Config.StrTruncTrailer,
-			Escape:  s.opts.Escape && !s.lines(),
-		}
+// say reports a diagnostic.
+func (s *writer) say(d *output.Diagnostic) {
+	d.Muted = s.opts.NoWarnings && d.Severity == "WARNING"
+	s.sink.Diagnostic(d)
+}
+
+// env returns what values need of the host.
+func (s *session) env() *format.Env {
+	return &format.Env{
+		Ksym:    s.ksym,
+		Usym:    s.usym,
+		Kstack:  func(l *manifest.Layout, id uint64) string { return s.symbols().Kstack(s.maps.frames(l, id), l.Mode) },
+		Ustack:  s.ustack,
+		Probe:   s.probeName,
+		User:    userName,
+		Cgroup:  s.cgroups.text,
+		Clock:   s.host.Wall,
+		Fail:    func(text string) { s.tell("ERROR: " + text) },
+		Trailer: s.manifest.Config.StrTruncTrailer,
+		Escape:  s.opts.Escape && !s.opts.Format.JSON,
 	}
-	return s.envMade
 }
 
-func (s *writer) ksym(addr uint64) string {
+func (s *session) ksym(addr uint64) string {
 	if name, ok := s.probedFunc(addr); ok {
 		return name
 	}
 	return s.symbols().Ksym(addr)
 }
 
-func (s *writer) usym(addr uint64, tgid uint32) string {
+func (s *session) usym(addr uint64, tgid uint32) string {
 	if name, ok := s.probedFunc(addr); ok {
 		return name
 	}
@@ -368,7 +352,7 @@ func (s *session) probedFunc(addr uint64) (string, bool) {
 	return name, true
 }
 
-func (s *writer) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
+func (s *session) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
 	return s.symbols().Ustack(s.maps.frames(l, id), l.Mode, tgid)
 }
 

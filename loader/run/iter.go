@@ -18,7 +18,7 @@ func (s *session) readIterators() (any bool, err error) {
 	for i := range s.expansion.Plans {
 		if path := attach.PinPath(s.expansion.Plans[i].Prog); path != "" {
 			any = true
-			s.front.out.write([]byte("Program pinned to " + path + "\n"))
+			s.front.sink.Pinned(path)
 		}
 	}
 	for _, l := range s.links {

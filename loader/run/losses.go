@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/manifest"
+	"btc/loader/output"
 )
 
 // lossCounter reports what the programs could not deliver: the u64 counters
@@ -65,20 +66,16 @@ func (c *lossCounter) check(final bool) {
 func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 	switch l.Kind {
 	case "events":
-		if c.lines() {
-			c.front.notice("lost_events", "events", n)
-			return
-		}
-		c.tell(fmt.Sprintf("Lost %d events", n))
+		c.front.sink.Lost(n)
 	case "map", "stack":
-		d := &diagnostic{kind: "helper_error", severity: "WARNING", text: fullText(l, n), helper: "map_update_elem", code: -int(unix.E2BIG), source: first}
+		d := &output.Diagnostic{Kind: "helper_error", Severity: "WARNING", Text: fullText(l, n), Helper: "map_update_elem", Code: -int(unix.E2BIG), Source: first}
 		if m := c.manifest.Map(l.Map); m != nil {
-			d.pos = m.Pos
+			d.Pos = m.Pos
 			if m.Update != nil {
-				d.pos = *m.Update
+				d.Pos = *m.Update
 			}
 			if l.Pos != nil {
-				d.pos, d.chain = *l.Pos, l.Chain
+				d.Pos, d.Chain = *l.Pos, l.Chain
 			}
 		}
 		c.front.say(d)
@@ -95,7 +92,7 @@ func (s *session) reportFloods(final bool) {
 		if x.Helper != "" {
 			text = x.Helper + " failed"
 		}
-		s.front.say(&diagnostic{kind: "runtime_error", severity: "WARNING", pos: x.Pos, chain: x.Chain, text: fmt.Sprintf("%s (%d more times)", text, n)})
+		s.front.say(&output.Diagnostic{Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: fmt.Sprintf("%s (%d more times)", text, n)})
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/order"
+	"btc/loader/output"
 	"btc/loader/render"
 )
 
@@ -297,53 +298,25 @@ func (t *mapTable) scripts() []*manifest.Map {
 	return out
 }
 
-// printMaps prints the script's maps as they are at the end; what was never set
-// prints nothing. The printer also reads them, one after the other: nothing changes them any
-// more.
+// printMaps ends the output with the script's maps as they are at the end. The printer also
+// reads them, one after the other: nothing changes them any more.
 func (s *session) printMaps() {
-	for _, m := range s.maps.scripts() {
-		s.front.later(0, m.Pos, func(w *writer) {
-			elems, err := s.maps.elements(m)
-			switch {
-			case err != nil:
-				w.complain(m.Pos, err)
-			case !m.Scalar() || len(elems) > 0 && elems[0].Set:
-				w.printMap(nil, m, elems, render.Top{})
-			case s.lines() && !s.full() && render.JSONType(m) == "stats":
-				w.mapLine(nil, m, elems, render.Top{}) // it has a line when it is empty
+	var maps []*manifest.Map
+	if s.manifest.Config.PrintMapsOnExit && s.opts.Mode == "" {
+		maps = s.maps.scripts()
+	}
+	s.front.later(0, manifest.Pos{}, func(w *writer) {
+		w.sink.End(func(show func(*output.Map)) {
+			for _, m := range maps {
+				w.guarded(m.Pos, func() {
+					elems, err := s.maps.elements(m)
+					if err != nil {
+						w.complain(m.Pos, err)
+						return
+					}
+					show(&output.Map{Map: m, Elements: elems})
+				})
 			}
 		})
-	}
-}
-
-// printMap prints a map; e is the event that asks for it, nil at the end of the run.
-func (s *writer) printMap(e *manifest.Event, m *manifest.Map, elems []render.Element, top render.Top) {
-	env := s.env()
-	switch {
-	case s.lines():
-		s.mapLine(e, m, elems, top)
-	case !m.Scalar():
-		s.out.buf = render.KeyedBy(s.out.buf, env, m, elems, top, func(dst []byte) []byte {
-			s.out.buf = dst
-			s.out.added()
-			return s.out.buf
-		})
-	case isBlock(m) && (len(elems) == 0 || !elems[0].Set): // bpftrace has no element then
-	default:
-		el := scalarElement(m, elems)
-		s.out.write(render.Scalar(nil, env, m, &el, top))
-	}
-}
-
-// isBlock tells the shapes whose text is a block of lines.
-func isBlock(m *manifest.Map) bool {
-	return m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries"
-}
-
-// scalarElement is the element of a scalar: zero when it was never set.
-func scalarElement(m *manifest.Map, elems []render.Element) render.Element {
-	if len(elems) > 0 && elems[0].Set {
-		return elems[0]
-	}
-	return render.Empty(m)
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"btc/loader/output"
 )
 
 // printer writes the output and does what may take long (the commands of system(), cat(),
@@ -55,9 +57,6 @@ const (
 	kickItems      = 64 // wake the printer at the latest when so many wait
 )
 
-// outputFill is how much text is written at once at the latest.
-const outputFill = 64 << 10
-
 // pipeSize is the room of a pipe that we write to. The 64 KiB it has otherwise are
 // a millisecond of output at full speed, and what reads it may not run for longer.
 const pipeSize = 1 << 20
@@ -91,13 +90,13 @@ func (p *printer) put(text []byte, kick bool) []byte {
 	last := len(p.items) - 1
 	switch {
 	case len(text) == 0:
-	case last >= 0 && p.items[last].job == nil && len(p.items[last].text)+len(text) <= outputFill:
+	case last >= 0 && p.items[last].job == nil && len(p.items[last].text)+len(text) <= output.Fill:
 		p.items[last].text = append(p.items[last].text, text...)
 		p.items[last].size += len(text)
 		p.size += len(text)
-	case len(text) >= outputFill/4:
+	case len(text) >= output.Fill/4:
 		p.add(item{text: text, size: len(text)})
-		next = make([]byte, 0, outputFill+4096)
+		next = make([]byte, 0, output.Fill+4096)
 	default:
 		p.add(item{text: append([]byte(nil), text...), size: len(text)})
 	}
@@ -173,7 +172,7 @@ func (p *printer) run() {
 
 // ready reports whether n bytes can be written without a wait.
 func (p *printer) ready(n int) bool {
-	if p.err != nil || n > outputFill/2 {
+	if p.err != nil || n > output.Fill/2 {
 		return false
 	}
 	if p.regular || p.pipe == 0 {

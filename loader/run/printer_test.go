@@ -16,6 +16,7 @@ import (
 
 	"btc/loader/event"
 	"btc/loader/manifest"
+	"btc/loader/output"
 )
 
 // gate is a writer that does not take anything until it is opened.
@@ -53,22 +54,22 @@ func TestPrinterOrder(t *testing.T) {
 			p.close()
 			p = newPrinter(f, func() {})
 		}
-		out := newOutput("line", p.put)
+		out := output.NewWriter("line", p.put)
 		var want strings.Builder
 		for i := range 3000 {
 			text := fmt.Sprintf("%d %s\n", i, strings.Repeat("x", i%7*i%5000))
 			want.WriteString(text)
 			if i%11 == 0 {
-				out.flush(false)
+				out.Flush(false)
 				p.do(len(text), func() { p.write([]byte(text)) })
 			} else {
-				out.write([]byte(text))
+				out.Write([]byte(text))
 			}
 			if i%5 == 0 {
-				out.idle()
+				out.Idle()
 			}
 		}
-		out.flush(true)
+		out.Flush(true)
 		if err := p.close(); err != nil {
 			t.Fatal(err)
 		}
@@ -95,16 +96,16 @@ func TestPrinterStalled(t *testing.T) {
 	}
 	woken := make(chan struct{}, 1)
 	p := newPrinter(w, func() { woken <- struct{}{} })
-	out := newOutput("line", p.put)
+	out := output.NewWriter("line", p.put)
 	line := []byte(strings.Repeat("x", 99) + "\n")
 	n := 0
 	for ; !p.full(); n++ {
-		if n > (maxQueued+pipeSize+4*outputFill)/len(line) {
+		if n > (maxQueued+pipeSize+4*output.Fill)/len(line) {
 			t.Fatal("it takes more than it may")
 		}
-		out.write(line)
+		out.Write(line)
 		if n%100 == 0 {
-			out.idle()
+			out.Idle()
 		}
 	}
 	p.starved.Store(true)
@@ -120,7 +121,7 @@ func TestPrinterStalled(t *testing.T) {
 		}
 	}()
 	<-woken
-	out.flush(true)
+	out.Flush(true)
 	if err := p.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -152,10 +153,10 @@ func TestPanicOfOneItem(t *testing.T) {
 	s.handlers[testExit] = func(*writer, *event.Event) { panic("of an event") }
 	s.drain()
 	s.front.later(0, manifest.Pos{}, func(w *writer) {
-		w.out.buf = append(w.out.buf, "half"...)
+		w.Out.Write([]byte("half"))
 		panic("of a job")
 	})
-	s.front.later(0, manifest.Pos{}, func(w *writer) { w.out.write([]byte("3\n")) })
+	s.front.later(0, manifest.Pos{}, func(w *writer) { w.Out.Write([]byte("3\n")) })
 	s.stopPrinter()
 	if text := out.String(); !strings.Contains(text, "of an event") || !strings.Contains(text, "of a job") ||
 		strings.Contains(text, "half") || !s.faults.Load() {

@@ -29,6 +29,7 @@ import (
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/report"
 	"btc/loader/symbols"
@@ -44,7 +45,7 @@ type Options struct {
 	Out     io.Writer         // events and maps; default stdout
 	Err     io.Writer         // all else; default stderr
 	Buffer  string            // line (default), full, none
-	Format  string            // one of Formats; text is the default
+	Format  *output.Format    // default text
 	Escape  bool              // text: control characters that a program left in strings are shown as \xNN
 	Quiet   bool
 	Verbose bool
@@ -73,6 +74,9 @@ func Run(o *object.Object, opts Options) (status int, err error) {
 	}
 	if s.opts.Err == nil {
 		s.opts.Err = os.Stderr
+	}
+	if s.opts.Format == nil {
+		s.opts.Format = &output.Text
 	}
 	defer s.close()
 	if err := s.prepare(); err != nil {
@@ -369,17 +373,8 @@ func (s *session) runVirtual(kind string) error {
 }
 
 func (s *session) announce() {
-	switch {
-	case s.opts.Quiet:
-	case s.lines():
-		s.front.notice("attached_probes", "probes", uint64(s.attached))
-		s.front.out.idle()
-	default:
-		plural := "s"
-		if s.attached == 1 {
-			plural = ""
-		}
-		fmt.Fprintf(s.opts.Err, "Attached %d probe%s\n", s.attached, plural)
+	if !s.opts.Quiet {
+		s.front.sink.Attached(s.attached)
 	}
 	s.live.Store(true)
 	if s.opts.Attached != nil {
@@ -490,7 +485,7 @@ func (s *session) readEvents() error {
 		n := s.batch()
 		handled += n
 		if n < tickEvents || time.Since(flushed) >= longRest { // also while events come without a pause
-			s.front.out.idle()
+			s.front.Out.Idle()
 			flushed = time.Now()
 		}
 		s.tick()
@@ -549,7 +544,7 @@ func (s *session) awaitRoom(stoppable bool) bool {
 		if stoppable && s.interrupted() {
 			return false
 		}
-		s.front.out.idle()
+		s.front.Out.Idle()
 		s.peeked = s.events.peek(s.peeked, func(record []byte) bool {
 			if s.isExit(record) {
 				s.detach()
@@ -605,12 +600,7 @@ func (s *session) finish() (int, error) {
 	endErr := s.end()
 	s.losses.check(true)
 	s.reportFloods(true)
-	if !s.lines() {
-		s.front.out.write([]byte("\n\n"))
-	}
-	if s.manifest.Config.PrintMapsOnExit && s.opts.Mode == "" {
-		s.printMaps()
-	}
+	s.printMaps()
 	if err := s.stopPrinter(); err != nil {
 		return 1, fmt.Errorf("writing the output: %w; what had to follow, and the maps, are lost", err)
 	}

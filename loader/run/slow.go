@@ -17,7 +17,6 @@ import (
 
 	"btc/internal/safefile"
 	"btc/loader/event"
-	"btc/loader/format"
 )
 
 // maxCatBytes is how much cat() prints unless the script says otherwise.
@@ -56,7 +55,7 @@ func (s *writer) onCat(e *event.Event) {
 	}
 	name := string(s.printf(e))
 	failed := func(what string, err error) {
-		s.out.idle()
+		s.Out.Idle()
 		fmt.Fprintf(s.opts.Err, "ERROR: failed to %s file '%s' (%s)\n", what, name, cause(err))
 	}
 	type opened struct {
@@ -79,11 +78,16 @@ func (s *writer) onCat(e *event.Event) {
 		return
 	}
 	defer o.f.Close()
-	out := &stream{w: s, kind: "cat", e: e, clean: true}
-	if err := chunks(io.LimitReader(o.f, limit), s.hurry(), out.write); err != nil {
+	first := true
+	err := chunks(io.LimitReader(o.f, limit), s.hurry(), func(piece []byte) {
+		s.sink.Piece(e, piece, first, false)
+		s.Out.Idle()
+		first = false
+	})
+	if err != nil {
 		failed("read", err)
 	}
-	out.end("")
+	s.sink.Piece(e, nil, first, true)
 }
 
 // cause is the last part of a file error, in C's words.
@@ -123,28 +127,31 @@ func (s *writer) onSystem(e *event.Event) {
 		return
 	}
 	var held []byte
-	out := &stream{w: s, kind: "syscall", e: e}
-	err = chunks(r, s.hurry(), func(text []byte) {
-		if held = append(held, text...); len(held) > maxHeld || out.begun {
-			out.write(held)
-			held = held[:0]
+	first := true // nothing is printed yet
+	write := func() {
+		s.sink.Piece(e, held, first, false)
+		s.Out.Idle()
+		held, first = held[:0], false
+	}
+	err = chunks(r, s.hurry(), func(piece []byte) {
+		if held = append(held, piece...); len(held) > maxHeld || !first {
+			write()
 		}
 	})
 	if err != nil {
 		terminate(p.Pid)
 	}
 	if state := s.await(p); state == nil || !state.Success() {
-		if out.begun {
-			out.end("\n")
+		if !first {
+			s.sink.Piece(e, nil, false, true)
 		} else if len(held) > 0 && held[len(held)-1] != '\n' {
 			held = append(held, '\n')
 		}
-		s.out.idle()
+		s.Out.Idle()
 		fmt.Fprintf(s.opts.Err, "%sERROR: %s\n", string(held), commandFailure(state))
 		return
 	}
-	out.write(held)
-	out.end("\n") // also after a complete line, as bpftrace does
+	s.sink.Piece(e, held, first, true)
 }
 
 // commandFailure is how bpftrace reports a command of system() that fails, without
@@ -195,45 +202,6 @@ func (s *writer) await(p *os.Process) *os.ProcessState {
 		p.Kill()
 		return nil
 	}
-}
-
-// stream writes text of the script in pieces. In JSON it is one line.
-type stream struct {
-	w     *writer
-	kind  string
-	e     *event.Event
-	clean bool // control characters are shown on terminals
-	begun bool
-}
-
-func (o *stream) write(text []byte) {
-	s := o.w
-	if !o.begun && s.lines() {
-		s.out.write(append(s.begin(o.kind, o.e.Event), `, "data": "`...))
-	}
-	o.begun = true
-	switch {
-	case s.lines():
-		quoted := format.AppendQuoted(nil, text)
-		text = quoted[1 : len(quoted)-1]
-	case o.clean:
-		text = s.env().Clean(nil, text)
-	}
-	s.out.write(text)
-	s.out.idle()
-}
-
-// end writes what follows the text when it is no JSON.
-func (o *stream) end(tail string) {
-	s := o.w
-	if !s.lines() {
-		s.out.write([]byte(tail))
-		return
-	}
-	if !o.begun {
-		o.write(nil)
-	}
-	s.line(s.arguments([]byte{'"'}, o.e))
 }
 
 // chunks shows what r gives in pieces that end with whole characters, until its end, or

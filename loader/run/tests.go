@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"btc/loader/attach"
-	"btc/loader/format"
+	"btc/loader/output"
 	"btc/loader/report"
 )
 
@@ -73,11 +72,20 @@ func (s *session) trials() []*trial {
 	return all
 }
 
+// names are the names of the trials.
+func names(all []*trial) []string {
+	var names []string
+	for _, t := range all {
+		names = append(names, t.name)
+	}
+	return names
+}
+
 // run runs the program a number of times and then handles what it sent.
 func (s *session) run(t *trial, times int) error {
 	var text bytes.Buffer
 	opts, kept, front, back := s.opts, s.printer, s.front, s.back
-	s.opts.Format, s.opts.Out, s.opts.Err, s.opts.Escape, s.opts.Buffer = "text", &text, &text, false, "full"
+	s.opts.Format, s.opts.Out, s.opts.Err, s.opts.Escape, s.opts.Buffer = &output.Text, &text, &text, false, "full"
 	s.startPrinter()
 	defer func() {
 		s.stopPrinter()
@@ -111,88 +119,29 @@ func (s *session) run(t *trial, times int) error {
 // runTests runs each test once; one that fails makes the status of the run 1.
 func (s *session) runTests() error {
 	all := s.trials()
-	var failed []string
-	for i, t := range all {
+	failed := false
+	s.front.sink.BeginTrials(s.opts.Mode, names(all))
+	for _, t := range all {
 		if s.stopped() {
 			break
 		}
 		if err := s.run(t, 1); err != nil {
 			return err
 		}
-		if !t.passed {
-			failed = append(failed, t.name)
-		}
-		s.reportTest(t, i == 0, len(all))
+		failed = failed || !t.passed
+		s.report(t, 1)
+		s.front.Out.Idle()
 	}
-	if !s.lines() {
-		s.summary(len(all), failed)
-	}
-	if len(failed) > 0 {
+	s.front.sink.EndTrials()
+	if failed {
 		s.status = 1
 	}
 	return nil
 }
 
-const (
-	green = "\x1b[32m%s\x1b[0m "
-	red   = "\x1b[31m%s\x1b[0m "
-)
-
-func (s *session) reportTest(t *trial, first bool, total int) {
-	if s.lines() {
-		dst := format.AppendQuoted(append(s.front.begin("test_result", nil), `, "data": {`...), []byte(t.name))
-		dst = fmt.Appendf(dst, `: {"duration": %d, "passed": %v, "output": `, t.took.Nanoseconds(), t.passed)
-		s.front.line(append(format.AppendQuoted(dst, t.output), "}}"...))
-		return
-	}
-	var b []byte
-	if first {
-		b = fmt.Appendf(b, green+"Running %d tests.\n", "[==========]", total)
-	}
-	b = fmt.Appendf(b, green+"%s\n", "[ RUN      ]", t.name)
-	if t.passed {
-		b = fmt.Appendf(b, green, "[       OK ]")
-	} else {
-		for line := range strings.SplitSeq(string(t.output), "\n") {
-			if line != "" {
-				b = append(append(b, line...), '\n')
-			}
-		}
-		b = fmt.Appendf(b, red, "[  FAILED  ]")
-	}
-	s.front.out.write(fmt.Appendf(b, "%s (%s)\n", t.name, duration(t.took)))
-	s.front.out.idle()
-}
-
-// duration is a time in its largest unit, without a fraction.
-func duration(d time.Duration) string {
-	switch {
-	case d >= time.Second:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d >= time.Millisecond:
-		return fmt.Sprintf("%d ms", d/time.Millisecond)
-	case d >= time.Microsecond:
-		return fmt.Sprintf("%d μs", d/time.Microsecond)
-	}
-	return fmt.Sprintf("%d ns", d)
-}
-
-func (s *session) summary(total int, failed []string) {
-	tests := func(n int) string {
-		if n == 1 {
-			return "1 test"
-		}
-		return fmt.Sprintf("%d tests", n)
-	}
-	b := fmt.Appendf(nil, green+"%s ran.\n", "[==========]", tests(total))
-	b = fmt.Appendf(b, green+"%s.\n", "[  PASSED  ]", tests(total-len(failed)))
-	if len(failed) > 0 {
-		b = fmt.Appendf(b, red+"%s, listed below:\n", "[  FAILED  ]", tests(len(failed)))
-	}
-	for _, name := range failed {
-		b = fmt.Appendf(b, red+"%s\n", "[  FAILED  ]", name)
-	}
-	s.front.out.write(b)
+// report shows the result of a trial.
+func (s *session) report(t *trial, times int) {
+	s.front.sink.Trial(&output.Trial{Name: t.name, Mode: s.opts.Mode, Passed: t.passed, Took: t.took, Iterations: times, Output: t.output})
 }
 
 // enough is how long a benchmark runs at least.
@@ -203,14 +152,7 @@ const enough = time.Millisecond
 // makes the status of the run 1.
 func (s *session) runBenchmarks() error {
 	all := s.trials()
-	width := 40
-	for _, t := range all {
-		width = max(width, len(t.name))
-	}
-	if !s.lines() && len(all) > 0 {
-		head := fmt.Sprintf("%-*s%-15s%s\n", width+1, "Benchmark", "Time(ns)", "Iterations")
-		s.front.out.write([]byte(head + strings.Repeat("-", len(head)-1) + "\n"))
-	}
+	s.front.sink.BeginTrials(s.opts.Mode, names(all))
 	for _, t := range all {
 		times := 1
 		for !s.stopped() {
@@ -222,10 +164,17 @@ func (s *session) runBenchmarks() error {
 				times = more(times, total)
 				continue
 			}
-			s.reportBenchmark(t, times, width)
+			if t.passed {
+				s.report(t, times)
+			} else if t.result == 0 {
+				s.front.message(fmt.Sprintf("ERROR: Benchmark '%s' failed.", t.name))
+				s.status = 1
+			}
+			s.front.Out.Idle()
 			break
 		}
 	}
+	s.front.sink.EndTrials()
 	return nil
 }
 
@@ -242,18 +191,4 @@ func more(n int, total time.Duration) int {
 		n *= 2
 	}
 	return min(n, 1<<30)
-}
-
-func (s *session) reportBenchmark(t *trial, times, width int) {
-	switch {
-	case t.passed && s.lines():
-		dst := format.AppendQuoted(append(s.front.begin("benchmark_result", nil), `, "data": {`...), []byte(t.name))
-		s.front.line(fmt.Appendf(dst, `: {"average": %d, "iters": %d}}`, t.took.Nanoseconds(), times))
-	case t.passed:
-		s.front.out.write(fmt.Appendf(nil, "%-*s%-15d%d\n", width+1, t.name, t.took.Nanoseconds(), times))
-	case t.result == 0:
-		s.front.message(fmt.Sprintf("ERROR: Benchmark '%s' failed.", t.name))
-		s.status = 1
-	}
-	s.front.out.idle()
 }

@@ -5,22 +5,21 @@ import (
 	"time"
 
 	"btc/loader/event"
-	"btc/loader/format"
 	"btc/loader/manifest"
+	"btc/loader/output"
 	"btc/loader/report"
 )
 
-// writer formats events for the output. There are two: the front one belongs to the reader of
-// the events and formats what needs nothing but the event; the back one belongs to the printer
-// and does the rest. Each has buffers of its own.
+// writer handles events and gives its sink what they print. There are two: the front one
+// belongs to the reader of the events and prints what needs nothing but the event; the back one
+// belongs to the printer and does the rest. Each has buffers of its own.
 type writer struct {
 	*session
-	out     *output
-	ending  bool // what comes was sent by the end programs
-	isFront bool // belongs to the reader of the events
-	envMade *format.Env
+	*output.Run
+	sink    output.Sink
+	ending  bool        // what comes was sent by the end programs
+	isFront bool        // belongs to the reader of the events
 	text    []byte      // of the event at hand
-	at      time.Time   // of what is written; zero: now
 	event   event.Event // at hand
 }
 
@@ -28,11 +27,22 @@ type writer struct {
 func (s *session) startPrinter() {
 	p := newPrinter(s.opts.Out, s.events.wake)
 	s.printer = p
-	s.front = &writer{session: s, isFront: true, out: newOutput(s.opts.Buffer, p.put)}
-	s.back = &writer{session: s, out: newOutput(s.opts.Buffer, func(text []byte, _ bool) []byte {
+	s.front, s.back = s.newWriter(p.put), s.newWriter(func(text []byte, _ bool) []byte {
 		p.write(text)
 		return text[:0]
-	})}
+	})
+	s.front.isFront = true
+}
+
+// newWriter makes a writer, whose text pass writes.
+func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
+	w := &writer{session: s}
+	w.Run = &output.Run{
+		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
+		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, Tell: s.tell,
+	}
+	w.sink = s.opts.Format.New(w.Run)
+	return w
 }
 
 // stopPrinter waits until all is written; it returns the first error of that.
@@ -41,8 +51,8 @@ func (s *session) stopPrinter() error {
 	if p == nil {
 		return nil
 	}
-	s.front.out.flush(true)
-	p.do(0, func() { s.back.out.flush(true) })
+	s.front.Out.Flush(true)
+	p.do(0, func() { s.back.Out.Flush(true) })
 	err := p.close()
 	s.live.Store(false)
 	s.printer = nil
@@ -56,21 +66,23 @@ func (w *writer) later(size int, pos manifest.Pos, job func(*writer)) {
 		job(w)
 		return
 	}
-	w.out.flush(false)
-	var at time.Time
-	if w.full() {
-		at = time.Now()
-	}
-	back := w.back
+	w.Out.Flush(false)
+	at, back := time.Now(), w.back
 	w.printer.do(size, func() {
-		back.at = at
-		kept := len(back.out.buf)
-		guard(func(err error) {
-			back.out.buf = back.out.buf[:min(kept, len(back.out.buf))]
-			back.fault(pos, err)
-		}, func() { job(back) })
-		back.out.idle()
+		back.At = at
+		back.guarded(pos, func() { job(back) })
 	})
+}
+
+// guarded does a job of the printer and writes its output. Of a job that fails nothing
+// is written but an error at pos.
+func (w *writer) guarded(pos manifest.Pos, job func()) {
+	kept := w.Out.Len()
+	guard(func(err error) {
+		w.Out.Truncate(kept)
+		w.fault(pos, err)
+	}, job)
+	w.Out.Idle()
 }
 
 // fault reports what went wrong inside of btrun; the rest of the run goes on, and its status
@@ -84,7 +96,7 @@ func (s *session) fault(pos manifest.Pos, err error) {
 // message writes a line to the error output, after what was printed before.
 func (w *writer) message(text string) {
 	w.later(len(text), manifest.Pos{}, func(back *writer) {
-		back.out.idle()
+		back.Out.Idle()
 		fmt.Fprintln(back.opts.Err, text)
 	})
 }

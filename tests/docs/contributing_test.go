@@ -5,10 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"btc/loader/output"
 )
 
 // filesThatName is the head of a list of files in docs/contributing.
@@ -40,6 +43,35 @@ func TestContributing(t *testing.T) {
 	}
 	if lists < 2 {
 		t.Errorf("%d lists of files", lists)
+	}
+}
+
+// The page on output formats lists the formats that there are, and what a format receives.
+func TestContributingOutput(t *testing.T) {
+	text, err := os.ReadFile("../../docs/contributing/output.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), output.Usage()) {
+		t.Errorf("the page does not have the list of formats: %s", output.Usage())
+	}
+	_, table, _ := strings.Cut(string(text), "| method | reports |\n|---|---|\n")
+	var listed, want []string
+	for row := range strings.Lines(table) {
+		if !strings.HasPrefix(row, "|") {
+			break
+		}
+		methods, _, _ := strings.Cut(row[1:], "|")
+		for name := range strings.SplitSeq(methods, ",") {
+			listed = append(listed, strings.Trim(name, " `"))
+		}
+	}
+	sink := reflect.TypeFor[output.Sink]()
+	for i := range sink.NumMethod() {
+		want = append(want, sink.Method(i).Name)
+	}
+	if slices.Sort(listed); !slices.Equal(listed, want) {
+		t.Errorf("the page lists the methods %v, and Sink has %v", listed, want)
 	}
 }
 

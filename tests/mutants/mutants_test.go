@@ -26,6 +26,7 @@ import (
 	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/render"
 	"btc/loader/report"
@@ -234,6 +235,16 @@ func bytesOf(n int, r *rand.Rand) []byte {
 
 var env = format.Env{Escape: true, Trailer: "..", Clock: func(ns uint64, clock int) time.Time { return time.Unix(0, int64(ns)) }}
 
+// sinks are those of all formats, whose output is dropped.
+func sinks(m *manifest.Manifest) []output.Sink {
+	var all []output.Sink
+	for _, f := range output.Formats {
+		out := output.NewWriter("none", func(text []byte, _ bool) []byte { return text[:0] })
+		all = append(all, f.New(&output.Run{Manifest: m, Env: &env, Out: out}))
+	}
+	return all
+}
+
 // events decodes and prints records of each event.
 func events(m *manifest.Manifest, r *rand.Rand) {
 	var e event.Event
@@ -246,12 +257,11 @@ func events(m *manifest.Manifest, r *rand.Rand) {
 			if e.Read(m, record) != nil {
 				continue
 			}
-			env.Printf(nil, format.ParseFormat(x.Format), e.Values)
 			format.Strftime(nil, x.Format, time.Unix(0, 0))
-			for _, v := range e.Values {
-				env.Append(nil, v)
-				for _, full := range []bool{false, true} {
-					(&format.JSON{Env: &env, Full: full}).Append(nil, v)
+			for _, s := range sinks(m) {
+				s.Printf(&e, format.ParseFormat(x.Format))
+				for _, v := range e.Values {
+					s.Print(&event.Event{Event: e.Event, Values: []format.Value{v}})
 				}
 			}
 		}
@@ -282,20 +292,9 @@ func maps(m *manifest.Manifest, r *rand.Rand) {
 			}
 		}
 		top := render.Top{Keep: r.IntN(3), Div: uint32(r.IntN(3))}
-		for _, full := range []bool{false, true} {
-			j := &format.JSON{Env: &env, Full: full}
-			switch {
-			case full:
-				render.FullJSON(nil, j, x, elems, top)
-			case x.Scalar() && len(elems) > 0:
-				render.Scalar(nil, &env, x, &elems[0], top)
-				render.ScalarJSON(nil, j, x, &elems[0], top)
-			default:
-				render.Keyed(nil, &env, x, elems, top)
-				render.KeyedJSON(nil, j, x, elems, top)
-			}
+		for _, s := range sinks(m) {
+			s.Map(&output.Map{Event: &manifest.Event{}, Map: x, Elements: elems, Top: top})
+			s.Map(&output.Map{Event: &manifest.Event{}, Map: x})
 		}
-		empty := render.Empty(x)
-		render.Scalar(nil, &env, x, &empty, top)
 	}
 }

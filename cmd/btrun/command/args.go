@@ -3,10 +3,10 @@ package command
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
+	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/run"
 )
@@ -107,12 +107,11 @@ func setCommand(o *options, v string) error {
 }
 
 func setFormat(o *options, v string) error {
-	if slices.Contains(run.Formats, v) {
-		o.run.Format = v
+	if o.run.Format = output.Find(v); o.run.Format != nil {
 		return nil
 	}
 	//lint:ignore ST1005 the reference's words
-	return fmt.Errorf("Invalid output format %q\nValid formats: '%s'", v, strings.Join(run.Formats, "', '"))
+	return fmt.Errorf("Invalid output format %q\nValid formats: '%s'", v, strings.Join(output.Names(), "', '"))
 }
 
 func setMode(o *options, v string) error {
@@ -136,7 +135,7 @@ func setBuffer(o *options, v string) error {
 // parseArgs reads the command line. Options may stand before and after the
 // object; what begins with "-" and is meant for the script stands behind "--".
 func parseArgs(args []string) (*options, error) {
-	o := &options{run: run.Options{DropPrivileges: true, Buffer: "line", Named: map[string]string{}, MaxMemory: permit.DefaultMemory()}}
+	o := &options{run: run.Options{DropPrivileges: true, Format: &output.Text, Buffer: "line", Named: map[string]string{}, MaxMemory: permit.DefaultMemory()}}
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]

@@ -21,6 +21,7 @@ import (
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/order"
+	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/report"
 	"btc/loader/run"
@@ -42,7 +43,7 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
   -p PID        trace only this process; ends when it ends
   -c COMMAND    run COMMAND and trace until it ends
   -o FILE       write the script's output to FILE
-  -f FORMAT     text, json (one object a line) or json2 (one that loses nothing)
+  -f FORMAT     %s
   -B MODE       buffering of the output: line, full, none
   -q            do not say how many probes were attached
   --no-warnings  leave out all warnings
@@ -72,7 +73,7 @@ Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
   --version     print the version
 `
 
-// usage is the help text with the table of permissions.
+// usage is the help text with the tables of formats and permissions.
 func usage() string {
 	var rows []string
 	for _, p := range permit.Permissions {
@@ -82,7 +83,7 @@ func usage() string {
 		}
 		rows = append(rows, fmt.Sprintf("                  %-13s %s", name, p.Help))
 	}
-	return fmt.Sprintf(usageText, strings.Join(rows, "\n"))
+	return fmt.Sprintf(usageText, output.Usage(), strings.Join(rows, "\n"))
 }
 
 // Run is the whole program; it returns the exit status.
@@ -184,7 +185,7 @@ func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
 		return 1, err
 	}
 	o.run.Out, o.run.Err = stdout, stderr // which is a format.Terminal if it should
-	if o.run.Format != "" && o.run.Format != "text" && !o.raw && run.IsTerminal(stdout) {
+	if o.run.Format.JSON && !o.raw && run.IsTerminal(stdout) {
 		o.run.Out = format.TerminalJSON(stdout)
 	}
 	if o.output == "" {

@@ -24,7 +24,7 @@ func inspect(o *options, stdout, stderr io.Writer) int {
 		return 1
 	}
 	d := permit.Describe(obj, cpus)
-	if o.run.Format != "" && o.run.Format != "text" {
+	if o.run.Format.JSON {
 		stdout.Write(d.JSON())
 		return 0
 	}

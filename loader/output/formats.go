@@ -1,0 +1,45 @@
+package output
+
+import "strings"
+
+// Format is an output format.
+type Format struct {
+	Name string
+	Help string // what it is, for the list of options; "": the name says it
+	JSON bool   // the output is JSON, in which control characters of strings are escaped
+	New  func(*Run) Sink
+}
+
+// Formats are the values of the option -f. Without it the first one is used.
+var Formats = []*Format{&Text, &json, &json2}
+
+// Find returns the format with a name, or nil.
+func Find(name string) *Format {
+	for _, f := range Formats {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// Names are the names of the formats.
+func Names() []string {
+	var names []string
+	for _, f := range Formats {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Usage lists the formats in a sentence.
+func Usage() string {
+	rows := Names()
+	for i, f := range Formats {
+		if f.Help != "" {
+			rows[i] += " (" + f.Help + ")"
+		}
+	}
+	last := len(rows) - 1
+	return strings.Join(rows[:last], ", ") + " or " + rows[last]
+}

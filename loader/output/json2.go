@@ -1,0 +1,114 @@
+package output
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/manifest"
+	"btc/loader/render"
+)
+
+// json2 is JSON that keeps types, and says of each line when and from where it came. Its schema
+// is docs/json2.schema.json.
+var json2 = Format{Name: "json2", Help: "one that loses nothing", JSON: true, New: func(r *Run) Sink {
+	return &lines{
+		Run: r, values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames},
+		origin: json2Origin, arguments: json2Arguments, mapLine: json2Map,
+	}
+}}
+
+// json2Origin appends the time, and of an event the position of its call and the attach points of its clause.
+func json2Origin(dst []byte, r *Run, e *manifest.Event) []byte {
+	dst = append(dst, `, "time": "`...)
+	at := r.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	dst = append(at.UTC().AppendFormat(dst, time.RFC3339Nano), '"')
+	if e == nil || e.Pos.Line == 0 {
+		return dst
+	}
+	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "probes": [`, e.Pos.Line, e.Pos.Col)
+	for i, p := range probesAt(r.Manifest, e.Pos) {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = format.AppendQuoted(dst, []byte(p))
+	}
+	return append(dst, ']')
+}
+
+// probesAt lists the attach points of the clause that a position of the script is in.
+func probesAt(m *manifest.Manifest, at manifest.Pos) []string {
+	clause := -1
+	var best manifest.Pos
+	for i := range m.Programs {
+		p := &m.Programs[i]
+		if !before(at, p.Pos) && !before(p.Pos, best) {
+			clause, best = p.Clause, p.Pos
+		}
+	}
+	var texts []string
+	for i := range m.Programs {
+		if p := &m.Programs[i]; p.Clause == clause && !slices.Contains(texts, p.Attach.Text) {
+			texts = append(texts, p.Attach.Text)
+		}
+	}
+	return texts
+}
+
+func before(a, b manifest.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col }
+
+// json2Arguments appends the arguments of a function.
+func json2Arguments(dst []byte, j *format.JSON, e *event.Event) []byte {
+	if len(e.Values) == 0 {
+		return dst
+	}
+	dst = append(dst, `, "args": [`...)
+	for i, v := range e.Values {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = j.Append(dst, v)
+	}
+	return append(dst, ']')
+}
+
+// json2Map writes the name, the shape and the entries; a scalar has one entry without a key.
+func json2Map(j *lines, x *Map) {
+	if x.unset() && x.Event == nil {
+		return
+	}
+	dst := append(j.begin("map", x.Event), `, "name": `...)
+	dst = append(format.AppendQuoted(dst, []byte(x.Map.Name)), `, "shape": `...)
+	dst = append(format.AppendQuoted(dst, []byte(x.Map.Shape)), `, "entries": [`...)
+	switch {
+	case !x.Map.Scalar():
+		dst = json2Elements(dst, j, x)
+	case !x.unset():
+		dst = append(render.ValueJSON(append(dst, `{"value": `...), j.values, x.Map, x.scalar(), x.Top.Div), '}')
+	}
+	j.end(append(dst, ']'))
+}
+
+// json2Elements appends the entries of a keyed map. A key is always an array: the parts of the key.
+func json2Elements(dst []byte, j *lines, x *Map) []byte {
+	layout := render.KeyLayout(x.Map)
+	for i, el := range render.Ordered(x.Map, x.Elements, x.Top) {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		key := format.Value{Layout: layout, Bytes: el.Key}
+		dst = append(dst, `{"key": `...)
+		if layout.Kind == "tuple" {
+			dst = j.values.Append(dst, key)
+		} else {
+			dst = append(j.values.Append(append(dst, '['), key), ']')
+		}
+		dst = append(render.ValueJSON(append(dst, `, "value": `...), j.values, x.Map, &el, x.Top.Div), '}')
+	}
+	return dst
+}

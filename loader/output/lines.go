@@ -1,0 +1,138 @@
+package output
+
+import (
+	"fmt"
+	"strconv"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/manifest"
+)
+
+// lines is the sink of formats with one JSON object a line.
+type lines struct {
+	*Run
+	values *format.JSON
+	// origin appends what a line says of its event, which is nil where no event has caused it.
+	origin func(dst []byte, r *Run, e *manifest.Event) []byte
+	// arguments appends what a line with text says of the values of its event.
+	arguments func(dst []byte, j *format.JSON, e *event.Event) []byte
+	// mapLine writes a map.
+	mapLine func(j *lines, x *Map)
+	text    []byte // of the event at hand
+}
+
+// begin starts the line of an event, up to where its members follow.
+func (j *lines) begin(kind string, e *manifest.Event) []byte {
+	dst := append(append(append(j.Out.Begin(), `{"type": "`...), kind...), '"')
+	if j.origin != nil {
+		dst = j.origin(dst, j.Run, e)
+	}
+	return dst
+}
+
+// end ends the line.
+func (j *lines) end(dst []byte) { j.Out.End(append(dst, '}', '\n')) }
+
+// function writes the text of a function.
+func (j *lines) function(kind string, e *event.Event, text []byte) {
+	j.endArguments(format.AppendQuoted(append(j.begin(kind, e.Event), `, "data": `...), text), e)
+}
+
+// endArguments ends the line after the text of a function.
+func (j *lines) endArguments(dst []byte, e *event.Event) {
+	if j.arguments != nil {
+		dst = j.arguments(dst, j.values, e)
+	}
+	j.end(dst)
+}
+
+// count writes a line with a number, such as that of the attached probes.
+func (j *lines) count(kind, what string, n uint64) {
+	dst := strconv.AppendUint(append(j.begin(kind, nil), `, "count": `...), n, 10)
+	j.end(fmt.Appendf(dst, `, "data": {"%s": %d}`, what, n))
+}
+
+func (j *lines) Attached(n int) {
+	j.count("attached_probes", "probes", uint64(n))
+	j.Out.Idle()
+}
+
+func (j *lines) Pinned(path string) { j.Out.Write([]byte("Program pinned to " + path + "\n")) }
+
+func (j *lines) Printf(e *event.Event, f *format.Format) {
+	j.text = j.Env.Printf(j.text[:0], f, e.Values)
+	j.function("printf", e, j.text)
+}
+
+func (j *lines) Print(e *event.Event) {
+	j.end(j.values.Append(append(j.begin("value", e.Event), `, "data": `...), e.Values[0]))
+}
+
+func (j *lines) Time(e *event.Event, text []byte) { j.function("time", e, text) }
+
+func (j *lines) Join(e *event.Event, parts [][]byte, separator string) {
+	j.text = joined(j.text[:0], j.Env, parts, separator)
+	j.function("join", e, j.text)
+}
+
+func (j *lines) Piece(e *event.Event, piece []byte, first, last bool) {
+	if first {
+		kind := e.Kind
+		if kind == "system" {
+			kind = "syscall"
+		}
+		j.Out.End(append(j.begin(kind, e.Event), `, "data": "`...))
+	}
+	quoted := format.AppendQuoted(nil, piece)
+	j.Out.Write(quoted[1 : len(quoted)-1])
+	if last {
+		j.endArguments(append(j.Out.Begin(), '"'), e)
+	}
+}
+
+// Diagnostic leaves out muted warnings, but not errors such as a division by zero: so does
+// bpftrace in its JSON.
+func (j *lines) Diagnostic(d *Diagnostic) {
+	if d.Muted && d.Kind != "runtime_error" {
+		return
+	}
+	dst := format.AppendQuoted(append(j.begin(d.Kind, nil), `, "msg": `...), []byte(d.Text))
+	if d.Helper != "" {
+		dst = fmt.Appendf(dst, `, "helper": "%s", "retcode": %d`, d.Helper, d.Code)
+	}
+	file, line, col := j.Manifest.Script.File, d.Pos.Line, d.Pos.Col
+	if len(d.Chain) > 0 {
+		line, col = d.Chain[0].Line, d.Chain[0].Col
+		if d.Chain[0].File != "" {
+			file = d.Chain[0].File
+		}
+	}
+	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(file))
+	j.end(fmt.Appendf(dst, `, "line": %d, "col": %d`, line, col))
+}
+
+func (j *lines) Lost(n uint64) { j.count("lost_events", "events", n) }
+
+func (j *lines) BeginTrials(string, []string) {}
+
+func (j *lines) Trial(x *Trial) {
+	kind := "test_result"
+	if x.Mode == "bench" {
+		kind = "benchmark_result"
+	}
+	dst := append(format.AppendQuoted(append(j.begin(kind, nil), `, "data": {`...), []byte(x.Name)), ": {"...)
+	if x.Mode == "bench" {
+		dst = fmt.Appendf(dst, `"average": %d, "iters": %d`, x.Took.Nanoseconds(), x.Iterations)
+	} else {
+		dst = fmt.Appendf(dst, `"duration": %d, "passed": %v, "output": `, x.Took.Nanoseconds(), x.Passed)
+		dst = format.AppendQuoted(dst, x.Output)
+	}
+	j.end(append(dst, "}}"...))
+}
+
+func (j *lines) EndTrials() {}
+
+func (j *lines) Map(x *Map) { j.mapLine(j, x) }
+
+func (j *lines) End(maps func(show func(*Map))) { maps(j.Map) }

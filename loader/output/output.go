@@ -1,0 +1,121 @@
+// Package output holds the formats of a run's output: the language's text, and two kinds of JSON.
+//
+// A format is one file that implements Sink, and a line in Formats. It receives what a run
+// reports, as values with their layouts, and appends text to Run.Out. It reads no map of the
+// kernel, starts nothing, and never decides what a run does.
+package output
+
+import (
+	"time"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/manifest"
+	"btc/loader/render"
+)
+
+// Sink receives what a run reports and writes it in one format.
+//
+// A run has two sinks of its format, on two goroutines: one for what is written as its event is
+// handled, and one for what may take long (maps, commands, symbols). They share nothing, and
+// the output has the text of both in the order of the events. Arguments are valid during
+// the call only.
+type Sink interface {
+	// Attached reports that n probes are attached; not called with -q.
+	Attached(n int)
+	// Pinned reports the file that an iterator is pinned to.
+	Pinned(path string)
+
+	// Printf is printf(), with its parsed format.
+	Printf(e *event.Event, f *format.Format)
+	// Print is print() of the value e.Values[0].
+	Print(e *event.Event)
+	// Time is time(), with the text of its format.
+	Time(e *event.Event, text []byte)
+	// Join is join(), with the strings that are not empty.
+	Join(e *event.Event, parts [][]byte, separator string)
+	// Piece is a part of the file of cat() or of the output of a command of system(), as it
+	// comes. It ends with a whole character.
+	Piece(e *event.Event, piece []byte, first, last bool)
+	// Map is print() of a map.
+	Map(x *Map)
+
+	// Diagnostic is a message about the script.
+	Diagnostic(d *Diagnostic)
+	// Lost reports events that found no room in the buffer.
+	Lost(n uint64)
+
+	// BeginTrials begins the tests or benchmarks ("test", "bench") with these names.
+	BeginTrials(mode string, names []string)
+	// Trial is one of them.
+	Trial(t *Trial)
+	// EndTrials ends them.
+	EndTrials()
+
+	// End is the end of the run. maps calls show with each map of the script, in the order of
+	// their names; Map.Event is nil then.
+	End(maps func(show func(*Map)))
+}
+
+// Run is what a sink knows of its run.
+type Run struct {
+	Manifest *manifest.Manifest
+	Env      *format.Env // what values need of the host
+	// Frames returns the addresses of a stack, innermost first.
+	Frames func(l *manifest.Layout, id uint64) []uint64
+	Out    *Writer   // the output
+	At     time.Time // when the event was handled; zero: now
+	// Message writes a line to the error output, after all that was written to Out before;
+	// Tell does so at once.
+	Message, Tell func(text string)
+}
+
+// Map is a map as it was read.
+type Map struct {
+	Event    *manifest.Event // that prints it; nil: the end of the run
+	Map      *manifest.Map
+	Elements []render.Element
+	Top      render.Top
+}
+
+// unset reports whether the map is a scalar that was never assigned.
+func (x *Map) unset() bool {
+	return x.Map.Scalar() && (len(x.Elements) == 0 || !x.Elements[0].Set)
+}
+
+// scalar is the element of a scalar: zero when it was never assigned.
+func (x *Map) scalar() *render.Element {
+	if x.unset() {
+		el := render.Empty(x.Map)
+		return &el
+	}
+	return &x.Elements[0]
+}
+
+// isBlock reports whether the text of the map's values is a block of lines.
+func (x *Map) isBlock() bool {
+	return x.Map.Shape == "hist" || x.Map.Shape == "lhist" || x.Map.Shape == "tseries"
+}
+
+// Diagnostic is a message of the run with its position in the script.
+type Diagnostic struct {
+	Kind     string // errorf, warnf, runtime_error, helper_error
+	Severity string // ERROR, WARNING
+	Pos      manifest.Pos
+	Chain    []manifest.Place // of a message in a macro
+	Text     string
+	Helper   string // that failed
+	Code     int    // that it returned
+	Source   bool   // the line of the script is worth showing
+	Muted    bool   // a warning, and the user wants none
+}
+
+// Trial is the result of a test or benchmark.
+type Trial struct {
+	Name       string
+	Mode       string // test, bench
+	Passed     bool
+	Took       time.Duration // each iteration
+	Iterations int
+	Output     []byte // of a test
+}

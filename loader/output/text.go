@@ -1,0 +1,186 @@
+package output
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/render"
+	"btc/loader/report"
+)
+
+// Text is the language's own output. Messages are lines of the error output.
+var Text = Format{Name: "text", New: func(r *Run) Sink { return &text{Run: r} }}
+
+type text struct {
+	*Run
+	mode   string   // of the trials
+	trials []string // their names
+	failed []string // of them
+	begun  bool     // the first one was shown
+	width  int      // of the names of benchmarks
+}
+
+func (t *text) Attached(n int) {
+	plural := "s"
+	if n == 1 {
+		plural = ""
+	}
+	t.Tell(fmt.Sprintf("Attached %d probe%s", n, plural))
+}
+
+func (t *text) Pinned(path string) { t.Out.Write([]byte("Program pinned to " + path + "\n")) }
+
+func (t *text) Printf(e *event.Event, f *format.Format) {
+	t.Out.End(t.Env.Printf(t.Out.Begin(), f, e.Values))
+}
+
+func (t *text) Print(e *event.Event) {
+	t.Out.End(append(t.Env.Append(t.Out.Begin(), e.Values[0]), '\n'))
+}
+
+func (t *text) Time(_ *event.Event, text []byte) { t.Out.Write(text) }
+
+func (t *text) Join(_ *event.Event, parts [][]byte, separator string) {
+	t.Out.End(append(joined(t.Out.Begin(), t.Env, parts, separator), '\n'))
+}
+
+// joined appends strings with a separator between them.
+func joined(dst []byte, env *format.Env, parts [][]byte, separator string) []byte {
+	for i, part := range parts {
+		if i > 0 {
+			dst = append(dst, separator...)
+		}
+		dst = env.Clean(dst, part)
+	}
+	return dst
+}
+
+// Piece shows the control characters of files; commands may write to the terminal what they
+// like. A newline follows the output of a command, as in bpftrace, also when that ends with one.
+func (t *text) Piece(e *event.Event, piece []byte, _, last bool) {
+	isFile := e.Kind == "cat"
+	if isFile {
+		piece = t.Env.Clean(nil, piece)
+	}
+	t.Out.Write(piece)
+	if last && !isFile {
+		t.Out.Write([]byte("\n"))
+	}
+}
+
+// Map prints nothing of what was never assigned, at the end of the run; print() of it shows
+// zero, but of a block nothing.
+func (t *text) Map(x *Map) {
+	switch {
+	case !x.Map.Scalar():
+		t.Out.End(render.KeyedBy(t.Out.Begin(), t.Env, x.Map, x.Elements, x.Top, func(dst []byte) []byte {
+			t.Out.End(dst)
+			return t.Out.Begin()
+		}))
+	case x.unset() && (x.Event == nil || x.isBlock()):
+	default:
+		t.Out.Write(render.Scalar(nil, t.Env, x.Map, x.scalar(), x.Top))
+	}
+}
+
+func (t *text) Diagnostic(d *Diagnostic) {
+	if d.Muted {
+		return
+	}
+	f := &report.Fault{Script: &t.Manifest.Script, Pos: d.Pos, Chain: d.Chain, Text: d.Text}
+	if d.Helper != "" {
+		f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.Helper, d.Code)
+	}
+	if d.Source {
+		t.Message(f.Message(d.Severity))
+	} else {
+		t.Message(f.Brief(d.Severity))
+	}
+}
+
+func (t *text) Lost(n uint64) { t.Tell(fmt.Sprintf("Lost %d events", n)) }
+
+const (
+	green = "\x1b[32m%s\x1b[0m "
+	red   = "\x1b[31m%s\x1b[0m "
+)
+
+func (t *text) BeginTrials(mode string, names []string) {
+	t.mode, t.trials, t.failed, t.begun, t.width = mode, names, nil, false, 40
+	if mode != "bench" {
+		return
+	}
+	for _, name := range names {
+		t.width = max(t.width, len(name))
+	}
+	head := fmt.Sprintf("%-*s%-15s%s\n", t.width+1, "Benchmark", "Time(ns)", "Iterations")
+	t.Out.Write([]byte(head + strings.Repeat("-", len(head)-1) + "\n"))
+}
+
+func (t *text) Trial(x *Trial) {
+	if x.Mode == "bench" {
+		t.Out.Write(fmt.Appendf(nil, "%-*s%-15d%d\n", t.width+1, x.Name, x.Took.Nanoseconds(), x.Iterations))
+		return
+	}
+	var b []byte
+	if !t.begun {
+		b = fmt.Appendf(b, green+"Running %d tests.\n", "[==========]", len(t.trials))
+	}
+	t.begun = true
+	b = fmt.Appendf(b, green+"%s\n", "[ RUN      ]", x.Name)
+	if x.Passed {
+		b = fmt.Appendf(b, green, "[       OK ]")
+	} else {
+		t.failed = append(t.failed, x.Name)
+		for line := range strings.SplitSeq(string(x.Output), "\n") {
+			if line != "" {
+				b = append(append(b, line...), '\n')
+			}
+		}
+		b = fmt.Appendf(b, red, "[  FAILED  ]")
+	}
+	t.Out.Write(fmt.Appendf(b, "%s (%s)\n", x.Name, duration(x.Took)))
+}
+
+// duration is a time in its largest unit, without a fraction.
+func duration(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%d ms", d/time.Millisecond)
+	case d >= time.Microsecond:
+		return fmt.Sprintf("%d μs", d/time.Microsecond)
+	}
+	return fmt.Sprintf("%d ns", d)
+}
+
+// EndTrials sums up tests.
+func (t *text) EndTrials() {
+	if t.mode != "test" {
+		return
+	}
+	tests := func(n int) string {
+		if n == 1 {
+			return "1 test"
+		}
+		return fmt.Sprintf("%d tests", n)
+	}
+	b := fmt.Appendf(nil, green+"%s ran.\n", "[==========]", tests(len(t.trials)))
+	b = fmt.Appendf(b, green+"%s.\n", "[  PASSED  ]", tests(len(t.trials)-len(t.failed)))
+	if len(t.failed) > 0 {
+		b = fmt.Appendf(b, red+"%s, listed below:\n", "[  FAILED  ]", tests(len(t.failed)))
+	}
+	for _, name := range t.failed {
+		b = fmt.Appendf(b, red+"%s\n", "[  FAILED  ]", name)
+	}
+	t.Out.Write(b)
+}
+
+func (t *text) End(maps func(show func(*Map))) {
+	t.Out.Write([]byte("\n\n"))
+	maps(t.Map)
+}

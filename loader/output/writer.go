@@ -1,0 +1,61 @@
+package output
+
+// Fill is how much text is passed on at once at the latest.
+const Fill = 64 << 10
+
+// Writer collects text, with the user's choice of buffering (line, full, none).
+type Writer struct {
+	mode  string
+	buf   []byte
+	limit int // of buf, which is passed on then
+	// pass takes the text and returns a buffer for what follows. now says that nothing more
+	// comes for the moment.
+	pass func(text []byte, now bool) []byte
+}
+
+// NewWriter returns a writer that hands its text to pass.
+func NewWriter(mode string, pass func(text []byte, now bool) []byte) *Writer {
+	w := &Writer{mode: mode, pass: pass, buf: make([]byte, 0, Fill+4096), limit: Fill}
+	if mode == "none" {
+		w.limit = 0
+	}
+	return w
+}
+
+// Begin returns the buffer, for text to be appended to it; End puts it back.
+func (w *Writer) Begin() []byte { return w.buf }
+
+// End ends what Begin began.
+func (w *Writer) End(buf []byte) {
+	w.buf = buf
+	if len(buf) >= w.limit {
+		w.Flush(false)
+	}
+}
+
+// Write adds text.
+func (w *Writer) Write(text []byte) { w.End(append(w.buf, text...)) }
+
+// Idle is called when no event is waiting: all complete lines are written then,
+// which costs one system call for a burst of events instead of one a line.
+func (w *Writer) Idle() {
+	if w.mode == "full" {
+		w.pass(nil, true)
+		return
+	}
+	w.Flush(true)
+}
+
+// Flush passes the text on.
+func (w *Writer) Flush(now bool) {
+	w.buf = w.pass(w.buf, now)
+	if cap(w.buf) > 16*Fill {
+		w.buf = make([]byte, 0, Fill+4096)
+	}
+}
+
+// Len is how much text waits.
+func (w *Writer) Len() int { return len(w.buf) }
+
+// Truncate drops the text after the first n bytes of what waits.
+func (w *Writer) Truncate(n int) { w.buf = w.buf[:min(n, len(w.buf))] }
