@@ -200,6 +200,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 		return nil, err
 	}
 	in.dump("asm", func() string { return assembly(funcs) })
+	in.setParams(m)
 	object, err := obj.Write(m, funcs)
 	if err != nil {
 		return nil, err

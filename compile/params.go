@@ -4,7 +4,9 @@ import (
 	"maps"
 	"slices"
 
+	backendmanifest "btc/backend/manifest"
 	"btc/frontend/check"
+	"btc/ir"
 	"btc/loader/manifest"
 )
 
@@ -42,6 +44,20 @@ func (in Input) fix(info *check.Info) bool {
 		}
 	}
 	return more
+}
+
+// setParams sets the parameters in the object as a loader would that is given none: to what was
+// given here, or the script's defaults. Values that do not fit are left to the loader to refuse.
+func (in Input) setParams(m *ir.Module) {
+	values, err := manifest.ParseParams(&manifest.Manifest{Params: backendmanifest.Params(m)}, in.Params, in.Options)
+	if err != nil {
+		return
+	}
+	for _, g := range m.Globals {
+		if v, ok := values[g.Name]; ok {
+			g.Init = v
+		}
+	}
 }
 
 // given writes the parameters of the compilation into the manifest.

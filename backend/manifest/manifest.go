@@ -100,6 +100,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	for _, x := range m.Maps {
 		out.Maps = append(out.Maps, mapOf(x))
 	}
+	out.Params = Params(m)
 	out.Losses = losses(m)
 	for _, e := range m.Events {
 		out.Events = append(out.Events, event(e))
@@ -109,8 +110,6 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	}
 	for _, g := range m.Globals {
 		if g.Param != nil {
-			out.Params = append(out.Params, manifest.Param{Name: g.Param.Name, Type: g.Param.Type, Global: g.Name,
-				Size: g.Size, Default: g.Param.Default, Help: g.Param.Help, Pos: pos(g.Param.Pos)})
 			continue
 		}
 		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text, Pos: place(g.Pos, g.End)})
@@ -171,6 +170,17 @@ func fields(f *emit.Func) []manifest.FieldUse {
 	var out []manifest.FieldUse
 	for _, c := range f.CORE {
 		out = append(out, manifest.FieldUse{Program: f.Name, Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind), Pos: pos(c.Pos)})
+	}
+	return out
+}
+
+// Params describes the parameters of load time.
+func Params(m *ir.Module) []manifest.Param {
+	var out []manifest.Param
+	for _, g := range m.Globals {
+		if p := g.Param; p != nil {
+			out = append(out, manifest.Param{Name: p.Name, Type: p.Type, Global: g.Name, Size: g.Size, Default: p.Default, Help: p.Help, Pos: pos(p.Pos)})
+		}
 	}
 	return out
 }

@@ -33,7 +33,7 @@ func setHostValues(o *object.Object, exp *attach.Expansion) error {
 			}
 			return f
 		}
-		if err := set(o, g.Name, number(v, g.Size)); err != nil {
+		if err := set(o, g.Name, manifest.Number(v, g.Size)); err != nil {
 			return err
 		}
 	}

@@ -178,11 +178,11 @@ func (s *session) prepare() error {
 	if err := load.Environment(m, os.Getenv); err != nil {
 		return err
 	}
-	params, named, err := load.WithGiven(m, s.opts.Params, s.opts.Named)
+	params, named, err := manifest.WithGiven(m, s.opts.Params, s.opts.Named)
 	if err != nil {
 		return err
 	}
-	values, err := load.ParseParams(m, params, named)
+	values, err := manifest.ParseParams(m, params, named)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *session) prepare() error {
 	if err := s.opts.Allow.Check(s.object); err != nil {
 		return err
 	}
-	for _, p := range load.NotGiven(m, params) {
+	for _, p := range manifest.NotGiven(m, params) {
 		f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "Positional parameter " + p.Name + " is empty or not provided."}
 		s.warn(f.Message("WARNING"))
 	}

@@ -39,6 +39,7 @@ var cases = []struct{ name, script, want string }{
 	{"printf", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%d %s\n", args.offset, comm); }`, "4800 events"},
 	{"print-long", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%s %s %d\n", str(args.whence), comm, args.offset); }`, "4800 events"},
 	{"stacks", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[kstack(1)] = count(); }`, "4800 in stacks"},
+	{"options", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < getopt("below", 6)/ { @ = count(); }`, "AT_[0] = 2400"},
 	{"uprobe", `uprobe:WORK:main.step { @[comm] = count(); }`, "AT_[loaderwork] = 4800"},
 }
 

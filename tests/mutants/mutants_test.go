@@ -23,7 +23,6 @@ import (
 	"btc/loader/bpfmap"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/load"
 	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/output"
@@ -188,9 +187,9 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 		return true, false
 	}
 	stage = "parameters"
-	params, named, err := load.WithGiven(m, []string{"1", "text"}, nil)
+	params, named, err := manifest.WithGiven(m, []string{"1", "text"}, nil)
 	if err == nil {
-		load.ParseParams(m, params, named)
+		manifest.ParseParams(m, params, named)
 		if attach.Fill(m, params) != nil {
 			return true, false
 		}
