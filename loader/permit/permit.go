@@ -20,38 +20,25 @@ import (
 	"btc/loader/attach"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/permission"
 	"btc/loader/report"
 )
 
-// Permission is one that the operator can give by itself.
-type Permission string
+// Permission is one that the operator can give by itself; the names are in loader/permission.
+type Permission = permission.Permission
 
-// The permissions. Files and Pins are given for a directory or a file.
+// The permissions, under the names that this package uses them by.
 const (
-	System       Permission = "system"        // run shell commands
-	Signal       Permission = "signal"        // send signals to processes
-	Override     Permission = "override"      // change what kernel functions return
-	WriteUser    Permission = "write-user"    // change the memory of processes
-	ProbeAddress Permission = "probe-address" // probe the kernel and programs at any address
-	Files        Permission = "files"         // write files
-	Pins         Permission = "pins"          // leave programs in the BPF file system
-	none         Permission = ""              // only --unsafe covers it
-)
+	System       = permission.System
+	Signal       = permission.Signal
+	Override     = permission.Override
+	WriteUser    = permission.WriteUser
+	ProbeAddress = permission.ProbeAddress
+	Files        = permission.Files
+	Pins         = permission.Pins
 
-// Permissions lists them all, with what --help says of each.
-var Permissions = []struct {
-	Name Permission
-	Path bool // takes a directory or file
-	Help string
-}{
-	{System, false, "run shell commands: system()"},
-	{Signal, false, "send signals: signal(), signal_thread()"},
-	{Override, false, "change results of kernel functions: override()"},
-	{WriteUser, false, "write memory of processes: write_user()"},
-	{ProbeAddress, false, "probes by address, or in the middle of an instruction"},
-	{Files, true, "write files: skboutput()"},
-	{Pins, true, "leave iterators in the BPF file system: iter:KIND:NAME"},
-}
+	none Permission = "" // only --unsafe covers it
+)
 
 // Action is something that an object does and that needs a permission.
 type Action struct {
@@ -219,7 +206,7 @@ type Grants struct {
 // Allow gives a permission: "system", or "files=DIR".
 func (g *Grants) Allow(text string) error {
 	name, path, hasPath := strings.Cut(text, "=")
-	for _, p := range Permissions {
+	for _, p := range permission.All {
 		if p.Name != Permission(name) {
 			continue
 		}
@@ -239,7 +226,7 @@ func (g *Grants) Allow(text string) error {
 		return nil
 	}
 	var names []string
-	for _, p := range Permissions {
+	for _, p := range permission.All {
 		names = append(names, string(p.Name))
 	}
 	return fmt.Errorf("--allow: unknown permission %q (known: %s)", name, strings.Join(names, ", "))

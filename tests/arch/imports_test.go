@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"backend/manifest": {"ir", "backend/emit", "loader/manifest"},
 
 	"internal/safefile": {},
+	"internal/option":   {},
 
 	"compile": {"frontend/...", "ir", "ir/kernel", "passes", "backend/...", "loader/manifest", "internal/safefile"},
 
@@ -50,6 +51,8 @@ var allowed = map[string][]string{
 	"loader/hostinfo":   {"loader/manifest"},
 	"target/targetfile": {"loader/hostinfo", "loader/order"},
 	"target/capture":    {"loader/manifest", "loader/order", "loader/hostinfo", "target/targetfile"},
+	"loader/options":    {"internal/option", "loader/output", "loader/permission"},
+	"loader/permission": {},
 	"loader/...":        {"loader/...", "internal/safefile"},
 }
 

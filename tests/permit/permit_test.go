@@ -18,6 +18,7 @@ import (
 	"btc/ir/kernel"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/permission"
 	"btc/loader/permit"
 )
 
@@ -124,7 +125,7 @@ func TestPermissions(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--allow "+c.allow) {
 				t.Errorf("%s: without a permission: %v", c.script, err)
 			}
-			for _, p := range permit.Permissions {
+			for _, p := range permission.All {
 				g, text := new(permit.Grants), string(p.Name)
 				if p.Path {
 					text += "=/nowhere"

@@ -13,17 +13,17 @@ import (
 
 // captureKernel writes a raw capture of this kernel, which btc target import makes a target
 // file of. A file that is there stays as it was until the new one is whole.
-func captureKernel(o *options, stderr io.Writer) int {
+func captureKernel(o *arguments, stderr io.Writer) int {
 	var b bytes.Buffer
 	if err := hostinfo.WriteRaw(&b); err != nil {
 		fmt.Fprintf(stderr, "btrun: cannot capture this host: %v\n", err)
 		return 1
 	}
-	if err := replaceFile(o.capture, b.Bytes()); err != nil {
+	if err := replaceFile(o.Capture, b.Bytes()); err != nil {
 		if c := errors.Unwrap(err); c != nil { // without the path of a temporary file
 			err = c
 		}
-		fmt.Fprintf(stderr, "btrun: cannot write %s: %v\n", o.capture, err)
+		fmt.Fprintf(stderr, "btrun: cannot write %s: %v\n", o.Capture, err)
 		return 1
 	}
 	return 0

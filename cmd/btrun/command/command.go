@@ -20,9 +20,8 @@ import (
 	"btc/loader/host"
 	"btc/loader/manifest"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/order"
-	"btc/loader/output"
-	"btc/loader/permit"
 	"btc/loader/report"
 	"btc/loader/run"
 )
@@ -36,83 +35,43 @@ type Streams struct {
 	Attached func()
 }
 
-const usageText = `usage: btrun [options] OBJECT.o [parameter ...] [-- --name=value ...]
+const usageHead = `usage: btrun [options] OBJECT.o [parameter ...] [-- --name=value ...]
 
-Runs an object made by btc compile; its manifest OBJECT.json lies beside it.
-
-  -p PID        trace only this process; ends when it ends
-  -c COMMAND    run COMMAND and trace until it ends
-  -o FILE       write the script's output to FILE
-  -f FORMAT     %s
-  -B MODE       buffering of the output: line, full, none
-  -q            do not say how many probes were attached
-  --no-warnings  leave out all warnings
-  --btf FILE|DIR  the kernel's types, for kernels that show none: BTF, an ELF
-                file with it, or a folder with RELEASE.btf or btfhub's layout
-  --traceable-functions FILE  names of the kernel functions that can be probed,
-                one a line, instead of tracefs' available_filter_functions
-  -v            show the kernel's verifier log of each program
-  --raw         leave control characters in strings as they are on a terminal
-  --allow NAME  allow the object one kind of action; may be repeated:
-%s
-  --unsafe      allow all of these
-  --inspect     list what the object may do, and which permissions it needs; with
-                -f json as one JSON object
-  --max-memory SIZE  refuse maps that take more when full, such as 512M; default
-                half of this machine's memory
-  --dry-run     load the programs, which the kernel then verifies, and end:
-                attach and run nothing
-  --test        run the test probes and attach nothing; status 1 if one fails
-  --bench       run the benchmark probes and attach nothing
-  --list PATTERN  list what can be attached to on this host, such as "kprobe:tcp_*",
-                "usdt:/bin/x:*", "*sched*"; several separated by commas; with -v
-                also the arguments
-  --capture FILE  write what the compiler must know of this kernel to FILE, a tar
-                archive for btc target import
-  --help        with OBJECT.o: list the script's own parameters
-  --version     print the version
+Runs an object made by btc compile; its manifest OBJECT.json is beside it.
 `
 
-// usage is the help text with the tables of formats and permissions.
-func usage() string {
-	var rows []string
-	for _, p := range permit.Permissions {
-		name := string(p.Name)
-		if p.Path {
-			name += "=DIR"
-		}
-		rows = append(rows, fmt.Sprintf("                  %-13s %s", name, p.Help))
-	}
-	return fmt.Sprintf(usageText, output.Usage(), strings.Join(rows, "\n"))
-}
+// usage is the help text.
+func usage() string { return usageHead + new(options.Values).Table().Help() }
 
 // Run is the whole program; it returns the exit status.
 func Run(args []string, s Streams) int {
 	stdout, stderr := s.Out, s.Err
 	o, err := parseArgs(args)
-	if o != nil { // errors quote files
-		stderr = shown(o, stderr)
-	}
+	stderr = shown(o, stderr) // errors quote files
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
-	case o.version:
+	case o.Version:
 		fmt.Fprintf(stdout, "btrun %s\n", s.Version)
 		return 0
-	case o.list != "":
+	case o.List:
 		return list(o, stdout, stderr)
-	case o.capture != "":
+	case o.Capture != "":
 		return captureKernel(o, stderr)
-	case o.object == "" && o.help:
+	case o.object == "" && o.Help:
 		fmt.Fprint(stdout, usage())
 		return 0
 	case o.object == "":
 		fmt.Fprint(stderr, usage())
 		return 1
-	case o.help:
+	case strings.HasSuffix(o.object, ".bt"):
+		script := printable(o.object)
+		fmt.Fprintf(stderr, "btrun: %s is a script, not an object: compile it with btc compile %s -o FILE.o, and run btrun FILE.o\n", script, script)
+		return 1
+	case o.Help:
 		return help(o.object, shown(o, stdout), stderr)
-	case o.inspect:
+	case o.Inspect:
 		return inspect(o, shown(o, stdout), stderr)
 	}
 	o.run.Attached = s.Attached
@@ -134,8 +93,8 @@ func Run(args []string, s Streams) int {
 }
 
 // shown is a writer of text that names from an object are in.
-func shown(o *options, w io.Writer) io.Writer {
-	if o.raw || !run.IsTerminal(w) {
+func shown(o *arguments, w io.Writer) io.Writer {
+	if o.Raw || !run.IsTerminal(w) {
 		return w
 	}
 	return format.Terminal(w)
@@ -152,7 +111,7 @@ func printable(text string) string {
 }
 
 // list prints the attach points of this host that fit the patterns.
-func list(o *options, stdout, stderr io.Writer) int {
+func list(o *arguments, stdout, stderr io.Writer) int {
 	h, err := host.Look()
 	if err != nil {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
@@ -160,7 +119,7 @@ func list(o *options, stdout, stderr io.Writer) int {
 	}
 	out := bufio.NewWriter(stdout) // kernels have some 50,000 functions
 	defer out.Flush()
-	for _, pattern := range strings.Split(o.list, ",") {
+	for _, pattern := range strings.Split(strings.Join(o.patterns, ","), ",") {
 		points, err := attach.List(h, strings.TrimSpace(pattern), attach.Options{PID: o.run.PID, Functions: o.run.Functions})
 		if err != nil {
 			fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
@@ -179,20 +138,20 @@ func list(o *options, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func trace(o *options, stdout, stderr io.Writer) (status int, err error) {
+func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 	obj, err := object.Read(o.object)
 	if err != nil {
 		return 1, err
 	}
 	o.run.Out, o.run.Err = stdout, stderr // which is a format.Terminal if it should
-	if o.run.Format.JSON && !o.raw && run.IsTerminal(stdout) {
+	if o.run.Format.JSON && !o.Raw && run.IsTerminal(stdout) {
 		o.run.Out = format.TerminalJSON(stdout)
 	}
-	if o.output == "" {
-		o.run.Escape = !o.raw && run.IsTerminal(stdout)
+	if o.Output == "" {
+		o.run.Escape = !o.Raw && run.IsTerminal(stdout)
 		return run.Run(obj, o.run)
 	}
-	out, err := createOutput(o.output)
+	out, err := createOutput(o.Output)
 	if err != nil {
 		return 1, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // inspect lists what an object may do, without loading anything.
-func inspect(o *options, stdout, stderr io.Writer) int {
+func inspect(o *arguments, stdout, stderr io.Writer) int {
 	obj, err := object.Read(o.object)
 	if err != nil {
 		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))

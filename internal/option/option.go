@@ -1,0 +1,252 @@
+// Package option is the option convention of btc and btrun: a table of options, from which
+// command lines are parsed and help, man pages, completions and the reference page are made.
+//
+// It takes a table and arguments, calls the setter of each option that is given, and returns
+// the operands. It writes no output of its own and never ends the program.
+package option
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"btc/internal/spell"
+)
+
+// Option is a row of a table. It is given as --name=value, --name value, -xvalue, -x=value or
+// -x value; switches of one letter can be joined, as in -qv.
+type Option struct {
+	Name    string // long name, without the dashes; "" for none
+	Short   string // one letter; "" for none
+	Aliases string // further long names that are accepted, separated by spaces; help leaves them out
+	Value   string // what the value is, such as FILE; "" for a switch
+	Help    string
+	Choices []Choice // the values that it accepts; nil: any. A func of To checks them itself
+	// Optional: the option can be given without a value. A value then needs the "=".
+	Optional bool
+	Repeat   bool // it may be given several times
+	// Group is the heading that help prints before the first option of a group.
+	Group string
+	// Alone: the option asks for something else than the program's usual work, and only the
+	// options named in With make sense beside it.
+	Alone bool
+	With  string // names separated by spaces
+	// To is where the value is kept: a *bool of a switch, a *string, a *[]string that collects
+	// the values of each time, or a func(value string) error.
+	To any
+}
+
+// has reports whether a list of words separated by spaces has a word.
+func has(list, word string) bool {
+	return word != "" && strings.Contains(" "+list+" ", " "+word+" ")
+}
+
+// Choice is one of the values of an option.
+type Choice struct{ Name, Help string }
+
+// Choices are choices without help.
+func Choices(names ...string) []Choice {
+	var all []Choice
+	for _, n := range names {
+		all = append(all, Choice{Name: n})
+	}
+	return all
+}
+
+// Words are the values that an option accepts.
+func (o *Option) Words() []string {
+	var all []string
+	for _, c := range o.Choices {
+		all = append(all, c.Name)
+	}
+	return all
+}
+
+// Spelling is the option as messages name it: --name, or -x where it has no long name.
+func (o *Option) Spelling() string {
+	if o.Name == "" {
+		return "-" + o.Short
+	}
+	return "--" + o.Name
+}
+
+// Form is how the option is written, such as "-o, --output FILE".
+func (o *Option) Form() string {
+	var forms []string
+	if o.Short != "" {
+		forms = append(forms, "-"+o.Short)
+	}
+	if o.Name != "" {
+		forms = append(forms, "--"+o.Name)
+	}
+	form := strings.Join(forms, ", ")
+	switch {
+	case o.Value == "":
+		return form
+	case o.Optional:
+		return form + "[=" + o.Value + "]"
+	}
+	return form + " " + o.Value
+}
+
+// Set keeps a value where the option wants it.
+func (o *Option) Set(value string) error {
+	set, checked := o.To.(func(string) error)
+	if checked {
+		return set(value)
+	}
+	if words := strings.Join(o.Words(), " "); words != "" && !has(words, value) {
+		return fmt.Errorf("%s: %q is none of %s", o.Spelling(), value, strings.ReplaceAll(words, " ", ", "))
+	}
+	switch to := o.To.(type) {
+	case *bool:
+		*to = true
+	case *string:
+		*to = value
+	case *[]string:
+		*to = append(*to, value)
+	}
+	return nil
+}
+
+// Table is the options of a program or command, in the order of its help.
+type Table []Option
+
+// find returns the option of a spelling such as "--pid" or "-p", or nil.
+func (t Table) find(spelling string) *Option {
+	for i := range t {
+		o := &t[i]
+		name, long := strings.CutPrefix(spelling, "--")
+		switch {
+		case long && name != "" && (name == o.Name || has(o.Aliases, name)):
+			return o
+		case !long && o.Short != "" && spelling == "-"+o.Short:
+			return o
+		}
+	}
+	return nil
+}
+
+// Line is a command line that was parsed.
+type Line struct {
+	Operands []string
+	After    []string // what follows "--"
+	given    []*Option
+}
+
+// Parse reads a command line and calls the setters of its options, in their order. Options
+// can be before and after operands.
+func (t Table) Parse(args []string) (*Line, error) {
+	l := &Line{}
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		var err error
+		switch {
+		case arg == "--":
+			l.After = args
+			return l, l.Check()
+		case strings.HasPrefix(arg, "--"):
+			args, err = t.long(l, arg, args)
+		case len(arg) > 1 && arg[0] == '-':
+			args, err = t.short(l, arg, args)
+		default:
+			l.Operands = append(l.Operands, arg)
+		}
+		if err != nil {
+			return l, err
+		}
+	}
+	return l, l.Check()
+}
+
+// long applies one option with a long name and returns the arguments after it.
+func (t Table) long(l *Line, arg string, rest []string) ([]string, error) {
+	name, value, joined := strings.Cut(arg, "=")
+	o := t.find(name)
+	switch {
+	case o == nil:
+		return nil, t.Unknown(name)
+	case o.Value == "" && joined:
+		return nil, NoValue(name)
+	case o.Value != "" && !joined && !o.Optional:
+		if len(rest) == 0 {
+			return nil, NeedsValue(name)
+		}
+		value, rest = rest[0], rest[1:]
+	}
+	return rest, l.Set(o, value)
+}
+
+// short applies the options of an argument such as "-qv" or "-p5".
+func (t Table) short(l *Line, arg string, rest []string) ([]string, error) {
+	for i := 1; i < len(arg); i++ {
+		name := "-" + arg[i:i+1]
+		o := t.find(name)
+		switch {
+		case o == nil && i == 1:
+			return nil, t.Unknown(arg)
+		case o == nil && arg[i] == '=':
+			return nil, NoValue("-" + arg[i-1:i])
+		case o == nil:
+			return nil, fmt.Errorf("unknown option %s in %s", name, arg)
+		case o.Value == "" || o.Optional:
+			if err := l.Set(o, ""); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		value := strings.TrimPrefix(arg[i+1:], "=")
+		if i+1 == len(arg) {
+			if len(rest) == 0 {
+				return nil, NeedsValue(name)
+			}
+			value, rest = rest[0], rest[1:]
+		}
+		return rest, l.Set(o, value)
+	}
+	return rest, nil
+}
+
+// Set calls the setter of an option and notes that it was given.
+func (l *Line) Set(o *Option, value string) error {
+	l.given = append(l.given, o)
+	return o.Set(value)
+}
+
+// Check refuses options that cannot be combined.
+func (l *Line) Check() error {
+	for _, alone := range l.given {
+		if !alone.Alone {
+			continue
+		}
+		for _, o := range l.given {
+			if o != alone && o.Name != alone.Name && !has(alone.With, o.Name) {
+				return fmt.Errorf("%s cannot be combined with %s", alone.Spelling(), o.Spelling())
+			}
+		}
+	}
+	return nil
+}
+
+// NeedsValue is the error of an option at the end of the line that needs a value.
+func NeedsValue(spelling string) error { return fmt.Errorf("option %s needs a value", spelling) }
+
+// NoValue is the error of a switch that was given a value.
+func NoValue(spelling string) error { return fmt.Errorf("option %s accepts no value", spelling) }
+
+// Unknown is the error of an option that the table does not have; it names the one that is
+// probably meant.
+func (t Table) Unknown(spelling string) error {
+	text := "unknown option " + spelling
+	name := strings.TrimLeft(spelling, "-")
+	var names []string
+	for i := range t {
+		names = append(names, t[i].Name)
+		names = append(names, strings.Fields(t[i].Aliases)...)
+	}
+	if near := spell.Nearest(name, names); near != "" && len(name) > 1 {
+		return errors.New(text + "; did you mean --" + near + "?")
+	}
+	return errors.New(text)
+}

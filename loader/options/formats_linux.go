@@ -1,0 +1,7 @@
+package options
+
+import "btc/loader/output"
+
+func formatNames() []string { return output.Names() }
+
+func formatUsage() string { return output.Usage() }

@@ -1,0 +1,189 @@
+// Package options is the option table of btrun. It is data and a struct of values, which
+// need nothing of Linux, so that btc, which passes these options on and makes the manual of both
+// programs, reads the same table on any system.
+package options
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"btc/internal/option"
+	"btc/loader/permission"
+)
+
+// Values are the options of a command line of btrun.
+type Values struct {
+	PID       int
+	Command   string
+	Output    string
+	Format    string // "" is the first one
+	Buffer    string
+	Quiet     bool
+	Verbose   bool
+	Raw       bool
+	NoWarn    bool
+	BTF       string
+	Functions string
+	Allow     []string
+	Unsafe    bool
+	MaxMemory string
+	DryRun    bool
+	Modes     []string
+	Inspect   bool
+	List      bool
+	Patterns  []string // of --list=PATTERN
+	Capture   string
+	Help      bool
+	Version   bool
+}
+
+// Groups of options.
+const (
+	tracing     = "What to trace"
+	writing     = "Output"
+	permissions = "Permissions and limits"
+	other       = "Instead of tracing"
+)
+
+// Table returns the options of btrun, which are kept in v.
+func (v *Values) Table() option.Table {
+	return option.Table{
+		{Name: "pid", Short: "p", Value: "PID", Group: tracing, To: v.setPID,
+			Help: "trace this process only; the run ends when it ends"},
+		{Name: "command", Short: "c", Aliases: "cmd", Value: "COMMAND", Group: tracing, To: v.setCommand,
+			Help: "run COMMAND and trace until it ends"},
+		{Name: "btf", Value: "FILE|DIR", Group: tracing, To: &v.BTF,
+			Help: "the kernel's types, for kernels that publish none: BTF, an ELF file with it, or a directory with RELEASE.btf or in btfhub's layout"},
+		{Name: "traceable-functions", Value: "FILE", Group: tracing, To: &v.Functions,
+			Help: "names of the kernel functions that can be probed, one a line, instead of tracefs' available_filter_functions"},
+
+		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
+			Help: "write the script's output to FILE"},
+		{Name: "format", Short: "f", Value: "FORMAT", Group: writing, Choices: option.Choices(formatNames()...), To: v.setFormat,
+			Help: "format of the output: " + formatUsage() + "; with --inspect json prints one JSON object"},
+		{Name: "buffer", Short: "B", Value: "MODE", Group: writing, Choices: option.Choices("line", "full", "none"), To: &v.Buffer,
+			Help: "buffering of the output: line, full or none; default: line"},
+		{Name: "quiet", Short: "q", Group: writing, To: &v.Quiet,
+			Help: "do not say how many probes were attached"},
+		{Name: "verbose", Short: "v", Group: writing, To: &v.Verbose,
+			Help: "show the kernel's verifier log of each program; with --list the arguments of probes"},
+		{Name: "no-warnings", Group: writing, To: &v.NoWarn,
+			Help: "leave out all warnings"},
+		{Name: "raw", Group: writing, To: &v.Raw,
+			Help: "leave control characters in strings as they are on a terminal"},
+
+		{Name: "allow", Value: "NAME", Repeat: true, Group: permissions, Choices: allowed(), To: &v.Allow,
+			Help: "allow the object one kind of action; may be repeated:"},
+		{Name: "unsafe", Group: permissions, To: &v.Unsafe,
+			Help: "allow all of these"},
+		{Name: "max-memory", Value: "SIZE", Group: permissions, To: &v.MaxMemory,
+			Help: "refuse maps that take more when full, such as 512M; default: half of this machine's memory"},
+
+		{Name: "dry-run", Group: other, To: &v.DryRun,
+			Help: "load the programs, which the kernel then verifies, and end: attach and run nothing"},
+		{Name: "test", Group: other, To: v.addMode("test"),
+			Help: "run the test probes and attach nothing; the exit status is 1 if one fails"},
+		{Name: "bench", Group: other, To: v.addMode("bench"),
+			Help: "run the benchmark probes and attach nothing"},
+		{Name: "mode", Value: "MODE", Group: other, Choices: option.Choices("test", "bench"), To: &v.Modes,
+			Help: "test or bench: the same as --test and --bench"},
+		{Name: "inspect", Group: other, Alone: true, With: "format raw verbose", To: &v.Inspect,
+			Help: "list what the object may do, and which permissions it needs"},
+		{Name: "list", Short: "l", Value: "PATTERN", Optional: true, Group: other, Alone: true, With: "pid verbose quiet raw traceable-functions no-warnings", To: v.setList,
+			Help: `list what can be attached to on this host. Patterns, such as "kprobe:tcp_*", "usdt:/bin/x:*" or "*sched*", can be operands, too, and several separated by commas`},
+		{Name: "capture", Value: "FILE", Group: other, Alone: true, To: v.setCapture,
+			Help: "write what the compiler must know of this kernel to FILE, a tar archive for btc target import"},
+		{Name: "help", Short: "h", Group: other, To: &v.Help,
+			Help: "print this help; with OBJECT.o the script's own parameters"},
+		{Name: "version", Short: "V", Group: other, To: &v.Version,
+			Help: "print the version"},
+	}
+}
+
+// allowed are the values of --allow.
+func allowed() []option.Choice {
+	var all []option.Choice
+	for _, p := range permission.All {
+		name := string(p.Name)
+		if p.Path {
+			name += "=DIR"
+		}
+		all = append(all, option.Choice{Name: name, Help: p.Help})
+	}
+	return all
+}
+
+func (v *Values) setPID(text string) error {
+	const most = 1 << 22 // PID_MAX_LIMIT
+	n, err := strconv.ParseUint(text, 10, 64)
+	switch { // the errors are in bpftrace's words
+	case errors.Is(err, strconv.ErrRange) || err == nil && (n == 0 || n > most):
+		//lint:ignore ST1005 bpftrace's words
+		return fmt.Errorf("Pid out of range: %s", text)
+	case err != nil && text != "" && text[0] >= '0' && text[0] <= '9':
+		//lint:ignore ST1005 bpftrace's words
+		return fmt.Errorf("Failed to parse pid: invalid trailing bytes: %s", text)
+	case err != nil:
+		//lint:ignore ST1005 bpftrace's words
+		return fmt.Errorf("Failed to parse pid: invalid integer: %s", text)
+	}
+	v.PID = int(n)
+	return nil
+}
+
+func (v *Values) setCommand(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return errors.New("-c: the command is empty")
+	}
+	v.Command = text
+	return nil
+}
+
+func (v *Values) setFormat(text string) error {
+	if names := formatNames(); names != nil && !slices.Contains(names, text) {
+		//lint:ignore ST1005 bpftrace's words
+		return fmt.Errorf("Invalid output format %q\nValid formats: '%s'", text, strings.Join(names, "', '"))
+	}
+	v.Format = text
+	return nil
+}
+
+func (v *Values) addMode(mode string) func(string) error {
+	return func(string) error { v.Modes = append(v.Modes, mode); return nil }
+}
+
+func (v *Values) setList(pattern string) error {
+	v.List = true
+	if pattern != "" {
+		v.Patterns = append(v.Patterns, pattern)
+	}
+	return nil
+}
+
+func (v *Values) setCapture(path string) error {
+	if path == "" {
+		return errors.New("--capture: the file's name is empty")
+	}
+	v.Capture = path
+	return nil
+}
+
+// Check refuses values that cannot be combined.
+func (v *Values) Check() error {
+	if v.PID != 0 && v.Command != "" {
+		//lint:ignore ST1005 bpftrace's words
+		return errors.New("Cannot use both -c and -p.")
+	}
+	for _, mode := range v.Modes {
+		if mode != v.Modes[0] {
+			return fmt.Errorf("--%s cannot be combined with --%s", mode, v.Modes[0])
+		}
+	}
+	if len(v.Modes) > 0 && (v.PID != 0 || v.Command != "") {
+		return fmt.Errorf("--%s attaches nothing: there is no process for -p or -c to choose", v.Modes[0])
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+// Package permission names the permissions that an operator can give to an object. It is
+// data alone, which the option tables of btc and btrun read on any system.
+package permission
+
+// Permission is one that the operator can give by itself.
+type Permission string
+
+// The permissions. Files and Pins are given for a directory or a file.
+const (
+	System       Permission = "system"        // run shell commands
+	Signal       Permission = "signal"        // send signals to processes
+	Override     Permission = "override"      // change what kernel functions return
+	WriteUser    Permission = "write-user"    // change the memory of processes
+	ProbeAddress Permission = "probe-address" // probe the kernel and programs at any address
+	Files        Permission = "files"         // write files
+	Pins         Permission = "pins"          // leave programs in the BPF file system
+)
+
+// All lists the permissions, with what --help says of each.
+var All = []struct {
+	Name Permission
+	Path bool // needs a directory or file
+	Help string
+}{
+	{System, false, "run shell commands: system()"},
+	{Signal, false, "send signals: signal(), signal_thread()"},
+	{Override, false, "change results of kernel functions: override()"},
+	{WriteUser, false, "write memory of processes: write_user()"},
+	{ProbeAddress, false, "probes by address, or in the middle of an instruction"},
+	{Files, true, "write files: skboutput()"},
+	{Pins, true, "leave iterators in the BPF file system: iter:KIND:NAME"},
+}
