@@ -10,10 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	backendmanifest "btc/backend/manifest"
-
 	"btc/backend/emit"
 	"btc/backend/mach"
+	backendmanifest "btc/backend/manifest"
 	"btc/backend/obj"
 	"btc/frontend/ast"
 	"btc/frontend/cdef"
@@ -22,6 +21,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
+	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/kernel"
 	"btc/loader/manifest"
@@ -171,7 +171,7 @@ func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List
 	info.SeriesClock, info.HelperErrors = in.SeriesClock, in.HelperErrors
 	if in.ProbeFilter != nil {
 		info.Programs = slices.DeleteFunc(info.Programs, func(p *check.Program) bool {
-			return p.Point.Kind != "begin" && p.Point.Kind != "end" && !in.ProbeFilter.MatchString(p.Point.Text)
+			return p.Point.Kind != probe.Begin && p.Point.Kind != probe.End && !in.ProbeFilter.MatchString(p.Point.Text)
 		})
 	}
 	return info

@@ -9,6 +9,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/irgen"
 	"btc/internal/arch"
+	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/kernel"
 )
@@ -134,7 +135,7 @@ func (r *misfit) because(info *check.Info, t *kernel.Target) *misfit {
 	}
 	for _, p := range info.Programs {
 		clause, point := p.Probe.Span(), p.Point
-		if point.Kind != "tracepoint" || point.Pattern || r.at.Start < clause.Start || r.at.Start >= clause.End || t.HasEvent(point.Target, point.Name) {
+		if point.Kind != probe.Tracepoint || point.Pattern || r.at.Start < clause.Start || r.at.Start >= clause.End || t.HasEvent(point.Target, point.Name) {
 			continue
 		}
 		return &misfit{point.At, "the kernel has no tracepoint " + point.Target + ":" + point.Name}

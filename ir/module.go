@@ -98,36 +98,9 @@ type RuntimeError struct {
 	Helper string
 }
 
-// ProgKind is the sort of a BPF program.
-type ProgKind string
-
-// Program kinds, named as probetype names them where it does.
-const (
-	ProgKprobe        ProgKind = "kprobe"
-	ProgKretprobe     ProgKind = "kretprobe"
-	ProgUprobe        ProgKind = "uprobe"
-	ProgUretprobe     ProgKind = "uretprobe"
-	ProgUSDT          ProgKind = "usdt"
-	ProgTracepoint    ProgKind = "tracepoint"
-	ProgRawTracepoint ProgKind = "rawtracepoint" // tp_btf
-	ProgFentry        ProgKind = "fentry"
-	ProgFexit         ProgKind = "fexit"
-	ProgProfile       ProgKind = "profile"
-	ProgInterval      ProgKind = "interval"
-	ProgSoftware      ProgKind = "software"
-	ProgHardware      ProgKind = "hardware"
-	ProgWatchpoint    ProgKind = "watchpoint"
-	ProgIter          ProgKind = "iter"
-	ProgBegin         ProgKind = "begin"
-	ProgEnd           ProgKind = "end"
-	ProgSelf          ProgKind = "self"
-	ProgTest          ProgKind = "test"
-	ProgBench         ProgKind = "bench"
-)
-
 // Prog is what makes a Func a BPF program: one attach point of one clause.
 type Prog struct {
-	Kind    ProgKind
+	Kind    string // a kind of package probe
 	Section string // ELF section with libbpf's name, e.g. "kprobe/vfs_read"
 	Attach  Attach
 	Clause  int // 0-based number of the clause in the script; several programs may share one

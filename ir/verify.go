@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"btc/ir/kernel"
+	"btc/internal/probe"
 )
 
 // VerifyError is one broken rule.
@@ -89,21 +89,13 @@ func VerifyStage(m *Module, stage Stage) error {
 	return all
 }
 
-// Target is the kernel's kind of program for k.
-func (k ProgKind) Target() kernel.ProgKind {
-	kind, ok := progKinds[k]
-	if !ok {
-		panic(fmt.Sprintf("BUG: no BPF program kind for %q", k))
+// Type is the row of the program's kind of probe.
+func (p *Prog) Type() *probe.Type {
+	t := probe.Lookup(p.Kind)
+	if t == nil {
+		panic(fmt.Sprintf("BUG: no kind of probe is called %q", p.Kind))
 	}
-	return kind
-}
-
-var progKinds = map[ProgKind]kernel.ProgKind{
-	ProgKprobe: kernel.KProbe, ProgKretprobe: kernel.KProbe, ProgUprobe: kernel.KProbe, ProgUretprobe: kernel.KProbe, ProgUSDT: kernel.KProbe,
-	ProgTracepoint: kernel.Tracepoint, ProgRawTracepoint: kernel.TPBTF, ProgFentry: kernel.FEntry, ProgFexit: kernel.FExit,
-	ProgProfile: kernel.PerfEvent, ProgInterval: kernel.PerfEvent, ProgSoftware: kernel.PerfEvent, ProgHardware: kernel.PerfEvent, ProgWatchpoint: kernel.PerfEvent,
-	ProgIter: kernel.Iter, ProgBegin: kernel.RawTracepoint, ProgEnd: kernel.RawTracepoint, ProgSelf: kernel.RawTracepoint,
-	ProgTest: kernel.XDP, ProgBench: kernel.XDP,
+	return t
 }
 
 func verifyTables(m *Module) VerifyErrors {
@@ -136,7 +128,7 @@ func verifyTables(m *Module) VerifyErrors {
 	for _, f := range m.Funcs {
 		once("function", f.Name, f.Pos)
 		if f.Prog != nil {
-			if _, ok := progKinds[f.Prog.Kind]; !ok {
+			if probe.Lookup(f.Prog.Kind) == nil {
 				errs = append(errs, &VerifyError{f.Name, f.Pos, "", fmt.Sprintf("unknown program kind %q", f.Prog.Kind)})
 			}
 		}

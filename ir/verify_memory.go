@@ -125,16 +125,16 @@ func (c *checker) ctxLoad(v *Value) {
 		return
 	}
 	// Where several architectures are served, guards choose among their layouts.
-	kind := c.f.Prog.Kind.Target()
-	ctx := kind.Context(c.m.Target.Arch())
+	program := c.f.Prog.Type().Program
+	ctx := kernel.ContextOf(program, c.m.Target.Arch())
 	for _, a := range c.m.Arches {
-		ctx.Limit = max(ctx.Limit, kind.Context(a).Limit)
+		ctx.Limit = max(ctx.Limit, kernel.ContextOf(program, a).Limit)
 	}
 	switch {
 	case ctx.Sizes&int(n) == 0:
-		c.at(v, "a %s program cannot load %d bytes from its context", ctx.Name, n)
+		c.at(v, "a %s program cannot load %d bytes from its context", ctx.Program, n)
 	case v.Imm < int64(ctx.First) || v.Imm+n > int64(ctx.Limit):
-		c.at(v, "the context of a %s program has bytes %d to %d", ctx.Name, ctx.First, ctx.Limit)
+		c.at(v, "the context of a %s program has bytes %d to %d", ctx.Program, ctx.First, ctx.Limit)
 	}
 }
 
@@ -213,7 +213,7 @@ func ruleCall(c *checker, v *Value) {
 	case len(v.Args) != len(h.Args):
 		c.at(v, "helper %s takes %d arguments", h.Name, len(h.Args))
 		return
-	case c.f.Prog != nil && !h.Progs.Has(c.f.Prog.Kind.Target()):
+	case c.f.Prog != nil && !h.Progs.Has(c.f.Prog.Type().Program):
 		c.at(v, "a %s program cannot call %s", c.f.Prog.Kind, h.Name)
 	}
 	for i := range h.Args {

@@ -3,6 +3,7 @@ package passes
 import (
 	"strings"
 
+	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/kernel"
 )
@@ -105,7 +106,7 @@ func (d *direct) isRoot(c *chain) bool {
 	case ir.OpCurtask: // the call that types it takes as long as a read
 		return c.typ == "struct task_struct" && len(c.reads) > 1
 	case ir.OpArg:
-		if k := d.f.Prog.Kind; k != ir.ProgFentry && k != ir.ProgFexit {
+		if k := d.f.Prog.Kind; k != probe.Fentry && k != probe.Fexit {
 			return false
 		}
 		fn, ok := d.m.Target.Func(d.f.Prog.Attach.Name)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"btc/internal/arch"
+	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/kernel"
 )
@@ -133,29 +134,22 @@ func lowerJiffies(l *lowering, v *ir.Value) *ir.Value {
 
 func (l *lowering) arch() *arch.Arch { return l.m.Target.Arch() }
 
-// hasRegs tells whether the program's context begins with the registers.
-func hasRegs(k ir.ProgKind) bool {
-	switch k {
-	case ir.ProgKprobe, ir.ProgKretprobe, ir.ProgUprobe, ir.ProgUretprobe, ir.ProgUSDT,
-		ir.ProgProfile, ir.ProgInterval, ir.ProgSoftware, ir.ProgHardware, ir.ProgWatchpoint:
-		return true
-	}
-	return false
-}
+// hasRegs reports whether the program's context begins with the registers.
+func hasRegs(kind string) bool { return probe.Lookup(kind).Program.HasRegs() }
 
 func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 	ctx, n, prog := v.Args[0], int(v.Imm), l.prog()
 	switch k := prog.Kind; k {
-	case ir.ProgKprobe, ir.ProgUprobe:
+	case probe.Kprobe, probe.Uprobe:
 		if n < len(l.arch().Args) {
 			return l.saved(v, fmt.Sprintf("arg%d", n))
 		}
 		return l.refuse(v, "", "arg%d is not in a register: a %s has arg0 to arg%d", n, k, len(l.arch().Args)-1)
-	case ir.ProgUSDT:
+	case probe.USDT:
 		return lowerUSDTArg(l, v)
-	case ir.ProgRawTracepoint:
+	case probe.RawTracepoint:
 		return l.Load(ir.U64, ctx, 8*n)
-	case ir.ProgFentry, ir.ProgFexit:
+	case probe.Fentry, probe.Fexit:
 		if f, ok := l.m.Target.Func(prog.Attach.Name); ok && f.Proto != nil && n < len(f.Proto.Params) {
 			slot := f.Proto.Slot(n)
 			if barred(f.Proto.Params[n].Type()) {
@@ -190,9 +184,9 @@ func barred(t *kernel.Type) bool {
 func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
 	switch prog.Kind {
-	case ir.ProgKretprobe, ir.ProgUretprobe:
+	case probe.Kretprobe, probe.Uretprobe:
 		return l.saved(v, arch.SavedRetval)
-	case ir.ProgFexit: // after the arguments
+	case probe.Fexit: // after the arguments
 		f, ok := l.m.Target.Func(prog.Attach.Name)
 		if !ok || f.Proto == nil {
 			return l.refuse(v, "", "the target does not know the type of %s, so retval cannot be found", prog.Attach.Name)
@@ -213,13 +207,13 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
 	switch prog.Kind {
-	case ir.ProgKprobe:
+	case probe.Kprobe:
 		return l.saved(v, arch.SavedFunc)
-	case ir.ProgUprobe:
+	case probe.Uprobe:
 		return l.saved(v, arch.SavedIP)
-	case ir.ProgUretprobe:
+	case probe.Uretprobe:
 		return l.attachID(prog)
-	case ir.ProgKretprobe, ir.ProgFentry, ir.ProgFexit:
+	case probe.Kretprobe, probe.Fentry, probe.Fexit:
 		return l.IfValue(l.HasHelper("get_func_ip"), ir.TI64,
 			func() *ir.Value { return l.Call("get_func_ip", ir.TI64, ctx) },
 			func() *ir.Value { return l.attachID(prog) })

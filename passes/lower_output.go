@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -185,7 +186,7 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 // inIterator: records go where an iterator's reader finds them.
 func (l *lowering) inIterator() bool {
 	p := l.Func().Prog
-	return p != nil && p.Kind == ir.ProgIter
+	return p != nil && p.Kind == probe.Iter
 }
 
 // writeSeq gives a record to the reader of the iterator. Nothing is lost: when

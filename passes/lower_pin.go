@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -11,7 +12,7 @@ import (
 // by the kernel.
 func (l *lowering) inPinned() bool {
 	p := l.Func().Prog
-	return p != nil && p.Kind == ir.ProgIter && p.Attach.Target != ""
+	return p != nil && p.Kind == probe.Iter && p.Attach.Target != ""
 }
 
 // printSeq writes a printf's text to the reader of the iterator (bpf_seq_printf,

@@ -3,6 +3,7 @@ package passes
 import (
 	"math/bits"
 
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -24,14 +25,10 @@ const (
 	cachesOn = "caches" // the constant
 )
 
-// frontKinds are the programs that may run often, see mayRunOften.
-var frontKinds = map[ir.ProgKind]bool{ir.ProgTracepoint: true, ir.ProgRawTracepoint: true, ir.ProgKprobe: true, ir.ProgKretprobe: true,
-	ir.ProgFentry: true, ir.ProgFexit: true}
-
 // mayRunOften is about rates at which a lookup shows. A block request is work of
 // microseconds.
 func mayRunOften(p *ir.Prog) bool {
-	return frontKinds[p.Kind] && !(p.Kind == ir.ProgTracepoint && p.Attach.Target == "block")
+	return probe.Lookup(p.Kind).Frequent && !(p.Kind == probe.Tracepoint && p.Attach.Target == "block")
 }
 
 // giveFronts gives tables to maps that can have one. A program has the code for a table
@@ -293,7 +290,7 @@ var numbers = map[ir.Op]bool{ir.OpConst: true, ir.OpPid: true, ir.OpTid: true, i
 // scalar tells whether v is a number to the verifier; not what this does not know,
 // nor what is deeper than so many operands.
 func scalar(f *ir.Func, v *ir.Value, deep int) bool {
-	untyped := f.Prog.Kind == ir.ProgTracepoint || f.Prog.Kind == ir.ProgKprobe || f.Prog.Kind == ir.ProgKretprobe
+	untyped := f.Prog.Kind == probe.Tracepoint || f.Prog.Kind == probe.Kprobe || f.Prog.Kind == probe.Kretprobe
 	switch {
 	case numbers[v.Op]:
 		return true

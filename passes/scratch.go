@@ -3,6 +3,7 @@ package passes
 import (
 	"fmt"
 
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -21,12 +22,11 @@ type scratchClass struct {
 	counted bool // the record begins with the busy count
 }
 
-func classOf(k ir.ProgKind) scratchClass {
-	switch k {
-	case ir.ProgUprobe, ir.ProgUretprobe, ir.ProgUSDT:
+func classOf(kind string) scratchClass {
+	switch probe.Lookup(kind).Nesting {
+	case probe.NestsOwn:
 		return scratchClass{"scratch_u", 4, true}
-	case ir.ProgFentry, ir.ProgFexit, ir.ProgRawTracepoint, ir.ProgIter, ir.ProgBegin, ir.ProgEnd, ir.ProgSelf,
-		ir.ProgTest, ir.ProgBench:
+	case probe.Nests:
 		return scratchClass{"scratch_t", 4, true}
 	}
 	return scratchClass{"scratch_k", 1, false}
@@ -48,7 +48,7 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	// A subprogram has a record of its own: its callers hold theirs, and programs
 	// of several classes may call it.
 	class := scratchClass{"scratch_" + f.Name, 4, true}
-	if f.Prog != nil && runByLoader[f.Prog.Kind] {
+	if f.Prog != nil && probe.RunByLoader(f.Prog.Kind) { // one after the other: a record has no other user
 		useGlobal(m, f)
 		return nil
 	}
@@ -77,10 +77,6 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	s.rebase()
 	return nil
 }
-
-// runByLoader are the programs that the loader runs, one after the other, and
-// nothing else does: a record of theirs has no other user.
-var runByLoader = map[ir.ProgKind]bool{ir.ProgBegin: true, ir.ProgEnd: true, ir.ProgSelf: true}
 
 // useGlobal gives f a scratch record among the globals, which takes no lookup.
 func useGlobal(m *ir.Module, f *ir.Func) {

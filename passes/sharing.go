@@ -1,8 +1,7 @@
 package passes
 
 import (
-	"strings"
-
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -24,8 +23,8 @@ func sharing(m *ir.Module) []ir.Diag {
 	}
 	for _, f := range m.Funcs {
 		// What parameters make of an attach point ($1) is known to the loader alone.
-		if p := f.Prog; p != nil && p.Kind == ir.ProgTracepoint && len(p.Attach.Fill) == 0 {
-			p.MayShare = calls && (isSyscall(f) || hasPattern(p.Attach.Target))
+		if p := f.Prog; p != nil && p.Kind == probe.Tracepoint && len(p.Attach.Fill) == 0 {
+			p.MayShare = calls && (isSyscall(f) || probe.IsPattern(p.Attach.Target))
 			// Without its record, a program is the same at the raw tracepoint that the record is made of.
 			// System calls have none of their own.
 			p.MayRunRaw = !isSyscall(f) && !ir.UsesOfContext(f).Any()
@@ -81,7 +80,7 @@ func nestingMaps(m *ir.Module) map[string]bool {
 				case f.Prog.MayRunRaw:
 					u.nest = true
 					p := &f.Prog.Attach
-					u.itself = u.itself || hasPattern(p.Target+p.Name)
+					u.itself = u.itself || probe.IsPattern(p.Target+p.Name)
 				}
 			}
 		}
@@ -94,13 +93,11 @@ func nestingMaps(m *ir.Module) map[string]bool {
 }
 
 func isSyscall(f *ir.Func) bool {
-	return f.Prog.Kind == ir.ProgTracepoint && f.Prog.Attach.Target == "syscalls"
+	return f.Prog.Kind == probe.Tracepoint && f.Prog.Attach.Target == "syscalls"
 }
 
 // mayBeCalls tells whether a program's attach point may stand for several system calls.
 func mayBeCalls(f *ir.Func) bool {
 	p := &f.Prog.Attach
-	return f.Prog.Kind == ir.ProgTracepoint && (isSyscall(f) && hasPattern(p.Name) || hasPattern(p.Target))
+	return f.Prog.Kind == probe.Tracepoint && (isSyscall(f) && probe.IsPattern(p.Name) || probe.IsPattern(p.Target))
 }
-
-func hasPattern(name string) bool { return strings.ContainsAny(name, "*?[{") }

@@ -4,17 +4,13 @@ import (
 	"slices"
 
 	"btc/backend/emit"
-	"btc/ir"
+	"btc/internal/probe"
 	"btc/loader/manifest"
 )
 
-// contexts is what the programs of a kind read through their context.
-var contexts = map[ir.ProgKind]string{
-	ir.ProgTracepoint: "record",
-	ir.ProgKprobe:     "regs", ir.ProgKretprobe: "regs", ir.ProgUprobe: "regs", ir.ProgUretprobe: "regs", ir.ProgUSDT: "regs",
-	ir.ProgProfile: "regs", ir.ProgInterval: "regs", ir.ProgSoftware: "regs", ir.ProgHardware: "regs", ir.ProgWatchpoint: "regs",
-	ir.ProgRawTracepoint: "args", ir.ProgFentry: "args", ir.ProgFexit: "args", ir.ProgIter: "args",
-	ir.ProgBegin: "args", ir.ProgEnd: "args", ir.ProgSelf: "args", ir.ProgTest: "args", ir.ProgBench: "args",
+// contexts are the words for what programs read through their context.
+var contexts = map[probe.Context]string{
+	probe.CtxRecord: "record", probe.CtxRegs: "regs", probe.CtxPerf: "regs", probe.CtxArgs: "args", probe.CtxIter: "args", probe.CtxNone: "args",
 }
 
 // Where the record of a system call's tracepoint has the call's arguments, 8 bytes each
@@ -25,7 +21,7 @@ const recordArgs = 16
 func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(f, byName)}
 	if f.Context.Any() {
-		c.Context = contexts[f.Prog.Kind]
+		c.Context = contexts[f.Prog.Type().Program.Context()]
 	}
 	c.Raw = f.Prog.MayRunRaw && !f.Prog.SharesScratch && !f.Context.Any()
 	c.Share = f.Prog.MayShare && !f.Prog.SharesScratch && !f.Context.Other

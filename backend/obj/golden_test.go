@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/backend/emit"
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -45,7 +46,7 @@ var accesses = []struct {
 // TestObject holds all of an object: its sections and symbols, types, lines, relocations.
 func TestObject(t *testing.T) {
 	m, funcs := sample(t)
-	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: ir.ProgKprobe, Section: "kprobe/f"}, Pos: ir.Pos{Line: 1, Col: 3}}
+	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f"}, Pos: ir.Pos{Line: 1, Col: 3}}
 	for i, a := range accesses {
 		one.Insns = append(one.Insns, insn(0xb7, 1, 0, 0)...)
 		one.CORE = append(one.CORE, emit.CORE{Insn: i, Ref: a.ref, Kind: a.kind})

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/backend/emit"
+	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/kernel"
 )
@@ -59,7 +60,7 @@ func sample(t *testing.T) (*ir.Module, []*emit.Func) {
 	tgid := ir.CORERef{Type: "struct task_struct", Path: "tgid"}
 	prog := func(name string) *emit.Func {
 		return &emit.Func{
-			Name: name, Prog: &ir.Prog{Kind: ir.ProgBegin, Section: "raw_tp"}, Insns: bytes.Clone(code),
+			Name: name, Prog: &ir.Prog{Kind: probe.Begin, Section: "raw_tp"}, Insns: bytes.Clone(code),
 			Relocs: []emit.Reloc{{Insn: 0, Kind: emit.Map, Sym: "@x"}, {Insn: 2, Kind: emit.Global, Sym: "start_ns"}, {Insn: 5, Kind: emit.Call, Sym: "twice"}},
 			CORE:   []emit.CORE{{Insn: 4, Ref: tgid, Kind: ir.FieldByteOffset, Pos: at}},
 			Lines:  []emit.Line{{Insn: 0, Pos: at}, {Insn: 6, Pos: ir.Pos{Line: 2, Col: 1, Stmt: 0}}}, Pos: at,

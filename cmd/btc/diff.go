@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
@@ -70,7 +71,7 @@ type facet struct {
 func facets() []facet {
 	return []facet{
 		{"syscall", func(t *kernel.Target) []string { return t.Syscalls("*") }, nil},
-		{"tracepoint", func(t *kernel.Target) []string {
+		{probe.Tracepoint, func(t *kernel.Target) []string {
 			return slices.DeleteFunc(t.Tracepoints("*", "*"), func(name string) bool { return strings.HasPrefix(name, "syscalls:") })
 		}, eventParts},
 		{"struct", func(t *kernel.Target) []string { return t.StructNames("*") }, structParts},

@@ -16,6 +16,7 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
+	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
@@ -90,109 +91,73 @@ func (l *lister) pattern(pattern string) error {
 	if !ok {
 		kind, rest = "*", pattern
 	}
-	known := false
-	for _, k := range kinds() {
-		if k.is(kind) {
-			known = true
-			if k.list == nil && l.verbose {
-				return l.userFunctions(k.name, rest)
-			}
-			if k.list == nil {
-				return fmt.Errorf("%s probes are found by the host: btrun --list '%s'", k.name, pattern)
-			}
-			k.list(l, rest)
+	kinds := kindsOf(kind)
+	for _, k := range kinds {
+		list := lists[k]
+		switch {
+		case list != nil:
+			list(l, k, rest)
+		case l.verbose:
+			return l.userFunctions(k, rest)
+		default:
+			return fmt.Errorf("%s probes are found by the host: btrun --list '%s'", k, pattern)
 		}
 	}
-	if !known {
+	if len(kinds) == 0 {
 		return fmt.Errorf("no kind of probe is called %s", kind)
 	}
 	return nil
 }
 
-// probeKind is a kind of probe that can be listed.
-type probeKind struct {
-	name string
-	// always: part of a search that names no kind.
-	always bool
-	list   func(l *lister, pattern string)
+// lists has how the probes of each kind are listed; of the other kinds the host alone knows them.
+var lists = map[string]func(l *lister, kind, pattern string){
+	probe.Fentry: (*lister).functions, probe.Fexit: (*lister).functions,
+	probe.Kprobe: (*lister).functions, probe.Kretprobe: (*lister).functions,
+	probe.Software: (*lister).fixed, probe.Hardware: (*lister).fixed,
+	probe.Interval: (*lister).fixed, probe.Profile: (*lister).fixed,
+	probe.Iter: (*lister).iterators, probe.RawTracepoint: (*lister).rawTracepoints, probe.Tracepoint: (*lister).tracepoints,
+	probe.Self: (*lister).signals,
 }
 
-func (k *probeKind) is(word string) bool {
-	if strings.Contains(word, "*") {
-		return k.always && globText(word, k.name)
-	}
-	alias := word
-	if word != "U" { // usdt; u is uprobe
-		alias = strings.ToLower(word)
-	}
-	return strings.EqualFold(word, k.name) || slices.Contains(parse.Aliases(k.name), alias)
-}
-
-func kinds() []probeKind {
-	functions := func(kind string) func(*lister, string) {
-		return func(l *lister, pattern string) { l.functions(kind, pattern) }
-	}
-	fixed := func(kind string, names ...string) func(*lister, string) {
-		return func(l *lister, pattern string) {
-			var found []string
-			for _, n := range names {
-				if pattern, _, _ := strings.Cut(pattern, ":"); globText(pattern, n) {
-					found = append(found, kind+":"+n+":\n")
-				}
-			}
-			slices.Sort(found)
-			for _, text := range found {
-				fmt.Fprint(l.out, text)
-			}
+// kindsOf returns the kinds that a word or pattern of a search names, sorted.
+func kindsOf(word string) []string {
+	var kinds []string
+	for _, t := range probe.Types() {
+		pattern := strings.Contains(word, "*") && t.Searched && t.Space != probe.UserSpace && probe.Glob(word, t.Kind)
+		if exact := probe.Find(word); t.Listed && (pattern || exact != nil && exact.Kind == t.Kind) {
+			kinds = append(kinds, t.Kind)
 		}
 	}
-	units := []string{"hz", "ms", "s", "us"}
-	return []probeKind{
-		{"fentry", true, functions("fentry")},
-		{"fexit", false, functions("fexit")},
-		{"hardware", true, fixed("hardware", check.HardwareEvents()...)},
-		{"interval", false, fixed("interval", units...)},
-		{"iter", true, (*lister).iterators},
-		{"kprobe", true, functions("kprobe")},
-		{"kretprobe", false, functions("kretprobe")},
-		{"profile", false, fixed("profile", units...)},
-		{"rawtracepoint", true, (*lister).rawTracepoints},
-		{"self", false, func(l *lister, pattern string) {
-			if globText(pattern, "signal:SIGUSR1") || globText(pattern, "signal") {
-				fmt.Fprintln(l.out, "self:signal:SIGUSR1")
-			}
-		}},
-		{"software", true, fixed("software", check.SoftwareEvents()...)},
-		{"tracepoint", true, (*lister).tracepoints},
-		{"uprobe", false, nil},
-		{"uretprobe", false, nil},
-		{"usdt", false, nil},
-	}
+	slices.Sort(kinds)
+	return kinds
 }
 
-// globText matches a text in which '*' stands for anything, ':' included.
-func globText(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
+// fixed lists the events or units that the language names.
+func (l *lister) fixed(kind, pattern string) {
+	names := probe.EventNames(kind)
+	if names == nil {
+		names = probe.Units()
 	}
-	rest, ok := strings.CutPrefix(text, parts[0])
-	if !ok {
-		return false
-	}
-	for _, p := range parts[1 : len(parts)-1] {
-		i := strings.Index(rest, p)
-		if i < 0 {
-			return false
+	pattern, _, _ = strings.Cut(pattern, ":")
+	var lines []string
+	for _, n := range names {
+		if probe.Glob(pattern, n) {
+			lines = append(lines, kind+":"+n+":\n")
 		}
-		rest = rest[i+len(p):]
 	}
-	return strings.HasSuffix(rest, parts[len(parts)-1])
+	slices.Sort(lines)
+	fmt.Fprint(l.out, strings.Join(lines, ""))
+}
+
+func (l *lister) signals(kind, pattern string) {
+	if probe.Glob(pattern, "signal:"+probe.OwnSignals) || probe.Glob(pattern, "signal") {
+		fmt.Fprintf(l.out, "%s:signal:%s\n", kind, probe.OwnSignals)
+	}
 }
 
 // functions lists kernel functions; a pattern may name the module, too.
 func (l *lister) functions(kind, pattern string) {
-	typed := kind == "fentry" || kind == "fexit"
+	typed := kind == probe.Fentry || kind == probe.Fexit
 	module, name, both := strings.Cut(pattern, ":")
 	if !both {
 		module, name = "*", pattern
@@ -207,7 +172,7 @@ func (l *lister) functions(kind, pattern string) {
 			in = "vmlinux"
 		}
 		switch {
-		case !globText(module, in):
+		case !probe.Glob(module, in):
 			continue
 		case typed || both:
 			fmt.Fprintf(l.out, "%s:%s:%s\n", kind, in, fn)
@@ -218,18 +183,18 @@ func (l *lister) functions(kind, pattern string) {
 			continue
 		}
 		switch kind {
-		case "fentry", "fexit":
+		case probe.Fentry, probe.Fexit:
 			l.params(f.Proto)
-		case "kprobe": // in registers, without names
+		case probe.Kprobe: // in registers, without names
 			for i, p := range f.Proto.Params[:min(len(f.Proto.Params), len(l.t.Arch().Args))] {
 				l.declare(4, p.Type().String(), fmt.Sprintf("arg%d", i))
 			}
 		}
 		r := f.Proto.Elem()
 		switch void := r.Resolve().Kind == kernel.Void; {
-		case void && kind == "kretprobe":
+		case void && kind == probe.Kretprobe:
 			fmt.Fprintln(l.out, "    void")
-		case !void && (kind == "fexit" || kind == "kretprobe"):
+		case !void && (kind == probe.Fexit || kind == probe.Kretprobe):
 			l.declare(4, r.String(), "retval")
 		}
 	}
@@ -250,14 +215,14 @@ func (l *lister) declare(indent int, typ, name string) {
 	fmt.Fprintf(l.out, "%*s%s %s\n", indent, "", typ, name)
 }
 
-func (l *lister) tracepoints(pattern string) {
+func (l *lister) tracepoints(_, pattern string) {
 	category, event, both := strings.Cut(pattern, ":")
 	for _, name := range l.t.Tracepoints("*", "*") {
 		c, e, _ := strings.Cut(name, ":")
 		if c == "ftrace" { // its own entries, which perf does not take
 			continue
 		}
-		if both && (!globText(category, c) || !globText(event, e)) || !both && !globText(pattern, name) && !globText(pattern, e) {
+		if both && (!probe.Glob(category, c) || !probe.Glob(event, e)) || !both && !probe.Glob(pattern, name) && !probe.Glob(pattern, e) {
 			continue
 		}
 		fmt.Fprintf(l.out, "tracepoint:%s\n", name)
@@ -271,7 +236,7 @@ func (l *lister) tracepoints(pattern string) {
 	}
 }
 
-func (l *lister) rawTracepoints(pattern string) {
+func (l *lister) rawTracepoints(_, pattern string) {
 	_, name, both := strings.Cut(pattern, ":")
 	if !both {
 		name = pattern
@@ -284,9 +249,9 @@ func (l *lister) rawTracepoints(pattern string) {
 	}
 }
 
-func (l *lister) iterators(pattern string) {
+func (l *lister) iterators(_, pattern string) {
 	for _, kind := range l.t.Iters() {
-		if !globText(pattern, kind) {
+		if !probe.Glob(pattern, kind) {
 			continue
 		}
 		fmt.Fprintf(l.out, "iter:%s\n", kind)
@@ -406,14 +371,14 @@ func (l *lister) point(ap *ast.AttachPoint) {
 		text += ":" + part.Text
 	}
 	switch kind {
-	case "interval", "profile":
+	case probe.Interval, probe.Profile:
 		unit := "us" // of a mere duration
 		if len(ap.Parts) > 2 {
 			unit = ap.Parts[1].Text
 		}
 		fmt.Fprintf(l.out, "%s:%s:\n", kind, unit)
 		return
-	case "iter", "fentry", "fexit", "kprobe", "kretprobe":
+	case probe.Iter, probe.Fentry, probe.Fexit, probe.Kprobe, probe.Kretprobe:
 		if offset := strings.LastIndexByte(text, '+'); offset > 0 {
 			text = text[:offset]
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
@@ -65,8 +66,8 @@ func TestGlobText(t *testing.T) {
 		{"*", "", true}, {"a*", "a:b", true}, {"*b*", "abc", true}, {"a*a", "a", false}, {"a*b*c", "axbxc", true},
 		{"a*b*c", "acb", false}, {"a", "ab", false}, {"*ab", "aab", true},
 	} {
-		if have := globText(c.pattern, c.text); have != c.want {
-			t.Errorf("globText(%q, %q) = %v", c.pattern, c.text, have)
+		if have := probe.Glob(c.pattern, c.text); have != c.want {
+			t.Errorf("probe.Glob(%q, %q) = %v", c.pattern, c.text, have)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"btc/frontend/debuginfo"
+	"btc/internal/probe"
 )
 
 // userFunctions lists the functions of a program that a pattern such as
@@ -14,10 +15,10 @@ import (
 // space, the host is asked.
 func (l *lister) userFunctions(kind, pattern string) error {
 	file, name, ok := strings.Cut(pattern, ":")
-	if kind != "uprobe" && kind != "uretprobe" || !ok {
+	if kind != probe.Uprobe && kind != probe.Uretprobe || !ok {
 		return fmt.Errorf("%s probes are found by the host: btrun --list '%s:%s'", kind, kind, pattern)
 	}
-	fits := func(symbol string) bool { return globText(name, symbol) }
+	fits := func(symbol string) bool { return probe.Glob(name, symbol) }
 	if cpp, ok := strings.CutPrefix(name, "cpp:"); ok {
 		fits = func(symbol string) bool { return debuginfo.Matches(cpp, symbol) }
 	}

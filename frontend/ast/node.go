@@ -10,6 +10,7 @@ package ast
 import (
 	"btc/frontend/cpp"
 	"btc/frontend/diag"
+	"btc/internal/probe"
 )
 
 // Node is any part of the tree.
@@ -188,18 +189,7 @@ type AttachPoint struct {
 // AttachPart is one piece of an attach point.
 type AttachPart struct {
 	Extent
-	// Text has quotes and their escapes removed; positional parameters are
-	// still in it as "$1".
-	Text string
-	// Wildcard tells that an unquoted '*' is in the text.
-	Wildcard bool
-	// Quoted tells that some of the part was in double quotes.
-	Quoted bool
-	// Params are the numbers of the unquoted "$N" in the text, in order.
-	Params []int
-	// Location tells that the part is the "@FILE:LINE[:COL]" of a uprobe; Text
-	// is what follows the '@'.
-	Location bool
+	probe.Part
 }
 
 func (*CDef) item()    {}

@@ -8,9 +8,9 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/internal/spell"
 	"btc/ir/kernel"
-
 	"btc/loader/manifest"
 )
 
@@ -317,7 +317,7 @@ func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 
 // inContext reports whether a place is one of the registers that ctx holds.
 func (b *body) inContext(p *Place) bool {
-	return p.Root == RootPointer && isContext(p.Base) && b.point.Kind != "iter"
+	return p.Root == RootPointer && isContext(p.Base) && b.point.Kind != probe.Iter
 }
 
 // index is "x[i]" on anything but a map.
@@ -407,16 +407,13 @@ func (b *body) pointerElem(x *ast.Index, e *Expr, t *types.Type, c *Const) {
 	b.placed(x, e, t.Elem)
 }
 
-// argsProviders are the probes whose arguments have names.
-var argsProviders = map[string]bool{"tracepoint": true, "rawtracepoint": true, "fentry": true, "fexit": true, "uprobe": true}
-
 // argsHere reports whether args may be used in this probe.
 func (b *body) argsHere(at ast.Node) bool {
 	if b.point.ofBPF() {
 		b.fail(diag.NotInThisProbe, at, "The args builtin cannot be used for 'fentry/fexit:bpf' probes")
 		return false
 	}
-	if argsProviders[b.point.Kind] {
+	if b.point.Type.Args {
 		return true
 	}
 	hinted(b.fail(diag.NotInThisProbe, at, "The args builtin can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes (%s used here)", b.point.Kind), b.point.otherProbe("args"))
@@ -430,9 +427,9 @@ func (b *body) argsField(x *ast.Field, id *ast.Ident, e *Expr) {
 		return
 	}
 	switch b.point.Kind {
-	case "tracepoint":
+	case probe.Tracepoint:
 		b.tracepointField(x, e)
-	case "uprobe":
+	case probe.Uprobe:
 		b.userArg(x, e)
 	default:
 		b.typedArg(x, e)
@@ -533,7 +530,7 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 		b.fail(diag.NoArgs, x, "the target has no prototype of %s, so its arguments are not known", b.point.Name)
 		return
 	}
-	if x.Name.Text == "retval" && b.point.Kind == "fexit" {
+	if x.Name.Text == "retval" && b.point.Kind == probe.Fexit {
 		b.argPlace(x, e, proto, -1)
 		return
 	}
@@ -580,7 +577,7 @@ func (b *body) argPlace(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 
 // proto is the prototype of the probed function, nil when the target has none.
 func (b *body) proto() *kernel.Type {
-	if b.point.Kind == "rawtracepoint" {
+	if b.point.Kind == probe.RawTracepoint {
 		return b.rawProto()
 	}
 	f, ok := b.t.Func(b.t.Arch().SyscallFunc(b.point.Name))

@@ -6,6 +6,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
@@ -63,7 +64,7 @@ func newBody(c *checker, cl *clause, p *Point) *body {
 			_, event, _ := strings.Cut(all[0], ":")
 			b.event, _ = c.t.Tracepoint(p.Target, event)
 		}
-	case p.Kind == "tracepoint" && !p.Pattern:
+	case p.Kind == probe.Tracepoint && !p.Pattern:
 		event, ok := c.t.Tracepoint(p.Target, p.Name)
 		if !ok {
 			event, _ = c.t.Elsewhere(p.Target, p.Name)

@@ -10,6 +10,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/internal/spell"
 )
 
@@ -114,7 +115,7 @@ func (b *body) comm(c *callSite) {
 
 func (b *body) retval(c *callSite) {
 	c.e.Type = types.TUint64.WithSpace(b.point.Space())
-	if b.point.Kind == "fexit" || b.point.Kind == "fentry" {
+	if b.point.Kind == probe.Fexit || b.point.Kind == probe.Fentry {
 		proto := b.proto()
 		if proto == nil {
 			b.fail(diag.NoArgs, c.at, "the target has no prototype of %s, so its return value is not known", b.point.Name)
@@ -128,7 +129,7 @@ func (b *body) retval(c *callSite) {
 func (b *body) funcName(c *callSite) {
 	b.out.UsesFunc = true
 	c.e.Type = types.TKsym
-	if b.point.Provider.User {
+	if b.point.Type.Space == probe.UserSpace {
 		c.e.Type = types.TUsym
 	}
 }
@@ -138,7 +139,7 @@ func (b *body) probeName(c *callSite) {
 	c.e.Type = types.TProbe
 }
 
-func (b *body) probeType(c *callSite) { b.stringConst(c.at, c.e, b.point.Provider.Type) }
+func (b *body) probeType(c *callSite) { b.stringConst(c.at, c.e, b.point.Type.TypeName()) }
 
 // maxFrames is the most frames of a stack; defaultFrames that of a plain kstack.
 const (
@@ -148,7 +149,7 @@ const (
 
 // stack is kstack, ustack([mode][, limit]).
 func (b *body) stack(c *callSite) {
-	if k := b.point.Kind; k == "test" || k == "bench" {
+	if k := b.point.Kind; k == probe.Test || k == probe.Bench {
 		b.fail(diag.NotInThisProbe, c.at, "%s can not be used with %q probes", c.Fn.Name, k)
 	}
 	user := c.Fn.Name == "ustack"

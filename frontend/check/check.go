@@ -13,6 +13,7 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
@@ -205,7 +206,7 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	c.clauses = append(c.clauses, cl)
 	shared := map[string]*body{}
 	for _, ap := range p.Points {
-		if len(p.Points) > 1 && ap.Provider == "iter" { // its objects are of one kind, and the run ends with them
+		if len(p.Points) > 1 && ap.Provider == probe.Iter { // its objects are of one kind, and the run ends with them
 			c.fail(diag.BadAttachPoint, ap, "iter probe only supports one attach point.")
 			return
 		}
@@ -238,9 +239,9 @@ func (c *checker) leftOut(at ast.Node, p *Point) bool {
 	}
 	known := true
 	switch p.Kind {
-	case "tracepoint":
+	case probe.Tracepoint:
 		_, known = c.t.Tracepoint(p.Target, p.Name)
-	case "fentry", "fexit", "rawtracepoint":
+	case probe.Fentry, probe.Fexit, probe.RawTracepoint:
 		known = len(c.typedMembers(p)) > 0
 	}
 	if !known && p.Missing == "warn" {

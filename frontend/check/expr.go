@@ -10,6 +10,7 @@ import (
 	"btc/frontend/cdef"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/internal/spell"
 )
 
@@ -298,7 +299,7 @@ func (b *body) stackArgument(x *ast.Ident, e *Expr) bool {
 	if !ok || err != nil || n > 4095 {
 		return false
 	}
-	if k := b.point.Kind; k != "kprobe" && k != "uprobe" {
+	if k := b.point.Kind; k != probe.Kprobe && k != probe.Uprobe {
 		b.fail(diag.NotInThisProbe, x, "The %s builtin can only be used with 'kprobes' and 'uprobes' probes", x.Name)
 		e.Type = types.TInvalid
 		return true

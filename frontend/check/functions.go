@@ -1,7 +1,6 @@
 package check
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -9,6 +8,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 )
 
 // Function is one row of the table of builtins and functions: what may be
@@ -28,7 +28,7 @@ type Function struct {
 	value    bool // may be written without parentheses
 	min, max int  // numbers of arguments
 	unsafe   bool
-	in       string // the probes that permit it, separated by blanks; "" for all
+	in       onlyIn // the kinds of probes that permit it; nil for all
 	result   *types.Type
 	check    func(b *body, c *callSite) // nil: no arguments, result as above
 }
@@ -43,18 +43,35 @@ type callSite struct {
 	e    *Expr
 }
 
-const (
-	inEntry   = "kprobe uprobe usdt rawtracepoint"
-	inReturn  = "kretprobe uretprobe fexit fentry"
-	inFunc    = "kprobe kretprobe uprobe uretprobe fentry fexit"
-	inRegs    = "kprobe kretprobe uprobe uretprobe usdt profile interval software hardware watchpoint"
-	inUser    = "uprobe uretprobe usdt"
-	inSignal  = "kprobe kretprobe uprobe uretprobe usdt tracepoint profile fentry fexit rawtracepoint"
-	inTracing = "fentry fexit iter rawtracepoint"
-	inCtx     = "kprobe kretprobe uprobe uretprobe usdt iter " + inPerf
-	inPerf    = "profile interval software hardware"
-	inPath    = "fentry fexit iter"
-)
+// onlyIn reports whether a kind of probe permits a function.
+type onlyIn func(*probe.Type) bool
+
+func inEntry(t *probe.Type) bool  { return t.ArgN }
+func inReturn(t *probe.Type) bool { return t.Retval }
+func inRegs(t *probe.Type) bool   { return t.Program.HasRegs() }
+func inUser(t *probe.Type) bool   { return t.Space == probe.UserSpace }
+
+func inFunc(t *probe.Type) bool {
+	return t.Form == probe.Function || t.Form == probe.UserCode || inTyped(t) && t.Program != probe.ProgTPBTF
+}
+
+// inSignal: bpf_send_signal is for the current process, which a probe in code has.
+func inSignal(t *probe.Type) bool {
+	return t.Space != probe.NoSpace && t.Form != probe.Iterator || t.Kind == probe.Profile
+}
+
+func inTyped(t *probe.Type) bool   { return t.Form == probe.Typed }
+func inTracing(t *probe.Type) bool { return inTyped(t) || t.Form == probe.Iterator }
+
+// inPath: the kernel allows bpf_d_path in these.
+func inPath(t *probe.Type) bool { return inTracing(t) && t.Program != probe.ProgTPBTF }
+
+func inPerf(t *probe.Type) bool { return t.Form == probe.Timer || t.Form == probe.Counter }
+func inCtx(t *probe.Type) bool {
+	return t.Program == probe.ProgKprobe || t.Form == probe.Iterator || inPerf(t)
+}
+
+func inKprobe(t *probe.Type) bool { return t.Kind == probe.Kprobe }
 
 // functionTable is the table, by name; it is never written to. argN is one row, "arg".
 var functionTable = sync.OnceValue(func() map[string]*Function {
@@ -273,7 +290,7 @@ func (b *body) permitted(c *callSite, name string) bool {
 	case "arg", "retval", "ctx", "reg":
 		b.noContext(c.at, name)
 	}
-	if c.Fn.in == "" || slices.Contains(strings.Fields(c.Fn.in), b.point.Kind) {
+	if c.Fn.in == nil || c.Fn.in(b.point.Type) {
 		return true
 	}
 	switch c.Fn.Name {
@@ -281,12 +298,12 @@ func (b *body) permitted(c *callSite, name string) bool {
 		hinted(b.fail(diag.NotInThisProbe, c.at, "The %s builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes", name), b.point.otherProbe("arg"))
 	case "retval":
 		d := b.fail(diag.NotInThisProbe, c.at, "The retval builtin can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes")
-		if b.point.Kind == "tracepoint" {
+		if b.point.Kind == probe.Tracepoint {
 			d.Message += " (try to use args.ret instead)"
 		}
 		hinted(d, b.point.otherProbe("retval"))
 	case "ctx":
-		if b.point.Kind == "tracepoint" {
+		if b.point.Kind == probe.Tracepoint {
 			b.fail(diag.NotInThisProbe, c.at, "Use args instead of ctx in tracepoint")
 			return false
 		}

@@ -27,10 +27,10 @@ func hostRows() []Function {
 		{Name: "kfunc_allowed", min: 1, max: 1, result: types.TBool, check: (*body).kfunc, Supported: true},
 		{Name: "uaddr", min: 1, max: 1, in: inUser, result: types.MakePointer(types.TUint64, types.User), check: (*body).hostName, Supported: true},
 		{Name: "path", min: 1, max: 2, in: inPath, check: (*body).path, Supported: true},
-		{Name: "socket_cookie", min: 1, max: 1, in: "fentry fexit rawtracepoint", result: u64, check: (*body).socketCookie, Supported: true},
-		{Name: "skboutput", min: 4, max: 4, in: "fentry fexit rawtracepoint", result: types.TUint32, Effect: true, check: (*body).skbOutput, Supported: true},
+		{Name: "socket_cookie", min: 1, max: 1, in: inTyped, result: u64, check: (*body).socketCookie, Supported: true},
+		{Name: "skboutput", min: 4, max: 4, in: inTyped, result: types.TUint32, Effect: true, check: (*body).skbOutput, Supported: true},
 		{Name: "unwatch", min: 1, max: 1, result: none, Effect: true, check: (*body).unwatch, Supported: true},
-		{Name: "override", min: 1, max: 1, in: "kprobe", result: none, Effect: true, unsafe: true, check: (*body).override, Supported: true},
+		{Name: "override", min: 1, max: 1, in: inKprobe, result: none, Effect: true, unsafe: true, check: (*body).override, Supported: true},
 	}
 }
 

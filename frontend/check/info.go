@@ -9,15 +9,14 @@
 package check
 
 import (
-	"slices"
 	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/internal/arch"
+	"btc/internal/probe"
 	"btc/ir/kernel"
-
 	"btc/loader/manifest"
 )
 
@@ -73,10 +72,10 @@ type Program struct {
 }
 
 // Point is an attach point in parts. The fields mean what they mean in
-// ir.Attach; Kind is the text of an ir.ProgKind.
+// manifest.Attach.
 type Point struct {
-	Kind     string // "kprobe", "tracepoint", "begin", ...
-	Provider *Provider
+	Kind string      // a kind of package probe
+	Type *probe.Type // the row of Kind
 	manifest.Attach
 	// Pattern is set when Target or Name holds a "*" that the host expands.
 	Pattern bool
@@ -88,12 +87,12 @@ type Point struct {
 // what a pattern matches, the module of a function, the path of a program.
 func (p *Point) NamedByHost() bool {
 	switch p.Kind {
-	case "fentry", "fexit", "rawtracepoint":
+	case probe.Fentry, probe.Fexit, probe.RawTracepoint:
 		if p.Target == "" {
 			return true
 		}
-	case "uprobe", "uretprobe", "usdt":
-		if !strings.HasPrefix(p.Target, "/") || p.Lang != "" || p.Kind == "usdt" && !strings.Contains(p.Name, ":") {
+	case probe.Uprobe, probe.Uretprobe, probe.USDT:
+		if !strings.HasPrefix(p.Target, "/") || p.Lang != "" || p.Kind == probe.USDT && !strings.Contains(p.Name, ":") {
 			return true
 		}
 	}
@@ -103,17 +102,14 @@ func (p *Point) NamedByHost() bool {
 // Space is the address space of what the probe itself finds in registers: argN,
 // retval, reg().
 func (p *Point) Space() types.Space {
-	switch {
-	case p.Provider.User:
+	switch p.Type.Space {
+	case probe.UserSpace:
 		return types.User
-	case slices.Contains(kernelCode, p.Kind):
+	case probe.KernelSpace:
 		return types.Kernel
 	}
 	return types.NoSpace // a sample, a watchpoint: of whoever was interrupted
 }
-
-// kernelCode are the kinds of probes that are in the kernel's own code.
-var kernelCode = []string{"kprobe", "kretprobe", "fentry", "fexit", "tracepoint", "rawtracepoint", "iter"}
 
 // RecordUse is a field of a tracepoint's record that is read at a fixed place.
 type RecordUse struct {

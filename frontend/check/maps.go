@@ -4,6 +4,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 )
 
 // keyUse says how a map is used.
@@ -166,7 +167,7 @@ func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 // keyPart types an expression that is a key or part of one.
 func (b *body) keyPart(x ast.Expr) *types.Type {
 	t := b.part("as a key", x, b.value)
-	if call := b.out.Expr(x).Call; call != nil && call.Fn != nil && call.Fn.Name == "ctx" && b.point.Kind != "iter" {
+	if call := b.out.Expr(x).Call; call != nil && call.Fn != nil && call.Fn.Name == "ctx" && b.point.Kind != probe.Iter {
 		b.fail(diag.BadMapUse, x, "context cannot be part of a map key")
 		return types.TInvalid
 	}

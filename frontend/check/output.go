@@ -6,6 +6,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 )
 
 // conversions lists the conversions of a format in order, "%%" left out.
@@ -136,7 +137,7 @@ func (b *body) print(c *callSite) {
 	call := b.out.Expr(x).Call
 	switch {
 	case call == nil || call.Fn == nil || invalid(t):
-	case call.Fn.Name == "ctx" && b.point.Kind != "iter":
+	case call.Fn.Name == "ctx" && b.point.Kind != probe.Iter:
 		b.fail(diag.BadArguments, c.at, "%s type passed to print() is not printable", contextName(t))
 	case (call.Fn.Name == "kptr" || call.Fn.Name == "uptr") && b.out.Expr(call.Args[0]).Type.IsInteger():
 		c.Args = call.Args // the number, as it was given

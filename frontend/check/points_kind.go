@@ -6,15 +6,8 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
-
+	"btc/internal/probe"
 	"btc/loader/manifest"
-)
-
-// kernelKinds and userKinds are the kinds of probes that a pattern for the kind
-// can stand for: those that fire at the beginning of something.
-var (
-	kernelKinds = []string{"fentry", "hardware", "iter", "kprobe", "rawtracepoint", "software", "tracepoint"}
-	userKinds   = []string{"uprobe", "usdt"}
 )
 
 // kindPattern resolves an attach point with a pattern for the kind of probe,
@@ -27,14 +20,18 @@ func (c *checker) kindPattern(ap *ast.AttachPoint, readsArgs bool) []*Point {
 		rest = ap.Parts
 		pattern.Text = "*"
 	}
-	kinds := kernelKinds
-	if strings.Contains(rest[0].Text, "/") {
-		kinds = userKinds
+	user := strings.Contains(rest[0].Text, "/")
+	var kinds []string
+	for _, t := range probe.Types() {
+		if t.Searched && user == (t.Space == probe.UserSpace) {
+			kinds = append(kinds, t.Kind)
+		}
 	}
+	slices.Sort(kinds)
 	var points []*Point
 	matched := false
 	for _, kind := range kinds {
-		if !globText(strings.ToLower(pattern.Text), kind) {
+		if !probe.Glob(strings.ToLower(pattern.Text), kind) {
 			continue
 		}
 		matched = true
@@ -63,55 +60,37 @@ func (c *checker) kindPattern(ap *ast.AttachPoint, readsArgs bool) []*Point {
 // kindHas tells whether the target has a probe of a kind and a name, given in
 // parts. What only the host can tell counts.
 func (c *checker) kindHas(kind string, parts []ast.AttachPart) bool {
-	prov, n := providerNamed(kind), len(parts)
+	t, n := probe.Lookup(kind), len(parts)
 	last := parts[n-1].Text
-	if kind == "tracepoint" && n == 1 {
+	if kind == probe.Tracepoint && n == 1 {
 		return parts[0].Wildcard && len(c.t.Tracepoints(last, "*")) > 0
 	}
-	if n < prov.Min || n > prov.Max {
+	if n < t.Min || n > t.Max {
 		return false
 	}
 	switch kind {
-	case "tracepoint":
+	case probe.Tracepoint:
 		return len(c.t.Tracepoints(parts[0].Text, last)) > 0
-	case "kprobe", "fentry":
+	case probe.Kprobe, probe.Fentry:
 		module := "vmlinux"
 		if n > 1 {
 			module = parts[0].Text
 		}
-		if module != "vmlinux" && c.kindHas("tracepoint", parts) {
+		if module != "vmlinux" && c.kindHas(probe.Tracepoint, parts) {
 			return false // a category is meant
 		}
 		return module != "vmlinux" || len(c.typedMembers(&Point{Kind: kind, Attach: manifest.Attach{Name: last}})) > 0
-	case "rawtracepoint":
-		if n > 1 && c.kindHas("tracepoint", parts) {
+	case probe.RawTracepoint:
+		if n > 1 && c.kindHas(probe.Tracepoint, parts) {
 			return false
 		}
 		return len(c.t.RawTracepoints(last)) > 0
-	case "software":
-		return slices.Contains(SoftwareEvents(), parts[0].Text)
-	case "hardware":
-		return slices.Contains(HardwareEvents(), parts[0].Text)
-	case "iter":
+	case probe.Software, probe.Hardware:
+		_, ok := probe.FindEvent(kind, parts[0].Text)
+		return ok
+	case probe.Iter:
 		_, ok := c.t.Iter(parts[0].Text)
 		return ok
 	}
 	return true
-}
-
-// globText tells whether a text fits a pattern in which "*" stands for any text.
-func globText(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	rest, ok := strings.CutPrefix(text, parts[0])
-	for _, p := range parts[1 : len(parts)-1] {
-		i := strings.Index(rest, p)
-		if i < 0 {
-			return false
-		}
-		rest = rest[i+len(p):]
-	}
-	return ok && strings.HasSuffix(rest, parts[len(parts)-1])
 }

@@ -5,11 +5,12 @@ import (
 
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 )
 
 // pinned: an iterator that the loader leaves in the BPF file system, for others
 // to read. Its Target is the path.
-func (p *Point) pinned() bool { return p.Kind == "iter" && p.Target != "" }
+func (p *Point) pinned() bool { return p.Kind == probe.Iter && p.Target != "" }
 
 // pinnable holds a call against what the program of a pinned iterator can do: it
 // runs when btrun has ended, so the kernel alone makes the text (bpf_seq_printf).

@@ -2,13 +2,13 @@ package check
 
 import (
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/internal/spell"
 	"btc/ir/kernel"
 )
@@ -17,21 +17,10 @@ import (
 // types in the target. A pattern is expanded when the clause reads them: each
 // function has arguments of its own.
 func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
-	parts := ap.Parts[1:]
-	if p.Kind != "rawtracepoint" && (len(parts) > 2 || parts[0].Text == "bpf") {
-		return c.bpfPoint(p, ap, parts)
+	if p.ofBPF() {
+		return []*Point{p}
 	}
-	last := parts[len(parts)-1]
-	if len(parts) == 2 {
-		p.Target = parts[0].Text
-	}
-	p.Name = last.Text
-	p.Pattern = last.Wildcard || parts[0].Wildcard
-	p.finish()
-	if p.Name == "" {
-		c.fail(diag.BadAttachPoint, ap, "%s should be attached to a function", p.Kind)
-		return nil
-	}
+	last := ap.Parts[len(ap.Parts)-1]
 	all := c.typedMembers(p)
 	switch {
 	case !p.Pattern:
@@ -49,48 +38,24 @@ func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	for _, name := range all {
 		one := *p
 		one.Name, one.Pattern = name, false
-		one.Missing = "ignore"                                              // a member of a pattern need not exist on the host
-		if strings.Contains(one.Target, "*") && p.Kind != "rawtracepoint" { // of which only the host knows the modules
+		one.Missing = "ignore"                                                  // a member of a pattern need not exist on the host
+		if strings.Contains(one.Target, "*") && p.Kind != probe.RawTracepoint { // of which only the host knows the modules
 			one.Target = ""
 		}
-		one.finish()
+		one.name()
 		points = append(points, &one)
 	}
 	return points
 }
 
-// bpfPoint resolves "fentry:bpf:PROGRAM" and "fentry:bpf:ID:PROGRAM": functions of
-// BPF programs that are loaded on the host.
-func (c *checker) bpfPoint(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) []*Point {
-	last := parts[len(parts)-1]
-	switch {
-	case parts[0].Text != "bpf":
-		c.fail(diag.BadAttachPoint, ap, "Only the 'bpf' variant of this probe supports 4 arguments")
-		return nil
-	case len(parts) == 1 || last.Text == "":
-		c.fail(diag.BadAttachPoint, ap, "the 'bpf' variant of this probe requires a bpf program name and optional bpf program id")
-		return nil
-	}
-	p.Target, p.Name, p.Pattern = "bpf", last.Text, true
-	if id := parts[1]; len(parts) == 3 && id.Text != "*" {
-		if n, err := strconv.ParseUint(id.Text, 0, 32); err != nil || n == 0 {
-			c.fail(diag.BadAttachPoint, id, "bpf program id must be a number or '*'")
-			return nil
-		}
-		p.Target += ":" + id.Text
-	}
-	p.finish()
-	return []*Point{p}
-}
-
 // ofBPF: a fentry or fexit of BPF programs.
 func (p *Point) ofBPF() bool {
-	return (p.Kind == "fentry" || p.Kind == "fexit") && (p.Target == "bpf" || strings.HasPrefix(p.Target, "bpf:"))
+	return (p.Kind == probe.Fentry || p.Kind == probe.Fexit) && (p.Target == "bpf" || strings.HasPrefix(p.Target, "bpf:"))
 }
 
 // typedMembers lists what an attach point may name in the target.
 func (c *checker) typedMembers(p *Point) []string {
-	if p.Kind == "rawtracepoint" {
+	if p.Kind == probe.RawTracepoint {
 		return c.t.RawTracepoints(p.Name)
 	}
 	var names []string
@@ -118,7 +83,7 @@ func moduleName(f *kernel.Function) string {
 // modules that it was not made with are the host's affair.
 func (c *checker) typedMissing(p *Point, at ast.Node) {
 	what, list := "traceable function", c.t.Funcs
-	if p.Kind == "rawtracepoint" {
+	if p.Kind == probe.RawTracepoint {
 		what, list = "raw tracepoint", c.t.RawTracepoints
 	} else if p.Target != "" && p.Target != "vmlinux" {
 		return
@@ -137,7 +102,9 @@ func (b *body) argLimit() int {
 }
 
 // argsInMemory: the arguments are not those of a function's registers.
-func (b *body) argsInMemory() bool { return b.point.Kind == "usdt" || b.point.Kind == "rawtracepoint" }
+func (b *body) argsInMemory() bool {
+	return b.point.Kind == probe.USDT || b.point.Kind == probe.RawTracepoint
+}
 
 func (b *body) argTooFar(at ast.Node, n int64) {
 	if b.argsInMemory() {
@@ -150,7 +117,7 @@ func (b *body) argTooFar(at ast.Node, n int64) {
 // rawArg warns of an argument that a raw tracepoint does not have in the target's
 // kernel. Other kernels may have it: block_rq_insert lost its first in 5.11.
 func (b *body) rawArg(at ast.Node, n int64) {
-	if b.point.Kind != "rawtracepoint" || b.point.Pattern {
+	if b.point.Kind != probe.RawTracepoint || b.point.Pattern {
 		return
 	}
 	proto, ok := b.t.RawTracepoint(b.point.Name)
@@ -171,32 +138,13 @@ func countOf(n int, what string) string {
 }
 
 // iter reads "iter:KIND".
-func (c *checker) iter(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bool {
-	if parts[0].Wildcard {
-		c.fail(diag.BadAttachPoint, parts[0], "wildcards are not allowed for %s probe type", p.Kind)
-		return false
-	}
-	if len(parts) > 1 {
-		switch pin := parts[1]; {
-		case pin.Wildcard:
-			c.fail(diag.BadAttachPoint, pin, "wildcards are not allowed for %s probe type", p.Kind)
-			return false
-		case pin.Text == "":
-			c.fail(diag.BadAttachPoint, pin, "the path to pin the iterator at is empty")
-			return false
-		}
-		p.Target = parts[1].Text
-	}
-	if p.Name = parts[0].Text; p.Name == "" {
-		c.fail(diag.BadAttachPoint, ap, "iter should have a kind").Hint("iter:task, iter:task_file, ...")
-		return false
-	}
+func (c *checker) iter(p *Point, kind ast.AttachPart) bool {
 	if what := kernel.IterOverMap(p.Name); what != "" {
-		c.fail(diag.NotSupported, parts[0], "iter:%s visits the %s of one map, and a script cannot name a map of another program", p.Name, what)
+		c.fail(diag.NotSupported, kind, "iter:%s visits the %s of one map, and a script cannot name a map of another program", p.Name, what)
 		return false
 	}
 	if _, ok := c.t.Iter(p.Name); !ok {
-		d := c.absent(p, parts[0], "the target's kernel has no iterator %s; the host decides", p.Name)
+		d := c.absent(p, kind, "the target's kernel has no iterator %s; the host decides", p.Name)
 		if near := spell.Nearest(p.Name, c.t.Iters()); near != "" {
 			d.Hint("did you mean %s?", near)
 		}
@@ -207,12 +155,12 @@ func (c *checker) iter(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart) bo
 // ctxValue is the context as the kernel's type of it: the arguments of an
 // iterator, or the registers.
 func (b *body) ctxValue(c *callSite) {
-	if slices.Contains(strings.Fields(inPerf), b.point.Kind) { // bpf_perf_event_data, which kernels do not describe
+	if inPerf(b.point.Type) { // bpf_perf_event_data, which kernels do not describe
 		c.e.Type = types.MakePointer(types.TNone, types.Kernel)
 		return
 	}
 	name := "pt_regs"
-	if b.point.Kind == "iter" {
+	if b.point.Kind == probe.Iter {
 		name = "bpf_iter__" + b.point.Name
 	}
 	t, ok := b.env.Tagged("struct", name)

@@ -9,7 +9,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-
+	"btc/internal/probe"
 	"btc/loader/manifest"
 )
 
@@ -69,8 +69,8 @@ const (
 	maxCallFrames = 8
 )
 
-// subprogProvider stands for the kind of probe in a function.
-var subprogProvider = Provider{Name: "fn", Type: "fn"}
+// subprogType stands for the kind of probe in a function.
+var subprogType = probe.Type{Kind: "fn"}
 
 // notInSubprog are builtins that need the context of a program.
 var notInSubprog = map[string]bool{"kstack": true, "ustack": true, "probe": true, "probetype": true, "args": true, "ctx": true}
@@ -98,7 +98,7 @@ func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
 	name := f.def.Name
 	s := &Subprog{Name: name.Text, Variant: len(f.all), Def: f.def, Params: make([]*Var, len(f.def.Params)), Result: types.TInvalid,
 		spaces: spaces, open: make([]bool, len(f.def.Params))}
-	s.Point = &Point{Kind: "fn", Provider: &subprogProvider, Attach: manifest.Attach{Text: name.Text}, At: name.At}
+	s.Point = &Point{Kind: "fn", Type: &subprogType, Attach: manifest.Attach{Text: name.Text}, At: name.At}
 	s.body = newBody(c, f.clause, s.Point)
 	s.body.sub, s.Body = s, s.body.out
 	for i, p := range f.def.Params {

@@ -3,6 +3,8 @@ package check
 import (
 	"slices"
 	"strings"
+
+	"btc/internal/probe"
 )
 
 // FunctionInfo is what the documents say of a row of the table of builtins and
@@ -36,8 +38,10 @@ func Functions() []FunctionInfo {
 				Name: f.Name, Group: g.name, Value: f.value, Call: !f.value || f.max > 0, Min: f.min, Max: f.max,
 				Unsafe: f.unsafe, Supported: f.Supported,
 			}
-			if f.in != "" {
-				info.In = strings.Fields(f.in)
+			for _, t := range probe.Types() {
+				if f.in != nil && f.in(&t) {
+					info.In = append(info.In, t.Kind)
+				}
 			}
 			all = append(all, info)
 		}
@@ -50,9 +54,6 @@ func Functions() []FunctionInfo {
 	})
 	return all
 }
-
-// Providers lists the kinds of probes.
-func Providers() []Provider { return slices.Clone(providers[:]) }
 
 // SettingInfo is what the documents say of a key of the config block.
 type SettingInfo struct {

@@ -8,6 +8,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 )
 
 // Trusted says how a program gets a pointer whose type the kernel's verifier
@@ -106,11 +107,11 @@ func (b *body) trustedPlace(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
 	case !ok:
 		return nil, noStruct(e.Type)
 	case p.Root == RootArg:
-		if !slices.Contains([]string{"fentry", "fexit", "rawtracepoint"}, b.point.Kind) {
+		if b.point.Type.Form != probe.Typed {
 			return nil, "arguments are numbers in this probe"
 		}
 		return &Trusted{Type: name, Slot: b.out.Args[p.Arg].Slot, Result: p.Arg < 0}, ""
-	case p.Root == RootPointer && b.point.Kind == "iter" && isContext(p.Base) && len(p.Steps) == 1 && e.Type.Kind == types.Pointer:
+	case p.Root == RootPointer && b.point.Kind == probe.Iter && isContext(p.Base) && len(p.Steps) == 1 && e.Type.Kind == types.Pointer:
 		return &Trusted{Type: name, Slot: p.Steps[0].Off / 8, Iterated: true}, ""
 	case p.Root == RootCtx:
 		return nil, "the fields of a tracepoint's record are numbers to it"
@@ -190,7 +191,7 @@ func (b *body) trustedCast(x *ast.Cast, e *Expr, depth int) (*Trusted, string) {
 	if !ok || e.Type.Kind != types.Pointer {
 		return nil, noStruct(e.Type)
 	}
-	if arg := b.out.Expr(x.X); b.point.Kind == "rawtracepoint" && arg != nil && arg.Call != nil && arg.Call.Fn.Name == "arg" {
+	if arg := b.out.Expr(x.X); b.point.Kind == probe.RawTracepoint && arg != nil && arg.Call != nil && arg.Call.Fn.Name == "arg" {
 		return &Trusted{Type: name, Slot: int(arg.Call.N)}, ""
 	}
 	if b.out.Type(x.X).IsInteger() {

@@ -11,6 +11,7 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/internal/spell"
 )
 
@@ -40,14 +41,7 @@ func (b *body) bind(bin *debuginfo.Binary) { b.out.Binary = bin.ID }
 // uprobes resolves uprobe and uretprobe. A source line may have several
 // addresses; a pattern is expanded when the clause reads args, for each function
 // has parameters of its own.
-func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart, readsArgs bool) []*Point {
-	if len(parts) == 2 && parts[1].Location {
-		return c.sourceLine(p, ap, parts)
-	}
-	if !c.uprobe(p, ap, parts) {
-		return nil
-	}
-	p.finish()
+func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
 	if !readsArgs || !strings.Contains(p.Name, "*") && p.Lang == "" {
 		return []*Point{p}
 	}
@@ -59,7 +53,7 @@ func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart,
 		if p.Lang == "cpp" {
 			return debuginfo.Matches(p.Name, name)
 		}
-		return globText(p.Name, name)
+		return probe.Glob(p.Name, name)
 	})
 	if len(names) == 0 {
 		c.absent(p, ap, "the debug information of %s has no function that matches %s", bin.Path, p.Name)
@@ -72,7 +66,7 @@ func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, parts []ast.AttachPart,
 	for _, name := range names {
 		one := *p
 		one.Name, one.Pattern = name, false
-		one.finish()
+		one.name()
 		points = append(points, &one)
 	}
 	return points
@@ -87,7 +81,7 @@ func (c *checker) sourceLine(p *Point, ap *ast.AttachPoint, parts []ast.AttachPa
 		return nil
 	}
 	switch {
-	case p.Kind == "uretprobe":
+	case p.Kind == probe.Uretprobe:
 		return bad("Source code location not allowed")
 	case parts[0].Wildcard:
 		return bad("Cannot use wildcards with source code location")
@@ -175,7 +169,7 @@ func (b *body) userArg(x *ast.Field, e *Expr) {
 // userType looks for a type that neither the script nor the kernel has in the
 // debug information of the program that is probed. find asks one file.
 func (b *body) userType(at ast.Node, find func(*debuginfo.Binary) (*types.Type, bool)) (*types.Type, bool) {
-	if b.point == nil || !b.point.Provider.User || b.files == nil {
+	if b.point == nil || b.point.Space() != types.User || b.files == nil {
 		return nil, false
 	}
 	bin, err := b.debug(b.point)
@@ -203,10 +197,10 @@ func (b *body) allArgs(at ast.Node, e *Expr) {
 	e.Type = types.TInvalid
 	var names []string
 	switch b.point.Kind {
-	case "tracepoint":
+	case probe.Tracepoint:
 		b.fail(diag.BadAccess, at, "the record of a tracepoint is no value: name a field, args.field")
 		return
-	case "uprobe":
+	case probe.Uprobe:
 		fn := b.function(at)
 		if fn == nil {
 			return

@@ -118,8 +118,11 @@ func (b *builder) stmt(at diag.Span) int {
 func (b *builder) program(i int, p *check.Program) {
 	pt := p.Point
 	at := b.pos(pt.At, b.stmt(pt.At))
+	point := pt.Attach.Point()
+	point.Pattern = pt.Pattern
+	section := pt.Type.Section(point)
 	prog := &ir.Prog{
-		Kind: ir.ProgKind(pt.Kind), Section: section(pt), Clause: p.Clause, FirstID: i,
+		Kind: pt.Kind, Section: section, Clause: p.Clause, FirstID: i,
 		UsesID: p.Body.UsesID, UsesFunc: p.Body.UsesFunc, Pos: at,
 		Attach: pt.Attach,
 	}
@@ -138,51 +141,6 @@ func (b *builder) program(i int, p *check.Program) {
 	fb.initVars()
 	fb.clause(p.Probe)
 	dropTrivialParams(f)
-}
-
-// section is the ELF section of a program, by libbpf's names. A pattern or a
-// path that only the host resolves has no place there: the manifest says it.
-func section(p *check.Point) string {
-	exact := !p.Pattern && p.Name != ""
-	switch p.Kind {
-	case "kprobe", "kretprobe", "fentry", "fexit":
-		if !exact {
-			return p.Kind
-		}
-		if p.Offset != 0 {
-			return fmt.Sprintf("%s/%s+%d", p.Kind, p.Name, p.Offset)
-		}
-		return p.Kind + "/" + p.Name
-	case "uprobe", "uretprobe":
-		if !exact || !strings.HasPrefix(p.Target, "/") || p.Lang != "" {
-			return p.Kind
-		}
-		if p.Offset != 0 {
-			return fmt.Sprintf("%s/%s:%s+%d", p.Kind, p.Target, p.Name, p.Offset)
-		}
-		return fmt.Sprintf("%s/%s:%s", p.Kind, p.Target, p.Name)
-	case "usdt":
-		return p.Kind // libbpf's own form needs maps that only libbpf fills
-	case "tracepoint":
-		if !exact {
-			return p.Kind
-		}
-		return "tracepoint/" + p.Target + "/" + p.Name
-	case "rawtracepoint":
-		if !exact {
-			return "tp_btf"
-		}
-		return "tp_btf/" + p.Name
-	case "iter":
-		return "iter/" + p.Name
-	case "profile", "interval", "software", "hardware", "watchpoint":
-		return "perf_event"
-	case "begin", "end", "self":
-		return "raw_tp"
-	case "test", "bench":
-		return "xdp"
-	}
-	panic("BUG: no section for probe kind " + p.Kind)
 }
 
 // identifier makes a C identifier of an attach point's text.

@@ -4,6 +4,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -138,10 +139,10 @@ func fromContext(op ir.Op) callFunc {
 // usermode is 1 in what the loader runs itself. Where there are no registers to
 // tell it by, the kernel's own code has called the program.
 func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
-	switch f.prog.Point.Kind {
-	case "begin", "end", "self":
+	switch t := f.prog.Point.Type; {
+	case t.Runner == probe.Loader:
 		return ir.Const(1)
-	case "test", "bench", "tracepoint", "rawtracepoint", "fentry", "fexit", "iter":
+	case !t.Program.HasRegs():
 		return ir.Const(0)
 	}
 	return fromContext(ir.OpUsermode)(f, x, c)
@@ -160,7 +161,7 @@ func (f *fn) reg(_ ast.Expr, c *check.Call) *ir.Value {
 func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
 	v := f.Emit(ir.OpAttachID, ir.TI64)
 	v.Imm = int64(f.f.Prog.FirstID)
-	if f.f.Prog.Kind == ir.ProgUSDT { // the rest tells its places apart
+	if f.f.Prog.Kind == probe.USDT { // the rest tells its places apart
 		return f.And(v, ir.Const(1<<20-1))
 	}
 	return v

@@ -3,6 +3,7 @@ package irgen
 import (
 	"btc/frontend/ast"
 	"btc/frontend/check"
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -198,9 +199,6 @@ const (
 	countedTurns = 1 << 14
 )
 
-// runsOnce are the programs that the loader runs by itself.
-var runsOnce = map[ir.ProgKind]bool{ir.ProgBegin: true, ir.ProgEnd: true, ir.ProgSelf: true}
-
 // forRange is "for ($i : from..to)": half-open, bounds evaluated once.
 func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 	from := f.num(r.From)
@@ -219,7 +217,7 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 		if hasLoop(s.Body) {
 			most = min(most, outerTurns)
 		}
-		if p := f.f.Prog; p != nil && runsOnce[p.Kind] {
+		if p := f.f.Prog; p != nil && probe.RunByLoader(p.Kind) {
 			most = min(most, onceTurns)
 		}
 		if n <= most {

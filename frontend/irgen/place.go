@@ -6,6 +6,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/types"
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -243,7 +244,7 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 // isIterated reports whether a place is one of an iterator's objects, "ctx.task".
 func (f *fn) isIterated(e *check.Expr) bool {
 	p := e.Place
-	if f.prog.Point.Kind != "iter" || p.Root != check.RootPointer || len(p.Steps) != 1 || e.Type.Kind != types.Pointer {
+	if f.prog.Point.Kind != probe.Iter || p.Root != check.RootPointer || len(p.Steps) != 1 || e.Type.Kind != types.Pointer {
 		return false
 	}
 	id, ok := ast.Unparen(p.Base).(*ast.Ident)

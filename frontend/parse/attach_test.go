@@ -62,22 +62,3 @@ func TestAttachPoint(t *testing.T) {
 		}
 	}
 }
-
-// No name or alias stands for two probe types.
-func TestProviderNames(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, p := range providers {
-		for _, name := range append([]string{p.name}, p.aliases...) {
-			if seen[name] {
-				t.Errorf("%s is there twice", name)
-			}
-			seen[name] = true
-			if got, ok := lookupProvider(name); !ok || got.name != p.name {
-				t.Errorf("%s is found as %s", name, got.name)
-			}
-			if p.min > p.max {
-				t.Errorf("%s needs %d to %d parts", name, p.min, p.max)
-			}
-		}
-	}
-}

@@ -3,6 +3,7 @@ package interp
 import (
 	"encoding/binary"
 
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -68,7 +69,7 @@ func pid(fr *frame, v *ir.Value) int64 {
 	return int64(tid)
 }
 
-func (fr *frame) kind() ir.ProgKind {
+func (fr *frame) kind() string {
 	if fr.f.Prog == nil {
 		fr.trap("reads the context in a subprogram")
 	}
@@ -83,12 +84,12 @@ func (fr *frame) ctxWord(v *ir.Value, off int) int64 {
 func argument(fr *frame, v *ir.Value) int64 {
 	n := int(v.Imm)
 	switch fr.kind() {
-	case ir.ProgUSDT:
+	case probe.USDT:
 		if n < len(fr.in.Args) {
 			return int64(fr.in.Args[n])
 		}
 		return 0
-	case ir.ProgKprobe, ir.ProgUprobe:
+	case probe.Kprobe, probe.Uprobe:
 		if n >= len(fr.arch.Args) {
 			fr.trap("argument %d is on the stack", n)
 		}
@@ -98,7 +99,7 @@ func argument(fr *frame, v *ir.Value) int64 {
 }
 
 func retval(fr *frame, v *ir.Value) int64 {
-	if fr.kind() == ir.ProgFexit { // behind the arguments
+	if fr.kind() == probe.Fexit { // behind the arguments
 		if fr.Module.Target == nil {
 			fr.trap("the result of a function needs a target")
 		}
@@ -114,11 +115,11 @@ func retval(fr *frame, v *ir.Value) int64 {
 // funcIP gives an address in the function.
 func funcIP(fr *frame, v *ir.Value) int64 {
 	switch fr.kind() {
-	case ir.ProgKprobe:
+	case probe.Kprobe:
 		return fr.ctxWord(v, fr.arch.IP.Offset) - fr.arch.PastProbe
-	case ir.ProgUprobe:
+	case probe.Uprobe:
 		return fr.ctxWord(v, fr.arch.IP.Offset)
-	case ir.ProgUretprobe:
+	case probe.Uretprobe:
 		return int64(fr.f.Prog.FirstID) + fr.in.AttachID
 	}
 	return int64(fr.in.FuncIP)

@@ -1,5 +1,7 @@
 package kernel
 
+import "btc/internal/probe"
+
 // ArgKind is what a helper demands of one argument, in the kernel's terms.
 type ArgKind uint8
 
@@ -34,26 +36,29 @@ const (
 	ResultBTF                        // trusted typed kernel pointer, never null
 )
 
-// ProgSet is a set of program kinds.
+// ProgSet is a set of types of programs.
 type ProgSet uint16
 
 // Progs makes a set.
-func Progs(kinds ...ProgKind) ProgSet {
+func Progs(types ...probe.Program) ProgSet {
 	var s ProgSet
-	for _, k := range kinds {
+	for _, k := range types {
 		s |= 1 << k
 	}
 	return s
 }
 
-// Has tells whether k is in the set.
-func (s ProgSet) Has(k ProgKind) bool { return s&(1<<k) != 0 }
+// Has reports whether k is in the set.
+func (s ProgSet) Has(k probe.Program) bool { return s&(1<<k) != 0 }
+
+var (
+	allProgs = Progs(probe.Programs()...)
+	notXDP   = allProgs &^ (1 << probe.ProgXDP)
+)
 
 const (
-	allProgs   ProgSet = 1<<numProgKinds - 1
-	notXDP     ProgSet = allProgs &^ (1 << XDP)
-	tracing    ProgSet = 1<<TPBTF | 1<<FEntry | 1<<FExit | 1<<Iter
-	trampoline ProgSet = 1<<FEntry | 1<<FExit
+	tracing    ProgSet = 1<<probe.ProgTPBTF | 1<<probe.ProgFentry | 1<<probe.ProgFexit | 1<<probe.ProgIter
+	trampoline ProgSet = 1<<probe.ProgFentry | 1<<probe.ProgFexit
 )
 
 // Helper is one kernel helper function.
@@ -114,12 +119,12 @@ var helpers = []Helper{
 	{"get_numa_node_id", 42, Version{4, 10}, nil, ResultInt, "", allProgs, false},
 	{"probe_read_str", 45, Version{4, 11}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, true},
 	// Of tracing programs since 5.12.
-	{"get_socket_cookie", 46, Version{4, 12}, args(ArgBTF), ResultInt, "sock_common", tracing &^ (1 << Iter), false},
-	{"override_return", 58, Version{4, 16}, args(ArgCtx, ArgAny), ResultInt, "", Progs(KProbe), true},
+	{"get_socket_cookie", 46, Version{4, 12}, args(ArgBTF), ResultInt, "sock_common", tracing &^ (1 << probe.ProgIter), false},
+	{"override_return", 58, Version{4, 16}, args(ArgCtx, ArgAny), ResultInt, "", Progs(probe.ProgKprobe), true},
 	{"get_stack", 67, Version{4, 18}, args(ArgCtx, ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, true},
 	{"get_current_cgroup_id", 80, Version{4, 18}, nil, ResultInt, "", allProgs, false},
 	{"send_signal", 109, Version{5, 3}, args(ArgAny), ResultInt, "", notXDP, false},
-	{"skb_output", 111, Version{5, 5}, args(ArgBTF, ArgMap, ArgAny, ArgMem, ArgSizeOrZero), ResultInt, "sk_buff", tracing &^ (1 << Iter), false},
+	{"skb_output", 111, Version{5, 5}, args(ArgBTF, ArgMap, ArgAny, ArgMem, ArgSizeOrZero), ResultInt, "sk_buff", tracing &^ (1 << probe.ProgIter), false},
 	{"probe_read_user", 112, Version{5, 5}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
 	{"probe_read_kernel", 113, Version{5, 5}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
 	{"probe_read_user_str", 114, Version{5, 5}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, true},
@@ -129,23 +134,23 @@ var helpers = []Helper{
 	{"get_ns_current_pid_tgid", 120, Version{5, 7}, args(ArgAny, ArgAny, ArgMemOut, ArgSize), ResultInt, "", allProgs, false},
 	{"get_current_ancestor_cgroup_id", 123, Version{5, 7}, args(ArgAny), ResultInt, "", allProgs, false},
 	{"ktime_get_boot_ns", 125, Version{5, 8}, nil, ResultInt, "", allProgs, false},
-	{"seq_printf", 126, Version{5, 7}, args(ArgBTF, ArgMem, ArgSize, ArgMemOrNull, ArgSizeOrZero), ResultInt, "seq_file", Progs(Iter), true},
-	{"seq_write", 127, Version{5, 7}, args(ArgBTF, ArgMem, ArgSizeOrZero), ResultInt, "seq_file", Progs(Iter), true},
+	{"seq_printf", 126, Version{5, 7}, args(ArgBTF, ArgMem, ArgSize, ArgMemOrNull, ArgSizeOrZero), ResultInt, "seq_file", Progs(probe.ProgIter), true},
+	{"seq_write", 127, Version{5, 7}, args(ArgBTF, ArgMem, ArgSizeOrZero), ResultInt, "seq_file", Progs(probe.ProgIter), true},
 	{"ringbuf_output", 130, Version{5, 8}, args(ArgMap, ArgMem, ArgSizeOrZero, ArgAny), ResultInt, "", allProgs, false},
 	{"ringbuf_reserve", 131, Version{5, 8}, args(ArgMap, ArgAllocSize, ArgAny), ResultRecord, "", allProgs, false},
 	{"ringbuf_submit", 132, Version{5, 8}, args(ArgRecord, ArgAny), ResultVoid, "", allProgs, false},
 	{"ringbuf_discard", 133, Version{5, 8}, args(ArgRecord, ArgAny), ResultVoid, "", allProgs, false},
 	{"ringbuf_query", 134, Version{5, 8}, args(ArgMap, ArgAny), ResultInt, "", allProgs, false},
-	{"d_path", 147, Version{5, 10}, args(ArgBTF, ArgMemInOut, ArgSizeOrZero), ResultInt, "path", trampoline | 1<<Iter, false},
+	{"d_path", 147, Version{5, 10}, args(ArgBTF, ArgMemInOut, ArgSizeOrZero), ResultInt, "path", trampoline | 1<<probe.ProgIter, false},
 	// Only in sleepable programs.
 	{"copy_from_user", 148, Version{5, 10}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, false},
 	{"get_current_task_btf", 158, Version{5, 11}, nil, ResultBTF, "task_struct", allProgs, true},
 	{"for_each_map_elem", 164, Version{5, 13}, args(ArgMap, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
 	{"snprintf", 165, Version{5, 13}, args(ArgMemInOut, ArgSizeOrZero, ArgConstStr, ArgMemOrNull, ArgSizeOrZero), ResultInt, "", allProgs, true},
 	// fentry and fexit have it since 5.15 too.
-	{"get_func_ip", 173, Version{5, 15}, args(ArgCtx), ResultInt, "", trampoline | 1<<KProbe, true},
+	{"get_func_ip", 173, Version{5, 15}, args(ArgCtx), ResultInt, "", trampoline | 1<<probe.ProgKprobe, true},
 	// fentry and fexit since 5.19, raw_tp and tp_btf since 6.10.
-	{"get_attach_cookie", 174, Version{5, 15}, args(ArgCtx), ResultInt, "", notXDP &^ (1 << Iter), false},
+	{"get_attach_cookie", 174, Version{5, 15}, args(ArgCtx), ResultInt, "", notXDP &^ (1 << probe.ProgIter), false},
 	{"loop", 181, Version{5, 17}, args(ArgAny, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
 	{"strncmp", 182, Version{5, 17}, args(ArgMem, ArgSize, ArgConstStr), ResultInt, "", allProgs, false},
 	{"map_lookup_percpu_elem", 195, Version{5, 19}, args(ArgMap, ArgMapKey, ArgAny), ResultMapValue, "", allProgs, false},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"btc/internal/arch"
+	"btc/internal/probe"
 )
 
 // The helper table against the enum of helper numbers in the target's BTF.
@@ -114,31 +115,31 @@ func testPerfEventData(t *testing.T, tgt *Target) {
 	}
 	period, _ := data.Field("sample_period")
 	addr, _ := data.Field("addr")
-	if a := tgt.Arch(); period.Offset != a.RegsSize || addr.Offset != a.RegsSize+8 || PerfEvent.Context(a).Limit != data.Size {
+	if a := tgt.Arch(); period.Offset != a.RegsSize || addr.Offset != a.RegsSize+8 || ContextOf(probe.ProgPerfEvent, a).Limit != data.Size {
 		t.Errorf("sample_period at %d, addr at %d, size %d", period.Offset, addr.Offset, data.Size)
 	}
 }
 
 func TestContexts(t *testing.T) {
 	tgt := open(t)
-	types := map[ProgKind]string{
-		KProbe: "KPROBE", Tracepoint: "TRACEPOINT", RawTracepoint: "RAW_TRACEPOINT", TPBTF: "TRACING",
-		FEntry: "TRACING", FExit: "TRACING", PerfEvent: "PERF_EVENT", Iter: "TRACING", XDP: "XDP",
+	types := map[probe.Program]string{
+		probe.ProgKprobe: "KPROBE", probe.ProgTracepoint: "TRACEPOINT", probe.ProgRawTracepoint: "RAW_TRACEPOINT", probe.ProgTPBTF: "TRACING",
+		probe.ProgFentry: "TRACING", probe.ProgFexit: "TRACING", probe.ProgPerfEvent: "PERF_EVENT", probe.ProgIter: "TRACING", probe.ProgXDP: "XDP",
 	}
-	attach := map[ProgKind]string{TPBTF: "BPF_TRACE_RAW_TP", FEntry: "BPF_TRACE_FENTRY", FExit: "BPF_TRACE_FEXIT", Iter: "BPF_TRACE_ITER", XDP: "BPF_XDP"}
-	for _, a := range arch.All() {
-		for _, k := range ProgKinds() {
-			c := k.Context(a)
-			if _, n, ok := tgt.EnumConst("BPF_PROG_TYPE_" + types[k]); !ok || uint32(n) != c.ProgType {
-				t.Errorf("%s: program type %d, kernel says %d", k, c.ProgType, n)
+	attach := map[probe.Program]string{probe.ProgTPBTF: "BPF_TRACE_RAW_TP", probe.ProgFentry: "BPF_TRACE_FENTRY", probe.ProgFexit: "BPF_TRACE_FEXIT", probe.ProgIter: "BPF_TRACE_ITER", probe.ProgXDP: "BPF_XDP"}
+	for _, p := range probe.Programs() {
+		typ, attachType := p.BPF()
+		if _, n, ok := tgt.EnumConst("BPF_PROG_TYPE_" + types[p]); !ok || uint32(n) != typ {
+			t.Errorf("%s: program type %d, kernel says %d", p, typ, n)
+		}
+		if name := attach[p]; name != "" {
+			if _, n, ok := tgt.EnumConst(name); !ok || uint32(n) != attachType {
+				t.Errorf("%s: attach type %d, kernel says %d", p, attachType, n)
 			}
-			if name := attach[k]; name != "" {
-				if _, n, ok := tgt.EnumConst(name); !ok || uint32(n) != c.AttachType {
-					t.Errorf("%s: attach type %d, kernel says %d", k, c.AttachType, n)
-				}
-			}
-			if c.Name != k.String() || c.Kind != k || (c.Limit <= c.First) != (c.Form == CtxNone) {
-				t.Errorf("%s on %s: %+v", k, a.Name, c)
+		}
+		for _, a := range arch.All() {
+			if c := ContextOf(p, a); c.Program != p || (c.Limit <= c.First) != (c.Form == probe.CtxNone) {
+				t.Errorf("%s on %s: %+v", p, a.Name, c)
 			}
 		}
 	}

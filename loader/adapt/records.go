@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/probe"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 	"btc/loader/order"
@@ -250,7 +251,7 @@ func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 // not of a tracepoint or nothing differs. It refuses a program that would read a record
 // wrongly. Its error is a *report.Fault, or says that types cannot be made.
 func Tracepoint(m *manifest.Manifest, p *manifest.Program, events []Event, insns asm.Instructions, types *btf.Spec, read formatOf) (*btf.Spec, error) {
-	if p.Kind != "tracepoint" {
+	if p.Kind != probe.Tracepoint {
 		return types, nil
 	}
 	if err := checkSyscallRecords(m, p, events, insns, read); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -29,8 +30,8 @@ func TestGlob(t *testing.T) {
 		{"vfs_read", "vfs_read", true}, {"vfs_read", "vfs_readv", false}, {"vfs_*", "vfs_read", true}, {"*", "", true},
 		{"*read*", "vfs_readv", true}, {"a*b*c", "aXbYc", true}, {"a*b*c", "acb", false}, {"a*", "ba", false}, {"*ab", "aab", true}, {"a*a", "a", false},
 	} {
-		if got := glob(tc.pattern, tc.name); got != tc.want {
-			t.Errorf("glob(%q, %q) = %v", tc.pattern, tc.name, got)
+		if got := probe.Glob(tc.pattern, tc.name); got != tc.want {
+			t.Errorf("probe.Glob(%q, %q) = %v", tc.pattern, tc.name, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/binary"
 )
@@ -20,7 +21,7 @@ func findBinaries(target string, pid int) ([]string, error) {
 		return []string{fmt.Sprintf("/proc/%d/exe", pid)}, nil
 	case target == "":
 		return nil, fmt.Errorf("a uprobe without a file needs -p")
-	case isPattern(target):
+	case probe.IsPattern(target):
 		return matchingFiles(root, target, pid)
 	case strings.Contains(target, "/"):
 		file, member, isMember := binary.Member(target)
@@ -84,7 +85,7 @@ func matchingFiles(root, pattern string, pid int) ([]string, error) {
 			return nil, err
 		}
 		for _, path := range mapped {
-			if glob(pattern, path) || glob(pattern, strings.TrimPrefix(path, root)) {
+			if probe.Glob(pattern, path) || probe.Glob(pattern, strings.TrimPrefix(path, root)) {
 				out = append(out, path)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/manifest"
 )
@@ -37,7 +38,7 @@ func expandBPF(p *manifest.Program, only ebpf.ProgramID) (Plan, error) {
 			return
 		}
 		for _, name := range functions {
-			if glob(p.Attach.Name, name) {
+			if probe.Glob(p.Attach.Name, name) {
 				plan.Matches = append(plan.Matches, Match{Text: fmt.Sprintf("%s:bpf:%d:%s", p.Kind, id, name), Group: "bpf", Name: name, BPF: id})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"btc/internal/probe"
 	"btc/loader/manifest"
 	"btc/loader/report"
 )
@@ -36,7 +37,7 @@ func mode(p *manifest.Program) string { return cmp.Or(p.Attach.Missing, "error")
 // searched reports whether a program reads the name of its probe: as in bpftrace its
 // attach points are then looked for like patterns, and one that is absent is no
 // error while its clause has another.
-func searched(p *manifest.Program) bool { return p.UsesID && p.Kind != "usdt" } // usdt: its arguments need the number
+func searched(p *manifest.Program) bool { return p.UsesID && p.Kind != probe.USDT } // usdt: its arguments need the number
 
 // Outcome is what becomes of an attach point that could not be attached to, by the
 // script's missing_probes: an error that ends the run, a warning, or neither.

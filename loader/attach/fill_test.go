@@ -13,8 +13,8 @@ func TestFillParts(t *testing.T) {
 		kind, parts, params, want string
 	}{
 		{"interval", "s $1", "3", "interval:s:3 unit=s count=3"},
-		{"interval", "$1 $2", "hz 1e2", "interval:hz:1e2 unit=hz count=100"},
-		{"interval", "$1", "250ms", "interval:250ms unit=us count=250000"},
+		{"interval", "$1 $2", "hz 1e2", "interval:hz:100 unit=hz count=100"},
+		{"interval", "$1", "250ms", "interval:us:250000 unit=us count=250000"},
 		{"profile", "$1", "hz:99", "profile:hz:99 unit=hz count=99"},
 		{"kprobe", "$1", "vfs_read+4", "kprobe:vfs_read+4 name=vfs_read offset=4"},
 		{"kretprobe", "$2 $1", "f nf", "kretprobe:nf:f target=nf name=f"},
@@ -25,14 +25,15 @@ func TestFillParts(t *testing.T) {
 		{"software", "faults $1", "5", "software:faults:5 target=faults count=5"},
 		{"watchpoint", "$1 $2 w", "0x100 8", "watchpoint:0x100:8:w addr=256 len=8 mode=w"},
 		{"interval", "s $1", "", "parameter $1 is not given"},
-		{"interval", "s $1", "x", `"x" is not a number`},
-		{"interval", "s $1", "0", "a rate or period of 0"},
-		{"interval", "$1", "5ns", "no period of 1us or more"},
-		{"profile", "hz $1", "1:2", "requires 1 to 2 arguments, found 3"},
+		{"interval", "s $1", "x", "it is interval:s:x: Invalid rate of interval probe"},
+		{"interval", "s $1", "0", "Invalid rate"},
+		{"interval", "$1", "5ns", "Minimum is 1000 or 1us. Found: 5 nanoseconds"},
+		{"profile", "hz $1", "1:2", "requires 1 or 2 arguments, found 3"},
 		{"kprobe", "$1", "0x1234", "an address cannot be given"},
-		{"tracepoint", "$1", "sched", "requires 2 to 2 arguments, found 1"},
+		{"tracepoint", "$1", "sched", "requires 2 arguments, found 1"},
+		{"uprobe", "/a:b $1", "f", "uprobe:/a:b:f target=/a:b name=f"},
 		{"watchpoint", "$1 3 w", "1", "watchpoint length"},
-		{"begin", "$1", "1", "requires 0 to 0"},
+		{"begin", "$1", "1", "parameters cannot be in this kind of probe"},
 	}
 	for _, tt := range tests {
 		p := &manifest.Program{Kind: tt.kind, Attach: manifest.Attach{Fill: strings.Fields(tt.parts)}}

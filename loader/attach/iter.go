@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -76,7 +77,7 @@ const bpffs = "/sys/fs/bpf/"
 // PinPath is where an iterator's program is to be pinned, "" for nowhere.
 func PinPath(p *manifest.Program) string {
 	switch path := p.Attach.Target; {
-	case p.Kind != "iter" || path == "":
+	case p.Kind != probe.Iter || path == "":
 		return ""
 	case strings.HasPrefix(path, "/"):
 		return path

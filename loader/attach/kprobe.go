@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -32,7 +33,7 @@ var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)
 // pattern for the functions that the kernel says can be traced.
 func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
-	if a.Target != "" && a.Target != "vmlinux" && !isPattern(a.Target) && !moduleLoaded(a.Target) {
+	if a.Target != "" && a.Target != "vmlinux" && !probe.IsPattern(a.Target) && !moduleLoaded(a.Target) {
 		return Plan{}, &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
 	}
 	if !haveKprobes() {
@@ -43,7 +44,7 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 	}
 	p = onThisMachine(p)
 	a = &p.Attach
-	if !isPattern(a.Name) && !isPattern(a.Target) {
+	if !probe.IsPattern(a.Name) && !probe.IsPattern(a.Target) {
 		if err := x.checkFunction(p); err != nil {
 			return Plan{}, err
 		}
@@ -79,7 +80,7 @@ func (x *expander) noKprobes(p *manifest.Program) error {
 	if a.Name == "" {
 		what = strconv.FormatUint(a.Addr, 10)
 	}
-	err := &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: isPattern(a.Target + a.Name), why: errNoKprobes.Error()}
+	err := &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: probe.IsPattern(a.Target + a.Name), why: errNoKprobes.Error()}
 	if x.opts.Unsafe && !err.pattern { // no list is asked then, only the kernel
 		err.text = "Unable to attach probe: " + p.Kind + ":" + what + "."
 	}
@@ -208,7 +209,7 @@ func dangerous(name string) bool {
 func (x *expander) matching(a *manifest.Attach) []function {
 	var out []function
 	for _, f := range x.functions {
-		if glob(a.Name, f.name) && (a.Target == "" || glob(a.Target, f.module)) {
+		if probe.Glob(a.Name, f.name) && (a.Target == "" || probe.Glob(a.Target, f.module)) {
 			out = append(out, f)
 		}
 	}
@@ -251,7 +252,7 @@ func readFilterFunctions(path string, add func(function)) error {
 }
 
 func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
-	ret := plan.Prog.Kind == "kretprobe"
+	ret := plan.Prog.Kind == probe.Kretprobe
 	o := &link.KprobeOptions{Offset: m.Offset}
 	attach := link.Kprobe
 	if ret {
@@ -291,7 +292,7 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program) (l io.Closer, refused []s
 		return nil, nil, err
 	}
 	attach := link.KprobeMulti
-	if plan.Prog.Kind == "kretprobe" {
+	if plan.Prog.Kind == probe.Kretprobe {
 		attach = link.KretprobeMulti
 	}
 	var all closers

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/arch"
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 )
@@ -19,23 +20,23 @@ func Arguments(h *host.Host, point string) []string {
 	x := &expander{host: h}
 	name := parts[len(parts)-1]
 	switch kind := parts[0]; kind {
-	case "tracepoint":
+	case probe.Tracepoint:
 		if len(parts) == 3 {
 			return eventArgs(parts[1], name)
 		}
-	case "kprobe", "kretprobe", "fentry", "fexit":
+	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit:
 		module := ""
 		if len(parts) == 3 {
 			module = parts[1]
 		}
 		return x.functionArgs(kind, module, name)
-	case "rawtracepoint":
+	case probe.RawTracepoint:
 		if kernel, err := h.Types().Kernel(); err == nil {
 			if proto := namedRawTracepoint(kernel, name); proto != nil && len(proto.Params) > 0 {
 				return paramTexts(proto.Params[1:])
 			}
 		}
-	case "iter":
+	case probe.Iter:
 		if kernel, err := h.Types().Kernel(); err == nil {
 			if proto, err := findFunc(kernel, "bpf_iter_"+name); err == nil && proto != nil {
 				return paramTexts(proto.Params)
@@ -90,7 +91,7 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 	}
 	var out []string
 	switch kind {
-	case "kprobe": // in registers, without names
+	case probe.Kprobe: // in registers, without names
 		here := arch.Host()
 		if here == nil {
 			return nil
@@ -98,13 +99,13 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 		for i, p := range proto.Params[:min(len(proto.Params), len(here.Args))] {
 			out = append(out, declare(p.Type, "")+fmt.Sprintf(" arg%d", i))
 		}
-	case "fentry", "fexit":
+	case probe.Fentry, probe.Fexit:
 		out = paramTexts(proto.Params)
 	}
 	switch void := isVoid(proto.Return); {
-	case void && kind == "kretprobe":
+	case void && kind == probe.Kretprobe:
 		out = append(out, "void")
-	case !void && (kind == "fexit" || kind == "kretprobe"):
+	case !void && (kind == probe.Fexit || kind == probe.Kretprobe):
 		out = append(out, declare(proto.Return, "")+" retval")
 	}
 	return out

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
 )
@@ -88,7 +89,7 @@ func inModules(pattern, module string) bool {
 	if module == "" {
 		module = "vmlinux"
 	}
-	return pattern == "" || glob(pattern, module)
+	return pattern == "" || probe.Glob(pattern, module)
 }
 
 // attachNamesakes probes each function of a match's name; those that the kernel
@@ -126,9 +127,9 @@ func attachNamesakes(m *Match, prog *ebpf.Program, ret bool) (io.Closer, error) 
 
 func kindOf(ret bool) string {
 	if ret {
-		return "kretprobe"
+		return probe.Kretprobe
 	}
-	return "kprobe"
+	return probe.Kprobe
 }
 
 // kprobeEvent is the perf event of a kprobe at an address, which is to be put into

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/manifest"
 )
@@ -91,17 +92,12 @@ func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Ho
 // clock is a cpu-clock event with a rate in hz or a period in time.
 func clock(a *manifest.Attach) *unix.PerfEventAttr {
 	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5, Config: unix.PERF_COUNT_SW_CPU_CLOCK}
-	switch a.Unit {
-	case "hz":
-		attr.Sample = a.Count
-		attr.Bits |= unix.PerfBitFreq
-	case "us":
-		attr.Sample = a.Count * 1e3
-	case "ms":
-		attr.Sample = a.Count * 1e6
-	case "s":
-		attr.Sample = a.Count * 1e9
+	if ns, ok := probe.Nanoseconds(a.Unit, a.Count); ok {
+		attr.Sample = ns
+		return attr
 	}
+	attr.Sample = a.Count
+	attr.Bits |= unix.PerfBitFreq
 	return attr
 }
 
@@ -114,44 +110,6 @@ func attachInterval(p *Plan, _ *Match, prog *ebpf.Program, _ Options, h *host.Ho
 	return openPerCPU(h.Online, true, opener(clock(&p.Prog.Attach), prog))
 }
 
-// counter is a perf event of the kernel's own list with its default period.
-type counter struct {
-	config uint64
-	period uint64
-}
-
-var softwareEvents = map[string]counter{
-	"alignment-faults": {unix.PERF_COUNT_SW_ALIGNMENT_FAULTS, 1},
-	"bpf-output":       {unix.PERF_COUNT_SW_BPF_OUTPUT, 1},
-	"context-switches": {unix.PERF_COUNT_SW_CONTEXT_SWITCHES, 1000},
-	"cs":               {unix.PERF_COUNT_SW_CONTEXT_SWITCHES, 1000},
-	"cpu-clock":        {unix.PERF_COUNT_SW_CPU_CLOCK, 1e6},
-	"cpu":              {unix.PERF_COUNT_SW_CPU_CLOCK, 1e6},
-	"cpu-migrations":   {unix.PERF_COUNT_SW_CPU_MIGRATIONS, 1},
-	"dummy":            {unix.PERF_COUNT_SW_DUMMY, 1},
-	"emulation-faults": {unix.PERF_COUNT_SW_EMULATION_FAULTS, 1},
-	"major-faults":     {unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1},
-	"minor-faults":     {unix.PERF_COUNT_SW_PAGE_FAULTS_MIN, 100},
-	"page-faults":      {unix.PERF_COUNT_SW_PAGE_FAULTS, 100},
-	"faults":           {unix.PERF_COUNT_SW_PAGE_FAULTS, 100},
-	"task-clock":       {unix.PERF_COUNT_SW_TASK_CLOCK, 1},
-}
-
-var hardwareEvents = map[string]counter{
-	"backend-stalls":      {unix.PERF_COUNT_HW_STALLED_CYCLES_BACKEND, 1e6},
-	"branch-instructions": {unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 1e5},
-	"branches":            {unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 1e5},
-	"branch-misses":       {unix.PERF_COUNT_HW_BRANCH_MISSES, 1e5},
-	"bus-cycles":          {unix.PERF_COUNT_HW_BUS_CYCLES, 1e5},
-	"cache-misses":        {unix.PERF_COUNT_HW_CACHE_MISSES, 1e6},
-	"cache-references":    {unix.PERF_COUNT_HW_CACHE_REFERENCES, 1e6},
-	"cpu-cycles":          {unix.PERF_COUNT_HW_CPU_CYCLES, 1e6},
-	"cycles":              {unix.PERF_COUNT_HW_CPU_CYCLES, 1e6},
-	"frontend-stalls":     {unix.PERF_COUNT_HW_STALLED_CYCLES_FRONTEND, 1e6},
-	"instructions":        {unix.PERF_COUNT_HW_INSTRUCTIONS, 1e6},
-	"ref-cycles":          {unix.PERF_COUNT_HW_REF_CPU_CYCLES, 1e6},
-}
-
 // eventName is the event of a software or hardware probe: the parser may leave
 // it in either part.
 func eventName(a *manifest.Attach) string {
@@ -161,33 +119,29 @@ func eventName(a *manifest.Attach) string {
 	return a.Target
 }
 
-func expandSoftware(x *expander, p *manifest.Program) (Plan, error) {
-	return expandCounter(x, p, softwareEvents)
-}
-
-func expandHardware(x *expander, p *manifest.Program) (Plan, error) {
-	return expandCounter(x, p, hardwareEvents)
-}
-
-func expandCounter(x *expander, p *manifest.Program, events map[string]counter) (Plan, error) {
-	if _, ok := events[eventName(&p.Attach)]; !ok {
+func expandCounter(x *expander, p *manifest.Program) (Plan, error) {
+	if _, ok := probe.FindEvent(p.Kind, eventName(&p.Attach)); !ok {
 		return Plan{}, noMatch(p.Kind, eventName(&p.Attach))
 	}
 	return expandOne(x, p)
 }
 
+// eventType is the type of the perf events that probes of a kind count.
+func eventType(kind string) uint32 {
+	if kind == probe.Hardware {
+		return unix.PERF_TYPE_HARDWARE
+	}
+	return unix.PERF_TYPE_SOFTWARE
+}
+
 func attachCounter(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
 	a := &p.Prog.Attach
-	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5}
-	c, ok := softwareEvents[eventName(a)], true
-	if p.Prog.Kind == "hardware" {
-		attr.Type = unix.PERF_TYPE_HARDWARE
-		c, ok = hardwareEvents[eventName(a)]
-	}
+	attr := &unix.PerfEventAttr{Type: eventType(p.Prog.Kind), Size: unix.PERF_ATTR_SIZE_VER5}
+	e, ok := probe.FindEvent(p.Prog.Kind, eventName(a))
 	if !ok {
 		return nil, errors.New("unknown event")
 	}
-	attr.Config, attr.Sample = c.config, c.period
+	attr.Config, attr.Sample = e.Config, e.Period
 	if a.Count > 0 {
 		attr.Sample = a.Count
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"btc/internal/probe"
 	"btc/loader/binary"
 	"btc/loader/manifest"
 )
@@ -13,7 +14,7 @@ import (
 // instruction begins: the kernel writes a breakpoint there all the same, and the
 // process then does something else. With --unsafe it is a warning.
 func (x *expander) checkPlace(p *manifest.Program, f *elf.File, path string, s *elf.Symbol, off uint64) error {
-	if p.Kind == "uretprobe" {
+	if p.Kind == probe.Uretprobe {
 		return fmt.Errorf("uretprobes cannot be attached at function offset. (address resolved to: %s+%d)", s.Name, off)
 	}
 	what := fmt.Sprintf("%s:%s+%d", path, s.Name, off)

@@ -21,6 +21,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/manifest"
 	"btc/loader/report"
@@ -50,12 +51,13 @@ func (o *Options) stopped() bool {
 	}
 }
 
-// wants tells whether programs of a kind have a part in the run.
+// wants reports whether programs of a kind have a part in the run.
 func (o *Options) wants(kind string) bool {
-	switch kind {
-	case "test", "bench":
+	t := probe.Lookup(kind)
+	switch {
+	case t.Runner == probe.OnDemand:
 		return kind == o.Mode
-	case "begin", "end":
+	case kind == probe.Begin || kind == probe.End:
 		return true
 	}
 	return o.Mode == ""
@@ -112,6 +114,9 @@ type provider struct {
 	reverse bool
 	// allPIDs: the kernel does not limit it to a process; the program must.
 	allPIDs bool
+	// list finds the attach points of this host that fit the parts of a pattern; nil: they cannot
+	// be listed.
+	list func(x *expander, kind string, parts []string) ([]string, error)
 }
 
 // providers has a row for each kind of the manifest.
@@ -119,26 +124,26 @@ var providers map[string]provider
 
 func init() {
 	providers = map[string]provider{
-		"kprobe":        {expand: expandKprobe, attach: attachKprobe, reverse: true, allPIDs: true},
-		"kretprobe":     {expand: expandKprobe, attach: attachKprobe, allPIDs: true},
-		"tracepoint":    {expand: expandTracepoint, attach: attachTracepoint, allPIDs: true},
-		"rawtracepoint": {expand: expandRawTracepoint, attach: attachRawTracepoint, allPIDs: true},
-		"fentry":        {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true},
-		"fexit":         {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true},
-		"uprobe":        {expand: expandUprobe, attach: attachUprobe, reverse: true},
-		"uretprobe":     {expand: expandUprobe, attach: attachUprobe, reverse: true},
-		"profile":       {expand: expandOne, attach: attachProfile},
-		"interval":      {expand: expandOne, attach: attachInterval},
-		"software":      {expand: expandSoftware, attach: attachCounter},
-		"hardware":      {expand: expandHardware, attach: attachCounter},
-		"watchpoint":    {expand: expandOne, attach: attachWatchpoint},
-		"begin":         {expand: expandVirtual},
-		"end":           {expand: expandVirtual},
-		"self":          {expand: expandVirtual},
-		"test":          {expand: expandVirtual},
-		"bench":         {expand: expandVirtual},
-		"usdt":          {expand: expandUSDT, attach: attachUprobe, reverse: true},
-		"iter":          {expand: expandIter, attach: attachIter},
+		probe.Kprobe:        {expand: expandKprobe, attach: attachKprobe, reverse: true, allPIDs: true, list: listFunctions},
+		probe.Kretprobe:     {expand: expandKprobe, attach: attachKprobe, allPIDs: true, list: listFunctions},
+		probe.Tracepoint:    {expand: expandTracepoint, attach: attachTracepoint, allPIDs: true, list: listExpanded},
+		probe.RawTracepoint: {expand: expandRawTracepoint, attach: attachRawTracepoint, allPIDs: true, list: listExpanded},
+		probe.Fentry:        {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true, list: listExpanded},
+		probe.Fexit:         {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true, list: listExpanded},
+		probe.Uprobe:        {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Uretprobe:     {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Profile:       {expand: expandOne, attach: attachProfile, list: listTimers},
+		probe.Interval:      {expand: expandOne, attach: attachInterval, list: listTimers},
+		probe.Software:      {expand: expandCounter, attach: attachCounter, list: listCounters},
+		probe.Hardware:      {expand: expandCounter, attach: attachCounter, list: listCounters},
+		probe.Watchpoint:    {expand: expandOne, attach: attachWatchpoint},
+		probe.Begin:         {expand: expandVirtual},
+		probe.End:           {expand: expandVirtual},
+		probe.Self:          {expand: expandVirtual, list: listSelf},
+		probe.Test:          {expand: expandVirtual},
+		probe.Bench:         {expand: expandVirtual},
+		probe.USDT:          {expand: expandUSDT, attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Iter:          {expand: expandIter, attach: attachIter, list: listIterators},
 	}
 }
 
@@ -176,7 +181,7 @@ func (m *missing) notes() []string {
 
 // noMatch is the text for a pattern or name that nothing here matches.
 func noMatch(kind, what string) error {
-	return &missing{text: "No matches for " + kind + " " + what + ".", pattern: isPattern(what)}
+	return &missing{text: "No matches for " + kind + " " + what + ".", pattern: probe.IsPattern(what)}
 }
 
 // RemovedProbe is the warning of a clause whose attach points are all missing.
@@ -333,7 +338,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 // warnSwitchedOff says once when probes of functions would be attached and never run.
 func (x *expander) warnSwitchedOff(p *manifest.Program) {
 	switch p.Kind {
-	case "kprobe", "kretprobe", "fentry", "fexit":
+	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit:
 	default:
 		return
 	}
@@ -525,11 +530,11 @@ func explain(kind string, err error) error {
 	}
 	needs := []string{"CAP_BPF", "CAP_PERFMON"}
 	switch kind {
-	case "uprobe", "uretprobe", "usdt":
+	case probe.Uprobe, probe.Uretprobe, probe.USDT:
 		needs = append(needs, "CAP_SYS_ADMIN") // perf_uprobe_event_init
-	case "tracepoint":
+	case probe.Tracepoint:
 		needs = append(needs, "CAP_DAC_READ_SEARCH") // the id's file in tracefs
-	case "watchpoint":
+	case probe.Watchpoint:
 		needs = append(needs, "CAP_SYS_ADMIN") // addresses of the kernel: hw_breakpoint_parse
 	}
 	return fmt.Errorf("%w (%s)", err, host.WhyNot(needs...))

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/arch"
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -40,11 +41,11 @@ const (
 func (x *expander) choose(p *manifest.Program, plan *Plan) {
 	n := len(plan.Matches)
 	switch p.Kind {
-	case "kprobe", "kretprobe":
+	case probe.Kprobe, probe.Kretprobe:
 		if n > 1 && numbersByLink(p) && (!p.UsesID || distinct(plan.Matches)) && x.host.KprobeMulti() {
 			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceKprobeMulti
 		}
-	case "uprobe", "uretprobe", "usdt":
+	case probe.Uprobe, probe.Uretprobe, probe.USDT:
 		// One place has a perf event, which needs CAP_SYS_ADMIN; the link needs CAP_PERFMON only.
 		if n > 0 && numbersByLink(p) && (n > 1 || len(host.Missing("CAP_SYS_ADMIN")) > 0) && x.host.UprobeMulti() {
 			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceUprobeMulti
@@ -113,7 +114,7 @@ func worthSharing(plans []Plan, direction string) bool {
 func syscallMatches(p *Plan, direction string) int {
 	n := 0
 	for i := range p.Matches {
-		if m := &p.Matches[i]; p.Prog.Kind == "tracepoint" && m.Group == "syscalls" && strings.HasPrefix(m.Name, direction+"_") {
+		if m := &p.Matches[i]; p.Prog.Kind == probe.Tracepoint && m.Group == "syscalls" && strings.HasPrefix(m.Name, direction+"_") {
 			n++
 		}
 	}
@@ -170,7 +171,7 @@ var notRaw = map[string]bool{"syscalls": true, "ftrace": true, "lock": true, "pr
 // tracepoints. All programs of an event do, or none: between the two kinds the
 // script's order would be lost.
 func preferRaw(plans []Plan, h *host.Host) []Plan {
-	tracepoint := func(p *Plan) bool { return p.Prog.Kind == "tracepoint" && p.Strategy == Single }
+	tracepoint := func(p *Plan) bool { return p.Prog.Kind == probe.Tracepoint && p.Strategy == Single }
 	raw := func(p *Plan) bool { return p.Prog.Code != nil && p.Prog.Code.Raw }
 	wanted := false
 	keep := map[string]bool{} // group:event

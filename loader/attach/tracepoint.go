@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/manifest"
@@ -19,7 +20,7 @@ import (
 
 func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
-	if !isPattern(a.Target) && !isPattern(a.Name) {
+	if !probe.IsPattern(a.Target) && !probe.IsPattern(a.Name) {
 		if err := checkTracepoint(a.Target, a.Name); err != nil {
 			return Plan{}, err
 		}
@@ -35,7 +36,7 @@ func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {
 		return Plan{}, fmt.Errorf("list of tracepoints: %w", err)
 	}
 	for _, g := range groups {
-		if !g.IsDir() || !glob(a.Target, g.Name()) {
+		if !g.IsDir() || !probe.Glob(a.Target, g.Name()) {
 			continue
 		}
 		events, err := os.ReadDir(dir + "/events/" + g.Name())
@@ -43,13 +44,13 @@ func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {
 			continue
 		}
 		for _, e := range events {
-			if e.IsDir() && glob(a.Name, e.Name()) && canTrace(dir, g.Name(), e.Name()) {
+			if e.IsDir() && probe.Glob(a.Name, e.Name()) && canTrace(dir, g.Name(), e.Name()) {
 				plan.Matches = append(plan.Matches, Match{Text: "tracepoint:" + g.Name() + ":" + e.Name(), Group: g.Name(), Name: e.Name()})
 			}
 		}
 	}
 	if len(plan.Matches) == 0 {
-		return Plan{}, noMatch("tracepoint", a.Target+":"+a.Name)
+		return Plan{}, noMatch(probe.Tracepoint, a.Target+":"+a.Name)
 	}
 	return plan, nil
 }
@@ -67,7 +68,7 @@ func checkTracepoint(group, name string) error {
 	_, err := hostinfo.Tracepoint(group, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		gone := noMatch("tracepoint", group+":"+name)
+		gone := noMatch(probe.Tracepoint, group+":"+name)
 		if dir, err := hostinfo.Tracefs(); err == nil && group == "syscalls" {
 			if _, err := os.Stat(dir + "/events/syscalls"); errors.Is(err, fs.ErrNotExist) {
 				return &missing{text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS)."}

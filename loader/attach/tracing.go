@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 	"btc/loader/manifest"
@@ -30,7 +31,7 @@ func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 	written := a.Name
 	p = onThisMachine(p)
 	a = &p.Attach
-	if !isPattern(a.Name) && !isPattern(a.Target) {
+	if !probe.IsPattern(a.Name) && !probe.IsPattern(a.Target) {
 		proto, module, err := x.tracedFunction(a)
 		if err != nil {
 			return Plan{}, err
@@ -184,9 +185,9 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 		return Plan{}, noTypes(err)
 	}
 	// The types that describe it are the kernel's own, "vmlinux", or a module's.
-	in := func(module string) bool { return a.Target == "" || glob(a.Target, module) }
+	in := func(module string) bool { return a.Target == "" || probe.Glob(a.Target, module) }
 	what := strings.TrimPrefix(a.Target+":"+a.Name, ":")
-	if !isPattern(a.Name) {
+	if !probe.IsPattern(a.Name) {
 		if proto := rawTracepoint(kernel, a.Name); proto != nil && in("vmlinux") {
 			if err := sameArgs(p, proto, 1); err != nil {
 				return Plan{}, err
@@ -214,7 +215,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 	}
 	plan := Plan{Strategy: PerMatch}
 	x.eachRawTracepoint(kernel, in, func(module, name string) {
-		if glob(a.Name, name) {
+		if probe.Glob(a.Name, name) {
 			plan.Matches = append(plan.Matches, Match{Text: inModule(p.Kind, module, name), Group: module, Name: name})
 		}
 	})
@@ -227,7 +228,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 
 // onlyRaw is the plan of one raw tracepoint.
 func onlyRaw(a *manifest.Attach, module string) Plan {
-	return Plan{Strategy: PerMatch, Matches: []Match{{Text: inModule("rawtracepoint", module, a.Name), Group: module, Name: a.Name}}}
+	return Plan{Strategy: PerMatch, Matches: []Match{{Text: inModule(probe.RawTracepoint, module, a.Name), Group: module, Name: a.Name}}}
 }
 
 // eachRawTracepoint visits the raw tracepoints of the modules that are wanted, the

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"btc/internal/probe"
 	"btc/loader/binary"
 	"btc/loader/host"
 	"btc/loader/manifest"
@@ -27,7 +28,7 @@ func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
 	plan := Plan{}
 	for _, path := range paths {
 		matches, err := x.matchFile(p, path)
-		if err != nil && isPattern(a.Target) {
+		if err != nil && probe.IsPattern(a.Target) {
 			x.warn(p, err.Error()+"; the other files are used")
 			continue
 		}
@@ -97,7 +98,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 		}
 		seen[off] = true
 		if s.Size == 0 && !x.opts.Unsafe {
-			if isPattern(a.Name) {
+			if probe.IsPattern(a.Name) {
 				continue
 			}
 			//lint:ignore ST1005 the reference's words
@@ -150,13 +151,13 @@ func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, b
 
 // names reports whether an attach point means a function of that name.
 func names(a *manifest.Attach, name string) bool {
-	return name == a.Name || a.Lang == "cpp" && binary.MatchesCPP(a.Name, name) || a.Lang == "" && glob(a.Name, name)
+	return name == a.Name || a.Lang == "cpp" && binary.MatchesCPP(a.Name, name) || a.Lang == "" && probe.Glob(a.Name, name)
 }
 
 // pick chooses among the symbols that an attach point names. Of a name in several
 // versions the default one counts, where there is one.
 func pick(out []elf.Symbol, a *manifest.Attach) []elf.Symbol {
-	if isPattern(a.Name) || a.Lang != "" {
+	if probe.IsPattern(a.Name) || a.Lang != "" {
 		return out
 	}
 	var visible []elf.Symbol
@@ -192,7 +193,7 @@ func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.H
 		opts.Address, opts.Offset = 1, math.MaxUint64
 	}
 	var l link.Link
-	if plan.Prog.Kind == "uretprobe" {
+	if plan.Prog.Kind == probe.Uretprobe {
 		l, err = ex.Uretprobe(m.Name, prog, opts)
 	} else {
 		l, err = ex.Uprobe(m.Name, prog, opts)

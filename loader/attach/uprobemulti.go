@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"btc/internal/probe"
 )
 
 // several is a set of links that are closed together.
@@ -94,7 +96,7 @@ func linkMulti(plan *Plan, ex *link.Executable, prog *ebpf.Program, ms []*Match,
 			opts.RefCtrOffsets = append(opts.RefCtrOffsets, m.Semaphore)
 		}
 	}
-	if plan.Prog.Kind == "uretprobe" {
+	if plan.Prog.Kind == probe.Uretprobe {
 		return ex.UretprobeMulti(nil, prog, opts)
 	}
 	return ex.UprobeMulti(nil, prog, opts)

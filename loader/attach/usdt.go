@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/probe"
 	"btc/loader/binary"
 	"btc/loader/manifest"
 	"btc/loader/usdt"
@@ -27,7 +28,7 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 		namespace = "*"
 	}
 	// Of the many files of a pattern or process, those that cannot be read have none.
-	exact := len(paths) == 1 && a.Target != "" && !isPattern(a.Target)
+	exact := len(paths) == 1 && a.Target != "" && !probe.IsPattern(a.Target)
 	plan := Plan{}
 	for _, path := range paths {
 		if a.Binary != "" {
@@ -43,13 +44,13 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 			x.warn(p, fmt.Sprintf("%s: %v; the other probes are used", path, err))
 		}
 		for _, l := range all {
-			if glob(namespace, l.Provider) && glob(name, l.Name) {
+			if probe.Glob(namespace, l.Provider) && probe.Glob(name, l.Name) {
 				plan.add(path, l)
 			}
 		}
 	}
 	if len(plan.Matches) == 0 {
-		return Plan{}, &missing{text: "No matches for usdt " + a.Target + ":" + name + ".", pattern: isPattern(a.Target + a.Name)}
+		return Plan{}, &missing{text: "No matches for usdt " + a.Target + ":" + name + ".", pattern: probe.IsPattern(a.Target + a.Name)}
 	}
 	return plan, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 	"btc/loader/manifest"
@@ -44,7 +45,7 @@ func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions,
 		f.Pos = use.Pos
 		f.Text = "this kernel has no " + use.String()
 		f.Hint = "the type differs on this kernel (" + m.Target + " was compiled for); see it with: bpftool btf dump file /sys/kernel/btf/vmlinux format c"
-		if a := &mp.Attach; mp.Kind == "tracepoint" && strings.HasPrefix(use.Type, "struct trace_event_raw_") {
+		if a := &mp.Attach; mp.Kind == probe.Tracepoint && strings.HasPrefix(use.Type, "struct trace_event_raw_") {
 			f.Hint = "the event differs on this kernel (" + m.Target + " was compiled for); see its fields with: cat /sys/kernel/tracing/events/" + a.Target + "/" + a.Name + "/format"
 		}
 		return f
@@ -70,7 +71,7 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 		cause = err
 	}
 	switch {
-	case errors.Is(err, os.ErrPermission) && (mp.Kind == "fentry" || mp.Kind == "fexit"):
+	case errors.Is(err, os.ErrPermission) && (mp.Kind == probe.Fentry || mp.Kind == probe.Fexit):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause),
 			"this kernel refuses programs at the entry and exit of its functions: " + host.WhyNot() + "; a tracepoint, rawtracepoint or kprobe may do instead"
 	case errors.Is(err, os.ErrPermission):

@@ -2,7 +2,10 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"btc/internal/probe"
 )
 
 // Bounds of what a manifest may ask a loader to allocate or walk. They are far
@@ -127,7 +130,6 @@ func set(words string) map[string]bool {
 }
 
 var (
-	kinds      = set("kprobe kretprobe uprobe uretprobe usdt tracepoint rawtracepoint fentry fexit profile interval software hardware watchpoint iter begin end self test bench")
 	shapes     = set("plain count sum avg min max stats hist lhist tseries stack intern")
 	mapTypes   = set("array percpu_array hash percpu_hash lru_hash lru_percpu_hash ringbuf perf_event_array")
 	layouts    = set("int bool ptr enum string buffer tuple record array kstack ustack ksym usym inet mac timestamp probe username cgroup_path none")
@@ -135,7 +137,6 @@ var (
 	seriesAggs = set("avg max min sum")
 	paramTypes = set("int string bool ipv4")
 	lossKinds  = set("events map scratch stack unused")
-	units      = set("hz us ms s")
 )
 
 // Validate checks all that a loader relies on: sizes, offsets and counts within
@@ -257,7 +258,9 @@ func (m *Manifest) checkUses(c *checker) {
 func (p *Program) check(c *checker, path string) {
 	c.symbol(path+".name", p.Name)
 	c.text(path+".section", p.Section, maxText)
-	c.oneOf(path+".kind", p.Kind, kinds)
+	if probe.Lookup(p.Kind) == nil {
+		c.fail(path+".kind", "unknown value %q", clip(p.Kind))
+	}
 	c.within(path+".first_id", int64(p.FirstID), 0, 1<<31-1)
 	c.within(path+".id_insns", int64(len(p.IDInsns)), 0, maxPerScript)
 	for i, n := range p.IDInsns {
@@ -337,16 +340,18 @@ func (a *Attach) check(c *checker, path, kind string) {
 		c.fail(path+".missing", "unknown value %q", clip(a.Missing))
 	}
 	switch kind {
-	case "profile", "interval":
-		c.oneOf(path+".unit", a.Unit, units)
-		if a.Count == 0 || a.Count > 1<<48 {
+	case probe.Profile, probe.Interval:
+		if !slices.Contains(probe.Units(), a.Unit) {
+			c.fail(path+".unit", "unknown value %q", clip(a.Unit))
+		}
+		if a.Count == 0 || a.Count > probe.MaxCount {
 			c.fail(path+".count", "%d is no rate or period", a.Count)
 		}
-	case "uprobe", "uretprobe": // without a name address 0, too, is one
+	case probe.Uprobe, probe.Uretprobe: // without a name address 0, too, is one
 		if a.Binary != "" && !strings.HasPrefix(a.Binary, "build-id:") && !strings.HasPrefix(a.Binary, "text:") {
 			c.fail(path+".binary", "%q is no identity", clip(a.Binary))
 		}
-	case "tracepoint", "usdt", "rawtracepoint", "fentry", "fexit", "kretprobe":
+	case probe.Tracepoint, probe.USDT, probe.RawTracepoint, probe.Fentry, probe.Fexit, probe.Kretprobe:
 		if a.Name == "" && a.Addr == 0 {
 			c.fail(path+".name", "missing")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"btc/internal/probe"
 	"btc/loader/manifest"
 )
 
@@ -83,40 +84,30 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 	return nil
 }
 
-// form is how the kernel runs a program.
-type form struct {
-	typ    ebpf.ProgramType
-	attach ebpf.AttachType
-}
-
-var (
-	kprobe    = []form{{ebpf.Kprobe, ebpf.AttachNone}}
-	perfEvent = []form{{ebpf.PerfEvent, ebpf.AttachNone}}
-	rawTP     = []form{{ebpf.RawTracepoint, ebpf.AttachNone}}
-	xdp       = []form{{ebpf.XDP, ebpf.AttachXDP}}
-)
-
-// forms are those that programs of each kind may have, the compiler's own first. A program of another form acts
-// otherwise than its kind says: one of "fmod_ret" decides what a function returns.
-var forms = map[string][]form{
-	"kprobe": kprobe, "kretprobe": kprobe, "uprobe": kprobe, "uretprobe": kprobe, "usdt": kprobe,
-	"tracepoint":    {{ebpf.TracePoint, ebpf.AttachNone}},
-	"rawtracepoint": {{ebpf.Tracing, ebpf.AttachTraceRawTp}, {ebpf.RawTracepoint, ebpf.AttachNone}},
-	"fentry":        {{ebpf.Tracing, ebpf.AttachTraceFEntry}},
-	"fexit":         {{ebpf.Tracing, ebpf.AttachTraceFExit}},
-	"iter":          {{ebpf.Tracing, ebpf.AttachTraceIter}},
-	"profile":       perfEvent, "interval": perfEvent, "software": perfEvent, "hardware": perfEvent, "watchpoint": perfEvent,
-	"begin": rawTP, "end": rawTP, "self": rawTP,
-	"test": xdp, "bench": xdp,
+// isProgram reports whether a program is of the type that probes of a kind are compiled to: a
+// program of another type acts otherwise than its kind says (one of "fmod_ret" decides what a
+// function returns).
+func isProgram(s *ebpf.ProgramSpec, kind string) bool {
+	t := probe.Lookup(kind)
+	if t == nil {
+		return false
+	}
+	is := func(p probe.Program) bool {
+		typ, attach := p.BPF()
+		return uint32(s.Type) == typ && uint32(s.AttachType) == attach
+	}
+	return is(t.Program) || t.Other != 0 && is(t.Other)
 }
 
 // ProgramType is the type of the programs of a kind of probe; unspecified for a
 // kind that does not exist.
 func ProgramType(kind string) ebpf.ProgramType {
-	if f := forms[kind]; len(f) > 0 {
-		return f[0].typ
+	t := probe.Lookup(kind)
+	if t == nil {
+		return ebpf.UnspecifiedProgram
 	}
-	return ebpf.UnspecifiedProgram
+	typ, _ := t.Program.BPF()
+	return ebpf.ProgramType(typ)
 }
 
 func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
@@ -128,11 +119,11 @@ func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		switch {
 		case s == nil:
 			return fmt.Errorf("the object has no program %s, which the manifest names", p.Name)
-		case !slices.Contains(forms[p.Kind], form{s.Type, s.AttachType}):
+		case !isProgram(s, p.Kind):
 			return fmt.Errorf("program %s is a %s (%s), which a %s cannot be", p.Name, s.Type, s.AttachType, p.Kind)
 		case s.Flags != 0:
 			return fmt.Errorf("program %s has flags %#x: no program of btc does", p.Name, s.Flags)
-		case p.Kind == "iter" && s.AttachTo != p.Attach.Name:
+		case p.Kind == probe.Iter && s.AttachTo != p.Attach.Name:
 			return fmt.Errorf("program %s iterates over %q, and the manifest says %q", p.Name, s.AttachTo, p.Attach.Name)
 		}
 		if err := checkInstructions(s); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"btc/internal/probe"
 	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/manifest"
@@ -118,11 +119,11 @@ func (j *lines) BeginTrials(string, []string) {}
 
 func (j *lines) Trial(x *Trial) {
 	kind := "test_result"
-	if x.Mode == "bench" {
+	if x.Mode == probe.Bench {
 		kind = "benchmark_result"
 	}
 	dst := append(format.AppendQuoted(append(j.begin(kind, nil), `, "data": {`...), []byte(x.Name)), ": {"...)
-	if x.Mode == "bench" {
+	if x.Mode == probe.Bench {
 		dst = fmt.Appendf(dst, `"average": %d, "iters": %d`, x.Took.Nanoseconds(), x.Iterations)
 	} else {
 		dst = fmt.Appendf(dst, `"duration": %d, "passed": %v, "output": `, x.Took.Nanoseconds(), x.Passed)

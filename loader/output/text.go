@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"btc/internal/probe"
 	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/render"
@@ -110,7 +111,7 @@ const (
 
 func (t *text) BeginTrials(mode string, names []string) {
 	t.mode, t.trials, t.failed, t.begun, t.width = mode, names, nil, false, 40
-	if mode != "bench" {
+	if mode != probe.Bench {
 		return
 	}
 	for _, name := range names {
@@ -121,7 +122,7 @@ func (t *text) BeginTrials(mode string, names []string) {
 }
 
 func (t *text) Trial(x *Trial) {
-	if x.Mode == "bench" {
+	if x.Mode == probe.Bench {
 		t.Out.Write(fmt.Appendf(nil, "%-*s%-15d%d\n", t.width+1, x.Name, x.Took.Nanoseconds(), x.Iterations))
 		return
 	}
@@ -160,7 +161,7 @@ func duration(d time.Duration) string {
 
 // EndTrials sums up tests.
 func (t *text) EndTrials() {
-	if t.mode != "test" {
+	if t.mode != probe.Test {
 		return
 	}
 	tests := func(n int) string {

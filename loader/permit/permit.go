@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/attach"
 	"btc/loader/manifest"
@@ -97,7 +98,7 @@ func Actions(o *object.Object) []Action {
 
 func ofAttach(p *manifest.Program) []Action {
 	switch {
-	case (p.Kind == "kprobe" || p.Kind == "kretprobe") && p.Attach.Name == "":
+	case (p.Kind == probe.Kprobe || p.Kind == probe.Kretprobe) && p.Attach.Name == "":
 		return []Action{{Permission: ProbeAddress, What: "probes the kernel at an address: " + p.Attach.Text, Pos: p.Pos}}
 	case attach.PinPath(p) != "":
 		path := absolute(attach.PinPath(p))

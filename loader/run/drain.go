@@ -1,6 +1,9 @@
 package run
 
-import "btc/loader/manifest"
+import (
+	"btc/internal/probe"
+	"btc/loader/manifest"
+)
 
 // drain handles what the programs have left in the buffer, up to an exit().
 func (s *session) drain() {
@@ -34,7 +37,7 @@ func (s *session) end() error {
 	s.front.later(0, manifest.Pos{}, func(w *writer) { w.ending = true })
 	exited := s.exited
 	s.exited = false
-	err := s.runVirtual("end")
+	err := s.runVirtual(probe.End)
 	s.drain()
 	s.events.discard()
 	s.exited = s.exited || exited

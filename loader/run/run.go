@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/probe"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/load"
@@ -89,9 +90,9 @@ func Run(o *object.Object, opts Options) (status int, err error) {
 		return 1, s.orEnded(err)
 	}
 	switch opts.Mode {
-	case "test":
+	case probe.Test:
 		err = s.runTests()
-	case "bench":
+	case probe.Bench:
 		err = s.runBenchmarks()
 	default:
 		if err = s.resumeChild(); err != nil {
@@ -266,7 +267,7 @@ func (s *session) load(values map[string][]byte) error {
 func (s *session) start() error {
 	s.catchSignals()
 	s.watchProcesses()
-	if err := s.runVirtual("begin"); err != nil {
+	if err := s.runVirtual(probe.Begin); err != nil {
 		return err
 	}
 	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Stop: s.stopping}
@@ -289,7 +290,7 @@ func (s *session) start() error {
 		plan := &s.expansion.Plans[i]
 		made, err := plan.Attach(s.loaded.Programs[i], aopts, s.host)
 		s.links = append(s.links, made.Links...)
-		if plan.Prog.Kind == "watchpoint" {
+		if plan.Prog.Kind == probe.Watchpoint {
 			s.watch(plan.Prog.Attach.Addr, len(made.Links))
 		}
 		s.attached += plan.Probes(made)
@@ -411,7 +412,7 @@ func (s *session) catchSignals() {
 	if !signal.Ignored(unix.SIGHUP) { // as nohup(1) has it
 		wanted = append(wanted, unix.SIGHUP)
 	}
-	if s.hasKind("self") {
+	if s.hasKind(probe.Self) {
 		wanted = append(wanted, unix.SIGUSR1)
 	}
 	signal.Notify(s.signals, wanted...)
@@ -424,7 +425,7 @@ func (s *session) catchSignals() {
 		for sig := range s.signals {
 			switch {
 			case sig == unix.SIGUSR1:
-				if err := s.runVirtual("self"); err != nil {
+				if err := s.runVirtual(probe.Self); err != nil {
 					s.tell(err.Error())
 				}
 			case stopped.IsZero():
@@ -478,7 +479,7 @@ func (s *session) readEvents() error {
 	// With one processor for goroutines, a wait begins and ends on one thread: with more, the
 	// runtime wakes other threads to look for work, which costs several times as much.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	onlyVirtual := len(s.links) == 0 && !s.hasKind("self")
+	onlyVirtual := len(s.links) == 0 && !s.hasKind(probe.Self)
 	handled := 0 // since the last wait
 	flushed := time.Now()
 	for !s.stopped() && !s.printer.failed.Load() { // finish reports the failure

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"btc/internal/probe"
 	"btc/loader/attach"
 	"btc/loader/output"
 	"btc/loader/report"
@@ -30,10 +31,10 @@ func (s *session) errNone() error {
 	switch mode := s.opts.Mode; {
 	case mode != "":
 		return fmt.Errorf("%s has no %s probes", s.manifest.Script.File, mode)
-	case has["test"]:
+	case has[probe.Test]:
 		//lint:ignore ST1005 the reference's words
 		return errors.New("No probes attached; use --test to run test probes.")
-	case has["bench"]:
+	case has[probe.Bench]:
 		//lint:ignore ST1005 the reference's words
 		return errors.New("No probes attached; use --bench to run benchmark probes.")
 	}

@@ -15,7 +15,7 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/expand"
-	"btc/frontend/parse"
+	"btc/internal/probe"
 	"btc/ir/kernel"
 	"btc/tests/docs/generated"
 )
@@ -105,12 +105,12 @@ func mark(supported bool) string {
 func kinds() string {
 	var b strings.Builder
 	b.WriteString("| probe | short | supported |\n|---|---|---|\n")
-	for _, p := range check.Providers() {
+	for _, t := range probe.Types() {
 		short := ""
-		if all := parse.Aliases(p.Name); len(all) > 0 {
-			short = "`" + strings.Join(all, "`, `") + "`"
+		if len(t.Aliases) > 0 {
+			short = "`" + strings.Join(t.Aliases, "`, `") + "`"
 		}
-		b.WriteString(generated.Row("`"+p.Name+"`", short, mark(p.Supported)))
+		b.WriteString(generated.Row("`"+t.Kind+"`", short, "yes"))
 	}
 	return b.String()
 }
@@ -150,19 +150,12 @@ func arguments(f check.FunctionInfo) string {
 	return strings.Join(forms, " or ")
 }
 
-// probes names the probes that permit a function. Those that are not supported
-// yet are left out.
+// probes names the probes that permit a function.
 func probes(f check.FunctionInfo) string {
 	if f.In == nil {
 		return "all"
 	}
-	var names []string
-	for _, p := range check.Providers() {
-		if p.Supported && slices.Contains(f.In, p.Name) {
-			names = append(names, p.Name)
-		}
-	}
-	return strings.Join(names, " ")
+	return strings.Join(f.In, " ")
 }
 
 // standardMacros lists the library.

@@ -7,6 +7,7 @@
 package irgen
 
 import (
+	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/interp"
 )
@@ -48,7 +49,7 @@ func Module(data []byte, level Level) *ir.Module {
 		text, x = mixedMaps+tables, "raw"
 	}
 	m := ir.MustParse(text)
-	f := &ir.Func{Name: "p", Prog: &ir.Prog{Kind: ir.ProgKprobe, Section: "kprobe/f", Pos: ir.NoPos}, Pos: ir.NoPos}
+	f := &ir.Func{Name: "p", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f", Pos: ir.NoPos}, Pos: ir.NoPos}
 	m.Funcs = append(m.Funcs, f)
 	g := &gen{data: data, level: level, budget: 80, raw: x}
 	entry := f.NewBlock()

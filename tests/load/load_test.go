@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
-	"btc/ir"
+	"btc/internal/probe"
 	"btc/loader/manifest"
 	"btc/tests/load/objload"
 )
@@ -115,7 +115,7 @@ func trampolines() error {
 func isTrampoline(s *script, program string) bool {
 	for _, f := range s.out.Funcs {
 		if f.Name == program && f.Prog != nil {
-			return f.Prog.Kind == ir.ProgFentry || f.Prog.Kind == ir.ProgFexit
+			return f.Prog.Kind == probe.Fentry || f.Prog.Kind == probe.Fexit
 		}
 	}
 	return false

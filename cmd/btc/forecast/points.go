@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"btc/internal/probe"
 	"btc/ir/kernel"
 	"btc/loader/adapt"
 	"btc/loader/hostinfo"
@@ -26,17 +27,17 @@ func (c *checker) point(p *manifest.Program) point {
 		return point{verdict: Open, text: fmt.Sprintf("where %s attaches depends on the parameters given to the loader", a.Text)}
 	}
 	switch p.Kind {
-	case "begin", "end", "self", "test", "bench", "interval", "profile", "software":
+	case probe.Begin, probe.End, probe.Self, probe.Test, probe.Bench, probe.Interval, probe.Profile, probe.Software:
 		return point{verdict: Works, places: 1}
-	case "hardware", "watchpoint":
+	case probe.Hardware, probe.Watchpoint:
 		return point{verdict: Open, text: fmt.Sprintf("%s depends on the host's processor", a.Text)}
-	case "uprobe", "uretprobe", "usdt":
+	case probe.Uprobe, probe.Uretprobe, probe.USDT:
 		return point{verdict: Open, text: fmt.Sprintf("%s depends on the host's files", a.Text)}
-	case "kprobe", "kretprobe":
+	case probe.Kprobe, probe.Kretprobe:
 		return c.kprobe(a)
-	case "fentry", "fexit":
+	case probe.Fentry, probe.Fexit:
 		return c.fentry(p)
-	case "tracepoint":
+	case probe.Tracepoint:
 		n := len(c.t.Tracepoints(a.Target, a.Name))
 		if n == 0 && a.Target == "syscalls" && c.t.Arch().ForeignSyscall(a.Name) {
 			return point{verdict: Skipped, text: fmt.Sprintf("machines of the architecture %s have no %s: the script goes on without it", c.t.Arch().Label, a.Text)}
@@ -45,9 +46,9 @@ func (c *checker) point(p *manifest.Program) point {
 			return point{verdict: Open, places: n, text: fmt.Sprintf("%s is there while its module is loaded", a.Text)}
 		}
 		return c.counted(a, "tracepoint "+a.Target+":"+a.Name, n)
-	case "rawtracepoint":
+	case probe.RawTracepoint:
 		return c.rawTracepoint(p)
-	case "iter":
+	case probe.Iter:
 		if _, ok := c.t.Iter(a.Name); !ok && a.Name != "" {
 			return c.missing(a, "iterator "+a.Name)
 		}
@@ -81,7 +82,7 @@ func (c *checker) format(category, event string) (*hostinfo.Format, error) {
 // events are the tracepoints that the loader would attach a program to.
 func (c *checker) events(p *manifest.Program) []adapt.Event {
 	var all []adapt.Event
-	if p.Kind == "tracepoint" {
+	if p.Kind == probe.Tracepoint {
 		for _, name := range c.t.Tracepoints(p.Attach.Target, p.Attach.Name) {
 			category, event, _ := strings.Cut(name, ":")
 			all = append(all, adapt.Event{Group: category, Name: event})
@@ -104,8 +105,6 @@ func (c *checker) counted(a *manifest.Attach, what string, n int) point {
 	}
 	return point{verdict: Works, places: n}
 }
-
-func isPattern(s string) bool { return strings.ContainsAny(s, "*?[") }
 
 // ofSyscalls is an attach point with the name that the target's architecture has
 // for a system call's function; the loader does the same on the host.
@@ -136,7 +135,7 @@ func (c *checker) kprobe(a *manifest.Attach) point {
 		}
 	}
 	switch {
-	case n == 0 && a.Target != "" && a.Target != "vmlinux" && !isPattern(a.Target):
+	case n == 0 && a.Target != "" && a.Target != "vmlinux" && !probe.IsPattern(a.Target):
 		return point{verdict: Open, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
 	case n == 0:
 		return c.missing(a, "function "+a.Name+" that can be probed")
@@ -162,7 +161,7 @@ func (c *checker) fentry(p *manifest.Program) point {
 	if arch, since := c.t.Arch(), c.t.Arch().FentrySince; release(c.t.Release()) < since[0]*1000+since[1] {
 		return point{verdict: Fails, text: fmt.Sprintf("%s: kernels for %s have no fentry before Linux %d.%d", a.Text, arch.Label, since[0], since[1])}
 	}
-	if isPattern(a.Name) {
+	if probe.IsPattern(a.Name) {
 		return c.counted(a, "function "+a.Name+" that can be traced", len(c.t.Funcs(a.Name)))
 	}
 	f, ok := c.t.Func(a.Name)
@@ -185,7 +184,7 @@ func (c *checker) fentry(p *manifest.Program) point {
 
 func (c *checker) rawTracepoint(p *manifest.Program) point {
 	a := &p.Attach
-	if isPattern(a.Name) {
+	if probe.IsPattern(a.Name) {
 		return c.counted(a, "raw tracepoint "+a.Name, len(c.t.RawTracepoints(a.Name)))
 	}
 	proto, ok := c.t.RawTracepoint(a.Name)

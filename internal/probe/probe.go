@@ -1,0 +1,218 @@
+// Package probe is what compiler and loader know of the kinds of probes: a table with one row for
+// each kind, and the parser of attach points ("kprobe:vfs_read", "interval:s:1").
+//
+// A new kind begins with a row here; docs/contributing/probe.md has the way from there. What a
+// host or a target has of attach points, and how programs are attached, is in frontend/check and
+// in loader/attach.
+package probe
+
+import (
+	"slices"
+	"strings"
+)
+
+// The kinds of probes, as manifests, messages and the IR name them.
+const (
+	Begin         = "begin"
+	End           = "end"
+	Self          = "self"
+	Test          = "test"
+	Bench         = "bench"
+	Kprobe        = "kprobe"
+	Kretprobe     = "kretprobe"
+	Fentry        = "fentry"
+	Fexit         = "fexit"
+	Uprobe        = "uprobe"
+	Uretprobe     = "uretprobe"
+	USDT          = "usdt"
+	Tracepoint    = "tracepoint"
+	RawTracepoint = "rawtracepoint"
+	Iter          = "iter"
+	Profile       = "profile"
+	Interval      = "interval"
+	Software      = "software"
+	Hardware      = "hardware"
+	Watchpoint    = "watchpoint"
+)
+
+// Form is the grammar of what follows the kind in an attach point.
+type Form uint8
+
+// The forms of attach points.
+const (
+	NoParts    Form = iota // begin
+	Signal                 // self:signal:SIGUSR1
+	Named                  // test:NAME
+	Function               // kprobe:[MODULE:]FUNCTION[+OFFSET], kprobe:ADDRESS
+	Typed                  // fentry:[MODULE:]FUNCTION, fentry:bpf:[ID:]PROGRAM, rawtracepoint:[MODULE:]EVENT
+	UserCode               // uprobe:BINARY:[cpp:]FUNCTION[+OFFSET], uprobe:BINARY:ADDRESS, uprobe:BINARY@FILE:LINE
+	UserMarker             // usdt:BINARY:[NAMESPACE:]NAME
+	Event                  // tracepoint:CATEGORY:EVENT
+	Iterator               // iter:KIND[:PIN]
+	Timer                  // interval:UNIT:NUMBER, interval:DURATION
+	Counter                // software:EVENT[:PERIOD]
+	Watch                  // watchpoint:ADDRESS:LENGTH:MODE
+)
+
+// Runner is who runs the programs of a kind.
+type Runner uint8
+
+const (
+	Kernel   Runner = iota // the kernel, at the events that they are attached to
+	Loader                 // the loader, at the beginning, the end or at a signal
+	OnDemand               // the loader, when tests or benchmarks are asked for, and nothing else
+)
+
+// Nesting is what keeps the programs of a kind from interrupting each other on a CPU.
+type Nesting uint8
+
+const (
+	Counted  Nesting = iota // the kernel's count of running programs (bpf_prog_active)
+	Nests                   // nothing
+	NestsOwn                // nothing; they interrupt programs of user space probes only
+)
+
+// Space is the address space that integers from the context of a probe point to.
+type Space uint8
+
+const (
+	NoSpace     Space = iota // that of whatever was interrupted
+	KernelSpace              // the probe is in the kernel's own code
+	UserSpace                // the probe is in a program's code
+)
+
+// Type is a row of the table: what is the same for all probes of a kind.
+type Type struct {
+	Kind    string
+	Aliases []string
+	// Name is what the builtin probetype returns; "": the kind.
+	Name string
+	Form Form
+	// Min and Max are the numbers of parts that may follow the kind.
+	Min, Max int
+	Runner   Runner
+	// Program is the type of BPF program that a probe is compiled to, and Other one that the loader
+	// accepts, too (objects of another compiler may have it; 0, KProbe, is none).
+	Program, Other Program
+	Space          Space
+	Nesting        Nesting
+	// Wildcards: names may hold "*", which the host expands.
+	Wildcards bool
+	// Searched: a search or an attach point with a pattern for the kind covers it. These are the
+	// kinds that fire at the beginning of something, so that an event shows once.
+	Searched bool
+	// Listed: the attach points of a host can be listed.
+	Listed bool
+	// Args: the builtin args has the fields of the event or the arguments of the function. ArgN: the
+	// builtins arg0, arg1 and so on are there. Retval: the builtin retval is.
+	Args, ArgN, Retval bool
+	// Parameters: the attach point may hold $N, whose values the loader puts in.
+	Parameters bool
+	// Frequent: it may fire millions of times a second.
+	Frequent bool
+	// Offsets: the attach point may have an offset from the function's first byte.
+	Offsets bool
+}
+
+// types is the table, in the order of documentation.
+var types = []Type{
+	{Kind: Begin, Name: "special", Runner: Loader, Program: ProgRawTracepoint, Nesting: Nests},
+	{Kind: End, Name: "special", Runner: Loader, Program: ProgRawTracepoint, Nesting: Nests},
+	{Kind: Self, Name: "special", Form: Signal, Min: 2, Max: 2, Runner: Loader, Program: ProgRawTracepoint, Nesting: Nests, Listed: true},
+	{Kind: Test, Form: Named, Min: 1, Max: 1, Runner: OnDemand, Program: ProgXDP, Nesting: Nests},
+	{Kind: Bench, Name: "benchmark", Form: Named, Min: 1, Max: 1, Runner: OnDemand, Program: ProgXDP, Nesting: Nests},
+	{Kind: Kprobe, Aliases: []string{"k"}, Form: Function, Min: 1, Max: 2, Program: ProgKprobe, Space: KernelSpace,
+		Wildcards: true, Searched: true, Listed: true, Parameters: true, Frequent: true, Offsets: true, ArgN: true},
+	{Kind: Kretprobe, Aliases: []string{"kr"}, Form: Function, Min: 1, Max: 2, Program: ProgKprobe, Space: KernelSpace,
+		Wildcards: true, Listed: true, Parameters: true, Frequent: true, Retval: true},
+	{Kind: Fentry, Aliases: []string{"f", "kfunc"}, Form: Typed, Min: 1, Max: 3, Program: ProgFentry, Space: KernelSpace, Nesting: Nests,
+		Wildcards: true, Searched: true, Listed: true, Args: true, Frequent: true, Retval: true},
+	{Kind: Fexit, Aliases: []string{"fr", "kretfunc"}, Form: Typed, Min: 1, Max: 3, Program: ProgFexit, Space: KernelSpace, Nesting: Nests,
+		Wildcards: true, Listed: true, Args: true, Frequent: true, Retval: true},
+	{Kind: Uprobe, Aliases: []string{"u"}, Form: UserCode, Min: 1, Max: 3, Program: ProgKprobe, Space: UserSpace, Nesting: NestsOwn,
+		Wildcards: true, Searched: true, Listed: true, Args: true, Parameters: true, Offsets: true, ArgN: true},
+	{Kind: Uretprobe, Aliases: []string{"ur"}, Form: UserCode, Min: 1, Max: 3, Program: ProgKprobe, Space: UserSpace, Nesting: NestsOwn,
+		Wildcards: true, Listed: true, Parameters: true, Retval: true},
+	{Kind: USDT, Aliases: []string{"U"}, Form: UserMarker, Min: 1, Max: 3, Program: ProgKprobe, Space: UserSpace, Nesting: NestsOwn,
+		Wildcards: true, Searched: true, Listed: true, Parameters: true, ArgN: true},
+	{Kind: Tracepoint, Aliases: []string{"t"}, Form: Event, Min: 2, Max: 2, Program: ProgTracepoint, Space: KernelSpace,
+		Wildcards: true, Searched: true, Listed: true, Args: true, Parameters: true, Frequent: true},
+	{Kind: RawTracepoint, Aliases: []string{"rt"}, Form: Typed, Min: 1, Max: 2, Program: ProgTPBTF, Other: ProgRawTracepoint, Space: KernelSpace, Nesting: Nests,
+		Wildcards: true, Searched: true, Listed: true, Args: true, Frequent: true, ArgN: true},
+	{Kind: Iter, Aliases: []string{"it"}, Form: Iterator, Min: 1, Max: 2, Program: ProgIter, Space: KernelSpace, Nesting: Nests, Searched: true, Listed: true},
+	{Kind: Profile, Aliases: []string{"p"}, Form: Timer, Min: 1, Max: 2, Program: ProgPerfEvent, Listed: true, Parameters: true},
+	{Kind: Interval, Aliases: []string{"i"}, Form: Timer, Min: 1, Max: 2, Program: ProgPerfEvent, Listed: true, Parameters: true},
+	{Kind: Software, Aliases: []string{"s"}, Form: Counter, Min: 1, Max: 2, Program: ProgPerfEvent, Searched: true, Listed: true, Parameters: true},
+	{Kind: Hardware, Aliases: []string{"h"}, Form: Counter, Min: 1, Max: 2, Program: ProgPerfEvent, Searched: true, Listed: true, Parameters: true},
+	{Kind: Watchpoint, Aliases: []string{"w"}, Form: Watch, Min: 3, Max: 3, Program: ProgPerfEvent, Parameters: true},
+}
+
+// Types returns the table, which must not be changed.
+func Types() []Type { return types }
+
+// Lookup returns the row of a kind; nil if there is none.
+func Lookup(kind string) *Type {
+	i := slices.IndexFunc(types, func(t Type) bool { return t.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return &types[i]
+}
+
+// Find returns the row of a kind by its name, in any case, or by an alias; nil if there is none.
+// The only aliases that differ in case are u (uprobe) and U (usdt).
+func Find(word string) *Type {
+	lower := strings.ToLower(word)
+	if word == "U" {
+		lower = word
+	}
+	i := slices.IndexFunc(types, func(t Type) bool { return t.Kind == lower || slices.Contains(t.Aliases, lower) })
+	if i < 0 {
+		return nil
+	}
+	return &types[i]
+}
+
+// Kinds are the names of all kinds.
+func Kinds() []string {
+	var names []string
+	for i := range types {
+		names = append(names, types[i].Kind)
+	}
+	return names
+}
+
+// TypeName is what the builtin probetype returns.
+func (t *Type) TypeName() string {
+	if t.Name != "" {
+		return t.Name
+	}
+	return t.Kind
+}
+
+// Return reports whether the probe is at the return of a function.
+func (t *Type) Return() bool {
+	return t.Kind == Fexit || strings.HasSuffix(t.Kind, "retprobe")
+}
+
+// ofKind returns whether a kind exists and pred holds of it.
+func ofKind(kind string, pred func(*Type) bool) bool {
+	t := Lookup(kind)
+	return t != nil && pred(t)
+}
+
+// RunByLoader reports whether the loader itself runs the programs of a kind, one after the other.
+func RunByLoader(kind string) bool {
+	return ofKind(kind, func(t *Type) bool { return t.Runner == Loader })
+}
+
+// HasArgs reports whether the builtin args has fields in the probes of a kind.
+func HasArgs(kind string) bool { return ofKind(kind, func(t *Type) bool { return t.Args }) }
+
+// SpaceOf is the address space of a kind.
+func SpaceOf(kind string) Space {
+	if t := Lookup(kind); t != nil {
+		return t.Space
+	}
+	return NoSpace
+}

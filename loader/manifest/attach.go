@@ -1,0 +1,16 @@
+package manifest
+
+import "btc/internal/probe"
+
+// Set takes over what an attach point's text says.
+func (a *Attach) Set(t *probe.Type, p *probe.Point) {
+	a.Text = t.Text(p)
+	a.Target, a.Lang, a.Name, a.Offset, a.Addr = p.Target, p.Lang, p.Name, p.Offset, p.Addr
+	a.Unit, a.Count, a.Len, a.Mode = p.Unit, p.Count, p.Len, p.Mode
+}
+
+// Point is what the attach point's text says.
+func (a *Attach) Point() *probe.Point {
+	return &probe.Point{Target: a.Target, Lang: a.Lang, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
+		Unit: a.Unit, Count: a.Count, Len: a.Len, Mode: a.Mode, Pattern: probe.IsPattern(a.Target) || probe.IsPattern(a.Name)}
+}
