@@ -7,11 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/internal/arch"
+	"btc/internal/probe"
 )
 
 // built is the text of a function of one program with a slot of 16 bytes, after do.
 func built(do func(b *Builder)) string {
-	f := &Func{Name: "f", Prog: &Prog{Kind: ProgKprobe}, Pos: NoPos}
+	f := &Func{Name: "f", Prog: &Prog{Kind: probe.Kprobe}, Pos: NoPos}
 	blk := f.NewBlock()
 	blk.AddParam(TCtx)
 	f.NewSlot("s", 16, 8)

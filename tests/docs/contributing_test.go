@@ -75,17 +75,19 @@ func TestContributingOutput(t *testing.T) {
 	}
 }
 
-// naming lists the Go files, without tests, that have a name as a string.
+// naming lists the Go files, without tests, that have a name as a string, or name the
+// identifier of a package.
 func naming(t *testing.T, name string) []string {
 	t.Helper()
 	var files []string
+	identifier := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
 	for _, dir := range []string{"frontend", "ir", "passes", "backend", "loader", "cmd"} {
 		if err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			text, err := os.ReadFile(path)
-			if bytes.Contains(text, []byte(`"`+name+`"`)) {
+			if strings.Contains(name, ".") && identifier.Match(text) || bytes.Contains(text, []byte(`"`+name+`"`)) {
 				files = append(files, filepath.ToSlash(strings.TrimPrefix(path, "../../")))
 			}
 			return err
