@@ -102,12 +102,17 @@ func Compile(in Input) (*Output, *diag.List) {
 	return out, diags
 }
 
+// machineError is an error of making machine code, such as a frame that is too large.
+type machineError struct{ error }
+
+func (e machineError) Unwrap() error { return e.error }
+
 // roomier compiles again a script whose values need more of a stack frame than the
 // memory objects leave: those go elsewhere, which costs a few instructions at each
 // use. nil when that does not help.
 func roomier(in Input, src *diag.Source, err error) *Output {
-	var e *mach.Error
-	if !errors.As(err, &e) {
+	var machine machineError
+	if !errors.As(err, &machine) {
 		return nil
 	}
 	for _, frame := range []int{160, 64} {
@@ -197,7 +202,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	}
 	funcs, err := emit.ModuleWith(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump), Free: true})
 	if err != nil {
-		return nil, err
+		return nil, machineError{err}
 	}
 	in.dump("asm", func() string { return assembly(funcs) })
 	in.setParams(m)
@@ -290,18 +295,10 @@ func report(err error, src *diag.Source, diags *diag.List) {
 		return
 	}
 	var d ir.Diag
-	var o *obj.Error
-	var e *mach.Error
-	switch {
-	case errors.As(err, &e):
-		add(diags, src, e.Pos, e.Msg, "")
-	case errors.As(err, &d):
-		add(diags, src, d.Pos, d.Text, d.Hint)
-	case errors.As(err, &o):
-		add(diags, src, o.Pos, o.Msg, "")
-	default:
-		add(diags, src, ir.NoPos, err.Error(), "")
+	if !errors.As(err, &d) {
+		d = ir.Diag{Pos: ir.NoPos, Text: err.Error()}
 	}
+	add(diags, src, d.Pos, d.Text, d.Hint)
 }
 
 func add(diags *diag.List, src *diag.Source, p ir.Pos, text, hint string) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"btc/backend/mach"
 	"btc/frontend/diag"
 	"btc/ir/kernel"
 )
@@ -46,7 +45,7 @@ func TestFrameForMoreValues(t *testing.T) {
 	if m == nil {
 		t.Fatal(diags.Err())
 	}
-	var tooLarge *mach.Error
+	var tooLarge machineError
 	if _, err := lower(in, m, 0); !errors.As(err, &tooLarge) {
 		t.Fatalf("the usual frame is large enough, this test shows nothing: %v", err)
 	}

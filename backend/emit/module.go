@@ -24,7 +24,7 @@ type Options struct {
 
 // Module encodes every function of m. Errors are the script's fault (a frame
 // that does not fit in 512 bytes, a function too large to branch across) and
-// name the position; their type is *mach.Error.
+// name the position; their type is ir.Diag.
 func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
 
 // ModuleWith is Module with options.
@@ -95,13 +95,13 @@ func checkCalls(funcs []*Func) error {
 	var walk func(f *Func, chain []string, stack int) error
 	walk = func(f *Func, chain []string, stack int) error {
 		if slices.Contains(chain, f.Name) {
-			return &mach.Error{Func: f.Name, Pos: f.Pos, Msg: "calls itself"}
+			return ir.Diag{Pos: f.Pos, Text: f.Name + " calls itself"}
 		}
 		chain = append(chain, f.Name)
 		stack += (max(f.StackSize, 1) + stackRounding - 1) / stackRounding * stackRounding
 		if stack > maxStack || len(chain) > maxFrames {
-			return &mach.Error{Func: chain[0], Pos: f.Pos,
-				Msg: fmt.Sprintf("the chain of calls %v takes %d frames and %d bytes of stack; BPF programs have %d and %d", chain, len(chain), stack, maxFrames, maxStack)}
+			return ir.Diag{Pos: f.Pos,
+				Text: fmt.Sprintf("the chain of calls %v takes %d frames and %d bytes of stack; BPF programs have %d and %d", chain, len(chain), stack, maxFrames, maxStack)}
 		}
 		for _, name := range f.Calls {
 			if callee := byName[name]; callee != nil {

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/backend/mach"
 	"btc/ir"
 	"btc/ir/interp"
 )
@@ -198,7 +197,7 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 		}
 		m.Maps = nil
 		funcs, err := ModuleWith(m, Options{Check: true})
-		var tooLarge *mach.Error
+		var tooLarge ir.Diag
 		if errors.As(err, &tooLarge) {
 			continue // more values alive than the frame holds
 		}

@@ -43,7 +43,7 @@ type edge struct {
 	n    int
 }
 
-// Select selects f. Errors are the script's fault; see mach.Error. places says
+// Select selects f. Errors are the script's: ir.Diag. places says
 // where the globals stand (ir.PlaceGlobals): what is near another one is reached
 // from its address.
 func Select(f *ir.Func, places map[string]ir.GlobalPlace) (*mach.Func, error) {
@@ -368,6 +368,6 @@ func (s *selector) address(v *ir.Value, off int64) (base *ir.Value, total int64)
 
 func (s *selector) fail(pos ir.Pos, format string, args ...any) {
 	if s.err == nil {
-		s.err = &mach.Error{Func: s.f.Name, Pos: pos, Msg: fmt.Sprintf(format, args...)}
+		s.err = ir.Diag{Pos: pos, Text: fmt.Sprintf(format, args...)}
 	}
 }

@@ -175,7 +175,7 @@ func TestUnknownHelper(t *testing.T) {
 	b.Append(ir.OpCall, ir.TI64, ir.Pos{Line: 3, Col: 4}).Sym = "no_such"
 	b.Ret(ir.Const(0), ir.NoPos)
 	_, err := Select(f, nil)
-	var e *mach.Error
+	var e ir.Diag
 	if !errors.As(err, &e) || e.Pos.Line != 3 {
 		t.Errorf("got %v", err)
 	}

@@ -296,17 +296,6 @@ func TestOperandKinds(t *testing.T) {
 	}
 }
 
-func TestErrorText(t *testing.T) {
-	for want, e := range map[string]Error{
-		"3:4: f: too large": {Func: "f", Pos: ir.Pos{Line: 3, Col: 4}, Msg: "too large"},
-		"f: too large":      {Func: "f", Msg: "too large"},
-	} {
-		if got := e.Error(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 // TestBadFormPanics: what the allocator must not leave is not encoded.
 func TestBadFormPanics(t *testing.T) {
 	for _, i := range []Insn{

@@ -22,14 +22,6 @@ import (
 // are for GPL-compatible programs only.
 const license = "GPL"
 
-// Error is an access the target cannot express, with its place in the script.
-type Error struct {
-	Pos ir.Pos
-	Msg string
-}
-
-func (e *Error) Error() string { return e.Msg }
-
 // writer holds the state of one object.
 type writer struct {
 	m     *ir.Module
@@ -135,7 +127,7 @@ func (w *writer) collect(secs []*progSection) (map[*emit.Func][]*coreAccess, err
 			for _, c := range f.CORE {
 				a, err := w.cores.access(c.Ref, c.Kind)
 				if err != nil {
-					return nil, &Error{c.Pos, err.Error()}
+					return nil, ir.Diag{Pos: c.Pos, Text: err.Error()}
 				}
 				out[f] = append(out[f], a)
 			}
@@ -151,7 +143,7 @@ func (w *writer) mapSection() error {
 	for _, m := range w.m.Maps {
 		t, n, err := w.mapDef(m)
 		if err != nil {
-			return &Error{m.Pos, err.Error()}
+			return ir.Diag{Pos: m.Pos, Text: err.Error()}
 		}
 		vars = append(vars, secvar{w.btf.variable(m.BPF.Name, t, linkGlobal), size, n})
 		w.maps[m.Name] = w.elf.global(elfSymbol{name: m.BPF.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: size, size: n})
@@ -295,7 +287,7 @@ func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error
 	for i, c := range f.CORE {
 		v, err := as[i].local(c.Kind)
 		if err != nil {
-			return &Error{c.Pos, fmt.Sprintf("%s: %v", c.Ref, err)}
+			return ir.Diag{Pos: c.Pos, Text: fmt.Sprintf("%s: %v", c.Ref, err)}
 		}
 		ins := sec.data[(base+c.Insn)*8:]
 		switch class := ins[0] & 7; class {
@@ -304,7 +296,7 @@ func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error
 			binary.LittleEndian.PutUint32(ins[12:], uint32(v>>32))
 		case 1, 2, 3: // ldx, st, stx
 			if v != int64(int16(v)) {
-				return &Error{c.Pos, fmt.Sprintf("%s lies %d bytes into its type: too far for one instruction", c.Ref, v)}
+				return ir.Diag{Pos: c.Pos, Text: fmt.Sprintf("%s is %d bytes into its type: too far for one instruction", c.Ref, v)}
 			}
 			binary.LittleEndian.PutUint16(ins[2:], uint16(v))
 		default:

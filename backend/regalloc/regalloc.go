@@ -91,7 +91,7 @@ type allocator struct {
 	temps int // numbered spill slots after those of values
 }
 
-// Allocate brings f into machine form. The error is a *mach.Error.
+// Allocate brings f into machine form. The error is an ir.Diag.
 func Allocate(f *mach.Func, opt Options) error {
 	f.Order()
 	var before *snapshot

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"btc/backend/mach"
+	"btc/ir"
 )
 
 // allocate allocates with the checker on; a frame too small for the random
@@ -14,7 +15,7 @@ import (
 func allocate(t *testing.T, f *mach.Func) bool {
 	t.Helper()
 	err := Allocate(f, Options{Check: true})
-	var tooLarge *mach.Error
+	var tooLarge ir.Diag
 	if errors.As(err, &tooLarge) {
 		return false
 	}
@@ -90,8 +91,8 @@ func TestFrameOverflowIsAnError(t *testing.T) {
 	f := randomFunc(3, 40, 16)
 	f.FrameUsed = 512
 	err := Allocate(f, Options{Check: true})
-	var e *mach.Error
-	if !errors.As(err, &e) || !strings.Contains(e.Msg, "512 for variables") {
+	var e ir.Diag
+	if !errors.As(err, &e) || !strings.Contains(e.Text, "512 for variables") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"btc/backend/mach"
+	"btc/ir"
 )
 
 // bitset is a set of small numbers.
@@ -65,8 +66,8 @@ func (a *allocator) placeSlots() error {
 	slots := a.f.FrameUsed
 	a.f.FrameUsed = 8 * (base + most)
 	if a.f.FrameUsed > frameLimit {
-		return &mach.Error{Func: a.f.Name, Pos: a.f.Pos,
-			Msg: fmt.Sprintf("needs %d bytes of stack: %d for variables and keys, %d for values that find no register; BPF programs have %d",
+		return ir.Diag{Pos: a.f.Pos,
+			Text: fmt.Sprintf("needs %d bytes of stack: %d for variables and keys, %d for values that find no register; BPF programs have %d",
 				a.f.FrameUsed, slots, 8*most, frameLimit)}
 	}
 	return nil
