@@ -100,9 +100,6 @@ func (c contents) meet(other contents) bool {
 				lost = true
 			}
 		}
-		if len(t) == 0 {
-			delete(c, loc)
-		}
 	}
 	return lost
 }
@@ -133,15 +130,13 @@ func (c *checker) fail(what string, format string, args ...any) {
 }
 
 func (c *checker) block() {
-
 	for n := range c.b.Insns {
 		i := &c.b.Insns[n]
 		if i.From == nil {
 			c.inserted(i)
-			continue
+		} else {
+			c.old(i)
 		}
-
-		c.old(i)
 	}
 	t := c.before.terms[c.b]
 	for n, o := range t.Args {
@@ -172,7 +167,7 @@ func (c *checker) inserted(i *mach.Insn) {
 	case i.Spill == 0 || i.Off >= 0:
 		c.fail(i.String(), "inserted, but no move")
 	case i.Op == mach.Load:
-		if c.now[i.Off] == nil {
+		if len(c.now[i.Off]) == 0 {
 			c.fail(i.String(), "nothing known in the slot")
 		}
 		c.set(int(i.Dst), c.now[i.Off])
