@@ -25,6 +25,8 @@ func TestSizeRing(t *testing.T) {
 		{1 << 40, 1, 256 << 10},
 		{1 << 20, 32 << 20 / page, 32 << 20},
 		{1 << 20, 33<<20/page + 1, 64 << 20},
+		{1 << 40, 1 << 30 / page, 1 << 30},
+		{1 << 40, 1<<30/page + 1, 1 << 30},
 	} {
 		o := &object.Object{Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"events": {}}}, Manifest: &manifest.Manifest{}}
 		o.Manifest.Config.RingbufPages = c.pages

@@ -1,0 +1,596 @@
+package load
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"btc/internal/arch"
+	"btc/loader/attach"
+	"btc/loader/host"
+	"btc/loader/kerneltypes"
+	"btc/loader/manifest"
+	"btc/loader/object"
+)
+
+// This file loads programs made by hand into the running kernel.
+
+// loadable is an object of one map and programs that return the number of their attach point, or
+// their name's length where they do not use it.
+func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Object, *host.Host) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: loading programs needs root")
+	}
+	h, err := host.Look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "self:signal:SIGUSR1 { }\n"}},
+		Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"m": {Name: "m", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
+			Programs: map[string]*ebpf.ProgramSpec{}, ByteOrder: binary.NativeEndian}}
+	for _, name := range names {
+		o.Spec.Programs[name] = &ebpf.ProgramSpec{Name: name, Type: kind, License: "GPL", Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R0, int32(len(name))).WithSymbol(name),
+			asm.Return(),
+		}}
+		o.Manifest.Programs = append(o.Manifest.Programs, manifest.Program{Name: name, Attach: manifest.Attach{Text: "self:" + name}, Pos: manifest.Pos{Line: 1, Col: 1}})
+	}
+	return o, h
+}
+
+// plan is a plan of a program of an object with matches of the numbers.
+func plan(o *object.Object, program int, how attach.Strategy, ids ...int) attach.Plan {
+	p := attach.Plan{Prog: &o.Manifest.Programs[program], Strategy: how}
+	for _, id := range ids {
+		p.Matches = append(p.Matches, attach.Match{ID: id, Name: o.Manifest.Programs[program].Name})
+	}
+	return p
+}
+
+// result runs a program once.
+func result(t *testing.T, p *ebpf.Program) uint32 {
+	t.Helper()
+	n, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestLoadPerMatch: a program that uses the number of its attach point is loaded for each; others
+// serve all matches of a plan.
+func TestLoadPerMatch(t *testing.T) {
+	o, h := loadable(t, ebpf.XDP, "one", "three")
+	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
+	same := plan(o, 0, attach.Single, 7, 8, 9, 10)
+	same.Matches[2].SameAs = 1
+	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 4, 5), plan(o, 1, attach.Single, 0, 1, 2), same, plan(o, 1, attach.PerMatch, 0, 1)}}
+	l, err := Load(o, exp, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, want := range [][]uint32{{4, 5}, {5, 5, 5}, {7, 8, 7, 10}, {5, 5}} {
+		if len(l.Programs[i].Of) != len(want) || l.Programs[i].Strategy != exp.Plans[i].Strategy {
+			t.Fatalf("plan %d has %d programs", i, len(l.Programs[i].Of))
+		}
+		for n, p := range l.Programs[i].Of {
+			if got := result(t, p); got != want[n] {
+				t.Errorf("plan %d, match %d returns %d, want %d", i, n, got, want[n])
+			}
+		}
+	}
+	for _, c := range []struct {
+		plan int
+		same bool
+	}{{0, false}, {1, true}, {2, false}, {3, false}} {
+		if got := l.Programs[c.plan].Of[0] == l.Programs[c.plan].Of[1]; got != c.same {
+			t.Errorf("plan %d shares a program: %t, want %t", c.plan, got, c.same)
+		}
+	}
+	if l.Maps["m"] == nil || len(l.all) != 2+1+3+2 {
+		t.Errorf("%d programs were loaded, maps %v", len(l.all), l.Maps)
+	}
+}
+
+// TestLoadStrategies: the type of a program is that of its strategy.
+func TestLoadStrategies(t *testing.T) {
+	o, h := loadable(t, ebpf.TracePoint, "p")
+	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
+	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0), plan(o, 0, attach.Raw, 0, 1)}}
+	l, err := Load(o, exp, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, want := range []ebpf.ProgramType{ebpf.TracePoint, ebpf.RawTracepoint} {
+		if got := l.Programs[i].Of[0].Type(); got != want {
+			t.Errorf("plan %d is of type %s, want %s", i, got, want)
+		}
+	}
+	if o.Spec.Programs["p"].Type != ebpf.TracePoint {
+		t.Error("the object's program was changed")
+	}
+}
+
+// TestLoadShared: tracepoints of system calls share a program of the raw tracepoint, and each other
+// kind of plan keeps its own.
+func TestLoadShared(t *testing.T) {
+	o, h := loadable(t, ebpf.TracePoint, "p")
+	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
+	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none", Share: true}
+	p := plan(o, 0, attach.SharedRaw, 0, 1)
+	p.Direction = "sys_enter"
+	p.Matches[0].Group, p.Matches[0].Name = "syscalls", "sys_enter_openat"
+	p.Matches[1].Group, p.Matches[1].Name = "syscalls", "sys_enter_close"
+	limited := p
+	limited.OnlyPID = os.Getpid()
+	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p, limited}}, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i := range l.Programs {
+		got := l.Programs[i]
+		if got.Strategy != attach.SharedRaw || len(got.Of) != 1 || got.Of[0].Type() != ebpf.RawTracepoint {
+			t.Errorf("plan %d: strategy %d with %d programs", i, got.Strategy, len(got.Of))
+		}
+	}
+	size := func(i int) int {
+		info, err := l.Programs[i].Of[0].Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		insns, err := info.Instructions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(insns)
+	}
+	if size(1) <= size(0) {
+		t.Errorf("the program for one process has %d instructions, that for all %d", size(1), size(0))
+	}
+}
+
+// TestSyscallTable: the number of a traced call stands for the number of its attach point plus one.
+func TestSyscallTable(t *testing.T) {
+	_, _ = loadable(t, ebpf.XDP)
+	s, err := newSharer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.compat == 0 && runtime.GOARCH == "arm64" {
+		t.Error("the thread's flags are at the start of its task")
+	}
+	m, err := s.table(&attach.Plan{Direction: "sys_exit", Matches: []attach.Match{{ID: 4, Name: "sys_exit_openat"}, {ID: 0, Name: "sys_exit_close"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var table []byte
+	if err := m.Lookup(uint32(0), &table); err != nil {
+		t.Fatal(err)
+	}
+	numbers := arch.Host().SyscallEvents()
+	for n := range len(table) / 4 {
+		want := uint32(0)
+		switch n {
+		case numbers["openat"]:
+			want = 5
+		case numbers["close"]:
+			want = 1
+		}
+		if got := binary.LittleEndian.Uint32(table[4*n:]); got != want {
+			t.Errorf("system call %d has %d, want %d", n, got, want)
+		}
+	}
+}
+
+// TestLoadOneProcess: a plan for one process has a program that returns at once in others.
+func TestLoadOneProcess(t *testing.T) {
+	o, h := loadable(t, ebpf.RawTracepoint, "p")
+	all, mine, other := plan(o, 0, attach.Single, 0), plan(o, 0, attach.Single, 0), plan(o, 0, attach.Single, 0)
+	mine.OnlyPID, other.OnlyPID = os.Getpid(), 1<<30
+	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{all, mine, other}}, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, want := range []uint32{1, 1, 0} {
+		got, err := l.Programs[i].Of[0].Run(&ebpf.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("plan %d returns %d, want %d", i, got, want)
+		}
+	}
+}
+
+// TestLoadRefused: what the kernel refuses names the attach point, and of several programs for
+// matches of a pattern the others stay.
+func TestLoadRefused(t *testing.T) {
+	o, h := loadable(t, ebpf.XDP, "good", "bad")
+	o.Spec.Programs["bad"].Instructions = asm.Instructions{asm.Mov.Reg(asm.R0, asm.R5).WithSymbol("bad"), asm.Return()}
+	_, err := Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0), plan(o, 1, attach.Single, 0)}}, h, Options{})
+	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad: R5 !read_ok") {
+		t.Errorf("error %v", err)
+	}
+	_, err = Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 1, attach.PerMatch, 0, 1)}}, h, Options{})
+	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad") {
+		t.Errorf("of all matches: error %v", err)
+	}
+}
+
+// TestLoadSomeOfAPattern: of the matches of a pattern those that the kernel refuses are left out.
+func TestLoadSomeOfAPattern(t *testing.T) {
+	o, h := loadable(t, ebpf.Tracing, "p")
+	o.Spec.Programs["p"].AttachType = ebpf.AttachTraceRawTp
+	p := plan(o, 0, attach.PerMatch, 0, 1, 2)
+	p.Matches[0].Name, p.Matches[1].Name, p.Matches[2].Name = "sys_enter", "no_such_event", "sys_exit"
+	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if of := l.Programs[0].Of; len(of) != 3 || of[0] == nil || of[1] != nil || of[2] == nil {
+		t.Errorf("programs %v", of)
+	}
+	p.Matches = p.Matches[1:2]
+	if _, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "self:p") {
+		t.Errorf("of one that is refused: error %v", err)
+	}
+}
+
+// TestLoadBPF: a program for a function of a BPF program that has ended is an error.
+func TestLoadBPF(t *testing.T) {
+	o, h := loadable(t, ebpf.Tracing, "p")
+	p := plan(o, 0, attach.PerMatch, 0)
+	p.Matches[0].BPF = 1 << 30
+	if _, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "BPF program 1073741824: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLoadMulti: a program of a link of many takes the number of its attach point from the link.
+func TestLoadMulti(t *testing.T) {
+	o, h := loadable(t, ebpf.Kprobe, "p", "q")
+	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
+	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
+	with, without := plan(o, 0, attach.Multi, 0, 1), plan(o, 1, attach.Multi, 0, 1)
+	with.AttachType, without.AttachType = ebpf.AttachTraceUprobeMulti, ebpf.AttachTraceUprobeMulti
+	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{with, without}}, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, want := range []int{6, 2} { // the call that asks, and what it needs
+		if of := l.Programs[i].Of; len(of) != 2 || of[0] != of[1] || l.Programs[i].Strategy != attach.Multi {
+			t.Errorf("plan %d: %d programs, %d", i, len(of), l.Programs[i].Strategy)
+		}
+		info, err := l.Programs[i].Of[0].Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		insns, err := info.Instructions()
+		if err != nil || len(insns) != want {
+			t.Errorf("plan %d has %d instructions, want %d (%v)", i, len(insns), want, err)
+		}
+	}
+}
+
+// TestLoadForms: a program has the form for this machine.
+func TestLoadForms(t *testing.T) {
+	for label, want := range map[string]uint32{arch.HostLabel(): 7, "another": 3} {
+		o, h := loadable(t, ebpf.XDP, "p")
+		o.Spec.Programs["p"].Instructions = asm.Instructions{
+			btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R1, 0), &btf.CORERelocation{}).WithSymbol("p"),
+			{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JNE), Dst: asm.R1, Offset: 2},
+			asm.Mov.Imm(asm.R0, 3),
+			asm.Return(),
+			asm.Mov.Imm(asm.R0, 7),
+			asm.Return(),
+		}
+		o.Manifest.Programs[0].Code = &manifest.Code{Context: "none", Forms: []manifest.Form{{Arch: label}}}
+		l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}}, h, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := result(t, l.Programs[0].Of[0]); got != want {
+			t.Errorf("the form of %s returns %d, want %d", label, got, want)
+		}
+		l.Close()
+	}
+}
+
+// TestLeaveTypes: a program that the verifier refused is made to read plain addresses, once.
+func TestLeaveTypes(t *testing.T) {
+	refused := &ebpf.VerifierError{Cause: unix.EACCES}
+	for _, c := range []struct {
+		what string
+		code *manifest.Code
+		err  error
+		want bool
+	}{
+		{"refused by the verifier", &manifest.Code{Forms: []manifest.Form{{Helper: typedTask}}}, refused, true},
+		{"another error", &manifest.Code{Forms: []manifest.Form{{Helper: typedTask}}}, unix.EACCES, false},
+		{"no typed pointers", &manifest.Code{Forms: []manifest.Form{{Helper: "loop"}}}, refused, false},
+		{"an old object", nil, refused, false},
+	} {
+		o := &object.Object{Spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: asm.Instructions{
+			btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R1, 0), &btf.CORERelocation{}), asm.Return()}}}}}
+		p := &programs{object: o}
+		mp := &manifest.Program{Name: "p", Code: c.code}
+		if got := p.leaveTypes(mp, c.err); got != c.want {
+			t.Errorf("%s: %t, want %t", c.what, got, c.want)
+		}
+		if p.leaveTypes(mp, c.err) {
+			t.Errorf("%s: twice", c.what)
+		}
+	}
+}
+
+// TestTypesFile: what the user gives counts, then the running kernel.
+func TestTypesFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.btf")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(kerneltypes.Path); err != nil {
+		t.Skip("skipped: this kernel has no BTF: ", err)
+	}
+	for _, c := range []struct {
+		given, want string
+		ok          bool
+	}{{file, file, true}, {file + ".no", file + ".no", false}, {dir, dir, false}, {"", kerneltypes.Path, true}} {
+		p := &programs{opts: Options{BTF: c.given}, object: &object.Object{}}
+		if path, err := p.typesFile(); path != c.want || (err == nil) != c.ok {
+			t.Errorf("of %q: %q, %v; want %q", c.given, path, err, c.want)
+		}
+	}
+}
+
+// TestCoreTypes: the types of relocations are those that the object names, without their flavours.
+func TestCoreTypes(t *testing.T) {
+	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "s___x"}, &btf.Union{Name: "u"}, &btf.Enum{Name: "e", Size: 4}, &btf.Int{Name: "i", Size: 4}, &btf.Struct{Size: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := manifest.Event{Fields: []manifest.Field{{Layout: manifest.Layout{Kind: "record", CORE: "struct w"}}}}
+	relocated := asm.Instructions{asm.Return(), btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R1, 0), &btf.CORERelocation{})}
+	for _, c := range []struct {
+		insns  asm.Instructions
+		events []manifest.Event
+		want   string
+	}{
+		{asm.Instructions{asm.Return()}, nil, ""},
+		{asm.Instructions{asm.Return()}, []manifest.Event{whole}, "w"},
+		{relocated, nil, "e s u"},
+		{relocated, []manifest.Event{whole}, "e s u w"},
+	} {
+		p := &programs{object: &object.Object{Manifest: &manifest.Manifest{Events: c.events},
+			Spec: &ebpf.CollectionSpec{Types: types, Programs: map[string]*ebpf.ProgramSpec{"a": {Instructions: c.insns}, "b": {}}}}}
+		names := p.coreTypes()
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("types %s, want %s", got, c.want)
+		}
+	}
+}
+
+// TestCodeOfFiles: an address of a place in a file is that of the segment of code that holds it.
+func TestCodeOfFiles(t *testing.T) {
+	segment := func(kind elf.ProgType, flags elf.ProgFlag, off, size, addr uint64) *elf.Prog {
+		return &elf.Prog{ProgHeader: elf.ProgHeader{Type: kind, Flags: flags, Off: off, Filesz: size, Vaddr: addr}}
+	}
+	code := elf.PF_R | elf.PF_X
+	f := &elf.File{Progs: []*elf.Prog{segment(elf.PT_LOAD, elf.PF_R, 0, 100, 0), segment(elf.PT_NOTE, code, 0, 1<<20, 1),
+		segment(elf.PT_LOAD, code, 100, 50, 1000), segment(elf.PT_LOAD, code, 200, 50, 900), segment(elf.PT_LOAD, code, 300, 50, 1200)}}
+	for off, want := range map[uint64]uint64{99: 0, 100: 1000, 149: 1049, 150: 0, 200: 900, 349: 1249, 350: 0} {
+		if got, ok := loadAddress(f, off); got != want || ok != (want != 0) {
+			t.Errorf("the address of byte %d is %d, %t; want %d", off, got, ok, want)
+		}
+	}
+	if got, ok := codeStart(f); got != 900 || !ok {
+		t.Errorf("the code begins at %d, %t; want 900", got, ok)
+	}
+	if _, ok := codeStart(&elf.File{Progs: f.Progs[:2]}); ok {
+		t.Error("a file without code has a start of it")
+	}
+	for kind, want := range map[elf.Type]bool{elf.ET_EXEC: true, elf.ET_DYN: false} {
+		if got := isProgram(&elf.File{FileHeader: elf.FileHeader{Type: kind}, Progs: f.Progs}); got != want {
+			t.Errorf("%s is a program: %t", kind, got)
+		}
+	}
+	if !isProgram(&elf.File{FileHeader: elf.FileHeader{Type: elf.ET_DYN}, Progs: []*elf.Prog{segment(elf.PT_INTERP, elf.PF_R, 0, 1, 0)}}) {
+		t.Error("a file with an interpreter is not a program")
+	}
+}
+
+// TestLoadMemory: maps that take more than the user allows are not made.
+func TestLoadMemory(t *testing.T) {
+	o, h := loadable(t, ebpf.XDP, "p")
+	o.Spec.Maps["m"].MaxEntries = 1 << 20
+	o.Manifest.Maps = []manifest.Map{{Name: "@m", Symbol: "m"}}
+	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}}
+	if l, err := Load(o, exp, h, Options{MaxMemory: 1 << 20}); err == nil {
+		l.Close()
+		t.Error("8 MB were taken where 1 MB is allowed")
+	}
+}
+
+// TestLoadLog: the verifier's log is kept on request.
+func TestLoadLog(t *testing.T) {
+	for level, want := range map[int]bool{0: false, 1: true} {
+		o, h := loadable(t, ebpf.XDP, "p")
+		logged := ""
+		l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}}, h,
+			Options{LogLevel: level, Log: func(program, text string) { logged = program + ": " + text }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if got := strings.HasPrefix(logged, "p: ") && strings.Contains(logged, "processed 2 insns"); got != want {
+			t.Errorf("at level %d the log is %q", level, logged)
+		}
+	}
+}
+
+// TestNamesInMap: the map of names has those of all attach points, cut to its values.
+func TestNamesInMap(t *testing.T) {
+	o, h := loadable(t, ebpf.XDP, "p")
+	o.Spec.Maps[namesMap] = &ebpf.MapSpec{Name: namesMap, Type: ebpf.Array, KeySize: 4, ValueSize: 8}
+	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}, Probes: map[int]string{0: "abc", 1: "kprobe:long_name"}}
+	l, err := Load(o, exp, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for id, want := range []string{"abc\x00\x00\x00\x00\x00", "kprobe:\x00"} {
+		var got []byte
+		if err := l.Maps[namesMap].Lookup(uint32(id), &got); err != nil || string(got) != want {
+			t.Errorf("name %d is %q, %v; want %q", id, got, err, want)
+		}
+	}
+}
+
+// TestArgumentsInMap: the map of usdt arguments has those of each place once.
+func TestArgumentsInMap(t *testing.T) {
+	o, h := loadable(t, ebpf.XDP, "p")
+	o.Spec.Maps[specsMap] = &ebpf.MapSpec{Name: specsMap, Type: ebpf.Hash, KeySize: 4, ValueSize: 192}
+	p := plan(o, 0, attach.Single, 3, 4, 5)
+	p.Matches[0].USDT = append([]byte{1}, make([]byte, 191)...)
+	p.Matches[1].USDT, p.Matches[1].SameAs = append([]byte{2}, make([]byte, 191)...), 1
+	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var got []byte
+	if err := l.Maps[specsMap].Lookup(uint32(3), &got); err != nil || got[0] != 1 {
+		t.Errorf("arguments of the first: %v, %v", got, err)
+	}
+	for _, id := range []uint32{4, 5} {
+		if err := l.Maps[specsMap].Lookup(id, &got); !errors.Is(err, ebpf.ErrKeyNotExist) {
+			t.Errorf("%d has arguments: %v", id, err)
+		}
+	}
+}
+
+// TestHostValues: names are looked up on the host.
+func TestHostValues(t *testing.T) {
+	o, _ := loadable(t, ebpf.XDP)
+	exp := &attach.Expansion{}
+	for _, c := range []struct {
+		host, text string
+		ok         func(uint64) bool
+		err        string
+	}{
+		{"kaddr", "schedule", func(v uint64) bool { return v>>63 == 1 }, ""},
+		{"kaddr", "no_such_symbol", nil, "Failed to resolve kernel symbol: no_such_symbol"},
+		{"kaddr_or_0", "no_such_symbol", func(v uint64) bool { return v == 0 }, ""},
+		{"kfunc_exist", "schedule", func(v uint64) bool { return v == 1 }, ""},
+		{"kfunc_exist", "no_such_symbol", func(v uint64) bool { return v == 0 }, ""},
+		{"kfunc_allowed", "no_such_symbol kprobe", func(v uint64) bool { return v == 0 }, ""},
+		{"kfunc_allowed", "schedule kprobe", func(v uint64) bool { return v == 0 }, ""},
+		{"cgroupid", "/nix", nil, "Failed to get `cgroupid` for path: \"/nix\""},
+		{"cgroupid", "/proc", nil, "it is not in a cgroup file system"},
+		{"uaddr", "p main", func(v uint64) bool { return v == 0 }, ""}, // the probe was left out
+	} {
+		v, err := hostValue(&manifest.Global{Host: c.host, Text: c.text}, exp)
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || err == nil && !c.ok(v) {
+			t.Errorf("%s of %s is %#x, %v", c.host, c.text, v, err)
+		}
+	}
+	o.Spec.Variables = map[string]*ebpf.VariableSpec{"v": {Name: "v", Value: make([]byte, 8)}}
+	o.Manifest.Globals = []manifest.Global{{Name: "other"}, {Name: "v", Size: 8, Host: "kfunc_exist", Text: "schedule"}}
+	if err := setHostValues(o, exp); err != nil || words(o, "v")[0] != 1 {
+		t.Errorf("the variable is %v, %v", o.Spec.Variables["v"].Value, err)
+	}
+	o.Manifest.Globals = []manifest.Global{{Name: "v", Size: 8, Host: "kaddr", Text: "no_such_symbol", Pos: &manifest.Pos{Line: 1, Col: 3}}}
+	if err := setHostValues(o, exp); err == nil || !strings.Contains(err.Error(), "x.bt:1:3: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestUserSymbols: a symbol's place counts from the probe, or from the start of the program's code.
+func TestUserSymbols(t *testing.T) {
+	program, err := exec.LookPath("go") // a program with symbols
+	if err == nil {
+		program, err = filepath.EvalSymlinks(program)
+	}
+	if err != nil {
+		t.Skip("skipped: no go command: ", err)
+	}
+	expansion := func(matches ...attach.Match) *attach.Expansion {
+		return &attach.Expansion{Plans: []attach.Plan{{Prog: &manifest.Program{Name: "other"}}, {Prog: &manifest.Program{Name: "p"}, Matches: matches}}}
+	}
+	at := func(offset uint64) attach.Match { return attach.Match{Path: program, Offset: offset} }
+	ask := func(symbol string, fromProbe bool, matches ...attach.Match) uint64 {
+		t.Helper()
+		v, err := userSymbol(expansion(matches...), "p", symbol, fromProbe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	far := ask("runtime.main", true, at(4096))
+	if got := ask("runtime.main", true, at(4096+32)); got != far-32 {
+		t.Errorf("32 bytes later the symbol is %d bytes away, before %d", got, far)
+	}
+	a, b := ask("runtime.main", false, at(4096)), ask("runtime.mallocgc", false, at(4096), at(8192))
+	if far2 := ask("runtime.mallocgc", true, at(4096)); far2-far != b-a {
+		t.Errorf("two symbols are %d and %d bytes apart", far2-far, b-a)
+	}
+	for _, c := range []struct {
+		symbol    string
+		fromProbe bool
+		matches   []attach.Match
+		want      string
+	}{
+		{"no_such_symbol", true, []attach.Match{at(4096)}, "Could not resolve symbol: " + program + ":no_such_symbol"},
+		{"runtime.main", true, []attach.Match{at(4096), at(8192)}, "uaddr() needs a probe of one place, this one has 2"},
+		{"runtime.main", false, []attach.Match{at(4096), {Path: "/other"}}, "uaddr() needs a probe of one place, this one has 2"},
+		{"runtime.main", true, []attach.Match{at(1 << 40)}, "has no code there"},
+		{"runtime.main", true, []attach.Match{{Path: "/no/such/file"}}, "/no/such/file: "},
+	} {
+		if _, err := userSymbol(expansion(c.matches...), "p", c.symbol, c.fromProbe); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.symbol, err, c.want)
+		}
+	}
+	if libraries, _ := filepath.Glob("/lib*/*/libm.so.6"); len(libraries) > 0 {
+		library := attach.Match{Path: libraries[0], Offset: 1 << 16}
+		if _, err := userSymbol(expansion(library), "p", "sin", false); err == nil || !strings.Contains(err.Error(), "is a library") {
+			t.Errorf("from the start of a library: error %v", err)
+		}
+	}
+	if v, err := userSymbol(expansion(), "p", "runtime.main", true); v != 0 || err != nil {
+		t.Errorf("of no place: %d, %v", v, err)
+	}
+	if v, err := userSymbol(expansion(at(4096)), "q", "runtime.main", true); v != 0 || err != nil {
+		t.Errorf("of no program: %d, %v", v, err)
+	}
+}
