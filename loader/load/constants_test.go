@@ -7,7 +7,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"github.com/google/go-cmp/cmp"
 
 	"btc/loader/attach"
 	"btc/loader/host"
@@ -66,118 +65,6 @@ func TestConstants(t *testing.T) {
 		if err := setConstants(o, h, spoil(o)); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("error %v, want %q", err, what)
 		}
-	}
-}
-
-// TestNumber: a number has the size of its variable.
-func TestNumber(t *testing.T) {
-	for size, want := range map[int]int{1: 1, 4: 4, 8: 8, 16: 16} {
-		b := number(0x0102030405060708, size)
-		if len(b) != want || b[0] != 8 || size > 8 && b[8] != 0 {
-			t.Errorf("in %d bytes: % x", size, b)
-		}
-	}
-}
-
-// TestGiven: parameters given when the script was compiled hold until others are given, but for
-// those that the code was made for.
-func TestGiven(t *testing.T) {
-	given := func() *manifest.Manifest {
-		return &manifest.Manifest{Given: &manifest.Given{Values: []string{"a", "b"}, Fixed: []int{2}, Options: map[string]string{"x": "1", "y": "2"}, FixedOptions: []string{"y"}}}
-	}
-	for _, c := range []struct {
-		positional []string
-		named      map[string]string
-		want       []string
-		options    map[string]string
-		err        string
-	}{
-		{nil, nil, []string{"a", "b"}, map[string]string{"x": "1"}, ""},
-		{[]string{"c"}, nil, []string{"c", "b"}, map[string]string{"x": "1"}, ""},
-		{[]string{"c", "b", "d"}, nil, []string{"c", "b", "d"}, map[string]string{"x": "1"}, ""},
-		{nil, map[string]string{"x": "3", "z": "4"}, []string{"a", "b"}, map[string]string{"x": "3", "z": "4"}, ""},
-		{nil, map[string]string{"y": "2"}, []string{"a", "b"}, map[string]string{"x": "1"}, ""},
-		{[]string{"a", "c"}, nil, nil, nil, `parameter $2 is "b" since the script was compiled; it cannot be "c" now`},
-		{nil, map[string]string{"y": "3"}, nil, nil, `option --y is "2" since the script was compiled; it cannot be "3" now`},
-	} {
-		params, options, err := WithGiven(given(), c.positional, c.named)
-		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%v %v: error %v, want %q", c.positional, c.named, err, c.err)
-			}
-			continue
-		}
-		if d := cmp.Diff(c.want, params) + cmp.Diff(c.options, options); err != nil || d != "" {
-			t.Errorf("%v %v: %v %s", c.positional, c.named, err, d)
-		}
-	}
-	params, options, err := WithGiven(&manifest.Manifest{}, []string{"a"}, map[string]string{"x": "1"})
-	if d := cmp.Diff([]string{"a"}, params) + cmp.Diff(map[string]string{"x": "1"}, options); err != nil || d != "" {
-		t.Errorf("none given: %v %s", err, d)
-	}
-}
-
-// TestParameterBytes holds what each type of a parameter makes of a text.
-func TestParameterBytes(t *testing.T) {
-	for _, c := range []struct{ kind, name, text, want, err string }{
-		{"int", "$1", "258", "\x02\x01\x00\x00", ""},
-		{"int", "$1", "x", "", `parameter $1: "x" is not a number`},
-		{"int", "n", "x", "", "program command line option --n invalid integer (value: x)"},
-		{"ipv4", "$1", "1.2.3.255", "\x01\x02\x03\xff", ""},
-		{"ipv4", "$1", "1.2.3", "", `"1.2.3" is not an IPv4 address`},
-		{"ipv4", "$1", "1.2.3.4.5", "", "is not an IPv4 address"},
-		{"ipv4", "$1", "1.2.3.256", "", "is not an IPv4 address"},
-		{"ipv4", "$1", "1.2.3.04", "", "is not an IPv4 address"},
-		{"ipv4", "$1", "1.2.3.+4", "", "is not an IPv4 address"},
-		{"bool", "b", "true", "\x01\x00\x00\x00", ""}, {"bool", "b", "1", "\x01\x00\x00\x00", ""}, {"bool", "b", "ON", "\x01\x00\x00\x00", ""},
-		{"bool", "b", "yes", "\x01\x00\x00\x00", ""}, {"bool", "b", "", "\x01\x00\x00\x00", ""},
-		{"bool", "b", "false", "\x00\x00\x00\x00", ""}, {"bool", "b", "0", "\x00\x00\x00\x00", ""}, {"bool", "b", "Off", "\x00\x00\x00\x00", ""},
-		{"bool", "b", "no", "\x00\x00\x00\x00", ""}, {"bool", "b", "2", "", "invalid boolean"},
-		{"string", "$1", "abc", "abc\x00", ""}, {"string", "$1", "abcd", "", "4 bytes of text are more than the 3 it may have"},
-	} {
-		got, err := paramBytes(&manifest.Param{Name: c.name, Type: c.kind, Size: 4}, c.text)
-		if string(got) != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s %q: %q, %v; want %q, %q", c.kind, c.text, got, err, c.want, c.err)
-		}
-	}
-}
-
-// TestIntegerLimits: what is larger than 64 bits is no integer, in any notation.
-func TestIntegerLimits(t *testing.T) {
-	for text, want := range map[string]uint64{"1e19": 1e19, "1_0e1": 100, "0X1F": 31, "0x1d": 29, "0b11": 3, "2e1s": 20e9, "1m": 60e9, "2d": 2 * 86400e9, "18446744073709551s": 0} {
-		got, err := parseInt(text)
-		if want == 0 {
-			if err == nil {
-				t.Errorf("%s is %d", text, got)
-			}
-		} else if err != nil || got != want {
-			t.Errorf("%s is %d, %v, want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"1e256", "2e19", "e5", "1e", "99999999999999999999e1", "1e-3"} {
-		if got, err := parseInt(text); err == nil {
-			t.Errorf("%q was taken for %d", text, got)
-		}
-	}
-}
-
-// TestUnexpectedOptions: all wrong options are named, and those that there are, in order.
-func TestUnexpectedOptions(t *testing.T) {
-	m := &manifest.Manifest{Params: []manifest.Param{{Name: "b", Type: "int", Size: 8, Help: "what b is"}, {Name: "a", Type: "int", Size: 8}, {Name: "$1", Type: "int", Size: 8}}}
-	for want, named := range map[string]map[string]string{
-		"unexpected program command line options: --y, --z\nHINT: expected program options: --a, --b": {"z": "1", "a": "1", "y": "1"},
-		"HINT: expected program options:\n    --b: what b is\n    --a":                                {"help": "true"},
-	} {
-		if _, err := ParseParams(m, nil, named); err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
-		}
-	}
-	if _, err := ParseParams(m, []string{"1", "2"}, map[string]string{"a": "1"}); err != nil {
-		t.Error(err)
-	}
-	addr := &manifest.Manifest{Params: []manifest.Param{{Name: "$1", Type: "ipv4", Size: 4}}}
-	if _, err := ParseParams(addr, nil, nil); err == nil {
-		t.Error("an address that is not given was accepted")
 	}
 }
 
