@@ -287,24 +287,20 @@ func assembly(funcs []*emit.Func) string {
 // report turns the refusal of a stage behind the checker into a diagnostic at
 // its place in the script.
 func report(err error, src *diag.Source, diags *diag.List) {
-	var refused passes.Refused
-	if errors.As(err, &refused) {
-		for _, d := range refused {
-			add(diags, src, d.Pos, d.Text, d.Hint)
+	var all ir.Diags
+	var one ir.Diag
+	switch {
+	case errors.As(err, &all):
+	case errors.As(err, &one):
+		all = ir.Diags{one}
+	default:
+		all = ir.Diags{{Pos: ir.NoPos, Text: err.Error()}}
+	}
+	for _, d := range all {
+		x := diags.Add(diag.CannotCompile, place(src, d.Pos), "%s", d.Text)
+		if d.Hint != "" {
+			x.Hint("%s", d.Hint)
 		}
-		return
-	}
-	var d ir.Diag
-	if !errors.As(err, &d) {
-		d = ir.Diag{Pos: ir.NoPos, Text: err.Error()}
-	}
-	add(diags, src, d.Pos, d.Text, d.Hint)
-}
-
-func add(diags *diag.List, src *diag.Source, p ir.Pos, text, hint string) {
-	d := diags.Add(diag.CannotCompile, place(src, p), "%s", text)
-	if hint != "" {
-		d.Hint("%s", hint)
 	}
 }
 

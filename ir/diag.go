@@ -1,6 +1,9 @@
 package ir
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Diag is an error of the script that shows after the checker: too much stack, a loop that
 // cannot be bounded, an access that no instruction expresses. Passes that can refuse return
@@ -17,4 +20,15 @@ func (d Diag) Error() string {
 		return d.Text
 	}
 	return fmt.Sprintf("%d:%d: %s", d.Pos.Line, d.Pos.Col, d.Text)
+}
+
+// Diags are several errors as one.
+type Diags []Diag
+
+func (all Diags) Error() string {
+	lines := make([]string, len(all))
+	for i, d := range all {
+		lines[i] = d.Error()
+	}
+	return strings.Join(lines, "\n")
 }

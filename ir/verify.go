@@ -7,49 +7,15 @@ import (
 	"btc/internal/probe"
 )
 
-// VerifyError is one broken rule.
-type VerifyError struct {
-	Func string // name of the function, "" for the module's tables
-	Pos  Pos    // place in the script
-	At   string // text of the value or terminator; "" when it is none
-	Text string // what is wrong
-}
-
-func (e *VerifyError) Error() string {
-	s := ""
-	if e.Func != "" {
-		s = "@" + e.Func + ": "
-	}
-	if e.Pos.Line > 0 {
-		s = fmt.Sprintf("%d:%d: ", e.Pos.Line, e.Pos.Col) + s
-	}
-	s += e.Text
-	if e.At != "" {
-		s += ": " + e.At
-	}
-	return s
-}
-
-// VerifyErrors is all that Verify found, in order of the functions.
-type VerifyErrors []*VerifyError
-
-func (e VerifyErrors) Error() string {
-	lines := make([]string, len(e))
-	for i, x := range e {
-		lines[i] = x.Error()
-	}
-	return strings.Join(lines, "\n")
-}
-
 // Verify checks the module: structure, types, and the rules by which the kernel
 // would refuse the program or by which it would do something else than it says.
-// High and core ops may be mixed. The error is VerifyErrors; nil when there are
+// High and core ops may be mixed. The error is Diags; nil when there are
 // none. Rules that need the Target are left out when the module has none.
 func Verify(m *Module) error {
-	var all VerifyErrors
+	var all Diags
 	all = append(all, verifyTables(m)...)
 	names := namesOf(m)
-	errs := make([]VerifyErrors, len(m.Funcs))
+	errs := make([]Diags, len(m.Funcs))
 	m.EachFunc(func(i int, f *Func) { errs[i] = verifyFunc(m, f, names) })
 	for _, some := range errs {
 		all = append(all, some...)
@@ -63,23 +29,23 @@ func Verify(m *Module) error {
 // VerifyStage is Verify, and in the stage Core also that no high op is left and
 // that each map has its BPF form.
 func VerifyStage(m *Module, stage Stage) error {
-	var all VerifyErrors
+	var all Diags
 	if err := Verify(m); err != nil {
-		all = err.(VerifyErrors)
+		all = err.(Diags)
 	}
 	if stage == Core {
 		for _, f := range m.Funcs {
 			for _, b := range f.Blocks {
 				for _, v := range b.Values {
 					if v.Op.Info().Stage == High {
-						all = append(all, &VerifyError{f.Name, v.Pos, v.Text(), "high op is left after lowering"})
+						all = append(all, Diag{Pos: v.Pos, Text: "@" + f.Name + ": high op is left after lowering: " + v.Text()})
 					}
 				}
 			}
 		}
 		for _, x := range m.Maps {
 			if x.BPF.Type == "" {
-				all = append(all, &VerifyError{Pos: x.Pos, Text: "map " + x.Name + " has no BPF form after lowering"})
+				all = append(all, Diag{Pos: x.Pos, Text: "map " + x.Name + " has no BPF form after lowering"})
 			}
 		}
 	}
@@ -98,38 +64,38 @@ func (p *Prog) Type() *probe.Type {
 	return t
 }
 
-func verifyTables(m *Module) VerifyErrors {
-	var errs VerifyErrors
+func verifyTables(m *Module) Diags {
+	var errs Diags
 	seen := map[string]bool{}
 	once := func(kind, name string, pos Pos) {
 		if seen[kind+name] {
-			errs = append(errs, &VerifyError{Pos: pos, Text: fmt.Sprintf("%s %s is declared twice", kind, name)})
+			errs = append(errs, Diag{Pos: pos, Text: fmt.Sprintf("%s %s is declared twice", kind, name)})
 		}
 		seen[kind+name] = true
 	}
 	for _, x := range m.Maps {
 		once("map", x.Name, x.Pos)
 		if b := x.BPF; b.Type != "" && (b.Name == "" || len(b.Name) > 15) {
-			errs = append(errs, &VerifyError{Pos: x.Pos, Text: fmt.Sprintf("map %s: BPF name %q has not 1 to 15 bytes", x.Name, b.Name)})
+			errs = append(errs, Diag{Pos: x.Pos, Text: fmt.Sprintf("map %s: BPF name %q has not 1 to 15 bytes", x.Name, b.Name)})
 		}
 	}
 	for _, g := range m.Globals {
 		once("global", g.Name, NoPos)
 		if g.Size <= 0 || len(g.Init) > g.Size {
-			errs = append(errs, &VerifyError{Text: fmt.Sprintf("global %s: size %d, initial value of %d bytes", g.Name, g.Size, len(g.Init))})
+			errs = append(errs, Diag{Text: fmt.Sprintf("global %s: size %d, initial value of %d bytes", g.Name, g.Size, len(g.Init))})
 		}
 	}
 	for i, e := range m.Events {
 		once("event", e.Name, e.Pos)
 		if e.ID != i {
-			errs = append(errs, &VerifyError{Pos: e.Pos, Text: fmt.Sprintf("event %s has number %d in place %d", e.Name, e.ID, i)})
+			errs = append(errs, Diag{Pos: e.Pos, Text: fmt.Sprintf("event %s has number %d in place %d", e.Name, e.ID, i)})
 		}
 	}
 	for _, f := range m.Funcs {
 		once("function", f.Name, f.Pos)
 		if f.Prog != nil {
 			if probe.Lookup(f.Prog.Kind) == nil {
-				errs = append(errs, &VerifyError{f.Name, f.Pos, "", fmt.Sprintf("unknown program kind %q", f.Prog.Kind)})
+				errs = append(errs, Diag{Pos: f.Pos, Text: fmt.Sprintf("@%s: unknown program kind %q", f.Name, f.Prog.Kind)})
 			}
 		}
 	}
@@ -141,7 +107,7 @@ type checker struct {
 	m      *Module
 	f      *Func
 	names  *moduleNames
-	errs   VerifyErrors
+	errs   Diags
 	dom    *DomTree
 	preds  [][]Pred
 	ranges *Ranges
@@ -149,16 +115,20 @@ type checker struct {
 
 // at reports a rule that v breaks.
 func (c *checker) at(v *Value, format string, args ...any) {
-	c.errs = append(c.errs, &VerifyError{c.f.Name, v.Pos, v.Text(), fmt.Sprintf(format, args...)})
+	c.report(v.Pos, fmt.Sprintf(format, args...)+": "+v.Text())
 }
 
 // atTerm reports a rule that b's terminator breaks.
 func (c *checker) atTerm(b *Block, format string, args ...any) {
-	c.errs = append(c.errs, &VerifyError{c.f.Name, b.Term.Pos, fmt.Sprintf("b%d: %s", b.ID, b.Term.Text()), fmt.Sprintf(format, args...)})
+	c.report(b.Term.Pos, fmt.Sprintf("%s: b%d: %s", fmt.Sprintf(format, args...), b.ID, b.Term.Text()))
 }
 
 func (c *checker) fn(format string, args ...any) {
-	c.errs = append(c.errs, &VerifyError{c.f.Name, c.f.Pos, "", fmt.Sprintf(format, args...)})
+	c.report(c.f.Pos, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) report(pos Pos, text string) {
+	c.errs = append(c.errs, Diag{Pos: pos, Text: "@" + c.f.Name + ": " + text})
 }
 
 func byName[T any](all []*T, name func(*T) string) map[string]*T {
@@ -189,7 +159,7 @@ func namesOf(m *Module) *moduleNames {
 	}
 }
 
-func verifyFunc(m *Module, f *Func, names *moduleNames) VerifyErrors {
+func verifyFunc(m *Module, f *Func, names *moduleNames) Diags {
 	c := &checker{m: m, f: f, names: names}
 	c.structure()
 	if len(c.errs) > 0 { // what follows walks the graph

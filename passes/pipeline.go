@@ -3,7 +3,6 @@ package passes
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"btc/ir"
 )
@@ -36,21 +35,11 @@ type Options struct {
 	Frame int
 }
 
-// Refused is the error of Run: what in the script cannot be compiled, and where.
-type Refused []ir.Diag
-
-func (r Refused) Error() string {
-	lines := make([]string, len(r))
-	for i, d := range r {
-		lines[i] = d.Error()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Run takes m through the whole pipeline. The error is a Refused.
+// Run takes m through the whole pipeline. The error is ir.Diags: what in the
+// script cannot be compiled, and where.
 func Run(m *ir.Module, opt Options) error {
 	if diags := tooLarge(m); len(diags) > 0 {
-		return Refused(diags)
+		return ir.Diags(diags)
 	}
 	rows := Pipeline()
 	if opt.Frame > 0 {
@@ -91,7 +80,7 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 	}
 	for _, p := range passes {
 		if diags := p.Run(m); len(diags) > 0 {
-			return Refused(diags)
+			return ir.Diags(diags)
 		}
 		if opt.Dump != nil {
 			opt.Dump(p.Name, m)
