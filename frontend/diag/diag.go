@@ -98,11 +98,9 @@ func (d *Diagnostic) text() string {
 
 // Error is the first line of the rendering, so that a Diagnostic is an error.
 func (d *Diagnostic) Error() string {
-	head := fmt.Sprintf("%s[%s]: %s", d.Severity(), d.Code, d.text())
-	if !d.Span.Valid() {
-		return head
-	}
-	return d.Span.String() + ": " + head
+	m := (&printer{}).message(d.Span, d.Severity().String(), d.text())
+	m.Code = string(d.Code)
+	return m.Head()
 }
 
 // List collects diagnostics. The zero value is ready for use. It is not safe

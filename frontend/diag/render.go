@@ -3,7 +3,6 @@ package diag
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"btc/internal/snippet"
 )
@@ -63,41 +62,25 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-func (p *printer) paint(color, text string) string {
-	if !p.color {
-		return text
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
-}
-
 func (p *printer) diagnostic(d *Diagnostic) {
-	color := "1;31"
-	if d.Severity() == Warning {
-		color = "1;33"
-	}
-	if d.Span.Valid() {
-		p.printf("%s: ", d.Span)
-	}
-	p.printf("%s: %s\n", p.paint(color, fmt.Sprintf("%s[%s]", d.Severity(), d.Code)), d.text())
-	margin := p.context(d.Span)
+	m := p.message(d.Span, d.Severity().String(), d.text())
+	m.Code = string(d.Code)
+	p.printf("%s", m)
 	for _, r := range d.Related {
-		if r.Span.Valid() {
-			p.printf("%s: ", r.Span)
-		}
-		p.printf("%s: %s\n", p.paint("1;36", "note"), r.Message)
-		p.context(r.Span)
+		p.note(r.Span, r.Message)
 	}
 	for _, s := range d.Expanded {
-		p.printf("%s: %s: expanded from\n", s, p.paint("1;36", "note"))
-		p.context(s)
+		p.note(s, "expanded from")
 	}
 	entries := d.Span.Entries()
 	for i, e := range entries {
 		if left := len(entries) - i - 1; i == maxEntries-1 && left > 0 { // the outermost is always shown
-			p.printf("%s: ... %d more files in between\n", p.paint("1;36", "note"), left)
+			p.note(Span{}, fmt.Sprintf("... %d more files in between", left))
 			e = entries[len(entries)-1]
 		}
-		p.printf("%s: %s: %s\n", e.At, p.paint("1;36", "note"), e.How)
+		n := p.message(e.At, "note", e.How)
+		n.Source = nil
+		p.printf("%s", n)
 		if i == maxEntries-1 {
 			break
 		}
@@ -106,31 +89,26 @@ func (p *printer) diagnostic(d *Diagnostic) {
 		return
 	}
 	for _, h := range d.Hints {
-		p.printf("%s= hint: %s\n", margin, h)
+		p.printf("%s", m.Hint(h))
 	}
 }
 
-// context shows the first line of a span with a marker below. It returns the
-// margin that aligns with it.
-func (p *printer) context(s Span) string {
-	if !s.Valid() || s.Private() {
-		return " "
-	}
-	start, end := s.Pos(), s.EndPos()
-	line := s.File.Line(start.Line)
-	to := len(line)
-	if end.Line == start.Line {
-		to = end.Col - 1
-	}
-	shown := snippet.Mark(line, start.Col-1, to)
+func (p *printer) note(at Span, text string) { p.printf("%s", p.message(at, "note", text)) }
 
-	number := fmt.Sprint(start.Line)
-	margin := strings.Repeat(" ", len(number)+2)
-	p.printf("%s\n", strings.TrimRight(" "+number+" | "+shown.Text, " "))
-	marker := "^"
-	if shown.Width > 1 {
-		marker += strings.Repeat("~", shown.Width-1)
+// message is a message at the first line of a span.
+func (p *printer) message(at Span, severity, text string) *snippet.Message {
+	m := &snippet.Message{Severity: severity, Text: text, Color: p.color}
+	if !at.Valid() {
+		return m
 	}
-	p.printf("%s| %s%s\n", margin, strings.Repeat(" ", shown.Column), p.paint("1;32", marker))
-	return margin
+	start, end := at.Pos(), at.EndPos()
+	m.File, m.Line, m.Col, m.EndCol = at.File.Name, start.Line, start.Col, end.Col
+	if at.Private() {
+		return m
+	}
+	line := at.File.Line(start.Line)
+	if m.Source = &line; end.Line != start.Line {
+		m.EndCol = len(line) + 1
+	}
+	return m
 }

@@ -138,27 +138,18 @@ func Head(script *manifest.Script, p manifest.Pos) string {
 }
 
 func (f *Fault) render(severity string) string {
-	var b strings.Builder
-	file := f.Script.File
-	if f.Pos.Line > 0 {
-		fmt.Fprintf(&b, "%s:%d:%d: %s: %s", file, f.Pos.Line, f.Pos.Col, severity, f.Text)
-	} else {
-		fmt.Fprintf(&b, "%s: %s", severity, f.Text)
-	}
-	gutter := ""
+	m := snippet.Message{File: f.Script.File, Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.Col + 1, Severity: severity, Text: f.Text}
 	if line, ok := sourceLine(f.Script.Source, f.Pos.Line); ok {
-		num := fmt.Sprintf(" %d ", f.Pos.Line)
-		gutter = strings.Repeat(" ", len(num))
-		shown := snippet.Mark(line, f.Pos.Col-1, f.Pos.Col)
-		fmt.Fprintf(&b, "\n%s| %s\n%s| %s^", num, shown.Text, gutter, strings.Repeat(" ", shown.Column))
+		m.Source = &line
 	}
+	text := m.String()
 	for _, n := range f.Notes {
-		fmt.Fprintf(&b, "\n%s| %s", gutter, n)
+		text += m.Note(n)
 	}
 	if f.Hint != "" {
-		fmt.Fprintf(&b, "\n%s= hint: %s", gutter, f.Hint)
+		text += m.Hint(f.Hint)
 	}
-	return b.String()
+	return strings.TrimSuffix(text, "\n")
 }
 
 func sourceLine(source string, line int) (string, bool) {
