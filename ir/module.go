@@ -229,21 +229,22 @@ type Map struct {
 	Pos   Pos
 
 	// What the language fixes, set by frontend/irgen.
-	Key        *Layout // nil for a scalar
-	Value      *Layout // plain: the value; aggregations: LInt with the argument's signedness
-	MaxEntries int     // of a keyed map
-	Declared   string  // BPF kind named by the script: hash, lruhash, percpuhash, percpulruhash; or ""
-	Depth      int     // stack: most frames, 1..1024
-	User       bool    // stack: user stacks
-	Bits       int     // hist: sub-bucket bits 0..5
-	Min, Max   int64   // lhist
-	Step       int64   // lhist
-	Interval   int64   // tseries: ns
-	Intervals  int64   // tseries: how many are kept
-	Agg        string  // tseries: avg, max, min, sum, or "" for the last value
-	Read       bool    // aggregation that the script reads: laid out shared (design 12.2)
-	Cleared    bool    // the script clears or zeroes it
-	Deleted    bool    // the script deletes from it
+	Key        *Layout  // nil for a scalar
+	KeyNames   []string // of its parts, as Fields; "" for one without a name
+	Value      *Layout  // plain: the value; aggregations: LInt with the argument's signedness
+	MaxEntries int      // of a keyed map
+	Declared   string   // BPF kind named by the script: hash, lruhash, percpuhash, percpulruhash; or ""
+	Depth      int      // stack: most frames, 1..1024
+	User       bool     // stack: user stacks
+	Bits       int      // hist: sub-bucket bits 0..5
+	Min, Max   int64    // lhist
+	Step       int64    // lhist
+	Interval   int64    // tseries: ns
+	Intervals  int64    // tseries: how many are kept
+	Agg        string   // tseries: avg, max, min, sum, or "" for the last value
+	Read       bool     // aggregation that the script reads: laid out shared (design 12.2)
+	Cleared    bool     // the script clears or zeroes it
+	Deleted    bool     // the script deletes from it
 
 	// What the lowering fixes (passes/lower-maps): the BPF map.
 	BPF BPFMap

@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"btc/ir"
@@ -29,7 +30,7 @@ const (
 
 func chooseMaps(m *ir.Module) []ir.Diag {
 	var diags []ir.Diag
-	names := map[string]bool{}
+	names := takenNames(m)
 	counted := measured(m)
 	for _, x := range m.Maps {
 		if x.Shape == ir.ShapeIntern {
@@ -40,7 +41,7 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 			continue
 		}
 		x.BPF = bpfMap(x)
-		x.BPF.Name = symbol(x.Name, names)
+		x.BPF.Name = symbol(x, names)
 		if x.BPF.Gens == 2 {
 			x.BPF.GenOff = newGen(m)
 		}
@@ -223,16 +224,48 @@ func newLen(m *ir.Module) int {
 	return x.BPF.MaxEntries - 1
 }
 
-// symbol makes a C identifier of at most 15 bytes that is not in used:
-// "@start" is AT_start.
-func symbol(name string, used map[string]bool) string {
-	clean := func(r rune) rune {
-		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
-			return r
-		}
-		return '_'
+// ownNames are the maps and globals that lowerings make, and what bpftool's skeletons call the maps
+// of sections. ownPrefixes begin names that have a number or another name after them.
+var (
+	ownNames = []string{"events", "len", "seen", usdtSpecs, "lost", "sent", "asleep", "zero", "gen", cachesOn, unknownZero,
+		"start_ns", "pidns_dev", "pidns_ino", "tai_off", "ncpus", "cpid", "_license", "data", "bss", "rodata", "rodata_params", "kconfig"}
+	ownPrefixes = []string{"scratch_", "kstack_", "ustack_", "param_", "opt_", "cache_", "AT_"}
+)
+
+// takenNames are the symbols that a map of the script may not have.
+func takenNames(m *ir.Module) map[string]bool {
+	taken := map[string]bool{}
+	for _, name := range ownNames {
+		taken[name] = true
 	}
-	s := strings.Map(clean, strings.Replace(name, "@", "AT_", 1))
+	for _, f := range m.Funcs {
+		taken[f.Name] = true
+	}
+	for _, g := range m.Globals {
+		taken[g.Name] = true
+	}
+	for _, x := range m.Maps {
+		taken[x.BPF.Name] = true // of an internal map
+	}
+	return taken
+}
+
+// symbol is the symbol of a map of the script: "@start" is start, and AT_start where that is
+// taken.
+func symbol(x *ir.Map, used map[string]bool) string {
+	if x.Shape == ir.ShapeStack {
+		return unique(x.Name, used)
+	}
+	s := ir.CIdentifier(strings.TrimPrefix(x.Name, "@"))
+	own := func(prefix string) bool { return strings.HasPrefix(s, prefix) }
+	if !ir.IsCName(s) || used[s] || slices.ContainsFunc(ownPrefixes, own) {
+		s = "AT_" + s
+	}
+	return unique(s, used)
+}
+
+// unique makes a name of at most 15 bytes that is not in used.
+func unique(s string, used map[string]bool) string {
 	s = s[:min(len(s), maxNameLen)]
 	for n := 2; used[s]; n++ {
 		tail := fmt.Sprintf("_%d", n)

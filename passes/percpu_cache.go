@@ -56,7 +56,7 @@ func giveFronts(m *ir.Module, names map[string]bool) {
 			t.KeyOff = 8
 			t.SlotSize = t.KeyOff + x.BPF.KeySize + 8
 		}
-		t.Global = symbol("front"+x.Name, names)
+		t.Global = unique("cache_"+x.BPF.Name, names)
 		t.Enable = global(m, cachesOn, ir.GlobalConst, 8).Name
 		global(m, t.Global, ir.GlobalData, t.CPUs*t.Slots*t.SlotSize)
 	}

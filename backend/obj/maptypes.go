@@ -2,6 +2,7 @@ package obj
 
 import (
 	"fmt"
+	"strings"
 
 	"btc/ir"
 )
@@ -45,23 +46,131 @@ func (w *writer) u32() typeID { return w.btf.int("unsigned int", 4, 0) }
 func (w *writer) u64() typeID { return w.btf.int("unsigned long long", 8, 0) }
 func (w *writer) i64() typeID { return w.btf.int("long long", 8, intSigned) }
 
-// keyType describes a key. Arrays need a 32-bit integer (kernel:
-// array_map_check_btf).
+// keyType describes a key: a struct with a member for each part, named after the script's words.
+// Arrays need a 32-bit integer (kernel: array_map_check_btf).
 func (w *writer) keyType(m *ir.Map) typeID {
 	if m.BPF.Type == "array" || m.BPF.Type == "percpu_array" || m.BPF.KeySize == 4 {
 		return w.u32()
 	}
-	if m.Key != nil && m.Key.Size == m.BPF.KeySize {
-		return w.layoutType(m.Key, "key_"+m.BPF.Name)
+	if m.Key == nil {
+		return w.sized(m.BPF.KeySize)
 	}
-	return w.sized(m.BPF.KeySize)
+	names := newNames(m.KeyNames, "key")
+	if m.Key.Kind == ir.LTuple && m.Key.Size == m.BPF.KeySize {
+		if t, ok := w.tuple(m.Key, m.BPF.Name+"_key", names); ok {
+			return t
+		}
+	}
+	return w.structOf(m.BPF.Name+"_key", m.BPF.KeySize, field{names.at(0, "key"), w.storedType(m.Key, m.BPF.Name+"_key_0", m.BPF.KeySize)})
 }
 
-func (w *writer) valueType(m *ir.Map) typeID {
-	if m.Shape == ir.ShapePlain && m.Value != nil && m.BPF.ValueOff == 0 && m.Value.Size == m.BPF.ValueSize {
-		return w.layoutType(m.Value, "val_"+m.BPF.Name)
+// field is a member of a struct without gaps.
+type field struct {
+	name string
+	typ  typeID
+}
+
+// structOf is a struct of words, or of one member that takes it all.
+func (w *writer) structOf(name string, size int, fields ...field) typeID {
+	var ms []member
+	for i, f := range fields {
+		ms = append(ms, member{name: f.name, typ: f.typ, bitOff: i * 64})
 	}
-	return w.sized(m.BPF.ValueSize)
+	return w.btf.composite(kindStruct, name, size, ms)
+}
+
+// valueType describes a value: for each shape a struct, whose members docs/layouts.md lists.
+func (w *writer) valueType(m *ir.Map) typeID {
+	size := m.BPF.ValueSize
+	number := func() typeID { return w.number(m.Value) }
+	switch m.Shape {
+	case ir.ShapeCount:
+		if size == 8 {
+			return w.structOf("btc_count", size, field{"count", w.u64()})
+		}
+	case ir.ShapeSum:
+		if m.BPF.ValueOff == 8 {
+			return w.structOf("btc_scalar_sum", size, field{"set", w.u64()}, field{"sum", number()})
+		}
+		return w.structOf("btc_sum", size, field{"sum", number()})
+	case ir.ShapeMin, ir.ShapeMax:
+		return w.structOf("btc_"+string(m.Shape), size, field{"set", w.u64()}, field{string(m.Shape), number()})
+	case ir.ShapeAvg, ir.ShapeStats:
+		return w.structOf("btc_stats", size, field{"count", w.u64()}, field{"total", number()})
+	case ir.ShapeHist, ir.ShapeLhist:
+		return w.structOf("btc_"+string(m.Shape), size, field{"slots", w.btf.array(w.u64(), size/8)})
+	case ir.ShapeTseries:
+		return w.structOf("btc_tseries", size, field{"value", number()}, field{"meta", w.u64()}, field{"interval", w.u64()})
+	case ir.ShapeStack:
+		return w.structOf("btc_stack", size, field{"frames", w.btf.array(w.u64(), size/8)})
+	case ir.ShapePlain:
+		value := w.storedType(m.Value, m.BPF.Name+"_part", size-m.BPF.ValueOff)
+		if m.BPF.ValueOff == 8 {
+			return w.structOf(m.BPF.Name+"_value", size, field{"set", w.u64()}, field{"value", value})
+		}
+		return w.structOf(m.BPF.Name+"_value", size, field{"value", value})
+	}
+	return w.sized(size)
+}
+
+// number is the type of an aggregation's values.
+func (w *writer) number(l *ir.Layout) typeID {
+	if l != nil && l.Signed {
+		return w.i64()
+	}
+	return w.u64()
+}
+
+// storedType describes an object as it is stored in room bytes: numbers take 8.
+func (w *writer) storedType(l *ir.Layout, name string, room int) typeID {
+	switch {
+	case room == 8 && isWord(l):
+		return w.number(l)
+	case l.Size == room:
+		return w.layoutType(l, name)
+	}
+	return w.sized(room)
+}
+
+// names are the names of a struct's members, each once.
+type names struct {
+	given []string
+	other string // of those without a name
+	used  map[string]bool
+}
+
+func newNames(given []string, other string) *names {
+	return &names{given, other, map[string]bool{}}
+}
+
+// at is the name of member i, which is called own unless a name is given.
+func (n *names) at(i int, own string) string {
+	name := own
+	if i < len(n.given) && n.given[i] != "" {
+		name = n.given[i]
+	}
+	name = identifier(name)
+	if name == "" {
+		name = fmt.Sprintf("%s%d", n.other, i)
+	}
+	unique := name
+	for k := 2; n.used[unique]; k++ {
+		unique = fmt.Sprintf("%s_%d", name, k)
+	}
+	n.used[unique] = true
+	return unique
+}
+
+// identifier is a name as C takes it; "" for what has no letters.
+func identifier(name string) string {
+	name = ir.CIdentifier(name)
+	switch {
+	case strings.Trim(name, "_0123456789") == "":
+		return ""
+	case !ir.IsCName(name):
+		return "_" + name
+	}
+	return name
 }
 
 // sized is an anonymous object of n bytes: 8-byte words where they fit.
@@ -90,19 +199,61 @@ func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 		}
 	case ir.LString:
 		return w.btf.array(w.btf.int("char", 1, intSigned), l.Size)
-	case ir.LTuple:
-		var ms []member
-		end := 0
-		for i, f := range l.Fields {
-			t := w.layoutType(f.Layout, fmt.Sprintf("%s_%d", name, i))
-			ms = append(ms, member{name: fmt.Sprintf("f%d", i), typ: t, bitOff: f.Off * 8})
-			end = f.Off + f.Size
+	case ir.LTuple, ir.LRecord:
+		if l.CORE != "" {
+			break
 		}
-		if len(ms) > 0 && end <= l.Size {
-			return w.btf.composite(kindStruct, name, l.Size, ms)
+		if t, ok := w.tuple(l, name, newNames(nil, "f")); ok {
+			return t
+		}
+	case ir.LUstack, ir.LUsym:
+		if l.Size == 16 {
+			return w.btf.composite(kindStruct, "btc_"+string(l.Kind), 16, []member{{name: pairName[l.Kind], typ: w.u64()},
+				{name: "tgid", typ: w.u32(), bitOff: 64}, {name: "pad", typ: w.u32(), bitOff: 96}})
+		}
+	case ir.LInet:
+		if l.Size == 24 {
+			return w.btf.composite(kindStruct, "btc_inet", 24, []member{{name: "family", typ: w.u32()},
+				{name: "address", typ: w.btf.array(w.u8(), 16), bitOff: 32}, {name: "pad", typ: w.u32(), bitOff: 160}})
 		}
 	}
 	return w.sized(l.Size)
+}
+
+// pairName is what goes before the process's number.
+var pairName = map[ir.LayoutKind]string{ir.LUstack: "id", ir.LUsym: "address"}
+
+// tuple is a struct of a tuple's or record's fields; false where they have no form in C.
+func (w *writer) tuple(l *ir.Layout, name string, names *names) (typeID, bool) {
+	var ms []member
+	end := 0
+	for i, f := range l.Fields {
+		next := l.Size
+		if i+1 < len(l.Fields) {
+			next = l.Fields[i+1].Off
+		}
+		if f.Off < end || next < f.Off || f.BitSize != 0 {
+			return 0, false
+		}
+		room := f.Size
+		if isWord(f.Layout) && f.Align == 8 {
+			room = 8
+		}
+		end = f.Off + room
+		if end > next {
+			return 0, false
+		}
+		ms = append(ms, member{name: names.at(i, f.Name), typ: w.storedType(f.Layout, fmt.Sprintf("%s_%d", name, i), room), bitOff: f.Off * 8})
+	}
+	if len(ms) == 0 {
+		return 0, false
+	}
+	return w.btf.composite(kindStruct, name, l.Size, ms), true
+}
+
+// isWord reports whether a layout is stored as a number of 8 bytes.
+func isWord(l *ir.Layout) bool {
+	return l.Kind == ir.LInt || l.Kind == ir.LBool || l.Kind == ir.LPtr || l.Kind == ir.LEnum
 }
 
 // dataSection is .rodata, .rodata.params, .data or .bss: the globals of one kind.

@@ -357,9 +357,12 @@ type Shape string
 
 // Map is one map of the script.
 type Map struct {
-	Name  string // "@x", "@"
-	Shape Shape  // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
-	Key   *types.Type
+	Name string // "@x", "@"
+	// KeyNames are what the script calls the parts of the key where it first names them (the last
+	// part of "args.ret", the variable, the builtin); "" for a part that has no name.
+	KeyNames []string
+	Shape    Shape // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
+	Key      *types.Type
 	// Value is the type of a plain map's values; of an aggregation the integer
 	// type (64 bit) that its values count in.
 	Value      *types.Type

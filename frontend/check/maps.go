@@ -1,6 +1,8 @@
 package check
 
 import (
+	"fmt"
+
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
@@ -131,6 +133,52 @@ func invalid(t *types.Type) bool {
 	return false
 }
 
+// nameKey names the parts of the key that have no name yet after their expressions.
+func (m *mapState) nameKey(keys []ast.Expr) {
+	if tuple, ok := ast.Unparen(keys[0]).(*ast.Tuple); ok && len(keys) == 1 {
+		keys = tuple.Elems
+	}
+	if m.KeyNames == nil {
+		m.KeyNames = make([]string, len(keys))
+	}
+	for i, k := range keys {
+		if i < len(m.KeyNames) && m.KeyNames[i] == "" {
+			m.KeyNames[i] = nameOf(k)
+		}
+	}
+}
+
+// nameOf is a name for an expression's value: "ret" for args.ret, "comm", "x" for $x, and that
+// of its argument, or its own, for a call. Computed values have none.
+func nameOf(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.Var:
+		return x.Name
+	case *ast.Field:
+		return x.Name.Text
+	case *ast.Positional:
+		return fmt.Sprintf("param%d", x.N)
+	case *ast.Paren:
+		return nameOf(x.X)
+	case *ast.Cast:
+		return nameOf(x.X)
+	case *ast.Index:
+		return nameOf(x.X)
+	case *ast.Unary:
+		return nameOf(x.X)
+	case *ast.Call:
+		if len(x.Args) > 0 {
+			if name := nameOf(x.Args[0]); name != "" {
+				return name
+			}
+		}
+		return x.Func.Text
+	}
+	return ""
+}
+
 // key types the key expressions of an access and notes the use.
 func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 	if keys == nil {
@@ -150,6 +198,7 @@ func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 	if !b.keyedUse(m, at, key) {
 		return false
 	}
+	m.nameKey(keys)
 	for i, k := range keys {
 		has := m.Key
 		if len(keys) > 1 {

@@ -66,12 +66,13 @@ func (b *builder) addMap(m *check.Map) {
 		Read: m.Read, Cleared: m.Cleared, Deleted: m.Deleted,
 	}
 	if m.Key != nil {
-		out.Key = b.layout(m.Key)
+		out.Key, out.KeyNames = b.layout(m.Key), m.KeyNames
 	}
 	if m.Value != nil {
 		out.Value = b.layout(m.Value)
 	}
 	if m.Shape == "tseries" {
+		out.KeyNames = append(slices.Clip(out.KeyNames), "interval")
 		out.Interval, out.Intervals, out.Agg = m.Interval, m.Intervals, m.Agg
 		if m.Scalar() {
 			out.MaxEntries = int(min(m.Intervals, int64(m.MaxEntries)))

@@ -16,17 +16,17 @@ import (
 
 // mapLayouts are the rows of the table of sizes in docs/layouts.md.
 var mapLayouts = []struct{ name, script, m string }{
-	{"`@x[pid] = v`, `@x[pid]++`", "@x[pid]++", "AT_x"},
-	{"`@[pid] = count()`, `sum()`", "@x[pid] = count()", "AT_x"},
-	{"`@[comm] = count()`", "@x[comm] = count()", "AT_x"},
-	{"`@[pid] = avg()`, `stats()`, `min()`, `max()`", "@x[pid] = stats(arg2)", "AT_x"},
-	{"`@[pid] = hist(v)`", "@x[pid] = hist(arg2)", "AT_x"},
-	{"`@[pid] = lhist(v, 0, 1000, 10)`", "@x[pid] = lhist(arg2, 0, 1000, 10)", "AT_x"},
-	{"`@[kstack] = count()`", "@x[kstack] = count()", "AT_x"},
+	{"`@x[pid] = v`, `@x[pid]++`", "@x[pid]++", "x"},
+	{"`@[pid] = count()`, `sum()`", "@x[pid] = count()", "x"},
+	{"`@[comm] = count()`", "@x[comm] = count()", "x"},
+	{"`@[pid] = avg()`, `stats()`, `min()`, `max()`", "@x[pid] = stats(arg2)", "x"},
+	{"`@[pid] = hist(v)`", "@x[pid] = hist(arg2)", "x"},
+	{"`@[pid] = lhist(v, 0, 1000, 10)`", "@x[pid] = lhist(arg2, 0, 1000, 10)", "x"},
+	{"`@[kstack] = count()`", "@x[kstack] = count()", "x"},
 	{"the frames of `kstack`, of each depth used", "@x[kstack] = count()", "kstack_127"},
 	{"the tables in front of `@[pid] = count()`", "@x[pid] = count()", ".bss"},
-	{"`@ = sum(v)`", "@x = sum(arg2)", "AT_x"},
-	{"`@ = hist(v)`", "@x = hist(arg2)", "AT_x"},
+	{"`@ = sum(v)`", "@x = sum(arg2)", "x"},
+	{"`@ = hist(v)`", "@x = hist(arg2)", "x"},
 }
 
 // mapSize is what a kernel keeps for a map: once, and for each CPU.
