@@ -105,7 +105,7 @@ func (t *Type) Parse(parts []Part) (Point, *Error) {
 // checkCount reports a wrong number of parts.
 func (t *Type) checkCount(parts []Part) *Error {
 	n, least := len(parts), t.Min
-	if n > 0 && parts[n-1].Wildcard { // tracepoint:* is all of them
+	if n > 0 && parts[n-1].Wildcard && t.Wildcards { // tracepoint:* is all of them
 		least = min(least, 1)
 	}
 	if n >= least && n <= t.Max {

@@ -183,6 +183,10 @@ func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"self:x:SIGUSR1":                  "0: x is not a supported trigger",
 		"self:signal:SIGUSR2":             "1: SIGUSR2 is not a supported signal",
+		"self:*":                          "-1: self probe type requires 2 arguments, found 1",
+		"self:":                           "-1: self probe type requires 2 arguments, found 1",
+		"w:*":                             "-1: watchpoint probe type requires 3 arguments, found 1",
+		"w:0x1000:*":                      "-1: watchpoint probe type requires 3 arguments, found 2",
 		"test:":                           "-1: test probes must have a name",
 		"begin:x":                         "-1: begin probe type requires 0 arguments, found 1",
 		"k":                               "-1: kprobe probe type requires 1 or 2 arguments, found 0",
