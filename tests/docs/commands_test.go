@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,17 +33,12 @@ var notRun = map[string]string{
 	"tests/kernels/maketargets.sh": "needs the downloaded kernels",
 }
 
-// TestCommands runs every command line of README.md and docs/*.md, each file's
+// TestCommands runs every command line of README.md and the pages of docs, each file's
 // in order in one scratch folder. Output that is shown must come: numbers may
 // differ, and rows of histograms are not compared.
 func TestCommands(t *testing.T) {
-
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	total, seen := 0, map[string]bool{}
-	for _, file := range append(files, "../../README.md") {
+	for _, file := range documents(t) {
 		all := commandsOf(t, file)
 		if len(all) == 0 {
 			continue
@@ -53,7 +49,7 @@ func TestCommands(t *testing.T) {
 				seen[prefix] = seen[prefix] || strings.HasPrefix(c.text, prefix)
 			}
 		}
-		t.Run(filepath.Base(file), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(file, "../../"), func(t *testing.T) {
 			dir := scratch(t)
 			for _, c := range all {
 				t.Run(c.text, func(t *testing.T) { c.run(t, dir) })
@@ -99,6 +95,22 @@ func commandsOf(t *testing.T, file string) []command {
 		}
 	}
 	return commands
+}
+
+// documents lists README.md and the pages of docs.
+func documents(t *testing.T) []string {
+	t.Helper()
+	files := []string{"../../README.md"}
+	err := filepath.WalkDir("../../docs", func(path string, d fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // scratch is a folder as the documents assume it: bin/, examples/ and docs/.
@@ -188,11 +200,7 @@ var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
 // TestLinks checks that what a document refers to in the project is there.
 func TestLinks(t *testing.T) {
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range append(files, "../../README.md") {
+	for _, file := range documents(t) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
