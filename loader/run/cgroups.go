@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"btc/loader/order"
@@ -14,6 +15,7 @@ import (
 // cgroups finds the paths of cgroups by id. It keeps what it found: a cgroup
 // that is gone when its events are read may have been seen before.
 type cgroups struct {
+	mu          sync.Mutex
 	hierarchies []hierarchy
 	looked      bool
 	paths       map[uint64][]hierarchyPath
@@ -27,6 +29,8 @@ type hierarchyPath struct{ hierarchy, path string }
 // text lists "hierarchy:path" of an id in the hierarchies that filter, a file
 // name pattern, matches; all for "".
 func (c *cgroups) text(id uint64, filter string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	found, ok := c.paths[id]
 	if !ok {
 		found = c.find(id)

@@ -64,8 +64,9 @@ func BecomeChild(args []string) error {
 }
 
 // startChild starts the process that waits to become the command, whose words are
-// separated by single spaces. stub is its program; nil: this one.
-func startChild(command string, stub *os.File) (*child, error) {
+// separated by single spaces. stub is its program; without it, or where it cannot be run, this one
+// if own is set.
+func startChild(command string, stub *os.File, own bool) (*child, error) {
 	args := strings.Split(command, " ")
 	path, err := lookPath(args[0])
 	if err != nil {
@@ -86,7 +87,7 @@ func startChild(command string, stub *os.File) (*child, error) {
 	// The name that the kernel gives it when it runs the command.
 	name := filepath.Base(path)
 	args = append([]string{path, name[:min(len(name), 15)]}, args...)
-	if c.proc, err = startWaiting(args, gateR, resultW, stub); err != nil {
+	if c.proc, err = startWaiting(args, gateR, resultW, stub, own); err != nil {
 		c.closePipes()
 		return nil, fmt.Errorf("-c %s: %w", command, err)
 	}
@@ -103,8 +104,8 @@ func startChild(command string, stub *os.File) (*child, error) {
 	return c, nil
 }
 
-// startWaiting starts the stub, or this program again where that is not allowed.
-func startWaiting(args []string, gate, result, stub *os.File) (*os.Process, error) {
+// startWaiting starts the stub, or with own this program again where that is not allowed.
+func startWaiting(args []string, gate, result, stub *os.File, own bool) (*os.Process, error) {
 	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, gate, result}}
 	// It ends with us, that is with the thread that starts it; only the first one
 	// is sure to stay.
@@ -113,15 +114,22 @@ func startWaiting(args []string, gate, result, stub *os.File) (*os.Process, erro
 	if unix.Gettid() == unix.Getpid() {
 		attr.Sys = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	}
+	err := errNoStub
 	if stub != nil {
 		withStub := *attr
 		withStub.Files = append(attr.Files[:stubFD:stubFD], stub)
-		if p, err := os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", stubFD), args, &withStub); err == nil {
+		var p *os.Process
+		if p, err = os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", stubFD), args, &withStub); err == nil {
 			return p, nil
 		}
 	}
+	if !own {
+		return nil, err
+	}
 	return os.StartProcess("/proc/self/exe", append([]string{childName}, args...), attr)
 }
+
+var errNoStub = errors.New("this kernel has no files in memory to start it from")
 
 // lookPath finds the program of a command.
 func lookPath(name string) (string, error) {

@@ -68,7 +68,7 @@ func TestChild(t *testing.T) {
 	}
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
-			c, err := startChild(path+" 100", stub)
+			c, err := startChild(path+" 100", stub, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestChildInherits(t *testing.T) {
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
 			path := out()
-			c, err := startChild(script+" "+path, stub)
+			c, err := startChild(script+" "+path, stub, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,11 +157,11 @@ func TestChildRefused(t *testing.T) {
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range []string{"", " true", "no-such-command", dir, "/dev/null"} {
-				if _, err := startChild(command, stub); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
+				if _, err := startChild(command, stub, true); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
 					t.Errorf("%q: %v", command, err)
 				}
 			}
-			c, err := startChild(bad, stub)
+			c, err := startChild(bad, stub, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ func TestChildRefused(t *testing.T) {
 			if !c.ended(10 * time.Second) {
 				t.Error("the process of a command that cannot be run stays")
 			}
-			if c, err = startChild("true", stub); err != nil {
+			if c, err = startChild("true", stub, true); err != nil {
 				t.Fatal(err)
 			}
 			c.gate.Close() // as when we end
@@ -179,5 +179,13 @@ func TestChildRefused(t *testing.T) {
 				t.Error("the process stays when nobody lets it go on")
 			}
 		})
+	}
+}
+
+// A program that is not its process's alone is not started again: without a stub there is no way.
+func TestChildOfLibrary(t *testing.T) {
+	if c, err := startChild("true", nil, false); err == nil {
+		c.kill()
+		t.Error("this program was started")
 	}
 }

@@ -314,7 +314,7 @@ func (s *session) env() *format.Env {
 	return &format.Env{
 		Ksym:    s.ksym,
 		Usym:    s.usym,
-		Kstack:  func(l *manifest.Layout, id uint64) string { return s.symbols().Kstack(s.maps.frames(l, id), l.Mode) },
+		Kstack:  s.kstack,
 		Ustack:  s.ustack,
 		Probe:   s.probeName,
 		User:    userName,
@@ -330,6 +330,8 @@ func (s *session) ksym(addr uint64) string {
 	if name, ok := s.probedFunc(addr); ok {
 		return name
 	}
+	s.lookup.Lock()
+	defer s.lookup.Unlock()
 	return s.symbols().Ksym(addr)
 }
 
@@ -337,6 +339,8 @@ func (s *session) usym(addr uint64, tgid uint32) string {
 	if name, ok := s.probedFunc(addr); ok {
 		return name
 	}
+	s.lookup.Lock()
+	defer s.lookup.Unlock()
 	return s.symbols().Usym(addr, tgid)
 }
 
@@ -352,7 +356,15 @@ func (s *session) probedFunc(addr uint64) (string, bool) {
 	return name, true
 }
 
+func (s *session) kstack(l *manifest.Layout, id uint64) string {
+	s.lookup.Lock()
+	defer s.lookup.Unlock()
+	return s.symbols().Kstack(s.maps.frames(l, id), l.Mode)
+}
+
 func (s *session) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
+	s.lookup.Lock()
+	defer s.lookup.Unlock()
 	return s.symbols().Ustack(s.maps.frames(l, id), l.Mode, tgid)
 }
 

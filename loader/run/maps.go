@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +19,10 @@ import (
 	"btc/loader/render"
 )
 
-// mapTable gives access to an object's maps by name.
+// mapTable gives access to an object's maps by name. elements, take, zero and sweep may be called
+// by several goroutines.
 type mapTable struct {
+	mu       sync.Mutex // of what they read and change
 	manifest *manifest.Manifest
 	loaded   *load.Loaded
 	open     map[string]*bpfmap.Map
@@ -59,6 +62,8 @@ func slotKey(slot uint32) []byte { return binary.NativeEndian.AppendUint32(nil, 
 
 // elements reads a map as it is now. A scalar gives one element.
 func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	raw := t.open[m.Name]
 	if m.Key == nil {
 		e, ok, err := raw.Lookup(slotKey(t.slot(m)))
@@ -178,6 +183,12 @@ func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Elem
 // take reads a map and empties it, so that what programs add meanwhile is either
 // in what take gives or in the map afterwards.
 func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeLocked(m)
+}
+
+func (t *mapTable) takeLocked(m *manifest.Map) ([]render.Element, error) {
 	raw := t.open[m.Name]
 	if m.Key != nil {
 		out, keys, err := t.walk(m, true)
@@ -240,9 +251,11 @@ func waitForPrograms() {
 
 // zero sets all values to 0 and keeps the keys.
 func (t *mapTable) zero(m *manifest.Map) ([]render.Element, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	raw := t.open[m.Name]
 	if m.Key == nil {
-		was, err := t.take(m)
+		was, err := t.takeLocked(m)
 		t.zeroed[m.Name] = err == nil && len(was) > 0 && was[0].Set
 		return was, err
 	}

@@ -2,7 +2,8 @@
 // attaches the others, handles events until the end, and prints the maps.
 //
 // It takes a checked object and the user's options, writes the script's output,
-// and gives the exit status. The order of a run is the language's: begin, attach,
+// and returns the exit status. It handles no signals, changes nothing of the process unless Options
+// say so, and several sessions may run in one process. The order of a run is the language's: begin, attach,
 // events, detach, end programs, rest of the events, maps.
 package run
 
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -63,49 +63,12 @@ type Options struct {
 	// Attached is called when all probes are attached, before the first event is
 	// handled.
 	Attached func()
-}
-
-// Run runs the object until the script, the user or the traced process ends it.
-// The status is the script's exit code. An error means that the run did not
-// begin, or could not go on; nothing is attached any more when Run returns.
-func Run(o *object.Object, opts Options) (status int, err error) {
-	s := &session{object: o, manifest: o.Manifest, opts: opts}
-	if s.opts.Out == nil {
-		s.opts.Out = os.Stdout
-	}
-	if s.opts.Err == nil {
-		s.opts.Err = os.Stderr
-	}
-	if s.opts.Format == nil {
-		s.opts.Format = &output.Text
-	}
-	defer s.close()
-	if err := s.prepare(); err != nil {
-		return 1, s.orEnded(err)
-	}
-	if opts.DryRun {
-		return 0, nil
-	}
-	if err := s.start(); err != nil {
-		return 1, s.orEnded(err)
-	}
-	switch opts.Mode {
-	case probe.Test:
-		err = s.runTests()
-	case probe.Bench:
-		err = s.runBenchmarks()
-	default:
-		if err = s.resumeChild(); err != nil {
-			break
-		}
-		s.dropPrivileges()
-		s.announce()
-		err = s.loop()
-	}
-	if err != nil {
-		return 1, err
-	}
-	return s.finish()
+	// Getenv returns variables of the environment that change settings of the script; nil: none do.
+	Getenv func(name string) string
+	// OwnProcess says that the process does nothing but this run. Its goroutines are then
+	// scheduled on one CPU while it waits for events, and where -c has no other way the process starts
+	// its own program (see IsChild).
+	OwnProcess bool
 }
 
 // session is the state of a run.
@@ -136,11 +99,12 @@ type session struct {
 	handlers []handler    // by event number
 	deferred []bool       // by event number: the printer handles it
 
+	// symTable is made before events are read when the script prints symbols; lookup is held
+	// while names are looked up in it.
 	symTable *symbols.Table
+	lookup   sync.Mutex
 	cgroups  cgroups
 	floods   floods // of Manifest.Errors, by index
-
-	signals, brokenPipe chan os.Signal
 
 	poller poller
 
@@ -176,7 +140,7 @@ func (s *session) prepare() error {
 	if here := arch.HostLabel(); !slices.Contains(m.Arches, here) {
 		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "), here)
 	}
-	if err := load.Environment(m, os.Getenv); err != nil {
+	if err := load.Environment(m, s.opts.Getenv); err != nil {
 		return err
 	}
 	params, named, err := manifest.WithGiven(m, s.opts.Params, s.opts.Named)
@@ -218,7 +182,7 @@ func (s *session) prepare() error {
 	}
 	if s.opts.Command != "" && !s.opts.DryRun {
 		stub := openStub()
-		s.child, err = startChild(s.opts.Command, stub)
+		s.child, err = startChild(s.opts.Command, stub, s.opts.OwnProcess)
 		stub.Close()
 		if err != nil {
 			return err
@@ -258,6 +222,9 @@ func (s *session) load(values map[string][]byte) error {
 	if s.events, err = openSource(s.loaded.Maps["events"]); err != nil || s.opts.DryRun {
 		return err
 	}
+	if s.prints("kstack", "ksym", "ustack", "usym") || s.hasEvent("proc") {
+		s.symbols()
+	}
 	s.startPrinter()
 	s.packets, err = openPackets(s, s.loaded.Maps["packets"])
 	return err
@@ -265,7 +232,6 @@ func (s *session) load(values map[string][]byte) error {
 
 // start runs the begin programs and attaches the others.
 func (s *session) start() error {
-	s.catchSignals()
 	s.watchProcesses()
 	if err := s.runVirtual(probe.Begin); err != nil {
 		return err
@@ -398,50 +364,6 @@ func (s *session) resumeChild() error {
 	return nil
 }
 
-// impatience is how long after the first signal another one ends the run at
-// once. Those before it are the first one's echo: timeout(1) sends its signal to
-// the process and then to its group, which holds the process too.
-const impatience = time.Second
-
-// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in good order and
-// a later one end it at once.
-func (s *session) catchSignals() {
-	s.stopping, s.rush.c = make(chan struct{}), make(chan struct{})
-	s.signals = make(chan os.Signal, 4)
-	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM}
-	if !signal.Ignored(unix.SIGHUP) { // as nohup(1) has it
-		wanted = append(wanted, unix.SIGHUP)
-	}
-	if s.hasKind(probe.Self) {
-		wanted = append(wanted, unix.SIGUSR1)
-	}
-	signal.Notify(s.signals, wanted...)
-	// A closed pipe is an error of a write then, and not our sudden death. Ignoring
-	// the signal would do the same to the commands that we start.
-	s.brokenPipe = make(chan os.Signal, 1)
-	signal.Notify(s.brokenPipe, unix.SIGPIPE)
-	go func() {
-		var stopped time.Time // zero: not yet
-		for sig := range s.signals {
-			switch {
-			case sig == unix.SIGUSR1:
-				if err := s.runVirtual(probe.Self); err != nil {
-					s.tell(err.Error())
-				}
-			case stopped.IsZero():
-				stopped = time.Now()
-				s.stop()
-				time.AfterFunc(commandTime, func() {
-					s.overtime.Store(true)
-					s.rush.now()
-				})
-			case time.Since(stopped) >= impatience:
-				os.Exit(128 + int(sig.(unix.Signal)))
-			}
-		}
-	}()
-}
-
 // stop ends the event loop from any goroutine.
 func (s *session) stop() {
 	s.stopOnce.Do(func() {
@@ -478,7 +400,9 @@ func (s *session) loop() error {
 func (s *session) readEvents() error {
 	// With one processor for goroutines, a wait begins and ends on one thread: with more, the
 	// runtime wakes other threads to look for work, which costs several times as much.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	if s.opts.OwnProcess {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	}
 	onlyVirtual := len(s.links) == 0 && !s.hasKind(probe.Self)
 	handled := 0 // since the last wait
 	flushed := time.Now()
@@ -652,11 +576,6 @@ func (s *session) close() {
 	s.stopPrinter()
 	s.detach()
 	s.freeing.Wait()
-	if s.signals != nil {
-		signal.Stop(s.signals)
-		signal.Stop(s.brokenPipe)
-		close(s.signals)
-	}
 	if s.child != nil {
 		s.child.kill()
 	}

@@ -53,6 +53,8 @@ func refsOf(m *manifest.Map) (keys, values []stackRef) {
 // on tables that are more than half full.
 // queued and done are how many items the printer was given and has done.
 func (t *mapTable) sweep(m *manifest.Map, queued, done uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	keys, values := refsOf(m)
 	seen := map[string]bool{}
 	for _, r := range append(keys, values...) {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"btc/loader/options"
@@ -41,7 +42,7 @@ func parseArgs(args []string) (*arguments, error) {
 	}
 	o.run = run.Options{
 		PID: o.PID, Command: o.Command, BTF: o.BTF, Functions: o.Functions, Buffer: o.Buffer, Format: &output.Text, Quiet: o.Quiet, Verbose: o.Verbose,
-		NoWarnings: o.NoWarn, DryRun: o.DryRun, DropPrivileges: true, Params: operands, Named: map[string]string{}, MaxMemory: permit.DefaultMemory(),
+		NoWarnings: o.NoWarn, Getenv: os.Getenv, OwnProcess: true, DryRun: o.DryRun, DropPrivileges: true, Params: operands, Named: map[string]string{}, MaxMemory: permit.DefaultMemory(),
 	}
 	if o.Format != "" {
 		o.run.Format = output.Find(o.Format)

@@ -149,14 +149,14 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 	}
 	if o.Output == "" {
 		o.run.Escape = !o.Raw && run.IsTerminal(stdout)
-		return run.Run(obj, o.run)
+		return runObject(o, obj)
 	}
 	out, err := createOutput(o.Output)
 	if err != nil {
 		return 1, err
 	}
 	o.run.Out = out
-	status, err = run.Run(obj, o.run)
+	status, err = runObject(o, obj)
 	if e := out.end(err == nil); err == nil && e != nil {
 		status, err = 1, e
 	}

@@ -1,0 +1,65 @@
+package command
+
+import (
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/object"
+	"btc/loader/run"
+)
+
+// impatience is how long after the first signal another one ends the run at
+// once. Those before it are the first one's echo: timeout(1) sends its signal to
+// the process and then to its group, which holds the process too.
+const impatience = time.Second
+
+// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in good order and
+// a later one end it at once. SIGUSR1 runs self probes. The function that it returns ends that.
+func catchSignals(s *run.Session) (release func()) {
+	signals := make(chan os.Signal, 4)
+	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM}
+	if !signal.Ignored(unix.SIGHUP) { // as nohup(1) has it
+		wanted = append(wanted, unix.SIGHUP)
+	}
+	if s.HasSelf() {
+		wanted = append(wanted, unix.SIGUSR1)
+	}
+	signal.Notify(signals, wanted...)
+	// A closed pipe is an error of a write then, and not our sudden death. Ignoring
+	// the signal would do the same to the commands that we start.
+	brokenPipe := make(chan os.Signal, 1)
+	signal.Notify(brokenPipe, unix.SIGPIPE)
+	go func() {
+		var stopped time.Time // zero: not yet
+		for sig := range signals {
+			switch {
+			case sig == unix.SIGUSR1:
+				s.RunSelf()
+			case stopped.IsZero():
+				stopped = time.Now()
+				s.Stop()
+			case time.Since(stopped) >= impatience:
+				os.Exit(128 + int(sig.(unix.Signal)))
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		signal.Stop(brokenPipe)
+		close(signals)
+	}
+}
+
+// runObject runs what was loaded, until a signal or the run itself ends it.
+func runObject(o *arguments, obj *object.Object) (status int, err error) {
+	s, err := run.Load(obj, o.run)
+	if err != nil {
+		return 1, err
+	}
+	defer catchSignals(s)() // until all is detached
+	defer s.Close()
+	return s.Run()
+}

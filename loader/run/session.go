@@ -1,0 +1,123 @@
+package run
+
+import (
+	"os"
+	"time"
+
+	"btc/internal/probe"
+	"btc/loader/object"
+	"btc/loader/output"
+)
+
+// Session is a run in steps: Load, Attach, Serve, Finish, Close, in this order and on one
+// goroutine. Stop, Hurry and RunSelf may be called by others.
+//
+// The begin and end programs run on the calling thread, whose ID is their tid: a program that
+// wants its process ID there calls Attach and Finish on its first thread.
+type Session struct{ s *session }
+
+// Load checks the object against the options and this host, and loads its programs. Nothing runs
+// yet.
+func Load(o *object.Object, opts Options) (*Session, error) {
+	s := &session{object: o, manifest: o.Manifest, opts: opts, stopping: make(chan struct{}), rush: rush{c: make(chan struct{})}}
+	if s.opts.Out == nil {
+		s.opts.Out = os.Stdout
+	}
+	if s.opts.Err == nil {
+		s.opts.Err = os.Stderr
+	}
+	if s.opts.Format == nil {
+		s.opts.Format = &output.Text
+	}
+	if s.opts.Getenv == nil {
+		s.opts.Getenv = func(string) string { return "" }
+	}
+	if err := s.prepare(); err != nil {
+		err = s.orEnded(err)
+		s.close()
+		return nil, err
+	}
+	return &Session{s}, nil
+}
+
+// Attach runs the begin programs, attaches the others, and lets the command of Options go on.
+func (x *Session) Attach() error {
+	s := x.s
+	if err := s.start(); err != nil {
+		return s.orEnded(err)
+	}
+	if s.opts.Mode != "" { // each test is run when its turn comes
+		return nil
+	}
+	if err := s.resumeChild(); err != nil {
+		return err
+	}
+	s.dropPrivileges()
+	s.announce()
+	return nil
+}
+
+// Serve handles events until the script, Stop or the traced process ends the run; with Mode it
+// runs the tests or benchmarks.
+func (x *Session) Serve() error {
+	switch x.s.opts.Mode {
+	case probe.Test:
+		return x.s.runTests()
+	case probe.Bench:
+		return x.s.runBenchmarks()
+	}
+	return x.s.loop()
+}
+
+// Finish detaches, runs the end programs, handles what is left and reports the maps. It returns
+// the script's exit code.
+func (x *Session) Finish() (status int, err error) { return x.s.finish() }
+
+// Close frees everything. Nothing is attached when it returns.
+func (x *Session) Close() { x.s.close() }
+
+// Stop ends the run in good order. What may block the output then, such as commands of system(),
+// has another second.
+func (x *Session) Stop() {
+	s := x.s
+	s.stop()
+	time.AfterFunc(commandTime, func() {
+		s.overtime.Store(true)
+		s.rush.now()
+	})
+}
+
+// HasSelf reports whether the script has self probes, which RunSelf runs.
+func (x *Session) HasSelf() bool { return x.s.hasKind(probe.Self) }
+
+// RunSelf runs the self programs.
+func (x *Session) RunSelf() {
+	if err := x.s.runVirtual(probe.Self); err != nil {
+		x.s.tell(err.Error())
+	}
+}
+
+// Run takes all steps. The status is the script's exit code. An error means that the run did not
+// begin, or could not go on; nothing is attached any more when Run returns.
+func Run(o *object.Object, opts Options) (status int, err error) {
+	x, err := Load(o, opts)
+	if err != nil {
+		return 1, err
+	}
+	defer x.Close()
+	return x.Run()
+}
+
+// Run takes the steps after Load, but for Close.
+func (x *Session) Run() (status int, err error) {
+	if x.s.opts.DryRun {
+		return 0, nil
+	}
+	if err := x.Attach(); err != nil {
+		return 1, err
+	}
+	if err := x.Serve(); err != nil {
+		return 1, err
+	}
+	return x.Finish()
+}
