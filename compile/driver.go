@@ -45,10 +45,10 @@ type Input struct {
 	// SeriesClock names a map of the script that tseries reads the time from, for
 	// tests; "" for the clock.
 	SeriesClock string
-	// Dirs are folders in which #include looks for headers, Include headers that
+	// Dirs are directories in which #include looks for headers, Include headers that
 	// are read before the script's own text.
 	Dirs, Include []string
-	// Files gives debug information of programs, for uprobes that use names from it;
+	// Files returns debug information of programs, for uprobes that use names from it;
 	// nil: there is none.
 	Files *debuginfo.Finder
 	// Confined keeps imports and headers to Dirs; the caller leaves out Files and Environ.

@@ -10,7 +10,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// FuzzCompile takes texts through the whole compiler: no panic, an answer in
+// FuzzCompile takes strings through the whole compiler: no panic, an answer in
 // time, and an object exactly when there is no error.
 func FuzzCompile(f *testing.F) {
 	files, err := filepath.Glob("../../../tests/corpus/*.bt")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// sections lists what lies where in an object: its sections, and the functions,
+// sections lists what is where in an object: its sections, and the functions,
 // maps and variables in them.
 func sections(object []byte) string {
 	f, err := elf.NewFile(bytes.NewReader(object))

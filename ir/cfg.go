@@ -224,7 +224,7 @@ func Loops(f *Func, d *DomTree) *LoopNest {
 	return n
 }
 
-// retreats tells whether an edge leads back to a block before it: without one there
+// retreats reports whether an edge leads back to a block before it: without one there
 // are no loops.
 func (d *DomTree) retreats() bool {
 	for _, b := range d.Order {

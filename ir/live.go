@@ -76,13 +76,13 @@ func Live(f *Func) *Liveness {
 	return l
 }
 
-// In tells whether v is needed at the start of b.
+// In reports whether v is needed at the start of b.
 func (l *Liveness) In(b *Block, v *Value) bool {
 	_, found := slices.BinarySearchFunc(l.Blocks(v), b, byID)
 	return found
 }
 
-// Out tells whether v is needed behind b.
+// Out reports whether v is needed behind b.
 func (l *Liveness) Out(b *Block, v *Value) bool {
 	return slices.ContainsFunc(b.Term.Succs, func(e Edge) bool { return l.In(e.To, v) })
 }

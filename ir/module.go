@@ -11,7 +11,7 @@ import (
 // Module is one script: programs, maps, globals, and what the manifest needs.
 type Module struct {
 	Name   string // script's base name, a C identifier
-	File   string // file name of the script without its folders, so that these do not show in the object; "stdin" for -e
+	File   string // file name of the script without its directories, so that these do not show in the object; "stdin" for -e
 	Source string // the script's text
 	Target *kernel.Target
 	// Arches are the architectures that the object serves, the target's first.
@@ -128,7 +128,7 @@ type Prog struct {
 type RecordUse struct {
 	Name         string
 	Offset, Size int    // bytes
-	Sign         string // signed, unsigned; "" for what is no integer
+	Sign         string // signed, unsigned; "" for what is not an integer
 	Pos          Pos
 }
 

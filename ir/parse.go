@@ -25,7 +25,7 @@ func Parse(text string) (m *Module, err error) {
 	return p.m, nil
 }
 
-// MustParse is Parse for texts that are known to be right, in tests.
+// MustParse is Parse for strings that are known to be right, in tests.
 func MustParse(text string) *Module {
 	m, err := Parse(text)
 	if err != nil {

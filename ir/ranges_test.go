@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever numbers the ranges hold, the result of the op lies in the result's
+// Whatever numbers the ranges hold, the result of the op is in the result's
 // range, and a decided comparison is right.
 func TestRangesHoldTheirNumbers(t *testing.T) {
 	r := rand.New(rand.NewSource(1))

@@ -78,7 +78,7 @@ func (u *Unifier) Apply() {
 type unifier struct {
 	diff      *Difference
 	constants []otherConstant
-	// The values, blocks and slots of other's that stand where m's do: numbers may
+	// The values, blocks and slots of other's that are where m's do: numbers may
 	// differ.
 	values map[*Value]*Value
 	blocks map[*Block]*Block
@@ -208,7 +208,7 @@ func (u *unifier) value(v, w *Value) {
 	}
 }
 
-// computes tells whether any integer may be an operand, not only a constant.
+// computes reports whether any integer may be an operand, not only a constant.
 func computes(op Op) bool {
 	switch op {
 	case OpAdd, OpSub, OpMul, OpUDiv, OpUMod, OpAnd, OpOr, OpXor, OpShl, OpLShr, OpAShr, OpZext, OpSext, OpICmp, OpSelect,

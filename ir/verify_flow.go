@@ -103,7 +103,7 @@ func (s *slotCheck) unwritten(slot *Slot, b *Block, lo, hi int) int {
 	return s.search(slot, b, need).first()
 }
 
-// search gives those of the bytes in need that some way to the start of b leaves
+// search returns those of the bytes in need that some way to the start of b leaves
 // unwritten.
 func (s *slotCheck) search(slot *Slot, b *Block, need slotBytes) slotBytes {
 	if b == s.f.Entry() {

@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// Each op of the table stands in the input of some file test.
+// Each op of the table is in the input of some file test.
 func TestEveryOpHasAFileTest(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -27,7 +27,7 @@ import (
 //
 // The loader is told of a process once: a second seenproc goes, too. So does a
 // second read of memory that is not the program's, such as a pointer that is
-// tested and followed, unless it stands in a loop that the first does not.
+// tested and followed, unless it is in a loop that the first does not.
 func cse(m *ir.Module) []ir.Diag {
 	readsOnce := !writesElsewhere(m) && !ownAddressTaken(m)
 	m.EachFunc(func(_ int, f *ir.Func) { cseFunc(m, f, readsOnce) })
@@ -146,7 +146,7 @@ func isRead(v *ir.Value) bool {
 	return false
 }
 
-// ownAddressTaken tells whether the address of memory that the programs write, such
+// ownAddressTaken reports whether the address of memory that the programs write, such
 // as "&$x", becomes a number that a read may go through.
 func ownAddressTaken(m *ir.Module) bool {
 	for _, f := range m.Funcs {
@@ -179,7 +179,7 @@ func ownAddressTaken(m *ir.Module) bool {
 	return false
 }
 
-// copies tells that v takes what lies at its i-th argument and keeps no address.
+// copies tells that v takes what is at its i-th argument and keeps no address.
 func copies(v *ir.Value, i int) bool {
 	switch v.Op {
 	case ir.OpStr, ir.OpReadMem:
@@ -188,7 +188,7 @@ func copies(v *ir.Value, i int) bool {
 	return v.Op == ir.OpCall || v.Op == ir.OpICmp
 }
 
-// writesElsewhere tells whether the module writes memory that is not the programs' own.
+// writesElsewhere reports whether the module writes memory that is not the programs' own.
 func writesElsewhere(m *ir.Module) bool {
 	for _, f := range m.Funcs {
 		for _, b := range f.Blocks {

@@ -39,7 +39,7 @@ import (
 // pointer to a struct, wants the first member of a union, and no use of such a
 // pointer as a number. So only chains whose every step the target has as a plain
 // member are taken, and what they end in is a number. The test for the helper (5.11)
-// stands before arguments, too, as the switch that our loader can turn.
+// is before arguments, too, as the switch that our loader can turn.
 func directReads(m *ir.Module) []ir.Diag {
 	if m.Target == nil {
 		return nil
@@ -100,7 +100,7 @@ func (d *direct) chain(v *ir.Value) (c chain, ok bool) {
 	}
 }
 
-// isRoot tells whether the kernel knows the type of what a chain begins with.
+// isRoot reports whether the kernel knows the type of what a chain begins with.
 func (d *direct) isRoot(c *chain) bool {
 	switch c.root.Op {
 	case ir.OpCurtask: // the call that types it takes as long as a read
@@ -139,7 +139,7 @@ func (d *direct) plainField(v *ir.Value) (f kernel.Field, ok bool) {
 	return f, ok
 }
 
-// plainPath tells whether no member on the way to a field is a union.
+// plainPath reports whether no member on the way to a field is a union.
 func plainPath(typ *kernel.Type, path []int) bool {
 	for _, i := range path {
 		if typ.Kind != kernel.Struct {
@@ -150,7 +150,7 @@ func plainPath(typ *kernel.Type, path []int) bool {
 	return true
 }
 
-// isWord tells whether a value of type t is a number to the kernel, of so many bytes.
+// isWord reports whether a value of type t is a number to the kernel, of so many bytes.
 func isWord(t *kernel.Type, size int) bool {
 	switch t.Kind {
 	case kernel.Int, kernel.Enum:
@@ -162,7 +162,7 @@ func isWord(t *kernel.Type, size int) bool {
 	return false
 }
 
-// pointsTo tells whether t is a pointer to the struct called name.
+// pointsTo reports whether t is a pointer to the struct called name.
 func pointsTo(t *kernel.Type, name string) bool {
 	t = t.Resolve()
 	if t.Kind != kernel.Pointer || t.User {

@@ -9,7 +9,7 @@ import (
 
 // The form in place of a loop over a range, made by callbacks.
 //
-// bpf_loop exists since 5.17. For kernels before, the loop stands in the program a
+// bpf_loop exists since 5.17. For kernels before, the loop is in the program a
 // second time, with a counter, as every kernel since 5.3 walks it. The test for the
 // helper is decided on the host; the kernel drops the losing side, and our loader
 // takes it out (below 5.13 the kernel refuses to decode the address of a subprogram,

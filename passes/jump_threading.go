@@ -152,7 +152,7 @@ func testedParam(b *ir.Block) (int, bool) {
 	return 0, false
 }
 
-// freeOf tells whether b's parameters and its test are needed, outside of b,
+// freeOf reports whether b's parameters and its test are needed, outside of b,
 // only on the other side: in blocks that stay behind b.
 func (t *threader) freeOf(b *ir.Block, side int) bool {
 	test := b.Values[0]
@@ -175,7 +175,7 @@ func (t *threader) freeOf(b *ir.Block, side int) bool {
 	return true
 }
 
-// behind tells whether every way from b to x begins with the edge to other,
+// behind reports whether every way from b to x begins with the edge to other,
 // which no other edge leads to. b dominates x. It walks back from x and leaves
 // out what an earlier call for the same t.walks saw.
 func (t *threader) behind(x, other, b *ir.Block) bool {
@@ -202,7 +202,7 @@ func (t *threader) behind(x, other, b *ir.Block) bool {
 	return true
 }
 
-// mentions tells whether an operand in b is v.
+// mentions reports whether an operand in b is v.
 func mentions(b *ir.Block, v *ir.Value) bool {
 	for _, w := range b.Values {
 		if slices.Contains(w.Args, v) {

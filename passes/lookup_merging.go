@@ -128,7 +128,7 @@ func (k *key) equal(o *key) bool {
 	return true
 }
 
-// before tells whether k is complete before o's writes begin.
+// before reports whether k is complete before o's writes begin.
 func (k *key) before(o *key, d *ir.DomTree) bool {
 	if k.block == o.block {
 		return k.last < o.last
@@ -136,7 +136,7 @@ func (k *key) before(o *key, d *ir.DomTree) bool {
 	return d.Dominates(k.block, o.block)
 }
 
-// writeOf gives the slot that v writes as a key's bytes are written.
+// writeOf returns the slot that v writes as a key's bytes are written.
 func writeOf(v *ir.Value) (*ir.Slot, bool) {
 	switch {
 	case v.Op == ir.OpStore && v.Args[0].Op == ir.OpSlotAddr,
@@ -281,7 +281,7 @@ type between struct {
 	blocks  []*ir.Block // that the last search passed after first's block
 }
 
-// changed tells whether some way from first to v changes the key, or which elements
+// changed reports whether some way from first to v changes the key, or which elements
 // the map has.
 func (s *between) changed(first, v *ir.Value) bool {
 	changes := func(vs []*ir.Value) bool {
@@ -322,7 +322,7 @@ func (s *between) changed(first, v *ir.Value) bool {
 	return false
 }
 
-// changesElement tells whether x may change what lookup v gives. A helper that
+// changesElement reports whether x may change what lookup v gives. A helper that
 // gets the key as an operand other than a map's key may write it.
 func changesElement(x, v *ir.Value) bool {
 	if x.Op == ir.OpCallSub {

@@ -3,7 +3,7 @@ package passes
 import "btc/ir"
 
 // forgetCarried makes unknown to the verifier what one turn of a callback gets from
-// the one before, where the body's branches depend on it; see unknown. Else the
+// the one before, where the body's branches depend on it; see unknown. Otherwise the
 // branches themselves make it known: with "$w++; if ($w > 8) { ... }", 8 is all
 // that the other side leaves of $w after a few turns, then 9, 10 and so on are
 // walked one after the other.

@@ -52,8 +52,8 @@ func (p *planner) countShort(f *ir.Func) {
 	}
 }
 
-// walksShort tells whether the kernel walks all turns of the loop with this head, and of those
-// in it: of two in one another always, so that kernels without bpf_loop take them; of more if
+// walksShort reports whether the kernel walks all turns of the loop with this head, and of those
+// in it: of two nested always, so that kernels without bpf_loop take them; of more if
 // they are not too much together.
 func (p *planner) walksShort(facts *loopFacts, head *ir.Block) bool {
 	l := facts.nest.Of(head)

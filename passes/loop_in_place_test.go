@@ -8,7 +8,7 @@ import (
 	"btc/ir"
 )
 
-// TestShortNests: of loops in one another, those stay in place that the kernel walks
+// TestShortNests: of loops nested, those stay in place that the kernel walks
 // together; the ones around them are left to bpf_loop.
 func TestShortNests(t *testing.T) {
 	for _, test := range []struct {
@@ -39,7 +39,7 @@ func TestShortNests(t *testing.T) {
 	}
 }
 
-// loopNest is so many loops in one another, with a branch in the innermost.
+// loopNest is so many loops nested, with a branch in the innermost.
 func loopNest(length string, loops int) string {
 	var s strings.Builder
 	s.WriteString(`func @p prog (kind kprobe) {

@@ -26,7 +26,7 @@ import (
 //	store.u64 [v2+0], v4
 //
 // A value of one CPU changes without atomics where the programs that change it
-// never meet on a CPU (see nestingMaps). Else, and where all CPUs share the value, it
+// never meet on a CPU (see nestingMaps). Otherwise and where all CPUs share the value, it
 // changes with atomic adds, in the form without fetch that 5.10 has.
 func lowerAggregations(m *ir.Module) []ir.Diag {
 	return rules{
@@ -235,7 +235,7 @@ func lowerStats(l *lowering, v *ir.Value) *ir.Value {
 	}, l.pair(v.Args[1]))
 }
 
-// pair gives the code that writes {1, n}.
+// pair returns the code that writes {1, n}.
 func (l *lowering) pair(n *ir.Value) func(p *ir.Value) {
 	return func(p *ir.Value) {
 		l.Store(ir.U64, p, 0, ir.Const(1))
@@ -424,7 +424,7 @@ func lowerAggGet(l *lowering, v *ir.Value) *ir.Value {
 		func() *ir.Value { return ir.Const(0) })
 }
 
-// aggReader gives the code that reads an aggregation from its address; nil for
+// aggReader returns the code that reads an aggregation from its address; nil for
 // a shape without a single value.
 func (l *lowering) aggReader(x *ir.Map) func(p *ir.Value) *ir.Value {
 	switch x.Shape {

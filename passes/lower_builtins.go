@@ -196,7 +196,7 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 	return l.refuse(v, "", "retval is not supported in a %s probe", prog.Kind)
 }
 
-// lowerFuncIP gives an address inside the probed function, by which the loader
+// lowerFuncIP returns an address inside the probed function, by which the loader
 // finds its name; docs/layouts.md ("func") has the contract.
 //
 // At a kprobe the saved instruction pointer is that of the probe (arm64) or

@@ -142,7 +142,7 @@ func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
 	}
 }
 
-// lowerMapAdd gives the value before: read apart from the atomic add, for 5.10
+// lowerMapAdd returns the value before: read apart from the atomic add, for 5.10
 // has no fetching form. Two CPUs may read the same value; neither step is lost.
 func lowerMapAdd(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)

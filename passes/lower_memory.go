@@ -89,7 +89,7 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 		return l.Load(v.Mem, word, 0)
 	}
 	l.Store(ir.U64, word, 0, ir.Const(0))
-	// A field that is no scalar on some host must not keep the program from loading.
+	// A field that is not a scalar on some host must not keep the program from loading.
 	size := l.clamp(l.CORE(ir.FieldByteSize, v.CORE), 8)
 	from = l.Add(from, l.CORE(ir.FieldByteOffset, v.CORE))
 	l.probeRead(word, size, from)
@@ -240,7 +240,7 @@ func (l *lowering) align(p *ir.Value, n int) int {
 	return 8
 }
 
-// isBitfield tells whether the target has the field as a bitfield. Where the
+// isBitfield reports whether the target has the field as a bitfield. Where the
 // target does not know it, the field is not.
 func (l *lowering) isBitfield(ref ir.CORERef) bool {
 	if l.m.Target == nil {

@@ -16,7 +16,7 @@ func (l *lowering) inPinned() bool {
 }
 
 // printSeq writes a printf's text to the reader of the iterator (bpf_seq_printf,
-// 5.7). Its arguments are words; strings lie behind these, which hold their
+// 5.7). Its arguments are words; strings are behind these, which hold their
 // addresses.
 func (l *lowering) printSeq(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	data, size := ir.Const(0), int64(8*len(args))

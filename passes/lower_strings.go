@@ -120,7 +120,7 @@ func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(0))
 }
 
-// endsSlot tells whether room bytes at p are the last of a short slot.
+// endsSlot reports whether room bytes at p are the last of a short slot.
 func endsSlot(p *ir.Value, room int64) bool {
 	return p.Op == ir.OpSlotAddr && p.Slot.Class != ir.Scratch && p.Slot.Size <= largeOnFrame && p.Imm+room == int64(p.Slot.Size)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestFiles runs the file tests of the lowerings and of the passes behind them:
-// testdata holds a folder for each.
+// testdata holds a directory for each.
 func TestFiles(t *testing.T) {
 	table := map[string]filetest.Pass{}
 	for _, p := range Pipeline() {

@@ -62,7 +62,7 @@ func giveFronts(m *ir.Module, names map[string]bool) {
 	}
 }
 
-// frontForm tells whether a map's layout allows tables: not where the script says
+// frontForm reports whether a map's layout allows tables: not where the script says
 // how many keys there may be, and not with stacks in the key, next to which a lookup is nothing.
 func frontForm(x *ir.Map) bool {
 	kind := "percpu_hash"
@@ -126,7 +126,7 @@ func aggregated(m *ir.Module) mapUses {
 	return u
 }
 
-// onceEach tells whether nothing but aggregations uses a map, one in each program,
+// onceEach reports whether nothing but aggregations uses a map, one in each program,
 // none of which has another map's tables, and some of which may run often.
 func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 	often := false
@@ -259,9 +259,9 @@ func usesOfSlots(f *ir.Func) slotUses {
 	return uses
 }
 
-// scalar tells whether all words of an aggregation's key are plain numbers to
+// scalar reports whether all words of an aggregation's key are plain numbers to
 // the kernel's verifier, which lets no one compute with a pointer that it tracks: the context
-// and what lies in it, and what programs with typed arguments load.
+// and what is in it, and what programs with typed arguments load.
 func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 	if key.Op != ir.OpSlotAddr || key.Imm != 0 {
 		return false
@@ -287,7 +287,7 @@ var numbers = map[ir.Op]bool{ir.OpConst: true, ir.OpPid: true, ir.OpTid: true, i
 	ir.OpAnd: true, ir.OpOr: true, ir.OpXor: true, ir.OpMul: true, ir.OpUDiv: true, ir.OpUMod: true,
 	ir.OpShl: true, ir.OpLShr: true, ir.OpAShr: true, ir.OpBoolInt: true}
 
-// scalar tells whether v is a number to the verifier; not what this does not know,
+// scalar reports whether v is a number to the verifier; not what this does not know,
 // nor what is deeper than so many operands.
 func scalar(f *ir.Func, v *ir.Value, deep int) bool {
 	untyped := f.Prog.Kind == probe.Tracepoint || f.Prog.Kind == probe.Kprobe || f.Prog.Kind == probe.Kretprobe

@@ -58,7 +58,7 @@ func forwardReadsFunc(f *ir.Func) {
 	}
 }
 
-// readBefore gives the call and the load by which a store into a slot gets a
+// readBefore returns the call and the load by which a store into a slot gets a
 // number that was read in the same block, nil when it gets something else.
 func readBefore(b *ir.Block, store *ir.Value) (call, load *ir.Value) {
 	if store.Op != ir.OpStore || store.CORE.Type != "" || store.Args[0].Op != ir.OpSlotAddr {

@@ -96,7 +96,7 @@ func isSyscall(f *ir.Func) bool {
 	return f.Prog.Kind == probe.Tracepoint && f.Prog.Attach.Target == "syscalls"
 }
 
-// mayBeCalls tells whether a program's attach point may stand for several system calls.
+// mayBeCalls reports whether a program's attach point may stand for several system calls.
 func mayBeCalls(f *ir.Func) bool {
 	p := &f.Prog.Attach
 	return f.Prog.Kind == probe.Tracepoint && (isSyscall(f) && probe.IsPattern(p.Name) || probe.IsPattern(p.Target))

@@ -78,7 +78,7 @@ func sinkFunc(f *ir.Func) {
 	}
 }
 
-// smallOnFrame is how many bytes the slots that may stand in the frame take at most.
+// smallOnFrame is how many bytes the slots that may be in the frame take at most.
 func smallOnFrame(f *ir.Func) int {
 	n := 0
 	for _, s := range f.Slots {

@@ -36,7 +36,7 @@ import (
 // A helper that is given a slot may read and write all of it. Values that are not
 // constant are loaded again: over the whole corpus their loads were 2 instructions, and
 // the kernel verifiers before 6.7 need the slot to forget what they know of a value (the
-// searches of texts took over a million steps on 6.1).
+// searches of strings took over a million steps on 6.1).
 func forwardStores(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) {
 		s := newStores(f)
@@ -118,7 +118,7 @@ func (x access) overlaps(y access) bool {
 // held are the constants that bytes of slots are known to hold.
 type held map[access]int64
 
-// forward gives loads the constants that stand in the slot on all ways to them.
+// forward gives loads the constants that are in the slot on all ways to them.
 func (s *slotStores) forward() {
 	order := ir.ReversePostorder(s.f)
 	ends := make([]held, len(order))
@@ -172,7 +172,7 @@ func (s *slotStores) hold(h held, v *ir.Value, subst ir.Subst) {
 	}
 }
 
-// mentions tells whether the address of a slot is an operand of v.
+// mentions reports whether the address of a slot is an operand of v.
 func (s *slotStores) mentions(v *ir.Value, slot int) bool {
 	for _, a := range v.Args {
 		if a.Op == ir.OpSlotAddr {

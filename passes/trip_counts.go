@@ -40,7 +40,7 @@ type planner struct {
 	never   bool // no loop has the form: another construct needs bpf_loop
 }
 
-// inPlace tells whether the loop of next, outermost in f, is to have the form in place.
+// inPlace reports whether the loop of next, outermost in f, is to have the form in place.
 func (p *planner) inPlace(f *ir.Func, next *ir.Value) bool {
 	return next.Op == ir.OpRangeNext && !p.never && !p.hasLoop[f] && p.turns[next] > 0
 }
@@ -162,7 +162,7 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 	}
 }
 
-// walksAll tells whether every kernel walks all n turns of a loop, as it does of one that
+// walksAll reports whether every kernel walks all n turns of a loop, as it does of one that
 // frontend/irgen leaves in place: no other loop is around it or in it.
 func (p *planner) walksAll(facts *loopFacts, l *ir.Loop, n uint64) bool {
 	if n > mostTurns || l.Parent != nil || !facts.alone(l) {
@@ -172,17 +172,17 @@ func (p *planner) walksAll(facts *loopFacts, l *ir.Loop, n uint64) bool {
 	return c.insns <= patience*walkBudget && c.waits <= waitBudget
 }
 
-// alone tells whether no other loop stands in a loop.
+// alone reports whether no other loop is in a loop.
 func (x *loopFacts) alone(l *ir.Loop) bool {
 	return !slices.ContainsFunc(x.nest.Loops, func(in *ir.Loop) bool { return in != l && within(in, l) })
 }
 
-// deep tells whether a loop stands in a loop that stands in l.
+// deep reports whether a loop is in a loop that is in l.
 func (x *loopFacts) deep(l *ir.Loop) bool {
 	return slices.ContainsFunc(x.nest.Loops, func(in *ir.Loop) bool { return in != l && within(in, l) && !x.alone(in) })
 }
 
-// within tells whether a loop is another one or stands in it.
+// within reports whether a loop is another one or is in it.
 func within(in, l *ir.Loop) bool {
 	for up := in; up != nil; up = up.Parent {
 		if up == l {
@@ -290,7 +290,7 @@ func (x *loopFacts) initial(l *ir.Loop, p *ir.Value) (int64, bool) {
 	return 0, false
 }
 
-// leaves tells whether something in a loop's body ends the loop.
+// leaves reports whether something in a loop's body ends the loop.
 func (x *loopFacts) leaves(l *ir.Loop) bool {
 	inside := map[*ir.Block]bool{}
 	for _, b := range l.Blocks {

@@ -1,7 +1,7 @@
 // Package isel turns core IR into machine code with virtual registers.
 //
-// It takes a function whose ops are all core and whose slots lie in the frame,
-// and gives a mach.Func in SSA form. Operands that need no register stay
+// It takes a function whose ops are all core and whose slots are in the frame,
+// and returns a mach.Func in SSA form. Operands that need no register stay
 // operands (constants, slot addresses, maps); address offsets fold into loads
 // and stores; comparisons fold into the branches and selects that use them;
 // what nobody needs is not selected.

@@ -39,7 +39,7 @@ func (r Raw) Append(p []byte) []byte {
 	return binary.LittleEndian.AppendUint32(p, uint32(r.Imm))
 }
 
-// Decode splits code into slots. A length that is no multiple of 8 is an error.
+// Decode splits code into slots. A length that is not a multiple of 8 is an error.
 func Decode(code []byte) ([]Raw, error) {
 	if len(code)%8 != 0 {
 		return nil, fmt.Errorf("%d bytes are not a whole number of instructions", len(code))

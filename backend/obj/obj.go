@@ -5,7 +5,7 @@
 // cilium/ebpf load as it is: a section a program with libbpf's names,
 // subprograms in .text, BTF-defined .maps, license, .rodata, .rodata.params,
 // .data, .bss, .BTF, and .BTF.ext with func_info, line_info and CO-RE records. The same
-// input gives the same bytes. Offsets follow what those loaders accept in
+// input returns the same bytes. Offsets follow what those loaders accept in
 // common; where they differ the comment says whose rule it is.
 package obj
 
@@ -52,7 +52,7 @@ type progSection struct {
 	ext   *extSection
 }
 
-// Write gives the object's bytes. It changes no argument.
+// Write returns the object's bytes. It changes no argument.
 func Write(m *ir.Module, funcs []*emit.Func) ([]byte, error) {
 	if err := mapLimit(m, funcs); err != nil {
 		return nil, err

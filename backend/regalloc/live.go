@@ -95,7 +95,7 @@ func computeLiveness(f *mach.Func) *liveness {
 }
 
 // spread has what becomes a value that lives across calls sit in a register
-// that calls keep from its definition on: else it moves there on each way.
+// that calls keep from its definition on: otherwise it moves there on each way.
 func (l *liveness) spread(f *mach.Func) {
 	for changed := true; changed; {
 		changed = false

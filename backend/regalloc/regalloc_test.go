@@ -11,7 +11,7 @@ import (
 )
 
 // allocate allocates with the checker on; a frame too small for the random
-// function's pressure is no fault.
+// function's pressure is not a fault.
 func allocate(t *testing.T, f *mach.Func) bool {
 	t.Helper()
 	err := Allocate(f, Options{Check: true})

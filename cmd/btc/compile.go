@@ -58,7 +58,7 @@ func (s *scriptFlags) add(fs *flag.FlagSet) {
 	addFiles(fs, &s.files)
 	fs.Func("probe-filter", "compile only the probes whose attach point the regular expression `REGEX` matches, and begin and end", func(text string) (err error) {
 		if s.filter, err = regexp.Compile(text); err != nil {
-			return fmt.Errorf("Invalid --probe-filter regex '%s': %w", text, err) //lint:ignore ST1005 the reference's words
+			return fmt.Errorf("Invalid --probe-filter regex '%s': %w", text, err) //lint:ignore ST1005 bpftrace's words
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func newFlags(name, args string) *flag.FlagSet {
 	return fs
 }
 
-// parseInterleaved parses flags that may stand before and after operands, as
+// parseInterleaved parses flags that may be before and after operands, as
 // in `btc compile x.bt -o x.o`; what follows "--" is left alone.
 func parseInterleaved(fs *flag.FlagSet, args []string) ([]string, error) {
 	var operands []string
@@ -121,7 +121,7 @@ func parseInterleaved(fs *flag.FlagSet, args []string) ([]string, error) {
 	return operands, nil
 }
 
-// cutParams splits the arguments at "--": parameters of the script stand behind it.
+// cutParams splits the arguments at "--": parameters of the script are behind it.
 func cutParams(args []string) (own, params []string) {
 	for i, arg := range args {
 		if arg == "--" {

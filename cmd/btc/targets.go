@@ -38,7 +38,7 @@ func (t *targetFlags) add(fs *flag.FlagSet) {
 	})
 }
 
-// given tells whether the user said what the object must serve.
+// given reports whether the user said what the object must serve.
 func (t *targetFlags) given() bool { return len(t.files)+len(t.arches) > 0 }
 
 // host reports whether the running kernel is a target.

@@ -73,7 +73,7 @@ type IntLit struct {
 	Suffix string
 }
 
-// IsDuration tells whether the suffix is a unit of time.
+// IsDuration reports whether the suffix is a unit of time.
 func (x *IntLit) IsDuration() bool {
 	switch x.Suffix {
 	case "ns", "us", "ms", "s", "m", "h", "d":

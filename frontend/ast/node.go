@@ -81,7 +81,7 @@ type Item interface {
 	item()
 }
 
-// CDefKind tells the C constructs apart that may stand at the top.
+// CDefKind tells the C constructs apart that may be at the top.
 type CDefKind int
 
 // The kinds of C text.

@@ -14,7 +14,7 @@ const (
 	lineWidth  = 100 // columns beyond which the arguments of a call are broken
 )
 
-// Fprint writes the canonical text of a script: two blanks of indentation, one
+// Fprint writes the canonical text of a script: two spaces of indentation, one
 // statement a line, at most one empty line in a row. Comments are kept: those
 // on a line of their own, and those at the end of a line, stay; those inside
 // of a statement move before it. Printing what was printed changes nothing,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Precedence levels of what is no binary operator; see BinaryOp.Precedence.
+// Precedence levels of what is not a binary operator; see BinaryOp.Precedence.
 const (
 	ternaryLevel = 1
 	unaryLevel   = 12

@@ -196,7 +196,7 @@ var baseTypes = map[string]*types.Type{
 }
 
 // Constant finds the constant that a name means. ok is false for a name that is
-// none; a macro that is no constant expression gives ok and an error.
+// none; a macro that is not a constant expression gives ok and an error.
 func (e *Env) Constant(name string) (c Const, ok bool, err error) {
 	m, found := e.unit.Macro(name)
 	if found && !e.busy[name] { // a macro's own name in its body is not the macro

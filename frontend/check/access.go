@@ -115,7 +115,7 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 	meant(d, name, "", t.Comp.Names())
 }
 
-// within is the path to a member of a struct that lies in comp, the shortest that
+// within is the path to a member of a struct that is in comp, the shortest that
 // there is, or "".
 func within(comp *types.Composite, name string) string {
 	const deepest = 4

@@ -371,7 +371,7 @@ func (b *body) buf(c *callSite) {
 	switch {
 	case len(c.args) > 1:
 		n := b.value(c.args[1])
-		if !b.bareAddress(c.args[1]) { // uptr(n) is a number to the reference
+		if !b.bareAddress(c.args[1]) { // uptr(n) is a number to bpftrace
 			n = b.integer(c.args[1], "buf")
 		}
 		switch k := b.out.Expr(c.args[1]).Const; {

@@ -285,7 +285,7 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 }
 
 // decays reports whether an array stands for its own address, as in C: one that
-// lies in memory of the kernel or of a process, not a copy.
+// is in memory of the kernel or of a process, not a copy.
 func (b *body) decays(x ast.Expr, t *types.Type) bool {
 	if t.Kind != types.Array && t.Kind != types.String {
 		return false

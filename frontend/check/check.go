@@ -24,7 +24,7 @@ const maxRounds = 32
 // Check checks a script for a target. Errors and warnings go to l; when l has
 // errors afterwards, the Info must not be built from.
 //
-// Files gives the debug information of programs, for uprobes that use names from
+// Files returns the debug information of programs, for uprobes that use names from
 // it; without it there is none.
 func Check(script *ast.Script, t *kernel.Target, files *debuginfo.Finder, l *diag.List) *Info {
 	c := &checker{
@@ -231,7 +231,7 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	}
 }
 
-// leftOut tells whether an attach point is left out of a clause that reads args,
+// leftOut reports whether an attach point is left out of a clause that reads args,
 // because the target does not know them: where missing_probes allows that.
 func (c *checker) leftOut(at ast.Node, p *Point) bool {
 	if p.Missing == "error" || p.Pattern || p.ofBPF() {

@@ -140,7 +140,7 @@ func (c *checker) configEntry(e *ast.ConfigEntry) {
 	c.info.Config.Values[key] = value
 }
 
-// parse gives the value as text and whether the setting takes it.
+// parse returns the value as text and whether the setting takes it.
 func (s *setting) parse(x ast.Expr) (string, bool) {
 	value, number := "", false
 	switch x := x.(type) {

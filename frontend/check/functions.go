@@ -251,7 +251,7 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 	return true
 }
 
-// compileTimeText are functions whose first argument, a literal, is no value of
+// compileTimeText are functions whose first argument, a literal, is not a value of
 // the program: max_strlen does not bound it.
 var compileTimeText = map[string]bool{"printf": true, "errorf": true, "warnf": true, "fail": true, "getopt": true, "cgroupid": true}
 

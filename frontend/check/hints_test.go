@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a misspelt or moved name means stands in the hint.
+// What a misspelt or moved name means is in the hint.
 func TestHints(t *testing.T) {
 	for _, test := range []struct{ script, hint string }{
 		{`config = { max_strlan = 3 } begin { }`, "did you mean max_strlen?"},
@@ -78,7 +78,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// What follows from one error is no second one, and each usage is that of a function.
+// What follows from one error is not a second one, and each usage is that of a function.
 func TestNoFollowingErrors(t *testing.T) {
 	for _, script := range []string{
 		`begin { @x = kstack(perf, 5, 6); }`,

@@ -4,7 +4,7 @@
 //
 // It takes a syntax tree and a target and gives an Info, from which
 // frontend/irgen writes IR without further decisions. The tree is not changed:
-// what is found out stands in side tables keyed by node pointer, one set of
+// what is found out is in side tables keyed by node pointer, one set of
 // tables for each way a probe's body can be typed (Body).
 package check
 
@@ -116,7 +116,7 @@ type RecordUse struct {
 	At           diag.Span // the first use
 	Name         string
 	Offset, Size int
-	Sign         string // signed, unsigned; "" for what is no integer
+	Sign         string // signed, unsigned; "" for what is not an integer
 }
 
 // Body holds the facts of one typing of a clause's predicate and body.
@@ -195,7 +195,7 @@ type Var struct {
 	Type  *types.Type
 	Index int // in Body.Vars
 	At    diag.Span
-	// Addressed: the script takes its address, so it must lie in memory.
+	// Addressed: the script takes its address, so it must be in memory.
 	Addressed bool
 	// Element: it is (key, value) of a loop over a map.
 	Element bool
@@ -398,7 +398,7 @@ type Call struct {
 	// Param is the parameter that pton() takes its address from, at load.
 	Param *Param
 	// Args are the arguments that are evaluated, in order; constant ones that
-	// stand in fields below are left out.
+	// are in fields below are left out.
 	Args []ast.Expr
 	// Map and Keys are those of map functions: print(@m), print(@m[k]),
 	// delete(@m, k), has_key(@m, k), clear, zero, len. Keys is nil for the whole

@@ -82,7 +82,7 @@ func (b *body) failCall(c *callSite) {
 	b.fail(diag.ScriptFails, c.at, "%s", fillIn(texts[0], texts[1:]))
 }
 
-// fillIn puts texts for the conversions of a format.
+// fillIn puts strings for the conversions of a format.
 func fillIn(format string, args []string) string {
 	var out strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -66,13 +66,13 @@ func (b *body) addressOf(x *ast.Unary, e *Expr) {
 	}
 }
 
-// isAddress tells whether x is "&$x", whose type follows that of the variable.
+// isAddress reports whether x is "&$x", whose type follows that of the variable.
 func isAddress(x ast.Expr) bool {
 	u, ok := ast.Unparen(x).(*ast.Unary)
 	return ok && u.Op == ast.AddrOf
 }
 
-// bareAddress tells whether x is kptr(n) or uptr(n) of a number, or counted from it:
+// bareAddress reports whether x is kptr(n) or uptr(n) of a number, or counted from it:
 // an address of no type, which is read like a plain number.
 func (b *body) bareAddress(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
@@ -356,7 +356,7 @@ func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
 	e.Const = boolConst((b.point.Text == lit.Const.Str) == (x.Op == ast.Eq))
 }
 
-// compareMemory compares values that lie in memory.
+// compareMemory compares values that are in memory.
 func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 	p, ok := types.Promote(left, right)
 	switch left.Kind {

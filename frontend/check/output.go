@@ -20,7 +20,7 @@ func conversions(format string) []string {
 	return all
 }
 
-// plainPercent is a format whose '%' before a blank stand for themselves, as they
+// plainPercent is a format whose '%' before a space stand for themselves, as they
 // did before conversions had flags.
 func plainPercent(format string) string {
 	return replaceDirectives(format, func(m string) string {

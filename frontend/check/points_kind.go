@@ -57,7 +57,7 @@ func (c *checker) kindPattern(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	return points
 }
 
-// kindHas tells whether the target has a probe of a kind and a name, given in
+// kindHas reports whether the target has a probe of a kind and a name, given in
 // parts. What only the host can tell counts.
 func (c *checker) kindHas(kind string, parts []ast.AttachPart) bool {
 	t, n := probe.Lookup(kind), len(parts)

@@ -201,7 +201,7 @@ func (s *scope) exprs(all ...ast.Expr) {
 	}
 }
 
-// expr walks an expression; nil is no expression.
+// expr walks an expression; nil is not an expression.
 func (s *scope) expr(x ast.Expr) {
 	switch x := x.(type) {
 	case nil:

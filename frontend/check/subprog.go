@@ -26,7 +26,7 @@ type Subprog struct {
 	Result *types.Type
 	Point  *Point // stands for the probe: of no provider
 	Body   *Body
-	// Inline: a parameter or the result is no scalar. BPF passes values in registers, so
+	// Inline: a parameter or the result is not a scalar. BPF passes values in registers, so
 	// the body is built in place of each call. Set by Check's last round.
 	Inline bool
 
@@ -187,7 +187,7 @@ func least(t *types.Type) *types.Type {
 	return t
 }
 
-// passable reports what is no value that can be passed.
+// passable reports what is not a value that can be passed.
 func (b *body) passable(at ast.Node, t *types.Type, format string) bool {
 	switch {
 	case t.IsAgg(), t.Kind == types.None, t.Kind == types.Func, t.Kind == types.Float:

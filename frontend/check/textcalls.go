@@ -88,7 +88,7 @@ func (b *body) probeText(x ast.Expr) *types.Type {
 	return e.Type
 }
 
-// texts checks functions that take strings, or pointers to characters. What a
+// strings checks functions that take strings, or pointers to characters. What a
 // pointer leads to is read as by str().
 func (b *body) texts(c *callSite) {
 	c.Args = c.args

@@ -30,13 +30,13 @@ type Chunk struct {
 
 // Options say where headers are and what is defined.
 type Options struct {
-	// Dirs are the folders of -I, in order.
+	// Dirs are the directories of -I, in order.
 	Dirs []string
 	// Include are files that are read before the script's own text.
 	Include []string
 	// Predefined is C text that is read first, of directives only.
 	Predefined string
-	// Constant gives the constants of the system's headers for #if; nil for none.
+	// Constant returns the constants of the system's headers for #if; nil for none.
 	Constant func(name string) (int64, bool)
 	// ReadFile reads a header of at most MaxFile bytes; nil when no files may be
 	// read.
@@ -93,7 +93,7 @@ func (u *Unit) use(l *diag.List) (x *expansion, done func()) {
 	work := new(int)
 	x = &expansion{macros: u.all(), limit: maxUse, work: work}
 	x.fault = func(at diag.Span, format string, args ...any) {
-		if l == nil && *work > maxUse && u.l != nil { // the caller only sees that it is no constant
+		if l == nil && *work > maxUse && u.l != nil { // the caller only sees that it is not a constant
 			u.l.Add(diag.TooLarge, at, format, args...)
 		}
 		faults(l)(at, format, args...)
@@ -179,7 +179,7 @@ type reader struct {
 	pending []Token // text whose macros are not replaced yet
 	nesting []condition
 	once    map[string]bool // files with #pragma once
-	system  map[string]bool // folders of the system's headers
+	system  map[string]bool // directories of the system's headers
 	files   []file          // being read, innermost last
 	dir     string          // of the script that is being read
 	bytes   int             // of all headers
@@ -401,7 +401,7 @@ func (r *reader) directive(x *lexer, at diag.Span) {
 	}
 }
 
-// trailing counts the blanks at the end of a text.
+// trailing counts the spaces at the end of a text.
 func trailing(s string) int { return len(s) - len(strings.TrimRight(s, " \t\r\f\v")) }
 
 // pragma knows #pragma once; the others are for the reader of the tokens.

@@ -153,7 +153,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestHostile checks that texts made to grow end soon, with an error.
+// TestHostile checks that strings made to grow end soon, with an error.
 func TestHostile(t *testing.T) {
 	var doubling, deep, args strings.Builder
 	for i := range 40 {

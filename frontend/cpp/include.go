@@ -77,7 +77,7 @@ func (r *reader) computed(rest diag.Span) (string, byte, bool) {
 	return headerName(spelled(x.expand(all)))
 }
 
-// spelled writes tokens without blanks, as the name of a header.
+// spelled writes tokens without spaces, as the name of a header.
 func spelled(all []Token) string {
 	var b strings.Builder
 	for _, t := range all {
@@ -105,7 +105,7 @@ func (r *reader) include(name string, form byte, at diag.Span) {
 	}
 }
 
-// option reads a file of --include: relative to the current folder, or one that
+// option reads a file of --include: relative to the current directory, or one that
 // #include would find.
 func (r *reader) option(name string) {
 	path := name
@@ -195,7 +195,7 @@ func (r *reader) read(path string) (string, error) {
 type file struct{ path, id string }
 
 // find looks for a header: beside the file that includes it when its name is in
-// quotes, then in the folders of -I. The path is empty when it is nowhere.
+// quotes, then in the directories of -I. The path is empty when it is nowhere.
 func (r *reader) find(name string, form byte) (path, text string, err error) {
 	var dirs []string
 	if form == '"' {
@@ -226,7 +226,7 @@ func (r *reader) find(name string, form byte) (path, text string, err error) {
 
 func isNotDir(err error) bool { return strings.Contains(err.Error(), "not a directory") }
 
-// systemDir tells a folder of the kernel's or the C library's headers.
+// systemDir tells a directory of the kernel's or the C library's headers.
 func (r *reader) systemDir(dir string) bool {
 	if known, ok := r.system[dir]; ok {
 		return known
@@ -245,7 +245,7 @@ func (r *reader) looksSystem(dir string) bool {
 	return false
 }
 
-// here is the folder of the file that is being read.
+// here is the directory of the file that is being read.
 func (r *reader) here() string {
 	if n := len(r.files); n > 0 {
 		return filepath.Dir(r.files[n-1].path)
@@ -295,12 +295,12 @@ func IsSystem(name string, angle bool) bool {
 	return angle && slices.Contains(systemHeaders, strings.TrimSuffix(name, ".h")) || name == "vmlinux.h"
 }
 
-// systemDirs are the folders of the headers that a system has for programs,
+// systemDirs are the directories of the headers that a system has for programs,
 // and of the kernel's own.
 var systemDirs = strings.Fields("linux net uapi asm asm-generic sys netinet arpa bits trace scsi rdma drm sound video xen misc mtd kvm " +
 	"crypto acpi media netpacket netax25 netrom netipx netiucv neteconet netash nfs protocols rpc rpcsvc gnu net-snmp bpf soc target ras pcmcia keys math-emu generated vdso cxl ufs")
 
-// kernelDirs are further folders of the kernel's source.
+// kernelDirs are further directories of the kernel's source.
 var kernelDirs = strings.Fields("arch block certs drivers fs include init io_uring ipc kernel lib mm samples security tools usr virt")
 
 // systemHeaders are the headers of the C library, without their ".h".

@@ -295,7 +295,7 @@ func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide)
 	return spaced(out, at.space)
 }
 
-// spaced is a list whose first token has a blank before it or not.
+// spaced is a list whose first token has a space before it or not.
 func spaced(all []Token, space bool) []Token {
 	if len(all) == 0 || all[0].space == space {
 		return all

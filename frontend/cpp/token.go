@@ -38,7 +38,7 @@ type Token struct {
 	// Line is the rest of a #pragma line.
 	Line []Token
 
-	space bool  // blank before it
+	space bool  // space before it
 	first bool  // first on its line
 	hide  *hide // macros that it is not replaced by any more
 }
@@ -62,7 +62,7 @@ type lexer struct {
 
 var errOpenComment = errors.New("unterminated comment")
 
-// next gives the next token; End at the end of the range, or of the line for
+// next returns the next token; End at the end of the range, or of the line for
 // inLine, which is then not consumed. After an error the lexer has moved on.
 func (x *lexer) next() (Token, error) {
 	space, err := x.skipBlank()
@@ -100,7 +100,7 @@ func (x *lexer) next() (Token, error) {
 	return t, err
 }
 
-// skipBlank goes past blanks, comments and continued line ends.
+// skipBlank goes past spaces, comments and continued line ends.
 func (x *lexer) skipBlank() (space bool, err error) {
 	start := x.pos
 	for x.pos < x.end {
@@ -143,7 +143,7 @@ func lineLength(s string) int {
 	return len(s)
 }
 
-// restOfLine gives the text up to the end of the line, which stays.
+// restOfLine returns the text up to the end of the line, which stays.
 func (x *lexer) restOfLine() string {
 	rest := x.src.Text[x.pos:x.end]
 	n := lineLength(rest)
@@ -151,7 +151,7 @@ func (x *lexer) restOfLine() string {
 	return rest[:n]
 }
 
-// line gives the tokens up to the end of the line.
+// line returns the tokens up to the end of the line.
 func (x *lexer) line() (all []Token, err error) {
 	x.inLine = true
 	defer func() { x.inLine = false }()
@@ -259,7 +259,7 @@ func run(s string, in func(byte) bool) int {
 	return n
 }
 
-// Lex makes tokens of the text of a span. What is no token is an error; the
+// Lex makes tokens of the text of a span. What is not a token is an error; the
 // others are given in any case.
 func Lex(at diag.Span) (all []Token, err error) {
 	x := &lexer{src: at.File, pos: at.Start, end: at.End, bol: true}

@@ -78,7 +78,7 @@ func TestParameters(t *testing.T) {
 	b := open(t, build(t, "a.c", cSource))
 	for _, c := range []struct{ name, want string }{
 		{"f", wantF},
-		{"g", "first:int32@1"}, // the address of the result stands before it
+		{"g", "first:int32@1"}, // the address of the result is before it
 		{"many", "a:int32@0 b:int32@1 c:int32@2 d:int32@3 e:int32@4 f6:int32@5 g7:int32@-1"},
 	} {
 		f, err := b.Func(c.name)

@@ -80,7 +80,7 @@ func (b *Binary) params(p *part, e *dwarf.Entry) ([]*dwarf.Entry, error) {
 	return nil, nil
 }
 
-// assign says which register each parameter lies in. A composite of at most 16
+// assign says which register each parameter is in. A composite of at most 16
 // bytes takes one register for each 8 bytes that hold an integer; for a larger one and
 // for results see arch.Arch.
 func (b *Binary) assign(fn *Func) {

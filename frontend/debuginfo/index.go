@@ -17,7 +17,7 @@ type index struct {
 	funcs    map[string]place // by linkage name and by name; definitions only
 	tags     map[string]place // "struct x", "union x", "enum x": definitions only
 	typedefs map[string]place
-	order    []string // names of functions, as they stand in the file
+	order    []string // names of functions, as they are in the file
 }
 
 // lookup makes the index when it is needed first.

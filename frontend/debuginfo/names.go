@@ -2,6 +2,6 @@ package debuginfo
 
 import "btc/loader/binary"
 
-// Matches tells whether a symbol is the C++ function that a pattern without
+// Matches reports whether a symbol is the C++ function that a pattern without
 // parameters means, "ns::f" or "ns::*".
 func Matches(pattern, symbol string) bool { return binary.MatchesCPP(pattern, symbol) }

@@ -97,7 +97,7 @@ func readSections(f *elf.File) sections {
 // data opens the sections; addrs is section .debug_addr of the file itself. The
 // reader looks for the first string's offset, and the first address, at the start
 // of their sections where a unit does not say otherwise; in DWARF 5 a header
-// stands there. Nothing asks for the addresses, which are those of the file's
+// is there. Nothing asks for the addresses, which are those of the file's
 // first unit. Split information of DWARF 4, a GNU extension, cannot be read.
 func (s sections) data(addrs []byte) (*dwarf.Data, error) {
 	if len(s.info) < 6 || len(s.abbrev) == 0 || binary.LittleEndian.Uint16(s.info[4:]) < 5 {

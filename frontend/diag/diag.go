@@ -1,4 +1,4 @@
-// Package diag holds what the compiler says to the user: source texts with
+// Package diag holds what the compiler says to the user: source strings with
 // their line index, byte spans, diagnostics with stable codes, the catalogue
 // of those codes, and the rendering with the source line and a marker.
 //
@@ -18,7 +18,7 @@ import (
 // object.
 type Code string
 
-// Severity tells whether a diagnostic stops the compilation.
+// Severity reports whether a diagnostic stops the compilation.
 type Severity int
 
 // The severities. Notes exist only inside a diagnostic (Related).
@@ -156,7 +156,7 @@ func (l *List) Errors() int {
 	return n
 }
 
-// HasErrors tells whether the compilation must stop.
+// HasErrors reports whether the compilation must stop.
 func (l *List) HasErrors() bool { return l.Errors() > 0 }
 
 // Sorted returns the diagnostics by source name and position. Those without a

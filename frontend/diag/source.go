@@ -120,7 +120,7 @@ type Span struct {
 	Start, End int
 }
 
-// Valid tells whether the span lies in a source.
+// Valid reports whether the span is in a source.
 func (s Span) Valid() bool { return s.File != nil }
 
 // Private reports whether the span is in a private source.
@@ -155,7 +155,7 @@ func (s Span) EndPos() Position {
 }
 
 // Chain are the places the code at s was expanded from, innermost first; nil
-// for code that stands in a script as it is.
+// for code that is in a script as it is.
 func (s Span) Chain() []Span {
 	var all []Span
 	for s.File != nil && s.File.base != nil {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// errOutside refuses a file of an untrusted script. It does not tell whether the file exists.
+// errOutside refuses a file of an untrusted script. It does not report whether the file exists.
 var errOutside = errors.New("it is outside of the directories that this script may read, see -I and --untrusted")
 
 // allow is the test of the files that the script may read. Without Confined it may read all.

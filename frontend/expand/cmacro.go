@@ -13,7 +13,7 @@ import (
 
 // cBody is what a macro of the C text stands for in the script's code.
 type cBody struct {
-	expr  ast.Expr // nil when it is no expression of the language
+	expr  ast.Expr // nil when it is not an expression of the language
 	src   *diag.Source
 	shift int // of the offsets in expr to those in src
 }

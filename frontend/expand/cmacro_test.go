@@ -9,7 +9,7 @@ import (
 	"btc/frontend/parse"
 )
 
-// expandBody gives the code of "begin { BODY }" below C text, on one line.
+// expandBody returns the code of "begin { BODY }" below C text, on one line.
 func expandBody(ctext, body string, opt Options) (string, *diag.List) {
 	l := new(diag.List)
 	s := parse.Script(diag.NewSource("x.bt", ctext+"\nbegin { "+body+" }"), l)

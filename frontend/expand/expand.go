@@ -1,14 +1,14 @@
 // Package expand turns a parsed script into one without imports and macros.
 //
 // It takes a syntax tree and gives a new one in which the items of imported
-// files stand beside the script's own and every call of a macro is replaced by
+// files are beside the script's own and every call of a macro is replaced by
 // the macro's body. Nothing of a macro is used twice: each call gets nodes of
-// its own, whose spans lie in a copy of the source that knows the call
+// its own, whose spans are in a copy of the source that knows the call
 // (diag.Source.ExpandedAt), so that whatever is reported later about expanded
 // code carries the chain of calls.
 //
 // A macro is the script's own, or one of the standard macros, which are scripts
-// in the folder stdlib. Its parameters are $x and @m, which stand for the
+// in the directory stdlib. Its parameters are $x and @m, which stand for the
 // caller's variable or map, and plain names, which stand for an expression or a
 // type: that is put in wherever the name is used, and evaluated there.
 // Variables of the macro's own get names that no script can write.

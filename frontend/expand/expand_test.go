@@ -84,7 +84,7 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 	}
 }
 
-// TestNodesAreDistinct holds that a node stands at one place of the new tree.
+// TestNodesAreDistinct holds that a node is at one place of the new tree.
 func TestNodesAreDistinct(t *testing.T) {
 	s, l := expandText(t, "x.bt", `macro twice(x, t) { $a = x + x; (t)$a + sizeof(t) }
 begin { $v = 1; print(twice($v, typeof(int8[2])) + twice(twice(1 + pid, typeof(int8)), typeof(struct x *))); }`)
@@ -158,7 +158,7 @@ func TestStandardMacros(t *testing.T) {
 	}
 }
 
-// write makes files below a folder.
+// write makes files below a directory.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

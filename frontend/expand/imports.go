@@ -22,7 +22,7 @@ type imported struct {
 	seen          map[string]bool // absolute paths
 }
 
-// imports gives the header and the items of a script with those of the files it
+// imports returns the header and the items of a script with those of the files it
 // imports, each file once; the config block is the script's own.
 func (x *expander) imports(s *ast.Script) (header, items []ast.Item) {
 	im := &imported{expander: x, seen: map[string]bool{}}
@@ -105,14 +105,14 @@ var stdlibFiles = []string{
 	stdlibFolder + "/meta.bt", stdlibFolder + "/internal.bt", stdlibFolder + "/maps.bt", stdlibFolder + "/types.bt",
 }
 
-// stdlibDirs are directories of the reference's standard library: their C files,
+// stdlibDirs are directories of bpftrace's standard library: their C files,
 // built in here, are what standard macros call.
 var stdlibDirs = []string{
 	stdlibFolder + "/map", stdlibFolder + "/process", stdlibFolder + "/strings", stdlibFolder + "/system",
 	stdlibFolder + "/task", stdlibFolder + "/usdt",
 }
 
-// path imports a file or the files of a folder.
+// path imports a file or the files of a directory.
 func (im *imported) path(at *ast.Import, dir string) {
 	name := at.Path.Value
 	path := name
@@ -139,8 +139,8 @@ func (im *imported) path(at *ast.Import, dir string) {
 	}
 }
 
-// folder imports the files of a folder that can be imported, in order of name;
-// not those of folders in it.
+// directory imports the files of a directory that can be imported, in order of name;
+// not those of directories in it.
 func (im *imported) folder(at *ast.Import, path string) {
 	entries, err := os.ReadDir(path)
 	if err != nil {

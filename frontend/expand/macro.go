@@ -76,7 +76,7 @@ func paramText(p ast.Expr) (kind, text string) {
 	panic("BUG: no parameter of a macro")
 }
 
-// checkBody reports what cannot stand in a macro, called or not.
+// checkBody reports what cannot be in a macro, called or not.
 func (x *expander) checkBody(def *ast.Macro) {
 	refs := map[string]bool{}
 	for _, p := range def.Params {

@@ -6,7 +6,7 @@ import (
 )
 
 // typeOrExpr makes the new code of the operand of sizeof and its like. A plain
-// name that is no parameter may be a type: macros without arguments are called
+// name that is not a parameter may be a type: macros without arguments are called
 // with parentheses there.
 func (c *copier) typeOrExpr(x ast.Expr) ast.Expr {
 	at := c.extent(ast.Ext(x.Span()))

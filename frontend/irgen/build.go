@@ -191,7 +191,7 @@ func (f *fn) initVars(params ...*check.Var) {
 	}
 }
 
-// setVar sets a scalar variable: one of the script that has an address lies in
+// setVar sets a scalar variable: one of the script that has an address is in
 // memory, the others are values.
 func (f *fn) setVar(v any, x *ir.Value) {
 	if v, ok := v.(*check.Var); ok && v.Addressed {
@@ -262,7 +262,7 @@ func (f *fn) here(x ast.Node) func() {
 
 // site is the number of an expression among those whose failing helpers are
 // reported; 0 when none are. A member of something in parentheses is named without
-// the first of them, as the reference does.
+// the first of them, as bpftrace does.
 func (f *fn) site(x ast.Node) int {
 	if !f.info.HelperErrors {
 		return 0

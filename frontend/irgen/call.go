@@ -8,7 +8,7 @@ import (
 	"btc/ir"
 )
 
-// callFunc gives the code of one builtin or function. The result is nil for
+// callFunc returns the code of one builtin or function. The result is nil for
 // those without value and for those whose value lives in memory.
 type callFunc func(f *fn, x ast.Expr, c *check.Call) *ir.Value
 

@@ -236,7 +236,7 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 	f.turns = outer
 }
 
-// hasLoop reports whether a loop stands in a block.
+// hasLoop reports whether a loop is in a block.
 func hasLoop(b *ast.Block) bool {
 	found := false
 	ast.Inspect(b, func(n ast.Node) bool {

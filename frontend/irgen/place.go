@@ -271,13 +271,13 @@ func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
 }
 
 // bits takes a bitfield out of its storage unit. Its upper bits are zero also
-// where its C type has a sign, as in the reference.
+// where its C type has a sign, as in bpftrace.
 func (f *fn) bits(unit *ir.Value, b *check.Bits) *ir.Value {
 	v := f.Shl(unit, ir.Const(int64(64-b.Off-b.Size)))
 	return f.LShr(v, ir.Const(int64(64-b.Size)))
 }
 
-// memKind is how a scalar of a C type lies in foreign memory.
+// memKind is how a scalar of a C type is in foreign memory.
 func memKind(t *types.Type) ir.MemKind {
 	switch t.Kind {
 	case types.Int, types.Enum, types.Bool:

@@ -61,7 +61,7 @@ func (f *fn) copyChars(x ast.Expr, name string, size, more int) (at, length *ir.
 	return at, f.forget(f.Select(f.ICmp(ir.SGT, n, ir.Const(0)), f.AddImm(n, -1), ir.Const(0)))
 }
 
-// forget gives x through memory whose content the kernel verifier does not track:
+// forget returns x through memory whose content the kernel verifier does not track:
 // it then walks what follows once, not for each way that x was computed.
 func (f *fn) forget(x *ir.Value) *ir.Value {
 	slot := f.Slot("known", 8, 8)
@@ -274,7 +274,7 @@ func (f *fn) findWord(text, length *ir.Value, word string) *ir.Value {
 	f.jump(head, f.AddImm(k, stepsOfRound), w, n, on)
 	f.seal(head)
 	f.start(rest, true)
-	// pos is the place of the word's last byte, which may lie behind the text's end.
+	// pos is the place of the word's last byte, which may be behind the text's end.
 	found := f.And(f.Binary(ir.OpXor, going, ir.Const(1)), f.less(pos, length))
 	return f.forget(f.Select(f.ICmp(ir.NE, found, ir.Const(0)), f.AddImm(pos, -int64(len(word)-1)), ir.Const(-1)))
 }
@@ -284,7 +284,7 @@ func (f *fn) notZero(x *ir.Value) *ir.Value {
 	return f.LShr(f.Or(x, f.Sub(ir.Const(0), x)), ir.Const(63))
 }
 
-// stepsOfRound is how many steps of a search stand in the body of its loop: the
+// stepsOfRound is how many steps of a search are in the body of its loop: the
 // kernel verifier of 5.10 takes a long time for loops of many rounds.
 const stepsOfRound = 8
 

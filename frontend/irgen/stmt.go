@@ -177,7 +177,7 @@ func (f *fn) setVariable(v *check.Var, x ast.Expr) {
 	f.copy(dst, tmp, st.Size)
 }
 
-// mentions tells whether a variable that lives in memory is used somewhere within x.
+// mentions reports whether a variable that lives in memory is used somewhere within x.
 func (f *fn) mentions(x ast.Expr, v *check.Var) bool {
 	x = ast.Unparen(x)
 	found := false
@@ -207,7 +207,7 @@ func (f *fn) assign(s *ast.AssignStmt) {
 }
 
 // setMap stores into a map: a plain value, or a call of an aggregation, which
-// may stand at the end of branches.
+// may be at the end of branches.
 func (f *fn) setMap(left, right ast.Expr) {
 	m, keys := f.mapOf(left)
 	if m.Shape == "plain" {

@@ -100,12 +100,12 @@ func (f *fn) argument(x ast.Expr, p *check.Var) *ir.Value {
 // inlined is where a function that is built in place of a call leaves its result.
 type inlined struct {
 	rest  *ir.Block // where returns go
-	dst   *ir.Value // address of a result that is no scalar
+	dst   *ir.Value // address of a result that is not a scalar
 	exact bool      // as in store
 }
 
 // inline builds a function in place of a call, with parameters and variables of
-// its own. Its result is returned, or stored to dst when it is no scalar.
+// its own. Its result is returned, or stored to dst when it is not a scalar.
 func (f *fn) inline(e *check.Expr, dst *ir.Value, exact bool) *ir.Value {
 	s := e.Call.Sub
 	g := *f

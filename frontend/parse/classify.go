@@ -133,7 +133,7 @@ func (c *classifier) paren(i, prev int) int {
 }
 
 // startsType tells, after "sizeof(" and the like, whether a type follows. A
-// word alone that is no builtin type stays an expression: the checker knows
+// word alone that is not a builtin type stays an expression: the checker knows
 // better.
 func (c *classifier) startsType(i int) bool {
 	switch c.kind(i) {
@@ -151,7 +151,7 @@ func (c *classifier) startsType(i int) bool {
 	return false
 }
 
-// isCast tells whether the word at i, just after '(', names the type of a cast.
+// isCast reports whether the word at i, just after '(', names the type of a cast.
 func (c *classifier) isCast(i int) bool {
 	name := c.tokens[i].text
 	if valueNames[name] || isArg(name) || c.values[name] {

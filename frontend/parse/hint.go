@@ -176,7 +176,7 @@ func (f *fault) hintStatement() string {
 	return ""
 }
 
-// headed tells whether a statement with this first token has a body.
+// headed reports whether a statement with this first token has a body.
 func (t *token) headed() bool {
 	switch t.kind {
 	case parser.BtLexerS_IF, parser.BtLexerIF, parser.BtLexerELSE, parser.BtLexerWHILE, parser.BtLexerFOR, parser.BtLexerUNROLL:

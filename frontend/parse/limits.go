@@ -24,7 +24,7 @@ const (
 	maxErrors    = 20      // syntax errors that are looked for
 )
 
-// checkText reports a source that is no text.
+// checkText reports a source that is not a text.
 func checkText(src *diag.Source, diags *diag.List) bool {
 	if len(src.Text) > maxBytes {
 		diags.Add(diag.TooLarge, src.Span(0, 0), "syntax: the script has %d bytes, the limit is %d", len(src.Text), maxBytes)

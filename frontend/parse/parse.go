@@ -136,7 +136,7 @@ func (d *driver) makeComments(tokens []*token) []*ast.Comment {
 }
 
 // run parses until no error is left or nothing can be dropped any more, and
-// tells whether there was none. What is left after an error is built too: that
+// reports whether there was none. What is left after an error is built too: that
 // finds the faults that the builder reports.
 func (d *driver) run(start func(*parser.BtParser) (build func())) (clean bool) {
 	for n := 0; n < maxErrors; n++ {
@@ -248,7 +248,7 @@ func (d *driver) faultyRange(i int, top bool) (start, end int) {
 	return start, end
 }
 
-// goesOn tells whether a faulty statement goes on with a token behind a '}'.
+// goesOn reports whether a faulty statement goes on with a token behind a '}'.
 func goesOn(first, next *token) bool {
 	switch next.kind {
 	case parser.BtLexerELSE, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:

@@ -72,7 +72,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Each span holds the text of its node, and lies in that of its parent.
+// Each span holds the text of its node, and is in that of its parent.
 func TestSpans(t *testing.T) {
 	for name, text := range acceptFiles(t) {
 		s := mustParse(t, name, text)

@@ -162,7 +162,7 @@ func (l *lexer) take(kind, start, end int) {
 	l.emit(kind, start, end)
 }
 
-// afterConfig tells whether the '=' after name is that of a config block: the
+// afterConfig reports whether the '=' after name is that of a config block: the
 // name is "config", or there is none and "config" came before.
 func (l *lexer) afterConfig(name string) bool {
 	if name != "" {
@@ -183,7 +183,7 @@ func (l *lexer) emit(kind, start, end int) {
 	l.advance(t)
 }
 
-// itemWords start an item that is no probe.
+// itemWords start an item that is not a probe.
 var itemWords = map[string]int{
 	"config": parser.BtLexerCONFIG, "fn": parser.BtLexerFN, "import": parser.BtLexerIMPORT,
 	"let": parser.BtLexerLET, "macro": parser.BtLexerMACRO,
@@ -260,7 +260,7 @@ func (l *lexer) predicateGoesOn(offset int) bool {
 	return false
 }
 
-// peek returns the first byte at or after offset that is neither blank nor in
+// peek returns the first byte at or after offset that is neither space nor in
 // a comment; 0 at the end.
 func (l *lexer) peek(offset int) byte {
 	offset, _ = skipLayout(l.text, offset)

@@ -151,7 +151,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// A macro of the script is a value, so "(NAME) - 1" is no cast.
+// A macro of the script is a value, so "(NAME) - 1" is not a cast.
 func TestDefinedNameIsNoCast(t *testing.T) {
 	s := mustParse(t, "t", "#define N 5\nbegin { $x = (N) - 1; }")
 	p := s.Items[0].(*ast.Probe)

@@ -11,7 +11,7 @@ var (
 	TNone       = &Type{Kind: None}
 	TBool       = &Type{Kind: Bool, Size: 1}
 	TInt8       = &Type{Kind: Int, Size: 1, Signed: true}
-	TChar       = &Type{Kind: Int, Size: 1, Signed: true} // C's char: an int8 whose arrays are texts
+	TChar       = &Type{Kind: Int, Size: 1, Signed: true} // C's char: an int8 whose arrays are strings
 	TInt16      = &Type{Kind: Int, Size: 2, Signed: true}
 	TInt32      = &Type{Kind: Int, Size: 4, Signed: true}
 	TInt64      = &Type{Kind: Int, Size: 8, Signed: true}

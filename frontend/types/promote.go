@@ -57,7 +57,7 @@ type Promotion struct {
 // variable, map value or key, and for the branches of a ternary: integers grow,
 // strings take the larger capacity, tuples do both element by element. Stacks
 // of different depth or mode do not go together: their frames are kept apart. A
-// nil type is no constraint. ok is false for types that do not go together.
+// nil type is not a constraint. ok is false for types that do not go together.
 //
 // The address space is that of both, see Space.Join.
 func Promote(a, b *Type) (p Promotion, ok bool) {

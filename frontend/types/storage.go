@@ -1,6 +1,6 @@
 package types
 
-// Storage is how a value lies in memory of ours: a map's key or value, an
+// Storage is how a value is in memory of ours: a map's key or value, an
 // element of a tuple, a field of an event (docs/layouts.md). Integers take 8
 // bytes there whatever their size in the language; arrays and structs keep
 // their C layout.

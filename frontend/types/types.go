@@ -113,7 +113,7 @@ type Type struct {
 // Text says how an array of a C struct reads.
 type Text uint8
 
-// The texts.
+// The strings.
 const (
 	NoText Text = iota // an array
 	// KernelText is an array of bytes of the kernel's or a program's types: a string

@@ -47,7 +47,7 @@ type Arch struct {
 	// stack; 0 where sargN is not supported.
 	StackArg int
 	// BigArg reports whether a composite of more than 16 bytes is passed by its address, in
-	// one argument register; else it is on the stack. WholeArg reports whether a smaller one
+	// one argument register; otherwise it is on the stack. WholeArg reports whether a smaller one
 	// with an integer is in integer registers with all of its words; else with those that
 	// hold an integer.
 	BigArg, WholeArg bool

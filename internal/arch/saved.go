@@ -23,7 +23,7 @@ type Saved struct {
 	Mask, Want int64
 }
 
-// HasSaved tells whether Saved knows the name.
+// HasSaved reports whether Saved knows the name.
 func (a *Arch) HasSaved(name string) bool {
 	_, ok := a.Saved(name)
 	return ok

@@ -90,7 +90,7 @@ func (r *Recorder) Add(pass string, m *ir.Module) {
 	r.AddText(pass, m.String(), cfg.String())
 }
 
-// AddText records a stage that is no module: the script, allocated code. cfg
+// AddText records a stage that is not a module: the script, allocated code. cfg
 // may be empty.
 func (r *Recorder) AddText(name, text, cfg string) {
 	if n := len(r.stages); n > 0 && r.stages[n-1].Text == text {

@@ -112,7 +112,7 @@ func retval(fr *frame, v *ir.Value) int64 {
 	return fr.ctxWord(v, fr.arch.Result.Offset)
 }
 
-// funcIP gives an address in the function.
+// funcIP returns an address in the function.
 func funcIP(fr *frame, v *ir.Value) int64 {
 	switch fr.kind() {
 	case probe.Kprobe:

@@ -87,7 +87,7 @@ func nonNull(fr *frame, v *ir.Value) int64 {
 	return p
 }
 
-// bytes gives n bytes that the program may access directly at addr.
+// bytes returns n bytes that the program may access directly at addr.
 func (fr *frame) bytes(addr int64, n int, write bool) []byte {
 	b, o := fr.mem.own(uint64(addr), n)
 	switch {

@@ -55,7 +55,7 @@ func parseInput(line string) (Input, error) {
 	return in, nil
 }
 
-// splitWords cuts at blanks outside of quotes.
+// splitWords cuts at spaces outside of quotes.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	start, i := -1, 0

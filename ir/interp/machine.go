@@ -7,7 +7,7 @@
 // lowerings; core ops and helpers do what the kernel does. Equivalent compares
 // a module before and after a pass.
 //
-// All memory lies in one flat address space, so a pointer is a plain number
+// All memory is in one flat address space, so a pointer is a plain number
 // here as it is in BPF. Whatever the kernel verifier would have refused (access
 // outside of an object, of a record that is gone) is a Trap.
 package interp

@@ -56,7 +56,7 @@ func (m *memory) object(addr uint64) *object {
 	return m.objects[i]
 }
 
-// own gives n bytes of one of our objects.
+// own returns n bytes of one of our objects.
 func (m *memory) own(addr uint64, n int) ([]byte, *object) {
 	o := m.object(addr)
 	if o == nil {
@@ -69,7 +69,7 @@ func (m *memory) own(addr uint64, n int) ([]byte, *object) {
 	return o.data[off : off+uint64(n)], o
 }
 
-// find gives n bytes of the input's memory, or fewer where it ends when short.
+// find returns n bytes of the input's memory, or fewer where it ends when short.
 func find(chunks map[uint64][]byte, addr uint64, n int, short bool) []byte {
 	for start, data := range chunks {
 		if addr < start || addr-start >= uint64(len(data)) {

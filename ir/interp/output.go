@@ -78,7 +78,7 @@ func join(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// memSize is the size of the object at addr: a string may stand in a smaller
+// memSize is the size of the object at addr: a string may be in a smaller
 // slot than the field has room for.
 func (fr *frame) memSize(l *ir.Layout, addr int64) int {
 	n := l.MemSize()

@@ -30,7 +30,7 @@ func memoryOps() map[ir.Op]opFunc {
 	}
 }
 
-// readable gives n bytes that a read of an address of type t finds, nil for none.
+// readable returns n bytes that a read of an address of type t finds, nil for none.
 func (fr *frame) readable(t ir.Type, addr int64, n int) []byte {
 	switch {
 	case fr.user(t, addr):

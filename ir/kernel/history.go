@@ -154,8 +154,8 @@ var optional = map[string]string{
 	"rq.scx":          "struct scx_rq",
 }
 
-// OtherPaths are the other places of what lies at a path of members in a kernel
-// struct, on some kernels or on all; nil for what always lies there.
+// OtherPaths are the other places of what is at a path of members in a kernel
+// struct, on some kernels or on all; nil for what always is there.
 func OtherPaths(tag, path string) []string {
 	for _, s := range spellings {
 		if s.Tag == tag && slices.Contains(s.Paths, path) {
@@ -218,7 +218,7 @@ func (typ *Type) own(name string) (f Field, ok bool) {
 	return f, !missed
 }
 
-// follow finds what lies at a path of members of this kernel. The offset is that
+// follow finds what is at a path of members of this kernel. The offset is that
 // in the struct, of the first pointer where one is followed.
 func (typ *Type) follow(path string) (Field, bool) {
 	first, rest, far := strings.Cut(path, "->")
@@ -249,7 +249,7 @@ func (typ *Type) follow(path string) (Field, bool) {
 }
 
 // spelledMember makes a member that other kernels have, of what this one has in
-// another place: with its type, at an offset that lies in the struct.
+// another place: with its type, at an offset that is in the struct.
 func (typ *Type) spelledMember(name string) (Field, bool) {
 	if typ.Kind != Struct || typ.t == nil {
 		return Field{}, false
@@ -292,7 +292,7 @@ func (typ *Type) wrapped(name string) (f Field, ok bool) {
 	return f, ok
 }
 
-// otherMember makes a member that only other kernels have: one in another place,
+// otherMember makes a member that only other kernels have: nested place,
 // or the member that says where a name that has moved behind the record lies.
 func (typ *Type) otherMember(name string) (Field, bool) {
 	if f, ok := typ.spelledMember(name); ok {

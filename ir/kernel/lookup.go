@@ -123,7 +123,7 @@ func (t *Target) EnumConst(name string) (enum *Type, value int64, ok bool) {
 	return nil, 0, false
 }
 
-// HasFunc tells whether a function of this name can be traced with a kprobe.
+// HasFunc reports whether a function of this name can be traced with a kprobe.
 func (t *Target) HasFunc(name string) bool {
 	f, ok := t.Func(name)
 	return ok && f.Traceable

@@ -262,7 +262,7 @@ func TestEventClasses(t *testing.T) {
 	}
 }
 
-// Whatever its class: every field of every event lies where the class struct
+// Whatever its class: every field of every event is where the class struct
 // has it.
 func TestEventFieldsAgreeWithStructs(t *testing.T) {
 	tgt := open(t)

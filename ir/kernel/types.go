@@ -92,7 +92,7 @@ type Field struct {
 	Offset int
 	// BitOffset and BitSize place a bitfield within its storage unit, counted
 	// from the least significant bit (little endian). BitSize is 0 for a field
-	// that is no bitfield.
+	// that is not a bitfield.
 	BitOffset int
 	BitSize   int
 

@@ -21,7 +21,7 @@ const recordPrefix = "trace_event_raw_"
 // formatOf reads the format file of a tracepoint.
 type formatOf = func(group, event string) (*hostinfo.Format, error)
 
-// recordTypes gives the types to relocate a tracepoint's program with. The format
+// recordTypes returns the types to relocate a tracepoint's program with. The format
 // file tells how the kernel lays the record out, and BTF can tell otherwise: a
 // distribution's kernel with a longer common part, types that were supplied for
 // another kernel, a struct that belongs to other events here than where the
@@ -181,7 +181,7 @@ func otherSyscallRecord(format *hostinfo.Format, insns asm.Instructions) string 
 	for i := range format.Fields {
 		f := &format.Fields[i]
 		switch {
-		case f.Common() || strings.HasPrefix(f.CType, "__data_loc"): // texts of arguments, behind them since 6.19
+		case f.Common() || strings.HasPrefix(f.CType, "__data_loc"): // strings of arguments, behind them since 6.19
 		case f.Name == "__syscall_nr" || f.Name == "nr" && f.Offset < syscallArgOffset:
 			if f.Offset != syscallNrOffset && readsNumber(insns) {
 				return fmt.Sprintf("%s is at byte %d, not %d", f.Name, f.Offset, syscallNrOffset)
@@ -195,7 +195,7 @@ func otherSyscallRecord(format *hostinfo.Format, insns asm.Instructions) string 
 	return ""
 }
 
-// readsNumber tells whether a program may read 4 bytes where the number is. Reads
+// readsNumber reports whether a program may read 4 bytes where the number is. Reads
 // of the context have their offset in the instruction: the kernel wants that.
 func readsNumber(insns asm.Instructions) bool {
 	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool {

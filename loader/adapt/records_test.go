@@ -19,7 +19,7 @@ const (
 	longer = common + "\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\tsigned:0;\n"
 )
 
-// events makes a reader of format files from their texts.
+// events makes a reader of format files from their strings.
 func events(t *testing.T, texts map[string]string) formatOf {
 	return func(group, event string) (*hostinfo.Format, error) {
 		text, ok := texts[group+":"+event]

@@ -54,7 +54,7 @@ func sign(signed bool) string {
 	return "unsigned"
 }
 
-// isWidthTest tells whether an instruction takes the shift to compare it: a field
+// isWidthTest reports whether an instruction takes the shift to compare it: a field
 // is loaded only where it is as wide as the object knows it.
 func isWidthTest(insns asm.Instructions, index int) bool {
 	raw := 0

@@ -9,7 +9,7 @@ import (
 // getpriority makes a system call that hardly anyone else makes.
 func getpriority() { unix.Getpriority(unix.PRIO_PROCESS, 0) }
 
-// deadline gives a function that tells when the test has waited long enough.
+// deadline returns a function that tells when the test has waited long enough.
 func deadline() func() bool {
 	end := time.Now().Add(5 * time.Second)
 	return func() bool { return time.Now().After(end) }

@@ -390,7 +390,7 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// A list is halved until those that are refused stand alone.
+// A list is halved until those that are refused are alone.
 func TestHalve(t *testing.T) {
 	var names, used, refused []string
 	for i := range 100 {

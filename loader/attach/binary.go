@@ -13,7 +13,7 @@ import (
 
 // findBinaries turns the file part of a uprobe into paths: a path or a pattern
 // of one, a program found by PATH, or a library by name ("libc", "libc.so.6").
-// With a PID, paths are those of its own root folder, and "" is its program.
+// With a PID, paths are those of its own root directory, and "" is its program.
 func findBinaries(target string, pid int) ([]string, error) {
 	root := processRoot(pid)
 	switch {
@@ -60,8 +60,8 @@ func findBinaries(target string, pid int) ([]string, error) {
 	return nil, &missing{text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target)}
 }
 
-// processRoot is the root folder of a process as we see it, "" when it is ours.
-// A mount namespace of its own may show other files under the same folder.
+// processRoot is the root directory of a process as we see it, "" when it is ours.
+// A mount namespace of its own may show other files under the same directory.
 func processRoot(pid int) string {
 	if pid == 0 {
 		return ""

@@ -77,7 +77,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// runsAt tells whether a program is among those of a tracepoint's event (4.16). Of
+// runsAt reports whether a program is among those of a tracepoint's event (4.16). Of
 // other events the kernel tells nothing.
 func runsAt(event *os.File, prog ebpf.ProgramID) bool {
 	var query struct { // struct perf_event_query_bpf

@@ -66,7 +66,7 @@ func linkIter(prog int, info iterInfo) (iterLink, error) {
 	return iterLink{fd}, nil
 }
 
-// open gives a file whose reading runs the program for each object.
+// open returns a file whose reading runs the program for each object.
 func (l iterLink) open() (io.ReadCloser, error) {
 	attr := struct{ link, flags uint32 }{link: uint32(l.fd)}
 	fd, err := bpf(unix.BPF_ITER_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))

@@ -87,7 +87,7 @@ func (x *expander) noKprobes(p *manifest.Program) error {
 	return err
 }
 
-// distinct tells whether all functions have names of their own: links of many
+// distinct reports whether all functions have names of their own: links of many
 // functions find them by name only.
 func distinct(matches []Match) bool {
 	names := map[string]bool{}
@@ -120,7 +120,7 @@ func (x *expander) checkFunction(p *manifest.Program) error {
 	return nil
 }
 
-// expandAddress turns an address into the function it lies in and an offset: the
+// expandAddress turns an address into the function it is in and an offset: the
 // kernel takes it in this form on every version.
 func expandAddress(p *manifest.Program) (Plan, error) {
 	a := &p.Attach
@@ -376,7 +376,7 @@ func kprobeError(kind string, m *Match, err error) error {
 		gone = kerr == nil && len(k.Find(m.Name)) == 0
 	}
 	if !gone && errors.Is(err, os.ErrNotExist) {
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 bpftrace's words
 		return errors.New("Possible attachment attempt in the middle of an instruction, try a different offset.")
 	}
 	if gone {

@@ -15,7 +15,7 @@ import (
 	"btc/loader/manifest"
 )
 
-// List gives the attach points of this host that fit a pattern such as
+// List returns the attach points of this host that fit a pattern such as
 // "kprobe:tcp_*", "usdt:/bin/x:*" or, in every kind of the kernel, "*tcp*".
 // What a kind cannot list here is no error unless the pattern names it.
 func List(h *host.Host, pattern string, opts Options) ([]string, error) {

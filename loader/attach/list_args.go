@@ -12,7 +12,7 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// Arguments gives the arguments of an attach point that List gave, each as "type
+// Arguments returns the arguments of an attach point that List gave, each as "type
 // name", and last the result as retval. There are none where the kernel does not
 // describe them.
 func Arguments(h *host.Host, point string) []string {
@@ -47,7 +47,7 @@ func Arguments(h *host.Host, point string) []string {
 }
 
 // namedRawTracepoint is the prototype of a raw tracepoint with the names of its
-// parameters, which stand at the functions that the kernel makes for it.
+// parameters, which are at the functions that the kernel makes for it.
 func namedRawTracepoint(kernel *btf.Spec, name string) *btf.FuncProto {
 	for _, prefix := range []string{"__bpf_trace_", "__probestub_"} {
 		if proto, err := findFunc(kernel, prefix+name); err == nil && proto != nil {

@@ -30,10 +30,10 @@ func (x *expander) checkPlace(p *manifest.Program, f *elf.File, path string, s *
 	case x.opts.Unsafe:
 		x.warn(p, "Unsafe "+p.Kind+" in the middle of the instruction: "+what)
 	case err != nil:
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 bpftrace's words
 		return fmt.Errorf("Failed to check if %s is in proper place: %s (%w)%s", p.Kind, what, err, unsafeHint)
 	default:
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 bpftrace's words
 		return fmt.Errorf("Could not add %s into middle of instruction: %s%s", p.Kind, what, unsafeHint)
 	}
 	return nil
@@ -59,8 +59,8 @@ func codeOf(f *elf.File, addr, off uint64) ([]byte, error) {
 	return nil, fmt.Errorf("the function's code cannot be read")
 }
 
-// enclosing is the function that an address lies in, nil where none is known. Of
-// several, one in another, it is the one that begins last: less lies between.
+// enclosing is the function that an address is in, nil where none is known. Of
+// several, nested, it is the one that begins last: less is between.
 func enclosing(funcs []elf.Symbol, addr uint64) (last *elf.Symbol) {
 	for i := range funcs {
 		if s := &funcs[i]; s.Value <= addr && addr-s.Value < s.Size && (last == nil || s.Value > last.Value) {

@@ -21,7 +21,7 @@ func TestEnclosing(t *testing.T) {
 	}
 }
 
-// What a file says that it has and does not have is no code: zeros would be.
+// What a file says that it has and does not have is not a code: zeros would be.
 func TestCodeOfCutFile(t *testing.T) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 64))

@@ -164,7 +164,7 @@ type missing struct {
 }
 
 // foreign is a missing point that this architecture cannot have and another one
-// has: for a script that runs on both it is no mistake, so it is only warned of.
+// has: for a script that runs on both it is not a mistake, so it is only warned of.
 type foreign struct{ *missing }
 
 func (f *foreign) Unwrap() error { return f.missing }
@@ -559,7 +559,7 @@ func (p *Plan) Places(links int) int {
 // Probes is how many probes of the plan are attached.
 func (p *Plan) Probes(a Attached) int { return p.Places(a.places) }
 
-// IsMissing tells whether an error means that the attach point does not exist
+// IsMissing reports whether an error means that the attach point does not exist
 // on this host.
 func IsMissing(err error) bool {
 	var gone *missing

@@ -112,7 +112,7 @@ func noTyped(a *manifest.Attach) error {
 }
 
 // moduleFunction looks into the types of the modules (5.11). The library finds
-// functions by name only, the kernel's own first: one that stands in several
+// functions by name only, the kernel's own first: one that is in several
 // places cannot be asked for.
 func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncProto, string, error) {
 	types := x.host.Types()
@@ -153,7 +153,7 @@ func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncP
 
 var errWhich = errors.New("its types do not tell which is meant")
 
-// findFunc gives the prototype of the only function of a name, nil for none.
+// findFunc returns the prototype of the only function of a name, nil for none.
 func findFunc(spec *btf.Spec, name string) (*btf.FuncProto, error) {
 	all, err := spec.AnyTypesByName(name)
 	if errors.Is(err, btf.ErrNotFound) {

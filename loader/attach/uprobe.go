@@ -71,7 +71,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 	if a.Name == "" {
 		off, ok := symbols.CodeOffset(f, a.Addr)
 		if !ok {
-			//lint:ignore ST1005 the reference's words
+			//lint:ignore ST1005 bpftrace's words
 			return nil, &Failure{a.Text, fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr)}
 		}
 		// A stripped file does not tell where its functions begin.
@@ -101,11 +101,11 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 			if probe.IsPattern(a.Name) {
 				continue
 			}
-			//lint:ignore ST1005 the reference's words
+			//lint:ignore ST1005 bpftrace's words
 			return nil, &Failure{text + s.Name, fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint)}
 		}
 		if a.Offset > 0 && s.Size > 0 && a.Offset >= s.Size {
-			//lint:ignore ST1005 the reference's words
+			//lint:ignore ST1005 bpftrace's words
 			return nil, &Failure{a.Text, fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size)}
 		}
 		if a.Offset > 0 {

@@ -81,7 +81,7 @@ func InPath(name string) (string, bool) {
 	return "", false
 }
 
-// IsELF tells whether a file is an ELF file of this machine's architecture.
+// IsELF reports whether a file is an ELF file of this machine's architecture.
 func IsELF(path string) bool {
 	f, err := Open(path)
 	if err != nil {
@@ -93,7 +93,7 @@ func IsELF(path string) bool {
 }
 
 // Library finds a shared library by file name or by name without suffix,
-// in the dynamic linker's cache and then in the usual folders.
+// in the dynamic linker's cache and then in the usual directories.
 func Library(name string) (string, bool) {
 	fits := func(file string) bool { return IsLibrary(file, name) }
 	if cache, err := safefile.Read("/etc/ld.so.cache", maxLdCache); err == nil {

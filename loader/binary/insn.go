@@ -10,7 +10,7 @@ import (
 // ErrNotCode says that bytes are no instruction that is known here, or not whole.
 var ErrNotCode = errors.New("no instruction")
 
-// AtInstruction tells whether an instruction begins off bytes behind the begin of
+// AtInstruction reports whether an instruction begins off bytes behind the begin of
 // a function, by going through the function from its begin on. code must reach
 // off. Of machines whose instructions are not known here it is said of any place.
 func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {

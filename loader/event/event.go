@@ -30,7 +30,7 @@ func Decode(m *manifest.Manifest, record []byte) (Event, error) {
 }
 
 // Read makes e the event of a record, in the memory of the values that e had. After
-// an error e is no event.
+// an error e is not an event.
 func (e *Event) Read(m *manifest.Manifest, record []byte) error {
 	values := e.Values[:0]
 	e.Event, e.Values = nil, nil

@@ -86,7 +86,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// The expected texts are what bpftrace 0.27.1 prints for the same calls.
+// The expected strings are what bpftrace 0.27.1 prints for the same calls.
 func TestPrintf(t *testing.T) {
 	ab := value("buffer", 12, append([]byte{6, 0, 0, 0}, "Hello\x00xx"...))
 	for _, tc := range []struct {

@@ -10,12 +10,12 @@ import (
 	"btc/loader/manifest"
 )
 
-// JSON writes values as JSON. The zero Full gives the reference's shape, which
+// JSON writes values as JSON. The zero Full gives bpftrace's shape, which
 // leaves things out (docs/json.md); Full gives all that is known.
 type JSON struct {
 	*Env
 	Full bool
-	// Frames gives the addresses of a stack, for Full.
+	// Frames returns the addresses of a stack, for Full.
 	Frames func(l *manifest.Layout, id uint64) []uint64
 }
 
@@ -55,7 +55,7 @@ func (j *JSON) Append(dst []byte, v Value) []byte {
 	return AppendQuoted(dst, j.Env.Append(nil, v))
 }
 
-// Int appends an integer. The reference writes those that a 64-bit float cannot
+// Int appends an integer. Bpftrace writes those that a 64-bit float cannot
 // hold as strings.
 func (j *JSON) Int(dst []byte, v uint64, signed bool) []byte {
 	size := v
@@ -115,7 +115,7 @@ func (j *JSON) record(dst []byte, l *manifest.Layout, b []byte) []byte {
 	return append(dst, '}')
 }
 
-// buffer: the reference lists signed bytes.
+// buffer: bpftrace lists signed bytes.
 func (j *JSON) buffer(dst, b []byte) []byte {
 	if j.Full {
 		return append(appendBase64(append(dst, `{"base64": `...), b), '}')
@@ -198,8 +198,8 @@ func AppendQuoted(dst, text []byte) []byte {
 	return append(dst, '"')
 }
 
-// KeyText is a map's key as the reference's JSON names it: the text of the parts
-// without blanks between them.
+// KeyText is a map's key as bpftrace's JSON names it: the text of the parts
+// without spaces between them.
 func (j *JSON) KeyText(dst []byte, l *manifest.Layout, b []byte, outer bool) []byte {
 	switch l.Kind {
 	case "tuple":

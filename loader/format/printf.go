@@ -26,8 +26,8 @@ type piece struct {
 // maxWidth bounds what one directive may pad to.
 const maxWidth = 4096
 
-// ParseFormat reads a format. Text that is no directive stays as it is; flags
-// stand in the order "-+ #0", a "*" is read and takes no argument.
+// ParseFormat reads a format. Text that is not a directive stays as it is; flags
+// are in the order "-+ #0", a "*" is read and takes no argument.
 func ParseFormat(s string) *Format {
 	f := &Format{}
 	from := 0

@@ -82,7 +82,7 @@ func appendTime(dst []byte, c byte, t time.Time) []byte {
 	return append(dst, '%', c)
 }
 
-// timeNumber gives the conversions that are a number of fixed width.
+// timeNumber returns the conversions that are a number of fixed width.
 func timeNumber(c byte, t time.Time) (v, width int, fill byte, ok bool) {
 	isoYear, isoWeek := t.ISOWeek()
 	weekday := int(t.Weekday())

@@ -50,7 +50,7 @@ func (e *Env) Append(dst []byte, v Value) []byte {
 
 type textFunc = func(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte
 
-// texts holds one row for each layout kind.
+// strings holds one row for each layout kind.
 var texts map[string]textFunc
 
 func init() {
@@ -184,7 +184,7 @@ func field(f *manifest.Field, b []byte) Value {
 }
 
 // bitfield takes a field's bits out of its integer, without regard to its sign,
-// as the reference does.
+// as bpftrace does.
 func bitfield(f *manifest.Field, b []byte) Value {
 	plain := f.Layout
 	plain.Signed = false

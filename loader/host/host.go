@@ -170,11 +170,11 @@ func (h *Host) Wall(ns uint64, clock int) time.Time {
 // nsecs(sw_tai) adds, and nsecs(tai) before 6.1.
 func (h *Host) SoftTAI() uint64 { return uint64(h.offsets[0] - h.offsets[2]) }
 
-// KprobeMulti tells whether one link can probe many kernel functions (5.18 with
+// KprobeMulti reports whether one link can probe many kernel functions (5.18 with
 // CONFIG_FPROBE).
 func (h *Host) KprobeMulti() bool { return features.HaveBPFLinkKprobeMulti() == nil }
 
-// KprobeSession tells whether such a link can run one program at the entry and at
+// KprobeSession reports whether such a link can run one program at the entry and at
 // the return of its functions (6.10), and loses no entries: before 6.14 struct
 // fprobe has a rethook, a pool of two places for each CPU and function, and what
 // finds it empty is not seen at all (fprobe_handler of kernel/trace/fprobe.c).
@@ -194,7 +194,7 @@ func (h *Host) KprobeSession() bool {
 	return spec.TypeByName("fprobe", &fprobe) == nil && !slices.ContainsFunc(fprobe.Members, func(m btf.Member) bool { return m.Name == "rethook" })
 }
 
-// UprobeMulti tells whether one link can probe many user functions (6.6).
+// UprobeMulti reports whether one link can probe many user functions (6.6).
 func (h *Host) UprobeMulti() bool { return features.HaveBPFLinkUprobeMulti() == nil }
 
 // GuardsRawTracepoints reports whether the kernel does not run a raw tracepoint's program while it

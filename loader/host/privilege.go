@@ -25,7 +25,7 @@ var capabilities = []struct {
 	{"CAP_SYSLOG", unix.CAP_SYSLOG}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
 }
 
-// Missing gives those of the named capabilities that this process has not.
+// Missing returns those of the named capabilities that this process has not.
 // CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, too (5.8).
 func Missing(names ...string) []string {
 	caps, err := effectiveCaps()

@@ -137,7 +137,7 @@ func (k *Kallsyms) Swap(i, j int) {
 	k.names[i], k.names[j] = k.names[j], k.names[i]
 }
 
-// Lookup finds the function that an address lies in: the last one that begins
+// Lookup finds the function that an address is in: the last one that begins
 // at or below it; of several at one address the first that the kernel lists.
 // ok is false below the first function.
 func (k *Kallsyms) Lookup(addr uint64) (sym Symbol, offset uint64, ok bool) {
@@ -180,7 +180,7 @@ func (k *Kallsyms) symbol(i int) Symbol {
 	return Symbol{name, module, k.addrs[i]}
 }
 
-// ResolveSymbols finds the functions that addresses lie in, as Lookup does,
+// ResolveSymbols finds the functions that addresses are in, as Lookup does,
 // without keeping the table: it takes as long as LoadKallsyms and next to no
 // memory. Answers are in the order of addrs; one without a function has no Name.
 func ResolveSymbols(addrs []uint64) ([]Symbol, error) {

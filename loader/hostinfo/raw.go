@@ -95,7 +95,7 @@ func eachFile(pattern string, name func(string) string, f func(string, []byte) e
 	return nil
 }
 
-// withoutAddresses clears the addresses of kallsyms: where a kernel lies in memory is not
+// withoutAddresses clears the addresses of kallsyms: where a kernel is in memory is not
 // written to files.
 func withoutAddresses(text []byte) []byte {
 	for line := range bytes.Lines(text) {

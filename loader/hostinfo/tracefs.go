@@ -26,7 +26,7 @@ type FormatField struct {
 	Signed bool
 }
 
-// Common tells whether the field belongs to every event and is out of reach of
+// Common reports whether the field belongs to every event and is out of reach of
 // BPF programs.
 func (f FormatField) Common() bool { return strings.HasPrefix(f.Name, "common_") }
 

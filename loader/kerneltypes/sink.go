@@ -77,7 +77,7 @@ func (k *sink) add(id uint32, depth int) (uint32, error) {
 	return n, nil
 }
 
-// pointer gives the one pointer of the blob, to void.
+// pointer returns the one pointer of the blob, to void.
 func (k *sink) pointer(rec []byte) uint32 {
 	if k.void == 0 {
 		b := bytes.Clone(rec)
@@ -88,7 +88,7 @@ func (k *sink) pointer(rec []byte) uint32 {
 	return k.void
 }
 
-// replace adds the types whose IDs stand at the places of b, and writes the new
+// replace adds the types whose IDs are at the places of b, and writes the new
 // IDs there.
 func (k *sink) replace(b []byte, depth int, places ...int) error {
 	for _, at := range places {

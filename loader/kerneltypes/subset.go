@@ -120,7 +120,7 @@ func (s *source) header() error {
 	return nil
 }
 
-// findNames gives the string offsets of the wanted names. BTF holds each string
+// findNames returns the string offsets of the wanted names. BTF holds each string
 // once.
 func (s *source) findNames(names []string) (map[uint32]string, error) {
 	want := map[string]bool{}
@@ -155,7 +155,7 @@ func (s *source) findNames(names []string) (map[uint32]string, error) {
 	return found, err
 }
 
-// FuncID gives the number of a function in the kernel's own BTF, by which
+// FuncID returns the number of a function in the kernel's own BTF, by which
 // programs call functions that the kernel exports to them; 0 when it has none of
 // that name.
 func FuncID(name string) (uint32, error) {

@@ -50,7 +50,7 @@ func TestSubsetAgreesWithAllTypes(t *testing.T) {
 	}
 }
 
-// A function's number is that of the whole BTF; what is no function has none.
+// A function's number is that of the whole BTF; what is not a function has none.
 func TestFuncID(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
 		t.Skip("skipped: this kernel shows no BTF")

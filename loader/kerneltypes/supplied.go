@@ -77,7 +77,7 @@ func (k *Kernel) arch() string {
 	return k.Machine
 }
 
-// InFolder finds the kernel's types in a folder: DIR/RELEASE.btf, or
+// InFolder finds the kernel's types in a directory: DIR/RELEASE.btf, or
 // DIR/DISTRIBUTION/VERSION/ARCH/RELEASE.btf as btfhub's archive has them. Two
 // distributions can have kernels of one release name: the one of os-release
 // counts, and without it the choice is refused. The error is fs.ErrNotExist,
@@ -113,7 +113,7 @@ type notFound string
 func (e notFound) Error() string   { return string(e) }
 func (e notFound) Is(o error) bool { return o == fs.ErrNotExist }
 
-// elsewhere looks in the folders of all distributions and versions.
+// elsewhere looks in the directories of all distributions and versions.
 func (k *Kernel) elsewhere(dir, name string) []string {
 	var found []string
 	distributions, _ := os.ReadDir(dir)
@@ -130,7 +130,7 @@ func (k *Kernel) elsewhere(dir, name string) []string {
 	return found
 }
 
-// osRelease gives a value of os-release(5).
+// osRelease returns a value of os-release(5).
 func osRelease(text, key string) string {
 	for line := range strings.Lines(text) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), key+"="); ok {
@@ -201,7 +201,7 @@ func nameTable(path string, names []string) (*baseNames, error) {
 	return &baseNames{names, at, uint32(s.strings.size)}, err
 }
 
-// inModule tells whether a module describes a type of one of the names.
+// inModule reports whether a module describes a type of one of the names.
 func (b *baseNames) inModule(path string) (bool, error) {
 	f, err := open(path)
 	if err != nil {

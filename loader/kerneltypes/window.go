@@ -24,7 +24,7 @@ const pageSize = 4096
 
 func indexNUL(b []byte) int { return bytes.IndexByte(b, 0) }
 
-// at gives n bytes at an offset. What lies behind them in the same page can be
+// at returns n bytes at an offset. What is behind them in the same page can be
 // reached up to the slice's capacity. Valid until the next call.
 func (w *window) at(off int64, n int) ([]byte, error) {
 	p, err := w.page(off &^ (pageSize - 1))
@@ -73,7 +73,7 @@ func readFull(r io.ReaderAt, b []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// each gives a section's bytes in order, in pieces, with their offset from the
+// each returns a section's bytes in order, in pieces, with their offset from the
 // section's start.
 func (w *window) each(s section, fn func(b []byte, off int64)) error {
 	buf := make([]byte, 8*pageSize)

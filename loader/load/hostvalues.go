@@ -45,7 +45,7 @@ func hostValue(g *manifest.Global, exp *attach.Expansion) (uint64, error) {
 	case "kaddr":
 		addr, ok, err := hostinfo.SymbolAddress(g.Text)
 		if err == nil && !ok {
-			//lint:ignore ST1005 the reference's words
+			//lint:ignore ST1005 bpftrace's words
 			err = fmt.Errorf("Failed to resolve kernel symbol: %s", g.Text)
 		}
 		return addr, err
@@ -131,7 +131,7 @@ func cgroupID(path string) (uint64, error) {
 		err = errors.New("it is not in a cgroup file system")
 	}
 	if err != nil {
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 bpftrace's words
 		return 0, fmt.Errorf("Failed to get `cgroupid` for path: %q: %w", path, err)
 	}
 	return st.Ino, nil

@@ -54,7 +54,7 @@ type Options struct {
 	ChildPID int               // of -c; 0: none
 	// MaxMemory is what the maps may take in the kernel, in bytes; 0: no limit.
 	MaxMemory uint64
-	BTF       string // file or folder with the kernel's types; "": the kernel's own
+	BTF       string // file or directory with the kernel's types; "": the kernel's own
 	LogLevel  int    // 1: the kernel's verifier log of every program is kept
 	Log       func(program, text string)
 }

@@ -12,7 +12,7 @@ import (
 // program: a line of the verifier's log that says so, and what it means.
 type cause struct {
 	line string // begins the line; * is any text
-	// text is in the script's terms; it has the texts that * stands for.
+	// text is in the script's terms; it has the strings that * stands for.
 	text func(p *manifest.Program, found []string) string
 	hint string
 }

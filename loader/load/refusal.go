@@ -136,7 +136,7 @@ func fieldAt(m *manifest.Manifest, mp *manifest.Program, insn int) *manifest.Fie
 	return nil
 }
 
-// isPoison tells whether the instruction is what a failed CO-RE relocation
+// isPoison reports whether the instruction is what a failed CO-RE relocation
 // leaves behind: a call of the helper 0xbad2310.
 func isPoison(log []string) bool {
 	for _, line := range tail(log, 3) {

@@ -65,7 +65,7 @@ func (p *programs) findModuleTypes(names []string) error {
 
 // typesFile is where the kernel's types are read: what the user gives counts
 // most, then the kernel itself. For a kernel that does not show any, there is the
-// folder btf beside the object, and the images of distributions.
+// directory btf beside the object, and the images of distributions.
 func (p *programs) typesFile() (string, error) {
 	if given := p.opts.BTF; given != "" {
 		fi, err := os.Stat(given)

@@ -9,7 +9,7 @@ import (
 	"btc/loader/binary"
 )
 
-// userSymbol is how far a symbol of the file that a program probes lies from the
+// userSymbol is how far a symbol of the file that a program probes is from the
 // probe (fromProbe), or from the first byte of the file's code, which the kernel
 // keeps as mm.start_code of a process that runs the file.
 func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (uint64, error) {
@@ -31,7 +31,7 @@ func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (
 	defer f.Close()
 	addr, ok := symbolAddress(f.File, symbol)
 	if !ok {
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 bpftrace's words
 		return 0, fmt.Errorf("Could not resolve symbol: %s:%s", first.Path, symbol)
 	}
 	from, ok := loadAddress(f.File, first.Offset)

@@ -33,7 +33,7 @@ func (d *decoder) take(n uintptr) error {
 	return nil
 }
 
-// maxNesting is how deep lists may stand in one another. Layouts, which are what nests in a
+// maxNesting is how deep lists may be nested. Layouts, which are what nests in a
 // manifest, have a limit of their own.
 const maxNesting = 1000
 
@@ -52,7 +52,7 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// next skips blanks and gives the byte behind them, 0 at the end.
+// next skips spaces and gives the byte behind them, 0 at the end.
 func (d *decoder) next() byte {
 	for ; d.at < len(d.data); d.at++ {
 		switch c := d.data[d.at]; c {
@@ -234,7 +234,7 @@ func (d *decoder) setText(from int, v reflect.Value, s string) error {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// digits skips digits and tells whether there was one.
+// digits skips digits and reports whether there was one.
 func (d *decoder) digits() bool {
 	from := d.at
 	for d.at < len(d.data) && isDigit(d.data[d.at]) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// texts are JSON, or nearly, of what a manifest may hold.
+// strings are JSON, or nearly, of what a manifest may hold.
 var texts = []string{
 	`{"schema":"a","maps":[{"name":"@x","key_size":8,"key":{"kind":"int","size":8}},{}],"params":null}`,
 	`{"schema":"\u00e4\ud83d\ude00\ud83d\u0041\udc00\"\\\/\b\f\n\r\t","script":{"file":"\ud83d"}}`,
@@ -45,8 +45,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// unusual tells whether a JSON text has keys that are not told apart by encoding/json, or
-// more lists in one another than a manifest may.
+// unusual reports whether a JSON text has keys that are not told apart by encoding/json, or
+// more lists nested than a manifest may.
 func unusual(text string) bool {
 	d := json.NewDecoder(strings.NewReader(text))
 	seen := []map[string]bool{nil} // keys of the lists that are open

@@ -133,7 +133,7 @@ type RecordUse struct {
 	Name   string `json:"name"`           // in the format file
 	Offset int    `json:"offset"`         // bytes from the start of the record
 	Size   int    `json:"size"`           // bytes
-	Sign   string `json:"sign,omitempty"` // signed, unsigned; absent for what is no integer
+	Sign   string `json:"sign,omitempty"` // signed, unsigned; absent for what is not an integer
 	Pos    Pos    `json:"pos"`
 }
 
@@ -318,7 +318,7 @@ type Global struct {
 	// Text), kaddr_or_0 (the same, 0 when there is none), kfunc_exist (1 when the kernel
 	// has a function Text), kfunc_allowed (the same when the kind of probe behind the
 	// name may call it), uaddr (Text is a program and a symbol: how far the symbol
-	// lies from the place that the program probes), uaddr_code (the same from the
+	// is from the place that the program probes), uaddr_code (the same from the
 	// first byte of its file's code), or cgroupid (id of the cgroup
 	// at the path Text). Files that have such
 	// globals require the feature host-values.

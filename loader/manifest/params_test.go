@@ -152,7 +152,7 @@ func TestParameterBytes(t *testing.T) {
 	}
 }
 
-// TestIntegerLimits: what is larger than 64 bits is no integer, in any notation.
+// TestIntegerLimits: what is larger than 64 bits is not an integer, in any notation.
 func TestIntegerLimits(t *testing.T) {
 	for text, want := range map[string]uint64{"1e19": 1e19, "1_0e1": 100, "0X1F": 31, "0x1d": 29, "0b11": 3, "2e1s": 20e9, "1m": 60e9, "2d": 2 * 86400e9, "18446744073709551s": 0} {
 		got, err := parseInt(text)

@@ -146,7 +146,7 @@ func (x *Map) checkSeries(c *checker, path string) {
 	}
 }
 
-// Scalar tells whether a map of the script has no keys.
+// Scalar reports whether a map of the script has no keys.
 func (x *Map) Scalar() bool { return x.Key == nil || x.Shape == "tseries" && len(x.Key.Fields) == 1 }
 
 // isNumber names the kinds that take 8 bytes in memory whatever their own size.

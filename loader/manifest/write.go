@@ -11,7 +11,7 @@ import (
 )
 
 // writer writes values as the encoder of encoding/json does with an indent of one
-// blank and without escapes for HTML. It looks at the types it meets only, where
+// space and without escapes for HTML. It looks at the types it meets only, where
 // that encoder first prepares itself for all that could come: most of the time
 // that a small manifest takes.
 type writer struct {

@@ -204,7 +204,7 @@ type Grants struct {
 	given map[Permission][]string
 }
 
-// Allow gives a permission: "system", or "files=DIR".
+// Allow returns a permission: "system", or "files=DIR".
 func (g *Grants) Allow(text string) error {
 	name, path, hasPath := strings.Cut(text, "=")
 	for _, p := range permission.All {

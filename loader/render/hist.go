@@ -18,9 +18,9 @@ const (
 type labels interface {
 	// bound appends the lower bound of bucket i (i >= 1).
 	bound(dst []byte, i int) []byte
-	// single tells whether bucket i holds exactly one number.
+	// single reports whether bucket i holds exactly one number.
 	single(i int) bool
-	// open tells whether bucket i has no upper bound.
+	// open reports whether bucket i has no upper bound.
 	open(i int) bool
 }
 
@@ -75,7 +75,7 @@ func appendLabel(dst []byte, l labels, i int) []byte {
 	return append(l.bound(append(dst, ", "...), i+1), ')')
 }
 
-// pad widens the text dst[from:] with blanks behind it, or before it when right is set.
+// pad widens the text dst[from:] with spaces behind it, or before it when right is set.
 func pad(dst []byte, from, width int, right bool) []byte {
 	n := width - (len(dst) - from)
 	if n <= 0 {

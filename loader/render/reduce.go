@@ -31,7 +31,7 @@ func word(b []byte, off int) uint64 {
 	return binary.NativeEndian.Uint64(b[off:])
 }
 
-// signed tells whether an aggregation's argument is.
+// signed reports whether an aggregation's argument is.
 func signed(m *manifest.Map) bool { return m.Value != nil && m.Value.Signed }
 
 // Reduce adds up an entry's parts as the map's shape says. Of the entry's memory the

@@ -18,7 +18,7 @@ func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top To
 	return KeyedBy(dst, env, m, elems, top, func(dst []byte) []byte { return dst })
 }
 
-// KeyedBy is Keyed for texts that need not be whole at any time: behind each
+// KeyedBy is Keyed for strings that need not be whole at any time: behind each
 // element, full gets what is there so far and gives what to go on with.
 func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top, full func(dst []byte) []byte) []byte {
 	elems = Ordered(m, elems, top)

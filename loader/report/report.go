@@ -21,7 +21,7 @@ type Fault struct {
 	Notes  []string // more lines, such as the part of a verifier log that matters
 	Hint   string
 	Cause  error
-	Severe bool // Error gives the form of Message, for what the language's users know
+	Severe bool // Error returns the form of Message, for what the language's users know
 	// Chain are Pos and the calls of macros that led to it, where Pos does not tell all.
 	Chain []manifest.Place
 }

@@ -227,7 +227,7 @@ func newCode(insns asm.Instructions) (*code, bool) {
 	return c, true
 }
 
-// leads tells whether what does nothing leads from i to another instruction.
+// leads reports whether what does nothing leads from i to another instruction.
 func (c *code) leads(i, to int) bool {
 	for range c.next { // a loop of jumps has no end
 		if i = c.next[i]; i == to {

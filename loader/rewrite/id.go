@@ -34,7 +34,7 @@ func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	return nil
 }
 
-// belowFrame returns where size bytes lie below what the main function uses of its frame, as an
+// belowFrame returns where size bytes are below what the main function uses of its frame, as an
 // offset from its top.
 func belowFrame(mp *manifest.Program, size int) (int16, error) {
 	if mp.Code == nil {

@@ -67,7 +67,7 @@ func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, directi
 	return nil
 }
 
-// prologue leaves with 0 where the program must not run; else it fills the
+// prologue leaves with 0 where the program must not run; otherwise it fills the
 // record and gives its address in r1, as the program expects its context.
 // The word of the record where the number is serves as a buffer before.
 func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCallArgs]bool) asm.Instructions {

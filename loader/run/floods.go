@@ -42,7 +42,7 @@ func (b *backoff) reported(now time.Time) {
 
 const floodShown = 5 // messages of one kind that are shown as they come
 
-// admit tells whether message number i is to be shown.
+// admit reports whether message number i is to be shown.
 func (f *floods) admit(i int, now time.Time) bool {
 	x := f.seen[i]
 	if x == nil {

@@ -23,7 +23,7 @@ import (
 // formatter is an event's parsed format.
 type formatter = format.Format
 
-// formatters gives the format of each event by its number; nil where it has none.
+// formatters returns the format of each event by its number; nil where it has none.
 func formatters(m *manifest.Manifest) []*formatter {
 	out := make([]*formatter, len(m.Events))
 	for i := range m.Events {
@@ -80,7 +80,7 @@ func (s *session) handle(record []byte) {
 	s.handlers[e.ID](w, e)
 }
 
-// handlersOf gives the handler of each event by its number.
+// handlersOf returns the handler of each event by its number.
 func handlersOf(m *manifest.Manifest) []handler {
 	out := make([]handler, len(m.Events))
 	for i := range m.Events {
@@ -114,7 +114,7 @@ func (s *session) tell(text string) {
 	p.put(nil, true)
 }
 
-// printf gives an event's formatted text, valid until the next event.
+// printf returns an event's formatted text, valid until the next event.
 func (s *writer) printf(e *event.Event) []byte {
 	s.text = s.Env.Printf(s.text[:0], s.format[e.ID], e.Values)
 	return s.text
@@ -174,7 +174,7 @@ func (s *writer) nextReset(e *manifest.Event) string {
 	return kind
 }
 
-// resets tells whether the script ever clears or zeroes a map.
+// resets reports whether the script ever clears or zeroes a map.
 func (s *session) resets(name string) bool {
 	for i := range s.manifest.Events {
 		if e := &s.manifest.Events[i]; e.Map == name && (e.Kind == "clear" || e.Kind == "zero") {
@@ -197,7 +197,7 @@ func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Ele
 	s.sweep(m, e.Pos)
 }
 
-// exitAhead tells whether an exit lies among the events that have come.
+// exitAhead reports whether an exit is among the events that have come.
 func (s *session) exitAhead() bool {
 	found := false
 	s.events.ahead(0, func(r []byte) verdict {

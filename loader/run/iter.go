@@ -13,7 +13,7 @@ import (
 
 // readIterators runs the iterators to their ends and handles their records. It
 // reports whether there were any: the run is over then. An exit takes effect
-// behind the last object, as with the reference.
+// behind the last object, as with bpftrace.
 func (s *session) readIterators() (any bool, err error) {
 	for i := range s.expansion.Plans {
 		if path := attach.PinPath(s.expansion.Plans[i].Prog); path != "" {
@@ -93,7 +93,7 @@ func (s *session) handleOne(record []byte) {
 	s.handle(record)
 }
 
-// isExit tells whether a record is one of exit().
+// isExit reports whether a record is one of exit().
 func (s *session) isExit(record []byte) bool {
 	if len(record) < 8 {
 		return false
@@ -102,7 +102,7 @@ func (s *session) isExit(record []byte) bool {
 	return int64(id) < int64(len(s.manifest.Events)) && s.manifest.Events[id].Kind == "exit"
 }
 
-// interrupted tells whether the user wants to end the run.
+// interrupted reports whether the user wants to end the run.
 func (s *session) interrupted() bool {
 	select {
 	case <-s.stopping:

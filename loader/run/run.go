@@ -41,8 +41,8 @@ type Options struct {
 	Params  []string          // $1 and on
 	Named   map[string]string // getopt
 	PID     int               // -p
-	Command string            // -c, split at single blanks
-	BTF     string            // --btf, file or folder with the kernel's types
+	Command string            // -c, split at single spaces
+	BTF     string            // --btf, file or directory with the kernel's types
 	Out     io.Writer         // events and maps; default stdout
 	Err     io.Writer         // all else; default stderr
 	Buffer  string            // line (default), full, none
@@ -131,7 +131,7 @@ type session struct {
 
 // ErrNoProbes says that no attach point of the script exists here.
 //
-//lint:ignore ST1005 the reference's words
+//lint:ignore ST1005 bpftrace's words
 var ErrNoProbes = errors.New("No probes to attach")
 
 // prepare does all that can fail without touching the kernel's state.
@@ -485,7 +485,7 @@ func (s *session) awaitRoom(stoppable bool) bool {
 	return true
 }
 
-// watches tells whether the run has things to look at besides events and losses.
+// watches reports whether the run has things to look at besides events and losses.
 func (s *session) watches() bool {
 	return s.alarms == nil && (s.opts.PID != 0 || s.symTable != nil && s.symTable.Watch != nil)
 }
@@ -599,7 +599,7 @@ func (s *session) orEnded(err error) error {
 	return fmt.Errorf("process %d ended before its probes were attached", s.opts.PID)
 }
 
-// alive tells whether a process runs: one that its parent has not waited for yet
+// alive reports whether a process runs: one that its parent has not waited for yet
 // does not, unless only its first thread has ended.
 func alive(pid int) bool {
 	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {

@@ -9,7 +9,7 @@ import (
 	"btc/loader/ring"
 )
 
-// source gives the records of the events ring buffer in order, with a look ahead
+// source returns the records of the events ring buffer in order, with a look ahead
 // for what belongs together.
 type source struct {
 	ring  *ring.Reader
@@ -29,7 +29,7 @@ func openSource(m *ebpf.Map) (*source, error) {
 	return &source{ring: r}, nil
 }
 
-// next gives the next record, nil when none is there. The record is valid until
+// next returns the next record, nil when none is there. The record is valid until
 // the next call.
 func (s *source) next() []byte {
 	for len(s.queue) > 0 {
@@ -42,7 +42,7 @@ func (s *source) next() []byte {
 	return s.ring.Next()
 }
 
-// last gives the next record of programs that do not run any more.
+// last returns the next record of programs that do not run any more.
 func (s *source) last() []byte {
 	for range 100 {
 		if r := s.next(); r != nil {
@@ -74,7 +74,7 @@ func (s *source) peek(from uint64, look func([]byte) bool) uint64 {
 // pause waits as wait does, also when much is there.
 func (s *source) pause(d time.Duration) { s.ring.Pause(d) }
 
-// waiting tells whether records are there.
+// waiting reports whether records are there.
 func (s *source) waiting() bool { return len(s.queue) > 0 || s.ring.Waiting() }
 
 // wait waits for records: until programs or wake say so, at most the given time.
@@ -95,7 +95,7 @@ const (
 	giveUp                // what is looked for cannot come before this one
 )
 
-// ahead shows the records that follow to judge, in order, and tells whether one
+// ahead shows the records that follow to judge, in order, and reports whether one
 // was taken. It waits a short time for records that are on their way.
 func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
 	for i, r := range s.queue {

@@ -15,7 +15,7 @@ import (
 )
 
 // Tests and benchmarks are programs that the kernel runs on request, on a packet
-// of their own. Both print what the reference prints for them, but for the time of
+// of their own. Both print what bpftrace prints for them, but for the time of
 // a test, which is the measured one here.
 
 // packet is the smallest input that the kernel takes: an Ethernet header.
@@ -32,10 +32,10 @@ func (s *session) errNone() error {
 	case mode != "":
 		return fmt.Errorf("%s has no %s probes", s.manifest.Script.File, mode)
 	case has[probe.Test]:
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 bpftrace's words
 		return errors.New("No probes attached; use --test to run test probes.")
 	case has[probe.Bench]:
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 bpftrace's words
 		return errors.New("No probes attached; use --bench to run benchmark probes.")
 	}
 	return ErrNoProbes
@@ -52,7 +52,7 @@ type trial struct {
 	took   time.Duration // each time
 }
 
-// hasKind tells whether programs of a kind have a part in the run.
+// hasKind reports whether programs of a kind have a part in the run.
 func (s *session) hasKind(kind string) bool {
 	for i := range s.expansion.Plans {
 		if s.expansion.Plans[i].Prog.Kind == kind {

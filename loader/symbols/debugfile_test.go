@@ -33,7 +33,7 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// has tells whether the symbols of the file at path have own_function.
+// has reports whether the symbols of the file at path have own_function.
 func has(t *testing.T, path string) bool {
 	t.Helper()
 	f, err := os.Open(path)
@@ -148,7 +148,7 @@ func TestVDSO(t *testing.T) {
 	t.Skip("skipped: this process has no vdso")
 }
 
-// No content of a debug link leads out of the folders or crashes.
+// No content of a debug link leads out of the directories or crashes.
 func TestBadDebugLink(t *testing.T) {
 	dir := t.TempDir()
 	path := built(t, dir)

@@ -77,7 +77,7 @@ func symbolsOf(t *testing.T, tab *Table, path string) *fileSyms {
 	return tab.readFileSyms(f, path, []string{"/"})
 }
 
-// What lies where a debug link leads is opened only when it is a regular file: a FIFO
+// What is where a debug link leads is opened only when it is a regular file: a FIFO
 // would block for ever, a device may act on being opened.
 func TestDebugLinkToSpecialFiles(t *testing.T) {
 	for kind, make := range map[string]func(path string) error{

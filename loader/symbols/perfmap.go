@@ -86,7 +86,7 @@ func merged(old, new *table) (m table) {
 	return m
 }
 
-// perfMapped finds the function at an address that lies in no file.
+// perfMapped finds the function at an address that is in no file.
 func (t *Table) perfMapped(addr uint64, tgid uint32) (name, file string, off uint64) {
 	t.mu.Lock()
 	proc := t.procs[tgid]
@@ -264,7 +264,7 @@ func (s *byTime) Less(i, j int) bool {
 	return a.off < b.off || a.off == b.off && a.name < b.name // names are in the order of time
 }
 
-// rootsOf are the folders below which a process's files are looked for.
+// rootsOf are the directories below which a process's files are looked for.
 func rootsOf(tgid uint32) []string {
 	root := fmt.Sprintf("/proc/%d/root", tgid)
 	if _, err := os.Stat(root + "/"); err != nil {
@@ -273,7 +273,7 @@ func rootsOf(tgid uint32) []string {
 	return []string{root, "/"}
 }
 
-// The folder of a mapped file, as the process names it.
+// The directory of a mapped file, as the process names it.
 func cleanPath(path string) string {
 	return filepath.Clean(strings.TrimSuffix(path, " (deleted)"))
 }

@@ -159,7 +159,7 @@ func (t *Table) forget(tgid uint32) {
 const maxHeld = 256
 
 // hold opens a mapping's file while the process shows it: it may be deleted, or
-// lie in a container, and be out of reach later.
+// are in a container, and be out of reach later.
 func (t *Table) hold(m *mapping, tgid uint32) {
 	if m.path == vdsoPath {
 		return
@@ -275,7 +275,7 @@ func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 // maxMissed bounds the unknown pages of a process for which its map is read again.
 const maxMissed = 1024
 
-// find gives the mapping of an address. A process that maps a library after it
+// find returns the mapping of an address. A process that maps a library after it
 // was seen is read again, once for each page that is not known; one that is gone
 // may have been watched.
 func (t *Table) find(addr uint64, tgid uint32) *mapping {
@@ -312,7 +312,7 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	return nil
 }
 
-// known gives the mapping of an address of a process that was seen before; known says that
+// known returns the mapping of an address of a process that was seen before; known says that
 // there is no more to find.
 func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known bool) {
 	t.mu.Lock()
@@ -341,7 +341,7 @@ func (p *process) find(addr uint64) *mapping {
 	return &p.maps[i]
 }
 
-// symbols gives the symbols of a mapping's file, nil when it cannot be read.
+// symbols returns the symbols of a mapping's file, nil when it cannot be read.
 func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	t.mu.Lock()
 	t.clock++
@@ -447,7 +447,7 @@ func (t *Table) Usym(addr uint64, tgid uint32) string {
 	return hex(addr)
 }
 
-// show gives a name as the user wants to read it.
+// show returns a name as the user wants to read it.
 func (t *Table) show(name string) string {
 	if !t.Demangle || !strings.HasPrefix(name, "_Z") && !strings.HasPrefix(name, "_R") {
 		return name

@@ -221,7 +221,7 @@ func (w *Watch) forgetOldest() {
 	w.order = w.order[1:]
 }
 
-// find gives the mapping of an address of a process, and which process made it.
+// find returns the mapping of an address of a process, and which process made it.
 func (w *Watch) find(addr uint64, pid uint32) (m *mapping, by uint32) {
 	if w == nil {
 		return nil, 0
@@ -261,7 +261,7 @@ func (w *Watch) known(pid uint32) (maps []mapping, parent uint32) {
 	return maps, p.parent
 }
 
-// isCode tells whether a mapping is one whose symbols can be known.
+// isCode reports whether a mapping is one whose symbols can be known.
 func (m *mapping) isCode() bool {
 	return m.path == vdsoPath || strings.HasPrefix(m.path, "/") && !strings.HasPrefix(m.path, "//")
 }

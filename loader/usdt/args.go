@@ -30,7 +30,7 @@ func tableOf(m elf.Machine) *table {
 	return &table{a.AsmRegs, operand}
 }
 
-// args reads the arguments of a note: "SIZE@OPERAND" separated by blanks.
+// args reads the arguments of a note: "SIZE@OPERAND" separated by spaces.
 func (r *reader) args(text string, pc uint64) []Arg {
 	var all []Arg
 	for _, word := range split(text) {
@@ -42,7 +42,7 @@ func (r *reader) args(text string, pc uint64) []Arg {
 	return all
 }
 
-// split cuts at blanks outside of brackets: "-4@[sp, 12] 8@x0" is two words.
+// split cuts at spaces outside of brackets: "-4@[sp, 12] 8@x0" is two words.
 func split(text string) []string {
 	var words []string
 	depth, start := 0, 0

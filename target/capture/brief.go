@@ -12,7 +12,7 @@ import (
 const briefDepth = 2
 
 // Abridge takes modules in brief, but for those named: only their tracepoints,
-// and types near them. (It is no part of Make: a loader does without its code.)
+// and types near them. (It is not a part of Make: a loader does without its code.)
 func Abridge(src *Source, whole []string) {
 	src.Modules = slices.Clone(src.Modules)
 	for i := range src.Modules {

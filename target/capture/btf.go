@@ -210,7 +210,7 @@ func (b *btf) strip(id uint32) uint32 {
 	return 0
 }
 
-// userPtr tells whether a pointer is to user space by its type tag.
+// userPtr reports whether a pointer is to user space by its type tag.
 func (b *btf) userPtr(ptr *btfType) bool {
 	id := ptr.link
 	for range 32 {

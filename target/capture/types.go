@@ -63,7 +63,7 @@ func (c *converter) collectProto(t *btfType) {
 // base splits a type into what a targetfile.Ref says: pointers, then a record.
 func (c *converter) base(id uint32) (pointers int, base uint32) { return c.baseAt(id, 0) }
 
-// baseAt counts how deep arrays lie in arrays: damaged BTF may hold circles.
+// baseAt counts how deep arrays are in arrays: damaged BTF may hold circles.
 func (c *converter) baseAt(id uint32, depth int) (pointers int, base uint32) {
 	for {
 		id = c.btf.strip(id)

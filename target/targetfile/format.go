@@ -74,7 +74,7 @@ type Meta struct {
 }
 
 // Ref names a type: 0 is void, otherwise the record's position plus one,
-// shifted left by two, and in the low two bits how many pointers stand before
+// shifted left by two, and in the low two bits how many pointers are before
 // it (three pointers or more continue in a Pointer record).
 type Ref uint32
 

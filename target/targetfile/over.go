@@ -239,7 +239,7 @@ func (o *overlay) refs(a, b *Type) {
 	for i := range min(len(a.Params), len(b.Params)) {
 		o.ref(a.Params[i].Type, b.Params[i].Type)
 	}
-	// Members may stand between others here: those without a name are told by
+	// Members may be between others here: those without a name are told by
 	// their number among their like.
 	type member struct {
 		name string

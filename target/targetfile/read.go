@@ -37,7 +37,7 @@ type table struct {
 	entries     int
 	off         int // of the index chunk; the blocks follow it
 	packed, raw int // of the index chunk
-	dictPacked  int // of the dictionary's chunk, which stands before the index
+	dictPacked  int // of the dictionary's chunk, which is before the index
 	dictRaw     int // 0: there is none
 	loaded      bool
 	dict        []byte
@@ -105,7 +105,7 @@ func (f *File) directory(d *decoder) error {
 	return d.end()
 }
 
-// unpack gives the content of the chunk at off. t is the table whose dictionary
+// unpack returns the content of the chunk at off. t is the table whose dictionary
 // the chunk was packed with, nil for a chunk without.
 func (f *File) unpack(t *table, off, packed, raw int) ([]byte, error) {
 	if off < headerSize || packed > len(f.data) || off > len(f.data)-packed {

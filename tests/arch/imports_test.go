@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// allowed is the table of arrows: for each package (or "folder/..." for all
+// allowed is the table of arrows: for each package (or "directory/..." for all
 // below it) what of this module it may import. A package that is not listed
 // may not exist. cmd and tests see everything and are left out.
 var allowed = map[string][]string{
@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 // leaves import nothing of this module, and every package may import them.
 var leaves = []string{"internal/arch", "internal/probe", "internal/snippet", "internal/spell"}
 
-// rule finds the row for a package: its own, else the longest "folder/..." row.
+// rule finds the row for a package: its own, else the longest "directory/..." row.
 func rule(pkg string) ([]string, bool) {
 	if r, ok := allowed[pkg]; ok {
 		return r, true

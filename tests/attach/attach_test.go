@@ -65,7 +65,7 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// compile gives the path of the object of a script, in a folder that everyone
+// compile returns the path of the object of a script, in a directory that everyone
 // may read.
 func compile(t *testing.T, script string) string {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Lists are those of the reference, byte by byte, where this machine has both.
+// Lists are those of bpftrace, byte by byte, where this machine has both.
 func TestListsAreTheReferences(t *testing.T) {
 	needRoot(t)
 	oracle, err := filepath.Abs("../setup/bpftrace-oracle")

@@ -35,7 +35,7 @@ func tracefs(t *testing.T) string {
 	return dir
 }
 
-// kernelBefore tells whether this kernel is older than a version.
+// kernelBefore reports whether this kernel is older than a version.
 func kernelBefore(major, minor int) bool {
 	var u unix.Utsname
 	var a, b int
@@ -103,7 +103,7 @@ func TestTracepointsWithAndWithoutArguments(t *testing.T) {
 	}
 }
 
-// An event that a user made from a probe of his own is no raw tracepoint, even
+// An event that a user made from a probe of his own is not a raw tracepoint, even
 // where its name is that of one.
 func TestTracepointOfOwnMaking(t *testing.T) {
 	needTracepoints(t, "sched")

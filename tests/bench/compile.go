@@ -119,7 +119,7 @@ func growth(counts []int, times []row) axis {
 	return a
 }
 
-// largest gives the largest scripts of the examples and the corpus.
+// largest returns the largest scripts of the examples and the corpus.
 func (b *bench) largest() []input {
 	var files []string
 	for _, dir := range []string{"examples", "tests/corpus"} {

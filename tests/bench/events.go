@@ -28,7 +28,7 @@ const (
 
 // events measures what an event costs: run_time_ns / run_cnt of the kernel's
 // BPF statistics, less what empty programs on the same event cost by them (that
-// is the clock itself). The empty programs stand between those measured, in the
+// is the clock itself). The empty programs are between those measured, in the
 // same process and the same batches.
 func (b *bench) events() error {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
@@ -98,7 +98,7 @@ func above(name string, cost [2][]float64, noise []float64) row {
 	return r
 }
 
-// raised gives costs with the least that counts.
+// raised returns costs with the least that counts.
 func raised(costs []float64, least float64) []float64 {
 	out := make([]float64, len(costs))
 	for i, c := range costs {

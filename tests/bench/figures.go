@@ -141,7 +141,7 @@ func (m mean) String() string {
 	return s
 }
 
-// geometric is the mean of ratios; one that is no positive number is left out.
+// geometric is the mean of ratios; one that is not a positive number is left out.
 func geometric(rows []row) float64 {
 	sum, n := 0.0, 0
 	for _, r := range rows {

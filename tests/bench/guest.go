@@ -18,11 +18,11 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// inGuest is set in the process that runs in a guest: to the folder of scripts and
+// inGuest is set in the process that runs in a guest: to the directory of scripts and
 // objects that it loads there, or to layoutsInGuest.
 const inGuest = "BTC_BENCH_GUEST"
 
-// guestFolder is that folder.
+// guestFolder is that directory.
 const guestFolder = "/bench"
 
 // endless are scripts that are not attached in guests, and why.
@@ -31,7 +31,7 @@ var endless = map[string]string{
 }
 
 // guestCode is the comparison of code on a kernel with kprobes and fentry, which
-// the running one may lack: a guest has the reference's folder for its root and
+// the running one may lack: a guest has bpftrace's directory for its root and
 // gets btrun and compiled objects, and in one boot each script is loaded by the
 // one and then by the other. Guests are emulated: instructions are counted as
 // exactly as anywhere, and nothing is timed. The scripts are dealt out among as

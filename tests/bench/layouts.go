@@ -136,7 +136,7 @@ func (c contest) round(f *contestFigures, round, batches, events int) error {
 		n = 1
 	}
 	none := trial{code: func(trialMaps) asm.Instructions { return nil }}
-	// An empty program stands before each of the others, and the sides take turns
+	// An empty program is before each of the others, and the sides take turns
 	// at being the first of two: what one leaves in the caches is the other's gain.
 	for i := range n {
 		first := (i + round) % 2

@@ -113,7 +113,7 @@ func (b *bench) stacks(a *axis) error {
 	return nil
 }
 
-// closure gives the bytes of bpftrace and of all libraries that it loads.
+// closure returns the bytes of bpftrace and of all libraries that it loads.
 func (t refTool) closure() (size int64, files int, err error) {
 	cmd := t.command()
 	cmd.Path, cmd.Args = "/usr/bin/ldd", []string{"ldd", "/usr/bin/bpftrace"}

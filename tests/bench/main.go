@@ -13,7 +13,7 @@
 // order each round; figures are medians, with the least and the
 // largest beside them. It writes bench.json, bench.svg and bench.md.
 //
-// It needs root, a kernel with BPF statistics (5.8) and the reference bpftrace
+// It needs root, a kernel with BPF statistics (5.8) and bpftrace bpftrace
 // that tests/setup/oracle.sh installs.
 package main
 
@@ -36,7 +36,7 @@ import (
 type bench struct {
 	root   string // of the repository
 	dir    string // scratch files
-	bin    string // folder of btc and btrun; "" builds them
+	bin    string // directory of btc and btrun; "" builds them
 	kernel string // of guests, as getkernels.sh calls it
 	quick  bool
 	rounds int
@@ -134,13 +134,13 @@ func run() error {
 	return nil
 }
 
-// cleanUp removes the folder of prepare, which the reference has mounted.
+// cleanUp removes the directory of prepare, which bpftrace has mounted.
 func (b *bench) cleanUp() {
 	_ = unix.Unmount(b.ref.chroot+b.dir, unix.MNT_DETACH)
 	_ = os.RemoveAll(b.dir)
 }
 
-// prepare builds the two programs and finds the reference.
+// prepare builds the two programs and finds bpftrace.
 func (b *bench) prepare() error {
 	var err error
 	if b.root, err = filepath.Abs("."); err != nil {

@@ -72,7 +72,7 @@ func (t btcTool) prepare(script, out string) (func() *exec.Cmd, error) {
 
 func (t btcTool) object(script string) string { return filepath.Join(t.dir, scriptName(script)+".o") }
 
-// run gives the command that traces with the object of a script.
+// run returns the command that traces with the object of a script.
 func (t btcTool) run(script, out string) func() *exec.Cmd {
 	args := []string{"--unsafe", t.object(script)}
 	if out != "" {
@@ -81,8 +81,8 @@ func (t btcTool) run(script, out string) func() *exec.Cmd {
 	return func() *exec.Cmd { return exec.Command(filepath.Join(t.dir, "btrun"), args...) }
 }
 
-// refTool is the reference bpftrace, in a folder of its own unless chroot is ""; it
-// looks for what scripts include in the folder include.
+// refTool is bpftrace bpftrace, in a directory of its own unless chroot is ""; it
+// looks for what scripts include in the directory include.
 type refTool struct{ chroot, include, version string }
 
 func (refTool) name() string { return "bpftrace" }
@@ -269,7 +269,7 @@ func closeAll(list []program) {
 	}
 }
 
-// programs gives the BPF programs of a process, in the order of their loads.
+// programs returns the BPF programs of a process, in the order of their loads.
 func (t *tracer) programs() ([]program, error) {
 	dir := fmt.Sprintf("/proc/%d/fdinfo", t.cmd.Process.Pid)
 	fds, err := os.ReadDir(dir)

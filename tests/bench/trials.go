@@ -109,7 +109,7 @@ func counted(spec ebpf.MapSpec, key code, add code) trial {
 }
 
 // fronted counts by a key in a table of the CPU, and in the hash behind it where
-// another key has the place; direct: the tables lie in one array, whose address
+// another key has the place; direct: the tables are in one array, whose address
 // is known, else in an array of each CPU.
 func fronted(spec ebpf.MapSpec, key code, direct bool) trial {
 	words := int16(spec.KeySize / 8)

@@ -48,7 +48,7 @@ func TestCommandLines(t *testing.T) {
 	})
 }
 
-// build makes both programs in a folder that everyone may use.
+// build makes both programs in a directory that everyone may use.
 func build(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -65,7 +65,7 @@ func build(t *testing.T) string {
 	return bin
 }
 
-// holds checks what lies in the working directory.
+// holds checks what is in the working directory.
 func holds(ts *testscript.TestScript, neg bool, want []string) {
 	entries, err := os.ReadDir(ts.MkAbs("."))
 	ts.Check(err)

@@ -15,7 +15,7 @@
 //
 //	BTC_BPFTRACE=CHECKOUT go test -count=1 -v -timeout 60m -run 'TestEngine$' ./tests/conformance -detail FILE
 //
-// What does not agree stands in testdata, each with a class of reason. The lists
+// What does not agree is in testdata, each with a class of reason. The lists
 // only shrink: a case that is new there fails the test, and so does one that has
 // come to agree and is still listed (-update takes it out).
 package conformance

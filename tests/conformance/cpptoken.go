@@ -23,7 +23,7 @@ type token struct {
 	line int
 }
 
-// is tells whether a token is the name or the mark.
+// is reports whether a token is the name or the mark.
 func (t token) is(text string) bool {
 	return t.text == text && (t.kind == tokenName || t.kind == tokenPunct)
 }

@@ -93,7 +93,7 @@ func parseDefinitions(file, text string) ([]definition, error) {
 	return all, flush()
 }
 
-// continues are the directives that go on in lines that begin with blanks.
+// continues are the directives that go on in lines that begin with spaces.
 var continues = map[string]bool{"PROG": true, "EXPECT": true, "EXPECT_REGEX": true}
 
 func parseDefinition(file string, lines []string) (definition, error) {
@@ -157,7 +157,7 @@ func (d *definition) directive(name, value string) (err error) {
 	return err
 }
 
-// selfContained tells whether a test is a program whose probes are timers and the
+// selfContained reports whether a test is a program whose probes are timers and the
 // program's own events, and which needs no other program.
 func (d definition) selfContained() bool {
 	for _, n := range []string{"RUN", "BEFORE", "NEW_PIDNS"} {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// met tells whether an output meets an expectation, and if not, how.
+// met reports whether an output meets an expectation, and if not, how.
 func (e expect) met(tests, output string, timestamp int64) error {
 	switch e.mode {
 	case "", "NONE":
@@ -91,7 +91,7 @@ func sameJSON(want, got string) error {
 	return nil
 }
 
-// conversions are those of strftime that stand in expected files.
+// conversions are those of strftime that are in expected files.
 var conversions = map[byte]string{'H': "15", 'M': "04", 'S': "05", 'Y': "2006", 'm': "01", 'd': "02", 'T': "15:04:05", 'F': "2006-01-02"}
 
 func strftime(format string, t time.Time) string {

@@ -29,7 +29,7 @@ func (f fact) key() string {
 // factFile says how one file's test functions state their facts.
 type factFile struct {
 	name string
-	// calls gives the rule of each test function.
+	// calls returns the rule of each test function.
 	calls map[string]factRule
 	// syntaxOnly: accepted means that the parser takes the program.
 	syntaxOnly bool
@@ -225,7 +225,7 @@ func (x *extractor) call(c call) {
 	x.out.facts = append(x.out.facts, f)
 }
 
-// withoutFeatures tells whether a test takes the kernel's features away.
+// withoutFeatures reports whether a test takes the kernel's features away.
 func withoutFeatures(file string, args []value) bool {
 	for i, a := range args {
 		n, isNumber := a.number()
@@ -236,7 +236,7 @@ func withoutFeatures(file string, args []value) bool {
 	return false
 }
 
-// namesObject tells whether the argument is the object under test, not a program.
+// namesObject reports whether the argument is the object under test, not a program.
 func namesObject(v value) bool {
 	return v.kind == valueUnknown || v.kind == valueName && strings.Contains(v.text, "bpftrace")
 }

@@ -124,7 +124,7 @@ func judgeInTime(c fact, f factFile, tgt *kernel.Target) verdict {
 }
 
 // judge compiles a program. A program that bpftrace refuses and btc does not
-// know how to compile at all is no agreement.
+// know how to compile at all is not an agreement.
 func judge(c fact, f factFile, tgt *kernel.Target) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -155,7 +155,7 @@ func judge(c fact, f factFile, tgt *kernel.Target) (v verdict) {
 	return v
 }
 
-// faults gives the first fault that is a missing feature and the first that is
+// faults returns the first fault that is a missing feature and the first that is
 // not, without those that come later.
 func faults(l *diag.List, later map[diag.Code]bool) (unsupported, other string) {
 	for _, d := range l.Sorted() {

@@ -49,7 +49,7 @@ func (w *watch) String() string {
 }
 
 // follow runs a test's command until it ends or the test's time is over. AFTER is
-// started in the same folder when the probes are attached.
+// started in the same directory when the probes are attached.
 func follow(cmd *exec.Cmd, d definition) (ended, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*slowness()*(attachTimeout+time.Duration(d.timeout)*time.Second))
 	defer cancel()

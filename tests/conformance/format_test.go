@@ -45,7 +45,7 @@ func TestFormatFacts(t *testing.T) {
 	t.Logf("%d programs", n)
 }
 
-// parseOnly gives nil for a text with errors.
+// parseOnly returns nil for a text with errors.
 func parseOnly(text string) *ast.Script {
 	diags := new(diag.List)
 	s := parse.Script(diag.NewSource("x.bt", text), diags)

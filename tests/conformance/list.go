@@ -42,7 +42,7 @@ func readList(path string) (map[string]listed, error) {
 }
 
 // compare holds what does not agree now against the list at path. With update
-// the list is written anew; reasons that stand there are kept when they were
+// the list is written anew; reasons that are there are kept when they were
 // given by hand, that is when they begin with "=".
 func compare(t *testing.T, path, head string, now []listed, ran func(key string) bool, update bool) {
 	t.Helper()

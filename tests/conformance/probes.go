@@ -58,7 +58,7 @@ func (s *shell) command(d definition) string {
 
 func (d definition) json() bool { return len(d.expects) > 0 && d.expects[0].mode == "JSON" }
 
-// alone tells whether a test looks for processes or programs of the whole
+// alone reports whether a test looks for processes or programs of the whole
 // machine, so that no other may run beside it.
 func (d definition) alone() bool {
 	return wholeMachine.MatchString(d.prog + d.needs["RUN"] + d.needs["AFTER"])

@@ -16,7 +16,7 @@ const probesHead = `# Runtime tests of bpftrace that need probes, other programs
 # list shrinks.
 `
 
-// The folders with what was built before, for machines without compilers: the
+// The directories with what was built before, for machines without compilers: the
 // adapter and its programs, and the tests' programs.
 const (
 	adapterVar = "BTC_CONFORMANCE_ADAPTER"
@@ -143,7 +143,7 @@ func (d definition) listed() string {
 	return text
 }
 
-// scripts are the texts of the scripts that a command names.
+// scripts are the strings of the scripts that a command names.
 func (s *shell) scripts(command string) string {
 	text := ""
 	for _, name := range scriptFile.FindAllString(command, -1) {

@@ -65,7 +65,7 @@ func write(path string, out *compile.Output) error {
 	return os.WriteFile(path+".json", out.Manifest, 0o600)
 }
 
-// exact tells whether the whole output is compared.
+// exact reports whether the whole output is compared.
 func (d definition) exact() bool {
 	return len(d.expects) > 0 && (d.expects[0].mode == "FILE" || d.expects[0].mode == "JSON")
 }

@@ -162,12 +162,12 @@ func (c command) run(t *testing.T, dir string) {
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// normal makes outputs of two runs comparable: numbers are 0, blanks are one.
+// normal makes outputs of two runs comparable: numbers are 0, spaces are one.
 func normal(s string) string {
 	return numbers.ReplaceAllString(strings.Join(strings.Fields(s), " "), "0")
 }
 
-// programs is the folder with both programs, stripped as the Makefile does, which
+// programs is the directory with both programs, stripped as the Makefile does, which
 // everyone may read. TestMain makes and removes it.
 var programs string
 

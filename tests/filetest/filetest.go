@@ -27,7 +27,7 @@
 //	state   what can be observed after the inputs ran, for the reader; it must
 //	        be right when it is there
 //
-// Both texts must pass ir.Verify, and must come back the same from print and
+// Both strings must pass ir.Verify, and must come back the same from print and
 // parse. The target is the default one of x86_64; a line `target none` runs
 // without one, `target arm64` with that architecture's. A line `serve x86_64
 // arm64` says which architectures the object serves.

@@ -163,7 +163,7 @@ func all(t *testing.T) []*script {
 	return list
 }
 
-// objects writes all objects into a folder.
+// objects writes all objects into a directory.
 func objects(t *testing.T, list []*script) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"btc/loader/object"
 )
 
-// forecasts gives the report on each script for a target, by the script's name.
+// forecasts returns the report on each script for a target, by the script's name.
 func forecasts(t *testing.T, dir string, list []*script, open func() (*kernel.Target, error)) map[string]*forecast.Report {
 	t.Helper()
 	all := map[string]*forecast.Report{}

@@ -123,7 +123,7 @@ func newLoads(t *testing.T, goarch string) *loads {
 	return l
 }
 
-// buildLoadall gives the path of the program that loads objects.
+// buildLoadall returns the path of the program that loads objects.
 func buildLoadall(t *testing.T, goarch string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "loadall")

@@ -63,7 +63,7 @@ type built struct{ dir string }
 
 func (b built) path(name string) string { return filepath.Join(b.dir, name) }
 
-// build makes programs and objects for an architecture, and returns their folder.
+// build makes programs and objects for an architecture, and returns their directory.
 func build(t *testing.T, goarch string) built {
 	t.Helper()
 	b := built{t.TempDir()}

@@ -67,7 +67,7 @@ func collect(v reflect.Value, key string, all *[]place) {
 var numbers = []int64{0, 1, -1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 256, 4095, 4096, 65535, 65536, 1 << 20, 1<<20 + 1, 1 << 27,
 	1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 62, 1<<63 - 1, -1 << 63, -8, -1 << 31, 1000000, 999999}
 
-// words are values of the manifest's enumerations, and texts that paths, formats and
+// words are values of the manifest's enumerations, and strings that paths, formats and
 // patterns trip over.
 var words = strings.Fields(`kprobe kretprobe uprobe uretprobe usdt tracepoint rawtracepoint fentry fexit profile interval software hardware watchpoint
 	iter begin end self test bench plain count sum avg min max stats hist lhist tseries stack intern array percpu_array hash percpu_hash lru_hash

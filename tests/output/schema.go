@@ -27,7 +27,7 @@ func readSchema(path string) (*schema, error) {
 	return s, json.Unmarshal(b, &s.root)
 }
 
-// check gives the reason why v, decoded with UseNumber, is not of the schema's form.
+// check returns the reason why v, decoded with UseNumber, is not of the schema's form.
 func (s *schema) check(v any) error { return s.apply(s.root, v, "line") }
 
 func (s *schema) apply(rule, v any, at string) error {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-var bin string // folder with btc and btrun
+var bin string // directory with btc and btrun
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "programs")
@@ -51,7 +51,7 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-// build compiles sources into a program of the test's own folder.
+// build compiles sources into a program of the test's own directory.
 func build(t *testing.T, name, text string, command ...string) string {
 	t.Helper()
 	need(t, command[0])
@@ -201,7 +201,7 @@ func hasProbes(t *testing.T, path string) {
 }
 
 // A server in Debian's Python, started before the tracer: the audit probe has the
-// name of the event as a string, and the file's name lies in the tuple behind it.
+// name of the event as a string, and the file's name is in the tuple behind it.
 func TestPythonHTTPServer(t *testing.T) {
 	const python = "/usr/bin/python3"
 	need(t, python, "curl")
@@ -537,7 +537,7 @@ func TestArchive(t *testing.T) {
 	wants(t, trace(t, fmt.Sprintf(`uprobe:"%s!/none":f { @ = count(); }`, archive), "-c", "true").wait(), `the archive has no member none`)
 }
 
-// Members as the reference reads them: a bit field's upper bits are zero
+// Members as bpftrace reads them: a bit field's upper bits are zero
 // whatever its sign, a floating point number is null, and a text that fills its
 // array is whole.
 func TestMembersOfStructs(t *testing.T) {

@@ -121,7 +121,7 @@ func TestChangedFormat(t *testing.T) {
 	}
 }
 
-// exchange gives two fields of a format file each other's places.
+// exchange returns two fields of a format file each other's places.
 func exchange(format, a, b string) string {
 	place := func(name string) string {
 		_, rest, _ := strings.Cut(format, " "+name+";\t")

@@ -1,7 +1,7 @@
 // Package tour follows small whole scripts through the compiler and keeps every
 // stage's text: the scripts in testdata for those who change the compiler, and
 // the one in docs/tour.md for those who want to know how it works. A change of
-// the compiler shows here as a change of texts that are small enough to read.
+// the compiler shows here as a change of strings that are small enough to read.
 //
 //	go test ./tests/tour            compares
 //	go test ./tests/tour -update    rewrites
@@ -40,7 +40,7 @@ func compileStages(name, text string) ([]stage, *compile.Output, error) {
 }
 
 // trim drops what is the same for all scripts and explains nothing: the table of
-// settings and the texts of the statements.
+// settings and the strings of the statements.
 func trim(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {

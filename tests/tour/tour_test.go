@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the texts of the stages")
 
 // TestDocument holds the dumps in docs/tour.md to what the compiler does with
-// the script that stands there.
+// the script that is there.
 func TestDocument(t *testing.T) {
 	const path = "../../docs/tour.md"
 	all, out, err := compileStages("large-reads.bt", documentScript(t, path))

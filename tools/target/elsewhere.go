@@ -12,7 +12,7 @@ import (
 )
 
 // elsewhere writes the table of tracepoints and fields that the kernels of the
-// other folders have and that of dir does not, the first of them counting.
+// other directories have and that of dir does not, the first of them counting.
 func elsewhere(dir, arch, out string, others []string) error {
 	if dir == "" || out == "" || len(others) == 0 {
 		return errors.New("elsewhere needs -dir, -o and the folders of other kernels")

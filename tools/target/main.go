@@ -2,7 +2,7 @@
 //
 // The default target that the compiler embeds is made from the kernel of
 // Debian's current release, which tests/kernels fetches, unpacks and boots once
-// to copy its tracefs (see tests/kernels/getkernels.sh; it leaves the folder
+// to copy its tracefs (see tests/kernels/getkernels.sh; it leaves the directory
 // build/kernels/6.12-full with vmlinux.btf, modules/*.btf, tracefs.tar and release):
 //
 //	go run ./tools/target make -dir build/kernels/6.12-full -modules LIST -more build/kernels/sid:STRUCTS -o ir/kernel/default_x86_64.target
@@ -115,7 +115,7 @@ func makeTarget(dir, arch, out, over, types, whole string, partial bool) error {
 	return info(out, over)
 }
 
-// describe reads a kernel's own description from a folder.
+// describe reads a kernel's own description from a directory.
 func describe(dir, machine string) (*targetfile.Data, error) {
 	return describeParts(dir, machine, false)
 }
@@ -165,7 +165,7 @@ func tracefs(src *capture.Source, path string) error {
 	return err
 }
 
-// modules reads the types of the modules that a folder holds, by name.
+// modules reads the types of the modules that a directory holds, by name.
 func modules(dir string) ([]capture.Module, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.btf"))
 	if err != nil {

@@ -57,7 +57,7 @@ func (c *checker) point(p *manifest.Program) point {
 	return point{verdict: Open, text: fmt.Sprintf("nothing is known of probes of the kind %s", p.Kind)}
 }
 
-// moduleEvent tells whether an event is that of a module.
+// moduleEvent reports whether an event is that of a module.
 func (c *checker) moduleEvent(a *manifest.Attach) bool {
 	ev, ok := c.t.Tracepoint(a.Target, a.Name)
 	if !ok || ev.Struct() == nil {

@@ -203,7 +203,7 @@ func help(path string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// attachParams are the numbers of the parameters that stand in attach points.
+// attachParams are the numbers of the parameters that are in attach points.
 func attachParams(m *manifest.Manifest) []int {
 	found := map[int]bool{}
 	for i := range m.Programs {

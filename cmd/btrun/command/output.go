@@ -21,7 +21,7 @@ func createOutput(path string) (*outputFile, error) {
 	return &outputFile{f: f, fresh: fresh}, nil
 }
 
-// start drops the old content. What is no regular file has none.
+// start drops the old content. What is not a regular file has none.
 func (o *outputFile) start() error {
 	if o.started {
 		return nil

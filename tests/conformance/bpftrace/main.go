@@ -33,7 +33,7 @@ type call struct {
 	silent   bool // no warnings
 	failures bool // -k
 	pid      string
-	debug    []string // folders of --debuginfo
+	debug    []string // directories of --debuginfo
 	loader   []string // options that btrun has, too
 	operands []string
 	dirs     []string // -I
@@ -91,7 +91,7 @@ func help() {
 	os.Exit(0)
 }
 
-// version is that of the language; btc's own is no concern of the tests.
+// version is that of the language; btc's own is not a concern of the tests.
 func version() {
 	fmt.Println("bpftrace v0.27.1")
 	os.Exit(0)
@@ -222,7 +222,7 @@ func check(err error) {
 }
 
 // parse reads options as getopt_long does: short ones may be joined, and they
-// may stand between operands.
+// may be between operands.
 func (c *call) parse(args []string) {
 	for len(args) > 0 {
 		arg := args[0]

@@ -1,6 +1,6 @@
 // Package generated keeps parts of documents that are made from the program.
 //
-// A part stands between two lines of a Markdown file:
+// A part is between two lines of a Markdown file:
 //
 //	<!-- generated: name -->
 //	...

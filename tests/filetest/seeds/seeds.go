@@ -1,4 +1,4 @@
-// Package seeds gives fuzz tests the texts of file tests to begin with.
+// Package seeds gives fuzz tests the strings of file tests to begin with.
 package seeds
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Add gives a fuzz test the files in archives whose names end in suffix.
+// Add returns a fuzz test the files in archives whose names end in suffix.
 func Add(f *testing.F, archives, suffix string) {
 	f.Helper()
 	files, err := filepath.Glob(archives)

@@ -1,7 +1,7 @@
 // Package cases reads the end-to-end test cases and judges what a run of one printed.
 //
 // A case is a txtar archive, one file under tests/kernels/testdata. The same
-// cases run on every kernel, on this machine's own kernel and with the reference
+// cases run on every kernel, on this machine's own kernel and with bpftrace
 // bpftrace. To add one, add a file:
 //
 //	What the case proves, in a line or two.
@@ -54,7 +54,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Oracle is the name that stands for the reference bpftrace in a "skip:" line.
+// Oracle is the name that stands for bpftrace bpftrace in a "skip:" line.
 const Oracle = "oracle"
 
 // Case is one test case.
@@ -89,7 +89,7 @@ type output struct {
 	counts []count
 }
 
-// Load reads every case of the folder dir, in the order of their names.
+// Load reads every case of the directory dir, in the order of their names.
 // Scripts named by path are read below root, the top of the repository.
 func Load(dir, root string) ([]*Case, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))

@@ -117,7 +117,7 @@ var loadModules = sync.OnceValue(func() bool {
 	}
 	for _, name := range strings.Fields(string(order)) {
 		if f, err := os.Open(filepath.Join(modulesDir, name+".ko")); err == nil && name != "nf_conntrack_irc" {
-			_ = unix.FinitModule(int(f.Fd()), "", 0) // the types tell whether it helped
+			_ = unix.FinitModule(int(f.Fd()), "", 0) // the types report whether it helped
 			f.Close()
 		}
 	}

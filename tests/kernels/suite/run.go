@@ -173,7 +173,7 @@ type result struct {
 // maxDeaths is how often a guest may die under one job, or before the first.
 // QEMU's emulation now and then breaks a guest that did nothing wrong (a kernel
 // crash with senseless flags, about once in a minute of heavy process creation):
-// one death is no verdict, the third under the same job is.
+// one death is not a verdict, the third under the same job is.
 const maxDeaths = 3
 
 // collect runs the jobs, again from where it stopped when the machine died.

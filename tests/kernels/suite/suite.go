@@ -23,20 +23,20 @@ import (
 // Suite holds the cases and what is needed to run them.
 type Suite struct {
 	Root   string // top of the repository
-	Bin    string // folder of the programs built for this machine
-	Work   string // folder of scripts, objects and manifests
+	Bin    string // directory of the programs built for this machine
+	Work   string // directory of scripts, objects and manifests
 	Oracle bool   // run bpftrace instead of btrun
 	Slow   bool   // run all cases on architectures that objects do not serve by default, not only the core
 	Cases  []*cases.Case
 
 	refused map[string]string   // case -> what btc said when it refused the script
-	foreign map[string]string   // GOARCH -> folder of the programs for guests of another architecture
+	foreign map[string]string   // GOARCH -> directory of the programs for guests of another architecture
 	own     map[string]*objects // GOARCH -> what is compiled for guests of that architecture alone
 }
 
 // objects are the cases compiled for one architecture that objects do not serve by default.
 type objects struct {
-	work    string            // folder of scripts and objects
+	work    string            // directory of scripts and objects
 	refused map[string]string // as Suite.refused
 }
 
@@ -75,7 +75,7 @@ func New(t *testing.T, only *regexp.Regexp, oracle bool) *Suite {
 	return s
 }
 
-// repository finds the top of the module from the folder of the running test.
+// repository finds the top of the module from the directory of the running test.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -126,7 +126,7 @@ var crossCompilers = map[string]struct {
 	"riscv64": {"riscv64-linux-gnu-gcc", []string{"/usr/riscv64-linux-gnu/lib/ld-linux-riscv64-lp64d.so.1", "/usr/riscv64-linux-gnu/lib/libc.so.6"}},
 }
 
-// bin is the folder of the programs for an architecture.
+// bin is the directory of the programs for an architecture.
 func (s *Suite) bin(goarch string) string {
 	if dir := s.foreign[goarch]; dir != "" {
 		return dir
@@ -187,7 +187,7 @@ func (s *Suite) prepare(t *testing.T, c *cases.Case) {
 	s.compile(c, s.Work, s.Work, s.refused)
 }
 
-// compile compiles the script of a case in the folder from to an object in the folder to.
+// compile compiles the script of a case in the directory from to an object in the directory to.
 func (s *Suite) compile(c *cases.Case, from, to string, refused map[string]string, options ...string) {
 	script := filepath.Join(from, c.Name+".bt")
 	if c.Path != "" {
@@ -221,7 +221,7 @@ func (s *Suite) skipReason(c *cases.Case, kernel string) string {
 	return c.Skip[kernel]
 }
 
-// job turns a case into a job; work is the folder of scripts and objects there.
+// job turns a case into a job; work is the directory of scripts and objects there.
 func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	j := driver.Job{Name: c.Name, Tool: []string{tool}, After: strings.Fields(c.After), Needs: c.Needs, Limit: c.Limit}
 	j.Tool = append(j.Tool, c.Tool...)
@@ -238,7 +238,7 @@ func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	return j
 }
 
-// work is the folder of scripts and objects for guests of an architecture.
+// work is the directory of scripts and objects for guests of an architecture.
 func (s *Suite) work(goarch string) string {
 	if o := s.own[goarch]; o != nil {
 		return o.work
@@ -290,5 +290,5 @@ func modules(image string) []vm.Put {
 	return all
 }
 
-// guestWork is the folder of scripts and objects in a guest.
+// guestWork is the directory of scripts and objects in a guest.
 const guestWork = "/t"

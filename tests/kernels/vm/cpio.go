@@ -73,8 +73,8 @@ func (a *archive) device(name string, major, minor int) {
 	a.entry(name, modeDevice|0o600, nil, major, minor)
 }
 
-// tree adds the file or folder host under the name guest. A symbolic link
-// named directly is followed; inside a folder links stay links.
+// tree adds the file or directory host under the name guest. A symbolic link
+// named directly is followed; inside a directory links stay links.
 func (a *archive) tree(host, guest string) error {
 	info, err := os.Stat(host)
 	if err != nil {

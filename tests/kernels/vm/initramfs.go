@@ -100,7 +100,7 @@ func initramfs(c Config) ([]byte, error) {
 func (a *archive) diskDriver(modules string) error {
 	order, err := os.ReadFile(filepath.Join(modules, "order"))
 	if err != nil {
-		return nil // the kernel's folder has no modules
+		return nil // the kernel's directory has no modules
 	}
 	var names []string
 	for _, name := range strings.Fields(string(order)) {

@@ -14,7 +14,7 @@ type platform struct {
 	qemu       string   // program
 	machine    []string // arguments that describe machine and processor
 	kernelArgs string
-	// ports gives the serial ports; file maps the name of a stream to its file.
+	// ports returns the serial ports; file maps the name of a stream to its file.
 	ports func(file func(string) string) []string
 }
 
@@ -98,5 +98,5 @@ func Arch(image string) (string, error) {
 	return p.goarch, err
 }
 
-// native tells whether programs of this machine run in the guest.
+// native reports whether programs of this machine run in the guest.
 func (p platform) native() bool { return p.goarch == runtime.GOARCH }

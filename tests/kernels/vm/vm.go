@@ -22,9 +22,9 @@ import (
 	"time"
 )
 
-// Put copies one file or folder of this machine into the guest.
+// Put copies one file or directory of this machine into the guest.
 type Put struct {
-	Host  string // file or folder here; symbolic links are kept as links
+	Host  string // file or directory here; symbolic links are kept as links
 	Guest string // absolute path in the guest
 }
 
@@ -155,7 +155,7 @@ func withDefaults(c Config) Config {
 	return c
 }
 
-// qemuArgs gives every stream a serial port of its own: ttyS1 standard output,
+// qemuArgs returns every stream a serial port of its own: ttyS1 standard output,
 // ttyS2 standard error, ttyS3 the control messages, and the console another one.
 func qemuArgs(c Config, dir string) ([]string, error) {
 	p, err := platformOf(c.Image)

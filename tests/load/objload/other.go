@@ -99,7 +99,7 @@ func differ(ours, theirs *ebpf.Program) string {
 	return ""
 }
 
-// functions are the texts of a program's instructions, by function, without what
+// functions are the strings of a program's instructions, by function, without what
 // depends on the place of a function or the number of a map.
 func functions(insns asm.Instructions) map[string][]string {
 	all, name := map[string][]string{}, ""

@@ -33,7 +33,7 @@ func run() error {
 	if err := json.Unmarshal(b, &jobs); err != nil {
 		return fmt.Errorf("%s: %w", os.Args[1], err)
 	}
-	// Containers often lack tracefs; the features tell whether this helped.
+	// Containers often lack tracefs; the features report whether this helped.
 	const tracefs = "/sys/kernel/tracing"
 	if _, err := os.Stat(filepath.Join(tracefs, "events")); err != nil {
 		_ = unix.Mount("tracefs", tracefs, "tracefs", 0, "")

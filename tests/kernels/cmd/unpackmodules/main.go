@@ -4,7 +4,7 @@
 //	go run ./tests/kernels/cmd/unpackmodules TREE OUT NAME...
 //
 // OUT receives NAME.ko for each, NAME.btf with the module's own types, and order,
-// which lists the names so that each stands behind what it depends on. A module
+// which lists the names so that each is behind what it depends on. A module
 // that the kernel does not have is left out: it is built in, or not made for the
 // architecture. It runs xz where modules are packed.
 package main

@@ -1,4 +1,4 @@
-// Loadall loads every program of every object in a folder into the running
+// Loadall loads every program of every object in a directory into the running
 // kernel and writes one JSON line for each (objload.Result). Objects named in
 // further arguments are left out. With -bpftool PROGRAM it has that load each
 // object, too, and writes one line for each object (objload.Other). The load
