@@ -245,6 +245,7 @@ type Map struct {
 	Read       bool     // aggregation that the script reads: laid out shared (design 12.2)
 	Cleared    bool     // the script clears or zeroes it
 	Deleted    bool     // the script deletes from it
+	Help, Unit string   // what a comment of the script says of it, for metrics; or ""
 
 	// What the lowering fixes (passes/lower-maps): the BPF map.
 	BPF BPFMap

@@ -191,6 +191,7 @@ func mapOf(m *ir.Map) manifest.Map {
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
 		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals, Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
+		KeyNames: m.KeyNames, Help: m.Help, Unit: m.Unit,
 	}
 	if m.BPF.Front.Global != "" {
 		front := m.BPF.Front

@@ -323,6 +323,7 @@ func (c *checker) finish() {
 	if len(c.order) > maxMaps {
 		c.l.Add(diag.TooLarge, c.order[maxMaps].keyAt, "the script has more than %d maps", maxMaps)
 	}
+	c.mapDocs()
 	for _, m := range c.order {
 		c.finishMap(m)
 	}

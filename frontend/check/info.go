@@ -377,7 +377,9 @@ type Map struct {
 	// Read: an aggregation whose value the script reads. Cleared: by clear or
 	// zero. Deleted: by delete.
 	Read, Cleared, Deleted bool
-	At                     diag.Span
+	// Help and Unit are what a comment of the script says of the map, see mapDocs.
+	Help, Unit string
+	At         diag.Span
 }
 
 // Scalar reports whether the map has no keys.

@@ -63,7 +63,7 @@ func (b *builder) addMap(m *check.Map) {
 	out := &ir.Map{
 		Name: m.Name, Shape: ir.MapShape(m.Shape), Pos: b.pos(m.At, -1), Declared: m.Declared,
 		MaxEntries: m.MaxEntries, Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step,
-		Read: m.Read, Cleared: m.Cleared, Deleted: m.Deleted,
+		Read: m.Read, Cleared: m.Cleared, Deleted: m.Deleted, Help: m.Help, Unit: m.Unit,
 	}
 	if m.Key != nil {
 		out.Key, out.KeyNames = b.layout(m.Key), m.KeyNames

@@ -217,12 +217,17 @@ type Map struct {
 	KeySize    int     `json:"key_size"`
 	ValueSize  int     `json:"value_size"`
 	MaxEntries int     `json:"max_entries"`
-	Key        *Layout `json:"key,omitempty"`   // absent for a scalar
-	Value      *Layout `json:"value,omitempty"` // plain: the value; aggregations: signedness of the argument
-	ValueOff   int     `json:"value_off"`
-	Present    int     `json:"present"` // offset of the u64 that says "set"; -1: existence says it
-	Gens       int     `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
-	GenOff     int     `json:"gen_off,omitempty"`
+	Key        *Layout `json:"key,omitempty"` // absent for a scalar
+	// KeyNames are what the script calls the parts of the key ("pid", "ret"), "" for one without a
+	// name. Help and Unit are what a comment of the script says of the map: metrics have them.
+	KeyNames []string `json:"key_names,omitempty"`
+	Help     string   `json:"help,omitempty"`
+	Unit     string   `json:"unit,omitempty"`
+	Value    *Layout  `json:"value,omitempty"` // plain: the value; aggregations: signedness of the argument
+	ValueOff int      `json:"value_off"`
+	Present  int      `json:"present"` // offset of the u64 that says "set"; -1: existence says it
+	Gens     int      `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
+	GenOff   int      `json:"gen_off,omitempty"`
 	// LenKey is not 0 when the programs count the elements: the key, in the map
 	// "len", of the word (u64) to which the loader adds what it deletes.
 	LenKey int `json:"len_key,omitempty"`

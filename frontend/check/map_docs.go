@@ -1,0 +1,54 @@
+package check
+
+import "strings"
+
+// maxMapHelp bounds the help of a map, in bytes.
+const maxMapHelp = 500
+
+// mapDocs finds what comments of the script say of its maps, for metrics. A line of a comment
+// that begins with the name of a map documents it, and can name a unit:
+//
+//	// @bytes [bytes]: Bytes that each process read.
+//	// @calls: Calls that failed.
+//
+// The first such line of a map counts.
+func (c *checker) mapDocs() {
+	for _, comment := range c.info.Script.Comments {
+		for line := range strings.Lines(comment.Text) {
+			line = strings.TrimSpace(strings.TrimSuffix(strings.TrimLeft(strings.TrimSpace(line), "/*# \t"), "*/"))
+			name, unit, help, ok := cutMapDoc(line)
+			if m := c.maps[name]; ok && m != nil && m.Help == "" && m.Unit == "" {
+				m.Help, m.Unit = strings.ToValidUTF8(help[:min(len(help), maxMapHelp)], ""), unit
+			}
+		}
+	}
+}
+
+// cutMapDoc takes "@name [unit]: help" apart.
+func cutMapDoc(line string) (name, unit, help string, ok bool) {
+	head, help, ok := strings.Cut(line, ":")
+	if !ok || !strings.HasPrefix(head, "@") {
+		return "", "", "", false
+	}
+	name, rest, _ := strings.Cut(head, " ")
+	if rest = strings.TrimSpace(rest); rest != "" {
+		unit, ok = strings.CutPrefix(rest, "[")
+		if !ok || !strings.HasSuffix(unit, "]") {
+			return "", "", "", false
+		}
+		if unit = strings.TrimSuffix(unit, "]"); !isUnit(unit) {
+			return "", "", "", false
+		}
+	}
+	return name, unit, strings.TrimSpace(help), true
+}
+
+// isUnit reports whether a unit can be a part of a metric's name: letters, digits and "_".
+func isUnit(unit string) bool {
+	for _, r := range unit {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') {
+			return false
+		}
+	}
+	return unit != "" && len(unit) <= 40
+}
