@@ -89,13 +89,25 @@ func (o *Option) Form() string {
 	return form + " " + o.Value
 }
 
+// accepts reports whether a value is one of the choices. A choice "NAME=DIR" stands for the values
+// that begin with "NAME=".
+func (o *Option) accepts(value string) bool {
+	for _, c := range o.Choices {
+		name, _, open := strings.Cut(c.Name, "=")
+		if value == c.Name && !open || open && strings.HasPrefix(value, name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
 // Set keeps a value where the option wants it.
 func (o *Option) Set(value string) error {
 	set, checked := o.To.(func(string) error)
 	if checked {
 		return set(value)
 	}
-	if words := strings.Join(o.Words(), " "); words != "" && !has(words, value) {
+	if words := strings.Join(o.Words(), " "); words != "" && !o.accepts(value) {
 		return fmt.Errorf("%s: %q is none of %s", o.Spelling(), value, strings.ReplaceAll(words, " ", ", "))
 	}
 	switch to := o.To.(type) {

@@ -24,7 +24,7 @@ func table(got *[]string) Table {
 		{Name: "quiet", Short: "q", To: note("quiet"), Group: "Group one"},
 		{Name: "verbose", Short: "v", To: note("verbose"), Help: strings.Repeat("words of help ", 12) + "end"},
 		{Name: "list", Short: "l", Value: "PATTERN", Optional: true, Alone: true, With: "verbose", To: note("list"), Group: "Group two"},
-		{Name: "mode", Value: "MODE", Choices: []Choice{{"a", "first"}, {"b", "second"}}, To: &mode},
+		{Name: "mode", Value: "MODE", Choices: []Choice{{"a", "first"}, {"b", "second"}, {"in=DIR", ""}}, To: &mode},
 		{Short: "I", Value: "DIR", To: note("I")},
 	}
 }
@@ -52,7 +52,11 @@ func TestParse(t *testing.T) {
 		{line: "-list", set: "list=", err: "unknown option -i in -list"},
 		{line: "-mode", err: "unknown option -mode; did you mean --mode?"},
 		{line: "--pid bad", err: "pid is bad"},
-		{line: "--mode c", err: `--mode: "c" is none of a, b`},
+		{line: "--mode c", err: `--mode: "c" is none of a, b, in=DIR`},
+		{line: "--mode in=/x"},
+		{line: "--mode=in=/x=y"},
+		{line: "--mode in", err: `--mode: "in" is none of a, b, in=DIR`},
+		{line: "--mode b=/x", err: `--mode: "b=/x" is none of a, b, in=DIR`},
 		{line: "-l -q", set: "list= quiet=", err: "--list cannot be combined with --quiet"},
 		{line: "-q -l -- x", set: "quiet= list=", after: "x", err: "--list cannot be combined with --quiet"},
 	} {

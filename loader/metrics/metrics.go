@@ -1,0 +1,243 @@
+// Package metrics names what a run exports of an object's maps: names, kinds, labels and
+// histogram bounds of metrics, as Prometheus and OpenTelemetry know them.
+//
+// It takes a manifest and the name of the object and reads nothing else, so that the exporter, the
+// dashboards that btc makes and the documentation agree. Equal objects have equal metrics on
+// every host: the same names, the same help and the same bounds.
+package metrics
+
+import (
+	"strconv"
+	"strings"
+
+	"btc/loader/manifest"
+)
+
+// Kind is what a metric is to a store of metrics.
+type Kind string
+
+// The kinds, by the names that Prometheus has for them.
+const (
+	Counter   Kind = "counter"   // count(), and sum() of unsigned values
+	Gauge     Kind = "gauge"     // sum() of signed values, min(), max(), integers, the newest interval of tseries()
+	Summary   Kind = "summary"   // avg() and stats(), without quantiles
+	Histogram Kind = "histogram" // hist() and lhist()
+)
+
+// Metric is what is exported of one map.
+type Metric struct {
+	Map  *manifest.Map
+	Name string // without the suffixes _total, _bucket, _count and _sum
+	Kind Kind
+	Help string
+	Unit string // "": none; Name ends in it
+	// Labels are the names of the labels of a key's parts, in their order.
+	Labels []string
+	// Bounds are the largest values in each bucket of a histogram but the last, which has no bound.
+	Bounds []int64
+}
+
+// ObjectLabel is the label that each series has: the object's name.
+const ObjectLabel = "object"
+
+// Own metrics of each run. A run that has ended leaves 0 in Up.
+const (
+	Up       = "btc_up"
+	UpHelp   = "1 while the object runs, 0 once it has ended."
+	Lost     = "btc_lost"
+	LostHelp = "What was lost, by cause: events, map (full), scratch, stack."
+)
+
+// reserved are label names that the format or the exporter uses itself.
+var reserved = map[string]bool{ObjectLabel: true, "le": true, "quantile": true}
+
+// Of returns the metrics of an object's maps in the order of the manifest, and the names of
+// the maps that are none because their values are no numbers. object is the object's name,
+// such as "reads" for reads.o; names of metrics are btc_OBJECT_MAP_UNIT.
+func Of(m *manifest.Manifest, object string) (list []Metric, left []string) {
+	used := map[string]bool{Up: true, Lost + "_total": true}
+	for i := range m.Maps {
+		x := &m.Maps[i]
+		if !strings.HasPrefix(x.Name, "@") {
+			continue
+		}
+		kind, ok := kindOf(x)
+		if !ok {
+			left = append(left, x.Name)
+			continue
+		}
+		list = append(list, Metric{
+			Map: x, Name: unique(used, baseName(object, x), kind, x.Unit), Kind: kind, Help: help(x), Unit: x.Unit,
+			Labels: labels(x), Bounds: bounds(x),
+		})
+	}
+	return list, left
+}
+
+func kindOf(x *manifest.Map) (Kind, bool) {
+	switch x.Shape {
+	case "count":
+		return Counter, true
+	case "sum":
+		if x.Value != nil && x.Value.Signed {
+			return Gauge, true
+		}
+		return Counter, true
+	case "min", "max", "tseries":
+		return Gauge, true
+	case "avg", "stats":
+		return Summary, true
+	case "hist", "lhist":
+		return Histogram, true
+	case "plain":
+		switch x.Value.Kind {
+		case "int", "bool", "enum":
+			return Gauge, true
+		}
+	}
+	return "", false
+}
+
+// baseName is a name without a unit.
+func baseName(object string, x *manifest.Map) string {
+	name := "btc_" + identifier(object)
+	if own := strings.TrimPrefix(x.Name, "@"); own != "" {
+		name += "_" + identifier(own)
+	}
+	return name
+}
+
+// unique is the name with its unit; a number makes it differ from names before.
+func unique(used map[string]bool, base string, kind Kind, unit string) string {
+	if kind == Counter {
+		base = strings.TrimSuffix(base, "_total")
+	}
+	for n := 1; ; n++ {
+		name := base
+		if n > 1 {
+			name += "_" + strconv.Itoa(n)
+		}
+		if unit != "" && !strings.HasSuffix(name, "_"+unit) {
+			name += "_" + unit
+		}
+		series := seriesNames(name, kind)
+		free := true
+		for _, s := range series {
+			free = free && !used[s]
+		}
+		if free {
+			for _, s := range series {
+				used[s] = true
+			}
+			return name
+		}
+	}
+}
+
+// seriesNames are the names that a metric's lines have.
+func seriesNames(name string, kind Kind) []string {
+	switch kind {
+	case Counter:
+		return []string{name, name + "_total"}
+	case Summary:
+		return []string{name, name + "_count", name + "_sum"}
+	case Histogram:
+		return []string{name, name + "_bucket", name + "_count", name + "_sum"}
+	}
+	return []string{name}
+}
+
+// help is the script's comment on the map, or what its function says of it: with equal names
+// it is equal.
+func help(x *manifest.Map) string {
+	if x.Help != "" {
+		return x.Help
+	}
+	if x.Shape == "plain" {
+		return "Value of " + x.Name + "."
+	}
+	return x.Shape + "() in " + x.Name + "."
+}
+
+// labels names the parts of a key after the script's words.
+func labels(x *manifest.Map) []string {
+	parts := Parts(x)
+	used := map[string]bool{}
+	out := make([]string, len(parts))
+	for i := range parts {
+		name := "key"
+		if len(parts) > 1 {
+			name += strconv.Itoa(i + 1)
+		}
+		if i < len(x.KeyNames) && x.KeyNames[i] != "" {
+			name = identifier(x.KeyNames[i])
+		}
+		if reserved[name] || strings.HasPrefix(name, "__") {
+			name = "key_" + strings.TrimLeft(name, "_")
+		}
+		label := name
+		for n := 2; used[label]; n++ {
+			label = name + "_" + strconv.Itoa(n)
+		}
+		used[label] = true
+		out[i] = label
+	}
+	return out
+}
+
+// Parts are the parts of a map's key that labels are made of; of a tseries without the interval.
+func Parts(x *manifest.Map) []manifest.Field {
+	key := x.Key
+	if key == nil {
+		return nil
+	}
+	if x.Shape == "tseries" {
+		if len(key.Fields) < 2 { // a scalar: the interval alone
+			return nil
+		}
+		key = &key.Fields[0].Layout
+	}
+	if key.Kind == "tuple" {
+		return key.Fields
+	}
+	return []manifest.Field{{Layout: *key}}
+}
+
+// bounds are the largest values in the buckets: all values are integers.
+func bounds(x *manifest.Map) []int64 {
+	var out []int64
+	switch x.Shape {
+	case "hist":
+		for i := range manifest.HistBuckets(x.Bits) - 1 {
+			out = append(out, int64(manifest.HistFirst(x.Bits, i+1))-1)
+		}
+	case "lhist":
+		for i := range manifest.LhistBuckets(x.Min, x.Max, x.Step) - 1 {
+			out = append(out, x.Min+int64(i)*x.Step-1)
+		}
+	}
+	return out
+}
+
+// identifier makes a name of letters, digits and "_".
+func identifier(name string) string {
+	out := strings.Map(func(r rune) rune {
+		switch {
+		case r == '_', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+	if out == "" || out[0] >= '0' && out[0] <= '9' {
+		out = "_" + out
+	}
+	return out
+}
+
+// ObjectName is the name that metrics have of an object: that of its file without ".o".
+func ObjectName(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		path = path[i+1:]
+	}
+	return strings.TrimSuffix(path, ".o")
+}
