@@ -89,9 +89,9 @@ func Row(cells ...string) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// Wrap breaks a paragraph into lines of at most 140 bytes.
+// Wrap breaks a paragraph into lines of at most 100 bytes.
 func Wrap(text string) string {
-	const width = 140
+	const width = 100
 	var b strings.Builder
 	column := 0
 	for _, word := range strings.Fields(text) {
