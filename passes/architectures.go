@@ -7,10 +7,10 @@ import (
 	"btc/ir"
 )
 
-// architectures writes out what differs between the architectures that the
-// object serves: each value becomes tests for all of them but the last, which a
-// loader decides by relocations, and a form for each. The kernel drops the losing
-// sides; our loader removes the tests, too, so that nothing of them is run.
+// architectures expands ops whose code differs between the architectures that the object
+// supports: each value becomes a chain of tests, which the loader decides by relocations,
+// and one form per architecture. The kernel drops the dead forms; btrun also removes the
+// tests, so they cost nothing at run time.
 //
 // requires:    core ops; an object for one architecture has nothing to do
 // establishes: no saved, no perarch
@@ -61,8 +61,8 @@ func (l *lowering) byArch(make func(*arch.Arch) *ir.Value) *ir.Value {
 	return from(0)
 }
 
-// saved reads what is kept among the registers of v's context. It stays one op
-// as long as values are still to be recognised as equal.
+// saved reads a value kept among the registers of v's context. It stays one op as long as
+// common subexpressions are still to be found.
 func (l *lowering) saved(v *ir.Value, name string) *ir.Value {
 	if len(l.m.Arches) < 2 {
 		return l.savedOn(l.arch(), name, v.Args[0])
@@ -72,7 +72,7 @@ func (l *lowering) saved(v *ir.Value, name string) *ir.Value {
 	return out
 }
 
-// savedOn reads it where one architecture keeps it.
+// savedOn reads it at the offset at which one architecture keeps it.
 func (l *lowering) savedOn(a *arch.Arch, name string, ctx *ir.Value) *ir.Value {
 	s, ok := a.Saved(name)
 	if !ok {

@@ -2,8 +2,8 @@ package passes
 
 import "btc/ir"
 
-// layout orders the blocks for emission: reverse postorder, cold ones last, so
-// that the way a program usually takes is straight.
+// layout is block placement. It orders the blocks for emission: reverse postorder with cold
+// blocks last, so that the common path falls through.
 //
 // requires:    -
 // establishes: the entry is first, each hot block follows one that leads to it

@@ -6,8 +6,8 @@ import (
 	"btc/ir"
 )
 
-// budget refuses what no kernel would load, with a place in the script, before
-// the object is written.
+// budget refuses what no kernel would load, with a position in the script, before the
+// object is written.
 //
 // requires:    placed slots
 // establishes: each function is within the estimates below
@@ -19,7 +19,7 @@ func overBudget(m *ir.Module, most int) []ir.Diag {
 	for _, f := range m.Funcs {
 		if n := instructions(f); n > most {
 			diags = append(diags, ir.Diag{Pos: f.Pos,
-				Text: fmt.Sprintf("this probe compiles to about %d instructions, the kernel takes %d", n, most),
+				Text: fmt.Sprintf("this probe compiles to about %d instructions, the kernel accepts at most %d", n, most),
 				Hint: "unroll less, or split the probe"})
 		}
 	}

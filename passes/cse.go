@@ -6,8 +6,8 @@ import (
 	"btc/ir"
 )
 
-// cse makes one of equal values: pure ops of the same operands, and reads of
-// what cannot change while one program runs.
+// cse is common subexpression elimination: it merges equal values, which are pure ops with
+// the same operands and reads of what cannot change while one program runs.
 //
 // requires:    -
 // establishes: no two pure or stable values of equal operands where one dominates the other
@@ -25,11 +25,11 @@ import (
 //	v5:i64 = nsecs
 //	v6:i64 = nsecs
 //
-// The loader is told of a process once: a second seenproc goes, too. So does a
-// second read of memory that is not the program's, such as a pointer that is
-// tested and followed, unless it is in a loop that the first does not.
+// The loader is told of a process only once, so a second seenproc is removed, too. So is a
+// second read of memory that the program does not own, such as a pointer that is tested and
+// followed, unless it is in a loop that the first is not in.
 func cse(m *ir.Module) []ir.Diag {
-	readsOnce := !writesElsewhere(m) && !ownAddressTaken(m)
+	readsOnce := !writesForeign(m) && !ownAddressTaken(m)
 	m.EachFunc(func(_ int, f *ir.Func) { cseFunc(m, f, readsOnce) })
 	return nil
 }
@@ -41,13 +41,13 @@ var stableOps = map[ir.Op]bool{
 	ir.OpNumaID: true, ir.OpNcpus: true, ir.OpArg: true, ir.OpRetval: true, ir.OpFuncIP: true, ir.OpReg: true, ir.OpUsermode: true, ir.OpSaved: true,
 }
 
-// stableHelpers are the helpers behind them.
+// stableHelpers are the helpers that stableOps are lowered to.
 var stableHelpers = map[string]bool{
 	"get_current_pid_tgid": true, "get_current_uid_gid": true, "get_smp_processor_id": true, "get_current_task": true,
 	"get_current_task_btf": true, "get_current_cgroup_id": true, "get_numa_node_id": true, "get_func_ip": true, "get_attach_cookie": true,
 }
 
-// mergeable reports whether equal operands give equal results throughout a run.
+// mergeable reports whether equal operands have equal results throughout a run.
 func mergeable(m *ir.Module, v *ir.Value) bool {
 	switch {
 	case v.Type.Kind == ir.Void:
@@ -134,7 +134,7 @@ func cseFunc(m *ir.Module, f *ir.Func, readsOnce bool) {
 	subst.Apply(f)
 }
 
-// isRead tells that v reads memory that programs do not write.
+// isRead reports whether v reads memory that programs do not write.
 func isRead(v *ir.Value) bool {
 	if v.Op != ir.OpRead {
 		return false
@@ -179,7 +179,7 @@ func ownAddressTaken(m *ir.Module) bool {
 	return false
 }
 
-// copies tells that v takes what is at its i-th argument and keeps no address.
+// copies reports whether v copies the memory at its i-th argument and keeps no address.
 func copies(v *ir.Value, i int) bool {
 	switch v.Op {
 	case ir.OpStr, ir.OpReadMem:
@@ -188,8 +188,8 @@ func copies(v *ir.Value, i int) bool {
 	return v.Op == ir.OpCall || v.Op == ir.OpICmp
 }
 
-// writesElsewhere reports whether the module writes memory that is not the programs' own.
-func writesElsewhere(m *ir.Module) bool {
+// writesForeign reports whether the module writes memory that programs do not own.
+func writesForeign(m *ir.Module) bool {
 	for _, f := range m.Funcs {
 		for _, b := range f.Blocks {
 			for _, v := range b.Values {
@@ -204,9 +204,9 @@ func writesElsewhere(m *ir.Module) bool {
 
 const maxEqual = 64
 
-// dominating finds a value among those of v's hash that equals it and whose
-// block dominates b, but for those of which v is another. Of many, such as those of
-// the paths where each printf of a long clause fails, it looks at the last ones.
+// dominating finds a value with v's hash that equals v and whose block dominates b, other
+// than v itself. Of many candidates, such as the failure paths of each printf in a long
+// clause, it looks only at the last ones.
 func dominating(d *ir.DomTree, candidates []*ir.Value, v *ir.Value, b *ir.Block, other func(w *ir.Value) bool) *ir.Value {
 	for _, w := range candidates[max(0, len(candidates)-maxEqual):] {
 		if equal(v, w) && d.Dominates(w.Block, b) && !other(w) {

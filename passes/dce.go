@@ -6,8 +6,8 @@ import (
 	"btc/ir"
 )
 
-// dce drops values without use and effect, block parameters that only feed
-// each other, writes to slots that nothing reads, and slots without use.
+// dce is dead code elimination. It drops values without use and effect, block parameters
+// that only feed each other, writes to slots that nothing reads, and slots without use.
 //
 // requires:    -
 // establishes: each value has a use or an effect; each slot has a use
@@ -39,7 +39,7 @@ var quietHelpers = map[string]bool{
 	"map_lookup_elem": true, "ringbuf_query": true,
 }
 
-// droppable reports whether v may go when its result is not used.
+// droppable reports whether v may be removed when its result is not used.
 func droppable(m *ir.Module, v *ir.Value) bool {
 	if mayFail(v) {
 		return false
@@ -120,8 +120,8 @@ func sweep(b *ir.Block, live ir.ValueSet, preds []ir.Pred) {
 	}
 }
 
-// slotWriters are ops without effect but what they write to their first
-// argument and their result.
+// slotWriters are ops whose only effects are their result and a write to their first
+// argument.
 var slotWriters = map[ir.Op]bool{
 	ir.OpStore: true, ir.OpComm: true, ir.OpReadMem: true, ir.OpMemCopy: true, ir.OpMemZero: true,
 	ir.OpStrLit: true, ir.OpStr: true, ir.OpStrCopy: true,

@@ -8,10 +8,9 @@ import (
 	"btc/ir/kernel"
 )
 
-// direct-reads reads fields of objects whose types the kernel knows by loads:
-// those of the arguments of traced functions (fentry, fexit), and of what the
-// current task points to, through further pointers, too. docs/targets.md has what it
-// saves.
+// direct-reads replaces probe reads by plain loads where the kernel knows the object's
+// type: the arguments of traced functions (fentry, fexit), and what the current task points
+// to, also through further pointers. docs/targets.md has the measured gain.
 //
 // requires:    -
 // establishes: -
@@ -35,11 +34,11 @@ import (
 //	  ...
 //	  jump b4(v14)
 //
-// The kernel goes by its own types: it follows a pointer only where they have a
-// pointer to a struct, wants the first member of a union, and no use of such a
-// pointer as a number. So only chains whose every step the target has as a plain
-// member are taken, and what they end in is a number. The test for the helper (5.11)
-// is before arguments, too, as the switch that our loader can turn.
+// The kernel uses its own types: it follows a pointer only if the type there is a pointer
+// to a struct, uses the first member of a union, and allows no arithmetic with such a
+// pointer. So only chains are converted whose every step is a plain member in the target
+// and that end in a number. The test for the helper (5.11) is made before arguments, too,
+// as the switch that the loader can set.
 func directReads(m *ir.Module) []ir.Diag {
 	if m.Target == nil {
 		return nil
@@ -70,12 +69,12 @@ type direct struct {
 // chain is a read of a number, and the reads of pointers that lead to it.
 type chain struct {
 	root  *ir.Value   // curtask or an argument
-	typ   string      // of what root points to
+	typ   string      // type that root points to
 	slot  int         // of an argument, in words of the context
-	reads []*ir.Value // in the order of their places; the last gives the number
+	reads []*ir.Value // in execution order; the last one reads the number
 }
 
-// chain finds the chain that v ends.
+// chain finds the chain that ends in v.
 func (d *direct) chain(v *ir.Value) (c chain, ok bool) {
 	if v.Op != ir.OpRead || v.Type.IsPtr() {
 		return c, false
@@ -100,10 +99,10 @@ func (d *direct) chain(v *ir.Value) (c chain, ok bool) {
 	}
 }
 
-// isRoot reports whether the kernel knows the type of what a chain begins with.
+// isRoot reports whether the kernel knows the type of a chain's first value.
 func (d *direct) isRoot(c *chain) bool {
 	switch c.root.Op {
-	case ir.OpCurtask: // the call that types it takes as long as a read
+	case ir.OpCurtask: // the call that returns it typed costs as much as a read
 		return c.typ == "struct task_struct" && len(c.reads) > 1
 	case ir.OpArg:
 		if k := d.f.Prog.Kind; k != probe.Fentry && k != probe.Fexit {
@@ -120,8 +119,8 @@ func (d *direct) isRoot(c *chain) bool {
 	return false
 }
 
-// plainField is the field that v reads, when it is a member of a struct and of
-// no union, bitfield or array.
+// plainField is the field that v reads, if it is a member of a struct and not of a union, a
+// bitfield or an array.
 func (d *direct) plainField(v *ir.Value) (f kernel.Field, ok bool) {
 	if v.Imm != 0 || v.CORE.Path == "" || strings.Contains(v.CORE.Path, "[") || !strings.HasPrefix(v.CORE.Type, "struct ") {
 		return f, false
@@ -150,12 +149,12 @@ func plainPath(typ *kernel.Type, path []int) bool {
 	return true
 }
 
-// isWord reports whether a value of type t is a number to the kernel, of so many bytes.
+// isWord reports whether the kernel treats a value of type t as a number of size bytes.
 func isWord(t *kernel.Type, size int) bool {
 	switch t.Kind {
 	case kernel.Int, kernel.Enum:
 		return int(t.Size) == size
-	case kernel.Pointer: // to no struct or union
+	case kernel.Pointer: // to neither struct nor union
 		to := t.Elem().Resolve()
 		return size == 8 && (to.Kind == kernel.Int || to.Kind == kernel.Void)
 	}
@@ -179,7 +178,7 @@ func uncast(v *ir.Value) *ir.Value {
 	return v
 }
 
-// emit puts the loads, and the reads for where they cannot be.
+// emit writes the loads, and the original reads for hosts where the loads are not possible.
 func (c chain) emit(b *ir.Builder) *ir.Value {
 	last := c.reads[len(c.reads)-1]
 	rest := b.Split()
@@ -194,7 +193,7 @@ func (c chain) emit(b *ir.Builder) *ir.Value {
 	follow := func(p *ir.Value) *ir.Value {
 		next := b.Func().NewBlockAfter(b.Block())
 		null := ir.Edge{To: rest, Args: []*ir.Value{b.Cast(last.Type, ir.Const(0))}}
-		if last.Pos.Site > 0 { // the failed read is to be told
+		if last.Pos.Site > 0 { // the failed read is to be reported
 			null = ir.Edge{To: slow}
 		}
 		b.Block().Br(b.NotNull(p), ir.Edge{To: next}, null, b.Pos)

@@ -8,6 +8,6 @@
 // missing value means in the language. docs/layouts.md describes the layouts
 // that they choose.
 //
-// What a user can cause is returned as ir.Diags, with positions in the script; a
-// broken invariant of the IR is a panic that starts with "BUG:".
+// Errors in the script are returned as ir.Diags, with positions; a broken invariant of the
+// IR is a panic that starts with "BUG:".
 package passes

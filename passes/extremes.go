@@ -6,8 +6,8 @@ import (
 	"btc/ir"
 )
 
-// Reading min() and max() maps: the value of each CPU is looked at, in a loop
-// that ends with the last CPU (bpf_map_lookup_percpu_elem, 5.19, gives null).
+// Reading min() and max() maps: a loop looks at the value of each CPU and ends after the
+// last CPU (bpf_map_lookup_percpu_elem, 5.19, returns null there).
 
 const (
 	percpuHelper = "map_lookup_percpu_elem"
@@ -16,12 +16,12 @@ const (
 )
 
 // readExtreme is the minimum or maximum over all CPUs of the element at key, 0
-// when none has one.
+// when no CPU has one.
 func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	for _, helper := range []string{percpuHelper, rangeHelper} {
 		l.m.Meta.AddNeed(ir.Need{Feature: helper, Pos: pos, Construct: fmt.Sprintf("reading the %s() map %s in the script", x.Shape, x.Name)})
 	}
-	turns := l.Emit(ir.OpRangeIter, ir.TI64, ir.Const(maxCPUs))
+	iter := l.Emit(ir.OpRangeIter, ir.TI64, ir.Const(maxCPUs))
 	rest := l.Split()
 	result := rest.AddParam(ir.TI64)
 	head := l.Func().NewBlockAfter(l.Block())
@@ -29,7 +29,7 @@ func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	set, best := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
 	l.Jump(head, ir.Const(0), ir.Const(0))
 	l.goOn(head)
-	next := l.Emit(ir.OpRangeNext, ir.TI64, turns)
+	next := l.Emit(ir.OpRangeNext, ir.TI64, iter)
 	head.Br(l.ICmp(ir.NE, next, ir.Const(0)), ir.Edge{To: body}, ir.Edge{To: rest, Args: []*ir.Value{best}}, l.Pos)
 	l.goOn(body)
 	p := l.Call(percpuHelper, ir.TMapVal(x.Name, true), ir.MapOperand(x.Name), key, l.AddImm(next, -1))
@@ -50,7 +50,7 @@ func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	return result
 }
 
-// better is the condition under which a value replaces a minimum, or a maximum.
+// better is the condition under which a value replaces the current minimum or maximum.
 func better(x *ir.Map, max bool) ir.Cond {
 	c := ir.ULT
 	if x.Value.Signed {

@@ -7,8 +7,9 @@ import (
 	"btc/ir"
 )
 
-// fold computes what is constant, applies algebraic identities, makes costly
-// ops cheaper and moves constant offsets into memory accesses.
+// fold is constant folding and strength reduction: it computes constants, applies algebraic
+// identities, replaces costly ops by cheaper ones and moves constant offsets into memory
+// accesses.
 //
 // requires:    -
 // establishes: the constant operand of a commutative op or icmp is the second;
@@ -32,8 +33,8 @@ func fold(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// foldFunc repeats until nothing changes: what a replacement uncovers may lie
-// before it, along a back edge.
+// foldFunc repeats until nothing changes: a replacement may expose another one earlier in
+// the order, along a back edge.
 func foldFunc(f *ir.Func) {
 	for {
 		fo := &folder{subst: ir.Subst{}}
@@ -48,7 +49,8 @@ func foldFunc(f *ir.Func) {
 	}
 }
 
-// dropSigns loads without extension what only stores of no more bytes take.
+// dropSigns removes the sign extension of loads whose only uses are stores of no more
+// bytes.
 func dropSigns(f *ir.Func) {
 	extended := map[*ir.Value]bool{}
 	for _, b := range f.Blocks {
@@ -105,7 +107,7 @@ func (fo *folder) block(b *ir.Block) {
 	b.Values = keep
 }
 
-// value runs the rules of v's op until none applies.
+// value runs the rules of v's op until no rule applies.
 func (fo *folder) value(v *ir.Value) *ir.Value {
 	before := fo.changed
 	defer func() { fo.changed = fo.changed || before }()
@@ -118,8 +120,7 @@ func (fo *folder) value(v *ir.Value) *ir.Value {
 	}
 }
 
-// foldOnce answers what v becomes: another value, or nil when it stays or was
-// changed in place.
+// foldOnce returns the replacement of v, or nil when v stays or was changed in place.
 func foldOnce(fo *folder, v *ir.Value) *ir.Value {
 	if n, ok := computed(v, constArg); ok {
 		return constOf(v.Type, n)
@@ -148,22 +149,22 @@ func foldOnce(fo *folder, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// touch notes a change of v in place.
+// touch records that v changed in place.
 func (fo *folder) touch() { fo.changed = true }
 
-// become makes v another op of the given arguments, in place.
+// become turns v into another op with the given arguments, in place.
 func (fo *folder) become(v *ir.Value, op ir.Op, args ...*ir.Value) *ir.Value {
 	v.Op, v.Args = op, args
 	fo.touch()
 	return nil
 }
 
-// constArg is the i-th operand of v where it is a constant.
+// constArg is the i-th operand of v if it is a constant.
 func constArg(v *ir.Value, i int) (n int64, known bool) {
 	return v.Args[i].Imm, v.Args[i].IsConst()
 }
 
-// computed is the number that v gives, of the operands that arg knows.
+// computed is the result of v for the operands that arg knows.
 func computed(v *ir.Value, arg func(v *ir.Value, i int) (n int64, known bool)) (n int64, known bool) {
 	switch v.Op {
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr, ir.OpICmp:
@@ -322,7 +323,7 @@ func foldChain(fo *folder, v *ir.Value) {
 	}
 }
 
-// maxOf is the largest unsigned number that the definition of v can give.
+// maxOf is the largest unsigned result that the definition of v allows.
 func maxOf(v *ir.Value) uint64 {
 	width := func(k ir.MemKind) uint64 {
 		if k.Signed() || k.Size() == 0 || k.Size() == 8 {
@@ -347,7 +348,7 @@ func maxOf(v *ir.Value) uint64 {
 	return math.MaxUint64
 }
 
-// keepsAll reports whether the mask leaves every number that x can give as it is.
+// keepsAll reports whether the mask leaves every possible value of x unchanged.
 func keepsAll(x *ir.Value, mask uint64) bool {
 	return mask&(mask+1) == 0 && maxOf(x) <= mask
 }
@@ -384,8 +385,8 @@ func foldICmp(fo *folder, v *ir.Value) *ir.Value {
 	return foldBound(fo, v, x, y.Imm)
 }
 
-// neverNull reports whether a pointer of the type needs no test. A trusted
-// kernel pointer may be null whatever its type says.
+// neverNull reports whether a pointer of the type needs no test. A trusted kernel pointer
+// may be null whatever its type says.
 func neverNull(t ir.Type) bool { return t.IsPtr() && !t.Nullable && t.Kind != ir.BTF }
 
 // foldTruthTest is a comparison of a truth value, or of one as an integer, with
@@ -497,7 +498,7 @@ func foldAddress(fo *folder, v *ir.Value) {
 	}
 }
 
-// foldStored drops what changes only bits that the store does not write.
+// foldStored drops ops that change only bits that the store does not write.
 func foldStored(fo *folder, v *ir.Value) {
 	x := v.Args[1]
 	n := v.Mem.Size()

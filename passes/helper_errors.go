@@ -6,18 +6,18 @@ import (
 	"btc/ir"
 )
 
-// Failing helpers are reported where the value that calls them has a site: the
-// script was compiled for that, and the module has Meta.Sites. Without, the
-// functions of this file make no code.
+// Helper failures are reported where the calling value has a site: the script was compiled
+// for that, and the module has Meta.Sites. Otherwise the functions of this file emit no
+// code.
 
-// Answers of the kernel (asm-generic/errno-base.h) that are told apart.
+// Kernel errors that are distinguished (asm-generic/errno-base.h).
 const (
 	errNoEntry = 2 // ENOENT: there is no such element
 	errTooBig  = 7 // E2BIG: the map is full
 )
 
-// check tells the loader when a helper's answer r is negative. Before 6.4 some
-// helpers give an int: the upper half of the register is not its sign.
+// check reports to the loader when a helper's result r is negative. Before 6.4 some helpers
+// return an int: the upper half of the register is not a sign extension.
 func (l *lowering) check(helper string, r *ir.Value) {
 	if l.Pos.Site == 0 {
 		return
@@ -26,7 +26,7 @@ func (l *lowering) check(helper string, r *ir.Value) {
 	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.failed(helper, r) })
 }
 
-// checkBut is check without the error that is none here.
+// checkBut is check without the error number that is not a failure here.
 func (l *lowering) checkBut(helper string, r *ir.Value, errno int64) {
 	if l.Pos.Site == 0 {
 		return
@@ -37,28 +37,28 @@ func (l *lowering) checkBut(helper string, r *ir.Value, errno int64) {
 	})
 }
 
-// absent tells the loader that a map has no such element.
+// absent reports to the loader that a map has no such element.
 func (l *lowering) absent() {
 	if l.Pos.Site > 0 {
 		l.failed("map_lookup_elem", ir.Const(0))
 	}
 }
 
-// checkSet tells the loader when the scalar at p, whose slot always exists, was
-// not set.
+// checkSet reports to the loader when the scalar at p, whose slot always exists, was not
+// set.
 func (l *lowering) checkSet(x *ir.Map, key, p *ir.Value) {
 	if key == nil && l.Pos.Site > 0 {
 		l.IfCold(l.ICmp(ir.EQ, l.isSet(x, p), ir.Const(0)), l.absent)
 	}
 }
 
-// failed tells the loader that a helper failed, and what it answered.
+// failed reports to the loader that a helper failed, and its error.
 func (l *lowering) failed(helper string, code *ir.Value) {
 	e := l.ownEvent(ir.EvHelperError, "index", "code")
 	l.send(e, ir.Const(int64(l.site(helper))), code)
 }
 
-// site is the index of the message about a helper at the place at hand.
+// site is the index of the message about a helper at the current position.
 func (l *lowering) site(helper string) int {
 	want := l.m.Meta.Sites[l.Pos.Site-1]
 	want.Helper = helper
@@ -71,7 +71,7 @@ func (l *lowering) site(helper string) int {
 	return len(l.m.Meta.Errors) - 1
 }
 
-// at runs code that fails for another value than the one that is being replaced.
+// at emits code that fails on behalf of a value other than the one that is being replaced.
 func (l *lowering) at(v *ir.Value, code func()) {
 	pos := l.Pos
 	if v.Pos.Site > 0 {
@@ -81,8 +81,8 @@ func (l *lowering) at(v *ir.Value, code func()) {
 	l.Pos = pos
 }
 
-// mayFail tells the ops whose failure is reported, so that they are kept when
-// no one uses their result.
+// mayFail reports whether v's failure is reported, so that v is kept even if its result is
+// unused.
 func mayFail(v *ir.Value) bool {
 	if v.Pos.Site == 0 {
 		return false

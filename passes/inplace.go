@@ -7,13 +7,13 @@ import (
 	"btc/ir"
 )
 
-// The form in place of a loop over a range, made by callbacks.
+// The in-place form of a loop over a range that is otherwise outlined into a callback.
 //
-// bpf_loop exists since 5.17. For kernels before, the loop is in the program a
-// second time, with a counter, as every kernel since 5.3 walks it. The test for the
-// helper is decided on the host; the kernel drops the losing side, and our loader
-// takes it out (below 5.13 the kernel refuses to decode the address of a subprogram,
-// also where nothing leads to it).
+// bpf_loop exists since 5.17. For older kernels, the program contains the loop a second
+// time with a counter, as a bounded loop that every kernel since 5.3 verifies. The test for
+// the helper is decided on the host; the kernel drops the dead side, and the loader removes
+// it (below 5.13 the kernel refuses to decode the address of a subprogram even in dead
+// code).
 //
 //	  v9:i64 = core enumval_exists field(enum bpf_func_id___loop:BPF_FUNC_loop)
 //	  v10:i1 = icmp ne v9, 0
@@ -34,29 +34,29 @@ import (
 //	  br v15, b11, b12
 //	b7(v16:i64):                                     ; what rangecut is
 
-// inPlace is the copy of a loop over a range.
+// inPlace is the in-place copy of a loop over a range.
 type inPlace struct {
 	blocks map[*ir.Block]*ir.Block
 	values ir.Subst
 	enter  *ir.Block // leads to the head's copy
 	join   *ir.Block // both forms end here
-	zero   *ir.Value // the number 0, which the verifier does not know
-	stops  bool      // it can end before its turns are made
+	zero   *ir.Value // the number 0, unknown to the verifier
+	stops  bool      // it can end before all iterations are done
 }
 
-// copyLoop makes the form in place of o's loop, without the ways out of its body.
+// copyLoop makes the in-place form of o's loop, without the exits of its body.
 func (o *outliner) copyLoop(p *planner) {
 	f, pos := o.f, o.next.Pos
 	c := &inPlace{values: ir.Subst{}}
-	most := p.turns[o.next]
+	most := p.trips[o.next]
 	c.blocks = ir.CopyBlocks(f, append([]*ir.Block{o.head}, o.region...), c.values)
 	o.place = c
 	head := c.blocks[o.head]
 	for _, b := range o.region {
 		for i, v := range b.Values {
-			if v.Op == ir.OpRangeNext { // the copy has its turns
+			if v.Op == ir.OpRangeNext { // the copy has its trip count
 				w := c.blocks[b].Values[i]
-				p.turns[w], p.within[w] = p.turns[v], p.within[v]
+				p.trips[w], p.within[w] = p.trips[v], p.within[v]
 			}
 		}
 	}
@@ -129,8 +129,8 @@ func (o *outliner) copyLoop(p *planner) {
 	c.enter.Cold = true
 }
 
-// unknown is a number that the verifier does not know: it would try the body with
-// each value that a counter of the script can have, and what follows with each
+// unknown is a number that the verifier does not know. Otherwise it would verify the body
+// once for each value of a counter of the script, and the code after it once for each
 // length that it learns of a loop from its tests.
 func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 	switch {
@@ -142,7 +142,7 @@ func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 	return at.Add(v, c.zero)
 }
 
-// countInner gives the loops in the body of the form in place counters, too.
+// countInner gives the loops nested in the in-place body counters, too.
 func (o *outliner) countInner(p *planner) {
 	for _, b := range o.region {
 		nb := o.place.blocks[b]
@@ -155,7 +155,7 @@ func (o *outliner) countInner(p *planner) {
 	}
 }
 
-// endInPlace is a block that ends the form in place behind its last turn.
+// endInPlace is a block that ends the in-place form after its last iteration.
 func (o *outliner) endInPlace(cut *ir.Value) *ir.Block {
 	b := o.f.NewBlock()
 	b.Cold = true
@@ -172,9 +172,9 @@ func (o *outliner) putCarried(at *ir.Builder) {
 	}
 }
 
-// leaveInPlace does in the copy of b what leaveBody did in b: along edge i of its
-// end (-1: the return) the loop is left, with a number (0: none) and with values
-// in words.
+// leaveInPlace does in the copy of b what leaveBody did in b: it leaves the loop along edge
+// i of b's terminator (-1: the return), with an exit number (0: none) and with values in
+// words.
 func (o *outliner) leaveInPlace(b *ir.Block, i, code int, args []*ir.Value, words []int) {
 	if o.place == nil {
 		return
@@ -201,10 +201,10 @@ func (o *outliner) leaveInPlace(b *ir.Block, i, code int, args []*ir.Value, word
 	end.Jump(o.place.join, ir.Const(0))
 }
 
-// message is the index of what a run says when the form in place of a loop stops.
-func (p *planner) message(f *ir.Func, walk *ir.Value, turns uint64) int {
+// message is the index of the message for a loop whose in-place form stopped early.
+func (p *planner) message(f *ir.Func, walk *ir.Value, trips uint64) int {
 	e := p.m.Meta.Errors[cutsOf(f, walk)[0].Imm]
-	e.Text = fmt.Sprintf("Loop stopped after %d turns: the kernel follows no more of it, and has no bpf_loop (Linux 5.17)", turns)
+	e.Text = fmt.Sprintf("Loop stopped after %d iterations: this kernel verifies no more of them, and has no bpf_loop (Linux 5.17)", trips)
 	for i := range p.m.Meta.Errors {
 		if old := &p.m.Meta.Errors[i]; old.Text == e.Text && old.Pos == e.Pos && old.End == e.End {
 			return i
@@ -214,7 +214,7 @@ func (p *planner) message(f *ir.Func, walk *ir.Value, turns uint64) int {
 	return len(p.m.Meta.Errors) - 1
 }
 
-// cutsOf finds the rangecut of a loop: none or one, unless code was doubled.
+// cutsOf finds the rangecut ops of a loop: at most one, unless code was duplicated.
 func cutsOf(f *ir.Func, walk *ir.Value) []*ir.Value {
 	var all []*ir.Value
 	for _, b := range f.Blocks {
@@ -227,8 +227,8 @@ func cutsOf(f *ir.Func, walk *ir.Value) []*ir.Value {
 	return all
 }
 
-// settleCut gives each rangecut of a loop its value; what a known one decides is
-// decided.
+// settleCut replaces each rangecut of a loop by its value, and decides the branches on a
+// known one.
 func settleCut(f *ir.Func, walk *ir.Value, value func(at *ir.Builder, v *ir.Value) *ir.Value) {
 	known := ir.Subst{}
 	for _, v := range cutsOf(f, walk) {
@@ -256,10 +256,10 @@ func settleCut(f *ir.Func, walk *ir.Value, value func(at *ir.Builder, v *ir.Valu
 	}
 }
 
-// countTo gives a loop in the body of one in place a counter, too.
+// countTo gives a loop nested in an in-place body a counter, too.
 func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 	head, begin := next.Block, next.Args[0]
-	most, n := p.turns[next], next.Args[0].Args[0]
+	most, n := p.trips[next], next.Args[0].Args[0]
 	all := p.within[next] || n.IsConst() && uint64(n.Imm) <= most
 	index := 0
 	if !all && len(cutsOf(f, begin)) > 0 {
@@ -267,7 +267,7 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 	}
 	test := head.Term.Arg
 	if head.Term.Kind != ir.Br || test.Op != ir.OpICmp || test.Args[0] != next || test.Block != head {
-		ir.ReplaceUses(f, next, ir.Const(0)) // no one looks at it
+		ir.ReplaceUses(f, next, ir.Const(0)) // unused
 		head.Remove(next.Index())
 		return
 	}
@@ -285,7 +285,7 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 			ways = append(ways, w)
 		}
 	}
-	if len(back) == 0 { // one turn or none
+	if len(back) == 0 { // at most one iteration
 		settleCut(f, begin, func(*ir.Builder, *ir.Value) *ir.Value { return ir.Const(0) })
 		ir.ReplaceUses(f, next, ir.Const(1))
 		test.Args = []*ir.Value{n, ir.Const(0)}

@@ -37,13 +37,13 @@ func jumpThreading(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// threader is what is known of a function while its edges change.
+// threader is the state of a function while its edges change.
 type threader struct {
 	f     *ir.Func
 	preds [][]ir.Pred   // by Block.ID
-	uses  [][]*ir.Block // by Value.ID: blocks that mention it, or did before an edge changed
-	dead  []bool        // by Block.ID: no edge leads there any more
-	seen  []int         // by Block.ID: the last walk that came there
+	uses  [][]*ir.Block // blocks that use it, or did before an edge changed
+	dead  []bool        // not reachable any more
+	seen  []int         // the last walk that reached it
 	walks int
 }
 
@@ -83,7 +83,7 @@ func (t *threader) sweep() bool {
 	return changed
 }
 
-// thread leads edges past b, which tests its parameter p.
+// thread redirects edges past b, which tests its parameter p.
 func (t *threader) thread(b *ir.Block, p int) bool {
 	test := b.Values[0]
 	var asked, free [2]bool // by side
@@ -119,7 +119,8 @@ func (t *threader) thread(b *ir.Block, p int) bool {
 	return len(stay) < len(ways)
 }
 
-// drop takes out the edges of b, to which none leads, and of what only they lead to.
+// drop removes the edges out of b, which is unreachable, and of the blocks that only they
+// reach.
 func (t *threader) drop(b *ir.Block) {
 	for work := []*ir.Block{b}; len(work) > 0; {
 		b := work[len(work)-1]
@@ -135,7 +136,7 @@ func (t *threader) drop(b *ir.Block) {
 	}
 }
 
-// testedParam finds the parameter of a block that only tests it.
+// testedParam finds the parameter of a block that does nothing but test it.
 func testedParam(b *ir.Block) (int, bool) {
 	if len(b.Values) != 1 || b.Term.Kind != ir.Br || b.Term.Arg != b.Values[0] {
 		return 0, false
@@ -152,8 +153,8 @@ func testedParam(b *ir.Block) (int, bool) {
 	return 0, false
 }
 
-// freeOf reports whether b's parameters and its test are needed, outside of b,
-// only on the other side: in blocks that stay behind b.
+// freeOf reports whether b's parameters and its test are used, outside of b, only in blocks
+// that are still dominated by the other side.
 func (t *threader) freeOf(b *ir.Block, side int) bool {
 	test := b.Values[0]
 	if slices.Contains(b.Term.Succs[side].Args, test) {
@@ -167,7 +168,7 @@ func (t *threader) freeOf(b *ir.Block, side int) bool {
 			if x == b || t.dead[x.ID] || t.seen[x.ID] == t.walks || !mentions(x, v) {
 				continue
 			}
-			if !private || !t.behind(x, other, b) {
+			if !private || !t.onlyThrough(x, other, b) {
 				return false
 			}
 		}
@@ -175,10 +176,10 @@ func (t *threader) freeOf(b *ir.Block, side int) bool {
 	return true
 }
 
-// behind reports whether every way from b to x begins with the edge to other,
-// which no other edge leads to. b dominates x. It walks back from x and leaves
-// out what an earlier call for the same t.walks saw.
-func (t *threader) behind(x, other, b *ir.Block) bool {
+// onlyThrough reports whether every path from b to x begins with the edge to other, which no
+// other edge leads to. b dominates x. It walks back from x and skips what an earlier call
+// for the same t.walks visited.
+func (t *threader) onlyThrough(x, other, b *ir.Block) bool {
 	t.seen[x.ID] = t.walks
 	for work := []*ir.Block{x}; len(work) > 0; {
 		x := work[len(work)-1]
@@ -202,7 +203,7 @@ func (t *threader) behind(x, other, b *ir.Block) bool {
 	return true
 }
 
-// mentions reports whether an operand in b is v.
+// mentions reports whether v is an operand of a value in b.
 func mentions(b *ir.Block, v *ir.Value) bool {
 	for _, w := range b.Values {
 		if slices.Contains(w.Args, v) {

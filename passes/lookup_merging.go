@@ -11,11 +11,11 @@ import (
 //
 //	kretprobe:f /@start[tid]/ { @ns = hist(nsecs - @start[tid]); delete(@start[tid]); }
 //
-// needs one lookup and one delete. Keys that are written alike become one key.
+// needs one lookup and one delete. Keys with equal contents share one slot.
 //
-// A pointer that is null on one way to a join and not null on another one is two
-// states of the kernel's verifier, and n such pointers are 2^n: nullness limits
-// how many live across a join. The lookups past the limit stay.
+// A pointer that is null on one path to a join and not null on another is two states of the
+// kernel's verifier, and n such pointers are 2^n states: nullness limits how many live
+// across a join. Lookups beyond the limit are kept.
 //
 // requires:    core IR, slots not placed
 // establishes: between two equal lookups, one dominating the other, lies an
@@ -34,9 +34,8 @@ import (
 //	v2:mapval(@x)? = call map_lookup_elem(@x, s0+0)
 //	...                                               ; v5 is v2
 //
-// Another CPU may delete the element in between. Its memory stays valid until
-// the program ends (RCU); the program then sees the value of that moment, as it
-// would have a little earlier.
+// Another CPU may delete the element in between. Its memory stays valid until the program
+// ends (RCU); the program then sees the value as of the first lookup.
 func lookupMerging(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) {
 		ir.RemoveUnreachable(f)
@@ -59,12 +58,12 @@ type keyWrite struct {
 type key struct {
 	slot   *ir.Slot
 	block  *ir.Block
-	last   int // place of the last write
+	last   int // position of the last write
 	writes []keyWrite
 }
 
-// mergeKeys replaces each key slot by an equal one that is complete where the
-// other one's first write is.
+// mergeKeys replaces each key slot by an equal one that is complete at the other one's
+// first write.
 func mergeKeys(f *ir.Func, d *ir.DomTree) {
 	keys := findKeys(f, d)
 	same := map[*ir.Slot]*ir.Slot{}
@@ -136,7 +135,7 @@ func (k *key) before(o *key, d *ir.DomTree) bool {
 	return d.Dominates(k.block, o.block)
 }
 
-// writeOf returns the slot that v writes as a key's bytes are written.
+// writeOf returns the write to a key slot that v does.
 func writeOf(v *ir.Value) (*ir.Slot, bool) {
 	switch {
 	case v.Op == ir.OpStore && v.Args[0].Op == ir.OpSlotAddr,
@@ -153,13 +152,13 @@ func newWrite(v *ir.Value) keyWrite {
 		return w
 	}
 	w.size, w.what = int64(v.Mem.Size()), v.Args[1]
-	if w.what.ID < 0 { // inline operands are equal by their text
+	if w.what.ID < 0 { // inline operands are equal if they print alike
 		w.text, w.what = v.Args[1].Text(), nil
 	}
 	return w
 }
 
-// findKeys lists the key slots in an order in which a dominating one comes first.
+// findKeys lists the key slots so that a dominating one comes before those it dominates.
 func findKeys(f *ir.Func, d *ir.DomTree) []*key {
 	of := map[*ir.Slot]*key{}
 	bad := map[*ir.Slot]bool{}
@@ -211,7 +210,7 @@ func findKeys(f *ir.Func, d *ir.DomTree) []*key {
 	return keys
 }
 
-// isKeyUse tells that operand j of v is a map's key.
+// isKeyUse reports whether operand j of v is a map's key.
 func isKeyUse(v *ir.Value, j int) bool {
 	return j == 1 && v.Op == ir.OpCall && strings.HasPrefix(v.Sym, "map_") && strings.HasSuffix(v.Sym, "_elem")
 }
@@ -220,7 +219,7 @@ func isLookup(v *ir.Value) bool {
 	return v.Op == ir.OpCall && v.Sym == "map_lookup_elem" && v.Args[1].Op == ir.OpSlotAddr
 }
 
-// mergeCalls replaces lookups by equal ones before them.
+// mergeCalls replaces lookups by equal ones that dominate them.
 func mergeCalls(f *ir.Func, d *ir.DomTree) {
 	between := &between{preds: ir.Preds(f)}
 	between.visited = make([]int32, len(between.preds))
@@ -247,22 +246,22 @@ func mergeCalls(f *ir.Func, d *ir.DomTree) {
 	subst.Apply(f)
 }
 
-// lookupKey is equal for lookups in one map with the key in one place.
+// lookupKey is equal for lookups in one map with the key in one slot.
 type lookupKey struct {
 	mapName string
 	slot    *ir.Slot
 	off     int64
 }
 
-// Bounds of the search for an equal lookup: a clause of ten thousand statements
-// must not take the square of that.
+// Bounds of the search for an equal lookup, which would be quadratic for a clause of ten
+// thousand statements.
 const (
 	maxCandidates = 16  // the last ones
-	maxBetween    = 128 // blocks on the ways between two lookups
+	maxBetween    = 128 // blocks on the paths between two lookups
 )
 
-// sameLookup finds a lookup whose result v would have, too, and that the
-// verifier can follow as far as v.
+// sameLookup finds a lookup whose result equals v's, and that the verifier can follow as
+// far as v.
 func sameLookup(seen []*ir.Value, v *ir.Value, d *ir.DomTree, between *between, live *nullness) *ir.Value {
 	for _, first := range seen[max(0, len(seen)-maxCandidates):] {
 		if d.Dominates(first.Block, v.Block) && !between.changed(first, v) && live.extend(first, v, between.blocks) {
@@ -272,17 +271,17 @@ func sameLookup(seen []*ir.Value, v *ir.Value, d *ir.DomTree, between *between, 
 	return nil
 }
 
-// between searches the ways between lookups.
+// between searches the paths between two lookups.
 type between struct {
 	preds   [][]ir.Pred
 	visited []int32 // by Block.ID: the last search that saw the block
 	search  int32
 	work    []*ir.Block
-	blocks  []*ir.Block // that the last search passed after first's block
+	blocks  []*ir.Block // blocks that the last search visited after first's block
 }
 
-// changed reports whether some way from first to v changes the key, or which elements
-// the map has.
+// changed reports whether some path from first to v changes the key or the set of elements
+// of the map.
 func (s *between) changed(first, v *ir.Value) bool {
 	changes := func(vs []*ir.Value) bool {
 		for _, x := range vs {
@@ -322,8 +321,8 @@ func (s *between) changed(first, v *ir.Value) bool {
 	return false
 }
 
-// changesElement reports whether x may change what lookup v gives. A helper that
-// gets the key as an operand other than a map's key may write it.
+// changesElement reports whether x may change the result of lookup v. A helper with the key
+// as an operand other than a map's key may write it.
 func changesElement(x, v *ir.Value) bool {
 	if x.Op == ir.OpCallSub {
 		return true

@@ -2,11 +2,10 @@ package passes
 
 import "btc/ir"
 
-// forgetCarried makes unknown to the verifier what one turn of a callback gets from
-// the one before, where the body's branches depend on it; see unknown. Otherwise the
-// branches themselves make it known: with "$w++; if ($w > 8) { ... }", 8 is all
-// that the other side leaves of $w after a few turns, then 9, 10 and so on are
-// walked one after the other.
+// forgetCarried hides from the verifier what one iteration of a callback passes to the
+// next, where the branches of the body depend on it; see unknown. Otherwise the branches
+// make the value known: with "$w++; if ($w > 8) { ... }", the other side has only 8 for $w
+// after a few iterations, then 9, 10 and so on are verified one by one.
 func (o *outliner) forgetCarried() {
 	changed := map[int64]bool{}
 	for _, b := range o.cb.Blocks {
@@ -37,7 +36,7 @@ func (o *outliner) forgetCarried() {
 	}
 }
 
-// deciding are the numbers that comparisons in f are made of.
+// deciding are the numbers that comparisons in f depend on.
 func deciding(f *ir.Func) map[*ir.Value]bool {
 	found := map[*ir.Value]bool{}
 	var work []*ir.Value

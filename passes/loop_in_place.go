@@ -6,10 +6,10 @@ import (
 	"btc/ir"
 )
 
-// Loops over ranges in callbacks: those of few turns stay in place, with a
-// counter; every kernel walks such a bounded loop (5.3).
+// Loops over ranges that are in callbacks: those with a small trip count stay in place,
+// with a counter; every kernel verifies such a bounded loop (5.3).
 //
-//	  v1:i64 = rangeiter v0                  ; at most 16 turns
+//	  v1:i64 = rangeiter v0                  ; at most 16 iterations
 //	  jump b1
 //	b1:
 //	  v2:i64 = rangenext v1
@@ -29,13 +29,13 @@ import (
 //	  jump b1(v4)
 
 const (
-	// maxTurns is BPF_MAX_LOOPS, the most turns that bpf_loop makes.
-	maxTurns = 1 << 23
+	// maxIterations is BPF_MAX_LOOPS, the most iterations that bpf_loop makes.
+	maxIterations = 1 << 23
 )
 
-// countShort gives the loops of few turns in f a counter, but for those around others
-// that are too much together for the kernel to walk: these call bpf_loop, and what is
-// in them is shorter.
+// countShort gives the loops of f with small trip counts a counter. A nest that is together
+// too large for the verifier is split: the outer loops call bpf_loop, and the inner ones
+// are short.
 func (p *planner) countShort(f *ir.Func) {
 	facts := newLoopFacts(f)
 	ranges := facts.ranges
@@ -52,13 +52,13 @@ func (p *planner) countShort(f *ir.Func) {
 	}
 }
 
-// walksShort reports whether the kernel walks all turns of the loop with this head, and of those
-// in it: of two nested always, so that kernels without bpf_loop take them; of more if
-// they are not too much together.
+// walksShort reports whether the kernel verifies all iterations of the loop with this head, and
+// of those nested in it: always for a nest of two, so that kernels without bpf_loop run it; for
+// deeper ones if the product is small enough.
 func (p *planner) walksShort(facts *loopFacts, head *ir.Block) bool {
 	l := facts.nest.Of(head)
 	if l == nil || l.Header != head {
-		return true // its body never comes back
+		return true // no back edge
 	}
 	outermost := l
 	for outermost.Parent != nil {
@@ -68,21 +68,22 @@ func (p *planner) walksShort(facts *loopFacts, head *ir.Block) bool {
 		return true
 	}
 	for _, in := range facts.nest.Loops {
-		// Of a length that it does not know it walks each, and for each the loops around.
+		// If it does not know the trip count, it verifies each possible one, times the
+		// loops around.
 		if next := rangeHead(in); next != nil && within(in, l) && !facts.alone(l) && next.Args[0].Op == ir.OpRangeIter && !next.Args[0].Args[0].IsConst() {
 			return false
 		}
 	}
 	c := p.cost(facts, l, ir.FewTurns)
 	for up := l.Parent; up != nil; up = up.Parent { // which are not part of it
-		n := float64(facts.turnsOf(up, ir.FewTurns))
+		n := float64(facts.tripCount(up, ir.FewTurns))
 		c = loopCost{c.insns / n, c.waits / n}
 	}
 	return c.insns <= walkBudget && c.waits <= waitBudget
 }
 
-// count does it for one loop. A head that does more than go on, or that the
-// body never comes back to, is left to bpf_loop.
+// count gives one loop a counter. A head with other ops, or without a back edge, is left to
+// bpf_loop.
 func count(f *ir.Func, next *ir.Value) {
 	head, begin := next.Block, next.Args[0]
 	test := head.Term.Arg

@@ -17,7 +17,7 @@ func TestShortNests(t *testing.T) {
 	}{
 		{"10", 2, 0},
 		{"30", 2, 0},
-		{"30", 3, 1}, // 27000 turns
+		{"30", 3, 1}, // 27000 iterations
 		{"v2", 1, 0}, // of at most 15
 		{"v2", 2, 0},
 		{"v2", 3, 2}, // of each length by itself
@@ -34,7 +34,7 @@ func TestShortNests(t *testing.T) {
 			}
 		}
 		if left != test.left {
-			t.Errorf("%d loops of %s turns: %d are left to bpf_loop, want %d\n%s", test.loops, test.length, left, test.left, m.Funcs[0])
+			t.Errorf("%d loops of %s iterations: %d are left to bpf_loop, want %d\n%s", test.loops, test.length, left, test.left, m.Funcs[0])
 		}
 	}
 }

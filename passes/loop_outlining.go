@@ -30,24 +30,24 @@ import (
 //	func @p_for1(v0:i64, v1:mapkey(@x), v2:mapval(@x), v3:stack)
 //	  ...                                            ; returns 0: go on; 1: stop
 //
-// The body is what the first block behind the null test dominates: also what
-// follows a break that nothing else leads to. The callback gets an address in
-// the caller's frame: there lie the values that cross the border, and from there
-// it reaches the caller's slots. The kernel keeps a pointer's kind through such
-// a word, so map values, the context and the scratch record cross as well.
-// Where the body leaves the loop it stores the number of its exit and stops the
-// walk; the caller goes on from that number. A return is an exit too.
+// The body is the set of blocks that the first block after the null test dominates,
+// including what follows a break that nothing else leads to. The callback gets an address
+// in the caller's frame: the values that cross the border are stored there, and it reaches
+// the caller's slots from there. The kernel tracks a pointer's kind through such a word, so
+// map values, the context and the scratch record cross as well. Where the body leaves the
+// loop it stores the number of its exit and stops the iteration; the caller continues at
+// that exit. A return is an exit too.
 //
-// for_each_map_elem exists since 5.13; on kernels before 6.7 the verifier walks
-// a callback once, since then until its state repeats.
+// for_each_map_elem exists since 5.13; on kernels before 6.7 the verifier checks a callback
+// once, since then until its state repeats.
 func outlineLoops(m *ir.Module) []ir.Diag {
 	short := &planner{m: m}
 	m.EachFunc(func(_ int, f *ir.Func) { short.countShort(f) })
 	p := planLoops(m)
-	for i := 0; i < len(m.Funcs); i++ { // it grows: bodies may hold walks, too
+	for i := 0; i < len(m.Funcs); i++ { // it grows: bodies may contain loops
 		f := m.Funcs[i]
 		n := 0
-		for v := firstWalk(f); v != nil; v = firstWalk(f) {
+		for v := firstLoop(f); v != nil; v = firstLoop(f) {
 			n++
 			outline(p, f, v, fmt.Sprintf("%s_for%d", f.Name, n))
 		}
@@ -55,8 +55,8 @@ func outlineLoops(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// firstWalk is the mapnext or rangenext of an outermost walk, nil when there is none.
-func firstWalk(f *ir.Func) *ir.Value {
+// firstLoop is the mapnext or rangenext of an outermost loop, nil when there is none.
+func firstLoop(f *ir.Func) *ir.Value {
 	for _, b := range ir.ReversePostorder(f) {
 		for _, v := range b.Values {
 			if v.Op == ir.OpMapNext || v.Op == ir.OpRangeNext {
@@ -70,35 +70,35 @@ func firstWalk(f *ir.Func) *ir.Value {
 // walkHelper calls a subprogram for each element of a map.
 const walkHelper = "for_each_map_elem"
 
-// rangeHelper calls a subprogram so many times.
+// rangeHelper calls a subprogram n times.
 const rangeHelper = "loop"
 
-// outliner moves the body of one walk into a subprogram.
+// outliner moves the body of one loop into a subprogram.
 type outliner struct {
 	f, cb  *ir.Func
 	next   *ir.Value // the mapnext or rangenext
 	walk   *ir.Value // the mapiter or rangeiter
-	head   *ir.Block // holds next and its test, nothing else
-	pre    *ir.Block // runs before the walk; at last it ends in the call
-	body   int       // the head's way into the body: 0 or 1
+	head   *ir.Block // contains next and its test, nothing else
+	pre    *ir.Block // runs before the loop; ends in the call
+	body   int       // the head's edge into the body: 0 or 1
 	region []*ir.Block
 	inside map[*ir.Block]bool
 
-	shared *ir.Slot // the words that both sides use
+	shared *ir.Slot // words shared by both sides
 	words  map[*ir.Value]int
-	subst  ir.Subst  // what values of f are in the callback
+	subst  ir.Subst  // replacements of f's values in the callback
 	elem   *ir.Value // the callback's parameters
 	key    *ir.Value
 	frame  *ir.Value
-	exits  []walkExit
-	code   int // word that tells the exit
+	exits  []loopExit
+	code   int // word with the number of the exit
 	m      *ir.Module
-	zero   *ir.Value // the number 0, which the verifier does not know
+	zero   *ir.Value // the number 0, unknown to the verifier
 	place  *inPlace  // the loop's other form, nil for none
 }
 
-// walkExit is a way out of the body other than to the next element.
-type walkExit struct {
+// loopExit is an edge out of the body other than to the next element.
+type loopExit struct {
 	edge  ir.Edge // in the caller; To nil: return
 	words []int   // by argument: the word that holds it, -1 for one that the caller has
 }
@@ -107,7 +107,7 @@ func outline(p *planner, f *ir.Func, next *ir.Value, name string) {
 	o := &outliner{m: p.m, f: f, next: next, inside: map[*ir.Block]bool{}, words: map[*ir.Value]int{}, subst: ir.Subst{}}
 	o.walk = next.Args[len(next.Args)-1]
 	if o.walk.Op != ir.OpMapIter && o.walk.Op != ir.OpRangeIter {
-		panic("BUG: a walk that begins at several places: " + next.Text())
+		panic("BUG: an iterator with several entries: " + next.Text())
 	}
 	if o.findBody() {
 		if o.overMap() {
@@ -118,7 +118,7 @@ func outline(p *planner, f *ir.Func, next *ir.Value, name string) {
 		p.hasLoop[o.cb] = p.hasLoop[f] || !o.overMap()
 		o.leaveBody()
 		o.enterBody()
-		o.callWalk()
+		o.callIterator()
 		settleCut(f, o.walk, o.cut)
 		if o.place != nil {
 			o.countInner(p)
@@ -130,11 +130,11 @@ func outline(p *planner, f *ir.Func, next *ir.Value, name string) {
 	ir.RemoveUnreachable(f)
 }
 
-// overMap tells a walk over a map from one over a range.
+// overMap distinguishes a loop over a map from one over a range.
 func (o *outliner) overMap() bool { return o.next.Op == ir.OpMapNext }
 
-// findBody finds head and body and gives the head a block before it. A walk
-// whose elements no one looks at is dropped: it gives false.
+// findBody finds head and body and gives the head a preheader. A loop whose elements are
+// unused is removed; then it returns false.
 func (o *outliner) findBody() bool {
 	at := o.next.Index()
 	b := o.next.Block
@@ -160,19 +160,19 @@ func (o *outliner) findBody() bool {
 			o.pre = nil
 		}
 	}
-	if o.pre != nil { // the body never comes back
+	if o.pre != nil { // no back edge
 		o.head = ir.SplitBlock(b, at)
 	} else {
-		o.newPre()
+		o.newPreheader()
 	}
 	if len(o.head.Values) != 2 {
-		panic("BUG: a walk's head does more than go on: " + o.next.Text())
+		panic("BUG: a loop's head has ops besides the iterator's: " + o.next.Text())
 	}
 	return true
 }
 
-// newPre leads the ways into the loop through a block of its own.
-func (o *outliner) newPre() {
+// newPreheader redirects the edges into the loop through a preheader.
+func (o *outliner) newPreheader() {
 	ways := ir.Preds(o.f)[o.head.ID]
 	o.pre = o.f.NewBlockAfter(o.head)
 	for _, p := range o.head.Params {
@@ -213,7 +213,7 @@ func (o *outliner) makeCallback(name string, p *planner) {
 	for _, b := range o.region {
 		for i := 0; i < len(b.Values); i++ {
 			switch v := b.Values[i]; {
-			case v.Op == ir.OpAttachID: // a subprogram serves no attach point of its own
+			case v.Op == ir.OpAttachID: // a subprogram has no attach point of its own
 				b.Remove(i)
 				o.pre.Place(v)
 				i--
@@ -227,13 +227,13 @@ func (o *outliner) makeCallback(name string, p *planner) {
 	ir.MoveBlocks(o.f, o.cb, o.region)
 }
 
-// word reserves a word of the shared slot and gives its offset.
+// word reserves a word of the shared slot and returns its offset.
 func (o *outliner) word() int {
 	o.shared.Size += 8
 	return o.shared.Size - 8
 }
 
-// wordOf is the word of a value of f that the callback needs.
+// wordOf is the word for a value of f that the callback needs.
 func (o *outliner) wordOf(v *ir.Value) int {
 	w, ok := o.words[v]
 	if !ok {
@@ -259,7 +259,7 @@ func get(b *ir.Builder, p *ir.Value, word int, t ir.Type) *ir.Value {
 	return b.LoadAs(t, ir.U64, p, word)
 }
 
-// leaveBody makes the ways out of the body ends of the callback.
+// leaveBody turns the exits of the body into returns of the callback.
 func (o *outliner) leaveBody() {
 	for _, b := range o.region {
 		t := &b.Term
@@ -279,7 +279,7 @@ func (o *outliner) leaveBody() {
 			t.Succs[i] = ir.Edge{To: stub}
 			end := ir.AtEnd(stub, t.Pos)
 			if done := o.head.Term.Succs[1-o.body]; e.To == done.To && len(e.Args) == 0 {
-				end.Ret(ir.Const(1)) // a break that needs to say no more
+				end.Ret(ir.Const(1)) // a break without values
 				o.leaveInPlace(b, i, 0, nil, nil)
 				continue
 			}
@@ -297,9 +297,9 @@ func (o *outliner) leaveBody() {
 	}
 }
 
-// leave ends the callback so that the caller goes on along e, edge i of b's end.
+// leave ends the callback so that the caller continues along e, edge i of b's terminator.
 func (o *outliner) leave(end *ir.Builder, e ir.Edge, b *ir.Block, i int) {
-	x := walkExit{edge: ir.Edge{To: e.To, Args: append([]*ir.Value(nil), e.Args...)}}
+	x := loopExit{edge: ir.Edge{To: e.To, Args: append([]*ir.Value(nil), e.Args...)}}
 	for _, a := range e.Args {
 		word := -1
 		if a == o.next || a.ID >= 0 && a.Block.Func == o.cb {
@@ -314,8 +314,8 @@ func (o *outliner) leave(end *ir.Builder, e ir.Edge, b *ir.Block, i int) {
 	o.leaveInPlace(b, i, len(o.exits), x.edge.Args, x.words)
 }
 
-// enterBody loads at the callback's start what the body needs of the caller,
-// and addresses the caller's slots from the frame pointer it was given.
+// enterBody loads at the callback's start what the body needs from the caller, and
+// addresses the caller's slots relative to the frame pointer that it receives.
 func (o *outliner) enterBody() {
 	start := ir.AtEnd(o.cb.Entry(), o.next.Pos)
 	o.cb.Uses(func(v **ir.Value) {
@@ -334,9 +334,9 @@ func (o *outliner) enterBody() {
 	o.rebase()
 }
 
-// forget makes what the body reads of the caller's variables in memory unknown to
-// the verifier where the body computes what it writes there; see unknown. What only
-// the body uses does not live from one turn to the next.
+// forget hides from the verifier what the body reads from the caller's variables in memory
+// if the body computes what it writes there; see unknown. Values that only the body uses do
+// not live across iterations.
 func (o *outliner) forget() {
 	computed, outside := map[*ir.Slot]bool{}, map[*ir.Slot]bool{}
 	o.f.Uses(func(v **ir.Value) {
@@ -381,8 +381,8 @@ func (o *outliner) forget() {
 	}
 }
 
-// placeShared puts the shared words below the other slots of the frame. The
-// walks of one function share the place: none needs it beyond its call.
+// placeShared puts the shared words below the other slots of the frame. The loops of a
+// function share these words: none needs them after its call.
 func (o *outliner) placeShared() {
 	low := 0
 	for _, s := range o.f.Slots {
@@ -393,8 +393,8 @@ func (o *outliner) placeShared() {
 	o.shared.Class, o.shared.Off = ir.Frame, low-o.shared.Size
 }
 
-// rebase turns the addresses of the caller's slots in the callback into sums
-// with the address that it was given.
+// rebase rewrites the addresses of the caller's slots in the callback as sums with the
+// frame address that it receives.
 func (o *outliner) rebase() {
 	off := func(v *ir.Value) int64 { return v.Imm + int64(v.Slot.Off-o.shared.Off) }
 	ours := func(v *ir.Value) bool { return v.Op == ir.OpSlotAddr }
@@ -425,8 +425,8 @@ func (o *outliner) rebase() {
 	}
 }
 
-// callWalk ends the block before the loop with the call and the way on.
-func (o *outliner) callWalk() {
+// callIterator ends the block before the loop with the call and the exits.
+func (o *outliner) callIterator() {
 	initial := o.pre.Term.Succs
 	pos := o.next.Pos
 	o.pre.Term = ir.Term{}
@@ -436,7 +436,7 @@ func (o *outliner) callWalk() {
 		put(at, area, o.code, ir.Const(0))
 	}
 	for _, x := range o.exits {
-		// The verifier does not see that an exit's number and its values go together.
+		// The verifier does not see that an exit's number and its values belong together.
 		for _, word := range x.words {
 			if word >= 0 {
 				put(at, area, word, ir.Const(0))
@@ -471,17 +471,17 @@ func (o *outliner) callWalk() {
 	after.Apply(o.f)
 }
 
-// callLoop calls bpf_loop, and gives the point behind it and the form in place.
+// callLoop calls bpf_loop, and returns the point after it and after the in-place form.
 func (o *outliner) callLoop(at *ir.Builder, area *ir.Value) *ir.Builder {
-	n, most := o.walk.Args[0], ir.Const(maxTurns)
-	turns := n
+	n, most := o.walk.Args[0], ir.Const(maxIterations)
+	trips := n
 	switch {
 	case !n.IsConst():
-		turns = at.Select(at.ICmp(ir.UGT, n, most), most, n)
-	case uint64(n.Imm) > maxTurns:
-		turns = most
+		trips = at.Select(at.ICmp(ir.UGT, n, most), most, n)
+	case uint64(n.Imm) > maxIterations:
+		trips = most
 	}
-	at.Call(rangeHelper, ir.TI64, turns, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
+	at.Call(rangeHelper, ir.TI64, trips, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
 	if o.place == nil {
 		return at
 	}
@@ -493,12 +493,12 @@ func (o *outliner) callLoop(at *ir.Builder, area *ir.Value) *ir.Builder {
 	return ir.AtEnd(o.place.join, at.Pos)
 }
 
-// cut is the loop's rangecut v behind the loop.
+// cut is the loop's rangecut v after the loop.
 func (o *outliner) cut(at *ir.Builder, v *ir.Value) *ir.Value {
 	if o.place == nil {
 		return o.cutOfCall(at, v)
 	}
-	if n := o.walk.Args[0]; !o.place.stops && n.IsConst() && uint64(n.Imm) <= maxTurns {
+	if n := o.walk.Args[0]; !o.place.stops && n.IsConst() && uint64(n.Imm) <= maxIterations {
 		return ir.Const(0)
 	}
 	return o.place.join.Params[0]
@@ -507,18 +507,18 @@ func (o *outliner) cut(at *ir.Builder, v *ir.Value) *ir.Value {
 // cutOfCall is rangecut v where the loop is a call of bpf_loop.
 func (o *outliner) cutOfCall(at *ir.Builder, v *ir.Value) *ir.Value {
 	switch n := o.walk.Args[0]; {
-	case o.overMap(), n.IsConst() && uint64(n.Imm) <= maxTurns:
+	case o.overMap(), n.IsConst() && uint64(n.Imm) <= maxIterations:
 		return ir.Const(0)
 	case n.IsConst():
 		return ir.Const(v.Imm + 1)
 	default:
-		return at.Select(at.ICmp(ir.UGT, n, ir.Const(maxTurns)), ir.Const(v.Imm+1), ir.Const(0))
+		return at.Select(at.ICmp(ir.UGT, n, ir.Const(maxIterations)), ir.Const(v.Imm+1), ir.Const(0))
 	}
 }
 
-// unknown is v as a number that the verifier does not know: it would walk the
-// body for each value of a counter that it knows (6.7 and later, where a branch
-// depends on it), and not come to an end.
+// unknown is v as a number that the verifier does not know. It would verify the body once
+// for each known value of a counter (6.7 and later, where a branch depends on it), and not
+// terminate.
 func (o *outliner) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 	if v.Type.IsPtr() {
 		return v
@@ -536,11 +536,11 @@ func (o *outliner) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 	return at.Add(v, o.zero)
 }
 
-// unknownZero is a global that no one writes.
+// unknownZero is a global that is never written.
 const unknownZero = "unknown0"
 
-// ordered lists the values by their words, so that output does not depend on
-// the map's order.
+// ordered lists the values by their words, so that output does not depend on the map's
+// order.
 func ordered(words map[*ir.Value]int) []*ir.Value {
 	byWord := map[int]*ir.Value{}
 	last := 0
@@ -557,7 +557,8 @@ func ordered(words map[*ir.Value]int) []*ir.Value {
 	return list
 }
 
-// goOn takes the exit that the callback named, or the one behind the last element.
+// goOn emits the branch to the exit that the callback named, or to the one after the last
+// element.
 func (o *outliner) goOn(at *ir.Builder, area *ir.Value) {
 	done := o.head.Term.Succs[1-o.body]
 	if len(o.exits) > 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // lower-aggregations replaces count, sum, avg, min, max, stats, hist, lhist,
-// tseries and aggget by changes of map values in place.
+// tseries and aggget by in-place updates of map values.
 //
 // requires:    map-layout has run
 // establishes: none of these ops is left
@@ -43,7 +43,7 @@ func lowerAggregations(m *ir.Module) []ir.Diag {
 	}.applyWith(&lowering{m: m, nests: nestingMaps(m), taken: takenRanges(m)})
 }
 
-// takenRanges finds the bounds of the numbers that histograms take.
+// takenRanges finds the bounds of the numbers that histograms receive.
 func takenRanges(m *ir.Module) map[*ir.Value]ir.Range {
 	taken := map[*ir.Value]ir.Range{}
 	for _, f := range m.Funcs {
@@ -63,7 +63,7 @@ func takenRanges(m *ir.Module) map[*ir.Value]ir.Range {
 	return taken
 }
 
-// mapOf is the map that v's first operand names.
+// mapOf is the map named by v's first operand.
 func (l *lowering) mapOf(v *ir.Value) *ir.Map {
 	x := l.m.Map(v.Args[0].Sym)
 	if x == nil {
@@ -80,7 +80,7 @@ func keyOf(v *ir.Value, i int) *ir.Value {
 	return nil
 }
 
-// element is the nullable address of the element that key names; for a scalar
+// element is the nullable address of the element that key selects; for a scalar
 // (key nil), of its current slot.
 func (l *lowering) element(x *ir.Map, key *ir.Value) *ir.Value {
 	if key != nil {
@@ -97,10 +97,10 @@ func (l *lowering) scalarSlot(x *ir.Map) *ir.Value {
 	return l.And(l.Global(ir.U32, "gen", x.BPF.GenOff), ir.Const(1))
 }
 
-// change runs body with the address of the element, which is made (as zeros)
-// when it is missing, and gives body's result. When the element cannot be made
-// the loss is counted, body does not run and the result is 0. An array's
-// element always exists: that test is the kernel's wish.
+// change runs body with the address of the element, which is created (as zeros) when it is
+// missing, and returns body's result. When the element cannot be created the loss is
+// counted, body does not run and the result is 0. An array's element always exists: the
+// verifier requires that test.
 func (l *lowering) change(x *ir.Map, key *ir.Value, body func(p *ir.Value) *ir.Value) *ir.Value {
 	p := l.element(x, key)
 	end := l.Split()
@@ -130,12 +130,12 @@ func (l *lowering) change(x *ir.Map, key *ir.Value, body func(p *ir.Value) *ir.V
 	return r
 }
 
-// aggregate changes an aggregation's element by body, as change does. What a
-// missing element begins with is body's work on zeros, which first writes as a whole.
+// aggregate updates an aggregation's element by body, as change does. The first value of a
+// missing element is body applied to zeros; body first writes it as a whole.
 //
-// Where only this program changes this CPU's value (see nestingMaps), a missing
-// element is made with its first value at once. When another CPU makes it just
-// then, the update helper changes this CPU's value alone, which no one else has.
+// Where only this program changes this CPU's value (see nestingMaps), a missing element is
+// created with its first value at once. If another CPU creates it at the same time, the
+// update helper changes only this CPU's value, which nobody else writes.
 func (l *lowering) aggregate(x *ir.Map, key *ir.Value, body func(p *ir.Value), first func(p *ir.Value)) *ir.Value {
 	if key == nil || !strings.Contains(x.BPF.Type, "percpu") || l.nests[x.Name] || x.BPF.Len > 0 {
 		return l.change(x, key, func(p *ir.Value) *ir.Value {
@@ -153,15 +153,15 @@ func (l *lowering) aggregate(x *ir.Map, key *ir.Value, body func(p *ir.Value), f
 		})
 	}
 	if x.BPF.Front.Global != "" {
-		l.throughFront(x, key, body, inHash)
+		l.cachedUpdate(x, key, body, inHash)
 	} else {
 		inHash()
 	}
 	return nil
 }
 
-// insert makes the element and gives its address; where that fails it counts
-// the loss and jumps to missing.
+// insert creates the element and returns its address; on failure it counts the loss and
+// jumps to missing.
 func (l *lowering) insert(x *ir.Map, key *ir.Value, missing *ir.Block) *ir.Value {
 	l.insertZero(x, key)
 	p := l.lookup(x.Name, key)
@@ -173,11 +173,11 @@ func (l *lowering) insert(x *ir.Map, key *ir.Value, missing *ir.Block) *ir.Value
 }
 
 // smallValue is the size up to which an initial value is built on the frame
-// rather than taken from the global "zero", which no one writes.
+// rather than taken from the global "zero", which is never written.
 const smallValue = 16
 
-// insertZero makes the element if no one else does: its own failure shows in
-// the lookup that follows.
+// insertZero creates the element if nobody else does: its own failure shows in the lookup
+// that follows.
 func (l *lowering) insertZero(x *ir.Map, key *ir.Value) {
 	n := x.BPF.ValueSize
 	if n <= smallValue {
@@ -191,7 +191,7 @@ func (l *lowering) insertZero(x *ir.Map, key *ir.Value) {
 	l.insertNew(x, key, l.GlobalAddr(ir.TMapVal(".bss", false), "zero", 0))
 }
 
-// add adds n to the word at p + off in the way of x's kind.
+// add adds n to the word at p + off, atomically if x's kind requires it.
 func (l *lowering) add(x *ir.Map, p *ir.Value, off int, n *ir.Value) {
 	if strings.Contains(x.BPF.Type, "percpu") && !l.nests[x.Name] {
 		l.Store(ir.U64, p, off, l.Add(l.Load(ir.U64, p, off), n))
@@ -200,7 +200,7 @@ func (l *lowering) add(x *ir.Map, p *ir.Value, off int, n *ir.Value) {
 	l.AtomicAdd(ir.U64, p, off, n)
 }
 
-// markSet notes that a scalar is set, where a word of its own says so.
+// markSet records that a scalar is set, if it has a word for that.
 func (l *lowering) markSet(x *ir.Map, p *ir.Value) {
 	if x.BPF.Present >= 0 && x.BPF.ValueOff != x.BPF.Present {
 		l.Store(ir.U64, p, x.BPF.Present, ir.Const(1))
@@ -226,7 +226,7 @@ func lowerSum(l *lowering, v *ir.Value) *ir.Value {
 	})
 }
 
-// lowerStats serves avg and stats: {u64 count, 8 bytes total}.
+// lowerStats lowers avg and stats: {u64 count, 8 bytes total}.
 func lowerStats(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
 	return l.aggregate(x, keyOf(v, 2), func(p *ir.Value) {
@@ -243,7 +243,7 @@ func (l *lowering) pair(n *ir.Value) func(p *ir.Value) {
 	}
 }
 
-// lowerMinMax serves {u64 set, 8 bytes}.
+// lowerMinMax lowers {u64 set, 8 bytes}.
 func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	better := better(x, v.Op == ir.OpMax)
@@ -286,10 +286,9 @@ func lowerHist(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// highNibble finds the highest four bits, counted from bit 0, that hold a bit of
-// x, which is at most most, below 1<<63: the position of their lowest bit, and
-// their value. It takes a few steps without a branch: a branch each would have the
-// kernel walk every way.
+// highNibble finds the highest nibble, aligned to bit 0, of x that is not 0: the position
+// of its lowest bit, and its value. most is an upper bound of x, below 1<<63. It takes a
+// few steps without branches: the verifier would check every path of branches.
 func (l *lowering) highNibble(x *ir.Value, most uint64) (pos, nibble *ir.Value) {
 	pos = ir.Const(0)
 	for step := int64(5); step >= 2; step-- {
@@ -309,13 +308,13 @@ func (l *lowering) highNibble(x *ir.Value, most uint64) (pos, nibble *ir.Value) 
 	return pos, x
 }
 
-// What fromNibble looks up: a number for each nibble, that for 0 in the lowest bits.
+// Tables for fromNibble: a number for each nibble, that for 0 in the lowest bits.
 const (
 	highestBits = 0xffffaa50     // 2 bits each: the position of the highest bit; 0 for 0
 	bitsAnd1    = 0xb6db6d9246d1 // 3 bits each: 1 + the number of bits
 )
 
-// fromNibble is the number of so many bits that table has for a nibble.
+// fromNibble looks up a nibble in table, whose entries have the given number of bits.
 func (l *lowering) fromNibble(nibble *ir.Value, width, table int64) *ir.Value {
 	return l.And(l.LShr(ir.Const(table), l.Mul(nibble, ir.Const(width))), ir.Const(1<<width-1))
 }
@@ -328,8 +327,8 @@ func (l *lowering) shift(op ir.Op, x *ir.Value, by int64) *ir.Value {
 	return l.Binary(op, x, ir.Const(by))
 }
 
-// lowerLhist counts in a linear histogram: 0 below min, then one bucket a
-// step; what is past the last one counts there.
+// lowerLhist counts in a linear histogram: 0 below min, then one bucket per step; values
+// past the last bucket count there.
 func lowerLhist(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	from := l.Sub(n, ir.Const(x.Min))
@@ -344,8 +343,8 @@ func lowerLhist(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// lowerTseries takes a value into an interval: {8 bytes value, u64 meta, u64
-// interval}. An element of an older interval begins anew.
+// lowerTseries adds a value to an interval: {8 bytes value, u64 meta, u64 interval}. An
+// element of an older interval is reset.
 func lowerTseries(l *lowering, v *ir.Value) *ir.Value {
 	x, n, now, interval := l.mapOf(v), v.Args[1], v.Args[2], v.Args[3]
 	return l.change(x, keyOf(v, 4), func(p *ir.Value) *ir.Value {
@@ -380,8 +379,8 @@ func lowerTseries(l *lowering, v *ir.Value) *ir.Value {
 	})
 }
 
-// bump adds 1 to a bucket. The index is clamped where it is used: before 5.11
-// the kernel forgets the bounds of a number that goes through a spill.
+// bump adds 1 to a bucket. The index is clamped where it is used: before 5.11 the kernel
+// forgets the bounds of a number that is spilled.
 func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
 	last := ir.Const(int64(buckets(x) - 1))
 	inMap := func() {
@@ -395,13 +394,13 @@ func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
 		inMap()
 		return
 	}
-	// The index of a hist is within the buckets as it is.
-	l.throughFront(x, key, func(p *ir.Value) {
+	// The index of a hist is within the buckets by construction.
+	l.cachedUpdate(x, key, func(p *ir.Value) {
 		l.Store(ir.U64, p, 0, l.AddImm(l.Load(ir.U64, p, 0), 1))
 	}, inMap, index)
 }
 
-// lowerAggGet reads an aggregation, which map-layout has laid out shared.
+// lowerAggGet reads an aggregation, which map-layout has placed in a shared map.
 func lowerAggGet(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
 	if isExtreme(x) {
@@ -424,8 +423,8 @@ func lowerAggGet(l *lowering, v *ir.Value) *ir.Value {
 		func() *ir.Value { return ir.Const(0) })
 }
 
-// aggReader returns the code that reads an aggregation from its address; nil for
-// a shape without a single value.
+// aggReader returns the code that reads an aggregation from its address; nil for a shape
+// without a single value.
 func (l *lowering) aggReader(x *ir.Map) func(p *ir.Value) *ir.Value {
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum:
@@ -438,8 +437,8 @@ func (l *lowering) aggReader(x *ir.Map) func(p *ir.Value) *ir.Value {
 	return nil
 }
 
-// average is total / count, towards zero; 0 when count is 0. BPF divides
-// unsigned only (signed since 6.6), so a signed total loses its sign first.
+// average is total / count, rounded towards zero; 0 when count is 0. BPF has only unsigned
+// division (signed since 6.6), so the sign of a signed total is handled apart.
 func (l *lowering) average(total, count *ir.Value, signed bool) *ir.Value {
 	if !signed {
 		return l.Binary(ir.OpUDiv, total, count)

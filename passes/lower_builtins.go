@@ -48,7 +48,7 @@ func lowerBuiltins(m *ir.Module) []ir.Diag {
 	}.apply(m)
 }
 
-// plainCall is a builtin that a helper without arguments gives as it is.
+// plainCall is a builtin that is the plain result of a helper without arguments.
 func plainCall(helper string) rule {
 	return func(l *lowering, v *ir.Value) *ir.Value { return l.Call(helper, v.Type) }
 }
@@ -60,7 +60,7 @@ func lowerPid(l *lowering, v *ir.Value) *ir.Value {
 	return l.pid(v.Op)
 }
 
-// initPid is pid or tid as the initial PID namespace has it.
+// initPid is pid or tid in the initial PID namespace.
 func (l *lowering) initPid(op ir.Op) *ir.Value {
 	both := l.Call("get_current_pid_tgid", ir.TI64)
 	if op == ir.OpPid {
@@ -69,8 +69,8 @@ func (l *lowering) initPid(op ir.Op) *ir.Value {
 	return l.Extend(ir.U32, both)
 }
 
-// pid is pid or tid as the loader's PID namespace has it. The kernel verifier
-// knows the constants of .rodata and drops the side that is not taken.
+// pid is pid or tid in the loader's PID namespace. The kernel verifier knows the constants
+// of .rodata and drops the side that is not taken.
 func (l *lowering) pid(op ir.Op) *ir.Value {
 	global(l.m, "pidns_ino", ir.GlobalConst, 8) // next to pidns_dev, for the loader
 	dev := l.hostConst("pidns_dev")
@@ -152,7 +152,7 @@ func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 	case probe.Fentry, probe.Fexit:
 		if f, ok := l.m.Target.Func(prog.Attach.Name); ok && f.Proto != nil && n < len(f.Proto.Params) {
 			slot := f.Proto.Slot(n)
-			if barred(f.Proto.Params[n].Type()) {
+			if unloadable(f.Proto.Params[n].Type()) {
 				word := l.Slot("arg", 8, 8)
 				l.probeRead(word, ir.Const(8), l.AddImm(l.Cast(ir.TKAddr, ctx), int64(8*slot)))
 				return l.Load(ir.U64, word, 0)
@@ -165,10 +165,10 @@ func lowerArg(l *lowering, v *ir.Value) *ir.Value {
 	}
 }
 
-// barred tells arguments of functions that kernels before 5.17 do not let a
-// program load from the context: pointers to what is neither a struct nor text.
-// They are read there like other memory of the kernel.
-func barred(t *kernel.Type) bool {
+// unloadable reports whether v is an argument that kernels before 5.17 do not let a program
+// load from the context: a pointer to neither a struct nor a string. It is read like other
+// kernel memory there.
+func unloadable(t *kernel.Type) bool {
 	if t = t.Resolve(); t.Kind != kernel.Pointer {
 		return false
 	}
@@ -196,14 +196,13 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 	return l.refuse(v, "", "retval is not supported in a %s probe", prog.Kind)
 }
 
-// lowerFuncIP returns an address inside the probed function, by which the loader
-// finds its name; docs/layouts.md ("func") has the contract.
+// lowerFuncIP returns an address inside the probed function, by which the loader finds its
+// name; docs/layouts.md ("func") has the contract.
 //
-// At a kprobe the saved instruction pointer is that of the probe (arm64) or
-// just behind it (x86, whichever way it was placed): one less is in the
-// function everywhere. At a return there is no trace of the function left: the
-// helper knows since 5.15, before that the number of the attach point stands in
-// for the address.
+// At a kprobe the saved instruction pointer is that of the probe (arm64) or just after it
+// (x86, for every kind of probe): one less is inside the function everywhere. At a return
+// no trace of the function is left: the helper knows it since 5.15; before that the number
+// of the attach point is used instead of the address.
 func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
 	switch prog.Kind {
@@ -221,8 +220,8 @@ func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 	return l.refuse(v, "", "func is not supported in a %s probe", prog.Kind)
 }
 
-// attachID is the number of the attach point in the place of an address: the two
-// top bits are 10, which no address has.
+// attachID is the number of the attach point, used instead of an address: its two top bits
+// are 10, which no address has.
 func (l *lowering) attachID(prog *ir.Prog) *ir.Value {
 	prog.UsesID = true
 	id := l.Emit(ir.OpAttachID, ir.TI64)
@@ -253,7 +252,7 @@ func lowerUsermode(l *lowering, v *ir.Value) *ir.Value {
 // commSize is TASK_COMM_LEN.
 const commSize = 16
 
-// lowerComm: the helper fills with NULs to the end.
+// lowerComm: the helper pads with NULs to the end.
 func lowerComm(l *lowering, v *ir.Value) *ir.Value {
 	l.Call("get_current_comm", ir.TI64, v.Args[0], ir.Const(commSize))
 	return nil

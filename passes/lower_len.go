@@ -8,13 +8,12 @@ import (
 
 // The length of a map, in lower-maps and lower-aggregations.
 //
-// Kernels before 6.6 tell no program how many elements a hash has. So a map
-// whose length the script asks for is counted: whoever makes an element adds 1
-// to a word of the map "len", whoever deletes one takes 1 away. The loader, which
-// deletes too (clear), adds up what it deleted in a word of its own, for it
-// cannot change the programs' atomically; the length is the difference.
+// Before 6.6 a program cannot read how many elements a hash has. So a map whose length the
+// script reads is counted: an insert adds 1 to a word of the map "len", a delete subtracts
+// 1. The loader, which deletes too (clear), counts its deletes in a word of its own,
+// because it cannot change the programs' word atomically; the length is the difference.
 //
-// An LRU map deletes by itself and tells no one: its elements are walked.
+// An LRU map evicts silently: its elements are counted by iteration.
 
 // put stores an element; the result is 0 or a negative error.
 func (l *lowering) put(x *ir.Map, key, value *ir.Value) *ir.Value {
@@ -23,14 +22,14 @@ func (l *lowering) put(x *ir.Map, key, value *ir.Value) *ir.Value {
 	}
 	r := l.insertNew(x, key, value)
 	return l.IfValue(l.ICmp(ir.EQ, r, ir.Const(eexist)), ir.TI64, func() *ir.Value {
-		// One that another CPU deletes just now stays deleted, as if it had been
-		// set before.
+		// An element that another CPU deletes at the same time stays deleted, as if it had
+		// been set before.
 		l.update(x.Name, key, value, updateExist)
 		return ir.Const(0)
 	}, func() *ir.Value { return r })
 }
 
-// insertNew makes an element that is not there yet, and counts it.
+// insertNew creates an element that does not exist yet, and counts it.
 func (l *lowering) insertNew(x *ir.Map, key, value *ir.Value) *ir.Value {
 	r := l.update(x.Name, key, value, updateNoExist)
 	if x.BPF.Len > 0 {
@@ -63,7 +62,7 @@ func lowerMapLen(l *lowering, v *ir.Value) *ir.Value {
 	return l.Select(l.ICmp(ir.SLT, n, ir.Const(0)), ir.Const(0), n)
 }
 
-// walkLen counts the elements in a walk.
+// walkLen counts the elements by iteration.
 func (l *lowering) walkLen(x *ir.Map, v *ir.Value) *ir.Value {
 	l.m.Meta.AddNeed(ir.Need{Feature: walkHelper, Construct: "len() of an LRU map", Pos: v.Pos})
 	walk := l.Emit(ir.OpMapIter, ir.TI64, v.Args[0])

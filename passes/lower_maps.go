@@ -57,8 +57,8 @@ func lowerMapGet(l *lowering, v *ir.Value) *ir.Value {
 		})
 }
 
-// lowerElemGet reads the element of a walk. map-layout lays out a walked
-// aggregation shared, as one that is read.
+// lowerElemGet reads the current element of a loop over a map. map-layout places an
+// aggregation that is iterated in a shared map, like one that is read.
 func lowerElemGet(l *lowering, v *ir.Value) *ir.Value {
 	x, p := l.mapOf(v), v.Args[1]
 	if x.Shape == ir.ShapePlain {
@@ -91,9 +91,9 @@ func lowerMapGetMem(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// lowerMapSet stores a word: in place in an array. A hash takes an update
-// whether the key is there or not: most such maps are keyed by something that
-// ends, like @start[tid], where a lookup first would be in vain.
+// lowerMapSet stores a word: in place in an array. In a hash it calls the update helper
+// whether the key exists or not: most such maps are keyed by something short-lived, like
+// @start[tid], where a lookup first would fail.
 func lowerMapSet(l *lowering, v *ir.Value) *ir.Value {
 	x, n, key := l.mapOf(v), v.Args[1], keyOf(v, 2)
 	if key != nil {
@@ -111,8 +111,8 @@ func lowerMapSet(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// lowerMapSetMem stores a larger object: through the update helper in a hash,
-// where a reader then sees the old or the new one and no mixture.
+// lowerMapSetMem stores a larger object, in a hash through the update helper, so that a
+// reader sees the old or the new value and no mixture.
 func lowerMapSetMem(l *lowering, v *ir.Value) *ir.Value {
 	x, from, key := l.mapOf(v), v.Args[1], keyOf(v, 2)
 	if key != nil {
@@ -142,8 +142,8 @@ func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
 	}
 }
 
-// lowerMapAdd returns the value before: read apart from the atomic add, for 5.10
-// has no fetching form. Two CPUs may read the same value; neither step is lost.
+// lowerMapAdd returns the previous value, which is read apart from the atomic add because
+// 5.10 has no fetching form. Two CPUs may read the same value; neither increment is lost.
 func lowerMapAdd(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
 	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
@@ -187,8 +187,8 @@ func lowerMapHas(l *lowering, v *ir.Value) *ir.Value {
 	return l.ICmp(ir.NE, set, ir.Const(0))
 }
 
-// isSet is not 0 when the scalar at p is set. A histogram has no word that
-// tells: it counts as set.
+// isSet is not 0 when the scalar at p is set. A histogram has no word for that: it counts
+// as set.
 func (l *lowering) isSet(x *ir.Map, p *ir.Value) *ir.Value {
 	if x.BPF.Present < 0 {
 		return ir.Const(1)

@@ -27,9 +27,9 @@ import (
 //	v6:i64 = load.u64 [s0+0]
 //	...                                                     ; shifts by lshift and rshift
 //
-// The bytes read, their place and the shifts are the host's: a field may have
-// another width there, or be a bitfield. The probe read helpers write zeros
-// where they fail (all versions), so no result needs a test.
+// The bytes read, their offset and the shifts are the host's: a field may have another
+// width there, or be a bitfield. The probe read helpers zero the destination on failure
+// (all versions), so no result needs a test.
 func lowerMemory(m *ir.Module) []ir.Diag {
 	return rules{
 		ir.OpRead:      lowerRead,
@@ -51,16 +51,16 @@ func lowerRead(l *lowering, v *ir.Value) *ir.Value {
 	case v.CORE == noField:
 		return l.LoadAs(v.Type, v.Mem, p, int(v.Imm))
 	case p.Type.Kind == ir.Stack || p.Type.Kind == ir.MapVal || p.Type.Kind == ir.MapKey || p.Type.Kind == ir.Ringbuf:
-		// A copy of a kernel object: as long as it is here, with the host's layout.
+		// A copy of a kernel object has the host's layout and the target's length.
 		return l.fieldLoad(v, p)
 	case v.Type.Kind == ir.BTF: // a pointer has 8 bytes everywhere
 		return l.fieldLoad(v, p)
 	case l.isBitfield(v.CORE):
 		return l.probeScalar(v, l.Cast(ir.TKAddr, p))
 	}
-	// A load's width cannot be relocated, only its offset. Where the host's field
-	// has another width, it is read like any other memory; the kernel verifier
-	// sees a constant and drops the side that is not taken.
+	// A load's width cannot be relocated, only its offset. Where the host's field has
+	// another width, it is read through the helper; the kernel verifier sees a constant and
+	// drops the side that is not taken.
 	same := l.ICmp(ir.EQ, l.CORE(ir.FieldByteSize, v.CORE), ir.Const(int64(v.Mem.Size())))
 	return l.IfValue(same, v.Type,
 		func() *ir.Value { return l.fieldLoad(v, p) },
@@ -89,7 +89,7 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 		return l.Load(v.Mem, word, 0)
 	}
 	l.Store(ir.U64, word, 0, ir.Const(0))
-	// A field that is not a scalar on some host must not keep the program from loading.
+	// A field that is not a scalar on some host must not prevent the program from loading.
 	size := l.clamp(l.CORE(ir.FieldByteSize, v.CORE), 8)
 	from = l.Add(from, l.CORE(ir.FieldByteOffset, v.CORE))
 	l.probeRead(word, size, from)
@@ -102,7 +102,8 @@ func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 		right = ir.OpAShr
 	}
 	if strings.HasSuffix(v.CORE.Path, "]") {
-		// libbpf relocates no shift of an array's element; its size says it.
+		// libbpf has no relocation for the shift of an array's element; its size implies
+		// it.
 		shift := l.Sub(ir.Const(64), l.Shl(size, ir.Const(3)))
 		return l.Binary(right, l.Shl(x, shift), shift)
 	}
@@ -120,8 +121,8 @@ func (l *lowering) probeRead(to, n, from *ir.Value) {
 	})
 }
 
-// bySpace reads with code for kernel memory, user memory, or both, of which the
-// address chooses.
+// bySpace reads kernel memory, user memory, or, if the address space is unknown, either
+// depending on the address.
 func (l *lowering) bySpace(from *ir.Value, read func(*ir.Value) *ir.Value) *ir.Value {
 	if from.Type.Kind != ir.Addr {
 		return read(from)
@@ -156,8 +157,8 @@ func lowerMemZero(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// lowerMemEq compares by words: all of them without a branch, for a kernel that
-// walks each way pays more for branches than for loads.
+// lowerMemEq compares word by word, all words without a branch: branches cost the verifier,
+// which follows each path, more than loads do.
 func lowerMemEq(l *lowering, v *ir.Value) *ir.Value {
 	p, q, n := v.Args[0], v.Args[1], int(v.Imm)
 	var diff *ir.Value
@@ -180,7 +181,7 @@ func lowerMemEq(l *lowering, v *ir.Value) *ir.Value {
 // it one helper call is shorter.
 const maxSteps = 16
 
-// copy copies n bytes between objects of ours.
+// copy copies n bytes between memory objects.
 func (l *lowering) copy(to, from *ir.Value, n int) {
 	w := min(l.align(to, n), l.align(from, n))
 	if countSteps(n, w) > maxSteps {
@@ -193,8 +194,8 @@ func (l *lowering) copy(to, from *ir.Value, n int) {
 	})
 }
 
-// zero clears n bytes of an object of ours. Many bytes are cleared by a probe
-// read of address 0: it fails, and the helper zeroes what it could not read.
+// zero clears n bytes of a memory object. Many bytes are cleared by a probe read of address
+// 0: it fails, and the helper zeroes the destination.
 func (l *lowering) zero(to *ir.Value, n int) {
 	w := l.align(to, n)
 	if countSteps(n, w) > maxSteps {
@@ -204,8 +205,8 @@ func (l *lowering) zero(to *ir.Value, n int) {
 	l.Zero(to, n, w)
 }
 
-// steps calls do for each access of a walk over n bytes by words of w bytes,
-// narrower ones at the end.
+// steps calls do for each access of a walk over n bytes by words of w bytes, with narrower
+// ones at the end.
 func steps(n, w int, do func(off, w int)) {
 	for off := 0; off < n; off += w {
 		for w > n-off {
@@ -221,10 +222,9 @@ func countSteps(n, w int) int {
 	return count
 }
 
-// align is the widest access, in bytes, that address p allows. The kernel wants
-// accesses of the stack aligned, always; those of map values and records need
-// not be, on the architectures we have. A slot's alignment is raised to what
-// serves an access of n bytes.
+// align is the widest access, in bytes, that address p allows. The kernel always requires
+// aligned accesses of the stack; those of map values and records need not be aligned on the
+// supported architectures. A slot's alignment is raised as needed for an access of n bytes.
 func (l *lowering) align(p *ir.Value, n int) int {
 	switch {
 	case p.Op == ir.OpSlotAddr:
@@ -240,8 +240,8 @@ func (l *lowering) align(p *ir.Value, n int) int {
 	return 8
 }
 
-// isBitfield reports whether the target has the field as a bitfield. Where the
-// target does not know it, the field is not.
+// isBitfield reports whether the target has the field as a bitfield. A field that the
+// target lacks is not one.
 func (l *lowering) isBitfield(ref ir.CORERef) bool {
 	if l.m.Target == nil {
 		return false

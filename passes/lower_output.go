@@ -8,9 +8,9 @@ import (
 	"btc/ir"
 )
 
-// lower-output lays the events out and replaces emit, join and divzero by records in
-// the ring buffer. Records of constant size are reserved and built in place;
-// those with strings are built in scratch and sent at their true length.
+// lower-output lays out the events and replaces emit, join and divzero by records in the
+// ring buffer. Records of constant size are reserved and built in place; those with strings
+// are built in scratch and sent with their actual length.
 //
 // requires:    -
 // establishes: Event.Fields[i].Off and Var, Event.Size and Tail; none of these ops is left
@@ -26,7 +26,7 @@ import (
 //	store.u64 [v2+8], 0
 //	call ringbuf_submit(v2, 2)
 //
-// What a str, comm or strlit wrote only for the event is written straight into it.
+// A str, comm or strlit whose only use is the event is written directly into it.
 func lowerOutput(m *ir.Module) []ir.Diag {
 	for _, e := range m.Events {
 		layoutEvent(e)
@@ -69,7 +69,7 @@ const (
 	inPlaceSize = 16             // longest string that a record holds at its full capacity
 )
 
-// layoutEvent places the fields: numbers take 8 bytes, longer strings and
+// layoutEvent assigns offsets to the fields: numbers take 8 bytes, longer strings and
 // buffers {u16 offset, u16 length} into the tail.
 func layoutEvent(e *ir.Event) {
 	off := headerSize
@@ -87,8 +87,8 @@ func layoutEvent(e *ir.Event) {
 	e.Size = roundUp(off, 8)
 }
 
-// ownEvent finds or makes the event of a kind that the lowerings need, with the
-// numbers in it.
+// ownEvent finds or creates the event of a kind that the lowerings need, with its numeric
+// fields.
 func (l *lowering) ownEvent(kind ir.EventKind, fields ...string) *ir.Event {
 	for _, e := range l.m.Events {
 		if e.Kind == kind {
@@ -104,7 +104,7 @@ func (l *lowering) ownEvent(kind ir.EventKind, fields ...string) *ir.Event {
 	return e
 }
 
-// takeProducers removes each str, comm and literal whose only purpose is one event:
+// takeProducers removes each str, comm and literal whose only use is one event:
 // nothing else touches its slot or uses its result, and it runs before each run
 // of the emit.
 func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
@@ -148,7 +148,7 @@ func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
 
 func (l *lowering) send(e *ir.Event, args ...*ir.Value) { l.sendFrom(e, args, nil) }
 
-// sendFrom sends event e; made has the producers of arguments that are yet to run.
+// sendFrom sends event e; made has the producers of arguments that have yet to run.
 func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	if len(args) != len(e.Fields) {
 		panic("BUG: event " + e.Name + " has another number of fields")
@@ -183,15 +183,15 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 	}, func() { l.lose(events) })
 }
 
-// inIterator: records go where an iterator's reader finds them.
+// inIterator: records are written to where an iterator's reader finds them.
 func (l *lowering) inIterator() bool {
 	p := l.Func().Prog
 	return p != nil && p.Kind == probe.Iter
 }
 
-// writeSeq gives a record to the reader of the iterator. Nothing is lost: when
-// the kernel's buffer is full, it calls the program for the same object again
-// once the reader has taken what was there before.
+// writeSeq passes a record to the reader of the iterator. Nothing is lost: when the
+// kernel's buffer is full, the kernel calls the program again for the same object once the
+// reader has consumed the buffer.
 func (l *lowering) writeSeq(rec, size *ir.Value) {
 	l.Call("seq_write", ir.TI64, l.seqFile(), rec, size)
 }
@@ -203,7 +203,7 @@ func (l *lowering) seqFile() *ir.Value {
 	return l.LoadField(ir.TBTF("struct seq_file", false), ir.U64, meta, ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"})
 }
 
-// producer is what takeProducers removed for an argument; nil when nothing.
+// producer is the op that takeProducers removed for an argument; nil when there is none.
 func producer(arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
 	if arg.Op != ir.OpSlotAddr {
 		return nil
@@ -211,8 +211,8 @@ func producer(arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
 	return made[arg.Slot]
 }
 
-// pad zeroes the bytes of a record on the stack that fill leaves: kernels before 6.3 refuse
-// to read them.
+// pad zeroes the bytes of a record on the stack that fill does not write: kernels before
+// 6.3 refuse to read them.
 func (l *lowering) pad(rec *ir.Value, e *ir.Event) {
 	for i := range e.Fields {
 		f := &e.Fields[i]
@@ -226,7 +226,7 @@ func (l *lowering) pad(rec *ir.Value, e *ir.Event) {
 	}
 }
 
-// written is how many bytes fill writes of a fixed field.
+// written is how many bytes of a fixed field fill writes.
 func written(f *ir.Field) int {
 	if f.Var {
 		return 4
@@ -234,8 +234,8 @@ func written(f *ir.Field) int {
 	return min(valueSize(f.Layout), max(numberSize(f.Layout), f.Layout.Size))
 }
 
-// numberSize is how many bytes are written of a value that is a number. The reader extends
-// it from its size: what is above is not written.
+// numberSize is how many bytes of a number are written. The reader extends it from its
+// size; the upper bytes are not written.
 func numberSize(l *ir.Layout) int {
 	if k := l.Kind; (k == ir.LInt || k == ir.LEnum || k == ir.LBool) && l.Size < 8 {
 		return max(l.Size, 1)
@@ -259,8 +259,8 @@ func (l *lowering) fill(rec *ir.Value, e *ir.Event, args []*ir.Value, made map[*
 	}
 }
 
-// produce runs what takeProducers removed, with another destination that has
-// room bytes.
+// produce runs the op that takeProducers removed, with another destination that has room
+// bytes.
 func (l *lowering) produce(v, to *ir.Value, room int64) {
 	switch v.Op {
 	case ir.OpComm:
@@ -270,11 +270,11 @@ func (l *lowering) produce(v, to *ir.Value, room int64) {
 		l.literal(to, v, room)
 		return
 	}
-	l.Store(ir.U8, to, 0, ir.Const(0)) // stays when the bound is 0
+	l.Store(ir.U8, to, 0, ir.Const(0)) // used when the bound is 0
 	l.at(v, func() { l.fillString(to, v.Args[1], v.Args[2], min(room, v.Imm)) })
 }
 
-// literal writes as much of a strlit's text as room holds, without the zeros behind its NUL.
+// literal writes as much of a strlit as room holds, without the padding after its NUL.
 func (l *lowering) literal(to, v *ir.Value, room int64) {
 	s := l.Emit(ir.OpStrLit, ir.TVoid, to)
 	s.Imm = min(v.Imm, room, int64(roundUp(len(v.Sym)+1, 8)))
@@ -289,11 +289,11 @@ const (
 	recordHeader = 8 // BPF_RINGBUF_HDR_SZ
 )
 
-// wakeFlags: a reader that sleeps is woken by the next event; one that reads every now and
-// then is woken at once for what it must act on, and when much was sent. A wake-up
-// interrupts the CPU, which costs up to 10 us on virtual machines: only the record that
-// carries the sum of lengths past a multiple of wakeAt gives one. length is the record's, less than wakeAt.
-// Two CPUs that add to the sum at once may set it back, and wake the reader twice.
+// wakeFlags are the wake-up flags of a record. A sleeping reader is woken by the next event; a
+// polling reader is woken at once only for events that it must act on, and when much was sent. A
+// wake-up interrupts the CPU, which costs up to 10 us on virtual machines: only the record that
+// carries the sum of lengths past a multiple of wakeAt wakes. length is the record's, less than
+// wakeAt. Two CPUs that add to the sum at the same time may set it back, and wake the reader twice.
 func (l *lowering) wakeFlags(e *ir.Event, length *ir.Value) *ir.Value {
 	if actsAtOnce(e) {
 		return ir.Const(forceWakeup)
@@ -305,32 +305,33 @@ func (l *lowering) wakeFlags(e *ir.Event, length *ir.Value) *ir.Value {
 	return l.unlessAsleep(l.AddImm(l.LShr(sum, ir.Const(wakeShift)), noWakeup)) // noWakeup and the carry
 }
 
-// submitFlags are wakeFlags of a record that was built in place, from its
-// address: the record that ends at or over a multiple of wakeAt gives the
-// wake-up. That asks no helper, reads nothing that the reader writes often, and has no
-// branch. (A 32-bit copy of a pointer is a number to the kernel, for programs
-// that may see addresses as all that trace may; masking the pointer is refused.)
+// submitFlags are wakeFlags of a record that was built in place, computed from its address:
+// the record that ends at or crosses a multiple of wakeAt wakes. This needs no helper,
+// reads nothing that the reader writes often, and has no branch. (A 32-bit copy of a
+// pointer is a number to the verifier for programs that may see addresses, which all
+// tracing programs may; masking the pointer is refused.)
 func (l *lowering) submitFlags(e *ir.Event, rec *ir.Value) *ir.Value {
 	if actsAtOnce(e) {
 		return ir.Const(forceWakeup)
 	}
 	at := l.And(l.Emit(ir.OpZext, ir.TI64, l.Cast(ir.TI64, rec)), ir.Const(wakeAt-1))
 	at.Args[0].Mem = ir.U32
-	// Behind the record begins the header of the next. The sum is wakeAt and less than
-	// twice as much, or more: noWakeup or forceWakeup times wakeAt and a rest.
+	// After the record the header of the next one begins. The sum is wakeAt and less than
+	// twice as much, or more: noWakeup or forceWakeup times wakeAt plus a remainder.
 	end := l.AddImm(at, int64(min(roundUp(e.Size, 8)+recordHeader, wakeAt))+noWakeup*wakeAt)
 	return l.unlessAsleep(l.LShr(end, ir.Const(wakeShift)))
 }
 
-// unlessAsleep removes noWakeup from flags while the global asleep is noWakeup: while the reader
-// sleeps, and where the loader does not know the global. Without a flag the kernel wakes the reader
-// for a record when all before it were read: for the first one, and not again until it has run.
+// unlessAsleep removes noWakeup from flags unless the global asleep is noWakeup, which it is while
+// the reader sleeps and with a loader that does not know the global. Without a flag the kernel
+// wakes the reader for a record if all earlier ones were consumed: for the first one, and not again
+// until the reader has run.
 func (l *lowering) unlessAsleep(flags *ir.Value) *ir.Value {
 	global(l.m, "asleep", ir.GlobalInit, 8).Init = []byte{noWakeup}
 	return l.Binary(ir.OpXor, flags, l.Load(ir.U64, l.GlobalAddr(ir.TMapVal(".data", false), "asleep", 0), 0))
 }
 
-// actsAtOnce tells the events on which the reader must act at once.
+// actsAtOnce reports whether the reader must act on the event at once.
 func actsAtOnce(e *ir.Event) bool {
 	switch e.Kind {
 	case ir.EvExit, ir.EvPrintMap, ir.EvClear, ir.EvZero, ir.EvProc, ir.EvUnwatch:
@@ -339,8 +340,8 @@ func actsAtOnce(e *ir.Event) bool {
 	return false
 }
 
-// sendTail builds a record with variable strings in scratch: each string goes
-// where the one before it ended.
+// sendTail builds a record with variable strings in scratch: each string starts at the end
+// of the one before it.
 func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	most := e.Size
 	for _, f := range e.Fields {
@@ -367,8 +368,8 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 		at = l.Add(n, at)
 		limit += tailRoom(f)
 		if len(e.Fields) > manyFields {
-			// The kernel verifier does not track what scratch holds: it walks what
-			// follows once, not for each pair of lengths before.
+			// The kernel verifier does not track the content of scratch: it verifies the
+			// following code once, not for each combination of earlier lengths.
 			l.Store(ir.U32, rec, 4, at)
 			at = l.Load(ir.U32, rec, 4)
 		}
@@ -376,8 +377,8 @@ func (l *lowering) sendTail(events *ir.Map, e *ir.Event, args []*ir.Value, made 
 	l.sendRecord(events, e, rec, at, limit)
 }
 
-// sendRecord sends a record that was built in scratch: its length is at, which is
-// at most limit.
+// sendRecord sends a record that was built in scratch: at is its length, which is at most
+// limit.
 func (l *lowering) sendRecord(events *ir.Map, e *ir.Event, rec, at *ir.Value, limit int) {
 	l.Store(ir.U32, rec, 4, at)
 	if l.inIterator() {
@@ -389,16 +390,16 @@ func (l *lowering) sendRecord(events *ir.Map, e *ir.Event, rec, at *ir.Value, li
 	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(events) })
 }
 
-// lowerJoin reads the strings into the tail in a loop. Where the tail ends so far
-// is kept in the record: the kernel verifier does not track what scratch holds,
-// and so walks a turn of the loop once for all lengths of the strings before.
+// lowerJoin reads the strings into the tail in a loop. The current end of the tail is kept
+// in the record: the kernel verifier does not track the content of scratch, so it verifies
+// an iteration once for all lengths of the earlier strings.
 func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	e, at := l.m.Event(v.Sym), v.Args[0]
 	events := intern(l.m, "events", "ringbuf", 0, 0, ringSize)
 	needLoss(l.m, events)
 	field := e.Fields[0]
 	most := e.Size + int(v.Imm)*ir.JoinBytes
-	last := 1<<bits.Len(uint(most-ir.JoinBytes)) - 1 // at least where the last string begins; a mask, for a branch costs the verifier a walk each turn
+	last := 1<<bits.Len(uint(most-ir.JoinBytes)) - 1 // at least where the last string begins; a mask, because a branch costs the verifier another path in each iteration
 	rec := l.Slot("record", roundUp(last+ir.JoinBytes, 8), 8)
 	rec.Slot.Class = ir.Scratch
 	l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
@@ -417,7 +418,7 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	l.goOn(some)
 	end := l.Load(ir.U32, rec, 4)
 	n := l.readString(l.Add(rec, l.And(end, ir.Const(int64(last)))), read, ir.Const(ir.JoinBytes), ir.JoinBytes)
-	n = l.And(n, l.Binary(ir.OpXor, l.AShr(n, ir.Const(63)), ir.Const(-1))) // 0 for what cannot be read
+	n = l.And(n, l.Binary(ir.OpXor, l.AShr(n, ir.Const(63)), ir.Const(-1))) // 0 for a string that cannot be read
 	l.Store(ir.U32, rec, 4, l.Add(n, end))
 	next := l.AddImm(i, 1)
 	l.Block().Br(l.ICmp(ir.ULT, next, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: done}, l.Pos)
@@ -428,12 +429,12 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// manyFields is the number of fields above which the end of the tail so far is
-// kept in memory.
+// manyFields is the number of fields above which the current end of the tail is kept in
+// memory.
 const manyFields = 8
 
-// tailRoom is the most that a string or buffer takes in the tail; a string that
-// fills its capacity has its NUL behind.
+// tailRoom is the most that a string or buffer takes in the tail; a string that fills its
+// capacity is followed by its NUL.
 func tailRoom(f ir.Field) int {
 	if f.Kind == ir.LString {
 		return f.Layout.Size + 1
@@ -441,8 +442,8 @@ func tailRoom(f ir.Field) int {
 	return f.Layout.Size
 }
 
-// tailField writes one string or buffer and gives the bytes it takes: of a
-// string with its NUL, at least 1.
+// tailField writes one string or buffer and returns its length in bytes: for a string with
+// the NUL, at least 1.
 func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
 	room := int64(tailRoom(f))
 	if f.Kind == ir.LBuffer {
@@ -457,7 +458,7 @@ func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*
 	case str.Op == ir.OpStrLit:
 		l.literal(to, str, room)
 		return ir.Const(min(int64(len(str.Sym)), str.Imm) + 1)
-	case str.Op == ir.OpComm: // in a wider string, the other branch of an expression
+	case str.Op == ir.OpComm: // in a wider string: the other branch of an expression
 		l.produce(str, arg, room)
 		n = l.readString(to, arg, ir.Const(commSize), commSize)
 	default:
@@ -466,8 +467,8 @@ func (l *lowering) tailField(to *ir.Value, f ir.Field, arg *ir.Value, made map[*
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(1))
 }
 
-// clamp bounds x, an unsigned number, where it is used: before 5.11 the kernel forgets the bounds of
-// a number that goes through a spill.
+// clamp bounds x, an unsigned number, where it is used: before 5.11 the kernel forgets the bounds
+// of a number that is spilled.
 func (l *lowering) clamp(x *ir.Value, most int) *ir.Value {
 	top := ir.Const(int64(most))
 	if x.IsConst() {

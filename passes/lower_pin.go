@@ -8,16 +8,15 @@ import (
 	"btc/ir"
 )
 
-// inPinned: a pinned iterator, which others read: text goes to the reader, made
-// by the kernel.
+// inPinned: a pinned iterator, which other programs read, emits text, formatted by the
+// kernel.
 func (l *lowering) inPinned() bool {
 	p := l.Func().Prog
 	return p != nil && p.Kind == probe.Iter && p.Attach.Target != ""
 }
 
-// printSeq writes a printf's text to the reader of the iterator (bpf_seq_printf,
-// 5.7). Its arguments are words; strings are behind these, which hold their
-// addresses.
+// printSeq writes a printf's output to the reader of the iterator (bpf_seq_printf, 5.7).
+// Its arguments are words; strings follow them, and their words hold addresses.
 func (l *lowering) printSeq(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	data, size := ir.Const(0), int64(8*len(args))
 	total := int(size)
@@ -30,7 +29,8 @@ func (l *lowering) printSeq(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 		data = l.Slot("words", total, 8)
 	}
 	if total > int(size) {
-		// Not in the frame: 5.10 gives a helper no frame with addresses in it.
+		// Not in the frame: 5.10 does not accept a frame that holds addresses as a helper's
+		// argument.
 		data.Slot.Class = ir.Scratch
 	}
 	at := int(size)
@@ -60,8 +60,8 @@ func (l *lowering) printSeq(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 	l.Call("seq_printf", ir.TI64, l.seqFile(), format, ir.Const(int64(len(text))), data, ir.Const(size))
 }
 
-// kernelFormat is a printf's format as the kernel takes it: each number is a word
-// of 64 bits.
+// kernelFormat is a printf's format in the kernel's syntax: each number is a word of 64
+// bits.
 func kernelFormat(e *ir.Event) string {
 	var out strings.Builder
 	for i := 0; i < len(e.Format); i++ {
@@ -85,7 +85,7 @@ func kernelFormat(e *ir.Event) string {
 		switch conv := e.Format[end]; conv {
 		case 'd', 'i', 'u', 'x':
 			out.WriteString(head + "ll" + string(conv))
-		case 'p': // the kernel would hide the address
+		case 'p': // the kernel would hash the address
 			out.WriteString("0x" + head + "llx")
 		default:
 			out.WriteString(head + string(conv))

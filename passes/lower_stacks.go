@@ -15,14 +15,14 @@ import (
 //	v3 = call map_lookup_elem(@kstack_127, s1+0)
 //	...                               ; a miss: update NOEXIST
 //
-// An own hash instead of get_stackid: that helper loses stacks whose hashes
-// collide, and its map has one depth and no way to be cleared while in use.
-// Two stacks of one length with one hash of 53 bits would be printed as one: at
-// 10^5 different stacks the odds of any are below 10^-6.
+// Hashing in the program instead of get_stackid: that helper loses stacks whose hashes
+// collide, and its map has one depth and cannot be cleared while in use. Two stacks with
+// the same length and the same 53-bit hash would be printed as one: with 10^5 different
+// stacks the odds of any collision are below 10^-6.
 
 const flagUserStack = 1 << 8 // BPF_F_USER_STACK
 
-// eexist is what map_update_elem gives when another CPU was first.
+// eexist is what map_update_elem returns when another CPU was first.
 const eexist = -17
 
 func lowerStack(l *lowering, v *ir.Value) *ir.Value {
@@ -36,19 +36,19 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	}
 	frames := l.Slot("frames", 8*stacks.Depth, 8)
 	if v.Imm > unrolledFrames {
-		// ir.Verify knows the bounds of an offset and not its steps.
+		// ir.Verify knows the bounds of an offset but not its alignment.
 		frames.Slot.Size = max(frames.Slot.Size, roundUp(size, 8*hashedAtOnce)+8*hashedAtOnce)
-		frames.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
+		frames.Slot.Class = ir.Scratch // the kernel requires constant offsets in the frame
 	}
 	if stacks.Depth > int(v.Imm) || wantsInitialised(l.Func().Prog) {
 		l.zero(frames, 8*stacks.Depth)
 	}
-	// On success the helper zeroes what it does not fill.
+	// On success the helper zeroes the rest of the buffer.
 	n := l.Call("get_stack", ir.TI64, v.Args[0], frames, ir.Const(int64(size)), ir.Const(flags))
 	l.check("get_stack", n)
 	return l.IfValue(l.ICmp(ir.SGT, n, ir.Const(0)), ir.TI64,
 		func() *ir.Value {
-			// The length, at most 1024, is the id's low bits: never 0.
+			// The low bits of the id are the length, at most 1024 and never 0.
 			hash := l.And(l.hashFrames(frames, v.Imm), ir.Const(-1<<stackLenBits))
 			id := l.Or(hash, l.LShr(n, ir.Const(3)))
 			l.keepStack(stacks, id, frames)
@@ -57,8 +57,8 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 		func() *ir.Value { return ir.Const(0) })
 }
 
-// wantsInitialised reports whether get_stack takes only initialised memory in a
-// program: before 5.11 it does where raw tracepoints' helpers are used.
+// wantsInitialised reports whether get_stack accepts only initialised memory in a program:
+// before 5.11 it does for programs with the helpers of raw tracepoints.
 func wantsInitialised(p *ir.Prog) bool {
 	return p != nil && classOf(p.Kind).name == "scratch_t"
 }
@@ -73,14 +73,14 @@ func lowerStackLen(l *lowering, v *ir.Value) *ir.Value {
 // unrolledFrames is the depth up to which the hash is written out.
 const unrolledFrames = 8
 
-// hashedAtOnce is the number of words that a turn of the loop hashes: the kernel
-// walks each turn of it. Even, for words are hashed in pairs.
+// hashedAtOnce is the number of words that an iteration of the loop hashes: the kernel
+// verifies each iteration. It is even, because words are hashed in pairs.
 const hashedAtOnce = 8
 
-// hashFrames hashes the n words at p; those behind the last frame are 0. Of more
-// than a few it hashes no more than the turns that frames are in. (It goes by the words, not by
-// the number of frames: after comparisons with that the verifier would know it, and walk for each
-// number what depends on it.) Its upper bits are the best.
+// hashFrames hashes the n words at p; those after the last frame are 0. A long loop stops after
+// the iteration with the last frame. (It looks at the words, not at the number of frames: after a
+// comparison with that number the verifier would know it, and verify what depends on it for each
+// number.) The upper bits of the hash are the best.
 func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 	if n <= unrolledFrames {
 		h, _ := l.hashWords(p, ir.Const(hashFactor), n)
@@ -99,8 +99,9 @@ func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 	off, h, before := head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64)
 	turn := l.Func().NewBlockAfter(head)
 	l.Jump(head, ir.Const(0), ir.Const(hashFactor), ir.Const(1))
-	// The way out is a jump from the head: the kernel then looks, at the place where it leads to,
-	// whether it has been there, and walks what follows the loop once instead of after each turn.
+	// The loop is left by a jump from the head: the kernel then checks at the jump's destination
+	// whether it has seen that state before, and verifies what follows the loop once instead of
+	// once per iteration.
 	l.goOn(head)
 	head.Br(l.ICmp(ir.EQ, before, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: turn}, l.Pos)
 	l.goOn(turn)
@@ -114,8 +115,9 @@ func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 
 const hashFactor = -0x61c8864680b583eb // odd, 2^64 / golden ratio
 
-// hashWords mixes n words at p into h; it gives the last of them, too. Of two words the
-// second is mixed by the product that follows: after an even number there has to be one.
+// hashWords mixes n words at p into h; it also returns the last word. Of two words the
+// second is mixed by the multiplication that follows, so an even number of words needs
+// another one.
 func (l *lowering) hashWords(p, h *ir.Value, n int64) (hash, last *ir.Value) {
 	for i := range n {
 		last = l.Load(ir.U64, p, int(8*i))
@@ -128,7 +130,7 @@ func (l *lowering) hashWords(p, h *ir.Value, n int64) (hash, last *ir.Value) {
 	return h, last
 }
 
-// keepStack puts the frames into the stack map unless they are there.
+// keepStack puts the frames into the stack map unless they are already there.
 func (l *lowering) keepStack(stacks *ir.Map, id, frames *ir.Value) {
 	key := l.Slot("stackid", 8, 8)
 	l.Store(ir.U64, key, 0, id)
@@ -141,8 +143,8 @@ func (l *lowering) keepStack(stacks *ir.Map, id, frames *ir.Value) {
 	})
 }
 
-// lowerSeenProc tells the loader of a process once, as long as the process
-// stays among the most recent ones.
+// lowerSeenProc reports a process to the loader once, as long as the process stays among
+// the most recent ones.
 func lowerSeenProc(l *lowering, _ *ir.Value) *ir.Value {
 	intern(l.m, "seen", "lru_hash", 4, 8, 4096)
 	pid := l.pid(ir.OpPid)

@@ -35,9 +35,8 @@ func lowerStrings(m *ir.Module) []ir.Diag {
 	}.apply(m)
 }
 
-// zeroFilled finds the slots that are written as a whole, by comm and strlit
-// only: all bytes after the string are NUL there, so that it can be copied by
-// words.
+// zeroFilled finds the slots that are written as a whole, by comm and strlit only: all
+// bytes after the string are NUL there, so it can be copied by words.
 func zeroFilled(f *ir.Func, filled map[*ir.Slot]bool) {
 	other := map[*ir.Slot]bool{}
 	note := func(v *ir.Value, ok bool) {
@@ -87,16 +86,16 @@ func word(b []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(buf[:]))
 }
 
-// largeOnFrame is the size above which a string that is read at a variable
-// length is kept off the frame.
+// largeOnFrame is the size above which a string that is read with a variable length is kept
+// off the frame.
 const largeOnFrame = 64
 
 func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 	to, bound := v.Args[0], v.Args[2]
 	switch {
 	case !bound.IsConst():
-		// The kernel takes a variable length only into bytes that are initialised
-		// already; those of scratch always are.
+		// The kernel accepts a variable length only for initialised destinations; scratch
+		// always is.
 		switch s := to.Slot; {
 		case s == nil || s.Class == ir.Scratch:
 			l.Store(ir.U8, to, 0, ir.Const(0))
@@ -111,7 +110,7 @@ func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 		return ir.Const(0)
 	}
 	if bound.IsConst() && uint64(bound.Imm) > uint64(v.Imm) && l.unused(v) && endsSlot(to, v.Imm) {
-		// The NUL of a text that fills the room goes into a byte that no one reads.
+		// The NUL of a string that fills the room is written to a byte that nobody reads.
 		to.Slot.Size++
 		l.readString(to, v.Args[1], bound, v.Imm+1)
 		return ir.Const(0)
@@ -125,7 +124,7 @@ func endsSlot(p *ir.Value, room int64) bool {
 	return p.Op == ir.OpSlotAddr && p.Slot.Class != ir.Scratch && p.Slot.Size <= largeOnFrame && p.Imm+room == int64(p.Slot.Size)
 }
 
-// The helpers that read strings, and memory of one size, by the kind of address.
+// The helpers that read strings and memory of a fixed size, by address space.
 func readHelpers(from *ir.Value) (str, mem string) {
 	if from.Type.Kind == ir.UAddr {
 		return "probe_read_user_str", "probe_read_user"
@@ -133,9 +132,9 @@ func readHelpers(from *ir.Value) (str, mem string) {
 	return "probe_read_kernel_str", "probe_read_kernel"
 }
 
-// readString reads at most bound bytes, and at most room, with the NUL. The
-// result is the helper's: the length with NUL, or a negative error; then the
-// helper has zeroed the destination (all versions).
+// readString reads at most bound bytes, and at most room, with the NUL. The result is the
+// helper's: the length with the NUL, or a negative error; on errors the helper zeroes the
+// destination (all versions).
 func (l *lowering) readString(to, from, bound *ir.Value, room int64) *ir.Value {
 	return l.bySpace(from, func(from *ir.Value) *ir.Value {
 		helper, _ := readHelpers(from)
@@ -147,9 +146,9 @@ func (l *lowering) readString(to, from, bound *ir.Value, room int64) *ir.Value {
 	})
 }
 
-// fillString is readString, but a text of room bytes or more fills the room
-// and has no NUL, by which the reader of the value knows that it was cut. The
-// helper puts a NUL into the last byte; what belongs there is read apart.
+// fillString is readString, but a string of room bytes or more fills the room and has no
+// NUL, by which the reader of the value sees that it was truncated. The helper puts a NUL
+// into the last byte, so that byte is read apart.
 func (l *lowering) fillString(to, from, bound *ir.Value, room int64) *ir.Value {
 	n := l.readString(to, from, bound, room)
 	if bound.IsConst() && uint64(bound.Imm) <= uint64(room) {
@@ -168,7 +167,7 @@ func (l *lowering) fillString(to, from, bound *ir.Value, room int64) *ir.Value {
 	return n
 }
 
-// lowerStrCopy fills with NULs: the destination may be part of a key.
+// lowerStrCopy pads with NULs: the destination may be part of a key.
 func lowerStrCopy(l *lowering, v *ir.Value, filled map[*ir.Slot]bool) *ir.Value {
 	to, from := v.Args[0], v.Args[1]
 	if from.Op == ir.OpSlotAddr && from.Imm == 0 && filled[from.Slot] && v.Imm == int64(from.Slot.Size) && l.unused(v) {
@@ -180,10 +179,10 @@ func lowerStrCopy(l *lowering, v *ir.Value, filled map[*ir.Slot]bool) *ir.Value 
 	return l.Select(l.ICmp(ir.SGT, n, ir.Const(0)), n, ir.Const(0))
 }
 
-// unused tells that v, which has been taken out of its block, has no use.
+// unused reports whether v, which has been removed from its block, has no use.
 func (l *lowering) unused(v *ir.Value) bool { return ir.UseCounts(l.Func())[v.ID] == 0 }
 
-// lowerStrEq compares the literal and its NUL; what follows does not matter.
+// lowerStrEq compares the literal and its NUL; later bytes do not matter.
 func lowerStrEq(l *lowering, v *ir.Value) *ir.Value {
 	p, room := v.Args[0], int(v.Imm)
 	text := append([]byte(v.Sym), 0)
@@ -205,8 +204,8 @@ func lowerStrEq(l *lowering, v *ir.Value) *ir.Value {
 	return l.ICmp(ir.EQ, diff, ir.Const(0))
 }
 
-// words loads the first n bytes at p in as few pieces as alignment and room
-// allow: a last word that reaches past n is masked.
+// words loads the first n bytes at p in as few pieces as alignment and room allow: a last
+// word that extends past n is masked.
 func (l *lowering) words(p *ir.Value, n, room int, do func(off int, x *ir.Value, w int)) {
 	w := l.align(p, room)
 	for off := 0; off < n; {
@@ -225,7 +224,7 @@ func (l *lowering) words(p *ir.Value, n, room int, do func(off int, x *ir.Value,
 // unrolledBytes is the length up to which two strings are compared without a loop.
 const unrolledBytes = 16
 
-// lowerStrEqMem compares by words up to the first that differs or holds a NUL.
+// lowerStrEqMem compares word by word up to the first one that differs or holds a NUL.
 func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
 	p, q, n := v.Args[0], v.Args[1], int(v.Imm)
 	done := l.Split()
@@ -233,7 +232,7 @@ func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
 	if n > unrolledBytes {
 		for _, a := range v.Args {
 			if a.Op == ir.OpSlotAddr {
-				a.Slot.Class = ir.Scratch // the kernel wants constant offsets on the frame
+				a.Slot.Class = ir.Scratch // the kernel requires constant offsets in the frame
 			}
 		}
 	}
@@ -257,8 +256,8 @@ func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
 	return equal
 }
 
-// sameWord compares the w bytes at off and goes on when the strings may still
-// differ; otherwise it jumps to done with the answer. The bytes behind a NUL do not count.
+// sameWord compares the w bytes at off and continues when the strings may still differ;
+// otherwise it jumps to done with the result. Bytes after a NUL do not count.
 func (l *lowering) sameWord(p, q, off *ir.Value, w int, done *ir.Block) {
 	k, f := ir.MemKindOf(w, false), l.Func()
 	x, y := l.Load(k, l.Add(p, off), 0), l.Load(k, l.Add(q, off), 0)

@@ -2,20 +2,20 @@ package passes
 
 import "btc/ir"
 
-// USDT arguments. Where a probe's argument lies (a register, memory, a
-// constant) is written in a note of the traced file, so only the loader knows:
-// it fills map usdt_specs, keyed by the number of the attach point, and the
-// program carries out what it finds there. docs/layouts.md has the layout. The
-// number's bits from 20 on tell the places of one probe apart.
+// USDT arguments. The location of a probe's argument (a register, memory, a constant) is in
+// a note of the traced file, so only the loader knows it: the loader fills map usdt_specs,
+// keyed by the number of the attach point, and the program interprets the entry.
+// docs/layouts.md has the layout. The bits of the number from 20 on distinguish the
+// locations of one probe.
 
 const (
-	usdtArgs    = 12 // arguments of a probe, as many as the notes' macros can write
+	usdtArgs    = 12 // arguments of a probe, the maximum of the macros that write the notes
 	usdtArgSize = 16
-	// usdtSpecs is the map of the arguments' places.
+	// usdtSpecs is the map of argument locations.
 	usdtSpecs = "usdt_specs"
 )
 
-// Offsets in the place of an argument.
+// Offsets in an argument location.
 const (
 	usdtValue  = 0  // u64: constant, or displacement of a memory operand
 	usdtReg    = 8  // u16: offset of a register in the context
@@ -27,7 +27,7 @@ const (
 	usdtNone   = 0xffff
 )
 
-// Kinds of places.
+// Kinds of argument locations.
 const (
 	usdtAbsent = iota
 	usdtConst
@@ -35,11 +35,11 @@ const (
 	usdtInMemory
 )
 
-// lowerUSDTArg reads argument Imm; an absent one is 0.
+// lowerUSDTArg reads argument Imm; a missing one is 0.
 func lowerUSDTArg(l *lowering, v *ir.Value) *ir.Value {
 	n := int(v.Imm)
 	if n >= usdtArgs {
-		return l.refuse(v, "", "arg%d is not possible: a usdt has arg0 to arg%d", n, usdtArgs-1)
+		return l.refuse(v, "", "arg%d is out of range: a usdt has arg0 to arg%d", n, usdtArgs-1)
 	}
 	prog := l.prog()
 	prog.UsesID = true
@@ -52,10 +52,10 @@ func lowerUSDTArg(l *lowering, v *ir.Value) *ir.Value {
 		func() *ir.Value { return ir.Const(0) })
 }
 
-// usdtArg carries out the place of an argument at spec+off.
+// usdtArg evaluates the argument location at spec+off.
 func (l *lowering) usdtArg(ctx, spec *ir.Value, off int) *ir.Value {
 	slot := l.Slot("usdt", 16, 8)
-	l.Store(ir.U64, slot, 8, ir.Const(0)) // a size of up to 15 is what the kernel verifier sees
+	l.Store(ir.U64, slot, 8, ir.Const(0)) // the kernel verifier assumes a size of up to 15
 	word := func(read func()) *ir.Value {
 		l.Store(ir.U64, slot, 0, ir.Const(0))
 		read()
@@ -63,7 +63,7 @@ func (l *lowering) usdtArg(ctx, spec *ir.Value, off int) *ir.Value {
 	}
 	kind := l.Load(ir.U8, spec, off+usdtKind)
 	size := l.Load(ir.U8, spec, off+usdtSize)
-	// The context takes no unknown offset in a load.
+	// The kernel accepts no variable offset in a load from the context.
 	regs := l.Cast(ir.TKAddr, ctx)
 	reg := func(at *ir.Value) *ir.Value {
 		return word(func() { l.probeRead(slot, ir.Const(8), l.Add(regs, at)) })

@@ -6,22 +6,22 @@ import (
 	"btc/ir"
 )
 
-// lowering is the state of one lowering pass: the module, and the builder at
-// the value that is being replaced.
+// lowering is the state of one lowering pass: the module, and the builder at the value that
+// is being replaced.
 type lowering struct {
 	*ir.Builder
 	m     *ir.Module
 	diags []ir.Diag
 	nests map[string]bool // see nestingMaps; lower-aggregations only
-	// taken has what is known of the numbers that histograms take; lower-aggregations only.
+	// taken has the ranges of the numbers that histograms receive; lower-aggregations only.
 	taken map[*ir.Value]ir.Range
 }
 
-// rule replaces one op: it emits code through l and gives what the uses of v
-// become (nil for ops without result).
+// rule lowers one op: it emits code through l and returns the replacement of v (nil for ops
+// without result).
 type rule func(l *lowering, v *ir.Value) *ir.Value
 
-// rules says which ops a pass replaces.
+// rules maps ops to the rules that a pass applies.
 type rules map[ir.Op]rule
 
 // apply runs the rules over the whole module.
@@ -41,8 +41,8 @@ func (rs rules) applyWith(l *lowering) []ir.Diag {
 	return l.diags
 }
 
-// refuse reports a construct that cannot be compiled; the value it gives lets
-// the pass go on to find more of them.
+// refuse reports a construct that cannot be compiled; it returns a value with which the
+// pass can go on and find further errors.
 func (l *lowering) refuse(v *ir.Value, hint, format string, args ...any) *ir.Value {
 	l.diags = append(l.diags, ir.Diag{Pos: v.Pos, Text: fmt.Sprintf(format, args...), Hint: hint})
 	return zeroOf(v.Type)
@@ -61,10 +61,10 @@ func zeroOf(t ir.Type) *ir.Value {
 	return ir.Null(t)
 }
 
-// goOn moves the point to the start of blk.
+// goOn moves the insertion point to the start of blk.
 func (l *lowering) goOn(blk *ir.Block) { *l.Builder = *ir.At(blk, 0, l.Pos) }
 
-// prog is the program under the point. Only programs have a context.
+// prog is the program at the insertion point. Only programs have a context.
 func (l *lowering) prog() *ir.Prog {
 	p := l.Func().Prog
 	if p == nil {
@@ -92,14 +92,14 @@ const (
 	updateExist   = 2 // BPF_EXIST
 )
 
-// update calls bpf_map_update_elem; the result is 0 or a negative error. Before
-// 6.4 the kernel calls the map's own function, which gives an int: the upper half
-// of the register is not its sign.
+// update calls bpf_map_update_elem; the result is 0 or a negative error. Before 6.4 the
+// kernel calls the map's own function, which returns an int: the upper half of the register
+// is not a sign extension.
 func (l *lowering) update(name string, key, value *ir.Value, flags int64) *ir.Value {
 	return l.Extend(ir.S32, l.Call("map_update_elem", ir.TI64, ir.MapOperand(name), key, value, ir.Const(flags)))
 }
 
-// intern finds or makes an internal map. The caller fills what it needs.
+// intern finds or creates an internal map. The caller fills in its fields.
 func intern(m *ir.Module, name, kind string, keySize, valueSize, entries int) *ir.Map {
 	if x := m.Map(name); x != nil {
 		return x
@@ -110,7 +110,7 @@ func intern(m *ir.Module, name, kind string, keySize, valueSize, entries int) *i
 	return x
 }
 
-// needLoss gives x an index among the loss counters, words of the global "lost".
+// needLoss assigns x an index among the loss counters, words of the global "lost".
 func needLoss(m *ir.Module, x *ir.Map) {
 	if x.BPF.Loss >= 0 {
 		return
@@ -120,19 +120,19 @@ func needLoss(m *ir.Module, x *ir.Map) {
 	lost.Size += 8
 }
 
-// lose counts a loss of x: a record that did not fit, an element that could
-// not be made, a scratch slot that was not free. All CPUs share the counter:
-// what fails behind a lock of all CPUs can end with an atomic add, and it takes
-// 4 instructions where an element of a per-CPU map takes 18.
+// lose counts a loss of x: a record that did not fit, an element that could not be created,
+// a scratch slot that was not free. All CPUs share the counter: what fails after taking a
+// lock of all CPUs can end with an atomic add, and it takes 4 instructions where an element
+// of a per-CPU map takes 18.
 func (l *lowering) lose(x *ir.Map) {
 	needLoss(l.m, x)
 	p := l.GlobalAddr(ir.TMapVal(".bss", false), "lost", 8*l.lossHere(x))
 	l.AtomicAdd(ir.U64, p, 0, ir.Const(1))
 }
 
-// lossHere is the counter of the place at hand among those where the script adds
-// to x: each has one of its own, so that a message can name the place. What is at
-// no such place counts as the first.
+// lossHere is the counter of the current position, among those where the script adds to x:
+// each has its own, so that a message can name the position. An op at none of them counts
+// as the first.
 func (l *lowering) lossHere(x *ir.Map) int {
 	for i := range x.Updates {
 		u := &x.Updates[i]
@@ -151,7 +151,7 @@ func (l *lowering) lossHere(x *ir.Map) int {
 	return x.BPF.Loss
 }
 
-// global finds or makes a global.
+// global finds or creates a global.
 func global(m *ir.Module, name string, kind ir.GlobalKind, size int) *ir.Global {
 	if g := m.Global(name); g != nil {
 		return g

@@ -9,8 +9,7 @@ import (
 	"btc/loader/manifest"
 )
 
-// map-layout chooses the BPF map behind each map of the script, as
-// docs/layouts.md says.
+// map-layout chooses the BPF map for each map of the script, as docs/layouts.md says.
 //
 // requires:    Map's language half, filled by frontend/irgen
 // establishes: Map.BPF of every map of the script; global "gen" where a scalar
@@ -52,18 +51,18 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 			needLoss(m, x)
 		}
 	}
-	giveFronts(m, names)
+	addCaches(m, names)
 	return diags
 }
 
-// refuseMap names what no layout of ours can do yet.
+// refuseMap refuses maps that have no layout.
 func refuseMap(x *ir.Map) *ir.Diag {
 	if isExtreme(x) && x.Key == nil && x.Deleted {
 		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("cannot delete %s: it is a %s() map without a key, kept per CPU", x.Name, x.Shape),
 			Hint: "use clear(" + x.Name + ")"}
 	}
 	if x.Key != nil && x.Key.Size > maxKeySize {
-		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("the key of %s takes %d bytes; Linux before 5.11 takes at most %d", x.Name, x.Key.Size, maxKeySize),
+		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("the key of %s is %d bytes long; Linux before 5.11 allows at most %d", x.Name, x.Key.Size, maxKeySize),
 			Hint: "shorten the strings in the key, for example str(x, 128)"}
 	}
 	return nil
@@ -72,9 +71,8 @@ func refuseMap(x *ir.Map) *ir.Diag {
 // maxKeySize is MAX_BPF_STACK, the limit of a hash's key until 5.11.
 const maxKeySize = 512
 
-// form is the layout of a shape's value: size, offset of the value proper, and
-// for a scalar the offset of the word that says whether it is set (-1: the
-// value says it itself).
+// form is the layout of a shape's value: size, offset of the value proper, and for a scalar
+// the offset of the word that says whether it is set (-1: the value itself does).
 type form struct{ size, off, present int }
 
 func keyedForm(x *ir.Map) form {
@@ -151,14 +149,14 @@ func bpfMap(x *ir.Map) ir.BPFMap {
 	return b
 }
 
-// isExtreme tells a min() or max() map.
+// isExtreme reports whether x is a min() or max() map.
 func isExtreme(x *ir.Map) bool { return x.Shape == ir.ShapeMin || x.Shape == ir.ShapeMax }
 
-// perCPU says that each CPU has a value of its own. Not for plain maps; not for
-// what the script reads or deletes at once, for a program cannot reach another
-// CPU's value before 5.19 (min and max cannot be shared: no kernel has an atomic
-// one; the script reads them on 5.19 and later); and not for keyed histograms, whose value is too
-// large to have one for each key and CPU (unless the script declares it so).
+// perCPU reports whether each CPU has its own value. Plain maps do not; nor do maps that the
+// script reads or deletes, because a program cannot read another CPU's value before 5.19 (min and
+// max cannot be shared, as no kernel has an atomic one; the script can read them on 5.19 and
+// later); nor do keyed histograms, whose value is too large for one per key and CPU (unless the
+// script declares it so).
 func perCPU(x *ir.Map) bool {
 	switch x.Shape {
 	case ir.ShapePlain, ir.ShapeStack:
@@ -201,7 +199,7 @@ func newGen(m *ir.Module) int {
 	return g.Size - 4
 }
 
-// measured lists the maps whose length the script asks for.
+// measured lists the maps whose length the script reads.
 func measured(m *ir.Module) map[string]bool {
 	found := map[string]bool{}
 	for _, f := range m.Funcs {
@@ -216,16 +214,16 @@ func measured(m *ir.Module) map[string]bool {
 	return found
 }
 
-// newLen reserves two words of the map "len": the programs' and the loader's. It
-// gives the loader's key.
+// newLen reserves two words of the map "len": the programs' and the loader's. It returns
+// the loader's key.
 func newLen(m *ir.Module) int {
 	x := intern(m, "len", "array", 4, 8, 0)
 	x.BPF.MaxEntries += 2
 	return x.BPF.MaxEntries - 1
 }
 
-// ownNames are the maps and globals that lowerings make, and what bpftool's skeletons call the maps
-// of sections. ownPrefixes begin names that have a number or another name after them.
+// ownNames are the maps and globals that lowerings create, and bpftool's names for the maps of
+// sections. ownPrefixes begin names that end in a number or another name.
 var (
 	ownNames = []string{"events", "len", "seen", usdtSpecs, "lost", "sent", "asleep", "zero", "gen", cachesOn, unknownZero,
 		"start_ns", "pidns_dev", "pidns_ino", "tai_off", "ncpus", "cpid", "_license", "data", "bss", "rodata", "rodata_params", "kconfig"}

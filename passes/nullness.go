@@ -6,13 +6,12 @@ import (
 	"btc/ir"
 )
 
-// maxUndecided is how many elements may live across a join that their null tests
-// lead to on both sides: the kernel's verifier goes through what follows once for
-// each combination, which are 2^maxUndecided.
+// maxUndecided is how many elements with an undecided null test may live across a join: the
+// kernel's verifier checks the code after the join once for each combination, which are
+// 2^maxUndecided.
 const maxUndecided = 2
 
-// nullness knows where the result of a lookup is null on one path and not null on
-// another one.
+// nullness finds where the result of a lookup is null on one path and not null on another.
 type nullness struct {
 	d     *ir.DomTree
 	preds [][]ir.Pred
@@ -43,8 +42,8 @@ func (n *nullness) decided(v *ir.Value, b *ir.Block) bool {
 	return slices.ContainsFunc(n.tests[v], func(side *ir.Block) bool { return n.d.Dominates(side, b) })
 }
 
-// extend reports whether the result of first may live as far as v. blocks are those
-// on the ways between, of which it then counts the joins.
+// extend reports whether the result of first may live as far as v. blocks are those on the
+// paths between; it then counts their joins.
 func (n *nullness) extend(first, v *ir.Value, blocks []*ir.Block) bool {
 	if n.decided(first, v.Block) {
 		return true

@@ -6,10 +6,10 @@ import (
 	"btc/ir"
 )
 
-// opaque-values keeps values whose bits the kernel's verifier knows to differ by the
-// path from multiplying its states. A value of two constants that a later branch
-// tests, or one that a branch tests twice, is two states on each way to the second
-// test, and n of them live at one time are 2^n. An opaque copy is one state.
+// opaque-values keeps values whose bits the kernel's verifier knows to differ by path from
+// multiplying its states. A value of two constants that a later branch tests, or one that a
+// branch tests twice, is two states on each path to the second test, and n of them live at
+// one time are 2^n states. An opaque copy is one state.
 //
 // requires:    core IR; loops are in their last form
 // establishes: across a join live at most maxKnown values of the script that are known to
@@ -27,8 +27,7 @@ import (
 //	  ...
 //	  v21:i1 = icmp eq v40, 7
 //
-// What is part of an address, an operand of a call or decides how often a loop turns
-// stays known.
+// Values that are part of an address, operands of a call, or control a loop stay known.
 func opaqueValues(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) {
 		if k := newKnown(f); k != nil {
@@ -47,14 +46,14 @@ type known struct {
 	order  []*ir.Block
 	preds  [][]ir.Pred
 	ranged ir.ValueSet // its range is needed
-	free   ir.ValueSet // not computed of what the host decides before load
+	free   ir.ValueSet // not computed from what the host decides before load
 	number ir.ValueSet // free, and not a pointer to the verifier
-	fixed  ir.ValueSet // computed of constants alone: known on each path
-	asked  []bool      // by Value.ID: a branch depends on it
-	tests  [][]test    // by Value.ID: of it against constants
+	fixed  ir.ValueSet // computed from constants alone: known on each path
+	asked  []bool      // a branch depends on it
+	tests  [][]test    // by Value.ID: its tests against constants
 }
 
-// test is a use of a comparison: an operand of user, or what ends the block.
+// test is a use of a comparison: an operand of user, or the terminator of the block.
 type test struct {
 	block *ir.Block
 	user  *ir.Value // nil for the terminator
@@ -67,7 +66,7 @@ func (t test) compares() *ir.Value {
 	return t.block.Term.Arg
 }
 
-// newKnown is nil for a function that branches too little.
+// newKnown returns nil for a function with few branches.
 func newKnown(f *ir.Func) *known {
 	k := &known{f: f, order: ir.ReversePostorder(f), preds: ir.Preds(f), asked: make([]bool, f.NumValues()), tests: make([][]test, f.NumValues())}
 	branches := 0
@@ -89,7 +88,7 @@ func newKnown(f *ir.Func) *known {
 	return k
 }
 
-// back calls use for the operands of v, of a parameter those of all edges.
+// back calls use for the operands of v; for a parameter, for those of all edges.
 func (k *known) back(v *ir.Value, use func(*ir.Value)) {
 	if v.Op != ir.OpParam {
 		for _, a := range v.Args {
@@ -106,7 +105,7 @@ func (k *known) back(v *ir.Value, use func(*ir.Value)) {
 	}
 }
 
-// findRanged finds the values that addresses, calls and the ends of loops depend on.
+// findRanged finds the values that addresses, calls and the exits of loops depend on.
 func (k *known) findRanged() ir.ValueSet {
 	set := ir.NewValueSet(k.f)
 	var work []*ir.Value
@@ -146,8 +145,8 @@ func (k *known) findRanged() ir.ValueSet {
 	return set
 }
 
-// greatest is the largest set of integers that all have the property, which may look
-// at the set.
+// greatest is the largest set of integers that all have the property, which may look at the
+// set.
 func (k *known) greatest(property func(v *ir.Value, set ir.ValueSet) bool) ir.ValueSet {
 	set := ir.NewValueSet(k.f)
 	each := func(do func(v *ir.Value)) {
@@ -183,7 +182,8 @@ func (k *known) all(v *ir.Value, set ir.ValueSet) bool {
 	return all
 }
 
-// hostDecides are the constants by which the verifier removes what a kernel lacks.
+// hostDecides are the constants by which the verifier removes code for features that a
+// kernel lacks.
 var hostDecides = map[ir.Op]bool{ir.OpCORE: true, ir.OpGlobal: true, ir.OpPerArch: true, ir.OpAttachID: true, ir.OpSaved: true}
 
 // isFree: neither v nor the branch that chose it depends on the host.
@@ -283,8 +283,8 @@ func (k *known) findTests() {
 	}
 }
 
-// tested is the value of which a comparison with a constant tells the verifier: of a
-// test of bits the one that has them.
+// tested is the value that a comparison with a constant tells the verifier about: for a
+// test of bits, the value that has them.
 func tested(c *ir.Value) *ir.Value {
 	if x := c.Args[0]; x.Op == ir.OpAnd && x.Args[1].IsConst() {
 		return x.Args[0]
@@ -292,8 +292,8 @@ func tested(c *ir.Value) *ir.Value {
 	return c.Args[0]
 }
 
-// differs reports whether the verifier may know different numbers of v on two ways to
-// a place behind its definition: as it is computed, or by the comparisons of it.
+// differs reports whether the verifier may know different numbers for v on two paths to a
+// point after its definition, from its definition or from comparisons.
 func (k *known) differs(v *ir.Value) (computed, compared bool) {
 	if v.Type != ir.TI64 || k.ranged.Has(v) {
 		return false, false
@@ -373,7 +373,7 @@ func (k *known) hide(values []*ir.Value) {
 	}
 }
 
-// separate has a test compare an opaque copy of its own.
+// separate makes a test compare an opaque copy of its own.
 func (k *known) separate(t test) {
 	at, operand := len(t.block.Values), &t.block.Term.Arg
 	if t.user != nil {

@@ -7,39 +7,39 @@ import (
 	"btc/ir"
 )
 
-// The lookup in a hash is several calls, for the key's number, the search and the
-// compare: 70 to 100 ns. Where the aggregations of a map are all that programs do
-// with it, and never meet on a CPU, most of them find their value in a small table
-// of the CPU instead. Its slots are taken by the first keys that come, which those
-// that come often are among, and are never given back: what a CPU keeps of a key
-// stays where it is, so that a reader adds up what it finds in the tables and the
-// hash, at any time and in any order. A reader that does not know the tables must find all in the
-// hash: programs use the tables only where the loader has set the constant cachesOn.
+// Per-CPU cache of a keyed aggregation. A lookup in a hash map is several calls, for the key's
+// number, the search and the compare: 70 to 100 ns. If the aggregations of a map are all that
+// programs do with it, and never interrupt each other on a CPU, most of them find their value in
+// a small per-CPU table instead. Its slots are taken by the first keys that occur, which include
+// the frequent ones, and are never released: a CPU's value for a key stays where it is, so a
+// reader adds up what it finds in the caches and the hash, at any time and in any order. A reader
+// that does not know the caches must find all in the hash: programs use the caches only if the
+// loader has set the constant cachesOn.
 
 const (
-	frontSlots  = 64 // of a CPU; power of two
-	frontCPUs   = 64 // the others use the hash; power of two
-	maxFronts   = 8  // of an object: its tables are part of .bss
-	maxFrontKey = 24 // bytes, which are compared by words
+	cacheSlots  = 64 // per CPU; power of two
+	cacheCPUs   = 64 // further CPUs use the hash; power of two
+	maxCaches   = 8  // per object: its caches are part of .bss
+	maxCacheKey = 24 // bytes, which are compared word by word
 
 	cachesOn = "caches" // the constant
 )
 
-// mayRunOften is about rates at which a lookup shows. A block request is work of
+// mayRunOften is about event rates at which a lookup is noticeable. A block request takes
 // microseconds.
 func mayRunOften(p *ir.Prog) bool {
 	return probe.Lookup(p.Kind).Frequent && !(p.Kind == probe.Tracepoint && p.Attach.Target == "block")
 }
 
-// giveFronts gives tables to maps that can have one. A program has the code for a table
-// at one place at most: it is about as long as that of the hash.
-func giveFronts(m *ir.Module, names map[string]bool) {
+// addCaches adds caches to the maps that can have one. A program has the code of a cache
+// at most once: it is about as long as that of the hash.
+func addCaches(m *ir.Module, names map[string]bool) {
 	nests := nestingMaps(m)
 	uses := aggregated(m)
 	has := map[*ir.Func]bool{}
 	given := 0
 	for _, x := range m.Maps {
-		if given == maxFronts || !frontForm(x) || nests[x.Name] || !uses.onceEach(x.Name, has) {
+		if given == maxCaches || !cacheable(x) || nests[x.Name] || !uses.onceEach(x.Name, has) {
 			continue
 		}
 		for f := range uses.sites[x.Name] {
@@ -50,7 +50,7 @@ func giveFronts(m *ir.Module, names map[string]bool) {
 		if x.Shape == ir.ShapeSum { // a sum may be 0
 			t.ValueOff = 8
 		}
-		t.CPUs, t.Slots, t.KeyOff = frontCPUs, frontSlots, t.ValueOff+x.BPF.ValueSize
+		t.CPUs, t.Slots, t.KeyOff = cacheCPUs, cacheSlots, t.ValueOff+x.BPF.ValueSize
 		t.SlotSize = t.KeyOff + x.BPF.KeySize
 		if x.Shape == ir.ShapeHist { // a slot has one bucket, whose number is part of the key
 			t.KeyOff = 8
@@ -62,9 +62,9 @@ func giveFronts(m *ir.Module, names map[string]bool) {
 	}
 }
 
-// frontForm reports whether a map's layout allows tables: not where the script says
-// how many keys there may be, and not with stacks in the key, next to which a lookup is nothing.
-func frontForm(x *ir.Map) bool {
+// cacheable reports whether a map's layout allows caches: not if the script declares the number
+// of keys, and not with stacks in the key, next to which a lookup costs nothing.
+func cacheable(x *ir.Map) bool {
 	kind := "percpu_hash"
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeMin, ir.ShapeMax:
@@ -75,7 +75,7 @@ func frontForm(x *ir.Map) bool {
 	}
 	b := &x.BPF
 	return x.Key != nil && b.Type == kind && b.MaxEntries >= defaultKeys && x.Declared == "" && b.Len == 0 &&
-		!x.Cleared && !x.Deleted && !x.Read && b.KeySize%8 == 0 && b.KeySize <= maxFrontKey && !holdsStack(x.Key)
+		!x.Cleared && !x.Deleted && !x.Read && b.KeySize%8 == 0 && b.KeySize <= maxCacheKey && !holdsStack(x.Key)
 }
 
 func holdsStack(l *ir.Layout) bool {
@@ -90,16 +90,16 @@ func holdsStack(l *ir.Layout) bool {
 	return false
 }
 
-// mapUses says what programs do with maps.
+// mapUses records what programs do with maps.
 type mapUses struct {
 	sites map[string]map[*ir.Func]int // by map: aggregations in it
-	other map[string]bool             // maps that another op uses, or an aggregation in an unfit way
+	other map[string]bool             // maps that another op uses, or an aggregation that does not fit
 }
 
 func aggregated(m *ir.Module) mapUses {
 	u := mapUses{map[string]map[*ir.Func]int{}, map[string]bool{}}
 	for _, f := range m.Funcs {
-		var keys slotUses // of f, made when one is asked for
+		var keys slotUses // of f, computed on demand
 		scalarKey := func(v *ir.Value) bool {
 			if keys == nil {
 				keys = usesOfSlots(f)
@@ -126,8 +126,8 @@ func aggregated(m *ir.Module) mapUses {
 	return u
 }
 
-// onceEach reports whether nothing but aggregations uses a map, one in each program,
-// none of which has another map's tables, and some of which may run often.
+// onceEach reports whether a map is used only by aggregations, one in each program, no
+// program uses another map's cache, and some program may run often.
 func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 	often := false
 	for f, n := range u.sites[name] {
@@ -139,11 +139,11 @@ func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 	return often && !u.other[name]
 }
 
-// throughFront changes x's value in the CPU's table by body, which makes the first
-// value of zeros. more are words of the slot's key behind those of the map's. A slot that is free is taken; where another key has the slot, and
-// on a CPU without table, behind does the work in the hash. The first word
-// of a slot is written after the key: a reader that sees it not 0 finds the key. (A slot that
-// is free looks as if taken by the key 0, and is by that.)
+// cachedUpdate applies body, which updates a value that starts as zeros, to x's value in the CPU's
+// cache. more are words of the slot's key after those of the map's. A free slot is taken; if
+// another key has the slot, or the CPU has no cache, slowPath updates the hash.
+// The first word of a slot is written after the key: a reader that sees it not 0 finds the key. (A
+// free slot looks as if taken by the key 0, which may use it.)
 //
 //	v0:i64 = global.u64 caches                     ; known to the kernel's verifier
 //	br (icmp ne v0, 0), b0, hash
@@ -163,7 +163,7 @@ func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 //	b4 cold:
 //	store.u64 [v3+8], v2
 //	jump b2
-func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value), behind func(), more ...*ir.Value) {
+func (l *lowering) cachedUpdate(x *ir.Map, key *ir.Value, body func(p *ir.Value), slowPath func(), more ...*ir.Value) {
 	t := &x.BPF.Front
 	if key.Op == ir.OpSlotAddr && key.Imm%8 == 0 {
 		key.Slot.Align = max(key.Slot.Align, 8)
@@ -186,7 +186,7 @@ func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 	}
 	words = append(words, more...)
 	table := l.Mul(cpu, ir.Const(int64(t.Slots*t.SlotSize)))
-	slot := l.Add(l.GlobalAddr(ir.TMapVal(".bss", false), t.Global, 0), l.Add(table, l.frontSlot(words, t)))
+	slot := l.Add(l.GlobalAddr(ir.TMapVal(".bss", false), t.Global, 0), l.Add(table, l.cacheSlot(words, t)))
 	for i, w := range words {
 		same := taken
 		if i < len(words)-1 {
@@ -210,15 +210,15 @@ func (l *lowering) throughFront(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 	}
 	l.Jump(taken)
 	l.goOn(hash)
-	behind()
+	slowPath()
 	l.Jump(end)
 	l.goOn(end)
 }
 
-// frontSlot is the offset of the slot that a key may have in a table: a multiple of
-// it by a constant from the golden ratio spreads numbers that follow each other.
-// Of one word the lower half decides, for which a constant of 31 bits will do.
-func (l *lowering) frontSlot(words []*ir.Value, t *ir.Front) *ir.Value {
+// cacheSlot is the offset of the slot that a key may have in a table: a multiple of it by a
+// constant from the golden ratio spreads consecutive numbers. For a one-word key only the
+// lower half counts, for which a constant of 31 bits is enough.
+func (l *lowering) cacheSlot(words []*ir.Value, t *ir.Front) *ir.Value {
 	h, high := words[0], 32
 	for _, w := range words[1:] {
 		h = l.Binary(ir.OpXor, h, w)
@@ -259,9 +259,9 @@ func usesOfSlots(f *ir.Func) slotUses {
 	return uses
 }
 
-// scalar reports whether all words of an aggregation's key are plain numbers to
-// the kernel's verifier, which lets no one compute with a pointer that it tracks: the context
-// and what is in it, and what programs with typed arguments load.
+// scalar reports whether all words of an aggregation's key are plain numbers to the kernel's
+// verifier, which forbids arithmetic with tracked pointers: the context, what is in it, and
+// what programs with typed arguments load.
 func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 	if key.Op != ir.OpSlotAddr || key.Imm != 0 {
 		return false
@@ -281,14 +281,14 @@ func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 	return true
 }
 
-// numbers are the ops that give numbers whatever their operands.
+// numbers are the ops whose results are numbers whatever their operands.
 var numbers = map[ir.Op]bool{ir.OpConst: true, ir.OpPid: true, ir.OpTid: true, ir.OpUid: true, ir.OpGid: true, ir.OpCPU: true,
 	ir.OpCgroup: true, ir.OpNumaID: true, ir.OpRand: true, ir.OpNsecs: true, ir.OpElapsed: true, ir.OpMapGet: true,
 	ir.OpAnd: true, ir.OpOr: true, ir.OpXor: true, ir.OpMul: true, ir.OpUDiv: true, ir.OpUMod: true,
 	ir.OpShl: true, ir.OpLShr: true, ir.OpAShr: true, ir.OpBoolInt: true}
 
-// scalar reports whether v is a number to the verifier; not what this does not know,
-// nor what is deeper than so many operands.
+// scalar reports whether v is a number to the verifier; false if unknown or more than depth
+// operands away.
 func scalar(f *ir.Func, v *ir.Value, deep int) bool {
 	untyped := f.Prog.Kind == probe.Tracepoint || f.Prog.Kind == probe.Kprobe || f.Prog.Kind == probe.Kretprobe
 	switch {

@@ -11,8 +11,8 @@ import (
 type Pass struct {
 	Name   string // as --dump and `btc passes` print it
 	Run    func(*ir.Module) []ir.Diag
-	Before ir.Stage // the stage of the module that the pass takes
-	After  ir.Stage // and that it gives
+	Before ir.Stage // the stage of the module before the pass
+	After  ir.Stage // and after it
 	Doc    string
 }
 
@@ -25,18 +25,18 @@ type Order struct {
 
 // Options of a run. The zero value runs the passes and nothing else.
 type Options struct {
-	// Verify checks the module after each pass against the rules of its stage;
-	// a violation is a panic, for it is always a pass's mistake.
+	// Verify checks the module after each pass against the rules of its stage; a violation
+	// is a panic, because it is always a bug in the pass.
 	Verify func(m *ir.Module, s ir.Stage) error
-	// Dump is called with the module as it came ("input") and after each pass.
+	// Dump is called with the input module ("input") and after each pass.
 	Dump func(pass string, m *ir.Module)
-	// Frame is what memory objects may take of a stack frame, in bytes: for scripts
-	// that need the rest of it for other values. 0 means the usual.
+	// Frame is how much of a stack frame memory objects may use, in bytes, for scripts that
+	// need the rest for other values. 0 means the default.
 	Frame int
 }
 
-// Run takes m through the whole pipeline. The error is ir.Diags: what in the
-// script cannot be compiled, and where.
+// Run takes m through the whole pipeline. The error is ir.Diags: what in the script cannot
+// be compiled, and where.
 func Run(m *ir.Module, opt Options) error {
 	if diags := tooLarge(m); len(diags) > 0 {
 		return ir.Diags(diags)
@@ -49,10 +49,10 @@ func Run(m *ir.Module, opt Options) error {
 	return run(m, rows, opt)
 }
 
-// maxObject bounds a memory object, in bytes. The rule check holds passes to it.
+// maxObject bounds a memory object, in bytes. check enforces it after each pass.
 const maxObject = 1 << 20
 
-// tooLarge reports the memory objects that are beyond maxObject, at their first use.
+// tooLarge reports the memory objects larger than maxObject, at their first use.
 func tooLarge(m *ir.Module) []ir.Diag {
 	var diags []ir.Diag
 	for _, f := range m.Funcs {
@@ -117,18 +117,18 @@ func Pipeline() []Pass {
 		{"cse", cse, ir.Core, ir.Core, "again"},
 		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again"},
 		{"jump-threading", jumpThreading, ir.Core, ir.Core, "jump threading: edges on which the result of a test is known skip it"},
-		{"lookup-merging", lookupMerging, ir.Core, ir.Core, "merges the lookups of one element"},
+		{"lookup-merging", lookupMerging, ir.Core, ir.Core, "merges lookups of the same element"},
 		{"range", decideRanges, ir.Core, ir.Core, "range analysis: decides repeated null tests and comparisons"},
 		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again, for the branches that range decided"},
 		{"fold", fold, ir.Core, ir.Core, "again"},
-		{"store-forwarding", forwardStores, ir.Core, ir.Core, "forwards stored constants to loads; dead store elimination"},
+		{"store-forwarding", forwardStores, ir.Core, ir.Core, "store forwarding: replaces loads of stored constants; dead store elimination"},
 		{"dce", dce, ir.Core, ir.Core, "again"},
 		{"architectures", architectures, ir.Core, ir.Core, "adds tests for what differs between the architectures of the object"},
-		{"read-forwarding", forwardReads, ir.Core, ir.Core, "lets helpers read straight into the record or key that the value is stored in"},
+		{"read-forwarding", forwardReads, ir.Core, ir.Core, "lets helpers read directly into the record or key where the value is stored"},
 		{"sink", sink, ir.Core, ir.Core, "code sinking: moves computations past helper calls, next to their use"},
 		{"slots", placeSlots, ir.Core, ir.Core, "assigns memory objects to the stack frame or to scratch"},
-		{"loop-outlining", outlineLoops, ir.Core, ir.Core, "turns loops over maps into subprograms that the kernel calls"},
-		{"opaque-values", opaqueValues, ir.Core, ir.Core, "hides values that differ by path and would multiply the verifier's states"},
+		{"loop-outlining", outlineLoops, ir.Core, ir.Core, "loop outlining: moves bodies of loops over maps into subprograms that the kernel calls"},
+		{"opaque-values", opaqueValues, ir.Core, ir.Core, "hides from the verifier values that differ by path and would multiply its states"},
 		{"layout", layoutBlocks, ir.Core, ir.Core, "block placement: cold blocks last"},
 		{"budget", checkBudget, ir.Core, ir.Core, "refuses what no kernel would load"},
 	}
@@ -175,7 +175,7 @@ func Orders() []Order {
 		{"sink", "slots", "sinking extends the live ranges of slots"},
 		{"architectures", "slots", "the tests extend live ranges"},
 		{"slots", "loop-outlining", "a callback has no scratch record and addresses its caller's frame by offsets"},
-		{"loop-outlining", "opaque-values", "it decides which loops stay in place, and their counters"},
+		{"loop-outlining", "opaque-values", "it decides which loops stay in place, and their trip counts"},
 		{"range", "opaque-values", "a test of an opaque copy does not decide tests of the value"},
 		{"opaque-values", "budget", "the copies are instructions, which count"},
 		{"loop-outlining", "layout", "it adds blocks and functions"},

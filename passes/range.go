@@ -2,14 +2,14 @@ package passes
 
 import "btc/ir"
 
-// range decides comparisons by what is known of the numbers: by their
-// definitions and by the branches that dominate the comparison. So it also
-// drops a null test behind another one of the same pointer, and a repeated
-// condition. It knows no more than the kernel verifier does on 5.10, which
-// therefore never misses a check that went.
+// range is range analysis: it decides comparisons by what is known of the numbers from
+// their definitions and from the branches that dominate the comparison. So it also drops a
+// null test dominated by another one of the same pointer, and a repeated condition. It
+// knows no more than the kernel verifier does on 5.10, which therefore never misses a check
+// that was removed.
 //
 // requires:    -
-// establishes: no icmp or branch whose answer its block's dominators fix; every
+// establishes: no icmp or branch whose result its block's dominators imply; every
 //
 //	block is reachable
 //
@@ -66,8 +66,8 @@ func rangesFunc(f *ir.Func) {
 		e := t.Succs[x.side]
 		x.block.Jump(e.To, t.Pos, e.Args...)
 	}
-	// Where a condition can never hold anything may have been decided: it goes at
-	// once, or ir.Verify would look at code that no run reaches.
+	// Where a condition can never hold anything may have been decided: the block is removed
+	// at once, or ir.Verify would look at unreachable code.
 	ir.RemoveUnreachable(f)
 	subst.Apply(f)
 	for _, b := range f.Blocks {
@@ -79,8 +79,8 @@ func rangesFunc(f *ir.Func) {
 		}
 		b.Values = keep
 	}
-	// What only a decided branch led to goes now: behind an edge that is never
-	// taken anything can be "known", also what ir.Verify would miss.
+	// Blocks that only a decided branch led to are removed now: after an edge that is never
+	// taken anything can be "known", including what ir.Verify would reject.
 	if decideBranches(f) {
 		ir.RemoveUnreachable(f)
 	}
@@ -105,7 +105,7 @@ func clampTests(f *ir.Func) map[*ir.Value]bool {
 	return clamps
 }
 
-// decidedByDefinition trusts definitions of one op only: 5.10 loses the sign's bound
+// decidedByDefinition trusts only definitions of one op: 5.10 loses the sign's bound
 // of a sum of shifted bits.
 func decidedByDefinition(rs *ir.Ranges, v *ir.Value) bool {
 	switch x := v.Args[0]; x.Op {
@@ -116,8 +116,8 @@ func decidedByDefinition(rs *ir.Ranges, v *ir.Value) bool {
 	return known
 }
 
-// decide answers a truth value in block b: known there, or a comparison that
-// its operands' ranges settle, or whose holding would leave no number.
+// decide returns a truth value in block b: known there, or a comparison that its operands'
+// ranges settle, or whose holding would leave no number.
 func decide(rs *ir.Ranges, v *ir.Value, b *ir.Block) (yes, known bool) {
 	if n, ok := rs.At(v, b).Const(); ok {
 		return n&1 != 0, true

@@ -19,8 +19,8 @@ import (
 //	->
 //	call probe_read_user(s1+16, 4, v1)
 //
-// A helper that cannot read writes zeros, as the slot of its own would get. The
-// bytes are written earlier than before: nobody may look at them between.
+// On failure a helper writes zeros, as it would to the temporary slot. The bytes are
+// written earlier than before: nothing between may read them.
 func forwardReads(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) { forwardReadsFunc(f) })
 	return nil
@@ -58,8 +58,8 @@ func forwardReadsFunc(f *ir.Func) {
 	}
 }
 
-// readBefore returns the call and the load by which a store into a slot gets a
-// number that was read in the same block, nil when it gets something else.
+// readBefore returns the call and the load whose result, read in the same block, a store
+// writes to a slot; nil when it writes something else.
 func readBefore(b *ir.Block, store *ir.Value) (call, load *ir.Value) {
 	if store.Op != ir.OpStore || store.CORE.Type != "" || store.Args[0].Op != ir.OpSlotAddr {
 		return nil, nil
@@ -84,8 +84,8 @@ func readBefore(b *ir.Block, store *ir.Value) (call, load *ir.Value) {
 	return nil, nil
 }
 
-// untouched reports whether none of the values looks at the bytes that store
-// writes, or may do so.
+// untouched reports whether none of the values accesses, or may access, the bytes that
+// store writes.
 func untouched(into *slotUse, values []*ir.Value, store *ir.Value) bool {
 	slot := into.index[store.Args[0].Slot]
 	first := store.Args[0].Imm + store.Imm
@@ -108,8 +108,8 @@ func untouched(into *slotUse, values []*ir.Value, store *ir.Value) bool {
 	return true
 }
 
-// accessed is how many bytes v reads or writes at most at its first argument, -1
-// when that is not known.
+// accessed is how many bytes v reads or writes at most through its first argument, -1 when
+// unknown.
 func accessed(v *ir.Value) int64 {
 	switch v.Op {
 	case ir.OpStore, ir.OpLoad:

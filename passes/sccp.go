@@ -2,10 +2,10 @@ package passes
 
 import "btc/ir"
 
-// sccp is sparse conditional constant propagation (Wegman and Zadeck): it takes
-// every value for a constant, and every branch for decided, until a path that is
-// taken shows otherwise. So it finds constants that depend on each other around a
-// loop, which fold, simplify-cfg and range, who begin with what is certain, do not.
+// sccp is sparse conditional constant propagation (Wegman and Zadeck): it assumes every
+// value constant, and every branch decided, until a path that is taken shows otherwise. So
+// it finds constants that depend on each other around a loop; fold, simplify-cfg and range,
+// which begin with what is certain, do not.
 //
 // requires:    -
 // establishes: no branch on a constant; every block is reachable
@@ -36,16 +36,16 @@ import "btc/ir"
 //	  v6:i1 = icmp ult v5, 9
 //	  br v6, b1(v5, 1), b5
 //
-// Ranges stay apart (range): they need the dominators' branches, take what the
-// kernel verifier can follow only, and would have to be widened around loops.
+// Ranges are a pass of their own (range): they need the dominators' branches, may use only
+// what the kernel verifier can follow, and would have to be widened around loops.
 func sccp(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) { sccpFunc(f) })
 	return nil
 }
 
-// maxSweeps bounds the work: a function without loops takes one sweep, one with
-// loops another for each constant that a back edge refutes. What takes more is
-// left as it is.
+// maxSweeps bounds the work: a function without loops takes one sweep, one with loops
+// another for each constant that a back edge refutes. A function that takes more is left
+// unchanged.
 const maxSweeps = 8
 
 func sccpFunc(f *ir.Func) {
@@ -60,8 +60,8 @@ func sccpFunc(f *ir.Func) {
 	}
 }
 
-// fact is what is known of a value: a constant or, in the course of the
-// propagation, that no path to it is known.
+// fact is what is known of a value: a constant or, during the propagation, that no path to
+// it is known.
 type fact struct {
 	state factState
 	n     int64 // when it isConstant
@@ -77,16 +77,15 @@ const (
 
 type propagation struct {
 	order []*ir.Block
-	facts []fact // by Value.ID; they only go up: unreached, a constant, anything
+	facts []fact // by Value.ID; they only rise in the lattice: unreached, a constant, anything
 	taken []bool // by Block.ID: a path leads there
-	swept []int  // by Block.ID: the last sweep that came there
+	swept []int  // by Block.ID: the last sweep that visited it
 	sweep int
-	again bool // something changed in a block that the sweep had left behind
+	again bool // something changed in a block that the sweep had passed
 }
 
-// run sweeps over the blocks until nothing changes, or answers that it gave up.
-// Definitions come before their uses in the order, but for those that pass a back
-// edge.
+// run sweeps over the blocks until nothing changes, or returns false when it gives up.
+// Definitions come before their uses in the order, except for those that pass a back edge.
 func (p *propagation) run(f *ir.Func) bool {
 	p.taken[f.Entry().ID] = true
 	for _, v := range f.Entry().Params {
@@ -125,7 +124,7 @@ func (p *propagation) block(b *ir.Block) {
 	}
 }
 
-// edge takes e, which leaves b.
+// edge marks e, which leaves b, as taken.
 func (p *propagation) edge(b *ir.Block, e ir.Edge) {
 	changed := !p.taken[e.To.ID]
 	p.taken[e.To.ID] = true
@@ -133,7 +132,7 @@ func (p *propagation) edge(b *ir.Block, e ir.Edge) {
 		v := e.To.Params[i]
 		x := p.of(a)
 		if v.Type.IsPtr() {
-			x = fact{state: isAny} // a null keeps the type that its map gives
+			x = fact{state: isAny} // a null keeps the type of its map
 		}
 		changed = p.raise(v, x) || changed
 	}
@@ -142,7 +141,7 @@ func (p *propagation) edge(b *ir.Block, e ir.Edge) {
 	}
 }
 
-// raise joins x to what is known of v, and reports a change.
+// raise joins x to what is known of v, and reports whether that changed.
 func (p *propagation) raise(v *ir.Value, x fact) bool {
 	old := p.facts[v.ID]
 	switch {
@@ -166,7 +165,7 @@ func (p *propagation) of(v *ir.Value) fact {
 	return p.facts[v.ID]
 }
 
-// result is what v gives. All its operands are reached.
+// result is the result of v. All its operands are reached.
 func (p *propagation) result(v *ir.Value) fact {
 	if n, ok := computed(v, p.arg); ok {
 		return fact{isConstant, n}

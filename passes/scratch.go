@@ -7,14 +7,14 @@ import (
 	"btc/ir"
 )
 
-// Scratch records: where slots puts what the frame cannot hold. A record is a
-// value of a per-CPU array; docs/layouts.md says which programs share one.
+// Scratch records: memory for slots that do not fit on the frame. A record is a value of a
+// per-CPU array; docs/layouts.md says which programs share one.
 //
-// Programs of class k never nest on a CPU, for the kernel counts them and drops
-// the nested ones (bpf_prog_active); their record needs no protection. The
-// programs that the loader runs have a global each. The others take one of several records for their run: each has a count that must
-// go from 0 to 1. Two programs that meet between add and test both go on to the
-// next record, so there are more records than nesting levels to be expected.
+// Programs of class k never nest on a CPU, because the kernel counts them and drops the nested ones
+// (bpf_prog_active); their record needs no protection. The programs that the loader runs have a
+// global each. The others take one of several records for their run: each has a count that must
+// change from 0 to 1. Two programs that meet between add and test both try the next record, so
+// there are more records than nesting levels to be expected.
 
 type scratchClass struct {
 	name    string
@@ -34,12 +34,12 @@ func classOf(kind string) scratchClass {
 
 const (
 	busySize = 8 // u64 busy
-	// maxScratch is PCPU_MIN_UNIT_SIZE, the most a value of a per-CPU array takes.
+	// maxScratch is PCPU_MIN_UNIT_SIZE, the maximum size of a value of a per-CPU array.
 	maxScratch = 32 << 10
 )
 
-// useScratch takes a scratch record where f needs one, and turns the addresses
-// of the slots in it into sums with the record's address.
+// useScratch takes a scratch record where f needs one, and rewrites the addresses of the
+// slots in it as sums with the record's address.
 func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	mentions := scratchMentions(f)
 	if len(mentions) == 0 {
@@ -48,7 +48,7 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	// A subprogram has a record of its own: its callers hold theirs, and programs
 	// of several classes may call it.
 	class := scratchClass{"scratch_" + f.Name, 4, true}
-	if f.Prog != nil && probe.RunByLoader(f.Prog.Kind) { // one after the other: a record has no other user
+	if f.Prog != nil && probe.RunByLoader(f.Prog.Kind) { // run one after the other: a record has no other user
 		useGlobal(m, f)
 		return nil
 	}
@@ -78,7 +78,7 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	return nil
 }
 
-// useGlobal gives f a scratch record among the globals, which takes no lookup.
+// useGlobal places f's scratch record among the globals, which takes no lookup.
 func useGlobal(m *ir.Module, f *ir.Func) {
 	name := "scratch_" + f.Name
 	global(m, name, ir.GlobalData, roundUp(colour(f, ir.Scratch), 8))
@@ -86,8 +86,8 @@ func useGlobal(m *ir.Module, f *ir.Func) {
 	s.rebase()
 }
 
-// scratchMentions gives, by block, the place of the first mention of a scratch
-// slot: an index into Values, their number for the terminator.
+// scratchMentions returns, by block, the position of the first use of a scratch slot: an
+// index into Values, their number for the terminator.
 func scratchMentions(f *ir.Func) map[*ir.Block]int {
 	first := map[*ir.Block]int{}
 	for _, b := range f.Blocks {
@@ -114,8 +114,8 @@ type scratchUser struct {
 	base  *ir.Value
 }
 
-// take looks the record up on the way to all mentions, as late as that can be:
-// behind a filter that most events do not pass.
+// take looks the record up on the way to all uses, as late as possible: after a filter that
+// most events do not pass.
 func (s *scratchUser) take(mentions map[*ir.Block]int) {
 	d := ir.Dominators(s.f)
 	at := s.place(d, mentions)
@@ -130,7 +130,7 @@ func (s *scratchUser) take(mentions map[*ir.Block]int) {
 	if s.class.counted {
 		s.base = s.takeCounted(l)
 		for _, b := range rets {
-			// The split has moved at's own return to the block behind.
+			// The split has moved at's own return to the new block.
 			if b == at {
 				b = l.Block()
 			}
@@ -143,8 +143,8 @@ func (s *scratchUser) take(mentions map[*ir.Block]int) {
 	s.base = l.NonNull(p)
 }
 
-// beforeRecord is the place in b, at or before i, at which no ring buffer record
-// is open: where the program ends for want of a scratch record, none may be.
+// beforeRecord is the position in b, at or before i, at which no ring buffer record is
+// open: none may be where the program ends for lack of a scratch record.
 func beforeRecord(b *ir.Block, i int) int {
 	open := -1
 	for j, v := range b.Values[:i] {
@@ -162,9 +162,9 @@ func beforeRecord(b *ir.Block, i int) int {
 	return i
 }
 
-// takeCounted tries the records in turn; when none is free the loss is counted
-// and the program ends. The loop keeps the code short: all turns but the first are
-// for programs that interrupt each other.
+// takeCounted tries the records in turn; when none is free the loss is counted and the
+// program ends. The loop keeps the code short: only programs that interrupt each other get
+// past its first iteration.
 func (s *scratchUser) takeCounted(l *lowering) *ir.Value {
 	taken := l.Split()
 	base := taken.AddParam(ir.TMapVal(s.x.Name, false))
@@ -197,9 +197,9 @@ func (s *scratchUser) takeCounted(l *lowering) *ir.Value {
 	return base
 }
 
-// place is the block in which to take the record: the last one, outside of
-// loops, that all mentions pass. A counted record must be given back wherever
-// the program ends behind it, so there each of those ends must be dominated.
+// place is the block in which to take the record: the last one, outside of loops, that
+// dominates all uses. A counted record must be released wherever the program ends after it,
+// so it must dominate each of those ends, too.
 func (s *scratchUser) place(d *ir.DomTree, mentions map[*ir.Block]int) *ir.Block {
 	var at *ir.Block
 	for b := range mentions {
@@ -249,8 +249,8 @@ func reachableRets(b *ir.Block) []*ir.Block {
 	return rets
 }
 
-// rebase replaces the addresses of scratch slots. What is computed from them is
-// a map value pointer then, too.
+// rebase replaces the addresses of scratch slots. Addresses computed from them become map
+// value pointers, too.
 func (s *scratchUser) rebase() {
 	a := pointsInto(s.f)
 	for v, set := range a.addrs {

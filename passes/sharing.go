@@ -6,8 +6,9 @@ import (
 )
 
 // sharing decides which programs a loader may run from an attach point that they share, or from a
-// raw tracepoint in place of their own. The manifest carries the verdict, and the aggregations
-// are lowered by it: among such programs the kernel does not keep one from interrupting another.
+// raw tracepoint instead of their own. The decision is recorded in the manifest, and the
+// aggregations are lowered accordingly: among such programs the kernel does not keep one from
+// interrupting another.
 //
 // requires:    high ops
 // establishes: Prog.MayShare, Prog.MayRunRaw
@@ -17,24 +18,24 @@ import (
 //	->
 //	func @p prog (kind tracepoint, attach (target "sched", name "sched_switch"), may_run_raw) {
 func sharing(m *ir.Module) []ir.Diag {
-	calls := false // an attach point may stand for several system calls
+	calls := false // an attach point may be several system calls
 	for _, f := range m.Funcs {
 		calls = calls || f.Prog != nil && mayBeCalls(f)
 	}
 	for _, f := range m.Funcs {
-		// What parameters make of an attach point ($1) is known to the loader alone.
+		// Attach points with parameters ($1) are known only to the loader.
 		if p := f.Prog; p != nil && p.Kind == probe.Tracepoint && len(p.Attach.Fill) == 0 {
 			p.MayShare = calls && (isSyscall(f) || probe.IsPattern(p.Attach.Target))
-			// Without its record, a program is the same at the raw tracepoint that the record is made of.
-			// System calls have none of their own.
+			// A program that does not read its record is the same at the raw tracepoint that the
+			// record is made from. System calls have no raw tracepoints of their own.
 			p.MayRunRaw = !isSyscall(f) && !ir.UsesOfContext(f).Any()
 		}
 	}
 	return nil
 }
 
-// adds are the aggregations that a load, an add and a store would carry out, and
-// those that begin with their first value.
+// adds are the aggregations that consist of a load, an add and a store, and those that
+// begin with their first value.
 var adds = map[ir.Op]bool{ir.OpCount: true, ir.OpSum: true, ir.OpAvg: true, ir.OpStats: true, ir.OpHist: true, ir.OpLhist: true,
 	ir.OpMin: true, ir.OpMax: true}
 
@@ -42,15 +43,14 @@ var adds = map[ir.Op]bool{ir.OpCount: true, ir.OpSum: true, ir.OpAvg: true, ir.O
 // another aggregation of the same map, which would lose a step if values of one
 // CPU changed without atomics.
 //
-// Programs of kprobes, tracepoints and perf events never meet on a CPU: the
-// kernel counts them (bpf_prog_active) and drops the nested ones. The programs
-// of fentry, raw tracepoints and iterators interrupt others, and are
-// interrupted, but not by themselves (bpf_prog.active; the kprobe class may
-// still run inside of them). Those of uprobes can be preempted by themselves, on
+// Programs of kprobes, tracepoints and perf events never meet on a CPU: the kernel counts them
+// (bpf_prog_active) and drops the nested ones. The programs of fentry, raw tracepoints and
+// iterators interrupt others, and are interrupted, but not by themselves (bpf_prog.active; the
+// kprobe class may still run inside of them). Those of uprobes can be preempted by themselves, on
 // another task. A function of the script may be called by any of them. Of a program that may run
-// from the raw tracepoint (sharing), one of several places can interrupt another. Those of system
-// calls that may share one do not meet each other, but the kernel does not count them, and what
-// interrupts a system call runs inside of them.
+// from the raw tracepoint (sharing), one of several instances can interrupt another. Those of
+// system calls that may share one do not meet each other, but the kernel does not count them, and
+// what interrupts a system call runs inside of them.
 func nestingMaps(m *ir.Module) map[string]bool {
 	type users struct {
 		funcs        map[*ir.Func]bool
@@ -96,7 +96,7 @@ func isSyscall(f *ir.Func) bool {
 	return f.Prog.Kind == probe.Tracepoint && f.Prog.Attach.Target == "syscalls"
 }
 
-// mayBeCalls reports whether a program's attach point may stand for several system calls.
+// mayBeCalls reports whether a program's attach point may match several system calls.
 func mayBeCalls(f *ir.Func) bool {
 	p := &f.Prog.Attach
 	return f.Prog.Kind == probe.Tracepoint && (isSyscall(f) && probe.IsPattern(p.Name) || probe.IsPattern(p.Target))

@@ -6,10 +6,10 @@ import (
 	"btc/ir"
 )
 
-// simplify-cfg makes the graph small: decided branches become jumps, blocks
-// that nothing reaches go, a block joins its only predecessor, empty blocks are
-// skipped, a branch on a block parameter is decided where the argument is
-// known, parameters with one argument go, and a tiny diamond becomes a select.
+// simplify-cfg simplifies the control flow graph: decided branches become jumps,
+// unreachable blocks are removed, a block is merged with its only predecessor, empty blocks
+// are skipped, a branch on a block parameter is decided where the argument is known,
+// parameters with a single argument are removed, and a tiny diamond becomes a select.
 //
 // requires:    -
 // establishes: every block is reachable; no empty block that only jumps; no
@@ -56,7 +56,7 @@ func simplifyFunc(f *ir.Func) {
 // cfgSteps each do one simplification over a function and report a change.
 var cfgSteps = []func(*ir.Func) bool{decideBranches, threadEdges, dropParams, mergeBlocks, selectDiamonds}
 
-// decideBranches makes jumps of branches on a constant or with equal edges.
+// decideBranches turns branches on a constant or with equal edges into jumps.
 func decideBranches(f *ir.Func) bool {
 	changed := false
 	for _, b := range f.Blocks {
@@ -82,7 +82,7 @@ func sameEdge(a, b ir.Edge) bool {
 	return a.To == b.To && slices.EqualFunc(a.Args, b.Args, sameOperand)
 }
 
-// threadEdges leads edges past blocks that hold nothing but a terminator.
+// threadEdges redirects edges past blocks that hold nothing but a terminator.
 func threadEdges(f *ir.Func) bool {
 	changed := false
 	inside := paramsUsedInside(f)
@@ -99,8 +99,8 @@ func threadEdges(f *ir.Func) bool {
 	return changed
 }
 
-// paramsUsedInside says of each block that has parameters and no values whether
-// only its own terminator uses them: then an edge may pass it by.
+// paramsUsedInside reports, for each block that has parameters and no values, whether only
+// its own terminator uses them: then an edge may bypass it.
 func paramsUsedInside(f *ir.Func) []bool {
 	inside := make([]bool, f.NumBlocks())
 	for _, b := range f.Blocks {
@@ -149,7 +149,7 @@ func skip(e *ir.Edge, b *ir.Block, inside []bool) bool {
 	return true
 }
 
-// passOn is edge out of block b as one sees it who comes with args.
+// passOn is an edge out of block b as seen from an edge into b that passes args.
 func passOn(out ir.Edge, b *ir.Block, args []*ir.Value) ir.Edge {
 	n := ir.Edge{To: out.To}
 	for _, a := range out.Args {
@@ -158,7 +158,7 @@ func passOn(out ir.Edge, b *ir.Block, args []*ir.Value) ir.Edge {
 	return n
 }
 
-// through is value v of block b for who comes with args.
+// through is value v of block b as seen from an edge into b that passes args.
 func through(v *ir.Value, b *ir.Block, args []*ir.Value) *ir.Value {
 	if i := slices.Index(b.Params, v); i >= 0 && v.ID >= 0 {
 		return args[i]
@@ -166,8 +166,8 @@ func through(v *ir.Value, b *ir.Block, args []*ir.Value) *ir.Value {
 	return v
 }
 
-// pullTerm replaces b's jump to an empty block by that block's return, or by its
-// branch when that is on a parameter: the truth value need not be made then.
+// pullTerm replaces b's jump to an empty block by that block's return, or by its branch
+// when that is on a parameter: the truth value is then not materialised.
 func pullTerm(b *ir.Block, inside []bool) bool {
 	e := b.Term.Succs[0]
 	to := e.To
@@ -208,8 +208,8 @@ func dropParams(f *ir.Func) bool {
 	return changed
 }
 
-// onlyArgument is the value that all edges pass for p; p itself, along a back
-// edge, counts as any. A nullable parameter keeps its type.
+// onlyArgument is the value that all edges pass for p; p itself, along a back edge, is
+// ignored. A nullable parameter keeps its type.
 func onlyArgument(p *ir.Value, i int, ways []ir.Pred, subst ir.Subst) *ir.Value {
 	var only *ir.Value
 	for _, way := range ways {
@@ -236,7 +236,7 @@ func mergeBlocks(f *ir.Func) bool {
 		for b.Term.Kind == ir.Jump {
 			to := b.Term.Succs[0].To
 			if to == b || to == f.Entry() || len(preds[to.ID]) != 1 || len(to.Params) > 0 {
-				break // dropParams takes the parameters first
+				break // dropParams removes the parameters first
 			}
 			for _, v := range to.Values {
 				b.Place(v)
@@ -257,8 +257,8 @@ func mergeBlocks(f *ir.Func) bool {
 	return changed
 }
 
-// selectDiamonds makes a select of a branch whose edges meet at once and differ
-// in one argument. More than one would cost more moves than the branch.
+// selectDiamonds replaces a branch whose edges meet at once and differ in one argument by a
+// select. More arguments would cost more moves than the branch.
 func selectDiamonds(f *ir.Func) bool {
 	changed := false
 	for _, b := range f.Blocks {

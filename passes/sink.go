@@ -6,12 +6,12 @@ import (
 	"btc/ir"
 )
 
-// sink moves what is computed long before its use down to the use, past helper
-// calls: r0 to r5 do not survive calls, and only four registers do. It moves
-// loads of small slots that nobody writes between, loads of the context, and
-// sums and the like of operands that are needed later anyway or that move along.
+// sink is code sinking: it moves computations down to their use, past helper calls: r0 to
+// r5 do not survive calls, and only four registers do. It moves loads of small slots that
+// are not written in between, loads of the context, and arithmetic whose operands are
+// needed later anyway or that move along.
 //
-// requires:    core IR, slots without a place
+// requires:    core IR, slots not placed
 // establishes: -
 // invalidates: liveness
 //
@@ -27,15 +27,15 @@ import (
 //	v1:i64 = load.u32 [s0+0]
 //	store.u32 [v9+0], v1
 //
-// A slot that is read later is needed longer, so that fewer slots share bytes;
-// the pass stops where the frame would become too full.
+// A slot that is read later lives longer, so that fewer slots share bytes; the pass stops
+// where the frame would become too full.
 func sink(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) { sinkFunc(f) })
 	return nil
 }
 
-// largestSunk is the size of the largest slot whose loads move, in bytes.
-const largestSunk = 8
+// maxSunkSlot is the size of the largest slot whose loads move, in bytes.
+const maxSunkSlot = 8
 
 type sinker struct {
 	f     *ir.Func
@@ -45,8 +45,8 @@ type sinker struct {
 	slots *slotUse
 	users [][]*ir.Value // by Value.ID
 	ends  [][]*ir.Block // by Value.ID: blocks whose terminators use it
-	index []int         // by Value.ID: its place in its block
-	room  int           // bytes of the frame for slots that are needed longer
+	index []int         // by Value.ID: its index in its block
+	room  int           // bytes of the frame for slots that live longer
 }
 
 func sinkFunc(f *ir.Func) {
@@ -78,11 +78,11 @@ func sinkFunc(f *ir.Func) {
 	}
 }
 
-// smallOnFrame is how many bytes the slots that may be in the frame take at most.
+// smallOnFrame is an upper bound of the bytes of the slots that may be on the frame.
 func smallOnFrame(f *ir.Func) int {
 	n := 0
 	for _, s := range f.Slots {
-		if s.Class != ir.Scratch && s.Size <= largestSunk {
+		if s.Class != ir.Scratch && s.Size <= maxSunkSlot {
 			n += 8
 		}
 	}
@@ -95,13 +95,13 @@ func (s *sinker) number(b *ir.Block) {
 	}
 }
 
-// place is a point of the program: before b.Values[at].
+// place is a point in the program: before b.Values[at].
 type place struct {
 	b  *ir.Block
 	at int
 }
 
-// value moves v, and what only v needs, if that is of use.
+// value moves v, and what only v needs, if that helps.
 func (s *sinker) value(v *ir.Value) {
 	if !sinkable(v) || len(s.users[v.ID])+len(s.ends[v.ID]) == 0 {
 		return
@@ -119,7 +119,7 @@ func (s *sinker) value(v *ir.Value) {
 		i := s.index[w.ID]
 		from.Remove(i)
 		if from == to.b {
-			to.at-- // it stood before the place
+			to.at-- // it was before the point
 		}
 		to.b.Insert(to.at, w)
 		to.at++
@@ -128,7 +128,7 @@ func (s *sinker) value(v *ir.Value) {
 	}
 }
 
-// sinkable reports whether v is an op that may stand elsewhere.
+// sinkable reports whether v is an op that may move.
 func sinkable(v *ir.Value) bool {
 	switch v.Op {
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr, ir.OpBswap,
@@ -136,13 +136,13 @@ func sinkable(v *ir.Value) bool {
 		return true
 	case ir.OpLoad:
 		a := v.Args[0]
-		return v.CORE.Type == "" && (a.Type.Kind == ir.Ctx || a.Op == ir.OpSlotAddr && a.Slot.Class != ir.Scratch && a.Slot.Size <= largestSunk)
+		return v.CORE.Type == "" && (a.Type.Kind == ir.Ctx || a.Op == ir.OpSlotAddr && a.Slot.Class != ir.Scratch && a.Slot.Size <= maxSunkSlot)
 	}
 	return false
 }
 
-// target finds the first use of v, if it dominates the others and one straight
-// way leads there, and whether that way crosses a call.
+// target finds the first use of v, if it dominates the others and a single straight path
+// leads there, and whether that path crosses a call.
 func (s *sinker) target(v *ir.Value) (to place, calls bool) {
 	var d *ir.Block
 	meet := func(b *ir.Block) {
@@ -176,7 +176,8 @@ func (s *sinker) target(v *ir.Value) (to place, calls bool) {
 	return to, calls
 }
 
-// straight reports whether the only way to b leads from a by blocks that have one way in each.
+// straight reports whether the only path to b leads from a through blocks with a single
+// predecessor each.
 func (s *sinker) straight(a, b *ir.Block) bool {
 	for b != a {
 		if len(s.preds[b.ID]) != 1 {
@@ -187,7 +188,7 @@ func (s *sinker) straight(a, b *ir.Block) bool {
 	return true
 }
 
-// between calls do for the values behind v and before to, the last first.
+// between calls do for the values after v and before to, the last first.
 func (s *sinker) between(v *ir.Value, to place, do func(*ir.Value)) {
 	for b, end := to.b, to.at; ; end = len(b.Values) {
 		first := 0
@@ -204,8 +205,8 @@ func (s *sinker) between(v *ir.Value, to place, do func(*ir.Value)) {
 	}
 }
 
-// gather lists v and what has to move with it so that no other value becomes
-// needed longer; false when one would, or when a load would see another write.
+// gather lists v and what has to move with it so that no other value's live range grows;
+// false when one would, or when a load would see another write.
 func (s *sinker) gather(v *ir.Value, to place, group *[]*ir.Value) bool {
 	if v.Op == ir.OpLoad && !s.unwritten(v, to) {
 		return false
@@ -225,7 +226,7 @@ func (s *sinker) gather(v *ir.Value, to place, group *[]*ir.Value) bool {
 	return true
 }
 
-// liveAt reports whether a is needed behind the place by others than v.
+// liveAt reports whether a is used after the point by others than v.
 func (s *sinker) liveAt(a *ir.Value, to place, v *ir.Value) bool {
 	if s.live.Out(to.b, a) {
 		return true
@@ -243,12 +244,12 @@ func (s *sinker) liveAt(a *ir.Value, to place, v *ir.Value) bool {
 	return false
 }
 
-// unwritten reports whether a load gives the same at the place, and the frame
-// has room for a slot that is needed until there.
+// unwritten reports whether a load has the same result at the point, and the frame has room
+// for a slot that lives until there.
 func (s *sinker) unwritten(v *ir.Value, to place) bool {
 	a := v.Args[0]
 	same := true
-	if a.Op != ir.OpSlotAddr { // the context: helpers alone change it, and that only of registers
+	if a.Op != ir.OpSlotAddr { // the context: only helpers change it, and only its registers
 		s.between(v, to, func(w *ir.Value) { same = same && !(w.Op == ir.OpCall && w.Sym == "override_return") })
 		return same
 	}

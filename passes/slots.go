@@ -8,12 +8,12 @@ import (
 	"btc/ir"
 )
 
-// slots gives each memory object its place: in the 512-byte frame, where
-// objects that are never needed at the same time share bytes, or in the scratch
-// record of the program's context class (scratch.go).
+// slots is stack slot allocation: it places each memory object in the 512-byte frame, where
+// objects that never live at the same time share bytes (interference graph coloring), or in
+// the scratch record of the program's context class (scratch.go).
 //
 // requires:    core IR
-// establishes: no slot is Unplaced; slots of class Scratch are mentioned no
+// establishes: no slot is Unplaced; slots of class Scratch are used no
 //
 //	more: their addresses are sums with the scratch pointer
 //
@@ -33,8 +33,8 @@ import (
 // versions); what slots leaves is for the register allocator's spills.
 func placeSlots(m *ir.Module) []ir.Diag { return placeSlotsWithin(m, frameBudget) }
 
-// placeSlotsWithin gives them room bytes of the frame. Fewer leave more to the register
-// allocator, and to frames of callbacks.
+// placeSlotsWithin gives the slots room bytes of the frame. Fewer bytes leave more to the
+// register allocator, and to frames of callbacks.
 func placeSlotsWithin(m *ir.Module, room int) []ir.Diag {
 	var diags []ir.Diag
 	for _, f := range m.Funcs {
@@ -45,21 +45,21 @@ func placeSlotsWithin(m *ir.Module, room int) []ir.Diag {
 			diags = append(diags, *d)
 			continue
 		}
-		for _, s := range f.Slots { // what useScratch itself needs
+		for _, s := range f.Slots { // used by useScratch itself
 			if s.Class == ir.Unplaced {
 				s.Class = ir.Frame
 			}
 		}
 		if n := colour(f, ir.Frame); n > room {
-			diags = append(diags, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the objects of this probe take %d bytes of the stack frame, %d are free", n, room)})
+			diags = append(diags, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the variables of this probe need %d bytes of the stack frame, %d are free", n, room)})
 		}
 	}
 	return diags
 }
 
 const (
-	// frameBudget is what slots may take of the frame, in bytes, unless Options.Frame
-	// says another number.
+	// frameBudget is how many bytes of the frame slots may use, unless Options.Frame says
+	// another number.
 	frameBudget = 288
 	// largestOnFrame is the size above which an object always goes to scratch.
 	largestOnFrame = 128
@@ -76,7 +76,7 @@ func dropUnused(f *ir.Func) {
 	f.Slots = slices.DeleteFunc(f.Slots, func(s *ir.Slot) bool { return !used[s] })
 }
 
-// chooseClasses puts slots on the frame as long as it has room, the largest in
+// chooseClasses puts slots on the frame as long as it has room, moving the largest to
 // scratch first. Slots whose addresses meet in a block parameter stay together.
 func chooseClasses(f *ir.Func, room int) {
 	a := analyse(f)
@@ -103,10 +103,10 @@ func chooseClasses(f *ir.Func, room int) {
 	}
 }
 
-// acquireRoom is what taking a scratch slot itself needs on the frame.
+// acquireRoom is how much of the frame the code that takes a scratch record needs.
 const acquireRoom = 8
 
-// colour places the slots of a class anew and gives the bytes they take.
+// colour places the slots of a class and returns the bytes they use.
 func colour(f *ir.Func, class ir.SlotClass) int {
 	a := analyse(f)
 	n := a.colour(class)
@@ -120,7 +120,7 @@ func colour(f *ir.Func, class ir.SlotClass) int {
 	return n
 }
 
-// slotSet is a set of slots by their place in Func.Slots.
+// slotSet is a set of slots by their index in Func.Slots.
 type slotSet []uint64
 
 func (s slotSet) has(i int) bool { return s[i/64]>>(i%64)&1 != 0 }
@@ -144,20 +144,20 @@ func (s slotSet) each(do func(i int)) {
 	}
 }
 
-// slotUse is which slots are needed when.
+// slotUse is the liveness of slots.
 type slotUse struct {
-	f      *ir.Func
-	index  map[*ir.Slot]int
-	addrs  map[*ir.Value]slotSet // slots that an address may point into
-	clash  []slotSet             // by slot: those needed at the same time
-	joined []slotSet             // of each block parameter that is an address: what it may point into
+	f         *ir.Func
+	index     map[*ir.Slot]int
+	addrs     map[*ir.Value]slotSet // slots that an address may point into
+	conflicts []slotSet             // by slot: those live at the same time
+	joined    []slotSet             // of each block parameter that is an address: the slots it may point into
 }
 
-// analyse finds the slots' uses. A slot is needed at a point that some mention
-// of it reaches and from which another one can be reached.
+// analyse computes the liveness of the slots. A slot is live at a point that is reachable
+// from one of its uses and from which another one is reachable.
 func analyse(f *ir.Func) *slotUse {
 	a := pointsInto(f)
-	a.clash = a.empties(len(f.Slots))
+	a.conflicts = a.empties(len(f.Slots))
 	mentions := a.mentions()
 	spans := make([][]span, f.NumBlocks())
 	order := ir.ReversePostorder(f)
@@ -167,12 +167,12 @@ func analyse(f *ir.Func) *slotUse {
 		})
 	}
 	for _, b := range f.Blocks {
-		a.clashes(spans[b.ID])
+		a.addConflicts(spans[b.ID])
 	}
 	return a
 }
 
-// pointsInto finds which slots each address may point into, and no clashes.
+// pointsInto finds which slots each address may point into, without conflicts.
 func pointsInto(f *ir.Func) *slotUse {
 	a := &slotUse{f: f, index: map[*ir.Slot]int{}, addrs: map[*ir.Value]slotSet{}}
 	for i, s := range f.Slots {
@@ -184,7 +184,7 @@ func pointsInto(f *ir.Func) *slotUse {
 
 func (a *slotUse) empty() slotSet { return make(slotSet, (len(a.f.Slots)+63)/64) }
 
-// of is what address v may point into; nil for nothing of ours.
+// of is the set of slots that address v may point into; nil for other memory.
 func (a *slotUse) of(v *ir.Value) slotSet {
 	if v.Op == ir.OpSlotAddr {
 		s := a.empty()
@@ -194,8 +194,7 @@ func (a *slotUse) of(v *ir.Value) slotSet {
 	return a.addrs[v]
 }
 
-// follow finds the values and block parameters that are computed from slot
-// addresses.
+// follow finds the values and block parameters that are computed from slot addresses.
 func (a *slotUse) follow() {
 	for changed := true; changed; {
 		changed = false
@@ -234,8 +233,8 @@ func (a *slotUse) follow() {
 	}
 }
 
-// mention is where in a block a slot is mentioned: an index into Values, their
-// number for the terminator.
+// mention is the position of a use of a slot in a block: an index into Values, their number
+// for the terminator.
 type mention struct{ at, slot int }
 
 // mentions are those of each block, by Block.ID.
@@ -272,13 +271,12 @@ func (a *slotUse) empties(n int) []slotSet {
 	return sets
 }
 
-// slotChunk is how many slots flow follows at a time. The sets of all slots at all
-// blocks would take the square of a long function's length.
+// slotChunk is how many slots flow handles at a time. The sets of all slots at all blocks
+// would be quadratic in the length of a function.
 const slotChunk = 1024
 
-// flow calls do for each block with the slots from lo on, a chunk of them, that are
-// mentioned on some way to its start, and on some way from its end. The sets
-// count from lo.
+// flow calls do for each block with the slots, from a chunk that begins at lo, that are
+// used on some path to its start, and on some path from its end. The sets count from lo.
 func (a *slotUse) flow(order []*ir.Block, mentions [][]mention, lo int, do func(b *ir.Block, before, after slotSet)) {
 	n, words := a.f.NumBlocks(), (min(slotChunk, len(a.f.Slots)-lo)+63)/64
 	all := make(slotSet, 3*n*words)
@@ -317,14 +315,13 @@ func (a *slotUse) flow(order []*ir.Block, mentions [][]mention, lo int, do func(
 	}
 }
 
-// span is where in a block a slot is needed.
+// span is the range of a block in which a slot is live.
 type span struct{ slot, first, last int }
 
-// addSpans appends the spans of the slots of a chunk in b: those needed through it
-// or mentioned in it.
+// addSpans appends the spans of a chunk's slots in b: those live through it or used in it.
 func addSpans(spans []span, b *ir.Block, mentions []mention, lo int, before, after slotSet) []span {
 	end := len(b.Values) + 1
-	place := map[int]int{} // by slot: its place in spans, for those mentioned
+	place := map[int]int{} // by slot: its index in spans, for those used
 	for _, m := range mentions {
 		i := m.slot - lo
 		if i < 0 || i >= slotChunk {
@@ -356,13 +353,13 @@ func addSpans(spans []span, b *ir.Block, mentions []mention, lo int, before, aft
 	return spans
 }
 
-// clashes notes which slots are needed at the same time in a block.
-func (a *slotUse) clashes(spans []span) {
+// addConflicts records which slots are live at the same time in a block.
+func (a *slotUse) addConflicts(spans []span) {
 	for n, x := range spans {
 		for _, y := range spans[:n] {
 			if x.first <= y.last && y.first <= x.last {
-				a.clash[x.slot].add(y.slot)
-				a.clash[y.slot].add(x.slot)
+				a.conflicts[x.slot].add(y.slot)
+				a.conflicts[y.slot].add(x.slot)
 			}
 		}
 	}
@@ -384,8 +381,8 @@ func (a *slotUse) unite() {
 	}
 }
 
-// colour sets Off of the slots of a class, counted from 0, largest first, each
-// as low as its clashes allow. It gives the end, a multiple of 8.
+// colour sets Off of the slots of a class, counted from 0, largest first, each as low as
+// its conflicts allow. It returns the end, a multiple of 8.
 func (a *slotUse) colour(class ir.SlotClass) int {
 	var order []int
 	for i, s := range a.f.Slots {
@@ -400,7 +397,7 @@ func (a *slotUse) colour(class ir.SlotClass) int {
 		s := a.f.Slots[i]
 		s.Off = 0
 		var near []*ir.Slot
-		for k, w := range a.clash[i] {
+		for k, w := range a.conflicts[i] {
 			for w &= placed[k]; w != 0; w &= w - 1 {
 				near = append(near, a.f.Slots[k*64+bits.TrailingZeros64(w)])
 			}

@@ -13,9 +13,8 @@ import "btc/ir"
 //	->
 //	slot s0 "str" 100 align 8 scratch 0
 //
-// Programs leave the bytes behind the end of a long string unwritten (keys are
-// written as a whole). The kernel takes a read of those in scratch, but not on
-// the frame.
+// Programs do not write the bytes after the end of a long string (keys are written as a
+// whole). The kernel allows reading such bytes in scratch, but not on the frame.
 func spillToScratch(m *ir.Module) []ir.Diag {
 	for _, f := range m.Funcs {
 		keys := keySlots(f)
@@ -32,7 +31,7 @@ func spillToScratch(m *ir.Module) []ir.Diag {
 // clears strings up to that size as a whole.
 const largestString = 64
 
-// keySlots finds the slots that serve as keys of maps.
+// keySlots finds the slots that are used as keys of maps.
 func keySlots(f *ir.Func) map[*ir.Slot]bool {
 	keys := map[*ir.Slot]bool{}
 	for _, b := range f.Blocks {

@@ -11,7 +11,7 @@ import (
 // forwarding), and removes stores of bytes that are overwritten or never read on any path (dead
 // store elimination).
 //
-// requires:    core IR, slots without a place
+// requires:    core IR, slots not placed
 // establishes: -
 // invalidates: use counts, liveness (no block or edge changes)
 //
@@ -33,10 +33,10 @@ import (
 //	  store.u64 [s0+0], v4
 //	  v5:i64 = call map_lookup_elem(@x, s0+0)
 //
-// A helper that is given a slot may read and write all of it. Values that are not
-// constant are loaded again: over the whole corpus their loads were 2 instructions, and
-// the kernel verifiers before 6.7 need the slot to forget what they know of a value (the
-// searches of strings took over a million steps on 6.1).
+// A helper that receives the address of a slot may read and write all of it. Values that
+// are not constant are loaded again: over the whole corpus their loads were 2 instructions,
+// and the kernel verifiers before 6.7 need the slot to forget what they know of a value
+// (string searches took over a million steps on 6.1).
 func forwardStores(m *ir.Module) []ir.Diag {
 	m.EachFunc(func(_ int, f *ir.Func) {
 		s := newStores(f)
@@ -49,8 +49,8 @@ func forwardStores(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// Bounds of what is looked at: the bytes of a slot have a bit each in a word, and
-// the facts of all blocks together are not to grow with the square of a script.
+// Limits of the analysis: the bytes of a slot are bits of a word, and the facts of all
+// blocks together must not grow with the square of a script.
 const (
 	largestTracked = 64
 	mostFacts      = 1 << 20
@@ -58,7 +58,7 @@ const (
 
 type slotStores struct {
 	f       *ir.Func
-	tracked map[*ir.Slot]int // slots whose address is nothing but an operand
+	tracked map[*ir.Slot]int // slots whose address is used only as an operand
 	preds   [][]ir.Pred
 }
 
@@ -68,7 +68,7 @@ func newStores(f *ir.Func) *slotStores {
 	for _, b := range f.Blocks {
 		for _, v := range b.Values {
 			for i, a := range v.Args {
-				// What is computed from an address, or stored, may lead anywhere.
+				// An address that is computed with, or stored, may point anywhere.
 				if a.Op == ir.OpSlotAddr && v.Op != ir.OpCall && (i > 0 || v.Op != ir.OpLoad && v.Op != ir.OpStore && v.Op != ir.OpAtomicAdd) {
 					other[a.Slot] = true
 				}
@@ -118,7 +118,7 @@ func (x access) overlaps(y access) bool {
 // held are the constants that bytes of slots are known to hold.
 type held map[access]int64
 
-// forward gives loads the constants that are in the slot on all ways to them.
+// forward replaces loads by the constants that are in the slot on all paths to them.
 func (s *slotStores) forward() {
 	order := ir.ReversePostorder(s.f)
 	ends := make([]held, len(order))
@@ -132,7 +132,7 @@ func (s *slotStores) forward() {
 		for n, p := range s.preds[b.ID] {
 			at, reached := place[p.Block]
 			switch {
-			case !reached || at >= i: // a way back, of which nothing is known yet
+			case !reached || at >= i: // a back edge, of which nothing is known yet
 				clear(h)
 			case n == 0:
 				maps.Copy(h, ends[at])
@@ -154,7 +154,7 @@ func (s *slotStores) forward() {
 	}
 }
 
-// hold changes what is known by v; a load of it gets a substitute.
+// hold updates what is known after v; a load of it gets a substitute.
 func (s *slotStores) hold(h held, v *ir.Value, subst ir.Subst) {
 	x, ok := s.access(v)
 	switch {
@@ -184,7 +184,7 @@ func (s *slotStores) mentions(v *ir.Value, slot int) bool {
 	return false
 }
 
-// dropDead drops stores of bytes that are not read before they are written again.
+// dropDead drops stores of bytes that are overwritten before they are read.
 func (s *slotStores) dropDead() {
 	starts := make([][]uint64, s.f.NumBlocks()) // by Block.ID: the bytes that are read from there on
 	after := func(b *ir.Block) []uint64 {
@@ -225,7 +225,7 @@ func (s *slotStores) dropDead() {
 	}
 }
 
-// read changes the bytes that are read behind v to those read from v on.
+// read changes the bytes that are read after v into those read from v on.
 func (s *slotStores) read(live []uint64, v *ir.Value) {
 	x, ok := s.access(v)
 	switch {

@@ -7,48 +7,50 @@ import (
 	"btc/ir"
 )
 
-// How many turns a loop in place may make. The kernel walks each turn of it and
-// refuses a program of which it has walked a million instructions, or of which more
-// than 8192 branches wait for their other side (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
+// The trip count limits of loops in place. The kernel verifies each iteration of such a
+// loop and refuses a program after a million instructions, or if more than 8192 branches
+// wait for their other side (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
 
 const (
-	// walkBudget is how many instructions the kernel may walk for the loops of a
-	// function together: a fraction of a second.
+	// walkBudget is how many instructions the kernel may verify for the loops of a function
+	// together: a fraction of a second.
 	walkBudget = 150_000
-	// patience is by how much loops may exceed the budget that cannot have fewer turns.
-	patience = 3
-	// otherSide is what it walks of the other side of a branch, until it finds that it
-	// has been in such a state before: in loops it keeps only some of the states.
+	// overrun is the factor by which loops whose trip count cannot be reduced may exceed
+	// the budget.
+	overrun = 3
+	// otherSide is how many instructions the verifier walks on the other side of a branch
+	// until it prunes the path: in loops it keeps only some of the states.
 	otherSide = 40
 	// waitBudget is how many branches of these loops may wait at a time.
 	waitBudget = 7000
-	// mostTurns is the most for a loop of unknown length, however small its body.
-	mostTurns = 1 << 11
-	// inPlaceTurns is the most turns of a loop that frontend/irgen leaves in place.
-	inPlaceTurns = 1 << 14
-	// leastTurns is the fewest that make a loop in place worth its code.
-	leastTurns = 16
+	// maxTripCount is the maximum trip count for a loop of unknown length, however small its
+	// body.
+	maxTripCount = 1 << 11
+	// inPlaceTripCount is the maximum trip count of a loop that frontend/irgen leaves in place.
+	inPlaceTripCount = 1 << 14
+	// minTripCount is the smallest trip count for which a loop in place is worth its code.
+	minTripCount = 16
 )
 
-// planner says which loops over ranges have a form in place, and its turns.
+// planner decides which loops over ranges have an in-place form, and their trip counts.
 type planner struct {
 	m      *ir.Module
-	turns  map[*ir.Value]uint64 // by rangenext: the most
-	within map[*ir.Value]bool   // by rangenext: it never has more
-	// hasLoop marks functions that only kernels with bpf_loop run.
+	trips  map[*ir.Value]uint64 // by rangenext: the maximum
+	within map[*ir.Value]bool   // by rangenext: it never exceeds the maximum
+	// hasLoop marks functions that run only on kernels with bpf_loop.
 	hasLoop map[*ir.Func]bool
-	never   bool // no loop has the form: another construct needs bpf_loop
+	never   bool // no loop has an in-place form: another construct needs bpf_loop
 }
 
-// inPlace reports whether the loop of next, outermost in f, is to have the form in place.
+// inPlace reports whether the loop of next, outermost in f, is to have an in-place form.
 func (p *planner) inPlace(f *ir.Func, next *ir.Value) bool {
-	return next.Op == ir.OpRangeNext && !p.never && !p.hasLoop[f] && p.turns[next] > 0
+	return next.Op == ir.OpRangeNext && !p.never && !p.hasLoop[f] && p.trips[next] > 0
 }
 
-// planLoops plans all loops over ranges. Where one cannot have the form in place the
-// object needs bpf_loop, and none has.
+// planLoops plans all loops over ranges. If one cannot have an in-place form, the object
+// needs bpf_loop, and no loop gets one.
 func planLoops(m *ir.Module) *planner {
-	p := &planner{m: m, turns: map[*ir.Value]uint64{}, within: map[*ir.Value]bool{}, hasLoop: map[*ir.Func]bool{}}
+	p := &planner{m: m, trips: map[*ir.Value]uint64{}, within: map[*ir.Value]bool{}, hasLoop: map[*ir.Func]bool{}}
 	for _, f := range m.Funcs {
 		p.planFunc(f)
 	}
@@ -58,7 +60,7 @@ func planLoops(m *ir.Module) *planner {
 	return p
 }
 
-// loopFacts is what the plan of a function looks at.
+// loopFacts is the analysis of a function that its plan is based on.
 type loopFacts struct {
 	f      *ir.Func
 	dom    *ir.DomTree
@@ -96,44 +98,44 @@ func (p *planner) planFunc(f *ir.Func) {
 	}
 	for _, b := range d.Order {
 		for _, v := range b.Values {
-			if l := facts.nest.Of(b); v.Op == ir.OpRangeNext && (l == nil || l.Header != b) { // its body never comes back
-				p.turns[v], p.within[v] = maxTurns, true
+			if l := facts.nest.Of(b); v.Op == ir.OpRangeNext && (l == nil || l.Header != b) { // no back edge
+				p.trips[v], p.within[v] = maxIterations, true
 			}
 		}
 	}
 	if len(outer) == 0 {
 		return
 	}
-	// What the code around, the loops of known length and the fewest turns of the others
-	// cost is not to be changed; the others share the rest.
-	fixed, sharing := p.cost(facts, nil, mostTurns), 0.0
+	// The cost of the code around, of the loops of known length and of the minimum trip
+	// counts of the others is fixed; the others share the rest.
+	fixed, sharing := p.cost(facts, nil, maxTripCount), 0.0
 	for _, l := range outer {
-		fixed = fixed.plus(p.cost(facts, l, leastTurns))
+		fixed = fixed.plus(p.cost(facts, l, minTripCount))
 		if p.cost(facts, l, 1) != p.cost(facts, l, 2) {
 			sharing++
 		}
 	}
 	for _, l := range outer {
-		least := p.cost(facts, l, leastTurns)
-		if fixed.insns > patience*walkBudget || fixed.waits > waitBudget {
+		least := p.cost(facts, l, minTripCount)
+		if fixed.insns > overrun*walkBudget || fixed.waits > waitBudget {
 			least = loopCost{}
 		}
 		p.planNest(facts, l, least.plus(loopCost{max(walkBudget-fixed.insns, walkBudget/4) / max(sharing, 1), max(waitBudget-fixed.waits, 0) / max(sharing, 1)}))
 	}
 }
 
-// planNest gives the loops of a nest their turns.
+// planNest assigns trip counts to the loops of a nest.
 func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 	most := uint64(0)
-	for step := uint64(mostTurns); step > 0; step /= 2 {
-		if c := p.cost(facts, l, most+step); most+step <= mostTurns && c.insns <= budget.insns && c.waits <= budget.waits {
+	for step := uint64(maxTripCount); step > 0; step /= 2 {
+		if c := p.cost(facts, l, most+step); most+step <= maxTripCount && c.insns <= budget.insns && c.waits <= budget.waits {
 			most += step
 		}
 	}
-	whole, what := true, "a loop of so many turns"
+	whole, what := true, "a loop of so many iterations"
 	for _, in := range facts.nest.Loops {
-		// The verifier walks the callback of a walk over a map anew in each turn, since 6.7
-		// several times: such a loop has no form in place.
+		// The verifier checks the callback of a loop over a map again in each iteration,
+		// since 6.7 several times: such a loop has no in-place form.
 		if within(in, l) && slices.ContainsFunc(in.Header.Values, func(v *ir.Value) bool { return v.Op == ir.OpMapNext }) {
 			whole, what = false, "a loop with 'for' over a map in it"
 		}
@@ -142,16 +144,16 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 			if n.Op == ir.OpRangeIter {
 				n = n.Args[0]
 			}
-			known := facts.turnsOf(in, math.MaxUint64)
-			p.turns[next], p.within[next] = min(known, most), known <= most
+			known := facts.tripCount(in, math.MaxUint64)
+			p.trips[next], p.within[next] = min(known, most), known <= most
 			short := n.IsConst() && p.walksAll(facts, in, uint64(n.Imm))
-			if short || n.IsConst() && uint64(n.Imm) <= maxTurns && !facts.leaves(in) { // it makes them all
-				p.turns[next], p.within[next] = max(uint64(n.Imm), 1), true
+			if short || n.IsConst() && uint64(n.Imm) <= maxIterations && !facts.leaves(in) { // it makes all of them
+				p.trips[next], p.within[next] = max(uint64(n.Imm), 1), true
 			}
 			if short {
 				most = max(most, 1)
 			}
-			if !p.within[next] && (p.turns[next] < leastTurns || len(cutsOf(facts.f, next.Args[0])) == 0) {
+			if !p.within[next] && (p.trips[next] < minTripCount || len(cutsOf(facts.f, next.Args[0])) == 0) {
 				whole = false
 			}
 		}
@@ -162,27 +164,27 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 	}
 }
 
-// walksAll reports whether every kernel walks all n turns of a loop, as it does of one that
-// frontend/irgen leaves in place: no other loop is around it or in it.
+// walksAll reports whether every kernel verifies all n iterations of a loop, as it does for
+// one that frontend/irgen leaves in place: no other loop is around it or in it.
 func (p *planner) walksAll(facts *loopFacts, l *ir.Loop, n uint64) bool {
-	if n > mostTurns || l.Parent != nil || !facts.alone(l) {
+	if n > maxTripCount || l.Parent != nil || !facts.alone(l) {
 		return false
 	}
 	c := p.cost(facts, l, n)
-	return c.insns <= patience*walkBudget && c.waits <= waitBudget
+	return c.insns <= overrun*walkBudget && c.waits <= waitBudget
 }
 
-// alone reports whether no other loop is in a loop.
+// alone reports whether a loop contains no other loop.
 func (x *loopFacts) alone(l *ir.Loop) bool {
 	return !slices.ContainsFunc(x.nest.Loops, func(in *ir.Loop) bool { return in != l && within(in, l) })
 }
 
-// deep reports whether a loop is in a loop that is in l.
+// deep reports whether a loop is nested in a loop that is nested in l.
 func (x *loopFacts) deep(l *ir.Loop) bool {
 	return slices.ContainsFunc(x.nest.Loops, func(in *ir.Loop) bool { return in != l && within(in, l) && !x.alone(in) })
 }
 
-// within reports whether a loop is another one or is in it.
+// within reports whether a loop is, or is nested in, another one.
 func within(in, l *ir.Loop) bool {
 	for up := in; up != nil; up = up.Parent {
 		if up == l {
@@ -192,25 +194,25 @@ func within(in, l *ir.Loop) bool {
 	return false
 }
 
-// loopCost is what the kernel's verifier does with code, estimated.
+// loopCost estimates how much of the code the kernel's verifier walks.
 type loopCost struct{ insns, waits float64 }
 
 func (c loopCost) plus(d loopCost) loopCost { return loopCost{c.insns + d.insns, c.waits + d.waits} }
 
-// cost is that of the nest of l, or with nil of what is in no loop over a range. unknown
-// is the turns of loops whose length no one knows.
+// cost is that of the nest of l, or with nil of the code outside loops over ranges. unknown
+// is the trip count of loops of unknown length.
 func (p *planner) cost(facts *loopFacts, l *ir.Loop, unknown uint64) loopCost {
 	var all loopCost
 	for _, b := range facts.dom.Order {
 		if l != nil && !facts.dom.Dominates(l.Header, b) {
 			continue
 		}
-		turns, mine := 1.0, l == nil
+		trips, mine := 1.0, l == nil
 		for up := facts.nest.Of(b); up != nil; up = up.Parent {
 			if l == nil && rangeHead(up) != nil {
 				mine = false
 			}
-			turns *= float64(facts.turnsOf(up, unknown))
+			trips *= float64(facts.tripCount(up, unknown))
 			if up == l {
 				mine = true
 			}
@@ -225,17 +227,17 @@ func (p *planner) cost(facts *loopFacts, l *ir.Loop, unknown uint64) loopCost {
 				n += p.calleeCost(v.Sym)
 			}
 		}
-		all.insns += n * turns
-		// The way out of the nest's head does not wait: it is walked first.
+		all.insns += n * trips
+		// The exit edge of the nest's head does not wait: it is walked first.
 		if b.Term.Kind == ir.Br && !b.Term.Arg.IsConst() && (l == nil || b != l.Header) {
-			all.waits += turns
-			all.insns += otherSide * turns
+			all.waits += trips
+			all.insns += otherSide * trips
 		}
 	}
 	return all
 }
 
-// calleeCost is that of a function of the script, which the kernel walks at each call.
+// calleeCost is that of a function of the script, which the kernel verifies at each call.
 func (p *planner) calleeCost(name string) float64 {
 	n := 0
 	for _, f := range p.m.Funcs {
@@ -246,9 +248,9 @@ func (p *planner) calleeCost(name string) float64 {
 	return float64(n)
 }
 
-// turnsOf is how many turns of a loop the kernel walks.
-func (x *loopFacts) turnsOf(l *ir.Loop, unknown uint64) uint64 {
-	const guess = 64 // of a loop that counts in its own way
+// tripCount is how many iterations of a loop the kernel verifies.
+func (x *loopFacts) tripCount(l *ir.Loop, unknown uint64) uint64 {
+	const guess = 64 // for a loop with a counter of its own
 	for _, v := range l.Header.Values {
 		switch {
 		case v.Op == ir.OpMapNext:
@@ -257,7 +259,7 @@ func (x *loopFacts) turnsOf(l *ir.Loop, unknown uint64) uint64 {
 			return unknown
 		case v.Op == ir.OpRangeNext:
 			n := v.Args[0].Args[0]
-			if n.IsConst() && uint64(n.Imm) <= maxTurns && !x.leaves(l) {
+			if n.IsConst() && uint64(n.Imm) <= maxIterations && !x.leaves(l) {
 				return max(uint64(n.Imm), 1)
 			}
 			return max(min(x.ranges.At(n, v.Args[0].Block).UMax, unknown), 1)
@@ -269,13 +271,13 @@ func (x *loopFacts) turnsOf(l *ir.Loop, unknown uint64) uint64 {
 	}
 	first, ok := x.initial(l, test.Args[0])
 	last := x.ranges.At(test.Args[1], l.Header).SMax
-	if n := last - first; ok && n > 0 && n <= inPlaceTurns {
+	if n := last - first; ok && n > 0 && n <= inPlaceTripCount {
 		return uint64(n)
 	}
 	return guess
 }
 
-// initial is the known number with which a loop begins to count p.
+// initial is the constant from which a loop counts p.
 func (x *loopFacts) initial(l *ir.Loop, p *ir.Value) (int64, bool) {
 	for i, q := range l.Header.Params {
 		if q != p {
@@ -290,7 +292,7 @@ func (x *loopFacts) initial(l *ir.Loop, p *ir.Value) (int64, bool) {
 	return 0, false
 }
 
-// leaves reports whether something in a loop's body ends the loop.
+// leaves reports whether a block in a loop's body leaves the loop.
 func (x *loopFacts) leaves(l *ir.Loop) bool {
 	inside := map[*ir.Block]bool{}
 	for _, b := range l.Blocks {

@@ -8,7 +8,7 @@ import (
 	"btc/ir"
 )
 
-// TestPlannedTurns: a loop alone that every kernel walks to its end has all its turns in
+// TestPlannedTurns: a loop alone that every kernel walks to its end has all its iterations in
 // place, though what loops of unknown length share would give it fewer; with a body that is
 // too much for that it has not.
 func TestPlannedTurns(t *testing.T) {
@@ -34,11 +34,11 @@ func TestPlannedTurns(t *testing.T) {
 				}
 			}
 		}
-		if n, all := p.turns[next], p.within[next]; all != test.all || n < test.fewest || n > test.most {
-			t.Errorf("%s turns of %d branches: %d, all of them %v; want %d to %d, %v", test.length, test.branches, n, all, test.fewest, test.most, test.all)
+		if n, all := p.trips[next], p.within[next]; all != test.all || n < test.fewest || n > test.most {
+			t.Errorf("%s iterations of %d branches: %d, all of them %v; want %d to %d, %v", test.length, test.branches, n, all, test.fewest, test.most, test.all)
 		}
 		if p.never || len(m.Meta.Needs) > 0 {
-			t.Errorf("%s turns of %d branches: no form in place", test.length, test.branches)
+			t.Errorf("%s iterations of %d branches: no form in place", test.length, test.branches)
 		}
 	}
 }

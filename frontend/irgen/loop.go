@@ -71,7 +71,7 @@ func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 }
 
 // cutText is what a run says of bpf_loop at its limit.
-const cutText = "Loop stopped after 8388608 turns: the kernel makes no more of one loop"
+const cutText = "Loop stopped after 8388608 iterations: this is the limit of the kernel for one loop"
 
 // isCounted reports whether a variable that the loop changes is compared with a
 // number that is known: then the verifier may see that the loop ends.
