@@ -59,7 +59,7 @@ generate:
 
 # docs rewrites the parts of docs/ and the tour that are made from the program.
 docs:
-	$(GO) test ./loader/manifest ./tests/docs ./tests/tour -run 'Schema|Language|Errors|Document|Scripts|Reference$$' -update
+	$(GO) test ./internal/manifest ./tests/docs ./tests/tour -run 'Schema|Language|Errors|Document|Scripts|Reference$$' -update
 
 clean:
 	rm -rf bin build

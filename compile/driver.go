@@ -21,10 +21,10 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 	"btc/passes"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	backendmanifest "btc/backend/manifest"
 	"btc/frontend/check"
+	"btc/internal/manifest"
 	"btc/ir"
-	"btc/loader/manifest"
 )
 
 // fixed are the parameters that the code is made for.

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 )
 
 // Module is one script: programs, maps, globals, and what the manifest needs.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/ir"
-	"btc/loader/manifest"
 )
 
 // map-layout chooses the BPF map for each map of the script, as docs/layouts.md says.

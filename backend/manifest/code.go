@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"btc/backend/emit"
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 )
 
 // contexts are the words for what programs read through their context.

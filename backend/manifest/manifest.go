@@ -3,7 +3,7 @@
 // parameters, losses, positions.
 //
 // It takes the module after lowering, its encoded functions and the object's
-// bytes, and gives a loader/manifest.Manifest.
+// bytes, and gives a internal/manifest.Manifest.
 package manifest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"strconv"
 
 	"btc/backend/emit"
+	"btc/internal/manifest"
 	"btc/ir"
-	"btc/loader/manifest"
 )
 
 // Language is the level of the bpftrace language that objects follow.

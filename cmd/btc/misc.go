@@ -10,7 +10,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/parse"
 	"btc/passes"
-	"btc/target/capture"
+	"btc/targets/capture"
 )
 
 func runFmt(args []string) int {

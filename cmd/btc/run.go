@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"btc/compile"
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // runRun compiles to a temporary place and traces at once.

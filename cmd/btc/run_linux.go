@@ -1,7 +1,7 @@
 package main
 
 import (
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/permit"
 )
 

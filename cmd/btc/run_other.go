@@ -2,7 +2,7 @@
 
 package main
 
-import "btc/loader/manifest"
+import "btc/internal/manifest"
 
 // writtenFiles is never asked: btc run ends before.
 func writtenFiles(*manifest.Manifest) []string { return nil }

@@ -9,7 +9,7 @@ import (
 
 	"btc/internal/arch"
 	"btc/ir/kernel"
-	"btc/target/capture"
+	"btc/targets/capture"
 )
 
 // targetFlags say which kernels and architectures the object is for.

@@ -6,8 +6,8 @@ import (
 	"runtime"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 )
 
 // versionInfo is what btc version --json prints. Fields may be added.

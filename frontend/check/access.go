@@ -8,10 +8,10 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/spell"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 )
 
 // field is "x.name" and "x->name".

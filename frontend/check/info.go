@@ -15,9 +15,9 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 )
 
 // Info is a checked script. It is complete only if no error was reported.

@@ -6,9 +6,9 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/spell"
-	"btc/loader/manifest"
 )
 
 // points resolves an attach point; one that is in error gives none. Tracepoint

@@ -6,8 +6,8 @@ import (
 
 	"btc/frontend/ast"
 	"btc/frontend/diag"
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 )
 
 // kindPattern resolves an attach point with a pattern for the kind of probe,

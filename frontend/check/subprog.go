@@ -9,8 +9,8 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 )
 
 // Subprog is a function of the script, "fn name($a : T) : R { ... }", as some of its

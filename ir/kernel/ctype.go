@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // ParseType finds the type that a C type name without a declarator name means

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 
 	"btc/internal/arch"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
-// The default targets are made by tools/target from the kernels of a current
+// The default targets are made by tools/maketarget from the kernels of a current
 // distribution; Release names them.
 //
 // The others are over that of x86_64: they hold what differs.

@@ -8,7 +8,7 @@ import (
 )
 
 // elsewhereText lists the tracepoints, fields of tracepoints and system calls
-// that kernels other than the default target's have. tools/target makes it.
+// that kernels other than the default target's have. tools/maketarget makes it.
 //
 //go:embed elsewhere.txt
 var elsewhereText string

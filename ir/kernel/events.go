@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"btc/internal/spell"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // TraceEvent is one tracepoint, category:event.

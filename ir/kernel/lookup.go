@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"btc/loader/hostinfo"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // Struct finds the struct of a tag. Where the kernel has several different ones

@@ -1,7 +1,7 @@
 // Package kernel is all that the compiler knows of the kernel it compiles for.
 //
-// It takes a target file (target/targetfile: written by `btc target
-// capture` or `tools/target`, or the embedded default) and gives the compiler's
+// It takes a target file (targets/targetfile: written by `btc target
+// capture` or `tools/maketarget`, or the embedded default) and gives the compiler's
 // view of it: types with their layout, tracepoints, syscalls, functions. Next
 // to the file it holds the tables that are the same on every kernel of an
 // architecture: program contexts (ProgKind, Context) and helpers (Helper).
@@ -20,7 +20,7 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/safefile"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // Target is one kernel to compile for. Its methods may be called from several

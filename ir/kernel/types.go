@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // Kind says what a Type is.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/report"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 func TestNeeds(t *testing.T) {

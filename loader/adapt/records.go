@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 	"btc/loader/order"
 	"btc/loader/report"
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/manifest"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 )
 
 // common is what every format file begins with, 8 or (longer) 12 bytes.

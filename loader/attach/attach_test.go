@@ -15,10 +15,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 	"btc/loader/report"
 )
 

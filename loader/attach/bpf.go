@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/manifest"
 )
 
 // bpfTarget reads the target "bpf" or "bpf:ID" of a fentry or fexit of BPF

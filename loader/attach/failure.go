@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 	"btc/loader/report"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 	"btc/loader/report"
 )
 

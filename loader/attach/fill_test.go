@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 func TestFillParts(t *testing.T) {

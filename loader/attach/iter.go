@@ -10,10 +10,10 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 )
 
 // expandIter looks for the function that describes a kind of iterator, where the

@@ -13,9 +13,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 )
 
 // Several functions of a kernel may have one name: static functions of files, of

@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/manifest"
 )
 
 // fds closes several descriptors; closing a perf event detaches its program.

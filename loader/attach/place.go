@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/binary"
-	"btc/loader/manifest"
 )
 
 // checkPlace refuses a place off bytes behind a function's begin where no

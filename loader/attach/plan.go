@@ -21,9 +21,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/manifest"
 	"btc/loader/report"
 )
 

@@ -7,10 +7,10 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 	"btc/loader/rewrite"
 )
 

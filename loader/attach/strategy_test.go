@@ -3,7 +3,7 @@ package attach
 import (
 	"testing"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Programs that cannot take a record for their context, and those of few

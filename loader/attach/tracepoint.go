@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 )
 
 func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {

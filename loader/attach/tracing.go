@@ -13,10 +13,10 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
-	"btc/loader/manifest"
 	"btc/loader/order"
 )
 

@@ -10,10 +10,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/binary"
 	"btc/loader/host"
-	"btc/loader/manifest"
 	"btc/loader/order"
 	"btc/loader/symbols"
 )

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/binary"
-	"btc/loader/manifest"
 	"btc/loader/usdt"
 )
 

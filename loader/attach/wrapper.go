@@ -2,7 +2,7 @@ package attach
 
 import (
 	"btc/internal/arch"
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // onThisMachine is a program whose function, if it is a system call's, is this

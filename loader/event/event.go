@@ -9,8 +9,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"btc/internal/manifest"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // header is {u32 id, u32 length of the record}.

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"btc/internal/manifest"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 var sample = &manifest.Manifest{Events: []manifest.Event{

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 func u64(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }

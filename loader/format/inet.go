@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Address families, the same on every architecture.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // JSON writes values as JSON. The zero Full gives bpftrace's shape, which

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 func words(v ...int64) []byte {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Whatever its writers make of it, no control character reaches a terminal.

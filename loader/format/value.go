@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Env answers what a value's bytes do not hold. A nil function stands for "not

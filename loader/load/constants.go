@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/loader/host"
-	"btc/loader/manifest"
 	"btc/loader/object"
 )
 

@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 	"btc/loader/object"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Environment applies the settings in environment variables that act when an

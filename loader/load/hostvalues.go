@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/report"
 )

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
-	"btc/loader/manifest"
 	"btc/loader/object"
 )
 

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/loader/adapt"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/permit"
 	"btc/loader/rewrite"

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/object"
 	"btc/loader/report"
 )

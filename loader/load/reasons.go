@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // A cause is what the script or the host is to blame for when the kernel refuses a

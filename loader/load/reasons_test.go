@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // What the script or the host is to blame for is not called an error of the compiler.

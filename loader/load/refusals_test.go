@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/loader/kerneltypes"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/report"
 )

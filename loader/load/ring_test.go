@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/object"
 )
 

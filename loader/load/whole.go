@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/report"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // TestWholeValues: a value that is copied whole is refused where the host has a member at

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Kind is what a metric is to a store of metrics.

@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 )
 
 // maxData bounds the sections that have no bytes in the file (.bss), in bytes: both this

@@ -20,7 +20,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // MaxBytes is the largest object that is read.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 func empty(data []byte) *manifest.Manifest {

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"btc/internal/manifest"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/manifest"
 	"btc/loader/render"
 )
 

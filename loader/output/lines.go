@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strconv"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // lines is the sink of formats with one JSON object a line.

@@ -8,9 +8,9 @@ package output
 import (
 	"time"
 
+	"btc/internal/manifest"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/manifest"
 	"btc/loader/render"
 )
 

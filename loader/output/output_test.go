@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"btc/internal/manifest"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/manifest"
 	"btc/loader/render"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/object"
 	"btc/loader/order"
 )

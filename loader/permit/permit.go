@@ -16,10 +16,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/attach"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/permission"
 	"btc/loader/report"

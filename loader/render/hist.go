@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Widths of a histogram's row.

@@ -3,8 +3,8 @@ package render
 import (
 	"strconv"
 
+	"btc/internal/manifest"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // ValueJSON appends an element's value.

@@ -3,9 +3,9 @@ package render
 import (
 	"testing"
 
+	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // jsonOf is the value of an entry.

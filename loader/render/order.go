@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"cmp"
 
+	"btc/internal/manifest"
 	"btc/loader/format"
-	"btc/loader/manifest"
 	"btc/loader/order"
 )
 

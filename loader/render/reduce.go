@@ -8,9 +8,9 @@ package render
 import (
 	"encoding/binary"
 
+	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // Element is an entry with the CPUs' parts added up.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 func words(v ...int64) []byte {

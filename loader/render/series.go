@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // Point is an interval of a tseries.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // series makes the map of a tseries of intervals of 100 ms.

@@ -3,8 +3,8 @@ package render
 import (
 	"encoding/binary"
 
+	"btc/internal/manifest"
 	"btc/loader/format"
-	"btc/loader/manifest"
 )
 
 // Top limits and scales what is printed.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/internal/snippet"
-	"btc/loader/manifest"
 )
 
 // Fault is an error with a place in the script.

@@ -3,7 +3,7 @@ package report
 import (
 	"testing"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 func TestMessage(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // An object that serves several architectures asks for the host's at each place

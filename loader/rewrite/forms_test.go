@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // text is a program in a line a word: "mov", "wide" (two places), "ja+N",

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 )
 
 var update = flag.Bool("update", false, "rewrite the texts of testdata")

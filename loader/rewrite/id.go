@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // One link of many places can give each of them a number, its cookie, which

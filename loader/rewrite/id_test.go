@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // The number of an attach point comes from the link, by way of a place in the

@@ -5,7 +5,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"btc/internal/arch"
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Programs of many system call tracepoints run from one raw tracepoint (attach.SharedRaw). What the

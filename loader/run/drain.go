@@ -1,8 +1,8 @@
 package run
 
 import (
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 )
 
 // drain handles what the programs have left in the buffer, up to an exit().

@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/host"
-	"btc/loader/manifest"
 	"btc/loader/output"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // Tables of two CPUs with two slots of {set, value, key}: what the first reading did

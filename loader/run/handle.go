@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/manifest"
 	"btc/loader/output"
 	"btc/loader/render"
 	"btc/loader/report"

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/output"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/host"
 	"btc/loader/load"
-	"btc/loader/manifest"
 	"btc/loader/order"
 	"btc/loader/output"
 	"btc/loader/render"

@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/perf"
 
+	"btc/internal/manifest"
 	"btc/loader/event"
-	"btc/loader/manifest"
 	"btc/loader/pcap"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/loader/event"
-	"btc/loader/manifest"
 	"btc/loader/output"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // keptCapabilities are those that a run may still need after it has attached, and when. All

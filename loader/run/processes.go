@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/loader/symbols"
 )
 

@@ -24,11 +24,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/load"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/permit"

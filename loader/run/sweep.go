@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"sync"
 
+	"btc/internal/manifest"
 	"btc/loader/bpfmap"
-	"btc/loader/manifest"
 )
 
 // stackRef is a place in a key or value that holds the id of a stack.

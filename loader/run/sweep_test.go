@@ -6,9 +6,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"btc/internal/manifest"
 	"btc/loader/host"
 	"btc/loader/load"
-	"btc/loader/manifest"
 )
 
 func TestStackRefs(t *testing.T) {

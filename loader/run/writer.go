@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"btc/internal/manifest"
 	"btc/loader/event"
-	"btc/loader/manifest"
 	"btc/loader/output"
 	"btc/loader/report"
 )

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"btc/ir/kernel"
-	"btc/target/capture"
-	"btc/target/targetfile"
+	"btc/targets/capture"
+	"btc/targets/targetfile"
 )
 
 // embeddedTarget is the file that the compiler embeds.

@@ -40,7 +40,7 @@ func TestArchitecturePage(t *testing.T) {
 		t.Skip("skipped: not a git tree: ", err)
 	}
 	for path := range strings.FieldsSeq(string(out)) {
-		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "tests/") || path == "loader/manifest/manifest.go" || !mentions(path) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "tests/") || path == "internal/manifest/manifest.go" || !mentions(path) {
 			continue
 		}
 		if !named[path] {

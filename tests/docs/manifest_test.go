@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|")

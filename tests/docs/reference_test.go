@@ -15,9 +15,9 @@ import (
 	"btc/frontend/check"
 	"btc/frontend/diag"
 	"btc/frontend/expand"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 	"btc/tests/docs/generated"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"btc/compile"
+	"btc/internal/manifest"
 	"btc/ir/kernel"
 	"btc/loader/adapt"
-	"btc/loader/manifest"
 	"btc/loader/rewrite"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/frontend/diag"
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // TestCompile compiles each script with the IR checked after each pass, twice,

@@ -90,7 +90,7 @@ func TestForecastAgrees(t *testing.T) {
 				t.Skipf("skipped: tests/kernels/getkernels.sh has not made it: %v", err)
 			}
 			path := filepath.Join(t.TempDir(), "kernel.target")
-			mk := exec.Command("go", "run", "btc/tools/target", "make", "-gaps", "-dir", files, "-arch", uname, "-o", path)
+			mk := exec.Command("go", "run", "btc/tools/maketarget", "make", "-gaps", "-dir", files, "-arch", uname, "-o", path)
 			if out, err := mk.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

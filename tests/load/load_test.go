@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/manifest"
 	"btc/tests/load/objload"
 )
 

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/compile"
+	"btc/internal/manifest"
 	"btc/ir/kernel"
 	"btc/loader/attach"
 	"btc/loader/bpfmap"
 	"btc/loader/event"
 	"btc/loader/format"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/permit"

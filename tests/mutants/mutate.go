@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"strings"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 )
 
 // place is a value of the manifest that can be set.

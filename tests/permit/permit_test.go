@@ -15,8 +15,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"btc/compile"
+	"btc/internal/manifest"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/permission"
 	"btc/loader/permit"

@@ -11,8 +11,8 @@ import (
 	"btc/ir/kernel"
 	"btc/loader/hostinfo"
 	"btc/loader/kerneltypes"
-	"btc/target/capture"
-	"btc/target/targetfile"
+	"btc/targets/capture"
+	"btc/targets/targetfile"
 )
 
 // TestForecastChangedTypes asks `btc check` what TestChangedTypes asks the loader:

@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/manifest"
 	"btc/ir/kernel"
 	"btc/loader/adapt"
-	"btc/loader/manifest"
 	"btc/loader/report"
 	"btc/loader/rewrite"
 )

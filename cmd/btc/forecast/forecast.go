@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"slices"
 
+	"btc/internal/manifest"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 	"btc/loader/object"
 )
 

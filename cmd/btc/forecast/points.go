@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir/kernel"
 	"btc/loader/adapt"
 	"btc/loader/hostinfo"
-	"btc/loader/manifest"
 )
 
 // point is what the target knows of an attach point.

@@ -15,10 +15,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/format"
 	"btc/loader/host"
-	"btc/loader/manifest"
 	"btc/loader/object"
 	"btc/loader/options"
 	"btc/loader/order"

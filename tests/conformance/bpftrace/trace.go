@@ -13,10 +13,10 @@ import (
 	"btc/cmd/btrun/command"
 	"btc/compile"
 	"btc/frontend/debuginfo"
+	"btc/internal/manifest"
 	"btc/ir/kernel"
-	"btc/loader/manifest"
 	"btc/loader/permit"
-	"btc/target/capture"
+	"btc/targets/capture"
 	"btc/tests/conformance/message"
 )
 

@@ -277,7 +277,7 @@ func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 }
 
 // modules are those of a kernel's modules that cases load: nf_conntrack, what it
-// needs, and a user of it. The others are for tools/target.
+// needs, and a user of it. The others are for tools/maketarget.
 func modules(image string) []vm.Put {
 	var all []vm.Put
 	paths, _ := filepath.Glob(filepath.Join(filepath.Dir(image), "modules", "*"))

@@ -26,8 +26,8 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/loader/adapt"
-	"btc/loader/manifest"
 	"btc/loader/rewrite"
 )
 

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"btc/loader/manifest"
+	"btc/internal/manifest"
 	"btc/tests/load/objload"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/loader/hostinfo"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // kernel is BTF of a toy kernel: three tracepoints, two of one class, and a

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // elsewhere writes the table of tracepoints and fields that the kernels of the
@@ -39,7 +39,7 @@ func elsewhere(dir, arch, out string, others []string) error {
 	}
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# Tracepoints and fields of %s that %s does not have.\n", strings.Join(releases, ", "), base.Meta.Release)
-	fmt.Fprintf(&text, "# Made by: go run ./tools/target elsewhere -dir %s -o %s %s\n", dir, out, strings.Join(others, " "))
+	fmt.Fprintf(&text, "# Made by: go run ./tools/maketarget elsewhere -dir %s -o %s %s\n", dir, out, strings.Join(others, " "))
 	names := make([]string, 0, len(found))
 	for name := range found {
 		names = append(names, name)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"btc/loader/hostinfo"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // archive is a raw capture with these files.

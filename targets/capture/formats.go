@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"btc/loader/hostinfo"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // fields turns a parsed format file into records, without the common fields.

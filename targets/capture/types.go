@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"btc/loader/order"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // converter turns BTF into the types of a target file: qualifiers and type tags

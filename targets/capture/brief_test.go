@@ -3,7 +3,7 @@ package capture
 import (
 	"testing"
 
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // driver is a module with a tracepoint whose argument is a struct near, which

@@ -5,20 +5,20 @@
 // to copy its tracefs (see tests/kernels/getkernels.sh; it leaves the directory
 // build/kernels/6.12-full with vmlinux.btf, modules/*.btf, tracefs.tar and release):
 //
-//	go run ./tools/target make -dir build/kernels/6.12-full -modules LIST -more build/kernels/sid:STRUCTS -o ir/kernel/default_x86_64.target
+//	go run ./tools/maketarget make -dir build/kernels/6.12-full -modules LIST -more build/kernels/sid:STRUCTS -o ir/kernel/default_x86_64.target
 //
-//	go run ./tools/target make -dir build/kernels/6.12-full-arm64 -arch aarch64 -modules LIST -more build/kernels/sid-arm64:STRUCTS \
+//	go run ./tools/maketarget make -dir build/kernels/6.12-full-arm64 -arch aarch64 -modules LIST -more build/kernels/sid-arm64:STRUCTS \
 //		-over ir/kernel/default_x86_64.target -o ir/kernel/default_aarch64.target
 //
 // with LIST and STRUCTS as tests/kernels/maketargets.sh has them, which runs both.
 //
-//	go run ./tools/target elsewhere -dir build/kernels/6.12 -o ir/kernel/elsewhere.txt build/kernels/6.1 build/kernels/5.10 build/kernels/sid
+//	go run ./tools/maketarget elsewhere -dir build/kernels/6.12 -o ir/kernel/elsewhere.txt build/kernels/6.1 build/kernels/5.10 build/kernels/sid
 //
 // lists the tracepoints and fields that these other kernels have and the first
 // does not. The same inputs give the same bytes.
 //
-//	go run ./tools/target info FILE         what a target file holds, with sizes
-//	go run ./tools/target classes -dir DIR  compares the event -> struct mapping with the truth in
+//	go run ./tools/maketarget info FILE         what a target file holds, with sizes
+//	go run ./tools/maketarget classes -dir DIR  compares the event -> struct mapping with the truth in
 //	                                        DIR/vmlinux (needs a kernel that was booted with nokaslr)
 package main
 
@@ -38,8 +38,8 @@ import (
 
 	"btc/internal/arch"
 	"btc/loader/hostinfo"
-	"btc/target/capture"
-	"btc/target/targetfile"
+	"btc/targets/capture"
+	"btc/targets/targetfile"
 )
 
 func main() {

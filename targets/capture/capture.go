@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"btc/loader/hostinfo"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // Source is a kernel's own description.

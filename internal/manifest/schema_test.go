@@ -44,7 +44,7 @@ func TestPublishedSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, b.Bytes()) {
-		t.Errorf("%s is not what the types say: go test ./loader/manifest -update", schemaFile)
+		t.Errorf("%s is not what the types say: go test ./internal/manifest -update", schemaFile)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"btc/loader/order"
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // syscallSet gathers system calls from their two tracepoints.

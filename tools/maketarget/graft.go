@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // more adds types of another kernel to data: spec is "FOLDER:NAME,NAME..." and

@@ -1,7 +1,7 @@
 // Package targetfile reads and writes target files: all that the compiler may
 // know of one kernel, in one file.
 //
-// It takes a Data (what target/capture gathered) and gives bytes, and
+// It takes a Data (what targets/capture gathered) and gives bytes, and
 // takes such bytes and gives lookups by name that decode only what they touch.
 //
 // # Layout

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/target/targetfile"
+	"btc/targets/targetfile"
 )
 
 // splitBTF writes BTF that continues a kernel's.
