@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"fmt"
 	"slices"
 
 	"btc/internal/arch"
@@ -307,6 +308,23 @@ type Global struct {
 	Text string
 	Pos  *Pos // of the first use, with Host
 	End  int  // column behind it, as Event.End
+}
+
+// HostValue finds or makes the constant that the loader sets to what (Global.Host)
+// says of text. pos and end are the place in the script that a message about it names.
+func (m *Module) HostValue(what, text string, pos Pos, end int) *Global {
+	n := 0
+	for _, g := range m.Globals {
+		if g.Host == what && g.Text == text {
+			return g
+		}
+		if g.Host == what {
+			n++
+		}
+	}
+	g := &Global{Name: fmt.Sprintf("%s_%d", what, n), Kind: GlobalConst, Size: 8, Host: what, Text: text, Pos: &pos, End: end}
+	m.Globals = append(m.Globals, g)
+	return g
 }
 
 // Param is a load-time parameter.

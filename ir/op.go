@@ -186,6 +186,7 @@ const (
 	OpUstack
 	OpSeenProc
 	OpStackLen
+	OpProbeName
 
 	// High: memory and strings.
 	OpRead
@@ -198,7 +199,14 @@ const (
 	OpStrCopy
 	OpStrEq
 	OpStrEqMem
+	OpStrLen
+	OpStrFind
+	OpStrFindMem
+	OpStrConcat
 	OpMemEq
+	OpMemCmp
+	OpReadBytes
+	OpMapAddr
 
 	// High: maps.
 	OpMapGet
@@ -225,6 +233,13 @@ const (
 	// High: output and control.
 	OpEmit
 	OpJoin
+	OpSkbOutput
+	OpDebugf
+	OpSignal
+	OpOverride
+	OpWriteUser
+	OpPath
+	OpSocketCookie
 	OpDivZero
 	OpFault
 	OpFailed
@@ -314,17 +329,26 @@ var Ops = [numOps]OpInfo{
 	OpSeenProc: {Name: "seenproc", Result: RVoid, Effect: Writes, Doc: "tells the loader once of the current process, so that it can take its memory map for symbols"},
 	OpStackLen: {Name: "stacklen", Result: RI64, Args: []ArgKind{IntArg}, Doc: "number of frames of the stack with this id"},
 
-	OpRead:      {Name: "read", Result: RGiven, Effect: Reads, Args: []ArgKind{AddrArg}, Attrs: AMem | AImm | ACORE, Doc: "scalar at [arg + Imm], or at the CORE field of the object at arg (size, sign and bitfield position as on the host), extended by Mem; 0 where it cannot be read. Result i64, kaddr, uaddr, addr or btf"},
-	OpReadMem:   {Name: "readmem", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second address to the first; zeros where it cannot be read"},
-	OpFieldAddr: {Name: "fieldaddr", Result: RArg0, Args: []ArgKind{AddrArg}, Attrs: ACORE, Doc: "address of the CORE field of the object at arg"},
-	OpMemCopy:   {Name: "memcopy", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second to the first; both are ours (slots, map values)"},
-	OpMemZero:   {Name: "memzero", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm, Doc: "zeroes Imm bytes"},
-	OpStrLit:    {Name: "strlit", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "writes literal Sym, NUL-filled to Imm bytes"},
-	OpStr:       {Name: "str", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg, IntArg}, Attrs: AImm, Doc: "reads a NUL-terminated string from the second address into the first (capacity Imm); the third argument bounds it, NUL included: a text as long as the capacity fills it and has no NUL if the bound is larger. Result: bytes written, 0 (and an empty string) where it cannot be read. Bytes after the NUL are unspecified"},
-	OpStrCopy:   {Name: "strcopy", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies a string of ours into the first address, at most Imm bytes, and zero-fills to Imm (keys need that); a text of Imm bytes has no NUL. Result: bytes written, its NUL among them"},
-	OpStrEq:     {Name: "streq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "the string at arg (capacity Imm) equals literal Sym"},
-	OpStrEqMem:  {Name: "streqmem", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "the strings at both addresses are equal in their first Imm bytes or up to the first NUL"},
-	OpMemEq:     {Name: "memeq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "Imm bytes at both addresses are equal"},
+	OpProbeName: {Name: "probename", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, IntArg}, Attrs: AImm, Doc: "writes the name of the attach point with this number, NUL-filled to Imm bytes; an empty string where the loader has none"},
+
+	OpRead:       {Name: "read", Result: RGiven, Effect: Reads, Args: []ArgKind{AddrArg}, Attrs: AMem | AImm | ACORE, Doc: "scalar at [arg + Imm], or at the CORE field of the object at arg (size, sign and bitfield position as on the host), extended by Mem; 0 where it cannot be read. Result i64, kaddr, uaddr, addr or btf"},
+	OpReadMem:    {Name: "readmem", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second address to the first; zeros where it cannot be read"},
+	OpFieldAddr:  {Name: "fieldaddr", Result: RArg0, Args: []ArgKind{AddrArg}, Attrs: ACORE, Doc: "address of the CORE field of the object at arg"},
+	OpMemCopy:    {Name: "memcopy", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second to the first; both are ours (slots, map values)"},
+	OpMemZero:    {Name: "memzero", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm, Doc: "zeroes Imm bytes"},
+	OpStrLit:     {Name: "strlit", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "writes literal Sym, NUL-filled to Imm bytes"},
+	OpStr:        {Name: "str", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg, IntArg}, Attrs: AImm, Doc: "reads a NUL-terminated string from the second address into the first (capacity Imm); the third argument bounds it, NUL included: a text as long as the capacity fills it and has no NUL if the bound is larger. Result: bytes written, 0 (and an empty string) where it cannot be read. Bytes after the NUL are unspecified"},
+	OpStrCopy:    {Name: "strcopy", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies a string of ours into the first address, at most Imm bytes, and zero-fills to Imm (keys need that); a text of Imm bytes has no NUL. Result: bytes written, its NUL among them"},
+	OpStrEq:      {Name: "streq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "the string at arg (capacity Imm) equals literal Sym"},
+	OpStrEqMem:   {Name: "streqmem", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "the strings at both addresses are equal in their first Imm bytes or up to the first NUL"},
+	OpStrLen:     {Name: "strlen", Result: RI64, Effect: Reads, Args: []ArgKind{AddrArg}, Attrs: AImm, Doc: "length without the NUL of the string at arg, of which at most Imm bytes are read; 0 where it cannot be read"},
+	OpStrFind:    {Name: "strfind", Result: RI64, Effect: Reads, Args: []ArgKind{AddrArg, IntArg}, Attrs: ASym, Doc: "offset of literal Sym in the string at the first argument (its capacity, a constant, is the second), -1 where it is not there"},
+	OpStrFindMem: {Name: "strfindmem", Result: RI64, Effect: Reads, Args: []ArgKind{AddrArg, IntArg, AddrArg, IntArg}, Doc: "strfind of the string at the third argument, whose capacity is the fourth"},
+	OpStrConcat:  {Name: "strconcat", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg, IntArg, AddrArg, IntArg}, Attrs: AImm, Doc: "writes the strings at the second and fourth argument, one after the other, to the first; their capacities, constants, follow each. The result is cut to Imm bytes with its NUL, and bytes after the NUL are unspecified"},
+	OpMemEq:      {Name: "memeq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "Imm bytes at both addresses are equal"},
+	OpMemCmp:     {Name: "memcmp", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "difference, as signed bytes, of the first that differ among Imm bytes at both addresses; 0 where all are equal"},
+	OpReadBytes:  {Name: "readbytes", Result: RI1, Effect: Writes, Args: []ArgKind{PtrArg, IntArg, AddrArg}, Attrs: AImm, Doc: "copies as many bytes as the second argument says, at most Imm, from the third address to the first; true when they could be read"},
+	OpMapAddr:    {Name: "mapaddr", Result: RGiven, Args: []ArgKind{MapArg}, Doc: "kaddr of the map's struct bpf_map, as a number that can be computed with"},
 
 	OpMapGet:     {Name: "mapget", Result: RGiven, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "scalar value (extended by the map's value layout), 0 when absent; i64, kaddr, uaddr or addr"},
 	OpMapGetMem:  {Name: "mapgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "copies the value to the address, zeros when absent"},
@@ -347,9 +371,16 @@ var Ops = [numOps]OpInfo{
 	OpTseries:    {Name: "tseries", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, IntArg, IntArg, KeyArg}, Doc: "value of an interval: the number, the time in ns, and the interval's number by the clock; the key ends with that modulo the intervals kept"},
 	OpAggGet:     {Name: "aggget", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Attrs: AImm, Doc: "an aggregation's value as the script reads it; of stats Imm 0 the average, 1 the count, 2 the total"},
 
-	OpEmit:    {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with an argument for each of its fields: an integer, or the address of an object in memory"},
-	OpJoin:    {Name: "join", Result: RVoid, Effect: Writes, Args: []ArgKind{AddrArg}, Attrs: AImm | ASym, Doc: "sends event Sym with one buffer in it: the strings that an array of Imm pointers names, up to a null pointer, each with its NUL; what cannot be read is left out"},
-	OpDivZero: {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "tells the loader of a division by zero; Imm the index in Module.Errors"},
-	OpFailed:  {Name: "failed", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: ASym, Doc: "where the argument, the answer of helper Sym, is negative as 32 bits: tells the loader so, in scripts compiled for that (Pos.Site)"},
-	OpFault:   {Name: "fault", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "tells the loader of the fault whose index in Module.Errors is the argument"},
+	OpEmit:         {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with an argument for each of its fields: an integer, or the address of an object in memory"},
+	OpJoin:         {Name: "join", Result: RVoid, Effect: Writes, Args: []ArgKind{AddrArg}, Attrs: AImm | ASym, Doc: "sends event Sym with one buffer in it: the strings that an array of Imm pointers names, up to a null pointer, each with its NUL; what cannot be read is left out"},
+	OpSkbOutput:    {Name: "skboutput", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, IntArg}, Attrs: AImm | ASym, Doc: "sends event Sym (time, length, offset) with so many bytes of the struct sk_buff at the first argument; Imm is the offset that the reader drops. Result: that of the helper, a uint32"},
+	OpDebugf:       {Name: "debugf", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "writes to the kernel's trace pipe by format Sym, with up to 3 arguments: integers, or addresses of strings"},
+	OpSignal:       {Name: "signal", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: AImm, Doc: "sends a signal to the current process (Imm 0) or thread (Imm 1)"},
+	OpOverride:     {Name: "override", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, IntArg}, Doc: "makes the probed function (from ctx) return the second argument instead of running"},
+	OpWriteUser:    {Name: "writeuser", Result: RI1, Effect: Writes, Args: []ArgKind{IntArg, PtrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second address to the first, of the current process; true when they could be written"},
+	OpPath:         {Name: "path", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "writes the path of the struct path at the second argument to the first (capacity Imm)"},
+	OpSocketCookie: {Name: "socketcookie", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "cookie of the struct sock at arg"},
+	OpDivZero:      {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "tells the loader of a division by zero; Imm the index in Module.Errors"},
+	OpFailed:       {Name: "failed", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: ASym, Doc: "where the argument, the answer of helper Sym, is negative as 32 bits: tells the loader so, in scripts compiled for that (Pos.Site)"},
+	OpFault:        {Name: "fault", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "tells the loader of the fault whose index in Module.Errors is the argument"},
 }

@@ -137,6 +137,24 @@ var ruleCases = []struct{ name, body, want string }{
 	{"literal that fits", line("strlit abc(s0+0), #3"), ""},
 	{"comparison of no bytes", line("v1:i1 = streqmem s0+0, s0+8, #0"), "immediate is not in 1..1048576"},
 
+	// Functions of the language.
+	{"length of a string", line("v1:i64 = strlen v9, #16"), ""},
+	{"length of nothing", line("v1:i64 = strlen v9, #0"), "immediate is not in 1..1048576"},
+	{"a search with a variable capacity", line("v1:i64 = strfind abc(v9, v8)"), "argument 2 is not a capacity"},
+	{"a search of a variable capacity", line("v1:i64 = strfindmem v9, 16, v9, v8"), "argument 4 is not a capacity"},
+	{"strings past the end", line("strconcat s0+8, v9, 8, v9, 8, #16"), "operand: bytes 8 to 24 are outside"},
+	{"strings of a variable capacity", line("strconcat s0+0, v9, 8, v9, v8, #16"), "argument 5 is not a capacity"},
+	{"bytes past the end", line("v1:i64 = memcmp s0+0, s0+8, #16"), "operand: bytes 8 to 24 are outside"},
+	{"a read past the end", line("v1:i1 = readbytes s0+8, v8, v9, #16"), "operand: bytes 8 to 24 are outside"},
+	{"the address of a map as a number", line("v1:i64 = mapaddr @x"), "result cannot be i64"},
+	{"the path of any memory", line("path s0+0, s0+0, #16"), "argument 2 is a stack, not a pointer to a kernel type"},
+	{"the cookie of any memory", line("v1:i64 = socketcookie s0+0"), "argument 1 is a stack, not a pointer to a kernel type"},
+	{"a packet of any memory", line("v1:i64 = skboutput e0(s0+0, v8), #0"), "argument 1 is a stack, not a pointer to a kernel type"},
+	{"four arguments of debugf", line("debugf abc v8, v8, v8, v8"), "4 arguments, the helper takes 3"},
+	{"a truth value in debugf", line("v1:i1 = icmp eq v8, 0; debugf abc v1"), "argument cannot be an i1"},
+	{"a signal to a session", line("signal 9, #2"), "immediate is not in 0..1"},
+	{"override by other memory", line("override s0+0, 1"), "reads the context, not a stack"},
+
 	// Maps.
 	{"count of a map that is set", line("count @x, s0+0"), "map @x is plain"},
 	{"scalar of a map of strings", line("v1:i64 = mapget @big, s0+0"), "value of map @big is no scalar"},

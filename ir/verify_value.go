@@ -24,9 +24,12 @@ var rules = map[Op]rule{
 	OpCurtask: ruleResult(TKAddr), OpRand: generic, OpCgroup: generic, OpNumaID: generic, OpJiffies: generic, OpNcpus: generic,
 	OpArg: ruleFromCtx, OpRetval: ruleFromCtx, OpFuncIP: ruleFromCtx, OpReg: ruleFromCtx, OpUsermode: ruleFromCtx,
 	OpComm: ruleBytes(16), OpKstack: ruleStack, OpUstack: ruleStack, OpSeenProc: generic, OpStackLen: generic,
+	OpProbeName: ruleBytesImm(0),
 
 	OpRead: ruleRead, OpReadMem: ruleBytesImm(0), OpFieldAddr: generic, OpMemCopy: ruleBytesImm(0, 1), OpMemZero: ruleBytesImm(0),
 	OpStrLit: ruleStrLit, OpStr: ruleBytesImm(0), OpStrCopy: ruleBytesImm(0), OpStrEq: generic, OpStrEqMem: ruleImm(1, 1<<20), OpMemEq: ruleBytesImm(0, 1),
+	OpStrLen: ruleImm(1, 1<<20), OpStrFind: ruleFind, OpStrFindMem: ruleFind, OpStrConcat: ruleConcat, OpMemCmp: ruleBytesImm(0, 1),
+	OpReadBytes: ruleBytesImm(0), OpMapAddr: ruleMapAddr,
 
 	OpMapGet: ruleScalarMap, OpMapGetMem: ruleMemMap, OpMapSet: ruleScalarMap, OpMapSetMem: ruleMemMap, OpMapAdd: ruleScalarMap,
 	OpMapDel: generic, OpMapHas: generic, OpMapLen: generic,
@@ -34,6 +37,8 @@ var rules = map[Op]rule{
 	OpStats: ruleShape(ShapeStats), OpHist: ruleShape(ShapeHist), OpLhist: ruleShape(ShapeLhist), OpTseries: ruleShape(ShapeTseries),
 	OpAggGet: ruleShape(ShapeCount, ShapeSum, ShapeAvg, ShapeMin, ShapeMax, ShapeStats),
 
+	OpSkbOutput: ruleSkbOutput, OpDebugf: ruleDebugf, OpSignal: ruleImm(0, 1), OpOverride: ruleFromCtx,
+	OpWriteUser: ruleBytesImm(1), OpPath: rulePath, OpSocketCookie: ruleTrusted(0),
 	OpEmit: ruleEmit, OpJoin: ruleJoin, OpDivZero: ruleDivZero, OpFault: generic, OpFailed: generic,
 }
 
@@ -366,6 +371,65 @@ func ruleStrLit(c *checker, v *Value) {
 	ruleBytesImm(0)(c, v)
 	if len(v.Sym) > int(v.Imm) {
 		c.at(v, "literal of %d bytes in %d", len(v.Sym), v.Imm)
+	}
+}
+
+// ruleFind wants capacities that are constants.
+func ruleFind(c *checker, v *Value) {
+	for i := 1; i < len(v.Args); i += 2 {
+		c.capacity(v, i)
+	}
+}
+
+// capacity wants argument i to be a constant number of bytes.
+func (c *checker) capacity(v *Value, i int) {
+	if n := v.Args[i]; !n.IsConst() || n.Imm < 1 || n.Imm > 1<<20 {
+		c.at(v, "argument %d is not a capacity", i+1)
+	}
+}
+
+func ruleConcat(c *checker, v *Value) {
+	ruleBytesImm(0)(c, v)
+	c.capacity(v, 2)
+	c.capacity(v, 4)
+}
+
+func ruleMapAddr(c *checker, v *Value) {
+	if v.Type != TKAddr {
+		c.at(v, "result cannot be %s", v.Type)
+	}
+}
+
+// ruleTrusted wants a pointer to a type of the kernel.
+func ruleTrusted(i int) rule {
+	return func(c *checker, v *Value) {
+		if t := v.Args[i].Type; t.Kind != BTF {
+			c.at(v, "argument %d is %s, not a pointer to a kernel type", i+1, describe(t))
+		}
+	}
+}
+
+func rulePath(c *checker, v *Value) {
+	ruleBytesImm(0)(c, v)
+	ruleTrusted(1)(c, v)
+}
+
+func ruleSkbOutput(c *checker, v *Value) {
+	ruleTrusted(0)(c, v)
+	if c.names.events[v.Sym] == nil {
+		c.at(v, "event %s is not declared", v.Sym)
+	}
+}
+
+// ruleDebugf holds the arguments to what bpf_trace_printk accepts.
+func ruleDebugf(c *checker, v *Value) {
+	if len(v.Args) > 3 {
+		c.at(v, "%d arguments, the helper takes 3", len(v.Args))
+	}
+	for _, a := range v.Args {
+		if !isNumber(a.Type) && (!a.Type.IsPtr() || a.Type.Nullable) {
+			c.at(v, "argument cannot be %s", describe(a.Type))
+		}
 	}
 }
 

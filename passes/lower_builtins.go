@@ -33,7 +33,6 @@ func lowerBuiltins(m *ir.Module) []ir.Diag {
 		ir.OpRand:     plainCall("get_prandom_u32"),
 		ir.OpCgroup:   plainCall("get_current_cgroup_id"),
 		ir.OpNumaID:   plainCall("get_numa_node_id"),
-		ir.OpJiffies:  lowerJiffies,
 		ir.OpNcpus:    func(l *lowering, _ *ir.Value) *ir.Value { return l.hostConst("ncpus") },
 		ir.OpArg:      lowerArg,
 		ir.OpRetval:   lowerRetval,
@@ -124,12 +123,6 @@ func lowerNsecs(l *lowering, v *ir.Value) *ir.Value {
 
 func lowerElapsed(l *lowering, _ *ir.Value) *ir.Value {
 	return l.Sub(l.Call("ktime_get_boot_ns", ir.TI64), l.hostConst("start_ns"))
-}
-
-// lowerJiffies: the helper jiffies64 exists since 5.6, but tracing programs may
-// not call it everywhere.
-func lowerJiffies(l *lowering, v *ir.Value) *ir.Value {
-	return l.refuse(v, "use nsecs", "jiffies is not supported yet")
 }
 
 func (l *lowering) arch() *arch.Arch { return l.m.Target.Arch() }

@@ -98,6 +98,7 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 // Pipeline is the table of passes, in the order of their runs.
 func Pipeline() []Pass {
 	return []Pass{
+		{"lower-library", lowerLibrary, ir.High, ir.High, "expands searches of strings, names of probes and actions to loops and helper calls"},
 		{"fold", fold, ir.High, ir.High, "constant folding and algebraic simplification"},
 		{"cse", cse, ir.High, ir.High, "common subexpression elimination, also of builtins that cannot change during a run"},
 		{"sccp", sccp, ir.High, ir.High, "sparse conditional constant propagation"},
@@ -137,6 +138,9 @@ func Pipeline() []Pass {
 // Orders lists the constraints on the order of the table; a test checks them.
 func Orders() []Order {
 	return []Order{
+		{"lower-library", "fold", "what it writes is optimized with the rest"},
+		{"lower-library", "map-layout", "it adds maps"},
+		{"lower-library", "lower-strings", "it writes string ops"},
 		{"cse", "lower-builtins", "a builtin that was lowered to several blocks is not recognised"},
 		{"fold", "cse", "equal values have equal operands only after folding"},
 		{"fold", "sccp", "sccp evaluates constants and knows no algebraic identities"},

@@ -290,13 +290,6 @@ func (f *fn) site(x ast.Node) int {
 	return n
 }
 
-// failed has the loader told when helper's answer r is an error.
-func (f *fn) failed(helper string, r *ir.Value) {
-	if f.Pos.Site > 0 {
-		f.Emit(ir.OpFailed, ir.TVoid, r).Sym = helper
-	}
-}
-
 // endCol is the column behind a span, 0 if that is on another line.
 func (b *builder) endCol(at diag.Span) int {
 	if at = at.In(b.info.Script.Source); !at.Valid() || at.EndPos().Line != at.Pos().Line {

@@ -27,7 +27,7 @@ func newTables() *tables {
 		calls: map[string]callFunc{
 			"pid": immediate(ir.OpPid), "tid": immediate(ir.OpTid), "nsecs": immediate(ir.OpNsecs),
 			"uid": plain(ir.OpUid), "gid": plain(ir.OpGid), "elapsed": plain(ir.OpElapsed), "cpu": plain(ir.OpCPU),
-			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": (*fn).jiffies,
+			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": plain(ir.OpJiffies),
 			"ncpus": plain(ir.OpNcpus), "cpid": (*fn).childPID, "username": plain(ir.OpUid),
 			"curtask": func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
 			"arg": func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
@@ -64,7 +64,7 @@ func newTables() *tables {
 
 			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
 			"kaddr": hostValue, "percpu_kaddr": (*fn).percpuKaddr, "cgroupid": hostValue, "cgroup_path": firstArg,
-			"signal": signal("send_signal"), "signal_thread": signal("send_signal_thread"), "override": (*fn).override,
+			"signal": signal(0), "signal_thread": signal(1), "override": (*fn).override,
 			"uaddr": (*fn).uaddr, "unwatch": (*fn).unwatch, "debugf": (*fn).debugf, "kfunc_exist": hostValue, "kfunc_allowed": (*fn).kfuncAllowed, "socket_cookie": (*fn).socketCookie,
 			"skboutput":  (*fn).skbOutput,
 			"write_user": (*fn).writeUser, "memcmp": (*fn).memcmp,
@@ -167,33 +167,16 @@ func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
 	return v
 }
 
-// probeNames is the map in which the loader puts the names of probes by their
-// numbers, for programs that read the text of a name.
-const probeNames = "probe_names"
-
-// probeText writes the name of the probe that x is: the empty text if the loader
-// has none.
+// probeText writes the name of the probe that x is, a string of its own type cut to
+// that of dst.
 func (f *fn) probeText(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
 	text := e.Type
-	if f.m.Map(probeNames) == nil {
-		f.m.Maps = append(f.m.Maps, &ir.Map{Name: probeNames, Shape: ir.ShapeIntern, Pos: ir.NoPos, BPF: ir.BPFMap{Name: probeNames,
-			Type: "hash", KeySize: 4, ValueSize: text.Size, MaxEntries: 1, Present: -1, Gens: 1, Loss: -1}})
-	}
 	e.Type, e.ProbeText = types.TProbe, false
 	number := f.scalar(x)
 	e.Type, e.ProbeText = text, true
-	key := f.Slot("probe", 4, 4)
-	f.Store(ir.U32, key, 0, number)
-	name := f.Call("map_lookup_elem", ir.TMapVal(probeNames, true), ir.MapOperand(probeNames), key)
-	known, unknown, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
-	f.branch(f.NotNull(name), known, unknown)
-	f.start(known, true)
-	f.copyString(f.NonNull(name), dst, min(text.Size, t.Size), t, true)
-	f.jump(rest)
-	f.start(unknown, true)
-	f.clear(dst, t)
-	f.jump(rest)
-	f.start(rest, true)
+	n := min(text.Size, t.Size)
+	f.Emit(ir.OpProbeName, ir.TVoid, dst, number).Imm = int64(n)
+	f.zero(f.AddImm(dst, int64(n)), t.Size-n)
 }
 
 func (f *fn) kstack(x ast.Expr, _ *check.Call) *ir.Value { return f.stackID(ir.OpKstack, x) }

@@ -141,8 +141,8 @@ func (f *fn) element(x ast.Expr, e *check.Expr) (*ir.Value, *types.Type) {
 func (f *fn) unary(x *ast.Unary, e *check.Expr) *ir.Value {
 	switch x.Op {
 	case ast.AddrOf:
-		if e.Map != nil { // through memory: the kernel computes with no pointer to a map
-			return f.as(ir.TKAddr, f.forget(f.Cast(ir.TKAddr, ir.MapOperand(e.Map.Name))))
+		if e.Map != nil {
+			return f.Emit(ir.OpMapAddr, ir.TKAddr, ir.MapOperand(e.Map.Name))
 		}
 		return f.Cast(ir.TKAddr, f.vars[f.body.Expr(x.X).Var])
 	case ast.Neg:

@@ -1,7 +1,6 @@
 package irgen
 
 import (
-	"fmt"
 
 	"btc/frontend/ast"
 	"btc/frontend/check"
@@ -19,19 +18,7 @@ func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
 // fromHost loads the constant that the loader sets to what (kaddr, cgroupid) says
 // of text.
 func (f *fn) fromHost(what, text string) *ir.Value {
-	n := 0
-	for _, g := range f.m.Globals {
-		if g.Host == what && g.Text == text {
-			return f.Global(ir.U64, g.Name, 0)
-		}
-		if g.Host == what {
-			n++
-		}
-	}
-	at := f.Pos
-	g := &ir.Global{Name: fmt.Sprintf("%s_%d", what, n), Kind: ir.GlobalConst, Size: 8, Host: what, Text: text, Pos: &at, End: f.end}
-	f.m.Globals = append(f.m.Globals, g)
-	return f.Global(ir.U64, g.Name, 0)
+	return f.Global(ir.U64, f.m.HostValue(what, text, f.Pos, f.end).Name, 0)
 }
 
 // percpuKaddr is where a CPU has its copy of a variable: the symbol's address plus
@@ -50,38 +37,20 @@ func (f *fn) percpuKaddr(x ast.Expr, c *check.Call) *ir.Value {
 	return f.as(irType(f.body.Type(x)), f.Select(there, f.Add(f.fromHost("kaddr", c.Text), off), ir.Const(0)))
 }
 
-// jiffies reads the kernel's counter: the helper for it is not for tracing
-// programs on older kernels. Newer ones may not list the counter among their
-// symbols, but have the helper.
-func (f *fn) jiffies(ast.Expr, *check.Call) *ir.Value {
-	addr := f.fromHost("kaddr_or_0", "jiffies_64")
-	read, call, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
-	f.branch(f.ICmp(ir.NE, addr, ir.Const(0)), read, call)
-	f.start(read, true)
-	v := f.Emit(ir.OpRead, ir.TI64, f.as(ir.TKAddr, addr))
-	v.Mem = ir.U64
-	f.jump(rest, v)
-	f.start(call, true)
-	f.jump(rest, f.Call("jiffies64", ir.TI64))
-	result := rest.AddParam(ir.TI64)
-	f.start(rest, true)
-	return result
-}
-
-// signal sends a signal to the current process or thread.
-func signal(helper string) callFunc {
+// signal sends a signal to the current process (0) or thread (1).
+func signal(to int64) callFunc {
 	return func(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
 		n := ir.Const(c.N)
 		if len(c.Args) > 0 {
 			n = f.num(c.Args[0])
 		}
-		f.failed(helper, f.Call(helper, ir.TI64, n))
+		f.Emit(ir.OpSignal, ir.TVoid, n).Imm = to
 		return nil
 	}
 }
 
 func (f *fn) override(_ ast.Expr, c *check.Call) *ir.Value {
-	f.failed("override_return", f.Call("override_return", ir.TI64, f.ctx, f.num(c.Args[0])))
+	f.Emit(ir.OpOverride, ir.TVoid, f.ctx, f.num(c.Args[0]))
 	return nil
 }
 
@@ -96,9 +65,9 @@ func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
 		f.bytesOf(c.Args[1], src, int(c.N))
 		return f.writeBytes(dst, src, c.N)
 	}
-	r := f.readBytes(src, ir.Const(c.N), f.address(c.Args[1]))
+	ok := f.readBytes(src, ir.Const(c.N), c.N, f.address(c.Args[1]))
 	read, failed, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
-	f.branch(f.ICmp(ir.EQ, r, ir.Const(0)), read, failed)
+	f.branch(ok, read, failed)
 	f.start(read, true)
 	f.jump(rest, f.writeBytes(dst, src, c.N))
 	f.start(failed, true)
@@ -111,9 +80,9 @@ func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
 // writeBytes copies n bytes into the current process; it is 1 when that could be
 // done.
 func (f *fn) writeBytes(dst, src *ir.Value, n int64) *ir.Value {
-	r := f.Call("probe_write_user", ir.TI64, dst, src, ir.Const(n))
-	f.failed("probe_write_user", r)
-	return f.BoolInt(f.ICmp(ir.EQ, r, ir.Const(0)))
+	ok := f.Emit(ir.OpWriteUser, ir.TI1, dst, src)
+	ok.Imm = n
+	return f.BoolInt(ok)
 }
 
 // joinStrings is how many strings join takes at most.
@@ -158,31 +127,15 @@ func (f *fn) bufInto(c *check.Call, dst *ir.Value, capacity int) {
 	case !src.IsScalar() && capacity > 0:
 		f.bytesOf(c.Args[0], to, capacity)
 	case src.IsScalar():
-		f.readBytes(to, n, f.address(c.Args[0]))
+		f.readBytes(to, n, int64(capacity), f.address(c.Args[0]))
 	}
 }
 
-// readBytes copies n bytes, a number that the kernel verifier has bounded. It is 0
-// when that could be done.
-func (f *fn) readBytes(to, n, from *ir.Value) *ir.Value {
-	if from.Type.Kind == ir.Addr {
-		kernel, user, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
-		f.branch(f.KernelAddr(f.m.Served(), from), kernel, user)
-		f.start(kernel, true)
-		f.jump(rest, f.readBytes(to, n, f.Cast(ir.TKAddr, from)))
-		f.start(user, true)
-		f.jump(rest, f.readBytes(to, n, f.Cast(ir.TUAddr, from)))
-		result := rest.AddParam(ir.TI64)
-		f.start(rest, true)
-		return result
-	}
-	helper := "probe_read_kernel"
-	if from.Type.Kind == ir.UAddr {
-		helper = "probe_read_user"
-	}
-	r := f.Call(helper, ir.TI64, to, n, from)
-	f.failed(helper, r)
-	return r
+// readBytes copies n bytes, at most most of them; it is true when that could be done.
+func (f *fn) readBytes(to, n *ir.Value, most int64, from *ir.Value) *ir.Value {
+	ok := f.Emit(ir.OpReadBytes, ir.TI1, to, n, from)
+	ok.Imm = most
+	return ok
 }
 
 // childPID is the process id of the loader's command, which the loader sets.
@@ -200,11 +153,7 @@ func (f *fn) kfuncAllowed(_ ast.Expr, c *check.Call) *ir.Value {
 
 // debugf writes to the kernel's trace pipe.
 func (f *fn) debugf(_ ast.Expr, c *check.Call) *ir.Value {
-	size := len(c.Format) + 1
-	text := f.Slot("format", size, 1)
-	lit := f.Emit(ir.OpStrLit, ir.TVoid, text)
-	lit.Sym, lit.Imm = c.Format, int64(size)
-	args := []*ir.Value{text, ir.Const(int64(size))}
+	var args []*ir.Value
 	for _, x := range c.Args {
 		if f.body.Type(x).IsScalar() {
 			args = append(args, f.num(x))
@@ -212,10 +161,7 @@ func (f *fn) debugf(_ ast.Expr, c *check.Call) *ir.Value {
 			args = append(args, f.addr(x))
 		}
 	}
-	for len(args) < 5 { // the helper's number; it looks at those that the format names
-		args = append(args, ir.Const(0))
-	}
-	f.Call("trace_printk", ir.TI64, args...)
+	f.Emit(ir.OpDebugf, ir.TVoid, args...).Sym = c.Format
 	return nil
 }
 
@@ -223,46 +169,26 @@ func (f *fn) debugf(_ ast.Expr, c *check.Call) *ir.Value {
 func (f *fn) path(c *check.Call, dst *ir.Value, capacity int) {
 	f.zero(dst, capacity)
 	f.withTrusted(c.Trusted, func(at *ir.Value) {
-		f.failed("d_path", f.Call("d_path", ir.TI64, at, dst, ir.Const(int64(capacity))))
+		f.Emit(ir.OpPath, ir.TVoid, dst, at).Imm = int64(capacity)
 	})
 }
 
-// packetLimit is the most that skb_output copies of a packet: a perf record has at
-// most 64 KiB with its headers.
-const packetLimit = 0xff00
-
-// skbOutput has the kernel copy a packet behind a record of ours into a perf event
-// array, the only map that the helper takes.
+// skbOutput sends a packet to the loader, which writes it to a file.
 func (f *fn) skbOutput(_ ast.Expr, c *check.Call) *ir.Value {
-	const packets = "packets"
-	if f.m.Map(packets) == nil {
-		f.m.Maps = append(f.m.Maps, &ir.Map{Name: packets, Shape: ir.ShapeIntern, Pos: ir.NoPos, BPF: ir.BPFMap{Name: packets,
-			Type: "perf_event_array", KeySize: 4, ValueSize: 4, Present: -1, Gens: 1, Loss: -1}})
-	}
 	e := f.event(ir.EvSkbOutput)
 	e.Format = c.Text
-	const size = 8 + 3*8
 	u64 := f.layout(types.TUint64)
 	e.Fields = []ir.Field{{Name: "time", Layout: u64}, {Name: "length", Layout: u64}, {Name: "offset", Layout: u64}}
 	n := f.num(c.Args[0])
-	n = f.Select(f.ICmp(ir.UGT, n, ir.Const(packetLimit)), ir.Const(packetLimit), n)
-	rec := f.Slot("packet", size, 8)
-	f.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
-	f.Store(ir.U32, rec, 4, ir.Const(size))
-	f.Store(ir.U64, rec, 8, f.Emit(ir.OpNsecs, ir.TI64))
-	f.Store(ir.U64, rec, 16, n)
-	f.Store(ir.U64, rec, 24, ir.Const(c.N))
-	const currentCPU = 0xffffffff // BPF_F_CURRENT_CPU; the length stands above it
-	flags := f.Or(f.Shl(n, ir.Const(32)), ir.Const(currentCPU))
 	return f.trustedValue(c, func(skb *ir.Value) *ir.Value {
-		r := f.Call("skb_output", ir.TI64, skb, ir.MapOperand(packets), flags, rec, ir.Const(size))
-		f.failed("skb_output", r)
-		return f.And(r, ir.Const(1<<32-1)) // a uint32
+		v := f.Emit(ir.OpSkbOutput, ir.TI64, skb, n)
+		v.Imm, v.Sym = c.N, e.Name
+		return v
 	})
 }
 
 func (f *fn) socketCookie(_ ast.Expr, c *check.Call) *ir.Value {
-	return f.trustedValue(c, func(sk *ir.Value) *ir.Value { return f.Call("get_socket_cookie", ir.TI64, sk) })
+	return f.trustedValue(c, func(sk *ir.Value) *ir.Value { return f.Emit(ir.OpSocketCookie, ir.TI64, sk) })
 }
 
 // trustedValue is the number that a helper makes of the trusted pointer that c

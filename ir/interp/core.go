@@ -41,7 +41,7 @@ func opTable() map[ir.Op]opFunc {
 			return int64(compute(uint64(fr.arg(v, 0)), uint64(fr.arg(v, 1))))
 		}
 	}
-	for _, more := range []map[ir.Op]opFunc{builtinOps(), memoryOps(), mapOps(), walkOps(), outputOps()} {
+	for _, more := range []map[ir.Op]opFunc{builtinOps(), memoryOps(), mapOps(), walkOps(), outputOps(), libraryOps()} {
 		for op, run := range more {
 			t[op] = run
 		}

@@ -62,7 +62,17 @@ func helperTable() map[string]helperFunc {
 		"override_return":         action("override", 1),
 		"send_signal":             action("signal", 0),
 		"send_signal_thread":      action("signal_thread", 0),
-		"trace_printk":            func(*frame, *ir.Value) int64 { return 0 },
+		"trace_printk": func(fr *frame, v *ir.Value) int64 {
+			fr.trace(fr.cString(fr.arg(v, 0)), v.Args[2:], func(i int) int64 { return fr.arg(v, 2+i) })
+			return 0
+		},
+		"d_path":            func(fr *frame, v *ir.Value) int64 { return fr.path(fr.arg(v, 1), int(fr.arg(v, 2)), fr.arg(v, 0)) },
+		"get_socket_cookie": func(fr *frame, v *ir.Value) int64 { return cookie(fr.arg(v, 0)) },
+		"skb_output": func(fr *frame, v *ir.Value) int64 {
+			rec := fr.bytes(fr.arg(v, 3), int(fr.arg(v, 4)), false)
+			fr.skbOutput(fr.arg(v, 0), getUint(rec[16:24]), getUint(rec[24:32]))
+			return 0
+		},
 	}
 }
 
