@@ -197,7 +197,7 @@ func (l *lowering) findWord(text, length *ir.Value, word string) *ir.Value {
 	}
 	l.Jump(head, l.AddImm(k, stepsOfRound), w, n, on)
 	l.goOn(rest)
-	// pos is the place of the word's last byte, which may lie behind the text's end.
+	// pos is the place of the word's last byte, which may be after the end of the text.
 	found := l.And(l.Binary(ir.OpXor, going, ir.Const(1)), l.less(pos, length))
 	return l.forget(l.Select(l.ICmp(ir.NE, found, ir.Const(0)), l.AddImm(pos, -int64(len(word)-1)), ir.Const(-1)))
 }
@@ -207,7 +207,7 @@ func (l *lowering) notZero(x *ir.Value) *ir.Value {
 	return l.LShr(l.Or(x, l.Sub(ir.Const(0), x)), ir.Const(63))
 }
 
-// stepsOfRound is how many steps of a search stand in the body of its loop: the
+// stepsOfRound is how many steps of a search are in the body of its loop: the
 // kernel verifier of 5.10 takes a long time for loops of many rounds.
 const stepsOfRound = 8
 
