@@ -1,7 +1,6 @@
 package irgen
 
 import (
-
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/types"
