@@ -10,6 +10,7 @@ import (
 
 	"btc/cmd/btc/forecast"
 	"btc/internal/arch"
+	"btc/internal/option"
 	"btc/ir/kernel"
 	"btc/loader/object"
 	"btc/loader/report"
@@ -21,42 +22,51 @@ type checked struct {
 	*forecast.Report
 }
 
-// runCheck answers, for each object and target, whether loading it there would
+func checkCommand() *command {
+	var c checker
+	return &command{
+		name: "check", operands: "FILE.o ...", summary: "say whether objects load on the kernels of targets", files: []string{"o"},
+		about: "The exit status is 2 where an object would be refused by the kernel of a target.",
+		options: option.Table{
+			{Name: "target", Value: "FILE", Repeat: true, To: &c.targets, Help: `target file, architecture of an embedded one, or "host"; may be repeated. Default: the embedded ones that the object serves`},
+			{Name: "json", To: &c.asJSON, Help: "print one JSON object for each object and target, one a line"},
+			{Name: "verbose", Short: "v", To: &c.verbose, Help: "list every program"},
+		},
+		run: c.run,
+	}
+}
+
+// checker are the options of btc check.
+type checker struct {
+	targets         []string
+	asJSON, verbose bool
+}
+
+// run answers, for each object and target, whether loading it there would
 // work. Exit status: 0 when nothing fails, 1 on wrong use or input, 2 when an
 // object would be refused by a target.
-func runCheck(args []string) int {
-	fs := newFlags("check", "FILE.o ... [--target FILE]...")
-	var files []string
-	fs.Func("target", "target `FILE`, architecture of an embedded one, or \"host\" (repeatable); default: the embedded ones that the object serves", func(name string) error {
-		files = append(files, name)
-		return nil
-	})
-	asJSON := fs.Bool("json", false, "print one JSON object for each object and target, one a line")
-	verbose := fs.Bool("v", false, "list every program")
-	objects, err := parseInterleaved(fs, args)
-	if err != nil {
-		return flagStatus(fs, err)
-	}
+func (k *checker) run(line *option.Line) int {
+	objects := line.All()
 	if len(objects) == 0 {
 		return fail("no object to check: give FILE.o of `btc compile`")
 	}
-	targets, err := openTargets(files)
+	targets, err := openTargets(k.targets)
 	if err != nil {
 		return fail("%v", err)
 	}
 	var all []checked
 	for _, path := range objects {
-		some, err := checkObject(path, targets, len(files) > 0)
+		some, err := checkObject(path, targets, len(k.targets) > 0)
 		if err != nil {
 			return fail("%v", err)
 		}
 		all = append(all, some...)
 	}
 	out := bufio.NewWriter(os.Stdout)
-	if *asJSON {
+	if k.asJSON {
 		err = checksJSON(out, all)
 	} else {
-		err = checksText(out, all, *verbose)
+		err = checksText(out, all, k.verbose)
 	}
 	if flush := out.Flush(); err == nil {
 		err = flush

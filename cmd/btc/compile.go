@@ -2,9 +2,7 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +12,7 @@ import (
 	"btc/compile"
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
+	"btc/internal/option"
 )
 
 // scriptFlags are the options that say what to compile, and for which target.
@@ -21,14 +20,15 @@ type scriptFlags struct {
 	expr       string
 	isExpr     bool // -e was given
 	targets    targetFlags
-	dump       string
+	dump       map[string]bool // stages to print
+	verifier   bool            // the kernel's log was asked for with --dump
 	check      bool
 	files      debuginfo.Finder
 	noWarnings bool
 	filter     *regexp.Regexp // --probe-filter
 	dirs       []string
 	include    []string
-	params     []string          // what stands behind "--"
+	params     []string          // what follows "--"
 	options    map[string]string // --name=value there
 	fixAll     bool              // the code is made for these parameters only
 
@@ -36,99 +36,69 @@ type scriptFlags struct {
 	untrusted    bool
 }
 
-func (s *scriptFlags) add(fs *flag.FlagSet) {
-	fs.Func("e", "the `PROGRAM` itself instead of a file", func(text string) error {
-		s.expr, s.isExpr = text, true
-		return nil
-	})
-	s.targets.add(fs)
-	fs.StringVar(&s.dump, "dump", "", "print `STAGES` (comma-separated: ast, input, a pass's name, asm, object, manifest, all) to standard output")
-	fs.BoolVar(&s.check, "check", false, "check the intermediate code against the kernel's rules after each pass")
-	fs.Func("I", "`DIR` with headers that the script includes (repeatable)", func(dir string) error {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return fmt.Errorf("%s is no folder", dir)
-		}
-		s.dirs = append(s.dirs, dir)
-		return nil
-	})
-	fs.Func("include", "`FILE` to include before the script's first line (repeatable)", func(path string) error {
-		s.include = append(s.include, path)
-		return nil
-	})
-	addFiles(fs, &s.files)
-	fs.Func("probe-filter", "compile only the probes whose attach point the regular expression `REGEX` matches, and begin and end", func(text string) (err error) {
-		if s.filter, err = regexp.Compile(text); err != nil {
-			return fmt.Errorf("Invalid --probe-filter regex '%s': %w", text, err) //lint:ignore ST1005 bpftrace's words
-		}
-		return nil
-	})
-	fs.BoolVar(&s.helperErrors, "k", false, "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys")
-	fs.BoolVar(&s.untrusted, "untrusted", false, "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB")
-	fs.BoolVar(&s.noWarnings, "no-warnings", false, "print errors only")
-}
-
-// addFiles adds the options that say where debug information of programs is.
-func addFiles(fs *flag.FlagSet, files *debuginfo.Finder) {
-	fs.Func("debuginfo", "look for separate debug files of programs in `DIR`, too; may be repeated", func(dir string) error {
-		files.Dirs = append(files.Dirs, dir)
-		return nil
-	})
-	fs.Func("binary", "`NAME=FILE`: take the debug information of FILE for the program or library NAME of attach points; may be repeated", func(v string) error {
-		name, file, ok := strings.Cut(v, "=")
-		if !ok || name == "" || file == "" {
-			return fmt.Errorf("want NAME=FILE")
-		}
-		if files.Files == nil {
-			files.Files = map[string]string{}
-		}
-		files.Files[name] = file
-		return nil
-	})
-}
-
-// newFlags is a flag set that prints nothing by itself: flagStatus does.
-func newFlags(name, args string) *flag.FlagSet {
-	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.Usage = func() {
-		fs.SetOutput(os.Stdout)
-		fmt.Printf("usage: btc %s %s\n", name, args)
-		fs.PrintDefaults()
-		fs.SetOutput(io.Discard)
+// table is the options that say what to compile and how.
+func (s *scriptFlags) table() option.Table {
+	table := option.Table{
+		{Name: "program", Short: "e", Value: "PROGRAM", To: s.setProgram, Help: "the program itself instead of a file"},
 	}
-	return fs
+	table = append(table, s.targets.options()...)
+	table = append(table, option.Table{
+		{Name: "include-dir", Short: "I", Value: "DIR", Repeat: true, To: s.addDir, Help: "directory with headers that the script includes; may be repeated"},
+		{Name: "include", Value: "FILE", Repeat: true, To: &s.include, Help: "file to include before the script's first line; may be repeated"},
+	}...)
+	table = append(table, fileOptions(&s.files)...)
+	return append(table, option.Table{
+		{Name: "probe-filter", Value: "REGEX", To: s.setFilter, Help: "compile only the probes whose attach point the regular expression matches, and begin and end"},
+		{Name: "warnings", Short: "k", To: &s.helperErrors, Help: "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys"},
+		{Name: "untrusted", To: &s.untrusted, Help: "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB"},
+		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
+		{Name: "check", To: &s.check, Help: "check the intermediate code against the kernel's rules after each pass"},
+		{Name: "dump", Short: "d", Aliases: "debug", Value: "STAGES", Repeat: true, To: s.addDump, Help: "print stages, separated by commas, to standard output: " + strings.Join(dumpStages, ", ") +
+			", a pass of btc passes, and bpftrace's names " + strings.Join(bpftraceStages(), ", ")},
+	}...)
 }
 
-// parseInterleaved parses flags that may be before and after operands, as
-// in `btc compile x.bt -o x.o`; what follows "--" is left alone.
-func parseInterleaved(fs *flag.FlagSet, args []string) ([]string, error) {
-	var operands []string
-	args = splitJoined(args)
-	for len(args) > 0 {
-		if err := fs.Parse(args); err != nil {
-			return nil, err
-		}
-		rest := fs.Args()
-		if used := len(args) - len(rest); used > 0 && args[used-1] == "--" {
-			return append(operands, rest...), nil
-		}
-		if len(rest) == 0 {
-			break
-		}
-		operands = append(operands, rest[0])
-		args = rest[1:]
-	}
-	return operands, nil
+func (s *scriptFlags) setProgram(text string) error {
+	s.expr, s.isExpr = text, true
+	return nil
 }
 
-// cutParams splits the arguments at "--": parameters of the script are behind it.
-func cutParams(args []string) (own, params []string) {
-	for i, arg := range args {
-		if arg == "--" {
-			return args[:i], args[i+1:]
-		}
+func (s *scriptFlags) addDir(dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("-I: %s is not a directory", dir)
 	}
-	return args, nil
+	s.dirs = append(s.dirs, dir)
+	return nil
+}
+
+func (s *scriptFlags) setFilter(text string) (err error) {
+	if s.filter, err = regexp.Compile(text); err != nil {
+		return fmt.Errorf("Invalid --probe-filter regex '%s': %w", text, err) //lint:ignore ST1005 bpftrace's words
+	}
+	return nil
+}
+
+// fileOptions are the options that say where debug information of programs is.
+func fileOptions(files *debuginfo.Finder) option.Table {
+	return option.Table{
+		{Name: "debuginfo", Value: "DIR", Repeat: true, Help: "look for separate debug files of programs in this directory, too, or in several separated by colons; may be repeated",
+			To: func(v string) error {
+				files.Dirs = append(files.Dirs, filepath.SplitList(v)...)
+				return nil
+			}},
+		{Name: "binary", Value: "NAME=FILE", Repeat: true, Help: "take the debug information of FILE for the program or library NAME of attach points; may be repeated",
+			To: func(v string) error {
+				name, file, ok := strings.Cut(v, "=")
+				if !ok || name == "" || file == "" {
+					return fmt.Errorf("--binary: expected NAME=FILE, found %q", v)
+				}
+				if files.Files == nil {
+					files.Files = map[string]string{}
+				}
+				files.Files[name] = file
+				return nil
+			}},
+	}
 }
 
 // scriptParams takes the script's parameters: --name=value for getopt(), all else
@@ -149,44 +119,39 @@ func (s *scriptFlags) scriptParams(args []string) {
 	}
 }
 
-// splitJoined writes "-IDIR" as "-I DIR", up to "--".
-func splitJoined(args []string) []string {
-	var out []string
-	for i, arg := range args {
-		if arg == "--" {
-			return append(out, args[i:]...)
-		}
-		if dir, ok := strings.CutPrefix(arg, "-I"); ok && dir != "" && dir[0] != '=' {
-			out = append(out, "-I")
-			arg = dir
-		}
-		out = append(out, arg)
-	}
-	return out
-}
-
 // longScript is the length of a script of some two hundred clauses.
 const longScript = 16 << 10
 
-func runCompile(args []string) int {
+func compileCommand() *command {
 	var s scriptFlags
-	fs := newFlags("compile", "FILE.bt | -e PROGRAM [-o FILE.o] [options] [-- PARAMETERS]")
-	s.add(fs)
-	out := fs.String("o", "", "object `FILE` to write; the manifest goes beside it with .json. Default: the script's name with .o")
-	args, params := cutParams(args)
-	s.scriptParams(params)
-	operands, err := parseInterleaved(fs, args)
-	if err != nil {
-		return flagStatus(fs, err)
+	var out string
+	return &command{
+		name: "compile", operands: "FILE.bt | -e PROGRAM [-- PARAMETERS]", summary: "compile a script to an object and its manifest", files: []string{"bt"},
+		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
+			Help: "object to write, whose name ends in .o; the manifest is written beside it with .json. Default: the script's name with .o"}}, s.table()...),
+		run: func(line *option.Line) int { return s.compileTo(out, line) },
 	}
+}
+
+// compileTo compiles to the object of a path; "" is the script's name with .o.
+func (s *scriptFlags) compileTo(path string, line *option.Line) int {
+	// Compiling ends before much garbage is there: collecting it as eagerly as by
+	// default would take half of the time. The first collection is at 16 MB.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if s.verifier {
+		return fail("--dump: the verifier is a stage of loading: use btc run")
+	}
+	s.scriptParams(line.After)
+	operands := line.Operands
 	name, text, err := s.script(operands)
 	if err != nil {
 		return fail("%v", err)
 	}
 	if extra := s.extra(operands); extra != "" {
-		return fail("one script at a time: %q is one too many", extra)
+		return fail("unexpected argument %q: one script at a time; parameters follow --", extra)
 	}
-	path := *out
 	if path == "" {
 		if name == diag.Stdin {
 			return fail("say where to write with -o FILE.o")
@@ -212,15 +177,6 @@ func runCompile(args []string) int {
 		return fail("%v", err)
 	}
 	return 0
-}
-
-// flagStatus reports a flag error and gives the exit status: asking for help is
-// no error.
-func flagStatus(fs *flag.FlagSet, err error) int {
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	return fail("%v; `btc %s -h` lists the options", err, fs.Name())
 }
 
 // script is the text to compile and its name in messages.
@@ -250,8 +206,26 @@ func (s *scriptFlags) extra(operands []string) string {
 // compile runs the compiler and prints its messages. The output is nil when the
 // script has errors; the status is then the exit status.
 func (s *scriptFlags) compile(name, text string) (*compile.Output, int) {
+	out, diags, err := s.build(name, text)
+	if err != nil {
+		return nil, fail("%v", err)
+	}
+	return out, s.render(out, diags)
+}
+
+// render prints the messages of a compilation and returns the exit status.
+func (s *scriptFlags) render(out *compile.Output, diags *diag.List) int {
+	opt := diag.RenderOptions{Color: isTerminal(os.Stderr), NoWarnings: s.noWarnings, MaxErrors: 50}
+	if err := diag.Render(os.Stderr, diags, opt); err != nil || out == nil {
+		return 1
+	}
+	return 0
+}
+
+// build runs the compiler. The output is nil when the script has errors.
+func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, error) {
 	if s.untrusted && s.targets.host() {
-		return nil, fail("--untrusted reads nothing of this machine: leave out --target=host")
+		return nil, nil, errors.New("--untrusted reads nothing of this machine: leave out --target=host")
 	}
 	limits := usual
 	if s.untrusted {
@@ -260,26 +234,17 @@ func (s *scriptFlags) compile(name, text string) (*compile.Output, int) {
 	defer limits.watch()()
 	t, others, err := s.targets.open()
 	if err != nil {
-		return nil, fail("%v", err)
+		return nil, nil, err
 	}
 	in := compile.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, HelperErrors: s.helperErrors, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
 	if s.untrusted {
 		in.Confined, in.Files, in.Environ = true, nil, nil
 	}
-	if s.dump != "" {
-		if in.Dump, err = dumper(s.dump); err != nil {
-			return nil, fail("%v", err)
-		}
+	if len(s.dump) > 0 {
+		in.Dump = dumpTo(os.Stdout, s.dump)
 	}
 	out, diags := compile.Compile(in)
-	opt := diag.RenderOptions{Color: isTerminal(os.Stderr), NoWarnings: s.noWarnings, MaxErrors: 50}
-	if err := diag.Render(os.Stderr, diags, opt); err != nil {
-		return nil, 1
-	}
-	if out == nil {
-		return nil, 1
-	}
-	return out, 0
+	return out, diags, nil
 }
 
 func isTerminal(f *os.File) bool {

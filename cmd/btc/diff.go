@@ -9,31 +9,33 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/option"
 	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
-// targetDiff prints what two targets name differently: system calls, tracepoints
+// targetDiffCommand prints what two targets name differently: system calls, tracepoints
 // with their fields, structs with their members, functions. Offsets are left out:
 // they are relocated. The status is as diff's: 1 when something differs, 2 when the
 // comparison was not possible.
-func targetDiff(args []string) int {
-	if status, ok := compareTargets(args); ok {
-		return status
+func targetDiffCommand() *command {
+	var summary bool
+	return &command{
+		name: "diff", operands: "A B [PATTERN]", summary: "compare what two targets name", files: []string{"target"}, wrongUse: 2,
+		about:   "A and B are target files, architectures with an embedded target, or host. The exit status is as\ndiff's: 1 when something differs, 2 when the comparison was not possible.",
+		options: option.Table{{Name: "summary", To: &summary, Help: "print numbers only"}},
+		run: func(line *option.Line) int {
+			if status, ok := compareTargets(line.All(), summary); ok {
+				return status
+			}
+			return 2
+		},
 	}
-	return 2
 }
 
 // compareTargets does it; ok is false after an error, which it has reported.
-func compareTargets(args []string) (status int, ok bool) {
+func compareTargets(operands []string, summary bool) (status int, ok bool) {
 	fail := func(format string, args ...any) (int, bool) { return fail(format, args...), false }
-	fs := newFlags("target diff", "A B [PATTERN]")
-	summary := fs.Bool("summary", false, "print numbers only")
-	operands, err := parseInterleaved(fs, args)
-	if err != nil {
-		status := flagStatus(fs, err)
-		return status, status == 0
-	}
 	if len(operands) < 2 || len(operands) > 3 {
 		return fail("usage: btc target diff A B [PATTERN]: two target files, architectures with an embedded target, or host")
 	}
@@ -45,12 +47,13 @@ func compareTargets(args []string) (status int, ok bool) {
 		}
 	}
 	var both [2]*kernel.Target
+	var err error
 	for i, name := range operands[:2] {
 		if both[i], err = openTarget(name); err != nil {
 			return fail("%v", err)
 		}
 	}
-	different, err := diffTargets(os.Stdout, both[0], both[1], pattern, *summary)
+	different, err := diffTargets(os.Stdout, both[0], both[1], pattern, summary)
 	switch {
 	case err != nil:
 		return fail("%v", err)

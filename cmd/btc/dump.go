@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,20 +13,34 @@ import (
 // dumpStages are the stages that --dump knows beside the passes.
 var dumpStages = []string{"all", "ast", "input", "isel", "regalloc", "asm", "object", "manifest"}
 
-// dumper prints the chosen stages to standard output.
-func dumper(list string) (func(stage, text string), error) {
+// dumpAs has the names that bpftrace's -d has for stages, and ours.
+var dumpAs = map[string][]string{
+	"parse": {"ast"}, "types": {"ast"}, "codegen": {"input"}, "codegen-opt": {"regalloc"}, "dis": {"asm"}, "libbpf": {"object"}, "verifier": {},
+}
+
+func bpftraceStages() []string { return slices.Sorted(maps.Keys(dumpAs)) }
+
+// addDump adds the stages of a list to those to print.
+func (s *scriptFlags) addDump(list string) error {
 	known := slices.Clone(dumpStages)
 	for _, p := range passes.Pipeline() {
 		known = append(known, p.Name)
 	}
-	want := map[string]bool{}
-	for _, s := range strings.Split(list, ",") {
-		if !slices.Contains(known, s) {
-			return nil, fmt.Errorf("--dump: there is no stage %q; `btc passes` lists the passes, and there are %s", s, strings.Join(dumpStages, ", "))
-		}
-		want[s] = true
+	if s.dump == nil {
+		s.dump = map[string]bool{}
 	}
-	return dumpTo(os.Stdout, want), nil
+	for _, word := range strings.Split(list, ",") {
+		s.verifier = s.verifier || word == "verifier"
+		for _, stage := range append(dumpAs[word], word) {
+			switch {
+			case slices.Contains(known, stage):
+				s.dump[stage] = true
+			case dumpAs[word] == nil:
+				return fmt.Errorf("--dump: there is no stage %q; `btc passes` lists the passes, and there are %s", stage, strings.Join(dumpStages, ", "))
+			}
+		}
+	}
+	return nil
 }
 
 // dumpTo prints the wanted stages. Of the passes in "all", those that change

@@ -16,34 +16,50 @@ import (
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
+	"btc/internal/option"
 	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
-func runList(args []string) int {
-	fs := newFlags("list", "[-v] [PATTERN[,PATTERN...] | 'struct NAME' | FILE.bt]")
-	verbose := fs.Bool("v", false, "show arguments with their types, and the members of structs")
-	name := fs.String("target", "", "target `FILE` to look into, or \"host\"; default: the embedded one")
+func listCommand() *command {
 	var l lister
-	addFiles(fs, &l.files)
-	operands, err := parseInterleaved(fs, args)
-	if err != nil {
-		return flagStatus(fs, err)
+	var target string
+	return &command{
+		name: "list", operands: "[PATTERN[,PATTERN...] | 'struct NAME' | FILE.bt]", summary: "list the probes and structs of a target", files: []string{"bt"},
+		options: append(option.Table{
+			{Name: "verbose", Short: "v", To: &l.verbose, Help: "show arguments with their types, and the members of structs"},
+			{Name: "target", Value: "FILE", To: &target, Help: `target file to look into, or "host"; default: the embedded one`},
+		}, fileOptions(&l.files)...),
+		run: func(line *option.Line) int { return l.listAll(target, line.All()) },
 	}
-	t, err := openTarget(*name)
-	if err != nil {
-		return fail("%v", err)
-	}
+}
+
+// listAll prints what operands name of a target.
+func (l *lister) listAll(target string, operands []string) int {
 	if len(operands) == 0 {
 		operands = []string{"*:*"}
 	}
+	return l.print(target, func() error {
+		for _, o := range operands {
+			if err := l.list(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// print calls what prints of a target, and returns the exit status.
+func (l *lister) print(target string, list func() error) int {
+	t, err := openTarget(target)
+	if err != nil {
+		return fail("%v", err)
+	}
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
-	l.t, l.out, l.verbose = t, out, *verbose
-	for _, o := range operands {
-		if err := l.list(o); err != nil {
-			return fail("%v", err)
-		}
+	l.t, l.out = t, out
+	if err := list(); err != nil {
+		return fail("%v", err)
 	}
 	if err := t.Err(); err != nil {
 		return fail("%v", err)

@@ -9,6 +9,12 @@ import (
 	"btc/internal/probe"
 )
 
+// kindOfFunctions reports whether probes of a kind are on functions of programs.
+func kindOfFunctions(kind string) bool {
+	t := probe.Find(kind)
+	return t != nil && (t.Kind == probe.Uprobe || t.Kind == probe.Uretprobe)
+}
+
 // userFunctions lists the functions of a program that a pattern such as
 // "/bin/x:f*" or "/bin/x:cpp:ns::f" means, with their parameters, from its debug
 // information on this machine. Without verbose, and for other probes of user

@@ -3,77 +3,88 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"os"
-	"runtime/debug"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"btc/internal/option"
 )
 
 // version is set by the linker.
 var version = "devel"
 
-// command is a row of the command table.
-type command struct {
-	name, args, summary string
-	run                 func(args []string) int
+// rootCommand is btc with all of its commands.
+func rootCommand() *command {
+	root := &command{
+		name: "btc", operands: "COMMAND ...",
+		summary: "compiles scripts in the bpftrace language ahead of time to BPF objects, which btrun runs",
+		about: "Without a command, btc understands the command line of bpftrace, as does a link to it that\n" +
+			"is called bpftrace: btc -e PROGRAM, btc FILE.bt and btc -l PATTERN are btc run with the same\n" +
+			"arguments.",
+		sub: []*command{
+			compileCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), explainCommand(),
+			passesCommand(), targetCommand(), versionCommand(),
+		},
+	}
+	root.sub = append(root.sub, completionCommand(root), manCommand(root), helpCommand(root))
+	return root
 }
 
-// commands is the table that main dispatches on and that help prints.
-func commands() []command {
-	return []command{
-		{"compile", "FILE.bt | -e PROGRAM [-o FILE.o]", "compile a script to FILE.o and FILE.json", runCompile},
-		{"run", "FILE.bt | -e PROGRAM [params]", "compile and trace at once (root)", runRun},
-		{"fmt", "[-w] FILE.bt ...", "print scripts in canonical form", runFmt},
-		{"list", "[-v] [PATTERN]", "list the probes and structs of a target", runList},
-		{"check", "FILE.o ... [--target FILE]...", "say whether objects load on the kernels of targets", runCheck},
-		{"explain", "CODE", "explain an error or warning code", runExplain},
-		{"passes", "", "list the compiler's passes and their order constraints", runPasses},
-		{"target", "show|diff|capture|import", "show or compare target files, or make one of this host or of another", runTarget},
-		{"version", "[--json]", "print the version", runVersion},
+func helpCommand(root *command) *command {
+	return &command{
+		name: "help", operands: "[COMMAND ...]", summary: "describe a command and its options",
+		run: func(line *option.Line) int { return helpOf(os.Stdout, root, line.Operands) },
 	}
 }
 
-func main() { os.Exit(dispatch(os.Args[1:])) }
+func main() { os.Exit(dispatch(os.Args)) }
 
 func dispatch(args []string) int {
-	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-		if len(args) == 0 {
-			usage(os.Stderr)
-			return 1
+	root := rootCommand()
+	if personality(args[0]) {
+		if len(args) > 1 && strings.HasPrefix(args[1], "__complete") {
+			return execute(programCommand(root, "bpftrace"), args[1:])
 		}
-		usage(os.Stdout)
-		return 0
+		return bpftrace(root, args[1:])
 	}
-	if args[0] == "--version" || args[0] == "-V" {
+	args = args[1:]
+	switch {
+	case len(args) == 0:
+		helpOf(os.Stderr, root, nil)
+		return 1
+	case args[0] == completeWord:
+		return execute(loader(), append([]string{cobra.ShellCompRequestCmd}, args[1:]...))
+	case args[0] == "-h" || args[0] == "--help":
+		return helpOf(os.Stdout, root, nil)
+	case args[0] == "--version" || args[0] == "-V":
 		args[0] = "version"
+	case bpftraceStyle(root, args[0]):
+		args = append([]string{"run"}, args...)
 	}
-	// Compiling ends before much garbage is there: collecting it as eagerly as by
-	// default would take half of the time. The first collection is at 16 MB.
-	if args[0] == "compile" && os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
-	for _, c := range commands() {
-		if c.name == args[0] {
-			return c.run(args[1:])
+	return execute(root, args)
+}
+
+// personality reports whether the program was called by the name of bpftrace.
+func personality(name string) bool {
+	return strings.TrimSuffix(filepath.Base(name), ".exe") == "bpftrace"
+}
+
+// bpftraceStyle reports whether a first argument is what bpftrace accepts there, an option or a
+// script, and not the name of a command.
+func bpftraceStyle(root *command, arg string) bool {
+	for _, c := range root.sub {
+		if c.name == arg {
+			return false
 		}
 	}
-	fmt.Fprintf(os.Stderr, "btc: unknown command %q; `btc help` lists the commands\n", args[0])
-	return 1
-}
-
-func usage(w io.Writer) {
-	fmt.Fprintln(w, "btc compiles bpftrace scripts ahead of time to BPF objects; btrun runs them.")
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, "Commands:")
-	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-8s %-34s %s\n", c.name, c.args, c.summary)
+	if strings.HasPrefix(arg, "__complete") { // the shells' completions ask with this word
+		return false
 	}
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, "`btc COMMAND -h` describes a command's options.")
-}
-
-// fail prints an error that has no place in a script.
-func fail(format string, args ...any) int {
-	fmt.Fprintf(os.Stderr, "btc: "+format+"\n", args...)
-	return 1
+	if strings.HasPrefix(arg, "-") || filepath.Ext(arg) == ".bt" || strings.ContainsRune(arg, filepath.Separator) {
+		return true
+	}
+	fi, err := os.Stat(arg)
+	return err == nil && fi.Mode().IsRegular()
 }

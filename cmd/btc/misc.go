@@ -9,28 +9,31 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/parse"
+	"btc/internal/option"
 	"btc/passes"
 	"btc/targets/capture"
 )
 
-func runFmt(args []string) int {
-	fs := newFlags("fmt", "[-w] FILE.bt ...")
-	write := fs.Bool("w", false, "write the result back to the file")
-	operands, err := parseInterleaved(fs, args)
-	if err != nil {
-		return flagStatus(fs, err)
+func fmtCommand() *command {
+	var write bool
+	return &command{
+		name: "fmt", operands: "FILE.bt ...", summary: "print scripts in canonical form", files: []string{"bt"},
+		options: option.Table{{Name: "write", Short: "w", To: &write, Help: "write the result back to the file"}},
+		run: func(line *option.Line) int {
+			operands := line.All()
+			if len(operands) == 0 {
+				return fail("no script to format")
+			}
+			status := 0
+			for _, path := range operands {
+				if err := formatFile(path, write); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					status = 1
+				}
+			}
+			return status
+		},
 	}
-	if len(operands) == 0 {
-		return fail("no script to format")
-	}
-	status := 0
-	for _, path := range operands {
-		if err := formatFile(path, *write); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			status = 1
-		}
-	}
-	return status
 }
 
 func formatFile(path string, write bool) error {
@@ -57,7 +60,12 @@ func formatFile(path string, write bool) error {
 	return writeFiles(newFile{path, out.Bytes()})
 }
 
-func runExplain(args []string) int {
+func explainCommand() *command {
+	return &command{name: "explain", operands: "CODE", summary: "explain an error or warning code", run: explain}
+}
+
+func explain(line *option.Line) int {
+	args := line.All()
 	if len(args) != 1 {
 		return fail("give one code, for example: btc explain E0201")
 	}
@@ -72,9 +80,13 @@ func runExplain(args []string) int {
 	return 0
 }
 
-func runPasses(args []string) int {
-	if len(args) > 0 {
-		return fail("btc passes takes no arguments")
+func passesCommand() *command {
+	return &command{name: "passes", summary: "list the compiler's passes and their order constraints", run: listPasses}
+}
+
+func listPasses(line *option.Line) int {
+	if args := line.All(); len(args) > 0 {
+		return fail("unexpected argument %q", args[0])
 	}
 	for _, p := range passes.Pipeline() {
 		fmt.Printf("%-20s %s\n", p.Name, p.Doc)
@@ -86,26 +98,30 @@ func runPasses(args []string) int {
 	return 0
 }
 
-func runTarget(args []string) int {
-	if len(args) == 0 {
-		return fail("usage: btc target show [FILE] | btc target diff A B [PATTERN] | btc target capture -o FILE | btc target import RAW -o FILE")
+func targetCommand() *command {
+	var captured, imported string
+	return &command{
+		name: "target", operands: "COMMAND ...", summary: "show, compare and make target files",
+		sub: []*command{
+			{name: "show", operands: "[FILE]", summary: "say what a target file holds", files: []string{"target"}, run: targetShow},
+			targetDiffCommand(),
+			{name: "capture", operands: "-o FILE", summary: "make a target file of this host's kernel", options: option.Table{outputTarget(&captured)},
+				run: func(line *option.Line) int { return targetCapture(line, captured) }},
+			{name: "import", operands: "RAW -o FILE", summary: "make a target file of what btrun --capture wrote on another host", options: option.Table{outputTarget(&imported)},
+				run: func(line *option.Line) int { return targetImport(line, imported) }},
+		},
 	}
-	switch args[0] {
-	case "show":
-		return targetShow(args[1:])
-	case "diff":
-		return targetDiff(args[1:])
-	case "capture":
-		return targetCapture(args[1:])
-	case "import":
-		return targetImport(args[1:])
-	}
-	return fail("unknown command %q: btc target has show, diff, capture and import", args[0])
 }
 
-func targetShow(args []string) int {
+// outputTarget is the option that names the target file to write.
+func outputTarget(to *string) option.Option {
+	return option.Option{Name: "output", Short: "o", Value: "FILE", To: to, Help: "target file to write"}
+}
+
+func targetShow(line *option.Line) int {
+	args := line.All()
 	if len(args) > 1 {
-		return fail("one target at a time: %q is one too many", args[1])
+		return fail("unexpected argument %q: one target at a time", args[1])
 	}
 	name := strings.Join(args, "")
 	t, err := openTarget(name)
@@ -123,35 +139,29 @@ func targetShow(args []string) int {
 	return 0
 }
 
-func targetCapture(args []string) int {
-	fs := newFlags("target capture", "-o FILE")
-	out := fs.String("o", "", "target `FILE` to write")
-	if err := fs.Parse(args); err != nil {
-		return flagStatus(fs, err)
+func targetCapture(line *option.Line, out string) int {
+	if args := line.All(); len(args) > 0 {
+		return fail("unexpected argument %q", args[0])
 	}
-	if *out == "" {
+	if out == "" {
 		return fail("say where to write with -o FILE")
 	}
 	b, err := capture.HostFile()
 	if err != nil {
 		return fail("cannot capture this host: %v", err)
 	}
-	return written(newFile{*out, b})
+	return written(newFile{out, b})
 }
 
 // targetImport makes a target file of what btrun --capture wrote on a host.
-func targetImport(args []string) int {
-	fs := newFlags("target import", "RAW -o FILE")
-	out := fs.String("o", "", "target `FILE` to write")
-	operands, err := parseInterleaved(fs, args)
+func targetImport(line *option.Line, out string) int {
+	operands := line.All()
 	switch {
-	case err != nil:
-		return flagStatus(fs, err)
 	case len(operands) == 0:
 		return fail("name the file that btrun --capture wrote")
 	case len(operands) > 1:
 		return fail("unexpected argument %q: one file at a time", operands[1])
-	case *out == "":
+	case out == "":
 		return fail("say where to write with -o FILE")
 	}
 	raw := operands[0]
@@ -164,7 +174,7 @@ func targetImport(args []string) int {
 	if err != nil {
 		return fail("%s: %v", raw, err)
 	}
-	return written(newFile{*out, b})
+	return written(newFile{out, b})
 }
 
 // written writes a file and returns the exit status.

@@ -2,47 +2,167 @@ package main
 
 import (
 	"errors"
-	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 
 	"btc/compile"
 	"btc/internal/manifest"
+	"btc/internal/option"
+	"btc/loader/options"
 )
 
-// runRun compiles to a temporary place and traces at once.
-func runRun(args []string) int {
-	var s scriptFlags
-	flags := newFlags("run", "FILE.bt | -e PROGRAM [btrun options and parameters]")
-	s.add(flags)
-	s.targets.native = true
-	own, rest, first := splitRun(flags, splitJoined(args))
-	if err := flags.Parse(own); err != nil {
-		return flagStatus(flags, err)
+// runner are the options of btc run: those of the script, and those of btrun, which are passed
+// on.
+type runner struct {
+	script   scriptFlags
+	btrun    options.Values
+	forward  []string // what btrun gets
+	list     bool
+	patterns []string // of --list=PATTERN
+	info     bool
+	version  bool
+	ignored  []string // options that have no effect
+}
+
+func runCommand() *command {
+	r := new(runner)
+	r.script.targets.native = true
+	return &command{
+		name: "run", operands: "FILE.bt | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "compile a script and trace at once (root)", files: []string{"bt"},
+		about:   "It understands the command line of bpftrace. What btc run does, btc does without the word run,\ntoo, and so does a link to btc that is called bpftrace.",
+		options: r.options(), run: r.run,
+	}
+}
+
+// options are the rows of the script's options, those of btrun, and those that only bpftrace has.
+func (r *runner) options() option.Table {
+	table := r.script.table()
+	table[0].Group = "Script"
+	for i := range table {
+		if table[i].Name == "no-warnings" {
+			table[i] = option.Option{Name: "no-warnings", Help: "leave out all warnings", To: func(string) error {
+				r.script.noWarnings = true
+				r.forward = append(r.forward, "--no-warnings")
+				return nil
+			}}
+		}
+	}
+	for _, o := range r.btrun.Table() {
+		switch o.Name {
+		case "no-warnings", "capture":
+			continue
+		case "help": // the library's
+			continue
+		case "version":
+			o.To = &r.version
+		case "list":
+			o.To = func(pattern string) error {
+				r.list = true
+				if pattern != "" {
+					r.patterns = append(r.patterns, pattern)
+				}
+				return nil
+			}
+			o.With += " program debuginfo binary target info"
+			o.Help += ". With a script or -e, its probes are listed"
+		default:
+			o.To = r.passOn(o)
+		}
+		table = append(table, o)
+	}
+	return append(append(table, option.Option{Name: "info", To: &r.info, Help: "print what btc and this kernel support"}), r.bpftraceOnly()...)
+}
+
+// passOn keeps the value of an option of btrun and passes the option on.
+func (r *runner) passOn(o option.Option) func(string) error {
+	return func(value string) error {
+		if err := o.Set(value); err != nil {
+			return err
+		}
+		word := "--" + o.Name
+		if o.Value != "" && (value != "" || !o.Optional) {
+			word += "=" + value
+		}
+		r.forward = append(r.forward, word)
+		return nil
+	}
+}
+
+// bpftraceOnly are the options of bpftrace that btc accepts and has no use for, and those for
+// which it has another command.
+func (r *runner) bpftraceOnly() option.Table {
+	ignored := func(name string) func(string) error {
+		return func(string) error {
+			r.ignored = append(r.ignored, "--"+name)
+			return nil
+		}
+	}
+	refused := func(name, hint string) func(string) error {
+		return func(string) error { return fmt.Errorf("--%s: %s", name, hint) }
+	}
+	return option.Table{
+		{Name: "usdt-file-activation", Hidden: true, To: func(string) error { return nil }, // probes are switched on in every process of the file, always
+			Help: "switch usdt probes on in all processes of a file, which is always done"},
+		{Name: "no-feature", Value: "FEATURE", Repeat: true, Hidden: true, To: ignored("no-feature")},
+		{Name: "verify-llvm-ir", Hidden: true, To: ignored("verify-llvm-ir")},
+		{Name: "dwarf-pid", Value: "PID", Repeat: true, Hidden: true, To: ignored("dwarf-pid")},
+		{Name: "aot", Value: "FILE", Hidden: true, To: refused("aot", "use btc compile SCRIPT -o FILE.o, and btrun FILE.o where it shall run")},
+		{Name: "emit-elf", Value: "FILE", Hidden: true, To: refused("emit-elf", "use btc compile SCRIPT -o FILE.o")},
+		{Name: "emit-llvm", Value: "FILE", Hidden: true, To: refused("emit-llvm", "btc does not use LLVM; --dump prints its own stages")},
+		{Name: "fmt", Hidden: true, To: refused("fmt", "use btc fmt SCRIPT")},
+	}
+}
+
+// run compiles to a temporary directory and traces at once.
+func (r *runner) run(line *option.Line) int {
+	s := &r.script
+	switch {
+	case r.version:
+		return printVersion(&option.Line{}, false)
+	case r.info:
+		return printInfo()
+	case r.list:
+		return r.listProbes(line.All())
+	}
+	if err := r.btrun.Check(); err != nil {
+		return fail("%v", err)
 	}
 	if runtime.GOOS != "linux" {
 		return fail("btc run needs Linux: compile here with btc compile -o FILE.o, and trace there with btrun FILE.o")
 	}
-	var script []string
-	if !s.isExpr && first >= 0 {
-		script = []string{rest[first]}
-		rest = slices.Delete(rest, first, first+1)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
 	}
-	name, text, err := s.script(script)
+	name, text, err := s.script(line.Operands)
 	if err != nil {
 		return fail("%v", err)
 	}
-	s.scriptParams(runParams(rest))
+	params := line.Operands
+	if !s.isExpr {
+		params = params[1:]
+	}
+	for _, o := range r.ignored {
+		if !s.noWarnings {
+			fmt.Fprintf(os.Stderr, "WARNING: %s has no effect in btc\n", o)
+		}
+	}
+	s.scriptParams(append(slices.Clone(params), line.After...))
 	s.fixAll = true
-	out, status := s.compile(name, text)
-	if out == nil {
+	out, diags, err := s.build(name, text)
+	if err != nil {
+		return fail("%v", err)
+	}
+	out, diags = s.withHost(name, text, out, diags, r.btrun.Quiet)
+	if status := s.render(out, diags); out == nil || status != 0 {
 		return status
 	}
 	out = s.forHost(out, name, text)
@@ -55,14 +175,41 @@ func runRun(args []string) int {
 	if err := writeBoth(path, out); err != nil {
 		return fail("%v", err)
 	}
+	args := slices.Clone(r.forward)
+	if s.verifier {
+		args = append(args, "--verbose")
+	}
 	// Who runs a script has its text: the files that it names may be written.
-	var allow []string
 	if m, err := manifest.Parse(out.Manifest); err == nil {
 		for _, p := range writtenFiles(m) {
-			allow = append(allow, "--allow", p)
+			args = append(args, "--allow", p)
 		}
 	}
-	return trace(append(append(allow, path), rest...))
+	// What begins with "-" among the parameters followed "--" here, and does so there.
+	args = append(append(args, path), params...)
+	return trace(append(append(args, "--"), line.After...))
+}
+
+// listProbes is -l: what this host has, by btrun, which knows it; types, programs and the
+// functions of a program with their parameters by btc list.
+func (r *runner) listProbes(operands []string) int {
+	l := lister{verbose: r.btrun.Verbose, files: r.script.files}
+	patterns := append(slices.Clone(r.patterns), operands...)
+	if r.script.isExpr {
+		return l.listProgram(hostOrDefault, r.script.expr)
+	}
+	if ours := slices.ContainsFunc(patterns, func(p string) bool {
+		kind, _, _ := strings.Cut(p, ":")
+		return filepath.Ext(p) == ".bt" || strings.HasPrefix(p, "struct ") || strings.HasPrefix(p, "union ") || strings.HasPrefix(p, "enum ") ||
+			l.verbose && kindOfFunctions(kind)
+	}); ours || runtime.GOOS != "linux" {
+		return l.listAll(hostOrDefault, patterns)
+	}
+	args := slices.Clone(r.forward)
+	if len(patterns) == 0 {
+		patterns = []string{"*"}
+	}
+	return trace(append(append(args, "--list"), patterns...))
 }
 
 // forHost compiles again for this kernel when the object copies kernel types whole, whose
@@ -75,67 +222,14 @@ func (s *scriptFlags) forHost(out *compile.Output, name, text string) *compile.O
 	own := *s
 	own.noWarnings = true
 	own.targets.files = []string{"host"}
-	if again, _ := own.compile(name, text); again != nil {
-		return again
+	again, diags, err := own.build(name, text)
+	if err != nil || own.render(again, diags) != 0 {
+		return out
 	}
-	return out
+	return again
 }
 
-// valueOptions are the options of btrun that take their value from the next
-// argument.
-var valueOptions = []string{"p", "c", "o", "f", "B", "pid", "cmd", "output", "format", "btf", "traceable-functions", "allow", "max-memory"}
-
-// splitRun tells our own options from what btrun gets. first is the place in
-// rest of the first operand, which is the script unless there is -e; -1 for none.
-func splitRun(flags *flag.FlagSet, args []string) (own, rest []string, first int) {
-	first = -1
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		f := flags.Lookup(name)
-		to, value := &rest, slices.Contains(valueOptions, name)
-		switch {
-		case arg == "--":
-			return own, append(rest, args[i:]...), first
-		case arg == "-" || arg == "" || arg[0] != '-':
-			if first < 0 {
-				first = len(rest)
-			}
-			value = false
-		case f != nil:
-			toggle, _ := f.Value.(interface{ IsBoolFlag() bool })
-			to, value = &own, toggle == nil
-		case name == "h" || name == "help":
-			to = &own
-		}
-		*to = append(*to, arg)
-		if value && !joined && i+1 < len(args) {
-			i++
-			*to = append(*to, args[i])
-		}
-	}
-	return own, rest, first
-}
-
-// runParams are the script's parameters among the arguments for btrun.
-func runParams(rest []string) []string {
-	var params []string
-	for i := 0; i < len(rest); i++ {
-		arg := rest[i]
-		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		switch {
-		case arg == "--":
-			return append(params, rest[i+1:]...)
-		case arg == "" || arg == "-" || arg[0] != '-':
-			params = append(params, arg)
-		case slices.Contains(valueOptions, name) && !joined:
-			i++
-		}
-	}
-	return params
-}
-
-// trace runs the btrun that lies beside this program and gives its status. A
+// trace runs the btrun beside this program and returns its status. A
 // signal meant to end the tracing ends btrun, which prints the maps; we stay
 // until then, and clean up.
 func trace(args []string) int {

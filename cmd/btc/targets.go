@@ -2,14 +2,13 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
 
 	"btc/internal/arch"
+	"btc/internal/option"
 	"btc/ir/kernel"
-	"btc/targets/capture"
 )
 
 // targetFlags say which kernels and architectures the object is for.
@@ -19,23 +18,26 @@ type targetFlags struct {
 	native bool     // by default for this machine's architecture alone
 }
 
-func (t *targetFlags) add(fs *flag.FlagSet) {
-	fs.Func("target", "target `FILE` to compile for, or \"host\" (repeatable: types come from the first, the others are checked); default: the embedded ones", func(name string) error {
-		t.files = append(t.files, name)
-		return nil
-	})
-	fs.Func("arch", "`ARCHITECTURES` that the object must serve, comma-separated ("+strings.Join(arch.Labels(), ", ")+"); default: "+strings.Join(arch.Defaults(), " and ")+" where it can", func(list string) error {
-		for _, word := range strings.Split(list, ",") {
-			a := arch.ByName(strings.TrimSpace(word))
-			if a == nil {
-				return fmt.Errorf("%q is none of %s", word, strings.Join(arch.Labels(), ", "))
-			}
-			if !slices.Contains(t.arches, a.Label) {
-				t.arches = append(t.arches, a.Label)
-			}
+func (t *targetFlags) options() option.Table {
+	return option.Table{
+		{Name: "target", Value: "FILE", Repeat: true, To: &t.files,
+			Help: `target file to compile for, or "host"; may be repeated: types come from the first, the others are checked. Default: the embedded ones`},
+		{Name: "arch", Value: "ARCHITECTURES", Repeat: true, To: t.addArches,
+			Help: "architectures that the object must serve, separated by commas: " + strings.Join(arch.Labels(), ", ") + "; default: " + strings.Join(arch.Defaults(), " and ") + " where it can"},
+	}
+}
+
+func (t *targetFlags) addArches(list string) error {
+	for _, word := range strings.Split(list, ",") {
+		a := arch.ByName(strings.TrimSpace(word))
+		if a == nil {
+			return fmt.Errorf("--arch: %q is none of %s", word, strings.Join(arch.Labels(), ", "))
 		}
-		return nil
-	})
+		if !slices.Contains(t.arches, a.Label) {
+			t.arches = append(t.arches, a.Label)
+		}
+	}
+	return nil
 }
 
 // given reports whether the user said what the object must serve.
@@ -89,11 +91,15 @@ func openTarget(name string) (*kernel.Target, error) {
 	case arch.ByName(name) != nil:
 		return kernel.Default(name)
 	case name == "host":
-		b, err := capture.HostFile()
-		if err != nil {
-			return nil, fmt.Errorf("cannot capture this host: %w", err)
+		return hostTarget()
+	case name == hostOrDefault:
+		if t, err := hostTarget(); err == nil {
+			return t, nil
 		}
-		return kernel.New(b)
+		if a := arch.Host(); a != nil {
+			return kernel.Default(a.Name)
+		}
+		return openTarget("")
 	}
 	t, err := kernel.Open(name)
 	if err != nil {

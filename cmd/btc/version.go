@@ -7,6 +7,7 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
+	"btc/internal/option"
 	"btc/ir/kernel"
 )
 
@@ -25,16 +26,20 @@ type versionTarget struct {
 	Arch    string `json:"arch"`
 }
 
-func runVersion(args []string) int {
-	fs := newFlags("version", "[--json]")
-	asJSON := fs.Bool("json", false, "print as JSON: also the Go version, the system, the manifest's schema and the embedded targets")
-	if err := fs.Parse(args); err != nil {
-		return flagStatus(fs, err)
+func versionCommand() *command {
+	var asJSON bool
+	return &command{
+		name: "version", summary: "print the version",
+		options: option.Table{{Name: "json", To: &asJSON, Help: "print as JSON: also the Go version, the system, the manifest's schema and the embedded targets"}},
+		run:     func(line *option.Line) int { return printVersion(line, asJSON) },
 	}
-	if fs.NArg() > 0 {
-		return fail("unexpected argument %q", fs.Arg(0))
+}
+
+func printVersion(line *option.Line, asJSON bool) int {
+	if args := line.All(); len(args) > 0 {
+		return fail("unexpected argument %q", args[0])
 	}
-	if !*asJSON {
+	if !asJSON {
 		fmt.Println("btc", version)
 		return 0
 	}

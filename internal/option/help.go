@@ -15,6 +15,9 @@ func (t Table) Help() string {
 	group := ""
 	for i := range t {
 		o := &t[i]
+		if o.Hidden {
+			continue
+		}
 		if o.Group != "" && o.Group != group {
 			group = o.Group
 			b.WriteString("\n" + group + ":\n")

@@ -8,6 +8,7 @@ package option
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"btc/internal/spell"
@@ -25,6 +26,7 @@ type Option struct {
 	// Optional: the option can be given without a value. A value then needs the "=".
 	Optional bool
 	Repeat   bool // it may be given several times
+	Hidden   bool // help and the manual leave it out
 	// Group is the heading that help prints before the first option of a group.
 	Group string
 	// Alone: the option asks for something else than the program's usual work, and only the
@@ -145,6 +147,9 @@ type Line struct {
 	After    []string // what follows "--"
 	given    []*Option
 }
+
+// All returns the operands, with those after "--".
+func (l *Line) All() []string { return append(slices.Clone(l.Operands), l.After...) }
 
 // Parse reads a command line and calls the setters of its options, in their order. Options
 // can be before and after operands.

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"btc/frontend/diag"
+)
+
+// bpftraceVersion is the release of bpftrace whose language and command line btc follows.
+const bpftraceVersion = "v0.27.1"
+
+// bpftrace is the program that a link of this name to btc is: btc run without the word, which
+// says bpftrace's version to programs that ask for it.
+func bpftrace(root *command, args []string) int {
+	if len(args) == 0 {
+		helpOf(os.Stderr, root, []string{"run"})
+		return 1
+	}
+	if args[0] == "-V" || args[0] == "--version" {
+		fmt.Printf("bpftrace %s\n", bpftraceVersion)
+		return 0
+	}
+	return execute(root, append([]string{"run"}, args...))
+}
+
+// listProgram prints the probes of a program that is given as text.
+func (l *lister) listProgram(target, text string) int {
+	return l.print(target, func() error { return l.script(diag.Stdin, text) })
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"btc/internal/option"
+	"btc/loader/options"
+)
+
+// completionCommand prints the completions of both programs for a shell.
+func completionCommand(root *command) *command {
+	var program string
+	return &command{
+		name: "completion", operands: "bash|zsh|fish", summary: "print the completions of a shell",
+		about: "For example: btc completion bash > /usr/share/bash-completion/completions/btc",
+		options: option.Table{{Name: "program", Value: "NAME", Choices: option.Choices("btc", "btrun", "bpftrace"), To: &program,
+			Help: "program to complete: btc, btrun, or bpftrace for a link to btc; default: btc"}},
+		run: func(line *option.Line) int {
+			words := line.All()
+			if len(words) != 1 {
+				return fail("name one shell: bash, zsh or fish")
+			}
+			if program == "" {
+				program = "btc"
+			}
+			if err := writeCompletion(os.Stdout, root, program, words[0]); err != nil {
+				return fail("%v", err)
+			}
+			return 0
+		},
+	}
+}
+
+// loader is btrun as a command, for its manual and completions.
+func loader() *command {
+	return &command{
+		name: "btrun", operands: "OBJECT.o [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
+		about:   "The manifest OBJECT.json is beside the object. Options can be before and after it.",
+		options: new(options.Values).Table(), files: []string{"o"},
+	}
+}
+
+// programs are what a name that can be completed stands for.
+func programCommand(root *command, name string) *command {
+	switch name {
+	case "btrun":
+		return loader()
+	case "bpftrace":
+		c := runCommand()
+		c.name, c.summary = name, "trace with a script (a link to btc)"
+		return c
+	}
+	return root
+}
+
+// writeCompletion writes the completions of a program. Those of btc ask btc itself, as the
+// library's do. Those of the two others are without commands: btc answers for them.
+func writeCompletion(w io.Writer, root *command, program, shell string) error {
+	cc := programCommand(root, program).cobra()
+	var b strings.Builder
+	var err error
+	switch shell {
+	case "bash":
+		err = cc.GenBashCompletionV2(&b, true)
+	case "zsh":
+		err = cc.GenZshCompletion(&b)
+	case "fish":
+		err = cc.GenFishCompletion(&b, true)
+	default:
+		return fmt.Errorf("no completions for %q: bash, zsh and fish have some", shell)
+	}
+	if err != nil {
+		return err
+	}
+	text := b.String()
+	if program == "btrun" { // which has no code for this: btc answers
+		text = strings.NewReplacer(
+			`requestComp="${words[0]} __complete ${args[*]}"`, `requestComp="btc __complete-btrun ${args[*]}"`,
+			`requestComp="${words[1]} __complete ${words[2,-1]}"`, `requestComp="btc __complete-btrun ${words[2,-1]}"`,
+			"$args[1] __complete", "btc __complete-btrun",
+		).Replace(text)
+		if !strings.Contains(text, "__complete-btrun") {
+			panic("BUG: the library's completion of " + shell + " has another form")
+		}
+	}
+	_, err = io.WriteString(w, text)
+	return err
+}
+
+// completeWord is the first argument of the questions that completions of btrun ask.
+const completeWord = "__complete-btrun"
+
+// manCommand writes the manual pages of both programs.
+func manCommand(root *command) *command {
+	var dir string
+	return &command{
+		name: "man", operands: "[PAGE]", summary: "print or write the manual pages of btc and btrun",
+		about:   "A page is named as its file: btc, btc-compile, btc-target-show, btrun.",
+		options: option.Table{{Name: "output-dir", Value: "DIR", To: &dir, Help: "write all pages to this directory"}},
+		run: func(line *option.Line) int {
+			pages := manPages(root)
+			words := line.All()
+			switch {
+			case dir != "" && len(words) > 0:
+				return fail("unexpected argument %q: --output-dir writes all pages", words[0])
+			case dir != "":
+				for _, p := range pages {
+					if err := writeFiles(newFile{filepath.Join(dir, p.file()), []byte(p.roff())}); err != nil {
+						return fail("%v", err)
+					}
+				}
+				return 0
+			case len(words) > 1:
+				return fail("unexpected argument %q: one page at a time", words[1])
+			}
+			name := strings.Join(append(words, "btc")[:1], "")
+			for _, p := range pages {
+				if p.title() == name {
+					fmt.Print(p.roff())
+					return 0
+				}
+			}
+			return fail("no page %q; btc help lists the commands", name)
+		},
+	}
+}
+
+// manPage is the manual page of a command; path is "btc target show".
+type manPage struct {
+	path string
+	c    *command
+}
+
+// manPages returns the pages of btc, of its commands, and of btrun.
+func manPages(root *command) []manPage {
+	var all []manPage
+	var add func(path string, c *command)
+	add = func(path string, c *command) {
+		all = append(all, manPage{path, c})
+		for _, s := range c.sub {
+			add(path+" "+s.name, s)
+		}
+	}
+	add(root.name, root)
+	add("btrun", loader())
+	return all
+}
+
+func (p manPage) title() string   { return strings.ReplaceAll(p.path, " ", "-") }
+func (p manPage) section() string { return map[bool]string{true: "8", false: "1"}[p.path == "btrun"] }
+func (p manPage) file() string    { return p.title() + "." + p.section() }
+
+// roff returns the page in the man macros of troff.
+func (p manPage) roff() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line(`.TH "%s" "%s" "" "btc %s" "btc"`, strings.ToUpper(p.title()), p.section(), roffText(version))
+	line(".SH NAME\n%s \\- %s", roffText(p.title()), roffText(p.c.summary))
+	line(".SH SYNOPSIS\n.B %s", roffText(p.path))
+	if rest := strings.TrimPrefix(p.c.usage(), p.c.name); rest != "" {
+		line("%s", roffText(strings.TrimSpace(rest)))
+	}
+	if p.c.about != "" {
+		line(".SH DESCRIPTION\n%s", roffText(p.c.about))
+	}
+	if len(p.c.sub) > 0 {
+		line(".SH COMMANDS")
+		for _, s := range p.c.sub {
+			line(".TP\n.BR %s (1)\n%s", roffText(manPage{path: p.path + " " + s.name}.title()), roffText(s.summary))
+		}
+	}
+	group := "\x00"
+	for i := range p.c.options {
+		o := &p.c.options[i]
+		if o.Hidden {
+			continue
+		}
+		if i == 0 {
+			line(".SH OPTIONS")
+		}
+		if o.Group != "" && o.Group != group {
+			group = o.Group
+			line(".SS %s", roffText(group))
+		}
+		line(".TP\n.B %s\n%s", roffText(o.Form()), roffText(o.Help))
+		for _, c := range o.Choices {
+			if c.Help != "" {
+				line(".RS\n.TP\n.B %s\n%s\n.RE", roffText(c.Name), roffText(c.Help))
+			}
+		}
+	}
+	line(".SH SEE ALSO")
+	for _, other := range []string{"btc(1)", "btrun(8)", "bpftrace(8)"} {
+		if p.title()+"("+p.section()+")" != other {
+			line("%s", roffText(other))
+		}
+	}
+	return b.String()
+}
+
+// roffText keeps text from being read as requests and escapes.
+func roffText(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, ".") {
+			lines[i] = `\&` + l
+		}
+	}
+	return strings.Join(lines, "\n")
+}
