@@ -8,15 +8,16 @@ import (
 	"btc/internal/arch"
 )
 
-// One object serves several architectures: what differs between them is decided
-// on the host by a relocation that each loader resolves, the existence of a member
-// of struct pt_regs (arch.Arch.Marker), and the kernel drops the side that loses.
+// One object supports several architectures: what differs between them is decided on the
+// host by a relocation that each loader resolves, the existence of a member of struct
+// pt_regs (arch.Arch.Marker), and the kernel drops the dead side.
 
-// archFlavour begins the types of the tests; the architecture's name follows. What is
-// after "___" is not a part of the type's name for a loader, and lets ours find the test.
+// archFlavour is the prefix of the types of the tests; the architecture's name follows.
+// What is after "___" is not a part of the type's name for loaders, and lets btrun find the
+// test.
 const archFlavour = "struct pt_regs___"
 
-// OnArch is true on the architecture, a relocated constant.
+// OnArch is a relocated constant, true on the architecture.
 func (b *Builder) OnArch(a *arch.Arch) *Value {
 	return b.ICmp(NE, b.CORE(FieldExists, CORERef{Type: archFlavour + a.Name, Path: a.Marker}), Const(0))
 }
@@ -30,17 +31,17 @@ func ArchTest(ref CORERef) (label string, ok bool) {
 	return "", false
 }
 
-// FewTurns is the number of turns up to which a loop of unknown length stays in
-// place: no kernel stops it before its end.
+// FewTurns is the trip count up to which a loop of unknown length stays in place: no kernel
+// stops it early.
 const FewTurns = 64
 
-// helperFlavour begins the types of the tests for helpers, as archFlavour is that
-// of the test for an architecture; the helper's name follows.
+// helperFlavour is the prefix of the types of the tests for helpers, as archFlavour is for
+// architectures; the helper's name follows.
 const helperFlavour = "enum bpf_func_id___"
 
-// HasHelper is true where the kernel has a helper, a relocated constant. What the
-// kernel drops may call helpers that it does not know; our loader takes out
-// the losing side, with the subprograms that only it uses.
+// HasHelper is a relocated constant, true where the kernel has a helper. Code that the
+// kernel drops may call helpers that it does not know; btrun removes the dead side, with
+// the subprograms that only it uses.
 func (b *Builder) HasHelper(name string) *Value {
 	return b.ICmp(NE, b.CORE(EnumvalExists, CORERef{Type: helperFlavour + name, Path: "BPF_FUNC_" + name}), Const(0))
 }
@@ -53,8 +54,8 @@ func HelperTest(ref CORERef) (name string, ok bool) {
 	return name, true
 }
 
-// PerArch is a constant with a value for each architecture; equal ones make it
-// an ordinary constant.
+// PerArch is a constant with a value for each architecture; if all are equal it is an
+// ordinary constant.
 func (b *Builder) PerArch(arches []*arch.Arch, value func(*arch.Arch) int64) *Value {
 	var words []string
 	same := true
@@ -76,7 +77,7 @@ func (b *Builder) KernelAddr(arches []*arch.Arch, p *Value) *Value {
 	return b.ICmp(SLT, b.Shl(b.Cast(TI64, p), tags), Const(0))
 }
 
-// perArchRange holds the numbers of all architectures.
+// perArchRange covers the numbers of all architectures.
 func perArchRange(sym string) Range {
 	r, found := FullRange, false
 	for word := range strings.FieldsSeq(sym) {
@@ -94,7 +95,7 @@ func perArchRange(sym string) Range {
 	return r
 }
 
-// PerArchValue reads the number of an architecture from a perarch op's symbol.
+// PerArchValue parses the number of an architecture from a perarch op's symbol.
 func PerArchValue(sym string, a *arch.Arch) (int64, bool) {
 	for word := range strings.FieldsSeq(sym) {
 		if name, text, ok := strings.Cut(word, "="); ok && name == a.Name {

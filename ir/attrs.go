@@ -165,7 +165,7 @@ func (p *parser) structAttrs(s reflect.Value) {
 		name := p.word("attribute")
 		x, ok := fields[name]
 		if !ok {
-			p.fail("no attribute %q in %s", name, s.Type())
+			p.fail("unknown attribute %q in %s", name, s.Type())
 		}
 		if x.Kind() == reflect.Bool {
 			x.SetBool(true)

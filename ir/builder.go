@@ -33,8 +33,8 @@ func (b *Builder) Block() *Block { return b.block }
 // SetBlock moves the point to the end of blk.
 func (b *Builder) SetBlock(blk *Block) { b.block, b.i = blk, len(blk.Values) }
 
-// Terminated reports whether the point's block has a terminator and the point
-// is behind all its values.
+// Terminated reports whether the point's block has a terminator and the point is after all
+// its values.
 func (b *Builder) Terminated() bool { return b.block.Term.Kind != NoTerm && b.i == len(b.block.Values) }
 
 // Emit places a new value. Fields other than op, type and arguments are set on
@@ -46,7 +46,7 @@ func (b *Builder) Emit(op Op, t Type, args ...*Value) *Value {
 	return v
 }
 
-// Slot makes a new memory object and gives its address.
+// Slot makes a new memory object and returns its address.
 func (b *Builder) Slot(name string, size, align int) *Value {
 	return SlotAddr(b.Func().NewSlot(name, size, align), 0)
 }
@@ -93,8 +93,8 @@ func (b *Builder) LShr(x, y *Value) *Value { return b.Binary(OpLShr, x, y) }
 // AShr is x >> y, arithmetic.
 func (b *Builder) AShr(x, y *Value) *Value { return b.Binary(OpAShr, x, y) }
 
-// Extend brings the low bits of x to 64 bits as a load of kind k would. 8 bytes
-// and MemNone give x itself.
+// Extend extends the low bits of x to 64 bits as a load of kind k would. For 8 bytes and
+// MemNone it returns x itself.
 func (b *Builder) Extend(k MemKind, x *Value) *Value {
 	if k.Size() == 8 || k == MemNone {
 		return x
@@ -170,8 +170,8 @@ func (b *Builder) AtomicAdd(k MemKind, p *Value, off int, x *Value) {
 	v.Mem, v.Imm = k, int64(off)
 }
 
-// fold moves the offset of an access into a slot address, so that an access of
-// a slot has one text form.
+// fold moves the offset of an access into a slot address, so that an access of a slot
+// prints in one form.
 func fold(p *Value, off int) (*Value, int) {
 	if p.Op == OpSlotAddr && off != 0 {
 		return SlotAddr(p.Slot, int(p.Imm)+off), 0
@@ -246,12 +246,12 @@ func (b *Builder) Ret(v *Value) {
 
 func (b *Builder) open() {
 	if b.block.Term.Kind != NoTerm || b.i != len(b.block.Values) {
-		panic("BUG: builder ends a block that goes on")
+		panic("BUG: builder ends a block with values after the point")
 	}
 }
 
 // Split cuts the block at the point and leaves the point at the end of the
-// first part, which has no terminator. It gives the second part: what followed.
+// first part, which has no terminator. It returns the second part.
 func (b *Builder) Split() *Block {
 	rest := SplitBlock(b.block, b.i)
 	b.i = len(b.block.Values)
@@ -261,13 +261,12 @@ func (b *Builder) Split() *Block {
 // enter moves the point to the start of blk.
 func (b *Builder) enter(blk *Block) { b.block, b.i = blk, 0 }
 
-// If runs then in a block taken when c is true and els (may be nil) in one
-// taken when it is false, and goes on where both meet. A branch that ends its
-// block itself (Ret, Jump) does not come back; when neither does, the point is
-// in an unreachable block.
+// If runs then in a block taken when c is true and els (may be nil) in one taken when it is
+// false; the point moves to the join. A branch that ends its block itself (Ret, Jump) does
+// not reach the join; when neither does, the point is in an unreachable block.
 func (b *Builder) If(c *Value, then, els func()) { b.cond(c, then, els, false, false) }
 
-// IfCold is If with the true side laid out last: a path that is rarely taken.
+// IfCold is If with the true side laid out last: for paths that are rarely taken.
 func (b *Builder) IfCold(c *Value, then func()) { b.cond(c, then, nil, true, false) }
 
 // IfElseCold is If with the false side laid out last.
@@ -311,8 +310,8 @@ func (b *Builder) IfValue(c *Value, t Type, then, els func() *Value) *Value {
 	return p
 }
 
-// pass gives the result of an arm that ended in from to the block where the
-// arms meet; an arm that ended itself passes none.
+// pass passes the result of an arm that ended in from to the join; an arm that ended itself
+// passes none.
 func (b *Builder) pass(from *Block, result *Value) {
 	for i := range from.Term.Succs {
 		if e := &from.Term.Succs[i]; e.To == b.block {
@@ -322,7 +321,7 @@ func (b *Builder) pass(from *Block, result *Value) {
 }
 
 // Loop runs body n times (n constant, at least 1) with the counter as its
-// argument: a bounded loop, which the kernel walks since 5.3.
+// argument: a bounded loop, which the kernel accepts since 5.3.
 func (b *Builder) Loop(n int64, body func(i *Value)) {
 	rest := b.Split()
 	head := b.Func().NewBlockAfter(b.block)
@@ -341,18 +340,17 @@ func (b *Builder) Loop(n int64, body func(i *Value)) {
 // longBlock is a number of values.
 const longBlock = 64
 
-// Rewrite offers each placed value of f to lower, in order of f.Blocks, with a
-// builder at the value's place and the value's position. When lower takes the
-// value (true), the value is dropped and its uses become uses of the result
-// (nil for void ops). What lower emits is not offered again. Operands of the
-// offered value that were replaced before are already exchanged. lower does not look
-// at what follows the value in its block.
+// Rewrite offers each placed value of f to lower, in order of f.Blocks, with a builder at
+// the value and with its position. When lower replaces the value (true), the value is
+// dropped and its uses become uses of the result (nil for void ops). What lower emits is
+// not offered again. Operands of the offered value that were replaced before are already
+// substituted. lower does not look at what follows the value in its block.
 func Rewrite(f *Func, lower func(b *Builder, v *Value) (result *Value, taken bool)) {
 	subst := Subst{}
 	for _, blk := range slices.Clone(f.Blocks) {
 		b := &Builder{block: blk}
-		// What is put into a long block, and what splits it, moves all that follows:
-		// the values come in one by one.
+		// Inserting into a long block, or splitting it, moves all that follows, so the
+		// values are moved one by one.
 		var waiting []*Value
 		if len(blk.Values) > longBlock {
 			waiting, blk.Values = blk.Values, nil
@@ -374,15 +372,15 @@ func Rewrite(f *Func, lower func(b *Builder, v *Value) (result *Value, taken boo
 			result, taken := lower(b, v)
 			if !taken {
 				if b.block != at || b.i != i {
-					panic("BUG: lowering emitted code for a value it did not take: " + v.Text())
+					panic("BUG: lowering emitted code for a value it did not replace: " + v.Text())
 				}
 				b.i++
 				continue
 			}
 			if b.i >= len(b.block.Values) || b.block.Values[b.i] != v {
-				panic("BUG: lowering left the place of the value it took: " + v.Text())
+				panic("BUG: lowering moved the point away from the value it replaced: " + v.Text())
 			}
-			b.block.Remove(b.i) // the code for it was put before it
+			b.block.Remove(b.i) // the code for it was inserted before it
 			if result != nil {
 				subst[v] = result
 			}

@@ -11,7 +11,7 @@ func (f *Func) NumValues() int { return f.nextValue }
 // NumSlots is an upper bound of the slot IDs of f.
 func (f *Func) NumSlots() int { return f.nextSlot }
 
-// Pred is a way into a block: edge Block.Term.Succs[Succ].
+// Pred is an edge into a block: Block.Term.Succs[Succ].
 type Pred struct {
 	Block *Block
 	Succ  int
@@ -20,8 +20,8 @@ type Pred struct {
 // Edge is the edge itself; its arguments may be changed in place.
 func (p Pred) Edge() *Edge { return &p.Block.Term.Succs[p.Succ] }
 
-// Preds lists the ways into each block, indexed by Block.ID, in the order of
-// f.Blocks. A branch with both edges to one block counts twice.
+// Preds lists the edges into each block, indexed by Block.ID, in the order of f.Blocks. A
+// branch with both edges to one block counts twice.
 func Preds(f *Func) [][]Pred {
 	preds := make([][]Pred, f.nextBlock)
 	count, edges := make([]int32, f.nextBlock), 0
@@ -31,7 +31,7 @@ func Preds(f *Func) [][]Pred {
 			edges++
 		}
 	}
-	all := make([]Pred, edges) // the lists are parts of it
+	all := make([]Pred, edges) // backing array of the lists
 	for _, b := range f.Blocks {
 		for i, e := range b.Term.Succs {
 			to := e.To.ID
@@ -70,7 +70,7 @@ type DomTree struct {
 	idom     []*Block // by Block.ID; nil for the entry and for unreachable blocks
 	children [][]*Block
 	number   []int32 // position in Order by Block.ID; -1 unreachable
-	in, out  []int32 // interval of a walk of the tree
+	in, out  []int32 // interval of a preorder walk of the tree
 }
 
 // Dominators computes the dominator tree (the iterative algorithm of Cooper,
@@ -114,7 +114,7 @@ func Dominators(f *Func) *DomTree {
 	return d
 }
 
-// listChildren makes the lists parts of one.
+// listChildren slices the lists of children out of one array.
 func (d *DomTree) listChildren() {
 	count := make([]int32, len(d.idom))
 	for _, b := range d.Order[1:] {
@@ -160,7 +160,7 @@ func (d *DomTree) Idom(b *Block) *Block { return d.idom[b.ID] }
 // Children are the blocks whose immediate dominator is b, in reverse postorder.
 func (d *DomTree) Children(b *Block) []*Block { return d.children[b.ID] }
 
-// Dominates reports whether every way to b passes a; a block dominates itself.
+// Dominates reports whether every path to b passes a; a block dominates itself.
 // Both must be reachable.
 func (d *DomTree) Dominates(a, b *Block) bool {
 	return d.number[a.ID] >= 0 && d.number[b.ID] >= 0 && d.in[a.ID] <= d.in[b.ID] && d.out[b.ID] <= d.out[a.ID]
@@ -224,8 +224,8 @@ func Loops(f *Func, d *DomTree) *LoopNest {
 	return n
 }
 
-// retreats reports whether an edge leads back to a block before it: without one there
-// are no loops.
+// retreats reports whether an edge leads back to an earlier block: without one there are no
+// loops.
 func (d *DomTree) retreats() bool {
 	for _, b := range d.Order {
 		for _, e := range b.Term.Succs {

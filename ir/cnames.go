@@ -2,7 +2,8 @@ package ir
 
 import "strings"
 
-// keywords are those of C and C++: headers made of an object's symbols and types are compiled as either.
+// keywords are those of C and C++: headers generated from an object's symbols and types are
+// compiled as either.
 var keywords = wordSet(`alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const
 	const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false float
 	for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected
@@ -18,7 +19,7 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// CIdentifier is a name with "_" for what C has no place for in one.
+// CIdentifier is a name with "_" for the characters that a C identifier cannot have.
 func CIdentifier(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {

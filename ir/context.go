@@ -1,9 +1,9 @@
 package ir
 
-// ContextUse says what a function does with its context.
+// ContextUse describes how a function uses its context.
 type ContextUse struct {
-	Loads []int // offsets of loads from it, in bytes, in order of the code
-	Other bool  // anything else: it is given to a helper, or an address is made of it
+	Loads []int // offsets of loads from it, in bytes, in code order
+	Other bool  // anything else: it is passed to a helper, or its address is computed with
 }
 
 // Any reports whether the context is used at all.

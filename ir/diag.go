@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Diag is an error of the script that shows after the checker: too much stack, a loop that
-// cannot be bounded, an access that no instruction expresses. Passes that can refuse return
-// []Diag, the backend returns one as its error, and the driver shows them as it shows the
-// checker's. A broken invariant of ours is a panic that begins with "BUG:" instead.
+// Diag is an error in the script that is found after checking: too much stack, an unbounded
+// loop, an access that no instruction expresses. Passes that can refuse return []Diag, the
+// backend returns one as its error, and the driver prints them like the checker's. A broken
+// invariant is a panic that begins with "BUG:" instead.
 type Diag struct {
 	Pos  Pos
 	Text string // one sentence, lower case, no full stop

@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// EachFunc calls do for each function of the module, for several at the same time.
-// do may change its own function and nothing else, so that the outcome is that of
-// one call after the other. A panic of do is one of EachFunc: of several that of the
-// first function.
+// EachFunc calls do for each function of the module, in parallel. do may change only its
+// own function, so that the result is that of sequential calls. A panic of do is one of
+// EachFunc: of several that of the first function.
 func (m *Module) EachFunc(do func(i int, f *Func)) {
 	workers := min(runtime.GOMAXPROCS(0), len(m.Funcs)/fewFuncs)
 	if workers < 2 {
@@ -45,6 +44,6 @@ func (m *Module) EachFunc(do func(i int, f *Func)) {
 	}
 }
 
-// fewFuncs are too few functions for one more thread: waking it costs as much as
-// they do.
+// fewFuncs is the number of functions below which another thread does not pay: waking it
+// costs as much.
 const fewFuncs = 4

@@ -42,11 +42,11 @@ func UseCounts(f *Func) []int {
 	return n
 }
 
-// Subst is a set of replacements, applied all at once. Chains (a by b, b by c)
+// Subst is a set of replacements, applied at once. Chains (a by b, b by c)
 // are followed.
 type Subst map[*Value]*Value
 
-// Of is what v becomes.
+// Of is the replacement of v, v itself if it has none.
 func (s Subst) Of(v *Value) *Value {
 	for {
 		w, ok := s[v]
@@ -65,8 +65,8 @@ func (s Subst) Apply(f *Func) {
 	f.Uses(func(v **Value) { *v = s.Of(*v) })
 }
 
-// ReplaceUses makes every use of old in f a use of new. For many replacements
-// collect a Subst: this walks the function.
+// ReplaceUses replaces every use of old in f by new. For many replacements collect a Subst:
+// this walks the function.
 func ReplaceUses(f *Func, old, new *Value) { Subst{old: new}.Apply(f) }
 
 // Insert places v, which belongs to no block, before b.Values[i].
@@ -75,13 +75,13 @@ func (b *Block) Insert(i int, v *Value) {
 	b.Values = slices.Insert(b.Values, i, v)
 }
 
-// Remove takes b.Values[i] out of the block.
+// Remove removes b.Values[i] from the block.
 func (b *Block) Remove(i int) {
 	b.Values[i].Block = nil
 	b.Values = slices.Delete(b.Values, i, i+1)
 }
 
-// Index is the place of v among its block's values. It panics when v is not placed.
+// Index is the index of v among its block's values. It panics when v is not placed.
 func (v *Value) Index() int {
 	if v.Block != nil {
 		if i := slices.Index(v.Block.Values, v); i >= 0 {
@@ -129,8 +129,8 @@ func SplitEdge(p Pred) *Block {
 	return nb
 }
 
-// RemoveParam removes parameter i of b and the argument for it on the edges to b, which
-// are preds. The parameter must not be used any more, and b not be the entry.
+// RemoveParam removes parameter i of b and its argument on the edges to b, which are preds.
+// The parameter must be unused, and b must not be the entry.
 func RemoveParam(b *Block, i int, preds []Pred) {
 	b.Params = slices.Delete(b.Params, i, i+1)
 	for _, p := range preds {
@@ -139,8 +139,8 @@ func RemoveParam(b *Block, i int, preds []Pred) {
 	}
 }
 
-// RemoveUnreachable drops the blocks that no way from the entry reaches, and
-// reports whether there were any.
+// RemoveUnreachable removes the blocks that cannot be reached from the entry, and reports
+// whether there were any.
 func RemoveUnreachable(f *Func) bool {
 	seen := make([]bool, f.nextBlock)
 	for _, b := range ReversePostorder(f) {
@@ -189,9 +189,9 @@ func (f *Func) Clone() *Func {
 	return &nf
 }
 
-// CopyBlocks appends copies of blocks to f, with fresh numbers. What is defined in
-// the blocks is the copies' in the copies, and so are the blocks that edges lead to;
-// all else is shared. values tells what a value has become.
+// CopyBlocks appends copies of blocks to f, with fresh numbers. The copies refer to each
+// other instead of to the originals; everything else is shared. values maps each value to
+// its copy.
 func CopyBlocks(f *Func, blocks []*Block, values Subst) map[*Block]*Block {
 	copies := make(map[*Block]*Block, len(blocks))
 	var added []*Block
@@ -304,9 +304,9 @@ func clonePtrs[T any](in []*T) []*T {
 	return out
 }
 
-// MoveBlocks moves blocks of f to the end of another function, with fresh
-// numbers there. Operands and edges stay as they are: the caller mends those
-// that cross from one function to the other.
+// MoveBlocks moves blocks of f to the end of another function, with fresh numbers there.
+// Operands and edges stay as they are: the caller fixes those that cross from one function
+// to the other.
 func MoveBlocks(f, to *Func, blocks []*Block) {
 	gone := make(map[*Block]bool, len(blocks))
 	for _, b := range blocks {

@@ -50,7 +50,7 @@ func EvalUnary(op Op, k MemKind, x int64) int64 {
 	panic("BUG: not a unary op: " + op.String())
 }
 
-// Extend is what a load of kind k makes of the low bits of x.
+// Extend is the result of a load of kind k whose low bits are x.
 func (k MemKind) Extend(x int64) int64 {
 	if k == MemNone || k.Size() == 8 {
 		return x
@@ -62,7 +62,7 @@ func (k MemKind) Extend(x int64) int64 {
 	return int64(uint64(x) << n >> n)
 }
 
-// Eval answers x c y.
+// Eval evaluates x c y.
 func (c Cond) Eval(x, y int64) bool {
 	answer, _ := c.Decide(RangeOf(x), RangeOf(y))
 	return answer

@@ -18,11 +18,11 @@ type Value struct {
 	Slot *Slot   // slotaddr
 
 	Pos   Pos
-	Block *Block // the block that holds it; nil for inline operands
+	Block *Block // nil for inline operands
 }
 
-// Slot is a memory object of a function. The slots pass puts it into the
-// 512-byte BPF frame or into per-CPU scratch memory.
+// Slot is a memory object of a function. The slots pass places it in the 512-byte BPF frame
+// or in per-CPU scratch memory.
 type Slot struct {
 	ID    int
 	Name  string // for people: "key", "str", "$x"; may be empty
@@ -32,7 +32,7 @@ type Slot struct {
 	Off   int // Frame: offset from the frame pointer (negative) once placed; Scratch: offset in the scratch record
 }
 
-// SlotClass says where a slot lives.
+// SlotClass says where a slot is stored.
 type SlotClass uint8
 
 // Slot classes.
@@ -53,7 +53,7 @@ const (
 	Ret             // with Arg (i64), the program's return value
 )
 
-// Edge is a way from a terminator to a block, with the arguments for its parameters.
+// Edge is an edge from a terminator to a block, with the arguments for its parameters.
 type Edge struct {
 	To   *Block
 	Args []*Value
@@ -87,7 +87,7 @@ type Func struct {
 	Pos    Pos
 
 	nextValue, nextBlock, nextSlot int
-	// last is where a block was put last by NewBlockAfter: the next one is near.
+	// last is the index at which NewBlockAfter last put a block: the next one is near.
 	last int
 }
 

@@ -1,6 +1,7 @@
 package ir
 
-// GlobalPlace is where a global stands: globals of one kind make up a section.
+// GlobalPlace is the address of a global: its section and offset. Globals of one kind make
+// up a section.
 type GlobalPlace struct {
 	Kind GlobalKind
 	Off  int
@@ -15,7 +16,7 @@ func PlaceGlobals(m *Module) map[string]GlobalPlace {
 		for align&(align-1) != 0 {
 			align--
 		}
-		if g.Size >= 1024 { // tables of CPUs, each from the start of a cache line
+		if g.Size >= 1024 { // per-CPU caches, each aligned to a cache line
 			align = 64
 		}
 		end := ends[g.Kind]

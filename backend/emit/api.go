@@ -3,7 +3,7 @@
 //
 // It takes an ir.Module whose functions hold core ops only and whose slots are
 // placed, drives isel (machine code with virtual registers) and regalloc
-// (machine registers), lays the blocks out and encodes them. It gives one Func
+// (machine registers), lays the blocks out and encodes them. It returns one Func
 // for each ir.Func, in the same order. The bytes decode on Linux 5.10.
 package emit
 
@@ -12,22 +12,22 @@ import (
 )
 
 // Func is one encoded function: a BPF program or a static subprogram.
-// Instructions are counted in 8-byte slots everywhere (ld_imm64 takes two).
+// Instruction counts and offsets are in 8-byte slots (ld_imm64 takes two).
 type Func struct {
 	Name  string
 	Prog  *ir.Prog // nil for a subprogram
 	Insns []byte   // 8 bytes a slot, little endian
 
-	Relocs []Reloc // by rising Insn
-	CORE   []CORE  // by rising Insn
-	// Lines says which place in the script an instruction belongs to, by rising
-	// Insn. The first entry is at instruction 0; the next ones where the place
-	// changes. A Pos may be ir.NoPos only at instruction 0.
+	Relocs []Reloc // sorted by Insn
+	CORE   []CORE  // sorted by Insn
+	// Lines maps instructions to positions in the script, sorted by Insn. The first entry
+	// is at instruction 0; further ones where the position changes. A Pos may be ir.NoPos
+	// only at instruction 0.
 	Lines []Line
 	// IDInsns are the marked immediates of attachid (`r1 = N`, mov imm32): the
 	// loader writes the attach point's number there in each clone.
 	IDInsns []int
-	// Forms are the tests for an architecture or a helper, by rising Insn.
+	// Forms are the tests for an architecture or a helper, sorted by Insn.
 	Forms []Form
 	// Context is what a program does with its context.
 	Context ir.ContextUse

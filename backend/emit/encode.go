@@ -14,7 +14,7 @@ func Encode(f *mach.Func) (*Func, error) {
 	tidy(f)
 	e := &encoder{f: f, start: map[*mach.Block]int{}, sizes: map[*mach.Block]int{}, out: &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos}}
 	if n := e.place(); n > maxInsns {
-		return nil, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("takes %d instructions; BPF programs have at most %d", n, maxInsns)}
+		return nil, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("has %d instructions; BPF programs have at most %d", n, maxInsns)}
 	}
 	calls := map[string]bool{}
 	for n, b := range f.Blocks {
@@ -33,8 +33,8 @@ type encoder struct {
 	out   *Func
 	forms []jumpForm
 	start map[*mach.Block]int // slot
-	sizes map[*mach.Block]int // slots without the end's jumps
-	// patched: sizes are those after the kernel's verifier has put its code in.
+	sizes map[*mach.Block]int // slots without the terminator's jumps
+	// patched: sizes are those after the kernel's verifier has inserted its code.
 	patched bool
 	line    ir.Pos
 }
@@ -72,8 +72,8 @@ func (e *encoder) block(b *mach.Block, form jumpForm, calls map[string]bool) {
 	}
 }
 
-// mark makes a line record when the place changes. The first instruction always
-// has one: kernels want that of every function.
+// mark appends a line record when the position changes. The first instruction always has
+// one: the kernel requires that of every function.
 func (e *encoder) mark(pos ir.Pos) {
 	if e.here() == 0 {
 		if pos.Line == 0 {

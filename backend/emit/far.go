@@ -8,25 +8,25 @@ import (
 	"btc/ir"
 )
 
-// reach is how far a jump is planned to go, in slots: the 16-bit offset's range
-// (kernels before 6.6 have no longer jump), less room for what is still to be
-// inserted between.
+// reach is how far a jump is planned to go, in slots: the range of the 16-bit offset
+// (kernels before 6.6 have no longer jump), less room for code that is still to be
+// inserted.
 const reach = math.MaxInt16 - 1000
 
-// place finds where each block starts and how it ends, and gives the size in
-// slots. Where jumps would go too far, cold blocks come nearer to those that
-// lead to them, and what is still far goes over islands: blocks on the way that
-// only jump on.
+// place assigns each block its start and the form of its terminator, and returns the size
+// in slots. Where jumps would be too long, cold blocks move closer to their predecessors,
+// and jumps that are still too long go through islands: blocks on the way that only jump
+// on.
 //
-// Distances are measured as the kernel sees them at the end: its verifier puts several
-// instructions in the place of some, and refuses a program whose jumps do not reach any
-// longer ("cannot be patched due to 16-bit range").
+// Distances are measured as the kernel sees them at the end: its verifier replaces some
+// instructions by several, and refuses a program whose jumps no longer reach ("cannot be
+// patched due to 16-bit range").
 func (e *encoder) place() int {
 	e.patched = true
 	if e.measure() > reach {
 		e.bringCold()
 		e.splitLong()
-		islands := map[*mach.Block][]*mach.Block{} // by where they lead
+		islands := map[*mach.Block][]*mach.Block{} // by destination
 		for e.measure(); e.addIslands(islands); {
 			e.measure()
 		}
@@ -36,9 +36,9 @@ func (e *encoder) place() int {
 	return e.measure()
 }
 
-// patchedSize bounds what the verifier makes of one instruction, in slots: it inlines
-// calls such as map_lookup_elem (map_gen_lookup, up to 9) and bpf_loop (inline_bpf_loop,
-// 22), and puts tests in front of divisions (up to 5).
+// patchedSize bounds the slots that the verifier makes of one instruction: it inlines calls
+// such as map_lookup_elem (map_gen_lookup, up to 9) and bpf_loop (inline_bpf_loop, 22), and
+// adds tests before divisions (up to 5).
 func patchedSize(code []mach.Raw) int {
 	const call, loop, division, loopID = 10, 24, 6, 181
 	n := len(code)
@@ -58,8 +58,8 @@ func patchedSize(code []mach.Raw) int {
 // callOp is the opcode of a call.
 const callOp = 0x85
 
-// bringCold puts cold blocks behind each stretch of code that leads to them
-// instead of last: thousands of ways to blocks at the end would need as many islands.
+// bringCold places cold blocks after each stretch of code that leads to them instead of
+// last: thousands of edges to blocks at the end would need as many islands.
 func (e *encoder) bringCold() {
 	const stretch = reach / 4
 	index := make(map[*mach.Block]int, len(e.f.Blocks))
@@ -134,7 +134,7 @@ func (e *encoder) measure() int {
 	return at
 }
 
-// sizeOf is blockSize, remembered: islands make measure run often.
+// sizeOf is blockSize, cached: islands make measure run often.
 func (e *encoder) sizeOf(b *mach.Block) int {
 	n, ok := e.sizes[b]
 	if !ok {
@@ -144,7 +144,7 @@ func (e *encoder) sizeOf(b *mach.Block) int {
 	return n
 }
 
-// splitLong cuts long blocks into pieces, so that islands find a place.
+// splitLong cuts long blocks into pieces, so that islands can be placed.
 func (e *encoder) splitLong() {
 	const piece = reach / 32 // instructions, which may all be calls
 	var out []*mach.Block
@@ -163,9 +163,9 @@ func (e *encoder) splitLong() {
 	e.f.Blocks = out
 }
 
-// addIslands mends the jumps that are too long by the last measure, and reports
-// whether there was one. What it inserts moves the rest a little, for which
-// reach leaves room, and the next measure tells.
+// addIslands fixes the jumps that were too long at the last measure, and reports whether
+// there were any. The inserted code shifts the rest a little, for which reach leaves room,
+// and the next measure shows the result.
 func (e *encoder) addIslands(islands map[*mach.Block][]*mach.Block) bool {
 	mended := false
 	before := map[*mach.Block][]*mach.Block{} // new islands, by the block that they come before
@@ -188,7 +188,7 @@ func (e *encoder) addIslands(islands map[*mach.Block][]*mach.Block) bool {
 	return mended
 }
 
-// island finds or makes the island in reach of at that is nearest to to.
+// island finds or makes the island within reach of at that is nearest to to.
 func (e *encoder) island(at int, to *mach.Block, islands, before map[*mach.Block][]*mach.Block, pos ir.Pos) *mach.Block {
 	goal := e.start[to]
 	nearer := func(x int) bool { return abs(x-at) < reach && abs(goal-x) < abs(goal-at)-reach/2 }
@@ -204,7 +204,7 @@ func (e *encoder) island(at int, to *mach.Block, islands, before map[*mach.Block
 		}
 	}
 	if best == nil {
-		panic("BUG: no place for a jump's island in " + e.f.Name)
+		panic("BUG: no position for a jump's island in " + e.f.Name)
 	}
 	i := &mach.Block{}
 	i.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: to}}, Pos: pos}

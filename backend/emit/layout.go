@@ -6,8 +6,8 @@ import (
 	"btc/backend/mach"
 )
 
-// tidy removes what allocation left over: moves of a register to itself, empty
-// blocks, blocks that do the same, and blocks nobody reaches.
+// tidy cleans up after allocation: it removes moves of a register to itself, empty blocks,
+// duplicate blocks and unreachable blocks.
 func tidy(f *mach.Func) {
 	for _, b := range f.Blocks {
 		b.Insns = slices.DeleteFunc(b.Insns, func(i mach.Insn) bool {
@@ -28,7 +28,7 @@ func tidy(f *mach.Func) {
 	fallIntoExits(f)
 }
 
-// thread leads jumps past empty blocks.
+// thread redirects jumps past empty blocks.
 func thread(f *mach.Func) {
 	for _, b := range f.Blocks {
 		for n := range b.Term.Succs {
@@ -59,7 +59,7 @@ func dropUnreached(f *mach.Func) {
 	f.Blocks = slices.DeleteFunc(f.Blocks, func(b *mach.Block) bool { return !seen[b] })
 }
 
-// joinChains appends a block to its only predecessor when that goes nowhere else.
+// joinChains appends a block to its only predecessor when that has no other successor.
 func joinChains(f *mach.Func) bool {
 	count := map[*mach.Block]int{}
 	for _, b := range f.Blocks {
@@ -87,10 +87,10 @@ func joinChains(f *mach.Func) bool {
 	return joined
 }
 
-// mergeSame keeps one of several blocks that do the same and go on to the same
-// place or end the program: the last that is not cold, which most others come
-// before. A call is shared at an exit only: the kernel inlines a lookup that is
-// of one map.
+// mergeSame keeps one of several blocks with the same code and the same successor, or that
+// end the program: the last that is not cold, which most others come before. Calls are
+// merged only in exit blocks: the kernel inlines a lookup whose map is the same on all
+// paths.
 func mergeSame(f *mach.Func) bool {
 	type shape struct {
 		kind   mach.TermKind
@@ -136,26 +136,26 @@ func mergeSame(f *mach.Func) bool {
 	return true
 }
 
-// sameTerm reports whether two ends of the same kind, in machine form, do the same.
+// sameTerm reports whether two terminators of the same kind, in machine form, are equal.
 func sameTerm(x, y *mach.Term) bool {
 	return x.Cond == y.Cond && x.W == y.W && slices.Equal(x.Args, y.Args) &&
 		slices.EqualFunc(x.Succs, y.Succs, func(a, b mach.Edge) bool { return a.To == b.To })
 }
 
-// worthJump is how many instructions make a jump to the end of another block
-// worth its time where it is taken often.
+// worthJump is the number of equal instructions from which on a jump to the end of another
+// block pays on a hot path.
 const worthJump = 3
 
-// mergeTails lets a cold block that ends like another go on with that one's
-// end: blocks that count losses differ in the counter's address and in nothing
-// else. No call is shared: the kernel inlines a lookup that is of one map.
+// mergeTails is tail merging of cold blocks: a cold block that ends like another continues
+// at that one's end. Blocks that count losses differ only in the counter's address. No call
+// is shared: the kernel inlines a lookup whose map is the same on all paths.
 func mergeTails(f *mach.Func) bool {
 	type end struct {
 		to   *mach.Block // nil for exit
 		last string
 	}
 	hosts := map[end]*mach.Block{}
-	tails := map[*mach.Block]*mach.Block{} // by the block that they are cut off
+	tails := map[*mach.Block]*mach.Block{} // by the block that they were cut off
 	merged := false
 	for _, b := range f.Blocks {
 		if len(b.Insns) == 0 || b.Term.Kind == mach.Br {
@@ -191,7 +191,7 @@ func mergeTails(f *mach.Func) bool {
 	return merged
 }
 
-// placeTails puts what was cut off a block behind it.
+// placeTails puts the tail cut off a block after it.
 func placeTails(f *mach.Func, tails map[*mach.Block]*mach.Block) {
 	blocks := f.Blocks
 	f.Blocks = nil
@@ -212,8 +212,7 @@ func placeTails(f *mach.Func, tails map[*mach.Block]*mach.Block) {
 	}
 }
 
-// sameEnd is how many instructions two blocks end with alike, behind their last
-// calls.
+// sameEnd is how many equal instructions two blocks end with, after their last calls.
 func sameEnd(x, y *mach.Block) int {
 	n := 0
 	for n < len(x.Insns) && n < len(y.Insns) {
@@ -226,7 +225,7 @@ func sameEnd(x, y *mach.Block) int {
 	return n
 }
 
-// fallIntoExits cuts the end of a block that the exit block after it repeats.
+// fallIntoExits removes the end of a block that the following exit block repeats.
 func fallIntoExits(f *mach.Func) {
 	for n, b := range f.Blocks[:len(f.Blocks)-1] {
 		next := f.Blocks[n+1]
@@ -238,7 +237,7 @@ func fallIntoExits(f *mach.Func) {
 	}
 }
 
-// digest is a number that is equal for instructions that are alike.
+// digest is a hash that is equal for instructions that are alike.
 func digest(insns []mach.Insn) uint64 {
 	h := uint64(0)
 	for n := range insns {
@@ -271,7 +270,7 @@ func alike(x, y *mach.Insn) bool {
 		slices.Equal(x.Args, y.Args)
 }
 
-// jumpForm is how a block's end is encoded, given what follows it.
+// jumpForm is how a block's terminator is encoded, given the block that follows it.
 type jumpForm struct {
 	branch *mach.Block // target of the conditional jump, nil for none
 	invert bool        // of the condition

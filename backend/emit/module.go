@@ -17,14 +17,14 @@ type Options struct {
 	// Dump, when not nil, gets the text of each function after each stage:
 	// "isel", "regalloc", "asm".
 	Dump func(stage, fn, text string)
-	// Free drops the blocks of each function of the module once it is encoded: what
-	// follows needs them no more, and in a large script they are most of the memory.
+	// Free drops the blocks of each function of the module once it is encoded: later stages
+	// do not need them, and in a large script they are most of the memory.
 	Free bool
 }
 
-// Module encodes every function of m. Errors are the script's fault (a frame
-// that does not fit in 512 bytes, a function too large to branch across) and
-// name the position; their type is ir.Diag.
+// Module encodes every function of m. Errors are caused by the script (a frame larger than
+// 512 bytes, a function too large to branch across) and name the position; their type is
+// ir.Diag.
 func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
 
 // ModuleWith is Module with options.
@@ -50,7 +50,7 @@ func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
 
 func one(f *ir.Func, places map[string]ir.GlobalPlace, opt Options) (*Func, error) {
 	dump := func(stage string, text fmt.Stringer) {
-		if opt.Dump != nil { // the text costs time
+		if opt.Dump != nil { // printing costs time
 			opt.Dump(stage, f.Name, text.String())
 		}
 	}

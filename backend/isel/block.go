@@ -9,8 +9,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// entry makes the parameters' registers. The function's own come in r1, r2, ...
-// and all stay; of other blocks' only the needed ones.
+// entry creates the registers of the parameters. The function's own are in r1, r2, ... and
+// all are kept; of other blocks' parameters only the needed ones.
 func (s *selector) entry() {
 	for _, b := range s.order {
 		mb := s.blocks[b.ID]
@@ -29,7 +29,7 @@ func (s *selector) entry() {
 func (s *selector) block(b *ir.Block) {
 	s.cur = s.blocks[b.ID]
 	s.cur.Insns = s.buf[:0]
-	defer func() { // what the block keeps is as long as it must be
+	defer func() { // trim the block's slice to its length
 		s.buf, s.cur.Insns = s.cur.Insns, slices.Clone(s.cur.Insns)
 	}()
 	s.forget()
@@ -120,13 +120,13 @@ func (s *selector) inReg(o mach.Operand) mach.Operand {
 	return mach.RegOp(s.emit(mach.Insn{Op: mach.Mov, Args: []mach.Operand{o}}))
 }
 
-// base is the address of a place in a section of globals, and the register that holds it.
+// base is the address of a byte in a section of globals, and the register that holds it.
 type base struct {
 	at  ir.GlobalPlace
 	reg mach.Operand
 }
 
-// forget forgets what the registers hold.
+// forget drops what is known of the contents of registers.
 func (s *selector) forget() {
 	clear(s.large)
 	s.bases = s.bases[:0]
@@ -157,8 +157,8 @@ func (s *selector) regOrImm(o mach.Operand) mach.Operand {
 	return s.inReg(o)
 }
 
-// cond is a truth value as a comparison of a register with a register or a
-// 32-bit immediate; low says that their lower 32 bits are to be compared.
+// cond is a truth value as a comparison of a register with a register or a 32-bit
+// immediate; low means that only their lower 32 bits are compared.
 func (s *selector) cond(v *ir.Value) (c ir.Cond, a, b mach.Operand, low bool) {
 	v = s.resolve(v)
 	if v.Op != ir.OpICmp {
@@ -267,8 +267,8 @@ func (s *selector) binary(op mach.Op, a, b mach.Operand, v *ir.Value) mach.Opera
 	return s.arith(op, a, b)
 }
 
-// byConstant selects the cases that a constant right operand makes cheaper, or
-// that the kernel refuses as they are: division by 0, shifts by 64 or more.
+// byConstant selects the cases that a constant right operand makes cheaper, or that the
+// kernel refuses in general form: division by 0, shifts by 64 or more.
 func (s *selector) byConstant(op mach.Op, a mach.Operand, c int64) (mach.Operand, bool) {
 	log, pow2 := int64(bits.TrailingZeros64(uint64(c))), c != 0 && c&(c-1) == 0
 	switch op {
@@ -330,8 +330,8 @@ func (s *selector) pick(c *ir.Value, yes, no mach.Operand) mach.Operand {
 	return mach.RegOp(s.emit(mach.Insn{Op: mach.Select, Cond: cond, Args: []mach.Operand{a, b, yes, no}}))
 }
 
-// opaque adds and subtracts the lower half of the frame's address: to the verifier
-// any number of 32 bits, and not the same one twice.
+// opaque adds and subtracts the lower half of the frame's address: to the verifier the
+// result is an unknown 32-bit number, a different one each time.
 func (s *selector) opaque(a mach.Operand) mach.Operand {
 	any := s.extend(mach.RegOp(mach.R10), ir.U32)
 	return s.arith(mach.Sub, s.arith(mach.Add, a, any), any)
@@ -365,7 +365,7 @@ func (s *selector) store(v *ir.Value) {
 		i.Op = mach.XAdd
 		o = s.inReg(o)
 	} else if o.Kind == mach.Imm && i.Size < 8 {
-		o.Imm = int64(int32(o.Imm)) // the store keeps the low bits only
+		o.Imm = int64(int32(o.Imm)) // the store keeps only the low bits
 	}
 	i.Args = []mach.Operand{base, s.regOrImm(o)}
 	s.append(i)
@@ -374,7 +374,7 @@ func (s *selector) store(v *ir.Value) {
 func (s *selector) call(v *ir.Value) {
 	i := mach.Insn{Op: mach.CallSub, Sym: v.Sym, Dst: mach.NoReg}
 	if v.Op == ir.OpCall {
-		s.forget() // over calls it would take a register that others need
+		s.forget() // across calls it would take a register that others need
 		h := kernel.HelperByName(v.Sym)
 		if h == nil {
 			s.fail(v.Pos, "no helper %q", v.Sym)

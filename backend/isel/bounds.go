@@ -2,9 +2,9 @@ package isel
 
 import "btc/backend/mach"
 
-// boundSet collects the registers that a branch bounds and those that an
-// address or a helper's length uses; who is in both is mach.Func.Bounded. So is
-// what an address takes that its own definition bounds.
+// boundSet collects the registers that a branch bounds and those that are used in an
+// address or as a helper's length; registers in both sets are mach.Func.Bounded. So are
+// those used in an address that their own definition bounds.
 type boundSet struct {
 	comparedWith, usedAs map[mach.Reg]bool
 	added                []mach.Reg
@@ -28,7 +28,7 @@ func (s *boundSet) used(o mach.Operand) {
 	}
 }
 
-// addend notes that o is added to an address.
+// addend records that o is added to an address.
 func (s *boundSet) addend(o mach.Operand) {
 	if o.IsVirt() {
 		s.added = append(s.added, o.Reg)

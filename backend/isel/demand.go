@@ -7,9 +7,9 @@ import (
 	"btc/ir"
 )
 
-// findUnread finds extensions whose new bits nobody reads, as of what is only
-// stored in as many bytes, perhaps by way of a block's parameter. They are their
-// argument under a new name, and loads load without regard to the sign.
+// findUnread finds extensions whose new bits are never read (demanded bits), as when a
+// value is only stored in as many bytes, perhaps through a block's parameter. They become
+// their argument, and loads ignore the sign.
 //
 //	b1: v1 = load.s32 ..; jump b3(v1)
 //	b2: v2 = ...; jump b3(v2)
@@ -42,8 +42,8 @@ func (s *selector) findUnread() {
 	}
 }
 
-// isPointer reports whether v is a pointer for the kernel: one makes a number of
-// it by a move of 32 bits.
+// isPointer reports whether v is a pointer for the kernel: only a 32-bit move makes a
+// number of it.
 func (s *selector) isPointer(v *ir.Value) bool {
 	for {
 		if v = s.resolve(v); v.Type.IsPtr() || v.Op == ir.OpParam || v.Op == ir.OpSelect {
@@ -56,8 +56,7 @@ func (s *selector) isPointer(v *ir.Value) bool {
 	}
 }
 
-// readBits gives, by Value.ID, how many of the lower bits of each value decide
-// what the function does.
+// readBits returns, by Value.ID, how many of the lower bits of each value are demanded.
 func (s *selector) readBits() []int {
 	read := make([]int, len(s.alias))
 	changed := true

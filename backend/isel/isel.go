@@ -1,10 +1,9 @@
 // Package isel turns core IR into machine code with virtual registers.
 //
-// It takes a function whose ops are all core and whose slots are in the frame,
-// and returns a mach.Func in SSA form. Operands that need no register stay
-// operands (constants, slot addresses, maps); address offsets fold into loads
-// and stores; comparisons fold into the branches and selects that use them;
-// what nobody needs is not selected.
+// It takes a function whose ops are all core and whose slots are in the frame, and returns
+// a mach.Func in SSA form. Operands that need no register stay operands (constants, slot
+// addresses, maps); address offsets fold into loads and stores; comparisons fold into the
+// branches and selects that use them; unused values are not selected.
 package isel
 
 import (
@@ -21,9 +20,9 @@ type selector struct {
 	out    *mach.Func
 	cur    *mach.Block
 	pos    ir.Pos
-	alias  []*ir.Value // the value that stands for this one
+	alias  []*ir.Value // the value that replaces this one
 	narrow []bool      // an extension that only branches read: they compare the lower bits of its argument
-	plain  []bool      // a load of a signed number whose extension nobody reads
+	plain  []bool      // a load of a signed number whose extension is not read
 	needed []bool      // the value must be in a register
 	reg    []mach.Reg
 	order  []*ir.Block   // reachable blocks in reverse postorder: definitions before uses
@@ -43,9 +42,8 @@ type edge struct {
 	n    int
 }
 
-// Select selects f. Errors are the script's: ir.Diag. places says
-// where the globals stand (ir.PlaceGlobals): what is near another one is reached
-// from its address.
+// Select selects f. Errors are the script's: ir.Diag. places has the offsets of globals
+// (ir.PlaceGlobals): a global near another one is addressed relative to it.
 func Select(f *ir.Func, places map[string]ir.GlobalPlace) (*mach.Func, error) {
 	s := newSelector(f)
 	s.places = places
@@ -136,7 +134,7 @@ func (s *selector) postorder() []*ir.Block {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		to := top.b.Term.Succs[succs[len(succs)-1-top.next]].To // the first target follows at once
+		to := top.b.Term.Succs[succs[len(succs)-1-top.next]].To // the first target is laid out next
 		top.next++
 		if !seen[to.ID] {
 			seen[to.ID] = true
@@ -161,7 +159,7 @@ func liveSuccs(b *ir.Block) []int {
 	return nil
 }
 
-// findAliases finds values that are another value under a new name.
+// findAliases finds values that equal another value.
 func (s *selector) findAliases() {
 	for _, b := range s.order {
 		if !s.params[b.ID] {
@@ -193,7 +191,7 @@ func (s *selector) findNarrow() {
 	extends := func(v *ir.Value) bool {
 		return v.Op == ir.OpSext && v.Mem == ir.S32 || v.Op == ir.OpZext && v.Mem == ir.U32
 	}
-	compares := func(v *ir.Value) bool { // an extension with a constant that suits both widths
+	compares := func(v *ir.Value) bool { // an extension with a constant that fits both widths
 		if v.Op != ir.OpICmp {
 			return false
 		}
@@ -255,8 +253,8 @@ func (s *selector) resolve(v *ir.Value) *ir.Value {
 	return v
 }
 
-// coreOperand is the relocated constant that v, arithmetic, takes as its
-// immediate: loaders relocate those of all arithmetic. Nil when there is none.
+// coreOperand is the relocated constant that v, an arithmetic op, takes as its immediate:
+// loaders relocate the immediates of all arithmetic. Nil when there is none.
 func (s *selector) coreOperand(v *ir.Value) *ir.Value {
 	if _, ok := binary[v.Op]; !ok || s.resolve(v.Args[0]).IsConst() {
 		return nil
@@ -272,8 +270,8 @@ func free(v *ir.Value) bool {
 	return v.Op != ir.OpParam && (v.Op.Info().Inline || v.Op == ir.OpGlobalAddr)
 }
 
-// markNeeded finds the values that must be computed, from the effects and
-// terminators back through what each really reads.
+// markNeeded finds the values that must be computed, starting from effects and terminators
+// and following the operands that each actually reads.
 func (s *selector) markNeeded() {
 	var work []*ir.Value
 	mark := func(v *ir.Value) {
@@ -343,8 +341,8 @@ func (s *selector) condSources(v *ir.Value, use func(*ir.Value)) {
 	use(v)
 }
 
-// address splits a pointer into a base and a constant offset that an
-// instruction's 16-bit offset holds; bases in the frame count from r10.
+// address splits a pointer into a base and a constant offset that fits an instruction's
+// 16-bit offset; bases in the frame count from r10.
 func (s *selector) address(v *ir.Value, off int64) (base *ir.Value, total int64) {
 	for {
 		v = s.resolve(v)

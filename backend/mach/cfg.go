@@ -1,10 +1,10 @@
 package mach
 
-// Order makes the control flow graph ready for allocation and layout: it drops
-// unreachable blocks, gives every critical edge and every branch edge with
-// arguments a block of its own, fills what Block says that it fills, makes blocks cold that only cold ones lead to, and sorts the
-// blocks: reverse postorder, loops in one piece, cold blocks last. The entry
-// stays first; it gets a predecessor of its own when something jumps to it.
+// Order prepares the control flow graph for allocation and layout: it drops unreachable blocks,
+// splits critical edges and branch edges with arguments, fills the fields of Block that say so,
+// makes blocks cold that only cold ones lead to, and sorts the blocks: reverse postorder, loops
+// contiguous, cold blocks last. The entry stays first; it gets a predecessor of its own when
+// something jumps to it.
 func (f *Func) Order() {
 	f.isolateEntry()
 	f.Blocks = f.reversePostorder()
@@ -55,10 +55,10 @@ func (f *Func) prependEntry() {
 	b.Term = Term{Kind: Jump, Succs: []Edge{{To: old, Args: args}}, Pos: old.Term.Pos}
 }
 
-// reversePostorder lists the reachable blocks. Of a branch's targets the first
-// follows at once unless only the second stays in the loop. (Not in cold code: the
-// verifier walks first what follows, and a way out that it walks at once does not
-// wait while it walks the turns; see passes/trip_counts.go.)
+// reversePostorder lists the reachable blocks. Of a branch's targets the first is laid out
+// next unless only the second stays in the loop. (Not in cold code: the verifier walks the
+// fall-through path first, and an exit that it walks at once does not wait while it walks
+// the iterations; see passes/trip_counts.go.)
 func (f *Func) reversePostorder() []*Block {
 	type frame struct {
 		b    *Block
@@ -122,7 +122,7 @@ func (f *Func) splitCriticalEdges() {
 	}
 }
 
-// Dominators answers questions of dominance; it is valid until blocks change.
+// Dominators answers dominance queries; it is valid until blocks change.
 type Dominators struct {
 	index map[*Block]int // in reverse postorder
 	idom  []int
@@ -178,7 +178,7 @@ func (d *Dominators) meet(a, b int) int {
 	return a
 }
 
-// Dominates reports whether every way to b leads through a; a block dominates itself.
+// Dominates reports whether every path to b passes a; a block dominates itself.
 func (d *Dominators) Dominates(a, b *Block) bool {
 	i, j := d.index[a], d.index[b]
 	for j > i {

@@ -36,8 +36,8 @@ func (r Reg) Index() int { return int(r - firstVirt) }
 // OperandKind is the kind of an operand.
 type OperandKind uint8
 
-// Operand kinds. All but Register can be made again at any place from nothing:
-// they never need a register for longer than one instruction, and no spill.
+// Operand kinds. All but Register can be rematerialised anywhere: they never need a
+// register for longer than one instruction, and no spill.
 const (
 	None     OperandKind = iota
 	Register             // Reg
@@ -105,11 +105,11 @@ const (
 	numOps
 )
 
-// opInfo says what the other parts need of an operation.
+// opInfo describes an operation.
 type opInfo struct {
-	name        string // for Add..Arsh the assignment operator's sign
+	name        string // for Add..Arsh the operator of the assignment
 	code        uint8  // BPF_OP bits
-	tied        bool   // machine form wants Dst == Args[0]
+	tied        bool   // the machine form requires Dst == Args[0]
 	commutative bool
 }
 
@@ -154,8 +154,8 @@ type Insn struct {
 	W    bool // 32-bit arithmetic, upper half of the result zero
 	Cond ir.Cond
 	Kind ir.COREKind
-	Dst  Reg // NoReg when there is no result or nobody reads it
-	// Relocated says that CORE and Kind count.
+	Dst  Reg // NoReg when there is no result or it is not read
+	// Relocated means that CORE and Kind are set.
 	Relocated bool
 	Size      int // bytes of a memory access or a swap: 1, 2, 4, 8
 	Args      []Operand
@@ -168,8 +168,8 @@ type Insn struct {
 	// Spill is not 0 for a store or load of a spill slot (slot number + 1);
 	// Off is set when the slots are placed.
 	Spill int
-	// From is what regalloc's checker compares with: the instruction before
-	// allocation, nil for one that the allocator inserted.
+	// From is the instruction before allocation, which regalloc's checker compares with;
+	// nil for one that the allocator inserted.
 	From *Insn
 }
 
@@ -184,7 +184,7 @@ const (
 	Exit            // with Args[0] in r0
 )
 
-// Edge is a way to a block with the arguments of its parameters.
+// Edge is an edge to a block with the arguments for its parameters.
 type Edge struct {
 	To   *Block
 	Args []Operand
@@ -221,9 +221,9 @@ type Func struct {
 	Prog   *ir.Prog
 	Blocks []*Block // Blocks[0] is the entry; its parameters are r1, r2, ...
 	NVirt  int      // number of virtual registers
-	// Bounded marks virtual registers that a branch bounds and an address or
-	// length uses afterwards. Kernels forget bounds in spill slots, so these
-	// are kept in registers when anything else can go.
+	// Bounded marks virtual registers that a branch bounds and that an address or length
+	// uses afterwards. Kernels forget bounds in spill slots, so these are the last to be
+	// spilled.
 	Bounded []bool
 	// FrameUsed is the number of bytes below r10 taken by slots, later by spills too.
 	FrameUsed int

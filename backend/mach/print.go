@@ -163,7 +163,7 @@ func (t *Term) String() string {
 	return "no terminator"
 }
 
-// String is the whole function, a line an instruction.
+// String is the whole function, one instruction per line.
 func (f *Func) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "func %s frame %d\n", f.Name, f.FrameUsed)

@@ -42,7 +42,7 @@ func (r Raw) Append(p []byte) []byte {
 // Decode splits code into slots. A length that is not a multiple of 8 is an error.
 func Decode(code []byte) ([]Raw, error) {
 	if len(code)%8 != 0 {
-		return nil, fmt.Errorf("%d bytes are not a whole number of instructions", len(code))
+		return nil, fmt.Errorf("length of %d bytes is not a multiple of 8", len(code))
 	}
 	raw := make([]Raw, len(code)/8)
 	for n := range raw {
@@ -116,7 +116,7 @@ func rawMov(dst Reg, o Operand, w bool) []Raw {
 }
 
 // Encode is the instruction in machine form, in slots. It panics when i is not
-// in machine form: that is the allocator's fault.
+// in machine form: that is a bug in the allocator.
 func (i *Insn) Encode() []Raw {
 	d := uint8(i.Dst)
 	switch i.Op {
@@ -169,9 +169,9 @@ func (i *Insn) mustTie(n int) {
 	}
 }
 
-// Disassemble prints encoded code, a line an instruction with its slot number,
-// in the verifier's syntax. note gives a comment and, for a slot that refers to
-// a symbol, the symbol's text; it may be nil.
+// Disassemble prints encoded code in the verifier's syntax, one instruction per line with
+// its slot number. note returns a comment and, for a slot that refers to a symbol, the
+// symbol's text; it may be nil.
 func Disassemble(code []byte, note func(slot int) (symbol, comment string)) (string, error) {
 	raw, err := Decode(code)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"btc/internal/probe"
 )
 
-// contexts are the words for what programs read through their context.
+// contexts are the manifest's names for what programs read through their context.
 var contexts = map[probe.Context]string{
 	probe.CtxRecord: "record", probe.CtxRegs: "regs", probe.CtxPerf: "regs", probe.CtxArgs: "args", probe.CtxIter: "args", probe.CtxNone: "args",
 }
 
-// Where the record of a system call's tracepoint has the call's arguments, 8 bytes each
+// The offset of a system call's arguments in the record of its tracepoint, 8 bytes each
 // (struct syscall_trace_enter of the kernel's trace.h).
 const recordArgs = 16
 
-// code is what the manifest says of a program's instructions.
+// code is the manifest's description of a program's instructions.
 func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(f, byName)}
 	if f.Context.Any() {

@@ -1,6 +1,5 @@
-// Package manifest turns a module's metadata into the manifest that lies beside
-// the object: programs with attach points, maps and events with their layouts,
-// parameters, losses, positions.
+// Package manifest turns a module's metadata into the manifest next to the object: programs
+// with attach points, maps and events with their layouts, parameters, losses, positions.
 //
 // It takes the module after lowering, its encoded functions and the object's
 // bytes, and gives a internal/manifest.Manifest.
@@ -18,17 +17,17 @@ import (
 	"btc/ir"
 )
 
-// Language is the level of the bpftrace language that objects follow.
+// Language is the version of the bpftrace language that objects follow.
 const Language = "0.26"
 
-// sections are the ELF sections of the kinds of globals.
+// sections maps kinds of globals to ELF sections.
 var sections = map[ir.GlobalKind]string{
 	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss", ir.GlobalInit: ".data",
 }
 
 // TooLarge returns the map or event whose layouts make the manifest larger than a loader
-// takes, if there is one. A layout may have the same part many times: the manifest has each
-// of them, so that making it takes memory of another order than the module.
+// accepts, if there is one. A layout may contain the same part many times, and the manifest
+// has each of them, so building it may take far more memory than the module.
 func TooLarge(m *ir.Module) (d ir.Diag, found bool) {
 	counts, n := map[*ir.Layout]int{}, 0
 	add := func(pos ir.Pos, all ...*ir.Layout) {
@@ -52,7 +51,7 @@ func TooLarge(m *ir.Module) (d ir.Diag, found bool) {
 	return d, found
 }
 
-// parts counts the layouts in l, at most one more than a manifest may have; counts has
+// parts counts the layouts in l, up to one more than a manifest may have; counts caches
 // those that are known.
 func parts(l *ir.Layout, counts map[*ir.Layout]int) int {
 	n, ok := counts[l]
@@ -70,8 +69,7 @@ func parts(l *ir.Layout, counts map[*ir.Layout]int) int {
 	return n
 }
 
-// Build makes the manifest of an object. compiler is the name and version to
-// put into it.
+// Build makes the manifest of an object. compiler is the name and version recorded in it.
 func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *manifest.Manifest {
 	sum := sha256.Sum256(object)
 	out := &manifest.Manifest{
@@ -138,7 +136,7 @@ func arches(m *ir.Module) []string {
 	return all
 }
 
-// place is a place that may be absent.
+// place is a position that may be absent.
 func place(p *ir.Pos, end int) *manifest.Pos {
 	if p == nil {
 		return nil
@@ -165,7 +163,7 @@ func program(f *emit.Func) manifest.Program {
 	}
 }
 
-// fields lists each place of a function's CO-RE accesses.
+// fields lists each position of a function's CO-RE accesses.
 func fields(f *emit.Func) []manifest.FieldUse {
 	var out []manifest.FieldUse
 	for _, c := range f.CORE {
@@ -290,7 +288,7 @@ func layout(l *ir.Layout) manifest.Layout {
 	return out
 }
 
-// config reads the config keys that the loader acts on; others travel as text.
+// config reads the config keys that the loader acts on; others are passed on as strings.
 func config(c map[string]string) manifest.Config {
 	out := manifest.Config{MaxStrlen: 1024, PrintMapsOnExit: true, StrTruncTrailer: "..", CppDemangle: true}
 	for k, v := range c {

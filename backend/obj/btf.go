@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// The BTF kinds we write (kernel: include/uapi/linux/btf.h). None is newer
-// than 5.6: FUNC with global linkage.
+// The BTF kinds that the object uses (kernel: include/uapi/linux/btf.h). None is newer than
+// 5.6: FUNC with global linkage.
 const (
 	kindInt       = 1
 	kindPtr       = 2
@@ -22,7 +22,7 @@ const (
 	kindDatasec   = 15
 )
 
-// Encodings of kindInt. The kernel takes one at most.
+// Encodings of kindInt. The kernel accepts at most one.
 const (
 	intSigned = 1 << 0
 	intBool   = 1 << 2
@@ -57,7 +57,7 @@ type param struct {
 	typ  typeID
 }
 
-// secvar is a variable's place in a DATASEC.
+// secvar is a variable in a DATASEC.
 type secvar struct {
 	typ       typeID
 	off, size int
@@ -94,8 +94,7 @@ func (s *strtab) add(str string) uint32 {
 	return off
 }
 
-// record appends a type record and gives its id, the old one when an equal
-// record is there.
+// record appends a type record and returns its id; an equal record is reused.
 func (b *builder) record(words ...uint32) typeID {
 	raw := make([]byte, 0, 4*len(words))
 	for _, w := range words {

@@ -11,10 +11,10 @@ import (
 )
 
 // The local types of CO-RE relocations. A loader matches them with the host's
-// by name, so a local struct holds only the members that the script names, at
+// by name, so a local struct has only the members that the script uses, at
 // the target's offsets and with anonymous members flattened.
 
-// coreTypes collects the accesses of a module, then gives local types.
+// coreTypes collects the accesses of a module, then builds local types.
 type coreTypes struct {
 	t     *kernel.Target
 	b     *builder
@@ -39,7 +39,7 @@ type coreNode struct {
 type coreMember struct {
 	name  string
 	field kernel.Field
-	child *coreNode // when the path goes on inside, or the member is an aggregate
+	child *coreNode // when the path continues inside, or the member is an aggregate
 	known bool      // false: not in the target; invented for an existence test
 	value int32     // enumerator
 }
@@ -52,7 +52,7 @@ type coreStep struct {
 	index  []int // array indices that follow the member
 }
 
-// coreAccess is a resolved access: all that a record and its instruction need.
+// coreAccess is a resolved access: the input of a record and its instruction.
 type coreAccess struct {
 	root  *coreNode
 	steps []coreStep
@@ -117,7 +117,7 @@ func (c *coreTypes) child(m *coreMember, typ *kernel.Type) *coreNode {
 	return m.child
 }
 
-// access resolves a reference against the target and marks its members used.
+// access resolves a reference against the target and marks its members as used.
 func (c *coreTypes) access(ref ir.CORERef, kind ir.COREKind) (*coreAccess, error) {
 	a := &coreAccess{root: c.node(ref.Type)}
 	if kind == ir.EnumvalExists || kind == ir.EnumvalValue {
@@ -149,7 +149,7 @@ func (c *coreTypes) access(ref ir.CORERef, kind ir.COREKind) (*coreAccess, error
 		for _, n := range idx {
 			arr := a.typ.Resolve()
 			if arr.Kind != kernel.Array {
-				return nil, fmt.Errorf("%s: %q is no array", ref, name)
+				return nil, fmt.Errorf("%s: %q is not an array", ref, name)
 			}
 			a.typ = arr.Elem()
 			a.bitOff += n * a.typ.Size * 8
@@ -162,7 +162,7 @@ func (c *coreTypes) access(ref ir.CORERef, kind ir.COREKind) (*coreAccess, error
 		}
 		st := a.typ.Resolve()
 		if st.Kind != kernel.Struct && st.Kind != kernel.Union {
-			return nil, fmt.Errorf("%s: %q is no struct", ref, name)
+			return nil, fmt.Errorf("%s: %q is not a struct", ref, name)
 		}
 		node = c.child(m, st)
 		m.child = node
@@ -217,9 +217,8 @@ func (n *coreNode) enumerator(name string) *coreMember {
 	return m
 }
 
-// id is the local BTF type of a node. All accesses must have been collected:
-// it puts the members into the order of their offsets, which the kernel wants,
-// and so fixes the indices that spec gives.
+// id is the local BTF type of a node. All accesses must have been collected: it sorts the
+// members by offset, which the kernel requires, and so fixes the indices that spec returns.
 func (c *coreTypes) id(n *coreNode) typeID {
 	if n.done {
 		return n.id
@@ -373,8 +372,8 @@ func (a *coreAccess) local(kind ir.COREKind) (int64, error) {
 	return 0, fmt.Errorf("unknown kind %d", kind)
 }
 
-// bitfieldUnit is the aligned unit, grown from the storage type, that holds all
-// bits of a bitfield: how libbpf and the kernel place it.
+// bitfieldUnit is the aligned unit, grown from the storage type, that holds all bits of a
+// bitfield: libbpf and the kernel compute it the same way.
 func bitfieldUnit(bitOff, bitSize, typeSize int) (off, size int) {
 	size = typeSize
 	off = bitOff / 8 / size * size

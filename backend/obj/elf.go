@@ -56,7 +56,7 @@ type elfFile struct {
 
 func newELF() *elfFile { return &elfFile{sections: []*elfSection{{}}} }
 
-// section appends a section and gives its index.
+// section appends a section and returns its index.
 func (f *elfFile) section(s *elfSection) int {
 	f.sections = append(f.sections, s)
 	return len(f.sections) - 1
@@ -80,7 +80,7 @@ func (f *elfFile) number(r symRef) int {
 	return 1 + len(f.locals) + r.index
 }
 
-// bytes lays the file out: header, section data, section headers.
+// bytes writes the file: header, section data, section headers.
 func (f *elfFile) bytes() []byte {
 	strs := newStrtab()
 	f.addTables(&strs)
@@ -118,8 +118,8 @@ func (f *elfFile) bytes() []byte {
 	return out
 }
 
-// addTables puts the relocation sections and the symbol table behind the rest,
-// and fills .strtab (section 1) last.
+// addTables appends the relocation sections and the symbol table, and fills .strtab
+// (section 1) last.
 func (f *elfFile) addTables(strs *strtab) {
 	symtab := len(f.sections)
 	for _, s := range f.sections {

@@ -6,10 +6,10 @@ import (
 	"btc/ir"
 )
 
-// The .BTF.ext section: func_info, line_info and CO-RE records, grouped by ELF
-// section. libbpf refuses a record size with no records and cilium/ebpf refuses
-// none at all, so func_info and line_info are never empty; core_relo is absent
-// (length 0) when there is none.
+// The .BTF.ext section: func_info, line_info and CO-RE records, grouped by ELF section.
+// libbpf refuses a record size without records and cilium/ebpf refuses a missing one, so
+// func_info and line_info are never empty; core_relo is absent (length 0) when there is
+// none.
 
 type funcRecord struct {
 	insn int

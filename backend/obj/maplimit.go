@@ -7,12 +7,11 @@ import (
 	"btc/ir"
 )
 
-// maxMaps is the most maps that a program may use with its subprograms
-// (MAX_USED_MAPS of the kernel). Globals of one
-// section are one map.
+// maxMaps is the maximum number of maps used by a program with its subprograms
+// (MAX_USED_MAPS of the kernel). Globals of one section are one map.
 const maxMaps = 64
 
-// mapLimit is the error of the first program that uses too many maps.
+// mapLimit is the error for the first program that uses too many maps.
 func mapLimit(m *ir.Module, funcs []*emit.Func) error {
 	section := map[string]string{} // of a global
 	for _, s := range newDataSections(m) {
@@ -34,7 +33,7 @@ func mapLimit(m *ir.Module, funcs []*emit.Func) error {
 		if n := len(mapsOf(f, byName, section)); n > maxMaps {
 			return ir.Diag{
 				Pos:  f.Pos,
-				Text: fmt.Sprintf("this probe uses %d maps; the kernel permits %d in a program", n, maxMaps),
+				Text: fmt.Sprintf("this probe uses %d maps; the kernel allows %d per program", n, maxMaps),
 				Hint: `keep several values in one map, by a key: @m["a"], @m["b"]`,
 			}
 		}
@@ -42,7 +41,8 @@ func mapLimit(m *ir.Module, funcs []*emit.Func) error {
 	return nil
 }
 
-// mapsOf is the maps and data sections that f and the subprograms that it reaches use.
+// mapsOf is the set of maps and data sections that f and the subprograms that it reaches
+// use.
 func mapsOf(f *emit.Func, byName map[string]*emit.Func, section map[string]string) map[string]bool {
 	used, seen := map[string]bool{}, map[string]bool{f.Name: true}
 	for work := []*emit.Func{f}; len(work) > 0; {

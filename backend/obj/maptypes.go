@@ -7,15 +7,15 @@ import (
 	"btc/ir"
 )
 
-// Map definitions in BTF form: each map is a global variable in DATASEC
-// ".maps" of a struct type whose members say what the map is.
+// Map definitions in BTF form: each map is a global variable in DATASEC ".maps" whose
+// struct type describes the map with its members.
 
 var mapTypeNumbers = map[string]int{ // enum bpf_map_type
 	"hash": 1, "array": 2, "perf_event_array": 4, "percpu_hash": 5, "percpu_array": 6, "stack_trace": 7,
 	"lru_hash": 9, "lru_percpu_hash": 10, "ringbuf": 27,
 }
 
-// mapDef writes a map's definition struct and gives its type and size in bytes.
+// mapDef writes a map's definition struct and returns its type and size in bytes.
 func (w *writer) mapDef(m *ir.Map) (typeID, int, error) {
 	num, ok := mapTypeNumbers[m.BPF.Type]
 	if !ok {
@@ -70,7 +70,7 @@ type field struct {
 	typ  typeID
 }
 
-// structOf is a struct of words, or of one member that takes it all.
+// structOf is a struct of words, or of the one member that fills it.
 func (w *writer) structOf(name string, size int, fields ...field) typeID {
 	var ms []member
 	for i, f := range fields {
@@ -121,7 +121,7 @@ func (w *writer) number(l *ir.Layout) typeID {
 	return w.u64()
 }
 
-// storedType describes an object as it is stored in room bytes: numbers take 8.
+// storedType describes an object that is stored in room bytes: numbers take 8.
 func (w *writer) storedType(l *ir.Layout, name string, room int) typeID {
 	switch {
 	case room == 8 && isWord(l):
@@ -132,10 +132,10 @@ func (w *writer) storedType(l *ir.Layout, name string, room int) typeID {
 	return w.sized(room)
 }
 
-// names are the names of a struct's members, each once.
+// names are the names of a struct's members, made unique.
 type names struct {
 	given []string
-	other string // of those without a name
+	other string // for members without a name
 	used  map[string]bool
 }
 
@@ -143,7 +143,7 @@ func newNames(given []string, other string) *names {
 	return &names{given, other, map[string]bool{}}
 }
 
-// at is the name of member i, which is called own unless a name is given.
+// at is the name of member i, which is called own unless it has a name.
 func (n *names) at(i int, own string) string {
 	name := own
 	if i < len(n.given) && n.given[i] != "" {
@@ -161,7 +161,7 @@ func (n *names) at(i int, own string) string {
 	return unique
 }
 
-// identifier is a name as C takes it; "" for what has no letters.
+// identifier is a name as a C identifier; "" for one without letters.
 func identifier(name string) string {
 	name = ir.CIdentifier(name)
 	switch {
@@ -186,8 +186,8 @@ func (w *writer) sized(n int) typeID {
 	return w.btf.array(w.u8(), n)
 }
 
-// layoutType is the BTF type of a storage layout, so that other tools can print
-// our maps; whatever has no C counterpart becomes words or bytes.
+// layoutType is the BTF type of a storage layout, so that other tools can print the maps;
+// what has no C counterpart becomes words or bytes.
 func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	switch l.Kind {
 	case ir.LInt, ir.LBool, ir.LPtr, ir.LEnum:
@@ -220,10 +220,10 @@ func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	return w.sized(l.Size)
 }
 
-// pairName is what goes before the process's number.
+// pairName is the name of what precedes the process's number.
 var pairName = map[ir.LayoutKind]string{ir.LUstack: "id", ir.LUsym: "address"}
 
-// tuple is a struct of a tuple's or record's fields; false where they have no form in C.
+// tuple is a struct of a tuple's or record's fields; false if they have no C form.
 func (w *writer) tuple(l *ir.Layout, name string, names *names) (typeID, bool) {
 	var ms []member
 	end := 0
@@ -263,7 +263,7 @@ type dataSection struct {
 	vars  []*ir.Global
 	offs  map[string]int
 	size  int
-	bytes []byte // none for .bss, which is all zeros: tables in front of maps are large
+	bytes []byte // none for .bss, which is all zeros: per-CPU caches are large
 }
 
 func newDataSections(m *ir.Module) []*dataSection {

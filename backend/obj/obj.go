@@ -1,12 +1,11 @@
 // Package obj writes the BPF ELF object.
 //
-// It takes a module and its encoded functions (backend/emit) and gives the
-// bytes of an ELF64 relocatable file for EM_BPF that bpftool, libbpf and
-// cilium/ebpf load as it is: a section a program with libbpf's names,
-// subprograms in .text, BTF-defined .maps, license, .rodata, .rodata.params,
-// .data, .bss, .BTF, and .BTF.ext with func_info, line_info and CO-RE records. The same
-// input returns the same bytes. Offsets follow what those loaders accept in
-// common; where they differ the comment says whose rule it is.
+// It takes a module and its encoded functions (backend/emit) and returns an ELF64
+// relocatable file for EM_BPF that bpftool, libbpf and cilium/ebpf load unchanged: one
+// section per program with libbpf's names, subprograms in .text, BTF-defined .maps,
+// license, .rodata, .rodata.params, .data, .bss, .BTF, and .BTF.ext with func_info,
+// line_info and CO-RE records. Equal input gives equal bytes. Offsets follow what those
+// loaders accept in common; where they differ the comment says whose rule it is.
 package obj
 
 import (
@@ -18,8 +17,8 @@ import (
 	"btc/ir"
 )
 
-// license is the default of what the object's programs are under: helpers such as probe_read
-// are for GPL-compatible programs only.
+// license is the default license of the object's programs: helpers such as probe_read are
+// available to GPL-compatible programs only.
 const license = "GPL"
 
 // writer holds the state of one object.
@@ -35,9 +34,8 @@ type writer struct {
 	textSym symRef
 }
 
-// globalRef is how code refers to a global: by its own symbol, and to a place
-// inside of it by its section, because cilium/ebpf ignores the addend of a
-// reference to an object symbol.
+// globalRef is how code refers to a global: by its own symbol, and to a byte inside it by
+// its section, because cilium/ebpf ignores the addend of a reference to an object symbol.
 type globalRef struct {
 	sym, section symRef
 	off          int // in the section
@@ -52,7 +50,7 @@ type progSection struct {
 	ext   *extSection
 }
 
-// Write returns the object's bytes. It changes no argument.
+// Write returns the object's bytes. It does not change its arguments.
 func Write(m *ir.Module, funcs []*emit.Func) ([]byte, error) {
 	if err := mapLimit(m, funcs); err != nil {
 		return nil, err
@@ -208,9 +206,8 @@ func (w *writer) fill(secs []*progSection, accesses map[*emit.Func][]*coreAccess
 	return nil
 }
 
-// funcSymbol writes the symbol, the BTF FUNC and its func_info. A subprogram is
-// LOCAL in ELF and static in BTF: the form that every loader and bpftool's
-// linker take.
+// funcSymbol writes the symbol, the BTF FUNC and its func_info. A subprogram is LOCAL in
+// ELF and static in BTF: the form that every loader and bpftool's linker accept.
 func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
 	sym := elfSymbol{name: f.Name, bind: elf.STB_GLOBAL, typ: elf.STT_FUNC, section: s.index, value: s.start[f.Name] * 8, size: len(f.Insns)}
 	proto := w.btf.funcProto(w.btf.int("int", 4, intSigned), param{"ctx", w.btf.ptr(0)})
@@ -247,8 +244,8 @@ func (w *writer) relocate(s *progSection, f *emit.Func) error {
 		var ok bool
 		switch r.Kind {
 		case emit.Map:
-			// libbpf takes the source register from the relocation's target and
-			// wants it clear in the file.
+			// libbpf takes the source register from the relocation's target and requires it
+			// to be zero in the file.
 			sec.data[at+1] &= 0x0f
 			rel.sym, ok = w.maps[r.Sym]
 		case emit.Global:
@@ -272,7 +269,7 @@ func (w *writer) relocate(s *progSection, f *emit.Func) error {
 			}
 		}
 		if !ok {
-			panic(fmt.Sprintf("BUG: %s refers to the unknown %s %q", f.Name, r.Kind, r.Sym))
+			panic(fmt.Sprintf("BUG: %s refers to unknown %s %q", f.Name, r.Kind, r.Sym))
 		}
 		sec.relocs = append(sec.relocs, rel)
 	}
@@ -296,7 +293,7 @@ func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error
 			binary.LittleEndian.PutUint32(ins[12:], uint32(v>>32))
 		case 1, 2, 3: // ldx, st, stx
 			if v != int64(int16(v)) {
-				return ir.Diag{Pos: c.Pos, Text: fmt.Sprintf("%s is %d bytes into its type: too far for one instruction", c.Ref, v)}
+				return ir.Diag{Pos: c.Pos, Text: fmt.Sprintf("%s is at offset %d of its type: too far for one instruction", c.Ref, v)}
 			}
 			binary.LittleEndian.PutUint16(ins[2:], uint16(v))
 		default:
@@ -307,8 +304,8 @@ func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error
 	return nil
 }
 
-// lines gives each function a line record at its first instruction (the kernel
-// wants one) and one where the statement or place changes.
+// lines gives each function a line record at its first instruction (required by the kernel)
+// and one where the statement or position changes.
 func (w *writer) lines(s *progSection, f *emit.Func) {
 	base := s.start[f.Name]
 	last := lineRecord{insn: -1}

@@ -8,7 +8,7 @@ import (
 	"btc/backend/mach"
 )
 
-// snapshot is what check needs of a function before allocation.
+// snapshot is what check needs to know of a function before allocation.
 type snapshot struct {
 	text   string
 	params map[*mach.Block][]mach.Reg
@@ -26,9 +26,8 @@ func takeSnapshot(f *mach.Func) *snapshot {
 	return s
 }
 
-// contents says, for each register (0 to 9) and frame offset (negative), which
-// virtual registers and constants it holds for certain. A missing entry holds
-// nothing known.
+// contents is, for each register (0 to 9) and frame offset (negative), the virtual
+// registers and constants it is known to hold. A missing entry means unknown.
 type contents map[int]tokens
 
 type tokens map[mach.Operand]bool
@@ -42,10 +41,10 @@ type checker struct {
 	err    error
 }
 
-// check replays f, in machine form, against the function before: it follows
-// which value is where through every instruction that the allocator inserted,
-// joins what different ways know, and demands that each old instruction reads
-// the values it read before. It trusts nothing of the allocator's own records.
+// check replays f, in machine form, against the function before allocation: it tracks which
+// value is where through every instruction that the allocator inserted, meets the facts of
+// different paths, and requires that each original instruction reads the values it read
+// before. It uses none of the allocator's own data.
 func (s *snapshot) check(f *mach.Func) error {
 	in := map[*mach.Block]contents{}
 	entry := contents{}
@@ -90,7 +89,7 @@ func (c contents) clone() contents {
 	return d
 }
 
-// meet keeps what both know and reports whether c lost something.
+// meet keeps the facts that hold in both and reports whether c lost any.
 func (c contents) meet(other contents) bool {
 	lost := false
 	for loc, t := range c {
@@ -104,7 +103,7 @@ func (c contents) meet(other contents) bool {
 	return lost
 }
 
-// edge is what is known after the edge: parameters take their arguments' places.
+// edge is the state after the edge: parameters take the locations of their arguments.
 func (c *checker) edge(e mach.Edge) contents {
 	params := c.before.params[e.To]
 	after := c.now.clone()
@@ -144,7 +143,7 @@ func (c *checker) block() {
 	}
 }
 
-// reads demands that machine operand got holds what want was.
+// reads requires that machine operand got holds what want was.
 func (c *checker) reads(what string, got, want mach.Operand) {
 	if got == want {
 		if got.IsReg() && got.Reg != mach.R10 {
@@ -165,10 +164,10 @@ func (c *checker) inserted(i *mach.Insn) {
 	case i.Op == mach.Mov:
 		c.set(int(i.Dst), tokens{i.Args[0]: true})
 	case i.Spill == 0 || i.Off >= 0:
-		c.fail(i.String(), "inserted, but no move")
+		c.fail(i.String(), "inserted, but not a move")
 	case i.Op == mach.Load:
 		if len(c.now[i.Off]) == 0 {
-			c.fail(i.String(), "nothing known in the slot")
+			c.fail(i.String(), "contents of the slot unknown")
 		}
 		c.set(int(i.Dst), c.now[i.Off])
 	case i.Args[1].IsReg():
@@ -186,7 +185,7 @@ func (c *checker) set(loc int, t tokens) {
 	c.now[loc] = maps.Clone(t)
 }
 
-// old checks an instruction that was there before.
+// old checks an instruction of the original function.
 func (c *checker) old(i *mach.Insn) {
 	from := i.From
 	what := from.String() + " -> " + i.String()
@@ -221,7 +220,7 @@ func (c *checker) old(i *mach.Insn) {
 	}
 	c.now[int(i.Dst)] = tokens{}
 	if from.Dst.IsVirt() {
-		for _, t := range c.now { // copies of an earlier turn of the loop are stale
+		for _, t := range c.now { // copies from an earlier iteration of the loop are stale
 			delete(t, mach.RegOp(from.Dst))
 		}
 		c.now[int(i.Dst)][mach.RegOp(from.Dst)] = true

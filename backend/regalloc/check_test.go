@@ -52,10 +52,10 @@ func TestCheckerRejects(t *testing.T) {
 		spoil func(i []mach.Insn, b *mach.Block)
 		want  string
 	}{
-		"no move":                         {func(i []mach.Insn, _ *mach.Block) { i[0].Op = mach.Neg }, "inserted, but no move"},
-		"a store that is not of a slot":   {func(i []mach.Insn, _ *mach.Block) { i[3].Spill = 0 }, "inserted, but no move"},
-		"a slot above the frame":          {func(i []mach.Insn, _ *mach.Block) { i[3].Off = 0 }, "inserted, but no move"},
-		"a load of another slot":          {func(i []mach.Insn, _ *mach.Block) { i[7].Off = -16 }, "nothing known in the slot"},
+		"no move":                         {func(i []mach.Insn, _ *mach.Block) { i[0].Op = mach.Neg }, "inserted, but not a move"},
+		"a store that is not of a slot":   {func(i []mach.Insn, _ *mach.Block) { i[3].Spill = 0 }, "inserted, but not a move"},
+		"a slot above the frame":          {func(i []mach.Insn, _ *mach.Block) { i[3].Off = 0 }, "inserted, but not a move"},
+		"a load of another slot":          {func(i []mach.Insn, _ *mach.Block) { i[7].Off = -16 }, "contents of the slot unknown"},
 		"a store of another register":     {func(i []mach.Insn, _ *mach.Block) { i[3].Args[1] = mach.RegOp(mach.R3) }, "which does not hold v1"},
 		"a store of a constant":           {func(i []mach.Insn, _ *mach.Block) { i[3].Args[1] = mach.ImmOp(7) }, "which does not hold v1"},
 		"a move of another register":      {func(i []mach.Insn, _ *mach.Block) { i[0].Args[0] = mach.RegOp(mach.R2) }, "reads r3, which does not hold v0"},

@@ -6,9 +6,9 @@ import (
 	"btc/backend/mach"
 )
 
-// chooseStart decides what a block of several predecessors finds in the
-// registers: what is there now, at the end of the first predecessor. In front
-// of a loop that calls, what lives around it goes to registers that calls keep.
+// chooseStart decides the register contents at the start of a block with several
+// predecessors: the current ones, at the end of the first predecessor. Before a loop with
+// calls, values that live around it move to callee-saved registers.
 func (a *allocator) chooseStart(e mach.Edge) {
 	s := &a.starts[e.To.Index]
 	s.reset()
@@ -57,7 +57,8 @@ func (a *allocator) paramsByUse(b *mach.Block) []int {
 	return order
 }
 
-// placeParam gives p the first free register of order, or that of whoever is needed last, or none.
+// placeParam assigns p the first free register of order, or that of the value with the farthest
+// next use, or none.
 func placeParam(s *startState, p int32, dist map[int32]int32, order *[numRegs]mach.Reg) {
 	worst := noReg
 	for _, r := range order {
@@ -74,8 +75,8 @@ func placeParam(s *startState, p int32, dist map[int32]int32, order *[numRegs]ma
 	}
 }
 
-// clearCallerSaved moves what is in r0 to r5 to free callee-saved registers;
-// what finds none will be in its slot.
+// clearCallerSaved moves the values in r0 to r5 to free callee-saved registers; those that
+// find none will be in their slots.
 func clearCallerSaved(s *startState) {
 	for r := range numCaller {
 		v := s.regs[r]
@@ -92,7 +93,7 @@ func clearCallerSaved(s *startState) {
 	}
 }
 
-// matchStart emits the moves that bring everything where e's block wants it.
+// matchStart emits the moves that bring every value to where e's block expects it.
 func (a *allocator) matchStart(e mach.Edge) {
 	s := &a.starts[e.To.Index]
 	argOf := map[int32]mach.Operand{}

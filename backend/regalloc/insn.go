@@ -6,7 +6,7 @@ import (
 	"btc/backend/mach"
 )
 
-// plain allocates an instruction whose result may go anywhere.
+// plain allocates an instruction whose result may be in any register.
 func (a *allocator) plain(i *mach.Insn, want mach.Reg) {
 	n := *i
 	n.Args = slices.Clone(i.Args)
@@ -24,8 +24,8 @@ func (a *allocator) plain(i *mach.Insn, want mach.Reg) {
 	a.define(i.Dst, n.Dst)
 }
 
-// held is the registers that args, which live on, are in: not to be evicted
-// between their reload and the instruction.
+// held is the registers of those args that live on: they must not be evicted between their
+// reload and the instruction.
 func (a *allocator) held(args []mach.Operand) (s regSet) {
 	a.pinHeld(args, &s)
 	return s
@@ -67,8 +67,8 @@ func (a *allocator) tied(i *mach.Insn, want mach.Reg) {
 	a.define(i.Dst, dst)
 }
 
-// betterFirst reports whether y should be overwritten instead of x: because it
-// dies and x does not, or because it is where the result is wanted.
+// betterFirst reports whether y should be overwritten instead of x: because it dies and x
+// does not, or because it is in the register that is hinted for the result.
 func (a *allocator) betterFirst(x, y mach.Operand, want mach.Reg) bool {
 	xr, yr := a.vals[x.Reg.Index()].reg, a.vals[y.Reg.Index()].reg
 	if xr == noReg || !a.dead(int32(y.Reg.Index())) {
@@ -112,8 +112,8 @@ func (a *allocator) selectInsn(i *mach.Insn, want mach.Reg) {
 	a.define(i.Dst, dst)
 }
 
-// call allocates a call: arguments into r1 to r5, what lives on out of r0 to
-// r5, all in one parallel move.
+// call allocates a call: it moves arguments to r1 to r5 and live values out of r0 to r5,
+// all in one parallel move.
 func (a *allocator) call(i *mach.Insn) {
 	m := newMover(a)
 	for k, o := range i.Args {
@@ -158,8 +158,8 @@ func (a *allocator) call(i *mach.Insn) {
 	a.define(i.Dst, mach.R0)
 }
 
-// shelter finds a callee-saved register for the value in r, which lives across
-// a call. A value that is needed much later gives way.
+// shelter finds a callee-saved register for the value in r, which lives across a call. A
+// value with a much farther next use is evicted.
 func (a *allocator) shelter(r mach.Reg, taken regSet) mach.Reg {
 	worst := noReg
 	for _, to := range longOrder[:numRegs-numCaller] {
@@ -180,7 +180,7 @@ func (a *allocator) shelter(r mach.Reg, taken regSet) mach.Reg {
 	return worst
 }
 
-// terminator ends the block.
+// terminator allocates the block's terminator.
 func (a *allocator) terminator() {
 	t := &a.b.Term
 	switch t.Kind {
@@ -216,7 +216,7 @@ func (a *allocator) terminator() {
 	}
 }
 
-// passOn lets the only successor of this edge start as this block ends.
+// passOn makes the current state the start of the only successor of this edge.
 func (a *allocator) passOn(to *mach.Block) {
 	s := &a.starts[to.Index]
 	s.reset()

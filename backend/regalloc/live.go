@@ -4,9 +4,8 @@ import (
 	"btc/backend/mach"
 )
 
-// Next uses are counted in instructions. An edge costs more than its length
-// when what follows is not expected soon, so that values needed only there are
-// the first to leave their registers.
+// Next uses are counted in instructions. An edge costs more than its length if it is
+// unlikely to be taken, so that values needed only after it are evicted first.
 const (
 	edgeCost = 1
 	exitCost = 64  // the edge leaves a loop
@@ -49,7 +48,7 @@ func (s *distSet) set(v, dist int32) {
 	s.at[v] = int32(len(s.list))
 }
 
-// remove drops v and gives its distance, or -1 when it was not there.
+// remove drops v and returns its distance, or -1 when it was absent.
 func (s *distSet) remove(v int32) int32 {
 	n := s.at[v]
 	if n == 0 {
@@ -68,8 +67,8 @@ func (s *distSet) remove(v int32) int32 {
 type liveness struct {
 	in     [][]liveVal
 	params [][]int32 // distance to the first use of each parameter, -1 when there is none
-	// crosses tells of each value whether a call that is not cold happens while it
-	// lives, or while a value that it becomes does.
+	// crosses reports, for each value, whether it, or a value that it becomes, lives across
+	// a call that is not cold.
 	crosses []bool
 }
 
@@ -94,8 +93,9 @@ func computeLiveness(f *mach.Func) *liveness {
 	return l
 }
 
-// spread has what becomes a value that lives across calls sit in a register
-// that calls keep from its definition on: otherwise it moves there on each way.
+// spread propagates the hint for callee-saved registers backwards: a value that becomes one
+// that lives across calls is in such a register from its definition on. Otherwise it would
+// be moved there on each path.
 func (l *liveness) spread(f *mach.Func) {
 	for changed := true; changed; {
 		changed = false

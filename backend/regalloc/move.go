@@ -6,8 +6,7 @@ import (
 	"btc/backend/mach"
 )
 
-// source is where a moved value comes from: a register, a constant of any sort,
-// or the slot of a value.
+// source is where a moved value comes from: a register, a constant, or the slot of a value.
 type source struct {
 	op   mach.Operand // None when the value is in its slot
 	slot int          // number of the slot: that of the value
@@ -30,8 +29,8 @@ func (a *allocator) source(o mach.Operand) source {
 	return source{slot: v}
 }
 
-// mover collects moves that happen at once and emits them in an order that
-// keeps every source until it is read.
+// mover collects moves that happen at once (a parallel move) and emits them in an order
+// that keeps every source until it is read.
 type mover struct {
 	a     *allocator
 	regs  [numRegs]source // by destination
@@ -47,23 +46,23 @@ type slotMove struct {
 
 func newMover(a *allocator) *mover { return &mover{a: a} }
 
-// add asks for dst to receive src.
+// add requests that dst receive src.
 func (m *mover) add(dst mach.Reg, src source) {
 	m.regs[dst] = src
 	m.dsts.add(dst)
 }
 
-// addSlot asks for the slot to receive src.
+// addSlot requests that the slot receive src.
 func (m *mover) addSlot(slot int, src source) {
 	if !src.inSlot() || src.slot != slot {
 		m.slots = append(m.slots, slotMove{slot, src})
 	}
 }
 
-// keep says that r keeps its value.
+// keep records that r keeps its value.
 func (m *mover) keep(r mach.Reg) { m.kept.add(r) }
 
-// sources is the registers that moves not yet done read.
+// sources is the set of registers that pending moves read.
 func (m *mover) sources() (s regSet) {
 	for r := range mach.Reg(numRegs) {
 		if m.dsts.has(r) && m.regs[r].op.IsReg() {
@@ -82,7 +81,7 @@ func (m *mover) emit() {
 	m.saveOverwritten()
 	m.fillSlots()
 	m.moveRegs()
-	for r := range mach.Reg(numRegs) { // what is left comes from no register
+	for r := range mach.Reg(numRegs) { // the remaining sources are not registers
 		if !m.dsts.has(r) {
 			continue
 		}
@@ -151,8 +150,8 @@ func (m *mover) fillSlots() {
 	m.throughRegister(indirect)
 }
 
-// throughRegister moves what a store cannot write at once. Where no register is
-// free, r0 is put aside.
+// throughRegister emits moves that a single store cannot do. Where no register is free, r0
+// is saved and restored.
 func (m *mover) throughRegister(moves []slotMove) {
 	if len(moves) == 0 {
 		return
@@ -184,7 +183,7 @@ func (m *mover) throughRegister(moves []slotMove) {
 	}
 }
 
-// moveRegs does the moves from register to register.
+// moveRegs emits the moves from register to register.
 func (m *mover) moveRegs() {
 	for r := range mach.Reg(numRegs) {
 		if m.dsts.has(r) && m.regs[r].op == mach.RegOp(r) {
@@ -213,13 +212,13 @@ func (m *mover) moveRegs() {
 	}
 }
 
-// done says that r has its new value.
+// done records that r has its new value.
 func (m *mover) done(r mach.Reg) {
 	m.dsts &^= setOf(r)
 	m.kept.add(r)
 }
 
-// breakCycle puts the contents of r, which others wait to read, aside.
+// breakCycle saves the contents of r, which other moves still have to read.
 func (m *mover) breakCycle(r mach.Reg) {
 	aside := source{}
 	busy := m.kept | m.sources()

@@ -1,24 +1,23 @@
-// Package regalloc gives machine registers to virtual ones.
+// Package regalloc assigns machine registers to virtual ones.
 //
-// It takes a mach.Func in SSA form and gives the same function in machine form:
-// r0 to r10 only, no block parameters, spills placed in the 512-byte frame below
-// f.FrameUsed. It always succeeds but for a frame that is too small.
+// It takes a mach.Func in SSA form and returns the same function in machine form: r0 to r10
+// only, no block parameters, spills in the 512-byte frame below f.FrameUsed. It fails only
+// if the frame is too small.
 //
-// The method is one forward walk over each block, in layout order, with the
-// distance to every value's next use at hand. A value gets a register where it
-// is defined and keeps it until a call or the want of a register moves it; who
-// is needed last goes first. A value that must leave every register is stored
-// once, at the latest place that every reload follows: where it first left, or
-// where it was defined. So a value is in a register or in its slot, and a
-// reload puts it into any register. Where ways join, the first way seen
-// decides the registers, and the others end with moves. r1 to r5 and r0 are
-// fixed at calls; what lives across calls prefers r6 to r9.
+// The method is one forward walk over each block, in layout order, with the distance to
+// every value's next use. A value gets a register where it is defined and keeps it until a
+// call or register pressure moves it; the value with the farthest next use is evicted first
+// (Belady). An evicted value is stored once, at the latest point that dominates every
+// reload: where it was first evicted, or where it was defined. So a value is in a register
+// or in its slot, and a reload puts it into any register. At joins, the first path seen
+// decides the registers, and the others end with moves. r1 to r5 and r0 are fixed at calls;
+// values that live across calls prefer r6 to r9.
 //
-// Two rules come from the kernel verifier. A store of a register keeps what the
-// kernel knows of it at that moment only (bounds of scalars since 5.10, pointers
-// always), and only as eight aligned bytes: hence stores as late as possible,
-// after the checks, and no narrower slots. And a comparison bounds the compared
-// register and its copies: hence Select compares the register that it keeps.
+// Two rules come from the kernel verifier. A spill keeps only what the kernel knows of the
+// register at that moment (bounds of scalars since 5.10, pointers always), and only as
+// eight aligned bytes: hence stores as late as possible, after the checks, and no narrower
+// slots. And a comparison bounds the compared register and its copies: hence Select
+// compares the register that it keeps.
 package regalloc
 
 import (
@@ -49,21 +48,21 @@ type value struct {
 	spilled bool     // its slot holds it
 	inSlot  bool     // a parameter that arrives in its slot
 	def     point    // right after its definition
-	left    []point  // where it left its register for good
+	left    []point  // where it was evicted for good
 	reloads []point
 }
 
-// point is a place between instructions of the output: before b.Insns[index].
+// point is a position between instructions of the output: before b.Insns[index].
 type point struct {
 	b     *mach.Block
 	index int
-	reg   mach.Reg // that holds the value there
+	reg   mach.Reg // the register that holds the value there
 }
 
 // use is an element of a list of uses.
 type use struct{ pos, next int32 }
 
-// startState is what a block finds in the registers: indices of virtual
+// startState is the register contents at the start of a block: indices of virtual
 // registers, -1 for nothing.
 type startState struct {
 	set  bool
@@ -77,16 +76,16 @@ type allocator struct {
 	starts []startState // by Block.Index
 	scan   *distSet
 
-	// The block at work.
+	// The current block.
 	b    *mach.Block
 	old  []mach.Insn
 	out  []mach.Insn
 	regs [numRegs]int32
 	uses []use
-	want []mach.Reg // by old instruction: where its result is wanted
-	wish wishes
+	want []mach.Reg // by old instruction: the hint for its result
+	hint hints
 	pos  ir.Pos
-	at   int32 // index of the instruction at work
+	at   int32 // index of the current instruction
 
 	temps int // numbered spill slots after those of values
 }
@@ -99,7 +98,7 @@ func Allocate(f *mach.Func, opt Options) error {
 		before = takeSnapshot(f)
 	}
 	a := &allocator{f: f, live: computeLiveness(f), vals: make([]value, f.NVirt), starts: make([]startState, len(f.Blocks)),
-		scan: newDistSet(f.NVirt), wish: newWishes(f.NVirt)}
+		scan: newDistSet(f.NVirt), hint: newWishes(f.NVirt)}
 	for n := range a.vals {
 		a.vals[n].reg, a.vals[n].use = noReg, -1
 	}
@@ -190,7 +189,7 @@ func (a *allocator) block(b *mach.Block) {
 	b.Insns = slices.Clone(a.out)
 }
 
-// enter sets the registers as the block finds them.
+// enter sets the registers to the state at the start of the block.
 func (a *allocator) enter() {
 	for r, v := range a.regs {
 		if v >= 0 {
@@ -213,9 +212,9 @@ func (a *allocator) enter() {
 	}
 }
 
-// findUses builds the lists of uses and of wishes by a walk from the end.
+// findUses builds the lists of uses and of hints by a walk from the end.
 func (a *allocator) findUses() {
-	for _, lv := range a.scan.list { // what the last block left: the values live at its end
+	for _, lv := range a.scan.list { // the values live at the block's end, as left by the last scan
 		a.vals[lv.v].use = -1
 	}
 	a.uses = a.uses[:0]
@@ -233,7 +232,7 @@ func (a *allocator) findUses() {
 	a.wishesAtEnd()
 	for pos := end - 1; pos >= 0; pos-- {
 		i := &a.old[pos]
-		a.want[pos] = a.wishesBefore(i)
+		a.want[pos] = a.hintsBefore(i)
 		for _, o := range i.Args {
 			if o.IsVirt() {
 				a.pushUse(int32(o.Reg.Index()), pos)
@@ -271,7 +270,7 @@ func (a *allocator) nextUse(v int32) int32 {
 	return a.uses[u].pos - a.at
 }
 
-// freeDead empties the registers of operands that nobody reads any more.
+// freeDead frees the registers of operands that are not read any more.
 func (a *allocator) freeDead(args []mach.Operand) {
 	for _, o := range args {
 		if !o.IsVirt() {
@@ -298,8 +297,8 @@ func setOf(list ...mach.Reg) (s regSet) {
 	return s
 }
 
-// Orders of preference: values that live across calls want r6 to r9; short
-// lives keep away from the arguments' registers, which calls fill.
+// Orders of preference: values that live across calls prefer r6 to r9; short-lived ones
+// avoid the argument registers, which calls fill.
 var (
 	longOrder  = [numRegs]mach.Reg{6, 7, 8, 9, 0, 5, 4, 3, 2, 1}
 	shortOrder = [numRegs]mach.Reg{0, 5, 4, 3, 2, 1, 9, 8, 7, 6}
@@ -312,8 +311,7 @@ func (a *allocator) order(v int32) *[numRegs]mach.Reg {
 	return &shortOrder
 }
 
-// take finds a register for v outside avoid and empties it; the caller says
-// what goes in.
+// take finds a register for v outside avoid and evicts its value; the caller assigns it.
 func (a *allocator) take(v int32, want mach.Reg, avoid regSet) mach.Reg {
 	if want != noReg && a.regs[want] < 0 && !avoid.has(want) {
 		return want
@@ -385,7 +383,7 @@ func (a *allocator) ensure(o mach.Operand, pinned *regSet) mach.Operand {
 	return mach.RegOp(r)
 }
 
-// define says that the instruction just emitted left dst's value in r.
+// define records that the instruction just emitted left dst's value in r.
 func (a *allocator) define(dst, r mach.Reg) {
 	if !dst.IsVirt() {
 		return

@@ -6,9 +6,9 @@ import (
 	"btc/backend/mach"
 )
 
-// placeStores inserts the store of each spilled value that is reloaded: at the
-// first place where it left its register that all reloads follow and that is in
-// no deeper loop, else right after its definition.
+// placeStores inserts the store of each spilled value that is reloaded: at the first place
+// where it left its register that dominates all reloads and is in no deeper loop, or right
+// after its definition.
 func (a *allocator) placeStores() {
 	dom := a.f.Dominators()
 	type insertion struct {

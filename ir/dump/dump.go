@@ -1,8 +1,8 @@
-// Package dump shows modules to people: the control flow of functions as text,
-// and one HTML page with the stages of a compilation side by side.
+// Package dump renders modules for people: the control flow of functions as text, and one
+// HTML page with the stages of a compilation side by side.
 //
-// It takes modules (Recorder.Add has the signature of passes.Options.Dump) and
-// gives text. The page is one file that needs nothing else.
+// It takes modules (Recorder.Add has the signature of passes.Options.Dump) and returns
+// text. The page is one self-contained file.
 package dump
 
 import (
@@ -17,7 +17,7 @@ import (
 	"btc/ir"
 )
 
-// CFG writes the control flow of f, a line a block in reverse postorder:
+// CFG writes the control flow of f, one line per block in reverse postorder:
 //
 //	b0            -> b1 b4
 //	b1   loop 1   -> b1 b4     if v9     idom b0
@@ -69,14 +69,14 @@ func blockLine(b *ir.Block, d *ir.DomTree, loops *ir.LoopNest) string {
 	return fmt.Sprintf("  b%-4d %3d values  %-14s %-36s %s", b.ID, len(b.Values), strings.Join(notes, " "), end, dom)
 }
 
-// Recorder keeps the text of a module at each stage.
+// Recorder keeps the printed module of each stage.
 type Recorder struct {
 	Title  string
 	stages []stage
 }
 
 type stage struct {
-	Names []string // stages that left the text as it is share a column
+	Names []string // stages with equal output share a column
 	Text  string
 	CFG   string
 }
@@ -103,9 +103,9 @@ func (r *Recorder) AddText(name, text, cfg string) {
 //go:embed page.html
 var pageText string
 
-// HTML writes the page: a column a stage. Stages that changed nothing are named
-// over the column before. A click on a value, block or slot marks it in every
-// column; a click on a position marks what came of that place in the script.
+// HTML writes the page, one column per stage. Stages that changed nothing are named over
+// the column before. A click on a value, block or slot highlights it in every column; a
+// click on a position highlights the code generated from that position in the script.
 func (r *Recorder) HTML(w io.Writer) error {
 	page, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -126,10 +126,10 @@ func (r *Recorder) HTML(w io.Writer) error {
 	}{r.Title, columns})
 }
 
-// names finds what can be marked: values, blocks, slots, positions.
+// names finds what can be highlighted: values, blocks, slots, positions.
 var names = regexp.MustCompile(`\b[vbs][0-9]+\b|![0-9]+:[0-9]+(#[0-9]+)?`)
 
-// mark wraps each name in a span whose class bears it.
+// mark wraps each name in a span with a class for it.
 func mark(text string) template.HTML {
 	var sb strings.Builder
 	last := 0

@@ -8,8 +8,8 @@ import (
 )
 
 // binaryOps is the arithmetic of the BPF instruction set (RFC 9669, section 4.1) on 64-bit
-// numbers. It is stated here a second time on purpose: the interpreter is the oracle of the
-// passes, so it shares no arithmetic with ir.EvalBinary, which they compute constants with.
+// numbers. It duplicates ir.EvalBinary on purpose: the interpreter is the oracle of the
+// passes, so it shares no arithmetic with constant folding.
 var binaryOps = map[ir.Op]func(x, y uint64) uint64{
 	ir.OpAdd:  func(x, y uint64) uint64 { return x + y },
 	ir.OpSub:  func(x, y uint64) uint64 { return x - y },
@@ -24,7 +24,7 @@ var binaryOps = map[ir.Op]func(x, y uint64) uint64{
 	ir.OpAShr: func(x, y uint64) uint64 { return uint64(int64(x) >> (y % 64)) },
 }
 
-// divide is 0 for a division by 0.
+// divide returns 0 for a division by 0.
 func divide(x, y uint64) uint64 {
 	if y == 0 {
 		return 0

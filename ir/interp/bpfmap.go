@@ -98,7 +98,7 @@ func (b *bpfMap) update(key, value []byte, flags int64, cpu int) int64 {
 	return 0
 }
 
-// make adds an element; a full LRU map gives up its oldest, other maps refuse.
+// make adds an element; a full LRU map evicts its oldest, other maps refuse.
 func (b *bpfMap) make(key []byte) *entry {
 	if len(b.entries) >= b.spec.MaxEntries {
 		if !strings.HasPrefix(b.spec.Type, "lru") || len(b.order) == 0 {
@@ -123,7 +123,7 @@ func (b *bpfMap) delete(key []byte) bool {
 	return true
 }
 
-// value is the bytes at an address that lookup gave.
+// value is the bytes at an address that lookup returned.
 func (b *bpfMap) value(addr uint64) []byte { return b.m.mem.object(addr).data }
 
 // layout is the BPF map of docs/layouts.md for a map of the language.

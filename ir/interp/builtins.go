@@ -7,7 +7,7 @@ import (
 	"btc/ir"
 )
 
-// input makes an op of something that the input says.
+// input makes an op from a value of the input.
 func input(get func(in *Input) uint64) opFunc {
 	return func(fr *frame, _ *ir.Value) int64 { return int64(get(fr.in)) }
 }
@@ -148,8 +148,8 @@ func comm(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// stackID keeps the frames in the stack map and gives a number that finds
-// them; 0 for an empty stack.
+// stackID keeps the frames in the stack map and returns a number that finds them; 0 for an
+// empty stack.
 func stackID(fr *frame, v *ir.Value) int64 {
 	frames := fr.in.Kstack
 	if v.Op == ir.OpUstack {

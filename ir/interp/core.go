@@ -10,7 +10,7 @@ import (
 // opFunc runs one value; the result is ignored for void ops.
 type opFunc func(fr *frame, v *ir.Value) int64
 
-// opTable has a case for each op that can be placed.
+// opTable has an entry for each op that can be placed.
 func opTable() map[ir.Op]opFunc {
 	t := map[ir.Op]opFunc{
 		ir.OpBswap:     func(fr *frame, v *ir.Value) int64 { return byteSwap(v.Mem.Size(), fr.arg(v, 0)) },
@@ -82,7 +82,7 @@ func first(fr *frame, v *ir.Value) int64 { return fr.arg(v, 0) }
 func nonNull(fr *frame, v *ir.Value) int64 {
 	p := fr.arg(v, 0)
 	if p == 0 {
-		fr.trap("null where the code says that it is not")
+		fr.trap("null where the code asserts nonnull")
 	}
 	return p
 }
@@ -92,9 +92,9 @@ func (fr *frame) bytes(addr int64, n int, write bool) []byte {
 	b, o := fr.mem.own(uint64(addr), n)
 	switch {
 	case o == nil:
-		fr.trap("access of %d bytes at %#x, which is no memory of the program", n, uint64(addr))
+		fr.trap("access of %d bytes at %#x, which is not memory of the program", n, uint64(addr))
 	case o.dead:
-		fr.trap("access of %s, which is gone", o.name)
+		fr.trap("access of %s, which was released", o.name)
 	case b == nil:
 		fr.trap("access of %d bytes outside of %s (%d bytes) at %d", n, o.name, len(o.data), (uint64(addr)-firstAddr)%stride)
 	case write && o.readOnly:
@@ -110,7 +110,7 @@ func load(fr *frame, v *ir.Value) int64 {
 	}
 	n := v.Mem.Size()
 	if v.Args[0].Type.Kind == ir.BTF {
-		// A fault of a direct load gives 0 (the kernel's exception table).
+		// A failing direct load returns 0 (the kernel's exception table).
 		return extend(v.Mem, int64(getUint(fr.mem.kernelBytes(uint64(addr), n))))
 	}
 	return extend(v.Mem, int64(getUint(fr.bytes(addr, n, false))))
@@ -156,13 +156,13 @@ func callHelper(fr *frame, v *ir.Value) int64 {
 	run := fr.helpers[v.Sym]
 	h := kernel.HelperByName(v.Sym)
 	if run == nil || h == nil {
-		fr.trap("helper %s cannot be run", v.Sym)
+		fr.trap("helper %s is not implemented", v.Sym)
 	}
 	if slices.Contains(fr.in.Lacks, v.Sym) {
 		fr.trap("the kernel has no helper %s", v.Sym)
 	}
 	if len(v.Args) != len(h.Args) {
-		fr.trap("helper %s takes %d arguments", v.Sym, len(h.Args))
+		fr.trap("helper %s expects %d arguments", v.Sym, len(h.Args))
 	}
 	return run(fr, v)
 }

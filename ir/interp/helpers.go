@@ -12,13 +12,12 @@ import (
 // helperFunc is a BPF helper. The number and kinds of arguments are checked.
 type helperFunc func(fr *frame, v *ir.Value) int64
 
-// both puts two 32-bit halves together.
+// both combines two 32-bit halves.
 func both(high, low uint32) uint64 { return uint64(high)<<32 | uint64(low) }
 
 func helperInput(get func(in *Input) uint64) helperFunc { return helperFunc(input(get)) }
 
-// helperTable holds the helpers that generated code calls. A helper that is
-// missing stops the run.
+// helperTable has the helpers that generated code calls. Any other helper stops the run.
 func helperTable() map[string]helperFunc {
 	return map[string]helperFunc{
 		"map_lookup_elem":         mapLookup,
@@ -120,7 +119,7 @@ func mapDelete(fr *frame, v *ir.Value) int64 {
 	return enoent
 }
 
-// callback runs a subprogram with as many of the arguments as it takes.
+// callback runs a subprogram with as many of the arguments as it has parameters.
 func (fr *frame) callback(name string, args ...int64) int64 {
 	f := fr.Module.Func(name)
 	if f == nil || len(f.Params) > len(args) {
@@ -179,7 +178,7 @@ func probeRead(kernel, user bool) helperFunc {
 	}
 }
 
-// probeReadStr zeroes the whole destination on a fault, as all kernels do.
+// probeReadStr zeroes the whole destination on errors, as all kernels do.
 func probeReadStr(user bool) helperFunc {
 	return func(fr *frame, v *ir.Value) int64 {
 		n := int(fr.arg(v, 1))
@@ -251,7 +250,7 @@ func getStack(fr *frame, v *ir.Value) int64 {
 	return int64(8 * len(frames))
 }
 
-// recordName begins the names of ring-buffer records.
+// recordName is the prefix of the names of ring buffer records.
 const recordName = "record of "
 
 func reserve(fr *frame, v *ir.Value) int64 {
@@ -284,7 +283,7 @@ func ringOutput(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// checkRecords stops a program that leaves a record open.
+// checkRecords traps when a program leaves a record open.
 func (k *Machine) checkRecords(f *ir.Func) {
 	for _, o := range k.mem.objects {
 		if o != nil && !o.dead && len(o.name) > len(recordName) && o.name[:len(recordName)] == recordName {

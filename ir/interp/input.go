@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ParseInputs reads inputs for Run, one a line:
+// ParseInputs parses inputs for Run, one per line:
 //
 //	run probe_0 ctx+112=4096 pid=7 comm="bash" cpu=1 kernel@0x1000="abc\x00" user@0x2000=u64:5,6
 //
@@ -16,7 +16,7 @@ import (
 // ustack args lists of numbers; kernel@A user@A memory at address A, a quoted
 // string or u64:, u32: and numbers; global@NAME the loader's value of a global;
 // lacks a list of helpers that the kernel does not have.
-// Lines that are empty or begin with # are left out.
+// Empty lines and lines that begin with # are ignored.
 func ParseInputs(text string) ([]Input, error) {
 	var inputs []Input
 	for i, line := range strings.Split(text, "\n") {

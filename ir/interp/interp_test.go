@@ -209,7 +209,7 @@ func parse(t *testing.T, text string) *ir.Module {
 func TestTraps(t *testing.T) {
 	tests := []struct{ name, body, want string }{
 		{"out of slot", "  slot s0 x 8 align 8\nb0(v0:ctx):\n  v1:i64 = load.u64 [s0+4] !2:3\n  ret 0", "2:3: @p: access of 8 bytes outside of slot s0 of @p (8 bytes) at 4: v1:i64 = load.u64 [s0+4]"},
-		{"wild", "b0(v0:ctx):\n  v1:ctx = add v0, 0x100000\n  v2:i64 = load.u64 [v1]\n  ret 0", "which is no memory of the program"},
+		{"wild", "b0(v0:ctx):\n  v1:ctx = add v0, 0x100000\n  v2:i64 = load.u64 [v1]\n  ret 0", "which is not memory of the program"},
 		{"context store", "b0(v0:ctx):\n  store.u64 [v0], 1\n  ret 0", "read-only"},
 		{"record leaked", "b0(v0:ctx):\n  v1:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0)\n  ret 0", "neither submitted nor discarded"},
 		{"endless", "b0(v0:ctx):\n  jump b1\nb1:\n  jump b1", "steps"},

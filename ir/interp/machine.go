@@ -1,15 +1,14 @@
 // Package interp runs IR modules of both stages: the oracle of pass tests.
 //
-// It takes a module and inputs (what a probe finds when it fires: context,
-// memory, clocks, identities) and gives what can be observed: the returned
-// value, the maps decoded by their meaning, the events. High ops do what
-// docs/layouts.md and the language say, written independently of the
-// lowerings; core ops and helpers do what the kernel does. Equivalent compares
-// a module before and after a pass.
+// It takes a module and inputs (what a probe finds when it fires: context, memory, clocks,
+// identities) and returns what can be observed: the return value, the maps decoded by their
+// meaning, the events. High ops follow docs/layouts.md and the language, and are written
+// independently of the lowerings; core ops and helpers do what the kernel does. Equivalent
+// compares a module before and after a pass.
 //
-// All memory is in one flat address space, so a pointer is a plain number
-// here as it is in BPF. Whatever the kernel verifier would have refused (access
-// outside of an object, of a record that is gone) is a Trap.
+// All memory is in one flat address space, so a pointer is a plain number here as it is in
+// BPF. What the kernel verifier would refuse (access outside of an object or to a released
+// record) is a Trap.
 package interp
 
 import (
@@ -44,10 +43,10 @@ type Input struct {
 	Lacks               []string // helpers that this kernel does not have
 }
 
-// CPUs is the number of CPUs of the machine that is played.
+// CPUs is the number of CPUs of the simulated machine.
 const CPUs = 4
 
-// Trap is a fault of the program that the kernel would not have let run.
+// Trap is an error of the program that the kernel verifier would have rejected.
 type Trap struct {
 	Func string
 	Pos  ir.Pos
@@ -59,14 +58,14 @@ func (t *Trap) Error() string {
 	return fmt.Sprintf("%d:%d: @%s: %s: %s", t.Pos.Line, t.Pos.Col, t.Func, t.Text, t.At)
 }
 
-// maxSteps bounds one run; the kernel's verifier walks a million instructions.
+// maxSteps bounds one run; the kernel's verifier walks at most a million instructions.
 const maxSteps = 1 << 20
 
-// Machine holds what outlives one firing: maps, globals, events.
+// Machine holds the state that outlives one firing: maps, globals, events.
 type Machine struct {
 	Module  *ir.Module
 	Events  []string // events in order, as text: name(field, field)
-	Actions []string // what helpers did outside: signals, overrides, writes to user memory
+	Actions []string // external effects of helpers: signals, overrides, writes to user memory
 
 	mem     memory
 	maps    map[string]*bpfMap
@@ -169,7 +168,7 @@ func (fr *frame) trap(format string, args ...any) {
 	panic(t)
 }
 
-// val is the number that an operand stands for; addresses are numbers.
+// val is the value of an operand; addresses are numbers.
 func (fr *frame) val(v *ir.Value) int64 {
 	switch v.Op {
 	case ir.OpConst:
@@ -185,7 +184,7 @@ func (fr *frame) val(v *ir.Value) int64 {
 // arg is operand i of the current value.
 func (fr *frame) arg(v *ir.Value, i int) int64 { return fr.val(v.Args[i]) }
 
-// poison fills new slots: whoever reads it without having written shows it.
+// poison fills new slots, to expose reads of uninitialised memory.
 const poison = 0xa5
 
 // call runs a function with its entry parameters.
@@ -229,9 +228,9 @@ func (k *Machine) call(f *ir.Func, args []int64) int64 {
 	}
 }
 
-// makeSlots gives the slots their memory. Those in the BPF frame lie in one
-// object of 512 bytes as they do in the kernel, so that what shares bytes shares
-// them here, and a callback reaches its caller's from one address.
+// makeSlots allocates the slots. Those in the BPF frame are in one object of 512 bytes as
+// in the kernel, so that slots that share bytes share them here, and a callback reaches its
+// caller's slots from one address.
 func (fr *frame) makeSlots() {
 	poisoned := func(name string, n int) uint64 {
 		return fr.mem.alloc(name, bytes.Repeat([]byte{poison}, n))
@@ -261,7 +260,7 @@ func (fr *frame) block(b *ir.Block) {
 		fr.at = v
 		run := fr.ops[v.Op]
 		if run == nil {
-			fr.trap("op %s cannot be run", v.Op)
+			fr.trap("op %s is not implemented", v.Op)
 		}
 		if r := run(fr, v); v.Type.Kind != ir.Void {
 			fr.vals[v.ID] = r
@@ -269,7 +268,8 @@ func (fr *frame) block(b *ir.Block) {
 	}
 }
 
-// Ops lists the ops that the interpreter runs, for the test that the op table is covered.
+// Ops lists the ops that the interpreter implements, for the test that the op table is
+// covered.
 func Ops() []ir.Op {
 	var list []ir.Op
 	for op := range opTable() {

@@ -7,7 +7,7 @@ import (
 	"btc/ir"
 )
 
-// mapOps act on the storage that docs/layouts.md describes.
+// mapOps operate on the storage that docs/layouts.md describes.
 func mapOps() map[ir.Op]opFunc {
 	return map[ir.Op]opFunc{
 		ir.OpMapGet:    mapGet,
@@ -50,7 +50,7 @@ type cell struct {
 	value []byte // nil when there is no such element
 }
 
-// cellOf finds the element that v is about; keyArg is the place of its key.
+// cellOf finds the element that v accesses; keyArg is the index of its key.
 func (fr *frame) cellOf(v *ir.Value, keyArg int) *cell {
 	c := &cell{b: fr.mapOf(v), cpu: fr.in.CPU}
 	if c.b.def.Key == nil {
@@ -133,12 +133,12 @@ func (c *cell) less(a, b int64) bool {
 	return uint64(a) < uint64(b)
 }
 
-// change makes an op of a change of one element; args is the place of the key.
+// change makes an op that changes one element; args is the index of the key.
 func change(keyArg int, do func(c *cell, n int64)) opFunc {
 	return func(fr *frame, v *ir.Value) int64 {
 		c := fr.cellOf(v, keyArg)
 		if !c.create() {
-			return 0 // a full map loses it
+			return 0 // a full map drops it
 		}
 		n := int64(0)
 		if keyArg == 2 {
@@ -149,7 +149,7 @@ func change(keyArg int, do func(c *cell, n int64)) opFunc {
 	}
 }
 
-// tseries takes a value into the interval of its element: value, meta, interval.
+// tseries adds a value to the interval of its element: value, meta, interval.
 func tseries(fr *frame, v *ir.Value) int64 {
 	c := fr.cellOf(v, 4)
 	if !c.create() {
@@ -186,7 +186,7 @@ func sum(c *cell, n int64) {
 	c.set()
 }
 
-// average counts in the first word and adds up in the second.
+// average counts in the first word and sums in the second.
 func average(c *cell, n int64) {
 	c.add(0, 1)
 	c.add(8, n)
@@ -322,7 +322,7 @@ func (c *cell) read() int64 {
 	return a.sum
 }
 
-// aggregate is what the CPUs' values come to together.
+// aggregate combines the values of the CPUs.
 type aggregate struct {
 	set   bool
 	count uint64

@@ -10,7 +10,7 @@ type object struct {
 	dead     bool // a record that was submitted
 }
 
-// memory is the address space: our objects from firstAddr on, one every stride
+// memory is the address space: the machine's objects from firstAddr on, one every stride
 // bytes, and the kernel's and user's memory of the input.
 type memory struct {
 	objects      []*object
@@ -22,7 +22,7 @@ const (
 	stride    = 1 << 20
 )
 
-// alloc makes an object and gives its address.
+// alloc makes an object and returns its address.
 func (m *memory) alloc(name string, data []byte) uint64 {
 	m.objects = append(m.objects, &object{name: name, data: data})
 	return firstAddr + uint64(len(m.objects)-1)*stride
@@ -31,8 +31,7 @@ func (m *memory) alloc(name string, data []byte) uint64 {
 // mark is a point to release to.
 func (m *memory) mark() int { return len(m.objects) }
 
-// release forgets the frame objects made since the mark. Map values made since
-// then keep their place.
+// release forgets the frame objects made since the mark. Map values made since then stay.
 func (m *memory) release(mark int) {
 	for i := mark; i < len(m.objects); i++ {
 		if o := m.objects[i]; o != nil && !o.keep() {
@@ -44,7 +43,7 @@ func (m *memory) release(mark int) {
 	}
 }
 
-// keep tells objects of the machine from objects of a call.
+// keep distinguishes objects of the machine from objects of a call.
 func (o *object) keep() bool { return len(o.name) > 3 && (o.name[:3] == "map" || o.name[:3] == "rec") }
 
 // object is the object that holds the address; nil for none.
@@ -56,7 +55,7 @@ func (m *memory) object(addr uint64) *object {
 	return m.objects[i]
 }
 
-// own returns n bytes of one of our objects.
+// own returns n bytes of one of the machine's objects.
 func (m *memory) own(addr uint64, n int) ([]byte, *object) {
 	o := m.object(addr)
 	if o == nil {
@@ -69,7 +68,7 @@ func (m *memory) own(addr uint64, n int) ([]byte, *object) {
 	return o.data[off : off+uint64(n)], o
 }
 
-// find returns n bytes of the input's memory, or fewer where it ends when short.
+// find returns n bytes of the input's memory, or fewer if it ends early.
 func find(chunks map[uint64][]byte, addr uint64, n int, short bool) []byte {
 	for start, data := range chunks {
 		if addr < start || addr-start >= uint64(len(data)) {
@@ -86,7 +85,7 @@ func find(chunks map[uint64][]byte, addr uint64, n int, short bool) []byte {
 	return nil
 }
 
-// kernelBytes reads like probe_read_kernel: any kernel memory, ours included.
+// kernelBytes reads like probe_read_kernel: any kernel memory, including the machine's own.
 func (m *memory) kernelBytes(addr uint64, n int) []byte {
 	if n == 0 {
 		return []byte{}
@@ -104,8 +103,7 @@ func (m *memory) userBytes(addr uint64, n int) []byte {
 	return find(m.user, addr, n, false)
 }
 
-// str reads a string of at most limit bytes with its NUL; ok is false where
-// memory ends before.
+// str reads a string of at most limit bytes with its NUL; ok is false if memory ends first.
 func (m *memory) str(addr uint64, limit int, user bool) (s []byte, ok bool) {
 	var data []byte
 	switch o := m.object(addr); {

@@ -9,8 +9,8 @@ import (
 	"btc/ir"
 )
 
-// State is all that can be observed of a machine: each map of the script that
-// is not empty with its elements by meaning, sorted, then events and actions.
+// State is all that can be observed of a machine: each nonempty map of the script with its
+// elements by meaning, sorted, then events and actions.
 func (k *Machine) State() []string {
 	var lines []string
 	for _, x := range k.Module.Maps {
@@ -28,7 +28,7 @@ func (k *Machine) State() []string {
 	return lines
 }
 
-// lines is a line for each element that is set: @x[key]: value.
+// lines returns one line per set element: @x[key]: value.
 func (b *bpfMap) lines() []string {
 	var lines []string
 	if b.def.Key == nil {
@@ -49,8 +49,8 @@ func (b *bpfMap) lines() []string {
 	return lines
 }
 
-// withFront is a hash's elements with what the tables in front of it have: as if of
-// more CPUs.
+// withFront is a hash's elements together with the per-CPU caches, which count as further
+// CPUs.
 func (b *bpfMap) withFront() map[string]*entry {
 	t := &b.spec.Front
 	if t.Global == "" {
@@ -120,7 +120,7 @@ func (b *bpfMap) seriesText(e *entry) string {
 	return strings.Join(parts, ", ")
 }
 
-// histText lists the buckets that are not empty as index=count.
+// histText lists the nonempty buckets as index=count.
 func (b *bpfMap) histText(e *entry) (string, bool) {
 	var parts []string
 	for i := range buckets(b.def) {
@@ -135,8 +135,8 @@ func (b *bpfMap) histText(e *entry) (string, bool) {
 	return strings.Join(parts, " "), len(parts) > 0
 }
 
-// RunAll runs the inputs on a new machine and gives the returned values and the
-// state at the end.
+// RunAll runs the inputs on a new machine and returns the return values and the final
+// state.
 func RunAll(m *ir.Module, inputs []Input) (returned []int64, state []string, err error) {
 	k := New(m)
 	for i, in := range inputs {
@@ -149,9 +149,9 @@ func RunAll(m *ir.Module, inputs []Input) (returned []int64, state []string, err
 	return returned, k.State(), nil
 }
 
-// Equivalent runs the inputs, one after the other, through both modules and
-// reports the first difference in what can be observed: returned values, maps,
-// events, actions. A Trap in either is an error too.
+// Equivalent runs the inputs, one after the other, through both modules and reports the
+// first observable difference: return values, maps, events, actions. A Trap in either is an
+// error too.
 func Equivalent(before, after *ir.Module, inputs []Input) error {
 	r1, s1, err := RunAll(before, inputs)
 	if err != nil {

@@ -30,7 +30,7 @@ func outputOps() map[ir.Op]opFunc {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// event records an event. The compiler's own events go by their kind: lowering
+// event records an event. The compiler's own events are identified by kind: lowering
 // chooses their names.
 func (k *Machine) event(kind ir.EventKind, name string, fields []string) {
 	if kind == ir.EvProc || kind == ir.EvError || kind == ir.EvHelperError {
@@ -125,8 +125,8 @@ func variable(l *ir.Layout, b []byte) string {
 	return strconv.Quote(string(b))
 }
 
-// decode is the text of an object's meaning. Bytes that mean nothing (what
-// follows a string's NUL, padding) do not show.
+// decode prints an object by its meaning. Bytes without meaning (after a string's NUL,
+// padding) are not printed.
 func (k *Machine) decode(l *ir.Layout, b []byte) string {
 	switch l.Kind {
 	case ir.LString:
@@ -169,7 +169,7 @@ func (k *Machine) decode(l *ir.Layout, b []byte) string {
 	return itoa(n)
 }
 
-// frames is the text of the stack that a number stands for.
+// frames prints the stack that a number identifies.
 func (k *Machine) frames(l *ir.Layout, b []byte) string {
 	id := getUint(b[:8])
 	m := k.maps[l.Stack]

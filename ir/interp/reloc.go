@@ -9,7 +9,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// place is a member found by a CO-RE path.
+// place is the location of a member found by a CO-RE path.
 type place struct {
 	off             int // bytes, of the storage unit for a bitfield
 	typ             *kernel.Type
@@ -23,7 +23,7 @@ func (p place) signed() bool {
 	return (t.Kind == kernel.Int || t.Kind == kernel.Enum) && t.Signed
 }
 
-// read takes the member's value out of its storage unit.
+// read extracts the member's value from its storage unit.
 func (p place) read(unit []byte) int64 {
 	n := int64(getUint(unit))
 	bits := 8 * len(unit)
@@ -70,8 +70,8 @@ func (fr *frame) find(ref ir.CORERef) (place, bool) {
 	return at, true
 }
 
-// has reports whether a member path is that of the target's kernel; find knows
-// also members that only other kernels have.
+// has reports whether the target's kernel has the member path; find also knows members that
+// only other kernels have.
 func (fr *frame) has(ref ir.CORERef) bool {
 	t, ok := fr.Module.Target.ParseType(ref.Type)
 	for _, step := range strings.Split(ref.Path, ".") {

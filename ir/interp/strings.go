@@ -80,8 +80,8 @@ func strLit(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// str writes the string and, where there is room, its NUL and leaves the bytes
-// behind it as they were.
+// str writes the string and, if there is room, its NUL and leaves the following bytes
+// unchanged.
 func str(fr *frame, v *ir.Value) int64 {
 	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
 	limit := int(min(uint64(fr.arg(v, 2)), uint64(v.Imm)+1))
@@ -103,11 +103,11 @@ func str(fr *frame, v *ir.Value) int64 {
 	return int64(n + 1)
 }
 
-// ownString is the string at one of our addresses, at most limit bytes of it.
+// ownString is the string at an address of the machine's memory, at most limit bytes of it.
 func (fr *frame) ownString(addr int64, limit int) []byte {
 	o := fr.mem.object(uint64(addr))
 	if o == nil {
-		fr.trap("string at %#x, which is no memory of the program", uint64(addr))
+		fr.trap("string at %#x, which is not memory of the program", uint64(addr))
 	}
 	rest := len(o.data) - int((uint64(addr)-firstAddr)%stride)
 	return cstring(fr.bytes(addr, min(limit, max(rest, 0)), false))

@@ -2,13 +2,13 @@ package interp
 
 import "btc/ir"
 
-// walk is a walk over a map: the keys that were there when it began, as far as
-// they are still there. Elements that come to be on the way are not visited.
+// walk is an iteration over a map: the keys that existed when it began, as long as they
+// exist. Elements added during the iteration are not visited.
 type walk struct {
 	keys []string
 	next int
-	last int64 // a range: its turns
-	cut  bool  // it has more than are made
+	last int64 // a range: its trip count
+	cut  bool  // the trip count exceeds the limit
 }
 
 // maxTurns is BPF_MAX_LOOPS.
@@ -50,7 +50,7 @@ func walkOps() map[ir.Op]opFunc {
 	}
 }
 
-// walkOf is the walk whose number is an argument.
+// walkOf is the iteration whose number is an argument.
 func (fr *frame) walkOf(v *ir.Value, arg int) *walk {
 	n := fr.arg(v, arg)
 	if n < 0 || n >= int64(len(fr.walks)) {
@@ -70,8 +70,8 @@ func mapNext(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// elemOf is the element whose value the last argument points to. A deleted
-// one is found no more; no test needs it.
+// elemOf is the element whose value the last argument points to. A deleted one is not
+// found; no test needs it.
 func (fr *frame) elemOf(v *ir.Value) *cell {
 	elem := v.Args[len(v.Args)-1]
 	addr := uint64(fr.val(elem))
@@ -83,7 +83,7 @@ func (fr *frame) elemOf(v *ir.Value) *cell {
 			}
 		}
 	}
-	fr.trap("%s is no element of %s", elem, elem.Type.Sym)
+	fr.trap("%s is not an element of %s", elem, elem.Type.Sym)
 	return nil
 }
 
