@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test test-kernels lint bench fuzz mutate generate docs clean
+.PHONY: all build demo test race test-kernels lint bench fuzz mutate generate docs clean
 
 all: build
 
@@ -25,6 +25,11 @@ demo: build
 test:
 	@bash tests/setup/install.sh
 	@bash tests/all.sh
+
+# race runs the tests of the library, and of what it is made of, with Go's race detector
+# (needs a C compiler).
+race:
+	CGO_ENABLED=1 $(GO) test -race -count=1 ./btrace ./loader/run ./loader/symbols
 
 # test-kernels runs the cases on one kernel of the matrix, or on all:
 #   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a name of build/kernels, RUN a pattern of cases

@@ -148,6 +148,18 @@ func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) 
 	return dst
 }
 
+// Buffer returns the bytes of a buffer.
+func (v Value) Buffer() []byte { return bufferBytes(v.Bytes, v.Var) }
+
+// Field returns field i of a tuple or record.
+func (v Value) Field(i int) Value { return field(&v.Layout.Fields[i], v.Bytes) }
+
+// Item returns element i of an array.
+func (v Value) Item(i int) Value {
+	size := v.Layout.Elem.Size
+	return Value{Layout: v.Layout.Elem, Bytes: v.Bytes[i*size : (i+1)*size]}
+}
+
 // bufferBytes are the bytes of a buffer value.
 func bufferBytes(b []byte, isVar bool) []byte {
 	if isVar {

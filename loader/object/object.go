@@ -56,6 +56,18 @@ func ReadManifest(path string) (*manifest.Manifest, error) {
 	return m, nil
 }
 
+// Files reads the bytes of the object at path and of its manifest.
+func Files(path string) (data, text []byte, err error) {
+	if err := checkPath(path); err != nil {
+		return nil, nil, err
+	}
+	if text, err = readFile(ManifestPath(path), manifest.MaxBytes); err != nil {
+		return nil, nil, fmt.Errorf("%s: its manifest: %w", path, err)
+	}
+	data, err = readFile(path, MaxBytes)
+	return data, text, err
+}
+
 // Read reads the object at path and its manifest.
 func Read(path string) (*Object, error) {
 	m, err := ReadManifest(path)

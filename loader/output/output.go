@@ -68,6 +68,9 @@ type Run struct {
 	// Message writes a line to the error output, after all that was written to Out before;
 	// Tell does so at once.
 	Message, Tell func(text string)
+	// Post has a job of at most size bytes done after all that was reported before, by either sink,
+	// in the same order. Until it is done it counts as output that waits.
+	Post func(size int, job func())
 }
 
 // Map is a map as it was read.

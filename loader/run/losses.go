@@ -39,15 +39,15 @@ func (c *lossCounter) check(final bool) {
 	if len(c.seen) == 0 || !final && time.Now().Before(c.next) {
 		return
 	}
-	counters := make([]byte, 8*len(c.seen))
-	if v := c.loaded.Variables["lost"]; v == nil || v.Get(counters) != nil {
+	counters := c.read()
+	if counters == nil {
 		return
 	}
 	now := time.Now()
 	c.next = now.Add(lossInterval)
 	total := uint64(0)
 	for i := range c.seen {
-		n, seen := binary.NativeEndian.Uint64(counters[8*i:]), &c.seen[i]
+		n, seen := counters[i], &c.seen[i]
 		if c.manifest.Losses[i].Kind == "events" {
 			total += n
 		}
@@ -60,6 +60,19 @@ func (c *lossCounter) check(final bool) {
 	if final && total > 0 {
 		c.warn(fmt.Sprintf("WARNING: Total lost event count: %d", total))
 	}
+}
+
+// read returns the counters as they are now; nil where they cannot be read.
+func (c *lossCounter) read() []uint64 {
+	b := make([]byte, 8*len(c.manifest.Losses))
+	if v := c.loaded.Variables["lost"]; v == nil || v.Get(b) != nil {
+		return nil
+	}
+	out := make([]uint64, len(c.manifest.Losses))
+	for i := range out {
+		out[i] = binary.NativeEndian.Uint64(b[8*i:])
+	}
+	return out
 }
 
 // report says that n were lost, the first time with the line of the script.

@@ -4,9 +4,12 @@ import (
 	"os"
 	"time"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/format"
 	"btc/loader/object"
 	"btc/loader/output"
+	"btc/loader/render"
 )
 
 // Session is a run in steps: Load, Attach, Serve, Finish, Close, in this order and on one
@@ -121,3 +124,25 @@ func (x *Session) Run() (status int, err error) {
 	}
 	return x.Finish()
 }
+
+// Maps lists the script's maps in byte order of their names.
+func (x *Session) Maps() []*manifest.Map { return x.s.maps.scripts() }
+
+// Elements reads a map of Maps as it is now; any goroutine may call it until Close.
+func (x *Session) Elements(m *manifest.Map) ([]render.Element, error) { return x.s.maps.elements(m) }
+
+// Take reads and empties a map in one step; any goroutine may call it until Close. What programs
+// add meanwhile is either in the result or in the map afterwards.
+func (x *Session) Take(m *manifest.Map) ([]render.Element, error) { return x.s.maps.take(m) }
+
+// Env returns what the values of maps need of this host; any goroutine may use it until Close.
+func (x *Session) Env() *format.Env { return x.s.env() }
+
+// Frames returns the addresses of a stack, innermost first.
+func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 { return x.s.maps.frames(l, id) }
+
+// Losses returns the counter of each loss that the manifest names; nil where they cannot be read.
+func (x *Session) Losses() []uint64 { return x.s.losses.read() }
+
+// Attached returns how many attach points are attached.
+func (x *Session) Attached() int { return x.s.attached }

@@ -1,0 +1,155 @@
+package btrace
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"btc/internal/manifest"
+)
+
+// count puts values into a histogram by its bounds.
+func count(h *Hist, buckets int, values ...int64) *Hist {
+	h.Counts = make([]uint64, buckets)
+	for _, v := range values {
+		for i := range h.Counts {
+			if low, high := h.Bounds(i); low <= v && v <= high {
+				h.Counts[i]++
+			}
+		}
+	}
+	return h
+}
+
+// The bounds of all buckets follow one another without gap, from the least to the largest number.
+func TestBounds(t *testing.T) {
+	hists := []*Hist{{Linear: true, Min: -10, Max: 95, Step: 10}}
+	counts := []int{manifest.LhistBuckets(-10, 95, 10)}
+	for bits := range 6 {
+		hists, counts = append(hists, &Hist{Bits: bits}), append(counts, manifest.HistBuckets(bits))
+	}
+	for i, h := range hists {
+		next := int64(math.MinInt64)
+		for b := range counts[i] {
+			low, high := h.Bounds(b)
+			if low == math.MaxInt64 { // those of larger numbers stay empty
+				break
+			}
+			if low != next || high < low {
+				t.Fatalf("%s: bucket %d is %d..%d and not from %d", h.bounds(), b, low, high, next)
+			}
+			next = high + 1
+		}
+		if next != math.MinInt64 { // past the largest
+			t.Errorf("%s ends at %d", h.bounds(), next-1)
+		}
+	}
+}
+
+// A quantile differs from that of the values by less than a bucket is wide; there is none of no values.
+func TestQuantile(t *testing.T) {
+	var values []int64
+	for i := range int64(1000) {
+		values = append(values, i)
+	}
+	for _, x := range []struct {
+		h        *Hist
+		buckets  int
+		accuracy float64
+	}{
+		{&Hist{Bits: 5}, manifest.HistBuckets(5), 1.0 / 32},
+		{&Hist{Bits: 2}, manifest.HistBuckets(2), 1.0 / 4},
+		{&Hist{Linear: true, Max: 1000, Step: 10}, 102, 0.02},
+	} {
+		h := count(x.h, x.buckets, values...)
+		for _, q := range []float64{0.01, 0.5, 0.9, 0.99, 1} {
+			want := q * 999
+			if have := h.Quantile(q); math.Abs(have-want) > x.accuracy*want+10 {
+				t.Errorf("%s: quantile %v is %v, not %v", h.bounds(), q, have, want)
+			}
+		}
+	}
+	if q := (&Hist{}).Quantile(0.5); !math.IsNaN(q) {
+		t.Errorf("of no values: %v", q)
+	}
+	if q := count(&Hist{}, 3, -5).Quantile(0.5); q != -1 {
+		t.Errorf("of negative values: %v", q)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	s, u := Number{Bits: math.MaxUint64, Signed: true}, Number{Bits: 5, Signed: true} // -1 and 5
+	for _, x := range []struct{ a, b, want Value }{
+		{Count(1), Count(2), Count(3)},
+		{Sum{s}, Sum{u}, Sum{Number{4, true}}},
+		{Min{s}, Min{u}, Min{s}},
+		{Max{s}, Max{u}, Max{u}},
+		{Min{Number{Bits: math.MaxUint64}}, Min{Number{Bits: 5}}, Min{Number{Bits: 5}}},
+		{Avg{1, s}, Avg{2, u}, Avg{3, Number{4, true}}},
+		{Stats{1, s}, Stats{2, u}, Stats{3, Number{4, true}}},
+		{&Hist{Counts: []uint64{1}}, &Hist{Counts: []uint64{1, 2}}, &Hist{Counts: []uint64{2, 2}}},
+		{&Hist{Bits: 1}, &Hist{}, nil},
+		{&Hist{Linear: true, Max: 10, Step: 1}, &Hist{Linear: true, Max: 10, Step: 2}, nil},
+		{Count(1), Sum{s}, nil},
+		{int64(1), int64(2), nil},
+	} {
+		have, err := Merge(x.a, x.b)
+		if (err == nil) != (x.want != nil) {
+			t.Errorf("%v and %v: %v", x.a, x.b, err)
+			continue
+		}
+		if d := cmp.Diff(x.want, have); err == nil && d != "" {
+			t.Errorf("%v and %v:\n%s", x.a, x.b, d)
+		}
+	}
+}
+
+// A merge of snapshots adds by key and leaves its argument as it was.
+func TestMergeSnapshots(t *testing.T) {
+	h := &Hist{Counts: []uint64{1}}
+	a := &Snapshot{Name: "@", Shape: "hist", Entries: []Entry{{[]Value{"x", int64(1)}, h}}}
+	b := &Snapshot{Name: "@", Shape: "hist", Entries: []Entry{{[]Value{"x", uint64(1)}, &Hist{Counts: []uint64{2}}}, {[]Value{"y", uint64(1)}, &Hist{Counts: []uint64{4}}}}}
+	for range 2 {
+		if err := a.Merge(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key, want := range map[string]uint64{"x": 5, "y": 8} {
+		if v, ok := a.Get(key, 1); !ok || v.(*Hist).Count() != want {
+			t.Errorf("%s: %v", key, v)
+		}
+	}
+	if h.Counts[0] != 1 || b.Entries[1].Value.(*Hist).Counts[0] != 4 {
+		t.Error("an argument was changed")
+	}
+	if err := a.Merge(&Snapshot{Name: "@", Shape: "count"}); err == nil {
+		t.Error("a count was merged into a histogram")
+	}
+	plain := &Snapshot{Name: "@", Shape: "plain"}
+	if err := plain.Merge(&Snapshot{Name: "@", Shape: "plain", Entries: []Entry{{nil, int64(1)}}}); err == nil {
+		t.Error("plain values were merged")
+	}
+}
+
+func TestScan(t *testing.T) {
+	var n int
+	var small uint8
+	var text, name string
+	var stack Value
+	values := []Value{uint64(7), int64(200), "a", Enum{"red", 3}, Stack{}}
+	if err := Scan(values, &n, &small, &text, &name, &stack); err != nil || n != 7 || small != 200 || text != "a" || name != "red" {
+		t.Errorf("%v: %v %v %v %v", err, n, small, text, name)
+	}
+	for _, x := range []struct {
+		v   Value
+		dst any
+	}{{int64(-1), &small}, {uint64(256), &small}, {uint64(1 << 63), &n}, {"a", &n}, {"a", n}} {
+		if err := ScanValue(x.v, x.dst); err == nil {
+			t.Errorf("%v was stored in a %T", x.v, x.dst)
+		}
+	}
+	if err := Scan(values, &n); err == nil {
+		t.Error("five values for one variable")
+	}
+}

@@ -1,0 +1,141 @@
+package btrace
+
+import (
+	"time"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/output"
+)
+
+// Kind is what an event is.
+type Kind string
+
+// The kinds of events.
+const (
+	Printf       Kind = "printf"        // printf(): Values are its arguments
+	Print        Kind = "print"         // print() of a value: Values has it
+	PrintMap     Kind = "map"           // print() of a map: Map is the map as it was then
+	TimeOfDay    Kind = "time"          // time()
+	Join         Kind = "join"          // join(): Values are the strings
+	Cat          Kind = "cat"           // a piece of the file of cat()
+	System       Kind = "system"        // a piece of the output of system()
+	Errorf       Kind = "errorf"        // errorf()
+	Warnf        Kind = "warnf"         // warnf()
+	RuntimeError Kind = "runtime_error" // something went wrong in the script, such as a division by zero
+	HelperError  Kind = "helper_error"  // a kernel function failed, such as an update of a full map
+	Lost         Kind = "lost"          // events found no room in the kernel's buffer; Values has their number
+	Message      Kind = "message"       // a message of the session: a warning, or what went wrong in it
+)
+
+// Event is an output of the script or a message about it.
+type Event struct {
+	Kind Kind
+	// ID tells the calls of the script apart, in the order of its text: two printf() have two IDs.
+	// It is -1 where no call of the script is the cause.
+	ID int
+	// Time is when the event was read from the kernel's buffer. The script's own nsecs says
+	// when it happened.
+	Time time.Time
+	// Line and Column are where the script says so, from 1; 0: unknown.
+	Line, Column int
+	// Text is what btrun prints: with its line's end of printf() and print(), without it of messages.
+	Text string
+	// Values are the arguments; see Value.
+	Values []Value
+	// Map is the content of a printed map.
+	Map *Snapshot
+}
+
+// Scan copies Values to the variables that dst points to, as the function Scan does.
+func (e *Event) Scan(dst ...any) error { return Scan(e.Values, dst...) }
+
+// sink makes events of what a run reports.
+type sink struct {
+	*output.Run
+	queue *queue
+}
+
+func (k *sink) decoder() decoder { return decoder{k.Env, k.Frames} }
+
+// put passes an event on after those before it. What waits for it costs some memory.
+func (k *sink) put(e *Event) {
+	const size = 512
+	if e.Time = k.At; e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	k.Post(size+len(e.Text), func() { k.queue.put(e) })
+}
+
+func (k *sink) event(kind Kind, e *event.Event, text []byte) *Event {
+	x := &Event{Kind: kind, ID: -1, Text: string(text)}
+	if e != nil && e.Event != nil {
+		x.ID, x.Line, x.Column = e.ID, e.Pos.Line, e.Pos.Col
+	}
+	return x
+}
+
+func (k *sink) values(e *event.Event) []Value {
+	d := k.decoder()
+	out := make([]Value, len(e.Values))
+	for i, v := range e.Values {
+		out[i] = d.value(v)
+	}
+	return out
+}
+
+func (*sink) Attached(int)  {}
+func (*sink) Pinned(string) {}
+
+func (k *sink) Printf(e *event.Event, f *format.Format) {
+	x := k.event(Printf, e, k.Env.Printf(nil, f, e.Values))
+	x.Values = k.values(e)
+	k.put(x)
+}
+
+func (k *sink) Print(e *event.Event) {
+	x := k.event(Print, e, append(k.Env.Append(nil, e.Values[0]), '\n'))
+	x.Values = k.values(e)
+	k.put(x)
+}
+
+func (k *sink) Time(e *event.Event, text []byte) { k.put(k.event(TimeOfDay, e, text)) }
+
+func (k *sink) Join(e *event.Event, parts [][]byte, separator string) {
+	x := k.event(Join, e, nil)
+	for i, p := range parts {
+		if i > 0 {
+			x.Text += separator
+		}
+		x.Text += string(p)
+		x.Values = append(x.Values, string(p))
+	}
+	x.Text += "\n"
+	k.put(x)
+}
+
+func (k *sink) Piece(e *event.Event, piece []byte, _, _ bool) {
+	if len(piece) > 0 {
+		k.put(k.event(Kind(e.Kind), e, piece))
+	}
+}
+
+func (k *sink) Map(m *output.Map) {
+	x := k.event(PrintMap, &event.Event{Event: m.Event}, nil)
+	x.Map = k.decoder().snapshot(m.Map, m.Elements, m.Top)
+	k.put(x)
+}
+
+func (k *sink) Diagnostic(d *output.Diagnostic) {
+	x := &Event{Kind: Kind(d.Kind), ID: -1, Line: d.Pos.Line, Column: d.Pos.Col, Text: d.Text}
+	k.put(x)
+}
+
+func (k *sink) Lost(n uint64) { k.put(&Event{Kind: Lost, ID: -1, Values: []Value{n}}) }
+
+func (*sink) BeginTrials(string, []string)     {}
+func (*sink) Trial(*output.Trial)              {}
+func (*sink) EndTrials()                       {}
+func (*sink) End(func(show func(*output.Map))) {}
+
+var _ output.Sink = (*sink)(nil)

@@ -1,0 +1,219 @@
+package btrace
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"btc/internal/manifest"
+	"btc/loader/format"
+	"btc/loader/render"
+)
+
+// Map is a map of the script.
+type Map struct {
+	session *Session
+	m       *manifest.Map
+	values  decoder
+}
+
+// Maps lists the script's maps in the order of their names.
+func (s *Session) Maps() []*Map { return s.maps }
+
+// Map returns the map with a name, with or without its @; nil where the script has none.
+func (s *Session) Map(name string) *Map {
+	name = "@" + strings.TrimPrefix(name, "@")
+	for _, m := range s.maps {
+		if m.m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// Name returns the name in the script, with its @.
+func (m *Map) Name() string { return m.m.Name }
+
+// Shape returns what the values are: plain, count, sum, avg, min, max, stats, hist, lhist or tseries.
+func (m *Map) Shape() string { return m.m.Shape }
+
+// Scalar reports whether the map has one value and no key.
+func (m *Map) Scalar() bool { return m.m.Scalar() }
+
+// Snapshot is what a map held at a time.
+type Snapshot struct {
+	Name  string
+	Shape string
+	Time  time.Time // when it was read
+	// Entries are in the order in which btrun prints them. A scalar has one without a key, or
+	// none when the script has not set it yet.
+	Entries []Entry
+}
+
+// Entry is an element of a map.
+type Entry struct {
+	// Key has the parts of the key: one, or those of a tuple.
+	Key []Value
+	// Value is a Value of a plain map, and of aggregations a Count, Sum, Min, Max, Avg, Stats, *Hist or
+	// Series.
+	Value Value
+}
+
+// Snapshot reads the map, while programs go on or after the session has ended, but not after Close.
+// Each value is one that the map had at some moment of the reading, not all of the same.
+func (m *Map) Snapshot() (*Snapshot, error) { return m.read((*Session).elements) }
+
+// Take reads the map and empties it. What programs add meanwhile is either in the snapshot or in the
+// map afterwards, so that the sum of all snapshots has everything once.
+func (m *Map) Take() (*Snapshot, error) { return m.read((*Session).take) }
+
+func (s *Session) elements(m *manifest.Map) ([]render.Element, error) { return s.run.Elements(m) }
+func (s *Session) take(m *manifest.Map) ([]render.Element, error)     { return s.run.Take(m) }
+
+func (m *Map) read(how func(*Session, *manifest.Map) ([]render.Element, error)) (*Snapshot, error) {
+	m.session.mu.RLock()
+	defer m.session.mu.RUnlock()
+	if m.session.closed {
+		return nil, ErrClosed
+	}
+	elems, err := how(m.session, m.m)
+	if err != nil {
+		return nil, err
+	}
+	return m.values.snapshot(m.m, elems, render.Top{}), nil
+}
+
+// snapshot decodes elements.
+func (d decoder) snapshot(m *manifest.Map, elems []render.Element, top render.Top) *Snapshot {
+	s := &Snapshot{Name: m.Name, Shape: m.Shape, Time: time.Now()}
+	if m.Scalar() {
+		if len(elems) > 0 && elems[0].Set {
+			s.Entries = []Entry{{Value: d.element(m, &elems[0])}}
+		}
+		return s
+	}
+	layout := render.KeyLayout(m)
+	for _, el := range render.Ordered(m, elems, top) {
+		e := Entry{Value: d.element(m, &el)}
+		switch key := d.value(format.Value{Layout: layout, Bytes: el.Key}).(type) {
+		case Tuple:
+			e.Key = key
+		default:
+			e.Key = []Value{key}
+		}
+		s.Entries = append(s.Entries, e)
+	}
+	return s
+}
+
+// element decodes a map's value.
+func (d decoder) element(m *manifest.Map, el *render.Element) Value {
+	number := func(n uint64) Number { return Number{Bits: n, Signed: m.Value != nil && m.Value.Signed} }
+	switch m.Shape {
+	case "count":
+		return Count(el.Value)
+	case "sum":
+		return Sum{number(el.Value)}
+	case "min":
+		return Min{number(el.Value)}
+	case "max":
+		return Max{number(el.Value)}
+	case "avg":
+		return Avg{el.Count, number(el.Value)}
+	case "stats":
+		return Stats{el.Count, number(el.Value)}
+	case "hist":
+		return &Hist{Bits: m.Bits, Counts: el.Buckets}
+	case "lhist":
+		return &Hist{Linear: true, Min: m.Min, Max: m.Max, Step: m.Step, Counts: el.Buckets}
+	case "tseries":
+		s := Series{Interval: time.Duration(m.Interval), Function: m.Agg}
+		for _, p := range el.Points {
+			if p.Set {
+				s.Points = append(s.Points, Point{p.Start, number(p.Value)})
+			}
+		}
+		return s
+	}
+	return d.value(format.Value{Layout: m.Value, Bytes: el.Bytes})
+}
+
+// Get returns the value with a key; without arguments that of a scalar. Integers of any type
+// are compared by their value, all else by its text.
+func (s *Snapshot) Get(key ...any) (v Value, ok bool) {
+	want := keyText(key)
+	for _, e := range s.Entries {
+		if keyText(e.Key) == want {
+			return e.Value, true
+		}
+	}
+	return nil, false
+}
+
+// Merge adds the entries of another snapshot of the same map: of another interval, session or
+// host. Values of plain maps have no sum, and the bounds of histograms must be equal.
+func (s *Snapshot) Merge(other *Snapshot) error {
+	if s.Shape != other.Shape || s.Name != other.Name {
+		return fmt.Errorf("%s, a %s, cannot be merged with %s, a %s", s.Name, s.Shape, other.Name, other.Shape)
+	}
+	at := map[string]int{}
+	for i, e := range s.Entries {
+		at[keyText(e.Key)] = i
+	}
+	merged := append([]Entry(nil), s.Entries...)
+	for _, e := range other.Entries {
+		i, ok := at[keyText(e.Key)]
+		if !ok {
+			if _, err := Merge(e.Value, e.Value); err != nil {
+				return fmt.Errorf("%s: %w", s.Name, err)
+			}
+			merged = append(merged, Entry{e.Key, copied(e.Value)})
+			continue
+		}
+		v, err := Merge(merged[i].Value, e.Value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		merged[i].Value = v
+	}
+	s.Entries = merged
+	if other.Time.After(s.Time) {
+		s.Time = other.Time
+	}
+	return nil
+}
+
+// keyText is the same for equal keys only.
+func keyText(key []Value) string {
+	var b []byte
+	for _, v := range key {
+		b = appendKey(b, v)
+	}
+	return string(b)
+}
+
+func appendKey(b []byte, v Value) []byte {
+	switch v := v.(type) {
+	case Tuple:
+		b = append(b, '(')
+		for _, x := range v {
+			b = appendKey(b, x)
+		}
+		return append(b, ')')
+	case Stack: // addresses differ from host to host
+		return strconv.AppendQuote(b, v.String())
+	case Symbol, Enum, User, Cgroup, MAC, Timestamp:
+		return strconv.AppendQuote(b, fmt.Sprint(v))
+	}
+	switch x := reflect.ValueOf(v); x.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		b = strconv.AppendInt(b, x.Int(), 10)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		b = strconv.AppendUint(b, x.Uint(), 10)
+	default:
+		b = strconv.AppendQuote(b, fmt.Sprint(v))
+	}
+	return append(b, ',')
+}

@@ -1,0 +1,360 @@
+package btrace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"btc/loader/output"
+	"btc/loader/permit"
+	"btc/loader/run"
+)
+
+// Options say how an object is run. The zero value runs a script that takes no parameters.
+type Options struct {
+	// Args are the values of the positional parameters $1, $2, ...
+	Args []string
+	// Params are the values of named parameters: getopt() in the script.
+	Params map[string]string
+
+	// PID limits probes to a process, where their kind can be limited, and ends the session when
+	// it ends; 0: all processes.
+	PID int
+	// Command is a program with arguments, separated by single spaces, that is started when all is
+	// attached and whose end ends the session. Programs see its process ID as cpid.
+	Command string
+
+	// Allow names what the script may do besides observing: system, signal, override,
+	// write-user, probe-address, files=DIRECTORY, pins=DIRECTORY.
+	Allow []string
+	// MaxMemory limits the bytes of all maps together; 0: a quarter of this host's memory.
+	MaxMemory uint64
+	// BTF is a file or directory with the kernel's types, for kernels without their own.
+	BTF string
+	// Functions is a file that names the kernel functions which can be probed; "": the kernel says it.
+	Functions string
+	// DropEvents drops the script's output: for sessions whose maps are all that is wanted.
+	DropEvents bool
+}
+
+// Session is a loaded object. It must be closed.
+type Session struct {
+	object *Object
+	run    *run.Session
+	queue  *queue
+	maps   []*Map
+
+	mu       sync.RWMutex // of what follows
+	attached bool
+	closed   bool
+	leave    func() bool   // ends the watch over Attach's context
+	done     chan struct{} // closed when the session has ended
+	status   int
+	err      error
+}
+
+// ErrNoProbes says that no attach point of the script exists on this host.
+var ErrNoProbes = run.ErrNoProbes
+
+// ErrClosed is returned by methods of a session that was closed.
+var ErrClosed = errors.New("the session is closed")
+
+// Load checks the object and loads its programs into the kernel. Nothing runs yet.
+func Load(o *Object, opts Options) (*Session, error) {
+	x, err := o.read()
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
+	ro := run.Options{
+		Params: opts.Args, Named: opts.Params, PID: opts.PID, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
+		MaxMemory: opts.MaxMemory, Buffer: "full", Quiet: true,
+		Out: io.Discard, Err: messages{s.queue},
+		Format: &output.Format{Name: "events", New: func(r *output.Run) output.Sink { return &sink{Run: r, queue: s.queue} }},
+	}
+	if ro.MaxMemory == 0 {
+		ro.MaxMemory = permit.DefaultMemory()
+	}
+	for _, name := range opts.Allow {
+		if err := ro.Allow.Allow(name); err != nil {
+			return nil, err
+		}
+	}
+	if s.run, err = run.Load(x, ro); err != nil {
+		return nil, err
+	}
+	env := s.run.Env()
+	for _, m := range s.run.Maps() {
+		s.maps = append(s.maps, &Map{session: s, m: m, values: decoder{env, s.run.Frames}})
+	}
+	return s, nil
+}
+
+// Attach runs the begin programs, attaches the others, and returns. The session runs until the script
+// calls exit(), the process of Options ends, ctx is done, or Stop or Close is called. When ctx
+// is done before all is attached, Attach returns its error.
+func (s *Session) Attach(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.attached:
+		return errors.New("the session is attached already")
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.leave = context.AfterFunc(ctx, s.run.Stop)
+	if err := s.attach(); err != nil {
+		s.leave()
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.attached = true
+	go s.serve()
+	return nil
+}
+
+// attach runs the begin programs on one thread, whose ID is their tid.
+func (s *Session) attach() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return s.run.Attach()
+}
+
+// serve handles events until the end.
+func (s *Session) serve() {
+	defer close(s.done)
+	err := s.run.Serve()
+	if err == nil {
+		s.status, err = s.run.Finish()
+	}
+	s.err = err
+	s.leave()
+	s.queue.end()
+}
+
+// Events returns the script's output as it comes, until the session ends. Only one loop may be over it
+// at a time; one that was left can be continued by another. While no one takes
+// events, the kernel's buffer fills, and what finds no room there is counted in Losses.
+func (s *Session) Events() iter.Seq[*Event] {
+	return func(yield func(*Event) bool) {
+		for {
+			e := s.queue.next()
+			if e == nil || !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Stop ends the session in good order: all is detached, the end programs run, and Events
+// returns what is left. Maps can be read until Close.
+func (s *Session) Stop() { s.run.Stop() }
+
+// RunSelf runs the script's self programs; it reports whether there are any.
+func (s *Session) RunSelf() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed || !s.run.HasSelf() {
+		return false
+	}
+	s.run.RunSelf()
+	return true
+}
+
+// Wait waits until the session has ended, and returns the code of the script's exit(), and why it
+// could not go on. Events must be taken meanwhile, or be dropped (Options.DropEvents).
+func (s *Session) Wait() (code int, err error) {
+	<-s.done
+	return s.status, s.err
+}
+
+// Attached returns how many attach points are attached.
+func (s *Session) Attached() int { return s.run.Attached() }
+
+// Close ends the session and frees everything. Events that were not taken are lost; a snapshot stays
+// as it is.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.queue.drop()
+	s.run.Stop()
+	if s.leave != nil {
+		s.leave()
+	}
+	if s.attached {
+		<-s.done
+	} else {
+		s.err = ErrClosed
+		close(s.done)
+	}
+	s.run.Close()
+	s.queue.end()
+	return s.err
+}
+
+// Losses are what the kernel could not deliver, since the session was loaded.
+type Losses struct {
+	// Events found no room in the buffer.
+	Events uint64
+	// Updates of full maps, by the map's name.
+	Updates map[string]uint64
+	// Stacks that a full table did not keep.
+	Stacks uint64
+	// Scratch counts programs that were not run because they interrupted each other too deeply.
+	Scratch uint64
+	// Messages of the session that no one took in time.
+	Messages uint64
+}
+
+// Any reports whether anything was lost.
+func (l *Losses) Any() bool {
+	return l.Events+l.Stacks+l.Scratch+l.Messages != 0 || len(l.Updates) > 0
+}
+
+// Losses returns what was lost so far.
+func (s *Session) Losses() Losses {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	l := Losses{Messages: s.queue.lostMessages()}
+	if s.closed {
+		return l
+	}
+	for i, n := range s.run.Losses() {
+		switch x := &s.object.m.Losses[i]; {
+		case n == 0:
+		case x.Kind == "events":
+			l.Events += n
+		case x.Kind == "stack":
+			l.Stacks += n
+		case x.Kind == "scratch":
+			l.Scratch += n
+		case x.Kind == "map":
+			if l.Updates == nil {
+				l.Updates = map[string]uint64{}
+			}
+			l.Updates[x.Map] += n
+		}
+	}
+	return l
+}
+
+// Bounds of what waits for Events.
+const (
+	maxWaiting  = 1024 // events; their printer waits then
+	maxMessages = 1024 // besides them
+)
+
+// queue holds what Events returns.
+type queue struct {
+	mu       sync.Mutex
+	cond     sync.Cond
+	events   []*Event
+	messages int // of them
+	lost     uint64
+	ended    bool // no more events come
+	dropping bool // none is kept
+}
+
+func newQueue(dropping bool) *queue {
+	q := &queue{dropping: dropping}
+	q.cond.L = &q.mu
+	return q
+}
+
+// put adds an event, and waits for room.
+func (q *queue) put(e *Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.dropping && len(q.events) >= maxWaiting+q.messages {
+		q.cond.Wait()
+	}
+	q.add(e)
+}
+
+func (q *queue) add(e *Event) {
+	if q.dropping {
+		return
+	}
+	q.events = append(q.events, e)
+	q.cond.Broadcast()
+}
+
+// say adds a message, or counts it as lost.
+func (q *queue) say(e *Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.messages >= maxMessages {
+		q.lost++
+		return
+	}
+	if !q.dropping {
+		q.messages++
+	}
+	q.add(e)
+}
+
+// next waits for an event; nil is the end.
+func (q *queue) next() *Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.events) == 0 && !q.ended {
+		q.cond.Wait()
+	}
+	if len(q.events) == 0 {
+		return nil
+	}
+	e := q.events[0]
+	q.events[0] = nil
+	q.events = q.events[1:]
+	if e.Kind == Message {
+		q.messages--
+	}
+	q.cond.Broadcast()
+	return e
+}
+
+func (q *queue) lostMessages() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lost
+}
+
+// end says that no more events come.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	q.cond.Broadcast()
+}
+
+// drop drops what waits and all that comes.
+func (q *queue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dropping, q.events, q.messages = true, nil, 0
+	q.cond.Broadcast()
+}
+
+// messages makes events of the lines that the loader writes to its error output.
+type messages struct{ queue *queue }
+
+func (w messages) Write(b []byte) (int, error) {
+	if text := strings.TrimRight(string(b), "\n"); text != "" {
+		w.queue.say(&Event{Kind: Message, Time: time.Now(), Text: text})
+	}
+	return len(b), nil
+}

@@ -1,0 +1,207 @@
+package btrace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"btc/internal/manifest"
+	"btc/loader/format"
+)
+
+// Value is a value of the script. Its dynamic type follows from the script's:
+//
+//	integers              int64 or uint64
+//	booleans              bool
+//	pointers              Pointer
+//	enums                 Enum
+//	strings               string, up to the first NUL
+//	buf()                 []byte
+//	tuples                Tuple
+//	structs and records   Record
+//	arrays                []Value
+//	kstack, ustack        Stack
+//	ksym(), usym()        Symbol
+//	ntop()                netip.Addr
+//	macaddr()             MAC
+//	strftime()            Timestamp
+//	username              User
+//	cgroup_path()         Cgroup
+//	probe                 string
+//	none                  nil
+type Value = any
+
+// Pointer is an address.
+type Pointer uint64
+
+func (p Pointer) String() string { return fmt.Sprintf("0x%x", uint64(p)) }
+
+// Enum is a value of an enum; Name is "" where the enum has no name for it.
+type Enum struct {
+	Name  string
+	Value int64
+}
+
+func (e Enum) String() string {
+	if e.Name != "" {
+		return e.Name
+	}
+	return fmt.Sprint(e.Value)
+}
+
+// Tuple is a list of values of several types.
+type Tuple []Value
+
+// Record is a struct of the script or the kernel.
+type Record []Field
+
+// Field is a member of a Record.
+type Field struct {
+	Name  string
+	Value Value
+}
+
+// Get returns the value of a member; nil where there is none.
+func (r Record) Get(name string) Value {
+	for _, f := range r {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return nil
+}
+
+// Stack is a stack of the kernel or of a process.
+type Stack struct {
+	// Addresses are innermost first.
+	Addresses []uint64
+	// Frames are the lines of its text: by default function+offset, or an address without a name.
+	Frames []string
+	PID    uint32 // of a user stack
+}
+
+func (s Stack) String() string { return strings.Join(s.Frames, "\n") }
+
+// Symbol is an address with its name.
+type Symbol struct {
+	Address uint64
+	Name    string
+	PID     uint32 // of a process's symbol
+}
+
+func (s Symbol) String() string { return s.Name }
+
+// MAC is an Ethernet address.
+type MAC [6]byte
+
+func (m MAC) String() string {
+	return fmt.Sprintf("%02X:%02X:%02X:%02X:%02X:%02X", m[0], m[1], m[2], m[3], m[4], m[5])
+}
+
+// Timestamp is a time that the script formats.
+type Timestamp struct {
+	Time time.Time
+	Text string
+}
+
+func (t Timestamp) String() string { return t.Text }
+
+// User is a user ID with its name on this host.
+type User struct {
+	ID   uint64
+	Name string
+}
+
+func (u User) String() string { return u.Name }
+
+// Cgroup is a cgroup's ID with its paths, as cgroup_path() prints them.
+type Cgroup struct {
+	ID   uint64
+	Path string
+}
+
+func (c Cgroup) String() string { return c.Path }
+
+// decoder makes values of bytes with a layout.
+type decoder struct {
+	env    *format.Env
+	frames func(l *manifest.Layout, id uint64) []uint64
+}
+
+func (d decoder) text(v format.Value) string { return string(d.env.Append(nil, v)) }
+
+// value copies what it needs of v.
+func (d decoder) value(v format.Value) Value {
+	l, b := v.Layout, v.Bytes
+	if !v.Var && len(b) < l.Size {
+		return nil // validation keeps this from happening
+	}
+	word := func() uint64 { return binary.NativeEndian.Uint64(b) }
+	switch l.Kind {
+	case "int":
+		if l.Signed {
+			return int64(format.Uint(l, b))
+		}
+		return format.Uint(l, b)
+	case "bool":
+		return format.Uint(l, b) != 0
+	case "ptr":
+		return Pointer(format.Uint(l, b))
+	case "enum":
+		n := format.Uint(l, b)
+		return Enum{Name: l.Enum[string(format.AppendInt(nil, n, l.Signed))], Value: int64(n)}
+	case "string":
+		return string((&format.Env{}).Append(nil, v))
+	case "buffer":
+		return append([]byte{}, v.Buffer()...)
+	case "tuple":
+		t := make(Tuple, len(l.Fields))
+		for i := range t {
+			t[i] = d.value(v.Field(i))
+		}
+		return t
+	case "record":
+		r := make(Record, len(l.Fields))
+		for i := range r {
+			r[i] = Field{l.Fields[i].Name, d.value(v.Field(i))}
+		}
+		return r
+	case "array":
+		a := make([]Value, l.Count)
+		for i := range a {
+			a[i] = d.value(v.Item(i))
+		}
+		return a
+	case "kstack", "ustack":
+		s := Stack{Addresses: d.frames(l, word())}
+		for line := range strings.Lines(d.text(v)) {
+			if line = strings.TrimSpace(line); line != "" {
+				s.Frames = append(s.Frames, line)
+			}
+		}
+		if l.Kind == "ustack" {
+			s.PID = binary.NativeEndian.Uint32(b[8:])
+		}
+		return s
+	case "ksym":
+		return Symbol{Address: word(), Name: d.text(v)}
+	case "usym":
+		return Symbol{Address: word(), Name: d.text(v), PID: binary.NativeEndian.Uint32(b[8:])}
+	case "inet":
+		a, _ := netip.ParseAddr(d.text(v))
+		return a
+	case "mac":
+		return MAC(b[:6])
+	case "timestamp":
+		return Timestamp{Time: d.env.Clock(word(), l.Clock), Text: d.text(v)}
+	case "username":
+		return User{ID: word(), Name: d.text(v)}
+	case "cgroup_path":
+		return Cgroup{ID: word(), Path: d.text(v)}
+	case "none":
+		return nil
+	}
+	return d.text(v)
+}

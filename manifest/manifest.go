@@ -1,0 +1,32 @@
+// Package manifest reads and writes manifests: what a loader must know of an object that an ELF file
+// cannot say. It is what programs outside of this module import; docs/manifest.md describes the
+// format, and says of each field what it means.
+package manifest
+
+import "btc/internal/manifest"
+
+// Version is the version of the format that this package writes. It reads all with the same
+// major version.
+const Version = manifest.Schema
+
+// Manifest is the whole file.
+type Manifest = manifest.Manifest
+
+// The parts of a manifest.
+type (
+	Attach  = manifest.Attach
+	Config  = manifest.Config
+	Event   = manifest.Event
+	Field   = manifest.Field
+	Layout  = manifest.Layout
+	Loss    = manifest.Loss
+	Map     = manifest.Map
+	Object  = manifest.Object
+	Param   = manifest.Param
+	Pos     = manifest.Pos
+	Program = manifest.Program
+	Script  = manifest.Script
+)
+
+// Parse reads a manifest as hostile input: it refuses what is not valid.
+func Parse(data []byte) (*Manifest, error) { return manifest.Parse(data) }

@@ -1,0 +1,21 @@
+package manifest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"btc/manifest"
+)
+
+func ExampleParse() {
+	_, err := manifest.Parse([]byte(`{"schema": "btc/2"}`))
+	fmt.Println(err != nil)
+	// Output: true
+}
+
+// What a newer major version wrote is refused.
+func TestVersion(t *testing.T) {
+	if _, err := manifest.Parse([]byte(`{"schema": "` + manifest.Version + `0"}`)); err == nil {
+		t.Error("a manifest of another version was read")
+	}
+}
