@@ -1,6 +1,10 @@
 package manifest
 
-import "btc/internal/probe"
+import (
+	"strings"
+
+	"btc/internal/probe"
+)
 
 // Set takes over what an attach point's text says.
 func (a *Attach) Set(t *probe.Type, p *probe.Point) {
@@ -13,4 +17,17 @@ func (a *Attach) Set(t *probe.Type, p *probe.Point) {
 func (a *Attach) Point() *probe.Point {
 	return &probe.Point{Target: a.Target, Lang: a.Lang, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
 		Unit: a.Unit, Count: a.Count, Len: a.Len, Mode: a.Mode, Pattern: probe.IsPattern(a.Target) || probe.IsPattern(a.Name)}
+}
+
+// Attaches is the attach point's text by its parts, which are what the loader goes by; Text is
+// only what the compiler wrote. Parameters that are not filled in stay "$1".
+func (a *Attach) Attaches(kind string) string {
+	if len(a.Fill) > 0 {
+		return kind + ":" + strings.Join(a.Fill, ":")
+	}
+	t := probe.Lookup(kind)
+	if t == nil {
+		return kind
+	}
+	return t.Text(a.Point())
 }

@@ -13,13 +13,15 @@ import (
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
+	"btc/loader/symbols"
 )
 
 // List returns the attach points of this host that fit a pattern such as
 // "kprobe:tcp_*", "usdt:/bin/x:*" or, in every kind of the kernel, "*tcp*".
 // What a kind cannot list here is no error unless the pattern names it.
 func List(h *host.Host, pattern string, opts Options) ([]string, error) {
-	x := &expander{host: h, opts: opts}
+	x := &expander{host: h, opts: opts, files: symbols.NewFiles(func(string) {})}
+	defer x.files.Close()
 	kind, rest, named := strings.Cut(pattern, ":")
 	if !named {
 		kind, rest = "*", pattern

@@ -25,6 +25,7 @@ import (
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/report"
+	"btc/loader/symbols"
 )
 
 // Options are the user's wishes that act on attach points.
@@ -102,6 +103,24 @@ type Expansion struct {
 	Warnings []string
 	// Probes names each attach point by its number.
 	Probes map[int]string
+
+	files *symbols.Files
+}
+
+// Address is where a symbol of a file is, see symbols.Files.
+func (e *Expansion) Address(path, symbol string, offset uint64) (*symbols.Address, error) {
+	if e.files == nil { // an expansion that Expand has not made
+		e.files = symbols.NewFiles(func(string) {})
+	}
+	return e.files.Address(path, symbol, offset)
+}
+
+// Close ends what Expand has started to read files with; the plans stay as they are. A nil
+// Expansion has nothing.
+func (e *Expansion) Close() {
+	if e != nil {
+		e.files.Close()
+	}
 }
 
 // provider is how one kind of attach point is expanded and attached.
@@ -241,6 +260,7 @@ func (e emptied) judge(m *manifest.Manifest, x *Expansion) error {
 type expander struct {
 	host      *host.Host
 	opts      Options
+	files     *symbols.Files
 	functions []function // traceable kernel functions, read once
 	warnings  []*report.Fault
 
@@ -256,14 +276,24 @@ func limit(m *manifest.Manifest, key string) int {
 	return 1024
 }
 
+// maxPlaces bounds what all attach points match together, whatever max_probes says: each place
+// takes memory before anything is loaded.
+const maxPlaces = 1 << 18
+
 // maxFaults is how many missing attach points are reported.
 const maxFaults = 20
 
 // Expand finds the places of all programs. Its error is a *report.Fault with the
 // attach point's place in the script, or several where attach points are missing.
-func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error) {
+func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err error) {
 	x := &expander{host: h, opts: opts}
-	out := &Expansion{Probes: map[int]string{}}
+	x.files = symbols.NewFiles(func(text string) { x.warnings = append(x.warnings, &report.Fault{Text: text}) })
+	out := &Expansion{Probes: map[int]string{}, files: x.files}
+	defer func() {
+		if err != nil {
+			out.Close()
+		}
+	}()
 	total, programs := 0, 0
 	empty := emptied{}
 	var faults []error // of missing attach points: all are reported
@@ -309,7 +339,9 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (*Expansion, error
 		empty.of(p).kept = true
 		plan.Prog = p
 		x.warnSwitchedOff(p)
-		total += len(plan.Matches)
+		if total += len(plan.Matches); total > maxPlaces {
+			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("the attach points up to this one match more than %d places", maxPlaces)}
+		}
 		if programs += plan.programs(); programs > limit(m, "max_bpf_progs") {
 			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
 				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable."}

@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/binary"
 	"btc/loader/host"
 	"btc/loader/order"
 	"btc/loader/symbols"
@@ -49,16 +47,14 @@ const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option cou
 // matchFile finds an attach point's places in one file; none is no error.
 func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) {
 	a := &p.Attach
-	file, err := binary.Open(path)
+	f, err := x.files.Functions(path, &symbols.Question{Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != ""})
 	if err != nil {
 		if m, ok := x.flat(p, path, err); ok {
 			return m, nil
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	defer file.Close()
-	f := file.File
-	if f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN {
+	if !f.Linked {
 		return nil, fmt.Errorf("%s is neither a program nor a shared library", path)
 	}
 	if err := sameBuild(a, f, path); err != nil {
@@ -69,31 +65,22 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 		text += a.Lang + ":"
 	}
 	if a.Name == "" {
-		off, ok := symbols.CodeOffset(f, a.Addr)
-		if !ok {
+		if !f.HasCode {
 			//lint:ignore ST1005 bpftrace's words
 			return nil, &Failure{a.Text, fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr)}
 		}
-		// A stripped file does not tell where its functions begin.
-		around := func(_ string, addr, size uint64) bool { return addr <= a.Addr && a.Addr-addr < size }
-		if funcs, err := symbols.Functions(f, around); err == nil {
-			if s := enclosing(funcs, a.Addr); s != nil && s.Value != a.Addr {
-				if err := x.checkPlace(p, f, path, s, a.Addr-s.Value); err != nil {
-					return nil, &Failure{a.Text, err}
-				}
+		if f.Around != nil {
+			if err := x.checkPlace(p, path, f.Around, a.Addr-f.Around.Value); err != nil {
+				return nil, &Failure{a.Text, err}
 			}
 		}
-		return []Match{{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: file.Path, Offset: file.Offset + off}}, nil
-	}
-	funcs, err := symbols.Functions(f, func(name string, _, _ uint64) bool { return names(a, name) })
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return []Match{{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: f.Path, Offset: f.Base + f.CodeOffset}}, nil
 	}
 	var out []Match
 	seen := map[uint64]bool{}
-	for _, s := range pick(funcs, a) {
-		off, ok := symbols.FileOffset(f, s.Value)
-		if !ok || seen[off] {
+	for _, s := range pick(f.Functions, a) {
+		off := s.Offset
+		if !s.Loaded || seen[off] {
 			continue
 		}
 		seen[off] = true
@@ -109,11 +96,11 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 			return nil, &Failure{a.Text, fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size)}
 		}
 		if a.Offset > 0 {
-			if err := x.checkPlace(p, f, path, &s, a.Offset); err != nil {
+			if err := x.checkPlace(p, path, &s, a.Offset); err != nil {
 				return nil, &Failure{a.Text, err}
 			}
 		}
-		m := Match{Text: text + s.Name, Name: s.Name, Path: file.Path, Offset: file.Offset + off + a.Offset}
+		m := Match{Text: text + s.Name, Name: s.Name, Path: f.Path, Offset: f.Base + off + a.Offset}
 		if a.Offset > 0 {
 			m.Text = fmt.Sprintf("%s+%d", m.Text, a.Offset)
 		}
@@ -124,16 +111,14 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 
 // sameBuild refuses a file of another build than that whose debug information
 // the program was compiled with: types and addresses may have changed.
-func sameBuild(a *manifest.Attach, f *elf.File, path string) error {
-	if a.Binary == "" {
+func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
+	switch {
+	case a.Binary == "":
 		return nil
-	}
-	have, err := binary.Identity(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if have != a.Binary {
-		return &missing{text: fmt.Sprintf("%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with this one's (btc compile -binary %s=FILE)", path, have, a.Binary, a.Target)}
+	case f.NoIdentity != "":
+		return fmt.Errorf("%s: %s", path, f.NoIdentity)
+	case f.Identity != a.Binary:
+		return &missing{text: fmt.Sprintf("%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with this one's (btc compile -binary %s=FILE)", path, f.Identity, a.Binary, a.Target)}
 	}
 	return nil
 }
@@ -142,34 +127,28 @@ func sameBuild(a *manifest.Attach, f *elf.File, path string) error {
 // run: its addresses are offsets in the file. Nothing tells where an instruction
 // begins, so it needs --unsafe.
 func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, bool) {
-	var format *elf.FormatError
-	if !errors.As(err, &format) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || p.Attach.Name != "" || !x.opts.Unsafe {
+	if !errors.Is(err, symbols.ErrNotELF) || p.Attach.Name != "" || !x.opts.Unsafe {
 		return nil, false
 	}
 	return []Match{{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr}}, true
 }
 
-// names reports whether an attach point means a function of that name.
-func names(a *manifest.Attach, name string) bool {
-	return name == a.Name || a.Lang == "cpp" && binary.MatchesCPP(a.Name, name) || a.Lang == "" && probe.Glob(a.Name, name)
-}
-
 // pick chooses among the symbols that an attach point names. Of a name in several
 // versions the default one counts, where there is one.
-func pick(out []elf.Symbol, a *manifest.Attach) []elf.Symbol {
+func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	if probe.IsPattern(a.Name) || a.Lang != "" {
 		return out
 	}
-	var visible []elf.Symbol
+	var visible []symbols.Function
 	for _, s := range out {
-		if !s.HasVersion || !s.VersionIndex.IsHidden() {
+		if !s.Hidden {
 			visible = append(visible, s)
 		}
 	}
 	if len(visible) > 0 {
 		out = visible
 	}
-	order.By(out, func(a, b elf.Symbol) int {
+	order.By(out, func(a, b symbols.Function) int {
 		return int(int64(a.Value>>1) - int64(b.Value>>1))
 	})
 	return out

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/binary"
-	"btc/loader/usdt"
+	"btc/loader/symbols"
 )
 
 // expandUSDT reads the notes of the files and finds each place of each probe.
@@ -31,23 +30,24 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	exact := len(paths) == 1 && a.Target != "" && !probe.IsPattern(a.Target)
 	plan := Plan{}
 	for _, path := range paths {
-		if a.Binary != "" {
-			if err := checkBuild(a, path); err != nil {
+		file, all, failure, err := x.files.Probes(path, namespace, name, a.Binary != "")
+		if err == nil {
+			if err := sameBuild(a, file, path); err != nil {
 				return Plan{}, err
 			}
-		}
-		all, err := readProbes(path)
-		if err != nil && exact && len(all) == 0 {
-			return Plan{}, fmt.Errorf("%s: %w", path, err)
-		}
-		if err != nil && exact {
-			x.warn(p, fmt.Sprintf("%s: %v; the other probes are used", path, err))
-		}
-		for _, l := range all {
-			if probe.Glob(namespace, l.Provider) && probe.Glob(name, l.Name) {
-				plan.add(path, l)
+			if err = failure; failure != nil && len(all) > 0 {
+				if err = nil; exact {
+					x.warn(p, fmt.Sprintf("%s: %v; the other probes are used", path, failure))
+				}
 			}
 		}
+		if err != nil && exact {
+			return Plan{}, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(plan.Matches)+len(all) > symbols.MaxPlaces {
+			return Plan{}, fmt.Errorf("more than %d places match", symbols.MaxPlaces)
+		}
+		plan.add(path, all)
 	}
 	if len(plan.Matches) == 0 {
 		return Plan{}, &missing{text: "No matches for usdt " + a.Target + ":" + name + ".", pattern: probe.IsPattern(a.Target + a.Name)}
@@ -55,54 +55,25 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-func checkBuild(a *manifest.Attach, path string) error {
-	f, err := binary.Open(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	defer f.Close()
-	return sameBuild(a, f.File, path)
-}
-
-// add makes a match of a place.
-func (p *Plan) add(path string, l usdt.Location) {
-	m := Match{Text: "usdt:" + path + ":" + l.Provider + ":" + l.Name, Name: l.Name, Path: path,
-		Offset: l.Offset, Semaphore: l.Semaphore, USDT: usdt.Encode(l.Args)}
-	for i := range p.Matches {
-		old := &p.Matches[i]
-		if old.Text != m.Text {
-			continue
+// add makes matches of the places in a file. Those of a probe that have their arguments in the
+// same way share a program.
+func (p *Plan) add(path string, all []symbols.Probe) {
+	first := map[string]int{} // by name and arguments: index of the first match
+	ways := map[string]int{}  // of the arguments of a name
+	for _, l := range all {
+		m := Match{Text: "usdt:" + path + ":" + l.Provider + ":" + l.Name, Name: l.Name, Path: path,
+			Offset: l.Offset, Semaphore: l.Semaphore, USDT: l.Args}
+		way := m.Text + "\x00" + string(m.USDT)
+		if i, ok := first[way]; ok {
+			m.More, m.SameAs, m.Place = true, i+1, p.Matches[i].Place
+		} else {
+			m.Place = ways[m.Text]
+			m.More = m.Place > 0
+			first[way] = len(p.Matches)
+			ways[m.Text]++
 		}
-		m.More = true
-		if string(old.USDT) == string(m.USDT) {
-			m.SameAs = i + 1
-			break
-		}
-		m.Place = max(m.Place, old.Place+1)
+		p.Matches = append(p.Matches, m)
 	}
-	p.Matches = append(p.Matches, m)
-}
-
-// readProbes reads a file's notes. Places that stand twice in it count once.
-func readProbes(path string) ([]usdt.Location, error) {
-	f, err := binary.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	all, err := usdt.Read(f.File)
-	type place struct {
-		provider, name string
-		offset         uint64
-	}
-	seen := map[place]bool{}
-	all = slices.DeleteFunc(all, func(l usdt.Location) bool {
-		at := place{l.Provider, l.Name, l.Offset}
-		twice := seen[at]
-		seen[at] = true
-		return twice
-	})
-	return all, err
 }
 
 // usdtFiles are the files that an attach point's target stands for: without one,

@@ -6,56 +6,33 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"btc/internal/safefile"
 )
 
 // File is an ELF file, by itself or stored in an archive.
 type File struct {
 	*elf.File
-	Path   string // of the file, or of the archive
-	Offset uint64 // where the ELF file begins in it, in bytes
-
-	file *os.File
-}
-
-// Close closes the file.
-func (f *File) Close() error {
-	f.File.Close()
-	return f.file.Close()
+	Offset uint64 // where the ELF file begins in the archive, in bytes
 }
 
 // Member splits "ARCHIVE!/MEMBER", the name of a file in a zip archive.
 func Member(path string) (archive, member string, ok bool) { return strings.Cut(path, "!/") }
 
-// Open opens an ELF file, or one in a zip archive, from which the system runs
-// code only when it is stored without compression. Only regular files are opened.
-func Open(path string) (*File, error) {
-	archive, member, inside := Member(path)
-	file, err := safefile.Open(archive)
-	if err != nil {
-		return nil, err
-	}
-	f := &File{Path: archive, file: file}
-	var in io.ReaderAt = file
+// New reads an ELF file of size bytes, or with inside the member of a zip archive, from
+// which the system runs code only when it is stored without compression. It need not be closed.
+func New(in io.ReaderAt, size int64, member string, inside bool) (*File, error) {
+	f := &File{}
 	if inside {
-		st, err := file.Stat()
+		off, size, err := stored(in, size, member)
 		if err != nil {
-			file.Close()
 			return nil, err
 		}
-		off, size, err := stored(file, st.Size(), member)
-		if err != nil {
-			file.Close()
-			return nil, fmt.Errorf("%s: %w", archive, err)
-		}
 		f.Offset = uint64(off)
-		in = io.NewSectionReader(file, off, size)
+		in = io.NewSectionReader(in, off, size)
 	}
-	if f.File, err = elf.NewFile(in); err != nil {
-		file.Close()
+	var err error
+	f.File, err = elf.NewFile(in)
+	if err != nil {
 		return nil, err
 	}
 	return f, nil

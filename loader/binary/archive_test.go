@@ -4,7 +4,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -43,26 +42,24 @@ func TestArchive(t *testing.T) {
 	if !bytes.HasPrefix(content, []byte("\x7fELF")) {
 		t.Skip("skipped: programs are no ELF files here")
 	}
-	path := filepath.Join(t.TempDir(), "a.zip")
 	data := archive(t, content)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := Open(path + "!/lib/prog")
+	f, err := New(bytes.NewReader(data), int64(len(data)), "lib/prog", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if f.Path != path || f.Section(".text") == nil || !bytes.HasPrefix(data[f.Offset:], content) {
-		t.Errorf("%s at %d", f.Path, f.Offset)
+	if f.Section(".text") == nil || !bytes.HasPrefix(data[f.Offset:], content) {
+		t.Errorf("the program is not at %d", f.Offset)
 	}
 	for member, want := range map[string]string{"lib/packed": "is compressed", "none": "no member none"} {
-		if _, err := Open(path + "!/" + member); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(bytes.NewReader(data), int64(len(data)), member, true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", member, err)
 		}
 	}
-	if _, err := Open(self + "!/x"); err == nil || !strings.Contains(err.Error(), "no zip archive") {
+	if _, err := New(bytes.NewReader(content), int64(len(content)), "x", true); err == nil || !strings.Contains(err.Error(), "no zip archive") {
 		t.Errorf("no archive: %v", err)
+	}
+	if archive, member, inside := Member("/a/b.apk!/lib/c.so"); archive != "/a/b.apk" || member != "lib/c.so" || !inside {
+		t.Errorf("%s, %s, %t", archive, member, inside)
 	}
 }
 

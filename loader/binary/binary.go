@@ -81,15 +81,20 @@ func InPath(name string) (string, bool) {
 	return "", false
 }
 
-// IsELF reports whether a file is an ELF file of this machine's architecture.
+// IsELF reports whether a file is an ELF file of this machine's architecture, by its header.
 func IsELF(path string) bool {
-	f, err := Open(path)
+	f, err := safefile.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
+	const machineAt = 18 // e_machine
+	var head [machineAt + 2]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:4]) != elf.ELFMAG {
+		return false
+	}
 	here := arch.Host()
-	return here == nil || f.Machine == here.Machine
+	return here == nil || elf.Machine(binary.NativeEndian.Uint16(head[machineAt:])) == here.Machine
 }
 
 // Library finds a shared library by file name or by name without suffix,

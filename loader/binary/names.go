@@ -8,6 +8,12 @@ import (
 	"btc/internal/probe"
 )
 
+// Bounds of demangling: a short name may stand for text without end.
+const (
+	maxMangled    = 4096
+	maxShownShift = 14 // 1<<14 bytes
+)
+
 // MatchesCPP reports whether a symbol is the C++ function that a pattern names:
 // "ns::f", "ns::*", "ns::f(int)". Without parameters one name means all overloads;
 // arguments of templates may be given or left out.
@@ -15,12 +21,15 @@ func MatchesCPP(pattern, symbol string) bool {
 	if !strings.HasPrefix(symbol, "_Z") {
 		return false
 	}
+	if len(symbol) > maxMangled {
+		return false
+	}
 	ways := [][]demangle.Option{{demangle.NoParams, demangle.NoTemplateParams}, {demangle.NoParams}}
 	if strings.Contains(pattern, "(") {
 		ways = [][]demangle.Option{nil, {demangle.NoTemplateParams}}
 	}
 	for _, options := range ways {
-		name, err := demangle.ToString(symbol, options...)
+		name, err := demangle.ToString(symbol, append(options, demangle.MaxLength(maxShownShift))...)
 		if err == nil && probe.Glob(pattern, name) {
 			return true
 		}

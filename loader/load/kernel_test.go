@@ -2,7 +2,6 @@ package load
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -406,35 +405,6 @@ func TestCoreTypes(t *testing.T) {
 		if got := strings.Join(names, " "); got != c.want {
 			t.Errorf("types %s, want %s", got, c.want)
 		}
-	}
-}
-
-// TestCodeOfFiles: an address of a place in a file is that of the segment of code that holds it.
-func TestCodeOfFiles(t *testing.T) {
-	segment := func(kind elf.ProgType, flags elf.ProgFlag, off, size, addr uint64) *elf.Prog {
-		return &elf.Prog{ProgHeader: elf.ProgHeader{Type: kind, Flags: flags, Off: off, Filesz: size, Vaddr: addr}}
-	}
-	code := elf.PF_R | elf.PF_X
-	f := &elf.File{Progs: []*elf.Prog{segment(elf.PT_LOAD, elf.PF_R, 0, 100, 0), segment(elf.PT_NOTE, code, 0, 1<<20, 1),
-		segment(elf.PT_LOAD, code, 100, 50, 1000), segment(elf.PT_LOAD, code, 200, 50, 900), segment(elf.PT_LOAD, code, 300, 50, 1200)}}
-	for off, want := range map[uint64]uint64{99: 0, 100: 1000, 149: 1049, 150: 0, 200: 900, 349: 1249, 350: 0} {
-		if got, ok := loadAddress(f, off); got != want || ok != (want != 0) {
-			t.Errorf("the address of byte %d is %d, %t; want %d", off, got, ok, want)
-		}
-	}
-	if got, ok := codeStart(f); got != 900 || !ok {
-		t.Errorf("the code begins at %d, %t; want 900", got, ok)
-	}
-	if _, ok := codeStart(&elf.File{Progs: f.Progs[:2]}); ok {
-		t.Error("a file without code has a start of it")
-	}
-	for kind, want := range map[elf.Type]bool{elf.ET_EXEC: true, elf.ET_DYN: false} {
-		if got := isProgram(&elf.File{FileHeader: elf.FileHeader{Type: kind}, Progs: f.Progs}); got != want {
-			t.Errorf("%s is a program: %t", kind, got)
-		}
-	}
-	if !isProgram(&elf.File{FileHeader: elf.FileHeader{Type: elf.ET_DYN}, Progs: []*elf.Prog{segment(elf.PT_INTERP, elf.PF_R, 0, 1, 0)}}) {
-		t.Error("a file with an interpreter is not a program")
 	}
 }
 

@@ -74,7 +74,7 @@ func Describe(o *object.Object, cpus int) *Description {
 	d.Permissions = slices.Compact(d.Permissions)
 	for i := range m.Programs {
 		p := &m.Programs[i]
-		d.Probes = append(d.Probes, ProbeText{p.Kind, p.Attach.Text, p.Pos.Line})
+		d.Probes = append(d.Probes, ProbeText{p.Kind, p.Attach.Attaches(p.Kind), p.Pos.Line})
 	}
 	d.Reads = reads(m)
 	d.Helpers, d.Kfuncs = Calls(o.Spec)

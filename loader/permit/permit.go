@@ -99,7 +99,7 @@ func Actions(o *object.Object) []Action {
 func ofAttach(p *manifest.Program) []Action {
 	switch {
 	case (p.Kind == probe.Kprobe || p.Kind == probe.Kretprobe) && p.Attach.Name == "":
-		return []Action{{Permission: ProbeAddress, What: "probes the kernel at an address: " + p.Attach.Text, Pos: p.Pos}}
+		return []Action{{Permission: ProbeAddress, What: "probes the kernel at an address: " + p.Attach.Attaches(p.Kind), Pos: p.Pos}}
 	case attach.PinPath(p) != "":
 		path := absolute(attach.PinPath(p))
 		return []Action{{Permission: Pins, What: "leaves an iterator at " + path, Path: path, Pos: p.Pos}}
@@ -138,6 +138,8 @@ func ofCode(o *object.Object, p *manifest.Program) []Action {
 				a.Name, a.Pos = at.Name, at.Pos
 			}
 			add(a)
+		case ins.OpCode.JumpOp() == asm.Call && !ins.IsFunctionCall():
+			add(Action{What: "has a call of an unknown form", Pos: p.Pos})
 		}
 	}
 	return all

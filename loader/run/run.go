@@ -202,7 +202,9 @@ func (s *session) load(values map[string][]byte) error {
 		opts.Log = func(program, text string) { fmt.Fprintf(s.opts.Err, "loaded %s\n%s", program, text) }
 	}
 	var err error
-	if s.loaded, err = load.Load(s.object, s.expansion, s.host, opts); err != nil {
+	s.loaded, err = load.Load(s.object, s.expansion, s.host, opts)
+	s.expansion.Close()
+	if err != nil {
 		return err
 	}
 	if s.maps, err = newMapTable(s.manifest, s.loaded, s.host); err != nil {
@@ -585,6 +587,7 @@ func (s *session) close() {
 		s.events.close()
 	}
 	s.symTable.Close()
+	s.expansion.Close()
 	if s.loaded != nil {
 		s.loaded.Close()
 	}

@@ -18,6 +18,8 @@ type parser struct {
 	fails int
 	last  time.Time // failure
 	warn  func(string)
+	// patience multiplies the times that a request may take; 0: 1.
+	patience int
 }
 
 // parserName is argv[0] of this program when it is the parser process.
@@ -64,11 +66,12 @@ func (p *parser) call(r *request) (*reply, error) {
 }
 
 func (p *parser) exchange(r *request) (*reply, error) {
-	p.sock.deadline = time.Now().Add(parseWait)
+	patience := time.Duration(max(p.patience, 1))
+	p.sock.deadline = time.Now().Add(patience * parseWait)
 	p.sock.cpuClock = int32(^p.proc.Pid<<3 | 2) // CPUCLOCK_SCHED of the process (linux/posix-timers.h)
 	var used unix.Timespec
 	unix.ClockGettime(p.sock.cpuClock, &used)
-	p.sock.cpuLimit = used.Nano() + int64(parseTime)
+	p.sock.cpuLimit = used.Nano() + int64(patience*parseTime)
 	b := r.head()
 	n, err := sendMessage(p.sock.fd, b, r.files)
 	if err != nil {

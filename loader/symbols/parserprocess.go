@@ -51,6 +51,9 @@ func dropPrivileges() error {
 	}
 	allThreads := func(trap, a, b, c uintptr) error {
 		_, _, err := syscall.AllThreadsSyscall(trap, a, b, c)
+		if err == unix.ENOTSUP { // with cgo, as the race detector has it: the user's change acts on all threads
+			_, _, err = unix.Syscall(trap, a, b, c)
+		}
 		if err != 0 {
 			return err
 		}
@@ -161,6 +164,8 @@ func (r *request) answer() (answer *reply) {
 	case r.kind == askPerfMap && len(r.files) == 1:
 		t, end, full := parsePerfMap(fdReader(r.files[0]), int64(r.off))
 		return &reply{ok: true, table: t, off: uint64(end), full: full}
+	case r.kind >= askFunctions && r.kind <= askAddress && len(r.files) == 1:
+		return r.answerFile(fdReader(r.files[0]))
 	case r.kind == askDemangle:
 		return &reply{ok: true, text: demangled(r.text)}
 	default:

@@ -21,6 +21,10 @@ const (
 	askDebug               // an ELF file and its file of symbols; sum: checksum of that, if flag is 1
 	askPerfMap             // a perf map from an offset on
 	askDemangle            // the name in text
+
+	askFunctions // an ELF file and a Question
+	askProbes    // an ELF file: its USDT probes
+	askAddress   // an ELF file: an Address
 )
 
 type request struct {
@@ -108,7 +112,7 @@ func (r *reply) read(in io.Reader) error {
 		return err
 	}
 	r.text, r.link = string(words[:text]), string(words[text:])
-	if entries == 0 {
+	if entries == 0 && names == 0 {
 		return nil
 	}
 	r.entries, r.names = make([]entry, entries), make([]byte, names)

@@ -173,7 +173,7 @@ func help(path string, stdout, stderr io.Writer) int {
 	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", path, m.Script.File, m.Target, strings.Join(m.Arches, " and "))
 	fmt.Fprintf(stdout, "\nProbes:\n")
 	for i := range m.Programs {
-		fmt.Fprintf(stdout, "  %s\n", m.Programs[i].Attach.Text)
+		fmt.Fprintf(stdout, "  %s\n", m.Programs[i].Attach.Attaches(m.Programs[i].Kind))
 	}
 	var positional, named []*manifest.Param
 	seen := map[string]bool{"$#": true}

@@ -1,0 +1,515 @@
+package symbols
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"unsafe"
+
+	"btc/internal/probe"
+	"btc/internal/safefile"
+	bin "btc/loader/binary"
+	"btc/loader/usdt"
+)
+
+// Files answers questions about the ELF files that attach points name. Whoever wrote such a
+// file is not known: it is opened here, and read by the parser process, which has no
+// privileges and a limit of its memory and time.
+type Files struct{ parser parser }
+
+// NewFiles starts nothing: the first question does. Warn gets what may be shown.
+func NewFiles(warn func(string)) *Files { return &Files{parser{warn: warn, patience: 15}} }
+
+// Close ends the process. A nil Files has none.
+func (f *Files) Close() {
+	if f != nil {
+		f.parser.stop()
+	}
+}
+
+// MaxPlaces bounds the functions or probes of one file that an answer has.
+const MaxPlaces = 1 << 18
+
+// ErrNotELF is the cause of an error about a file that is not an ELF file.
+var ErrNotELF = errors.New("not an ELF file")
+
+// Function is a function of a file, with what an attach point needs to know of it.
+type Function struct {
+	Name        string
+	Value, Size uint64 // virtual address, bytes
+	Offset      uint64 // in the file, if Loaded
+	Loaded      bool
+	Hidden      bool // not the default one of several versions
+	// At reports, of a place inside the function, whether an instruction begins there; Unchecked
+	// is why that is not known.
+	At        bool
+	Unchecked string
+}
+
+// Image is what is known of a program or library.
+type Image struct {
+	Path   string // of the file, or of the archive that it is in
+	Base   uint64 // where the ELF file begins in it, in bytes
+	Linked bool   // it is a program or a shared library
+	// Identity tells builds apart (binary.Identity), where it was asked for; NoIdentity is why
+	// there is none.
+	Identity, NoIdentity string
+	Functions            []Function // those that the question named, in the order of the file
+	// CodeOffset is where the address that was asked for is in the file, if HasCode. Around is
+	// the innermost function that it is inside of, past its first byte; nil: none is known.
+	CodeOffset uint64
+	HasCode    bool
+	Around     *Function
+}
+
+// Question names functions of a file: by Name, which may be a pattern, or by what is at Addr.
+type Question struct {
+	Name, Lang string // Lang "cpp": Name is a C++ function
+	Addr       uint64
+	Offset     uint64 // a place inside the functions that Name names, in bytes
+	Identity   bool   // the file's identity is wanted
+}
+
+// Functions asks for the functions of the file at path, which may be in an archive.
+func (f *Files) Functions(path string, q *Question) (*Image, error) {
+	var p packer
+	p.text(q.Name)
+	p.text(q.Lang)
+	p.number(q.Addr)
+	p.number(q.Offset)
+	p.truth(q.Identity)
+	u, img, err := f.ask(askFunctions, path, p)
+	if err != nil {
+		return nil, err
+	}
+	img.Identity, img.NoIdentity, img.Linked = u.text(), u.text(), u.truth()
+	img.CodeOffset, img.HasCode = u.number(), u.truth()
+	if u.truth() {
+		img.Around = u.function()
+	}
+	for range u.count() {
+		img.Functions = append(img.Functions, *u.function())
+	}
+	return img, u.err()
+}
+
+// Probe is a statically defined probe of a file; Args are encoded as programs read them.
+type Probe struct {
+	Provider, Name    string
+	Offset, Semaphore uint64 // in the file; Semaphore 0: none
+	Args              []byte
+}
+
+// Probes asks for the statically defined probes whose provider and name fit patterns, each
+// place once. failure is about notes that are wrong; the others are returned.
+func (f *Files) Probes(path, provider, name string, identity bool) (img *Image, all []Probe, failure error, err error) {
+	var p packer
+	p.text(provider)
+	p.text(name)
+	p.truth(identity)
+	u, img, err := f.ask(askProbes, path, p)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	img.Identity, img.NoIdentity = u.text(), u.text()
+	if text := u.text(); text != "" {
+		failure = errors.New(text)
+	}
+	for range u.count() {
+		all = append(all, Probe{u.text(), u.text(), u.number(), u.number(), []byte(u.text())})
+	}
+	return img, all, failure, u.err()
+}
+
+// Address is where a symbol is, relative to other places of its file.
+type Address struct {
+	Value, From, CodeStart       uint64 // virtual addresses: of the symbol, of the place, of the first code
+	Known, HasFrom, HasCodeStart bool
+	Program                      bool // not a library
+}
+
+// Address asks for a symbol of the file at path. From is the address of the place at an offset
+// in the file.
+func (f *Files) Address(path, symbol string, offset uint64) (*Address, error) {
+	var p packer
+	p.text(symbol)
+	p.number(offset)
+	u, _, err := f.ask(askAddress, path, p)
+	if err != nil {
+		return nil, err
+	}
+	a := &Address{u.number(), u.number(), u.number(), u.truth(), u.truth(), u.truth(), u.truth()}
+	return a, u.err()
+}
+
+// ask opens a file, sends a question about it and gives the answer after its common part.
+func (f *Files) ask(kind uint8, path string, question packer) (*unpacker, *Image, error) {
+	archive, member, inside := bin.Member(path)
+	file, err := safefile.Open(archive)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	var p packer
+	p.truth(inside)
+	p.text(member)
+	p.number(uint64(info.Size()))
+	text := string(append(p, question...))
+	if len(text) > maxText {
+		return nil, nil, errors.New("the name of what is looked for is too long")
+	}
+	answer, err := f.parser.call(&request{kind: kind, text: text, files: []int{int(file.Fd())}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the process that reads it failed: %w", err)
+	}
+	u := &unpacker{rest: answer.names}
+	img := &Image{Path: archive, Base: u.number()}
+	notELF, why := u.truth(), u.text()
+	switch {
+	case !answer.ok:
+		return nil, nil, errors.New("it cannot be read: the process that reads it failed")
+	case notELF:
+		return nil, nil, &notELFError{why}
+	case why != "":
+		return nil, nil, errors.New(why)
+	}
+	return u, img, nil
+}
+
+// notELFError is an error in the words of the ELF reader.
+type notELFError struct{ text string }
+
+func (e *notELFError) Error() string { return e.text }
+func (e *notELFError) Unwrap() error { return ErrNotELF }
+
+// What follows runs in the parser process.
+
+// answerFile answers a question about an ELF file.
+func (r *request) answerFile(in io.ReaderAt) *reply {
+	u := &unpacker{rest: []byte(r.text)}
+	inside, member, size := u.truth(), u.text(), int64(u.number())
+	f, err := bin.New(in, size, member, inside)
+	var p packer
+	if err != nil {
+		var format *elf.FormatError
+		p.number(0)
+		p.truth(errors.As(err, &format) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
+		p.text(err.Error())
+		return &reply{ok: true, table: table{names: p}}
+	}
+	p.number(f.Offset)
+	p.truth(false)
+	switch r.kind {
+	case askFunctions:
+		err = p.functions(f.File, &Question{Name: u.text(), Lang: u.text(), Addr: u.number(), Offset: u.number(), Identity: u.truth()})
+	case askProbes:
+		err = p.probes(f.File, u.text(), u.text(), u.truth())
+	case askAddress:
+		p.address(f.File, u.text(), u.number())
+	}
+	if err != nil {
+		p = nil
+		p.number(0)
+		p.truth(false)
+		p.text(err.Error())
+	}
+	return &reply{ok: true, table: table{names: p}}
+}
+
+func (p *packer) identity(f *elf.File, wanted bool) {
+	if !wanted {
+		p.text("")
+		p.text("")
+		return
+	}
+	id, err := bin.Identity(f)
+	p.text(id)
+	p.failure(err)
+}
+
+func (p *packer) functions(f *elf.File, q *Question) error {
+	p.text("")
+	p.identity(f, q.Identity)
+	p.truth(f.Type == elf.ET_EXEC || f.Type == elf.ET_DYN)
+	off, ok := CodeOffset(f, q.Addr)
+	p.number(off)
+	p.truth(ok)
+	if q.Name == "" {
+		// A stripped file does not tell where its functions begin.
+		around, has := Function{}, false
+		eachFunction(f, func(s *bin.Symbol, name []byte) bool {
+			if surrounds(s.Value, s.Size, q.Addr) && (!has || s.Value > around.Value) {
+				around, has = functionOf(f, s, name), true
+			}
+			return true
+		})
+		has = has && around.Value != q.Addr // the first byte of a function is one of an instruction
+		p.truth(has)
+		if has {
+			around.check(f, q.Addr-around.Value)
+			p.function(&around)
+		}
+		p.number(0)
+		return nil
+	}
+	p.truth(false)
+	at := len(*p)
+	p.number(0)
+	n, full := uint64(0), false
+	eachFunction(f, func(s *bin.Symbol, name []byte) bool {
+		if !q.means(unsafe.String(&name[0], len(name))) {
+			return true
+		}
+		if full = n == MaxPlaces || len(*p) > maxAnswer; full {
+			return false
+		}
+		fn := functionOf(f, s, name)
+		if q.Offset > 0 {
+			fn.check(f, q.Offset)
+		}
+		p.function(&fn)
+		n++
+		return true
+	})
+	if full {
+		return fmt.Errorf("more than %d functions match, or %d MiB of their names", MaxPlaces, maxAnswer>>20)
+	}
+	binary.NativeEndian.PutUint64((*p)[at:], n)
+	return nil
+}
+
+// surrounds reports whether a function of a size is at an address. Of several, one in another, the
+// one that begins last counts: less is between.
+func surrounds(value, size, addr uint64) bool { return value <= addr && addr-value < size }
+
+// maxAnswer bounds an answer, in bytes.
+const maxAnswer = 64 << 20
+
+// means reports whether a question is about a function of that name.
+func (q *Question) means(name string) bool {
+	return name == q.Name || q.Lang == "cpp" && bin.MatchesCPP(q.Name, name) || q.Lang == "" && probe.Glob(q.Name, name)
+}
+
+func functionOf(f *elf.File, s *bin.Symbol, name []byte) Function {
+	fn := Function{Name: string(name), Value: s.Value, Size: s.Size, Hidden: s.Hidden}
+	fn.Offset, fn.Loaded = FileOffset(f, s.Value)
+	return fn
+}
+
+// check finds out whether an instruction begins off bytes into the function.
+func (fn *Function) check(f *elf.File, off uint64) {
+	code, err := codeOf(f, fn.Value, off)
+	if err == nil {
+		fn.At, err = bin.AtInstruction(f.Machine, code, off)
+	}
+	if err != nil {
+		fn.Unchecked = err.Error()
+	}
+}
+
+// maxFunction bounds the bytes of a function that are read.
+const maxFunction = 16 << 20
+
+// codeOf reads the code from a virtual address on, up to off bytes after it and the instruction
+// that begins before.
+func codeOf(f *elf.File, addr, off uint64) ([]byte, error) {
+	const longest = 16 // instructions are no longer
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz && off < min(p.Filesz-(addr-p.Vaddr), maxFunction) {
+			code := make([]byte, min(off+longest, p.Filesz-(addr-p.Vaddr)))
+			n, err := p.ReadAt(code, int64(addr-p.Vaddr))
+			if err == io.EOF { // the file is cut off
+				err = nil
+			}
+			return code[:n], err
+		}
+	}
+	return nil, errors.New("the function's code cannot be read")
+}
+
+func (p *packer) probes(f *elf.File, provider, name string, identity bool) error {
+	p.text("")
+	p.identity(f, identity)
+	all, failure := usdt.Read(f)
+	p.failure(failure)
+	at := len(*p)
+	p.number(0)
+	type place struct {
+		provider, name string
+		offset         uint64
+	}
+	seen := map[place]bool{}
+	for i := range all {
+		l := &all[i]
+		here := place{l.Provider, l.Name, l.Offset}
+		if seen[here] || !probe.Glob(provider, l.Provider) || !probe.Glob(name, l.Name) {
+			continue
+		}
+		if len(seen) == MaxPlaces || len(*p) > maxAnswer {
+			return fmt.Errorf("more than %d probes match, or %d MiB of their names", MaxPlaces, maxAnswer>>20)
+		}
+		seen[here] = true
+		p.text(l.Provider)
+		p.text(l.Name)
+		p.number(l.Offset)
+		p.number(l.Semaphore)
+		p.text(string(usdt.Encode(l.Args)))
+	}
+	binary.NativeEndian.PutUint64((*p)[at:], uint64(len(seen)))
+	return nil
+}
+
+func (p *packer) address(f *elf.File, symbol string, offset uint64) {
+	p.text("")
+	a := Address{Program: isProgram(f)}
+	bin.EachSymbol(f, func(s *bin.Symbol) bool {
+		if s.Defined() && string(s.Name()) == symbol {
+			a.Value = s.Value
+		}
+		return a.Value == 0
+	})
+	a.From, a.HasFrom = loadAddress(f, offset)
+	a.CodeStart, a.HasCodeStart = codeStart(f)
+	for _, n := range []uint64{a.Value, a.From, a.CodeStart} {
+		p.number(n)
+	}
+	for _, t := range []bool{a.Value != 0, a.HasFrom, a.HasCodeStart, a.Program} {
+		p.truth(t)
+	}
+}
+
+// loadAddress is the virtual address of the code at an offset in the file.
+func loadAddress(f *elf.File, off uint64) (uint64, bool) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && off >= p.Off && off-p.Off < p.Filesz {
+			return off - p.Off + p.Vaddr, true
+		}
+	}
+	return 0, false
+}
+
+// codeStart is the lowest address of the file's code.
+func codeStart(f *elf.File) (least uint64, found bool) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && (!found || p.Vaddr < least) {
+			least, found = p.Vaddr, true
+		}
+	}
+	return least, found
+}
+
+// isProgram tells a program from a library: it has a fixed address or names an interpreter, or
+// says so.
+func isProgram(f *elf.File) bool {
+	if f.Type == elf.ET_EXEC {
+		return true
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return true
+		}
+	}
+	const pie = 0x08000000 // DF_1_PIE
+	flags, err := f.DynValue(elf.DT_FLAGS_1)
+	return err == nil && len(flags) == 1 && flags[0]&pie != 0
+}
+
+// packer appends numbers and strings to a message; unpacker takes them out again. Their methods
+// are not inlined: that would be five times the code.
+type packer []byte
+
+//go:noinline
+func (p *packer) number(n uint64) { *p = binary.NativeEndian.AppendUint64(*p, n) }
+
+//go:noinline
+func (p *packer) truth(t bool) {
+	b := byte(0)
+	if t {
+		b = 1
+	}
+	*p = append(*p, b)
+}
+
+//go:noinline
+func (p *packer) text(s string) {
+	p.number(uint64(len(s)))
+	*p = append(*p, s...)
+}
+
+func (p *packer) failure(err error) {
+	if err != nil {
+		p.text(err.Error())
+		return
+	}
+	p.text("")
+}
+
+func (p *packer) function(f *Function) {
+	p.text(f.Name)
+	p.text(f.Unchecked)
+	for _, n := range []uint64{f.Value, f.Size, f.Offset} {
+		p.number(n)
+	}
+	for _, t := range []bool{f.Loaded, f.Hidden, f.At} {
+		p.truth(t)
+	}
+}
+
+// unpacker reads a message of the other process, which may say anything: after its end all
+// numbers are 0 and all strings empty.
+type unpacker struct {
+	rest []byte
+	bad  bool
+}
+
+func (u *unpacker) take(n uint64) []byte {
+	if n > uint64(len(u.rest)) {
+		u.rest, u.bad = nil, true
+		return nil
+	}
+	b := u.rest[:n:n]
+	u.rest = u.rest[n:]
+	return b
+}
+
+//go:noinline
+func (u *unpacker) number() uint64 {
+	if b := u.take(8); b != nil {
+		return binary.NativeEndian.Uint64(b)
+	}
+	return 0
+}
+
+//go:noinline
+func (u *unpacker) truth() bool {
+	b := u.take(1)
+	return b != nil && b[0] != 0
+}
+
+// text shares the memory of the message.
+//
+//go:noinline
+func (u *unpacker) text() string {
+	b := u.take(u.number())
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+// count is the length of a list.
+func (u *unpacker) count() int { return int(min(u.number(), MaxPlaces)) }
+
+func (u *unpacker) function() *Function {
+	return &Function{Name: u.text(), Unchecked: u.text(), Value: u.number(), Size: u.number(), Offset: u.number(), Loaded: u.truth(), Hidden: u.truth(), At: u.truth()}
+}
+
+func (u *unpacker) err() error {
+	if u.bad {
+		return errBadReply
+	}
+	return nil
+}
