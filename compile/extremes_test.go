@@ -31,7 +31,7 @@ func TestExtremes(t *testing.T) {
 		{"blocks", "begin { " + rep("{", 5000) + rep("}", 5000) + " }", nested},
 		{"ifs", "begin { " + rep("if (pid) {", 5000) + rep("}", 5000) + " }", nested},
 		{"else ifs", "begin { if (pid) { } " + numbered(50000, "else if (pid == %d) { } ") + "}", nested},
-		{"maps", "begin { " + numbered(65, "@m%d = 1; ") + "}", "maps; the kernel permits 64 in a program"},
+		{"maps", "begin { " + numbered(65, "@m%d = 1; ") + "}", "maps; the kernel allows 64 per program"},
 		{"maps and those for output", "begin { " + numbered(64, "@m%d = 1; ") + "exit(); }", "this probe uses 66 maps"},
 		{"signs", "begin { print(" + rep("-", 100000) + "1); }", nested},
 		{"casts", "begin { print(" + rep("(int8)", 50000) + "1); }", nested},

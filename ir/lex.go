@@ -14,13 +14,13 @@ type token struct {
 	text string
 }
 
-// logicalLine is a line with those that follow while brackets are open.
+// logicalLine is a line joined with those that follow while brackets are open.
 type logicalLine struct {
 	number int // 1-based number of the first physical line
 	tokens []token
 }
 
-// lexLines cuts text into lines of tokens; empty lines and // comments vanish.
+// lexLines splits text into lines of tokens; empty lines and // comments are dropped.
 func lexLines(text string) ([]logicalLine, error) {
 	var lines []logicalLine
 	var cur logicalLine
@@ -50,7 +50,7 @@ func lexLines(text string) ([]logicalLine, error) {
 		}
 	}
 	if depth > 0 {
-		return nil, fmt.Errorf("line %d: bracket is not closed", cur.number)
+		return nil, fmt.Errorf("line %d: unclosed bracket", cur.number)
 	}
 	return lines, nil
 }
@@ -98,8 +98,8 @@ func lexLine(s string) ([]token, error) {
 	return out, nil
 }
 
-// rawText takes the parentheses that follow word when their content is not
-// lexed, and says how many bytes it took.
+// rawText is the content of the parentheses that follow word when it is not lexed; it also
+// returns the number of bytes.
 func rawText(word, rest string) (string, int) {
 	if word != "field" && word != "btf" && word != "mapval" && word != "mapkey" || !strings.HasPrefix(rest, "(") {
 		return "", 0

@@ -18,21 +18,20 @@ func (s ValueSet) Add(v *Value) {
 	}
 }
 
-// Liveness answers which values are needed later at both ends of the reachable blocks
-// of a function, as it was when Live was called. A block's parameters are live in
-// it, not before it; the arguments of an edge are used at the end of the block
-// the edge leaves.
+// Liveness answers liveness queries for both ends of the reachable blocks of a function, as
+// it was when Live was called. A block's parameters are live in it, not before it; the
+// arguments of an edge are used at the end of the block the edge leaves.
 //
-// It goes back from the uses of the values that are asked for: sets of values for
-// each block would take the square of a long function.
+// It walks back from the uses of the queried values only: live sets for each block would be
+// quadratic in the length of a function.
 type Liveness struct {
 	preds [][]Pred
 	def   []*Block         // by Value.ID: where it is defined
 	uses  [][]*Block       // by Value.ID: other blocks that use it
-	in    map[int][]*Block // by Value.ID, of those asked for: where it is live at the start
+	in    map[int][]*Block // by Value.ID, for queried values: blocks at whose start it is live
 }
 
-// Blocks lists the blocks at whose start v is needed, in the order of their IDs.
+// Blocks lists the blocks at whose start v is live, in the order of their IDs.
 func (l *Liveness) Blocks(v *Value) []*Block {
 	if v.ID < 0 || len(l.uses[v.ID]) == 0 {
 		return nil
@@ -45,7 +44,7 @@ func (l *Liveness) Blocks(v *Value) []*Block {
 	return in
 }
 
-// Live prepares the answers for f.
+// Live prepares the liveness queries for f.
 func Live(f *Func) *Liveness {
 	l := &Liveness{preds: Preds(f), def: make([]*Block, f.nextValue), uses: make([][]*Block, f.nextValue), in: map[int][]*Block{}}
 	order := ReversePostorder(f)
@@ -76,13 +75,13 @@ func Live(f *Func) *Liveness {
 	return l
 }
 
-// In reports whether v is needed at the start of b.
+// In reports whether v is live at the start of b.
 func (l *Liveness) In(b *Block, v *Value) bool {
 	_, found := slices.BinarySearchFunc(l.Blocks(v), b, byID)
 	return found
 }
 
-// Out reports whether v is needed behind b.
+// Out reports whether v is live at the end of b.
 func (l *Liveness) Out(b *Block, v *Value) bool {
 	return slices.ContainsFunc(b.Term.Succs, func(e Edge) bool { return l.In(e.To, v) })
 }

@@ -12,11 +12,11 @@ import (
 // Module is one script: programs, maps, globals, and what the manifest needs.
 type Module struct {
 	Name   string // script's base name, a C identifier
-	File   string // file name of the script without its directories, so that these do not show in the object; "stdin" for -e
-	Source string // the script's text
+	File   string // base name of the script's file (directories do not appear in the object); "stdin" for -e
+	Source string // source text
 	Target *kernel.Target
-	// Arches are the architectures that the object serves, the target's first.
-	// None given: the target's alone.
+	// Arches are the architectures that the object supports, the target's first. If empty,
+	// only the target's.
 	Arches []*arch.Arch
 
 	Funcs   []*Func
@@ -27,8 +27,7 @@ type Module struct {
 	Meta    Meta
 }
 
-// Served are the architectures that the object serves; see Arches. None without
-// a target.
+// Served are the architectures that the object supports; see Arches. None without a target.
 func (m *Module) Served() []*arch.Arch {
 	switch {
 	case len(m.Arches) > 0:
@@ -42,30 +41,29 @@ func (m *Module) Served() []*arch.Arch {
 // Stmt is a statement of the script, for line info.
 type Stmt struct {
 	Line, Col int
-	Text      string // one line of text, at most 120 bytes
+	Text      string // one line, at most 120 bytes
 }
 
-// Meta carries what only the manifest and the loader need.
+// Meta is needed only by the manifest and the loader.
 type Meta struct {
-	Config   map[string]string // config keys that act at load or run time, resolved to text
+	Config   map[string]string // config keys that act at load or run time, with their values as strings
 	Unsafe   []UnsafeUse       // actions that need --unsafe
 	Warnings []string
-	Errors   []RuntimeError // places that OpDivZero and the like refer to
-	Needs    []Need         // what the host's kernel must have beyond 5.10
-	// Sites are the expressions that Pos.Site counts. None: failing helpers are
-	// not reported.
+	Errors   []RuntimeError // what OpDivZero and the like refer to
+	Needs    []Need         // required kernel features that 5.10 lacks
+	// Sites are the expressions that Pos.Site counts. Empty: failing helpers are not
+	// reported.
 	Sites []RuntimeError
 }
 
 // Need is a kernel feature without which a construct of the script cannot run.
 type Need struct {
 	Feature   string // helper without "bpf_": "for_each_map_elem"
-	Construct string // as a message names it: "'for' over a map"
+	Construct string // as in a message: "'for' over a map"
 	Pos       Pos
 }
 
-// AddNeed notes a need; the first construct of a place stands for what a pass
-// makes of it later.
+// AddNeed adds a need; only the first construct of a feature is kept.
 func (m *Meta) AddNeed(n Need) {
 	known := func(o Need) bool { return o.Feature == n.Feature && o.Pos == n.Pos }
 	if !slices.ContainsFunc(m.Needs, known) {
@@ -73,12 +71,12 @@ func (m *Meta) AddNeed(n Need) {
 	}
 }
 
-// UpdatePlace is where a script adds to a map.
+// UpdatePlace is a position where the script adds to a map.
 type UpdatePlace struct {
 	Pos  Pos
-	End  int // column behind it, as Event.End
-	Loss int // number of its loss counter, from 1; 0: it has none
-	// Chain is as Event.Chain; none where several calls of a macro share the place.
+	End  int // column after its end, as Event.End
+	Loss int // number of its loss counter, from 1; 0: none
+	// Chain is as Event.Chain; nil if several calls of a macro share the position.
 	Chain []Place
 }
 
@@ -88,14 +86,15 @@ type UnsafeUse struct {
 	Pos  Pos
 }
 
-// RuntimeError is a message the loader prints, with its place, when a program reports it.
+// RuntimeError is a message with a position that the loader prints when a program reports
+// it.
 type RuntimeError struct {
 	Text  string
 	Pos   Pos
-	End   int     // column behind the last byte; 0 if that is on another line
+	End   int     // column after the last byte; 0 if that is on another line
 	Chain []Place // as Event.Chain
-	// Helper is the kernel function that failed, without "bpf_"; Text is empty then:
-	// the answer of the helper, known to the loader, says why.
+	// Helper is the kernel function that failed, without "bpf_"; Text is then empty: the
+	// helper's error number, known to the loader, is the reason.
 	Helper string
 }
 
@@ -106,26 +105,27 @@ type Prog struct {
 	Attach  Attach
 	Clause  int // 0-based number of the clause in the script; several programs may share one
 	FirstID int // first number of the program's attach points (OpAttachID)
-	// UsesID is set when the body reads OpAttachID (probe builtin): then each
-	// match of a wildcard needs a number of its own.
+	// UsesID is set when the body reads OpAttachID (probe builtin): then each match of a
+	// wildcard has a number of its own.
 	UsesID bool
 	// UsesFunc is set when the body reads the probed function's address.
 	UsesFunc bool
-	// Args are the typed arguments and the return value (Name "") of the probed
-	// function that the script reads, as the target has them.
+	// Args are the typed arguments and the return value (Name "") of the probed function
+	// that the script reads, as in the target.
 	Args []ArgUse
-	// Record are the fields of a tracepoint's record that the script reads at the
-	// target's places, because no type describes the record.
+	// Record are the fields of a tracepoint's record that the script reads at the target's
+	// offsets, because no type describes the record.
 	Record []RecordUse
 	// MayShare and MayRunRaw are set by the pass sharing: a loader may run the program for many
-	// system calls from one raw tracepoint, or from its tracepoint's raw one. SharesScratch is set
-	// by the pass scratch: the program's scratch record is safe only while the kernel counts it among
-	// running programs (bpf_prog_active), which it does not for raw tracepoints.
+	// system calls from one raw tracepoint, or from the raw tracepoint of its tracepoint.
+	// SharesScratch is set by the pass slots: the program's scratch record is safe only while the
+	// kernel counts it among running programs (bpf_prog_active), which it does not for raw
+	// tracepoints.
 	MayShare, MayRunRaw, SharesScratch bool
 	Pos                                Pos
 }
 
-// RecordUse is a field of a tracepoint's record that no relocation finds.
+// RecordUse is a field of a tracepoint's record without a relocation.
 type RecordUse struct {
 	Name         string
 	Offset, Size int    // bytes
@@ -133,8 +133,8 @@ type RecordUse struct {
 	Pos          Pos
 }
 
-// What the manifest says of attach points, arguments, positions in macros and caches is made by the
-// front end and the lowerings; nothing changes it on the way.
+// The manifest's types for attach points, arguments, macro positions and caches are used directly;
+// nothing changes them on the way.
 type (
 	ArgUse = manifest.ArgUse
 	Attach = manifest.Attach
@@ -169,7 +169,7 @@ const (
 	LNone      LayoutKind = "none"
 )
 
-// Layout describes an object's bytes for whoever prints it.
+// Layout describes an object's bytes for printing.
 type Layout struct {
 	Kind   LayoutKind
 	Size   int // bytes, padding included
@@ -181,7 +181,7 @@ type Layout struct {
 	CORE   string
 	Enum   map[int64]string
 	Elem   *Layout
-	Count  int // array: elements; string: its bytes where one that fills them is whole, else 0
+	Count  int // array: elements; string: its size if a string that fills it is whole, else 0
 	Fields []Field
 	Stack  string // stack kinds: map's name; Depth and Mode say how to print
 	Depth  int
@@ -201,7 +201,7 @@ type Field struct {
 	*Layout
 }
 
-// MapShape is what a map is to the language; the lowering chooses the BPF map from it.
+// MapShape is the kind of a map in the language; the lowering chooses the BPF map from it.
 type MapShape string
 
 // Map shapes.
@@ -215,9 +215,9 @@ const (
 	ShapeStats MapShape = "stats"
 	ShapeHist  MapShape = "hist"
 	ShapeLhist MapShape = "lhist"
-	// ShapeTseries has an element for each key and each interval that is kept:
-	// {8 bytes value, u64 meta, u64 interval}; meta is the number of values (avg),
-	// the time of the value (no aggregation), or 1 when there is one (min, max).
+	// ShapeTseries has an element for each key and each interval that is kept: {8 bytes
+	// value, u64 meta, u64 interval}; meta is the number of values (avg), the time of the
+	// value (no aggregation), or 1 if there is a value (min, max).
 	ShapeTseries MapShape = "tseries"
 	ShapeStack   MapShape = "stack"  // frames by stack id, made by frontend/irgen for each mode and depth (Depth, User)
 	ShapeIntern  MapShape = "intern" // made by lowerings: events, scratch, zero, lost, seen; not the script's
@@ -229,7 +229,7 @@ type Map struct {
 	Shape MapShape
 	Pos   Pos
 
-	// What the language fixes, set by frontend/irgen.
+	// Set by frontend/irgen: properties of the map in the language.
 	Key        *Layout  // nil for a scalar
 	KeyNames   []string // of its parts, as Fields; "" for one without a name
 	Value      *Layout  // plain: the value; aggregations: LInt with the argument's signedness
@@ -243,15 +243,15 @@ type Map struct {
 	Interval   int64    // tseries: ns
 	Intervals  int64    // tseries: how many are kept
 	Agg        string   // tseries: avg, max, min, sum, or "" for the last value
-	Read       bool     // aggregation that the script reads: laid out shared (design 12.2)
+	Read       bool     // aggregation that the script reads: kept in a shared map
 	Cleared    bool     // the script clears or zeroes it
 	Deleted    bool     // the script deletes from it
 	Help, Unit string   // what a comment of the script says of it, for metrics; or ""
 
-	// What the lowering fixes (passes/lower-maps): the BPF map.
+	// Set by lowering (passes/lower-maps): the BPF map.
 	BPF BPFMap
-	// Updates are the places where the script adds to a keyed map, for messages that
-	// say that it is full.
+	// Updates are the positions where the script adds to a keyed map, for messages that it
+	// is full.
 	Updates []UpdatePlace
 }
 
@@ -263,21 +263,21 @@ type BPFMap struct {
 	ValueSize  int
 	MaxEntries int
 	Flags      uint32
-	// Present is the offset of the u64 in the value that is not 0 when a scalar
-	// is set; -1 where existence says it (hashes).
+	// Present is the offset of the u64 in the value that is not 0 when a scalar is set; -1
+	// if existence of the element says so (hashes).
 	Present int
 	// ValueOff is the offset of the value proper.
 	ValueOff int
-	// Gens is 2 for a scalar of two slots; then global "gen" + GenOff (u32) holds
-	// the current slot's number (design 12.7). Otherwise 1.
+	// Gens is 2 for a scalar of two slots; then global "gen" + GenOff (u32) is the current
+	// slot's number. Otherwise 1.
 	Gens   int
 	GenOff int
 	// Loss is this map's index among the loss counters; -1 when it cannot fill.
 	Loss int
-	// Len is not 0 for a map whose elements are counted (len): the key in the map
-	// "len" of what the loader deleted; the key before it is the programs' own sum.
+	// Len is not 0 for a map whose elements are counted (len): the key in the map "len" of
+	// the number of the loader's deletes; the key before it is the programs' own sum.
 	Len int
-	// Front are the tables in front of a hash; zero where there are none.
+	// Front is the per-CPU cache of a keyed aggregation; zero if there is none.
 	Front Front
 }
 
@@ -302,12 +302,13 @@ type Global struct {
 	Size  int // 4 or 8 for integers; capacity for strings
 	Init  []byte
 	Param *Param // GlobalParam only
-	// Host says what the loader looks up to set the constant: "kaddr", the address
-	// of the kernel symbol Text, "kaddr_or_0", the same or 0 when there is none, or "cgroupid", the id of the cgroup at path Text.
+	// Host says how the loader sets the constant: "kaddr", the address of the kernel symbol Text;
+	// "kaddr_or_0", the same or 0 if there is none; or "cgroupid", the id of the cgroup at path
+	// Text.
 	Host string
 	Text string
 	Pos  *Pos // of the first use, with Host
-	End  int  // column behind it, as Event.End
+	End  int  // column after its end, as Event.End
 }
 
 // HostValue finds or makes the constant that the loader sets to what (Global.Host)
@@ -353,12 +354,12 @@ const (
 	EvSystem   EventKind = "system"
 	EvErrorf   EventKind = "errorf"
 	EvWarnf    EventKind = "warnf"
-	// EvSkbOutput is the head of a packet in the map "packets": fields time (boot
+	// EvSkbOutput is the record of a packet in the map "packets": fields time (boot
 	// clock, ns), length and offset (bytes); Format is the file's name.
 	EvSkbOutput EventKind = "skboutput"
 	EvUnwatch   EventKind = "unwatch" // one field: the address of a watchpoint that ends
 	EvError     EventKind = "error"   // one field: index in Meta.Errors
-	// EvHelperError: fields index in Meta.Errors and the helper's answer.
+	// EvHelperError: fields index in Meta.Errors and the helper's result.
 	EvHelperError EventKind = "helper_error"
 	EvProc        EventKind = "proc" // one field: tgid seen for the first time
 )
@@ -366,12 +367,11 @@ const (
 // JoinBytes is the most that a join takes of a string, its NUL included.
 const JoinBytes = 1024
 
-// Event is a kind of record in the ring buffer. The record starts with the
-// header {u32 id, u32 length of the whole record}; fixed fields follow at their
-// natural alignment from offset 8; a variable string or buffer (Field.Var) is
-// {u16 offset from the record's start, u16 length without NUL} into a tail.
-// frontend/irgen gives kind, format and the fields' layouts in order; the
-// lowering (passes/lower-output) decides Var, Off, Size and Tail.
+// Event is a kind of record in the ring buffer. The record starts with the header {u32 id,
+// u32 length of the whole record}; fixed fields follow at their natural alignment from
+// offset 8; a variable string or buffer (Field.Var) is {u16 offset from the record's start,
+// u16 length without NUL} into a tail. frontend/irgen sets kind, format and the fields'
+// layouts in order; lowering (passes/lower-output) sets Var, Off, Size and Tail.
 type Event struct {
 	ID     int    // index in Module.Events
 	Name   string // "printf0"; operand of OpEmit
@@ -380,11 +380,11 @@ type Event struct {
 	Map    string // EvPrintMap, EvClear, EvZero: the map's name
 	Fields []Field
 	Size   int  // bytes of header and fixed part, a multiple of 8
-	Tail   bool // has variable strings; Size is then the least length
+	Tail   bool // has variable strings; Size is then the minimum length
 	Pos    Pos
-	End    int // column behind the last byte of the call; 0 if that is on another line
-	// Chain is the place and, in a macro, the calls that led to it, innermost first.
-	// It is empty where Pos and End tell all.
+	End    int // column after the last byte of the call; 0 if that is on another line
+	// Chain is the position and, in a macro, the calls that led to it, innermost first. It
+	// is empty if Pos and End are enough.
 	Chain []Place
 }
 
@@ -428,8 +428,8 @@ func (m *Module) Func(name string) *Func {
 	return nil
 }
 
-// MemSize is the number of bytes that an object of the layout takes as a key,
-// a map value or a slot: 8 for numbers, whatever their type (docs/layouts.md).
+// MemSize is the number of bytes of an object of the layout as a key, a map value or a
+// slot: 8 for numbers, whatever their type (docs/layouts.md).
 func (l *Layout) MemSize() int {
 	switch l.Kind {
 	case LInt, LBool, LPtr, LEnum:

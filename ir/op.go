@@ -1,6 +1,6 @@
 package ir
 
-// Op is an operation. Its row in Ops says all that print, parse and verify need.
+// Op is an operation. Its row in Ops has all that print, parse and verify need.
 type Op uint8
 
 // Stage is the part of the pipeline in which an op is legal.
@@ -12,20 +12,20 @@ const (
 	Core              // selected to BPF instructions
 )
 
-// Effect is what an op may do besides giving a result.
+// Effect is what an op may do besides computing a result.
 type Effect uint8
 
-// Effect classes, from freest to most bound.
+// Effect classes, from least to most constrained.
 const (
 	Pure   Effect = iota // depends on operands only: may be merged, moved and dropped
 	Reads                // reads memory or the machine's state: may be dropped, not moved over writes
 	Writes               // writes memory or has effects outside: stays, in order
 )
 
-// Imm and symbol meaning of an op, for print, parse and verify.
+// Meaning of Imm and Sym of an op, for print, parse and verify.
 type Attr uint8
 
-// Attributes that an op's text carries besides its arguments.
+// Attributes of an op that are printed besides its arguments.
 const (
 	AImm  Attr = 1 << iota // Imm
 	ASym                   // Sym
@@ -50,7 +50,7 @@ const (
 	KeyArg          // optional: address of the key; absent for scalar maps
 )
 
-// Result is how an op's result type is found.
+// Result is the rule for an op's result type.
 type Result uint8
 
 // Result rules.
@@ -60,7 +60,7 @@ const (
 	RI1             // i1
 	RArg0           // type of the first argument (pointer arithmetic keeps provenance)
 	RNonNull        // type of the first argument without "?"
-	RGiven          // written in the text, checked by the op's own rule
+	RGiven          // explicit in the text, checked by the op's own rule
 )
 
 // OpInfo is a row of the op table.
@@ -154,7 +154,7 @@ const (
 	OpSaved
 	OpPerArch
 
-	// Core until loops have become callbacks: walks over maps and ranges.
+	// Core until loops are outlined: iterators over maps and ranges.
 	OpMapIter
 	OpMapNext
 	OpMapKey
@@ -247,7 +247,7 @@ const (
 	numOps
 )
 
-// The parts of a stats map's element, as OpAggGet's Imm.
+// The parts of a stats map's element: Imm of OpAggGet.
 const (
 	AggValue = iota // the average
 	AggCount
@@ -267,7 +267,7 @@ var Ops = [numOps]OpInfo{
 	OpAdd:     {Name: "add", Stage: Core, Args: []ArgKind{AnyArg, IntArg}, Result: RArg0, Doc: "sum; pointer + integer keeps the pointer's type"},
 	OpSub:     {Name: "sub", Stage: Core, Args: []ArgKind{AnyArg, IntArg}, Result: RArg0, Doc: "difference"},
 	OpMul:     {Name: "mul", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "product"},
-	OpUDiv:    {Name: "udiv", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned quotient; x/0 is 0 as in BPF (the language's 1 is written out by frontend/irgen)"},
+	OpUDiv:    {Name: "udiv", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned quotient; x/0 is 0 as in BPF (frontend/irgen emits code for the language's 1)"},
 	OpUMod:    {Name: "umod", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "unsigned remainder; x%0 is x as in BPF"},
 	OpAnd:     {Name: "and", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "bitwise and"},
 	OpOr:      {Name: "or", Stage: Core, Args: []ArgKind{IntArg, IntArg}, Result: RI64, Doc: "bitwise or"},
@@ -281,7 +281,7 @@ var Ops = [numOps]OpInfo{
 	OpICmp:    {Name: "icmp", Stage: Core, Args: []ArgKind{AnyArg, AnyArg}, Result: RI1, Attrs: ACond, Doc: "comparison of two integers or of a pointer with null"},
 	OpSelect:  {Name: "select", Stage: Core, Args: []ArgKind{BoolArg, AnyArg, AnyArg}, Result: RGiven, Doc: "second argument when the first is true, else the third; both integers or kaddr/uaddr/addr"},
 	OpBoolInt: {Name: "boolint", Stage: Core, Args: []ArgKind{BoolArg}, Result: RI64, Doc: "1 for true, 0 for false"},
-	OpOpaque:  {Name: "opaque", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Doc: "the argument; the kernel's verifier knows nothing of the result"},
+	OpOpaque:  {Name: "opaque", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Doc: "the argument, as a value unknown to the kernel's verifier"},
 
 	OpLoad:       {Name: "load", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Effect: Reads, Attrs: AMem | AImm | ACORE, Doc: "loads [arg + Imm], extended by Mem; with CORE the field's relocated byte offset is added to the instruction's offset. Result i64, kaddr, uaddr, addr or btf"},
 	OpStore:      {Name: "store", Stage: Core, Args: []ArgKind{PtrArg, AnyArg}, Result: RVoid, Effect: Writes, Attrs: AMem | AImm, Doc: "stores the low Mem bits of the second argument to [first + Imm]"},
@@ -295,15 +295,15 @@ var Ops = [numOps]OpInfo{
 	OpGlobalAddr: {Name: "globaladdr", Stage: Core, Result: RGiven, Attrs: ASym | AImm, Doc: "address of global Sym + Imm, a mapval of the global's section"},
 	OpAttachID:   {Name: "attachid", Stage: Core, Result: RI64, Attrs: AImm, Doc: "number of the attach point that fired; Imm is the program's first. A marked immediate that the loader patches in each clone"},
 
-	OpSaved:   {Name: "saved", Stage: Core, Args: []ArgKind{PtrArg}, Result: RI64, Effect: Reads, Attrs: ASym, Doc: "what each architecture keeps elsewhere among the registers that ctx holds: Sym is argN, retval, func, ip, usermode or \"reg NAME\". Only where the object serves several; the pass architectures makes guarded loads of it"},
-	OpPerArch: {Name: "perarch", Stage: Core, Result: RI64, Attrs: ASym, Doc: "constant that depends on the architecture: Sym is \"x86_64=N aarch64=N\". Only where the object serves several; the pass architectures makes guarded constants of it"},
+	OpSaved:   {Name: "saved", Stage: Core, Args: []ArgKind{PtrArg}, Result: RI64, Effect: Reads, Attrs: ASym, Doc: "a value that each architecture keeps at another offset of the registers in ctx: Sym is argN, retval, func, ip, usermode or \"reg NAME\". Only in objects for several architectures; the pass architectures expands it to guarded loads"},
+	OpPerArch: {Name: "perarch", Stage: Core, Result: RI64, Attrs: ASym, Doc: "constant that depends on the architecture: Sym is \"x86_64=N aarch64=N\". Only in objects for several architectures; the pass architectures expands it to guarded constants"},
 
-	OpMapIter:   {Name: "mapiter", Stage: Core, Args: []ArgKind{MapArg}, Result: RI64, Effect: Writes, Doc: "begins a walk over the elements of a keyed map; mapnext takes the result. The pass loop-outlining replaces the walk by for_each_map_elem"},
-	OpMapNext:   {Name: "mapnext", Stage: Core, Args: []ArgKind{MapArg, IntArg}, Result: RGiven, Effect: Writes, Doc: "value of the walk's next element, null behind the last. It heads a loop: the branch on its null test leads to the body and past the loop"},
-	OpMapKey:    {Name: "mapkey", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Doc: "key of the element whose value mapnext gave; read-only"},
-	OpRangeIter: {Name: "rangeiter", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "begins a loop of so many turns (unsigned, at most 1<<23 are made); rangenext takes the result. The pass loop-outlining replaces the loop by bpf_loop, or by a counter where the turns are few"},
-	OpRangeNext: {Name: "rangenext", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "number of the next turn, from 1; 0 behind the last. It heads a loop as mapnext does"},
-	OpRangeCut:  {Name: "rangecut", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Reads, Attrs: AImm, Doc: "behind the last turn of the loop that rangeiter began: 0 when all turns were made, else 1 + the index in Module.Errors of what says that the loop was stopped. Imm is the index of what says so of bpf_loop; the pass callbacks makes one for the form in place"},
+	OpMapIter:   {Name: "mapiter", Stage: Core, Args: []ArgKind{MapArg}, Result: RI64, Effect: Writes, Doc: "begins an iteration over a keyed map; mapnext takes the result. The pass loop-outlining replaces the loop by for_each_map_elem"},
+	OpMapNext:   {Name: "mapnext", Stage: Core, Args: []ArgKind{MapArg, IntArg}, Result: RGiven, Effect: Writes, Doc: "value of the iteration's next element, null after the last. It heads a loop: the branch on its null test leads to the body and past the loop"},
+	OpMapKey:    {Name: "mapkey", Stage: Core, Args: []ArgKind{PtrArg}, Result: RGiven, Doc: "key of the element whose value mapnext returned; read-only"},
+	OpRangeIter: {Name: "rangeiter", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "begins a loop with this trip count (unsigned, at most 1<<23 iterations are made); rangenext takes the result. The pass loop-outlining replaces the loop by bpf_loop, or by a counter if the trip count is small"},
+	OpRangeNext: {Name: "rangenext", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Writes, Doc: "number of the next iteration, from 1; 0 after the last. It heads a loop as mapnext does"},
+	OpRangeCut:  {Name: "rangecut", Stage: Core, Args: []ArgKind{IntArg}, Result: RI64, Effect: Reads, Attrs: AImm, Doc: "after the loop that rangeiter began: 0 if all iterations were made, else 1 + the index in Module.Errors of the message that the loop was stopped. Imm is the index of the message for bpf_loop; the pass loop-outlining adds one for the in-place form"},
 
 	OpPid:      {Name: "pid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread group id; Imm 0: loader's PID namespace, 1: initial namespace"},
 	OpTid:      {Name: "tid", Result: RI64, Effect: Reads, Attrs: AImm, Doc: "thread id; Imm as pid"},
@@ -326,7 +326,7 @@ var Ops = [numOps]OpInfo{
 	OpComm:     {Name: "comm", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Doc: "writes the 16-byte name of the current thread, NUL-filled"},
 	OpKstack:   {Name: "kstack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the kernel stack, from ctx; Imm depth, Sym the stack map (ShapeStack)"},
 	OpUstack:   {Name: "ustack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the user stack, from ctx; Imm depth, Sym the stack map; the caller stores it with the tgid"},
-	OpSeenProc: {Name: "seenproc", Result: RVoid, Effect: Writes, Doc: "tells the loader once of the current process, so that it can take its memory map for symbols"},
+	OpSeenProc: {Name: "seenproc", Result: RVoid, Effect: Writes, Doc: "reports the current process to the loader once, so that it can read the memory map for symbols"},
 	OpStackLen: {Name: "stacklen", Result: RI64, Args: []ArgKind{IntArg}, Doc: "number of frames of the stack with this id"},
 
 	OpProbeName: {Name: "probename", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, IntArg}, Attrs: AImm, Doc: "writes the name of the attach point with this number, NUL-filled to Imm bytes; an empty string where the loader has none"},
@@ -334,11 +334,11 @@ var Ops = [numOps]OpInfo{
 	OpRead:       {Name: "read", Result: RGiven, Effect: Reads, Args: []ArgKind{AddrArg}, Attrs: AMem | AImm | ACORE, Doc: "scalar at [arg + Imm], or at the CORE field of the object at arg (size, sign and bitfield position as on the host), extended by Mem; 0 where it cannot be read. Result i64, kaddr, uaddr, addr or btf"},
 	OpReadMem:    {Name: "readmem", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second address to the first; zeros where it cannot be read"},
 	OpFieldAddr:  {Name: "fieldaddr", Result: RArg0, Args: []ArgKind{AddrArg}, Attrs: ACORE, Doc: "address of the CORE field of the object at arg"},
-	OpMemCopy:    {Name: "memcopy", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second to the first; both are ours (slots, map values)"},
+	OpMemCopy:    {Name: "memcopy", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second to the first; both are program memory (slots, map values)"},
 	OpMemZero:    {Name: "memzero", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm, Doc: "zeroes Imm bytes"},
 	OpStrLit:     {Name: "strlit", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "writes literal Sym, NUL-filled to Imm bytes"},
-	OpStr:        {Name: "str", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg, IntArg}, Attrs: AImm, Doc: "reads a NUL-terminated string from the second address into the first (capacity Imm); the third argument bounds it, NUL included: a text as long as the capacity fills it and has no NUL if the bound is larger. Result: bytes written, 0 (and an empty string) where it cannot be read. Bytes after the NUL are unspecified"},
-	OpStrCopy:    {Name: "strcopy", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies a string of ours into the first address, at most Imm bytes, and zero-fills to Imm (keys need that); a text of Imm bytes has no NUL. Result: bytes written, its NUL among them"},
+	OpStr:        {Name: "str", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, AddrArg, IntArg}, Attrs: AImm, Doc: "reads a NUL-terminated string from the second address into the first (capacity Imm); the third argument bounds it, NUL included: a string as long as the capacity fills it and has no NUL if the bound is larger. Result: bytes written, 0 (and an empty string) where it cannot be read. Bytes after the NUL are unspecified"},
+	OpStrCopy:    {Name: "strcopy", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "copies a string in program memory to the first address, at most Imm bytes, and zero-fills to Imm (keys need that); a string of Imm bytes has no NUL. Result: bytes written, including the NUL"},
 	OpStrEq:      {Name: "streq", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "the string at arg (capacity Imm) equals literal Sym"},
 	OpStrEqMem:   {Name: "streqmem", Result: RI1, Effect: Reads, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "the strings at both addresses are equal in their first Imm bytes or up to the first NUL"},
 	OpStrLen:     {Name: "strlen", Result: RI64, Effect: Reads, Args: []ArgKind{AddrArg}, Attrs: AImm, Doc: "length without the NUL of the string at arg, of which at most Imm bytes are read; 0 where it cannot be read"},
@@ -354,12 +354,12 @@ var Ops = [numOps]OpInfo{
 	OpMapGetMem:  {Name: "mapgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "copies the value to the address, zeros when absent"},
 	OpMapSet:     {Name: "mapset", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, AnyArg, KeyArg}, Doc: "sets a scalar value"},
 	OpMapSetMem:  {Name: "mapsetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, KeyArg}, Doc: "sets a value from memory"},
-	OpMapAdd:     {Name: "mapadd", Result: RI64, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "adds to a scalar value in place, creating it at 0; result: the value before"},
+	OpMapAdd:     {Name: "mapadd", Result: RI64, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "adds to a scalar value in place, creating it at 0; result: the previous value"},
 	OpMapDel:     {Name: "mapdel", Result: RI1, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "deletes; true when it was there"},
 	OpMapHas:     {Name: "maphas", Result: RI1, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Doc: "true when present"},
 	OpMapLen:     {Name: "maplen", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg}, Doc: "number of elements"},
-	OpElemGet:    {Name: "elemget", Result: RGiven, Effect: Reads, Args: []ArgKind{MapArg, PtrArg}, Doc: "scalar of the element whose value mapnext gave, or its aggregation as the script reads it"},
-	OpElemGetMem: {Name: "elemgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, PtrArg}, Doc: "copies the value of the element whose value mapnext gave (third argument) to the second"},
+	OpElemGet:    {Name: "elemget", Result: RGiven, Effect: Reads, Args: []ArgKind{MapArg, PtrArg}, Doc: "scalar of the element whose value mapnext returned, or its aggregation as the script reads it"},
+	OpElemGetMem: {Name: "elemgetmem", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, PtrArg, PtrArg}, Doc: "copies the value of the element whose value mapnext returned (third argument) to the second"},
 	OpCount:      {Name: "count", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, KeyArg}, Doc: "count aggregation"},
 	OpSum:        {Name: "sum", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "sum aggregation"},
 	OpAvg:        {Name: "avg", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "average aggregation"},
@@ -368,11 +368,11 @@ var Ops = [numOps]OpInfo{
 	OpStats:      {Name: "stats", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "count and total"},
 	OpHist:       {Name: "hist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "log2 histogram; bits from the map"},
 	OpLhist:      {Name: "lhist", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, KeyArg}, Doc: "linear histogram; bounds from the map"},
-	OpTseries:    {Name: "tseries", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, IntArg, IntArg, KeyArg}, Doc: "value of an interval: the number, the time in ns, and the interval's number by the clock; the key ends with that modulo the intervals kept"},
+	OpTseries:    {Name: "tseries", Result: RVoid, Effect: Writes, Args: []ArgKind{MapArg, IntArg, IntArg, IntArg, KeyArg}, Doc: "value of an interval: the number, the time in ns, and the interval's number by the clock, which modulo the number of kept intervals ends the key"},
 	OpAggGet:     {Name: "aggget", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg, KeyArg}, Attrs: AImm, Doc: "an aggregation's value as the script reads it; of stats Imm 0 the average, 1 the count, 2 the total"},
 
-	OpEmit:         {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with an argument for each of its fields: an integer, or the address of an object in memory"},
-	OpJoin:         {Name: "join", Result: RVoid, Effect: Writes, Args: []ArgKind{AddrArg}, Attrs: AImm | ASym, Doc: "sends event Sym with one buffer in it: the strings that an array of Imm pointers names, up to a null pointer, each with its NUL; what cannot be read is left out"},
+	OpEmit:         {Name: "emit", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "sends event Sym (Module.Events) with one argument per field: an integer, or the address of an object in memory"},
+	OpJoin:         {Name: "join", Result: RVoid, Effect: Writes, Args: []ArgKind{AddrArg}, Attrs: AImm | ASym, Doc: "sends event Sym with one buffer in it: the strings that an array of Imm pointers names, up to a null pointer, each with its NUL; unreadable strings are skipped"},
 	OpSkbOutput:    {Name: "skboutput", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg, IntArg}, Attrs: AImm | ASym, Doc: "sends event Sym (time, length, offset) with so many bytes of the struct sk_buff at the first argument; Imm is the offset that the reader drops. Result: that of the helper, a uint32"},
 	OpDebugf:       {Name: "debugf", Result: RVoid, Effect: Writes, Args: []ArgKind{AnyArg}, Variadic: true, Attrs: ASym, Doc: "writes to the kernel's trace pipe by format Sym, with up to 3 arguments: integers, or addresses of strings"},
 	OpSignal:       {Name: "signal", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: AImm, Doc: "sends a signal to the current process (Imm 0) or thread (Imm 1)"},
@@ -380,7 +380,7 @@ var Ops = [numOps]OpInfo{
 	OpWriteUser:    {Name: "writeuser", Result: RI1, Effect: Writes, Args: []ArgKind{IntArg, PtrArg}, Attrs: AImm, Doc: "copies Imm bytes from the second address to the first, of the current process; true when they could be written"},
 	OpPath:         {Name: "path", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg, PtrArg}, Attrs: AImm, Doc: "writes the path of the struct path at the second argument to the first (capacity Imm)"},
 	OpSocketCookie: {Name: "socketcookie", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "cookie of the struct sock at arg"},
-	OpDivZero:      {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "tells the loader of a division by zero; Imm the index in Module.Errors"},
-	OpFailed:       {Name: "failed", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: ASym, Doc: "where the argument, the answer of helper Sym, is negative as 32 bits: tells the loader so, in scripts compiled for that (Pos.Site)"},
-	OpFault:        {Name: "fault", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "tells the loader of the fault whose index in Module.Errors is the argument"},
+	OpDivZero:      {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "reports a division by zero to the loader; Imm the index in Module.Errors"},
+	OpFailed:       {Name: "failed", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: ASym, Doc: "if the argument, the result of helper Sym, is negative as 32 bits: reports that to the loader, in scripts compiled for it (Pos.Site)"},
+	OpFault:        {Name: "fault", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "reports the error whose index in Module.Errors is the argument to the loader"},
 }

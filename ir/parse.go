@@ -25,7 +25,7 @@ func Parse(text string) (m *Module, err error) {
 	return p.m, nil
 }
 
-// MustParse is Parse for strings that are known to be right, in tests.
+// MustParse is Parse for text known to be valid, in tests.
 func MustParse(text string) *Module {
 	m, err := Parse(text)
 	if err != nil {
@@ -93,12 +93,12 @@ func (p *parser) function() {
 	var b *Block
 	for !p.take("}") {
 		if p.line >= len(p.lines) {
-			p.fail("function %s is not closed", f.Name)
+			p.fail("unclosed function %s", f.Name)
 		}
 		if _, ok := idOf(p.peek(), 'b'); ok {
 			b = p.blockHead()
 		} else if b == nil {
-			p.fail("value outside of a block")
+			p.fail("value outside a block")
 		} else {
 			p.instruction(b)
 		}
@@ -171,8 +171,8 @@ func (p *parser) blockHead() *Block {
 	return b
 }
 
-// value finds or makes the value of a number; until its definition is met its
-// Op is OpInvalid.
+// value finds or makes the value of a number; its Op is OpInvalid until its definition is
+// parsed.
 func (p *parser) value(id int) *Value {
 	v := p.values[id]
 	if v == nil {
@@ -194,7 +194,7 @@ func (p *parser) define(id int, op Op, t Type) *Value {
 
 func (p *parser) instruction(b *Block) {
 	if b.Term.Kind != NoTerm {
-		p.fail("value behind the terminator of b%d", b.ID)
+		p.fail("value after the terminator of b%d", b.ID)
 	}
 	if p.terminator(b) {
 		return
@@ -260,7 +260,7 @@ func (p *parser) edge() Edge {
 	return e
 }
 
-// operands reads what follows the op's name; see Value.operandText.
+// operands parses what follows the op's name; see Value.operandText.
 func (p *parser) operands(v *Value) {
 	info := v.Op.Info()
 	if info.Attrs&ACond != 0 {
@@ -385,7 +385,7 @@ func (p *parser) operand() *Value {
 		}
 		return c
 	case p.take("null"):
-		c := Null(TVoid) // finish gives it the type of the other side
+		c := Null(TVoid) // finish sets it to the type of the other side
 		if p.take(":") {
 			c.Type = p.typ()
 		}
@@ -436,8 +436,8 @@ func (p *parser) typ() Type {
 	return t
 }
 
-// finish checks that all that was used is defined, types bare nulls and
-// numbers the values without result.
+// finish checks that everything used is defined, sets the types of bare nulls and numbers
+// the values without result.
 func (p *parser) finish() {
 	if len(p.f.Blocks) == 0 {
 		p.fail("function %s has no block", p.f.Name)
@@ -497,7 +497,7 @@ var opByName = func() map[string]Op {
 	return names
 }()
 
-// splitMem takes "load.u32" apart.
+// splitMem splits "load.u32".
 func splitMem(name string) (Op, MemKind, bool) {
 	for i := range len(name) {
 		if name[i] != '.' {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Print writes m as text; Parse reads it back. The script's text (Source) and
-// the Target are not part of it. The form is described in docs/ir.md.
+// Print writes m as text, which Parse reads back. Source and Target are not printed.
+// docs/ir.md describes the format.
 func Print(w io.Writer, m *Module) error {
 	bw := bufio.NewWriter(w)
 	if m.Name != "" || m.File != "" {
@@ -179,8 +179,7 @@ func (v *Value) operandText(info *OpInfo) string {
 	return t
 }
 
-// memOperand reports whether the first argument, Imm and CORE are written
-// together in brackets.
+// memOperand reports whether the first argument, Imm and CORE print together in brackets.
 func (i *OpInfo) memOperand() bool {
 	return i.Attrs&(AMem|AImm) == AMem|AImm && len(i.Args) > 0
 }

@@ -8,16 +8,16 @@ import (
 )
 
 // Range is what is known of an integer: the bounds of its 64 bits read as
-// unsigned and as signed, both inclusive, as the kernel verifier keeps them.
+// unsigned and as signed, both inclusive, like the kernel verifier's.
 type Range struct {
 	UMin, UMax uint64
 	SMin, SMax int64
 }
 
-// FullRange knows nothing.
+// FullRange is every number.
 var FullRange = Range{0, math.MaxUint64, math.MinInt64, math.MaxInt64}
 
-// noRange holds no number.
+// noRange is empty.
 var noRange = Range{UMin: 1}
 
 // RangeOf is the range of the single number n.
@@ -40,14 +40,14 @@ func SRange(lo, hi int64) Range {
 // Const reports whether the range is one number, and which.
 func (r Range) Const() (int64, bool) { return r.SMin, r.SMin == r.SMax && !r.Empty() }
 
-// Empty reports whether no number is in the range: the place cannot be reached.
+// Empty reports whether no number is in the range: the code is unreachable.
 func (r Range) Empty() bool { return r.UMin > r.UMax || r.SMin > r.SMax }
 
 func (r Range) String() string {
 	return fmt.Sprintf("u[%d, %d] s[%d, %d]", r.UMin, r.UMax, r.SMin, r.SMax)
 }
 
-// sync carries knowledge between the two readings.
+// sync tightens the unsigned bounds by the signed ones and vice versa.
 func (r Range) sync() Range {
 	for range 2 {
 		if int64(r.UMin) <= int64(r.UMax) { // does not cross the sign
@@ -71,12 +71,13 @@ func (r Range) Join(q Range) Range {
 	return Range{min(r.UMin, q.UMin), max(r.UMax, q.UMax), min(r.SMin, q.SMin), max(r.SMax, q.SMax)}
 }
 
-// Meet is what holds when both hold; it may be empty.
+// Meet is the intersection; it may be empty.
 func (r Range) Meet(q Range) Range {
 	return Range{max(r.UMin, q.UMin), min(r.UMax, q.UMax), max(r.SMin, q.SMin), min(r.SMax, q.SMax)}.sync()
 }
 
-// Decide answers the comparison r c q when it has one answer for all numbers of both ranges.
+// Decide returns the result of the comparison r c q if it is the same for all numbers of
+// both ranges.
 func (c Cond) Decide(r, q Range) (answer, known bool) {
 	if r.Empty() || q.Empty() {
 		return false, false
@@ -105,7 +106,7 @@ func (c Cond) Decide(r, q Range) (answer, known bool) {
 	return !answer && known, known
 }
 
-// Refine is what r becomes when it is known that r c q holds.
+// Refine is r restricted to the numbers for which r c q holds.
 func (c Cond) Refine(r, q Range) Range {
 	if q.Empty() {
 		return r
@@ -148,7 +149,7 @@ func (c Cond) Refine(r, q Range) Range {
 	return r.Meet(k)
 }
 
-// without cuts a single number off an end.
+// without removes a number that is at either end.
 func (r Range) without(q Range) Range {
 	n, ok := q.Const()
 	if !ok {
@@ -172,22 +173,21 @@ func (r Range) without(q Range) Range {
 	return r.sync()
 }
 
-// Ranges answers what is known of a function's integers, and of pointers that
-// they are not null. It knows no more than the kernel verifier does on 5.10, so
-// that a check which it proves superfluous is superfluous for the kernel too. It
-// computes on demand and keeps its answers: any change of the function
-// invalidates it.
+// Ranges is an analysis of a function's integers, and of pointers that are not null. It
+// knows no more than the kernel verifier does on 5.10, so that a check which it proves
+// superfluous is superfluous for the kernel too. It computes and caches results on demand:
+// any change of the function invalidates them.
 type Ranges struct {
 	dom   *DomTree
 	preds [][]Pred
 	known []Range
-	state []int32 // by Value.ID: 0 unknown, 1 being computed, otherwise the place in known and 2
-	// narrow are the blocks with one way in, over a branch whose condition speaks
-	// of the value; dominators first.
+	state []int32 // by Value.ID: 0 unknown, 1 being computed, otherwise the index in known plus 2
+	// narrow are the blocks with a single predecessor that branches on a condition on the
+	// value; dominators first.
 	narrow map[*Value][]*Block
-	// parts adds what a bound of x | y says of x, when x grows from a number by
-	// another. The kernel does not conclude it, but walks a loop with such an end
-	// at each number that x takes.
+	// parts refines x by a bound of x | y, if x is a counter with a constant step. The
+	// kernel does not infer it, but verifies a loop with such an exit at each number that x
+	// takes.
 	parts bool
 }
 
@@ -223,12 +223,12 @@ func (rs *Ranges) speaks(v *Value, b *Block) {
 	}
 }
 
-// maxNarrow is how many of the nearest branches count: a chain of "else if" has
-// thousands, of which each says that a number is not another.
+// maxNarrow is how many of the nearest branches count: a chain of "else if" has thousands,
+// each of which excludes a single number.
 const maxNarrow = 128
 
-// At is the range of v in block b: what its definition says, narrowed by the
-// branches that dominate b.
+// At is the range of v in block b: that of its definition, narrowed by the branches that
+// dominate b.
 func (rs *Ranges) At(v *Value, b *Block) Range {
 	r := rs.Def(v)
 	if v.IsConst() || v.ID < 0 {
@@ -247,7 +247,7 @@ func (rs *Ranges) At(v *Value, b *Block) Range {
 // OnEdge is the range of v when the edge is taken.
 func (rs *Ranges) OnEdge(v *Value, p Pred) Range { return rs.edge(rs.At(v, p.Block), v, p) }
 
-// entry is the only way into b, when there is just one.
+// entry is the only edge into b, if there is just one.
 func (rs *Ranges) entry(b *Block) (Pred, bool) {
 	if ps := rs.preds[b.ID]; len(ps) == 1 {
 		return ps[0], true
@@ -280,14 +280,13 @@ func (rs *Ranges) edge(r Range, v *Value, p Pred) Range {
 		r = c.Swap().Refine(r, RangeOf(x.Imm))
 	}
 	if rs.parts && x.Op == OpOr && y.IsConst() && (c == ULT || c == ULE) && (x.Args[0] == v || x.Args[1] == v) {
-		r = c.Refine(r, RangeOf(y.Imm)) // neither part is more than the whole
+		r = c.Refine(r, RangeOf(y.Imm)) // neither operand is larger than the result
 		r = ULE.Refine(r, RangeOf(int64(r.UMax-r.UMax%rs.step(v))))
 	}
 	return r
 }
 
-// step is a power of two that divides all that v can be: that of the steps of a
-// loop's counter.
+// step is a power of two that divides all values of v: the step of a loop's counter.
 func (rs *Ranges) step(v *Value) uint64 {
 	if v.Op != OpParam || v.Block == v.Block.Func.Entry() {
 		return 1
@@ -401,8 +400,8 @@ func (rs *Ranges) transfer(v *Value) Range {
 	return FullRange
 }
 
-// selected is the range of argument i of a select when it is chosen: the
-// condition narrows it, as the branch that the select becomes does.
+// selected is the range of argument i of a select when it is chosen: the condition narrows
+// it, as that of the resulting branch does.
 func (rs *Ranges) selected(v *Value, i int) Range {
 	r, c := rs.arg(v, i), v.Args[0]
 	if c.Op != OpICmp || v.Args[i].IsConst() {
@@ -421,7 +420,7 @@ func (rs *Ranges) selected(v *Value, i int) Range {
 	return r
 }
 
-// memRange is what a load of kind k can give.
+// memRange is the range of loads of kind k.
 func memRange(k MemKind) Range {
 	if k == MemNone || k.Size() == 8 {
 		return FullRange
@@ -439,7 +438,7 @@ func fits(r Range, k MemKind) bool {
 	return !r.Empty() && r.SMin >= m.SMin && r.SMax <= m.SMax && r.UMin >= m.UMin && r.UMax <= m.UMax
 }
 
-// BinaryRange knows nothing of quotients and remainders, as the kernel verifier.
+// BinaryRange knows nothing of quotients and remainders, like the kernel verifier.
 func BinaryRange(op Op, x, y Range) Range {
 	if x.Empty() || y.Empty() {
 		return noRange
@@ -458,7 +457,7 @@ func BinaryRange(op Op, x, y Range) Range {
 	case OpSub:
 		return subRange(x, y)
 	case OpMul:
-		if x.UMax <= math.MaxUint32 && y.UMax <= math.MaxUint32 { // of larger factors kernels before 6.14 know nothing
+		if x.UMax <= math.MaxUint32 && y.UMax <= math.MaxUint32 { // for larger factors kernels before 6.14 know nothing
 			return URange(x.UMin*y.UMin, x.UMax*y.UMax)
 		}
 	case OpAnd:

@@ -143,10 +143,10 @@ func TestParseErrors(t *testing.T) {
 		{"func @f() {\nb0:\n  v1:i64 = frob 1\n}", `line 3: unknown op "frob"`},
 		{"func @f() {\nb0:\n  ret v1\n}", "line 4: value v1 is not defined in f"},
 		{"func @f() {\nb0:\n  jump b1\n}", "line 4: block b1 is not defined in f"},
-		{"func @f() {\nb0:\n  ret 0\n  ret 0\n}", "line 4: value behind the terminator of b0"},
-		{"func @f() {\nb0:\n  ret 0", "line 3: function f is not closed"},
+		{"func @f() {\nb0:\n  ret 0\n  ret 0\n}", "line 4: value after the terminator of b0"},
+		{"func @f() {\nb0:\n  ret 0", "line 3: unclosed function f"},
 		{"map (name @x, color 3)", `line 1: unknown attribute "color" in ir.Map`},
-		{"map (name @x", "line 1: bracket is not closed"},
+		{"map (name @x", "line 1: unclosed bracket"},
 		{"func @f() {\nb0:\n  v1:i64 = add s0+0, 1\n}", "line 3: slot s0 is not declared"},
 	}
 	for _, tt := range tests {

@@ -19,8 +19,8 @@ const (
 	BTF                     // trusted kernel pointer to "struct Sym": direct loads
 	KAddr                   // kernel address
 	UAddr                   // user-space address
-	Addr                    // address of the kernel or of user space: which, it says itself
-	MapKey                  // into the key of an element of map Sym, read-only: the current one of a walk (mapnext)
+	Addr                    // address of the kernel or of user space, as its value tells
+	MapKey                  // into the key of an element of map Sym, read-only: the current one of an iteration (mapnext)
 	MapRef                  // a map itself (helper argument)
 	FuncRef                 // a subprogram (helper callback argument)
 )
@@ -52,7 +52,7 @@ func TMapVal(name string, nullable bool) Type {
 	return Type{Kind: MapVal, Sym: name, Nullable: nullable}
 }
 
-// TMapKey is a pointer to the key of the current element in a walk over the map called name.
+// TMapKey is a pointer to the key of the current element in an iteration over the map called name.
 func TMapKey(name string) Type { return Type{Kind: MapKey, Sym: name} }
 
 // TRingbuf is a pointer to a reserved record of n bytes; nullable after the reserve.
@@ -61,7 +61,7 @@ func TRingbuf(n int, nullable bool) Type { return Type{Kind: Ringbuf, N: n, Null
 // TBTF is a trusted pointer to the kernel type called name ("struct task_struct").
 func TBTF(name string, nullable bool) Type { return Type{Kind: BTF, Sym: name, Nullable: nullable} }
 
-// NonNull is t without the nullable mark.
+// NonNull is t without Nullable.
 func (t Type) NonNull() Type { t.Nullable = false; return t }
 
 // IsPtr reports whether the kernel verifier tracks values of t as pointers.
@@ -123,7 +123,7 @@ func (k MemKind) String() string {
 }
 
 // MemKindOf is the kind for a size in bytes (1, 2, 4, 8) and signedness;
-// 8 bytes are always U64. Other sizes give MemNone.
+// 8 bytes are always U64. For other sizes it is MemNone.
 func MemKindOf(size int, signed bool) MemKind {
 	for _, k := range []MemKind{U8, U16, U32, U64, S8, S16, S32} {
 		if k.Size() == size && (k.Signed() == signed || size == 8) {
@@ -133,17 +133,17 @@ func MemKindOf(size int, signed bool) MemKind {
 	return MemNone
 }
 
-// Pos is a place in the script: line and column are 1-based, 0 is unknown.
-// Stmt is the index into Module.Stmts of the statement it belongs to, -1 for none.
-// Site counts from 1 in Meta.Sites, 0 for none: it names the expression, where
-// failing helpers are to be reported.
+// Pos is a position in the script: line and column are 1-based, 0 is unknown. Stmt is the
+// index into Module.Stmts of the statement it belongs to, -1 for none. Site counts from 1
+// in Meta.Sites, 0 for none: it identifies the expression for which failing helpers are
+// reported.
 type Pos struct {
 	Line, Col int
 	Stmt      int
 	Site      int
 }
 
-// NoPos is an unknown place.
+// NoPos is an unknown position.
 var NoPos = Pos{Stmt: -1}
 
 // COREKind is the kind of a CO-RE relocation, numbered as in the kernel's
@@ -164,8 +164,8 @@ const (
 	EnumvalValue    COREKind = 11
 )
 
-// CORERef names what a CO-RE relocation is about, by names and never by ids:
-// backend/obj finds the types through the target. It is comparable.
+// CORERef is the subject of a CO-RE relocation, by names and never by ids: backend/obj
+// finds the types through the target. It is comparable.
 type CORERef struct {
 	Type string // "struct sock", "union x", "enum bpf_func_id", or a typedef's bare name
 	// Path is the dotted member path from the type, with array indices in

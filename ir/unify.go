@@ -8,16 +8,16 @@ import (
 	"btc/internal/arch"
 )
 
-// Difference is why one module cannot serve what two targets need.
+// Difference is the reason why one module cannot support two targets.
 type Difference struct {
 	Pos  Pos
 	Text string
 }
 
-// Unifier makes a module serve the architectures of others, too, where all are the same
-// script built for different targets. What the module holds must be what each of the
-// others holds: the same maps, events and programs, value for value. Constants of the
-// computation may differ, and become constants that depend on the architecture.
+// Unifier makes a module support the architectures of others, too, all compiled from the
+// same script for different targets. Everything in the modules must be equal: the same
+// maps, events and programs, value for value. Constants in the code may differ, and become
+// constants that depend on the architecture.
 type Unifier struct {
 	m      *Module
 	arches []*arch.Arch // m's and those of the modules that were added
@@ -32,7 +32,7 @@ type operand struct {
 	arg  int
 }
 
-// NewUnifier begins with m alone.
+// NewUnifier starts with m alone.
 func NewUnifier(m *Module) *Unifier {
 	return &Unifier{m: m, arches: []*arch.Arch{m.Target.Arch()}, constants: map[operand]map[*arch.Arch]int64{}}
 }
@@ -78,8 +78,7 @@ func (u *Unifier) Apply() {
 type unifier struct {
 	diff      *Difference
 	constants []otherConstant
-	// The values, blocks and slots of other's that are where m's do: numbers may
-	// differ.
+	// The values, blocks and slots of other that correspond to m's: numbers may differ.
 	values map[*Value]*Value
 	blocks map[*Block]*Block
 	slots  map[*Slot]*Slot
@@ -100,30 +99,30 @@ func (u *unifier) differ(p Pos, format string, args ...any) {
 func (u *unifier) module(m, other *Module) {
 	switch {
 	case len(m.Maps) != len(other.Maps) || len(m.Events) != len(other.Events) || len(m.Globals) != len(other.Globals):
-		u.differ(NoPos, "the script has other maps or messages there")
+		u.differ(NoPos, "maps or messages differ there")
 	case len(m.Funcs) != len(other.Funcs):
-		u.differ(NoPos, "the script's patterns match other probes there")
+		u.differ(NoPos, "the script's patterns match different probes there")
 	}
 	if u.diff != nil {
 		return
 	}
 	for i, x := range m.Maps {
 		if !reflect.DeepEqual(x, other.Maps[i]) {
-			u.differ(x.Pos, "%s has another type there", x.Name)
+			u.differ(x.Pos, "%s has a different type there", x.Name)
 		}
 	}
 	for i, e := range m.Events {
 		if !reflect.DeepEqual(e, other.Events[i]) {
-			u.differ(e.Pos, "the arguments have other types there")
+			u.differ(e.Pos, "the arguments have different types there")
 		}
 	}
 	for i, g := range m.Globals {
 		if !reflect.DeepEqual(g, other.Globals[i]) {
-			u.differ(NoPos, "the constants of %s are others there", g.Name)
+			u.differ(NoPos, "the constants of %s differ there", g.Name)
 		}
 	}
 	if !reflect.DeepEqual(m.Meta, other.Meta) {
-		u.differ(NoPos, "the script has other settings there")
+		u.differ(NoPos, "settings differ there")
 	}
 	for i, f := range m.Funcs {
 		u.function(f, other.Funcs[i])
@@ -133,21 +132,21 @@ func (u *unifier) module(m, other *Module) {
 func (u *unifier) function(f, g *Func) {
 	if f.Name != g.Name || !reflect.DeepEqual(f.Prog, g.Prog) || !reflect.DeepEqual(f.Params, g.Params) ||
 		len(f.Blocks) != len(g.Blocks) || len(f.Slots) != len(g.Slots) {
-		u.differ(f.Pos, "the probe is another program there")
+		u.differ(f.Pos, "the program of the probe differs there")
 		return
 	}
 	u.values, u.blocks, u.slots = map[*Value]*Value{}, map[*Block]*Block{}, map[*Slot]*Slot{}
 	for i, s := range f.Slots {
 		u.slots[s] = g.Slots[i]
 		if s.Size != g.Slots[i].Size || s.Align != g.Slots[i].Align {
-			u.differ(f.Pos, "something is of another size there")
+			u.differ(f.Pos, "an object has a different size there")
 		}
 	}
 	for i, b := range f.Blocks {
 		c := g.Blocks[i]
 		u.blocks[b] = c
 		if len(b.Params) != len(c.Params) || len(b.Values) != len(c.Values) {
-			u.differ(f.Pos, "the probe is another program there")
+			u.differ(f.Pos, "the program of the probe differs there")
 			return
 		}
 		for j, v := range b.Params {
@@ -164,19 +163,19 @@ func (u *unifier) function(f, g *Func) {
 
 func (u *unifier) block(f *Func, b, c *Block) {
 	if b.Cold != c.Cold || b.Term.Kind != c.Term.Kind || len(b.Term.Succs) != len(c.Term.Succs) {
-		u.differ(f.Pos, "the probe is another program there")
+		u.differ(f.Pos, "the program of the probe differs there")
 		return
 	}
 	for i, v := range b.Params {
 		if v.Type != c.Params[i].Type {
-			u.differ(f.Pos, "the probe is another program there")
+			u.differ(f.Pos, "the program of the probe differs there")
 		}
 	}
 	for i, v := range b.Values {
 		u.value(v, c.Values[i])
 	}
 	if b.Term.Arg != nil && !u.same(b.Term.Arg, c.Term.Arg) {
-		u.differ(b.Term.Pos, "a condition is another there")
+		u.differ(b.Term.Pos, "a condition differs there")
 	}
 	for i, e := range b.Term.Succs {
 		d := c.Term.Succs[i]
@@ -185,7 +184,7 @@ func (u *unifier) block(f *Func, b, c *Block) {
 			same = u.same(e.Args[j], d.Args[j])
 		}
 		if !same {
-			u.differ(b.Term.Pos, "a value is another there")
+			u.differ(b.Term.Pos, "a value differs there")
 		}
 	}
 }
@@ -193,7 +192,7 @@ func (u *unifier) block(f *Func, b, c *Block) {
 func (u *unifier) value(v, w *Value) {
 	if v.Op != w.Op || v.Type != w.Type || v.Imm != w.Imm || v.Mem != w.Mem || v.Cond != w.Cond ||
 		v.Sym != w.Sym || v.CORE != w.CORE || v.Kind != w.Kind || len(v.Args) != len(w.Args) {
-		u.differ(v.Pos, "it has another type or place there")
+		u.differ(v.Pos, "it has a different type or position there")
 		return
 	}
 	for i, x := range v.Args {
@@ -203,7 +202,7 @@ func (u *unifier) value(v, w *Value) {
 		case x.IsConst() && y.IsConst() && x.Type == TI64 && y.Type == TI64 && computes(v.Op):
 			u.constants = append(u.constants, otherConstant{operand{v, i}, y.Imm})
 		default:
-			u.differ(v.Pos, "a value is another there")
+			u.differ(v.Pos, "a value differs there")
 		}
 	}
 }
@@ -221,7 +220,7 @@ func computes(op Op) bool {
 // same compares operands.
 func (u *unifier) same(x, y *Value) bool {
 	if !x.Op.Info().Inline || x.Op == OpParam {
-		return u.values[x] == y // compared where they are
+		return u.values[x] == y // compared at their definitions
 	}
 	return x.Op == y.Op && x.Type == y.Type && x.Sym == y.Sym && x.Imm == y.Imm && u.slots[x.Slot] == y.Slot
 }

@@ -7,10 +7,10 @@ import (
 	"btc/internal/probe"
 )
 
-// Verify checks the module: structure, types, and the rules by which the kernel
-// would refuse the program or by which it would do something else than it says.
-// High and core ops may be mixed. The error is Diags; nil when there are
-// none. Rules that need the Target are left out when the module has none.
+// Verify checks the module: structure, types, and the rules of the kernel verifier, plus
+// rules that keep a program from doing something else than the script says. High and core
+// ops may be mixed. The error is Diags; nil when there are none. Rules that need the Target
+// are skipped when the module has none.
 func Verify(m *Module) error {
 	var all Diags
 	all = append(all, verifyTables(m)...)
@@ -26,8 +26,8 @@ func Verify(m *Module) error {
 	return all
 }
 
-// VerifyStage is Verify, and in the stage Core also that no high op is left and
-// that each map has its BPF form.
+// VerifyStage is Verify plus, for stage Core, checks that no high op is left and that each
+// map has its BPF form.
 func VerifyStage(m *Module, stage Stage) error {
 	var all Diags
 	if err := Verify(m); err != nil {
@@ -59,7 +59,7 @@ func VerifyStage(m *Module, stage Stage) error {
 func (p *Prog) Type() *probe.Type {
 	t := probe.Lookup(p.Kind)
 	if t == nil {
-		panic(fmt.Sprintf("BUG: no kind of probe is called %q", p.Kind))
+		panic(fmt.Sprintf("BUG: unknown probe kind %q", p.Kind))
 	}
 	return t
 }
@@ -76,7 +76,7 @@ func verifyTables(m *Module) Diags {
 	for _, x := range m.Maps {
 		once("map", x.Name, x.Pos)
 		if b := x.BPF; b.Type != "" && (b.Name == "" || len(b.Name) > 15) {
-			errs = append(errs, Diag{Pos: x.Pos, Text: fmt.Sprintf("map %s: BPF name %q has not 1 to 15 bytes", x.Name, b.Name)})
+			errs = append(errs, Diag{Pos: x.Pos, Text: fmt.Sprintf("map %s: BPF name %q must be 1 to 15 bytes long", x.Name, b.Name)})
 		}
 	}
 	for _, g := range m.Globals {
@@ -88,7 +88,7 @@ func verifyTables(m *Module) Diags {
 	for i, e := range m.Events {
 		once("event", e.Name, e.Pos)
 		if e.ID != i {
-			errs = append(errs, Diag{Pos: e.Pos, Text: fmt.Sprintf("event %s has number %d in place %d", e.Name, e.ID, i)})
+			errs = append(errs, Diag{Pos: e.Pos, Text: fmt.Sprintf("event %s at index %d has number %d", e.Name, i, e.ID)})
 		}
 	}
 	for _, f := range m.Funcs {
@@ -141,8 +141,8 @@ func byName[T any](all []*T, name func(*T) string) map[string]*T {
 	return found
 }
 
-// moduleNames is what values refer to by name: Module.Map and its like search a
-// list, of hundreds in a large script, for each of them.
+// moduleNames maps the names that values refer to: Module.Map and its like search a list,
+// of hundreds in a large script, for each of them.
 type moduleNames struct {
 	maps    map[string]*Map
 	globals map[string]*Global
@@ -162,7 +162,7 @@ func namesOf(m *Module) *moduleNames {
 func verifyFunc(m *Module, f *Func, names *moduleNames) Diags {
 	c := &checker{m: m, f: f, names: names}
 	c.structure()
-	if len(c.errs) > 0 { // what follows walks the graph
+	if len(c.errs) > 0 { // the next checks walk the graph
 		return c.errs
 	}
 	c.dom = Dominators(f)
@@ -186,7 +186,7 @@ func verifyFunc(m *Module, f *Func, names *moduleNames) Diags {
 	return c.errs
 }
 
-// structure checks what walking the graph relies on.
+// structure checks what the graph walks rely on.
 func (c *checker) structure() {
 	if len(c.f.Blocks) == 0 {
 		c.fn("no block")
@@ -213,11 +213,11 @@ func (c *checker) structure() {
 		for i, v := range append(append([]*Value(nil), b.Params...), b.Values...) {
 			switch {
 			case v.Block != b:
-				c.at(v, "placed in b%d but says otherwise", b.ID)
+				c.at(v, "placed in b%d but its Block differs", b.ID)
 			case v.ID < 0 || v.ID >= c.f.nextValue || valueIDs[v.ID]:
 				c.at(v, "number is not unique")
 			case (i < len(b.Params)) != (v.Op == OpParam):
-				c.at(v, "parameters and values are mixed up")
+				c.at(v, "parameters and values are mixed")
 			case i >= len(b.Params) && (v.Op == OpInvalid || v.Op >= numOps || v.Op.Info().Inline):
 				c.at(v, "op cannot be placed in a block")
 			}
@@ -285,7 +285,7 @@ func (c *checker) entryShape() {
 	}
 }
 
-// dominance checks that each operand is defined on every way to its use.
+// dominance checks that each operand is defined on every path to its use.
 func (c *checker) dominance() {
 	order := make(map[*Value]int)
 	for _, b := range c.f.Blocks {
@@ -306,13 +306,13 @@ func (c *checker) dominance() {
 		for i, v := range b.Values {
 			for _, a := range v.Args {
 				if !visible(a, b, i+1) {
-					c.at(v, "%s is not defined on every way to its use", a)
+					c.at(v, "%s is not defined on every path to its use", a)
 				}
 			}
 		}
 		b.Term.Uses(func(p **Value) {
 			if !visible(*p, b, len(b.Values)+1) {
-				c.atTerm(b, "%s is not defined on every way to its use", *p)
+				c.atTerm(b, "%s is not defined on every path to its use", *p)
 			}
 		})
 	}
@@ -326,7 +326,7 @@ func (c *checker) term(b *Block) {
 		}
 	case Ret:
 		if b.Term.Arg.Type != TI64 {
-			c.atTerm(b, "returned value is %s, not i64", b.Term.Arg.Type)
+			c.atTerm(b, "return value is %s, not i64", b.Term.Arg.Type)
 		}
 	}
 	for _, e := range b.Term.Succs {
@@ -338,8 +338,8 @@ func (c *checker) term(b *Block) {
 	}
 }
 
-// assignable reports whether a value of type from may stand for one of type to:
-// a pointer known not to be null for a nullable one.
+// assignable reports whether a value of type from may be used as one of type to: a pointer
+// known not to be null for a nullable one.
 func assignable(to, from Type) bool {
 	return to == from || to.Nullable && to.NonNull() == from
 }
@@ -350,7 +350,7 @@ func describe(t Type) string {
 	case t.Nullable:
 		return "a nullable " + strings.TrimSuffix(t.String(), "?")
 	case t.IsForeign():
-		return article(t) + t.String() + ", which is only readable through helpers"
+		return article(t) + t.String() + ", which only helpers can read"
 	}
 	return article(t) + t.String()
 }

@@ -17,7 +17,7 @@ func (s slotBytes) set(lo, hi int) {
 	}
 }
 
-// clear takes bytes out and reports whether any are left.
+// clear clears bits and reports whether any are left.
 func (s slotBytes) clear(lo, hi int) bool {
 	for i := max(lo, 0); i < hi && i < 64*len(s); i++ {
 		s[i/64] &^= 1 << (i % 64)
@@ -35,8 +35,8 @@ func (s slotBytes) first() int {
 	return -1
 }
 
-// slotWrite is a write of bytes lo..hi-1 of a slot, by the value b.Values[index] or
-// by the terminator behind the last.
+// slotWrite is a write of bytes lo..hi-1 of a slot, by the value b.Values[index] or by the
+// terminator, after the last.
 type slotWrite struct {
 	b             *Block
 	index, lo, hi int
@@ -44,18 +44,17 @@ type slotWrite struct {
 
 // slotCheck finds reads of slot bytes that may not have been written. Kernels
 // before 6.3 refuse them; on later ones they would leak old stack bytes into
-// keys and events. Slots in scratch memory are left out: the kernel sees a map
+// keys and events. Slots in scratch memory are skipped: the kernel sees a map
 // value there.
 //
-// What is written stays so. So each read asks for the writes that dominate it, and
-// goes back along the edges only for bytes that those leave: a long clause has
-// as many slots as statements, and a state of all slots for each block would be the
-// square of that.
+// Written bytes stay written. So each read looks at the writes that dominate it, and walks
+// back along the edges only for bytes that those leave: a long clause has as many slots as
+// statements, and a state of all slots for each block would be quadratic.
 type slotCheck struct {
 	*checker
 	written map[*Slot][]slotWrite            // in the order of c.dom.Order
 	inBlock map[*Slot]map[*Block][]slotWrite // the same, for slots that need it
-	here    int                              // index of the value at hand
+	here    int                              // index of the current value
 }
 
 func (c *checker) slotsInitialised() {
@@ -83,8 +82,8 @@ func (s *slotCheck) write(slot *Slot, b *Block, lo, hi int) {
 	s.written[slot] = append(s.written[slot], slotWrite{b, s.here, lo, hi})
 }
 
-// unwritten is the first of the bytes lo..hi-1 of a slot that some way from the entry
-// to the value at hand in b leaves unwritten, -1 for none.
+// unwritten is the first of the bytes lo..hi-1 of a slot that is unwritten on some path
+// from the entry to the current value in b, -1 for none.
 func (s *slotCheck) unwritten(slot *Slot, b *Block, lo, hi int) int {
 	need := make(slotBytes, (slot.Size+63)/64)
 	need.set(lo, hi)
@@ -103,8 +102,7 @@ func (s *slotCheck) unwritten(slot *Slot, b *Block, lo, hi int) int {
 	return s.search(slot, b, need).first()
 }
 
-// search returns those of the bytes in need that some way to the start of b leaves
-// unwritten.
+// search returns the bytes in need that some path to the start of b leaves unwritten.
 func (s *slotCheck) search(slot *Slot, b *Block, need slotBytes) slotBytes {
 	if b == s.f.Entry() {
 		return need
@@ -157,15 +155,15 @@ func (s *slotCheck) search(slot *Slot, b *Block, need slotBytes) slotBytes {
 	return left
 }
 
-// all counts the whole slot as written: its address goes where it is not followed.
+// all counts the whole slot as written: its address escapes.
 func (s *slotCheck) all(p *Value, b *Block) {
 	if slot := s.ranges.Resolve(p, b).Slot; slot != nil {
 		s.write(slot, b, 0, slot.Size)
 	}
 }
 
-// wrote counts n bytes at p + off as written. A variable offset into a slot of
-// unknown place counts for the whole slot: it will be scratch.
+// wrote counts n bytes at p + off as written. A variable offset into a slot that is not
+// placed counts for the whole slot: it will be scratch.
 func (s *slotCheck) wrote(v, p *Value, off, n int) {
 	ptr := s.ranges.Resolve(p, v.Block)
 	if ptr.Slot == nil {
@@ -219,8 +217,8 @@ func (s *slotCheck) callWrites(v *Value) {
 	for i, a := range v.Args {
 		switch h.Args[i] {
 		case kernel.ArgMemOut:
-			// With a variable size the kernel takes only initialised stack memory
-			// (check_mem_size_reg), so nothing is new to it then.
+			// With a variable size the kernel accepts only initialised stack memory
+			// (check_mem_size_reg), so the helper initialises nothing new.
 			_, fixed := s.ranges.At(v.Args[i+1], v.Block).Const()
 			if ptr := s.ranges.Resolve(a, v.Block); fixed || ptr.Slot != nil && ptr.Slot.Class == Unplaced {
 				s.wrote(v, a, 0, s.sizeOf(v, i+1))

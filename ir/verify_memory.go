@@ -6,9 +6,9 @@ import (
 	"btc/ir/kernel"
 )
 
-// Pointer is a tracked pointer taken apart: an object and a range of offsets.
+// Pointer is a tracked pointer split into an object and a range of offsets.
 type Pointer struct {
-	Root *Value // what the arithmetic starts from: a value, block parameter or slot address
+	Root *Value // where the arithmetic starts: a value, block parameter or slot address
 	Slot *Slot  // when Root is the address of a slot
 	Off  Range  // bytes from the start of the object (Slot) or from Root; empty where conditions exclude each other
 }
@@ -19,7 +19,7 @@ func (p Pointer) Fixed() (int, bool) {
 	return int(n), ok && n == int64(int(n))
 }
 
-// Resolve follows the arithmetic by which the pointer p came about, as known in block b.
+// Resolve follows the arithmetic that computes the pointer p, as known in block b.
 func (rs *Ranges) Resolve(p *Value, b *Block) Pointer {
 	off := RangeOf(0)
 	for {
@@ -50,7 +50,7 @@ func (c *checker) access(v, p *Value, off, n int, what string) {
 	}
 	ptr := c.ranges.Resolve(p, v.Block)
 	if ptr.Off.Empty() {
-		return // no run comes here
+		return // unreachable
 	}
 	size, known := c.objectSize(ptr)
 	lo, hi := ptr.Off.SMin, ptr.Off.SMax
@@ -68,7 +68,7 @@ func (c *checker) access(v, p *Value, off, n int, what string) {
 		if lo == hi {
 			c.at(v, "%s: bytes %d to %d are outside of %s (%d bytes)", what, lo+int64(off), lo+int64(off)+int64(n), ptr.describe(), size)
 		} else {
-			c.at(v, "%s: offset %d to %d and %d bytes reach outside of %s (%d bytes)", what, lo+int64(off), hi+int64(off), n, ptr.describe(), size)
+			c.at(v, "%s: offset %d to %d and %d bytes are outside of %s (%d bytes)", what, lo+int64(off), hi+int64(off), n, ptr.describe(), size)
 		}
 	}
 }
@@ -113,8 +113,8 @@ func ruleLoad(c *checker, v *Value) {
 	}
 }
 
-// ctxLoad checks a load from the context: the kernel takes aligned loads of
-// certain sizes at constant offsets in a range.
+// ctxLoad checks a load from the context: the kernel accepts aligned loads of certain sizes
+// at constant offsets in a range.
 func (c *checker) ctxLoad(v *Value) {
 	n := int64(v.Mem.Size())
 	if v.Imm < 0 || v.Imm%n != 0 {
@@ -124,7 +124,7 @@ func (c *checker) ctxLoad(v *Value) {
 	if c.m.Target == nil || c.f.Prog == nil || v.CORE.Type != "" {
 		return
 	}
-	// Where several architectures are served, guards choose among their layouts.
+	// In an object for several architectures, guards choose among their layouts.
 	program := c.f.Prog.Type().Program
 	ctx := kernel.ContextOf(program, c.m.Target.Arch())
 	for _, a := range c.m.Arches {
@@ -134,12 +134,12 @@ func (c *checker) ctxLoad(v *Value) {
 	case ctx.Sizes&int(n) == 0:
 		c.at(v, "a %s program cannot load %d bytes from its context", ctx.Program, n)
 	case v.Imm < int64(ctx.First) || v.Imm+n > int64(ctx.Limit):
-		c.at(v, "the context of a %s program has bytes %d to %d", ctx.Program, ctx.First, ctx.Limit)
+		c.at(v, "a %s program can load only bytes %d to %d of its context", ctx.Program, ctx.First, ctx.Limit)
 	}
 }
 
-// slotAligned checks a direct access to a slot: the kernel wants stack accesses
-// aligned to their size on every architecture.
+// slotAligned checks a direct access to a slot: the kernel requires stack accesses aligned
+// to their size on every architecture.
 func (c *checker) slotAligned(v *Value) {
 	if !c.dom.Reachable(v.Block) {
 		return
@@ -160,10 +160,10 @@ func ruleStore(c *checker, v *Value) {
 	p := v.Args[0]
 	switch k := p.Type.Kind; {
 	case k == Ctx || k == BTF || k == MapKey:
-		c.at(v, "nothing may be stored to %s", describe(p.Type))
+		c.at(v, "cannot store to %s", describe(p.Type))
 		return
 	case !v.Args[1].Type.IsAddr() && v.Args[1].Type != TI64:
-		c.at(v, "%s cannot be stored", describe(v.Args[1].Type))
+		c.at(v, "cannot store %s", describe(v.Args[1].Type))
 		return
 	}
 	c.slotAligned(v)
@@ -181,7 +181,7 @@ func ruleAtomicAdd(c *checker, v *Value) {
 	}
 }
 
-// ruleCallSub also serves as the check of a function reference's target.
+// ruleCallSub also checks the target of a function reference.
 func ruleCallSub(c *checker, v *Value) {
 	f := c.names.funcs[v.Sym]
 	switch {
@@ -211,7 +211,7 @@ func ruleCall(c *checker, v *Value) {
 		c.at(v, "more than 5 arguments")
 		return
 	case len(v.Args) != len(h.Args):
-		c.at(v, "helper %s takes %d arguments", h.Name, len(h.Args))
+		c.at(v, "helper %s expects %d arguments", h.Name, len(h.Args))
 		return
 	case c.f.Prog != nil && !h.Progs.Has(c.f.Prog.Type().Program):
 		c.at(v, "a %s program cannot call %s", c.f.Prog.Kind, h.Name)
@@ -222,7 +222,7 @@ func ruleCall(c *checker, v *Value) {
 	c.helperResult(v, h)
 }
 
-// helperArg checks argument i against the helper's demand.
+// helperArg checks argument i against the helper's requirements.
 func (c *checker) helperArg(v *Value, h *kernel.Helper, i int) {
 	a := v.Args[i]
 	t := a.Type
@@ -284,19 +284,19 @@ func (c *checker) helperArg(v *Value, h *kernel.Helper, i int) {
 			bad("a string constant")
 		}
 	case kernel.ArgBTF:
-		// What a plain address holds, only the kernel can tell.
+		// Only the kernel knows what a plain address points to.
 		if t.Kind != BTF && t != TKAddr || t.Nullable {
 			bad("a trusted pointer")
 		}
 	}
 }
 
-// isMemory reports whether a helper may read or write where t points.
+// isMemory reports whether a helper may access the memory that t points to.
 func isMemory(t Type) bool {
 	return !t.Nullable && (t.Kind == Stack || t.Kind == MapVal || t.Kind == MapKey || t.Kind == Ringbuf)
 }
 
-// mapArgSize is the key or value size of the call's map, when it is fixed by now.
+// mapArgSize is the key or value size of the call's map, if it is already known.
 func (c *checker) mapArgSize(v *Value, h *kernel.Helper, i int) (int, bool) {
 	for j, k := range h.Args {
 		if k != kernel.ArgMap {
@@ -314,19 +314,19 @@ func (c *checker) mapArgSize(v *Value, h *kernel.Helper, i int) (int, bool) {
 	return 0, false
 }
 
-// sizeOf is the largest number of bytes that size argument i may say.
+// sizeOf is the largest number of bytes that size argument i may be.
 func (c *checker) sizeOf(v *Value, i int) int {
 	if i >= len(v.Args) || v.Args[i].Type != TI64 {
 		return 0
 	}
 	r := c.ranges.At(v.Args[i], v.Block)
 	if r.UMax > 1<<29 {
-		return 0 // sizeArg reports it
+		return 0 // sizeArg reports the error
 	}
 	return int(r.UMax)
 }
 
-// sizeArg wants a bounded number: below 2^29 as in the kernel (BPF_MAX_VAR_SIZ).
+// sizeArg requires a bounded number: below 2^29 as in the kernel (BPF_MAX_VAR_SIZ).
 func (c *checker) sizeArg(v *Value, i int, zero bool) {
 	if v.Args[i].Type != TI64 {
 		c.at(v, "argument %d is %s, not a size", i+1, describe(v.Args[i].Type))

@@ -2,15 +2,15 @@ package ir
 
 import "slices"
 
-// Ring-buffer records: what may have become of one at a point.
+// Ring buffer records: the possible states of one at a point.
 const (
 	recordLive = 1 << iota // reserved, must be submitted or discarded
 	recordNull             // the reservation failed
 	recordGone             // submitted or discarded
 )
 
-// recordsReleased checks that each record is submitted or discarded exactly
-// once on every way, and not used after.
+// recordsReleased checks that each record is submitted or discarded exactly once on every
+// path, and not used after.
 func (c *checker) recordsReleased() {
 	var recs []*Value
 	for _, b := range c.dom.Order {
@@ -31,9 +31,9 @@ func (c *checker) recordsReleased() {
 	}
 }
 
-// recordUses says what becomes of pointers to records.
+// recordUses tracks pointers to records.
 type recordUses struct {
-	derived [][]*Value          // by Value.ID: pointers made of it, and block parameters that it is given for
+	derived [][]*Value          // by Value.ID: pointers computed from it, and block parameters that receive it
 	places  map[*Value][]*Value // values that have it as an operand
 }
 
@@ -88,8 +88,8 @@ type recordCheck struct {
 	rec   *Value
 	uses  *recordUses
 	alias map[*Value]bool // the values that may point into the record
-	// near are the blocks from which a use of the record can be reached without making
-	// it anew: only there it matters that the record is gone.
+	// near are the blocks from which a use of the record can be reached before it is
+	// reserved again: only there it matters that the record was released.
 	near map[*Block]bool
 	in   map[*Block]int
 	told map[any]bool
@@ -142,7 +142,7 @@ func (r *recordCheck) run() {
 	}
 }
 
-// onEdge is what the edge's condition says of the record: a null test of it.
+// onEdge is the edge's effect on the record's state: a null test of it.
 func (r *recordCheck) onEdge(p Pred) int {
 	t := &p.Block.Term
 	if t.Kind != Br || t.Arg.Op != OpICmp || t.Succs[0].To == t.Succs[1].To {
@@ -183,10 +183,10 @@ func (r *recordCheck) use(v *Value, state int) int {
 			continue
 		}
 		if v.Op == OpICmp || v.Op == OpNonNull || v.Op == OpAdd || v.Op == OpSub {
-			continue // no access
+			continue // not an access
 		}
 		if state&recordGone != 0 {
-			r.once(v, "the record reserved by %s may be gone here", r.rec.Text())
+			r.once(v, "the record reserved by %s may be released here", r.rec.Text())
 		}
 		if v.Op == OpCall && (v.Sym == "ringbuf_submit" || v.Sym == "ringbuf_discard") {
 			return recordGone

@@ -44,7 +44,7 @@ b2:
 b0(v0:ctx):
   v1:i1 = icmp eq v2, 0
   v2:i64 = add 1, 2
-  ret v2`, "v2 is not defined on every way to its use: v1:i1 = icmp eq v2, 0"},
+  ret v2`, "v2 is not defined on every path to its use: v1:i1 = icmp eq v2, 0"},
 	{"edge arguments", `
 b0(v0:ctx):
   jump b1
@@ -73,8 +73,8 @@ b0(v0:ctx):
   store.u64 [s0+0], 0
   v2:mapval(@x)? = call map_lookup_elem(@x, s0+0)
   v3:mapval(@x) = nonnull v2
-  ret 0`, "v2 is not tested on every way to here"},
-	{"kernel address loaded", "\nb0(v0:ctx):\n  v1:kaddr = curtask\n  v2:i64 = load.u64 [v1]\n  ret v2", "a kaddr, which is only readable through helpers"},
+  ret 0`, "v2 is not tested on every path to here"},
+	{"kernel address loaded", "\nb0(v0:ctx):\n  v1:kaddr = curtask\n  v2:i64 = load.u64 [v1]\n  ret v2", "a kaddr, which only helpers can read"},
 	{"slot bounds", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s0+8], 1\n  ret 0", `bytes 8 to 16 are outside of slot s0 "" 8 align 8`},
 	{"slot alignment", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+4], 1\n  ret 0", "not aligned"},
 	{"slot alignment of object", "\n  slot s0 \"\" 16 align 4\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  ret 0", "not aligned"},
@@ -111,8 +111,8 @@ b2:
 	{"variable size into unwritten frame", "\n  slot s0 \"\" 16 align 8 frame -16\nb0(v0:ctx):\n  v2:i64 = nsecs\n  v4:i64 = and v2, 15\n  v3:i64 = call probe_read_kernel(s0+0, v4, 0)\n  ret v3", "may be uninitialised"},
 	{"context arithmetic", "\nb0(v0:ctx):\n  v1:ctx = add v0, 8\n  ret 0", "without offset"},
 	{"context alignment", "\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+4]\n  ret 0", "not a multiple of its size"},
-	{"context end", "\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+168]\n  ret 0", "the context of a kprobe program has bytes 0 to 168"},
-	{"context store", "\nb0(v0:ctx):\n  store.u64 [v0], 1\n  ret 0", "nothing may be stored to a ctx"},
+	{"context end", "\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+168]\n  ret 0", "a kprobe program can load only bytes 0 to 168"},
+	{"context store", "\nb0(v0:ctx):\n  store.u64 [v0], 1\n  ret 0", "cannot store to a ctx"},
 	{"map value bounds", `
   slot s0 "key" 8 align 8
 b0(v0:ctx):
@@ -126,11 +126,11 @@ b1:
   jump b2
 b2:
   ret 0`, "bytes 16 to 24 are outside of the mapval(@x) (16 bytes)"},
-	{"map value unbounded", mapValueIndex("v5:i64 = pid"), "offset 0 to 4294967295 and 8 bytes reach outside"},
+	{"map value unbounded", mapValueIndex("v5:i64 = pid"), "offset 0 to 4294967295 and 8 bytes are outside"},
 	{"map value unbounded 64", mapValueIndex("v5:i64 = nsecs"), "offset in the mapval(@x) is unbounded"},
 	{"map value masked", mapValueIndex("v8:i64 = nsecs\n  v5:i64 = and v8, 8"), ""},
 	{"counter with another end", loopTo(8, 7), ""},
-	{"counter with another end, too far", loopTo(4, 7), "reach outside"},
+	{"counter with another end, too far", loopTo(4, 7), "are outside"},
 	{"record leaked", `
 b0(v0:ctx):
   v1:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0)
@@ -153,7 +153,7 @@ b2:
   v3:ringbuf(16) = nonnull v1
   call ringbuf_submit(v3, 0)
   store.u64 [v3+8], 1
-  ret 1`, "may be gone here"},
+  ret 1`, "may be released here"},
 	{"record good", `
 b0(v0:ctx):
   v1:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0)
@@ -179,19 +179,19 @@ b2:
   call ringbuf_submit(v3, 0)
   jump b1`, "bytes 16 to 24 are outside of the ringbuf(16)"},
 	{"helper", "\nb0(v0:ctx):\n  v1:i64 = call frobnicate(1)\n  ret v1", "unknown helper frobnicate"},
-	{"helper arguments", "\nb0(v0:ctx):\n  v1:i64 = call ktime_get_ns(1)\n  ret v1", "helper ktime_get_ns takes 0 arguments"},
+	{"helper arguments", "\nb0(v0:ctx):\n  v1:i64 = call ktime_get_ns(1)\n  ret v1", "helper ktime_get_ns expects 0 arguments"},
 	{"helper context", "\nb0(v0:ctx):\n  v1:i64 = call get_stackid(1, @x, 0)\n  ret v1", "argument 1 is an i64, not the context"},
 	{"helper program", "\nb0(v0:ctx):\n  v1:i64 = call d_path(0, 0, 0)\n  ret v1", "a kprobe program cannot call d_path"},
 	{"helper result", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  v1:i64 = call map_lookup_elem(@x, s0+0)\n  ret v1", "result must be mapval(@x)?"},
 	{"subprogram", "\nb0(v0:ctx):\n  v1:i64 = callsub sub(v0)\n  ret v1", "argument 1 is a ctx, not i64"},
-	{"map key missing", "\nb0(v0:ctx):\n  v1:i64 = mapget @x\n  ret v1", "no key for the map @x"},
-	{"map key for scalar", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  v1:i64 = mapget @s, s0+0\n  ret v1", "key for the scalar map @s"},
+	{"map key missing", "\nb0(v0:ctx):\n  v1:i64 = mapget @x\n  ret v1", "missing key for map @x"},
+	{"map key for scalar", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  v1:i64 = mapget @s, s0+0\n  ret v1", "key given for scalar map @s"},
 	{"map shape", "\nb0(v0:ctx):\n  count @h\n  ret 0", "map @h is hist"},
 	{"map unknown", "\nb0(v0:ctx):\n  count @y\n  ret 0", "map @y is not declared"},
 	{"event arity", "\nb0(v0:ctx):\n  emit e0\n  ret 0", "event e0 has 1 fields"},
 	{"global", "\nb0(v0:ctx):\n  v1:i64 = global.u64 g #4\n  ret v1", "outside of the global's 8 bytes"},
-	{"literal", "\n  slot s0 \"\" 2 align 1\nb0(v0:ctx):\n  strlit abc(s0+0), #2\n  ret 0", "literal of 3 bytes in 2"},
-	{"div zero entry", "\nb0(v0:ctx):\n  divzero #0\n  ret 0", "no entry 0"},
+	{"literal", "\n  slot s0 \"\" 2 align 1\nb0(v0:ctx):\n  strlit abc(s0+0), #2\n  ret 0", "literal of 3 bytes does not fit in 2"},
+	{"div zero entry", "\nb0(v0:ctx):\n  divzero #0\n  ret 0", "no run-time error with index 0"},
 	{"width", "\nb0(v0:ctx):\n  v1:i64 = zext.s8 1\n  ret v1", "width s8"},
 }
 

@@ -1,10 +1,10 @@
 package ir
 
-// rule checks what is particular to an op, after the checks that its row
-// implies (number and kinds of arguments, result type, map reference and key).
+// rule checks what is specific to an op, after the checks that its row implies (number and
+// kinds of arguments, result type, map reference and key).
 type rule func(c *checker, v *Value)
 
-// generic is the rule of ops whose row says all.
+// generic is the rule of ops that need no more than their row.
 func generic(*checker, *Value) {}
 
 // rules has a rule for each op that can be placed.
@@ -73,8 +73,8 @@ func (c *checker) row(v *Value) {
 	}
 }
 
-// argKinds are the kinds for n arguments: the variadic kind repeated, an absent
-// key left out.
+// argKinds are the kinds for n arguments: the variadic kind repeated, an absent key
+// omitted.
 func argKinds(info *OpInfo, n int) ([]ArgKind, bool) {
 	kinds := info.Args
 	if info.Variadic {
@@ -90,7 +90,7 @@ func argKinds(info *OpInfo, n int) ([]ArgKind, bool) {
 	return kinds, n == len(kinds)
 }
 
-// argKind answers what the argument should be when it is not.
+// argKind returns what the argument should be, "" if it is.
 func (c *checker) argKind(v *Value, k ArgKind, a *Value) string {
 	t := a.Type
 	switch k {
@@ -141,8 +141,8 @@ func (c *checker) result(v *Value, info *OpInfo) {
 	}
 }
 
-// mapOperand checks the map reference and that there is a key exactly where
-// the map has one.
+// mapOperand checks the map reference and that a key is given if and only if the map has
+// one.
 func (c *checker) mapOperand(v *Value, kinds []ArgKind) {
 	x := c.names.maps[v.Args[0].Sym]
 	if x == nil {
@@ -155,9 +155,9 @@ func (c *checker) mapOperand(v *Value, kinds []ArgKind) {
 	}
 	switch hasKey := kinds[len(kinds)-1] == KeyArg; {
 	case hasKey && x.Key == nil:
-		c.at(v, "key for the scalar map %s", x.Name)
+		c.at(v, "key given for scalar map %s", x.Name)
 	case !hasKey && x.Key != nil:
-		c.at(v, "no key for the map %s", x.Name)
+		c.at(v, "missing key for map %s", x.Name)
 	case hasKey:
 		c.access(v, v.Args[len(v.Args)-1], 0, x.Key.MemSize(), "key of map "+x.Name)
 	}
@@ -232,7 +232,7 @@ func ruleSelect(c *checker, v *Value) {
 	}
 }
 
-// ruleNonNull wants a dominating branch that proves it.
+// ruleNonNull requires a dominating branch that proves it.
 func ruleNonNull(c *checker, v *Value) {
 	p := v.Args[0]
 	if !p.Type.IsPtr() {
@@ -240,7 +240,7 @@ func ruleNonNull(c *checker, v *Value) {
 		return
 	}
 	if p.Type.Nullable && c.dom.Reachable(v.Block) && !KnownNonNull(c.dom, c.preds, p, v.Block) {
-		c.at(v, "%s is not tested on every way to here", p)
+		c.at(v, "%s is not tested on every path to here", p)
 	}
 }
 
@@ -286,7 +286,7 @@ func ruleCORE(c *checker, v *Value) {
 		c.at(v, "relocation without type or kind")
 	}
 	if onType := v.Kind == TypeExists || v.Kind == TypeSize; onType != (v.CORE.Path == "") {
-		c.at(v, "relocation kind %s and path %q do not go together", v.Kind, v.CORE.Path)
+		c.at(v, "relocation kind %s and path %q do not match", v.Kind, v.CORE.Path)
 	}
 }
 
@@ -308,7 +308,7 @@ func ruleProgram(c *checker, v *Value) {
 	}
 }
 
-// ruleSaved wants a name that each architecture knows.
+// ruleSaved requires a name that each architecture knows.
 func ruleSaved(c *checker, v *Value) {
 	ruleFromCtx(c, v)
 	for _, a := range c.m.Served() {
@@ -318,7 +318,7 @@ func ruleSaved(c *checker, v *Value) {
 	}
 }
 
-// rulePerArch wants a number for each architecture.
+// rulePerArch requires a number for each architecture.
 func rulePerArch(c *checker, v *Value) {
 	for _, a := range c.m.Served() {
 		if _, ok := PerArchValue(v.Sym, a); !ok {
@@ -349,12 +349,12 @@ func ruleRead(c *checker, v *Value) {
 	}
 }
 
-// ruleBytes wants n accessible bytes at the first argument.
+// ruleBytes requires n accessible bytes at the first argument.
 func ruleBytes(n int) rule {
 	return func(c *checker, v *Value) { c.access(v, v.Args[0], 0, n, "destination") }
 }
 
-// ruleBytesImm wants Imm accessible bytes at the arguments.
+// ruleBytesImm requires Imm accessible bytes at the arguments.
 func ruleBytesImm(args ...int) rule {
 	return func(c *checker, v *Value) {
 		if v.Imm < 1 || v.Imm > 1<<20 {
@@ -370,7 +370,7 @@ func ruleBytesImm(args ...int) rule {
 func ruleStrLit(c *checker, v *Value) {
 	ruleBytesImm(0)(c, v)
 	if len(v.Sym) > int(v.Imm) {
-		c.at(v, "literal of %d bytes in %d", len(v.Sym), v.Imm)
+		c.at(v, "literal of %d bytes does not fit in %d", len(v.Sym), v.Imm)
 	}
 }
 
@@ -448,7 +448,7 @@ func ruleShape(shapes ...MapShape) rule {
 func ruleScalarMap(c *checker, v *Value) {
 	ruleShape(ShapePlain)(c, v)
 	if x := c.names.maps[v.Args[0].Sym]; x.Value == nil || x.Value.MemSize() > 8 {
-		c.at(v, "value of map %s is no scalar", x.Name)
+		c.at(v, "value of map %s is not a scalar", x.Name)
 	}
 	switch v.Op {
 	case OpMapGet:
@@ -490,7 +490,7 @@ func ruleEmit(c *checker, v *Value) {
 func ruleJoin(c *checker, v *Value) {
 	e := c.names.events[v.Sym]
 	if e == nil || len(e.Fields) != 1 || e.Fields[0].Layout.Kind != LBuffer {
-		c.at(v, "event %s is not declared with one buffer", v.Sym)
+		c.at(v, "event %s is not declared with a single buffer", v.Sym)
 	}
 	if v.Imm < 1 {
 		c.at(v, "join of %d strings", v.Imm)
@@ -499,6 +499,6 @@ func ruleJoin(c *checker, v *Value) {
 
 func ruleDivZero(c *checker, v *Value) {
 	if v.Imm < 0 || int(v.Imm) >= len(c.m.Meta.Errors) {
-		c.at(v, "no entry %d in the table of run-time errors", v.Imm)
+		c.at(v, "no run-time error with index %d", v.Imm)
 	}
 }

@@ -2,7 +2,7 @@
 // with attach points, maps and events with their layouts, parameters, losses, positions.
 //
 // It takes the module after lowering, its encoded functions and the object's
-// bytes, and gives a internal/manifest.Manifest.
+// bytes, and returns an internal/manifest.Manifest.
 package manifest
 
 import (

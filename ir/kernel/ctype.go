@@ -40,7 +40,7 @@ func (t *Target) ParseType(text string) (typ *Type, ok bool) {
 	for range stars {
 		typ = PointerTo(typ)
 	}
-	for _, n := range dims { // the last dimension was found first
+	for _, n := range dims { // the last dimension is innermost
 		typ = ArrayOf(typ, n)
 	}
 	return typ, true
@@ -75,8 +75,7 @@ func (t *Target) baseType(words []string) (*Type, bool) {
 	return nil, false
 }
 
-// intName turns the words of a C integer type, in any order, into the name
-// that BTF (DWARF) uses for it.
+// intName converts the words of a C integer type, in any order, to its name in BTF (DWARF).
 func intName(words []string) (string, bool) {
 	count := map[string]int{}
 	for _, w := range words {
@@ -111,8 +110,8 @@ func intName(words []string) (string, bool) {
 	return pick("int", "unsigned int")
 }
 
-// TypeName finds what a bare name means as a type in a cast; names are tried in
-// this order: typedef, base type, struct, union, enum.
+// TypeName finds the type that a bare name means in a cast; it tries, in this order:
+// typedef, base type, struct, union, enum.
 func (t *Target) TypeName(name string) (*Type, bool) {
 	if typ, ok := t.baseType([]string{name}); ok {
 		return typ, true

@@ -10,13 +10,13 @@ import (
 	"btc/targets/targetfile"
 )
 
-// The default targets are made by tools/maketarget from the kernels of a current
-// distribution; Release names them.
+// The default targets are made by tools/target from the kernels of a current distribution;
+// see Release.
 //
-// The others are over that of x86_64: they hold what differs.
+// The others are deltas to that of x86_64.
 //
-// They are embedded as strings, which stay in the program's read-only pages: no
-// byte of them is read before a lookup needs it.
+// They are embedded as strings, which stay in the program's read-only pages: none is read
+// before a lookup needs it.
 var (
 	//go:embed default_x86_64.target
 	defaultX86 string
@@ -26,17 +26,17 @@ var (
 	defaultRISCV64 string
 )
 
-// embedded is the file of an architecture. Those of all but the first are over the first's.
+// embedded is the file of an architecture. All but the first are deltas to the first.
 func embedded(a *arch.Arch) string {
 	return map[string]string{"x86_64": defaultX86, "aarch64": defaultARM64, "riscv64": defaultRISCV64}[a.Name]
 }
 
 // Default is the embedded target for an architecture (a name that arch.ByName knows). It
-// fails where none is embedded. Each call makes a Target of its own.
+// fails where none is embedded. Each call makes a new Target.
 func Default(name string) (*Target, error) {
 	a, first := arch.ByName(name), arch.All()[0]
 	if a == nil {
-		return nil, fmt.Errorf("no default target for the architecture %q (%s have one); give a file with --target", name, strings.Join(arch.Labels(), ", "))
+		return nil, fmt.Errorf("no default target for architecture %q (available: %s); use --target FILE", name, strings.Join(arch.Labels(), ", "))
 	}
 	base, err := targetfile.Open(bytesOf(embedded(first)))
 	if err != nil || a == first {

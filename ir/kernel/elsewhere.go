@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// elsewhereText lists the tracepoints, fields of tracepoints and system calls
-// that kernels other than the default target's have. tools/maketarget makes it.
+// elsewhereText lists the tracepoints, tracepoint fields and system calls that other
+// kernels have and the default target's kernel lacks. tools/target generates it.
 //
 //go:embed elsewhere.txt
 var elsewhereText string
 
-// elsewhere is the table by "category:event": the events that the default target
-// lacks are whole, of the others it has the fields that the default target lacks.
+// elsewhere is the table by "category:event": events that the default target lacks are
+// complete, others have only the fields that it lacks.
 var elsewhere = sync.OnceValue(func() map[string]*TraceEvent {
 	all := map[string]*TraceEvent{}
 	for _, ev := range elsewhereEvents() {
@@ -23,7 +23,7 @@ var elsewhere = sync.OnceValue(func() map[string]*TraceEvent {
 	return all
 })
 
-// elsewhereEvents is the table in its order.
+// elsewhereEvents is the table in file order.
 var elsewhereEvents = sync.OnceValue(func() []*TraceEvent { return parseElsewhere(elsewhereText) })
 
 // parseElsewhere reads lines "category:event class" and below each its fields,
@@ -60,8 +60,8 @@ func parseElsewhere(text string) []*TraceEvent {
 	return all
 }
 
-// Elsewhere finds a tracepoint that other kernels have and this one does not. Its
-// record is relocated on the host, like any.
+// Elsewhere finds a tracepoint that other kernels have and this one lacks. Its record is
+// relocated on the host, like any other.
 func (t *Target) Elsewhere(category, event string) (*TraceEvent, bool) {
 	ev, ok := elsewhere()[category+":"+event]
 	if !ok {
@@ -73,7 +73,7 @@ func (t *Target) Elsewhere(category, event string) (*TraceEvent, bool) {
 	return ev.of(t), true
 }
 
-// of is the event as one of a target's.
+// of converts the event to one of a target.
 func (ev *TraceEvent) of(t *Target) *TraceEvent {
 	own := *ev
 	own.Fields = append([]TraceField(nil), ev.Fields...)
@@ -137,7 +137,7 @@ func (typ *Type) elsewhereMember(name string) (Field, bool) {
 	return Field{}, false
 }
 
-// typeIn is the member's type in the record, of one that the target has.
+// typeIn is the member's type in the record, for an event that the target has.
 func (f *TraceField) typeIn(t *Target) *Type {
 	text := f.CType
 	if f.DataLoc || f.RelLoc {

@@ -20,14 +20,14 @@ type TraceEvent struct {
 	Class string
 
 	// Fields are the event's own fields in order; the common_ fields, which BPF
-	// may not read, are left out.
+	// may not read, are omitted.
 	Fields []TraceField
 }
 
-// TraceField is one field of a tracepoint's record, as its format file has it.
+// TraceField is one field of a tracepoint's record, as in its format file.
 type TraceField struct {
 	Name   string
-	CType  string // C text of the type: "char[16]", "const char *", "__data_loc char[]"
+	CType  string // the type in C: "char[16]", "const char *", "__data_loc char[]"
 	Offset int    // in bytes from the start of the record
 	Size   int    // in bytes
 	Signed bool
@@ -94,8 +94,8 @@ func (t *Target) Tracepoint(category, event string) (*TraceEvent, bool) {
 	return ev, true
 }
 
-// HasEvent reports whether the target itself has an event, which Tracepoint may
-// take from another target; see ProbesOf.
+// HasEvent reports whether the target itself has an event; Tracepoint may also return one
+// of another target, see ProbesOf.
 func (t *Target) HasEvent(category, event string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,7 +267,7 @@ func (ev *TraceEvent) Field(name string) (*TraceField, bool) {
 	return ev.elsewhereField(name)
 }
 
-// SuggestField answers the field that a misspelt name most probably means, or "".
+// SuggestField returns the field that a misspelt name most probably means, or "".
 func (ev *TraceEvent) SuggestField(name string) string {
 	var names []string
 	for _, f := range ev.Fields {
@@ -276,10 +276,10 @@ func (ev *TraceEvent) SuggestField(name string) string {
 	return spell.Nearest(name, names)
 }
 
-// Type is the type of the field's value: that of the class struct's member, or
-// what the C text says. For DataLoc and RelLoc fields it is an array of the
-// element type with Len 0 (the length comes with the data). It is nil when
-// neither names a type that the target has.
+// Type is the type of the field's value: that of the class struct's member, or the type in
+// the format file. For DataLoc and RelLoc fields it is an array of the element type with
+// Len 0 (the length comes with the data). It is nil when neither names a type that the
+// target has.
 func (f *TraceField) Type() *Type {
 	text := f.CType
 	if f.DataLoc || f.RelLoc {

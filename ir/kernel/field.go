@@ -8,7 +8,7 @@ import (
 )
 
 // Field finds a member of a struct or union by name, also inside anonymous
-// members. Typedefs to a struct are seen through.
+// members. Typedefs of a struct are resolved.
 func (typ *Type) Field(name string) (Field, bool) {
 	if name == "" {
 		return Field{}, false
@@ -19,9 +19,8 @@ func (typ *Type) Field(name string) (Field, bool) {
 	return typ.Resolve().otherMember(name)
 }
 
-// members calls see for every named member, those of anonymous members in
-// their place, until it answers false; bit is counted from the start of typ.
-// It answers false when see did.
+// members calls see for every named member, including those of anonymous members, until see
+// returns false; bit is counted from the start of typ. It returns false when see did.
 func (typ *Type) members(see func(m Member, bit int, path []int) bool) bool {
 	budget := visitBudget
 	var walk func(typ *Type, base int, path []int) bool
@@ -44,7 +43,7 @@ func (typ *Type) members(see func(m Member, bit int, path []int) bool) bool {
 	return walk(typ, 0, nil)
 }
 
-// place computes the storage of a member at bit offset bit.
+// place computes the storage unit of a member at bit offset bit.
 func place(m Member, bit int, path []int) Field {
 	f := Field{Name: m.Name, Type: m.Type(), Offset: bit / 8, Path: path}
 	if m.BitSize > 0 {
@@ -78,6 +77,6 @@ func (typ *Type) FieldNames() []string {
 	return names
 }
 
-// SuggestField answers the field that a misspelt name most probably means (also
-// the new name of a renamed field, such as __state for state), or "".
+// SuggestField returns the field that a misspelt name most probably means (also the new
+// name of a renamed field, such as __state for state), or "".
 func (typ *Type) SuggestField(name string) string { return spell.Nearest(name, typ.FieldNames()) }

@@ -2,11 +2,11 @@ package kernel
 
 import "btc/internal/probe"
 
-// ArgKind is what a helper demands of one argument, in the kernel's terms.
+// ArgKind is what a helper requires of one argument, in the kernel's terms.
 type ArgKind uint8
 
 const (
-	ArgAny         ArgKind = iota // any initialised scalar or pointer: the kernel does not look
+	ArgAny         ArgKind = iota // any initialised scalar or pointer: the kernel does not check it
 	ArgCtx                        // the program's context, unmodified
 	ArgMap                        // a map
 	ArgMapKey                     // pointer to the map's key size of initialised bytes (stack, map value or ring buffer record)
@@ -17,7 +17,7 @@ const (
 	ArgSize                       // number of bytes of the pointer before it, known to be 1 or more and bounded
 	ArgSizeOrZero                 // the same, may be 0
 	ArgAllocSize                  // constant number of bytes to allocate
-	ArgRecord                     // ring buffer record, not offset; the call ends its life
+	ArgRecord                     // ring buffer record, at its start; the call releases it
 	ArgFunc                       // subprogram (callback)
 	ArgStackOrNull                // pointer into the stack, or 0
 	ArgConstStr                   // pointer to a zero-terminated string in a frozen read-only map
@@ -25,7 +25,7 @@ const (
 	ArgMemInOut                   // pointer to initialised bytes that the helper overwrites; the next argument is their number
 )
 
-// ResultKind is what a helper leaves in R0.
+// ResultKind is what a helper returns in R0.
 type ResultKind uint8
 
 const (
@@ -36,7 +36,7 @@ const (
 	ResultBTF                        // trusted typed kernel pointer, never null
 )
 
-// ProgSet is a set of types of programs.
+// ProgSet is a set of program types.
 type ProgSet uint16
 
 // Progs makes a set.
@@ -73,7 +73,7 @@ type Helper struct {
 	GPL    bool    // only from programs with a GPL-compatible license
 }
 
-// HelperByName finds a helper by its name without the bpf_ prefix, or answers nil.
+// HelperByName finds a helper by its name without the bpf_ prefix, or returns nil.
 func HelperByName(name string) *Helper {
 	for i := range helpers {
 		if helpers[i].Name == name {
@@ -83,7 +83,7 @@ func HelperByName(name string) *Helper {
 	return nil
 }
 
-// HelperByID finds a helper by its number, or answers nil.
+// HelperByID finds a helper by its number, or returns nil.
 func HelperByID(id int32) *Helper {
 	for i := range helpers {
 		if helpers[i].ID == id {
@@ -118,7 +118,7 @@ var helpers = []Helper{
 	{"probe_write_user", 36, Version{4, 8}, args(ArgAny, ArgMem, ArgSize), ResultInt, "", notXDP, true},
 	{"get_numa_node_id", 42, Version{4, 10}, nil, ResultInt, "", allProgs, false},
 	{"probe_read_str", 45, Version{4, 11}, args(ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, true},
-	// Of tracing programs since 5.12.
+	// Tracing programs since 5.12.
 	{"get_socket_cookie", 46, Version{4, 12}, args(ArgBTF), ResultInt, "sock_common", tracing &^ (1 << probe.ProgIter), false},
 	{"override_return", 58, Version{4, 16}, args(ArgCtx, ArgAny), ResultInt, "", Progs(probe.ProgKprobe), true},
 	{"get_stack", 67, Version{4, 18}, args(ArgCtx, ArgMemOut, ArgSizeOrZero, ArgAny), ResultInt, "", notXDP, true},

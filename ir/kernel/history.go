@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Records of tracepoints change between kernels in two ways that a field's name
-// does not show: an event moves to another class, and so to another struct, or
-// a character array becomes data behind the record. Both are told by existence
-// tests at load time, so an object carries each form that it may meet.
+// Records of tracepoints change between kernels in two ways that a field's name does not
+// show: an event moves to another class, and so to another struct, or a character array
+// becomes data after the record. Existence tests at load time distinguish both, so an
+// object contains code for each form.
 
-// otherClass says that events, whose class in the target is another, have a
-// record of class Other on some kernels. The fields have the same names.
+// otherClass says that events, whose class in the target is another, have a record of class
+// Other on some kernels. The fields have the same names.
 type otherClass struct {
 	Other   string
-	Events  []string // category:event; the first is one that lends its fields to the struct
+	Events  []string // category:event; the first one provides the struct's fields
 	Kernels string
 }
 
@@ -30,8 +30,8 @@ var otherClasses = []otherClass{
 	{"sched_process_exit", []string{"sched:sched_process_exit"}, "since 6.17"},
 }
 
-// In category sched the names of threads, character arrays of the record, became
-// data behind it in 6.17. The events of the hot paths kept them.
+// In category sched the names of threads, character arrays in the record, became data after
+// it in 6.17. The events of the hot paths kept them.
 var keptNames = []string{"sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new"}
 
 func (f *TraceField) nameMoved() bool {
@@ -50,7 +50,7 @@ type OtherField struct {
 	DataLoc bool // as TraceField.DataLoc
 }
 
-// Others lists the forms that the field has on other kernels than the target's.
+// Others lists the field's forms on kernels other than the target's.
 func (f *TraceField) Others() []OtherField {
 	if f.event == nil || f.Member == "" || f.DataLoc || f.RelLoc || f.event.Category == syscalls {
 		return nil
@@ -67,8 +67,8 @@ func (f *TraceField) Others() []OtherField {
 	return all
 }
 
-// otherStruct makes the struct of a class that the target's kernel does not
-// have, with the members that it has there under another name.
+// otherStruct makes the struct of a class that the target's kernel does not have, from the
+// members that it has under another class.
 func (t *Target) otherStruct(name string) (*Type, bool) {
 	class, ok := strings.CutPrefix(name, classPrefix)
 	if !ok {
@@ -94,19 +94,17 @@ func (t *Target) otherStruct(name string) (*Type, bool) {
 	return nil, false
 }
 
-// A Spelling says that kernels keep one thing in several places: the paths of
-// members that lead to it from the struct Tag, "->" where a pointer is followed,
-// the oldest first.
+// A Spelling is one value that kernels keep in different members: the paths of members that
+// lead to it from the struct Tag, "->" where a pointer is followed, the oldest first.
 type Spelling struct {
 	Tag   string
 	Paths []string
 }
 
-// Spellings lists the members that have several places.
+// Spellings lists the members whose path differs between kernels.
 func Spellings() []Spelling { return slices.Clone(spellings[:]) }
 
-// Sources: the kernel's commits that made the
-// change; the versions are those that have it first.
+// Sources: the kernel commits that made the change; the versions are the first to have it.
 var spellings = [...]Spelling{
 	{"task_struct", []string{"state", "__state"}},                               // 5.14
 	{"task_struct", []string{"real_start_time", "start_boottime"}},              // 5.5
@@ -131,8 +129,8 @@ var spellings = [...]Spelling{
 	{"page", []string{"index", "__folio_index"}},                                // 6.16
 }
 
-// onTheWay are the types of members that only lead on in a spelling: a target
-// without them cannot tell.
+// onTheWay are the types of intermediate members of a path: a target without them cannot
+// resolve it.
 var onTheWay = map[string]string{
 	"bio.bi_bdev":             "struct block_device *",
 	"request_queue.disk":      "struct gendisk *",
@@ -147,15 +145,15 @@ var onTheWay = map[string]string{
 	"inode.__i_ctime":         "struct timespec64",
 }
 
-// optional are the types of members that kernels have which are built with an
-// option that the embedded targets' kernels do not have. The host decides.
+// optional are the types of members that exist only in kernels built with an option that
+// the embedded targets' kernels do not have. The host decides.
 var optional = map[string]string{
 	"task_struct.scx": "struct sched_ext_entity", // CONFIG_SCHED_CLASS_EXT, since 6.12
 	"rq.scx":          "struct scx_rq",
 }
 
-// OtherPaths are the other places of what is at a path of members in a kernel
-// struct, on some kernels or on all; nil for what always is there.
+// OtherPaths are the other paths, on some kernels or on all, of the value at a path of
+// members of a kernel struct; nil for members that never change.
 func OtherPaths(tag, path string) []string {
 	for _, s := range spellings {
 		if s.Tag == tag && slices.Contains(s.Paths, path) {
@@ -165,8 +163,8 @@ func OtherPaths(tag, path string) []string {
 	return nil
 }
 
-// LeadsOn reports whether a path of members is the beginning of a place that
-// OtherPaths knows, up to a "." or "->".
+// LeadsOn reports whether a path of members is a prefix, up to a "." or "->", of a path
+// that OtherPaths knows.
 func LeadsOn(tag, path string) bool {
 	for _, s := range spellings {
 		for _, p := range s.Paths {
@@ -178,8 +176,8 @@ func LeadsOn(tag, path string) bool {
 	return false
 }
 
-// Successors are the places, of those that this kernel has, where what had the
-// member of a struct as its beginning lies.
+// Successors are the paths, among those that this kernel has, of the values whose path
+// began with the member of a struct.
 func (typ *Type) Successors(member string) []string {
 	var all []string
 	for _, s := range spellings {
@@ -197,9 +195,8 @@ func (typ *Type) Successors(member string) []string {
 	return all
 }
 
-// Has reports whether the struct of this kernel has a member of that name, or would
-// have it were it built with an option. Field finds also those that only other
-// kernels have.
+// Has reports whether this kernel's struct has a member of that name, or would have it if
+// built with an option. Field also finds members that only other kernels have.
 func (typ *Type) Has(name string) bool {
 	_, ok := typ.own(name)
 	return ok || optional[typ.Name+"."+name] != ""
@@ -218,8 +215,8 @@ func (typ *Type) own(name string) (f Field, ok bool) {
 	return f, !missed
 }
 
-// follow finds what is at a path of members of this kernel. The offset is that
-// in the struct, of the first pointer where one is followed.
+// follow resolves a path of members on this kernel. The offset is that in the struct, of
+// the first pointer where one is followed.
 func (typ *Type) follow(path string) (Field, bool) {
 	first, rest, far := strings.Cut(path, "->")
 	var at Field
@@ -248,8 +245,8 @@ func (typ *Type) follow(path string) (Field, bool) {
 	return at, true
 }
 
-// spelledMember makes a member that other kernels have, of what this one has in
-// another place: with its type, at an offset that is in the struct.
+// spelledMember makes a member that other kernels have from the one that this kernel has
+// under another path: with its type, at an offset within the struct.
 func (typ *Type) spelledMember(name string) (Field, bool) {
 	if typ.Kind != Struct || typ.t == nil {
 		return Field{}, false
@@ -270,8 +267,7 @@ func (typ *Type) spelledMember(name string) (Field, bool) {
 	return typ.wrapped(name)
 }
 
-// wrapped makes a member that is a union on other kernels around what this one
-// has without it.
+// wrapped makes a member that on other kernels is a union around a member of this one.
 func (typ *Type) wrapped(name string) (f Field, ok bool) {
 	for _, s := range spellings {
 		for _, p := range s.Paths {
@@ -292,8 +288,8 @@ func (typ *Type) wrapped(name string) (f Field, ok bool) {
 	return f, ok
 }
 
-// otherMember makes a member that only other kernels have: nested place,
-// or the member that says where a name that has moved behind the record lies.
+// otherMember makes a member that only other kernels have: under another path, or the
+// member with the offset of a name that has moved after the record.
 func (typ *Type) otherMember(name string) (Field, bool) {
 	if f, ok := typ.spelledMember(name); ok {
 		return f, true

@@ -9,10 +9,9 @@ import (
 	"btc/targets/targetfile"
 )
 
-// Struct finds the struct of a tag. Where the kernel has several different ones
-// of the name, it answers the one that other types refer to most; Structs has
-// all. It also knows records of tracepoints that other kernels have under
-// another name (history.go).
+// Struct finds the struct of a tag. If the kernel has several different ones of the name,
+// it returns the one with the most references from other types; Structs has all. It also
+// knows records of tracepoints that other kernels have under another name (history.go).
 func (t *Target) Struct(name string) (*Type, bool) {
 	if typ, ok := t.first(targetfile.Struct, name); ok {
 		return typ, true
@@ -32,14 +31,14 @@ func (t *Target) Enum(name string) (*Type, bool) { return t.first(targetfile.Enu
 // Typedef finds a typedef; see Struct.
 func (t *Target) Typedef(name string) (*Type, bool) { return t.first(targetfile.Typedef, name) }
 
-// Base finds an integer or floating-point type by the name that BTF gives it:
+// Base finds an integer or floating-point type by its BTF name:
 // "int", "unsigned int", "long unsigned int", "char", "_Bool".
 func (t *Target) Base(name string) (*Type, bool) { return t.first(targetfile.Int, name) }
 
-// Structs answers all structs of a tag.
+// Structs returns all structs of a tag.
 func (t *Target) Structs(name string) []*Type { return t.named(targetfile.Struct, name) }
 
-// Named answers all types of one kind (Struct, Union, Enum, Typedef, Int) and name.
+// Named returns all types of one kind (Struct, Union, Enum, Typedef, Int) and name.
 func (t *Target) Named(k Kind, name string) []*Type {
 	switch k {
 	case Struct:
@@ -87,13 +86,13 @@ func (t *Target) named(k targetfile.Kind, name string) []*Type {
 	return all
 }
 
-// namedKey is what a type is asked for by; the file's index is walked once for each.
+// namedKey is the key of a lookup by name; the file's index is searched once per key.
 type namedKey struct {
 	kind targetfile.Kind
 	name string
 }
 
-// EnumConsts lists the enumerators that begin with head.
+// EnumConsts lists the enumerators with prefix head.
 func (t *Target) EnumConsts(head string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,8 +104,8 @@ func (t *Target) EnumConsts(head string) []string {
 	return all
 }
 
-// EnumConst finds an enumerator by name, in whichever enum defines it, and
-// answers that enum and the value.
+// EnumConst finds an enumerator by name, in whichever enum defines it, and returns that
+// enum and the value.
 func (t *Target) EnumConst(name string) (enum *Type, value int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +164,7 @@ func (t *Target) Funcs(pattern string) []string {
 }
 
 // RawTracepoint finds the arguments that a raw tracepoint's programs get. The
-// prototype's first parameter, the kernel's own void *, is left out.
+// prototype's first parameter, the kernel's own void *, is omitted.
 func (t *Target) RawTracepoint(name string) (*Type, bool) {
 	def, ok := t.Typedef("btf_trace_" + name)
 	if !ok {
@@ -212,8 +211,8 @@ func (t *Target) Iters() []string {
 	})
 }
 
-// IterOverMap is what the kinds of iterators visit that need a map of another
-// program, "" for the others.
+// IterOverMap is what an iterator that needs a map of another program visits, "" for other
+// kinds.
 func IterOverMap(kind string) string { return hostinfo.IterOverMap[kind] }
 
 const iterStruct = "bpf_iter__"
@@ -229,7 +228,7 @@ func (t *Target) EnumNames(pattern string) []string {
 	return t.typeNames(targetfile.Enum, "", pattern)
 }
 
-// typeNames lists the names of a kind that are prefix and then match pattern,
+// typeNames lists the names of a kind that are prefix followed by a match of pattern,
 // without the prefix.
 func (t *Target) typeNames(k targetfile.Kind, prefix, pattern string) []string {
 	t.mu.Lock()
@@ -244,7 +243,7 @@ func (t *Target) typeNames(k targetfile.Kind, prefix, pattern string) []string {
 	return all
 }
 
-// literal is the text before a pattern's first special character.
+// literal is the pattern up to its first special character.
 func literal(pattern string) string {
 	if i := strings.IndexAny(pattern, "*?[\\"); i >= 0 {
 		return pattern[:i]
@@ -252,7 +251,7 @@ func literal(pattern string) string {
 	return pattern
 }
 
-// matches: names of kernel objects hold no '/', so path.Match's * covers all.
+// matches: names of kernel objects contain no '/', so path.Match's * is enough.
 func matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok && err == nil

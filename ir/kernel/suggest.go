@@ -2,16 +2,15 @@ package kernel
 
 import "btc/internal/spell"
 
-// SuggestFunc answers the traceable function that a misspelt name most
-// probably means, or "". It decodes all function names (some 20 ms): for error
-// messages only.
+// SuggestFunc returns the traceable function that a misspelt name most probably means, or
+// "". It decodes all function names (some 20 ms): for error messages only.
 func (t *Target) SuggestFunc(name string) string { return spell.Nearest(name, t.Funcs("*")) }
 
-// SuggestTracepoint answers the event, as "category:event", that a misspelt
-// one most probably means, or "".
+// SuggestTracepoint returns the event, as "category:event", that a misspelt one most
+// probably means, or "".
 func (t *Target) SuggestTracepoint(category, event string) string {
 	return spell.Nearest(category+":"+event, t.Tracepoints("*", "*"))
 }
 
-// SuggestStruct answers the struct tag that a misspelt one most probably means, or "".
+// SuggestStruct returns the struct tag that a misspelt one most probably means, or "".
 func (t *Target) SuggestStruct(name string) string { return spell.Nearest(name, t.StructNames("*")) }

@@ -1,17 +1,16 @@
-// Package kernel is all that the compiler knows of the kernel it compiles for.
+// Package kernel describes the kernel that the compiler compiles for.
 //
-// It takes a target file (targets/targetfile: written by `btc target
-// capture` or `tools/maketarget`, or the embedded default) and gives the compiler's
-// view of it: types with their layout, tracepoints, syscalls, functions. Next
-// to the file it holds the tables that are the same on every kernel of an
-// architecture: program contexts (ProgKind, Context) and helpers (Helper).
+// It takes a target file (target/targetfile: written by `btc target capture` or
+// `tools/target`, or the embedded default) and returns the compiler's view of it: types
+// with their layout, tracepoints, syscalls, functions. It also has the tables that are the
+// same on every kernel of an architecture: program contexts (ProgKind, Context) and helpers
+// (Helper).
 //
-// Nothing here reads the running host. Same target, same answers.
+// Nothing here reads the running host: the same target always gives the same results.
 //
-// Everything is decoded on first use: opening a target costs microseconds, a
-// lookup decodes the few kilobytes that hold its answer. A lookup that meets
-// a damaged chunk answers "not found" and the damage is kept for Err, which the
-// driver must ask once after checking a script.
+// Everything is decoded on first use: opening a target costs microseconds, a lookup decodes
+// the few kilobytes that it needs. A lookup that meets a damaged chunk returns "not found"
+// and the error is kept for Err, which the driver must check once after checking a script.
 package kernel
 
 import (
@@ -33,16 +32,16 @@ type Target struct {
 	probes *Target
 
 	mu     sync.Mutex
-	types  map[targetfile.Ref]*Type // every type handed out, so that types compare by pointer
-	byName map[namedKey][]*Type     // answers of Named
-	err    error                    // first damaged chunk met
+	types  map[targetfile.Ref]*Type // every type returned, so that types compare by pointer
+	byName map[namedKey][]*Type     // cached results of Named
+	err    error                    // first error from a damaged chunk
 }
 
-// maxFile bounds a target file, in bytes; that of a host with all modules has 10 MB.
+// maxFile bounds a target file, in bytes; that of a host with all modules is 10 MB.
 const maxFile = 256 << 20
 
-// Open reads a target file. It fails on a file that is not a target, is cut
-// short, has a version this program does not know or an unknown architecture.
+// Open reads a target file. It fails on a file that is not a target, is truncated, has an
+// unknown version or an unknown architecture.
 func Open(path string) (*Target, error) {
 	data, err := safefile.Read(path, maxFile)
 	if err != nil {
@@ -55,8 +54,8 @@ func Open(path string) (*Target, error) {
 	return t, nil
 }
 
-// New makes a target of the bytes of a target file. The bytes are not copied
-// and must not change afterwards.
+// New makes a target from the bytes of a target file. The bytes are not copied and must not
+// change afterwards.
 func New(data []byte) (*Target, error) { return fromFile(targetfile.Open(data)) }
 
 func fromFile(file *targetfile.File, err error) (*Target, error) {
@@ -65,15 +64,15 @@ func fromFile(file *targetfile.File, err error) (*Target, error) {
 	}
 	row := arch.ByName(file.Meta.Arch)
 	if row == nil {
-		return nil, fmt.Errorf("target is for the architecture %q, which this compiler does not know", file.Meta.Arch)
+		return nil, fmt.Errorf("target is for unknown architecture %q", file.Meta.Arch)
 	}
 	return &Target{file: file, arch: row, types: map[targetfile.Ref]*Type{}}, nil
 }
 
-// ProbesOf makes t answer which tracepoints and functions exist as other does,
-// and describe those tracepoints that it does not have itself as other has them.
-// A script that is compiled for other is checked against t so: what does not exist
-// there is not attached there, and so need not fit.
+// ProbesOf makes t list the tracepoints and functions of other instead of its own, and take
+// the descriptions of tracepoints that it lacks from other. A script that is compiled for
+// other is checked against t this way: probes that t's kernel lacks are not attached there,
+// so they need not fit.
 func (t *Target) ProbesOf(other *Target) { t.probes = other }
 
 // Release is the kernel release the target was taken from, as `uname -r` prints
@@ -83,12 +82,12 @@ func (t *Target) Release() string { return t.file.Meta.Release }
 // Arch is the row of the architecture table for this target.
 func (t *Target) Arch() *arch.Arch { return t.arch }
 
-// Gaps names what could not be read when the target was captured, one sentence
-// each: for example that the list of traceable functions is BTF's.
+// Gaps lists what could not be read when the target was captured, one sentence each: for
+// example that the list of traceable functions is BTF's.
 func (t *Target) Gaps() []string { return t.file.Meta.Gaps }
 
-// Err is the first damage met while decoding, or nil. Lookups cannot return
-// it, because absence is an answer of its own.
+// Err is the first error from a damaged chunk, or nil. Lookups cannot return it, because
+// absence is a valid result.
 func (t *Target) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

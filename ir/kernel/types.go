@@ -11,7 +11,7 @@ import (
 type Kind uint8
 
 const (
-	Void    Kind = iota // also what a type is that the target does not describe
+	Void    Kind = iota // also for types that the target does not describe
 	Int                 // Name, Size, Signed, Bool, Char
 	Float               // Name, Size; BPF cannot compute with it
 	Pointer             // Elem is the pointee; Size 8
@@ -20,7 +20,7 @@ const (
 	Union               // the same, Members overlap
 	Enum                // Name (or ""), Size, Signed, Enumerators
 	Typedef             // Name; Elem is the aliased type; Size is the aliased type's
-	Func                // prototype: Params, Variadic, Elem is the result
+	Func                // prototype: Params, Variadic, Elem is the type of the return value
 	Forward             // struct or union that is declared but not defined: Name, no size
 )
 
@@ -29,8 +29,8 @@ const (
 // their pointers are equal (kernels may hold several different structs of one
 // name; those are different Types).
 //
-// The fields are read-only and complete; what a type refers to is decoded when
-// asked for (Elem, Member.Type, Param.Type).
+// The fields are read-only and complete; types that a type refers to are decoded on demand
+// (Elem, Member.Type, Param.Type).
 type Type struct {
 	Kind   Kind
 	Name   string // tag, typedef name or integer name; "" when anonymous
@@ -46,7 +46,7 @@ type Type struct {
 	Params      []Param      // Func
 	Variadic    bool         // Func: ends in ...
 
-	// InModule: a named type of a module, which hosts have while it is loaded.
+	// InModule: a named type of a module, which hosts have only while it is loaded.
 	InModule bool
 
 	t    *Target
@@ -55,7 +55,7 @@ type Type struct {
 }
 
 // Member is one member of a struct or union, in declaration order: its index
-// in Members is the index CO-RE access strings use.
+// in Members is the index in CO-RE access strings.
 type Member struct {
 	Name      string // "" for an anonymous struct or union
 	BitOffset int    // from the start of the struct, in bits
@@ -66,7 +66,7 @@ type Member struct {
 }
 
 // Enumerator is one constant of an enum. Unsigned values above the int64 range
-// are kept bit for bit.
+// wrap.
 type Enumerator struct {
 	Name  string
 	Value int64
@@ -74,14 +74,13 @@ type Enumerator struct {
 
 // Param is one parameter of a function prototype.
 type Param struct {
-	Name string // "" where BTF has none
+	Name string // "" if BTF has none
 
 	t   *Target
 	ref targetfile.Ref
 }
 
-// Field is a member found by name in a struct or union, looked for through
-// anonymous members.
+// Field is a member found by name in a struct or union, including its anonymous members.
 type Field struct {
 	Name string
 	Type *Type
@@ -102,9 +101,8 @@ type Field struct {
 	Path []int
 }
 
-// typ gives the type of a reference, always the same pointer for the same
-// reference. A damaged record becomes Void and is kept for Err. The caller
-// holds t.mu.
+// typ returns the type of a reference, always the same pointer for the same reference. A
+// damaged record becomes Void and its error is kept for Err. The caller holds t.mu.
 func (t *Target) typ(r targetfile.Ref) *Type {
 	if typ, ok := t.types[r]; ok {
 		return typ
@@ -168,8 +166,8 @@ func (m Member) Type() *Type { return m.t.ref(m.ref) }
 // Type is the parameter's type.
 func (p Param) Type() *Type { return p.t.ref(p.ref) }
 
-// Elem is what a pointer points to, what an array consists of, what a typedef
-// stands for, what a function returns. It is nil for other kinds.
+// Elem is what a pointer points to, an array's element type, a typedef's aliased type, a
+// function's return type. It is nil for other kinds.
 func (typ *Type) Elem() *Type {
 	switch typ.Kind {
 	case Pointer, Array, Typedef, Func:
@@ -181,9 +179,9 @@ func (typ *Type) Elem() *Type {
 	return nil
 }
 
-// Resolve is the type behind typedefs.
+// Resolve is the type without typedefs.
 func (typ *Type) Resolve() *Type {
-	for range 64 { // hostile files may hold circles
+	for range 64 { // hostile files may contain cycles
 		if typ.Kind != Typedef {
 			return typ
 		}
@@ -202,16 +200,16 @@ func ArrayOf(elem *Type, n int) *Type {
 	return &Type{Kind: Array, Size: n * elem.Size, Len: n, t: elem.t, made: elem}
 }
 
-// Align is the type's natural alignment in bytes, 1 at least. BTF does not hold
-// it: for a struct it is the largest member alignment that the struct's size
-// and the members' offsets agree with, so that packed structs get 1.
+// Align is the type's natural alignment in bytes, at least 1. BTF does not record it: for a
+// struct it is the largest member alignment that the struct's size and the members' offsets
+// agree with, so that packed structs get 1.
 func (typ *Type) Align() int {
 	budget := visitBudget
 	return typ.align(&budget)
 }
 
-// visitBudget bounds how many types one walk visits: in a hostile file a type
-// may contain itself.
+// visitBudget bounds how many types one walk visits: in a hostile file a type may contain
+// itself.
 const visitBudget = 1 << 14
 
 func (typ *Type) align(budget *int) int {
