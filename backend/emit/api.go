@@ -73,7 +73,9 @@ type CORE struct {
 	Insn int
 	Ref  ir.CORERef
 	Kind ir.COREKind
-	Pos  ir.Pos
+	// Compared: the value is put into a register instead of being part of an access.
+	Compared bool
+	Pos      ir.Pos
 }
 
 // Form is an instruction that moves the result of a test into a register.

@@ -104,7 +104,7 @@ func (e *encoder) insn(i *mach.Insn, calls map[string]bool) {
 		calls[i.Sym] = true
 	}
 	if i.Relocated {
-		e.out.CORE = append(e.out.CORE, CORE{at, i.CORE, i.Kind, i.Pos})
+		e.out.CORE = append(e.out.CORE, CORE{at, i.CORE, i.Kind, i.Op == mach.CoreImm, i.Pos})
 		helper, isHelper := ir.HelperTest(i.CORE)
 		arch, isArch := ir.ArchTest(i.CORE)
 		if isHelper || isArch {

@@ -13,9 +13,12 @@ var contexts = map[probe.Context]string{
 	probe.CtxRecord: "record", probe.CtxRegs: "regs", probe.CtxPerf: "regs", probe.CtxArgs: "args", probe.CtxIter: "args", probe.CtxNone: "args",
 }
 
-// The offset of a system call's arguments in the record of its tracepoint, 8 bytes each
-// (struct syscall_trace_enter of the kernel's trace.h).
-const recordArgs = 16
+// The offsets of a system call's number, 4 bytes, and of its arguments, 8 bytes each, in the record of
+// its tracepoint (struct syscall_trace_enter of the kernel's trace.h).
+const (
+	recordNr   = 8
+	recordArgs = 16
+)
 
 // code is the manifest's description of a program's instructions.
 func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
@@ -24,6 +27,8 @@ func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 		c.Context = contexts[f.Prog.Type().Program.Context()]
 	}
 	c.Raw = f.Prog.MayRunRaw && !f.Prog.SharesScratch && !f.Context.Any()
+	c.RecordNr = f.Prog.Kind == probe.Tracepoint && (f.Prog.Attach.Target == "syscalls" || probe.IsPattern(f.Prog.Attach.Target)) &&
+		(f.Context.Other || slices.Contains(f.Context.Loads, recordNr))
 	c.Share = f.Prog.MayShare && !f.Prog.SharesScratch && !f.Context.Other
 	if c.Share {
 		for _, at := range f.Context.Loads {

@@ -167,7 +167,8 @@ func program(f *emit.Func) manifest.Program {
 func fields(f *emit.Func) []manifest.FieldUse {
 	var out []manifest.FieldUse
 	for _, c := range f.CORE {
-		out = append(out, manifest.FieldUse{Program: f.Name, Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind), Pos: pos(c.Pos)})
+		out = append(out, manifest.FieldUse{Program: f.Name, Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind),
+			Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos)})
 	}
 	return out
 }

@@ -111,6 +111,8 @@ type Code struct {
 	// call that it reads there.
 	Share      bool  `json:"share,omitempty"`
 	RecordArgs []int `json:"record_args,omitempty"`
+	// RecordNr says that the program of a system call's tracepoint reads the call's number in the record.
+	RecordNr bool `json:"record_nr,omitempty"`
 	// Raw says that the program may run from the raw tracepoint in place of its tracepoint.
 	Raw   bool   `json:"raw,omitempty"`
 	Forms []Form `json:"forms,omitempty"`
@@ -358,7 +360,10 @@ type FieldUse struct {
 	Type    string `json:"type"` // "struct sock"
 	Path    string `json:"path"` // "__sk_common.skc_family"
 	Kind    int    `json:"kind"` // enum bpf_core_relo_kind
-	Pos     Pos    `json:"pos"`
+	// Compared says that the program compares the relocated value with what it was compiled for, and
+	// reads the field in another way where they differ.
+	Compared bool `json:"compared,omitempty"`
+	Pos      Pos  `json:"pos"`
 }
 
 func (u *FieldUse) String() string {

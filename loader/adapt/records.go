@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
@@ -159,8 +158,9 @@ const (
 // checkSyscallRecords refuses a program of system call tracepoints where their
 // records differ from what it reads. Kernels with a longer common part (real-time
 // ones, RHEL 9) have the number at byte 12 in the format file and some elsewhere
-// in the record; a program that does not read it works there, too.
-func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Event, insns asm.Instructions, read formatOf) error {
+// in the record; a program that does not read it works there, too. Objects that do not say what they
+// read (Program.Code) may read it.
+func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Event, read formatOf) error {
 	for _, e := range events {
 		if e.Group != "syscalls" {
 			continue
@@ -169,21 +169,21 @@ func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Eve
 		if err != nil {
 			continue // the attaching tells
 		}
-		if text := otherSyscallRecord(format, insns); text != "" {
+		if text := otherSyscallRecord(format, p.Code == nil || p.Code.RecordNr); text != "" {
 			return &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text}
 		}
 	}
 	return nil
 }
 
-func otherSyscallRecord(format *hostinfo.Format, insns asm.Instructions) string {
+func otherSyscallRecord(format *hostinfo.Format, readsNr bool) string {
 	next := syscallArgOffset
 	for i := range format.Fields {
 		f := &format.Fields[i]
 		switch {
 		case f.Common() || strings.HasPrefix(f.CType, "__data_loc"): // strings of arguments, behind them since 6.19
 		case f.Name == "__syscall_nr" || f.Name == "nr" && f.Offset < syscallArgOffset:
-			if f.Offset != syscallNrOffset && readsNumber(insns) {
+			if f.Offset != syscallNrOffset && readsNr {
 				return fmt.Sprintf("%s is at byte %d, not %d", f.Name, f.Offset, syscallNrOffset)
 			}
 		case f.Offset != next || f.Size != 8:
@@ -193,14 +193,6 @@ func otherSyscallRecord(format *hostinfo.Format, insns asm.Instructions) string 
 		}
 	}
 	return ""
-}
-
-// readsNumber reports whether a program may read 4 bytes where the number is. Reads
-// of the context have their offset in the instruction: the kernel wants that.
-func readsNumber(insns asm.Instructions) bool {
-	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool {
-		return ins.OpCode.Class() == asm.LdXClass && ins.Src != asm.R10 && ins.Offset == syscallNrOffset && ins.OpCode.Size() == asm.Word
-	})
 }
 
 // checkRecord refuses a program that reads fields of a record at fixed places,
@@ -250,11 +242,11 @@ func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 // kernel with the given types whose format files read reads; types itself where the program is
 // not of a tracepoint or nothing differs. It refuses a program that would read a record
 // wrongly. Its error is a *report.Fault, or says that types cannot be made.
-func Tracepoint(m *manifest.Manifest, p *manifest.Program, events []Event, insns asm.Instructions, types *btf.Spec, read formatOf) (*btf.Spec, error) {
+func Tracepoint(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec, read formatOf) (*btf.Spec, error) {
 	if p.Kind != probe.Tracepoint {
 		return types, nil
 	}
-	if err := checkSyscallRecords(m, p, events, insns, read); err != nil {
+	if err := checkSyscallRecords(m, p, events, read); err != nil {
 		return nil, err
 	}
 	if err := checkRecord(m, p, events, read); err != nil {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
@@ -176,23 +175,25 @@ func TestSyscallRecords(t *testing.T) {
 	arg := func(name, at, size string) string {
 		return "\tfield:int " + name + ";\toffset:" + at + ";\tsize:" + size + ";\tsigned:0;\n"
 	}
-	arguments := asm.Instructions{asm.LoadMem(asm.R1, asm.R6, 16, asm.DWord), asm.LoadMem(asm.R2, asm.RFP, 8, asm.Word)}
-	number := append(asm.Instructions{asm.LoadMem(asm.R1, asm.R6, 8, asm.Word)}, arguments...)
+	arguments, number := &manifest.Code{RecordArgs: []int{0}}, &manifest.Code{RecordNr: true}
 	const texts = "\tfield:__data_loc char[] __filename_val;\toffset:32;\tsize:4;\tsigned:0;\n"
 	for _, c := range []struct {
 		name, format string
-		insns        asm.Instructions
+		code         *manifest.Code
 		want         string
 	}{
 		{"usual", common + nr("8") + arg("fd", "16", "8") + arg("nr", "24", "8"), number, ""},
 		{"texts behind (6.19)", common + nr("8") + arg("dfd", "16", "8") + arg("filename", "24", "8") + texts, number, ""},
 		{"longer common part, arguments only", longer + nr("12") + arg("fd", "16", "8"), arguments, ""},
 		{"longer common part, the number", longer + nr("12") + arg("fd", "16", "8"), number, "__syscall_nr is at byte 12, not 8"},
+		{"longer common part, an object that does not say", longer + nr("12") + arg("fd", "16", "8"), nil, "__syscall_nr is at byte 12, not 8"},
 		{"arguments moved", longer + nr("16") + arg("fd", "24", "8"), arguments, "fd is 8 bytes at byte 24, not 8 at byte 16"},
 		{"narrow arguments", common + nr("8") + arg("fd", "16", "4"), arguments, "fd is 4 bytes at byte 16"},
 	} {
 		m := &manifest.Manifest{}
-		err := checkSyscallRecords(m, program, points("syscalls:sys_enter_x"), c.insns, events(t, map[string]string{"syscalls:sys_enter_x": c.format}))
+		p := *program
+		p.Code = c.code
+		err := checkSyscallRecords(m, &p, points("syscalls:sys_enter_x"), events(t, map[string]string{"syscalls:sys_enter_x": c.format}))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
 		}

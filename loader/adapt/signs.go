@@ -11,11 +11,11 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/report"
+	"btc/loader/rewrite"
 )
 
 // rightShift is the kind of relocation of the shift that ends the reading of an
-// integer: BPF_CORE_FIELD_RSHIFT_U64 (enum bpf_core_relo_kind). Its instruction
-// also says whether the integer is signed.
+// integer: BPF_CORE_FIELD_RSHIFT_U64 (enum bpf_core_relo_kind).
 const rightShift = 5
 
 // byteSize is BPF_CORE_FIELD_BYTE_SIZE: all that is relocated of an integer of 64
@@ -38,7 +38,7 @@ func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *
 			continue
 		case use.Kind == byteSize && was.bits == 64 && here.signed: // no sign is extended
 		case use.Kind == byteSize && strings.HasSuffix(use.Path, "]") && was.signed != here.signed:
-		case use.Kind == byteSize || was.signed == here.signed || isWidthTest(insns, use.Insn) || was.signed && unsignedShift(insns, use.Insn):
+		case use.Kind == byteSize || was.signed == here.signed || use.Compared || was.signed && rewrite.UnsignedShift(insns, use.Insn):
 			continue
 		}
 		return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
@@ -52,35 +52,6 @@ func sign(signed bool) string {
 		return "signed"
 	}
 	return "unsigned"
-}
-
-// isWidthTest reports whether an instruction takes the shift to compare it: a field
-// is loaded only where it is as wide as the object knows it.
-func isWidthTest(insns asm.Instructions, index int) bool {
-	raw := 0
-	for i := range insns {
-		if raw == index && i+1 < len(insns) {
-			mov, jump := insns[i].OpCode, insns[i+1].OpCode
-			return mov.Class().IsALU() && mov.ALUOp() == asm.Mov && mov.Source() == asm.ImmSource &&
-				jump.Class().IsJump() && jump.JumpOp() == asm.JNE && jump.Source() == asm.ImmSource && insns[i].Dst == insns[i+1].Dst
-		}
-		raw += int(insns[i].Size()) / asm.InstructionSize
-	}
-	return false
-}
-
-// unsignedShift turns the arithmetic shift at an instruction into a logical one.
-func unsignedShift(insns asm.Instructions, index int) bool {
-	raw := 0
-	for i := range insns {
-		ins := &insns[i]
-		if raw == index && ins.OpCode.Class() == asm.ALU64Class && ins.OpCode.ALUOp() == asm.ArSh && ins.OpCode.Source() == asm.ImmSource {
-			ins.OpCode = ins.OpCode.SetALUOp(asm.RSh)
-			return true
-		}
-		raw += int(ins.Size()) / asm.InstructionSize
-	}
-	return false
 }
 
 // intField is an integer member of a struct.

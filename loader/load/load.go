@@ -179,7 +179,7 @@ func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.P
 	if err != nil {
 		return attach.Programs{}, err
 	}
-	types, err := adapt.Tracepoint(p.object.Manifest, plan.Prog, events(plan), spec.Instructions, p.types, hostinfo.Tracepoint)
+	types, err := adapt.Tracepoint(p.object.Manifest, plan.Prog, events(plan), p.types, hostinfo.Tracepoint)
 	if err != nil {
 		return attach.Programs{}, err
 	}

@@ -157,7 +157,7 @@ func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int
 			return err
 		}
 	}
-	spec, err := adapt.Tracepoint(c.m, p, c.events(p), insns, spec, c.format)
+	spec, err := adapt.Tracepoint(c.m, p, c.events(p), spec, c.format)
 	if err != nil || len(relos) == 0 {
 		return err
 	}

@@ -1,0 +1,18 @@
+package rewrite
+
+import "github.com/cilium/ebpf/asm"
+
+// UnsignedShift makes the arithmetic shift at an index of the kernel's instructions a logical one. It
+// reports whether there is one.
+func UnsignedShift(insns asm.Instructions, index int) bool {
+	raw := 0
+	for i := range insns {
+		ins := &insns[i]
+		if raw == index && ins.OpCode.Class() == asm.ALU64Class && ins.OpCode.ALUOp() == asm.ArSh && ins.OpCode.Source() == asm.ImmSource {
+			ins.OpCode = ins.OpCode.SetALUOp(asm.RSh)
+			return true
+		}
+		raw += int(ins.Size()) / asm.InstructionSize
+	}
+	return false
+}
