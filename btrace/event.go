@@ -133,9 +133,10 @@ func (k *sink) Diagnostic(d *output.Diagnostic) {
 
 func (k *sink) Lost(n uint64) { k.put(&Event{Kind: Lost, ID: -1, Values: []Value{n}}) }
 
-func (*sink) BeginTrials(string, []string)     {}
-func (*sink) Trial(*output.Trial)              {}
-func (*sink) EndTrials()                       {}
-func (*sink) End(func(show func(*output.Map))) {}
+func (*sink) BeginTrials(string, []string)          {}
+func (*sink) Trial(*output.Trial)                   {}
+func (*sink) EndTrials()                            {}
+func (*sink) Snapshot(func(show func(*output.Map))) {}
+func (*sink) End(func(show func(*output.Map)))      {}
 
 var _ output.Sink = (*sink)(nil)

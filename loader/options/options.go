@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"btc/internal/option"
 	"btc/loader/permission"
@@ -21,6 +22,10 @@ type Values struct {
 	Output    string
 	Format    string // "" is the first one
 	Buffer    string
+	Every     time.Duration // 0: not
+	MaxSeries int           // 0: the default
+	Rotate    string        // a size
+	Keep      int
 	Quiet     bool
 	Verbose   bool
 	Raw       bool
@@ -64,6 +69,14 @@ func (v *Values) Table() option.Table {
 			Help: "write the script's output to FILE"},
 		{Name: "format", Short: "f", Value: "FORMAT", Group: writing, Choices: option.Choices(formatNames()...), To: v.setFormat,
 			Help: "format of the output: " + formatUsage() + "; with --inspect json prints one JSON object"},
+		{Name: "every", Value: "TIME", Group: writing, To: v.setEvery,
+			Help: "show all maps every TIME, such as 15s, and clear nothing; -o FILE of a format of documents has the last one"},
+		{Name: "max-series", Value: "N", Group: writing, To: setCount("--max-series", &v.MaxSeries, 1, 1<<24),
+			Help: "series of a metric at most; the keys beyond are added up under \"other\"; default: 10000"},
+		{Name: "rotate", Value: "SIZE", Group: writing, To: &v.Rotate,
+			Help: "begin a new file of -o at SIZE, such as 100M: FILE becomes FILE.1, and so on; a full disk costs lines, not the run"},
+		{Name: "keep", Value: "N", Group: writing, To: setCount("--keep", &v.Keep, 1, 1000),
+			Help: "files that --rotate keeps besides FILE; default: 5"},
 		{Name: "buffer", Short: "B", Value: "MODE", Group: writing, Choices: option.Choices("line", "full", "none"), To: &v.Buffer,
 			Help: "buffering of the output: line, full or none; default: line"},
 		{Name: "quiet", Short: "q", Group: writing, To: &v.Quiet,
@@ -151,6 +164,33 @@ func (v *Values) setFormat(text string) error {
 	return nil
 }
 
+// minEvery is the shortest time between two snapshots.
+const minEvery = 100 * time.Millisecond
+
+func (v *Values) setEvery(text string) error {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--every: %q is not a time such as 15s or 1m", text)
+	case d < minEvery || d > 366*24*time.Hour:
+		return fmt.Errorf("--every: %s is not between %s and a year", text, minEvery)
+	}
+	v.Every = d
+	return nil
+}
+
+// setCount keeps a number between two bounds.
+func setCount(option string, to *int, least, most int) func(string) error {
+	return func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("%s: %q is not a number from %d to %d", option, text, least, most)
+		}
+		*to = n
+		return nil
+	}
+}
+
 func (v *Values) addMode(mode string) func(string) error {
 	return func(string) error { v.Modes = append(v.Modes, mode); return nil }
 }
@@ -176,6 +216,15 @@ func (v *Values) Check() error {
 	if v.PID != 0 && v.Command != "" {
 		//lint:ignore ST1005 bpftrace's words
 		return errors.New("Cannot use both -c and -p.")
+	}
+	if len(v.Modes) > 0 && v.Every != 0 {
+		return fmt.Errorf("--%s has no maps to show: it cannot be combined with --every", v.Modes[0])
+	}
+	if v.Rotate != "" && v.Output == "" {
+		return errors.New("--rotate needs a file: name it with -o")
+	}
+	if v.Keep != 0 && v.Rotate == "" {
+		return errors.New("--keep needs --rotate")
 	}
 	for _, mode := range v.Modes {
 		if mode != v.Modes[0] {

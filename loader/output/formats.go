@@ -4,14 +4,17 @@ import "strings"
 
 // Format is an output format.
 type Format struct {
-	Name string
-	Help string // what it is, for the list of options; "": the name says it
-	JSON bool   // the output is JSON, in which control characters of strings are escaped
-	New  func(*Run) Sink
+	Name    string
+	Help    string // what it is, for the list of options; "": the name says it
+	JSON    bool   // the output is JSON, in which control characters of strings are escaped
+	Metrics bool   // maps are metrics
+	// Document: each snapshot, and the end, is a whole document, which replaces the one before.
+	Document bool
+	New      func(*Run) Sink
 }
 
 // Formats are the values of the option -f. Without it the first one is used.
-var Formats = []*Format{&Text, &json, &json2}
+var Formats = []*Format{&Text, &json, &json2, &prometheus, &openmetrics, &otlp}
 
 // Find returns the format with a name, or nil.
 func Find(name string) *Format {
@@ -28,6 +31,17 @@ func Names() []string {
 	var names []string
 	for _, f := range Formats {
 		names = append(names, f.Name)
+	}
+	return names
+}
+
+// MetricNames are the names of the formats of metrics.
+func MetricNames() []string {
+	var names []string
+	for _, f := range Formats {
+		if f.Metrics {
+			names = append(names, f.Name)
+		}
 	}
 	return names
 }

@@ -136,4 +136,6 @@ func (j *lines) EndTrials() {}
 
 func (j *lines) Map(x *Map) { j.mapLine(j, x) }
 
+func (j *lines) Snapshot(maps func(show func(*Map))) { maps(j.Map) }
+
 func (j *lines) End(maps func(show func(*Map))) { maps(j.Map) }

@@ -52,6 +52,9 @@ type Sink interface {
 	// EndTrials ends them.
 	EndTrials()
 
+	// Snapshot shows the maps while the run goes on, as End does: the user wants them every so
+	// often. Nothing is cleared.
+	Snapshot(maps func(show func(*Map)))
 	// End is the end of the run. maps calls show with each map of the script, in the order of
 	// their names; Map.Event is nil then.
 	End(maps func(show func(*Map)))
@@ -71,6 +74,19 @@ type Run struct {
 	// Post has a job of at most size bytes done after all that was reported before, by either sink,
 	// in the same order. Until it is done it counts as output that waits.
 	Post func(size int, job func())
+	// Object is the object's name in metrics.
+	Object string
+	// MaxSeries is how many series a metric has at most; 0: DefaultMaxSeries.
+	MaxSeries int
+	// Losses returns what was lost since the start, by cause.
+	Losses  func() []Loss
+	Started time.Time // when the run began
+}
+
+// Loss is how much was lost for a cause: events, map, scratch, stack.
+type Loss struct {
+	Cause string
+	N     uint64
 }
 
 // Map is a map as it was read.
@@ -122,3 +138,7 @@ type Trial struct {
 	Iterations int
 	Output     []byte // of a test
 }
+
+// Replacer is an output that keeps the last whole document: what was written since the last call
+// replaces the one before. Where that fails the one before stays.
+type Replacer interface{ Replace() error }

@@ -17,13 +17,26 @@ import (
 var update = flag.Bool("update", false, "write testdata")
 
 var (
-	integer = manifest.Layout{Kind: "int", Size: 8, Signed: true}
-	name    = manifest.Layout{Kind: "string", Size: 16}
-	script  = manifest.Manifest{
+	integer  = manifest.Layout{Kind: "int", Size: 8, Signed: true}
+	unsigned = manifest.Layout{Kind: "int", Size: 8}
+	name     = manifest.Layout{Kind: "string", Size: 16}
+	script   = manifest.Manifest{
 		Script: manifest.Script{File: "x.bt", Source: "kprobe:f,\nkprobe:g { f(1); }\n"},
 		Programs: []manifest.Program{
 			{Clause: 0, Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "kprobe:f"}},
 			{Clause: 0, Pos: manifest.Pos{Line: 2, Col: 1}, Attach: manifest.Attach{Text: "kprobe:g"}},
+		},
+		Compiler: "btc test", Object: manifest.Object{SHA256: "ab"},
+		Maps: []manifest.Map{
+			{Name: "events", Shape: "intern"},
+			{Name: "@", Shape: "lhist", Key: &integer, Value: &integer, Min: 0, Max: 30, Step: 10, Help: "By \"cpu\" \\ line.", KeyNames: []string{"le"}},
+			{Name: "@calls", Shape: "count", Value: &unsigned, KeyNames: []string{"pid", "comm"},
+				Key: &manifest.Layout{Kind: "tuple", Size: 24, Fields: []manifest.Field{{Layout: integer}, {Layout: name, Off: 8}}}},
+			{Name: "@level", Shape: "plain", Value: &integer},
+			{Name: "@least", Shape: "min", Value: &integer},
+			{Name: "@name", Shape: "plain", Value: &name},
+			{Name: "@size", Shape: "hist", Value: &integer, Unit: "bytes", Help: "Sizes."},
+			{Name: "@took", Shape: "stats", Value: &integer, Unit: "ns"},
 		},
 	}
 )
@@ -128,6 +141,7 @@ var reports = []struct {
 		s.Diagnostic(&Diagnostic{Kind: "runtime_error", Severity: "WARNING", Pos: manifest.Pos{Line: 2, Col: 12}, Text: "zero", Muted: true})
 	}},
 	{"lost events", func(s Sink) { s.Lost(7) }},
+	{"snapshot", func(s Sink) { s.Snapshot(exported) }},
 	{"tests", func(s Sink) {
 		s.BeginTrials("test", []string{"a", "b"})
 		s.Trial(&Trial{Name: "a", Mode: "test", Passed: true, Took: 1500, Iterations: 1, Output: []byte("hidden\n")})
@@ -143,6 +157,31 @@ var reports = []struct {
 		mapOf("plain", nil, render.Element{Bytes: words(4), Set: true}), mapOf("plain", nil, render.Element{}), mapOf("stats", nil, render.Element{}),
 		mapOf("hist", nil, render.Element{}), mapOf("count", []manifest.Layout{integer}), mapOf("stats", []manifest.Layout{integer}),
 	)},
+}
+
+// exported has a map of each shape that metrics know.
+func exported(show func(*Map)) {
+	for i := range script.Maps {
+		x := &Map{Map: &script.Maps[i]}
+		switch x.Map.Name {
+		case "@calls":
+			x.Elements = []render.Element{
+				{Key: append(words(1), "a \"b\"\\\n\xff\x00......."...), Value: 5, Set: true}, {Key: append(words(-2), "z\x00.............."...), Value: 3, Set: true},
+				{Key: append(words(-2), "z\x00.............+"...), Value: 4, Set: true}, // the same text
+			}
+		case "@least":
+			x.Elements = []render.Element{{Value: ^uint64(8), Set: true}}
+		case "@took":
+			x.Elements = []render.Element{{Count: 2, Value: 12, Set: true}}
+		case "@size":
+			x.Elements = []render.Element{{Buckets: []uint64{1, 0, 2, 0, 4}, Count: 7, Set: true}}
+		case "@":
+			x.Elements = []render.Element{{Key: words(7), Buckets: []uint64{0, 1, 0, 2}, Count: 3, Set: true}}
+		case "@level":
+			x.Elements = []render.Element{{Bytes: words(-4), Set: true}}
+		}
+		show(x)
+	}
 }
 
 func stream(s Sink, kind string, pieces ...string) {
@@ -165,6 +204,8 @@ func newRun(f *Format, text *strings.Builder) *Run {
 		text.WriteString("error output: " + line + "\n")
 	}
 	r.Tell = r.Message
+	r.Object, r.Started = "reads", time.Unix(1, 0)
+	r.Losses = func() []Loss { return []Loss{{"events", 3}, {"map", 0}} }
 	return r
 }
 

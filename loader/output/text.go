@@ -181,6 +181,8 @@ func (t *text) EndTrials() {
 	t.Out.Write(b)
 }
 
+func (t *text) Snapshot(maps func(show func(*Map))) { maps(t.Map) }
+
 func (t *text) End(maps func(show func(*Map))) {
 	t.Out.Write([]byte("\n\n"))
 	maps(t.Map)

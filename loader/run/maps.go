@@ -315,7 +315,7 @@ func (t *mapTable) scripts() []*manifest.Map {
 // reads them, one after the other: nothing changes them any more.
 func (s *session) printMaps() {
 	var maps []*manifest.Map
-	if s.manifest.Config.PrintMapsOnExit && s.opts.Mode == "" {
+	if (s.manifest.Config.PrintMapsOnExit || s.opts.Format.Document) && s.opts.Mode == "" {
 		maps = s.maps.scripts()
 	}
 	s.front.later(0, manifest.Pos{}, func(w *writer) {
@@ -331,5 +331,6 @@ func (s *session) printMaps() {
 				})
 			}
 		})
+		w.endDocument()
 	})
 }

@@ -32,6 +32,8 @@ var keptCapabilities = []struct {
 	{unix.CAP_SETPCAP, (*session).namesUsers},
 	// Symbols of kernel modules that are loaded later.
 	{unix.CAP_SYSLOG, func(s *session) bool { return s.prints("kstack", "ksym") }},
+	// New files of the output in a directory of another user.
+	{unix.CAP_DAC_OVERRIDE, func(s *session) bool { return s.opts.MakesFiles }},
 	// To end a command that changed its user.
 	{unix.CAP_KILL, func(s *session) bool { return s.child != nil }},
 }

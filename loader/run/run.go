@@ -56,7 +56,12 @@ type Options struct {
 	MaxMemory  uint64        // bytes of all maps together; 0: no limit
 	DryRun     bool          // load the programs, and attach and run nothing
 	Functions  string        // file that names the kernel functions which can be probed; "": the kernel says it
-	Mode       string        // "test", "bench": run these programs and attach nothing
+	Every      time.Duration // show all maps so often; 0: at the end only
+	Object     string        // name of the object in metrics
+	MaxSeries  int           // series of a metric; 0: output.DefaultMaxSeries
+	// MakesFiles says that Out makes files while the run goes on.
+	MakesFiles bool
+	Mode       string // "test", "bench": run these programs and attach nothing
 	// DropPrivileges has the process give up, once all is attached, the capabilities that the
 	// rest of the run does not need. It cannot get them back.
 	DropPrivileges bool
@@ -110,6 +115,8 @@ type session struct {
 
 	alarms *alarms  // nil: what they tell is looked up ten times a second
 	target *os.File // the process of -p
+
+	snapshots snapshots
 
 	hotplug     *attach.Hotplug // nil: no probe is on each CPU
 	hotplugNext time.Time
@@ -391,6 +398,7 @@ func (s *session) loop() error {
 		return err
 	}
 	s.setAlarms()
+	s.startSnapshots()
 	// The begin and end programs run on the main thread, which is this goroutine's alone. The
 	// events are read by one that is bound to no thread: a wait of it is the runtime's own.
 	done := make(chan error)
@@ -503,7 +511,9 @@ func (s *session) tick() {
 	}
 	s.losses.check(false)
 	s.reportFloods(false)
-	if now := time.Now(); now.After(s.hotplugNext) {
+	now := time.Now()
+	s.snapshot(now)
+	if now.After(s.hotplugNext) {
 		s.hotplugNext = now.Add(hotplugInterval)
 		if err := s.hotplug.Check(); err != nil {
 			s.warn("WARNING: " + err.Error())

@@ -40,7 +40,8 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 	w.Run = &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
 		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, Tell: s.tell,
-		Post: func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) },
+		Post:   func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) },
+		Object: s.opts.Object, MaxSeries: s.opts.MaxSeries, Losses: s.lossCounts, Started: time.Now(),
 	}
 	w.sink = s.opts.Format.New(w.Run)
 	return w

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"btc/loader/metrics"
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
@@ -17,7 +18,11 @@ type arguments struct {
 	object   string
 	patterns []string // of --list
 	run      run.Options
+	rotate   int64 // bytes of a file of -o; 0: it grows
 }
+
+// minRotate is the least size of a file that --rotate begins another one at.
+const minRotate = 64 << 10
 
 // parseArgs reads the command line. Options can be before and after the object; what begins
 // with "-" and is for the script follows "--".
@@ -60,6 +65,23 @@ func parseArgs(args []string) (*arguments, error) {
 		if o.run.MaxMemory, err = permit.ParseSize(o.MaxMemory); err != nil {
 			return o, fmt.Errorf("--max-memory: %w", err)
 		}
+	}
+	if o.run.Format.Metrics && o.run.Mode != "" {
+		return o, fmt.Errorf("-f %s has metrics: it cannot be combined with --%s", o.run.Format.Name, o.run.Mode)
+	}
+	o.run.Every, o.run.MaxSeries, o.run.Object = o.Every, o.MaxSeries, metrics.ObjectName(o.object)
+	if o.Rotate != "" {
+		size, err := permit.ParseSize(o.Rotate)
+		if err != nil || size < minRotate || size > 1<<60 {
+			return o, fmt.Errorf("--rotate: %q is not a size of at least 64K, such as 100M", o.Rotate)
+		}
+		o.rotate = int64(size)
+		if o.run.Format.Document {
+			return o, fmt.Errorf("--rotate is for lines: -f %s replaces its file each time", o.run.Format.Name)
+		}
+	}
+	if o.MaxSeries != 0 && !o.run.Format.Metrics {
+		return o, fmt.Errorf("--max-series is for formats of metrics: -f %s", strings.Join(output.MetricNames(), ", "))
 	}
 	o.scriptArgs(line.After)
 	return o, nil

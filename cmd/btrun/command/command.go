@@ -151,7 +151,7 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 		o.run.Escape = !o.Raw && run.IsTerminal(stdout)
 		return runObject(o, obj)
 	}
-	out, err := createOutput(o.Output)
+	out, err := openOutput(o, stderr)
 	if err != nil {
 		return 1, err
 	}
@@ -161,6 +161,32 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 		status, err = 1, e
 	}
 	return status, err
+}
+
+// openOutput opens the file of -o as the run writes it.
+func openOutput(o *arguments, stderr io.Writer) (outputs, error) {
+	switch {
+	case o.run.Format.Document && isReplaced(o.Output):
+		o.run.MakesFiles = true
+		return createDocument(o.Output)
+	case o.rotate != 0 || o.run.Every != 0 && isReplaced(o.Output) && !o.run.Format.Document:
+		o.run.MakesFiles = o.rotate != 0
+		keep := o.Keep
+		if keep == 0 {
+			keep = defaultKeep
+		}
+		return createRotating(o.Output, o.rotate, keep, stderr)
+	}
+	return createOutput(o.Output)
+}
+
+// defaultKeep is how many files --rotate keeps besides the last.
+const defaultKeep = 5
+
+// outputs is a file of -o. end closes it; ran says whether the run came to its end.
+type outputs interface {
+	io.Writer
+	end(ran bool) error
 }
 
 // help lists what an object takes: its parameters with their defaults.

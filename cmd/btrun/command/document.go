@@ -1,0 +1,105 @@
+package command
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// documentFile is the file of -o in a format of documents: each document is written to a file
+// aside, which then takes the name. Who reads the file finds a whole document at any time. Its
+// mode is 0644: other users, such as node_exporter's, read it.
+type documentFile struct {
+	path, aside string
+	f           *os.File // of the document at hand; nil: none was begun
+	err         error    // why it cannot be written
+}
+
+// createDocument checks that the directory takes a file.
+func createDocument(path string) (*documentFile, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	d := &documentFile{path: path, aside: filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")}
+	if err := d.begin(); err != nil {
+		return nil, err
+	}
+	d.drop()
+	return d, nil
+}
+
+// begin makes the file aside anew: what is there under its name is left over from a run that was killed.
+func (d *documentFile) begin() error {
+	if err := os.Remove(d.aside); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	f, err := os.OpenFile(d.aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	d.f = f
+	return f.Chmod(0o644) // whatever the umask
+}
+
+// drop gives the document at hand up.
+func (d *documentFile) drop() {
+	if d.f != nil {
+		d.f.Close()
+		os.Remove(d.aside)
+		d.f = nil
+	}
+}
+
+// Write never fails: Replace reports what went wrong.
+func (d *documentFile) Write(p []byte) (int, error) {
+	if d.f == nil && d.err == nil {
+		d.err = d.begin()
+	}
+	if d.err == nil {
+		_, d.err = d.f.Write(p)
+	}
+	return len(p), nil
+}
+
+// Replace puts the document that was written in the place of the one before.
+func (d *documentFile) Replace() error {
+	err := d.err
+	d.err = nil
+	if d.f == nil && err == nil {
+		return nil
+	}
+	if err == nil {
+		if err = d.f.Close(); err == nil {
+			d.f, err = nil, os.Rename(d.aside, d.path)
+		}
+	}
+	if err != nil {
+		d.drop()
+		return fmt.Errorf("%s keeps its last content, this one is left out: %w", d.path, cause(err))
+	}
+	return nil
+}
+
+// cause is an error without the name of a file.
+func cause(err error) error {
+	if e, ok := err.(*fs.PathError); ok {
+		return e.Err
+	}
+	return err
+}
+
+// isReplaced reports whether -o names a file that documents replace: a regular file, or none
+// yet. Others, such as pipes and terminals, have one document after the other.
+func isReplaced(path string) bool {
+	fi, err := os.Stat(path)
+	return err != nil || fi.Mode().IsRegular()
+}
+
+// end gives up a document that was not ended.
+func (d *documentFile) end(bool) error {
+	d.drop()
+	return nil
+}

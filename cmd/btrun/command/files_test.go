@@ -1,0 +1,177 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// smallDisk mounts a tmpfs of 1 MiB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("skipped: no tmpfs can be mounted: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
+
+func TestDocumentFile(t *testing.T) {
+	dir := smallDisk(t)
+	path := filepath.Join(dir, "x.prom")
+	d, err := createDocument(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file is there before the first document: %v", err)
+	}
+	d.Write([]byte("one\n"))
+	d.Write([]byte("end\n"))
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Error("half a document is there")
+	}
+	if err := d.Replace(); err != nil {
+		t.Fatal(err)
+	}
+	fi, err := os.Stat(path)
+	if err != nil || fi.Mode() != 0o644 {
+		t.Fatal(fi, err)
+	}
+	want := func(text string) {
+		t.Helper()
+		if b, err := os.ReadFile(path); string(b) != text {
+			t.Errorf("%q, %v; want %q", b, err, text)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+			t.Errorf("left over: %q", left)
+		}
+	}
+	want("one\nend\n")
+	d.Write(bytes.Repeat([]byte("x"), 2<<20))
+	if err := d.Replace(); err == nil || !strings.Contains(err.Error(), "keeps its last content, this one is left out: no space left") {
+		t.Errorf("a full disk: %v", err)
+	}
+	want("one\nend\n")
+	d.Write([]byte("two\n"))
+	if err := d.Replace(); err != nil {
+		t.Error("after a full disk:", err)
+	}
+	want("two\n")
+	d.Write([]byte("three"))
+	d.end(true)
+	want("two\n")
+}
+
+func TestDocumentFileLink(t *testing.T) {
+	dir := t.TempDir()
+	path, link, other := filepath.Join(dir, "x.prom"), filepath.Join(dir, "link"), filepath.Join(dir, "other")
+	os.WriteFile(path, []byte("old"), 0o600)
+	os.Symlink(path, link)
+	os.WriteFile(other, []byte("of others"), 0o600)
+	os.Symlink(other, filepath.Join(dir, ".x.prom.new")) // what is in the way is not followed
+	d, err := createDocument(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Write([]byte("new"))
+	if err := d.Replace(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{path: "new", other: "of others"} {
+		if b, _ := os.ReadFile(name); string(b) != want {
+			t.Errorf("%s: %q", name, b)
+		}
+	}
+	if fi, _ := os.Lstat(link); fi.Mode()&os.ModeSymlink == 0 {
+		t.Error("the link was replaced")
+	}
+}
+
+func TestRotatingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.jsonl")
+	os.WriteFile(path, []byte("old\n"), 0o600)
+	var messages strings.Builder
+	r, err := createRotating(path, 100, 2, &messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "old\n" {
+		t.Errorf("the old content is gone before the run writes: %q", b)
+	}
+	for i := range 40 { // of 10 bytes, in pieces
+		fmt.Fprintf(r, "line ")
+		fmt.Fprintf(r, "%04d\nli", i)
+		fmt.Fprintf(r, "ne %04d\n", 1000+i)
+	}
+	fmt.Fprintf(r, "last")
+	if err := r.end(true); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"": "last\n", ".1": "line 0035\n", ".2": "line 0030\n"} {
+		b, err := os.ReadFile(path + name)
+		if err != nil || !strings.HasPrefix(string(b), want) || len(b) > 100 {
+			t.Errorf("FILE%s: %q, %v; want %q first", name, b, err, want)
+		}
+	}
+	if _, err := os.Stat(path + ".3"); !os.IsNotExist(err) {
+		t.Error("more files than --keep")
+	}
+	if messages.Len() > 0 {
+		t.Error(messages.String())
+	}
+}
+
+func TestRotatingFileFullDisk(t *testing.T) {
+	dir := smallDisk(t)
+	var messages strings.Builder
+	r, err := createRotating(filepath.Join(dir, "x.jsonl"), 0, 5, &messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { return now }
+	line := strings.Repeat("x", 999) + "\n"
+	for range 2000 {
+		if _, err := r.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(time.Minute)
+	r.Write([]byte(line))
+	b, err := os.ReadFile(r.path)
+	if err != nil || len(b)%1000 != 0 || len(b) < 900<<10 || strings.Count(string(b), line) != len(b)/1000 {
+		t.Errorf("%d bytes, %v: not whole lines", len(b), err)
+	}
+	os.Truncate(r.path, 0) // somebody makes room
+	r.written = 0
+	r.Write([]byte("after\n"))
+	if err := r.end(true); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(r.path); string(b) != "after\n" {
+		t.Errorf("%d bytes after there was room", len(b))
+	}
+	if m := messages.String(); strings.Count(m, "\n") > 3 || !strings.Contains(m, "lines were dropped: no space left") {
+		t.Error(m)
+	}
+}
+
+func TestRotatingFileOfNoRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.jsonl")
+	r, err := createRotating(path, 100, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end(false)
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Error("a run that did not begin leaves a file")
+	}
+}

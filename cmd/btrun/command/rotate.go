@@ -1,0 +1,199 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// rotatingFile is the file of -o in a long run: when it has its size it becomes FILE.1, that
+// becomes FILE.2, and so on. Of a full disk it drops whole lines, says how many, and goes on when
+// there is room: the last file ends with a whole line at any time.
+type rotatingFile struct {
+	path string
+	size int64 // of a file, in bytes; 0: it is never rotated
+	keep int   // how many are kept besides FILE
+
+	f        *os.File
+	fresh    bool   // it did not exist before the run
+	started  bool   // its old content is gone
+	written  int64  // bytes of f, up to the end of a line
+	partial  []byte // a line that has not ended yet
+	dropped  uint64 // lines
+	told     uint64 // of them
+	next     time.Time
+	messages io.Writer
+	now      func() time.Time
+}
+
+// tellInterval is how often dropped lines are reported.
+const tellInterval = 10 * time.Second
+
+// maxLine is how long a line may be to be kept together, in bytes.
+const maxLine = 16 << 20
+
+func createRotating(path string, size int64, keep int, messages io.Writer) (*rotatingFile, error) {
+	_, err := os.Stat(path)
+	r := &rotatingFile{path: path, size: size, keep: keep, messages: messages, now: time.Now, fresh: os.IsNotExist(err)}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// open opens the file. An old content stays until the run writes something, as with any output.
+func (r *rotatingFile) open() error {
+	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file: --rotate and --every of lines need one", r.path)
+	}
+	if err != nil {
+		f.Close()
+		return err
+	}
+	r.f, r.written, r.started = f, 0, false
+	return nil
+}
+
+// start drops the old content.
+func (r *rotatingFile) start() error {
+	if r.started {
+		return nil
+	}
+	r.started = true
+	return r.f.Truncate(0)
+}
+
+// Write keeps whole lines together. A full disk is not an error of the run.
+func (r *rotatingFile) Write(p []byte) (int, error) {
+	end := bytes.LastIndexByte(p, '\n') + 1
+	if end == 0 && len(r.partial)+len(p) < maxLine {
+		r.partial = append(r.partial, p...)
+		return len(p), nil
+	}
+	if end == 0 {
+		end = len(p)
+	}
+	lines := p[:end]
+	if len(r.partial) > 0 {
+		lines = append(r.partial, lines...)
+	}
+	if err := r.lines(lines); err != nil {
+		return 0, err
+	}
+	r.partial = append(r.partial[:0], p[end:]...)
+	return len(p), nil
+}
+
+// lines writes whole lines, into as many files as they need.
+func (r *rotatingFile) lines(b []byte) error {
+	for len(b) > 0 {
+		n := len(b)
+		if room := r.size - r.written; r.size > 0 && int64(n) > room {
+			n = bytes.LastIndexByte(b[:max(room, 0)], '\n') + 1
+			if n == 0 && r.written > 0 {
+				if err := r.rotate(); err != nil {
+					return err
+				}
+				continue
+			}
+			if n == 0 { // a line that is longer than a file
+				n = bytes.IndexByte(b, '\n') + 1
+			}
+			if n == 0 {
+				n = len(b)
+			}
+		}
+		if err := r.put(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// put writes whole lines or, where the disk is full, as many of them as it takes.
+func (r *rotatingFile) put(b []byte) error {
+	if err := r.start(); err != nil {
+		return err
+	}
+	n, err := r.f.WriteAt(b, r.written)
+	if err != nil && !isFull(err) {
+		return err
+	}
+	whole := n
+	if err != nil {
+		whole = bytes.LastIndexByte(b[:n], '\n') + 1
+		r.dropped += uint64(bytes.Count(b[whole:], []byte{'\n'}))
+		if e := r.f.Truncate(r.written + int64(whole)); e != nil {
+			return e
+		}
+	}
+	r.written += int64(whole)
+	r.tell(err, false)
+	return nil
+}
+
+// isFull reports whether an error says that there is no room.
+func isFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
+}
+
+// tell says how many lines were dropped, at most every tellInterval.
+func (r *rotatingFile) tell(err error, last bool) {
+	now := r.now()
+	if r.dropped == r.told || now.Before(r.next) && !last {
+		return
+	}
+	why := "the disk was full"
+	if err != nil {
+		why = cause(err).Error()
+	}
+	fmt.Fprintf(r.messages, "WARNING: %s: %d lines were dropped: %s\n", r.path, r.dropped-r.told, why)
+	r.told, r.next = r.dropped, now.Add(tellInterval)
+}
+
+// rotate makes the file FILE.1 and begins another one.
+func (r *rotatingFile) rotate() error {
+	if err := r.f.Close(); err != nil && !isFull(err) {
+		return err
+	}
+	name := func(i int) string { return fmt.Sprintf("%s.%d", r.path, i) }
+	for i := r.keep; i > 0; i-- {
+		from := r.path
+		if i > 1 {
+			from = name(i - 1)
+		}
+		if err := os.Rename(from, name(i)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return r.open()
+}
+
+// end writes what is left and closes the file. A run that did not begin leaves no new file.
+func (r *rotatingFile) end(ran bool) error {
+	var err error
+	if ran {
+		err = r.start()
+	} else if r.fresh && !r.started {
+		os.Remove(r.path)
+	}
+	if len(r.partial) > 0 {
+		err = r.lines(append(r.partial, '\n'))
+	}
+	r.tell(nil, true)
+	if e := r.f.Close(); err == nil && !isFull(e) {
+		err = e
+	}
+	return err
+}

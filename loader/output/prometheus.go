@@ -1,0 +1,166 @@
+package output
+
+import (
+	"strconv"
+
+	"btc/loader/event"
+	"btc/loader/format"
+	"btc/loader/metrics"
+)
+
+// prometheus is the text format 0.0.4 of Prometheus, as node_exporter's textfile collector reads it.
+var prometheus = Format{Name: "prometheus", Help: "maps as metrics for node_exporter's textfile collector", JSON: true, Metrics: true, Document: true, New: func(r *Run) Sink {
+	return &exposition{text: text{Run: r}, sampler: newSampler(r)}
+}}
+
+// openmetrics is the text format of OpenMetrics 1.0.
+var openmetrics = Format{Name: "openmetrics", Help: "maps as metrics in OpenMetrics 1.0", JSON: true, Metrics: true, Document: true, New: func(r *Run) Sink {
+	return &exposition{text: text{Run: r}, sampler: newSampler(r), open: true}
+}}
+
+// exposition is the sink of both formats: each snapshot and the end of the run are a document.
+// What the script prints is no metric and is left out; messages are lines of the error output.
+type exposition struct {
+	text
+	*sampler
+	open bool // OpenMetrics
+	told bool // that output is left out
+}
+
+func (x *exposition) leaveOut(e *event.Event) {
+	if !x.told {
+		x.told = true
+		x.text.Message("WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics have the maps only")
+	}
+}
+
+func (x *exposition) Printf(e *event.Event, _ *format.Format)       { x.leaveOut(e) }
+func (x *exposition) Print(e *event.Event)                          { x.leaveOut(e) }
+func (x *exposition) Time(e *event.Event, _ []byte)                 { x.leaveOut(e) }
+func (x *exposition) Join(e *event.Event, _ [][]byte, _ string)     { x.leaveOut(e) }
+func (x *exposition) Piece(e *event.Event, _ []byte, first, _ bool) { x.leaveOut(e) }
+
+// Map leaves out print() of a map, which each document has anyway.
+func (x *exposition) Map(*Map) {}
+
+func (x *exposition) Snapshot(maps func(show func(*Map))) { x.document(maps, true) }
+
+func (x *exposition) End(maps func(show func(*Map))) { x.document(maps, false) }
+
+// document writes all metrics.
+func (x *exposition) document(maps func(show func(*Map)), running bool) {
+	out := x.text.Out
+	maps(func(m *Map) {
+		metric, samples := x.samples(m)
+		if metric == nil {
+			return
+		}
+		dst := x.head(out.Begin(), metric.Name, string(metric.Kind), metric.Help, metric.Unit)
+		for i := range samples {
+			dst = x.sample(dst, metric, &samples[i])
+			out.End(dst)
+			dst = out.Begin()
+		}
+		out.End(dst)
+	})
+	dst := out.Begin()
+	if losses := x.text.Losses(); len(losses) > 0 {
+		dst = x.head(dst, metrics.Lost, string(metrics.Counter), metrics.LostHelp, "")
+		for _, l := range losses {
+			dst = x.line(dst, metrics.Lost+"_total", []string{"cause"}, []string{l.Cause}, "", "", strconv.AppendUint(nil, l.N, 10))
+		}
+	}
+	up := "0"
+	if running {
+		up = "1"
+	}
+	dst = x.line(x.head(dst, metrics.Up, string(metrics.Gauge), metrics.UpHelp, ""), metrics.Up, nil, nil, "", "", []byte(up))
+	if x.open {
+		dst = append(dst, "# EOF\n"...)
+	}
+	out.End(dst)
+}
+
+// head appends the lines before a metric's samples. OpenMetrics knows a counter by its name
+// without "_total".
+func (x *exposition) head(dst []byte, name, kind, help, unit string) []byte {
+	if !x.open && kind == string(metrics.Counter) {
+		name += "_total"
+	}
+	dst = append(append(append(dst, "# HELP "...), name...), ' ')
+	dst = append(appendEscaped(dst, help, x.open), '\n')
+	dst = append(append(append(dst, "# TYPE "...), name...), ' ')
+	dst = append(append(dst, kind...), '\n')
+	if x.open && unit != "" {
+		dst = append(append(append(dst, "# UNIT "...), name...), ' ')
+		dst = append(append(dst, unit...), '\n')
+	}
+	return dst
+}
+
+// sample appends the lines of a sample.
+func (x *exposition) sample(dst []byte, m *metrics.Metric, s *sample) []byte {
+	isSigned := signedValues(m.Map)
+	uint := func(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
+	switch m.Kind {
+	case metrics.Counter:
+		return x.line(dst, m.Name+"_total", m.Labels, s.values, "", "", format.AppendInt(nil, number(m.Map, &s.el), isSigned))
+	case metrics.Summary:
+		dst = x.line(dst, m.Name+"_count", m.Labels, s.values, "", "", uint(s.el.Count))
+		if x.open && isSigned && int64(s.el.Value) < 0 {
+			return dst // OpenMetrics has no negative sums
+		}
+		return x.line(dst, m.Name+"_sum", m.Labels, s.values, "", "", format.AppendInt(nil, s.el.Value, isSigned))
+	case metrics.Histogram:
+		// The sum is not known. OpenMetrics has a count only beside a sum.
+		sum := uint64(0)
+		for i, bound := range m.Bounds {
+			if i < len(s.el.Buckets) {
+				sum += s.el.Buckets[i]
+			}
+			le := strconv.FormatInt(bound, 10)
+			if x.open {
+				le += ".0"
+			}
+			dst = x.line(dst, m.Name+"_bucket", m.Labels, s.values, "le", le, uint(sum))
+		}
+		dst = x.line(dst, m.Name+"_bucket", m.Labels, s.values, "le", "+Inf", uint(s.el.Count))
+		if !x.open {
+			dst = x.line(dst, m.Name+"_count", m.Labels, s.values, "", "", uint(s.el.Count))
+		}
+		return dst
+	}
+	return x.line(dst, m.Name, m.Labels, s.values, "", "", format.AppendInt(nil, number(m.Map, &s.el), isSigned))
+}
+
+// line appends a line with the label of the object, others, and a last one if it has a name.
+func (x *exposition) line(dst []byte, name string, labels, values []string, last, lastValue string, number []byte) []byte {
+	dst = append(append(dst, name...), "{"+metrics.ObjectLabel+`="`...)
+	dst = append(appendEscaped(dst, x.text.Object, true), '"')
+	for i, label := range labels {
+		dst = append(append(append(dst, ','), label...), `="`...)
+		dst = append(appendEscaped(dst, values[i], true), '"')
+	}
+	if last != "" {
+		dst = append(append(append(dst, ','), last...), `="`...)
+		dst = append(append(dst, lastValue...), '"')
+	}
+	return append(append(append(dst, "} "...), number...), '\n')
+}
+
+// appendEscaped appends text as labels and help have it.
+func appendEscaped(dst []byte, text string, quote bool) []byte {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '\\':
+			dst = append(dst, `\\`...)
+		case c == '\n':
+			dst = append(dst, `\n`...)
+		case c == '"' && quote:
+			dst = append(dst, `\"`...)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,264 @@
+package output
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"btc/internal/manifest"
+	"btc/loader/format"
+	"btc/loader/metrics"
+	"btc/loader/order"
+	"btc/loader/render"
+)
+
+// sample is what a metric has for one set of label values.
+type sample struct {
+	values []string // of the metric's labels
+	el     render.Element
+}
+
+// other is the value of all labels of the sample that adds up what MaxSeries leaves out.
+const other = "other"
+
+// DefaultMaxSeries is how many series a metric has at most when the user says nothing.
+const DefaultMaxSeries = 10000
+
+// sampler makes samples of maps. It remembers which keys have series of their own, so
+// that a counter of "other" does not lose what moves out of it.
+type sampler struct {
+	*Run
+	list []metrics.Metric
+	left []string // maps that are no metrics
+	seen map[string]*chosen
+}
+
+// chosen are the label values of a metric in the last snapshot: own is true for those that have
+// series of their own.
+type chosen struct{ own map[string]bool }
+
+func newSampler(r *Run) *sampler {
+	s := &sampler{Run: r, seen: map[string]*chosen{}}
+	s.list, s.left = metrics.Of(r.Manifest, r.Object)
+	return s
+}
+
+// metric returns the metric of a map; nil where it is none.
+func (s *sampler) metric(m *manifest.Map) *metrics.Metric {
+	for i := range s.list {
+		if s.list[i].Map.Name == m.Name {
+			return &s.list[i]
+		}
+	}
+	return nil
+}
+
+// samples returns what a map holds, ordered by label values.
+func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
+	m := s.metric(x.Map)
+	if m == nil || x.unset() {
+		return m, nil
+	}
+	elems := x.Elements
+	if x.Map.Scalar() {
+		elems = elems[:1]
+	}
+	parts := metrics.Parts(x.Map)
+	byText := map[string]int{}
+	var out []sample
+	for i := range elems {
+		el := elems[i]
+		values := make([]string, len(parts))
+		for j := range parts {
+			values[j] = s.label(&parts[j], el.Key)
+		}
+		// Keys whose texts are equal, such as addresses in one function, are one series.
+		text := strings.Join(values, "\x00")
+		if at, ok := byText[text]; ok {
+			out[at].el = merge(x.Map, out[at].el, el)
+			continue
+		}
+		byText[text] = len(out)
+		out = append(out, sample{values, el})
+	}
+	return m, s.limit(m, out)
+}
+
+// label is the text of a part of a key.
+func (s *sampler) label(f *manifest.Field, key []byte) string {
+	env := *s.Env
+	env.Escape, env.Trailer = false, ""
+	var b []byte
+	if l := &f.Layout; f.Off >= 0 && f.Off+l.Size <= len(key) {
+		b = key[f.Off : f.Off+l.Size]
+	}
+	text := string(env.Append(nil, format.Value{Layout: &f.Layout, Bytes: b}))
+	if f.Layout.Kind == "kstack" || f.Layout.Kind == "ustack" {
+		text = folded(text)
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// folded is a stack in one line, outermost frame first, as flame graphs read it.
+func folded(text string) string {
+	var frames []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			frames = append(frames, strings.ReplaceAll(line, ";", ","))
+		}
+	}
+	slices.Reverse(frames)
+	return strings.Join(frames, ";")
+}
+
+// limit keeps as many samples as MaxSeries permits and adds the others up. Those that the last
+// snapshot showed stay; a key that was among the others does not leave them.
+func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
+	last := s.seen[m.Name]
+	now := &chosen{own: make(map[string]bool, len(all))}
+	s.seen[m.Name] = now
+	room := max(1, s.maxSeries()/seriesOf(m))
+	text := func(x *sample) string { return strings.Join(x.values, "\x00") }
+	rank := func(x *sample) int {
+		own, known := false, false
+		if last != nil {
+			own, known = last.own[text(x)], hasKey(last.own, text(x))
+		}
+		switch {
+		case own:
+			return 0
+		case !known:
+			return 1
+		}
+		return 2
+	}
+	if len(all) > room || last != nil {
+		order.By(all, func(a, b sample) int {
+			if c := rank(&a) - rank(&b); c != 0 {
+				return c
+			}
+			return compareSize(m.Map, &b.el, &a.el)
+		})
+	}
+	kept := len(all)
+	for kept > 0 && rank(&all[kept-1]) == 2 {
+		kept--
+	}
+	if kept < len(all) || kept > room {
+		kept = min(kept, room-1) // one is for the others
+	}
+	for i := range all {
+		now.own[text(&all[i])] = i < kept
+	}
+	if kept < len(all) {
+		rest := all[kept]
+		for i := range all[kept+1:] {
+			rest.el = merge(m.Map, rest.el, all[kept+1+i].el)
+		}
+		rest.values = make([]string, len(m.Labels))
+		for i := range rest.values {
+			rest.values[i] = other
+		}
+		all = append(slices.Clip(all[:kept]), rest)
+	}
+	order.By(all, func(a, b sample) int { return slices.Compare(a.values, b.values) })
+	return all
+}
+
+func hasKey(m map[string]bool, key string) bool { _, ok := m[key]; return ok }
+
+func (s *sampler) maxSeries() int {
+	if s.MaxSeries > 0 {
+		return s.MaxSeries
+	}
+	return DefaultMaxSeries
+}
+
+// seriesOf is how many series one set of label values has.
+func seriesOf(m *metrics.Metric) int {
+	switch m.Kind {
+	case metrics.Histogram:
+		return len(m.Bounds) + 2 // the last bucket and the count
+	case metrics.Summary:
+		return 2
+	}
+	return 1
+}
+
+// compareSize orders elements by what they count.
+func compareSize(m *manifest.Map, a, b *render.Element) int {
+	size := func(el *render.Element) uint64 {
+		switch m.Shape {
+		case "avg", "stats", "hist", "lhist":
+			return el.Count
+		}
+		n := number(m, el)
+		if signedValues(m) && int64(n) < 0 {
+			return -n
+		}
+		return n
+	}
+	x, y := size(a), size(b)
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+// signedValues reports whether a map's numbers are signed.
+func signedValues(m *manifest.Map) bool {
+	return m.Shape != "count" && m.Value != nil && m.Value.Signed
+}
+
+// number is the one number of an element of a counter or gauge. Of a tseries it is that of the
+// newest interval with a value.
+func number(m *manifest.Map, el *render.Element) uint64 {
+	switch m.Shape {
+	case "plain":
+		return format.Uint(m.Value, el.Bytes)
+	case "tseries":
+		for i := len(el.Points) - 1; i >= 0; i-- {
+			if el.Points[i].Set {
+				return el.Points[i].Value
+			}
+		}
+		return 0
+	}
+	return el.Value
+}
+
+// merge adds two elements up as one run would have that counted both under one key.
+func merge(m *manifest.Map, a, b render.Element) render.Element {
+	switch m.Shape {
+	case "min", "max":
+		less := a.Value < b.Value
+		if signedValues(m) {
+			less = int64(a.Value) < int64(b.Value)
+		}
+		if less != (m.Shape == "min") {
+			a.Value = b.Value
+		}
+	case "plain", "tseries":
+		sum := number(m, &a) + number(m, &b)
+		if m.Shape == "tseries" {
+			a.Points = []render.Point{{Set: true, Value: sum}}
+		} else {
+			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)] // little-endian, as all that btc serves
+		}
+	case "hist", "lhist":
+		n := max(len(a.Buckets), len(b.Buckets))
+		sum := make([]uint64, n)
+		copy(sum, a.Buckets)
+		for i, c := range b.Buckets {
+			sum[i] += c
+		}
+		a.Buckets, a.Count = sum, a.Count+b.Count
+	default:
+		a.Value += b.Value
+		a.Count += b.Count
+	}
+	return a
+}

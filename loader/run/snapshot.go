@@ -1,0 +1,107 @@
+package run
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"btc/internal/manifest"
+	"btc/loader/output"
+)
+
+// snapshots shows all maps every so often (Options.Every), without the script asking for it.
+type snapshots struct {
+	next    time.Time
+	timer   *time.Timer // wakes the reader of the events
+	pending atomic.Bool // one is being written
+	skipped int         // since the last warning
+}
+
+// startSnapshots plans the first snapshot: at once of a format whose file others read, for they
+// find the run there.
+func (s *session) startSnapshots() {
+	if s.opts.Every <= 0 {
+		return
+	}
+	s.snapshots.next = time.Now()
+	if !s.opts.Format.Document {
+		s.snapshots.next = s.snapshots.next.Add(s.opts.Every)
+	}
+	s.snapshots.timer = time.AfterFunc(time.Until(s.snapshots.next), s.events.wake)
+}
+
+// snapshot shows the maps when it is time to. They are read here, by the reader of the events,
+// which also clears maps; the printer formats and writes them.
+func (s *session) snapshot(now time.Time) {
+	c := &s.snapshots
+	if c.timer == nil || now.Before(c.next) {
+		return
+	}
+	// Snapshots that could not be shown in time are left out: the next is at the next multiple.
+	c.next = c.next.Add(now.Sub(c.next).Truncate(s.opts.Every) + s.opts.Every)
+	c.timer.Reset(c.next.Sub(now))
+	if c.pending.Swap(true) {
+		c.skipped++
+		return
+	}
+	if c.skipped > 0 {
+		s.warn(fmt.Sprintf("WARNING: the output is slow: %d snapshots were left out", c.skipped))
+		c.skipped = 0
+	}
+	var all []*output.Map
+	size := 0
+	for _, m := range s.maps.scripts() {
+		elems, err := s.maps.elements(m)
+		if err != nil {
+			s.complain(m.Pos, err)
+			continue
+		}
+		all = append(all, &output.Map{Map: m, Elements: elems})
+		size += len(elems) * (m.KeySize + 8*m.ValueSize)
+	}
+	s.front.later(size, manifest.Pos{}, func(w *writer) {
+		defer c.pending.Store(false)
+		w.sink.Snapshot(func(show func(*output.Map)) {
+			for _, x := range all {
+				show(x)
+			}
+		})
+		w.endDocument()
+	})
+}
+
+// endDocument passes on what was written as a whole document, where the output replaces one by the next.
+func (w *writer) endDocument() {
+	d, ok := w.opts.Out.(output.Replacer)
+	if !ok || !w.opts.Format.Document {
+		return
+	}
+	w.Out.Flush(true)
+	if err := d.Replace(); err != nil {
+		w.warn("WARNING: " + err.Error())
+	}
+}
+
+// lossCounts are the losses since the start by cause, in the order of the manifest.
+func (s *session) lossCounts() []output.Loss {
+	counters := make([]byte, 8*len(s.manifest.Losses))
+	v := s.loaded.Variables["lost"]
+	if len(counters) == 0 || v == nil || v.Get(counters) != nil {
+		return nil
+	}
+	var out []output.Loss
+	at := map[string]int{}
+	for i := range s.manifest.Losses {
+		cause := s.manifest.Losses[i].Kind
+		if cause == "unused" {
+			continue
+		}
+		if _, ok := at[cause]; !ok {
+			at[cause] = len(out)
+			out = append(out, output.Loss{Cause: cause})
+		}
+		out[at[cause]].N += binary.NativeEndian.Uint64(counters[8*i:])
+	}
+	return out
+}
