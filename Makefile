@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test race test-kernels lint bench fuzz mutate generate docs clean
+.PHONY: all build demo test race module-path test-kernels lint bench fuzz mutate generate docs clean
 
 all: build
 
@@ -25,6 +25,12 @@ demo: build
 test:
 	@bash tests/setup/install.sh
 	@bash tests/all.sh
+
+# module-path renames the Go module, so that others can require it: its path then begins with a host
+# name. Imports, tests, scripts and documents change with it.
+#   make module-path MODULE=example.com/tools/btc
+module-path:
+	@$(GO) run ./tools/modulepath '$(MODULE)'
 
 # race runs the tests of the library, and of what it is made of, with Go's race detector
 # (needs a C compiler).

@@ -25,7 +25,7 @@ func rootCommand() *command {
 			"arguments.",
 		sub: []*command{
 			compileCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), explainCommand(),
-			passesCommand(), targetCommand(), versionCommand(),
+			genCommand(), passesCommand(), targetCommand(), versionCommand(),
 		},
 	}
 	root.sub = append(root.sub, completionCommand(root), manCommand(root), helpCommand(root))

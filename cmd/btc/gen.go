@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"btc/cmd/btc/gengo"
+	"btc/frontend/diag"
+	"btc/internal/manifest"
+	"btc/internal/option"
+)
+
+// genCommand writes source for programs that run objects by package btrace.
+func genCommand() *command {
+	return &command{name: "gen", operands: "LANGUAGE ...", summary: "write source code for a program that runs a script", sub: []*command{genGoCommand()}}
+}
+
+// genGo are the options of btc gen go.
+type genGo struct {
+	scriptFlags
+	pkg, name, library string
+}
+
+func genGoCommand() *command {
+	g := genGo{library: "btc/btrace"}
+	return &command{
+		name: "go", operands: "FILE.bt [-- PARAMETERS]", summary: "write a Go file with the compiled script and its types", files: []string{"bt"},
+		about: "Writes FILE_btc.go, FILE_btc.o and FILE_btc.json into the current directory: a function that loads the\n" +
+			"script, a struct of its parameters, and its maps and events with their types. In Go source:\n" +
+			"//go:generate btc gen go FILE.bt",
+		options: append(option.Table{
+			{Name: "package", Value: "NAME", To: &g.pkg, Help: "package of the source; default: $GOPACKAGE, which go generate sets"},
+			{Name: "name", Value: "NAME", To: &g.name, Help: "what the names of functions and types begin with; default: the script's name"},
+			{Name: "library", Value: "PATH", To: &g.library, Help: "import path of the library; default: btrace of this btc"},
+		}, g.table()...),
+		run: g.run,
+	}
+}
+
+func (g *genGo) run(line *option.Line) int {
+	g.scriptParams(line.After)
+	name, text, err := g.script(line.Operands)
+	if err != nil {
+		return fail("%v", err)
+	}
+	if extra := g.extra(line.Operands); extra != "" {
+		return fail("unexpected argument %q: one script at a time; parameters follow --", extra)
+	}
+	stem := strings.TrimSuffix(filepath.Base(name), ".bt")
+	if g.name == "" {
+		if name == diag.Stdin {
+			return fail("say what the names begin with: --name NAME")
+		}
+		g.name = stem
+	} else if name == diag.Stdin {
+		stem = g.name
+	}
+	if g.pkg == "" {
+		if g.pkg = os.Getenv("GOPACKAGE"); g.pkg == "" {
+			return fail("say which package the source is of: --package NAME, or run btc by go generate")
+		}
+	}
+	prefix := gengo.Name(g.name)
+	if prefix == "" {
+		return fail("--name: %q has no letter", g.name)
+	}
+	out, status := g.compile(name, text)
+	if out == nil {
+		return status
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		return fail("%v", err)
+	}
+	object := stem + "_btc.o"
+	files := outputNames(object)
+	source, err := gengo.Source(m, gengo.Options{Package: g.pkg, Library: g.library, Name: prefix, Object: files[0], JSON: files[1], Script: filepath.Base(name)})
+	if err != nil {
+		return fail("--package: %v", err)
+	}
+	if err := writeFiles(newFile{files[0], out.Object}, newFile{files[1], out.Manifest}, newFile{stem + "_btc.go", source}); err != nil {
+		return fail("%v", err)
+	}
+	return 0
+}

@@ -1,0 +1,192 @@
+// Package modulepath has another module require a renamed copy of this tree, from a module proxy
+// in a directory, and use its library.
+package modulepath
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	path    = "example.com/tools/btc"
+	version = "v0.1.0"
+)
+
+// program uses the library with what btc gen go wrote.
+const program = `package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"PATH/btrace"
+)
+
+//go:generate btc gen go reads.bt
+
+func main() {
+	s, err := LoadReads(ReadsParams{Times: 3}, btrace.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	if err := s.Attach(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	for e := range s.Events() {
+		switch x := s.Event(e).(type) {
+		case *ReadsPrintf1:
+			fmt.Println(x.Arg1, x.Arg2)
+		}
+	}
+	calls, err := s.Calls()
+	fmt.Println(len(calls), calls[0].Key1, calls[0].Value, err)
+}
+`
+
+const script = `begin { printf("%d %s\n", getopt("times", 1), "text"); @calls["key"] = count(); exit(); }
+tracepoint:syscalls:sys_enter_lseek /pid == getopt("only", 0) && getopt("flag", false)/ {
+	@h[comm, args.offset, kstack] = hist(args.offset); @a[pid] = avg(3); @events = str($2); @low = min(args.offset); print((1, comm));
+}`
+
+func TestOtherModule(t *testing.T) {
+	tree, proxy, other := t.TempDir(), t.TempDir(), t.TempDir()
+	files := copyTree(t, tree)
+	run(t, tree, nil, "make", "-s", "module-path", "MODULE="+path)
+	if out := run(t, tree, nil, "grep", "-rlE", `"btc/(loader|btrace|internal|compile|cmd)`, "--include=*.go", "--exclude-dir=modulepath", "."); out != "" {
+		t.Errorf("files with the old path:\n%s", out)
+	}
+	serve(t, tree, proxy, files)
+	for name, text := range map[string]string{
+		"main.go": strings.ReplaceAll(program, "PATH", path), "reads.bt": script,
+		"go.mod": fmt.Sprintf("module example.org/agent\n\ngo 1.26\n\nrequire %s %s\n", path, version),
+	} {
+		if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := t.TempDir()
+	run(t, "../..", nil, "go", "build", "-o", bin, "./cmd/btc")
+	// The generated code imports the library of the btc that wrote it, unless it is told another.
+	run(t, other, nil, filepath.Join(bin, "btc"), "gen", "go", "--library", path+"/btrace", "--package", "main", "reads.bt")
+	cache := strings.TrimSpace(run(t, other, nil, "go", "env", "GOMODCACHE"))
+	env := []string{"GOPROXY=file://" + proxy + ",file://" + filepath.Join(cache, "cache", "download"), "GONOSUMDB=*", "GONOSUMCHECK=1", "GOFLAGS=-mod=mod",
+		"GONOPROXY=none", "GOPRIVATE=", "GOSUMDB=off", "GOMODCACHE=" + modCache(t)}
+	run(t, other, env, "go", "build", "-o", "agent", ".")
+	out := run(t, other, nil, filepath.Join(other, "agent"))
+	want := "3 text\n1 key 1 <nil>\n"
+	if os.Geteuid() != 0 {
+		if !strings.Contains(out, "root") && !strings.Contains(out, "permitted") && !strings.Contains(out, "CAP_") {
+			t.Errorf("not root: %s", out)
+		}
+		return
+	}
+	if out != want {
+		t.Errorf("have %q, want %q", out, want)
+	}
+}
+
+// modCache is a module cache of the test's own, whose files can be removed.
+func modCache(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "modcache")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		exec.Command("chmod", "-R", "u+w", dir).Run()
+		os.RemoveAll(dir)
+	})
+	return dir
+}
+
+// copyTree copies the files of this tree that git knows.
+func copyTree(t *testing.T, to string) []string {
+	t.Helper()
+	list := run(t, "../..", nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	var files []string
+	for name := range strings.SplitSeq(strings.TrimRight(list, "\x00"), "\x00") {
+		from := filepath.Join("../..", name)
+		info, err := os.Lstat(from)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		b, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, name), b, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, name)
+	}
+	if len(files) == 0 {
+		t.Skip("skipped: git does not know the files of this tree")
+	}
+	return files
+}
+
+// serve lays a tree out as a module proxy has it.
+func serve(t *testing.T, tree, proxy string, files []string) {
+	t.Helper()
+	dir := filepath.Join(proxy, path, "@v")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(tree, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"list": version + "\n", version + ".mod": string(mod), version + ".info": `{"Version":"` + version + `"}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Create(filepath.Join(dir, version+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z := zip.NewWriter(f)
+	for _, name := range files {
+		from, err := os.Open(filepath.Join(tree, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := z.Create(path + "@" + version + "/" + name)
+		if err == nil {
+			_, err = io.Copy(w, from)
+		}
+		from.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command and returns its output; grep may find nothing.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "CGO_ENABLED=0"), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil && name != "grep" {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(cmd.Args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
