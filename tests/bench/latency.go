@@ -24,7 +24,7 @@ var latencyRates = []int{10, 100, 900, 3000, 20_000, 100_000}
 // latency measures how long a line takes from the event to the reader of a pipe, what that
 // costs both sides, and how much of a burst is lost when the reader of the pipe is slow.
 func (b *bench) latency() error {
-	a := axis{Name: "latency", Title: "Time from an event to its line, and lines lost"}
+	a := axis{Name: "latency", Title: "Time from an event to its line, and lines lost", Sides: b.sides()}
 	script := filepath.Join(b.root, "tests/bench/output/stamp.bt")
 	worst := [2]float64{}
 	for _, rate := range latencyRates {

@@ -19,6 +19,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -37,6 +38,7 @@ type bench struct {
 	root   string // of the repository
 	dir    string // scratch files
 	bin    string // directory of btc and btrun; "" builds them
+	before string // directory of the btc and btrun to compare with; "" compares with bpftrace
 	kernel string // of guests, as getkernels.sh calls it
 	quick  bool
 	rounds int
@@ -87,6 +89,7 @@ func run() error {
 	match := flag.String("case", "", "regular expression of cases (events, code)")
 	out := flag.String("out", "docs/bench", "folder of the results; they replace those of the axes measured")
 	flag.StringVar(&b.bin, "bin", "", "folder of the btc and btrun to measure, instead of building them")
+	flag.StringVar(&b.before, "before", "", "directory of an earlier btc and btrun, to compare with instead of bpftrace")
 	flag.StringVar(&b.kernel, "kernel", "sid", "kernel of the guests of the axis guest")
 	flag.BoolVar(&b.quick, "quick", false, "fewer rounds and sizes, to look at a change")
 	flag.IntVar(&b.rounds, "rounds", 0, "rounds of each measurement (default 7, quick 3)")
@@ -96,6 +99,9 @@ func run() error {
 		if b.quick {
 			b.rounds = 3
 		}
+	}
+	if b.before != "" && *out == "docs/bench" {
+		return errors.New("-before: name a directory of the results with -out")
 	}
 	if *match != "" {
 		var err error
@@ -136,7 +142,9 @@ func run() error {
 
 // cleanUp removes the directory of prepare, which bpftrace has mounted.
 func (b *bench) cleanUp() {
-	_ = unix.Unmount(b.ref.chroot+b.dir, unix.MNT_DETACH)
+	if b.before == "" {
+		_ = unix.Unmount(b.ref.chroot+b.dir, unix.MNT_DETACH)
+	}
 	_ = os.RemoveAll(b.dir)
 }
 
@@ -167,12 +175,29 @@ func (b *bench) prepare() error {
 		}
 	}
 	b.btc = btcTool{dir: b.dir}
+	if b.before != "" {
+		return nil
+	}
 	b.ref, err = reference(b.root, b.dir)
 	return err
 }
 
+// sides are the names of the two where they are not btc and bpftrace.
+func (b *bench) sides() [2]string {
+	if b.before == "" {
+		return [2]string{}
+	}
+	tools := b.tools()
+	return [2]string{tools[0].name(), tools[1].name()}
+}
+
 // tools are the two that are compared.
-func (b *bench) tools() [2]tool { return [2]tool{b.btc, b.ref} }
+func (b *bench) tools() [2]tool {
+	if b.before != "" {
+		return [2]tool{b.btc, earlierTool{btcTool{dir: b.before}}}
+	}
+	return [2]tool{b.btc, b.ref}
+}
 
 // alternate runs both tools in turn, k 0 and 1, and changes their order each
 // round. It ends with the first error.

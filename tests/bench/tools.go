@@ -81,7 +81,12 @@ func (t btcTool) run(script, out string) func() *exec.Cmd {
 	return func() *exec.Cmd { return exec.Command(filepath.Join(t.dir, "btrun"), args...) }
 }
 
-// refTool is bpftrace bpftrace, in a directory of its own unless chroot is ""; it
+// earlierTool is another btc.
+type earlierTool struct{ btcTool }
+
+func (earlierTool) name() string { return "earlier btc" }
+
+// refTool is bpftrace, in a directory of its own unless chroot is ""; it
 // looks for what scripts include in the directory include.
 type refTool struct{ chroot, include, version string }
 
