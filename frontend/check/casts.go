@@ -77,10 +77,19 @@ func (b *body) tagNames(word, name string) []string {
 }
 
 func (b *body) tagType(t *ast.TagType) *types.Type {
-	if typ, ok := b.env.Tagged(t.Kind.String(), t.Name); ok {
+	word := t.Kind.String()
+	own := b.env.Own(word, t.Name)
+	inProgram := func(d *debuginfo.Binary) (*types.Type, bool) { return d.Tagged(word, t.Name) }
+	// Program and kernel may both have the type. In a uprobe the program's is meant.
+	if !own && !b.severalPrograms() {
+		if typ, ok := b.userType(t, inProgram); ok {
+			return typ
+		}
+	}
+	if typ, ok := b.env.Tagged(word, t.Name); ok {
 		return typ
 	}
-	if typ, ok := b.userType(t, func(d *debuginfo.Binary) (*types.Type, bool) { return d.Tagged(t.Kind.String(), t.Name) }); ok {
+	if typ, ok := b.userType(t, inProgram); ok {
 		return typ
 	}
 	if t.Kind == ast.EnumTag {

@@ -166,8 +166,13 @@ func (b *body) userArg(x *ast.Field, e *Expr) {
 	b.placed(x, e, p.Type)
 }
 
-// userType looks for a type that neither the script nor the kernel has in the
-// debug information of the program that is probed. find asks one file.
+// severalPrograms reports whether the attach points of the clause are in more than one file.
+func (b *body) severalPrograms() bool {
+	return slices.ContainsFunc(b.sharing, func(p *Point) bool { return p.Target != b.point.Target })
+}
+
+// userType looks for a type of the program that is probed, in its debug information. find
+// asks one file.
 func (b *body) userType(at ast.Node, find func(*debuginfo.Binary) (*types.Type, bool)) (*types.Type, bool) {
 	if b.point == nil || b.point.Space() != types.User || b.files == nil {
 		return nil, false
@@ -180,12 +185,9 @@ func (b *body) userType(at ast.Node, find func(*debuginfo.Binary) (*types.Type, 
 	if !ok {
 		return nil, false
 	}
-	for _, p := range b.sharing {
-		if p.Target != b.point.Target {
-			b.fail(diag.UnknownType, at, "the type is one of %s, which the other attach points of the clause need not have", b.point.Target).
-				Hint("write a clause for each file")
-			break
-		}
+	if b.severalPrograms() {
+		b.fail(diag.UnknownType, at, "the type is one of %s, which the other attach points of the clause need not have", b.point.Target).
+			Hint("write a clause for each file")
 	}
 	b.bind(bin)
 	return t, true
