@@ -175,7 +175,7 @@ func (e *Env) Named(name string) (*types.Type, bool) {
 // baseTypes are names that a target need not have: those of C with one word,
 // and the fixed-size names of the kernel and of <stdint.h>.
 var baseTypes = map[string]*types.Type{
-	"char": types.TChar, "short": types.TInt16, "int": types.TInt32, "long": types.TInt64,
+	"char": types.TUint8, "short": types.TInt16, "int": types.TInt32, "long": types.TInt64,
 	"unsigned": types.TUint32, "signed": types.TInt32, "_Bool": types.TUint8, "bool": types.TUint8, "void": types.TNone,
 	"int8_t": types.TInt8, "int16_t": types.TInt16, "int32_t": types.TInt32, "int64_t": types.TInt64,
 	"uint8_t": types.TUint8, "uint16_t": types.TUint16, "uint32_t": types.TUint32, "uint64_t": types.TUint64,

@@ -23,7 +23,7 @@ func (e *Env) convert(t *kernel.Type, alias string) *types.Type {
 		switch {
 		case t.Bool:
 			return types.TBool
-		case t.Name == "char" || t.Name == "signed char":
+		case t.Name == "signed char": // a plain char has no sign: the kernel is built so
 			return types.TInt8
 		}
 		return types.MakeInt(t.Size, t.Signed)

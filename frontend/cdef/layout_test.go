@@ -232,7 +232,7 @@ func TestOwnWins(t *testing.T) {
 	if !ok || task.Comp.CORE != "struct task_struct" || e.Own("struct", "task_struct") {
 		t.Fatalf("the kernel's struct task_struct is %+v", task)
 	}
-	if m, ok := task.Comp.Find("comm"); !ok || m.Type.String() != "int8[16]" {
+	if m, ok := task.Comp.Find("comm"); !ok || m.Type.String() != "uint8[16]" {
 		t.Errorf("comm is %v", m.Type)
 	}
 	if m, ok := task.Comp.Find("in_execve"); !ok || m.BitSize != 1 || m.Type.Kind != types.Int {

@@ -189,7 +189,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		return
 	}
 	e.Type = to
-	if types.Equal(from, to) && (to.Kind == types.Int || to.Kind == types.Array) && !in.Reads && !measured(x.X) {
+	if types.Equal(from, to) && (to.Kind == types.Int || to.Kind == types.Array || to.Kind == types.Pointer) && !in.Reads && !measured(x.X) {
 		b.fail(diag.NeedlessCast, x, "Unnecessary cast: expression is already of type %s", to)
 	}
 	if c := in.Const; c != nil && c.IsStr && to.Kind == types.Bool {

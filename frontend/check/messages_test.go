@@ -92,6 +92,8 @@ var messages = []struct {
 	{`enum E { A } begin { print((enum E)5); }`, "E0213", `doesn't contain a variant value of 5`},
 	{`begin { print((int64)(int64)1); }`, "W0209", `Unnecessary cast: expression is already of type int64`},
 	{`begin { $x = (int8)(1 + 2); }`, "W0209", `Unnecessary cast: expression is already of type int8`},
+	{`begin { $x = (struct task_struct *)curtask; }`, "W0209", `Unnecessary cast: expression is already of type struct task_struct *`},
+	{`tracepoint:syscalls:sys_enter_write { $x = (char *)args.buf; }`, "W0209", `Unnecessary cast: expression is already of type uint8 *`},
 	{`begin { $x = (int16)300; }`, "W0209", `Unnecessary cast: expression is already of type int16`},
 	{`begin { printf(1); }`, "E0218", `printf() expects a string literal as the first argument`},
 	{`begin { clear(1); }`, "E0214", `clear() expects a map argument`},

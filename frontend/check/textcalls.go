@@ -100,9 +100,9 @@ func (b *body) texts(c *callSite) {
 	}
 }
 
-// isChars reports whether t is char *.
+// isChars reports whether t is char *, of the kernel (unsigned) or of a program.
 func isChars(t *types.Type) bool {
-	return t.Kind == types.Pointer && t.Elem.Kind == types.Int && t.Elem.Size == 1 && t.Elem.Signed
+	return t.Kind == types.Pointer && t.Elem.Kind == types.Int && t.Elem.Size == 1
 }
 
 // numberName is strerror(n) and its kin.

@@ -297,8 +297,11 @@ func (t *Type) timer(parts []Part) (Point, *Error) {
 			return p, at(0, "%s is not an accepted unit of time", parts[0].Text).hint("hz, us, ms or s")
 		}
 		n, err := parseCount(parts[1].Text)
-		if err != nil || n == 0 {
+		if err != nil {
 			return p, at(1, "Invalid rate of %s probe", t.Kind).hint("%s", t.timerHint())
+		}
+		if n == 0 {
+			return p, at(1, "%s frequency should be a positive integer", t.Kind).hint("%s", t.timerHint())
 		}
 		p.Unit, p.Count = parts[0].Text, n
 	}

@@ -217,7 +217,7 @@ func TestParseErrors(t *testing.T) {
 		"i:x":                             "0: Invalid rate of interval probe",
 		"i:999":                           "-1: Invalid rate of interval probe. Minimum is 1000 or 1us. Found: 999 nanoseconds",
 		"i:min:1":                         "0: min is not an accepted unit of time",
-		"p:hz:0":                          "1: Invalid rate of profile probe",
+		"p:hz:0":                          "1: profile frequency should be a positive integer",
 		"p:hz:x":                          "1: Invalid rate of profile probe",
 		"p:hz:1e19":                       "1: Invalid rate of profile probe",
 		"p:hz:4294967295e18":              "1: Invalid rate of profile probe",

@@ -26,7 +26,7 @@ func TestFillParts(t *testing.T) {
 		{"watchpoint", "$1 $2 w", "0x100 8", "watchpoint:0x100:8:w addr=256 len=8 mode=w"},
 		{"interval", "s $1", "", "parameter $1 is not given"},
 		{"interval", "s $1", "x", "it is interval:s:x: Invalid rate of interval probe"},
-		{"interval", "s $1", "0", "Invalid rate"},
+		{"interval", "s $1", "0", "frequency should be a positive integer"},
 		{"interval", "$1", "5ns", "Minimum is 1000 or 1us. Found: 5 nanoseconds"},
 		{"profile", "hz $1", "1:2", "requires 1 or 2 arguments, found 3"},
 		{"kprobe", "$1", "0x1234", "an address cannot be given"},

@@ -384,6 +384,24 @@ uretprobe:%[1]s:use { @result = retval; }`, prog), "-c", prog).wait()
 	wants(t, out, `^first 10 second 2 200 words$`, `^20$`, `^@line: 1$`, `^@result: 12$`)
 }
 
+// A struct that the kernel has by the same name is the program's in its uprobes, in other
+// clauses the kernel's, and the script's own before both.
+func TestNameOfKernelStruct(t *testing.T) {
+	const source = `struct node { char mark[3]; int number; };
+__attribute__((noinline)) int use(struct node *n) { asm volatile("" ::: "memory"); return n->number; }
+int main(void) { struct node n = { "ab", 7 }; return use(&n); }
+`
+	prog := build(t, "n.c", source, "gcc", "-g", "-O0")
+	out := trace(t, fmt.Sprintf(`
+begin { printf("kernel %%d\n", sizeof(struct node) > 8); }
+uprobe:%[1]s:use { $n = (struct node *)arg0; printf("program %%d %%d %%s\n", sizeof(struct node), $n->number, $n->mark); }`, prog), "-c", prog).wait()
+	wants(t, out, `^kernel 1$`, `^program 8 7 ab$`)
+	out = trace(t, fmt.Sprintf(`
+struct node { int a; }
+uprobe:%[1]s:use { printf("own %%d %%d\n", sizeof(struct node), args.n->number); }`, prog), "-c", prog).wait()
+	wants(t, out, `^own 4 7$`)
+}
+
 // An object whose program was built anew is refused; one that was stripped is not.
 func TestOtherBuild(t *testing.T) {
 	need(t, "gcc", "objcopy")
