@@ -92,16 +92,6 @@ func newTables() *tables {
 	}
 }
 
-// Has reports whether build can write the function of the checker's table.
-func Has(name string) bool {
-	t := newTables()
-	_, agg := aggOps[name]
-	_, call := t.calls[name]
-	_, str := t.strings[name]
-	_, obj := t.objects[name]
-	return agg || call || str || obj
-}
-
 // call builds a call for its scalar value or its effect.
 func (f *fn) call(x ast.Expr, e *check.Expr) *ir.Value {
 	defer f.here(x)()

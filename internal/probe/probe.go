@@ -205,14 +205,3 @@ func ofKind(kind string, pred func(*Type) bool) bool {
 func RunByLoader(kind string) bool {
 	return ofKind(kind, func(t *Type) bool { return t.Runner == Loader })
 }
-
-// HasArgs reports whether the builtin args has fields in the probes of a kind.
-func HasArgs(kind string) bool { return ofKind(kind, func(t *Type) bool { return t.Args }) }
-
-// SpaceOf is the address space of a kind.
-func SpaceOf(kind string) Space {
-	if t := Lookup(kind); t != nil {
-		return t.Space
-	}
-	return NoSpace
-}

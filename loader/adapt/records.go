@@ -3,6 +3,7 @@ package adapt
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -10,7 +11,6 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/hostinfo"
-	"btc/loader/order"
 	"btc/loader/report"
 )
 
@@ -84,7 +84,7 @@ func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
 		}
 	}
 	// The order of a struct's members is that of their places.
-	order.By(out.Members, func(a, b btf.Member) int { return int(a.Offset) - int(b.Offset) })
+	sort.SliceStable(out.Members, func(i, j int) bool { return out.Members[i].Offset < out.Members[j].Offset })
 	return &out
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,6 @@ import (
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
-	"btc/loader/order"
 )
 
 // function is a kernel function that may be probed.
@@ -213,11 +213,11 @@ func (x *expander) matching(a *manifest.Attach) []function {
 			out = append(out, f)
 		}
 	}
-	order.Quick(out, func(a, b function) int {
-		if c := strings.Compare(a.name, b.name); c != 0 {
-			return c
+	sort.Slice(out, func(i, j int) bool {
+		if out[i].name != out[j].name {
+			return out[i].name < out[j].name
 		}
-		return strings.Compare(a.module, b.module)
+		return out[i].module < out[j].module
 	})
 	kept := out[:0]
 	for _, f := range out {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sort"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -17,7 +18,6 @@ import (
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
-	"btc/loader/order"
 )
 
 // expandTracing finds the functions of a fentry or fexit in the types of the
@@ -222,7 +222,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 	if len(plan.Matches) == 0 {
 		return Plan{}, noMatch(p.Kind, what)
 	}
-	order.Quick(plan.Matches, func(a, b Match) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(plan.Matches, func(i, j int) bool { return plan.Matches[i].Name < plan.Matches[j].Name })
 	return plan, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sort"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -12,7 +13,6 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/order"
 	"btc/loader/symbols"
 )
 
@@ -148,9 +148,7 @@ func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	if len(visible) > 0 {
 		out = visible
 	}
-	order.By(out, func(a, b symbols.Function) int {
-		return int(int64(a.Value>>1) - int64(b.Value>>1))
-	})
+	sort.SliceStable(out, func(i, j int) bool { return int64(out[i].Value>>1) < int64(out[j].Value>>1) })
 	return out
 }
 

@@ -55,7 +55,7 @@ func TestArchive(t *testing.T) {
 			t.Errorf("%s: %v", member, err)
 		}
 	}
-	if _, err := New(bytes.NewReader(content), int64(len(content)), "x", true); err == nil || !strings.Contains(err.Error(), "no zip archive") {
+	if _, err := New(bytes.NewReader(content), int64(len(content)), "x", true); err == nil || !strings.Contains(err.Error(), "not a valid zip file") {
 		t.Errorf("no archive: %v", err)
 	}
 	if archive, member, inside := Member("/a/b.apk!/lib/c.so"); archive != "/a/b.apk" || member != "lib/c.so" || !inside {

@@ -3,12 +3,12 @@ package output
 import (
 	"encoding/binary"
 	"slices"
+	"sort"
 	"strings"
 
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/metrics"
-	"btc/loader/order"
 	"btc/loader/render"
 )
 
@@ -133,11 +133,11 @@ func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
 		return 2
 	}
 	if len(all) > room || last != nil {
-		order.By(all, func(a, b sample) int {
-			if c := rank(&a) - rank(&b); c != 0 {
-				return c
+		sort.SliceStable(all, func(i, j int) bool {
+			if a, b := rank(&all[i]), rank(&all[j]); a != b {
+				return a < b
 			}
-			return compareSize(m.Map, &b.el, &a.el)
+			return compareSize(m.Map, &all[j].el, &all[i].el) < 0
 		})
 	}
 	kept := len(all)
@@ -161,7 +161,7 @@ func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
 		}
 		all = append(slices.Clip(all[:kept]), rest)
 	}
-	order.By(all, func(a, b sample) int { return slices.Compare(a.values, b.values) })
+	sort.SliceStable(all, func(i, j int) bool { return slices.Compare(all[i].values, all[j].values) < 0 })
 	return all
 }
 

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 
 	"btc/internal/manifest"
 	"btc/loader/object"
-	"btc/loader/order"
 )
 
 // Description says what an object may do, in the order in which it is printed.
@@ -87,7 +87,7 @@ func Describe(o *object.Object, cpus int) *Description {
 			}
 		}
 	}
-	order.By(d.Maps, func(a, b MapText) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(d.Maps, func(i, j int) bool { return d.Maps[i].Name < d.Maps[j].Name })
 	return d
 }
 

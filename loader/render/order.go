@@ -3,10 +3,10 @@ package render
 import (
 	"bytes"
 	"cmp"
+	"sort"
 
 	"btc/internal/manifest"
 	"btc/loader/format"
-	"btc/loader/order"
 )
 
 // Sort puts elements into the order in which the language prints them: maps of
@@ -16,18 +16,19 @@ func Sort(m *manifest.Map, elems []Element) {
 	if m.Shape == "tseries" {
 		return // by the bytes of their keys, as they were made
 	}
-	order.Quick(elems, func(a, b Element) int {
+	sort.Slice(elems, func(i, j int) bool {
+		a, b := &elems[i], &elems[j]
 		if byValue(m) {
 			if c := compareNumbers(a.number(m), b.number(m), signedOrder(m)); c != 0 {
-				return c
+				return c < 0
 			}
 		}
 		if m.Key != nil {
 			if c := compareKeys(m.Key, a.Key, b.Key); c != 0 {
-				return c
+				return c < 0
 			}
 		}
-		return bytes.Compare(a.Key, b.Key)
+		return bytes.Compare(a.Key, b.Key) < 0
 	})
 }
 

@@ -60,11 +60,6 @@ func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) 
 	return appendElement(env.Clean(dst, []byte(m.Name)), env, m, el, top.Div)
 }
 
-// Value appends an element's value alone, as print(@m[key]) and printf show it.
-func Value(dst []byte, env *format.Env, m *manifest.Map, el *Element) []byte {
-	return appendValue(dst, env, m, el, 1)
-}
-
 // appendKey appends a key; that of several parts loses its outer parentheses.
 func appendKey(dst []byte, env *format.Env, l *manifest.Layout, key []byte) []byte {
 	from := len(dst)

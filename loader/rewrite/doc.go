@@ -10,17 +10,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// MainEnd is the index of the first instruction after the program's main function: subprograms
-// follow it.
-func MainEnd(insns asm.Instructions) int {
-	for i := 1; i < len(insns); i++ {
-		if btf.FuncMetadata(&insns[i]) != nil {
-			return i
-		}
-	}
-	return len(insns)
-}
-
 // putInFront puts instructions before a function's first. The function's name,
 // type and first line move to its new beginning.
 func putInFront(head, insns asm.Instructions) asm.Instructions {

@@ -5,11 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sort"
 	"strings"
 	"sync"
 	"syscall"
-
-	"btc/loader/order"
 )
 
 // cgroups finds the paths of cgroups by id. It keeps what it found: a cgroup
@@ -105,7 +104,7 @@ func mountedHierarchies() []hierarchy {
 			old = append(old, hierarchy{controllers(fields[3]), fields[1]})
 		}
 	}
-	order.Quick(old, func(a, b hierarchy) int { return strings.Compare(a.name, b.name) })
+	sort.Slice(old, func(i, j int) bool { return old[i].name < old[j].name })
 	return append(unified, old...)
 }
 

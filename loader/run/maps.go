@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"btc/loader/bpfmap"
 	"btc/loader/host"
 	"btc/loader/load"
-	"btc/loader/order"
 	"btc/loader/output"
 	"btc/loader/render"
 )
@@ -307,7 +307,7 @@ func (t *mapTable) scripts() []*manifest.Map {
 			out = append(out, x)
 		}
 	}
-	order.Quick(out, func(a, b *manifest.Map) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
 }
 

@@ -30,7 +30,6 @@ type Table struct {
 	parser   parser
 	kernel   *hostinfo.Kallsyms
 	kernTry  bool
-	kernErr  error
 	readable map[string]string // mangled -> shown
 	shown    int               // bytes of readable
 
@@ -106,17 +105,13 @@ func (t *Table) Poll() {
 func (t *Table) Kernel(addr uint64) (sym hostinfo.Symbol, off uint64, ok bool) {
 	if !t.kernTry {
 		t.kernTry = true
-		t.kernel, t.kernErr = hostinfo.LoadKallsyms()
+		t.kernel, _ = hostinfo.LoadKallsyms()
 	}
 	if t.kernel == nil {
 		return hostinfo.Symbol{}, 0, false
 	}
 	return t.kernel.Lookup(addr)
 }
-
-// KernelError is why kernel addresses cannot be resolved, nil when they can or
-// none was asked for.
-func (t *Table) KernelError() error { return t.kernErr }
 
 // Ksym is the bare name of the kernel function at addr, or the address in hex.
 func (t *Table) Ksym(addr uint64) string {

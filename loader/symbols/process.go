@@ -2,10 +2,10 @@ package symbols
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/safefile"
-	"btc/loader/order"
 )
 
 // process is what is known of a process's memory: taken when the program
@@ -129,7 +128,7 @@ func (t *Table) forgetProcesses() {
 	for tgid := range t.procs {
 		oldest = append(oldest, tgid)
 	}
-	order.Quick(oldest, func(a, b uint32) int { return cmp.Compare(t.procs[a].used, t.procs[b].used) })
+	sort.Slice(oldest, func(i, j int) bool { return t.procs[oldest[i]].used < t.procs[oldest[j]].used })
 	old := max(len(oldest)-recentProcs, 0)
 	for _, tgid := range oldest[:old] {
 		if !needed[tgid] && unix.Kill(int(tgid), 0) == unix.ESRCH {

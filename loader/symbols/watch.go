@@ -2,18 +2,16 @@ package symbols
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"btc/loader/order"
 )
 
 // Watch notes what code processes map from now on, as the kernel tells it: so the
@@ -163,7 +161,7 @@ func (w *Watch) Poll() {
 	for _, r := range w.rings {
 		records = r.read(records)
 	}
-	order.By(records, func(a, b record) int { return cmp.Compare(a.time, b.time) })
+	sort.SliceStable(records, func(i, j int) bool { return records[i].time < records[j].time })
 	for i := range records {
 		w.apply(&records[i])
 	}
@@ -257,7 +255,7 @@ func (w *Watch) known(pid uint32) (maps []mapping, parent uint32) {
 			maps = append(maps, m)
 		}
 	}
-	order.Quick(maps, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
+	sort.Slice(maps, func(i, j int) bool { return maps[i].start < maps[j].start })
 	return maps, p.parent
 }
 

@@ -3,8 +3,6 @@ package capture
 import (
 	"slices"
 	"strings"
-
-	"btc/loader/order"
 )
 
 // briefDepth is how many pointers away from a tracepoint's arguments a type may be
@@ -19,7 +17,7 @@ func Abridge(src *Source, whole []string) {
 		src.Modules[i].brief = !slices.Contains(whole, src.Modules[i].Name)
 	}
 	// A type that several modules describe is that of the first of them.
-	order.By(src.Modules, func(a, b Module) int { return briefLast(a) - briefLast(b) })
+	slices.SortStableFunc(src.Modules, func(a, b Module) int { return briefLast(a) - briefLast(b) })
 	src.abridge = func(b *btf, modules []Module) {
 		var brief []string
 		for _, m := range modules {

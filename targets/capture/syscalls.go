@@ -2,9 +2,9 @@ package capture
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
-	"btc/loader/order"
 	"btc/targets/targetfile"
 )
 
@@ -85,6 +85,6 @@ func (s *syscallSet) list() []targetfile.Syscall {
 			all = append(all, *call)
 		}
 	}
-	order.Quick(all, func(a, b targetfile.Syscall) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b targetfile.Syscall) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

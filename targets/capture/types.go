@@ -2,8 +2,8 @@ package capture
 
 import (
 	"cmp"
+	"slices"
 
-	"btc/loader/order"
 	"btc/targets/targetfile"
 )
 
@@ -94,11 +94,11 @@ func (c *converter) place(popular int) {
 	for i := range byUse {
 		byUse[i] = i
 	}
-	order.By(byUse, func(a, b int) int {
+	slices.SortStableFunc(byUse, func(a, b int) int {
 		return cmp.Or(cmp.Compare(c.uses[b], c.uses[a]), cmp.Compare(c.order[a], c.order[b]))
 	})
 	rest := byUse[min(popular, len(byUse)):]
-	order.Quick(rest, func(a, b int) int { return cmp.Compare(c.order[a], c.order[b]) })
+	slices.SortFunc(rest, func(a, b int) int { return cmp.Compare(c.order[a], c.order[b]) })
 	c.pos = make([]int, len(c.order))
 	for p, i := range byUse {
 		c.pos[i] = p

@@ -6,9 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
-
-	"btc/loader/order"
 )
 
 // Write makes the bytes of a target file. The same data gives the same bytes.
@@ -213,7 +212,7 @@ func (w *writer) types(types []Type) {
 }
 
 func (w *writer) named(id int, entries []entry) {
-	order.By(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	slices.SortStableFunc(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
 	b := &blocks{w: w}
 	first, prev := "", ""
 	for _, e := range entries {

@@ -30,7 +30,6 @@ var allowed = map[string][]string{
 	"ir":        {"ir/kernel", "internal/manifest"},
 	"ir/kernel": {"loader/hostinfo", "targets/targetfile", "internal/safefile"},
 	"ir/interp": {"ir", "ir/kernel"},
-	"ir/dump":   {"ir"},
 	"passes":    {"ir", "ir/kernel", "internal/manifest"},
 
 	"backend/mach":     {"ir", "ir/kernel"},
@@ -50,10 +49,9 @@ var allowed = map[string][]string{
 
 	"internal/manifest":  {},
 	"loader/binary":      {"internal/safefile"},
-	"loader/order":       {},
 	"loader/hostinfo":    {"internal/manifest"},
-	"targets/targetfile": {"loader/hostinfo", "loader/order"},
-	"targets/capture":    {"internal/manifest", "loader/order", "loader/hostinfo", "targets/targetfile"},
+	"targets/targetfile": {"loader/hostinfo"},
+	"targets/capture":    {"internal/manifest", "loader/hostinfo", "targets/targetfile"},
 	"loader/options":     {"internal/option", "loader/output", "loader/permission"},
 	"loader/permission":  {},
 	"loader/...":         {"loader/...", "internal/manifest", "internal/safefile"},

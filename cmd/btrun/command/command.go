@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode"
@@ -21,7 +22,6 @@ import (
 	"btc/loader/host"
 	"btc/loader/object"
 	"btc/loader/options"
-	"btc/loader/order"
 	"btc/loader/report"
 	"btc/loader/run"
 )
@@ -220,7 +220,7 @@ func help(path string, stdout, stderr io.Writer) int {
 			positional = append(positional, &manifest.Param{Name: name, Type: "text of an attach point"})
 		}
 	}
-	order.By(positional, func(a, b *manifest.Param) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(positional, func(i, j int) bool { return positional[i].Name < positional[j].Name })
 	printParams(stdout, "Parameters", "", positional)
 	printParams(stdout, "Options (after --)", "--", named)
 	if len(positional)+len(named) == 0 {
