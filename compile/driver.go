@@ -214,7 +214,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	if d, found := backendmanifest.TooLarge(m); found {
 		return nil, d
 	}
-	doc, err := manifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
+	doc, err := backendmanifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
 	var fault *manifest.Fault
 	if errors.As(err, &fault) && fault.Size {
 		return nil, tooLarge(m, fault)

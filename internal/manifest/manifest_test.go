@@ -46,7 +46,7 @@ func sample() *Manifest {
 
 func TestRoundTrip(t *testing.T) {
 	want := sample()
-	data, err := Marshal(want)
+	data, err := write(want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestRoundTrip(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	again, _ := Marshal(got)
+	again, _ := write(got)
 	if string(again) != string(data) {
 		t.Error("the same manifest gave other bytes")
 	}
@@ -75,7 +75,7 @@ func TestShortValues(t *testing.T) {
 func TestFormatsHoldAnyByte(t *testing.T) {
 	m := sample()
 	m.Events[0].Format = "\xff%s\x00%d\n"
-	data, err := Marshal(m)
+	data, err := write(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestFormatsHoldAnyByte(t *testing.T) {
 }
 
 func TestUnknownKeysAreIgnored(t *testing.T) {
-	data, _ := Marshal(sample())
+	data, _ := write(sample())
 	data = []byte(strings.Replace(string(data), "{", `{"later": [1, {"x": null}],`, 1))
 	if _, err := Parse(data); err != nil {
 		t.Error(err)
@@ -321,7 +321,7 @@ func TestBuckets(t *testing.T) {
 
 // Whatever Parse accepts survives being written and read again.
 func FuzzParse(f *testing.F) {
-	data, _ := Marshal(sample())
+	data, _ := write(sample())
 	f.Add(data)
 	f.Add([]byte(`{"schema":"btc/1","maps":[{"shape":"hist"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -329,7 +329,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := Marshal(m)
+		again, err := write(m)
 		if err != nil {
 			t.Fatalf("accepted, but not written: %v", err)
 		}

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"unicode/utf8"
 )
@@ -48,12 +47,9 @@ func Parse(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Marshal validates m and gives its file: indented JSON with a newline at the
-// end. The same manifest gives the same bytes.
-func Marshal(m *Manifest) ([]byte, error) {
-	if err := m.Validate(); err != nil {
-		return nil, err
-	}
+// File is m as its file has it: the format of an event that is not UTF-8 is in
+// FormatBytes, for JSON has no other strings.
+func (m *Manifest) File() *Manifest {
 	file := *m
 	file.Events = slices.Clone(m.Events)
 	for i := range file.Events {
@@ -61,15 +57,7 @@ func Marshal(m *Manifest) ([]byte, error) {
 			e.Format, e.FormatBytes = "", []byte(e.Format)
 		}
 	}
-	return AppendJSON(nil, &file), nil
-}
-
-// AppendJSON appends a value as indented JSON with a newline at the end: a struct whose
-// fields have json tags, of the types that a manifest is made of.
-func AppendJSON(dst []byte, v any) []byte {
-	w := &writer{out: dst, fields: map[reflect.Type][]field{}}
-	w.value(reflect.ValueOf(v))
-	return append(w.out, '\n')
+	return &file
 }
 
 // EmptyTime is the required feature of files in which a time event without a format means

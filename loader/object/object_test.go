@@ -1,6 +1,7 @@
 package object
 
 import (
+	"encoding/json"
 	"github.com/cilium/ebpf"
 
 	"bytes"
@@ -47,7 +48,7 @@ func TestFiles(t *testing.T) {
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "x.json") {
 		t.Errorf("a missing manifest: %v", err)
 	}
-	doc, err := manifest.Marshal(empty(data))
+	doc, err := json.Marshal(empty(data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,11 @@ import (
 	"io"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"btc/internal/manifest"
+	"btc/loader/format"
 	"btc/loader/object"
 )
 
@@ -108,8 +110,89 @@ func reads(m *manifest.Manifest) []string {
 	return slices.Compact(all)
 }
 
-// JSON is the description as one JSON object.
-func (d *Description) JSON() []byte { return manifest.AppendJSON(nil, d) }
+// JSON is the description as one JSON object, with a newline at the end. It is written
+// by hand because encoding/json would cost btrun 246 KB.
+func (d *Description) JSON() []byte {
+	j := &jsonWriter{}
+	j.object(1, []member{
+		{"object", d.Object}, {"sha256", d.SHA256}, {"script", d.Script}, {"compiler", d.Compiler}, {"target", d.Target},
+		{"arches", d.Arches}, {"permissions", d.Permissions},
+		{"actions", rows(d.Actions, func(a ActionText) []member {
+			row := []member{{"permission", a.Permission}, {"what", a.What}}
+			if a.Path != "" {
+				row = append(row, member{"path", a.Path})
+			}
+			return withLine(row, a.Line)
+		})},
+		{"probes", rows(d.Probes, func(p ProbeText) []member {
+			return withLine([]member{{"kind", p.Kind}, {"text", p.Text}}, p.Line)
+		})},
+		{"reads", d.Reads}, {"helpers", d.Helpers}, {"kfuncs", d.Kfuncs}, {"map_bytes", d.MapBytes},
+		{"maps", rows(d.Maps, func(x MapText) []member {
+			return []member{{"name", x.Name}, {"shape", x.Shape}, {"entries", x.Entries}, {"bytes", x.Bytes}}
+		})},
+	})
+	return append(j.out, '\n')
+}
+
+// member is a name in a JSON object with its value: a string, an int, or a list of
+// strings or of objects.
+type member struct {
+	name  string
+	value any
+}
+
+func rows[T any](all []T, row func(T) []member) [][]member {
+	out := make([][]member, len(all))
+	for i, x := range all {
+		out[i] = row(x)
+	}
+	return out
+}
+
+func withLine(row []member, line int) []member {
+	if line == 0 {
+		return row
+	}
+	return append(row, member{"line", line})
+}
+
+type jsonWriter struct{ out []byte }
+
+func (j *jsonWriter) quote(s string) { j.out = format.AppendQuoted(j.out, []byte(s)) }
+
+// items writes n items between two brackets, each on a line of the given depth.
+func (j *jsonWriter) items(depth, n int, brackets string, item func(i int)) {
+	j.out = append(j.out, brackets[0])
+	for i := range n {
+		if i > 0 {
+			j.out = append(j.out, ',')
+		}
+		j.out = append(append(j.out, '\n'), strings.Repeat(" ", depth)...)
+		item(i)
+	}
+	if n > 0 {
+		j.out = append(append(j.out, '\n'), strings.Repeat(" ", depth-1)...)
+	}
+	j.out = append(j.out, brackets[1])
+}
+
+func (j *jsonWriter) object(depth int, all []member) {
+	j.items(depth, len(all), "{}", func(i int) {
+		j.quote(all[i].name)
+		j.out = append(j.out, ": "...)
+		switch v := all[i].value.(type) {
+		case string:
+			j.quote(v)
+		case int:
+			j.out = strconv.AppendInt(j.out, int64(v), 10)
+		case []string:
+			j.items(depth+1, len(v), "[]", func(i int) { j.quote(v[i]) })
+		case [][]member:
+			j.items(depth+1, len(v), "[]", func(i int) { j.object(depth+2, v[i]) })
+		}
+	})
+}
 
 // Print writes the description for a reader.
 func (d *Description) Print(w io.Writer) {

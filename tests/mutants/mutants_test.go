@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -162,7 +163,10 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 	if r.IntN(20) > 0 {
 		m.Object = manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(b.object))}
 	}
-	text := manifest.AppendJSON(nil, m)
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	stage = "Parse"
 	if m, err = manifest.Parse(text); err != nil {
