@@ -154,7 +154,7 @@ func TestHostileFiles(t *testing.T) {
 		{"device", "/dev/zero", Question{Name: "f"}, "not a regular file"},
 		{"text", text, Question{Name: "f"}, "bad magic number"},
 		{"long question", good, Question{Name: strings.Repeat("f", 1<<17)}, "too long"},
-		{"no archive", good + "!/member", Question{Name: "f"}, "no zip archive"},
+		{"no archive", good + "!/member", Question{Name: "f"}, "not a valid zip file"},
 	} {
 		_, err := f.Functions(c.path, &c.q)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
