@@ -201,24 +201,32 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// build builds a program of the project into a directory, as a release is built.
+func build(t *testing.T, dir, name string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, name)
+	cmd := exec.Command("go", "build", "-o", path, "btc/cmd/"+name)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %s", err, out)
+	}
+	return path
+}
+
 // TestDryRun: nothing that the object asks for happens, and nothing is left.
 func TestDryRun(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: needs root")
 	}
 	dir := t.TempDir()
-	for _, p := range []string{"btc", "btrun"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, p), "btc/cmd/"+p).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %s", err, out)
-		}
-	}
+	btc, btrun := build(t, dir, "btc"), build(t, dir, "btrun")
 	script := `begin { printf("begin ran\n"); system("touch ` + dir + `/touched"); } end { printf("end ran\n"); }
 		interval:ms:1 { printf("interval ran\n"); } iter:task:dry_run_` + filepath.Base(dir) + ` { @ = 1; }`
 	o := filepath.Join(dir, "x.o")
-	if out, err := exec.Command(filepath.Join(dir, "btc"), "compile", "-e", script, "-o", o).CombinedOutput(); err != nil {
+	if out, err := exec.Command(btc, "compile", "-e", script, "-o", o).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %s", err, out)
 	}
-	out, err := exec.Command(filepath.Join(dir, "btrun"), "--dry-run", "--unsafe", "-c", "touch "+dir+"/child", o).CombinedOutput()
+	out, err := exec.Command(btrun, "--dry-run", "--unsafe", "-c", "touch "+dir+"/child", o).CombinedOutput()
 	if err != nil {
 		if strings.Contains(string(out), "not permitted") {
 			t.Skip("skipped: this machine does not let root load programs: ", string(out))

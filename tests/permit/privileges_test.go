@@ -1,0 +1,156 @@
+package permit
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// threads returns, of each thread of a process, what /proc/PID/task/TID/status says under the keys.
+func threads(t *testing.T, pid int, keys ...string) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no threads of process %d: %v", pid, err)
+	}
+	all := map[string][]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		values := make([]string, len(keys))
+		for line := range strings.Lines(string(text)) {
+			key, value, _ := strings.Cut(line, ":")
+			for i := range keys {
+				if key == keys[i] {
+					values[i] = strings.TrimSpace(value)
+				}
+			}
+		}
+		all[file] = values
+	}
+	return all
+}
+
+// mask is the text of a set of capabilities.
+func mask(capabilities ...uint) string {
+	bits := uint64(0)
+	for _, c := range capabilities {
+		bits |= 1 << c
+	}
+	return fmt.Sprintf("%016x", bits)
+}
+
+// TestPrivilegesOfThreads: once all is attached, no thread of btrun has a capability that
+// docs/security.md does not name for the script, and none can get one back.
+func TestPrivilegesOfThreads(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root")
+	}
+	dir := t.TempDir()
+	btc, btrun := build(t, dir, "btc"), build(t, dir, "btrun")
+	busy := filepath.Join(dir, "busy")
+	if err := os.WriteFile(busy, []byte("#!/bin/sh\nwhile :; do :; done\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const ticks = ` interval:ms:20 { printf("tick\n"); }`
+	for i, c := range []struct {
+		script string
+		args   []string
+		want   string // "": as it was started
+	}{
+		{`begin { @ = 1; }` + ticks, nil, mask(unix.CAP_BPF, unix.CAP_PERFMON)},
+		{`begin { cat("/proc/self/comm"); }` + ticks, nil, mask(unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_DAC_READ_SEARCH)},
+		{`profile:hz:99 { @[kstack] = count(); }` + ticks, nil, mask(unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYSLOG)},
+		{`interval:ms:20 { printf("tick\n"); }`, []string{"-c", busy}, mask(unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_KILL)},
+		{`profile:hz:99 /pid == cpid/ { printf("tick %s\n", ustack(2)); }`, []string{"-c", busy},
+			mask(unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_KILL)},
+		{`begin { system("true"); }` + ticks, []string{"--allow", "system"}, ""},
+	} {
+		o := filepath.Join(dir, fmt.Sprintf("x%d.o", i))
+		if out, err := exec.Command(btc, "compile", "-e", c.script, "-o", o).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %s", c.script, out)
+		}
+		cmd := exec.Command(btrun, append(c.args, o)...)
+		var messages bytes.Buffer
+		cmd.Stderr = &messages
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		seen := 0
+		for seen < 3 && lines.Scan() { // events come: what follows attaching is done
+			if strings.HasPrefix(lines.Text(), "tick") {
+				seen++
+			}
+		}
+		if seen < 3 {
+			cmd.Wait()
+			if strings.Contains(messages.String(), "not permitted") {
+				t.Skip("skipped: this machine does not let root load programs: ", messages.String())
+			}
+			t.Fatalf("%s: %s", c.script, messages.String())
+		}
+		go func() { // the pipe must not fill
+			for lines.Scan() {
+			}
+		}()
+		for file, v := range threads(t, cmd.Process.Pid, "CapEff", "CapPrm", "CapInh", "CapAmb", "NoNewPrivs") {
+			if c.want == "" {
+				if v[4] != "0" {
+					t.Errorf("%s: %s: system() has commands that cannot gain privileges", c.script, file)
+				}
+				continue
+			}
+			if none := mask(); v[0] != c.want || v[1] != c.want || v[2] != none || v[3] != none || v[4] != "1" {
+				t.Errorf("%s: %s: effective %s, permitted %s, inheritable %s, ambient %s, no_new_privs %s; want %s", c.script, file, v[0], v[1], v[2], v[3], v[4], c.want)
+			}
+		}
+		if strings.Contains(c.script, "ustack") {
+			checkParser(t, cmd.Process.Pid)
+		}
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+	}
+}
+
+// checkParser looks at the threads of the process that reads symbols for another.
+func checkParser(t *testing.T, parent int) {
+	t.Helper()
+	for range 100 {
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+		var children []byte
+		for _, file := range lists {
+			text, _ := os.ReadFile(file)
+			children = append(append(children, text...), ' ')
+		}
+		for word := range strings.FieldsSeq(string(children)) {
+			pid, _ := strconv.Atoi(word)
+			if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !bytes.HasPrefix(name, []byte("btrun-symbols")) {
+				continue
+			}
+			for file, v := range threads(t, pid, "CapEff", "CapPrm", "CapBnd", "Uid", "NoNewPrivs", "Seccomp") {
+				if none := mask(); v[0] != none || v[1] != none || v[2] != none || strings.Contains(" "+v[3]+"\t", "\t0\t") || v[4] != "1" || v[5] != "2" {
+					t.Errorf("%s of the process that reads symbols: %v", file, v)
+				}
+			}
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // it starts with the first name
+	}
+	t.Error("there is no process that reads symbols")
+}
