@@ -90,6 +90,23 @@ func CreateIn(root, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), full), nil
 }
 
+// DirIn opens the directory at path below the directory root, for use in paths below
+// /proc/self/fd. No symbolic link below root is followed.
+func DirIn(root, path string) (*os.File, error) {
+	full := root + "/" + path
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer unix.Close(dir)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	fd, err := openat2(dir, path, &how)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: full, Err: err}
+	}
+	return os.NewFile(uintptr(fd), full), nil
+}
+
 // openat2 calls openat2(2) until it is not interrupted, or crossed by a rename (EAGAIN).
 func openat2(dir int, path string, how *unix.OpenHow) (fd int, err error) {
 	for {

@@ -126,6 +126,26 @@ func TestCreateIn(t *testing.T) {
 	}
 }
 
+func TestDirIn(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(root, "a", "out")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, ok := range map[string]bool{".": true, "a/b": true, "a/../a": true, "a/out": false, "file": false, "..": false, "a/none": false} {
+		f, err := DirIn(root, path)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", path, err)
+		}
+		f.Close()
+	}
+}
+
 func TestReadIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {

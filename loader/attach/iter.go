@@ -51,7 +51,7 @@ func attachIter(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Hos
 	if path == "" {
 		return l, nil
 	}
-	err = l.pin(path)
+	err = pinIn(l, path, o)
 	l.Close() // the file holds it
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -64,6 +64,19 @@ func attachIter(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Hos
 		return nil, fmt.Errorf("cannot pin to %s: %w", path, err)
 	}
 	return pinned{}, nil
+}
+
+// pinIn pins a link by way of its directory, so that no link in the path leads elsewhere.
+func pinIn(l iterLink, path string, o Options) error {
+	if o.PinDir == nil {
+		return l.pin(path)
+	}
+	dir, name, err := o.PinDir(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return l.pin(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
 }
 
 // pinned stands for a link that outlives the run.

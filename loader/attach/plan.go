@@ -39,6 +39,9 @@ type Options struct {
 	// Mode is "test" or "bench" when those programs are to run instead of those that
 	// are attached; "" otherwise.
 	Mode string
+	// PinDir opens the directory of an iterator's pin, and returns its name there; nil: any path is
+	// used as it is.
+	PinDir func(path string) (dir *os.File, name string, err error)
 	// Stop is closed when no more places are to be attached to; nil: never.
 	Stop <-chan struct{}
 }

@@ -8,6 +8,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/safefile"
 	"btc/loader/binary"
 	"btc/loader/symbols"
 )
@@ -106,8 +107,14 @@ func mappedFiles(pid int) ([]string, error) {
 			continue
 		}
 		seen[f[3]+" "+f[4]] = true
-		path := root + strings.TrimSuffix(line[strings.Index(line, f[5]):], "\n")
-		if strings.HasSuffix(path, " (deleted)") || !binary.IsELF(path) {
+		path := strings.TrimSuffix(line[strings.Index(line, f[5]):], "\n")
+		gone := strings.HasSuffix(path, " (deleted)")
+		if root != "" && !gone { // a link that was put in the way meanwhile leads nowhere else
+			if path, err = safefile.Resolve(root, path); err != nil {
+				gone = true
+			}
+		}
+		if gone || !binary.IsELF(path) {
 			path = fmt.Sprintf("/proc/%d/map_files/%s", pid, f[0])
 		}
 		if binary.IsELF(path) {

@@ -7,12 +7,16 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"btc/internal/manifest"
+	"btc/internal/safefile"
 )
 
 func empty(data []byte) *manifest.Manifest {
@@ -63,6 +67,27 @@ func TestFiles(t *testing.T) {
 	}
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "x.json") {
 		t.Errorf("a truncated manifest: %v", err)
+	}
+}
+
+// What is beside an object may be anyone's: a FIFO would block, and a device may act on being opened.
+func TestSpecialFilesBesideAnObject(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.o")
+	if err := os.WriteFile(path, []byte("some object"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, make := range map[string]func() error{
+		"FIFO":   func() error { return unix.Mkfifo(ManifestPath(path), 0o644) },
+		"device": func() error { return os.Symlink("/dev/zero", ManifestPath(path)) },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); !errors.Is(err, safefile.ErrNotRegular) {
+			t.Errorf("%s: %v", name, err)
+		}
+		os.Remove(ManifestPath(path))
 	}
 }
 

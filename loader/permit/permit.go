@@ -281,6 +281,22 @@ func (g *Grants) Create(path string) (*os.File, error) {
 	return safefile.CreateIn(root, name)
 }
 
+// PinDir opens the directory that an iterator's pin is in, counted and followed as Create does
+// it, and returns it with the pin's name there.
+func (g *Grants) PinDir(path string) (dir *os.File, name string, err error) {
+	a := &Action{Permission: Pins, Path: absolute(path)}
+	root, ok := g.Root(a)
+	if !ok {
+		return nil, "", &os.PathError{Op: "pin", Path: path, Err: os.ErrPermission}
+	}
+	in, name := filepath.Split(a.Path)
+	if in, err = filepath.Rel(root, in); err != nil {
+		return nil, "", err
+	}
+	dir, err = safefile.DirIn(root, in)
+	return dir, name, err
+}
+
 // Check refuses an object that does what the operator does not allow. Its error is a
 // *report.Fault that names the first such clause of the script.
 func (g *Grants) Check(o *object.Object) error {

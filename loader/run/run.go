@@ -245,7 +245,7 @@ func (s *session) start() error {
 	if err := s.runVirtual(probe.Begin); err != nil {
 		return err
 	}
-	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Stop: s.stopping}
+	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Stop: s.stopping, PinDir: s.opts.Allow.PinDir}
 	if s.child != nil {
 		aopts.Child = s.child.pid
 	}
