@@ -3,6 +3,7 @@ package object
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,8 +38,66 @@ func checkSections(data []byte) error {
 			}
 			empty += s.Size
 		}
+		if s.Name == ".BTF" && s.Type != elf.SHT_NOBITS {
+			b, err := s.Data()
+			if err != nil {
+				return err
+			}
+			if err := checkTypes(b, f.ByteOrder); err != nil {
+				return fmt.Errorf("section .BTF: %w", err)
+			}
+		}
 	}
 	return nil
+}
+
+// maxTypes bounds the types of an object. The library follows references from type to type by
+// calls: a chain of millions would take all of the stack, which ends a Go program.
+const maxTypes = 1 << 15
+
+// checkTypes counts the types of a .BTF section (Documentation/bpf/btf.rst). What is wrong
+// otherwise is left to the library.
+func checkTypes(b []byte, order binary.ByteOrder) error {
+	const header, record = 24, 12
+	if len(b) < header {
+		return nil
+	}
+	from, size := uint64(order.Uint32(b[4:]))+uint64(order.Uint32(b[8:])), uint64(order.Uint32(b[12:]))
+	if from > uint64(len(b)) {
+		return nil
+	}
+	b = b[from:min(from+size, uint64(len(b)))]
+	for n := 0; len(b) >= record; n++ {
+		if n == maxTypes {
+			return fmt.Errorf("more than %d types", maxTypes)
+		}
+		info := order.Uint32(b[4:])
+		b = b[record:]
+		b = b[min(btfExtra(info>>24&0x1f)+btfElement(info>>24&0x1f)*uint64(info&0xffff), uint64(len(b))):]
+	}
+	return nil
+}
+
+// btfExtra is how many bytes follow the record of a type of some kind (enum of linux/btf.h).
+func btfExtra(kind uint32) uint64 {
+	switch kind {
+	case 1, 14, 17: // int, variable, tag of a declaration
+		return 4
+	case 3: // array
+		return 12
+	}
+	return 0
+}
+
+// btfElement is how many bytes follow for each element that the record counts.
+func btfElement(kind uint32) uint64 {
+	switch kind {
+	case 4, 5, 15, 19: // struct, union, section of variables, 64-bit enum
+		return 12
+	case 6, 13: // enum, prototype of a function
+		return 8
+	}
+	return 0
 }
 
 // mapTypes are the kernel's types behind the manifest's words.

@@ -6,6 +6,8 @@ import (
 
 	"bytes"
 	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"os"
@@ -88,6 +90,82 @@ func TestSpecialFilesBesideAnObject(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		os.Remove(ManifestPath(path))
+	}
+}
+
+// A chain of types is as long as there are types: each counts, with what follows its record.
+func TestTypesAreCounted(t *testing.T) {
+	order := binary.LittleEndian
+	section := func(types []byte) []byte {
+		b := make([]byte, 24)
+		order.PutUint16(b, 0xeb9f)
+		order.PutUint32(b[4:], 24)
+		order.PutUint32(b[12:], uint32(len(types)))
+		return append(b, types...)
+	}
+	one := func(kind, elements, more int) []byte {
+		b := make([]byte, 12+more)
+		order.PutUint32(b[4:], uint32(kind<<24|elements))
+		return b
+	}
+	// One of each kind, with what follows.
+	all := bytes.Join([][]byte{one(1, 0, 4), one(2, 0, 0), one(3, 0, 12), one(4, 2, 24), one(5, 1, 12), one(6, 3, 24), one(7, 0, 0), one(8, 0, 0), one(9, 0, 0), one(10, 0, 0),
+		one(11, 0, 0), one(12, 1, 0), one(13, 2, 16), one(14, 0, 4), one(15, 2, 24), one(16, 0, 0), one(17, 0, 4), one(18, 0, 0), one(19, 2, 24)}, nil)
+	const kinds = 19
+	fits := bytes.Repeat(all, maxTypes/kinds)
+	for maxTypes%kinds > 0 && len(fits)%len(all) == 0 {
+		fits = append(fits, bytes.Repeat(one(2, 0, 0), maxTypes%kinds)...)
+	}
+	if err := checkTypes(section(fits), order); err != nil {
+		t.Errorf("%d types: %v", maxTypes, err)
+	}
+	if err := checkTypes(section(append(fits, one(2, 0, 0)...)), order); err == nil {
+		t.Errorf("%d types are accepted", maxTypes+1)
+	}
+	for n := range 64 { // cut short anywhere
+		if err := checkTypes(section(all)[:n], order); err != nil {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+// A chain of two million types ended the program: the library's calls took all of the stack.
+func TestChainOfTypes(t *testing.T) {
+	b, err := os.ReadFile("testdata/count.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := binary.LittleEndian
+	headers := order.Uint64(b[40:])
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range f.Sections {
+		if s.Name != ".BTF" {
+			continue
+		}
+		old, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		types, words := order.Uint32(old[12:]), old[24+order.Uint32(old[16:]):]
+		grown := append([]byte(nil), old[:24+types]...)
+		const chain = 2_000_000
+		for n := range uint32(chain) {
+			grown = order.AppendUint32(grown, 0)
+			grown = order.AppendUint32(grown, 2<<24)
+			grown = order.AppendUint32(grown, 1+n)
+		}
+		order.PutUint32(grown[12:], types+12*chain)
+		order.PutUint32(grown[16:], types+12*chain)
+		grown = append(grown, words...)
+		order.PutUint64(b[headers+uint64(64*i)+24:], uint64(len(b)))
+		order.PutUint64(b[headers+uint64(64*i)+32:], uint64(len(grown)))
+		b = append(b, grown...)
+	}
+	if _, err := readSpec(b); err == nil || !strings.Contains(err.Error(), "types") {
+		t.Errorf("have %v", err)
 	}
 }
 
