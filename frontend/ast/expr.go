@@ -271,7 +271,7 @@ type Typeinfo struct {
 	Arg Expr
 }
 
-// TypeExpr is a type at a place where a type or an expression may stand.
+// TypeExpr is a type where a type or an expression is allowed.
 type TypeExpr struct {
 	Extent
 	Type Type
@@ -286,8 +286,8 @@ type Range struct {
 // Discard is "_" on the left side of an assignment.
 type Discard struct{ Extent }
 
-// Bad stands for an expression with an error that has been reported. Nothing is
-// known of it, and nothing more is said of it.
+// Bad replaces an expression with an error that has been reported. Nothing is known of it,
+// and no further errors are reported for it.
 type Bad struct{ Extent }
 
 func (*Bad) expr()        {}

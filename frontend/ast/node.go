@@ -2,9 +2,9 @@
 // for each construct, each with its byte span, a walker, and the printer that
 // is also the formatter.
 //
-// The tree is what was written: no types, no resolved names, no desugaring.
-// Later stages keep what they find out in tables of their own, keyed by node
-// pointer; a node pointer is therefore used at one place of a tree only.
+// The tree is the source as written: no types, no resolved names, no desugaring. Later
+// stages keep their results in tables of their own, keyed by node pointer; a node pointer
+// therefore occurs only once in a tree.
 package ast
 
 import (
@@ -56,12 +56,12 @@ type Script struct {
 	// C is the C text of Header after its preprocessor; nil for a tree as the
 	// parser made it.
 	C *cpp.Unit
-	// Macros are the names of the macros that calls could mean, those of the script first; nil for a
+	// Macros are the names of the macros that calls may refer to, the script's own first; nil for a
 	// tree as the parser made it.
 	Macros []string
 }
 
-// CText gives the pieces of C text in Header to the preprocessor.
+// CText passes the C text in Header to the preprocessor in pieces.
 func (s *Script) CText() []cpp.Chunk {
 	var all []cpp.Chunk
 	for _, item := range s.Header {
@@ -81,7 +81,7 @@ type Item interface {
 	item()
 }
 
-// CDefKind tells the C constructs apart that may be at the top.
+// CDefKind distinguishes the C constructs at the top of a script.
 type CDefKind int
 
 // The kinds of C text.
@@ -171,12 +171,12 @@ type Probe struct {
 	Body *Block
 }
 
-// AttachPoint is one attach point: its text, and the text split into parts.
+// AttachPoint is one attach point: its source text, whole and split into parts.
 type AttachPoint struct {
 	Extent
-	// Label is the name of "name=" in front, or nil.
+	// Label is the name of a "name=" prefix, or nil.
 	Label *Name
-	// Raw is the text as written, without the label.
+	// Raw is the source text without the label.
 	Raw string
 	// Provider is the canonical lower-case name of the probe type ("kprobe"
 	// for "k" and "Kprobe"); empty if the written provider has a wildcard or a

@@ -14,11 +14,10 @@ const (
 	lineWidth  = 100 // columns beyond which the arguments of a call are broken
 )
 
-// Fprint writes the canonical text of a script: two spaces of indentation, one
-// statement a line, at most one empty line in a row. Comments are kept: those
-// on a line of their own, and those at the end of a line, stay; those inside
-// of a statement move before it. Printing what was printed changes nothing,
-// and the text parses to an equal tree.
+// Fprint writes the canonical text of a script: two spaces of indentation, one statement a
+// line, at most one empty line in a row. Comments are kept: those on a line of their own,
+// and those at the end of a line, stay; those inside of a statement move before it.
+// Printing is idempotent, and the output parses to an equal tree.
 func Fprint(w io.Writer, s *Script) error {
 	p := &printer{comments: s.Comments, src: s.Source}
 	p.script(s)
@@ -220,8 +219,8 @@ func (p *printer) probe(x *Probe) {
 	p.block(x.Body, false)
 }
 
-// block prints a block on lines of its own, or "{}". Where the block may have
-// a value, a last statement that could be taken for it gets a ';'.
+// block prints a block on lines of its own, or "{}". Where the block may have a value, a
+// last statement that could be parsed as it gets a ';'.
 func (p *printer) block(b *Block, mayHaveValue bool) {
 	hasComments := len(p.comments) > 0 && p.comments[0].At.Start < b.At.End
 	if len(b.Stmts) == 0 && b.Value == nil && !hasComments {
@@ -270,11 +269,10 @@ func (p *printer) closeBrace(end int) {
 	p.put("}")
 }
 
-// inline tells a block that is printed as "{ x }".
+// inline reports whether a block is printed as "{ x }".
 func inline(b *Block) bool { return len(b.Stmts) == 0 && b.Value != nil }
 
-// bare tells a statement that is printed without ';' though it is an
-// expression.
+// bare reports whether a statement is an expression but printed without ';'.
 func bare(s Stmt) bool {
 	x, ok := s.(*ExprStmt)
 	if !ok {

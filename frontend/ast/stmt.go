@@ -6,10 +6,9 @@ type Stmt interface {
 	stmt()
 }
 
-// Block is "{ stmts; value }". It is an expression when it is where one
-// may stand. A loop body, a probe body, a function body and the branches of an
-// "if" statement have no Value: a last expression without ';' is an ExprStmt
-// there.
+// Block is "{ stmts; value }". It is an expression where one is allowed. A loop body, a
+// probe body, a function body and the branches of an "if" statement have no Value: a last
+// expression without ';' is an ExprStmt there.
 type Block struct {
 	Extent
 	Stmts []Stmt

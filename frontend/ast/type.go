@@ -12,7 +12,7 @@ type NamedType struct {
 	Name string
 }
 
-// TagKind tells struct, union and enum apart.
+// TagKind distinguishes struct, union and enum.
 type TagKind int
 
 // The kinds of tagged types.

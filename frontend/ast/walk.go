@@ -2,7 +2,7 @@ package ast
 
 // Inspect calls visit for n and for all nodes below it in source order, and
 // after the nodes below one, visit(nil). When visit returns false for a node,
-// the nodes below it are left out, and so is the visit(nil).
+// the nodes below it are skipped, and so is the visit(nil).
 func Inspect(n Node, visit func(Node) bool) {
 	if !visit(n) {
 		return
@@ -44,8 +44,7 @@ func (l *list) names(names ...*Name) {
 	}
 }
 
-// Children returns the nodes directly below n in source order. Comments are no
-// children.
+// Children returns the nodes directly below n in source order. Comments are not children.
 func Children(n Node) []Node {
 	var l list
 	switch n := n.(type) {

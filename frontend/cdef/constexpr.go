@@ -253,7 +253,7 @@ func (p *parser) primary() (Const, error) {
 	return Const{}, fmt.Errorf("unexpected '%s'", t.Text)
 }
 
-// maxString bounds a string of the C text, in bytes: no value of the language is longer.
+// maxString bounds a string of the C text, in bytes: values of the language are not longer.
 const maxString = 1 << 20
 
 // joined is a string literal with those that follow it.

@@ -65,8 +65,8 @@ func (p *parser) expect(s string) error {
 	return fmt.Errorf("expected '%s', found '%s'", s, found)
 }
 
-// definitions reads all declarations of the C text. What a header says of
-// functions and variables is passed over.
+// definitions reads all declarations of the C text. Declarations of functions and variables
+// are skipped.
 func (e *Env) definitions(toks []cpp.Token) {
 	p := &parser{env: e, toks: toks}
 	for p.pos < len(p.toks) {
@@ -84,7 +84,8 @@ func (e *Env) definitions(toks []cpp.Token) {
 			if at > start && p.pos >= len(p.toks) {
 				at = start
 			}
-			// The message may quote any token that was read: the blame goes to a private one.
+			// The message may quote any token that was read: the error is reported in a
+			// private source.
 			if i := slices.IndexFunc(p.toks[start:min(p.pos+1, len(p.toks))], func(t cpp.Token) bool { return t.At.Private() }); i >= 0 {
 				at = start + i
 			}
@@ -140,11 +141,11 @@ func (p *parser) declaration() error {
 	return p.expect(";")
 }
 
-// tagWords begin the types with a tag.
+// tagWords begin types with a tag.
 var tagWords = [...]string{"struct", "union", "enum"}
 
 // skipDeclaration goes past the ';' of a declaration, or past the body of a
-// function. It always moves on.
+// function. It always makes progress.
 func (p *parser) skipDeclaration() {
 	open, params := 0, false
 	for first := true; p.pos < len(p.toks); first = false {
@@ -171,7 +172,7 @@ func (p *parser) skipDeclaration() {
 	}
 }
 
-// startsDefinition tells a token that a definition begins with.
+// startsDefinition reports whether a definition begins with the token.
 func startsDefinition(t cpp.Token) bool {
 	return t.Is("typedef") || t.Is("static") || t.Is("extern") || slices.Contains(tagWords[:], t.Text)
 }
@@ -309,7 +310,7 @@ func (p *parser) declarator(t *types.Type) (string, *types.Type, error) {
 	return name, t, nil
 }
 
-// dimensions reads "[n][m]"; 0 stands for "[]".
+// dimensions reads "[n][m]"; 0 means "[]".
 func (p *parser) dimensions() (dims []int, err error) {
 	for p.accept("[") {
 		n := 0
@@ -373,7 +374,7 @@ func (p *parser) nested(t *types.Type) (string, *types.Type, error) {
 	after := p.pos
 	p.pos = start
 	name, t, err := p.declarator(t)
-	for err == nil && p.peek().Is("(") { // a function that gives such a pointer
+	for err == nil && p.peek().Is("(") { // a function that returns such a pointer
 		err = p.skipParens()
 	}
 	if err == nil {
@@ -400,7 +401,7 @@ func (p *parser) skipParens() error {
 	return nil
 }
 
-// attribute is what __attribute__ says about layout.
+// attribute is the part of __attribute__ that affects layout.
 type attribute struct {
 	packed  bool
 	aligned int // bytes, 0 for none

@@ -1,9 +1,9 @@
-// Package cdef reads the C definitions of a script: struct, union, enum and
-// typedef, from the tokens that cpp made of its C text.
+// Package cdef parses the C definitions of a script: struct, union, enum and typedef, from
+// the tokens that cpp made from its C text.
 //
-// It takes those and a target and gives an Env, which answers what a tag, a
-// type name or a constant means: the script's own definition first, then the
-// target's (BTF), then a table of constants of the user-space headers.
+// It takes those and a target and returns an Env, which resolves tags, type names and
+// constants: the script's own definition first, then the target's (BTF), then a table of
+// constants of the user-space headers.
 package cdef
 
 import (
@@ -19,7 +19,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// Env is what C text and target define.
+// Env is what the C text and the target define.
 type Env struct {
 	target *kernel.Target
 	diags  *diag.List
@@ -51,13 +51,13 @@ type Const struct {
 	Enumerator bool
 }
 
-// macroValue is what Constant found out of a macro.
+// macroValue is the cached result of Constant for a macro.
 type macroValue struct {
 	c   Const
 	err error
 }
 
-// Read reads the definitions. Errors go to l; what could be read is in the Env
+// Read parses the definitions. Errors are added to l; the Env contains what could be parsed
 // in any case.
 func Read(u *cpp.Unit, t *kernel.Target, l *diag.List) *Env {
 	e := &Env{
@@ -70,7 +70,7 @@ func Read(u *cpp.Unit, t *kernel.Target, l *diag.List) *Env {
 	return e
 }
 
-// pragma knows #pragma pack only.
+// pragma implements only #pragma pack.
 func (e *Env) pragma(toks []cpp.Token) {
 	if len(toks) < 3 || toks[0].Text != "pack" {
 		return
@@ -114,7 +114,7 @@ func (e *Env) Tags(word string) []string {
 }
 
 // ConstantNames are the constants of the script, sorted, and those of the
-// headers that begin with head.
+// headers with prefix head.
 func (e *Env) ConstantNames(head string) []string {
 	all := slices.Concat(slices.Collect(maps.Keys(e.enums)), e.unit.Macros())
 	slices.Sort(all)
@@ -128,7 +128,7 @@ func (e *Env) ConstantNames(head string) []string {
 func (e *Env) Own(word, name string) bool { _, ok := e.tags[word+" "+name]; return ok }
 
 // kernelTag finds a tag in the target. The checker asks for the same ones in
-// each of its rounds, so answers are kept.
+// each of its rounds, so results are cached.
 func (e *Env) kernelTag(word, name string) (*types.Type, bool) {
 	key := word + " " + name
 	t, asked := e.asked[key]
@@ -195,8 +195,8 @@ var baseTypes = map[string]*types.Type{
 	"uint": types.TUint32, "ulong": types.TUint64, "ushort": types.TUint16, "uchar": types.TUint8,
 }
 
-// Constant finds the constant that a name means. ok is false for a name that is
-// none; a macro that is not a constant expression gives ok and an error.
+// Constant returns the constant with a name. ok is false for a name that is not a constant;
+// a macro that is not a constant expression returns ok and an error.
 func (e *Env) Constant(name string) (c Const, ok bool, err error) {
 	m, found := e.unit.Macro(name)
 	if found && !e.busy[name] { // a macro's own name in its body is not the macro
@@ -242,7 +242,7 @@ func (e *Env) MacroText(name string) string {
 	return cpp.Join(m.Body)
 }
 
-// TakesArguments tells a macro with parameters.
+// TakesArguments reports whether a name is a macro with parameters.
 func (e *Env) TakesArguments(name string) bool {
 	m, ok := e.unit.Macro(name)
 	return ok && m.Function
@@ -266,7 +266,7 @@ func (e *Env) macroValue(m *cpp.Macro) (Const, error) {
 	return v, err
 }
 
-// macroType is the type that a macro stands for; nil for none.
+// macroType is the type that a macro expands to; nil for none.
 func (e *Env) macroType(name string) *types.Type {
 	m, ok := e.unit.Macro(name)
 	if !ok || m.Function || e.busy[name] || len(m.Body) == 0 {

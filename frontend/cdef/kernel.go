@@ -5,7 +5,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// Kernel converts a type of the target. The same type gives the same result.
+// Kernel converts a type of the target. The same type has the same result.
 func (e *Env) Kernel(t *kernel.Type) *types.Type {
 	if have, ok := e.kernel[t]; ok {
 		return have
@@ -88,8 +88,8 @@ func (e *Env) kernelMembers(t *kernel.Type) []types.Member {
 	return all
 }
 
-// placeBits puts a bitfield of size bits at bit offset at into the aligned
-// storage unit of its type that holds its first bit.
+// placeBits computes the aligned storage unit, of the bitfield's type, with the first of
+// its size bits at bit offset at.
 func placeBits(m types.Member, at, size int) types.Member {
 	unit := max(1, m.Type.Size)
 	m.Off = at / 8 / unit * unit

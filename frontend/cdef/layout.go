@@ -33,7 +33,7 @@ func (p *parser) compositeType(at diag.Span) (*types.Type, error) {
 		if _, dup := p.env.tags[kind+" "+tag]; dup && !p.env.declared(kind, tag) {
 			return nil, fmt.Errorf("%s %s is defined twice", kind, tag)
 		}
-		if old, ok := p.env.tags[kind+" "+tag]; ok { // complete what pointers already refer to
+		if old, ok := p.env.tags[kind+" "+tag]; ok { // complete the type that pointers already refer to
 			t, comp = old, old.Comp
 		}
 		comp.Forward = true // until its members are known
@@ -59,8 +59,8 @@ func (p *parser) compositeType(at diag.Span) (*types.Type, error) {
 	return t, nil
 }
 
-// reference finds a tag that is used but not defined here. One that neither the
-// script nor the target defines is declared only.
+// reference finds a tag that is used but not defined here. One that neither the script nor
+// the target defines is only declared.
 func (e *Env) reference(kind, tag string) *types.Type {
 	if t, ok := e.Tagged(kind, tag); ok {
 		return t
@@ -75,8 +75,8 @@ func (e *Env) declared(kind, tag string) bool {
 	return t != nil && t.Comp != nil && t.Comp.Forward
 }
 
-// hintShadow warns when the kernel has another type of the same name. Modules
-// have types of common names, such as struct flags: these are not meant.
+// hintShadow warns when the kernel has another type of the same name. Types of modules are
+// ignored: they have common names, such as struct flags.
 func (e *Env) hintShadow(at diag.Span, kind, tag string, own *types.Composite) {
 	k, ok := e.kernelTag(kind, tag)
 	if !ok || k.Comp == nil || k.Comp.Size == own.Size && sameOffsets(k.Comp, own) {
@@ -86,7 +86,7 @@ func (e *Env) hintShadow(at diag.Span, kind, tag string, own *types.Composite) {
 		return
 	}
 	e.diags.Add(diag.ShadowsKernelType, at, "%s %s is also a type of the kernel, with another layout", kind, tag).
-		Hint("the script's definition is used as it stands; without it the kernel's fields are found on every host")
+		Hint("the script's definition is used unchanged; without it the kernel's fields are relocated on every host")
 }
 
 func sameOffsets(k, own *types.Composite) bool {
@@ -155,7 +155,7 @@ func (p *parser) memberLine(b *layout) error {
 			continue
 		}
 		if p.peek().Kind == cpp.Punct && p.peek().Text == "}" {
-			return nil // compilers take the last member without its ';'
+			return nil // compilers accept the last member without its ';'
 		}
 		return p.expect(";")
 	}
@@ -177,7 +177,7 @@ func checkMember(f field) error {
 	return nil
 }
 
-// layout places members by the rules of C on Linux (System V ABI, all 64-bit
+// layout lays out members by the rules of C on Linux (System V ABI, all 64-bit
 // little-endian machines).
 type layout struct {
 	union  bool
@@ -242,8 +242,8 @@ func (b *layout) place(f field, packed bool) {
 	b.bit += f.bits
 }
 
-// bitfield places a bitfield at the current bit. In packed structs it may cross
-// the units of its type: then it counts from the byte that holds its first bit.
+// bitfield allocates a bitfield at the current bit. In packed structs it may cross the
+// units of its type: then it counts from the byte that has its first bit.
 func (b *layout) bitfield(m types.Member, bits int) types.Member {
 	m = placeBits(m, b.bit, bits)
 	if m.BitOff+bits > 8*m.Type.Size {

@@ -9,14 +9,14 @@ import (
 	"btc/ir/kernel"
 )
 
-// predefinedC is what every script finds defined: macros with parameters of the
-// system's headers, whose values a table cannot hold.
+// predefinedC is predefined for every script: macros with parameters of the system's
+// headers, which a table cannot hold.
 //
 //go:embed predefined.h
 var predefinedC string
 
-// Predefined is what a script's C text finds: the macros of the compiler and of
-// the target, and the constants of the system's headers.
+// Predefined is the environment of a script's C text: the macros of the compiler and of the
+// target, and the constants of the system's headers.
 func Predefined(t *kernel.Target) cpp.Options {
 	arch := t.Arch().GOARCH
 	return cpp.Options{Predefined: predefined(t), Constant: func(name string) (int64, bool) { return tableConstant(arch, name) }}
@@ -32,8 +32,7 @@ func predefined(t *kernel.Target) string {
 	return b.String() + predefinedC
 }
 
-// versionCode is a kernel release as LINUX_VERSION_CODE has it; 0 for a text
-// that is none.
+// versionCode is a kernel release as LINUX_VERSION_CODE; 0 for an invalid one.
 func versionCode(release string) int {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {

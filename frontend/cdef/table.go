@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// The tables have "NAME value" a line, sorted; tools/uapi makes those of the user-space
-// headers: what all architectures share, and what each has alone or as another number.
+// The tables have one "NAME value" per line, sorted; tools/uapi generates those of the
+// user-space headers: constants common to all architectures, and for each architecture
+// those that only it has or with another value.
 var (
 	//go:embed constants_common.txt
 	constantsCommon string
@@ -18,7 +19,7 @@ var (
 	constantsARM64 string
 	//go:embed constants_riscv64.txt
 	constantsRISCV64 string
-	// constantsKernel are flags that are no UAPI and have had one value since Linux
+	// constantsKernel are flags outside the UAPI that have had one value since Linux
 	// 5.10: gfp_t (GFP_ATOMIC and GFP_NOWAIT are others before 6.3 and since 6.12)
 	// and blk_opf_t. A test compares them with the target's enumerators.
 	//go:embed constants_kernel.txt
@@ -30,8 +31,8 @@ func ownTable(goarch string) string {
 	return map[string]string{"amd64": constantsX86, "arm64": constantsARM64, "riscv64": constantsRISCV64}[goarch]
 }
 
-// tableNames are the constants of an architecture's user-space headers that
-// begin with head, sorted; none for an empty head.
+// tableNames are the constants of an architecture's user-space headers with prefix head,
+// sorted; none for an empty head.
 func tableNames(goarch, head string) []string {
 	if head == "" || ownTable(goarch) == "" {
 		return nil
@@ -83,7 +84,7 @@ func find(table, name string) (int64, bool) {
 	return v, true
 }
 
-// firstFrom is where the first line of a sorted table begins that is not before head.
+// firstFrom is the offset of the first line of a sorted table that is not before head.
 func firstFrom(table, head string) int {
 	at, end := 0, len(table)
 	for at < end {

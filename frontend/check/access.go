@@ -55,11 +55,11 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 			return
 		}
 	}
-	meant(b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text), x.Name.Text, "", fieldNames(t))
+	suggest(b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text), x.Name.Text, "", fieldNames(t))
 }
 
-// placeOf is a copy of the place of a struct, array or string, to be extended;
-// a value in memory of ours is its own root.
+// placeOf is a copy of the location of a struct, array or string, to be extended; a value
+// in program memory is its own root.
 func (b *body) placeOf(x ast.Expr, e *Expr) *Place {
 	if e.Place == nil {
 		return &Place{Root: RootValue, Base: x, Space: e.Type.Space}
@@ -73,7 +73,7 @@ func (b *body) placeOf(x ast.Expr, e *Expr) *Place {
 	return &p
 }
 
-// member goes from a struct at p to one of its members.
+// member selects a member of the struct at p.
 func (b *body) member(x *ast.Field, e *Expr, p *Place, t *types.Type) {
 	comp, name := t.Comp, x.Name.Text
 	if comp.Forward {
@@ -102,17 +102,17 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 		d.Hint("%s", now)
 		return
 	}
-	if !b.final || !b.guess() { // nobody reads hints of other rounds
+	if !b.final || !b.guess() { // hints of other rounds are not used
 		return
 	}
 	// C code names members of a socket by macros: sk_family is __sk_common.skc_family.
 	for _, spelling := range []string{name, "skc_" + strings.TrimPrefix(name, "sk_"), "skc_" + strings.TrimPrefix(name, "inet_")} {
 		if path := within(t.Comp, spelling); path != "" {
-			d.Hint("it lies further in: %s", path)
+			d.Hint("it is a nested field: %s", path)
 			return
 		}
 	}
-	meant(d, name, "", t.Comp.Names())
+	suggest(d, name, "", t.Comp.Names())
 }
 
 // within is the path to a member of a struct that is in comp, the shortest that
@@ -170,7 +170,7 @@ func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 		last.Then = &Step{CORE: comp.CORE, Path: name, Off: m.Off}
 	case last != nil && last.CORE != "":
 		last.extend("."+name, m.Off)
-	case comp.CORE != "": // also in a copy of ours: its bytes are the host's
+	case comp.CORE != "": // also in a copy: its bytes have the host's layout
 		p.Steps = append(p.Steps, Step{CORE: comp.CORE, Path: name, Off: m.Off})
 	default:
 		p.addOff(m.Off)
@@ -191,8 +191,8 @@ func (s *Step) spelled() (tag, path string) {
 	return tag, path
 }
 
-// known reports whether the step, with more, is a place that kernels have
-// elsewhere, or leads to one.
+// known reports whether the step, with more, is a location that other kernels have under
+// another path, or a prefix of one.
 func (s *Step) known(more string) bool {
 	if s.CORE == "" || s.Then != nil {
 		return false
@@ -201,8 +201,8 @@ func (s *Step) known(more string) bool {
 	return kernel.OtherPaths(tag, path+more) != nil || kernel.LeadsOn(tag, path+more)
 }
 
-// addOthers says of the member of a kernel struct that the place now ends in where
-// other kernels have it: the host decides.
+// addOthers adds, for the member of a kernel struct at which the location now ends, the
+// paths on other kernels: the host decides.
 func (b *body) addOthers(p *Place) {
 	last := p.last()
 	if last == nil || last.CORE == "" || len(last.Others) > 0 {
@@ -240,8 +240,9 @@ func (b *body) stepsOf(core, path string) *Step {
 	return s
 }
 
-// elsewhere reports whether a place ends in a member that only other kernels
-// have, and no expression around it leads on to what this kernel has in another place.
+// elsewhere reports whether a location ends in a member that only other kernels have, and
+// no enclosing expression continues the path to one that this kernel has under another
+// path.
 func (b *body) elsewhere(x *ast.Field, comp *types.Composite, p *Place) bool {
 	tag, name := strings.TrimPrefix(comp.CORE, "struct "), x.Name.Text
 	if comp.CORE == "" || len(p.last().Others) > 0 {
@@ -254,8 +255,8 @@ func (b *body) elsewhere(x *ast.Field, comp *types.Composite, p *Place) bool {
 	return ok && !t.Has(name)
 }
 
-// extend goes on to a part of a relocated field. Data behind a record has none
-// that a relocation could name.
+// extend continues into a part of a relocated field. Data after a record has no parts with
+// relocations.
 func (s *Step) extend(path string, off int) {
 	if s.Then != nil {
 		s.Then.extend(path, off)
@@ -268,7 +269,7 @@ func (s *Step) extend(path string, off int) {
 		if o.DataLoc {
 			continue
 		}
-		if o.Then != nil { // its own: steps are copied with what they go on to
+		if o.Then != nil { // a copy: steps are copied with what follows them
 			then := *o.Then
 			o.Then = &then
 		}
@@ -294,9 +295,9 @@ func (p *Place) addOff(n int) {
 	p.Steps = append(p.Steps, Step{Off: n})
 }
 
-// placed gives e, whose object is at e.Place, its type: a text is a string.
-// Pointers have the address space of the place unless their declaration says one,
-// and so have numbers: they may be addresses.
+// placed sets the type of e, whose object is at e.Place: a char array is a string. Pointers
+// have the address space of the location unless their declaration has one, and so have
+// numbers: they may be addresses.
 func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 	e.Type, e.Place.Chars = t, 0
 	switch {
@@ -315,7 +316,7 @@ func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 	}
 }
 
-// inContext reports whether a place is one of the registers that ctx holds.
+// inContext reports whether a location is one of the registers in ctx.
 func (b *body) inContext(p *Place) bool {
 	return p.Root == RootPointer && isContext(p.Base) && b.point.Kind != probe.Iter
 }
@@ -373,7 +374,7 @@ func (b *body) tupleElem(x *ast.Index, e *Expr, t *types.Type, c *Const) {
 	}
 }
 
-// arrayElem goes from an array or string to one of its n elements.
+// arrayElem indexes an array or string of n elements.
 func (b *body) arrayElem(x *ast.Index, e *Expr, base *Expr, elem *types.Type, n int, c *Const) {
 	if c != nil && !b.inBounds(x, c.Int, n) {
 		return
@@ -476,8 +477,8 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 	b.placed(x, e, b.traceFieldType(f))
 }
 
-// recordUse notes a field that is read where the target has it. The records of
-// system calls have one layout, which the loader knows.
+// recordUse records a field that is read at the target's offset. The records of system
+// calls have one layout, which the loader knows.
 func (b *body) recordUse(x ast.Expr, f *kernel.TraceField) {
 	same := func(u RecordUse) bool { return u.Name == f.Name }
 	if b.event.Category == "syscalls" || slices.ContainsFunc(b.out.Record, same) {

@@ -10,9 +10,9 @@ import (
 	"btc/ir/kernel"
 )
 
-// maxStmts is the most statements of a body: the kernel takes a million
-// instructions, and a statement has a few dozen. So many take up to three seconds
-// and half a gigabyte.
+// maxStmts is the maximum number of statements of a body: the kernel accepts a million
+// instructions, and a statement has a few dozen. That many take up to three seconds and
+// half a gigabyte.
 const maxStmts = 1 << 14
 
 // body types the predicate and body of a clause for one of its attach points.
@@ -20,7 +20,7 @@ type body struct {
 	*checker
 	clause *clause
 	point  *Point
-	// sharing are all attach points that this typing serves, point among them.
+	// sharing are all attach points with this typing, point among them.
 	sharing []*Point
 	sub     *Subprog           // the function that this is the body of; nil for a probe
 	ends    bool               // the end is not reached
@@ -32,11 +32,11 @@ type body struct {
 	fors    int            // those of them that are for loops
 	whiles  int            // of while loops
 	walks   int            // of loops over maps among them
-	noValue ast.Expr       // literal that the program does not hold, see compileTimeText
+	noValue ast.Expr       // literal that is not part of the program, see compileTimeText
 	folding int            // depth of expressions whose strings are folded into others
 	quiet   int            // depth of expressions that are typed, not evaluated (sizeof)
 	depth   int            // of expressions
-	repeat  int            // how often the statement at hand is written out, for unroll
+	repeat  int            // how often the current statement is repeated, for unroll
 	stmts   int            // statements so far in this round, as written out
 	calls   map[*Subprog]calls
 	whole   struct { // the part of a tuple, record or key that was begun last
@@ -48,8 +48,8 @@ type body struct {
 	// trusting wait for these: pointers whose type the kernel has to know.
 	trusting []func()
 	back     *ast.ReturnStmt // the first return in a loop
-	around   *ast.Field      // the nearest member access around the expression at hand
-	// unknown is the unknown name that was met last, and what was said of it.
+	around   *ast.Field      // the innermost member access around the current expression
+	// unknown is the last unknown name, and its diagnostic.
 	unknown struct {
 		at   *ast.Ident
 		said *diag.Diagnostic
@@ -88,7 +88,7 @@ func (b *body) run() {
 		o.exprs, o.decls, o.loops = map[ast.Expr]*Expr{}, map[*ast.LetStmt]*Var{}, map[*ast.ForStmt]*Var{}
 		o.count, o.dead = map[*ast.UnrollStmt]int{}, map[ast.Stmt]bool{}
 		b.seen, b.calls = map[*slot]bool{}, map[*Subprog]calls{}
-	} else { // of the round before
+	} else { // from the previous round
 		clear(o.exprs)
 		clear(o.decls)
 		clear(o.loops)
@@ -120,7 +120,7 @@ func (b *body) finishVars() {
 		}
 		if v.Type == nil {
 			if s.assigned && b.seen[s] && !b.l.HasErrors() {
-				b.l.Add(diag.BadDeclaration, s.at, "the type of $%s cannot be found out: it is assigned only what depends on itself", s.name)
+				b.l.Add(diag.BadDeclaration, s.at, "cannot infer the type of $%s: every value assigned to it depends on itself", s.name)
 			}
 			v.Type = types.TInt64
 			for let, declared := range b.out.decls {
@@ -166,8 +166,8 @@ func (b *body) unreachable(s ast.Stmt, all []ast.Stmt) {
 	}
 }
 
-// written counts a statement as often as unroll repeats it. It reports whether the
-// body may have so many.
+// written counts a statement as often as unroll repeats it. It reports whether the body may
+// have that many.
 func (b *body) written(s ast.Stmt) bool {
 	n := max(b.repeat, 1)
 	if b.stmts+n > maxStmts {
@@ -233,7 +233,7 @@ func (b *body) stmt(s ast.Stmt) (ends bool) {
 	return false
 }
 
-// exprStmt types an expression whose value nobody takes.
+// exprStmt types an expression whose value is discarded.
 func (b *body) exprStmt(s *ast.ExprStmt) (ends bool) {
 	x := ast.Unparen(s.X)
 	switch x := x.(type) {
@@ -281,15 +281,14 @@ func (b *body) ifStmt(x *ast.IfExpr) (ends bool) {
 	return b.elseBranch(x) && ends
 }
 
-// undecided tells that "if comptime" has no answer in this round: neither branch
-// may say anything of types.
+// undecided reports that "if comptime" is not decided in this round: neither branch may
+// report type errors.
 func (b *body) undecided(x *ast.IfExpr) bool {
 	cond, ok := ast.Unparen(x.Cond).(*ast.Comptime)
 	return ok && !b.final && invalid(b.out.Expr(cond).Type)
 }
 
-// elseBranch types what stands behind else; it reports whether its end is not
-// reached.
+// elseBranch types the else branch; it reports whether its end is unreachable.
 func (b *body) elseBranch(x *ast.IfExpr) bool {
 	switch e := x.Else.(type) {
 	case *ast.Block:
@@ -333,7 +332,7 @@ func (b *body) assign(s *ast.AssignStmt) {
 	}
 }
 
-// assignVar notes that a value of type t goes into a variable.
+// assignVar records that a value of type t is assigned to a variable.
 func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 	slot := b.clause.scope.slot(x)
 	if slot == nil {
@@ -385,7 +384,7 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 	}
 	if p.Lossy {
 		if c := b.out.Expr(from).Const; c != nil && c.lit && !p.Type.FitsInto(t) && t.Kind == types.Int && !t.Signed && c.Int < 0 {
-			b.varMismatch(x, from, t, v.Type) // a literal that no signed type holds
+			b.varMismatch(x, from, t, v.Type) // a literal that fits no signed type
 			return
 		}
 		b.lossy(from, t, p.Type)
@@ -400,7 +399,7 @@ func orInvalid(t *types.Type) *types.Type {
 	return t
 }
 
-// constFits reports whether x is a constant that the integer type holds.
+// constFits reports whether x is a constant that fits the integer type.
 func (b *body) constFits(x ast.Expr, t *types.Type) bool {
 	e := b.out.Expr(x)
 	if e == nil || e.Const == nil || e.Const.IsStr || t.Kind != types.Int || e.Type.Kind != types.Int {
@@ -417,7 +416,7 @@ func (b *body) varMismatch(x *ast.Var, from ast.Expr, t, have *types.Type) {
 		Note(b.vars[b.clause.scope.slot(x)].At, "the variable gets its type here")
 }
 
-// fixed reports whether a variable has the type that its let says.
+// fixed reports whether a variable's type is that of its let.
 func (b *body) fixed(v *Var) bool { return v.fixed }
 
 // assignMap is a plain "@m[keys] = e".
@@ -514,7 +513,7 @@ func (b *body) let(s *ast.LetStmt) {
 		switch {
 		case t.IsAgg(), t.Kind == types.None:
 			b.fail(diag.BadDeclaration, s.Type, "Invalid variable declaration type: %s", t)
-		case isOpen(t): // grows with what is assigned
+		case isOpen(t): // grows with the assigned values
 			v.text = t.Kind == types.String
 			if !slot.assigned {
 				b.grow(&v.Type, least(t))

@@ -16,8 +16,8 @@ import (
 
 func nearest(name string, all []string) string { return spell.Nearest(name, all) }
 
-// meant adds what a misspelt name probably means to a message.
-func meant(d *diag.Diagnostic, name, sigil string, all []string) {
+// suggest adds a "did you mean" hint for a misspelt name to a message.
+func suggest(d *diag.Diagnostic, name, sigil string, all []string) {
 	if near := nearest(name, all); near != "" {
 		d.Hint("did you mean %s%s?", sigil, near)
 	}
@@ -85,14 +85,14 @@ func (b *body) curtask(c *callSite) {
 	c.e.Type = types.MakePointer(t, types.Kernel)
 }
 
-// taskFields are the builtins that stand for a field of a task.
+// taskFields are the builtins that are fields of a task.
 var taskFields = map[string][]string{
 	"ppid": {"real_parent", "pid"}, "pcomm": {"real_parent", "comm"},
 	"leader_tid": {"group_leader", "pid"}, "leader_comm": {"group_leader", "comm"},
 }
 
-// taskField is ppid, pcomm, leader_tid and leader_comm, of the current task or
-// of the one given. Its facts are those of the field.
+// taskField is ppid, pcomm, leader_tid and leader_comm, of the current task or of the given
+// one. Its facts are those of the field.
 func (b *body) taskField(c *callSite) {
 	ext := ast.Ext(c.at.Span())
 	var x ast.Expr = &ast.Ident{Extent: ext, Name: "curtask"}
@@ -141,7 +141,8 @@ func (b *body) probeName(c *callSite) {
 
 func (b *body) probeType(c *callSite) { b.stringConst(c.at, c.e, b.point.Type.TypeName()) }
 
-// maxFrames is the most frames of a stack; defaultFrames that of a plain kstack.
+// maxFrames is the maximum number of frames of a stack; defaultFrames that of a plain
+// kstack.
 const (
 	maxFrames     = 1024
 	defaultFrames = 127
@@ -196,8 +197,8 @@ func (b *body) isConstant(name string) bool {
 	return ok
 }
 
-// noRegister refuses the name of a register: the hint is the one that the
-// processor's own name for it means, the nearest, or all.
+// noRegister refuses the name of a register: the hint is the processor's own name for it,
+// the nearest name, or all of them.
 func (b *body) noRegister(at ast.Node, name string) {
 	d := b.fail(diag.BadArguments, at, "'%s' is not a valid register on this architecture (%s)", name, b.t.Arch().Name)
 	var all []string
@@ -217,7 +218,7 @@ func (b *body) noRegister(at ast.Node, name string) {
 	d.Hint("the registers are %s", strings.Join(all, " "))
 }
 
-// register is argN: what the probed code has there.
+// register is argN: the register with that argument in the probed code.
 func (b *body) register(c *callSite) { c.e.Type = c.e.Type.WithSpace(b.point.Space()) }
 
 func (b *body) reg(c *callSite) {

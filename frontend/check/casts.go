@@ -10,8 +10,7 @@ import (
 	"btc/frontend/types"
 )
 
-// languageTypes are the type names of the language; string, buffer and inet
-// take a size.
+// languageTypes are the type names of the language; string, buffer and inet have a size.
 var languageTypes = map[string]*types.Type{
 	"bool": types.TBool, "void": types.TNone, "string": types.MakeString(0), "buffer": types.MakeBuffer(0),
 	"int8": types.TInt8, "int16": types.TInt16, "int32": types.TInt32, "int64": types.TInt64,
@@ -57,11 +56,12 @@ func (b *body) namedType(at ast.Node, name string) *types.Type {
 	if t, ok := b.userType(at, func(d *debuginfo.Binary) (*types.Type, bool) { return d.Named(name) }); ok {
 		return t
 	}
-	meant(b.fail(diag.UnknownType, at, "Cannot resolve unknown type \"%s\"", name), name, "", namesOf(languageTypes))
+	suggest(b.fail(diag.UnknownType, at, "Cannot resolve unknown type \"%s\"", name), name, "", namesOf(languageTypes))
 	return types.TInvalid
 }
 
-// tagNames are the tags of the script, and those of the target that begin like name.
+// tagNames are the tags of the script, and those of the target with a prefix in common with
+// name.
 func (b *body) tagNames(word, name string) []string {
 	if !b.final || !b.guess() {
 		return nil
@@ -94,11 +94,11 @@ func (b *body) tagType(t *ast.TagType) *types.Type {
 	}
 	if t.Kind == ast.EnumTag {
 		d := b.fail(diag.UnknownType, t, "Unknown enum: %s", t.Name)
-		meant(d, t.Name, "enum ", b.tagNames("enum", t.Name))
+		suggest(d, t.Name, "enum ", b.tagNames("enum", t.Name))
 		return types.TInvalid
 	}
 	d := b.fail(diag.UnknownType, t, "Unknown struct/union: '%s %s'", t.Kind, t.Name)
-	meant(d, t.Name, t.Kind.String()+" ", b.tagNames(t.Kind.String(), t.Name))
+	suggest(d, t.Name, t.Kind.String()+" ", b.tagNames(t.Kind.String(), t.Name))
 	return types.TInvalid
 }
 
@@ -113,7 +113,7 @@ func (b *body) arrayType(t *ast.ArrayType) *types.Type {
 	n := 0
 	if t.Len != nil {
 		if t.Len.Value > maxArray {
-			b.fail(diag.OutOfBounds, t.Len, "arrays and strings hold at most %d elements", maxArray)
+			b.fail(diag.OutOfBounds, t.Len, "arrays and strings have at most %d elements", maxArray)
 			return types.TInvalid
 		}
 		n = int(t.Len.Value)
@@ -216,12 +216,12 @@ func origin(e *Expr) types.Space {
 		return e.Type.Space
 	case p.Root == RootCtx: // the record itself
 		return types.Kernel
-	default: // an array stands for its address
+	default: // an array decays to its address
 		return p.Space
 	}
 }
 
-// wideEnum is the type of a value of enum t that no member of a C struct holds:
+// wideEnum is the type of a value of enum t that is not a member of a C struct:
 // the language stores it in 64 bits.
 func wideEnum(t *types.Type) *types.Type {
 	if t.Kind != types.Enum || t.Size == 8 {
@@ -293,8 +293,8 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 	return false
 }
 
-// decays reports whether an array stands for its own address, as in C: one that
-// is in memory of the kernel or of a process, not a copy.
+// decays reports whether an array decays to its own address, as in C: one in memory of the
+// kernel or of a process, not a copy.
 func (b *body) decays(x ast.Expr, t *types.Type) bool {
 	if t.Kind != types.Array && t.Kind != types.String {
 		return false
@@ -308,7 +308,7 @@ func (b *body) decays(x ast.Expr, t *types.Type) bool {
 }
 
 // arraySize is the size in bytes of a number or a string as an array of type t;
-// false when it can not be one. A literal takes any size up to 8 bytes.
+// false when it can not be one. A literal may have any size up to 8 bytes.
 func (b *body) arraySize(x ast.Expr, from, t *types.Type) (size int, ok bool) {
 	size = from.Size
 	switch {
@@ -366,7 +366,7 @@ func (b *body) offsetof(x *ast.Offsetof, e *Expr) {
 		}
 		m, ok := t.Comp.Find(f.Text)
 		if kernel, known := b.t.ParseType(t.Comp.CORE); ok && known {
-			ok = kernel.Has(f.Text) // an offset has no other place to go to
+			ok = kernel.Has(f.Text) // an offset is relocated in no other way
 		}
 		if !ok {
 			b.noMember(f, t)

@@ -21,8 +21,8 @@ import (
 // a script that needs more rounds gets the error its last round reports.
 const maxRounds = 32
 
-// Check checks a script for a target. Errors and warnings go to l; when l has
-// errors afterwards, the Info must not be built from.
+// Check checks a script for a target. Errors and warnings are added to l; if l has errors
+// afterwards, no code may be generated from the Info.
 //
 // Files returns the debug information of programs, for uprobes that use names from
 // it; without it there is none.
@@ -66,7 +66,7 @@ func (c *checker) readOnly(l *diag.List) bool {
 					names = append(names, strings.TrimPrefix(other.Name, "@"))
 				}
 			}
-			meant(d, strings.TrimPrefix(m.Name, "@"), "@", names)
+			suggest(d, strings.TrimPrefix(m.Name, "@"), "@", names)
 		}
 	}
 	return found
@@ -78,11 +78,11 @@ type checker struct {
 	t         *kernel.Target
 	files     *debuginfo.Finder // nil: none are looked at
 	env       *cdef.Env
-	l         *diag.List // where diagnostics go at present
+	l         *diag.List // the current list of diagnostics
 	functions map[string]*Function
 	maps      map[string]*mapState
 	subprogs  map[string]*function // of the script
-	// cut is set when a part of the script was passed over, for it is too large.
+	// cut is set when a part of the script was skipped because it is too large.
 	cut          bool
 	order        []*mapState
 	params       map[int]*Param
@@ -104,9 +104,9 @@ type clause struct {
 	bodies []*body
 }
 
-// fail reports an error or warning. The result takes hints and notes. The
-// attach points of a clause have much the same to say: of one kind the first is
-// reported at each place.
+// fail reports an error or warning. The result accepts hints and notes. The attach points
+// of a clause have much the same errors: of one kind only the first is reported at each
+// position.
 func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
 	d := &diag.Diagnostic{Code: code, Span: at.Span(), Message: fmt.Sprintf(format, args...)}
 	c.cut = c.cut || code == diag.TooLarge
@@ -120,8 +120,8 @@ func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) 
 	return d
 }
 
-// ofParameters notes the parameters in a faulty expression: their values, when
-// they are given, may make it right. It reports whether there are any.
+// ofParameters records the parameters in an expression with an error: their values, once
+// given, may make it valid. It reports whether there are any.
 func (c *checker) ofParameters(x ast.Expr) bool {
 	found := false
 	ast.Inspect(x, func(n ast.Node) bool {
@@ -161,7 +161,7 @@ type report struct {
 	at   diag.Span
 }
 
-// unsupported reports what the language has and this compiler does not do yet.
+// unsupported reports a construct of the language that this compiler does not support yet.
 func (c *checker) unsupported(at ast.Node, format string, args ...any) *diag.Diagnostic {
 	return c.fail(diag.NotSupported, at, "not supported yet: %s", fmt.Sprintf(format, args...))
 }
@@ -231,8 +231,8 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	}
 }
 
-// leftOut reports whether an attach point is left out of a clause that reads args,
-// because the target does not know them: where missing_probes allows that.
+// leftOut reports whether an attach point is skipped for a clause that reads args, because
+// the target does not know them: if missing_probes allows that.
 func (c *checker) leftOut(at ast.Node, p *Point) bool {
 	if p.Missing == "error" || p.Pattern || p.ofBPF() {
 		return false
@@ -254,7 +254,7 @@ func (c *checker) leftOut(at ast.Node, p *Point) bool {
 	return !known
 }
 
-// key is equal for attach points that give a clause's body the same facts.
+// key is equal for attach points with equal facts for a clause's body.
 func (cl *clause) key(p *Point) string {
 	switch {
 	case cl.scope.probe:
@@ -306,7 +306,7 @@ func (c *checker) round() {
 }
 
 // seedMaps gives a type to maps that are only ever computed from themselves, as
-// in "@x = @x + nsecs": that of the zero which they hold at first. It reports
+// in "@x = @x + nsecs": that of their initial zero. It reports
 // whether there are any.
 func (c *checker) seedMaps() bool {
 	seeded := false
@@ -318,7 +318,7 @@ func (c *checker) seedMaps() bool {
 	return seeded
 }
 
-// finish fixes what all uses together decide and reports what is left open.
+// finish fixes what all uses together decide and reports what is still open.
 func (c *checker) finish() {
 	if len(c.order) > maxMaps {
 		c.l.Add(diag.TooLarge, c.order[maxMaps].keyAt, "the script has more than %d maps", maxMaps)

@@ -13,8 +13,8 @@ import (
 // setting is one key of the config block.
 type setting struct {
 	name    string
-	initial string   // default
-	values  []string // allowed words; nil for a number or, where text is set, for any text
+	initial string   // default value
+	values  []string // allowed words; nil for a number or, where text is set, for any string
 	text    bool
 	bool    bool
 	noop    bool // accepted, without effect in any version
@@ -119,7 +119,7 @@ func (c *checker) configEntry(e *ast.ConfigEntry) {
 		for _, s := range settings[:] {
 			names = append(names, s.name)
 		}
-		meant(c.fail(diag.BadConfigKey, e, "%s: not a known configuration option", e.Key.Text), key, "", names)
+		suggest(c.fail(diag.BadConfigKey, e, "%s: not a known configuration option", e.Key.Text), key, "", names)
 		return
 	}
 	if settings[i].noop {
@@ -140,7 +140,7 @@ func (c *checker) configEntry(e *ast.ConfigEntry) {
 	c.info.Config.Values[key] = value
 }
 
-// parse returns the value as text and whether the setting takes it.
+// parse returns the value as a string and whether the setting accepts it.
 func (s *setting) parse(x ast.Expr) (string, bool) {
 	value, number := "", false
 	switch x := x.(type) {

@@ -17,7 +17,7 @@ import (
 // maxDepth bounds the nesting of expressions.
 const maxDepth = 1000
 
-// newExpr takes an Expr from a few that were made at once: rounds make many.
+// newExpr takes an Expr from a batch: rounds allocate many.
 func (c *checker) newExpr() *Expr {
 	if len(c.spare) == 0 {
 		c.spare = make([]Expr, 22) // 4 KB
@@ -52,8 +52,7 @@ func (b *body) condition(x ast.Expr) {
 	}
 }
 
-// truth types what is true or false: a string in the script is true unless it is
-// empty.
+// truth types a truth value: a string in the script is true unless it is empty.
 func (b *body) truth(x ast.Expr) *types.Type {
 	t := b.value(x)
 	if e := b.out.Expr(x); t.Kind == types.String && e.Const != nil {
@@ -105,7 +104,7 @@ func (b *body) expr(x ast.Expr) *Expr {
 	return e
 }
 
-// kind types x by what it is.
+// kind types x by its kind.
 func (b *body) kind(x ast.Expr, e *Expr) {
 	switch x := x.(type) {
 	case *ast.IntLit:
@@ -151,7 +150,7 @@ func (b *body) kind(x ast.Expr, e *Expr) {
 	}
 }
 
-// compound types what is made of several values, and the rest.
+// compound types expressions with several operands, and the rest.
 func (b *body) compound(x ast.Expr, e *Expr) {
 	switch x := x.(type) {
 	case *ast.Tuple:
@@ -187,7 +186,7 @@ func (b *body) compound(x ast.Expr, e *Expr) {
 	case *ast.Discard:
 		b.fail(diag.UnknownName, x, "_ has no value")
 	case *ast.Range:
-		b.fail(diag.UnknownName, x, "a range stands in a for statement only")
+		b.fail(diag.UnknownName, x, "a range is allowed only in a for statement")
 	}
 }
 
@@ -281,10 +280,10 @@ func (c *checker) guess() bool {
 	return c.guesses <= maxGuesses
 }
 
-// plainNames are what a name without a sigil can mean: builtins, functions and
-// macros, the constants of the script, and those of the headers that begin like it.
+// plainNames are the possible meanings of a name without a sigil: builtins, functions and
+// macros, the constants of the script, and those of the headers with a common prefix.
 func (b *body) plainNames(name string) []string {
-	if !b.final || !b.guess() { // nobody reads hints of other rounds
+	if !b.final || !b.guess() { // hints of other rounds are not used
 		return nil
 	}
 	return slices.Concat(b.builtinNames(), b.env.ConstantNames(name[:min(len(name), 3)]))
@@ -343,7 +342,7 @@ func (b *body) variable(x *ast.Var, e *Expr) {
 		for _, s := range b.clause.scope.slots {
 			names = append(names, s.name)
 		}
-		meant(d, x.Name, "$", names)
+		suggest(d, x.Name, "$", names)
 		return
 	}
 	v := b.vars[slot]
@@ -400,8 +399,8 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 	}
 }
 
-// statsMap is the type of the map when x reads a stats map or an element of one:
-// a value to print, which no variable and no other map can hold.
+// statsMap is the type of the map when x reads a stats map or an element of one: a value
+// that can be printed, but not stored in variables or other maps.
 func (b *body) statsMap(x ast.Expr) (*types.Type, bool) {
 	var name *ast.Map
 	switch x := ast.Unparen(x).(type) {
@@ -430,18 +429,18 @@ func (b *body) unknownMap(m *mapState, at ast.Node) {
 			}
 		}
 		slices.Sort(names)
-		meant(d, strings.TrimPrefix(m.Name, "@"), "@", names)
+		suggest(d, strings.TrimPrefix(m.Name, "@"), "@", names)
 	}
 }
 
-// everWritten reports whether any clause writes m. In the last round a write
-// may come after the read, so the answer is that of the round before.
+// everWritten reports whether any clause writes m. In the last round a write may come after
+// the read, so the result is that of the previous round.
 func (b *body) everWritten(m *mapState) bool { return m.written || m.wasWritten }
 
-// maxParams bounds the number of parameters; a manifest holds these and the options.
+// maxParams bounds the number of parameters; the manifest contains these and the options.
 const maxParams = 128
 
-// positional types $N; asString at places that want a string.
+// positional types $N; asString where a string is expected.
 func (b *body) positional(x *ast.Positional, e *Expr, asString bool) {
 	p := b.param(x)
 	if p == nil {
@@ -510,8 +509,8 @@ func (b *body) ternary(x *ast.Ternary, e *Expr) {
 	}
 }
 
-// literalBranch is the branch that a known condition takes where both branches
-// are known too: the expression is that one, and their types need not agree.
+// literalBranch is the branch that a known condition selects if both branches are known
+// too: the expression is replaced by it, and their types need not agree.
 func (b *body) literalBranch(cond, then, otherwise ast.Expr) ast.Expr {
 	c, t, u := b.out.Expr(cond).Const, b.out.Expr(then).Const, b.out.Expr(otherwise).Const
 	switch {

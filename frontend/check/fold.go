@@ -23,7 +23,8 @@ func exact(c *Const, t *types.Type) *big.Int {
 	return big.NewInt(c.Int)
 }
 
-// setNumber makes e a literal of a computed value; false when 64 bits do not hold it.
+// setNumber replaces e by a literal with a computed value; false if it does not fit 64
+// bits.
 func setNumber(e *Expr, v *big.Int, host bool) bool {
 	switch {
 	case v.Sign() >= 0 && v.IsUint64():
@@ -66,8 +67,8 @@ func (b *body) foldUnary(x *ast.Unary, e *Expr) {
 	}
 }
 
-// unsignedWidth is what an operator with one operand gives: the bits of an
-// unsigned operand's size, and all of a signed one's.
+// unsignedWidth is the width of a unary operator's result: the operand's size if it is
+// unsigned, 64 bits if it is signed.
 func unsignedWidth(v int64, t *types.Type) int64 {
 	if t.Kind == types.Int && !t.Signed {
 		return truncate(v, t)

@@ -13,8 +13,8 @@ type directive struct {
 //
 //	%-?\+? ?#?0?(\*|\d+)?(\.(\*|\d+))?[hlLjzt]*(gr|g|rh|rx|r|[diouxXeEfFGaAcspn%])
 //
-// This is one by hand because compiling that takes every run of btc a tenth of a
-// millisecond.
+// This is written by hand because compiling a regular expression would cost every run of
+// btc a tenth of a millisecond.
 func directives(format string) []directive {
 	var all []directive
 	for at := 0; ; {
@@ -67,7 +67,7 @@ func cutCount(s string) (rest string, ok bool) {
 	return rest, len(rest) < len(s)
 }
 
-// replaceDirectives puts what by gives of each conversion for it.
+// replaceDirectives replaces each conversion by the result of by.
 func replaceDirectives(format string, by func(text string) string) string {
 	var b strings.Builder
 	at := 0
@@ -80,8 +80,8 @@ func replaceDirectives(format string, by func(text string) string) string {
 	return b.String()
 }
 
-// noConversion is the first text that looks like a conversion once those are taken
-// out; "" when there is none.
+// noConversion is the first substring that looks like a conversion once valid ones are
+// removed; "" if there is none.
 func noConversion(format string) string {
 	format = replaceDirectives(format, func(string) string { return "" })
 	i := strings.IndexByte(format, '%')

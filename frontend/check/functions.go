@@ -11,16 +11,15 @@ import (
 	"btc/internal/probe"
 )
 
-// Function is one row of the table of builtins and functions: what may be
-// written as a plain name, a call, or both. frontend/irgen finds what to emit
-// by Name.
+// Function is one row of the table of builtins and functions, which are used as a plain
+// name, a call, or both. frontend/irgen finds the code to generate by Name.
 type Function struct {
 	Name string
 	// Agg: an aggregation (count, hist, ...), which is assigned to a map.
 	Agg bool
 	// Exits: the call ends the program (exit).
 	Exits bool
-	// Effect: the call is made for what it does; its result may be ignored.
+	// Effect: the call has side effects; its result may be ignored.
 	Effect bool
 	// Supported: the whole path from here to the loader can do it.
 	Supported bool
@@ -33,8 +32,8 @@ type Function struct {
 	check    func(b *body, c *callSite) // nil: no arguments, result as above
 }
 
-// callSite is one use of a Function while it is checked. It has been checked
-// for place and number of arguments.
+// callSite is one use of a Function while it is checked. Its position and number of
+// arguments have been checked.
 type callSite struct {
 	*Call
 	at   ast.Expr // the whole expression
@@ -76,7 +75,7 @@ func inKprobe(t *probe.Type) bool { return t.Kind == probe.Kprobe }
 // functionTable is the table, by name; it is never written to. argN is one row, "arg".
 var functionTable = sync.OnceValue(func() map[string]*Function {
 	table := map[string]*Function{}
-	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), textRows(), hostRows(), metaRows(), futureRows()} {
+	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), searchRows(), hostRows(), metaRows(), futureRows()} {
 		for i := range group {
 			table[group[i].Name] = &group[i]
 		}
@@ -179,8 +178,8 @@ func outputRows() []Function {
 	}
 }
 
-// futureRows are what the language has and nothing here does yet. They have a
-// row each so that the refusal names them.
+// futureRows are parts of the language that are not supported yet. They have a row each so
+// that the error names them.
 func futureRows() []Function {
 	names := "dw_ustack " +
 		"elf_is_exe elf_info"
@@ -235,7 +234,7 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 		b.accept(c)
 		return true
 	}
-	for _, x := range args { // report what is wrong in there, too
+	for _, x := range args { // report errors in them, too
 		switch x := ast.Unparen(x).(type) {
 		case *ast.Map: // may be right as a whole map
 			b.set(x, &Expr{Type: types.TInvalid})
@@ -343,11 +342,11 @@ func (b *body) callExpr(x *ast.Call, e *Expr) {
 		b.expr(a)
 	}
 	if b.env.Macro(name) {
-		b.fail(diag.CSyntax, x.Func, "macro %s is no function", name)
+		b.fail(diag.CSyntax, x.Func, "macro %s is not a function", name)
 		return
 	}
 	d := b.fail(diag.UnknownFunction, x.Func, "Unknown function: '%s'", name)
 	if b.final && b.guess() {
-		meant(d, name, "", b.builtinNames())
+		suggest(d, name, "", b.builtinNames())
 	}
 }

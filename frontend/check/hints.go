@@ -8,15 +8,14 @@ import (
 	"btc/frontend/types"
 )
 
-// usage is how functions are called that take more than one argument or that
-// nobody guesses.
+// usage is how to call functions with several or unusual arguments.
 var usage = map[string]string{
 	"count": "@x = count()", "sum": "@x = sum(number)", "avg": "@x = avg(number)", "min": "@x = min(number)",
 	"max": "@x = max(number)", "stats": "@x = stats(number)", "hist": "@x = hist(number) or hist(number, bits)",
 	"lhist":   "@x = lhist(number, min, max, step)",
 	"tseries": "@x = tseries(number, interval, intervals[, aggregation]), as in tseries(1, 1s, 10)",
 	"str":     "str(pointer[, length])", "buf": "buf(pointer or array[, length])",
-	"strncmp": "strncmp(text, text, length), which is 0 for equal texts", "strcontains": "strcontains(text, part)",
+	"strncmp": "strncmp(string, string, length), which is 0 for equal strings", "strcontains": "strcontains(text, part)",
 	"strftime": `strftime("%H:%M:%S", nsecs)`, "ntop": "ntop([family, ]address)",
 	"printf": `printf("format", values...)`, "print": "print(value), print(@map) or print(@map, top, divisor)",
 	"delete": "delete(@map, key)", "has_key": "has_key(@map, key)", "clear": "clear(@map)", "zero": "zero(@map)",
@@ -28,8 +27,8 @@ var usage = map[string]string{
 	"override": "override(value)", "path": "path(struct path)", "bswap": "bswap(number)",
 }
 
-// otherProbe says which probes have the values that this one lacks: the arguments
-// at the entry of a function, its value at the return.
+// otherProbe names the probes that have the values that this one lacks: the arguments at
+// the entry of a function, its value at the return.
 func (p *Point) otherProbe(what string) string {
 	kernel, user := "fexit:"+p.Name, strings.Replace(p.Text, p.Kind, "uretprobe", 1)
 	if p.Name == "" {
@@ -63,15 +62,15 @@ func hinted(d *diag.Diagnostic, hint string) {
 	}
 }
 
-// quotesMissing adds to the message about an unknown name that is compared with a
-// text that it may be a text.
+// quotesMissing adds a hint to the message about an unknown name that is compared with a
+// string.
 func (b *body) quotesMissing(x *ast.Binary, left, right *types.Type) {
 	for _, side := range []struct {
 		x     ast.Expr
 		other *types.Type
 	}{{x.X, right}, {x.Y, left}} {
 		if id, ok := ast.Unparen(side.x).(*ast.Ident); ok && side.other.Kind == types.String && b.unknown.at == id {
-			b.unknown.said.Hint("a text stands in double quotes: \"%s\"", id.Name)
+			b.unknown.said.Hint("string literals need double quotes: \"%s\"", id.Name)
 		}
 	}
 }

@@ -44,7 +44,8 @@ func (b *body) hostName(c *callSite) {
 	c.Text = text
 }
 
-// isSymbol tells what names of symbols look like, main.(*T).f of Go included.
+// isSymbol reports whether a string has the form of a symbol name, including main.(*T).f of
+// Go.
 func isSymbol(text string) bool { return text != "" && !strings.ContainsAny(text, " \t\n\f\r?\"'\\") }
 
 // percpuKaddr is percpu_kaddr("symbol"[, cpu]).
@@ -70,8 +71,8 @@ func (b *body) cgroupPath(c *callSite) {
 	c.e.Type = types.MakeCgroupPath(filter)
 }
 
-// signals are the names of signals that signal() takes, without "SIG". Numbers
-// are the same on x86-64 and arm64.
+// signals are the names of signals that signal() accepts, without "SIG". Numbers are the
+// same on x86-64 and arm64.
 var signals = map[string]int64{
 	"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11,
 	"USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15, "STKFLT": 16, "CHLD": 17, "CONT": 18, "STOP": 19, "TSTP": 20, "TTIN": 21,
@@ -92,7 +93,7 @@ func (b *body) signal(c *callSite) {
 	case k != nil && k.IsStr:
 		n, ok := signals[signalName(k.Str)]
 		if !ok {
-			meant(b.fail(diag.BadArguments, c.args[0], "%s is not a valid signal", k.Str), signalName(k.Str), "SIG", namesOf(signals))
+			suggest(b.fail(diag.BadArguments, c.args[0], "%s is not a valid signal", k.Str), signalName(k.Str), "SIG", namesOf(signals))
 		}
 		c.N = n
 	case !t.IsInteger():
@@ -144,15 +145,14 @@ func (b *body) writeUser(c *callSite) {
 // maxWrite is how many bytes write_user() copies at most from an address.
 const maxWrite = 1024
 
-// writeLength refuses to write n bytes of a source that has so many.
+// writeLength refuses to write n bytes of a source if that is too much.
 func (b *body) writeLength(c *callSite, n int64, size int) {
 	if n < 1 || n > int64(size) {
 		b.fail(diag.BadArguments, c.args[2], "the source has 1 to %d bytes, not %d", size, n)
 	}
 }
 
-// override is override(value): what the probed function returns instead of
-// being run.
+// override is override(value): the probed function returns value instead of being run.
 func (b *body) override(c *callSite) {
 	b.integer(c.args[0], c.Fn.Name)
 	c.Args = c.args
@@ -179,16 +179,16 @@ func (b *body) debugf(c *callSite) {
 		case invalid(t), conv == "s" && t.Kind == types.String, conv != "s" && slices.Contains(printkConversions, conv) && (t.IsInteger() || t.Kind == types.Pointer):
 		default:
 			b.fail(diag.BadFormat, c.Args[i], "unsupported format specifier for type '%s' in debugf(): %s", t, conv).
-				Hint("the kernel knows %%%s of numbers and %%s of strings", strings.Join(printkConversions, " %"))
+				Hint("the kernel supports %%%s for numbers and %%s for strings", strings.Join(printkConversions, " %"))
 		}
 	}
 }
 
-// printkConversions are those of numbers that bpf_trace_printk takes.
+// printkConversions are those of numbers that bpf_trace_printk supports.
 var printkConversions = []string{"d", "u", "x", "p"}
 
-// kfunc is kfunc_exist("name") and kfunc_allowed("name"): the host answers; the
-// target does where a constant is needed.
+// kfunc is kfunc_exist("name") and kfunc_allowed("name"): decided on the host, or by the
+// target where a constant is needed.
 func (b *body) kfunc(c *callSite) {
 	name, ok := b.literal(c, 0)
 	if !ok {

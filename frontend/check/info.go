@@ -1,11 +1,10 @@
-// Package check gives a script its meaning: it resolves names, types every
-// expression, fixes the shape of every map, resolves attach points against the
-// target, folds constants, and reports all errors of the script at once.
+// Package check is the semantic analysis: it resolves names, types every expression, fixes
+// the shape of every map, resolves attach points against the target, folds constants, and
+// reports all errors of the script at once.
 //
-// It takes a syntax tree and a target and gives an Info, from which
-// frontend/irgen writes IR without further decisions. The tree is not changed:
-// what is found out is in side tables keyed by node pointer, one set of
-// tables for each way a probe's body can be typed (Body).
+// It takes a syntax tree and a target and returns an Info, from which frontend/irgen
+// generates IR without further decisions. The tree is not changed: results are in side
+// tables keyed by node pointer, one set of tables for each typing of a probe's body (Body).
 package check
 
 import (
@@ -24,8 +23,8 @@ import (
 type Info struct {
 	Script *ast.Script
 	Target *kernel.Target
-	// Arches are the architectures that the object is to serve, the target's first;
-	// none given: the target's alone. Set by who asks for the check.
+	// Arches are the architectures that the object must support, the target's first; if
+	// empty, only the target's. Set by the caller of Check.
 	Arches []*arch.Arch
 	Config Config
 	// Maps are the script's maps in the order of first appearance.
@@ -47,8 +46,8 @@ type Info struct {
 	Programs []*Program
 	// Unsafe are the uses of dangerous functions, for --unsafe at load time.
 	Unsafe []Use
-	// HelperErrors asks for code that reports each helper that fails (-k). Set by
-	// who asks for the check.
+	// HelperErrors asks for code that reports each helper that fails (-k). Set by the
+	// caller of Check.
 	HelperErrors bool
 	// SeriesClock names a scalar map that tseries reads the time (ns) from instead
 	// of the clock, for tests; "" for none.
@@ -66,24 +65,24 @@ type Program struct {
 	Clause int // 0-based number of the clause in the script
 	Probe  *ast.Probe
 	Point  *Point
-	// Body is what is known of predicate and body. Programs of one clause whose
-	// facts are the same share one.
+	// Body is the typing of predicate and body. Programs of one clause with equal facts
+	// share one.
 	Body *Body
 }
 
-// Point is an attach point in parts. The fields mean what they mean in
+// Point is an attach point, split into parts. The fields have the same meaning as in
 // manifest.Attach.
 type Point struct {
 	Kind string      // a kind of package probe
 	Type *probe.Type // the row of Kind
 	manifest.Attach
-	// Pattern is set when Target or Name holds a "*" that the host expands.
+	// Pattern is set when Target or Name has a "*" that the host expands.
 	Pattern bool
 	At      diag.Span
-	Label   string // "name=" in front of the attach point
+	Label   string // "name=" prefix of the attach point
 }
 
-// NamedByHost reports whether the host alone knows what the builtin probe names:
+// NamedByHost reports whether only the host knows the name that the builtin probe returns:
 // what a pattern matches, the module of a function, the path of a program.
 func (p *Point) NamedByHost() bool {
 	switch p.Kind {
@@ -99,8 +98,7 @@ func (p *Point) NamedByHost() bool {
 	return p.Pattern || p.Fill != nil
 }
 
-// Space is the address space of what the probe itself finds in registers: argN,
-// retval, reg().
+// Space is the address space of values in the probe's registers: argN, retval, reg().
 func (p *Point) Space() types.Space {
 	switch p.Type.Space {
 	case probe.UserSpace:
@@ -111,7 +109,7 @@ func (p *Point) Space() types.Space {
 	return types.NoSpace // a sample, a watchpoint: of whoever was interrupted
 }
 
-// RecordUse is a field of a tracepoint's record that is read at a fixed place.
+// RecordUse is a field of a tracepoint's record that is read at a fixed offset.
 type RecordUse struct {
 	At           diag.Span // the first use
 	Name         string
@@ -121,16 +119,16 @@ type RecordUse struct {
 
 // Body holds the facts of one typing of a clause's predicate and body.
 type Body struct {
-	// Vars are the variables, in order of first appearance. All are local to a
-	// program; unassigned reads give zero or the empty string.
+	// Vars are the variables, in order of first appearance. All are local to a program;
+	// unassigned ones read as zero or the empty string.
 	Vars []*Var
 	// UsesID is set when the body reads the probe builtin, UsesFunc when it reads func.
 	UsesID, UsesFunc bool
-	// Args are the typed arguments that the body reads, by number, -1 for the
-	// return value; the loader holds them against the host's prototype.
+	// Args are the typed arguments that the body reads, by number, -1 for the return value;
+	// the loader compares them with the host's prototype.
 	Args map[int]manifest.ArgUse
-	// Record are the fields of a tracepoint's record that the body reads and that no
-	// type describes; the loader holds them against the host's format file.
+	// Record are the fields of a tracepoint's record that the body reads and that no type
+	// describes; the loader compares them with the host's format file.
 	Record []RecordUse
 	// Binary is the identity of the build of the attach points' file whose debug
 	// information the body relies on; "" for none.
@@ -143,12 +141,11 @@ type Body struct {
 	dead  map[ast.Stmt]bool
 }
 
-// Expr is what is known of x. It is never nil for an expression of the body
-// that is evaluated; parentheses share the facts of what they enclose.
+// Expr returns the facts about x. It is never nil for an expression of the body that is
+// evaluated; parentheses share the facts of the expression in them.
 func (b *Body) Expr(x ast.Expr) *Expr { return b.exprs[ast.Unparen(x)] }
 
-// Meant is x, or what x stands for: args without a field is a record of all
-// arguments.
+// Meant is x, or what x is short for: args without a field is a record of all arguments.
 func (b *Body) Meant(x ast.Expr) ast.Expr {
 	if e := b.Expr(x); e != nil && e.Stands != nil {
 		return e.Stands
@@ -165,14 +162,14 @@ func (b *Body) Let(s *ast.LetStmt) *Var { return b.decls[s] }
 // Loop is the variable of a for statement.
 func (b *Body) Loop(s *ast.ForStmt) *Var { return b.loops[s] }
 
-// Unroll is how often the body of an unroll statement is repeated; 0 when its
-// parameters say it, at most MaxUnroll times.
+// Unroll is how often the body of an unroll statement is repeated; 0 if its parameters
+// decide, at most MaxUnroll times.
 func (b *Body) Unroll(s *ast.UnrollStmt) int { return b.count[s] }
 
 // Dead reports whether s can never be reached: build leaves it out.
 func (b *Body) Dead(s ast.Stmt) bool { return b.dead[s] }
 
-// Taken tells for "if comptime" which branch is taken. The other one is neither
+// Taken is the branch of an "if comptime" that is compiled. The other one is neither
 // checked nor compiled.
 func (b *Body) Taken(x *ast.IfExpr) (then, known bool) {
 	cond, ok := ast.Unparen(x.Cond).(*ast.Comptime)
@@ -200,12 +197,11 @@ type Var struct {
 	// Element: it is (key, value) of a loop over a map.
 	Element bool
 
-	fixed bool // its let says the type
-	text  bool // its let says "string", of any capacity
+	fixed bool // its let has the type
+	text  bool // its let has type "string", of any capacity
 }
 
-// Expr is what is known of one expression. Which fields are set depends on the
-// node:
+// Expr has the facts about one expression. Which fields are set depends on the node:
 //
 //	any folded node     Const: build uses it instead of the node, which has no effects
 //	Ident               Call (builtins), or Const and perhaps Enumerator
@@ -231,10 +227,10 @@ type Expr struct {
 	Type  *types.Type
 	Const *Const
 	// Enumerator is set for a constant of a kernel enum, whose value may differ
-	// on the host: a CO-RE relocation gives it, Const is the target's value.
+	// on the host: it is relocated, Const is the target's value.
 	Enumerator *Enumerator
-	// Extent is set for sizeof and offsetof of a kernel type: a CO-RE relocation
-	// gives the host's value, Const is the target's.
+	// Extent is set for sizeof and offsetof of a kernel type: it is relocated, Const is the
+	// target's value.
 	Extent *Extent
 	Var    *Var
 	Map    *Map
@@ -243,8 +239,8 @@ type Expr struct {
 	AsString bool
 	Call     *Call
 	Place    *Place
-	// ProbeText is set where the name of the probe, a number otherwise, is read as a
-	// string that the host knows.
+	// ProbeText is set where the name of the probe, otherwise a number, is read as a string
+	// that only the host knows.
 	ProbeText bool
 	// Elem is the index in the fields of a tuple or record value.
 	Elem int
@@ -273,7 +269,7 @@ type Const struct {
 	// constant only where the language demands one.
 	Host bool
 
-	lit bool // of literals: computed with exactly, takes the sign of its peer
+	lit bool // of literals: exact arithmetic, signedness of the other operand
 }
 
 // Enumerator names a constant of a kernel enum for a relocation.
@@ -286,14 +282,14 @@ type Enumerator struct {
 // is empty, else the byte offset of the field.
 type Extent struct{ Type, Path string }
 
-// Root says what the address of a Place is computed from.
+// Root says how the address of a Place starts.
 type Root uint8
 
 // The roots.
 const (
-	// RootPointer: the value of Place.Base, a pointer; Space says which memory.
+	// RootPointer: the value of Place.Base, a pointer; Space is its address space.
 	RootPointer Root = iota
-	// RootValue: the value of Place.Base, a struct or array in memory of ours.
+	// RootValue: the value of Place.Base, a struct or array in program memory.
 	RootValue
 	// RootCtx: the program's context (args, ctx): direct loads.
 	RootCtx
@@ -302,10 +298,10 @@ const (
 	RootArg
 )
 
-// Place says where the object of a Field, Index or dereference lies. The
-// address is the root's plus all steps; then the object of type Expr.Type is
-// read (a struct is read only where its value is needed: a further field goes
-// on from the place and has a Place of its own with more steps).
+// Place is the location (lvalue) of the object of a Field, Index or dereference. The
+// address is the root's plus all steps; then the object of type Expr.Type is read (a struct
+// is read only where its value is needed: a further field extends the location and has a
+// Place of its own with more steps).
 //
 // An array of char is of type string[n]: it is read as a NUL-terminated string.
 type Place struct {
@@ -314,17 +310,16 @@ type Place struct {
 	Space types.Space
 	Arg   int
 	Steps []Step
-	// Bits places a bitfield in the storage unit at the address. With a
-	// relocated last step the relocation says it.
+	// Bits is the position of a bitfield in the storage unit at the address. With a
+	// relocated last step the relocation has it.
 	Bits *Bits
-	// Chars is the length of an array of char that is a string with room for a
-	// NUL behind it, so that a text that fills the array was not cut off; 0 for
-	// other places.
+	// Chars is the length of a char array that is a string with room for a NUL after it, so
+	// that a string that fills the array is not truncated; 0 for other locations.
 	Chars int
 }
 
-// Bits is the place of a bitfield in its storage unit of Unit bytes, counted
-// from the least significant bit.
+// Bits is the position of a bitfield in its storage unit of Unit bytes, counted from the
+// least significant bit.
 type Bits struct{ Unit, Off, Size int }
 
 // Step is one addition to an address. Exactly one kind of it is set.
@@ -344,11 +339,11 @@ type Step struct {
 	// address becomes that of the data. RelLoc: counted from after the u32. It is
 	// the last step, and the expression's value (int64) is the address itself.
 	DataLoc, RelLoc bool
-	// Others are forms of a relocated step that some kernels have instead, told
-	// by the existence of their fields: CORE, Path and Then, and DataLoc where the
-	// address becomes that of the data. The first that exists counts.
+	// Others are alternatives of a relocated step on some kernels, selected by the
+	// existence of their fields: CORE, Path and Then, and DataLoc where the address becomes
+	// that of the data. The first that exists is used.
 	Others []Step
-	// Then goes on from where the relocated field, a pointer, points.
+	// Then continues at the target of the relocated field, a pointer.
 	Then *Step
 }
 
@@ -358,8 +353,8 @@ type Shape string
 // Map is one map of the script.
 type Map struct {
 	Name string // "@x", "@"
-	// KeyNames are what the script calls the parts of the key where it first names them (the last
-	// part of "args.ret", the variable, the builtin); "" for a part that has no name.
+	// KeyNames are the script's names for the parts of the key at their first use (the last part
+	// of "args.ret", the variable, the builtin); "" for a part without a name.
 	KeyNames []string
 	Shape    Shape // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
 	Key      *types.Type
@@ -377,7 +372,7 @@ type Map struct {
 	// Read: an aggregation whose value the script reads. Cleared: by clear or
 	// zero. Deleted: by delete.
 	Read, Cleared, Deleted bool
-	// Help and Unit are what a comment of the script says of the map, see mapDocs.
+	// Help and Unit are from the script's comment on the map, see mapDocs.
 	Help, Unit string
 	At         diag.Span
 }
@@ -397,17 +392,17 @@ type Param struct {
 // a call.
 type Call struct {
 	Fn *Function
-	// Param is the parameter that pton() takes its address from, at load.
+	// Param is the parameter with pton()'s address, known at load time.
 	Param *Param
-	// Args are the arguments that are evaluated, in order; constant ones that
-	// are in fields below are left out.
+	// Args are the arguments that are evaluated, in order; constant ones that are in the
+	// fields below are omitted.
 	Args []ast.Expr
 	// Map and Keys are those of map functions: print(@m), print(@m[k]),
 	// delete(@m, k), has_key(@m, k), clear, zero, len. Keys is nil for the whole
 	// map and for scalars.
 	Map  *Map
 	Keys []ast.Expr
-	// Format is the format text of printf and its kin, time and strftime.
+	// Format is the format string of printf and its kin, time and strftime.
 	Format string
 	// N is a constant: the argument's number (arg), the most frames (kstack,
 	// ustack), the clock (nsecs: as ir's OpNsecs), the namespace (pid, tid: 0
@@ -420,14 +415,14 @@ type Call struct {
 	Sub *Subprog
 	// Option is that of getopt.
 	Option *Option
-	// Trusted is the argument whose type the kernel wants to know (path,
-	// socket_cookie, skboutput); it is not one of Args.
+	// Trusted is the argument whose type the kernel verifies (path, socket_cookie,
+	// skboutput); it is not one of Args.
 	Trusted *Trusted
 }
 
 // Config is the config block with its defaults.
 type Config struct {
-	// Values are the resolved settings by their present name, as text.
+	// Values are the resolved settings by their current name, as strings.
 	Values map[string]string
 	// MaxStrlen is the capacity in bytes of strings of unknown length, NUL included.
 	MaxStrlen  int

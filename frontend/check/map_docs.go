@@ -5,8 +5,8 @@ import "strings"
 // maxMapHelp bounds the help of a map, in bytes.
 const maxMapHelp = 500
 
-// mapDocs finds what comments of the script say of its maps, for metrics. A line of a comment
-// that begins with the name of a map documents it, and can name a unit:
+// mapDocs collects comments of the script on its maps, for metrics. A comment line that
+// begins with the name of a map documents it, and can name a unit:
 //
 //	// @bytes [bytes]: Bytes that each process read.
 //	// @calls: Calls that failed.
@@ -24,7 +24,7 @@ func (c *checker) mapDocs() {
 	}
 }
 
-// cutMapDoc takes "@name [unit]: help" apart.
+// cutMapDoc splits "@name [unit]: help".
 func cutMapDoc(line string) (name, unit, help string, ok bool) {
 	head, help, ok := strings.Cut(line, ":")
 	if !ok || !strings.HasPrefix(head, "@") {

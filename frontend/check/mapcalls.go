@@ -9,8 +9,8 @@ import (
 	"btc/frontend/types"
 )
 
-// mapArg is the argument of a function that takes a map, without noting a use
-// with or without keys; nil (reported) for anything else.
+// mapArg is the map argument of a function, without recording a use with or without keys;
+// nil (reported) for anything else.
 func (b *body) mapArg(c *callSite, x ast.Expr) *mapState {
 	name, ok := ast.Unparen(x).(*ast.Map)
 	if !ok {
@@ -292,8 +292,8 @@ func (b *body) lhist(c *callSite, m *mapState) {
 // maxIntervals is the most intervals of a tseries.
 const maxIntervals = 1000000
 
-// seriesAggs are what a tseries makes of the values of an interval; without one
-// it keeps the last.
+// seriesAggs are the aggregations of a tseries over an interval; without one it keeps the
+// last value.
 var seriesAggs = []string{"avg", "max", "min", "sum"}
 
 // tseries is tseries(n, interval_ns, num_intervals[, aggregation]).

@@ -30,12 +30,12 @@ type mapState struct {
 	written  bool
 	seen     bool
 	onlyRead ast.Node // a read of the map before its type is known
-	// wasWritten is what written was at the end of the round before; true where a
-	// part of the script was passed over, which may write it.
+	// wasWritten is written at the end of the previous round; true where a part of the
+	// script was skipped, which may write it.
 	wasWritten bool
 }
 
-// begin forgets what each round finds out anew.
+// begin resets what each round computes.
 func (m *mapState) begin(cut bool) {
 	m.wasWritten = m.written || cut
 	m.written, m.seen, m.Read, m.onlyRead = false, false, false, nil
@@ -60,11 +60,11 @@ func (c *checker) declareMap(d *ast.MapDecl) {
 	}
 	m.Declared, m.MaxEntries = d.Kind.Text, int(min(d.Max.Value, 1<<31-1))
 	if d.Max.Value == 0 {
-		c.fail(diag.BadMapDecl, d.Max, "a map holds at least one element")
+		c.fail(diag.BadMapDecl, d.Max, "a map has at least one element")
 	}
 }
 
-// mapNamed finds or begins a map.
+// mapNamed finds or creates a map.
 func (c *checker) mapNamed(x *ast.Map) *mapState {
 	name := "@" + x.Name
 	m := c.maps[name]
@@ -113,7 +113,7 @@ func (c *checker) keyedUse(m *mapState, at ast.Node, key *types.Type) bool {
 	return true
 }
 
-// grow replaces a type by a promotion of it.
+// grow replaces a type by a promoted one.
 func (c *checker) grow(have **types.Type, now *types.Type) {
 	if *have == nil || !types.Equal(*have, now) || !types.SameSpaces(*have, now) || (*have).Flexible && !now.Flexible {
 		*have, c.changed = now, true
@@ -245,8 +245,8 @@ func (b *body) keyPart(x ast.Expr) *types.Type {
 	return t
 }
 
-// plain notes that a value of type t is stored in m; it reports whether the map
-// takes it.
+// plain records that a value of type t is stored in m; it reports whether the map accepts
+// it.
 func (c *checker) plain(m *mapState, at ast.Node, t *types.Type) bool {
 	m.written = true
 	if invalid(t) {
@@ -298,7 +298,7 @@ func (c *checker) aggregate(m *mapState, at ast.Node, t *types.Type) bool {
 	return true
 }
 
-// finishMap fixes the map's description and reports what its uses lack.
+// finishMap completes the map's description and reports missing uses.
 func (c *checker) finishMap(m *mapState) {
 	if m.decl != nil && !m.seen {
 		c.fail(diag.UnusedMap, m.decl, "Unused map: %s", m.Name)
@@ -328,11 +328,11 @@ func (c *checker) finishMap(m *mapState) {
 	}
 }
 
-// maxKey is the largest key in bytes that Linux takes before 5.11.
+// maxKey is the size in bytes of the largest key that Linux allows before 5.11.
 const maxKey = 512
 
-// fitKey is a key type with its long strings and buffers cut so that it takes at
-// most so many bytes: the longest first, to a common capacity.
+// fitKey is a key type whose long strings and buffers are truncated so that it has at most
+// n bytes: the longest first, to a common capacity.
 func fitKey(t *types.Type, most int) *types.Type {
 	fit := t
 	for limit := most; fit.Store().Size > most && limit >= 8; limit -= 8 {

@@ -7,9 +7,9 @@ import (
 	"btc/frontend/diag"
 )
 
-// messages are the faults that scripts have, each with an example, the code and
+// messages are the errors that scripts have, each with an example, the code and
 // a stable part of what is said of it: the message or a hint. The words are those
-// of bpftrace where it has the same fault.
+// of bpftrace where it has the same error.
 var messages = []struct {
 	script string
 	code   diag.Code

@@ -33,8 +33,8 @@ func metaRows() []Function {
 	}
 }
 
-// predicate is a question about an expression that is not evaluated. While types
-// are still being found it has no answer.
+// predicate is a question about an expression that is not evaluated. It is undecided while
+// types are still being inferred.
 func (b *body) predicate(c *callSite, is func(*Expr) bool) {
 	b.quiet++
 	defer func() { b.quiet-- }()
@@ -57,7 +57,7 @@ func (b *body) isScalar(c *callSite) {
 	}
 }
 
-// failCall is fail("text", literals): it is an error to get there.
+// failCall is fail("text", literals): it is an error if it is compiled.
 func (b *body) failCall(c *callSite) {
 	var texts []string
 	for _, a := range c.args {
@@ -67,7 +67,7 @@ func (b *body) failCall(c *callSite) {
 		k := b.out.Expr(a).Const
 		switch {
 		case k == nil:
-			b.fail(diag.NotConstant, a, "fail() takes literals only")
+			b.fail(diag.NotConstant, a, "fail() accepts only literals")
 			return
 		case k.IsStr:
 			texts = append(texts, k.Str)
@@ -108,7 +108,7 @@ func fillIn(format string, args []string) string {
 type KnownField struct {
 	Name string
 	Str  string
-	// Int is the value of fields that are no strings.
+	// Int is the value of fields that are not strings.
 	Int  int64
 	Type *types.Type
 }
@@ -146,8 +146,8 @@ func (b *body) configRecord(c *callSite) {
 	c.e.known(fields)
 }
 
-// unstable refuses a feature that the language has on trial, or warns of its
-// first use, as the script's configuration says.
+// unstable refuses an experimental feature of the language, or warns of its first use, as
+// the script's configuration says.
 func (b *body) unstable(feature string, at ast.Node) {
 	key := "unstable_" + feature
 	switch b.info.Config.Values[key] {

@@ -30,7 +30,7 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	switch x.Op {
 	case ast.Not:
 		e.Type = types.TBool
-	case ast.Neg, ast.BitNot: // unsigned numbers stay what they are: -(uint8)3 is 253
+	case ast.Neg, ast.BitNot: // unsigned numbers keep their type: -(uint8)3 is 253
 		if t.Kind == types.Bool {
 			b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", x.Op, t)
 			return
@@ -40,9 +40,8 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	b.foldUnary(x, e)
 }
 
-// addressOf is "&$x", a pointer to where the variable lies, or "&@x", the address
-// of the kernel's map itself, as a pointer to the map's values. Both are in the
-// kernel's memory.
+// addressOf is "&$x", a pointer to the variable, or "&@x", the address of the kernel's map
+// itself, as a pointer to the map's values. Both are in kernel memory.
 func (b *body) addressOf(x *ast.Unary, e *Expr) {
 	switch v := ast.Unparen(x.X).(type) {
 	case *ast.Var:
@@ -103,7 +102,7 @@ func (b *body) deref(x *ast.Unary, e *Expr) {
 	}
 }
 
-// pointerScale is what one step of a pointer of type t is worth in bytes.
+// pointerScale is the size in bytes of one step of a pointer of type t.
 func pointerScale(t *types.Type) int { return max(1, t.Elem.Size) }
 
 // stepType is the type of an integer that ++ or -- has changed.
@@ -163,7 +162,7 @@ func (b *body) incDecVar(x *ast.IncDec, v *ast.Var, e *Expr) {
 	}
 }
 
-// isComparison reports whether op gives a truth value of two operands.
+// isComparison reports whether op compares two operands.
 func isComparison(op ast.BinaryOp) bool { return op >= ast.Eq && op <= ast.Ge }
 
 func (b *body) binary(x *ast.Binary, e *Expr) {
@@ -332,8 +331,8 @@ func (b *body) comparePointers(x *ast.Binary, e *Expr, left, right *types.Type) 
 	}
 }
 
-// compareProbe compares the name of the attach point with a literal: as a text
-// where the host alone knows it.
+// compareProbe compares the name of the attach point with a literal: as a string where only
+// the host knows it.
 func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
 	lit := b.out.Expr(x.Y)
 	if right.Kind == types.Probe {
@@ -392,9 +391,9 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 	}
 }
 
-// arithmetic is the type of "left op right" for the operators that compute: bool
-// of two bools, else 64 bits; signed if an operand is or for a difference. Shifts
-// take the sign of their left side.
+// arithmetic is the type of "left op right" for the operators that compute: bool of two
+// bools, else 64 bits; signed if an operand is or for a difference. Shifts have the
+// signedness of their left operand.
 func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, right *types.Type) *types.Type {
 	switch {
 	case invalid(left) || invalid(right):
@@ -451,7 +450,7 @@ func (b *body) pointerArithmetic(at ast.Node, op ast.BinaryOp, left, right *type
 }
 
 // addString is "literal" + n, the literal without its first n bytes, or
-// "literal" + "literal", one behind the other.
+// "literal" + "literal", concatenated.
 func (b *body) addString(x *ast.Binary, e *Expr, left, right *types.Type) {
 	l, r := b.out.Expr(x.X).Const, b.out.Expr(x.Y).Const
 	switch {

@@ -12,7 +12,7 @@ import (
 // "help").
 type Option struct {
 	Name string
-	// Kind is "int", "bool" or "string"; Default is a value of it as text.
+	// Kind is "int", "bool" or "string"; Default is a value of it as a string.
 	Kind, Default string
 	Help          string
 	At            diag.Span
@@ -26,8 +26,8 @@ const maxOption = 64
 // maxOptions bounds the number of options.
 const maxOptions = 128
 
-// getopt is getopt("name"[, default[, "description"]]). The default gives the
-// type; without one the option is a switch.
+// getopt is getopt("name"[, default[, "description"]]). The type is that of the default;
+// without one the option is a switch.
 func (b *body) getopt(c *callSite) {
 	for _, a := range c.args {
 		b.expr(a)

@@ -9,7 +9,7 @@ import (
 	"btc/internal/probe"
 )
 
-// conversions lists the conversions of a format in order, "%%" left out.
+// conversions lists the conversions of a format in order, without "%%".
 func conversions(format string) []string {
 	var all []string
 	for _, d := range directives(format) {
@@ -20,8 +20,8 @@ func conversions(format string) []string {
 	return all
 }
 
-// plainPercent is a format whose '%' before a space stand for themselves, as they
-// did before conversions had flags.
+// plainPercent is a format in which '%' followed by a space is literal, as before
+// conversions had flags.
 func plainPercent(format string) string {
 	return replaceDirectives(format, func(m string) string {
 		if strings.HasPrefix(m, "% ") {
@@ -42,7 +42,7 @@ func (b *body) printf(c *callSite) {
 	}
 	convs := conversions(format)
 	if plain := plainPercent(format); len(convs) > len(c.args)-1 && len(conversions(plain)) == len(c.args)-1 {
-		b.fail(diag.Deprecated, c.args[0], "'%%' before a blank begins a conversion, for which there is no argument: it is taken as text").Hint("write %%%%")
+		b.fail(diag.Deprecated, c.args[0], "'%%' before a space begins a conversion, for which there is no argument: it is printed literally").Hint("write %%%%")
 		format, convs = plain, conversions(plain)
 	}
 	c.Format, c.Args = format, c.args[1:]
@@ -61,7 +61,7 @@ func (b *body) printf(c *callSite) {
 	if len(convs) < len(all) {
 		d := b.fail(diag.BadFormat, c.at, "too many arguments for format string (%d supplied, %d expected)", len(all), len(convs))
 		if text := noConversion(format); text != "" {
-			d.Hint("%s is no conversion; they are %%d %%i %%u %%o %%x %%X %%c %%p for numbers, %%s for anything, %%r %%rx %%rh for buffers", text)
+			d.Hint("%s is not a conversion; expected %%d %%i %%u %%o %%x %%X %%c %%p for numbers, %%s for anything, %%r %%rx %%rh for buffers", text)
 		}
 		return
 	}
@@ -140,7 +140,7 @@ func (b *body) print(c *callSite) {
 	case call.Fn.Name == "ctx" && b.point.Kind != probe.Iter:
 		b.fail(diag.BadArguments, c.at, "%s type passed to print() is not printable", contextName(t))
 	case (call.Fn.Name == "kptr" || call.Fn.Name == "uptr") && b.out.Expr(call.Args[0]).Type.IsInteger():
-		c.Args = call.Args // the number, as it was given
+		c.Args = call.Args // the original number
 	}
 }
 

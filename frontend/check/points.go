@@ -11,9 +11,8 @@ import (
 	"btc/internal/spell"
 )
 
-// points resolves an attach point; one that is in error gives none. Tracepoint
-// patterns are expanded when the clause reads args: each event has fields of
-// its own.
+// points resolves an attach point; one with an error yields none. Tracepoint patterns are
+// expanded when the clause reads args: each event has fields of its own.
 func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	t := probe.Lookup(ap.Provider)
 	if i := slices.IndexFunc(ap.Parts, func(p ast.AttachPart) bool { return len(p.Params) > 0 }); i >= 0 {
@@ -83,7 +82,7 @@ func (c *checker) parse(p *Point, ap *ast.AttachPoint) bool {
 		d.Hint("%s", hint)
 	}
 	if p.Type.Form == probe.Counter && err.Part == 0 && !parts[0].Wildcard {
-		meant(d, parts[0].Text, "", probe.EventNames(p.Kind))
+		suggest(d, parts[0].Text, "", probe.EventNames(p.Kind))
 	}
 	return false
 }
@@ -143,7 +142,7 @@ func (c *checker) kprobe(p *Point, fn ast.AttachPart) {
 	}
 	if p.Name != "" && !p.Pattern && (p.Target == "" || p.Target == "vmlinux") && !c.t.HasFunc(p.Name) && !c.t.HasFunc(c.alias(p.Name)) {
 		d := c.absent(p, fn, "%s is not traceable (either non-existing, inlined, or marked as \"notrace\"); attaching to it will likely fail", p.Name)
-		d.Hint("so it is in the target's kernel; the host decides")
+		d.Hint("in the target's kernel; the host may differ")
 		c.similar(d, p.Name, c.t.Funcs)
 	}
 }
@@ -167,8 +166,7 @@ func (c *checker) absent(p *Point, at ast.Node, format string, args ...any) *dia
 	return c.fail(diag.NotInTarget, at, format, args...)
 }
 
-// similar adds a hint with the name that was probably meant, looked for among
-// those that begin alike.
+// similar adds a "did you mean" hint, searched among the names with a common prefix.
 func (c *checker) similar(d *diag.Diagnostic, name string, list func(string) []string) {
 	if !c.guess() {
 		return
@@ -183,14 +181,14 @@ func (c *checker) similar(d *diag.Diagnostic, name string, list func(string) []s
 func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
 	if !p.Pattern {
 		if _, ok := c.t.Tracepoint(p.Target, p.Name); !ok {
-			d := c.absent(p, ap, "tracepoint %s:%s does not exist in the target's kernel; the host decides", p.Target, p.Name)
+			d := c.absent(p, ap, "tracepoint %s:%s does not exist in the target's kernel; resolved on the host at load time", p.Target, p.Name)
 			c.similar(d, p.Target+":"+p.Name, func(string) []string { return c.t.Tracepoints("*", p.Name[:min(len(p.Name), 3)]+"*") })
 		}
 		return []*Point{p}
 	}
 	all := c.t.Tracepoints(p.Target, p.Name)
 	if len(all) == 0 {
-		c.absent(p, ap, "no tracepoint of the target's kernel matches %s:%s; the host decides", p.Target, p.Name)
+		c.absent(p, ap, "no tracepoint of the target's kernel matches %s:%s; resolved on the host at load time", p.Target, p.Name)
 	}
 	if !readsArgs || len(all) > 0 && p.syscallExits() {
 		return []*Point{p}

@@ -10,10 +10,9 @@ import (
 	"btc/internal/probe"
 )
 
-// kindPattern resolves an attach point with a pattern for the kind of probe,
-// "*:vfs_read" or "k*:vfs_*": it stands for one of each kind in which the target
-// has something of that name. What of it the host lacks is left out there, with
-// a warning.
+// kindPattern resolves an attach point with a pattern for the kind of probe, "*:vfs_read"
+// or "k*:vfs_*": one for each kind in which the target has a matching name. Those that the
+// host lacks are skipped there, with a warning.
 func (c *checker) kindPattern(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	pattern, rest := ap.Parts[0], ap.Parts[1:]
 	if len(rest) == 0 { // "*sched*" looks for the name in all kinds
@@ -57,8 +56,8 @@ func (c *checker) kindPattern(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	return points
 }
 
-// kindHas reports whether the target has a probe of a kind and a name, given in
-// parts. What only the host can tell counts.
+// kindHas reports whether the target has a probe of a kind and a name, given in parts.
+// Names that only the host knows count.
 func (c *checker) kindHas(kind string, parts []ast.AttachPart) bool {
 	t, n := probe.Lookup(kind), len(parts)
 	last := parts[n-1].Text
@@ -77,7 +76,7 @@ func (c *checker) kindHas(kind string, parts []ast.AttachPart) bool {
 			module = parts[0].Text
 		}
 		if module != "vmlinux" && c.kindHas(probe.Tracepoint, parts) {
-			return false // a category is meant
+			return false // a category is expected
 		}
 		return module != "vmlinux" || len(c.typedMembers(&Point{Kind: kind, Attach: manifest.Attach{Name: last}})) > 0
 	case probe.RawTracepoint:

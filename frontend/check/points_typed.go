@@ -29,7 +29,7 @@ func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 		}
 		return []*Point{p}
 	case len(all) == 0:
-		c.absent(p, ap, "nothing in the target's kernel matches %s; the host decides", p.Text)
+		c.absent(p, ap, "nothing in the target's kernel matches %s; resolved on the host at load time", p.Text)
 	}
 	if !readsArgs {
 		return []*Point{p}
@@ -39,7 +39,7 @@ func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 		one := *p
 		one.Name, one.Pattern = name, false
 		one.Missing = "ignore"                                                  // a member of a pattern need not exist on the host
-		if strings.Contains(one.Target, "*") && p.Kind != probe.RawTracepoint { // of which only the host knows the modules
+		if strings.Contains(one.Target, "*") && p.Kind != probe.RawTracepoint { // only the host knows its modules
 			one.Target = ""
 		}
 		one.name()
@@ -53,7 +53,7 @@ func (p *Point) ofBPF() bool {
 	return (p.Kind == probe.Fentry || p.Kind == probe.Fexit) && (p.Target == "bpf" || strings.HasPrefix(p.Target, "bpf:"))
 }
 
-// typedMembers lists what an attach point may name in the target.
+// typedMembers lists the names in the target that an attach point may use.
 func (c *checker) typedMembers(p *Point) []string {
 	if p.Kind == probe.RawTracepoint {
 		return c.t.RawTracepoints(p.Name)
@@ -79,8 +79,8 @@ func moduleName(f *kernel.Function) string {
 	return f.Module
 }
 
-// typedMissing warns of a name that the target does not know. Functions of
-// modules that it was not made with are the host's affair.
+// typedMissing warns of a name that the target does not know. Functions of modules that the
+// target lacks are resolved on the host.
 func (c *checker) typedMissing(p *Point, at ast.Node) {
 	what, list := "traceable function", c.t.Funcs
 	if p.Kind == probe.RawTracepoint {
@@ -88,7 +88,7 @@ func (c *checker) typedMissing(p *Point, at ast.Node) {
 	} else if p.Target != "" && p.Target != "vmlinux" {
 		return
 	}
-	d := c.absent(p, at, "%s is no %s of the target's kernel; the host decides", p.Name, what)
+	d := c.absent(p, at, "no %s %s in the target's kernel; resolved on the host at load time", what, p.Name)
 	c.similar(d, p.Name, list)
 }
 
@@ -125,7 +125,7 @@ func (b *body) rawArg(at ast.Node, n int64) {
 		return
 	}
 	if have := proto.Slot(len(proto.Params)); n >= int64(have) {
-		b.fail(diag.NotInTarget, at, "arg%d: %s has %s in the target's kernel; the host decides", n, b.point.Text, countOf(have, "argument"))
+		b.fail(diag.NotInTarget, at, "arg%d: %s has %s in the target's kernel; resolved on the host at load time", n, b.point.Text, countOf(have, "argument"))
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *checker) iter(p *Point, kind ast.AttachPart) bool {
 		return false
 	}
 	if _, ok := c.t.Iter(p.Name); !ok {
-		d := c.absent(p, kind, "the target's kernel has no iterator %s; the host decides", p.Name)
+		d := c.absent(p, kind, "the target's kernel has no iterator %s; resolved on the host at load time", p.Name)
 		if near := spell.Nearest(p.Name, c.t.Iters()); near != "" {
 			d.Hint("did you mean %s?", near)
 		}

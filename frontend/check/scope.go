@@ -11,7 +11,7 @@ type slot struct {
 	at       diag.Span
 	let      bool // declared by let or by a loop
 	assigned bool
-	pointed  bool  // its address is taken: what gets it may assign
+	pointed  bool  // its address is taken: a callee may assign it
 	into     *slot // merged with another, for scripts of older dialects
 }
 
@@ -22,8 +22,8 @@ func (s *slot) root() *slot {
 	return s
 }
 
-// scope is what names of a clause refer to. Scoping is a matter of syntax, so
-// it is the same for all attach points.
+// scope resolves the names of a clause. Scoping is purely syntactic, so it is the same for
+// all attach points.
 //
 // Variables live in the block of their first assignment. Older dialects had one
 // scope for a probe: a use outside of the block that assigned is accepted with
@@ -36,8 +36,8 @@ type scope struct {
 	slots  []*slot
 	quiet  int // depth of expressions that are not evaluated (sizeof)
 
-	// args: the clause reads what may have another type in each probe (args,
-	// retval); probe: it reads the builtin of this name.
+	// args: the clause reads values whose types depend on the probe (args, retval); probe:
+	// it reads the builtin of this name.
 	args, probe bool
 }
 

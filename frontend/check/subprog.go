@@ -13,9 +13,9 @@ import (
 	"btc/internal/probe"
 )
 
-// Subprog is a function of the script, "fn name($a : T) : R { ... }", as some of its
-// callers need it. It knows nothing of a probe: callers that agree on the address
-// spaces of the pointers that they pass share a Subprog.
+// Subprog is a function of the script, "fn name($a : T) : R { ... }", instantiated for some
+// of its callers. It is independent of the probe: callers that pass pointers of the same
+// address spaces share a Subprog.
 type Subprog struct {
 	Name string
 	// Variant numbers the Subprogs of one function, from 0.
@@ -24,10 +24,10 @@ type Subprog struct {
 	Params  []*Var
 	// Result is TNone for void.
 	Result *types.Type
-	Point  *Point // stands for the probe: of no provider
+	Point  *Point // replaces the probe: of no provider
 	Body   *Body
 	// Inline: a parameter or the result is not a scalar. BPF passes values in registers, so
-	// the body is built in place of each call. Set by Check's last round.
+	// the body is inlined at each call. Set by Check's last round.
 	Inline bool
 
 	spaces callSpaces
@@ -69,7 +69,7 @@ const (
 	maxCallFrames = 8
 )
 
-// subprogType stands for the kind of probe in a function.
+// subprogType replaces the kind of probe in a function.
 var subprogType = probe.Type{Kind: "fn"}
 
 // notInSubprog are builtins that need the context of a program.
@@ -112,8 +112,8 @@ func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
 	return s
 }
 
-// signature types the parameters and the result, anew in each round: typeof may
-// name what grows.
+// signature types the parameters and the result, in each round: typeof may name a type that
+// grows.
 func (s *Subprog) signature() {
 	for _, last := range []bool{false, true} { // typeof may name another parameter
 		for i, p := range s.Def.Params {
@@ -164,8 +164,8 @@ func (s *Subprog) param(i int, p *ast.Param) {
 	}
 }
 
-// isOpen reports whether a declared type leaves open what its values decide: the
-// size of strings and buffers, the format of timestamps.
+// isOpen reports whether a declared type leaves open what its values decide: the size of
+// strings and buffers, the format of timestamps.
 func isOpen(t *types.Type) bool {
 	switch t.Kind {
 	case types.String, types.Buffer:
@@ -187,7 +187,7 @@ func least(t *types.Type) *types.Type {
 	return t
 }
 
-// passable reports what is not a value that can be passed.
+// passable reports types that cannot be passed.
 func (b *body) passable(at ast.Node, t *types.Type, format string) bool {
 	switch {
 	case t.IsAgg(), t.Kind == types.None, t.Kind == types.Func, t.Kind == types.Float:
@@ -259,8 +259,8 @@ func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
 // passed types an argument.
 func (b *body) passed(x ast.Expr) *types.Type {
 	if m, ok := ast.Unparen(x).(*ast.Map); ok && b.mapNamed(m).use == keyKeyed {
-		b.fail(diag.BadArguments, x, "a function cannot take the map %s", b.mapNamed(m).Name).
-			Hint("functions use the maps of the script by their names; a macro can take a map")
+		b.fail(diag.BadArguments, x, "the map %s cannot be passed to a function", b.mapNamed(m).Name).
+			Hint("functions use the maps of the script by name; a macro can have a map parameter")
 		b.set(m, &Expr{Type: types.TInvalid})
 		return types.TInvalid
 	}
@@ -276,7 +276,7 @@ func declared(t *types.Type, open bool) string {
 	return name
 }
 
-// variantFor is the Subprog that serves a call in this body.
+// variantFor is the Subprog for a call in this body.
 func (b *body) variantFor(f *function, args []*types.Type) *Subprog {
 	kinds := make([]byte, len(f.def.Params))
 	for i := range kinds {
@@ -311,8 +311,8 @@ func (b *body) variantFor(f *function, args []*types.Type) *Subprog {
 	return s
 }
 
-// passes reports whether a value of type t may stand for a declared one. An open
-// type grows. An integer that is wider than the declared one is cut to its size,
+// passes reports whether a value of type t may be passed as a declared one. An open
+// type grows. An integer that is wider than the declared one is truncated,
 // with a warning unless it is a constant.
 func (b *body) passes(x ast.Expr, t *types.Type, declared **types.Type, open bool) bool {
 	if invalid(t) || *declared == nil || invalid(*declared) {
@@ -368,7 +368,8 @@ func (b *body) returns(r *ast.ReturnStmt) {
 	}
 }
 
-// finishSubprogs reports functions that do not return, and calls that go too deep.
+// finishSubprogs reports functions that do not return, and calls that are nested too
+// deeply.
 func (c *checker) finishSubprogs() {
 	for _, s := range c.info.Subprogs {
 		if invalid(orInvalid(s.Result)) && !c.l.HasErrors() {
@@ -444,7 +445,7 @@ func (c *checker) cycles() (found bool) {
 	return found
 }
 
-// depths reports chains of calls that are deeper than the kernel permits.
+// depths reports chains of calls that are deeper than the kernel allows.
 func (c *checker) depths() {
 	frames := map[*Subprog]int{}
 	var need func(s *Subprog) int
@@ -463,7 +464,7 @@ func (c *checker) depths() {
 	}
 	for _, s := range c.info.Subprogs {
 		if need(s) == maxCallFrames {
-			c.fail(diag.BadFunction, s.Def.Name, "calls from %s go deeper than the %d frames that the kernel permits", s.Name, maxCallFrames)
+			c.fail(diag.BadFunction, s.Def.Name, "calls from %s nest deeper than the %d frames that the kernel allows", s.Name, maxCallFrames)
 		}
 	}
 }

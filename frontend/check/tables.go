@@ -7,8 +7,7 @@ import (
 	"btc/internal/probe"
 )
 
-// FunctionInfo is what the documents say of a row of the table of builtins and
-// functions.
+// FunctionInfo is the documentation of a row of the table of builtins and functions.
 type FunctionInfo struct {
 	Name string
 	// Group is the part of the language: builtin, string, map, output, host, meta
@@ -32,7 +31,7 @@ func Functions() []FunctionInfo {
 	for _, g := range []struct {
 		name string
 		rows []Function
-	}{{"builtin", builtinRows()}, {"string", append(stringRows(), textRows()...)}, {"host", hostRows()}, {"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()}} {
+	}{{"builtin", builtinRows()}, {"string", append(stringRows(), searchRows()...)}, {"host", hostRows()}, {"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()}} {
 		for _, f := range g.rows {
 			info := FunctionInfo{
 				Name: f.Name, Group: g.name, Value: f.value, Call: !f.value || f.max > 0, Min: f.min, Max: f.max,
@@ -55,11 +54,11 @@ func Functions() []FunctionInfo {
 	return all
 }
 
-// SettingInfo is what the documents say of a key of the config block.
+// SettingInfo is the documentation of a key of the config block.
 type SettingInfo struct {
 	Name    string
 	Default string
-	Values  []string // the words that it takes; nil for a number or a text
+	Values  []string // the accepted words; nil for a number or a string
 	NoOp    bool     // accepted, without effect in any version
 }
 

@@ -11,14 +11,14 @@ import (
 	"btc/internal/probe"
 )
 
-// Trusted says how a program gets a pointer whose type the kernel's verifier
-// knows, as some helpers want it: from its context, and on through members. No
-// copy and no number serves.
+// Trusted says how a program gets a pointer whose type the kernel's verifier knows, as some
+// helpers require: from its context, and through members. A copy or a number is not
+// accepted.
 type Trusted struct {
 	// Type is the struct that it points to, "struct file".
 	Type string
-	// Slot is the 8-byte word of the context that holds it. It may be null there;
-	// with Result also an error number.
+	// Slot is the 8-byte word of the context that contains it. It may be null there; with
+	// Result also an error number.
 	Slot   int
 	Result bool
 	// Iterated: an object of an iterator, null in the last call only.
@@ -34,11 +34,11 @@ type Trusted struct {
 	Any   []*Trusted
 }
 
-// maxTrusted bounds the depth of Trusted, and what one variable may come from.
+// maxTrusted bounds the depth of Trusted, and the number of sources of a variable.
 const maxTrusted = 16
 
-// wantsTrusted notes that the kernel wants to know the type of the pointer x, an
-// argument of c. What variables hold is known at the end of the body only.
+// wantsTrusted records that the kernel needs to know the type of the pointer x, an argument
+// of c. The values of variables are known only at the end of the body.
 func (b *body) wantsTrusted(c *callSite, x ast.Expr) {
 	if b.final && b.quiet == 0 {
 		b.trusting = append(b.trusting, func() {
@@ -75,7 +75,7 @@ func (b *body) trusted(x ast.Expr, depth int) (*Trusted, string) {
 			return b.anyOf(x, e, []ast.Expr{x.Then, x.Else}, depth)
 		}
 	case *ast.Map, *ast.MapElem:
-		return nil, "what is stored in a map is a number to it"
+		return nil, "values stored in a map are numbers to it"
 	case *ast.Call, *ast.Ident:
 		return nil, fmt.Sprintf("the value of %s is a number to it", x.Span().Text())
 	}
@@ -128,7 +128,7 @@ func (b *body) trustedPlace(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
 	return &Trusted{Type: name, From: from, Steps: p.Steps, Load: e.Type.Kind == types.Pointer}, ""
 }
 
-// trustedVar looks for what is assigned to a variable.
+// trustedVar finds the values that are assigned to a variable.
 func (b *body) trustedVar(x *ast.Var, e *Expr, depth int) (*Trusted, string) {
 	var sources []ast.Expr
 	for _, from := range b.sources[e.Var] {
@@ -138,11 +138,11 @@ func (b *body) trustedVar(x *ast.Var, e *Expr, depth int) (*Trusted, string) {
 	}
 	switch {
 	case len(sources) == 0:
-		return nil, fmt.Sprintf("$%s is assigned no pointer that it knows", x.Name)
+		return nil, fmt.Sprintf("$%s is not assigned a pointer whose type it knows", x.Name)
 	case e.Type.Kind == types.Pointer:
 		return b.anyOf(x, e, sources, depth)
 	case len(sources) > 1 || !b.atTop(sources[0]):
-		return nil, fmt.Sprintf("$%s is a copy of what is assigned in several places or in a branch: use a pointer", x.Name)
+		return nil, fmt.Sprintf("$%s is a copy, assigned more than once or in a branch: use a pointer", x.Name)
 	}
 	return b.trusted(sources[0], depth+1)
 }
@@ -168,7 +168,7 @@ func (b *body) anyOf(x ast.Expr, e *Expr, sources []ast.Expr, depth int) (*Trust
 	case !ok:
 		return nil, noStruct(e.Type)
 	case len(sources) > maxTrusted:
-		return nil, "it comes from too many places"
+		return nil, "it has too many sources"
 	}
 	t := &Trusted{Type: name, Value: x}
 	for _, from := range sources {

@@ -15,12 +15,12 @@ import (
 	"btc/internal/spell"
 )
 
-// Probes of user space know names of arguments, types and source lines from the
-// debug information of the program that they name, as it is on the machine that
-// compiles. What is taken from there binds the program to one build of the file.
+// Probes of user space take names of arguments, types and source lines from the debug
+// information of the program that they name, on the machine that compiles. This binds the
+// program to one build of the file.
 
 // debugHint says how to compile where the file or its debug information is elsewhere.
-const debugHint = "compile where the program is; -debuginfo DIR looks for separate debug files in DIR, -binary NAME=FILE takes FILE for it"
+const debugHint = "compile on a host that has the program; --debuginfo DIR searches DIR for separate debug files, --binary NAME=FILE uses FILE instead"
 
 // debug opens the file that an attach point names.
 func (c *checker) debug(p *Point) (*debuginfo.Binary, error) {
@@ -35,7 +35,7 @@ func (c *checker) debug(p *Point) (*debuginfo.Binary, error) {
 	return c.files.Open(p.Target)
 }
 
-// bind notes that what is known of p depends on the build of its file.
+// bind records that the facts about p depend on the build of its file.
 func (b *body) bind(bin *debuginfo.Binary) { b.out.Binary = bin.ID }
 
 // uprobes resolves uprobe and uretprobe. A source line may have several
@@ -47,7 +47,7 @@ func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Poin
 	}
 	bin, err := c.debug(p)
 	if err != nil {
-		return []*Point{p} // args will say why it has none
+		return []*Point{p} // args reports why it has none
 	}
 	names := bin.Functions(func(name string) bool {
 		if p.Lang == "cpp" {
@@ -200,7 +200,7 @@ func (b *body) allArgs(at ast.Node, e *Expr) {
 	var names []string
 	switch b.point.Kind {
 	case probe.Tracepoint:
-		b.fail(diag.BadAccess, at, "the record of a tracepoint is no value: name a field, args.field")
+		b.fail(diag.BadAccess, at, "the record of a tracepoint is not a value: use a field, args.field")
 		return
 	case probe.Uprobe:
 		fn := b.function(at)

@@ -60,7 +60,7 @@ func (r *reader) conditional(name string, rest []Token, at diag.Span) bool {
 	return true
 }
 
-// holds evaluates a condition; a faulty one is reported and does not hold.
+// holds evaluates a condition; an invalid one is reported and is false.
 func (r *reader) holds(name string, rest []Token, at diag.Span) bool {
 	if name != "if" {
 		if len(rest) == 0 || rest[0].Kind != Word {
@@ -86,7 +86,7 @@ func (r *reader) evaluate(rest []Token) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
-	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
+	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, report: r.tooLarge}
 	c := &calculator{toks: x.expand(answered), constant: r.opt.Constant}
 	v, err := c.ternary(true)
 	if err == nil && c.pos < len(c.toks) {
@@ -95,7 +95,7 @@ func (r *reader) evaluate(rest []Token) (value, error) {
 	return v, err
 }
 
-// queries answers defined and its like before macros are replaced.
+// queries evaluates defined and its like before macros are replaced.
 func (r *reader) queries(in []Token) ([]Token, error) {
 	var out []Token
 	for i := 0; i < len(in); i++ {
@@ -136,8 +136,7 @@ func (r *reader) queries(in []Token) ([]Token, error) {
 	return out, nil
 }
 
-// queryNames are operators of #if that look like calls. Of all but
-// __has_include the answer is no.
+// queryNames are operators of #if that look like calls. All but __has_include are false.
 var queryNames = map[string]bool{"__has_include": true, "__has_include_next": true, "__has_attribute": true, "__has_builtin": true,
 	"__has_feature": true, "__has_extension": true, "__has_c_attribute": true, "__has_declspec_attribute": true}
 
@@ -177,8 +176,8 @@ type value struct {
 	uns bool
 }
 
-// calculator evaluates the tokens of a condition. What is not needed (after
-// "0 &&") is parsed, but may divide by zero.
+// calculator evaluates the tokens of a condition. Unevaluated operands (after "0 &&") are
+// parsed, but may divide by zero.
 type calculator struct {
 	toks     []Token
 	pos      int

@@ -1,13 +1,12 @@
 // Package cpp is the C preprocessor for the C text at the top of a script: it
 // executes the directives, reads the user's own headers, and replaces macros.
 //
-// It takes chunks of C text and gives a Unit: the tokens that are left for
-// cdef to read as declarations, and the macros that are defined at the end,
-// which the script's own code uses too.
+// It takes chunks of C text and returns a Unit: the remaining tokens for cdef to parse as
+// declarations, and the macros that are defined at the end, which the script's own code
+// uses too.
 //
-// Headers of the kernel and of the C library are not read: what scripts include
-// them for is types, which the target has, and constants, which a table of
-// cdef has.
+// Headers of the kernel and of the C library are not read: scripts include them for types,
+// which the target has, and constants, which a table of cdef has.
 package cpp
 
 import (
@@ -23,7 +22,7 @@ import (
 type Chunk struct {
 	At        diag.Span
 	Directive bool
-	// Import tells that the chunk is an import of the header at Path.
+	// Import marks the chunk as an import of the header at Path.
 	Import bool
 	Path   string
 }
@@ -50,7 +49,7 @@ type Unit struct {
 	macros map[string]*Macro
 	work   int        // of the C text
 	used   int        // work of all uses in the script's code
-	l      *diag.List // of Read; for what is the fault of no single use
+	l      *diag.List // of Read; for errors that no single use causes
 	// later, when not nil, defines the predefined macros: a script without C text
 	// needs them only if it uses one.
 	later      func()
@@ -76,11 +75,10 @@ func (u *Unit) Macro(name string) (*Macro, bool) {
 	return m, ok
 }
 
-// Macros are the names of the macros that are defined at the end of the text,
-// in no order.
+// Macros are the names of the macros that are defined at the end of the text, unordered.
 func (u *Unit) Macros() []string { return slices.Collect(maps.Keys(u.all())) }
 
-// Expand replaces the macros in a list of tokens. Faults go to l, which may be nil.
+// Expand replaces the macros in a list of tokens. Errors are added to l, which may be nil.
 func (u *Unit) Expand(all []Token, l *diag.List) []Token {
 	x, done := u.use(l)
 	defer done()
@@ -92,11 +90,11 @@ func (u *Unit) Expand(all []Token, l *diag.List) []Token {
 func (u *Unit) use(l *diag.List) (x *expansion, done func()) {
 	work := new(int)
 	x = &expansion{macros: u.all(), limit: maxUse, work: work}
-	x.fault = func(at diag.Span, format string, args ...any) {
+	x.report = func(at diag.Span, format string, args ...any) {
 		if l == nil && *work > maxUse && u.l != nil { // the caller only sees that it is not a constant
 			u.l.Add(diag.TooLarge, at, format, args...)
 		}
-		faults(l)(at, format, args...)
+		reporter(l)(at, format, args...)
 	}
 	if u.used > maxUses {
 		*work = maxUse + 1
@@ -109,7 +107,7 @@ func (u *Unit) use(l *diag.List) (x *expansion, done func()) {
 	}
 }
 
-func faults(l *diag.List) func(diag.Span, string, ...any) {
+func reporter(l *diag.List) func(diag.Span, string, ...any) {
 	return func(at diag.Span, format string, args ...any) {
 		if l != nil {
 			l.Add(diag.CSyntax, at, format, args...)
@@ -118,7 +116,7 @@ func faults(l *diag.List) func(diag.Span, string, ...any) {
 }
 
 // Call replaces the parameters of a macro with parameters by the tokens of
-// arguments, at a place; ok is false when their number is wrong.
+// arguments, at a position; ok is false when their number is wrong.
 func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Token, ok bool) {
 	x, done := u.use(l)
 	defer done()
@@ -135,8 +133,8 @@ func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Tok
 	return x.expand(x.substitute(m, args, at, (*hide)(nil).with(m))), true
 }
 
-// Read preprocesses the chunks of a script in order. Errors go to l; what could
-// be read is in the Unit in any case.
+// Read preprocesses the chunks of a script in order. Errors are added to l; the Unit
+// contains what could be read in any case.
 func Read(chunks []Chunk, opt Options, l *diag.List) *Unit {
 	r := &reader{opt: opt, l: l, unit: &Unit{macros: map[string]*Macro{}, l: l}, once: map[string]bool{}, system: map[string]bool{}}
 	r.specials()
@@ -187,7 +185,7 @@ type reader struct {
 	counter int             // of __COUNTER__
 }
 
-// predefined defines the macros that every text finds; they have no place.
+// predefined defines the predefined macros; they have no position.
 func (r *reader) predefined() {
 	r.source(diag.NewSource("<predefined>", r.opt.Predefined))
 	for _, m := range r.unit.macros {
@@ -199,7 +197,7 @@ func (r *reader) fail(at diag.Span, format string, args ...any) *diag.Diagnostic
 	return r.l.Add(diag.CSyntax, at, format, args...)
 }
 
-// specials are the macros whose value depends on their place.
+// specials are the macros whose value depends on their position.
 func (r *reader) specials() {
 	number := func(at diag.Span, v int) Token {
 		return Token{Kind: Number, Text: itoa(v), At: at}
@@ -219,7 +217,7 @@ func (r *reader) specials() {
 	}
 }
 
-// Special is the value of __LINE__ and its like at a place; ok is false for
+// Special is the value of __LINE__ and its like at a position; ok is false for
 // other macros.
 func (m *Macro) Special(at diag.Span) (Token, bool) {
 	if m.special == nil {
@@ -252,8 +250,8 @@ func (r *reader) chunk(c Chunk) {
 	r.declaration(x)
 }
 
-// declaration reads the text of a definition, which may have directives of its
-// own, as the headers of the kernel have them between the members of a struct.
+// declaration reads the text of a definition, which may contain directives, as kernel
+// headers do between the members of a struct.
 func (r *reader) declaration(x *lexer) {
 	at := x.src.Span(x.pos, x.end)
 	var last Token
@@ -267,7 +265,7 @@ func (r *reader) declaration(x *lexer) {
 			}
 			return
 		case t.Kind == End && x.pos >= x.end:
-			if read && last.Kind != End && !last.Is(";") { // it may be left out
+			if read && last.Kind != End && !last.Is(";") { // it may be omitted
 				end := x.src.Span(x.end, x.end)
 				r.pending = append(r.pending, Token{Kind: Punct, Text: ";", At: end})
 			}
@@ -303,7 +301,7 @@ func (r *reader) source(src *diag.Source) {
 	r.unclosed(outer)
 }
 
-// place is the token's place, or the end of the source for one that has none.
+// place is the token's position, or the end of the source for one that has none.
 func (t Token) place(src *diag.Source) diag.Span {
 	if t.At.Valid() {
 		return t.At
@@ -324,7 +322,7 @@ func (r *reader) flush() {
 	if len(r.pending) == 0 {
 		return
 	}
-	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
+	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, report: r.tooLarge}
 	made := x.expand(r.pending)
 	if len(r.unit.Tokens) == 0 {
 		r.unit.Tokens = made
@@ -379,7 +377,7 @@ func (r *reader) directive(x *lexer, at diag.Span) {
 	r.flush()
 	switch {
 	case name.Kind != Word:
-		r.fail(whole, "this is no preprocessor directive").Hint("comments begin with //")
+		r.fail(whole, "unknown preprocessor directive").Hint("comments begin with //")
 	case name.Text == "define":
 		m, err := parseDefine(rest)
 		if err != nil {
@@ -404,7 +402,7 @@ func (r *reader) directive(x *lexer, at diag.Span) {
 // trailing counts the spaces at the end of a text.
 func trailing(s string) int { return len(s) - len(strings.TrimRight(s, " \t\r\f\v")) }
 
-// pragma knows #pragma once; the others are for the reader of the tokens.
+// pragma implements #pragma once; others are left to the consumer of the tokens.
 func (r *reader) pragma(rest []Token, at diag.Span) {
 	if len(rest) == 1 && rest[0].Is("once") {
 		if n := len(r.files); n > 0 {

@@ -138,7 +138,7 @@ func TestFaults(t *testing.T) {
 		{"#define F(a) a\nF(1, 2)", "macro F takes 1 arguments, found 2"},
 		{"#define F(a) a\nF(1", "has no ')'"},
 		{"#define F(a) a##a\nF(()", "has no ')'"},
-		{"#define F(a) a##+\nF(b)", "gives no token"},
+		{"#define F(a) a##+\nF(b)", "is not a valid token"},
 		{"#nosuch", "unknown preprocessor directive #nosuch"},
 		{"/* open", "unterminated comment"},
 		{"char x = 'a", "missing '"},

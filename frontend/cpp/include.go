@@ -13,7 +13,7 @@ import (
 	"btc/internal/safefile"
 )
 
-// Limits of what headers may be.
+// Limits of headers.
 const (
 	MaxFile    = 4 << 20  // bytes of one
 	maxBytes   = 64 << 20 // bytes of all
@@ -73,7 +73,7 @@ func (r *reader) computed(rest diag.Span) (string, byte, bool) {
 	if err != nil {
 		return "", 0, false
 	}
-	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
+	x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, report: r.tooLarge}
 	return headerName(spelled(x.expand(all)))
 }
 
@@ -259,7 +259,7 @@ func (r *reader) hasInclude(inside []Token, at diag.Span) bool {
 	}
 	name, form, ok := headerName(spelled(inside))
 	if !ok {
-		x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, fault: r.tooLarge}
+		x := &expansion{macros: r.unit.macros, limit: maxWork, work: &r.unit.work, report: r.tooLarge}
 		if name, form, ok = headerName(spelled(x.expand(inside))); !ok {
 			return false
 		}

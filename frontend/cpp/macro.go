@@ -12,9 +12,9 @@ import (
 // Macro is one #define.
 type Macro struct {
 	Name string
-	// Function tells that it has parameters, in parentheses right after its name.
+	// Function reports that it has parameters, in parentheses directly after its name.
 	Function bool
-	// Variadic tells that the last of Params takes all arguments that are left.
+	// Variadic reports that the last of Params receives all remaining arguments.
 	Variadic bool
 	Params   []string
 	Body     []Token
@@ -24,13 +24,13 @@ type Macro struct {
 	special func(at diag.Span) Token // __LINE__, __FILE__
 }
 
-// Textual reports whether the body works on the text of arguments (with # and
-// ##, or any number of arguments), not on their values only.
+// Textual reports whether the body uses the source text of arguments (# and ##, or any
+// number of arguments), not only their values.
 func (m *Macro) Textual() bool {
 	return m.Variadic || slices.ContainsFunc(m.Body, func(t Token) bool { return t.Is("#") || t.Is("##") })
 }
 
-// BodyAt is the place of the body; not valid when it is empty.
+// BodyAt is the position of the body; not valid when it is empty.
 func (m *Macro) BodyAt() diag.Span {
 	if len(m.Body) == 0 {
 		return diag.Span{}
@@ -88,8 +88,8 @@ func (h *hide) both(o *hide) *hide {
 	return out
 }
 
-// Limits of what expansion may do; real headers stay far below them. Work is counted in
-// tokens; the text of those that # and ## make counts as one for each workBytes.
+// Limits of expansion; real headers stay far below them. Work is counted in tokens; the
+// text made by # and ## counts as one for each workBytes.
 const (
 	maxWork   = 300_000   // of the C text
 	maxUse    = 200_000   // of one use of a macro in the script's code
@@ -99,14 +99,14 @@ const (
 	workBytes = 32
 )
 
-// expansion is one use of the macros: it replaces them in a list of tokens.
+// expansion is one run of macro replacement over a list of tokens.
 type expansion struct {
 	macros map[string]*Macro
 	limit  int  // of work
 	work   *int // done so far, shared by all that has the limit together; -1 after too much
 	depth  int
-	fault  func(at diag.Span, format string, args ...any)
-	stack  [][]Token // what is still to be read, last list first
+	report func(at diag.Span, format string, args ...any)
+	stack  [][]Token // lists still to be read, the last one first
 }
 
 // expand replaces the macros in a list.
@@ -118,7 +118,7 @@ func (x *expansion) expand(in []Token) []Token {
 		if !ok {
 			return out
 		}
-		if *x.work < 0 { // too much already: what is left does not matter
+		if *x.work < 0 { // the limit is exceeded: the rest does not matter
 			return append(out, t)
 		}
 		m := x.macros[t.Text]
@@ -159,7 +159,7 @@ func (x *expansion) charge(n int, at diag.Span) bool {
 		return false
 	}
 	if *x.work += n; *x.work > x.limit {
-		x.fault(at, "macros expand to too much here")
+		x.report(at, "macros expand to too much here")
 		*x.work = -1
 		return false
 	}
@@ -203,7 +203,7 @@ func (x *expansion) arguments(m *Macro, at Token) (args [][]Token, shut Token, o
 	for {
 		t, more := x.next()
 		if !more {
-			x.fault(at.At, "the call of macro %s has no ')'", m.Name)
+			x.report(at.At, "the call of macro %s has no ')'", m.Name)
 			return nil, t, false
 		}
 		last := len(args) - 1
@@ -222,8 +222,8 @@ func (x *expansion) arguments(m *Macro, at Token) (args [][]Token, shut Token, o
 	}
 }
 
-// fit makes no argument of an empty one where there are no parameters, and an
-// empty one of none for "...".
+// fit turns an empty argument into none where there are no parameters, and none into an
+// empty one for "...".
 func (m *Macro) fit(args [][]Token) [][]Token {
 	if len(m.Params) == 0 && len(args) == 1 && len(args[0]) == 0 {
 		return nil
@@ -238,7 +238,7 @@ func (x *expansion) count(m *Macro, args [][]Token, at Token) bool {
 	if len(args) == len(m.Params) {
 		return true
 	}
-	x.fault(at.At, "macro %s takes %d arguments, found %d", m.Name, len(m.Params), len(args))
+	x.report(at.At, "macro %s takes %d arguments, found %d", m.Name, len(m.Params), len(args))
 	return false
 }
 
@@ -275,7 +275,7 @@ func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide)
 			out = x.paste(out, right)
 		case p >= 0 && i+1 < len(m.Body) && m.Body[i+1].Is("##"):
 			out = append(out, args[p]...)
-			if len(args[p]) == 0 { // keeps its place beside ##
+			if len(args[p]) == 0 { // keeps its position beside ##
 				out = append(out, Token{At: at.At})
 			}
 		case p >= 0:
@@ -305,10 +305,10 @@ func spaced(all []Token, space bool) []Token {
 	return all
 }
 
-// argument is argument q with its macros replaced; it is made once.
+// argument is argument q with its macros replaced, cached.
 func (x *expansion) argument(made, args [][]Token, q int) []Token {
 	if made[q] == nil && *x.work >= 0 {
-		inner := &expansion{macros: x.macros, limit: x.limit, work: x.work, depth: x.depth + 1, fault: x.fault}
+		inner := &expansion{macros: x.macros, limit: x.limit, work: x.work, depth: x.depth + 1, report: x.report}
 		made[q] = inner.expand(args[q])
 	}
 	return made[q]
@@ -349,14 +349,14 @@ func (x *expansion) paste(left, right []Token) []Token {
 	x.charge((len(last.Text)+len(right[0].Text))/workBytes, last.At)
 	made, ok := single(last.Text + right[0].Text)
 	if !ok {
-		x.fault(last.At, "## of '%s' and '%s' gives no token", last.Text, right[0].Text)
+		x.report(last.At, "'%s' ## '%s' is not a valid token", last.Text, right[0].Text)
 		return left
 	}
 	made.At, made.space, made.hide = last.At, last.space, last.hide.both(right[0].hide)
 	return append(append(left[:len(left)-1:len(left)-1], made), right[1:]...)
 }
 
-// single reads a text that is one token.
+// single lexes a string that is one token.
 func single(text string) (Token, bool) {
 	src := diag.NewSource("", text)
 	all, err := Lex(src.Span(0, len(text)))
@@ -366,7 +366,7 @@ func single(text string) (Token, bool) {
 	return all[0], true
 }
 
-// parseDefine reads what follows "#define".
+// parseDefine parses what follows "#define".
 func parseDefine(toks []Token) (*Macro, error) {
 	if len(toks) == 0 || toks[0].Kind != Word {
 		return nil, fmt.Errorf("#define needs a name")

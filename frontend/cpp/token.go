@@ -28,19 +28,18 @@ type Token struct {
 	Kind Kind
 	// Text is the token as written.
 	Text string
-	// Value is what a string or character constant means, escapes resolved.
+	// Value is the value of a string or character constant, escapes resolved.
 	Value string
-	// At is the token's place; that of a token made by a macro is the place where
-	// the macro is used.
+	// At is the token's position; for a token made by a macro that of the macro's use.
 	At diag.Span
-	// Included tells a token of an included file.
+	// Included marks a token of an included file.
 	Included bool
 	// Line is the rest of a #pragma line.
 	Line []Token
 
 	space bool  // space before it
 	first bool  // first on its line
-	hide  *hide // macros that it is not replaced by any more
+	hide  *hide // macros that do not replace it any more
 }
 
 // Is reports whether the token is this word or operator.
@@ -100,7 +99,7 @@ func (x *lexer) next() (Token, error) {
 	return t, err
 }
 
-// skipBlank goes past spaces, comments and continued line ends.
+// skipBlank skips spaces, comments and continued line ends.
 func (x *lexer) skipBlank() (space bool, err error) {
 	start := x.pos
 	for x.pos < x.end {
@@ -133,7 +132,7 @@ func (x *lexer) skipBlank() (space bool, err error) {
 	return x.pos > start, nil
 }
 
-// lineLength is the length of a line up to its end; a continued one goes on.
+// lineLength is the length of a line up to its end, including continuation lines.
 func lineLength(s string) int {
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\n' && !strings.HasSuffix(strings.TrimSuffix(s[:i], "\r"), "\\") {
@@ -143,7 +142,7 @@ func lineLength(s string) int {
 	return len(s)
 }
 
-// restOfLine returns the text up to the end of the line, which stays.
+// restOfLine returns the text up to the end of the line, without consuming it.
 func (x *lexer) restOfLine() string {
 	rest := x.src.Text[x.pos:x.end]
 	n := lineLength(rest)
@@ -259,8 +258,8 @@ func run(s string, in func(byte) bool) int {
 	return n
 }
 
-// Lex makes tokens of the text of a span. What is not a token is an error; the
-// others are given in any case.
+// Lex splits the text of a span into tokens. Invalid tokens are errors; the others are
+// returned in any case.
 func Lex(at diag.Span) (all []Token, err error) {
 	x := &lexer{src: at.File, pos: at.Start, end: at.End, bol: true}
 	for {

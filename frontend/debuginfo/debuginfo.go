@@ -2,10 +2,10 @@
 // the parameters of functions, the types they name, and the addresses of source
 // lines.
 //
-// It takes the files that attach points name, as they are on the machine that
-// compiles, and gives types of the language. Nothing is read unless a script
-// asks for it. What it finds is bound to one build of a file by its identity
-// (loader/binary), which the loader holds against the file of the host.
+// It takes the files that attach points name, as they are on the machine that compiles, and
+// returns types of the language. Nothing is read unless a script needs it. The results are
+// bound to one build of a file by its identity (loader/binary), which the loader compares
+// with the file on the host.
 package debuginfo
 
 import (
@@ -20,11 +20,11 @@ import (
 	"btc/loader/binary"
 )
 
-// Finder opens files by the names that attach points give them.
+// Finder opens files by their names in attach points.
 type Finder struct {
-	// Dirs are searched for separate debug files before the usual places.
+	// Dirs are searched for separate debug files before the standard directories.
 	Dirs []string
-	// Files maps names of attach points to files of this machine that stand for them.
+	// Files maps names in attach points to files of this machine to use instead.
 	Files map[string]string
 
 	opened map[string]*Binary
@@ -73,7 +73,7 @@ func (f *Finder) Open(name string) (*Binary, error) {
 
 func (f *Finder) open(name string) (b *Binary, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the readers check bounds, but not in every way
+		if p := recover(); p != nil { // the readers check bounds, but not everywhere
 			b, err = nil, fmt.Errorf("%s: the debug information is damaged: %v", name, p)
 		}
 	}()

@@ -27,8 +27,7 @@ type Param struct {
 	C    string // its type as C has it: "const char*"
 }
 
-// DW_AT_language of Go, whose functions take their arguments in other registers
-// than C's.
+// DW_AT_language of Go, whose functions take their arguments in other registers than C's.
 const langGo = 0x16
 
 // Func finds a function by the name in the symbol table, a linkage name in C++
@@ -113,7 +112,7 @@ func (b *Binary) assign(fn *Func) {
 	}
 }
 
-// integerWords is how many integer registers a value of a composite takes.
+// integerWords is how many integer registers a composite value occupies.
 func integerWords(a *arch.Arch, t *types.Type) int {
 	if t.Size > 16 || t.Size == 0 {
 		if a.BigArg && t.Size > 16 {
@@ -135,7 +134,7 @@ func integerWords(a *arch.Arch, t *types.Type) int {
 	return n
 }
 
-// classify marks the words of 8 bytes that hold something else than floating point.
+// classify marks the 8-byte words that are not purely floating point.
 func classify(t *types.Type, off int, integer *[2]bool, depth int) {
 	switch {
 	case depth > 16:

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// place is an entry in one part.
+// place is the location of an entry: its part and offset.
 type place struct {
 	part *part
 	off  dwarf.Offset
@@ -37,15 +37,15 @@ var tagWords = map[dwarf.Tag]string{
 	dwarf.TagStructType: "struct ", dwarf.TagClassType: "struct ", dwarf.TagUnionType: "union ", dwarf.TagEnumerationType: "enum ",
 }
 
-// add walks the units of a part: what stands at their top, and in namespaces.
-// Types inside of functions count, too, when nothing else has the name.
+// add indexes the units of a part: their top level, and namespaces. Types inside of
+// functions count, too, when nothing else has the name.
 func (x *index) add(p *part) {
 	r := p.data.Reader()
 	lang := int64(0)
 	for {
 		e, err := r.Next()
 		if e == nil || err != nil {
-			return // what follows a fault cannot be found
+			return // the rest cannot be parsed after an error
 		}
 		at := place{p, e.Offset, lang}
 		name, _ := e.Val(dwarf.AttrName).(string)

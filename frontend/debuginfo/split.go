@@ -48,7 +48,7 @@ const (
 	attrGNUDwoName = dwarf.Attr(0x2130)
 )
 
-// splitName is the file that holds a unit's information; "" when it is here.
+// splitName is the file with a unit's information; "" when it is in this one.
 func splitName(cu *dwarf.Entry) string {
 	for _, a := range []dwarf.Attr{attrDwoName, attrGNUDwoName} {
 		if name, ok := cu.Val(a).(string); ok {
@@ -58,7 +58,7 @@ func splitName(cu *dwarf.Entry) string {
 	return ""
 }
 
-// addSplit adds the unit in a file NAME.dwo. One that is not there is left out.
+// addSplit adds the unit in a file NAME.dwo. A missing one is skipped.
 func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
 	places := []string{name, filepath.Join(dir, name), filepath.Join(filepath.Dir(path), name), filepath.Join(filepath.Dir(path), filepath.Base(name))}
 	for _, d := range dirs {
@@ -78,8 +78,8 @@ func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
 	}
 }
 
-// sections are those of split information; debug/dwarf wants them under their
-// usual names.
+// sections are those of split information; debug/dwarf expects them under their usual
+// names.
 type sections struct{ info, abbrev, str, offsets, rnglists []byte }
 
 func readSections(f *elf.File) sections {
@@ -159,7 +159,7 @@ const (
 	sectRnglists   = 8
 )
 
-// extent is where a unit's part of a section lies, by number of the section.
+// extent is the range of a unit's part of a section, by number of the section.
 type extent map[uint32][2]uint32
 
 func (x extent) cut(b []byte, section uint32) []byte {

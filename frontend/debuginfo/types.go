@@ -38,8 +38,8 @@ func (b *Binary) Named(name string) (*types.Type, bool) {
 // maxDepth bounds chains of pointers, arrays and qualifiers.
 const maxDepth = 64
 
-// convert makes a type of the language of an entry. What has none is void, of no
-// size: nothing can be read there.
+// convert converts an entry to a type of the language. One without a counterpart is void,
+// of size 0: nothing can be read there.
 func (b *Binary) convert(p *part, off dwarf.Offset, depth int) *types.Type {
 	if known := p.types[off]; known != nil {
 		return known.t
@@ -170,8 +170,8 @@ func (b *Binary) array(p *part, e *dwarf.Entry, depth int) *types.Type {
 	return elem
 }
 
-// composite makes a struct or union; its members are read when they are asked
-// for. A declaration is replaced by the definition in another unit.
+// composite makes a struct or union; its members are read on demand. A declaration is
+// replaced by the definition in another unit.
 func (b *Binary) composite(p *part, e *dwarf.Entry) *types.Type {
 	name, _ := e.Val(dwarf.AttrName).(string)
 	c := &types.Composite{Tag: name, Union: e.Tag == dwarf.TagUnionType}
@@ -244,7 +244,7 @@ func (b *Binary) members(p *part, off dwarf.Offset) []types.Member {
 		}
 		at, ok := memberOffset(k)
 		if !ok {
-			continue // a virtual base, whose place the object says
+			continue // a virtual base, whose offset is in the object
 		}
 		m.Off = at
 		bitfield(k, &m)
@@ -275,7 +275,7 @@ func memberOffset(k *dwarf.Entry) (int, bool) {
 	return 0, true
 }
 
-// bitfield places a member of some bits in its storage unit.
+// bitfield places a bitfield in its storage unit.
 func bitfield(k *dwarf.Entry, m *types.Member) {
 	size, ok := k.Val(dwarf.AttrBitSize).(int64)
 	unit := m.Type.Size

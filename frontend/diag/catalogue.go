@@ -7,8 +7,8 @@ type Info struct {
 	Code Code
 	// Title is one line, without a final stop.
 	Title string
-	// Explanation is a few sentences: why the compiler refuses or warns, and
-	// what to write instead.
+	// Explanation is a few sentences: why the compiler refuses or warns, and what to write
+	// instead.
 	Explanation string
 }
 
@@ -27,7 +27,7 @@ func areas() [][]Info {
 	return [][]Info{parseCodes, expandCodes, checkCodes, targetCodes, backendCodes}
 }
 
-// Example is a script that gives a code; "" where none can show it.
+// Example is a script that causes a code; "" if none can.
 func Example(code Code) string { return examples[code] }
 
 // Explain finds a code's description.

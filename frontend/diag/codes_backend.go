@@ -7,5 +7,5 @@ const (
 
 var backendCodes = []Info{
 	{CannotCompile, "the script does not fit a BPF program",
-		"A limit of BPF stands in the way: the 512-byte stack frame, the number of instructions, the distance of a jump, or an access that one instruction cannot express. The message says which, and where. Splitting the clause, shorter strings (config max_strlen) or fewer keys help."},
+		"The program exceeds a limit of BPF: the 512-byte stack frame, the number of instructions, the distance of a jump, or an access that one instruction cannot express. The message says which, and where. Splitting the clause, shorter strings (config max_strlen) or fewer keys help."},
 }

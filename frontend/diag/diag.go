@@ -1,9 +1,9 @@
-// Package diag holds what the compiler says to the user: source strings with
-// their line index, byte spans, diagnostics with stable codes, the catalogue
-// of those codes, and the rendering with the source line and a marker.
+// Package diag holds the compiler's diagnostics: sources with their line index, byte spans,
+// diagnostics with stable codes, the catalogue of those codes, and the rendering with the
+// source line and a marker.
 //
-// It takes spans and messages from every stage of the compiler and gives
-// sorted, readable text. It knows nothing of the language itself.
+// It takes spans and messages from every stage of the compiler and returns sorted, readable
+// text. It knows nothing of the language itself.
 package diag
 
 import (
@@ -43,24 +43,23 @@ func (c Code) Severity() Severity {
 	return Error
 }
 
-// Related is a second place that explains a diagnostic, such as an earlier
-// declaration.
+// Related is a second position that explains a diagnostic, such as an earlier declaration.
 type Related struct {
 	Span    Span
 	Message string
 }
 
-// Diagnostic is one error or warning. A zero Span means that no place in a
-// source is to blame (an option, a missing file).
+// Diagnostic is one error or warning. A zero Span means that no position in a source is to
+// blame (an option, a missing file).
 type Diagnostic struct {
 	Code    Code
 	Span    Span
 	Message string
-	// Related are further places, in the order in which they are shown.
+	// Related are further positions, in the order in which they are shown.
 	Related []Related
 	// Hints say what to do, one line each.
 	Hints []string
-	// Expanded are the places the code was expanded from, innermost first.
+	// Expanded are the positions the code was expanded from, innermost first.
 	Expanded []Span
 }
 
@@ -73,21 +72,21 @@ func (d *Diagnostic) Hint(format string, args ...any) *Diagnostic {
 	return d
 }
 
-// Note adds a related place. It returns d.
+// Note adds a related position. It returns d.
 func (d *Diagnostic) Note(at Span, format string, args ...any) *Diagnostic {
 	d.Related = append(d.Related, Related{Span: at, Message: fmt.Sprintf(format, args...)})
 	return d
 }
 
-// From adds the places that the code was expanded from, innermost first.
-// It returns d.
+// From adds the positions that the code was expanded from, innermost first. It returns d.
 func (d *Diagnostic) From(spans ...Span) *Diagnostic {
 	d.Expanded = append(d.Expanded, spans...)
 	return d
 }
 
 // text is the message. That of a diagnostic in a private source may quote it: the title of
-// the code says what is wrong instead.
+// text is the message. For a diagnostic in a private source it is the title of the code,
+// because the message may quote the source.
 func (d *Diagnostic) text() string {
 	if !d.Span.Private() {
 		return d.Message
@@ -111,15 +110,15 @@ type List struct {
 }
 
 // Add records a diagnostic and returns it, so that hints and notes can be
-// chained. A second one with the same code, place and text is not recorded.
+// chained. A second one with the same code, position and message is not recorded.
 func (l *List) Add(code Code, at Span, format string, args ...any) *Diagnostic {
 	d := &Diagnostic{Code: code, Span: at, Message: fmt.Sprintf(format, args...)}
 	l.Append(d)
 	return d
 }
 
-// Append records a diagnostic made elsewhere, unless an equal one is there. One
-// in expanded code gets the places that the code was expanded from.
+// Append records a diagnostic made by another list, unless an equal one exists. One in
+// expanded code gets the positions that the code was expanded from.
 func (l *List) Append(d *Diagnostic) {
 	if d.Expanded == nil {
 		d.Expanded = d.Span.Chain()
@@ -159,8 +158,8 @@ func (l *List) Errors() int {
 // HasErrors reports whether the compilation must stop.
 func (l *List) HasErrors() bool { return l.Errors() > 0 }
 
-// Sorted returns the diagnostics by source name and position. Those without a
-// place come first. Equal places keep the order in which they were found.
+// Sorted returns the diagnostics by source name and position. Those without a position come
+// first. Diagnostics at equal positions keep the order in which they were found.
 func (l *List) Sorted() []*Diagnostic {
 	out := append([]*Diagnostic(nil), l.all...)
 	sort.SliceStable(out, func(i, j int) bool { return less(out[i].Span, out[j].Span) })
@@ -178,8 +177,8 @@ func less(a, b Span) bool {
 	return a.End < b.End
 }
 
-// Err returns nil when there is no error, and otherwise an error whose text is
-// the plain rendering of the whole list.
+// Err returns nil when there is no error, and otherwise an error whose message is the plain
+// rendering of the whole list.
 func (l *List) Err() error {
 	if !l.HasErrors() {
 		return nil

@@ -1,7 +1,7 @@
 package diag
 
-// examples are scripts, each of which gives the message of its code; a test
-// compiles them. Codes without one have no script that shows them.
+// examples are scripts, each of which causes the message of its code; a test compiles them.
+// Codes without one have no script that shows them.
 var examples = map[Code]string{
 	Syntax:             `begin { print(1) print(2); }`,
 	UnterminatedString: `begin { print("text); }`,

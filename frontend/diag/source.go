@@ -9,21 +9,22 @@ import (
 // Stdin is the name of a source given by -e or read from standard input.
 const Stdin = "stdin"
 
-// Source is one text: a script, an imported script or a header.
+// Source is one source file: a script, an imported script or a header.
 type Source struct {
-	// Name is what diagnostics show: a path as the user wrote it, or Stdin.
+	// Name is the name in diagnostics: a path as the user wrote it, or Stdin.
 	Name string
 	// Text is the whole content. Spans are byte offsets into it.
 	Text string
 
-	// Private is set for a file whose text messages must not show: the script could name
-	// any, and whoever reads the messages of a compile service may not read the file.
+	// Private is set for a file whose content messages must not show: the script could name
+	// any file, and whoever reads the messages of a compile service may not be allowed to
+	// read it.
 	Private bool
 
 	lines []int // byte offset of each line's first byte
 
-	// origin is where the code of a copy was expanded to, or where the file is
-	// imported; base is what it is a copy of.
+	// origin is the span where the code of a copy was expanded to, or where the file is
+	// imported; base is the source it is a copy of.
 	origin Span
 	base   *Source
 	how    string // of a file: "imported from", "included from"
@@ -40,8 +41,8 @@ func NewSource(name, text string) *Source {
 	return s
 }
 
-// ExpandedAt is a copy of s for code that was expanded at a place: spans in it
-// know the place. It shares the text.
+// ExpandedAt is a copy of s for code that was expanded at a span, which spans in the copy
+// refer to. It shares the text.
 func (s *Source) ExpandedAt(at Span) *Source {
 	c := *s
 	c.origin, c.base = at, s.Base()
@@ -68,8 +69,7 @@ func (s *Source) Base() *Source {
 	return s
 }
 
-// Position is a place for people: both numbers start at 1, the column counts
-// bytes.
+// Position is a position for people: both numbers start at 1, the column counts bytes.
 type Position struct{ Line, Col int }
 
 // Position converts a byte offset; offsets outside the text are clamped.
@@ -154,8 +154,8 @@ func (s Span) EndPos() Position {
 	return s.File.Position(s.End)
 }
 
-// Chain are the places the code at s was expanded from, innermost first; nil
-// for code that is in a script as it is.
+// Chain are the spans the code at s was expanded from, innermost first; nil for code that
+// is written in a script as it is.
 func (s Span) Chain() []Span {
 	var all []Span
 	for s.File != nil && s.File.base != nil {
@@ -165,15 +165,15 @@ func (s Span) Chain() []Span {
 	return all
 }
 
-// Entry is a place that a file was brought in at.
+// Entry is a position at which a file was included or imported.
 type Entry struct {
 	At Span
 	// How is "imported from" or "included from".
 	How string
 }
 
-// Entries are the places that the file of s was brought in at, innermost first;
-// none for the script itself.
+// Entries are the positions at which the file of s was included or imported, innermost
+// first; none for the script itself.
 func (s Span) Entries() []Entry {
 	var all []Entry
 	for s.File != nil {
@@ -187,8 +187,8 @@ func (s Span) Entries() []Entry {
 	return all
 }
 
-// In is the place of s in src: s itself, or the innermost place in src that it
-// was expanded from; the zero Span when there is none.
+// In is the span of s in src: s itself, or the innermost span in src that it was expanded
+// from; the zero Span when there is none.
 func (s Span) In(src *Source) Span {
 	for s.File != nil && s.File.Base() != src.Base() {
 		s = s.File.origin

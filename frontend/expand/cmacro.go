@@ -11,14 +11,14 @@ import (
 	"btc/frontend/parse"
 )
 
-// cBody is what a macro of the C text stands for in the script's code.
+// cBody is the replacement of a macro of the C text in the script's code.
 type cBody struct {
 	expr  ast.Expr // nil when it is not an expression of the language
 	src   *diag.Source
 	shift int // of the offsets in expr to those in src
 }
 
-// cMacro finds a macro of the C text. The standard macros do not see those.
+// cMacro finds a macro of the C text. Standard macros cannot use those.
 func (c *copier) cMacro(name string) *cpp.Macro {
 	if c.m != nil && c.m.std || c.script.C == nil {
 		return nil
@@ -27,8 +27,8 @@ func (c *copier) cMacro(name string) *cpp.Macro {
 	return m
 }
 
-// cIdent makes the code of a plain name that is a macro of the C text; nil when
-// it is none, or none that is an expression.
+// cIdent expands a plain name that is a macro of the C text; nil if it is not one, or not
+// an expression.
 func (c *copier) cIdent(x *ast.Ident, at ast.Extent) ast.Expr {
 	m := c.cMacro(x.Name)
 	if m == nil || m.Function || c.builtin != nil && c.builtin(x.Name) {
@@ -48,7 +48,7 @@ func (c *copier) cIdent(x *ast.Ident, at ast.Extent) ast.Expr {
 	return unit(inner.expr(body.expr), at)
 }
 
-// unit is an expression that its neighbours cannot take apart.
+// unit is an expression that its neighbours cannot split.
 func unit(x ast.Expr, at ast.Extent) ast.Expr {
 	switch x.(type) {
 	case *ast.Binary, *ast.Ternary, *ast.Unary, *ast.Cast, *ast.IncDec:
@@ -57,7 +57,7 @@ func unit(x ast.Expr, at ast.Extent) ast.Expr {
 	return x
 }
 
-// outermost is the place in a file that a span was expanded from.
+// outermost is the span in a file that a span was expanded from.
 func outermost(at diag.Span) diag.Span {
 	if chain := at.Chain(); len(chain) > 0 {
 		return chain[len(chain)-1]
@@ -98,8 +98,8 @@ func (c *copier) tooDeep(at ast.Node) bool {
 	return true
 }
 
-// cBody reads the body of a macro as an expression of the language; one that is
-// none by itself may be with the macros in it replaced.
+// cBody parses the body of a macro as an expression of the language; a body that is not one
+// may become one after the macros in it are replaced.
 func (x *expander) cBody(m *cpp.Macro) *cBody {
 	if have, ok := x.cBodies[m]; ok {
 		return have
@@ -123,7 +123,7 @@ func (x *expander) cBody(m *cpp.Macro) *cBody {
 	return made
 }
 
-// valueNames are the names in a macro's body that are no types.
+// valueNames are the names in a macro's body that are not types.
 func (x *expander) valueNames(m *cpp.Macro) []string {
 	all := slices.Clone(m.Params)
 	for _, t := range m.Body {
@@ -138,10 +138,10 @@ func macroSource(m *cpp.Macro, text string) *diag.Source {
 	return diag.NewSource("<macro "+m.Name+">", text)
 }
 
-// maxText bounds what a macro may stand for, in bytes.
+// maxText bounds the replacement of a macro, in bytes.
 const maxText = 64 << 10
 
-// parseText reads a text as one expression; nil when it is none.
+// parseText parses a string as one expression; nil if it is not one.
 func parseText(src *diag.Source, values ...string) ast.Expr {
 	if len(src.Text) > maxText {
 		return nil
@@ -154,8 +154,7 @@ func parseText(src *diag.Source, values ...string) ast.Expr {
 	return e
 }
 
-// cCall makes the code of a call of a macro of the C text; ok is false when the
-// name means none.
+// cCall expands a call of a macro of the C text; ok is false when the name is not one.
 func (c *copier) cCall(x *ast.Call, at ast.Extent) (out ast.Expr, ok bool) {
 	m := c.cMacro(x.Func.Text)
 	for range maxDepth { // a macro that is another name of a function
@@ -195,8 +194,8 @@ func (c *copier) cCall(x *ast.Call, at ast.Extent) (out ast.Expr, ok bool) {
 
 func (c *copier) isBuiltin(name string) bool { return c.builtin != nil && c.builtin(name) }
 
-// byValue reports whether a macro gives the same when its arguments are put in
-// as values instead of as text.
+// byValue reports whether a macro has the same result when its arguments are substituted as
+// values instead of as source text.
 func byValue(m *cpp.Macro, args []ast.Expr) bool {
 	open := func(t cpp.Token) bool { return t.Is("(") || t.Is(",") || t.Is("[") }
 	shut := func(t cpp.Token) bool { return t.Is(")") || t.Is(",") || t.Is("]") }
@@ -223,7 +222,7 @@ func byValue(m *cpp.Macro, args []ast.Expr) bool {
 	return true
 }
 
-// primary tells expressions that operators beside them do not take apart.
+// primary reports whether adjacent operators cannot split an expression.
 func primary(x ast.Expr) bool {
 	switch x.(type) {
 	case *ast.Binary, *ast.Ternary, *ast.Unary, *ast.Cast, *ast.IncDec, *ast.Range:
@@ -232,7 +231,7 @@ func primary(x ast.Expr) bool {
 	return true
 }
 
-// cText makes the code of a call by replacing text: what # and ## need.
+// cText expands a call by replacing source text, as # and ## require.
 func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 	var args [][]cpp.Token
 	for _, a := range x.Args {
@@ -252,7 +251,7 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 		return &ast.Bad{Extent: at}
 	}
 	if cpp.JoinLen(all) > 2*maxText {
-		c.fail(diag.TooLarge, at, "macro %s stands for more than %d bytes of code here", m.Name, maxText)
+		c.fail(diag.TooLarge, at, "macro %s expands to more than %d bytes of code here", m.Name, maxText)
 		return &ast.Bad{Extent: at}
 	}
 	src := macroSource(m, cpp.Join(all))
@@ -281,7 +280,7 @@ func shown(m *cpp.Macro, all []cpp.Token) string {
 	return shorten(cpp.Join(all))
 }
 
-// shorten cuts a long text for a message.
+// shorten truncates a long string for a message.
 func shorten(s string) string {
 	if len(s) > 200 {
 		return fmt.Sprintf("%s...", s[:200])

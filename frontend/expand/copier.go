@@ -25,7 +25,7 @@ type copier struct {
 	maps   map[string]string
 }
 
-// extent is the place of a copied node.
+// extent is the span of a copied node.
 func (c *copier) extent(e ast.Extent) ast.Extent {
 	if c.src != nil && e.At.File != nil {
 		e.At = c.src.Span(e.At.Start+c.shift, e.At.End+c.shift)
@@ -33,11 +33,10 @@ func (c *copier) extent(e ast.Extent) ast.Extent {
 	return e
 }
 
-// span is the place of what stands for a node in the new code.
+// span is the span of a node's replacement in the new code.
 func (c *copier) span(n ast.Node) ast.Node { return c.extent(ast.Ext(n.Span())) }
 
-// call makes the code of a macro called at a place. ok is false when the name
-// means no macro here.
+// call expands a macro called at a span. ok is false when the name is not a macro here.
 func (c *copier) call(at ast.Expr, name string, args []ast.Expr) (out ast.Expr, ok bool) {
 	m, bad := c.find(at, name, args)
 	place := c.extent(ast.Ext(at.Span()))
@@ -115,7 +114,8 @@ func (c *copier) varName(name string) string {
 	return name
 }
 
-// mapName is the map that is meant; a macro may name only those it was given.
+// mapName is the map that a name refers to; a macro may use only the maps among its
+// arguments.
 func (c *copier) mapName(m *ast.Map) string {
 	if c.m == nil {
 		return m.Name
@@ -127,8 +127,8 @@ func (c *copier) mapName(m *ast.Map) string {
 	return m.Name
 }
 
-// argument is what a plain name stands for when it is a parameter, and who
-// makes its code. A parameter that was passed on is followed to its origin.
+// argument is the expression that a plain name stands for when it is a parameter, and the
+// copier for it. A parameter that was passed on is resolved to its origin.
 func (c *copier) argument(name string) (arg ast.Expr, by *copier) {
 	arg, ok := c.args[name]
 	if !ok {
@@ -186,8 +186,8 @@ func (c *copier) block(b *ast.Block) *ast.Block {
 	return out
 }
 
-// discarded is an expression whose value nobody takes: a statement that a macro
-// stands for has no parentheses, and its blocks and branches have no values.
+// discarded is an expression whose value is discarded: the body of a macro in statement
+// position has no parentheses, and its blocks and branches have no values.
 func discarded(x ast.Expr) ast.Expr {
 	switch inner := ast.Unparen(x).(type) {
 	case *ast.Block:
@@ -206,7 +206,7 @@ func discarded(x ast.Expr) ast.Expr {
 	return x
 }
 
-// deletions is what "delete(@a[1], @b[2], @c)" of older dialects means: a block
+// deletions is what "delete(@a[1], @b[2], @c)" means in older versions of the language: a block
 // with a call for each, nil when x is something else. The first argument is an
 // element: "delete(@a, @b)" deletes the element whose key @b holds.
 func deletions(x ast.Expr) *ast.Block {

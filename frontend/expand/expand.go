@@ -1,17 +1,16 @@
 // Package expand turns a parsed script into one without imports and macros.
 //
-// It takes a syntax tree and gives a new one in which the items of imported
-// files are beside the script's own and every call of a macro is replaced by
-// the macro's body. Nothing of a macro is used twice: each call gets nodes of
-// its own, whose spans are in a copy of the source that knows the call
-// (diag.Source.ExpandedAt), so that whatever is reported later about expanded
-// code carries the chain of calls.
+// It takes a syntax tree and returns a new one in which the items of imported files are
+// beside the script's own and every call of a macro is replaced by the macro's body. No
+// node is shared: each call gets nodes of its own, whose spans are in a copy of the source
+// that knows the call (diag.Source.ExpandedAt), so that every later diagnostic in expanded
+// code has the chain of calls.
 //
-// A macro is the script's own, or one of the standard macros, which are scripts
-// in the directory stdlib. Its parameters are $x and @m, which stand for the
-// caller's variable or map, and plain names, which stand for an expression or a
-// type: that is put in wherever the name is used, and evaluated there.
-// Variables of the macro's own get names that no script can write.
+// A macro is the script's own, or one of the standard macros, which are scripts in the
+// directory stdlib. Its parameters are $x and @m, which stand for the caller's variable or
+// map, and plain names, which stand for an expression or a type: that is substituted
+// wherever the name is used, and evaluated there. The macro's own variables get names that
+// no script can write (hygiene).
 package expand
 
 import (
@@ -27,10 +26,10 @@ import (
 // maxNodes bounds how much code all expansions of a script may make.
 const maxNodes = 200_000
 
-// Options say what the stage needs to know of others.
+// Options are what the stage needs to know of other stages.
 type Options struct {
-	// Builtin tells names that have a meaning without a macro: a call that fits
-	// no macro of that name is left to the checker.
+	// Builtin reports names with a meaning of their own: a call that matches no macro of
+	// that name is left to the checker.
 	Builtin func(name string) bool
 	// Values are parameters ($1, ...) whose values the code is made for, Named those
 	// of getopt(): they become literals.
@@ -38,13 +37,13 @@ type Options struct {
 	Named  map[string]string
 	// Confined keeps imports and headers to the directories of C.Dirs.
 	Confined bool
-	// C is for the C text of the script. Files are read as they are on disk unless
-	// it says otherwise.
+	// C preprocesses the C text of the script. It reads files from disk unless Options say
+	// otherwise.
 	C cpp.Options
 }
 
-// Script expands a script. Errors go to l. The tree that comes back is complete
-// also when there are errors: what could not be expanded is an *ast.Bad.
+// Script expands a script. Errors are added to l. The returned tree is complete even if
+// there are errors: what could not be expanded is an *ast.Bad.
 func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
 	x := &expander{l: l, builtin: opt.Builtin, script: s, values: opt.Values, named: opt.Named, macros: map[string][]*macro{}, funcs: map[string]bool{}, made: map[*macro]int{}, allow: opt.allow(), cBodies: map[*cpp.Macro]*cBody{}}
 	header, items := x.imports(s)

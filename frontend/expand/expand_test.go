@@ -199,7 +199,7 @@ func TestImports(t *testing.T) {
 		{`import "h.bpf.c"; begin { }`, "", "they need a C compiler"},
 		{`import "lib/note.txt"; begin { }`, "", "unknown import type: note.txt"},
 		{`import "bad.bt"; begin { }`, "", "bad.bt:1:8"},
-		{`import "open.bt"; begin { }`, "", "a place that everybody may write to"},
+		{`import "open.bt"; begin { }`, "", "a world-writable directory"},
 		{`begin { import "b.bt"; }`, "", "import statement feature is not enabled"},
 	}
 	for _, test := range tests {

@@ -64,7 +64,7 @@ func (c *copier) expr(x ast.Expr) ast.Expr {
 	return c.atom(x, at)
 }
 
-// operation makes the new code of what has operands.
+// operation copies a node with operands.
 func (c *copier) operation(x ast.Expr, at ast.Extent) ast.Expr {
 	switch x := x.(type) {
 	case *ast.Index:
@@ -101,7 +101,7 @@ func (c *copier) operation(x ast.Expr, at ast.Extent) ast.Expr {
 	return nil
 }
 
-// atom copies what has no parts.
+// atom copies a node without parts.
 func (c *copier) atom(x ast.Expr, at ast.Extent) ast.Expr {
 	switch x := x.(type) {
 	case *ast.Positional:

@@ -33,7 +33,7 @@ func (x *expander) imports(s *ast.Script) (header, items []ast.Item) {
 	return im.header, im.items
 }
 
-// take adds a script, after what it imports.
+// take adds a script after the scripts that it imports.
 func (im *imported) take(s *ast.Script, dir string, asImport bool) {
 	var own []ast.Item
 	for _, item := range s.Header {
@@ -54,8 +54,7 @@ func (im *imported) take(s *ast.Script, dir string, asImport bool) {
 	im.items = append(im.items, s.Items...)
 }
 
-// statements imports what import statements in the code name, where the script
-// permits them.
+// statements imports what import statements in the code name, if the script allows them.
 func (im *imported) statements(s *ast.Script, dir string) {
 	for _, item := range s.Items {
 		ast.Inspect(item, func(n ast.Node) bool {
@@ -82,7 +81,7 @@ func (im *imported) statement(at *ast.Import, dir string) {
 	im.path(at, dir)
 }
 
-// setting is the text of a setting of the script, in lower case.
+// setting is a setting of the script, in lower case.
 func (x *expander) setting(key string) string {
 	for _, item := range x.script.Header {
 		block, ok := item.(*ast.Config)
@@ -98,8 +97,8 @@ func (x *expander) setting(key string) string {
 	return ""
 }
 
-// stdlibFiles are files of standard macros and functions as scripts of the
-// reference import them.
+// stdlibFiles are files of standard macros and functions as scripts of bpftrace import
+// them.
 var stdlibFiles = []string{
 	stdlibFolder + "/base.bt", stdlibFolder + "/strings.bt", stdlibFolder + "/process.bt", stdlibFolder + "/kfunc.bt",
 	stdlibFolder + "/meta.bt", stdlibFolder + "/internal.bt", stdlibFolder + "/maps.bt", stdlibFolder + "/types.bt",
@@ -130,7 +129,7 @@ func (im *imported) path(at *ast.Import, dir string) {
 	case err != nil:
 		d := im.fail(diag.BadImport, at.Path, "Unable to find suitable path for import").Hint("checked: %s", path)
 		if strings.HasPrefix(name, stdlibFolder+"/") {
-			d.Hint("the standard macros are always there: this import can be left out")
+			d.Hint("the standard macros are always there: this import can be removed")
 		}
 	case info.IsDir():
 		im.folder(at, path)
@@ -178,7 +177,7 @@ func (im *imported) file(at *ast.Import, path string, inFolder bool) {
 	}
 	for _, p := range []string{path, filepath.Dir(path)} {
 		if info, err := os.Stat(p); err == nil && info.Mode().Perm()&othersWrite != 0 {
-			im.fail(diag.BadImport, at.Path, "refusing to import from a place that everybody may write to: %s", p)
+			im.fail(diag.BadImport, at.Path, "refusing to import from a world-writable directory: %s", p)
 			return
 		}
 	}

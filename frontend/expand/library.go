@@ -25,7 +25,7 @@ type library struct {
 
 // standard is a macro of the library, parsed or not yet.
 type standard struct {
-	path, text string // the file; what stands before and behind the macro is blank
+	path, text string // the file, with everything before and after the macro blanked
 	params     int
 	m          *macro
 }
@@ -35,8 +35,8 @@ var standards = sync.OnceValue(newLibrary)
 
 const macroWord = "macro "
 
-// newLibrary finds where each macro stands: from a line that begins with the word
-// to the next of these.
+// newLibrary finds where each macro begins: from a line that begins with the keyword to the
+// next such line.
 func newLibrary() *library {
 	lib := &library{defs: map[string][]*standard{}}
 	for path, text := range stdlibTexts() {
@@ -83,7 +83,7 @@ func stdlibTexts() map[string]string {
 	return texts
 }
 
-// takes reports whether a macro of the library has a name and number of parameters.
+// takes reports whether a macro of the library has the name and number of parameters.
 func (lib *library) takes(name string, args int) bool {
 	return slices.ContainsFunc(lib.defs[name], func(s *standard) bool { return s.params == args })
 }

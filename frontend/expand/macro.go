@@ -114,8 +114,8 @@ func branchWord(s *ast.BranchStmt) string {
 	return "break"
 }
 
-// missingArg is what one parameter too many or too few counts for in distance:
-// more than all arguments of the wrong kind.
+// missingArg is the distance for one parameter too many or too few: more than all arguments
+// of the wrong kind.
 const missingArg = 1024
 
 // distance is how far arguments are from a definition; 0 fits.
@@ -141,8 +141,8 @@ func fits(param, arg ast.Expr) bool {
 	return true
 }
 
-// match finds the definition that fits best: the first that fits with most
-// parameters of the arguments' own kind. Without one it gives the closest.
+// match finds the best definition (overload resolution): the first that fits with most
+// parameters of the arguments' own kind. Without one it returns the closest.
 func match(all []*macro, args []ast.Expr) (fit, closest *macro) {
 	best, near := -1, 0
 	for _, m := range all {
@@ -157,7 +157,7 @@ func match(all []*macro, args []ast.Expr) (fit, closest *macro) {
 	return fit, closest
 }
 
-// references is the number of parameters that take a variable or map.
+// references is the number of parameters that bind to a variable or map.
 func references(m *macro) int {
 	n := 0
 	for _, p := range m.def.Params {
@@ -172,11 +172,11 @@ func references(m *macro) int {
 // that only macros have, but that fits none of them, is an error.
 func (c *copier) find(at ast.Node, name string, args []ast.Expr) (m *macro, bad bool) {
 	var std []*macro
-	// What fits none of them matters only where the name means nothing else.
+	// A call that matches none of them matters only if the name has no other meaning.
 	if c.std.takes(name, len(args)) || c.builtin == nil || !c.builtin(name) {
 		std = c.std.macros(name)
 	}
-	if c.m != nil && c.m.std { // the standard macros see each other only
+	if c.m != nil && c.m.std { // standard macros see only each other
 		m, _ = match(std, args)
 		return m, false
 	}

@@ -5,9 +5,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// typeOrExpr makes the new code of the operand of sizeof and its like. A plain
-// name that is not a parameter may be a type: macros without arguments are called
-// with parentheses there.
+// typeOrExpr copies the operand of sizeof and its like. A plain name that is not a
+// parameter may be a type: macros without arguments are called with parentheses there.
 func (c *copier) typeOrExpr(x ast.Expr) ast.Expr {
 	at := c.extent(ast.Ext(x.Span()))
 	if t := c.asType(x); t != nil {
@@ -123,8 +122,8 @@ func (c *copier) badType(whole ast.Type, name string, arg ast.Expr, by *copier) 
 		c.m.def.Name.Text, name, ast.TypeString(whole))
 }
 
-// fields makes the path of an offsetof. A path that is a parameter becomes the
-// names given for it: "a" or "a.b.c".
+// fields is the path of an offsetof. A path that is a parameter becomes the names passed
+// for it: "a" or "a.b.c".
 func (c *copier) fields(all []*ast.Name) []*ast.Name {
 	if len(all) == 1 {
 		if arg, by := c.argument(all[0].Text); arg != nil {

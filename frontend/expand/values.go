@@ -10,8 +10,7 @@ import (
 	"btc/frontend/parse"
 )
 
-// value is the literal that the text of a parameter is: a number where it is
-// one, else a string.
+// value is the literal for the value of a parameter: a number if it is one, else a string.
 func value(text string, at ast.Extent) ast.Expr {
 	scratch := &diag.List{}
 	src := diag.NewSource("", text)
@@ -37,8 +36,8 @@ func stringLit(text string, at ast.Extent) *ast.StringLit {
 	return &ast.StringLit{Extent: at, Text: strconv.Quote(text), Value: text}
 }
 
-// given makes literals of str($1) and getopt("name") whose values the code is
-// made for; nil for other calls.
+// given replaces str($1) and getopt("name") by literals if their values are given at
+// compile time; nil for other calls.
 func (c *copier) given(x *ast.Call, at ast.Extent) ast.Expr {
 	if len(x.Args) == 0 {
 		return nil

@@ -1,10 +1,9 @@
 // Package irgen writes IR from a checked script.
 //
-// It takes a check.Info without errors and gives an ir.Module of high ops: one
-// function for each attach point of each clause, the script's maps, parameters
-// and events, and the metadata of the manifest. It makes no decision about
-// meaning (frontend/check has made them) nor about layout in the kernel (the
-// lowerings do).
+// It takes a check.Info without errors and returns an ir.Module of high ops: one function
+// for each attach point of each clause, the script's maps, parameters and events, and the
+// metadata of the manifest. It makes no decision about meaning (frontend/check has made
+// them) nor about layout in the kernel (the lowerings do).
 //
 // Scalars become SSA values. Strings, tuples, structs and the like live in
 // slots, in the storage form of docs/layouts.md.
@@ -25,7 +24,7 @@ import (
 	"btc/ir"
 )
 
-// builder holds the module in the making.
+// builder is the state of the module being built.
 type builder struct {
 	m      *ir.Module
 	info   *check.Info
@@ -82,7 +81,7 @@ func (b *builder) addMap(m *check.Map) {
 	b.m.Maps = append(b.m.Maps, out)
 }
 
-// pos is a place of the script.
+// pos is a position in the script.
 func (b *builder) pos(at diag.Span, stmt int) ir.Pos {
 	if at = at.In(b.info.Script.Source); !at.Valid() {
 		return ir.Pos{Stmt: stmt}
@@ -144,7 +143,7 @@ func (b *builder) program(i int, p *check.Program) {
 	dropTrivialParams(f)
 }
 
-// identifier makes a C identifier of an attach point's text.
+// identifier makes a C identifier from the text of an attach point.
 func identifier(text string) string {
 	out := []byte(text)
 	for i, c := range out {
@@ -164,19 +163,19 @@ type fn struct {
 	ctx  *ir.Value
 	vars map[*check.Var]*ir.Value // slots of variables that live in memory
 	loop []loopTargets            // innermost last
-	// turns is the product of the lengths of the counted loops around the statement.
+	// turns is the product of the trip counts of the counted loops around the statement.
 	turns int
-	// result is the type that a function of the script gives; nil in programs.
+	// result is the return type of a function of the script; nil in programs.
 	result *types.Type
-	// inlined is set in a function that is built in place of a call.
+	// inlined is set in a function that is inlined at a call.
 	inlined *inlined
-	end     int       // column behind the part of the script that Pos names
+	end     int       // column after the part of the script that Pos names
 	span    diag.Span // that part, perhaps in a macro
 	at      int       // index of the current statement in Module.Stmts
 }
 
-// initVars gives variables that live in memory their slots, set to zero or the
-// empty string. Parameters are set by who passes them.
+// initVars allocates slots for variables in memory and sets them to zero or the empty
+// string. Parameters are set by the caller.
 func (f *fn) initVars(params ...*check.Var) {
 	for _, v := range f.body.Vars {
 		if v.Type.IsScalar() && !v.Addressed {
@@ -185,7 +184,7 @@ func (f *fn) initVars(params ...*check.Var) {
 		st := v.Type.Store()
 		addr := f.Slot("$"+v.Name, st.Size, st.Align)
 		f.vars[v] = addr
-		if !v.Element && !slices.Contains(params, v) { // written at the start of each turn
+		if !v.Element && !slices.Contains(params, v) { // written at the start of each iteration
 			f.clear(addr, v.Type)
 		}
 	}
@@ -244,14 +243,14 @@ func (f *fn) clause(p *ast.Probe) {
 	}
 }
 
-// statement makes what follows belong to the statement at a span.
+// statement assigns the following code to the statement at a span.
 func (f *fn) statement(at diag.Span) {
 	f.at = f.stmt(at)
 	f.Pos, f.end, f.span = f.pos(at, f.at), f.endCol(at), at
 }
 
-// here makes what follows belong to a part of the current statement, and gives
-// a function that goes back.
+// here assigns the following code to a part of the current statement, and returns a
+// function that restores the position.
 func (f *fn) here(x ast.Node) func() {
 	pos, end, span := f.Pos, f.end, f.span
 	f.span = x.Span()
@@ -290,7 +289,7 @@ func (f *fn) site(x ast.Node) int {
 	return n
 }
 
-// endCol is the column behind a span, 0 if that is on another line.
+// endCol is the column after a span, 0 if that is on another line.
 func (b *builder) endCol(at diag.Span) int {
 	if at = at.In(b.info.Script.Source); !at.Valid() || at.EndPos().Line != at.Pos().Line {
 		return 0
@@ -298,8 +297,8 @@ func (b *builder) endCol(at diag.Span) int {
 	return at.EndPos().Col
 }
 
-// chain are the places of a message about a span that is in a macro or on
-// several lines: the span and the calls that led to it. It is nil for others.
+// chain are the positions of a message about a span that is in a macro or on several lines:
+// the span and the calls that led to it. It is nil for others.
 func (b *builder) chain(at diag.Span) []ir.Place {
 	calls := at.Chain()
 	if calls == nil && (!at.Valid() || at.EndPos().Line == at.Pos().Line) {

@@ -12,10 +12,9 @@ import (
 // those without value and for those whose value lives in memory.
 type callFunc func(f *fn, x ast.Expr, c *check.Call) *ir.Value
 
-// tables are the builtins and functions by the name of their row in the
-// checker's table: those with a scalar value or none, those whose value is a
-// string (written to dst with the given capacity), and those whose value is an
-// object in memory.
+// tables are the builtins and functions by the name of their row in the checker's table:
+// those with a scalar value or none, those whose value is a string (written to dst with the
+// given capacity), and those whose value is an object in memory.
 type tables struct {
 	calls   map[string]callFunc
 	strings map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int)
@@ -126,8 +125,8 @@ func fromContext(op ir.Op) callFunc {
 	}
 }
 
-// usermode is 1 in what the loader runs itself. Where there are no registers to
-// tell it by, the kernel's own code has called the program.
+// usermode is 1 in programs that the loader runs itself. Without registers to read it from,
+// the kernel's own code has called the program.
 func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
 	switch t := f.prog.Point.Type; {
 	case t.Runner == probe.Loader:
@@ -151,7 +150,7 @@ func (f *fn) reg(_ ast.Expr, c *check.Call) *ir.Value {
 func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
 	v := f.Emit(ir.OpAttachID, ir.TI64)
 	v.Imm = int64(f.f.Prog.FirstID)
-	if f.f.Prog.Kind == probe.USDT { // the rest tells its places apart
+	if f.f.Prog.Kind == probe.USDT { // the other bits distinguish its locations
 		return f.And(v, ir.Const(1<<20-1))
 	}
 	return v
@@ -171,7 +170,7 @@ func (f *fn) probeText(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) 
 
 func (f *fn) kstack(x ast.Expr, _ *check.Call) *ir.Value { return f.stackID(ir.OpKstack, x) }
 
-// stackID takes a stack and gives its id, 0 for one of no frames.
+// stackID captures a stack and returns its id, 0 for one without frames.
 func (f *fn) stackID(op ir.Op, x ast.Expr) *ir.Value {
 	t := f.body.Type(x)
 	if t.Depth == 0 {
@@ -196,7 +195,7 @@ func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {
 	return v
 }
 
-// strncmp is 0 when the strings are equal, else 1. Of no characters they are.
+// strncmp is 0 when the strings are equal, else 1. For length 0 they are.
 func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.N == 0 {
 		f.addr(c.Args[0])
@@ -233,7 +232,7 @@ func (f *fn) length(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.mapOp(ir.OpMapLen, ir.TI64, c.Map, nil)
 }
 
-// stringCall writes the string that a function gives.
+// stringCall writes the string that a function returns.
 func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int, exact bool) {
 	if e.Call.Sub != nil {
 		defer f.here(x)()
@@ -248,7 +247,7 @@ func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int, 
 	code(f, e.Call, dst, capacity)
 }
 
-// str reads a string: from an address, or from a parameter or object of ours.
+// str reads a string: from an address, or from a parameter or an object in program memory.
 func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 	src := f.body.Type(c.Args[0])
 	limit := ir.Const(int64(capacity) + 1)
@@ -265,15 +264,15 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)
 }
 
-// isConstText tells that x is a literal or a parameter: bpftrace cuts these when
-// it compiles, to so many bytes without the NUL.
+// isConstText reports whether x is a literal or a parameter: bpftrace truncates these at
+// compile time to that many bytes without the NUL.
 func (f *fn) isConstText(x ast.Expr) bool {
 	_, literal := f.literal(x)
 	_, param := ast.Unparen(x).(*ast.Positional)
 	return literal || param
 }
 
-// objectCall writes the object that a function gives.
+// objectCall writes the object that a function returns.
 func (f *fn) objectCall(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
 	if e.Call.Sub != nil {
 		defer f.here(x)()
@@ -288,7 +287,7 @@ func (f *fn) objectCall(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type)
 	code(f, x, e.Call, dst)
 }
 
-// withProcess stores {word, tgid, 0}: what user symbols are found by.
+// withProcess stores {word, tgid, 0}, by which user symbols are resolved.
 func (f *fn) withProcess(dst, word *ir.Value) {
 	f.Emit(ir.OpSeenProc, ir.TVoid)
 	f.Store(ir.U64, dst, 0, word)

@@ -169,8 +169,8 @@ var arithOps = map[ast.BinaryOp]ir.Op{
 	ast.And: ir.OpAnd, ast.Or: ir.OpOr, ast.Xor: ir.OpXor, ast.Shl: ir.OpShl, ast.Shr: ir.OpLShr,
 }
 
-// arith is an arithmetic operation on two i64. Division is unsigned; by zero it
-// gives 1 and a message (language level 0.26).
+// arith is an arithmetic operation on two i64. Division is unsigned; by zero it is 1 and
+// reports a message (language level 0.26).
 func (f *fn) arith(op ast.BinaryOp, x, y *ir.Value, at ast.Node) *ir.Value {
 	if op != ast.Div && op != ast.Mod || y.IsConst() && y.Imm != 0 {
 		return f.Binary(arithOps[op], x, y)
@@ -207,7 +207,7 @@ func (f *fn) binary(x *ast.Binary, e *check.Expr) *ir.Value {
 	case ast.LogAnd, ast.LogOr, ast.Eq, ast.Ne, ast.Lt, ast.Gt, ast.Le, ast.Ge:
 		return f.boolean(x)
 	}
-	if e.Scale > 0 { // pointer + integer, either way round
+	if e.Scale > 0 { // pointer + integer, in either order
 		l, r := f.scalar(x.X), f.scalar(x.Y)
 		if f.body.Type(x.X).Kind == types.Pointer {
 			r = f.scaled(f.as(ir.TI64, r), e.Scale)
@@ -445,7 +445,7 @@ func (f *fn) branches(x ast.Expr, e *check.Expr) *ir.Value {
 	case *ast.Ternary:
 		return f.ternary(x, t)
 	case *ast.IfExpr:
-		key := ast.Expr(x) // a variable of its own carries the value to where the branches meet
+		key := ast.Expr(x) // a variable of its own carries the value to the join
 		f.setVar(key, unset(t))
 		f.ifExpr(x, func(v ast.Expr) { f.setVar(key, f.as(t, f.scalar(v))) })
 		return f.getVar(key, t)

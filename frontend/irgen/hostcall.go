@@ -14,8 +14,7 @@ func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
 	return f.fromHost(c.Fn.Name, c.Text)
 }
 
-// fromHost loads the constant that the loader sets to what (kaddr, cgroupid) says
-// of text.
+// fromHost loads the constant that the loader sets to a property (kaddr, cgroupid) of text.
 func (f *fn) fromHost(what, text string) *ir.Value {
 	return f.Global(ir.U64, f.m.HostValue(what, text, f.Pos, f.end).Name, 0)
 }
@@ -53,8 +52,7 @@ func (f *fn) override(_ ast.Expr, c *check.Call) *ir.Value {
 	return nil
 }
 
-// writeUser copies bytes of ours into the current process; true when that could
-// be done.
+// writeUser copies bytes of program memory into the current process; true on success.
 func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
 	room := int(c.N+7) / 8 * 8
 	src := f.Slot("bytes", room, 8)
@@ -84,7 +82,7 @@ func (f *fn) writeBytes(dst, src *ir.Value, n int64) *ir.Value {
 	return f.BoolInt(ok)
 }
 
-// joinStrings is how many strings join takes at most.
+// joinStrings is the maximum number of strings of join.
 const joinStrings = 16
 
 // join sends the strings that an array of pointers names, up to a null pointer.
@@ -100,8 +98,8 @@ func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 // buf writes {u32 length, bytes}.
 func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) { f.bufInto(c, dst, f.body.Type(x).Size) }
 
-// bufInto writes a buffer of the given capacity, which may be less than what the
-// call gives.
+// bufInto writes a buffer of the given capacity, which may be less than that of the call's
+// result.
 func (f *fn) bufInto(c *check.Call, dst *ir.Value, capacity int) {
 	size := types.MakeBuffer(capacity).Store().Size
 	n := ir.Const(int64(capacity))
@@ -164,7 +162,7 @@ func (f *fn) debugf(_ ast.Expr, c *check.Call) *ir.Value {
 	return nil
 }
 
-// path writes the path of a struct path; an empty text where there is none.
+// path writes the path of a struct path; an empty string if there is none.
 func (f *fn) path(c *check.Call, dst *ir.Value, capacity int) {
 	f.zero(dst, capacity)
 	f.withTrusted(c.Trusted, func(at *ir.Value) {
@@ -190,10 +188,9 @@ func (f *fn) socketCookie(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.trustedValue(c, func(sk *ir.Value) *ir.Value { return f.Emit(ir.OpSocketCookie, ir.TI64, sk) })
 }
 
-// trustedValue is the number that a helper makes of the trusted pointer that c
-// gives it, 0 without one.
+// trustedValue is the result of a helper for the trusted pointer of c, 0 without one.
 func (f *fn) trustedValue(c *check.Call, use func(at *ir.Value) *ir.Value) *ir.Value {
-	f.setVar(c, ir.Const(0)) // a variable of its own carries the value to where the branches meet
+	f.setVar(c, ir.Const(0)) // a variable of its own carries the value to the join
 	f.withTrusted(c.Trusted, func(at *ir.Value) { f.setVar(c, use(at)) })
 	return f.getVar(c, ir.TI64)
 }

@@ -83,8 +83,8 @@ func (b *builder) memberLayout(t *types.Type) *ir.Layout {
 	return &l
 }
 
-// members are the fields of a struct, those of anonymous members among them.
-// What cannot be printed is left out; a floating point number prints as null.
+// members are the fields of a struct, including those of anonymous members. Fields that
+// cannot be printed are omitted; a floating point number prints as null.
 func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	var out []ir.Field
 	for _, m := range c.Members() {
@@ -99,7 +99,7 @@ func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	return out
 }
 
-// stackMap is the name of the map that holds the frames of stacks of a kind and
+// stackMap is the name of the map with the frames of stacks of a kind and
 // depth; it is made at the first use. Stacks of no frames are never stored: they
 // share the map of those of one frame.
 func (b *builder) stackMap(user bool, depth int) string {

@@ -7,7 +7,7 @@ import (
 	"btc/ir"
 )
 
-// loopTargets are where break and continue go.
+// loopTargets are the targets of break and continue.
 type loopTargets struct{ brk, cont *ir.Block }
 
 // repeat builds the body of a loop.
@@ -34,8 +34,8 @@ func (f *fn) while(s *ast.WhileStmt) {
 	f.endIfUnreachable(rest)
 }
 
-// whileTurns is a while that no kernel's verifier can follow to its end, for
-// nothing counts its turns: it is made of turns as a long range is.
+// whileTurns is a while loop that no kernel's verifier can follow to its end, because
+// nothing counts its iterations: it becomes a loop over a long range.
 func (f *fn) whileTurns(s *ast.WhileStmt) {
 	const all = 1<<63 - 1 // bpf_loop makes fewer
 	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
@@ -56,8 +56,8 @@ func (f *fn) whileTurns(s *ast.WhileStmt) {
 	f.start(rest, true)
 }
 
-// toldIfCut begins the block behind a loop's last turn: where turns are left, it
-// tells the user.
+// toldIfCut begins the block after a loop: if iterations are left, it reports that to the
+// user.
 func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 	f.start(done, true)
 	cut := f.Emit(ir.OpRangeCut, ir.TI64, turns)
@@ -70,7 +70,7 @@ func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 	f.jump(rest)
 }
 
-// cutText is what a run says of bpf_loop at its limit.
+// cutText is the message at the limit of bpf_loop.
 const cutText = "Loop stopped after 8388608 iterations: this is the limit of the kernel for one loop"
 
 // isCounted reports whether a variable that the loop changes is compared with a
@@ -170,8 +170,8 @@ func (f *fn) unroll(s *ast.UnrollStmt) {
 	f.endIfUnreachable(rest)
 }
 
-// unrollParam repeats as often as a parameter of the loader says: a loop of at
-// most MaxUnroll turns, of which the kernel's verifier knows the number.
+// unrollParam repeats as often as a load-time parameter says: a loop of at most MaxUnroll
+// iterations, whose trip count the kernel's verifier knows.
 func (f *fn) unrollParam(s *ast.UnrollStmt) {
 	n := f.num(s.Count)
 	most := ir.Const(check.MaxUnroll)
@@ -186,16 +186,16 @@ func (f *fn) forStmt(s *ast.ForStmt) {
 	f.forMap(s)
 }
 
-// inlineTurns is the number of turns, nested loops multiplied, up to which a
-// loop of known length is written as one; the kernel's verifier walks each turn.
-// With a loop in its body it has to be shorter, and in a program that runs once: there
-// a turn of bpf_loop costs less than the verifier's of a loop in place.
+// inlineTurns is the trip count, of nested loops multiplied, up to which a loop of known
+// length becomes a loop in place; the kernel's verifier walks each iteration. The limit is
+// lower with a loop in the body and in a program that runs once: there an iteration of
+// bpf_loop costs less than verifying one of a loop in place.
 const (
 	inlineTurns = 2048
 	outerTurns  = 64
 	onceTurns   = 64
-	// countedTurns is the largest number that ends a while by a comparison with a
-	// counter of its own, for it to be left to the verifier as it is.
+	// countedTurns is the largest limit of a while loop that compares its own counter for
+	// which it is left to the verifier as it is.
 	countedTurns = 1 << 14
 )
 
@@ -222,7 +222,7 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 		}
 		if n <= most {
 			f.turns = outer * max(int(n), 1)
-			if hasLoop(s.Body) { // passes/loop_in_place.go sees how much they are together
+			if hasLoop(s.Body) { // passes/loop_in_place.go bounds the product
 				f.forTurns(s, from, to, less)
 			} else {
 				f.counted(s, from, to, less, s.Body, f.body.Loop(s))
@@ -249,8 +249,8 @@ func hasLoop(b *ast.Block) bool {
 	return found
 }
 
-// counted is a loop with a counter of its own: the script may change $i, the
-// variable that gets it at the start of each turn (nil: none).
+// counted is a loop with a counter of its own: the script may change $i, the variable that
+// is set to it at the start of each iteration (nil: none).
 func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Block, v *check.Var) {
 	type counter struct{ ast.Stmt }
 	hidden := counter{s}

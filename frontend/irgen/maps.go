@@ -19,7 +19,7 @@ func (f *fn) mapOf(x ast.Expr) (*check.Map, []ast.Expr) {
 	return m, nil
 }
 
-// key builds a map's key in memory and gives its address; nil for a scalar map.
+// key builds a map's key in memory and returns its address; nil for a scalar map.
 func (f *fn) key(m *check.Map, keys []ast.Expr) *ir.Value {
 	if m.Scalar() {
 		return nil

@@ -57,9 +57,9 @@ func slotName(t *types.Type) string {
 	return "tmp"
 }
 
-// store writes x's value to dst in the storage form of type t, which is x's
-// type or wider. exact says that bytes behind a string's end must be zero, as
-// keys and comparisons by bytes need.
+// store writes x's value to dst in the storage form of type t, which is x's type or wider.
+// exact means that bytes after a string's end must be zero, as keys and bytewise
+// comparisons require.
 func (f *fn) store(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 	x = ast.Unparen(x)
 	if t.IsScalar() {
@@ -143,7 +143,7 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 			}
 			return
 		}
-	case *ast.Cast: // the same text in another size
+	case *ast.Cast: // the same string in another size
 		own = min(own, f.body.Type(x.X).Size)
 		f.copyString(f.addr(x.X), dst, own, t, exact)
 		return

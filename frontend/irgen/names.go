@@ -11,9 +11,9 @@ import (
 	"btc/ir"
 )
 
-// nameTable says how the strings of strerror and the like are found: the name
-// of each number from 0 on, the name of the numbers that have none ("" inside
-// the table), and whether a negative number means its opposite.
+// nameTable is how the strings of strerror and the like are found: the name of each number
+// from 0 on, the name of numbers without one ("" inside the table), and whether a negative
+// number is negated first.
 type nameTable struct {
 	names    func(arch string) []string
 	other    string
@@ -74,7 +74,7 @@ func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 		g.Size = len(g.Init)
 		f.m.Globals = append(f.m.Globals, g)
 	}
-	// Where several architectures are served, their tables follow each other.
+	// For several architectures, their tables follow each other.
 	size := func(a *arch.Arch) int64 { return int64(len(t.names(a.Name)) + 1) }
 	last := f.PerArch(f.m.Served(), func(a *arch.Arch) int64 { return size(a) - 1 })
 	first := f.PerArch(f.m.Served(), func(a *arch.Arch) int64 {

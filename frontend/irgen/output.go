@@ -51,7 +51,7 @@ func changes(x ast.Expr) bool {
 	return found
 }
 
-// formatted is printf and what else takes a format and its arguments.
+// formatted is printf and other functions with a format and arguments.
 func formatted(kind ir.EventKind) callFunc {
 	return func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
 		e := f.event(kind)

@@ -75,7 +75,7 @@ func (f *fn) getopt(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.Global(ir.U64, f.optionGlobal(c.Option), 0)
 }
 
-// optionAddr is where the text of an option is.
+// optionAddr is the address of the value of a string option.
 func (f *fn) optionAddr(o *check.Option) *ir.Value {
 	return f.GlobalAddr(ir.TMapVal(paramSection, false), f.optionGlobal(o), 0)
 }

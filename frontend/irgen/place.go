@@ -18,8 +18,8 @@ type where struct {
 	core ir.CORERef
 }
 
-// apply makes the address a value. The kernel takes no unknown offset into
-// memory of ours, so a relocated field there is addressed like kernel memory.
+// apply makes the address a value. The kernel accepts no unknown offset into program
+// memory, so a relocated field there is addressed like kernel memory.
 func (f *fn) apply(w where) *ir.Value {
 	if w.core.Type != "" {
 		if ours(w.base) {
@@ -32,16 +32,16 @@ func (f *fn) apply(w where) *ir.Value {
 	return f.AddImm(w.base, w.off)
 }
 
-// ours reports whether an address is that of a slot, a map value or a record.
+// ours reports whether an address is in program memory: a slot, a map value or a record.
 func ours(p *ir.Value) bool {
 	return p.Type.Kind == ir.Stack || p.Type.Kind == ir.MapVal || p.Type.Kind == ir.Ringbuf
 }
 
-// locate computes the address of a place, all but its last step.
+// locate computes the address of a location, without its last step.
 func (f *fn) locate(p *check.Place) where { return f.walk(p, p.Steps) }
 
-// walk computes the address that some steps from a place's root lead to, all but
-// the last of them.
+// walk computes the address that some steps from a location's root lead to, without the
+// last one.
 func (f *fn) walk(p *check.Place, steps []check.Step) where {
 	var w where
 	switch p.Root {
@@ -93,14 +93,14 @@ func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value
 	return result
 }
 
-// directContext reports whether a place in the context can be loaded as the
-// kernel wants it: from the context pointer itself, which may not be changed.
+// directContext reports whether a location in the context can be loaded as the kernel
+// requires: from the unmodified context pointer.
 func directContext(p *check.Place) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Index == nil && len(p.Steps[0].Others) == 0 && !located(p)
 }
 
-// located reports whether a place is that of a tracepoint's variable data: its
-// value is the address of the data.
+// located reports whether a location is that of a tracepoint's variable data: its value is
+// the address of the data.
 func located(p *check.Place) bool {
 	if len(p.Steps) == 0 {
 		return false
@@ -140,8 +140,8 @@ func (f *fn) step(w where, s check.Step) where {
 
 const outsideText = "Array access out of bounds. This can lead to unexpected results."
 
-// index adds a number of elements. Memory of ours cannot be read at an unknown
-// offset directly, so it is addressed like any kernel memory.
+// index adds a number of elements. Program memory cannot be read at an unknown offset
+// directly, so it is addressed like kernel memory.
 func (f *fn) index(w where, s check.Step) where {
 	i := f.num(s.Index)
 	if i.IsConst() && (s.Len == 0 || uint64(i.Imm) < uint64(s.Len)) {
@@ -189,8 +189,8 @@ func (f *fn) readWord(w where, k ir.MemKind, t ir.Type) *ir.Value {
 	return v
 }
 
-// register is an argument or result as its type has it: what a register holds
-// above the type's size is not defined.
+// register is an argument or return value with its type: the bits of a register above the
+// type's size are undefined.
 func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
 	if t.Kind == types.Bool {
 		v = f.Extend(ir.U8, v)
@@ -198,7 +198,7 @@ func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
 	return f.narrow(v, t)
 }
 
-// readPlace is the scalar value of a place.
+// readPlace is the scalar value at a location.
 func (f *fn) readPlace(e *check.Expr) *ir.Value {
 	p := e.Place
 	if p.Root == check.RootArg {
@@ -241,7 +241,7 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 	return v
 }
 
-// isIterated reports whether a place is one of an iterator's objects, "ctx.task".
+// isIterated reports whether a location is one of an iterator's objects, "ctx.task".
 func (f *fn) isIterated(e *check.Expr) bool {
 	p := e.Place
 	if f.prog.Point.Kind != probe.Iter || p.Root != check.RootPointer || len(p.Steps) != 1 || e.Type.Kind != types.Pointer {
@@ -261,7 +261,7 @@ func (f *fn) endUnless(v *ir.Value) {
 	f.start(some, true)
 }
 
-// readOwn reads from memory of ours, where a struct or array keeps its C layout.
+// readOwn reads from program memory, where a struct or array keeps its C layout.
 func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
 	addr := f.apply(w)
 	if b := e.Place.Bits; b != nil {
@@ -270,8 +270,8 @@ func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
 	return f.LoadAs(irType(e.Type), memKind(e.Type), addr, 0)
 }
 
-// bits takes a bitfield out of its storage unit. Its upper bits are zero also
-// where its C type has a sign, as in bpftrace.
+// bits extracts a bitfield from its storage unit. Its upper bits are zero even if its C
+// type is signed, as in bpftrace.
 func (f *fn) bits(unit *ir.Value, b *check.Bits) *ir.Value {
 	v := f.Shl(unit, ir.Const(int64(64-b.Off-b.Size)))
 	return f.LShr(v, ir.Const(int64(64-b.Size)))
@@ -286,7 +286,7 @@ func memKind(t *types.Type) ir.MemKind {
 	return ir.U64
 }
 
-// readString reads a place of character-array type as a string.
+// readString reads a character array as a string.
 func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
 	w := f.locate(e.Place)
 	if w.base.Type.Kind == ir.Ctx {
@@ -307,10 +307,10 @@ func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
 	f.Emit(ir.OpStr, ir.TI64, dst, addr, ir.Const(int64(chars)+1)).Imm = int64(capacity)
 }
 
-// readObject copies a struct or array out of a place.
+// readObject copies a struct or array from a location.
 func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
 	size := e.Type.Size
-	if e.Type.Kind == types.Tuple || e.Type.Kind == types.Record { // only ours have an address, "&$x"
+	if e.Type.Kind == types.Tuple || e.Type.Kind == types.Record { // only objects in program memory have an address, "&$x"
 		size = e.Type.Store().Size
 	}
 	if size == 0 {

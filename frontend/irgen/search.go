@@ -10,8 +10,9 @@ import (
 	"btc/ir"
 )
 
-// text is the address of a string, or what a pointer leads to, and the most bytes
-// with the NUL that it has. One that the expressions in later may change is copied.
+// text is the address of a string, or of the memory that a pointer points to, and its
+// maximum size in bytes with the NUL. It is copied if one of the expressions in later may
+// change it.
 func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) {
 	t := f.body.Type(x)
 	switch {
@@ -29,7 +30,7 @@ func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) 
 func (f *fn) strlen(_ ast.Expr, c *check.Call) *ir.Value {
 	at, capacity := f.text(c.Args[0])
 	if f.body.Type(c.Args[0]).Kind == types.Pointer {
-		capacity++ // what is longer than a string counts one byte more
+		capacity++ // a longer string counts as one byte more
 	}
 	v := f.Emit(ir.OpStrLen, ir.TI64, at)
 	v.Imm = capacity
@@ -82,7 +83,7 @@ func (f *fn) find(text, needle ast.Expr) *ir.Value {
 	return f.Emit(ir.OpStrFindMem, ir.TI64, at, ir.Const(capacity), word, ir.Const(n))
 }
 
-// cString is a text up to its first NUL.
+// cString is a string up to its first NUL.
 func cString(text string) string {
 	text, _, _ = strings.Cut(text, "\x00")
 	return text

@@ -7,9 +7,9 @@ import (
 	"btc/ir"
 )
 
-// A tseries map has an element for each key and each of the intervals that it
-// keeps: the map's key is that of the script with the interval's number modulo
-// their count (u64) behind it, or that number alone for a scalar.
+// A tseries map has an element for each key and each of the intervals that it keeps: the
+// map's key is the script's key followed by the interval's number modulo their count (u64),
+// or that number alone for a scalar.
 
 // seriesLayout is the layout of a tseries map's key; key is the script's, nil
 // for a scalar.
@@ -29,10 +29,10 @@ func (b *builder) seriesLayout(key *ir.Layout) *ir.Layout {
 	return out
 }
 
-// seriesKeySize is the place of the interval's number behind a key.
+// seriesKeySize is the offset of the interval's number after a key.
 func seriesKeySize(key int) int { return (key + 7) / 8 * 8 }
 
-// seriesKey builds the key without the interval's number and gives the slot and
+// seriesKey builds the key without the interval's number and returns the slot and
 // the number's address.
 func (f *fn) seriesKey(m *check.Map, keys []ast.Expr) (key, bucket *ir.Value) {
 	if m.Scalar() {
@@ -77,8 +77,8 @@ func (f *fn) seriesClock() *ir.Value {
 // which every kernel has.
 const softTAI = 3
 
-// eachInterval does something with the element of every interval of a key, and
-// gives 1 if that gave 1 for any, else 0.
+// eachInterval runs code for the element of every interval of a key, and returns 1 if it
+// returned 1 for any, else 0.
 func (f *fn) eachInterval(m *check.Map, keys []ast.Expr, do func(key *ir.Value) *ir.Value) *ir.Value {
 	key, bucket := f.seriesKey(m, keys)
 	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(m.Intervals))

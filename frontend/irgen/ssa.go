@@ -4,17 +4,17 @@ import "btc/ir"
 
 // SSA form for the script's scalar variables, built while blocks are filled
 // (Braun et al., "Simple and Efficient Construction of Static Single Assignment
-// Form"): a read that the block cannot answer asks the predecessors, and a block
+// Form"): a read that the block cannot resolve is resolved in the predecessors, and a block
 // with several gets a parameter. A block is sealed when all its predecessors
 // are known.
 
-// edge is a predecessor's way into a block: its terminator's Succs[succ].
+// edge is an edge from a predecessor into a block: its terminator's Succs[succ].
 type edge struct {
 	from *ir.Block
 	succ int
 }
 
-// blockState is what construction knows of a block.
+// blockState is the state of a block during construction.
 type blockState struct {
 	defs    map[any]*ir.Value // a variable's value at the end, so far
 	preds   []edge
@@ -48,7 +48,7 @@ func (c *cursor) state(b *ir.Block) *blockState {
 	return s
 }
 
-// ended reports that the current block has its terminator: what follows is
+// ended reports that the current block has its terminator: the following code is
 // unreachable until start.
 func (c *cursor) ended() bool { return c.Block().Term.Kind != ir.NoTerm }
 
@@ -76,13 +76,13 @@ func (c *cursor) branch(cond *ir.Value, yes, no *ir.Block) {
 func (c *cursor) link(from *ir.Block, succ int, to *ir.Block) {
 	s := c.state(to)
 	if s.sealed {
-		panic("BUG: new way into a sealed block")
+		panic("BUG: new edge into a sealed block")
 	}
 	s.preds = append(s.preds, edge{from, succ})
 }
 
-// start goes on at b. seal says that all ways into b are known; otherwise seal
-// is called later (loop heads).
+// start continues at b. seal means that all edges into b are known; otherwise seal is
+// called later (loop heads).
 func (c *cursor) start(b *ir.Block, seal bool) {
 	c.SetBlock(b)
 	if seal {
@@ -147,7 +147,7 @@ func unset(t ir.Type) *ir.Value {
 	return ir.Null(t)
 }
 
-// addArgs gives each way into b an argument for b's parameter p.
+// addArgs adds an argument for b's parameter p to each edge into b.
 func (c *cursor) addArgs(b *ir.Block, v any, p *ir.Value) {
 	at := -1
 	for i, x := range b.Params {
@@ -175,7 +175,7 @@ func dropTrivialParams(f *ir.Func) {
 			preds[e.To] = append(preds[e.To], e)
 		}
 	}
-	// Uses are replaced once, at the end: until then a value means what it becomes.
+	// Uses are replaced once, at the end: until then a value stands for its replacement.
 	becomes := ir.Subst{}
 	for changed := true; changed; {
 		changed = false
@@ -197,7 +197,7 @@ func dropTrivialParams(f *ir.Func) {
 	becomes.Apply(f)
 }
 
-// onlyArg is the one value that all ways give for the parameter, or nil.
+// onlyArg is the one value that all edges pass for the parameter, or nil.
 func onlyArg(p *ir.Value, i int, preds []*ir.Edge, becomes ir.Subst) *ir.Value {
 	var same *ir.Value
 	for _, e := range preds {

@@ -86,8 +86,8 @@ func (f *fn) effect(x ast.Expr) {
 	}
 }
 
-// ifExpr builds an if in any of its roles: value is given the last expression
-// of the branch that is taken, inside that branch.
+// ifExpr builds an if in any of its roles: value receives the last expression of the branch
+// that is taken, inside that branch.
 func (f *fn) ifExpr(x *ast.IfExpr, value func(ast.Expr)) {
 	if then, known := f.body.Taken(x); known {
 		if then {
@@ -125,8 +125,8 @@ func (f *fn) branchBody(b *ast.Block, value func(ast.Expr)) {
 	}
 }
 
-// endIfUnreachable ends a block that nothing leads to, so that the code behind
-// it is left out.
+// endIfUnreachable ends a block that nothing leads to, so that the following code is
+// dropped.
 func (f *fn) endIfUnreachable(b *ir.Block) {
 	if len(f.state(b).preds) == 0 {
 		f.Ret(ir.Const(0))
@@ -160,7 +160,7 @@ func (f *fn) setVariable(v *check.Var, x ast.Expr) {
 	}
 	dst := f.vars[v]
 	if y, ok := ast.Unparen(x).(*ast.Var); ok && f.body.Expr(y).Var == v {
-		return // a copy of a text to its own place begins with clearing the place
+		return // copying a string onto itself begins with clearing it
 	}
 	if !f.mentions(x, v) {
 		f.store(x, dst, v.Type, false)
@@ -226,7 +226,7 @@ func (f *fn) setMap(left, right ast.Expr) {
 	}
 }
 
-// choose runs one of two pieces of code and goes on behind both.
+// choose runs one of two pieces of code and continues at the join.
 func (f *fn) choose(cond ast.Expr, then, els func()) {
 	yes, no, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.condition(cond, yes, no)
@@ -306,8 +306,8 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	}
 }
 
-// stored is a computed i64 as a variable holds it: one of a declared narrow type
-// loses the upper bits, a bool all but the lowest.
+// stored is a computed i64 as stored in a variable: one of a declared narrow type loses the
+// upper bits, a bool all but the lowest.
 func (f *fn) stored(v *check.Var, x *ir.Value) *ir.Value {
 	if v.Type.Kind == types.Bool {
 		return f.Binary(ir.OpAnd, x, ir.Const(1))
@@ -318,7 +318,7 @@ func (f *fn) stored(v *check.Var, x *ir.Value) *ir.Value {
 	return f.as(irType(v.Type), x)
 }
 
-// incDec changes by one (or one pointee) and gives the value of the expression.
+// incDec changes by one (or one pointee) and returns the value of the expression.
 func (f *fn) incDec(x *ast.IncDec) *ir.Value {
 	step := int64(1)
 	if n := f.body.Expr(x).Scale; n > 0 {

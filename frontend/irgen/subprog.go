@@ -66,8 +66,8 @@ func (b *builder) subprogram(s *check.Subprog) {
 	dropTrivialParams(f)
 }
 
-// callSub calls a function of the script for its scalar value or its effect.
-// Arguments are cut to what is declared.
+// callSub calls a function of the script for its scalar value or its effect. Arguments are
+// truncated to the declared types.
 func (f *fn) callSub(e *check.Expr) *ir.Value {
 	s := e.Call.Sub
 	if s.Inline {
@@ -97,15 +97,15 @@ func (f *fn) argument(x ast.Expr, p *check.Var) *ir.Value {
 	return v
 }
 
-// inlined is where a function that is built in place of a call leaves its result.
+// inlined is where a function that is inlined at a call leaves its result.
 type inlined struct {
-	rest  *ir.Block // where returns go
+	rest  *ir.Block // target of returns
 	dst   *ir.Value // address of a result that is not a scalar
 	exact bool      // as in store
 }
 
-// inline builds a function in place of a call, with parameters and variables of
-// its own. Its result is returned, or stored to dst when it is not a scalar.
+// inline is inlining: it builds a function in place of a call, with parameters and
+// variables of its own. Its result is returned, or stored to dst when it is not a scalar.
 func (f *fn) inline(e *check.Expr, dst *ir.Value, exact bool) *ir.Value {
 	s := e.Call.Sub
 	g := *f

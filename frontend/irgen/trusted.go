@@ -8,9 +8,8 @@ import (
 // maxErrno is the largest error number that a pointer may be (MAX_ERRNO).
 const maxErrno = 4095
 
-// withTrusted runs use with a pointer whose type the kernel knows. It does not
-// where that is null, or an error number: what helpers made of these before 5.16
-// brought the host down.
+// withTrusted runs use with a pointer whose type the kernel knows, unless it is null or an
+// error number: before 5.16 helpers that got one of those crashed the host.
 func (f *fn) withTrusted(t *check.Trusted, use func(at *ir.Value)) {
 	switch {
 	case t.Value != nil:

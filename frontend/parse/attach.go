@@ -10,8 +10,8 @@ import (
 	"btc/internal/spell"
 )
 
-// AttachPoint splits the text of span, one attach point with an optional
-// "name=" before it. Faults of form go to diags; the result is never nil.
+// AttachPoint splits the text of span, one attach point with an optional "name=" before it.
+// Syntax errors are added to diags; the result is never nil.
 func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 	ap := &ast.AttachPoint{Extent: ast.Ext(span)}
 	text, start := span.Text(), span.Start

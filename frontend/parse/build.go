@@ -8,8 +8,8 @@ import (
 	"btc/grammar/parser"
 )
 
-// builder makes the tree from a parse without errors. What the grammar leaves
-// open is decided and checked here.
+// builder makes the tree from a parse without errors. Constructs that the grammar leaves
+// open are decided and checked here.
 type builder struct {
 	src   *diag.Source
 	diags *diag.List
@@ -17,7 +17,7 @@ type builder struct {
 
 func tok(n antlr.Tree) *token { return n.(antlr.TerminalNode).GetSymbol().(*token) }
 
-// node is what every rule context can do.
+// node is the common interface of rule contexts.
 type node interface {
 	GetStart() antlr.Token
 	GetStop() antlr.Token

@@ -42,8 +42,8 @@ func (b *builder) block(at ast.Extent, ctx *parser.StmtsContext, value bool) *as
 	return blk
 }
 
-// discardValues turns the values of the blocks in an expression statement into
-// statements: nothing takes them.
+// discardValues turns the values of the blocks in an expression statement into statements:
+// they are unused.
 func discardValues(x ast.Expr) {
 	switch x := x.(type) {
 	case *ast.Block:
@@ -79,8 +79,8 @@ func (b *builder) control(ctx *parser.ControlContext) ast.Stmt {
 	return b.forStmt(at, ctx.ForStmt())
 }
 
-// condition drops the parentheses around a whole condition. What looks like a
-// record or a tuple there is a slip: "if (x = 1)".
+// condition drops the parentheses around a whole condition. A record or a tuple there is a
+// mistake: "if (x = 1)".
 func (b *builder) condition(ctx parser.IExprContext) ast.Expr {
 	x := b.expr(ctx)
 	switch x := x.(type) {
@@ -189,23 +189,23 @@ func (b *builder) assignment(at ast.Extent, ctx *parser.SimpleContext) ast.Stmt 
 	return &ast.AssignStmt{Extent: at, Left: left, Op: op, Right: b.expr(ctx.Expr(1))}
 }
 
-// notAssignable reports an assignment to what holds no value of the script.
+// notAssignable reports an assignment to something that is not a variable or map.
 func (b *builder) notAssignable(x ast.Expr) {
 	e := b.diags.Add(diag.NotAssignable, x.Span(), "syntax: invalid assignment target")
 	switch x := x.(type) {
 	case *ast.Ident:
 		e.Hint("a variable begins with $, a map with @: $%s = ...", x.Name)
 	case *ast.Positional:
-		e.Hint("%s is a parameter of the command line; the name of a variable begins with a letter", x.Span().Text())
+		e.Hint("%s is a positional parameter; variable names begin with a letter", x.Span().Text())
 	case *ast.Binary:
 		if _, ok := x.X.(*ast.Map); ok && x.Op == ast.Sub {
-			e.Hint("names hold letters, digits and _ only")
+			e.Hint("names contain only letters, digits and _")
 			break
 		}
-		e.Hint("a variable begins with $ and takes its type from its value: $x = 1")
+		e.Hint("variables begin with $ and get their type from their value: $x = 1")
 	case *ast.Index:
 		if _, ok := x.X.(*ast.MapElem); ok {
-			e.Hint("several keys stand in one pair of brackets: @x[1, 2]")
+			e.Hint("several keys go into one pair of brackets: @x[1, 2]")
 		}
 	}
 }

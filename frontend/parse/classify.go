@@ -7,18 +7,17 @@ import (
 	"btc/grammar/parser"
 )
 
-// classifier gives tokens the types that a parser with one token of lookahead
-// needs: keywords that are names, statement starts, and the kinds of '('. It
-// also keeps nesting within limits.
+// classifier assigns tokens the types that a parser with one token of lookahead needs:
+// keywords that are names, statement starts, and the kinds of '('. It also limits nesting.
 type classifier struct {
 	tokens []*token
-	// values are names that the script defines as macros of C: "(NAME) - 1" is
-	// no cast then.
+	// values are names that the script defines as macros of C: "(NAME) - 1" is not a cast
+	// then.
 	values map[string]bool
 }
 
-// valueNames are builtins that hold a value, so that "(name) - 1" is a
-// subtraction and not a cast.
+// valueNames are builtins with a value, so that "(name) - 1" is a subtraction and not a
+// cast.
 var valueNames = wordSet(`args ctx kstack ustack nsecs pid tid uid gid comm cpu elapsed rand retval func
 	probe curtask cgroup username ncpus cpid ppid numaid jiffies usermode pcomm
 	__builtin_comm __builtin_cpid __builtin_cpu __builtin_dw_ustack __builtin_elapsed __builtin_func
@@ -96,7 +95,7 @@ func startsStatement(prev int) bool {
 	return false
 }
 
-// isName tells a keyword that is a field: x.type, x->next, (for=1).
+// isName reports whether a keyword is a field: x.type, x->next, (for=1).
 func (c *classifier) isName(i, prev int) bool {
 	switch prev {
 	case parser.BtLexerDOT, parser.BtLexerARROW:
@@ -109,7 +108,7 @@ func (c *classifier) isName(i, prev int) bool {
 	return false
 }
 
-// paren decides what the '(' at i opens.
+// paren classifies the '(' at i.
 func (c *classifier) paren(i, prev int) int {
 	next := c.kind(i + 1)
 	switch prev {
@@ -132,7 +131,7 @@ func (c *classifier) paren(i, prev int) int {
 	return parser.BtLexerLPAREN
 }
 
-// startsType tells, after "sizeof(" and the like, whether a type follows. A
+// startsType reports, after "sizeof(" and the like, whether a type follows. A
 // word alone that is not a builtin type stays an expression: the checker knows
 // better.
 func (c *classifier) startsType(i int) bool {
@@ -177,7 +176,7 @@ func (c *classifier) typeSuffix(i int) (end int, any bool) {
 	}
 }
 
-// startsOperand tells the tokens that make "(word) token" a cast.
+// startsOperand reports whether a token makes "(word) token" a cast.
 func startsOperand(kind int) bool {
 	switch kind {
 	case parser.BtLexerINT, parser.BtLexerSTRING, parser.BtLexerVAR, parser.BtLexerMAP, parser.BtLexerPARAM,
@@ -189,7 +188,7 @@ func startsOperand(kind int) bool {
 	return false
 }
 
-// isArg tells arg0, arg1, ... and sarg0, ...
+// isArg reports whether a name is arg0, arg1, ... or sarg0, ...
 func isArg(name string) bool {
 	digits, ok := strings.CutPrefix(strings.TrimPrefix(name, "s"), "arg")
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""

@@ -7,9 +7,9 @@ import (
 	"btc/frontend/diag"
 )
 
-// scanner finds what the grammar does not cover: the "#!" line and the C
-// definitions between the items of a script. It blanks them out of the text,
-// so that all other offsets stay as they are.
+// scanner finds what the grammar does not cover: the "#!" line and the C definitions
+// between the items of a script. It replaces them by spaces, so that all other offsets stay
+// valid.
 type scanner struct {
 	src     *diag.Source
 	text    string
@@ -59,8 +59,8 @@ func (s *scanner) blank(start, end int) {
 	}
 }
 
-// skipLayout returns the first offset at or after pos that is neither blank
-// nor in a comment; open tells that the text ends inside of a comment.
+// skipLayout returns the first offset at or after pos that is neither space nor in a
+// comment; open reports that the text ends inside of a comment.
 func skipLayout(text string, pos int) (end int, open bool) {
 	for pos < len(text) {
 		switch c := text[pos]; {
@@ -88,8 +88,8 @@ func lineEnd(text string, pos int) int {
 	return len(text)
 }
 
-// directive takes a preprocessor line with its continuation lines. A line that
-// is none is a comment in the style of other languages: old scripts have them.
+// directive reads a preprocessor line with its continuation lines. Any other line with '#'
+// is a comment in the style of other languages: old scripts have them.
 func (s *scanner) directive(pos int) int {
 	word := strings.TrimLeft(s.text[pos+1:], " \t")
 	name := word[:wordLength(word)]
@@ -97,7 +97,7 @@ func (s *scanner) directive(pos int) int {
 		end := lineEnd(s.text, pos)
 		line := strings.TrimRight(s.text[pos:end], " \t\r\n\f\v")
 		at := s.src.Span(pos, pos+len(line))
-		s.diags.Add(diag.Deprecated, at, "this is no preprocessor directive: it is taken as a comment").Hint("comments start with //")
+		s.diags.Add(diag.Deprecated, at, "unknown preprocessor directive: it is ignored as a comment").Hint("comments start with //")
 		s.notes = append(s.notes, &ast.Comment{Extent: ast.Ext(at), Text: "// " + strings.TrimLeft(line[1:], " \t")})
 		s.blank(pos, end)
 		return end
@@ -112,8 +112,8 @@ func (s *scanner) directive(pos int) int {
 	return end
 }
 
-// directiveEnd is where a preprocessor line ends: it goes on after a backslash
-// at its end, and in a comment that is open there.
+// directiveEnd is the end of a preprocessor line: it continues after a backslash at its
+// end, and in a comment that is open there.
 func directiveEnd(text string, pos int) int {
 	for pos < len(text) {
 		switch c := text[pos]; {
@@ -152,8 +152,8 @@ var cKeywords = map[string]ast.CDefKind{
 	"struct": ast.CStruct, "union": ast.CUnion, "enum": ast.CEnum, "typedef": ast.CTypedef,
 }
 
-// startsDefinition tells a C definition from an attach point: after the
-// keyword come words and groups in parentheses or brackets, up to '{' or ';'.
+// startsDefinition distinguishes a C definition from an attach point: the keyword is
+// followed by words and groups in parentheses or brackets, up to '{' or ';'.
 func (s *scanner) startsDefinition(pos int) bool {
 	n := wordLength(s.text[pos:])
 	kind, ok := cKeywords[s.text[pos:pos+n]]
@@ -184,8 +184,8 @@ func (s *scanner) startsDefinition(pos int) bool {
 	}
 }
 
-// definition takes a struct, union, enum or typedef with what follows its
-// braces. A typedef goes on to its ';'; after a body the others may do without.
+// definition reads a struct, union, enum or typedef with what follows its braces. A typedef
+// extends to its ';', which is optional for the others after a body.
 func (s *scanner) definition(start int) int {
 	n := wordLength(s.text[start:])
 	kind := cKeywords[s.text[start:start+n]]
@@ -270,8 +270,8 @@ func (s *scanner) add(kind ast.CDefKind, name string, start, end int, text strin
 	s.defs = append(s.defs, &ast.CDef{Extent: ast.Ext(at), Kind: kind, Name: name, Text: text})
 }
 
-// skipItem goes past one item of the script: to the '}' that closes its first
-// brace, or to a ';' before any brace. It always moves on.
+// skipItem skips one item of the script: to the '}' that closes its first brace, or to a
+// ';' before any brace. It always makes progress.
 func (s *scanner) skipItem(pos int) int {
 	n := wordLength(s.text[pos:])
 	word := s.text[pos : pos+n]

@@ -10,9 +10,9 @@ import (
 	"btc/internal/spell"
 )
 
-// hint says what to write where a fault is one of those that the habits of other
-// languages, and shells, make; "" where nothing is known.
-func (d *driver) hint(f *fault) string {
+// hint says what to write if an error is a known habit from other languages or shells; ""
+// otherwise.
+func (d *driver) hint(f *syntaxError) string {
 	if f.prev == nil {
 		return ""
 	}
@@ -27,8 +27,8 @@ func (d *driver) hint(f *fault) string {
 // operators are words that other languages have for operators.
 var operators = map[string]string{"and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "is": "=="}
 
-// hintWord knows operators that are words, and one '=' in a condition.
-func (f *fault) hintWord() string {
+// hintWord recognises operators that are words, and one '=' in a condition.
+func (f *syntaxError) hintWord() string {
 	if op, ok := operators[f.got.text]; ok && f.got.kind == parser.BtLexerIDENT {
 		return op + " means " + f.got.text
 	}
@@ -44,10 +44,10 @@ func (f *fault) hintWord() string {
 	return ""
 }
 
-const noPatterns = "there are no patterns: strcontains(text, part) looks for a part, strncmp(text, start, n) == 0 for a start"
+const noPatterns = "there are no patterns: strcontains(haystack, needle) finds a substring, strncmp(string, prefix, n) == 0 tests a prefix"
 
-// hintLoop knows the heads of loops.
-func (f *fault) hintLoop() string {
+// hintLoop recognises the heads of loops.
+func (f *syntaxError) hintLoop() string {
 	switch f.rule {
 	case parser.BtParserRULE_forStmt, parser.BtParserRULE_forHead:
 		return "a loop that counts: for ($i : 0..10) { }; over a map: for ($kv : @map) { } with $kv.0 for the key and $kv.1 for the value"
@@ -55,15 +55,15 @@ func (f *fault) hintLoop() string {
 	return ""
 }
 
-// hintHeader knows what stands between an attach point and its body.
-func (f *fault) hintHeader() string {
+// hintHeader recognises what is between an attach point and its body.
+func (f *syntaxError) hintHeader() string {
 	switch {
 	case f.rule == parser.BtParserRULE_script && f.got.kind == parser.BtLexerRBRACE:
 		return "this '}' closes nothing: there is one too many before it or here"
 	case f.got.kind == parser.BtLexerDIV && f.prev.kind == parser.BtLexerDIV:
 		return "there is one filter: join the conditions with &&"
 	case f.rule == parser.BtParserRULE_funcDef && f.wants(parser.BtLexerCOLON) && f.prev.kind == parser.BtLexerRPAREN:
-		return "a function says the type of its result: fn name($a : int64) : int64 { }"
+		return "a function declares its return type: fn name($a : int64) : int64 { }"
 	case f.prev.text == "include" && f.rule == parser.BtParserRULE_body:
 		return "a script is brought in with import, a header of C with #include on a line of its own"
 	case f.got.kind != parser.BtLexerATTACH || f.prev.kind != parser.BtLexerATTACH:
@@ -71,19 +71,19 @@ func (f *fault) hintHeader() string {
 	case strings.Contains(f.got.text, ":"):
 		return "attach points are separated by commas"
 	case strings.ContainsAny(f.got.text, "@$("):
-		return "the actions stand in braces: { }"
+		return "the body goes into braces: { }"
 	}
-	return "a filter stands between slashes: /pid == 1/"
+	return "a filter goes between slashes: /pid == 1/"
 }
 
-// hintName knows names that are none.
-func (f *fault) hintName() string {
+// hintName recognises invalid names.
+func (f *syntaxError) hintName() string {
 	if f.prev.kind != parser.BtLexerMAP {
 		return ""
 	}
 	switch f.got.kind {
 	case parser.BtLexerLPAREN, parser.BtLexerCAST_OPEN, parser.BtLexerREC_OPEN, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
-		return "keys stand in brackets: " + f.prev.text + "[1]"
+		return "keys go into brackets: " + f.prev.text + "[1]"
 	case parser.BtLexerINT:
 		if f.prev.end == f.got.start {
 			return "a name begins with a letter: @x" + f.got.text
@@ -92,9 +92,9 @@ func (f *fault) hintName() string {
 	return ""
 }
 
-// hintShell knows what is left of a script where the shell took quotes and names
+// hintShell recognises the rest of a script after the shell has removed quotes and names
 // that begin with '$'.
-func (f *fault) hintShell() string {
+func (f *syntaxError) hintShell() string {
 	switch f.got.kind {
 	case parser.BtLexerMOD:
 		if f.prev.kind == parser.BtLexerLPAREN {
@@ -109,21 +109,20 @@ func (f *fault) hintShell() string {
 	return ""
 }
 
-const lostQuotes = "strings stand in double quotes; if these do, the shell has taken them away: put the script between single quotes"
+const lostQuotes = "strings need double quotes; if these have them, the shell has removed them: put the script into single quotes"
 
-// hintComment knows a comment that hides the rest of a line, such as the one that
-// an empty filter is.
-func (d *driver) hintComment(f *fault) string {
+// hintComment recognises a comment that hides the rest of a line, such as an empty filter.
+func (d *driver) hintComment(f *syntaxError) string {
 	if f.got.kind != antlr.TokenEOF || f.prev.kind != parser.BtLexerATTACH || len(d.comments) == 0 {
 		return ""
 	}
 	if last := d.comments[len(d.comments)-1]; last.At.Start >= f.prev.end && strings.ContainsRune(last.Text, '{') {
-		return "// begins a comment; a filter that is always true is left out"
+		return "// begins a comment; omit a filter that is always true"
 	}
 	return ""
 }
 
-// statements are the words that begin a statement or go on with one.
+// statements are the words that begin or continue a statement.
 var statements = []string{"if", "else", "while", "unroll", "for", "let", "return", "break", "continue"}
 
 // foreign are words that begin a statement of C or of other languages.
@@ -134,17 +133,17 @@ var foreign = map[string]string{
 	"case":     "there is no switch: if (x == 1) { } else if (x == 2) { }",
 	"goto":     "there is no goto",
 	"foreach":  "over a map: for ($kv : @map) { }",
-	"function": "a function stands outside of probes: fn name($a : int64) : int64 { }",
+	"function": "functions are defined outside of probes: fn name($a : int64) : int64 { }",
 }
 
 // declaring are the words that declare a variable in other languages, beside the
 // names of types.
 var declaring = wordSet("var auto const static int char long short unsigned signed float double u8 u16 u32 u64 s8 s16 s32 s64 __u32 __u64 size_t local")
 
-// hintStatement looks at the word that the statement with the fault begins with.
-func (f *fault) hintStatement() string {
+// hintStatement looks at the first word of the statement with the error.
+func (f *syntaxError) hintStatement() string {
 	if f.got.kind == parser.BtLexerSTRUCT && f.inBlock() {
-		return "a variable begins with $ and takes its type from its value: $x = (struct name *)arg0"
+		return "variables begin with $ and get their type from their value: $x = (struct name *)arg0"
 	}
 	i := f.statement()
 	if i < 0 {
@@ -156,11 +155,11 @@ func (f *fault) hintStatement() string {
 	case first.kind == parser.BtLexerVAR && alone && f.got.kind == parser.BtLexerCOLON:
 		return "= assigns: " + first.text + " = 1; a type is declared with let: let " + first.text + " : int64"
 	case first.kind == parser.BtLexerIDENT && alone && f.got.kind == parser.BtLexerIDENT && (declaring[first.text] || typeNames[first.text]):
-		return "a variable begins with $ and takes its type from its value: $x = 1"
+		return "variables begin with $ and get their type from their value: $x = 1"
 	case first.kind == parser.BtLexerIDENT && foreign[first.text] != "":
 		return foreign[first.text]
 	case f.rule == parser.BtParserRULE_body && f.got.kind != antlr.TokenEOF && f.got.kind != parser.BtLexerRPAREN && first.headed():
-		return "what depends on it stands in braces, even one statement"
+		return "the body needs braces, even if it is one statement"
 	case first.kind != parser.BtLexerIDENT || !f.inBlock():
 		return ""
 	}
@@ -170,7 +169,7 @@ func (f *fault) hintStatement() string {
 	switch f.got.kind {
 	case parser.BtLexerSTRING, parser.BtLexerMAP, parser.BtLexerVAR, parser.BtLexerINT, parser.BtLexerPARAM, parser.BtLexerIDENT:
 		if alone {
-			return "the arguments of a function stand in parentheses: " + first.text + "(" + f.got.text + ")"
+			return "the arguments of a function go into parentheses: " + first.text + "(" + f.got.text + ")"
 		}
 	}
 	return ""
@@ -185,9 +184,9 @@ func (t *token) headed() bool {
 	return false
 }
 
-// statement is the index of the first token of the statement with the fault, -1
-// when the fault is at that token or not in a statement.
-func (f *fault) statement() int {
+// statement is the index of the first token of the statement with the error, -1 when the
+// error is at that token or not in a statement.
+func (f *syntaxError) statement() int {
 	i := len(f.before) - 1
 	for depth := 0; i >= 0; i-- {
 		switch f.before[i].kind {
@@ -207,15 +206,15 @@ func (f *fault) statement() int {
 	return -1
 }
 
-func (f *fault) statementAt(i int) int {
+func (f *syntaxError) statementAt(i int) int {
 	if i >= len(f.before) {
 		return -1
 	}
 	return i
 }
 
-// lookalikes are characters that editors and web pages put in the place of those
-// of the language.
+// lookalikes are characters that editors and web pages substitute for those of the
+// language.
 var lookalikes = []struct{ wrong, right string }{
 	{"\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02\u2033", `"`},
 	{"\u2018\u2019\u201a\u201b\u0060\u00b4\u2032'", `"`},
@@ -225,13 +224,13 @@ var lookalikes = []struct{ wrong, right string }{
 	{"\u00d7", "*"}, {"\u2260", "!="}, {"\u2264", "<="}, {"\u2265", ">="}, {"\u2026", ".."}, {"\u2192", "->"},
 }
 
-// characterHint says what to write for a character that the language does not have.
+// characterHint says what to write for a character that is not part of the language.
 func characterHint(char string) string {
 	switch char {
 	case "#":
-		return "comments start with //; preprocessor lines stand at the top of a script"
+		return "comments start with //; preprocessor lines are at the top of a script"
 	case "'", "`":
-		return "strings stand in double quotes"
+		return "strings need double quotes"
 	case `\`:
 		return lostQuotes
 	}
@@ -242,7 +241,7 @@ func characterHint(char string) string {
 	case i >= 0:
 		return "this only looks like " + lookalikes[i].right + ": write that"
 	case strings.TrimSpace(strings.Trim(char, "\u200b\u200c\u200d\u2060\ufeff\u00ad")) == "":
-		return "an invisible character, as copied text has them: delete it"
+		return "an invisible character, perhaps from copied text: delete it"
 	}
 	return ""
 }

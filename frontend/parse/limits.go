@@ -8,7 +8,7 @@ import (
 	"btc/grammar/parser"
 )
 
-// MaxBytes bounds a script: more can take a gigabyte of memory.
+// MaxBytes bounds a script: a larger one can take a gigabyte of memory.
 const MaxBytes = 2 << 20
 
 // Limits that turn a hang or a stack overflow into a diagnostic. Real scripts
@@ -17,21 +17,21 @@ const (
 	maxBytes     = MaxBytes
 	maxNesting   = 300     // of brackets
 	maxChain     = 300     // of prefix operators, of "?:" in a statement
-	maxElse      = 2500    // of "else if" in a chain; the chains around a place together have four times as many
+	maxElse      = 2500    // of "else if" in a chain; the chains around a position together have four times as many
 	maxStatement = 20000   // tokens
 	maxName      = 255     // bytes of a name, without $ and @
 	maxAttach    = 8 << 10 // bytes of an attach point: a path may have 4096
 	maxErrors    = 20      // syntax errors that are looked for
 )
 
-// checkText reports a source that is not a text.
+// checkText reports a source that is not text.
 func checkText(src *diag.Source, diags *diag.List) bool {
 	if len(src.Text) > maxBytes {
 		diags.Add(diag.TooLarge, src.Span(0, 0), "syntax: the script has %d bytes, the limit is %d", len(src.Text), maxBytes)
 		return false
 	}
 	if i := strings.IndexByte(src.Text, 0); i >= 0 {
-		diags.Add(diag.NotText, src.Span(i, i+1), "syntax: the script has a NUL byte: it is not a text")
+		diags.Add(diag.NotText, src.Span(i, i+1), "syntax: the script has a NUL byte: it is not text")
 		return false
 	}
 	if utf8.ValidString(src.Text) {

@@ -17,8 +17,8 @@ type intValue struct {
 	suffix string
 }
 
-// intSuffixes gives each suffix the largest value it allows before it is
-// multiplied with its unit. The C suffixes are range checks only.
+// intSuffixes maps each suffix to the largest value it allows before it is multiplied by
+// its unit. The C suffixes are range checks only.
 var intSuffixes = map[string]struct {
 	limit, unit uint64
 }{
@@ -183,8 +183,8 @@ func unquote(src *diag.Source, t *token, diags *diag.List) string {
 	return b.String()
 }
 
-// escape evaluates the escape that s begins with, after the backslash, and
-// returns how many bytes it takes.
+// escape evaluates the escape that s begins with, after the backslash, and returns its
+// length in bytes.
 func escape(s string) (value byte, n int, err error) {
 	c := s[0]
 	if v, ok := simpleEscapes[c]; ok {

@@ -1,10 +1,9 @@
 // Package parse turns the text of a script into its syntax tree.
 //
-// The way of a text: scanner takes the C definitions out; the automaton of
-// the lexer that is generated from grammar/BtLexer.g4 makes tokens, in a mode that depends on the place;
-// classifier settles what a token is where its neighbours decide; the parser
-// generated from grammar/BtParser.g4 checks the structure, deciding by one
-// token at each point; builder makes the tree.
+// The stages: scanner extracts the C definitions; the lexer's automaton, generated from
+// grammar/BtLexer.g4, makes tokens, in a mode that depends on the context; classifier settles
+// tokens whose type depends on their neighbours; the parser generated from grammar/BtParser.g4
+// checks the structure, deciding by one token at each point; builder makes the tree.
 //
 // A syntax error does not end the parse: the statement or item around it is
 // dropped and the rest is parsed again, so that all errors of a script are
@@ -22,9 +21,9 @@ import (
 	"btc/grammar/parser"
 )
 
-// Script parses a whole script. Faults go to diags; the result is nil if the
-// text is not a sentence of the grammar. Faults of single literals and of
-// attach points leave a tree, so callers must look at diags too.
+// Script parses a whole script. Errors are added to diags; the result is nil if the script
+// is not a sentence of the grammar. Errors in single literals and in attach points leave a
+// tree, so callers must look at diags too.
 func Script(src *diag.Source, diags *diag.List) *ast.Script {
 	if !checkText(src, diags) {
 		return nil
@@ -50,9 +49,9 @@ func Script(src *diag.Source, diags *diag.List) *ast.Script {
 	return script
 }
 
-// Expr parses the bytes of span as one expression, such as the value of a
-// #define. The result is nil if they are none; the reason is in diags. Values
-// are names that are no types, so that "(name) * x" multiplies.
+// Expr parses the bytes of span as one expression, such as the value of a #define. The
+// result is nil if they are not one; the reason is in diags. Values are names that are not
+// types, so that "(name) * x" multiplies.
 func Expr(span diag.Span, diags *diag.List, values ...string) ast.Expr {
 	src := span.File
 	if !checkText(src, diags) {
@@ -111,8 +110,7 @@ type driver struct {
 	comments []*ast.Comment
 }
 
-// prepare makes the final tokens. It returns false if the text is beyond a
-// limit.
+// prepare makes the final tokens. It returns false if the script exceeds a limit.
 func (d *driver) prepare(text string, start lexState, values map[string]bool) bool {
 	l := tokenize(text, start)
 	c := &classifier{tokens: l.tokens, values: values}
@@ -135,18 +133,18 @@ func (d *driver) makeComments(tokens []*token) []*ast.Comment {
 	return out
 }
 
-// run parses until no error is left or nothing can be dropped any more, and
-// reports whether there was none. What is left after an error is built too: that
-// finds the faults that the builder reports.
+// run parses until no error is left or nothing can be dropped any more, and reports whether
+// there was none. The rest of the script is built even after an error, to find the errors
+// that the builder reports.
 func (d *driver) run(start func(*parser.BtParser) (build func())) (clean bool) {
 	for n := 0; n < maxErrors; n++ {
-		build, fault := d.once(start)
-		if fault == nil {
+		build, err := d.once(start)
+		if err == nil {
 			build()
 			return n == 0
 		}
-		d.report(fault)
-		if !d.drop(fault) {
+		d.report(err)
+		if !d.drop(err) {
 			return false
 		}
 	}
@@ -154,27 +152,27 @@ func (d *driver) run(start func(*parser.BtParser) (build func())) (clean bool) {
 }
 
 // once parses the tokens; the first error ends it.
-func (d *driver) once(start func(*parser.BtParser) func()) (build func(), fault *fault) {
+func (d *driver) once(start func(*parser.BtParser) func()) (build func(), err *syntaxError) {
 	defer func() {
 		if r := recover(); r != nil {
 			f, ok := r.(*syntaxPanic)
 			if !ok {
 				panic(r)
 			}
-			fault = f.fault
+			err = f.err
 		}
 	}()
-	// Without the automaton that adaptive prediction needs: no decision of the grammar
-	// asks for it, and a fault gets it (newFault).
+	// Without the automaton that adaptive prediction needs: no decision of the grammar uses
+	// it, and an error gets it (newSyntaxError).
 	p := &parser.BtParser{BaseParser: antlr.NewBaseParser(newStream(d.tokens))}
 	p.RemoveErrorListeners()
 	p.SetErrorHandler(&firstError{antlr.NewDefaultErrorStrategy(), p.BaseParser})
 	return start(p), nil
 }
 
-// drop removes the statement or item around a fault, so that the rest can be
-// parsed. It returns false if that is not possible.
-func (d *driver) drop(f *fault) bool {
+// drop removes the statement or item around an error, so that the rest can be parsed. It
+// returns false if that is not possible.
+func (d *driver) drop(f *syntaxError) bool {
 	i := f.got.index
 	if f.got.kind == antlr.TokenEOF {
 		return false
@@ -196,8 +194,8 @@ func (d *driver) drop(f *fault) bool {
 	return true
 }
 
-// faultyRange is the range of tokens of the statement, or of the whole item at
-// the top, that the token at i belongs to. A ';' after it stays.
+// faultyRange is the range of tokens of the statement, or of the whole item at the top,
+// that the token at i belongs to. A ';' after it stays.
 func (d *driver) faultyRange(i int, top bool) (start, end int) {
 	depth := 0
 	for start = i; start > 0; start-- {
@@ -248,7 +246,7 @@ func (d *driver) faultyRange(i int, top bool) (start, end int) {
 	return start, end
 }
 
-// goesOn reports whether a faulty statement goes on with a token behind a '}'.
+// goesOn reports whether a statement with an error continues with a token after a '}'.
 func goesOn(first, next *token) bool {
 	switch next.kind {
 	case parser.BtLexerELSE, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:
@@ -259,9 +257,9 @@ func goesOn(first, next *token) bool {
 	return false
 }
 
-// parenthesesEnd is how many tokens of the second of two parts of a script it takes
-// to close the parentheses that are open after the first: a ';' between both ends
-// no statement then. It is 0 when the next brace comes before.
+// parenthesesEnd is how many tokens of the second of two parts of a script it takes to
+// close the parentheses that are open after the first: a ';' between both ends no statement
+// then. It is 0 when the next brace comes first.
 func parenthesesEnd(before, after []*token) int {
 	open := 0
 	for _, t := range before {

@@ -15,7 +15,7 @@ import (
 	"btc/frontend/diag"
 )
 
-// mustParse parses a text that has no fault.
+// mustParse parses a script without errors.
 func mustParse(t testing.TB, name, text string) *ast.Script {
 	t.Helper()
 	var l diag.List

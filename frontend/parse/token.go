@@ -9,8 +9,8 @@ import (
 	"btc/grammar/parser"
 )
 
-// token is what the parser reads. It knows its place in bytes, and its type can
-// be changed by classify.
+// token is the unit of the parser's input. It has its position in bytes, and classify can
+// change its type.
 type token struct {
 	kind       int
 	start, end int // byte offsets
@@ -40,8 +40,8 @@ func (t *token) GetTokenSource() antlr.TokenSource           { return nil }
 func (t *token) GetInputStream() antlr.CharStream            { return nil }
 func (t *token) String() string                              { return t.text }
 
-// stream hands tokens to the generated parser. The grammar needs one token of
-// lookahead, and the parser never goes back.
+// stream passes tokens to the generated parser. The grammar needs one token of lookahead,
+// and the parser never goes back.
 type stream struct {
 	tokens []*token // the last one is EOF
 	pos    int
@@ -58,7 +58,7 @@ func (s *stream) at(i int) *token {
 	return s.tokens[min(max(i, 0), len(s.tokens)-1)]
 }
 
-// LT returns the k-th token ahead (from 1), or behind (negative).
+// LT returns the k-th token ahead (from 1), or before (negative).
 func (s *stream) LT(k int) antlr.Token {
 	if k > 0 {
 		k--
@@ -89,9 +89,9 @@ func (s *stream) GetTextFromInterval(antlr.Interval) string       { return "" }
 func (s *stream) GetTextFromRuleContext(antlr.RuleContext) string { return "" }
 func (s *stream) GetTextFromTokens(_, _ antlr.Token) string       { return "" }
 
-// lexer drives the generated automaton: it chooses the mode by what it has read.
+// lexer drives the generated automaton: it chooses the mode by the tokens read so far.
 type lexer struct {
-	text     string // the source, with what is not for the lexer blanked out
+	text     string // the source, with everything the lexer must not see replaced by spaces
 	tokens   []*token
 	comments []*token
 	spare    []token // made at once, for the next ones
@@ -130,7 +130,7 @@ func tokenize(text string, start lexState) *lexer {
 	return l
 }
 
-// take gives a token of the automaton its type.
+// take assigns a token of the automaton its type.
 func (l *lexer) take(kind, start, end int) {
 	text := l.text[start:end]
 	switch kind {
@@ -153,7 +153,7 @@ func (l *lexer) take(kind, start, end int) {
 			kind = k
 		}
 	case parser.BtLexerERR:
-		if !utf8.RuneStart(text[0]) { // the rest of a character reported before
+		if !utf8.RuneStart(text[0]) { // the rest of a character that was already reported
 			return
 		}
 		_, n := utf8.DecodeRuneInString(l.text[start:])
@@ -249,9 +249,8 @@ func (l *lexer) leaveTop(t *token) {
 	}
 }
 
-// predicateGoesOn tells, after a '}' that closes the outermost brace of a
-// predicate, whether that was a block expression or the body of a probe whose
-// predicate lacks its end.
+// predicateGoesOn reports, after a '}' that closes the outermost brace of a predicate,
+// whether that was a block expression or the body of a probe whose predicate is not closed.
 func (l *lexer) predicateGoesOn(offset int) bool {
 	switch l.peek(offset) {
 	case '/', '+', '-', '*', '%', '&', '|', '^', '=', '!', '<', '>', '?', ':', '.', ')', ']', ',':

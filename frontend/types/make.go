@@ -55,8 +55,7 @@ func MakeArray(elem *Type, n int) *Type {
 	return &Type{Kind: Array, Size: n * elem.Size, Elem: elem, Len: n}
 }
 
-// MakeBytes is elem[n] as BTF and DWARF describe it: an array of integers of one
-// byte is a text.
+// MakeBytes is elem[n] as in BTF and DWARF: an array of one-byte integers is a string.
 func MakeBytes(elem *Type, n int) *Type {
 	t := MakeArray(elem, n)
 	if elem.Kind == Int && elem.Size == 1 {
@@ -99,9 +98,9 @@ func aggregate(k Kind, fields []Field) *Type {
 	return t
 }
 
-// Limits of values: what is larger fits no record or map of an object. A value of several
-// parts may have the same part many times, so that a short script describes a huge one:
-// whoever makes a type asks TooLarge before anything walks it.
+// Limits of values: larger ones fit no record or map of an object. A value of several parts
+// may contain the same part many times, so that a short script describes a huge one: the
+// maker of a type asks TooLarge before anything walks it.
 const (
 	MaxSize  = 1 << 20 // bytes in storage
 	MaxParts = 1 << 14 // integers, strings, structs, ... that it is made of, those in parts included
@@ -113,7 +112,7 @@ func (t *Type) TooLarge() string {
 		return fmt.Sprintf("a value has more than %d parts", MaxParts)
 	}
 	if n := t.Store().Size; n > MaxSize {
-		return fmt.Sprintf("a value takes %d bytes, the limit is %d", n, MaxSize)
+		return fmt.Sprintf("value too large: %d bytes (max %d)", n, MaxSize)
 	}
 	return ""
 }
@@ -151,11 +150,11 @@ func MakeCgroupPath(filter string) *Type {
 	return &Type{Kind: CgroupPath, Size: 8, Format: filter}
 }
 
-// MakeAgg is an aggregation type; signed says how its argument counts.
+// MakeAgg is an aggregation type; signed is the signedness of its argument.
 func MakeAgg(k Kind, signed bool) *Type { return &Type{Kind: k, Size: 8, Signed: signed} }
 
-// Literal is the type of a non-negative integer literal: the smallest signed
-// type that holds it, flexible in its sign; uint64 above the range of int64.
+// Literal is the type of a non-negative integer literal: the smallest signed type that fits
+// it, flexible in its sign; uint64 above the range of int64.
 func Literal(n uint64) *Type {
 	if n > math.MaxInt64 {
 		return TUint64
@@ -166,7 +165,7 @@ func Literal(n uint64) *Type {
 }
 
 // NegativeLiteral is the type of a folded negative number: the smallest signed
-// type that holds it.
+// type that fits it.
 func NegativeLiteral(n int64) *Type { return ofValue(n) }
 
 func ofValue(n int64) *Type {
@@ -181,8 +180,8 @@ func ofValue(n int64) *Type {
 	return TInt64
 }
 
-// HasSpace reports whether values of t come from an address space: pointers,
-// numbers that may be addresses, and what holds some of these.
+// HasSpace reports whether values of t come from an address space: pointers, numbers that
+// may be addresses, and composites of these.
 func (t *Type) HasSpace() bool {
 	switch t.Kind {
 	case Pointer, Int, Enum, Array, Struct:
@@ -256,7 +255,7 @@ func (t *Type) Fixed() *Type {
 	return t
 }
 
-// Sizeof is what sizeof prints, in bytes: a buffer has its length in front.
+// Sizeof is the result of sizeof, in bytes: a buffer includes its length field.
 func (t *Type) Sizeof() int {
 	if t.Kind == Buffer {
 		return t.Size + 4

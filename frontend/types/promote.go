@@ -53,11 +53,11 @@ type Promotion struct {
 	Lossy bool
 }
 
-// Promote finds the type that holds values of both, for all assignments to one
-// variable, map value or key, and for the branches of a ternary: integers grow,
-// strings take the larger capacity, tuples do both element by element. Stacks
-// of different depth or mode do not go together: their frames are kept apart. A
-// nil type is not a constraint. ok is false for types that do not go together.
+// Promote finds the common type of both, for all assignments to one variable, map value or
+// key, and for the branches of a ternary: integers grow, strings take the larger capacity,
+// tuples do both element by element. Stacks of different depth or mode are incompatible:
+// their frames are stored separately. A nil type is not a constraint. ok is false for
+// incompatible types.
 //
 // The address space is that of both, see Space.Join.
 func Promote(a, b *Type) (p Promotion, ok bool) {
@@ -165,8 +165,8 @@ func reorder(order, fields []Field) ([]Field, bool) {
 	return out, true
 }
 
-// promoteInt is the rule for integers: of one sign the larger; of both signs
-// the signed type that holds both, or int64 (lossy) when none does.
+// promoteInt is the rule for integers: of one sign the larger; of both signs the signed
+// type that fits both, or int64 (lossy) when none does.
 func promoteInt(a, b *Type) Promotion {
 	size := max(a.Size, b.Size)
 	switch {

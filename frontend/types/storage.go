@@ -1,16 +1,15 @@
 package types
 
-// Storage is how a value is in memory of ours: a map's key or value, an
-// element of a tuple, a field of an event (docs/layouts.md). Integers take 8
-// bytes there whatever their size in the language; arrays and structs keep
-// their C layout.
+// Storage is the representation of a value in program memory: a map's key or value, an
+// element of a tuple, a field of an event (docs/layouts.md). Integers take 8 bytes there
+// whatever their size in the language; arrays and structs keep their C layout.
 type Storage struct {
 	Size, Align int
 	// Offsets are those of a tuple's or record's fields.
 	Offsets []int
 }
 
-// Store says how values of t are stored.
+// Store returns the storage form of t.
 func (t *Type) Store() Storage {
 	switch t.Kind {
 	case Invalid, None, Func:

@@ -1,11 +1,10 @@
-// Package types holds the types of the bpftrace language: their names in the
-// language's own words, the rules of promotion, their sizes as sizeof says
-// them, and how their values are stored in maps, tuples and events
-// (docs/layouts.md).
+// Package types holds the types of the bpftrace language: their names in the language's own
+// words, the rules of promotion, their sizes for sizeof, and how their values are stored in
+// maps, tuples and events (docs/layouts.md).
 //
-// It takes nothing of ours. C structs, unions and enums come in through
-// Composite and EnumDef, which frontend/cdef fills, from the target's types or
-// from C text; members are loaded when they are first asked for.
+// It depends on no other package of btc. C structs, unions and enums come in through
+// Composite and EnumDef, which frontend/cdef fills, from the target's types or from C text;
+// members are loaded on demand.
 package types
 
 import (
@@ -13,7 +12,7 @@ import (
 	"strings"
 )
 
-// Kind says what a Type is.
+// Kind is the kind of a Type.
 type Kind uint8
 
 // The kinds.
@@ -30,8 +29,8 @@ const (
 	Struct                 // Comp: a struct or a union, by value
 	Tuple                  // Fields, unnamed
 	Record                 // Fields, named
-	Func                   // C function: only behind a pointer
-	Float                  // C floating point: only as a member that nobody reads
+	Func                   // C function: only as the target of a pointer
+	Float                  // C floating point: only as a member that is not read
 	Kstack                 // Depth, Mode
 	Ustack                 // Depth, Mode
 	Ksym                   // address of a kernel symbol
@@ -70,10 +69,10 @@ const (
 // String is the name in messages.
 func (s Space) String() string { return [...]string{"none", "kernel", "user", "either"}[s] }
 
-// Known reports whether the compiler knows which memory is meant.
+// Known reports whether the compiler knows the address space.
 func (s Space) Known() bool { return s == Kernel || s == User }
 
-// Join is the space of what may come from s or from o.
+// Join is the space of a value that may come from s or from o.
 func (s Space) Join(o Space) Space {
 	switch {
 	case s == o || o == NoSpace:
@@ -88,7 +87,7 @@ func (s Space) Join(o Space) Space {
 // with Equal, not by pointer.
 type Type struct {
 	Kind   Kind
-	Size   int  // bytes, as sizeof says: for String and Buffer the capacity
+	Size   int  // bytes, as for sizeof; for String and Buffer the capacity
 	Signed bool // Int, Enum, aggregations
 	// Flexible marks the Int type of a non-negative literal, which takes the
 	// signedness of its peer.
@@ -105,12 +104,13 @@ type Type struct {
 	Format   string // Timestamp: strftime format; CgroupPath: filter
 	Clock    int    // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
 
-	// Of a Tuple or Record, found when it is made: a walk of nested ones takes exponential time.
+	// Of a Tuple or Record, computed when it is made: a walk of nested ones takes exponential
+	// time.
 	align, parts int
 	store        Storage
 }
 
-// Text says how an array of a C struct reads.
+// Text says how to read a char array of a C struct.
 type Text uint8
 
 // The strings.
@@ -119,8 +119,8 @@ const (
 	// KernelText is an array of bytes of the kernel's or a program's types: a string
 	// of that capacity, so that one without NUL counts as cut off.
 	KernelText
-	// ScriptText is a char array of C text in the script: a string that has room for
-	// a NUL besides.
+	// ScriptText is a char array of C text in the script: a string with room for a NUL
+	// besides.
 	ScriptText
 )
 
@@ -214,7 +214,7 @@ func (c *Composite) Members() []Member {
 // memberParts is the sum of the members' Type.Parts.
 func (c *Composite) memberParts() int {
 	if c.parts == 0 && !c.Forward {
-		c.parts = 1 // the guard against damaged types that hold themselves
+		c.parts = 1 // guards against damaged types that contain themselves
 		n := 0
 		for _, m := range c.Members() {
 			n = min(n+m.Type.Parts(), MaxParts)
@@ -295,7 +295,7 @@ func (t *Type) IsScalar() bool {
 	return false
 }
 
-// IsInteger reports whether arithmetic takes the type as a number: Int, Bool or Enum.
+// IsInteger reports whether arithmetic treats the type as a number: Int, Bool or Enum.
 func (t *Type) IsInteger() bool { return t.Kind == Int || t.Kind == Bool || t.Kind == Enum }
 
 // IsAgg reports whether t is an aggregation, the type of values of a map only.

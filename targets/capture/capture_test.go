@@ -218,7 +218,7 @@ func TestGaps(t *testing.T) {
 	}
 	for _, made := range []string{"bpf_prog_f00d_mine", "kprobe_insn_page"} {
 		if _, ok, _ := file.Func(made); ok {
-			t.Errorf("%s is no function of this kernel", made)
+			t.Errorf("%s is not a function of this kernel", made)
 		}
 	}
 }

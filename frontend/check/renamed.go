@@ -6,11 +6,11 @@ import (
 	"btc/frontend/types"
 )
 
-// moved are members of kernel structs that newer or older kernels have under
-// another name or in another place, in a way that an object cannot follow:
-// "struct.member" and where to look, the newest first. A path is from the same
-// struct. What the object can follow is known to the target (target.OtherPaths).
-var moved = map[string][]struct{ path, when string }{
+// renamedMembers are members of kernel structs that newer or older kernels have under another name
+// or in another struct, in a way that an object cannot follow: "struct.member" and where to
+// look, the newest first. A path is from the same struct. Renames that the object can
+// follow are in the target (kernel.Spellings).
+var renamedMembers = map[string][]struct{ path, when string }{
 	"bio.bi_partno":          {{"bi_bdev.__bd_flags", "its low 8 bits, since 6.10"}, {"bi_bdev.bd_partno", "since 5.12"}},
 	"block_device.bd_partno": {{"__bd_flags", "its low 8 bits, since 6.10"}},
 	"file.f_dentry":          {{"f_path.dentry", "since 3.19"}},
@@ -29,11 +29,11 @@ var moved = map[string][]struct{ path, when string }{
 	"sock.sk_rcv_saddr":      {{"__sk_common.skc_rcv_saddr", "its name in BTF"}},
 }
 
-// successor says where a member that a kernel struct does not have is to be
-// found among those that it has; "" when nothing is known.
+// successor says where a member that a kernel struct does not have is found among those
+// that it has; "" if unknown.
 func (b *body) successor(comp *types.Composite, member string) string {
 	tag := strings.TrimPrefix(comp.CORE, "struct ")
-	for _, m := range moved[tag+"."+member] {
+	for _, m := range renamedMembers[tag+"."+member] {
 		first, _, _ := strings.Cut(m.path, ".")
 		for _, name := range comp.Names() {
 			if name == first {

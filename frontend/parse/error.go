@@ -13,16 +13,16 @@ import (
 	"btc/grammar/parser"
 )
 
-// fault is the first syntax error of a parse.
-type fault struct {
+// syntaxError is the first syntax error of a parse.
+type syntaxError struct {
 	rule      int   // rule that was being parsed
-	want      []int // token types that could have come
+	want      []int // token types that were possible
 	prev, got *token
-	next      *token   // behind got
+	next      *token   // the token after got
 	before    []*token // all tokens before got
 }
 
-type syntaxPanic struct{ fault *fault }
+type syntaxPanic struct{ err *syntaxError }
 
 // firstError is an error strategy that ends the parse at the first error: the
 // driver then repairs and starts again. (The runtime's own bail strategy
@@ -39,14 +39,16 @@ func (*firstError) Sync(antlr.Parser) {}
 func (*firstError) ReportMatch(antlr.Parser) {}
 
 // RecoverInline is called when a token that must come does not.
-func (e *firstError) RecoverInline(antlr.Parser) antlr.Token { panic(newFault(e.parser)) }
+func (e *firstError) RecoverInline(antlr.Parser) antlr.Token { panic(newSyntaxError(e.parser)) }
 
 // ReportError is called when no alternative starts with the token.
-func (e *firstError) ReportError(antlr.Parser, antlr.RecognitionException) { panic(newFault(e.parser)) }
+func (e *firstError) ReportError(antlr.Parser, antlr.RecognitionException) {
+	panic(newSyntaxError(e.parser))
+}
 
-func newFault(p *antlr.BaseParser) *syntaxPanic {
+func newSyntaxError(p *antlr.BaseParser) *syntaxPanic {
 	ts := p.GetTokenStream().(*stream)
-	f := &fault{rule: p.GetParserRuleContext().GetRuleIndex(), got: ts.at(ts.pos), next: ts.at(ts.pos + 1), before: ts.tokens[:ts.pos]}
+	f := &syntaxError{rule: p.GetParserRuleContext().GetRuleIndex(), got: ts.at(ts.pos), next: ts.at(ts.pos + 1), before: ts.tokens[:ts.pos]}
 	if ts.pos > 0 {
 		f.prev = ts.at(ts.pos - 1)
 	}
@@ -59,9 +61,9 @@ func newFault(p *antlr.BaseParser) *syntaxPanic {
 	return &syntaxPanic{f}
 }
 
-// afterOpening tells that nothing was read since a bracket or a separator, so
-// that an element could stand here as well as the end of the list.
-func (f *fault) afterOpening() bool {
+// afterOpening reports that nothing was read since a bracket or a separator, so that an
+// element would be valid here as well as the end of the list.
+func (f *syntaxError) afterOpening() bool {
 	if f.prev == nil {
 		return false
 	}
@@ -72,7 +74,7 @@ func (f *fault) afterOpening() bool {
 	return false
 }
 
-func (f *fault) wants(kind int) bool {
+func (f *syntaxError) wants(kind int) bool {
 	for _, k := range f.want {
 		if k == kind {
 			return true
@@ -81,8 +83,8 @@ func (f *fault) wants(kind int) bool {
 	return false
 }
 
-// expectations word what should have come, by rule and by one of the tokens
-// that could have come. The first row that fits is taken; rule -1 fits all.
+// expectations describe what was expected, by rule and by one of the possible tokens. The
+// first matching row is used; rule -1 matches all.
 var expectations = []struct {
 	rule, want int
 	text       string
@@ -115,14 +117,14 @@ var expectations = []struct {
 	{parser.BtParserRULE_typeSuffix, parser.BtLexerRBRACK, "expected ']'"},
 }
 
-// report words a fault.
-func (d *driver) report(f *fault) {
+// report writes the message of an error.
+func (d *driver) report(f *syntaxError) {
 	at := d.src.Span(f.got.start, f.got.end)
 	found := "end of script"
 	switch {
 	case f.got.kind != antlr.TokenEOF:
 		found = "'" + f.got.text + "'"
-	case f.prev != nil: // not after blank lines
+	case f.prev != nil: // not after empty lines
 		at = d.src.Span(f.prev.end, f.prev.end)
 	}
 	switch f.got.kind {
@@ -132,7 +134,7 @@ func (d *driver) report(f *fault) {
 		d.reportCharacter(f, at)
 		return
 	case antlr.TokenEOF:
-		if d.diags.HasErrors() { // what ends too early follows from those
+		if d.diags.HasErrors() { // later errors at the end of the input follow from the first
 			return
 		}
 	}
@@ -147,7 +149,7 @@ func (d *driver) report(f *fault) {
 	}
 }
 
-func (d *driver) reportCharacter(f *fault, at diag.Span) {
+func (d *driver) reportCharacter(f *syntaxError, at diag.Span) {
 	switch f.got.text {
 	case "$":
 		d.diags.Add(diag.Syntax, at, "syntax: expected identifier after '$'").
@@ -166,8 +168,8 @@ func (d *driver) reportCharacter(f *fault, at diag.Span) {
 	}
 }
 
-// inBlock tells a fault after a complete statement or at its start.
-func (f *fault) inBlock() bool {
+// inBlock reports whether an error is after a complete statement or at its start.
+func (f *syntaxError) inBlock() bool {
 	switch f.rule {
 	case parser.BtParserRULE_body, parser.BtParserRULE_control, parser.BtParserRULE_primary, parser.BtParserRULE_stmts:
 		return len(f.want) == 1 && f.wants(parser.BtLexerRBRACE)
@@ -175,7 +177,7 @@ func (f *fault) inBlock() bool {
 	return false
 }
 
-func (d *driver) reportInBlock(f *fault, at diag.Span, found string) *diag.Diagnostic {
+func (d *driver) reportInBlock(f *syntaxError, at diag.Span, found string) *diag.Diagnostic {
 	if f.got.kind == antlr.TokenEOF {
 		e := d.diags.Add(diag.Syntax, at, "syntax: expected '}', found end of script")
 		if open := f.openBrace(); open != nil {
@@ -189,14 +191,14 @@ func (d *driver) reportInBlock(f *fault, at diag.Span, found string) *diag.Diagn
 	}
 	switch f.got.kind {
 	case parser.BtLexerRPAREN, parser.BtLexerRBRACK, parser.BtLexerCOMMA, parser.BtLexerCOLON, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:
-	default: // a statement that follows: the ';' is missing before it
+	default: // a following statement: the ';' is missing before it
 		at = d.src.Span(f.prev.end, f.prev.end)
 	}
 	return d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
 }
 
-// openBrace is the innermost '{' before the fault that is not closed.
-func (f *fault) openBrace() *token {
+// openBrace is the innermost '{' before the error that is not closed.
+func (f *syntaxError) openBrace() *token {
 	depth := 0
 	for i := len(f.before) - 1; i >= 0; i-- {
 		switch f.before[i].kind {
@@ -212,7 +214,7 @@ func (f *fault) openBrace() *token {
 	return nil
 }
 
-func (f *fault) expected() string {
+func (f *syntaxError) expected() string {
 	if f.afterOpening() {
 		switch f.rule {
 		case parser.BtParserRULE_config:
@@ -243,7 +245,7 @@ func (f *fault) expected() string {
 	return "expected " + strings.Join(names, " or ")
 }
 
-// tokenNames are the token types that have no text of their own in the grammar.
+// tokenNames are the token types without a spelling in the grammar.
 var tokenNames = map[int]string{
 	antlr.TokenEOF:           "end of script",
 	parser.BtLexerIDENT:      "identifier",

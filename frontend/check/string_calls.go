@@ -8,8 +8,8 @@ import (
 	"btc/frontend/types"
 )
 
-// textRows search strings and give the names of numbers.
-func textRows() []Function {
+// searchRows are functions that search strings and return the names of numbers.
+func searchRows() []Function {
 	return []Function{
 		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).texts, Supported: true},
 		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).texts, Supported: true},
@@ -27,7 +27,7 @@ func textRows() []Function {
 // NameSize is the capacity in bytes of the strings of strerror and the like.
 const NameSize = 64
 
-// concatSize is the capacity in bytes of what str_concat gives.
+// concatSize is the capacity in bytes of the result of str_concat.
 const concatSize = 1024
 
 // memcmp is memcmp(a, b, n) of strings, arrays, structs and numbers; n is constant, and at most
@@ -63,8 +63,8 @@ func (b *body) memcmp(c *callSite) {
 // isWord reports whether values of a type are numbers, booleans or pointers.
 func isWord(t *types.Type) bool { return t.IsInteger() || t.Kind == types.Pointer }
 
-// text types an argument that is a string. The name of the probe is one where it
-// is known here; what a pattern matched is known to the host alone.
+// text types an argument that is a string. The name of the probe is one if it is known
+// here; only the host knows what a pattern matched.
 func (b *body) text(x ast.Expr) *types.Type {
 	t := b.asString(x)
 	if t.Kind != types.Probe {
@@ -88,8 +88,8 @@ func (b *body) probeText(x ast.Expr) *types.Type {
 	return e.Type
 }
 
-// strings checks functions that take strings, or pointers to characters. What a
-// pointer leads to is read as by str().
+// strings checks functions with string arguments, or pointers to characters. Memory behind
+// a pointer is read as by str().
 func (b *body) texts(c *callSite) {
 	c.Args = c.args
 	for _, x := range c.args {
@@ -114,12 +114,12 @@ func (b *body) numberName(c *callSite) {
 }
 
 // pton is pton("address"): the bytes of an address. One that is a parameter, pton(str($1)),
-// is an IPv4 address given at load, unless its value is given when compiling: the family
+// is an IPv4 address given at load, unless its value is given at compile time: the family
 // decides the type.
 func (b *body) pton(c *callSite) {
 	if call, ok := ast.Unparen(c.args[0]).(*ast.Call); ok && call.Func.Text == "str" {
 		if p, ok := loneParam(call); ok {
-			b.needsValue(p.N) // when it is given, the family is its own
+			b.needsValue(p.N) // once given, it determines the family
 			if c.Param = b.param(p); c.Param != nil {
 				c.Param.IPv4 = true
 			}
@@ -127,7 +127,7 @@ func (b *body) pton(c *callSite) {
 			return
 		}
 		b.value(c.args[0])
-		b.unsupported(c.args[0], "pton() of a text that is only known when the object runs")
+		b.unsupported(c.args[0], "pton() of a string that is only known at run time")
 		return
 	}
 	text, ok := b.literal(c, 0)
@@ -166,7 +166,7 @@ func (b *body) macaddr(c *callSite) {
 	case t.Kind == types.Array && t.Elem.IsInteger():
 		b.fail(diag.BadArguments, c.args[0], "macaddr() argument must be at least 6 bytes in size")
 		c.e.Type = types.TInvalid
-	case t.Kind == types.Int, t.Kind == types.Pointer: // where the bytes lie
+	case t.Kind == types.Int, t.Kind == types.Pointer: // the address of the bytes
 	default:
 		b.fail(diag.BadArguments, c.args[0], "macaddr() only supports array or pointer arguments (%s provided)", t)
 		c.e.Type = types.TInvalid
