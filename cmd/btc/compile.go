@@ -12,6 +12,7 @@ import (
 	"btc/compile"
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
+	"btc/internal/color"
 	"btc/internal/option"
 )
 
@@ -25,6 +26,7 @@ type scriptFlags struct {
 	check      bool
 	files      debuginfo.Finder
 	noWarnings bool
+	color      string
 	filter     *regexp.Regexp // --probe-filter
 	dirs       []string
 	include    []string
@@ -52,6 +54,7 @@ func (s *scriptFlags) table() option.Table {
 		{Name: "warnings", Short: "k", To: &s.helperErrors, Help: "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys"},
 		{Name: "untrusted", To: &s.untrusted, Help: "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB"},
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
+		color.Option(&s.color),
 		{Name: "check", To: &s.check, Help: "check the intermediate code against the kernel's rules after each pass"},
 		{Name: "dump", Short: "d", Aliases: "debug", Value: "STAGES", Repeat: true, To: s.addDump, Help: "print stages, separated by commas, to standard output: " + strings.Join(dumpStages, ", ") +
 			", a pass of btc passes, and bpftrace's names " + strings.Join(bpftraceStages(), ", ")},
@@ -215,7 +218,7 @@ func (s *scriptFlags) compile(name, text string) (*compile.Output, int) {
 
 // render prints the messages of a compilation and returns the exit status.
 func (s *scriptFlags) render(out *compile.Output, diags *diag.List) int {
-	opt := diag.RenderOptions{Color: isTerminal(os.Stderr), NoWarnings: s.noWarnings, MaxErrors: 50}
+	opt := diag.RenderOptions{Color: color.Wanted(s.color, isTerminal(os.Stderr), os.Getenv), NoWarnings: s.noWarnings, MaxErrors: 50}
 	if err := diag.Render(os.Stderr, diags, opt); err != nil || out == nil {
 		return 1
 	}
@@ -245,9 +248,4 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 	}
 	out, diags := compile.Compile(in)
 	return out, diags, nil
-}
-
-func isTerminal(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }

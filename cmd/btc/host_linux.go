@@ -6,10 +6,18 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/permit"
+	"btc/loader/run"
 )
 
 // writtenFiles are the permissions for the files that a script names.
 func writtenFiles(m *manifest.Manifest) []string { return permit.Written(m) }
+
+// isTerminal reports whether a file is a terminal.
+func isTerminal(f *os.File) bool { return run.IsTerminal(f) }
+
+// passedOn are the signals that btrun gets when btc gets them. A terminal sends SIGINT to both, and
+// btrun treats the second one of a moment as the first one's echo.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1}
 
 // ownFile reports whether a regular file is there that only this user can have written.
 func ownFile(path string) bool {

@@ -2,10 +2,23 @@
 
 package main
 
-import "btc/internal/manifest"
+import (
+	"os"
+
+	"btc/internal/manifest"
+)
 
 // writtenFiles is never asked: btc run ends before.
 func writtenFiles(*manifest.Manifest) []string { return nil }
+
+// isTerminal reports whether a file is a terminal, or another device of characters.
+func isTerminal(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+// passedOn is never used: btc run ends before.
+var passedOn []os.Signal
 
 // ownFile is never asked: there is no target of this host.
 func ownFile(string) bool { return false }

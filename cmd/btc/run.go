@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 
 	"btc/compile"
 	"btc/internal/manifest"
@@ -45,7 +44,7 @@ func runCommand() *command {
 
 // options are the rows of the script's options, those of btrun, and those that only bpftrace has.
 func (r *runner) options() option.Table {
-	table := r.script.table()
+	table := slices.DeleteFunc(r.script.table(), func(o option.Option) bool { return o.Name == "color" }) // btrun's row
 	table[0].Group = "Script"
 	for i := range table {
 		if table[i].Name == "no-warnings" {
@@ -74,6 +73,12 @@ func (r *runner) options() option.Table {
 			}
 			o.With += " program debuginfo binary target info"
 			o.Help += ". With a script or -e, its probes are listed"
+		case "color":
+			pass := r.passOn(o)
+			o.To = func(value string) error {
+				r.script.color = value
+				return pass(value)
+			}
 		default:
 			o.To = r.passOn(o)
 		}
@@ -241,7 +246,7 @@ func trace(args []string) int {
 	cmd := exec.Command(btrun, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, passedOn...)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -254,9 +259,7 @@ func trace(args []string) int {
 	for {
 		select {
 		case sig := <-signals:
-			if sig != syscall.SIGINT { // the terminal sends that one to btrun, too
-				cmd.Process.Signal(sig)
-			}
+			cmd.Process.Signal(sig)
 		case <-ended:
 			if code := cmd.ProcessState.ExitCode(); code >= 0 {
 				return code

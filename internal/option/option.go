@@ -38,6 +38,12 @@ type Option struct {
 	To any
 }
 
+// In returns the option in a group.
+func (o Option) In(group string) Option {
+	o.Group = group
+	return o
+}
+
 // has reports whether a list of words separated by spaces has a word.
 func has(list, word string) bool {
 	return word != "" && strings.Contains(" "+list+" ", " "+word+" ")

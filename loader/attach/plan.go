@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -44,6 +45,8 @@ type Options struct {
 	PinDir func(path string) (dir *os.File, name string, err error)
 	// Stop is closed when no more places are to be attached to; nil: never.
 	Stop <-chan struct{}
+	// Made counts the places that are attached to; nil: nobody looks.
+	Made *atomic.Int64
 }
 
 func (o *Options) stopped() bool {
@@ -538,6 +541,9 @@ func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, err
 			continue
 		}
 		out.Links = append(out.Links, l)
+		if opts.Made != nil {
+			opts.Made.Add(1)
+		}
 	}
 	out.places = len(out.Links)
 	if failure != nil && (len(out.Links) == 0 || !several || outOfRoom(failure.Cause)) {

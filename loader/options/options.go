@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"btc/internal/color"
 	"btc/internal/option"
 	"btc/loader/permission"
 )
@@ -18,6 +19,12 @@ import (
 // Values are the options of a command line of btrun.
 type Values struct {
 	PID       int
+	Timeout   time.Duration
+	MaxEvents uint64
+	Top       int
+	Sort      string
+	Summary   bool
+	Color     string
 	Command   string
 	Output    string
 	Format    string // "" is the first one
@@ -60,6 +67,10 @@ func (v *Values) Table() option.Table {
 			Help: "trace this process only; the run ends when it ends"},
 		{Name: "command", Short: "c", Aliases: "cmd", Value: "COMMAND", Group: tracing, To: v.setCommand,
 			Help: "run COMMAND and trace until it ends"},
+		{Name: "timeout", Value: "TIME", Group: tracing, To: v.setTime("timeout", &v.Timeout),
+			Help: "end the run after TIME, such as 10s or 5m"},
+		{Name: "max-events", Value: "N", Group: tracing, To: v.setMaxEvents,
+			Help: "end the run after N events with output, such as printf() and print()"},
 		{Name: "btf", Value: "FILE|DIR", Group: tracing, To: &v.BTF,
 			Help: "the kernel's types, for kernels that publish none: BTF, an ELF file with it, or a directory with RELEASE.btf or in btfhub's layout"},
 		{Name: "traceable-functions", Value: "FILE", Group: tracing, To: &v.Functions,
@@ -79,6 +90,13 @@ func (v *Values) Table() option.Table {
 			Help: "files that --rotate keeps besides FILE; default: 5"},
 		{Name: "buffer", Short: "B", Value: "MODE", Group: writing, Choices: option.Choices("line", "full", "none"), To: &v.Buffer,
 			Help: "buffering of the output: line, full or none; default: line"},
+		{Name: "top", Value: "N", Group: writing, To: setCount("--top", &v.Top, 1, 1<<30),
+			Help: "print the N elements of each map that have the largest values, largest first; with --every on a terminal, in place"},
+		{Name: "sort", Value: "ORDER", Group: writing, Choices: option.Choices("ascending", "descending", "key"), To: &v.Sort,
+			Help: "order of the elements of maps: ascending or descending by value, or by key; default: ascending"},
+		{Name: "summary", Group: writing, To: &v.Summary,
+			Help: "print the number of values, their average and quantiles below each histogram"},
+		color.Option(&v.Color).In(writing),
 		{Name: "quiet", Short: "q", Group: writing, To: &v.Quiet,
 			Help: "do not say how many probes were attached"},
 		{Name: "verbose", Short: "v", Group: writing, To: &v.Verbose,
@@ -144,6 +162,25 @@ func (v *Values) setPID(text string) error {
 		return fmt.Errorf("Failed to parse pid: invalid integer: %s", text)
 	}
 	v.PID = int(n)
+	return nil
+}
+
+// setTime returns the setter of an option whose value is a time.
+func (v *Values) setTime(name string, to *time.Duration) func(string) error {
+	return func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < time.Millisecond {
+			return fmt.Errorf("--%s: %q is not a time of at least 1ms, such as 500ms, 10s or 5m", name, text)
+		}
+		*to = d
+		return nil
+	}
+}
+
+func (v *Values) setMaxEvents(text string) (err error) {
+	if v.MaxEvents, err = strconv.ParseUint(text, 10, 63); err != nil || v.MaxEvents == 0 {
+		return fmt.Errorf("--max-events: %q is not a number of events", text)
+	}
 	return nil
 }
 

@@ -181,7 +181,11 @@ func (t *text) EndTrials() {
 	t.Out.Write(b)
 }
 
-func (t *text) Snapshot(maps func(show func(*Map))) { maps(t.Map) }
+// Snapshot begins with an empty line, which separates it from the one before.
+func (t *text) Snapshot(maps func(show func(*Map))) {
+	t.Out.Write([]byte("\n"))
+	maps(t.Map)
+}
 
 func (t *text) End(maps func(show func(*Map))) {
 	t.Out.Write([]byte("\n\n"))

@@ -23,13 +23,18 @@ func Sort(m *manifest.Map, elems []Element) {
 				return c < 0
 			}
 		}
-		if m.Key != nil {
-			if c := compareKeys(m.Key, a.Key, b.Key); c != 0 {
-				return c < 0
-			}
-		}
-		return bytes.Compare(a.Key, b.Key) < 0
+		return byKey(m, a, b) < 0
 	})
+}
+
+// byKey compares elements by their keys.
+func byKey(m *manifest.Map, a, b *Element) int {
+	if m.Key != nil {
+		if c := compareKeys(m.Key, a.Key, b.Key); c != 0 {
+			return c
+		}
+	}
+	return bytes.Compare(a.Key, b.Key)
 }
 
 func byValue(m *manifest.Map) bool {

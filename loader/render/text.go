@@ -2,6 +2,8 @@ package render
 
 import (
 	"encoding/binary"
+	"slices"
+	"sort"
 
 	"btc/internal/manifest"
 	"btc/loader/format"
@@ -9,9 +11,18 @@ import (
 
 // Top limits and scales what is printed.
 type Top struct {
-	Keep int    // print only the last so many after sorting; 0: all
-	Div  uint32 // divide values by it; 0: by 1
+	Keep    int    // print only the last so many after sorting; 0: all
+	Div     uint32 // divide values by it; 0: by 1
+	Order   string // Ascending and "": as the language sorts; Descending, ByKey
+	Summary bool   // a line with the quantiles below each histogram
 }
+
+// Orders of the elements that are printed.
+const (
+	Ascending  = "ascending"
+	Descending = "descending"
+	ByKey      = "key"
+)
 
 // Keyed appends the text of a keyed map; nothing for an empty one.
 func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {
@@ -27,7 +38,7 @@ func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top 
 	for i := range elems {
 		dst = append(env.Clean(dst, []byte(m.Name)), '[')
 		dst = appendKey(dst, env, key, elems[i].Key)
-		dst = full(appendElement(append(dst, ']'), env, m, &elems[i], top.Div))
+		dst = full(appendElement(append(dst, ']'), env, m, &elems[i], top))
 	}
 	return dst
 }
@@ -49,7 +60,13 @@ func Ordered(m *manifest.Map, elems []Element, top Top) []Element {
 		return elems
 	}
 	if top.Keep > 0 && top.Keep < len(elems) {
-		return elems[len(elems)-top.Keep:]
+		elems = elems[len(elems)-top.Keep:]
+	}
+	switch top.Order {
+	case Descending:
+		slices.Reverse(elems)
+	case ByKey:
+		sort.Slice(elems, func(i, j int) bool { return byKey(m, &elems[i], &elems[j]) < 0 })
 	}
 	return elems
 }
@@ -57,7 +74,7 @@ func Ordered(m *manifest.Map, elems []Element, top Top) []Element {
 // Scalar appends the text of a scalar map: "@x: 5".
 func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
 	env = env.OneLine()
-	return appendElement(env.Clean(dst, []byte(m.Name)), env, m, el, top.Div)
+	return appendElement(env.Clean(dst, []byte(m.Name)), env, m, el, top)
 }
 
 // appendKey appends a key; that of several parts loses its outer parentheses.
@@ -70,13 +87,17 @@ func appendKey(dst []byte, env *format.Env, l *manifest.Layout, key []byte) []by
 	return dst
 }
 
-func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32) []byte {
+func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
 	if m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries" {
 		dst = append(dst, ":\n"...)
 	} else {
 		dst = append(dst, ": "...)
 	}
-	return append(appendValue(dst, env, m, el, max(div, 1)), '\n')
+	dst = appendValue(dst, env, m, el, max(top.Div, 1))
+	if top.Summary && (m.Shape == "hist" || m.Shape == "lhist") {
+		dst = appendSummary(dst, m, el)
+	}
+	return append(dst, '\n')
 }
 
 func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32) []byte {

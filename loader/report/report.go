@@ -137,8 +137,26 @@ func Head(script *manifest.Script, p manifest.Pos) string {
 	return fmt.Sprintf("%s:%d:%d-%d: ", script.File, p.Line, p.Col, p.EndCol)
 }
 
-func (f *Fault) render(severity string) string {
-	m := snippet.Message{File: f.Script.File, Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.Col + 1, Severity: severity, Text: f.Text}
+func (f *Fault) render(severity string) string { return f.renderAs(severity, false) }
+
+// Painted renders the fault as Error ("error") or Warning ("warning") does, in the colours of a
+// terminal. Names in it, which can be of a hostile object, go through clean.
+func (f *Fault) Painted(severity string, clean func(string) string) string {
+	if f.Severe {
+		return clean(f.Error())
+	}
+	c := *f
+	script := *f.Script
+	script.File = clean(script.File)
+	c.Script, c.Text, c.Hint, c.Notes = &script, clean(f.Text), clean(f.Hint), nil
+	for _, n := range f.Notes {
+		c.Notes = append(c.Notes, clean(n))
+	}
+	return c.renderAs(severity, true)
+}
+
+func (f *Fault) renderAs(severity string, color bool) string {
+	m := snippet.Message{File: f.Script.File, Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.Col + 1, Severity: severity, Text: f.Text, Color: color}
 	if line, ok := sourceLine(f.Script.Source, f.Pos.Line); ok {
 		m.Source = &line
 	}

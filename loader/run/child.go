@@ -63,11 +63,60 @@ func BecomeChild(args []string) error {
 	return err
 }
 
-// startChild starts the process that waits to become the command, whose words are
-// separated by single spaces. stub is its program; without it, or where it cannot be run, this one
+// words are the words of a command. Where it has quotes or backslashes they are a shell's words:
+// '...' and "..." join what has spaces, and a backslash takes the meaning of what follows. Without,
+// single spaces separate words, as bpftrace has it.
+func words(command string) ([]string, error) {
+	if !strings.ContainsAny(command, `'"\`) {
+		return strings.Split(command, " "), nil
+	}
+	var all []string
+	var word []byte
+	inWord, quote := false, byte(0)
+	for i := 0; i < len(command); i++ {
+		c := command[i]
+		switch {
+		case c == quote:
+			quote = 0
+		case c == '\\' && quote != '\'':
+			i++
+			if i == len(command) {
+				return nil, errors.New("-c: a backslash ends the command")
+			}
+			if quote == '"' && !strings.ContainsRune("\"\\$`", rune(command[i])) { // it means itself then
+				word = append(word, '\\')
+			}
+			word, inWord = append(word, command[i]), true
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, inWord = c, true
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\n'):
+			if inWord {
+				all = append(all, string(word))
+			}
+			word, inWord = word[:0], false
+		default:
+			word, inWord = append(word, c), true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("-c: a %c is not closed", quote)
+	}
+	if inWord {
+		all = append(all, string(word))
+	}
+	if len(all) == 0 || all[0] == "" {
+		return nil, errors.New("-c: the command is empty")
+	}
+	return all, nil
+}
+
+// startChild starts the process that waits to become the command. stub is its program; without it, or where it cannot be run, this one
 // if own is set.
 func startChild(command string, stub *os.File, own bool) (*child, error) {
-	args := strings.Split(command, " ")
+	args, err := words(command)
+	if err != nil {
+		return nil, err
+	}
 	path, err := lookPath(args[0])
 	if err != nil {
 		return nil, err

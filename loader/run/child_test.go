@@ -189,3 +189,26 @@ func TestChildOfLibrary(t *testing.T) {
 		t.Error("this program was started")
 	}
 }
+
+func TestWords(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		want    []string
+		err     string
+	}{
+		{"echo a b", []string{"echo", "a", "b"}, ""},
+		{"echo  a", []string{"echo", "", "a"}, ""}, // as bpftrace
+		{`sh -c 'echo "a  b"; exit'`, []string{"sh", "-c", `echo "a  b"; exit`}, ""},
+		{`echo  "a \"b\" \n $x" c\ d ''`, []string{"echo", `a "b" \n $x`, "c d", ""}, ""},
+		{`a'b'"c"d`, []string{"abcd"}, ""},
+		{`echo 'a`, nil, "-c: a ' is not closed"},
+		{`echo "a`, nil, `-c: a " is not closed`},
+		{`echo \`, nil, "-c: a backslash ends the command"},
+		{`''`, nil, "-c: the command is empty"},
+	} {
+		got, err := words(c.command)
+		if !slices.Equal(got, c.want) || (err != nil || c.err != "") && fmt.Sprint(err) != c.err {
+			t.Errorf("%s: %q, %v", c.command, got, err)
+		}
+	}
+}

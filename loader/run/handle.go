@@ -70,6 +70,7 @@ func (s *session) handle(record []byte) {
 		s.warn(fmt.Sprintf("WARNING: %v", err))
 		return
 	}
+	defer s.countShown(e.Kind)
 	if s.deferred[e.ID] {
 		if e.Kind == "errorf" {
 			s.errors++
@@ -92,7 +93,18 @@ func handlersOf(m *manifest.Manifest) []handler {
 // complain reports an error of the run that does not end it.
 func (s *session) complain(pos manifest.Pos, err error) {
 	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
-	s.warn(f.Warning())
+	s.warnOf(f)
+}
+
+// warnOf shows a warning with its position, unless the user wants none.
+func (s *session) warnOf(f *report.Fault) {
+	switch {
+	case s.opts.NoWarnings:
+	case s.opts.PaintWarning != nil:
+		s.say(func() { s.opts.PaintWarning(f) }, len(f.Text))
+	default:
+		s.tell(f.Warning())
+	}
 }
 
 // warn shows a warning, unless the user wants none.
@@ -105,12 +117,17 @@ func (s *session) warn(text string) {
 // tell writes a line to the error output, from any goroutine. While the run goes on, the printer
 // does it: no one else waits for a reader of messages.
 func (s *session) tell(text string) {
+	s.say(func() { fmt.Fprintln(s.opts.Err, text) }, len(text))
+}
+
+// say has a message of so many bytes written when it is its turn.
+func (s *session) say(write func(), size int) {
 	p := s.printer
 	if p == nil || !s.live.Load() {
-		fmt.Fprintln(s.opts.Err, text)
+		write()
 		return
 	}
-	p.do(len(text), func() { fmt.Fprintln(s.opts.Err, text) })
+	p.do(size, write)
 	p.put(nil, true)
 }
 
@@ -130,7 +147,7 @@ const aheadWait = 5 * time.Millisecond
 // done in one step, so that nothing is lost between them.
 func (s *writer) onPrintMap(e *event.Event) {
 	m := s.manifest.Map(e.Map)
-	top := render.Top{Keep: int(min(e.Uint(0), 1<<30)), Div: uint32(e.Uint(1))}
+	top := s.top(int(min(e.Uint(0), 1<<30)), uint32(e.Uint(1)))
 	read := s.maps.elements
 	kind := s.nextReset(e.Event)
 	switch kind {

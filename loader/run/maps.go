@@ -327,7 +327,7 @@ func (s *session) printMaps() {
 						w.complain(m.Pos, err)
 						return
 					}
-					show(&output.Map{Map: m, Elements: elems})
+					show(&output.Map{Map: m, Elements: elems, Top: s.top(0, 0)})
 				})
 			}
 		})

@@ -65,6 +65,21 @@ type Options struct {
 	// DropPrivileges has the process give up, once all is attached, the capabilities that the
 	// rest of the run does not need. It cannot get them back.
 	DropPrivileges bool
+	// Top, Order and Summary say how maps are shown: at most Top of their elements with the largest
+	// values (0: all), in an order of package render, histograms with a line of quantiles.
+	Top     int
+	Order   string
+	Summary bool
+	Live    bool // show the maps of Every in place, on a terminal
+	// Timeout ends the run after this time; 0: nothing does. MaxEvents ends it after so many events
+	// with output; 0: no number does.
+	Timeout   time.Duration
+	MaxEvents uint64
+	// Hint shows a line on how the run ends, once all is attached; nil: not. Progress shows what
+	// takes longer than a second before that, again and again, and "" at the end; nil: not.
+	Hint, Progress func(text string)
+	// PaintWarning shows a warning in colours; nil: Err has all of them.
+	PaintWarning func(f *report.Fault)
 	// Attached is called when all probes are attached, before the first event is
 	// handled.
 	Attached func()
@@ -129,9 +144,14 @@ type session struct {
 	faults   atomic.Bool // something went wrong inside of btrun
 	peeked   uint64      // the position in the ring buffer that was searched for exit()
 
-	exited bool // an exit event was handled
-	status int
-	errors int // run-time errors and errorf() of the test at hand
+	exited bool   // an exit event was handled
+	shown  uint64 // events with output
+
+	onScreen atomic.Bool // the live view is shown
+	viewOver atomic.Bool // it is not shown any more
+	progress progress
+	status   int
+	errors   int // run-time errors and errorf() of the test at hand
 	// unstarted are the commands for which it was too late; the printer counts them.
 	unstarted int
 }
@@ -199,6 +219,7 @@ func (s *session) prepare() error {
 }
 
 func (s *session) load(values map[string][]byte) error {
+	s.warnLarge()
 	opts := load.Options{Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory}
 	if s.child != nil {
 		opts.ChildPID = s.child.pid
@@ -263,6 +284,7 @@ func (s *session) start() error {
 			break
 		}
 		plan := &s.expansion.Plans[i]
+		aopts.Made = s.progress.count("attaching", s.expansion)
 		made, err := plan.Attach(s.loaded.Programs[i], aopts, s.host)
 		s.links = append(s.links, made.Links...)
 		if plan.Prog.Kind == probe.Watchpoint {
@@ -324,7 +346,7 @@ func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) e
 		f := &report.Fault{Script: &s.manifest.Script, Pos: p.Pos, Text: attach.RemovedProbe}
 		switch p.Attach.Missing {
 		case "warn":
-			s.warn(f.Warning())
+			s.warnOf(f)
 		case "ignore":
 		default:
 			f.Text = attach.NoAttachPoints
@@ -351,6 +373,9 @@ func (s *session) runVirtual(kind string) error {
 func (s *session) announce() {
 	if !s.opts.Quiet {
 		s.front.sink.Attached(s.attached)
+	}
+	if s.opts.Hint != nil && len(s.links) > 0 {
+		s.opts.Hint(s.howToEnd())
 	}
 	s.live.Store(true)
 	if s.opts.Attached != nil {
@@ -399,6 +424,7 @@ func (s *session) loop() error {
 	}
 	s.setAlarms()
 	s.startSnapshots()
+	defer s.startTimeout()()
 	// The begin and end programs run on the main thread, which is this goroutine's alone. The
 	// events are read by one that is bound to no thread: a wait of it is the runtime's own.
 	done := make(chan error)
@@ -526,6 +552,7 @@ const hotplugInterval = time.Second
 
 // finish detaches, runs the end programs and prints what is left.
 func (s *session) finish() (int, error) {
+	s.front.later(0, manifest.Pos{}, func(*writer) { s.leaveView() })
 	s.detach()
 	if s.child != nil {
 		s.child.kill()

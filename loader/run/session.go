@@ -13,7 +13,7 @@ import (
 )
 
 // Session is a run in steps: Load, Attach, Serve, Finish, Close, in this order and on one
-// goroutine. Stop, Hurry and RunSelf may be called by others.
+// goroutine. Stop, Snapshot and RunSelf may be called by others.
 //
 // The begin and end programs run on the calling thread, whose ID is their tid: a program that
 // wants its process ID there calls Attach and Finish on its first thread.
@@ -35,7 +35,9 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 	if s.opts.Getenv == nil {
 		s.opts.Getenv = func(string) string { return "" }
 	}
+	s.progress.start(s.opts.Progress)
 	if err := s.prepare(); err != nil {
+		s.progress.stop()
 		err = s.orEnded(err)
 		s.close()
 		return nil, err
@@ -46,6 +48,7 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 // Attach runs the begin programs, attaches the others, and lets the command of Options go on.
 func (x *Session) Attach() error {
 	s := x.s
+	defer s.progress.stop()
 	if err := s.start(); err != nil {
 		return s.orEnded(err)
 	}
@@ -56,6 +59,7 @@ func (x *Session) Attach() error {
 		return err
 	}
 	s.dropPrivileges()
+	s.progress.stop()
 	s.announce()
 	return nil
 }
@@ -89,6 +93,12 @@ func (x *Session) Stop() {
 		s.rush.now()
 	})
 }
+
+// Snapshot prints the maps as they are, while the run goes on. It may be called by others.
+func (x *Session) Snapshot() { x.s.showNow() }
+
+// Abandon leaves the terminal as it was before a run that is not ended in good order.
+func (x *Session) Abandon() { x.s.leaveView() }
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.
 func (x *Session) HasSelf() bool { return x.s.hasKind(probe.Self) }

@@ -15,6 +15,7 @@ type snapshots struct {
 	next    time.Time
 	timer   *time.Timer // wakes the reader of the events
 	pending atomic.Bool // one is being written
+	asked   atomic.Bool // one is wanted now
 	skipped int         // since the last warning
 }
 
@@ -35,12 +36,16 @@ func (s *session) startSnapshots() {
 // which also clears maps; the printer formats and writes them.
 func (s *session) snapshot(now time.Time) {
 	c := &s.snapshots
-	if c.timer == nil || now.Before(c.next) {
+	asked := c.asked.Load() && c.asked.Swap(false)
+	due := c.timer != nil && !now.Before(c.next)
+	if !due && !asked {
 		return
 	}
-	// Snapshots that could not be shown in time are left out: the next is at the next multiple.
-	c.next = c.next.Add(now.Sub(c.next).Truncate(s.opts.Every) + s.opts.Every)
-	c.timer.Reset(c.next.Sub(now))
+	if due {
+		// Snapshots that could not be shown in time are left out: the next is at the next multiple.
+		c.next = c.next.Add(now.Sub(c.next).Truncate(s.opts.Every) + s.opts.Every)
+		c.timer.Reset(c.next.Sub(now))
+	}
 	if c.pending.Swap(true) {
 		c.skipped++
 		return
@@ -57,11 +62,15 @@ func (s *session) snapshot(now time.Time) {
 			s.complain(m.Pos, err)
 			continue
 		}
-		all = append(all, &output.Map{Map: m, Elements: elems})
+		all = append(all, &output.Map{Map: m, Elements: elems, Top: s.top(0, 0)})
 		size += len(elems) * (m.KeySize + 8*m.ValueSize)
 	}
 	s.front.later(size, manifest.Pos{}, func(w *writer) {
 		defer c.pending.Store(false)
+		if s.opts.Live {
+			w.liveView(all)
+			return
+		}
 		w.sink.Snapshot(func(show func(*output.Map)) {
 			for _, x := range all {
 				show(x)
@@ -69,6 +78,12 @@ func (s *session) snapshot(now time.Time) {
 		})
 		w.endDocument()
 	})
+}
+
+// showNow has the maps shown as soon as the reader of the events comes to it.
+func (s *session) showNow() {
+	s.snapshots.asked.Store(true)
+	s.events.wake()
 }
 
 // endDocument passes on what was written as a whole document, where the output replaces one by the next.

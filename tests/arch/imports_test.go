@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"backend/manifest": {"ir", "backend/emit", "internal/manifest"},
 
 	"internal/safefile": {},
+	"internal/color":    {"internal/option"},
 	"internal/option":   {},
 
 	"compile": {"frontend/...", "ir", "ir/kernel", "passes", "backend/...", "internal/manifest", "internal/safefile"},
@@ -52,7 +53,7 @@ var allowed = map[string][]string{
 	"loader/hostinfo":    {"internal/manifest"},
 	"targets/targetfile": {"loader/hostinfo"},
 	"targets/capture":    {"internal/manifest", "loader/hostinfo", "targets/targetfile"},
-	"loader/options":     {"internal/option", "loader/output", "loader/permission"},
+	"loader/options":     {"internal/color", "internal/option", "loader/output", "loader/permission"},
 	"loader/permission":  {},
 	"loader/...":         {"loader/...", "internal/manifest", "internal/safefile"},
 }

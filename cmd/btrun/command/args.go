@@ -9,6 +9,7 @@ import (
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
+	"btc/loader/render"
 	"btc/loader/run"
 )
 
@@ -51,6 +52,11 @@ func parseArgs(args []string) (*arguments, error) {
 	}
 	if o.Format != "" {
 		o.run.Format = output.Find(o.Format)
+	}
+	o.run.Timeout, o.run.MaxEvents = o.Timeout, o.MaxEvents
+	o.run.Top, o.run.Order, o.run.Summary = o.Top, o.Sort, o.Summary
+	if o.Top > 0 && o.Sort == "" {
+		o.run.Order = render.Descending
 	}
 	o.run.Allow.All = o.Unsafe
 	for _, name := range o.Allow {

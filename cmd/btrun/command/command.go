@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"sort"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"btc/internal/color"
 	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/format"
@@ -75,6 +77,9 @@ func Run(args []string, s Streams) int {
 		return inspect(o, shown(o, stdout), stderr)
 	}
 	o.run.Attached = s.Attached
+	if run.IsTerminal(s.Err) && !o.run.Quiet && !o.run.Format.JSON {
+		o.onTerminal(s.Err)
+	}
 	status, err := trace(o, stdout, stderr)
 	if errors.Is(err, run.ErrNoProbes) {
 		if !o.run.Quiet {
@@ -84,12 +89,29 @@ func Run(args []string, s Streams) int {
 	}
 	var placed *report.Fault
 	switch {
+	case errors.As(err, &placed) && placed.Error() == err.Error() && color.Wanted(o.Color, run.IsTerminal(s.Err), os.Getenv):
+		fmt.Fprintln(s.Err, placed.Painted("error", printable))
 	case errors.As(err, &placed): // begins with the script's name
 		fmt.Fprintln(stderr, printable(err.Error()))
 	case err != nil:
 		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
 	}
 	return status
+}
+
+// onTerminal has a run say how to end it, and what it does where that takes long.
+func (o *arguments) onTerminal(w io.Writer) {
+	dim, plain := "\x1b[2m", "\x1b[0m"
+	if !color.Wanted(o.Color, true, os.Getenv) {
+		dim, plain = "", ""
+	}
+	if dim != "" {
+		o.run.PaintWarning = func(f *report.Fault) { fmt.Fprintln(w, f.Painted("warning", printable)) }
+	}
+	o.run.Hint = func(text string) { fmt.Fprintln(w, dim+text+plain) }
+	if os.Getenv("TERM") != "dumb" {
+		o.run.Progress = func(text string) { fmt.Fprintf(w, "\r\x1b[K%s", text) }
+	}
 }
 
 // shown is a writer of text that names from an object are in.
@@ -149,6 +171,7 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 	}
 	if o.Output == "" {
 		o.run.Escape = !o.Raw && run.IsTerminal(stdout)
+		o.run.Live = o.Top > 0 && o.Every > 0 && !o.run.Format.JSON && run.IsTerminal(stdout) && os.Getenv("TERM") != "dumb"
 		return runObject(o, obj)
 	}
 	out, err := openOutput(o, stderr)

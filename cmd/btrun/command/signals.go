@@ -17,15 +17,12 @@ import (
 const impatience = time.Second
 
 // catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in good order and
-// a later one end it at once. SIGUSR1 runs self probes. The function that it returns ends that.
+// a later one end it at once. SIGUSR1 runs self probes, or prints the maps of a script without. The function that it returns ends that.
 func catchSignals(s *run.Session) (release func()) {
 	signals := make(chan os.Signal, 4)
-	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM}
+	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGUSR1}
 	if !signal.Ignored(unix.SIGHUP) { // as nohup(1) has it
 		wanted = append(wanted, unix.SIGHUP)
-	}
-	if s.HasSelf() {
-		wanted = append(wanted, unix.SIGUSR1)
 	}
 	signal.Notify(signals, wanted...)
 	// A closed pipe is an error of a write then, and not our sudden death. Ignoring
@@ -36,12 +33,15 @@ func catchSignals(s *run.Session) (release func()) {
 		var stopped time.Time // zero: not yet
 		for sig := range signals {
 			switch {
-			case sig == unix.SIGUSR1:
+			case sig == unix.SIGUSR1 && s.HasSelf():
 				s.RunSelf()
+			case sig == unix.SIGUSR1:
+				s.Snapshot()
 			case stopped.IsZero():
 				stopped = time.Now()
 				s.Stop()
 			case time.Since(stopped) >= impatience:
+				s.Abandon()
 				os.Exit(128 + int(sig.(unix.Signal)))
 			}
 		}

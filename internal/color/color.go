@@ -1,0 +1,32 @@
+// Package color decides whether messages are coloured, for both programs alike.
+//
+// It takes the choice of the command line, what is known of the terminal, and the environment. It
+// writes nothing.
+package color
+
+import (
+	"btc/internal/option"
+)
+
+// Option is the row of the option table, whose value is kept in to.
+func Option(to *string) option.Option {
+	return option.Option{Name: "color", Value: "WHEN", Choices: option.Choices("auto", "always", "never"), To: to,
+		Help: "colour messages: always, never, or auto, which is on a terminal, unless NO_COLOR is set or TERM is dumb"}
+}
+
+// Wanted reports whether messages are coloured. choice is the value of the option, "" of one that
+// was not given.
+func Wanted(choice string, terminal bool, getenv func(string) string) bool {
+	switch choice {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return terminal && Capable(getenv)
+}
+
+// Capable reports whether the environment lets programs use control sequences on a terminal.
+func Capable(getenv func(string) string) bool {
+	return getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+}

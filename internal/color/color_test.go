@@ -1,0 +1,23 @@
+package color
+
+import "testing"
+
+func TestWanted(t *testing.T) {
+	for _, c := range []struct {
+		choice, noColor, term string
+		terminal, want        bool
+	}{
+		{terminal: true, term: "xterm", want: true},
+		{terminal: false, term: "xterm"},
+		{terminal: true, term: "dumb"},
+		{terminal: true, noColor: "1", term: "xterm"},
+		{choice: "auto", terminal: true, want: true},
+		{choice: "always", noColor: "1", term: "dumb", want: true},
+		{choice: "never", terminal: true, term: "xterm"},
+	} {
+		env := map[string]string{"NO_COLOR": c.noColor, "TERM": c.term}
+		if got := Wanted(c.choice, c.terminal, func(n string) string { return env[n] }); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package run
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"btc/loader/output"
+	"btc/loader/permit"
+	"btc/loader/render"
+)
+
+// top is how maps are shown: keep and div are those of print(), 0 of a map that the run prints.
+func (s *session) top(keep int, div uint32) render.Top {
+	if n := s.opts.Top; n > 0 && (keep == 0 || keep > n) {
+		keep = n
+	}
+	return render.Top{Keep: keep, Div: div, Order: s.opts.Order, Summary: s.opts.Summary}
+}
+
+// showing are the kinds of events that write output.
+var showing = map[string]bool{"printf": true, "print": true, "print_map": true, "time": true, "join": true, "cat": true, "system": true}
+
+// countShown counts an event that was handled. The last one that the user wants to see ends the
+// run as exit() does.
+func (s *session) countShown(kind string) {
+	if s.opts.MaxEvents == 0 || s.exited || !showing[kind] {
+		return
+	}
+	if s.shown++; s.shown == s.opts.MaxEvents {
+		s.exited = true
+	}
+}
+
+// startTimeout has the run end after the time of its options; the function that it returns ends
+// that.
+func (s *session) startTimeout() (end func()) {
+	if s.opts.Timeout == 0 {
+		return func() {}
+	}
+	t := time.AfterFunc(s.opts.Timeout, s.stop)
+	return func() { t.Stop() }
+}
+
+// Control sequences of terminals: the alternate screen, and what the view is painted with.
+const (
+	enterScreen = "\x1b[?1049h"
+	leaveScreen = "\x1b[?1049l"
+	toCorner    = "\x1b[H"
+	eraseLine   = "\x1b[K"
+	eraseBelow  = "\x1b[J"
+)
+
+// liveView paints maps on the alternate screen, as much as there is room for.
+func (w *writer) liveView(maps []*output.Map) {
+	if w.viewOver.Load() {
+		return
+	}
+	var text bytes.Buffer
+	run := *w.Run
+	run.Out = output.NewWriter("full", func(b []byte, _ bool) []byte {
+		text.Write(b)
+		return b[:0]
+	})
+	sink := w.opts.Format.New(&run)
+	for _, x := range maps {
+		sink.Map(x)
+	}
+	run.Out.Flush(true)
+	rows, columns := screenSize(w.opts.Out)
+	frame := []byte(toCorner)
+	if !w.onScreen.Swap(true) {
+		frame = []byte(enterScreen + toCorner)
+	}
+	head := fmt.Sprintf("%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
+	frame = append(append(frame, cut(head, columns)...), eraseLine+"\r\n"...)
+	lines := bytes.Split(bytes.TrimRight(text.Bytes(), "\n"), []byte{'\n'})
+	for i, line := range lines {
+		if i == rows-2 && i < len(lines)-1 {
+			frame = append(append(frame, cut(fmt.Sprintf("... and %d more lines", len(lines)-i), columns)...), eraseLine...)
+			break
+		}
+		frame = append(append(frame, cut(string(line), columns)...), eraseLine...)
+		if i < len(lines)-1 {
+			frame = append(frame, "\r\n"...)
+		}
+	}
+	w.printer.write(append(frame, eraseBelow...))
+}
+
+// cut shortens a line to the columns of the screen; characters are counted as one column each.
+func cut(line string, columns int) string {
+	n := 0
+	for i := range line {
+		if n == columns {
+			return line[:i]
+		}
+		n++
+	}
+	return line
+}
+
+// leaveView goes back to the screen that was there before the view.
+func (s *session) leaveView() {
+	s.viewOver.Store(true)
+	if s.onScreen.Swap(false) {
+		io.WriteString(s.opts.Out, leaveScreen)
+	}
+}
+
+// screenSize is the size of the terminal that w is, or the usual one.
+func screenSize(w io.Writer) (rows, columns int) {
+	if f, ok := w.(interface{ Fd() uintptr }); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 2 && size.Col > 0 {
+			return int(size.Row), int(size.Col)
+		}
+	}
+	return 24, 80
+}
+
+// largeMap is from how many bytes on a map is worth a warning.
+const largeMap = 32 << 20
+
+// warnLarge warns of maps that take much memory.
+func (s *session) warnLarge() {
+	for i := range s.manifest.Maps {
+		m := &s.manifest.Maps[i]
+		spec := s.object.Spec.Maps[m.Symbol]
+		if spec == nil {
+			continue
+		}
+		if n := permit.MapMemory(spec, s.host.Possible); n > largeMap {
+			perCPU := ""
+			if strings.Contains(m.Type, "percpu") {
+				perCPU = fmt.Sprintf(" on each of %d CPUs", s.host.Possible)
+			}
+			s.complain(m.Pos, fmt.Errorf("%s takes %s of the kernel's memory: %d keys, %d bytes of each value%s; config = { max_map_keys = N } makes it smaller",
+				m.Name, permit.Size(n), spec.MaxEntries, spec.ValueSize, perCPU))
+		}
+	}
+}
