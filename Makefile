@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test race module-path test-kernels lint bench fuzz mutate generate docs clean
+.PHONY: all build demo test race module-path test-loaders test-kernels lint bench fuzz mutate generate docs clean
 
 all: build
 
@@ -41,6 +41,12 @@ race:
 #   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a name of build/kernels, RUN a pattern of cases
 test-kernels:
 	$(GO) test ./tests/kernels -count=1 -v -timeout 30m $(if $(KERNEL),-kernel '$(KERNEL)') $(if $(RUN),-case '$(RUN)')
+
+# test-loaders fetches other loaders of BPF objects, as far as they can be had, and runs objects with
+# each of them (docs/loaders.md has the table).
+test-loaders:
+	@bash tests/setup/loaders.sh
+	$(GO) test ./tests/loaders -count=1 -v -all
 
 lint:
 	@bash tests/lint.sh

@@ -3,6 +3,7 @@ package btrace
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -217,3 +218,7 @@ func appendKey(b []byte, v Value) []byte {
 	}
 	return append(b, ',')
 }
+
+// KeyNames returns what the script calls the parts of the key ("pid", "args.ret" is ret), "" for one
+// without a name; nil of scalars and of objects of older compilers.
+func (m *Map) KeyNames() []string { return slices.Clone(m.m.KeyNames) }

@@ -447,5 +447,10 @@ func (t *Type) Section(p *Point) string {
 	case Event:
 		return prefix + "/" + p.Target + "/" + name
 	}
-	return prefix // libbpf's own form of usdt needs maps that only libbpf fills
+	if t.Form == UserMarker {
+		// libbpf attaches what is in "usdt" by maps that its own macros define, and refuses others; aya
+		// does not know the name. All loaders leave the programs of a bare "uprobe" alone.
+		return "uprobe"
+	}
+	return prefix
 }

@@ -1,15 +1,17 @@
-// Package loaders has objects loaded by programs that know nothing of btc, and holds what they
-// find in maps and ring buffers against what the workload did: docs/manifest.md says what an object
-// promises without its manifest.
+// Package loaders has objects loaded by programs that know nothing of btc, and by package btrace, and
+// holds what they find in maps and ring buffers against what the workload did: docs/loaders.md has the
+// table of what each of them can do.
 //
-// The loaders are agent (cilium/ebpf), which is always there, and those of this machine. Loading
-// needs root. A loader that is missing is skipped.
+// btrace and agent (cilium/ebpf) are always there. Other loaders run with -all (make test-loaders),
+// from where tests/setup/loaders.sh puts them; one that is missing is skipped. Loading
+// needs root.
 package loaders
 
 import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,7 +43,25 @@ var cases = []struct{ name, script, want string }{
 	{"stacks", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[kstack(1)] = count(); }`, "4800 in stacks"},
 	{"options", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < getopt("below", 6)/ { @ = count(); }`, "AT_[0] = {count: 2400}"},
 	{"uprobe", `uprobe:WORK:main.step { @[comm] = count(); }`, "AT_[{comm: loaderwork}] = {count: 4800}"},
+	{"usdt", `usdt:PROBES:other:step { @ = count(); }`, "AT_[0] = {count: 4800}"},
 }
+
+// loaders run an object and the workload and return what they found, in the form of cases.
+var loaders = []struct {
+	name string
+	all  bool // runs with -all only
+	run  func(t *testing.T, b built, name string) string
+	// refused are the cases that the loader cannot run, and what it finds then; docs/loaders.md says why.
+	refused map[string]string
+}{
+	{"btrace", false, library, nil},
+	{"agent", false, agent, map[string]string{"usdt": ""}},
+	{"libbpf-bookworm", true, libbpfBookworm, map[string]string{"usdt": ""}},
+	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
+	{"bpftool-sid", true, bpftool, map[string]string{"usdt": "does not support autoattach", "printf": "", "print-long": ""}},
+}
+
+var all = flag.Bool("all", false, "run the loaders that tests/setup/loaders.sh fetches, too")
 
 // each is a line for each key, which is followed by what more returns for it.
 func each(format string, more func(key int) []any) string {
@@ -59,14 +79,17 @@ func none(int) []any { return nil }
 func total(key int) []any { return []any{400 * key} }
 
 // built is where the programs and objects are.
-type built struct{ dir string }
+type built struct {
+	dir    string
+	probes bool // there is a program with static probes
+}
 
 func (b built) path(name string) string { return filepath.Join(b.dir, name) }
 
 // build makes programs and objects for an architecture, and returns their directory.
 func build(t *testing.T, goarch string) built {
 	t.Helper()
-	b := built{t.TempDir()}
+	b := built{dir: t.TempDir()}
 	run := func(env []string, name string, args ...string) {
 		cmd := exec.Command(name, args...)
 		cmd.Env = append(os.Environ(), env...)
@@ -77,8 +100,12 @@ func build(t *testing.T, goarch string) built {
 	run([]string{"CGO_ENABLED=0"}, "go", "build", "-o", b.dir, "btc/cmd/btc")
 	run([]string{"CGO_ENABLED=0", "GOARCH=" + goarch}, "go", "build", "-o", b.dir, "btc/tests/loaders/agent")
 	run([]string{"CGO_ENABLED=0", "GOARCH=" + goarch}, "go", "build", "-o", b.path("loaderwork"), "btc/tests/loaders/work")
+	if _, err := exec.LookPath("gcc"); err == nil && goarch == runtime.GOARCH {
+		run(nil, "gcc", "-O2", "-o", b.path("loaderprobes"), "../workload/usdt/usdt.c")
+		b.probes = true
+	}
 	for _, c := range cases {
-		run(nil, b.path("btc"), "compile", "-e", strings.ReplaceAll(c.script, "WORK", b.path("loaderwork")), "-o", b.path(c.name+".o"))
+		run(nil, b.path("btc"), "compile", "-e", strings.NewReplacer("WORK", b.path("loaderwork"), "PROBES", b.path("loaderprobes")).Replace(c.script), "-o", b.path(c.name+".o"))
 	}
 	return b
 }
@@ -89,17 +116,51 @@ func TestLoaders(t *testing.T) {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	b := build(t, runtime.GOARCH)
-	for _, c := range cases {
-		t.Run("agent/"+c.name, func(t *testing.T) {
-			out, err := withTracefs(b.path("agent"), b.path(c.name+".o"), b.path("loaderwork")).CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+	for _, l := range loaders {
+		t.Run(l.name, func(t *testing.T) {
+			if l.all && !*all {
+				t.Skip("skipped: make test-loaders runs it")
 			}
-			if d := cmp.Diff(c.want, found(t, b.path(c.name+".o"), string(out))); d != "" {
-				t.Errorf("found (-want +got):\n%s", d)
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) {
+					want := c.want
+					if other, ok := l.refused[c.name]; ok {
+						want = other
+					}
+					if c.name == "usdt" && !b.probes {
+						t.Skip("skipped: no C compiler for a program with static probes")
+					}
+					if d := cmp.Diff(want, l.run(t, b, c.name)); d != "" {
+						t.Errorf("found (-want +got):\n%s", d)
+					}
+				})
 			}
 		})
 	}
+}
+
+// workload is the command that makes the events of a case.
+func (b built) workload(name string) []string {
+	if name == "usdt" {
+		return []string{b.path("loaderprobes"), "4800"}
+	}
+	return []string{b.path("loaderwork")}
+}
+
+// output runs a command that loads the object of a case.
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var messages bytes.Buffer
+	cmd.Stderr = &messages
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(cmd.Args, " "), err, out, messages.String())
+	}
+	return string(out)
+}
+
+func agent(t *testing.T, b built, name string) string {
+	return found(t, b.path(name+".o"), output(t, withTracefs(append([]string{b.path("agent"), b.path(name + ".o")}, b.workload(name)...)...)))
 }
 
 // withTracefs is a command that finds tracefs mounted, as on most hosts.
@@ -130,12 +191,14 @@ func found(t *testing.T, object, out string) string {
 			}
 		}
 		switch {
+		case len(f) > 2 && f[0] == "map" && (strings.Contains(f[1], ".") || strings.HasPrefix(f[1], "scratch")):
+			// variables, and memory that programs use while they run
 		case len(f) == 3 && f[0] == "event":
 			records++
 		case len(f) > 3 && f[0] == "map" && spec.Maps[f[1]] != nil:
 			m := spec.Maps[f[1]]
 			value := sum(parts[1:])
-			if strings.HasPrefix(f[1], ".") || m.Key == nil || bytes.Count(value, []byte{0}) == len(value) {
+			if m.Key == nil || bytes.Count(value, []byte{0}) == len(value) {
 				continue
 			}
 			if m.Type == ebpf.PerCPUHash && uses(spec, "kstack_1") {
