@@ -1,12 +1,11 @@
 package attach
 
 import (
-	"cmp"
 	"errors"
 	"strings"
 
 	"btc/internal/manifest"
-	"btc/internal/probe"
+	"btc/loader/adapt"
 	"btc/loader/report"
 )
 
@@ -24,20 +23,12 @@ func (f *Failure) Unwrap() error { return f.Cause }
 // fault says so in the script's terms: as an error, or as what is skipped.
 func (f *Failure) fault(m *manifest.Manifest, p *manifest.Program) *report.Fault {
 	out := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "Unable to attach probe: " + f.Probe + "." + expected, Cause: f}
-	if mode(p) != "error" {
+	if adapt.Mode(p) != "error" {
 		out.Text = "Unable to attach probe: " + f.Probe + ". Skipping."
 	}
 	out.Notes = strings.Split(f.Cause.Error(), "\n")
 	return out
 }
-
-// mode is the script's missing_probes for a program.
-func mode(p *manifest.Program) string { return cmp.Or(p.Attach.Missing, "error") }
-
-// searched reports whether a program reads the name of its probe: as in bpftrace its
-// attach points are then looked for like patterns, and one that is absent is no
-// error while its clause has another.
-func searched(p *manifest.Program) bool { return p.UsesID && p.Kind != probe.USDT } // usdt: its arguments need the number
 
 // Outcome is what becomes of an attach point that could not be attached to, by the
 // script's missing_probes: an error that ends the run, a warning, or neither.
@@ -50,11 +41,11 @@ func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) 
 		return "", false, f
 	case IsMissing(err):
 		absent = true
-		if mode(p) != "error" || searched(p) || !unsafe {
+		if adapt.Mode(p) != "error" || adapt.Searched(p) || !unsafe {
 			f.Text = errors.Unwrap(err).Error()
 		}
 		f.Hint = missingHint
-		if mode(p) == "warn" || mode(p) == "error" && searched(p) {
+		if adapt.Mode(p) == "warn" || adapt.Mode(p) == "error" && adapt.Searched(p) {
 			f.Text, f.Hint = Skipping(f.Text), ""
 		}
 	case errors.As(err, &failed):
@@ -63,9 +54,9 @@ func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) 
 		return "", false, f
 	}
 	switch {
-	case mode(p) == "ignore":
+	case adapt.Mode(p) == "ignore":
 		return "", absent, nil
-	case mode(p) == "warn" || absent && searched(p):
+	case adapt.Mode(p) == "warn" || absent && adapt.Searched(p):
 		return f.Warning(), absent, nil
 	}
 	return "", absent, f

@@ -8,13 +8,10 @@
 package attach
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,6 +21,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/adapt"
 	"btc/loader/host"
 	"btc/loader/report"
 	"btc/loader/symbols"
@@ -221,43 +219,21 @@ const NoAttachPoints = "Probe has no valid attach points." + expected
 // Skipping is the warning of a missing attach point.
 func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Skipping." }
 
-// emptied are the clauses that have lost attach points, by number: a pattern
-// without a match is left out while its clause has another attach point here.
-type emptied map[int]*lost
-
-type lost struct {
-	first *manifest.Program
-	texts []string // of its patterns
-	kept  bool     // the clause has an attach point
-}
-
-func (e emptied) of(p *manifest.Program) *lost {
-	l := e[p.Clause]
-	if l == nil {
-		l = &lost{first: p}
-		e[p.Clause] = l
-	}
-	return l
-}
-
-// judge does what the script wants of clauses without any attach point.
-func (e emptied) judge(m *manifest.Manifest, x *Expansion) error {
-	for _, clause := range slices.Sorted(maps.Keys(e)) {
-		l := e[clause]
-		mode := cmp.Or(m.Config.Other["missing_probes"], l.first.Attach.Missing) // members of patterns have modes of their own
-		f := &report.Fault{Script: &m.Script, Pos: l.first.Pos, Text: NoAttachPoints, Notes: l.texts}
-		switch {
-		case l.kept || mode == "ignore":
-		case mode == "warn":
+// empty does what the script wants of clauses without any attach point.
+func (x *Expansion) empty(m *manifest.Manifest, clauses adapt.Clauses) error {
+	for _, l := range clauses.Empty(m) {
+		f := &report.Fault{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Texts}
+		if l.Mode == "warn" {
 			f.Text = RemovedProbe
 			x.Warnings = append(x.Warnings, f.Warning())
-		default:
-			if l.first.Attach.Missing == "ignore" { // a member of a pattern, which the compiler expanded
-				f.Hint = "the pattern stands for what it matched in Linux " + m.Target + ", and none of that exists here: compile the script for this kernel (btc compile --target)"
-			}
-			f.Cause = &missing{text: f.Text}
-			return f
+			continue
 		}
+		if l.First.Attach.Missing == "ignore" { // a member of a pattern, which the compiler expanded
+			f.Hint = "the pattern stands for what it matched in Linux " + m.Target +
+				", and none of that exists here: compile the script for this kernel (btc compile --target)"
+		}
+		f.Cause = &missing{text: f.Text}
+		return f
 	}
 	return nil
 }
@@ -301,7 +277,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		}
 	}()
 	total, programs := 0, 0
-	empty := emptied{}
+	clauses := adapt.Clauses{}
 	var faults []error // of missing attach points: all are reported
 	for i := range m.Programs {
 		p := &m.Programs[i]
@@ -313,27 +289,26 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		var elsewhere *foreign
 		var failed *Failure
 		switch {
-		case errors.As(err, &failed) && mode(p) != "error":
-			if mode(p) == "warn" {
+		case errors.As(err, &failed) && adapt.Mode(p) != "error":
+			if adapt.Mode(p) == "warn" {
 				out.Warnings = append(out.Warnings, failed.fault(m, p).Warning())
 			}
-			empty.of(p).kept = true // it is there
+			clauses.Keep(p) // it is there
 			continue
 		case errors.As(err, &failed):
 			return nil, failed.fault(m, p)
-		case errors.As(err, &gone) && (mode(p) == "ignore" || gone.pattern || mode(p) == "error" && searched(p)):
-			if l := empty.of(p); gone.pattern || mode(p) == "error" {
-				l.texts = append(l.texts, gone.text)
+		}
+		if errors.As(err, &gone) {
+			switch clauses.Lose(p, gone.text, gone.pattern, errors.As(err, &elsewhere)) {
+			case adapt.Warned:
+				f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text), Notes: gone.notes()}
+				out.Warnings = append(out.Warnings, f.Warning())
+				continue
+			case adapt.Silently:
+				continue
 			}
-			if !gone.pattern && mode(p) == "error" {
-				out.Warnings = append(out.Warnings, (&report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text)}).Warning())
-			}
-			continue
-		case errors.As(err, &gone) && (p.Attach.Missing == "warn" || errors.As(err, &elsewhere)):
-			f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text), Notes: gone.notes()}
-			out.Warnings = append(out.Warnings, f.Warning())
-			empty.of(p)
-			continue
+		}
+		switch {
 		case gone != nil && len(faults) < maxFaults:
 			faults = append(faults, faultOf(m, p, err))
 			continue
@@ -342,7 +317,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		case err != nil:
 			return nil, faultOf(m, p, err)
 		}
-		empty.of(p).kept = true
+		clauses.Keep(p)
 		plan.Prog = p
 		x.warnSwitchedOff(p)
 		if total += len(plan.Matches); total > maxPlaces {
@@ -357,7 +332,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	if err := empty.judge(m, out); err != nil {
+	if err := out.empty(m, clauses); err != nil {
 		return nil, err
 	}
 	if limit := limit(m, "max_probes"); total > limit {

@@ -16,6 +16,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/adapt"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 )
@@ -277,39 +278,17 @@ func rawTracepoint(spec *btf.Spec, name string) *btf.FuncProto {
 }
 
 // sameArgs holds the arguments that a program reads against a function's
-// prototype on this host, without its first skip parameters. Prototypes change
-// between kernels; a number in the place of a pointer must not go unnoticed.
+// prototype on this host, without its first skip parameters.
 func sameArgs(p *manifest.Program, proto *btf.FuncProto, skip int) error {
-	params := proto.Params[min(skip, len(proto.Params)):]
-	for _, use := range p.Args {
-		slot, found := 0, false
-		for _, param := range params {
-			if use.Name != "" && param.Name == use.Name {
-				if slot != use.Slot {
-					return fmt.Errorf("on this kernel %s has its argument %s at place %d, the object reads place %d: compile the script for this kernel (--target)", p.Attach.Name, use.Name, slot, use.Slot)
-				}
-				found = true
-			} else if slot == use.Slot && typeText(param.Type) == use.Type {
-				found = true
-			}
-			size, err := btf.Sizeof(param.Type)
-			if err != nil {
-				size = 8
-			}
-			slot += max(1, (size+7)/8)
+	here := adapt.Prototype{Result: typeText(proto.Return)}
+	for _, param := range proto.Params[min(skip, len(proto.Params)):] {
+		size, err := btf.Sizeof(param.Type)
+		if err != nil {
+			size = 8
 		}
-		if use.Name == "" {
-			found = slot == use.Slot && typeText(proto.Return) == use.Type
-		}
-		if !found {
-			name := use.Name
-			if name == "" {
-				name = "result"
-			}
-			return fmt.Errorf("on this kernel %s has other arguments: %s of type %s is not where the object reads it; compile the script for this kernel (--target)", p.Attach.Name, name, use.Type)
-		}
+		here.Params = append(here.Params, adapt.Param{Name: param.Name, Type: typeText(param.Type), Size: size})
 	}
-	return nil
+	return adapt.Arguments(p, here)
 }
 
 // typeText is a type in C without qualifiers, as the compiler's target has it.

@@ -80,8 +80,13 @@ func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 		return nil, err
 	}
 	c.needs()
-	for i := range c.m.Programs {
-		if err := c.program(&c.m.Programs[i]); err != nil {
+	points := make([]point, len(c.m.Programs))
+	for i := range points {
+		points[i] = c.point(&c.m.Programs[i])
+	}
+	c.decide(points)
+	for i := range points {
+		if err := c.program(&c.m.Programs[i], points[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -121,9 +126,8 @@ func (c *checker) find(v Verdict, p *manifest.Program, pos manifest.Pos, format 
 	}
 }
 
-func (c *checker) program(p *manifest.Program) error {
+func (c *checker) program(p *manifest.Program, point point) error {
 	out := Program{Name: p.Name, Attach: p.Attach.Text, Verdict: Works}
-	point := c.point(p)
 	out.Places = point.places
 	if point.text != "" {
 		c.find(point.verdict, p, p.Pos, "%s", point.text)

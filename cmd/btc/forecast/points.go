@@ -3,7 +3,6 @@ package forecast
 import (
 	"fmt"
 	"io/fs"
-	"path"
 	"strconv"
 	"strings"
 
@@ -19,6 +18,8 @@ type point struct {
 	verdict Verdict
 	places  int
 	text    string // why not Works
+	// absent: the kernel has no such thing, as text says; what follows is the script's choice.
+	absent, pattern, foreign bool
 }
 
 func (c *checker) point(p *manifest.Program) point {
@@ -40,7 +41,7 @@ func (c *checker) point(p *manifest.Program) point {
 	case probe.Tracepoint:
 		n := len(c.t.Tracepoints(a.Target, a.Name))
 		if n == 0 && a.Target == "syscalls" && c.t.Arch().ForeignSyscall(a.Name) {
-			return point{verdict: Skipped, text: fmt.Sprintf("machines of the architecture %s have no %s: the script goes on without it", c.t.Arch().Label, a.Text)}
+			return point{absent: true, foreign: true, text: fmt.Sprintf("machines of the architecture %s have no %s", c.t.Arch().Label, a.Text)}
 		}
 		if n == 1 && c.moduleEvent(a) {
 			return point{verdict: Open, places: n, text: fmt.Sprintf("%s is there while its module is loaded", a.Text)}
@@ -92,11 +93,37 @@ func (c *checker) events(p *manifest.Program) []adapt.Event {
 }
 
 func (c *checker) missing(a *manifest.Attach, what string) point {
-	switch a.Missing {
-	case "warn", "ignore":
-		return point{verdict: Skipped, text: fmt.Sprintf("this kernel has no %s: the script goes on without it (missing_probes)", what)}
+	return point{absent: true, pattern: probe.IsPattern(a.Target + a.Name), text: fmt.Sprintf("this kernel has no %s", what)}
+}
+
+// decide settles what becomes of programs whose attach points are absent, by the
+// loader's rules: a clause that has another attach point goes on without them.
+func (c *checker) decide(points []point) {
+	clauses := adapt.Clauses{}
+	absence := make([]adapt.Absence, len(points))
+	for i := range points {
+		if p := &c.m.Programs[i]; points[i].absent {
+			absence[i] = clauses.Lose(p, points[i].text, points[i].pattern, points[i].foreign)
+		} else {
+			clauses.Keep(p)
+		}
 	}
-	return point{verdict: Fails, text: fmt.Sprintf("this kernel has no %s", what)}
+	lost := map[int]bool{}
+	for _, l := range clauses.Empty(c.m) {
+		lost[l.First.Clause] = l.Mode == "error"
+	}
+	for i := range points {
+		p, pt := &c.m.Programs[i], &points[i]
+		switch {
+		case !pt.absent:
+		case absence[i] == adapt.Fatal || lost[p.Clause]:
+			pt.verdict = Fails
+		case pt.foreign || adapt.Mode(p) == "error":
+			pt.verdict, pt.text = Skipped, pt.text+": the script goes on without it"
+		default:
+			pt.verdict, pt.text = Skipped, pt.text+": the script goes on without it (missing_probes)"
+		}
+	}
 }
 
 func (c *checker) counted(a *manifest.Attach, what string, n int) point {
@@ -125,7 +152,7 @@ func (c *checker) kprobe(a *manifest.Attach) point {
 	n, own, inModules := 0, 0, ""
 	for _, name := range c.t.Funcs(a.Name) {
 		f, ok := c.t.Func(name)
-		if a.Target != "" && a.Target != "vmlinux" && !(ok && f.Module != "" && match(a.Target, f.Module)) {
+		if a.Target != "" && a.Target != "vmlinux" && !(ok && f.Module != "" && probe.Glob(a.Target, f.Module)) {
 			continue
 		}
 		if n++; ok && f.Module != "" {
@@ -145,11 +172,6 @@ func (c *checker) kprobe(a *manifest.Attach) point {
 		return point{verdict: Open, places: n, text: fmt.Sprintf("%s depends on the instructions of the host's kernel", a.Text)}
 	}
 	return point{verdict: Works, places: n}
-}
-
-func match(pattern, name string) bool {
-	ok, err := path.Match(pattern, name)
-	return ok && err == nil
 }
 
 func (c *checker) fentry(p *manifest.Program) point {
@@ -173,8 +195,8 @@ func (c *checker) fentry(p *manifest.Program) point {
 	case f.Proto == nil:
 		return point{verdict: Fails, text: fmt.Sprintf("%s: this kernel does not describe the arguments of the function", a.Text)}
 	}
-	if text := sameArgs(p, f.Proto); text != "" {
-		return point{verdict: Fails, text: a.Text + ": " + text}
+	if err := sameArgs(p, f.Proto); err != nil {
+		return point{verdict: Fails, text: a.Text + ": " + err.Error()}
 	}
 	if f.Module != "" {
 		return point{verdict: Open, places: 1, text: fmt.Sprintf("%s works while the module %s is loaded", a.Text, f.Module)}
@@ -191,41 +213,20 @@ func (c *checker) rawTracepoint(p *manifest.Program) point {
 	if !ok {
 		return c.missing(a, "raw tracepoint "+a.Name)
 	}
-	if text := sameArgs(p, proto); text != "" {
-		return point{verdict: Fails, text: a.Text + ": " + text}
+	if err := sameArgs(p, proto); err != nil {
+		return point{verdict: Fails, text: a.Text + ": " + err.Error()}
 	}
 	return point{verdict: Works, places: 1}
 }
 
-// sameArgs holds the arguments that a program reads against a prototype, by the
-// loader's rule: an argument is where it was and has its name or its type.
-func sameArgs(p *manifest.Program, proto *kernel.Type) string {
-	for _, use := range p.Args {
-		slot, found := 0, false
-		for i, param := range proto.Params {
-			slot = proto.Slot(i)
-			switch {
-			case use.Name != "" && param.Name == use.Name && slot != use.Slot:
-				return fmt.Sprintf("the argument %s is at place %d on this kernel, the object reads place %d", use.Name, slot, use.Slot)
-			case use.Name != "" && param.Name == use.Name, slot == use.Slot && param.Type().String() == use.Type:
-				found = true
-			}
-		}
-		if use.Name == "" {
-			found = proto.Slot(len(proto.Params)) == use.Slot && proto.Elem().String() == use.Type
-		}
-		if !found {
-			return fmt.Sprintf("on this kernel %s of type %s is not where the object reads it", argName(use), use.Type)
-		}
+// sameArgs holds the arguments that a program reads against a prototype.
+func sameArgs(p *manifest.Program, proto *kernel.Type) error {
+	there := adapt.Prototype{Result: proto.Elem().String()}
+	for _, param := range proto.Params {
+		t := param.Type()
+		there.Params = append(there.Params, adapt.Param{Name: param.Name, Type: t.String(), Size: t.Resolve().Size})
 	}
-	return ""
-}
-
-func argName(use manifest.ArgUse) string {
-	if use.Name == "" {
-		return "the result"
-	}
-	return "the argument " + use.Name
+	return adapt.Arguments(p, there)
 }
 
 // release is a kernel's version as 1000 times major plus minor.

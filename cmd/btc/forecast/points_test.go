@@ -1,0 +1,64 @@
+package forecast
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"btc/compile"
+	"btc/ir/kernel"
+	"btc/loader/object"
+)
+
+// forecastOf compiles a script and checks it against the default target of x86_64.
+func forecastOf(t *testing.T, script string) *Report {
+	t.Helper()
+	target, err := kernel.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: script, Target: target, Compiler: "btc"})
+	if out == nil {
+		t.Fatalf("%q: %v", script, diags)
+	}
+	path := filepath.Join(t.TempDir(), "x.o")
+	for name, data := range map[string][]byte{path: out.Object, strings.TrimSuffix(path, ".o") + ".json": out.Manifest} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, err := object.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Check(o, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What becomes of an attach point that the kernel lacks is what the loader does: a
+// pattern without a match is left out while its clause has another attach point.
+func TestAbsentPoints(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		want   Verdict // of the object
+		first  Verdict // of the first program
+	}{
+		{`kprobe:nosuch_function* { }`, Fails, Fails},
+		{`kprobe:nosuch_function*, kprobe:vfs_read { }`, Works, Skipped},
+		{`kprobe:nosuch_function, kprobe:vfs_read { }`, Fails, Fails},
+		{`kprobe:nosuch_function, kprobe:vfs_read { print(probe); }`, Works, Skipped}, // looked up like a pattern
+		{`config = { missing_probes = warn } kprobe:nosuch_function { } kprobe:vfs_read { }`, Works, Skipped},
+		{`config = { missing_probes = warn } kprobe:nosuch_function { }`, Fails, Skipped}, // nothing is left
+		{`kprobe:nosuch_function* { } kprobe:vfs_read { }`, Fails, Fails},
+		{`config = { missing_probes = ignore } kprobe:nosuch_function* { } kprobe:vfs_read { }`, Works, Skipped},
+	} {
+		r := forecastOf(t, c.script)
+		if r.Verdict != c.want || r.Programs[0].Verdict != c.first {
+			t.Errorf("%s\nobject %s, first program %s: want %s, %s (%v)", c.script, r.Verdict, r.Programs[0].Verdict, c.want, c.first, r.Findings)
+		}
+	}
+}

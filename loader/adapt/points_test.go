@@ -1,0 +1,71 @@
+package adapt
+
+import (
+	"strings"
+	"testing"
+
+	"btc/internal/manifest"
+	"btc/internal/probe"
+)
+
+func TestArguments(t *testing.T) {
+	here := Prototype{Result: "int", Params: []Param{{"file", "struct file *", 8}, {"big", "struct pair", 16}, {"n", "unsigned int", 4}}}
+	for _, c := range []struct {
+		use  manifest.ArgUse
+		want string
+	}{
+		{manifest.ArgUse{Name: "file", Slot: 0, Type: "struct file *"}, ""},
+		{manifest.ArgUse{Name: "n", Slot: 3, Type: "unsigned int"}, ""},
+		{manifest.ArgUse{Name: "count", Slot: 3, Type: "unsigned int"}, ""}, // renamed, of the same type
+		{manifest.ArgUse{Name: "n", Slot: 2, Type: "unsigned int"}, "argument n at place 3, the object reads place 2"},
+		{manifest.ArgUse{Name: "count", Slot: 3, Type: "u64"}, "count of type u64 is not where"},
+		{manifest.ArgUse{Name: "more", Slot: 7, Type: "int"}, "more of type int is not where"},
+		{manifest.ArgUse{Slot: 4, Type: "int"}, ""},
+		{manifest.ArgUse{Slot: 3, Type: "int"}, "result of type int is not where"},
+		{manifest.ArgUse{Slot: 4, Type: "long int"}, "result of type long int is not where"},
+	} {
+		p := &manifest.Program{Args: []manifest.ArgUse{c.use}}
+		err := Arguments(p, here)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.use, err, c.want)
+		}
+	}
+}
+
+// A clause goes on while it has an attach point; what is missing then is the script's
+// choice by the kind of what is missing.
+func TestClauses(t *testing.T) {
+	for _, c := range []struct {
+		missing          string
+		usesID           bool
+		pattern, foreign bool
+		want             Absence
+		alone            string // what becomes of a clause without another attach point; "" for nothing
+	}{
+		{"", false, false, false, Fatal, ""},
+		{"error", false, true, false, Silently, "error"},
+		{"error", true, false, false, Warned, "error"},
+		{"warn", false, false, false, Warned, "warn"},
+		{"warn", false, true, false, Silently, "warn"},
+		{"ignore", false, false, false, Silently, ""},
+		{"error", false, false, true, Warned, "error"},
+	} {
+		p := &manifest.Program{Kind: probe.Kprobe, UsesID: c.usesID, Attach: manifest.Attach{Missing: c.missing}}
+		m := &manifest.Manifest{}
+		clauses := Clauses{}
+		if got := clauses.Lose(p, "no f", c.pattern, c.foreign); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+		empty, mode := clauses.Empty(m), ""
+		if len(empty) > 0 {
+			mode = empty[0].Mode
+		}
+		if mode != c.alone {
+			t.Errorf("%+v: alone %q", c, mode)
+		}
+		clauses.Keep(p)
+		if empty := clauses.Empty(m); len(empty) > 0 {
+			t.Errorf("%+v: not kept", c)
+		}
+	}
+}
