@@ -46,7 +46,11 @@ func TestBothArchitectures(t *testing.T) {
 			if at != nil {
 				guarded++
 			}
-			if got, want := insns.Size(), want.Instructions.Size(); got > want+8 {
+			most := want.Instructions.Size() + 8
+			if strings.Contains(script.text, "syscall_name(") {
+				most += 6 * 8 // what follows the lookups in two tables is compiled for either
+			}
+			if got, want := insns.Size(), want.Instructions.Size(); got > most {
 				t.Errorf("%s %s: %d instructions for both, %d for x86_64 alone", script.name, name, got/8, want/8)
 			}
 			arm, at := decided(t, p, out, "arm64", anyHelper)

@@ -58,7 +58,7 @@ func TestForecastExamples(t *testing.T) {
 	reports := forecasts(t, dir, list, func() (*kernel.Target, error) { return kernel.Default("x86_64") })
 	n := 0
 	for _, s := range list {
-		if filepath.Base(filepath.Dir(s.path)) != "examples" {
+		if filepath.Base(filepath.Dir(s.path)) != "examples" || s.name == "example-mdflush" { // a function of a module that the target lacks
 			continue
 		}
 		n++

@@ -1,0 +1,121 @@
+package tools
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"btc/compile"
+	"btc/ir/kernel"
+	"btc/manifest"
+	"btc/tests/docs/generated"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated parts of docs/tools")
+
+// groups are the sections of docs/tools/README.md.
+var groups = []struct {
+	title string
+	tools []string
+}{
+	{"Processes and threads", []string{"execsnoop", "exitsnoop", "threadsnoop", "killsnoop", "signals", "naptime", "pidpersec", "syscount", "bashreadline"}},
+	{"CPU and scheduler", []string{"runqlat", "runqlen", "cpuwalk", "offcputime", "wakeuptime", "loads"}},
+	{"Files", []string{"opensnoop", "statsnoop", "syncsnoop", "fileslower", "vfscount", "vfsstat", "dcsnoop", "ext4dist", "xfsdist", "writeback"}},
+	{"Disks", []string{"biolatency", "biosnoop", "biostacks", "bitesize", "mdflush"}},
+	{"Memory", []string{"oomkill", "swapin", "shmsnoop"}},
+	{"Network", []string{"tcpconnect", "tcpaccept", "tcplife", "tcpstates", "tcpretrans", "tcpdrop", "tcpsynbl", "gethostlatency", "sslsnoop", "ssllatency", "undump"}},
+	{"Security", []string{"capable", "setuids"}},
+}
+
+// TestPages holds docs/tools to the scripts: each tool has a page whose text is the
+// comment at the head of its script, and a row in the index.
+func TestPages(t *testing.T) {
+	tgt, err := kernel.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index strings.Builder
+	listed := map[string]bool{}
+	for _, g := range groups {
+		fmt.Fprintf(&index, "## %s\n\n| tool | what it shows |\n|---|---|\n", g.title)
+		for _, name := range g.tools {
+			listed[name] = true
+			title, about := head(t, name)
+			index.WriteString(generated.Row(fmt.Sprintf("[%s](%s.md)", name, name), title))
+			generated.Check(t, filepath.Join(root, "docs/tools", name+".md"), map[string]string{"about": about + needs(t, tgt, name)}, *update)
+		}
+		index.WriteString("\n")
+	}
+	generated.Check(t, filepath.Join(root, "docs/tools/README.md"), map[string]string{"index": index.String()}, *update)
+	all := slices.Clone(kprobes)
+	for _, c := range tools {
+		all = append(all, c.name)
+	}
+	for _, name := range all {
+		if !listed[name] {
+			t.Errorf("%s is in no section of the index", name)
+		}
+		delete(listed, name)
+	}
+	for name := range listed {
+		t.Errorf("%s is in the index and not tested", name)
+	}
+}
+
+// head takes the comment at the head of a script apart.
+func head(t *testing.T, name string) (title, about string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "examples", name+".bt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		rest, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "//")
+		if !ok {
+			break
+		}
+		lines = append(lines, strings.TrimPrefix(rest, " "))
+	}
+	first, ok := strings.CutPrefix(strings.Join(lines, "\n"), name+": ")
+	if !ok {
+		t.Errorf("examples/%s.bt does not begin with a comment %q", name, name+": ...")
+	}
+	title, about, _ = strings.Cut(first, "\n")
+	return strings.TrimSuffix(title, "."), strings.ToUpper(title[:1]) + title[1:] + "\n" + about + "\n"
+}
+
+// needs says which probes the script uses and what the kernel must have.
+func needs(t *testing.T, tgt *kernel.Target, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "examples", name+".bt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := compile.Compile(compile.Input{Name: name + ".bt", Text: string(text), Target: tgt})
+	if out == nil {
+		t.Fatalf("%s.bt does not compile", name)
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var points []string
+	for _, p := range m.Programs {
+		text := "`" + p.Attach.Text + "`"
+		if p.Kind != "begin" && p.Kind != "end" && !slices.Contains(points, text) {
+			points = append(points, text)
+		}
+	}
+	since := kernel.Version{Major: 5, Minor: 10}
+	for _, n := range m.Needs {
+		if h := kernel.HelperByName(n.Feature); h != nil && (h.Since.Major > since.Major || h.Since.Minor > since.Minor) {
+			since = h.Since
+		}
+	}
+	return "\n" + generated.Wrap(fmt.Sprintf("Script: [examples/%s.bt](../../examples/%s.bt). Probes: %s. Kernel: Linux %s.", name, name, strings.Join(points, ", "), since))
+}
