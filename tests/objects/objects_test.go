@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -79,6 +80,9 @@ func TestOldObjects(t *testing.T) {
 				}
 				cmd := exec.Command(filepath.Join(dir, "btrun"), append(append(append([]string{"-q"}, c.args...), path), c.params...)...)
 				cmd.Dir = dir
+				if c.script == "tasks" { // others of its name may run beside it
+					cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+				}
 				var messages strings.Builder
 				cmd.Stderr = &messages
 				out, err := cmd.Output()
