@@ -33,10 +33,6 @@ func (b *Builder) Block() *Block { return b.block }
 // SetBlock moves the point to the end of blk.
 func (b *Builder) SetBlock(blk *Block) { b.block, b.i = blk, len(blk.Values) }
 
-// Terminated reports whether the point's block has a terminator and the point is after all
-// its values.
-func (b *Builder) Terminated() bool { return b.block.Term.Kind != NoTerm && b.i == len(b.block.Values) }
-
 // Emit places a new value. Fields other than op, type and arguments are set on
 // what it returns.
 func (b *Builder) Emit(op Op, t Type, args ...*Value) *Value {

@@ -195,13 +195,8 @@ func (t *Type) Return() bool {
 	return t.Kind == Fexit || strings.HasSuffix(t.Kind, "retprobe")
 }
 
-// ofKind returns whether a kind exists and pred holds of it.
-func ofKind(kind string, pred func(*Type) bool) bool {
-	t := Lookup(kind)
-	return t != nil && pred(t)
-}
-
 // RunByLoader reports whether the loader itself runs the programs of a kind, one after the other.
 func RunByLoader(kind string) bool {
-	return ofKind(kind, func(t *Type) bool { return t.Runner == Loader })
+	t := Lookup(kind)
+	return t != nil && t.Runner == Loader
 }

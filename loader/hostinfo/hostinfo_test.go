@@ -179,27 +179,6 @@ func TestKallsyms(t *testing.T) {
 	}
 }
 
-// Both ways to a symbol agree.
-func TestResolveSymbols(t *testing.T) {
-	k, err := ReadKallsyms(strings.NewReader(kallsyms))
-	if err != nil {
-		t.Fatal(err)
-	}
-	addrs := []uint64{0xffffffffc0001fff, 0x1000, 0xffffffff81000000, 0xffffffff81000110, 0xffffffff81000101, ^uint64(0), 0xffffffff81000000}
-	got, err := resolve(strings.NewReader(kallsyms), addrs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, addr := range addrs {
-		if want, _, _ := k.Lookup(addr); want != got[i] {
-			t.Errorf("%#x: %+v, the table says %+v", addr, got[i], want)
-		}
-	}
-	if _, err := resolve(strings.NewReader("0000000000000000 T vfs_read\n"), addrs); !errors.Is(err, ErrHiddenSymbols) {
-		t.Errorf("hidden addresses: %v", err)
-	}
-}
-
 func TestKallsymsOddText(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "ffff", "ffffffff81000000 T", strings.Repeat("x", 200<<10), "0 T a"} {
 		if k, err := ReadKallsyms(strings.NewReader(text)); err != nil || k.Len() > 1 {
@@ -235,24 +214,6 @@ func BenchmarkLoadKallsyms(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := LoadKallsyms(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkResolveSymbols(b *testing.B) {
-	k, err := LoadKallsyms()
-	if err != nil {
-		b.Skip("skipped: ", err)
-	}
-	var addrs []uint64
-	k.Each(func(s Symbol) bool {
-		addrs = append(addrs, s.Addr+4)
-		return len(addrs) < 500
-	})
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ResolveSymbols(addrs); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -155,34 +155,6 @@ func (s *source) findNames(names []string) (map[uint32]string, error) {
 	return found, err
 }
 
-// FuncID returns the number of a function in the kernel's own BTF, by which
-// programs call functions that the kernel exports to them; 0 when it has none of
-// that name.
-func FuncID(name string) (uint32, error) {
-	f, err := open(Path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	return funcID(f, name)
-}
-
-func funcID(r io.ReaderAt, name string) (uint32, error) {
-	s := &source{window: window{r: r}}
-	if err := s.header(); err != nil {
-		return 0, err
-	}
-	wanted, err := s.findNames([]string{name})
-	if err != nil {
-		return 0, err
-	}
-	ids, _, err := s.scan(wanted, func(kind int) bool { return kind == kindFunc })
-	if err != nil || len(ids) == 0 {
-		return 0, err
-	}
-	return ids[0], nil
-}
-
 // scan walks all types, notes where each is, and gives the IDs of those of
 // certain kinds with a wanted name, and the names that have one.
 func (s *source) scan(wanted map[uint32]string, of func(kind int) bool) ([]uint32, map[string]bool, error) {

@@ -50,30 +50,6 @@ func TestSubsetAgreesWithAllTypes(t *testing.T) {
 	}
 }
 
-// A function's number is that of the whole BTF; what is not a function has none.
-func TestFuncID(t *testing.T) {
-	if _, err := os.Stat(Path); err != nil {
-		t.Skip("skipped: this kernel shows no BTF")
-	}
-	whole, err := btf.LoadKernelSpec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var fn *btf.Func
-	if err := whole.TypeByName("bpf_prog_put", &fn); err != nil {
-		t.Fatal(err)
-	}
-	want, err := whole.TypeID(fn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, id := range map[string]uint32{"bpf_prog_put": uint32(want), "task_struct": 0, "no_such_function": 0} {
-		if got, err := FuncID(name); err != nil || got != id {
-			t.Errorf("%s: %d, %v, want %d", name, got, err, id)
-		}
-	}
-}
-
 func compare(t *testing.T, path string, a, b *btf.Struct, seen map[*btf.Struct]bool) {
 	if a.Size != b.Size || len(a.Members) != len(b.Members) {
 		t.Errorf("%s: size %d, %d members, want %d, %d", path, a.Size, len(a.Members), b.Size, len(b.Members))

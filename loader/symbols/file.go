@@ -2,9 +2,7 @@ package symbols
 
 import (
 	"debug/elf"
-	"fmt"
 	"io"
-	"unsafe"
 
 	"btc/loader/binary"
 )
@@ -78,34 +76,6 @@ func eachFunction(f *elf.File, yield func(s *binary.Symbol, name []byte) bool) e
 		name := s.Name()
 		return len(name) == 0 || yield(s, name)
 	})
-}
-
-// maxFunctions bounds how many functions of one file Functions returns.
-const maxFunctions = 1 << 20
-
-// Functions lists the functions that an ELF file defines and want accepts: name (without
-// symbol version), virtual address and size.
-func Functions(f *elf.File, want func(name string, addr, size uint64) bool) (funcs []elf.Symbol, err error) {
-	full := false
-	err = eachFunction(f, func(s *binary.Symbol, name []byte) bool {
-		if !want(unsafe.String(&name[0], len(name)), s.Value, s.Size) {
-			return true
-		}
-		if len(funcs) == maxFunctions {
-			full = true
-			return false
-		}
-		sym := elf.Symbol{Name: string(name), Info: byte(s.Type), Section: s.Section, Value: s.Value, Size: s.Size}
-		if s.Hidden {
-			sym.HasVersion, sym.VersionIndex = true, 0x8000
-		}
-		funcs = append(funcs, sym)
-		return true
-	})
-	if full {
-		err = fmt.Errorf("more than %d functions match", maxFunctions)
-	}
-	return funcs, err
 }
 
 // FileOffset is the offset in the file of a virtual address, by the segments.
