@@ -10,7 +10,7 @@ import (
 	"btc/targets/targetfile"
 )
 
-// The default targets are made by tools/target from the kernels of a current distribution;
+// The default targets are made by tools/maketarget from the kernels of a current distribution;
 // see Release.
 //
 // The others are deltas to that of x86_64.

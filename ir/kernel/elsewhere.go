@@ -8,7 +8,7 @@ import (
 )
 
 // elsewhereText lists the tracepoints, tracepoint fields and system calls that other
-// kernels have and the default target's kernel lacks. tools/target generates it.
+// kernels have and the default target's kernel lacks. tools/maketarget generates it.
 //
 //go:embed elsewhere.txt
 var elsewhereText string

@@ -1,7 +1,7 @@
 // Package kernel describes the kernel that the compiler compiles for.
 //
-// It takes a target file (target/targetfile: written by `btc target capture` or
-// `tools/target`, or the embedded default) and returns the compiler's view of it: types
+// It takes a target file (targets/targetfile: written by `btc target capture` or
+// `tools/maketarget`, or the embedded default) and returns the compiler's view of it: types
 // with their layout, tracepoints, syscalls, functions. It also has the tables that are the
 // same on every kernel of an architecture: program contexts (ProgKind, Context) and helpers
 // (Helper).

@@ -56,6 +56,13 @@ static void step(long n, const char *text)
 	__asm__ volatile(NOTE("demo", "step", "0", "-8@%%rax 8@%%rbx -4@$-7 4@%%ecx")
 			 : : "a"(n), "b"(text), "c"((int)-1));
 	__asm__ volatile(NOTE("other", "step", "0", "-8@%%rax") : : "a"(n * 100));
+#elif defined(__riscv)
+	register long a0 __asm__("a0") = n;
+	register const char *a1 __asm__("a1") = text;
+	register int a2 __asm__("a2") = -1;
+	__asm__ volatile(NOTE("demo", "step", "0", "-8@a0 8@a1 -4@-7 4@a2") : : "r"(a0), "r"(a1), "r"(a2));
+	a0 = n * 100;
+	__asm__ volatile(NOTE("other", "step", "0", "-8@a0") : : "r"(a0));
 #else
 	register long x0 __asm__("x0") = n;
 	register const char *x1 __asm__("x1") = text;
@@ -73,6 +80,11 @@ static void sizes(void)
 	__asm__ volatile(NOTE("demo", "sizes", "0",
 			      "1@%%al -1@%%al 2@%%ax -2@%%ax 4@%%eax -4@%%eax 8@%%rax -8@%%rax 4@$5 8f@%%xmm0 -1@$-1 8@$0x10")
 			 : : "a"(bits));
+#elif defined(__riscv)
+	register long a0 __asm__("a0") = bits;
+	__asm__ volatile(NOTE("demo", "sizes", "0",
+			      "1@a0 -1@a0 2@a0 -2@a0 4@a0 -4@a0 8@a0 -8@a0 4@5 8f@fa0 -1@-1 8@0x10")
+			 : : "r"(a0));
 #else
 	register long x0 __asm__("x0") = bits;
 	__asm__ volatile(NOTE("demo", "sizes", "0",
@@ -90,6 +102,12 @@ static void memory(long i)
 	__asm__ volatile(NOTE("demo", "memory", "0",
 			      "-4@(%%rax) -4@4(%%rax) -4@(%%rax,%%rcx,8) -4@4(%%rax,%%rcx,8) -2@demo_global(%%rip) 4@8+8(%%rax)")
 			 : : "a"(table), "c"(i));
+#elif defined(__riscv)
+	register struct pair *a0 __asm__("a0") = table;
+	register struct pair *a1 __asm__("a1") = &table[i];
+	__asm__ volatile(NOTE("demo", "memory", "0",
+			      "-4@0(a0) -4@4(a0) -4@0(a1) -4@4(a1) -2@5 4@16(a0)")
+			 : : "r"(a0), "r"(a1));
 #else
 	register struct pair *x0 __asm__("x0") = table;
 	register long x1 __asm__("x1") = i * 8;
@@ -104,6 +122,10 @@ static void twice(long n)
 #ifdef __x86_64__
 	__asm__ volatile(NOTE("demo", "twice", "0", "8@%%rdx") : : "d"(n));
 	__asm__ volatile(NOTE("demo", "twice", "0", "8@%%rsi") : : "S"(n + 1000));
+#elif defined(__riscv)
+	register long a3 __asm__("a3") = n, a4 __asm__("a4") = n + 1000;
+	__asm__ volatile(NOTE("demo", "twice", "0", "8@a3") : : "r"(a3));
+	__asm__ volatile(NOTE("demo", "twice", "0", "8@a4") : : "r"(a4));
 #else
 	register long x3 __asm__("x3") = n, x4 __asm__("x4") = n + 1000;
 	__asm__ volatile(NOTE("demo", "twice", "0", "8@x3") : : "r"(x3));
