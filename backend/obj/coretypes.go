@@ -119,13 +119,11 @@ func (c *coreTypes) child(m *coreMember, typ *kernel.Type) *coreNode {
 
 // access resolves a reference against the target and marks its members as used.
 func (c *coreTypes) access(ref ir.CORERef, kind ir.COREKind) (*coreAccess, error) {
-	a := &coreAccess{root: c.node(ref.Type)}
+	root := c.node(ref.Type)
+	a := &coreAccess{root: root, typ: root.typ}
 	if kind == ir.EnumvalExists || kind == ir.EnumvalValue {
 		a.steps = []coreStep{{member: a.root.enumerator(ref.Path)}}
 		return a, nil
-	}
-	if a.root.typ != nil {
-		a.typ = a.root.typ
 	}
 	if ref.Path == "" {
 		return a, nil

@@ -206,6 +206,7 @@ func TestCOREValues(t *testing.T) {
 		{"struct no_such_struct", "x", ir.FieldExists, 1},
 		{"enum bpf_func_id", "BPF_FUNC_get_func_ip", ir.EnumvalValue, 173},
 		{"struct task_struct", "", ir.TypeExists, 1},
+		{"union sigval", "", ir.TypeSize, 8},
 	} {
 		ct := newCoreTypes(tgt, newBuilder())
 		a, err := ct.access(ir.CORERef{Type: c.typ, Path: c.path}, c.kind)
