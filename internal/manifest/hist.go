@@ -44,3 +44,9 @@ func histPower(bits, i int) int { return max(i>>bits-1, 0) }
 // HistThousands is by how many powers of 1024 the least value in bucket i >= 1 is divided when it
 // is shown; it is a multiple of that.
 func HistThousands(bits, i int) int { return histPower(bits, i-1) / 10 }
+
+// HistBucket is the bucket of a value v >= 0.
+func HistBucket(k int, v uint64) int {
+	q := bits.Len64(v>>k|1) - 1
+	return 1 + q<<k + int(v>>q)
+}

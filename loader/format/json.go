@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"btc/internal/manifest"
@@ -164,6 +165,9 @@ func (j *JSON) stack(dst []byte, v Value, text []byte) []byte {
 	if v.Layout.Kind == "ustack" {
 		dst = strconv.AppendUint(append(dst, `, "pid": `...), uint64(binary.NativeEndian.Uint32(v.Bytes[8:])), 10)
 	}
+	dst = append(dst, `, "frames": `...)
+	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
+	dst = j.list(dst, len(lines), func(dst []byte, i int) []byte { return AppendQuoted(dst, []byte(strings.TrimSpace(lines[i]))) })
 	return append(AppendQuoted(append(dst, `, "text": `...), text), '}')
 }
 

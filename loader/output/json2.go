@@ -84,7 +84,8 @@ func json2Map(j *lines, x *Map) {
 	}
 	dst := append(j.begin("map", x.Event), `, "name": `...)
 	dst = append(format.AppendQuoted(dst, []byte(x.Map.Name)), `, "shape": `...)
-	dst = append(format.AppendQuoted(dst, []byte(x.Map.Shape)), `, "entries": [`...)
+	dst = json2Origins(format.AppendQuoted(dst, []byte(x.Map.Shape)), j.Run, x.Map)
+	dst = append(dst, `, "entries": [`...)
 	switch {
 	case !x.Map.Scalar():
 		dst = json2Elements(dst, j, x)
@@ -92,6 +93,14 @@ func json2Map(j *lines, x *Map) {
 		dst = append(render.ValueJSON(append(dst, `{"value": `...), j.values, x.Map, x.scalar(), x.Top.Div), '}')
 	}
 	j.end(append(dst, ']'))
+}
+
+// json2Origins appends what a merge of the runs of several hosts needs: where the map comes from,
+// and what decides its values.
+func json2Origins(dst []byte, r *Run, m *manifest.Map) []byte {
+	dst = format.AppendQuoted(append(dst, `, "object": `...), []byte(r.Manifest.Object.SHA256))
+	dst = format.AppendQuoted(append(dst, `, "host": `...), []byte(r.Host))
+	return render.JSONBounds(dst, m)
 }
 
 // json2Elements appends the entries of a keyed map. A key is always an array: the parts of the key.

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,9 +15,8 @@ import (
 // otlp is OTLP/JSON (OpenTelemetry protocol 1.x): one request a line, of metrics or of logs, as the
 // collector's otlpjsonfile receiver reads it.
 var otlp = Format{Name: "otlp", Help: "OTLP/JSON lines: maps as metrics, what the script prints as logs", JSON: true, Metrics: true, New: func(r *Run) Sink {
-	host, _ := os.Hostname()
 	o := &otlpSink{text: text{Run: r}, sampler: newSampler(r), values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames}}
-	o.resource = otlpResource(r, host)
+	o.resource = otlpResource(r)
 	return o
 }}
 
@@ -40,10 +38,10 @@ const (
 )
 
 // otlpResource is what all lines say of where they come from.
-func otlpResource(r *Run, host string) []byte {
+func otlpResource(r *Run) []byte {
 	dst := append([]byte(nil), `"resource":{"attributes":[`...)
 	for i, a := range [][2]string{
-		{"service.name", "btc/" + r.Object}, {"host.name", host}, {"host.arch", arch.HostLabel()},
+		{"service.name", "btc/" + r.Object}, {"host.name", r.Host}, {"host.arch", arch.HostLabel()},
 		{"btc.object", r.Object}, {"btc.object.sha256", r.Manifest.Object.SHA256}, {"btc.script", r.Manifest.Script.File},
 	} {
 		if i > 0 {

@@ -74,8 +74,8 @@ type Run struct {
 	// Post has a job of at most size bytes done after all that was reported before, by either sink,
 	// in the same order. Until it is done it counts as output that waits.
 	Post func(size int, job func())
-	// Object is the object's name in metrics.
-	Object string
+	// Object is the object's name in metrics, Host the name of this machine.
+	Object, Host string
 	// MaxSeries is how many series a metric has at most; 0: DefaultMaxSeries.
 	MaxSeries int
 	// Losses returns what was lost since the start, by cause.

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"fmt"
 	"strconv"
 
 	"btc/internal/manifest"
@@ -31,7 +32,7 @@ func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uin
 	case "lhist":
 		return appendBuckets(dst, j, el.Buckets, 1, lhistLabels{m})
 	case "tseries":
-		return seriesJSON(dst, j, el.Points, isSigned)
+		return seriesJSON(dst, j, m, el.Points, isSigned)
 	}
 	return j.Int(dst, divide(el.Value, div, isSigned), isSigned)
 }
@@ -84,4 +85,21 @@ func span(buckets []uint64) (first, last int) {
 		last = i
 	}
 	return first, last
+}
+
+// JSONBounds appends what decides a map's values besides its shape: signs, bounds and intervals.
+func JSONBounds(dst []byte, m *manifest.Map) []byte {
+	if m.Value != nil && (m.Shape != "plain" || m.Value.Kind == "int") {
+		dst = fmt.Appendf(dst, `, "signed": %v`, m.Value.Signed)
+	}
+	switch m.Shape {
+	case "hist":
+		dst = fmt.Appendf(dst, `, "bits": %d`, m.Bits)
+	case "lhist":
+		dst = fmt.Appendf(dst, `, "min": %d, "max": %d, "step": %d`, m.Min, m.Max, m.Step)
+	case "tseries":
+		dst = fmt.Appendf(dst, `, "interval": %d, "intervals": %d, "agg": `, m.Interval, m.Intervals)
+		dst = format.AppendQuoted(dst, []byte(m.Agg))
+	}
+	return dst
 }

@@ -16,6 +16,9 @@ type Point struct {
 	Start time.Time
 	Set   bool // there were values in it
 	Value uint64
+	// Of avg the total and the count of the values, of the last value the time of it (ns of the boot
+	// clock): what joining two runs needs.
+	Total, Meta uint64
 }
 
 // seriesPart is what a CPU has of an element of a tseries: {value, meta, interval}.
@@ -27,18 +30,18 @@ type seriesPart struct{ value, meta, interval uint64 }
 // there to the last one of all keys.
 func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	prefix := m.Key.Fields[len(m.Key.Fields)-1].Off
-	byKey := map[string]map[uint64]uint64{}
+	byKey := map[string]map[uint64]seriesPart{}
 	last := uint64(0)
 	for _, e := range entries {
 		key := string(e.Key[:prefix])
 		if byKey[key] == nil {
-			byKey[key] = map[uint64]uint64{}
+			byKey[key] = map[uint64]seriesPart{}
 		}
-		interval, value := latest(m, e.Values)
-		if _, ok := byKey[key][interval]; !ok {
-			byKey[key][interval] = value
+		part := latest(m, e.Values)
+		if _, ok := byKey[key][part.interval]; !ok {
+			byKey[key][part.interval] = part
 		}
-		last = max(last, interval)
+		last = max(last, part.interval)
 	}
 	keys := make([]string, 0, len(byKey))
 	for k := range byKey {
@@ -52,9 +55,9 @@ func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	return out
 }
 
-// latest is the newest interval among the CPUs' parts of an element, and the
-// value that the parts of this interval come to; 0 and 0 when none is used.
-func latest(m *manifest.Map, values [][]byte) (interval, value uint64) {
+// latest is what the parts of the newest interval among the CPUs' parts of an element come to;
+// zero when none is used.
+func latest(m *manifest.Map, values [][]byte) seriesPart {
 	var sum seriesPart
 	for _, v := range values {
 		p := seriesPart{word(v, m.ValueOff), word(v, m.ValueOff+8), word(v, m.ValueOff+16)}
@@ -66,11 +69,17 @@ func latest(m *manifest.Map, values [][]byte) (interval, value uint64) {
 			sum = together(m, sum, p)
 		}
 	}
-	if m.Agg == "avg" && sum.meta != 0 {
-		el := Element{Value: sum.value, Count: sum.meta}
-		sum.value = el.Average(signed(m))
+	return sum
+}
+
+// point is the value of an interval's parts.
+func (p seriesPart) point(m *manifest.Map) Point {
+	out := Point{Set: true, Value: p.value, Total: p.value, Meta: p.meta}
+	if m.Agg == "avg" && p.meta != 0 {
+		el := Element{Value: p.value, Count: p.meta}
+		out.Value = el.Average(signed(m))
 	}
-	return sum.interval, sum.value
+	return out
 }
 
 // together joins two CPUs' parts of one interval.
@@ -96,7 +105,7 @@ func together(m *manifest.Map, a, b seriesPart) seriesPart {
 }
 
 // points lists the intervals of a key; last is the newest interval of all keys.
-func points(m *manifest.Map, values map[uint64]uint64, last uint64) []Point {
+func points(m *manifest.Map, values map[uint64]seriesPart, last uint64) []Point {
 	from := last - uint64(m.Intervals) + 1
 	first := last
 	for interval := range values {
@@ -109,8 +118,12 @@ func points(m *manifest.Map, values map[uint64]uint64, last uint64) []Point {
 	}
 	out := make([]Point, 0, last-first+1)
 	for n := range last - first + 1 { // last may be the largest number
-		v, ok := values[first+n]
-		out = append(out, Point{Start: time.Unix(0, int64((first+n)*uint64(m.Interval))), Set: ok, Value: v})
+		var p Point
+		if part, ok := values[first+n]; ok {
+			p = part.point(m)
+		}
+		p.Start = time.Unix(0, int64((first+n)*uint64(m.Interval)))
+		out = append(out, p)
 	}
 	return out
 }
@@ -253,7 +266,7 @@ func seriesUnit(pts []Point) (string, int) {
 
 // seriesJSON appends the intervals that have values; Full all of them, null
 // those without.
-func seriesJSON(dst []byte, j *format.JSON, pts []Point, isSigned bool) []byte {
+func seriesJSON(dst []byte, j *format.JSON, m *manifest.Map, pts []Point, isSigned bool) []byte {
 	dst = append(dst, '[')
 	first := true
 	for _, p := range pts {
@@ -273,6 +286,14 @@ func seriesJSON(dst []byte, j *format.JSON, pts []Point, isSigned bool) []byte {
 		}
 		if p.Set {
 			dst = j.Int(dst, p.Value, isSigned)
+			switch {
+			case !j.Full:
+			case m.Agg == "avg":
+				dst = j.Int(append(dst, `, "total": `...), p.Total, isSigned)
+				dst = j.Int(append(dst, `, "count": `...), p.Meta, false)
+			case m.Agg == "":
+				dst = j.Int(append(dst, `, "at": `...), p.Meta, false)
+			}
 		} else {
 			dst = append(dst, "null"...)
 		}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"btc/internal/manifest"
@@ -41,7 +42,7 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
 		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, Tell: s.tell,
 		Post:   func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) },
-		Object: s.opts.Object, MaxSeries: s.opts.MaxSeries, Losses: s.lossCounts, Started: time.Now(),
+		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Losses: s.lossCounts, Started: time.Now(),
 	}
 	w.sink = s.opts.Format.New(w.Run)
 	return w
@@ -149,4 +150,10 @@ func (w *writer) postpone(e *event.Event, record []byte) {
 			back.handlers[back.event.ID](back, &back.event)
 		}
 	})
+}
+
+// hostName is the name of this machine, "" where there is none.
+func hostName() string {
+	name, _ := os.Hostname()
+	return name
 }

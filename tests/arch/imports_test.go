@@ -49,6 +49,7 @@ var allowed = map[string][]string{
 	"manifest": {"internal/manifest"},
 
 	"internal/manifest":  {},
+	"internal/merge":     {"internal/manifest", "loader/format", "loader/render"},
 	"loader/binary":      {"internal/safefile"},
 	"loader/hostinfo":    {"internal/manifest"},
 	"targets/targetfile": {"loader/hostinfo"},

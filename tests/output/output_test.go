@@ -163,16 +163,16 @@ func TestSchema(t *testing.T) {
 	}
 	const now = `"time": "2026-01-02T03:04:05.6Z"`
 	for line, want := range map[string]bool{
-		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": []}`:                                   true,
-		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": [{"key": [1, {"x": 1}], "value": 1}]}`: true,
-		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": [{"key": 1, "value": 1}]}`:             false,
-		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "entries": [{"key": [1], "value": 1.5}]}`:         false,
-		`{"type": "map", ` + now + `, "name": "@", "entries": []}`:                                                     false,
-		`{"type": "maps", ` + now + `, "name": "@", "shape": "count", "entries": []}`:                                  false,
-		`{"type": "printf", "time": "now", "line": 1, "col": 1, "probes": [], "data": ""}`:                             false,
-		`{"type": "printf", ` + now + `, "line": 1, "col": 1, "probes": [], "data": "", "more": 1}`:                    false,
-		`{"type": "printf", ` + now + `, "line": 0, "col": 1, "probes": [], "data": ""}`:                               false,
-		`{"type": "printf", ` + now + `, "line": 1, "col": 1, "probes": ["begin"], "data": ""}`:                        true,
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "object": "ab", "host": "h", "entries": []}`:                                   true,
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "object": "ab", "host": "h", "entries": [{"key": [1, {"x": 1}], "value": 1}]}`: true,
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "object": "ab", "host": "h", "entries": [{"key": 1, "value": 1}]}`:             false,
+		`{"type": "map", ` + now + `, "name": "@", "shape": "count", "object": "ab", "host": "h", "entries": [{"key": [1], "value": 1.5}]}`:         false,
+		`{"type": "map", ` + now + `, "name": "@", "entries": []}`:                                                                                  false,
+		`{"type": "maps", ` + now + `, "name": "@", "shape": "count", "object": "ab", "host": "h", "entries": []}`:                                  false,
+		`{"type": "printf", "time": "now", "line": 1, "col": 1, "probes": [], "data": ""}`:                                                          false,
+		`{"type": "printf", ` + now + `, "line": 1, "col": 1, "probes": [], "data": "", "more": 1}`:                                                 false,
+		`{"type": "printf", ` + now + `, "line": 0, "col": 1, "probes": [], "data": ""}`:                                                            false,
+		`{"type": "printf", ` + now + `, "line": 1, "col": 1, "probes": ["begin"], "data": ""}`:                                                     true,
 	} {
 		d := json.NewDecoder(strings.NewReader(line))
 		d.UseNumber()

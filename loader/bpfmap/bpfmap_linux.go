@@ -1,8 +1,3 @@
-// Package bpfmap reads and changes BPF maps as raw bytes: whole maps in batches
-// where the kernel has them (hashes: 5.6), key by key where not.
-//
-// It takes a map's file descriptor and sizes, and gives entries whose value is
-// one slice for each possible CPU (one slice when the map is not per CPU).
 package bpfmap
 
 import (
@@ -35,12 +30,6 @@ type Map struct {
 	MaxEntries int
 	PerCPU     bool
 	CPUs       int // possible CPUs, for per-CPU maps
-}
-
-// Entry is one element: a value for each CPU, or a single one.
-type Entry struct {
-	Key    []byte
-	Values [][]byte
 }
 
 // stride is the room of one CPU's value: the kernel rounds it up to 8 bytes.

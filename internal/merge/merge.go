@@ -1,0 +1,536 @@
+// Package merge adds up the runs of one object on many hosts: the maps that btrun wrote with
+// -f json2, each as if one host had run.
+//
+// It takes streams of lines and returns maps. count, sum, avg, stats, min, max, hist, lhist and tseries
+// are exact: all hosts have the same buckets, and intervals of wall-clock time. Of a stream that
+// has several snapshots of a map the last one counts. Memory grows with the keys, not with the hosts.
+package merge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"btc/internal/manifest"
+	"btc/loader/render"
+)
+
+// maxLine bounds a line, in bytes: a map of a million keys has some 60 MB.
+const maxLine = 256 << 20
+
+// Runs are the merged runs. It is not safe for concurrent use; each goroutine has its own, which
+// Add joins.
+type Runs struct {
+	// ByHost makes the host's name the first part of each key.
+	ByHost bool
+
+	maps   map[string]*Map
+	object string // SHA-256
+	first  string // the stream that it was found in
+	hosts  map[string]bool
+	last   map[string][]byte // of the stream at hand: the last line of each map
+}
+
+// Map is a merged map. Its description is that of a manifest, with the parts of keys as they
+// are written in JSON.
+type Map struct {
+	manifest.Map
+	elems map[string]*element // by key: the JSON of its parts, "" of a scalar
+}
+
+// element is a value; which fields count is as in render.Element.
+type element struct {
+	value, count uint64
+	buckets      []uint64
+	points       map[int64]render.Point // by start, ns
+	raw          string                 // plain: the JSON
+}
+
+// Hosts is how many hosts the runs are of.
+func (r *Runs) Hosts() int { return len(r.hosts) }
+
+// NotJSON2 is the error of a stream that btrun -f json2 has not written.
+var NotJSON2 = errors.New("not the output of btrun -f json2")
+
+// Read merges a stream. name is what errors call it, and the host of lines that name none. cut
+// reports that the stream ends within a line, as that of a run that was killed: what is
+// before it counts.
+func (r *Runs) Read(name string, in io.Reader) (cut bool, err error) {
+	if r.maps == nil {
+		r.maps, r.hosts = map[string]*Map{}, map[string]bool{}
+	}
+	r.last = map[string][]byte{}
+	b := bufio.NewReaderSize(in, 1<<20)
+	for n := 1; ; n++ {
+		line, err := readLine(b)
+		switch {
+		case err == io.EOF && len(line) > 0 && !gjson.ValidBytes(line):
+			return true, r.fold(name)
+		case err != nil && err != io.EOF:
+			return false, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		if e := r.line(line); e != nil {
+			return false, fmt.Errorf("%s:%d: %w", name, n, e)
+		}
+		if err == io.EOF {
+			return false, r.fold(name)
+		}
+	}
+}
+
+// readLine reads a line of any length up to maxLine; the result is valid until the next one.
+func readLine(b *bufio.Reader) ([]byte, error) {
+	line, err := b.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return line, err
+	}
+	long := slices.Clone(line)
+	for err == bufio.ErrBufferFull {
+		if len(long) > maxLine {
+			return nil, fmt.Errorf("a line of more than %d MiB", maxLine>>20)
+		}
+		line, err = b.ReadSlice('\n')
+		long = append(long, line...)
+	}
+	return long, err
+}
+
+// line keeps the line of a map that the run showed by itself. Others are of events.
+func (r *Runs) line(line []byte) error {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return nil
+	}
+	if line[0] != '{' {
+		return NotJSON2
+	}
+	kind, name, asked := "", "", false
+	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case "type":
+			kind = value.Str
+		case "name":
+			name = strings.Clone(value.Str)
+		case "line":
+			asked = true
+		case "entries":
+			return false
+		}
+		return kind == "" || kind == "map"
+	})
+	if kind == "" {
+		return NotJSON2
+	}
+	if kind == "map" && !asked {
+		r.last[name] = append(r.last[name][:0], line...)
+	}
+	return nil
+}
+
+// fold adds the maps of a stream that was read.
+func (r *Runs) fold(stream string) error {
+	if len(r.last) == 0 {
+		return fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", stream, NotJSON2)
+	}
+	for name, line := range r.last {
+		if !gjson.ValidBytes(line) {
+			return fmt.Errorf("%s: map %s: %w", stream, name, NotJSON2)
+		}
+		if err := r.addLine(stream, gjson.ParseBytes(line)); err != nil {
+			return fmt.Errorf("%s: map %s: %w", stream, name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Runs) addLine(stream string, line gjson.Result) error {
+	// What is kept is cloned: the strings of a line share its memory.
+	m := &Map{elems: map[string]*element{}}
+	object, host := "", ""
+	var entries gjson.Result
+	line.ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case "name":
+			m.Name = strings.Clone(value.String())
+		case "shape":
+			m.Shape = strings.Clone(value.String())
+		case "object":
+			object = strings.Clone(value.String())
+		case "host":
+			host = strings.Clone(value.String())
+		case "signed":
+			m.Value = &manifest.Layout{Kind: "int", Size: 8, Signed: value.Bool()}
+		case "bits":
+			m.Bits = int(value.Int())
+		case "min":
+			m.Min = value.Int()
+		case "max":
+			m.Max = value.Int()
+		case "step":
+			m.Step = value.Int()
+		case "interval":
+			m.Interval = value.Int()
+		case "intervals":
+			m.Intervals = value.Int()
+		case "agg":
+			m.Agg = strings.Clone(value.String())
+		case "entries":
+			entries = value
+		}
+		return true
+	})
+	if err := r.sameObject(stream, object); err != nil {
+		return err
+	}
+	if host == "" {
+		host = stream
+	}
+	r.hosts[host] = true
+	if m.Value == nil {
+		m.Value = &manifest.Layout{Kind: "int", Size: 8}
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	have := r.maps[m.Name]
+	if have == nil {
+		have = m
+		r.maps[m.Name] = m
+	} else if err := have.same(m); err != nil {
+		return err
+	}
+	prefix := ""
+	if r.ByHost {
+		prefix = strconv.Quote(strings.ToValidUTF8(host, "\uFFFD"))
+	}
+	return have.addEntries(entries, prefix)
+}
+
+// sameObject refuses the run of another object.
+func (r *Runs) sameObject(stream, object string) error {
+	switch {
+	case object == "":
+		return errors.New("the line names no object: it was written by a btrun that is older than btc merge")
+	case r.object == "":
+		r.object, r.first = object, stream
+	case r.object != object:
+		return fmt.Errorf("it is of object %.12s, but %s is of object %.12s: only runs of one object can be merged", object, r.first, r.object)
+	}
+	return nil
+}
+
+// check refuses a description that no map has.
+func (m *Map) check() error {
+	switch m.Shape {
+	case "count", "sum", "avg", "stats", "min", "max", "plain":
+		return nil
+	case "hist":
+		if m.Bits >= 0 && m.Bits <= 5 {
+			return nil
+		}
+	case "lhist":
+		if manifest.LhistBuckets(m.Min, m.Max, m.Step) > 0 {
+			return nil
+		}
+	case "tseries":
+		if m.Interval > 0 && m.Intervals > 0 && m.Intervals <= 1<<20 && m.Interval <= math.MaxInt64/m.Intervals {
+			return nil
+		}
+	}
+	return fmt.Errorf("no map has the shape %q with these bounds", m.Shape)
+}
+
+// same refuses another description.
+func (m *Map) same(x *Map) error {
+	a, b := m.Map, x.Map
+	if a.Shape != b.Shape || a.Bits != b.Bits || a.Min != b.Min || a.Max != b.Max || a.Step != b.Step ||
+		a.Interval != b.Interval || a.Agg != b.Agg || a.Value.Signed != b.Value.Signed {
+		return errors.New("its description differs from that of the other runs")
+	}
+	return nil
+}
+
+// Merges reports whether the values of several hosts can be made one: those that are assigned
+// have no sum.
+func (m *Map) Merges() bool {
+	return m.Shape != "plain" && (m.Shape != "tseries" || m.Agg != "")
+}
+
+// addEntries adds the entries of a line; prefix is the first part of each key, or "".
+func (m *Map) addEntries(entries gjson.Result, prefix string) (err error) {
+	if !entries.IsArray() {
+		return errors.New("it has no entries")
+	}
+	var key []byte
+	entries.ForEach(func(_, entry gjson.Result) bool {
+		var rawKey string
+		var value gjson.Result
+		entry.ForEach(func(name, v gjson.Result) bool {
+			switch name.Str {
+			case "key":
+				rawKey = v.Raw
+			case "value":
+				value = v
+			}
+			return true
+		})
+		if !value.Exists() {
+			err = errors.New("an entry has no value")
+			return false
+		}
+		key = appendKey(key[:0], prefix, rawKey)
+		el := m.elems[string(key)]
+		if el == nil {
+			el = &element{}
+			if err = m.parse(el, value); err != nil {
+				return false
+			}
+			m.elems[string(key)] = el
+			return true
+		}
+		var more element
+		if err = m.parse(&more, value); err != nil {
+			return false
+		}
+		if m.Merges() || prefix == "" {
+			m.join(el, &more)
+		} else {
+			*el = more // two runs of one host: the later one
+		}
+		return true
+	})
+	return err
+}
+
+// appendKey makes a key of the JSON of its parts: what is an object there, such as a stack or an
+// address with its symbol, is told apart by its text, which is the same on all hosts.
+func appendKey(dst []byte, prefix, raw string) []byte {
+	if prefix == "" && raw == "" {
+		return dst
+	}
+	dst = append(dst, '[')
+	dst = append(dst, prefix...)
+	if raw == "" {
+		return append(dst, ']')
+	}
+	if prefix != "" {
+		dst = append(dst, ',')
+	}
+	if !strings.Contains(raw, "{") {
+		return append(dst, raw[1:]...)
+	}
+	n := 0
+	gjson.Parse(raw).ForEach(func(_, part gjson.Result) bool {
+		if n++; n > 1 {
+			dst = append(dst, ',')
+		}
+		if text := part.Get("text"); part.IsObject() && text.Exists() && !part.Get("truncated").Exists() {
+			dst = append(dst, text.Raw...)
+		} else {
+			dst = append(dst, part.Raw...)
+		}
+		return true
+	})
+	return append(dst, ']')
+}
+
+// number reads an integer of up to 64 bits.
+func number(v gjson.Result) (uint64, error) {
+	if strings.HasPrefix(v.Raw, "-") {
+		n, err := strconv.ParseInt(v.Raw, 10, 64)
+		return uint64(n), err
+	}
+	return strconv.ParseUint(v.Raw, 10, 64)
+}
+
+// parse reads a value of the map's shape.
+func (m *Map) parse(el *element, v gjson.Result) (err error) {
+	fail := func(e error) {
+		if err == nil && e != nil {
+			err = fmt.Errorf("a value of %s: %w", m.Shape, e)
+		}
+	}
+	get := func(v gjson.Result, to *uint64) {
+		n, e := number(v)
+		*to = n
+		fail(e)
+	}
+	switch m.Shape {
+	case "plain":
+		el.raw = strings.Clone(v.Raw)
+	case "avg", "stats":
+		get(v.Get("count"), &el.count)
+		get(v.Get("total"), &el.value)
+	case "hist", "lhist":
+		if !v.IsArray() {
+			return fmt.Errorf("a value of %s is not a list", m.Shape)
+		}
+		v.ForEach(func(_, bucket gjson.Result) bool {
+			var low gjson.Result
+			n := uint64(0)
+			bucket.ForEach(func(name, x gjson.Result) bool {
+				switch name.Str {
+				case "min":
+					low = x
+				case "count":
+					get(x, &n)
+				}
+				return true
+			})
+			i, e := m.bucket(low)
+			fail(e)
+			if err != nil {
+				return false
+			}
+			if i >= len(el.buckets) {
+				el.buckets = append(el.buckets, make([]uint64, i+1-len(el.buckets))...)
+			}
+			el.buckets[i] += n
+			el.count += n
+			return true
+		})
+	case "tseries":
+		if !v.IsArray() {
+			return errors.New("a value of tseries is not a list")
+		}
+		el.points = map[int64]render.Point{}
+		v.ForEach(func(_, x gjson.Result) bool {
+			if x.Get("value").Type == gjson.Null {
+				return true
+			}
+			p := render.Point{Set: true}
+			start, e := time.Parse(time.RFC3339Nano, x.Get("start").String())
+			fail(e)
+			p.Start = start
+			get(x.Get("value"), &p.Value)
+			p.Total = p.Value
+			if m.Agg == "avg" {
+				get(x.Get("total"), &p.Total)
+				get(x.Get("count"), &p.Meta)
+			}
+			el.points[start.UnixNano()] = p
+			return err == nil
+		})
+	default:
+		get(v, &el.value)
+	}
+	return err
+}
+
+// bucket is the index of the bucket with a least value; that of the first has none.
+func (m *Map) bucket(low gjson.Result) (int, error) {
+	if !low.Exists() {
+		return 0, nil
+	}
+	n, err := number(low)
+	if err != nil {
+		return 0, err
+	}
+	if m.Shape == "lhist" {
+		past := int64(n) - m.Min
+		if i := past/m.Step + 1; past >= 0 && past%m.Step == 0 && i < int64(manifest.LhistBuckets(m.Min, m.Max, m.Step)) {
+			return int(i), nil
+		}
+	} else if i := manifest.HistBucket(m.Bits, n); i < manifest.HistBuckets(m.Bits) && manifest.HistFirst(m.Bits, i) == n {
+		return i, nil
+	}
+	return 0, fmt.Errorf("no bucket begins at %s", low.Raw)
+}
+
+// join adds b to a.
+func (m *Map) join(a, b *element) {
+	switch m.Shape {
+	case "min", "max":
+		a.value = m.extreme(a.value, b.value, m.Shape)
+	case "hist", "lhist":
+		if len(b.buckets) > len(a.buckets) {
+			a.buckets = append(a.buckets, make([]uint64, len(b.buckets)-len(a.buckets))...)
+		}
+		for i, n := range b.buckets {
+			a.buckets[i] += n
+		}
+		a.count += b.count
+	case "tseries":
+		for at, p := range b.points {
+			if have, ok := a.points[at]; ok {
+				p = m.joinPoints(have, p)
+			}
+			a.points[at] = p
+		}
+	case "plain":
+	default:
+		a.value += b.value
+		a.count += b.count
+	}
+}
+
+func (m *Map) joinPoints(a, b render.Point) render.Point {
+	switch m.Agg {
+	case "min", "max":
+		a.Value = m.extreme(a.Value, b.Value, m.Agg)
+	default:
+		a.Total += b.Total
+		a.Meta += b.Meta
+		a.Value = a.Total
+		if m.Agg == "avg" {
+			el := render.Element{Value: a.Total, Count: a.Meta}
+			a.Value = el.Average(m.Value.Signed)
+		}
+	}
+	return a
+}
+
+// extreme is the smaller or larger of two numbers.
+func (m *Map) extreme(a, b uint64, which string) uint64 {
+	less := a < b
+	if m.Value.Signed {
+		less = int64(a) < int64(b)
+	}
+	if less == (which == "min") {
+		return a
+	}
+	return b
+}
+
+// Add joins other runs, which must not be used any more.
+func (r *Runs) Add(o *Runs) error {
+	if o.object == "" {
+		return nil
+	}
+	if r.maps == nil {
+		r.maps, r.hosts = map[string]*Map{}, map[string]bool{}
+	}
+	if err := r.sameObject(o.first, o.object); err != nil {
+		return fmt.Errorf("%s: %w", o.first, err)
+	}
+	for h := range o.hosts {
+		r.hosts[h] = true
+	}
+	for name, x := range o.maps {
+		m := r.maps[name]
+		if m == nil {
+			r.maps[name] = x
+			continue
+		}
+		if err := m.same(x); err != nil {
+			return fmt.Errorf("%s: map %s: %w", o.first, name, err)
+		}
+		for key, el := range x.elems {
+			if have := m.elems[key]; have != nil && (m.Merges() || !r.ByHost) {
+				m.join(have, el)
+			} else {
+				m.elems[key] = el
+			}
+		}
+	}
+	return nil
+}

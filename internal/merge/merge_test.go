@@ -1,0 +1,291 @@
+package merge
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/internal/manifest"
+	"btc/loader/format"
+	"btc/loader/output"
+	"btc/loader/render"
+)
+
+var (
+	integer64 = manifest.Layout{Kind: "int", Size: 8, Signed: true}
+	unsigned  = manifest.Layout{Kind: "int", Size: 8}
+	shortText = manifest.Layout{Kind: "string", Size: 16}
+	pair      = manifest.Layout{Kind: "tuple", Size: 24, Fields: []manifest.Field{{Layout: integer64}, {Off: 8, Layout: shortText}}}
+)
+
+// shapes has a map of each shape that adds up.
+var shapes = []manifest.Map{
+	{Name: "@avg", Shape: "avg", Value: &integer64},
+	{Name: "@count", Shape: "count", Value: &unsigned, Key: &pair},
+	{Name: "@hist", Shape: "hist", Value: &integer64, Key: &integer64, Bits: 2},
+	{Name: "@lhist", Shape: "lhist", Value: &integer64, Min: -10, Max: 100, Step: 7},
+	{Name: "@max", Shape: "max", Value: &integer64, Key: &shortText},
+	{Name: "@min", Shape: "min", Value: &integer64, Key: &shortText},
+	{Name: "@stats", Shape: "stats", Value: &integer64, Key: &pair},
+	{Name: "@sum", Shape: "sum", Value: &unsigned, Key: &integer64},
+	{Name: "@tseries", Shape: "tseries", Value: &integer64, Interval: int64(time.Second), Intervals: 5, Agg: "avg",
+		Key: &manifest.Layout{Kind: "tuple", Size: 16, Fields: []manifest.Field{{Layout: integer64}, {Off: 8, Layout: unsigned}}}},
+}
+
+// content is what values a host counted, by map and key.
+type content map[string]map[string][]int64
+
+// random are some values for each map; a key has its parts.
+func random(r *rand.Rand) content {
+	c := content{}
+	for i := range shapes {
+		m := &shapes[i]
+		c[m.Name] = map[string][]int64{}
+		for range 1 + r.IntN(40) {
+			var key []byte
+			if m.Key != nil {
+				n := r.Int64N(7) - 3
+				switch m.Key {
+				case &shortText:
+					key = fmt.Appendf(nil, "key \"%d\"", n)
+					key = append(key, make([]byte, 16-len(key))...)
+				case &pair:
+					key = binary.NativeEndian.AppendUint64(nil, uint64(n))
+					key = append(append(key, "a,b"...), make([]byte, 13)...)
+				default:
+					key = binary.NativeEndian.AppendUint64(nil, uint64(n))
+				}
+			}
+			v := r.Int64N(2000) - 100
+			if m.Shape == "sum" {
+				v += 1 << 62
+			}
+			c[m.Name][string(key)] = append(c[m.Name][string(key)], v)
+		}
+	}
+	return c
+}
+
+// elements are the values as a run has counted them.
+func elements(m *manifest.Map, values map[string][]int64) []render.Element {
+	var out []render.Element
+	last := int64(0) // interval of all keys
+	for _, all := range values {
+		for _, v := range all {
+			last = max(last, 100+v&3)
+		}
+	}
+	for key, all := range values {
+		el := render.Element{Key: []byte(key), Set: true, Count: uint64(len(all))}
+		buckets := map[string]int{"hist": manifest.HistBuckets(m.Bits), "lhist": manifest.LhistBuckets(m.Min, m.Max, m.Step)}[m.Shape]
+		el.Buckets = make([]uint64, buckets)
+		points := map[int64]*render.Point{}
+		for i, v := range all {
+			switch {
+			case m.Shape == "count":
+				el.Value++
+			case m.Shape == "hist" && v < 0, m.Shape == "lhist" && v < m.Min:
+				el.Buckets[0]++
+			case m.Shape == "hist":
+				el.Buckets[manifest.HistBucket(m.Bits, uint64(v))]++
+			case m.Shape == "lhist":
+				el.Buckets[min(len(el.Buckets)-1, int((v-m.Min)/m.Step)+1)]++
+			case m.Shape == "min" && (i == 0 || v < int64(el.Value)), m.Shape == "max" && (i == 0 || v > int64(el.Value)):
+				el.Value = uint64(v)
+			case m.Shape == "tseries":
+				at := 100 + v&3
+				if points[at] == nil {
+					points[at] = &render.Point{}
+				}
+				points[at].Total += uint64(v)
+				points[at].Meta++
+			case m.Shape != "min" && m.Shape != "max":
+				el.Value += uint64(v)
+			}
+		}
+		for at := int64(100); at <= last && m.Shape == "tseries"; at++ {
+			p := render.Point{Start: time.Unix(at, 0)}
+			if x := points[at]; x != nil {
+				p.Set, p.Total, p.Meta = true, x.Total, x.Meta
+				p.Value = uint64(int64(x.Total) / int64(x.Meta))
+			}
+			if p.Set || len(el.Points) > 0 {
+				el.Points = append(el.Points, p)
+			}
+		}
+		out = append(out, el)
+	}
+	if m.Shape == "tseries" {
+		slices.SortFunc(out, func(a, b render.Element) int { return bytes.Compare(a.Key, b.Key) })
+	}
+	return out
+}
+
+// written is the end of a run in a format.
+func written(f *output.Format, host string, c content) string {
+	var out strings.Builder
+	r := &output.Run{Manifest: &manifest.Manifest{Object: manifest.Object{SHA256: "ab12"}}, Env: &format.Env{}, Host: host, At: time.Unix(1, 0)}
+	r.Out = output.NewWriter("line", func(b []byte, _ bool) []byte {
+		out.Write(b)
+		return b[:0]
+	})
+	f.New(r).End(func(show func(*output.Map)) {
+		for i := range shapes {
+			show(&output.Map{Map: &shapes[i], Elements: elements(&shapes[i], c[shapes[i].Name])})
+		}
+	})
+	r.Out.Flush(true)
+	return out.String()
+}
+
+// Merged runs of several hosts are the run of one host that counted it all.
+func TestMergeIsOneRun(t *testing.T) {
+	json2 := output.Find("json2")
+	for seed := range uint64(50) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		all := content{}
+		parts := []*Runs{{}, {}}
+		for host := range 1 + rnd.IntN(5) {
+			c := random(rnd)
+			for name, keys := range c {
+				if all[name] == nil {
+					all[name] = map[string][]int64{}
+				}
+				for key, values := range keys {
+					all[name][key] = append(all[name][key], values...)
+				}
+			}
+			name := fmt.Sprint("host", host)
+			if cut, err := parts[host%2].Read(name, strings.NewReader(written(json2, name, c))); err != nil || cut {
+				t.Fatal(cut, err)
+			}
+		}
+		if err := parts[0].Add(parts[1]); err != nil {
+			t.Fatal(err)
+		}
+		names, left := parts[0].Names()
+		if len(names) != len(shapes) || len(left) > 0 {
+			t.Fatal(names, left)
+		}
+		var got, again []byte
+		second := &Runs{}
+		for _, name := range names {
+			got = parts[0].AppendText(got, name)
+			again = parts[0].AppendJSON(again, name, time.Now())
+		}
+		want := strings.TrimPrefix(written(&output.Text, "", all), "\n\n")
+		if string(got) != want {
+			t.Fatalf("seed %d: merged\n%s\none run\n%s", seed, got, want)
+		}
+		// What was merged can be merged again.
+		if _, err := second.Read("merged", strings.NewReader(string(again))); err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, name := range names {
+			got = second.AppendText(got, name)
+		}
+		if string(got) != want {
+			t.Fatalf("seed %d: merged twice\n%s\none run\n%s", seed, got, want)
+		}
+	}
+}
+
+const line = `{"type": "map", "name": "@x", "shape": "count", "object": "ab", "host": "a", "signed": false, "entries": [{"key": [1], "value": 2}]}` + "\n"
+
+func TestRead(t *testing.T) {
+	for _, c := range []struct {
+		name, in, want, err string
+		cut                 bool
+	}{
+		{name: "last snapshot", in: line + strings.Replace(line, `"value": 2`, `"value": 7`, 1), want: "@x[1]: 7\n"},
+		{name: "print() is not a snapshot", in: line + strings.Replace(line, `"name"`, `"line": 1, "col": 2, "probes": [], "name"`, 1), want: "@x[1]: 2\n"},
+		{name: "cut", in: line + line[:50], want: "@x[1]: 2\n", cut: true},
+		{name: "no newline", in: strings.TrimSpace(line), want: "@x[1]: 2\n"},
+		{name: "other lines", in: `{"type": "printf", "data": "x"}` + "\n\n" + line, want: "@x[1]: 2\n"},
+		{name: "symbols by their text", want: "@x[f+1]: 4\n", in: strings.Replace(line, `[{"key": [1], "value": 2}]`,
+			`[{"key": [{"address": 1, "text": "f+1"}], "value": 1}, {"key": [{"address": 9, "text": "f+1"}], "value": 3}]`, 1)},
+		{name: "64 bits", in: strings.Replace(line, `"value": 2`, `"value": 18446744073709551615`, 1), want: "@x[1]: 18446744073709551615\n"},
+
+		{name: "empty", err: "no map at the end"},
+		{name: "text", in: "@x: 1\n", err: "not the output of btrun -f json2"},
+		{name: "json", in: `{"type": "map", "data": {"@x": 1}}` + "\n", err: "names no object"},
+		{name: "a list", in: "[1]\n", err: "not the output"},
+		{name: "no value", in: strings.Replace(line, `, "value": 2`, "", 1), err: "an entry has no value"},
+		{name: "a value that is no number", in: strings.Replace(line, `"value": 2`, `"value": "x"`, 1), err: "a value of count"},
+		{name: "too large", in: strings.Replace(line, `"value": 2`, `"value": 18446744073709551616`, 1), err: "a value of count"},
+		{name: "no shape", in: strings.Replace(line, `count`, `size`, 1), err: `no map has the shape "size"`},
+		{name: "bits", in: strings.Replace(line, `"count"`, `"hist", "bits": 60`, 1), err: `no map has the shape "hist"`},
+		{name: "a bucket that is none", in: strings.Replace(strings.Replace(line, `"count"`, `"hist", "bits": 0`, 1), `2}`, `[{"min": 3, "max": 3, "count": 1}]}`, 1), err: "no bucket begins at 3"},
+		{name: "tseries", in: strings.Replace(line, `"count"`, `"tseries", "interval": 9000000000000000000, "intervals": 1000`, 1), err: `no map has the shape "tseries"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &Runs{}
+			cut, err := r.Read("in", strings.NewReader(c.in))
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "in:") {
+					t.Errorf("%v, want %q", err, c.err)
+				}
+				return
+			}
+			if err != nil || cut != c.cut {
+				t.Fatal(cut, err)
+			}
+			if got := string(r.AppendText(nil, "@x")); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOtherObject(t *testing.T) {
+	r := &Runs{}
+	if _, err := r.Read("a", strings.NewReader(line)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Read("b", strings.NewReader(strings.Replace(line, `"object": "ab"`, `"object": "cd"`, 1)))
+	if err == nil || err.Error() != "b: map @x: it is of object cd, but a is of object ab: only runs of one object can be merged" {
+		t.Error(err)
+	}
+	o := &Runs{}
+	if _, err := o.Read("b", strings.NewReader(strings.Replace(line, `"object": "ab"`, `"object": "cd"`, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Add(o); err == nil || errors.Is(err, NotJSON2) {
+		t.Error(err)
+	}
+}
+
+func TestByHost(t *testing.T) {
+	r := &Runs{ByHost: true}
+	for _, in := range []string{line, strings.Replace(line, `"host": "a"`, `"host": "b"`, 1), line} {
+		if _, err := r.Read("in", strings.NewReader(in)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := string(r.AppendText(nil, "@x")); got != "@x[b, 1]: 2\n@x[a, 1]: 4\n" || r.Hosts() != 2 {
+		t.Errorf("%q of %d hosts", got, r.Hosts())
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(line))
+	f.Add([]byte(written(output.Find("json2"), "h", random(rand.New(rand.NewPCG(1, 1))))))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := &Runs{}
+		if _, err := r.Read("in", strings.NewReader(string(in))); err != nil {
+			return
+		}
+		names, _ := r.Names()
+		for _, name := range names {
+			r.AppendText(nil, name)
+			r.AppendJSON(nil, name, time.Unix(0, 0))
+		}
+	})
+}

@@ -1,0 +1,12 @@
+// Package bpfmap reads and changes BPF maps as raw bytes: whole maps in batches
+// where the kernel has them (hashes: 5.6), key by key where not.
+//
+// It takes a map's file descriptor and sizes, and gives entries whose value is
+// one slice for each possible CPU (one slice when the map is not per CPU).
+package bpfmap
+
+// Entry is one element: a value for each CPU, or a single one.
+type Entry struct {
+	Key    []byte
+	Values [][]byte
+}
