@@ -323,7 +323,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		if total += len(plan.Matches); total > maxPlaces {
 			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("the attach points up to this one match more than %d places", maxPlaces)}
 		}
-		if programs += plan.programs(); programs > limit(m, "max_bpf_progs") {
+		if programs += plan.NumPrograms(); programs > limit(m, "max_bpf_progs") {
 			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
 				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable."}
 		}
@@ -391,8 +391,8 @@ func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
 // attach point (frontend/irgen has it, too).
 const placeShift = 20
 
-// programs is how many BPF programs a plan is loaded as.
-func (p *Plan) programs() int {
+// NumPrograms is how many BPF programs a plan is loaded as.
+func (p *Plan) NumPrograms() int {
 	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
 		return len(p.Matches)
 	}

@@ -83,7 +83,12 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err != nil {
 		return nil, fmt.Errorf("number of CPUs: %w", err)
 	}
-	if err := permit.CheckMemory(o, cpus, opts.MaxMemory); err != nil {
+	copies := uint64(0)
+	for i := range exp.Plans {
+		p := &exp.Plans[i]
+		copies += permit.ProgramMemory(o.Spec.Programs[p.Prog.Name], p.NumPrograms())
+	}
+	if err := permit.CheckMemory(o, cpus, copies, opts.MaxMemory); err != nil {
 		return nil, err
 	}
 	l := &Loaded{}

@@ -55,20 +55,36 @@ func buckets(n uint64) uint64 {
 	return 1 << bits.Len64(n-1)
 }
 
-// CheckMemory refuses maps that together take more than limit bytes; 0 is no limit.
-func CheckMemory(o *object.Object, cpus int, limit uint64) error {
+// A program takes its instructions as the kernel keeps them and as the processor runs them, and
+// some pages for itself: about these bytes.
+const (
+	programBytes     = 8 << 10
+	instructionBytes = 24
+)
+
+// ProgramMemory is about what n copies of a program take in the kernel, in bytes.
+func ProgramMemory(s *ebpf.ProgramSpec, n int) uint64 {
+	return uint64(n) * (programBytes + instructionBytes*uint64(len(s.Instructions)))
+}
+
+// CheckMemory refuses maps and programs that together take more than limit bytes; 0 is no limit.
+// Programs is what all copies of programs take (ProgramMemory), in bytes.
+func CheckMemory(o *object.Object, cpus int, programs, limit uint64) error {
 	if limit == 0 {
 		return nil
 	}
-	total, largest, most := uint64(0), "", uint64(0)
+	total, largest, most := programs, "", uint64(0)
 	for name, s := range o.Spec.Maps {
-		n := MapMemory(s, cpus)
+		n := min(MapMemory(s, cpus), 1<<50) // the sum of all that an object can have does not overflow
 		if total += n; n > most || n == most && name < largest {
 			largest, most = name, n
 		}
 	}
 	if total <= limit {
 		return nil
+	}
+	if programs > most {
+		return fmt.Errorf("the object would take %s on this machine of %d CPUs, %s of it copies of its programs, and the limit is %s: set another with --max-memory", Size(total), cpus, Size(programs), Size(limit))
 	}
 	for i := range o.Manifest.Maps {
 		if x := &o.Manifest.Maps[i]; x.Symbol == largest {

@@ -243,3 +243,40 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 }
+
+// TestDescriptionIsOfWhatIsActedOn: --inspect names attach points by what the loader goes by, and
+// not by the text that the manifest has for them.
+func TestDescriptionIsOfWhatIsActedOn(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		lie    func(*manifest.Attach)
+		want   string
+	}{
+		{`tracepoint:syscalls:sys_enter_openat { @ = 1; }`, func(a *manifest.Attach) { a.Name = "sys_enter_write" }, "tracepoint:syscalls:sys_enter_write"},
+		{`uprobe:/bin/sh:main { @ = 1; }`, func(a *manifest.Attach) { a.Target, a.Name, a.Addr = "/sbin/init", "", 16 }, "uprobe:/sbin/init:0x10"},
+		{`interval:s:1 { @ = 1; }`, func(a *manifest.Attach) { a.Text, a.Unit = "begin", "us" }, "interval:us:1"},
+		{`kprobe:$1 { @ = 1; }`, func(a *manifest.Attach) { a.Text, a.Fill = "begin", []string{"$1*"} }, "kprobe:$1*"},
+	} {
+		o := compileObject(t, "x.bt", c.script)
+		c.lie(&o.Manifest.Programs[0].Attach)
+		if got := permit.Describe(o, 1).Probes[0].Text; got != c.want {
+			t.Errorf("%s: %q, want %q", c.script, got, c.want)
+		}
+	}
+	// Without a lie it is the text.
+	files, err := filepath.Glob("../corpus/*.bt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no corpus: ", err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range compileObject(t, filepath.Base(f), string(text)).Manifest.Programs {
+			if got := p.Attach.Attaches(p.Kind); got != p.Attach.Text {
+				t.Errorf("%s: attach point %d is %q, and its text %q", f, i, got, p.Attach.Text)
+			}
+		}
+	}
+}

@@ -154,3 +154,25 @@ func checkParser(t *testing.T, parent int) {
 	}
 	t.Error("there is no process that reads symbols")
 }
+
+// TestCopiesOfPrograms: a pattern whose places need a program each does not take the kernel's
+// memory, whatever the object's own limits say.
+func TestCopiesOfPrograms(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root")
+	}
+	dir := t.TempDir()
+	btc, btrun := build(t, dir, "btc"), build(t, dir, "btrun")
+	o := filepath.Join(dir, "x.o")
+	script := `config = { max_probes = 100000; max_bpf_progs = 100000; } rawtracepoint:* { @[probe] = count(); }`
+	if out, err := exec.Command(btc, "compile", "-e", script, "-o", o).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %s", script, out)
+	}
+	out, err := exec.Command(btrun, "--dry-run", "--max-memory", "4M", o).CombinedOutput()
+	if strings.Contains(string(out), "not permitted") || strings.Contains(string(out), "BTF") {
+		t.Skip("skipped: this machine does not let root load programs: ", string(out))
+	}
+	if err == nil || !strings.Contains(string(out), "copies of its programs, and the limit is 4096 KiB: set another with --max-memory") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
