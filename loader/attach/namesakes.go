@@ -103,7 +103,7 @@ func attachNamesakes(m *Match, prog *ebpf.Program, ret bool) (io.Closer, error) 
 	if len(addrs) == 0 {
 		return nil, noMatch(kindOf(ret), strings.TrimPrefix(m.Group+":"+m.Name, ":"))
 	}
-	attr, err := kprobeEvent(ret)
+	attr, err := probeEvent("kprobe", ret)
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +132,10 @@ func kindOf(ret bool) string {
 	return probe.Kprobe
 }
 
-// kprobeEvent is the perf event of a kprobe at an address, which is to be put into
-// Ext2 (4.17).
-func kprobeEvent(ret bool) (*unix.PerfEventAttr, error) {
-	const dir = "/sys/bus/event_source/devices/kprobe"
+// probeEvent returns the perf event of a "kprobe" or "uprobe" (4.17), or of the return of a function.
+// Its address, or its offset in a file, is to be put into Ext2, and the file's path into Ext1.
+func probeEvent(kind string, ret bool) (*unix.PerfEventAttr, error) {
+	dir := "/sys/bus/event_source/devices/" + kind
 	number := func(file, prefix string) (uint64, error) {
 		b, err := os.ReadFile(dir + file)
 		if err != nil {

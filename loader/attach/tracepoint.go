@@ -95,15 +95,15 @@ func attachTracepoint(_ *Plan, m *Match, prog *ebpf.Program, _ Options, h *host.
 	return l, nil
 }
 
-// tracepointLink is a program that is linked to the perf event of a tracepoint.
-// The library's own looks for tracefs where it is mounted.
-type tracepointLink struct {
+// eventLink is a program that is linked to the perf event of a tracepoint or uprobe. The
+// library's own looks for tracefs where it is mounted, and reads the file of a uprobe.
+type eventLink struct {
 	*link.RawLink
 	event int
 }
 
 // PerfEvent implements link.PerfEvent.
-func (l *tracepointLink) PerfEvent() (*os.File, error) {
+func (l *eventLink) PerfEvent() (*os.File, error) {
 	fd, err := unix.FcntlInt(uintptr(l.event), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (l *tracepointLink) PerfEvent() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "perf-event"), nil
 }
 
-func (l *tracepointLink) Close() error {
+func (l *eventLink) Close() error {
 	return errors.Join(l.RawLink.Close(), unix.Close(l.event))
 }
 
@@ -127,13 +127,18 @@ func linkTracepoint(group, name string, prog *ebpf.Program, cpu int) (io.Closer,
 		Type: unix.PERF_TYPE_TRACEPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Config: uint64(id),
 		Sample_type: unix.PERF_SAMPLE_RAW, Sample: 1, Wakeup: 1,
 	}
-	fd, err := unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	return linkEvent(attr, -1, cpu, prog)
+}
+
+// linkEvent opens the perf event of a tracepoint or uprobe and attaches prog to it.
+func linkEvent(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (io.Closer, error) {
+	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		return nil, whyNoEvent(attr, err)
 	}
 	l, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: prog, Attach: ebpf.AttachPerfEvent})
 	if err == nil {
-		return &tracepointLink{l, fd}, nil
+		return &eventLink{l, fd}, nil
 	}
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
 		unix.Close(fd)

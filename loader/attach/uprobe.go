@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"runtime"
 	"sort"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
@@ -160,26 +163,27 @@ func (o *Options) process() int {
 	return o.Child
 }
 
-func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
-	ex, err := link.OpenExecutable(m.Path)
-	if err != nil {
-		return nil, err
-	}
-	opts := &link.UprobeOptions{Address: m.Offset, RefCtrOffset: m.Semaphore, PID: o.process()}
-	if m.Offset == 0 { // the first byte, and to link no address: it is the sum of two that counts
-		opts.Address, opts.Offset = 1, math.MaxUint64
-	}
-	var l link.Link
-	if plan.Prog.Kind == probe.Uretprobe {
-		l, err = ex.Uretprobe(m.Name, prog, opts)
-	} else {
-		l, err = ex.Uprobe(m.Name, prog, opts)
-	}
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return nil, fmt.Errorf("this kernel has no uprobes (CONFIG_UPROBE_EVENTS): %w", err)
+// attachUprobe links a program to a place in a file. The kernel looks the file up by its path, and
+// nothing here opens or reads it.
+func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+	attr, err := probeEvent("uprobe", plan.Prog.Kind == probe.Uretprobe)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return l, nil
+	path, err := unix.BytePtrFromString(m.Path)
+	if err != nil || m.Semaphore > math.MaxUint32 {
+		return nil, fmt.Errorf("%q cannot be probed: the path holds a NUL byte, or the counter's offset %#x is too large", m.Path, m.Semaphore)
+	}
+	attr.Ext1, attr.Ext2 = uint64(uintptr(unsafe.Pointer(path))), m.Offset
+	attr.Config |= m.Semaphore << 32 // PERF_UPROBE_REF_CTR_OFFSET_SHIFT
+	pid, cpu := o.process(), -1
+	if pid == 0 {
+		pid, cpu = -1, h.Online[0] // one event serves all CPUs
+	}
+	l, err := linkEvent(attr, pid, cpu, prog)
+	runtime.KeepAlive(path)
+	return l, err
 }

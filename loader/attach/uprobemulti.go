@@ -2,12 +2,12 @@ package attach
 
 import (
 	"errors"
+	"fmt"
 	"io"
-	"slices"
 	"syscall"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"btc/internal/probe"
@@ -40,14 +40,9 @@ func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (l io.Closer, refuse
 		byFile[m.Path] = append(byFile[m.Path], m)
 	}
 	for _, path := range files {
-		ex, err := link.OpenExecutable(path)
-		if err != nil {
-			links.Close()
-			return nil, nil, err
-		}
 		var try func(ms []*Match) error
 		try = func(ms []*Match) error {
-			l, err := linkMulti(plan, ex, prog, ms, o)
+			l, err := linkMulti(plan, path, prog, ms, o)
 			switch {
 			case err == nil:
 				links = append(links, l)
@@ -84,20 +79,40 @@ func refusesPlace(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, enotsupp) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EIO) || errors.Is(err, unix.ENOEXEC)
 }
 
-func linkMulti(plan *Plan, ex *link.Executable, prog *ebpf.Program, ms []*Match, o Options) (link.Link, error) {
-	opts := &link.UprobeMultiOptions{PID: uint32(o.process())}
-	counted := slices.ContainsFunc(ms, func(m *Match) bool { return m.Semaphore != 0 })
-	for _, m := range ms {
-		opts.Addresses = append(opts.Addresses, m.Offset)
-		if plan.Prog.UsesID {
-			opts.Cookies = append(opts.Cookies, uint64(m.ID))
+// multiUprobe is the part of union bpf_attr of BPF_LINK_CREATE that a link to places of one file
+// takes (linux/bpf.h). The kernel looks the file up by its path.
+type multiUprobe struct {
+	prog, target, kind, flags           uint32
+	path                                *byte
+	offsets, semaphores, cookies        *uint64
+	count, multiFlags, pid, unusedAtEnd uint32
+}
+
+// ofReturns is BPF_F_UPROBE_MULTI_RETURN.
+const ofReturns = 1
+
+func linkMulti(plan *Plan, path string, prog *ebpf.Program, ms []*Match, o Options) (io.Closer, error) {
+	name, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return nil, fmt.Errorf("%q: the path holds a NUL byte", path)
+	}
+	offsets, semaphores, cookies := make([]uint64, len(ms)), make([]uint64, len(ms)), make([]uint64, len(ms))
+	attr := multiUprobe{prog: uint32(prog.FD()), kind: uint32(ebpf.AttachTraceUprobeMulti), path: name, offsets: &offsets[0],
+		count: uint32(len(ms)), pid: uint32(o.process())}
+	for i, m := range ms {
+		if offsets[i], semaphores[i], cookies[i] = m.Offset, m.Semaphore, uint64(m.ID); m.Semaphore != 0 {
+			attr.semaphores = &semaphores[0]
 		}
-		if counted {
-			opts.RefCtrOffsets = append(opts.RefCtrOffsets, m.Semaphore)
-		}
+	}
+	if plan.Prog.UsesID {
+		attr.cookies = &cookies[0]
 	}
 	if plan.Prog.Kind == probe.Uretprobe {
-		return ex.UretprobeMulti(nil, prog, opts)
+		attr.multiFlags = ofReturns
 	}
-	return ex.UprobeMulti(nil, prog, opts)
+	fd, err := bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	if err != nil {
+		return nil, fmt.Errorf("linking %d places of %s: %w", len(ms), path, err)
+	}
+	return fds{fd}, nil
 }
