@@ -461,7 +461,7 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 	}
 	p := &Place{Root: RootCtx, Space: space}
 	if s := b.event.Struct(); s != nil && f.Member != "" && b.event.Category != "syscalls" {
-		p.Steps = []Step{{CORE: "struct " + b.event.Class, Path: f.Member, Off: f.Offset, Others: otherForms(f)}}
+		p.Steps = []Step{{CORE: "struct " + f.Class(), Path: f.Member, Off: f.Offset, Others: otherForms(f)}}
 	} else {
 		p.Steps = []Step{{Off: f.Offset}}
 		b.recordUse(x, f)

@@ -89,17 +89,25 @@ func (ev *TraceEvent) elsewhereField(name string) (*TraceField, bool) {
 		return nil, false
 	}
 	other, ok := elsewhere()[ev.Category+":"+ev.Event]
-	if !ok || other.Class != ev.Class {
+	if !ok {
 		return nil, false
+	}
+	t := ev.Fields[0].t
+	if other.Class != ev.Class { // there the event has a record of its own
+		ev = other.of(t)
 	}
 	for _, f := range other.Fields {
 		if f.Name == name {
-			f.t, f.event = ev.Fields[0].t, ev
+			f.t, f.event = t, ev
 			return &f, true
 		}
 	}
 	return nil, false
 }
+
+// Class is the struct of the record that has the field, as TraceEvent.Class: on kernels that
+// have the field the event may have a record of its own.
+func (f *TraceField) Class() string { return f.event.Class }
 
 // elsewhereStruct makes the struct of a record that only other kernels have. Its
 // members come from elsewhereMember.

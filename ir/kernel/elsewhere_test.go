@@ -51,6 +51,15 @@ func TestElsewhere(t *testing.T) {
 			t.Error("the member of another kernel counts as this one's")
 		}
 
+		// A record of its own since 6.17, with one field more.
+		exit, _ := tgt.Tracepoint("sched", "sched_process_exit")
+		if f, ok := exit.Field("group_dead"); !ok || f.Class() != "trace_event_raw_sched_process_exit" {
+			t.Errorf("group_dead of sched_process_exit: %+v, %v", f, ok)
+		}
+		if f, ok := exit.Field("pid"); !ok || f.Class() != exit.Class {
+			t.Errorf("pid of sched_process_exit: %+v, %v", f, ok)
+		}
+
 		call, ok := tgt.Elsewhere("syscalls", "sys_enter_lookup_dcookie")
 		if !ok || len(call.Fields) != 3 || !call.Fields[1].User || call.Fields[2].Offset != 32 {
 			t.Errorf("lookup_dcookie, removed in 6.7: %+v, %v", call, ok)

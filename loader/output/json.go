@@ -1,14 +1,27 @@
 package output
 
 import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
 	"btc/loader/format"
 	"btc/loader/render"
 )
 
 // json is bpftrace's JSON.
 var json = Format{Name: "json", Help: "one object a line", JSON: true, New: func(r *Run) Sink {
-	return &lines{Run: r, values: &format.JSON{Env: r.Env}, mapLine: jsonMap}
+	return &lines{Run: r, values: &format.JSON{Env: r.Env}, mapLine: jsonMap, message: helperErrno}
 }}
+
+// helperErrno is the C library's text of a helper's error.
+func helperErrno(d *Diagnostic) string {
+	if d.Code == 0 {
+		return "Success"
+	}
+	text := unix.Errno(-d.Code).Error()
+	return strings.ToUpper(text[:1]) + text[1:]
+}
 
 // jsonMap writes nothing of a keyed map without elements, of a block that is empty, and at the end
 // of a scalar that was never assigned. Stats have a line then.

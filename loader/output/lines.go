@@ -18,6 +18,8 @@ type lines struct {
 	origin func(dst []byte, r *Run, e *manifest.Event) []byte
 	// arguments appends what a line with text says of the values of its event.
 	arguments func(dst []byte, j *format.JSON, e *event.Event) []byte
+	// message is what a line says of a failed helper instead of the diagnostic's text, if not nil.
+	message func(d *Diagnostic) string
 	// mapLine writes a map.
 	mapLine func(j *lines, x *Map)
 	text    []byte // of the event at hand
@@ -98,7 +100,11 @@ func (j *lines) Diagnostic(d *Diagnostic) {
 	if d.Muted && d.Kind != "runtime_error" {
 		return
 	}
-	dst := format.AppendQuoted(append(j.begin(d.Kind, nil), `, "msg": `...), []byte(d.Text))
+	text := d.Text
+	if d.Helper != "" && j.message != nil {
+		text = j.message(d)
+	}
+	dst := format.AppendQuoted(append(j.begin(d.Kind, nil), `, "msg": `...), []byte(text))
 	if d.Helper != "" {
 		dst = fmt.Appendf(dst, `, "helper": "%s", "retcode": %d`, d.Helper, d.Code)
 	}

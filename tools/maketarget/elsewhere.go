@@ -75,10 +75,9 @@ func events(data *targetfile.Data) []targetfile.Event {
 	return all
 }
 
-// add notes what of an event the base kernel lacks, if anything. Fields of a
-// record that is described by another struct there are left out.
+// add notes what of an event the base kernel lacks, if anything.
 func add(found map[string]*targetfile.Event, base *targetfile.Event, ev targetfile.Event) {
-	if ev.Class == "" || base != nil && base.Class != ev.Class {
+	if ev.Class == "" {
 		return
 	}
 	name := ev.Category + ":" + ev.Name
