@@ -58,6 +58,9 @@ var loaders = []struct {
 	{"agent", false, agent, map[string]string{"usdt": ""}},
 	{"libbpf-bookworm", true, libbpfBookworm, map[string]string{"usdt": ""}},
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
+	{"ebpf_exporter", true, exporter, map[string]string{
+		"avg": "refused", "stats": "refused", "min-max": "refused", "hist": "refused", "keyed-hist": "refused", "printf": "refused", "print-long": "refused",
+		"stacks": "refused", "usdt": ""}},
 	{"bpftool-sid", true, bpftool, map[string]string{"usdt": "does not support autoattach", "printf": "", "print-long": ""}},
 }
 

@@ -4,14 +4,20 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"btc/btrace"
 )
@@ -227,4 +233,95 @@ func bytesOf(t *testing.T, list []string) string {
 		b = append(b, one[0])
 	}
 	return hex.EncodeToString(b)
+}
+
+// exporter serves an object with ebpf_exporter and the configuration that btc export writes. What btc
+// refuses to write is "refused".
+func exporter(t *testing.T, b built, name string) string {
+	program := filepath.Join(filepath.Dir(fetched(t, "sid")), "ebpf_exporter")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("skipped: no ebpf_exporter: tests/setup/loaders.sh could not build it")
+	}
+	dir := b.path("exporter")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	config, err := exec.Command(b.path("btc"), "export", "ebpf_exporter", b.path(name+".o")).Output()
+	if err != nil {
+		return "refused"
+	}
+	object, err := os.ReadFile(b.path(name + ".o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{name + ".yaml": config, name + ".bpf.o": object, "ebpf_exporter": binary} {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	cmd := inSid(t, filepath.Join(dir, "ebpf_exporter"), "--config.dir="+dir, "--config.names="+name, "--web.listen-address="+address)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	page(t, address) // attached
+	w := b.workload(name)
+	if out, err := exec.Command(w[0], w[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	spec, err := ebpf.LoadCollectionSpec(b.path(name + ".o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(page(t, address)) {
+		metric, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		metric, labels, keyed := strings.Cut(strings.TrimPrefix(metric, "ebpf_exporter_"), "{")
+		m := spec.Maps[metric]
+		if m == nil || value == "0" {
+			continue
+		}
+		key := "0"
+		if keyed {
+			key = "{" + strings.NewReplacer(`="`, ": ", `"`, "", ",", ", ").Replace(labels)
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s[%s] = {%s: %.0f}", metric, key, m.Value.(*btf.Struct).Members[0].Name, number))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// page waits for the metrics of an exporter.
+func page(t *testing.T, address string) string {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		r, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err == nil {
+			return string(text)
+		}
+	}
+	t.Fatal("ebpf_exporter does not answer")
+	return ""
 }
