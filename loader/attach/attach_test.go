@@ -416,3 +416,30 @@ func TestHalve(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A function that exists and that the kernel refuses to probe is not called missing.
+func TestKprobeError(t *testing.T) {
+	if k, err := kallsyms(); err != nil || len(k.Find("vfs_read")) == 0 {
+		t.Skip("skipped: the kernel's functions cannot be listed")
+	}
+	gone := fmt.Errorf("creating perf_kprobe PMU: %w", os.ErrNotExist)
+	for _, c := range []struct {
+		name    string
+		offset  uint64
+		err     error
+		missing bool
+		want    string
+	}{
+		{"no_such_function", 0, gone, true, "No matches for kprobe vmlinux:no_such_function."},
+		{"no_such_function", 0, unix.EINVAL, true, "No matches for kprobe vmlinux:no_such_function."},
+		{"vfs_read", 0, gone, false, "refuses a kprobe"},
+		{"vfs_read", 3, gone, false, "in the middle of an instruction"},
+		{"vfs_read", 0, fmt.Errorf("a step: %w", unix.EINVAL), false, "does not let it be probed: invalid argument"},
+		{"vfs_read", 0, unix.EPERM, false, "operation not permitted"},
+	} {
+		err := kprobeError(probe.Kprobe, &Match{Group: "vmlinux", Name: c.name, Offset: c.offset}, c.err)
+		if IsMissing(err) != c.missing || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s+%d, %v: %v", c.name, c.offset, c.err, err)
+		}
+	}
+}

@@ -367,20 +367,22 @@ func (c closers) Close() error {
 	return errors.Join(errs...)
 }
 
-// kprobeError puts the kernel's answer in words. For a function that does not
-// exist kernels answer ENOENT, EINVAL or EADDRNOTAVAIL by version and by way.
+// kprobeError puts the kernel's error in words. For a function that does not exist kernels
+// return ENOENT, EINVAL or EADDRNOTAVAIL, by version and by the way of attaching. The library
+// returns ErrNotExist for a bad offset, too, and for a function that exists and is refused: it
+// tries the name of a system call's function then, and returns the error of that.
 func kprobeError(kind string, m *Match, err error) error {
-	gone := errors.Is(err, os.ErrNotExist)
-	if !gone || m.Offset > 0 { // the library says so of a bad offset, too
-		k, kerr := kallsyms()
-		gone = kerr == nil && len(k.Find(m.Name)) == 0
-	}
-	if !gone && errors.Is(err, os.ErrNotExist) {
+	absent := errors.Is(err, os.ErrNotExist)
+	k, kerr := kallsyms()
+	known := kerr == nil && len(k.Find(m.Name)) > 0
+	switch {
+	case kerr == nil && !known, absent && kerr != nil && m.Offset == 0:
+		return noMatch(kind, strings.TrimPrefix(m.Group+":"+m.Name, ":"))
+	case absent && m.Offset > 0:
 		//lint:ignore ST1005 bpftrace's words
 		return errors.New("Possible attachment attempt in the middle of an instruction, try a different offset.")
-	}
-	if gone {
-		return noMatch(kind, strings.TrimPrefix(m.Group+":"+m.Name, ":"))
+	case absent:
+		return errors.New("the kernel has this function and refuses a kprobe on it; fentry may be possible")
 	}
 	var no unix.Errno
 	if errors.As(err, &no) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {

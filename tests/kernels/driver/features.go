@@ -30,7 +30,7 @@ func Features() []Feature {
 	return []Feature{
 		{"root", "not root", func() bool { return os.Geteuid() == 0 }},
 		{"btf", "the kernel has no BTF", exists("/sys/kernel/btf/vmlinux")},
-		{"kprobe", "the kernel has no kprobes", exists("/sys/bus/event_source/devices/kprobe")},
+		{"kprobe", "the kernel has no kprobes, or refuses them at the entry of functions (riscv64 with Linux 6.12)", kprobe},
 		{"uprobe", "the kernel has no uprobes", exists("/sys/bus/event_source/devices/uprobe")},
 		{"tracepoint", "tracefs is not mounted", exists("/sys/kernel/tracing/events/sched")},
 		{"syscalls", "the kernel has no system call tracepoints", exists("/sys/kernel/tracing/events/syscalls")},
@@ -59,6 +59,22 @@ func exists(path string) func() bool {
 		_, err := os.Stat(path)
 		return err == nil
 	}
+}
+
+// kprobe probes the entry of a function that every kernel has.
+func kprobe() bool {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Kprobe, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return false
+	}
+	defer prog.Close()
+	l, err := link.Kprobe("vfs_read", prog, nil)
+	if err == nil {
+		l.Close()
+	}
+	return err == nil
 }
 
 // watchpoint opens a breakpoint on this process at an address that nothing uses.
