@@ -40,7 +40,7 @@ func Detach(links []io.Closer) (free func()) {
 	}()
 	free = func() { <-freed }
 	out.Wait() // all events are known then
-	if len(events) > 0 && waitForPrograms() != nil {
+	if len(events) > 0 && WaitForPrograms() != nil {
 		free() // closing an event waits, too
 	}
 	return free
@@ -130,10 +130,10 @@ func eventOf(l io.Closer) (*os.File, ebpf.ProgramID) {
 	return f, info.Program
 }
 
-// waitForPrograms waits until no program runs that began before: membarrier with
+// WaitForPrograms waits until no program runs that began before: membarrier with
 // MEMBARRIER_CMD_GLOBAL (4.16) is synchronize_rcu. Kernels with processors that
 // take no ticks refuse it.
-func waitForPrograms() error {
+func WaitForPrograms() error {
 	const global = 1
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
 		return errno

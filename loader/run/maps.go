@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"btc/internal/manifest"
+	"btc/loader/attach"
 	"btc/loader/bpfmap"
 	"btc/loader/host"
 	"btc/loader/load"
@@ -240,11 +239,10 @@ func (t *mapTable) flip(m *manifest.Map) error {
 	return nil
 }
 
-// waitForPrograms waits until all programs that run now have ended:
-// MEMBARRIER_CMD_GLOBAL waits for an RCU grace period, which they run inside of.
+// waitForPrograms waits until all programs that run now have ended, or a time in which they do where
+// the kernel cannot tell.
 func waitForPrograms() {
-	const cmdGlobal = 1
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, cmdGlobal, 0, 0); errno != 0 {
+	if attach.WaitForPrograms() != nil {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
