@@ -121,7 +121,7 @@ func fetched(t *testing.T, name string) string {
 	return dir
 }
 
-// libbpfProgram compiles libbpf.c with the headers of the older libbpf: it runs with the newer one, too.
+// libbpfProgram compiles testdata/libbpf.c with the headers of the older libbpf: it runs with the newer one, too.
 func libbpfProgram(t *testing.T, b built) string {
 	t.Helper()
 	dir, program := fetched(t, "bookworm"), b.path("libbpfagent")
@@ -135,7 +135,7 @@ func libbpfProgram(t *testing.T, b built) string {
 	if err != nil || len(libs) != 1 {
 		t.Skip("skipped: no libbpf.so.1 in ", dir)
 	}
-	cmd := exec.Command("gcc", "-Wall", "-O1", "-I", dir+"/usr/include", "-o", program, "libbpf.c", libs[0], "-Wl,--allow-shlib-undefined")
+	cmd := exec.Command("gcc", "-Wall", "-O1", "-I", dir+"/usr/include", "-o", program, "testdata/libbpf.c", libs[0], "-Wl,--allow-shlib-undefined")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
