@@ -34,7 +34,7 @@ import (
 )
 
 var (
-	count    = flag.Int("mutants", 20000, "how many to make")
+	count    = flag.Int("mutants", 10000, "how many to make")
 	seed     = flag.Uint64("seed", 1, "of the first; each has its own")
 	ofKernel = flag.Int("kernel", 200, "one of so many is loaded into the kernel, too (root); 0: none")
 )
@@ -118,6 +118,9 @@ func TestMutants(t *testing.T) {
 		}
 		if t.Failed() {
 			return
+		}
+		if (i+1)%50_000 == 0 {
+			t.Logf("%d mutants so far", i+1)
 		}
 	}
 	t.Logf("%d mutants, %d accepted as manifests, %d tried to load", *count, accepted, loaded)
@@ -243,7 +246,10 @@ func sinks(m *manifest.Manifest) []output.Sink {
 	var all []output.Sink
 	for _, f := range output.Formats {
 		out := output.NewWriter("none", func(text []byte, _ bool) []byte { return text[:0] })
-		all = append(all, f.New(&output.Run{Manifest: m, Env: &env, Out: out}))
+		drop := func(string) {}
+		all = append(all, f.New(&output.Run{Manifest: m, Env: &env, Out: out, Message: drop, Tell: drop, Post: func(_ int, job func()) { job() },
+			Frames: func(*manifest.Layout, uint64) []uint64 { return []uint64{1, 1 << 63} },
+			Object: "x", Host: "h", Losses: func() []output.Loss { return []output.Loss{{Cause: "map", N: 1}} }}))
 	}
 	return all
 }
@@ -298,6 +304,12 @@ func maps(m *manifest.Manifest, r *rand.Rand) {
 		for _, s := range sinks(m) {
 			s.Map(&output.Map{Event: &manifest.Event{}, Map: x, Elements: elems, Top: top})
 			s.Map(&output.Map{Event: &manifest.Event{}, Map: x})
+			both := func(show func(*output.Map)) {
+				show(&output.Map{Map: x, Elements: elems})
+				show(&output.Map{Map: x})
+			}
+			s.Snapshot(both)
+			s.End(both)
 		}
 	}
 }
