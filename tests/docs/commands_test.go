@@ -120,10 +120,16 @@ func scratch(t *testing.T) string {
 	if err := os.Symlink(programs, filepath.Join(dir, "bin")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"examples", "docs"} {
-		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS("../../"+name)); err != nil {
-			t.Fatal(err)
-		}
+	// Commands read the documents and change, if anything, the examples.
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(docs, filepath.Join(dir, "docs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS("../../examples")); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }
