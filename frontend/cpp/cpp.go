@@ -5,6 +5,9 @@
 // declarations, and the macros that are defined at the end, which the script's own code
 // uses too.
 //
+// It is our own code, 73 KB of btc: modernc.org/cc/v4 costs 2 MB and 55 ms a compilation,
+// and ignores the attribute packed.
+//
 // Headers of the kernel and of the C library are not read: scripts include them for types,
 // which the target has, and constants, which a table of cdef has.
 package cpp

@@ -3,6 +3,9 @@
 // that a record costs a few nanoseconds. Of the data only a window is mapped: mapped pages
 // count as memory of the process.
 //
+// It is our own code, 5 KB of btrun: the reader of cilium/ebpf costs 20 KB, copies each
+// record, gives back the room of each by itself, and has no wake-up on demand.
+//
 // It takes the map's file descriptor and returns the records in order. A wait ends with
 // a wake-up by the programs, after its time, or by Wake.
 package ring
