@@ -364,12 +364,17 @@ func (b *body) strLength(c *callSite, limit int) {
 	}
 }
 
+// bufKinds are the types of what buf() reads, integers apart.
+var bufKinds = []types.Kind{types.Pointer, types.String, types.Array, types.Struct}
+
 // buf is buf(p[, n]).
 func (b *body) buf(c *callSite) {
 	limit := int64(b.info.Config.MaxStrlen - 4)
 	t := b.value(c.args[0])
 	c.Args, c.N = c.args, limit
 	switch {
+	case !invalid(t) && !t.IsInteger() && !slices.Contains(bufKinds, t.Kind):
+		b.fail(diag.BadArguments, c.args[0], "buf() expects an integer, string, or array argument but saw %s", t)
 	case len(c.args) > 1:
 		n := b.value(c.args[1])
 		if !b.bareAddress(c.args[1]) { // uptr(n) is a number to bpftrace
@@ -385,7 +390,7 @@ func (b *body) buf(c *callSite) {
 	case t.Kind == types.Array || t.Kind == types.String:
 		c.N = min(int64(t.Size), limit)
 	case !invalid(t):
-		b.fail(diag.BadArguments, c.at, "buf() needs a length for an argument of type %s", t)
+		b.fail(diag.BadArguments, c.at, "buf() expects a length argument for non-array type %s", t)
 	}
 	c.e.Type = types.MakeBuffer(int(c.N))
 }
