@@ -182,5 +182,13 @@ func checkVariables(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 			return err
 		}
 	}
+	// Otherwise losses would not be reported.
+	size := 0
+	if v := spec.Variables["lost"]; v != nil {
+		size = int(v.Size())
+	}
+	if size != 8*len(m.Losses) {
+		return fmt.Errorf("the object has %d bytes of loss counters, and the manifest names %d counters", size, len(m.Losses))
+	}
 	return nil
 }

@@ -222,6 +222,7 @@ func TestDisagreement(t *testing.T) {
 		"entries, not 5":       func(m *manifest.Manifest) { m.Maps[0].MaxEntries = 5 },
 		"has no program nope":  func(m *manifest.Manifest) { m.Programs[0].Name = "nope" },
 		"which a kprobe":       func(m *manifest.Manifest) { m.Programs[0].Kind = "kprobe" },
+		"of loss counters":     func(m *manifest.Manifest) { m.Losses = append(m.Losses, manifest.Loss{Kind: "unused"}) },
 		"has no variable nope": func(m *manifest.Manifest) { m.Globals = append(m.Globals, manifest.Global{Name: "nope", Size: 4}) },
 	} {
 		if err := parse(spoil); err == nil || !strings.Contains(err.Error(), want) {
