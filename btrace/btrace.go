@@ -93,7 +93,7 @@ func parse(name string, data, text []byte) (*Object, error) {
 	return o, nil
 }
 
-// read takes the bytes apart anew: a session changes what it gets.
+// read parses the bytes again: a session modifies the result.
 func (o *Object) read() (*object.Object, error) {
 	if len(o.data) > object.MaxBytes || len(o.manifest) > manifest.MaxBytes {
 		return nil, fmt.Errorf("%s: larger than %d bytes", o.name, object.MaxBytes)
@@ -113,7 +113,7 @@ func (o *Object) read() (*object.Object, error) {
 // Source returns the name and the text of the script.
 func (o *Object) Source() (name, text string) { return o.m.Script.File, o.m.Script.Source }
 
-// Param is a parameter that the object takes when it is loaded.
+// Param is a load-time parameter of the object.
 type Param struct {
 	// Name is "$1", "$2", ... of Options.Args, or the name of one of Options.Params.
 	Name string

@@ -8,7 +8,7 @@ import (
 	"btc/loader/output"
 )
 
-// Kind is what an event is.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds of events.
@@ -25,21 +25,22 @@ const (
 	RuntimeError Kind = "runtime_error" // something went wrong in the script, such as a division by zero
 	HelperError  Kind = "helper_error"  // a kernel function failed, such as an update of a full map
 	Lost         Kind = "lost"          // events found no room in the kernel's buffer; Values has their number
-	Message      Kind = "message"       // a message of the session: a warning, or what went wrong in it
+	Message      Kind = "message"       // a message of the session: a warning or an error
 )
 
 // Event is an output of the script or a message about it.
 type Event struct {
 	Kind Kind
-	// ID tells the calls of the script apart, in the order of its text: two printf() have two IDs.
-	// It is -1 where no call of the script is the cause.
+	// ID identifies the call of the script, in source order: two printf() have two IDs. It is -1
+	// if no call of the script is the cause.
 	ID int
 	// Time is when the event was read from the kernel's buffer. The script's own nsecs says
 	// when it happened.
 	Time time.Time
-	// Line and Column are where the script says so, from 1; 0: unknown.
+	// Line and Column are the position in the script, from 1; 0: unknown.
 	Line, Column int
-	// Text is what btrun prints: with its line's end of printf() and print(), without it of messages.
+	// Text is what btrun prints: with the line end for printf() and print(), without it for
+	// messages.
 	Text string
 	// Values are the arguments; see Value.
 	Values []Value
@@ -50,7 +51,7 @@ type Event struct {
 // Scan copies Values to the variables that dst points to, as the function Scan does.
 func (e *Event) Scan(dst ...any) error { return Scan(e.Values, dst...) }
 
-// sink makes events of what a run reports.
+// sink converts what a run reports into events.
 type sink struct {
 	*output.Run
 	queue *queue

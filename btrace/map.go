@@ -37,13 +37,14 @@ func (s *Session) Map(name string) *Map {
 // Name returns the name in the script, with its @.
 func (m *Map) Name() string { return m.m.Name }
 
-// Shape returns what the values are: plain, count, sum, avg, min, max, stats, hist, lhist or tseries.
+// Shape returns the kind of the values: plain, count, sum, avg, min, max, stats, hist, lhist or
+// tseries.
 func (m *Map) Shape() string { return m.m.Shape }
 
 // Scalar reports whether the map has one value and no key.
 func (m *Map) Scalar() bool { return m.m.Scalar() }
 
-// Snapshot is what a map held at a time.
+// Snapshot is the content of a map at some time.
 type Snapshot struct {
 	Name  string
 	Shape string
@@ -142,7 +143,7 @@ func (d decoder) element(m *manifest.Map, el *render.Element) Value {
 }
 
 // Get returns the value with a key; without arguments that of a scalar. Integers of any type
-// are compared by their value, all else by its text.
+// are compared by their value, everything else by its text.
 func (s *Snapshot) Get(key ...any) (v Value, ok bool) {
 	want := keyText(key)
 	for _, e := range s.Entries {

@@ -6,8 +6,8 @@ import (
 )
 
 // Scan copies values to the variables that dst points to: integers to integers that can hold them,
-// and what has a text (Enum, Symbol, User, ...) to a string, too. A pointer to an empty interface
-// takes any value, and nil drops one. Code that btc gen go writes uses it.
+// and values with a textual form (Enum, Symbol, User, ...) also to a string. A pointer to an empty
+// interface takes any value, and nil drops one. Code that btc gen go writes uses it.
 func Scan(values []Value, dst ...any) error {
 	if len(dst) != len(values) {
 		return fmt.Errorf("%d values for %d variables", len(values), len(dst))

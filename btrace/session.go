@@ -15,7 +15,7 @@ import (
 	"btc/loader/run"
 )
 
-// Options say how an object is run. The zero value runs a script that takes no parameters.
+// Options say how an object is run. The zero value runs a script without parameters.
 type Options struct {
 	// Args are the values of the positional parameters $1, $2, ...
 	Args []string
@@ -58,7 +58,7 @@ type Session struct {
 	err      error
 }
 
-// ErrNoProbes says that no attach point of the script exists on this host.
+// ErrNoProbes means that no attach point of the script exists on this host.
 var ErrNoProbes = run.ErrNoProbes
 
 // ErrClosed is returned by methods of a session that was closed.
@@ -252,13 +252,13 @@ func (s *Session) Losses() Losses {
 	return l
 }
 
-// Bounds of what waits for Events.
+// Limits of the queue behind Events.
 const (
 	maxWaiting  = 1024 // events; their printer waits then
 	maxMessages = 1024 // besides them
 )
 
-// queue holds what Events returns.
+// queue holds the events that Events returns.
 type queue struct {
 	mu       sync.Mutex
 	cond     sync.Cond
@@ -333,7 +333,7 @@ func (q *queue) lostMessages() uint64 {
 	return q.lost
 }
 
-// end says that no more events come.
+// end marks the end of the events.
 func (q *queue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -341,7 +341,7 @@ func (q *queue) end() {
 	q.cond.Broadcast()
 }
 
-// drop drops what waits and all that comes.
+// drop discards queued and future events.
 func (q *queue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

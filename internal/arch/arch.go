@@ -68,8 +68,8 @@ type Arch struct {
 	// them, with their offsets in the context.
 	AsmRegs map[string]uint16
 
-	// SyscallPrefix begins the names of syscall entry functions in kallsyms: the prefix and
-	// the syscall's name.
+	// SyscallPrefix is the prefix of the names of syscall entry functions in kallsyms; the
+	// syscall's name follows.
 	SyscallPrefix string
 	// SyscallRegs is how the kernel sees a system call; nil where it cannot be traced
 	// through the raw tracepoints sys_enter and sys_exit.
@@ -91,7 +91,7 @@ type Reg struct {
 }
 
 // SyscallRegs says where struct pt_regs has the arguments and the number of a system call,
-// and how a task shows that it makes a call of the 32 bit ABI.
+// and how to recognise a call through the 32-bit ABI.
 type SyscallRegs struct {
 	Args   [6]int16 // offsets in struct pt_regs
 	Nr     int16    // offset of the number
@@ -136,7 +136,7 @@ func find(is func(*Arch) bool) *Arch {
 // Labels lists the labels of all rows.
 func Labels() []string { return labels(func(*Arch) bool { return true }) }
 
-// Defaults lists the labels of the rows that an object serves by default.
+// Defaults lists the labels of the rows that an object supports by default.
 func Defaults() []string { return labels(func(a *Arch) bool { return a.Default }) }
 
 func labels(is func(*Arch) bool) []string {
@@ -184,9 +184,9 @@ func (a *Arch) AuditArch() uint32 {
 	return uint32(a.Machine) | wide | littleEndian
 }
 
-// SyscallFunc is the function or pattern that means on this architecture what the name of
-// a system call's function (SyscallPrefix) means on another; other names stay. A nil row
-// keeps all names.
+// SyscallFunc translates the name or pattern of a system call's function (SyscallPrefix)
+// from another architecture to this one; other names are unchanged. A nil row changes no
+// names.
 func (a *Arch) SyscallFunc(name string) string {
 	if a == nil {
 		return name

@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// Names of what the registers that a program finds in its context stand for, as
-// Arch.Saved accepts them. "argN" and "reg NAME" are others.
+// Names of values in the saved registers of a program's context, as Arch.Saved accepts
+// them. "argN" and "reg NAME" are others.
 const (
 	SavedRetval   = "retval"   // the function's result
 	SavedIP       = "ip"       // instruction pointer
 	SavedFunc     = "func"     // an address inside of the function that a kprobe is on
-	SavedUsermode = "usermode" // 1 when user space was interrupted
+	SavedUsermode = "usermode" // 1 if user space was interrupted
 )
 
-// Saved says how to read what a name stands for: the register's offset in the
-// context, what to add, and, where Mask is not 0, that the value is 1 when the
-// register's bits Mask are Want, else 0.
+// Saved says how to read a value: the register's offset in the context, what to add, and,
+// if Mask is not 0, that the value is 1 when the register's bits Mask are Want, else 0.
 type Saved struct {
 	Offset     int
 	Add        int64

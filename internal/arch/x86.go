@@ -21,7 +21,7 @@ func x86() *Arch {
 			{"cs", "cs", 136}, {"flags", "flags", 144}, {"sp", "sp", 152}, {"ss", "ss", 160},
 		},
 		UserMask: 3, UserMode: 3, // the requested privilege level, 3 for user space
-		PastProbe: 1, // IP is after the probe, whichever way it was placed
+		PastProbe: 1, // IP is after the probe, however it was placed
 		StackArg:  8, // above the return address
 		ResultArg: true,
 		AsmRegs:   map[string]uint16{"rip": 128},

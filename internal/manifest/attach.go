@@ -6,21 +6,21 @@ import (
 	"btc/internal/probe"
 )
 
-// Set takes over what an attach point's text says.
+// Set copies the parsed attach point.
 func (a *Attach) Set(t *probe.Type, p *probe.Point) {
 	a.Text = t.Text(p)
 	a.Target, a.Lang, a.Name, a.Offset, a.Addr = p.Target, p.Lang, p.Name, p.Offset, p.Addr
 	a.Unit, a.Count, a.Len, a.Mode = p.Unit, p.Count, p.Len, p.Mode
 }
 
-// Point is what the attach point's text says.
+// Point is the parsed attach point.
 func (a *Attach) Point() *probe.Point {
 	return &probe.Point{Target: a.Target, Lang: a.Lang, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
 		Unit: a.Unit, Count: a.Count, Len: a.Len, Mode: a.Mode, Pattern: probe.IsPattern(a.Target) || probe.IsPattern(a.Name)}
 }
 
-// Attaches is the attach point's text by its parts, which are what the loader goes by; Text is
-// only what the compiler wrote. Parameters that are not filled in stay "$1".
+// Attaches is the attach point's text, made from its parts, which are what the loader uses;
+// Text is only what the compiler wrote. Parameters without values stay "$1".
 func (a *Attach) Attaches(kind string) string {
 	if len(a.Fill) > 0 {
 		return kind + ":" + strings.Join(a.Fill, ":")

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// decoder reads JSON (RFC 8259) into values as encoding/json does, with fewer
-// liberties: keys are told apart by case, and the first thing that is wrong ends it.
-// That package has 0.2 MB of code, which the loader would carry for this alone.
+// decoder decodes JSON (RFC 8259) as encoding/json does, but stricter: keys are
+// case-sensitive, and the first error ends it. That package has 0.2 MB of code, which the
+// loader would link for this alone.
 type decoder struct {
 	data   []byte
 	at     int
@@ -21,8 +21,8 @@ type decoder struct {
 	fields map[reflect.Type]map[string]int
 }
 
-// maxMemory bounds what the elements of arrays and maps take in memory, in bytes. An
-// element such as "{}" takes two bytes of a file and hundreds of memory.
+// maxMemory bounds the memory of the elements of arrays and maps, in bytes. An element such
+// as "{}" takes two bytes of a file and hundreds of memory.
 const maxMemory = 32 << 20
 
 // take counts an element of n bytes against maxMemory.
@@ -33,8 +33,8 @@ func (d *decoder) take(n uintptr) error {
 	return nil
 }
 
-// maxNesting is how deep lists may be nested. Layouts, which are what nests in a
-// manifest, have a limit of their own.
+// maxNesting is the maximum nesting depth of lists. Layouts, which nest in a manifest, have
+// a limit of their own.
 const maxNesting = 1000
 
 // decode reads the one object that data is into the struct that v points to.
@@ -52,7 +52,7 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// next skips spaces and gives the byte behind them, 0 at the end.
+// next skips spaces and returns the next byte, 0 at the end.
 func (d *decoder) next() byte {
 	for ; d.at < len(d.data); d.at++ {
 		switch c := d.data[d.at]; c {
@@ -64,8 +64,8 @@ func (d *decoder) next() byte {
 	return 0
 }
 
-// value reads a value into v. What v cannot hold is a fault with its path. A v that is not
-// valid takes anything.
+// value decodes a value into v. A value that does not fit v is an error with its path. An
+// invalid v accepts anything.
 func (d *decoder) value(v reflect.Value) error {
 	c := d.next()
 	from := d.at
@@ -117,10 +117,10 @@ func (d *decoder) value(v reflect.Value) error {
 	return d.bad("the beginning of a value")
 }
 
-// list reads what stands between brackets, by a call for each element.
+// list decodes the content of brackets, calling a function for each element.
 func (d *decoder) list(shut byte, element func(i int) error) error {
 	if d.depth++; d.depth > maxNesting {
-		return &Fault{Text: fmt.Sprintf("byte %d: lists stand deeper than %d in one another", d.at+1, maxNesting)}
+		return &Fault{Text: fmt.Sprintf("byte %d: nesting too deep (max %d)", d.at+1, maxNesting)}
 	}
 	d.at++
 	for i := 0; ; i++ {
@@ -176,7 +176,7 @@ func (d *decoder) member(v reflect.Value) error {
 	return under(key, d.value(into))
 }
 
-// mapEntry is what an entry of a map from string to string takes, about, in bytes.
+// mapEntry is the approximate size in bytes of an entry of a map from string to string.
 const mapEntry = 96
 
 func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
@@ -207,7 +207,7 @@ func (d *decoder) array(from int, v reflect.Value) error {
 			return err
 		}
 		if i == all.Cap() {
-			all.Grow(max(1, i)) // doubles: what is copied stays below what is kept
+			all.Grow(max(1, i)) // doubles: less is copied than kept
 		}
 		all.SetLen(i + 1)
 		return under("["+strconv.Itoa(i)+"]", d.value(all.Index(i)))
@@ -293,7 +293,7 @@ func (d *decoder) word(word string) error {
 	return nil
 }
 
-// text reads a string. What is no UTF-8, and half of a pair of UTF-16, becomes U+FFFD.
+// text decodes a string. Invalid UTF-8 and unpaired UTF-16 surrogates become U+FFFD.
 func (d *decoder) text() (string, error) {
 	d.at++
 	var out []byte
@@ -329,7 +329,7 @@ func (d *decoder) text() (string, error) {
 	return "", d.bad("")
 }
 
-// escape reads what stands behind a backslash.
+// escape decodes an escape, after the backslash.
 func (d *decoder) escape() (rune, error) {
 	if d.at == len(d.data) {
 		return 0, d.bad("")
@@ -379,7 +379,7 @@ func (d *decoder) hex() (rune, error) {
 	return r, nil
 }
 
-// bad is the fault of text that is no JSON.
+// bad is a JSON syntax error.
 func (d *decoder) bad(want string) error {
 	if d.at >= len(d.data) {
 		return &Fault{Text: "the file ends in the middle of the JSON object"}
@@ -387,15 +387,15 @@ func (d *decoder) bad(want string) error {
 	return &Fault{Text: fmt.Sprintf("byte %d: %q where %s is expected", d.at+1, d.data[d.at:d.at+1], want)}
 }
 
-// here is the path of a value as seen from itself: lists put their part in front.
+// here is the path of a value relative to itself: lists prepend their part.
 const here = "."
 
-// wrong is the fault of a value that does not fit.
+// wrong is the error of a value that does not fit.
 func (d *decoder) wrong(at int, have string, v reflect.Value) error {
 	return &Fault{Path: here, Text: fmt.Sprintf("byte %d: %s where %s is needed", at+1, have, kindName(v.Kind()))}
 }
 
-// under puts a key or an index in front of the path that a fault has.
+// under prepends a key or an index to the path of an error.
 func under(part string, err error) error {
 	f, ok := err.(*Fault)
 	switch {

@@ -90,7 +90,7 @@ func unusual(text string) bool {
 func TestDeepLists(t *testing.T) {
 	for _, open := range []string{"[", `{"a":`} {
 		err := decode([]byte(`{"unknown":`+strings.Repeat(open, 1<<20)), new(Manifest))
-		if err == nil || !strings.Contains(err.Error(), "deeper") {
+		if err == nil || !strings.Contains(err.Error(), "nesting too deep") {
 			t.Errorf("%s: %v", open, err)
 		}
 	}

@@ -6,7 +6,7 @@ import "math/bits"
 // (v >> k) | 1, hist() counts a value v >= 0 in bucket 1 + (q << k) + (v >> q); for v < 2n that is
 // 1 + v. Without bits it is 1 + the number of bits of v. Negative values are in bucket 0.
 //
-// Programs compute the bucket of a value (lowerHist of passes); what is here is stated once for
+// Programs compute the bucket of a value (lowerHist of passes); the inverse is stated once for
 // the compiler and the loader. The interpreter of passes has a copy, as their oracle.
 
 // HistBuckets is the number of buckets of a hist with the given sub-bucket bits (0..5).
@@ -28,7 +28,7 @@ func LhistBuckets(lo, hi, step int64) int {
 	return int(n)
 }
 
-// HistFirst is the least value in bucket i >= 1 of a hist with the given sub-bucket bits (0..5).
+// HistFirst is the smallest value in bucket i >= 1 of a hist with the given sub-bucket bits (0..5).
 func HistFirst(bits, i int) uint64 {
 	n := 1 << bits
 	i--

@@ -1,11 +1,11 @@
-// Package manifest is the contract between compiler and loader: the JSON file
-// that lies beside a compiled object and says how to attach it, what its maps
-// and events mean, and which parameters it takes.
+// Package manifest is the contract between compiler and loader: the JSON file next to a
+// compiled object that says how to attach it, what its maps and events mean, and which
+// parameters it takes.
 //
-// It takes the bytes of a manifest and gives a validated Manifest, or builds one
-// and writes it. docs/manifest.md describes each key; docs/manifest.schema.json
-// is the published JSON Schema. Types are spelled out by layout, never as BTF
-// ids. Unknown keys are ignored; an unknown entry of Requires is refused.
+// It takes the bytes of a manifest and returns a validated Manifest, or builds one and
+// writes it. docs/manifest.md describes each key; docs/manifest.schema.json is the
+// published JSON Schema. Types are described by layout, never as BTF ids. Unknown keys are
+// ignored; an unknown entry of Requires is refused.
 package manifest
 
 // Schema is the version this package writes: "btc/1". A reader takes every
@@ -33,7 +33,7 @@ type Manifest struct {
 	// construct of the script that uses it.
 	Needs  []Need `json:"needs,omitempty"`
 	Target string `json:"target"` // release of the kernel the types came from
-	// Arches are the architectures that the object serves: x86_64, arm64, riscv64.
+	// Arches are the architectures that the object supports: x86_64, arm64, riscv64.
 	Arches []string `json:"arches"`
 	// Losses names the loss counters (u64 each, in the global "lost"), by index.
 	Losses []Loss `json:"losses,omitempty"`
@@ -53,15 +53,15 @@ type Script struct {
 	Source string `json:"source"`
 }
 
-// Pos is a place in the script, 1-based.
+// Pos is a position in the script, 1-based.
 type Pos struct {
 	Line int `json:"line"`
 	Col  int `json:"col"`
-	// EndCol is the column behind the last byte, where it is known and on the same line.
+	// EndCol is the column after the last byte, if it is known and on the same line.
 	EndCol int `json:"end_col,omitempty"`
 }
 
-// Place is a place that a message about a macro names.
+// Place is a position that a message about a macro refers to.
 type Place struct {
 	File string `json:"file,omitempty"` // as it was imported; empty for the script
 	Line int    `json:"line"`
@@ -79,7 +79,7 @@ type Program struct {
 	Kind    string `json:"kind"`    // kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval, software, hardware, watchpoint, iter, begin, end, self, test, bench
 	Attach  Attach `json:"attach"`
 	Clause  int    `json:"clause"` // number of the clause in the script, from 0
-	// FirstID is the number that OpAttachID gives for the first match; a program
+	// FirstID is the result of OpAttachID for the first match; a program
 	// with UsesID is cloned for each match, with IDs from FirstID for the first
 	// and fresh ones (from NextID up) for the others.
 	FirstID int   `json:"first_id"`
@@ -87,19 +87,19 @@ type Program struct {
 	IDInsns []int `json:"id_insns,omitempty"` // instruction indices of the marked immediates (32-bit mov)
 	UsesIP  bool  `json:"uses_ip,omitempty"`  // reads the probed function's address
 	// Args are the typed arguments and the result (no name) of the probed function
-	// that the program reads; the host's prototype must have them at the same place.
+	// that the program reads; the host's prototype must have them at the same positions.
 	Args []ArgUse `json:"args,omitempty"`
-	// Record are the fields of a tracepoint's record that the program reads where the
-	// target had them: no type describes the record, so nothing relocates them. A
-	// host whose format file has one elsewhere is refused.
+	// Record are the fields of a tracepoint's record that the program reads at the target's
+	// offsets: no type describes the record, so nothing relocates them. A host whose format
+	// file has another offset is refused.
 	Record []RecordUse `json:"record,omitempty"`
 	// Code is absent in objects of before November 2026: such a program is run as it is.
 	Code *Code `json:"code,omitempty"`
 	Pos  Pos   `json:"pos"`
 }
 
-// Code states what the compiler knows of a program's instructions. A loader that changes programs
-// goes by it and recognises nothing.
+// Code describes a program's instructions as the compiler knows them. A loader that changes
+// programs relies on it and analyses nothing.
 type Code struct {
 	// Context is what the program reads through its context: none, record (of a tracepoint),
 	// regs (struct pt_regs, or that of a perf event), args (words).
@@ -111,17 +111,18 @@ type Code struct {
 	// call that it reads there.
 	Share      bool  `json:"share,omitempty"`
 	RecordArgs []int `json:"record_args,omitempty"`
-	// RecordNr says that the program of a system call's tracepoint reads the call's number in the record.
+	// RecordNr means that the program of a system call's tracepoint reads the call's number in the
+	// record.
 	RecordNr bool `json:"record_nr,omitempty"`
-	// Raw says that the program may run from the raw tracepoint in place of its tracepoint.
+	// Raw means that the program may run from the raw tracepoint instead of its tracepoint.
 	Raw   bool   `json:"raw,omitempty"`
 	Forms []Form `json:"forms,omitempty"`
 }
 
-// Form is a test by which a program takes one of two forms: an instruction moves the result of a
+// Form is a test by which a program selects one of two forms: an instruction moves the result of a
 // CO-RE relocation, 0 or 1, into a register, and the next one may branch on it. Each loader
-// resolves it; one that knows the result may take test and losing side out, which below Linux 5.13
-// it must where that calls a function by its address.
+// resolves it; one that knows the result may remove the test and the dead side, which below Linux
+// 5.13 it must if that side calls a function by its address.
 type Form struct {
 	// Function is the subprogram that the test is in; absent: the program's main function.
 	Function string `json:"function,omitempty"`
@@ -130,7 +131,7 @@ type Form struct {
 	Helper   string `json:"helper,omitempty"` // 1 where the kernel has this helper
 }
 
-// RecordUse is a field of a tracepoint's record that is read at a fixed place.
+// RecordUse is a field of a tracepoint's record that is read at a fixed offset.
 type RecordUse struct {
 	Name   string `json:"name"`           // in the format file
 	Offset int    `json:"offset"`         // bytes from the start of the record
@@ -149,11 +150,11 @@ type ArgUse struct {
 // Attach is an attach point in parts. Patterns stay patterns: the host expands them.
 //
 // Text is its canonical full name, "kprobe:vfs_read". Target is a module, the path or name of a
-// binary, the category of a tracepoint or the name of a software or hardware event; Name a function,
-// symbol or event. Offset is in bytes after Name (kprobe, uprobe), Addr an address in place of a name
-// (kprobe, uprobe, watchpoint), Len the bytes of a watchpoint and Mode what it watches, of rwx. Unit is
-// hz, us, ms or s, and Count how many of them, or the period (software, hardware). Lang is
-// "cpp" or "" (uprobe).
+// binary, the category of a tracepoint or the name of a software or hardware event; Name a
+// function, symbol or event. Offset is in bytes after Name (kprobe, uprobe), Addr an address
+// instead of a name (kprobe, uprobe, watchpoint), Len the bytes of a watchpoint and Mode what it
+// watches, of rwx. Unit is hz, us, ms or s, and Count how many of them, or the period (software,
+// hardware). Lang is "cpp" or "" (uprobe).
 type Attach struct {
 	Text   string `json:"text"`
 	Target string `json:"target,omitempty"`
@@ -170,24 +171,25 @@ type Attach struct {
 	Binary  string `json:"binary,omitempty"`
 	Missing string `json:"missing,omitempty"` // error (default), warn, ignore
 	// Fill are the parts after the kind of a probe whose text has parameters ($1): the
-	// loader puts their values in before it looks for the place, and makes the
-	// other keys of the parts. Such files require the feature attach-params.
+	// loader substitutes their values before it resolves the attach point, and sets the
+	// other keys from the parts. Such files require the feature attach-params.
 	Fill []string `json:"fill,omitempty"`
 }
 
-// Layout says what bytes mean and how they print. Kinds are those of ir.LayoutKind.
+// Layout describes the meaning of bytes and how they print. Kinds are those of
+// ir.LayoutKind.
 type Layout struct {
 	Kind   string `json:"kind"`
 	Size   int    `json:"size"` // bytes with padding
 	Signed bool   `json:"signed,omitempty"`
 	Name   string `json:"name,omitempty"`
-	// CORE is the name of a kernel type ("struct ns_common") whose members are where the
-	// target has them; a loader holds them against the host's types.
+	// CORE is the name of a kernel type ("struct ns_common") whose members have the
+	// target's offsets; a loader compares them with the host's types.
 	CORE string            `json:"core,omitempty"`
 	Enum map[string]string `json:"enum,omitempty"` // decimal value -> symbol
 	Elem *Layout           `json:"elem,omitempty"`
-	// Count is the number of elements of an array; of a string, its size where one
-	// that fills it was not cut off, else 0.
+	// Count is the number of elements of an array; of a string, its size if one that fills
+	// it is not truncated, else 0.
 	Count  int     `json:"count,omitempty"`
 	Fields []Field `json:"fields,omitempty"`
 	Stack  string  `json:"stack,omitempty"` // kstack, ustack: Name of the stack map
@@ -220,8 +222,8 @@ type Map struct {
 	ValueSize  int     `json:"value_size"`
 	MaxEntries int     `json:"max_entries"`
 	Key        *Layout `json:"key,omitempty"` // absent for a scalar
-	// KeyNames are what the script calls the parts of the key ("pid", "ret"), "" for one without a
-	// name. Help and Unit are what a comment of the script says of the map: metrics have them.
+	// KeyNames are the script's names for the parts of the key ("pid", "ret"), "" for one without
+	// a name. Help and Unit are from the script's comment on the map, for metrics.
 	KeyNames []string `json:"key_names,omitempty"`
 	Help     string   `json:"help,omitempty"`
 	Unit     string   `json:"unit,omitempty"`
@@ -230,11 +232,11 @@ type Map struct {
 	Present  int      `json:"present"` // offset of the u64 that says "set"; -1: existence says it
 	Gens     int      `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
 	GenOff   int      `json:"gen_off,omitempty"`
-	// LenKey is not 0 when the programs count the elements: the key, in the map
-	// "len", of the word (u64) to which the loader adds what it deletes.
+	// LenKey is not 0 when the programs count the elements: the key, in the map "len", of
+	// the word (u64) to which the loader adds the number of its deletes.
 	LenKey int `json:"len_key,omitempty"`
-	// Front are the tables in front of a hash. Where programs use them without Front.Enable, the
-	// file requires the feature front-tables.
+	// Front is the per-CPU cache of a hash. Where programs use it without Front.Enable, the file
+	// requires the feature front-tables.
 	Front *Front `json:"front,omitempty"`
 	Bits  int    `json:"bits,omitempty"`
 	Min   int64  `json:"min,omitempty"`
@@ -257,7 +259,7 @@ type Event struct {
 	ID     int    `json:"id"`
 	Kind   string `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc, unwatch, skboutput
 	Format string `json:"format,omitempty"`
-	// FormatBytes holds the format where it is not valid UTF-8, which JSON cannot
+	// FormatBytes is the format if it is not valid UTF-8, which JSON cannot
 	// hold; Format is then empty in the file. Parse puts it into Format.
 	FormatBytes []byte  `json:"format_bytes,omitempty"`
 	Map         string  `json:"map,omitempty"`
@@ -265,8 +267,8 @@ type Event struct {
 	Size        int     `json:"size"` // least length of the record in bytes
 	Tail        bool    `json:"tail,omitempty"`
 	Pos         Pos     `json:"pos"`
-	// Chain is the place of errorf() or warnf() and, in a macro, the calls that led
-	// to it, innermost first. It is left out where Pos tells all.
+	// Chain is the position of errorf() or warnf() and, in a macro, the calls that led to
+	// it, innermost first. It is omitted if Pos is enough.
 	Chain []Place `json:"chain,omitempty"`
 }
 
@@ -281,9 +283,8 @@ type Param struct {
 	Pos     Pos    `json:"pos"`
 }
 
-// Given are the parameters that were given when the script was compiled. A
-// loader takes those that it is not given itself from here. Files that have them
-// require the feature given-params.
+// Given are the parameters that were given at compile time. A loader uses them for those
+// that it is not given itself. Files that have them require the feature given-params.
 type Given struct {
 	Values []string `json:"values,omitempty"` // of $1, $2, ...
 	// Fixed are the numbers of those that the code was made for: other values
@@ -295,10 +296,11 @@ type Given struct {
 	FixedOptions []string `json:"fixed_options,omitempty"`
 }
 
-// Front are tables in front of a hash, one for each of the first CPUs, in the
-// global (.bss) that it names. A slot is taken when its first u64 is not 0. An element's
-// values are those in the hash and those of the slots with its key, as if of more CPUs.
-// A slot of a hist has the count (u64) of one bucket, whose number (u64) is behind the key.
+// Front is the per-CPU cache of a keyed aggregation: one table for each of the first CPUs,
+// in the global (.bss) that it names. A slot is taken when its first u64 is not 0. An
+// element's values are those in the hash and those of the slots with its key, as if of
+// further CPUs. A slot of a hist has the count (u64) of one bucket, whose number (u64)
+// follows the key.
 type Front struct {
 	// Enable is the constant (.rodata, u64) that a loader sets to 1 for programs to use the tables.
 	// Without it they use the hash alone. Absent in older objects, whose programs always use the
@@ -316,29 +318,28 @@ type Front struct {
 // (Section .rodata), or run-time data (.bss, .data). Known names: start_ns (boot clock
 // in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and pidns_ino (0: the loader is in the initial PID
 // namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss), asleep
-// (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it looks by itself; .data).
+// (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it polls; .data).
 type Global struct {
 	Name    string `json:"name"`
 	Section string `json:"section"`
 	Size    int    `json:"size"`
-	// Host says what to look up before loading: kaddr (address of the kernel symbol
-	// Text), kaddr_or_0 (the same, 0 when there is none), kfunc_exist (1 when the kernel
-	// has a function Text), kfunc_allowed (the same when the kind of probe behind the
-	// name may call it), uaddr (Text is a program and a symbol: how far the symbol
-	// is from the place that the program probes), uaddr_code (the same from the
-	// first byte of its file's code), or cgroupid (id of the cgroup
-	// at the path Text). Files that have such
+	// Host says what to look up before loading: kaddr (address of the kernel symbol Text),
+	// kaddr_or_0 (the same, 0 when there is none), kfunc_exist (1 when the kernel has a
+	// function Text), kfunc_allowed (the same when the kind of probe behind the name may
+	// call it), uaddr (Text is a program and a symbol: the distance of the symbol from the
+	// address that the program probes), uaddr_code (the same from the first byte of its
+	// file's code), or cgroupid (id of the cgroup at the path Text). Files that have such
 	// globals require the feature host-values.
 	Host string `json:"host,omitempty"`
 	Text string `json:"text,omitempty"`
 	Pos  *Pos   `json:"pos,omitempty"` // where the script first needs it
 }
 
-// Error is a run-time message with its place.
+// Error is a run-time message with its position.
 type Error struct {
 	Text string `json:"text"`
-	// Helper is the kernel function that failed, without "bpf_", in place of Text:
-	// what it answered says why.
+	// Helper is the kernel function that failed, without "bpf_", instead of Text: its error
+	// number is the reason.
 	Helper string  `json:"helper,omitempty"`
 	Pos    Pos     `json:"pos"`
 	Chain  []Place `json:"chain,omitempty"` // as Event.Chain
@@ -360,8 +361,8 @@ type FieldUse struct {
 	Type    string `json:"type"` // "struct sock"
 	Path    string `json:"path"` // "__sk_common.skc_family"
 	Kind    int    `json:"kind"` // enum bpf_core_relo_kind
-	// Compared says that the program compares the relocated value with what it was compiled for, and
-	// reads the field in another way where they differ.
+	// Compared means that the program compares the relocated value with the one that it was
+	// compiled for, and reads the field in another way if they differ.
 	Compared bool `json:"compared,omitempty"`
 	Pos      Pos  `json:"pos"`
 }
@@ -373,7 +374,7 @@ func (u *FieldUse) String() string {
 	return "field " + u.Path + " in " + u.Type
 }
 
-// Config holds the config keys that act at run time.
+// Config has the config keys that act at run time.
 type Config struct {
 	MaxStrlen       int               `json:"max_strlen"`
 	PrintMapsOnExit bool              `json:"print_maps_on_exit"`

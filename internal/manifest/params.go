@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// WithGiven adds the parameters that were given when the script was compiled to
-// the user's. Those that the code was made for cannot be others now.
+// WithGiven adds the parameters that were given at compile time to the user's. Those that
+// the code was compiled for cannot change now.
 func WithGiven(m *Manifest, positional []string, named map[string]string) ([]string, map[string]string, error) {
 	g := m.Given
 	if g == nil {
@@ -58,9 +58,9 @@ func NotGiven(m *Manifest, positional []string) []*Param {
 	return out
 }
 
-// ParseParams checks the user's parameters against the manifest's: positional
-// ones by number, named ones as name -> text. It gives the bytes of each global.
-// A bare name has the value "true".
+// ParseParams checks the user's parameters against the manifest's: positional ones by
+// number, named ones by name. It returns the bytes of each global. A bare name has the
+// value "true".
 func ParseParams(m *Manifest, positional []string, named map[string]string) (map[string][]byte, error) {
 	known, out := map[string]bool{}, map[string][]byte{}
 	for i := range m.Params {
@@ -80,7 +80,7 @@ func ParseParams(m *Manifest, positional []string, named map[string]string) (map
 		}
 		if !given {
 			if p.Default == "" && p.Type != "ipv4" {
-				continue // the object holds 0 or ""
+				continue // the object's default is 0 or ""
 			}
 			text = p.Default
 		}
@@ -98,7 +98,8 @@ func ParseParams(m *Manifest, positional []string, named map[string]string) (map
 	return out, nil
 }
 
-// unexpected says which options the script does not have, and which it has.
+// unexpected reports the options that the script does not have, and lists those that it
+// has.
 func unexpected(m *Manifest, known map[string]bool, named map[string]string) error {
 	var wrong, have []string
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -167,7 +168,7 @@ func paramBytes(p *Param, text string) ([]byte, error) {
 		return nil, fmt.Errorf("program command line option --%s invalid boolean (value: %s)", p.Name, text)
 	}
 	if len(text) >= p.Size {
-		return nil, fmt.Errorf("parameter %s: %d bytes of text are more than the %d it may have", p.Name, len(text), p.Size-1)
+		return nil, fmt.Errorf("parameter %s: string too long: %d bytes (max %d)", p.Name, len(text), p.Size-1)
 	}
 	return append([]byte(text), make([]byte, p.Size-len(text))...), nil
 }

@@ -67,7 +67,7 @@ func TestParams(t *testing.T) {
 func TestBadParams(t *testing.T) {
 	for want, try := range map[string]func() error{
 		`parameter $1: "x" is not a number`:                 func() error { _, err := ParseParams(params(), []string{"x"}, nil); return err },
-		"parameter $1: 8 bytes of text":                     func() error { _, err := ParseParams(params(), []string{"12345678"}, nil); return err },
+		"parameter $1: string too long: 8 bytes":                     func() error { _, err := ParseParams(params(), []string{"12345678"}, nil); return err },
 		"options: --zz\nHINT: expected program options: --": func() error { _, err := ParseParams(params(), nil, map[string]string{"zz": "1"}); return err },
 		"--aa invalid integer (value: False)":               func() error { _, err := ParseParams(params(), nil, map[string]string{"aa": "False"}); return err },
 		"HINT: expected program options:\n    --":           func() error { _, err := ParseParams(params(), nil, map[string]string{"help": "true"}); return err },
@@ -143,7 +143,7 @@ func TestParameterBytes(t *testing.T) {
 		{"bool", "b", "yes", "\x01\x00\x00\x00", ""}, {"bool", "b", "", "\x01\x00\x00\x00", ""},
 		{"bool", "b", "false", "\x00\x00\x00\x00", ""}, {"bool", "b", "0", "\x00\x00\x00\x00", ""}, {"bool", "b", "Off", "\x00\x00\x00\x00", ""},
 		{"bool", "b", "no", "\x00\x00\x00\x00", ""}, {"bool", "b", "2", "", "invalid boolean"},
-		{"string", "$1", "abc", "abc\x00", ""}, {"string", "$1", "abcd", "", "4 bytes of text are more than the 3 it may have"},
+		{"string", "$1", "abc", "abc\x00", ""}, {"string", "$1", "abcd", "", "string too long: 4 bytes (max 3)"},
 	} {
 		got, err := paramBytes(&Param{Name: c.name, Type: c.kind, Size: 4}, c.text)
 		if string(got) != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBytes is the largest manifest a reader takes. A manifest holds the script's
-// text and a few hundred bytes for each program, map and event.
+// MaxBytes is the largest manifest that a reader accepts. A manifest has the script's
+// source and a few hundred bytes for each program, map and event.
 const MaxBytes = 16 << 20
 
-// Fault is what is wrong with a manifest and where: Path is the place in the
-// JSON ("maps[3].key.size"), empty when the whole file is meant.
+// Error is an error in a manifest: Path is its location in the JSON ("maps[3].key.size"),
+// empty for the whole file.
 type Fault struct {
 	Path string
 	Text string
-	// Size: something is larger than a manifest may hold, or more of it.
+	// Size: a size or a number of entries exceeds the limits of a manifest.
 	Size bool
 }
 

@@ -8,8 +8,8 @@ import (
 	"btc/internal/probe"
 )
 
-// Bounds of what a manifest may ask a loader to allocate or walk. They are far
-// above what a script can need.
+// Limits of what a manifest may ask a loader to allocate or walk. They are far above what a
+// script can need.
 const (
 	maxPrograms  = 4096
 	maxMaps      = 1024
@@ -28,10 +28,10 @@ const (
 	maxText      = 64 << 10
 	maxSource    = 8 << 20
 	maxPerScript = 1 << 16 // fields, errors, losses
-	maxInsn      = 1 << 20 // the kernel takes a million
+	maxInsn      = 1 << 20 // the kernel accepts a million
 	maxColumn    = maxSource
 	maxChain     = 64       // calls of macros
-	maxPrinted   = 32 << 20 // bytes of text of one value, about
+	maxPrinted   = 32 << 20 // bytes of text of one value, approximately
 	maxIntervals = 1000000  // of a tseries; the language's own limit
 )
 
@@ -50,7 +50,7 @@ func (c *checker) fail(path, format string, args ...any) {
 	}
 }
 
-// size marks the fault of a place as one of size.
+// size marks an error as one of size.
 func (c *checker) size(path string) {
 	if c.err.Path == path {
 		c.err.Size = true
@@ -72,7 +72,7 @@ func (c *checker) oneOf(path, v string, set map[string]bool) {
 
 func (c *checker) text(path, v string, limit int) {
 	if len(v) > limit {
-		c.fail(path, "%d bytes of text are more than %d", len(v), limit)
+		c.fail(path, "string too long: %d bytes (max %d)", len(v), limit)
 		c.size(path)
 	}
 }
@@ -85,13 +85,13 @@ func (c *checker) symbol(path, v string) {
 	}
 	for i := range len(v) {
 		if ch := v[i]; ch != '_' && ch != '.' && ch != '$' && (ch < '0' || ch > '9') && (ch|0x20 < 'a' || ch|0x20 > 'z') {
-			c.fail(path, "%q is no symbol name", clip(v))
+			c.fail(path, "%q is not a symbol name", clip(v))
 			return
 		}
 	}
 }
 
-// pos checks a position in the script. 0 stands for an unknown line or column.
+// pos checks a position in the script. 0 is an unknown line or column.
 func (c *checker) pos(path string, p *Pos) {
 	if p == nil {
 		return
@@ -176,7 +176,7 @@ func (m *Manifest) Validate() error {
 	return nil
 }
 
-// hostValues are what a global may take from the host.
+// hostValues are the host values that a global may have.
 var hostValues = set("kaddr kaddr_or_0 kfunc_exist kfunc_allowed uaddr uaddr_code cgroupid")
 
 func (g *Global) checkHost(c *checker, path string) {
@@ -192,7 +192,7 @@ func (m *Manifest) checkHead(c *checker) {
 	major, _, _ := strings.Cut(m.Schema, ".")
 	switch {
 	case m.Schema == "":
-		c.fail("schema", "missing: this is no manifest of btc")
+		c.fail("schema", "missing: this is not a manifest of btc")
 	case major != Schema:
 		c.fail("schema", "%q is not %q: this file needs another version of the loader", clip(m.Schema), Schema)
 	}
@@ -232,7 +232,7 @@ func (m *Manifest) checkCounts(c *checker) {
 	c.within("fields", int64(len(m.Fields)), 0, maxPerScript)
 }
 
-// checkUses checks what only messages use.
+// checkUses checks the keys that only messages use.
 func (m *Manifest) checkUses(c *checker) {
 	for i := range m.Needs {
 		c.symbol(fmt.Sprintf("needs[%d].feature", i), m.Needs[i].Feature)
@@ -345,11 +345,11 @@ func (a *Attach) check(c *checker, path, kind string) {
 			c.fail(path+".unit", "unknown value %q", clip(a.Unit))
 		}
 		if a.Count == 0 || a.Count > probe.MaxCount {
-			c.fail(path+".count", "%d is no rate or period", a.Count)
+			c.fail(path+".count", "%d is not a rate or period", a.Count)
 		}
 	case probe.Uprobe, probe.Uretprobe: // without a name address 0, too, is one
 		if a.Binary != "" && !strings.HasPrefix(a.Binary, "build-id:") && !strings.HasPrefix(a.Binary, "text:") {
-			c.fail(path+".binary", "%q is no identity", clip(a.Binary))
+			c.fail(path+".binary", "%q is not an identity", clip(a.Binary))
 		}
 	case probe.Tracepoint, probe.USDT, probe.RawTracepoint, probe.Fentry, probe.Fexit, probe.Kretprobe:
 		if a.Name == "" && a.Addr == 0 {
@@ -405,7 +405,7 @@ func (m *Manifest) checkLosses(c *checker) {
 		c.pos(path+".pos", l.Pos)
 		c.chain(path+".chain", l.Chain)
 		if l.Kind == "map" && m.Map(l.Map) == nil {
-			c.fail(path+".map", "there is no map %q", clip(l.Map))
+			c.fail(path+".map", "unknown map %q", clip(l.Map))
 		}
 	}
 }

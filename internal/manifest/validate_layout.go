@@ -33,7 +33,7 @@ func (x *Map) check(c *checker, m *Manifest, path string) {
 func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	isArray := x.Type == "array" || x.Type == "percpu_array"
 	if x.Type == "ringbuf" || x.Type == "perf_event_array" {
-		c.fail(path+".type", "a %s is no map of the script", x.Type)
+		c.fail(path+".type", "a %s is not a map of the script", x.Type)
 	}
 	if isArray != (x.Key == nil) {
 		c.fail(path+".key", "a keyed map is a hash and has a key layout, a scalar is an array and has none")
@@ -49,7 +49,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 		}
 		if x.Gens == 2 {
 			if g := m.Global("gen"); g == nil || x.GenOff < 0 || x.GenOff%4 != 0 || x.GenOff+4 > g.Size {
-				c.fail(path+".gen_off", "%d is no word of the global gen", x.GenOff)
+				c.fail(path+".gen_off", "%d is not a word of the global gen", x.GenOff)
 			}
 		}
 		return
@@ -58,7 +58,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	if x.LenKey != 0 {
 		lens := m.Map("len")
 		if lens == nil || lens.Type != "array" || lens.KeySize != 4 || lens.ValueSize != 8 || x.LenKey < 1 || x.LenKey >= lens.MaxEntries {
-			c.fail(path+".len_key", "%d is no word of the map len", x.LenKey)
+			c.fail(path+".len_key", "%d is not a word of the map len", x.LenKey)
 		}
 	}
 	x.checkFront(c, m, path+".front")
@@ -71,7 +71,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	}
 }
 
-// checkFront checks the tables in front of a hash: a reader takes them apart by these numbers.
+// checkFront checks a per-CPU cache: a reader parses it by these numbers.
 func (x *Map) checkFront(c *checker, m *Manifest, path string) {
 	f := x.Front
 	if f == nil {
@@ -91,9 +91,9 @@ func (x *Map) checkFront(c *checker, m *Manifest, path string) {
 	case f.Enable != "" && (on == nil || on.Section != ".rodata" || on.Size != 8):
 		c.fail(path+".enable", "%q is not a constant of 8 bytes", clip(f.Enable))
 	case x.Type != kind || valueBytes[x.Shape] == 0 && x.Shape != "hist":
-		c.fail(path, "a %s of %s has no tables in front", x.Type, clip(x.Shape))
+		c.fail(path, "a %s of %s has no per-CPU cache", x.Type, clip(x.Shape))
 	case g == nil || g.Section != ".bss" || int64(f.CPUs)*int64(f.Slots) > int64(g.Size/f.SlotSize):
-		c.fail(path+".global", "%q is no global with %d x %d slots of %d bytes", clip(f.Global), f.CPUs, f.Slots, f.SlotSize)
+		c.fail(path+".global", "%q is not a global with %d x %d slots of %d bytes", clip(f.Global), f.CPUs, f.Slots, f.SlotSize)
 	case f.ValueOff < 0 || value > f.SlotSize-f.ValueOff:
 		c.fail(path+".value_off", "a value of %d bytes at %d is not in a slot of %d", value, f.ValueOff, f.SlotSize)
 	case f.KeyOff < 0 || key > f.SlotSize-f.KeyOff:
@@ -114,7 +114,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 		x.Value.checkWhole(c, m, path+".value")
 		need = x.Value.Size
 	case "min", "max":
-		c.within(path+".value_off", int64(x.ValueOff), 8, int64(x.ValueSize)) // behind the word that says "set"
+		c.within(path+".value_off", int64(x.ValueOff), 8, int64(x.ValueSize)) // after the word that says "set"
 	case "hist":
 		c.within(path+".bits", int64(x.Bits), 0, 5)
 		if x.Bits >= 0 && x.Bits <= 5 {
@@ -131,7 +131,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 		x.checkSeries(c, path)
 	}
 	if x.ValueOff+need > x.ValueSize {
-		c.fail(path+".value_size", "%d bytes do not hold %d at offset %d", x.ValueSize, need, x.ValueOff)
+		c.fail(path+".value_size", "%d bytes have no room for %d at offset %d", x.ValueSize, need, x.ValueOff)
 	}
 }
 
@@ -152,23 +152,23 @@ func (x *Map) Scalar() bool { return x.Key == nil || x.Shape == "tseries" && len
 // isNumber names the kinds that take 8 bytes in memory whatever their own size.
 func isNumber(kind string) bool { return kind == "int" || kind == "bool" || kind == "enum" }
 
-// fixedSizes are the least sizes of layouts that a reader takes apart by offsets.
+// fixedSizes are the minimum sizes of layouts that a reader parses by offsets.
 var fixedSizes = map[string]int{
 	"ptr": 8, "kstack": 8, "ustack": 16, "ksym": 8, "usym": 16, "inet": 20, "mac": 6,
 	"timestamp": 8, "probe": 8, "username": 8, "cgroup_path": 8, "buffer": 4,
 }
 
-// checkWhole checks the layout of a whole value. What the value may come to as text is
-// bounded as well: the fields of a record may share their bytes.
+// checkWhole checks the layout of a whole value. The size of its printed form is bounded as
+// well: the fields of a record may share their bytes.
 func (l *Layout) checkWhole(c *checker, m *Manifest, path string) {
 	l.check(c, m, path, 0)
 	if c.err == nil && l.printed() > maxPrinted {
-		c.fail(path, "a value prints as more than %d MiB of text", maxPrinted>>20)
+		c.fail(path, "a value prints as more than %d MiB", maxPrinted>>20)
 		c.size(path)
 	}
 }
 
-// printed is about how many bytes of text a value has, at most maxPrinted+1.
+// printed is the approximate number of bytes that a value prints as, at most maxPrinted+1.
 func (l *Layout) printed() int64 {
 	const number = 24
 	n := max(number, int64(l.Size))
@@ -237,7 +237,7 @@ func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 
 func (l *Layout) checkStack(c *checker, m *Manifest, path string) {
 	if x := m.Map(l.Stack); x == nil || x.Shape != "stack" {
-		c.fail(path+".stack", "there is no stack map %q", clip(l.Stack))
+		c.fail(path+".stack", "unknown stack map %q", clip(l.Stack))
 	}
 }
 
@@ -249,7 +249,7 @@ func (l *Layout) checkArray(c *checker, m *Manifest, path string, depth int) {
 	c.within(path+".count", int64(l.Count), 0, maxValue)
 	l.Elem.check(c, m, path+".elem", depth+1)
 	if c.err == nil && int64(l.Count)*max(1, int64(l.Elem.Size)) > int64(l.Size) {
-		c.fail(path+".size", "%d bytes do not hold %d elements of %d", l.Size, l.Count, l.Elem.Size)
+		c.fail(path+".size", "%d bytes have no room for %d elements of %d", l.Size, l.Count, l.Elem.Size)
 	}
 }
 
@@ -276,8 +276,8 @@ func (f *Field) checkIn(c *checker, m *Manifest, path string, lo, size, depth in
 	}
 }
 
-// argKinds is what the fields of each event kind must be: how many at least and
-// at most, and whether they are integers.
+// argKinds are the requirements on the fields of each event kind: their minimum and maximum
+// number, and whether they are integers.
 var argKinds = map[string]struct {
 	min, max int
 	ints     bool
@@ -291,7 +291,7 @@ var argKinds = map[string]struct {
 func (e *Event) check(c *checker, m *Manifest, i int) {
 	path := fmt.Sprintf("events[%d]", i)
 	if e.ID != i {
-		c.fail(path+".id", "%d is not its place %d", e.ID, i)
+		c.fail(path+".id", "%d is not its index %d", e.ID, i)
 	}
 	c.oneOf(path+".kind", e.Kind, eventKinds)
 	c.within(path+".size", int64(e.Size), 8, maxRecord)
@@ -308,14 +308,14 @@ func (e *Event) check(c *checker, m *Manifest, i int) {
 		f, fp := &e.Fields[j], fmt.Sprintf("%s.fields[%d]", path, j)
 		f.checkIn(c, m, fp, 8, e.Size, 0)
 		if c.err == nil && f.Layout.printed() > maxPrinted {
-			c.fail(fp, "a value prints as more than %d MiB of text", maxPrinted>>20)
+			c.fail(fp, "a value prints as more than %d MiB", maxPrinted>>20)
 			c.size(fp)
 		}
 		if f.Var && !e.Tail {
 			c.fail(fp+".var", "the event has no tail")
 		}
 		if want.ints && f.Layout.Kind != "int" {
-			c.fail(fp+".layout.kind", "%s takes an int", e.Kind)
+			c.fail(fp+".layout.kind", "%s expects an int", e.Kind)
 		}
 	}
 	switch e.Kind {

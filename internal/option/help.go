@@ -36,7 +36,7 @@ func (t Table) Help() string {
 	return b.String()
 }
 
-// row writes a form and the text beside it, in as many lines as it needs.
+// row writes a form and its description, in as many lines as it needs.
 func row(b *strings.Builder, form, text string) {
 	const width = helpWidth - formColumns
 	if len(form)+2 > formColumns {

@@ -19,8 +19,8 @@ import (
 type Option struct {
 	Name    string // long name, without the dashes; "" for none
 	Short   string // one letter; "" for none
-	Aliases string // further long names that are accepted, separated by spaces; help leaves them out
-	Value   string // what the value is, such as FILE; "" for a switch
+	Aliases string // further long names that are accepted, separated by spaces; help omits them
+	Value   string // placeholder of the value, such as FILE; "" for a switch
 	Help    string
 	Choices []Choice // the values that it accepts; nil: any. A func of To checks them itself
 	// Optional: the option can be given without a value. A value then needs the "=".
@@ -109,7 +109,7 @@ func (o *Option) accepts(value string) bool {
 	return false
 }
 
-// Set keeps a value where the option wants it.
+// Set assigns a value if the option accepts it.
 func (o *Option) Set(value string) error {
 	set, checked := o.To.(func(string) error)
 	if checked {
@@ -150,7 +150,7 @@ func (t Table) find(spelling string) *Option {
 // Line is a command line that was parsed.
 type Line struct {
 	Operands []string
-	After    []string // what follows "--"
+	After    []string // arguments after "--"
 	given    []*Option
 }
 
@@ -231,7 +231,7 @@ func (t Table) short(l *Line, arg string, rest []string) ([]string, error) {
 	return rest, nil
 }
 
-// Set calls the setter of an option and notes that it was given.
+// Set calls the setter of an option and records that it was given.
 func (l *Line) Set(o *Option, value string) error {
 	l.given = append(l.given, o)
 	return o.Set(value)
@@ -258,8 +258,8 @@ func NeedsValue(spelling string) error { return fmt.Errorf("option %s needs a va
 // NoValue is the error of a switch that was given a value.
 func NoValue(spelling string) error { return fmt.Errorf("option %s accepts no value", spelling) }
 
-// Unknown is the error of an option that the table does not have; it names the one that is
-// probably meant.
+// Unknown is the error of an option that the table does not have; it suggests the nearest
+// name.
 func (t Table) Unknown(spelling string) error {
 	text := "unknown option " + spelling
 	name := strings.TrimLeft(spelling, "-")

@@ -6,7 +6,7 @@ import "slices"
 type CountedEvent struct {
 	Name   string
 	Config uint64 // number of the event in the kernel's list (linux/perf_event.h)
-	Period uint64 // how many events there are between two runs of the program, if the script does not say
+	Period uint64 // default number of events between two runs of the program
 }
 
 // The events by all their names, sorted.

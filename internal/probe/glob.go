@@ -2,10 +2,11 @@ package probe
 
 import "strings"
 
-// IsPattern reports whether the name in an attach point stands for several.
+// IsPattern reports whether the name in an attach point is a pattern.
 func IsPattern(name string) bool { return strings.Contains(name, "*") }
 
-// Glob reports whether a name fits a pattern in which "*" stands for any text, ":" included.
+// Glob reports whether a name matches a pattern in which "*" matches any string, including
+// ":".
 func Glob(pattern, name string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Point is what the parts of an attach point say. Names may hold "*".
+// Point is a parsed attach point. Names may contain "*".
 type Point struct {
 	Target  string // module, binary, category, event of a counter, path to pin an iterator at
 	Lang    string // "cpp": Name is a C++ function
@@ -21,7 +21,7 @@ type Point struct {
 	Pattern bool   // Target or Name is a pattern that the host expands
 }
 
-// Error is what is wrong with an attach point.
+// Error is an error in an attach point.
 type Error struct {
 	Part  int // index of the part after the kind; -1: the whole attach point
 	Text  string
@@ -55,14 +55,14 @@ func Nanoseconds(unit string, count uint64) (ns uint64, ok bool) {
 	return 0, false
 }
 
-// durations are the suffixes of a duration, and what they are in nanoseconds.
+// durations maps the suffixes of a duration to nanoseconds.
 var durations = []struct {
 	suffix string
 	ns     uint64
 }{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}, {"", 1}}
 
-// Parse reads the parts after the kind. It knows nothing of hosts and targets: whether the names
-// exist is for others to say. The number of parts may be wrong.
+// Parse parses the parts after the kind. It knows nothing of hosts and targets: callers check
+// whether the names exist. The number of parts may be wrong.
 func (t *Type) Parse(parts []Part) (Point, *Error) {
 	if err := t.checkCount(parts); err != nil {
 		return Point{}, err
@@ -163,7 +163,7 @@ func (t *Type) function(p *Point, parts []Part, i int) *Error {
 		switch {
 		case plus:
 			return at(i, "Offset not allowed")
-		case addr == 0 && t.Space != UserSpace: // the first byte of a file that is no ELF file can be probed
+		case addr == 0 && t.Space != UserSpace: // the first byte of a file that is not ELF can be probed
 			return at(i, "the address of a probe cannot be 0")
 		}
 		p.Addr = addr
@@ -371,8 +371,8 @@ func (t *Type) counter(parts []Part) (Point, *Error) {
 	return p, nil
 }
 
-// watchModes are what processors can watch: no x86 has one for reads only, none watches data and
-// code at once.
+// watchModes are the modes that processors support: no x86 can watch only reads, none watches
+// data and code at once.
 var watchModes = []string{"w", "rw", "wr", "x"}
 
 func (t *Type) watch(parts []Part) (Point, *Error) {
@@ -423,8 +423,8 @@ func (t *Type) Text(p *Point) string {
 	return strings.Join(words, ":")
 }
 
-// Section is the name of the ELF section of a probe's program, by libbpf's conventions. What only
-// the host resolves, a pattern or a path, is left out: the manifest has it.
+// Section is the name of the ELF section of a probe's program, by libbpf's conventions. Parts
+// that only the host resolves, a pattern or a path, are omitted: the manifest has them.
 func (t *Type) Section(p *Point) string {
 	prefix := t.Program.String()
 	if t.Program == ProgKprobe {

@@ -1,9 +1,9 @@
-// Package probe is what compiler and loader know of the kinds of probes: a table with one row for
+// Package probe describes the kinds of probes for compiler and loader: a table with one row for
 // each kind, and the parser of attach points ("kprobe:vfs_read", "interval:s:1").
 //
-// A new kind begins with a row here; docs/contributing/probe.md has the way from there. What a
-// host or a target has of attach points, and how programs are attached, is in frontend/check and
-// in loader/attach.
+// A new kind begins with a row here; docs/contributing/probe.md has the next steps. Attach
+// points of a target or host, and how programs are attached, are in frontend/check and in
+// loader/attach.
 package probe
 
 import (
@@ -35,7 +35,7 @@ const (
 	Watchpoint    = "watchpoint"
 )
 
-// Form is the grammar of what follows the kind in an attach point.
+// Form is the grammar of an attach point after its kind.
 type Form uint8
 
 // The forms of attach points.
@@ -54,7 +54,7 @@ const (
 	Watch                  // watchpoint:ADDRESS:LENGTH:MODE
 )
 
-// Runner is who runs the programs of a kind.
+// Runner says who runs the programs of a kind.
 type Runner uint8
 
 const (
@@ -63,7 +63,7 @@ const (
 	OnDemand               // the loader, when tests or benchmarks are asked for, and nothing else
 )
 
-// Nesting is what keeps the programs of a kind from interrupting each other on a CPU.
+// Nesting says what keeps the programs of a kind from interrupting each other on a CPU.
 type Nesting uint8
 
 const (
@@ -76,12 +76,12 @@ const (
 type Space uint8
 
 const (
-	NoSpace     Space = iota // that of whatever was interrupted
+	NoSpace     Space = iota // that of the interrupted code
 	KernelSpace              // the probe is in the kernel's own code
 	UserSpace                // the probe is in a program's code
 )
 
-// Type is a row of the table: what is the same for all probes of a kind.
+// Type is a row of the table: the properties that all probes of a kind share.
 type Type struct {
 	Kind    string
 	Aliases []string
@@ -98,7 +98,7 @@ type Type struct {
 	Nesting        Nesting
 	// Wildcards: names may hold "*", which the host expands.
 	Wildcards bool
-	// Searched: a search or an attach point with a pattern for the kind covers it. These are the
+	// Searched: listings and attach points with a pattern for the kind include it. These are the
 	// kinds that fire at the beginning of something, so that an event shows once.
 	Searched bool
 	// Listed: the attach points of a host can be listed.
@@ -106,7 +106,7 @@ type Type struct {
 	// Args: the builtin args has the fields of the event or the arguments of the function. ArgN: the
 	// builtins arg0, arg1 and so on are there. Retval: the builtin retval is.
 	Args, ArgN, Retval bool
-	// Parameters: the attach point may hold $N, whose values the loader puts in.
+	// Parameters: the attach point may contain $N, whose values the loader substitutes.
 	Parameters bool
 	// Frequent: it may fire millions of times a second.
 	Frequent bool

@@ -61,7 +61,7 @@ var programs = [numPrograms]struct {
 }
 
 // String is the name of the type: kprobe, tracepoint, raw_tp, tp_btf, fentry, fexit, perf_event,
-// iter, xdp. It begins the ELF section of programs of the type.
+// iter, xdp. It is the prefix of the ELF section of programs of the type.
 func (p Program) String() string {
 	if p < numPrograms {
 		return programs[p].name
@@ -69,7 +69,7 @@ func (p Program) String() string {
 	return fmt.Sprintf("Program(%d)", p)
 }
 
-// BPF returns the kernel's BPF_PROG_TYPE and the expected attach type, 0 where it wants none.
+// BPF returns the kernel's BPF_PROG_TYPE and the expected attach type, 0 if there is none.
 func (p Program) BPF() (programType, attachType uint32) { return programs[p].typ, programs[p].attach }
 
 // Since is the first version of Linux that has the type.

@@ -10,7 +10,7 @@ import (
 type Part struct {
 	// Text is without quotes and their escapes; parameters are in it as "$1".
 	Text string
-	// Wildcard: an unquoted "*" is in the text.
+	// Wildcard: the text contains an unquoted "*".
 	Wildcard bool
 	// Quoted: some of the part was in double quotes.
 	Quoted bool
@@ -18,7 +18,7 @@ type Part struct {
 	Params []int
 	// Location: the part is the FILE:LINE[:COL] of a uprobe.
 	Location bool
-	// Start and End are the bytes of the part in the attach point's text.
+	// Start and End are the byte range of the part in the attach point's text.
 	Start, End int
 }
 

@@ -52,8 +52,8 @@ func Resolve(root, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// In another mount namespace the link is relative to its root; in ours, for a process with a
-	// root directory of its own (chroot), it is the whole path.
+	// In another mount namespace the link is relative to its root; in the current one, for a
+	// process with a root directory of its own (chroot), it is the whole path.
 	for _, name := range []string{root + link, link} {
 		if fi, err := os.Lstat(name); err == nil && os.SameFile(fi, found) {
 			return name, nil
@@ -130,8 +130,8 @@ func openFound(at, flags int, names uint64) (int, error) {
 	return unix.Open("/proc/self/fd/"+strconv.Itoa(at), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 }
 
-// reopen looks at what find located with O_PATH, which has no effect on the file, and
-// opens it for reading when it is a regular file.
+// reopen checks the file that find located with O_PATH, which has no effect on the file,
+// and opens it for reading when it is a regular file.
 func reopen(path string, find func() (int, error)) (*os.File, error) {
 	at, err := find()
 	if err != nil {

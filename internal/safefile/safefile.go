@@ -3,7 +3,7 @@
 //
 // Whoever chose the name may have put a device, a FIFO or a symbolic link there: opening
 // a watchdog device arms it, and opening a FIFO waits for its writer. Open therefore looks
-// at the file before it opens it, takes regular files only, and never blocks. It bounds
+// at the file before it opens it, accepts only regular files, and never blocks. It bounds
 // nothing that is read afterwards.
 package safefile
 
@@ -16,7 +16,7 @@ import (
 // ErrNotRegular is the cause of an error about a directory, device, FIFO or socket.
 var ErrNotRegular = errors.New("not a regular file")
 
-// ErrTooLarge is the cause of an error about a file of more bytes than the caller takes.
+// ErrTooLarge is the cause of an error about a file larger than the caller accepts.
 var ErrTooLarge = errors.New("file too large")
 
 // Read reads the regular file at path. A file of more than limit bytes is an error that

@@ -20,7 +20,7 @@ const (
 // Line is a line as it is shown.
 type Line struct {
 	Text   string
-	Column int // where the mark begins, in columns from 0
+	Column int // start of the mark, in columns from 0
 	Width  int // of the mark, in columns; 0 for an empty range
 }
 
@@ -35,8 +35,8 @@ func Mark(line string, from, to int) Line {
 	return Line{before + marked + after, columns(before), columns(marked)}
 }
 
-// near is what of a part of a line can be shown, and more: its first bytes or its
-// last. The others are not looked at.
+// near is the visible part of a long string: its first bytes or its last. The others are
+// not looked at.
 func near(s string, first bool) string {
 	const most = 16 * maxColumns
 	switch {
@@ -67,7 +67,7 @@ func cut(before, marked, after string) (string, string, string) {
 	return before, marked, after
 }
 
-// head keeps at most room columns of s and returns what room is left.
+// head keeps at most room columns of s and returns the remaining room.
 func head(s string, room int) (string, int) {
 	used := 0
 	for i, r := range s {

@@ -1,4 +1,4 @@
-// Package spell finds what a misspelt name means.
+// Package spell suggests the name that a misspelt one means.
 package spell
 
 import "strings"

@@ -37,7 +37,7 @@ func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 		h, known := helpers[n.Feature]
 		switch {
 		case !known:
-			f.Text = fmt.Sprintf("%s needs the kernel feature %q, which this loader does not know", n.Construct, n.Feature)
+			f.Text = fmt.Sprintf("%s needs unknown kernel feature %q", n.Construct, n.Feature)
 			f.Hint = "use the loader of the compiler's version"
 		case !has(h.call):
 			f.Text = fmt.Sprintf("%s needs the helper bpf_%s (Linux %s), which this kernel lacks", n.Construct, n.Feature, h.since)

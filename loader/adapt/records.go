@@ -14,7 +14,7 @@ import (
 	"btc/loader/report"
 )
 
-// recordPrefix begins the names of the structs that describe tracepoints' records.
+// recordPrefix is the prefix of the structs that describe tracepoints' records.
 const recordPrefix = "trace_event_raw_"
 
 // formatOf reads the format file of a tracepoint.
@@ -42,11 +42,11 @@ func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, type
 		for _, e := range events {
 			format, err := read(e.Group, e.Name)
 			if err != nil {
-				continue // the attaching tells
+				continue // attaching reports it
 			}
 			now := asFormat(own, format)
 			if right != nil && !sameLayout(now, right) {
-				return nil, &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot serve both", from, e),
+				return nil, &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot read both", from, e),
 					Hint: "give each event a clause of its own"}
 			}
 			right, from = now, e.String()
@@ -61,8 +61,8 @@ func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, type
 	return replaced(types, changed)
 }
 
-// asFormat is a record's struct with its members where the format has them. The
-// members that are no fields of their own stay: the common part and the data behind.
+// asFormat is a record's struct with its members at the offsets of the format file. Members
+// that are not fields stay: the common part and the data after the record.
 func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
 	out := *s
 	out.Members = slices.Clone(s.Members)
@@ -83,12 +83,12 @@ func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
 			m.Type = ofSize(m.Type, f)
 		}
 	}
-	// The order of a struct's members is that of their places.
+	// A struct's members are sorted by offset.
 	sort.SliceStable(out.Members, func(i, j int) bool { return out.Members[i].Offset < out.Members[j].Offset })
 	return &out
 }
 
-// sameLayout compares members by name, place and size.
+// sameLayout compares members by name, offset and size.
 func sameLayout(a, b *btf.Struct) bool {
 	return slices.EqualFunc(a.Members, b.Members, func(x, y btf.Member) bool {
 		n, errN := btf.Sizeof(x.Type)
@@ -97,9 +97,8 @@ func sameLayout(a, b *btf.Struct) bool {
 	})
 }
 
-// ofSize is a field's type where BTF has another size: integers have the
-// format's width and sign, and what is none becomes bytes, which no relocation of
-// an integer takes.
+// ofSize is a field's type if BTF has another size: integers get the format's width and
+// sign, anything else becomes bytes, which no relocation of an integer accepts.
 func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
 	switch u := btf.UnderlyingType(t).(type) {
 	case *btf.Int, *btf.Enum:
@@ -128,7 +127,7 @@ func memberName(f *hostinfo.FormatField) string {
 	return f.Name
 }
 
-// replaced has all types, some structs being others. Nothing refers to records.
+// replaced returns all types with some structs replaced. Nothing refers to records.
 func replaced(types *btf.Spec, changed map[*btf.Struct]*btf.Struct) (*btf.Spec, error) {
 	b, err := btf.NewBuilder(nil, nil)
 	if err != nil {
@@ -148,8 +147,8 @@ func replaced(types *btf.Spec, changed map[*btf.Struct]*btf.Struct) (*btf.Spec, 
 	return b.Spec()
 }
 
-// Where objects expect what the records of system calls begin with: the number
-// (4 bytes) and the first argument or the result.
+// Expected offsets in the records of system calls: the number (4 bytes) and the first
+// argument or the return value.
 const (
 	syscallNrOffset  = 8
 	syscallArgOffset = 16
@@ -167,7 +166,7 @@ func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Eve
 		}
 		format, err := read(e.Group, e.Name)
 		if err != nil {
-			continue // the attaching tells
+			continue // attaching reports it
 		}
 		if text := otherSyscallRecord(format, p.Code == nil || p.Code.RecordNr); text != "" {
 			return &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text}
@@ -195,8 +194,8 @@ func otherSyscallRecord(format *hostinfo.Format, readsNr bool) string {
 	return ""
 }
 
-// checkRecord refuses a program that reads fields of a record at fixed places,
-// where the record of an event has them elsewhere. Its error is a *report.Fault.
+// checkRecord refuses a program that reads fields of a record at fixed offsets, if the
+// record of an event has other offsets. Its error is a *report.Fault.
 func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read formatOf) error {
 	for _, e := range events {
 		if len(p.Record) == 0 {
@@ -204,7 +203,7 @@ func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read
 		}
 		format, err := read(e.Group, e.Name)
 		if err != nil {
-			continue // the attaching tells
+			continue // attaching reports it
 		}
 		for j := range p.Record {
 			use := &p.Record[j]
@@ -217,8 +216,8 @@ func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read
 	return nil
 }
 
-// otherField says how a field in a format file differs from what a program reads,
-// "" where it does not.
+// otherField describes how a field in a format file differs from what a program reads, ""
+// if it does not.
 func otherField(use *manifest.RecordUse, format *hostinfo.Format) string {
 	at := slices.IndexFunc(format.Fields, func(f hostinfo.FormatField) bool { return f.Name == use.Name })
 	if at < 0 {

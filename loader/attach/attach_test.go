@@ -156,7 +156,7 @@ func TestLimits(t *testing.T) {
 
 func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
 	p := manifest.Program{Kind: "iter", Attach: manifest.Attach{Text: "iter:bpf_map", Name: "bpf_map"}}
-	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil || !strings.Contains(err.Error(), "-p cannot be honoured") {
+	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil || !strings.Contains(err.Error(), "-p cannot be used") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -398,7 +398,7 @@ func TestHalve(t *testing.T) {
 	}
 	bad := map[string]bool{"7": true, "8": true, "99": true}
 	calls := 0
-	err := halve(names, func(part []string) error {
+	err := bisect(names, func(part []string) error {
 		calls++
 		for _, n := range part {
 			if bad[n] {
@@ -411,7 +411,7 @@ func TestHalve(t *testing.T) {
 	if err != nil || len(used) != 97 || strings.Join(refused, " ") != "7 8 99" || calls > 40 {
 		t.Errorf("%v, %d used, refused %v, %d calls", err, len(used), refused, calls)
 	}
-	err = halve(names, func(part []string) error { return unix.EPERM }, func(string) { t.Error("refused") })
+	err = bisect(names, func(part []string) error { return unix.EPERM }, func(string) { t.Error("refused") })
 	if !errors.Is(err, unix.EPERM) {
 		t.Errorf("got %v", err)
 	}

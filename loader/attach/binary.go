@@ -60,7 +60,7 @@ func findBinaries(target string, pid int) ([]string, error) {
 	return nil, &missing{text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target)}
 }
 
-// processRoot is the root directory of a process as we see it, "" when it is ours.
+// processRoot is the root directory of a process as seen from this process, "" when it is the same.
 // A mount namespace of its own may show other files under the same directory.
 func processRoot(pid int) string {
 	if pid == 0 {
@@ -75,8 +75,8 @@ func processRoot(pid int) string {
 	return fmt.Sprintf("/proc/%d/root", pid)
 }
 
-// matchingFiles are the files that a pattern stands for: of those that the
-// process of -p has mapped, or, when it has none, of all.
+// matchingFiles are the files that match a pattern: among those that the process of -p has
+// mapped, or, without one, among all.
 func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	var out []string
 	if pid != 0 {

@@ -61,7 +61,7 @@ func closeLink(l io.Closer, event *os.File, prog ebpf.ProgramID, out func()) {
 		close(closed)
 	}()
 	for turn := int64(1); runsAt(event, prog) && !isClosed(closed); turn++ {
-		// No timer of Go's: it may stand still while the close holds its processor.
+		// Not a Go timer: it may be delayed while the close holds its processor.
 		unix.Nanosleep(&unix.Timespec{Nsec: min(turn, 20) * 50_000}, nil)
 	}
 	out()
@@ -77,8 +77,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// runsAt reports whether a program is among those of a tracepoint's event (4.16). Of
-// other events the kernel tells nothing.
+// runsAt reports whether a program is among those of a tracepoint's event (4.16). The
+// kernel reports nothing about other events.
 func runsAt(event *os.File, prog ebpf.ProgramID) bool {
 	var query struct { // struct perf_event_query_bpf
 		room, n uint32

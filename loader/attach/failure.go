@@ -20,7 +20,7 @@ func (f *Failure) Error() string {
 }
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// fault says so in the script's terms: as an error, or as what is skipped.
+// fault reports it in the script's terms: as an error, or as a skipped attach point.
 func (f *Failure) fault(m *manifest.Manifest, p *manifest.Program) *report.Fault {
 	out := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "Unable to attach probe: " + f.Probe + "." + expected, Cause: f}
 	if adapt.Mode(p) != "error" {

@@ -80,7 +80,7 @@ func (p *perCPU) Close() error {
 	return nil
 }
 
-// Hotplug lets the events of links follow the CPUs that come and go.
+// Hotplug makes the events of links follow CPU hotplug.
 type Hotplug struct {
 	links  []*perCPU
 	online []int

@@ -16,15 +16,15 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// expandIter looks for the function that describes a kind of iterator, where the
-// kernel's types are at hand; without them loading decides.
+// expandIter looks for the function that describes a kind of iterator, where the kernel's
+// types are available; without them loading decides.
 func expandIter(x *expander, p *manifest.Program) (Plan, error) {
 	kind := p.Attach.Name
 	if what, ok := hostinfo.IterOverMap[kind]; ok {
 		return Plan{}, &missing{text: fmt.Sprintf("No matches for iter %s. It visits the %s of one map, which a script cannot name.", kind, what)}
 	}
 	if x.opts.PID != 0 && !ofProcess[kind] {
-		return Plan{}, fmt.Errorf("-p cannot be honoured: what iter:%s visits belongs to no process", kind)
+		return Plan{}, fmt.Errorf("-p cannot be used: the objects of iter:%s do not belong to a process", kind)
 	}
 	if kernel, err := x.host.Types().Kernel(); err == nil {
 		switch proto, err := findFunc(kernel, "bpf_iter_"+p.Attach.Name); {
@@ -52,21 +52,21 @@ func attachIter(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Hos
 		return l, nil
 	}
 	err = pinIn(l, path, o)
-	l.Close() // the file holds it
+	l.Close() // the file keeps it open
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return nil, fmt.Errorf("%s exists; remove it to end the iterator that is pinned there", path)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("cannot pin to %s: the folder does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)", path)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not for want of capabilities
-		return nil, fmt.Errorf("cannot pin to %s: it lies in no BPF file system (such as /sys/fs/bpf), or this user may not write there: %v", path, err)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not for lack of capabilities
+		return nil, fmt.Errorf("cannot pin to %s: not in a BPF file system (such as /sys/fs/bpf), or not writable: %v", path, err)
 	case err != nil:
 		return nil, fmt.Errorf("cannot pin to %s: %w", path, err)
 	}
 	return pinned{}, nil
 }
 
-// pinIn pins a link by way of its directory, so that no link in the path leads elsewhere.
+// pinIn pins a link by way of its directory, so that no link in the path leads out of it.
 func pinIn(l iterLink, path string, o Options) error {
 	if o.PinDir == nil {
 		return l.pin(path)
@@ -79,12 +79,12 @@ func pinIn(l iterLink, path string, o Options) error {
 	return l.pin(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
 }
 
-// pinned stands for a link that outlives the run.
+// pinned is a link that outlives the run.
 type pinned struct{}
 
 func (pinned) Close() error { return nil }
 
-// bpffs is where relative paths of pins begin.
+// bpffs is the directory of relative pin paths.
 const bpffs = "/sys/fs/bpf/"
 
 // PinPath is where an iterator's program is to be pinned, "" for nowhere.
@@ -99,8 +99,8 @@ func PinPath(p *manifest.Program) string {
 	}
 }
 
-// Iterator opens what a link of an iter program writes, nil for other links. The
-// programs run while it is read.
+// Iterator opens the output of an iter program's link, nil for other links. The programs
+// run while it is read.
 func Iterator(l io.Closer) (io.ReadCloser, error) {
 	it, ok := l.(iterLink)
 	if !ok {

@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// iterLink is an iterator's link. It is made here and not by the library, which
-// knows of no parameters but a map.
+// iterLink is an iterator's link. The library cannot create it, because it supports no
+// parameters but a map.
 type iterLink struct{ fd int }
 
 // Close ends the link; an iterator that is pinned lives on.
 func (l iterLink) Close() error { return unix.Close(l.fd) }
 
-// iterInfo tells a kind of iterator what to visit: union bpf_iter_link_info of
-// linux/bpf.h.
+// iterInfo says what a kind of iterator visits: union bpf_iter_link_info of linux/bpf.h.
 type iterInfo [4]uint32
 
 // visitBelow is the order in which cgroups are visited
@@ -29,7 +28,7 @@ const visitBelow = 2
 // ofProcess are the kinds that can be limited to a process (6.1).
 var ofProcess = map[string]bool{"task": true, "task_file": true, "task_vma": true}
 
-// infoFor is what an iterator of a kind must be told; pid is 0 for all processes.
+// infoFor is the parameter of an iterator of a kind; pid is 0 for all processes.
 func infoFor(kind string, pid int) iterInfo {
 	switch {
 	case kind == "cgroup":
@@ -56,7 +55,7 @@ func linkIter(prog int, info iterInfo) (iterLink, error) {
 		info                      unsafe.Pointer
 		size, _                   uint32
 	}{prog: uint32(prog), kind: unix.BPF_TRACE_ITER}
-	if info != (iterInfo{}) { // kernels before 5.9 know of none
+	if info != (iterInfo{}) { // kernels before 5.9 do not have it
 		attr.info, attr.size = unsafe.Pointer(&info), uint32(unsafe.Sizeof(info))
 	}
 	fd, err := bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
@@ -76,11 +75,11 @@ func (l iterLink) open() (io.ReadCloser, error) {
 	return os.NewFile(uintptr(fd), "bpf_iter"), nil
 }
 
-// pin gives the link a name in the BPF file system.
+// pin creates a name for the link in the BPF file system.
 func (l iterLink) pin(path string) error {
 	name, err := unix.BytePtrFromString(path)
 	if err != nil {
-		return errors.New("the path holds a NUL byte")
+		return errors.New("the path contains a NUL byte")
 	}
 	attr := struct {
 		path      unsafe.Pointer

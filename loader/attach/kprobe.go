@@ -29,8 +29,8 @@ type function struct {
 
 var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
 
-// expandKprobe handles kprobes and kretprobes: a name stands for itself, a
-// pattern for the functions that the kernel says can be traced.
+// expandKprobe handles kprobes and kretprobes: a name matches itself, a pattern the
+// functions that the kernel lists as traceable.
 func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	if a.Target != "" && a.Target != "vmlinux" && !probe.IsPattern(a.Target) && !moduleLoaded(a.Target) {
@@ -100,8 +100,8 @@ func distinct(matches []Match) bool {
 	return true
 }
 
-// checkFunction holds a function against the list that the user gave. Without
-// one, the kernel itself answers when the probe is attached.
+// checkFunction checks a function against the user's list. Without one, the kernel itself
+// reports when the probe is attached.
 func (x *expander) checkFunction(p *manifest.Program) error {
 	if x.opts.Functions == "" {
 		return nil
@@ -120,8 +120,8 @@ func (x *expander) checkFunction(p *manifest.Program) error {
 	return nil
 }
 
-// expandAddress turns an address into the function it is in and an offset: the
-// kernel takes it in this form on every version.
+// expandAddress turns an address into the function it is in and an offset: which every
+// kernel version accepts.
 func expandAddress(p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	k, err := hostinfo.LoadKallsyms()
@@ -192,10 +192,9 @@ func (x *expander) readFunctions() error {
 	return nil
 }
 
-// dangerous are functions that the kernel says can be probed and that patterns do
-// not stand for all the same: machines have hung. The kernel's own tests of links
-// of many functions leave the same ones out (kprobe_multi_test.c). Their names
-// can be given.
+// dangerous are functions that the kernel lists as traceable but that patterns do not
+// match: machines have hung. The kernel's own tests of multi-kprobe links exclude the same
+// ones (kprobe_multi_test.c). They can be given by name.
 func dangerous(name string) bool {
 	switch name {
 	case "arch_cpu_idle", "default_idle", "bpf_dispatcher_xdp_func":
@@ -204,8 +203,8 @@ func dangerous(name string) bool {
 	return strings.HasPrefix(name, "rcu_")
 }
 
-// matching are the functions that an attach point's pattern stands for, sorted,
-// static functions of one name and module once.
+// matching are the functions that match an attach point's pattern, sorted, with static
+// functions of one name and module listed once.
 func (x *expander) matching(a *manifest.Attach) []function {
 	var out []function
 	for _, f := range x.functions {
@@ -310,7 +309,7 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program) (l io.Closer, refused []s
 	}
 	byName := slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool { return len(addrs[name]) > 1 })
 	if len(byName) > 0 {
-		err = halve(byName, func(part []string) error { return use(link.KprobeMultiOptions{Symbols: part}, part) },
+		err = bisect(byName, func(part []string) error { return use(link.KprobeMultiOptions{Symbols: part}, part) },
 			func(name string) { refused = append(refused, name) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(addrs)) {
@@ -318,7 +317,7 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program) (l io.Closer, refused []s
 			continue
 		}
 		bad := 0
-		err = halve(addrs[name], func(part []uintptr) error {
+		err = bisect(addrs[name], func(part []uintptr) error {
 			return use(link.KprobeMultiOptions{Addresses: part}, slices.Repeat([]string{name}, len(part)))
 		}, func(uintptr) { bad++ })
 		if bad == len(addrs[name]) {
@@ -335,10 +334,10 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program) (l io.Closer, refused []s
 	return all, refused, nil
 }
 
-// halve calls use for a list, and where it is refused for parts of it. refused
-// is called for those that are refused alone. The error is one that has nothing
-// to do with what is on the list.
-func halve[T any](list []T, use func([]T) error, refused func(T)) error {
+// bisect calls use for a list, and, if it is refused, for its halves. refused is called for
+// single elements that are refused. The error is one that has nothing to do with the
+// elements.
+func bisect[T any](list []T, use func([]T) error, refused func(T)) error {
 	err := use(list)
 	switch {
 	case err == nil:
@@ -350,10 +349,10 @@ func halve[T any](list []T, use func([]T) error, refused func(T)) error {
 		return nil
 	}
 	half := len(list) / 2
-	if err := halve(list[:half], use, refused); err != nil {
+	if err := bisect(list[:half], use, refused); err != nil {
 		return err
 	}
-	return halve(list[half:], use, refused)
+	return bisect(list[half:], use, refused)
 }
 
 // closers are the links of one plan that needed several.

@@ -18,7 +18,7 @@ import (
 
 // List returns the attach points of this host that fit a pattern such as
 // "kprobe:tcp_*", "usdt:/bin/x:*" or, in every kind of the kernel, "*tcp*".
-// What a kind cannot list here is no error unless the pattern names it.
+// A kind that cannot be listed here is an error only if the pattern names it.
 func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 	x := &expander{host: h, opts: opts, files: symbols.NewFiles(func(string) {})}
 	defer x.files.Close()
@@ -36,7 +36,7 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		found := probe.Find(kind)
 		exact := found != nil && found.Kind == t.Kind
 		parts := strings.Split(rest, ":")
-		// A pattern stands for probes of user space when it names a file or -p a process.
+		// A pattern matches user space probes when it names a file or -p a process.
 		user := t.Space == probe.UserSpace
 		file := strings.Contains(parts[0], "/")
 		if !exact && !(probe.IsPattern(kind) && probe.Glob(kind, t.Kind) && t.Searched && (!user && !file || user && (file || opts.PID != 0))) {
@@ -60,7 +60,7 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// listExpanded finds what attaching to the pattern would find.
+// listExpanded lists what attaching to the pattern would match.
 func listExpanded(x *expander, kind string, parts []string) ([]string, error) {
 	a := manifest.Attach{Text: kind + ":" + strings.Join(parts, ":"), Name: parts[len(parts)-1]}
 	if len(parts) > 1 {

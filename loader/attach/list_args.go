@@ -12,7 +12,7 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// Arguments returns the arguments of an attach point that List gave, each as "type
+// Arguments returns the arguments of an attach point returned by List, each as "type
 // name", and last the result as retval. There are none where the kernel does not
 // describe them.
 func Arguments(h *host.Host, point string) []string {

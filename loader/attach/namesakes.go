@@ -19,7 +19,7 @@ import (
 )
 
 // Several functions of a kernel may have one name: static functions of files, of
-// which some are compiled twice (load_elf_binary). A name then does not say which:
+// which some are compiled twice (load_elf_binary). A name is then ambiguous:
 // newer kernels refuse it (EADDRNOTAVAIL), older ones take the first. A probe of
 // such a name is one of each of the functions, by address.
 
@@ -92,8 +92,8 @@ func inModules(pattern, module string) bool {
 	return pattern == "" || probe.Glob(pattern, module)
 }
 
-// attachNamesakes probes each function of a match's name; those that the kernel
-// refuses are left out, unless it refuses all.
+// attachNamesakes probes each function of a match's name; those that the kernel refuses are
+// skipped, unless it refuses all.
 func attachNamesakes(m *Match, prog *ebpf.Program, ret bool) (io.Closer, error) {
 	all, err := addressesOf(map[string]bool{m.Name: true}, m.Group)
 	if err != nil {

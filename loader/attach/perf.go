@@ -45,13 +45,13 @@ func openPerf(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (int, 
 	return fd, nil
 }
 
-// whyNoEvent adds to the kernel's answer what can be known of its reason.
+// whyNoEvent adds the likely reason to the kernel's error.
 func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
 	const limit = "/proc/sys/kernel/perf_event_max_sample_rate"
 	b, _ := os.ReadFile(limit) // 0 when it cannot be read
 	most, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	if errors.Is(err, unix.EINVAL) && attr.Bits&unix.PerfBitFreq != 0 && most > 0 && attr.Sample > most {
-		return fmt.Errorf("the kernel takes at most %d samples a second here (sysctl kernel.perf_event_max_sample_rate, which it lowers itself when sampling takes too long): perf_event_open: %w", most, err)
+		return fmt.Errorf("the kernel allows at most %d samples a second here (sysctl kernel.perf_event_max_sample_rate, which it lowers itself when sampling takes too long): perf_event_open: %w", most, err)
 	}
 	return fmt.Errorf("perf_event_open: %w", err)
 }
@@ -159,7 +159,7 @@ const (
 	breakExec  = 4
 )
 
-// kernelHalf is where the addresses of the kernel begin, on both architectures.
+// kernelHalf is the lowest address of the kernel, on all architectures.
 const kernelHalf = 1 << 63
 
 // attachWatchpoint watches a kernel address on all CPUs, a user address in one
@@ -177,7 +177,7 @@ func attachWatchpoint(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.
 		}
 	}
 	if attr.Bp_type == breakExec {
-		attr.Ext2 = 8 // the kernel wants sizeof(long) for execution
+		attr.Ext2 = 8 // the kernel requires sizeof(long) for execution
 	}
 	if a.Addr < kernelHalf && o.PID == 0 {
 		if o.Child == 0 {

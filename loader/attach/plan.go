@@ -1,10 +1,9 @@
-// Package attach finds the places that the programs of an object belong to on
-// this host, and attaches them.
+// Package attach resolves the attach points of an object's programs on this host, and
+// attaches them.
 //
-// It works in two steps, because how a program is loaded depends on where it
-// goes: Expand turns attach points, patterns included, into plans; after loading,
-// Plan.Attach makes the links. Each provider has a file and a row in the table of
-// providers.
+// It works in two steps, because how a program is loaded depends on where it is attached:
+// Expand turns attach points, patterns included, into plans; after loading, Plan.Attach
+// makes the links. Each provider has a file and a row in the table of providers.
 package attach
 
 import (
@@ -41,7 +40,7 @@ type Options struct {
 	// PinDir opens the directory of an iterator's pin, and returns its name there; nil: any path is
 	// used as it is.
 	PinDir func(path string) (dir *os.File, name string, err error)
-	// Stop is closed when no more places are to be attached to; nil: never.
+	// Stop is closed to stop attaching; nil: never.
 	Stop <-chan struct{}
 	// Made counts the places that are attached to; nil: nobody looks.
 	Made *atomic.Int64
@@ -68,28 +67,28 @@ func (o *Options) wants(kind string) bool {
 	return o.Mode == ""
 }
 
-// Match is one place on this host.
+// Match is one attach site on this host.
 type Match struct {
-	Text   string // "kprobe:vfs_read", what the builtin probe shows
+	Text   string // "kprobe:vfs_read", the value of the builtin probe
 	ID     int    // number of the attach point, for programs that use it
 	Group  string // tracepoint category; kernel module
 	Name   string // function, symbol or event
 	Path   string // uprobe: file
-	Offset uint64 // kprobe: bytes behind Name; uprobe: offset in the file
+	Offset uint64 // kprobe: bytes after the start of Name; uprobe: offset in the file
 
-	Several bool // kprobe: several functions have the name, or only the module tells which is meant
+	Several bool // kprobe: several functions have the name, or it is ambiguous without the module
 
 	BPF ebpf.ProgramID // program that the function Name belongs to; 0: the kernel
 
 	// Of usdt probes:
 	Semaphore uint64 // offset in the file of the counter, 0: none
-	USDT      []byte // where the arguments lie, see usdt.Encode
-	More      bool   // another place of a probe that has been counted
-	Place     int    // number of the way in which its arguments lie, from 0, among those of the probe
+	USDT      []byte // locations of the arguments, see usdt.Encode
+	More      bool   // another location of a probe that has been counted
+	Place     int    // number of the variant of its argument locations, from 0, among those of the probe
 	SameAs    int    // 1 + index of the match whose program serves this one, too; 0: none
 }
 
-// Plan says where one program goes. It does not change once Expand has made it.
+// Plan says where one program is attached. It does not change once Expand has made it.
 type Plan struct {
 	Prog    *manifest.Program
 	Matches []Match
@@ -119,8 +118,8 @@ func (e *Expansion) Address(path, symbol string, offset uint64) (*symbols.Addres
 	return e.files.Address(path, symbol, offset)
 }
 
-// Close ends what Expand has started to read files with; the plans stay as they are. A nil
-// Expansion has nothing.
+// Close stops the helper process that reads files for Expand; the plans stay valid. A nil
+// Expansion has none.
 func (e *Expansion) Close() {
 	if e != nil {
 		e.files.Close()
@@ -178,8 +177,8 @@ func expandVirtual(_ *expander, p *manifest.Program) (Plan, error) {
 	return Plan{Strategy: Virtual, Matches: []Match{{Text: p.Attach.Text}}}, nil
 }
 
-// missing is the error of an attach point that does not exist here; what happens
-// then is the script's choice (missing_probes).
+// missing is the error of an attach point that does not exist here; the script's
+// missing_probes decides what follows.
 type missing struct {
 	text    string
 	pattern bool   // a pattern that nothing matches
@@ -194,7 +193,7 @@ func (f *foreign) Unwrap() error { return f.missing }
 
 func (m *missing) Error() string { return m.text }
 
-// notes are what a message shows below the attach point.
+// notes are the lines below the attach point in a message.
 func (m *missing) notes() []string {
 	if m.why == "" {
 		return nil
@@ -202,7 +201,7 @@ func (m *missing) notes() []string {
 	return []string{m.why}
 }
 
-// noMatch is the text for a pattern or name that nothing here matches.
+// noMatch is the message for a pattern or name without a match.
 func noMatch(kind, what string) error {
 	return &missing{text: "No matches for " + kind + " " + what + ".", pattern: probe.IsPattern(what)}
 }
@@ -210,7 +209,7 @@ func noMatch(kind, what string) error {
 // RemovedProbe is the warning of a clause whose attach points are all missing.
 const RemovedProbe = "Probe has no valid attach points. It is being removed which may cause issues with program behavior."
 
-// expected is the end of errors that missing_probes can turn into warnings.
+// expected is the last part of errors that missing_probes can turn into warnings.
 const expected = " If this is expected, set the 'missing_probes' config variable to 'warn'."
 
 // NoAttachPoints is the error of such a clause.
@@ -246,10 +245,10 @@ type expander struct {
 	functions []function // traceable kernel functions, read once
 	warnings  []*report.Fault
 
-	switchedOff bool // the warning that probes of functions do not run was given
+	switchedOff bool // the warning that function probes do not run was reported
 }
 
-// limit is the value of the settings max_probes, how many places all patterns
+// limit is the value of the settings max_probes, how many attach sites all patterns
 // together may match, and max_bpf_progs, how many programs may be loaded.
 func limit(m *manifest.Manifest, key string) int {
 	if n, err := strconv.Atoi(m.Config.Other[key]); err == nil && n > 0 {
@@ -258,15 +257,15 @@ func limit(m *manifest.Manifest, key string) int {
 	return 1024
 }
 
-// maxPlaces bounds what all attach points match together, whatever max_probes says: each place
+// maxPlaces bounds the matches of all attach points together, whatever max_probes says: each
 // takes memory before anything is loaded.
 const maxPlaces = 1 << 18
 
 // maxFaults is how many missing attach points are reported.
 const maxFaults = 20
 
-// Expand finds the places of all programs. Its error is a *report.Fault with the
-// attach point's place in the script, or several where attach points are missing.
+// Expand finds the attach sites of all programs. Its error is a *report.Fault with the
+// attach point's position in the script, or several if attach points are missing.
 func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err error) {
 	x := &expander{host: h, opts: opts}
 	x.files = symbols.NewFiles(func(text string) { x.warnings = append(x.warnings, &report.Fault{Text: text}) })
@@ -321,7 +320,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		plan.Prog = p
 		x.warnSwitchedOff(p)
 		if total += len(plan.Matches); total > maxPlaces {
-			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("the attach points up to this one match more than %d places", maxPlaces)}
+			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxPlaces)}
 		}
 		if programs += plan.NumPrograms(); programs > limit(m, "max_bpf_progs") {
 			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
@@ -348,7 +347,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	return out, nil
 }
 
-// warnSwitchedOff says once when probes of functions would be attached and never run.
+// warnSwitchedOff warns once when probes of functions would be attached and never run.
 func (x *expander) warnSwitchedOff(p *manifest.Program) {
 	switch p.Kind {
 	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit:
@@ -363,7 +362,7 @@ func (x *expander) warnSwitchedOff(p *manifest.Program) {
 	x.warn(p, "kernel.ftrace_enabled is 0 on this machine: probes at the entry of functions do not run until sysctl kernel.ftrace_enabled=1")
 }
 
-// warn notes what is odd about an attach point's place and no reason to stop.
+// warn reports a problem with an attach site that is not an error.
 func (x *expander) warn(p *manifest.Program, text string) {
 	x.warnings = append(x.warnings, &report.Fault{Pos: p.Pos, Text: text})
 }
@@ -387,7 +386,7 @@ func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
 	return f
 }
 
-// placeShift is where the number of a usdt probe's place begins in that of its
+// placeShift is the bit where the number of a usdt probe's location begins in that of its
 // attach point (frontend/irgen has it, too).
 const placeShift = 20
 
@@ -399,11 +398,11 @@ func (p *Plan) NumPrograms() int {
 	return 1
 }
 
-// number gives each match of a program that uses its attach point's number one
-// of its own: the first FirstID, the others fresh ones. Matches of the same
-// name, of several clauses or patterns, share a number: as keys they are equal.
-// The places of a usdt probe differ in the upper bits, for the number finds the
-// arguments of the place; the lower ones are what the builtin probe gives.
+// number assigns each match of a program that uses its attach point's number a number:
+// FirstID to the first, fresh ones to the others. Matches of the same name, of several
+// clauses or patterns, share a number: as keys they are equal. The locations of a usdt
+// probe differ in the upper bits, which select the arguments of the location; the lower
+// ones are the value of the builtin probe.
 func (e *Expansion) number() {
 	next, numbers := 0, map[string]int{}
 	for i := range e.Plans {
@@ -434,7 +433,7 @@ func (e *Expansion) number() {
 	}
 }
 
-// Count is the number of places of all plans, virtual programs included.
+// Count is the number of attach sites of all plans, virtual programs included.
 func (e *Expansion) Count() (total, attached int) {
 	for i := range e.Plans {
 		n := e.Plans[i].Places(len(e.Plans[i].Matches))
@@ -447,7 +446,7 @@ func (e *Expansion) Count() (total, attached int) {
 }
 
 // Order returns the indices of the plans in the order to attach them: so that programs on one
-// place fire in the order of the script.
+// attach site fire in script order.
 func (e *Expansion) Order() []int {
 	var forward, backward []int
 	for i := range e.Plans {
@@ -465,21 +464,21 @@ func (e *Expansion) Order() []int {
 
 // Programs are the loaded programs of a plan.
 type Programs struct {
-	// Strategy is that of the plan, or the one that the kernel accepted in its place.
+	// Strategy is that of the plan, or the one that the kernel accepted instead.
 	Strategy Strategy
-	// Of has a program for each match, the same one where it serves several; nil for one that the
-	// kernel refused.
+	// Of has a program for each match, the same one for several if they share it; nil for one
+	// that the kernel refused.
 	Of []*ebpf.Program
 }
 
-// Attached is what Attach has made.
+// Attached is the result of Attach.
 type Attached struct {
 	Links   []io.Closer
 	Refused []string // functions of a link of many that the kernel did not accept
 	places  int
 }
 
-// Attach makes the plan's links. On error the links made so far are given too.
+// Attach makes the plan's links. On error it also returns the links made so far.
 func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, error) {
 	out := Attached{places: len(p.Matches)}
 	pr := providers[p.Prog.Kind]
@@ -492,8 +491,8 @@ func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, err
 		out.places -= len(refused)
 		return out, nil
 	}
-	// Of the places that a pattern matched, those that cannot be probed after all
-	// (some functions are listed and still refused) are left out.
+	// Attach sites of a pattern that turn out not to be probeable (some functions are
+	// listed and still refused) are skipped.
 	several := len(p.Matches) > 1
 	var failure *Failure
 	for i := range p.Matches {
@@ -539,7 +538,7 @@ func (p *Plan) attachOnce(progs Programs, opts Options) (l io.Closer, refused []
 	return attachMulti(p, progs.Of[0], opts)
 }
 
-// explain adds to a refusal for want of privileges what is missing.
+// explain adds the missing capabilities to a refusal for lack of privileges.
 func explain(kind string, err error) error {
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		return err
@@ -556,13 +555,13 @@ func explain(kind string, err error) error {
 	return fmt.Errorf("%w (%s)", err, host.WhyNot(needs...))
 }
 
-// outOfRoom: an error that all further places would meet too.
+// outOfRoom: an error that all further attach sites would meet too.
 func outOfRoom(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
-// Places is the number of attached probes that so many matches of a plan stand
-// for. The many places of one usdt probe count once.
+// Places is the number of probes for n matches of a plan. The many locations of one usdt
+// probe count once.
 func (p *Plan) Places(links int) int {
 	for i := range p.Matches {
 		if p.Matches[i].More && links > 1 {

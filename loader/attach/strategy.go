@@ -14,8 +14,8 @@ import (
 	"btc/loader/rewrite"
 )
 
-// Strategy is how the matches of a plan are loaded and linked. It is chosen here, before anything
-// is loaded, by what the host has and what the manifest says of the program.
+// Strategy is how the matches of a plan are loaded and linked. It is chosen before anything is
+// loaded, by the host's features and the manifest.
 type Strategy int
 
 // Strategies.
@@ -28,8 +28,8 @@ const (
 	// Multi: one link holds all matches (kprobe.multi 5.18, uprobe.multi 6.6). Its program is loaded
 	// with the plan's AttachType, and asks the link for the number of the attach point.
 	Multi
-	// SharedRaw: one link to the raw tracepoint of all system calls, of the plan's Direction, serves
-	// all matches.
+	// SharedRaw: one link to the raw tracepoint of all system calls, of the plan's Direction, runs
+	// the program for all matches.
 	SharedRaw
 	// Raw: each match has a link to the raw tracepoint of its name.
 	Raw
@@ -46,7 +46,8 @@ func (x *expander) choose(p *manifest.Program, plan *Plan) {
 			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceKprobeMulti
 		}
 	case probe.Uprobe, probe.Uretprobe, probe.USDT:
-		// One place has a perf event, which needs CAP_SYS_ADMIN; the link needs CAP_PERFMON only.
+		// A single attach site needs a perf event, which requires CAP_SYS_ADMIN; the link
+		// requires only CAP_PERFMON.
 		if n > 0 && numbersByLink(p) && (n > 1 || len(host.Missing("CAP_SYS_ADMIN")) > 0) && x.host.UprobeMulti() {
 			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceUprobeMulti
 		}
@@ -121,8 +122,8 @@ func syscallMatches(p *Plan, direction string) int {
 	return n
 }
 
-// splitCalls puts the matches of one direction, as far as we know their numbers,
-// into plans of their own.
+// splitCalls moves the matches of one direction, for known system call numbers, into plans
+// of their own.
 func splitCalls(plans []Plan, direction string, numbers map[string]int) []Plan {
 	var out []Plan
 	for _, p := range plans {
@@ -215,8 +216,8 @@ func preferRaw(plans []Plan, h *host.Host) []Plan {
 	return out
 }
 
-// eventGroups knows which groups of tracefs have events of a name, as far as it
-// was asked. The kernel finds raw tracepoints by name alone.
+// eventGroups caches which groups of tracefs have events of a name. The kernel finds raw
+// tracepoints by name alone.
 type eventGroups struct {
 	dir     string
 	names   []string        // groups
@@ -254,7 +255,7 @@ func (g *eventGroups) look() {
 	if err != nil {
 		return
 	}
-	text, _ := os.ReadFile(dir + "/dynamic_events") // 5.0; without it nothing is known to be made
+	text, _ := os.ReadFile(dir + "/dynamic_events") // 5.0; without it none is known to be dynamic
 	g.dir, g.dynamic = dir, dynamicEvents(string(text))
 	for _, e := range all {
 		if e.IsDir() {

@@ -55,7 +55,7 @@ func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// canTrace leaves out ftrace's own entries, which have no id that perf takes.
+// canTrace excludes ftrace's own entries, which have no id for perf.
 func canTrace(dir, group, event string) bool {
 	if group == "ftrace" {
 		return false

@@ -59,12 +59,12 @@ func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// inModule is the name of a probe whose kind has functions of several modules, as
-// the builtin probe gives it: with the module, also where the script has none.
+// inModule is the value of the builtin probe for a kind with functions of several modules:
+// with the module, even if the script has none.
 func inModule(kind, module, name string) string { return kind + ":" + module + ":" + name }
 
-// canTrampoline leaves out what no kernel can enter with fentry: variable
-// arguments, or more than twelve (MAX_BPF_FUNC_ARGS).
+// canTrampoline excludes functions that no kernel can enter with fentry: variadic ones, or
+// with more than twelve arguments (MAX_BPF_FUNC_ARGS).
 func canTrampoline(proto *btf.FuncProto) bool {
 	n := len(proto.Params)
 	return n <= 12 && (n == 0 || proto.Params[n-1].Name != "" || !isVoid(proto.Params[n-1].Type))
@@ -72,8 +72,8 @@ func canTrampoline(proto *btf.FuncProto) bool {
 
 func isVoid(t btf.Type) bool { _, ok := t.(*btf.Void); return ok }
 
-// noTypes says why the kernel's types cannot be had. Types that --btf gives do not
-// help here: the kernel itself checks such programs against its own.
+// noTypes says why the kernel's types are unavailable. Types from --btf do not help here:
+// the kernel itself checks such programs against its own.
 func noTypes(err error) error {
 	if _, missing := os.Stat(kerneltypes.Path); errors.Is(missing, fs.ErrNotExist) {
 		return fmt.Errorf("this kernel has no BTF (%s is missing), and such programs are checked against it: a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed, or a kprobe or tracepoint instead", kerneltypes.Path)
@@ -81,7 +81,7 @@ func noTypes(err error) error {
 	return fmt.Errorf("the kernel's types cannot be read: %w", err)
 }
 
-// tracedFunction finds a function by name, in its module where one is given. It
+// tracedFunction finds a function by name, in its module if it is given. It
 // returns the module, "vmlinux" for the kernel itself.
 func (x *expander) tracedFunction(a *manifest.Attach) (proto *btf.FuncProto, module string, err error) {
 	kernel, err := x.host.Types().Kernel()
@@ -112,9 +112,8 @@ func noTyped(a *manifest.Attach) error {
 	return noMatch(kind, strings.TrimPrefix(a.Target+":"+a.Name, ":"))
 }
 
-// moduleFunction looks into the types of the modules (5.11). The library finds
-// functions by name only, the kernel's own first: one that is in several
-// places cannot be asked for.
+// moduleFunction looks into the types of the modules (5.11). The library finds functions by
+// name only, the kernel's own first: one that is in several modules cannot be selected.
 func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncProto, string, error) {
 	types := x.host.Types()
 	modules, err := types.Modules()
@@ -147,12 +146,12 @@ func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncP
 	case len(where) > 1 && a.Target == "":
 		return nil, "", &Failure{a.Text, fmt.Errorf("ambiguous attach point, please specify module containing the function '%s' (%s)", a.Name, strings.Join(where, ", "))}
 	case len(where) > 1:
-		return nil, "", &Failure{a.Text, fmt.Errorf("the function %s is in %s, which this loader cannot tell apart", a.Name, strings.Join(where, ", "))}
+		return nil, "", &Failure{a.Text, fmt.Errorf("the function %s is in %s, which this loader cannot distinguish", a.Name, strings.Join(where, ", "))}
 	}
 	return found, module, nil
 }
 
-var errWhich = errors.New("its types do not tell which is meant")
+var errWhich = errors.New("its types are ambiguous")
 
 // findFunc returns the prototype of the only function of a name, nil for none.
 func findFunc(spec *btf.Spec, name string) (*btf.FuncProto, error) {
@@ -211,7 +210,7 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 		if err != nil {
 			return Plan{}, fmt.Errorf("list of modules with types: %w", err)
 		}
-		// A name alone is left out beside others, as a pattern is.
+		// A bare name is skipped beside others, as a pattern is.
 		return Plan{}, &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: a.Target == ""}
 	}
 	plan := Plan{Strategy: PerMatch}
@@ -326,7 +325,7 @@ func typeText(t btf.Type) string {
 	return ""
 }
 
-// attachTracing serves fentry, fexit and typed raw tracepoints: the target was
+// attachTracing attaches fentry, fexit and typed raw tracepoints: the target was
 // fixed when the program was loaded.
 func attachTracing(_ *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
 	l, err := link.AttachTracing(link.TracingOptions{Program: prog})

@@ -47,7 +47,7 @@ func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
 // unsafeHint follows messages about probes that --unsafe would let pass.
 const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option could lead to data corruption in the target process."
 
-// matchFile finds an attach point's places in one file; none is no error.
+// matchFile finds an attach point's attach sites in one file; none is not an error.
 func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) {
 	a := &p.Attach
 	f, err := x.files.Functions(path, &symbols.Question{Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != ""})
@@ -126,9 +126,8 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 	return nil
 }
 
-// flat is a place in a file that is no ELF file and that some process maps to
-// run: its addresses are offsets in the file. Nothing tells where an instruction
-// begins, so it needs --unsafe.
+// flat is an offset in a file that is not ELF and that some process maps to run. Nothing
+// says where an instruction begins, so it needs --unsafe.
 func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, bool) {
 	if !errors.Is(err, symbols.ErrNotELF) || p.Attach.Name != "" || !x.opts.Unsafe {
 		return nil, false
@@ -136,8 +135,8 @@ func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, b
 	return []Match{{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr}}, true
 }
 
-// pick chooses among the symbols that an attach point names. Of a name in several
-// versions the default one counts, where there is one.
+// pick chooses among the symbols that an attach point names: of several versions of a name
+// the default one, if there is one.
 func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	if probe.IsPattern(a.Name) || a.Lang != "" {
 		return out
@@ -155,7 +154,7 @@ func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	return out
 }
 
-// process is the one that probes of user space are limited to: that of -p or -c.
+// process is the process that user space probes are limited to: that of -p or -c.
 func (o *Options) process() int {
 	if o.PID != 0 {
 		return o.PID

@@ -24,9 +24,8 @@ func (s several) Close() error {
 	return errors.Join(errs...)
 }
 
-// attachMulti links a program to the places of a plan, file by file. Of many
-// places the kernel refuses all when it refuses one: then they are tried in
-// halves, and those that it will not have are left out.
+// attachMulti links a program to the attach sites of a plan, file by file. If the kernel
+// refuses one, it refuses all: then they are bisected, and the refused ones are skipped.
 func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (l io.Closer, refused []string, err error) {
 	var links several
 	var failure error
@@ -73,8 +72,8 @@ func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (l io.Closer, refuse
 // enotsupp is an error number of the kernel that C libraries do not know.
 const enotsupp = syscall.Errno(524)
 
-// refusesPlace: errors that may be due to one of several places: an instruction
-// that cannot be probed, or an offset where there is none.
+// refusesPlace: errors that may be due to one of several attach sites: an instruction that
+// cannot be probed, or an offset where there is none.
 func refusesPlace(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, enotsupp) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EIO) || errors.Is(err, unix.ENOEXEC)
 }

@@ -13,8 +13,8 @@ import (
 	"btc/loader/symbols"
 )
 
-// expandUSDT reads the notes of the files and finds each place of each probe.
-// Places of one probe whose arguments lie alike share a program.
+// expandUSDT reads the notes of the files and finds each location of each probe. Locations
+// of one probe with equal argument locations share a program.
 func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	paths, err := usdtFiles(a.Target, x.opts.PID)
@@ -46,7 +46,7 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 			return Plan{}, fmt.Errorf("%s: %w", path, err)
 		}
 		if len(plan.Matches)+len(all) > symbols.MaxPlaces {
-			return Plan{}, fmt.Errorf("more than %d places match", symbols.MaxPlaces)
+			return Plan{}, fmt.Errorf("more than %d locations match", symbols.MaxPlaces)
 		}
 		plan.add(path, all)
 	}
@@ -56,8 +56,8 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// add makes matches of the places in a file. Those of a probe that have their arguments in the
-// same way share a program.
+// add makes matches of the locations in a file. Those of a probe with equal argument locations
+// share a program.
 func (p *Plan) add(path string, all []symbols.Probe) {
 	first := map[string]int{} // by name and arguments: index of the first match
 	ways := map[string]int{}  // of the arguments of a name
@@ -77,8 +77,8 @@ func (p *Plan) add(path string, all []symbols.Probe) {
 	}
 }
 
-// usdtFiles are the files that an attach point's target stands for: without one,
-// or with "*", all that the process of -p has mapped.
+// usdtFiles are the files for an attach point's target: without one, or with "*", all that
+// the process of -p has mapped.
 func usdtFiles(target string, pid int) ([]string, error) {
 	if target != "" && (target != "*" || pid != 0) {
 		return findBinaries(target, pid)

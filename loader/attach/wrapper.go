@@ -5,8 +5,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// onThisMachine is a program whose function, if it is a system call's, is this
-// machine's. What the script calls the attach point stays.
+// onThisMachine translates the function of a program, if it is a system call's, to this
+// machine's. The script's name of the attach point stays.
 func onThisMachine(p *manifest.Program) *manifest.Program {
 	name := arch.Host().SyscallFunc(p.Attach.Name)
 	if name == p.Attach.Name {

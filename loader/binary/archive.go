@@ -11,7 +11,7 @@ import (
 // File is an ELF file, by itself or stored in an archive.
 type File struct {
 	*elf.File
-	Offset uint64 // where the ELF file begins in the archive, in bytes
+	Offset uint64 // offset of the ELF file in the archive, in bytes
 }
 
 // Member splits "ARCHIVE!/MEMBER", the name of a file in a zip archive.
@@ -40,9 +40,9 @@ func New(in io.ReaderAt, size int64, member string, inside bool) (*File, error) 
 // maxDirectory bounds what is read of an archive's directory, in bytes.
 const maxDirectory = 8 << 20
 
-// stored finds the bytes of a member of a zip archive that is not compressed.
-// archive/zip costs btrun 74 KB: the archive is hostile input, and this reader of it
-// is tested by more people than one of our own.
+// stored finds the bytes of a member of a zip archive that is not compressed. archive/zip
+// costs btrun 74 KB: the archive is hostile input, and the standard library's reader is
+// better tested than one written here.
 func stored(r io.ReaderAt, size int64, member string) (off, length int64, err error) {
 	z, err := zip.NewReader(&limited{r, maxDirectory}, size)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package binary finds the files of programs and libraries by the names that
-// attach points give them, and tells one build of a file from another.
+// Package binary finds the files of programs and libraries by their names in attach points,
+// and identifies builds of a file.
 //
-// It takes names and files and gives paths and identities. Compiler and loader
-// share it: it asks nothing of the kernel.
+// It takes names and files and returns paths and identities. Compiler and loader share it:
+// it asks nothing of the kernel.
 package binary
 
 import (
@@ -32,8 +32,8 @@ func Find(name string) (path string, ok bool) {
 	return Library(name)
 }
 
-// Identity tells builds of a file apart: by its build id or, when it has none, by
-// its code. A file and its stripped copy have the same identity.
+// Identity identifies a build of a file: by its build id or, without one, by its code. A
+// file and its stripped copy have the same identity.
 func Identity(f *elf.File) (string, error) {
 	if id := BuildID(f); id != "" {
 		return "build-id:" + id, nil
@@ -134,9 +134,8 @@ func IsLibrary(file, name string) bool {
 
 type library struct{ name, path string }
 
-// parseLdCache reads glibc's /etc/ld.so.cache, format 1.1: a header of 48 bytes,
-// entries of 24, offsets of strings from the header's start. What is out of
-// bounds is skipped.
+// parseLdCache reads glibc's /etc/ld.so.cache, format 1.1: a header of 48 bytes, entries of
+// 24, offsets of strings from the header's start. Entries out of bounds are skipped.
 func parseLdCache(b []byte) []library {
 	i := bytes.Index(b, []byte("glibc-ld.so.cache1.1"))
 	if i < 0 {

@@ -7,12 +7,12 @@ import (
 	"btc/internal/arch"
 )
 
-// ErrNotCode says that bytes are no instruction that is known here, or not whole.
+// ErrNotCode means that bytes are not a known, complete instruction.
 var ErrNotCode = errors.New("no instruction")
 
-// AtInstruction reports whether an instruction begins off bytes behind the begin of
-// a function, by going through the function from its begin on. code must reach
-// off. Of machines whose instructions are not known here it is said of any place.
+// AtInstruction reports whether an instruction begins off bytes after the start of a
+// function, by decoding the function from its start. code must reach off. For architectures
+// without a decoder it is true everywhere.
 func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 	if a := arch.ByMachine(machine); a != nil && a.InsnSize > 0 {
 		return off%uint64(a.InsnSize) == 0, nil
@@ -35,8 +35,8 @@ func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 	return at == off, nil
 }
 
-// lengths are the functions that measure the instruction at the begin of code, where
-// instructions have several lengths; 0 where there is none.
+// lengths are the functions that measure the instruction at the start of code, for
+// architectures with variable lengths; 0 if there is none.
 var lengths = map[elf.Machine]func(code []byte) int{elf.EM_X86_64: lengthX86, elf.EM_RISCV: lengthRISCV}
 
 // lengthRISCV is the length of an instruction of 32 bits, or of 16 with the extension C.
@@ -84,7 +84,7 @@ type x86 struct {
 	repne             bool // prefix f2
 }
 
-// next is the next byte; behind the end it is 0, and lengthX86 notices.
+// next is the next byte; past the end it is 0, and lengthX86 notices.
 func (x *x86) next() byte {
 	x.at++
 	if x.at > len(x.code) {
@@ -96,9 +96,9 @@ func (x *x86) next() byte {
 // maxX86 is the most bytes that an instruction may have.
 const maxX86 = 15
 
-// lengthX86 is the length in bytes of the instruction at the begin of code, in
-// 64-bit mode, 0 where there is none. It follows the formats of Intel's manual,
-// volume 2, chapter 2, and AMD's of XOP; 0f a6 and 0f a7 are VIA's PadLock.
+// lengthX86 is the length in bytes of the instruction at the start of code, in 64-bit mode,
+// 0 if there is none. It follows the formats of Intel's manual, volume 2, chapter 2, and
+// AMD's of XOP; 0f a6 and 0f a7 are VIA's PadLock.
 func lengthX86(code []byte) int {
 	x := &x86{code: code[:min(len(code), maxX86)]}
 	if !x.instruction() || x.at > len(x.code) {

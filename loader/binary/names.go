@@ -8,15 +8,15 @@ import (
 	"btc/internal/probe"
 )
 
-// Bounds of demangling: a short name may stand for text without end.
+// Limits of demangling: a short name may expand without end.
 const (
 	maxMangled    = 4096
 	maxShownShift = 14 // 1<<14 bytes
 )
 
-// MatchesCPP reports whether a symbol is the C++ function that a pattern names:
-// "ns::f", "ns::*", "ns::f(int)". Without parameters one name means all overloads;
-// arguments of templates may be given or left out.
+// MatchesCPP reports whether a symbol is the C++ function that a pattern names: "ns::f",
+// "ns::*", "ns::f(int)". Without parameters a name matches all overloads; template
+// arguments are optional.
 func MatchesCPP(pattern, symbol string) bool {
 	if !strings.HasPrefix(symbol, "_Z") {
 		return false

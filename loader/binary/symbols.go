@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Bounds of what is read of symbol tables, whose sizes a file may claim to be anything.
+// Limits on symbol tables, whose sizes a file may claim to be anything.
 const (
 	maxSymbols    = 1 << 23 // of one table
 	maxNull       = 1 << 16 // entries of zeros in a row: a hole in a sparse file
@@ -37,7 +37,7 @@ func (s *Symbol) Defined() bool { return s.Section != elf.SHN_UNDEF && s.Value !
 // an error or a hole.
 func EachSymbol(f *elf.File, yield func(*Symbol) bool) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // debug/elf checks bounds, but not in every way
+		if p := recover(); p != nil { // debug/elf checks bounds, but not everywhere
 			err = fmt.Errorf("symbol table: %v", p)
 		}
 	}()
@@ -101,7 +101,7 @@ const (
 	pageSets = 64
 )
 
-// pages reads small pieces of a section by way of a cache: neighbours are asked for mostly.
+// pages reads small pieces of a section through a cache: neighbouring ones are read mostly.
 type pages struct {
 	r    io.ReaderAt
 	size uint64
@@ -109,7 +109,7 @@ type pages struct {
 		number uint64 // plus 1; 0: empty
 		data   []byte
 	}
-	spare []byte // of what crosses pages
+	spare []byte // for data that crosses pages
 }
 
 func (p *pages) page(number uint64) []byte {

@@ -20,7 +20,7 @@ const (
 	cmdDrainBatch      = 25 // BPF_MAP_LOOKUP_AND_DELETE_BATCH
 )
 
-const enotsupp = unix.Errno(524) // the kernel's own ENOTSUPP, never meant for user space
+const enotsupp = unix.Errno(524) // the kernel's internal ENOTSUPP, not part of the ABI
 
 // Map is an open map. FD stays the caller's.
 type Map struct {
@@ -35,7 +35,7 @@ type Map struct {
 // stride is the room of one CPU's value: the kernel rounds it up to 8 bytes.
 func (m *Map) stride() int { return (m.ValueSize + 7) &^ 7 }
 
-// rawSize is what the kernel copies for one element.
+// rawSize is the number of bytes that the kernel copies for one element.
 func (m *Map) rawSize() int {
 	if m.PerCPU {
 		return m.stride() * m.CPUs
@@ -141,7 +141,7 @@ func (m *Map) Set(key, value []byte) error {
 	return nil
 }
 
-// Delete removes an element; one that is not there is no error.
+// Delete removes an element; a missing one is not an error.
 func (m *Map) Delete(key []byte) error {
 	if err := m.elem(cmdDelete, key, nil, 0); err != nil && err != unix.ENOENT {
 		return fmt.Errorf("map delete: %w", err)
@@ -168,9 +168,9 @@ func (m *Map) collect(drain bool) (all []Entry, err error) {
 	return all, err
 }
 
-// Each shows every element to visit, and with drain deletes it, as All and Drain
-// do. The memory of an entry is used again when visit returns: a large map takes
-// no more of ours than a batch.
+// Each shows every element to visit, and with drain deletes it, as All and Drain do. The
+// memory of an entry is used again when visit returns: a large map takes no more memory
+// than a batch.
 func (m *Map) Each(drain bool, visit func(Entry)) error {
 	n, err := m.batches(drain, visit)
 	switch err {
@@ -187,9 +187,9 @@ func (m *Map) Each(drain bool, visit func(Entry)) error {
 // batchBytes is the buffer that batches start with.
 const batchBytes = 128 << 10
 
-// batches reads in batches and gives the number of elements seen. A hash answers
-// ENOSPC when one bucket holds more than the buffer: then it grows, at most to the
-// map's size. Buckets are read whole, so no element comes twice.
+// batches reads in batches and returns the number of elements seen. A hash returns ENOSPC
+// when one bucket holds more than the buffer: then it grows, at most to the map's size.
+// Buckets are read whole, so no element comes twice.
 func (m *Map) batches(drain bool, visit func(Entry)) (n int, err error) {
 	cmd := uintptr(cmdLookupBatch)
 	if drain {
@@ -226,8 +226,8 @@ func (m *Map) batches(drain bool, visit func(Entry)) (n int, err error) {
 	}
 }
 
-// oneByOne walks the keys. Deleting only what was just read keeps the walk going
-// from a key that exists.
+// oneByOne iterates over the keys. Deleting only what was just read keeps the iteration
+// going from a key that exists.
 func (m *Map) oneByOne(drain bool, visit func(Entry)) error {
 	keys, err := m.Keys()
 	if err != nil {

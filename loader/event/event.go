@@ -1,8 +1,8 @@
-// Package event takes records of the events ring buffer apart.
+// Package event decodes records of the events ring buffer.
 //
-// It takes a record's bytes, as any program could have written them, and gives
-// the event's description and the values of its fields, or an error. It never
-// reads outside of the record.
+// It takes a record's bytes, as any program could have written them, and returns the
+// event's description and the values of its fields, or an error. It never reads outside of
+// the record.
 package event
 
 import (
@@ -56,7 +56,7 @@ func (e *Event) Read(m *manifest.Manifest, record []byte) error {
 		off := int(binary.NativeEndian.Uint16(record[f.Off:]))
 		n := int(binary.NativeEndian.Uint16(record[f.Off+2:]))
 		if off+n > len(record) {
-			return fmt.Errorf("event %d: text of %d bytes at offset %d is outside of the record of %d", id, n, off, len(record))
+			return fmt.Errorf("event %d: %d bytes at offset %d are outside of the record of %d bytes", id, n, off, len(record))
 		}
 		values = append(values, format.Value{Layout: &f.Layout, Bytes: record[off : off+n], Var: true})
 	}

@@ -7,7 +7,7 @@ import (
 
 // Clean appends text that a traced program may have chosen. With Escape, control
 // characters that could change what a terminal shows become \xNN; newlines (but
-// for those of OneLine) and tabs stay. Bytes that are no UTF-8 count as control characters from 0x80 to
+// for those of OneLine) and tabs stay. Invalid UTF-8 counts as control characters from 0x80 to
 // 0x9f, which some terminals obey.
 func (e *Env) Clean(dst, text []byte) []byte {
 	if !e.Escape {
@@ -48,7 +48,7 @@ func (e *Env) lines() *Env {
 type terminal struct {
 	w    io.Writer
 	json bool
-	kept []byte // JSON: the begin of a character
+	kept []byte // JSON: the start of a character
 }
 
 // Terminal returns a writer that shows control characters other than newlines and tabs as

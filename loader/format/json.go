@@ -11,8 +11,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// JSON writes values as JSON. The zero Full gives bpftrace's shape, which
-// leaves things out (docs/json.md); Full gives all that is known.
+// JSON writes values as JSON. The zero Full writes bpftrace's form, which is lossy
+// (docs/json.md); Full writes all that is known.
 type JSON struct {
 	*Env
 	Full bool
@@ -56,8 +56,8 @@ func (j *JSON) Append(dst []byte, v Value) []byte {
 	return AppendQuoted(dst, j.Env.Append(nil, v))
 }
 
-// Int appends an integer. Bpftrace writes those that a 64-bit float cannot
-// hold as strings.
+// Int appends an integer. Like bpftrace, it writes those that a 64-bit float cannot
+// represent as strings.
 func (j *JSON) Int(dst []byte, v uint64, signed bool) []byte {
 	size := v
 	if signed && int64(v) < 0 {
@@ -69,7 +69,7 @@ func (j *JSON) Int(dst []byte, v uint64, signed bool) []byte {
 	return append(AppendInt(append(dst, '"'), v, signed), '"')
 }
 
-// text appends a string; one that is no UTF-8 or was cut off is told apart by Full.
+// text appends a string; Full distinguishes invalid UTF-8 and truncated strings.
 func (j *JSON) text(dst []byte, v Value) []byte {
 	if !j.Full {
 		return AppendQuoted(dst, j.Env.Append(nil, v))
@@ -124,12 +124,12 @@ func (j *JSON) buffer(dst, b []byte) []byte {
 	return j.list(dst, len(b), func(dst []byte, i int) []byte { return strconv.AppendInt(dst, int64(int8(b[i])), 10) })
 }
 
-// numberNames are the members that Full gives the number behind a text.
+// numberNames are the members in which Full writes the number beside a text.
 var numberNames = map[string]string{
 	"enum": "value", "timestamp": "ns", "username": "uid", "cgroup_path": "id", "ksym": "address", "usym": "address",
 }
 
-// full appends what has a number and a text as an object of both.
+// full appends a value with a number and a text as an object of both.
 func (j *JSON) full(dst []byte, v Value) []byte {
 	text := j.Env.Append(nil, v)
 	if v.Layout.Kind == "kstack" || v.Layout.Kind == "ustack" {
@@ -171,8 +171,8 @@ func (j *JSON) stack(dst []byte, v Value, text []byte) []byte {
 	return append(AppendQuoted(append(dst, `, "text": `...), text), '}')
 }
 
-// AppendQuoted appends text as a JSON string. What is no UTF-8 becomes the
-// replacement character.
+// AppendQuoted appends text as a JSON string. Invalid UTF-8 becomes the replacement
+// character.
 func AppendQuoted(dst, text []byte) []byte {
 	dst = append(dst, '"')
 	for len(text) > 0 {

@@ -14,23 +14,23 @@ type Format struct {
 	tail   string
 }
 
-// piece is literal text and the directive after it.
+// piece is literal text and the following directive.
 type piece struct {
 	lit                   string
 	left, plus, alt, zero bool
 	width                 int
 	length                string
 	conv                  string
-	bits                  int  // of a number: what length stands for
+	bits                  int  // of a number, from the length modifier
 	decimal               bool // nothing but a decimal number, signed or not
-	bare                  bool // nothing but the text of the value
+	bare                  bool // just the text of the value
 }
 
-// maxWidth bounds what one directive may pad to.
+// maxWidth bounds the width of a directive.
 const maxWidth = 4096
 
 // ParseFormat reads a format. Text that is not a directive stays as it is; flags
-// are in the order "-+ #0", a "*" is read and takes no argument.
+// are in the order "-+ #0", a "*" is parsed and consumes no argument.
 func ParseFormat(s string) *Format {
 	f := &Format{}
 	from := 0
@@ -56,14 +56,14 @@ func ParseFormat(s string) *Format {
 	return f
 }
 
-// joinLiteral takes the text kept back by "%%" and puts lit behind it.
+// joinLiteral prepends the text kept back by "%%" to lit.
 func (f *Format) joinLiteral(lit string) string {
 	lit = f.tail + lit
 	f.tail = ""
 	return lit
 }
 
-// Args is the number of values the format takes.
+// Args is the number of values that the format consumes.
 func (f *Format) Args() int { return len(f.pieces) }
 
 // parseDirective reads a directive at the start of s; n is 0 when there is none.
@@ -109,8 +109,8 @@ func parseDirective(s string) (p piece, n int) {
 	return p, 0
 }
 
-// settle works out what the directive's parts mean, once for all values. A number
-// without a length has 32 bits.
+// settle interprets the directive's parts, once for all values. A number without a length
+// modifier has 32 bits.
 func (p *piece) settle() {
 	p.bits = 32
 	switch p.length {
@@ -135,7 +135,7 @@ func (e *Env) Printf(dst []byte, f *Format, args []Value) []byte {
 		if i >= len(args) {
 			continue
 		}
-		// What nearly all formats consist of goes a short way.
+		// Fast path for the common directives.
 		switch v := args[i]; {
 		case p.decimal && v.Layout.Kind == "int":
 			dst = p.number(dst, Uint(v.Layout, v.Bytes))

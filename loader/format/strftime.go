@@ -10,7 +10,7 @@ import (
 
 // Strftime appends t in a format of C's strftime (C locale), with the
 // language's own %f microseconds, %l milliseconds and %k nanoseconds.
-// A conversion it does not know stays as it is.
+// Unknown conversions are copied.
 func Strftime(dst []byte, format string, t time.Time) []byte {
 	for i := 0; i < len(format); i++ {
 		c := format[i]
@@ -31,7 +31,7 @@ func Strftime(dst []byte, format string, t time.Time) []byte {
 	return dst
 }
 
-// timeForms are the conversions that stand for others.
+// timeForms are the conversions that are short for others.
 var timeForms = map[byte]string{
 	'c': "%a %b %e %H:%M:%S %Y", 'D': "%m/%d/%y", 'F': "%Y-%m-%d", 'r': "%I:%M:%S %p",
 	'R': "%H:%M", 'T': "%H:%M:%S", 'x': "%m/%d/%y", 'X': "%H:%M:%S", 'h': "%b",

@@ -1,8 +1,8 @@
-// Package format turns the bytes that a program left in an event or a map into
-// the language's text: single values, printf formats, time formats.
+// Package format prints the bytes that a program left in an event or a map: single values,
+// printf formats, time formats.
 //
-// It takes bytes with the layout that the manifest gives them and appends text.
-// What only the host can say (symbol names, stacks, clocks) it asks of Env.
+// It takes bytes with their layout in the manifest and appends text. It asks Env for what
+// only the host knows (symbol names, stacks, clocks).
 package format
 
 import (
@@ -14,8 +14,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// Env answers what a value's bytes do not hold. A nil function stands for "not
-// known": the value then prints as a number.
+// Env provides what a value's bytes do not contain. A nil function means "not known": the
+// value then prints as a number.
 type Env struct {
 	Ksym    func(addr uint64) string              // kernel symbol's bare name, or the address in hex
 	Usym    func(addr uint64, tgid uint32) string // the same for a process
@@ -32,14 +32,14 @@ type Env struct {
 }
 
 // Value is an object and its layout. The bytes are Layout.Size long, except for
-// a variable field, where they are the text or the buffer's bytes themselves.
+// a variable field, where they are the string or the buffer's bytes themselves.
 type Value struct {
 	Layout *manifest.Layout
 	Bytes  []byte
 	Var    bool
 }
 
-// Append appends the value's text as print() shows it.
+// Append appends the value as print() shows it.
 func (e *Env) Append(dst []byte, v Value) []byte {
 	l, b := v.Layout, v.Bytes
 	if fn := texts[l.Kind]; fn != nil && (v.Var || len(b) >= l.Size) {
@@ -131,8 +131,8 @@ func appendEnum(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte
 	return dst
 }
 
-// appendString appends the text up to the first NUL. One that fills its storage
-// was cut off, unless the layout says that it is whole, and gets the trailer.
+// appendString appends a string up to the first NUL. One that fills its storage was
+// truncated, unless the layout says that it is whole, and gets the trailer.
 func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte {
 	if !isVar {
 		b = b[:l.Size]
@@ -195,8 +195,7 @@ func field(f *manifest.Field, b []byte) Value {
 	return Value{Layout: &f.Layout, Bytes: b[f.Off : f.Off+f.Layout.Size]}
 }
 
-// bitfield takes a field's bits out of its integer, without regard to its sign,
-// as bpftrace does.
+// bitfield extracts a field's bits from its integer, ignoring its sign, as bpftrace does.
 func bitfield(f *manifest.Field, b []byte) Value {
 	plain := f.Layout
 	plain.Signed = false

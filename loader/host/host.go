@@ -1,7 +1,7 @@
-// Package host finds out, before anything is loaded, what the running kernel
-// can do and what the loader must tell the programs of it.
+// Package host detects, before anything is loaded, what the running kernel supports and
+// which host values the programs need.
 //
-// It takes nothing and gives facts; each is looked up when first asked for.
+// It takes nothing and returns facts; each is looked up on demand.
 package host
 
 import (
@@ -28,7 +28,7 @@ import (
 	"btc/loader/kerneltypes"
 )
 
-// Host holds what does not change during a run.
+// Host has the facts that do not change during a run.
 type Host struct {
 	Online   []int // CPUs online
 	Possible int   // slots in a per-CPU value
@@ -36,17 +36,17 @@ type Host struct {
 	PIDNS    hostinfo.Namespace
 
 	types   *btf.Cache
-	clocks  sync.Mutex       // for what follows
+	clocks  sync.Mutex       // guards the fields below
 	offsets [4]time.Duration // wall clock minus clock, by number (see Wall)
 	read    time.Time        // when offsets were
-	wall    int64            // what the wall clock said then
+	wall    int64            // the wall clock at that time
 }
 
 // initPIDNS is the inode of the initial PID namespace (PROC_PID_INIT_INO),
 // part of the kernel's ABI.
 const initPIDNS = 0xEFFFFFFC
 
-// Look asks the host. The error says what is missing in /proc or /sys.
+// Look inspects the host. The error says what is missing in /proc or /sys.
 func Look() (*Host, error) {
 	h := &Host{types: btf.NewCache()}
 	var err error
@@ -63,7 +63,7 @@ func Look() (*Host, error) {
 	return h, nil
 }
 
-// notMounted adds to an error that a file is missing what may help.
+// notMounted adds a likely remedy to the error of a missing file.
 func notMounted(err error, kind, dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: is %s not mounted? mount -t %s %s %s", err, dir, kind, kind, dir)
@@ -90,7 +90,7 @@ var clockIDs = [4]int32{unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_TA
 // Types are the types of the kernel and its modules, decoded when first asked for.
 func (h *Host) Types() *btf.Cache { return h.types }
 
-// readClocks notes how far the wall clock is from the clocks of the programs.
+// readClocks records the distance of the wall clock from the clocks of the programs.
 func (h *Host) readClocks() {
 	shift := h.namespaceOffsets()
 	for i, id := range clockIDs {

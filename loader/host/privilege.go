@@ -25,12 +25,12 @@ var capabilities = []struct {
 	{"CAP_SYSLOG", unix.CAP_SYSLOG}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
 }
 
-// Missing returns those of the named capabilities that this process has not.
-// CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, too (5.8).
+// Missing returns those of the named capabilities that this process lacks. CAP_SYS_ADMIN
+// includes CAP_BPF and CAP_PERFMON (5.8).
 func Missing(names ...string) []string {
 	caps, err := effectiveCaps()
 	if err != nil {
-		return nil // the kernel will tell
+		return nil // the kernel will report it
 	}
 	return missing(caps, names)
 }
@@ -47,8 +47,8 @@ func missing(caps uint64, names []string) []string {
 	return out
 }
 
-// CheckPrivileges tells early, in one message, what would make every load fail:
-// missing capabilities, a kernel without bpf(2), or BPF switched off by lockdown.
+// CheckPrivileges reports early, in one message, what would make every load fail: missing
+// capabilities, a kernel without bpf(2), or BPF disabled by lockdown.
 func CheckPrivileges() error {
 	if m := Missing("CAP_BPF", "CAP_PERFMON"); len(m) > 0 {
 		noun := "capability"

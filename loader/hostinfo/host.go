@@ -1,10 +1,7 @@
-// Package hostinfo asks the running kernel what the loader must know of it:
-// release and boot, CPUs, kernel symbols, tracepoints.
+// Package hostinfo reads the facts about the running kernel that the loader needs: release
+// and boot, CPUs, kernel symbols, tracepoints.
 //
-// It reads /proc and /sys and keeps nothing; callers that ask often keep the
-// answer. The sub-packages are the compiler's, and the loader does not link them:
-// targetfile holds the target file's schema, reader and writer, capture makes a
-// target file of a live host or of a raw capture (WriteRaw).
+// It reads /proc and /sys and caches nothing; callers that ask often cache the result.
 package hostinfo
 
 import (
@@ -17,7 +14,7 @@ import (
 // Namespace identifies a PID namespace; zero for the initial one.
 type Namespace struct{ Dev, Ino uint64 }
 
-// BootID is a text that is different after each boot.
+// BootID is a string that differs after each boot.
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
@@ -48,7 +45,7 @@ func cpuList(path string) ([]int, error) {
 	return cpus, nil
 }
 
-// parseCPUs takes the kernel's list form: "0-3,8,10-11".
+// parseCPUs parses the kernel's list form: "0-3,8,10-11".
 func parseCPUs(list string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(list, ",") {

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// errNotLinux is what every question about the running kernel is answered with elsewhere.
+// errNotLinux is the error of every question about the running kernel on other systems.
 var errNotLinux = errors.New("only Linux can be asked, and this is " + runtime.GOOS)
 
 // Release is the running kernel's release, as `uname -r` prints it.

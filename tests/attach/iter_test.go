@@ -132,7 +132,7 @@ func TestIteratorOfProcess(t *testing.T) {
 		}
 	}
 	out, err := exec.Command(program(t, "btrun"), "-p", pid, compile(t, `iter:bpf_prog { @ = count(); }`)).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "-p cannot be honoured: what iter:bpf_prog visits belongs to no process") {
+	if err == nil || !strings.Contains(string(out), "-p cannot be used: the objects of iter:bpf_prog do not belong to a process") {
 		t.Errorf("iter:bpf_prog with -p: %v %s", err, out)
 	}
 }
