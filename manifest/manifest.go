@@ -1,6 +1,6 @@
-// Package manifest reads and writes manifests: what a loader must know of an object that an ELF file
-// cannot say. It is what programs outside of this module import; docs/manifest.md describes the
-// format, and says of each field what it means.
+// Package manifest reads and writes manifests: what a loader must know of an object that an ELF
+// file cannot say. It is the public package for other modules; docs/manifest.md describes the
+// format and each field.
 package manifest
 
 import "btc/internal/manifest"
@@ -28,5 +28,5 @@ type (
 	Script  = manifest.Script
 )
 
-// Parse reads a manifest as hostile input: it refuses what is not valid.
+// Parse reads a manifest from an untrusted source: it refuses invalid ones.
 func Parse(data []byte) (*Manifest, error) { return manifest.Parse(data) }

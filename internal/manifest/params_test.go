@@ -67,7 +67,7 @@ func TestParams(t *testing.T) {
 func TestBadParams(t *testing.T) {
 	for want, try := range map[string]func() error{
 		`parameter $1: "x" is not a number`:                 func() error { _, err := ParseParams(params(), []string{"x"}, nil); return err },
-		"parameter $1: string too long: 8 bytes":                     func() error { _, err := ParseParams(params(), []string{"12345678"}, nil); return err },
+		"parameter $1: string too long: 8 bytes":            func() error { _, err := ParseParams(params(), []string{"12345678"}, nil); return err },
 		"options: --zz\nHINT: expected program options: --": func() error { _, err := ParseParams(params(), nil, map[string]string{"zz": "1"}); return err },
 		"--aa invalid integer (value: False)":               func() error { _, err := ParseParams(params(), nil, map[string]string{"aa": "False"}); return err },
 		"HINT: expected program options:\n    --":           func() error { _, err := ParseParams(params(), nil, map[string]string{"help": "true"}); return err },

@@ -1,6 +1,6 @@
 package hostinfo
 
-// IterOverMap are the kinds of BPF iterators that visit what is in one map, whose
-// descriptor the kernel wants when the link is made (union bpf_iter_link_info,
-// linux/bpf.h), by what they visit. Scripts cannot name a map of another program.
+// IterOverMap maps kinds of BPF iterators that visit the content of one map, whose
+// descriptor the kernel requires when the link is made (union bpf_iter_link_info,
+// linux/bpf.h), to what they visit. Scripts cannot name a map of another program.
 var IterOverMap = map[string]string{"bpf_map_elem": "elements", "bpf_sk_storage_map": "sockets", "sockmap": "sockets"}

@@ -15,7 +15,7 @@ import (
 // (4 to 5 MB).
 type Kallsyms struct {
 	addrs []uint64
-	names []uint32 // where in text the name begins
+	names []uint32 // start of the name in text
 	text  []byte   // "name\n" or "name\tmodule\n"
 }
 
@@ -26,11 +26,11 @@ type Symbol struct {
 	Addr   uint64
 }
 
-// ErrHiddenSymbols says that the kernel shows all addresses as zero.
+// ErrHiddenSymbols means that the kernel shows all addresses as zero.
 var ErrHiddenSymbols = errors.New("/proc/kallsyms hides addresses (it needs root or CAP_SYSLOG, and kernel.kptr_restrict below 2)")
 
 // LoadKallsyms reads /proc/kallsyms. It takes some 100 ms, nearly all of it in
-// the kernel: call it when the first symbol is needed, and keep the answer.
+// the kernel: call it when the first symbol is needed, and cache the result.
 func LoadKallsyms() (*Kallsyms, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
@@ -98,7 +98,7 @@ func eachLine(r io.Reader, fn func(addr uint64, name []byte)) error {
 	return nil
 }
 
-// lines takes whole lines apart: "ffffffff81000000 T name\t[module]\n".
+// lines parses whole lines: "ffffffff81000000 T name\t[module]\n".
 func lines(b []byte, fn func(addr uint64, name []byte)) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
@@ -121,7 +121,7 @@ func lines(b []byte, fn func(addr uint64, name []byte)) {
 	}
 }
 
-// hexValue: bytes that are no digit count as 0.
+// hexValue: invalid digits count as 0.
 var hexValue = func() (t [256]uint8) {
 	for i, c := range []byte("0123456789abcdef") {
 		t[c] = uint8(i)
@@ -151,7 +151,7 @@ func (k *Kallsyms) Lookup(addr uint64) (sym Symbol, offset uint64, ok bool) {
 	return k.symbol(i), addr - k.addrs[i], true
 }
 
-// Find answers every function of a name, in order of address.
+// Find returns every function of a name, in order of address.
 func (k *Kallsyms) Find(name string) []Symbol {
 	var all []Symbol
 	for i := range k.addrs {
@@ -162,7 +162,7 @@ func (k *Kallsyms) Find(name string) []Symbol {
 	return all
 }
 
-// Each calls fn for every function in order of address until it answers false.
+// Each calls fn for every function in order of address until it returns false.
 // The strings of the symbol share memory with the table.
 func (k *Kallsyms) Each(fn func(Symbol) bool) {
 	for i := range k.addrs {
@@ -175,7 +175,7 @@ func (k *Kallsyms) Each(fn func(Symbol) bool) {
 func (k *Kallsyms) symbol(i int) Symbol {
 	at := k.text[k.names[i]:]
 	at = at[:bytes.IndexByte(at, '\n')]
-	// text is never written again: its bytes may be shared as a string.
+	// text is never written again, so its bytes may be shared as a string.
 	name, module, _ := strings.Cut(unsafe.String(unsafe.SliceData(at), len(at)), "\t")
 	return Symbol{name, module, k.addrs[i]}
 }

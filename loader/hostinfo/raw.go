@@ -23,8 +23,8 @@ const (
 )
 
 // EachRaw calls f for each file that a target file is made from, as this kernel shows it.
-// Only the kernel's BTF is required; what else cannot be read is left out. An error of f ends
-// the walk and is returned.
+// Only the kernel's BTF is required; other files that cannot be read are skipped. An error of
+// f ends the walk and is returned.
 func EachRaw(f func(name string, content []byte) error) error {
 	kernel, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 // Format is the content of a tracepoint's format file.
 type Format struct {
 	Name   string
-	ID     int // what perf_event_open takes; differs between boots
+	ID     int // the number for perf_event_open; differs between boots
 	Fields []FormatField
 }
 
@@ -65,8 +65,8 @@ func eventFile(category, event, file string) ([]byte, error) {
 	return b, err
 }
 
-// ParseFormat reads the text of a format file. Lines it does not know are
-// skipped, a field line it cannot read is an error.
+// ParseFormat parses a format file. Unknown lines are skipped, an invalid field line is an
+// error.
 func ParseFormat(text []byte) (*Format, error) {
 	f := &Format{}
 	for line := range bytes.Lines(text) {
@@ -113,8 +113,7 @@ func parseField(line string) (FormatField, error) {
 	return f, nil
 }
 
-// splitDeclaration takes "const char * name", "char comm[16]" or
-// "__data_loc char[] name" apart.
+// splitDeclaration splits "const char * name", "char comm[16]" or "__data_loc char[] name".
 func splitDeclaration(decl string) (name, ctype string) {
 	decl = strings.TrimSpace(decl)
 	dims := ""

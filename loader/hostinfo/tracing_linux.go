@@ -35,7 +35,7 @@ var ownTracefs = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// detached mounts a file system of a type without a place in any mount namespace
+// detached mounts a file system of a type outside of any mount namespace
 // (fsmount, 5.2; mount_namespaces(7)) and returns the descriptor of its root.
 func detached(fstype string) (int, error) {
 	ctx, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)

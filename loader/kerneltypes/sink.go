@@ -15,18 +15,17 @@ type sink struct {
 	void  uint32 // the ID of "void *", once needed
 }
 
-// nameRef is a place in a type that holds an offset of the old string section.
+// nameRef is a word of a type with an offset in the old string section.
 type nameRef struct {
 	typ, at int
 	off     uint32
 }
 
-// maxNesting bounds the way from a type to what it holds: no kernel structure
-// is nested so deep.
+// maxNesting bounds the nesting of types: no kernel structure is nested so deeply.
 const maxNesting = 64
 
-// add copies a type and what it holds, and gives its new ID. Pointers are all
-// one: they point to void.
+// add copies a type and the types that it contains, and returns its new ID. All pointers
+// become one pointer to void.
 func (k *sink) add(id uint32, depth int) (uint32, error) {
 	if id == 0 {
 		return 0, nil
@@ -88,8 +87,7 @@ func (k *sink) pointer(rec []byte) uint32 {
 	return k.void
 }
 
-// replace adds the types whose IDs are at the places of b, and writes the new
-// IDs there.
+// replace adds the types whose IDs are in the words of b, and writes the new IDs there.
 func (k *sink) replace(b []byte, depth int, places ...int) error {
 	for _, at := range places {
 		id, err := k.add(order.Uint32(b[at:]), depth+1)

@@ -1,5 +1,5 @@
-// Package kerneltypes takes from the kernel's BTF the few types that an object
-// refers to.
+// Package kerneltypes extracts from the kernel's BTF the few types that an object refers
+// to.
 //
 // It takes names and gives a BTF blob with those types and all that their layout
 // depends on. Pointers lead nowhere in the result: relocations of fields never follow
@@ -44,8 +44,8 @@ const (
 	kindEnum64    = 19
 )
 
-// tails is what follows a type's 12 bytes, for each kind: fixed bytes, and bytes
-// for each of its vlen parts.
+// tails is the size of what follows a type's 12 bytes, for each kind: fixed bytes, and
+// bytes for each of its vlen parts.
 var tails = [...]struct{ fixed, each int }{
 	kindInt: {4, 0}, kindPtr: {}, kindArray: {12, 0}, kindStruct: {0, 12}, kindUnion: {0, 12}, kindEnum: {0, 8},
 	kindFwd: {}, kindTypedef: {}, kindVolatile: {}, kindConst: {}, kindRestrict: {}, kindFunc: {}, kindFuncProto: {0, 8},
@@ -54,9 +54,9 @@ var tails = [...]struct{ fixed, each int }{
 
 var order = binary.NativeEndian
 
-// Subset reads the BTF at path, as the kernel shows it or in an ELF file, and
-// gives a blob with the types of the given names (structs, unions, enums and
-// typedefs) and what they depend on, and the names that it does not have.
+// Subset reads the BTF at path, as the kernel shows it or in an ELF file, and returns a
+// blob with the types of the given names (structs, unions, enums and typedefs) and what
+// they depend on, and the names that it does not have.
 func Subset(path string, names []string) (blob []byte, missing []string, err error) {
 	f, err := open(path)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *source) findNames(names []string) (map[uint32]string, error) {
 		lengths[min(len(n), 255)] = true
 	}
 	found := map[uint32]string{}
-	var text []byte // of the string that the window's pieces are in the middle of
+	var text []byte // of the string that spans pieces of the window
 	start := uint32(0)
 	err := s.each(s.strings, func(b []byte, off int64) {
 		for len(b) > 0 {

@@ -65,7 +65,7 @@ func btfSection(f io.ReaderAt) (io.ReaderAt, error) {
 type Kernel struct {
 	Release string // as uname -r prints it
 	Machine string // as uname -m prints it
-	// System is the text of os-release(5); "" where it is not known.
+	// System is the content of os-release(5); "" if unknown.
 	System string
 }
 

@@ -6,13 +6,13 @@ import (
 	"io"
 )
 
-// window reads pieces of a file. sysfs gives a page a call, whatever is asked
-// for; the last pages read are kept.
+// window reads pieces of a file. sysfs returns at most a page per read; the last pages read
+// are cached.
 type window struct {
 	r     io.ReaderAt
 	pages [4]page
 	next  int
-	large []byte // for what spans pages
+	large []byte // for data that spans pages
 }
 
 type page struct {

@@ -11,8 +11,7 @@ import (
 	"btc/loader/object"
 )
 
-// setConstants writes what the programs must know of the host and the user's
-// parameters into the constant sections.
+// setConstants writes host values and the user's parameters into the constant sections.
 func setConstants(o *object.Object, h *host.Host, opts Options) error {
 	values := map[string]uint64{
 		"start_ns": h.Start, "pidns_dev": h.PIDNS.Dev, "pidns_ino": h.PIDNS.Ino,
@@ -47,7 +46,7 @@ func setConstants(o *object.Object, h *host.Host, opts Options) error {
 func set(o *object.Object, name string, v []byte) error {
 	s := o.Spec.Variables[name]
 	if s == nil || int(s.Size()) != len(v) {
-		return fmt.Errorf("the object's variable %s does not take %d bytes", name, len(v))
+		return fmt.Errorf("the object's variable %s does not have %d bytes", name, len(v))
 	}
 	s.Value = v
 	return nil
@@ -58,7 +57,7 @@ func set(o *object.Object, name string, v []byte) error {
 const (
 	minRing     = 256 << 10
 	maxRing     = 1 << 30
-	defaultRing = 16 << 20 // unless the script or the user asks for another size
+	defaultRing = 16 << 20 // unless the script or the user sets another size
 	memoryShare = 32       // or this part of the memory, where that is less
 )
 

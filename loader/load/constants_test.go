@@ -52,12 +52,12 @@ func TestConstants(t *testing.T) {
 		}
 	}
 	for what, spoil := range map[string]func(*object.Object) Options{
-		"start_ns does not take 4": func(o *object.Object) Options {
+		"start_ns does not have 4": func(o *object.Object) Options {
 			o.Manifest.Globals = []manifest.Global{{Name: "start_ns", Section: ".rodata", Size: 4}}
 			return Options{}
 		},
-		"start_ns does not take 8": func(o *object.Object) Options { delete(o.Spec.Variables, "start_ns"); return Options{} },
-		"param_2 does not take 3":  func(*object.Object) Options { return Options{Values: map[string][]byte{"param_2": {1, 2, 3}}} },
+		"start_ns does not have 8": func(o *object.Object) Options { delete(o.Spec.Variables, "start_ns"); return Options{} },
+		"param_2 does not have 3":  func(*object.Object) Options { return Options{Values: map[string][]byte{"param_2": {1, 2, 3}}} },
 	} {
 		o := withVariables(map[string]int{"start_ns": 8, "param_2": 8})
 		o.Manifest.Globals = []manifest.Global{{Name: "start_ns", Section: ".rodata", Size: 8}}

@@ -8,9 +8,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// Environment applies the settings in environment variables that act when an
-// object runs: BPFTRACE_ and the key in capitals, as getenv gives them. They count
-// more than the script's own.
+// Environment applies the settings in environment variables that act when an object runs:
+// BPFTRACE_ and the key in capitals, as returned by getenv. They override the script's own.
 func Environment(m *manifest.Manifest, getenv func(string) string) error {
 	for _, s := range []struct {
 		key   string
@@ -37,7 +36,7 @@ func Environment(m *manifest.Manifest, getenv func(string) string) error {
 	return m.Validate()
 }
 
-// countSetting sets one of the settings that travel as text.
+// countSetting sets one of the settings that are stored as strings.
 func countSetting(key string) func(*manifest.Manifest, string) bool {
 	return func(m *manifest.Manifest, v string) bool {
 		_, err := strconv.ParseUint(v, 10, 31)
@@ -61,8 +60,8 @@ func setBool(to *bool, v string) bool {
 	return true
 }
 
-// missing says what to do about attach points that do not exist; members of a
-// pattern need not exist in any case.
+// missing is the policy for attach points that do not exist; members of a pattern need not
+// exist in any case.
 func missing(m *manifest.Manifest, v string) bool {
 	config := m.Config.Other["missing_probes"]
 	if m.Config.Other == nil {

@@ -17,8 +17,8 @@ import (
 	"btc/loader/report"
 )
 
-// setHostValues looks up what the script asks of the host by name: addresses of
-// kernel symbols and ids of cgroups.
+// setHostValues looks up the host values that the script names: addresses of kernel symbols
+// and ids of cgroups.
 func setHostValues(o *object.Object, exp *attach.Expansion) error {
 	for i := range o.Manifest.Globals {
 		g := &o.Manifest.Globals[i]
@@ -91,8 +91,8 @@ func kfuncID(name string) (btf.TypeID, error) {
 	return spec.TypeID(f)
 }
 
-// kfuncAllowed asks the kernel whether a kind of probe may call a kernel function:
-// it refuses a program that calls it with words that tell.
+// kfuncAllowed asks the kernel whether a kind of probe may call a kernel function: a
+// program that calls it is refused with a characteristic message.
 func kfuncAllowed(name, kind string) (uint64, error) {
 	id, err := kfuncID(name)
 	if err != nil || id == 0 {

@@ -550,8 +550,8 @@ func TestUserSymbols(t *testing.T) {
 		want      string
 	}{
 		{"no_such_symbol", true, []attach.Match{at(4096)}, "Could not resolve symbol: " + program + ":no_such_symbol"},
-		{"runtime.main", true, []attach.Match{at(4096), at(8192)}, "uaddr() needs a probe of one place, this one has 2"},
-		{"runtime.main", false, []attach.Match{at(4096), {Path: "/other"}}, "uaddr() needs a probe of one place, this one has 2"},
+		{"runtime.main", true, []attach.Match{at(4096), at(8192)}, "uaddr() needs a probe with a single attach site, this one has 2"},
+		{"runtime.main", false, []attach.Match{at(4096), {Path: "/other"}}, "uaddr() needs a probe with a single attach site, this one has 2"},
 		{"runtime.main", true, []attach.Match{at(1 << 40)}, "has no code there"},
 		{"runtime.main", true, []attach.Match{{Path: "/no/such/file"}}, "/no/such/file: "},
 	} {

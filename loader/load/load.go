@@ -1,9 +1,9 @@
-// Package load puts an object into the kernel: constants, map sizes, programs
-// (one for each place where they differ), and the kernel's refusals in terms of
-// the script.
+// Package load loads an object into the kernel: constants, map sizes, programs (one per
+// attach site if they differ), and it translates the kernel's refusals into terms of the
+// script.
 //
 // It takes a checked object, the expansion of its attach points and the user's
-// parameters, and gives open maps and programs. Nothing runs yet.
+// parameters, and returns open maps and programs. Nothing runs yet.
 package load
 
 import (
@@ -52,15 +52,14 @@ func (l *Loaded) Close() {
 type Options struct {
 	Values   map[string][]byte // parameters by global name, from ParseParams
 	ChildPID int               // of -c; 0: none
-	// MaxMemory is what the maps may take in the kernel, in bytes; 0: no limit.
+	// MaxMemory limits the kernel memory of the maps, in bytes; 0: no limit.
 	MaxMemory uint64
 	BTF       string // file or directory with the kernel's types; "": the kernel's own
 	LogLevel  int    // 1: the kernel's verifier log of every program is kept
 	Log       func(program, text string)
 }
 
-// Load loads an object. Its error is a *report.Fault where a place in the script
-// is to blame.
+// Load loads an object. Its error is a *report.Fault if it has a position in the script.
 func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (*Loaded, error) {
 	limit := raiseMemlock()
 	if err := adapt.Needs(o.Manifest, hostHas); err != nil {
@@ -126,7 +125,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	return l, nil
 }
 
-// mapError says which map of the script could not be made. Limit is why the limit
+// mapError reports the map of the script that could not be created. Limit is why the limit
 // of locked memory could not be raised.
 func mapError(o *object.Object, err, limit error) error {
 	if errors.Is(err, os.ErrPermission) {
@@ -141,12 +140,12 @@ func mapError(o *object.Object, err, limit error) error {
 	return fmt.Errorf("the kernel refused to make the maps of %s: %w", o.Manifest.Script.File, err)
 }
 
-// raiseFiles is what helps against the limit of open files: each map, program and
-// attachment is one.
+// raiseFiles is the remedy for the limit of open files: each map, program and attachment is
+// one.
 const raiseFiles = "raise the limit of open files: ulimit -n 65536"
 
-// outOfFiles knows the limit of open files, also where the library passes on only
-// its words.
+// outOfFiles recognises the limit of open files, also where the library passes on only its
+// message.
 func outOfFiles(err error) bool {
 	return errors.Is(err, unix.EMFILE) || strings.HasSuffix(err.Error(), ": "+unix.EMFILE.Error())
 }
@@ -172,13 +171,13 @@ func (p *programs) loadPlan(plan *attach.Plan) (attach.Programs, error) {
 		if prog, err := p.loadShared(plan); err == nil {
 			return attach.Programs{Strategy: plan.Strategy, Of: []*ebpf.Program{prog}}, nil
 		}
-		// This kernel is not what we know: each tracepoint for itself works, too.
+		// On an unknown kernel: separate tracepoints work, too.
 		return p.loadMatches(plan, attach.Single)
 	}
 	return p.loadMatches(plan, plan.Strategy)
 }
 
-// loadMatches loads a program for each match, or one that serves several.
+// loadMatches loads a program for each match, or a shared one.
 func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.Programs, error) {
 	spec, err := p.specOf(plan, how)
 	if err != nil {
@@ -209,7 +208,7 @@ func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.P
 			loaded++
 		case how != attach.PerMatch || len(plan.Matches) == 1 && m.BPF == 0 || errors.Is(err, os.ErrPermission):
 			return attach.Programs{}, err
-		default: // one of a pattern that cannot be entered after all
+		default: // one of a pattern that turns out not to be traceable
 			refused = err
 		}
 		out.Of = append(out.Of, prog)
@@ -220,7 +219,7 @@ func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.P
 	return out, nil
 }
 
-// specOf is a plan's program as its strategy wants it.
+// specOf is a plan's program as its strategy requires it.
 func (p *programs) specOf(plan *attach.Plan, how attach.Strategy) (*ebpf.ProgramSpec, error) {
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
 	switch how {
@@ -274,7 +273,7 @@ func (p *programs) loadShared(plan *attach.Plan) (*ebpf.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer table.Close() // the program holds it
+	defer table.Close() // the program holds a reference
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
 	d := rewrite.Syscalls{Regs: p.sharer.regs, Compat: p.sharer.compat, Table: table.FD()}
 	if err := d.Program(spec, plan.Prog, plan.Direction); err != nil {
@@ -295,8 +294,7 @@ func events(plan *attach.Plan) []adapt.Event {
 	return all
 }
 
-// hostHas asks the kernel. An answer that is neither yes nor no counts as yes:
-// the load will tell.
+// hostHas asks the kernel. An unclear result counts as yes: loading will report it.
 func hostHas(call asm.BuiltinFunc) bool {
 	return !errors.Is(features.HaveProgramHelper(ebpf.Kprobe, call), ebpf.ErrNotSupported)
 }
@@ -317,14 +315,14 @@ func (p *programs) decideForms() {
 	}
 }
 
-// typedTask is the helper that stands for reads by typed pointers: a program that
-// asks for it has those, and reads of plain addresses for where it is absent.
+// typedTask is the helper that marks reads through typed pointers: a program that tests for
+// it has those, and probe reads for kernels without it.
 const typedTask = "get_current_task_btf"
 
-// leaveTypes makes a program that the verifier has refused read plain addresses
-// from now on, and reports whether it did otherwise before. A kernel whose types are
-// not those that the script was compiled for (an argument of another type, a member
-// that is tagged as a user's) takes no typed pointer there.
+// leaveTypes makes a program that the verifier has refused use probe reads from now on, and
+// reports whether it used typed pointers before. A kernel whose types differ from those
+// that the script was compiled for (an argument of another type, a member that is tagged as
+// a user pointer) accepts no typed pointer there.
 func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 	var refused *ebpf.VerifierError
 	return errors.As(err, &refused) && mp.Code != nil &&

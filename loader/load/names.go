@@ -13,7 +13,7 @@ const namesMap = "probe_names"
 // maxNameBytes bounds the size of its values.
 const maxNameBytes = 4096
 
-// sizeNames gives the map an entry for each attach point.
+// sizeNames sizes the map for an entry for each attach point.
 func sizeNames(o *object.Object, exp *attach.Expansion) error {
 	s := o.Spec.Maps[namesMap]
 	if s == nil {

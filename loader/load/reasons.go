@@ -8,11 +8,11 @@ import (
 	"btc/internal/manifest"
 )
 
-// A cause is what the script or the host is to blame for when the kernel refuses a
-// program: a line of the verifier's log that says so, and what it means.
+// A cause is a reason in the script or the host for which the kernel refuses a program: the
+// line of the verifier's log that shows it, and its meaning.
 type cause struct {
-	line string // begins the line; * is any text
-	// text is in the script's terms; it has the strings that * stands for.
+	line string // prefix of the line; * matches anything
+	// text is in the script's terms; it contains the strings that * matched.
 	text func(p *manifest.Program, found []string) string
 	hint string
 }
@@ -25,7 +25,7 @@ const (
 // causes are looked for in all lines of the log, the last ones first.
 var causes = []cause{
 	{"func '*' doesn't have *-th argument", noArgument,
-		"the event has other arguments here than the script reads; btc compile --target host tells when compiling"},
+		"the event has other arguments here than the script reads; compile with btc compile --target host to see it at compile time"},
 	{"The function * has * arguments. Too many", func(_ *manifest.Program, f []string) string {
 		return fmt.Sprintf("this kernel cannot enter %s with fentry or fexit: it has %s arguments", f[0], f[1])
 	}, kprobeMayDo},
@@ -41,14 +41,14 @@ var causes = []cause{
 		return p.Attach.Name + " never returns, so this kernel does not let its return be traced"
 	}, entryInstead},
 	{"The function * with variable args is unsupported", func(_ *manifest.Program, f []string) string {
-		return "this kernel cannot enter " + f[0] + " with fentry or fexit: it takes variable arguments"
+		return "this kernel cannot enter " + f[0] + " with fentry or fexit: it is variadic"
 	}, kprobeMayDo},
 	{"The address of function * cannot be found", func(_ *manifest.Program, f []string) string {
 		return "this kernel has types of the function " + f[0] + " and no such function: it is inlined everywhere"
 	}, "probe a function that calls it"},
 	{"calling kernel function * is not allowed", func(p *manifest.Program, f []string) string {
 		return fmt.Sprintf("this kernel does not let a %s call its function %s", p.Kind, f[0])
-	}, "kfunc_allowed() tells the script where it can"},
+	}, "use kfunc_allowed() to test for it"},
 }
 
 func unsupportedType(_ *manifest.Program, f []string) string {
@@ -74,7 +74,7 @@ func causeOf(p *manifest.Program, log []string) (text, hint string, ok bool) {
 	return "", "", false
 }
 
-// match reports whether a line begins with a form, and what each * of it is.
+// match reports whether a line begins with a form, and what each * matched.
 func match(form, line string) (found []string, ok bool) {
 	head, rest, more := strings.Cut(form, "*")
 	line, ok = strings.CutPrefix(line, head)

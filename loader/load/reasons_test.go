@@ -22,7 +22,7 @@ func TestCausesInTheLog(t *testing.T) {
 		{"fentry", "fentry:f", "Attaching tracing programs to function 'f' is rejected.", "this kernel does not let the function f be traced\n"},
 		{"fexit", "fexit:do_exit", "Attaching fexit/fmod_ret to __noreturn function 'do_exit' is rejected.", "do_exit never returns"},
 		{"fexit", "fexit:do_exit", "Attaching fexit/fmod_ret to __noreturn functions is rejected.", "do_exit never returns"},
-		{"fentry", "fentry:f", "The function f with variable args is unsupported.", "it takes variable arguments\n"},
+		{"fentry", "fentry:f", "The function f with variable args is unsupported.", "it is variadic\n"},
 		{"fentry", "fentry:f", "The address of function f cannot be found", "it is inlined everywhere"},
 		{"kprobe", "kprobe:f", "calling kernel function bpf_x is not allowed", "this kernel does not let a kprobe call its function bpf_x\n"},
 	} {

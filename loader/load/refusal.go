@@ -24,11 +24,11 @@ import (
 // last instructions before it.
 const logTail = 6
 
-// refusal puts the kernel's answer to a program in terms of the script.
+// refusal translates the kernel's error for a program into terms of the script.
 func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error) error {
 	f := &report.Fault{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
-	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // a log says nothing of that
+	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // a log does not mention it
 	if scarce || !errors.As(err, &ve) || len(ve.Log) == 0 {
 		f.Text, f.Hint = unexplained(mp, err)
 		return f
@@ -76,8 +76,8 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 			"this kernel refuses programs at the entry and exit of its functions: " + host.WhyNot() + "; a tracepoint, rawtracepoint or kprobe may do instead"
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.WhyNot()
-	case errors.Is(err, unix.EFAULT): // newer kernels say so where older ones say E2BIG, and the library then drops the log
-		return fmt.Sprintf("the kernel's verifier gave up on %s: the program has too many paths, or a loop too many turns", mp.Attach.Text),
+	case errors.Is(err, unix.EFAULT): // newer kernels return this instead of E2BIG, and the library then drops the log
+		return fmt.Sprintf("the kernel's verifier gave up on %s: the program has too many paths, or a loop too many iterations", mp.Attach.Text),
 			"give loops a smaller bound, or use for ($i : 0..N); bpftool -d prog loadall shows the verifier's log"
 	case errors.Is(err, ebpf.ErrNotSupported) && kernelHasNoTypes():
 		return fmt.Sprintf("%s: this kernel has no BTF (%s is missing), and such programs are checked against it", mp.Attach.Text, kerneltypes.Path),
@@ -137,7 +137,7 @@ func fieldAt(m *manifest.Manifest, mp *manifest.Program, insn int) *manifest.Fie
 }
 
 // isPoison reports whether the instruction is what a failed CO-RE relocation
-// leaves behind: a call of the helper 0xbad2310.
+// leaves: a call of the helper 0xbad2310.
 func isPoison(log []string) bool {
 	for _, line := range tail(log, 3) {
 		if strings.Contains(line, "195896080") || strings.Contains(strings.ToLower(line), "0xbad2310") {
@@ -163,7 +163,7 @@ func lastReason(log []string) string {
 
 func tail(lines []string, n int) []string { return lines[max(len(lines)-n, 0):] }
 
-// hints are words of the kernel's log and what the user can do.
+// hints maps messages of the kernel's log to what the user can do.
 var hints = []struct{ word, hint string }{
 	{"unknown func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
 	{"invalid func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
@@ -171,9 +171,9 @@ var hints = []struct{ word, hint string }{
 	{"helper call is not allowed", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
 	{"BPF program is too large", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
 	{"too many jumps", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
-	{"back-edge from insn", "this kernel takes no such loop: count its turns, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
-	{"infinite loop detected", "the kernel does not see that the loop ends: count its turns, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
-	{"The sequence of", "the loop has too many turns for this kernel's verifier: give it a smaller bound, or use for ($i : 0..N)"},
+	{"back-edge from insn", "this kernel does not accept such a loop: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
+	{"infinite loop detected", "the kernel does not see that the loop ends: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
+	{"The sequence of", "the loop has too many iterations for this kernel's verifier: give it a smaller bound, or use for ($i : 0..N)"},
 	{"combined stack size", "the script needs too much stack: use fewer or shorter strings"},
 	{"requires BPF JIT", "the kernel's BPF compiler is off: sysctl net.core.bpf_jit_enable=1"},
 	{"GPL", "the config key license must be GPL compatible for this function"},
@@ -185,5 +185,5 @@ func hintFor(reason string) string {
 			return h.hint
 		}
 	}
-	return "this is a fault of the compiler, unless the object was changed: please report it with the script and the output of btrun -v"
+	return "this is a bug in the compiler, unless the object was modified: please report it with the script and the output of btrun -v"
 }

@@ -48,13 +48,13 @@ func TestHints(t *testing.T) {
 		"program of this type cannot use helper bpf_x": "this kernel does not offer the function",
 		"helper call is not allowed in probe":          "this kernel does not offer the function",
 		"BPF program is too large. Processed 1000001":  "the script is too long",
-		"The sequence of 8193 jumps is too complex.":   "the loop has too many turns",
-		"back-edge from insn 5 to 4":                   "this kernel takes no such loop",
+		"The sequence of 8193 jumps is too complex.":   "the loop has too many iterations",
+		"back-edge from insn 5 to 4":                   "this kernel does not accept such a loop",
 		"infinite loop detected at insn 5":             "the kernel does not see that the loop ends",
 		"combined stack size of 2 calls is 544":        "the script needs too much stack",
 		"calling kernel functions requires BPF JIT":    "the kernel's BPF compiler is off",
 		"cannot call GPL-restricted function":          "the config key license must be GPL compatible",
-		"R2 invalid mem access 'scalar'":               "this is a fault of the compiler",
+		"R2 invalid mem access 'scalar'":               "this is a bug in the compiler",
 	} {
 		if got := hintFor(reason); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", reason, got, want)

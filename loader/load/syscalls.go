@@ -22,7 +22,7 @@ type sharer struct {
 	numbers map[string]int
 }
 
-// newSharer looks up what the programs need of this kernel.
+// newSharer looks up what the programs need to know of this kernel.
 func newSharer() (*sharer, error) {
 	here := arch.Host()
 	d := &sharer{regs: here.SyscallRegs, numbers: here.SyscallEvents()}
@@ -64,7 +64,7 @@ func member(s *btf.Struct, name string) (btf.Type, uint32, bool) {
 }
 
 // table maps the number of a system call to the number of its attach point plus
-// one; 0 stands for calls that are not traced.
+// one; 0 means not traced.
 func (d *sharer) table(plan *attach.Plan) (*ebpf.Map, error) {
 	content := make([]byte, 4*rewrite.SyscallSlots)
 	for i := range plan.Matches {

@@ -32,7 +32,7 @@ func (p *programs) findKernelTypes() error {
 	if err == nil {
 		p.types, err = btf.LoadSpecFromReader(bytes.NewReader(blob))
 	}
-	if err != nil && path == kerneltypes.Path { // the library may read what we cannot
+	if err != nil && path == kerneltypes.Path { // the library may read what this process cannot
 		p.types, err = p.cache.Kernel()
 	}
 	if err != nil {
@@ -63,9 +63,9 @@ func (p *programs) findModuleTypes(names []string) error {
 	return nil
 }
 
-// typesFile is where the kernel's types are read: what the user gives counts
-// most, then the kernel itself. For a kernel that does not show any, there is the
-// directory btf beside the object, and the images of distributions.
+// typesFile is the file with the kernel's types: the user's, or the kernel itself. For a
+// kernel that does not expose any, it is in the directory btf beside the object, or in a
+// distribution's packages.
 func (p *programs) typesFile() (string, error) {
 	if given := p.opts.BTF; given != "" {
 		fi, err := os.Stat(given)
@@ -123,7 +123,7 @@ func runningKernel() (*kerneltypes.Kernel, error) {
 	return k, nil
 }
 
-// noTypes says that the kernel's types cannot be had.
+// noTypes reports that the kernel's types are unavailable.
 func (p *programs) noTypes(path string, err error) error {
 	if p.opts.BTF != "" {
 		var at *fs.PathError
@@ -139,7 +139,7 @@ func (p *programs) noTypes(path string, err error) error {
 		if uses := p.object.Manifest.Fields; len(uses) > 0 {
 			f.Pos = uses[0].Pos
 		}
-		f.Hint = "give its types with --btf FILE, or --btf DIR for an unpacked archive of btfhub; or use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
+		f.Hint = "pass its types with --btf FILE, or --btf DIR for an unpacked archive of btfhub; or use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
 	case path == kerneltypes.Path:
 		f.Text = "the kernel's types cannot be read: " + err.Error()
 	default:
@@ -148,9 +148,9 @@ func (p *programs) noTypes(path string, err error) error {
 	return f
 }
 
-// coreTypes names the types that the object's relocations may refer to: all named
-// ones of its own BTF, without the flavour behind "___". None when there are no
-// relocations. Those of values that are printed whole are among them.
+// coreTypes names the types that the object's relocations may refer to: all named ones of
+// its own BTF, without the flavour after "___". None when there are no relocations. Types
+// of values that are printed whole are among them.
 func (p *programs) coreTypes() []string {
 	whole := wholeTypes(p.object.Manifest)
 	relocated := false

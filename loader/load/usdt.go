@@ -8,11 +8,10 @@ import (
 	"btc/loader/usdt"
 )
 
-// specsMap tells the programs of usdt probes where their arguments lie, by the
-// number of the attach point.
+// specsMap has the argument locations of usdt probes, by the number of the attach point.
 const specsMap = "usdt_specs"
 
-// sizeSpecs gives the map an entry for each attach point.
+// sizeSpecs sizes the map for an entry for each attach point.
 func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
 	s := o.Spec.Maps[specsMap]
 	if s == nil {
@@ -27,7 +26,7 @@ func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
 	return nil
 }
 
-// fillSpecs writes the places of the arguments.
+// fillSpecs writes the argument locations.
 func (l *Loaded) fillSpecs(exp *attach.Expansion) error {
 	m := l.Maps[specsMap]
 	if m == nil {

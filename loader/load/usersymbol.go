@@ -13,13 +13,13 @@ import (
 func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (uint64, error) {
 	i := slices.IndexFunc(exp.Plans, func(p attach.Plan) bool { return p.Prog.Name == program })
 	if i < 0 || len(exp.Plans[i].Matches) == 0 {
-		return 0, nil // a probe that is missing and left out
+		return 0, nil // a missing probe that is skipped
 	}
 	matches := exp.Plans[i].Matches
 	first := matches[0]
 	for _, m := range matches[1:] {
 		if m.Path != first.Path || fromProbe && m.Offset != first.Offset {
-			return 0, fmt.Errorf("uaddr() needs a probe of one place, this one has %d", len(matches))
+			return 0, fmt.Errorf("uaddr() needs a probe with a single attach site, this one has %d", len(matches))
 		}
 	}
 	a, err := exp.Address(first.Path, symbol, first.Offset)

@@ -31,8 +31,8 @@ func bareName(core string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(core, "struct "), "union ")
 }
 
-// checkWhole refuses values of kernel types whose members the host has elsewhere. Its
-// error is a *report.Fault.
+// checkWhole refuses values of kernel types whose members have other offsets on the host.
+// Its error is a *report.Fault.
 func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 	m.EachLayout(func(l *manifest.Layout, pos manifest.Pos) {
 		if err != nil || l.CORE == "" {
@@ -40,7 +40,7 @@ func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 		}
 		members, found := hostMembers(l.CORE, specs)
 		if !found {
-			return // relocations or the verifier tell
+			return // relocations or the verifier report it
 		}
 		if where := differs(l, members); where != "" {
 			err = &report.Fault{Script: &m.Script, Pos: pos,
@@ -98,8 +98,8 @@ func flatten(t btf.Type, base uint64, out map[string]wholeMember) bool {
 	return true
 }
 
-// differs names the first member of a layout that the host has elsewhere or in another
-// size; "" for none. Structs that have names are looked at for themselves.
+// differs names the first member of a layout with another offset or size on the host; ""
+// for none. Named structs are checked separately.
 func differs(l *manifest.Layout, host map[string]wholeMember) string {
 	for i := range l.Fields {
 		f := &l.Fields[i]

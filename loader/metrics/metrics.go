@@ -13,7 +13,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// Kind is what a metric is to a store of metrics.
+// Kind is the type of a metric.
 type Kind string
 
 // The kinds, by the names that Prometheus has for them.
@@ -24,7 +24,7 @@ const (
 	Histogram Kind = "histogram" // hist() and lhist()
 )
 
-// Metric is what is exported of one map.
+// Metric is the export of one map.
 type Metric struct {
 	Map  *manifest.Map
 	Name string // without the suffixes _total, _bucket, _count and _sum
@@ -52,7 +52,7 @@ const (
 var reserved = map[string]bool{ObjectLabel: true, "le": true, "quantile": true}
 
 // Of returns the metrics of an object's maps in the order of the manifest, and the names of
-// the maps that are none because their values are no numbers. object is the object's name,
+// the maps that are not metrics because their values are not numbers. object is the object's name,
 // such as "reads" for reads.o; names of metrics are btc_OBJECT_MAP_UNIT.
 func Of(m *manifest.Manifest, object string) (list []Metric, left []string) {
 	used := map[string]bool{Up: true, Lost + "_total": true}
@@ -147,8 +147,8 @@ func seriesNames(name string, kind Kind) []string {
 	return []string{name}
 }
 
-// help is the script's comment on the map, or what its function says of it: with equal names
-// it is equal.
+// help is the script's comment on the map, or a description of its function: it is equal for
+// equal names.
 func help(x *manifest.Map) string {
 	if x.Help != "" {
 		return x.Help

@@ -19,7 +19,7 @@ import (
 // process and the kernel allocate them.
 const maxData = 32 << 20
 
-// checkSections bounds what reading the sections allocates.
+// checkSections bounds the memory for reading the sections.
 func checkSections(data []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -51,12 +51,12 @@ func checkSections(data []byte) error {
 	return nil
 }
 
-// maxTypes bounds the types of an object. The library follows references from type to type by
-// calls: a chain of millions would take all of the stack, which ends a Go program.
+// maxTypes bounds the types of an object. The library follows references from type to type
+// recursively: a chain of millions would take all of the stack, which ends a Go program.
 const maxTypes = 1 << 15
 
-// checkTypes counts the types of a .BTF section (Documentation/bpf/btf.rst). What is wrong
-// otherwise is left to the library.
+// checkTypes counts the types of a .BTF section (Documentation/bpf/btf.rst). Other errors
+// are left to the library.
 func checkTypes(b []byte, order binary.ByteOrder) error {
 	const header, record = 24, 12
 	if len(b) < header {
@@ -100,7 +100,7 @@ func btfElement(kind uint32) uint64 {
 	return 0
 }
 
-// mapTypes are the kernel's types behind the manifest's words.
+// mapTypes maps the manifest's map types to the kernel's.
 var mapTypes = map[string]ebpf.MapType{
 	"array": ebpf.Array, "percpu_array": ebpf.PerCPUArray, "hash": ebpf.Hash, "percpu_hash": ebpf.PerCPUHash,
 	"lru_hash": ebpf.LRUHash, "lru_percpu_hash": ebpf.LRUCPUHash, "ringbuf": ebpf.RingBuf, "perf_event_array": ebpf.PerfEventArray,
@@ -137,14 +137,14 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		case !named[name] && (s.Type != ebpf.Array || s.MaxEntries != 1 || s.ValueSize > maxData):
 			return fmt.Errorf("section %s is not a section of variables", name)
 		case s.Pinning != ebpf.PinNone || s.InnerMap != nil || s.Flags&^mapFlags != 0:
-			return fmt.Errorf("map %s is pinned, holds maps or has flags %#x: no map of btc does", name, s.Flags)
+			return fmt.Errorf("map %s is pinned, holds maps or has flags %#x: btc's maps do not", name, s.Flags)
 		}
 	}
 	return nil
 }
 
 // isProgram reports whether a program is of the type that probes of a kind are compiled to: a
-// program of another type acts otherwise than its kind says (one of "fmod_ret" decides what a
+// program of another type behaves differently (one of "fmod_ret" decides what a
 // function returns).
 func isProgram(s *ebpf.ProgramSpec, kind string) bool {
 	t := probe.Lookup(kind)
@@ -197,7 +197,7 @@ func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 	return nil
 }
 
-// checkInstructions refuses loads that name a map, type or variable of the kernel by a
+// checkInstructions refuses loads that refer to a map, type or variable of the kernel by
 // number: a descriptor of the process that loads, or an ID, which no compiler knows.
 func checkInstructions(s *ebpf.ProgramSpec) error {
 	for i := range s.Instructions {

@@ -1,10 +1,9 @@
-// Package object reads a compiled object with its manifest and holds the two
-// against each other.
+// Package object reads a compiled object with its manifest and checks them against each
+// other.
 //
-// It takes file names and gives a cilium/ebpf collection spec together with the
-// validated manifest. Both files are taken as hostile input: what this package
-// gives has every program and map that the manifest names, with the types and
-// sizes it names.
+// It takes file names and returns a cilium/ebpf collection spec together with the validated
+// manifest. Both files are hostile input: the result has every program and map that the
+// manifest names, with the types and sizes that it states.
 package object
 
 import (
@@ -34,7 +33,7 @@ type Object struct {
 	Spec     *ebpf.CollectionSpec
 }
 
-// ManifestPath is where the manifest of an object lies: x.json beside x.o.
+// ManifestPath is the path of an object's manifest: x.json beside x.o.
 func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + ".json" }
 
 // ReadManifest reads and validates the manifest of the object at path.
@@ -87,7 +86,7 @@ func Read(path string) (*Object, error) {
 	return o, nil
 }
 
-// checkPath reports what is plainly no object before anything is read.
+// checkPath reports files that are obviously not an object before anything is read.
 func checkPath(path string) error {
 	fi, err := os.Stat(path)
 	switch {
@@ -102,7 +101,7 @@ func checkPath(path string) error {
 }
 
 func readFile(name string, limit int64) ([]byte, error) {
-	f, err := safefile.Open(name) // the manifest's name follows from the object's: nobody has looked at it
+	f, err := safefile.Open(name) // the manifest's name follows from the object's, so it has not been checked
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func Parse(data []byte, m *manifest.Manifest) (*Object, error) {
 	return &Object{Manifest: m, Spec: spec}, nil
 }
 
-// readSpec turns a panic of the ELF reader into an error: the bytes are anyone's.
+// readSpec turns a panic of the ELF reader into an error: the input is untrusted.
 func readSpec(data []byte) (spec *ebpf.CollectionSpec, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,10 +5,10 @@ import "strings"
 // Format is an output format.
 type Format struct {
 	Name    string
-	Help    string // what it is, for the list of options; "": the name says it
+	Help    string // description for the list of options; "" if the name is enough
 	JSON    bool   // the output is JSON, in which control characters of strings are escaped
 	Metrics bool   // maps are metrics
-	// Document: each snapshot, and the end, is a whole document, which replaces the one before.
+	// Document: each snapshot, and the end, is a whole document that replaces the previous one.
 	Document bool
 	New      func(*Run) Sink
 }

@@ -11,8 +11,8 @@ import (
 	"btc/loader/render"
 )
 
-// json2 is JSON that keeps types, and says of each line when and from where it came. Its schema
-// is docs/json2.schema.json.
+// json2 is JSON that keeps types and adds time and origin to each line. Its schema is
+// docs/json2.schema.json.
 var json2 = Format{Name: "json2", Help: "one that loses nothing", JSON: true, New: func(r *Run) Sink {
 	return &lines{
 		Run: r, values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames},

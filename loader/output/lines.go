@@ -14,18 +14,18 @@ import (
 type lines struct {
 	*Run
 	values *format.JSON
-	// origin appends what a line says of its event, which is nil where no event has caused it.
+	// origin appends the origin of a line's event, which is nil if the line has none.
 	origin func(dst []byte, r *Run, e *manifest.Event) []byte
-	// arguments appends what a line with text says of the values of its event.
+	// arguments appends the values of the event of a line with text.
 	arguments func(dst []byte, j *format.JSON, e *event.Event) []byte
 	// message is what a line says of a failed helper instead of the diagnostic's text, if not nil.
 	message func(d *Diagnostic) string
 	// mapLine writes a map.
 	mapLine func(j *lines, x *Map)
-	text    []byte // of the event at hand
+	text    []byte // of the current event
 }
 
-// begin starts the line of an event, up to where its members follow.
+// begin starts the line of an event, up to its members.
 func (j *lines) begin(kind string, e *manifest.Event) []byte {
 	dst := append(append(append(j.Out.Begin(), `{"type": "`...), kind...), '"')
 	if j.origin != nil {

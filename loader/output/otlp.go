@@ -20,14 +20,14 @@ var otlp = Format{Name: "otlp", Help: "OTLP/JSON lines: maps as metrics, what th
 	return o
 }}
 
-// otlpSink writes what the script prints, and its errors, as log records, and each snapshot
-// as one request with all metrics.
+// otlpSink writes printed output and errors as log records, and each snapshot as one
+// request with all metrics.
 type otlpSink struct {
 	text
 	*sampler
 	values   *format.JSON
 	resource []byte // {"resource":{...},"scopeX":[{"scope":{...},
-	body     []byte // of the record at hand
+	body     []byte // of the current record
 }
 
 // Severities of log records.
@@ -64,7 +64,7 @@ func otlpInt(dst []byte, key string, n int64) []byte {
 	return append(dst, `"}}`...)
 }
 
-// begin appends the beginning of a request: kind is Metrics or Logs.
+// begin appends the start of a request: kind is Metrics or Logs.
 func (o *otlpSink) begin(dst []byte, kind, list string) []byte {
 	dst = append(dst, `{"resource`+kind+`":[{`...)
 	dst = append(dst, o.resource...)
@@ -73,7 +73,7 @@ func (o *otlpSink) begin(dst []byte, kind, list string) []byte {
 	return append(dst, `},"`+list+`":[`...)
 }
 
-// requestEnd ends what begin begins.
+// requestEnd is the end of what begin starts.
 const requestEnd = "]}]}]}\n"
 
 func nanos(t time.Time) string {
@@ -127,7 +127,8 @@ func (o *otlpSink) event(e *event.Event, body []byte) {
 	})
 }
 
-// value appends an argument as an AnyValue: integers and strings as such, all else as its text.
+// value appends an argument as an AnyValue: integers and strings as such, everything else as
+// its text.
 func (o *otlpSink) value(dst []byte, v format.Value) []byte {
 	switch v.Layout.Kind {
 	case "int", "enum":
@@ -167,7 +168,7 @@ func (o *otlpSink) Pinned(path string) {
 	o.record("pinned", severityInfo, manifest.Pos{}, []byte("Program pinned to "+path), nil)
 }
 
-// Diagnostic writes a record, unless it is a warning that the user does not want.
+// Diagnostic writes a record, unless it is a muted warning.
 func (o *otlpSink) Diagnostic(d *Diagnostic) {
 	if d.Muted {
 		return
@@ -203,7 +204,7 @@ func (o *otlpSink) End(maps func(show func(*Map))) { o.document(maps, 0) }
 
 // document writes a request with all metrics.
 func (o *otlpSink) document(maps func(show func(*Map)), up int64) {
-	dst := o.begin(nil, "Metrics", "metrics") // show may write what is complete
+	dst := o.begin(nil, "Metrics", "metrics") // show may write complete lines
 	maps(func(x *Map) {
 		if m, samples := o.samples(x); m != nil && len(samples) > 0 {
 			dst = append(o.metric(dst, m, samples), ',')
@@ -225,7 +226,7 @@ func (o *otlpSink) document(maps func(show func(*Map)), up int64) {
 	o.text.Out.Write(append(append(dst, `"}]}}`...), requestEnd...))
 }
 
-// family appends the beginning of a metric, up to its data points.
+// family appends the start of a metric, up to its data points.
 func (o *otlpSink) family(dst []byte, name, help, unit, data string) []byte {
 	dst = format.AppendQuoted(append(dst, `{"name":`...), []byte(name))
 	dst = format.AppendQuoted(append(dst, `,"description":`...), []byte(help))
@@ -233,7 +234,7 @@ func (o *otlpSink) family(dst []byte, name, help, unit, data string) []byte {
 	return append(append(append(dst, ','), data...), `"dataPoints":[`...)
 }
 
-// point appends the beginning of a data point: labels and times.
+// point appends the start of a data point: labels and times.
 func (o *otlpSink) point(dst []byte, labels, values []string) []byte {
 	dst = append(dst, `{"attributes":[`...)
 	dst = otlpAttribute(dst, metrics.ObjectLabel, o.text.Object)
@@ -243,7 +244,8 @@ func (o *otlpSink) point(dst []byte, labels, values []string) []byte {
 	return append(dst, `],"startTimeUnixNano":"`+nanos(o.text.Started)+`","timeUnixNano":"`+nanos(o.text.At)+`"`...)
 }
 
-// kindData is how the data of each kind of metric begins. All are cumulative since the start.
+// kindData is the start of the data of each kind of metric. All are cumulative since the
+// start.
 var kindData = map[metrics.Kind]string{
 	metrics.Counter:   `"sum":{"aggregationTemporality":2,"isMonotonic":true,`,
 	metrics.Gauge:     `"gauge":{`,

@@ -1,8 +1,8 @@
 // Package output holds the formats of a run's output: the language's text, and two kinds of JSON.
 //
-// A format is one file that implements Sink, and a line in Formats. It receives what a run
-// reports, as values with their layouts, and appends text to Run.Out. It reads no map of the
-// kernel, starts nothing, and never decides what a run does.
+// A format is one file that implements Sink, and a line in Formats. It receives the results
+// of a run, as values with their layouts, and appends text to Run.Out. It reads no map of
+// the kernel, starts nothing, and never decides what a run does.
 package output
 
 import (
@@ -14,12 +14,12 @@ import (
 	"btc/loader/render"
 )
 
-// Sink receives what a run reports and writes it in one format.
+// Sink receives the results of a run and writes them in one format.
 //
-// A run has two sinks of its format, on two goroutines: one for what is written as its event is
-// handled, and one for what may take long (maps, commands, symbols). They share nothing, and
-// the output has the text of both in the order of the events. Arguments are valid during
-// the call only.
+// A run has two sinks of its format, on two goroutines: one for output that is written as its
+// event is handled, and one for output that may take long (maps, commands, symbols). They share
+// nothing, and the output has the text of both in the order of the events. Arguments are valid
+// only during the call.
 type Sink interface {
 	// Attached reports that n probes are attached; not called with -q.
 	Attached(n int)
@@ -30,7 +30,7 @@ type Sink interface {
 	Printf(e *event.Event, f *format.Format)
 	// Print is print() of the value e.Values[0].
 	Print(e *event.Event)
-	// Time is time(), with the text of its format.
+	// Time is time(), formatted.
 	Time(e *event.Event, text []byte)
 	// Join is join(), with the strings that are not empty.
 	Join(e *event.Event, parts [][]byte, separator string)
@@ -52,18 +52,18 @@ type Sink interface {
 	// EndTrials ends them.
 	EndTrials()
 
-	// Snapshot shows the maps while the run goes on, as End does: the user wants them every so
-	// often. Nothing is cleared.
+	// Snapshot shows the maps during the run, as End does, at regular intervals. Nothing is
+	// cleared.
 	Snapshot(maps func(show func(*Map)))
 	// End is the end of the run. maps calls show with each map of the script, in the order of
 	// their names; Map.Event is nil then.
 	End(maps func(show func(*Map)))
 }
 
-// Run is what a sink knows of its run.
+// Run is the sink's view of its run.
 type Run struct {
 	Manifest *manifest.Manifest
-	Env      *format.Env // what values need of the host
+	Env      *format.Env // host data for printing values
 	// Frames returns the addresses of a stack, innermost first.
 	Frames func(l *manifest.Layout, id uint64) []uint64
 	Out    *Writer   // the output
@@ -111,7 +111,7 @@ func (x *Map) scalar() *render.Element {
 	return &x.Elements[0]
 }
 
-// isBlock reports whether the text of the map's values is a block of lines.
+// isBlock reports whether the map's values print as a block of lines.
 func (x *Map) isBlock() bool {
 	return x.Map.Shape == "hist" || x.Map.Shape == "lhist" || x.Map.Shape == "tseries"
 }
@@ -126,7 +126,7 @@ type Diagnostic struct {
 	Helper   string // that failed
 	Code     int    // that it returned
 	Source   bool   // the line of the script is worth showing
-	Muted    bool   // a warning, and the user wants none
+	Muted    bool   // a warning, and warnings are disabled
 }
 
 // Trial is the result of a test or benchmark.
@@ -139,6 +139,6 @@ type Trial struct {
 	Output     []byte // of a test
 }
 
-// Replacer is an output that keeps the last whole document: what was written since the last call
-// replaces the one before. Where that fails the one before stays.
+// Replacer is an output that keeps the last whole document: the output since the last call
+// replaces the previous one. On error the previous one stays.
 type Replacer interface{ Replace() error }

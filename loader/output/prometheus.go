@@ -19,12 +19,12 @@ var openmetrics = Format{Name: "openmetrics", Help: "maps as metrics in OpenMetr
 }}
 
 // exposition is the sink of both formats: each snapshot and the end of the run are a document.
-// What the script prints is no metric and is left out; messages are lines of the error output.
+// Printed output is not a metric and is omitted; messages are written to standard error.
 type exposition struct {
 	text
 	*sampler
 	open bool // OpenMetrics
-	told bool // that output is left out
+	told bool // the omission was reported
 }
 
 func (x *exposition) leaveOut(e *event.Event) {
@@ -81,8 +81,8 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 	out.End(dst)
 }
 
-// head appends the lines before a metric's samples. OpenMetrics knows a counter by its name
-// without "_total".
+// head appends the lines before a metric's samples. In OpenMetrics the family name of a
+// counter has no "_total".
 func (x *exposition) head(dst []byte, name, kind, help, unit string) []byte {
 	if !x.open && kind == string(metrics.Counter) {
 		name += "_total"
@@ -148,7 +148,7 @@ func (x *exposition) line(dst []byte, name string, labels, values []string, last
 	return append(append(append(dst, "} "...), number...), '\n')
 }
 
-// appendEscaped appends text as labels and help have it.
+// appendEscaped appends text with the escapes of labels and help.
 func appendEscaped(dst []byte, text string, quote bool) []byte {
 	for i := range len(text) {
 		switch c := text[i]; {

@@ -12,24 +12,24 @@ import (
 	"btc/loader/render"
 )
 
-// sample is what a metric has for one set of label values.
+// sample is a metric's value for one set of label values.
 type sample struct {
 	values []string // of the metric's labels
 	el     render.Element
 }
 
-// other is the value of all labels of the sample that adds up what MaxSeries leaves out.
+// other is the value of all labels of the sample that sums the series beyond MaxSeries.
 const other = "other"
 
-// DefaultMaxSeries is how many series a metric has at most when the user says nothing.
+// DefaultMaxSeries is the default maximum number of series per metric.
 const DefaultMaxSeries = 10000
 
-// sampler makes samples of maps. It remembers which keys have series of their own, so
-// that a counter of "other" does not lose what moves out of it.
+// sampler makes samples of maps. It remembers which keys have series of their own, so that
+// a counter of "other" never decreases.
 type sampler struct {
 	*Run
 	list []metrics.Metric
-	left []string // maps that are no metrics
+	left []string // maps that are not metrics
 	seen map[string]*chosen
 }
 
@@ -53,7 +53,7 @@ func (s *sampler) metric(m *manifest.Map) *metrics.Metric {
 	return nil
 }
 
-// samples returns what a map holds, ordered by label values.
+// samples returns the samples of a map, ordered by label values.
 func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
 	m := s.metric(x.Map)
 	if m == nil || x.unset() {
@@ -185,7 +185,7 @@ func seriesOf(m *metrics.Metric) int {
 	return 1
 }
 
-// compareSize orders elements by what they count.
+// compareSize orders elements by their counts.
 func compareSize(m *manifest.Map, a, b *render.Element) int {
 	size := func(el *render.Element) uint64 {
 		switch m.Shape {
@@ -246,7 +246,7 @@ func merge(m *manifest.Map, a, b render.Element) render.Element {
 		if m.Shape == "tseries" {
 			a.Points = []render.Point{{Set: true, Value: sum}}
 		} else {
-			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)] // little-endian, as all that btc serves
+			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)] // little-endian, like all supported hosts
 		}
 	case "hist", "lhist":
 		n := max(len(a.Buckets), len(b.Buckets))

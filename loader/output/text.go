@@ -59,8 +59,8 @@ func joined(dst []byte, env *format.Env, parts [][]byte, separator string) []byt
 	return dst
 }
 
-// Piece shows the control characters of files; commands may write to the terminal what they
-// like. A newline follows the output of a command, as in bpftrace, also when that ends with one.
+// Piece escapes control characters of files; commands may write anything to the terminal. A
+// newline follows the output of a command, as in bpftrace, even if that ends with one.
 func (t *text) Piece(e *event.Event, piece []byte, _, last bool) {
 	isFile := e.Kind == "cat"
 	if isFile {
@@ -72,8 +72,8 @@ func (t *text) Piece(e *event.Event, piece []byte, _, last bool) {
 	}
 }
 
-// Map prints nothing of what was never assigned, at the end of the run; print() of it shows
-// zero, but of a block nothing.
+// Map prints nothing for a scalar that was never assigned, at the end of the run; print()
+// of it shows zero, except for histograms.
 func (t *text) Map(x *Map) {
 	switch {
 	case !x.Map.Scalar():

@@ -1,6 +1,6 @@
 package output
 
-// Fill is how much text is passed on at once at the latest.
+// Fill is the amount of text at which the writer passes it on.
 const Fill = 64 << 10
 
 // Writer collects text, with the user's choice of buffering (line, full, none).
@@ -8,8 +8,8 @@ type Writer struct {
 	mode  string
 	buf   []byte
 	limit int // of buf, which is passed on then
-	// pass takes the text and returns a buffer for what follows. now says that nothing more
-	// comes for the moment.
+	// pass receives the text and returns a buffer for more. now means that no more text
+	// follows for the moment.
 	pass func(text []byte, now bool) []byte
 }
 
@@ -54,8 +54,8 @@ func (w *Writer) Flush(now bool) {
 	}
 }
 
-// Len is how much text waits.
+// Len is the number of pending bytes.
 func (w *Writer) Len() int { return len(w.buf) }
 
-// Truncate drops the text after the first n bytes of what waits.
+// Truncate drops pending text after the first n bytes.
 func (w *Writer) Truncate(n int) { w.buf = w.buf[:min(n, len(w.buf))] }

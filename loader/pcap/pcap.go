@@ -1,8 +1,8 @@
 // Package pcap writes packet capture files in the classic format of libpcap:
 // packets that begin with their IP header, times in nanoseconds.
 //
-// It takes a destination and gives it a file header and a record for each packet,
-// in the byte order of the machine, as readers expect.
+// It takes a destination and writes a file header and a record for each packet, in the byte
+// order of the machine, as readers expect.
 package pcap
 
 import (
@@ -18,7 +18,7 @@ const (
 	linkTypeRaw      = 101 // LINKTYPE_RAW: an IPv4 or IPv6 header comes first
 )
 
-// SnapLen is the longest packet, in bytes, that a file says it may hold.
+// SnapLen is the maximum length of a packet in bytes, as declared in the file.
 const SnapLen = 65535
 
 // Writer writes one file. Its methods may not be called at the same time.
@@ -33,7 +33,7 @@ func NewWriter(to io.Writer) (*Writer, error) {
 	b = binary.NativeEndian.AppendUint16(b, versionMajor)
 	b = binary.NativeEndian.AppendUint16(b, versionMinor)
 	b = binary.NativeEndian.AppendUint32(b, 0) // times are UTC
-	b = binary.NativeEndian.AppendUint32(b, 0) // and their accuracy is not told
+	b = binary.NativeEndian.AppendUint32(b, 0) // and the timestamp accuracy, always 0
 	b = binary.NativeEndian.AppendUint32(b, SnapLen)
 	b = binary.NativeEndian.AppendUint32(b, linkTypeRaw)
 	if _, err := to.Write(b); err != nil {
@@ -43,7 +43,7 @@ func NewWriter(to io.Writer) (*Writer, error) {
 }
 
 // Packet writes a packet that was seen at a time, in ns since 1970, with one
-// write. What is longer than SnapLen is cut; the record holds its true length.
+// write. A longer packet than SnapLen is truncated; the record has its original length.
 func (w *Writer) Packet(ns uint64, data []byte) error {
 	kept := data[:min(len(data), SnapLen)]
 	b := binary.NativeEndian.AppendUint32(w.buf[:0], uint32(ns/1e9))

@@ -1,11 +1,11 @@
-// Package permission names the permissions that an operator can give to an object. It is
-// data alone, which the option tables of btc and btrun read on any system.
+// Package permission names the permissions that an operator can grant to an object. It is
+// only data, which the option tables of btc and btrun read on any system.
 package permission
 
-// Permission is one that the operator can give by itself.
+// Permission is one that the operator can grant separately.
 type Permission string
 
-// The permissions. Files and Pins are given for a directory or a file.
+// The permissions. Files and Pins are granted for a directory or a file.
 const (
 	System       Permission = "system"        // run shell commands
 	Signal       Permission = "signal"        // send signals to processes
@@ -16,7 +16,7 @@ const (
 	Pins         Permission = "pins"          // leave programs in the BPF file system
 )
 
-// All lists the permissions, with what --help says of each.
+// All lists the permissions with their descriptions for --help.
 var All = []struct {
 	Name Permission
 	Path bool // needs a directory or file

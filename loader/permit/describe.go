@@ -13,7 +13,7 @@ import (
 	"btc/loader/object"
 )
 
-// Description says what an object may do, in the order in which it is printed.
+// Description lists what an object may do, in the order in which it is printed.
 type Description struct {
 	Object      string       `json:"object"`
 	SHA256      string       `json:"sha256"`
@@ -161,7 +161,7 @@ type jsonWriter struct{ out []byte }
 
 func (j *jsonWriter) quote(s string) { j.out = format.AppendQuoted(j.out, []byte(s)) }
 
-// items writes n items between two brackets, each on a line of the given depth.
+// items writes n items between brackets, one per line at the given depth.
 func (j *jsonWriter) items(depth, n int, brackets string, item func(i int)) {
 	j.out = append(j.out, brackets[0])
 	for i := range n {
@@ -200,7 +200,7 @@ func (d *Description) Print(w io.Writer) {
 	fmt.Fprintf(w, "sha256 %s\n", d.SHA256)
 	fmt.Fprintln(w, "\nPermissions it needs:")
 	if len(d.Permissions) == 0 {
-		fmt.Fprintln(w, "  none: it observes, and changes nothing")
+		fmt.Fprintln(w, "  none: it only observes")
 	}
 	for _, p := range d.Permissions {
 		if p == "unsafe" {

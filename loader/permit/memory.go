@@ -12,15 +12,15 @@ import (
 	"btc/loader/object"
 )
 
-// hashElement is what an element of a hash takes besides its key and value, in bytes:
+// hashElement is the overhead of an element of a hash besides its key and value, in bytes:
 // struct htab_elem of kernel/bpf/hashtab.c. A bucket takes 16.
 const (
 	hashElement = 48
 	hashBucket  = 16
 )
 
-// MapMemory is about what a map takes in the kernel when it is full, in bytes. Hashes are
-// counted in full: the kernel allocates their elements when it makes them.
+// MapMemory is the approximate kernel memory of a full map, in bytes. Hashes are counted in
+// full: the kernel preallocates their elements.
 func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 	n, key, value := uint64(s.MaxEntries), round8(s.KeySize), round8(s.ValueSize)
 	switch s.Type {
@@ -37,7 +37,7 @@ func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 }
 
 // DefaultMemory is the limit of the maps of one run unless the operator sets one: half of
-// the machine's memory, in bytes; 0 where the kernel does not tell.
+// the machine's memory, in bytes; 0 if unknown.
 func DefaultMemory() uint64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -91,7 +91,7 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64) error {
 			largest = x.Name
 		}
 	}
-	return fmt.Errorf("the maps would take %s on this machine of %d CPUs, %s of it %s, and the limit is %s: set another with --max-memory", Size(total), cpus, Size(most), largest, Size(limit))
+	return fmt.Errorf("the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: change it with --max-memory", Size(total), cpus, Size(most), largest, Size(limit))
 }
 
 // Size is a number of bytes with a unit, rounded.

@@ -1,4 +1,4 @@
-// Package permit tells what an object can do to the host besides observing it, and holds
+// Package permit derives what an object can do to the host besides observing it, and checks
 // that against what the operator allows.
 //
 // It takes an object and gives its actions, derived from what the kernel and the loader
@@ -25,7 +25,8 @@ import (
 	"btc/loader/report"
 )
 
-// Permission is one that the operator can give by itself; the names are in loader/permission.
+// Permission is one that the operator can grant separately; the names are in
+// loader/permission.
 type Permission = permission.Permission
 
 // The permissions, under the names that this package uses them by.
@@ -50,7 +51,7 @@ type Action struct {
 	Pos        manifest.Pos
 }
 
-// helperUse says what a helper that is not in safe is for.
+// helperUse describes a helper that is not in safe.
 var helperUse = map[asm.BuiltinFunc]struct {
 	permission Permission
 	what       string
@@ -62,8 +63,8 @@ var helperUse = map[asm.BuiltinFunc]struct {
 	asm.FnSendSignalThread: {Signal, "sends signals", []string{"signal_thread"}},
 }
 
-// safe are the helpers that only read, and write to the object's own maps. A test holds
-// them against the compiler's table of helpers.
+// safe are the helpers that only read, and write to the object's own maps. A test compares
+// them with the compiler's table of helpers.
 var safe = []asm.BuiltinFunc{
 	asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem, asm.FnMapLookupPercpuElem, asm.FnForEachMapElem,
 	asm.FnProbeRead, asm.FnProbeReadStr, asm.FnProbeReadUser, asm.FnProbeReadKernel, asm.FnProbeReadUserStr, asm.FnProbeReadKernelStr, asm.FnCopyFromUser,
@@ -153,7 +154,7 @@ func kfuncName(ins *asm.Instruction) string {
 	return fmt.Sprintf("with BTF ID %d", ins.Constant)
 }
 
-// documented is the position that the manifest gives for a function of the language.
+// documented is the manifest's position of a function of the language.
 func documented(m *manifest.Manifest, names []string) *manifest.Unsafe {
 	for i := range m.Unsafe {
 		if slices.Contains(names, m.Unsafe[i].Name) {
@@ -200,7 +201,7 @@ func HelperName(f asm.BuiltinFunc) string {
 	return b.String()
 }
 
-// Grants are what the operator allows.
+// Grants are the permissions that the operator grants.
 type Grants struct {
 	All   bool // --unsafe
 	given map[Permission][]string
@@ -217,7 +218,7 @@ func (g *Grants) Allow(text string) error {
 		case p.Path && path == "":
 			return fmt.Errorf("--allow %s needs a directory: --allow %s=DIR", name, name)
 		case !p.Path && hasPath:
-			return fmt.Errorf("--allow %s takes no value", name)
+			return fmt.Errorf("--allow %s does not take a value", name)
 		}
 		if g.given == nil {
 			g.given = map[Permission][]string{}
@@ -235,7 +236,7 @@ func (g *Grants) Allow(text string) error {
 	return fmt.Errorf("--allow: unknown permission %q (known: %s)", name, strings.Join(names, ", "))
 }
 
-// Has reports whether a permission that needs no path was given.
+// Has reports whether a permission without a path was granted.
 func (g *Grants) Has(p Permission) bool { return g.All || len(g.given[p]) > 0 }
 
 // covers reports whether the operator allows an action.
@@ -330,7 +331,7 @@ func refusal(script *manifest.Script, a *Action) error {
 }
 
 // Written lists the files that an object writes and pins that it leaves, as the script
-// spells them: what a person who runs the script itself has read there.
+// spells them: which someone who runs the script itself has read there.
 func Written(m *manifest.Manifest) []string {
 	var all []string
 	for i := range m.Programs {

@@ -108,8 +108,8 @@ func (h histLabels) open(int) bool     { return false }
 // lhistLabels are those of lhist().
 type lhistLabels struct{ m *manifest.Map }
 
-// value is where bucket i begins. Where the steps do not end at max, the last one
-// begins before it: behind the last whole step.
+// value is the lower bound of bucket i. If the steps do not end at max, the last one begins
+// earlier: at the last whole step.
 func (h lhistLabels) value(i int) int64 { return h.m.Min + int64(i-1)*h.m.Step }
 
 func (h lhistLabels) bound(dst []byte, i int) []byte {

@@ -37,7 +37,7 @@ func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uin
 	return j.Int(dst, divide(el.Value, div, isSigned), isSigned)
 }
 
-// bounds tells which numbers are in bucket i (i >= 1): from value(i) to before
+// bounds reports which numbers are in bucket i (i >= 1): from value(i) to before
 // value(i+1), or all from there on when it is open.
 type bounds interface {
 	value(i int) int64

@@ -9,9 +9,8 @@ import (
 	"btc/loader/format"
 )
 
-// Sort puts elements into the order in which the language prints them: maps of
-// numbers by value, others by key. Equal ones stand by key, so that the same
-// content always gives the same text.
+// Sort sorts elements as the language prints them: maps of numbers by value, others by key.
+// Equal ones are ordered by key, so that equal content always prints the same.
 func Sort(m *manifest.Map, elems []Element) {
 	if m.Shape == "tseries" {
 		return // by the bytes of their keys, as they were made

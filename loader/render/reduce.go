@@ -1,8 +1,8 @@
-// Package render turns the raw content of a script's map into the language's
-// text: it adds up the CPUs' parts, sorts, and prints.
+// Package render prints the raw content of a script's map: it merges the CPUs' parts,
+// sorts, and formats.
 //
-// It takes a map's description from the manifest and its entries, and gives
-// text; docs/layouts.md says what the bytes of each shape mean.
+// It takes a map's description from the manifest and its entries, and returns text;
+// docs/layouts.md says what the bytes of each shape mean.
 package render
 
 import (
@@ -34,8 +34,8 @@ func word(b []byte, off int) uint64 {
 // signed reports whether an aggregation's argument is.
 func signed(m *manifest.Map) bool { return m.Value != nil && m.Value.Signed }
 
-// Reduce adds up an entry's parts as the map's shape says. Of the entry's memory the
-// element shares the key's only.
+// Reduce merges the parts of an entry by the map's shape. The element shares only the key's
+// memory with the entry.
 func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
 	el := Element{Key: e.Key, Set: !m.Scalar()}
 	if m.Present >= 0 && m.Scalar() {
@@ -64,8 +64,8 @@ func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
 	return el
 }
 
-// reducePlain takes the object. A plain map that the script declared per CPU
-// has several: integers are added, of others the first that is there is taken.
+// reducePlain reads the object. A plain map that the script declared per CPU has several:
+// integers are added, of others the first one that is set is used.
 func (el *Element) reducePlain(m *manifest.Map, values [][]byte) {
 	size := m.Value.Size
 	el.Bytes = make([]byte, size)
@@ -112,7 +112,7 @@ func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
 	if m.Shape == "hist" {
 		n = manifest.HistBuckets(m.Bits)
 	}
-	// Most histograms use few of their buckets: those behind the last one are not kept.
+	// Most histograms use few of their buckets: those after the last used one are not kept.
 	for used := false; n > 0 && !used; {
 		for _, v := range values {
 			used = used || word(v, m.ValueOff+8*(n-1)) != 0
@@ -144,7 +144,7 @@ func (el *Element) Average(isSigned bool) uint64 {
 	return el.Value / el.Count
 }
 
-// number is what the element is sorted by when its map sorts by value.
+// number is the sort key of an element when its map sorts by value.
 func (el *Element) number(m *manifest.Map) uint64 {
 	switch m.Shape {
 	case "plain":

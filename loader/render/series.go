@@ -21,13 +21,12 @@ type Point struct {
 	Total, Meta uint64
 }
 
-// seriesPart is what a CPU has of an element of a tseries: {value, meta, interval}.
+// seriesPart is a CPU's part of an element of a tseries: {value, meta, interval}.
 type seriesPart struct{ value, meta, interval uint64 }
 
-// ReduceSeries makes of the elements of a tseries map, one for each key and
-// interval, one for each key, in the order of the keys' bytes. Of an interval's
-// place the latest use counts; of each key the intervals from the first that is
-// there to the last one of all keys.
+// ReduceSeries merges the elements of a tseries map, one for each key and interval, into
+// one for each key, in the order of the keys' bytes. Of a reused interval slot the latest
+// interval counts; each key has the intervals from its first to the last one of all keys.
 func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	prefix := m.Key.Fields[len(m.Key.Fields)-1].Off
 	byKey := map[string]map[uint64]seriesPart{}
@@ -161,7 +160,7 @@ func appendSeries(dst []byte, pts []Point, isSigned bool) []byte {
 	line := strings.Repeat("_", graphWidth-2)
 	dst = append(dst, axis...)
 	dst = append(dst, head...)
-	if n := width + 1 - len(head); n > 0 { // bytes, as the reference counts them
+	if n := width + 1 - len(head); n > 0 { // bytes, as bpftrace counts them
 		dst = append(dst, strings.Repeat(" ", n)...)
 	}
 	dst = append(append(append(dst, '|'), line...), "|\n"...)
@@ -209,7 +208,7 @@ func column(width int, part, whole uint64) int {
 	case at >= 0 && at < 1<<31:
 		return int(at)
 	}
-	return 0 // also for what a C int does not hold, and for 0/0
+	return 0 // also for values that overflow a C int, and for 0/0
 }
 
 // extent is the smallest and the largest number; false when there is none.

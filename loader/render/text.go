@@ -9,9 +9,9 @@ import (
 	"btc/loader/format"
 )
 
-// Top limits and scales what is printed.
+// Top limits and scales the output.
 type Top struct {
-	Keep    int    // print only the last so many after sorting; 0: all
+	Keep    int    // print only the last n after sorting; 0: all
 	Div     uint32 // divide values by it; 0: by 1
 	Order   string // Ascending and "": as the language sorts; Descending, ByKey
 	Summary bool   // a line with the quantiles below each histogram
@@ -29,8 +29,8 @@ func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top To
 	return KeyedBy(dst, env, m, elems, top, func(dst []byte) []byte { return dst })
 }
 
-// KeyedBy is Keyed for strings that need not be whole at any time: behind each
-// element, full gets what is there so far and gives what to go on with.
+// KeyedBy is Keyed for output that need not be in memory as a whole: after each element,
+// full receives the text so far and returns the buffer to continue with.
 func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top, full func(dst []byte) []byte) []byte {
 	elems = Ordered(m, elems, top)
 	key := KeyLayout(m)
@@ -43,8 +43,8 @@ func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top 
 	return dst
 }
 
-// KeyLayout is the script's key; that of a tseries map's elements has the number
-// of an interval behind it.
+// KeyLayout is the script's key; that of a tseries map's elements is followed by the number
+// of an interval.
 func KeyLayout(m *manifest.Map) *manifest.Layout {
 	if m.Shape == "tseries" {
 		return &m.Key.Fields[0].Layout
@@ -52,8 +52,7 @@ func KeyLayout(m *manifest.Map) *manifest.Layout {
 	return m.Key
 }
 
-// Ordered sorts elements and leaves out what top does; top means nothing to a
-// tseries.
+// Ordered sorts elements and drops those beyond top; top does not apply to a tseries.
 func Ordered(m *manifest.Map, elems []Element, top Top) []Element {
 	Sort(m, elems)
 	if m.Shape == "tseries" {

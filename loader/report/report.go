@@ -1,8 +1,8 @@
-// Package report gives the loader's errors their place in the script.
+// Package report formats the loader's errors with their position in the script.
 //
-// It takes a position, a text and the script's source (from the manifest) and
-// gives an error whose text shows the line with a caret, in the form of the
-// compiler's own diagnostics.
+// It takes a position, a message and the script's source (from the manifest) and returns an
+// error whose message shows the line with a caret, in the form of the compiler's own
+// diagnostics.
 package report
 
 import (
@@ -13,22 +13,22 @@ import (
 	"btc/internal/snippet"
 )
 
-// Fault is an error with a place in the script.
+// Fault is an error with a position in the script.
 type Fault struct {
 	Script *manifest.Script
-	Pos    manifest.Pos // zero: no place
+	Pos    manifest.Pos // zero: no position
 	Text   string
 	Notes  []string // more lines, such as the part of a verifier log that matters
 	Hint   string
 	Cause  error
-	Severe bool // Error returns the form of Message, for what the language's users know
-	// Chain are Pos and the calls of macros that led to it, where Pos does not tell all.
+	Severe bool // Error has the form of Message, which users of the language know
+	// Chain are Pos and the calls of macros that led to it, if Pos is not enough.
 	Chain []manifest.Place
 }
 
 func (f *Fault) Unwrap() error { return f.Cause }
 
-// Error renders the fault, without a newline at the end:
+// Error formats the error, without a newline at the end:
 //
 //	x.bt:3:12: error: the kernel refused ...
 //	 3 | kprobe:f { ... }
@@ -41,11 +41,10 @@ func (f *Fault) Error() string {
 	return f.render("error")
 }
 
-// Warning renders the fault as a warning.
+// Warning formats the error as a warning.
 func (f *Fault) Warning() string { return f.render("warning") }
 
-// Message renders what a program reports while it runs, in the form that
-// readers of such messages know:
+// Message formats a run-time message of a program in bpftrace's form:
 //
 //	x.bt:3:12-20: WARNING: Divide or modulo by 0 detected. ...
 //	begin { print(1 / @x); }
@@ -56,7 +55,7 @@ func (f *Fault) Message(severity string) string {
 	return f.message(severity, true)
 }
 
-// Brief is Message without the line of the place itself.
+// Brief is Message without the source line.
 func (f *Fault) Brief(severity string) string { return f.message(severity, false) }
 
 func (f *Fault) message(severity string, source bool) string {
@@ -85,7 +84,7 @@ func (f *Fault) message(severity string, source bool) string {
 	return text
 }
 
-// head is the place that a message begins with.
+// head is the position that a message begins with.
 func (f *Fault) head(p manifest.Place) string {
 	file := p.File
 	if file == "" {
@@ -97,8 +96,8 @@ func (f *Fault) head(p manifest.Place) string {
 	return fmt.Sprintf("%s:%d:%d-%d: ", file, p.Line, p.Col, p.EndCol)
 }
 
-// lines are the lines of a place, each behind a newline, with a marker below
-// when it is one; empty where the text is not known.
+// lines are the lines of a span, each after a newline, with a marker below a single one;
+// empty if the source is not known.
 func (f *Fault) lines(p manifest.Place) string {
 	line, ok := p.Text, p.Text != ""
 	if p.File == "" {
@@ -122,11 +121,11 @@ func (f *Fault) lines(p manifest.Place) string {
 	return "\n" + shown.Text + "\n" + strings.Repeat(" ", shown.Column) + strings.Repeat("~", max(1, shown.Width))
 }
 
-// maxLines bounds the lines that are shown behind the first of a place.
+// maxLines bounds the lines that are shown after the first of a span.
 const maxLines = 20
 
-// Head is the place that a message begins with, "x.bt:3:12-20: "; empty where
-// there is none.
+// Head is the position that a message begins with, "x.bt:3:12-20: "; empty if there is
+// none.
 func Head(script *manifest.Script, p manifest.Pos) string {
 	switch {
 	case p.Line == 0:

@@ -1,8 +1,8 @@
-// Package rewrite changes the instructions of programs before they are loaded: it takes out what
-// does not apply to this host, writes the numbers of attach points, and puts prologues in front.
+// Package rewrite changes the instructions of programs before they are loaded: it removes code
+// that does not apply to this host, patches the numbers of attach points, and adds prologues.
 //
-// It takes programs as the reader of objects gives them, and goes by what the manifest says of them
-// (manifest.Code): it recognises no instructions. It does not talk to the kernel.
+// It takes programs from the object reader and relies on what the manifest says of them
+// (manifest.Code): it analyses no instructions. It does not talk to the kernel.
 package rewrite
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// putInFront puts instructions before a function's first. The function's name,
-// type and first line move to its new beginning.
+// putInFront inserts instructions before a function's first. The function's name, type and
+// first line move to its new start.
 func putInFront(head, insns asm.Instructions) asm.Instructions {
 	first := insns[0]
 	head[0] = btf.WithFuncMetadata(head[0], btf.FuncMetadata(&first)).WithSymbol(first.Symbol())

@@ -7,27 +7,24 @@ import (
 	"btc/internal/manifest"
 )
 
-// An object that serves several architectures asks for the host's at each place
-// where they differ: a register gets the result of a relocation, whether struct
-// pt_regs has a member that only x86_64's has, and the next instruction branches
-// on it. Every loader resolves that, and the kernel drops the losing side; what
-// remains is a constant in a register that no one reads.
+// An object for several architectures tests for the host's wherever they differ: a register
+// gets the result of a relocation, whether struct pt_regs has a member that only x86_64's
+// has, and the next instruction branches on it. Every loader resolves that, and the kernel
+// drops the dead side; what remains is a constant in an unused register.
 //
-// We know the result without looking at the kernel's types, and take test and
-// losing side out: nothing of them is run, and a script that needs no other types
-// runs on a kernel that has none. (To jump across them is not enough: the kernel
-// refuses what no path leads to.)
+// This loader knows the result without looking at the kernel's types, and removes test and
+// dead side: they cost nothing, and a script that needs no other types runs on a kernel
+// that has none. (Jumping across them is not enough: the kernel refuses unreachable code.)
 
-// The same holds for helpers that a construct of the script has two forms for: the
-// test asks for an enumerator of enum bpf_func_id, we ask the kernel. Here taking
-// out is a must: below 5.13 the kernel refuses the address of a subprogram, which
-// bpf_loop takes, also in code that no path leads to. Subprograms that only the
-// losing sides use go as well.
+// The same holds for helpers that a construct of the script has two forms for: the test
+// asks for an enumerator of enum bpf_func_id, the loader asks the kernel. Here removal is
+// required: below 5.13 the kernel refuses the address of a subprogram, which bpf_loop
+// takes, even in dead code. Subprograms that only dead sides use are removed as well.
 
-// Decide takes out the tests of a program and its subprograms whose result is known, with the
-// sides that lose. at says where each instruction of the first function is now, counted as the
-// kernel does; -1 for one that is gone. It is nil when there was nothing to do. left are the forms that
-// stay, where they are now: those of unknown results, and those that no branch follows.
+// Decide removes the tests of a program and its subprograms whose result is known, with their dead
+// sides. at is the new index of each instruction of the first function, counted as the kernel does;
+// -1 for a removed one. It is nil when there was nothing to do. left are the remaining forms, at
+// their new index: those of unknown results, and those that no branch follows.
 func Decide(insns asm.Instructions, forms []manifest.Form, result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
 	decided := false
 	for start := 0; start < len(insns); {
@@ -65,7 +62,7 @@ func Decide(insns asm.Instructions, forms []manifest.Form, result func(*manifest
 	return dropUncalled(out), at, left
 }
 
-// dropUncalled leaves out the functions behind the first that nothing refers to.
+// dropUncalled drops the functions after the first that nothing refers to.
 func dropUncalled(insns asm.Instructions) asm.Instructions {
 	funcs, order := map[string]asm.Instructions{}, []string(nil)
 	for i := range insns {
@@ -133,7 +130,7 @@ func decideFunc(insns asm.Instructions, name string, forms []manifest.Form, resu
 }
 
 // decide makes the test at index i, and the branch after it, lead where the result says. It fails
-// where they are not what a form is.
+// if they are not a form.
 func (c *code) decide(i int, yes bool) bool {
 	if i+1 >= len(c.next) {
 		return false
@@ -159,8 +156,8 @@ func (c *code) decide(i int, yes bool) bool {
 	return true
 }
 
-// Fix gives the tests of a helper the result 0, whatever the kernel's types say. It reports whether
-// there was one left.
+// Fix sets the tests of a helper to the result 0, whatever the kernel's types say. It reports
+// whether there was one left.
 func Fix(insns asm.Instructions, forms []manifest.Form, helper string) bool {
 	fixed := false
 	function, n := "", 0
@@ -184,9 +181,9 @@ func Fix(insns asm.Instructions, forms []manifest.Form, helper string) bool {
 // insns.
 type code struct {
 	insns  asm.Instructions
-	next   []int  // what follows, -1 at an exit
+	next   []int  // the following instruction, -1 at an exit
 	target []int  // of a conditional jump; else -1
-	gone   []bool // does nothing: only what follows counts
+	gone   []bool // does nothing: only its successor counts
 	raw    []int  // the kernel's numbers, and the function's length
 }
 
@@ -227,7 +224,7 @@ func newCode(insns asm.Instructions) (*code, bool) {
 	return c, true
 }
 
-// leads reports whether what does nothing leads from i to another instruction.
+// leads reports whether no-ops lead from i to another instruction.
 func (c *code) leads(i, to int) bool {
 	for range c.next { // a loop of jumps has no end
 		if i = c.next[i]; i == to {
@@ -240,7 +237,7 @@ func (c *code) leads(i, to int) bool {
 	return false
 }
 
-// reach marks what can be run.
+// reach marks the reachable instructions.
 func (c *code) reach() []bool {
 	seen := make([]bool, len(c.next))
 	work := []int{0}
@@ -256,8 +253,8 @@ func (c *code) reach() []bool {
 	return seen
 }
 
-// compact leaves out what is gone or cannot be run. Jumps stay where the next
-// instruction is not what follows.
+// compact drops what is removed or unreachable. Jumps stay where the next instruction is
+// not the successor.
 func (c *code) compact() (asm.Instructions, []int) {
 	n := len(c.next)
 	kept := c.kept()
@@ -278,7 +275,7 @@ func (c *code) compact() (asm.Instructions, []int) {
 	}
 	place[n] = number
 	var out asm.Instructions
-	var head *asm.Instruction // of the function, when it is left out
+	var head *asm.Instruction // of the function, when it is dropped
 	for i := range n {
 		if !kept[i] {
 			if i == 0 {
@@ -303,8 +300,8 @@ func (c *code) compact() (asm.Instructions, []int) {
 	return append(out, c.insns[n:]...), at
 }
 
-// kept tells which instructions stay: those that can be run and do something, and
-// jumps to somewhere else than what stays next.
+// kept reports which instructions stay: reachable ones with an effect, and jumps to another
+// instruction than the next one that stays.
 func (c *code) kept() []bool {
 	kept, after := c.reach(), -1
 	for i := len(kept) - 1; i >= 0; i-- {
@@ -318,7 +315,7 @@ func (c *code) kept() []bool {
 	return kept
 }
 
-// withHead gives an instruction what the first one of a function carries.
+// withHead moves the metadata of a function's first instruction to another instruction.
 func withHead(ins asm.Instruction, head *asm.Instruction) asm.Instruction {
 	ins = ins.WithSymbol(head.Symbol())
 	if ins.Source() == nil {
@@ -330,7 +327,7 @@ func withHead(ins asm.Instruction, head *asm.Instruction) asm.Instruction {
 	return ins
 }
 
-// Renumber changes what the manifest says of the instructions of a program, as Decide moved them.
+// Renumber updates the manifest's instruction indices of a program after Decide.
 func Renumber(m *manifest.Manifest, program string, at []int, left []manifest.Form) {
 	moved := func(n int) int {
 		if n >= 0 && n < len(at) {

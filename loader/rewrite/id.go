@@ -9,13 +9,13 @@ import (
 	"btc/internal/manifest"
 )
 
-// One link of many places can give each of them a number, its cookie, which
-// programs may ask for (kprobe.multi 5.18, uprobe.multi 6.6). So one program
-// serves all places of a pattern even where it needs its attach point's number:
-// for the name that probe gives, or the places of a usdt probe's arguments.
+// A link with many attach sites can assign each of them a number, its cookie, which
+// programs can read (kprobe.multi 5.18, uprobe.multi 6.6). So one program runs at all sites
+// of a pattern even if it needs its attach point's number: for the name that probe returns,
+// or the locations of a usdt probe's arguments.
 
-// IDFromCookie makes a program take the attach point's number from its link. It
-// keeps it in its frame, below what it uses otherwise.
+// IDFromCookie makes a program read the attach point's number from its link. It keeps it in
+// its frame, below the part in use.
 func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	body := spec.Instructions
 	at, err := belowFrame(mp, 8)
@@ -34,11 +34,11 @@ func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	return nil
 }
 
-// belowFrame returns where size bytes are below what the main function uses of its frame, as an
-// offset from its top.
+// belowFrame is the offset from the top of the frame of size bytes below the part that the main
+// function uses.
 func belowFrame(mp *manifest.Program, size int) (int16, error) {
 	if mp.Code == nil {
-		return 0, fmt.Errorf("program %s does not say how much of its frame it uses: it was made by an older btc", mp.Name)
+		return 0, fmt.Errorf("program %s has no frame size: it was made by an older btc", mp.Name)
 	}
 	at := (mp.Code.Frame+7)&^7 + size
 	if at > manifest.MaxFrame {
@@ -52,9 +52,8 @@ func PatchID(insns asm.Instructions, mp *manifest.Program, id int) error {
 	return eachID(insns, mp, func(ins *asm.Instruction) { ins.Constant = int64(id) })
 }
 
-// eachID visits the marked instructions, which put the attach point's number
-// into a register. Indices count the kernel's instructions: a 64-bit immediate
-// takes two.
+// eachID visits the marked instructions, which load the attach point's number into a
+// register. Indices count the kernel's instructions: a 64-bit immediate takes two.
 func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instruction)) error {
 	marked := map[int]bool{}
 	for _, i := range mp.IDInsns {
@@ -65,7 +64,7 @@ func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instr
 		size := int(insns[i].Size()) / asm.InstructionSize
 		if marked[raw] {
 			if op := insns[i].OpCode; op.Class() != asm.ALUClass && op.Class() != asm.ALU64Class || op.ALUOp() != asm.Mov || op.Source() != asm.ImmSource {
-				return fmt.Errorf("program %s: instruction %d takes no attach point number", mp.Name, raw)
+				return fmt.Errorf("program %s: instruction %d does not load an attach point number", mp.Name, raw)
 			}
 			change(&insns[i])
 			done++

@@ -6,9 +6,9 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// OnlyProcess puts a test in front of a program, so that it does nothing in
-// other processes than pid, a number of the loader's PID namespace. It is how -p
-// acts on what fires for all processes.
+// OnlyProcess prepends a test to a program, so that it does nothing in other processes than
+// pid, a number of the loader's PID namespace. This implements -p for attach points that
+// fire for all processes.
 func OnlyProcess(insns asm.Instructions, pid int, ns hostinfo.Namespace) asm.Instructions {
 	head := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	if ns == (hostinfo.Namespace{}) {

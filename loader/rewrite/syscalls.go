@@ -15,7 +15,7 @@ import (
 // not fire, and lay the tracepoint's record out in the frame.
 
 // SyscallSlots is the size of the table of numbers. x32 calls, which have bit
-// 30 set, lie beyond it as those of 32 bits do.
+// 30 set, are beyond it as those of 32 bits are.
 const SyscallSlots = 1024
 
 // Layout of the record of a system call's tracepoint (struct syscall_tp_t of
@@ -31,7 +31,7 @@ const (
 // nrSizes are the sizes of loads of a system call's number, by bytes.
 var nrSizes = map[int]asm.Size{4: asm.Word, 8: asm.DWord}
 
-// Syscalls is what programs at the raw tracepoint of system calls must know of a host.
+// Syscalls is what programs at the raw tracepoint of system calls need to know of a host.
 type Syscalls struct {
 	Regs   *arch.SyscallRegs
 	Compat int32 // offset of Regs.Field in struct task_struct
@@ -41,7 +41,7 @@ type Syscalls struct {
 }
 
 // Program turns a tracepoint's program into one of the raw tracepoint of a direction, sys_enter or
-// sys_exit. The manifest must permit it (Code.Share).
+// sys_exit. The manifest must allow it (Code.Share).
 func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, direction string) error {
 	size := recordExit
 	var args [manifest.MaxCallArgs]bool
@@ -68,10 +68,10 @@ func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, directi
 }
 
 // prologue leaves with 0 where the program must not run; otherwise it fills the
-// record and gives its address in r1, as the program expects its context.
+// record and sets r1 to its address, as the program expects its context.
 // The word of the record where the number is serves as a buffer before.
 func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCallArgs]bool) asm.Instructions {
-	const out = 2 // index of the way out
+	const out = 2 // index of the exit
 	var p asm.Instructions
 	emit := func(ins ...asm.Instruction) { p = append(p, ins...) }
 	leave := func(op asm.JumpOp, reg asm.Register, imm int32) {
@@ -96,7 +96,7 @@ func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCa
 		read(record+recordNr, int32(d.Regs.NrSize))
 		emit(asm.LoadMem(asm.R7, asm.RFP, record+recordNr, nrSizes[d.Regs.NrSize]))
 	}
-	// Unsigned: numbers below 0 mean no system call, and are large, too.
+	// Unsigned: negative numbers are not system calls, and are large, too.
 	leave(asm.JGE, asm.R7, SyscallSlots)
 	emit(asm.Mov.Reg(asm.R1, asm.R7), asm.LSh.Imm(asm.R1, 2),
 		asm.LoadMapValue(asm.R2, d.Table, 0), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R8, asm.R2, 0, asm.Word))

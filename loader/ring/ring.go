@@ -43,7 +43,7 @@ type Reader struct {
 	start      uint64 // its offset in the data
 	span       uint64 // its usual length
 	at         uint64 // the position after the last record returned
-	told       uint64 // the position that the kernel knows
+	told       uint64 // the position that was reported to the kernel
 	limit      uint64 // the programs' position as seen last
 	busy       bool   // the next record is being written
 	err        error  // of mapping a window
@@ -89,10 +89,10 @@ func (r *Reader) open() error {
 	return r.move(r.at&(r.size-1), headerSize)
 }
 
-// openPoll makes what waits wait for. It is an epoll instance that the runtime's poller
-// waits for, together with all else that goroutines wait for: a wait costs no thread of its
-// own. Its time is a timer of the kernel, for the runtime's monitor thread wakes up with each
-// timer of the runtime; so it sleeps as long as we wait.
+// openPoll creates the descriptor that waits poll. It is an epoll instance that the runtime's
+// poller waits for, together with everything else that goroutines wait for: a wait costs no
+// thread of its own. Its timeout is a timer of the kernel, because the runtime's monitor
+// thread wakes up with each timer of the runtime; this way it sleeps during the wait.
 func (r *Reader) openPoll() error {
 	var err error
 	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -112,7 +112,7 @@ func (r *Reader) openPoll() error {
 		if fd < 0 {
 			continue
 		}
-		// Edge-triggered: only a wake-up ends a wait, not what came without one, and the event and
+		// Edge-triggered: only a wake-up ends a wait, not records without one, and the event and
 		// the timer need not be read.
 		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
 			return os.NewSyscallError("epoll_ctl", err)
@@ -122,8 +122,8 @@ func (r *Reader) openPoll() error {
 	return err
 }
 
-// woken takes the wake-ups that came, and reports whether there were any. The system
-// call does not wait, and the runtime need not know of it.
+// woken consumes pending wake-ups, and reports whether there were any. The system call does
+// not block, and bypasses the runtime.
 func (r *Reader) woken() bool {
 	var events [3]unix.EpollEvent
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
@@ -244,7 +244,7 @@ func (r *Reader) Waiting() bool {
 	return r.prod != nil && r.at != atomic.LoadUint64(position(r.prod))
 }
 
-// tell gives the room of what was read back to the programs.
+// tell releases the room of consumed records to the programs.
 func (r *Reader) tell() {
 	if r.told != r.at {
 		atomic.StoreUint64(position(r.cons), r.at)
@@ -252,11 +252,11 @@ func (r *Reader) tell() {
 	}
 }
 
-// busyWait is how long a wait takes when the next record is being written:
-// programs may not tell when it is finished.
+// busyWait is how long to wait when the next record is being written: programs may not wake
+// the reader when it is finished.
 const busyWait = time.Millisecond
 
-// Wait waits until the programs wake us, at most the given time, or until Wake is
+// Wait waits until the programs wake the reader, at most the given time, or until Wake is
 // called. Records may be there without any wake-up.
 func (r *Reader) Wait(d time.Duration) error { return r.wait(d, r.size/8) }
 
@@ -267,8 +267,8 @@ func (r *Reader) Sleep(d time.Duration) error { return r.wait(d, 1) }
 // Pause is Wait for a reader that leaves the records where they are, however many.
 func (r *Reader) Pause(d time.Duration) error { return r.wait(d, math.MaxUint64) }
 
-// wait does not wait when so many bytes of records are there: a wake-up for them may have
-// been taken by the wait before.
+// wait does not block when that many bytes of records are there: the previous wait may have
+// consumed their wake-up.
 func (r *Reader) wait(d time.Duration, enough uint64) error {
 	if r.prod != nil {
 		r.tell()

@@ -17,7 +17,7 @@ type alarms struct {
 }
 
 // openAlarms calls act, from another goroutine, when one of the descriptors is readable:
-// once for each time that the kernel says so.
+// once per edge.
 func openAlarms(fds []int, act func(fd int)) (*alarms, error) {
 	a := &alarms{epoll: -1, quit: -1}
 	if err := a.open(fds); err != nil {
@@ -77,8 +77,8 @@ func (a *alarms) closeFDs() {
 	}
 }
 
-// setAlarms lets the end of the process of -p end the run, and the notes of what processes
-// map be read before they are lost.
+// setAlarms makes the end of the process of -p end the run, and lets the watch's records of
+// process mappings be read before they are lost.
 func (s *session) setAlarms() {
 	var fds []int
 	if s.opts.PID != 0 {

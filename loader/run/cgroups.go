@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// cgroups finds the paths of cgroups by id. It keeps what it found: a cgroup
-// that is gone when its events are read may have been seen before.
+// cgroups resolves cgroup ids to paths. It caches results: a cgroup that is gone when its
+// events are read may have been seen before.
 type cgroups struct {
 	mu          sync.Mutex
 	hierarchies []hierarchy
@@ -25,8 +25,8 @@ type hierarchy struct{ name, mount string }
 
 type hierarchyPath struct{ hierarchy, path string }
 
-// text lists "hierarchy:path" of an id in the hierarchies that filter, a file
-// name pattern, matches; all for "".
+// text lists "hierarchy:path" of an id in the hierarchies that match the glob filter; all
+// for "".
 func (c *cgroups) text(id uint64, filter string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 type child struct {
 	proc   *os.Process
 	pid    int
-	gate   *os.File // written to: the byte that lets it go on
+	gate   *os.File // written to let the child continue
 	result *os.File // read from: a byte when it waits, then why it cannot become the command
 	done   chan struct{}
 }
@@ -39,7 +39,7 @@ const (
 // stub cannot be used.
 func IsChild(args []string) bool { return len(args) > 3 && args[0] == childName }
 
-// BecomeChild does what the stub does; it returns only when that fails.
+// BecomeChild does what the stub does; it returns only on error.
 func BecomeChild(args []string) error {
 	path, name, args := args[1], args[2], args[3:]
 	tasks, _ := os.ReadDir("/proc/self/task")
@@ -133,7 +133,7 @@ func startChild(command string, stub *os.File, own bool) (*child, error) {
 	}
 	defer resultW.Close()
 	c := &child{gate: gateW, result: resultR, done: make(chan struct{})}
-	// The name that the kernel gives it when it runs the command.
+	// The kernel's name for it when it runs the command.
 	name := filepath.Base(path)
 	args = append([]string{path, name[:min(len(name), 15)]}, args...)
 	if c.proc, err = startWaiting(args, gateR, resultW, stub, own); err != nil {

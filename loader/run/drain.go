@@ -5,7 +5,7 @@ import (
 	"btc/internal/probe"
 )
 
-// drain handles what the programs have left in the buffer, up to an exit().
+// drain handles the records left in the buffer, up to an exit().
 func (s *session) drain() {
 	for more := true; more; {
 		more = s.drainBatch()
@@ -26,9 +26,9 @@ func (s *session) drainBatch() (more bool) {
 	return false
 }
 
-// end runs the end programs and handles what they send. What was sent after an exit()
-// is dropped: the programs that are attached send it while they are detached, and those of
-// end only until one of them calls exit() itself.
+// end runs the end programs and handles their records. Records after an exit() are dropped:
+// attached programs send them while they are detached, and those of end only until one of
+// them calls exit() itself.
 func (s *session) end() error {
 	if !s.exited {
 		s.drain()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// floods limits messages that programs may send without end: of each the first
-// ones are shown, then a number, ever more seldom.
+// floods is a rate limit for messages that programs may send without end: the first ones of
+// each are shown, then a count, at growing intervals (exponential backoff).
 type floods struct {
 	seen map[int]*flood
 }
@@ -17,8 +17,8 @@ type flood struct {
 	backoff
 }
 
-// backoff says when what repeats is reported again: after a second at first, then after
-// twice as long each time, up to backoffMost. After a quiet time it begins anew.
+// backoff decides when a repeated message is reported again: after a second at first, then
+// after twice as long each time, up to backoffMost. After a quiet time it starts over.
 type backoff struct {
 	next  time.Time // zero: at once
 	pause time.Duration
@@ -31,7 +31,7 @@ const (
 
 func (b *backoff) due(now time.Time) bool { return !now.Before(b.next) }
 
-// reported notes that a report was made.
+// reported records that a report was made.
 func (b *backoff) reported(now time.Time) {
 	if now.Sub(b.next) > backoffMost {
 		b.pause = 0
@@ -40,7 +40,7 @@ func (b *backoff) reported(now time.Time) {
 	b.next = now.Add(b.pause)
 }
 
-const floodShown = 5 // messages of one kind that are shown as they come
+const floodShown = 5 // messages of one kind that are shown immediately
 
 // admit reports whether message number i is to be shown.
 func (f *floods) admit(i int, now time.Time) bool {
@@ -61,8 +61,8 @@ func (f *floods) admit(i int, now time.Time) bool {
 	return false
 }
 
-// due calls report with the messages that were skipped and how often, at most
-// as often as backoff says for each; final does so at once.
+// due calls report with the suppressed messages and their number, at most as often as
+// backoff allows for each; final does so at once.
 func (f *floods) due(now time.Time, final bool, report func(i int, n uint64)) {
 	var numbers []int
 	for i := range f.seen {

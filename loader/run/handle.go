@@ -107,15 +107,15 @@ func (s *session) warnOf(f *report.Fault) {
 	}
 }
 
-// warn shows a warning, unless the user wants none.
+// warn shows a warning, unless warnings are disabled.
 func (s *session) warn(text string) {
 	if !s.opts.NoWarnings {
 		s.tell(text)
 	}
 }
 
-// tell writes a line to the error output, from any goroutine. While the run goes on, the printer
-// does it: no one else waits for a reader of messages.
+// tell writes a line to the error output, from any goroutine. During the run, the printer does
+// it: nothing else blocks on a reader of messages.
 func (s *session) tell(text string) {
 	s.say(func() { fmt.Fprintln(s.opts.Err, text) }, len(text))
 }
@@ -139,8 +139,8 @@ func (s *writer) printf(e *event.Event) []byte {
 
 func (s *writer) onPrintf(e *event.Event) { s.sink.Printf(e, s.format[e.ID]) }
 
-// aheadWait is how long a print waits for the clear of the same program, which
-// the ring buffer holds microseconds later.
+// aheadWait is how long a print waits for the clear of the same program, which follows in
+// the ring buffer microseconds later.
 const aheadWait = 5 * time.Millisecond
 
 // onPrintMap prints a map. When the script clears or zeroes it next, both are
@@ -170,8 +170,8 @@ func (s *writer) onPrintMap(e *event.Event) {
 	}
 }
 
-// nextReset takes the clear or zero of e's map out of the events to come, when it
-// comes before anything else that needs the map. It gives its kind, or "".
+// nextReset consumes the clear or zero of e's map from the following events, if it comes
+// before anything else that needs the map. It returns its kind, or "".
 func (s *writer) nextReset(e *manifest.Event) string {
 	if !s.resets(e.Map) {
 		return ""
@@ -205,7 +205,7 @@ func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Ele
 	m := s.manifest.Map(e.Map)
 	if s.exitAhead() {
 		// Waiting for the programs that still use the old slot takes as long as some
-		// turns of an interval: what they would add stays out of the last maps.
+		// intervals: their additions would be missing from the last maps.
 		s.detach()
 	}
 	if _, err := reset(m); err != nil {
@@ -253,8 +253,8 @@ func (s *writer) onTime(e *event.Event) {
 	s.sink.Time(e, text)
 }
 
-// maxTime is bpftrace's buffer in bytes for the output of time(), its NUL
-// included. What does not fit there is an error, as no text at all is.
+// maxTime is the size of bpftrace's buffer for the output of time(), its NUL included. A
+// longer result is an error, as is an empty one.
 const maxTime = 64
 
 // onJoin prints strings with the separator between them; they come in one
@@ -273,7 +273,7 @@ func (s *writer) onJoin(e *event.Event) {
 	s.sink.Join(e, parts, sep)
 }
 
-// onError reports a fault that a program met, such as a division by zero.
+// onError reports an error that a program met, such as a division by zero.
 func (s *writer) onError(e *event.Event) {
 	i := e.Uint(0)
 	if i >= uint64(len(s.manifest.Errors)) {
@@ -300,7 +300,7 @@ func (s *writer) onHelperError(e *event.Event) {
 	})
 }
 
-// helperText says why a helper failed, by what it answered.
+// helperText says why a helper failed, from its error number.
 func helperText(helper string, code int) string {
 	switch {
 	case helper == "map_lookup_elem":
@@ -326,7 +326,7 @@ func (s *writer) say(d *output.Diagnostic) {
 	s.sink.Diagnostic(d)
 }
 
-// env returns what values need of the host.
+// env returns the host data for printing values.
 func (s *session) env() *format.Env {
 	return &format.Env{
 		Ksym:    s.ksym,
@@ -361,8 +361,8 @@ func (s *session) usym(addr uint64, tgid uint32) string {
 	return s.symbols().Usym(addr, tgid)
 }
 
-// probedFunc is the function of an attach point whose number stands in for an
-// address: the two top bits are 10, which no address has (docs/layouts.md, func).
+// probedFunc is the function of an attach point whose number is used instead of an address:
+// the two top bits are 10, which no address has (docs/layouts.md, func).
 func (s *session) probedFunc(addr uint64) (string, bool) {
 	if addr>>62 != 2 {
 		return "", false

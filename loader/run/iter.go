@@ -11,9 +11,9 @@ import (
 	"btc/loader/attach"
 )
 
-// readIterators runs the iterators to their ends and handles their records. It
-// reports whether there were any: the run is over then. An exit takes effect
-// behind the last object, as with bpftrace.
+// readIterators runs the iterators to their ends and handles their records. It reports
+// whether there were any: the run is over then. An exit takes effect after the last object,
+// as with bpftrace.
 func (s *session) readIterators() (any bool, err error) {
 	for i := range s.expansion.Plans {
 		if path := attach.PinPath(s.expansion.Plans[i].Prog); path != "" {
@@ -43,8 +43,7 @@ func (s *session) readIterators() (any bool, err error) {
 // smaller.
 const maxRecord = 1 << 20
 
-// readRecords handles what an iterator's programs wrote, one record after the
-// other.
+// readRecords handles the records that an iterator's programs wrote, one after the other.
 func (s *session) readRecords(r io.Reader) error {
 	var pending, exits []byte
 	buf := make([]byte, 64<<10)
@@ -75,7 +74,7 @@ func (s *session) readRecords(r io.Reader) error {
 			break
 		}
 		if errors.Is(err, unix.EOPNOTSUPP) { // of cgroups: their lock cannot be held between two reads
-			return fmt.Errorf("the kernel visits all in one go, and what the script writes does not fit into its buffer of 8 pages: %w", err)
+			return fmt.Errorf("the kernel visits all objects in one go, and the script's output does not fit into its buffer of 8 pages: %w", err)
 		}
 		if err != nil {
 			return err

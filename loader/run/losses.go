@@ -11,15 +11,15 @@ import (
 	"btc/loader/output"
 )
 
-// lossCounter reports what the programs could not deliver: the u64 counters
-// of the global "lost", named by the manifest.
+// lossCounter reports what the programs could not deliver: the u64 counters of the global
+// "lost", described by the manifest.
 type lossCounter struct {
 	*session
 	seen []loss
 	next time.Time
 }
 
-// loss is what was reported of one counter.
+// loss is the reported state of one counter.
 type loss struct {
 	n     uint64
 	shown bool // its message, with the line of the script
@@ -30,11 +30,11 @@ func newLossCounter(s *session) *lossCounter {
 	return &lossCounter{session: s, seen: make([]loss, len(s.manifest.Losses))}
 }
 
-// lossInterval is how often losses are looked up while the run goes on.
+// lossInterval is how often losses are checked during the run.
 const lossInterval = time.Second
 
-// check reports what was lost since the last report, ever more seldom; final does so at
-// once and adds the sum.
+// check reports losses since the last report, at growing intervals; final does so at once
+// and adds the sum.
 func (c *lossCounter) check(final bool) {
 	if len(c.seen) == 0 || !final && time.Now().Before(c.next) {
 		return
@@ -75,7 +75,7 @@ func (c *lossCounter) read() []uint64 {
 	return out
 }
 
-// report says that n were lost, the first time with the line of the script.
+// report reports n losses, the first time with the line of the script.
 func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 	switch l.Kind {
 	case "events":
@@ -97,7 +97,7 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 	}
 }
 
-// reportFloods says how often messages came that were not shown.
+// reportFloods reports how many messages were suppressed.
 func (s *session) reportFloods(final bool) {
 	s.floods.due(time.Now(), final, func(i int, n uint64) {
 		x := &s.manifest.Errors[i]

@@ -18,14 +18,14 @@ import (
 	"btc/loader/render"
 )
 
-// mapTable gives access to an object's maps by name. elements, take, zero and sweep may be called
-// by several goroutines.
+// mapTable provides access to an object's maps by name. elements, take, zero and sweep may be
+// called by several goroutines.
 type mapTable struct {
-	mu       sync.Mutex // of what they read and change
+	mu       sync.Mutex // guards the fields below
 	manifest *manifest.Manifest
 	loaded   *load.Loaded
 	open     map[string]*bpfmap.Map
-	gen      []byte            // our copy of the slot numbers; only we write them
+	gen      []byte            // local copy of the slot numbers; only this process writes them
 	zeroed   map[string]bool   // scalars that zero() set to 0
 	deleted  map[string]uint64 // elements that we deleted of maps whose elements are counted
 	swept    sweeps
@@ -59,7 +59,7 @@ func (t *mapTable) slot(m *manifest.Map) uint32 {
 
 func slotKey(slot uint32) []byte { return binary.NativeEndian.AppendUint32(nil, slot) }
 
-// elements reads a map as it is now. A scalar gives one element.
+// elements reads a map's current content. A scalar is one element.
 func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,9 +75,9 @@ func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
 	return out, err
 }
 
-// walk reads a keyed map, and with drain empties it, adding up the CPUs' parts as
-// they come. It also gives the keys that it took out of the kernel's map: a tseries
-// has several for one element.
+// walk reads a keyed map, and with drain empties it, merging the CPUs' parts on the way. It
+// also returns the keys that it deleted from the kernel's map: a tseries has several for
+// one element.
 func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
 	raw := t.open[m.Name]
 	if m.Shape == "tseries" {
@@ -118,7 +118,7 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 	return out, keys, err
 }
 
-// front reads the tables in front of a hash: the values that CPUs have there, by key.
+// front reads the per-CPU cache of a hash: the values that CPUs have there, by key.
 func (t *mapTable) front(m *manifest.Map) (map[string][][]byte, error) {
 	f := m.Front
 	if f == nil {
@@ -139,8 +139,8 @@ func (t *mapTable) front(m *manifest.Map) (map[string][][]byte, error) {
 	return frontValues(m, taken, tables), nil
 }
 
-// frontValues takes tables apart: what is not 0 in taken, a reading of them before, has
-// its slot.
+// frontValues parses per-CPU caches: a slot is taken if it is not 0 in taken, an earlier
+// reading of them.
 func frontValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
 	f := m.Front
 	out := map[string][][]byte{}
@@ -179,8 +179,8 @@ func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Elem
 	return out
 }
 
-// take reads a map and empties it, so that what programs add meanwhile is either
-// in what take gives or in the map afterwards.
+// take reads a map and empties it, so that additions of programs meanwhile are either in
+// the result of take or in the map afterwards.
 func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,7 +214,7 @@ func (t *mapTable) takeLocked(m *manifest.Map) ([]render.Element, error) {
 	return out, nil
 }
 
-// forget tells the programs, where they count a map's elements, that n are gone.
+// forget reports n deletes to the programs, if they count a map's elements.
 func (t *mapTable) forget(m *manifest.Map, n int) error {
 	lens := t.open["len"]
 	if m.LenKey == 0 || n == 0 || lens == nil {
@@ -257,8 +257,8 @@ func (t *mapTable) zero(m *manifest.Map) ([]render.Element, error) {
 		t.zeroed[m.Name] = err == nil && len(was) > 0 && was[0].Set
 		return was, err
 	}
-	// Taken out and put in again, for what is added between reading an element and
-	// writing zeros over it would be lost.
+	// Deleted and inserted again, because additions between reading an element and writing
+	// zeros over it would be lost.
 	was, keys, err := t.walk(m, true)
 	gone := len(keys)
 	for _, key := range keys {

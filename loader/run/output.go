@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsTerminal reports whether what is written to w appears on a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -19,17 +19,17 @@ import (
 // packetBuffer is the room of each CPU for packets that were not written yet.
 const packetBuffer = 1 << 20
 
-// A record of the packet buffers is the event of skboutput() with its fields
-// (time of the boot clock, bytes of the packet that follow, bytes to leave out at
-// their start), and behind it the packet.
+// A record of the packet buffers is the event of skboutput() with its fields (time of the
+// boot clock, number of packet bytes, bytes to skip at their start), followed by the
+// packet.
 const (
 	packetTime = iota
 	packetLength
 	packetOffset
 )
 
-// packets writes what skboutput() takes into its files. The kernel copies a packet
-// only to a perf event array, so that is read here, beside the events.
+// packets writes the packets of skboutput() to their files. The kernel copies a packet only
+// to a perf event array, so that is read here, beside the events.
 type packets struct {
 	session *session
 	reader  *perf.Reader
@@ -41,7 +41,7 @@ type packets struct {
 	done    sync.WaitGroup
 }
 
-// openPackets makes the files and starts to read; nil when the script takes no
+// openPackets creates the files and starts reading; nil when the script captures no
 // packets.
 func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 	if m == nil {
@@ -101,7 +101,7 @@ func (p *packets) read() {
 	}
 }
 
-// write takes one record apart.
+// write decodes one record.
 func (p *packets) write(record []byte) {
 	e := &p.event
 	if len(record) < 8 {
@@ -109,7 +109,7 @@ func (p *packets) write(record []byte) {
 	}
 	size := binary.NativeEndian.Uint32(record[4:])
 	if uint64(size) > uint64(len(record)) || e.Read(p.session.manifest, record[:size]) != nil || e.Kind != "skboutput" {
-		return // no program of ours
+		return // not one of the object's programs
 	}
 	// The kernel pads the record.
 	data := record[size:]
@@ -128,7 +128,7 @@ func (p *packets) write(record []byte) {
 // drainTime is how long the end of a run waits for the rest of the packets.
 const drainTime = 5 * time.Second
 
-// finish writes what is left; nothing takes packets any more.
+// finish writes what is left; no more packets are captured.
 func (p *packets) finish() {
 	if p == nil || p.reader == nil {
 		return

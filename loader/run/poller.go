@@ -6,7 +6,7 @@ import "time"
 const (
 	shortRest  = time.Millisecond      // the first of a row
 	middleRest = 3 * time.Millisecond  // the longest below busyRate
-	longRest   = 16 * time.Millisecond // the longest: what an event waits at most
+	longRest   = 16 * time.Millisecond // the longest: the maximum latency of an event
 	shortSleep = 10 * time.Millisecond // the first sleep of a row
 	watchSleep = 100 * time.Millisecond
 	longSleep  = time.Second // the longest while none comes; losses are looked up as often
@@ -18,7 +18,7 @@ const (
 	busyRate = 1200 // from it on, events are read every longRest
 )
 
-// The rate is counted over so many events or so much time, whichever is reached first.
+// The rate is measured over that many events or that much time, whichever is reached first.
 const (
 	rateEvents = 16
 	rateTime   = 30 * time.Millisecond
@@ -26,19 +26,19 @@ const (
 
 // poller decides how long the reader of the events waits when it has read all.
 //
-// A reader that sleeps says so in the programs' global asleep, and the next event wakes
-// it: at low rates an event is handled at once, and an idle run wakes up once a second. A
-// wake-up costs the traced program an interrupt, so while many events come the reader rests
-// between two looks instead, and programs do not wake it. Rests grow from 1 ms to 16 ms (3 ms
-// at medium rates). When a rest brought nothing the reader sleeps again.
+// A sleeping reader sets the programs' global asleep, and the next event wakes it: at low
+// rates an event is handled at once, and an idle run wakes up once a second. A wake-up costs
+// the traced program an interrupt, so at high rates the reader polls with rests in between,
+// and programs do not wake it. Rests grow from 1 ms to 16 ms (3 ms at medium rates). When a
+// rest brought nothing the reader sleeps again.
 type poller struct {
-	asleep setter        // nil: the programs do not know it, and each wait is a rest
+	asleep setter        // nil: the programs do not have it, and each wait is a rest
 	rest   time.Duration // the last; 0: none since the last sleep
-	sleeps bool          // and says so
+	sleeps bool          // and has set asleep
 
 	rate  float64   // events a second, as counted last
 	count int       // events since begin
-	begin time.Time // of the counting
+	begin time.Time // start of the measurement
 	now   func() time.Time
 }
 
@@ -53,8 +53,8 @@ const (
 	sleeping = uint64(1)
 )
 
-// wait waits for events; handled is how many came since the last wait. often says that the
-// run has other things to look at, ten times a second.
+// wait waits for events; handled is the number of events since the last wait. often means
+// that the run has other things to check, ten times a second.
 func (p *poller) wait(events *source, handled int, often bool) error {
 	p.measure(handled)
 	if p.asleep == nil || p.rate >= slowRate && handled > 0 {
@@ -66,8 +66,8 @@ func (p *poller) wait(events *source, handled int, often bool) error {
 		d = watchSleep
 	}
 	if !p.sleeps {
-		// A program that looked at the global before, and sends its event after our look at the
-		// buffer, wakes no one: the first sleep is a short one.
+		// A program that read the global before, and sends its event after the reader has
+		// checked the buffer, does not wake it: the first sleep is a short one.
 		d = shortSleep
 		p.sleeps = p.asleep.Set(sleeping) == nil
 		if !p.sleeps {
@@ -78,11 +78,12 @@ func (p *poller) wait(events *source, handled int, often bool) error {
 	return events.sleep(d)
 }
 
-// doze waits without a wake-up by the programs, but for what must be handled at once.
+// doze waits without a wake-up by the programs, except for events that must be handled at
+// once.
 func (p *poller) doze(events *source) error {
 	if p.sleeps {
 		p.sleeps = false
-		p.asleep.Set(awake) // what could be set before can be set again
+		p.asleep.Set(awake) // setting it worked before, so it works again
 	}
 	longest := longRest
 	if p.rate < busyRate {

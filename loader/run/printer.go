@@ -13,17 +13,17 @@ import (
 	"btc/loader/output"
 )
 
-// printer writes the output and does what may take long (the commands of system(), cat(),
+// printer writes the output and runs slow jobs (the commands of system(), cat(),
 // symbols, whole maps) on a goroutine of its own, in the order of the script, so that the
 // reader of the events does not wait for any of it.
 //
-// It takes text and jobs; what it holds is bounded by the reader, which stops reading while
-// full reports true: the ring buffer is the queue then, and what finds no room there is
-// counted as lost.
+// It accepts text and jobs; their amount is bounded by the reader, which stops reading
+// while full reports true: the ring buffer is the queue then (backpressure), and records
+// that find no room there are counted as lost.
 type printer struct {
 	w       io.Writer
 	fd      uintptr
-	regular bool // w is a regular file, which takes what is written without a wait
+	regular bool // w is a regular file, which accepts writes without blocking
 	pipe    int  // the room of the pipe that w is; 0: none
 
 	mu     sync.Mutex
@@ -42,23 +42,23 @@ type printer struct {
 	wake    func()      // ends its wait
 }
 
-// item is text to write or a job to do.
+// item is text to write or a job to run.
 type item struct {
 	text []byte
 	job  func()
 	size int
 }
 
-// Bounds of what waits.
+// Limits of the queue.
 const (
 	maxQueued      = 4 << 20 // bytes
 	maxQueuedItems = 4096
 	itemOverhead   = 64
-	kickItems      = 64 // wake the printer at the latest when so many wait
+	kickItems      = 64 // wake the printer at the latest at this many items
 )
 
-// pipeSize is the room of a pipe that we write to. The 64 KiB it has otherwise are
-// a millisecond of output at full speed, and what reads it may not run for longer.
+// pipeSize is the capacity of an output pipe. The default of 64 KiB is a millisecond of
+// output at full speed, and its reader may not run for longer.
 const pipeSize = 1 << 20
 
 // newPrinter starts a printer; wake ends the wait of a reader that waits for room.
@@ -78,7 +78,7 @@ func newPrinter(w io.Writer, wake func()) *printer {
 	return p
 }
 
-// put takes text and returns a buffer for what follows. kick also wakes the printer.
+// put queues text and returns a buffer for more. kick also wakes the printer.
 func (p *printer) put(text []byte, kick bool) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *printer) progress() (queued, done uint64) {
 	return p.queued, p.done
 }
 
-// run does the items in turn.
+// run processes the items in order.
 func (p *printer) run() {
 	defer close(p.ended)
 	for {
@@ -180,11 +180,11 @@ func (p *printer) ready(n int) bool {
 	}
 	unread := int32(-1)
 	unix.RawSyscall(unix.SYS_IOCTL, p.fd, unix.TIOCINQ, uintptr(unsafe.Pointer(&unread)))
-	return unread == 0 && n <= p.pipe // whatever the pages of a pipe hold, an empty one takes its room
+	return unread == 0 && n <= p.pipe // whatever the pages of a pipe hold, an empty one has room for it
 }
 
-// writeNow writes what w takes without a wait. The system call is one that the runtime does
-// not prepare to wait for: that would wake its monitor thread each time.
+// writeNow writes what w accepts without blocking. The system call bypasses the runtime's
+// preparation for blocking, which would wake its monitor thread each time.
 func (p *printer) writeNow(text []byte) {
 	for len(text) > 0 && p.err == nil {
 		n, _, errno := unix.RawSyscall(unix.SYS_WRITE, p.fd, uintptr(unsafe.Pointer(unsafe.SliceData(text))), uintptr(len(text)))
@@ -227,7 +227,7 @@ func (p *printer) close() error {
 	return p.err
 }
 
-// guard runs f; what goes wrong in it is reported as an error of that item.
+// guard runs f; a panic in it is reported as an error of that item.
 func guard(report func(error), f func()) {
 	defer func() {
 		if x := recover(); x != nil {

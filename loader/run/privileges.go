@@ -11,7 +11,7 @@ import (
 )
 
 // keptCapabilities are those that a run may still need after it has attached, and when. All
-// others are given up then; docs/security.md has the same table.
+// others are dropped then; docs/security.md has the same table.
 var keptCapabilities = []struct {
 	capability int
 	needed     func(*session) bool
@@ -20,7 +20,7 @@ var keptCapabilities = []struct {
 	{unix.CAP_BPF, always},
 	// Perf events of CPUs that come online.
 	{unix.CAP_PERFMON, always},
-	// Both of the above for a process that was given only this.
+	// Includes both of the above, for a process that has only this one.
 	{unix.CAP_SYS_ADMIN, func(*session) bool { return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) }},
 	// Memory maps and root directories of processes that are seen later.
 	{unix.CAP_SYS_PTRACE, (*session).namesUsers},
@@ -40,7 +40,7 @@ var keptCapabilities = []struct {
 
 func always(*session) bool { return true }
 
-// namesUsers reports whether addresses of processes are given names.
+// namesUsers reports whether addresses of processes are symbolised.
 func (s *session) namesUsers() bool { return s.prints("ustack", "usym") }
 
 // hasEvent reports whether the script has an event of a kind.
@@ -77,8 +77,8 @@ type capabilities [2]unix.CapUserData
 
 func (c *capabilities) has(n int) bool { return c[n/32].Effective>>(n%32)&1 != 0 }
 
-// capabilityHeader is what capset(2) is called with; a system call of several threads needs an
-// address that does not move.
+// capabilityHeader is the argument of capset(2); a system call by all threads needs an address
+// that does not move.
 var (
 	capabilityHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	keptInThreads    capabilities
@@ -108,8 +108,9 @@ func (s *session) dropPrivileges() {
 			kept[k.capability/32].Permitted |= 1 << (k.capability % 32)
 		}
 	}
-	// Nothing that is executed from here on gets more. (The bounding set could not give more, either,
-	// and to empty it would take 40 system calls of all threads, and the first events would wait.)
+	// Nothing that is executed from here on gets more capabilities. (The bounding set would be
+	// redundant, and emptying it would take 40 system calls on all threads, delaying the first
+	// events.)
 	syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	keptInThreads = kept
 	syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capabilityHeader)), uintptr(unsafe.Pointer(&keptInThreads)), 0)

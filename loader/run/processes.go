@@ -13,10 +13,10 @@ import (
 	"btc/loader/symbols"
 )
 
-// watchProcesses notes what processes map when the script asks for their symbols,
-// for those that will be gone when the addresses are printed: now of those that
-// are traced for sure, later of each one when it is first seen. A kernel that
-// refuses leaves what /proc tells.
+// watchProcesses records the mappings of processes when the script asks for their symbols,
+// for processes that are gone when the addresses are printed: immediately for those that
+// are certainly traced, later for each one when it is first seen. If the kernel refuses,
+// only /proc is used.
 func (s *session) watchProcesses() {
 	if !slices.ContainsFunc(s.manifest.Events, func(e manifest.Event) bool { return e.Kind == "proc" }) {
 		return
@@ -67,7 +67,7 @@ func processesOf(files []string) []uint32 {
 	return out
 }
 
-// referenced calls add with the processes whose addresses the script's maps hold.
+// referenced calls add with the processes whose addresses are in the script's maps.
 func (s *session) referenced(add func(tgid uint32)) {
 	for i := range s.manifest.Maps {
 		m := &s.manifest.Maps[i]
@@ -87,7 +87,7 @@ func (s *session) referenced(add func(tgid uint32)) {
 	}
 }
 
-// hasProcess reports whether a value holds an address of a process.
+// hasProcess reports whether a value contains an address of a process.
 func hasProcess(l *manifest.Layout) bool {
 	if l == nil {
 		return false

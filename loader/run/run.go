@@ -44,7 +44,7 @@ type Options struct {
 	Command string            // -c, split at single spaces
 	BTF     string            // --btf, file or directory with the kernel's types
 	Out     io.Writer         // events and maps; default stdout
-	Err     io.Writer         // all else; default stderr
+	Err     io.Writer         // everything else; default stderr
 	Buffer  string            // line (default), full, none
 	Format  *output.Format    // default text
 	Escape  bool              // text: control characters that a program left in strings are shown as \xNN
@@ -55,11 +55,11 @@ type Options struct {
 	Allow      permit.Grants // what the operator allows the object to do
 	MaxMemory  uint64        // bytes of all maps together; 0: no limit
 	DryRun     bool          // load the programs, and attach and run nothing
-	Functions  string        // file that names the kernel functions which can be probed; "": the kernel says it
+	Functions  string        // file that lists the traceable kernel functions; "": as listed by the kernel
 	Every      time.Duration // show all maps so often; 0: at the end only
 	Object     string        // name of the object in metrics
 	MaxSeries  int           // series of a metric; 0: output.DefaultMaxSeries
-	// MakesFiles says that Out makes files while the run goes on.
+	// MakesFiles means that Out creates files during the run.
 	MakesFiles bool
 	Mode       string // "test", "bench": run these programs and attach nothing
 	// DropPrivileges has the process give up, once all is attached, the capabilities that the
@@ -85,8 +85,8 @@ type Options struct {
 	Attached func()
 	// Getenv returns variables of the environment that change settings of the script; nil: none do.
 	Getenv func(name string) string
-	// OwnProcess says that the process does nothing but this run. Its goroutines are then
-	// scheduled on one CPU while it waits for events, and where -c has no other way the process starts
+	// OwnProcess means that the process does nothing but this run. Its goroutines are then
+	// scheduled on one CPU while it waits for events, and if -c has no other way the process starts
 	// its own program (see IsChild).
 	OwnProcess bool
 }
@@ -102,9 +102,9 @@ type session struct {
 	loaded    *load.Loaded
 	child     *child
 	links     []io.Closer
-	freeing   sync.WaitGroup   // what detach left
+	freeing   sync.WaitGroup   // links still being freed after detach
 	watched   map[uint64][]int // links of watchpoints by address
-	attached  int              // places
+	attached  int              // attach sites
 
 	events *source
 	// packets is nil when the script has no skboutput().
@@ -128,7 +128,7 @@ type session struct {
 
 	poller poller
 
-	alarms *alarms  // nil: what they tell is looked up ten times a second
+	alarms *alarms  // nil: they are checked ten times a second
 	target *os.File // the process of -p
 
 	snapshots snapshots
@@ -138,10 +138,10 @@ type session struct {
 
 	stopping chan struct{} // closed by the first reason to stop from outside
 	stopOnce sync.Once
-	rush     rush        // ends what blocks the printer
+	rush     rush        // cancels operations that block the printer
 	overtime atomic.Bool // no more commands are started
 	live     atomic.Bool // the printer writes all messages
-	faults   atomic.Bool // something went wrong inside of btrun
+	faults   atomic.Bool // an internal error happened
 	peeked   uint64      // the position in the ring buffer that was searched for exit()
 
 	exited bool   // an exit event was handled
@@ -151,12 +151,12 @@ type session struct {
 	viewOver atomic.Bool // it is not shown any more
 	progress progress
 	status   int
-	errors   int // run-time errors and errorf() of the test at hand
+	errors   int // run-time errors and errorf() of the current test
 	// unstarted are the commands for which it was too late; the printer counts them.
 	unstarted int
 }
 
-// ErrNoProbes says that no attach point of the script exists here.
+// ErrNoProbes means that no attach point of the script exists here.
 //
 //lint:ignore ST1005 bpftrace's words
 var ErrNoProbes = errors.New("No probes to attach")
@@ -320,8 +320,7 @@ func (s *session) start() error {
 	return nil
 }
 
-// warnRefused says which of the functions that a pattern matched could not be
-// probed after all.
+// warnRefused reports which functions of a pattern could not be probed.
 func (s *session) warnRefused(plan *attach.Plan, refused []string) {
 	n := len(refused)
 	if n == 0 || plan.Prog.Attach.Missing == "ignore" {
@@ -336,8 +335,7 @@ func (s *session) warnRefused(plan *attach.Plan, refused []string) {
 	fmt.Fprintln(s.opts.Err, f.Warning())
 }
 
-// withoutProbes says what becomes of the clauses of absent attach points that
-// have no other.
+// withoutProbes handles clauses whose attach points are all absent.
 func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) error {
 	for _, p := range absent {
 		if kept[p.Clause] {
@@ -383,7 +381,7 @@ func (s *session) announce() {
 	}
 }
 
-// resumeChild begins the command of -c, whose end ends the run.
+// resumeChild starts the command of -c, whose end ends the run.
 func (s *session) resumeChild() error {
 	if s.child == nil {
 		return nil
@@ -425,8 +423,8 @@ func (s *session) loop() error {
 	s.setAlarms()
 	s.startSnapshots()
 	defer s.startTimeout()()
-	// The begin and end programs run on the main thread, which is this goroutine's alone. The
-	// events are read by one that is bound to no thread: a wait of it is the runtime's own.
+	// The begin and end programs run on the main thread, which is locked to this goroutine.
+	// The reader of the events is not locked to a thread: its waits are the runtime's own.
 	done := make(chan error)
 	go func() { done <- s.readEvents() }()
 	return <-done
@@ -486,7 +484,7 @@ func (s *session) batch() (n int) {
 	return n
 }
 
-// catchFault is deferred: a panic is an error of the event at hand.
+// catchFault is deferred: a panic becomes an error of the current event.
 func (s *session) catchFault() {
 	if x := recover(); x != nil {
 		pos := manifest.Pos{}
@@ -497,9 +495,9 @@ func (s *session) catchFault() {
 	}
 }
 
-// awaitRoom waits while the printer has much to do. An exit() that the programs send
-// meanwhile takes effect on them at once. It reports whether there is room; with stoppable
-// it does not wait when the run is to end.
+// awaitRoom waits while the printer has a backlog (backpressure). An exit() that the
+// programs send meanwhile takes effect on them at once. It reports whether there is room;
+// with stoppable it does not wait when the run is to end.
 func (s *session) awaitRoom(stoppable bool) bool {
 	for s.printer.full() && !s.printer.failed.Load() {
 		if stoppable && s.interrupted() {
@@ -526,11 +524,11 @@ func (s *session) watches() bool {
 	return s.alarms == nil && (s.opts.PID != 0 || s.symTable != nil && s.symTable.Watch != nil)
 }
 
-// tickEvents is after how many events without a pause the run looks at what else
-// is due.
+// tickEvents is the number of events without a pause after which the run checks for other
+// due work.
 const tickEvents = 1024
 
-// tick tells what is due by time: lost events, messages that were held back.
+// tick reports what is due: lost events, suppressed messages.
 func (s *session) tick() {
 	if s.symTable != nil {
 		s.symTable.Poll()
@@ -550,7 +548,7 @@ func (s *session) tick() {
 // hotplugInterval is how often the run looks for CPUs that came or went.
 const hotplugInterval = time.Second
 
-// finish detaches, runs the end programs and prints what is left.
+// finish detaches, runs the end programs and prints the rest.
 func (s *session) finish() (int, error) {
 	s.front.later(0, manifest.Pos{}, func(*writer) { s.leaveView() })
 	s.detach()
@@ -566,10 +564,10 @@ func (s *session) finish() (int, error) {
 	s.reportFloods(true)
 	s.printMaps()
 	if err := s.stopPrinter(); err != nil {
-		return 1, fmt.Errorf("writing the output: %w; what had to follow, and the maps, are lost", err)
+		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
 	}
 	if s.unstarted > 0 {
-		s.warn(fmt.Sprintf("WARNING: the run was ended before its turn came to %d commands of system(): they are left out", s.unstarted))
+		s.warn(fmt.Sprintf("WARNING: the run ended before %d queued commands of system() were started: they are skipped", s.unstarted))
 	}
 	if s.faults.Load() && s.status == 0 {
 		s.status = 1
@@ -577,7 +575,7 @@ func (s *session) finish() (int, error) {
 	return s.status, endErr
 }
 
-// watch notes that the last n links are of a watchpoint at an address.
+// watch records that the last n links are of a watchpoint at an address.
 func (s *session) watch(addr uint64, n int) {
 	if s.watched == nil {
 		s.watched = map[uint64][]int{}
@@ -598,7 +596,7 @@ func (s *session) unwatch(addr uint64) {
 	delete(s.watched, addr)
 }
 
-// ended stands for a link that was closed before the end of the run.
+// ended replaces a link that was closed before the end of the run.
 type ended struct{}
 
 func (ended) Close() error { return nil }
@@ -630,8 +628,8 @@ func (s *session) close() {
 	}
 }
 
-// orEnded is what to say of an error that came before all was attached: that the
-// process of -p has ended meanwhile, if so.
+// orEnded adds to an error during attaching that the process of -p has ended meanwhile, if
+// so.
 func (s *session) orEnded(err error) error {
 	if s.host == nil || s.opts.PID == 0 || alive(s.opts.PID) { // without a host nothing was begun
 		return err

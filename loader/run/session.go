@@ -45,14 +45,14 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 	return &Session{s}, nil
 }
 
-// Attach runs the begin programs, attaches the others, and lets the command of Options go on.
+// Attach runs the begin programs, attaches the others, and resumes the command of Options.
 func (x *Session) Attach() error {
 	s := x.s
 	defer s.progress.stop()
 	if err := s.start(); err != nil {
 		return s.orEnded(err)
 	}
-	if s.opts.Mode != "" { // each test is run when its turn comes
+	if s.opts.Mode != "" { // each test is run in order
 		return nil
 	}
 	if err := s.resumeChild(); err != nil {
@@ -83,8 +83,8 @@ func (x *Session) Finish() (status int, err error) { return x.s.finish() }
 // Close frees everything. Nothing is attached when it returns.
 func (x *Session) Close() { x.s.close() }
 
-// Stop ends the run in good order. What may block the output then, such as commands of system(),
-// has another second.
+// Stop ends the run gracefully. Operations that may block the output, such as commands of
+// system(), have another second.
 func (x *Session) Stop() {
 	s := x.s
 	s.stop()
@@ -110,8 +110,8 @@ func (x *Session) RunSelf() {
 	}
 }
 
-// Run takes all steps. The status is the script's exit code. An error means that the run did not
-// begin, or could not go on; nothing is attached any more when Run returns.
+// Run performs all steps. The status is the script's exit code. An error means that the run did
+// not begin, or could not go on; nothing is attached any more when Run returns.
 func Run(o *object.Object, opts Options) (status int, err error) {
 	x, err := Load(o, opts)
 	if err != nil {
@@ -121,7 +121,7 @@ func Run(o *object.Object, opts Options) (status int, err error) {
 	return x.Run()
 }
 
-// Run takes the steps after Load, but for Close.
+// Run performs the steps after Load, except Close.
 func (x *Session) Run() (status int, err error) {
 	if x.s.opts.DryRun {
 		return 0, nil
@@ -145,7 +145,7 @@ func (x *Session) Elements(m *manifest.Map) ([]render.Element, error) { return x
 // add meanwhile is either in the result or in the map afterwards.
 func (x *Session) Take(m *manifest.Map) ([]render.Element, error) { return x.s.maps.take(m) }
 
-// Env returns what the values of maps need of this host; any goroutine may use it until Close.
+// Env returns the host data for printing values of maps; any goroutine may use it until Close.
 func (x *Session) Env() *format.Env { return x.s.env() }
 
 // Frames returns the addresses of a stack, innermost first.

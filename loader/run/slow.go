@@ -19,16 +19,16 @@ import (
 	"btc/loader/event"
 )
 
-// maxCatBytes is how much cat() prints unless the script says otherwise.
+// maxCatBytes is the default limit of cat().
 const maxCatBytes = 10240
 
-// commandTime is how long after the end of a run commands of system() that wait
-// for their turn are still started. A script that wants one at each context switch
-// leaves thousands, and a user who has asked for the end waits for them. It is also how long
-// what runs then may take, and cat() may block.
+// commandTime is how long after the end of a run queued commands of system() are still
+// started. A script that runs one at each context switch leaves thousands, and a user who
+// has asked for the end waits for them. It is also how long a running command may take, and
+// cat() may block.
 const commandTime = time.Second
 
-// rush ends what blocks the printer.
+// rush cancels operations that block the printer.
 type rush struct {
 	once sync.Once
 	c    chan struct{}
@@ -36,8 +36,8 @@ type rush struct {
 
 func (r *rush) now() { r.once.Do(func() { close(r.c) }) }
 
-// hurry is closed when what is being done must end. What the end programs ask for has its
-// time.
+// hurry is closed when running operations must end. Those of the end programs have their
+// own time.
 func (s *writer) hurry() <-chan struct{} {
 	if s.ending {
 		return nil
@@ -99,13 +99,13 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// maxHeld is how much of the output of a command is kept until it has ended, to be printed
-// when it succeeds and reported when it fails. What is longer is printed as it comes.
+// maxHeld is how much output of a command is kept until it ends, to be printed on success
+// and reported on failure. Longer output is printed as it comes.
 const maxHeld = 1 << 20
 
-// onSystem runs a shell command; prepare has made sure of --unsafe. What it writes,
-// to either output, follows what is printed so far. Of a command that fails it is
-// part of the error: bpftrace does not print it.
+// onSystem runs a shell command; prepare has made sure of --unsafe. What it writes, to
+// either output, follows what is printed so far. For a command that fails it is part of the
+// error: bpftrace does not print it.
 func (s *writer) onSystem(e *event.Event) {
 	if s.overtime.Load() && !s.ending {
 		s.unstarted++
@@ -119,7 +119,7 @@ func (s *writer) onSystem(e *event.Event) {
 	defer r.Close()
 	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", string(s.printf(e))}, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, w, w},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}, // threads of ours do not end before us
+		Sys:   &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}, // this process's threads do not end before it
 	})
 	w.Close()
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *writer) await(p *os.Process) *os.ProcessState {
 	}
 }
 
-// chunks shows what r gives in pieces that end with whole characters, until its end, or
+// chunks shows the data of r in pieces that end with whole characters, until its end, or
 // until quit is closed.
 func chunks(r io.Reader, quit <-chan struct{}, show func([]byte)) error {
 	type piece struct {

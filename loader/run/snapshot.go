@@ -42,7 +42,7 @@ func (s *session) snapshot(now time.Time) {
 		return
 	}
 	if due {
-		// Snapshots that could not be shown in time are left out: the next is at the next multiple.
+		// Snapshots that could not be shown in time are skipped: the next is at the next multiple.
 		c.next = c.next.Add(now.Sub(c.next).Truncate(s.opts.Every) + s.opts.Every)
 		c.timer.Reset(c.next.Sub(now))
 	}
@@ -51,7 +51,7 @@ func (s *session) snapshot(now time.Time) {
 		return
 	}
 	if c.skipped > 0 {
-		s.warn(fmt.Sprintf("WARNING: the output is slow: %d snapshots were left out", c.skipped))
+		s.warn(fmt.Sprintf("WARNING: slow output: %d snapshots were skipped", c.skipped))
 		c.skipped = 0
 	}
 	var all []*output.Map
@@ -86,7 +86,7 @@ func (s *session) showNow() {
 	s.events.wake()
 }
 
-// endDocument passes on what was written as a whole document, where the output replaces one by the next.
+// endDocument passes on the output as a whole document, if the format replaces documents.
 func (w *writer) endDocument() {
 	d, ok := w.opts.Out.(output.Replacer)
 	if !ok || !w.opts.Format.Document {

@@ -9,8 +9,8 @@ import (
 	"btc/loader/ring"
 )
 
-// source returns the records of the events ring buffer in order, with a look ahead
-// for what belongs together.
+// source returns the records of the events ring buffer in order, with a lookahead for
+// records that belong together.
 type source struct {
 	ring  *ring.Reader
 	queue [][]byte // read ahead
@@ -35,7 +35,7 @@ func (s *source) next() []byte {
 	for len(s.queue) > 0 {
 		r := s.queue[0]
 		s.queue = s.queue[1:]
-		if r != nil { // not taken by a look ahead
+		if r != nil { // not consumed by a lookahead
 			return r
 		}
 	}
@@ -77,7 +77,7 @@ func (s *source) pause(d time.Duration) { s.ring.Pause(d) }
 // waiting reports whether records are there.
 func (s *source) waiting() bool { return len(s.queue) > 0 || s.ring.Waiting() }
 
-// wait waits for records: until programs or wake say so, at most the given time.
+// wait waits for records: until programs or wake end it, at most the given time.
 func (s *source) wait(d time.Duration) error { return s.ring.Wait(d) }
 
 // sleep waits for the next record, of programs that wake the reader for it.
@@ -86,17 +86,17 @@ func (s *source) sleep(d time.Duration) error { return s.ring.Sleep(d) }
 // maxAhead bounds the records that a look ahead keeps.
 const maxAhead = 1024
 
-// verdict is what a look ahead thinks of a record.
+// verdict is the result of a lookahead for a record.
 type verdict int
 
 const (
 	passBy verdict = iota // look on
-	takeIt                // this is the one: take it out of the queue
-	giveUp                // what is looked for cannot come before this one
+	takeIt                // this is the one: remove it from the queue
+	giveUp                // the record that is looked for cannot come before this one
 )
 
-// ahead shows the records that follow to judge, in order, and reports whether one
-// was taken. It waits a short time for records that are on their way.
+// ahead passes the following records to judge, in order, and reports whether one was taken.
+// It waits a short time for records that are on their way.
 func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
 	for i, r := range s.queue {
 		if r == nil {
@@ -131,7 +131,7 @@ func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
 	return false
 }
 
-// discard throws away what is in the buffer.
+// discard drops the content of the buffer.
 func (s *source) discard() {
 	s.queue = nil
 	for s.ring.Next() != nil {

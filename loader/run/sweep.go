@@ -8,7 +8,7 @@ import (
 	"btc/loader/bpfmap"
 )
 
-// stackRef is a place in a key or value that holds the id of a stack.
+// stackRef is the offset in a key or value of the id of a stack.
 type stackRef struct {
 	stack string // the stack map's name
 	off   int
@@ -48,10 +48,10 @@ func refsOf(m *manifest.Map) (keys, values []stackRef) {
 	return stackRefs(m.Key, 0), values
 }
 
-// sweep frees the stacks that no map holds any more, after m was cleared: without
-// it a script that prints and clears would fill its table of stacks. It acts only
-// on tables that are more than half full.
-// queued and done are how many items the printer was given and has done.
+// sweep frees the stacks that no map holds any more, after m was cleared: without it a
+// script that prints and clears would fill its table of stacks. It acts only on tables that
+// are more than half full. queued and done are the numbers of items that the printer was
+// given and has done.
 func (t *mapTable) sweep(m *manifest.Map, queued, done uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,8 +87,8 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 			return err
 		}
 	}
-	// A stack that is met again meanwhile is found in the table and not kept anew;
-	// the frames of those taken out now stay known here until the next sweep.
+	// A stack that occurs again meanwhile is found in the table and not stored again; the
+	// frames of removed ones stay known here until the next sweep.
 	out := map[uint64][]byte{}
 	for _, key := range ids {
 		id := binary.NativeEndian.Uint64(key)
@@ -110,9 +110,9 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 	return nil
 }
 
-// sweeps are the frames that sweeps took out of the tables of stacks. Those of the last one
-// are kept for what was sent before, and those before it until the printer has done
-// what was queued until then.
+// sweeps are the frames of stacks that sweeps removed from the tables. Those of the last
+// one are kept for earlier events, and those before it until the printer has done what was
+// queued until then.
 type sweeps struct {
 	mu  sync.Mutex
 	all map[string][]sweep // by stack map, newest first
@@ -126,7 +126,7 @@ type sweep struct {
 // maxSweeps bounds the sweeps of a table that are kept while the printer is behind.
 const maxSweeps = 4
 
-// trim drops the sweeps that are not needed when the printer has done so many items, and
+// trim drops the sweeps that are not needed once the printer has done that many items, and
 // reports whether there is room for another one.
 func (s *sweeps) trim(stack string, done uint64) bool {
 	s.mu.Lock()
@@ -162,7 +162,7 @@ func (s *sweeps) find(stack string, id uint64) []byte {
 	return nil
 }
 
-// markStacks notes the ids of a stack map that a map of the script holds.
+// markStacks marks the ids of a stack map that a map of the script contains.
 func (t *mapTable) markStacks(m *manifest.Map, stack string, used map[uint64]bool) error {
 	keys, values := refsOf(m)
 	if len(keys)+len(values) == 0 {

@@ -14,15 +14,15 @@ import (
 	"btc/loader/report"
 )
 
-// Tests and benchmarks are programs that the kernel runs on request, on a packet
-// of their own. Both print what bpftrace prints for them, but for the time of
-// a test, which is the measured one here.
+// Tests and benchmarks are programs that the kernel runs on request, on a packet of their
+// own. Both print what bpftrace prints for them, except for the time of a test, which is
+// measured here.
 
-// packet is the smallest input that the kernel takes: an Ethernet header.
+// packet is the smallest input that the kernel accepts: an Ethernet header.
 var packet = make([]byte, 14)
 
-// errNone says that the script has nothing for the chosen mode, or only what
-// another mode runs.
+// errNone means that the script has nothing for the chosen mode, or only what another mode
+// runs.
 func (s *session) errNone() error {
 	has := map[string]bool{}
 	for i := range s.manifest.Programs {
@@ -47,7 +47,7 @@ type trial struct {
 	plan   *attach.Plan
 	prog   *ebpf.Program
 	output []byte // of the last run
-	passed bool   // the last run gave 0, and neither exit code nor errors
+	passed bool   // the last run returned 0, without exit code or errors
 	result uint32
 	took   time.Duration // each time
 }
@@ -105,7 +105,7 @@ func (s *session) run(t *trial, times int) error {
 		s.awaitRoom(false)
 		s.handleOne(record)
 	}
-	if s.exited { // what was queued behind exit()
+	if s.exited { // queued after exit()
 		s.events.discard()
 	}
 	t.passed = t.result == 0 && s.status == 0 && s.errors == 0
@@ -148,9 +148,8 @@ func (s *session) report(t *trial, times int) {
 // enough is how long a benchmark runs at least.
 const enough = time.Millisecond
 
-// runBenchmarks runs each benchmark until it took long enough to tell. One that
-// gives something else than 0 is left out, as it wishes; one that reports errors
-// makes the status of the run 1.
+// runBenchmarks runs each benchmark until its time is precise enough. One that returns
+// something else than 0 is skipped; one that reports errors makes the status of the run 1.
 func (s *session) runBenchmarks() error {
 	all := s.trials()
 	s.front.sink.BeginTrials(s.opts.Mode, names(all))
@@ -179,7 +178,7 @@ func (s *session) runBenchmarks() error {
 	return nil
 }
 
-// more is how often to repeat what took so long with n times.
+// more is the next repetition count after n repetitions took that long.
 func more(n int, total time.Duration) int {
 	switch {
 	case total < time.Microsecond:

@@ -11,17 +11,17 @@ import (
 	"btc/loader/report"
 )
 
-// writer handles events and gives its sink what they print. There are two: the front one
-// belongs to the reader of the events and prints what needs nothing but the event; the back one
-// belongs to the printer and does the rest. Each has buffers of its own.
+// writer handles events and passes their output to its sink. There are two: the front one
+// belongs to the reader of the events and prints what needs only the event; the back one
+// belongs to the printer and does the rest. Each has its own buffers.
 type writer struct {
 	*session
 	*output.Run
 	sink    output.Sink
-	ending  bool        // what comes was sent by the end programs
+	ending  bool        // the following events are from the end programs
 	isFront bool        // belongs to the reader of the events
-	text    []byte      // of the event at hand
-	event   event.Event // at hand
+	text    []byte      // of the current event
+	event   event.Event // the current event
 }
 
 // startPrinter makes the printer and both writers.
@@ -35,7 +35,7 @@ func (s *session) startPrinter() {
 	s.front.isFront = true
 }
 
-// newWriter makes a writer, whose text pass writes.
+// newWriter makes a writer whose text pass receives.
 func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 	w := &writer{session: s}
 	w.Run = &output.Run{
@@ -62,8 +62,8 @@ func (s *session) stopPrinter() error {
 	return err
 }
 
-// later has the printer do a job, after what was written before; size is the memory that
-// it holds. An error of the job is one at pos.
+// later queues a job for the printer, after the previous output; size is its memory. An
+// error of the job is one at pos.
 func (w *writer) later(size int, pos manifest.Pos, job func(*writer)) {
 	if !w.isFront {
 		job(w)
@@ -88,15 +88,14 @@ func (w *writer) guarded(pos manifest.Pos, job func()) {
 	w.Out.Idle()
 }
 
-// fault reports what went wrong inside of btrun; the rest of the run goes on, and its status
-// is not 0.
+// fault reports an internal error; the rest of the run goes on, and its status is not 0.
 func (s *session) fault(pos manifest.Pos, err error) {
 	s.faults.Store(true)
 	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
 	s.tell(f.Message("ERROR"))
 }
 
-// message writes a line to the error output, after what was printed before.
+// message writes a line to the error output, after the previous output.
 func (w *writer) message(text string) {
 	w.later(len(text), manifest.Pos{}, func(back *writer) {
 		back.Out.Idle()
@@ -104,10 +103,10 @@ func (w *writer) message(text string) {
 	})
 }
 
-// slowKinds are the layouts whose text is looked up in files of the host.
+// slowKinds are the layouts that are printed with data from files of the host.
 var slowKinds = map[string]bool{"kstack": true, "ustack": true, "ksym": true, "usym": true, "username": true, "cgroup_path": true}
 
-// isSlow reports whether the text of a value may take long to make.
+// isSlow reports whether printing a value may take long.
 func isSlow(l *manifest.Layout) bool {
 	return anyPart(l, func(l *manifest.Layout) bool { return slowKinds[l.Kind] })
 }

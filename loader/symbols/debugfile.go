@@ -9,13 +9,13 @@ import (
 	"btc/internal/safefile"
 )
 
-// debugFolder is where separate files of symbols lie.
+// debugFolder is the directory of separate symbol files.
 const debugFolder = "/usr/lib/debug"
 
 // debugFile asks for the functions of f and of the separate file with the symbols that
 // were stripped off it, as binutils and gdb look for it: by build id, then by the name and
 // checksum in .gnu_debuglink, beside the file at path or under /usr/lib/debug. Each is
-// looked for below the roots: the process's own root and ours. nil: there is none.
+// looked for below the roots: the process's own root and that of this process. nil: there is none.
 func (t *Table) debugFile(f *os.File, answer *reply, path string, roots []string) *reply {
 	type candidate struct {
 		name   string

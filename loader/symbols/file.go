@@ -14,11 +14,11 @@ type fileSyms struct {
 	used    uint64 // when it was last asked for, as Table.clock counts
 }
 
-// parsed is what is read of one ELF file.
+// parsed is the result of reading one ELF file.
 type parsed struct {
 	table
 	buildID  string
-	full     bool // more functions than a table holds
+	full     bool // more functions than a table can hold
 	stripped bool // there may be a separate file of symbols
 	link     string
 	linkSum  uint32 // CRC-32 of the file that link names
@@ -57,7 +57,7 @@ func parseDebugFile(file, debug io.ReaderAt) (*parsed, error) {
 	return p, nil
 }
 
-// add takes the functions of f's tables, at offsets in layout's file.
+// add adds the functions of f's tables, at offsets in layout's file.
 func (p *parsed) add(f, layout *elf.File) {
 	eachFunction(f, func(s *binary.Symbol, name []byte) bool {
 		off, ok := FileOffset(layout, s.Value)

@@ -14,12 +14,12 @@ import (
 	"btc/loader/usdt"
 )
 
-// Files answers questions about the ELF files that attach points name. Whoever wrote such a
-// file is not known: it is opened here, and read by the parser process, which has no
-// privileges and a limit of its memory and time.
+// Files answers queries about the ELF files that attach points name. Their origin is
+// unknown: a file is opened here, and parsed by the parser process, which has no privileges
+// and limited memory and time.
 type Files struct{ parser parser }
 
-// NewFiles starts nothing: the first question does. Warn gets what may be shown.
+// NewFiles starts nothing: the first query does. Warn receives warnings to show.
 func NewFiles(warn func(string)) *Files { return &Files{parser{warn: warn, patience: 15}} }
 
 // Close ends the process. A nil Files has none.
@@ -29,32 +29,32 @@ func (f *Files) Close() {
 	}
 }
 
-// MaxPlaces bounds the functions or probes of one file that an answer has.
+// MaxPlaces bounds the functions or probes of one file in a result.
 const MaxPlaces = 1 << 18
 
 // ErrNotELF is the cause of an error about a file that is not an ELF file.
 var ErrNotELF = errors.New("not an ELF file")
 
-// Function is a function of a file, with what an attach point needs to know of it.
+// Function is a function of a file, as an attach point needs it.
 type Function struct {
 	Name        string
 	Value, Size uint64 // virtual address, bytes
 	Offset      uint64 // in the file, if Loaded
 	Loaded      bool
 	Hidden      bool // not the default one of several versions
-	// At reports, of a place inside the function, whether an instruction begins there; Unchecked
-	// is why that is not known.
+	// At reports, for an address inside the function, whether an instruction begins there;
+	// Unchecked is why that is unknown.
 	At        bool
 	Unchecked string
 }
 
-// Image is what is known of a program or library.
+// Image describes a program or library.
 type Image struct {
 	Path   string // of the file, or of the archive that it is in
-	Base   uint64 // where the ELF file begins in it, in bytes
+	Base   uint64 // offset of the ELF file in it, in bytes
 	Linked bool   // it is a program or a shared library
-	// Identity tells builds apart (binary.Identity), where it was asked for; NoIdentity is why
-	// there is none.
+	// Identity identifies the build (binary.Identity), if requested; NoIdentity is why there
+	// is none.
 	Identity, NoIdentity string
 	Functions            []Function // those that the question named, in the order of the file
 	// CodeOffset is where the address that was asked for is in the file, if HasCode. Around is
@@ -68,7 +68,7 @@ type Image struct {
 type Question struct {
 	Name, Lang string // Lang "cpp": Name is a C++ function
 	Addr       uint64
-	Offset     uint64 // a place inside the functions that Name names, in bytes
+	Offset     uint64 // an offset inside the functions that Name matches, in bytes
 	Identity   bool   // the file's identity is wanted
 }
 
@@ -123,7 +123,7 @@ func (f *Files) Probes(path, provider, name string, identity bool) (img *Image, 
 	return img, all, failure, u.err()
 }
 
-// Address is where a symbol is, relative to other places of its file.
+// Address is the location of a symbol, relative to others in its file.
 type Address struct {
 	Value, From, CodeStart       uint64 // virtual addresses: of the symbol, of the place, of the first code
 	Known, HasFrom, HasCodeStart bool
@@ -144,7 +144,7 @@ func (f *Files) Address(path, symbol string, offset uint64) (*Address, error) {
 	return a, u.err()
 }
 
-// ask opens a file, sends a question about it and gives the answer after its common part.
+// ask opens a file, sends a query about it and returns the response after its common part.
 func (f *Files) ask(kind uint8, path string, question packer) (*unpacker, *Image, error) {
 	archive, member, inside := bin.Member(path)
 	file, err := safefile.Open(archive)
@@ -162,7 +162,7 @@ func (f *Files) ask(kind uint8, path string, question packer) (*unpacker, *Image
 	p.number(uint64(info.Size()))
 	text := string(append(p, question...))
 	if len(text) > maxText {
-		return nil, nil, errors.New("the name of what is looked for is too long")
+		return nil, nil, errors.New("the name is too long")
 	}
 	answer, err := f.parser.call(&request{kind: kind, text: text, files: []int{int(file.Fd())}})
 	if err != nil {
@@ -188,7 +188,7 @@ type notELFError struct{ text string }
 func (e *notELFError) Error() string { return e.text }
 func (e *notELFError) Unwrap() error { return ErrNotELF }
 
-// What follows runs in the parser process.
+// The following code runs in the parser process.
 
 // answerFile answers a question about an ELF file.
 func (r *request) answerFile(in io.ReaderAt) *reply {
@@ -241,7 +241,7 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 	p.number(off)
 	p.truth(ok)
 	if q.Name == "" {
-		// A stripped file does not tell where its functions begin.
+		// A stripped file does not say where its functions begin.
 		around, has := Function{}, false
 		eachFunction(f, func(s *bin.Symbol, name []byte) bool {
 			if surrounds(s.Value, s.Size, q.Addr) && (!has || s.Value > around.Value) {
@@ -284,11 +284,11 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 	return nil
 }
 
-// surrounds reports whether a function of a size is at an address. Of several, one in another, the
-// one that begins last counts: less is between.
+// surrounds reports whether a function of a size contains an address. Of several nested ones, the
+// one that begins last counts.
 func surrounds(value, size, addr uint64) bool { return value <= addr && addr-value < size }
 
-// maxAnswer bounds an answer, in bytes.
+// maxAnswer bounds a response, in bytes.
 const maxAnswer = 64 << 20
 
 // means reports whether a question is about a function of that name.
@@ -302,7 +302,7 @@ func functionOf(f *elf.File, s *bin.Symbol, name []byte) Function {
 	return fn
 }
 
-// check finds out whether an instruction begins off bytes into the function.
+// check determines whether an instruction begins off bytes into the function.
 func (fn *Function) check(f *elf.File, off uint64) {
 	code, err := codeOf(f, fn.Value, off)
 	if err == nil {
@@ -316,10 +316,10 @@ func (fn *Function) check(f *elf.File, off uint64) {
 // maxFunction bounds the bytes of a function that are read.
 const maxFunction = 16 << 20
 
-// codeOf reads the code from a virtual address on, up to off bytes after it and the instruction
+// codeOf reads the code from a virtual address, up to off bytes after it and the instruction
 // that begins before.
 func codeOf(f *elf.File, addr, off uint64) ([]byte, error) {
-	const longest = 16 // instructions are no longer
+	const longest = 16 // instructions are not longer
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz && off < min(p.Filesz-(addr-p.Vaddr), maxFunction) {
 			code := make([]byte, min(off+longest, p.Filesz-(addr-p.Vaddr)))
@@ -404,8 +404,8 @@ func codeStart(f *elf.File) (least uint64, found bool) {
 	return least, found
 }
 
-// isProgram tells a program from a library: it has a fixed address or names an interpreter, or
-// says so.
+// isProgram distinguishes a program from a library: it has a fixed address or names an
+// interpreter, or says so.
 func isProgram(f *elf.File) bool {
 	if f.Type == elf.ET_EXEC {
 		return true
@@ -420,7 +420,7 @@ func isProgram(f *elf.File) bool {
 	return err == nil && len(flags) == 1 && flags[0]&pie != 0
 }
 
-// packer appends numbers and strings to a message; unpacker takes them out again. Their methods
+// packer appends numbers and strings to a message; unpacker reads them back. Their methods
 // are not inlined: that would be five times the code.
 type packer []byte
 
@@ -461,7 +461,7 @@ func (p *packer) function(f *Function) {
 	}
 }
 
-// unpacker reads a message of the other process, which may say anything: after its end all
+// unpacker reads a message of the other process, which is untrusted: after its end all
 // numbers are 0 and all strings empty.
 type unpacker struct {
 	rest []byte

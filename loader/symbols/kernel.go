@@ -1,8 +1,8 @@
-// Package symbols turns addresses into names: kernel addresses by
-// /proc/kallsyms, user addresses by a process's memory map and the symbol tables
-// of the files in it. It also writes stacks in the language's forms.
+// Package symbols resolves addresses to names: kernel addresses by /proc/kallsyms, user
+// addresses by a process's memory map and the symbol tables of its files. It also formats
+// stacks.
 //
-// It takes addresses and gives text. Everything is read when first needed.
+// It takes addresses and returns text. Everything is read on demand.
 package symbols
 
 import (
@@ -18,12 +18,12 @@ import (
 // is bounded: see the constants below.
 type Table struct {
 	Demangle bool   // show C++ and Rust names as written in the source
-	Watch    *Watch // what processes map from when it began; nil: nothing is known
+	Watch    *Watch // process mappings since it began; nil: none
 	// Referenced calls add with the processes that the script's maps refer to: they are
 	// kept when others that have ended are forgotten. Snapshot calls it. nil: none.
 	Referenced func(add func(tgid uint32))
-	// Warn shows what is said once, such as a limit that was reached, from any goroutine;
-	// nil: nobody wants it.
+	// Warn shows one-time messages, such as a limit that was reached, from any goroutine;
+	// nil: they are dropped.
 	Warn func(string)
 
 	// Of lookups only.
@@ -33,8 +33,8 @@ type Table struct {
 	readable map[string]string // mangled -> shown
 	shown    int               // bytes of readable
 
-	mu       sync.Mutex // of what follows, of what is in procs and of Watch; not held while a file is read
-	clock    uint64     // counts what was used when
+	mu       sync.Mutex // guards the fields below, those of procs and Watch; not held while a file is read
+	clock    uint64     // LRU clock
 	procs    map[uint32]*process
 	mapBytes int // of procs
 	sweepAt  int // of procs: how many there may be
@@ -47,12 +47,12 @@ type Table struct {
 	warned map[string]bool
 }
 
-// Bounds of what a table keeps. What has not been used for longest goes first; it is read
-// again when it is asked for and still there.
+// Limits of a table. The least recently used entry is evicted; it is read again on demand
+// if it still exists.
 const (
 	maxSymBytes   = 192 << 20 // bytes of functions of files and perf maps
 	maxFiles      = 4096
-	minProcs      = 4096     // processes that are kept without a look at who needs them
+	minProcs      = 4096     // processes that are kept without checking whether they are referenced
 	recentProcs   = 1024     // of these, those that always stay
 	maxProcs      = 1 << 16  // processes
 	maxMapBytes   = 64 << 20 // bytes of their memory maps
@@ -66,7 +66,7 @@ func New(demangle bool) *Table {
 	return t
 }
 
-// Close ends what the table started, and the watch.
+// Close stops the helpers that the table started, and the watch.
 func (t *Table) Close() {
 	if t == nil {
 		return
@@ -79,7 +79,7 @@ func (t *Table) Close() {
 	}
 }
 
-// warn says something, once.
+// warn shows a message once.
 func (t *Table) warn(text string) {
 	t.warnMu.Lock()
 	defer t.warnMu.Unlock()

@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parser runs the process without privileges that reads what other processes may have
-// made: symbol tables, perf maps, mangled names. We only open the files. A request that
-// crashes the process or takes too long costs its own answer; the next one starts the
-// process again.
+// parser runs the unprivileged process that parses untrusted files: symbol tables, perf
+// maps, mangled names. This process only opens the files. A request that crashes the
+// process or takes too long fails; the next one starts the process again.
 type parser struct {
 	proc  *os.Process
 	sock  socket
 	fails int
 	last  time.Time // failure
 	warn  func(string)
-	// patience multiplies the times that a request may take; 0: 1.
+	// patience multiplies the time limits of a request; 0: 1.
 	patience int
 }
 
@@ -27,18 +26,18 @@ const parserName = "btrun-symbols"
 
 const (
 	parserSocket = 3 // its descriptor in the parser process
-	// parseTime is how much time of the processors a request may take, and parseWait how
-	// long on a busy machine. This is for how long a hostile file can hold us up, and
-	// maxParseFails how often.
+	// parseTime is the CPU time limit of a request, and parseWait its wall clock limit on a
+	// busy machine. They bound how long a hostile file can block, and maxParseFails how
+	// often.
 	parseTime     = 4 * time.Second
 	parseWait     = 4 * parseTime
 	maxParseFails = 16
-	failPause     = 10 * time.Minute // then one more failure is taken
+	failPause     = 10 * time.Minute // then another failure is accepted
 )
 
 var errParserOff = errors.New("the process that reads symbols failed too often")
 
-// call sends a request and waits for the answer.
+// call sends a request and waits for the response.
 func (p *parser) call(r *request) (*reply, error) {
 	if p.fails >= maxParseFails {
 		if time.Since(p.last) < failPause {
@@ -101,7 +100,7 @@ func (p *parser) start() error {
 	p.proc, err = os.StartProcess("/proc/self/exe", []string{parserName}, &os.ProcAttr{
 		Files: []*os.File{null, null, null, theirs},
 		Env:   []string{"GOTRACEBACK=none", "GOMEMLIMIT=256MiB"},
-		Sys:   &unix.SysProcAttr{Setpgid: true}, // not hit by what the terminal sends to our group
+		Sys:   &unix.SysProcAttr{Setpgid: true}, // not hit by the terminal's signals to this process group
 	})
 	if err != nil {
 		unix.Close(pair[0])

@@ -27,21 +27,21 @@ func init() {
 // Limits of the parser process.
 const (
 	parserMemory = 768 << 20 // bytes of data (RLIMIT_DATA)
-	nobody       = 65534     // its user and group when we are root
+	nobody       = 65534     // its user and group when running as root
 )
 
-// What capset(2) is called with; the system call of several threads needs an address
-// that stays.
+// The argument of capset(2); the system call by several threads needs an address that
+// stays.
 var (
 	capHead = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	noCaps  [2]unix.CapUserData
 )
 
-// dropPrivileges leaves the process with what it needs to compute: no capability, no
-// user who owns anything, no descriptor but the socket, no way to open or execute anything.
+// dropPrivileges leaves the process with what it needs to compute: no capabilities, no user
+// that owns anything, no descriptor but the socket, no way to open or execute anything.
 func dropPrivileges() error {
 	unix.CloseRange(parserSocket+1, ^uint(0), 0)
-	// It ends when the socket is closed; what ends our parent may come before that.
+	// It ends when the socket is closed; a signal that ends the parent may come first.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	for _, l := range []struct {
 		kind int
@@ -60,8 +60,8 @@ func dropPrivileges() error {
 		return nil
 	}
 	prctl := func(option int, a, b uintptr) error { return allThreads(unix.SYS_PRCTL, uintptr(option), a, b) }
-	// These need privileges themselves. Without them no_new_privs keeps what the bounding
-	// set would from coming back.
+	// These need privileges themselves. Without them no_new_privs has the effect of the
+	// bounding set.
 	for c := uintptr(0); prctl(unix.PR_CAPBSET_DROP, c, 0) == nil; c++ {
 	}
 	if os.Geteuid() == 0 || os.Getuid() == 0 {
@@ -75,7 +75,7 @@ func dropPrivileges() error {
 	if err := prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return err
 	}
-	// A change of user clears the one and sets the other; not every way here changes it.
+	// A change of user clears the one and sets the other; not every path here changes it.
 	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	restrictSyscalls() // a kernel without seccomp leaves the rest
@@ -141,8 +141,7 @@ func (r *request) receive(s *socket) error {
 	return err
 }
 
-// answer does what a request asks for. What goes wrong in ways that nobody foresaw is
-// an answer without content.
+// answer handles a request. An unforeseen failure yields an empty response.
 func (r *request) answer() (answer *reply) {
 	answer = &reply{}
 	defer func() {
@@ -186,7 +185,7 @@ func hasChecksum(r io.ReaderAt, sum uint32) bool {
 	return err == nil && n <= maxDebugFile && h.Sum32() == sum
 }
 
-// Bounds of demangling: a short name may stand for text without end.
+// Limits of demangling: a short name may expand without end.
 const (
 	maxMangled    = 4096
 	maxShownShift = 14

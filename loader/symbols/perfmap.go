@@ -16,8 +16,8 @@ import (
 	"btc/internal/safefile"
 )
 
-// perfMap holds the functions that a process's just-in-time compiler has named in
-// the file /tmp/perf-PID.map: a line "START SIZE NAME" for each, in hex.
+// perfMap has the functions that a process's just-in-time compiler has named in the file
+// /tmp/perf-PID.map: one line "START SIZE NAME" each, in hex.
 type perfMap struct {
 	path   string
 	tables []table // by address; the later come from later in the file
@@ -61,8 +61,8 @@ func (p *perfMap) add(t table) {
 	p.tables = append(p.tables, t)
 }
 
-// merged is both tables in one. A later function takes the place of an earlier one at the
-// same address.
+// merged is the union of both tables. A later function replaces an earlier one at the same
+// address.
 func merged(old, new *table) (m table) {
 	m.entries, m.names = make([]entry, 0, len(old.entries)+len(new.entries)), make([]byte, 0, len(old.names)+len(new.names))
 	take := func(t *table, i int) {
@@ -149,13 +149,13 @@ func (t *Table) refresh(p *perfMap, tgid uint32) {
 		}
 		p.full = answer.full || p.bytes() > maxPerfBytes
 		end := int64(answer.off)
-		if end <= p.read { // only the begin of a line: it is read again when there is more
+		if end <= p.read { // an incomplete line: it is read again when there is more
 			break
 		}
 		p.read = end
 	}
 	if p.full {
-		t.warn("WARNING: a perf map is too large: what was added to it last is not read")
+		t.warn("WARNING: a perf map is too large: its last entries are not read")
 	}
 }
 
@@ -171,8 +171,8 @@ func openPerfMap(tgid uint32) (*os.File, string) {
 
 type perfMapName struct{ root, name string }
 
-// perfMapNames are the files that may be a process's: it names them by its process
-// ID in its own namespace, in its own /tmp.
+// perfMapNames are the candidate files of a process: it names them by its process ID in its
+// own namespace, in its own /tmp.
 func perfMapNames(tgid uint32) []perfMapName {
 	name := func(pid string) string { return "/tmp/perf-" + pid + ".map" }
 	outer := strconv.FormatUint(uint64(tgid), 10)
@@ -191,12 +191,12 @@ func perfMapNames(tgid uint32) []perfMapName {
 	return append(out, perfMapName{root, name(outer)}, perfMapName{"/", name(outer)})
 }
 
-// parsePerfMap reads the lines that are right from an offset on, up to perfMapPiece bytes
-// or the end of the last whole line; end is the offset after what was read.
+// parsePerfMap reads the valid lines from an offset on, up to perfMapPiece bytes or the end
+// of the last whole line; end is the offset after the data read.
 func parsePerfMap(r io.ReaderAt, from int64) (t table, end int64, full bool) {
 	end = from
 	buf := make([]byte, perfMapLine)
-	kept := 0 // bytes in buf of a line that goes on
+	kept := 0 // bytes in buf of an incomplete line
 	for end-from < perfMapPiece && !full {
 		n, err := r.ReadAt(buf[kept:], end+int64(kept))
 		b := buf[:kept+n]
@@ -216,7 +216,7 @@ func parsePerfMap(r io.ReaderAt, from int64) (t table, end int64, full bool) {
 		}
 		kept = copy(buf, b)
 		if err != nil || n == 0 {
-			addPerfLine(&t, buf[:kept]) // perhaps not whole: what comes later replaces it
+			addPerfLine(&t, buf[:kept]) // perhaps incomplete: later data replaces it
 			break
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"btc/internal/safefile"
 )
 
-// process is what is known of a process's memory: taken when the program
-// reports the process for the first time, or when an address is asked for.
+// process is a snapshot of a process's memory map, taken when the program reports the
+// process for the first time, or when an address is resolved.
 type process struct {
 	maps      []mapping
 	bytes     int             // of maps
@@ -34,12 +34,11 @@ type mapping struct {
 	file            fileID
 }
 
-// fileID tells files apart, and one file under two names is the same.
+// fileID identifies a file, also under two names.
 type fileID struct{ dev, ino uint64 }
 
-// Snapshot reads a process's memory map now, so that its addresses can be
-// resolved after it is gone. A newer snapshot replaces an older one only when it
-// holds something.
+// Snapshot reads a process's memory map now, so that its addresses can be resolved after it
+// is gone. A newer snapshot replaces an older one only if it is not empty.
 func (t *Table) Snapshot(tgid uint32) {
 	maps := readMaps(tgid)
 	t.mu.Lock()
@@ -54,7 +53,7 @@ func (t *Table) Snapshot(tgid uint32) {
 	}
 }
 
-// note keeps what was read of a process's memory map.
+// note stores a process's memory map.
 func (t *Table) note(tgid uint32, maps []mapping) {
 	t.clock++
 	p := t.procs[tgid]
@@ -76,7 +75,7 @@ func (t *Table) note(tgid uint32, maps []mapping) {
 	}
 }
 
-// noteWatched keeps what the watch knows of a process that is gone, and of the one whose
+// noteWatched stores the watch's mappings of a process that is gone, and of the one whose
 // memory it began with: the watch forgets it some time.
 func (t *Table) noteWatched(tgid uint32, depth int) {
 	maps, parent := t.Watch.known(tgid)
@@ -109,7 +108,7 @@ func mappingBytes(maps []mapping) (n int) {
 }
 
 // forgetProcesses drops those that have ended and that no map refers to; but not the last
-// ones, whose events are on their way. When too much is left the oldest go, too.
+// ones, whose events are on their way. If too many are left, the oldest are dropped, too.
 func (t *Table) forgetProcesses() {
 	needed := map[uint32]bool{}
 	if t.Referenced != nil {
@@ -157,8 +156,8 @@ func (t *Table) forget(tgid uint32) {
 // addresses are printed.
 const maxHeld = 256
 
-// hold opens a mapping's file while the process shows it: it may be deleted, or
-// are in a container, and be out of reach later.
+// hold opens a mapping's file while the process shows it: it may be deleted, or be in a
+// container, and be out of reach later.
 func (t *Table) hold(m *mapping, tgid uint32) {
 	if m.path == vdsoPath {
 		return
@@ -192,7 +191,7 @@ func openSame(id fileID, open func() (*os.File, error)) *os.File {
 	return f
 }
 
-// maxMappings bounds what is kept of one process.
+// maxMappings bounds the mappings that are kept of one process.
 const maxMappings = 1 << 16
 
 func readMaps(tgid uint32) []mapping {
@@ -211,7 +210,8 @@ func readMaps(tgid uint32) []mapping {
 	return slices.Clip(maps)
 }
 
-// intern gives equal paths one copy: that of each line would keep the line in memory.
+// intern returns the shared copy of a path: that of each line would keep the line in
+// memory.
 func (t *Table) intern(path string) string {
 	if kept, ok := t.paths[path]; ok {
 		return kept
@@ -254,7 +254,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 }
 
 // User finds the function at an address of a process, and the file it is in.
-// Without a symbol, name is empty and file still says where the address lies.
+// Without a symbol, name is empty and file is still set.
 func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 	m := t.find(addr, tgid)
 	if m == nil {
@@ -294,7 +294,7 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	if m != nil {
 		return m
 	}
-	if by != 0 && by != tgid { // a child that ran with the memory of a process that we do not know
+	if by != 0 && by != tgid { // a child that ran with the memory of an unknown process
 		if m := t.find(addr, by); m != nil {
 			return m
 		}
@@ -311,8 +311,8 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	return nil
 }
 
-// known returns the mapping of an address of a process that was seen before; known says that
-// there is no more to find.
+// known returns the mapping of an address of a process that was seen before; known reports
+// that there is no more to find.
 func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -431,7 +431,7 @@ func (t *Table) forgetFiles() {
 			return
 		}
 		if t.symBytes > maxSymBytes {
-			t.warn("WARNING: the symbols of all files together take too much memory: they are read again when they are needed")
+			t.warn("WARNING: the symbols of all files take too much memory: they are read again on demand")
 		}
 		t.symBytes -= t.files[oldest].bytes()
 		delete(t.files, oldest)
@@ -446,7 +446,7 @@ func (t *Table) Usym(addr uint64, tgid uint32) string {
 	return hex(addr)
 }
 
-// show returns a name as the user wants to read it.
+// show returns a name in the user's preferred form.
 func (t *Table) show(name string) string {
 	if !t.Demangle || !strings.HasPrefix(name, "_Z") && !strings.HasPrefix(name, "_R") {
 		return name

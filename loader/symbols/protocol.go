@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The parser process gets requests, and answers each one, over a stream socket. Both
-// messages begin with a head of fixed size, in native byte order; the files of a request
-// come with its head.
+// Requests to the parser process, and its responses, are sent over a stream socket. Both
+// messages begin with a header of fixed size, in native byte order; the files of a request
+// come with its header.
 
 // Kinds of requests.
 const (
@@ -93,7 +93,7 @@ func (r *reply) write(w io.Writer) error {
 	return nil
 }
 
-var errBadReply = errors.New("the process that reads symbols sent something else")
+var errBadReply = errors.New("invalid response from the process that reads symbols")
 
 func (r *reply) read(in io.Reader) error {
 	var b [replyHead]byte
@@ -123,8 +123,8 @@ func (r *reply) read(in io.Reader) error {
 	return err
 }
 
-// socket reads and writes a socket until the deadline, or until the other end has used
-// too much of the processors; zero: there is no limit.
+// socket reads and writes a socket until the deadline, or until the other end has used too
+// much CPU time; zero: there is no limit.
 type socket struct {
 	fd       int
 	deadline time.Time
@@ -135,7 +135,7 @@ type socket struct {
 // waitPiece is how often the limits are looked at.
 const waitPiece = 250 * time.Millisecond
 
-// wait sets the socket's own time limit for an option to what is left.
+// wait sets a timeout option of the socket to the remaining time.
 func (s *socket) wait(option int) error {
 	if s.deadline.IsZero() {
 		return nil
@@ -181,7 +181,7 @@ func (s *socket) Write(b []byte) (done int, err error) {
 }
 
 // sendMessage sends bytes with descriptors. Neither it nor receiveMessage uses the functions
-// of package unix, which know all kinds of addresses.
+// of package unix, which support all kinds of addresses.
 func sendMessage(fd int, b []byte, files []int) (n int, err error) {
 	var control []byte
 	if len(files) > 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Modes of stack text.
+// Stack formats.
 const (
 	ModeBpftrace = "bpftrace"
 	ModePerf     = "perf"
@@ -32,11 +32,10 @@ func (t *Table) Ustack(frames []uint64, mode string, tgid uint32) string {
 	}, func(addr uint64) string { return t.buildIDFrame(addr, tgid) })
 }
 
-// unwindFailure is the frame that stands for a stack that could not be walked.
+// unwindFailure is the frame for a stack that could not be unwound.
 const unwindFailure = ^uint64(0)
 
-// stack begins with a newline and ends each frame with one, as the language
-// prints stacks.
+// stack begins with a newline and ends each frame with one, as the language prints stacks.
 func stack(frames []uint64, mode string, find func(uint64) (name, module string, off uint64), buildID func(uint64) string) string {
 	var b strings.Builder
 	b.WriteByte('\n')

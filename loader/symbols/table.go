@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// table holds functions by offset in a file, or by address, in little memory: a file may
-// have millions. Its contents may come from the parser process and are not trusted.
+// table maps offsets in a file, or addresses, to functions, compactly: a file may have
+// millions. Its contents may come from the parser process and are not trusted.
 type table struct {
 	entries []entry // ascending by off
 	names   []byte  // each ends in NUL
@@ -17,7 +17,7 @@ type table struct {
 type entry struct {
 	off  uint64
 	size uint32
-	name uint32 // where in names it begins
+	name uint32 // start of the name in names
 }
 
 // Bounds of one table.
@@ -27,7 +27,7 @@ const (
 	maxNames   = 1 << 27 // bytes
 )
 
-// bytes is the memory that the table takes.
+// bytes is the memory of the table.
 func (t *table) bytes() int { return len(t.entries)*entrySize + len(t.names) }
 
 // add appends a function. It reports whether there is room for it.

@@ -13,7 +13,7 @@ const vdsoPath = "[vdso]"
 // maxVDSO bounds its size, in bytes; it has one or two pages.
 const maxVDSO = 1 << 20
 
-// readVDSO reads the symbols of our own; nil when we have none of that size.
+// readVDSO reads the symbols of this process's vDSO; nil if its size differs.
 func readVDSO(size uint64) *fileSyms {
 	for _, m := range readMaps(uint32(os.Getpid())) {
 		if m.path != vdsoPath || m.end-m.start != size || size > maxVDSO {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch notes what code processes map from now on, as the kernel tells it: so the
-// addresses of one that was gone before we could look at it have names, too. It
-// takes one perf event for each CPU (PERF_RECORD_MMAP2, Linux 3.16).
+// Watch records the executable mappings of processes from now on, as reported by the
+// kernel, so that addresses of a process that has exited have names, too. It uses one perf
+// event per CPU (PERF_RECORD_MMAP2, Linux 3.16).
 type Watch struct {
 	rings []*perfRing
 	procs map[uint32]*watched
@@ -24,13 +24,13 @@ type Watch struct {
 	bytes int      // of the mappings in procs
 }
 
-// watched is what a process has mapped since it began or ran another program.
+// watched is the mappings of a process since it began or ran another program.
 type watched struct {
 	maps   []mapping // in the order of time
 	parent uint32    // whose memory it began with; 0: none, it has run a program since
 }
 
-// Bounds of what is kept.
+// Limits of the records.
 const (
 	maxWatched     = 8192 // processes
 	maxWatchedMaps = 1024 // mappings of one
@@ -89,7 +89,7 @@ func openPerfRing(cpu, size int) (*perfRing, error) {
 	return &perfRing{fd: fd, page: b, data: b[os.Getpagesize():]}, nil
 }
 
-// Close ends the watch; what was noted stays.
+// Close ends the watch; its records stay.
 func (w *Watch) Close() {
 	if w == nil {
 		return
@@ -151,8 +151,8 @@ func (r *perfRing) bytes(at, n uint64) []byte {
 	return out
 }
 
-// Poll takes in what the kernel has told since the last time. Call it now and
-// then, for what finds no room in the kernel's buffers is lost.
+// Poll reads the kernel's reports since the last call. Call it regularly, because reports
+// that find no room in the kernel's buffers are lost.
 func (w *Watch) Poll() {
 	if w == nil {
 		return
@@ -199,7 +199,7 @@ func (w *Watch) apply(r *record) {
 	}
 }
 
-// begin makes p what is known of a process.
+// begin makes p the record of a process.
 func (w *Watch) begin(pid uint32, p *watched) {
 	if w.procs[pid] == nil {
 		w.order = append(w.order, pid)
@@ -242,8 +242,8 @@ func (w *Watch) find(addr uint64, pid uint32) (m *mapping, by uint32) {
 	return nil, 0
 }
 
-// known returns what a process has mapped, ascending, and the process whose memory it began
-// with; itself when that is not known, 0 when it began with none.
+// known returns the mappings of a process, ascending, and the process whose memory it began
+// with; itself if that is unknown, 0 when it began with none.
 func (w *Watch) known(pid uint32) (maps []mapping, parent uint32) {
 	if w == nil || w.procs[pid] == nil {
 		return nil, 0

@@ -9,8 +9,8 @@ import (
 	"btc/internal/arch"
 )
 
-// table is what an architecture's argument forms need: registers by name, as
-// offsets in struct pt_regs, and the parser of an operand.
+// table describes an architecture's argument syntax: registers by name, as offsets in
+// struct pt_regs, and the parser of an operand.
 type table struct {
 	registers map[string]uint16
 	operand   func(r *reader, text string, pc uint64) (Arg, bool)
@@ -30,7 +30,7 @@ func tableOf(m elf.Machine) *table {
 	return &table{a.AsmRegs, operand}
 }
 
-// args reads the arguments of a note: "SIZE@OPERAND" separated by spaces.
+// args parses the arguments of a note: "SIZE@OPERAND" separated by spaces.
 func (r *reader) args(text string, pc uint64) []Arg {
 	var all []Arg
 	for _, word := range split(text) {
@@ -68,8 +68,8 @@ func split(text string) []string {
 	return words
 }
 
-// arg reads one argument; what it does not understand is Absent. The size is -8
-// to 8 (negative: signed); without one it is a word.
+// arg parses one argument; an unknown form is Absent. The size is -8 to 8 (negative:
+// signed); without one it is a word.
 func (r *reader) arg(word string, pc uint64) Arg {
 	size, operand, ok := strings.Cut(word, "@")
 	if !ok {
@@ -136,7 +136,7 @@ func (r *reader) x86(text string, pc uint64) (Arg, bool) {
 	return a, ok
 }
 
-// index reads "%rcx" and "%rcx,4" behind the base of an operand.
+// index parses "%rcx" and "%rcx,4" after the base of an operand.
 func (r *reader) index(a *Arg, parts []string) (ok bool) {
 	if len(parts) > 0 {
 		name, percent := strings.CutPrefix(parts[0], "%")
@@ -154,9 +154,8 @@ func (r *reader) index(a *Arg, parts []string) (ok bool) {
 	return true
 }
 
-// absolute reads "name+8" and "name(,%rax,8)": an address of a file that is
-// loaded where it says, such as a table. The base is the probe's own address,
-// which is known there.
+// absolute parses "name+8" and "name(,%rax,8)": an address of a file that is loaded at its
+// own address, such as a table. The base is the probe's own address, which is known there.
 func (r *reader) absolute(disp, inner string, pc uint64) (Arg, bool) {
 	a := Arg{Kind: Memory, Reg: r.table.registers["rip"], Index: NoIndex}
 	if inner != "" {
@@ -179,9 +178,8 @@ func (r *reader) absolute(disp, inner string, pc uint64) (Arg, bool) {
 	return a, true
 }
 
-// displacement reads a number, a sum of numbers, or with an instruction-relative
-// operand a symbol and a number: the assembler has taken the instruction's
-// address off.
+// displacement parses a number, a sum of numbers, or with an instruction-relative operand a
+// symbol and a number: the assembler has subtracted the instruction's address.
 func (r *reader) displacement(text string, relative bool, pc uint64) (int64, bool) {
 	var sum int64
 	symbol := false

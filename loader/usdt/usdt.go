@@ -1,6 +1,5 @@
-// Package usdt reads the statically defined probes of a program or library:
-// the notes of its section .note.stapsdt, and where each argument of a probe
-// lies when the probe is reached.
+// Package usdt reads the statically defined probes of a program or library: the notes of
+// its section .note.stapsdt, with the location of each argument at the probe.
 //
 // It is our own code, 14 KB of btrun: no Go library reads these notes and the assembler
 // operands in them.
@@ -19,19 +18,19 @@ import (
 	elfbin "btc/loader/binary"
 )
 
-// Location is one place of a probe; a probe that was inlined has many.
+// Location is one location of a probe; a probe that was inlined has many.
 type Location struct {
 	Provider, Name string
 	Offset         uint64 // of the probe's instruction in the file
 	Semaphore      uint64 // offset in the file of its counter, 0: none
-	Text           string // arguments as the note has them
+	Text           string // arguments as in the note
 	Args           []Arg
 }
 
-// Kind is where an argument lies.
+// Kind is the kind of an argument's location.
 type Kind uint8
 
-// The kinds, as programs know them (docs/layouts.md).
+// The kinds, as programs interpret them (docs/layouts.md).
 const (
 	Absent   Kind = iota // in a form that cannot be read
 	Const                // Value
@@ -39,10 +38,10 @@ const (
 	Memory               // Reg + Index<<Scale + Value
 )
 
-// NoIndex stands for no index register.
+// NoIndex means no index register.
 const NoIndex = 0xffff
 
-// Arg is the place of one argument.
+// Arg is the location of one argument.
 type Arg struct {
 	Kind   Kind
 	Value  int64  // the constant, or the displacement of a memory operand
@@ -75,7 +74,7 @@ func Encode(args []Arg) []byte {
 	return append(out, make([]byte, MaxArgs*ArgSize-len(out))...)
 }
 
-// Bounds of what is read of a file.
+// Limits on a file.
 const (
 	maxNotes = 64 << 20 // bytes, and of the names of symbols
 	maxName  = 1 << 12
@@ -83,11 +82,11 @@ const (
 	maxSymbols = 1 << 20 // data symbols
 )
 
-// Read lists the probes of a file; none is no error. A note that is wrong is left
-// out and reported by the error; notes that are cut short end the list.
+// Read lists the probes of a file; none is not an error. An invalid note is skipped and
+// reported by the error; truncated notes end the list.
 func Read(f *elf.File) (all []Location, err error) {
 	defer func() {
-		if p := recover(); p != nil { // debug/elf checks bounds, but not in every way
+		if p := recover(); p != nil { // debug/elf checks bounds, but not everywhere
 			err = fmt.Errorf("notes of probes: %v", p)
 		}
 	}()
@@ -96,7 +95,7 @@ func Read(f *elf.File) (all []Location, err error) {
 		return nil, nil
 	}
 	if section.Size > maxNotes {
-		return nil, fmt.Errorf("notes of probes: %d bytes are too many", section.Size)
+		return nil, fmt.Errorf("notes of probes: too large: %d bytes", section.Size)
 	}
 	data, err := section.Data()
 	if err != nil {
@@ -133,10 +132,10 @@ type reader struct {
 	symbols map[string]uint64 // data symbols, read when an argument names one
 }
 
-// note splits the first note off; desc is nil when it is not one of a probe.
+// note splits off the first note; desc is nil when it is not one of a probe.
 func (r *reader) note(data []byte) (desc, rest []byte, err error) {
 	if len(data) < 12 {
-		return nil, nil, fmt.Errorf("notes of probes: %d bytes behind the last one", len(data))
+		return nil, nil, fmt.Errorf("notes of probes: %d bytes after the last one", len(data))
 	}
 	order := r.file.ByteOrder
 	nameSize, descSize := uint64(order.Uint32(data)), uint64(order.Uint32(data[4:]))
@@ -176,11 +175,11 @@ func (r *reader) location(desc []byte) (Location, error) {
 	for i := range texts {
 		text, tail, ok := bytes.Cut(rest, []byte{0})
 		if !ok || len(text) > maxName {
-			return Location{}, fmt.Errorf("notes of probes: the strings of a probe are cut short")
+			return Location{}, fmt.Errorf("notes of probes: the strings of a probe are truncated")
 		}
 		texts[i], rest = string(text), tail
 	}
-	// A prelinked file was moved after its notes were written.
+	// A prelinked file was relocated after its notes were written.
 	if r.base != 0 {
 		pc += r.base - base
 		if semaphore != 0 {

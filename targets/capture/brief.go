@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// briefDepth is how many pointers away from a tracepoint's arguments a type may be
-// that stays in a module taken in brief.
+// briefDepth is how many pointers away from a tracepoint's arguments a type may be to stay
+// in an abridged module.
 const briefDepth = 2
 
-// Abridge takes modules in brief, but for those named: only their tracepoints,
-// and types near them. (It is not a part of Make: a loader does without its code.)
+// Abridge abridges modules, except for those named, to their tracepoints and types near
+// them. (It is not a part of Make: the loader does not link it.)
 func Abridge(src *Source, whole []string) {
 	src.Modules = slices.Clone(src.Modules)
 	for i := range src.Modules {
@@ -36,10 +36,9 @@ func briefLast(m Module) int {
 	return 0
 }
 
-// abridge makes forward declarations of types of modules, which are behind all
-// others, that are far from their tracepoints and from what programs hand to a
-// graphics driver: what drivers of millions of lines have is hardly ever looked at,
-// and would be more than all of the kernel's own.
+// abridge replaces types of modules that are far from their tracepoints and from the
+// arguments of a graphics driver's functions by forward declarations: types of drivers with
+// millions of lines are hardly ever used, and would be more than all of the kernel's own.
 func (b *btf) abridge(modules []string) {
 	first := len(b.types)
 	for _, m := range modules {
@@ -47,7 +46,7 @@ func (b *btf) abridge(modules []string) {
 			first = min(first, at)
 		}
 	}
-	near := make([]int, len(b.types)-first) // depth + 1, 0 for what is not reached
+	near := make([]int, len(b.types)-first) // depth + 1, 0 for unreachable types
 	var queue []uint32
 	reach := func(id uint32, depth int) {
 		at := int(id) - first
@@ -112,7 +111,7 @@ func (b *btf) abridge(modules []string) {
 	}
 }
 
-// span is where the types of a module begin and end.
+// span is the range of the types of a module.
 func (b *btf) span(module string) (first, end int) {
 	for i, m := range b.modules {
 		if m.name != module {

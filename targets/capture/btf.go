@@ -30,8 +30,8 @@ const (
 	btfEnum64
 )
 
-// btfType is one BTF record. link is the type it refers to or its size; extra
-// is what follows the record's fixed part, still encoded.
+// btfType is one BTF record. link is the type it refers to or its size; extra is the data
+// after the record's fixed part, still encoded.
 type btfType struct {
 	kind  uint8
 	flag  bool // kind_flag
@@ -41,7 +41,7 @@ type btfType struct {
 	extra []byte
 }
 
-// btf is one parsed BTF blob, with those of modules behind it: types[0] is void.
+// btf is one parsed BTF blob, followed by those of modules: types[0] is void.
 type btf struct {
 	types   []btfType
 	kernel  string // in a module's blob alone: the kernel's strings, which come before its own
@@ -51,7 +51,7 @@ type btf struct {
 	modules []moduleTypes
 }
 
-// moduleTypes is where the types of a module begin.
+// moduleTypes is the index of a module's first type.
 type moduleTypes struct {
 	name  string
 	first int
@@ -81,7 +81,7 @@ func parseBTF(raw []byte) (*btf, error) {
 	return b, nil
 }
 
-// parse takes the strings and appends the records of a blob as they are.
+// parse reads the strings and appends the records of a blob unchanged.
 func (b *btf) parse(raw []byte) error {
 	if len(raw) < 24 || binary.LittleEndian.Uint16(raw) != 0xeb9f {
 		return errors.New("not little-endian BTF")
@@ -109,7 +109,7 @@ func (b *btf) parse(raw []byte) error {
 	return nil
 }
 
-// record decodes the record at the start of raw and tells its length. Kind and
+// record decodes the record at the start of raw and returns its length. Kind and
 // vlen are masked by the rule of 2026 (7 and 24 bits); older kernels leave the
 // added bits zero.
 func (b *btf) record(raw []byte) (btfType, int, error) {
@@ -160,7 +160,7 @@ func (b *btf) name(off uint32) string {
 	return s
 }
 
-// at answers a type, void for a reference beyond the end.
+// at returns a type, void for a reference past the end.
 func (b *btf) at(id uint32) *btfType {
 	if int64(id) >= int64(len(b.types)) {
 		id = 0
@@ -170,7 +170,7 @@ func (b *btf) at(id uint32) *btfType {
 
 func (t *btfType) word(i int) uint32 { return binary.LittleEndian.Uint32(t.extra[4*i:]) }
 
-// member answers member i of a struct or union.
+// member returns member i of a struct or union.
 func (b *btf) member(t *btfType, i int) (name string, typ uint32, bit, bits int) {
 	off := t.word(3*i + 2)
 	if t.flag {
@@ -179,13 +179,13 @@ func (b *btf) member(t *btfType, i int) (name string, typ uint32, bit, bits int)
 	return b.name(t.word(3 * i)), t.word(3*i + 1), int(off), 0
 }
 
-// param answers parameter i of a prototype.
+// param returns parameter i of a prototype.
 func (b *btf) param(t *btfType, i int) (name string, typ uint32) {
 	return b.name(t.word(2 * i)), t.word(2*i + 1)
 }
 
-// enumerator answers constant i of an enum. Producers before pahole 1.24 did
-// not say whether an enum is signed; their values are taken as signed.
+// enumerator returns constant i of an enum. Producers before pahole 1.24 did not say
+// whether an enum is signed; their values are read as signed.
 func (b *btf) enumerator(t *btfType, i int) (name string, value int64) {
 	if t.kind == btfEnum64 {
 		return b.name(t.word(3 * i)), int64(uint64(t.word(3*i+1)) | uint64(t.word(3*i+2))<<32)
@@ -229,7 +229,7 @@ func (b *btf) userPtr(ptr *btfType) bool {
 	return false
 }
 
-// size is a type's size in bytes, 0 for what has none.
+// size is a type's size in bytes, 0 if it has none.
 func (b *btf) size(id uint32, depth int) int {
 	t := b.at(b.strip(id))
 	if depth > 32 {

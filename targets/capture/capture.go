@@ -1,8 +1,7 @@
-// Package capture makes target files: it takes what a kernel says of itself
-// (BTF, tracefs, kallsyms; live or copied from another machine) and gives a
-// targetfile.Data.
+// Package capture makes target files: it reads a kernel's descriptions of itself (BTF,
+// tracefs, kallsyms; live or copied from another machine) and returns a targetfile.Data.
 //
-// What cannot be read is left out and named in Meta.Gaps; only BTF is a must.
+// Sources that cannot be read are skipped and named in Meta.Gaps; only BTF is required.
 package capture
 
 import (
@@ -23,18 +22,18 @@ type Source struct {
 	Arch    string // as uname -m
 	Release string // as uname -r
 	BTF     []byte // of vmlinux
-	// Modules are those whose types are taken, too.
+	// Modules are those whose types are included.
 	Modules []Module
 
 	// Tracefs is a tracefs tree: events/*/*/format and available_filter_functions.
 	// nil means that there is none.
 	Tracefs fs.FS
 
-	// Kallsyms lists functions in place of available_filter_functions. May be nil.
+	// Kallsyms lists functions instead of available_filter_functions. May be nil.
 	Kallsyms *hostinfo.Kallsyms
 
-	// Syscalls are system call numbers by name. No file of a running kernel
-	// holds them; they are part of the architecture's ABI. May be nil.
+	// Syscalls are system call numbers by name. No file of a running kernel has them; they
+	// are part of the architecture's ABI. May be nil.
 	Syscalls map[string]int
 
 	abridge func(*btf, []Module) // nil where nothing is
@@ -52,7 +51,7 @@ type Module struct {
 const MaxFile = 3_000_000
 
 // HostFile is the target file of the running kernel. Where it would be larger
-// than MaxFile, the types of the largest modules are left out, which the file says.
+// than MaxFile, the types of the largest modules are omitted, which the file records.
 func HostFile() ([]byte, error) {
 	files := memory{}
 	if err := hostinfo.EachRaw(files.add); err != nil {
@@ -85,7 +84,7 @@ func file(src *Source, most int) ([]byte, error) {
 		if err != nil || len(b) <= most || len(src.Modules) == 0 {
 			return b, err
 		}
-		// A quarter of BTF is what a file takes of it, or less.
+		// A file is at most a quarter of the size of BTF.
 		for over := 4 * (len(b) - most); over > 0 && len(src.Modules) > 0; {
 			at := 0
 			for i := range src.Modules {
@@ -100,8 +99,8 @@ func file(src *Source, most int) ([]byte, error) {
 	}
 }
 
-// popular is the number of types that are laid out by how often they are
-// referred to; see converter.place.
+// popular is the number of types that are ordered by how often they are referred to; see
+// converter.place.
 const popular = 1500
 
 // Make builds the content of a target file.
@@ -184,14 +183,14 @@ type function struct {
 	proto uint32
 }
 
-// functions lists what can be traced or called, by name, each once.
+// functions lists the traceable or callable functions, by name, each once.
 func (m *maker) functions() []function {
 	protos := map[string]uint32{}
 	kfuncs := map[string]bool{}
 	var inBTF []string
 	for id := range m.btf.types {
 		t := &m.btf.types[id]
-		if id >= m.btf.base { // of modules only the prototypes are taken
+		if id >= m.btf.base { // for modules only the prototypes are included
 			if key := m.btf.module(id) + ":" + t.name; t.kind == btfFunc && protos[key] == 0 {
 				protos[key] = t.link
 			}
@@ -249,7 +248,7 @@ func (m *maker) traceable(inBTF []string, add func(name, module string, traceabl
 		}
 	}
 	if m.src.Kallsyms == nil {
-		m.gap("traceable functions: neither available_filter_functions nor kallsyms was readable; all functions of BTF are taken for traceable")
+		m.gap("traceable functions: neither available_filter_functions nor kallsyms was readable; all functions of BTF are assumed traceable")
 		for _, name := range inBTF {
 			if !strings.HasPrefix(name, "bpf_iter_") {
 				add(name, "", true)
@@ -257,7 +256,7 @@ func (m *maker) traceable(inBTF []string, add func(name, module string, traceabl
 		}
 		return
 	}
-	m.gap("traceable functions: available_filter_functions was not readable; all functions of kallsyms are taken for traceable")
+	m.gap("traceable functions: available_filter_functions was not readable; all functions of kallsyms are assumed traceable")
 	m.src.Kallsyms.Each(func(s hostinfo.Symbol) bool {
 		// The kernel lists loaded BPF programs (module "bpf") and the code it made
 		// for probes ("__builtin__kprobes", "__builtin__ftrace") among the symbols.
@@ -268,8 +267,8 @@ func (m *maker) traceable(inBTF []string, add func(name, module string, traceabl
 	})
 }
 
-// types converts what can be named and what that refers to, and fills in the
-// functions' prototypes.
+// types converts named types and the types that they refer to, and fills in the functions'
+// prototypes.
 func (m *maker) types(funcs []function) {
 	c := &converter{btf: m.btf, at: map[uint32]int{}, arrays: map[[2]uint64]uint32{}}
 	for id := range m.btf.types {

@@ -9,7 +9,7 @@ import (
 	"btc/targets/targetfile"
 )
 
-// fields turns a parsed format file into records, without the common fields.
+// fields converts a parsed format file into records, without the common fields.
 func fields(format *hostinfo.Format) []targetfile.Field {
 	var all []targetfile.Field
 	for _, f := range format.Fields {
@@ -139,8 +139,8 @@ func (c *classes) find(event string, fields []targetfile.Field) string {
 	return classStruct + best
 }
 
-// common is the length of the common beginning of two names, in parts between
-// underscores first, then in letters.
+// common is the length of the common beginning of two names, first in parts between
+// underscores, then in letters.
 func common(a, b string) int {
 	n, parts := 0, 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -7,12 +7,11 @@ import (
 	"strconv"
 )
 
-// merge puts the types of modules behind those of the kernel. The BTF of a module
-// continues the kernel's: its ids and its string offsets begin where the kernel's
-// end. Those of the second module begin there, too, so they are moved; a struct,
-// union, enum or typedef that an earlier module describes with the same size and
-// number of members is that one.
-// It names the modules whose BTF is damaged, which are left out.
+// merge appends the types of modules to those of the kernel. The BTF of a module continues
+// the kernel's: its ids and its string offsets begin where the kernel's end. Those of the
+// second module begin there, too, so they are moved; a struct, union, enum or typedef that
+// an earlier module describes with the same size and number of members is merged with it.
+// It returns the names of the modules whose BTF is damaged, which are skipped.
 func (b *btf) merge(modules []Module) (damaged []string) {
 	base, text := uint32(len(b.types)), b.strings
 	known := map[string]uint32{}
@@ -85,10 +84,10 @@ func (m *mover) id(id uint32) uint32 {
 	return 0
 }
 
-// record moves what a record refers to: which of its words are types or strings
+// record relocates the references of a record: which of its words are types or strings
 // depends on its kind.
 func (m *mover) record(t *btfType) {
-	step, name, typ := 0, -1, -1 // words of an element, and which of them are what
+	step, name, typ := 0, -1, -1 // words of an element, and the indices of its name and type
 	switch t.kind {
 	case btfPtr, btfTypedef, btfVolatile, btfConst, btfRestrict, btfFunc, btfVar, btfDeclTag, btfTypeTag:
 		t.link = m.id(t.link)

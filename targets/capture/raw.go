@@ -30,7 +30,7 @@ func (m memory) add(name string, content []byte) error {
 	return nil
 }
 
-// Open is part of fs.FS; what reads here asks for whole files.
+// Open is part of fs.FS; the callers read whole files.
 func (m memory) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errors.ErrUnsupported}
 }

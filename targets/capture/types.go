@@ -7,9 +7,9 @@ import (
 	"btc/targets/targetfile"
 )
 
-// converter turns BTF into the types of a target file: qualifiers and type tags
-// go, pointers move into the references, equal arrays become one, and of
-// functions only prototypes that types refer to stay.
+// converter turns BTF into the types of a target file: qualifiers and type tags are
+// dropped, pointers move into the references, equal arrays are merged, and of functions
+// only prototypes that types refer to stay.
 type converter struct {
 	btf    *btf
 	at     map[uint32]int // BTF id -> index in order
@@ -60,10 +60,10 @@ func (c *converter) collectProto(t *btfType) {
 	}
 }
 
-// base splits a type into what a targetfile.Ref says: pointers, then a record.
+// base splits a type into the parts of a targetfile.Ref: pointers, then a record.
 func (c *converter) base(id uint32) (pointers int, base uint32) { return c.baseAt(id, 0) }
 
-// baseAt counts how deep arrays are in arrays: damaged BTF may hold circles.
+// baseAt counts the nesting of arrays: damaged BTF may contain cycles.
 func (c *converter) baseAt(id uint32, depth int) (pointers int, base uint32) {
 	for {
 		id = c.btf.strip(id)
@@ -86,9 +86,9 @@ func (c *converter) baseAt(id uint32, depth int) (pointers int, base uint32) {
 	}
 }
 
-// place decides the order of the records: what is referred to most comes first,
-// so that the few blocks that hold it serve every script (and references to it
-// are short); the rest stays in BTF's order, where neighbours belong together.
+// place orders the records: those referred to most come first, so that the few blocks with
+// them are enough for every script (and references to them are short); the rest stays in
+// BTF's order, where neighbours belong together.
 func (c *converter) place(popular int) {
 	byUse := make([]int, len(c.order))
 	for i := range byUse {

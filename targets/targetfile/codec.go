@@ -10,8 +10,8 @@ func (e *encoder) int64(v int64)   { e.b = binary.AppendVarint(e.b, v) }
 func (e *encoder) string(s string) { e.uint(len(s)); e.b = append(e.b, s...) }
 func (e *encoder) bytes(p []byte)  { e.uint(len(p)); e.b = append(e.b, p...) }
 
-// decoder takes them back. After the first fault every answer is zero and err
-// is set, so that callers check once at the end of a record.
+// decoder decodes them. After the first error every result is zero and err is set, so that
+// callers check once at the end of a record.
 type decoder struct {
 	b   []byte
 	err error
@@ -24,7 +24,7 @@ func (d *decoder) fail(what string) {
 	d.b = nil
 }
 
-// uint takes a number of at most 31 bits.
+// uint decodes a number of at most 31 bits.
 func (d *decoder) uint() int {
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 || v > 1<<31-1 {
@@ -45,8 +45,8 @@ func (d *decoder) int64() int64 {
 	return v
 }
 
-// count takes the length of a list whose elements take at least min bytes
-// each, so that a lying count allocates nothing.
+// count decodes the length of a list whose elements take at least min bytes each, so that a
+// false count allocates nothing.
 func (d *decoder) count(min int) int {
 	n := d.uint()
 	if n > len(d.b)/min {
@@ -69,7 +69,7 @@ func (d *decoder) bytes() []byte {
 
 func (d *decoder) string() string { return string(d.bytes()) }
 
-// end reports the first fault, or that bytes are left over.
+// end reports the first error, or that bytes are left over.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) > 0 {
 		d.fail("record longer than its content")

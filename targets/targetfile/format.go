@@ -1,8 +1,8 @@
-// Package targetfile reads and writes target files: all that the compiler may
-// know of one kernel, in one file.
+// Package targetfile reads and writes target files: the description of one kernel for the
+// compiler, in one file.
 //
-// It takes a Data (what targets/capture gathered) and gives bytes, and
-// takes such bytes and gives lookups by name that decode only what they touch.
+// It encodes a Data (made by targets/capture), and decodes files with lookups by name that
+// decode only the parts they need.
 //
 // # Layout
 //
@@ -22,10 +22,9 @@
 //
 // # Hostile input
 //
-// A file may come from anywhere. Every length is checked against what is there
-// before anything is allocated, a chunk may not unpack to more than maxChunk
-// bytes and says how many before it is unpacked. Open and the lookups give
-// errors for damage and never panic.
+// A file may come from anywhere. Every length is checked against the data before anything
+// is allocated, a chunk may not unpack to more than maxChunk bytes and says how many before
+// it is unpacked. Open and the lookups return errors for damage and never panic.
 package targetfile
 
 import (
@@ -47,7 +46,7 @@ const (
 	maxDict       = 32 << 10 // largest dictionary in bytes: DEFLATE looks no further back
 )
 
-// How chunks are packed. DEFLATE is what a loader has anyway; zstd unpacks four
+// How chunks are compressed. DEFLATE is linked into a loader anyway; zstd decompresses four
 // times as fast.
 const (
 	codecDeflate = iota
@@ -96,7 +95,7 @@ type Kind uint8
 const (
 	Int Kind = iota + 1
 	Float
-	Pointer // only for what a Ref cannot say: user pointers, more than three levels
+	Pointer // only for what a Ref cannot express: user pointers, more than three levels
 	Array
 	Struct
 	Union
@@ -197,7 +196,7 @@ type Syscall struct {
 	Name string
 	Nr   int // -1 if not known
 	Args []Arg
-	// Exit tells that sys_exit_<name> exists (it does not for calls that never return).
+	// Exit reports that sys_exit_<name> exists (it does not for calls that never return).
 	Exit bool
 }
 
@@ -218,8 +217,8 @@ func damage(format string, args ...any) error {
 	return fmt.Errorf("damaged target file: "+format, args...)
 }
 
-// MemberName is the name, in a tracepoint's class struct, of the field that the
-// format file calls name and gives the type ctype.
+// MemberName is the name, in a tracepoint's class struct, of the field that has name and
+// type ctype in the format file.
 func MemberName(name, ctype string) string {
 	for _, loc := range []string{"__data_loc", "__rel_loc"} {
 		if strings.HasPrefix(ctype, loc+" ") {

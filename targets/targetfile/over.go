@@ -7,11 +7,10 @@ import (
 	"sort"
 )
 
-// A target of one architecture may be written over that of another, its base:
-// it then holds only what differs. Most does not: of two kernels of one release
-// nine types and functions of ten are the same. With Debian's kernels of Linux 7.2
-// and six modules, arm64 takes 0.44 MB over x86_64 and 2.01 MB alone, a third architecture 0.76
-// and 1.98 MB.
+// A target of one architecture may be written as a delta to that of another, its base: it then
+// contains only the differences. Most is equal: of two kernels of one release nine types and
+// functions of ten are the same. With Debian's kernels of Linux 7.2 and six modules, arm64
+// takes 0.44 MB as a delta to x86_64 and 2.01 MB alone, a third architecture 0.76 and 1.98 MB.
 //
 // The types of both have one numbering. A type that corresponds to one of the base
 // has that one's position, the others follow behind the base's last. The list of
@@ -30,14 +29,14 @@ func OpenOver(data []byte, base *File) (*File, error) {
 		return nil, damage("it is not over another target")
 	}
 	if f.baseSum != base.sum {
-		return nil, damage("it is over another target than the one given")
+		return nil, damage("it is a delta to another target than the given one")
 	}
 	f.base = base
 	return f, nil
 }
 
-// ownRecord tells which record of the table of types has the type at a position;
-// !own: the base has it.
+// ownRecord returns the record of the table of types for the type at a position; !own: it
+// is in the base.
 func (f *File) ownRecord(pos int) (record int, own bool, err error) {
 	n := f.base.NumTypes()
 	if pos >= n {
@@ -162,12 +161,12 @@ type overlay struct {
 	d     *Data
 	base  []Type
 	at    []int  // by position in d: the new position, -1 while there is none
-	taken []bool // by position in base: a type of d has it
+	taken []bool // by position in base: a type of d is paired with it
 	work  [][2]int
 }
 
-// pair says that the type i of d corresponds to the type j of the base, unless
-// either has another.
+// pair pairs the type i of d with the type j of the base, unless one of them is already
+// paired.
 func (o *overlay) pair(i, j int) {
 	if o.at[i] < 0 && !o.taken[j] {
 		o.at[i], o.taken[j] = j, true
@@ -175,8 +174,8 @@ func (o *overlay) pair(i, j int) {
 	}
 }
 
-// match pairs types of one kind and name, and types without a name that paired
-// ones refer to in the same place.
+// match pairs types of one kind and name, and types without a name that paired ones refer
+// to at the same position.
 func (o *overlay) match(base *File) error {
 	for i := range o.at {
 		o.at[i] = -1
@@ -185,7 +184,8 @@ func (o *overlay) match(base *File) error {
 		kind Kind
 		name string
 	}
-	// An enum without a name, to which mostly nothing refers, is told by its first constant.
+	// An enum without a name, to which mostly nothing refers, is identified by its first
+	// constant.
 	nameOf := func(t *Type) name {
 		if t.Name == "" && len(t.Enumerators) > 0 {
 			return name{t.Kind, " " + t.Enumerators[0].Name}
@@ -225,7 +225,7 @@ func (o *overlay) match(base *File) error {
 	return nil
 }
 
-// follow pairs what paired types refer to.
+// follow pairs the types that paired types refer to.
 func (o *overlay) follow() {
 	for len(o.work) > 0 {
 		p := o.work[0]
@@ -239,8 +239,8 @@ func (o *overlay) refs(a, b *Type) {
 	for i := range min(len(a.Params), len(b.Params)) {
 		o.ref(a.Params[i].Type, b.Params[i].Type)
 	}
-	// Members may be between others here: those without a name are told by
-	// their number among their like.
+	// Members may be in between here: those without a name are identified by their number
+	// among their kind.
 	type member struct {
 		name string
 		nr   int
@@ -269,7 +269,7 @@ func (o *overlay) ref(a, b Ref) {
 	}
 }
 
-// arrays pairs what is left of arrays: of paired elements and one length.
+// arrays pairs the remaining arrays: those with paired elements and equal length.
 func (o *overlay) arrays() {
 	type array struct {
 		elem Ref
@@ -304,8 +304,8 @@ func (o *overlay) arrays() {
 	o.work = nil
 }
 
-// renumber gives the types without a counterpart their positions and answers the
-// records to store; it notes the moved ones in w.
+// renumber assigns positions to the types without a counterpart and returns the records to
+// store; it records the moved ones in w.
 func (o *overlay) renumber(w *writer) []Type {
 	next := len(o.base)
 	var moved, added []int // positions in d

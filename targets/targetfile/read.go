@@ -25,10 +25,10 @@ type File struct {
 	tables [numTables]table
 	sum    uint32 // of the directory
 
-	// Of a file over another (over.go).
+	// For a delta (over.go).
 	base    *File
 	baseSum uint32
-	moved   table // the place of its list alone
+	moved   table // location of its list
 	movedTo []int
 }
 
@@ -64,7 +64,7 @@ func Open(data []byte) (*File, error) {
 
 func open(data []byte) (*File, error) {
 	if len(data) < headerSize || string(data[:len(magic)]) != magic {
-		return nil, damage("it does not begin as a target file does")
+		return nil, damage("bad magic")
 	}
 	if v := data[len(magic)]; v != Version {
 		return nil, damage("format version %d, this program reads version %d: capture the target again", v, Version)
@@ -109,7 +109,7 @@ func (f *File) directory(d *decoder) error {
 // the chunk was packed with, nil for a chunk without.
 func (f *File) unpack(t *table, off, packed, raw int) ([]byte, error) {
 	if off < headerSize || packed > len(f.data) || off > len(f.data)-packed {
-		return nil, damage("a chunk lies beyond its end (cut short?)")
+		return nil, damage("a chunk is past its end (truncated?)")
 	}
 	if raw > maxChunk {
 		return nil, damage("a chunk of %d bytes", raw)
@@ -123,7 +123,7 @@ func (f *File) unpack(t *table, off, packed, raw int) ([]byte, error) {
 		return nil, damage("chunk at %d: %v", off, err)
 	}
 	if len(out) != raw {
-		return nil, damage("chunk at %d holds %d bytes instead of %d", off, len(out), raw)
+		return nil, damage("chunk at %d has %d bytes instead of %d", off, len(out), raw)
 	}
 	return out, nil
 }
@@ -162,8 +162,8 @@ func unpackZstd(_ *table, chunk []byte, raw int) ([]byte, error) {
 	return dec.DecodeAll(chunk, make([]byte, 0, raw))
 }
 
-// zstdDecoder is one for all files: its tables are larger than most chunks. It is
-// no variable with an initial value: programs that only write would link it.
+// zstdDecoder is shared by all files: its tables are larger than most chunks. It is not a
+// variable with an initial value, so that programs that only write do not link it.
 func zstdDecoder() (*zstd.Decoder, error) {
 	makeDecoder.Do(func() {
 		unpacker, errDecoder = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -186,7 +186,7 @@ func (f *File) index(id int) (*table, error) {
 	}
 	if t.dictRaw > 0 {
 		if t.dictPacked > t.off {
-			return nil, damage("a dictionary lies before its beginning")
+			return nil, damage("a dictionary is before its start")
 		}
 		dict, err := f.unpack(nil, t.off-t.dictPacked, t.dictPacked, min(t.dictRaw, maxDict+1))
 		if err != nil {
@@ -214,7 +214,7 @@ func (f *File) index(id int) (*table, error) {
 		b.packed, b.raw = d.uint(), d.uint()
 		off += b.packed
 		if off > len(f.data) || start > t.entries {
-			return nil, damage("table %d lies beyond its end (cut short?)", id)
+			return nil, damage("table %d is past its end (truncated?)", id)
 		}
 	}
 	if err := d.end(); err != nil {
@@ -224,12 +224,12 @@ func (f *File) index(id int) (*table, error) {
 	return t, nil
 }
 
-// key takes a prefix-compressed key.
+// key decodes a prefix-compressed key.
 func (d *decoder) key(prev string) string {
 	shared := d.uint()
 	rest := d.bytes()
 	if shared > len(prev) {
-		d.fail("key without a beginning")
+		d.fail("key without a prefix")
 		return ""
 	}
 	return prev[:shared] + string(rest)
@@ -296,7 +296,7 @@ func (f *File) lookupOwn(id int, key string) (value []byte, ok bool, err error) 
 }
 
 // scan calls fn for the entries of a named table whose key begins with prefix,
-// in order, until fn answers false.
+// in order, until fn returns false.
 func (f *File) scan(id int, prefix string, fn func(key string, value []byte) bool) error {
 	if f.base != nil {
 		return f.scanOver(id, prefix, fn)
@@ -343,7 +343,7 @@ func (f *File) NumTypes() int {
 	return n
 }
 
-// Type decodes the record that ref points to, behind its pointers.
+// Type decodes the record that ref points to, ignoring its pointers.
 func (f *File) Type(ref Ref) (Type, error) {
 	pos := ref.Position()
 	if pos < 0 || pos >= f.NumTypes() {
@@ -381,9 +381,8 @@ func (f *File) Type(ref Ref) (Type, error) {
 	return typ, rec.end()
 }
 
-// Named finds the types of a kind and name in order of position (capture puts
-// what is referred to most first); most names have one. The answer is nil when
-// there is none.
+// Named finds the types of a kind and name in order of position (capture sorts by number of
+// references); most names have one. The result is nil when there is none.
 func (f *File) Named(k Kind, name string) ([]Ref, error) {
 	value, ok, err := f.lookup(tableNames, string(k.Letter())+name)
 	if !ok {
@@ -445,7 +444,7 @@ func (f *File) Syscall(name string) (Syscall, bool, error) {
 }
 
 // TypeNames calls fn for the names of a kind that begin with prefix, sorted,
-// until it answers false.
+// until it returns false.
 func (f *File) TypeNames(k Kind, prefix string, fn func(name string) bool) error {
 	return f.scan(tableNames, string(k.Letter())+prefix, func(key string, _ []byte) bool { return fn(key[1:]) })
 }
@@ -456,7 +455,7 @@ func (f *File) Consts(prefix string, fn func(name string) bool) error {
 }
 
 // Funcs calls fn for the functions whose name begins with prefix, sorted by
-// name and without prototypes, until it answers false.
+// name and without prototypes, until it returns false.
 func (f *File) Funcs(prefix string, fn func(fn Func) bool) error {
 	return f.scan(tableFuncs, prefix, func(key string, value []byte) bool {
 		d := &decoder{b: value}

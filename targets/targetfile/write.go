@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Write makes the bytes of a target file. The same data gives the same bytes.
+// Write makes the bytes of a target file. Equal data gives equal bytes.
 // It fails on a reference to a type that is not there and on a record too large
 // for a chunk; it sorts d's lists.
 func Write(d *Data) ([]byte, error) {
@@ -55,7 +55,7 @@ func deflater(dict []byte) (pack, error) {
 	}, nil
 }
 
-// check proves that every reference points into the table of types.
+// check checks that every reference points into the table of types.
 func (d *Data) check() error {
 	ok := true
 	see := func(r Ref) {
@@ -94,7 +94,7 @@ type writer struct {
 	body   []byte
 	err    error
 
-	// Of a file over another (over.go): moved is the list of moved positions.
+	// For a delta (over.go): moved is the list of moved positions.
 	baseSum    uint32
 	moved      encoder
 	movedCount int
@@ -109,7 +109,7 @@ type entry struct {
 type blocks struct {
 	w   *writer
 	all [][]byte  // closed blocks
-	at  []encoder // what the index says of each block's first entry
+	at  []encoder // the index entry of each block's first entry
 	cur encoder
 }
 
@@ -146,8 +146,8 @@ func (b *blocks) packed(dict []byte) (index, body []byte) {
 	return head.b, body
 }
 
-// dictionary takes pieces from all of the blocks, which are sorted by name, or
-// the beginning of the types, where those are that are used most.
+// dictionary samples pieces from all of the blocks, which are sorted by name, or the
+// beginning of the types, where the most used ones are.
 func (b *blocks) dictionary(id int) []byte {
 	var whole []byte
 	for _, raw := range b.all {
@@ -287,8 +287,8 @@ func (w *writer) file(m Meta) []byte {
 	}
 }
 
-// join puts the list of moved positions and the body size bytes behind the header,
-// whatever the directory takes of them.
+// join writes the list of moved positions and the body after the header, at offsets that
+// depend on the size of the directory.
 func (w *writer) join(dir []byte, size int, moved []byte) []byte {
 	out := append([]byte(magic), Version)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(dir)))
@@ -297,7 +297,7 @@ func (w *writer) join(dir []byte, size int, moved []byte) []byte {
 	return append(append(out, moved...), w.body...)
 }
 
-// byName collects entries whose keys may repeat into one with all references.
+// byName merges entries with equal keys into one with all references.
 func byName(each func(add func(key string, r Ref))) []entry {
 	at := map[string]int{}
 	var all []entry
