@@ -1,6 +1,5 @@
-// Package compile takes a script from text to an object and a manifest: the
-// stages of the compiler in order, each a call of its package. The commands of
-// btc and the tests share it.
+// Package compile compiles a script to an object and a manifest: the stages of the compiler
+// in order, each a call of its package. The commands of btc and the tests share it.
 package compile
 
 import (
@@ -28,13 +27,13 @@ import (
 	"btc/passes"
 )
 
-// Input is what is compiled.
+// Input is the input of the compiler.
 type Input struct {
 	Name   string // shown in messages: a path, or "stdin" for -e
 	Text   string
 	Target *kernel.Target
-	// Others are more targets that the object must serve. Optional: an architecture
-	// among them that it cannot serve is left out with a warning.
+	// Others are further targets that the object must support. Optional: an architecture
+	// among them that it cannot support is skipped with a warning.
 	Others   []*kernel.Target
 	Optional bool
 	// Verify runs the IR rule check after each pass.
@@ -93,7 +92,7 @@ func Compile(in Input) (*Output, *diag.List) {
 	}
 	out, err := lower(in, m, 0)
 	if err != nil {
-		out = roomier(in, src, err)
+		out = retryWithSmallerFrame(in, src, err)
 	}
 	if out == nil {
 		report(err, src, diags)
@@ -107,10 +106,10 @@ type machineError struct{ error }
 
 func (e machineError) Unwrap() error { return e.error }
 
-// roomier compiles again a script whose values need more of a stack frame than the
-// memory objects leave: those go elsewhere, which costs a few instructions at each
-// use. nil when that does not help.
-func roomier(in Input, src *diag.Source, err error) *Output {
+// retryWithSmallerFrame retries with a smaller frame: it compiles again a script whose values need more
+// of a stack frame than the memory objects leave; those move to scratch, which costs a few
+// instructions at each use. nil when that does not help.
+func retryWithSmallerFrame(in Input, src *diag.Source, err error) *Output {
 	var machine machineError
 	if !errors.As(err, &machine) {
 		return nil
@@ -129,7 +128,7 @@ func roomier(in Input, src *diag.Source, err error) *Output {
 	return nil
 }
 
-// frontend takes text to IR; nil when the script has errors.
+// frontend compiles source to IR; nil when the script has errors.
 func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 	script := parse.Script(src, diags)
 	if script == nil || slices.ContainsFunc(diags.Sorted(), isSyntax) {
@@ -182,13 +181,13 @@ func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List
 	return info
 }
 
-// isSyntax tells the parser's own faults. What is wrong in attach points alone
-// does not keep the rest of the script from being checked.
+// isSyntax reports whether an error is the parser's own. Errors only in attach points do
+// not keep the rest of the script from being checked.
 func isSyntax(d *diag.Diagnostic) bool {
 	return d.Severity() == diag.Error && d.Code != diag.BadProbeType && d.Code != diag.BadAttachPoint
 }
 
-// lower takes IR to bytes; frame is that of passes.Options.
+// lower compiles IR to bytes; frame is that of passes.Options.
 func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	opt := passes.Options{Frame: frame}
 	if in.Verify {
@@ -226,7 +225,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	return &Output{Object: object, Manifest: doc, Module: m, Funcs: funcs}, nil
 }
 
-// tooLarge says of what a manifest cannot hold where the script makes it.
+// tooLarge reports where the script makes something that does not fit in a manifest.
 func tooLarge(m *ir.Module, f *manifest.Fault) error {
 	d := ir.Diag{Pos: ir.NoPos, Text: "the script is too large for an object: " + f.Path + ": " + f.Text}
 	var i int
@@ -260,8 +259,8 @@ func machineDump(dump func(stage, text string)) func(stage, fn, text string) {
 	}
 }
 
-// assembly prints the code in the syntax of the kernel's log, with the script's
-// places and what the linker fills in.
+// assembly prints the code in the syntax of the kernel's log, with the script's positions
+// and the linker's relocations.
 func assembly(funcs []*emit.Func) string {
 	var b strings.Builder
 	for _, f := range funcs {
@@ -284,8 +283,8 @@ func assembly(funcs []*emit.Func) string {
 	return b.String()
 }
 
-// report turns the refusal of a stage behind the checker into a diagnostic at
-// its place in the script.
+// report converts an error of a later stage into a diagnostic at its position in the
+// script.
 func report(err error, src *diag.Source, diags *diag.List) {
 	var all ir.Diags
 	var one ir.Diag

@@ -46,8 +46,8 @@ func (in Input) fix(info *check.Info) bool {
 	return more
 }
 
-// setParams sets the parameters in the object as a loader would that is given none: to what was
-// given here, or the script's defaults. Values that do not fit are left to the loader to refuse.
+// setParams sets the parameters in the object as a loader without parameters would: to the given
+// ones, or the script's defaults. Values that do not fit are left to the loader to refuse.
 func (in Input) setParams(m *ir.Module) {
 	values, err := manifest.ParseParams(&manifest.Manifest{Params: backendmanifest.Params(m)}, in.Params, in.Options)
 	if err != nil {

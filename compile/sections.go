@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// sections lists what is where in an object: its sections, and the functions,
-// maps and variables in them.
+// sections lists the contents of an object: its sections, and the functions, maps and
+// variables in them.
 func sections(object []byte) string {
 	f, err := elf.NewFile(bytes.NewReader(object))
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"btc/ir/kernel"
 )
 
-// serveAll builds the module of a checked script and makes it serve the other
-// targets: the script is checked for each of them as it is for the first, and
-// for another architecture the module must come out the same but for constants of
-// the computation. nil when a target that must be served cannot be.
+// serveAll builds the module of a checked script and makes it support the other targets:
+// the script is checked for each of them as it is for the first, and for another
+// architecture the module must be the same except for constants. nil when a required target
+// cannot be supported.
 func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, diags *diag.List) *ir.Module {
 	m := in.build(info, others.arches)
 	others.begin()
 	one, failed := ir.NewUnifier(m), false
 	for _, t := range in.Others {
-		reason := others.next().misfit(one, src).because(info, t)
+		reason := others.next().mismatch(one, src).because(info, t)
 		switch {
 		case reason == nil:
 		case in.Optional && len(others.arches) > 1:
@@ -43,8 +43,8 @@ func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, dia
 	return m
 }
 
-// others checks and builds a script for the targets behind the first, in order,
-// while the caller does so for the first.
+// others checks and builds a script for the targets after the first, in order, while the
+// caller does so for the first.
 type others struct {
 	arches []*arch.Arch  // of all targets, each once
 	free   chan struct{} // closed when the first target's module is built
@@ -112,7 +112,7 @@ func (o *others) end() {
 	<-o.done
 }
 
-// build builds the module that serves the architectures.
+// build builds the module that supports the architectures.
 func (in Input) build(info *check.Info, arches []*arch.Arch) *ir.Module {
 	info.Arches = nil
 	if len(arches) > 1 {
@@ -121,15 +121,15 @@ func (in Input) build(info *check.Info, arches []*arch.Arch) *ir.Module {
 	return irgen.Module(info, objectName(in.Name))
 }
 
-// misfit is why a target cannot be served.
-type misfit struct {
+// mismatch is the reason why a target cannot be supported.
+type mismatch struct {
 	at   diag.Span
 	text string
 }
 
 // because names the cause where it is an event that the target does not have: it
 // then has those of the first target, whose types it may lack.
-func (r *misfit) because(info *check.Info, t *kernel.Target) *misfit {
+func (r *mismatch) because(info *check.Info, t *kernel.Target) *mismatch {
 	if r == nil {
 		return nil
 	}
@@ -138,23 +138,24 @@ func (r *misfit) because(info *check.Info, t *kernel.Target) *misfit {
 		if point.Kind != probe.Tracepoint || point.Pattern || r.at.Start < clause.Start || r.at.Start >= clause.End || t.HasEvent(point.Target, point.Name) {
 			continue
 		}
-		return &misfit{point.At, "the kernel has no tracepoint " + point.Target + ":" + point.Name}
+		return &mismatch{point.At, "the kernel has no tracepoint " + point.Target + ":" + point.Name}
 	}
 	return r
 }
 
-// misfit adds the target to those that one module serves, or says why it cannot.
-func (v view) misfit(one *ir.Unifier, src *diag.Source) *misfit {
+// mismatch adds the target to those that one module supports, or returns the reason why it
+// cannot.
+func (v view) mismatch(one *ir.Unifier, src *diag.Source) *mismatch {
 	for _, d := range v.diags.Sorted() {
 		if d.Severity() == diag.Error {
-			return &misfit{d.Span, d.Message}
+			return &mismatch{d.Span, d.Message}
 		}
 	}
 	if v.module == nil {
 		return nil
 	}
 	if d := one.Add(v.module); d != nil {
-		return &misfit{place(src, d.Pos), d.Text}
+		return &mismatch{place(src, d.Pos), d.Text}
 	}
 	return nil
 }

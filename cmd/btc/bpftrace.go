@@ -24,7 +24,7 @@ func bpftrace(root *command, args []string) int {
 	return execute(root, append([]string{"run"}, args...))
 }
 
-// listProgram prints the probes of a program that is given as text.
+// listProgram prints the probes of a program given as source text.
 func (l *lister) listProgram(target, text string) int {
 	return l.print(target, func() error { return l.script(diag.Stdin, text) })
 }

@@ -16,7 +16,7 @@ import (
 	"btc/loader/report"
 )
 
-// checked is the answer for one object and target, as `btc check --json` prints it.
+// checked is the result for one object and target, as `btc check --json` prints it.
 type checked struct {
 	Object string `json:"object"`
 	*forecast.Report

@@ -14,8 +14,8 @@ import (
 	"btc/internal/spell"
 )
 
-// command is a command of btc: what its help, manual page and completions are made from, and
-// what parses and runs it.
+// command is a command of btc: its help, manual page and completions are generated from it,
+// and it parses and runs the command line.
 type command struct {
 	name     string
 	operands string // as the usage line names them
@@ -43,7 +43,7 @@ func (c *command) usage() string {
 	return line
 }
 
-// exitStatus is the error of a command that has reported what went wrong itself.
+// exitStatus is the error of a command that has already reported its error.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
@@ -118,7 +118,7 @@ func (c *command) complete(*cobra.Command, []string, string) ([]string, cobra.Sh
 	return c.files, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// help is the text that -h prints of the command of a path such as "btc target show".
+// help is the output of -h for the command with a path such as "btc target show".
 func (c *command) help(path string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "usage: %s\n", strings.TrimSuffix(path, c.name)+c.usage())
@@ -145,7 +145,7 @@ func (c *command) help(path string) string {
 // sentence begins with a capital letter.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// addFlags gives a command the options of a table; those that are given are set on line.
+// addFlags adds the options of a table to a command; those that are given are set on line.
 func addFlags(cc *cobra.Command, table option.Table, line *option.Line) {
 	flags := cc.Flags()
 	flags.SortFlags = false
@@ -185,7 +185,7 @@ func completion(o *option.Option) cobra.CompletionFunc {
 	return cobra.NoFileCompletions
 }
 
-// What the library hands to Set where an option is given without a value.
+// The value that the library passes to Set for an option without a value.
 const (
 	switchOn = "true"
 	noValue  = "\x00"

@@ -16,7 +16,7 @@ import (
 	"btc/internal/option"
 )
 
-// scriptFlags are the options that say what to compile, and for which target.
+// scriptFlags are the options for what to compile, and for which target.
 type scriptFlags struct {
 	expr       string
 	isExpr     bool // -e was given
@@ -30,7 +30,7 @@ type scriptFlags struct {
 	filter     *regexp.Regexp // --probe-filter
 	dirs       []string
 	include    []string
-	params     []string          // what follows "--"
+	params     []string          // arguments after "--"
 	options    map[string]string // --name=value there
 	fixAll     bool              // the code is made for these parameters only
 
@@ -38,7 +38,7 @@ type scriptFlags struct {
 	untrusted    bool
 }
 
-// table is the options that say what to compile and how.
+// table is the options for what to compile and how.
 func (s *scriptFlags) table() option.Table {
 	table := option.Table{
 		{Name: "program", Short: "e", Value: "PROGRAM", To: s.setProgram, Help: "the program itself instead of a file"},
@@ -138,8 +138,8 @@ func compileCommand() *command {
 
 // compileTo compiles to the object of a path; "" is the script's name with .o.
 func (s *scriptFlags) compileTo(path string, line *option.Line) int {
-	// Compiling ends before much garbage is there: collecting it as eagerly as by
-	// default would take half of the time. The first collection is at 16 MB.
+	// The compiler exits before much garbage accumulates: collecting at the default rate
+	// would take half of the time. The first collection is at 16 MB.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
@@ -182,7 +182,7 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	return 0
 }
 
-// script is the text to compile and its name in messages.
+// script is the script to compile and its name in messages.
 func (s *scriptFlags) script(operands []string) (name, text string, err error) {
 	if s.isExpr {
 		return diag.Stdin, s.expr, nil

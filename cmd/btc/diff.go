@@ -63,8 +63,8 @@ func compareTargets(operands []string, summary bool) (status int, ok bool) {
 	return 0, true
 }
 
-// facet is a kind of things that targets name. parts are what one of them consists
-// of, each with its type.
+// facet is one kind of the names in targets. parts are the components of a name, each with
+// its type.
 type facet struct {
 	name  string
 	list  func(*kernel.Target) []string
@@ -103,8 +103,8 @@ func structParts(t *kernel.Target, name string) []string {
 	return memberTexts(s, 0)
 }
 
-// memberTexts are the declarations of a struct's members, those of anonymous ones
-// in their place.
+// memberTexts are the declarations of a struct's members, including those of anonymous
+// ones.
 func memberTexts(s *kernel.Type, depth int) []string {
 	var out []string
 	for _, m := range s.Members {
@@ -122,8 +122,8 @@ func memberTexts(s *kernel.Type, depth int) []string {
 	return out
 }
 
-// diffTargets writes the differences, "-" before what only a has and "+" before
-// what only b has, and a line of numbers for each kind.
+// diffTargets writes the differences, "-" before names only in a and "+" before names only
+// in b, and a line of totals for each kind.
 func diffTargets(w io.Writer, a, b *kernel.Target, pattern string, summary bool) (different bool, err error) {
 	fmt.Fprintf(w, "--- Linux %s, %s\n+++ Linux %s, %s\n", a.Release(), a.Arch().Label, b.Release(), b.Arch().Label)
 	line := func(format string, args ...any) {

@@ -10,10 +10,10 @@ import (
 	"btc/passes"
 )
 
-// dumpStages are the stages that --dump knows beside the passes.
+// dumpStages are the stages of --dump besides the passes.
 var dumpStages = []string{"all", "ast", "input", "isel", "regalloc", "asm", "object", "manifest"}
 
-// dumpAs has the names that bpftrace's -d has for stages, and ours.
+// dumpAs maps the stage names of bpftrace's -d to those of btc.
 var dumpAs = map[string][]string{
 	"parse": {"ast"}, "types": {"ast"}, "codegen": {"input"}, "codegen-opt": {"regalloc"}, "dis": {"asm"}, "libbpf": {"object"}, "verifier": {},
 }

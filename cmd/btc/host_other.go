@@ -20,5 +20,5 @@ func isTerminal(f *os.File) bool {
 // passedOn is never used: btc run ends before.
 var passedOn []os.Signal
 
-// ownFile is never asked: there is no target of this host.
+// ownFile is never called: there is no target of this host.
 func ownFile(string) bool { return false }

@@ -68,7 +68,7 @@ func hostCache() string {
 	return filepath.Join(dir, "btc", fmt.Sprintf("host-%x.target", h.Sum(nil)[:12]))
 }
 
-// program tells builds of btc with one version from each other.
+// program distinguishes builds of btc with the same version.
 func program() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -81,8 +81,8 @@ func program() string {
 	return fmt.Sprint(fi.Size(), fi.ModTime().UnixNano())
 }
 
-// withHost compiles with the types of the running kernel what did not compile with the embedded
-// ones, where they may be the reason. It returns what is the better to go on with, and says so.
+// withHost compiles with the types of the running kernel a script that failed with the embedded
+// ones, if they may be the reason. It returns the better result, and reports it.
 func (s *scriptFlags) withHost(name, text string, out *compile.Output, diags *diag.List, quiet bool) (*compile.Output, *diag.List) {
 	if out != nil || s.targets.given() || s.untrusted || !namesOfKernel(diags) {
 		return out, diags

@@ -27,8 +27,8 @@ func yesNo(is bool) string {
 	return "no"
 }
 
-// printInfo prints what a report of an error needs: the system, this program, and what the
-// running kernel offers. The headings and names are those of bpftrace --info.
+// printInfo prints what a bug report needs: the system, this program, and the features of
+// the running kernel. The headings and names are those of bpftrace --info.
 func printInfo() int {
 	h, err := host.Look()
 	if err != nil {

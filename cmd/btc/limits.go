@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// limits are what one compilation may take. A script has ways to ask for more than the
-// checks of the language foresee; whoever compiles scripts of others must not pay for them.
+// limits bound the resources of one compilation. A script can ask for more than the checks
+// of the language foresee; whoever compiles other people's scripts must not pay for them.
 type limits struct {
 	time   time.Duration
 	memory uint64 // bytes of the heap
 }
 
 var (
-	usual  = limits{5 * time.Minute, 8 << 30} // honest scripts take milliseconds and megabytes
+	usual  = limits{5 * time.Minute, 8 << 30} // ordinary scripts take milliseconds and megabytes
 	strict = limits{10 * time.Second, 1 << 30}
 )
 
-// heapObjects is the metric of what the heap holds, in bytes.
+// heapObjects is the metric of the heap's live and dead objects, in bytes.
 const heapObjects = "/memory/classes/heap/objects:bytes"
 
 // watch ends the program when a limit is passed, before it writes anything; the function

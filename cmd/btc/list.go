@@ -34,7 +34,7 @@ func listCommand() *command {
 	}
 }
 
-// listAll prints what operands name of a target.
+// listAll prints the names of a target that match the operands.
 func (l *lister) listAll(target string, operands []string) int {
 	if len(operands) == 0 {
 		operands = []string{"*:*"}
@@ -49,7 +49,7 @@ func (l *lister) listAll(target string, operands []string) int {
 	})
 }
 
-// print calls what prints of a target, and returns the exit status.
+// print calls a printer of a target, and returns the exit status.
 func (l *lister) print(target string, list func() error) int {
 	t, err := openTarget(target)
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *lister) print(target string, list func() error) int {
 	return 0
 }
 
-// lister prints what a target has.
+// lister prints names of a target.
 type lister struct {
 	t       *kernel.Target
 	out     io.Writer
@@ -75,8 +75,7 @@ type lister struct {
 	files   debuginfo.Finder
 }
 
-// list prints what one operand names: a script's probes, structs, or what the
-// patterns match.
+// list prints one operand: a script's probes, structs, or the matches of patterns.
 func (l *lister) list(operand string) error {
 	if filepath.Ext(operand) == ".bt" {
 		text, err := readScript(operand)
@@ -125,7 +124,8 @@ func (l *lister) pattern(pattern string) error {
 	return nil
 }
 
-// lists has how the probes of each kind are listed; of the other kinds the host alone knows them.
+// lists has the list functions of the probes of each kind; only the host knows those of other
+// kinds.
 var lists = map[string]func(l *lister, kind, pattern string){
 	probe.Fentry: (*lister).functions, probe.Fexit: (*lister).functions,
 	probe.Kprobe: (*lister).functions, probe.Kretprobe: (*lister).functions,
@@ -235,7 +235,7 @@ func (l *lister) tracepoints(_, pattern string) {
 	category, event, both := strings.Cut(pattern, ":")
 	for _, name := range l.t.Tracepoints("*", "*") {
 		c, e, _ := strings.Cut(name, ":")
-		if c == "ftrace" { // its own entries, which perf does not take
+		if c == "ftrace" { // its own entries, which perf does not accept
 			continue
 		}
 		if both && (!probe.Glob(category, c) || !probe.Glob(event, e)) || !both && !probe.Glob(pattern, name) && !probe.Glob(pattern, e) {
@@ -372,8 +372,8 @@ func (l *lister) script(path, text string) error {
 	return nil
 }
 
-// point lists what an attach point of a script stands for: what the target has of
-// it, in the form of a list; what only the host knows, as it is written.
+// point lists the matches of an attach point of a script: those in the target, in list
+// form; parts that only the host knows, as written.
 func (l *lister) point(ap *ast.AttachPoint) {
 	if len(ap.Parts) < 2 {
 		return // begin and end

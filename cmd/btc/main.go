@@ -71,8 +71,8 @@ func personality(name string) bool {
 	return strings.TrimSuffix(filepath.Base(name), ".exe") == "bpftrace"
 }
 
-// bpftraceStyle reports whether a first argument is what bpftrace accepts there, an option or a
-// script, and not the name of a command.
+// bpftraceStyle reports whether a first argument is an option or a script as bpftrace accepts
+// it, and not the name of a command.
 func bpftraceStyle(root *command, arg string) bool {
 	for _, c := range root.sub {
 		if c.name == arg {

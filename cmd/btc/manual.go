@@ -44,7 +44,7 @@ func loader() *command {
 	}
 }
 
-// programs are what a name that can be completed stands for.
+// programs maps the names that can be completed to commands.
 func programCommand(root *command, name string) *command {
 	switch name {
 	case "btrun":
@@ -57,8 +57,8 @@ func programCommand(root *command, name string) *command {
 	return root
 }
 
-// writeCompletion writes the completions of a program. Those of btc ask btc itself, as the
-// library's do. Those of the two others are without commands: btc answers for them.
+// writeCompletion writes the completions of a program. Those of btc call btc itself, as the
+// library's do. The two others have no commands: btc completes for them.
 func writeCompletion(w io.Writer, root *command, program, shell string) error {
 	cc := programCommand(root, program).cobra()
 	var b strings.Builder
@@ -77,7 +77,7 @@ func writeCompletion(w io.Writer, root *command, program, shell string) error {
 		return err
 	}
 	text := b.String()
-	if program == "btrun" { // which has no code for this: btc answers
+	if program == "btrun" { // which has no code for this: btc completes for it
 		text = strings.NewReplacer(
 			`requestComp="${words[0]} __complete ${args[*]}"`, `requestComp="btc __complete-btrun ${args[*]}"`,
 			`requestComp="${words[1]} __complete ${words[2,-1]}"`, `requestComp="btc __complete-btrun ${words[2,-1]}"`,
@@ -202,7 +202,7 @@ func (p manPage) roff() string {
 	return b.String()
 }
 
-// roffText keeps text from being read as requests and escapes.
+// roffText escapes text that would be read as requests.
 func roffText(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -153,7 +153,7 @@ func targetCapture(line *option.Line, out string) int {
 	return written(newFile{out, b})
 }
 
-// targetImport makes a target file of what btrun --capture wrote on a host.
+// targetImport makes a target file from the output of btrun --capture.
 func targetImport(line *option.Line, out string) int {
 	operands := line.All()
 	switch {

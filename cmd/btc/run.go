@@ -24,7 +24,7 @@ import (
 type runner struct {
 	script   scriptFlags
 	btrun    options.Values
-	forward  []string // what btrun gets
+	forward  []string // arguments for btrun
 	list     bool
 	patterns []string // of --list=PATTERN
 	info     bool
@@ -184,13 +184,13 @@ func (r *runner) run(line *option.Line) int {
 	if s.verifier {
 		args = append(args, "--verbose")
 	}
-	// Who runs a script has its text: the files that it names may be written.
+	// Whoever runs a script has its source: the files that it names may be written.
 	if m, err := manifest.Parse(out.Manifest); err == nil {
 		for _, p := range writtenFiles(m) {
 			args = append(args, "--allow", p)
 		}
 	}
-	// What begins with "-" among the parameters followed "--" here, and does so there.
+	// Parameters that begin with "-" followed "--" here, and do so there.
 	args = append(append(args, path), params...)
 	return trace(append(append(args, "--"), line.After...))
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // readScript reads the script at path. Devices, FIFOs and directories are refused, and no
-// more is read than a script may have. A name of an open file of btc itself, as <(...) of
-// shells gives it, may be a pipe.
+// more than the maximum size is read. The name of an open file of btc itself, as the
+// shell's <(...) passes it, may be a pipe.
 func readScript(path string) (string, error) {
 	var b []byte
 	var err error

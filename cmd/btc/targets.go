@@ -15,7 +15,7 @@ import (
 type targetFlags struct {
 	files  []string // --target, in order
 	arches []string // --arch, labels
-	native bool     // by default for this machine's architecture alone
+	native bool     // default: only this machine's architecture
 }
 
 func (t *targetFlags) options() option.Table {
@@ -40,7 +40,7 @@ func (t *targetFlags) addArches(list string) error {
 	return nil
 }
 
-// given reports whether the user said what the object must serve.
+// given reports whether the user selected what the object must support.
 func (t *targetFlags) given() bool { return len(t.files)+len(t.arches) > 0 }
 
 // host reports whether the running kernel is a target.

@@ -47,8 +47,8 @@ func writeFiles(files ...newFile) error {
 	return nil
 }
 
-// writeTemp writes the content beside the final path, with the permissions of
-// the file that it will replace.
+// writeTemp writes the content next to the final path, with the permissions of the file
+// that it will replace.
 func writeTemp(f newFile) (string, error) {
 	mode := os.FileMode(0o644)
 	if old, err := os.Stat(f.path); err == nil {
@@ -75,7 +75,7 @@ func writeTemp(f newFile) (string, error) {
 	return temp.Name(), nil
 }
 
-// cause is what went wrong without the path of a temporary file.
+// cause is the error without the path of a temporary file.
 func cause(err error) error {
 	var p *os.PathError
 	var l *os.LinkError

@@ -75,7 +75,8 @@ func events(data *targetfile.Data) []targetfile.Event {
 	return all
 }
 
-// add notes what of an event the base kernel lacks, if anything.
+// add records what the base kernel lacks of an event, if anything. Fields of a record that
+// is described by another struct there are skipped.
 func add(found map[string]*targetfile.Event, base *targetfile.Event, ev targetfile.Event) {
 	if ev.Class == "" {
 		return

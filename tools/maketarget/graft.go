@@ -52,7 +52,7 @@ type graft struct {
 	at          map[int]targetfile.Ref // by position in other
 }
 
-// ref is what a reference of the other kernel is in data.
+// ref translates a reference of the other kernel to data.
 func (g *graft) ref(r targetfile.Ref) targetfile.Ref {
 	pos := r.Position()
 	if pos < 0 {

@@ -165,7 +165,7 @@ func tracefs(src *capture.Source, path string) error {
 	return err
 }
 
-// modules reads the types of the modules that a directory holds, by name.
+// modules reads the types of the modules in a directory, by name.
 func modules(dir string) ([]capture.Module, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.btf"))
 	if err != nil {

@@ -114,10 +114,10 @@ func topDirs(root string) ([]string, error) {
 	return dirs, nil
 }
 
-// skipped are directories that hold no source.
+// skipped are directories without source.
 func skipped(name string) bool { return name == ".git" || name == "build" || name == "bin" }
 
-// isText tells the files that can name the module.
+// isText reports whether a file may contain the module's path.
 func isText(name string) bool {
 	switch filepath.Ext(name) {
 	case ".go", ".mod", ".md", ".sh", ".txt", ".txtar", ".yaml", ".yml", ".json", "":

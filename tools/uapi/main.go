@@ -121,7 +121,7 @@ func run(dir string, compilers []string) error {
 	return nil
 }
 
-// takeCommon takes the lines that all tables have out of them.
+// takeCommon moves the lines that all tables have out of them.
 func takeCommon(tables map[string][]string) []string {
 	in := map[string]int{}
 	for _, lines := range tables {

@@ -17,9 +17,9 @@ import (
 	"btc/loader/rewrite"
 )
 
-// code relocates one program for the target, and looks at what of it can be
-// reached: an access of a field that the kernel lacks is right behind a test
-// that asks for it. It gives the length of what can be reached.
+// code relocates one program for the target, and checks its reachable instructions: an
+// access of a field that the kernel lacks is valid after a test for it. It returns the
+// length of the reachable code.
 func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	spec := c.o.Spec.Programs[p.Name]
 	if spec == nil {
@@ -71,7 +71,7 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 		u := &c.m.Fields[i]
 		kind, name, _ := strings.Cut(u.Type, " ")
 		kinds := map[string]kernel.Kind{"struct": kernel.Struct, "union": kernel.Union, "enum": kernel.Enum}
-		if u.Program != p.Name || kinds[kind] == 0 || strings.HasPrefix(name, "trace_event_raw_") { // the point has told
+		if u.Program != p.Name || kinds[kind] == 0 || strings.HasPrefix(name, "trace_event_raw_") { // the attach point has reported it
 			continue
 		}
 		all := c.t.Named(kinds[kind], name)
@@ -83,7 +83,7 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 	return verdict
 }
 
-// origins answers where an instruction was before Decide moved it.
+// origins returns the index of an instruction before Decide moved it.
 func origins(at []int) func(int) int {
 	if at == nil {
 		return func(n int) int { return n }
@@ -102,8 +102,8 @@ func origins(at []int) func(int) int {
 	}
 }
 
-// noHelper tells of a helper that the target lacks, unless the manifest's needs
-// have told which construct uses it.
+// noHelper reports a helper that the target lacks, unless the manifest's needs have
+// reported the construct that uses it.
 func (c *checker) noHelper(p *manifest.Program, h asm.BuiltinFunc, pos manifest.Pos) {
 	name := "bpf_" + snake(strings.TrimPrefix(h.String(), "Fn"))
 	if !c.needed[strings.TrimPrefix(name, "bpf_")] {
@@ -111,7 +111,7 @@ func (c *checker) noHelper(p *manifest.Program, h asm.BuiltinFunc, pos manifest.
 	}
 }
 
-// snake turns ForEachMapElem into for_each_map_elem.
+// snake converts ForEachMapElem to for_each_map_elem.
 func snake(s string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -137,8 +137,8 @@ func (c *checker) poisoned(p *manifest.Program, insn int, pos manifest.Pos) {
 	c.find(Fails, p, pos, "this kernel lacks a type, field or enumerator that the script uses here")
 }
 
-// relocate does what the loader does before it gives a program to the kernel. at
-// says where instructions are now, as Decide does.
+// relocate does what the loader does before it loads a program. at is the new index of
+// instructions, as for Decide.
 func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int) error {
 	var relos []*btf.CORERelocation
 	var places []*asm.Instruction
@@ -196,7 +196,7 @@ func (c *checker) moved(program string, at []int) *manifest.Manifest {
 	return &m
 }
 
-// isPoison tells what a relocation leaves that found nothing.
+// isPoison reports whether an instruction is what a failed relocation leaves.
 func isPoison(ins *asm.Instruction) bool {
 	return ins.IsBuiltinCall() && ins.Constant == btf.COREBadRelocationSentinel ||
 		ins.OpCode.IsDWordLoad() && ins.Dst == asm.R10

@@ -6,10 +6,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// flow finds the instructions that can be run, as far as constants in registers
-// decide: what relocations answer is a constant, and the tests of the answer are
-// what guards an access. Less is known than the kernel knows, so what is found
-// unreachable is unreachable for the kernel, too.
+// flow finds the reachable instructions by constant propagation in registers: the result of
+// a relocation is a constant, and tests of it guard an access. It knows less than the
+// kernel, so what it finds unreachable is unreachable for the kernel, too.
 type flow struct {
 	insns asm.Instructions
 	raw   []int       // the kernel's number of each instruction
@@ -18,9 +17,9 @@ type flow struct {
 	work  []int
 }
 
-// state is what is known of r0 to r10 before an instruction, and of what was
-// saved to the stack: registers live there across calls. Only the program's own
-// direct stores to a slot change it, which holds for what our compiler writes.
+// state is what is known of r0 to r10 before an instruction, and of what was saved to the
+// stack, where registers live across calls. Only the program's own direct stores to a slot
+// change it, which holds for btc's code.
 type state struct {
 	reg  [11]value
 	slot map[int16]uint64 // known words of the frame
@@ -59,7 +58,7 @@ func (f *flow) run() {
 	}
 }
 
-// enter joins what is known on another way to an instruction.
+// enter joins the state of another path to an instruction.
 func (f *flow) enter(i int, s state) {
 	if i < 0 || i >= len(f.insns) {
 		return

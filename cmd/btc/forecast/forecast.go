@@ -17,13 +17,13 @@ import (
 	"btc/loader/object"
 )
 
-// Verdict is what is to be expected, from good to bad.
+// Verdict is the expected outcome, from good to bad.
 type Verdict string
 
 const (
 	Works   Verdict = "works"   // all that a target can tell is there
 	Open    Verdict = "open"    // the rest depends on the host's files or machine
-	Skipped Verdict = "skipped" // the attach point is missing, and the script's missing_probes goes on without it
+	Skipped Verdict = "skipped" // the attach point is missing, and missing_probes lets the script run without it
 	Fails   Verdict = "fails"   // the loader or the kernel will refuse it
 )
 
@@ -49,8 +49,8 @@ type Program struct {
 	Name    string  `json:"name"`
 	Attach  string  `json:"attach"`
 	Verdict Verdict `json:"verdict"`
-	// Places is how many functions or events of the target the attach point
-	// names: more than 1 for a pattern, 0 where the target does not know.
+	// Places is the number of functions or events of the target that match the attach
+	// point: more than 1 for a pattern, 0 if the target does not know.
 	Places int `json:"places"`
 	// Instructions is the length of the program for this target, without what the
 	// kernel leaves out as dead.
@@ -107,8 +107,8 @@ type checker struct {
 
 	types   *types
 	helpers map[int64]bool // numbers of the target's helpers
-	// needed are the helpers that are missing and were told of where the manifest
-	// names the construct.
+	// needed are the missing helpers that were reported with the construct from the
+	// manifest.
 	needed map[string]bool
 }
 
@@ -133,7 +133,7 @@ func (c *checker) program(p *manifest.Program, point point) error {
 		c.find(point.verdict, p, p.Pos, "%s", point.text)
 	}
 	out.Verdict = point.verdict
-	if point.verdict != Skipped { // what does not attach is not loaded either
+	if point.verdict != Skipped { // a program that is not attached is not loaded either
 		v, n, err := c.code(p)
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (c *checker) nothingLeft() {
 	}
 }
 
-// needs holds the manifest's list against the target's helpers.
+// needs checks the manifest's list against the target's helpers.
 func (c *checker) needs() {
 	for _, n := range c.m.Needs {
 		if _, _, ok := c.t.EnumConst("BPF_FUNC_" + n.Feature); !ok {

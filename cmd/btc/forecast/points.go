@@ -13,12 +13,12 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// point is what the target knows of an attach point.
+// point is the target's view of an attach point.
 type point struct {
 	verdict Verdict
 	places  int
-	text    string // why not Works
-	// absent: the kernel has no such thing, as text says; what follows is the script's choice.
+	text    string // the reason, unless it is ok
+	// absent: the kernel has no such probe, as text says; the script's policy decides.
 	absent, pattern, foreign bool
 }
 
@@ -96,8 +96,8 @@ func (c *checker) missing(a *manifest.Attach, what string) point {
 	return point{absent: true, pattern: probe.IsPattern(a.Target + a.Name), text: fmt.Sprintf("this kernel has no %s", what)}
 }
 
-// decide settles what becomes of programs whose attach points are absent, by the
-// loader's rules: a clause that has another attach point goes on without them.
+// decide applies the loader's rules to programs whose attach points are absent: a clause
+// that has another attach point runs without them.
 func (c *checker) decide(points []point) {
 	clauses := adapt.Clauses{}
 	absence := make([]adapt.Absence, len(points))
@@ -219,7 +219,7 @@ func (c *checker) rawTracepoint(p *manifest.Program) point {
 	return point{verdict: Works, places: 1}
 }
 
-// sameArgs holds the arguments that a program reads against a prototype.
+// sameArgs compares the arguments that a program reads with a prototype.
 func sameArgs(p *manifest.Program, proto *kernel.Type) error {
 	there := adapt.Prototype{Result: proto.Elem().String()}
 	for _, param := range proto.Params {

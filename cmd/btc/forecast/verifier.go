@@ -8,19 +8,20 @@ import (
 	"btc/ir"
 )
 
-// verifierLimit is BPF_COMPLEXITY_LIMIT_INSNS: what a kernel's verifier walks at most.
+// verifierLimit is BPF_COMPLEXITY_LIMIT_INSNS, the maximum number of instructions that a
+// kernel's verifier walks.
 const verifierLimit = 1_000_000
 
 // maxCompared is with how many states kept at an instruction, the last ones, another is
 // compared. The kernel forgets those that allow nothing.
 const maxCompared = 16
 
-// walk estimates the instructions that a kernel's verifier goes through. It goes all
-// paths as the kernel does, the side that follows first, and leaves a path where a
-// state was seen that allowed as much: pointers of one kind, and of the numbers that a
-// decided branch or an address made precise the same ranges. It knows less of numbers
-// than the kernel, does not follow calls and callbacks into subprograms (each is
-// walked once), and takes each helper's result for a number or a pointer that may be null.
+// walk estimates the instructions that a kernel's verifier walks. Like the kernel it walks
+// all paths, the fall-through side first, and prunes a path at a state that is covered by
+// an earlier one: pointers of the same kind, and for numbers that a decided branch or an
+// address made precise the same ranges. It knows less of numbers than the kernel, does not
+// follow calls and callbacks into subprograms (each is walked once), and treats each
+// helper's result as a number or a pointer that may be null.
 type walk struct {
 	*flow
 	live  []uint16 // registers needed from an instruction on
@@ -41,7 +42,7 @@ const (
 	maybe        // an element or record, or null
 )
 
-// content is what a register or a word of the frame holds.
+// content is the content of a register or a word of the frame.
 type content struct {
 	kind kind
 	id   int // copies of one value have one; 0 for none
@@ -63,7 +64,7 @@ type kept struct {
 	words   map[int16]bool // precise words of the frame
 	trace   []int
 	up      *kept
-	open    int // ways on from here that are not at their end
+	open    int // paths from here that have not ended
 }
 
 type trail struct {
@@ -259,7 +260,7 @@ func (w *walk) allows(k *kept, p *trail) bool {
 	return true
 }
 
-// precise marks what the numbers in regs and words were computed of, back on the path.
+// precise marks the sources of the numbers in regs and words, backwards along the path.
 func (w *walk) precise(trace []int, up *kept, regs uint16, words map[int16]bool) {
 	words = maps.Clone(words)
 	for regs != 0 || len(words) > 0 {
@@ -310,7 +311,7 @@ func (w *walk) precise(trace []int, up *kept, regs uint16, words map[int16]bool)
 var rangeOps = map[asm.ALUOp]ir.Op{asm.Add: ir.OpAdd, asm.Sub: ir.OpSub, asm.Mul: ir.OpMul, asm.Div: ir.OpUDiv, asm.Mod: ir.OpUMod,
 	asm.And: ir.OpAnd, asm.Or: ir.OpOr, asm.Xor: ir.OpXor, asm.LSh: ir.OpShl, asm.RSh: ir.OpLShr, asm.ArSh: ir.OpAShr}
 
-// execute goes one instruction on, and reports whether the path goes on.
+// execute steps over one instruction, and reports whether the path continues.
 func (w *walk) execute(p *trail) bool {
 	ins := &w.insns[p.at]
 	class := ins.OpCode.Class()
@@ -455,7 +456,7 @@ func (w *walk) branch(p *trail, ins *asm.Instruction) bool {
 	return true
 }
 
-// learn narrows a register and its copies by what a branch says.
+// learn narrows a register and its copies by the condition of a branch.
 func learn(c *contents, reg int, cond ir.Cond, than ir.Range) {
 	was := c.reg[reg]
 	now := was
@@ -484,7 +485,7 @@ func learn(c *contents, reg int, cond ir.Cond, than ir.Range) {
 }
 
 // call forgets what a helper may write: the bytes at its frame pointers, as many as the
-// operand beside one says.
+// accompanying size argument says.
 func (w *walk) call(p *trail, ins *asm.Instruction) {
 	for r := 1; r < 6; r++ {
 		off, known := p.reg[r].r.Const()

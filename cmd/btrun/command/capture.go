@@ -29,7 +29,7 @@ func captureKernel(o *arguments, stderr io.Writer) int {
 	return 0
 }
 
-// replaceFile writes a file, with the permissions of the one that was there.
+// replaceFile writes a file, with the permissions of the existing one.
 func replaceFile(path string, content []byte) error {
 	mode := os.FileMode(0o644)
 	if fi, err := os.Stat(path); err == nil {
@@ -38,7 +38,7 @@ func replaceFile(path string, content []byte) error {
 		}
 		mode = fi.Mode().Perm()
 	}
-	// The name is one that nobody else has: another's file or link is not written to.
+	// The name is unique: another's file or link is not written to.
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err

@@ -28,12 +28,12 @@ import (
 	"btc/loader/run"
 )
 
-// Streams are where a run writes, and what it says of itself.
+// Streams are the outputs of a run.
 type Streams struct {
 	Out, Err io.Writer
 	Version  string
-	// Attached is called when all probes are attached, before any event is
-	// handled; nil: nobody asks.
+	// Attached is called when all probes are attached, before any event is handled; may be
+	// nil.
 	Attached func()
 }
 
@@ -99,7 +99,7 @@ func Run(args []string, s Streams) int {
 	return status
 }
 
-// onTerminal has a run say how to end it, and what it does where that takes long.
+// onTerminal makes a run say how to end it, and report slow steps.
 func (o *arguments) onTerminal(w io.Writer) {
 	dim, plain := "\x1b[2m", "\x1b[0m"
 	if !color.Wanted(o.Color, true, os.Getenv) {
@@ -114,7 +114,7 @@ func (o *arguments) onTerminal(w io.Writer) {
 	}
 }
 
-// shown is a writer of text that names from an object are in.
+// shown is a writer for text that contains names from an object.
 func shown(o *arguments, w io.Writer) io.Writer {
 	if o.Raw || !run.IsTerminal(w) {
 		return w
@@ -203,7 +203,7 @@ func openOutput(o *arguments, stderr io.Writer) (outputs, error) {
 	return createOutput(o.Output)
 }
 
-// defaultKeep is how many files --rotate keeps besides the last.
+// defaultKeep is the default of --keep.
 const defaultKeep = 5
 
 // outputs is a file of -o. end closes it; ran says whether the run came to its end.
@@ -212,7 +212,7 @@ type outputs interface {
 	end(ran bool) error
 }
 
-// help lists what an object takes: its parameters with their defaults.
+// help lists an object's parameters with their defaults.
 func help(path string, stdout, stderr io.Writer) int {
 	m, err := object.ReadManifest(path)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 // mode is 0644: other users, such as node_exporter's, read it.
 type documentFile struct {
 	path, aside string
-	f           *os.File // of the document at hand; nil: none was begun
+	f           *os.File // of the current document; nil: none was begun
 	err         error    // why it cannot be written
 }
 
-// createDocument checks that the directory takes a file.
+// createDocument checks that the directory is writable.
 func createDocument(path string) (*documentFile, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -44,7 +44,7 @@ func (d *documentFile) begin() error {
 	return f.Chmod(0o644) // whatever the umask
 }
 
-// drop gives the document at hand up.
+// drop discards the current document.
 func (d *documentFile) drop() {
 	if d.f != nil {
 		d.f.Close()
@@ -53,7 +53,7 @@ func (d *documentFile) drop() {
 	}
 }
 
-// Write never fails: Replace reports what went wrong.
+// Write never fails: Replace reports errors.
 func (d *documentFile) Write(p []byte) (int, error) {
 	if d.f == nil && d.err == nil {
 		d.err = d.begin()
@@ -64,7 +64,7 @@ func (d *documentFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Replace puts the document that was written in the place of the one before.
+// Replace replaces the previous document by the current one.
 func (d *documentFile) Replace() error {
 	err := d.err
 	d.err = nil
@@ -98,7 +98,7 @@ func isReplaced(path string) bool {
 	return err != nil || fi.Mode().IsRegular()
 }
 
-// end gives up a document that was not ended.
+// end discards a document that was not finished.
 func (d *documentFile) end(bool) error {
 	d.drop()
 	return nil

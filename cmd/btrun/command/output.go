@@ -21,7 +21,7 @@ func createOutput(path string) (*outputFile, error) {
 	return &outputFile{f: f, fresh: fresh}, nil
 }
 
-// start drops the old content. What is not a regular file has none.
+// start truncates a regular file.
 func (o *outputFile) start() error {
 	if o.started {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rotatingFile is the file of -o in a long run: when it has its size it becomes FILE.1, that
-// becomes FILE.2, and so on. Of a full disk it drops whole lines, says how many, and goes on when
-// there is room: the last file ends with a whole line at any time.
+// rotatingFile is the file of -o in a long run: at its maximum size it becomes FILE.1, that
+// becomes FILE.2, and so on. On a full disk it drops whole lines, reports how many, and goes on
+// when there is room: the last file always ends with a whole line.
 type rotatingFile struct {
 	path string
 	size int64 // of a file, in bytes; 0: it is never rotated
@@ -25,7 +25,7 @@ type rotatingFile struct {
 	written  int64  // bytes of f, up to the end of a line
 	partial  []byte // a line that has not ended yet
 	dropped  uint64 // lines
-	told     uint64 // of them
+	told     uint64 // of them were reported
 	next     time.Time
 	messages io.Writer
 	now      func() time.Time
@@ -121,7 +121,7 @@ func (r *rotatingFile) lines(b []byte) error {
 	return nil
 }
 
-// put writes whole lines or, where the disk is full, as many of them as it takes.
+// put writes whole lines or, if the disk is full, as many of them as fit.
 func (r *rotatingFile) put(b []byte) error {
 	if err := r.start(); err != nil {
 		return err
@@ -143,12 +143,12 @@ func (r *rotatingFile) put(b []byte) error {
 	return nil
 }
 
-// isFull reports whether an error says that there is no room.
+// isFull reports whether an error means that there is no room.
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }
 
-// tell says how many lines were dropped, at most every tellInterval.
+// tell reports the number of dropped lines, at most every tellInterval.
 func (r *rotatingFile) tell(err error, last bool) {
 	now := r.now()
 	if r.dropped == r.told || now.Before(r.next) && !last {
@@ -180,7 +180,7 @@ func (r *rotatingFile) rotate() error {
 	return r.open()
 }
 
-// end writes what is left and closes the file. A run that did not begin leaves no new file.
+// end writes the rest and closes the file. A run that did not begin leaves no new file.
 func (r *rotatingFile) end(ran bool) error {
 	var err error
 	if ran {

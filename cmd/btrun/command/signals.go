@@ -25,8 +25,8 @@ func catchSignals(s *run.Session) (release func()) {
 		wanted = append(wanted, unix.SIGHUP)
 	}
 	signal.Notify(signals, wanted...)
-	// A closed pipe is an error of a write then, and not our sudden death. Ignoring
-	// the signal would do the same to the commands that we start.
+	// Writing to a closed pipe is then an error and does not kill the process. Ignoring the
+	// signal would be inherited by the commands that it starts.
 	brokenPipe := make(chan os.Signal, 1)
 	signal.Notify(brokenPipe, unix.SIGPIPE)
 	go func() {
@@ -53,7 +53,7 @@ func catchSignals(s *run.Session) (release func()) {
 	}
 }
 
-// runObject runs what was loaded, until a signal or the run itself ends it.
+// runObject runs a loaded object, until a signal or the run itself ends it.
 func runObject(o *arguments, obj *object.Object) (status int, err error) {
 	s, err := run.Load(obj, o.run)
 	if err != nil {
