@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test race module-path test-loaders test-kernels lint bench fuzz mutate generate docs clean
+.PHONY: site all build demo test race module-path test-loaders test-kernels lint bench fuzz mutate generate docs clean
 
 all: build
 
@@ -77,6 +77,10 @@ generate:
 # docs rewrites the parts of docs/ and the tour that are made from the program.
 docs:
 	$(GO) test ./internal/manifest ./tests/docs ./tests/tour -run 'Schema|Language|Errors|Document|Scripts|Reference$$' -update
+
+# site renders README.md and docs to static HTML in build/site.
+site:
+	$(GO) run ./tools/site build/site
 
 clean:
 	rm -rf bin build
