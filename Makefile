@@ -48,6 +48,22 @@ test-loaders:
 	@bash tests/setup/loaders.sh
 	$(GO) test ./tests/loaders -count=1 -v -all
 
+# release writes to dist/ what a project page offers: archives, packages, the image, checksums.
+# PLATFORMS=linux/amd64 makes a part of it. The same commit and Go give the same bytes.
+DIST      ?= dist
+PLATFORMS ?=
+release:
+	@out=$$(realpath -m '$(DIST)') && cd tools/release && $(GO) run . -root ../.. -out "$$out" \
+		-version '$(VERSION)' -time "$$(git log -1 --format=%ct)" -platforms '$(PLATFORMS)'
+
+# test-release makes this machine's part of a release twice, compares, and installs it (root;
+# systems of Debian are downloaded to build/roots).
+test-release:
+	$(MAKE) release DIST=build/release/1 PLATFORMS=linux/$$($(GO) env GOARCH)
+	$(MAKE) release DIST=build/release/2 PLATFORMS=linux/$$($(GO) env GOARCH)
+	$(GO) test ./tests/release -count=1 -v -timeout 30m -dist "$(CURDIR)/build/release/1" \
+		-again "$(CURDIR)/build/release/2" -roots "$(CURDIR)/build/roots"
+
 lint:
 	@bash tests/lint.sh
 
@@ -83,4 +99,4 @@ site:
 	$(GO) run ./tools/site build/site
 
 clean:
-	rm -rf bin build
+	rm -rf bin build dist

@@ -9,6 +9,7 @@ unformatted=$(gofmt -l $(git ls-files '*.go' | grep -v '^grammar/parser/'))
 if [ -n "$unformatted" ]; then echo "gofmt would change:"; echo "$unformatted"; fail=1; fi
 packages=$(go list ./... | grep -v '^btc/grammar/parser')
 go vet $packages || fail=1
+(cd tools/release && go vet ./...) || fail=1
 go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 $packages || fail=1
 # btc itself is built for other systems, too.
 for os in darwin windows; do

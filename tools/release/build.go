@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// goCommand runs the Go command in the tree.
+func (r *release) goCommand(env []string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = r.root
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOAMD64=v1"), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.String())
+	}
+	return out, nil
+}
+
+// buildAll builds the programs of each platform.
+func (r *release) buildAll() error {
+	for _, p := range platforms {
+		programs := []string{"btc", "btrun"}
+		if p.os != "linux" {
+			programs = programs[:1]
+		}
+		for _, name := range programs {
+			out := filepath.Join(r.work, name)
+			_, err := r.goCommand([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "build", "-trimpath", "-buildvcs=false",
+				"-ldflags", "-s -w -buildid= -X main.version="+strings.TrimPrefix(r.version, "v"), "-o", out, "./cmd/"+name)
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(out)
+			if err != nil {
+				return err
+			}
+			r.binaries[p.os+"/"+p.arch+"/"+name] = data
+		}
+	}
+	return nil
+}
+
+// module is a module as go list prints it.
+type module struct {
+	Path, Version, Dir, Sum string
+	Main                    bool
+}
+
+// modules are those that the programs are built of.
+func (r *release) modules() ([]module, error) {
+	seen := map[string]module{}
+	for _, p := range platforms {
+		out, err := r.goCommand([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "list", "-deps", "-json=Module", "./cmd/btc", "./cmd/btrun")
+		if err != nil && p.os == "linux" {
+			return nil, err
+		}
+		dec := json.NewDecoder(bytes.NewReader(out))
+		for {
+			var pkg struct{ Module *module }
+			if err := dec.Decode(&pkg); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, err
+			}
+			if pkg.Module != nil && !pkg.Module.Main {
+				seen[pkg.Module.Path] = *pkg.Module
+			}
+		}
+	}
+	var all []module
+	for _, m := range seen {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b module) int { return strings.Compare(a.Path, b.Path) })
+	return all, nil
+}
+
+// licenseNames are what files of licenses and notices are called.
+var licenseNames = []string{"LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING", "NOTICE", "NOTICE.txt", "AUTHORS"}
+
+// notices collects the licenses of all modules and of Go's standard library.
+func (r *release) notices() error {
+	all, err := r.modules()
+	if err != nil {
+		return err
+	}
+	root, err := r.goCommand(nil, "env", "GOROOT", "GOVERSION")
+	if err != nil {
+		return err
+	}
+	words := strings.Fields(string(root))
+	all = append([]module{{Path: "Go standard library", Version: words[1], Dir: words[0]}}, all...)
+	var text bytes.Buffer
+	text.WriteString("The programs of btc contain code of these projects, under their licenses.\n")
+	for _, m := range all {
+		found := false
+		for _, name := range licenseNames {
+			data, err := os.ReadFile(filepath.Join(m.Dir, name))
+			if err != nil {
+				continue
+			}
+			found = found || !strings.HasPrefix(name, "AUTHORS")
+			fmt.Fprintf(&text, "\n%s\n%s %s: %s\n%s\n\n%s\n", strings.Repeat("=", 80), m.Path, m.Version, name, strings.Repeat("=", 80), bytes.TrimSpace(data))
+		}
+		if !found {
+			return fmt.Errorf("module %s has no file with a license", m.Path)
+		}
+	}
+	for _, name := range []string{"LICENSE", "NOTICE", "README.md", "CHANGELOG.md", "SECURITY.md"} {
+		data, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return err
+		}
+		r.docs = append(r.docs, file{name, data, 0o644})
+	}
+	r.docs = append(r.docs, file{"THIRD-PARTY-NOTICES", text.Bytes(), 0o644})
+	return r.write("THIRD-PARTY-NOTICES", text.Bytes())
+}
+
+// manual has btc of this machine write the manual pages and the completions.
+func (r *release) manual() error {
+	data := r.binaries[host()+"/btc"]
+	if data == nil {
+		return fmt.Errorf("%s is not a platform of the release, and btc must run to print its manual", host())
+	}
+	btc := filepath.Join(r.work, "btc-host")
+	if err := os.WriteFile(btc, data, 0o755); err != nil {
+		return err
+	}
+	dir := filepath.Join(r.work, "man")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if out, err := exec.Command(btc, "man", "--output-dir", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("btc man: %w\n%s", err, out)
+	}
+	pages, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, p := range pages {
+		data, err := os.ReadFile(filepath.Join(dir, p.Name()))
+		if err != nil {
+			return err
+		}
+		r.man = append(r.man, file{p.Name(), data, 0o644})
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		for _, program := range []string{"btc", "btrun"} {
+			out, err := exec.Command(btc, "completion", shell, "--program", program).Output()
+			if err != nil {
+				return fmt.Errorf("btc completion %s: %w", shell, err)
+			}
+			r.shells = append(r.shells, file{shell + "/" + program, out, 0o644})
+		}
+	}
+	return nil
+}
