@@ -2,8 +2,7 @@ package output
 
 import (
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"btc/loader/format"
 	"btc/loader/render"
@@ -19,7 +18,7 @@ func helperErrno(d *Diagnostic) string {
 	if d.Code == 0 {
 		return "Success"
 	}
-	text := unix.Errno(-d.Code).Error()
+	text := syscall.Errno(-d.Code).Error()
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
