@@ -13,19 +13,20 @@ import (
 
 	"btc/internal/merge"
 	"btc/internal/option"
+	"btc/loader/output"
 )
 
 func mergeCommand() *command {
-	var by, output string
-	form := "text"
+	var by, file string
+	form := output.Text.Name
 	return &command{
 		name: "merge", operands: "FILE.jsonl ...", summary: "add up the runs of one object on many hosts", files: []string{"jsonl", "json"},
 		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is that of one host that\n" +
 			"had run it all: counts, sums, averages, extremes, histograms and time series are exact.",
 		options: option.Table{
 			{Name: "by", Value: "WHAT", Choices: option.Choices("host"), To: &by, Help: "host: the host is the first part of each key"},
-			{Name: "format", Short: "f", Value: "FORMAT", Choices: option.Choices("text", "json2"), To: &form, Help: "text or json2, which can be merged again; default: text"},
-			{Name: "output", Short: "o", Value: "FILE", To: &output, Help: "write the report to FILE"},
+			{Name: "format", Short: "f", Value: "FORMAT", Choices: option.Choices(output.Text.Name, output.Lossless), To: &form, Help: "text or json2, which can be merged again; default: text"},
+			{Name: "output", Short: "o", Value: "FILE", To: &file, Help: "write the report to FILE"},
 		},
 		run: func(line *option.Line) int {
 			files := line.All()
@@ -36,7 +37,7 @@ func mergeCommand() *command {
 			if err != nil {
 				return fail("%v", err)
 			}
-			return writeReport(runs, form, output)
+			return writeReport(runs, form, file)
 		},
 	}
 }
@@ -97,7 +98,7 @@ func mergeFile(r *merge.Runs, name string) error {
 }
 
 // writeReport writes merged maps.
-func writeReport(runs *merge.Runs, form, output string) int {
+func writeReport(runs *merge.Runs, form, file string) int {
 	names, left := runs.Names()
 	for _, name := range left {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s is left out: values that are assigned do not add up; --by host shows each host's\n", name)
@@ -107,7 +108,7 @@ func writeReport(runs *merge.Runs, form, output string) int {
 		now := time.Now()
 		for _, name := range names {
 			var b []byte
-			if form == "json2" {
+			if form == output.Lossless {
 				b = runs.AppendJSON(nil, name, now)
 			} else {
 				b = append(runs.AppendText(nil, name), '\n')
@@ -116,13 +117,13 @@ func writeReport(runs *merge.Runs, form, output string) int {
 		}
 		return out.Flush()
 	}
-	if output == "" {
+	if file == "" {
 		if err := write(os.Stdout); err != nil {
 			return fail("%v", err)
 		}
 		return 0
 	}
-	f, err := os.Create(output)
+	f, err := os.Create(file)
 	if err != nil {
 		return fail("%v", err)
 	}
