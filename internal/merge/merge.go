@@ -58,8 +58,8 @@ type element struct {
 // Hosts is how many hosts the runs are of.
 func (r *Runs) Hosts() int { return len(r.hosts) }
 
-// NotJSON2 is the error of a stream that btrun -f json2 has not written.
-var NotJSON2 = errors.New("not the output of btrun -f json2")
+// ErrNotJSON2 is the error of a stream that btrun -f json2 has not written.
+var ErrNotJSON2 = errors.New("not the output of btrun -f json2")
 
 // Read merges a stream. name is what errors call it, and the host of lines that name none. cut
 // reports that the stream ends within a line, as that of a run that was killed: what is
@@ -111,7 +111,7 @@ func (r *Runs) line(line []byte) error {
 		return nil
 	}
 	if line[0] != '{' {
-		return NotJSON2
+		return ErrNotJSON2
 	}
 	kind, name, asked := "", "", false
 	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
@@ -128,7 +128,7 @@ func (r *Runs) line(line []byte) error {
 		return kind == "" || kind == "map"
 	})
 	if kind == "" {
-		return NotJSON2
+		return ErrNotJSON2
 	}
 	if kind == "map" && !asked {
 		r.last[name] = append(r.last[name][:0], line...)
@@ -139,11 +139,11 @@ func (r *Runs) line(line []byte) error {
 // fold adds the maps of a stream that was read.
 func (r *Runs) fold(stream string) error {
 	if len(r.last) == 0 {
-		return fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", stream, NotJSON2)
+		return fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", stream, ErrNotJSON2)
 	}
 	for name, line := range r.last {
 		if !gjson.ValidBytes(line) {
-			return fmt.Errorf("%s: map %s: %w", stream, name, NotJSON2)
+			return fmt.Errorf("%s: map %s: %w", stream, name, ErrNotJSON2)
 		}
 		if err := r.addLine(stream, gjson.ParseBytes(line)); err != nil {
 			return fmt.Errorf("%s: map %s: %w", stream, name, err)

@@ -257,7 +257,7 @@ func TestOtherObject(t *testing.T) {
 	if _, err := o.Read("b", strings.NewReader(strings.Replace(line, `"object": "ab"`, `"object": "cd"`, 1))); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Add(o); err == nil || errors.Is(err, NotJSON2) {
+	if err := r.Add(o); err == nil || errors.Is(err, ErrNotJSON2) {
 		t.Error(err)
 	}
 }
