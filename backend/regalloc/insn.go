@@ -141,12 +141,7 @@ func (a *allocator) call(i *mach.Insn) {
 		a.regs[r], a.regs[to] = -1, v
 		a.vals[v].reg = to
 	}
-	for r := mach.Reg(numCaller); r < numRegs; r++ {
-		if a.regs[r] >= 0 && !taken.has(r) {
-			m.keep(r)
-		}
-	}
-	m.emit()
+	m.emit() // r0 is no destination, so that it is free for a cycle
 	n := *i
 	n.From = i
 	n.Args = nil

@@ -35,7 +35,7 @@ type mover struct {
 	a     *allocator
 	regs  [numRegs]source // by destination
 	dsts  regSet
-	kept  regSet // registers whose contents stay and matter
+	kept  regSet // registers that have their new values
 	slots []slotMove
 }
 
@@ -58,9 +58,6 @@ func (m *mover) addSlot(slot int, src source) {
 		m.slots = append(m.slots, slotMove{slot, src})
 	}
 }
-
-// keep records that r keeps its value.
-func (m *mover) keep(r mach.Reg) { m.kept.add(r) }
 
 // sources is the set of registers that pending moves read.
 func (m *mover) sources() (s regSet) {

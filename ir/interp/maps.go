@@ -225,7 +225,7 @@ func lhistBucket(v int64, x *ir.Map) int {
 // number is a scalar value as its type extends it.
 func (c *cell) number() int64 {
 	l := c.b.def.Value
-	return ir.MemKindOf(l.Size, l.Signed).Extend(int64(getUint(c.object()[:8])))
+	return extend(ir.MemKindOf(l.Size, l.Signed), int64(getUint(c.object()[:8])))
 }
 
 func mapGet(fr *frame, v *ir.Value) int64 {

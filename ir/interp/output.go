@@ -162,7 +162,7 @@ func (k *Machine) decode(l *ir.Layout, b []byte) string {
 		return strconv.Quote(string(b[:6]))
 	}
 	n := int64(getUint(b[:min(len(b), 8)]))
-	n = ir.MemKindOf(l.Size, l.Signed).Extend(n)
+	n = extend(ir.MemKindOf(l.Size, l.Signed), n)
 	if !l.Signed {
 		return strconv.FormatUint(uint64(n), 10)
 	}
