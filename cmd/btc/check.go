@@ -28,7 +28,7 @@ func checkCommand() *command {
 		name: "check", operands: "FILE.o ...", summary: "say whether objects load on the kernels of targets", files: []string{"o"},
 		about: "The exit status is 2 where an object would be refused by the kernel of a target.",
 		options: option.Table{
-			{Name: "target", Value: "FILE", Repeat: true, To: &c.targets, Help: `target file, architecture of an embedded one, or "host"; may be repeated. Default: the embedded ones that the object serves`},
+			{Name: "target", Value: "FILE", Repeat: true, To: &c.targets, Help: `target file, architecture of an embedded one, or "host"; may be repeated. Default: the embedded ones that the object supports`},
 			{Name: "json", To: &c.asJSON, Help: "print one JSON object for each object and target, one a line"},
 			{Name: "verbose", Short: "v", To: &c.verbose, Help: "list every program"},
 		},
@@ -42,13 +42,13 @@ type checker struct {
 	asJSON, verbose bool
 }
 
-// run answers, for each object and target, whether loading it there would
-// work. Exit status: 0 when nothing fails, 1 on wrong use or input, 2 when an
-// object would be refused by a target.
+// run reports, for each object and target, whether the object would load there.
+// Exit status: 0 when nothing fails, 1 on wrong use or input, 2 when a target
+// would refuse an object.
 func (k *checker) run(line *option.Line) int {
 	objects := line.All()
 	if len(objects) == 0 {
-		return fail("no object to check: give FILE.o of `btc compile`")
+		return fail("no object to check: expected FILE.o of `btc compile`")
 	}
 	targets, err := openTargets(k.targets)
 	if err != nil {
@@ -99,7 +99,7 @@ func openTargets(files []string) ([]*kernel.Target, error) {
 }
 
 // checkObject checks one object. Embedded targets of architectures that the
-// object does not serve are left out unless they were asked for.
+// object does not support are skipped unless they were requested.
 func checkObject(path string, targets []*kernel.Target, asked bool) ([]checked, error) {
 	var all []checked
 	for _, t := range targets {
@@ -144,16 +144,16 @@ func checksJSON(w io.Writer, all []checked) error {
 }
 
 // checksText prints a table with a row for each object and target, and the
-// reasons under it.
+// findings after it.
 func checksText(w io.Writer, all []checked, verbose bool) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "OBJECT\tTARGET\tARCH\tVERDICT\tPROGRAMS\tPLACES\tINSTRUCTIONS")
+	fmt.Fprintln(table, "OBJECT\tTARGET\tARCH\tVERDICT\tPROGRAMS\tSITES\tINSTRUCTIONS")
 	for _, c := range all {
-		places, insns := 0, 0
+		sites, insns := 0, 0
 		for _, p := range c.Programs {
-			places, insns = places+p.Places, insns+p.Instructions
+			sites, insns = sites+p.Sites, insns+p.Instructions
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n", c.Object, c.Target, c.Arch, c.Verdict, len(c.Programs), places, insns)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n", c.Object, c.Target, c.Arch, c.Verdict, len(c.Programs), sites, insns)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -168,7 +168,7 @@ func checksText(w io.Writer, all []checked, verbose bool) error {
 		}
 		if verbose {
 			for _, p := range c.Programs {
-				fmt.Fprintf(w, "  program %s (%s): %s, %d places, %d instructions\n", p.Name, p.Attach, p.Verdict, p.Places, p.Instructions)
+				fmt.Fprintf(w, "  program %s (%s): %s, attach sites: %d, instructions: %d\n", p.Name, p.Attach, p.Verdict, p.Sites, p.Instructions)
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func TestForecastExamples(t *testing.T) {
 			continue
 		}
 		n++
-		if r := reports[s.name]; r.Verdict != forecast.Works && r.Verdict != forecast.Open {
+		if r := reports[s.name]; r.Verdict != forecast.OK && r.Verdict != forecast.Unknown {
 			t.Errorf("%s: %s: %v", s.name, r.Verdict, r.Findings)
 		}
 	}

@@ -91,7 +91,7 @@ func TestForecastRecordWithoutType(t *testing.T) {
 		want     forecast.Verdict
 		text     string
 	}{
-		{12, 16, forecast.Works, ""},
+		{12, 16, forecast.OK, ""},
 		{16, 12, forecast.Fails, "pid is 4 bytes at byte 16, not 4 at byte 12"},
 	} {
 		r, err := forecast.Check(compiled(t, forked, o()), changed(t, capture.Source{BTF: types, Tracefs: formatFile(c.pid, c.old)}))

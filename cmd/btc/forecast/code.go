@@ -43,8 +43,8 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	old := origins(at)
 	verdict, length := c.moduleTypes(p), 0
 	if c.verified = f.estimate(verifierLimit); c.verified > verifierLimit {
-		verdict = worse(verdict, Open)
-		c.find(Open, p, p.Pos, "the kernel's verifier is likely to give up: more than %d instructions on all paths", verifierLimit)
+		verdict = worse(verdict, Unknown)
+		c.find(Unknown, p, p.Pos, "the kernel's verifier is likely to give up: more than %d instructions on all paths", verifierLimit)
 	}
 	for i := range insns {
 		if !f.reached(i) {
@@ -66,7 +66,7 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 
 // moduleTypes finds types that the target's kernel has in modules alone.
 func (c *checker) moduleTypes(p *manifest.Program) Verdict {
-	verdict := Works
+	verdict := OK
 	for i := range c.m.Fields {
 		u := &c.m.Fields[i]
 		kind, name, _ := strings.Cut(u.Type, " ")
@@ -76,8 +76,8 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 		}
 		all := c.t.Named(kinds[kind], name)
 		if len(all) > 0 && !slices.ContainsFunc(all, func(t *kernel.Type) bool { return !t.InModule }) {
-			verdict = Open
-			c.find(Open, p, u.Pos, "%s is there while its module is loaded", u.Type)
+			verdict = Unknown
+			c.find(Unknown, p, u.Pos, "%s exists only while its module is loaded", u.Type)
 		}
 	}
 	return verdict

@@ -4,8 +4,8 @@
 // It takes an object and a target and gives a verdict for each program: do its
 // relocations resolve where the program can get to them, does its attach point
 // exist, does the kernel have the helpers and map types it uses. What only a
-// host can tell (the symbols of its programs, its processors' counters, the
-// kernel's patience with a long program) is said to be open, not right.
+// host knows (the symbols of its programs, its processors' counters, the
+// verifier's limit for a long program) is unknown, not ok.
 package forecast
 
 import (
@@ -21,15 +21,15 @@ import (
 type Verdict string
 
 const (
-	Works   Verdict = "works"   // all that a target can tell is there
-	Open    Verdict = "open"    // the rest depends on the host's files or machine
+	OK      Verdict = "ok"      // it will load and attach, as far as a target can tell
+	Unknown Verdict = "unknown" // it depends on the host's files or machine
 	Skipped Verdict = "skipped" // the attach point is missing, and missing_probes lets the script run without it
 	Fails   Verdict = "fails"   // the loader or the kernel will refuse it
 )
 
 // worse orders verdicts.
 func worse(a, b Verdict) Verdict {
-	order := []Verdict{Works, Open, Skipped, Fails}
+	order := []Verdict{OK, Unknown, Skipped, Fails}
 	if slices.Index(order, b) > slices.Index(order, a) {
 		return b
 	}
@@ -49,14 +49,14 @@ type Program struct {
 	Name    string  `json:"name"`
 	Attach  string  `json:"attach"`
 	Verdict Verdict `json:"verdict"`
-	// Places is the number of functions or events of the target that match the attach
-	// point: more than 1 for a pattern, 0 if the target does not know.
-	Places int `json:"places"`
-	// Instructions is the length of the program for this target, without what the
-	// kernel leaves out as dead.
+	// Sites is the number of attach sites: functions or events of the target that match
+	// the attach point. It is more than 1 for a pattern, 0 if the target does not know.
+	Sites int `json:"sites"`
+	// Instructions is the length of the program for this target, without the code
+	// that the kernel drops as dead.
 	Instructions int `json:"instructions"`
-	// Verified estimates the instructions that the kernel's verifier goes through,
-	// subprograms included; it takes 1,000,000.
+	// Verified estimates the instructions that the kernel's verifier walks,
+	// subprograms included; its limit is 1,000,000.
 	Verified int `json:"verified"`
 }
 
@@ -72,7 +72,7 @@ type Report struct {
 // Check makes the report of an object and a target. The object is changed: read
 // it anew for each target. Its error is about reading the target.
 func Check(o *object.Object, t *kernel.Target) (*Report, error) {
-	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{Target: t.Release(), Arch: t.Arch().Label, Verdict: Works}}
+	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{Target: t.Release(), Arch: t.Arch().Label, Verdict: OK}}
 	if arches := c.m.Arches; len(arches) > 0 && !slices.Contains(arches, t.Arch().Label) {
 		c.find(Fails, nil, manifest.Pos{}, "the object was compiled for %v, not for %s", arches, t.Arch().Label)
 	}
@@ -127,8 +127,8 @@ func (c *checker) find(v Verdict, p *manifest.Program, pos manifest.Pos, format 
 }
 
 func (c *checker) program(p *manifest.Program, point point) error {
-	out := Program{Name: p.Name, Attach: p.Attach.Text, Verdict: Works}
-	out.Places = point.places
+	out := Program{Name: p.Name, Attach: p.Attach.Text, Verdict: OK}
+	out.Sites = point.sites
 	if point.text != "" {
 		c.find(point.verdict, p, p.Pos, "%s", point.text)
 	}

@@ -16,7 +16,7 @@ import (
 // point is the target's view of an attach point.
 type point struct {
 	verdict Verdict
-	places  int
+	sites   int
 	text    string // the reason, unless it is ok
 	// absent: the kernel has no such probe, as text says; the script's policy decides.
 	absent, pattern, foreign bool
@@ -25,15 +25,15 @@ type point struct {
 func (c *checker) point(p *manifest.Program) point {
 	a := &p.Attach
 	if len(a.Fill) > 0 {
-		return point{verdict: Open, text: fmt.Sprintf("where %s attaches depends on the parameters given to the loader", a.Text)}
+		return point{verdict: Unknown, text: fmt.Sprintf("where %s attaches depends on the parameters given to the loader", a.Text)}
 	}
 	switch p.Kind {
 	case probe.Begin, probe.End, probe.Self, probe.Test, probe.Bench, probe.Interval, probe.Profile, probe.Software:
-		return point{verdict: Works, places: 1}
+		return point{verdict: OK, sites: 1}
 	case probe.Hardware, probe.Watchpoint:
-		return point{verdict: Open, text: fmt.Sprintf("%s depends on the host's processor", a.Text)}
+		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the host's processor", a.Text)}
 	case probe.Uprobe, probe.Uretprobe, probe.USDT:
-		return point{verdict: Open, text: fmt.Sprintf("%s depends on the host's files", a.Text)}
+		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the host's files", a.Text)}
 	case probe.Kprobe, probe.Kretprobe:
 		return c.kprobe(a)
 	case probe.Fentry, probe.Fexit:
@@ -44,7 +44,7 @@ func (c *checker) point(p *manifest.Program) point {
 			return point{absent: true, foreign: true, text: fmt.Sprintf("machines of the architecture %s have no %s", c.t.Arch().Label, a.Text)}
 		}
 		if n == 1 && c.moduleEvent(a) {
-			return point{verdict: Open, places: n, text: fmt.Sprintf("%s is there while its module is loaded", a.Text)}
+			return point{verdict: Unknown, sites: n, text: fmt.Sprintf("%s exists only while its module is loaded", a.Text)}
 		}
 		return c.counted(a, "tracepoint "+a.Target+":"+a.Name, n)
 	case probe.RawTracepoint:
@@ -53,9 +53,9 @@ func (c *checker) point(p *manifest.Program) point {
 		if _, ok := c.t.Iter(a.Name); !ok && a.Name != "" {
 			return c.missing(a, "iterator "+a.Name)
 		}
-		return point{verdict: Works, places: 1}
+		return point{verdict: OK, sites: 1}
 	}
-	return point{verdict: Open, text: fmt.Sprintf("nothing is known of probes of the kind %s", p.Kind)}
+	return point{verdict: Unknown, text: fmt.Sprintf("nothing is known about probes of kind %s", p.Kind)}
 }
 
 // moduleEvent reports whether an event is that of a module.
@@ -119,9 +119,9 @@ func (c *checker) decide(points []point) {
 		case absence[i] == adapt.Fatal || lost[p.Clause]:
 			pt.verdict = Fails
 		case pt.foreign || adapt.Mode(p) == "error":
-			pt.verdict, pt.text = Skipped, pt.text+": the script goes on without it"
+			pt.verdict, pt.text = Skipped, pt.text+": the script runs without it"
 		default:
-			pt.verdict, pt.text = Skipped, pt.text+": the script goes on without it (missing_probes)"
+			pt.verdict, pt.text = Skipped, pt.text+": the script runs without it (missing_probes)"
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (c *checker) counted(a *manifest.Attach, what string, n int) point {
 	if n == 0 {
 		return c.missing(a, what)
 	}
-	return point{verdict: Works, places: n}
+	return point{verdict: OK, sites: n}
 }
 
 // ofSyscalls is an attach point with the name that the target's architecture has
@@ -144,7 +144,7 @@ func (c *checker) ofSyscalls(a *manifest.Attach) *manifest.Attach {
 func (c *checker) kprobe(a *manifest.Attach) point {
 	a = c.ofSyscalls(a)
 	if a.Name == "" {
-		return point{verdict: Open, text: fmt.Sprintf("%s depends on where the host's kernel lies", a.Text)}
+		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the address of the host's kernel", a.Text)}
 	}
 	if len(c.t.Funcs("vfs_read")) == 0 && len(c.t.Funcs("do_*")) == 0 {
 		return c.missing(a, "function that can be probed: it was built without kprobes, or the target was captured without tracefs")
@@ -163,21 +163,21 @@ func (c *checker) kprobe(a *manifest.Attach) point {
 	}
 	switch {
 	case n == 0 && a.Target != "" && a.Target != "vmlinux" && !probe.IsPattern(a.Target):
-		return point{verdict: Open, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
+		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
 	case n == 0:
 		return c.missing(a, "function "+a.Name+" that can be probed")
 	case own == 0:
-		return point{verdict: Open, places: n, text: fmt.Sprintf("%s works while the module %s is loaded", a.Text, inModules)}
+		return point{verdict: Unknown, sites: n, text: fmt.Sprintf("%s attaches only while the module %s is loaded", a.Text, inModules)}
 	case a.Offset != 0:
-		return point{verdict: Open, places: n, text: fmt.Sprintf("%s depends on the instructions of the host's kernel", a.Text)}
+		return point{verdict: Unknown, sites: n, text: fmt.Sprintf("%s depends on the instructions of the host's kernel", a.Text)}
 	}
-	return point{verdict: Works, places: n}
+	return point{verdict: OK, sites: n}
 }
 
 func (c *checker) fentry(p *manifest.Program) point {
 	a := c.ofSyscalls(&p.Attach)
 	if a.Target == "bpf" {
-		return point{verdict: Open, text: fmt.Sprintf("%s depends on the BPF programs that the host has loaded", a.Text)}
+		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the BPF programs that the host has loaded", a.Text)}
 	}
 	// The target's types do not show it.
 	if arch, since := c.t.Arch(), c.t.Arch().FentrySince; release(c.t.Release()) < since[0]*1000+since[1] {
@@ -189,7 +189,7 @@ func (c *checker) fentry(p *manifest.Program) point {
 	f, ok := c.t.Func(a.Name)
 	switch {
 	case !ok && a.Target != "" && a.Target != "vmlinux":
-		return point{verdict: Open, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
+		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
 	case !ok || !f.Traceable:
 		return c.missing(a, "function "+a.Name+" that can be traced")
 	case f.Proto == nil:
@@ -199,9 +199,9 @@ func (c *checker) fentry(p *manifest.Program) point {
 		return point{verdict: Fails, text: a.Text + ": " + err.Error()}
 	}
 	if f.Module != "" {
-		return point{verdict: Open, places: 1, text: fmt.Sprintf("%s works while the module %s is loaded", a.Text, f.Module)}
+		return point{verdict: Unknown, sites: 1, text: fmt.Sprintf("%s attaches only while the module %s is loaded", a.Text, f.Module)}
 	}
-	return point{verdict: Works, places: 1}
+	return point{verdict: OK, sites: 1}
 }
 
 func (c *checker) rawTracepoint(p *manifest.Program) point {
@@ -216,7 +216,7 @@ func (c *checker) rawTracepoint(p *manifest.Program) point {
 	if err := sameArgs(p, proto); err != nil {
 		return point{verdict: Fails, text: a.Text + ": " + err.Error()}
 	}
-	return point{verdict: Works, places: 1}
+	return point{verdict: OK, sites: 1}
 }
 
 // sameArgs compares the arguments that a program reads with a prototype.
