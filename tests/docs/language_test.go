@@ -73,7 +73,7 @@ func verdict(t *testing.T, c construct) string {
 	}
 	var b strings.Builder
 	diag.Render(&b, diags, diag.RenderOptions{})
-	t.Errorf("the example of %s is faulty:\n%s", c.what, &b)
+	t.Errorf("the example of %s does not compile:\n%s", c.what, &b)
 	return "?"
 }
 
@@ -168,10 +168,10 @@ func standardMacros() string {
 	return b.String()
 }
 
-// moved lists the members that kernels keep in several places.
+// moved lists the members whose path differs between kernels.
 func moved() string {
 	var b strings.Builder
-	b.WriteString("| struct | places, the oldest first |\n|---|---|\n")
+	b.WriteString("| struct | paths of the member, oldest first |\n|---|---|\n")
 	for _, s := range kernel.Spellings() {
 		b.WriteString(generated.Row("`"+s.Tag+"`", "`"+strings.Join(s.Paths, "`, `")+"`"))
 	}
@@ -192,17 +192,17 @@ func otherFunctions() string {
 // effects say what each key of the config block does here.
 var effects = map[string]string{
 	"max_strlen":         "capacity of strings whose length is not known, NUL included; at most 32000",
-	"max_map_keys":       "elements of a keyed map that is not declared",
-	"max_bpf_progs":      "most programs of a script; more are an error of the compiler, or of btrun when patterns match more",
-	"max_probes":         "most places that btrun attaches to, those of all patterns together",
+	"max_map_keys":       "maximum number of elements of a keyed map, unless `let` declares it",
+	"max_bpf_progs":      "maximum number of programs of a script; more are an error of the compiler, or of btrun if patterns match more",
+	"max_probes":         "maximum number of attach points of a run, with all matches of patterns",
 	"missing_probes":     "what btrun does when an attach point does not exist on the host",
-	"stack_mode":         "how stacks print, unless kstack() or ustack() says it",
+	"stack_mode":         "how stacks print, unless kstack() or ustack() sets the mode",
 	"print_maps_on_exit": "print all maps at the end",
-	"str_trunc_trailer":  "what follows a string that was cut",
+	"str_trunc_trailer":  "what is printed after a string that was cut off",
 	"cpp_demangle":       "C++ symbols of processes are demangled",
-	"perf_rb_pages":      "pages of the ring buffer; 0: [by the memory](layouts.md#events)",
+	"perf_rb_pages":      "pages of the ring buffer; 0: [depends on the memory](layouts.md#events)",
 	"license":            "license of the object",
-	"max_cat_bytes":      "most bytes that cat() prints",
+	"max_cat_bytes":      "maximum number of bytes that cat() prints",
 }
 
 func settings(t *testing.T) string {
@@ -232,6 +232,6 @@ func settings(t *testing.T) string {
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		renamed = append(renamed, fmt.Sprintf("`%s` (now `%s`)", name, old[name]))
 	}
-	return b.String() + "\n" + generated.Wrap(fmt.Sprintf("Old names are accepted with a warning: %s. Without effect in the reference as well: %s.",
+	return b.String() + "\n" + generated.Wrap(fmt.Sprintf("Old names are accepted with a warning: %s. Without effect, in bpftrace too: %s.",
 		strings.Join(renamed, ", "), strings.Join(noop, ", ")))
 }
