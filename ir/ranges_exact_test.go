@@ -1,8 +1,10 @@
 package ir
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -187,6 +189,16 @@ func TestBinaryRanges(t *testing.T) {
 		{OpAShr, s(-16, 48), RangeOf(64 + 4), s(-1, 3)},
 		{OpAShr, s(-16, 48), u(1, 2), FullRange},
 		{OpUMod, u(1, 3), RangeOf(2), FullRange},
+		{OpMul, u(0, math.MaxUint32), u(0, math.MaxUint32+1), FullRange},
+		{OpAnd, FullRange, u(0, 3), u(0, 3)},
+		{OpOr, u(0, 0), u(0, 0), u(0, 0)},
+		{OpAdd, s(-1, 1), s(-1, 1), s(-2, 2)},
+		{OpAdd, s(math.MinInt64, 0), s(math.MinInt64, 0), FullRange},
+		{OpAdd, s(math.MinInt64, 0), s(-1, 0), FullRange},
+		{OpSub, s(0, math.MaxInt64), s(-1, 0), FullRange},
+		{OpSub, s(math.MinInt64, 0), s(0, 1), FullRange},
+		{OpSub, s(-1, 0), s(0, math.MaxInt64), s(math.MinInt64, 0)},
+		{OpUDiv, noRange, u(1, 2), noRange},
 		{OpAdd, noRange, u(1, 2), noRange},
 		{OpAdd, u(1, 2), noRange, noRange},
 	} {
@@ -249,6 +261,28 @@ func TestRangesInFunctions(t *testing.T) {
 		{"parameter", "b0(v0:ctx):\n  v1:i64 = nsecs\n  v2:i1 = icmp ult v1, 8\n  br v2, b1, b2\nb1:\n  jump b9(v1)\nb2:\n  jump b9(20)\nb9(v9:i64):\n  ret 0\n", u(0, 20)},
 		{"parameter of a branch's edge", "b0(v0:ctx):\n  v1:i64 = nsecs\n  v2:i1 = icmp ult v1, 8\n  br v2, b9(0, v1), b2\nb2:\n  jump b9(1, 20)\nb9(v3:i64, v9:i64):\n  ret 0\n", u(0, 20)},
 		{"loop counter", "b0(v0:ctx):\n  jump b1(0)\nb1(v1:i64):\n  v2:i1 = icmp ult v1, 10\n  br v2, b9, b3\nb9:\n  v9:i64 = add v1, 1\n  jump b1(v9)\nb3:\n  ret 0\n", u(1, 10)},
+		{"sum of addresses", line("  v1:kaddr = cast v6\n  v9:kaddr = add v1, 3"), FullRange},
+		{"gid", line("  v9:i64 = gid"), u(0, math.MaxUint32)},
+		{"string", "  slot s0 \"\" 16 align 8\n" + line("  v1:kaddr = cast v5\n  v9:i64 = str s0+0, v1, 16, #16"), u(0, 16)},
+		{"copied string", "  slot s0 \"\" 16 align 8\n" + line("  v9:i64 = strcopy s0+0, s0+8, #8"), u(0, 8)},
+		{"string of nothing", "  slot s0 \"\" 16 align 8\n" + line("  v9:i64 = strcopy s0+0, s0+8, #-1"), u(0, 0)},
+		{"loop that is never cut", line("  v1:i64 = and v5, 63\n  v2:i64 = rangeiter v1\n  v9:i64 = rangecut v2"), RangeOf(0)},
+		{"loop of the most iterations that are never cut", line("  v2:i64 = rangeiter 64\n  v9:i64 = rangecut v2"), RangeOf(0)},
+		{"loop that may be cut", line("  v2:i64 = rangeiter 65\n  v9:i64 = rangecut v2"), FullRange},
+		{"cut of a loop that was passed", "b0(v0:ctx):\n  v2:i64 = rangeiter 5\n  jump b9(v2)\nb9(v3:i64):\n  v9:i64 = rangecut v3\n  ret 0\n", FullRange},
+		{"what is read", line("  v1:kaddr = cast v5\n  v9:i64 = read.u8 [v1]"), u(0, 255)},
+		{"cast", line("  v1:kaddr = cast v6\n  v9:i64 = cast v1"), u(0, math.MaxUint32)},
+		{"truth value", line("  v9:i1 = opaque v5"), u(0, 1)},
+		{"truth value of a select", line("  v2:i1 = icmp eq v5, 8\n  v9:i1 = select v2, v2, true"), u(0, 1)},
+		{"select of another than was compared", line("  v2:i1 = icmp ult v5, 8\n  v9:i64 = select v2, v6, 20"), u(0, math.MaxUint32)},
+		{"select by a truth value", line("  v2:i1 = opaque v5\n  v9:i64 = select v2, v6, 20"), u(0, math.MaxUint32)},
+		{"select of both sides of a comparison", line("  v2:i1 = icmp ult v6, 8\n  v9:i64 = select v2, v6, v6"), u(0, math.MaxUint32)},
+		{"parameter of the entry", "b0(v9:ctx):\n  ret 0\n", FullRange},
+		{"branch, constant on the left, else", branch("icmp ult 8, v9", "b2", "b9"), u(0, 8)},
+		{"branch on a truth value", "b0(v0:ctx):\n  v5:i64 = nsecs\n  v9:i1 = opaque v5\n  br v9, b9, b2\nb9:\n  ret 0\nb2:\n  ret 0\n", RangeOf(1)},
+		{"branch on another truth value", "b0(v0:ctx):\n  v9:i64 = pid\n  v1:i1 = opaque v9\n  br v1, b9, b2\nb9:\n  ret 0\nb2:\n  ret 0\n", u(0, math.MaxUint32)},
+		{"branch that excludes one end", branch("icmp ne v9, 0", "b9", "b2"), u(1, math.MaxUint32)},
+		{"loop counter that is not written", "b0(v0:ctx):\n  jump b1(3)\nb1(v9:i64):\n  v1:i64 = nsecs\n  v2:i1 = icmp ult v1, 10\n  br v2, b1(v9), b9\nb9:\n  ret 0\n", FullRange},
 		{"a way that no run takes does not count", "b0(v0:ctx):\n  jump b9(3)\nb1:\n  jump b9(20)\nb9(v9:i64):\n  ret 0\n", RangeOf(3)},
 	} {
 		m, err := Parse("global (name g, kind const, size 8)\nfunc @p prog (kind kprobe) {\n" + c.body + "}\n")
@@ -286,5 +320,102 @@ func TestTruthOfBranch(t *testing.T) {
 	}
 	if got, want := rs.OnEdge(f.Blocks[0].Values[0], Pred{f.Blocks[0], 0}), RangeOf(8); got != want {
 		t.Errorf("on the edge: %v, want %v", got, want)
+	}
+}
+
+// TestNarrowing: of the branches on a number the nearest count; those by a bound of an or count
+// only where the kernel verifies each number of a counter by itself.
+func TestNarrowing(t *testing.T) {
+	var body strings.Builder
+	body.WriteString("b0(v0:ctx):\n  v1:i64 = pid\n  jump b1\n")
+	const branches = maxNarrow + 2
+	for i := range branches { // each excludes the smallest number that is left
+		fmt.Fprintf(&body, "b%d:\n  v%d:i1 = icmp ugt v1, %d\n  br v%[2]d, b%[4]d, b900\n", i+1, i+10, i, i+2)
+	}
+	fmt.Fprintf(&body, "b%d:\n  ret 0\nb900:\n  ret 0\n", branches+1)
+	f := MustParse("func @p prog (kind kprobe) {\n" + body.String() + "}\n").Funcs[0]
+	rs := NewRanges(f, Dominators(f))
+	v := f.Blocks[0].Values[0]
+	if got, want := rs.At(v, f.Blocks[branches+1]), URange(branches, math.MaxUint32); got != want {
+		t.Errorf("after %d branches: %v, want %v", branches, got, want)
+	}
+	// All but the nearest exclude a number that is not at the end without the others.
+	text := strings.ReplaceAll("func @p prog (kind kprobe) {\n"+body.String()+"}\n", "icmp ugt v1, ", "icmp ne v1, ")
+	f = MustParse(text).Funcs[0]
+	rs = NewRanges(f, Dominators(f))
+	if got, want := rs.At(f.Blocks[0].Values[0], f.Blocks[branches+1]), URange(0, math.MaxUint32); got != want {
+		t.Errorf("after %d branches: %v, want %v", branches, got, want)
+	}
+}
+
+// TestPartsOfAnOr holds the range of a counter v1 by step that leaves its loop by a bound of
+// "v1 | v3".
+func TestPartsOfAnOr(t *testing.T) {
+	for _, c := range []struct {
+		or, cond, start string
+		step            int
+		parts           bool
+		want            Range
+	}{
+		{"v1, v3", "ult v4, 16", "0", 8, true, URange(0, 8)},
+		{"v3, v1", "ult v4, 16", "0", 8, true, URange(0, 8)},
+		{"v1, v3", "ule v4, 16", "0", 8, true, URange(0, 16)},
+		{"v1, v3", "ult v4, 16", "0", 1, true, URange(0, 15)},
+		{"v1, v3", "ult v4, 16", "4", 8, true, URange(4, 12)},
+		{"v1, v3", "ult v4, 16", "v3", 8, true, URange(0, 15)}, // from an unknown number
+		{"v1, v3", "ult v4, 16", "0", 8, false, FullRange},
+		{"v3, v3", "ult v4, 16", "0", 8, true, FullRange},
+		{"v1, v3", "ugt v4, 16", "0", 8, true, FullRange},
+		{"v1, v3", "ult v4, v3", "0", 8, true, FullRange},
+	} {
+		f := MustParse(fmt.Sprintf("func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v3:i64 = nsecs\n  jump b1(%s)\nb1(v1:i64):\n  v4:i64 = or %s\n"+
+			"  v5:i1 = icmp %s\n  br v5, b2, b3\nb2:\n  v6:i64 = add v1, %d\n  jump b1(v6)\nb3:\n  ret 0\n}\n", c.start, c.or, c.cond, c.step)).Funcs[0]
+		rs := NewRanges(f, Dominators(f))
+		rs.parts = c.parts
+		if got := rs.At(f.Blocks[1].Params[0], f.Blocks[2]); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// TestResolve holds the object and the offset of a pointer.
+func TestResolve(t *testing.T) {
+	f := MustParse(`func @f(mapval(@x)?) {
+  slot s0 "" 16 align 8
+b0(v0:mapval(@x)?):
+  v1:i64 = nsecs
+  v2:i64 = and v1, 7
+  v3:mapval(@x) = nonnull v0
+  v4:mapval(@x) = add v3, 8
+  v5:mapval(@x) = sub v4, v2
+  v6:stack = add s0+4, v2
+  v7:stack = sub v6, 3
+  v8:i1 = icmp ugt v2, 7
+  br v8, b1, b2
+b1:
+  ret 0
+b2:
+  ret 0
+}`).Funcs[0]
+	rs := NewRanges(f, Dominators(f))
+	b := f.Blocks[0]
+	for i, c := range []struct {
+		root string
+		slot bool
+		off  Range
+	}{2: {"v0", false, RangeOf(0)}, 3: {"v0", false, RangeOf(8)}, 4: {"v0", false, URange(1, 8)}, 5: {"s0+4", true, URange(4, 11)}, 6: {"s0+4", true, URange(1, 8)}} {
+		if c.root == "" {
+			continue
+		}
+		p := rs.Resolve(b.Values[i], b)
+		if p.Root.String() != c.root || (p.Slot != nil) != c.slot || p.Off != c.off {
+			t.Errorf("%s is %s, slot %t, %v", b.Values[i].Text(), p.Root, p.Slot != nil, p.Off)
+		}
+		if n, fixed := p.Fixed(); fixed != (c.off.SMin == c.off.SMax) || fixed && int64(n) != c.off.SMin {
+			t.Errorf("%s has the fixed offset %d, %t", b.Values[i].Text(), n, fixed)
+		}
+	}
+	if p := rs.Resolve(b.Values[4], f.Blocks[1]); !p.Off.Empty() || p.Slot != nil {
+		t.Errorf("where no run comes the offset is %v", p.Off)
 	}
 }

@@ -22,6 +22,10 @@ func @cb(i64, mapval(@x)?) {
 b0(v0:i64, v1:mapval(@x)?):
   ret v0
 }
+func @onstack(stack) {
+b0(v0:stack):
+  ret 0
+}
 `
 
 // line is the body of a program with a slot of 16 bytes, all written, and the given instructions.
@@ -284,6 +288,77 @@ var ruleCases = []struct{ name, body, want string }{
 	{"result of a helper as a pointer", line("v1:stack = call ktime_get_ns()"), "result must be i64, kaddr, uaddr or addr"},
 	{"result of a helper that has none", record("v5:i64 = call ringbuf_submit(v4, 0)"), "result must be void"},
 	{"more than five arguments", line("v1:i64 = call ktime_get_ns(1, 2, 3, 4, 5, 6)"), "more than 5 arguments"},
+
+	// Limits of the rules.
+	{"no value for a value", line("v5:void = memzero s0+0, #8; emit e0(v5)"), "argument 1 is a void, not a value"},
+	{"a string of the largest size", line("v1:i64 = strlen v9, #1048576"), ""},
+	{"a string past the largest size", line("v1:i64 = strlen v9, #1048577"), "immediate is not in 1..1048576"},
+	{"capacities", line("v1:i64 = strfind abc(v9, 1); v2:i64 = strfind abc(v9, 1048576)"), ""},
+	{"a capacity of nothing", line("v1:i64 = strfind abc(v9, 0)"), "argument 2 is not a capacity"},
+	{"a capacity past the largest", line("v1:i64 = strfind abc(v9, 1048577)"), "argument 2 is not a capacity"},
+	{"a variable capacity of the first string", line("strconcat s0+0, v9, v8, v9, 8, #16"), "argument 3 is not a capacity"},
+	{"the largest copy", "\n  slot s0 \"\" 1048576 align 8 scratch 0\nb0(v0:ctx):\n  memzero s0+0, #1048576\n  ret 0", ""},
+	{"a read of a typed pointer", line("v1:btf(struct mm_struct) = read.u64 [v9]"), ""},
+	{"a read of a truth value", line("v1:i1 = read.u8 [v9]"), "result cannot be i1"},
+	{"three arguments of debugf", line("debugf abc v8, s0+0, v9"), ""},
+	{"a nullable pointer in debugf", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); debugf abc v2"), "argument cannot be a nullable mapval(@x)"},
+	{"the packet of an event", line("v1:btf(struct sk_buff) = curtask; v2:i64 = skboutput e0(v1, v8), #0"), ""},
+	{"the packet of no event", line("v1:btf(struct sk_buff) = curtask; v2:i64 = skboutput nix(v1, v8), #0"), "event nix is not declared"},
+	{"the second argument of path", line("v1:btf(struct path) = curtask; path s0+0, v1, #17"), "operand: bytes 0 to 17 are outside"},
+	{"cookie", line("v1:btf(struct sock) = curtask; v2:i64 = socketcookie v1"), ""},
+	{"signal to a thread", line("signal 9, #1"), ""},
+	{"write to user memory past the end", line("v1:i1 = writeuser v8, s0+8, #9"), "operand: bytes 8 to 17 are outside"},
+	{"a value of 8 bytes as a scalar", line("v1:i64 = mapadd @n, 1, s0+0"), ""},
+	{"a set of a map of strings", line("mapset @big, v8, s0+0"), "value of map @big is not a scalar"},
+	{"nothing to map", line("mapset @n, v8"), "missing key for map @n"},
+	{"elements of a map of strings", line("v2:i64 = mapiter @big; v3:mapval(@big)? = mapnext @big, v2; v4:i1 = icmp ne v3, null; br v4, b1, b2\nb1:\n  v5:mapval(@big) = nonnull v3; elemgetmem @big, s0+8, v5; jump b2\nb2:"),
+		"value of map @big: bytes 8 to 24 are outside"},
+	{"iterator passed to the loop", line("v1:i64 = mapiter @x; jump b1(v1)\nb1(v2:i64):\n  v3:mapval(@x)? = mapnext @x, v2"), ""},
+	{"range iterator passed to the loop", line("v1:i64 = rangeiter 5; jump b1(v1)\nb1(v2:i64):\n  v3:i64 = rangenext v2"), ""},
+	{"loop cut that was not begun", line("v1:i64 = rangecut v8"), "v8 is not a range iterator"},
+
+	// Memory, once more.
+	{"a load of 4 bytes in the middle of a word", line("v1:i64 = load.u32 [s0+4]"), ""},
+	{"a load of 4 bytes across words", line("v1:i64 = load.u32 [s0+6]"), "access of 4 bytes is not aligned"},
+	{"an offset in the slot's address and one in the load", line("v1:stack = add s0+4, 2; v2:i64 = load.u16 [v1+2]"), ""},
+	{"the last byte of the context", line("v1:i64 = load.u8 [v0+167]"), ""},
+	{"a pointer in the middle of a slot", line("v1:stack = add s0+0, 8; v2:i64 = load.u64 [v1]; v3:stack = sub v1, 8; v4:i64 = load.u64 [v3+8]"), ""},
+	{"a pointer in front of the slot", line("v1:stack = sub s0+0, 8; v2:i64 = load.u64 [v1]"), "bytes -8 to 0 are outside of slot s0"},
+	{"code that no run reaches", line("ret 0\nb7:\n  v1:i64 = load.u64 [s0+99]; v2:i64 = call get_current_comm(s0+0, v8)"), ""},
+	{"a branch that excludes itself", line("v1:i64 = and v8, 7; v2:i1 = icmp ugt v1, 7; br v2, b1, b2\nb1:\n  v3:stack = add s0+0, v1; v4:i64 = load.u8 [v3+99]; jump b2\nb2:"), ""},
+	{"a map without its BPF form", line("v2:mapval(@n)? = call map_lookup_elem(@n, s0+0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:mapval(@n) = nonnull v2; v5:i64 = load.u64 [v4+99]; jump b2\nb2:"), ""},
+	{"an unbounded offset in a map without its BPF form", line("v2:mapval(@n)? = call map_lookup_elem(@n, s0+0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:mapval(@n) = nonnull v2; v6:mapval(@n) = add v4, v8; v5:i64 = load.u64 [v6]; jump b2\nb2:"),
+		"offset in the map value is unbounded"},
+	{"an unbounded offset in a slot", line("v1:stack = add s0+0, v8; v2:i64 = load.u8 [v1]"), "offset in slot s0 \"\" 16 align 8 is unbounded"},
+	{"a store at a variable offset", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v8:i64 = nsecs\n  v1:i64 = and v8, 7\n  v2:stack = add s0+0, v1\n  store.u8 [v2], 1\n  v3:i64 = load.u64 [s0+0]\n  ret v3", ""},
+	{"the value of a map from memory", "\n  slot s0 \"\" 16 align 8\n  slot s1 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s1+0], 1\n  memzero s0+0, #15\n  mapsetmem @big, s0+0, s1+0\n  ret 0",
+		"value of map @big: byte 15 of slot"},
+	{"the second of what is compared", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+8], 1\n  v1:i1 = memeq s0+8, s0+0, #8\n  ret 0", "byte 0 of slot"},
+	{"a sum in a slot that was not written", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  atomicadd.u64 [s0+0], 1\n  ret 0", "atomicadd: byte 0 of slot"},
+	{"a slot whose address is passed to a block", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  jump b1(s0+0)\nb1(v1:stack):\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
+	{"a slot whose address a subprogram has", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = callsub onstack(s0+0)\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
+	{"a slot that a callback has", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = call for_each_map_elem(@x, &cb, s0+0, 0)\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
+	{"an edge that no run takes", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u64 [s0+0], 1\n  jump b3\nb2:\n  store.u64 [s0+0], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3\nb4:\n  jump b3", ""},
+	{"a slot that a loop writes after it reads", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  jump b1\nb1:\n  v1:i64 = load.u64 [s0+0]\n  store.u64 [s0+0], 1\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb2:\n  ret 0", "byte 0 of slot"},
+	{"a slot of which ways leave different bytes", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  store.u32 [s0+0], 1\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u16 [s0+4], 1\n  jump b3\nb2:\n  store.u32 [s0+4], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3", "byte 6 of slot"},
+	{"bytes 63 and 64 of a slot", "\n  slot s0 \"\" 72 align 8\nb0(v0:ctx):\n  memzero s0+0, #63\n  store.u64 [s0+64], 0\n  v1:i64 = load.u8 [s0+64]\n  v3:i64 = load.u64 [s0+56]\n  ret v3", "byte 63 of slot"},
+
+	// Calls, once more.
+	{"a read of 8 bytes", line("v1:i64 = call probe_read_kernel(s0+0, 8, v9)"), ""},
+	{"sizes that may be 0 where that is allowed", line("v1:i64 = and v8, 15; v2:i64 = call probe_read_kernel(s0+0, v1, 0)"), ""},
+	{"a size of 0 where it is not", line("v2:i64 = call get_current_comm(s0+0, 0)"), "argument 2 is a size that may be 0"},
+	{"a size below the kernel's bound", line("v2:i64 = call get_current_comm(s0+0, 536870911)"), "memory: bytes 0 to 536870911 are outside"},
+	{"a size at the kernel's bound", line("v2:i64 = call get_current_comm(s0+0, 536870912)"), "a size without bound"},
+	{"six arguments of a subprogram", line("v1:i64 = callsub sub(1, 2, 3, 4, 5, 6)"), "more than 5 arguments"},
+	{"too many arguments of a subprogram", line("v1:i64 = callsub sub(v8, v8)"), "subprogram sub has 1 parameters"},
+	{"a record compared with itself as null", record("v5:i1 = icmp eq v4, null; call ringbuf_submit(v4, 0)"), ""},
+	{"a record that is written, then submitted", record("v5:ringbuf(16) = add v4, 8; store.u64 [v5], v8; store.u64 [v4], v8; call ringbuf_submit(v4, 0)"), ""},
+	{"a record written through another pointer after it was submitted", record("v5:ringbuf(16) = add v4, 8; call ringbuf_submit(v4, 0); store.u64 [v5], v8"), "may be released here: store.u64 [v5], v8"},
+	{"a released record whose address is only computed", record("call ringbuf_submit(v4, 0); v5:ringbuf(16) = add v4, 8; v6:ringbuf(16) = sub v5, 8"), ""},
+	{"the end of a record", record("v5:i64 = load.u64 [v4+8]; call ringbuf_submit(v4, 0)"), ""},
+	{"two records", record("v5:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0); v6:i1 = icmp eq v5, null; br v6, b4, b3\nb4:\n  call ringbuf_discard(v4, 0); ret 0\nb3:\n  v7:ringbuf(8) = nonnull v5; call ringbuf_submit(v7, 0); call ringbuf_submit(v4, 0)"), ""},
+	{"two records, the first of which is left", record("v5:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0); v6:i1 = icmp eq v5, null; br v6, b4, b3\nb4:\n  ret 1\nb3:\n  v7:ringbuf(8) = nonnull v5; call ringbuf_submit(v7, 0); call ringbuf_submit(v4, 0)"),
+		"the record reserved by v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0) may be neither submitted nor discarded here: b4: ret 1"},
 }
 
 func TestVerifyRules(t *testing.T) {
@@ -336,6 +411,19 @@ func TestVerifyModule(t *testing.T) {
 		{"func @f(i64) {\nb0(v0:i64):\n  jump b1\nb2:\n  v1:i64 = add v0, 1\n  ret v1\nb1:\n  ret v1\n}", "v1 is not defined on every path to its use: b1: ret v1"},
 		{"func @f(btf(struct s)?) {\nb0(v0:btf(struct s)?):\n  jump b1(v0)\nb1(v1:btf(struct s)):\n  ret 0\n}", "argument v0 is btf(struct s)?, parameter v1 of b1 is btf(struct s)"},
 		{"func @f(btf(struct s)) {\nb0(v0:btf(struct s)):\n  jump b1(v0)\nb1(v1:btf(struct s)?):\n  ret 0\n}", ""},
+		{"global (name g, size -1)", "global g: size -1, initial value of 0 bytes"},
+		{"event (name e)\nevent (name f, id 1)", ""},
+		{"func @f() {\nb0:\n  jump b1\nb1:\n  jump b0\n}", "edge to the entry block: b1: jump b0"},
+		{"func @f(i64) {\nb0(v0:i64):\n  jump b1(v0, v0)\nb1(v1:i64):\n  ret 0\n}", "2 arguments for 1 parameters of b1: b0: jump b1(v0, v0)"},
+		{"func @f(i64, ctx) {\nb0(v0:i64, v1:i64):\n  ret 0\n}", "entry parameter 1 is i64, not ctx"},
+		{"func @f() {\n  slot s0 \"\" 8 align 16\nb0:\n  ret 0\n}", "slot s0: size 8, alignment 16"},
+		{"func @f(i64) {\nb0(v0:i64):\n  jump b1(v1)\nb1(v2:i64):\n  v1:i64 = add v0, 1\n  ret v2\n}", "v1 is not defined on every path to its use: b0: jump b1(v1)"},
+		{"func @f(i64) {\nb0(v0:i64):\n  jump b1\nb1:\n  v1:i64 = add v2, 1\n  jump b2\nb2:\n  v2:i64 = add v0, 1\n  ret 0\n}", "v2 is not defined on every path to its use: v1:i64 = add v2, 1"},
+		{"func @f(btf(struct s)?, btf(struct t)?) {\nb0(v0:btf(struct s)?, v1:btf(struct t)?):\n  jump b1(v1)\nb1(v2:btf(struct s)?):\n  ret 0\n}",
+			"argument v1 is btf(struct t)?, parameter v2 of b1 is btf(struct s)?"},
+		// What is broken in one function hides neither the others nor the tables.
+		{"map (name @x)\nmap (name @x)\nfunc @f() {\nb0:\n  ret true\n}\nfunc @g() {\nb0:\n  ret true\n}",
+			"map @x is declared twice\n@f: return value is i1, not i64: b0: ret true\n@g: return value is i1"},
 	} {
 		m, err := ir.Parse(c.text)
 		if err != nil {
@@ -385,6 +473,35 @@ func TestVerifyStructure(t *testing.T) {
 		spoil(m.Funcs[0])
 		if err := ir.Verify(m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// TestContextOfPrograms: loads from the context are held to what each type of program may read.
+func TestContextOfPrograms(t *testing.T) {
+	for _, c := range []struct{ kind, load, want string }{
+		{"tracepoint", "load.u64 [v0+8]", ""},
+		{"tracepoint", "load.u64 [v0]", "a tracepoint program can load only bytes 8 to 2048 of its context"},
+		{"tracepoint", "load.u64 [v0+2040]", ""},
+		{"tracepoint", "load.u64 [v0+2048]", "a tracepoint program can load only bytes 8 to 2048 of its context"},
+		{"fentry", "load.u64 [v0]", ""},
+		{"fentry", "load.u32 [v0]", "program cannot load 4 bytes from its context"},
+		{"kprobe", "load.u32 [v0+2]", "not a multiple of its size"},
+		{"kprobe", "load.u16 [v0+2]", ""},
+	} {
+		m := ir.MustParse("func @p prog (kind " + c.kind + ") {\nb0(v0:ctx):\n  v1:i64 = " + c.load + "\n  ret 0\n}\n")
+		if err := ir.Verify(m); err != nil && !strings.Contains(c.want, "multiple") {
+			t.Errorf("%s, %s without a target: %v", c.kind, c.load, err)
+		}
+		var err error
+		if m.Target, err = kernel.Default("x86_64"); err != nil {
+			t.Fatal(err)
+		}
+		switch err := ir.Verify(m); {
+		case err == nil && c.want != "":
+			t.Errorf("%s, %s: no error, want %q", c.kind, c.load, c.want)
+		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s, %s: error %v, want %q", c.kind, c.load, err, c.want)
 		}
 	}
 }

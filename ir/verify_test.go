@@ -266,4 +266,16 @@ func TestVerifyStage(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "3:4: @p: high op is left after lowering: count @x") || !strings.Contains(err.Error(), "map @x has no BPF form") {
 		t.Errorf("error %v", err)
 	}
+	if n := strings.Count(err.Error(), "\n"); n != 1 {
+		t.Errorf("%d errors, want 2: %v", n+1, err)
+	}
+	m.Maps[0].BPF.Type, m.Maps[0].BPF.Name = "array", "x"
+	m.Funcs[0].Blocks[0].Remove(0)
+	if err := ir.VerifyStage(m, ir.Core); err != nil {
+		t.Errorf("a core module: %v", err)
+	}
+	m.Maps[0].BPF.Name = ""
+	if err := ir.VerifyStage(m, ir.Core); err == nil || err.Error() != `map @x: BPF name "" must be 1 to 15 bytes long` {
+		t.Errorf("error %v", err)
+	}
 }
