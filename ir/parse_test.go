@@ -72,6 +72,21 @@ func TestParseRejects(t *testing.T) {
 		{inBlock("  br v0, b1 b2"), `line 3: expected ",", found "b2"`},
 		{inBlock("  jump v1"), `line 3: expected b and a number, found "v1"`},
 		{inBlock("  jump b16777216"), `line 3: expected b and a number, found "b16777216"`},
+		{inBlock("  v1:ringbuf(16777217) = add v0, 1"), "line 3: size 16777217 is out of range"},
+		{inBlock("  v1:btf(struct = add v0, 1"), "line 3: unclosed bracket"},
+		{inBlock("  v16777216:i64 = add v0, 1"), `line 3: unknown op "v16777216"`},
+		{inBlock("  v1:i64 = add v0, 1:i65"), `line 3: unknown type "i65"`},
+		{inBlock("  v1:i64 = call f(map(5))"), `line 3: expected a word or a string, found "5"`},
+		{inBlock("  v1:i64 = call f(map(@x)"), "line 3: unclosed bracket"},
+		{inBlock("  v1:i64 = call f(&5)"), `line 3: expected a function's name, found "5"`},
+		{inBlock("  v1:i64 = call f(v0"), "line 3: unclosed bracket"},
+		{inBlock("  ret v0 !1:x"), `line 3: expected an integer, found "x"`},
+		{inBlock("  ret v0 !1:2^-1"), "line 3: site -1 is out of range"},
+		{inBlock("  ret v0\n\n  ret v0"), "line 5: value after the terminator of b0"},
+		{"map (name @x,\n  color 3\n)", `line 1: unknown attribute "color" in ir.Map`},
+		{"func @f() {\n  slot s0 \"\" 8 align 16777217\n}", "line 2: alignment 16777217 is out of range"},
+		{"func @f() {\n  slot s \"\" 8 align 8\n}", `line 2: expected s and a number, found "s"`},
+		{"func @ab", `line 1: expected "(", found ""`},
 		{inBlock("  ret v0 v0"), `line 3: unexpected "v0"`},
 		{inBlock("  ret v0 !1"), `line 3: expected ":", found ""`},
 		{inBlock("  strlit \"abc(v0)"), "line 3: bad string at column 10"},
@@ -93,6 +108,14 @@ func TestPrintedForms(t *testing.T) {
 		"func @f() {\nb0:\n  ret 0\n}\n\nfunc @g(i64, ctx)  !1:2 {\nb0(v0:i64, v1:ctx):\n  ret 0\n}\n",
 		"func @f() {\n  slot s0 \"k\" 8 align 8\n  slot s1 \"\" 4 align 4 frame -8\n  slot s2 \"\" 4 align 4 scratch 16\nb0:\n  ret 0\n}\n",
 		"func @f() {\nb0 cold:\n  jump b1                                          !1:2#3^4\nb1:\n  ret 0                                            !1:2\n}\n",
+		"func @f() {\nb0:\n  v0:i64 = pid                                     !1:2#0\n  v1:i64 = pid                                     !1:2^1\n  ret 0\n}\n",
+		"meta (errors [(pos !0:0#0)])\nfunc @f()  !0:0#0 {\nb0:\n  ret 0\n}\n",
+		"stmt 1:2 \"x\"\n\nfunc @f() {\nb0:\n  ret 0\n}\n",
+		"map (name @x)\n\nfunc @f() {\nb0:\n  ret 0\n}\n",
+		"event (name e)\n\nfunc @f() {\nb0:\n  ret 0\n}\n",
+		"module m file f\nfunc @f() {\nb0:\n  ret 0\n}\n",
+		"module \"\" file f\n",
+		"func @f(map, func, i1, stack, void) {\nb0:\n  v1:i1 = icmp eq false, true\n  memzero v1, #-1\n  v3:i64 = core type_size\n  v4:i64 = core enumval_value field(enum e:A)\n  ret 0\n}\n",
 		"func @f() {\nb0:\n  v0:i64 = pid #1\n  v1:i64 = kstack stacks(v0), #5\n  v2:i64 = arg v0, #-2\n  ret 0\n}\n",
 		"func @f(kaddr, mapval(@x)?, mapkey(@x), ringbuf(8), btf(struct s), uaddr, addr) {\nb0(v0:kaddr):\n  v1:i1 = icmp eq v0, null\n" +
 			"  v2:i1 = icmp eq null, v0\n  v3:i1 = icmp eq null:kaddr, null:kaddr\n  v4:kaddr = add 7:kaddr, 1\n  ret 0\n}\n",
@@ -127,8 +150,12 @@ func TestParseForms(t *testing.T) {
 			t.Errorf("%q is %v, %v", text, m, err)
 		}
 	}
+	f := MustParse("func @f() {\n  slot s5 \"\" 8 align 8\n  slot s2 \"\" 8 align 8\nb7:\n  jump b3\nb3:\n  ret v1\nb1:\n  v1:i64 = pid\n  ret v1\n}").Funcs[0]
+	if f.NumValues() != 2 || f.NumBlocks() != 8 || f.NumSlots() != 6 {
+		t.Errorf("%d values, %d blocks, %d slots", f.NumValues(), f.NumBlocks(), f.NumSlots())
+	}
 	m := MustParse("func @f() {\nb7:\n  v9:i64 = pid\n  memzero v9\n  ret v9\n}")
-	f := m.Funcs[0]
+	f = m.Funcs[0]
 	if id := f.Blocks[0].Values[1].ID; id != 10 || f.NumValues() != 11 || f.NumBlocks() != 8 || f.NumSlots() != 0 {
 		t.Errorf("numbers: value v%d, %d values, %d blocks, %d slots", id, f.NumValues(), f.NumBlocks(), f.NumSlots())
 	}
@@ -172,5 +199,59 @@ func TestGlobalPlaces(t *testing.T) {
 		"e": {GlobalConst, 8}, "f": {GlobalConst, 64}, "g": {GlobalConst, 1088}}
 	if d := cmp.Diff(want, PlaceGlobals(m)); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// TestModuleParts holds what is added to a module by need.
+func TestModuleParts(t *testing.T) {
+	m := &Module{}
+	if got := m.Served(); got != nil {
+		t.Errorf("without a target %v is served", got)
+	}
+	at := Pos{Line: 3, Col: 4}
+	a := m.HostValue("kaddr", "jiffies", at, 9)
+	b := m.HostValue("cgroupid", "jiffies", at, 9)
+	c := m.HostValue("kaddr", "init_task", at, 9)
+	if m.HostValue("kaddr", "jiffies", Pos{}, 0) != a || len(m.Globals) != 3 {
+		t.Errorf("a value that is there is made again: %s", m)
+	}
+	for i, want := range []*Global{
+		{Name: "kaddr_0", Kind: GlobalConst, Size: 8, Host: "kaddr", Text: "jiffies", Pos: &at, End: 9},
+		{Name: "cgroupid_0", Kind: GlobalConst, Size: 8, Host: "cgroupid", Text: "jiffies", Pos: &at, End: 9},
+		{Name: "kaddr_1", Kind: GlobalConst, Size: 8, Host: "kaddr", Text: "init_task", Pos: &at, End: 9},
+	} {
+		if d := cmp.Diff(want, []*Global{a, b, c}[i]); d != "" {
+			t.Errorf("(-want +got)\n%s", d)
+		}
+	}
+
+	needs := []Need{{"loop", "a", Pos{Line: 1}}, {"loop", "b", Pos{Line: 2}}, {"get_func_ip", "c", Pos{Line: 1}}}
+	for _, n := range append(needs, Need{"loop", "d", Pos{Line: 2}}) {
+		m.Meta.AddNeed(n)
+	}
+	if d := cmp.Diff(needs, m.Meta.Needs); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	if !GlobalConst.Constant() || !GlobalParam.Constant() || GlobalData.Constant() || GlobalInit.Constant() {
+		t.Error("which globals are constant is wrong")
+	}
+	for kind, want := range map[LayoutKind]int{LInt: 8, LBool: 8, LPtr: 8, LEnum: 8, LString: 3, LBuffer: 3, LTuple: 3} {
+		if got := (&Layout{Kind: kind, Size: 3}).MemSize(); got != want {
+			t.Errorf("%s of 3 bytes has %d in memory, want %d", kind, got, want)
+		}
+	}
+}
+
+// TestNamesInC holds the identifiers of generated headers.
+func TestNamesInC(t *testing.T) {
+	for name, want := range map[string]string{"": "", "a_Z09": "a_Z09", "/[`{@:": "______", "a.b-c": "a_b_c", "é": "_", "5x": "5x"} {
+		if got := CIdentifier(name); got != want {
+			t.Errorf("%q becomes %q, want %q", name, got, want)
+		}
+	}
+	for name, want := range map[string]bool{"": false, "x": true, "_9": true, "0x": false, "9": false, "while": false, "class": false, "While": true, "/x": true, ":x": true} {
+		if got := IsCName(name); got != want {
+			t.Errorf("%q is a name: %t", name, got)
+		}
 	}
 }

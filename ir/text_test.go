@@ -173,3 +173,72 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// attrSample has an attribute of each kind.
+type attrSample struct {
+	Name, UTFText string
+	On            bool
+	N             int8
+	Big           uint64
+	Raw           []byte
+	Flags         []bool
+	Table         map[string]bool
+	Numbers       map[int]string
+	Inner         struct{ At Pos }
+	Deep          *struct{ At, Other Pos }
+	hidden        int
+}
+
+// TestAttributes holds the text of each kind of attribute, and reads it back.
+func TestAttributes(t *testing.T) {
+	for _, text := range []string{
+		"()",
+		"(on)",
+		`(name "a b", utftext x)`,
+		"(n -5, big 18446744073709551615)",
+		`(raw "\x00a", flags [true, false], table {a: true, b: false}, numbers {-1: x, 2: "", 10: y})`,
+		"(inner (at !0:0#0))",
+		"(deep ())",
+		"(deep (at !1:2#3^4))",
+		"(deep (other !1:2#-1))",
+	} {
+		lines, err := lexLines(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &parser{m: &Module{}, lines: lines}
+		var x attrSample
+		p.attrs(&x)
+		p.endLine()
+		if got := attrText(&x); got != text {
+			t.Errorf("%s is printed as %s", text, got)
+		}
+	}
+	if got := attrText(&attrSample{Inner: struct{ At Pos }{NoPos}, hidden: 1}); got != "()" {
+		t.Errorf("nothing is printed as %s", got)
+	}
+}
+
+// TestOperandText holds texts that no module has.
+func TestOperandText(t *testing.T) {
+	if got := (*Value)(nil).String(); got != "<nil>" {
+		t.Errorf("no value is %s", got)
+	}
+	if got := (&Term{}).Text(); got != "" {
+		t.Errorf("no terminator is %q", got)
+	}
+	if got := Const(3).Text(); got != "3" {
+		t.Errorf("the definition of 3 is %s", got)
+	}
+	if got := (Pos{Line: 3, Col: 4, Stmt: 5}).String(); got != "3:4" {
+		t.Errorf("position %s", got)
+	}
+	if got := (&Value{ID: -1, Op: OpConst, Type: TI1, Imm: 2}).String(); got != "2:i1" {
+		t.Errorf("a truth value of 2 is %s", got)
+	}
+	for want, c := range map[string]CORERef{"struct s": {Type: "struct s"}, "struct s:a.b": {"struct s", "a.b"}} {
+		if got := c.String(); got != want {
+			t.Errorf("%+v is %s", c, got)
+		}
+	}
+}
