@@ -81,7 +81,7 @@ type Output struct {
 }
 
 // Compile compiles. Errors and warnings of the script are in the list; the
-// output is nil when it has errors. The list may hold warnings when it is not.
+// output is nil if it has errors. The list may have warnings otherwise.
 func Compile(in Input) (*Output, *diag.List) {
 	diags := &diag.List{}
 	in.fixed = in.newFixed()
@@ -236,7 +236,7 @@ func tooLarge(m *ir.Module, f *manifest.Fault) error {
 	}
 	if d.Pos != ir.NoPos {
 		part := f.Path[strings.LastIndexByte(f.Path, '.')+1:]
-		d.Text = "what is made here is too large for an object: " + part + ": " + f.Text
+		d.Text = "the result is too large for an object: " + part + ": " + f.Text
 	}
 	return d
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // withEnvironment adds the settings of environment variables ("BPFTRACE_KEY=value",
-// as os.Environ gives them) to a script. They count more than its config block.
+// as os.Environ gives them) to a script. They override its config block.
 func withEnvironment(script *ast.Script, environ []string) *ast.Script {
 	keys := check.ConfigKeys()
 	block := &ast.Config{Extent: script.Extent}

@@ -27,12 +27,12 @@ func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, dia
 		switch {
 		case reason == nil:
 		case in.Optional && len(others.arches) > 1:
-			left := diags.Add(diag.LeftOut, reason.at, "the object serves %s only: on %s %s", in.Target.Arch().Label, t.Arch().Label, reason.text)
-			left.Hint("--arch %s says that this is meant", in.Target.Arch().Label)
+			left := diags.Add(diag.LeftOut, reason.at, "the object supports %s only: on %s %s", in.Target.Arch().Label, t.Arch().Label, reason.text)
+			left.Hint("--arch %s confirms that this is intended", in.Target.Arch().Label)
 			others.end()
 			return in.build(info, others.arches[:1])
 		default:
-			diags.Add(diag.NotServed, reason.at, "Linux %s on %s cannot be served by the same object: %s", t.Release(), t.Arch().Label, reason.text)
+			diags.Add(diag.NotServed, reason.at, "one object cannot support Linux %s on %s: %s", t.Release(), t.Arch().Label, reason.text)
 			failed = true
 		}
 	}

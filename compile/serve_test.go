@@ -33,7 +33,7 @@ func TestEventOfOneArchitecture(t *testing.T) {
 				found = d.Message
 			}
 		}
-		if want := "the object serves x86_64 only: on arm64 the kernel has no tracepoint " + event; !strings.HasPrefix(found, want) {
+		if want := "the object supports x86_64 only: on arm64 the kernel has no tracepoint " + event; !strings.HasPrefix(found, want) {
 			t.Errorf("%s: %q", script, found)
 		}
 	}

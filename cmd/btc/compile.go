@@ -104,7 +104,7 @@ func fileOptions(files *debuginfo.Finder) option.Table {
 	}
 }
 
-// scriptParams takes the script's parameters: --name=value for getopt(), all else
+// scriptParams takes the script's parameters: --name=value for getopt(), everything else
 // in order as $1, $2, ...
 func (s *scriptFlags) scriptParams(args []string) {
 	s.options = map[string]string{}
@@ -188,7 +188,7 @@ func (s *scriptFlags) script(operands []string) (name, text string, err error) {
 		return diag.Stdin, s.expr, nil
 	}
 	if len(operands) == 0 {
-		return "", "", fmt.Errorf("no script: give a FILE.bt, - for standard input, or -e PROGRAM")
+		return "", "", fmt.Errorf("no script: expected FILE.bt, - for standard input, or -e PROGRAM")
 	}
 	if operands[0] == "-" {
 		text, err := readPipe(os.Stdin)

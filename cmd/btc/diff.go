@@ -15,13 +15,13 @@ import (
 )
 
 // targetDiffCommand prints what two targets name differently: system calls, tracepoints
-// with their fields, structs with their members, functions. Offsets are left out:
-// they are relocated. The status is as diff's: 1 when something differs, 2 when the
+// with their fields, structs with their members, functions. Offsets are ignored: they
+// are relocated. The status is as diff's: 1 when something differs, 2 when the
 // comparison was not possible.
 func targetDiffCommand() *command {
 	var summary bool
 	return &command{
-		name: "diff", operands: "A B [PATTERN]", summary: "compare what two targets name", files: []string{"target"}, wrongUse: 2,
+		name: "diff", operands: "A B [PATTERN]", summary: "compare the names in two targets", files: []string{"target"}, wrongUse: 2,
 		about:   "A and B are target files, architectures with an embedded target, or host. The exit status is as\ndiff's: 1 when something differs, 2 when the comparison was not possible.",
 		options: option.Table{{Name: "summary", To: &summary, Help: "print numbers only"}},
 		run: func(line *option.Line) int {
@@ -43,7 +43,7 @@ func compareTargets(operands []string, summary bool) (status int, ok bool) {
 	if len(operands) == 3 {
 		pattern = operands[2]
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fail("%q is no pattern", pattern)
+			return fail("invalid pattern %q", pattern)
 		}
 	}
 	var both [2]*kernel.Target

@@ -36,7 +36,7 @@ func (s *scriptFlags) addDump(list string) error {
 			case slices.Contains(known, stage):
 				s.dump[stage] = true
 			case dumpAs[word] == nil:
-				return fmt.Errorf("--dump: there is no stage %q; `btc passes` lists the passes, and there are %s", stage, strings.Join(dumpStages, ", "))
+				return fmt.Errorf("--dump: unknown stage %q; `btc passes` lists the passes, and there are %s", stage, strings.Join(dumpStages, ", "))
 			}
 		}
 	}

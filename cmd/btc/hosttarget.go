@@ -13,7 +13,7 @@ import (
 	"btc/targets/capture"
 )
 
-// hostOrDefault is the name of a target: this host's where it can be captured, else the embedded
+// hostOrDefault is the name of a target: this host's if it can be captured, else the embedded
 // one of its architecture.
 const hostOrDefault = "host or default"
 
@@ -44,7 +44,7 @@ func hostTarget() (*kernel.Target, error) {
 	return kernel.New(b)
 }
 
-// hostCache is the file that a target of this host is kept in; "" where there is no such place.
+// hostCache is the file that a target of this host is kept in; "" if there is none.
 func hostCache() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *scriptFlags) withHost(name, text string, out *compile.Output, diags *di
 		return out, diags
 	}
 	if t, _, err := s.targets.open(); err == nil && again != nil && !quiet {
-		fmt.Fprintf(os.Stderr, "btc: note: compiled with the types of this kernel: those of Linux %s, which btc has embedded, lack what the script names\n", t.Release())
+		fmt.Fprintf(os.Stderr, "btc: note: compiled with the types of this kernel: those of Linux %s, which btc has embedded, lack names that the script uses\n", t.Release())
 	}
 	return again, said
 }

@@ -222,7 +222,7 @@ func (l *lister) params(proto *kernel.Type) {
 	}
 }
 
-// declare prints a type and a name; the dimensions of an array are behind the
+// declare prints a type and a name; the dimensions of an array follow the
 // name, as in C, but for those that the kernel writes itself (__data_loc char[]).
 func (l *lister) declare(indent int, typ, name string) {
 	if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") && !strings.HasPrefix(typ, "__rel_loc ") {

@@ -67,11 +67,11 @@ func explainCommand() *command {
 func explain(line *option.Line) int {
 	args := line.All()
 	if len(args) != 1 {
-		return fail("give one code, for example: btc explain E0201")
+		return fail("expected one code, for example: btc explain E0201")
 	}
 	info, ok := diag.Explain(diag.Code(strings.ToUpper(args[0])))
 	if !ok {
-		return fail("there is no code %s; docs/errors.md lists them", args[0])
+		return fail("unknown code %s; docs/errors.md lists all", args[0])
 	}
 	fmt.Printf("%s: %s\n\n%s\n", info.Code, info.Title, info.Explanation)
 	if example := diag.Example(info.Code); example != "" {
@@ -103,11 +103,11 @@ func targetCommand() *command {
 	return &command{
 		name: "target", operands: "COMMAND ...", summary: "show, compare and make target files",
 		sub: []*command{
-			{name: "show", operands: "[FILE]", summary: "say what a target file holds", files: []string{"target"}, run: targetShow},
+			{name: "show", operands: "[FILE]", summary: "describe a target file", files: []string{"target"}, run: targetShow},
 			targetDiffCommand(),
 			{name: "capture", operands: "-o FILE", summary: "make a target file of this host's kernel", options: option.Table{outputTarget(&captured)},
 				run: func(line *option.Line) int { return targetCapture(line, captured) }},
-			{name: "import", operands: "RAW -o FILE", summary: "make a target file of what btrun --capture wrote on another host", options: option.Table{outputTarget(&imported)},
+			{name: "import", operands: "RAW -o FILE", summary: "make a target file from the output of btrun --capture on another host", options: option.Table{outputTarget(&imported)},
 				run: func(line *option.Line) int { return targetImport(line, imported) }},
 		},
 	}

@@ -235,8 +235,8 @@ func (s *scriptFlags) forHost(out *compile.Output, name, text string) *compile.O
 }
 
 // trace runs the btrun beside this program and returns its status. A
-// signal meant to end the tracing ends btrun, which prints the maps; we stay
-// until then, and clean up.
+// signal meant to end the tracing ends btrun, which prints the maps; btc waits
+// until then, and cleans up.
 func trace(args []string) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -250,7 +250,7 @@ func trace(args []string) int {
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fail("btc run needs btrun beside it, and there is no %s", btrun)
+			return fail("btc run needs btrun in the same directory, but there is no %s", btrun)
 		}
 		return fail("cannot run btrun: %v", err)
 	}

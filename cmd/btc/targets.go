@@ -23,7 +23,7 @@ func (t *targetFlags) options() option.Table {
 		{Name: "target", Value: "FILE", Repeat: true, To: &t.files,
 			Help: `target file to compile for, or "host"; may be repeated: types come from the first, the others are checked. Default: the embedded ones`},
 		{Name: "arch", Value: "ARCHITECTURES", Repeat: true, To: t.addArches,
-			Help: "architectures that the object must serve, separated by commas: " + strings.Join(arch.Labels(), ", ") + "; default: " + strings.Join(arch.Defaults(), " and ") + " where it can"},
+			Help: "architectures that the object must support, separated by commas: " + strings.Join(arch.Labels(), ", ") + "; default: " + strings.Join(arch.Defaults(), " and ") + " where it can"},
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"btc/targets/targetfile"
 )
 
-// more adds types of another kernel to data: spec is "FOLDER:NAME,NAME..." and
+// more adds types of another kernel to data: spec is "DIR:NAME,NAME..." and
 // names structs that data's kernel lacks. What they refer to comes with them, and
 // is data's own where that has it.
 func more(data *targetfile.Data, spec, arch string) error {
 	dir, names, ok := strings.Cut(spec, ":")
 	if !ok {
-		return fmt.Errorf("-more wants FOLDER:NAME,NAME..., not %q", spec)
+		return fmt.Errorf("-more: expected DIR:NAME,NAME..., found %q", spec)
 	}
 	other, err := describeParts(dir, arch, true)
 	if err != nil {
@@ -33,7 +33,7 @@ func more(data *targetfile.Data, spec, arch string) error {
 			}
 		}
 		if !found {
-			return fmt.Errorf("%s: there is no struct %s", dir, name)
+			return fmt.Errorf("%s: unknown struct %s", dir, name)
 		}
 	}
 	return nil

@@ -51,15 +51,15 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("give a command: make, elsewhere, info or classes")
+		return errors.New("expected a command: make, elsewhere, info or classes")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	dir := flags.String("dir", "", "folder with vmlinux.btf, tracefs.tar and release")
 	arch := flags.String("arch", "x86_64", "architecture, as uname -m prints it")
 	out := flags.String("o", "", "target file to write")
-	over := flags.String("over", "", "write what differs from this target file only; info: the file that FILE is over")
-	types := flags.String("more", "", "FOLDER:NAME,NAME...: structs that another kernel has, with what they refer to")
-	whole := flags.String("modules", "", "comma-separated modules that are taken whole; of others only tracepoints are, and types near them (default: all are whole)")
+	over := flags.String("over", "", "write only the differences from this target file; info: the base of FILE")
+	types := flags.String("more", "", "DIR:NAME,NAME...: structs that another kernel has, with what they refer to")
+	whole := flags.String("modules", "", "comma-separated modules to include as a whole; others only with tracepoints and types near them (default: all as a whole)")
 	gaps := flags.Bool("gaps", false, "write it also where parts cannot be read, such as tracefs.tar")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

@@ -108,7 +108,7 @@ func run(dir string, compilers []string) error {
 		tables[arch] = lines
 	}
 	if len(tables) < 2 {
-		return errors.New("give a compiler for each architecture: ARCH=COMPILER")
+		return errors.New("expected a compiler for each architecture: ARCH=COMPILER")
 	}
 	common := takeCommon(tables)
 	tables["common"] = common

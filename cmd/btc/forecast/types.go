@@ -10,8 +10,8 @@ import (
 )
 
 // types makes BTF of the target's types that an object names, so that the
-// library that relocates on hosts relocates here, too. What pointers point to is
-// left out: no relocation looks there.
+// library that relocates on hosts relocates here, too. Pointers become void pointers: no
+// relocation follows them.
 type types struct {
 	t    *kernel.Target
 	made map[*kernel.Type]btf.Type
@@ -94,7 +94,7 @@ func (y *types) members(typ *kernel.Type) []btf.Member {
 }
 
 // named are the names that relocations of an object may refer to, without the
-// flavour behind "___".
+// flavour after "___".
 func named(spec *btf.Spec) []string {
 	var names []string
 	if spec == nil {

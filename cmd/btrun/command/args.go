@@ -25,8 +25,8 @@ type arguments struct {
 // minRotate is the least size of a file that --rotate begins another one at.
 const minRotate = 64 << 10
 
-// parseArgs reads the command line. Options can be before and after the object; what begins
-// with "-" and is for the script follows "--".
+// parseArgs reads the command line. Options can be before and after the object; arguments for
+// the script that begin with "-" follow "--".
 func parseArgs(args []string) (*arguments, error) {
 	o := &arguments{Values: options.Values{Buffer: "line"}}
 	line, err := o.Table().Parse(args)
@@ -93,7 +93,7 @@ func parseArgs(args []string) (*arguments, error) {
 	return o, nil
 }
 
-// scriptArgs accepts what follows "--": --name=value and --name for getopt, all else as
+// scriptArgs accepts what follows "--": --name=value and --name for getopt, everything else as
 // positional parameters.
 func (o *arguments) scriptArgs(args []string) {
 	for _, a := range args {

@@ -247,7 +247,7 @@ func help(path string, stdout, stderr io.Writer) int {
 	printParams(stdout, "Parameters", "", positional)
 	printParams(stdout, "Options (after --)", "--", named)
 	if len(positional)+len(named) == 0 {
-		fmt.Fprintf(stdout, "\nThe script takes no parameters.\n")
+		fmt.Fprintf(stdout, "\nThe script has no parameters.\n")
 	}
 	return 0
 }

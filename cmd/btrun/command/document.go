@@ -78,7 +78,7 @@ func (d *documentFile) Replace() error {
 	}
 	if err != nil {
 		d.drop()
-		return fmt.Errorf("%s keeps its last content, this one is left out: %w", d.path, cause(err))
+		return fmt.Errorf("%s keeps its last content, this document is dropped: %w", d.path, cause(err))
 	}
 	return nil
 }

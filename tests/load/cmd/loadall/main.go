@@ -29,7 +29,7 @@ func main() {
 
 func run(bpftool string, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("usage: loadall [-bpftool PROGRAM] FOLDER [DONE.o ...]")
+		return fmt.Errorf("usage: loadall [-bpftool PROGRAM] DIR [DONE.o ...]")
 	}
 	if err := objload.Prepare(); err != nil {
 		return err
