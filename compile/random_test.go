@@ -19,7 +19,7 @@ import (
 var (
 	scriptCount = flag.Int("scripts", 60, "how many scripts TestRandomScripts makes")
 	scriptFirst = flag.Uint64("first-script", 0, "the number of the first of them")
-	scriptsTo   = flag.String("scripts-to", "", "write the scripts into this folder, to run them elsewhere, too")
+	scriptsTo   = flag.String("scripts-to", "", "write the scripts into this directory, to run them elsewhere, too")
 )
 
 // TestRandomScripts compiles random scripts of integers, strings, tuples, records, maps and

@@ -98,9 +98,9 @@ func (r *reader) include(name string, form byte, at diag.Span) {
 	default:
 		d := r.l.Add(diag.BadInclude, at, "%s: there is no such header", name)
 		if form == '"' {
-			d.Hint("it is looked for beside the file that includes it, and in the folders given with -I DIR")
+			d.Hint("it is looked for beside the file that includes it, and in the directories given with -I DIR")
 		} else {
-			d.Hint("it is looked for in the folders given with -I DIR; types of the kernel need no header")
+			d.Hint("it is looked for in the directories given with -I DIR; types of the kernel need no header")
 		}
 	}
 }

@@ -21,7 +21,7 @@ var expandCodes = []Info{
 	{RecursiveMacro, "a macro calls itself",
 		"Macros are replaced by their bodies, so that a call of itself would never end. Use a loop."},
 	{BadImport, "a file cannot be imported",
-		"Imported are files of the same language (.bt), with a path relative to the importing script, and folders of them. An imported file has no config block. Folders that everybody may write to are refused. C sources (.bpf.c) would need a C compiler and are not supported."},
+		"Imported are files of the same language (.bt), with a path relative to the importing script, and directories of them. An imported file has no config block. Directories that everybody may write to are refused. C sources (.bpf.c) would need a C compiler and are not supported."},
 	{BadInclude, "a header cannot be read",
 		"#include reads headers of your own: \"file.h\" beside the file that includes it, then in the directories given with -I DIR; <file.h> in those directories, then beside the script. Headers of the kernel and of the C library need not exist: their types come from the target, their constants from a table."},
 	{BadTypeArg, "a type is not allowed here",

@@ -100,15 +100,15 @@ func (x *expander) setting(key string) string {
 // stdlibFiles are files of standard macros and functions as scripts of bpftrace import
 // them.
 var stdlibFiles = []string{
-	stdlibFolder + "/base.bt", stdlibFolder + "/strings.bt", stdlibFolder + "/process.bt", stdlibFolder + "/kfunc.bt",
-	stdlibFolder + "/meta.bt", stdlibFolder + "/internal.bt", stdlibFolder + "/maps.bt", stdlibFolder + "/types.bt",
+	stdlibDir + "/base.bt", stdlibDir + "/strings.bt", stdlibDir + "/process.bt", stdlibDir + "/kfunc.bt",
+	stdlibDir + "/meta.bt", stdlibDir + "/internal.bt", stdlibDir + "/maps.bt", stdlibDir + "/types.bt",
 }
 
 // stdlibDirs are directories of bpftrace's standard library: their C files,
 // built in here, are what standard macros call.
 var stdlibDirs = []string{
-	stdlibFolder + "/map", stdlibFolder + "/process", stdlibFolder + "/strings", stdlibFolder + "/system",
-	stdlibFolder + "/task", stdlibFolder + "/usdt",
+	stdlibDir + "/map", stdlibDir + "/process", stdlibDir + "/strings", stdlibDir + "/system",
+	stdlibDir + "/task", stdlibDir + "/usdt",
 }
 
 // path imports a file or the files of a directory.
@@ -124,15 +124,15 @@ func (im *imported) path(at *ast.Import, dir string) {
 	}
 	info, err := os.Stat(path)
 	switch {
-	case err != nil && (name == stdlibFolder || slices.Contains(stdlibFiles, name) || slices.Contains(stdlibDirs, name)):
+	case err != nil && (name == stdlibDir || slices.Contains(stdlibFiles, name) || slices.Contains(stdlibDirs, name)):
 		return // the standard macros are always there
 	case err != nil:
 		d := im.fail(diag.BadImport, at.Path, "Unable to find suitable path for import").Hint("checked: %s", path)
-		if strings.HasPrefix(name, stdlibFolder+"/") {
+		if strings.HasPrefix(name, stdlibDir+"/") {
 			d.Hint("the standard macros are always there: this import can be removed")
 		}
 	case info.IsDir():
-		im.folder(at, path)
+		im.dir(at, path)
 	default:
 		im.file(at, path, false)
 	}
@@ -140,7 +140,7 @@ func (im *imported) path(at *ast.Import, dir string) {
 
 // directory imports the files of a directory that can be imported, in order of name;
 // not those of directories in it.
-func (im *imported) folder(at *ast.Import, path string) {
+func (im *imported) dir(at *ast.Import, path string) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		im.fail(diag.BadImport, at.Path, "cannot import %s: %v", path, err)
@@ -154,8 +154,8 @@ func (im *imported) folder(at *ast.Import, path string) {
 	}
 }
 
-// file imports one file; inFolder leaves out those of other kinds.
-func (im *imported) file(at *ast.Import, path string, inFolder bool) {
+// file imports one file; inDir leaves out those of other kinds.
+func (im *imported) file(at *ast.Import, path string, inDir bool) {
 	abs, err := filepath.Abs(path)
 	if err != nil || im.seen[abs] {
 		return
@@ -169,7 +169,7 @@ func (im *imported) file(at *ast.Import, path string, inFolder bool) {
 		return
 	case strings.HasSuffix(path, ".h"):
 		header = true
-	case inFolder:
+	case inDir:
 		return
 	default:
 		im.fail(diag.BadImport, at.Path, "unknown import type: %s", filepath.Base(path))

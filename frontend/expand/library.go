@@ -14,7 +14,7 @@ import (
 //go:embed stdlib/*.bt
 var stdlib embed.FS
 
-const stdlibFolder = "stdlib"
+const stdlibDir = "stdlib"
 
 // library is the standard macros. One is parsed when a script first calls it,
 // once in the process: nothing changes a parsed macro.
@@ -67,13 +67,13 @@ func nextMacro(text string, from int) int {
 
 // stdlibTexts are the files of the library by path.
 func stdlibTexts() map[string]string {
-	entries, err := stdlib.ReadDir(stdlibFolder)
+	entries, err := stdlib.ReadDir(stdlibDir)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
 	texts := map[string]string{}
 	for _, e := range entries {
-		path := stdlibFolder + "/" + e.Name()
+		path := stdlibDir + "/" + e.Name()
 		b, err := stdlib.ReadFile(path)
 		if err != nil {
 			panic("BUG: " + err.Error())

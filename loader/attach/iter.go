@@ -57,7 +57,7 @@ func attachIter(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Hos
 	case errors.Is(err, fs.ErrExist):
 		return nil, fmt.Errorf("%s exists; remove it to end the iterator that is pinned there", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot pin to %s: the folder does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)", path)
+		return nil, fmt.Errorf("cannot pin to %s: the directory does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)", path)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not for lack of capabilities
 		return nil, fmt.Errorf("cannot pin to %s: not in a BPF file system (such as /sys/fs/bpf), or not writable: %v", path, err)
 	case err != nil:

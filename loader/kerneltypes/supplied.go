@@ -77,12 +77,12 @@ func (k *Kernel) arch() string {
 	return k.Machine
 }
 
-// InFolder finds the kernel's types in a directory: DIR/RELEASE.btf, or
+// InDir finds the kernel's types in a directory: DIR/RELEASE.btf, or
 // DIR/DISTRIBUTION/VERSION/ARCH/RELEASE.btf as btfhub's archive has them. Two
 // distributions can have kernels of one release name: the one of os-release
 // counts, and without it the choice is refused. The error is fs.ErrNotExist,
 // wrapped, when there is none.
-func (k *Kernel) InFolder(dir string) (string, error) {
+func (k *Kernel) InDir(dir string) (string, error) {
 	name := k.Release + ".btf"
 	if k.Release == "" || strings.Contains(name, "/") {
 		return "", fmt.Errorf("a kernel release %q: %w", k.Release, fs.ErrNotExist)

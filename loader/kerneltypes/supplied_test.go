@@ -39,7 +39,7 @@ func write(t *testing.T, path string, content []byte) string {
 	return path
 }
 
-func TestInFolder(t *testing.T) {
+func TestInDir(t *testing.T) {
 	const debian = "NAME=\"Debian\"\nID=debian\nVERSION_ID=\"12\"\n"
 	k := &Kernel{Release: "5.4.0-1", Machine: "aarch64", System: debian}
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestInFolder(t *testing.T) {
 			write(t, filepath.Join(dir, f), nil)
 		}
 		k.System = c.system
-		path, err := k.InFolder(dir)
+		path, err := k.InDir(dir)
 		if want, refused := strings.CutPrefix(c.want, "!"); refused {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %s, %v, want the error %q", c.name, path, err, want)

@@ -76,7 +76,7 @@ func (p *programs) typesFile() (string, error) {
 		if err != nil {
 			return given, err
 		}
-		path, err := k.InFolder(given)
+		path, err := k.InDir(given)
 		if err != nil {
 			return given, err
 		}
@@ -92,7 +92,7 @@ func (p *programs) typesFile() (string, error) {
 	}
 	dir := filepath.Join(filepath.Dir(p.object.Path), "btf")
 	if _, err := os.Stat(dir); err == nil {
-		path, err := k.InFolder(dir)
+		path, err := k.InDir(dir)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return path, err
 		}

@@ -9,8 +9,8 @@ import (
 	"btc/internal/safefile"
 )
 
-// debugFolder is the directory of separate symbol files.
-const debugFolder = "/usr/lib/debug"
+// debugDir is the directory of separate symbol files.
+const debugDir = "/usr/lib/debug"
 
 // debugFile asks for the functions of f and of the separate file with the symbols that
 // were stripped off it, as binutils and gdb look for it: by build id, then by the name and
@@ -23,11 +23,11 @@ func (t *Table) debugFile(f *os.File, answer *reply, path string, roots []string
 	}
 	var names []candidate
 	if id := answer.text; len(id) > 2 {
-		names = append(names, candidate{debugFolder + "/.build-id/" + id[:2] + "/" + id[2:] + ".debug", false})
+		names = append(names, candidate{debugDir + "/.build-id/" + id[:2] + "/" + id[2:] + ".debug", false})
 	}
 	if link := answer.link; link != "" && filepath.Base(link) == link && link != ".." {
 		dir := filepath.Dir(path)
-		names = append(names, candidate{filepath.Join(dir, link), true}, candidate{filepath.Join(dir, ".debug", link), true}, candidate{filepath.Join(debugFolder, dir, link), true})
+		names = append(names, candidate{filepath.Join(dir, link), true}, candidate{filepath.Join(dir, ".debug", link), true}, candidate{filepath.Join(debugDir, dir, link), true})
 	}
 	for _, c := range names {
 		for _, root := range roots {

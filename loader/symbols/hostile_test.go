@@ -81,10 +81,10 @@ func symbolsOf(t *testing.T, tab *Table, path string) *fileSyms {
 // would block for ever, a device may act on being opened.
 func TestDebugLinkToSpecialFiles(t *testing.T) {
 	for kind, make := range map[string]func(path string) error{
-		"FIFO":    func(path string) error { return unix.Mkfifo(path, 0o644) },
-		"device":  func(path string) error { return os.Symlink("/dev/zero", path) },
-		"to FIFO": func(path string) error { unix.Mkfifo(path+".fifo", 0o644); return os.Symlink(path+".fifo", path) },
-		"folder":  func(path string) error { return os.Mkdir(path, 0o755) },
+		"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o644) },
+		"device":    func(path string) error { return os.Symlink("/dev/zero", path) },
+		"to FIFO":   func(path string) error { unix.Mkfifo(path+".fifo", 0o644); return os.Symlink(path+".fifo", path) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o755) },
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "spin")

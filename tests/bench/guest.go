@@ -22,8 +22,8 @@ import (
 // objects that it loads there, or to layoutsInGuest.
 const inGuest = "BTC_BENCH_GUEST"
 
-// guestFolder is that directory.
-const guestFolder = "/bench"
+// guestDir is that directory.
+const guestDir = "/bench"
 
 // endless are scripts that are not attached in guests, and why.
 var endless = map[string]string{
@@ -160,7 +160,7 @@ func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, e
 		return nil, err
 	}
 	file.Close()
-	at := func(path string) string { return filepath.Join(guestFolder, filepath.Base(path)) }
+	at := func(path string) string { return filepath.Join(guestDir, filepath.Base(path)) }
 	puts := []vm.Put{{Host: program, Guest: at(program)}, {Host: filepath.Join(b.dir, "btrun"), Guest: at("btrun")}, {Host: file.Name(), Guest: at("list")},
 		{Host: b.ref.include, Guest: at(b.ref.include)}}
 	for _, script := range scripts {
@@ -176,7 +176,7 @@ func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, e
 	}
 	r, err := vm.Run(context.Background(), vm.Config{
 		QEMU: qemu, Image: image, Disk: filepath.Join(filepath.Dir(b.ref.chroot), "root.ext4"), Memory: 2048,
-		Timeout: 2*time.Minute + time.Duration(len(scripts))*12*time.Second, Puts: puts, Env: []string{inGuest + "=" + guestFolder},
+		Timeout: 2*time.Minute + time.Duration(len(scripts))*12*time.Second, Puts: puts, Env: []string{inGuest + "=" + guestDir},
 		Command: []string{"for m in $(cat /modules/order 2>/dev/null); do insmod /modules/$m.ko; done; exec " + at(program)},
 	})
 	var died *vm.GuestError

@@ -87,8 +87,8 @@ func run() error {
 	b := &bench{}
 	only := flag.String("only", "", "axes to measure, separated by commas")
 	match := flag.String("case", "", "regular expression of cases (events, code)")
-	out := flag.String("out", "docs/bench", "folder of the results; they replace those of the axes measured")
-	flag.StringVar(&b.bin, "bin", "", "folder of the btc and btrun to measure, instead of building them")
+	out := flag.String("out", "docs/bench", "directory of the results; they replace those of the axes measured")
+	flag.StringVar(&b.bin, "bin", "", "directory of the btc and btrun to measure, instead of building them")
 	flag.StringVar(&b.before, "before", "", "directory of an earlier btc and btrun, to compare with instead of bpftrace")
 	flag.StringVar(&b.kernel, "kernel", "sid", "kernel of the guests of the axis guest")
 	flag.BoolVar(&b.quick, "quick", false, "fewer rounds and sizes, to look at a change")
@@ -155,7 +155,7 @@ func (b *bench) prepare() error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(b.root, "tests/bench/events")); err != nil {
-		return fmt.Errorf("start it in the repository's folder: %v", err)
+		return fmt.Errorf("start it in the repository's directory: %v", err)
 	}
 	if b.dir, err = os.MkdirTemp("", "btc-bench"); err != nil {
 		return err

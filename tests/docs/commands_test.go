@@ -34,7 +34,7 @@ var notRun = map[string]string{
 }
 
 // TestCommands runs every command line of README.md and the pages of docs, each file's
-// in order in one scratch folder. Output that is shown must come: numbers may
+// in order in one scratch directory. Output that is shown must come: numbers may
 // differ, and rows of histograms are not compared.
 func TestCommands(t *testing.T) {
 	total, seen := 0, map[string]bool{}
@@ -113,7 +113,7 @@ func documents(t *testing.T) []string {
 	return files
 }
 
-// scratch is a folder as the documents assume it: bin/, examples/ and docs/.
+// scratch is a directory as the documents assume it: bin/, examples/ and docs/.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,7 +15,7 @@
 # and, when one of them is for arm64,
 #   bpftool-arm64      bpftool and its libraries for the guests (lib)
 # Packages come from where this machine's apt gets its own; apt's state is not
-# touched. A kernel that is there already is kept: remove its folder to renew it.
+# touched. A kernel that is there already is kept: remove its directory to renew it.
 # A kernel that cannot be had is named with the reason, and the exit status is 1.
 # Needs: apt, dpkg-deb, go, zstd, lz4, xz; about 25 MB of downloads a kernel, 115 MB
 # one of riscv64, which has no kernel for clouds.

@@ -70,11 +70,11 @@ func setupTransfer(name string, number uintptr, file string, mode int, args []st
 	path := flags.String("file", file, "file to use")
 	size := sizes{1}
 	flags.Var(&size, "size", "bytes in a call; several, separated by commas, are used in turn")
-	failing := flags.Int("errors", 0, "calls on a folder, which fail with EISDIR (read only)")
+	failing := flags.Int("errors", 0, "calls on a directory, which fail with EISDIR (read only)")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	folder, err := unix.Open("/", unix.O_RDONLY, 0)
+	dir, err := unix.Open("/", unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func setupTransfer(name string, number uintptr, file string, mode int, args []st
 			return err
 		}
 		for range *failing {
-			if _, err := size.transfer(number, folder, 1, buf); err != unix.EISDIR {
-				return fmt.Errorf("transfer of a folder: %v, not EISDIR", err)
+			if _, err := size.transfer(number, dir, 1, buf); err != unix.EISDIR {
+				return fmt.Errorf("transfer of a directory: %v, not EISDIR", err)
 			}
 		}
 		r.add("calls", *n)

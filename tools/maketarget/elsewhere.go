@@ -15,7 +15,7 @@ import (
 // other directories have and that of dir does not, the first of them counting.
 func elsewhere(dir, arch, out string, others []string) error {
 	if dir == "" || out == "" || len(others) == 0 {
-		return errors.New("elsewhere needs -dir, -o and the folders of other kernels")
+		return errors.New("elsewhere needs -dir, -o and the directories of other kernels")
 	}
 	base, err := describe(dir, arch)
 	if err != nil {

@@ -54,7 +54,7 @@ func run(args []string) error {
 		return errors.New("expected a command: make, elsewhere, info or classes")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	dir := flags.String("dir", "", "folder with vmlinux.btf, tracefs.tar and release")
+	dir := flags.String("dir", "", "directory with vmlinux.btf, tracefs.tar and release")
 	arch := flags.String("arch", "x86_64", "architecture, as uname -m prints it")
 	out := flags.String("o", "", "target file to write")
 	over := flags.String("over", "", "write only the differences from this target file; info: the base of FILE")

@@ -84,7 +84,7 @@ var internal = []string{
 var compiler string
 
 func main() {
-	out := flag.String("o", ".", "folder to write to")
+	out := flag.String("o", ".", "directory to write to")
 	flag.Parse()
 	if err := run(*out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "uapi:", err)

@@ -28,10 +28,10 @@ func TestReplaceFile(t *testing.T) {
 		t.Errorf("%v, %v", fi, err)
 	}
 	if err := replaceFile(dir, []byte("new")); err == nil {
-		t.Error("a folder was written to")
+		t.Error("a directory was written to")
 	}
 	if err := replaceFile(filepath.Join(dir, "none", "t"), []byte("new")); err == nil {
-		t.Error("a folder was made")
+		t.Error("a directory was made")
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
 		t.Errorf("left over: %v, %v", all, err)

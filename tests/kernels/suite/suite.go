@@ -83,7 +83,7 @@ func repository() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod above the folder of the test")
+			return "", fmt.Errorf("no go.mod above the directory of the test")
 		}
 		dir = filepath.Dir(dir)
 	}

@@ -27,9 +27,9 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 func main() {
 	var (
-		dir     = flag.String("kdir", "build/kernels", "folder of kernels, as getkernels.sh makes it")
+		dir     = flag.String("kdir", "build/kernels", "directory of kernels, as getkernels.sh makes it")
 		name    = flag.String("k", "6.12", "kernel under -kdir, or a path to an image")
-		qemus   = flag.String("qemu", "build/qemu", "folder of the QEMU that tests/setup/qemu.sh unpacked; without it the machine's own is used")
+		qemus   = flag.String("qemu", "build/qemu", "directory of the QEMU that tests/setup/qemu.sh unpacked; without it the machine's own is used")
 		memory  = flag.Int("m", 0, "MiB of memory (default 768)")
 		cpus    = flag.Int("smp", 0, "CPUs (default 2)")
 		timeout = flag.Duration("t", 2*time.Minute, "limit for the whole run")
@@ -41,7 +41,7 @@ func main() {
 		puts    list
 		env     list
 	)
-	flag.Var(&puts, "put", "HOST[:GUEST] file or folder copied into the guest (default /basename); repeatable")
+	flag.Var(&puts, "put", "HOST[:GUEST] file or directory copied into the guest (default /basename); repeatable")
 	flag.Var(&env, "e", "K=V in the command's environment; repeatable")
 	flag.Parse()
 	if flag.NArg() == 0 {
