@@ -179,6 +179,7 @@ const (
 	OpArg
 	OpRetval
 	OpFuncIP
+	OpProbeIP
 	OpReg
 	OpUsermode
 	OpComm
@@ -320,7 +321,8 @@ var Ops = [numOps]OpInfo{
 	OpNcpus:    {Name: "ncpus", Result: RI64, Effect: Reads, Doc: "number of CPUs, set by the loader"},
 	OpArg:      {Name: "arg", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: AImm, Doc: "argument Imm of the probed function, from ctx"},
 	OpRetval:   {Name: "retval", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "return value, from ctx"},
-	OpFuncIP:   {Name: "funcip", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "address of the probed function, from ctx"},
+	OpFuncIP:   {Name: "funcip", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "func: address in the probed function, or the number of an attach point, from ctx"},
+	OpProbeIP:  {Name: "probeip", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "address of the instruction that a uprobe is on, from ctx"},
 	OpReg:      {Name: "reg", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Attrs: ASym, Doc: "register Sym (bpftrace's name), from ctx"},
 	OpUsermode: {Name: "usermode", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "1 when user mode was interrupted"},
 	OpComm:     {Name: "comm", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Doc: "writes the 16-byte name of the current thread, NUL-filled"},

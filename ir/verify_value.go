@@ -22,7 +22,7 @@ var rules = map[Op]rule{
 
 	OpPid: generic, OpTid: generic, OpUid: generic, OpGid: generic, OpNsecs: ruleImm(0, 3), OpElapsed: generic, OpCPU: generic,
 	OpCurtask: ruleResult(TKAddr), OpRand: generic, OpCgroup: generic, OpNumaID: generic, OpJiffies: generic, OpNcpus: generic,
-	OpArg: ruleFromCtx, OpRetval: ruleFromCtx, OpFuncIP: ruleFromCtx, OpReg: ruleFromCtx, OpUsermode: ruleFromCtx,
+	OpArg: ruleFromCtx, OpRetval: ruleFromCtx, OpFuncIP: ruleFromCtx, OpProbeIP: ruleFromCtx, OpReg: ruleFromCtx, OpUsermode: ruleFromCtx,
 	OpComm: ruleBytes(16), OpKstack: ruleStack, OpUstack: ruleStack, OpSeenProc: generic, OpStackLen: generic,
 	OpProbeName: ruleBytesImm(0),
 

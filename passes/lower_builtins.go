@@ -3,6 +3,7 @@ package passes
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"btc/internal/arch"
 	"btc/internal/probe"
@@ -37,6 +38,7 @@ func lowerBuiltins(m *ir.Module) []ir.Diag {
 		ir.OpArg:      lowerArg,
 		ir.OpRetval:   lowerRetval,
 		ir.OpFuncIP:   lowerFuncIP,
+		ir.OpProbeIP:  func(l *lowering, v *ir.Value) *ir.Value { return l.saved(v, arch.SavedIP) },
 		ir.OpReg:      lowerReg,
 		ir.OpUsermode: lowerUsermode,
 		ir.OpComm:     lowerComm,
@@ -189,28 +191,102 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 	return l.refuse(v, "", "retval is not supported in a %s probe", prog.Kind)
 }
 
-// lowerFuncIP returns an address inside the probed function, by which the loader finds its
-// name; docs/layouts.md ("func") has the contract.
+// lowerFuncIP returns what func is in a key and in an event: an address inside the probed
+// function, by which the loader finds its name, or the number of an attach point;
+// docs/layouts.md ("func") has the contract. The probes of one function have the same value,
+// so that an entry's key is found at the return.
 //
-// At a kprobe the saved instruction pointer is that of the probe (arm64) or just after it
-// (x86, for every kind of probe): one less is inside the function everywhere. At a return
-// no trace of the function is left: the helper knows it since 5.15; before that the number
-// of the attach point is used instead of the address.
+// A return probe knows the function by the helper: at a kretprobe, fentry or fexit since 5.15,
+// at a uretprobe since 6.6 (the helper returns 0 before). Before that the number of the attach
+// point is used. An entry probe has the instruction pointer: that of the probe, or just after
+// it (a kprobe on x86), which with indirect branch tracking is not where the function begins.
+// It is used unless the script compares: where another program asks at a return, the entry asks
+// the helper, too, and falls back to the same number.
 func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 	ctx, prog := v.Args[0], l.prog()
+	numberOr := func(other func() *ir.Value) func() *ir.Value {
+		return func() *ir.Value {
+			if first, exact := funcNumber(l.m, prog); exact {
+				return ir.Const(math.MinInt64 | int64(first))
+			}
+			return other()
+		}
+	}
+	ip := func(name string) func() *ir.Value {
+		return numberOr(func() *ir.Value { return l.saved(v, name) })
+	}
+	number := numberOr(func() *ir.Value { return l.attachID(prog) })
 	switch prog.Kind {
 	case probe.Kprobe:
-		return l.saved(v, arch.SavedFunc)
+		if prog.Attach.Offset != 0 || !comparesFunc(l.m, probe.Kretprobe, probe.Fentry, probe.Fexit) {
+			return l.saved(v, arch.SavedFunc) // the helper knows entries only
+		}
+		return l.funcIP(ctx, true, ip(arch.SavedFunc))
 	case probe.Uprobe:
-		return l.saved(v, arch.SavedIP)
+		if !comparesFunc(l.m, probe.Uretprobe) {
+			return l.saved(v, arch.SavedIP)
+		}
+		return l.funcIP(ctx, true, ip(arch.SavedIP))
 	case probe.Uretprobe:
-		return l.attachID(prog)
+		return l.funcIP(ctx, true, number)
 	case probe.Kretprobe, probe.Fentry, probe.Fexit:
-		return l.IfValue(l.HasHelper("get_func_ip"), ir.TI64,
-			func() *ir.Value { return l.Call("get_func_ip", ir.TI64, ctx) },
-			func() *ir.Value { return l.attachID(prog) })
+		return l.funcIP(ctx, false, number)
 	}
 	return l.refuse(v, "", "func is not supported in a %s probe", prog.Kind)
+}
+
+// funcIP calls the helper where the kernel has it; fallback is the value elsewhere and, if
+// mayFail, where the helper returns 0.
+func (l *lowering) funcIP(ctx *ir.Value, mayFail bool, fallback func() *ir.Value) *ir.Value {
+	helper := func() *ir.Value { return l.Call("get_func_ip", ir.TI64, ctx) }
+	if !mayFail {
+		return l.IfValue(l.HasHelper("get_func_ip"), ir.TI64, helper, fallback)
+	}
+	known := l.IfValue(l.HasHelper("get_func_ip"), ir.TI64, helper, func() *ir.Value { return ir.Const(0) })
+	return l.IfValue(l.ICmp(ir.NE, known, ir.Const(0)), ir.TI64, func() *ir.Value { return known }, fallback)
+}
+
+// comparesFunc reports whether a program of one of the kinds reads func.
+func comparesFunc(m *ir.Module, kinds ...string) bool {
+	return slices.ContainsFunc(m.Funcs, func(f *ir.Func) bool {
+		return f.Prog != nil && f.Prog.UsesFunc && slices.Contains(kinds, f.Prog.Kind)
+	})
+}
+
+// funcNumber is the number that stands for the function of prog: the first attach point of the
+// first program on it that reads func. exact is false for a pattern, whose function is known at
+// load time, for a name of C++, which may be several functions, and for an entry probe whose
+// function no other program asks for.
+func funcNumber(m *ir.Module, prog *ir.Prog) (first int, exact bool) {
+	if probe.IsPattern(prog.Attach.Name) || probe.IsPattern(prog.Attach.Target) || prog.Attach.Lang != "" {
+		return 0, false
+	}
+	atReturn, found := prog.Kind != probe.Kprobe && prog.Kind != probe.Uprobe, false
+	first = prog.FirstID
+	for _, f := range m.Funcs {
+		p := f.Prog
+		if p == nil || p == prog || !p.UsesFunc || funcOf(p) != funcOf(prog) {
+			continue
+		}
+		first, found = min(first, p.FirstID), true
+	}
+	return first, atReturn || found
+}
+
+// probedFunc identifies the function of an attach point.
+type probedFunc struct {
+	space        probe.Space
+	target, name string
+	offset, addr uint64
+}
+
+func funcOf(p *ir.Prog) probedFunc {
+	a := &p.Attach
+	f := probedFunc{probe.Lookup(p.Kind).Space, a.Target, a.Name, a.Offset, a.Addr}
+	if f.space != probe.UserSpace && f.target == "vmlinux" {
+		f.target = ""
+	}
+	return f
 }
 
 // attachID is the number of the attach point, used instead of an address: its two top bits

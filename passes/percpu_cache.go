@@ -296,7 +296,7 @@ func scalar(f *ir.Func, v *ir.Value, deep int) bool {
 		return true
 	case deep == 0:
 		return false
-	case v.Op == ir.OpArg, v.Op == ir.OpRetval, v.Op == ir.OpFuncIP, v.Op == ir.OpReg:
+	case v.Op == ir.OpArg, v.Op == ir.OpRetval, v.Op == ir.OpFuncIP, v.Op == ir.OpProbeIP, v.Op == ir.OpReg:
 		return untyped
 	case v.Op == ir.OpRead, v.Op == ir.OpLoad:
 		if v.Args[0].Type == ir.TCtx {

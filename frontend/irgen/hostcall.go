@@ -201,7 +201,7 @@ func (f *fn) trustedValue(c *check.Call, use func(at *ir.Value) *ir.Value) *ir.V
 func (f *fn) uaddr(x ast.Expr, c *check.Call) *ir.Value {
 	t := irType(f.body.Type(x))
 	if f.prog.Point.Kind == probe.Uprobe {
-		return f.as(t, f.Add(f.Emit(ir.OpFuncIP, ir.TI64, f.ctx), f.fromHost("uaddr", f.f.Name+" "+c.Text)))
+		return f.as(t, f.Add(f.Emit(ir.OpProbeIP, ir.TI64, f.ctx), f.fromHost("uaddr", f.f.Name+" "+c.Text)))
 	}
 	return f.as(t, f.fromHost("uaddr_code", f.f.Name+" "+c.Text))
 }

@@ -32,6 +32,7 @@ func builtinOps() map[ir.Op]opFunc {
 		ir.OpArg:      argument,
 		ir.OpRetval:   retval,
 		ir.OpFuncIP:   funcIP,
+		ir.OpProbeIP:  func(fr *frame, v *ir.Value) int64 { return fr.ctxWord(v, fr.arch.IP.Offset) },
 		ir.OpReg:      register,
 		ir.OpUsermode: usermode,
 		ir.OpComm:     comm,
@@ -119,8 +120,6 @@ func funcIP(fr *frame, v *ir.Value) int64 {
 		return fr.ctxWord(v, fr.arch.IP.Offset) - fr.arch.PastProbe
 	case probe.Uprobe:
 		return fr.ctxWord(v, fr.arch.IP.Offset)
-	case probe.Uretprobe:
-		return int64(fr.f.Prog.FirstID) + fr.in.AttachID
 	}
 	return int64(fr.in.FuncIP)
 }

@@ -48,7 +48,7 @@ func TestOpen(t *testing.T) {
 	if err := os.WriteFile(path, []byte(defaultX86[:20]), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "cut short") {
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "truncated") {
 		t.Errorf("truncated file: %v", err)
 	}
 }
@@ -63,7 +63,7 @@ func TestDamageIsKept(t *testing.T) {
 	if _, ok := tgt.Struct("task_struct"); ok {
 		t.Error("found a struct in a file that is cut short")
 	}
-	if err := tgt.Err(); err == nil || !strings.Contains(err.Error(), "cut short") {
+	if err := tgt.Err(); err == nil || !strings.Contains(err.Error(), "truncated") {
 		t.Errorf("Err() = %v", err)
 	}
 }

@@ -426,8 +426,10 @@ func (e *Expansion) number() {
 			if !named && p.Prog.UsesID {
 				numbers[m.Text] = m.ID
 			}
-			if _, ok := e.Probes[m.ID]; !ok {
-				e.Probes[m.ID] = m.Text
+			for _, id := range []int{m.ID, p.Prog.FirstID} { // func has the latter, whatever match shares a number
+				if _, ok := e.Probes[id]; !ok {
+					e.Probes[id] = m.Text
+				}
 			}
 		}
 	}

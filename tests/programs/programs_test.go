@@ -618,6 +618,18 @@ int main(void) { return here() + here() != 16; }`, "gcc", "-O0", "-no-pie")
 	wants(t, out, `uretprobes cannot be attached at function offset`)
 }
 
+// As a key, func is the same at the entry and the return of a function.
+func TestFuncOfEntryAndReturn(t *testing.T) {
+	path := build(t, "pair.c", `__attribute__((noinline)) int first(int x) { __asm__ volatile(""); return x + 1; }
+__attribute__((noinline)) int second(int x) { __asm__ volatile(""); return first(x) + 2; }
+int main(void) { int s = 0; for (int i = 0; i < 3; i++) s += second(i); return s == 0; }
+`, "gcc", "-O1")
+	text := strings.ReplaceAll(`uprobe:P:first, uprobe:P:second { @start[tid, func] = 1; }
+		uretprobe:P:first, uretprobe:P:second /@start[tid, func]/ { @same[func] = count(); }
+		end { clear(@start); }`, "P", path)
+	wants(t, trace(t, text, "-c", path).wait(), `@same\[first\]: 3\n`, `@same\[second\]: 3\n`)
+}
+
 // Names of functions come from the file also when the process has ended before
 // they are asked for: of programs at fixed addresses and of those at random ones.
 func TestNamesOfEndedProcess(t *testing.T) {
