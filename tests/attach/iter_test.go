@@ -15,7 +15,7 @@ import (
 func typed(t *testing.T, script string, args ...string) (string, error) {
 	t.Helper()
 	object := filepath.Join(t.TempDir(), "x.o")
-	if out, err := exec.Command(program(t, "btc"), "compile", "-target", "host", "-o", object, "-e", script).CombinedOutput(); err != nil {
+	if out, err := exec.Command(program(t, "btc"), "compile", "--target", "host", "-o", object, "-e", script).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
 	}
 	out, err := exec.Command(program(t, "btrun"), append(args, object)...).CombinedOutput()
@@ -171,7 +171,7 @@ func TestManyCgroups(t *testing.T) {
 		t.Errorf("%v %s", err, out)
 	}
 	const long = `iter:cgroup { print(buf(ctx.cgroup, 900)); print(buf(ctx.cgroup, 900)); print(buf(ctx.cgroup, 900)); }`
-	if out, err := embedded(t, long); err == nil || !strings.Contains(out, "the kernel visits all in one go") {
+	if out, err := embedded(t, long); err == nil || !strings.Contains(out, "the kernel visits all objects in one go") {
 		t.Errorf("%v %.500s", err, out)
 	}
 }

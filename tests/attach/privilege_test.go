@@ -66,7 +66,7 @@ func TestCapabilities(t *testing.T) {
 		{"tracepoint, read", "tracepoint:sched:sched_switch { exit(); }", "bpf,perfmon,dac_read_search", "events/sched", ""},
 		{"syscalls, read", "tracepoint:syscalls:sys_enter_* { exit(); }", "bpf,perfmon,dac_read_search", "events/syscalls", ""},
 		{"uprobe, admin", "uprobe:/bin/bash:main { }" + end, "sys_admin", "/bin/bash", ""},
-		{"iterator, pinned", "iter:task:not-to-be-made { printf(\"x\\n\"); }", "bpf,perfmon", "/sys/fs/bpf", "this user may not write there"},
+		{"iterator, pinned", "iter:task:not-to-be-made { printf(\"x\\n\"); }", "bpf,perfmon", "/sys/fs/bpf", "not writable"},
 		{"self", "self:signal:SIGUSR1 { @ = 1; }" + end, "bpf,perfmon", "", ""},
 		{"watchpoint, kernel", "watchpoint:0xffffffff82000000:8:w { @ = 1; }" + end, "bpf,perfmon", "", "it needs CAP_SYS_ADMIN"},
 		{"programs of others", "fentry:bpf:*:nonesuch { @ = 1; }" + end, "bpf,perfmon", "/sys/kernel/btf/vmlinux", "it needs CAP_SYS_ADMIN"},

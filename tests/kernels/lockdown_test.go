@@ -50,7 +50,7 @@ func boot(t *testing.T, test string, cpus int, scripts map[string]string, script
 	}
 	objects := t.TempDir()
 	for object, text := range scripts {
-		if out, err := exec.Command(bin+"/btc", "compile", "-arch", "x86_64", "-e", text, "-o", objects+"/"+object+".o").CombinedOutput(); err != nil {
+		if out, err := exec.Command(bin+"/btc", "compile", "--arch", "x86_64", "-e", text, "-o", objects+"/"+object+".o").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
