@@ -123,6 +123,9 @@ func (i *Insn) Encode() []Raw {
 	case Mov:
 		return rawMov(i.Dst, i.Args[0], i.W)
 	case CoreImm:
+		if i.Kind == ir.EnumvalValue { // loaders refuse a negative value in 32 bits
+			return []Raw{{Code: CodeLdImm64, Dst: d}, {}}
+		}
 		return []Raw{{Code: classALU64 | ops[Mov].code, Dst: d}}
 	case IDImm:
 		return []Raw{Raw{Code: classALU64 | ops[Mov].code, Dst: d}.withSource(ImmOp(i.Imm))}

@@ -145,6 +145,9 @@ func (c *coreTypes) access(ref ir.CORERef, kind ir.COREKind) (*coreAccess, error
 		a.bitSize = m.field.BitSize
 		a.typ = m.field.Type
 		for _, n := range idx {
+			if a.typ == nil {
+				return nil, fmt.Errorf("%s: %q is unknown", ref, name)
+			}
 			arr := a.typ.Resolve()
 			if arr.Kind != kernel.Array {
 				return nil, fmt.Errorf("%s: %q is not an array", ref, name)
@@ -229,7 +232,7 @@ func (c *coreTypes) id(n *coreNode) typeID {
 		for _, m := range n.members {
 			es = append(es, enumerator{m.name, m.value})
 		}
-		n.id = c.b.enum(n.name, max(4, n.size), n.signed, es)
+		n.id = c.b.enum(n.name, n.size, n.signed, es)
 	default:
 		kind := kindStruct
 		if n.kind == kernel.Union {

@@ -3,6 +3,7 @@ package obj
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/backend/emit"
+	"btc/backend/mach"
 	"btc/internal/probe"
 	"btc/ir"
 )
@@ -41,6 +43,32 @@ var accesses = []struct {
 	{ir.CORERef{Type: "struct task_struct"}, ir.TypeExists},
 	{ir.CORERef{Type: "union sigval"}, ir.TypeSize},
 	{ir.CORERef{Type: "u32"}, ir.TypeSize},
+	{ir.CORERef{Type: "struct task_struct", Path: "pid_links[2].next"}, ir.FieldByteOffset},
+	{ir.CORERef{Type: "struct task_struct", Path: "blocked.sig[0]"}, ir.FieldByteOffset},
+	{ir.CORERef{Type: "sigset_t", Path: "sig[0]"}, ir.FieldByteSize},
+	{ir.CORERef{Type: "struct lru_gen_folio", Path: "folios[7].next"}, ir.FieldByteOffset},
+	{ir.CORERef{Type: "struct net_device", Path: "rtnl_link_state"}, ir.FieldByteOffset},
+	{ir.CORERef{Type: "struct net_device", Path: "rtnl_link_state"}, ir.FieldLShift},
+	{ir.CORERef{Type: "struct net_device", Path: "pcpu_stat_type"}, ir.FieldLShift},
+	{ir.CORERef{Type: "struct sock", Path: "sk_use_task_frag"}, ir.FieldByteSize},
+	{ir.CORERef{Type: "struct bio", Path: "bi_write_hint"}, ir.FieldByteSize},
+	{ir.CORERef{Type: "struct request", Path: "state"}, ir.FieldSigned},
+	{ir.CORERef{Type: "enum perf_event_state", Path: "PERF_EVENT_STATE_DEAD"}, ir.EnumvalValue},
+	{ir.CORERef{Type: "enum perf_event_state", Path: "PERF_EVENT_STATE_OFF"}, ir.EnumvalValue},
+	{ir.CORERef{Type: "enum no_such_enum"}, ir.TypeSize},
+	{ir.CORERef{Type: "struct no_such_either"}, ir.TypeSize},
+	{ir.CORERef{Type: "no_such_t"}, ir.TypeExists},
+	{ir.CORERef{Type: "union no_such_union", Path: "y"}, ir.FieldExists},
+}
+
+// relocated is an instruction for a value of a kind, as backend/mach encodes it.
+func relocated(kind ir.COREKind) []byte {
+	i := mach.Insn{Op: mach.CoreImm, Dst: mach.R1, Kind: kind}
+	var code []byte
+	for _, r := range i.Encode() {
+		code = r.Append(code)
+	}
+	return code
 }
 
 // TestObject holds all of an object: its sections and symbols, types, lines, relocations.
@@ -48,12 +76,43 @@ func TestObject(t *testing.T) {
 	m, funcs := sample(t)
 	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f"}, Pos: ir.Pos{Line: 1, Col: 3}}
 	for i, a := range accesses {
-		one.Insns = append(one.Insns, insn(0xb7, 1, 0, 0)...)
-		one.CORE = append(one.CORE, emit.CORE{Insn: i, Ref: a.ref, Kind: a.kind})
-		one.Lines = append(one.Lines, emit.Line{Insn: i, Pos: ir.Pos{Line: 1 + i/2, Col: 1 + 40*i}})
+		one.CORE = append(one.CORE, emit.CORE{Insn: len(one.Insns) / 8, Ref: a.ref, Kind: a.kind})
+		one.Insns = append(one.Insns, relocated(a.kind)...)
+		pos := ir.Pos{Line: 1 + i/2, Col: 1 + 40*i, Stmt: i - 1}
+		switch i {
+		case 3: // the position stays
+			pos = one.Lines[2].Pos
+		case 5: // that of the function
+			pos = ir.Pos{}
+		}
+		one.Lines = append(one.Lines, emit.Line{Insn: one.CORE[i].Insn, Pos: pos})
+	}
+	for _, r := range []emit.Reloc{ // ld_imm64 and calls
+		{Kind: emit.FuncAddr, Sym: "twice"}, {Kind: emit.FuncAddr, Sym: "thrice"}, {Kind: emit.Call, Sym: "thrice"},
+		{Kind: emit.Global, Sym: "last"}, {Kind: emit.Global, Sym: "last", Addend: 2},
+	} {
+		r.Insn = len(one.Insns) / 8
+		one.Relocs = append(one.Relocs, r)
+		switch r.Kind {
+		case emit.Call:
+			one.Insns = append(one.Insns, insn(0x85, 0x10, 0, -1)...)
+		default:
+			regs := byte(0x01)
+			if r.Kind == emit.FuncAddr {
+				regs = 0x41
+			}
+			one.Insns = append(append(one.Insns, insn(0x18, regs, 0, 0)...), insn(0, 0, 0, 0)...)
+		}
 	}
 	one.Insns = append(one.Insns, insn(0x95, 0, 0, 0)...)
-	funcs[0] = one
+	// Two subprograms; globals of all sizes.
+	thrice := &emit.Func{Name: "thrice", Insns: bytes.Clone(funcs[2].Insns), Pos: ir.Pos{Line: 9}, Lines: []emit.Line{{Insn: 1, Pos: ir.Pos{Line: 10}}}}
+	m.Funcs = append(m.Funcs, &ir.Func{Name: "thrice", Params: []ir.Type{ir.TCtx, ir.TI64}})
+	funcs = []*emit.Func{one, funcs[1], funcs[2], thrice}
+	for n, size := range []int{1, 4, 8, 12, 13} {
+		m.Globals = append(m.Globals, &ir.Global{Name: fmt.Sprintf("init%d", size), Kind: ir.GlobalInit, Size: size, Init: []byte{byte(n + 1)}})
+	}
+	m.Globals = append(m.Globals, &ir.Global{Name: "last", Kind: ir.GlobalData, Size: 4})
 	word, name := &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Signed: true}, &ir.Layout{Kind: ir.LString, Size: 16, Align: 1}
 	m.Maps = append(m.Maps,
 		&ir.Map{Name: "@pair", Shape: ir.ShapePlain, Value: word,
@@ -95,12 +154,15 @@ func describe(t *testing.T, object []byte) string {
 	fmt.Fprintf(&out, "%v %v %v\n", f.Class, f.Type, f.Machine)
 	for i, s := range f.Sections {
 		fmt.Fprintf(&out, "section %d %q %v %v size %d link %d info %d align %d entries of %d\n", i, s.Name, s.Type, s.Flags, s.Size, s.Link, s.Info, s.Addralign, s.Entsize)
-		if s.Type == elf.SHT_REL {
-			data, err := s.Data()
-			if err != nil {
-				t.Fatal(err)
+		switch {
+		case s.Type == elf.SHT_REL:
+			data, code := content(t, s), content(t, f.Sections[s.Info])
+			for ; len(data) > 0; data = data[16:] {
+				off, info := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
+				fmt.Fprintf(&out, "\tat %d type %d symbol %d: %x\n", off, uint32(info), info>>32, code[off:off+8])
 			}
-			fmt.Fprintf(&out, "\t%x\n", data)
+		case s.Name == ".data" || s.Name == ".rodata.params":
+			fmt.Fprintf(&out, "\t%x\n", content(t, s))
 		}
 	}
 	symbols, err := f.Symbols()
@@ -159,6 +221,15 @@ func describe(t *testing.T, object []byte) string {
 		}
 	}
 	return out.String()
+}
+
+func content(t *testing.T, s *elf.Section) []byte {
+	t.Helper()
+	data, err := s.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // address is what a type of the library prints to tell it from others of its name.

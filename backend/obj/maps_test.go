@@ -23,6 +23,9 @@ func TestMapTypes(t *testing.T) {
 	text := func(n int) *ir.Layout { return &ir.Layout{Kind: ir.LString, Size: n, Align: 1} }
 	stack := &ir.Layout{Kind: ir.LUstack, Size: 16, Align: 8}
 	inet := &ir.Layout{Kind: ir.LInet, Size: 24, Align: 4}
+	usym := &ir.Layout{Kind: ir.LUsym, Size: 16, Align: 8}
+	small, narrow := &ir.Layout{Kind: ir.LInt, Size: 4, Align: 4}, &ir.Layout{Kind: ir.LInt, Size: 4, Align: 8}
+	at := func(off int, l *ir.Layout) ir.Field { return ir.Field{Off: off, Layout: l} }
 	tuple := func(size int, fields ...ir.Field) *ir.Layout {
 		return &ir.Layout{Kind: ir.LTuple, Size: size, Align: 8, Fields: fields}
 	}
@@ -46,6 +49,30 @@ func TestMapTypes(t *testing.T) {
 			text(16), 40, 24, 8, "k{a@0 u64, a_2@8 u64, key2@16 btc_inet{family@0 u32, address@4 16 u8, pad@20 u32}}", "v{set@0 u64, value@8 16 char}"},
 		{ir.ShapePlain, nil, &ir.Layout{Kind: ir.LInet, Size: 20}, &ir.Layout{Kind: ir.LUstack, Size: 24}, 20, 24, 0, "k{key@0 20 u8}", "v{value@0 3 u64}"},
 		{ir.ShapePlain, []string{"9lives"}, tuple(8, ir.Field{Off: 0, BitSize: 3, Layout: word}), &ir.Layout{Kind: ir.LInt, Size: 4}, 8, 4, 0, "k{_9lives@0 u64}", "v{value@0 u32}"},
+		{ir.ShapeMax, nil, nil, word, 4, 16, 0, "u32", "btc_max{set@0 u64, max@8 u64}"},
+		{ir.ShapeStats, nil, nil, nil, 12, 16, 0, "12 u8", "btc_stats{count@0 u64, total@8 u64}"},
+		{ir.ShapeLhist, nil, nil, word, 8, 80, 0, "u64", "btc_lhist{slots@0 10 u64}"},
+		{ir.ShapeStack, nil, nil, nil, 24, 40, 0, "3 u64", "btc_stack{frames@0 5 u64}"},
+		{ir.ShapeIntern, nil, text(8), word, 16, 20, 0, "k{key@0 2 u64}", "20 u8"},
+		{ir.ShapePlain, []string{"_", "$"}, tuple(16, at(0, word), at(8, signed)), small, 16, 16, 8,
+			"k{key0@0 u64, key1@8 i64}", "v{set@0 u64, value@8 u64}"},
+		// Fields that overlap, are out of order, reach over the next or the end, and none.
+		{ir.ShapePlain, nil, tuple(16, at(0, word), at(4, word)), tuple(16, at(8, word), at(0, word)), 16, 16, 0,
+			"k{key@0 2 u64}", "v{value@0 2 u64}"},
+		{ir.ShapePlain, nil, tuple(24, at(0, text(9)), at(8, word)), tuple(8, at(0, text(9))), 24, 8, 0, "k{key@0 3 u64}", "v{value@0 u64}"},
+		{ir.ShapePlain, nil, tuple(16), tuple(16, at(0, text(9)), at(9, text(7))), 16, 16, 0,
+			"k{key@0 2 u64}", "v{value@0 p{f0@0 9 char, f1@9 7 char}}"},
+		// A narrow number takes a word where it is aligned to one.
+		{ir.ShapePlain, nil, tuple(16, at(0, narrow), at(8, small)), tuple(16, at(0, tuple(8, at(0, small), at(4, small))), at(8, narrow)), 16, 16, 0,
+			"k{key0@0 u64, key1@8 u32}", "v{value@0 p{f0@0 p_0{f0@0 u32, f1@4 u32}, f1@8 u64}}"},
+		// A record has the names of its fields; one of the kernel's is bytes.
+		{ir.ShapePlain, nil, &ir.Layout{Kind: ir.LRecord, Size: 16, Align: 8, Fields: []ir.Field{{Name: "a", Layout: word}, {Name: "a", Off: 8, Layout: word}}},
+			&ir.Layout{Kind: ir.LRecord, Size: 16, Align: 8, CORE: "struct x", Fields: []ir.Field{at(0, word)}}, 16, 16, 0,
+			"k{key@0 k_0{a@0 u64, a_2@8 u64}}", "v{value@0 2 u64}"},
+		{ir.ShapePlain, nil, usym, tuple(16, at(0, usym)), 16, 24, 0,
+			"k{key@0 btc_usym{address@0 u64, tgid@8 u32, pad@12 u32}}", "v{value@0 3 u64}"},
+		{ir.ShapePlain, nil, tuple(24, at(0, word)), usym, 16, 16, 0,
+			"k{key@0 2 u64}", "v{value@0 btc_usym{address@0 u64, tgid@8 u32, pad@12 u32}}"},
 	} {
 		m, funcs := sample(t)
 		name := fmt.Sprintf("m%d", i)
@@ -59,7 +86,7 @@ func TestMapTypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		short := strings.NewReplacer(name+"_key", "k", name+"_value", "v")
+		short := strings.NewReplacer(name+"_key", "k", name+"_value", "v", name+"_part", "p")
 		if got := short.Replace(brief(spec.Maps[name].Key)); got != c.wantKey {
 			t.Errorf("%d: the key is %s, want %s", i, got, c.wantKey)
 		}

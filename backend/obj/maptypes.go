@@ -186,17 +186,10 @@ func (w *writer) sized(n int) typeID {
 	return w.btf.array(w.u8(), n)
 }
 
-// layoutType is the BTF type of a storage layout, so that other tools can print the maps;
-// what has no C counterpart becomes words or bytes.
+// layoutType is the BTF type of a storage layout that is no word, so that other tools can
+// print the maps; what has no C counterpart becomes words or bytes.
 func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	switch l.Kind {
-	case ir.LInt, ir.LBool, ir.LPtr, ir.LEnum:
-		if l.Size == 8 {
-			if l.Signed {
-				return w.i64()
-			}
-			return w.u64()
-		}
 	case ir.LString:
 		return w.btf.array(w.btf.int("char", 1, intSigned), l.Size)
 	case ir.LTuple, ir.LRecord:
