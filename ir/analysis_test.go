@@ -60,7 +60,7 @@ func TestDominatorsByDefinition(t *testing.T) {
 			for _, b := range l.Blocks {
 				in[b] = true
 				if !d.Dominates(l.Header, b) || !reach(b, nil)[l.Header] {
-					t.Fatalf("b%d is no block of the loop at b%d\n%s", b.ID, l.Header.ID, f)
+					t.Fatalf("b%d is not a block of the loop at b%d\n%s", b.ID, l.Header.ID, f)
 				}
 			}
 			if l.Parent != nil && (l.Depth != l.Parent.Depth+1 || l.Parent == l) {

@@ -141,7 +141,7 @@ func (a *allocator) call(i *mach.Insn) {
 		a.regs[r], a.regs[to] = -1, v
 		a.vals[v].reg = to
 	}
-	m.emit() // r0 is no destination, so that it is free for a cycle
+	m.emit() // r0 is not a destination, so that it is free for a cycle
 	n := *i
 	n.From = i
 	n.Args = nil

@@ -17,7 +17,7 @@ func TestCatalogue(t *testing.T) {
 	seen := make(map[Code]bool)
 	for _, info := range Catalogue() {
 		if !codeForm.MatchString(string(info.Code)) {
-			t.Errorf("%q is no code", info.Code)
+			t.Errorf("%q is not a code", info.Code)
 		}
 		if seen[info.Code] {
 			t.Errorf("%s is there twice", info.Code)

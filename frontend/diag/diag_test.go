@@ -158,7 +158,7 @@ func TestErr(t *testing.T) {
 	src := NewSource("a.bt", "x")
 	l.Add("W0199", src.Span(0, 1), "w")
 	if err := l.Err(); err != nil {
-		t.Errorf("a warning is no error: %v", err)
+		t.Errorf("a warning is not an error: %v", err)
 	}
 	d := l.Add(Syntax, src.Span(0, 1), "bad")
 	if err := l.Err(); err == nil || !strings.Contains(err.Error(), "a.bt:1:1: error[E0101]: bad") {

@@ -207,7 +207,7 @@ func TestWholeTextErrors(t *testing.T) {
 	}
 }
 
-// A script of a thousand probes is no problem.
+// A script of a thousand probes is parsed.
 func TestManyProbes(t *testing.T) {
 	s := mustParse(t, "many", strings.Repeat("kprobe:f /pid == 1/ { @[comm] = count(); }\n", 1000))
 	if len(s.Items) != 1000 {
@@ -234,7 +234,7 @@ func TestExprAlone(t *testing.T) {
 		t.Errorf("%q at %s", got, x.Span())
 	}
 	if x := Expr(src.Span(0, 7), &l); x != nil || !l.HasErrors() {
-		t.Error("#define is no expression")
+		t.Error("#define is not an expression")
 	}
 }
 

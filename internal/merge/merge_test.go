@@ -218,7 +218,7 @@ func TestRead(t *testing.T) {
 		{name: "json", in: `{"type": "map", "data": {"@x": 1}}` + "\n", err: "names no object"},
 		{name: "a list", in: "[1]\n", err: "not the output"},
 		{name: "no value", in: strings.Replace(line, `, "value": 2`, "", 1), err: "an entry has no value"},
-		{name: "a value that is no number", in: strings.Replace(line, `"value": 2`, `"value": "x"`, 1), err: "a value of count"},
+		{name: "a value that is not a number", in: strings.Replace(line, `"value": 2`, `"value": "x"`, 1), err: "a value of count"},
 		{name: "too large", in: strings.Replace(line, `"value": 2`, `"value": 18446744073709551616`, 1), err: "a value of count"},
 		{name: "no shape", in: strings.Replace(line, `count`, `size`, 1), err: `no map has the shape "size"`},
 		{name: "bits", in: strings.Replace(line, `"count"`, `"hist", "bits": 60`, 1), err: `no map has the shape "hist"`},

@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if Find("kprob") != nil || Find("") != nil {
-		t.Error("a word that is no kind finds one")
+		t.Error("a word that is not a kind finds one")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // ParseType finds the type that a C type name without a declarator name means
 // in the target's kernel: "struct sock *", "const char *", "unsigned long",
 // "u32", "char[16]", "pid_t[2]". Qualifiers are ignored. ok is false for a name
-// the target does not have and for text that is no such type.
+// the target does not have and for text that is not such a type.
 func (t *Target) ParseType(text string) (typ *Type, ok bool) {
 	text = strings.TrimSpace(text)
 	var dims []int

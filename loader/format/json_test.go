@@ -67,7 +67,7 @@ func TestJSON(t *testing.T) {
 				t.Errorf("full %t: got %s, want %s", full, got, want)
 			}
 			if !json.Valid(got) {
-				t.Errorf("%s is no JSON", got)
+				t.Errorf("%s is not JSON", got)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func FuzzQuoted(f *testing.F) {
 	f.Add([]byte("a\x00\x1b[2J\xc3\x28\xf0\x9f\x98\x80\""))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if q := AppendQuoted(nil, text); !json.Valid(q) {
-			t.Errorf("%q is no JSON", q)
+			t.Errorf("%q is not JSON", q)
 		}
 	})
 }

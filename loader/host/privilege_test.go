@@ -27,7 +27,7 @@ func TestMissing(t *testing.T) {
 	}
 	for _, c := range capabilities {
 		if !strings.HasPrefix(c.name, "CAP_") {
-			t.Errorf("%s is no name of a capability", c.name)
+			t.Errorf("%s is not the name of a capability", c.name)
 		}
 	}
 }

@@ -47,9 +47,9 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("no space") }
 
 func TestWriteFails(t *testing.T) {
 	if _, err := NewWriter(broken{}); err == nil {
-		t.Error("a header that was not written is no error")
+		t.Error("a header that was not written is not an error")
 	}
 	if err := (&Writer{to: broken{}}).Packet(1, []byte("x")); err == nil {
-		t.Error("a packet that was not written is no error")
+		t.Error("a packet that was not written is not an error")
 	}
 }

@@ -67,7 +67,7 @@ func ProgramMemory(s *ebpf.ProgramSpec, n int) uint64 {
 	return uint64(n) * (programBytes + instructionBytes*uint64(len(s.Instructions)))
 }
 
-// CheckMemory refuses maps and programs that together take more than limit bytes; 0 is no limit.
+// CheckMemory refuses maps and programs that together take more than limit bytes; 0 means no limit.
 // Programs is what all copies of programs take (ProgramMemory), in bytes.
 func CheckMemory(o *object.Object, cpus int, programs, limit uint64) error {
 	if limit == 0 {

@@ -469,8 +469,8 @@ func (s *session) readEvents() error {
 	return nil
 }
 
-// batch handles records, at most tickEvents; it returns how many. It handles none while there
-// is no room for what they print.
+// batch handles records, at most tickEvents; it returns how many. It handles none while
+// there is no room for what they print.
 func (s *session) batch() (n int) {
 	defer s.catchFault()
 	for n < tickEvents && !s.stopped() && s.awaitRoom(true) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a file says that it has and does not have is no code: zeros would be.
+// What a file says that it has and does not have is not code: zeros would be.
 func TestCodeOfCutFile(t *testing.T) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 64))

@@ -80,7 +80,7 @@ func found(yes bool, e expect) error {
 func sameJSON(want, got string) error {
 	var w, g any
 	if err := json.Unmarshal([]byte(want), &w); err != nil {
-		return fmt.Errorf("the expectation is no JSON: %w", err)
+		return fmt.Errorf("the expectation is not JSON: %w", err)
 	}
 	if err := json.Unmarshal([]byte(got), &g); err != nil {
 		return fmt.Errorf("no JSON: %w", err)

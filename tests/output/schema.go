@@ -33,7 +33,7 @@ func (s *schema) check(v any) error { return s.apply(s.root, v, "line") }
 func (s *schema) apply(rule, v any, at string) error {
 	r, ok := rule.(map[string]any)
 	if !ok {
-		return fmt.Errorf("%s: schema %v is no object", at, rule)
+		return fmt.Errorf("%s: schema %v is not an object", at, rule)
 	}
 	for word, arg := range r {
 		if err := s.word(r, word, arg, v, at); err != nil {

@@ -22,7 +22,7 @@ func (s *sizes) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 0 {
-			return fmt.Errorf("%q is no size in bytes", part)
+			return fmt.Errorf("%q is not a size in bytes", part)
 		}
 		*s = append(*s, n)
 	}

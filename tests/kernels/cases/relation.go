@@ -60,7 +60,7 @@ func (j *judge) value(term string) (int64, error) {
 	if title, ok := strings.CutPrefix(term, "sum("); ok && strings.HasSuffix(title, ")") {
 		return sum(j.stdout, strings.TrimSuffix(title, ")"))
 	}
-	return 0, fmt.Errorf("%q is no number, capture or key of the workload's report", term)
+	return 0, fmt.Errorf("%q is not a number, capture or key of the workload's report", term)
 }
 
 var (

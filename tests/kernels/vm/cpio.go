@@ -163,7 +163,7 @@ func copyTarBlocks(in io.Reader, out io.Writer) error {
 		zeros = 0
 		size, err := strconv.ParseInt(strings.Trim(string(block[sizeStart:sizeEnd]), " \x00"), 8, 64)
 		if err != nil {
-			return fmt.Errorf("the guest's /out is no tar archive: %w", err)
+			return fmt.Errorf("the guest's /out is not a tar archive: %w", err)
 		}
 		if _, err := io.CopyN(out, in, (size+511)/512*512); err != nil {
 			return err

@@ -89,7 +89,7 @@ func platformOf(image string) (platform, error) {
 			return p, nil
 		}
 	}
-	return platform{}, fmt.Errorf("%s is no kernel image that can be booted (x86 vmlinux or bzImage, arm64 or riscv64 Image)", image)
+	return platform{}, fmt.Errorf("%s is not a kernel image that can be booted (x86 vmlinux or bzImage, arm64 or riscv64 Image)", image)
 }
 
 // Arch is the architecture of a kernel image, as Go calls it: amd64, arm64 or riscv64.
