@@ -151,3 +151,21 @@ func exprOf(t *testing.T, info *Info) *Expr {
 	t.Fatal("no print in the script")
 	return nil
 }
+
+// TestComptimeOfKernelTypes: what is relocated on a host has the target's value in comptime, and
+// decides what is compiled.
+func TestComptimeOfKernelTypes(t *testing.T) {
+	for cond, taken := range map[string]bool{
+		"sizeof(struct task_struct) < 8":             false,
+		"sizeof(struct task_struct) >= 8":            true,
+		"offsetof(struct task_struct, pid) == 0":     false,
+		"TCP_ESTABLISHED != 1":                       false,
+		"sizeof(struct task_struct) > 8 && 1 == 1":   true,
+		"sizeof(struct task_struct) + TCP_CLOSE < 8": false,
+	} {
+		_, l := checkText("begin { if comptime (" + cond + `) { fail("taken"); } else { print(1); } }`)
+		if l.HasErrors() != taken {
+			t.Errorf("comptime (%s): %v; is the branch taken: %t", cond, l.Err(), taken)
+		}
+	}
+}

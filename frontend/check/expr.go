@@ -584,6 +584,8 @@ func (b *body) blockExpr(x *ast.Block, e *Expr) {
 	}
 }
 
+// comptime is "comptime x". What follows from kernel types and enumerators has the target's
+// value: it decides what is compiled, so it cannot wait for the host.
 func (b *body) comptime(x *ast.Comptime, e *Expr) {
 	t := b.value(x.X)
 	if invalid(t) {
@@ -594,6 +596,11 @@ func (b *body) comptime(x *ast.Comptime, e *Expr) {
 	if e.Const = b.out.Expr(x.X).Const; e.Const == nil && e.Known == nil {
 		b.fail(diag.NotConstant, x, "Unable to resolve comptime expression")
 		e.Type = types.TInvalid
+	}
+	if e.Const != nil && e.Const.Host {
+		fixed := *e.Const
+		fixed.Host = false
+		e.Const = &fixed
 	}
 }
 

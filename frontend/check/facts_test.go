@@ -33,6 +33,7 @@ func TestTypes(t *testing.T) {
 		{"-1 << 63", "int64", "-9223372036854775808"},
 		{"-(-0x8000000000000000)", "uint64", "-9223372036854775808"},
 		{"comptime (1, 1 + 1).1", "int8", "2"},
+		{"comptime (sizeof(struct task_struct) < 8)", "bool", "0"},
 		{"__builtin_ncpus", "uint64", ""},
 		{"{ 7 }", "int8", "7"},
 		{"\"/\"[0]", "int8", "47"},
