@@ -23,8 +23,8 @@ var mapLayouts = []struct{ name, script, m string }{
 	{"`@[pid] = hist(v)`", "@x[pid] = hist(arg2)", "x"},
 	{"`@[pid] = lhist(v, 0, 1000, 10)`", "@x[pid] = lhist(arg2, 0, 1000, 10)", "x"},
 	{"`@[kstack] = count()`", "@x[kstack] = count()", "x"},
-	{"the frames of `kstack`, of each depth used", "@x[kstack] = count()", "kstack_127"},
-	{"the tables in front of `@[pid] = count()`", "@x[pid] = count()", ".bss"},
+	{"frames of `kstack`, for each depth used", "@x[kstack] = count()", "kstack_127"},
+	{"per-CPU caches of `@[pid] = count()`", "@x[pid] = count()", ".bss"},
 	{"`@ = sum(v)`", "@x = sum(arg2)", "x"},
 	{"`@ = hist(v)`", "@x = hist(arg2)", "x"},
 }
