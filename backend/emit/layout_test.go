@@ -2,6 +2,7 @@ package emit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 
 // code makes a function of lines "b0: r1=5 r2+=1 call7 ->b1": moves and additions of constants,
 // moves r1=r2, calls of helpers, and ends "->b1" (jump), "?b1:b2" (branch on r0 == 1) and "exit".
-// "b0!" is cold.
+// "b0!" is cold. "add9", "div9" and "wide9" are nine additions, divisions and moves of two slots.
 func code(text string) *mach.Func {
 	f := &mach.Func{Name: "f", Pos: ir.Pos{Line: 1, Col: 1}}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -48,6 +49,16 @@ func code(text string) *mach.Func {
 				b.Insns = append(b.Insns, mach.Insn{Op: mach.Mov, Dst: mach.Reg(a), Args: []mach.Operand{mach.ImmOp(int64(c))}})
 			case scan(word, "r%d+=%d", &a, &c):
 				b.Insns = append(b.Insns, mach.Insn{Op: mach.Add, Dst: mach.Reg(a), Args: []mach.Operand{mach.RegOp(mach.Reg(a)), mach.ImmOp(int64(c))}})
+			case scan(word, "add%d", &a), scan(word, "div%d", &a), scan(word, "wide%d", &a):
+				r9, one := mach.RegOp(mach.R9), mach.ImmOp(1)
+				i := mach.Insn{Op: mach.Add, Dst: mach.R9, Args: []mach.Operand{r9, one}}
+				switch word[0] {
+				case 'd':
+					i.Op = mach.Div
+				case 'w':
+					i.Op, i.Args = mach.Mov, []mach.Operand{mach.ImmOp(1 << 40)}
+				}
+				b.Insns = append(b.Insns, slices.Repeat([]mach.Insn{i}, a)...)
 			default:
 				panic("unknown word " + word)
 			}
@@ -154,6 +165,100 @@ func TestTidy(t *testing.T) {
 			b2: r3=3 exit`, `
 			b0: r1=1 r2=2 ?b0:b2
 			b2: r3=3 exit`},
+		{"a jump back to the entry stays", `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ->b0
+			b2: r3=3 exit`, `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ->b0
+			b2: r3=3 exit`},
+		{"the entry stays", `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ?b3:b4
+			b2: exit
+			b3: r1=1 ?b1:b2
+			b4: r4=4 ?b3:b2`, `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ?b3:b4
+			b2: exit
+			b3: r1=1 ?b1:b2
+			b4: r4=4 ?b3:b2`},
+		{"the same loops of one block stay", `
+			b0: ?b1:b2
+			b1: r1=1 ->b1
+			b2: r1=1 ->b1`, `
+			b0: ?b1:b2
+			b1: r1=1 ->b1
+			b2: r1=1 ->b1`},
+		{"nothing is shared where the first targets differ", `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ?b2:b3
+			b2: r2=2 ?b3:b4
+			b3: r3=3 exit
+			b4: r4=4 exit`, `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ?b2:b3
+			b2: r2=2 ?b3:b4
+			b3: r3=3 exit
+			b4: r4=4 exit`},
+		{"nor where the second do", `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ?b3:b4
+			b2: r2=2 ?b3:b5
+			b3: r3=3 exit
+			b4: r4=4 exit
+			b5: r5=5 exit`, `
+			b0: r1=1 ?b1:b2
+			b1: r2=2 ?b3:b4
+			b2: r2=2 ?b3:b5
+			b3: r3=3 exit
+			b4: r4=4 exit
+			b5: r5=5 exit`},
+		{"cold blocks that go on at the same block share their ends", `
+			b0: ?b1:b2
+			b1!: r1=1 r3=3 ->b4
+			b2: ?b3:b4
+			b3!: r1=2 r3=3 ->b4
+			b4: r0=0 ?b0:b5
+			b5: r5=5 exit`, `
+			b0: ?b1:b2
+			b1!: r1=1 ->b6
+			b6!: r3=3 ->b4
+			b2: ?b3:b4
+			b3!: r1=2 ->b6
+			b4: r0=0 ?b0:b5
+			b5: r5=5 exit`},
+		{"but not those that go on at another", `
+			b0: ?b1:b2
+			b1!: r1=1 r3=3 ->b4
+			b2: ?b3:b4
+			b3!: r1=2 r3=3 ->b5
+			b4: r0=0 ?b0:b5
+			b5: r5=5 ?b0:b4`, `
+			b0: ?b1:b2
+			b1!: r1=1 r3=3 ->b4
+			b2: ?b3:b4
+			b3!: r1=2 r3=3 ->b5
+			b4: r0=0 ?b0:b5
+			b5: r5=5 ?b0:b4`},
+		{"a last call is not shared", `
+			b0: ?b1:b2
+			b1!: r1=1 call7 exit
+			b2: ?b3:b4
+			b3!: r1=2 call7 exit
+			b4: r0=0 exit`, `
+			b0: ?b1:b2
+			b1!: r1=1 call7 exit
+			b2: ?b3:b4
+			b3!: r1=2 call7 exit
+			b4: r0=0 exit`},
+		{"a shorter exit before a longer", `
+			b0: ?b1:b2
+			b1: r0=0 exit
+			b2: r1=1 r0=0 exit`, `
+			b0: ?b1:b2
+			b1: r0=0 exit
+			b2: r1=1 r0=0 exit`},
 		{"blocks that do the same are one", `
 			b0: ?b1:b2
 			b1: r1=1 r2=2 ->b3
@@ -404,6 +509,18 @@ func TestLineRecords(t *testing.T) {
 	}
 	f.Blocks[0].Term.Pos = ir.Pos{Line: 5}
 	f.Pos = ir.Pos{Line: 1}
+	through := code("b0: r1=1 ?b1:b2\nb1: r2=2 ->b2\nb2: r3=3 exit") // b1 has no jump
+	for n, b := range through.Blocks {
+		b.Insns[0].Pos, b.Term.Pos = ir.Pos{Line: 10 + n}, ir.Pos{Line: 20 + n}
+	}
+	e, err := Encode(through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantThrough := []Line{{0, ir.Pos{Line: 10}}, {1, ir.Pos{Line: 20}}, {2, ir.Pos{Line: 11}}, {3, ir.Pos{Line: 12}}, {4, ir.Pos{Line: 22}}}
+	if d := cmp.Diff(wantThrough, e.Lines); d != "" {
+		t.Errorf("a block without a jump (-want +got)\n%s", d)
+	}
 	got, err := Encode(f)
 	if err != nil {
 		t.Fatal(err)
