@@ -246,7 +246,7 @@ func TestTerminal(t *testing.T) {
 			all.ReadFrom(master) // ends with EIO when the last tty is closed
 			done <- all.Bytes()
 		}()
-		args := []string{object, "-c", workload(dir, 200)}
+		args := []string{"--color", "never", object, "-c", workload(dir, 200)}
 		if raw {
 			args = append([]string{"--raw"}, args...)
 		}
