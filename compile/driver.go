@@ -214,9 +214,9 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 		return nil, d
 	}
 	doc, err := backendmanifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
-	var fault *manifest.Fault
-	if errors.As(err, &fault) && fault.Size {
-		return nil, tooLarge(m, fault)
+	var invalid *manifest.FormatError
+	if errors.As(err, &invalid) && invalid.Size {
+		return nil, tooLarge(m, invalid)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("BUG: the manifest is not valid: %v", err))
@@ -226,7 +226,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 }
 
 // tooLarge reports where the script makes something that does not fit in a manifest.
-func tooLarge(m *ir.Module, f *manifest.Fault) error {
+func tooLarge(m *ir.Module, f *manifest.FormatError) error {
 	d := ir.Diag{Pos: ir.NoPos, Text: "the script is too large for an object: " + f.Path + ": " + f.Text}
 	var i int
 	if n, _ := fmt.Sscanf(f.Path, "events[%d]", &i); n == 1 && i < len(m.Events) {

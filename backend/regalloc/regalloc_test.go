@@ -11,7 +11,7 @@ import (
 )
 
 // allocate allocates with the checker on; a frame too small for the random
-// function's pressure is not a fault.
+// function's pressure is not an error.
 func allocate(t *testing.T, f *mach.Func) bool {
 	t.Helper()
 	err := Allocate(f, Options{Check: true})
@@ -50,8 +50,8 @@ func FuzzAllocate(f *testing.F) {
 	})
 }
 
-// TestCheckerFindsFaults breaks correct allocations and demands that the checker sees most of it.
-func TestCheckerFindsFaults(t *testing.T) {
+// TestCheckerFindsErrors breaks correct allocations and demands that the checker sees most of it.
+func TestCheckerFindsErrors(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	caught, tried := 0, 0
 	for seed := range uint64(400) {
@@ -83,7 +83,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 		}
 	}
 	if tried < 50 || caught < tried*9/10 {
-		t.Errorf("the checker saw %d of %d faults", caught, tried)
+		t.Errorf("the checker saw %d of %d errors", caught, tried)
 	}
 }
 

@@ -186,8 +186,8 @@ struct broken {
 	}
 }
 
-// TestFaults checks what is refused.
-func TestFaults(t *testing.T) {
+// TestErrors checks what is refused.
+func TestErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"struct t { nosuch a; };", "unknown type 'nosuch'"},
 		{"struct t { int a int b; };", "expected ';', found 'int'"},

@@ -116,7 +116,7 @@ func TestIncludes(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"#include \"nosuch.h\"", "nosuch.h: there is no such header"},
 		{"#include <nosuch.h>", "-I DIR"},

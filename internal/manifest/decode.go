@@ -28,7 +28,7 @@ const maxMemory = 32 << 20
 // take counts an element of n bytes against maxMemory.
 func (d *decoder) take(n uintptr) error {
 	if d.used += int(n); d.used > maxMemory {
-		return &Fault{Text: fmt.Sprintf("its lists take more than %d MiB of memory", maxMemory>>20), Size: true}
+		return &FormatError{Text: fmt.Sprintf("its lists take more than %d MiB of memory", maxMemory>>20), Size: true}
 	}
 	return nil
 }
@@ -41,13 +41,13 @@ const maxNesting = 1000
 func decode(data []byte, v any) error {
 	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}}
 	if err := d.value(reflect.ValueOf(v).Elem()); err != nil {
-		if f, ok := err.(*Fault); ok && f.Path == here {
+		if f, ok := err.(*FormatError); ok && f.Path == here {
 			f.Path = ""
 		}
 		return err
 	}
 	if d.next(); d.at < len(data) {
-		return &Fault{Text: "text after the end of the JSON object"}
+		return &FormatError{Text: "text after the end of the JSON object"}
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (d *decoder) value(v reflect.Value) error {
 // list decodes the content of brackets, calling a function for each element.
 func (d *decoder) list(shut byte, element func(i int) error) error {
 	if d.depth++; d.depth > maxNesting {
-		return &Fault{Text: fmt.Sprintf("byte %d: nesting too deep (max %d)", d.at+1, maxNesting)}
+		return &FormatError{Text: fmt.Sprintf("byte %d: nesting too deep (max %d)", d.at+1, maxNesting)}
 	}
 	d.at++
 	for i := 0; ; i++ {
@@ -224,7 +224,7 @@ func (d *decoder) setText(from int, v reflect.Value, s string) error {
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
 		b, err := base64.StdEncoding.DecodeString(s)
 		if err != nil {
-			return &Fault{Path: here, Text: fmt.Sprintf("byte %d: %v", from+1, err)}
+			return &FormatError{Path: here, Text: fmt.Sprintf("byte %d: %v", from+1, err)}
 		}
 		v.SetBytes(b)
 		return nil
@@ -382,9 +382,9 @@ func (d *decoder) hex() (rune, error) {
 // bad is a JSON syntax error.
 func (d *decoder) bad(want string) error {
 	if d.at >= len(d.data) {
-		return &Fault{Text: "the file ends in the middle of the JSON object"}
+		return &FormatError{Text: "the file ends in the middle of the JSON object"}
 	}
-	return &Fault{Text: fmt.Sprintf("byte %d: %q where %s is expected", d.at+1, d.data[d.at:d.at+1], want)}
+	return &FormatError{Text: fmt.Sprintf("byte %d: %q where %s is expected", d.at+1, d.data[d.at:d.at+1], want)}
 }
 
 // here is the path of a value relative to itself: lists prepend their part.
@@ -392,12 +392,12 @@ const here = "."
 
 // wrong is the error of a value that does not fit.
 func (d *decoder) wrong(at int, have string, v reflect.Value) error {
-	return &Fault{Path: here, Text: fmt.Sprintf("byte %d: %s where %s is needed", at+1, have, kindName(v.Kind()))}
+	return &FormatError{Path: here, Text: fmt.Sprintf("byte %d: %s where %s is needed", at+1, have, kindName(v.Kind()))}
 }
 
 // under prepends a key or an index to the path of an error.
 func under(part string, err error) error {
-	f, ok := err.(*Fault)
+	f, ok := err.(*FormatError)
 	switch {
 	case !ok || f.Path == "":
 	case f.Path == here:

@@ -96,7 +96,7 @@ func TestUnknownKeysAreIgnored(t *testing.T) {
 	}
 }
 
-func TestFaultsNameTheirPlace(t *testing.T) {
+func TestErrorsNameTheirPath(t *testing.T) {
 	for _, tc := range []struct {
 		path  string
 		spoil func(*Manifest)
@@ -149,9 +149,9 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 	} {
 		m := sample()
 		tc.spoil(m)
-		var f *Fault
+		var f *FormatError
 		if err := m.Validate(); !errors.As(err, &f) || f.Path != tc.path {
-			t.Errorf("want a fault at %s, got %v", tc.path, err)
+			t.Errorf("want an error at %s, got %v", tc.path, err)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := Parse([]byte(text))
 		runtime.ReadMemStats(&after)
-		var f *Fault
+		var f *FormatError
 		if !errors.As(err, &f) || !f.Size {
 			t.Errorf("%s: %v", list, err)
 		}

@@ -10,16 +10,16 @@ import (
 // source and a few hundred bytes for each program, map and event.
 const MaxBytes = 16 << 20
 
-// Error is an error in a manifest: Path is its location in the JSON ("maps[3].key.size"),
+// FormatError is an error in a manifest: Path is its location in the JSON ("maps[3].key.size"),
 // empty for the whole file.
-type Fault struct {
+type FormatError struct {
 	Path string
 	Text string
 	// Size: a size or a number of entries exceeds the limits of a manifest.
 	Size bool
 }
 
-func (f *Fault) Error() string {
+func (f *FormatError) Error() string {
 	if f.Path == "" {
 		return "manifest: " + f.Text
 	}
@@ -27,10 +27,10 @@ func (f *Fault) Error() string {
 }
 
 // Parse reads a manifest and validates it: what it returns is safe to act upon
-// without further checks of sizes, offsets and counts. Its error is a *Fault.
+// without further checks of sizes, offsets and counts. Its error is a *FormatError.
 func Parse(data []byte) (*Manifest, error) {
 	if len(data) > MaxBytes {
-		return nil, &Fault{Text: fmt.Sprintf("%d bytes are more than the %d a manifest may have", len(data), MaxBytes)}
+		return nil, &FormatError{Text: fmt.Sprintf("%d bytes are more than the %d a manifest may have", len(data), MaxBytes)}
 	}
 	m := new(Manifest)
 	if err := decode(data, m); err != nil {

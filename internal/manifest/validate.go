@@ -38,15 +38,15 @@ const (
 // MaxLayouts bounds the layouts of all values together, parts included.
 const MaxLayouts = 1 << 19
 
-// checker collects the first fault.
+// checker collects the first error.
 type checker struct {
-	err     *Fault
+	err     *FormatError
 	layouts int // that were walked
 }
 
 func (c *checker) fail(path, format string, args ...any) {
 	if c.err == nil {
-		c.err = &Fault{Path: path, Text: fmt.Sprintf(format, args...)}
+		c.err = &FormatError{Path: path, Text: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -140,7 +140,7 @@ var (
 )
 
 // Validate checks all that a loader relies on: sizes, offsets and counts within
-// bounds and within each other, names that refer to something. Its error is a *Fault.
+// bounds and within each other, names that refer to something. Its error is a *FormatError.
 func (m *Manifest) Validate() error {
 	c := new(checker)
 	m.checkHead(c)

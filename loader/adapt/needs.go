@@ -30,10 +30,10 @@ var helpers = map[string]struct {
 }
 
 // Needs refuses an object that a kernel with the helpers that has reports cannot run. Its error
-// is a *report.Fault.
+// is a *report.Error.
 func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 	for _, n := range m.Needs {
-		f := &report.Fault{Script: &m.Script, Pos: n.Pos}
+		f := &report.Error{Script: &m.Script, Pos: n.Pos}
 		h, known := helpers[n.Feature]
 		switch {
 		case !known:

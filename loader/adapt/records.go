@@ -26,7 +26,7 @@ type formatOf = func(group, event string) (*hostinfo.Format, error)
 // another kernel, a struct that belongs to other events here than where the
 // object was compiled. Where they differ the struct is made to say what the
 // format says; a field that the format lacks is one that this kernel lacks.
-// Without difference it gives types as they are. Its error is a *report.Fault.
+// Without difference it gives types as they are. Its error is a *report.Error.
 func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec, read formatOf) (*btf.Spec, error) {
 	changed := map[*btf.Struct]*btf.Struct{}
 	for _, use := range m.Fields {
@@ -46,7 +46,7 @@ func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, type
 			}
 			now := asFormat(own, format)
 			if right != nil && !sameLayout(now, right) {
-				return nil, &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot read both", from, e),
+				return nil, &report.Error{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot read both", from, e),
 					Hint: "give each event a clause of its own"}
 			}
 			right, from = now, e.String()
@@ -169,7 +169,7 @@ func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Eve
 			continue // attaching reports it
 		}
 		if text := otherSyscallRecord(format, p.Code == nil || p.Code.RecordNr); text != "" {
-			return &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text}
+			return &report.Error{Script: &m.Script, Pos: p.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text}
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func otherSyscallRecord(format *hostinfo.Format, readsNr bool) string {
 }
 
 // checkRecord refuses a program that reads fields of a record at fixed offsets, if the
-// record of an event has other offsets. Its error is a *report.Fault.
+// record of an event has other offsets. Its error is a *report.Error.
 func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read formatOf) error {
 	for _, e := range events {
 		if len(p.Record) == 0 {
@@ -208,7 +208,7 @@ func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read
 		for j := range p.Record {
 			use := &p.Record[j]
 			if text := otherField(use, format); text != "" {
-				return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text,
+				return &report.Error{Script: &m.Script, Pos: use.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text,
 					Hint: "compile the script against this kernel: btc compile --target host"}
 			}
 		}
@@ -240,7 +240,7 @@ func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 // Tracepoint returns the types to relocate a program with that is to be attached to events, on a
 // kernel with the given types whose format files read reads; types itself where the program is
 // not of a tracepoint or nothing differs. It refuses a program that would read a record
-// wrongly. Its error is a *report.Fault, or says that types cannot be made.
+// wrongly. Its error is a *report.Error, or says that types cannot be made.
 func Tracepoint(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec, read formatOf) (*btf.Spec, error) {
 	if p.Kind != probe.Tracepoint {
 		return types, nil

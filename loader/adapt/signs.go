@@ -25,7 +25,7 @@ const byteSize = 1
 // Signs makes shifts of integers that are narrower in the kernel's types than in local, the
 // object's, extend the sign that they have there: relocation changes how far an instruction
 // shifts, not its kind. Of the same width, the script's type counts. The types are those of
-// vmlinux, then of modules. The error is a *report.Fault.
+// vmlinux, then of modules. The error is a *report.Error.
 func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *btf.Spec, types ...*btf.Spec) error {
 	for i := range m.Fields {
 		use := &m.Fields[i]
@@ -41,7 +41,7 @@ func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *
 		case use.Kind == byteSize || was.signed == here.signed || use.Compared || was.signed && rewrite.UnsignedShift(insns, use.Insn):
 			continue
 		}
-		return &report.Fault{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
+		return &report.Error{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
 			use, sign(here.signed), here.bits, sign(was.signed), was.bits), Hint: "compile the script against this kernel: btc compile --target host"}
 	}
 	return nil

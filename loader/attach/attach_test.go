@@ -52,7 +52,7 @@ func one(p manifest.Program) *manifest.Manifest {
 func TestMissingPoints(t *testing.T) {
 	p := manifest.Program{Kind: "uprobe", Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f"}}
 	_, err := Expand(look(t), one(p), Options{})
-	var f *report.Fault
+	var f *report.Error
 	if !errors.As(err, &f) || f.Pos.Line != 1 || !IsMissing(err) {
 		t.Errorf("got %v", err)
 	}
@@ -355,7 +355,7 @@ func TestExpandedForAnotherKernel(t *testing.T) {
 	m.Target = "6.12.1"
 	m.Config.Other = map[string]string{"missing_probes": "error"}
 	_, err := Expand(look(t), m, Options{})
-	var f *report.Fault
+	var f *report.Error
 	if !errors.As(err, &f) || !strings.Contains(f.Hint, "Linux 6.12.1") || !strings.Contains(f.Hint, "--target") {
 		t.Errorf("%v", err)
 	}

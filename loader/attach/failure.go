@@ -20,9 +20,9 @@ func (f *Failure) Error() string {
 }
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// fault reports it in the script's terms: as an error, or as a skipped attach point.
-func (f *Failure) fault(m *manifest.Manifest, p *manifest.Program) *report.Fault {
-	out := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "Unable to attach probe: " + f.Probe + "." + expected, Cause: f}
+// report describes it in the script's terms: as an error, or as a skipped attach point.
+func (f *Failure) report(m *manifest.Manifest, p *manifest.Program) *report.Error {
+	out := &report.Error{Script: &m.Script, Pos: p.Pos, Text: "Unable to attach probe: " + f.Probe + "." + expected, Cause: f}
 	if adapt.Mode(p) != "error" {
 		out.Text = "Unable to attach probe: " + f.Probe + ". Skipping."
 	}
@@ -34,7 +34,7 @@ func (f *Failure) fault(m *manifest.Manifest, p *manifest.Program) *report.Fault
 // script's missing_probes: an error that ends the run, a warning, or neither.
 // absent reports whether it does not exist here.
 func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) (warning string, absent bool, fatal error) {
-	f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
+	f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
 	var failed *Failure
 	switch {
 	case outOfRoom(err): // nothing that the script can expect
@@ -49,7 +49,7 @@ func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) 
 			f.Text, f.Hint = Skipping(f.Text), ""
 		}
 	case errors.As(err, &failed):
-		f = failed.fault(m, p)
+		f = failed.report(m, p)
 	default:
 		return "", false, f
 	}

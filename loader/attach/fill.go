@@ -18,7 +18,7 @@ func Fill(m *manifest.Manifest, params []string) error {
 			continue
 		}
 		if err := fill(p, params); err != nil {
-			return &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("%s: %v", p.Attach.Text, err)}
+			return &report.Error{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("%s: %v", p.Attach.Text, err)}
 		}
 	}
 	return m.Validate()

@@ -221,7 +221,7 @@ func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Sk
 // empty does what the script wants of clauses without any attach point.
 func (x *Expansion) empty(m *manifest.Manifest, clauses adapt.Clauses) error {
 	for _, l := range clauses.Empty(m) {
-		f := &report.Fault{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Texts}
+		f := &report.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Texts}
 		if l.Mode == "warn" {
 			f.Text = RemovedProbe
 			x.Warnings = append(x.Warnings, f.Warning())
@@ -243,7 +243,7 @@ type expander struct {
 	opts      Options
 	files     *symbols.Files
 	functions []function // traceable kernel functions, read once
-	warnings  []*report.Fault
+	warnings  []*report.Error
 
 	switchedOff bool // the warning that function probes do not run was reported
 }
@@ -261,14 +261,14 @@ func limit(m *manifest.Manifest, key string) int {
 // takes memory before anything is loaded.
 const maxPlaces = 1 << 18
 
-// maxFaults is how many missing attach points are reported.
-const maxFaults = 20
+// maxAbsent is how many missing attach points are reported.
+const maxAbsent = 20
 
-// Expand finds the attach sites of all programs. Its error is a *report.Fault with the
+// Expand finds the attach sites of all programs. Its error is a *report.Error with the
 // attach point's position in the script, or several if attach points are missing.
 func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err error) {
 	x := &expander{host: h, opts: opts}
-	x.files = symbols.NewFiles(func(text string) { x.warnings = append(x.warnings, &report.Fault{Text: text}) })
+	x.files = symbols.NewFiles(func(text string) { x.warnings = append(x.warnings, &report.Error{Text: text}) })
 	out := &Expansion{Probes: map[int]string{}, files: x.files}
 	defer func() {
 		if err != nil {
@@ -277,7 +277,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	}()
 	total, programs := 0, 0
 	clauses := adapt.Clauses{}
-	var faults []error // of missing attach points: all are reported
+	var absent []error // of missing attach points: all are reported
 	for i := range m.Programs {
 		p := &m.Programs[i]
 		if !opts.wants(p.Kind) {
@@ -290,17 +290,17 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		switch {
 		case errors.As(err, &failed) && adapt.Mode(p) != "error":
 			if adapt.Mode(p) == "warn" {
-				out.Warnings = append(out.Warnings, failed.fault(m, p).Warning())
+				out.Warnings = append(out.Warnings, failed.report(m, p).Warning())
 			}
 			clauses.Keep(p) // it is there
 			continue
 		case errors.As(err, &failed):
-			return nil, failed.fault(m, p)
+			return nil, failed.report(m, p)
 		}
 		if errors.As(err, &gone) {
 			switch clauses.Lose(p, gone.text, gone.pattern, errors.As(err, &elsewhere)) {
 			case adapt.Warned:
-				f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text), Notes: gone.notes()}
+				f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text), Notes: gone.notes()}
 				out.Warnings = append(out.Warnings, f.Warning())
 				continue
 			case adapt.Silently:
@@ -308,34 +308,34 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 			}
 		}
 		switch {
-		case gone != nil && len(faults) < maxFaults:
-			faults = append(faults, faultOf(m, p, err))
+		case gone != nil && len(absent) < maxAbsent:
+			absent = append(absent, errorOf(m, p, err))
 			continue
 		case gone != nil:
 			continue
 		case err != nil:
-			return nil, faultOf(m, p, err)
+			return nil, errorOf(m, p, err)
 		}
 		clauses.Keep(p)
 		plan.Prog = p
 		x.warnSwitchedOff(p)
 		if total += len(plan.Matches); total > maxPlaces {
-			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxPlaces)}
+			return nil, &report.Error{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxPlaces)}
 		}
 		if programs += plan.NumPrograms(); programs > limit(m, "max_bpf_progs") {
-			return nil, &report.Fault{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
+			return nil, &report.Error{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
 				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable."}
 		}
 		out.Plans = append(out.Plans, plan)
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
+	if len(absent) > 0 {
+		return nil, errors.Join(absent...)
 	}
 	if err := out.empty(m, clauses); err != nil {
 		return nil, err
 	}
 	if limit := limit(m, "max_probes"); total > limit {
-		return nil, &report.Fault{Script: &m.Script, Text: fmt.Sprintf("Can't attach to %d probes because it exceeds the current limit of %d probes.\nYou can increase the limit through the BPFTRACE_MAX_PROBES environment variable, but BE CAREFUL since a high number of probes attached can cause your system to crash.", total, limit)}
+		return nil, &report.Error{Script: &m.Script, Text: fmt.Sprintf("Can't attach to %d probes because it exceeds the current limit of %d probes.\nYou can increase the limit through the BPFTRACE_MAX_PROBES environment variable, but BE CAREFUL since a high number of probes attached can cause your system to crash.", total, limit)}
 	}
 	for _, w := range x.warnings {
 		w.Script = &m.Script
@@ -364,7 +364,7 @@ func (x *expander) warnSwitchedOff(p *manifest.Program) {
 
 // warn reports a problem with an attach site that is not an error.
 func (x *expander) warn(p *manifest.Program, text string) {
-	x.warnings = append(x.warnings, &report.Fault{Pos: p.Pos, Text: text})
+	x.warnings = append(x.warnings, &report.Error{Pos: p.Pos, Text: text})
 }
 
 func (x *expander) expand(p *manifest.Program) (Plan, error) {
@@ -377,8 +377,8 @@ func (x *expander) expand(p *manifest.Program) (Plan, error) {
 	return plan, err
 }
 
-func faultOf(m *manifest.Manifest, p *manifest.Program, err error) error {
-	f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
+func errorOf(m *manifest.Manifest, p *manifest.Program, err error) error {
+	f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
 	var gone *missing
 	if errors.As(err, &gone) {
 		f.Text, f.Notes, f.Hint = gone.text, gone.notes(), missingHint

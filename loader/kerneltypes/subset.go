@@ -165,9 +165,9 @@ func (s *source) scan(wanted map[uint32]string, of func(kind int) bool) ([]uint3
 	seen := map[string]bool{}
 	var head [12]byte // the start of the type that is being read
 	have, skip := 0, 0
-	var fault error
+	var invalid error
 	err := s.each(s.types, func(b []byte, off int64) {
-		for len(b) > 0 && fault == nil {
+		for len(b) > 0 && invalid == nil {
 			if n := min(skip, len(b)); n > 0 {
 				b, off, skip = b[n:], off+int64(n), skip-n
 				continue
@@ -183,7 +183,7 @@ func (s *source) scan(wanted map[uint32]string, of func(kind int) bool) ([]uint3
 			have = 0
 			kind, vlen := kindOf(head[:])
 			if kind == 0 || kind >= len(tails) {
-				fault = fmt.Errorf("BTF kind %d is unknown", kind)
+				invalid = fmt.Errorf("BTF kind %d is unknown", kind)
 				return
 			}
 			skip = tails[kind].fixed + vlen*tails[kind].each
@@ -195,7 +195,7 @@ func (s *source) scan(wanted map[uint32]string, of func(kind int) bool) ([]uint3
 		}
 	})
 	if err == nil {
-		err = fault
+		err = invalid
 	}
 	return roots, seen, err
 }

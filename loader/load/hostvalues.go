@@ -27,7 +27,7 @@ func setHostValues(o *object.Object, exp *attach.Expansion) error {
 		}
 		v, err := hostValue(g, exp)
 		if err != nil {
-			f := &report.Fault{Script: &o.Manifest.Script, Text: err.Error(), Cause: err, Severe: true}
+			f := &report.Error{Script: &o.Manifest.Script, Text: err.Error(), Cause: err, Severe: true}
 			if g.Pos != nil {
 				f.Pos = *g.Pos
 			}

@@ -59,7 +59,7 @@ type Options struct {
 	Log       func(program, text string)
 }
 
-// Load loads an object. Its error is a *report.Fault if it has a position in the script.
+// Load loads an object. Its error is a *report.Error if it has a position in the script.
 func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (*Loaded, error) {
 	limit := raiseMemlock()
 	if err := adapt.Needs(o.Manifest, hostHas); err != nil {

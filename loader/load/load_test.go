@@ -54,10 +54,10 @@ func TestOpenFiles(t *testing.T) {
 	if text != "loading kprobe:f: too many open files" || !strings.Contains(hint, "ulimit -n") {
 		t.Errorf("of a program: %q, %q", text, hint)
 	}
-	var fault *report.Fault
+	var placed *report.Error
 	logged := &ebpf.VerifierError{Cause: unix.EMFILE, Log: []string{"[4] FUNC_PROTO (anon) return=2"}}
-	if !errors.As(refusal(&manifest.Manifest{}, &manifest.Program{}, nil, logged), &fault) || !strings.Contains(fault.Hint, "ulimit -n") || len(fault.Notes) > 0 {
-		t.Errorf("with a log: %+v", fault)
+	if !errors.As(refusal(&manifest.Manifest{}, &manifest.Program{}, nil, logged), &placed) || !strings.Contains(placed.Hint, "ulimit -n") || len(placed.Notes) > 0 {
+		t.Errorf("with a log: %+v", placed)
 	}
 	err := mapError(&object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt"}}}, full, nil)
 	if !strings.Contains(err.Error(), "the maps of x.bt are more than the files a process may have open") || !strings.Contains(err.Error(), "ulimit -n") {

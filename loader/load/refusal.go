@@ -26,7 +26,7 @@ const logTail = 6
 
 // refusal translates the kernel's error for a program into terms of the script.
 func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error) error {
-	f := &report.Fault{Script: &m.Script, Pos: mp.Pos, Cause: err}
+	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
 	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // a log does not mention it
 	if scarce || !errors.As(err, &ve) || len(ve.Log) == 0 {

@@ -106,9 +106,9 @@ func TestFieldsOfRefusal(t *testing.T) {
 	} {
 		m := &manifest.Manifest{Target: "6.12", Fields: []manifest.FieldUse{{Program: "other", Insn: c.insn, Type: "struct z", Path: "z"}, {Program: "p", Insn: c.insn, Type: c.typ, Path: "x", Pos: manifest.Pos{Line: 9, Col: 2}}}}
 		p := &manifest.Program{Name: "p", Kind: c.kind, Attach: manifest.Attach{Text: "k:f", Target: "sched", Name: "sched_switch"}}
-		var f *report.Fault
+		var f *report.Error
 		if !errors.As(refusal(m, p, nil, &ebpf.VerifierError{Cause: unix.EINVAL, Log: c.log}), &f) {
-			t.Fatal("not a fault")
+			t.Fatal("not an error with a position")
 		}
 		if !strings.HasPrefix(f.Text, c.text) || !strings.Contains(f.Hint, c.hint) || (f.Pos.Line == 9) != strings.HasPrefix(c.text, "this kernel has no field") {
 			t.Errorf("%s %s at %d: %q, %q at %v", c.kind, c.typ, c.insn, f.Text, f.Hint, f.Pos)
@@ -157,7 +157,7 @@ func TestNoTypes(t *testing.T) {
 	} {
 		p := &programs{object: &object.Object{Manifest: m}, opts: Options{BTF: c.given}}
 		err := p.noTypes(c.path, c.err)
-		var f *report.Fault
+		var f *report.Error
 		line := 0
 		text := err.Error()
 		if errors.As(err, &f) {

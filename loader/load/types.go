@@ -132,7 +132,7 @@ func (p *programs) noTypes(path string, err error) error {
 		}
 		return fmt.Errorf("--btf %s: %w", p.opts.BTF, err)
 	}
-	f := &report.Fault{Script: &p.object.Manifest.Script, Cause: err}
+	f := &report.Error{Script: &p.object.Manifest.Script, Cause: err}
 	switch {
 	case path == kerneltypes.Path && errors.Is(err, fs.ErrNotExist):
 		f.Text = "this kernel has no BTF (" + kerneltypes.Path + " is missing), and the script uses kernel structures"

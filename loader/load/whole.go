@@ -32,7 +32,7 @@ func bareName(core string) string {
 }
 
 // checkWhole refuses values of kernel types whose members have other offsets on the host.
-// Its error is a *report.Fault.
+// Its error is a *report.Error.
 func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 	m.EachLayout(func(l *manifest.Layout, pos manifest.Pos) {
 		if err != nil || l.CORE == "" {
@@ -43,7 +43,7 @@ func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 			return // relocations or the verifier report it
 		}
 		if where := differs(l, members); where != "" {
-			err = &report.Fault{Script: &m.Script, Pos: pos,
+			err = &report.Error{Script: &m.Script, Pos: pos,
 				Text: fmt.Sprintf("%s has other members on this kernel (%s), and the object copies it whole as Linux %s has it", l.CORE, where, m.Target),
 				Hint: "compile the script for this kernel (--target), or read single members"}
 		}

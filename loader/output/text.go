@@ -91,7 +91,7 @@ func (t *text) Diagnostic(d *Diagnostic) {
 	if d.Muted {
 		return
 	}
-	f := &report.Fault{Script: &t.Manifest.Script, Pos: d.Pos, Chain: d.Chain, Text: d.Text}
+	f := &report.Error{Script: &t.Manifest.Script, Pos: d.Pos, Chain: d.Chain, Text: d.Text}
 	if d.Helper != "" {
 		f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.Helper, d.Code)
 	}

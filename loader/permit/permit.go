@@ -299,7 +299,7 @@ func (g *Grants) PinDir(path string) (dir *os.File, name string, err error) {
 }
 
 // Check refuses an object that does what the operator does not allow. Its error is a
-// *report.Fault that names the first such clause of the script.
+// *report.Error that names the first such clause of the script.
 func (g *Grants) Check(o *object.Object) error {
 	for _, a := range Actions(o) {
 		if !g.covers(&a) {
@@ -310,7 +310,7 @@ func (g *Grants) Check(o *object.Object) error {
 }
 
 func refusal(script *manifest.Script, a *Action) error {
-	f := &report.Fault{Script: script, Pos: a.Pos}
+	f := &report.Error{Script: script, Pos: a.Pos}
 	switch {
 	case a.Permission == ProbeAddress:
 		f.Text = "Probing by address requires --unsafe"

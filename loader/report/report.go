@@ -13,8 +13,8 @@ import (
 	"btc/internal/snippet"
 )
 
-// Fault is an error with a position in the script.
-type Fault struct {
+// Error is an error with a position in the script.
+type Error struct {
 	Script *manifest.Script
 	Pos    manifest.Pos // zero: no position
 	Text   string
@@ -26,7 +26,7 @@ type Fault struct {
 	Chain []manifest.Place
 }
 
-func (f *Fault) Unwrap() error { return f.Cause }
+func (f *Error) Unwrap() error { return f.Cause }
 
 // Error formats the error, without a newline at the end:
 //
@@ -34,7 +34,7 @@ func (f *Fault) Unwrap() error { return f.Cause }
 //	 3 | kprobe:f { ... }
 //	   |            ^
 //	   = hint: ...
-func (f *Fault) Error() string {
+func (f *Error) Error() string {
 	if f.Severe {
 		return f.Message("ERROR")
 	}
@@ -42,7 +42,7 @@ func (f *Fault) Error() string {
 }
 
 // Warning formats the error as a warning.
-func (f *Fault) Warning() string { return f.render("warning") }
+func (f *Error) Warning() string { return f.render("warning") }
 
 // Message formats a run-time message of a program in bpftrace's form:
 //
@@ -51,14 +51,14 @@ func (f *Fault) Warning() string { return f.render("warning") }
 //	              ~~~~~~
 //
 // In a macro the calls that led there follow, as "expanded from".
-func (f *Fault) Message(severity string) string {
+func (f *Error) Message(severity string) string {
 	return f.message(severity, true)
 }
 
 // Brief is Message without the source line.
-func (f *Fault) Brief(severity string) string { return f.message(severity, false) }
+func (f *Error) Brief(severity string) string { return f.message(severity, false) }
 
-func (f *Fault) message(severity string, source bool) string {
+func (f *Error) message(severity string, source bool) string {
 	places := f.Chain
 	if len(places) == 0 {
 		p := manifest.Place{Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.EndCol}
@@ -85,7 +85,7 @@ func (f *Fault) message(severity string, source bool) string {
 }
 
 // head is the position that a message begins with.
-func (f *Fault) head(p manifest.Place) string {
+func (f *Error) head(p manifest.Place) string {
 	file := p.File
 	if file == "" {
 		file = f.Script.File
@@ -98,7 +98,7 @@ func (f *Fault) head(p manifest.Place) string {
 
 // lines are the lines of a span, each after a newline, with a marker below a single one;
 // empty if the source is not known.
-func (f *Fault) lines(p manifest.Place) string {
+func (f *Error) lines(p manifest.Place) string {
 	line, ok := p.Text, p.Text != ""
 	if p.File == "" {
 		line, ok = sourceLine(f.Script.Source, p.Line)
@@ -136,11 +136,11 @@ func Head(script *manifest.Script, p manifest.Pos) string {
 	return fmt.Sprintf("%s:%d:%d-%d: ", script.File, p.Line, p.Col, p.EndCol)
 }
 
-func (f *Fault) render(severity string) string { return f.renderAs(severity, false) }
+func (f *Error) render(severity string) string { return f.renderAs(severity, false) }
 
-// Painted renders the fault as Error ("error") or Warning ("warning") does, in the colours of a
+// Painted renders the error as Error ("error") or Warning ("warning") does, in the colours of a
 // terminal. Names in it, which can be of a hostile object, go through clean.
-func (f *Fault) Painted(severity string, clean func(string) string) string {
+func (f *Error) Painted(severity string, clean func(string) string) string {
 	if f.Severe {
 		return clean(f.Error())
 	}
@@ -154,7 +154,7 @@ func (f *Fault) Painted(severity string, clean func(string) string) string {
 	return c.renderAs(severity, true)
 }
 
-func (f *Fault) renderAs(severity string, color bool) string {
+func (f *Error) renderAs(severity string, color bool) string {
 	m := snippet.Message{File: f.Script.File, Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.Col + 1, Severity: severity, Text: f.Text, Color: color}
 	if line, ok := sourceLine(f.Script.Source, f.Pos.Line); ok {
 		m.Source = &line

@@ -10,31 +10,31 @@ func TestMessage(t *testing.T) {
 	script := &manifest.Script{File: "x.bt", Source: "macro m() {\n\tf(1,\n\t  2);\n}\nbegin { m(); }\n"}
 	for _, test := range []struct {
 		name        string
-		fault       Fault
+		err         Error
 		full, brief string
 	}{
 		{
-			"a place", Fault{Pos: manifest.Pos{Line: 5, Col: 9, EndCol: 12}},
+			"a place", Error{Pos: manifest.Pos{Line: 5, Col: 9, EndCol: 12}},
 			"x.bt:5:9-12: ERROR: bad\nbegin { m(); }\n        ~~~", "x.bt:5:9-12: ERROR: bad",
 		},
-		{"no place", Fault{}, "ERROR: bad", "ERROR: bad"},
+		{"no place", Error{}, "ERROR: bad", "ERROR: bad"},
 		{
-			"a macro on two lines", Fault{Pos: manifest.Pos{Line: 2, Col: 2}, Chain: []manifest.Place{{Line: 2, Col: 2, EndLine: 3, EndCol: 6}, {Line: 5, Col: 9, EndCol: 12}}},
+			"a macro on two lines", Error{Pos: manifest.Pos{Line: 2, Col: 2}, Chain: []manifest.Place{{Line: 2, Col: 2, EndLine: 3, EndCol: 6}, {Line: 5, Col: 9, EndCol: 12}}},
 			"x.bt:2-3: ERROR: bad\n    f(1,\n      2);\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 			"x.bt:2-3: ERROR: bad\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 		},
 		{
-			"another file", Fault{Chain: []manifest.Place{{File: "lib.bt", Line: 7, Col: 2, EndCol: 4, Text: "\tgo"}, {Line: 5, Col: 9, EndCol: 12}}},
+			"another file", Error{Chain: []manifest.Place{{File: "lib.bt", Line: 7, Col: 2, EndCol: 4, Text: "\tgo"}, {Line: 5, Col: 9, EndCol: 12}}},
 			"lib.bt:7:2-4: ERROR: bad\n    go\n    ~~\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 			"lib.bt:7:2-4: ERROR: bad\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 		},
 		{
-			"places outside of the text", Fault{Chain: []manifest.Place{{Line: 99, Col: -4, EndCol: 1 << 30}, {Line: 1, Col: 500, EndLine: 1 << 30}}},
+			"places outside of the text", Error{Chain: []manifest.Place{{Line: 99, Col: -4, EndCol: 1 << 30}, {Line: 1, Col: 500, EndLine: 1 << 30}}},
 			"x.bt:99:-4-1073741824: ERROR: bad\nx.bt:1-1073741824: ERROR: expanded from\nmacro m() {\n    f(1,\n      2);\n}\nbegin { m(); }",
 			"x.bt:99:-4-1073741824: ERROR: bad\nx.bt:1-1073741824: ERROR: expanded from\nmacro m() {\n    f(1,\n      2);\n}\nbegin { m(); }",
 		},
 	} {
-		f := test.fault
+		f := test.err
 		f.Script, f.Text = script, "bad"
 		if got := f.Message("ERROR"); got != test.full {
 			t.Errorf("%s:\n%s\nwant\n%s", test.name, got, test.full)

@@ -14,7 +14,7 @@ func (s *session) drain() {
 
 // drainBatch reports whether there may be more after an error.
 func (s *session) drainBatch() (more bool) {
-	defer s.catchFault()
+	defer s.recoverPanic()
 	more = true
 	for !s.exited && s.awaitRoom(false) {
 		record := s.events.last()

@@ -92,12 +92,12 @@ func handlersOf(m *manifest.Manifest) []handler {
 
 // complain reports an error of the run that does not end it.
 func (s *session) complain(pos manifest.Pos, err error) {
-	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
+	f := &report.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
 	s.warnOf(f)
 }
 
 // warnOf shows a warning with its position, unless the user wants none.
-func (s *session) warnOf(f *report.Fault) {
+func (s *session) warnOf(f *report.Error) {
 	switch {
 	case s.opts.NoWarnings:
 	case s.opts.PaintWarning != nil:

@@ -88,7 +88,7 @@ func (s *session) readRecords(r io.Reader) error {
 
 // handleOne handles a record; a panic is an error of it.
 func (s *session) handleOne(record []byte) {
-	defer s.catchFault()
+	defer s.recoverPanic()
 	s.handle(record)
 }
 

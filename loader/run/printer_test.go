@@ -159,7 +159,7 @@ func TestPanicOfOneItem(t *testing.T) {
 	s.front.later(0, manifest.Pos{}, func(w *writer) { w.Out.Write([]byte("3\n")) })
 	s.stopPrinter()
 	if text := out.String(); !strings.Contains(text, "of an event") || !strings.Contains(text, "of a job") ||
-		strings.Contains(text, "half") || !s.faults.Load() {
+		strings.Contains(text, "half") || !s.crashed.Load() {
 		t.Errorf("have %q", text)
 	}
 	for _, want := range []string{"1\n", "2\n", "3\n"} {

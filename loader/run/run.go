@@ -79,7 +79,7 @@ type Options struct {
 	// takes longer than a second before that, again and again, and "" at the end; nil: not.
 	Hint, Progress func(text string)
 	// PaintWarning shows a warning in colours; nil: Err has all of them.
-	PaintWarning func(f *report.Fault)
+	PaintWarning func(f *report.Error)
 	// Attached is called when all probes are attached, before the first event is
 	// handled.
 	Attached func()
@@ -141,7 +141,7 @@ type session struct {
 	rush     rush        // cancels operations that block the printer
 	overtime atomic.Bool // no more commands are started
 	live     atomic.Bool // the printer writes all messages
-	faults   atomic.Bool // an internal error happened
+	crashed  atomic.Bool // an internal error happened
 	peeked   uint64      // the position in the ring buffer that was searched for exit()
 
 	exited bool   // an exit event was handled
@@ -185,7 +185,7 @@ func (s *session) prepare() error {
 		return err
 	}
 	for _, p := range manifest.NotGiven(m, params) {
-		f := &report.Fault{Script: &m.Script, Pos: p.Pos, Text: "Positional parameter " + p.Name + " is empty or not provided."}
+		f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: "Positional parameter " + p.Name + " is empty or not provided."}
 		s.warn(f.Message("WARNING"))
 	}
 	if s.opts.PID != 0 && !alive(s.opts.PID) {
@@ -331,7 +331,7 @@ func (s *session) warnRefused(plan *attach.Plan, refused []string) {
 	if n > shown {
 		text += ", ..."
 	}
-	f := &report.Fault{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: text}
+	f := &report.Error{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: text}
 	fmt.Fprintln(s.opts.Err, f.Warning())
 }
 
@@ -341,7 +341,7 @@ func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) e
 		if kept[p.Clause] {
 			continue
 		}
-		f := &report.Fault{Script: &s.manifest.Script, Pos: p.Pos, Text: attach.RemovedProbe}
+		f := &report.Error{Script: &s.manifest.Script, Pos: p.Pos, Text: attach.RemovedProbe}
 		switch p.Attach.Missing {
 		case "warn":
 			s.warnOf(f)
@@ -362,7 +362,7 @@ func (s *session) runVirtual(kind string) error {
 			continue
 		}
 		if _, err := s.loaded.Programs[i].Of[0].Run(&ebpf.RunOptions{}); err != nil {
-			return &report.Fault{Script: &s.manifest.Script, Pos: p.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", p.Prog.Attach.Text, err), Cause: err}
+			return &report.Error{Script: &s.manifest.Script, Pos: p.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", p.Prog.Attach.Text, err), Cause: err}
 		}
 	}
 	return nil
@@ -472,7 +472,7 @@ func (s *session) readEvents() error {
 // batch handles records, at most tickEvents; it returns how many. It handles none while
 // there is no room for what they print.
 func (s *session) batch() (n int) {
-	defer s.catchFault()
+	defer s.recoverPanic()
 	for n < tickEvents && !s.stopped() && s.awaitRoom(true) {
 		record := s.events.next()
 		if record == nil {
@@ -484,14 +484,14 @@ func (s *session) batch() (n int) {
 	return n
 }
 
-// catchFault is deferred: a panic becomes an error of the current event.
-func (s *session) catchFault() {
+// recoverPanic is deferred: a panic becomes an error of the current event.
+func (s *session) recoverPanic() {
 	if x := recover(); x != nil {
 		pos := manifest.Pos{}
 		if e := s.front.event.Event; e != nil {
 			pos = e.Pos
 		}
-		s.fault(pos, fmt.Errorf("internal error: %v", x))
+		s.internalError(pos, fmt.Errorf("internal error: %v", x))
 	}
 }
 
@@ -569,7 +569,7 @@ func (s *session) finish() (int, error) {
 	if s.unstarted > 0 {
 		s.warn(fmt.Sprintf("WARNING: the run ended before %d queued commands of system() were started: they are skipped", s.unstarted))
 	}
-	if s.faults.Load() && s.status == 0 {
+	if s.crashed.Load() && s.status == 0 {
 		s.status = 1
 	}
 	return s.status, endErr

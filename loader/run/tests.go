@@ -95,7 +95,7 @@ func (s *session) run(t *trial, times int) error {
 	s.errors = 0
 	var err error
 	if t.result, t.took, err = t.prog.Benchmark(packet, times, nil); err != nil {
-		return &report.Fault{Script: &s.manifest.Script, Pos: t.plan.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", t.plan.Prog.Attach.Text, err), Cause: err}
+		return &report.Error{Script: &s.manifest.Script, Pos: t.plan.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", t.plan.Prog.Attach.Text, err), Cause: err}
 	}
 	for !s.exited {
 		record := s.events.next()

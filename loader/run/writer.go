@@ -83,15 +83,15 @@ func (w *writer) guarded(pos manifest.Pos, job func()) {
 	kept := w.Out.Len()
 	guard(func(err error) {
 		w.Out.Truncate(kept)
-		w.fault(pos, err)
+		w.internalError(pos, err)
 	}, job)
 	w.Out.Idle()
 }
 
-// fault reports an internal error; the rest of the run goes on, and its status is not 0.
-func (s *session) fault(pos manifest.Pos, err error) {
-	s.faults.Store(true)
-	f := &report.Fault{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
+// internalError reports an internal error; the rest of the run goes on, and its status is not 0.
+func (s *session) internalError(pos manifest.Pos, err error) {
+	s.crashed.Store(true)
+	f := &report.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
 	s.tell(f.Message("ERROR"))
 }
 

@@ -105,7 +105,7 @@ func Read(f *elf.File) (all []Location, err error) {
 	if base := f.Section(".stapsdt.base"); base != nil {
 		r.base = base.Addr
 	}
-	var fault error
+	var first error
 	for len(data) > 0 {
 		desc, rest, err := r.note(data)
 		if err != nil {
@@ -117,12 +117,12 @@ func Read(f *elf.File) (all []Location, err error) {
 		}
 		l, err := r.location(desc)
 		if err != nil {
-			fault = cmp.Or(fault, err)
+			first = cmp.Or(first, err)
 			continue
 		}
 		all = append(all, l)
 	}
-	return all, fault
+	return all, first
 }
 
 type reader struct {

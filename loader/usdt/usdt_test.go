@@ -137,7 +137,7 @@ func TestNotes(t *testing.T) {
 
 // Notes that are wrong are reported; those before them count, and those behind
 // them where it is known that they begin there.
-func TestFaultyNotes(t *testing.T) {
+func TestInvalidNotes(t *testing.T) {
 	good := note(0x1010, 0x1800, 0, "p\x00one\x00\x00")
 	for name, bad := range map[string][]byte{
 		"cut short":         good[:len(good)-8],

@@ -177,11 +177,11 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 	}
 	stage = "messages"
 	for _, p := range m.Programs {
-		f := report.Fault{Script: &m.Script, Pos: p.Pos, Text: "x"}
+		f := report.Error{Script: &m.Script, Pos: p.Pos, Text: "x"}
 		_ = f.Error() + f.Warning() + f.Message("ERROR")
 	}
 	for _, e := range m.Errors {
-		f := report.Fault{Script: &m.Script, Pos: e.Pos, Chain: e.Chain, Text: e.Text}
+		f := report.Error{Script: &m.Script, Pos: e.Pos, Chain: e.Chain, Text: e.Text}
 		_ = f.Error() + f.Message("ERROR") + f.Brief("WARNING")
 	}
 	stage = "events"

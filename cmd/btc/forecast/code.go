@@ -31,9 +31,9 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	}
 	if err := c.relocate(p, insns, at); err != nil {
 		pos, text := p.Pos, err.Error()
-		var fault *report.Fault
-		if errors.As(err, &fault) {
-			pos, text = fault.Pos, fault.Text
+		var placed *report.Error
+		if errors.As(err, &placed) {
+			pos, text = placed.Pos, placed.Text
 		}
 		c.find(Fails, p, pos, "%s", text)
 		return Fails, len(insns), nil

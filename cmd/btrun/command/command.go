@@ -87,7 +87,7 @@ func Run(args []string, s Streams) int {
 		}
 		return 1
 	}
-	var placed *report.Fault
+	var placed *report.Error
 	switch {
 	case errors.As(err, &placed) && placed.Error() == err.Error() && color.Wanted(o.Color, run.IsTerminal(s.Err), os.Getenv):
 		fmt.Fprintln(s.Err, placed.Painted("error", printable))
@@ -106,7 +106,7 @@ func (o *arguments) onTerminal(w io.Writer) {
 		dim, plain = "", ""
 	}
 	if dim != "" {
-		o.run.PaintWarning = func(f *report.Fault) { fmt.Fprintln(w, f.Painted("warning", printable)) }
+		o.run.PaintWarning = func(f *report.Error) { fmt.Fprintln(w, f.Painted("warning", printable)) }
 	}
 	o.run.Hint = func(text string) { fmt.Fprintln(w, dim+text+plain) }
 	if os.Getenv("TERM") != "dumb" {
