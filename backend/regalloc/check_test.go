@@ -154,3 +154,32 @@ func TestFrameLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckerSeesStaleCopies: a copy of a loop's parameter is of the round that made it.
+func TestCheckerSeesStaleCopies(t *testing.T) {
+	for _, read := range []mach.Reg{mach.R1, mach.R2} {
+		f := &mach.Func{Name: "f"}
+		b := []*mach.Block{f.NewBlock(), f.NewBlock(), f.NewBlock()}
+		v0, p, q := f.NewVirt(), f.NewVirt(), f.NewVirt()
+		b[0].Params, b[1].Params = []mach.Reg{v0}, []mach.Reg{p}
+		b[0].Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{{To: b[1], Args: []mach.Operand{mach.RegOp(v0)}}}}
+		b[1].Insns = []mach.Insn{{Op: mach.Load, Size: 8, Dst: q, Args: []mach.Operand{mach.RegOp(p)}}}
+		b[1].Term = mach.Term{Kind: mach.Br, Cond: ir.EQ, Args: []mach.Operand{mach.RegOp(p), mach.ImmOp(1)},
+			Succs: []mach.Edge{{To: b[1], Args: []mach.Operand{mach.RegOp(q)}}, {To: b[2]}}}
+		b[2].Term = mach.Term{Kind: mach.Exit, Args: []mach.Operand{mach.RegOp(p)}}
+		before := takeSnapshot(f)
+		old := b[1].Insns
+		r := mach.RegOp
+		b[0].Insns = []mach.Insn{{Op: mach.Mov, Dst: mach.R2, Args: []mach.Operand{r(mach.R1)}}}
+		// The branch reads p in r3, as a move between the last read of r1 and the branch.
+		b[1].Insns = []mach.Insn{
+			{Op: mach.Mov, Dst: mach.R3, Args: []mach.Operand{r(mach.R1)}},
+			{Op: mach.Load, Size: 8, Dst: mach.R1, Args: []mach.Operand{r(read)}, From: &old[0]},
+		}
+		b[1].Term.Args = []mach.Operand{r(mach.R3), mach.ImmOp(1)}
+		b[2].Term.Args = []mach.Operand{r(mach.R3)}
+		if err := before.check(f); (err == nil) != (read == mach.R1) {
+			t.Errorf("the loop reads %s: error %v", read, err)
+		}
+	}
+}
