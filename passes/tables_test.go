@@ -1,0 +1,148 @@
+package passes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"btc/ir"
+)
+
+// opsWhere lists the ops of a table that hold.
+func opsWhere(holds func(op ir.Op) bool) string {
+	var names []string
+	for i := range ir.Ops {
+		if op := ir.Op(i); op != ir.OpInvalid && holds(op) {
+			names = append(names, op.String())
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// TestOpTables holds which ops a pass may treat alike: one more or less makes a wrong program.
+func TestOpTables(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		table map[ir.Op]bool
+		want  string
+	}{
+		{"operands that may change places", commutes, "add mul and or xor"},
+		{"the same throughout a run", stableOps,
+			"saved pid tid uid gid cpu curtask cgroup numaid ncpus arg retval funcip probeip reg usermode"},
+		{"no effect but a write to the first argument", slotWriters, "store comm readmem memcopy memzero strlit str strcopy"},
+		{"known on the host", hostDecides, "core global attachid saved perarch"},
+		{"arithmetic", binaryOps, "add sub mul udiv umod and or xor shl lshr ashr"},
+		{"numbers whatever the operands", numbers,
+			"const mul udiv umod and or xor shl lshr ashr boolint pid tid uid gid nsecs elapsed cpu rand cgroup numaid mapget"},
+		{"updates of an aggregation", adds, "count sum avg min max stats hist lhist"},
+	} {
+		if got := opsWhere(func(op ir.Op) bool { return c.table[op] }); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
+// TestHelperTables holds which calls may be dropped without a use, and which be merged.
+func TestHelperTables(t *testing.T) {
+	for _, c := range []struct {
+		helpers     string
+		drop, merge bool
+	}{
+		{"get_current_pid_tgid get_current_uid_gid get_smp_processor_id get_current_task get_current_task_btf " +
+			"get_current_cgroup_id get_numa_node_id get_func_ip get_attach_cookie", true, true},
+		{"ktime_get_ns ktime_get_boot_ns ktime_get_tai_ns ktime_get_coarse_ns jiffies64 ringbuf_query", true, false},
+		{"get_prandom_u32 send_signal get_stackid map_update_elem probe_read_kernel ringbuf_reserve", false, false},
+	} {
+		for name := range strings.FieldsSeq(c.helpers) {
+			v := &ir.Value{Op: ir.OpCall, Sym: name, Type: ir.TI64}
+			if got := droppable(&ir.Module{}, v); got != c.drop {
+				t.Errorf("%s may be dropped: %t", name, got)
+			}
+			if got := mergeable(&ir.Module{}, v); got != c.merge {
+				t.Errorf("%s may be merged: %t", name, got)
+			}
+		}
+	}
+}
+
+// TestScalars holds what a per-CPU cache may have in its keys: numbers, whatever loaded them.
+func TestScalars(t *testing.T) {
+	for _, c := range []struct {
+		kind, def string
+		want      bool
+	}{
+		{"kprobe", "arg v0", true},
+		{"kretprobe", "retval v0", true},
+		{"tracepoint", "load.u64 [v0+8]", true},
+		{"fentry", "load.u64 [v0+8]", false},
+		{"fentry", "arg v0", false},
+		{"uprobe", "reg ip(v0)", false},
+		{"fentry", "read.u64 [v0]", false},
+		{"fentry", "read.u64 [v2]", true},
+		{"fentry", "load.u64 [v3]", false},
+		{"fentry", "pid", true},
+		{"fentry", "add v4, 1", true},
+		{"fentry", "add v4, v5", false},
+		{"fentry", "sub v5, v4", false},
+		{"fentry", "zext.u8 v4", true},
+		{"fentry", "sext.s8 v5", false},
+		{"fentry", "cast v4", true},
+		{"fentry", "cast v5", false},
+		{"kprobe", "call ktime_get_ns()", false},
+	} {
+		f := parse(t, fmt.Sprintf(`map (name @x)
+func @p prog (kind %s) {
+b0(v0:ctx):
+  v2:kaddr = curtask
+  v3:btf(struct task_struct) = curtask
+  v4:i64 = tid
+  v5:i64 = call ktime_get_ns()
+  v9:i64 = %s
+  ret 0
+}`, c.kind, c.def)).Funcs[0]
+		if got := scalar(f, f.Blocks[0].Values[4], 8); got != c.want {
+			t.Errorf("%s of a %s is a number: %t", c.def, c.kind, got)
+		}
+	}
+	// A chain of sums is followed so far and no further.
+	f := parse(t, "func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = arg v0\n  v2:i64 = add v1, 1\n  v3:i64 = add v2, 1\n  ret 0\n}").Funcs[0]
+	for deep, want := range []bool{false, false, false, true} {
+		if got := scalar(f, f.Blocks[0].Values[2], deep); got != want {
+			t.Errorf("followed %d deep, a number: %t", deep, got)
+		}
+	}
+}
+
+// TestLossCounters: each position that adds to a map has a counter; an op elsewhere counts as the
+// first.
+func TestLossCounters(t *testing.T) {
+	at := func(line int) ir.Pos { return ir.Pos{Line: line, Col: 1, Stmt: -1} }
+	m := &ir.Module{}
+	x := &ir.Map{BPF: ir.BPFMap{Loss: -1}, Updates: []ir.UpdatePlace{{Pos: at(1)}, {Pos: at(2)}, {Pos: at(3)}}}
+	y := &ir.Map{BPF: ir.BPFMap{Loss: -1}}
+	needLoss(m, y)
+	needLoss(m, x)
+	needLoss(m, x)
+	l := &lowering{m: m, Builder: &ir.Builder{}}
+	for _, c := range []struct{ line, want int }{{9, 1}, {3, 2}, {2, 3}, {1, 1}, {3, 2}, {2, 3}} {
+		l.Pos = at(c.line)
+		if got := l.lossHere(x); got != c.want {
+			t.Errorf("line %d counts at %d, want %d", c.line, got, c.want)
+		}
+	}
+	if g := m.Global("lost"); g == nil || g.Size != 8*4 || y.BPF.Loss != 0 {
+		t.Errorf("counters %+v, of the other map %d", g, y.BPF.Loss)
+	}
+}
+
+// TestZeros holds with what a refused construct is replaced.
+func TestZeros(t *testing.T) {
+	for typ, want := range map[ir.Type]string{ir.TI64: "0", ir.TI1: "false", ir.TKAddr: "null:kaddr", ir.TBTF("struct s", true): "null:btf(struct s)?"} {
+		if got := zeroOf(typ).String(); got != want {
+			t.Errorf("zero of %s is %s", typ, got)
+		}
+	}
+	if zeroOf(ir.TVoid) != nil {
+		t.Error("no value has a zero")
+	}
+}
