@@ -42,7 +42,12 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	f.run()
 	old := origins(at)
 	verdict, length := c.moduleTypes(p), 0
-	if c.verified = f.estimate(verifierLimit); c.verified > verifierLimit {
+	crowded := false
+	switch c.verified, crowded = f.estimate(verifierLimit); {
+	case crowded:
+		verdict = worse(verdict, Unknown)
+		c.find(Unknown, p, p.Pos, "the kernel's verifier is likely to give up: more than %d branches on one path wait for their other side", pendingLimit)
+	case c.verified > verifierLimit:
 		verdict = worse(verdict, Unknown)
 		c.find(Unknown, p, p.Pos, "the kernel's verifier is likely to give up: more than %d instructions on all paths", verifierLimit)
 	}

@@ -12,6 +12,10 @@ import (
 // kernel's verifier walks.
 const verifierLimit = 1_000_000
 
+// pendingLimit is BPF_COMPLEXITY_LIMIT_JMP_SEQ, the maximum number of branches of one path
+// whose other side waits (5.2).
+const pendingLimit = 8192
+
 // maxCompared is with how many states kept at an instruction, the last ones, another is
 // compared. The kernel forgets those that allow nothing.
 const maxCompared = 16
@@ -31,7 +35,9 @@ type walk struct {
 	todo  []*trail
 	steps int
 	limit int // of steps
-	ids   int
+	// crowded: more than pendingLimit branches waited on one path.
+	crowded bool
+	ids     int
 }
 
 type kind uint8
@@ -75,8 +81,9 @@ type trail struct {
 	jumps, since int // since up was kept
 }
 
-// estimate is the number of instructions; of more than limit it is limit + 1.
-func (f *flow) estimate(limit int) int {
+// estimate is the number of instructions, of more than limit it is limit + 1, and whether more
+// branches wait at a time than a kernel keeps; it stops there.
+func (f *flow) estimate(limit int) (steps int, crowded bool) {
 	w := &walk{flow: f, limit: limit, joins: make([]bool, len(f.insns)), seen: make([][]*kept, len(f.insns))}
 	w.findLive()
 	for i := range f.insns {
@@ -93,7 +100,7 @@ func (f *flow) estimate(limit int) int {
 			w.run()
 		}
 	}
-	return w.steps
+	return w.steps, w.crowded
 }
 
 // next lists where an instruction leads.
@@ -194,10 +201,10 @@ func (w *walk) findLive() {
 func word(off int16) uint64 { return 1 << (uint(-int(off)-1) / 8 & 63) }
 
 func (w *walk) run() {
-	for len(w.todo) > 0 && w.steps <= w.limit {
+	for len(w.todo) > 0 && w.steps <= w.limit && !w.crowded {
 		p := w.todo[len(w.todo)-1]
 		w.todo = w.todo[:len(w.todo)-1]
-		for p != nil && p.at < len(w.insns) && w.steps <= w.limit {
+		for p != nil && p.at < len(w.insns) && w.steps <= w.limit && !w.crowded {
 			if w.joins[p.at] && w.known(p) {
 				break
 			}
@@ -453,6 +460,7 @@ func (w *walk) branch(p *trail, ins *asm.Instruction) bool {
 		p.up.open++
 	}
 	w.todo = append(w.todo, &other)
+	w.crowded = w.crowded || len(w.todo) > pendingLimit
 	return true
 }
 

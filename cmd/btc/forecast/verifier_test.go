@@ -23,11 +23,39 @@ func elements(n int) asm.Instructions {
 }
 
 func TestEstimateDoubles(t *testing.T) {
-	four, eight := newFlow(elements(4)).estimate(verifierLimit), newFlow(elements(8)).estimate(verifierLimit)
+	four, _ := newFlow(elements(4)).estimate(verifierLimit)
+	eight, _ := newFlow(elements(8)).estimate(verifierLimit)
 	if four < 16*4 || eight < 8*four {
 		t.Errorf("4 elements that live across joins: %d instructions, 8: %d; want 2^n states", four, eight)
 	}
-	if n := newFlow(elements(12)).estimate(20_000); n != 20_001 {
+	if n, _ := newFlow(elements(12)).estimate(20_000); n != 20_001 {
 		t.Errorf("12 elements: %d instructions, want the limit to be passed", n)
+	}
+}
+
+// flags is a loop of iterations that tests n numbers that are not known, and adds at each.
+func flags(n, iterations int) asm.Instructions {
+	insns := asm.Instructions{asm.Mov.Reg(asm.R9, asm.R1), asm.Mov.Imm(asm.R6, 0), asm.Mov.Imm(asm.R7, 0)}
+	start := len(insns)
+	for range n {
+		insns = append(insns, asm.FnGetPrandomU32.Call(),
+			asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JEq), Dst: asm.R0, Offset: 1}, asm.Add.Imm(asm.R7, 1))
+	}
+	insns = append(insns, asm.Add.Imm(asm.R6, 1))
+	back := start - len(insns) - 1
+	return append(insns, asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JLT), Dst: asm.R6, Constant: int64(iterations), Offset: int16(back)},
+		asm.Mov.Imm(asm.R0, 0), asm.Return())
+}
+
+// TestEstimatePending: a kernel keeps 8192 branches of a path, whatever the number of instructions.
+func TestEstimatePending(t *testing.T) {
+	for _, c := range []struct {
+		n, iterations int
+		crowded       bool
+	}{{40, 200, false}, {41, 199, false}, {41, 200, true}, {1, 8192, false}, {1, 8193, true}} {
+		f := newFlow(flags(c.n, c.iterations))
+		if _, crowded := f.estimate(verifierLimit); crowded != c.crowded {
+			t.Errorf("%d flags in %d iterations: %t, want %t", c.n, c.iterations, crowded, c.crowded)
+		}
 	}
 }
