@@ -186,7 +186,7 @@ func (w *writer) sized(n int) typeID {
 	return w.btf.array(w.u8(), n)
 }
 
-// layoutType is the BTF type of a storage layout that is no word, so that other tools can
+// layoutType is the BTF type of a storage layout other than a word, so that other tools can
 // print the maps; what has no C counterpart becomes words or bytes.
 func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	switch l.Kind {
