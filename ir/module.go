@@ -77,7 +77,7 @@ type UpdatePlace struct {
 	End  int // column after its end, as Event.End
 	Loss int // number of its loss counter, from 1; 0: none
 	// Chain is as Event.Chain; nil if several calls of a macro share the position.
-	Chain []Place
+	Chain []Location
 }
 
 // UnsafeUse is a dangerous action and where the script does it.
@@ -91,8 +91,8 @@ type UnsafeUse struct {
 type RuntimeError struct {
 	Text  string
 	Pos   Pos
-	End   int     // column after the last byte; 0 if that is on another line
-	Chain []Place // as Event.Chain
+	End   int        // column after the last byte; 0 if that is on another line
+	Chain []Location // as Event.Chain
 	// Helper is the kernel function that failed, without "bpf_"; Text is then empty: the
 	// helper's error number, known to the loader, is the reason.
 	Helper string
@@ -136,10 +136,10 @@ type RecordUse struct {
 // The manifest's types for attach points, arguments, macro positions and caches are used directly;
 // nothing changes them on the way.
 type (
-	ArgUse = manifest.ArgUse
-	Attach = manifest.Attach
-	Front  = manifest.Front
-	Place  = manifest.Place
+	ArgUse   = manifest.ArgUse
+	Attach   = manifest.Attach
+	Front    = manifest.Front
+	Location = manifest.Location
 )
 
 // LayoutKind says how bytes are printed and compared.
@@ -385,7 +385,7 @@ type Event struct {
 	End    int // column after the last byte of the call; 0 if that is on another line
 	// Chain is the position and, in a macro, the calls that led to it, innermost first. It
 	// is empty if Pos and End are enough.
-	Chain []Place
+	Chain []Location
 }
 
 // Map finds a map by its name in the language, nil when there is none.

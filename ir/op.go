@@ -242,7 +242,7 @@ const (
 	OpPath
 	OpSocketCookie
 	OpDivZero
-	OpFault
+	OpError
 	OpFailed
 
 	numOps
@@ -384,5 +384,5 @@ var Ops = [numOps]OpInfo{
 	OpSocketCookie: {Name: "socketcookie", Result: RI64, Effect: Reads, Args: []ArgKind{PtrArg}, Doc: "cookie of the struct sock at arg"},
 	OpDivZero:      {Name: "divzero", Result: RVoid, Effect: Writes, Attrs: AImm, Doc: "reports a division by zero to the loader; Imm the index in Module.Errors"},
 	OpFailed:       {Name: "failed", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Attrs: ASym, Doc: "if the argument, the result of helper Sym, is negative as 32 bits: reports that to the loader, in scripts compiled for it (Pos.Site)"},
-	OpFault:        {Name: "fault", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "reports the error whose index in Module.Errors is the argument to the loader"},
+	OpError:        {Name: "error", Result: RVoid, Effect: Writes, Args: []ArgKind{IntArg}, Doc: "reports the error whose index in Module.Errors is the argument to the loader"},
 }

@@ -39,7 +39,7 @@ var rules = map[Op]rule{
 
 	OpSkbOutput: ruleSkbOutput, OpDebugf: ruleDebugf, OpSignal: ruleImm(0, 1), OpOverride: ruleFromCtx,
 	OpWriteUser: ruleBytesImm(1), OpPath: rulePath, OpSocketCookie: ruleTrusted(0),
-	OpEmit: ruleEmit, OpJoin: ruleJoin, OpDivZero: ruleDivZero, OpFault: generic, OpFailed: generic,
+	OpEmit: ruleEmit, OpJoin: ruleJoin, OpDivZero: ruleDivZero, OpError: generic, OpFailed: generic,
 }
 
 // value checks v by its row and then by its rule.

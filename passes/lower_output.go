@@ -53,7 +53,7 @@ func lowerOutput(m *ir.Module) []ir.Diag {
 			l.check(v.Sym, v.Args[0])
 			return nil
 		},
-		ir.OpFault: func(l *lowering, v *ir.Value) *ir.Value {
+		ir.OpError: func(l *lowering, v *ir.Value) *ir.Value {
 			l.send(l.ownEvent(ir.EvError, "index"), v.Args[0])
 			return nil
 		},

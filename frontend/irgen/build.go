@@ -299,18 +299,18 @@ func (b *builder) endCol(at diag.Span) int {
 
 // chain are the positions of a message about a span that is in a macro or on several lines:
 // the span and the calls that led to it. It is nil for others.
-func (b *builder) chain(at diag.Span) []ir.Place {
+func (b *builder) chain(at diag.Span) []ir.Location {
 	calls := at.Chain()
 	if calls == nil && (!at.Valid() || at.EndPos().Line == at.Pos().Line) {
 		return nil
 	}
-	var all []ir.Place
+	var all []ir.Location
 	for _, at := range append([]diag.Span{at}, calls...) {
 		if !at.Valid() {
 			return nil
 		}
 		start, end := at.Pos(), at.EndPos()
-		p := ir.Place{Line: start.Line, Col: start.Col, EndCol: end.Col}
+		p := ir.Location{Line: start.Line, Col: start.Col, EndCol: end.Col}
 		if end.Line != start.Line {
 			p.EndLine = end.Line
 		}

@@ -66,7 +66,7 @@ func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 	tell.Cold = true
 	f.branch(f.ICmp(ir.NE, cut, ir.Const(0)), tell, rest)
 	f.start(tell, true)
-	f.Emit(ir.OpFault, ir.TVoid, f.AddImm(cut, -1))
+	f.Emit(ir.OpError, ir.TVoid, f.AddImm(cut, -1))
 	f.jump(rest)
 }
 

@@ -61,8 +61,8 @@ type Pos struct {
 	EndCol int `json:"end_col,omitempty"`
 }
 
-// Place is a position that a message about a macro refers to.
-type Place struct {
+// Location is a position in a source file that a message about a macro refers to.
+type Location struct {
 	File string `json:"file,omitempty"` // as it was imported; empty for the script
 	Line int    `json:"line"`
 	Col  int    `json:"col"`
@@ -269,7 +269,7 @@ type Event struct {
 	Pos         Pos     `json:"pos"`
 	// Chain is the position of errorf() or warnf() and, in a macro, the calls that led to
 	// it, innermost first. It is omitted if Pos is enough.
-	Chain []Place `json:"chain,omitempty"`
+	Chain []Location `json:"chain,omitempty"`
 }
 
 // Param is a load-time parameter ($1, $#, getopt). Global names its symbol in .rodata.params.
@@ -340,9 +340,9 @@ type Error struct {
 	Text string `json:"text"`
 	// Helper is the kernel function that failed, without "bpf_", instead of Text: its error
 	// number is the reason.
-	Helper string  `json:"helper,omitempty"`
-	Pos    Pos     `json:"pos"`
-	Chain  []Place `json:"chain,omitempty"` // as Event.Chain
+	Helper string     `json:"helper,omitempty"`
+	Pos    Pos        `json:"pos"`
+	Chain  []Location `json:"chain,omitempty"` // as Event.Chain
 }
 
 // Loss names a loss counter.
@@ -351,7 +351,7 @@ type Loss struct {
 	Map  string `json:"map,omitempty"`
 	Pos  *Pos   `json:"pos,omitempty"` // map: where the script adds to it
 	// Chain is as Event.Chain; of a macro that is called once.
-	Chain []Place `json:"chain,omitempty"`
+	Chain []Location `json:"chain,omitempty"`
 }
 
 // FieldUse is a CO-RE access of the script.

@@ -144,7 +144,7 @@ func TestErrorsNameTheirPath(t *testing.T) {
 			m.Maps[0].Value = &Layout{Kind: "array", Size: 8, Count: maxValue, Elem: &Layout{Kind: "none"}}
 		}},
 		{"maps[0].value", func(m *Manifest) { m.Maps[0].Value = overlapping(1 << 17) }},
-		{"events[0].chain[0].end_col", func(m *Manifest) { m.Events[0].Chain = []Place{{EndCol: -1}} }},
+		{"events[0].chain[0].end_col", func(m *Manifest) { m.Events[0].Chain = []Location{{EndCol: -1}} }},
 		{"losses[1].map", func(m *Manifest) { m.Losses[1].Map = "@y" }},
 	} {
 		m := sample()
@@ -178,8 +178,8 @@ func TestPositionsAreChecked(t *testing.T) {
 		m.Unsafe = []Unsafe{{Name: "system"}}
 		m.Fields = []FieldUse{{Program: "p0"}}
 		m.Globals[0].Pos, m.Maps[0].Update, m.Losses[1].Pos = &Pos{}, &Pos{}, &Pos{}
-		m.Errors = []Error{{Chain: []Place{{}}}}
-		m.Losses[1].Chain, m.Events[0].Chain = []Place{{}}, []Place{{}}
+		m.Errors = []Error{{Chain: []Location{{}}}}
+		m.Losses[1].Chain, m.Events[0].Chain = []Location{{}}, []Location{{}}
 		m.Programs[0].Record = []RecordUse{{}}
 		return m
 	}
@@ -214,7 +214,7 @@ func TestPositionsAreChecked(t *testing.T) {
 }
 
 func isPosition(t reflect.Type) bool {
-	return t == reflect.TypeOf(Pos{}) || t == reflect.TypeOf(Place{})
+	return t == reflect.TypeOf(Pos{}) || t == reflect.TypeOf(Location{})
 }
 
 // eachPosition visits the positions in v. Paths have no indices.

@@ -102,7 +102,7 @@ func (c *checker) pos(path string, p *Pos) {
 }
 
 // chain checks the positions of a message about a macro.
-func (c *checker) chain(path string, chain []Place) {
+func (c *checker) chain(path string, chain []Location) {
 	c.within(path, int64(len(chain)), 0, maxChain)
 	for i := range chain {
 		p := &chain[i]

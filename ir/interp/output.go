@@ -21,7 +21,7 @@ func outputOps() map[ir.Op]opFunc {
 			}
 			return 0
 		},
-		ir.OpFault: func(fr *frame, v *ir.Value) int64 {
+		ir.OpError: func(fr *frame, v *ir.Value) int64 {
 			fr.event(ir.EvError, "", []string{itoa(fr.arg(v, 0))})
 			return 0
 		},

@@ -121,7 +121,7 @@ type Diagnostic struct {
 	Kind     string // errorf, warnf, runtime_error, helper_error
 	Severity string // ERROR, WARNING
 	Pos      manifest.Pos
-	Chain    []manifest.Place // of a message in a macro
+	Chain    []manifest.Location // of a message in a macro
 	Text     string
 	Helper   string // that failed
 	Code     int    // that it returned

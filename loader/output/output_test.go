@@ -132,7 +132,7 @@ var reports = []struct {
 	}},
 	{"error in a macro", func(s Sink) {
 		s.Diagnostic(&Diagnostic{Kind: "runtime_error", Severity: "WARNING", Pos: manifest.Pos{Line: 2, Col: 12},
-			Chain: []manifest.Place{{File: "lib.bt", Line: 7, Col: 2, EndCol: 4}, {Line: 2, Col: 12, EndCol: 16}}, Text: "zero"})
+			Chain: []manifest.Location{{File: "lib.bt", Line: 7, Col: 2, EndCol: 4}, {Line: 2, Col: 12, EndCol: 16}}, Text: "zero"})
 	}},
 	{"muted warning", func(s Sink) {
 		s.Diagnostic(&Diagnostic{Kind: "warnf", Severity: "WARNING", Pos: manifest.Pos{Line: 2, Col: 12}, Text: "w", Muted: true})

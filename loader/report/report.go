@@ -23,7 +23,7 @@ type Error struct {
 	Cause  error
 	Severe bool // Error has the form of Message, which users of the language know
 	// Chain are Pos and the calls of macros that led to it, if Pos is not enough.
-	Chain []manifest.Place
+	Chain []manifest.Location
 }
 
 func (f *Error) Unwrap() error { return f.Cause }
@@ -61,7 +61,7 @@ func (f *Error) Brief(severity string) string { return f.message(severity, false
 func (f *Error) message(severity string, source bool) string {
 	places := f.Chain
 	if len(places) == 0 {
-		p := manifest.Place{Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.EndCol}
+		p := manifest.Location{Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.EndCol}
 		text := Head(f.Script, f.Pos) + severity + ": " + f.Text
 		if source {
 			text += f.lines(p)
@@ -85,7 +85,7 @@ func (f *Error) message(severity string, source bool) string {
 }
 
 // head is the position that a message begins with.
-func (f *Error) head(p manifest.Place) string {
+func (f *Error) head(p manifest.Location) string {
 	file := p.File
 	if file == "" {
 		file = f.Script.File
@@ -98,7 +98,7 @@ func (f *Error) head(p manifest.Place) string {
 
 // lines are the lines of a span, each after a newline, with a marker below a single one;
 // empty if the source is not known.
-func (f *Error) lines(p manifest.Place) string {
+func (f *Error) lines(p manifest.Location) string {
 	line, ok := p.Text, p.Text != ""
 	if p.File == "" {
 		line, ok = sourceLine(f.Script.Source, p.Line)

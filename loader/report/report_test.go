@@ -19,17 +19,17 @@ func TestMessage(t *testing.T) {
 		},
 		{"no place", Error{}, "ERROR: bad", "ERROR: bad"},
 		{
-			"a macro on two lines", Error{Pos: manifest.Pos{Line: 2, Col: 2}, Chain: []manifest.Place{{Line: 2, Col: 2, EndLine: 3, EndCol: 6}, {Line: 5, Col: 9, EndCol: 12}}},
+			"a macro on two lines", Error{Pos: manifest.Pos{Line: 2, Col: 2}, Chain: []manifest.Location{{Line: 2, Col: 2, EndLine: 3, EndCol: 6}, {Line: 5, Col: 9, EndCol: 12}}},
 			"x.bt:2-3: ERROR: bad\n    f(1,\n      2);\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 			"x.bt:2-3: ERROR: bad\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 		},
 		{
-			"another file", Error{Chain: []manifest.Place{{File: "lib.bt", Line: 7, Col: 2, EndCol: 4, Text: "\tgo"}, {Line: 5, Col: 9, EndCol: 12}}},
+			"another file", Error{Chain: []manifest.Location{{File: "lib.bt", Line: 7, Col: 2, EndCol: 4, Text: "\tgo"}, {Line: 5, Col: 9, EndCol: 12}}},
 			"lib.bt:7:2-4: ERROR: bad\n    go\n    ~~\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 			"lib.bt:7:2-4: ERROR: bad\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 		},
 		{
-			"places outside of the text", Error{Chain: []manifest.Place{{Line: 99, Col: -4, EndCol: 1 << 30}, {Line: 1, Col: 500, EndLine: 1 << 30}}},
+			"places outside of the text", Error{Chain: []manifest.Location{{Line: 99, Col: -4, EndCol: 1 << 30}, {Line: 1, Col: 500, EndLine: 1 << 30}}},
 			"x.bt:99:-4-1073741824: ERROR: bad\nx.bt:1-1073741824: ERROR: expanded from\nmacro m() {\n    f(1,\n      2);\n}\nbegin { m(); }",
 			"x.bt:99:-4-1073741824: ERROR: bad\nx.bt:1-1073741824: ERROR: expanded from\nmacro m() {\n    f(1,\n      2);\n}\nbegin { m(); }",
 		},
