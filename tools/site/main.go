@@ -70,7 +70,7 @@ func render(root, out string) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
-	files := []string{"README.md", "SECURITY.md", "CHANGELOG.md"}
+	files := []string{"README.md", "SECURITY.md", "CHANGELOG.md", "NOTICE"}
 	for _, dir := range []string{"docs", "examples"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
