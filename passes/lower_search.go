@@ -2,10 +2,10 @@ package passes
 
 import "btc/ir"
 
-// copyText copies a string, of which capacity bytes are read, to a slot of at least
+// copyString copies a string, of which capacity bytes are read, to a slot of at least
 // size bytes in scratch; the slot's size is a power of two. It returns the slot's
 // address and the string's length without the NUL.
-func (l *lowering) copyText(from *ir.Value, capacity int64, name string, size int) (at, length *ir.Value) {
+func (l *lowering) copyString(from *ir.Value, capacity int64, name string, size int) (at, length *ir.Value) {
 	at = l.scratch(name, powerOfTwo(max(size, int(capacity))))
 	return at, l.readText(at, from, capacity)
 }
@@ -29,16 +29,16 @@ func powerOfTwo(n int) int {
 
 // lowerStrLen counts what the kernel copies.
 func lowerStrLen(l *lowering, v *ir.Value) *ir.Value {
-	_, n := l.copyText(v.Args[0], v.Imm, "text", 0)
+	_, n := l.copyString(v.Args[0], v.Imm, "text", 0)
 	return n
 }
 
 // lowerStrConcat writes both strings one after the other to scratch, where the
 // second may begin anywhere, and what fits from there.
 func lowerStrConcat(l *lowering, v *ir.Value) *ir.Value {
-	both, n := l.copyText(v.Args[1], v.Args[2].Imm, "both", 2*int(v.Imm))
+	both, n := l.copyString(v.Args[1], v.Args[2].Imm, "both", 2*int(v.Imm))
 	room := both.Slot.Size / 2
-	second, _ := l.copyText(v.Args[3], v.Args[4].Imm, "second", 0)
+	second, _ := l.copyString(v.Args[3], v.Args[4].Imm, "second", 0)
 	at := l.Add(both, l.And(n, ir.Const(int64(room-1))))
 	l.Call("probe_read_kernel_str", ir.TI64, at, ir.Const(int64(min(room, second.Slot.Size))), second)
 	l.Emit(ir.OpStr, ir.TI64, v.Args[0], l.Cast(ir.TKAddr, both), ir.Const(v.Imm)).Imm = v.Imm
@@ -53,7 +53,7 @@ func lowerStrFind(l *lowering, v *ir.Value) *ir.Value {
 	case n == 0:
 		return ir.Const(0)
 	case n <= wordLength:
-		text, length := l.copyText(v.Args[0], v.Args[1].Imm, "text", 0)
+		text, length := l.copyString(v.Args[0], v.Args[1].Imm, "text", 0)
 		return l.findWord(text, length, v.Sym)
 	}
 	size := len(v.Sym) + 1
@@ -79,7 +79,7 @@ func lowerStrFindMem(l *lowering, v *ir.Value) *ir.Value {
 //	w = 0                             for each place i of the text: w = w*b + text[i] - text[i-length]*p
 //	                                  until w == h
 func (l *lowering) findHash(text *ir.Value, capacity int64, needle *ir.Value, needleCapacity int64) *ir.Value {
-	n, nn := l.copyText(needle, needleCapacity, "needle", 0)
+	n, nn := l.copyString(needle, needleCapacity, "needle", 0)
 	before := n.Slot.Size // of zeros: what the first places of the text push out of the window
 	whole, h, hn := l.copyTextBehind(text, capacity, before)
 	b := l.forget(l.Or(l.random(), ir.Const(1)))

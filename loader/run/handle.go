@@ -279,7 +279,7 @@ func (s *writer) onError(e *event.Event) {
 	if i >= uint64(len(s.manifest.Errors)) {
 		return
 	}
-	if !s.floods.admit(int(i), time.Now()) {
+	if !s.limited.admit(int(i), time.Now()) {
 		return
 	}
 	s.errors++
@@ -290,7 +290,7 @@ func (s *writer) onError(e *event.Event) {
 // onHelperError reports a kernel function that failed in a program.
 func (s *writer) onHelperError(e *event.Event) {
 	i := e.Uint(0)
-	if i >= uint64(len(s.manifest.Errors)) || !s.floods.admit(int(i), time.Now()) {
+	if i >= uint64(len(s.manifest.Errors)) || !s.limited.admit(int(i), time.Now()) {
 		return
 	}
 	x, code := &s.manifest.Errors[i], int(int32(e.Uint(1)))

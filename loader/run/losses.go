@@ -97,9 +97,9 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 	}
 }
 
-// reportFloods reports how many messages were suppressed.
-func (s *session) reportFloods(final bool) {
-	s.floods.due(time.Now(), final, func(i int, n uint64) {
+// reportSuppressed reports how many messages were suppressed.
+func (s *session) reportSuppressed(final bool) {
+	s.limited.due(time.Now(), final, func(i int, n uint64) {
 		x := &s.manifest.Errors[i]
 		text := x.Text
 		if x.Helper != "" {

@@ -124,7 +124,7 @@ type session struct {
 	symTable *symbols.Table
 	lookup   sync.Mutex
 	cgroups  cgroups
-	floods   floods // of Manifest.Errors, by index
+	limited  rateLimits // of Manifest.Errors, by index
 
 	poller poller
 
@@ -534,7 +534,7 @@ func (s *session) tick() {
 		s.symTable.Poll()
 	}
 	s.losses.check(false)
-	s.reportFloods(false)
+	s.reportSuppressed(false)
 	now := time.Now()
 	s.snapshot(now)
 	if now.After(s.hotplugNext) {
@@ -561,7 +561,7 @@ func (s *session) finish() (int, error) {
 	}
 	endErr := s.end()
 	s.losses.check(true)
-	s.reportFloods(true)
+	s.reportSuppressed(true)
 	s.printMaps()
 	if err := s.stopPrinter(); err != nil {
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// floods is a rate limit for messages that programs may send without end: the first ones of
+// rateLimits limits the rate of messages that programs may send without end: the first ones of
 // each are shown, then a count, at growing intervals (exponential backoff).
-type floods struct {
-	seen map[int]*flood
+type rateLimits struct {
+	seen map[int]*rateLimit
 }
 
-type flood struct {
+type rateLimit struct {
 	shown   int
 	skipped uint64 // since the last report
 	backoff
@@ -40,20 +40,20 @@ func (b *backoff) reported(now time.Time) {
 	b.next = now.Add(b.pause)
 }
 
-const floodShown = 5 // messages of one kind that are shown immediately
+const shownAtOnce = 5 // messages of one kind that are shown immediately
 
 // admit reports whether message number i is to be shown.
-func (f *floods) admit(i int, now time.Time) bool {
+func (f *rateLimits) admit(i int, now time.Time) bool {
 	x := f.seen[i]
 	if x == nil {
 		if f.seen == nil {
-			f.seen = map[int]*flood{}
+			f.seen = map[int]*rateLimit{}
 		}
-		x = &flood{}
+		x = &rateLimit{}
 		x.reported(now)
 		f.seen[i] = x
 	}
-	if x.shown < floodShown {
+	if x.shown < shownAtOnce {
 		x.shown++
 		return true
 	}
@@ -63,7 +63,7 @@ func (f *floods) admit(i int, now time.Time) bool {
 
 // due calls report with the suppressed messages and their number, at most as often as
 // backoff allows for each; final does so at once.
-func (f *floods) due(now time.Time, final bool, report func(i int, n uint64)) {
+func (f *rateLimits) due(now time.Time, final bool, report func(i int, n uint64)) {
 	var numbers []int
 	for i := range f.seen {
 		numbers = append(numbers, i)

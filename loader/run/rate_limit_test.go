@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-func TestFloods(t *testing.T) {
-	var f floods
+func TestRateLimit(t *testing.T) {
+	var f rateLimits
 	now := time.Unix(1000, 0)
 	shown := 0
 	for range 20 {
@@ -14,8 +14,8 @@ func TestFloods(t *testing.T) {
 			shown++
 		}
 	}
-	if shown != floodShown || !f.admit(4, now) {
-		t.Errorf("%d shown, want %d of one kind and the first of another", shown, floodShown)
+	if shown != shownAtOnce || !f.admit(4, now) {
+		t.Errorf("%d shown, want %d of one kind and the first of another", shown, shownAtOnce)
 	}
 	due := func(at time.Time, final bool) (n uint64) {
 		f.due(at, final, func(i int, k uint64) { n += k })
@@ -37,8 +37,8 @@ func TestFloods(t *testing.T) {
 }
 
 // A message that repeats for a day is shown seldom, and none of it is left out of the sums.
-func TestFloodsBackOff(t *testing.T) {
-	var f floods
+func TestRateLimitBacksOff(t *testing.T) {
+	var f rateLimits
 	now := time.Unix(1e9, 0)
 	shown, reports, sum := uint64(0), 0, uint64(0)
 	report := func(_ int, n uint64) { reports++; sum += n }
@@ -52,7 +52,7 @@ func TestFloodsBackOff(t *testing.T) {
 		f.due(now, false, report)
 		now = now.Add(time.Second)
 	}
-	if shown != floodShown || reports < 1000 || reports > 1400 {
+	if shown != shownAtOnce || reports < 1000 || reports > 1400 {
 		t.Errorf("%d shown, %d reports", shown, reports)
 	}
 	now = now.Add(10 * backoffMost) // quiet
