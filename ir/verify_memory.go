@@ -320,13 +320,16 @@ func (c *checker) sizeOf(v *Value, i int) int {
 		return 0
 	}
 	r := c.ranges.At(v.Args[i], v.Block)
-	if r.UMax > 1<<29 {
+	if r.UMax >= maxVarSize {
 		return 0 // sizeArg reports the error
 	}
 	return int(r.UMax)
 }
 
-// sizeArg requires a bounded number: below 2^29 as in the kernel (BPF_MAX_VAR_SIZ).
+// maxVarSize is BPF_MAX_VAR_SIZ: variable sizes must be smaller.
+const maxVarSize = 1 << 29
+
+// sizeArg requires a number below maxVarSize, as the kernel does.
 func (c *checker) sizeArg(v *Value, i int, zero bool) {
 	if v.Args[i].Type != TI64 {
 		c.at(v, "argument %d is %s, not a size", i+1, describe(v.Args[i].Type))
@@ -336,7 +339,7 @@ func (c *checker) sizeArg(v *Value, i int, zero bool) {
 		return
 	}
 	switch r := c.ranges.At(v.Args[i], v.Block); {
-	case r.UMax >= 1<<29:
+	case r.UMax >= maxVarSize:
 		c.at(v, "argument %d is a size without bound", i+1)
 	case r.UMin == 0 && !zero:
 		c.at(v, "argument %d is a size that may be 0", i+1)

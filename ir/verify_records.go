@@ -178,19 +178,17 @@ func (r *recordCheck) block(b *Block) int {
 }
 
 func (r *recordCheck) use(v *Value, state int) int {
-	for _, a := range v.Args {
-		if !r.alias[a] || state == 0 {
-			continue
-		}
-		if v.Op == OpICmp || v.Op == OpNonNull || v.Op == OpAdd || v.Op == OpSub {
-			continue // not an access
-		}
-		if state&recordGone != 0 {
-			r.once(v, "the record reserved by %s may be released here", r.rec.Text())
-		}
-		if v.Op == OpCall && (v.Sym == "ringbuf_submit" || v.Sym == "ringbuf_discard") {
-			return recordGone
-		}
+	if state == 0 || v.Op == OpICmp || v.Op == OpNonNull || v.Op == OpAdd || v.Op == OpSub {
+		return state // not an access
+	}
+	if !slices.ContainsFunc(v.Args, func(a *Value) bool { return r.alias[a] }) {
+		return state
+	}
+	if state&recordGone != 0 {
+		r.once(v, "the record reserved by %s may be released here", r.rec.Text())
+	}
+	if v.Op == OpCall && (v.Sym == "ringbuf_submit" || v.Sym == "ringbuf_discard") {
+		return recordGone
 	}
 	return state
 }

@@ -355,6 +355,7 @@ var ruleCases = []struct{ name, body, want string }{
 	{"a record that is written, then submitted", record("v5:ringbuf(16) = add v4, 8; store.u64 [v5], v8; store.u64 [v4], v8; call ringbuf_submit(v4, 0)"), ""},
 	{"a record written through another pointer after it was submitted", record("v5:ringbuf(16) = add v4, 8; call ringbuf_submit(v4, 0); store.u64 [v5], v8"), "may be released here: store.u64 [v5], v8"},
 	{"a released record whose address is only computed", record("call ringbuf_submit(v4, 0); v5:ringbuf(16) = add v4, 8; v6:ringbuf(16) = sub v5, 8"), ""},
+	{"a released record as the last operand", record("call ringbuf_submit(v4, 0); v5:i64 = call probe_read_kernel(s0+0, 8, v4)"), "may be released here: v5:i64 = call probe_read_kernel"},
 	{"the end of a record", record("v5:i64 = load.u64 [v4+8]; call ringbuf_submit(v4, 0)"), ""},
 	{"two records", record("v5:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0); v6:i1 = icmp eq v5, null; br v6, b4, b3\nb4:\n  call ringbuf_discard(v4, 0); ret 0\nb3:\n  v7:ringbuf(8) = nonnull v5; call ringbuf_submit(v7, 0); call ringbuf_submit(v4, 0)"), ""},
 	{"two records, the first of which is left", record("v5:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0); v6:i1 = icmp eq v5, null; br v6, b4, b3\nb4:\n  ret 1\nb3:\n  v7:ringbuf(8) = nonnull v5; call ringbuf_submit(v7, 0); call ringbuf_submit(v4, 0)"),

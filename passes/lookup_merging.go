@@ -87,7 +87,7 @@ func mergeKeys(f *ir.Func, d *ir.DomTree) {
 	for _, b := range f.Blocks {
 		kept := b.Values[:0]
 		for _, v := range b.Values {
-			if w, ok := writeOf(v); ok && w != nil && same[w] != nil {
+			if w, ok := writeOf(v); ok && same[w] != nil {
 				v.Block = nil
 				continue
 			}
