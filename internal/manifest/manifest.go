@@ -204,7 +204,7 @@ type Field struct {
 	Name string `json:"name,omitempty"`
 	Off  int    `json:"off"`
 	Var  bool   `json:"var,omitempty"` // {u16 offset, u16 length} into the record's tail
-	// BitOff and BitSize place a bitfield in the integer, from its least significant
+	// BitOff and BitSize locate a bit field in the integer, from its least significant
 	// bit; BitSize is 0 for other fields.
 	BitOff  int    `json:"bit_off,omitempty"`
 	BitSize int    `json:"bit_size,omitempty"`
@@ -325,7 +325,7 @@ type Global struct {
 	Size    int    `json:"size"`
 	// Host says what to look up before loading: kaddr (address of the kernel symbol Text),
 	// kaddr_or_0 (the same, 0 when there is none), kfunc_exist (1 when the kernel has a
-	// function Text), kfunc_allowed (the same when the kind of probe behind the name may
+	// function Text), kfunc_allowed (the same when the kind of probe after the name may
 	// call it), uaddr (Text is a program and a symbol: the distance of the symbol from the
 	// address that the program probes), uaddr_code (the same from the first byte of its
 	// file's code), or cgroupid (id of the cgroup at the path Text). Files that have such
