@@ -228,6 +228,9 @@ func lowerFuncIP(l *lowering, v *ir.Value) *ir.Value {
 		}
 		return l.funcIP(ctx, true, ip(arch.SavedIP))
 	case probe.Uretprobe:
+		if !comparesFunc(l.m, probe.Uprobe) && !mixesFunc(l.m) {
+			return number() // shorter
+		}
 		return l.funcIP(ctx, true, number)
 	case probe.Kretprobe, probe.Fentry, probe.Fexit:
 		return l.funcIP(ctx, false, number)
@@ -251,6 +254,19 @@ func comparesFunc(m *ir.Module, kinds ...string) bool {
 	return slices.ContainsFunc(m.Funcs, func(f *ir.Func) bool {
 		return f.Prog != nil && f.Prog.UsesFunc && slices.Contains(kinds, f.Prog.Kind)
 	})
+}
+
+// mixesFunc reports whether uretprobes of patterns and of functions read func: they have different
+// numbers for one function.
+func mixesFunc(m *ir.Module) bool {
+	forms := map[bool]bool{}
+	for _, f := range m.Funcs {
+		if p := f.Prog; p != nil && p.UsesFunc && p.Kind == probe.Uretprobe {
+			_, exact := funcNumber(m, p)
+			forms[exact] = true
+		}
+	}
+	return len(forms) > 1
 }
 
 // funcNumber is the number that stands for the function of prog: the first attach point of the
