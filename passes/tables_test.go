@@ -146,3 +146,38 @@ func TestZeros(t *testing.T) {
 		t.Error("no value has a zero")
 	}
 }
+
+// TestThreadedBlocksDie: within one sweep the blocks die that no edge leads to any more, so that
+// their edges no longer keep others from being threaded.
+func TestThreadedBlocksDie(t *testing.T) {
+	f := parse(t, `func @p prog (kind kprobe) {
+b0(v0:ctx):
+  v1:i64 = load.u64 [v0+112]
+  jump b1(1)
+b1(v2:i64):
+  v3:i1 = icmp eq v2, 0
+  br v3, b2, b4
+b2:
+  v4:i64 = load.u64 [v0+104]
+  jump b3
+b3:
+  jump b4
+b4:
+  ret v1
+}`).Funcs[0]
+	th := newThreader(f)
+	if !th.sweep() {
+		t.Fatal("nothing was threaded")
+	}
+	for i, want := range []bool{false, true, true, true, false} {
+		if th.dead[i] != want {
+			t.Errorf("b%d is dead: %t", i, th.dead[i])
+		}
+	}
+	if n := len(th.preds[4]); n != 1 {
+		t.Errorf("%d edges lead to b4, want 1", n)
+	}
+	if th.sweep() {
+		t.Error("a second sweep threads more")
+	}
+}
