@@ -76,3 +76,55 @@ b3:
 	fmt.Fprintf(&s, "b%d:\n  jump b1\n}\n", 4+2*branches)
 	return s.String()
 }
+
+// TestTripCounts holds how many iterations the kernel verifies of a loop that counts by itself, of one
+// over a range, and of one over a map.
+func TestTripCounts(t *testing.T) {
+	counted := func(first, test, next string) string {
+		return "  jump b1(" + first + ")\nb1(v2:i64):\n  v3:i1 = icmp " + test + "\n  br v3, b2, b3\nb2:\n  v4:i64 = " + next + "\n  jump b1(v4)\nb3:\n  ret 0\n"
+	}
+	ranged := func(length, leave string) string {
+		return "  v5:i64 = and v1, 100\n  v6:i64 = rangeiter " + length + "\n  jump b1\nb1:\n  v7:i64 = rangenext v6\n  v8:i1 = icmp ne v7, 0\n  br v8, b2, b3\n" +
+			"b2:\n  v9:i1 = icmp eq v1, 7\n  br v9, " + leave + ", b1\nb3:\n  ret 0\n"
+	}
+	for _, c := range []struct {
+		body string
+		want uint64
+	}{
+		{counted("0", "ult v2, 10", "add v2, 1"), 10},
+		{counted("3", "ult v2, 10", "add v2, 1"), 7},
+		{counted("0", "ult v2, 1", "add v2, 1"), 1},
+		{counted("10", "ult v2, 10", "add v2, 1"), 64},     // none: a guess
+		{counted("v1", "ult v2, 10", "add v2, 1"), 64},     // from an unknown number
+		{counted("0", "ult v2, v1", "add v2, 1"), 64},      // to an unknown number
+		{counted("0", "ult v2, 1000000", "add v2, 1"), 64}, // more than stay in place
+		{counted("0", "eq v1, 10", "add v2, 1"), 64},       // not by its counter
+		{ranged("10", "b2"), 10},
+		{ranged("1", "b1"), 1},
+		{ranged("0", "b1"), 1},
+		{ranged("8388608", "b1"), 8388608},
+		{ranged("8388609", "b1"), 500},
+		{ranged("1000", "b3"), 500}, // it may leave
+		{ranged("400", "b3"), 400},
+		{ranged("v5", "b1"), 100},
+		{ranged("v1", "b1"), 500},
+		{"  v5:i64 = mapiter @x\n  jump b1\nb1:\n  v6:mapval(@x)? = mapnext @x, v5\n  v7:i1 = icmp ne v6, null\n  br v7, b1, b2\nb2:\n  ret 0\n", 2},
+		{"  jump b1(v1)\nb1(v5:i64):\n  v6:i64 = rangenext v5\n  v7:i1 = icmp ne v6, 0\n  br v7, b1(v5), b2\nb2:\n  ret 0\n", 500},
+		{"  jump b1\nb1:\n  v5:i64 = load.u64 [v0+8]\n  jump b1\n", 64},
+	} {
+		f := parse(t, "map (name @x, key (kind int, size 8))\nfunc @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+112]\n"+c.body+"}").Funcs[0]
+		facts := newLoopFacts(f)
+		var l *ir.Loop
+		for _, x := range facts.nest.Loops {
+			if x.Header.ID == 1 {
+				l = x
+			}
+		}
+		if l == nil {
+			t.Fatalf("no loop in\n%s", f)
+		}
+		if got := facts.tripCount(l, 500); got != c.want {
+			t.Errorf("%d iterations, want %d, of\n%s", got, c.want, f)
+		}
+	}
+}
