@@ -50,6 +50,8 @@ var accesses = []struct {
 	{ir.CORERef{Type: "struct net_device", Path: "rtnl_link_state"}, ir.FieldByteOffset},
 	{ir.CORERef{Type: "struct net_device", Path: "rtnl_link_state"}, ir.FieldLShift},
 	{ir.CORERef{Type: "struct net_device", Path: "pcpu_stat_type"}, ir.FieldLShift},
+	{ir.CORERef{Type: "struct task_struct", Path: "in_thrashing"}, ir.FieldByteOffset},
+	{ir.CORERef{Type: "struct task_struct", Path: "in_thrashing"}, ir.FieldLShift},
 	{ir.CORERef{Type: "struct sock", Path: "sk_use_task_frag"}, ir.FieldByteSize},
 	{ir.CORERef{Type: "struct bio", Path: "bi_write_hint"}, ir.FieldByteSize},
 	{ir.CORERef{Type: "struct request", Path: "state"}, ir.FieldSigned},
@@ -153,7 +155,7 @@ func describe(t *testing.T, object []byte) string {
 	}
 	fmt.Fprintf(&out, "%v %v %v\n", f.Class, f.Type, f.Machine)
 	for i, s := range f.Sections {
-		fmt.Fprintf(&out, "section %d %q %v %v size %d link %d info %d align %d entries of %d\n", i, s.Name, s.Type, s.Flags, s.Size, s.Link, s.Info, s.Addralign, s.Entsize)
+		fmt.Fprintf(&out, "section %d %q %v %v at %d size %d link %d info %d align %d entries of %d\n", i, s.Name, s.Type, s.Flags, s.Offset, s.Size, s.Link, s.Info, s.Addralign, s.Entsize)
 		switch {
 		case s.Type == elf.SHT_REL:
 			data, code := content(t, s), content(t, f.Sections[s.Info])

@@ -19,9 +19,6 @@ func mapLimit(m *ir.Module, funcs []*emit.Func) error {
 			section[g.Name] = s.name
 		}
 	}
-	if len(m.Maps)+len(section) <= maxMaps {
-		return nil
-	}
 	byName := map[string]*emit.Func{}
 	for _, f := range funcs {
 		byName[f.Name] = f

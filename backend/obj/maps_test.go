@@ -86,6 +86,11 @@ func TestMapTypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for typ, want := range map[btf.Type]int{spec.Maps[name].Key: c.keySize, spec.Maps[name].Value: c.size} {
+			if size, err := btf.Sizeof(typ); err != nil || size != want {
+				t.Errorf("%d: %v has %d bytes, want %d: %v", i, typ, size, want, err)
+			}
+		}
 		short := strings.NewReplacer(name+"_key", "k", name+"_value", "v", name+"_part", "p")
 		if got := short.Replace(brief(spec.Maps[name].Key)); got != c.wantKey {
 			t.Errorf("%d: the key is %s, want %s", i, got, c.wantKey)
@@ -109,6 +114,17 @@ func brief(t btf.Type) string {
 		return fmt.Sprintf("%d %s", t.Nelems, brief(t.Type))
 	case *btf.Struct:
 		var ms []string
+		end := uint32(0)
+		for i, m := range t.Members {
+			size, _ := btf.Sizeof(m.Type)
+			if m.Offset%8 != 0 || m.Offset.Bytes() < end && i > 0 {
+				return fmt.Sprintf("%s has %s at bit %d", t.Name, m.Name, m.Offset)
+			}
+			end = m.Offset.Bytes() + uint32(size)
+		}
+		if strings.HasPrefix(t.Name, "btc_") && end != t.Size || end > t.Size {
+			return fmt.Sprintf("%s has %d bytes, its members %d", t.Name, t.Size, end)
+		}
 		for _, m := range t.Members {
 			ms = append(ms, fmt.Sprintf("%s@%d %s", m.Name, m.Offset/8, brief(m.Type)))
 		}
