@@ -136,10 +136,10 @@ type RecordUse struct {
 // The manifest's types for attach points, arguments, macro positions and caches are used directly;
 // nothing changes them on the way.
 type (
-	ArgUse   = manifest.ArgUse
-	Attach   = manifest.Attach
-	Front    = manifest.Front
-	Location = manifest.Location
+	ArgUse      = manifest.ArgUse
+	Attach      = manifest.Attach
+	PerCPUCache = manifest.PerCPUCache
+	Location    = manifest.Location
 )
 
 // LayoutKind says how bytes are printed and compared.
@@ -277,8 +277,8 @@ type BPFMap struct {
 	// Len is not 0 for a map whose elements are counted (len): the key in the map "len" of
 	// the number of the loader's deletes; the key before it is the programs' own sum.
 	Len int
-	// Front is the per-CPU cache of a keyed aggregation; zero if there is none.
-	Front Front
+	// Cache is the per-CPU cache of a keyed aggregation; zero if there is none.
+	Cache PerCPUCache
 }
 
 // GlobalKind says who sets a global.

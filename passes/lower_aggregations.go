@@ -152,7 +152,7 @@ func (l *lowering) aggregate(x *ir.Map, key *ir.Value, body func(p *ir.Value), f
 			l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.lose(x) })
 		})
 	}
-	if x.BPF.Front.Global != "" {
+	if x.BPF.Cache.Global != "" {
 		l.cachedUpdate(x, key, body, inHash)
 	} else {
 		inHash()
@@ -390,7 +390,7 @@ func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
 			return nil
 		})
 	}
-	if x.BPF.Front.Global == "" {
+	if x.BPF.Cache.Global == "" {
 		inMap()
 		return
 	}

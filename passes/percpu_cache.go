@@ -46,7 +46,7 @@ func addCaches(m *ir.Module, names map[string]bool) {
 			has[f] = true
 		}
 		given++
-		t := &x.BPF.Front
+		t := &x.BPF.Cache
 		if x.Shape == ir.ShapeSum { // a sum may be 0
 			t.ValueOff = 8
 		}
@@ -164,7 +164,7 @@ func (u mapUses) onceEach(name string, has map[*ir.Func]bool) bool {
 //	store.u64 [v3+8], v2
 //	jump b2
 func (l *lowering) cachedUpdate(x *ir.Map, key *ir.Value, body func(p *ir.Value), slowPath func(), more ...*ir.Value) {
-	t := &x.BPF.Front
+	t := &x.BPF.Cache
 	if key.Op == ir.OpSlotAddr && key.Imm%8 == 0 {
 		key.Slot.Align = max(key.Slot.Align, 8)
 	}
@@ -218,7 +218,7 @@ func (l *lowering) cachedUpdate(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 // cacheSlot is the offset of the slot that a key may have in a table: a multiple of it by a
 // constant from the golden ratio spreads consecutive numbers. For a one-word key only the
 // lower half counts, for which a constant of 31 bits is enough.
-func (l *lowering) cacheSlot(words []*ir.Value, t *ir.Front) *ir.Value {
+func (l *lowering) cacheSlot(words []*ir.Value, t *ir.PerCPUCache) *ir.Value {
 	h, high := words[0], 32
 	for _, w := range words[1:] {
 		h = l.Binary(ir.OpXor, h, w)

@@ -390,10 +390,10 @@ func TestWholeProgramsWithoutCaches(t *testing.T) {
 		}
 		before, after := parse(t, p.text), lowered(t, p.text)
 		for _, x := range after.Maps {
-			if x.BPF.Front.Enable != "" {
+			if x.BPF.Cache.Enable != "" {
 				cached++
 			}
-			x.BPF.Front = ir.Front{} // neither enabled nor looked into
+			x.BPF.Cache = ir.PerCPUCache{} // neither enabled nor looked into
 		}
 		if err := interp.Equivalent(before, after, inputs); err != nil {
 			t.Errorf("%s: %v\n%s", p.name, err, after)

@@ -192,9 +192,9 @@ func mapOf(m *ir.Map) manifest.Map {
 		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals, Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
 		KeyNames: m.KeyNames, Help: m.Help, Unit: m.Unit,
 	}
-	if m.BPF.Front.Global != "" {
-		front := m.BPF.Front
-		out.Front = &front
+	if m.BPF.Cache.Global != "" {
+		cache := m.BPF.Cache
+		out.Cache = &cache
 	}
 	if len(m.Updates) > 0 {
 		out.Update = place(&m.Updates[0].Pos, m.Updates[0].End)

@@ -235,13 +235,13 @@ type Map struct {
 	// LenKey is not 0 when the programs count the elements: the key, in the map "len", of
 	// the word (u64) to which the loader adds the number of its deletes.
 	LenKey int `json:"len_key,omitempty"`
-	// Front is the per-CPU cache of a hash. Where programs use it without Front.Enable, the file
+	// Cache is the per-CPU cache of a hash. Where programs use it without Cache.Enable, the file
 	// requires the feature front-tables.
-	Front *Front `json:"front,omitempty"`
-	Bits  int    `json:"bits,omitempty"`
-	Min   int64  `json:"min,omitempty"`
-	Max   int64  `json:"max,omitempty"`
-	Step  int64  `json:"step,omitempty"`
+	Cache *PerCPUCache `json:"front,omitempty"`
+	Bits  int          `json:"bits,omitempty"`
+	Min   int64        `json:"min,omitempty"`
+	Max   int64        `json:"max,omitempty"`
+	Step  int64        `json:"step,omitempty"`
 	// A tseries has an element {value, meta, interval} (8 bytes each) for each key
 	// and interval; the last field of Key is the interval's number modulo Intervals,
 	// the first the script's key, which a scalar does not have.
@@ -296,12 +296,12 @@ type Given struct {
 	FixedOptions []string `json:"fixed_options,omitempty"`
 }
 
-// Front is the per-CPU cache of a keyed aggregation: one table for each of the first CPUs,
+// PerCPUCache is the per-CPU cache of a keyed aggregation: one table for each of the first CPUs,
 // in the global (.bss) that it names. A slot is taken when its first u64 is not 0. An
 // element's values are those in the hash and those of the slots with its key, as if of
 // further CPUs. A slot of a hist has the count (u64) of one bucket, whose number (u64)
 // follows the key.
-type Front struct {
+type PerCPUCache struct {
 	// Enable is the constant (.rodata, u64) that a loader sets to 1 for programs to use the tables.
 	// Without it they use the hash alone. Absent in older objects, whose programs always use the
 	// tables.

@@ -69,7 +69,7 @@ var features = []string{
 	"host-values",   // globals with Host
 	"attach-params", // Attach.Fill
 	"given-params",  // Given
-	"front-tables",  // Map.Front without Enable
+	"front-tables",  // Map.Cache without Enable
 	EmptyTime,
 }
 

@@ -61,7 +61,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 			c.fail(path+".len_key", "%d is not a word of the map len", x.LenKey)
 		}
 	}
-	x.checkFront(c, m, path+".front")
+	x.checkCache(c, m, path+".front")
 	x.Key.checkWhole(c, m, path+".key")
 	if x.Key.Size != x.KeySize && !(isNumber(x.Key.Kind) && x.KeySize == 8 && x.Key.Size < 8) {
 		c.fail(path+".key.size", "%d is not the key size %d", x.Key.Size, x.KeySize)
@@ -71,9 +71,9 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	}
 }
 
-// checkFront checks a per-CPU cache: a reader parses it by these numbers.
-func (x *Map) checkFront(c *checker, m *Manifest, path string) {
-	f := x.Front
+// checkCache checks a per-CPU cache: a reader parses it by these numbers.
+func (x *Map) checkCache(c *checker, m *Manifest, path string) {
+	f := x.Cache
 	if f == nil {
 		return
 	}

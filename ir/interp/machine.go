@@ -135,7 +135,7 @@ func (k *Machine) Run(in Input) (ret int64, err error) {
 func (k *Machine) hostGlobals() {
 	set := map[string]uint64{"start_ns": k.in.Start, "pidns_dev": k.in.NSDev, "pidns_ino": k.in.NSIno, "ncpus": CPUs}
 	for _, x := range k.Module.Maps {
-		if on := x.BPF.Front.Enable; on != "" {
+		if on := x.BPF.Cache.Enable; on != "" {
 			set[on] = 1
 		}
 	}

@@ -39,7 +39,7 @@ func (b *bpfMap) lines() []string {
 		}
 		return lines
 	}
-	all := b.withFront()
+	all := b.withCaches()
 	for _, s := range sortedKeys(all) {
 		e := all[s]
 		if text, ok := b.elementText(e); ok {
@@ -49,10 +49,10 @@ func (b *bpfMap) lines() []string {
 	return lines
 }
 
-// withFront is a hash's elements together with the per-CPU caches, which count as further
+// withCaches is a hash's elements together with the per-CPU caches, which count as further
 // CPUs.
-func (b *bpfMap) withFront() map[string]*entry {
-	t := &b.spec.Front
+func (b *bpfMap) withCaches() map[string]*entry {
+	t := &b.spec.Cache
 	if t.Global == "" {
 		return b.entries
 	}

@@ -18,7 +18,7 @@ func setConstants(o *object.Object, h *host.Host, opts Options) error {
 		"tai_off": h.SoftTAI(), "ncpus": uint64(len(h.Online)), "cpid": uint64(opts.ChildPID),
 	}
 	for i := range o.Manifest.Maps {
-		if f := o.Manifest.Maps[i].Front; f != nil && f.Enable != "" {
+		if f := o.Manifest.Maps[i].Cache; f != nil && f.Enable != "" {
 			values[f.Enable] = 1
 		}
 	}

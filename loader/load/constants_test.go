@@ -39,7 +39,7 @@ func TestConstants(t *testing.T) {
 		"cpid": ".rodata.x", "front_x": ".rodata", "other": ".rodata", "gen": ".bss"} {
 		o.Manifest.Globals = append(o.Manifest.Globals, manifest.Global{Name: name, Section: section, Size: 8})
 	}
-	o.Manifest.Maps = []manifest.Map{{Front: &manifest.Front{}}, {}, {Front: &manifest.Front{Enable: "front_x"}}}
+	o.Manifest.Maps = []manifest.Map{{Cache: &manifest.PerCPUCache{}}, {}, {Cache: &manifest.PerCPUCache{Enable: "front_x"}}}
 	o.Manifest.Params = []manifest.Param{{Global: "param_1"}, {Global: "param_2"}}
 	h := &host.Host{Start: 77, PIDNS: hostinfo.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}}
 	if err := setConstants(o, h, Options{ChildPID: 99, Values: map[string][]byte{"param_2": {1, 2, 3, 4, 5, 6, 7, 8}}}); err != nil {

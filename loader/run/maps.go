@@ -91,15 +91,15 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 		}
 		return t.reduce(m, entries), keys, err
 	}
-	front, err := t.front(m)
+	cached, err := t.cached(m)
 	if err != nil {
 		return nil, nil, err
 	}
 	var room []byte // for many keys in one piece
 	err = raw.Each(drain, func(e bpfmap.Entry) {
-		if more := front[string(e.Key)]; more != nil {
+		if more := cached[string(e.Key)]; more != nil {
 			e.Values = append(slices.Clip(e.Values), more...)
-			delete(front, string(e.Key))
+			delete(cached, string(e.Key))
 		}
 		if cap(room)-len(room) < len(e.Key) {
 			room = make([]byte, 0, max(32<<10, len(e.Key)))
@@ -112,15 +112,15 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 			keys = append(keys, e.Key)
 		}
 	})
-	for key, values := range front { // in no hash
+	for key, values := range cached { // in no hash
 		out = append(out, render.Reduce(m, bpfmap.Entry{Key: []byte(key), Values: values}))
 	}
 	return out, keys, err
 }
 
-// front reads the per-CPU cache of a hash: the values that CPUs have there, by key.
-func (t *mapTable) front(m *manifest.Map) (map[string][][]byte, error) {
-	f := m.Front
+// cached reads the per-CPU cache of a hash: the values that CPUs have there, by key.
+func (t *mapTable) cached(m *manifest.Map) (map[string][][]byte, error) {
+	f := m.Cache
 	if f == nil {
 		return nil, nil
 	}
@@ -133,16 +133,16 @@ func (t *mapTable) front(m *manifest.Map) (map[string][][]byte, error) {
 	taken, tables := make([]byte, v.Size()), make([]byte, v.Size())
 	for _, b := range [][]byte{taken, tables} {
 		if err := v.Get(b); err != nil {
-			return nil, fmt.Errorf("%s: tables in front: %w", m.Name, err)
+			return nil, fmt.Errorf("%s: per-CPU cache: %w", m.Name, err)
 		}
 	}
-	return frontValues(m, taken, tables), nil
+	return cachedValues(m, taken, tables), nil
 }
 
-// frontValues parses per-CPU caches: a slot is taken if it is not 0 in taken, an earlier
+// cachedValues parses per-CPU caches: a slot is taken if it is not 0 in taken, an earlier
 // reading of them.
-func frontValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
-	f := m.Front
+func cachedValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
+	f := m.Cache
 	out := map[string][][]byte{}
 	for at := range f.CPUs * f.Slots {
 		at *= f.SlotSize

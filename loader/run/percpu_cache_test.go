@@ -11,9 +11,9 @@ import (
 
 // Tables of two CPUs with two slots of {set, value, key}: what the first reading did
 // not see taken does not count, and a key of both CPUs has both values.
-func TestFrontValues(t *testing.T) {
+func TestCachedValues(t *testing.T) {
 	m := &manifest.Map{KeySize: 8, ValueSize: 8,
-		Front: &manifest.Front{CPUs: 2, Slots: 2, SlotSize: 24, ValueOff: 8, KeyOff: 16}}
+		Cache: &manifest.PerCPUCache{CPUs: 2, Slots: 2, SlotSize: 24, ValueOff: 8, KeyOff: 16}}
 	words := func(n ...uint64) (b []byte) {
 		for _, w := range n {
 			b = binary.NativeEndian.AppendUint64(b, w)
@@ -22,7 +22,7 @@ func TestFrontValues(t *testing.T) {
 	}
 	taken := words(1, 9, 7, 0, 0, 0, 1, 0, 0, 1, 5, 8)
 	tables := words(1, 10, 7, 1, 3, 6, 1, 2, 7, 1, 5, 8)
-	got := frontValues(m, taken, tables)
+	got := cachedValues(m, taken, tables)
 	want := map[string][][]byte{
 		string(words(7)): {words(10), words(2)},
 		string(words(8)): {words(5)},
@@ -33,9 +33,9 @@ func TestFrontValues(t *testing.T) {
 }
 
 // A slot of a hist has one bucket; one beyond the histogram is left out.
-func TestFrontBuckets(t *testing.T) {
+func TestCachedBuckets(t *testing.T) {
 	m := &manifest.Map{Shape: "hist", KeySize: 8, ValueSize: 24,
-		Front: &manifest.Front{CPUs: 2, Slots: 2, SlotSize: 24, KeyOff: 8}}
+		Cache: &manifest.PerCPUCache{CPUs: 2, Slots: 2, SlotSize: 24, KeyOff: 8}}
 	words := func(n ...uint64) (b []byte) {
 		for _, w := range n {
 			b = binary.NativeEndian.AppendUint64(b, w)
@@ -44,7 +44,7 @@ func TestFrontBuckets(t *testing.T) {
 	}
 	tables := words(5, 7, 0, 2, 7, 2, 3, 7, 0, 1, 8, 3)
 	want := map[string][][]byte{string(words(7)): {words(8, 0, 2)}, string(words(8)): {words(0, 0, 0)}}
-	if d := cmp.Diff(want, frontValues(m, tables, tables)); d != "" {
+	if d := cmp.Diff(want, cachedValues(m, tables, tables)); d != "" {
 		t.Error(d)
 	}
 }
