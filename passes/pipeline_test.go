@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"btc/ir"
@@ -61,4 +63,44 @@ func TestOrdersHold(t *testing.T) {
 			t.Errorf("%s runs after %s, but: %s", o.First, o.Then, o.Reason)
 		}
 	}
+}
+
+// TestOptions: sizes are limited to what is said, at the first use of an object; a run with a smaller
+// frame refuses what does not fit; a pass that breaks the module is a bug.
+func TestOptions(t *testing.T) {
+	const text = "func @p prog (kind kprobe) {\n  slot s0 \"\" %d align 8\n  slot s1 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s1+0], 1\n" +
+		"  store.u64 [s0+0], 1  !3:4\n  v1:i64 = load.u64 [s0+0]  !4:4\n  ret v1\n}"
+	if d := tooLarge(parse(t, fmt.Sprintf(text, maxObject))); len(d) != 0 {
+		t.Errorf("an object of the largest size: %v", d)
+	}
+	err := Run(parse(t, fmt.Sprintf(text, maxObject+1)), Options{})
+	if want := "3:4: a value of 1048577 bytes is used here, the limit is 1048576"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+
+	// Slots of 16 and 8 bytes that are needed at the same time.
+	frame := fmt.Sprintf(strings.Replace(text, "ret v1", "v2:i64 = load.u64 [s1+0]\n  v3:i64 = call probe_read_kernel(s0+0, 16, v1)\n"+
+		"  v4:i64 = call probe_read_kernel(s1+0, 8, v1)\n  ret v2", 1), 16)
+	m := parse(t, frame)
+	var dumped []string
+	if err := Run(m, Options{Frame: 64, Dump: func(pass string, _ *ir.Module) { dumped = append(dumped, pass) }}); err != nil {
+		t.Error(err)
+	}
+	if len(dumped) != len(Pipeline())+1 || dumped[0] != "input" || dumped[1] != Pipeline()[0].Name {
+		t.Errorf("dumped after %v", dumped)
+	}
+	if strings.Contains(m.String(), "scratch_") {
+		t.Errorf("64 bytes are too few:\n%s", m)
+	}
+	m = parse(t, frame)
+	if err := Run(m, Options{Frame: 16}); err != nil || !strings.Contains(m.String(), "scratch_") {
+		t.Errorf("16 bytes are enough: %v\n%s", err, m)
+	}
+
+	defer func() {
+		if r := fmt.Sprint(recover()); !strings.HasPrefix(r, "BUG: after ") {
+			t.Errorf("a broken module: %s", r)
+		}
+	}()
+	Run(parse(t, frame), Options{Verify: func(*ir.Module, ir.Stage) error { return fmt.Errorf("broken") }})
 }
