@@ -87,7 +87,7 @@ func (b *body) member(x *ast.Field, e *Expr, p *Place, t *types.Type) {
 	}
 	p.addMember(comp, name, m)
 	b.addOthers(p)
-	if b.elsewhere(x, comp, p) {
+	if b.onOtherKernels(x, comp, p) {
 		b.noMember(x.Name, t)
 		return
 	}
@@ -240,10 +240,10 @@ func (b *body) stepsOf(core, path string) *Step {
 	return s
 }
 
-// elsewhere reports whether a location ends in a member that only other kernels have, and
+// onOtherKernels reports whether a location ends in a member that only other kernels have, and
 // no enclosing expression continues the path to one that this kernel has under another
 // path.
-func (b *body) elsewhere(x *ast.Field, comp *types.Composite, p *Place) bool {
+func (b *body) onOtherKernels(x *ast.Field, comp *types.Composite, p *Place) bool {
 	tag, name := strings.TrimPrefix(comp.CORE, "struct "), x.Name.Text
 	if comp.CORE == "" || len(p.last().Others) > 0 {
 		return false

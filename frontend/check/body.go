@@ -67,7 +67,7 @@ func newBody(c *checker, cl *clause, p *Point) *body {
 	case p.Kind == probe.Tracepoint && !p.Pattern:
 		event, ok := c.t.Tracepoint(p.Target, p.Name)
 		if !ok {
-			event, _ = c.t.Elsewhere(p.Target, p.Name)
+			event, _ = c.t.OnOtherKernels(p.Target, p.Name)
 		}
 		b.event = event
 	}

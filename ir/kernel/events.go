@@ -264,7 +264,7 @@ func (ev *TraceEvent) Field(name string) (*TraceField, bool) {
 			return &ev.Fields[i], true
 		}
 	}
-	return ev.elsewhereField(name)
+	return ev.fieldOnOthers(name)
 }
 
 // SuggestField returns the field that a misspelt name most probably means, or "".

@@ -294,7 +294,7 @@ func (typ *Type) otherMember(name string) (Field, bool) {
 	if f, ok := typ.spelledMember(name); ok {
 		return f, true
 	}
-	if f, ok := typ.elsewhereMember(name); ok {
+	if f, ok := typ.memberOnOthers(name); ok {
 		return f, true
 	}
 	if typ.t == nil || !strings.HasPrefix(typ.Name, classPrefix) || !strings.HasPrefix(name, dataLocPrefix) {

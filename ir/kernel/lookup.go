@@ -19,7 +19,7 @@ func (t *Target) Struct(name string) (*Type, bool) {
 	if typ, ok := t.otherStruct(name); ok {
 		return typ, true
 	}
-	return t.elsewhereStruct(name)
+	return t.structOnOthers(name)
 }
 
 // Union finds the union of a tag; see Struct.

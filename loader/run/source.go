@@ -95,14 +95,14 @@ const (
 	giveUp                // the record that is looked for cannot come before this one
 )
 
-// ahead passes the following records to judge, in order, and reports whether one was taken.
+// ahead passes the following records to decide, in order, and reports whether one was taken.
 // It waits a short time for records that are on their way.
-func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
+func (s *source) ahead(wait time.Duration, decide func([]byte) verdict) bool {
 	for i, r := range s.queue {
 		if r == nil {
 			continue
 		}
-		switch judge(r) {
+		switch decide(r) {
 		case takeIt:
 			s.queue[i] = nil
 			return true
@@ -119,7 +119,7 @@ func (s *source) ahead(wait time.Duration, judge func([]byte) verdict) bool {
 			}
 			continue
 		}
-		v := judge(r)
+		v := decide(r)
 		if v == takeIt {
 			return true
 		}

@@ -12,7 +12,7 @@
 //
 // with LIST and STRUCTS as tests/kernels/maketargets.sh has them, which runs both.
 //
-//	go run ./tools/maketarget elsewhere -dir build/kernels/6.12 -o ir/kernel/elsewhere.txt build/kernels/6.1 build/kernels/5.10 build/kernels/sid
+//	go run ./tools/maketarget others -dir build/kernels/6.12 -o ir/kernel/other_kernels.txt build/kernels/6.1 build/kernels/5.10 build/kernels/sid
 //
 // lists the tracepoints and fields that these other kernels have and the first
 // does not. The same inputs give the same bytes.
@@ -51,7 +51,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("expected a command: make, elsewhere, info or classes")
+		return errors.New("expected a command: make, others, info or classes")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	dir := flags.String("dir", "", "directory with vmlinux.btf, tracefs.tar and release")
@@ -71,8 +71,8 @@ func run(args []string) error {
 		return info(flags.Arg(0), *over)
 	case "classes":
 		return classes(*dir, *arch)
-	case "elsewhere":
-		return elsewhere(*dir, *arch, *out, flags.Args())
+	case "others":
+		return otherKernels(*dir, *arch, *out, flags.Args())
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

@@ -11,11 +11,11 @@ import (
 	"btc/targets/targetfile"
 )
 
-// elsewhere writes the table of tracepoints and fields that the kernels of the
+// otherKernels writes the table of tracepoints and fields that the kernels of the
 // other directories have and that of dir does not, the first of them counting.
-func elsewhere(dir, arch, out string, others []string) error {
+func otherKernels(dir, arch, out string, others []string) error {
 	if dir == "" || out == "" || len(others) == 0 {
-		return errors.New("elsewhere needs -dir, -o and the directories of other kernels")
+		return errors.New("others needs -dir, -o and the directories of other kernels")
 	}
 	base, err := describe(dir, arch)
 	if err != nil {
@@ -39,7 +39,7 @@ func elsewhere(dir, arch, out string, others []string) error {
 	}
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# Tracepoints and fields of %s that %s does not have.\n", strings.Join(releases, ", "), base.Meta.Release)
-	fmt.Fprintf(&text, "# Made by: go run ./tools/maketarget elsewhere -dir %s -o %s %s\n", dir, out, strings.Join(others, " "))
+	fmt.Fprintf(&text, "# Made by: go run ./tools/maketarget others -dir %s -o %s %s\n", dir, out, strings.Join(others, " "))
 	names := make([]string, 0, len(found))
 	for name := range found {
 		names = append(names, name)

@@ -13,7 +13,7 @@ func TestElsewhere(t *testing.T) {
 		if _, ok := tgt.Tracepoint("io_uring", "io_uring_submit_sqe"); ok {
 			t.Fatal("the default target has io_uring_submit_sqe: the test needs another event")
 		}
-		ev, ok := tgt.Elsewhere("io_uring", "io_uring_submit_sqe")
+		ev, ok := tgt.OnOtherKernels("io_uring", "io_uring_submit_sqe")
 		if !ok {
 			t.Fatal("io_uring_submit_sqe, which was renamed in 6.2, is not known")
 		}
@@ -60,11 +60,11 @@ func TestElsewhere(t *testing.T) {
 			t.Errorf("pid of sched_process_exit: %+v, %v", f, ok)
 		}
 
-		call, ok := tgt.Elsewhere("syscalls", "sys_enter_lookup_dcookie")
+		call, ok := tgt.OnOtherKernels("syscalls", "sys_enter_lookup_dcookie")
 		if !ok || len(call.Fields) != 3 || !call.Fields[1].User || call.Fields[2].Offset != 32 {
 			t.Errorf("lookup_dcookie, removed in 6.7: %+v, %v", call, ok)
 		}
-		if _, ok := tgt.Elsewhere("sched", "sched_switch"); ok {
+		if _, ok := tgt.OnOtherKernels("sched", "sched_switch"); ok {
 			t.Error("sched_switch is said to be of other kernels only")
 		}
 	}

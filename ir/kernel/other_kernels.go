@@ -7,28 +7,28 @@ import (
 	"sync"
 )
 
-// elsewhereText lists the tracepoints, tracepoint fields and system calls that other
+// otherKernelsText lists the tracepoints, tracepoint fields and system calls that other
 // kernels have and the default target's kernel lacks. tools/maketarget generates it.
 //
-//go:embed elsewhere.txt
-var elsewhereText string
+//go:embed other_kernels.txt
+var otherKernelsText string
 
-// elsewhere is the table by "category:event": events that the default target lacks are
+// otherEvent is the table by "category:event": events that the default target lacks are
 // complete, others have only the fields that it lacks.
-var elsewhere = sync.OnceValue(func() map[string]*TraceEvent {
+var otherEvent = sync.OnceValue(func() map[string]*TraceEvent {
 	all := map[string]*TraceEvent{}
-	for _, ev := range elsewhereEvents() {
+	for _, ev := range otherEvents() {
 		all[ev.Category+":"+ev.Event] = ev
 	}
 	return all
 })
 
-// elsewhereEvents is the table in file order.
-var elsewhereEvents = sync.OnceValue(func() []*TraceEvent { return parseElsewhere(elsewhereText) })
+// otherEvents is the table in file order.
+var otherEvents = sync.OnceValue(func() []*TraceEvent { return parseOtherKernels(otherKernelsText) })
 
-// parseElsewhere reads lines "category:event class" and below each its fields,
+// parseOtherKernels reads lines "category:event class" and below each its fields,
 // "\toffset size s|u name C-type". Other lines are comments.
-func parseElsewhere(text string) []*TraceEvent {
+func parseOtherKernels(text string) []*TraceEvent {
 	var all []*TraceEvent
 	var ev *TraceEvent
 	for line := range strings.SplitSeq(text, "\n") {
@@ -60,10 +60,10 @@ func parseElsewhere(text string) []*TraceEvent {
 	return all
 }
 
-// Elsewhere finds a tracepoint that other kernels have and this one lacks. Its record is
+// OnOtherKernels finds a tracepoint that other kernels have and this one lacks. Its record is
 // relocated on the host, like any other.
-func (t *Target) Elsewhere(category, event string) (*TraceEvent, bool) {
-	ev, ok := elsewhere()[category+":"+event]
+func (t *Target) OnOtherKernels(category, event string) (*TraceEvent, bool) {
+	ev, ok := otherEvent()[category+":"+event]
 	if !ok {
 		return nil, false
 	}
@@ -83,12 +83,12 @@ func (ev *TraceEvent) of(t *Target) *TraceEvent {
 	return &own
 }
 
-// elsewhereField finds a field that the record has on other kernels only.
-func (ev *TraceEvent) elsewhereField(name string) (*TraceField, bool) {
+// fieldOnOthers finds a field that the record has on other kernels only.
+func (ev *TraceEvent) fieldOnOthers(name string) (*TraceField, bool) {
 	if len(ev.Fields) == 0 {
 		return nil, false
 	}
-	other, ok := elsewhere()[ev.Category+":"+ev.Event]
+	other, ok := otherEvent()[ev.Category+":"+ev.Event]
 	if !ok {
 		return nil, false
 	}
@@ -109,11 +109,11 @@ func (ev *TraceEvent) elsewhereField(name string) (*TraceField, bool) {
 // have the field the event may have a record of its own.
 func (f *TraceField) Class() string { return f.event.Class }
 
-// elsewhereStruct makes the struct of a record that only other kernels have. Its
-// members come from elsewhereMember.
-func (t *Target) elsewhereStruct(name string) (*Type, bool) {
+// structOnOthers makes the struct of a record that only other kernels have. Its
+// members come from memberOnOthers.
+func (t *Target) structOnOthers(name string) (*Type, bool) {
 	s := &Type{Kind: Struct, Name: name, t: t}
-	for _, ev := range elsewhereEvents() {
+	for _, ev := range otherEvents() {
 		if ev.Class != name || ev.Category == syscalls {
 			continue
 		}
@@ -124,12 +124,12 @@ func (t *Target) elsewhereStruct(name string) (*Type, bool) {
 	return s, s.Size > 0
 }
 
-// elsewhereMember makes a member that a record has on other kernels only.
-func (typ *Type) elsewhereMember(name string) (Field, bool) {
+// memberOnOthers makes a member that a record has on other kernels only.
+func (typ *Type) memberOnOthers(name string) (Field, bool) {
 	if typ.t == nil || typ.Kind != Struct || !strings.HasPrefix(typ.Name, classPrefix) {
 		return Field{}, false
 	}
-	for _, ev := range elsewhereEvents() {
+	for _, ev := range otherEvents() {
 		if ev.Class != typ.Name {
 			continue
 		}
