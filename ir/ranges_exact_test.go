@@ -198,6 +198,7 @@ func TestBinaryRanges(t *testing.T) {
 		{OpSub, s(0, math.MaxInt64), s(-1, 0), FullRange},
 		{OpSub, s(math.MinInt64, 0), s(0, 1), FullRange},
 		{OpSub, s(-1, 0), s(0, math.MaxInt64), s(math.MinInt64, 0)},
+		{OpSub, s(-1, 0), s(math.MinInt64, 0), FullRange},
 		{OpUDiv, noRange, u(1, 2), noRange},
 		{OpAdd, noRange, u(1, 2), noRange},
 		{OpAdd, u(1, 2), noRange, noRange},
