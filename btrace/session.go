@@ -75,7 +75,10 @@ func Load(o *Object, opts Options) (*Session, error) {
 		Params: opts.Args, Named: opts.Params, PID: opts.PID, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
 		MaxMemory: opts.MaxMemory, Buffer: "full", Quiet: true,
 		Out: io.Discard, Err: messages{s.queue},
-		Format: &output.Format{Name: "events", New: func(r *output.Run) output.Sink { return &sink{Run: r, queue: s.queue} }},
+		Format: &output.Format{
+			Name: "events",
+			New:  func(r *output.Run) output.Sink { return &sink{Run: r, queue: s.queue} },
+		},
 	}
 	if ro.MaxMemory == 0 {
 		ro.MaxMemory = permit.DefaultMemory()

@@ -27,12 +27,26 @@ func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, dia
 		switch {
 		case reason == nil:
 		case in.Optional && len(others.arches) > 1:
-			left := diags.Add(diag.LeftOut, reason.at, "the object supports %s only: on %s %s", in.Target.Arch().Label, t.Arch().Label, reason.text)
+			left := diags.Add(
+				diag.LeftOut,
+				reason.at,
+				"the object supports %s only: on %s %s",
+				in.Target.Arch().Label,
+				t.Arch().Label,
+				reason.text,
+			)
 			left.Hint("--arch %s confirms that this is intended", in.Target.Arch().Label)
 			others.end()
 			return in.build(info, others.arches[:1])
 		default:
-			diags.Add(diag.NotServed, reason.at, "one object cannot support Linux %s on %s: %s", t.Release(), t.Arch().Label, reason.text)
+			diags.Add(
+				diag.NotServed,
+				reason.at,
+				"one object cannot support Linux %s on %s: %s",
+				t.Release(),
+				t.Arch().Label,
+				reason.text,
+			)
 			failed = true
 		}
 	}
@@ -64,7 +78,12 @@ type view struct {
 // while the first target is checked: with parameters the work waits for that, and
 // so it does when it needs debug information, which is read once.
 func (in Input) startOthers(script *ast.Script) *others {
-	o := &others{arches: []*arch.Arch{in.Target.Arch()}, free: make(chan struct{}), out: make(chan view, len(in.Others)), done: make(chan struct{})}
+	o := &others{
+		arches: []*arch.Arch{in.Target.Arch()},
+		free:   make(chan struct{}),
+		out:    make(chan view, len(in.Others)),
+		done:   make(chan struct{}),
+	}
 	o.begin = sync.OnceFunc(func() { close(o.free) })
 	unify := make([]bool, len(in.Others))
 	for i, t := range in.Others {
@@ -135,7 +154,8 @@ func (r *mismatch) because(info *check.Info, t *kernel.Target) *mismatch {
 	}
 	for _, p := range info.Programs {
 		clause, point := p.Probe.Span(), p.Point
-		if point.Kind != probe.Tracepoint || point.Pattern || r.at.Start < clause.Start || r.at.Start >= clause.End || t.HasEvent(point.Target, point.Name) {
+		if point.Kind != probe.Tracepoint || point.Pattern || r.at.Start < clause.Start || r.at.Start >= clause.End ||
+			t.HasEvent(point.Target, point.Name) {
 			continue
 		}
 		return &mismatch{point.At, "the kernel has no tracepoint " + point.Target + ":" + point.Name}

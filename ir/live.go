@@ -46,7 +46,12 @@ func (l *Liveness) Blocks(v *Value) []*Block {
 
 // Live prepares the liveness queries for f.
 func Live(f *Func) *Liveness {
-	l := &Liveness{preds: Preds(f), def: make([]*Block, f.nextValue), uses: make([][]*Block, f.nextValue), in: map[int][]*Block{}}
+	l := &Liveness{
+		preds: Preds(f),
+		def:   make([]*Block, f.nextValue),
+		uses:  make([][]*Block, f.nextValue),
+		in:    map[int][]*Block{},
+	}
 	order := ReversePostorder(f)
 	for _, b := range order {
 		for _, p := range b.Params {

@@ -323,7 +323,15 @@ func (m *Module) HostValue(what, text string, pos Pos, end int) *Global {
 			n++
 		}
 	}
-	g := &Global{Name: fmt.Sprintf("%s_%d", what, n), Kind: GlobalConst, Size: 8, Host: what, Text: text, Pos: &pos, End: end}
+	g := &Global{
+		Name: fmt.Sprintf("%s_%d", what, n),
+		Kind: GlobalConst,
+		Size: 8,
+		Host: what,
+		Text: text,
+		Pos:  &pos,
+		End:  end,
+	}
 	m.Globals = append(m.Globals, g)
 	return g
 }

@@ -198,7 +198,9 @@ func (v *Value) addressText(base string) string {
 // argText is argument i. A null that is compared takes its type from the other side.
 func (v *Value) argText(i int) string {
 	a := v.Args[i]
-	if v.Op == OpICmp && len(v.Args) == 2 && a.Op == OpConst && a.Imm == 0 && a.Type.IsAddr() && v.Args[1-i].Type == a.Type && v.Args[1-i].Op != OpConst {
+	if v.Op == OpICmp && len(v.Args) == 2 && a.Op == OpConst && a.Imm == 0 && a.Type.IsAddr() &&
+		v.Args[1-i].Type == a.Type &&
+		v.Args[1-i].Op != OpConst {
 		return "null"
 	}
 	return a.String()

@@ -210,8 +210,31 @@ func (u *unifier) value(v, w *Value) {
 // computes reports whether any integer may be an operand, not only a constant.
 func computes(op Op) bool {
 	switch op {
-	case OpAdd, OpSub, OpMul, OpUDiv, OpUMod, OpAnd, OpOr, OpXor, OpShl, OpLShr, OpAShr, OpZext, OpSext, OpICmp, OpSelect,
-		OpStore, OpMapSet, OpMapAdd, OpSum, OpAvg, OpMin, OpMax, OpStats, OpHist, OpLhist:
+	case OpAdd,
+		OpSub,
+		OpMul,
+		OpUDiv,
+		OpUMod,
+		OpAnd,
+		OpOr,
+		OpXor,
+		OpShl,
+		OpLShr,
+		OpAShr,
+		OpZext,
+		OpSext,
+		OpICmp,
+		OpSelect,
+		OpStore,
+		OpMapSet,
+		OpMapAdd,
+		OpSum,
+		OpAvg,
+		OpMin,
+		OpMax,
+		OpStats,
+		OpHist,
+		OpLhist:
 		return true
 	}
 	return false

@@ -66,7 +66,15 @@ func (c *checker) access(v, p *Value, off, n int, what string) {
 	}
 	if lo+int64(off) < 0 || hi+int64(off)+int64(n) > int64(size) {
 		if lo == hi {
-			c.at(v, "%s: bytes %d to %d are outside of %s (%d bytes)", what, lo+int64(off), lo+int64(off)+int64(n), ptr.describe(), size)
+			c.at(
+				v,
+				"%s: bytes %d to %d are outside of %s (%d bytes)",
+				what,
+				lo+int64(off),
+				lo+int64(off)+int64(n),
+				ptr.describe(),
+				size,
+			)
 		} else {
 			c.at(v, "%s: offset %d to %d and %d bytes are outside of %s (%d bytes)", what, lo+int64(off), hi+int64(off), n, ptr.describe(), size)
 		}
@@ -176,7 +184,8 @@ func ruleAtomicAdd(c *checker, v *Value) {
 		return
 	}
 	ruleStore(c, v)
-	if p := c.ranges.Resolve(v.Args[0], v.Block); (p.Off.SMin+v.Imm)%int64(v.Mem.Size()) != 0 && p.Off.SMin == p.Off.SMax {
+	if p := c.ranges.Resolve(v.Args[0], v.Block); (p.Off.SMin+v.Imm)%int64(v.Mem.Size()) != 0 &&
+		p.Off.SMin == p.Off.SMax {
 		c.at(v, "atomic add is not aligned")
 	}
 }

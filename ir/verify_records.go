@@ -25,7 +25,14 @@ func (c *checker) recordsReleased() {
 	}
 	uses := c.recordUses(recs)
 	for _, rec := range recs {
-		r := &recordCheck{checker: c, rec: rec, uses: uses, alias: uses.aliases(rec), in: map[*Block]int{}, told: map[any]bool{}}
+		r := &recordCheck{
+			checker: c,
+			rec:     rec,
+			uses:    uses,
+			alias:   uses.aliases(rec),
+			in:      map[*Block]int{},
+			told:    map[any]bool{},
+		}
 		r.findNear()
 		r.run()
 	}

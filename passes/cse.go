@@ -153,7 +153,8 @@ func ownAddressTaken(m *ir.Module) bool {
 		taken := map[*ir.Value]bool{}
 		for _, b := range f.Blocks {
 			for _, v := range b.Values {
-				if v.Op == ir.OpCast && v.Args[0].Type.IsPtr() && v.Args[0].Type.Kind != ir.Ctx && v.Args[0].Type.Kind != ir.BTF {
+				if v.Op == ir.OpCast && v.Args[0].Type.IsPtr() && v.Args[0].Type.Kind != ir.Ctx &&
+					v.Args[0].Type.Kind != ir.BTF {
 					taken[v] = true
 				}
 			}
@@ -207,7 +208,13 @@ const maxEqual = 64
 // dominating finds a value with v's hash that equals v and whose block dominates b, other
 // than v itself. Of many candidates, such as the failure paths of each printf in a long
 // clause, it looks only at the last ones.
-func dominating(d *ir.DomTree, candidates []*ir.Value, v *ir.Value, b *ir.Block, other func(w *ir.Value) bool) *ir.Value {
+func dominating(
+	d *ir.DomTree,
+	candidates []*ir.Value,
+	v *ir.Value,
+	b *ir.Block,
+	other func(w *ir.Value) bool,
+) *ir.Value {
 	for _, w := range candidates[max(0, len(candidates)-maxEqual):] {
 		if equal(v, w) && d.Dominates(w.Block, b) && !other(w) {
 			return w

@@ -122,7 +122,8 @@ func (d *direct) isRoot(c *chain) bool {
 // plainField is the field that v reads, if it is a member of a struct and not of a union, a
 // bitfield or an array.
 func (d *direct) plainField(v *ir.Value) (f kernel.Field, ok bool) {
-	if v.Imm != 0 || v.CORE.Path == "" || strings.Contains(v.CORE.Path, "[") || !strings.HasPrefix(v.CORE.Type, "struct ") {
+	if v.Imm != 0 || v.CORE.Path == "" || strings.Contains(v.CORE.Path, "[") ||
+		!strings.HasPrefix(v.CORE.Type, "struct ") {
 		return f, false
 	}
 	typ, ok := structType(d.m.Target, v.CORE.Type)

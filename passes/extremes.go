@@ -19,7 +19,13 @@ const (
 // when no CPU has one.
 func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	for _, helper := range []string{percpuHelper, rangeHelper} {
-		l.m.Meta.AddNeed(ir.Need{Feature: helper, Pos: pos, Construct: fmt.Sprintf("reading the %s() map %s in the script", x.Shape, x.Name)})
+		l.m.Meta.AddNeed(
+			ir.Need{
+				Feature:   helper,
+				Pos:       pos,
+				Construct: fmt.Sprintf("reading the %s() map %s in the script", x.Shape, x.Name),
+			},
+		)
 	}
 	iter := l.Emit(ir.OpRangeIter, ir.TI64, ir.Const(maxCPUs))
 	rest := l.Split()
@@ -38,11 +44,21 @@ func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	l.goOn(found)
 	p = l.NonNull(p)
 	mine, n := l.Load(ir.U64, p, 0), l.Load(ir.U64, p, 8)
-	take := l.IfValue(l.ICmp(ir.EQ, mine, ir.Const(0)), ir.TI1, func() *ir.Value { return ir.Bool(false) }, func() *ir.Value {
-		return l.IfValue(l.ICmp(ir.EQ, set, ir.Const(0)), ir.TI1, func() *ir.Value { return ir.Bool(true) }, func() *ir.Value {
-			return l.ICmp(better(x, x.Shape == ir.ShapeMax), n, best)
-		})
-	})
+	take := l.IfValue(
+		l.ICmp(ir.EQ, mine, ir.Const(0)),
+		ir.TI1,
+		func() *ir.Value { return ir.Bool(false) },
+		func() *ir.Value {
+			return l.IfValue(
+				l.ICmp(ir.EQ, set, ir.Const(0)),
+				ir.TI1,
+				func() *ir.Value { return ir.Bool(true) },
+				func() *ir.Value {
+					return l.ICmp(better(x, x.Shape == ir.ShapeMax), n, best)
+				},
+			)
+		},
+	)
 	best = l.Select(take, n, best)
 	set = l.Or(set, mine)
 	l.Jump(head, set, best)

@@ -126,7 +126,17 @@ func foldOnce(fo *folder, v *ir.Value) *ir.Value {
 		return constOf(v.Type, n)
 	}
 	switch v.Op {
-	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr:
+	case ir.OpAdd,
+		ir.OpSub,
+		ir.OpMul,
+		ir.OpUDiv,
+		ir.OpUMod,
+		ir.OpAnd,
+		ir.OpOr,
+		ir.OpXor,
+		ir.OpShl,
+		ir.OpLShr,
+		ir.OpAShr:
 		return foldBinary(fo, v)
 	case ir.OpZext, ir.OpSext, ir.OpBswap:
 		return foldUnary(v)
@@ -167,7 +177,18 @@ func constArg(v *ir.Value, i int) (n int64, known bool) {
 // computed is the result of v for the operands that arg knows.
 func computed(v *ir.Value, arg func(v *ir.Value, i int) (n int64, known bool)) (n int64, known bool) {
 	switch v.Op {
-	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpUDiv, ir.OpUMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpLShr, ir.OpAShr, ir.OpICmp:
+	case ir.OpAdd,
+		ir.OpSub,
+		ir.OpMul,
+		ir.OpUDiv,
+		ir.OpUMod,
+		ir.OpAnd,
+		ir.OpOr,
+		ir.OpXor,
+		ir.OpShl,
+		ir.OpLShr,
+		ir.OpAShr,
+		ir.OpICmp:
 		x, ok := arg(v, 0)
 		y, too := arg(v, 1)
 		switch {
@@ -465,7 +486,8 @@ func foldSelect(fo *folder, v *ir.Value) *ir.Value {
 
 // sameOperand reports whether two operands are one value or equal constants.
 func sameOperand(x, y *ir.Value) bool {
-	return x == y || x.ID < 0 && y.ID < 0 && x.Op == y.Op && x.Type == y.Type && x.Imm == y.Imm && x.Slot == y.Slot && x.Sym == y.Sym
+	return x == y ||
+		x.ID < 0 && y.ID < 0 && x.Op == y.Op && x.Type == y.Type && x.Imm == y.Imm && x.Slot == y.Slot && x.Sym == y.Sym
 }
 
 func foldCast(fo *folder, v *ir.Value) *ir.Value {

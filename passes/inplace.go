@@ -204,7 +204,10 @@ func (o *outliner) leaveInPlace(b *ir.Block, i, code int, args []*ir.Value, word
 // message is the index of the message for a loop whose in-place form stopped early.
 func (p *planner) message(f *ir.Func, walk *ir.Value, trips uint64) int {
 	e := p.m.Meta.Errors[cutsOf(f, walk)[0].Imm]
-	e.Text = fmt.Sprintf("Loop stopped after %d iterations: this kernel verifies no more of them, and has no bpf_loop (Linux 5.17)", trips)
+	e.Text = fmt.Sprintf(
+		"Loop stopped after %d iterations: this kernel verifies no more of them, and has no bpf_loop (Linux 5.17)",
+		trips,
+	)
 	for i := range p.m.Meta.Errors {
 		if old := &p.m.Meta.Errors[i]; old.Text == e.Text && old.Pos == e.Pos && old.End == e.End {
 			return i
@@ -244,7 +247,8 @@ func settleCut(f *ir.Func, walk *ir.Value, value func(at *ir.Builder, v *ir.Valu
 	known.Apply(f)
 	for _, b := range f.Blocks {
 		for i := 0; i < len(b.Values); i++ {
-			if v := b.Values[i]; v.Op == ir.OpICmp && v.Args[0].Type == ir.TI64 && v.Args[0].IsConst() && v.Args[1].IsConst() {
+			if v := b.Values[i]; v.Op == ir.OpICmp && v.Args[0].Type == ir.TI64 && v.Args[0].IsConst() &&
+				v.Args[1].IsConst() {
 				ir.ReplaceUses(f, v, ir.Bool(v.Cond.Eval(v.Args[0].Imm, v.Args[1].Imm)))
 				b.Remove(i)
 				i--

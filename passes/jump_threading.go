@@ -50,7 +50,13 @@ type threader struct {
 func newThreader(f *ir.Func) *threader {
 	ir.RemoveUnreachable(f)
 	n := f.NumBlocks()
-	t := &threader{f: f, preds: ir.Preds(f), uses: make([][]*ir.Block, f.NumValues()), dead: make([]bool, n), seen: make([]int, n)}
+	t := &threader{
+		f:     f,
+		preds: ir.Preds(f),
+		uses:  make([][]*ir.Block, f.NumValues()),
+		dead:  make([]bool, n),
+		seen:  make([]int, n),
+	}
 	for _, b := range f.Blocks {
 		for _, v := range b.Values {
 			for _, a := range v.Args {

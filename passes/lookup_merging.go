@@ -327,7 +327,8 @@ func changesElement(x, v *ir.Value) bool {
 	if x.Op == ir.OpCallSub {
 		return true
 	}
-	if x.Op == ir.OpCall && (x.Sym == "map_update_elem" || x.Sym == "map_delete_elem") && x.Args[0].Sym == v.Args[0].Sym {
+	if x.Op == ir.OpCall && (x.Sym == "map_update_elem" || x.Sym == "map_delete_elem") &&
+		x.Args[0].Sym == v.Args[0].Sym {
 		return true
 	}
 	for j, a := range x.Args {

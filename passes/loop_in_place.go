@@ -42,7 +42,9 @@ func (p *planner) countShort(f *ir.Func) {
 	var short []*ir.Value // first: counting one makes values that ranges does not know
 	for _, b := range ir.ReversePostorder(f) {
 		for _, v := range b.Values {
-			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter && ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= ir.FewTurns && p.walksShort(facts, b) {
+			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter &&
+				ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= ir.FewTurns &&
+				p.walksShort(facts, b) {
 				short = append(short, v)
 			}
 		}
@@ -70,7 +72,9 @@ func (p *planner) walksShort(facts *loopFacts, head *ir.Block) bool {
 	for _, in := range facts.nest.Loops {
 		// If it does not know the trip count, it verifies each possible one, times the
 		// loops around.
-		if next := rangeHead(in); next != nil && within(in, l) && !facts.alone(l) && next.Args[0].Op == ir.OpRangeIter && !next.Args[0].Args[0].IsConst() {
+		if next := rangeHead(in); next != nil && within(in, l) && !facts.alone(l) &&
+			next.Args[0].Op == ir.OpRangeIter &&
+			!next.Args[0].Args[0].IsConst() {
 			return false
 		}
 	}

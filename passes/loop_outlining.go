@@ -104,7 +104,14 @@ type loopExit struct {
 }
 
 func outline(p *planner, f *ir.Func, next *ir.Value, name string) {
-	o := &outliner{m: p.m, f: f, next: next, inside: map[*ir.Block]bool{}, words: map[*ir.Value]int{}, subst: ir.Subst{}}
+	o := &outliner{
+		m:      p.m,
+		f:      f,
+		next:   next,
+		inside: map[*ir.Block]bool{},
+		words:  map[*ir.Value]int{},
+		subst:  ir.Subst{},
+	}
 	o.walk = next.Args[len(next.Args)-1]
 	if o.walk.Op != ir.OpMapIter && o.walk.Op != ir.OpRangeIter {
 		panic("BUG: an iterator with several entries: " + next.Text())
@@ -217,7 +224,8 @@ func (o *outliner) makeCallback(name string, p *planner) {
 				b.Remove(i)
 				o.pre.Place(v)
 				i--
-			case v.Op == ir.OpMapKey && v.Args[0].Op == ir.OpNonNull && v.Args[0].Args[0] == o.next, v.Op == ir.OpMapKey && v.Args[0] == o.next:
+			case v.Op == ir.OpMapKey && v.Args[0].Op == ir.OpNonNull && v.Args[0].Args[0] == o.next,
+				v.Op == ir.OpMapKey && v.Args[0] == o.next:
 				o.subst[v] = o.key
 				b.Remove(i)
 				i--

@@ -97,7 +97,10 @@ func (l *lowering) ownEvent(kind ir.EventKind, fields ...string) *ir.Event {
 	}
 	e := &ir.Event{ID: len(l.m.Events), Name: string(kind), Kind: kind, Pos: ir.NoPos}
 	for _, name := range fields {
-		e.Fields = append(e.Fields, ir.Field{Name: name, Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"}})
+		e.Fields = append(
+			e.Fields,
+			ir.Field{Name: name, Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"}},
+		)
 	}
 	layoutEvent(e)
 	l.m.Events = append(l.m.Events, e)
@@ -200,7 +203,12 @@ func (l *lowering) writeSeq(rec, size *ir.Value) {
 func (l *lowering) seqFile() *ir.Value {
 	ctx := l.Func().Entry().Params[0]
 	meta := l.LoadAs(ir.TBTF("struct bpf_iter_meta", false), ir.U64, ctx, 0)
-	return l.LoadField(ir.TBTF("struct seq_file", false), ir.U64, meta, ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"})
+	return l.LoadField(
+		ir.TBTF("struct seq_file", false),
+		ir.U64,
+		meta,
+		ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"},
+	)
 }
 
 // producer is the op that takeProducers removed for an argument; nil when there is none.
@@ -399,7 +407,9 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	needLoss(l.m, events)
 	field := e.Fields[0]
 	most := e.Size + int(v.Imm)*ir.JoinBytes
-	last := 1<<bits.Len(uint(most-ir.JoinBytes)) - 1 // at least where the last string begins; a mask, because a branch costs the verifier another path in each iteration
+	last := 1<<bits.Len(
+		uint(most-ir.JoinBytes),
+	) - 1 // at least where the last string begins; a mask, because a branch costs the verifier another path in each iteration
 	rec := l.Slot("record", roundUp(last+ir.JoinBytes, 8), 8)
 	rec.Slot.Class = ir.Scratch
 	l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))
@@ -421,7 +431,8 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	n = l.And(n, l.Binary(ir.OpXor, l.AShr(n, ir.Const(63)), ir.Const(-1))) // 0 for a string that cannot be read
 	l.Store(ir.U32, rec, 4, l.Add(n, end))
 	next := l.AddImm(i, 1)
-	l.Block().Br(l.ICmp(ir.ULT, next, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: done}, l.Pos)
+	l.Block().
+		Br(l.ICmp(ir.ULT, next, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: done}, l.Pos)
 	l.goOn(done)
 	end = l.Load(ir.U32, rec, 4)
 	l.Store(ir.U16, rec, field.Off+2, l.AddImm(end, int64(-e.Size)))

@@ -84,39 +84,55 @@ func (l *lowering) findHash(text *ir.Value, capacity int64, needle *ir.Value, ne
 	whole, h, hn := l.copyTextBehind(text, capacity, before)
 	b := l.forget(l.Or(l.random(), ir.Const(1)))
 
-	hash := l.eachByte(n.Slot.Size, []*ir.Value{ir.Const(0), ir.Const(1)}, nn, func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
-		// Behind the end nothing changes.
-		in := l.AShr(l.Sub(l.AddImm(k, int64(i)), nn), ir.Const(63))
-		c := l.Load(ir.U8, l.Add(n, k), i)
-		h, p := l.Add(l.Binary(ir.OpMul, v[0], b), c), l.Binary(ir.OpMul, v[1], b)
-		return []*ir.Value{l.Add(v[0], l.And(in, l.Sub(h, v[0]))), l.Add(v[1], l.And(in, l.Sub(p, v[1])))}
-	})
+	hash := l.eachByte(
+		n.Slot.Size,
+		[]*ir.Value{ir.Const(0), ir.Const(1)},
+		nn,
+		func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
+			// Behind the end nothing changes.
+			in := l.AShr(l.Sub(l.AddImm(k, int64(i)), nn), ir.Const(63))
+			c := l.Load(ir.U8, l.Add(n, k), i)
+			h, p := l.Add(l.Binary(ir.OpMul, v[0], b), c), l.Binary(ir.OpMul, v[1], b)
+			return []*ir.Value{l.Add(v[0], l.And(in, l.Sub(h, v[0]))), l.Add(v[1], l.And(in, l.Sub(p, v[1])))}
+		},
+	)
 	want, power := l.forget(hash[0]), l.forget(hash[1])
 
 	back := l.forget(l.Sub(ir.Const(int64(before)), nn))
 	room := h.Slot.Size - 8 // of whole, a power of two
 	var old *ir.Value       // where the bytes lie that leave the window
-	state := l.eachByte(room-before, []*ir.Value{ir.Const(0), ir.Const(0), ir.Const(1)}, hn, func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
-		if i == 0 {
-			old = l.Add(whole, l.And(l.Add(k, back), ir.Const(int64(room-1))))
-		}
-		w := l.Add(l.Binary(ir.OpMul, v[0], b), l.Load(ir.U8, l.Add(h, k), i))
-		w = l.Sub(w, l.Binary(ir.OpMul, l.Load(ir.U8, old, i), power))
-		on := l.And(v[2], l.notZero(l.Binary(ir.OpXor, w, want)))
-		return []*ir.Value{w, l.Add(v[1], on), on}
-	}, 2)
+	state := l.eachByte(
+		room-before,
+		[]*ir.Value{ir.Const(0), ir.Const(0), ir.Const(1)},
+		hn,
+		func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
+			if i == 0 {
+				old = l.Add(whole, l.And(l.Add(k, back), ir.Const(int64(room-1))))
+			}
+			w := l.Add(l.Binary(ir.OpMul, v[0], b), l.Load(ir.U8, l.Add(h, k), i))
+			w = l.Sub(w, l.Binary(ir.OpMul, l.Load(ir.U8, old, i), power))
+			on := l.And(v[2], l.notZero(l.Binary(ir.OpXor, w, want)))
+			return []*ir.Value{w, l.Add(v[1], on), on}
+		},
+		2,
+	)
 	last, on := l.forget(state[1]), l.forget(state[2])
 	at := l.forget(l.AddImm(l.Sub(last, nn), 1)) // the first byte of the window
 
 	from := l.forget(l.AddImm(l.And(at, ir.Const(int64(room-1))), int64(before)))
-	differ := l.eachByte(n.Slot.Size, []*ir.Value{ir.Const(0)}, nn, func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
-		if i == 0 {
-			old = l.Add(whole, l.And(l.Add(from, k), ir.Const(int64(room-1))))
-		}
-		in := l.AShr(l.Sub(l.AddImm(k, int64(i)), nn), ir.Const(63))
-		x := l.Binary(ir.OpXor, l.Load(ir.U8, old, i), l.Load(ir.U8, l.Add(n, k), i))
-		return []*ir.Value{l.Or(v[0], l.And(x, in))}
-	})
+	differ := l.eachByte(
+		n.Slot.Size,
+		[]*ir.Value{ir.Const(0)},
+		nn,
+		func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
+			if i == 0 {
+				old = l.Add(whole, l.And(l.Add(from, k), ir.Const(int64(room-1))))
+			}
+			in := l.AShr(l.Sub(l.AddImm(k, int64(i)), nn), ir.Const(63))
+			x := l.Binary(ir.OpXor, l.Load(ir.U8, old, i), l.Load(ir.U8, l.Add(n, k), i))
+			return []*ir.Value{l.Or(v[0], l.And(x, in))}
+		},
+	)
 	// Found before the text's end, at no place before its start, and really so.
 	miss := l.Or(l.Or(on, differ[0]), l.Or(l.Binary(ir.OpXor, l.less(last, hn), ir.Const(1)), l.LShr(at, ir.Const(63))))
 	place := l.Select(l.ICmp(ir.NE, miss, ir.Const(0)), ir.Const(-1), at)
@@ -145,7 +161,13 @@ func (l *lowering) copyTextBehind(from *ir.Value, capacity int64, before int) (w
 // size, in rounds of stepsOfRound. step makes of the values v, with the text's
 // byte k + i at hand, those of the next step. With an index in until the loop
 // ends when that value is 0.
-func (l *lowering) eachByte(size int, v []*ir.Value, length *ir.Value, step func(k *ir.Value, i int, v []*ir.Value) []*ir.Value, until ...int) []*ir.Value {
+func (l *lowering) eachByte(
+	size int,
+	v []*ir.Value,
+	length *ir.Value,
+	step func(k *ir.Value, i int, v []*ir.Value) []*ir.Value,
+	until ...int,
+) []*ir.Value {
 	rest := l.Split()
 	head := l.Func().NewBlockAfter(l.Block())
 	body := l.Func().NewBlockAfter(head)
@@ -184,7 +206,15 @@ func (l *lowering) findWord(text, length *ir.Value, word string) *ir.Value {
 	head := l.Func().NewBlockAfter(l.Block())
 	body := l.Func().NewBlockAfter(head)
 	l.Jump(head, ir.Const(0), ir.Const(0), ir.Const(0), ir.Const(1))
-	k, last, pos, going := head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64)
+	k, last, pos, going := head.AddParam(
+		ir.TI64,
+	), head.AddParam(
+		ir.TI64,
+	), head.AddParam(
+		ir.TI64,
+	), head.AddParam(
+		ir.TI64,
+	)
 	l.goOn(head)
 	stop := l.Binary(ir.OpXor, l.And(going, l.less(k, length)), ir.Const(1))
 	l.Br(l.ICmp(ir.ULT, l.Or(k, l.Shl(stop, ir.Const(32))), ir.Const(int64(text.Slot.Size))), body, rest)

@@ -52,8 +52,10 @@ func zeroFilled(f *ir.Func, filled map[*ir.Slot]bool) {
 	for _, b := range f.Blocks {
 		for _, v := range b.Values {
 			for i, a := range v.Args {
-				writes := i == 0 && a.Slot != nil && (v.Op == ir.OpComm && a.Slot.Size == commSize || v.Op == ir.OpStrLit && a.Slot.Size == int(v.Imm))
-				reads := v.Op == ir.OpStrEq || v.Op == ir.OpStrEqMem || v.Op == ir.OpEmit || i == 1 && v.Op == ir.OpStrCopy
+				writes := i == 0 && a.Slot != nil &&
+					(v.Op == ir.OpComm && a.Slot.Size == commSize || v.Op == ir.OpStrLit && a.Slot.Size == int(v.Imm))
+				reads := v.Op == ir.OpStrEq || v.Op == ir.OpStrEqMem || v.Op == ir.OpEmit ||
+					i == 1 && v.Op == ir.OpStrCopy
 				if !reads {
 					note(a, writes)
 				}
@@ -121,7 +123,8 @@ func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 
 // endsSlot reports whether room bytes at p are the last of a short slot.
 func endsSlot(p *ir.Value, room int64) bool {
-	return p.Op == ir.OpSlotAddr && p.Slot.Class != ir.Scratch && p.Slot.Size <= largeOnFrame && p.Imm+room == int64(p.Slot.Size)
+	return p.Op == ir.OpSlotAddr && p.Slot.Class != ir.Scratch && p.Slot.Size <= largeOnFrame &&
+		p.Imm+room == int64(p.Slot.Size)
 }
 
 // The helpers that read strings and memory of a fixed size, by address space.
@@ -247,7 +250,8 @@ func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
 		next := l.AddImm(i, 1)
 		rest = n % w
 		after := l.Func().NewBlockAfter(l.Block())
-		l.Block().Br(l.ICmp(ir.ULT, next, ir.Const(int64(n/w))), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: after}, l.Pos)
+		l.Block().
+			Br(l.ICmp(ir.ULT, next, ir.Const(int64(n/w))), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: after}, l.Pos)
 		l.goOn(after)
 	}
 	steps(rest, min(w, 8), func(off, w int) { l.sameWord(p, q, ir.Const(int64(n-rest+off)), w, done) })
@@ -268,8 +272,14 @@ func (l *lowering) sameWord(p, q, off *ir.Value, w int, done *ir.Block) {
 	differ := l.And(l.Binary(ir.OpXor, x, y), upToNul)
 	same := f.NewBlockAfter(l.Block())
 	next := f.NewBlockAfter(same)
-	l.Block().Br(l.ICmp(ir.EQ, differ, ir.Const(0)), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
+	l.Block().
+		Br(l.ICmp(ir.EQ, differ, ir.Const(0)), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
 	l.goOn(same)
-	same.Br(l.ICmp(ir.EQ, nul, ir.Const(0)), ir.Edge{To: next}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}}, l.Pos)
+	same.Br(
+		l.ICmp(ir.EQ, nul, ir.Const(0)),
+		ir.Edge{To: next},
+		ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}},
+		l.Pos,
+	)
 	l.goOn(next)
 }

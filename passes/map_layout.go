@@ -58,12 +58,23 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 // refuseMap refuses maps that have no layout.
 func refuseMap(x *ir.Map) *ir.Diag {
 	if isExtreme(x) && x.Key == nil && x.Deleted {
-		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("cannot delete %s: it is a %s() map without a key, kept per CPU", x.Name, x.Shape),
-			Hint: "use clear(" + x.Name + ")"}
+		return &ir.Diag{
+			Pos:  x.Pos,
+			Text: fmt.Sprintf("cannot delete %s: it is a %s() map without a key, kept per CPU", x.Name, x.Shape),
+			Hint: "use clear(" + x.Name + ")",
+		}
 	}
 	if x.Key != nil && x.Key.Size > maxKeySize {
-		return &ir.Diag{Pos: x.Pos, Text: fmt.Sprintf("the key of %s is %d bytes long; Linux before 5.11 allows at most %d", x.Name, x.Key.Size, maxKeySize),
-			Hint: "shorten the strings in the key, for example str(x, 128)"}
+		return &ir.Diag{
+			Pos: x.Pos,
+			Text: fmt.Sprintf(
+				"the key of %s is %d bytes long; Linux before 5.11 allows at most %d",
+				x.Name,
+				x.Key.Size,
+				maxKeySize,
+			),
+			Hint: "shorten the strings in the key, for example str(x, 128)",
+		}
 	}
 	return nil
 }
@@ -225,8 +236,31 @@ func newLen(m *ir.Module) int {
 // ownNames are the maps and globals that lowerings create, and bpftool's names for the maps of
 // sections. ownPrefixes begin names that end in a number or another name.
 var (
-	ownNames = []string{"events", "len", "seen", usdtSpecs, "lost", "sent", "asleep", "zero", "gen", cachesOn, unknownZero,
-		"start_ns", "pidns_dev", "pidns_ino", "tai_off", "ncpus", "cpid", "_license", "data", "bss", "rodata", "rodata_params", "kconfig"}
+	ownNames = []string{
+		"events",
+		"len",
+		"seen",
+		usdtSpecs,
+		"lost",
+		"sent",
+		"asleep",
+		"zero",
+		"gen",
+		cachesOn,
+		unknownZero,
+		"start_ns",
+		"pidns_dev",
+		"pidns_ino",
+		"tai_off",
+		"ncpus",
+		"cpid",
+		"_license",
+		"data",
+		"bss",
+		"rodata",
+		"rodata_params",
+		"kconfig",
+	}
 	ownPrefixes = []string{"scratch_", "kstack_", "ustack_", "param_", "opt_", "cache_", "AT_"}
 )
 

@@ -68,7 +68,13 @@ func (t test) compares() *ir.Value {
 
 // newKnown returns nil for a function with few branches.
 func newKnown(f *ir.Func) *known {
-	k := &known{f: f, order: ir.ReversePostorder(f), preds: ir.Preds(f), asked: make([]bool, f.NumValues()), tests: make([][]test, f.NumValues())}
+	k := &known{
+		f:     f,
+		order: ir.ReversePostorder(f),
+		preds: ir.Preds(f),
+		asked: make([]bool, f.NumValues()),
+		tests: make([][]test, f.NumValues()),
+	}
 	branches := 0
 	for _, b := range k.order {
 		for _, v := range b.Values {
@@ -184,7 +190,13 @@ func (k *known) all(v *ir.Value, set ir.ValueSet) bool {
 
 // hostDecides are the constants by which the verifier removes code for features that a
 // kernel lacks.
-var hostDecides = map[ir.Op]bool{ir.OpCORE: true, ir.OpGlobal: true, ir.OpPerArch: true, ir.OpAttachID: true, ir.OpSaved: true}
+var hostDecides = map[ir.Op]bool{
+	ir.OpCORE:     true,
+	ir.OpGlobal:   true,
+	ir.OpPerArch:  true,
+	ir.OpAttachID: true,
+	ir.OpSaved:    true,
+}
 
 // isFree: neither v nor the branch that chose it depends on the host.
 func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
@@ -241,8 +253,19 @@ func (k *known) isFixed(v *ir.Value, set ir.ValueSet) bool {
 	return binaryOps[v.Op] && k.all(v, set)
 }
 
-var binaryOps = map[ir.Op]bool{ir.OpAdd: true, ir.OpSub: true, ir.OpMul: true, ir.OpUDiv: true, ir.OpUMod: true, ir.OpAnd: true,
-	ir.OpOr: true, ir.OpXor: true, ir.OpShl: true, ir.OpLShr: true, ir.OpAShr: true}
+var binaryOps = map[ir.Op]bool{
+	ir.OpAdd:  true,
+	ir.OpSub:  true,
+	ir.OpMul:  true,
+	ir.OpUDiv: true,
+	ir.OpUMod: true,
+	ir.OpAnd:  true,
+	ir.OpOr:   true,
+	ir.OpXor:  true,
+	ir.OpShl:  true,
+	ir.OpLShr: true,
+	ir.OpAShr: true,
+}
 
 // findTests lists the comparisons of each value with a constant, and finds what
 // comparisons depend on.

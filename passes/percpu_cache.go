@@ -282,10 +282,30 @@ func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 }
 
 // numbers are the ops whose results are numbers whatever their operands.
-var numbers = map[ir.Op]bool{ir.OpConst: true, ir.OpPid: true, ir.OpTid: true, ir.OpUid: true, ir.OpGid: true, ir.OpCPU: true,
-	ir.OpCgroup: true, ir.OpNumaID: true, ir.OpRand: true, ir.OpNsecs: true, ir.OpElapsed: true, ir.OpMapGet: true,
-	ir.OpAnd: true, ir.OpOr: true, ir.OpXor: true, ir.OpMul: true, ir.OpUDiv: true, ir.OpUMod: true,
-	ir.OpShl: true, ir.OpLShr: true, ir.OpAShr: true, ir.OpBoolInt: true}
+var numbers = map[ir.Op]bool{
+	ir.OpConst:   true,
+	ir.OpPid:     true,
+	ir.OpTid:     true,
+	ir.OpUid:     true,
+	ir.OpGid:     true,
+	ir.OpCPU:     true,
+	ir.OpCgroup:  true,
+	ir.OpNumaID:  true,
+	ir.OpRand:    true,
+	ir.OpNsecs:   true,
+	ir.OpElapsed: true,
+	ir.OpMapGet:  true,
+	ir.OpAnd:     true,
+	ir.OpOr:      true,
+	ir.OpXor:     true,
+	ir.OpMul:     true,
+	ir.OpUDiv:    true,
+	ir.OpUMod:    true,
+	ir.OpShl:     true,
+	ir.OpLShr:    true,
+	ir.OpAShr:    true,
+	ir.OpBoolInt: true,
+}
 
 // scalar reports whether v is a number to the verifier; false if unknown or more than depth
 // operands away.

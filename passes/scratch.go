@@ -62,8 +62,15 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	}
 	size := colour(f, ir.Scratch) + head
 	if size > maxScratch {
-		return &ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the strings and records of this probe take %d bytes, at most %d are possible", size, maxScratch),
-			Hint: "use shorter strings: config = { max_strlen = N }"}
+		return &ir.Diag{
+			Pos: f.Pos,
+			Text: fmt.Sprintf(
+				"the strings and records of this probe take %d bytes, at most %d are possible",
+				size,
+				maxScratch,
+			),
+			Hint: "use shorter strings: config = { max_strlen = N }",
+		}
 	}
 	for _, s := range f.Slots {
 		if s.Class == ir.Scratch {
@@ -189,7 +196,12 @@ func (s *scratchUser) takeCounted(l *lowering) *ir.Value {
 	l.goOn(giveBack)
 	l.AtomicAdd(ir.U64, p, 0, ir.Const(-1))
 	next := l.AddImm(i, 1)
-	giveBack.Br(l.ICmp(ir.ULT, next, ir.Const(int64(s.class.records))), ir.Edge{To: try, Args: []*ir.Value{next}}, ir.Edge{To: none}, pos)
+	giveBack.Br(
+		l.ICmp(ir.ULT, next, ir.Const(int64(s.class.records))),
+		ir.Edge{To: try, Args: []*ir.Value{next}},
+		ir.Edge{To: none},
+		pos,
+	)
 	l.goOn(none)
 	l.lose(s.x)
 	l.Ret(ir.Const(0))

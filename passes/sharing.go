@@ -36,8 +36,16 @@ func sharing(m *ir.Module) []ir.Diag {
 
 // adds are the aggregations that consist of a load, an add and a store, and those that
 // begin with their first value.
-var adds = map[ir.Op]bool{ir.OpCount: true, ir.OpSum: true, ir.OpAvg: true, ir.OpStats: true, ir.OpHist: true, ir.OpLhist: true,
-	ir.OpMin: true, ir.OpMax: true}
+var adds = map[ir.Op]bool{
+	ir.OpCount: true,
+	ir.OpSum:   true,
+	ir.OpAvg:   true,
+	ir.OpStats: true,
+	ir.OpHist:  true,
+	ir.OpLhist: true,
+	ir.OpMin:   true,
+	ir.OpMax:   true,
+}
 
 // nestingMaps finds the maps whose aggregations can be interrupted on a CPU by
 // another aggregation of the same map, which would lose a step if values of one

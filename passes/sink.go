@@ -51,7 +51,10 @@ type sinker struct {
 
 func sinkFunc(f *ir.Func) {
 	s := &sinker{f: f, d: ir.Dominators(f), preds: ir.Preds(f), live: ir.Live(f), slots: pointsInto(f),
-		users: make([][]*ir.Value, f.NumValues()), ends: make([][]*ir.Block, f.NumValues()), index: make([]int, f.NumValues())}
+		users: make(
+			[][]*ir.Value,
+			f.NumValues(),
+		), ends: make([][]*ir.Block, f.NumValues()), index: make([]int, f.NumValues())}
 	for _, b := range s.d.Order {
 		s.number(b)
 		for _, v := range b.Values {
@@ -136,7 +139,8 @@ func sinkable(v *ir.Value) bool {
 		return true
 	case ir.OpLoad:
 		a := v.Args[0]
-		return v.CORE.Type == "" && (a.Type.Kind == ir.Ctx || a.Op == ir.OpSlotAddr && a.Slot.Class != ir.Scratch && a.Slot.Size <= maxSunkSlot)
+		return v.CORE.Type == "" &&
+			(a.Type.Kind == ir.Ctx || a.Op == ir.OpSlotAddr && a.Slot.Class != ir.Scratch && a.Slot.Size <= maxSunkSlot)
 	}
 	return false
 }

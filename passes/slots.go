@@ -51,7 +51,17 @@ func placeSlotsWithin(m *ir.Module, room int) []ir.Diag {
 			}
 		}
 		if n := colour(f, ir.Frame); n > room {
-			diags = append(diags, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("the variables of this probe need %d bytes of the stack frame, %d are free", n, room)})
+			diags = append(
+				diags,
+				ir.Diag{
+					Pos: f.Pos,
+					Text: fmt.Sprintf(
+						"the variables of this probe need %d bytes of the stack frame, %d are free",
+						n,
+						room,
+					),
+				},
+			)
 		}
 	}
 	return diags

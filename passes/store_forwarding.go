@@ -69,7 +69,8 @@ func newStores(f *ir.Func) *slotStores {
 		for _, v := range b.Values {
 			for i, a := range v.Args {
 				// An address that is computed with, or stored, may point anywhere.
-				if a.Op == ir.OpSlotAddr && v.Op != ir.OpCall && (i > 0 || v.Op != ir.OpLoad && v.Op != ir.OpStore && v.Op != ir.OpAtomicAdd) {
+				if a.Op == ir.OpSlotAddr && v.Op != ir.OpCall &&
+					(i > 0 || v.Op != ir.OpLoad && v.Op != ir.OpStore && v.Op != ir.OpAtomicAdd) {
 					other[a.Slot] = true
 				}
 			}

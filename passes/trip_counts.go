@@ -120,7 +120,16 @@ func (p *planner) planFunc(f *ir.Func) {
 		if fixed.insns > overrun*walkBudget || fixed.waits > waitBudget {
 			least = loopCost{}
 		}
-		p.planNest(facts, l, least.plus(loopCost{max(walkBudget-fixed.insns, walkBudget/4) / max(sharing, 1), max(waitBudget-fixed.waits, 0) / max(sharing, 1)}))
+		p.planNest(
+			facts,
+			l,
+			least.plus(
+				loopCost{
+					max(walkBudget-fixed.insns, walkBudget/4) / max(sharing, 1),
+					max(waitBudget-fixed.waits, 0) / max(sharing, 1),
+				},
+			),
+		)
 	}
 }
 
@@ -128,7 +137,8 @@ func (p *planner) planFunc(f *ir.Func) {
 func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 	most := uint64(0)
 	for step := uint64(maxTripCount); step > 0; step /= 2 {
-		if c := p.cost(facts, l, most+step); most+step <= maxTripCount && c.insns <= budget.insns && c.waits <= budget.waits {
+		if c := p.cost(facts, l, most+step); most+step <= maxTripCount && c.insns <= budget.insns &&
+			c.waits <= budget.waits {
 			most += step
 		}
 	}
@@ -136,7 +146,8 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 	for _, in := range facts.nest.Loops {
 		// The verifier checks the callback of a loop over a map again in each iteration,
 		// since 6.7 several times: such a loop has no in-place form.
-		if within(in, l) && slices.ContainsFunc(in.Header.Values, func(v *ir.Value) bool { return v.Op == ir.OpMapNext }) {
+		if within(in, l) &&
+			slices.ContainsFunc(in.Header.Values, func(v *ir.Value) bool { return v.Op == ir.OpMapNext }) {
 			whole, what = false, "a loop with 'for' over a map in it"
 		}
 		if next := rangeHead(in); next != nil && facts.dom.Dominates(l.Header, in.Header) {

@@ -16,9 +16,17 @@ import (
 // Encode lays out and encodes a function in machine form, which it changes.
 func Encode(f *mach.Func) (*Func, error) {
 	tidy(f)
-	e := &encoder{f: f, start: map[*mach.Block]int{}, sizes: map[*mach.Block]int{}, out: &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos}}
+	e := &encoder{
+		f:     f,
+		start: map[*mach.Block]int{},
+		sizes: map[*mach.Block]int{},
+		out:   &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos},
+	}
 	if n := e.place(); n > maxInsns {
-		return nil, ir.Diag{Pos: f.Pos, Text: fmt.Sprintf("has %d instructions; BPF programs have at most %d", n, maxInsns)}
+		return nil, ir.Diag{
+			Pos:  f.Pos,
+			Text: fmt.Sprintf("has %d instructions; BPF programs have at most %d", n, maxInsns),
+		}
 	}
 	calls := map[string]bool{}
 	for n, b := range f.Blocks {

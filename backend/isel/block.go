@@ -212,8 +212,13 @@ var binary = map[ir.Op]mach.Op{ir.OpAdd: mach.Add, ir.OpSub: mach.Sub, ir.OpMul:
 // value selects one placed value.
 func (s *selector) value(v *ir.Value) {
 	if c := s.coreOperand(v); c != nil {
-		s.define(v, mach.RegOp(s.emit(mach.Insn{Op: binary[v.Op], Args: []mach.Operand{s.inReg(s.operand(v.Args[0])), mach.ImmOp(0)},
-			CORE: c.CORE, Kind: c.Kind, Relocated: true})))
+		s.define(
+			v,
+			mach.RegOp(
+				s.emit(mach.Insn{Op: binary[v.Op], Args: []mach.Operand{s.inReg(s.operand(v.Args[0])), mach.ImmOp(0)},
+					CORE: c.CORE, Kind: c.Kind, Relocated: true}),
+			),
+		)
 		return
 	}
 	if op, ok := binary[v.Op]; ok {
@@ -222,7 +227,14 @@ func (s *selector) value(v *ir.Value) {
 	}
 	switch v.Op {
 	case ir.OpBswap:
-		s.define(v, mach.RegOp(s.emit(mach.Insn{Op: mach.Swap, Size: v.Mem.Size(), Args: []mach.Operand{s.inReg(s.operand(v.Args[0]))}})))
+		s.define(
+			v,
+			mach.RegOp(
+				s.emit(
+					mach.Insn{Op: mach.Swap, Size: v.Mem.Size(), Args: []mach.Operand{s.inReg(s.operand(v.Args[0]))}},
+				),
+			),
+		)
 	case ir.OpZext, ir.OpSext:
 		s.define(v, s.extend(s.operand(v.Args[0]), v.Mem))
 	case ir.OpICmp:

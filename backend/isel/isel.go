@@ -177,7 +177,8 @@ func (s *selector) findAliases() {
 					s.alias[v.ID] = v.Args[0]
 				}
 			case ir.OpZext:
-				if x := v.Args[0]; (x.Op == ir.OpLoad || x.Op == ir.OpGlobal) && !x.Mem.Signed() && x.Mem.Size() <= v.Mem.Size() {
+				if x := v.Args[0]; (x.Op == ir.OpLoad || x.Op == ir.OpGlobal) && !x.Mem.Signed() &&
+					x.Mem.Size() <= v.Mem.Size() {
 					s.alias[v.ID] = x
 				}
 			}

@@ -47,7 +47,13 @@ func Decode(code []byte) ([]Raw, error) {
 	raw := make([]Raw, len(code)/8)
 	for n := range raw {
 		p := code[8*n:]
-		raw[n] = Raw{p[0], p[1] & 15, p[1] >> 4, int16(binary.LittleEndian.Uint16(p[2:])), int32(binary.LittleEndian.Uint32(p[4:]))}
+		raw[n] = Raw{
+			p[0],
+			p[1] & 15,
+			p[1] >> 4,
+			int16(binary.LittleEndian.Uint16(p[2:])),
+			int32(binary.LittleEndian.Uint32(p[4:])),
+		}
 	}
 	return raw, nil
 }
@@ -141,7 +147,9 @@ func (i *Insn) Encode() []Raw {
 		}
 		return []Raw{r}
 	case XAdd:
-		return []Raw{{classSTX | modeXADD | sizeBits[i.Size], uint8(i.Args[0].Reg), uint8(i.Args[1].Reg), int16(i.Off), 0}}
+		return []Raw{
+			{classSTX | modeXADD | sizeBits[i.Size], uint8(i.Args[0].Reg), uint8(i.Args[1].Reg), int16(i.Off), 0},
+		}
 	case Select:
 		i.mustTie(2)
 		move := rawMov(i.Dst, i.Args[3], false)

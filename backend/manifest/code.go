@@ -27,12 +27,14 @@ func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 		c.Context = contexts[f.Prog.Type().Program.Context()]
 	}
 	c.Raw = f.Prog.MayRunRaw && !f.Prog.SharesScratch && !f.Context.Any()
-	c.RecordNr = f.Prog.Kind == probe.Tracepoint && (f.Prog.Attach.Target == "syscalls" || probe.IsPattern(f.Prog.Attach.Target)) &&
+	c.RecordNr = f.Prog.Kind == probe.Tracepoint &&
+		(f.Prog.Attach.Target == "syscalls" || probe.IsPattern(f.Prog.Attach.Target)) &&
 		(f.Context.Other || slices.Contains(f.Context.Loads, recordNr))
 	c.Share = f.Prog.MayShare && !f.Prog.SharesScratch && !f.Context.Other
 	if c.Share {
 		for _, at := range f.Context.Loads {
-			if n := (at - recordArgs) / 8; at >= recordArgs && n < manifest.MaxCallArgs && !slices.Contains(c.RecordArgs, n) {
+			if n := (at - recordArgs) / 8; at >= recordArgs && n < manifest.MaxCallArgs &&
+				!slices.Contains(c.RecordArgs, n) {
 				c.RecordArgs = append(c.RecordArgs, n)
 			}
 		}

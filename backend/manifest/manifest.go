@@ -37,7 +37,12 @@ func TooLarge(m *ir.Module) (d ir.Diag, found bool) {
 			}
 		}
 		if n > manifest.MaxLayouts && !found {
-			d, found = ir.Diag{Pos: pos, Text: "the values of the script up to here have more than " + strconv.Itoa(manifest.MaxLayouts) + " parts, too many for an object"}, true
+			d, found = ir.Diag{
+				Pos: pos,
+				Text: "the values of the script up to here have more than " + strconv.Itoa(
+					manifest.MaxLayouts,
+				) + " parts, too many for an object",
+			}, true
 		}
 	}
 	for _, x := range m.Maps {
@@ -110,13 +115,26 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		if g.Param != nil {
 			continue
 		}
-		out.Globals = append(out.Globals, manifest.Global{Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text, Pos: place(g.Pos, g.End)})
+		out.Globals = append(
+			out.Globals,
+			manifest.Global{
+				Name:    g.Name,
+				Section: sections[g.Kind],
+				Size:    g.Size,
+				Host:    g.Host,
+				Text:    g.Text,
+				Pos:     place(g.Pos, g.End),
+			},
+		)
 		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {
 			out.Requires = append(out.Requires, "host-values")
 		}
 	}
 	for _, e := range m.Meta.Errors {
-		out.Errors = append(out.Errors, manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: e.Chain})
+		out.Errors = append(
+			out.Errors,
+			manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: e.Chain},
+		)
 	}
 	for _, n := range m.Meta.Needs {
 		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
@@ -155,7 +173,10 @@ func program(f *emit.Func) manifest.Program {
 	p := f.Prog
 	var record []manifest.RecordUse
 	for _, u := range p.Record {
-		record = append(record, manifest.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: pos(u.Pos)})
+		record = append(
+			record,
+			manifest.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: pos(u.Pos)},
+		)
 	}
 	return manifest.Program{
 		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
@@ -167,8 +188,11 @@ func program(f *emit.Func) manifest.Program {
 func fields(f *emit.Func) []manifest.FieldUse {
 	var out []manifest.FieldUse
 	for _, c := range f.CORE {
-		out = append(out, manifest.FieldUse{Program: f.Name, Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind),
-			Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos)})
+		out = append(
+			out,
+			manifest.FieldUse{Program: f.Name, Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind),
+				Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos)},
+		)
 	}
 	return out
 }
@@ -178,7 +202,18 @@ func Params(m *ir.Module) []manifest.Param {
 	var out []manifest.Param
 	for _, g := range m.Globals {
 		if p := g.Param; p != nil {
-			out = append(out, manifest.Param{Name: p.Name, Type: p.Type, Global: g.Name, Size: g.Size, Default: p.Default, Help: p.Help, Pos: pos(p.Pos)})
+			out = append(
+				out,
+				manifest.Param{
+					Name:    p.Name,
+					Type:    p.Type,
+					Global:  g.Name,
+					Size:    g.Size,
+					Default: p.Default,
+					Help:    p.Help,
+					Pos:     pos(p.Pos),
+				},
+			)
 		}
 	}
 	return out
@@ -257,7 +292,16 @@ func losses(m *ir.Module) []manifest.Loss {
 }
 
 func event(e *ir.Event) manifest.Event {
-	out := manifest.Event{ID: e.ID, Kind: string(e.Kind), Format: e.Format, Map: e.Map, Size: e.Size, Tail: e.Tail, Pos: span(e.Pos, e.End), Chain: e.Chain}
+	out := manifest.Event{
+		ID:     e.ID,
+		Kind:   string(e.Kind),
+		Format: e.Format,
+		Map:    e.Map,
+		Size:   e.Size,
+		Tail:   e.Tail,
+		Pos:    span(e.Pos, e.End),
+		Chain:  e.Chain,
+	}
 	for _, f := range e.Fields {
 		out.Fields = append(out.Fields, field(f))
 	}
@@ -265,7 +309,14 @@ func event(e *ir.Event) manifest.Event {
 }
 
 func field(f ir.Field) manifest.Field {
-	return manifest.Field{Name: f.Name, Off: f.Off, Var: f.Var, BitOff: f.BitOff, BitSize: f.BitSize, Layout: layout(f.Layout)}
+	return manifest.Field{
+		Name:    f.Name,
+		Off:     f.Off,
+		Var:     f.Var,
+		BitOff:  f.BitOff,
+		BitSize: f.BitSize,
+		Layout:  layout(f.Layout),
+	}
 }
 
 func layout(l *ir.Layout) manifest.Layout {

@@ -61,7 +61,11 @@ func (w *writer) keyType(m *ir.Map) typeID {
 			return t
 		}
 	}
-	return w.structOf(m.BPF.Name+"_key", m.BPF.KeySize, field{names.at(0, "key"), w.storedType(m.Key, m.BPF.Name+"_key_0", m.BPF.KeySize)})
+	return w.structOf(
+		m.BPF.Name+"_key",
+		m.BPF.KeySize,
+		field{names.at(0, "key"), w.storedType(m.Key, m.BPF.Name+"_key_0", m.BPF.KeySize)},
+	)
 }
 
 // field is a member of a struct without gaps.
@@ -100,7 +104,13 @@ func (w *writer) valueType(m *ir.Map) typeID {
 	case ir.ShapeHist, ir.ShapeLhist:
 		return w.structOf("btc_"+string(m.Shape), size, field{"slots", w.btf.array(w.u64(), size/8)})
 	case ir.ShapeTseries:
-		return w.structOf("btc_tseries", size, field{"value", number()}, field{"meta", w.u64()}, field{"interval", w.u64()})
+		return w.structOf(
+			"btc_tseries",
+			size,
+			field{"value", number()},
+			field{"meta", w.u64()},
+			field{"interval", w.u64()},
+		)
 	case ir.ShapeStack:
 		return w.structOf("btc_stack", size, field{"frames", w.btf.array(w.u64(), size/8)})
 	case ir.ShapePlain:
@@ -201,8 +211,13 @@ func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 		}
 	case ir.LUstack, ir.LUsym:
 		if l.Size == 16 {
-			return w.btf.composite(kindStruct, "btc_"+string(l.Kind), 16, []member{{name: pairName[l.Kind], typ: w.u64()},
-				{name: "tgid", typ: w.u32(), bitOff: 64}, {name: "pad", typ: w.u32(), bitOff: 96}})
+			return w.btf.composite(
+				kindStruct,
+				"btc_"+string(l.Kind),
+				16,
+				[]member{{name: pairName[l.Kind], typ: w.u64()},
+					{name: "tgid", typ: w.u32(), bitOff: 64}, {name: "pad", typ: w.u32(), bitOff: 96}},
+			)
 		}
 	case ir.LInet:
 		if l.Size == 24 {
@@ -236,7 +251,14 @@ func (w *writer) tuple(l *ir.Layout, name string, names *names) (typeID, bool) {
 		if end > next {
 			return 0, false
 		}
-		ms = append(ms, member{name: names.at(i, f.Name), typ: w.storedType(f.Layout, fmt.Sprintf("%s_%d", name, i), room), bitOff: f.Off * 8})
+		ms = append(
+			ms,
+			member{
+				name:   names.at(i, f.Name),
+				typ:    w.storedType(f.Layout, fmt.Sprintf("%s_%d", name, i), room),
+				bitOff: f.Off * 8,
+			},
+		)
 	}
 	if len(ms) == 0 {
 		return 0, false

@@ -93,7 +93,9 @@ func (w *writer) programSections(funcs []*emit.Func) []*progSection {
 		s := by[name]
 		if s == nil {
 			s = &progSection{name: name, start: map[string]int{}, ext: &extSection{name: name}}
-			s.index = w.elf.section(&elfSection{name: name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, align: 8})
+			s.index = w.elf.section(
+				&elfSection{name: name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, align: 8},
+			)
 			by[name] = s
 			secs = append(secs, s)
 		}
@@ -147,13 +149,30 @@ func (w *writer) mapSection() error {
 			return ir.Diag{Pos: m.Pos, Text: err.Error()}
 		}
 		vars = append(vars, secvar{w.btf.variable(m.BPF.Name, t, linkGlobal), size, n})
-		w.maps[m.Name] = w.elf.global(elfSymbol{name: m.BPF.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: size, size: n})
+		w.maps[m.Name] = w.elf.global(
+			elfSymbol{
+				name:    m.BPF.Name,
+				bind:    elf.STB_GLOBAL,
+				typ:     elf.STT_OBJECT,
+				section: index,
+				value:   size,
+				size:    n,
+			},
+		)
 		size += n
 	}
 	if size == 0 {
 		return nil
 	}
-	w.elf.section(&elfSection{name: ".maps", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: make([]byte, size), align: 8})
+	w.elf.section(
+		&elfSection{
+			name:  ".maps",
+			typ:   elf.SHT_PROGBITS,
+			flags: elf.SHF_ALLOC | elf.SHF_WRITE,
+			data:  make([]byte, size),
+			align: 8,
+		},
+	)
 	w.btf.datasec(".maps", size, vars)
 	return nil
 }
@@ -164,7 +183,9 @@ func (w *writer) licenseSection() {
 		text = set
 	}
 	data := append([]byte(text), 0)
-	i := w.elf.section(&elfSection{name: "license", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: data, align: 1})
+	i := w.elf.section(
+		&elfSection{name: "license", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: data, align: 1},
+	)
 	w.elf.global(elfSymbol{name: "_license", bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: i, size: len(data)})
 	char := w.btf.int("char", 1, intSigned)
 	v := w.btf.variable("_license", w.btf.array(char, len(data)), linkGlobal)
@@ -185,7 +206,16 @@ func (w *writer) dataSections() {
 		var vars []secvar
 		for _, g := range s.vars {
 			vars = append(vars, secvar{w.btf.variable(g.Name, w.globalType(g), linkGlobal), s.offs[g.Name], g.Size})
-			sym := w.elf.global(elfSymbol{name: g.Name, bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index, value: s.offs[g.Name], size: g.Size})
+			sym := w.elf.global(
+				elfSymbol{
+					name:    g.Name,
+					bind:    elf.STB_GLOBAL,
+					typ:     elf.STT_OBJECT,
+					section: index,
+					value:   s.offs[g.Name],
+					size:    g.Size,
+				},
+			)
 			w.globals[g.Name] = globalRef{sym, section, s.offs[g.Name]}
 		}
 		w.btf.datasec(s.name, s.size, vars)
@@ -212,7 +242,14 @@ func (w *writer) fill(secs []*progSection, accesses map[*emit.Func][]*coreAccess
 // funcSymbol writes the symbol, the BTF FUNC and its func_info. A subprogram is LOCAL in
 // ELF and static in BTF: the form that every loader and bpftool's linker accept.
 func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
-	sym := elfSymbol{name: f.Name, bind: elf.STB_GLOBAL, typ: elf.STT_FUNC, section: s.index, value: s.start[f.Name] * 8, size: len(f.Insns)}
+	sym := elfSymbol{
+		name:    f.Name,
+		bind:    elf.STB_GLOBAL,
+		typ:     elf.STT_FUNC,
+		section: s.index,
+		value:   s.start[f.Name] * 8,
+		size:    len(f.Insns),
+	}
 	proto := w.btf.funcProto(w.btf.int("int", 4, intSigned), param{"ctx", w.btf.ptr(0)})
 	linkage := linkGlobal
 	if f.Prog == nil {
@@ -296,13 +333,19 @@ func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error
 			binary.LittleEndian.PutUint32(ins[12:], uint32(v>>32))
 		case 1, 2, 3: // ldx, st, stx
 			if v != int64(int16(v)) {
-				return ir.Diag{Pos: c.Pos, Text: fmt.Sprintf("%s is at offset %d of its type: too far for one instruction", c.Ref, v)}
+				return ir.Diag{
+					Pos:  c.Pos,
+					Text: fmt.Sprintf("%s is at offset %d of its type: too far for one instruction", c.Ref, v),
+				}
 			}
 			binary.LittleEndian.PutUint16(ins[2:], uint16(v))
 		default:
 			binary.LittleEndian.PutUint32(ins[4:], uint32(v))
 		}
-		s.ext.cores = append(s.ext.cores, coreRecord{base + c.Insn, w.cores.id(as[i].root), w.btf.strings.add(as[i].spec(c.Kind)), c.Kind})
+		s.ext.cores = append(
+			s.ext.cores,
+			coreRecord{base + c.Insn, w.cores.id(as[i].root), w.btf.strings.add(as[i].spec(c.Kind)), c.Kind},
+		)
 	}
 	return nil
 }

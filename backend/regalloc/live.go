@@ -73,7 +73,11 @@ type liveness struct {
 }
 
 func computeLiveness(f *mach.Func) *liveness {
-	l := &liveness{in: make([][]liveVal, len(f.Blocks)), params: make([][]int32, len(f.Blocks)), crosses: make([]bool, f.NVirt)}
+	l := &liveness{
+		in:      make([][]liveVal, len(f.Blocks)),
+		params:  make([][]int32, len(f.Blocks)),
+		crosses: make([]bool, f.NVirt),
+	}
 	for _, b := range f.Blocks {
 		l.params[b.Index] = make([]int32, len(b.Params))
 		for n := range b.Params {

@@ -97,8 +97,14 @@ func Allocate(f *mach.Func, opt Options) error {
 	if opt.Check {
 		before = takeSnapshot(f)
 	}
-	a := &allocator{f: f, live: computeLiveness(f), vals: make([]value, f.NVirt), starts: make([]startState, len(f.Blocks)),
-		scan: newDistSet(f.NVirt), hint: newWishes(f.NVirt)}
+	a := &allocator{
+		f:      f,
+		live:   computeLiveness(f),
+		vals:   make([]value, f.NVirt),
+		starts: make([]startState, len(f.Blocks)),
+		scan:   newDistSet(f.NVirt),
+		hint:   newWishes(f.NVirt),
+	}
 	for n := range a.vals {
 		a.vals[n].reg, a.vals[n].use = noReg, -1
 	}
@@ -363,7 +369,13 @@ func slotLoad(r mach.Reg, slot int) mach.Insn {
 }
 
 func slotStore(slot int, src mach.Operand) mach.Insn {
-	return mach.Insn{Op: mach.Store, Size: 8, Dst: noReg, Args: []mach.Operand{mach.RegOp(mach.R10), src}, Spill: slot + 1}
+	return mach.Insn{
+		Op:    mach.Store,
+		Size:  8,
+		Dst:   noReg,
+		Args:  []mach.Operand{mach.RegOp(mach.R10), src},
+		Spill: slot + 1,
+	}
 }
 
 // ensure puts v into a register, which it adds to pinned.

@@ -28,7 +28,13 @@ func checkCommand() *command {
 		name: "check", operands: "FILE.o ...", summary: "say whether objects load on the kernels of targets", files: []string{"o"},
 		about: "The exit status is 2 where an object would be refused by the kernel of a target.",
 		options: option.Table{
-			{Name: "target", Value: "FILE", Repeat: true, To: &c.targets, Help: `target file, architecture of an embedded one, or "host"; may be repeated. Default: the embedded ones that the object supports`},
+			{
+				Name:   "target",
+				Value:  "FILE",
+				Repeat: true,
+				To:     &c.targets,
+				Help:   `target file, architecture of an embedded one, or "host"; may be repeated. Default: the embedded ones that the object supports`,
+			},
 			{Name: "json", To: &c.asJSON, Help: "print one JSON object for each object and target, one a line"},
 			{Name: "verbose", Short: "v", To: &c.verbose, Help: "list every program"},
 		},
@@ -153,7 +159,17 @@ func checksText(w io.Writer, all []checked, verbose bool) error {
 		for _, p := range c.Programs {
 			sites, insns = sites+p.Sites, insns+p.Instructions
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n", c.Object, c.Target, c.Arch, c.Verdict, len(c.Programs), sites, insns)
+		fmt.Fprintf(
+			table,
+			"%s\t%s\t%s\t%s\t%d\t%d\t%d\n",
+			c.Object,
+			c.Target,
+			c.Arch,
+			c.Verdict,
+			len(c.Programs),
+			sites,
+			insns,
+		)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -168,7 +184,15 @@ func checksText(w io.Writer, all []checked, verbose bool) error {
 		}
 		if verbose {
 			for _, p := range c.Programs {
-				fmt.Fprintf(w, "  program %s (%s): %s, attach sites: %d, instructions: %d\n", p.Name, p.Attach, p.Verdict, p.Sites, p.Instructions)
+				fmt.Fprintf(
+					w,
+					"  program %s (%s): %s, attach sites: %d, instructions: %d\n",
+					p.Name,
+					p.Attach,
+					p.Verdict,
+					p.Sites,
+					p.Instructions,
+				)
 			}
 		}
 	}

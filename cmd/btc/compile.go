@@ -45,19 +45,54 @@ func (s *scriptFlags) table() option.Table {
 	}
 	table = append(table, s.targets.options()...)
 	table = append(table, option.Table{
-		{Name: "include-dir", Short: "I", Value: "DIR", Repeat: true, To: s.addDir, Help: "directory with headers that the script includes; may be repeated"},
-		{Name: "include", Value: "FILE", Repeat: true, To: &s.include, Help: "file to include before the script's first line; may be repeated"},
+		{
+			Name:   "include-dir",
+			Short:  "I",
+			Value:  "DIR",
+			Repeat: true,
+			To:     s.addDir,
+			Help:   "directory with headers that the script includes; may be repeated",
+		},
+		{
+			Name:   "include",
+			Value:  "FILE",
+			Repeat: true,
+			To:     &s.include,
+			Help:   "file to include before the script's first line; may be repeated",
+		},
 	}...)
 	table = append(table, fileOptions(&s.files)...)
 	return append(table, option.Table{
-		{Name: "probe-filter", Value: "REGEX", To: s.setFilter, Help: "compile only the probes whose attach point the regular expression matches, and begin and end"},
-		{Name: "warnings", Short: "k", To: &s.helperErrors, Help: "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys"},
-		{Name: "untrusted", To: &s.untrusted, Help: "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB"},
+		{
+			Name:  "probe-filter",
+			Value: "REGEX",
+			To:    s.setFilter,
+			Help:  "compile only the probes whose attach point the regular expression matches, and begin and end",
+		},
+		{
+			Name:  "warnings",
+			Short: "k",
+			To:    &s.helperErrors,
+			Help:  "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys",
+		},
+		{
+			Name: "untrusted",
+			To:   &s.untrusted,
+			Help: "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB",
+		},
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
 		color.Option(&s.color),
 		{Name: "check", To: &s.check, Help: "check the intermediate code against the kernel's rules after each pass"},
-		{Name: "dump", Short: "d", Aliases: "debug", Value: "STAGES", Repeat: true, To: s.addDump, Help: "print stages, separated by commas, to standard output: " + strings.Join(dumpStages, ", ") +
-			", a pass of btc passes, and bpftrace's names " + strings.Join(bpftraceStages(), ", ")},
+		{
+			Name:    "dump",
+			Short:   "d",
+			Aliases: "debug",
+			Value:   "STAGES",
+			Repeat:  true,
+			To:      s.addDump,
+			Help: "print stages, separated by commas, to standard output: " + strings.Join(dumpStages, ", ") +
+				", a pass of btc passes, and bpftrace's names " + strings.Join(bpftraceStages(), ", "),
+		},
 	}...)
 }
 
@@ -84,12 +119,21 @@ func (s *scriptFlags) setFilter(text string) (err error) {
 // fileOptions are the options that say where debug information of programs is.
 func fileOptions(files *debuginfo.Finder) option.Table {
 	return option.Table{
-		{Name: "debuginfo", Value: "DIR", Repeat: true, Help: "look for separate debug files of programs in this directory, too, or in several separated by colons; may be repeated",
+		{
+			Name:   "debuginfo",
+			Value:  "DIR",
+			Repeat: true,
+			Help:   "look for separate debug files of programs in this directory, too, or in several separated by colons; may be repeated",
 			To: func(v string) error {
 				files.Dirs = append(files.Dirs, filepath.SplitList(v)...)
 				return nil
-			}},
-		{Name: "binary", Value: "NAME=FILE", Repeat: true, Help: "take the debug information of FILE for the program or library NAME of attach points; may be repeated",
+			},
+		},
+		{
+			Name:   "binary",
+			Value:  "NAME=FILE",
+			Repeat: true,
+			Help:   "take the debug information of FILE for the program or library NAME of attach points; may be repeated",
 			To: func(v string) error {
 				name, file, ok := strings.Cut(v, "=")
 				if !ok || name == "" || file == "" {
@@ -100,7 +144,8 @@ func fileOptions(files *debuginfo.Finder) option.Table {
 				}
 				files.Files[name] = file
 				return nil
-			}},
+			},
+		},
 	}
 }
 
@@ -218,7 +263,11 @@ func (s *scriptFlags) compile(name, text string) (*compile.Output, int) {
 
 // render prints the messages of a compilation and returns the exit status.
 func (s *scriptFlags) render(out *compile.Output, diags *diag.List) int {
-	opt := diag.RenderOptions{Color: color.Wanted(s.color, isTerminal(os.Stderr), os.Getenv), NoWarnings: s.noWarnings, MaxErrors: 50}
+	opt := diag.RenderOptions{
+		Color:      color.Wanted(s.color, isTerminal(os.Stderr), os.Getenv),
+		NoWarnings: s.noWarnings,
+		MaxErrors:  50,
+	}
 	if err := diag.Render(os.Stderr, diags, opt); err != nil || out == nil {
 		return 1
 	}
@@ -239,7 +288,24 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 	if err != nil {
 		return nil, nil, err
 	}
-	in := compile.Input{Name: name, Text: text, Target: t, Others: others, Optional: !s.targets.given(), Verify: s.check, Dirs: s.dirs, Include: s.include, Params: s.params, Options: s.options, FixAll: s.fixAll, HelperErrors: s.helperErrors, Files: &s.files, ProbeFilter: s.filter, Environ: os.Environ(), Compiler: "btc " + version}
+	in := compile.Input{
+		Name:         name,
+		Text:         text,
+		Target:       t,
+		Others:       others,
+		Optional:     !s.targets.given(),
+		Verify:       s.check,
+		Dirs:         s.dirs,
+		Include:      s.include,
+		Params:       s.params,
+		Options:      s.options,
+		FixAll:       s.fixAll,
+		HelperErrors: s.helperErrors,
+		Files:        &s.files,
+		ProbeFilter:  s.filter,
+		Environ:      os.Environ(),
+		Compiler:     "btc " + version,
+	}
 	if s.untrusted {
 		in.Confined, in.Files, in.Environ = true, nil, nil
 	}

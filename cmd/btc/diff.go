@@ -37,7 +37,9 @@ func targetDiffCommand() *command {
 func compareTargets(operands []string, summary bool) (status int, ok bool) {
 	fail := func(format string, args ...any) (int, bool) { return fail(format, args...), false }
 	if len(operands) < 2 || len(operands) > 3 {
-		return fail("usage: btc target diff A B [PATTERN]: two target files, architectures with an embedded target, or host")
+		return fail(
+			"usage: btc target diff A B [PATTERN]: two target files, architectures with an embedded target, or host",
+		)
 	}
 	pattern := "*"
 	if len(operands) == 3 {
@@ -75,7 +77,10 @@ func facets() []facet {
 	return []facet{
 		{"syscall", func(t *kernel.Target) []string { return t.Syscalls("*") }, nil},
 		{probe.Tracepoint, func(t *kernel.Target) []string {
-			return slices.DeleteFunc(t.Tracepoints("*", "*"), func(name string) bool { return strings.HasPrefix(name, "syscalls:") })
+			return slices.DeleteFunc(
+				t.Tracepoints("*", "*"),
+				func(name string) bool { return strings.HasPrefix(name, "syscalls:") },
+			)
 		}, eventParts},
 		{"struct", func(t *kernel.Target) []string { return t.StructNames("*") }, structParts},
 		{"function", func(t *kernel.Target) []string { return t.Funcs("*") }, nil},
@@ -164,7 +169,13 @@ func diffTargets(w io.Writer, a, b *kernel.Target, pattern string, summary bool)
 				}
 			}
 		}
-		text := fmt.Sprintf("%-11s %6d in both, %d only in the first, %d only in the second", f.name+"s", only[2], only[0], only[1])
+		text := fmt.Sprintf(
+			"%-11s %6d in both, %d only in the first, %d only in the second",
+			f.name+"s",
+			only[2],
+			only[0],
+			only[1],
+		)
 		if f.parts != nil {
 			text += fmt.Sprintf(", %d with other members", changed)
 		}

@@ -11,7 +11,12 @@ import (
 
 // exportCommand writes configurations of other programs that run objects.
 func exportCommand() *command {
-	return &command{name: "export", operands: "PROGRAM ...", summary: "write the configuration with which another program runs an object", sub: []*command{exportEBPFExporter()}}
+	return &command{
+		name:     "export",
+		operands: "PROGRAM ...",
+		summary:  "write the configuration with which another program runs an object",
+		sub:      []*command{exportEBPFExporter()},
+	}
 }
 
 func exportEBPFExporter() *command {

@@ -13,7 +13,12 @@ import (
 
 // genCommand writes source for programs that run objects by package btrace.
 func genCommand() *command {
-	return &command{name: "gen", operands: "LANGUAGE ...", summary: "write source code for a program that runs a script", sub: []*command{genGoCommand()}}
+	return &command{
+		name:     "gen",
+		operands: "LANGUAGE ...",
+		summary:  "write source code for a program that runs a script",
+		sub:      []*command{genGoCommand()},
+	}
 }
 
 // genGo are the options of btc gen go.
@@ -30,9 +35,24 @@ func genGoCommand() *command {
 			"script, a struct of its parameters, and its maps and events with their types. In Go source:\n" +
 			"//go:generate btc gen go FILE.bt",
 		options: append(option.Table{
-			{Name: "package", Value: "NAME", To: &g.pkg, Help: "package of the source; default: $GOPACKAGE, which go generate sets"},
-			{Name: "name", Value: "NAME", To: &g.name, Help: "what the names of functions and types begin with; default: the script's name"},
-			{Name: "library", Value: "PATH", To: &g.library, Help: "import path of the library; default: btrace of this btc"},
+			{
+				Name:  "package",
+				Value: "NAME",
+				To:    &g.pkg,
+				Help:  "package of the source; default: $GOPACKAGE, which go generate sets",
+			},
+			{
+				Name:  "name",
+				Value: "NAME",
+				To:    &g.name,
+				Help:  "what the names of functions and types begin with; default: the script's name",
+			},
+			{
+				Name:  "library",
+				Value: "PATH",
+				To:    &g.library,
+				Help:  "import path of the library; default: btrace of this btc",
+			},
 		}, g.table()...),
 		run: g.run,
 	}
@@ -75,7 +95,17 @@ func (g *genGo) run(line *option.Line) int {
 	}
 	object := stem + "_btc.o"
 	files := outputNames(object)
-	source, err := gengo.Source(m, gengo.Options{Package: g.pkg, Library: g.library, Name: prefix, Object: files[0], JSON: files[1], Script: filepath.Base(name)})
+	source, err := gengo.Source(
+		m,
+		gengo.Options{
+			Package: g.pkg,
+			Library: g.library,
+			Name:    prefix,
+			Object:  files[0],
+			JSON:    files[1],
+			Script:  filepath.Base(name),
+		},
+	)
 	if err != nil {
 		return fail("--package: %v", err)
 	}

@@ -83,7 +83,12 @@ func program() string {
 
 // withHost compiles with the types of the running kernel a script that failed with the embedded
 // ones, if they may be the reason. It returns the better result, and reports it.
-func (s *scriptFlags) withHost(name, text string, out *compile.Output, diags *diag.List, quiet bool) (*compile.Output, *diag.List) {
+func (s *scriptFlags) withHost(
+	name, text string,
+	out *compile.Output,
+	diags *diag.List,
+	quiet bool,
+) (*compile.Output, *diag.List) {
 	if out != nil || s.targets.given() || s.untrusted || !namesOfKernel(diags) {
 		return out, diags
 	}
@@ -94,7 +99,11 @@ func (s *scriptFlags) withHost(name, text string, out *compile.Output, diags *di
 		return out, diags
 	}
 	if t, _, err := s.targets.open(); err == nil && again != nil && !quiet {
-		fmt.Fprintf(os.Stderr, "btc: note: compiled with the types of this kernel: those of Linux %s, which btc has embedded, lack names that the script uses\n", t.Release())
+		fmt.Fprintf(
+			os.Stderr,
+			"btc: note: compiled with the types of this kernel: those of Linux %s, which btc has embedded, lack names that the script uses\n",
+			t.Release(),
+		)
 	}
 	return again, said
 }
@@ -113,8 +122,16 @@ func errorsOf(l *diag.List) int {
 func namesOfKernel(l *diag.List) bool {
 	for _, d := range l.Sorted() {
 		switch d.Code {
-		case diag.UnknownName, diag.UnknownType, diag.UnknownField, diag.BadAccess, diag.OutOfBounds, diag.BadCast, diag.NoArgs,
-			diag.BadAttachPoint, diag.BadTarget, diag.NotServed:
+		case diag.UnknownName,
+			diag.UnknownType,
+			diag.UnknownField,
+			diag.BadAccess,
+			diag.OutOfBounds,
+			diag.BadCast,
+			diag.NoArgs,
+			diag.BadAttachPoint,
+			diag.BadTarget,
+			diag.NotServed:
 			return true
 		}
 	}

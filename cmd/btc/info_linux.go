@@ -41,7 +41,10 @@ func printInfo() int {
 	}
 	section("Kernel helpers", []fact{
 		{"dpath", helper(ebpf.Tracing, asm.FnDPath)}, {"get_tai_ns", helper(ebpf.Kprobe, asm.FnKtimeGetTaiNs)},
-		{"get_func_ip", helper(ebpf.Kprobe, asm.FnGetFuncIp)}, {"lookup_percpu_elem", helper(ebpf.Kprobe, asm.FnMapLookupPercpuElem)},
+		{
+			"get_func_ip",
+			helper(ebpf.Kprobe, asm.FnGetFuncIp),
+		}, {"lookup_percpu_elem", helper(ebpf.Kprobe, asm.FnMapLookupPercpuElem)},
 		{"loop", helper(ebpf.Kprobe, asm.FnLoop)},
 	})
 	limit := "4096"
@@ -50,12 +53,24 @@ func printInfo() int {
 	}
 	section("Kernel features", []fact{
 		{"Instruction limit", limit}, {"btf", yesNo(exists(kerneltypes.Path))}, {"module btf", yesNo(moduleTypes())},
-		{"ring buffer", yesNo(features.HaveMapType(ebpf.RingBuf) == nil)}, {"bounded loops", yesNo(features.HaveBoundedLoops() == nil)},
+		{
+			"ring buffer",
+			yesNo(features.HaveMapType(ebpf.RingBuf) == nil),
+		}, {"bounded loops", yesNo(features.HaveBoundedLoops() == nil)},
 	})
 	section("Probe types", []fact{
-		{"kprobe", yesNo(exists("/sys/bus/event_source/devices/kprobe"))}, {"uprobe", yesNo(exists("/sys/bus/event_source/devices/uprobe"))},
-		{"kprobe_multi", yesNo(h.KprobeMulti())}, {"uprobe_multi", yesNo(h.UprobeMulti())}, {"kprobe_session", yesNo(h.KprobeSession())},
-		{"fentry", yesNo(features.HaveProgramHelper(ebpf.Tracing, asm.FnGetCurrentPidTgid) == nil && exists(kerneltypes.Path))},
+		{
+			"kprobe",
+			yesNo(exists("/sys/bus/event_source/devices/kprobe")),
+		}, {"uprobe", yesNo(exists("/sys/bus/event_source/devices/uprobe"))},
+		{
+			"kprobe_multi",
+			yesNo(h.KprobeMulti()),
+		}, {"uprobe_multi", yesNo(h.UprobeMulti())}, {"kprobe_session", yesNo(h.KprobeSession())},
+		{
+			"fentry",
+			yesNo(features.HaveProgramHelper(ebpf.Tracing, asm.FnGetCurrentPidTgid) == nil && exists(kerneltypes.Path)),
+		},
 	})
 	return 0
 }
@@ -80,7 +95,10 @@ func systemFacts() []fact {
 		caps = "0x" + strings.TrimLeft(strings.Fields(after + " 0")[0], "0")
 	}
 	return []fact{
-		{"OS", text(name.Sysname[:]) + " " + text(name.Release[:]) + " " + text(name.Version[:])}, {"Arch", text(name.Machine[:])},
+		{
+			"OS",
+			text(name.Sysname[:]) + " " + text(name.Release[:]) + " " + text(name.Version[:]),
+		}, {"Arch", text(name.Machine[:])},
 		{"user", fmt.Sprint(os.Geteuid())}, {"capabilities", caps},
 		{"tracefs", yesNo(exists("/sys/kernel/tracing/events"))},
 		{"lockdown", firstLine("/sys/kernel/security/lockdown")},
@@ -91,7 +109,11 @@ func systemFacts() []fact {
 }
 
 func buildFacts() []fact {
-	facts := []fact{{"version", "btc " + version}, {"language", "bpftrace " + bpftraceVersion}, {"manifest", manifest.Schema}}
+	facts := []fact{
+		{"version", "btc " + version},
+		{"language", "bpftrace " + bpftraceVersion},
+		{"manifest", manifest.Schema},
+	}
 	for _, a := range arch.All() {
 		if t, err := kernel.Default(a.Name); err == nil {
 			facts = append(facts, fact{"embedded target", "Linux " + t.Release() + " " + a.Label})

@@ -27,8 +27,18 @@ func listCommand() *command {
 	return &command{
 		name: "list", operands: "[PATTERN[,PATTERN...] | 'struct NAME' | FILE.bt]", summary: "list the probes and structs of a target", files: []string{"bt"},
 		options: append(option.Table{
-			{Name: "verbose", Short: "v", To: &l.verbose, Help: "show arguments with their types, and the members of structs"},
-			{Name: "target", Value: "FILE", To: &target, Help: `target file to look into, or "host"; default: the embedded one`},
+			{
+				Name:  "verbose",
+				Short: "v",
+				To:    &l.verbose,
+				Help:  "show arguments with their types, and the members of structs",
+			},
+			{
+				Name:  "target",
+				Value: "FILE",
+				To:    &target,
+				Help:  `target file to look into, or "host"; default: the embedded one`,
+			},
 		}, fileOptions(&l.files)...),
 		run: func(line *option.Line) int { return l.listAll(target, line.All()) },
 	}
@@ -85,7 +95,12 @@ func (l *lister) list(operand string) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "WARNING: It appears that '%s' is a filename but the file does not exist. Treating '%s' as a search pattern.\n", operand, operand)
+		fmt.Fprintf(
+			os.Stderr,
+			"WARNING: It appears that '%s' is a filename but the file does not exist. Treating '%s' as a search pattern.\n",
+			operand,
+			operand,
+		)
 	}
 	for _, pattern := range strings.Split(operand, ",") {
 		if err := l.pattern(strings.TrimSpace(pattern)); err != nil {
@@ -225,7 +240,8 @@ func (l *lister) params(proto *kernel.Type) {
 // declare prints a type and a name; the dimensions of an array follow the
 // name, as in C, but for those that the kernel writes itself (__data_loc char[]).
 func (l *lister) declare(indent int, typ, name string) {
-	if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") && !strings.HasPrefix(typ, "__rel_loc ") {
+	if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") &&
+		!strings.HasPrefix(typ, "__rel_loc ") {
 		typ, name = strings.TrimSpace(typ[:i]), name+typ[i:]
 	}
 	fmt.Fprintf(l.out, "%*s%s %s\n", indent, "", typ, name)
@@ -238,7 +254,8 @@ func (l *lister) tracepoints(_, pattern string) {
 		if c == "ftrace" { // its own entries, which perf does not accept
 			continue
 		}
-		if both && (!probe.Glob(category, c) || !probe.Glob(event, e)) || !both && !probe.Glob(pattern, name) && !probe.Glob(pattern, e) {
+		if both && (!probe.Glob(category, c) || !probe.Glob(event, e)) ||
+			!both && !probe.Glob(pattern, name) && !probe.Glob(pattern, e) {
 			continue
 		}
 		fmt.Fprintf(l.out, "tracepoint:%s\n", name)

@@ -17,8 +17,10 @@ func completionCommand(root *command) *command {
 	return &command{
 		name: "completion", operands: "bash|zsh|fish", summary: "print the completions of a shell",
 		about: "For example: btc completion bash > /usr/share/bash-completion/completions/btc",
-		options: option.Table{{Name: "program", Value: "NAME", Choices: option.Choices("btc", "btrun", "bpftrace"), To: &program,
-			Help: "program to complete: btc, btrun, or bpftrace for a link to btc; default: btc"}},
+		options: option.Table{
+			{Name: "program", Value: "NAME", Choices: option.Choices("btc", "btrun", "bpftrace"), To: &program,
+				Help: "program to complete: btc, btrun, or bpftrace for a link to btc; default: btc"},
+		},
 		run: func(line *option.Line) int {
 			words := line.All()
 			if len(words) != 1 {

@@ -24,8 +24,21 @@ func mergeCommand() *command {
 		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is that of one host that\n" +
 			"had run it all: counts, sums, averages, extremes, histograms and time series are exact.",
 		options: option.Table{
-			{Name: "by", Value: "WHAT", Choices: option.Choices("host"), To: &by, Help: "host: the host is the first part of each key"},
-			{Name: "format", Short: "f", Value: "FORMAT", Choices: option.Choices(output.Text.Name, output.Lossless), To: &form, Help: "text or json2, which can be merged again; default: text"},
+			{
+				Name:    "by",
+				Value:   "WHAT",
+				Choices: option.Choices("host"),
+				To:      &by,
+				Help:    "host: the host is the first part of each key",
+			},
+			{
+				Name:    "format",
+				Short:   "f",
+				Value:   "FORMAT",
+				Choices: option.Choices(output.Text.Name, output.Lossless),
+				To:      &form,
+				Help:    "text or json2, which can be merged again; default: text",
+			},
 			{Name: "output", Short: "o", Value: "FILE", To: &file, Help: "write the report to FILE"},
 		},
 		run: func(line *option.Line) int {
@@ -101,7 +114,11 @@ func mergeFile(r *merge.Runs, name string) error {
 func writeReport(runs *merge.Runs, form, file string) int {
 	names, left := runs.Names()
 	for _, name := range left {
-		fmt.Fprintf(os.Stderr, "btc: warning: %s is left out: values that are assigned do not add up; --by host shows each host's\n", name)
+		fmt.Fprintf(
+			os.Stderr,
+			"btc: warning: %s is left out: values that are assigned do not add up; --by host shows each host's\n",
+			name,
+		)
 	}
 	write := func(w io.Writer) error {
 		out := bufio.NewWriter(w)

@@ -103,12 +103,28 @@ func targetCommand() *command {
 	return &command{
 		name: "target", operands: "COMMAND ...", summary: "show, compare and make target files",
 		sub: []*command{
-			{name: "show", operands: "[FILE]", summary: "describe a target file", files: []string{"target"}, run: targetShow},
+			{
+				name:     "show",
+				operands: "[FILE]",
+				summary:  "describe a target file",
+				files:    []string{"target"},
+				run:      targetShow,
+			},
 			targetDiffCommand(),
-			{name: "capture", operands: "-o FILE", summary: "make a target file of this host's kernel", options: option.Table{outputTarget(&captured)},
-				run: func(line *option.Line) int { return targetCapture(line, captured) }},
-			{name: "import", operands: "RAW -o FILE", summary: "make a target file from the output of btrun --capture on another host", options: option.Table{outputTarget(&imported)},
-				run: func(line *option.Line) int { return targetImport(line, imported) }},
+			{
+				name:     "capture",
+				operands: "-o FILE",
+				summary:  "make a target file of this host's kernel",
+				options:  option.Table{outputTarget(&captured)},
+				run:      func(line *option.Line) int { return targetCapture(line, captured) },
+			},
+			{
+				name:     "import",
+				operands: "RAW -o FILE",
+				summary:  "make a target file from the output of btrun --capture on another host",
+				options:  option.Table{outputTarget(&imported)},
+				run:      func(line *option.Line) int { return targetImport(line, imported) },
+			},
 		},
 	}
 }
@@ -129,7 +145,12 @@ func targetShow(line *option.Line) int {
 		return fail("%v", err)
 	}
 	fmt.Printf("kernel:       %s\narchitecture: %s\n", t.Release(), t.Arch().Label)
-	fmt.Printf("tracepoints:  %d\nsystem calls: %d\nfunctions:    %d\n", len(t.Tracepoints("*", "*")), len(t.Syscalls("*")), len(t.Funcs("*")))
+	fmt.Printf(
+		"tracepoints:  %d\nsystem calls: %d\nfunctions:    %d\n",
+		len(t.Tracepoints("*", "*")),
+		len(t.Syscalls("*")),
+		len(t.Funcs("*")),
+	)
 	for _, g := range t.Gaps() {
 		fmt.Printf("missing:      %s\n", g)
 	}

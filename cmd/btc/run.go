@@ -84,7 +84,9 @@ func (r *runner) options() option.Table {
 		}
 		table = append(table, o)
 	}
-	return append(append(table, option.Option{Name: "info", To: &r.info, Help: "print what btc and this kernel support"}), r.bpftraceOnly()...)
+	return append(
+		append(table, option.Option{Name: "info", To: &r.info, Help: "print what btc and this kernel support"}),
+		r.bpftraceOnly()...)
 }
 
 // passOn keeps the value of an option of btrun and passes the option on.
@@ -115,14 +117,28 @@ func (r *runner) bpftraceOnly() option.Table {
 		return func(string) error { return fmt.Errorf("--%s: %s", name, hint) }
 	}
 	return option.Table{
-		{Name: "usdt-file-activation", Hidden: true, To: func(string) error { return nil }, // probes are switched on in every process of the file, always
-			Help: "switch usdt probes on in all processes of a file, which is always done"},
+		{
+			Name:   "usdt-file-activation",
+			Hidden: true,
+			To:     func(string) error { return nil }, // probes are switched on in every process of the file, always
+			Help:   "switch usdt probes on in all processes of a file, which is always done",
+		},
 		{Name: "no-feature", Value: "FEATURE", Repeat: true, Hidden: true, To: ignored("no-feature")},
 		{Name: "verify-llvm-ir", Hidden: true, To: ignored("verify-llvm-ir")},
 		{Name: "dwarf-pid", Value: "PID", Repeat: true, Hidden: true, To: ignored("dwarf-pid")},
-		{Name: "aot", Value: "FILE", Hidden: true, To: refused("aot", "use btc compile SCRIPT -o FILE.o, and btrun FILE.o where it shall run")},
+		{
+			Name:   "aot",
+			Value:  "FILE",
+			Hidden: true,
+			To:     refused("aot", "use btc compile SCRIPT -o FILE.o, and btrun FILE.o where it shall run"),
+		},
 		{Name: "emit-elf", Value: "FILE", Hidden: true, To: refused("emit-elf", "use btc compile SCRIPT -o FILE.o")},
-		{Name: "emit-llvm", Value: "FILE", Hidden: true, To: refused("emit-llvm", "btc does not use LLVM; --dump prints its own stages")},
+		{
+			Name:   "emit-llvm",
+			Value:  "FILE",
+			Hidden: true,
+			To:     refused("emit-llvm", "btc does not use LLVM; --dump prints its own stages"),
+		},
 		{Name: "fmt", Hidden: true, To: refused("fmt", "use btc fmt SCRIPT")},
 	}
 }

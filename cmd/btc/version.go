@@ -30,8 +30,14 @@ func versionCommand() *command {
 	var asJSON bool
 	return &command{
 		name: "version", summary: "print the version",
-		options: option.Table{{Name: "json", To: &asJSON, Help: "print as JSON: also the Go version, the system, the manifest's schema and the embedded targets"}},
-		run:     func(line *option.Line) int { return printVersion(line, asJSON) },
+		options: option.Table{
+			{
+				Name: "json",
+				To:   &asJSON,
+				Help: "print as JSON: also the Go version, the system, the manifest's schema and the embedded targets",
+			},
+		},
+		run: func(line *option.Line) int { return printVersion(line, asJSON) },
 	}
 }
 
@@ -43,7 +49,13 @@ func printVersion(line *option.Line, asJSON bool) int {
 		fmt.Println("btc", version)
 		return 0
 	}
-	info := versionInfo{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: arch.HostLabel(), Manifest: manifest.Schema}
+	info := versionInfo{
+		Version:  version,
+		Go:       runtime.Version(),
+		OS:       runtime.GOOS,
+		Arch:     arch.HostLabel(),
+		Manifest: manifest.Schema,
+	}
 	for _, a := range arch.All() {
 		t, err := kernel.Default(a.Name)
 		if err != nil {

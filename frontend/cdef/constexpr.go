@@ -36,7 +36,9 @@ func (p *parser) constant() (Const, error) {
 
 // levels are the binary operators, lowest precedence first.
 var levels = [...][]string{
-	{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"},
+	{
+		"||",
+	}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"},
 }
 
 func (p *parser) binary(level int) (Const, error) {

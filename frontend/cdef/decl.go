@@ -178,7 +178,18 @@ func startsDefinition(t cpp.Token) bool {
 }
 
 // qualifiers are words that change nothing here.
-var qualifiers = [...]string{"const", "volatile", "restrict", "__restrict", "__user", "__rcu", "__percpu", "__kernel", "__iomem", "__extension__"}
+var qualifiers = [...]string{
+	"const",
+	"volatile",
+	"restrict",
+	"__restrict",
+	"__user",
+	"__rcu",
+	"__percpu",
+	"__kernel",
+	"__iomem",
+	"__extension__",
+}
 
 func isQualifier(t cpp.Token) bool {
 	return t.Kind == cpp.Word && slices.Contains(qualifiers[:], t.Text)

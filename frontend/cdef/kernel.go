@@ -70,7 +70,13 @@ func (e *Env) composite(t *kernel.Type, alias string) *types.Type {
 		if !ok {
 			return types.Member{}, false
 		}
-		return types.Member{Name: name, Type: e.Kernel(f.Type), Off: f.Offset, BitOff: f.BitOffset, BitSize: f.BitSize}, true
+		return types.Member{
+			Name:    name,
+			Type:    e.Kernel(f.Type),
+			Off:     f.Offset,
+			BitOff:  f.BitOffset,
+			BitSize: f.BitSize,
+		}, true
 	}
 	return types.MakeStruct(c)
 }

@@ -19,12 +19,24 @@ var predefinedC string
 // target, and the constants of the system's headers.
 func Predefined(t *kernel.Target) cpp.Options {
 	arch := t.Arch().GOARCH
-	return cpp.Options{Predefined: predefined(t), Constant: func(name string) (int64, bool) { return tableConstant(arch, name) }}
+	return cpp.Options{
+		Predefined: predefined(t),
+		Constant:   func(name string) (int64, bool) { return tableConstant(arch, name) },
+	}
 }
 
 func predefined(t *kernel.Target) string {
 	var b strings.Builder
-	names := []string{"BPFTRACE_HAVE_BTF", "__LP64__", "_LP64", "__linux__", "__linux", "__STDC__", "__LITTLE_ENDIAN__", "__BTC__"}
+	names := []string{
+		"BPFTRACE_HAVE_BTF",
+		"__LP64__",
+		"_LP64",
+		"__linux__",
+		"__linux",
+		"__STDC__",
+		"__LITTLE_ENDIAN__",
+		"__BTC__",
+	}
 	for _, name := range append(names, t.Arch().Macros...) {
 		fmt.Fprintf(&b, "#define %s 1\n", name)
 	}

@@ -120,7 +120,12 @@ func (b *body) finishVars() {
 		}
 		if v.Type == nil {
 			if s.assigned && b.seen[s] && !b.l.HasErrors() {
-				b.l.Add(diag.BadDeclaration, s.at, "cannot infer the type of $%s: every value assigned to it depends on itself", s.name)
+				b.l.Add(
+					diag.BadDeclaration,
+					s.at,
+					"cannot infer the type of $%s: every value assigned to it depends on itself",
+					s.name,
+				)
 			}
 			v.Type = types.TInt64
 			for let, declared := range b.out.decls {
@@ -182,7 +187,12 @@ func (b *body) written(s ast.Stmt) bool {
 }
 
 func (b *body) tooLarge(at ast.Node) {
-	b.fail(diag.TooLarge, at, "the body has more than %d statements here, with those that unroll and calls of functions repeat", maxStmts)
+	b.fail(
+		diag.TooLarge,
+		at,
+		"the body has more than %d statements here, with those that unroll and calls of functions repeat",
+		maxStmts,
+	)
 }
 
 // stmt types a statement; it reports whether control never leaves its end.
@@ -374,7 +384,8 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		return
 	}
 	p, ok := types.Promote(v.Type, t)
-	if !ok && isAddress(from) && v.Type.Kind == types.Pointer && v.Type.Elem.FitsInto(t.Elem) { // the variable has grown
+	if !ok && isAddress(from) && v.Type.Kind == types.Pointer &&
+		v.Type.Elem.FitsInto(t.Elem) { // the variable has grown
 		v.Type, b.changed = t, true
 		return
 	}
@@ -383,7 +394,8 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		return
 	}
 	if p.Lossy {
-		if c := b.out.Expr(from).Const; c != nil && c.lit && !p.Type.FitsInto(t) && t.Kind == types.Int && !t.Signed && c.Int < 0 {
+		if c := b.out.Expr(from).Const; c != nil && c.lit && !p.Type.FitsInto(t) && t.Kind == types.Int && !t.Signed &&
+			c.Int < 0 {
 			b.varMismatch(x, from, t, v.Type) // a literal that fits no signed type
 			return
 		}

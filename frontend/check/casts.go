@@ -178,7 +178,13 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		return
 	}
 	if c := in.Const; to.Kind == types.Enum && c != nil && c.lit && !to.Enum.Has(c.Int) {
-		d := b.fail(diag.BadCast, x, "Enum: %s doesn't contain a variant value of %d", strings.TrimPrefix(to.String(), "enum "), c.Int)
+		d := b.fail(
+			diag.BadCast,
+			x,
+			"Enum: %s doesn't contain a variant value of %d",
+			strings.TrimPrefix(to.String(), "enum "),
+			c.Int,
+		)
 		if n := len(to.Enum.Values); n > 0 && n <= 8 {
 			var all []string
 			for _, v := range to.Enum.Values {
@@ -189,7 +195,9 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		return
 	}
 	e.Type = to
-	if types.Equal(from, to) && (to.Kind == types.Int || to.Kind == types.Array || to.Kind == types.Pointer) && !in.Reads && !measured(x.X) {
+	if types.Equal(from, to) && (to.Kind == types.Int || to.Kind == types.Array || to.Kind == types.Pointer) &&
+		!in.Reads &&
+		!measured(x.X) {
 		b.fail(diag.NeedlessCast, x, "Unnecessary cast: expression is already of type %s", to)
 	}
 	if c := in.Const; c != nil && c.IsStr && to.Kind == types.Bool {
@@ -247,7 +255,8 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 	scalar := from.IsInteger() || from.Kind == types.Pointer
 	switch t.Kind {
 	case types.Int, types.Enum, types.Bool, types.Pointer:
-		if scalar || t.Kind == types.Bool && from.Kind == types.String || t.Kind == types.Int && (from.Kind == types.Ksym || from.Kind == types.Timestamp) {
+		if scalar || t.Kind == types.Bool && from.Kind == types.String ||
+			t.Kind == types.Int && (from.Kind == types.Ksym || from.Kind == types.Timestamp) {
 			return true
 		}
 		if from.Kind == types.Array && from.Elem.IsInteger() {
@@ -275,7 +284,11 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 			return true
 		}
 		if t.Len == 0 && from.IsInteger() && t.Elem.IsInteger() {
-			b.fail(diag.BadCast, x, "Cannot determine array size: the element size is incompatible with the cast integer size")
+			b.fail(
+				diag.BadCast,
+				x,
+				"Cannot determine array size: the element size is incompatible with the cast integer size",
+			)
 			return false
 		}
 	case types.Struct:

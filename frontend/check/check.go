@@ -249,7 +249,8 @@ func (c *checker) leftOut(at ast.Node, p *Point) bool {
 		if p.Target != "" {
 			name = p.Target + ":" + name
 		}
-		c.fail(diag.NotInTarget, at, "No matches for %s %s. Skipping.", p.Kind, name).Hint("the target does not know its arguments, which the clause reads")
+		c.fail(diag.NotInTarget, at, "No matches for %s %s. Skipping.", p.Kind, name).
+			Hint("the target does not know its arguments, which the clause reads")
 	}
 	return !known
 }

@@ -348,7 +348,8 @@ func (b *body) variable(x *ast.Var, e *Expr) {
 	v := b.vars[slot]
 	e.Var, e.Type = v, orInvalid(v.Type)
 	if v.Type == nil && !slot.assigned && b.final {
-		b.fail(diag.BadDeclaration, x, "Could not resolve the type of this variable").Hint("$%s is never assigned: give it a value, or a type with let $%s : int64", x.Name, x.Name)
+		b.fail(diag.BadDeclaration, x, "Could not resolve the type of this variable").
+			Hint("$%s is never assigned: give it a value, or a type with let $%s : int64", x.Name, x.Name)
 		return
 	}
 	if !b.seen[slot] && b.loops == 0 && slot.assigned && v.Type != nil && b.final && !slot.let {
@@ -377,7 +378,11 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 		}
 	case m.agg != nil && m.agg.Kind == types.Stats:
 		n := types.MakeInt(8, m.agg.Signed)
-		e.Type = types.MakeRecord(types.Field{Name: "count", Type: types.TUint64}, types.Field{Name: "average", Type: n}, types.Field{Name: "total", Type: n})
+		e.Type = types.MakeRecord(
+			types.Field{Name: "count", Type: types.TUint64},
+			types.Field{Name: "average", Type: n},
+			types.Field{Name: "total", Type: n},
+		)
 		if b.quiet == 0 {
 			m.Read = true
 		}

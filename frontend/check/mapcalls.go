@@ -252,7 +252,8 @@ func (b *body) hist(c *callSite, m *mapState) {
 		bits = n
 	}
 	if m.params && m.Bits != int(bits) {
-		b.fail(diag.BadMapUse, c.at, "Different bits in a single hist unsupported").Note(m.valueAt, "the map gets its bits here")
+		b.fail(diag.BadMapUse, c.at, "Different bits in a single hist unsupported").
+			Note(m.valueAt, "the map gets its bits here")
 		return
 	}
 	m.Bits, m.params = int(bits), true
@@ -279,11 +280,24 @@ func (b *body) lhist(c *callSite, m *mapState) {
 	case low >= high:
 		b.fail(diag.BadArguments, c.at, "lhist() min must be less than max (provided min %d and max %d)", low, high)
 	case (high-low)/step > maxBuckets:
-		b.fail(diag.BadArguments, c.at, "lhist() too many buckets, must be <= %d (would need %d)", maxBuckets, (high-low)/step)
+		b.fail(
+			diag.BadArguments,
+			c.at,
+			"lhist() too many buckets, must be <= %d (would need %d)",
+			maxBuckets,
+			(high-low)/step,
+		)
 	case high-low < step:
-		b.fail(diag.BadArguments, c.at, "lhist() step is too large for the given range (provided step %d for range %d)", step, high-low)
+		b.fail(
+			diag.BadArguments,
+			c.at,
+			"lhist() step is too large for the given range (provided step %d for range %d)",
+			step,
+			high-low,
+		)
 	case m.params && (m.Min != low || m.Max != high || m.Step != step):
-		b.fail(diag.BadMapUse, c.at, "Different lhist bounds in a single map unsupported").Note(m.valueAt, "the map gets its bounds here")
+		b.fail(diag.BadMapUse, c.at, "Different lhist bounds in a single map unsupported").
+			Note(m.valueAt, "the map gets its bounds here")
 	default:
 		m.Min, m.Max, m.Step, m.params = low, high, step, true
 	}
@@ -304,7 +318,13 @@ func (b *body) tseries(c *callSite, m *mapState) {
 	agg, ok3 := "", true
 	if len(c.args) > 3 {
 		if agg, ok3 = b.literal(c, 3); ok3 && !slices.Contains(seriesAggs, agg) {
-			b.fail(diag.BadArguments, c.at, "tseries() expects one of the following aggregation functions: %s (\"%s\" provided)", strings.Join(seriesAggs, ", "), agg)
+			b.fail(
+				diag.BadArguments,
+				c.at,
+				"tseries() expects one of the following aggregation functions: %s (\"%s\" provided)",
+				strings.Join(seriesAggs, ", "),
+				agg,
+			)
 			ok3 = false
 		}
 	}
@@ -317,7 +337,8 @@ func (b *body) tseries(c *callSite, m *mapState) {
 	case count > maxIntervals:
 		b.fail(diag.BadArguments, c.at, "tseries() num_intervals must be < %d (%d provided)", maxIntervals, count)
 	case m.params && (m.Interval != interval || m.Intervals != count || m.Agg != agg):
-		b.fail(diag.BadMapUse, c.at, "Different tseries bounds in a single map unsupported").Note(m.valueAt, "the map gets its intervals here")
+		b.fail(diag.BadMapUse, c.at, "Different tseries bounds in a single map unsupported").
+			Note(m.valueAt, "the map gets its intervals here")
 	default:
 		m.Interval, m.Intervals, m.Agg, m.params = interval, count, agg, true
 	}

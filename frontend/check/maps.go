@@ -49,7 +49,8 @@ var mapKinds = map[string]bool{"hash": false, "lruhash": false, "percpuhash": tr
 func (c *checker) declareMap(d *ast.MapDecl) {
 	m := c.mapNamed(d.Map)
 	if m.decl != nil {
-		c.fail(diag.BadMapDecl, d.Map, "Redeclaration of existing variable: %s", m.Name).Note(m.decl.At, "This is the initial declaration.")
+		c.fail(diag.BadMapDecl, d.Map, "Redeclaration of existing variable: %s", m.Name).
+			Note(m.decl.At, "This is the initial declaration.")
 		return
 	}
 	m.decl = d
@@ -204,7 +205,9 @@ func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 		if len(keys) > 1 {
 			has = m.Key.Fields[i].Type
 		}
-		if c := b.out.Expr(k).Const; c != nil && has.Kind == types.Int && has.Signed && all[i].Kind == types.Int && !all[i].Signed && c.Int < 0 {
+		if c := b.out.Expr(k).Const; c != nil && has.Kind == types.Int && has.Signed && all[i].Kind == types.Int &&
+			!all[i].Signed &&
+			c.Int < 0 {
 			b.fail(diag.KeyMismatch, at, "Type mismatch for %s: trying to assign key of type '%s' when map already has a key type '%s'", m.Name, key, m.Key).
 				Hint("the constant is larger than any %s", has)
 			return false
@@ -216,7 +219,8 @@ func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 // keyPart types an expression that is a key or part of one.
 func (b *body) keyPart(x ast.Expr) *types.Type {
 	t := b.part("as a key", x, b.value)
-	if call := b.out.Expr(x).Call; call != nil && call.Fn != nil && call.Fn.Name == "ctx" && b.point.Kind != probe.Iter {
+	if call := b.out.Expr(x).Call; call != nil && call.Fn != nil && call.Fn.Name == "ctx" &&
+		b.point.Kind != probe.Iter {
 		b.fail(diag.BadMapUse, x, "context cannot be part of a map key")
 		return types.TInvalid
 	}
@@ -275,7 +279,13 @@ func (c *checker) plain(m *mapState, at ast.Node, t *types.Type) bool {
 
 // lossy warns where 64-bit integers of both signs meet.
 func (c *checker) lossy(at ast.Node, from, to *types.Type) {
-	c.fail(diag.ImplicitCast, at, "Expression of type: %s being cast to type: %s. This may cause unexpected results. Use an explicit cast to suppress this warning.", from, to)
+	c.fail(
+		diag.ImplicitCast,
+		at,
+		"Expression of type: %s being cast to type: %s. This may cause unexpected results. Use an explicit cast to suppress this warning.",
+		from,
+		to,
+	)
 }
 
 // aggregate notes that m is written by an aggregation.

@@ -14,7 +14,13 @@ import (
 // for types and constants, and evaluate nothing.
 func metaRows() []Function {
 	row := func(name string, is func(*Expr) bool) Function {
-		return Function{Name: name, min: 1, max: 1, Supported: true, check: func(b *body, c *callSite) { b.predicate(c, is) }}
+		return Function{
+			Name:      name,
+			min:       1,
+			max:       1,
+			Supported: true,
+			check:     func(b *body, c *callSite) { b.predicate(c, is) },
+		}
 	}
 	kind := func(k types.Kind) func(*Expr) bool { return func(e *Expr) bool { return e.Type.Kind == k } }
 	return []Function{
@@ -152,13 +158,25 @@ func (b *body) unstable(feature string, at ast.Node) {
 	key := "unstable_" + feature
 	switch b.info.Config.Values[key] {
 	case "error":
-		b.fail(diag.BadConfigKey, at, "%s feature is not enabled by default. To enable this unstable feature, set the config flag to enable. %s=enable", feature, key)
+		b.fail(
+			diag.BadConfigKey,
+			at,
+			"%s feature is not enabled by default. To enable this unstable feature, set the config flag to enable. %s=enable",
+			feature,
+			key,
+		)
 	case "warn":
 		if !b.final || b.warned[feature] {
 			return
 		}
 		b.warned[feature] = true
-		b.l.Add(diag.Ignored, diag.Span{}, "Script is using an unstable feature: %s. To prevent this warning you must explicitly enable it in the config e.g. %s=enable", feature, key)
+		b.l.Add(
+			diag.Ignored,
+			diag.Span{},
+			"Script is using an unstable feature: %s. To prevent this warning you must explicitly enable it in the config e.g. %s=enable",
+			feature,
+			key,
+		)
 	}
 }
 
@@ -170,7 +188,13 @@ func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
 	if invalid(t) {
 		return
 	}
-	e.known([]KnownField{{Name: "btf_id", Type: types.TUint64}, knownText("base_type", baseNames[t.Kind]), knownText("full_type", t.String())})
+	e.known(
+		[]KnownField{
+			{Name: "btf_id", Type: types.TUint64},
+			knownText("base_type", baseNames[t.Kind]),
+			knownText("full_type", t.String()),
+		},
+	)
 }
 
 // knownField is a field of a record of known values: a constant.
@@ -195,7 +219,11 @@ func (b *body) compareKnown(x *ast.Binary, e *Expr) bool {
 	if l == nil || r == nil || x.Op != ast.Eq && x.Op != ast.Ne {
 		return false
 	}
-	same := slices.EqualFunc(l, r, func(a, b KnownField) bool { return a.Name == b.Name && a.Str == b.Str && a.Int == b.Int })
+	same := slices.EqualFunc(
+		l,
+		r,
+		func(a, b KnownField) bool { return a.Name == b.Name && a.Str == b.Str && a.Int == b.Int },
+	)
 	e.Type, e.Const = types.TBool, boolConst(same == (x.Op == ast.Eq))
 	return true
 }

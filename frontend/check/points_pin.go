@@ -20,14 +20,19 @@ func (b *body) pinnable(c *callSite) {
 	}
 	switch c.Fn.Name {
 	case "print", "exit", "time", "join", "cat", "system", "clear", "zero", "errorf", "warnf":
-		b.fail(diag.NotInThisProbe, c.at, "%s() cannot be used in a pinned iterator: no loader is running to act on it", c.Fn.Name).Hint("printf() can")
+		b.fail(diag.NotInThisProbe, c.at, "%s() cannot be used in a pinned iterator: no loader is running to act on it", c.Fn.Name).
+			Hint("printf() can")
 		return
 	case "printf":
 	default:
 		return
 	}
 	if strings.Contains(c.Format, "%.") || strings.Contains(strings.ReplaceAll(c.Format, "%%", ""), "*") {
-		b.fail(diag.BadFormat, c.at, "the kernel prints the output of a pinned iterator, and does not support precision in formats")
+		b.fail(
+			diag.BadFormat,
+			c.at,
+			"the kernel prints the output of a pinned iterator, and does not support precision in formats",
+		)
 		return
 	}
 	for i, conv := range conversions(c.Format) {
@@ -44,7 +49,8 @@ func (b *body) pinnable(c *callSite) {
 			ok = false
 		}
 		if !ok {
-			b.fail(diag.BadFormat, c.Args[i], "the kernel prints the output of a pinned iterator, and cannot print %s with %%%s", t, conv).Hint("%%d, %%u, %%x of integers, %%p and %%s of strings")
+			b.fail(diag.BadFormat, c.Args[i], "the kernel prints the output of a pinned iterator, and cannot print %s with %%%s", t, conv).
+				Hint("%%d, %%u, %%x of integers, %%p and %%s of strings")
 		}
 	}
 }

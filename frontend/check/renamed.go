@@ -11,7 +11,10 @@ import (
 // look, the newest first. A path is from the same struct. Renames that the object can
 // follow are in the target (kernel.Spellings).
 var renamedMembers = map[string][]struct{ path, when string }{
-	"bio.bi_partno":          {{"bi_bdev.__bd_flags", "its low 8 bits, since 6.10"}, {"bi_bdev.bd_partno", "since 5.12"}},
+	"bio.bi_partno": {
+		{"bi_bdev.__bd_flags", "its low 8 bits, since 6.10"},
+		{"bi_bdev.bd_partno", "since 5.12"},
+	},
 	"block_device.bd_partno": {{"__bd_flags", "its low 8 bits, since 6.10"}},
 	"file.f_dentry":          {{"f_path.dentry", "since 3.19"}},
 	"file.f_count":           {{"f_ref", "since 6.13"}},

@@ -14,10 +14,38 @@ func searchRows() []Function {
 		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).texts, Supported: true},
 		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).texts, Supported: true},
 		{Name: "strcontains", min: 2, max: 2, result: types.TBool, check: (*body).texts, Supported: true},
-		{Name: "strerror", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
-		{Name: "signal_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
-		{Name: "syscall_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
-		{Name: "str_concat", min: 2, max: 2, result: types.MakeString(concatSize), check: (*body).texts, Supported: true},
+		{
+			Name:      "strerror",
+			min:       1,
+			max:       1,
+			result:    types.MakeString(NameSize),
+			check:     (*body).numberName,
+			Supported: true,
+		},
+		{
+			Name:      "signal_name",
+			min:       1,
+			max:       1,
+			result:    types.MakeString(NameSize),
+			check:     (*body).numberName,
+			Supported: true,
+		},
+		{
+			Name:      "syscall_name",
+			min:       1,
+			max:       1,
+			result:    types.MakeString(NameSize),
+			check:     (*body).numberName,
+			Supported: true,
+		},
+		{
+			Name:      "str_concat",
+			min:       2,
+			max:       2,
+			result:    types.MakeString(concatSize),
+			check:     (*body).texts,
+			Supported: true,
+		},
 		{Name: "memcmp", min: 3, max: 3, result: types.TInt64, check: (*body).memcmp, Supported: true},
 		{Name: "pton", min: 1, max: 1, check: (*body).pton, Supported: true},
 		{Name: "macaddr", min: 1, max: 1, result: types.TMac, check: (*body).macaddr, Supported: true},
@@ -94,7 +122,13 @@ func (b *body) texts(c *callSite) {
 	c.Args = c.args
 	for _, x := range c.args {
 		if t := b.text(x); !invalid(t) && t.Kind != types.String && !isChars(t) {
-			b.fail(diag.BadArguments, x, "%s() only supports string arguments and pointers to char (%s provided)", c.Fn.Name, t)
+			b.fail(
+				diag.BadArguments,
+				x,
+				"%s() only supports string arguments and pointers to char (%s provided)",
+				c.Fn.Name,
+				t,
+			)
 			c.e.Type = types.TInvalid
 		}
 	}

@@ -73,21 +73,32 @@ const (
 var subprogType = probe.Type{Kind: "fn"}
 
 // notInSubprog are builtins that need the context of a program.
-var notInSubprog = map[string]bool{"kstack": true, "ustack": true, "probe": true, "probetype": true, "args": true, "ctx": true}
+var notInSubprog = map[string]bool{
+	"kstack":    true,
+	"ustack":    true,
+	"probe":     true,
+	"probetype": true,
+	"args":      true,
+	"ctx":       true,
+}
 
 // subprogram declares a function; its body is typed in rounds as those of
 // probes are.
 func (c *checker) subprogram(def *ast.Func) {
 	name := def.Name.Text
 	if before := c.subprogs[name]; before != nil {
-		c.fail(diag.BadFunction, def.Name, "Redefinition of function: %s", name).Note(before.def.Name.At, "it is defined here first")
+		c.fail(diag.BadFunction, def.Name, "Redefinition of function: %s", name).
+			Note(before.def.Name.At, "it is defined here first")
 		return
 	}
 	if IsBuiltin(name) {
 		c.fail(diag.BadFunction, def.Name, "%s is a builtin function", name)
 		return
 	}
-	f := &function{def: def, clause: &clause{probe: &ast.Probe{Extent: def.Extent, Body: def.Body}, scope: subprogScopes(c, def)}}
+	f := &function{
+		def:    def,
+		clause: &clause{probe: &ast.Probe{Extent: def.Extent, Body: def.Body}, scope: subprogScopes(c, def)},
+	}
 	c.subprogs[name] = f
 	c.clauses = append(c.clauses, f.clause)
 	c.variant(f, "")
@@ -96,8 +107,15 @@ func (c *checker) subprogram(def *ast.Func) {
 // variant makes a Subprog of a function.
 func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
 	name := f.def.Name
-	s := &Subprog{Name: name.Text, Variant: len(f.all), Def: f.def, Params: make([]*Var, len(f.def.Params)), Result: types.TInvalid,
-		spaces: spaces, open: make([]bool, len(f.def.Params))}
+	s := &Subprog{
+		Name:    name.Text,
+		Variant: len(f.all),
+		Def:     f.def,
+		Params:  make([]*Var, len(f.def.Params)),
+		Result:  types.TInvalid,
+		spaces:  spaces,
+		open:    make([]bool, len(f.def.Params)),
+	}
 	s.Point = &Point{Kind: "fn", Type: &subprogType, Attach: manifest.Attach{Text: name.Text}, At: name.At}
 	s.body = newBody(c, f.clause, s.Point)
 	s.body.sub, s.Body = s, s.body.out
@@ -195,7 +213,8 @@ func (b *body) passable(at ast.Node, t *types.Type, format string) bool {
 			Hint("values are integers, bool, enums, pointers, strings, buffers, arrays, structs, tuples and records")
 		return false
 	case t.Kind == types.Array && t.Len == 0, t.Kind == types.Struct && t.Size == 0:
-		b.fail(diag.BadFunction, at, format, "of type '"+t.String()+"', whose size is not known").Hint("a pointer can be passed")
+		b.fail(diag.BadFunction, at, format, "of type '"+t.String()+"', whose size is not known").
+			Hint("a pointer can be passed")
 		return false
 	}
 	return true
@@ -238,8 +257,15 @@ func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
 			break
 		}
 		if !b.passes(a, args[i], &s.Params[i].Type, s.open[i]) {
-			b.fail(diag.TypeMismatch, a, "Type mismatch for argument $%s of %s(): trying to pass a value of type '%s' where a '%s' is declared",
-				s.Params[i].Name, s.Name, args[i], declared(s.Params[i].Type, s.open[i]))
+			b.fail(
+				diag.TypeMismatch,
+				a,
+				"Type mismatch for argument $%s of %s(): trying to pass a value of type '%s' where a '%s' is declared",
+				s.Params[i].Name,
+				s.Name,
+				args[i],
+				declared(s.Params[i].Type, s.open[i]),
+			)
 		} else if p := s.Params[i]; p.Type != nil && p.Type.Kind != types.Pointer {
 			b.grow(&p.Type, p.Type.JoinSpaces(args[i]))
 		}
@@ -361,7 +387,14 @@ func (b *body) returns(r *ast.ReturnStmt) {
 			b.grow(&s.Result, t)
 		}
 		if !b.passes(r.X, t, &s.Result, isOpen(want)) {
-			b.fail(diag.TypeMismatch, r.X, "Function %s is of type %s, cannot return %s", s.Name, declared(s.Result, isOpen(want)), t)
+			b.fail(
+				diag.TypeMismatch,
+				r.X,
+				"Function %s is of type %s, cannot return %s",
+				s.Name,
+				declared(s.Result, isOpen(want)),
+				t,
+			)
 			return
 		}
 		b.grow(&s.Result, s.Result.JoinSpaces(t))
@@ -430,7 +463,12 @@ func (c *checker) cycles() (found bool) {
 			case done[callee]:
 			case open[callee]:
 				found = true
-				c.fail(diag.BadFunction, s.body.calls[callee].at, "Recursive function call detected. Call chain: %s", strings.Join(append(chain, callee.Name), " > "))
+				c.fail(
+					diag.BadFunction,
+					s.body.calls[callee].at,
+					"Recursive function call detected. Call chain: %s",
+					strings.Join(append(chain, callee.Name), " > "),
+				)
 			default:
 				visit(callee, chain, open)
 			}
@@ -464,7 +502,13 @@ func (c *checker) depths() {
 	}
 	for _, s := range c.info.Subprogs {
 		if need(s) == maxCallFrames {
-			c.fail(diag.BadFunction, s.Def.Name, "calls from %s nest deeper than the %d frames that the kernel allows", s.Name, maxCallFrames)
+			c.fail(
+				diag.BadFunction,
+				s.Def.Name,
+				"calls from %s nest deeper than the %d frames that the kernel allows",
+				s.Name,
+				maxCallFrames,
+			)
 		}
 	}
 }

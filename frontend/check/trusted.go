@@ -132,7 +132,8 @@ func (b *body) trustedPlace(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
 func (b *body) trustedVar(x *ast.Var, e *Expr, depth int) (*Trusted, string) {
 	var sources []ast.Expr
 	for _, from := range b.sources[e.Var] {
-		if c := b.out.Expr(from); !slices.Contains(sources, from) && (c == nil || c.Const == nil || c.Const.IsStr || c.Const.Int != 0) {
+		if c := b.out.Expr(from); !slices.Contains(sources, from) &&
+			(c == nil || c.Const == nil || c.Const.IsStr || c.Const.Int != 0) {
 			sources = append(sources, from)
 		}
 	}
@@ -191,7 +192,8 @@ func (b *body) trustedCast(x *ast.Cast, e *Expr, depth int) (*Trusted, string) {
 	if !ok || e.Type.Kind != types.Pointer {
 		return nil, noStruct(e.Type)
 	}
-	if arg := b.out.Expr(x.X); b.point.Kind == probe.RawTracepoint && arg != nil && arg.Call != nil && arg.Call.Fn.Name == "arg" {
+	if arg := b.out.Expr(x.X); b.point.Kind == probe.RawTracepoint && arg != nil && arg.Call != nil &&
+		arg.Call.Fn.Name == "arg" {
 		return &Trusted{Type: name, Slot: int(arg.Call.N)}, ""
 	}
 	if b.out.Type(x.X).IsInteger() {

@@ -123,16 +123,19 @@ func (c *checker) sourceLine(p *Point, ap *ast.AttachPoint, parts []ast.AttachPa
 func (b *body) function(at ast.Node) *debuginfo.Func {
 	bin, err := b.debug(b.point)
 	if err != nil {
-		b.fail(diag.NoArgs, at, "the arguments are not known: %v", err).Hint("%s; arg0, arg1, ... are there without it", debugHint)
+		b.fail(diag.NoArgs, at, "the arguments are not known: %v", err).
+			Hint("%s; arg0, arg1, ... are there without it", debugHint)
 		return nil
 	}
 	if b.point.Name == "" || b.point.Pattern || b.point.Offset != 0 {
-		b.fail(diag.NoArgs, at, "only the entry of a function has named arguments").Hint("%s:%s:FUNCTION", b.point.Kind, b.point.Target)
+		b.fail(diag.NoArgs, at, "only the entry of a function has named arguments").
+			Hint("%s:%s:FUNCTION", b.point.Kind, b.point.Target)
 		return nil
 	}
 	fn, err := bin.Func(b.point.Name)
 	if err != nil {
-		b.fail(diag.NoArgs, at, "the arguments are not known: %v", err).Hint("arg0, arg1, ... are there without debug information")
+		b.fail(diag.NoArgs, at, "the arguments are not known: %v", err).
+			Hint("arg0, arg1, ... are there without debug information")
 		return nil
 	}
 	b.bind(bin)
@@ -159,7 +162,13 @@ func (b *body) userArg(x *ast.Field, e *Expr) {
 	}
 	p := fn.Params[i]
 	if p.Arg < 0 {
-		b.fail(diag.NotSupported, x, "%s of type %s is not passed in one integer register: it cannot be read", p.Name, p.Type)
+		b.fail(
+			diag.NotSupported,
+			x,
+			"%s of type %s is not passed in one integer register: it cannot be read",
+			p.Name,
+			p.Type,
+		)
 		return
 	}
 	e.Place = &Place{Root: RootArg, Space: types.User, Arg: p.Arg}
@@ -228,7 +237,11 @@ func (b *body) allArgs(at ast.Node, e *Expr) {
 	record := &ast.Record{Extent: ext}
 	for _, name := range names {
 		record.Fields = append(record.Fields, &ast.RecordField{Extent: ext, Name: &ast.Name{Extent: ext, Text: name},
-			Value: &ast.Field{Extent: ext, X: &ast.Ident{Extent: ext, Name: "args"}, Name: &ast.Name{Extent: ext, Text: name}}})
+			Value: &ast.Field{
+				Extent: ext,
+				X:      &ast.Ident{Extent: ext, Name: "args"},
+				Name:   &ast.Name{Extent: ext, Text: name},
+			}})
 	}
 	r := b.expr(record)
 	e.Type, e.Stands = r.Type, record

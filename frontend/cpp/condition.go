@@ -137,8 +137,16 @@ func (r *reader) queries(in []Token) ([]Token, error) {
 }
 
 // queryNames are operators of #if that look like calls. All but __has_include are false.
-var queryNames = map[string]bool{"__has_include": true, "__has_include_next": true, "__has_attribute": true, "__has_builtin": true,
-	"__has_feature": true, "__has_extension": true, "__has_c_attribute": true, "__has_declspec_attribute": true}
+var queryNames = map[string]bool{
+	"__has_include":            true,
+	"__has_include_next":       true,
+	"__has_attribute":          true,
+	"__has_builtin":            true,
+	"__has_feature":            true,
+	"__has_extension":          true,
+	"__has_c_attribute":        true,
+	"__has_declspec_attribute": true,
+}
 
 // operand reads "name" or "(name)" and counts its tokens, 0 for neither.
 func operand(in []Token) (int, string) {
@@ -231,7 +239,9 @@ func (c *calculator) ternary(needed bool) (value, error) {
 }
 
 var levels = [...][]string{
-	{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"},
+	{
+		"||",
+	}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"},
 }
 
 func (c *calculator) binary(level int, needed bool) (value, error) {

@@ -139,7 +139,13 @@ func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Tok
 // Read preprocesses the chunks of a script in order. Errors are added to l; the Unit
 // contains what could be read in any case.
 func Read(chunks []Chunk, opt Options, l *diag.List) *Unit {
-	r := &reader{opt: opt, l: l, unit: &Unit{macros: map[string]*Macro{}, l: l}, once: map[string]bool{}, system: map[string]bool{}}
+	r := &reader{
+		opt:    opt,
+		l:      l,
+		unit:   &Unit{macros: map[string]*Macro{}, l: l},
+		once:   map[string]bool{},
+		system: map[string]bool{},
+	}
 	r.specials()
 	switch {
 	case opt.Predefined == "":

@@ -297,16 +297,22 @@ func IsSystem(name string, angle bool) bool {
 
 // systemDirs are the directories of the headers that a system has for programs,
 // and of the kernel's own.
-var systemDirs = strings.Fields("linux net uapi asm asm-generic sys netinet arpa bits trace scsi rdma drm sound video xen misc mtd kvm " +
-	"crypto acpi media netpacket netax25 netrom netipx netiucv neteconet netash nfs protocols rpc rpcsvc gnu net-snmp bpf soc target ras pcmcia keys math-emu generated vdso cxl ufs")
+var systemDirs = strings.Fields(
+	"linux net uapi asm asm-generic sys netinet arpa bits trace scsi rdma drm sound video xen misc mtd kvm " +
+		"crypto acpi media netpacket netax25 netrom netipx netiucv neteconet netash nfs protocols rpc rpcsvc gnu net-snmp bpf soc target ras pcmcia keys math-emu generated vdso cxl ufs",
+)
 
 // kernelDirs are further directories of the kernel's source.
-var kernelDirs = strings.Fields("arch block certs drivers fs include init io_uring ipc kernel lib mm samples security tools usr virt")
+var kernelDirs = strings.Fields(
+	"arch block certs drivers fs include init io_uring ipc kernel lib mm samples security tools usr virt",
+)
 
 // systemHeaders are the headers of the C library, without their ".h".
-var systemHeaders = strings.Fields("aio aliases alloca ar argp argz assert byteswap complex cpio crypt ctype dirent dlfcn elf endian envz err errno error " +
-	"execinfo fcntl features fenv float fmtmsg fnmatch fstab fts ftw gconv getopt glob grp gshadow iconv ifaddrs inttypes iso646 " +
-	"langinfo libgen libintl limits link locale malloc math mcheck memory mntent monetary mqueue netdb nl_types nss obstack " +
-	"paths poll printf pthread pty pwd re_comp regex regexp resolv sched search semaphore setjmp sgtty shadow signal spawn stab " +
-	"stdalign stdarg stdatomic stdbool stddef stdint stdio stdio_ext stdlib stdnoreturn string strings stropts syscall sysexits syslog tar termio " +
-	"termios tgmath threads time ttyent uchar ucontext ulimit unistd utime utmp utmpx values wait wchar wctype wordexp vmlinux __stddef_max_align_t")
+var systemHeaders = strings.Fields(
+	"aio aliases alloca ar argp argz assert byteswap complex cpio crypt ctype dirent dlfcn elf endian envz err errno error " +
+		"execinfo fcntl features fenv float fmtmsg fnmatch fstab fts ftw gconv getopt glob grp gshadow iconv ifaddrs inttypes iso646 " +
+		"langinfo libgen libintl limits link locale malloc math mcheck memory mntent monetary mqueue netdb nl_types nss obstack " +
+		"paths poll printf pthread pty pwd re_comp regex regexp resolv sched search semaphore setjmp sgtty shadow signal spawn stab " +
+		"stdalign stdarg stdatomic stdbool stddef stdint stdio stdio_ext stdlib stdnoreturn string strings stropts syscall sysexits syslog tar termio " +
+		"termios tgmath threads time ttyent uchar ucontext ulimit unistd utime utmp utmpx values wait wchar wctype wordexp vmlinux __stddef_max_align_t",
+)

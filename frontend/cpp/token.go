@@ -301,5 +301,7 @@ func JoinLen(all []Token) int {
 // glued reports whether two tokens would become others when nothing is between them.
 func glued(a, b Token) bool {
 	wordy := func(t Token) bool { return t.Kind == Word || t.Kind == Number }
-	return wordy(a) && wordy(b) || a.Kind == Punct && b.Kind == Punct && !strings.ContainsAny(a.Text, "()[]{},;") && !strings.ContainsAny(b.Text, "()[]{},;")
+	return wordy(a) && wordy(b) ||
+		a.Kind == Punct && b.Kind == Punct && !strings.ContainsAny(a.Text, "()[]{},;") &&
+			!strings.ContainsAny(b.Text, "()[]{},;")
 }

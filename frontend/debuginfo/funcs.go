@@ -217,7 +217,13 @@ func (b *Binary) Line(file string, line, col int) (addrs []uint64, err error) {
 	case !known:
 		return nil, fmt.Errorf("%s has no code of a source file %s", b.Path, file)
 	case next > 0:
-		return nil, fmt.Errorf("%s has no code of line %d of %s; the next line with code is %d", b.Path, line, file, next)
+		return nil, fmt.Errorf(
+			"%s has no code of line %d of %s; the next line with code is %d",
+			b.Path,
+			line,
+			file,
+			next,
+		)
 	}
 	return nil, fmt.Errorf("%s has no code of line %d of %s", b.Path, line, file)
 }

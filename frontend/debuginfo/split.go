@@ -60,7 +60,12 @@ func splitName(cu *dwarf.Entry) string {
 
 // addSplit adds the unit in a file NAME.dwo. A missing one is skipped.
 func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
-	places := []string{name, filepath.Join(dir, name), filepath.Join(filepath.Dir(path), name), filepath.Join(filepath.Dir(path), filepath.Base(name))}
+	places := []string{
+		name,
+		filepath.Join(dir, name),
+		filepath.Join(filepath.Dir(path), name),
+		filepath.Join(filepath.Dir(path), filepath.Base(name)),
+	}
 	for _, d := range dirs {
 		places = append(places, filepath.Join(d, name), filepath.Join(d, filepath.Base(name)))
 	}
@@ -91,7 +96,13 @@ func readSections(f *elf.File) sections {
 		b, _ := s.Data()
 		return b
 	}
-	return sections{get(".debug_info.dwo"), get(".debug_abbrev.dwo"), get(".debug_str.dwo"), get(".debug_str_offsets.dwo"), get(".debug_rnglists.dwo")}
+	return sections{
+		get(".debug_info.dwo"),
+		get(".debug_abbrev.dwo"),
+		get(".debug_str.dwo"),
+		get(".debug_str_offsets.dwo"),
+		get(".debug_rnglists.dwo"),
+	}
 }
 
 // data opens the sections; addrs is section .debug_addr of the file itself. The

@@ -68,7 +68,13 @@ func (b *Binary) convertEntry(p *part, e *dwarf.Entry, depth int) *types.Type {
 		return baseType(e)
 	case dwarf.TagPointerType, dwarf.TagReferenceType, dwarf.TagRvalueReferenceType:
 		return b.pointer(p, e, depth)
-	case dwarf.TagTypedef, dwarf.TagConstType, dwarf.TagVolatileType, dwarf.TagRestrictType, dwarf.TagAtomicType, dwarf.TagSharedType, dwarf.TagTemplateAlias:
+	case dwarf.TagTypedef,
+		dwarf.TagConstType,
+		dwarf.TagVolatileType,
+		dwarf.TagRestrictType,
+		dwarf.TagAtomicType,
+		dwarf.TagSharedType,
+		dwarf.TagTemplateAlias:
 		return b.typeOf(p, e, depth)
 	case dwarf.TagArrayType:
 		return b.array(p, e, depth)

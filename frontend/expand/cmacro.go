@@ -185,7 +185,15 @@ func (c *copier) cCall(x *ast.Call, at ast.Extent) (out ast.Expr, ok bool) {
 	if body.expr == nil || m.Textual() || !byValue(m, x.Args) {
 		return c.cText(m, x, at), true
 	}
-	inner := &copier{expander: c.expander, cm: m, caller: c, up: c, src: body.src.ExpandedAt(at.At), shift: body.shift, args: map[string]ast.Expr{}}
+	inner := &copier{
+		expander: c.expander,
+		cm:       m,
+		caller:   c,
+		up:       c,
+		src:      body.src.ExpandedAt(at.At),
+		shift:    body.shift,
+		args:     map[string]ast.Expr{},
+	}
 	for i, p := range m.Params {
 		inner.args[p] = x.Args[i]
 	}

@@ -45,7 +45,18 @@ type Options struct {
 // Script expands a script. Errors are added to l. The returned tree is complete even if
 // there are errors: what could not be expanded is an *ast.Bad.
 func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
-	x := &expander{l: l, builtin: opt.Builtin, script: s, values: opt.Values, named: opt.Named, macros: map[string][]*macro{}, funcs: map[string]bool{}, made: map[*macro]int{}, allow: opt.allow(), cBodies: map[*cpp.Macro]*cBody{}}
+	x := &expander{
+		l:       l,
+		builtin: opt.Builtin,
+		script:  s,
+		values:  opt.Values,
+		named:   opt.Named,
+		macros:  map[string][]*macro{},
+		funcs:   map[string]bool{},
+		made:    map[*macro]int{},
+		allow:   opt.allow(),
+		cBodies: map[*cpp.Macro]*cBody{},
+	}
 	header, items := x.imports(s)
 	x.std = standards()
 	for _, item := range items {

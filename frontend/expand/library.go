@@ -44,7 +44,11 @@ func newLibrary() *library {
 			end := nextMacro(text, start+len(macroWord))
 			name, params, _ := strings.Cut(text[start+len(macroWord):end], "(")
 			params, _, _ = strings.Cut(params, ")")
-			def := &standard{path: path, text: text, params: len(strings.FieldsFunc(params, func(r rune) bool { return r == ',' }))}
+			def := &standard{
+				path:   path,
+				text:   text,
+				params: len(strings.FieldsFunc(params, func(r rune) bool { return r == ',' })),
+			}
 			def.text = strings.Repeat("\n", strings.Count(text[:start], "\n")) + text[start:end]
 			lib.defs[name] = append(lib.defs[name], def)
 			start = end

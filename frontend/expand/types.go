@@ -118,8 +118,14 @@ func (c *copier) plainName(x ast.Expr) string {
 }
 
 func (c *copier) badType(whole ast.Type, name string, arg ast.Expr, by *copier) {
-	c.fail(diag.BadTypeArg, by.span(arg), "Invalid replacement for macro '%s' type parameter '%s' which makes up the type '%s'",
-		c.m.def.Name.Text, name, ast.TypeString(whole))
+	c.fail(
+		diag.BadTypeArg,
+		by.span(arg),
+		"Invalid replacement for macro '%s' type parameter '%s' which makes up the type '%s'",
+		c.m.def.Name.Text,
+		name,
+		ast.TypeString(whole),
+	)
 }
 
 // fields is the path of an offsetof. A path that is a parameter becomes the names passed
@@ -130,7 +136,11 @@ func (c *copier) fields(all []*ast.Name) []*ast.Name {
 			if path := by.path(arg); path != nil {
 				return path
 			}
-			c.fail(diag.BadTypeArg, by.span(arg), "FieldAccess expressions must be made up entirely of idents (e.g. a.b.c) to replace the second argument in `offsetof`")
+			c.fail(
+				diag.BadTypeArg,
+				by.span(arg),
+				"FieldAccess expressions must be made up entirely of idents (e.g. a.b.c) to replace the second argument in `offsetof`",
+			)
 		}
 	}
 	var out []*ast.Name

@@ -26,7 +26,9 @@ func newTables() *tables {
 		calls: map[string]callFunc{
 			"pid": immediate(ir.OpPid), "tid": immediate(ir.OpTid), "nsecs": immediate(ir.OpNsecs),
 			"uid": plain(ir.OpUid), "gid": plain(ir.OpGid), "elapsed": plain(ir.OpElapsed), "cpu": plain(ir.OpCPU),
-			"rand": plain(ir.OpRand), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": plain(ir.OpJiffies),
+			"rand": plain(
+				ir.OpRand,
+			), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": plain(ir.OpJiffies),
 			"ncpus": plain(ir.OpNcpus), "cpid": (*fn).childPID, "username": plain(ir.OpUid),
 			"curtask": func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
 			"arg": func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
@@ -208,14 +210,22 @@ func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
 
 func (f *fn) delete(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.Map.Shape == "tseries" {
-		return f.eachInterval(c.Map, c.Keys, func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapDel, ir.TI1, c.Map, key) })
+		return f.eachInterval(
+			c.Map,
+			c.Keys,
+			func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapDel, ir.TI1, c.Map, key) },
+		)
 	}
 	return f.BoolInt(f.mapOp(ir.OpMapDel, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }
 
 func (f *fn) hasKey(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.Map.Shape == "tseries" {
-		return f.eachInterval(c.Map, c.Keys, func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapHas, ir.TI1, c.Map, key) })
+		return f.eachInterval(
+			c.Map,
+			c.Keys,
+			func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapHas, ir.TI1, c.Map, key) },
+		)
 	}
 	return f.BoolInt(f.mapOp(ir.OpMapHas, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }

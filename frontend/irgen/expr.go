@@ -320,8 +320,23 @@ func (f *fn) truth(x ast.Expr) *ir.Value {
 	}
 }
 
-var signedConds = map[ast.BinaryOp]ir.Cond{ast.Eq: ir.EQ, ast.Ne: ir.NE, ast.Lt: ir.SLT, ast.Gt: ir.SGT, ast.Le: ir.SLE, ast.Ge: ir.SGE}
-var unsignedConds = map[ast.BinaryOp]ir.Cond{ast.Eq: ir.EQ, ast.Ne: ir.NE, ast.Lt: ir.ULT, ast.Gt: ir.UGT, ast.Le: ir.ULE, ast.Ge: ir.UGE}
+var signedConds = map[ast.BinaryOp]ir.Cond{
+	ast.Eq: ir.EQ,
+	ast.Ne: ir.NE,
+	ast.Lt: ir.SLT,
+	ast.Gt: ir.SGT,
+	ast.Le: ir.SLE,
+	ast.Ge: ir.SGE,
+}
+
+var unsignedConds = map[ast.BinaryOp]ir.Cond{
+	ast.Eq: ir.EQ,
+	ast.Ne: ir.NE,
+	ast.Lt: ir.ULT,
+	ast.Gt: ir.UGT,
+	ast.Le: ir.ULE,
+	ast.Ge: ir.UGE,
+}
 
 // compare is a comparison that does not fold.
 func (f *fn) compare(x *ast.Binary) *ir.Value {

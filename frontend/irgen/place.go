@@ -211,7 +211,11 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 	}
 	if p.Root == check.RootCtx && len(p.Steps) == 1 && len(p.Steps[0].Others) > 0 {
 		t, k := irType(e.Type), memKind(e.Type)
-		return f.eitherForm(p.Steps[0], t, func(s check.Step) *ir.Value { return f.readWord(f.step(where{base: f.ctx}, s), k, t) })
+		return f.eitherForm(
+			p.Steps[0],
+			t,
+			func(s check.Step) *ir.Value { return f.readWord(f.step(where{base: f.ctx}, s), k, t) },
+		)
 	}
 	if n := len(p.Steps); n > 0 && len(p.Steps[n-1].Others) > 0 && p.Root == check.RootPointer {
 		w, t, k := f.walk(p, p.Steps[:n-1]), irType(e.Type), memKind(e.Type)
@@ -244,7 +248,8 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 // isIterated reports whether a location is one of an iterator's objects, "ctx.task".
 func (f *fn) isIterated(e *check.Expr) bool {
 	p := e.Place
-	if f.prog.Point.Kind != probe.Iter || p.Root != check.RootPointer || len(p.Steps) != 1 || e.Type.Kind != types.Pointer {
+	if f.prog.Point.Kind != probe.Iter || p.Root != check.RootPointer || len(p.Steps) != 1 ||
+		e.Type.Kind != types.Pointer {
 		return false
 	}
 	id, ok := ast.Unparen(p.Base).(*ast.Ident)
@@ -310,7 +315,8 @@ func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
 // readObject copies a struct or array from a location.
 func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
 	size := e.Type.Size
-	if e.Type.Kind == types.Tuple || e.Type.Kind == types.Record { // only objects in program memory have an address, "&$x"
+	if e.Type.Kind == types.Tuple ||
+		e.Type.Kind == types.Record { // only objects in program memory have an address, "&$x"
 		size = e.Type.Store().Size
 	}
 	if size == 0 {

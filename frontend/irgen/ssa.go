@@ -203,7 +203,8 @@ func onlyArg(p *ir.Value, i int, preds []*ir.Edge, becomes ir.Subst) *ir.Value {
 	for _, e := range preds {
 		x := becomes.Of(e.Args[i])
 		e.Args[i] = x
-		if x == p || x == same || same != nil && x.IsConst() && same.IsConst() && x.Imm == same.Imm && x.Type == same.Type {
+		if x == p || x == same ||
+			same != nil && x.IsConst() && same.IsConst() && x.Imm == same.Imm && x.Type == same.Type {
 			continue
 		}
 		if same != nil {

@@ -43,7 +43,8 @@ func definedValues(defs []*ast.CDef) map[string]bool {
 		if d.Kind != ast.CDirective || d.Name != "define" {
 			continue
 		}
-		if f := strings.Fields(d.Text[strings.Index(d.Text, "define")+len("define"):]); len(f) > 1 && !strings.Contains(f[0], "(") {
+		if f := strings.Fields(d.Text[strings.Index(d.Text, "define")+len("define"):]); len(f) > 1 &&
+			!strings.Contains(f[0], "(") {
 			set[f[0]] = true
 		}
 	}
@@ -123,7 +124,10 @@ func (c *classifier) paren(i, prev int) int {
 	switch {
 	case (next == parser.BtLexerIDENT || keywordTypes[next]) && c.kind(i+2) == parser.BtLexerASSIGN:
 		return parser.BtLexerREC_OPEN
-	case next == parser.BtLexerSTRUCT, next == parser.BtLexerUNION, next == parser.BtLexerENUM, next == parser.BtLexerTYPEOF:
+	case next == parser.BtLexerSTRUCT,
+		next == parser.BtLexerUNION,
+		next == parser.BtLexerENUM,
+		next == parser.BtLexerTYPEOF:
 		return parser.BtLexerCAST_OPEN
 	case next == parser.BtLexerIDENT && c.isCast(i+1):
 		return parser.BtLexerCAST_OPEN

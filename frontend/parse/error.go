@@ -48,7 +48,12 @@ func (e *firstError) ReportError(antlr.Parser, antlr.RecognitionException) {
 
 func newSyntaxError(p *antlr.BaseParser) *syntaxPanic {
 	ts := p.GetTokenStream().(*stream)
-	f := &syntaxError{rule: p.GetParserRuleContext().GetRuleIndex(), got: ts.at(ts.pos), next: ts.at(ts.pos + 1), before: ts.tokens[:ts.pos]}
+	f := &syntaxError{
+		rule:   p.GetParserRuleContext().GetRuleIndex(),
+		got:    ts.at(ts.pos),
+		next:   ts.at(ts.pos + 1),
+		before: ts.tokens[:ts.pos],
+	}
 	if ts.pos > 0 {
 		f.prev = ts.at(ts.pos - 1)
 	}
@@ -101,7 +106,11 @@ var expectations = []struct {
 	{parser.BtParserRULE_macroParam, parser.BtLexerIDENT, "expected macro argument ($var, @map, or identifier)"},
 	{parser.BtParserRULE_funcDef, parser.BtLexerIDENT, "expected function name"},
 	{parser.BtParserRULE_funcParam, parser.BtLexerVAR, "expected variable in function argument"},
-	{parser.BtParserRULE_mapDecl, parser.BtLexerMAP, "root-level let statements need to be map declarations, e.g. let @a = hash(2);"},
+	{
+		parser.BtParserRULE_mapDecl,
+		parser.BtLexerMAP,
+		"root-level let statements need to be map declarations, e.g. let @a = hash(2);",
+	},
 	{parser.BtParserRULE_mapDecl, parser.BtLexerIDENT, "expected map type name"},
 	{parser.BtParserRULE_mapDecl, parser.BtLexerINT, "expected positive integer for map declaration max entries"},
 	{parser.BtParserRULE_predicate, parser.BtLexerENDPRED, "expected '/' to close predicate"},
@@ -190,7 +199,12 @@ func (d *driver) reportInBlock(f *syntaxError, at diag.Span, found string) *diag
 		return d.diags.Add(diag.Syntax, at, "syntax: unexpected input in block: %s", found)
 	}
 	switch f.got.kind {
-	case parser.BtLexerRPAREN, parser.BtLexerRBRACK, parser.BtLexerCOMMA, parser.BtLexerCOLON, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:
+	case parser.BtLexerRPAREN,
+		parser.BtLexerRBRACK,
+		parser.BtLexerCOMMA,
+		parser.BtLexerCOLON,
+		parser.BtLexerASSIGN,
+		parser.BtLexerASSIGN_OP:
 	default: // a following statement: the ';' is missing before it
 		at = d.src.Span(f.prev.end, f.prev.end)
 	}

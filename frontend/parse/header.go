@@ -97,7 +97,8 @@ func (s *scanner) directive(pos int) int {
 		end := lineEnd(s.text, pos)
 		line := strings.TrimRight(s.text[pos:end], " \t\r\n\f\v")
 		at := s.src.Span(pos, pos+len(line))
-		s.diags.Add(diag.Deprecated, at, "unknown preprocessor directive: it is ignored as a comment").Hint("comments start with //")
+		s.diags.Add(diag.Deprecated, at, "unknown preprocessor directive: it is ignored as a comment").
+			Hint("comments start with //")
 		s.notes = append(s.notes, &ast.Comment{Extent: ast.Ext(at), Text: "// " + strings.TrimLeft(line[1:], " \t")})
 		s.blank(pos, end)
 		return end
@@ -204,7 +205,12 @@ func (s *scanner) definition(start int) int {
 		case '{', '(', '[':
 			shut, closed := balanced(s.text, pos)
 			if !closed {
-				s.diags.Add(diag.BadCDefinition, s.src.Span(pos, pos+1), "syntax: '%c' of a C definition is not closed", c)
+				s.diags.Add(
+					diag.BadCDefinition,
+					s.src.Span(pos, pos+1),
+					"syntax: '%c' of a C definition is not closed",
+					c,
+				)
 				s.blank(start, len(s.text))
 				return len(s.text)
 			}

@@ -82,7 +82,11 @@ func (f *syntaxError) hintName() string {
 		return ""
 	}
 	switch f.got.kind {
-	case parser.BtLexerLPAREN, parser.BtLexerCAST_OPEN, parser.BtLexerREC_OPEN, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE:
+	case parser.BtLexerLPAREN,
+		parser.BtLexerCAST_OPEN,
+		parser.BtLexerREC_OPEN,
+		parser.BtLexerLBRACE,
+		parser.BtLexerS_LBRACE:
 		return "keys go into brackets: " + f.prev.text + "[1]"
 	case parser.BtLexerINT:
 		if f.prev.end == f.got.start {
@@ -100,9 +104,20 @@ func (f *syntaxError) hintShell() string {
 		if f.prev.kind == parser.BtLexerLPAREN {
 			return lostQuotes
 		}
-	case parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP, parser.BtLexerEQ, parser.BtLexerNE, parser.BtLexerLE, parser.BtLexerGE, parser.BtLexerLT, parser.BtLexerGT:
+	case parser.BtLexerASSIGN,
+		parser.BtLexerASSIGN_OP,
+		parser.BtLexerEQ,
+		parser.BtLexerNE,
+		parser.BtLexerLE,
+		parser.BtLexerGE,
+		parser.BtLexerLT,
+		parser.BtLexerGT:
 		switch f.prev.kind {
-		case parser.BtLexerLPAREN, parser.BtLexerSEMI, parser.BtLexerLBRACE, parser.BtLexerS_LBRACE, parser.BtLexerRBRACE:
+		case parser.BtLexerLPAREN,
+			parser.BtLexerSEMI,
+			parser.BtLexerLBRACE,
+			parser.BtLexerS_LBRACE,
+			parser.BtLexerRBRACE:
 			return "if a name with $ stood before it, the shell has put in its own value: put the script between single quotes"
 		}
 	}
@@ -138,7 +153,9 @@ var foreign = map[string]string{
 
 // declaring are the words that declare a variable in other languages, beside the
 // names of types.
-var declaring = wordSet("var auto const static int char long short unsigned signed float double u8 u16 u32 u64 s8 s16 s32 s64 __u32 __u64 size_t local")
+var declaring = wordSet(
+	"var auto const static int char long short unsigned signed float double u8 u16 u32 u64 s8 s16 s32 s64 __u32 __u64 size_t local",
+)
 
 // hintStatement looks at the first word of the statement with the error.
 func (f *syntaxError) hintStatement() string {
@@ -163,11 +180,17 @@ func (f *syntaxError) hintStatement() string {
 	case first.kind != parser.BtLexerIDENT || !f.inBlock():
 		return ""
 	}
-	if word := spell.Nearest(first.text, statements); word != "" && (f.got.kind == parser.BtLexerLBRACE || f.got.kind == parser.BtLexerS_LBRACE || alone) {
+	if word := spell.Nearest(first.text, statements); word != "" &&
+		(f.got.kind == parser.BtLexerLBRACE || f.got.kind == parser.BtLexerS_LBRACE || alone) {
 		return "did you mean " + word + "?"
 	}
 	switch f.got.kind {
-	case parser.BtLexerSTRING, parser.BtLexerMAP, parser.BtLexerVAR, parser.BtLexerINT, parser.BtLexerPARAM, parser.BtLexerIDENT:
+	case parser.BtLexerSTRING,
+		parser.BtLexerMAP,
+		parser.BtLexerVAR,
+		parser.BtLexerINT,
+		parser.BtLexerPARAM,
+		parser.BtLexerIDENT:
 		if alone {
 			return "the arguments of a function go into parentheses: " + first.text + "(" + f.got.text + ")"
 		}
@@ -178,7 +201,12 @@ func (f *syntaxError) hintStatement() string {
 // headed reports whether a statement with this first token has a body.
 func (t *token) headed() bool {
 	switch t.kind {
-	case parser.BtLexerS_IF, parser.BtLexerIF, parser.BtLexerELSE, parser.BtLexerWHILE, parser.BtLexerFOR, parser.BtLexerUNROLL:
+	case parser.BtLexerS_IF,
+		parser.BtLexerIF,
+		parser.BtLexerELSE,
+		parser.BtLexerWHILE,
+		parser.BtLexerFOR,
+		parser.BtLexerUNROLL:
 		return true
 	}
 	return false
@@ -234,7 +262,10 @@ func characterHint(char string) string {
 	case `\`:
 		return lostQuotes
 	}
-	i := slices.IndexFunc(lookalikes, func(l struct{ wrong, right string }) bool { return strings.Contains(l.wrong, char) })
+	i := slices.IndexFunc(
+		lookalikes,
+		func(l struct{ wrong, right string }) bool { return strings.Contains(l.wrong, char) },
+	)
 	switch {
 	case i >= 0 && lookalikes[i].right == `"`:
 		return `strings stand in plain double quotes: "text"`

@@ -27,7 +27,13 @@ const (
 // checkText reports a source that is not text.
 func checkText(src *diag.Source, diags *diag.List) bool {
 	if len(src.Text) > maxBytes {
-		diags.Add(diag.TooLarge, src.Span(0, 0), "syntax: the script has %d bytes, the limit is %d", len(src.Text), maxBytes)
+		diags.Add(
+			diag.TooLarge,
+			src.Span(0, 0),
+			"syntax: the script has %d bytes, the limit is %d",
+			len(src.Text),
+			maxBytes,
+		)
 		return false
 	}
 	if i := strings.IndexByte(src.Text, 0); i >= 0 {
@@ -66,7 +72,11 @@ func (n *nesting) add(kind, next int) {
 		n.prefix = 0
 	}
 	switch kind {
-	case parser.BtLexerLPAREN, parser.BtLexerLBRACK, parser.BtLexerCAST_OPEN, parser.BtLexerTYPE_OPEN, parser.BtLexerREC_OPEN:
+	case parser.BtLexerLPAREN,
+		parser.BtLexerLBRACK,
+		parser.BtLexerCAST_OPEN,
+		parser.BtLexerTYPE_OPEN,
+		parser.BtLexerREC_OPEN:
 		n.open++
 	case parser.BtLexerRPAREN, parser.BtLexerRBRACK:
 		n.open--
@@ -117,12 +127,22 @@ func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
 			next = tokens[i+1].kind
 		}
 		if most := longest(t.kind); most > 0 && t.end-t.start > most {
-			diags.Add(diag.TooLarge, src.Span(t.start, t.start+1), "syntax: this has %d bytes, the limit is %d", t.end-t.start, most)
+			diags.Add(
+				diag.TooLarge,
+				src.Span(t.start, t.start+1),
+				"syntax: this has %d bytes, the limit is %d",
+				t.end-t.start,
+				most,
+			)
 			return false
 		}
 		n.add(t.kind, next)
 		if n.tooDeep() {
-			diags.Add(diag.TooLarge, src.Span(t.start, t.end), "syntax: the nesting is too deep or the statement too long here")
+			diags.Add(
+				diag.TooLarge,
+				src.Span(t.start, t.end),
+				"syntax: the nesting is too deep or the statement too long here",
+			)
 			return false
 		}
 	}

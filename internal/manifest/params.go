@@ -25,7 +25,12 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	copy(params, positional)
 	for _, n := range g.Fixed {
 		if params[n-1] != g.Values[n-1] {
-			return nil, nil, fmt.Errorf("parameter $%d is %q since the script was compiled; it cannot be %q now (compile again)", n, g.Values[n-1], params[n-1])
+			return nil, nil, fmt.Errorf(
+				"parameter $%d is %q since the script was compiled; it cannot be %q now (compile again)",
+				n,
+				g.Values[n-1],
+				params[n-1],
+			)
 		}
 	}
 	options := maps.Clone(g.Options)
@@ -35,7 +40,12 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	maps.Copy(options, named)
 	for _, name := range g.FixedOptions {
 		if options[name] != g.Options[name] {
-			return nil, nil, fmt.Errorf("option --%s is %q since the script was compiled; it cannot be %q now (compile again)", name, g.Options[name], options[name])
+			return nil, nil, fmt.Errorf(
+				"option --%s is %q since the script was compiled; it cannot be %q now (compile again)",
+				name,
+				g.Options[name],
+				options[name],
+			)
 		}
 		delete(options, name)
 	}
@@ -111,7 +121,11 @@ func unexpected(m *Manifest, known map[string]bool, named map[string]string) err
 		for _, name := range slices.Sorted(maps.Keys(known)) {
 			have = append(have, "--"+name)
 		}
-		return fmt.Errorf("unexpected program command line options: %s\nHINT: expected program options: %s", strings.Join(wrong, ", "), strings.Join(have, ", "))
+		return fmt.Errorf(
+			"unexpected program command line options: %s\nHINT: expected program options: %s",
+			strings.Join(wrong, ", "),
+			strings.Join(have, ", "),
+		)
 	}
 	text := "HINT: expected program options:"
 	for i := range m.Params {
@@ -155,7 +169,11 @@ func paramBytes(p *Param, text string) ([]byte, error) {
 	case "ipv4":
 		addr, ok := parseIPv4(text)
 		if !ok {
-			return nil, fmt.Errorf("parameter %s: %q is not an IPv4 address; for an IPv6 address compile the script with it as the parameter's value", p.Name, text)
+			return nil, fmt.Errorf(
+				"parameter %s: %q is not an IPv4 address; for an IPv6 address compile the script with it as the parameter's value",
+				p.Name,
+				text,
+			)
 		}
 		return addr, nil
 	case "bool":
@@ -205,7 +223,8 @@ func parseUnsigned(s string) (uint64, error) {
 	scale := uint64(1)
 	if !hex {
 		for _, x := range suffixes {
-			if head, ok := strings.CutSuffix(s, x.text); ok && head != "" && head[len(head)-1] >= '0' && head[len(head)-1] <= '9' {
+			if head, ok := strings.CutSuffix(s, x.text); ok && head != "" && head[len(head)-1] >= '0' &&
+				head[len(head)-1] <= '9' {
 				s, scale = head, x.scale
 				break
 			}

@@ -30,7 +30,9 @@ func (f *FormatError) Error() string {
 // without further checks of sizes, offsets and counts. Its error is a *FormatError.
 func Parse(data []byte) (*Manifest, error) {
 	if len(data) > MaxBytes {
-		return nil, &FormatError{Text: fmt.Sprintf("%d bytes are more than the %d a manifest may have", len(data), MaxBytes)}
+		return nil, &FormatError{
+			Text: fmt.Sprintf("%d bytes are more than the %d a manifest may have", len(data), MaxBytes),
+		}
 	}
 	m := new(Manifest)
 	if err := decode(data, m); err != nil {

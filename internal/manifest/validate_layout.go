@@ -22,7 +22,13 @@ func (x *Map) check(c *checker, m *Manifest, path string) {
 	if x.Shape == "stack" {
 		c.within(path+".depth", int64(x.Depth), 1, maxStack)
 		if x.KeySize != 8 || x.ValueSize != 8*x.Depth {
-			c.fail(path, "a stack map needs a key of 8 bytes and a value of %d, not %d and %d", 8*x.Depth, x.KeySize, x.ValueSize)
+			c.fail(
+				path,
+				"a stack map needs a key of 8 bytes and a value of %d, not %d and %d",
+				8*x.Depth,
+				x.KeySize,
+				x.ValueSize,
+			)
 		}
 		return
 	}
@@ -57,7 +63,8 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	c.within(path+".gens", int64(x.Gens), 0, 1)
 	if x.LenKey != 0 {
 		lens := m.Map("len")
-		if lens == nil || lens.Type != "array" || lens.KeySize != 4 || lens.ValueSize != 8 || x.LenKey < 1 || x.LenKey >= lens.MaxEntries {
+		if lens == nil || lens.Type != "array" || lens.KeySize != 4 || lens.ValueSize != 8 || x.LenKey < 1 ||
+			x.LenKey >= lens.MaxEntries {
 			c.fail(path+".len_key", "%d is not a word of the map len", x.LenKey)
 		}
 	}
@@ -93,7 +100,14 @@ func (x *Map) checkCache(c *checker, m *Manifest, path string) {
 	case x.Type != kind || valueBytes[x.Shape] == 0 && x.Shape != "hist":
 		c.fail(path, "a %s of %s has no per-CPU cache", x.Type, clip(x.Shape))
 	case g == nil || g.Section != ".bss" || int64(f.CPUs)*int64(f.Slots) > int64(g.Size/f.SlotSize):
-		c.fail(path+".global", "%q is not a global with %d x %d slots of %d bytes", clip(f.Global), f.CPUs, f.Slots, f.SlotSize)
+		c.fail(
+			path+".global",
+			"%q is not a global with %d x %d slots of %d bytes",
+			clip(f.Global),
+			f.CPUs,
+			f.Slots,
+			f.SlotSize,
+		)
 	case f.ValueOff < 0 || value > f.SlotSize-f.ValueOff:
 		c.fail(path+".value_off", "a value of %d bytes at %d is not in a slot of %d", value, f.ValueOff, f.SlotSize)
 	case f.KeyOff < 0 || key > f.SlotSize-f.KeyOff:
@@ -141,7 +155,8 @@ func (x *Map) checkSeries(c *checker, path string) {
 	if x.Agg != "" {
 		c.oneOf(path+".agg", x.Agg, seriesAggs)
 	}
-	if k := x.Key; k == nil || k.Kind != "tuple" || len(k.Fields) < 1 || len(k.Fields) > 2 || k.Fields[len(k.Fields)-1].Layout.Size != 8 {
+	if k := x.Key; k == nil || k.Kind != "tuple" || len(k.Fields) < 1 || len(k.Fields) > 2 ||
+		k.Fields[len(k.Fields)-1].Layout.Size != 8 {
 		c.fail(path+".key", "the key of a tseries ends with the number of an interval")
 	}
 }
@@ -285,7 +300,11 @@ var argKinds = map[string]struct {
 	"printf": {0, maxFields, false}, "errorf": {0, maxFields, false}, "warnf": {0, maxFields, false},
 	"cat": {0, maxFields, false}, "system": {0, maxFields, false}, "join": {1, 1, false},
 	"print": {1, 1, false}, "print_map": {0, 2, true}, "clear": {0, 0, true}, "zero": {0, 0, true},
-	"exit": {0, 1, true}, "time": {0, 0, true}, "error": {1, 1, true}, "helper_error": {2, 2, true}, "proc": {1, 1, true}, "unwatch": {1, 1, true}, "skboutput": {3, 3, true},
+	"exit": {
+		0,
+		1,
+		true,
+	}, "time": {0, 0, true}, "error": {1, 1, true}, "helper_error": {2, 2, true}, "proc": {1, 1, true}, "unwatch": {1, 1, true}, "skboutput": {3, 3, true},
 }
 
 func (e *Event) check(c *checker, m *Manifest, i int) {

@@ -223,7 +223,12 @@ func (r *Runs) sameObject(stream, object string) error {
 	case r.object == "":
 		r.object, r.first = object, stream
 	case r.object != object:
-		return fmt.Errorf("it is of object %.12s, but %s is of object %.12s: only runs of one object can be merged", object, r.first, r.object)
+		return fmt.Errorf(
+			"it is of object %.12s, but %s is of object %.12s: only runs of one object can be merged",
+			object,
+			r.first,
+			r.object,
+		)
 	}
 	return nil
 }
@@ -437,7 +442,8 @@ func (m *Map) bucket(low gjson.Result) (int, error) {
 	}
 	if m.Shape == "lhist" {
 		past := int64(n) - m.Min
-		if i := past/m.Step + 1; past >= 0 && past%m.Step == 0 && i < int64(manifest.LhistBuckets(m.Min, m.Max, m.Step)) {
+		if i := past/m.Step + 1; past >= 0 && past%m.Step == 0 &&
+			i < int64(manifest.LhistBuckets(m.Min, m.Max, m.Step)) {
 			return int(i), nil
 		}
 	} else if i := manifest.HistBucket(m.Bits, n); i < manifest.HistBuckets(m.Bits) && manifest.HistFirst(m.Bits, i) == n {

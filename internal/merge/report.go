@@ -121,7 +121,11 @@ func (m *Map) layout() (manifest.Map, []render.Element) {
 		d.Key = &manifest.Layout{Kind: "tuple", Size: size, Fields: fields}
 	}
 	if m.Shape == "tseries" && d.Key != nil { // render knows the key as the first part
-		d.Key = &manifest.Layout{Kind: "tuple", Size: size + 8, Fields: []manifest.Field{{Layout: *d.Key}, {Off: size, Layout: integer}}}
+		d.Key = &manifest.Layout{
+			Kind:   "tuple",
+			Size:   size + 8,
+			Fields: []manifest.Field{{Layout: *d.Key}, {Off: size, Layout: integer}},
+		}
 	}
 	elems := make([]render.Element, len(keys))
 	last := m.lastInterval()

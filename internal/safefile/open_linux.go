@@ -30,7 +30,10 @@ func openIn(root, path string, flags uint64) (*os.File, error) {
 			return -1, err
 		}
 		defer unix.Close(dir)
-		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+		how := unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_CLOEXEC | flags,
+			Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+		}
 		return openat2(dir, path, &how)
 	})
 }
@@ -73,7 +76,11 @@ func CreateIn(root, path string) (*os.File, error) {
 		return fail(err)
 	}
 	defer unix.Close(dir)
-	how := unix.OpenHow{Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_CLOEXEC, Mode: 0o600, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{
+		Flags:   unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_CLOEXEC,
+		Mode:    0o600,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	}
 	fd, err := openat2(dir, path, &how)
 	if err == unix.EEXIST {
 		how = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: how.Resolve}
@@ -99,7 +106,10 @@ func DirIn(root, path string) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	defer unix.Close(dir)
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	}
 	fd, err := openat2(dir, path, &how)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: full, Err: err}

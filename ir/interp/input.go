@@ -34,7 +34,12 @@ func ParseInputs(text string) ([]Input, error) {
 }
 
 func parseInput(line string) (Input, error) {
-	in := Input{Kernel: map[uint64][]byte{}, User: map[uint64][]byte{}, Globals: map[string][]byte{}, Ctx: make([]byte, 512)}
+	in := Input{
+		Kernel:  map[uint64][]byte{},
+		User:    map[uint64][]byte{},
+		Globals: map[string][]byte{},
+		Ctx:     make([]byte, 512),
+	}
 	words, err := splitWords(line)
 	if err != nil {
 		return in, err
@@ -130,9 +135,27 @@ func (in *Input) setCtx(off, value string) error {
 }
 
 func (in *Input) setPlain(name, value string) error {
-	small := map[string]*uint32{"pid": &in.PID, "tid": &in.TID, "uid": &in.UID, "gid": &in.GID, "nspid": &in.NSPID, "nstid": &in.NSTID}
-	large := map[string]*uint64{"nsdev": &in.NSDev, "nsino": &in.NSIno, "boot": &in.Boot, "mono": &in.Mono, "tai": &in.TAI, "start": &in.Start,
-		"cgroup": &in.Cgroup, "numa": &in.NUMA, "jiffies": &in.Jiffy, "task": &in.Task, "funcip": &in.FuncIP}
+	small := map[string]*uint32{
+		"pid":   &in.PID,
+		"tid":   &in.TID,
+		"uid":   &in.UID,
+		"gid":   &in.GID,
+		"nspid": &in.NSPID,
+		"nstid": &in.NSTID,
+	}
+	large := map[string]*uint64{
+		"nsdev":   &in.NSDev,
+		"nsino":   &in.NSIno,
+		"boot":    &in.Boot,
+		"mono":    &in.Mono,
+		"tai":     &in.TAI,
+		"start":   &in.Start,
+		"cgroup":  &in.Cgroup,
+		"numa":    &in.NUMA,
+		"jiffies": &in.Jiffy,
+		"task":    &in.Task,
+		"funcip":  &in.FuncIP,
+	}
 	lists := map[string]*[]uint64{"kstack": &in.Kstack, "ustack": &in.Ustack, "args": &in.Args}
 	if list, ok := lists[name]; ok {
 		for _, s := range strings.Split(value, ",") {

@@ -83,7 +83,15 @@ func (t *Target) Tracepoint(category, event string) (*TraceEvent, bool) {
 	}
 	ev := &TraceEvent{Category: category, Event: event, Class: rec.Class}
 	for _, f := range rec.Fields {
-		field := TraceField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed, t: t, event: ev}
+		field := TraceField{
+			Name:   f.Name,
+			CType:  f.CType,
+			Offset: f.Offset,
+			Size:   f.Size,
+			Signed: f.Signed,
+			t:      t,
+			event:  ev,
+		}
 		field.DataLoc = strings.HasPrefix(f.CType, "__data_loc ")
 		field.RelLoc = strings.HasPrefix(f.CType, "__rel_loc ")
 		if ev.Class != "" {
@@ -153,9 +161,21 @@ func (t *Target) syscallEvent(event string) (*TraceEvent, bool) {
 		return nil, false
 	}
 	ev := &TraceEvent{Category: syscalls, Event: event, Class: exitType}
-	nr := TraceField{Name: "__syscall_nr", CType: "int", Offset: 8, Size: 4, Signed: true, Member: "nr", t: t, event: ev}
+	nr := TraceField{
+		Name:   "__syscall_nr",
+		CType:  "int",
+		Offset: 8,
+		Size:   4,
+		Signed: true,
+		Member: "nr",
+		t:      t,
+		event:  ev,
+	}
 	if !enter {
-		ev.Fields = []TraceField{nr, {Name: "ret", CType: "long", Offset: 16, Size: 8, Signed: true, Member: "ret", t: t, event: ev}}
+		ev.Fields = []TraceField{
+			nr,
+			{Name: "ret", CType: "long", Offset: 16, Size: 8, Signed: true, Member: "ret", t: t, event: ev},
+		}
 		return ev, true
 	}
 	ev.Class = enterType

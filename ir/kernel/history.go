@@ -35,7 +35,8 @@ var otherClasses = []otherClass{
 var keptNames = []string{"sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new"}
 
 func (f *TraceField) nameMoved() bool {
-	return f.event.Category == "sched" && strings.HasPrefix(f.CType, "char[") && !slices.Contains(keptNames, f.event.Event)
+	return f.event.Category == "sched" && strings.HasPrefix(f.CType, "char[") &&
+		!slices.Contains(keptNames, f.event.Event)
 }
 
 const (
@@ -168,7 +169,8 @@ func OtherPaths(tag, path string) []string {
 func LeadsOn(tag, path string) bool {
 	for _, s := range spellings {
 		for _, p := range s.Paths {
-			if rest, ok := strings.CutPrefix(p, path); ok && s.Tag == tag && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "->")) {
+			if rest, ok := strings.CutPrefix(p, path); ok && s.Tag == tag &&
+				(strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "->")) {
 				return true
 			}
 		}
@@ -182,7 +184,8 @@ func (typ *Type) Successors(member string) []string {
 	var all []string
 	for _, s := range spellings {
 		for _, p := range s.Paths {
-			if s.Tag != typ.Name || p != member && !strings.HasPrefix(p, member+".") && !strings.HasPrefix(p, member+"->") {
+			if s.Tag != typ.Name ||
+				p != member && !strings.HasPrefix(p, member+".") && !strings.HasPrefix(p, member+"->") {
 				continue
 			}
 			for _, other := range s.Paths {
@@ -277,7 +280,12 @@ func (typ *Type) wrapped(name string) (f Field, ok bool) {
 			}
 			typ.members(func(m Member, bit int, path []int) bool {
 				if slices.Contains(s.Paths, m.Name) {
-					around := &Type{Kind: Union, Size: m.Type().Size, t: typ.t, Members: []Member{{Name: inner, t: typ.t, ref: m.ref}}}
+					around := &Type{
+						Kind:    Union,
+						Size:    m.Type().Size,
+						t:       typ.t,
+						Members: []Member{{Name: inner, t: typ.t, ref: m.ref}},
+					}
 					f, ok = place(m, bit, slices.Clone(path)), true
 					f.Name, f.Type = name, around
 				}

@@ -27,7 +27,13 @@ type formatOf = func(group, event string) (*hostinfo.Format, error)
 // object was compiled. Where they differ the struct is made to say what the
 // format says; a field that the format lacks is one that this kernel lacks.
 // Without difference it gives types as they are. Its error is a *report.Error.
-func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec, read formatOf) (*btf.Spec, error) {
+func recordTypes(
+	m *manifest.Manifest,
+	p *manifest.Program,
+	events []Event,
+	types *btf.Spec,
+	read formatOf,
+) (*btf.Spec, error) {
 	changed := map[*btf.Struct]*btf.Struct{}
 	for _, use := range m.Fields {
 		name, ok := strings.CutPrefix(use.Type, "struct ")
@@ -46,8 +52,16 @@ func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, type
 			}
 			now := asFormat(own, format)
 			if right != nil && !sameLayout(now, right) {
-				return nil, &report.Error{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot read both", from, e),
-					Hint: "give each event a clause of its own"}
+				return nil, &report.Error{
+					Script: &m.Script,
+					Pos:    use.Pos,
+					Text: fmt.Sprintf(
+						"on this kernel %s and %s have different records, and one program cannot read both",
+						from,
+						e,
+					),
+					Hint: "give each event a clause of its own",
+				}
 			}
 			right, from = now, e.String()
 		}
@@ -114,7 +128,11 @@ func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
 			return &btf.Array{Type: u.Type, Index: u.Index, Nelems: uint32(f.Size / n)}
 		}
 	}
-	return &btf.Array{Type: &btf.Int{Name: "unsigned char", Size: 1}, Index: &btf.Int{Name: "unsigned int", Size: 4}, Nelems: uint32(f.Size)}
+	return &btf.Array{
+		Type:   &btf.Int{Name: "unsigned char", Size: 1},
+		Index:  &btf.Int{Name: "unsigned int", Size: 4},
+		Nelems: uint32(f.Size),
+	}
 }
 
 // memberName is the name of a format's field in the record's struct.
@@ -169,7 +187,11 @@ func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Eve
 			continue // attaching reports it
 		}
 		if text := otherSyscallRecord(format, p.Code == nil || p.Code.RecordNr); text != "" {
-			return &report.Error{Script: &m.Script, Pos: p.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text}
+			return &report.Error{
+				Script: &m.Script,
+				Pos:    p.Pos,
+				Text:   "this kernel lays the record of " + e.String() + " out differently: " + text,
+			}
 		}
 	}
 	return nil
@@ -208,8 +230,12 @@ func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read
 		for j := range p.Record {
 			use := &p.Record[j]
 			if text := otherField(use, format); text != "" {
-				return &report.Error{Script: &m.Script, Pos: use.Pos, Text: "this kernel lays the record of " + e.String() + " out differently: " + text,
-					Hint: "compile the script against this kernel: btc compile --target host"}
+				return &report.Error{
+					Script: &m.Script,
+					Pos:    use.Pos,
+					Text:   "this kernel lays the record of " + e.String() + " out differently: " + text,
+					Hint:   "compile the script against this kernel: btc compile --target host",
+				}
 			}
 		}
 	}
@@ -225,7 +251,14 @@ func otherField(use *manifest.RecordUse, format *hostinfo.Format) string {
 	}
 	switch f := &format.Fields[at]; {
 	case f.Offset != use.Offset || f.Size != use.Size:
-		return fmt.Sprintf("%s is %d bytes at byte %d, not %d at byte %d", use.Name, f.Size, f.Offset, use.Size, use.Offset)
+		return fmt.Sprintf(
+			"%s is %d bytes at byte %d, not %d at byte %d",
+			use.Name,
+			f.Size,
+			f.Offset,
+			use.Size,
+			use.Offset,
+		)
 	case use.Sign != "" && use.Sign != sign(f.Signed):
 		return use.Name + " is " + sign(f.Signed) + ", not " + use.Sign
 	}
@@ -241,7 +274,13 @@ func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 // kernel with the given types whose format files read reads; types itself where the program is
 // not of a tracepoint or nothing differs. It refuses a program that would read a record
 // wrongly. Its error is a *report.Error, or says that types cannot be made.
-func Tracepoint(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec, read formatOf) (*btf.Spec, error) {
+func Tracepoint(
+	m *manifest.Manifest,
+	p *manifest.Program,
+	events []Event,
+	types *btf.Spec,
+	read formatOf,
+) (*btf.Spec, error) {
 	if p.Kind != probe.Tracepoint {
 		return types, nil
 	}

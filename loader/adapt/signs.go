@@ -41,8 +41,19 @@ func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *
 		case use.Kind == byteSize || was.signed == here.signed || use.Compared || was.signed && rewrite.UnsignedShift(insns, use.Insn):
 			continue
 		}
-		return &report.Error{Script: &m.Script, Pos: use.Pos, Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
-			use, sign(here.signed), here.bits, sign(was.signed), was.bits), Hint: "compile the script against this kernel: btc compile --target host"}
+		return &report.Error{
+			Script: &m.Script,
+			Pos:    use.Pos,
+			Text: fmt.Sprintf(
+				"%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
+				use,
+				sign(here.signed),
+				here.bits,
+				sign(was.signed),
+				was.bits,
+			),
+			Hint: "compile the script against this kernel: btc compile --target host",
+		}
 	}
 	return nil
 }

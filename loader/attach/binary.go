@@ -32,7 +32,9 @@ func findBinaries(target string, pid int) ([]string, error) {
 			_, err = os.Stat(file)
 		}
 		if err != nil {
-			return nil, &missing{text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target)}
+			return nil, &missing{
+				text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target),
+			}
 		}
 		if isMember {
 			file += "!/" + member

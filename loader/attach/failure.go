@@ -22,7 +22,12 @@ func (f *Failure) Unwrap() error { return f.Cause }
 
 // report describes it in the script's terms: as an error, or as a skipped attach point.
 func (f *Failure) report(m *manifest.Manifest, p *manifest.Program) *report.Error {
-	out := &report.Error{Script: &m.Script, Pos: p.Pos, Text: "Unable to attach probe: " + f.Probe + "." + expected, Cause: f}
+	out := &report.Error{
+		Script: &m.Script,
+		Pos:    p.Pos,
+		Text:   "Unable to attach probe: " + f.Probe + "." + expected,
+		Cause:  f,
+	}
 	if adapt.Mode(p) != "error" {
 		out.Text = "Unable to attach probe: " + f.Probe + ". Skipping."
 	}
@@ -33,7 +38,12 @@ func (f *Failure) report(m *manifest.Manifest, p *manifest.Program) *report.Erro
 // Outcome is what becomes of an attach point that could not be attached to, by the
 // script's missing_probes: an error that ends the run, a warning, or neither.
 // absent reports whether it does not exist here.
-func Outcome(m *manifest.Manifest, p *manifest.Program, err error, unsafe bool) (warning string, absent bool, fatal error) {
+func Outcome(
+	m *manifest.Manifest,
+	p *manifest.Program,
+	err error,
+	unsafe bool,
+) (warning string, absent bool, fatal error) {
 	f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
 	var failed *Failure
 	switch {

@@ -21,7 +21,13 @@ import (
 func expandIter(x *expander, p *manifest.Program) (Plan, error) {
 	kind := p.Attach.Name
 	if what, ok := hostinfo.IterOverMap[kind]; ok {
-		return Plan{}, &missing{text: fmt.Sprintf("No matches for iter %s. It visits the %s of one map, which a script cannot name.", kind, what)}
+		return Plan{}, &missing{
+			text: fmt.Sprintf(
+				"No matches for iter %s. It visits the %s of one map, which a script cannot name.",
+				kind,
+				what,
+			),
+		}
 	}
 	if x.opts.PID != 0 && !ofProcess[kind] {
 		return Plan{}, fmt.Errorf("-p cannot be used: the objects of iter:%s do not belong to a process", kind)
@@ -57,9 +63,16 @@ func attachIter(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Hos
 	case errors.Is(err, fs.ErrExist):
 		return nil, fmt.Errorf("%s exists; remove it to end the iterator that is pinned there", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot pin to %s: the directory does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)", path)
+		return nil, fmt.Errorf(
+			"cannot pin to %s: the directory does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)",
+			path,
+		)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not for lack of capabilities
-		return nil, fmt.Errorf("cannot pin to %s: not in a BPF file system (such as /sys/fs/bpf), or not writable: %v", path, err)
+		return nil, fmt.Errorf(
+			"cannot pin to %s: not in a BPF file system (such as /sys/fs/bpf), or not writable: %v",
+			path,
+			err,
+		)
 	case err != nil:
 		return nil, fmt.Errorf("cannot pin to %s: %w", path, err)
 	}

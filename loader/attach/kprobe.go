@@ -49,7 +49,9 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 			return Plan{}, err
 		}
 		several, err := x.severalOf(a)
-		return Plan{Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name, Offset: a.Offset, Several: several}}}, err
+		return Plan{
+			Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name, Offset: a.Offset, Several: several}},
+		}, err
 	}
 	if err := x.readFunctions(); err != nil {
 		return Plan{}, err
@@ -60,7 +62,10 @@ func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
 		if a.Target != "" {
 			text += f.module + ":"
 		}
-		plan.Matches = append(plan.Matches, Match{Text: text + f.name, Group: f.module, Name: f.name, Several: f.several})
+		plan.Matches = append(
+			plan.Matches,
+			Match{Text: text + f.name, Group: f.module, Name: f.name, Several: f.several},
+		)
 	}
 	if len(plan.Matches) == 0 {
 		what := a.Name
@@ -80,7 +85,11 @@ func (x *expander) noKprobes(p *manifest.Program) error {
 	if a.Name == "" {
 		what = strconv.FormatUint(a.Addr, 10)
 	}
-	err := &missing{text: "No matches for " + p.Kind + " " + what + ".", pattern: probe.IsPattern(a.Target + a.Name), why: errNoKprobes.Error()}
+	err := &missing{
+		text:    "No matches for " + p.Kind + " " + what + ".",
+		pattern: probe.IsPattern(a.Target + a.Name),
+		why:     errNoKprobes.Error(),
+	}
 	if x.opts.Unsafe && !err.pattern { // no list is asked then, only the kernel
 		err.text = "Unable to attach probe: " + p.Kind + ":" + what + "."
 	}
@@ -116,7 +125,10 @@ func (x *expander) checkFunction(p *manifest.Program) error {
 	if !x.opts.Unsafe {
 		return noMatch(p.Kind, strings.TrimPrefix(p.Attach.Target+":"+name, ":"))
 	}
-	x.warn(p, name+` is not traceable (either non-existing, inlined, or marked as "notrace"); attaching to it will likely fail`)
+	x.warn(
+		p,
+		name+` is not traceable (either non-existing, inlined, or marked as "notrace"); attaching to it will likely fail`,
+	)
 	return nil
 }
 
@@ -130,7 +142,14 @@ func expandAddress(p *manifest.Program) (Plan, error) {
 	}
 	sym, off, ok := k.Lookup(a.Addr)
 	if !ok {
-		return Plan{}, &missing{text: fmt.Sprintf("Unable to attach probe: %s:%d: no kernel function is at address %#x.", p.Kind, a.Addr, a.Addr)}
+		return Plan{}, &missing{
+			text: fmt.Sprintf(
+				"Unable to attach probe: %s:%d: no kernel function is at address %#x.",
+				p.Kind,
+				a.Addr,
+				a.Addr,
+			),
+		}
 	}
 	return Plan{Matches: []Match{{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}}}, nil
 }
@@ -167,7 +186,9 @@ func (x *expander) readFunctions() error {
 		if f.module == "" {
 			f.module = "vmlinux"
 		}
-		if dangerous(f.name) || strings.HasPrefix(f.name, "__") && (strings.HasPrefix(f.name, "__ftrace_invalid_address__") || strings.HasPrefix(f.name, "__pfx_") || strings.HasPrefix(f.name, "__cfi_")) {
+		if dangerous(f.name) ||
+			strings.HasPrefix(f.name, "__") &&
+				(strings.HasPrefix(f.name, "__ftrace_invalid_address__") || strings.HasPrefix(f.name, "__pfx_") || strings.HasPrefix(f.name, "__cfi_")) {
 			return
 		}
 		x.functions = append(x.functions, f)

@@ -39,7 +39,8 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		// A pattern matches user space probes when it names a file or -p a process.
 		user := t.Space == probe.UserSpace
 		file := strings.Contains(parts[0], "/")
-		if !exact && !(probe.IsPattern(kind) && probe.Glob(kind, t.Kind) && t.Searched && (!user && !file || user && (file || opts.PID != 0))) {
+		if !exact &&
+			!(probe.IsPattern(kind) && probe.Glob(kind, t.Kind) && t.Searched && (!user && !file || user && (file || opts.PID != 0))) {
 			continue
 		}
 		known = true
@@ -118,7 +119,12 @@ func listCounters(_ *expander, kind string, parts []string) ([]string, error) {
 		if !probe.Glob(parts[0], e.Name) {
 			continue
 		}
-		attr := &unix.PerfEventAttr{Type: eventType(kind), Size: unix.PERF_ATTR_SIZE_VER5, Config: e.Config, Bits: unix.PerfBitDisabled}
+		attr := &unix.PerfEventAttr{
+			Type:   eventType(kind),
+			Size:   unix.PERF_ATTR_SIZE_VER5,
+			Config: e.Config,
+			Bits:   unix.PerfBitDisabled,
+		}
 		fd, err := unix.PerfEventOpen(attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
 			continue
@@ -141,7 +147,8 @@ func listTimers(_ *expander, kind string, parts []string) ([]string, error) {
 
 // listSelf lists the one signal that runs a self probe.
 func listSelf(_ *expander, kind string, parts []string) ([]string, error) {
-	if probe.Glob(parts[0], "signal") && (len(parts) == 1 || len(parts) == 2 && probe.Glob(parts[1], probe.OwnSignals)) {
+	if probe.Glob(parts[0], "signal") &&
+		(len(parts) == 1 || len(parts) == 2 && probe.Glob(parts[1], probe.OwnSignals)) {
 		return []string{kind + ":signal:" + probe.OwnSignals}, nil
 	}
 	return nil, nil

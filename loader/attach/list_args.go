@@ -69,7 +69,8 @@ func eventArgs(category, event string) []string {
 			continue
 		}
 		typ, dims := field.CType, ""
-		if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") && !strings.HasPrefix(typ, "__rel_loc ") {
+		if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") &&
+			!strings.HasPrefix(typ, "__rel_loc ") {
 			typ, dims = strings.TrimSpace(typ[:i]), typ[i:]
 		}
 		out = append(out, typ+" "+field.Name+dims)

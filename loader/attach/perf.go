@@ -51,7 +51,11 @@ func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
 	b, _ := os.ReadFile(limit) // 0 when it cannot be read
 	most, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	if errors.Is(err, unix.EINVAL) && attr.Bits&unix.PerfBitFreq != 0 && most > 0 && attr.Sample > most {
-		return fmt.Errorf("the kernel allows at most %d samples a second here (sysctl kernel.perf_event_max_sample_rate, which it lowers itself when sampling takes too long): perf_event_open: %w", most, err)
+		return fmt.Errorf(
+			"the kernel allows at most %d samples a second here (sysctl kernel.perf_event_max_sample_rate, which it lowers itself when sampling takes too long): perf_event_open: %w",
+			most,
+			err,
+		)
 	}
 	return fmt.Errorf("perf_event_open: %w", err)
 }
@@ -91,7 +95,11 @@ func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Ho
 
 // clock is a cpu-clock event with a rate in hz or a period in time.
 func clock(a *manifest.Attach) *unix.PerfEventAttr {
-	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5, Config: unix.PERF_COUNT_SW_CPU_CLOCK}
+	attr := &unix.PerfEventAttr{
+		Type:   unix.PERF_TYPE_SOFTWARE,
+		Size:   unix.PERF_ATTR_SIZE_VER5,
+		Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+	}
 	if ns, ok := probe.Nanoseconds(a.Unit, a.Count); ok {
 		attr.Sample = ns
 		return attr
@@ -147,7 +155,11 @@ func attachCounter(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Hos
 	}
 	l, err := openAll(attr, prog, o, h)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("this machine has no counter %s (virtual machines often have none): %w", eventName(a), err)
+		return nil, fmt.Errorf(
+			"this machine has no counter %s (virtual machines often have none): %w",
+			eventName(a),
+			err,
+		)
 	}
 	return l, err
 }
@@ -188,7 +200,13 @@ func attachWatchpoint(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.
 	}
 	l, err := openAll(attr, prog, o, h)
 	if errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf("the processor cannot watch %d bytes at %#x with mode %q: %w", a.Len, a.Addr, a.Mode, err)
+		return nil, fmt.Errorf(
+			"the processor cannot watch %d bytes at %#x with mode %q: %w",
+			a.Len,
+			a.Addr,
+			a.Mode,
+			err,
+		)
 	}
 	return l, err
 }

@@ -146,26 +146,49 @@ var providers map[string]provider
 
 func init() {
 	providers = map[string]provider{
-		probe.Kprobe:        {expand: expandKprobe, attach: attachKprobe, reverse: true, allPIDs: true, list: listFunctions},
-		probe.Kretprobe:     {expand: expandKprobe, attach: attachKprobe, allPIDs: true, list: listFunctions},
-		probe.Tracepoint:    {expand: expandTracepoint, attach: attachTracepoint, allPIDs: true, list: listExpanded},
-		probe.RawTracepoint: {expand: expandRawTracepoint, attach: attachRawTracepoint, allPIDs: true, list: listExpanded},
-		probe.Fentry:        {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true, list: listExpanded},
-		probe.Fexit:         {expand: expandTracing, attach: attachTracing, reverse: true, allPIDs: true, list: listExpanded},
-		probe.Uprobe:        {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Uretprobe:     {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Profile:       {expand: expandOne, attach: attachProfile, list: listTimers},
-		probe.Interval:      {expand: expandOne, attach: attachInterval, list: listTimers},
-		probe.Software:      {expand: expandCounter, attach: attachCounter, list: listCounters},
-		probe.Hardware:      {expand: expandCounter, attach: attachCounter, list: listCounters},
-		probe.Watchpoint:    {expand: expandOne, attach: attachWatchpoint},
-		probe.Begin:         {expand: expandVirtual},
-		probe.End:           {expand: expandVirtual},
-		probe.Self:          {expand: expandVirtual, list: listSelf},
-		probe.Test:          {expand: expandVirtual},
-		probe.Bench:         {expand: expandVirtual},
-		probe.USDT:          {expand: expandUSDT, attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Iter:          {expand: expandIter, attach: attachIter, list: listIterators},
+		probe.Kprobe: {
+			expand:  expandKprobe,
+			attach:  attachKprobe,
+			reverse: true,
+			allPIDs: true,
+			list:    listFunctions,
+		},
+		probe.Kretprobe:  {expand: expandKprobe, attach: attachKprobe, allPIDs: true, list: listFunctions},
+		probe.Tracepoint: {expand: expandTracepoint, attach: attachTracepoint, allPIDs: true, list: listExpanded},
+		probe.RawTracepoint: {
+			expand:  expandRawTracepoint,
+			attach:  attachRawTracepoint,
+			allPIDs: true,
+			list:    listExpanded,
+		},
+		probe.Fentry: {
+			expand:  expandTracing,
+			attach:  attachTracing,
+			reverse: true,
+			allPIDs: true,
+			list:    listExpanded,
+		},
+		probe.Fexit: {
+			expand:  expandTracing,
+			attach:  attachTracing,
+			reverse: true,
+			allPIDs: true,
+			list:    listExpanded,
+		},
+		probe.Uprobe:     {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Uretprobe:  {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Profile:    {expand: expandOne, attach: attachProfile, list: listTimers},
+		probe.Interval:   {expand: expandOne, attach: attachInterval, list: listTimers},
+		probe.Software:   {expand: expandCounter, attach: attachCounter, list: listCounters},
+		probe.Hardware:   {expand: expandCounter, attach: attachCounter, list: listCounters},
+		probe.Watchpoint: {expand: expandOne, attach: attachWatchpoint},
+		probe.Begin:      {expand: expandVirtual},
+		probe.End:        {expand: expandVirtual},
+		probe.Self:       {expand: expandVirtual, list: listSelf},
+		probe.Test:       {expand: expandVirtual},
+		probe.Bench:      {expand: expandVirtual},
+		probe.USDT:       {expand: expandUSDT, attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Iter:       {expand: expandIter, attach: attachIter, list: listIterators},
 	}
 }
 
@@ -320,11 +343,23 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		plan.Prog = p
 		x.warnSwitchedOff(p)
 		if total += len(plan.Matches); total > maxPlaces {
-			return nil, &report.Error{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxPlaces)}
+			return nil, &report.Error{
+				Script: &m.Script,
+				Pos:    p.Pos,
+				Text:   fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxPlaces),
+			}
 		}
 		if programs += plan.NumPrograms(); programs > limit(m, "max_bpf_progs") {
-			return nil, &report.Error{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", programs, limit(m, "max_bpf_progs")),
-				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable."}
+			return nil, &report.Error{
+				Script: &m.Script,
+				Pos:    p.Pos,
+				Text: fmt.Sprintf(
+					"Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d",
+					programs,
+					limit(m, "max_bpf_progs"),
+				),
+				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable.",
+			}
 		}
 		out.Plans = append(out.Plans, plan)
 	}
@@ -335,7 +370,14 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		return nil, err
 	}
 	if limit := limit(m, "max_probes"); total > limit {
-		return nil, &report.Error{Script: &m.Script, Text: fmt.Sprintf("Can't attach to %d probes because it exceeds the current limit of %d probes.\nYou can increase the limit through the BPFTRACE_MAX_PROBES environment variable, but BE CAREFUL since a high number of probes attached can cause your system to crash.", total, limit)}
+		return nil, &report.Error{
+			Script: &m.Script,
+			Text: fmt.Sprintf(
+				"Can't attach to %d probes because it exceeds the current limit of %d probes.\nYou can increase the limit through the BPFTRACE_MAX_PROBES environment variable, but BE CAREFUL since a high number of probes attached can cause your system to crash.",
+				total,
+				limit,
+			),
+		}
 	}
 	for _, w := range x.warnings {
 		w.Script = &m.Script
@@ -359,7 +401,10 @@ func (x *expander) warnSwitchedOff(p *manifest.Program) {
 		return
 	}
 	x.switchedOff = true
-	x.warn(p, "kernel.ftrace_enabled is 0 on this machine: probes at the entry of functions do not run until sysctl kernel.ftrace_enabled=1")
+	x.warn(
+		p,
+		"kernel.ftrace_enabled is 0 on this machine: probes at the entry of functions do not run until sysctl kernel.ftrace_enabled=1",
+	)
 }
 
 // warn reports a problem with an attach site that is not an error.
@@ -559,7 +604,9 @@ func explain(kind string, err error) error {
 
 // outOfRoom: an error that all further attach sites would meet too.
 func outOfRoom(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) ||
+		errors.Is(err, unix.EPERM) ||
+		errors.Is(err, unix.EACCES)
 }
 
 // Places is the number of probes for n matches of a plan. The many locations of one usdt

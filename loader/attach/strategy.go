@@ -115,7 +115,8 @@ func worthSharing(plans []Plan, direction string) bool {
 func syscallMatches(p *Plan, direction string) int {
 	n := 0
 	for i := range p.Matches {
-		if m := &p.Matches[i]; p.Prog.Kind == probe.Tracepoint && m.Group == "syscalls" && strings.HasPrefix(m.Name, direction+"_") {
+		if m := &p.Matches[i]; p.Prog.Kind == probe.Tracepoint && m.Group == "syscalls" &&
+			strings.HasPrefix(m.Name, direction+"_") {
 			n++
 		}
 	}

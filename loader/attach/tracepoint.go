@@ -45,7 +45,10 @@ func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {
 		}
 		for _, e := range events {
 			if e.IsDir() && probe.Glob(a.Name, e.Name()) && canTrace(dir, g.Name(), e.Name()) {
-				plan.Matches = append(plan.Matches, Match{Text: "tracepoint:" + g.Name() + ":" + e.Name(), Group: g.Name(), Name: e.Name()})
+				plan.Matches = append(
+					plan.Matches,
+					Match{Text: "tracepoint:" + g.Name() + ":" + e.Name(), Group: g.Name(), Name: e.Name()},
+				)
 			}
 		}
 	}
@@ -71,7 +74,9 @@ func checkTracepoint(group, name string) error {
 		gone := noMatch(probe.Tracepoint, group+":"+name)
 		if dir, err := hostinfo.Tracefs(); err == nil && group == "syscalls" {
 			if _, err := os.Stat(dir + "/events/syscalls"); errors.Is(err, fs.ErrNotExist) {
-				return &missing{text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS)."}
+				return &missing{
+					text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS).",
+				}
 			}
 			if arch.Host().ForeignSyscall(name) {
 				return &foreign{&missing{text: gone.Error() + " Machines like this one have no such system call."}}
@@ -87,7 +92,10 @@ func checkTracepoint(group, name string) error {
 func attachTracepoint(_ *Plan, m *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
 	l, err := linkTracepoint(m.Group, m.Name, prog, h.Online[0])
 	if errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf("no tracepoint of the kernel, but an event made of others (kprobe_events, uprobe_events, synthetic_events): %w", err)
+		return nil, fmt.Errorf(
+			"no tracepoint of the kernel, but an event made of others (kprobe_events, uprobe_events, synthetic_events): %w",
+			err,
+		)
 	}
 	if err != nil {
 		return nil, err

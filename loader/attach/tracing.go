@@ -40,7 +40,10 @@ func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 		if err := sameArgs(p, proto, 0); err != nil {
 			return Plan{}, err
 		}
-		return Plan{Strategy: PerMatch, Matches: []Match{{Text: inModule(p.Kind, module, written), Group: module, Name: a.Name}}}, nil
+		return Plan{
+			Strategy: PerMatch,
+			Matches:  []Match{{Text: inModule(p.Kind, module, written), Group: module, Name: a.Name}},
+		}, nil
 	}
 	if err := x.readFunctions(); err != nil {
 		return Plan{}, err
@@ -51,7 +54,10 @@ func expandTracing(x *expander, p *manifest.Program) (Plan, error) {
 		if err != nil || !canTrampoline(proto) {
 			continue
 		}
-		plan.Matches = append(plan.Matches, Match{Text: inModule(p.Kind, f.module, f.name), Group: f.module, Name: f.name})
+		plan.Matches = append(
+			plan.Matches,
+			Match{Text: inModule(p.Kind, f.module, f.name), Group: f.module, Name: f.name},
+		)
 	}
 	if len(plan.Matches) == 0 {
 		return Plan{}, noMatch(p.Kind, strings.TrimPrefix(a.Text, p.Kind+":"))
@@ -76,7 +82,10 @@ func isVoid(t btf.Type) bool { _, ok := t.(*btf.Void); return ok }
 // the kernel itself checks such programs against its own.
 func noTypes(err error) error {
 	if _, missing := os.Stat(kerneltypes.Path); errors.Is(missing, fs.ErrNotExist) {
-		return fmt.Errorf("this kernel has no BTF (%s is missing), and such programs are checked against it: a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed, or a kprobe or tracepoint instead", kerneltypes.Path)
+		return fmt.Errorf(
+			"this kernel has no BTF (%s is missing), and such programs are checked against it: a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed, or a kprobe or tracepoint instead",
+			kerneltypes.Path,
+		)
 	}
 	return fmt.Errorf("the kernel's types cannot be read: %w", err)
 }
@@ -144,9 +153,23 @@ func (x *expander) moduleFunction(a *manifest.Attach, inKernel bool) (*btf.FuncP
 	case found == nil:
 		return nil, "", noTyped(a)
 	case len(where) > 1 && a.Target == "":
-		return nil, "", &Failure{a.Text, fmt.Errorf("ambiguous attach point, please specify module containing the function '%s' (%s)", a.Name, strings.Join(where, ", "))}
+		return nil, "", &Failure{
+			a.Text,
+			fmt.Errorf(
+				"ambiguous attach point, please specify module containing the function '%s' (%s)",
+				a.Name,
+				strings.Join(where, ", "),
+			),
+		}
 	case len(where) > 1:
-		return nil, "", &Failure{a.Text, fmt.Errorf("the function %s is in %s, which this loader cannot distinguish", a.Name, strings.Join(where, ", "))}
+		return nil, "", &Failure{
+			a.Text,
+			fmt.Errorf(
+				"the function %s is in %s, which this loader cannot distinguish",
+				a.Name,
+				strings.Join(where, ", "),
+			),
+		}
 	}
 	return found, module, nil
 }
@@ -228,12 +251,19 @@ func expandRawTracepoint(x *expander, p *manifest.Program) (Plan, error) {
 
 // onlyRaw is the plan of one raw tracepoint.
 func onlyRaw(a *manifest.Attach, module string) Plan {
-	return Plan{Strategy: PerMatch, Matches: []Match{{Text: inModule(probe.RawTracepoint, module, a.Name), Group: module, Name: a.Name}}}
+	return Plan{
+		Strategy: PerMatch,
+		Matches:  []Match{{Text: inModule(probe.RawTracepoint, module, a.Name), Group: module, Name: a.Name}},
+	}
 }
 
 // eachRawTracepoint visits the raw tracepoints of the modules that are wanted, the
 // kernel itself being "vmlinux".
-func (x *expander) eachRawTracepoint(kernel *btf.Spec, wanted func(module string) bool, visit func(module, name string)) {
+func (x *expander) eachRawTracepoint(
+	kernel *btf.Spec,
+	wanted func(module string) bool,
+	visit func(module, name string),
+) {
 	const prefix = "btf_trace_"
 	in := func(spec *btf.Spec, module string) {
 		for t, err := range spec.All() {

@@ -50,7 +50,10 @@ const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option cou
 // matchFile finds an attach point's attach sites in one file; none is not an error.
 func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) {
 	a := &p.Attach
-	f, err := x.files.Functions(path, &symbols.Question{Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != ""})
+	f, err := x.files.Functions(
+		path,
+		&symbols.Question{Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != ""},
+	)
 	if err != nil {
 		if m, ok := x.flat(p, path, err); ok {
 			return m, nil
@@ -92,11 +95,17 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 				continue
 			}
 			//lint:ignore ST1005 bpftrace's words
-			return nil, &Failure{text + s.Name, fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint)}
+			return nil, &Failure{
+				text + s.Name,
+				fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint),
+			}
 		}
 		if a.Offset > 0 && s.Size > 0 && a.Offset >= s.Size {
 			//lint:ignore ST1005 bpftrace's words
-			return nil, &Failure{a.Text, fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size)}
+			return nil, &Failure{
+				a.Text,
+				fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size),
+			}
 		}
 		if a.Offset > 0 {
 			if err := x.checkPlace(p, path, &s, a.Offset); err != nil {
@@ -121,7 +130,15 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 	case f.NoIdentity != "":
 		return fmt.Errorf("%s: %s", path, f.NoIdentity)
 	case f.Identity != a.Binary:
-		return &missing{text: fmt.Sprintf("%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with this one's (btc compile -binary %s=FILE)", path, f.Identity, a.Binary, a.Target)}
+		return &missing{
+			text: fmt.Sprintf(
+				"%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with this one's (btc compile -binary %s=FILE)",
+				path,
+				f.Identity,
+				a.Binary,
+				a.Target,
+			),
+		}
 	}
 	return nil
 }
@@ -132,7 +149,9 @@ func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, b
 	if !errors.Is(err, symbols.ErrNotELF) || p.Attach.Name != "" || !x.opts.Unsafe {
 		return nil, false
 	}
-	return []Match{{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr}}, true
+	return []Match{
+		{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr},
+	}, true
 }
 
 // pick chooses among the symbols that an attach point names: of several versions of a name
@@ -174,7 +193,11 @@ func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, h *host.H
 	}
 	path, err := unix.BytePtrFromString(m.Path)
 	if err != nil || m.Semaphore > math.MaxUint32 {
-		return nil, fmt.Errorf("%q cannot be probed: the path holds a NUL byte, or the counter's offset %#x is too large", m.Path, m.Semaphore)
+		return nil, fmt.Errorf(
+			"%q cannot be probed: the path holds a NUL byte, or the counter's offset %#x is too large",
+			m.Path,
+			m.Semaphore,
+		)
 	}
 	attr.Ext1, attr.Ext2 = uint64(uintptr(unsafe.Pointer(path))), m.Offset
 	attr.Config |= m.Semaphore << 32 // PERF_UPROBE_REF_CTR_OFFSET_SHIFT

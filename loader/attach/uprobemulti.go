@@ -75,7 +75,9 @@ const enotsupp = syscall.Errno(524)
 // refusesPlace: errors that may be due to one of several attach sites: an instruction that
 // cannot be probed, or an offset where there is none.
 func refusesPlace(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, enotsupp) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EIO) || errors.Is(err, unix.ENOEXEC)
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, enotsupp) || errors.Is(err, unix.EOPNOTSUPP) ||
+		errors.Is(err, unix.EIO) ||
+		errors.Is(err, unix.ENOEXEC)
 }
 
 // multiUprobe is the part of union bpf_attr of BPF_LINK_CREATE that a link to places of one file
@@ -96,8 +98,14 @@ func linkMulti(plan *Plan, path string, prog *ebpf.Program, ms []*Match, o Optio
 		return nil, fmt.Errorf("%q: the path holds a NUL byte", path)
 	}
 	offsets, semaphores, cookies := make([]uint64, len(ms)), make([]uint64, len(ms)), make([]uint64, len(ms))
-	attr := multiUprobe{prog: uint32(prog.FD()), kind: uint32(ebpf.AttachTraceUprobeMulti), path: name, offsets: &offsets[0],
-		count: uint32(len(ms)), pid: uint32(o.process())}
+	attr := multiUprobe{
+		prog:    uint32(prog.FD()),
+		kind:    uint32(ebpf.AttachTraceUprobeMulti),
+		path:    name,
+		offsets: &offsets[0],
+		count:   uint32(len(ms)),
+		pid:     uint32(o.process()),
+	}
 	for i, m := range ms {
 		if offsets[i], semaphores[i], cookies[i] = m.Offset, m.Semaphore, uint64(m.ID); m.Semaphore != 0 {
 			attr.semaphores = &semaphores[0]

@@ -51,7 +51,10 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 		plan.add(path, all)
 	}
 	if len(plan.Matches) == 0 {
-		return Plan{}, &missing{text: "No matches for usdt " + a.Target + ":" + name + ".", pattern: probe.IsPattern(a.Target + a.Name)}
+		return Plan{}, &missing{
+			text:    "No matches for usdt " + a.Target + ":" + name + ".",
+			pattern: probe.IsPattern(a.Target + a.Name),
+		}
 	}
 	return plan, nil
 }

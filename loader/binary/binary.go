@@ -129,7 +129,8 @@ func IsLibrary(file, name string) bool {
 	if !ok {
 		return false
 	}
-	return tail == "" || strings.HasPrefix(tail, ".so") || tail[0] == '-' && strings.HasSuffix(tail, ".so") && strings.Trim(tail, "-.so0123456789") == ""
+	return tail == "" || strings.HasPrefix(tail, ".so") ||
+		tail[0] == '-' && strings.HasSuffix(tail, ".so") && strings.Trim(tail, "-.so0123456789") == ""
 }
 
 type library struct{ name, path string }

@@ -51,7 +51,8 @@ func EachSymbol(f *elf.File, yield func(*Symbol) bool) (err error) {
 
 // readTable reports whether to go on with the next table.
 func readTable(f *elf.File, sec *elf.Section, yield func(*Symbol) bool) bool {
-	if sec.ReaderAt == nil || sec.Link == 0 || int(sec.Link) >= len(f.Sections) || f.Sections[sec.Link].ReaderAt == nil {
+	if sec.ReaderAt == nil || sec.Link == 0 || int(sec.Link) >= len(f.Sections) ||
+		f.Sections[sec.Link].ReaderAt == nil {
 		return true
 	}
 	size := 24

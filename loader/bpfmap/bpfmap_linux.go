@@ -202,7 +202,14 @@ func (m *Map) batches(drain bool, visit func(Entry)) (n int, err error) {
 	var in unsafe.Pointer
 	var parts [][]byte
 	for {
-		a := batchAttr{in: in, out: ptr(cursor[0]), keys: ptr(keys), values: ptr(values), count: uint32(room), fd: uint32(m.FD)}
+		a := batchAttr{
+			in:     in,
+			out:    ptr(cursor[0]),
+			keys:   ptr(keys),
+			values: ptr(values),
+			count:  uint32(room),
+			fd:     uint32(m.FD),
+		}
 		err := bpf(cmd, unsafe.Pointer(&a), unsafe.Sizeof(a))
 		if err == unix.ENOSPC && room < m.MaxEntries {
 			room = min(2*room, m.MaxEntries)

@@ -191,7 +191,8 @@ func (h *Host) KprobeSession() bool {
 		return false
 	}
 	var fprobe *btf.Struct
-	return spec.TypeByName("fprobe", &fprobe) == nil && !slices.ContainsFunc(fprobe.Members, func(m btf.Member) bool { return m.Name == "rethook" })
+	return spec.TypeByName("fprobe", &fprobe) == nil &&
+		!slices.ContainsFunc(fprobe.Members, func(m btf.Member) bool { return m.Name == "rethook" })
 }
 
 // UprobeMulti reports whether one link can probe many user functions (6.6).

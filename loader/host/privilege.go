@@ -22,7 +22,10 @@ var capabilities = []struct {
 	bit  uint
 }{
 	{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
-	{"CAP_SYSLOG", unix.CAP_SYSLOG}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
+	{
+		"CAP_SYSLOG",
+		unix.CAP_SYSLOG,
+	}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
 }
 
 // Missing returns those of the named capabilities that this process lacks. CAP_SYS_ADMIN
@@ -55,10 +58,18 @@ func CheckPrivileges() error {
 		if len(m) > 1 {
 			noun = "capabilities"
 		}
-		return &ErrNoBPF{fmt.Sprintf("Missing %s %s: run as root, or grant the program: setcap cap_bpf,cap_perfmon=ep", strings.Join(m, " and "), noun)}
+		return &ErrNoBPF{
+			fmt.Sprintf(
+				"Missing %s %s: run as root, or grant the program: setcap cap_bpf,cap_perfmon=ep",
+				strings.Join(m, " and "),
+				noun,
+			),
+		}
 	}
 	if mode := Lockdown(); mode == "confidentiality" {
-		return &ErrNoBPF{"kernel lockdown is in mode confidentiality: it forbids BPF programs to read kernel memory; boot with lockdown=integrity or none"}
+		return &ErrNoBPF{
+			"kernel lockdown is in mode confidentiality: it forbids BPF programs to read kernel memory; boot with lockdown=integrity or none",
+		}
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_BPF, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
 		return &ErrNoBPF{"this kernel has no BPF (CONFIG_BPF_SYSCALL)"}

@@ -27,7 +27,9 @@ type Symbol struct {
 }
 
 // ErrHiddenSymbols means that the kernel shows all addresses as zero.
-var ErrHiddenSymbols = errors.New("/proc/kallsyms hides addresses (it needs root or CAP_SYSLOG, and kernel.kptr_restrict below 2)")
+var ErrHiddenSymbols = errors.New(
+	"/proc/kallsyms hides addresses (it needs root or CAP_SYSLOG, and kernel.kptr_restrict below 2)",
+)
 
 // LoadKallsyms reads /proc/kallsyms. It takes some 100 ms, nearly all of it in
 // the kernel: call it when the first symbol is needed, and cache the result.

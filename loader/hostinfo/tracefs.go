@@ -50,7 +50,8 @@ func TracepointID(category, event string) (int, error) {
 }
 
 func eventFile(category, event, file string) ([]byte, error) {
-	if strings.ContainsAny(category+event, "/\x00") || category == "" || event == "" || category == ".." || event == ".." {
+	if strings.ContainsAny(category+event, "/\x00") || category == "" || event == "" || category == ".." ||
+		event == ".." {
 		return nil, fmt.Errorf("tracepoint %s:%s: %w", category, event, fs.ErrNotExist)
 	}
 	dir, err := Tracefs()

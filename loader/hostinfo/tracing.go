@@ -15,7 +15,9 @@ var ErrNoTracefs = errors.New("tracefs is not mounted at " + mountedTracefs[0] +
 	": mount -t tracefs tracefs " + mountedTracefs[0])
 
 // ErrClosedTracefs is that this user may not read tracefs.
-var ErrClosedTracefs = errors.New("tracefs may not be read by this user: run as root or with CAP_DAC_READ_SEARCH, or mount it with the option gid= of a group of yours")
+var ErrClosedTracefs = errors.New(
+	"tracefs may not be read by this user: run as root or with CAP_DAC_READ_SEARCH, or mount it with the option gid= of a group of yours",
+)
 
 // Tracefs returns a directory with tracefs for this process: where it is mounted, or else a
 // mount that only this process has. The error is, or wraps, ErrNoTracefs or

@@ -115,7 +115,8 @@ func kfuncAllowed(name, kind string) (uint64, error) {
 		return 0, nil // before 5.13 no program calls one
 	}
 	said := strings.Join(ve.Log, "\n")
-	refused := strings.Contains(said, "calling kernel function "+name+" is not allowed") || strings.Contains(said, "reserved fields") // before 5.13
+	refused := strings.Contains(said, "calling kernel function "+name+" is not allowed") ||
+		strings.Contains(said, "reserved fields") // before 5.13
 	return truth(!refused), nil
 }
 

@@ -130,12 +130,21 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 func mapError(o *object.Object, err, limit error) error {
 	if errors.Is(err, os.ErrPermission) {
 		if limit != nil {
-			return fmt.Errorf("the kernel refused to make a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)", err, limit)
+			return fmt.Errorf(
+				"the kernel refused to make a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)",
+				err,
+				limit,
+			)
 		}
 		return fmt.Errorf("the kernel refused to make a map: %w (%s)", err, host.WhyNot())
 	}
 	if outOfFiles(err) {
-		return fmt.Errorf("the maps of %s are more than the files a process may have open: %w (%s)", o.Manifest.Script.File, err, raiseFiles)
+		return fmt.Errorf(
+			"the maps of %s are more than the files a process may have open: %w (%s)",
+			o.Manifest.Script.File,
+			err,
+			raiseFiles,
+		)
 	}
 	return fmt.Errorf("the kernel refused to make the maps of %s: %w", o.Manifest.Script.File, err)
 }
@@ -235,7 +244,13 @@ func (p *programs) specOf(plan *attach.Plan, how attach.Strategy) (*ebpf.Program
 }
 
 // loadMatch loads the program of one match.
-func (p *programs) loadMatch(plan *attach.Plan, m *attach.Match, how attach.Strategy, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
+func (p *programs) loadMatch(
+	plan *attach.Plan,
+	m *attach.Match,
+	how attach.Strategy,
+	spec *ebpf.ProgramSpec,
+	types *btf.Spec,
+) (*ebpf.Program, error) {
 	if how == attach.PerMatch {
 		spec.AttachTo = m.Name
 	}
@@ -343,7 +358,11 @@ func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, type
 		Types: p.object.Spec.Types, ByteOrder: p.object.Spec.ByteOrder,
 	}, ebpf.CollectionOptions{
 		MapReplacements: p.loaded.Maps, Cache: p.cache,
-		Programs: ebpf.ProgramOptions{KernelTypes: types, ExtraRelocationTargets: p.moduleTypes, LogLevel: ebpf.LogLevel(p.opts.LogLevel)},
+		Programs: ebpf.ProgramOptions{
+			KernelTypes:            types,
+			ExtraRelocationTargets: p.moduleTypes,
+			LogLevel:               ebpf.LogLevel(p.opts.LogLevel),
+		},
 	})
 	if err != nil {
 		return nil, refusal(p.object.Manifest, mp, spec.Instructions, err)

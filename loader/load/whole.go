@@ -44,7 +44,12 @@ func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 		}
 		if where := differs(l, members); where != "" {
 			err = &report.Error{Script: &m.Script, Pos: pos,
-				Text: fmt.Sprintf("%s has other members on this kernel (%s), and the object copies it whole as Linux %s has it", l.CORE, where, m.Target),
+				Text: fmt.Sprintf(
+					"%s has other members on this kernel (%s), and the object copies it whole as Linux %s has it",
+					l.CORE,
+					where,
+					m.Target,
+				),
 				Hint: "compile the script for this kernel (--target), or read single members"}
 		}
 	})

@@ -14,11 +14,21 @@ import (
 
 // otlp is OTLP/JSON (OpenTelemetry protocol 1.x): one request a line, of metrics or of logs, as the
 // collector's otlpjsonfile receiver reads it.
-var otlp = Format{Name: "otlp", Help: "OTLP/JSON lines: maps as metrics, what the script prints as logs", JSON: true, Metrics: true, New: func(r *Run) Sink {
-	o := &otlpSink{text: text{Run: r}, sampler: newSampler(r), values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames}}
-	o.resource = otlpResource(r)
-	return o
-}}
+var otlp = Format{
+	Name:    "otlp",
+	Help:    "OTLP/JSON lines: maps as metrics, what the script prints as logs",
+	JSON:    true,
+	Metrics: true,
+	New: func(r *Run) Sink {
+		o := &otlpSink{
+			text:    text{Run: r},
+			sampler: newSampler(r),
+			values:  &format.JSON{Env: r.Env, Full: true, Frames: r.Frames},
+		}
+		o.resource = otlpResource(r)
+		return o
+	},
+}
 
 // otlpSink writes printed output and errors as log records, and each snapshot as one
 // request with all metrics.

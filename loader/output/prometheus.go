@@ -9,14 +9,28 @@ import (
 )
 
 // prometheus is the text format 0.0.4 of Prometheus, as node_exporter's textfile collector reads it.
-var prometheus = Format{Name: "prometheus", Help: "maps as metrics for node_exporter's textfile collector", JSON: true, Metrics: true, Document: true, New: func(r *Run) Sink {
-	return &exposition{text: text{Run: r}, sampler: newSampler(r)}
-}}
+var prometheus = Format{
+	Name:     "prometheus",
+	Help:     "maps as metrics for node_exporter's textfile collector",
+	JSON:     true,
+	Metrics:  true,
+	Document: true,
+	New: func(r *Run) Sink {
+		return &exposition{text: text{Run: r}, sampler: newSampler(r)}
+	},
+}
 
 // openmetrics is the text format of OpenMetrics 1.0.
-var openmetrics = Format{Name: "openmetrics", Help: "maps as metrics in OpenMetrics 1.0", JSON: true, Metrics: true, Document: true, New: func(r *Run) Sink {
-	return &exposition{text: text{Run: r}, sampler: newSampler(r), open: true}
-}}
+var openmetrics = Format{
+	Name:     "openmetrics",
+	Help:     "maps as metrics in OpenMetrics 1.0",
+	JSON:     true,
+	Metrics:  true,
+	Document: true,
+	New: func(r *Run) Sink {
+		return &exposition{text: text{Run: r}, sampler: newSampler(r), open: true}
+	},
+}
 
 // exposition is the sink of both formats: each snapshot and the end of the run are a document.
 // Printed output is not a metric and is omitted; messages are written to standard error.
@@ -30,7 +44,9 @@ type exposition struct {
 func (x *exposition) leaveOut(e *event.Event) {
 	if !x.told {
 		x.told = true
-		x.text.Message("WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics have the maps only")
+		x.text.Message(
+			"WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics have the maps only",
+		)
 	}
 }
 
@@ -67,14 +83,30 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 	if losses := x.text.Losses(); len(losses) > 0 {
 		dst = x.head(dst, metrics.Lost, string(metrics.Counter), metrics.LostHelp, "")
 		for _, l := range losses {
-			dst = x.line(dst, metrics.Lost+"_total", []string{"cause"}, []string{l.Cause}, "", "", strconv.AppendUint(nil, l.N, 10))
+			dst = x.line(
+				dst,
+				metrics.Lost+"_total",
+				[]string{"cause"},
+				[]string{l.Cause},
+				"",
+				"",
+				strconv.AppendUint(nil, l.N, 10),
+			)
 		}
 	}
 	up := "0"
 	if running {
 		up = "1"
 	}
-	dst = x.line(x.head(dst, metrics.Up, string(metrics.Gauge), metrics.UpHelp, ""), metrics.Up, nil, nil, "", "", []byte(up))
+	dst = x.line(
+		x.head(dst, metrics.Up, string(metrics.Gauge), metrics.UpHelp, ""),
+		metrics.Up,
+		nil,
+		nil,
+		"",
+		"",
+		[]byte(up),
+	)
 	if x.open {
 		dst = append(dst, "# EOF\n"...)
 	}
@@ -104,7 +136,15 @@ func (x *exposition) sample(dst []byte, m *metrics.Metric, s *sample) []byte {
 	uint := func(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
 	switch m.Kind {
 	case metrics.Counter:
-		return x.line(dst, m.Name+"_total", m.Labels, s.values, "", "", format.AppendInt(nil, number(m.Map, &s.el), isSigned))
+		return x.line(
+			dst,
+			m.Name+"_total",
+			m.Labels,
+			s.values,
+			"",
+			"",
+			format.AppendInt(nil, number(m.Map, &s.el), isSigned),
+		)
 	case metrics.Summary:
 		dst = x.line(dst, m.Name+"_count", m.Labels, s.values, "", "", uint(s.el.Count))
 		if x.open && isSigned && int64(s.el.Value) < 0 {
@@ -134,7 +174,13 @@ func (x *exposition) sample(dst []byte, m *metrics.Metric, s *sample) []byte {
 }
 
 // line appends a line with the label of the object, others, and a last one if it has a name.
-func (x *exposition) line(dst []byte, name string, labels, values []string, last, lastValue string, number []byte) []byte {
+func (x *exposition) line(
+	dst []byte,
+	name string,
+	labels, values []string,
+	last, lastValue string,
+	number []byte,
+) []byte {
 	dst = append(append(dst, name...), "{"+metrics.ObjectLabel+`="`...)
 	dst = append(appendEscaped(dst, x.text.Object, true), '"')
 	for i, label := range labels {

@@ -57,8 +57,18 @@ type MapText struct {
 // Describe derives what an object may do. cpus is the number of possible CPUs.
 func Describe(o *object.Object, cpus int) *Description {
 	m := o.Manifest
-	d := &Description{Object: o.Path, SHA256: m.Object.SHA256, Script: m.Script.File, Compiler: m.Compiler, Target: m.Target, Arches: m.Arches,
-		Permissions: []string{}, Actions: []ActionText{}, Probes: []ProbeText{}, Maps: []MapText{}}
+	d := &Description{
+		Object:      o.Path,
+		SHA256:      m.Object.SHA256,
+		Script:      m.Script.File,
+		Compiler:    m.Compiler,
+		Target:      m.Target,
+		Arches:      m.Arches,
+		Permissions: []string{},
+		Actions:     []ActionText{},
+		Probes:      []ProbeText{},
+		Maps:        []MapText{},
+	}
 	for _, a := range Actions(o) {
 		name := string(a.Permission)
 		switch {
@@ -115,7 +125,10 @@ func reads(m *manifest.Manifest) []string {
 func (d *Description) JSON() []byte {
 	j := &jsonWriter{}
 	j.object(1, []member{
-		{"object", d.Object}, {"sha256", d.SHA256}, {"script", d.Script}, {"compiler", d.Compiler}, {"target", d.Target},
+		{
+			"object",
+			d.Object,
+		}, {"sha256", d.SHA256}, {"script", d.Script}, {"compiler", d.Compiler}, {"target", d.Target},
 		{"arches", d.Arches}, {"permissions", d.Permissions},
 		{"actions", rows(d.Actions, func(a ActionText) []member {
 			row := []member{{"permission", a.Permission}, {"what", a.What}}
@@ -196,7 +209,15 @@ func (j *jsonWriter) object(depth int, all []member) {
 
 // Print writes the description for a reader.
 func (d *Description) Print(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s, compiled by %s for Linux %s on %s\n", d.Object, d.Script, d.Compiler, d.Target, strings.Join(d.Arches, " and "))
+	fmt.Fprintf(
+		w,
+		"%s: %s, compiled by %s for Linux %s on %s\n",
+		d.Object,
+		d.Script,
+		d.Compiler,
+		d.Target,
+		strings.Join(d.Arches, " and "),
+	)
 	fmt.Fprintf(w, "sha256 %s\n", d.SHA256)
 	fmt.Fprintln(w, "\nPermissions it needs:")
 	if len(d.Permissions) == 0 {

@@ -84,14 +84,27 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64) error {
 		return nil
 	}
 	if programs > most {
-		return fmt.Errorf("the object would take %s on this machine of %d CPUs, %s of it copies of its programs, and the limit is %s: set another with --max-memory", Size(total), cpus, Size(programs), Size(limit))
+		return fmt.Errorf(
+			"the object would take %s on this machine of %d CPUs, %s of it copies of its programs, and the limit is %s: set another with --max-memory",
+			Size(total),
+			cpus,
+			Size(programs),
+			Size(limit),
+		)
 	}
 	for i := range o.Manifest.Maps {
 		if x := &o.Manifest.Maps[i]; x.Symbol == largest {
 			largest = x.Name
 		}
 	}
-	return fmt.Errorf("the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: change it with --max-memory", Size(total), cpus, Size(most), largest, Size(limit))
+	return fmt.Errorf(
+		"the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: change it with --max-memory",
+		Size(total),
+		cpus,
+		Size(most),
+		largest,
+		Size(limit),
+	)
 }
 
 // Size is a number of bytes with a unit, rounded.

@@ -100,7 +100,13 @@ func Actions(o *object.Object) []Action {
 func ofAttach(p *manifest.Program) []Action {
 	switch {
 	case (p.Kind == probe.Kprobe || p.Kind == probe.Kretprobe) && p.Attach.Name == "":
-		return []Action{{Permission: ProbeAddress, What: "probes the kernel at an address: " + p.Attach.Attaches(p.Kind), Pos: p.Pos}}
+		return []Action{
+			{
+				Permission: ProbeAddress,
+				What:       "probes the kernel at an address: " + p.Attach.Attaches(p.Kind),
+				Pos:        p.Pos,
+			},
+		}
 	case attach.PinPath(p) != "":
 		path := absolute(attach.PinPath(p))
 		return []Action{{Permission: Pins, What: "leaves an iterator at " + path, Path: path, Pos: p.Pos}}
@@ -167,7 +173,9 @@ func documented(m *manifest.Manifest, names []string) *manifest.Unsafe {
 func ofEvent(e *manifest.Event) []Action {
 	switch e.Kind {
 	case "system":
-		return []Action{{Permission: System, What: fmt.Sprintf("runs the shell command %q", e.Format), Name: "system", Pos: e.Pos}}
+		return []Action{
+			{Permission: System, What: fmt.Sprintf("runs the shell command %q", e.Format), Name: "system", Pos: e.Pos},
+		}
 	case "skboutput":
 		path := absolute(e.Format)
 		return []Action{{Permission: Files, What: "writes packets to " + path, Path: path, Pos: e.Pos}}
@@ -323,7 +331,11 @@ func refusal(script *manifest.Script, a *Action) error {
 	case a.Permission == none:
 		f.Hint = "btc makes no such object; --unsafe loads it all the same"
 	case a.Path != "":
-		f.Hint = fmt.Sprintf("allow it with --allow %s=%s, or everything with --unsafe", a.Permission, filepath.Dir(a.Path))
+		f.Hint = fmt.Sprintf(
+			"allow it with --allow %s=%s, or everything with --unsafe",
+			a.Permission,
+			filepath.Dir(a.Path),
+		)
 	default:
 		f.Hint = fmt.Sprintf("allow it with --allow %s, or everything with --unsafe", a.Permission)
 	}

@@ -31,7 +31,14 @@ func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top To
 
 // KeyedBy is Keyed for output that need not be in memory as a whole: after each element,
 // full receives the text so far and returns the buffer to continue with.
-func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top, full func(dst []byte) []byte) []byte {
+func KeyedBy(
+	dst []byte,
+	env *format.Env,
+	m *manifest.Map,
+	elems []Element,
+	top Top,
+	full func(dst []byte) []byte,
+) []byte {
 	elems = Ordered(m, elems, top)
 	key := KeyLayout(m)
 	env = env.OneLine()

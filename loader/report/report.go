@@ -155,7 +155,15 @@ func (f *Error) Painted(severity string, clean func(string) string) string {
 }
 
 func (f *Error) renderAs(severity string, color bool) string {
-	m := snippet.Message{File: f.Script.File, Line: f.Pos.Line, Col: f.Pos.Col, EndCol: f.Pos.Col + 1, Severity: severity, Text: f.Text, Color: color}
+	m := snippet.Message{
+		File:     f.Script.File,
+		Line:     f.Pos.Line,
+		Col:      f.Pos.Col,
+		EndCol:   f.Pos.Col + 1,
+		Severity: severity,
+		Text:     f.Text,
+		Color:    color,
+	}
 	if line, ok := sourceLine(f.Script.Source, f.Pos.Line); ok {
 		m.Source = &line
 	}

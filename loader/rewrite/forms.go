@@ -25,7 +25,11 @@ import (
 // sides. at is the new index of each instruction of the first function, counted as the kernel does;
 // -1 for a removed one. It is nil when there was nothing to do. left are the remaining forms, at
 // their new index: those of unknown results, and those that no branch follows.
-func Decide(insns asm.Instructions, forms []manifest.Form, result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
+func Decide(
+	insns asm.Instructions,
+	forms []manifest.Form,
+	result func(*manifest.Form) (yes, known bool),
+) (out asm.Instructions, at []int, left []manifest.Form) {
 	decided := false
 	for start := 0; start < len(insns); {
 		end := start + 1
@@ -94,7 +98,12 @@ func dropUncalled(insns asm.Instructions) asm.Instructions {
 }
 
 // decideFunc does it for one function; name is "" for the first.
-func decideFunc(insns asm.Instructions, name string, forms []manifest.Form, result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
+func decideFunc(
+	insns asm.Instructions,
+	name string,
+	forms []manifest.Form,
+	result func(*manifest.Form) (yes, known bool),
+) (out asm.Instructions, at []int, left []manifest.Form) {
 	c, ok := newCode(insns)
 	if !ok {
 		return insns, nil, nil
@@ -167,7 +176,8 @@ func Fix(insns asm.Instructions, forms []manifest.Form, helper string) bool {
 		}
 		for j := range forms {
 			f := &forms[j]
-			if f.Helper == helper && f.Function == function && f.Insn == n && btf.CORERelocationMetadata(&insns[i]) != nil {
+			if f.Helper == helper && f.Function == function && f.Insn == n &&
+				btf.CORERelocationMetadata(&insns[i]) != nil {
 				insns[i] = btf.WithCORERelocationMetadata(insns[i], nil)
 				insns[i].Constant, fixed = 0, true
 			}

@@ -63,7 +63,9 @@ func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instr
 	for i := range insns {
 		size := int(insns[i].Size()) / asm.InstructionSize
 		if marked[raw] {
-			if op := insns[i].OpCode; op.Class() != asm.ALUClass && op.Class() != asm.ALU64Class || op.ALUOp() != asm.Mov || op.Source() != asm.ImmSource {
+			if op := insns[i].OpCode; op.Class() != asm.ALUClass && op.Class() != asm.ALU64Class ||
+				op.ALUOp() != asm.Mov ||
+				op.Source() != asm.ImmSource {
 				return fmt.Errorf("program %s: instruction %d does not load an attach point number", mp.Name, raw)
 			}
 			change(&insns[i])

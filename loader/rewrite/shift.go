@@ -8,7 +8,8 @@ func UnsignedShift(insns asm.Instructions, index int) bool {
 	raw := 0
 	for i := range insns {
 		ins := &insns[i]
-		if raw == index && ins.OpCode.Class() == asm.ALU64Class && ins.OpCode.ALUOp() == asm.ArSh && ins.OpCode.Source() == asm.ImmSource {
+		if raw == index && ins.OpCode.Class() == asm.ALU64Class && ins.OpCode.ALUOp() == asm.ArSh &&
+			ins.OpCode.Source() == asm.ImmSource {
 			ins.OpCode = ins.OpCode.SetALUOp(asm.RSh)
 			return true
 		}

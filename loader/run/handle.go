@@ -284,7 +284,16 @@ func (s *writer) onError(e *event.Event) {
 	}
 	s.errors++
 	x := &s.manifest.Errors[i]
-	s.say(&output.Diagnostic{Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: x.Text, Source: true})
+	s.say(
+		&output.Diagnostic{
+			Kind:     "runtime_error",
+			Severity: "WARNING",
+			Pos:      x.Pos,
+			Chain:    x.Chain,
+			Text:     x.Text,
+			Source:   true,
+		},
+	)
 }
 
 // onHelperError reports a kernel function that failed in a program.

@@ -81,7 +81,14 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 	case "events":
 		c.front.sink.Lost(n)
 	case "map", "stack":
-		d := &output.Diagnostic{Kind: "helper_error", Severity: "WARNING", Text: fullText(l, n), Helper: "map_update_elem", Code: -int(unix.E2BIG), Source: first}
+		d := &output.Diagnostic{
+			Kind:     "helper_error",
+			Severity: "WARNING",
+			Text:     fullText(l, n),
+			Helper:   "map_update_elem",
+			Code:     -int(unix.E2BIG),
+			Source:   first,
+		}
 		if m := c.manifest.Map(l.Map); m != nil {
 			d.Pos = m.Pos
 			if m.Update != nil {
@@ -105,7 +112,15 @@ func (s *session) reportSuppressed(final bool) {
 		if x.Helper != "" {
 			text = x.Helper + " failed"
 		}
-		s.front.say(&output.Diagnostic{Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: fmt.Sprintf("%s (%d more times)", text, n)})
+		s.front.say(
+			&output.Diagnostic{
+				Kind:     "runtime_error",
+				Severity: "WARNING",
+				Pos:      x.Pos,
+				Chain:    x.Chain,
+				Text:     fmt.Sprintf("%s (%d more times)", text, n),
+			},
+		)
 	})
 }
 

@@ -32,7 +32,13 @@ type mapTable struct {
 }
 
 func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable, error) {
-	t := &mapTable{manifest: m, loaded: l, open: map[string]*bpfmap.Map{}, zeroed: map[string]bool{}, deleted: map[string]uint64{}}
+	t := &mapTable{
+		manifest: m,
+		loaded:   l,
+		open:     map[string]*bpfmap.Map{},
+		zeroed:   map[string]bool{},
+		deleted:  map[string]uint64{},
+	}
 	for i := range m.Maps {
 		x := &m.Maps[i]
 		km := l.Maps[x.Symbol]
@@ -161,7 +167,10 @@ func cachedValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
 		bucket := binary.NativeEndian.Uint64(slot[f.KeyOff+m.KeySize:])
 		if bucket < uint64(m.ValueSize/8) {
 			sum := out[key][0][8*bucket:]
-			binary.NativeEndian.PutUint64(sum, binary.NativeEndian.Uint64(sum)+binary.NativeEndian.Uint64(slot[f.ValueOff:]))
+			binary.NativeEndian.PutUint64(
+				sum,
+				binary.NativeEndian.Uint64(sum)+binary.NativeEndian.Uint64(slot[f.ValueOff:]),
+			)
 		}
 	}
 	return out

@@ -113,5 +113,10 @@ func (s *session) dropPrivileges() {
 	// events.)
 	syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	keptInThreads = kept
-	syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capabilityHeader)), uintptr(unsafe.Pointer(&keptInThreads)), 0)
+	syscall.AllThreadsSyscall(
+		unix.SYS_CAPSET,
+		uintptr(unsafe.Pointer(&capabilityHeader)),
+		uintptr(unsafe.Pointer(&keptInThreads)),
+		0,
+	)
 }

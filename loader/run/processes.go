@@ -71,7 +71,8 @@ func processesOf(files []string) []uint32 {
 func (s *session) referenced(add func(tgid uint32)) {
 	for i := range s.manifest.Maps {
 		m := &s.manifest.Maps[i]
-		if m.Shape == "stack" || m.Shape == "intern" || !hasProcess(m.Key) && (m.Shape != "plain" || !hasProcess(m.Value)) {
+		if m.Shape == "stack" || m.Shape == "intern" ||
+			!hasProcess(m.Key) && (m.Shape != "plain" || !hasProcess(m.Value)) {
 			continue
 		}
 		elems, err := s.maps.elements(m)

@@ -165,7 +165,12 @@ var ErrNoProbes = errors.New("No probes to attach")
 func (s *session) prepare() error {
 	m := s.manifest
 	if here := arch.HostLabel(); !slices.Contains(m.Arches, here) {
-		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "), here)
+		return fmt.Errorf(
+			"%s is compiled for %s, this machine is %s",
+			s.object.Path,
+			strings.Join(m.Arches, " and "),
+			here,
+		)
 	}
 	if err := load.Environment(m, s.opts.Getenv); err != nil {
 		return err
@@ -185,7 +190,11 @@ func (s *session) prepare() error {
 		return err
 	}
 	for _, p := range manifest.NotGiven(m, params) {
-		f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: "Positional parameter " + p.Name + " is empty or not provided."}
+		f := &report.Error{
+			Script: &m.Script,
+			Pos:    p.Pos,
+			Text:   "Positional parameter " + p.Name + " is empty or not provided.",
+		}
 		s.warn(f.Message("WARNING"))
 	}
 	if s.opts.PID != 0 && !alive(s.opts.PID) {
@@ -197,7 +206,16 @@ func (s *session) prepare() error {
 	if s.host, err = host.Look(); err != nil {
 		return err
 	}
-	s.expansion, err = attach.Expand(s.host, m, attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Functions: s.opts.Functions, Mode: s.opts.Mode})
+	s.expansion, err = attach.Expand(
+		s.host,
+		m,
+		attach.Options{
+			PID:       s.opts.PID,
+			Unsafe:    s.opts.Allow.Has(permit.ProbeAddress),
+			Functions: s.opts.Functions,
+			Mode:      s.opts.Mode,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -266,7 +284,12 @@ func (s *session) start() error {
 	if err := s.runVirtual(probe.Begin); err != nil {
 		return err
 	}
-	aopts := attach.Options{PID: s.opts.PID, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Stop: s.stopping, PinDir: s.opts.Allow.PinDir}
+	aopts := attach.Options{
+		PID:    s.opts.PID,
+		Unsafe: s.opts.Allow.Has(permit.ProbeAddress),
+		Stop:   s.stopping,
+		PinDir: s.opts.Allow.PinDir,
+	}
 	if s.child != nil {
 		aopts.Child = s.child.pid
 	}
@@ -327,7 +350,12 @@ func (s *session) warnRefused(plan *attach.Plan, refused []string) {
 		return
 	}
 	const shown = 5
-	text := fmt.Sprintf("%s: the kernel refuses %d of the functions: %s", plan.Prog.Attach.Text, n, strings.Join(refused[:min(n, shown)], ", "))
+	text := fmt.Sprintf(
+		"%s: the kernel refuses %d of the functions: %s",
+		plan.Prog.Attach.Text,
+		n,
+		strings.Join(refused[:min(n, shown)], ", "),
+	)
 	if n > shown {
 		text += ", ..."
 	}
@@ -362,7 +390,12 @@ func (s *session) runVirtual(kind string) error {
 			continue
 		}
 		if _, err := s.loaded.Programs[i].Of[0].Run(&ebpf.RunOptions{}); err != nil {
-			return &report.Error{Script: &s.manifest.Script, Pos: p.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", p.Prog.Attach.Text, err), Cause: err}
+			return &report.Error{
+				Script: &s.manifest.Script,
+				Pos:    p.Prog.Pos,
+				Text:   fmt.Sprintf("cannot run %s: %v", p.Prog.Attach.Text, err),
+				Cause:  err,
+			}
 		}
 	}
 	return nil
@@ -567,7 +600,12 @@ func (s *session) finish() (int, error) {
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
 	}
 	if s.unstarted > 0 {
-		s.warn(fmt.Sprintf("WARNING: the run ended before %d queued commands of system() were started: they are skipped", s.unstarted))
+		s.warn(
+			fmt.Sprintf(
+				"WARNING: the run ended before %d queued commands of system() were started: they are skipped",
+				s.unstarted,
+			),
+		)
 	}
 	if s.crashed.Load() && s.status == 0 {
 		s.status = 1

@@ -22,7 +22,13 @@ type Session struct{ s *session }
 // Load checks the object against the options and this host, and loads its programs. Nothing runs
 // yet.
 func Load(o *object.Object, opts Options) (*Session, error) {
-	s := &session{object: o, manifest: o.Manifest, opts: opts, stopping: make(chan struct{}), rush: rush{c: make(chan struct{})}}
+	s := &session{
+		object:   o,
+		manifest: o.Manifest,
+		opts:     opts,
+		stopping: make(chan struct{}),
+		rush:     rush{c: make(chan struct{})},
+	}
 	if s.opts.Out == nil {
 		s.opts.Out = os.Stdout
 	}

@@ -95,7 +95,12 @@ func (s *session) run(t *trial, times int) error {
 	s.errors = 0
 	var err error
 	if t.result, t.took, err = t.prog.Benchmark(packet, times, nil); err != nil {
-		return &report.Error{Script: &s.manifest.Script, Pos: t.plan.Prog.Pos, Text: fmt.Sprintf("cannot run %s: %v", t.plan.Prog.Attach.Text, err), Cause: err}
+		return &report.Error{
+			Script: &s.manifest.Script,
+			Pos:    t.plan.Prog.Pos,
+			Text:   fmt.Sprintf("cannot run %s: %v", t.plan.Prog.Attach.Text, err),
+			Cause:  err,
+		}
 	}
 	for !s.exited {
 		record := s.events.next()
@@ -142,7 +147,16 @@ func (s *session) runTests() error {
 
 // report shows the result of a trial.
 func (s *session) report(t *trial, times int) {
-	s.front.sink.Trial(&output.Trial{Name: t.name, Mode: s.opts.Mode, Passed: t.passed, Took: t.took, Iterations: times, Output: t.output})
+	s.front.sink.Trial(
+		&output.Trial{
+			Name:       t.name,
+			Mode:       s.opts.Mode,
+			Passed:     t.passed,
+			Took:       t.took,
+			Iterations: times,
+			Output:     t.output,
+		},
+	)
 }
 
 // enough is how long a benchmark runs at least.

@@ -23,7 +23,15 @@ func (s *session) top(keep int, div uint32) render.Top {
 }
 
 // showing are the kinds of events that write output.
-var showing = map[string]bool{"printf": true, "print": true, "print_map": true, "time": true, "join": true, "cat": true, "system": true}
+var showing = map[string]bool{
+	"printf":    true,
+	"print":     true,
+	"print_map": true,
+	"time":      true,
+	"join":      true,
+	"cat":       true,
+	"system":    true,
+}
 
 // countShown counts an event that was handled. The last one that the user wants to see ends the
 // run as exit() does.
@@ -81,7 +89,9 @@ func (w *writer) liveView(maps []*output.Map) {
 	lines := bytes.Split(bytes.TrimRight(text.Bytes(), "\n"), []byte{'\n'})
 	for i, line := range lines {
 		if i == rows-2 && i < len(lines)-1 {
-			frame = append(append(frame, cut(fmt.Sprintf("... and %d more lines", len(lines)-i), columns)...), eraseLine...)
+			frame = append(
+				append(frame, cut(fmt.Sprintf("... and %d more lines", len(lines)-i), columns)...),
+				eraseLine...)
 			break
 		}
 		frame = append(append(frame, cut(string(line), columns)...), eraseLine...)
@@ -138,8 +148,17 @@ func (s *session) warnLarge() {
 			if strings.Contains(m.Type, "percpu") {
 				perCPU = fmt.Sprintf(" on each of %d CPUs", s.host.Possible)
 			}
-			s.complain(m.Pos, fmt.Errorf("%s takes %s of the kernel's memory: %d keys, %d bytes of each value%s; config = { max_map_keys = N } makes it smaller",
-				m.Name, permit.Size(n), spec.MaxEntries, spec.ValueSize, perCPU))
+			s.complain(
+				m.Pos,
+				fmt.Errorf(
+					"%s takes %s of the kernel's memory: %d keys, %d bytes of each value%s; config = { max_map_keys = N } makes it smaller",
+					m.Name,
+					permit.Size(n),
+					spec.MaxEntries,
+					spec.ValueSize,
+					perCPU,
+				),
+			)
 		}
 	}
 }

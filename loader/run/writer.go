@@ -104,7 +104,14 @@ func (w *writer) message(text string) {
 }
 
 // slowKinds are the layouts that are printed with data from files of the host.
-var slowKinds = map[string]bool{"kstack": true, "ustack": true, "ksym": true, "usym": true, "username": true, "cgroup_path": true}
+var slowKinds = map[string]bool{
+	"kstack":      true,
+	"ustack":      true,
+	"ksym":        true,
+	"usym":        true,
+	"username":    true,
+	"cgroup_path": true,
+}
 
 // isSlow reports whether printing a value may take long.
 func isSlow(l *manifest.Layout) bool {

@@ -207,7 +207,10 @@ func (r *request) answerFile(in io.ReaderAt) *reply {
 	p.truth(false)
 	switch r.kind {
 	case askFunctions:
-		err = p.functions(f.File, &Question{Name: u.text(), Lang: u.text(), Addr: u.number(), Offset: u.number(), Identity: u.truth()})
+		err = p.functions(
+			f.File,
+			&Question{Name: u.text(), Lang: u.text(), Addr: u.number(), Offset: u.number(), Identity: u.truth()},
+		)
 	case askProbes:
 		err = p.probes(f.File, u.text(), u.text(), u.truth())
 	case askAddress:
@@ -321,7 +324,8 @@ const maxFunction = 16 << 20
 func codeOf(f *elf.File, addr, off uint64) ([]byte, error) {
 	const longest = 16 // instructions are not longer
 	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz && off < min(p.Filesz-(addr-p.Vaddr), maxFunction) {
+		if p.Type == elf.PT_LOAD && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz &&
+			off < min(p.Filesz-(addr-p.Vaddr), maxFunction) {
 			code := make([]byte, min(off+longest, p.Filesz-(addr-p.Vaddr)))
 			n, err := p.ReadAt(code, int64(addr-p.Vaddr))
 			if err == io.EOF { // the file is cut off
@@ -504,7 +508,16 @@ func (u *unpacker) text() string {
 func (u *unpacker) count() int { return int(min(u.number(), MaxPlaces)) }
 
 func (u *unpacker) function() *Function {
-	return &Function{Name: u.text(), Unchecked: u.text(), Value: u.number(), Size: u.number(), Offset: u.number(), Loaded: u.truth(), Hidden: u.truth(), At: u.truth()}
+	return &Function{
+		Name:      u.text(),
+		Unchecked: u.text(),
+		Value:     u.number(),
+		Size:      u.number(),
+		Offset:    u.number(),
+		Loaded:    u.truth(),
+		Hidden:    u.truth(),
+		At:        u.truth(),
+	}
 }
 
 func (u *unpacker) err() error {

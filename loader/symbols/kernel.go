@@ -61,7 +61,15 @@ const (
 
 // New makes an empty table. Close ends it.
 func New(demangle bool) *Table {
-	t := &Table{Demangle: demangle, procs: map[uint32]*process{}, files: map[fileID]*fileSyms{}, held: map[fileID]*os.File{}, readable: map[string]string{}, paths: map[string]string{}, sweepAt: minProcs}
+	t := &Table{
+		Demangle: demangle,
+		procs:    map[uint32]*process{},
+		files:    map[fileID]*fileSyms{},
+		held:     map[fileID]*os.File{},
+		readable: map[string]string{},
+		paths:    map[string]string{},
+		sweepAt:  minProcs,
+	}
 	t.parser.warn = t.warn
 	return t
 }

@@ -173,7 +173,15 @@ func (r *request) answer() (answer *reply) {
 	if err != nil {
 		return answer
 	}
-	return &reply{ok: true, table: p.table, full: p.full, stripped: p.stripped, sum: p.linkSum, text: p.buildID, link: p.link}
+	return &reply{
+		ok:       true,
+		table:    p.table,
+		full:     p.full,
+		stripped: p.stripped,
+		sum:      p.linkSum,
+		text:     p.buildID,
+		link:     p.link,
+	}
 }
 
 // maxDebugFile bounds the file that is read whole for its checksum, in bytes.

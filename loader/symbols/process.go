@@ -165,7 +165,10 @@ func (t *Table) hold(m *mapping, tgid uint32) {
 	if _, known := t.files[m.file]; known || t.held[m.file] != nil || len(t.held) >= maxHeld {
 		return
 	}
-	f := openSame(m.file, func() (*os.File, error) { return safefile.OpenIn(fmt.Sprintf("/proc/%d/root", tgid), m.path) })
+	f := openSame(
+		m.file,
+		func() (*os.File, error) { return safefile.OpenIn(fmt.Sprintf("/proc/%d/root", tgid), m.path) },
+	)
 	if f == nil { // deleted files, too
 		f = openSame(m.file, func() (*os.File, error) {
 			return safefile.Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", tgid, m.start, m.end))

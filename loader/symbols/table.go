@@ -58,7 +58,8 @@ func (t *table) sort() {
 	kept := t.entries[:0]
 	for i := range t.entries {
 		e := t.entries[i]
-		if n := len(kept); n > 0 && kept[n-1].off == e.off && kept[n-1].size == e.size && bytes.Equal(t.name(&kept[n-1]), t.name(&e)) {
+		if n := len(kept); n > 0 && kept[n-1].off == e.off && kept[n-1].size == e.size &&
+			bytes.Equal(t.name(&kept[n-1]), t.name(&e)) {
 			continue
 		}
 		kept = append(kept, e)

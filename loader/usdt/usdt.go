@@ -189,11 +189,21 @@ func (r *reader) location(desc []byte) (Location, error) {
 	l := Location{Provider: texts[0], Name: texts[1], Text: texts[2]}
 	var ok bool
 	if l.Offset, ok = r.fileOffset(pc, elf.PF_X); !ok {
-		return Location{}, fmt.Errorf("notes of probes: %s:%s has no code at address %#x", clip(l.Provider), clip(l.Name), pc)
+		return Location{}, fmt.Errorf(
+			"notes of probes: %s:%s has no code at address %#x",
+			clip(l.Provider),
+			clip(l.Name),
+			pc,
+		)
 	}
 	if semaphore != 0 {
 		if l.Semaphore, ok = r.fileOffset(semaphore, elf.PF_W); !ok {
-			return Location{}, fmt.Errorf("notes of probes: %s:%s has no counter at address %#x", clip(l.Provider), clip(l.Name), semaphore)
+			return Location{}, fmt.Errorf(
+				"notes of probes: %s:%s has no counter at address %#x",
+				clip(l.Provider),
+				clip(l.Name),
+				semaphore,
+			)
 		}
 	}
 	l.Args = r.args(l.Text, pc)

@@ -75,7 +75,8 @@ func (s *syscallSet) add(event string, fields []targetfile.Field) {
 // isCopy reports whether a field is the text behind a pointer argument, which
 // kernels from 6.19 on append to the record. BPF programs get the record without.
 func isCopy(f targetfile.Field) bool {
-	return strings.HasPrefix(f.CType, "__data_loc ") && strings.HasPrefix(f.Name, "__") && strings.HasSuffix(f.Name, "_val")
+	return strings.HasPrefix(f.CType, "__data_loc ") && strings.HasPrefix(f.Name, "__") &&
+		strings.HasSuffix(f.Name, "_val")
 }
 
 func (s *syscallSet) list() []targetfile.Syscall {

@@ -59,7 +59,11 @@ func run(args []string) error {
 	out := flags.String("o", "", "target file to write")
 	over := flags.String("over", "", "write only the differences from this target file; info: the base of FILE")
 	types := flags.String("more", "", "DIR:NAME,NAME...: structs that another kernel has, with what they refer to")
-	whole := flags.String("modules", "", "comma-separated modules to include as a whole; others only with tracepoints and types near them (default: all as a whole)")
+	whole := flags.String(
+		"modules",
+		"",
+		"comma-separated modules to include as a whole; others only with tracepoints and types near them (default: all as a whole)",
+	)
 	gaps := flags.Bool("gaps", false, "write it also where parts cannot be read, such as tracefs.tar")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -131,7 +135,8 @@ func describeParts(dir, machine string, partial bool, whole ...string) (*targetf
 	if src.BTF, err = os.ReadFile(filepath.Join(dir, "vmlinux.btf")); err != nil {
 		return nil, err
 	}
-	if err := tracefs(&src, filepath.Join(dir, "tracefs.tar")); err != nil && !(partial && errors.Is(err, fs.ErrNotExist)) {
+	if err := tracefs(&src, filepath.Join(dir, "tracefs.tar")); err != nil &&
+		!(partial && errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
 	if src.Modules, err = modules(filepath.Join(dir, "modules")); err != nil {

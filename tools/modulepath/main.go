@@ -38,7 +38,10 @@ var moduleLine = regexp.MustCompile(`(?m)^module[ \t]+(\S+)[ \t]*$`)
 // rename makes path the module of the tree at root and returns how many files it changed.
 func rename(root, path string) (changed int, err error) {
 	if !valid.MatchString(path) {
-		return 0, fmt.Errorf("%q is not a path that others can require: it begins with a host name, as in example.com/tools/btc", path)
+		return 0, fmt.Errorf(
+			"%q is not a path that others can require: it begins with a host name, as in example.com/tools/btc",
+			path,
+		)
 	}
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -58,7 +61,8 @@ func rename(root, path string) (changed int, err error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && name != root && (skipped(d.Name()) || d.Name() == "modulepath") { // paths in this program's tests are data
+		if d.IsDir() && name != root &&
+			(skipped(d.Name()) || d.Name() == "modulepath") { // paths in this program's tests are data
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || !isText(d.Name()) {
@@ -97,7 +101,9 @@ func uses(old string, dirs []string) *regexp.Regexp {
 	for _, d := range dirs {
 		names = append(names, regexp.QuoteMeta(d))
 	}
-	return regexp.MustCompile(`(^|[^A-Za-z0-9_./-])` + regexp.QuoteMeta(old) + `(/(?:(?:` + strings.Join(names, "|") + `)\b|\.\.\.|"))`)
+	return regexp.MustCompile(
+		`(^|[^A-Za-z0-9_./-])` + regexp.QuoteMeta(old) + `(/(?:(?:` + strings.Join(names, "|") + `)\b|\.\.\.|"))`,
+	)
 }
 
 func topDirs(root string) ([]string, error) {

@@ -72,7 +72,14 @@ func tarOf(r *release, files []file) ([]byte, error) {
 				return nil, err
 			}
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: r.time, Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     f.name,
+			Mode:     f.mode,
+			Size:     int64(len(f.data)),
+			ModTime:  r.time,
+			Format:   tar.FormatUSTAR,
+		}
 		if f.data == nil {
 			h.Typeflag, h.Name = tar.TypeDir, f.name+"/"
 		}

@@ -36,8 +36,17 @@ func (r *release) buildAll() error {
 		}
 		for _, name := range programs {
 			out := filepath.Join(r.work, name)
-			_, err := r.goCommand([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "build", "-trimpath", "-buildvcs=false",
-				"-ldflags", "-s -w -buildid= -X main.version="+strings.TrimPrefix(r.version, "v"), "-o", out, "./cmd/"+name)
+			_, err := r.goCommand(
+				[]string{"GOOS=" + p.os, "GOARCH=" + p.arch},
+				"build",
+				"-trimpath",
+				"-buildvcs=false",
+				"-ldflags",
+				"-s -w -buildid= -X main.version="+strings.TrimPrefix(r.version, "v"),
+				"-o",
+				out,
+				"./cmd/"+name,
+			)
 			if err != nil {
 				return err
 			}
@@ -61,7 +70,14 @@ type module struct {
 func (r *release) modules() ([]module, error) {
 	seen := map[string]module{}
 	for _, p := range platforms {
-		out, err := r.goCommand([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "list", "-deps", "-json=Module", "./cmd/btc", "./cmd/btrun")
+		out, err := r.goCommand(
+			[]string{"GOOS=" + p.os, "GOARCH=" + p.arch},
+			"list",
+			"-deps",
+			"-json=Module",
+			"./cmd/btc",
+			"./cmd/btrun",
+		)
 		if err != nil && p.os == "linux" {
 			return nil, err
 		}
@@ -87,7 +103,16 @@ func (r *release) modules() ([]module, error) {
 }
 
 // licenseNames are what files of licenses and notices are called.
-var licenseNames = []string{"LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING", "NOTICE", "NOTICE.txt", "AUTHORS"}
+var licenseNames = []string{
+	"LICENSE",
+	"LICENSE.txt",
+	"LICENSE.md",
+	"LICENCE",
+	"COPYING",
+	"NOTICE",
+	"NOTICE.txt",
+	"AUTHORS",
+}
 
 // notices collects the licenses of all modules and of Go's standard library.
 func (r *release) notices() error {
@@ -111,7 +136,16 @@ func (r *release) notices() error {
 				continue
 			}
 			found = found || !strings.HasPrefix(name, "AUTHORS")
-			fmt.Fprintf(&text, "\n%s\n%s %s: %s\n%s\n\n%s\n", strings.Repeat("=", 80), m.Path, m.Version, name, strings.Repeat("=", 80), bytes.TrimSpace(data))
+			fmt.Fprintf(
+				&text,
+				"\n%s\n%s %s: %s\n%s\n\n%s\n",
+				strings.Repeat("=", 80),
+				m.Path,
+				m.Version,
+				name,
+				strings.Repeat("=", 80),
+				bytes.TrimSpace(data),
+			)
 		}
 		if !found {
 			return fmt.Errorf("module %s has no file with a license", m.Path)

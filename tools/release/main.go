@@ -46,8 +46,18 @@ type platform struct{ os, arch, deb, rpm string }
 
 // platforms are those of the release; btrun runs on Linux alone.
 var platforms = []platform{
-	{"linux", "amd64", "amd64", "x86_64"}, {"linux", "arm64", "arm64", "aarch64"}, {"linux", "riscv64", "riscv64", "riscv64"},
-	{"darwin", "amd64", "", ""}, {"darwin", "arm64", "", ""}, {"windows", "amd64", "", ""}, {"windows", "arm64", "", ""},
+	{
+		"linux",
+		"amd64",
+		"amd64",
+		"x86_64",
+	}, {"linux", "arm64", "arm64", "aarch64"}, {"linux", "riscv64", "riscv64", "riscv64"},
+	{
+		"darwin",
+		"amd64",
+		"",
+		"",
+	}, {"darwin", "arm64", "", ""}, {"windows", "amd64", "", ""}, {"windows", "arm64", "", ""},
 }
 
 func main() {
@@ -58,13 +68,20 @@ func main() {
 	flag.StringVar(&r.out, "out", "dist", "directory to write; what is in it is removed")
 	flag.StringVar(&r.version, "version", "", "version, as git describe gives it")
 	flag.Int64Var(&seconds, "time", 0, "time of the commit, in seconds since 1970")
-	only := flag.String("platforms", "", "make those of these platforms alone, such as linux/amd64, separated by commas; default: all")
+	only := flag.String(
+		"platforms",
+		"",
+		"make those of these platforms alone, such as linux/amd64, separated by commas; default: all",
+	)
 	flag.Parse()
 	if r.version == "" || seconds == 0 || flag.NArg() > 0 {
 		log.Fatal("release: give -version and -time")
 	}
 	if *only != "" {
-		platforms = slices.DeleteFunc(platforms, func(p platform) bool { return !slices.Contains(strings.Split(*only, ","), p.os+"/"+p.arch) })
+		platforms = slices.DeleteFunc(
+			platforms,
+			func(p platform) bool { return !slices.Contains(strings.Split(*only, ","), p.os+"/"+p.arch) },
+		)
 	}
 	r.time = time.Unix(seconds, 0).UTC()
 	if err := r.make(); err != nil {

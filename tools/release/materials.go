@@ -32,10 +32,15 @@ func (r *release) materials() error {
 		return err
 	}
 	golang := string(version[len("go") : len(version)-1])
-	components := []component{{Type: "platform", Name: "Go standard library", Version: golang, PURL: "pkg:golang/std@" + golang, Ref: "std"}}
+	components := []component{
+		{Type: "platform", Name: "Go standard library", Version: golang, PURL: "pkg:golang/std@" + golang, Ref: "std"},
+	}
 	for _, m := range all {
 		purl := "pkg:golang/" + m.Path + "@" + m.Version
-		components = append(components, component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl, Ref: purl})
+		components = append(
+			components,
+			component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl, Ref: purl},
+		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.binaries)) {
 		components = append(components, component{Type: "file", Name: name, Version: r.number(), Ref: "file:" + name,

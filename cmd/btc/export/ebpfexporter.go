@@ -21,7 +21,11 @@ import (
 // takes the sum. A label is a part of the key, at its place.
 func EBPFExporter(m *manifest.Manifest) (text string, left []string, err error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Written by btc export ebpf_exporter from %s.\nmetrics:\n  counters:\n", strings.Map(printable, m.Script.File))
+	fmt.Fprintf(
+		&b,
+		"# Written by btc export ebpf_exporter from %s.\nmetrics:\n  counters:\n",
+		strings.Map(printable, m.Script.File),
+	)
 	n := 0
 	for i := range m.Maps {
 		x := &m.Maps[i]
@@ -44,7 +48,10 @@ func EBPFExporter(m *manifest.Manifest) (text string, left []string, err error) 
 	for i := range m.Programs {
 		p := &m.Programs[i]
 		if !strings.Contains(p.Section, "/") {
-			left = append(left, fmt.Sprintf("%s: not attached: its section %q names no place", p.Attach.Text, p.Section))
+			left = append(
+				left,
+				fmt.Sprintf("%s: not attached: its section %q names no place", p.Attach.Text, p.Section),
+			)
 		}
 	}
 	if n == 0 {
@@ -67,7 +74,9 @@ func counter(m *manifest.Map) ([]label, error) {
 	case "count":
 	case "sum":
 		if m.Value != nil && m.Value.Signed {
-			return nil, errors.New("its sums may be negative, and values are read as unsigned: cast the argument to uint64")
+			return nil, errors.New(
+				"its sums may be negative, and values are read as unsigned: cast the argument to uint64",
+			)
 		}
 	case "hist", "lhist":
 		return nil, errors.New("buckets have to be keys: count by a bucket that the script computes")

@@ -27,7 +27,11 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	}
 	insns, at := spec.Copy().Instructions, []int(nil)
 	if p.Code != nil {
-		insns, at, _ = rewrite.Decide(insns, p.Code.Forms, adapt.Forms(c.t.Arch().Label, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }))
+		insns, at, _ = rewrite.Decide(
+			insns,
+			p.Code.Forms,
+			adapt.Forms(c.t.Arch().Label, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }),
+		)
 	}
 	if err := c.relocate(p, insns, at); err != nil {
 		pos, text := p.Pos, err.Error()
@@ -46,10 +50,22 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	switch c.verified, crowded = f.estimate(verifierLimit); {
 	case crowded:
 		verdict = worse(verdict, Unknown)
-		c.find(Unknown, p, p.Pos, "the kernel's verifier is likely to give up: more than %d branches on one path wait for their other side", pendingLimit)
+		c.find(
+			Unknown,
+			p,
+			p.Pos,
+			"the kernel's verifier is likely to give up: more than %d branches on one path wait for their other side",
+			pendingLimit,
+		)
 	case c.verified > verifierLimit:
 		verdict = worse(verdict, Unknown)
-		c.find(Unknown, p, p.Pos, "the kernel's verifier is likely to give up: more than %d instructions on all paths", verifierLimit)
+		c.find(
+			Unknown,
+			p,
+			p.Pos,
+			"the kernel's verifier is likely to give up: more than %d instructions on all paths",
+			verifierLimit,
+		)
 	}
 	for i := range insns {
 		if !f.reached(i) {
@@ -76,7 +92,8 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 		u := &c.m.Fields[i]
 		kind, name, _ := strings.Cut(u.Type, " ")
 		kinds := map[string]kernel.Kind{"struct": kernel.Struct, "union": kernel.Union, "enum": kernel.Enum}
-		if u.Program != p.Name || kinds[kind] == 0 || strings.HasPrefix(name, "trace_event_raw_") { // the attach point has reported it
+		if u.Program != p.Name || kinds[kind] == 0 ||
+			strings.HasPrefix(name, "trace_event_raw_") { // the attach point has reported it
 			continue
 		}
 		all := c.t.Named(kinds[kind], name)

@@ -95,7 +95,10 @@ func (f *flow) step(i int, s state) {
 	case class == asm.ALU64Class || class == asm.ALUClass:
 		s.reg[ins.Dst] = alu(ins, &s)
 	case ins.OpCode.IsDWordLoad():
-		s.reg[ins.Dst] = value{known: ins.Src == asm.R0 && ins.Reference() == "" && ins.Map() == nil, v: uint64(ins.Constant)}
+		s.reg[ins.Dst] = value{
+			known: ins.Src == asm.R0 && ins.Reference() == "" && ins.Map() == nil,
+			v:     uint64(ins.Constant),
+		}
 	case class == asm.LdXClass:
 		v, known := s.slot[ins.Offset]
 		s.reg[ins.Dst] = value{known: known && ins.Src == asm.R10 && ins.OpCode.Size() == asm.DWord, v: v}

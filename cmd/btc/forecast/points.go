@@ -25,7 +25,10 @@ type point struct {
 func (c *checker) point(p *manifest.Program) point {
 	a := &p.Attach
 	if len(a.Fill) > 0 {
-		return point{verdict: Unknown, text: fmt.Sprintf("where %s attaches depends on the parameters given to the loader", a.Text)}
+		return point{
+			verdict: Unknown,
+			text:    fmt.Sprintf("where %s attaches depends on the parameters given to the loader", a.Text),
+		}
 	}
 	switch p.Kind {
 	case probe.Begin, probe.End, probe.Self, probe.Test, probe.Bench, probe.Interval, probe.Profile, probe.Software:
@@ -41,10 +44,18 @@ func (c *checker) point(p *manifest.Program) point {
 	case probe.Tracepoint:
 		n := len(c.t.Tracepoints(a.Target, a.Name))
 		if n == 0 && a.Target == "syscalls" && c.t.Arch().ForeignSyscall(a.Name) {
-			return point{absent: true, foreign: true, text: fmt.Sprintf("machines of the architecture %s have no %s", c.t.Arch().Label, a.Text)}
+			return point{
+				absent:  true,
+				foreign: true,
+				text:    fmt.Sprintf("machines of the architecture %s have no %s", c.t.Arch().Label, a.Text),
+			}
 		}
 		if n == 1 && c.moduleEvent(a) {
-			return point{verdict: Unknown, sites: n, text: fmt.Sprintf("%s exists only while its module is loaded", a.Text)}
+			return point{
+				verdict: Unknown,
+				sites:   n,
+				text:    fmt.Sprintf("%s exists only while its module is loaded", a.Text),
+			}
 		}
 		return c.counted(a, "tracepoint "+a.Target+":"+a.Name, n)
 	case probe.RawTracepoint:
@@ -75,7 +86,10 @@ func (c *checker) format(category, event string) (*hostinfo.Format, error) {
 	}
 	format := &hostinfo.Format{Name: event}
 	for _, f := range ev.Fields {
-		format.Fields = append(format.Fields, hostinfo.FormatField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed})
+		format.Fields = append(
+			format.Fields,
+			hostinfo.FormatField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed},
+		)
 	}
 	return format, nil
 }
@@ -93,7 +107,11 @@ func (c *checker) events(p *manifest.Program) []adapt.Event {
 }
 
 func (c *checker) missing(a *manifest.Attach, what string) point {
-	return point{absent: true, pattern: probe.IsPattern(a.Target + a.Name), text: fmt.Sprintf("this kernel has no %s", what)}
+	return point{
+		absent:  true,
+		pattern: probe.IsPattern(a.Target + a.Name),
+		text:    fmt.Sprintf("this kernel has no %s", what),
+	}
 }
 
 // decide applies the loader's rules to programs whose attach points are absent: a clause
@@ -147,7 +165,10 @@ func (c *checker) kprobe(a *manifest.Attach) point {
 		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the address of the host's kernel", a.Text)}
 	}
 	if len(c.t.Funcs("vfs_read")) == 0 && len(c.t.Funcs("do_*")) == 0 {
-		return c.missing(a, "function that can be probed: it was built without kprobes, or the target was captured without tracefs")
+		return c.missing(
+			a,
+			"function that can be probed: it was built without kprobes, or the target was captured without tracefs",
+		)
 	}
 	n, own, inModules := 0, 0, ""
 	for _, name := range c.t.Funcs(a.Name) {
@@ -163,13 +184,28 @@ func (c *checker) kprobe(a *manifest.Attach) point {
 	}
 	switch {
 	case n == 0 && a.Target != "" && a.Target != "vmlinux" && !probe.IsPattern(a.Target):
-		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
+		return point{
+			verdict: Unknown,
+			text: fmt.Sprintf(
+				"%s depends on the module %s, of which the target has no such function",
+				a.Text,
+				a.Target,
+			),
+		}
 	case n == 0:
 		return c.missing(a, "function "+a.Name+" that can be probed")
 	case own == 0:
-		return point{verdict: Unknown, sites: n, text: fmt.Sprintf("%s attaches only while the module %s is loaded", a.Text, inModules)}
+		return point{
+			verdict: Unknown,
+			sites:   n,
+			text:    fmt.Sprintf("%s attaches only while the module %s is loaded", a.Text, inModules),
+		}
 	case a.Offset != 0:
-		return point{verdict: Unknown, sites: n, text: fmt.Sprintf("%s depends on the instructions of the host's kernel", a.Text)}
+		return point{
+			verdict: Unknown,
+			sites:   n,
+			text:    fmt.Sprintf("%s depends on the instructions of the host's kernel", a.Text),
+		}
 	}
 	return point{verdict: OK, sites: n}
 }
@@ -177,11 +213,23 @@ func (c *checker) kprobe(a *manifest.Attach) point {
 func (c *checker) fentry(p *manifest.Program) point {
 	a := c.ofSyscalls(&p.Attach)
 	if a.Target == "bpf" {
-		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the BPF programs that the host has loaded", a.Text)}
+		return point{
+			verdict: Unknown,
+			text:    fmt.Sprintf("%s depends on the BPF programs that the host has loaded", a.Text),
+		}
 	}
 	// The target's types do not show it.
 	if arch, since := c.t.Arch(), c.t.Arch().FentrySince; release(c.t.Release()) < since[0]*1000+since[1] {
-		return point{verdict: Fails, text: fmt.Sprintf("%s: kernels for %s have no fentry before Linux %d.%d", a.Text, arch.Label, since[0], since[1])}
+		return point{
+			verdict: Fails,
+			text: fmt.Sprintf(
+				"%s: kernels for %s have no fentry before Linux %d.%d",
+				a.Text,
+				arch.Label,
+				since[0],
+				since[1],
+			),
+		}
 	}
 	if probe.IsPattern(a.Name) {
 		return c.counted(a, "function "+a.Name+" that can be traced", len(c.t.Funcs(a.Name)))
@@ -189,17 +237,31 @@ func (c *checker) fentry(p *manifest.Program) point {
 	f, ok := c.t.Func(a.Name)
 	switch {
 	case !ok && a.Target != "" && a.Target != "vmlinux":
-		return point{verdict: Unknown, text: fmt.Sprintf("%s depends on the module %s, of which the target has no such function", a.Text, a.Target)}
+		return point{
+			verdict: Unknown,
+			text: fmt.Sprintf(
+				"%s depends on the module %s, of which the target has no such function",
+				a.Text,
+				a.Target,
+			),
+		}
 	case !ok || !f.Traceable:
 		return c.missing(a, "function "+a.Name+" that can be traced")
 	case f.Proto == nil:
-		return point{verdict: Fails, text: fmt.Sprintf("%s: this kernel does not describe the arguments of the function", a.Text)}
+		return point{
+			verdict: Fails,
+			text:    fmt.Sprintf("%s: this kernel does not describe the arguments of the function", a.Text),
+		}
 	}
 	if err := sameArgs(p, f.Proto); err != nil {
 		return point{verdict: Fails, text: a.Text + ": " + err.Error()}
 	}
 	if f.Module != "" {
-		return point{verdict: Unknown, sites: 1, text: fmt.Sprintf("%s attaches only while the module %s is loaded", a.Text, f.Module)}
+		return point{
+			verdict: Unknown,
+			sites:   1,
+			text:    fmt.Sprintf("%s attaches only while the module %s is loaded", a.Text, f.Module),
+		}
 	}
 	return point{verdict: OK, sites: 1}
 }

@@ -233,7 +233,13 @@ func (w *walk) known(p *trail) bool {
 		}
 	}
 	if p.up == nil || p.jumps >= 2 && p.since >= 8 {
-		k := &kept{contents: contents{p.reg, maps.Clone(p.slot)}, words: map[int16]bool{}, trace: p.trace, up: p.up, open: 1}
+		k := &kept{
+			contents: contents{p.reg, maps.Clone(p.slot)},
+			words:    map[int16]bool{},
+			trace:    p.trace,
+			up:       p.up,
+			open:     1,
+		}
 		w.seen[p.at] = append(w.seen[p.at], k)
 		p.up, p.trace, p.jumps, p.since = k, nil, 0, 0
 	}
@@ -315,8 +321,19 @@ func (w *walk) precise(trace []int, up *kept, regs uint16, words map[int16]bool)
 	}
 }
 
-var rangeOps = map[asm.ALUOp]ir.Op{asm.Add: ir.OpAdd, asm.Sub: ir.OpSub, asm.Mul: ir.OpMul, asm.Div: ir.OpUDiv, asm.Mod: ir.OpUMod,
-	asm.And: ir.OpAnd, asm.Or: ir.OpOr, asm.Xor: ir.OpXor, asm.LSh: ir.OpShl, asm.RSh: ir.OpLShr, asm.ArSh: ir.OpAShr}
+var rangeOps = map[asm.ALUOp]ir.Op{
+	asm.Add:  ir.OpAdd,
+	asm.Sub:  ir.OpSub,
+	asm.Mul:  ir.OpMul,
+	asm.Div:  ir.OpUDiv,
+	asm.Mod:  ir.OpUMod,
+	asm.And:  ir.OpAnd,
+	asm.Or:   ir.OpOr,
+	asm.Xor:  ir.OpXor,
+	asm.LSh:  ir.OpShl,
+	asm.RSh:  ir.OpLShr,
+	asm.ArSh: ir.OpAShr,
+}
 
 // execute steps over one instruction, and reports whether the path continues.
 func (w *walk) execute(p *trail) bool {
@@ -403,8 +420,18 @@ func (w *walk) compute(p *trail, ins *asm.Instruction) {
 	p.reg[ins.Dst] = dst
 }
 
-var conds = map[asm.JumpOp]ir.Cond{asm.JEq: ir.EQ, asm.JNE: ir.NE, asm.JLT: ir.ULT, asm.JLE: ir.ULE, asm.JGT: ir.UGT, asm.JGE: ir.UGE,
-	asm.JSLT: ir.SLT, asm.JSLE: ir.SLE, asm.JSGT: ir.SGT, asm.JSGE: ir.SGE}
+var conds = map[asm.JumpOp]ir.Cond{
+	asm.JEq:  ir.EQ,
+	asm.JNE:  ir.NE,
+	asm.JLT:  ir.ULT,
+	asm.JLE:  ir.ULE,
+	asm.JGT:  ir.UGT,
+	asm.JGE:  ir.UGE,
+	asm.JSLT: ir.SLT,
+	asm.JSLE: ir.SLE,
+	asm.JSGT: ir.SGT,
+	asm.JSGE: ir.SGE,
+}
 
 // branch follows one side of a jump and keeps the other one for later.
 func (w *walk) branch(p *trail, ins *asm.Instruction) bool {

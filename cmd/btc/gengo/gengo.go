@@ -44,7 +44,20 @@ func Source(m *manifest.Manifest, o Options) ([]byte, error) {
 }
 
 // reserved are the names of btrace.Session's methods and of those that are always there.
-var reserved = []string{"Session", "Attach", "Attached", "Close", "Event", "Events", "Losses", "Map", "Maps", "RunSelf", "Stop", "Wait"}
+var reserved = []string{
+	"Session",
+	"Attach",
+	"Attached",
+	"Close",
+	"Event",
+	"Events",
+	"Losses",
+	"Map",
+	"Maps",
+	"RunSelf",
+	"Stop",
+	"Wait",
+}
 
 // Name returns the exported name that a file's name gives: "slow-reads" SlowReads.
 func Name(text string) string {
@@ -118,7 +131,12 @@ func (g *generator) params() (named, args []param) {
 		if strings.HasPrefix(p.Name, "$") {
 			continue
 		}
-		x := param{name: p.Name, field: unique(fields, orName(Name(p.Name), "Param")), typ: paramTypes[p.Type], value: p.Default}
+		x := param{
+			name:  p.Name,
+			field: unique(fields, orName(Name(p.Name), "Param")),
+			typ:   paramTypes[p.Type],
+			value: p.Default,
+		}
 		switch x.typ {
 		case "int64":
 			n, _ := strconv.ParseInt(p.Default, 0, 64)
@@ -153,7 +171,10 @@ var paramTypes = map[string]string{"int": "int64", "bool": "bool"}
 
 func (g *generator) load(low string, named, args []param) {
 	if len(named)+len(args) == 0 {
-		g.line("// Load%s loads the object; see btrace.Load.\nfunc Load%[1]s(o btrace.Options) (*%[1]s, error) {", g.Name)
+		g.line(
+			"// Load%s loads the object; see btrace.Load.\nfunc Load%[1]s(o btrace.Options) (*%[1]s, error) {",
+			g.Name,
+		)
 	} else {
 		g.line("// %sParams are the values of the script's parameters.\ntype %[1]sParams struct {", g.Name)
 		for _, p := range append(args[:len(args):len(args)], named...) {
@@ -184,7 +205,10 @@ func (g *generator) load(low string, named, args []param) {
 		}
 	}
 	g.line("\tobject, err := btrace.Parse(%sObject, %[1]sManifest)\n\tif err != nil {\n\t\treturn nil, err\n\t}", low)
-	g.line("\ts, err := btrace.Load(object, o)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn &%s{s}, nil\n}\n", g.Name)
+	g.line(
+		"\ts, err := btrace.Load(object, o)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn &%s{s}, nil\n}\n",
+		g.Name,
+	)
 }
 
 // mapOf writes the method that reads a map.
@@ -192,8 +216,17 @@ func (g *generator) mapOf(m *manifest.Map) {
 	method := unique(g.methods, orName(Name(strings.TrimPrefix(m.Name, "@")), "Value"))
 	value := valueType(m)
 	if m.Scalar() {
-		g.line("// %s reads %s; ok is false when the script has not set it.\nfunc (x *%s) %[1]s() (v %[4]s, ok bool, err error) {", method, m.Name, g.Name, value)
-		g.line("\ts, err := x.Map(%q).Snapshot()\n\tif err != nil || len(s.Entries) == 0 {\n\t\treturn v, false, err\n\t}\n\treturn v, true, btrace.ScanValue(s.Entries[0].Value, &v)\n}\n", m.Name)
+		g.line(
+			"// %s reads %s; ok is false when the script has not set it.\nfunc (x *%s) %[1]s() (v %[4]s, ok bool, err error) {",
+			method,
+			m.Name,
+			g.Name,
+			value,
+		)
+		g.line(
+			"\ts, err := x.Map(%q).Snapshot()\n\tif err != nil || len(s.Entries) == 0 {\n\t\treturn v, false, err\n\t}\n\treturn v, true, btrace.ScanValue(s.Entries[0].Value, &v)\n}\n",
+			m.Name,
+		)
 		return
 	}
 	entry := g.Name + method
@@ -210,9 +243,22 @@ func (g *generator) mapOf(m *manifest.Map) {
 		scan = append(scan, "&v."+f)
 	}
 	g.line("\tValue %s\n}\n", value)
-	g.line("// %s reads %s, in the order in which btrun prints it.\nfunc (x *%s) %[1]s() ([]%[4]s, error) {", method, m.Name, g.Name, entry)
-	g.line("\ts, err := x.Map(%q).Snapshot()\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tout := make([]%s, len(s.Entries))", m.Name, entry)
-	g.line("\tfor i, e := range s.Entries {\n\t\tv := &out[i]\n\t\tif err := btrace.Scan(append(e.Key[:len(e.Key):len(e.Key)], e.Value), %s, &v.Value); err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t}\n\treturn out, nil\n}\n", strings.Join(scan, ", "))
+	g.line(
+		"// %s reads %s, in the order in which btrun prints it.\nfunc (x *%s) %[1]s() ([]%[4]s, error) {",
+		method,
+		m.Name,
+		g.Name,
+		entry,
+	)
+	g.line(
+		"\ts, err := x.Map(%q).Snapshot()\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tout := make([]%s, len(s.Entries))",
+		m.Name,
+		entry,
+	)
+	g.line(
+		"\tfor i, e := range s.Entries {\n\t\tv := &out[i]\n\t\tif err := btrace.Scan(append(e.Key[:len(e.Key):len(e.Key)], e.Value), %s, &v.Value); err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t}\n\treturn out, nil\n}\n",
+		strings.Join(scan, ", "),
+	)
 }
 
 // keyParts are the layouts of the parts of a key.
@@ -282,12 +328,22 @@ func (g *generator) events() {
 			scan = append(scan, fmt.Sprintf("&v.Arg%d", j+1))
 		}
 		g.line("}\n")
-		fmt.Fprintf(&cases, "\tcase %d:\n\t\tv := new(%s)\n\t\tif err := e.Scan(%s); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn v\n", e.ID, name, strings.Join(scan, ", "))
+		fmt.Fprintf(
+			&cases,
+			"\tcase %d:\n\t\tv := new(%s)\n\t\tif err := e.Scan(%s); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn v\n",
+			e.ID,
+			name,
+			strings.Join(scan, ", "),
+		)
 	}
 	if cases.Len() == 0 {
 		return
 	}
-	g.line("// Event returns an event of printf() or print() as its type, and others as they are.\nfunc (*%s) Event(e *btrace.Event) any {\n\tswitch e.ID {\n%s\t}\n\treturn e\n}", g.Name, cases.String())
+	g.line(
+		"// Event returns an event of printf() or print() as its type, and others as they are.\nfunc (*%s) Event(e *btrace.Event) any {\n\tswitch e.ID {\n%s\t}\n\treturn e\n}",
+		g.Name,
+		cases.String(),
+	)
 }
 
 // orName is name, or other where it is empty.

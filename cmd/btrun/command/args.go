@@ -42,7 +42,11 @@ func parseArgs(args []string) (*arguments, error) {
 	case o.List:
 		o.patterns = append(o.patterns, operands...)
 	case o.Capture != "" && len(operands) > 0:
-		return o, fmt.Errorf("unexpected argument %q: --capture writes %s and does nothing else", operands[0], o.Capture)
+		return o, fmt.Errorf(
+			"unexpected argument %q: --capture writes %s and does nothing else",
+			operands[0],
+			o.Capture,
+		)
 	case len(operands) > 0:
 		o.object, operands = operands[0], operands[1:]
 	}

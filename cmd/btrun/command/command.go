@@ -69,7 +69,12 @@ func Run(args []string, s Streams) int {
 		return 1
 	case strings.HasSuffix(o.object, ".bt"):
 		script := printable(o.object)
-		fmt.Fprintf(stderr, "btrun: %s is a script, not an object: compile it with btc compile %s -o FILE.o, and run btrun FILE.o\n", script, script)
+		fmt.Fprintf(
+			stderr,
+			"btrun: %s is a script, not an object: compile it with btc compile %s -o FILE.o, and run btrun FILE.o\n",
+			script,
+			script,
+		)
 		return 1
 	case o.Help:
 		return help(o.object, shown(o, stdout), stderr)
@@ -142,7 +147,11 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 	out := bufio.NewWriter(stdout) // kernels have some 50,000 functions
 	defer out.Flush()
 	for _, pattern := range strings.Split(strings.Join(o.patterns, ","), ",") {
-		points, err := attach.List(h, strings.TrimSpace(pattern), attach.Options{PID: o.run.PID, Functions: o.run.Functions})
+		points, err := attach.List(
+			h,
+			strings.TrimSpace(pattern),
+			attach.Options{PID: o.run.PID, Functions: o.run.Functions},
+		)
 		if err != nil {
 			fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
 			return 1
@@ -171,7 +180,8 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 	}
 	if o.Output == "" {
 		o.run.Escape = !o.Raw && run.IsTerminal(stdout)
-		o.run.Live = o.Top > 0 && o.Every > 0 && !o.run.Format.JSON && run.IsTerminal(stdout) && os.Getenv("TERM") != "dumb"
+		o.run.Live = o.Top > 0 && o.Every > 0 && !o.run.Format.JSON && run.IsTerminal(stdout) &&
+			os.Getenv("TERM") != "dumb"
 		return runObject(o, obj)
 	}
 	out, err := openOutput(o, stderr)
@@ -219,7 +229,14 @@ func help(path string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
 	}
-	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", path, m.Script.File, m.Target, strings.Join(m.Arches, " and "))
+	fmt.Fprintf(
+		stdout,
+		"%s: compiled from %s for Linux %s, %s\n",
+		path,
+		m.Script.File,
+		m.Target,
+		strings.Join(m.Arches, " and "),
+	)
 	fmt.Fprintf(stdout, "\nProbes:\n")
 	for i := range m.Programs {
 		fmt.Fprintf(stdout, "  %s\n", m.Programs[i].Attach.Attaches(m.Programs[i].Kind))
