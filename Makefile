@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two commands matter to a newcomer:
 #   make demo    builds btc and btrun and traces a workload for real
 #   make test    installs what the tests need (where it may) and runs them all

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package btrace runs objects that btc compiled, inside of a Go program: a tracing agent without
 // a compiler, a script or kernel headers on the host.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package compile compiles a script to an object and a manifest: the stages of the compiler
 // in order, each a call of its package. The commands of btc and the tests share it.
 package compile

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package grammar holds the ANTLR grammar of the bpftrace language. The parser
 // generated from it is in grammar/parser, is committed, and is used by
 // frontend/parse only, as is the automaton of the lexer beside it. Generation

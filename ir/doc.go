@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ir is btc's intermediate representation: typed SSA with block
 // parameters, one IR with two checked stages.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ir
 
 // Value is an SSA value, an instruction without result (Type void), or an

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ir
 
 // GlobalPlace is the address of a global: its section and offset. Globals of one kind make

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ir
 
 // Op is an operation. Its row in Ops has all that print, parse and verify need.

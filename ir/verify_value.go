@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ir
 
 // rule checks what is specific to an op, after the checks that its row implies (number and

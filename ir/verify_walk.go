@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ir
 
 // Rules of iterations over maps: mapiter, mapnext, and ops on an element.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manifest reads and writes manifests: what a loader must know of an object that an ELF
 // file cannot say. It is the public package for other modules; docs/manifest.md describes the
 // format and each field.

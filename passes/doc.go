@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package passes optimizes the IR and lowers it from the high stage, which
 // frontend/irgen generates, to the core stage, from which backend selects BPF
 // instructions.

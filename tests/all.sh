@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All checks of the project: format and vet, unit and file tests, the native
 # load and run suites (root), and the kernel matrix under QEMU. What cannot run
 # here is named in one line each; nothing skipped counts as passed.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The main job for real, in a few seconds: compiles two scripts, starts a small
 # workload of its own, traces it, and shows the report. Of what this machine does not
 # let this user do it names the reason and leaves it out; it fails when something

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # fuzz.sh TIME [PATTERN [JOBS]]: runs each fuzz target whose package and name match the
 # regular expression PATTERN for TIME (10s, 2m), JOBS at once (default 1). An input that
 # fails is printed, left in the package's testdata/fuzz to be committed with its fix, and the

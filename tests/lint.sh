@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # gofmt, go vet and staticcheck over all that is written by hand, for the systems that each
 # program is released for; go.mod is tidy, and
 # generated code is what its generator writes.

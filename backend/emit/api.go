@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package emit turns a module of core IR into BPF bytes with the records that
 // an object needs around them.
 //

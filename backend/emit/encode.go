@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package emit
 
 // The encoder is our own code, 32 KB of btc with the block placement: a branch that does

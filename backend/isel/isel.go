@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package isel turns core IR into machine code with virtual registers.
 //
 // It takes a function whose ops are all core and whose slots are in the frame, and returns

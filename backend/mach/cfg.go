@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package mach
 
 // Order prepares the control flow graph for allocation and layout: it drops unreachable blocks,

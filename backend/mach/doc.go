@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mach is the machine code of BPF before encoding.
 //
 // It takes nothing (isel fills it) and holds functions of basic blocks in two forms. After

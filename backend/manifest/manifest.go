@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manifest turns a module's metadata into the manifest next to the object: programs
 // with attach points, maps and events with their layouts, parameters, losses, positions.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package obj writes the BPF ELF object.
 //
 // It takes a module and its encoded functions (backend/emit) and returns an ELF64

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package regalloc assigns machine registers to virtual ones.
 //
 // It takes a mach.Func in SSA form and returns the same function in machine form: r0 to r10

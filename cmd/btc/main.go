@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command btc compiles scripts in the bpftrace language, ahead of time, into
 // BPF objects that btrun attaches on any host.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 //go:debug updatemaxprocs=0
 
 // Btrun runs objects that btc compiled: it attaches their programs on this host

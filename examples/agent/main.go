@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command agent serves a histogram of a script for Prometheus to scrape: agent OBJECT.o @MAP ADDRESS.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ast holds the syntax tree of the bpftrace language: one node type
 // for each construct, each with its byte span, a walker, and the printer that
 // is also the formatter.

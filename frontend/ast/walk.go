@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ast
 
 // Inspect calls visit for n and for all nodes below it in source order, and

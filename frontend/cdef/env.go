@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cdef parses the C definitions of a script: struct, union, enum and typedef, from
 // the tokens that cpp made from its C text.
 //

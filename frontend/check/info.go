@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package check is the semantic analysis: it resolves names, types every expression, fixes
 // the shape of every map, resolves attach points against the target, folds constants, and
 // reports all errors of the script at once.

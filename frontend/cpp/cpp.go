@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cpp is the C preprocessor for the C text at the top of a script: it
 // executes the directives, reads the user's own headers, and replaces macros.
 //

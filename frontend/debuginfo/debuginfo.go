@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package debuginfo reads the DWARF debug information of programs and libraries:
 // the parameters of functions, the types they name, and the addresses of source
 // lines.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package diag
 
 // Codes of limits of the machine and of the object: E04xx and W04xx.

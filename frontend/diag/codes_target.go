@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package diag
 
 // Codes of attach points and of what the target lacks: E03xx and W03xx.

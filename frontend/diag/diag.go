@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package diag holds the compiler's diagnostics: sources with their line index, byte spans,
 // diagnostics with stable codes, the catalogue of those codes, and the rendering with the
 // source line and a marker.

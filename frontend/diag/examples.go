@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package diag
 
 // examples are scripts, each of which causes the message of its code; a test compiles them.

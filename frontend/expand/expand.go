@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package expand turns a parsed script into one without imports and macros.
 //
 // It takes a syntax tree and returns a new one in which the items of imported files are

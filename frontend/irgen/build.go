@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package irgen writes IR from a checked script.
 //
 // It takes a check.Info without errors and returns an ir.Module of high ops: one function

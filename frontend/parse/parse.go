@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package parse turns the text of a script into its syntax tree.
 //
 // The stages: scanner extracts the C definitions; the lexer's automaton, generated from

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package types
 
 // Equal reports whether a and b are the same type. Sign flexibility of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package types
 
 // Storage is the representation of a value in program memory: a map's key or value, an

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package types holds the types of the bpftrace language: their names in the language's own
 // words, the rules of promotion, their sizes for sizeof, and how their values are stored in
 // maps, tuples and events (docs/layouts.md).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package arch describes the architectures of the kernels that programs are compiled
 // for and run on: one row for each, with all that differs between them.
 //

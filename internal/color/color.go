@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package color decides whether messages are coloured, for both programs alike.
 //
 // It takes the choice of the command line, what is known of the terminal, and the environment. It

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manifest is the contract between compiler and loader: the JSON file next to a
 // compiled object that says how to attach it, what its maps and events mean, and which
 // parameters it takes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package merge adds up the runs of one object on many hosts: the maps that btrun wrote with
 // -f json2, each as if one host had run.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package option is the option convention of btc and btrun: a table of options, from which
 // command lines are parsed and help, man pages, completions and the reference page are made.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package probe describes the kinds of probes for compiler and loader: a table with one row for
 // each kind, and the parser of attach points ("kprobe:vfs_read", "interval:s:1").
 //

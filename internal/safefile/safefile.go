@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package safefile opens the files that names from objects, attach points and traced
 // processes lead to.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package snippet shows a line of source text with a mark below it, on a terminal.
 //
 // It takes a line and a range of its bytes, and returns text that is safe to print, cut to a

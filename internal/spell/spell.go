@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package spell suggests the name that a misspelt one means.
 package spell
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package interp runs IR modules of both stages: the oracle of pass tests.
 //
 // It takes a module and inputs (what a probe finds when it fires: context, memory, clocks,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernel describes the kernel that the compiler compiles for.
 //
 // It takes a target file (targets/targetfile: written by `btc target capture` or

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package adapt fits the programs of an object to a kernel: which forms its helpers allow, the
 // layout of its tracepoint records, the signs of its integers.
 //

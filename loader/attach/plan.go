@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package attach resolves the attach points of an object's programs on this host, and
 // attaches them.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package binary finds the files of programs and libraries by their names in attach points,
 // and identifies builds of a file.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bpfmap reads and changes BPF maps as raw bytes: whole maps in batches
 // where the kernel has them (hashes: 5.6), key by key where not.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package event decodes records of the events ring buffer.
 //
 // It takes a record's bytes, as any program could have written them, and returns the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package format
 
 // gfpFlags names the flags of the kernel's page allocator, as it prints them:

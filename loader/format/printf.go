@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package format
 
 // The formats are our own code, 3 KB of btrun: package fmt has neither C's flags and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package format
 
 // strftime is our own code, under 1 KB of btrun: a library for it costs 29 KB and lacks

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package format prints the bytes that a program left in an event or a map: single values,
 // printf formats, time formats.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package host detects, before anything is loaded, what the running kernel supports and
 // which host values the programs need.
 //

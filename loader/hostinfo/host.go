@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostinfo reads the facts about the running kernel that the loader needs: release
 // and boot, CPUs, kernel symbols, tracepoints.
 //

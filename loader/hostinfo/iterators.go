@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hostinfo
 
 // IterOverMap maps kinds of BPF iterators that visit the content of one map, whose

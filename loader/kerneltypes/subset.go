@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kerneltypes extracts from the kernel's BTF the few types that an object refers
 // to.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package load loads an object into the kernel: constants, map sizes, programs (one per
 // attach site if they differ), and it translates the kernel's refusals into terms of the
 // script.

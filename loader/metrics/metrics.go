@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package metrics names what a run exports of an object's maps: names, kinds, labels and
 // histogram bounds of metrics, as Prometheus and OpenTelemetry know them.
 //

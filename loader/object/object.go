@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package object reads a compiled object with its manifest and checks them against each
 // other.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package options is the option table of btrun. It is data and a struct of values, which
 // need nothing of Linux, so that btc, which passes these options on and makes the manual of both
 // programs, reads the same table on any system.

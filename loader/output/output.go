@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package output holds the formats of a run's output: the language's text, and two kinds of JSON.
 //
 // A format is one file that implements Sink, and a line in Formats. It receives the results

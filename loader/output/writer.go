@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package output
 
 // Fill is the amount of text at which the writer passes it on.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pcap writes packet capture files in the classic format of libpcap:
 // packets that begin with their IP header, times in nanoseconds.
 //

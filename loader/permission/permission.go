@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package permission names the permissions that an operator can grant to an object. It is
 // only data, which the option tables of btc and btrun read on any system.
 package permission

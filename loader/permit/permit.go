@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package permit derives what an object can do to the host besides observing it, and checks
 // that against what the operator allows.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package render prints the raw content of a script's map: it merges the CPUs' parts,
 // sorts, and formats.
 //

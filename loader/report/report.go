@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report formats the loader's errors with their position in the script.
 //
 // It takes a position, a message and the script's source (from the manifest) and returns an

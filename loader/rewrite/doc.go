@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rewrite changes the instructions of programs before they are loaded: it removes code
 // that does not apply to this host, patches the numbers of attach points, and adds prologues.
 //

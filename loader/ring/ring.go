@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ring reads a BPF ring buffer (BPF_MAP_TYPE_RINGBUF, Linux 5.8) in place: a
 // record is not copied, and its room is given back to the kernel in batches, so
 // that a record costs a few nanoseconds. Of the data only a window is mapped: mapped pages

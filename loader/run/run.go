@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package run is a tracing session: it loads an object, runs its begin programs,
 // attaches the others, handles events until the end, and prints the maps.
 //

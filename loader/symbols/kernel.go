@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package symbols resolves addresses to names: kernel addresses by /proc/kallsyms, user
 // addresses by a process's memory map and the symbol tables of its files. It also formats
 // stacks.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package usdt reads the statically defined probes of a program or library: the notes of
 // its section .note.stapsdt, with the location of each argument at the probe.
 //

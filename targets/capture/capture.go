@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package capture makes target files: it reads a kernel's descriptions of itself (BTF,
 // tracefs, kallsyms; live or copied from another machine) and returns a targetfile.Data.
 //

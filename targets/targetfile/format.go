@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package targetfile reads and writes target files: the description of one kernel for the
 // compiler, in one file.
 //

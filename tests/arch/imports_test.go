@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package arch holds the tests of the project's own structure: which package
 // may import which.
 package arch

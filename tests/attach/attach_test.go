@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package attach holds the whole program to what attaching must and must not
 // cost on this machine's own kernel: time, things left behind, privileges.
 //

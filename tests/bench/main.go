@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Bench measures btc against bpftrace, side by side on the running kernel:
 //
 //	go run ./tests/bench [-quick] [-only AXIS,...] [-case RE] [-rounds N] [-out DIR] [-bin DIR]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli holds the two programs to what their command lines promise: each
 // wrong use gives one clear message with its place and exit status 1, and leaves
 // nothing behind.

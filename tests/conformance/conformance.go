@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package conformance measures btc against bpftrace's own tests. It takes a
 // checkout of bpftrace, named by the environment variable BTC_BPFTRACE and never
 // copied into this repository, and gives how far the two agree:

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # testprogs.sh CHECKOUT DIR: builds the programs and libraries that bpftrace's
 # runtime tests trace, from a checkout of bpftrace, into DIR/testprogs and
 # DIR/testlibs, and links DIR/runtime and DIR/data to the checkout's. Tests run

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docs holds what the documents say to what the programs do: commands
 // are run, and tables and dumps are made anew and compared.
 package docs

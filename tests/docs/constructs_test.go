@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package docs
 
 // construct is something of the language with a script that uses it. The test

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package filetest runs the file tests of passes.
 //
 // A file test is a txtar archive, one small case. Its comment says in prose

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package irgen makes small valid modules out of bytes, for fuzz tests: of
 // passes (interpreter before = after), of selection and register allocation.
 //

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # getkernels.sh [DIR] [NAME...]: fetches the Debian kernels to test on.
 #
 # DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid (x86_64),

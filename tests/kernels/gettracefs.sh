@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # gettracefs.sh [DIR] [NAME...]: boots the kernels that getkernels.sh fetched into
 # DIR (default build/kernels) and writes DIR/NAME/tracefs.tar for each, with
 #   events/*/*/format, events/header_page   tracepoint layouts

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernels runs the end-to-end cases of testdata on the kernels that
 // getkernels.sh fetched: every script is compiled once, the same object files
 // run on all kernels, one boot each.

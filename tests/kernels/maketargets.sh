@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # maketargets.sh [DIR]: makes the embedded targets of what getkernels.sh fetched and
 # gettracefs.sh read into DIR (default build/kernels) for 6.12-full, 6.12-full-arm64,
 # sid and sid-arm64. The same inputs give the same bytes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package load compiles every script of tests/corpus and examples and puts all
 // programs of all objects before kernels and tools, without running any.
 //

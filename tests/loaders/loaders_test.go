@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package loaders has objects loaded by programs that know nothing of btc, and by package btrace, and
 // holds what they find in maps and ring buffers against what the workload did: docs/loaders.md has the
 // table of what each of them can do.

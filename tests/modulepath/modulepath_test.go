@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package modulepath has another module require a renamed copy of this tree, from a module proxy
 // in a directory, and use its library.
 package modulepath

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mutants changes the meaning of manifests: it takes a valid one and gives
 // neighbours of it whose numbers, words and lists are wrong in the ways that a person
 // who means harm would choose. Random bytes rarely pass the first check; these do.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command mutate measures what the unit tests of a package notice: it changes one operator,
 // constant, condition or statement at a time and runs the package's own tests on the result.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package objects runs objects that earlier compilers made: btrun runs what is in the field, or
 // refuses it by name.
 //

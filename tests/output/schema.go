@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package output holds the loader's output to what it promises whatever the traced
 // programs do: JSON that is valid and of the published form, a terminal that no
 // name works on, a run that neither crashes nor hangs.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package permit holds what btrun derives from an object against what the compiler knows
 // of its script, and tries objects whose manifests lie.
 package permit

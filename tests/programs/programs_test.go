@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package programs traces real programs of user space on this machine's kernel:
 // interpreters, libraries, and programs in C, C++, Go and Rust that are built
 // here. A test whose program is not installed is skipped with one line.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package release installs what make release makes as a user would: the Debian package in
 // directories of two Debian releases, the RPM package by rpm, and the image in a container with the
 // documented capabilities and a root that is read-only.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package relocate runs objects with kernel types that were changed on purpose:
 // what a script reads must be what the changed types say, or the object is
 // refused with the place in the script. The changed types describe other bytes of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package run runs the end-to-end cases of tests/kernels/testdata on this
 // machine's own kernel, for what that kernel supports.
 //

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # install.sh [--no-kernels] [--oracle]: gets what the tests need onto this machine.
 #
 # Packages come through apt where that is allowed (root, Debian or a relative),

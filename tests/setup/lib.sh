@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Functions that the setup scripts share (sourced by bash).
 # Everything is fetched from where this machine's own apt gets its packages.
 

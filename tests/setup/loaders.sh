@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # loaders.sh [DIR]: gets the loaders that tests/loaders runs objects with, beside the Go modules.
 #
 # DIR (default build/loaders) receives

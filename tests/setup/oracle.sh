@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # oracle.sh [DIR]: makes the reference bpftrace that tests compare with.
 #
 # DIR (default build/oracle) receives

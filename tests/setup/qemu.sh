@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # qemu.sh [DIR]: gets a QEMU whose emulation is sound, without installing it.
 #
 # QEMU 7.2 (Debian 12) breaks a guest about once in half a minute of heavy work:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tools runs the tools of examples on workloads of its own and checks what
 // they print. Where bpftrace is at hand (build/oracle), its tool of the same name
 // watches the same workload, and both must report the same. The tools that need

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tour follows small whole scripts through the compiler and keeps every
 // stage's text: the scripts in testdata for those who change the compiler, and
 // the one in docs/tour.md for those who want to know how it works. A change of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Workload makes activity that a test can count: so many writes of so many
 // bytes, so many opened files, and so on. It reports its pid first and the
 // exact counts at the end, as "key value" lines.

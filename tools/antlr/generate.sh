@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Generates grammar/parser from the grammars; run by "go generate" in grammar.
 set -eu
 antlr=../tools/antlr/node_modules/antlr-ng/dist/cli/runner.js

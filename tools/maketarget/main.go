@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command target makes and inspects target files.
 //
 // The default target that the compiler embeds is made from the kernel of

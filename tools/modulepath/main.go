@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command modulepath renames the Go module of the tree it is run in: the line of go.mod, and the
 // module's path in imports, tests, scripts and documents. Others can only require a
 // module whose path begins with a host name.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Release makes what a release of btc consists of: static programs, archives, Debian and RPM
 // packages, a container image, manual pages, completions, the notices of all modules, a bill of
 // materials and checksums.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command site renders README.md and the pages of docs to static HTML.
 //
 // It is run by "make site" from the top of the repository and writes to build/site, which it

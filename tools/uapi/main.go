@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command uapi writes the table of C constants that scripts may name without
 // any header being there: address families, errors, signals, open flags and
 // their like.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package export writes the configuration with which other programs run an object.
 //
 // It takes a manifest and returns text, and what of the script that program cannot show.

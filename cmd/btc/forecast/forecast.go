@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package forecast says of a compiled object, without a host, whether it would
 // load and attach on the kernel that a target describes.
 //

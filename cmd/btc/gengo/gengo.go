@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gengo writes Go source for an object: its two files embedded, parameters as a struct, and
 // maps and events with the types that the script gives them.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command is the command line of btrun. It takes the arguments and where
 // to write, and returns the exit status; btrun itself and the program that stands
 // in for bpftrace in its own tests are made of it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Bpftrace stands in for bpftrace in bpftrace's own runtime tests: it understands
 // the options that they use, compiles with btc's driver and traces with the
 // command line of btrun, in one process, so that its name and its process ID are

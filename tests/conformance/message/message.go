@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package message renders what the compiler and the loader say in the form of
 // bpftrace, in which its runtime tests expect it.
 package message

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package generated keeps parts of documents that are made from the program.
 //
 // A part is between two lines of a Markdown file:

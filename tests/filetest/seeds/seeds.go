@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package seeds gives fuzz tests the strings of file tests to begin with.
 package seeds
 

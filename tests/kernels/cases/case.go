@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cases reads the end-to-end test cases and judges what a run of one printed.
 //
 // A case is a txtar archive, one file under tests/kernels/testdata. The same

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package driver runs jobs (a tracing tool, and the workload that it observes)
 // on the machine that it is on, and says which features that machine has.
 //

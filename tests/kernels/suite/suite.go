@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package suite carries out the cases of package cases: it compiles each script
 // once, runs the objects in guests or on the host through package driver, and
 // has the outcomes judged. The suites of tests/kernels and tests/run are two

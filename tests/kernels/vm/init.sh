@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
 # First process of a guest: mounts what tracing needs, runs /vmrun/cmd, reports on ttyS3.
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root TERM=dumb LANG=C.UTF-8
 mount -t devtmpfs dev /dev

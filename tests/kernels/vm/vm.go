@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vm boots a Linux kernel under QEMU's software emulation with a
 // throw-away initramfs, runs one command in it as root, and gives back its
 // standard output, standard error, exit status and, when asked, the files that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package objload asks the running kernel whether it takes the programs of an
 // object. It loads each program by itself, so that one refusal hides no other,
 // attaches nothing and closes everything.

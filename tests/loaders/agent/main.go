@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command agent loads an object as a program does that knows nothing of btc, by cilium/ebpf alone:
 // it attaches what section names say, runs a workload (the other arguments), and prints what maps and ring buffers hold,
 // as lines that the tests of btc/tests/loaders read:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command work makes the events that the tests of btc/tests/loaders count: calls of lseek(2), all of
 // which fail, with offsets from 0 to 11 by turns, and as many of step, on one CPU.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Extractbtf writes the type information of an uncompressed kernel image to a
 // file: the same bytes as /sys/kernel/btf/vmlinux on a host which runs that
 // kernel. The image is an ELF vmlinux with a .BTF section, or a bare one (arm64's

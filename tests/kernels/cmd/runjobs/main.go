@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runjobs runs jobs of package driver: it reads them as JSON from the file
 // named by its argument and writes records to standard output. The test suites
 // start it in a guest or, in a mount namespace of its own, on the host.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Unpackkernel writes the uncompressed kernel that a vmlinuz holds: an ELF
 // vmlinux from an x86 bzImage, a bare Image on arm64 and riscv64, where Debian does
 // not compress it. QEMU starts these forms without decompressing them under

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Unpackmodules copies some of a kernel's modules, unpacked, with all that they
 // depend on, from the tree of a package:
 //

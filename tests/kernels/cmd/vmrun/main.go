@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Vmrun boots a kernel under QEMU, runs one command in it as root and hands
 // back the command's standard output, standard error and exit status.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Loadall loads every program of every object in a directory into the running
 // kernel and writes one JSON line for each (objload.Result). Objects named in
 // further arguments are left out. With -bpftool PROGRAM it has that load each
