@@ -1,5 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-
 // Command agent serves a histogram of a script for Prometheus to scrape: agent OBJECT.o @MAP ADDRESS.
 package main
 
@@ -29,12 +27,7 @@ func main() {
 				total += b.Count
 				fmt.Fprintf(w, "value_bucket{key=%q,le=\"%d\"} %d\n", fmt.Sprint(entry.Key...), b.High, total)
 			}
-			fmt.Fprintf(
-				w,
-				"value_bucket{key=%[1]q,le=\"+Inf\"} %[2]d\nvalue_count{key=%[1]q} %[2]d\n",
-				fmt.Sprint(entry.Key...),
-				total,
-			)
+			fmt.Fprintf(w, "value_bucket{key=%[1]q,le=\"+Inf\"} %[2]d\nvalue_count{key=%[1]q} %[2]d\n", fmt.Sprint(entry.Key...), total)
 		}
 	})
 	log.Fatal(http.ListenAndServe(os.Args[3], nil))

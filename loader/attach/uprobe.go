@@ -96,16 +96,16 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 			if probe.IsPattern(a.Name) {
 				continue
 			}
-			//lint:ignore ST1005 bpftrace's words
 			return nil, &Failure{
 				text + s.Name,
+				//lint:ignore ST1005 bpftrace's words
 				fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint),
 			}
 		}
 		if a.Offset > 0 && s.Size > 0 && a.Offset >= s.Size {
-			//lint:ignore ST1005 bpftrace's words
 			return nil, &Failure{
 				a.Text,
+				//lint:ignore ST1005 bpftrace's words
 				fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size),
 			}
 		}
