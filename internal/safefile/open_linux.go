@@ -3,6 +3,7 @@
 package safefile
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -139,8 +140,20 @@ func openFound(at, flags int, names uint64) (int, error) {
 		return -1, ErrNotRegular
 	}
 	// The link names this very file, whatever is at its path by now.
-	return unix.Open("/proc/self/fd/"+strconv.Itoa(at), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(
+		"/proc/self/fd/"+strconv.Itoa(at),
+		flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
+		0,
+	)
+	if err == unix.ENOENT { // the file exists, so its link must
+		return -1, errNoProc
+	}
+	return fd, err
 }
+
+// errNoProc is the error of any file where the links of descriptors are missing. It is not
+// fs.ErrNotExist: the file is there.
+var errNoProc = errors.New("is /proc not mounted? mount -t proc proc /proc")
 
 // reopen checks the file that find located with O_PATH, which has no effect on the file,
 // and opens it for reading when it is a regular file.

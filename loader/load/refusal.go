@@ -146,15 +146,20 @@ func fieldAt(m *manifest.Manifest, mp *manifest.Program, insn int) *manifest.Fie
 }
 
 // isPoison reports whether the instruction is what a failed CO-RE relocation
-// leaves: a call of the helper 0xbad2310.
+// leaves: a call of the helper 0xbad2310 or, in place of a load of 64 bits, a load of that number
+// into r10, which is read only.
 func isPoison(log []string) bool {
-	for _, line := range tail(log, 3) {
+	for _, line := range tail(log, poisonTail) {
 		if strings.Contains(line, "195896080") || strings.Contains(strings.ToLower(line), "0xbad2310") {
 			return true
 		}
 	}
 	return false
 }
+
+// poisonTail is how many lines before the end of a log the poison is: it is the last instruction,
+// with its error and up to two lines of statistics after it.
+const poisonTail = 4
 
 // lastReason is the log's last line that is neither an instruction nor state.
 func lastReason(log []string) string {

@@ -93,12 +93,17 @@ func TestLogLines(t *testing.T) {
 // TestFieldsOfRefusal: a field that the host lacks is named, with where to see those that it has.
 func TestFieldsOfRefusal(t *testing.T) {
 	poison := []string{"3: (85) call unknown#195896080", "invalid func unknown#195896080", "processed 4 insns"}
+	number := []string{
+		"; @ = REQ_OP_WRITE", "3: (18) r10 = 0xbad2310", "frame pointer is read only",
+		"verification time 6483 usec", "stack depth 40", "processed 4 insns",
+	}
 	for _, c := range []struct {
 		kind, typ  string
 		insn       int
 		log        []string
 		text, hint string
 	}{
+		{"kprobe", "struct sock", 3, number, "this kernel has no field x in struct sock", "bpftool btf dump"},
 		{"kprobe", "struct sock", 3, poison, "this kernel has no field x in struct sock", "bpftool btf dump"},
 		{"tracepoint", "struct trace_event_raw_sched_switch", 3, poison, "this kernel has no field x", "cat /sys/kernel/tracing/events/sched/sched_switch/format"},
 		{"tracepoint", "struct sock", 3, poison, "this kernel has no field x in struct sock", "bpftool btf dump"},

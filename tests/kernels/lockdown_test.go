@@ -138,7 +138,7 @@ run all begin
 	for what, want := range map[string]string{
 		"no-btf fentry":         "fentry:vfs_open: this kernel has no BTF (/sys/kernel/btf/vmlinux is missing), and such programs are checked against it",
 		"no-btf iter":           "iter:task: this kernel has no BTF (/sys/kernel/btf/vmlinux is missing), and such programs are checked against it",
-		"no-btf task":           "give its types with --btf FILE",
+		"no-btf task":           "pass its types with --btf FILE",
 		"no-btf kprobe":         "opened",
 		"ftrace-off kprobe":     "warning: kernel.ftrace_enabled is 0 on this machine",
 		"slow profile":          "the kernel allows at most 50 samples a second here (sysctl kernel.perf_event_max_sample_rate",

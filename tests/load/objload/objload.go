@@ -160,8 +160,11 @@ func processed(log string) int {
 	return n
 }
 
-// poison is what cilium/ebpf writes in place of an access that does not exist.
-const poison = "unknown#195896080"
+// isPoison reports whether a line of the verifier's log shows what cilium/ebpf writes in place of
+// an access that does not exist: a call of the helper 0xbad2310, or a load of that number into r10.
+func isPoison(line string) bool {
+	return strings.Contains(line, "unknown#195896080") || strings.Contains(line, "r10 = 0xbad2310")
+}
 
 const tail = 30 // lines of a log that are kept
 
@@ -178,7 +181,7 @@ func (r *Result) refused(err error) {
 		if text, ok := strings.CutPrefix(line, "; "); ok {
 			r.Line = text
 		}
-		if strings.Contains(line, poison) {
+		if isPoison(line) {
 			r.Absent = true
 		}
 	}
