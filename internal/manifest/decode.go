@@ -39,7 +39,13 @@ func (d *decoder) take(n uintptr) error {
 // a limit of their own.
 const maxNesting = 1000
 
-// decode reads the one object that data is into the struct that v points to.
+// DecodeJSON decodes the JSON value that data is into what v points to: a struct, with tags for all
+// of its fields, a slice, or a map from string to string. Unknown keys are ignored, and null leaves
+// what is there. Lists and maps of more than 32 MiB are an error. Errors quote nothing of
+// the content but keys and numbers.
+func DecodeJSON(data []byte, v any) error { return decode(data, v) }
+
+// decode reads the one value that data is into what v points to.
 func decode(data []byte, v any) error {
 	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}}
 	if err := d.value(reflect.ValueOf(v).Elem()); err != nil {
@@ -49,7 +55,7 @@ func decode(data []byte, v any) error {
 		return err
 	}
 	if d.next(); d.at < len(data) {
-		return &FormatError{Text: "text after the end of the JSON object"}
+		return &FormatError{Text: "text after the end of the JSON value"}
 	}
 	return nil
 }

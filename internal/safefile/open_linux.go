@@ -4,6 +4,7 @@ package safefile
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -168,4 +169,41 @@ func reopen(path string, find func() (int, error)) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// ReadIn is Read of the file that OpenIn opens.
+func ReadIn(root, path string, limit int64) ([]byte, error) {
+	f, err := OpenIn(root, path)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f, limit)
+}
+
+// ListIn returns the names in the directory at path below the directory root, resolved as OpenIn does,
+// without order. More than limit of them are an error that wraps ErrTooLarge.
+func ListIn(root, path string, limit int) ([]string, error) {
+	full := root + "/" + strings.TrimPrefix(path, "/")
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer unix.Close(dir)
+	fd, err := openat2(dir, path, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: full, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), full)
+	defer f.Close()
+	names, err := f.Readdirnames(limit + 1)
+	if err == nil && len(names) > limit {
+		err = &os.PathError{Op: "read", Path: full, Err: ErrTooLarge}
+	}
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	return names, nil
 }

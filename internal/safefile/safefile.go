@@ -28,10 +28,15 @@ func Read(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAll(f, limit)
+}
+
+// readAll reads and closes a file.
+func readAll(f *os.File, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = &os.PathError{Op: "read", Path: path, Err: ErrTooLarge}
+		err = &os.PathError{Op: "read", Path: f.Name(), Err: ErrTooLarge}
 	}
 	if err != nil {
 		return nil, err

@@ -166,3 +166,38 @@ func TestReadIsBounded(t *testing.T) {
 		t.Errorf("1 TiB of at most 1 KiB: %v", err)
 	}
 }
+
+// TestListIn: links lead to what is below the root, and no more names than asked for are kept.
+func TestListIn(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a/x", "a/y", "a/z"} {
+		os.MkdirAll(filepath.Join(root, name), 0o755)
+	}
+	os.WriteFile(filepath.Join(root, "file"), []byte("12345"), 0o644)
+	os.Symlink("/a", filepath.Join(root, "link"))
+	os.Symlink("../../../..", filepath.Join(root, "out"))
+	if names, err := ListIn(root, "/link", 3); err != nil || len(names) != 3 {
+		t.Errorf("%v, %v", names, err)
+	}
+	if names, err := ListIn(root, "a/x", 3); err != nil || len(names) != 0 {
+		t.Errorf("empty: %v, %v", names, err)
+	}
+	if names, err := ListIn(root, "out", 10); err != nil || len(names) != 4 {
+		t.Errorf("a link left the root: %v, %v", names, err)
+	}
+	if _, err := ListIn(root, "a", 2); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("three names of two: %v", err)
+	}
+	if _, err := ListIn(root, "none", 2); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if _, err := ListIn(root, "file", 2); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("%v", err)
+	}
+	if data, err := ReadIn(root, "file", 5); err != nil || string(data) != "12345" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := ReadIn(root, "file", 4); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("%v", err)
+	}
+}

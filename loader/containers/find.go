@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"btc/internal/spell"
+)
+
+// A Target is a container or pod that was found.
+type Target struct {
+	Kind  Kind
+	ID    string // or the UID of a pod
+	Label string // what messages call it: "web", "shop/web-0/nginx"; its short ID without a name
+	// Cgroups are the directories of its cgroups: those of its processes are in one of them, or
+	// below. A container has one.
+	Cgroups []string
+	inodes  []uint64
+	group   *Group
+}
+
+// Gone reports whether all cgroups of the target were removed.
+func (t *Target) Gone() bool {
+	for i, dir := range t.Cgroups {
+		if ino, err := inode(dir); err == nil && ino == t.inodes[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// NotFoundError says that there is no such container or pod here (yet).
+type NotFoundError struct {
+	Kind Kind
+	Name string
+	Why  string // "" or what is known besides
+	// Unreadable says that the reason may be that names could not be read.
+	Unreadable error
+}
+
+func (e *NotFoundError) Error() string {
+	text := fmt.Sprintf("there is no running %s %s on this host", e.Kind, e.Name)
+	if e.Unreadable != nil {
+		text = fmt.Sprintf("cannot look for %s %s among the names: %v", e.Kind, e.Name, e.Unreadable)
+	}
+	if e.Why != "" {
+		text += "; " + e.Why
+	}
+	return text
+}
+
+func (e *NotFoundError) Unwrap() error { return e.Unreadable }
+
+// AmbiguousError lists those that fit a name or the beginning of an ID.
+type AmbiguousError struct {
+	Kind       Kind
+	Name       string
+	Candidates []string // a line each: ID, runtime, name
+}
+
+func (e *AmbiguousError) Error() string {
+	n := e.Candidates
+	more, use := "", "ID"
+	if e.Kind != Container {
+		use = "UID"
+	}
+	if len(n) > maxCandidates {
+		more, n = fmt.Sprintf("\n  and %d more", len(n)-maxCandidates), n[:maxCandidates]
+	}
+	return fmt.Sprintf(
+		"%s %s is ambiguous, it may be:\n  %s%s\nuse the %s",
+		e.Kind,
+		e.Name,
+		strings.Join(n, "\n  "),
+		more,
+		use,
+	)
+}
+
+const maxCandidates = 20
+
+// A found group with its names.
+type named struct {
+	*Group
+	names *Names
+	label string
+	err   error // why it has none
+}
+
+// Container finds the running container with an ID, a name, POD/NAME or NAMESPACE/POD/NAME, or whose ID
+// begins with it. If there are pods it must be in one of them.
+func (h *Host) Container(name string, pods ...*Target) (*Target, error) {
+	all, err := h.all()
+	if err != nil {
+		return nil, err
+	}
+	var in []*named
+	for _, n := range h.describe(all) {
+		if n.Kind == Container && (len(pods) == 0 || slices.ContainsFunc(pods, func(t *Target) bool {
+			p := n.pod()
+			return p != nil && p.ID == t.ID && same(p.outer(), t.group.outer())
+		})) {
+			in = append(in, n)
+		}
+	}
+	if found := choose(in, func(n *named) bool { return n.ID == name }); found != nil {
+		return h.target(Container, name, nearest(found))
+	}
+	if found := choose(in, func(n *named) bool { return n.isCalled(name) }); found != nil {
+		return h.target(Container, name, found)
+	}
+	if found := choose(in, func(n *named) bool { return isHex(name, 1) && strings.HasPrefix(n.ID, name) }); found != nil {
+		return h.target(Container, name, found)
+	}
+	return nil, h.notFound(Container, name, in)
+}
+
+// Pod finds the running pod with a UID, NAMESPACE/NAME or NAME, or whose UID begins with it.
+func (h *Host) Pod(name string) (*Target, error) {
+	all, err := h.all()
+	if err != nil {
+		return nil, err
+	}
+	var in []*named
+	for _, n := range h.describe(all) {
+		if n.Kind != Container {
+			in = append(in, n)
+		}
+	}
+	if found := choose(in, func(n *named) bool { return n.ID == name }); found != nil {
+		return h.target(Pod, name, nearest(found))
+	}
+	if found := choose(in, func(n *named) bool { return n.isCalled(name) }); found != nil {
+		return h.target(Pod, name, found)
+	}
+	if found := choose(in, func(n *named) bool { return name != "" && strings.HasPrefix(n.ID, name) }); found != nil {
+		return h.target(Pod, name, found)
+	}
+	return nil, h.notFound(Pod, name, in)
+}
+
+// isCalled reports whether a name is that of a group: its own or the end of it.
+func (n *named) isCalled(name string) bool {
+	switch {
+	case n.names == nil || name == "":
+		return false
+	case name == n.label:
+		return true
+	case n.names.Sandbox:
+		return false
+	}
+	full := n.names.path(n.Kind)
+	return name == full || strings.HasSuffix(full, "/"+name)
+}
+
+// path is a name with that of the pod and its namespace: NAMESPACE/POD/CONTAINER.
+func (n *Names) path(kind Kind) string {
+	parts := []string{n.Namespace, n.Pod}
+	if kind == Container {
+		parts = append(parts, n.Container)
+		if n.Sandbox {
+			parts[2] = "(sandbox)"
+		}
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "/")
+}
+
+func choose(all []*named, fits func(n *named) bool) (out []*named) {
+	for _, n := range all {
+		if fits(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// nearest leaves those of the least distance: an ID names what the host itself runs, whatever users
+// and containers call their cgroups.
+func nearest(found []*named) []*named {
+	least := slices.MinFunc(found, func(a, b *named) int { return a.distance() - b.distance() }).distance()
+	return choose(found, func(n *named) bool { return n.distance() == least })
+}
+
+// all lists all groups. What was known of names before stays known.
+func (h *Host) all() ([]*Group, error) {
+	h.refresh()
+	return scan(h.cgroups)
+}
+
+// describe adds the names.
+func (h *Host) describe(all []*Group) []*named {
+	var out []*named
+	for _, g := range all {
+		n := &named{Group: g}
+		if g.Kind == Container {
+			n.names, n.err = h.names(g)
+		} else {
+			n.names, n.err = h.podNames(g, all)
+		}
+		n.label = h.label(g, n.names)
+		out = append(out, n)
+	}
+	return out
+}
+
+// label is what a group is called: a container within another one with that before it, "" if it has no
+// name.
+func (h *Host) label(g *Group, names *Names) string {
+	if names == nil {
+		return ""
+	}
+	text := names.path(g.Kind)
+	for o := g.outer(); o != nil; o = o.outer() {
+		outer := short(o.ID)
+		if n, _ := h.names(o); n != nil {
+			outer = n.path(Container)
+		}
+		text = outer + " > " + text
+	}
+	return text
+}
+
+// target is the one container or pod that was found, or an AmbiguousError.
+func (h *Host) target(kind Kind, name string, found []*named) (*Target, error) {
+	first := found[0]
+	t := &Target{Kind: first.Kind, ID: first.ID, Label: first.label, group: first.Group}
+	if t.Label == "" {
+		t.Label = short(t.ID)
+	}
+	for _, n := range found {
+		if n.ID != first.ID || n.Kind != first.Kind || !same(n.outer(), first.outer()) || n.User != first.User {
+			return nil, &AmbiguousError{kind, name, candidates(found)}
+		}
+		dir := h.cgroups + n.Path
+		ino, err := inode(dir)
+		if err != nil {
+			continue // removed meanwhile
+		}
+		if !slices.Contains(t.Cgroups, dir) {
+			t.Cgroups, t.inodes = append(t.Cgroups, dir), append(t.inodes, ino)
+		}
+	}
+	if t.Cgroups == nil {
+		return nil, &NotFoundError{Kind: kind, Name: name, Why: "it ended just now"}
+	}
+	return t, nil
+}
+
+// candidates describes groups, a line each.
+func candidates(found []*named) (out []string) {
+	width := minID
+	for i, a := range found { // as long as tells them apart
+		for _, b := range found[:i] {
+			for a.ID != b.ID && width < idLength && cut(a.ID, width) == cut(b.ID, width) {
+				width++
+			}
+		}
+	}
+	for _, n := range found {
+		id, runtime, label := n.ID, n.Runtime, n.label
+		if n.Kind != Pod {
+			id = cut(id, width)
+		}
+		if runtime == "" {
+			runtime = n.Kind.String()
+		}
+		if label == "" {
+			label = "(name unknown)"
+		}
+		if n.User > 0 {
+			label += fmt.Sprintf(" of user %d", n.User)
+		}
+		if slices.ContainsFunc(found, func(o *named) bool { return o.ID == n.ID && o.Path != n.Path }) {
+			label += ", cgroup " + n.Path
+		}
+		out = append(out, fmt.Sprintf("%s  %-10s  %s", id, runtime, label))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func cut(text string, n int) string { return text[:min(len(text), n)] }
+
+// notFound explains why none fits a name.
+func (h *Host) notFound(kind Kind, name string, in []*named) error {
+	e := &NotFoundError{Kind: kind, Name: name}
+	var labels []string
+	unnamed := 0
+	for _, n := range in {
+		switch {
+		case n.names != nil && !n.names.Sandbox:
+			labels = append(labels, n.label, n.names.path(n.Kind))
+			if path := n.names.path(n.Kind); strings.Contains(path, "/") {
+				labels = append(labels, path[strings.LastIndexByte(path, '/')+1:])
+			}
+		case n.Kind == PodmanPod:
+			e.Why = "podman keeps the names of its pods in a database: use the pod's ID"
+		case n.names == nil:
+			unnamed++
+			if n.err != nil && e.Unreadable == nil && !isHex(name, minID) {
+				e.Unreadable = n.err
+			}
+		}
+	}
+	if e.Unreadable != nil || e.Why != "" {
+		return e
+	}
+	near := spell.Nearest(name, labels)
+	switch {
+	case near != "":
+		e.Why = "did you mean " + near + "?"
+	case h.hasOld(kind, name):
+		e.Why = "its cgroup is one of version 1, and those of version 2 are needed"
+	case h.partial():
+		e.Why = "only a part of the cgroups is visible in this cgroup namespace: run it in the host's"
+	case unnamed > 0:
+		e.Why = fmt.Sprintf("%s that run and have no known name: %d", kind.String()+"s", unnamed)
+	}
+	return e
+}
+
+// hasOld reports whether a container or pod has a cgroup of version 1.
+func (h *Host) hasOld(kind Kind, name string) bool {
+	if h.old == "" {
+		return false
+	}
+	all, err := scan(h.old)
+	if err != nil {
+		return false
+	}
+	old := At(h.root, h.old, "")
+	return slices.ContainsFunc(old.describe(all), func(n *named) bool {
+		return (n.Kind == Container) == (kind == Container) && (strings.HasPrefix(n.ID, name) || n.isCalled(name))
+	})
+}
+
+// Times between two looks at the cgroups: the shortest, and how many times longer than a look takes.
+const (
+	shortestWait = 100 * time.Millisecond
+	waitShare    = 25
+)
+
+// Wait calls find, which looks for a container or pod, again and again until it is there. Other errors
+// than a NotFoundError end it, names that are not allowed to be read too.
+func (h *Host) Wait(ctx context.Context, find func() (*Target, error)) (*Target, error) {
+	for {
+		begin := time.Now()
+		t, err := find()
+		var absent *NotFoundError
+		if !errors.As(err, &absent) || denied(err) {
+			return t, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (%w)", ctx.Err(), err)
+		case <-time.After(max(shortestWait, waitShare*time.Since(begin))):
+		}
+	}
+}
+
+// denied reports whether files must not be read by this process. What waits would wait in vain.
+func denied(err error) bool { return errors.Is(err, fs.ErrPermission) }
