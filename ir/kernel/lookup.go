@@ -165,6 +165,23 @@ func (t *Target) Funcs(pattern string) []string {
 	return all
 }
 
+// Traceable lists the traceable functions with their modules, without prototypes.
+func (t *Target) Traceable() []Function {
+	if t.probes != nil {
+		return t.probes.Traceable()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []Function
+	t.fail(t.file.Funcs("", func(f targetfile.Func) bool {
+		if f.Traceable {
+			all = append(all, Function{Name: f.Name, Module: f.Module, Traceable: true, Kfunc: f.Kfunc})
+		}
+		return true
+	}))
+	return all
+}
+
 // RawTracepoint finds the arguments that a raw tracepoint's programs get. The
 // prototype's first parameter, the kernel's own void *, is omitted.
 func (t *Target) RawTracepoint(name string) (*Type, bool) {

@@ -102,6 +102,8 @@ type Param struct {
 type Prototype struct {
 	Params []Param
 	Result string // type of the return value
+	// Variadic: it has more parameters, which are not in Params.
+	Variadic bool
 }
 
 // Arguments holds the arguments that a program reads against a prototype: an argument

@@ -22,6 +22,7 @@ import (
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/report"
+	"btc/loader/resolve"
 )
 
 func TestGlob(t *testing.T) {
@@ -52,15 +53,20 @@ func one(p manifest.Program) *manifest.Manifest {
 }
 
 func TestMissingPoints(t *testing.T) {
-	p := manifest.Program{Kind: "uprobe", Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f"}}
+	p := manifest.Program{
+		Kind:   "uprobe",
+		Pos:    manifest.Pos{Line: 1, Col: 1},
+		Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f"},
+	}
 	_, err := Expand(look(t), one(p), Options{})
 	var f *report.Error
-	if !errors.As(err, &f) || f.Pos.Line != 1 || !IsMissing(err) {
+	if !errors.As(err, &f) || f.Pos.Line != 1 || !resolve.IsMissing(err) {
 		t.Errorf("got %v", err)
 	}
 	p.Attach.Missing = "warn"
 	x, err := Expand(look(t), one(p), Options{})
-	if err != nil || len(x.Plans) != 0 || len(x.Warnings) != 2 || !strings.Contains(x.Warnings[0], "Skipping") || !strings.Contains(x.Warnings[1], "Probe has no valid attach points") {
+	if err != nil || len(x.Plans) != 0 || len(x.Warnings) != 2 || !strings.Contains(x.Warnings[0], "Skipping") ||
+		!strings.Contains(x.Warnings[1], "Probe has no valid attach points") {
 		t.Errorf("got %v, %+v", err, x)
 	}
 	p.Attach.Missing = "ignore"
@@ -74,7 +80,12 @@ func TestMissingPoints(t *testing.T) {
 func TestPatternsWithoutMatch(t *testing.T) {
 	point := func(clause int, text, missing string) manifest.Program {
 		parts := strings.Split(text, ":")
-		return manifest.Program{Kind: parts[0], Clause: clause, Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: text, Target: parts[1], Name: parts[2], Missing: missing}}
+		return manifest.Program{
+			Kind:   parts[0],
+			Clause: clause,
+			Pos:    manifest.Pos{Line: 1, Col: 1},
+			Attach: manifest.Attach{Text: text, Target: parts[1], Name: parts[2], Missing: missing},
+		}
 	}
 	needTracepoints(t)
 	for _, tc := range []struct {
@@ -96,7 +107,9 @@ func TestPatternsWithoutMatch(t *testing.T) {
 		m.Config.Other = map[string]string{"missing_probes": tc.mode}
 		x, err := Expand(look(t), m, Options{})
 		if tc.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), "Probe has no valid attach points") || !IsMissing(err) {
+			if err == nil || !strings.Contains(err.Error(), tc.err) ||
+				!strings.Contains(err.Error(), "Probe has no valid attach points") ||
+				!resolve.IsMissing(err) {
 				t.Errorf("%+v: %v", tc, err)
 			}
 			continue
@@ -117,17 +130,21 @@ func TestTraceableFunctions(t *testing.T) {
 	for name, unsafe := range map[string]bool{"vfs_read": false, "vfs_write": true} {
 		p := &manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:" + name, Name: name}}
 		x := &expander{opts: Options{Functions: file}}
-		if err := x.checkFunction(p); (err != nil) != unsafe || unsafe && !IsMissing(err) {
+		if err := x.CheckFunction(p); (err != nil) != unsafe || unsafe && !resolve.IsMissing(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 		x.opts.Unsafe = true
-		if err := x.checkFunction(p); err != nil || len(x.warnings) > 0 != unsafe {
+		if err := x.CheckFunction(p); err != nil || len(x.warnings) > 0 != unsafe {
 			t.Errorf("%s, unsafe: %v, %v", name, err, x.warnings)
 		}
 	}
 	x := &expander{opts: Options{Functions: file}}
-	if err := x.readFunctions(); err != nil || len(x.functions) != 3 {
-		t.Errorf("%v, %v", x.functions, err)
+	if all, err := x.Functions(); err != nil || len(all) != 5 {
+		t.Errorf("%v, %v", all, err)
+	}
+	star := manifest.Attach{Name: "*"}
+	if all := resolve.Matching(x.functions, &star); len(all) != 2 || !all[1].Several {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -147,7 +164,14 @@ func needTracepoints(t *testing.T) {
 func TestLimits(t *testing.T) {
 	needTracepoints(t)
 	for key, want := range map[string]string{"max_probes": "exceeds the current limit of 2 probes", "max_bpf_progs": "BPF programs, which exceeds the current limit of 2"} {
-		m := one(manifest.Program{Kind: "tracepoint", UsesID: true, Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "tracepoint:sched:*", Target: "sched", Name: "*"}})
+		m := one(
+			manifest.Program{
+				Kind:   "tracepoint",
+				UsesID: true,
+				Pos:    manifest.Pos{Line: 1, Col: 1},
+				Attach: manifest.Attach{Text: "tracepoint:sched:*", Target: "sched", Name: "*"},
+			},
+		)
 		m.Config.Other = map[string]string{key: "2"}
 		_, err := Expand(look(t), m, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -158,7 +182,8 @@ func TestLimits(t *testing.T) {
 
 func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
 	p := manifest.Program{Kind: "iter", Attach: manifest.Attach{Text: "iter:bpf_map", Name: "bpf_map"}}
-	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil || !strings.Contains(err.Error(), "-p cannot be used") {
+	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil ||
+		!strings.Contains(err.Error(), "-p cannot be used") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -166,14 +191,25 @@ func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
 // Each match of a program that uses its attach point's number gets one of its
 // own, shared with matches of the same name.
 func TestNumbers(t *testing.T) {
-	e := &Expansion{Probes: map[int]string{}, Plans: []Plan{
-		{Prog: &manifest.Program{FirstID: 0, UsesID: true}, Matches: []Match{{Text: "a"}, {Text: "b"}, {Text: "c"}}},
-		{Prog: &manifest.Program{FirstID: 1}, Matches: []Match{{Text: "d"}, {Text: "e"}}},
-		{Prog: &manifest.Program{FirstID: 2, UsesID: true}, Matches: []Match{{Text: "f"}, {Text: "g"}}},
+	e := &Expansion{Probes: map[int]string{}, Plans: []resolve.Plan{
+		{
+			Prog:    &manifest.Program{FirstID: 0, UsesID: true},
+			Matches: []resolve.Match{{Text: "a"}, {Text: "b"}, {Text: "c"}},
+		},
+		{Prog: &manifest.Program{FirstID: 1}, Matches: []resolve.Match{{Text: "d"}, {Text: "e"}}},
+		{Prog: &manifest.Program{FirstID: 2, UsesID: true}, Matches: []resolve.Match{{Text: "f"}, {Text: "g"}}},
 	}}
-	e.Plans = append(e.Plans,
-		Plan{Prog: &manifest.Program{FirstID: 3, UsesID: true}, Matches: []Match{{Text: "h"}, {Text: "c"}}},
-		Plan{Prog: &manifest.Program{FirstID: 4, UsesID: true}, Matches: []Match{{Text: "u", USDT: []byte{1}}, {Text: "u", USDT: []byte{2}, Place: 1}}})
+	e.Plans = append(
+		e.Plans,
+		resolve.Plan{
+			Prog:    &manifest.Program{FirstID: 3, UsesID: true},
+			Matches: []resolve.Match{{Text: "h"}, {Text: "c"}},
+		},
+		resolve.Plan{
+			Prog:    &manifest.Program{FirstID: 4, UsesID: true},
+			Matches: []resolve.Match{{Text: "u", USDT: []byte{1}}, {Text: "u", USDT: []byte{2}, Variant: 1}},
+		},
+	)
 	e.number()
 	if first, later := e.Plans[0].Matches[2].ID, e.Plans[3].Matches[1].ID; first != later {
 		t.Errorf("one name has the numbers %d and %d", first, later)
@@ -190,9 +226,12 @@ func TestNumbers(t *testing.T) {
 
 // Kprobes and uprobes are attached in reverse, the others as written.
 func TestOrder(t *testing.T) {
-	e := &Expansion{Plans: []Plan{
+	e := &Expansion{Plans: []resolve.Plan{
 		{Prog: &manifest.Program{Name: "a", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "b", Kind: "tracepoint"}},
-		{Prog: &manifest.Program{Name: "c", Kind: "begin"}, Strategy: Virtual}, {Prog: &manifest.Program{Name: "d", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "e", Kind: "kretprobe"}},
+		{
+			Prog:     &manifest.Program{Name: "c", Kind: "begin"},
+			Strategy: resolve.Virtual,
+		}, {Prog: &manifest.Program{Name: "d", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "e", Kind: "kretprobe"}},
 	}}
 	got := ""
 	for _, i := range e.Order() {
@@ -211,9 +250,11 @@ func counted(t *testing.T, typ ebpf.ProgramType, at ebpf.AttachType) (*ebpf.Prog
 		t.Skip("skipped: cannot make BPF maps here: ", err)
 	}
 	t.Cleanup(func() { m.Close() })
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: typ, AttachType: at, License: "GPL", Instructions: asm.Instructions{
-		asm.LoadMapValue(asm.R1, m.FD(), 0), asm.Mov.Imm(asm.R2, 1),
-		asm.StoreXAdd(asm.R1, asm.R2, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	prog, err := ebpf.NewProgram(
+		&ebpf.ProgramSpec{Type: typ, AttachType: at, License: "GPL", Instructions: asm.Instructions{
+			asm.LoadMapValue(asm.R1, m.FD(), 0), asm.Mov.Imm(asm.R2, 1),
+			asm.StoreXAdd(asm.R1, asm.R2, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()}},
+	)
 	if err != nil {
 		t.Skip("skipped: cannot load BPF programs here: ", err)
 	}
@@ -249,13 +290,13 @@ func linked(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options
 	for i := range progs {
 		progs[i] = prog
 	}
-	made, err := plan.Attach(Programs{plan.Strategy, progs}, opts, h)
+	made, err := Attach(plan, Programs{plan.Strategy, progs}, opts, h)
 	if err != nil {
 		CloseAll(made.Links)
 		t.Fatal(err)
 	}
-	if plan.Probes(made) != len(plan.Matches) {
-		t.Errorf("%d probes of %d", plan.Probes(made), len(plan.Matches))
+	if made.Probes(plan) != len(plan.Matches) {
+		t.Errorf("%d probes of %d", made.Probes(plan), len(plan.Matches))
 	}
 	return made.Links, count
 }
@@ -266,7 +307,12 @@ func TestTracepoint(t *testing.T) {
 	}
 	needTracepoints(t)
 	for _, name := range []string{"sys_enter_getpriority", "sys_enter_getpriorit*"} {
-		count := attached(t, manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: name}}, ebpf.TracePoint, Options{})
+		count := attached(
+			t,
+			manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: name}},
+			ebpf.TracePoint,
+			Options{},
+		)
 		before := count()
 		for range 5 {
 			getpriority()
@@ -283,8 +329,21 @@ func TestDetach(t *testing.T) {
 		t.Skip("skipped: needs root")
 	}
 	needTracepoints(t)
-	links, count := linked(t, manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: "sys_enter_getpriorit*"}}, ebpf.TracePoint, Options{})
-	more, _ := linked(t, manifest.Program{Kind: "interval", Attach: manifest.Attach{Text: "i", Unit: "s", Count: 1}}, ebpf.PerfEvent, Options{})
+	links, count := linked(
+		t,
+		manifest.Program{
+			Kind:   "tracepoint",
+			Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: "sys_enter_getpriorit*"},
+		},
+		ebpf.TracePoint,
+		Options{},
+	)
+	more, _ := linked(
+		t,
+		manifest.Program{Kind: "interval", Attach: manifest.Attach{Text: "i", Unit: "s", Count: 1}},
+		ebpf.PerfEvent,
+		Options{},
+	)
 	links = append(links, more...)
 	before := count()
 	getpriority()
@@ -329,7 +388,12 @@ func TestUprobe(t *testing.T) {
 			}
 		}
 	}
-	count := attached(t, manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path, Addr: entry}}, ebpf.Kprobe, Options{})
+	count := attached(
+		t,
+		manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path, Addr: entry}},
+		ebpf.Kprobe,
+		Options{},
+	)
 	for range 3 {
 		exec.Command(path, "--version").Run()
 	}
@@ -347,12 +411,21 @@ func TestFirstByte(t *testing.T) {
 	if err := os.WriteFile(path, []byte("\x90\x90\x90\x90\xc3 no ELF file"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	attached(t, manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path}}, ebpf.Kprobe, Options{Unsafe: true})
+	attached(
+		t,
+		manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path}},
+		ebpf.Kprobe,
+		Options{Unsafe: true},
+	)
 }
 
 // A pattern that the compiler has expanded says so when nothing of it is here.
 func TestExpandedForAnotherKernel(t *testing.T) {
-	p := manifest.Program{Kind: "uprobe", Pos: manifest.Pos{Line: 1, Col: 1}, Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f", Missing: "ignore"}}
+	p := manifest.Program{
+		Kind:   "uprobe",
+		Pos:    manifest.Pos{Line: 1, Col: 1},
+		Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f", Missing: "ignore"},
+	}
 	m := one(p)
 	m.Target = "6.12.1"
 	m.Config.Other = map[string]string{"missing_probes": "error"}
@@ -367,8 +440,11 @@ func TestNoFunctionAtAddress(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
 	}
-	_, err := expandAddress(&manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:0x1000", Addr: 0x1000}})
-	if !IsMissing(err) || !strings.Contains(err.Error(), "kprobe:4096") || !strings.Contains(err.Error(), "0x1000") {
+	_, err := (&expander{}).Address(
+		&manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:0x1000", Addr: 0x1000}},
+	)
+	if !resolve.IsMissing(err) || !strings.Contains(err.Error(), "kprobe:4096") ||
+		!strings.Contains(err.Error(), "0x1000") {
 		t.Errorf("%v", err)
 	}
 }
@@ -439,8 +515,8 @@ func TestKprobeError(t *testing.T) {
 		{"vfs_read", 0, fmt.Errorf("a step: %w", unix.EINVAL), false, "does not let it be probed: invalid argument"},
 		{"vfs_read", 0, unix.EPERM, false, "operation not permitted"},
 	} {
-		err := kprobeError(probe.Kprobe, &Match{Group: "vmlinux", Name: c.name, Offset: c.offset}, c.err)
-		if IsMissing(err) != c.missing || !strings.Contains(err.Error(), c.want) {
+		err := kprobeError(probe.Kprobe, &resolve.Match{Group: "vmlinux", Name: c.name, Offset: c.offset}, c.err)
+		if resolve.IsMissing(err) != c.missing || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s+%d, %v: %v", c.name, c.offset, c.err, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/binary"
+	"btc/loader/resolve"
 )
 
 // findBinaries turns the file part of a uprobe into paths: a path or a pattern
@@ -34,8 +35,8 @@ func findBinaries(target string, pid int) ([]string, error) {
 			_, err = os.Stat(file)
 		}
 		if err != nil {
-			return nil, &missing{
-				text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target),
+			return nil, &resolve.Missing{
+				Text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target),
 			}
 		}
 		if isMember {
@@ -61,7 +62,9 @@ func findBinaries(target string, pid int) ([]string, error) {
 	if path, ok := binary.Library(target); ok {
 		return []string{path}, nil
 	}
-	return nil, &missing{text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target)}
+	return nil, &resolve.Missing{
+		Text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target),
+	}
 }
 
 // processRoot is the root directory of a process as seen from this process, "" when it is the same.

@@ -15,6 +15,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
+	"btc/loader/resolve"
 )
 
 // bpfTarget reads the target "bpf" or "bpf:ID" of a fentry or fexit of BPF
@@ -33,8 +34,8 @@ func bpfTarget(target string) (ebpf.ProgramID, bool) {
 
 // expandBPF finds the functions, subprograms included, of the BPF programs that
 // are loaded now. Tracing programs cannot be traced (the kernel's rule).
-func expandBPF(p *manifest.Program, only ebpf.ProgramID) (Plan, error) {
-	plan := Plan{Strategy: PerMatch}
+func expandBPF(p *manifest.Program, only ebpf.ProgramID) (resolve.Plan, error) {
+	plan := resolve.Plan{Strategy: resolve.PerMatch}
 	err := eachProgram(func(id ebpf.ProgramID, typ ebpf.ProgramType, functions []string) {
 		if only != 0 && id != only || typ == ebpf.Tracing || typ == ebpf.Extension {
 			return
@@ -43,16 +44,21 @@ func expandBPF(p *manifest.Program, only ebpf.ProgramID) (Plan, error) {
 			if probe.Glob(p.Attach.Name, name) {
 				plan.Matches = append(
 					plan.Matches,
-					Match{Text: fmt.Sprintf("%s:bpf:%d:%s", p.Kind, id, name), Group: "bpf", Name: name, BPF: id},
+					resolve.Match{
+						Text:  fmt.Sprintf("%s:bpf:%d:%s", p.Kind, id, name),
+						Group: "bpf",
+						Name:  name,
+						BPF:   id,
+					},
 				)
 			}
 		}
 	})
 	if err != nil {
-		return Plan{}, err
+		return resolve.Plan{}, err
 	}
 	if len(plan.Matches) == 0 {
-		return Plan{}, noMatch(p.Kind, p.Attach.Target+":"+p.Attach.Name)
+		return resolve.Plan{}, resolve.NoMatch(p.Kind, p.Attach.Target+":"+p.Attach.Name)
 	}
 	return plan, nil
 }
@@ -105,8 +111,7 @@ func functionNames(prog *ebpf.Program) []string {
 // listBPF lists the functions of BPF programs.
 func listBPF(kind, name string, only ebpf.ProgramID) ([]string, error) {
 	plan, err := expandBPF(&manifest.Program{Kind: kind, Attach: manifest.Attach{Target: "bpf", Name: name}}, only)
-	var gone *missing
-	if errors.As(err, &gone) {
+	if resolve.IsMissing(err) {
 		return nil, nil
 	}
 	var out []string

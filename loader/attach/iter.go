@@ -15,39 +15,26 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
+	"btc/loader/resolve"
 )
 
-// expandIter looks for the function that describes a kind of iterator, where the kernel's
-// types are available; without them loading decides.
-func expandIter(x *expander, p *manifest.Program) (Plan, error) {
-	kind := p.Attach.Name
-	if what, ok := hostinfo.IterOverMap[kind]; ok {
-		return Plan{}, &missing{
-			text: fmt.Sprintf(
-				"No matches for iter %s. It visits the %s of one map, which a script cannot name.",
-				kind,
-				what,
-			),
-		}
-	}
+// Iterator looks for the function that describes a kind of iterator, where the kernel's types are
+// available; without them loading decides.
+func (x *expander) Iterator(kind string) (bool, error) {
 	if x.opts.PID != 0 && !ofProcess[kind] {
-		return Plan{}, fmt.Errorf("-p cannot be used: the objects of iter:%s do not belong to a process", kind)
+		return false, fmt.Errorf("-p cannot be used: the objects of iter:%s do not belong to a process", kind)
 	}
-	if kernel, err := x.host.Types().Kernel(); err == nil {
-		switch proto, err := findFunc(kernel, "bpf_iter_"+p.Attach.Name); {
-		case err != nil:
-			return Plan{}, err
-		case proto == nil:
-			return Plan{}, &missing{text: fmt.Sprintf("this kernel has no iterator %s.", p.Attach.Name)}
-		}
+	kernel, err := x.host.Types().Kernel()
+	if err != nil {
+		return true, nil
 	}
-	return expandOne(x, p)
+	proto, err := findFunc(kernel, "bpf_iter_"+kind)
+	return proto != nil, err
 }
 
 // attachIter makes the link; Iterator reads it. One with a path is pinned there
 // in its stead, and lives on.
-func attachIter(plan *Plan, m *Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
+func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
 	l, err := linkIter(prog.FD(), infoFor(m.Name, o.PID))
 	if o.PID != 0 && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL)) {
 		return nil, fmt.Errorf("-p of an iterator needs Linux 6.1: %w", err)

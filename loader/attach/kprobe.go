@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -21,99 +20,36 @@ import (
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
+	"btc/loader/resolve"
 )
-
-// function is a kernel function that may be probed.
-type function struct {
-	name, module string
-	several      bool // functions of one module have the name
-}
 
 var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
 
-// expandKprobe handles kprobes and kretprobes: a name matches itself, a pattern the
-// functions that the kernel lists as traceable.
-func expandKprobe(x *expander, p *manifest.Program) (Plan, error) {
-	a := &p.Attach
-	if a.Target != "" && a.Target != "vmlinux" && !probe.IsPattern(a.Target) && !moduleLoaded(a.Target) {
-		return Plan{}, &missing{text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
+// CheckKprobes returns the error of every kprobe on a kernel without them, with the message of a
+// function that does not exist.
+func (x *expander) CheckKprobes(p *manifest.Program) error {
+	if haveKprobes() {
+		return nil
 	}
-	if !haveKprobes() {
-		return Plan{}, x.noKprobes(p)
-	}
-	if a.Name == "" {
-		return expandAddress(p)
-	}
-	p = onThisMachine(p)
-	a = &p.Attach
-	if !probe.IsPattern(a.Name) && !probe.IsPattern(a.Target) {
-		if err := x.checkFunction(p); err != nil {
-			return Plan{}, err
-		}
-		several, err := x.severalOf(a)
-		return Plan{
-			Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name, Offset: a.Offset, Several: several}},
-		}, err
-	}
-	if err := x.readFunctions(); err != nil {
-		return Plan{}, err
-	}
-	plan := Plan{}
-	for _, f := range x.matching(a) {
-		text := p.Kind + ":"
-		if a.Target != "" {
-			text += f.module + ":"
-		}
-		plan.Matches = append(
-			plan.Matches,
-			Match{Text: text + f.name, Group: f.module, Name: f.name, Several: f.several},
-		)
-	}
-	if len(plan.Matches) == 0 {
-		what := a.Name
-		if a.Target != "" {
-			what = a.Target + ":" + a.Name
-		}
-		return Plan{}, noMatch(p.Kind, what)
-	}
-	return plan, nil
-}
-
-// noKprobes is the error of every kprobe on a kernel without them, in the words of
-// any function that is not there.
-func (x *expander) noKprobes(p *manifest.Program) error {
 	a := &p.Attach
 	what := strings.TrimPrefix(a.Text, p.Kind+":")
 	if a.Name == "" {
 		what = strconv.FormatUint(a.Addr, 10)
 	}
-	err := &missing{
-		text:    "No matches for " + p.Kind + " " + what + ".",
-		pattern: probe.IsPattern(a.Target + a.Name),
-		why:     errNoKprobes.Error(),
+	err := &resolve.Missing{
+		Text:    "No matches for " + p.Kind + " " + what + ".",
+		Pattern: probe.IsPattern(a.Target + a.Name),
+		Why:     errNoKprobes.Error(),
 	}
-	if x.opts.Unsafe && !err.pattern { // no list is asked then, only the kernel
-		err.text = "Unable to attach probe: " + p.Kind + ":" + what + "."
+	if x.opts.Unsafe && !err.Pattern { // no list is asked then, only the kernel
+		err.Text = "Unable to attach probe: " + p.Kind + ":" + what + "."
 	}
 	return err
 }
 
-// distinct reports whether all functions have names of their own: links of many
-// functions find them by name only.
-func distinct(matches []Match) bool {
-	names := map[string]bool{}
-	for i := range matches {
-		if names[matches[i].Name] {
-			return false
-		}
-		names[matches[i].Name] = true
-	}
-	return true
-}
-
-// checkFunction checks a function against the user's list. Without one, the kernel itself
+// CheckFunction checks a function against the user's list. Without one, the kernel itself
 // reports when the probe is attached.
-func (x *expander) checkFunction(p *manifest.Program) error {
+func (x *expander) CheckFunction(p *manifest.Program) error {
 	if x.opts.Functions == "" {
 		return nil
 	}
@@ -121,11 +57,11 @@ func (x *expander) checkFunction(p *manifest.Program) error {
 	if err := x.readFunctions(); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(x.functions, func(f function) bool { return f.name == name }) {
+	if slices.ContainsFunc(x.functions, func(f resolve.Function) bool { return f.Name == name }) {
 		return nil
 	}
 	if !x.opts.Unsafe {
-		return noMatch(p.Kind, strings.TrimPrefix(p.Attach.Target+":"+name, ":"))
+		return resolve.NoMatch(p.Kind, strings.TrimPrefix(p.Attach.Target+":"+name, ":"))
 	}
 	x.warn(
 		p,
@@ -134,18 +70,18 @@ func (x *expander) checkFunction(p *manifest.Program) error {
 	return nil
 }
 
-// expandAddress turns an address into the function it is in and an offset: which every
+// Address turns an address into the function it is in and an offset: which every
 // kernel version accepts.
-func expandAddress(p *manifest.Program) (Plan, error) {
+func (x *expander) Address(p *manifest.Program) (resolve.Match, error) {
 	a := &p.Attach
 	k, err := hostinfo.LoadKallsyms()
 	if err != nil {
-		return Plan{}, fmt.Errorf("the addresses of kernel functions cannot be read: %w", err)
+		return resolve.Match{}, fmt.Errorf("the addresses of kernel functions cannot be read: %w", err)
 	}
 	sym, off, ok := k.Lookup(a.Addr)
 	if !ok {
-		return Plan{}, &missing{
-			text: fmt.Sprintf(
+		return resolve.Match{}, &resolve.Missing{
+			Text: fmt.Sprintf(
 				"Unable to attach probe: %s:%d: no kernel function is at address %#x.",
 				p.Kind,
 				a.Addr,
@@ -153,7 +89,7 @@ func expandAddress(p *manifest.Program) (Plan, error) {
 			),
 		}
 	}
-	return Plan{Matches: []Match{{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}}}, nil
+	return resolve.Match{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}, nil
 }
 
 // haveKprobes: as a perf event source (4.17) or by tracefs.
@@ -183,15 +119,10 @@ func (x *expander) readFunctions() error {
 	if x.functions != nil {
 		return nil
 	}
-	x.functions = make([]function, 0, 50_000) // kernels have some 40,000
-	add := func(f function) {
-		if f.module == "" {
-			f.module = "vmlinux"
-		}
-		if dangerous(f.name) ||
-			strings.HasPrefix(f.name, "__") &&
-				(strings.HasPrefix(f.name, "__ftrace_invalid_address__") || strings.HasPrefix(f.name, "__pfx_") || strings.HasPrefix(f.name, "__cfi_")) {
-			return
+	x.functions = make([]resolve.Function, 0, 50_000) // kernels have some 40,000
+	add := func(f resolve.Function) {
+		if f.Module == "" {
+			f.Module = resolve.Vmlinux
 		}
 		x.functions = append(x.functions, f)
 	}
@@ -209,52 +140,15 @@ func (x *expander) readFunctions() error {
 		return fmt.Errorf("the list of kernel functions cannot be read: %w", err)
 	}
 	k.Each(func(s hostinfo.Symbol) bool {
-		add(function{name: s.Name, module: s.Module})
+		add(resolve.Function{Name: s.Name, Module: s.Module})
 		return true
 	})
 	return nil
 }
 
-// dangerous are functions that the kernel lists as traceable but that patterns do not
-// match: machines have hung. The kernel's own tests of multi-kprobe links exclude the same
-// ones (kprobe_multi_test.c). They can be given by name.
-func dangerous(name string) bool {
-	switch name {
-	case "arch_cpu_idle", "default_idle", "bpf_dispatcher_xdp_func":
-		return true
-	}
-	return strings.HasPrefix(name, "rcu_")
-}
-
-// matching are the functions that match an attach point's pattern, sorted, with static
-// functions of one name and module listed once.
-func (x *expander) matching(a *manifest.Attach) []function {
-	var out []function
-	for _, f := range x.functions {
-		if probe.Glob(a.Name, f.name) && (a.Target == "" || probe.Glob(a.Target, f.module)) {
-			out = append(out, f)
-		}
-	}
-	sort.Slice(out, func(i, j int) bool {
-		if out[i].name != out[j].name {
-			return out[i].name < out[j].name
-		}
-		return out[i].module < out[j].module
-	})
-	kept := out[:0]
-	for _, f := range out {
-		if n := len(kept); n > 0 && kept[n-1].name == f.name && kept[n-1].module == f.module {
-			kept[n-1].several = true
-			continue
-		}
-		kept = append(kept, f)
-	}
-	return kept
-}
-
 // readFilterFunctions reads lines of the form "name" or "name [module]", from a
 // file or, for "", tracefs.
-func readFilterFunctions(path string, add func(function)) error {
+func readFilterFunctions(path string, add func(resolve.Function)) error {
 	if path == "" {
 		dir, err := hostinfo.Tracefs()
 		if err != nil {
@@ -268,12 +162,18 @@ func readFilterFunctions(path string, add func(function)) error {
 	}
 	for line := range strings.Lines(string(text)) {
 		name, module, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		add(function{name: name, module: strings.Trim(module, "[] ")})
+		add(resolve.Function{Name: name, Module: strings.Trim(module, "[] ")})
 	}
 	return nil
 }
 
-func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.Host) (io.Closer, error) {
+func attachKprobe(
+	plan *resolve.Plan,
+	m *resolve.Match,
+	prog *ebpf.Program,
+	_ Options,
+	_ *host.Host,
+) (io.Closer, error) {
 	ret := plan.Prog.Kind == probe.Kretprobe
 	o := &link.KprobeOptions{Offset: m.Offset}
 	attach := link.Kprobe
@@ -300,7 +200,7 @@ func attachKprobe(plan *Plan, m *Match, prog *ebpf.Program, _ Options, _ *host.H
 // with one function that cannot be probed, so the list is bisected until these are
 // alone; they are left out. A link that names functions has the first of each name:
 // those that share a name with others have a link of their own, by address.
-func attachKprobeMulti(plan *Plan, prog *ebpf.Program) (l io.Closer, refused []string, err error) {
+func attachKprobeMulti(plan *resolve.Plan, prog *ebpf.Program) (l io.Closer, refused []string, err error) {
 	names := map[string]uint64{}
 	several := map[string]bool{}
 	for i := range plan.Matches {
@@ -348,7 +248,7 @@ func attachKprobeMulti(plan *Plan, prog *ebpf.Program) (l io.Closer, refused []s
 		}
 	}
 	if err == nil && len(all) == 0 {
-		err = &missing{text: "none of the functions can be probed"}
+		err = &resolve.Missing{Text: "none of the functions can be probed"}
 	}
 	if err != nil {
 		all.Close()
@@ -393,13 +293,13 @@ func (c closers) Close() error {
 // return ENOENT, EINVAL or EADDRNOTAVAIL, by version and by the way of attaching. The library
 // returns ErrNotExist for a bad offset, too, and for a function that exists and is refused: it
 // tries the name of a system call's function then, and returns the error of that.
-func kprobeError(kind string, m *Match, err error) error {
+func kprobeError(kind string, m *resolve.Match, err error) error {
 	absent := errors.Is(err, os.ErrNotExist)
 	k, kerr := kallsyms()
 	known := kerr == nil && len(k.Find(m.Name)) > 0
 	switch {
 	case kerr == nil && !known, absent && kerr != nil && m.Offset == 0:
-		return noMatch(kind, strings.TrimPrefix(m.Group+":"+m.Name, ":"))
+		return resolve.NoMatch(kind, strings.TrimPrefix(m.Group+":"+m.Name, ":"))
 	case absent && m.Offset > 0:
 		//lint:ignore ST1005 bpftrace's words
 		return errors.New("Possible attachment attempt in the middle of an instruction, try a different offset.")

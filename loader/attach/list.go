@@ -3,7 +3,6 @@
 package attach
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
+	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
 
@@ -50,8 +50,7 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 			parts = []string{"*", parts[0]} // of all files of the process
 		}
 		all, err := list(x, t.Kind, parts)
-		var gone *missing
-		if err != nil && exact && !errors.As(err, &gone) {
+		if err != nil && exact && !resolve.IsMissing(err) {
 			return nil, fmt.Errorf("%s: %w", t.Kind, err)
 		}
 		out = append(out, all...)
@@ -86,7 +85,7 @@ func listExpanded(x *expander, kind string, parts []string) ([]string, error) {
 		}
 		return listBPF(kind, a.Name, id)
 	}
-	plan, err := providers[kind].expand(x, &manifest.Program{Kind: kind, Attach: a})
+	plan, err := resolve.One(x, &manifest.Program{Kind: kind, Attach: a})
 	var out []string
 	for i := range plan.Matches {
 		out = append(out, plan.Matches[i].Text)
@@ -105,10 +104,11 @@ func listFunctions(x *expander, kind string, parts []string) ([]string, error) {
 	var out []string
 	for _, f := range x.functions {
 		switch {
-		case len(parts) == 1 && probe.Glob(parts[0], f.name):
-			out = append(out, kind+":"+f.name)
-		case len(parts) == 2 && probe.Glob(parts[0], f.module) && probe.Glob(parts[1], f.name):
-			out = append(out, kind+":"+f.module+":"+f.name)
+		case resolve.Excluded(f.Name):
+		case len(parts) == 1 && probe.Glob(parts[0], f.Name):
+			out = append(out, kind+":"+f.Name)
+		case len(parts) == 2 && probe.Glob(parts[0], f.Module) && probe.Glob(parts[1], f.Name):
+			out = append(out, kind+":"+f.Module+":"+f.Name)
 		}
 	}
 	return out, nil

@@ -18,6 +18,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/hostinfo"
+	"btc/loader/resolve"
 )
 
 // Several functions of a kernel may have one name: static functions of files, of
@@ -25,10 +26,10 @@ import (
 // newer kernels refuse it (EADDRNOTAVAIL), older ones take the first. A probe of
 // such a name is one of each of the functions, by address.
 
-// severalOf reports whether several functions have the name of a kprobe, where the
+// Several reports whether several functions have the name of a kprobe, where the
 // kernel does not say so itself when the probe is attached. Kernels with
 // kprobe.session (6.10) do.
-func (x *expander) severalOf(a *manifest.Attach) (bool, error) {
+func (x *expander) Several(a *manifest.Attach) (bool, error) {
 	ofModule := a.Target != "" && a.Target != "vmlinux"
 	if ofModule { // the kernel looks for the name alone
 		return true, nil
@@ -41,7 +42,7 @@ func (x *expander) severalOf(a *manifest.Attach) (bool, error) {
 	}
 	n := 0
 	for i := range x.functions {
-		if x.functions[i].name == a.Name {
+		if x.functions[i].Name == a.Name {
 			n++
 		}
 	}
@@ -96,14 +97,14 @@ func inModules(pattern, module string) bool {
 
 // attachNamesakes probes each function of a match's name; those that the kernel refuses are
 // skipped, unless it refuses all.
-func attachNamesakes(m *Match, prog *ebpf.Program, ret bool) (io.Closer, error) {
+func attachNamesakes(m *resolve.Match, prog *ebpf.Program, ret bool) (io.Closer, error) {
 	all, err := addressesOf(map[string]bool{m.Name: true}, m.Group)
 	if err != nil {
 		return nil, err
 	}
 	addrs := all[m.Name]
 	if len(addrs) == 0 {
-		return nil, noMatch(kindOf(ret), strings.TrimPrefix(m.Group+":"+m.Name, ":"))
+		return nil, resolve.NoMatch(kindOf(ret), strings.TrimPrefix(m.Group+":"+m.Name, ":"))
 	}
 	attr, err := probeEvent("kprobe", ret)
 	if err != nil {

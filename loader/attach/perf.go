@@ -16,6 +16,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
+	"btc/loader/resolve"
 )
 
 // fds closes several descriptors; closing a perf event detaches its program.
@@ -111,29 +112,13 @@ func clock(a *manifest.Attach) *unix.PerfEventAttr {
 	return attr
 }
 
-func attachProfile(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+func attachProfile(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
 	return openAll(clock(&p.Prog.Attach), prog, o, h)
 }
 
 // attachInterval fires on the first CPU, whatever -p says.
-func attachInterval(p *Plan, _ *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
+func attachInterval(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
 	return openPerCPU(h.Online, true, opener(clock(&p.Prog.Attach), prog))
-}
-
-// eventName is the event of a software or hardware probe: the parser may leave
-// it in either part.
-func eventName(a *manifest.Attach) string {
-	if a.Name != "" {
-		return a.Name
-	}
-	return a.Target
-}
-
-func expandCounter(x *expander, p *manifest.Program) (Plan, error) {
-	if _, ok := probe.FindEvent(p.Kind, eventName(&p.Attach)); !ok {
-		return Plan{}, noMatch(p.Kind, eventName(&p.Attach))
-	}
-	return expandOne(x, p)
 }
 
 // eventType is the type of the perf events that probes of a kind count.
@@ -144,10 +129,10 @@ func eventType(kind string) uint32 {
 	return unix.PERF_TYPE_SOFTWARE
 }
 
-func attachCounter(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+func attachCounter(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
 	a := &p.Prog.Attach
 	attr := &unix.PerfEventAttr{Type: eventType(p.Prog.Kind), Size: unix.PERF_ATTR_SIZE_VER5}
-	e, ok := probe.FindEvent(p.Prog.Kind, eventName(a))
+	e, ok := probe.FindEvent(p.Prog.Kind, resolve.EventName(a))
 	if !ok {
 		return nil, errors.New("unknown event")
 	}
@@ -159,7 +144,7 @@ func attachCounter(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Hos
 	if errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf(
 			"this machine has no counter %s (virtual machines often have none): %w",
-			eventName(a),
+			resolve.EventName(a),
 			err,
 		)
 	}
@@ -178,7 +163,13 @@ const kernelHalf = 1 << 63
 
 // attachWatchpoint watches a kernel address on all CPUs, a user address in one
 // process: that of -p, or the child of -c with all that it starts.
-func attachWatchpoint(p *Plan, _ *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+func attachWatchpoint(
+	p *resolve.Plan,
+	_ *resolve.Match,
+	prog *ebpf.Program,
+	o Options,
+	h *host.Host,
+) (io.Closer, error) {
 	a := &p.Prog.Attach
 	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1}
 	attr.Ext1, attr.Ext2 = a.Addr, uint64(a.Len)

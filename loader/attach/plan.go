@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -22,9 +21,9 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/adapt"
 	"btc/loader/host"
 	"btc/loader/report"
+	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
 
@@ -69,42 +68,9 @@ func (o *Options) wants(kind string) bool {
 	return o.Mode == ""
 }
 
-// Match is one attach site on this host.
-type Match struct {
-	Text   string // "kprobe:vfs_read", the value of the builtin probe
-	ID     int    // number of the attach point, for programs that use it
-	Group  string // tracepoint category; kernel module
-	Name   string // function, symbol or event
-	Path   string // uprobe: file
-	Offset uint64 // kprobe: bytes after the start of Name; uprobe: offset in the file
-
-	Several bool // kprobe: several functions have the name, or it is ambiguous without the module
-
-	BPF ebpf.ProgramID // program that the function Name belongs to; 0: the kernel
-
-	// Of usdt probes:
-	Semaphore uint64 // offset in the file of the counter, 0: none
-	USDT      []byte // locations of the arguments, see usdt.Encode
-	More      bool   // another location of a probe that has been counted
-	Place     int    // number of the variant of its argument locations, from 0, among those of the probe
-	SameAs    int    // 1 + index of the match whose program serves this one, too; 0: none
-}
-
-// Plan says where one program is attached. It does not change once Expand has made it.
-type Plan struct {
-	Prog    *manifest.Program
-	Matches []Match
-	// Strategy is how the matches are loaded and linked.
-	Strategy   Strategy
-	AttachType ebpf.AttachType // of Multi
-	Direction  string          // of SharedRaw: sys_enter, sys_exit
-	// OnlyPID: the program must be loaded with a test for this process; 0: all.
-	OnlyPID int
-}
-
 // Expansion is the result of Expand.
 type Expansion struct {
-	Plans    []Plan
+	Plans    []resolve.Plan
 	Warnings []string
 	// Probes names each attach point by its number.
 	Probes map[int]string
@@ -128,11 +94,10 @@ func (e *Expansion) Close() {
 	}
 }
 
-// provider is how one kind of attach point is expanded and attached.
+// provider is how one kind of attach point is attached and listed.
 type provider struct {
-	expand func(*expander, *manifest.Program) (Plan, error)
 	// attach makes the link of one match.
-	attach func(*Plan, *Match, *ebpf.Program, Options, *host.Host) (io.Closer, error)
+	attach func(*resolve.Plan, *resolve.Match, *ebpf.Program, Options, *host.Host) (io.Closer, error)
 	// reverse: attached in reverse order of declaration, because the kernel runs
 	// the program attached last first.
 	reverse bool
@@ -149,117 +114,45 @@ var providers map[string]provider
 func init() {
 	providers = map[string]provider{
 		probe.Kprobe: {
-			expand:  expandKprobe,
 			attach:  attachKprobe,
 			reverse: true,
 			allPIDs: true,
 			list:    listFunctions,
 		},
-		probe.Kretprobe:  {expand: expandKprobe, attach: attachKprobe, allPIDs: true, list: listFunctions},
-		probe.Tracepoint: {expand: expandTracepoint, attach: attachTracepoint, allPIDs: true, list: listExpanded},
+		probe.Kretprobe:  {attach: attachKprobe, allPIDs: true, list: listFunctions},
+		probe.Tracepoint: {attach: attachTracepoint, allPIDs: true, list: listExpanded},
 		probe.RawTracepoint: {
-			expand:  expandRawTracepoint,
 			attach:  attachRawTracepoint,
 			allPIDs: true,
 			list:    listExpanded,
 		},
 		probe.Fentry: {
-			expand:  expandTracing,
 			attach:  attachTracing,
 			reverse: true,
 			allPIDs: true,
 			list:    listExpanded,
 		},
 		probe.Fexit: {
-			expand:  expandTracing,
 			attach:  attachTracing,
 			reverse: true,
 			allPIDs: true,
 			list:    listExpanded,
 		},
-		probe.Uprobe:     {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Uretprobe:  {expand: expandUprobe, attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Profile:    {expand: expandOne, attach: attachProfile, list: listTimers},
-		probe.Interval:   {expand: expandOne, attach: attachInterval, list: listTimers},
-		probe.Software:   {expand: expandCounter, attach: attachCounter, list: listCounters},
-		probe.Hardware:   {expand: expandCounter, attach: attachCounter, list: listCounters},
-		probe.Watchpoint: {expand: expandOne, attach: attachWatchpoint},
-		probe.Begin:      {expand: expandVirtual},
-		probe.End:        {expand: expandVirtual},
-		probe.Self:       {expand: expandVirtual, list: listSelf},
-		probe.Test:       {expand: expandVirtual},
-		probe.Bench:      {expand: expandVirtual},
-		probe.USDT:       {expand: expandUSDT, attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Iter:       {expand: expandIter, attach: attachIter, list: listIterators},
+		probe.Uprobe:     {attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Uretprobe:  {attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Profile:    {attach: attachProfile, list: listTimers},
+		probe.Interval:   {attach: attachInterval, list: listTimers},
+		probe.Software:   {attach: attachCounter, list: listCounters},
+		probe.Hardware:   {attach: attachCounter, list: listCounters},
+		probe.Watchpoint: {attach: attachWatchpoint},
+		probe.Begin:      {},
+		probe.End:        {},
+		probe.Self:       {list: listSelf},
+		probe.Test:       {},
+		probe.Bench:      {},
+		probe.USDT:       {attach: attachUprobe, reverse: true, list: listExpanded},
+		probe.Iter:       {attach: attachIter, list: listIterators},
 	}
-}
-
-func expandOne(_ *expander, p *manifest.Program) (Plan, error) {
-	return Plan{Matches: []Match{{Text: p.Attach.Text, Name: p.Attach.Name, Offset: p.Attach.Addr}}}, nil
-}
-
-func expandVirtual(_ *expander, p *manifest.Program) (Plan, error) {
-	return Plan{Strategy: Virtual, Matches: []Match{{Text: p.Attach.Text}}}, nil
-}
-
-// missing is the error of an attach point that does not exist here; the script's
-// missing_probes decides what follows.
-type missing struct {
-	text    string
-	pattern bool   // a pattern that nothing matches
-	why     string // more about it, or ""
-}
-
-// foreign is a missing point that this architecture cannot have and another one
-// has: for a script that runs on both it is not a mistake, so it is only warned of.
-type foreign struct{ *missing }
-
-func (f *foreign) Unwrap() error { return f.missing }
-
-func (m *missing) Error() string { return m.text }
-
-// notes are the lines below the attach point in a message.
-func (m *missing) notes() []string {
-	if m.why == "" {
-		return nil
-	}
-	return []string{m.why}
-}
-
-// noMatch is the message for a pattern or name without a match.
-func noMatch(kind, what string) error {
-	return &missing{text: "No matches for " + kind + " " + what + ".", pattern: probe.IsPattern(what)}
-}
-
-// RemovedProbe is the warning of a clause whose attach points are all missing.
-const RemovedProbe = "Probe has no valid attach points. It is being removed which may cause issues with program behavior."
-
-// expected is the last part of errors that missing_probes can turn into warnings.
-const expected = " If this is expected, set the 'missing_probes' config variable to 'warn'."
-
-// NoAttachPoints is the error of such a clause.
-const NoAttachPoints = "Probe has no valid attach points." + expected
-
-// Skipping is the warning of a missing attach point.
-func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Skipping." }
-
-// empty does what the script wants of clauses without any attach point.
-func (x *Expansion) empty(m *manifest.Manifest, clauses adapt.Clauses) error {
-	for _, l := range clauses.Empty(m) {
-		f := &report.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Texts}
-		if l.Mode == "warn" {
-			f.Text = RemovedProbe
-			x.Warnings = append(x.Warnings, f.Warning())
-			continue
-		}
-		if l.First.Attach.Missing == "ignore" { // a member of a pattern, which the compiler expanded
-			f.Hint = "the pattern stands for what it matched in Linux " + m.Target +
-				", and none of that exists here: compile the script for this kernel (btc compile --target)"
-		}
-		f.Cause = &missing{text: f.Text}
-		return f
-	}
-	return nil
 }
 
 // expander holds what several attach points share while they are expanded.
@@ -267,24 +160,11 @@ type expander struct {
 	host      *host.Host
 	opts      Options
 	files     *symbols.Files
-	functions []function // traceable kernel functions, read once
+	functions []resolve.Function // traceable kernel functions, read once
 	warnings  []*report.Error
 
 	switchedOff bool // the warning that function probes do not run was reported
 }
-
-// limit is the value of the settings max_probes, how many attach sites all patterns
-// together may match, and max_bpf_progs, how many programs may be loaded.
-func limit(m *manifest.Manifest, key string) int {
-	if n, err := strconv.Atoi(m.Config.Other[key]); err == nil && n > 0 {
-		return n
-	}
-	return 1024
-}
-
-// maxPlaces bounds the matches of all attach points together, whatever max_probes says: each
-// takes memory before anything is loaded.
-const maxPlaces = 1 << 18
 
 // maxAbsent is how many missing attach points are reported.
 const maxAbsent = 20
@@ -300,85 +180,14 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 			out.Close()
 		}
 	}()
-	total, programs := 0, 0
-	clauses := adapt.Clauses{}
-	var absent []error // of missing attach points: all are reported
-	for i := range m.Programs {
-		p := &m.Programs[i]
-		if !opts.wants(p.Kind) {
-			continue
-		}
-		plan, err := x.expand(p)
-		var gone *missing
-		var elsewhere *foreign
-		var failed *Failure
-		switch {
-		case errors.As(err, &failed) && adapt.Mode(p) != "error":
-			if adapt.Mode(p) == "warn" {
-				out.Warnings = append(out.Warnings, failed.report(m, p).Warning())
-			}
-			clauses.Keep(p) // it is there
-			continue
-		case errors.As(err, &failed):
-			return nil, failed.report(m, p)
-		}
-		if errors.As(err, &gone) {
-			switch clauses.Lose(p, gone.text, gone.pattern, errors.As(err, &elsewhere)) {
-			case adapt.Warned:
-				f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: Skipping(gone.text), Notes: gone.notes()}
-				out.Warnings = append(out.Warnings, f.Warning())
-				continue
-			case adapt.Silently:
-				continue
-			}
-		}
-		switch {
-		case gone != nil && len(absent) < maxAbsent:
-			absent = append(absent, errorOf(m, p, err))
-			continue
-		case gone != nil:
-			continue
-		case err != nil:
-			return nil, errorOf(m, p, err)
-		}
-		clauses.Keep(p)
-		plan.Prog = p
-		x.warnSwitchedOff(p)
-		if total += len(plan.Matches); total > maxPlaces {
-			return nil, &report.Error{
-				Script: &m.Script,
-				Pos:    p.Pos,
-				Text:   fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxPlaces),
-			}
-		}
-		if programs += plan.NumPrograms(); programs > limit(m, "max_bpf_progs") {
-			return nil, &report.Error{
-				Script: &m.Script,
-				Pos:    p.Pos,
-				Text: fmt.Sprintf(
-					"Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d",
-					programs,
-					limit(m, "max_bpf_progs"),
-				),
-				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable.",
-			}
-		}
-		out.Plans = append(out.Plans, plan)
-	}
-	if len(absent) > 0 {
-		return nil, errors.Join(absent...)
-	}
-	if err := out.empty(m, clauses); err != nil {
+	results := resolve.All(x, m, opts.wants)
+	if err := out.take(results); err != nil {
 		return nil, err
 	}
-	if limit := limit(m, "max_probes"); total > limit {
-		return nil, &report.Error{
-			Script: &m.Script,
-			Text: fmt.Sprintf(
-				"Can't attach to %d probes because it exceeds the current limit of %d probes.\nYou can increase the limit through the BPFTRACE_MAX_PROBES environment variable, but BE CAREFUL since a high number of probes attached can cause your system to crash.",
-				total,
-				limit,
-			),
+	for i := range out.Plans {
+		x.warnSwitchedOff(out.Plans[i].Prog)
+		if providers[out.Plans[i].Prog.Kind].allPIDs {
+			out.Plans[i].OnlyPID = opts.PID
 		}
 	}
 	for _, w := range x.warnings {
@@ -389,6 +198,43 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	out.Plans = shareSyscalls(out.Plans)
 	out.Plans = preferRaw(out.Plans, h)
 	return out, nil
+}
+
+// take keeps the plans and warnings of results. Its error is the first one that is not about a
+// missing attach point, else all those.
+func (e *Expansion) take(results *resolve.Results) error {
+	var absent []error
+	for i := range results.Programs {
+		r := &results.Programs[i]
+		switch {
+		case r.Plan != nil:
+			e.Plans = append(e.Plans, *r.Plan)
+		case r.Dropped && !r.Silent:
+			w := *r.Err
+			if resolve.IsMissing(w.Cause) {
+				w.Text = resolve.Skipping(w.Text)
+			}
+			e.Warnings = append(e.Warnings, w.Warning())
+		case r.Dropped:
+		case !resolve.IsMissing(r.Err):
+			return r.Err
+		case len(absent) < maxAbsent:
+			absent = append(absent, r.Err)
+		}
+	}
+	if len(absent) > 0 {
+		return errors.Join(absent...)
+	}
+	for _, c := range results.Clauses {
+		if !c.Warn {
+			return c.Error
+		}
+		e.Warnings = append(e.Warnings, c.Warning())
+	}
+	if results.Limit != nil {
+		return results.Limit
+	}
+	return nil
 }
 
 // warnSwitchedOff warns once when probes of functions would be attached and never run.
@@ -414,36 +260,9 @@ func (x *expander) warn(p *manifest.Program, text string) {
 	x.warnings = append(x.warnings, &report.Error{Pos: p.Pos, Text: text})
 }
 
-func (x *expander) expand(p *manifest.Program) (Plan, error) {
-	pr := providers[p.Kind]
-	plan, err := pr.expand(x, p)
-	x.choose(p, &plan)
-	if pr.allPIDs {
-		plan.OnlyPID = x.opts.PID
-	}
-	return plan, err
-}
-
-func errorOf(m *manifest.Manifest, p *manifest.Program, err error) error {
-	f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
-	var gone *missing
-	if errors.As(err, &gone) {
-		f.Text, f.Notes, f.Hint = gone.text, gone.notes(), missingHint
-	}
-	return f
-}
-
-// placeShift is the bit where the number of a usdt probe's location begins in that of its
+// variantShift is the bit where the number of a usdt probe's location begins in that of its
 // attach point (frontend/irgen has it, too).
-const placeShift = 20
-
-// NumPrograms is how many BPF programs a plan is loaded as.
-func (p *Plan) NumPrograms() int {
-	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
-		return len(p.Matches)
-	}
-	return 1
-}
+const variantShift = 20
 
 // number assigns each match of a program that uses its attach point's number a number:
 // FirstID to the first, fresh ones to the others. Matches of the same name, of several
@@ -465,7 +284,7 @@ func (e *Expansion) number() {
 			case m.SameAs > 0:
 				m.ID = p.Matches[m.SameAs-1].ID
 			case p.Prog.UsesID && named:
-				m.ID = shared | m.Place<<placeShift
+				m.ID = shared | m.Variant<<variantShift
 			case p.Prog.UsesID && j > 0:
 				m.ID = next
 				next++
@@ -485,9 +304,9 @@ func (e *Expansion) number() {
 // Count is the number of attach sites of all plans, virtual programs included.
 func (e *Expansion) Count() (total, attached int) {
 	for i := range e.Plans {
-		n := e.Plans[i].Places(len(e.Plans[i].Matches))
+		n := e.Plans[i].Probes(len(e.Plans[i].Matches))
 		total += n
-		if e.Plans[i].Strategy != Virtual {
+		if e.Plans[i].Strategy != resolve.Virtual {
 			attached += n
 		}
 	}
@@ -501,7 +320,7 @@ func (e *Expansion) Order() []int {
 	for i := range e.Plans {
 		p := &e.Plans[i]
 		switch {
-		case p.Strategy == Virtual:
+		case p.Strategy == resolve.Virtual:
 		case providers[p.Prog.Kind].reverse:
 			backward = append([]int{i}, backward...)
 		default:
@@ -514,7 +333,7 @@ func (e *Expansion) Order() []int {
 // Programs are the loaded programs of a plan.
 type Programs struct {
 	// Strategy is that of the plan, or the one that the kernel accepted instead.
-	Strategy Strategy
+	Strategy resolve.Strategy
 	// Of has a program for each match, the same one for several if they share it; nil for one
 	// that the kernel refused.
 	Of []*ebpf.Program
@@ -524,26 +343,26 @@ type Programs struct {
 type Attached struct {
 	Links   []io.Closer
 	Refused []string // functions of a link of many that the kernel did not accept
-	places  int
+	sites   int      // attach sites that have a link
 }
 
-// Attach makes the plan's links. On error it also returns the links made so far.
-func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, error) {
-	out := Attached{places: len(p.Matches)}
+// Attach makes a plan's links. On error it also returns the links made so far.
+func Attach(p *resolve.Plan, progs Programs, opts Options, h *host.Host) (Attached, error) {
+	out := Attached{sites: len(p.Matches)}
 	pr := providers[p.Prog.Kind]
-	if progs.Strategy == Multi || progs.Strategy == SharedRaw {
-		l, refused, err := p.attachOnce(progs, opts)
+	if progs.Strategy == resolve.Multi || progs.Strategy == resolve.SharedRaw {
+		l, refused, err := attachOnce(p, progs, opts)
 		if err != nil {
-			return out, &Failure{p.Prog.Attach.Text, explain(p.Prog.Kind, err)}
+			return out, &resolve.Failure{Probe: p.Prog.Attach.Text, Cause: explain(p.Prog.Kind, err)}
 		}
 		out.Links, out.Refused = []io.Closer{l}, refused
-		out.places -= len(refused)
+		out.sites -= len(refused)
 		return out, nil
 	}
 	// Attach sites of a pattern that turn out not to be probeable (some functions are
 	// listed and still refused) are skipped.
 	several := len(p.Matches) > 1
-	var failure *Failure
+	var failure *resolve.Failure
 	for i := range p.Matches {
 		if opts.stopped() {
 			break
@@ -552,12 +371,12 @@ func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, err
 			continue
 		}
 		attach := pr.attach
-		if progs.Strategy == Raw {
+		if progs.Strategy == resolve.Raw {
 			attach = attachRawTracepoint
 		}
 		l, err := attach(p, &p.Matches[i], progs.Of[i], opts, h)
 		if err != nil {
-			failure = &Failure{p.Matches[i].Text, explain(p.Prog.Kind, err)}
+			failure = &resolve.Failure{Probe: p.Matches[i].Text, Cause: explain(p.Prog.Kind, err)}
 			if !several || outOfRoom(err) {
 				break
 			}
@@ -568,7 +387,7 @@ func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, err
 			opts.Made.Add(1)
 		}
 	}
-	out.places = len(out.Links)
+	out.sites = len(out.Links)
 	if failure != nil && (len(out.Links) == 0 || !several || outOfRoom(failure.Cause)) {
 		return out, failure
 	}
@@ -576,9 +395,9 @@ func (p *Plan) Attach(progs Programs, opts Options, h *host.Host) (Attached, err
 }
 
 // attachOnce makes the one link that holds all matches.
-func (p *Plan) attachOnce(progs Programs, opts Options) (l io.Closer, refused []string, err error) {
+func attachOnce(p *resolve.Plan, progs Programs, opts Options) (l io.Closer, refused []string, err error) {
 	switch {
-	case progs.Strategy == SharedRaw:
+	case progs.Strategy == resolve.SharedRaw:
 		l, err = linkRaw(p.Direction, progs.Of[0])
 		return l, nil, err
 	case p.AttachType == ebpf.AttachTraceKprobeMulti:
@@ -611,23 +430,5 @@ func outOfRoom(err error) bool {
 		errors.Is(err, unix.EACCES)
 }
 
-// Places is the number of probes for n matches of a plan. The many locations of one usdt
-// probe count once.
-func (p *Plan) Places(links int) int {
-	for i := range p.Matches {
-		if p.Matches[i].More && links > 1 {
-			links--
-		}
-	}
-	return links
-}
-
-// Probes is how many probes of the plan are attached.
-func (p *Plan) Probes(a Attached) int { return p.Places(a.places) }
-
-// IsMissing reports whether an error means that the attach point does not exist
-// on this host.
-func IsMissing(err error) bool {
-	var gone *missing
-	return errors.As(err, &gone)
-}
+// Probes is the number of probes of the plan that are attached.
+func (a *Attached) Probes(p *resolve.Plan) int { return p.Probes(a.sites) }

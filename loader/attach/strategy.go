@@ -13,53 +13,17 @@ import (
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
+	"btc/loader/resolve"
 	"btc/loader/rewrite"
 )
 
-// Strategy is how the matches of a plan are loaded and linked. It is chosen before anything is
-// loaded, by the host's features and the manifest.
-type Strategy int
-
-// Strategies.
-const (
-	// Single: each match has a link; they share a program, or have one each where it uses the number of
-	// its attach point.
-	Single Strategy = iota
-	// PerMatch: each match has a link and a program that is loaded for its name.
-	PerMatch
-	// Multi: one link holds all matches (kprobe.multi 5.18, uprobe.multi 6.6). Its program is loaded
-	// with the plan's AttachType, and asks the link for the number of the attach point.
-	Multi
-	// SharedRaw: one link to the raw tracepoint of all system calls, of the plan's Direction, runs
-	// the program for all matches.
-	SharedRaw
-	// Raw: each match has a link to the raw tracepoint of its name.
-	Raw
-	// Virtual: the loader runs the program, and nothing is attached.
-	Virtual
-)
-
-// choose sets the strategy of a plan whose kind has several.
-func (x *expander) choose(p *manifest.Program, plan *Plan) {
+// choose lets one link hold the attach sites of a uprobe. A single attach site needs a perf event,
+// which requires CAP_SYS_ADMIN; the link requires only CAP_PERFMON.
+func (x *expander) choose(p *manifest.Program, plan *resolve.Plan) {
 	n := len(plan.Matches)
-	switch p.Kind {
-	case probe.Kprobe, probe.Kretprobe:
-		if n > 1 && numbersByLink(p) && (!p.UsesID || distinct(plan.Matches)) && x.host.KprobeMulti() {
-			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceKprobeMulti
-		}
-	case probe.Uprobe, probe.Uretprobe, probe.USDT:
-		// A single attach site needs a perf event, which requires CAP_SYS_ADMIN; the link
-		// requires only CAP_PERFMON.
-		if n > 0 && numbersByLink(p) && (n > 1 || len(host.Missing("CAP_SYS_ADMIN")) > 0) && x.host.UprobeMulti() {
-			plan.Strategy, plan.AttachType = Multi, ebpf.AttachTraceUprobeMulti
-		}
+	if n > 0 && resolve.LinksNumber(p) && (n > 1 || len(host.Missing("CAP_SYS_ADMIN")) > 0) && x.host.UprobeMulti() {
+		plan.Strategy, plan.AttachType = resolve.Multi, ebpf.AttachTraceUprobeMulti
 	}
-}
-
-// numbersByLink reports whether a program can ask its link for the number of its attach point: it
-// needs none, or has room in its frame for one.
-func numbersByLink(p *manifest.Program) bool {
-	return !p.UsesID || p.Code != nil && p.Code.Frame <= manifest.MaxFrame-8
 }
 
 // Programs of many system call tracepoints run from one raw tracepoint.
@@ -80,7 +44,7 @@ const (
 // shareSyscalls changes the plans of system call tracepoints, where it is
 // worth while and the same: each then has one link for its matches; those with
 // numbers that we do not know follow in a plan of their own.
-func shareSyscalls(plans []Plan) []Plan {
+func shareSyscalls(plans []resolve.Plan) []resolve.Plan {
 	here := arch.Host()
 	if here == nil || here.SyscallRegs == nil {
 		return plans
@@ -97,7 +61,7 @@ func shareSyscalls(plans []Plan) []Plan {
 // worthSharing reports whether the programs of sys_enter or sys_exit should share
 // the raw tracepoint. It is all of them or none: among programs of two kinds the
 // order of the script would be lost.
-func worthSharing(plans []Plan, direction string) bool {
+func worthSharing(plans []resolve.Plan, direction string) bool {
 	most, programs := 0, 0
 	for i := range plans {
 		p := &plans[i]
@@ -114,7 +78,7 @@ func worthSharing(plans []Plan, direction string) bool {
 	return most >= sharedFrom && programs <= sharedPrograms
 }
 
-func syscallMatches(p *Plan, direction string) int {
+func syscallMatches(p *resolve.Plan, direction string) int {
 	n := 0
 	for i := range p.Matches {
 		if m := &p.Matches[i]; p.Prog.Kind == probe.Tracepoint && m.Group == "syscalls" &&
@@ -127,10 +91,10 @@ func syscallMatches(p *Plan, direction string) int {
 
 // splitCalls moves the matches of one direction, for known system call numbers, into plans
 // of their own.
-func splitCalls(plans []Plan, direction string, numbers map[string]int) []Plan {
-	var out []Plan
+func splitCalls(plans []resolve.Plan, direction string, numbers map[string]int) []resolve.Plan {
+	var out []resolve.Plan
 	for _, p := range plans {
-		if p.Strategy != Single || syscallMatches(&p, direction) == 0 {
+		if p.Strategy != resolve.Single || syscallMatches(&p, direction) == 0 {
 			out = append(out, p)
 			continue
 		}
@@ -145,7 +109,7 @@ func splitCalls(plans []Plan, direction string, numbers map[string]int) []Plan {
 			}
 		}
 		if len(known.Matches) > 0 {
-			known.Strategy, known.Direction = SharedRaw, direction
+			known.Strategy, known.Direction = resolve.SharedRaw, direction
 			out = append(out, known)
 		}
 		if len(rest.Matches) > 0 {
@@ -174,9 +138,9 @@ var notRaw = map[string]bool{"syscalls": true, "ftrace": true, "lock": true, "pr
 // preferRaw changes the plans of tracepoints whose programs can run from raw
 // tracepoints. All programs of an event do, or none: between the two kinds the
 // script's order would be lost.
-func preferRaw(plans []Plan, h *host.Host) []Plan {
-	tracepoint := func(p *Plan) bool { return p.Prog.Kind == probe.Tracepoint && p.Strategy == Single }
-	raw := func(p *Plan) bool { return p.Prog.Code != nil && p.Prog.Code.Raw }
+func preferRaw(plans []resolve.Plan, h *host.Host) []resolve.Plan {
+	tracepoint := func(p *resolve.Plan) bool { return p.Prog.Kind == probe.Tracepoint && p.Strategy == resolve.Single }
+	raw := func(p *resolve.Plan) bool { return p.Prog.Code != nil && p.Prog.Code.Raw }
 	wanted := false
 	keep := map[string]bool{} // group:event
 	for i := range plans {
@@ -195,14 +159,14 @@ func preferRaw(plans []Plan, h *host.Host) []Plan {
 		return plans
 	}
 	var groups eventGroups
-	var out []Plan
+	var out []resolve.Plan
 	for _, p := range plans {
 		if !tracepoint(&p) {
 			out = append(out, p)
 			continue
 		}
 		ofRaw, rest := p, p
-		ofRaw.Matches, rest.Matches, ofRaw.Strategy = nil, nil, Raw
+		ofRaw.Matches, rest.Matches, ofRaw.Strategy = nil, nil, resolve.Raw
 		for _, m := range p.Matches {
 			if notRaw[m.Group] || keep[m.Group+":"+m.Name] || !groups.only(m.Group, m.Name) {
 				rest.Matches = append(rest.Matches, m)
@@ -210,7 +174,7 @@ func preferRaw(plans []Plan, h *host.Host) []Plan {
 				ofRaw.Matches = append(ofRaw.Matches, m)
 			}
 		}
-		for _, part := range []Plan{ofRaw, rest} {
+		for _, part := range []resolve.Plan{ofRaw, rest} {
 			if len(part.Matches) > 0 {
 				out = append(out, part)
 			}

@@ -14,31 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
-	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/adapt"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
+	"btc/loader/resolve"
 )
 
-func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {
-	a := &p.Attach
-	if !probe.IsPattern(a.Target) && !probe.IsPattern(a.Name) {
-		if err := checkTracepoint(a.Target, a.Name); err != nil {
-			return Plan{}, err
-		}
-		return Plan{Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name}}}, nil
-	}
+// Tracepoints lists the events of tracefs that match.
+func (x *expander) Tracepoints(group, name string) ([]adapt.Event, error) {
 	dir, err := hostinfo.Tracefs()
 	if err != nil {
-		return Plan{}, err
+		return nil, err
 	}
-	plan := Plan{}
 	groups, err := os.ReadDir(dir + "/events")
 	if err != nil {
-		return Plan{}, fmt.Errorf("list of tracepoints: %w", err)
+		return nil, fmt.Errorf("list of tracepoints: %w", err)
 	}
+	var out []adapt.Event
 	for _, g := range groups {
-		if !g.IsDir() || !probe.Glob(a.Target, g.Name()) {
+		if !g.IsDir() || !probe.Glob(group, g.Name()) {
 			continue
 		}
 		events, err := os.ReadDir(dir + "/events/" + g.Name())
@@ -46,18 +41,12 @@ func expandTracepoint(_ *expander, p *manifest.Program) (Plan, error) {
 			continue
 		}
 		for _, e := range events {
-			if e.IsDir() && probe.Glob(a.Name, e.Name()) && canTrace(dir, g.Name(), e.Name()) {
-				plan.Matches = append(
-					plan.Matches,
-					Match{Text: "tracepoint:" + g.Name() + ":" + e.Name(), Group: g.Name(), Name: e.Name()},
-				)
+			if e.IsDir() && probe.Glob(name, e.Name()) && canTrace(dir, g.Name(), e.Name()) {
+				out = append(out, adapt.Event{Group: g.Name(), Name: e.Name()})
 			}
 		}
 	}
-	if len(plan.Matches) == 0 {
-		return Plan{}, noMatch(probe.Tracepoint, a.Target+":"+a.Name)
-	}
-	return plan, nil
+	return out, nil
 }
 
 // canTrace excludes ftrace's own entries, which have no id for perf.
@@ -69,19 +58,23 @@ func canTrace(dir, group, event string) bool {
 	return err == nil
 }
 
-func checkTracepoint(group, name string) error {
+// Tracepoint looks for an event in tracefs.
+func (x *expander) Tracepoint(group, name string) error {
 	_, err := hostinfo.Tracepoint(group, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		gone := noMatch(probe.Tracepoint, group+":"+name)
+		gone := resolve.NoMatch(probe.Tracepoint, group+":"+name)
 		if dir, err := hostinfo.Tracefs(); err == nil && group == "syscalls" {
 			if _, err := os.Stat(dir + "/events/syscalls"); errors.Is(err, fs.ErrNotExist) {
-				return &missing{
-					text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS).",
+				return &resolve.Missing{
+					Text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS).",
 				}
 			}
 			if arch.Host().ForeignSyscall(name) {
-				return &foreign{&missing{text: gone.Error() + " Machines like this one have no such system call."}}
+				return &resolve.Missing{
+					Text:    gone.Error() + " Machines like this one have no such system call.",
+					Foreign: true,
+				}
 			}
 		}
 		return gone
@@ -91,7 +84,13 @@ func checkTracepoint(group, name string) error {
 	return nil
 }
 
-func attachTracepoint(_ *Plan, m *Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
+func attachTracepoint(
+	_ *resolve.Plan,
+	m *resolve.Match,
+	prog *ebpf.Program,
+	_ Options,
+	h *host.Host,
+) (io.Closer, error) {
 	l, err := linkTracepoint(m.Group, m.Name, prog, h.Online[0])
 	if errors.Is(err, unix.EINVAL) {
 		return nil, fmt.Errorf(
@@ -157,7 +156,13 @@ func linkEvent(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (io.C
 	return fds{fd}, nil
 }
 
-func attachRawTracepoint(_ *Plan, m *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+func attachRawTracepoint(
+	_ *resolve.Plan,
+	m *resolve.Match,
+	prog *ebpf.Program,
+	o Options,
+	h *host.Host,
+) (io.Closer, error) {
 	if prog.Type() == ebpf.Tracing {
 		return attachTracing(nil, m, prog, o, h)
 	}

@@ -18,17 +18,18 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
+	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
 
-// expandUprobe finds the files and, in each, the functions' offsets.
-func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
+// uprobes finds the files and, in each, the functions' offsets.
+func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
 	paths, err := findBinaries(a.Target, x.opts.PID)
 	if err != nil {
-		return Plan{}, err
+		return resolve.Plan{}, err
 	}
-	plan := Plan{}
+	plan := resolve.Plan{}
 	for _, path := range paths {
 		matches, err := x.matchFile(p, path)
 		if err != nil && probe.IsPattern(a.Target) {
@@ -36,12 +37,12 @@ func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
 			continue
 		}
 		if err != nil {
-			return Plan{}, err
+			return resolve.Plan{}, err
 		}
 		plan.Matches = append(plan.Matches, matches...)
 	}
 	if len(plan.Matches) == 0 {
-		return Plan{}, noMatch(p.Kind, a.Target+":"+a.Name)
+		return resolve.Plan{}, resolve.NoMatch(p.Kind, a.Target+":"+a.Name)
 	}
 	return plan, nil
 }
@@ -50,7 +51,7 @@ func expandUprobe(x *expander, p *manifest.Program) (Plan, error) {
 const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option could lead to data corruption in the target process."
 
 // matchFile finds an attach point's attach sites in one file; none is not an error.
-func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) {
+func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match, error) {
 	a := &p.Attach
 	f, err := x.files.Functions(
 		path,
@@ -75,16 +76,21 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 	if a.Name == "" {
 		if !f.HasCode {
 			//lint:ignore ST1005 bpftrace's words
-			return nil, &Failure{a.Text, fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr)}
+			return nil, &resolve.Failure{
+				Probe: a.Text,
+				Cause: fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr),
+			}
 		}
 		if f.Around != nil {
 			if err := x.checkPlace(p, path, f.Around, a.Addr-f.Around.Value); err != nil {
-				return nil, &Failure{a.Text, err}
+				return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 			}
 		}
-		return []Match{{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: f.Path, Offset: f.Base + f.CodeOffset}}, nil
+		return []resolve.Match{
+			{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: f.Path, Offset: f.Base + f.CodeOffset},
+		}, nil
 	}
-	var out []Match
+	var out []resolve.Match
 	seen := map[uint64]bool{}
 	for _, s := range pick(f.Functions, a) {
 		off := s.Offset
@@ -96,25 +102,25 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]Match, error) 
 			if probe.IsPattern(a.Name) {
 				continue
 			}
-			return nil, &Failure{
-				text + s.Name,
+			return nil, &resolve.Failure{
+				Probe: text + s.Name,
 				//lint:ignore ST1005 bpftrace's words
-				fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint),
+				Cause: fmt.Errorf("Could not determine boundary for %s (symbol has size 0).%s", s.Name, unsafeHint),
 			}
 		}
 		if a.Offset > 0 && s.Size > 0 && a.Offset >= s.Size {
-			return nil, &Failure{
-				a.Text,
+			return nil, &resolve.Failure{
+				Probe: a.Text,
 				//lint:ignore ST1005 bpftrace's words
-				fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size),
+				Cause: fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size),
 			}
 		}
 		if a.Offset > 0 {
 			if err := x.checkPlace(p, path, &s, a.Offset); err != nil {
-				return nil, &Failure{a.Text, err}
+				return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 			}
 		}
-		m := Match{Text: text + s.Name, Name: s.Name, Path: f.Path, Offset: f.Base + off + a.Offset}
+		m := resolve.Match{Text: text + s.Name, Name: s.Name, Path: f.Path, Offset: f.Base + off + a.Offset}
 		if a.Offset > 0 {
 			m.Text = fmt.Sprintf("%s+%d", m.Text, a.Offset)
 		}
@@ -132,8 +138,8 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 	case f.NoIdentity != "":
 		return fmt.Errorf("%s: %s", path, f.NoIdentity)
 	case f.Identity != a.Binary:
-		return &missing{
-			text: fmt.Sprintf(
+		return &resolve.Missing{
+			Text: fmt.Sprintf(
 				"%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with this one's (btc compile -binary %s=FILE)",
 				path,
 				f.Identity,
@@ -147,11 +153,11 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 
 // flat is an offset in a file that is not ELF and that some process maps to run. Nothing
 // says where an instruction begins, so it needs --unsafe.
-func (x *expander) flat(p *manifest.Program, path string, err error) ([]Match, bool) {
+func (x *expander) flat(p *manifest.Program, path string, err error) ([]resolve.Match, bool) {
 	if !errors.Is(err, symbols.ErrNotELF) || p.Attach.Name != "" || !x.opts.Unsafe {
 		return nil, false
 	}
-	return []Match{
+	return []resolve.Match{
 		{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr},
 	}, true
 }
@@ -185,7 +191,13 @@ func (o *Options) process() int {
 
 // attachUprobe links a program to a place in a file. The kernel looks the file up by its path, and
 // nothing here opens or reads it.
-func attachUprobe(plan *Plan, m *Match, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
+func attachUprobe(
+	plan *resolve.Plan,
+	m *resolve.Match,
+	prog *ebpf.Program,
+	o Options,
+	h *host.Host,
+) (io.Closer, error) {
 	attr, err := probeEvent("uprobe", plan.Prog.Kind == probe.Uretprobe)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/probe"
+	"btc/loader/resolve"
 )
 
 // several is a set of links that are closed together.
@@ -28,10 +29,10 @@ func (s several) Close() error {
 
 // attachMulti links a program to the attach sites of a plan, file by file. If the kernel
 // refuses one, it refuses all: then they are bisected, and the refused ones are skipped.
-func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (l io.Closer, refused []string, err error) {
+func attachMulti(plan *resolve.Plan, prog *ebpf.Program, o Options) (l io.Closer, refused []string, err error) {
 	var links several
 	var failure error
-	byFile := map[string][]*Match{}
+	byFile := map[string][]*resolve.Match{}
 	var files []string
 	for i := range plan.Matches {
 		m := &plan.Matches[i]
@@ -41,8 +42,8 @@ func attachMulti(plan *Plan, prog *ebpf.Program, o Options) (l io.Closer, refuse
 		byFile[m.Path] = append(byFile[m.Path], m)
 	}
 	for _, path := range files {
-		var try func(ms []*Match) error
-		try = func(ms []*Match) error {
+		var try func(ms []*resolve.Match) error
+		try = func(ms []*resolve.Match) error {
 			l, err := linkMulti(plan, path, prog, ms, o)
 			switch {
 			case err == nil:
@@ -94,7 +95,7 @@ type multiUprobe struct {
 // ofReturns is BPF_F_UPROBE_MULTI_RETURN.
 const ofReturns = 1
 
-func linkMulti(plan *Plan, path string, prog *ebpf.Program, ms []*Match, o Options) (io.Closer, error) {
+func linkMulti(plan *resolve.Plan, path string, prog *ebpf.Program, ms []*resolve.Match, o Options) (io.Closer, error) {
 	name, err := unix.BytePtrFromString(path)
 	if err != nil {
 		return nil, fmt.Errorf("%q: the path holds a NUL byte", path)

@@ -12,16 +12,17 @@ import (
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/binary"
+	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
 
-// expandUSDT reads the notes of the files and finds each location of each probe. Locations
+// usdts reads the notes of the files and finds each location of each probe. Locations
 // of one probe with equal argument locations share a program.
-func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
+func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
 	paths, err := usdtFiles(a.Target, x.opts.PID)
 	if err != nil {
-		return Plan{}, err
+		return resolve.Plan{}, err
 	}
 	namespace, name, both := strings.Cut(a.Name, ":")
 	if !both {
@@ -31,12 +32,12 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 	}
 	// Of the many files of a pattern or process, those that cannot be read have none.
 	exact := len(paths) == 1 && a.Target != "" && !probe.IsPattern(a.Target)
-	plan := Plan{}
+	plan := resolve.Plan{}
 	for _, path := range paths {
 		file, all, failure, err := x.files.Probes(path, namespace, name, a.Binary != "")
 		if err == nil {
 			if err := sameBuild(a, file, path); err != nil {
-				return Plan{}, err
+				return resolve.Plan{}, err
 			}
 			if err = failure; failure != nil && len(all) > 0 {
 				if err = nil; exact {
@@ -45,36 +46,36 @@ func expandUSDT(x *expander, p *manifest.Program) (Plan, error) {
 			}
 		}
 		if err != nil && exact {
-			return Plan{}, fmt.Errorf("%s: %w", path, err)
+			return resolve.Plan{}, fmt.Errorf("%s: %w", path, err)
 		}
 		if len(plan.Matches)+len(all) > symbols.MaxPlaces {
-			return Plan{}, fmt.Errorf("more than %d locations match", symbols.MaxPlaces)
+			return resolve.Plan{}, fmt.Errorf("more than %d locations match", symbols.MaxPlaces)
 		}
-		plan.add(path, all)
+		addLocations(&plan, path, all)
 	}
 	if len(plan.Matches) == 0 {
-		return Plan{}, &missing{
-			text:    "No matches for usdt " + a.Target + ":" + name + ".",
-			pattern: probe.IsPattern(a.Target + a.Name),
+		return resolve.Plan{}, &resolve.Missing{
+			Text:    "No matches for usdt " + a.Target + ":" + name + ".",
+			Pattern: probe.IsPattern(a.Target + a.Name),
 		}
 	}
 	return plan, nil
 }
 
-// add makes matches of the locations in a file. Those of a probe with equal argument locations
+// addLocations makes matches of the locations in a file. Those of a probe with equal argument locations
 // share a program.
-func (p *Plan) add(path string, all []symbols.Probe) {
+func addLocations(p *resolve.Plan, path string, all []symbols.Probe) {
 	first := map[string]int{} // by name and arguments: index of the first match
 	ways := map[string]int{}  // of the arguments of a name
 	for _, l := range all {
-		m := Match{Text: "usdt:" + path + ":" + l.Provider + ":" + l.Name, Name: l.Name, Path: path,
+		m := resolve.Match{Text: "usdt:" + path + ":" + l.Provider + ":" + l.Name, Name: l.Name, Path: path,
 			Offset: l.Offset, Semaphore: l.Semaphore, USDT: l.Args}
 		way := m.Text + "\x00" + string(m.USDT)
 		if i, ok := first[way]; ok {
-			m.More, m.SameAs, m.Place = true, i+1, p.Matches[i].Place
+			m.More, m.SameAs, m.Variant = true, i+1, p.Matches[i].Variant
 		} else {
-			m.Place = ways[m.Text]
-			m.More = m.Place > 0
+			m.Variant = ways[m.Text]
+			m.More = m.Variant > 0
 			first[way] = len(p.Matches)
 			ways[m.Text]++
 		}

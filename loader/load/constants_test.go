@@ -15,6 +15,7 @@ import (
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/object"
+	"btc/loader/resolve"
 )
 
 // withVariables is an object whose variables have the sizes in bytes.
@@ -127,7 +128,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestMapsOfAttachPoints: maps that hold something for each attach point have room for all.
 func TestMapsOfAttachPoints(t *testing.T) {
-	exp := &attach.Expansion{Plans: []attach.Plan{{Matches: make([]attach.Match, 2)}, {Matches: make([]attach.Match, 3)}}, Probes: map[int]string{0: "a", 1: "b"}}
+	exp := &attach.Expansion{Plans: []resolve.Plan{{Matches: make([]resolve.Match, 2)}, {Matches: make([]resolve.Match, 3)}}, Probes: map[int]string{0: "a", 1: "b"}}
 	o := &object.Object{Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}}}
 	if sizeNames(o, exp) != nil || sizeSpecs(o, exp) != nil {
 		t.Error("an object without these maps is an error")

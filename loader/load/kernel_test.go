@@ -25,6 +25,7 @@ import (
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
+	"btc/loader/resolve"
 )
 
 // This file loads programs made by hand into the running kernel.
@@ -59,10 +60,10 @@ func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Obj
 }
 
 // plan is a plan of a program of an object with matches of the numbers.
-func plan(o *object.Object, program int, how attach.Strategy, ids ...int) attach.Plan {
-	p := attach.Plan{Prog: &o.Manifest.Programs[program], Strategy: how}
+func plan(o *object.Object, program int, how resolve.Strategy, ids ...int) resolve.Plan {
+	p := resolve.Plan{Prog: &o.Manifest.Programs[program], Strategy: how}
 	for _, id := range ids {
-		p.Matches = append(p.Matches, attach.Match{ID: id, Name: o.Manifest.Programs[program].Name})
+		p.Matches = append(p.Matches, resolve.Match{ID: id, Name: o.Manifest.Programs[program].Name})
 	}
 	return p
 }
@@ -82,9 +83,9 @@ func result(t *testing.T, p *ebpf.Program) uint32 {
 func TestLoadPerMatch(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "one", "three")
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
-	same := plan(o, 0, attach.Single, 7, 8, 9, 10)
+	same := plan(o, 0, resolve.Single, 7, 8, 9, 10)
 	same.Matches[2].SameAs = 1
-	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 4, 5), plan(o, 1, attach.Single, 0, 1, 2), same, plan(o, 1, attach.PerMatch, 0, 1)}}
+	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 4, 5), plan(o, 1, resolve.Single, 0, 1, 2), same, plan(o, 1, resolve.PerMatch, 0, 1)}}
 	l, err := Load(o, exp, h, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func TestLoadPerMatch(t *testing.T) {
 func TestLoadStrategies(t *testing.T) {
 	o, h := loadable(t, ebpf.TracePoint, "p")
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
-	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0), plan(o, 0, attach.Raw, 0, 1)}}
+	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Raw, 0, 1)}}
 	l, err := Load(o, exp, h, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -139,20 +140,20 @@ func TestLoadShared(t *testing.T) {
 	o, h := loadable(t, ebpf.TracePoint, "p")
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none", Share: true}
-	p := plan(o, 0, attach.SharedRaw, 0, 1)
+	p := plan(o, 0, resolve.SharedRaw, 0, 1)
 	p.Direction = "sys_enter"
 	p.Matches[0].Group, p.Matches[0].Name = "syscalls", "sys_enter_openat"
 	p.Matches[1].Group, p.Matches[1].Name = "syscalls", "sys_enter_close"
 	limited := p
 	limited.OnlyPID = os.Getpid()
-	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p, limited}}, h, Options{})
+	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p, limited}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	for i := range l.Programs {
 		got := l.Programs[i]
-		if got.Strategy != attach.SharedRaw || len(got.Of) != 1 || got.Of[0].Type() != ebpf.RawTracepoint {
+		if got.Strategy != resolve.SharedRaw || len(got.Of) != 1 || got.Of[0].Type() != ebpf.RawTracepoint {
 			t.Errorf("plan %d: strategy %d with %d programs", i, got.Strategy, len(got.Of))
 		}
 	}
@@ -182,7 +183,7 @@ func TestSyscallTable(t *testing.T) {
 	if s.compat == 0 && runtime.GOARCH == "arm64" {
 		t.Error("the thread's flags are at the start of its task")
 	}
-	m, err := s.table(&attach.Plan{Direction: "sys_exit", Matches: []attach.Match{{ID: 4, Name: "sys_exit_openat"}, {ID: 0, Name: "sys_exit_close"}}})
+	m, err := s.table(&resolve.Plan{Direction: "sys_exit", Matches: []resolve.Match{{ID: 4, Name: "sys_exit_openat"}, {ID: 0, Name: "sys_exit_close"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,9 +210,9 @@ func TestSyscallTable(t *testing.T) {
 // TestLoadOneProcess: a plan for one process has a program that returns at once in others.
 func TestLoadOneProcess(t *testing.T) {
 	o, h := loadable(t, ebpf.RawTracepoint, "p")
-	all, mine, other := plan(o, 0, attach.Single, 0), plan(o, 0, attach.Single, 0), plan(o, 0, attach.Single, 0)
+	all, mine, other := plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0)
 	mine.OnlyPID, other.OnlyPID = os.Getpid(), 1<<30
-	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{all, mine, other}}, h, Options{})
+	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{all, mine, other}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,11 +233,11 @@ func TestLoadOneProcess(t *testing.T) {
 func TestLoadRefused(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "good", "bad")
 	o.Spec.Programs["bad"].Instructions = asm.Instructions{asm.Mov.Reg(asm.R0, asm.R5).WithSymbol("bad"), asm.Return()}
-	_, err := Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0), plan(o, 1, attach.Single, 0)}}, h, Options{})
+	_, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 1, resolve.Single, 0)}}, h, Options{})
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad: R5 !read_ok") {
 		t.Errorf("error %v", err)
 	}
-	_, err = Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 1, attach.PerMatch, 0, 1)}}, h, Options{})
+	_, err = Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 1, resolve.PerMatch, 0, 1)}}, h, Options{})
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad") {
 		t.Errorf("of all matches: error %v", err)
 	}
@@ -246,9 +247,9 @@ func TestLoadRefused(t *testing.T) {
 func TestLoadSomeOfAPattern(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
 	o.Spec.Programs["p"].AttachType = ebpf.AttachTraceRawTp
-	p := plan(o, 0, attach.PerMatch, 0, 1, 2)
+	p := plan(o, 0, resolve.PerMatch, 0, 1, 2)
 	p.Matches[0].Name, p.Matches[1].Name, p.Matches[2].Name = "sys_enter", "no_such_event", "sys_exit"
-	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{})
+	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +258,7 @@ func TestLoadSomeOfAPattern(t *testing.T) {
 		t.Errorf("programs %v", of)
 	}
 	p.Matches = p.Matches[1:2]
-	if _, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "self:p") {
+	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "self:p") {
 		t.Errorf("of one that is refused: error %v", err)
 	}
 }
@@ -265,9 +266,9 @@ func TestLoadSomeOfAPattern(t *testing.T) {
 // TestLoadBPF: a program for a function of a BPF program that has ended is an error.
 func TestLoadBPF(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
-	p := plan(o, 0, attach.PerMatch, 0)
+	p := plan(o, 0, resolve.PerMatch, 0)
 	p.Matches[0].BPF = 1 << 30
-	if _, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "BPF program 1073741824: ") {
+	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "BPF program 1073741824: ") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -280,15 +281,15 @@ func TestLoadMulti(t *testing.T) {
 	}
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
-	with, without := plan(o, 0, attach.Multi, 0, 1), plan(o, 1, attach.Multi, 0, 1)
+	with, without := plan(o, 0, resolve.Multi, 0, 1), plan(o, 1, resolve.Multi, 0, 1)
 	with.AttachType, without.AttachType = ebpf.AttachTraceUprobeMulti, ebpf.AttachTraceUprobeMulti
-	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{with, without}}, h, Options{})
+	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{with, without}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	for i, want := range []int{6, 2} { // the call that asks, and what it needs
-		if of := l.Programs[i].Of; len(of) != 2 || of[0] != of[1] || l.Programs[i].Strategy != attach.Multi {
+		if of := l.Programs[i].Of; len(of) != 2 || of[0] != of[1] || l.Programs[i].Strategy != resolve.Multi {
 			t.Errorf("plan %d: %d programs, %d", i, len(of), l.Programs[i].Strategy)
 		}
 		info, err := l.Programs[i].Of[0].Info()
@@ -315,7 +316,7 @@ func TestLoadForms(t *testing.T) {
 			asm.Return(),
 		}
 		o.Manifest.Programs[0].Code = &manifest.Code{Context: "none", Forms: []manifest.Form{{Arch: label}}}
-		l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}}, h, Options{})
+		l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}, h, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -415,7 +416,7 @@ func TestLoadMemory(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps["m"].MaxEntries = 1 << 20
 	o.Manifest.Maps = []manifest.Map{{Name: "@m", Symbol: "m"}}
-	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}}
+	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}
 	if l, err := Load(o, exp, h, Options{MaxMemory: 1 << 20}); err == nil {
 		l.Close()
 		t.Error("8 MB were taken where 1 MB is allowed")
@@ -427,7 +428,7 @@ func TestLoadLog(t *testing.T) {
 	for level, want := range map[int]bool{0: false, 1: true} {
 		o, h := loadable(t, ebpf.XDP, "p")
 		logged := ""
-		l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}}, h,
+		l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}, h,
 			Options{LogLevel: level, Log: func(program, text string) { logged = program + ": " + text }})
 		if err != nil {
 			t.Fatal(err)
@@ -443,7 +444,7 @@ func TestLoadLog(t *testing.T) {
 func TestNamesInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[namesMap] = &ebpf.MapSpec{Name: namesMap, Type: ebpf.Array, KeySize: 4, ValueSize: 8}
-	exp := &attach.Expansion{Plans: []attach.Plan{plan(o, 0, attach.Single, 0)}, Probes: map[int]string{0: "abc", 1: "kprobe:long_name"}}
+	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}, Probes: map[int]string{0: "abc", 1: "kprobe:long_name"}}
 	l, err := Load(o, exp, h, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -461,10 +462,10 @@ func TestNamesInMap(t *testing.T) {
 func TestArgumentsInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[specsMap] = &ebpf.MapSpec{Name: specsMap, Type: ebpf.Hash, KeySize: 4, ValueSize: 192}
-	p := plan(o, 0, attach.Single, 3, 4, 5)
+	p := plan(o, 0, resolve.Single, 3, 4, 5)
 	p.Matches[0].USDT = append([]byte{1}, make([]byte, 191)...)
 	p.Matches[1].USDT, p.Matches[1].SameAs = append([]byte{2}, make([]byte, 191)...), 1
-	l, err := Load(o, &attach.Expansion{Plans: []attach.Plan{p}}, h, Options{})
+	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -525,11 +526,11 @@ func TestUserSymbols(t *testing.T) {
 	if err != nil {
 		t.Skip("skipped: no go command: ", err)
 	}
-	expansion := func(matches ...attach.Match) *attach.Expansion {
-		return &attach.Expansion{Plans: []attach.Plan{{Prog: &manifest.Program{Name: "other"}}, {Prog: &manifest.Program{Name: "p"}, Matches: matches}}}
+	expansion := func(matches ...resolve.Match) *attach.Expansion {
+		return &attach.Expansion{Plans: []resolve.Plan{{Prog: &manifest.Program{Name: "other"}}, {Prog: &manifest.Program{Name: "p"}, Matches: matches}}}
 	}
-	at := func(offset uint64) attach.Match { return attach.Match{Path: program, Offset: offset} }
-	ask := func(symbol string, fromProbe bool, matches ...attach.Match) uint64 {
+	at := func(offset uint64) resolve.Match { return resolve.Match{Path: program, Offset: offset} }
+	ask := func(symbol string, fromProbe bool, matches ...resolve.Match) uint64 {
 		t.Helper()
 		v, err := userSymbol(expansion(matches...), "p", symbol, fromProbe)
 		if err != nil {
@@ -548,21 +549,21 @@ func TestUserSymbols(t *testing.T) {
 	for _, c := range []struct {
 		symbol    string
 		fromProbe bool
-		matches   []attach.Match
+		matches   []resolve.Match
 		want      string
 	}{
-		{"no_such_symbol", true, []attach.Match{at(4096)}, "Could not resolve symbol: " + program + ":no_such_symbol"},
-		{"runtime.main", true, []attach.Match{at(4096), at(8192)}, "uaddr() needs a probe with a single attach site, this one has 2"},
-		{"runtime.main", false, []attach.Match{at(4096), {Path: "/other"}}, "uaddr() needs a probe with a single attach site, this one has 2"},
-		{"runtime.main", true, []attach.Match{at(1 << 40)}, "has no code there"},
-		{"runtime.main", true, []attach.Match{{Path: "/no/such/file"}}, "/no/such/file: "},
+		{"no_such_symbol", true, []resolve.Match{at(4096)}, "Could not resolve symbol: " + program + ":no_such_symbol"},
+		{"runtime.main", true, []resolve.Match{at(4096), at(8192)}, "uaddr() needs a probe with a single attach site, this one has 2"},
+		{"runtime.main", false, []resolve.Match{at(4096), {Path: "/other"}}, "uaddr() needs a probe with a single attach site, this one has 2"},
+		{"runtime.main", true, []resolve.Match{at(1 << 40)}, "has no code there"},
+		{"runtime.main", true, []resolve.Match{{Path: "/no/such/file"}}, "/no/such/file: "},
 	} {
 		if _, err := userSymbol(expansion(c.matches...), "p", c.symbol, c.fromProbe); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.symbol, err, c.want)
 		}
 	}
 	if libraries, _ := filepath.Glob("/lib*/*/libm.so.6"); len(libraries) > 0 {
-		library := attach.Match{Path: libraries[0], Offset: 1 << 16}
+		library := resolve.Match{Path: libraries[0], Offset: 1 << 16}
 		if _, err := userSymbol(expansion(library), "p", "sin", false); err == nil || !strings.Contains(err.Error(), "is a library") {
 			t.Errorf("from the start of a library: error %v", err)
 		}

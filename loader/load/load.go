@@ -28,6 +28,7 @@ import (
 	"btc/loader/hostinfo"
 	"btc/loader/object"
 	"btc/loader/permit"
+	"btc/loader/resolve"
 	"btc/loader/rewrite"
 )
 
@@ -177,19 +178,19 @@ type programs struct {
 
 // loadPlan loads the programs of a plan: by its strategy, or each match by itself where the kernel
 // does not accept that.
-func (p *programs) loadPlan(plan *attach.Plan) (attach.Programs, error) {
-	if plan.Strategy == attach.SharedRaw {
+func (p *programs) loadPlan(plan *resolve.Plan) (attach.Programs, error) {
+	if plan.Strategy == resolve.SharedRaw {
 		if prog, err := p.loadShared(plan); err == nil {
 			return attach.Programs{Strategy: plan.Strategy, Of: []*ebpf.Program{prog}}, nil
 		}
 		// On an unknown kernel: separate tracepoints work, too.
-		return p.loadMatches(plan, attach.Single)
+		return p.loadMatches(plan, resolve.Single)
 	}
 	return p.loadMatches(plan, plan.Strategy)
 }
 
 // loadMatches loads a program for each match, or a shared one.
-func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.Programs, error) {
+func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach.Programs, error) {
 	spec, err := p.specOf(plan, how)
 	if err != nil {
 		return attach.Programs{}, err
@@ -202,7 +203,7 @@ func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.P
 	loaded, refused := 0, error(nil)
 	for i := range plan.Matches {
 		m := &plan.Matches[i]
-		if i > 0 && how != attach.PerMatch && (how == attach.Multi || !plan.Prog.UsesID) {
+		if i > 0 && how != resolve.PerMatch && (how == resolve.Multi || !plan.Prog.UsesID) {
 			out.Of = append(out.Of, out.Of[0])
 			continue
 		}
@@ -217,7 +218,7 @@ func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.P
 		switch {
 		case err == nil:
 			loaded++
-		case how != attach.PerMatch || len(plan.Matches) == 1 && m.BPF == 0 || errors.Is(err, os.ErrPermission):
+		case how != resolve.PerMatch || len(plan.Matches) == 1 && m.BPF == 0 || errors.Is(err, os.ErrPermission):
 			return attach.Programs{}, err
 		default: // one of a pattern that turns out not to be traceable
 			refused = err
@@ -231,15 +232,15 @@ func (p *programs) loadMatches(plan *attach.Plan, how attach.Strategy) (attach.P
 }
 
 // specOf is a plan's program as its strategy requires it.
-func (p *programs) specOf(plan *attach.Plan, how attach.Strategy) (*ebpf.ProgramSpec, error) {
+func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.ProgramSpec, error) {
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
 	switch how {
-	case attach.Multi:
+	case resolve.Multi:
 		spec.AttachType = plan.AttachType
 		if plan.Prog.UsesID {
 			return spec, rewrite.IDFromCookie(spec, plan.Prog)
 		}
-	case attach.Raw:
+	case resolve.Raw:
 		spec.Type = ebpf.RawTracepoint
 	}
 	return spec, nil
@@ -247,13 +248,13 @@ func (p *programs) specOf(plan *attach.Plan, how attach.Strategy) (*ebpf.Program
 
 // loadMatch loads the program of one match.
 func (p *programs) loadMatch(
-	plan *attach.Plan,
-	m *attach.Match,
-	how attach.Strategy,
+	plan *resolve.Plan,
+	m *resolve.Match,
+	how resolve.Strategy,
 	spec *ebpf.ProgramSpec,
 	types *btf.Spec,
 ) (*ebpf.Program, error) {
-	if how == attach.PerMatch {
+	if how == resolve.PerMatch {
 		spec.AttachTo = m.Name
 	}
 	if m.BPF != 0 {
@@ -264,7 +265,7 @@ func (p *programs) loadMatch(
 		defer target.Close()
 		spec.AttachTarget = target
 	}
-	if plan.Prog.UsesID && how != attach.Multi {
+	if plan.Prog.UsesID && how != resolve.Multi {
 		if err := rewrite.PatchID(spec.Instructions, plan.Prog, m.ID); err != nil {
 			return nil, err
 		}
@@ -278,7 +279,7 @@ func (p *programs) loadMatch(
 }
 
 // loadShared loads a program for the raw tracepoint of all system calls.
-func (p *programs) loadShared(plan *attach.Plan) (*ebpf.Program, error) {
+func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 	if p.sharer == nil {
 		s, err := newSharer()
 		if err != nil {
@@ -303,7 +304,7 @@ func (p *programs) loadShared(plan *attach.Plan) (*ebpf.Program, error) {
 }
 
 // events are the tracepoints of a plan.
-func events(plan *attach.Plan) []adapt.Event {
+func events(plan *resolve.Plan) []adapt.Event {
 	all := make([]adapt.Event, len(plan.Matches))
 	for i := range plan.Matches {
 		all[i] = adapt.Event{Group: plan.Matches[i].Group, Name: plan.Matches[i].Name}

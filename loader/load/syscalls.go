@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/arch"
-	"btc/loader/attach"
 	"btc/loader/kerneltypes"
+	"btc/loader/resolve"
 	"btc/loader/rewrite"
 )
 
@@ -67,7 +67,7 @@ func member(s *btf.Struct, name string) (btf.Type, uint32, bool) {
 
 // table maps the number of a system call to the number of its attach point plus
 // one; 0 means not traced.
-func (d *sharer) table(plan *attach.Plan) (*ebpf.Map, error) {
+func (d *sharer) table(plan *resolve.Plan) (*ebpf.Map, error) {
 	content := make([]byte, 4*rewrite.SyscallSlots)
 	for i := range plan.Matches {
 		m := &plan.Matches[i]

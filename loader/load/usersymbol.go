@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"btc/loader/attach"
+	"btc/loader/resolve"
 )
 
 // userSymbol is how far a symbol of the file that a program probes is from the
 // probe (fromProbe), or from the first byte of the file's code, which the kernel
 // keeps as mm.start_code of a process that runs the file.
 func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (uint64, error) {
-	i := slices.IndexFunc(exp.Plans, func(p attach.Plan) bool { return p.Prog.Name == program })
+	i := slices.IndexFunc(exp.Plans, func(p resolve.Plan) bool { return p.Prog.Name == program })
 	if i < 0 || len(exp.Plans[i].Matches) == 0 {
 		return 0, nil // a missing probe that is skipped
 	}

@@ -10,7 +10,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// Programs of many system call tracepoints run from one raw tracepoint (attach.SharedRaw). What the
+// Programs of many system call tracepoints run from one raw tracepoint (resolve.SharedRaw). What the
 // kernel's perf_syscall_enter and perf_syscall_exit do for each tracepoint, a few instructions in
 // front of the program do: they look the number of the call up in a table, leave out calls in
 // the ABI of 32 bits, whose numbers mean others and for which the tracepoints do

@@ -35,6 +35,7 @@ import (
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/report"
+	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
 
@@ -300,7 +301,7 @@ func (s *session) start() error {
 	kept := map[int]bool{}         // clauses with an attach point
 	var absent []*manifest.Program // attach points that do not exist, the first of each clause
 	for i := range s.expansion.Plans {
-		if s.expansion.Plans[i].Strategy == attach.Virtual {
+		if s.expansion.Plans[i].Strategy == resolve.Virtual {
 			virtual++
 		}
 	}
@@ -310,12 +311,12 @@ func (s *session) start() error {
 		}
 		plan := &s.expansion.Plans[i]
 		aopts.Made = s.progress.count("attaching", s.expansion)
-		made, err := plan.Attach(s.loaded.Programs[i], aopts, s.host)
+		made, err := attach.Attach(plan, s.loaded.Programs[i], aopts, s.host)
 		s.links = append(s.links, made.Links...)
 		if plan.Prog.Kind == probe.Watchpoint {
 			s.watch(plan.Prog.Attach.Addr, len(made.Links))
 		}
-		s.attached += plan.Probes(made)
+		s.attached += made.Probes(plan)
 		s.warnRefused(plan, made.Refused)
 		if err == nil {
 			kept[plan.Prog.Clause] = true
@@ -346,7 +347,7 @@ func (s *session) start() error {
 }
 
 // warnRefused reports which functions of a pattern could not be probed.
-func (s *session) warnRefused(plan *attach.Plan, refused []string) {
+func (s *session) warnRefused(plan *resolve.Plan, refused []string) {
 	n := len(refused)
 	if n == 0 || plan.Prog.Attach.Missing == "ignore" {
 		return
@@ -371,13 +372,13 @@ func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) e
 		if kept[p.Clause] {
 			continue
 		}
-		f := &report.Error{Script: &s.manifest.Script, Pos: p.Pos, Text: attach.RemovedProbe}
+		f := &report.Error{Script: &s.manifest.Script, Pos: p.Pos, Text: resolve.RemovedProbe}
 		switch p.Attach.Missing {
 		case "warn":
 			s.warnOf(f)
 		case "ignore":
 		default:
-			f.Text = attach.NoAttachPoints
+			f.Text = resolve.NoAttachPoints
 			return f
 		}
 	}
@@ -388,7 +389,7 @@ func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) e
 func (s *session) runVirtual(kind string) error {
 	for i := range s.expansion.Plans {
 		p := &s.expansion.Plans[i]
-		if p.Strategy != attach.Virtual || p.Prog.Kind != kind {
+		if p.Strategy != resolve.Virtual || p.Prog.Kind != kind {
 			continue
 		}
 		if _, err := s.loaded.Programs[i].Of[0].Run(&ebpf.RunOptions{}); err != nil {

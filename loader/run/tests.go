@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/probe"
-	"btc/loader/attach"
 	"btc/loader/output"
 	"btc/loader/report"
+	"btc/loader/resolve"
 )
 
 // Tests and benchmarks are programs that the kernel runs on request, on a packet of their
@@ -46,7 +46,7 @@ func (s *session) errNone() error {
 // trial is a program that runs once or many times while its output is kept back.
 type trial struct {
 	name   string
-	plan   *attach.Plan
+	plan   *resolve.Plan
 	prog   *ebpf.Program
 	output []byte // of the last run
 	passed bool   // the last run returned 0, without exit code or errors

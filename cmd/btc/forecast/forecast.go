@@ -82,11 +82,7 @@ func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 		return nil, err
 	}
 	c.needs()
-	points := make([]point, len(c.m.Programs))
-	for i := range points {
-		points[i] = c.point(&c.m.Programs[i])
-	}
-	c.decide(points)
+	points := c.points()
 	for i := range points {
 		if err := c.program(&c.m.Programs[i], points[i]); err != nil {
 			return nil, err

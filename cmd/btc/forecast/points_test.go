@@ -60,7 +60,36 @@ func TestAbsentPoints(t *testing.T) {
 	} {
 		r := forecastOf(t, c.script)
 		if r.Verdict != c.want || r.Programs[0].Verdict != c.first {
-			t.Errorf("%s\nobject %s, first program %s: want %s, %s (%v)", c.script, r.Verdict, r.Programs[0].Verdict, c.want, c.first, r.Findings)
+			t.Errorf(
+				"%s\nobject %s, first program %s: want %s, %s (%v)",
+				c.script,
+				r.Verdict,
+				r.Programs[0].Verdict,
+				c.want,
+				c.first,
+				r.Findings,
+			)
+		}
+	}
+}
+
+// Limits and errors of attach points are those that the loader reports.
+func TestLoaderErrors(t *testing.T) {
+	for script, want := range map[string]string{
+		`config = { max_probes = 2 } kprobe:vfs_* { }`:     "exceeds the current limit of 2 probes",
+		`kprobe:nosuch_function { }`:                       "No matches for kprobe nosuch_function.",
+		`tracepoint:sched:sched_swi*, tracepoint:x:y* { }`: "No matches for tracepoint x:y*: the script runs without it",
+		`software:cpu-clock:100, uprobe:/bin/cat:main { }`: "uprobe:/bin/cat:main depends on the host's files",
+		`kprobe:vfs_read+4 { }`:                            "kprobe:vfs_read+4 depends on the instructions of the host's kernel",
+		`kprobe:nosuch_module:f { }`:                       "kprobe:nosuch_module:f depends on the module nosuch_module",
+	} {
+		r := forecastOf(t, script)
+		found := false
+		for _, f := range r.Findings {
+			found = found || strings.Contains(f.Text, want)
+		}
+		if !found {
+			t.Errorf("%s: %+v, want %q", script, r.Findings, want)
 		}
 	}
 }

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/internal/arch"
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/ir/kernel"
+	"btc/loader/adapt"
+	"btc/loader/resolve"
+)
+
+// target is the resolve.Kernel of a target file. What only a host knows is unknown: modules that
+// were not loaded when the target was captured, files, processors.
+type target struct {
+	*kernel.Target
+	functions []resolve.Function
+}
+
+var _ resolve.Kernel = (*target)(nil)
+
+// CheckKprobes returns an error if the target lists no functions.
+func (t *target) CheckKprobes(p *manifest.Program) error {
+	all, _ := t.Functions()
+	if len(all) > 0 {
+		return nil
+	}
+	return &resolve.Missing{
+		Text:    resolve.NoMatch(p.Kind, p.Attach.Text[len(p.Kind)+1:]).Error(),
+		Pattern: probe.IsPattern(p.Attach.Target + p.Attach.Name),
+		Why:     "no function can be probed: the kernel has no kprobes, or the target was captured without tracefs",
+	}
+}
+
+// Loaded is true: the host may have loaded any module.
+func (t *target) Loaded(string) bool { return true }
+
+// Functions are the traceable functions of the target.
+func (t *target) Functions() ([]resolve.Function, error) {
+	if t.functions == nil {
+		t.functions = []resolve.Function{}
+		for _, f := range t.Traceable() {
+			t.functions = append(t.functions, resolve.Function{Name: f.Name, Module: inKernel(f.Module)})
+		}
+	}
+	return t.functions, nil
+}
+
+// inKernel names the module of a function.
+func inKernel(module string) string {
+	if module == "" {
+		return resolve.Vmlinux
+	}
+	return module
+}
+
+// CheckFunction looks for a function among those that can be traced.
+func (t *target) CheckFunction(p *manifest.Program) error {
+	a := &p.Attach
+	f, ok := t.Func(a.Name)
+	ok = ok && f.Traceable && (a.Target == "" || a.Target == resolve.Vmlinux || a.Target == f.Module)
+	if !ok {
+		return resolve.NoMatch(p.Kind, p.Attach.Text[len(p.Kind)+1:])
+	}
+	return nil
+}
+
+// Several is false: a target lists each name once.
+func (t *target) Several(*manifest.Attach) (bool, error) { return false, nil }
+
+// Address is unknown: kernels are loaded at random addresses.
+func (t *target) Address(p *manifest.Program) (resolve.Match, error) {
+	return resolve.Match{}, unknown("%s depends on the address of the host's kernel", p.Attach.Text)
+}
+
+// KprobeMulti reports whether the kernel has the attach type.
+func (t *target) KprobeMulti() bool {
+	_, _, ok := t.EnumConst("BPF_TRACE_KPROBE_MULTI")
+	return ok
+}
+
+// Prototype finds a traceable function with types.
+func (t *target) Prototype(module, name string) (*adapt.Prototype, error) {
+	f, ok := t.Func(name)
+	if !ok || !f.Traceable || f.Proto == nil || inKernel(f.Module) != module {
+		return nil, nil
+	}
+	return prototype(f.Proto), nil
+}
+
+// Modules are those that the target has a function of that name of.
+func (t *target) Modules(name string) ([]string, error) {
+	if f, ok := t.Func(name); ok && f.Module != "" {
+		return []string{f.Module}, nil
+	}
+	return nil, nil
+}
+
+// RawPrototype finds a raw tracepoint. Targets do not say which are those of modules.
+func (t *target) RawPrototype(module, name string) (*adapt.Prototype, error) {
+	proto, ok := t.RawTracepoint(name)
+	if !ok || module != resolve.Vmlinux {
+		return nil, nil
+	}
+	return prototype(proto), nil
+}
+
+// RawTracepoints are all raw tracepoints of the target.
+func (t *target) RawTracepoints(module string) ([]string, error) {
+	if module != resolve.Vmlinux {
+		return nil, nil
+	}
+	return t.Target.RawTracepoints("*"), nil
+}
+
+// Tracepoint looks for an event.
+func (t *target) Tracepoint(group, name string) error {
+	switch {
+	case len(t.Target.Tracepoints(group, name)) > 0:
+		return nil
+	case group == "syscalls" && t.Target.Arch().ForeignSyscall(name):
+		return &resolve.Missing{
+			Text: fmt.Sprintf("%v Machines of the architecture %s have no such system call.",
+				resolve.NoMatch(probe.Tracepoint, group+":"+name), t.Target.Arch().Label),
+			Foreign: true,
+		}
+	}
+	return resolve.NoMatch(probe.Tracepoint, group+":"+name)
+}
+
+// Tracepoints are the events of the target that match.
+func (t *target) Tracepoints(group, name string) ([]adapt.Event, error) {
+	return events(t.Target.Tracepoints(group, name)), nil
+}
+
+// Iterator reports whether the target has a kind of iterator.
+func (t *target) Iterator(kind string) (bool, error) {
+	_, ok := t.Iter(kind)
+	return ok || kind == "", nil
+}
+
+// Other is unknown.
+func (t *target) Other(p *manifest.Program) (resolve.Plan, error) {
+	what := "processor"
+	switch t := probe.Lookup(p.Kind); {
+	case t.Space == probe.UserSpace:
+		what = "files"
+	case strings.HasPrefix(p.Attach.Target, "bpf"):
+		what = "BPF programs"
+	}
+	return resolve.Plan{}, unknown("%s depends on the host's %s", p.Attach.Text, what)
+}
+
+// Absent makes an attach point in a named module unknown: the target may not have the module.
+func (t *target) Absent(p *manifest.Program, err *resolve.Missing) error {
+	a := &p.Attach
+	switch p.Kind {
+	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit, probe.RawTracepoint:
+		if a.Target != "" && a.Target != resolve.Vmlinux && !probe.IsPattern(a.Target) {
+			return unknown("%s depends on the module %s, which has no such function in the target", a.Text, a.Target)
+		}
+	}
+	return err
+}
+
+func unknown(format string, args ...any) error {
+	return &resolve.Unknown{Text: fmt.Sprintf(format, args...)}
+}
+
+// prototype is the form in which the loader compares a function's type.
+func prototype(t *kernel.Type) *adapt.Prototype {
+	out := &adapt.Prototype{Result: t.Elem().String()}
+	for _, param := range t.Params {
+		p := param.Type()
+		out.Params = append(out.Params, adapt.Param{Name: param.Name, Type: p.String(), Size: p.Resolve().Size})
+	}
+	return out
+}
+
+// Arch is the target's architecture.
+func (t *target) Arch() *arch.Arch { return t.Target.Arch() }

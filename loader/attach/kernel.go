@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"btc/internal/arch"
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/loader/adapt"
+	"btc/loader/resolve"
+)
+
+// The expander is the resolve.Kernel of this host.
+var _ resolve.Kernel = (*expander)(nil)
+
+// Arch is this host's architecture.
+func (x *expander) Arch() *arch.Arch { return arch.Host() }
+
+// Loaded reports whether a module is loaded.
+func (x *expander) Loaded(module string) bool { return moduleLoaded(module) }
+
+// Functions are what can be probed.
+func (x *expander) Functions() ([]resolve.Function, error) {
+	err := x.readFunctions()
+	return x.functions, err
+}
+
+// KprobeMulti reports whether the kernel has links of many functions.
+func (x *expander) KprobeMulti() bool { return x.host.KprobeMulti() }
+
+// types are the types of a module.
+func (x *expander) types(module string) (*btf.Spec, error) {
+	if module != resolve.Vmlinux {
+		return x.host.Types().Module(module)
+	}
+	spec, err := x.host.Types().Kernel()
+	if err != nil {
+		return nil, noTypes(err)
+	}
+	return spec, nil
+}
+
+// Prototype finds a function in the types of a module.
+func (x *expander) Prototype(module, name string) (*adapt.Prototype, error) {
+	spec, err := x.types(module)
+	if err != nil {
+		return nil, err
+	}
+	proto, err := findFunc(spec, name)
+	if err != nil || proto == nil {
+		return nil, err
+	}
+	return prototype(proto, 0), nil
+}
+
+// Modules are all modules with types.
+func (x *expander) Modules(string) ([]string, error) { return x.host.Types().Modules() }
+
+// RawPrototype finds a raw tracepoint in the types of a module.
+func (x *expander) RawPrototype(module, name string) (*adapt.Prototype, error) {
+	spec, err := x.types(module)
+	if err != nil {
+		return nil, err
+	}
+	proto := rawTracepoint(spec, name)
+	if proto == nil {
+		return nil, nil
+	}
+	return prototype(proto, 1), nil // the first parameter is the kernel's own
+}
+
+// RawTracepoints are the raw tracepoints in the types of a module.
+func (x *expander) RawTracepoints(module string) ([]string, error) {
+	spec, err := x.types(module)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for t, err := range spec.All() {
+		if err != nil {
+			return out, nil
+		}
+		def, ok := t.(*btf.Typedef)
+		if !ok {
+			continue
+		}
+		if name, ok := strings.CutPrefix(def.Name, "btf_trace_"); ok {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// Other resolves what depends on files, processes, processors and BPF programs.
+func (x *expander) Other(p *manifest.Program) (plan resolve.Plan, err error) {
+	switch p.Kind {
+	case probe.Uprobe, probe.Uretprobe:
+		plan, err = x.uprobes(p)
+		x.choose(p, &plan)
+	case probe.USDT:
+		plan, err = x.usdts(p)
+		x.choose(p, &plan)
+	case probe.Fentry, probe.Fexit:
+		id, ok := bpfTarget(p.Attach.Target)
+		if !ok {
+			return resolve.Plan{}, fmt.Errorf("%s is neither bpf:ID nor bpf:*", p.Attach.Target)
+		}
+		return expandBPF(p, id)
+	default:
+		return resolve.Itself(p), nil
+	}
+	return plan, err
+}
+
+// Absent keeps the error: the host knows.
+func (x *expander) Absent(_ *manifest.Program, err *resolve.Missing) error { return err }

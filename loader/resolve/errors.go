@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"errors"
+	"strings"
+
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/loader/adapt"
+	"btc/loader/report"
+)
+
+// Missing is the error of an attach point that does not exist on a kernel; the script's
+// missing_probes decides what follows.
+type Missing struct {
+	Text    string
+	Pattern bool   // it is a pattern that nothing matches
+	Why     string // more about it, or ""
+	// Foreign: this architecture cannot have the attach point, and another one has it. For a script
+	// that runs on both it is not a mistake, so it is only a warning.
+	Foreign bool
+}
+
+func (m *Missing) Error() string { return m.Text }
+
+// notes are the lines below the attach point in a message.
+func (m *Missing) notes() []string {
+	if m.Why == "" {
+		return nil
+	}
+	return []string{m.Why}
+}
+
+// NoMatch is the error of a pattern or name without a match.
+func NoMatch(kind, what string) error {
+	return &Missing{Text: "No matches for " + kind + " " + what + ".", Pattern: probe.IsPattern(what)}
+}
+
+func notLoaded(a *manifest.Attach) error {
+	return &Missing{Text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
+}
+
+// IsMissing reports whether an error means that the attach point does not exist on the kernel.
+func IsMissing(err error) bool {
+	var gone *Missing
+	return errors.As(err, &gone)
+}
+
+// Unknown is the error of an attach point about which the Kernel does not know enough.
+type Unknown struct{ Text string }
+
+func (u *Unknown) Error() string { return u.Text }
+
+// Failure is an attach point that exists and that cannot be attached to.
+type Failure struct {
+	Probe string
+	Cause error
+}
+
+func (f *Failure) Error() string {
+	return "Unable to attach probe: " + f.Probe + ": " + f.Cause.Error()
+}
+func (f *Failure) Unwrap() error { return f.Cause }
+
+// Report describes it in the script's terms: as an error, or as a skipped attach point.
+func (f *Failure) Report(m *manifest.Manifest, p *manifest.Program) *report.Error {
+	out := &report.Error{
+		Script: &m.Script,
+		Pos:    p.Pos,
+		Text:   "Unable to attach probe: " + f.Probe + "." + expected,
+		Cause:  f,
+	}
+	if adapt.Mode(p) != "error" {
+		out.Text = "Unable to attach probe: " + f.Probe + ". Skipping."
+	}
+	out.Notes = strings.Split(f.Cause.Error(), "\n")
+	return out
+}
+
+// RemovedProbe is the warning of a clause whose attach points are all missing.
+const RemovedProbe = "Probe has no valid attach points. " +
+	"It is being removed which may cause issues with program behavior."
+
+// expected is the last part of errors that missing_probes can turn into warnings.
+const expected = " If this is expected, set the 'missing_probes' config variable to 'warn'."
+
+// NoAttachPoints is the error of such a clause.
+const NoAttachPoints = "Probe has no valid attach points." + expected
+
+// MissingHint is the hint of an attach point that does not exist.
+const MissingHint = "if this is expected, set the 'missing_probes' config variable to 'warn'"
+
+// Skipping is the warning of a missing attach point.
+func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Skipping." }

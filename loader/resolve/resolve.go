@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resolve finds the attach sites of a script's attach points on a kernel.
+//
+// It takes the programs of a manifest and a Kernel, and returns a plan for each program or the
+// reason why it has none, after the script's missing_probes. The rules are the same for the host
+// that btrun attaches on and for the target that btc check reads: only the Kernel differs.
+package resolve
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+
+	"btc/internal/arch"
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/loader/adapt"
+	"btc/loader/hostinfo"
+	"btc/loader/report"
+)
+
+// Kernel reports what a kernel has that programs can be attached to.
+type Kernel interface {
+	// Arch is the architecture, nil if it is not a supported one.
+	Arch() *arch.Arch
+
+	// CheckKprobes returns nil if the kernel has kprobes.
+	CheckKprobes(p *manifest.Program) error
+	// Loaded reports whether a module is loaded, as far as that is known.
+	Loaded(module string) bool
+	// Functions are the functions that can be probed, in any order.
+	Functions() ([]Function, error)
+	// CheckFunction returns nil if a kprobe can be attached to the function that p names.
+	CheckFunction(p *manifest.Program) error
+	// Several reports whether several functions have the name of a kprobe's function.
+	Several(a *manifest.Attach) (bool, error)
+	// Address finds the function and the offset of a kprobe on an address.
+	Address(p *manifest.Program) (Match, error)
+	// KprobeMulti reports whether the kernel has links of many functions (5.18).
+	KprobeMulti() bool
+
+	// Prototype returns the prototype of the function that has a name in a module ("vmlinux": the
+	// kernel itself), nil if there is none. The error is ErrAmbiguous if there are several.
+	Prototype(module, name string) (*adapt.Prototype, error)
+	// Modules are the modules whose types may have the function or raw tracepoint called name.
+	Modules(name string) ([]string, error)
+	// RawPrototype returns the arguments of a raw tracepoint of a module ("vmlinux": the kernel
+	// itself), nil if it has none of that name.
+	RawPrototype(module, name string) (*adapt.Prototype, error)
+	// RawTracepoints are the names of a module's raw tracepoints.
+	RawTracepoints(module string) ([]string, error)
+
+	// Tracepoint returns nil if the kernel has an event.
+	Tracepoint(group, name string) error
+	// Tracepoints are the events that match a pattern each for the group and the name.
+	Tracepoints(group, name string) ([]adapt.Event, error)
+	// Iterator reports whether the kernel has a kind of iterator; true if it does not say.
+	Iterator(kind string) (bool, error)
+
+	// Other resolves attach points that depend on more than the kernel: on files, processes,
+	// processors, or BPF programs that are loaded.
+	Other(p *manifest.Program) (Plan, error)
+
+	// Absent may replace the error of an attach point that was not found, where the Kernel does not
+	// know enough to say so.
+	Absent(p *manifest.Program, err *Missing) error
+}
+
+// Function is a kernel function that can be probed.
+type Function struct {
+	Name, Module string // Module is "vmlinux" for the kernel itself
+	Several      bool   // several functions of the module have the name
+}
+
+// Match is one attach site.
+type Match struct {
+	Text   string // "kprobe:vfs_read", the value of the builtin probe
+	ID     int    // number of the attach point, for programs that use it
+	Group  string // tracepoint category; kernel module
+	Name   string // function, symbol or event
+	Path   string // uprobe: file
+	Offset uint64 // kprobe: bytes after the start of Name; uprobe: offset in the file
+
+	Several bool // kprobe: several functions have the name, or it is ambiguous without the module
+
+	BPF ebpf.ProgramID // program that the function Name belongs to; 0: the kernel
+
+	// Of usdt probes:
+	Semaphore uint64 // offset in the file of the counter, 0: none
+	USDT      []byte // locations of the arguments, see usdt.Encode
+	More      bool   // another location of a probe that has been counted
+	Variant   int    // number of the variant of its argument locations, from 0, among those of the probe
+	SameAs    int    // 1 + index of the match whose program is used for this one, too; 0: none
+}
+
+// Strategy is how the matches of a plan are loaded and linked. It is chosen before anything is
+// loaded, by the kernel's features and the manifest.
+type Strategy int
+
+// Strategies.
+const (
+	// Single: each match has a link; they share a program, or have one each where it uses the number of
+	// its attach point.
+	Single Strategy = iota
+	// PerMatch: each match has a link and a program that is loaded for its name.
+	PerMatch
+	// Multi: one link holds all matches (kprobe.multi 5.18, uprobe.multi 6.6). Its program is loaded
+	// with the plan's AttachType, and asks the link for the number of the attach point.
+	Multi
+	// SharedRaw: one link to the raw tracepoint of all system calls, of the plan's Direction, runs
+	// the program for all matches.
+	SharedRaw
+	// Raw: each match has a link to the raw tracepoint of its name.
+	Raw
+	// Virtual: the loader runs the program, and nothing is attached.
+	Virtual
+)
+
+// Plan is where one program is attached, and how.
+type Plan struct {
+	Prog    *manifest.Program
+	Matches []Match
+	// Strategy is how the matches are loaded and linked.
+	Strategy   Strategy
+	AttachType ebpf.AttachType // of Multi
+	Direction  string          // of SharedRaw: sys_enter, sys_exit
+	// OnlyPID: the program must be loaded with a test for this process; 0: all.
+	OnlyPID int
+}
+
+// NumPrograms is the number of BPF programs that a plan is loaded as.
+func (p *Plan) NumPrograms() int {
+	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
+		return len(p.Matches)
+	}
+	return 1
+}
+
+// Probes is the number of probes for n attach sites of a plan. The locations of one usdt probe
+// count once.
+func (p *Plan) Probes(n int) int {
+	for i := range p.Matches {
+		if p.Matches[i].More && n > 1 {
+			n--
+		}
+	}
+	return n
+}
+
+// LinksNumber reports whether a program can ask its link for the number of its attach point: it
+// needs none, or has room in its frame for one.
+func LinksNumber(p *manifest.Program) bool {
+	return !p.UsesID || p.Code != nil && p.Code.Frame <= manifest.MaxFrame-8
+}
+
+// Result is the outcome for one program.
+type Result struct {
+	Prog *manifest.Program
+	Plan *Plan         // nil: it is not attached
+	Err  *report.Error // why it has no plan; nil if it has one
+	// Dropped: the script runs without the program, after a warning unless it is Silent. Otherwise Err
+	// ends the run, unless it is Unknown.
+	Dropped, Silent bool
+	// Unknown: the Kernel does not know enough for a plan or an error.
+	Unknown bool
+}
+
+// Results are the outcomes for the programs that have a part in a run, in the manifest's order.
+type Results struct {
+	Programs []Result
+	// Clauses are the errors of clauses that no attach point is left of.
+	Clauses []ClauseError
+	// Limit is the error of a limit that all plans together exceed, nil if they do not.
+	Limit *report.Error
+}
+
+// ClauseError is the error of a clause that no attach point is left of.
+type ClauseError struct {
+	Clause int // its number
+	*report.Error
+	Warn bool // it is a warning: the script runs without the clause
+}
+
+// maxMatches bounds the matches of all attach points together, whatever max_probes says: each
+// takes memory before anything is loaded.
+const maxMatches = 1 << 18
+
+// limit is the value of the settings max_probes, the number of attach sites that all patterns
+// together may match, and max_bpf_progs, the number of programs that may be loaded.
+func limit(m *manifest.Manifest, key string) int {
+	if n, err := strconv.Atoi(m.Config.Other[key]); err == nil && n > 0 {
+		return n
+	}
+	return 1024
+}
+
+// All resolves the attach points of all programs of the kinds that are wanted. It goes on after an
+// error of one program, but not past a limit.
+func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results {
+	out := &Results{}
+	total, programs := 0, 0
+	clauses := adapt.Clauses{}
+	for i := range m.Programs {
+		p := &m.Programs[i]
+		if !wanted(p.Kind) {
+			continue
+		}
+		plan, err := One(k, p)
+		if err != nil {
+			out.Programs = append(out.Programs, failed(m, p, err, clauses))
+			continue
+		}
+		clauses.Keep(p)
+		plan.Prog = p
+		if total += len(plan.Matches); total > maxMatches {
+			out.Limit = &report.Error{
+				Script: &m.Script,
+				Pos:    p.Pos,
+				Text:   fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxMatches),
+			}
+			return out
+		}
+		if programs += plan.NumPrograms(); programs > limit(m, "max_bpf_progs") {
+			out.Limit = &report.Error{
+				Script: &m.Script,
+				Pos:    p.Pos,
+				Text: fmt.Sprintf(
+					"Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d",
+					programs,
+					limit(m, "max_bpf_progs"),
+				),
+				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable.",
+			}
+			return out
+		}
+		out.Programs = append(out.Programs, Result{Prog: p, Plan: &plan})
+	}
+	out.Clauses = emptyClauses(m, clauses)
+	if limit := limit(m, "max_probes"); total > limit {
+		out.Limit = &report.Error{
+			Script: &m.Script,
+			Text: fmt.Sprintf(
+				"Can't attach to %d probes because it exceeds the current limit of %d probes.\n"+
+					"You can increase the limit through the BPFTRACE_MAX_PROBES environment variable, "+
+					"but BE CAREFUL since a high number of probes attached can cause your system to crash.",
+				total,
+				limit,
+			),
+		}
+	}
+	return out
+}
+
+// failed is the outcome for a program whose attach point has an error, by the script's
+// missing_probes.
+func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.Clauses) Result {
+	r := Result{Prog: p}
+	var failure *Failure
+	var gone *Missing
+	var unknown *Unknown
+	switch {
+	case errors.As(err, &unknown):
+		clauses.Keep(p)
+		r.Unknown = true
+		r.Err = &report.Error{Script: &m.Script, Pos: p.Pos, Text: unknown.Text, Cause: err}
+		return r
+	case errors.As(err, &failure):
+		r.Err = failure.Report(m, p)
+		if adapt.Mode(p) != "error" {
+			clauses.Keep(p) // it is there
+			r.Dropped = true
+		}
+		r.Silent = adapt.Mode(p) == "ignore"
+		return r
+	case !errors.As(err, &gone):
+		r.Err = &report.Error{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
+		return r
+	}
+	r.Err = &report.Error{
+		Script: &m.Script,
+		Pos:    p.Pos,
+		Text:   gone.Text,
+		Notes:  gone.notes(),
+		Hint:   MissingHint,
+		Cause:  err,
+	}
+	switch clauses.Lose(p, gone.Text, gone.Pattern, gone.Foreign) {
+	case adapt.Warned:
+		r.Dropped = true
+		r.Err.Hint = ""
+	case adapt.Silently:
+		r.Dropped, r.Silent = true, true
+	}
+	return r
+}
+
+// emptyClauses are the errors of the clauses that have no attach point.
+func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
+	var out []ClauseError
+	for _, l := range clauses.Empty(m) {
+		f := &report.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Texts}
+		if l.Mode == "warn" {
+			f.Text = RemovedProbe
+			out = append(out, ClauseError{l.First.Clause, f, true})
+			continue
+		}
+		if l.First.Attach.Missing == "ignore" { // a member of a pattern, which the compiler expanded
+			f.Hint = "the pattern stands for what it matched in Linux " + m.Target +
+				", and none of that exists here: compile the script for this kernel (btc compile --target)"
+		}
+		f.Cause = &Missing{Text: f.Text}
+		out = append(out, ClauseError{l.First.Clause, f, false})
+	}
+	return out
+}
+
+// One resolves the attach point of one program.
+func One(k Kernel, p *manifest.Program) (Plan, error) {
+	if len(p.Attach.Fill) > 0 {
+		return Plan{}, &Unknown{
+			fmt.Sprintf("where %s attaches depends on the parameters given to the loader", p.Attach.Text),
+		}
+	}
+	find := kinds[p.Kind]
+	if find == nil {
+		find = Kernel.Other
+	}
+	plan, err := find(k, p)
+	var gone *Missing
+	if errors.As(err, &gone) {
+		err = k.Absent(p, gone)
+	}
+	return plan, err
+}
+
+// kinds has the function that resolves attach points of a kind of probe. Kinds without a row depend
+// on more than the kernel.
+var kinds = map[string]func(Kernel, *manifest.Program) (Plan, error){
+	probe.Kprobe:        kprobe,
+	probe.Kretprobe:     kprobe,
+	probe.Tracepoint:    tracepoint,
+	probe.RawTracepoint: rawTracepoint,
+	probe.Fentry:        tracing,
+	probe.Fexit:         tracing,
+	probe.Hardware:      counter,
+	probe.Software:      counter,
+	probe.Profile:       itself,
+	probe.Interval:      itself,
+	probe.Begin:         virtual,
+	probe.End:           virtual,
+	probe.Self:          virtual,
+	probe.Test:          virtual,
+	probe.Bench:         virtual,
+	probe.Iter:          iterator,
+}
+
+func itself(_ Kernel, p *manifest.Program) (Plan, error) { return Itself(p), nil }
+
+// Itself is the plan of an attach point that is its only attach site.
+func Itself(p *manifest.Program) Plan {
+	return Plan{Matches: []Match{{Text: p.Attach.Text, Name: p.Attach.Name, Offset: p.Attach.Addr}}}
+}
+
+func virtual(_ Kernel, p *manifest.Program) (Plan, error) {
+	return Plan{Strategy: Virtual, Matches: []Match{{Text: p.Attach.Text}}}, nil
+}
+
+// EventName is the event of a software or hardware probe: the parser may leave it in either part.
+func EventName(a *manifest.Attach) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	return a.Target
+}
+
+func counter(k Kernel, p *manifest.Program) (Plan, error) {
+	if _, ok := probe.FindEvent(p.Kind, EventName(&p.Attach)); !ok {
+		return Plan{}, NoMatch(p.Kind, EventName(&p.Attach))
+	}
+	if p.Kind == probe.Hardware {
+		return k.Other(p)
+	}
+	return Itself(p), nil
+}
+
+func tracepoint(k Kernel, p *manifest.Program) (Plan, error) {
+	a := &p.Attach
+	if !probe.IsPattern(a.Target) && !probe.IsPattern(a.Name) {
+		if err := k.Tracepoint(a.Target, a.Name); err != nil {
+			return Plan{}, err
+		}
+		return Plan{Matches: []Match{{Text: a.Text, Group: a.Target, Name: a.Name}}}, nil
+	}
+	events, err := k.Tracepoints(a.Target, a.Name)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{}
+	for _, e := range events {
+		plan.Matches = append(
+			plan.Matches,
+			Match{Text: "tracepoint:" + e.Group + ":" + e.Name, Group: e.Group, Name: e.Name},
+		)
+	}
+	if len(plan.Matches) == 0 {
+		return Plan{}, NoMatch(probe.Tracepoint, a.Target+":"+a.Name)
+	}
+	return plan, nil
+}
+
+// iterator looks for the function that describes a kind of iterator.
+func iterator(k Kernel, p *manifest.Program) (Plan, error) {
+	kind := p.Attach.Name
+	if what, ok := hostinfo.IterOverMap[kind]; ok {
+		return Plan{}, &Missing{Text: fmt.Sprintf(
+			"No matches for iter %s. It visits the %s of one map, which a script cannot name.", kind, what)}
+	}
+	ok, err := k.Iterator(kind)
+	if err != nil {
+		return Plan{}, err
+	}
+	if !ok {
+		return Plan{}, &Missing{Text: fmt.Sprintf("this kernel has no iterator %s.", kind)}
+	}
+	return Itself(p), nil
+}
+
+// Matching are the functions that match an attach point's pattern, sorted, with static functions
+// of one name and module listed once.
+func Matching(functions []Function, a *manifest.Attach) []Function {
+	var out []Function
+	for _, f := range functions {
+		if probe.Glob(a.Name, f.Name) && (a.Target == "" || probe.Glob(a.Target, f.Module)) && !Excluded(f.Name) {
+			out = append(out, f)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool {
+		if out[i].Name != out[j].Name {
+			return out[i].Name < out[j].Name
+		}
+		return out[i].Module < out[j].Module
+	})
+	kept := out[:0]
+	for _, f := range out {
+		if n := len(kept); n > 0 && kept[n-1].Name == f.Name && kept[n-1].Module == f.Module {
+			kept[n-1].Several = true
+			continue
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}

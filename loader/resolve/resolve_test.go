@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"btc/internal/arch"
+	"btc/internal/manifest"
+	"btc/loader/adapt"
+)
+
+// fake is a kernel with the functions f, g and a module m with the functions g and h; f has one
+// argument. The embedded nil Kernel panics when a rule asks for more.
+type fake struct {
+	Kernel
+	unloaded bool // m is not loaded
+}
+
+func (fake) Arch() *arch.Arch                               { return arch.Host() }
+func (fake) CheckKprobes(*manifest.Program) error           { return nil }
+func (k fake) Loaded(module string) bool                    { return module == "m" && !k.unloaded }
+func (fake) CheckFunction(*manifest.Program) error          { return nil }
+func (fake) Several(*manifest.Attach) (bool, error)         { return false, nil }
+func (fake) KprobeMulti() bool                              { return true }
+func (fake) Absent(_ *manifest.Program, err *Missing) error { return err }
+func (fake) Modules(string) ([]string, error)               { return []string{"m"}, nil }
+func (fake) Other(p *manifest.Program) (Plan, error)        { return Plan{}, &Unknown{"a file"} }
+
+func (fake) Functions() ([]Function, error) {
+	return []Function{{Name: "g", Module: "m"}, {Name: "g", Module: Vmlinux}, {Name: "f", Module: Vmlinux},
+		{Name: "h", Module: "m"}, {Name: "h", Module: "m"}, {Name: "rcu_read", Module: Vmlinux}}, nil
+}
+
+func (fake) Prototype(module, name string) (*adapt.Prototype, error) {
+	switch module + ":" + name {
+	case "vmlinux:f":
+		return &adapt.Prototype{Params: []adapt.Param{{Name: "n", Type: "int", Size: 4}}}, nil
+	case "vmlinux:twice":
+		return nil, ErrAmbiguous
+	case "vmlinux:g", "m:g", "m:h":
+		return &adapt.Prototype{}, nil
+	}
+	return nil, nil
+}
+
+// program makes a program of an attach point such as "kprobe:f" or "fentry:m:g".
+func program(clause int, text, missing string) manifest.Program {
+	parts := strings.Split(text, ":")
+	a := manifest.Attach{Text: text, Name: parts[len(parts)-1], Missing: missing}
+	if len(parts) == 3 {
+		a.Target = parts[1]
+	}
+	return manifest.Program{Kind: parts[0], Clause: clause, Attach: a}
+}
+
+func TestFunctions(t *testing.T) {
+	for _, c := range []struct {
+		point    string
+		unloaded bool
+		want     string // names of the matches, or the error
+	}{
+		{"kprobe:anything", false, "kprobe:anything"},
+		{"kprobe:*", false, "kprobe:f kprobe:g kprobe:g kprobe:h"}, // none of rcu_*
+		{"kprobe:m:*", false, "kprobe:m:g kprobe:m:h"},
+		{"kprobe:x*", false, "No matches for kprobe x*."},
+		{"kprobe:m:g", true, "specified module m in probe kprobe:m:g is not loaded."},
+		{"fentry:f", false, "fentry:vmlinux:f"},
+		{"fentry:vmlinux:g", false, "fentry:vmlinux:g"},
+		{"fentry:h", false, "fentry:m:h"},
+		{"fentry:g", false, "fentry:vmlinux:g"}, // the kernel's own first
+		{"fentry:m:g", false, "the function g is in vmlinux, m, which this loader cannot distinguish"},
+		{"fentry:twice", false, "its types are ambiguous"},
+		{"fentry:none", false, "No matches for fentry none."},
+		{"fentry:m:h", true, "specified module m in probe fentry:m:h is not loaded."},
+		{"fentry:vmlinux:h", false, "No matches for fentry vmlinux:h."},
+	} {
+		p := program(0, c.point, "")
+		plan, err := One(fake{unloaded: c.unloaded}, &p)
+		var names []string
+		for _, m := range plan.Matches {
+			names = append(names, m.Text)
+		}
+		got := strings.Join(names, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want && !(err != nil && strings.HasSuffix(got, c.want)) {
+			t.Errorf("%s: %q, want %q", c.point, got, c.want)
+		}
+	}
+}
+
+// A link of many functions finds them by name: a program that needs the number of its attach point
+// cannot have one for two functions of one name.
+func TestMultiNeedsNames(t *testing.T) {
+	for usesID, want := range map[bool]Strategy{false: Multi, true: Single} {
+		p := program(0, "kprobe:*", "")
+		p.UsesID, p.Code = usesID, &manifest.Code{}
+		plan, err := One(fake{}, &p)
+		if err != nil || plan.Strategy != want {
+			t.Errorf("uses its number %v: strategy %d (%v), want %d", usesID, plan.Strategy, err, want)
+		}
+	}
+	p := program(0, "kprobe:m:*", "")
+	p.UsesID, p.Code = true, &manifest.Code{}
+	if plan, err := One(fake{}, &p); err != nil || plan.Strategy != Multi {
+		t.Errorf("distinct names: strategy %d (%v)", plan.Strategy, err)
+	}
+}
+
+// An argument that the object reads at another position is an error of the attach point.
+func TestArguments(t *testing.T) {
+	p := program(0, "fentry:f", "")
+	p.Args = []manifest.ArgUse{{Name: "n", Slot: 1, Type: "int"}}
+	if _, err := One(fake{}, &p); err == nil || IsMissing(err) {
+		t.Errorf("%v", err)
+	}
+	p.Args[0].Slot = 0
+	if _, err := One(fake{}, &p); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMissingProbes(t *testing.T) {
+	all := func(string) bool { return true }
+	for _, c := range []struct {
+		mode                    string
+		dropped, silent, clause bool // of the first program; of its clause
+	}{
+		{"error", false, false, false}, {"warn", true, false, true}, {"ignore", true, true, false},
+	} {
+		m := &manifest.Manifest{Programs: []manifest.Program{
+			program(0, "fentry:none", c.mode), program(1, "kprobe:f", c.mode), program(2, "uprobe:/x:f", c.mode)}}
+		m.Config.Other = map[string]string{"missing_probes": c.mode}
+		r := All(fake{}, m, all)
+		first, second, third := r.Programs[0], r.Programs[1], r.Programs[2]
+		if first.Plan != nil || !IsMissing(first.Err) || first.Dropped != c.dropped || first.Silent != c.silent {
+			t.Errorf("%s: %+v", c.mode, first)
+		}
+		if second.Plan == nil || second.Err != nil || !third.Unknown || third.Dropped {
+			t.Errorf("%s: %+v, %+v", c.mode, second, third)
+		}
+		if len(r.Clauses) == 1 && r.Clauses[0].Warn != c.clause || c.mode == "ignore" && len(r.Clauses) > 0 {
+			t.Errorf("%s: %+v", c.mode, r.Clauses)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	m := &manifest.Manifest{Programs: []manifest.Program{program(0, "kprobe:*", ""), program(0, "kprobe:f", "")}}
+	all := func(string) bool { return true }
+	for key, words := range map[string]string{"max_probes": "5 probes", "max_bpf_progs": "more than 2 BPF programs"} {
+		m.Config.Other = map[string]string{key: "1"}
+		if r := All(fake{}, m, all); r.Limit == nil || !strings.Contains(r.Limit.Text, words) {
+			t.Errorf("%s: %v", key, r.Limit)
+		}
+	}
+	if r := All(fake{}, m, func(kind string) bool { return false }); r.Limit != nil || len(r.Programs) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What depends on a parameter is unknown until the parameter has a value.
+func TestParameterInPoint(t *testing.T) {
+	p := program(0, "kprobe:$1", "")
+	p.Attach.Fill = []string{"$1"}
+	var u *Unknown
+	if _, err := One(fake{}, &p); !errors.As(err, &u) {
+		t.Error(err)
+	}
+}
