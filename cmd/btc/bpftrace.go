@@ -15,15 +15,16 @@ const bpftraceVersion = "v0.27.1"
 // bpftrace is the program that a link of this name to btc is: btc run without the word, which
 // says bpftrace's version to programs that ask for it.
 func bpftrace(root *command, args []string) int {
+	program := programCommand(root, "bpftrace")
 	if len(args) == 0 {
-		helpOf(os.Stderr, root, []string{"run"})
+		fmt.Fprint(os.Stderr, program.help(program.name))
 		return 1
 	}
 	if args[0] == "-V" || args[0] == "--version" {
 		fmt.Printf("bpftrace %s\n", bpftraceVersion)
 		return 0
 	}
-	return execute(root, append([]string{"run"}, args...))
+	return execute(program, args)
 }
 
 // listProgram prints the probes of a program given as source text.

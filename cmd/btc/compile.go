@@ -74,7 +74,7 @@ func (s *scriptFlags) table() option.Table {
 		{
 			Name:  "warnings",
 			Short: "k",
-			To:    &s.helperErrors,
+			To:    s.setHelperErrors,
 			Help:  "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys",
 		},
 		{
@@ -108,6 +108,14 @@ func (s *scriptFlags) addDir(dir string) error {
 		return fmt.Errorf("-I: %s is not a directory", dir)
 	}
 	s.dirs = append(s.dirs, dir)
+	return nil
+}
+
+func (s *scriptFlags) setHelperErrors(string) error {
+	if s.helperErrors {
+		return errors.New("-kk has been deprecated: a single -k warns of errors in map lookups and probe reads")
+	}
+	s.helperErrors = true
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/ir/kernel"
+	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 )
@@ -42,39 +43,64 @@ func printInfo() int {
 		return yesNo(features.HaveProgramHelper(kind, fn) == nil)
 	}
 	section("Kernel helpers", []fact{
-		{"dpath", helper(ebpf.Tracing, asm.FnDPath)}, {"get_tai_ns", helper(ebpf.Kprobe, asm.FnKtimeGetTaiNs)},
-		{
-			"get_func_ip",
-			helper(ebpf.Kprobe, asm.FnGetFuncIp),
-		}, {"lookup_percpu_elem", helper(ebpf.Kprobe, asm.FnMapLookupPercpuElem)},
+		{"dpath", helper(ebpf.Tracing, asm.FnDPath)},
+		{"get_tai_ns", helper(ebpf.Kprobe, asm.FnKtimeGetTaiNs)},
+		{"get_func_ip", helper(ebpf.Kprobe, asm.FnGetFuncIp)},
+		{"lookup_percpu_elem", helper(ebpf.Kprobe, asm.FnMapLookupPercpuElem)},
 		{"loop", helper(ebpf.Kprobe, asm.FnLoop)},
+		{"probe_read", helper(ebpf.Kprobe, asm.FnProbeRead)},
+		{"probe_read_kernel", helper(ebpf.Kprobe, asm.FnProbeReadKernel)},
+		{"probe_read_user", helper(ebpf.Kprobe, asm.FnProbeReadUser)},
+		{"get_current_cgroup_id", helper(ebpf.Kprobe, asm.FnGetCurrentCgroupId)},
+		{"ktime_get_boot_ns", helper(ebpf.Kprobe, asm.FnKtimeGetBootNs)},
+		{"send_signal", helper(ebpf.Kprobe, asm.FnSendSignal)},
+		{"override_return", helper(ebpf.Kprobe, asm.FnOverrideReturn)},
+		{"for_each_map_elem", helper(ebpf.Kprobe, asm.FnForEachMapElem)},
+		{"skb_output", helper(ebpf.Tracing, asm.FnSkbOutput)},
 	})
 	limit := "4096"
 	if features.HaveLargeInstructions() == nil {
 		limit = "1000000"
 	}
 	section("Kernel features", []fact{
-		{"Instruction limit", limit}, {"btf", yesNo(exists(kerneltypes.Path))}, {"module btf", yesNo(moduleTypes())},
-		{
-			"ring buffer",
-			yesNo(features.HaveMapType(ebpf.RingBuf) == nil),
-		}, {"bounded loops", yesNo(features.HaveBoundedLoops() == nil)},
+		{"Instruction limit", limit},
+		{"btf", yesNo(exists(kerneltypes.Path))},
+		{"module btf", yesNo(moduleTypes())},
+		{"bounded loops", yesNo(features.HaveBoundedLoops() == nil)},
 	})
+	types := []fact{}
+	for _, m := range []struct {
+		name string
+		kind ebpf.MapType
+	}{
+		{"hash", ebpf.Hash}, {"percpu hash", ebpf.PerCPUHash}, {"array", ebpf.Array}, {"percpu array", ebpf.PerCPUArray},
+		{"stack_trace", ebpf.StackTrace}, {"perf_event_array", ebpf.PerfEventArray}, {"ring buffer", ebpf.RingBuf},
+	} {
+		types = append(types, fact{m.name, yesNo(features.HaveMapType(m.kind) == nil)})
+	}
+	section("Map types", types)
+	program := func(kind ebpf.ProgramType) string { return yesNo(features.HaveProgramType(kind) == nil) }
+	// That such a program loads is not enough: the kernel must be able to attach it.
+	tracing := features.HaveProgramHelper(ebpf.Tracing, asm.FnGetCurrentPidTgid) == nil && exists(kerneltypes.Path)
 	section("Probe types", []fact{
-		{
-			"kprobe",
-			yesNo(exists("/sys/bus/event_source/devices/kprobe")),
-		}, {"uprobe", yesNo(exists("/sys/bus/event_source/devices/uprobe"))},
-		{
-			"kprobe_multi",
-			yesNo(h.KprobeMulti()),
-		}, {"uprobe_multi", yesNo(h.UprobeMulti())}, {"kprobe_session", yesNo(h.KprobeSession())},
-		{
-			"fentry",
-			yesNo(features.HaveProgramHelper(ebpf.Tracing, asm.FnGetCurrentPidTgid) == nil && exists(kerneltypes.Path)),
-		},
+		{"kprobe", yesNo(exists("/sys/bus/event_source/devices/kprobe"))},
+		{"uprobe", yesNo(exists("/sys/bus/event_source/devices/uprobe"))},
+		{"tracepoint", program(ebpf.TracePoint)},
+		{"rawtracepoint", program(ebpf.RawTracepoint)},
+		{"perf_event", program(ebpf.PerfEvent)},
+		{"kprobe_multi", yesNo(h.KprobeMulti())},
+		{"uprobe_multi", yesNo(h.UprobeMulti())},
+		{"kprobe_session", yesNo(h.KprobeSession())},
+		{"fentry", yesNo(tracing)},
+		{"iter", yesNo(haveIterators(h))},
 	})
 	return 0
+}
+
+// haveIterators reports whether this kernel has iterators over tasks.
+func haveIterators(h *host.Host) bool {
+	found, err := attach.List(h, "iter:task", attach.Options{})
+	return err == nil && len(found) > 0
 }
 
 func section(title string, facts []fact) {

@@ -135,7 +135,7 @@ func (l *lister) pattern(pattern string) error {
 			return fmt.Errorf("%s probes are found by the host: btrun --list '%s'", k, pattern)
 		}
 	}
-	if len(kinds) == 0 {
+	if len(kinds) == 0 && probe.Find(kind) == nil { // some kinds have nothing to list
 		return fmt.Errorf("no kind of probe is called %s", kind)
 	}
 	return nil
@@ -303,7 +303,7 @@ func (l *lister) types(word, pattern string) {
 	case "enum":
 		names, find = l.t.EnumNames, l.t.Enum
 	case "union":
-		names, find = func(name string) []string { return []string{name} }, l.t.Union
+		names, find = l.t.UnionNames, l.t.Union
 	}
 	for _, name := range names(pattern) {
 		if t, ok := find(name); ok {

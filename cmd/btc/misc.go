@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -19,7 +20,7 @@ import (
 func fmtCommand() *command {
 	var write bool
 	return &command{
-		name: "fmt", operands: "FILE.bt ...", summary: "print scripts in canonical form", files: []string{"bt"},
+		name: "fmt", operands: "FILE.bt ... | -", summary: "print scripts in canonical form", files: []string{"bt"},
 		options: option.Table{{Name: "write", Short: "w", To: &write, Help: "write the result back to the file"}},
 		run: func(line *option.Line) int {
 			operands := line.All()
@@ -39,10 +40,25 @@ func fmtCommand() *command {
 }
 
 func formatFile(path string, write bool) error {
-	text, err := readScript(path)
+	var text string
+	var err error
+	if path == "-" {
+		if write {
+			return errors.New("btc: --write: standard input is not a file to write to")
+		}
+		path = diag.Stdin
+		text, err = readPipe(os.Stdin)
+	} else {
+		text, err = readScript(path)
+	}
 	if err != nil {
 		return fmt.Errorf("btc: %w", err)
 	}
+	return formatText(path, text, write)
+}
+
+// formatText prints a script in canonical form, or writes it to the file of its name.
+func formatText(path, text string, write bool) error {
 	diags := &diag.List{}
 	script := parse.Script(diag.NewSource(path, text), diags)
 	if err := diags.Err(); err != nil {

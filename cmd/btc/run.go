@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"btc/compile"
+	"btc/frontend/diag"
 	"btc/internal/manifest"
 	"btc/internal/option"
 	"btc/loader/options"
@@ -31,6 +32,8 @@ type runner struct {
 	patterns []string // of --list=PATTERN
 	info     bool
 	version  bool
+	format   bool     // --fmt: print the script in canonical form
+	codegen  bool     // --mode codegen: compile, and do no more
 	ignored  []string // options that have no effect
 }
 
@@ -59,6 +62,23 @@ func (r *runner) options() option.Table {
 	}
 	for _, o := range r.btrun.Table() {
 		switch o.Name {
+		case "mode":
+			o.Choices = option.Choices("test", "bench", "format", "codegen")
+			o.Help += "; format: the same as --fmt; codegen: compile, and do no more"
+			pass := r.passOn(o)
+			o.To = func(value string) error {
+				switch {
+				case !slices.Contains(o.Words(), value):
+					return fmt.Errorf("--mode: %q is none of %s", value, strings.Join(o.Words(), ", "))
+				case value == "format":
+					r.format = true
+				case value == "codegen":
+					r.codegen = true
+				default:
+					return pass(value)
+				}
+				return nil
+			}
 		case "no-warnings", "capture":
 			continue
 		case "help": // the library's
@@ -125,7 +145,7 @@ func (r *runner) bpftraceOnly() option.Table {
 			To:     func(string) error { return nil }, // probes are switched on in every process of the file, always
 			Help:   "switch usdt probes on in all processes of a file, which is always done",
 		},
-		{Name: "no-feature", Value: "FEATURE", Repeat: true, Hidden: true, To: ignored("no-feature")},
+		{Name: "no-feature", Value: "FEATURES", Repeat: true, Hidden: true, To: r.noFeature},
 		{Name: "verify-llvm-ir", Hidden: true, To: ignored("verify-llvm-ir")},
 		{Name: "dwarf-pid", Value: "PID", Repeat: true, Hidden: true, To: ignored("dwarf-pid")},
 		{
@@ -141,8 +161,26 @@ func (r *runner) bpftraceOnly() option.Table {
 			Hidden: true,
 			To:     refused("emit-llvm", "btc does not use LLVM; --dump prints its own stages"),
 		},
-		{Name: "fmt", Hidden: true, To: refused("fmt", "use btc fmt SCRIPT")},
+		{
+			Name:  "fmt",
+			To:    &r.format,
+			Group: "Instead of tracing",
+			Help:  "print the script in canonical form, as btc fmt does",
+		},
 	}
+}
+
+// optionalFeatures are the values of bpftrace's option --no-feature.
+var optionalFeatures = []string{"kprobe_multi", "kprobe_session", "uprobe_multi"}
+
+func (r *runner) noFeature(list string) error {
+	for _, f := range strings.Split(list, ",") {
+		if !slices.Contains(optionalFeatures, f) {
+			return fmt.Errorf("--no-feature: %q is none of %s", f, strings.Join(optionalFeatures, ", "))
+		}
+	}
+	r.ignored = append(r.ignored, "--no-feature")
+	return nil
 }
 
 // run compiles to a temporary directory and traces at once.
@@ -155,6 +193,8 @@ func (r *runner) run(line *option.Line) int {
 		return printInfo()
 	case r.list:
 		return r.listProbes(line.All())
+	case r.format:
+		return r.formatScript(line.Operands)
 	}
 	if err := r.btrun.Check(); err != nil {
 		return fail("%v", err)
@@ -185,7 +225,7 @@ func (r *runner) run(line *option.Line) int {
 		return fail("%v", err)
 	}
 	out, diags = s.withHost(name, text, out, diags, r.btrun.Quiet)
-	if status := s.render(out, diags); out == nil || status != 0 {
+	if status := s.render(out, withoutHostNotes(diags)); out == nil || status != 0 || r.codegen {
 		return status
 	}
 	out = s.forHost(out, name, text)
@@ -211,6 +251,34 @@ func (r *runner) run(line *option.Line) int {
 	// Parameters that begin with "-" followed "--" here, and do so there.
 	args = append(append(args, path), params...)
 	return trace(append(append(args, "--"), line.After...))
+}
+
+// withoutHostNotes leaves out what only matters if the object runs on another host later: names that
+// the embedded target lacks are looked up on this one.
+func withoutHostNotes(diags *diag.List) *diag.List {
+	kept := &diag.List{}
+	for _, d := range diags.Sorted() {
+		if d.Code != diag.NotInTarget {
+			kept.Append(d)
+		}
+	}
+	return kept
+}
+
+// formatScript is --fmt.
+func (r *runner) formatScript(operands []string) int {
+	name, text, err := r.script.script(operands)
+	if err != nil {
+		return fail("%v", err)
+	}
+	if extra := r.script.extra(operands); extra != "" {
+		return fail("unexpected argument %q: --fmt prints one script", extra)
+	}
+	if err := formatText(name, text, false); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // listProbes is -l: what this host has, by btrun, which knows it; types, programs and the

@@ -212,13 +212,21 @@ func (b *body) element(x ast.Expr) *types.Type {
 	return t
 }
 
+// beginning is a string, or its first n bytes and "..." where it is longer.
+func beginning(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "..."
+}
+
 func (b *body) stringConst(x ast.Expr, e *Expr, s string) {
 	limit := maxString
 	if b.folding == 0 && x != b.noValue {
 		limit = b.info.Config.MaxStrlen
 	}
 	if len(s)+1 > limit {
-		b.fail(diag.StringTooLong, x, "String is too long (over %d bytes): %.20s...", limit, s).
+		b.fail(diag.StringTooLong, x, "String is too long (over %d bytes): %s", limit, beginning(s, 40)).
 			Hint("config = { max_strlen = %d } permits it", len(s)+1)
 		return
 	}

@@ -13,12 +13,15 @@ import (
 // Option is the row of the option table, whose value is kept in to.
 func Option(to *string) option.Option {
 	return option.Option{Name: "color", Value: "WHEN", Choices: option.Choices("auto", "always", "never"), To: to,
-		Help: "colour messages: always, never, or auto, which is on a terminal, unless NO_COLOR is set or TERM is dumb"}
+		Help: "colour messages: always, never, or auto, which is on a terminal, unless NO_COLOR is set or TERM is dumb; default: $BPFTRACE_COLOR, or auto"}
 }
 
 // Wanted reports whether messages are coloured. choice is the value of the option, "" of one that
-// was not given.
+// was not given: bpftrace's variable BPFTRACE_COLOR then has it.
 func Wanted(choice string, terminal bool, getenv func(string) string) bool {
+	if choice == "" {
+		choice = getenv("BPFTRACE_COLOR")
+	}
 	switch choice {
 	case "always":
 		return true

@@ -6,8 +6,8 @@ import "testing"
 
 func TestWanted(t *testing.T) {
 	for _, c := range []struct {
-		choice, noColor, term string
-		terminal, want        bool
+		choice, variable, noColor, term string
+		terminal, want                  bool
 	}{
 		{terminal: true, term: "xterm", want: true},
 		{terminal: false, term: "xterm"},
@@ -16,8 +16,12 @@ func TestWanted(t *testing.T) {
 		{choice: "auto", terminal: true, want: true},
 		{choice: "always", noColor: "1", term: "dumb", want: true},
 		{choice: "never", terminal: true, term: "xterm"},
+		{variable: "always", want: true},
+		{variable: "never", terminal: true, term: "xterm"},
+		{variable: "nosuch", terminal: true, term: "xterm", want: true},
+		{choice: "auto", variable: "always"},
 	} {
-		env := map[string]string{"NO_COLOR": c.noColor, "TERM": c.term}
+		env := map[string]string{"NO_COLOR": c.noColor, "TERM": c.term, "BPFTRACE_COLOR": c.variable}
 		if got := Wanted(c.choice, c.terminal, func(n string) string { return env[n] }); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}

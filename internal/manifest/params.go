@@ -123,6 +123,12 @@ func unexpected(m *Manifest, known map[string]bool, named map[string]string) err
 		for _, name := range slices.Sorted(maps.Keys(known)) {
 			have = append(have, "--"+name)
 		}
+		if have == nil {
+			return fmt.Errorf(
+				"unexpected program command line options: %s\nHINT: no custom program options defined.",
+				strings.Join(wrong, ", "),
+			)
+		}
 		return fmt.Errorf(
 			"unexpected program command line options: %s\nHINT: expected program options: %s",
 			strings.Join(wrong, ", "),

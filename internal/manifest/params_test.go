@@ -184,6 +184,10 @@ func TestUnexpectedOptions(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
+	const none = "unexpected program command line options: --x\nHINT: no custom program options defined."
+	if _, err := ParseParams(&Manifest{}, nil, map[string]string{"x": "1"}); err == nil || err.Error() != none {
+		t.Errorf("error %v, want %s", err, none)
+	}
 	if _, err := ParseParams(m, []string{"1", "2"}, map[string]string{"a": "1"}); err != nil {
 		t.Error(err)
 	}

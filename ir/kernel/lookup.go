@@ -242,6 +242,11 @@ func (t *Target) StructNames(pattern string) []string {
 	return t.typeNames(targetfile.Struct, "", pattern)
 }
 
+// UnionNames lists the tags of unions that match a pattern, sorted.
+func (t *Target) UnionNames(pattern string) []string {
+	return t.typeNames(targetfile.Union, "", pattern)
+}
+
 // EnumNames lists the tags of enums that match a pattern, sorted.
 func (t *Target) EnumNames(pattern string) []string {
 	return t.typeNames(targetfile.Enum, "", pattern)

@@ -83,7 +83,8 @@ func processRoot(pid int) string {
 }
 
 // matchingFiles are the files that match a pattern: among those that the process of -p has
-// mapped, or, without one, among all.
+// mapped, or, without one, among all. A pattern without a directory is one of files in the current
+// directory and of programs in PATH.
 func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	var out []string
 	if pid != 0 {
@@ -106,6 +107,9 @@ func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	files, err := binary.Files(root + pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", pattern, err)
+	}
+	if !strings.Contains(pattern, "/") {
+		files = append(files, binary.ProgramsInPath(pattern)...)
 	}
 	for _, f := range files {
 		if strings.HasPrefix(pattern, "./") {

@@ -7,21 +7,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
-
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/resolve"
 	"btc/loader/symbols"
+	"github.com/cilium/ebpf/btf"
 )
 
 // List returns the attach points of this host that fit a pattern such as
 // "kprobe:tcp_*", "usdt:/bin/x:*" or, in every kind of the kernel, "*tcp*".
 // A kind that cannot be listed here is an error only if the pattern names it.
 func List(h *host.Host, pattern string, opts Options) ([]string, error) {
+	opts.Unsafe = true // symbols of size 0 are named, too
 	x := &expander{host: h, opts: opts, files: symbols.NewFiles(func(string) {})}
 	defer x.files.Close()
 	kind, rest, named := strings.Cut(pattern, ":")
@@ -29,13 +28,13 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		kind, rest = "*", pattern
 	}
 	var out []string
-	known := false
+	found := probe.Find(kind)
+	known := found != nil // some kinds, such as watchpoint, have nothing to list
 	for _, t := range probe.Types() {
 		list := providers[t.Kind].list
 		if list == nil {
 			continue
 		}
-		found := probe.Find(kind)
 		exact := found != nil && found.Kind == t.Kind
 		parts := strings.Split(rest, ":")
 		// A pattern matches user space probes when it names a file or -p a process.
@@ -48,6 +47,9 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		known = true
 		if user && !file && len(parts) == 1 && opts.PID != 0 {
 			parts = []string{"*", parts[0]} // of all files of the process
+		}
+		if user && len(parts) == 1 && probe.IsPattern(parts[0]) && !file {
+			parts = []string{"*", parts[0]} // of all programs in PATH
 		}
 		all, err := list(x, t.Kind, parts)
 		if err != nil && exact && !resolve.IsMissing(err) {
@@ -114,25 +116,13 @@ func listFunctions(x *expander, kind string, parts []string) ([]string, error) {
 	return out, nil
 }
 
-// listCounters lists the perf events that this machine has.
+// listCounters lists the perf events of the language; a virtual machine may have no hardware ones.
 func listCounters(_ *expander, kind string, parts []string) ([]string, error) {
 	var out []string
 	for _, e := range probe.Events(kind) {
-		if !probe.Glob(parts[0], e.Name) {
-			continue
+		if parts[0] == "" || probe.Glob(parts[0], e.Name) {
+			out = append(out, kind+":"+e.Name+":")
 		}
-		attr := &unix.PerfEventAttr{
-			Type:   eventType(kind),
-			Size:   unix.PERF_ATTR_SIZE_VER5,
-			Config: e.Config,
-			Bits:   unix.PerfBitDisabled,
-		}
-		fd, err := unix.PerfEventOpen(attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
-		if err != nil {
-			continue
-		}
-		unix.Close(fd)
-		out = append(out, kind+":"+e.Name+":")
 	}
 	return out, nil
 }

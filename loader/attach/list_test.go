@@ -29,7 +29,7 @@ func TestList(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"nokind:*":             "no kind of probe is called nokind",
 		"usdt:/etc/passwd:a:b": "bad magic number",
-		"usdt:*":               "needs -p",
+		"usdt:nofile":          "needs -p",
 	} {
 		if _, err := List(h, pattern, Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", pattern, err, want)

@@ -86,10 +86,10 @@ func addLocations(p *resolve.Plan, path string, all []symbols.Probe) {
 // usdtFiles are the files for an attach point's target: without one, or with "*", all that
 // the process of -p has mapped.
 func usdtFiles(target string, pid int) ([]string, error) {
-	if target != "" && (target != "*" || pid != 0) {
+	switch {
+	case target != "":
 		return findBinaries(target, pid)
-	}
-	if pid == 0 {
+	case pid == 0:
 		return nil, errors.New("a usdt without a file needs -p")
 	}
 	return mappedFiles(pid)

@@ -83,6 +83,34 @@ func InPath(name string) (string, bool) {
 	return "", false
 }
 
+// ProgramsInPath lists the executable files in the directories of PATH whose name matches a
+// pattern. A file that has several names is listed once.
+func ProgramsInPath(pattern string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if matched, err := filepath.Match(pattern, e.Name()); err != nil || !matched {
+				continue
+			}
+			path := filepath.Join(dir, e.Name())
+			fi, err := os.Stat(path)
+			if err != nil || !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0 {
+				continue
+			}
+			if file, err := filepath.EvalSymlinks(path); err == nil && !seen[file] {
+				seen[file] = true
+				out = append(out, path)
+			}
+		}
+	}
+	return out
+}
+
 // IsELF reports whether a file is an ELF file of this machine's architecture, by its header.
 func IsELF(path string) bool {
 	f, err := safefile.Open(path)

@@ -8,6 +8,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +76,7 @@ func (v *Values) Table() option.Table {
 			Help: "end the run after N events with output, such as printf() and print()"},
 		{Name: "btf", Value: "FILE|DIR", Group: tracing, To: &v.BTF,
 			Help: "the kernel's types, for kernels that publish none: BTF, an ELF file with it, or a directory with RELEASE.btf or in btfhub's layout"},
-		{Name: "traceable-functions", Value: "FILE", Group: tracing, To: &v.Functions,
+		{Name: "traceable-functions", Value: "FILE", Group: tracing, To: v.setFunctions,
 			Help: "names of the kernel functions that can be probed, one a line, instead of tracefs' available_filter_functions"},
 
 		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
@@ -212,6 +213,16 @@ func (v *Values) setMaxEvents(text string) (err error) {
 	if v.MaxEvents, err = strconv.ParseUint(text, 10, 63); err != nil || v.MaxEvents == 0 {
 		return fmt.Errorf("--max-events: %q is not a number of events", text)
 	}
+	return nil
+}
+
+func (v *Values) setFunctions(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("--traceable-functions: %w", err)
+	}
+	f.Close()
+	v.Functions = path
 	return nil
 }
 

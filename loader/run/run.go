@@ -198,6 +198,9 @@ func (s *session) prepare() error {
 			Pos:    p.Pos,
 			Text:   "Positional parameter " + p.Name + " is empty or not provided.",
 		}
+		if p.Pos.Line > 0 {
+			f.Chain = []manifest.Location{{Line: p.Pos.Line, Col: p.Pos.Col, EndCol: p.Pos.Col + len(p.Name)}}
+		}
 		s.warn(f.Message("WARNING"))
 	}
 	if s.opts.PID != 0 && !alive(s.opts.PID) {
@@ -584,6 +587,10 @@ func (s *session) tick() {
 // hotplugInterval is how often the run looks for CPUs that came or went.
 const hotplugInterval = time.Second
 
+// brokenPipe is the exit status of a run whose output is not read any more, as a shell reports a
+// process that SIGPIPE ended.
+const brokenPipe = 128 + int(unix.SIGPIPE)
+
 // finish detaches, runs the end programs and prints the rest.
 func (s *session) finish() (int, error) {
 	s.front.later(0, manifest.Pos{}, func(*writer) { s.leaveView() })
@@ -599,7 +606,10 @@ func (s *session) finish() (int, error) {
 	s.losses.check(true)
 	s.reportSuppressed(true)
 	s.printMaps()
-	if err := s.stopPrinter(); err != nil {
+	switch err := s.stopPrinter(); {
+	case s.opts.OwnProcess && errors.Is(err, unix.EPIPE): // its reader, such as head(1), has read enough
+		return brokenPipe, nil
+	case err != nil:
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
 	}
 	if s.unstarted > 0 {

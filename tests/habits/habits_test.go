@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package habits types the command lines of bpftrace's manual page, and those that people are used
+// to, with btc called by bpftrace's name. Where bpftrace itself is at hand (build/oracle), it runs
+// each of them, too, and both must write the same and exit with the same status.
+package habits
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/loader/kerneltypes"
+)
+
+// what says how much of a habit is the same with both programs.
+type what int
+
+const (
+	all    what = iota // standard output, standard error and status
+	output             // standard output and status: messages have another form
+	status             // the status; the output is compared with want alone
+	own                // nothing: why is in the comment
+)
+
+// habit is a command line of a shell in which bpftrace is the program under test.
+type habit struct {
+	line string
+	same what
+	want string // regular expression that btc's standard output and error match; "": any
+}
+
+// scripts are the files of the directory in which habits are typed.
+var scripts = map[string]string{
+	"param.bt":    "#!/usr/bin/env bpftrace\nbegin { printf(\"param %d %s\\n\", $1, str($2)); exit(); }\n",
+	"quiet.bt":    "#!/usr/bin/env -S bpftrace -q\nbegin { printf(\"param %d %s\\n\", $1, str($2)); exit(); }\n",
+	"json.bt":     "#!/usr/bin/env -S bpftrace -q -f json\nbegin { printf(\"param %d %s\\n\", $1, str($2)); exit(); }\n",
+	"long.bt":     "#!/usr/bin/bpftrace --unsafe\nbegin { system(\"echo from a command\"); exit(); }\n",
+	"noext":       "#!/usr/bin/env bpftrace\nbegin { printf(\"no extension\\n\"); exit(); }\n",
+	"maps.bt":     "begin { @a = 5; @h = hist(3); @l = lhist(3, 0, 10, 1); @s[\"x\", 1] = \"str\"; @ = count(); exit(); }\n",
+	"probes.bt":   "tracepoint:sched:sched_switch,tracepoint:sched:sched_wakeup { @ = count(); }\ninterval:s:1 { exit(); }\n",
+	"only.bt":     "interval:ms:10 { exit(); } interval:s:9 { print(1); }\n",
+	"ugly.bt":     "begin   {   print(1)  ;  exit( ) }\n",
+	"tests.bt":    "test:one { return 0; }\ntest:two { return 1; }\n",
+	"a.h":         "#define NINE 9\nstruct foo { int a; char b; };\n",
+	"inc/b.h":     "#define TEN 10\n",
+	"functions":   "vfs_read\nvfs_write\n",
+	"include.bt":  "#include <b.h>\nbegin { printf(\"%d\\n\", TEN); exit(); }\n",
+	"comments.bt": "/* a\n * comment */\n// another\nbegin { /* in */ printf(\"commented\\n\"); exit(); }\n",
+}
+
+// habits are typed one after the other. Most come from the manual page, in its order.
+var habits = []habit{
+	// The version and the help.
+	{`bpftrace -V`, all, `^bpftrace v`},
+	{`bpftrace --version`, all, `^bpftrace v`},
+	{`bpftrace -h`, status, `(?m)^usage: bpftrace \[options\] FILE`}, // text of its own
+	{`bpftrace --help`, status, `(?m)^  -e, --program PROGRAM `},
+	{`bpftrace`, status, `^usage: bpftrace `},
+	{`bpftrace --nosuch`, output, `unknown option --nosuch`},
+	{`bpftrace -Z`, output, `unknown option -Z`},
+
+	// Programs.
+	{`bpftrace -e 'begin { printf("%d\n", 1); exit(); }'`, all, `^1\n`},
+	{`bpftrace -e 'BEGIN { printf("%d\n", 1); exit(); }'`, all, `^1\n`},
+	{`bpftrace -q -e 'begin { printf("x\n"); exit(); } end { printf("y\n"); }'`, all, `x\n\n?\n?y`},
+	{`bpftrace param.bt 1 two`, all, `param 1 two`},
+	{`bpftrace param.bt -- 1 two`, all, `param 1 two`},
+	{`bpftrace - 5 x < param.bt`, all, `param 5 x`},
+	{`cat param.bt | bpftrace - 5 x`, all, `param 5 x`},
+	{`bpftrace -q param.bt 1 2`, all, `param 1 2`},
+	{`bpftrace param.bt 1 2 -q`, all, `param 1 2`},
+	{`bpftrace noext`, all, `no extension`},
+	{`bpftrace comments.bt`, all, `commented`},
+	{`./param.bt 3 x`, all, `param 3 x`},
+	{`./quiet.bt 3 x`, all, `param 3 x`},
+	{`./json.bt 3 x`, all, `"data": "param 3 x`},
+	{`bpftrace --unsafe long.bt`, all, `from a command`},
+	{`bpftrace nosuch.bt`, output, `no such file`},
+	{`bpftrace -e`, output, `option -e needs a value`},
+	{`bpftrace -e ''`, output, `no probes`},
+	{`bpftrace -e 'begin { prinf("x") }'`, output, `Unknown function: 'prinf'`},
+	{`bpftrace -e 'begin { exit() }' extra --opt`, output, `unknown option --opt`},
+	{`bpftrace -e 'begin { exit() }' -- --opt`, output, `HINT: no custom program options defined`},
+	{`bpftrace -e 'begin { print(($1, $2, getopt("aa", 1), getopt("bb"))); exit(); }' 3 -- --aa=20 --bb 4`, all, `\(3, 4, 20, true\)`},
+	{`bpftrace -e 'begin { print((str($1), getopt("aa", "z"))); exit(); }' -- p1 --aa=long`, all, `\(p1, long\)`},
+	{`bpftrace -e 'begin { print(($#, $1)); exit(); }'`, all, `\(0, 0\)`},
+
+	// Output.
+	{`bpftrace maps.bt`, all, `@a: 5`},
+	{`bpftrace -f text maps.bt`, all, `@a: 5`},
+	{`bpftrace -f json maps.bt`, all, `"@a": 5`},
+	{`bpftrace -f xml maps.bt`, output, `Invalid output format "xml"`},
+	{`bpftrace -o out maps.bt; echo $?; cat out`, all, `^0\n\n\n@: 1`},
+	{`bpftrace --output out -q -e 'begin { printf("z\n"); exit(); }'; cat out`, all, `z\n`},
+	{`bpftrace -q -o out -f json maps.bt; cat out`, all, `"@a": 5`},
+	{`bpftrace -o /nosuch/x -e 'begin { exit() }'`, output, `/nosuch/x: no such file`},
+	{`bpftrace -B none maps.bt`, all, `@a: 5`},
+	{`bpftrace -B line maps.bt`, all, `@a: 5`},
+	{`bpftrace -B full maps.bt`, all, `@a: 5`},
+	{`bpftrace -B some maps.bt`, output, `"some" is none of line, full, none`},
+	{`bpftrace -q -e 'begin { for $i : 0..1000 { printf("%d\n", $i); } exit() }' | head -2`, all, `^0\n1\n$`},
+	{`bpftrace -k -e 'begin { printf("%s\n", str(0)); exit() }'`, all, ``},
+	{`bpftrace --warnings -q -e 'begin { print(@x[1]); @x[2] = 1; exit() }'`, all, ``},
+	{`bpftrace -kk -e 'begin { exit() }'`, output, `-kk has been deprecated`},
+	{`bpftrace --no-warnings -q -e 'begin { @x = 1; delete(@x, 1); exit() }'`, status, ``},
+	// bpftrace names the probes that it attaches; btc shows the kernel's log, too, which
+	// bpftrace shows with -d verifier.
+	{`bpftrace -v -e 'begin { exit() }'`, output, `processed \d+ insns`},
+	{`bpftrace --verbose -q -e 'begin { exit() }'`, output, `processed \d+ insns`},
+
+	// Processes.
+	{`bpftrace -e 'begin { }' -c 'echo $HOME'`, all, `\$HOME`},
+	{`bpftrace -e 'begin { }' -c 'echo a; echo b'`, all, `a; echo b`},
+	{`bpftrace --cmd 'echo x' -e 'begin { }'`, all, `x\n`},
+	{`bpftrace -e 'begin { }' -c /bin/false; echo $?`, all, `0\n`},
+	{`bpftrace -q -e 'begin { print(cpid > 0); }' -c 'sleep 0.1'`, all, `^true|^1`},
+	{`bpftrace -e 'begin { exit() }' -c nosuchcmd`, output, `Path 'nosuchcmd' does not exist or is not executable`},
+	// btc splits the command as a shell does; bpftrace passes quotes on.
+	{`bpftrace -q -e 'begin { }' -c 'echo "a  b" c'`, own, `a  b c\n`},
+	{`bpftrace -q -e 'begin { }' -c "echo 'a  b' c\\ d"`, own, `a  b c d\n`},
+	{`bpftrace -q -e 'begin { }' -c 'sh -c "echo a; exit 3"'; echo $?`, own, `(?s)a\n.*0\n`},
+	{`bpftrace -q -e 'begin { }' -c 'echo "a'`, own, `a " is not closed`},
+	{`bpftrace -q -e 'begin { }' -c ''`, own, `-c: the command is empty`}, // bpftrace then traces until Ctrl-C
+	{`bpftrace -p $$ -e 'begin { exit() }'`, all, ``},
+	{`bpftrace --pid $$ -e 'begin { exit() }'`, all, ``},
+	{`bpftrace --pid=$$ -q -e 'begin { exit() }'`, all, ``},
+	{`sleep 1 & bpftrace -q -p $! -e 'begin { printf("begun\n"); }'`, all, `begun`},
+	{`bpftrace -e 'begin { exit() }' -p 99999999`, output, `Pid out of range: 99999999`},
+	{`bpftrace -e 'begin { exit() }' -p abc`, output, `Failed to parse pid: invalid integer: abc`},
+	{`bpftrace -e 'begin { exit() }' -p 1 -c true`, output, `Cannot use both -c and -p`},
+	{`bpftrace --usdt-file-activation -q -e 'begin { exit() }'`, all, ``},
+	{`bpftrace --dwarf-pid 1 -q -e 'begin { exit() }'`, output, `--dwarf-pid has no effect in btc`},
+
+	// Headers.
+	{`bpftrace -I . --include a.h -q -e 'begin { printf("%d\n", NINE); exit() }'`, all, `^9\n`},
+	{`bpftrace --include a.h -I . --include b.h -I inc -q -e 'begin { printf("%d\n", NINE + TEN); exit() }'`, all, `^19\n`},
+	{`bpftrace -I inc include.bt`, all, `^10\n`},
+	{`bpftrace -Iinc include.bt`, all, `^10\n`},
+	{`bpftrace -q -e '#include "a.h"
+begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
+	{`bpftrace --include nosuch.h -e 'begin { exit() }'`, own, `--include nosuch.h: no such file`}, // status 2 there
+
+	// Permissions and features.
+	{`bpftrace --unsafe -q -e 'begin { system("echo hi"); exit() }'`, all, `^hi\n`},
+	{`bpftrace -q -e 'begin { system("echo hi"); exit() }'`, output, `system\(\) is unsafe`},
+	{`bpftrace --no-feature kprobe_multi,uprobe_multi -q -e 'begin { exit() }'`, output, `--no-feature has no effect in btc`},
+	{`bpftrace --no-feature nosuch -q -e 'begin { exit() }'`, output, `"nosuch" is none of kprobe_multi, `},
+	{`bpftrace --traceable-functions functions -q -e 'begin { exit() }'`, all, ``},
+	{`bpftrace --traceable-functions /nosuch -q -e 'begin { exit() }'`, output, `/nosuch: no such file`},
+	{`bpftrace --debuginfo /usr/lib/debug -q -e 'begin { exit() }'`, all, ``},
+	{`bpftrace --debuginfo=/a:./b -q -e 'begin { exit() }'`, all, ``},
+	{`bpftrace --verify-llvm-ir -q -e 'begin { exit() }'`, output, `--verify-llvm-ir has no effect in btc`},
+
+	// Instead of tracing.
+	{`bpftrace --dry-run maps.bt`, all, ``},
+	{`bpftrace --dry-run probes.bt`, all, ``},
+	{`bpftrace --fmt ugly.bt`, all, `^begin\n\{\n  print\(1\);`},
+	{`bpftrace --fmt - < ugly.bt`, all, `^begin\n`},
+	{`bpftrace --fmt -e 'begin   {   print(1)  ;  exit( ) }'`, all, `^begin\n`},
+	{`bpftrace --mode format ugly.bt`, all, `^begin\n`},
+	{`bpftrace --mode codegen maps.bt`, all, `^$`},
+	{`bpftrace --mode nosuch maps.bt`, output, `"nosuch" is none of test, bench, format, codegen`},
+	{`bpftrace --test tests.bt`, status, `OK.*one`},
+	{`bpftrace --mode test tests.bt`, status, `FAILED.*two`},
+	{`bpftrace --probe-filter 'interval:ms.*' only.bt`, all, `Attached 1 probe`},
+	{`bpftrace --probe-filter nosuch only.bt`, all, ``},
+	{`bpftrace --probe-filter '(' only.bt`, own, `Invalid --probe-filter regex`}, // status 255 there
+	{`bpftrace --aot x -e 'begin { exit() }'`, own, `use btc compile SCRIPT -o FILE.o`},
+	{`bpftrace --emit-elf x -e 'begin { exit() }'`, own, `use btc compile SCRIPT -o FILE.o`},
+	{`bpftrace --emit-llvm x -e 'begin { exit() }'`, own, `btc does not use LLVM`},
+	{`bpftrace --info`, status, `(?s)System\n  OS: Linux .*\nBuild\n.*Kernel helpers\n.*Kernel features\n.*Map types\n.*Probe types\n.*  iter: `},
+
+	// Stages: each program has its own.
+	{`bpftrace -d ast -q -e 'begin { exit() }'`, status, `begin\n`},
+	{`bpftrace -d parse -q -e 'begin { exit() }'`, status, `begin\n`},
+	{`bpftrace -d types -q -e 'begin { $x = 1; exit() }'`, status, `\$x = 1`},
+	{`bpftrace -d codegen -q -e 'begin { exit() }'`, status, `==== input ====`},
+	{`bpftrace -d codegen-opt,dis -q -e 'begin { exit() }'`, status, `==== `},
+	{`bpftrace -d libbpf -q -e 'begin { exit() }'`, status, `==== object ====`},
+	{`bpftrace -d verifier -q -e 'begin { exit() }'`, status, `processed \d+ insns`},
+	{`bpftrace -d ast -d dis -q -e 'begin { exit() }'`, status, `==== ast ====`},
+	{`bpftrace -d all -q -e 'begin { exit() }'`, status, `==== ast ====`},
+	{`bpftrace -d nosuch -e 'begin { exit() }'`, output, `unknown stage "nosuch"`},
+
+	// Lists.
+	{`bpftrace -l 'tracepoint:sched:sched_sw*'`, all, `tracepoint:sched:sched_switch\n`},
+	{`bpftrace -l 'tracepoint:*:sched_switch'`, all, `tracepoint:sched:sched_switch\n`},
+	{`bpftrace -l 't:syscalls:*openat*'`, all, `tracepoint:syscalls:sys_enter_openat\n`},
+	{`bpftrace --list 'tracepoint:sched:sched_switch'`, all, `^tracepoint:sched:sched_switch\n$`},
+	{`bpftrace -lv 'tracepoint:syscalls:sys_enter_openat'`, all, `    const char \* filename\n`},
+	{`bpftrace -l 'tracepoint:syscalls:sys_enter_openat' -v`, all, `    const char \* filename\n`},
+	{`bpftrace -l -v 'tracepoint:sched:*'`, all, `    pid_t prev_pid\n`},
+	{`bpftrace -l 'tracepoint:syscalls:sys_enter_op*,software:*'`, all, `software:cpu-clock:\n`},
+	{`bpftrace -l 'tracepoint:sched:sched_switch, tracepoint:sched:sched_wakeup'`, all, `sched_wakeup\n`},
+	{`bpftrace -l 'tracepoint:nosuch:*'`, all, `^$`},
+	{`bpftrace -l 'software:*'`, all, `software:cs:\n`},
+	{`bpftrace -l 'hardware:*'`, all, `hardware:cache-misses:\n`},
+	{`bpftrace -l 'h:c*'`, all, `hardware:cpu-cycles:\n`},
+	{`bpftrace -l 'interval:*'`, all, `interval:ms:\n`},
+	{`bpftrace -l 'p:*'`, all, `profile:hz:\n`},
+	{`bpftrace -l 'self:*'`, all, `self:signal:SIGUSR1\n`},
+	{`bpftrace -l 'watchpoint:*'`, all, `^$`},
+	{`bpftrace -l sched_switch`, own, `tracepoint:sched:sched_switch\n`}, // bpftrace lists raw tracepoints with kprobes only
+	{`bpftrace -l '*sched_switch*'`, own, `rawtracepoint:vmlinux:sched_switch\n`},
+	{`bpftrace -l 'rawtracepoint:sched_sw*'`, own, `rawtracepoint:vmlinux:sched_switch\n`},
+	{`bpftrace -l 'nosuch:*'`, own, `no kind of probe is called nosuch`}, // bpftrace prints nothing
+	{`bpftrace -l probes.bt`, all, `^tracepoint:sched:sched_switch\ntracepoint:sched:sched_wakeup\ninterval:s:\n$`},
+	{`bpftrace -l -e 'tracepoint:sched:sched_sw* { exit(); }'`, all, `tracepoint:sched:sched_switch\n`},
+	{`bpftrace -lv -e 'tracepoint:syscalls:sys_enter_openat { }'`, all, `filename\n`},
+	{`bpftrace -l -e 'begin { } end { }'`, all, `^$`},
+	{`bpftrace -l nosuch.bt`, all, `It appears that 'nosuch.bt' is a filename`},
+	{`bpftrace -l 'struct task_s*'`, all, `struct task_struct\n`},
+	{`bpftrace -lv 'struct list_head'`, all, `^vmlinux: struct list_head \{\n\tstruct list_head \*next;\n`},
+	{`bpftrace -lv 'struct timespec64'`, all, `tv_nsec;\n`},
+	{`bpftrace -l 'union sigv*'`, all, `^union sigval\n`},
+	{`bpftrace -lv 'union sigval'`, all, `sival_int;\n`},
+	{`bpftrace -l 'union *'`, all, `union sigval\n`},
+	{`bpftrace -lv 'enum pid_type'`, all, `PIDTYPE_PID = 0,\n`},
+	{`bpftrace -l 'struct nosuch'`, all, `^$`},
+	{`bpftrace -l "uprobe:$PWD/prog:*"`, all, `prog:add_up\n`},
+	{`bpftrace -l "uprobe:$PWD/pr*:add*"`, all, `prog:add_up\n`},
+	{`bpftrace -l "u:./prog:add*"`, all, `uprobe:./prog:add_up\n`},
+	{`bpftrace -l "uretprobe:./prog:main"`, all, `^uretprobe:./prog:main\n$`},
+	{`bpftrace -l "*:./prog:add_up"`, all, `uprobe:./prog:add_up\n`},
+	{`bpftrace -l "uprobe:*:add_up"`, all, `add_up\n`},
+	{`PATH=$PATH:$PWD/bin bpftrace -l 'uprobe:also:add_up'`, own, `bin/also:add_up\n`}, // its PATH is another
+	{`bpftrace -lv "uprobe:$PWD/prog:add_up"`, all, `    struct point\* p\n`},
+	{`bpftrace -l "usdt:./prog:*"`, all, `^$`},
+	{`bpftrace -l 'uprobe:/nosuch:*'`, status, ``},
+
+	// The environment.
+	{`BPFTRACE_MAX_STRLEN=10 bpftrace -q -e 'begin { printf("%s\n", str($1)); exit() }' 123456789abcdef`, output, `String is too long \(over 10 bytes\): 123456789abcdef\n`},
+	{`BPFTRACE_MAX_STRLEN=2000 bpftrace -q -e 'begin { printf("%d\n", sizeof(str($1))); exit() }' x`, all, `^2\n`},
+	{`BPFTRACE_MAX_MAP_KEYS=2 bpftrace -q -e 'begin { @x[1] = 1; @x[2] = 1; @x[3] = 1; exit() }'`, output, `Map full`},
+	{`BPFTRACE_STACK_MODE=raw bpftrace -q -e 'begin { print(kstack(1)); exit() }' | wc -l`, all, ``},
+	{`BPFTRACE_STACK_MODE=nosuch bpftrace -q -e 'begin { exit() }'`, own, `Invalid value for stack_mode`}, // status 2 there
+	{`BPFTRACE_MAX_PROBES=1 bpftrace -q -e 'tracepoint:sched:sched_sw* {} begin { exit() }'`, output, `exceeds the current limit of 1 probes`},
+	{`BPFTRACE_MAX_CAT_BYTES=5 bpftrace -q -e 'begin { cat("/proc/version"); exit() }'`, all, `^Linux`},
+	{`BPFTRACE_PRINT_MAPS_ON_EXIT=0 bpftrace -q -e 'begin { @x = 1; exit() }'`, all, ``},
+	{`BPFTRACE_MISSING_PROBES=ignore bpftrace -q -e 'tracepoint:sched:nosuch {} begin { exit() }'`, all, ``},
+	{`BPFTRACE_MISSING_PROBES=error bpftrace -q -e 'tracepoint:sched:nosuch {} begin { exit() }'`, output, `^\S+ error: No matches for tracepoint sched:nosuch`},
+	{`BPFTRACE_PERF_RB_PAGES=128 bpftrace -q -e 'begin { exit() }'`, all, ``},
+	{`BPFTRACE_CACHE_USER_SYMBOLS=PER_PID bpftrace -q -e 'begin { exit() }'`, all, ``},
+	{`BPFTRACE_CPP_DEMANGLE=0 bpftrace -q -e 'begin { exit() }'`, all, ``},
+	{`BPFTRACE_KERNEL_SOURCE=/x BPFTRACE_KERNEL_BUILD=/y BPFTRACE_VMLINUX=/z bpftrace -q -e 'begin { exit() }'`, all, ``},
+	{`BPFTRACE_BTF=/sys/kernel/btf/vmlinux bpftrace -q -e 'begin { printf("%d\n", sizeof(struct list_head)); exit() }'`, all, `^16\n`},
+	{`BPFTRACE_COLOR=always bpftrace -e 'begin { nosuch() }'`, output, "\x1b\\["},
+	{`BPFTRACE_COLOR=never bpftrace -e 'begin { nosuch() }'`, output, `error\[E0202\]: `},
+	{`BPFTRACE_NOSUCH=1 bpftrace -q -e 'begin { exit() }'`, all, ``},
+}
+
+// noise is what bpftrace says about the machine of the tests.
+var noise = regexp.MustCompile(`(?m)^(WARNING: Could not read functions from|WARNING: .*RLIMIT_MEMLOCK|` +
+	`WARNING: The kernel contains bpf_iter__|/bin/sh: warning:).*\n`)
+
+const program = `struct point { int x; long y; };
+int add_up(int a, struct point *p, const char *s) { return a + p->x + s[0]; }
+int main(int c, char **v) { struct point p = {c, 2}; return add_up(c, &p, v[0]) < 0; }
+`
+
+func TestHabits(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root")
+	}
+	if _, err := os.Stat(kerneltypes.Path); err != nil {
+		t.Skip("skipped: this kernel has no BTF")
+	}
+	bin := t.TempDir()
+	cmd := exec.Command("go", "build", "-o", bin, "btc/cmd/btc", "btc/cmd/btrun")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Symlink("btc", filepath.Join(bin, "bpftrace")); err != nil {
+		t.Fatal(err)
+	}
+	ours := typist{files(t), bin}
+	var theirs *typist
+	if _, err := os.Stat("../../build/oracle/root/usr/bin/bpftrace"); err == nil {
+		theirs = &typist{files(t), oracle(t)}
+	} else {
+		t.Log("build/oracle has no bpftrace: btc runs alone")
+	}
+	compiled := exec.Command("gcc", "-g", "-O0", "-o", "prog", "-xc", "-")
+	compiled.Dir, compiled.Stdin = ours.dir, strings.NewReader(program)
+	hasProgram := compiled.Run() == nil
+	if hasProgram {
+		copyFile(t, filepath.Join(ours.dir, "prog"), filepath.Join(ours.dir, "bin/also"))
+		if theirs != nil {
+			copyFile(t, filepath.Join(ours.dir, "prog"), filepath.Join(theirs.dir, "prog"))
+			copyFile(t, filepath.Join(ours.dir, "prog"), filepath.Join(theirs.dir, "bin/also"))
+		}
+	}
+	compared := 0
+	for _, h := range habits {
+		if !hasProgram && strings.Contains(h.line, "prog") {
+			continue
+		}
+		have := ours.types(t, h.line)
+		if !regexp.MustCompile(h.want).MatchString(have.out + have.err) {
+			t.Errorf("%s\nwrites\n%s\nwithout %s", h.line, have, h.want)
+		}
+		if theirs == nil || h.same == own {
+			continue
+		}
+		compared++
+		want := theirs.types(t, h.line)
+		switch {
+		case have.status != want.status,
+			h.same <= output && have.out != want.out,
+			h.same == all && have.err != want.err:
+			t.Errorf("%s\nwrites\n%s\nbpftrace writes\n%s", h.line, have, want)
+		}
+	}
+	t.Logf("%d habits, %d compared with bpftrace", len(habits), compared)
+}
+
+// typist types commands in a directory; bin is the first directory of PATH.
+type typist struct{ dir, bin string }
+
+// result is what a command wrote.
+type result struct {
+	out, err string
+	status   int
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("%sstandard error: %sstatus %d", r.out, r.err, r.status)
+}
+
+func (y typist) types(t *testing.T, line string) result {
+	t.Helper()
+	cmd := exec.Command("bash", "-c", line)
+	cmd.Dir = y.dir
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "BPFTRACE_") || strings.HasPrefix(v, "NO_COLOR=")
+	}), "PATH="+y.bin+":"+os.Getenv("PATH"), "PWD="+y.dir)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Second
+	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", line, err)
+	}
+	// The two directories have names of the same length, so that columns agree.
+	own := func(b []byte) string { return strings.ReplaceAll(string(b), y.dir, "DIR") }
+	said := strings.ReplaceAll(noise.ReplaceAllString(own(errs.Bytes()), ""), " \n", "\n")
+	return result{own(out.Bytes()), said, cmd.ProcessState.ExitCode()}
+}
+
+// files makes a directory with the scripts.
+func files(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir() // below /tmp, which bpftrace's own root has, too
+	for name, text := range scripts {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// oracle makes a directory with a program called bpftrace that runs the one of build/oracle. PATH
+// is the usual one for it, or it would find this program again.
+func oracle(t *testing.T) string {
+	t.Helper()
+	tool, err := filepath.Abs("../setup/bpftrace-oracle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	text := "#!/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin exec '" + tool + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "bpftrace"), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
