@@ -26,6 +26,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // cases are scripts, and what a loader finds after the workload (command work): lines of maps that
@@ -43,6 +44,10 @@ var cases = []struct{ name, script, want string }{
 	{"printf", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%d %s\n", args.offset, comm); }`, "4800 events"},
 	{"print-long", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%s %s %d\n", str(args.whence), comm, args.offset); }`, "4800 events"},
 	{"stacks", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[kstack(1)] = count(); }`, "4800 in stacks"},
+	{"arguments", `tracepoint:syscalls:sys_enter_openat /comm == "loaderwork" && args.flags == 0x80100/ { @[str(args.filename, 64), args.flags, args.__syscall_nr] = count(); }`,
+		"AT_[{filename: /proc/version/absent, flags: 524544, __syscall_nr: OPENAT}] = {count: 12}"},
+	{"results", `tracepoint:syscalls:sys_exit_openat /comm == "loaderwork" && args.ret == -20/ { @[args.ret, args.__syscall_nr] = count(); }`,
+		"AT_[{ret: -20, __syscall_nr: OPENAT}] = {count: 12}"},
 	{"options", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < getopt("below", 6)/ { @ = count(); }`, "AT_[0] = {count: 2400}"},
 	{"uprobe", `uprobe:WORK:main.step { @[comm] = count(); }`, "AT_[{comm: loaderwork}] = {count: 4800}"},
 	{"usdt", `usdt:PROBES:other:step { @ = count(); }`, "AT_[0] = {count: 4800}"},
@@ -62,7 +67,7 @@ var loaders = []struct {
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
 	{"ebpf_exporter", true, exporter, map[string]string{
 		"avg": "refused", "stats": "refused", "min-max": "refused", "hist": "refused", "keyed-hist": "refused", "printf": "refused", "print-long": "refused",
-		"stacks": "refused", "usdt": ""}},
+		"stacks": "refused", "arguments": "refused", "results": "refused", "usdt": ""}},
 	{"bpftool-sid", true, bpftool, map[string]string{"usdt": "does not support autoattach", "printf": "", "print-long": ""}},
 }
 
@@ -135,6 +140,7 @@ func TestLoaders(t *testing.T) {
 					if c.name == "usdt" && !b.probes {
 						t.Skip("skipped: no C compiler for a program with static probes")
 					}
+					want = strings.ReplaceAll(want, "OPENAT", fmt.Sprint(unix.SYS_OPENAT))
 					if d := cmp.Diff(want, l.run(t, b, c.name)); d != "" {
 						t.Errorf("found (-want +got):\n%s", d)
 					}
