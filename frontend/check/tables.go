@@ -12,13 +12,11 @@ import (
 // FunctionInfo is the documentation of a row of the table of builtins and functions.
 type FunctionInfo struct {
 	Name string
-	// Group is the part of the language: builtin, string, map, output, host, meta
-	// (of compile time), or other.
+	// Group is the part of the language: builtin, string, map, output, host, meta (compile time), or other.
 	Group string
 	// Value: it may be written without parentheses.
 	Value bool
-	// Call: it may be written with parentheses; Min and Max are then the numbers of
-	// arguments.
+	// Call: it may be called, with Min to Max arguments.
 	Call     bool
 	Min, Max int
 	// In lists the probes that permit it; nil for all.

@@ -17,7 +17,7 @@ func (c *copier) exprs(all []ast.Expr) []ast.Expr {
 	return out
 }
 
-// expr makes the new code of an expression; nil for none.
+// expr copies an expression, which may be nil.
 func (c *copier) expr(x ast.Expr) ast.Expr {
 	if x == nil {
 		return nil
