@@ -88,7 +88,8 @@ func (e *Env) definitions(toks []cpp.Token) {
 			}
 			// The message may quote any token that was read. If one is from a private source, the error is reported
 			// at it, which hides the message.
-			if i := slices.IndexFunc(p.toks[start:min(p.pos+1, len(p.toks))], func(t cpp.Token) bool { return t.At.Private() }); i >= 0 {
+			private := func(t cpp.Token) bool { return t.At.Private() }
+			if i := slices.IndexFunc(p.toks[start:min(p.pos+1, len(p.toks))], private); i >= 0 {
 				at = start + i
 			}
 			e.diags.Add(diag.CSyntax, p.toks[at].At, "%v", err)

@@ -63,8 +63,9 @@ type macroValue struct {
 // in any case.
 func Read(u *cpp.Unit, t *kernel.Target, l *diag.List) *Env {
 	e := &Env{
-		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{}, aliases: map[string]*types.Type{},
-		kernel: map[*kernel.Type]*types.Type{}, asked: map[string]*types.Type{},
+		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{},
+		aliases: map[string]*types.Type{},
+		kernel:  map[*kernel.Type]*types.Type{}, asked: map[string]*types.Type{},
 		tags: map[string]*types.Type{}, typedefs: map[string]*types.Type{}, enums: map[string]Const{},
 	}
 	e.definitions(u.Tokens)

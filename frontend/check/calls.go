@@ -453,7 +453,8 @@ func (b *body) ntop(c *callSite) {
 	switch {
 	case invalid(t), t.IsInteger():
 	case t.Kind == types.Array && t.Elem.IsInteger() && (t.Size == 4 || t.Size == 16):
-	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil: // struct in_addr, in6_addr
+	// struct in_addr, in6_addr
+	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil:
 	default:
 		b.fail(diag.BadArguments, addr, "ntop() expects an integer or array argument, got %s", t)
 	}

@@ -31,7 +31,8 @@ func Check(script *ast.Script, t *kernel.Target, files *debuginfo.Finder, l *dia
 	c := &checker{
 		files: files,
 		info:  &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, subprogs: map[string]*function{}, reported: map[report]bool{}, warned: map[string]bool{},
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{},
+		subprogs: map[string]*function{}, reported: map[report]bool{}, warned: map[string]bool{},
 	}
 	c.header()
 	c.items()
@@ -206,7 +207,8 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	c.clauses = append(c.clauses, cl)
 	shared := map[string]*body{}
 	for _, ap := range p.Points {
-		if len(p.Points) > 1 && ap.Provider == probe.Iter { // an iterator has its own kind of objects, and the run ends with it
+		// An iterator has its own kind of objects, and the run ends with it.
+		if len(p.Points) > 1 && ap.Provider == probe.Iter {
 			c.fail(diag.BadAttachPoint, ap, "iter probe only supports one attach point.")
 			return
 		}

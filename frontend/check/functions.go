@@ -77,7 +77,9 @@ func inKprobe(t *probe.Type) bool { return t.Kind == probe.Kprobe }
 // functionTable is the table, by name; it is never written to. argN is one row, "arg".
 var functionTable = sync.OnceValue(func() map[string]*Function {
 	table := map[string]*Function{}
-	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), searchRows(), hostRows(), metaRows(), futureRows()} {
+	for _, group := range [][]Function{
+		builtinRows(), stringRows(), mapRows(), outputRows(), searchRows(), hostRows(), metaRows(), futureRows(),
+	} {
 		for i := range group {
 			table[group[i].Name] = &group[i]
 		}

@@ -31,7 +31,10 @@ func Functions() []FunctionInfo {
 	for _, g := range []struct {
 		name string
 		rows []Function
-	}{{"builtin", builtinRows()}, {"string", append(stringRows(), searchRows()...)}, {"host", hostRows()}, {"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()}} {
+	}{
+		{"builtin", builtinRows()}, {"string", append(stringRows(), searchRows()...)}, {"host", hostRows()},
+		{"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()},
+	} {
 		for _, f := range g.rows {
 			info := FunctionInfo{
 				Name: f.Name, Group: g.name, Value: f.value, Call: !f.value || f.max > 0, Min: f.min, Max: f.max,

@@ -110,7 +110,8 @@ func (b *body) trustedPlace(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
 			return nil, "arguments are plain numbers in this probe"
 		}
 		return &Trusted{Type: name, Slot: b.out.Args[p.Arg].Slot, Result: p.Arg < 0}, ""
-	case p.Root == RootPointer && b.point.Kind == probe.Iter && isContext(p.Base) && len(p.Steps) == 1 && e.Type.Kind == types.Pointer:
+	case p.Root == RootPointer && b.point.Kind == probe.Iter && isContext(p.Base) && len(p.Steps) == 1 &&
+		e.Type.Kind == types.Pointer:
 		return &Trusted{Type: name, Slot: p.Steps[0].Off / 8, Iterated: true}, ""
 	case p.Root == RootCtx:
 		return nil, "fields of a tracepoint's record are plain numbers to the verifier"

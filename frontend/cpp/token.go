@@ -246,7 +246,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 // numberLength is the length of a preprocessing number, which includes an exponent's sign.
 func numberLength(s string) int {
 	n := 0
-	for n < len(s) && (isWord(s[n]) || s[n] == '.' || (s[n] == '+' || s[n] == '-') && strings.ContainsRune("pP", rune(s[n-1]))) {
+	for n < len(s) && (isWord(s[n]) || s[n] == '.' ||
+		(s[n] == '+' || s[n] == '-') && strings.ContainsRune("pP", rune(s[n-1]))) {
 		n++
 	}
 	return n

@@ -185,7 +185,8 @@ func startsOperand(kind int) bool {
 	switch kind {
 	case parser.BtLexerINT, parser.BtLexerSTRING, parser.BtLexerVAR, parser.BtLexerMAP, parser.BtLexerPARAM,
 		parser.BtLexerPARAMCOUNT, parser.BtLexerLPAREN, parser.BtLexerMINUS, parser.BtLexerNOT, parser.BtLexerTILDE,
-		parser.BtLexerSTAR, parser.BtLexerAND, parser.BtLexerINC, parser.BtLexerDEC, parser.BtLexerIDENT, parser.BtLexerTRUE, parser.BtLexerFALSE,
+		parser.BtLexerSTAR, parser.BtLexerAND, parser.BtLexerINC, parser.BtLexerDEC, parser.BtLexerIDENT,
+		parser.BtLexerTRUE, parser.BtLexerFALSE,
 		parser.BtLexerSIZEOF, parser.BtLexerOFFSETOF, parser.BtLexerTYPEINFO, parser.BtLexerCOMPTIME:
 		return true
 	}

@@ -170,11 +170,13 @@ func (f *syntaxError) hintStatement() string {
 	switch {
 	case first.kind == parser.BtLexerVAR && alone && f.got.kind == parser.BtLexerCOLON:
 		return "= assigns: " + first.text + " = 1; to declare a type, use let: let " + first.text + " : int64"
-	case first.kind == parser.BtLexerIDENT && alone && f.got.kind == parser.BtLexerIDENT && (declaring[first.text] || typeNames[first.text]):
+	case first.kind == parser.BtLexerIDENT && alone && f.got.kind == parser.BtLexerIDENT &&
+		(declaring[first.text] || typeNames[first.text]):
 		return "variables begin with $ and get their type from their value: $x = 1"
 	case first.kind == parser.BtLexerIDENT && foreign[first.text] != "":
 		return foreign[first.text]
-	case f.rule == parser.BtParserRULE_body && f.got.kind != antlr.TokenEOF && f.got.kind != parser.BtLexerRPAREN && first.headed():
+	case f.rule == parser.BtParserRULE_body && f.got.kind != antlr.TokenEOF && f.got.kind != parser.BtLexerRPAREN &&
+		first.headed():
 		return "the body needs braces, even if it is one statement"
 	case first.kind != parser.BtLexerIDENT || !f.inBlock():
 		return ""

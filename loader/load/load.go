@@ -356,7 +356,9 @@ func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 }
 
 func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
-	if err := adapt.Signs(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, append([]*btf.Spec{types}, p.moduleTypes...)...); err != nil {
+	host := append([]*btf.Spec{types}, p.moduleTypes...)
+	err := adapt.Signs(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, host...)
+	if err != nil {
 		return nil, err
 	}
 	return p.loadFitted(mp, spec, types)
