@@ -68,6 +68,8 @@ type Input struct {
 	// ProbeFilter leaves out the probes whose attach point it does not match, begin
 	// and end excepted; nil: none.
 	ProbeFilter *regexp.Regexp
+	// For is the program whose map format the object gets, one of Formats; "": btrun's own.
+	For string
 	// Compiler is the name and version that the manifest carries.
 	Compiler string
 
@@ -199,8 +201,12 @@ func isSyntax(d *diag.Diagnostic) bool {
 	return d.Severity() == diag.Error && d.Code != diag.BadProbeType && d.Code != diag.BadAttachPoint
 }
 
+// Formats are the programs for which there are map formats.
+var Formats = passes.Formats
+
 // lower compiles IR to bytes; frame is that of passes.Options.
 func lower(in Input, m *ir.Module, frame int) (*Output, error) {
+	m.Meta.For = in.For
 	opt := passes.Options{Frame: frame}
 	if in.Verify {
 		opt.Verify = ir.VerifyStage

@@ -48,6 +48,8 @@ type Stmt struct {
 
 // Meta is needed only by the manifest and the loader.
 type Meta struct {
+	// For is the program whose map format the object has: ebpf_exporter or gadget; "": btrun's own.
+	For      string
 	Config   map[string]string // config keys that act at load or run time, with their values as strings
 	Unsafe   []UnsafeUse       // actions that need --unsafe
 	Warnings []string
@@ -248,6 +250,7 @@ type Map struct {
 	Read       bool     // aggregation that the script reads: kept in a shared map
 	Cleared    bool     // the script clears or zeroes it
 	Deleted    bool     // the script deletes from it
+	Grows      bool     // plain: all that programs do is add constants above 0; set with Meta.For
 	Help, Unit string   // what a comment of the script says of it, for metrics; or ""
 
 	// Set by lowering (passes/lower-maps): the BPF map.
@@ -279,6 +282,12 @@ type BPFMap struct {
 	// Len is not 0 for a map whose elements are counted (len): the key in the map "len" of
 	// the number of the loader's deletes; the key before it is the programs' own sum.
 	Len int
+	// Parts means that each word of the script's value is an element of 8 bytes, whose key is the
+	// script's, padded to 8 bytes, and the number of the word (u64). Hashed means that a scalar is the
+	// element 0 (u32) of a hash. See manifest.Stored. ScriptKey and ScriptValue are then the sizes of
+	// the script's key and value in bytes.
+	Parts, Hashed          bool
+	ScriptKey, ScriptValue int
 	// Cache is the per-CPU cache of a keyed aggregation; zero if there is none.
 	Cache PerCPUCache
 }

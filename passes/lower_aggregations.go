@@ -74,6 +74,37 @@ func (l *lowering) mapOf(v *ir.Value) *ir.Map {
 	return x
 }
 
+// keyIn is v's operand i, the address of the key in the kernel's map; nil for an array.
+func (l *lowering) keyIn(x *ir.Map, v *ir.Value, i int) *ir.Value {
+	if x.BPF.Hashed {
+		return l.key32(ir.Const(0))
+	}
+	return keyOf(v, i)
+}
+
+// partKey makes room for the key of a part of a value (BPFMap.Parts). key is the script's, nil for a scalar.
+func (l *lowering) partKey(x *ir.Map, key *ir.Value) *ir.Value {
+	size := x.BPF.KeySize
+	slot := l.Slot("part", size, 8)
+	if key == nil {
+		return slot
+	}
+	if x.BPF.ScriptKey%8 != 0 {
+		l.Store(ir.U64, slot, size-16, ir.Const(0)) // the padding
+	}
+	l.copy(slot, key, x.BPF.ScriptKey)
+	return slot
+}
+
+// addPart adds n to a word of a value whose words are elements.
+func (l *lowering) addPart(x *ir.Map, key, part, n *ir.Value) {
+	l.Store(ir.U64, key, x.BPF.KeySize-8, part)
+	l.change(x, key, func(p *ir.Value) *ir.Value {
+		l.add(x, p, 0, n)
+		return nil
+	})
+}
+
 // keyOf is v's operand i, the address of the key; nil for a scalar.
 func keyOf(v *ir.Value, i int) *ir.Value {
 	if i < len(v.Args) {
@@ -211,7 +242,7 @@ func (l *lowering) markSet(x *ir.Map, p *ir.Value) {
 
 func lowerCount(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	return l.aggregate(x, keyOf(v, 1), func(p *ir.Value) {
+	return l.aggregate(x, l.keyIn(x, v, 1), func(p *ir.Value) {
 		l.add(x, p, 0, ir.Const(1))
 	}, func(p *ir.Value) {
 		l.Store(ir.U64, p, 0, ir.Const(1))
@@ -220,7 +251,7 @@ func lowerCount(l *lowering, v *ir.Value) *ir.Value {
 
 func lowerSum(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	return l.aggregate(x, keyOf(v, 2), func(p *ir.Value) {
+	return l.aggregate(x, l.keyIn(x, v, 2), func(p *ir.Value) {
 		l.markSet(x, p)
 		l.add(x, p, x.BPF.ValueOff, v.Args[1])
 	}, func(p *ir.Value) {
@@ -231,7 +262,13 @@ func lowerSum(l *lowering, v *ir.Value) *ir.Value {
 // lowerStats lowers avg and stats: {u64 count, 8 bytes total}.
 func lowerStats(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	return l.aggregate(x, keyOf(v, 2), func(p *ir.Value) {
+	if x.BPF.Parts {
+		key := l.partKey(x, keyOf(v, 2))
+		l.addPart(x, key, ir.Const(0), ir.Const(1))
+		l.addPart(x, key, ir.Const(1), v.Args[1])
+		return nil
+	}
+	return l.aggregate(x, l.keyIn(x, v, 2), func(p *ir.Value) {
 		l.add(x, p, 0, ir.Const(1))
 		l.add(x, p, 8, v.Args[1])
 	}, l.pair(v.Args[1]))
@@ -284,7 +321,7 @@ func lowerHist(l *lowering, v *ir.Value) *ir.Value {
 	if notNegative != nil {
 		index = l.And(index, notNegative)
 	}
-	l.bump(x, keyOf(v, 2), index)
+	l.bump(x, v, index)
 	return nil
 }
 
@@ -341,7 +378,7 @@ func lowerLhist(l *lowering, v *ir.Value) *ir.Value {
 		step = l.Binary(ir.OpUDiv, from, ir.Const(x.Step))
 	}
 	below := l.ICmp(ir.SLT, n, ir.Const(x.Min))
-	l.bump(x, keyOf(v, 2), l.Select(below, ir.Const(0), l.AddImm(step, 1)))
+	l.bump(x, v, l.Select(below, ir.Const(0), l.AddImm(step, 1)))
 	return nil
 }
 
@@ -383,8 +420,13 @@ func lowerTseries(l *lowering, v *ir.Value) *ir.Value {
 
 // bump adds 1 to a bucket. The index is clamped where it is used: before 5.11 the kernel
 // forgets the bounds of a number that is spilled.
-func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
+func (l *lowering) bump(x *ir.Map, v, index *ir.Value) {
 	last := ir.Const(int64(buckets(x) - 1))
+	if x.BPF.Parts {
+		l.bumpPart(x, v, l.Select(l.ICmp(ir.UGT, index, last), last, index))
+		return
+	}
+	key := l.keyIn(x, v, 2)
 	inMap := func() {
 		l.change(x, key, func(p *ir.Value) *ir.Value {
 			i := l.Select(l.ICmp(ir.UGT, index, last), last, index)
@@ -400,6 +442,20 @@ func (l *lowering) bump(x *ir.Map, key, index *ir.Value) {
 	l.cachedUpdate(x, key, func(p *ir.Value) {
 		l.Store(ir.U64, p, 0, l.AddImm(l.Load(ir.U64, p, 0), 1))
 	}, inMap, index)
+}
+
+// bumpPart adds 1 to a bucket that is an element, and v's number to the sum after the last bucket. Sums
+// of counters never decrease: numbers below 0 are not in it.
+func (l *lowering) bumpPart(x *ir.Map, v, index *ir.Value) {
+	n := v.Args[1]
+	key := l.partKey(x, keyOf(v, 2))
+	l.addPart(x, key, index, ir.Const(1))
+	sum := func() { l.addPart(x, key, ir.Const(int64(buckets(x))), n) }
+	if r := l.taken[v]; r.SMin < 0 || r.Empty() {
+		l.If(l.ICmp(ir.SGT, n, ir.Const(0)), sum, nil)
+		return
+	}
+	sum()
 }
 
 // lowerAggGet reads an aggregation, which map-layout has placed in a shared map.

@@ -152,7 +152,7 @@ func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
 // 5.10 has no fetching form. Two CPUs may read the same value; neither increment is lost.
 func lowerMapAdd(l *lowering, v *ir.Value) *ir.Value {
 	x := l.mapOf(v)
-	return l.change(x, keyOf(v, 2), func(p *ir.Value) *ir.Value {
+	return l.change(x, l.keyIn(x, v, 2), func(p *ir.Value) *ir.Value {
 		l.markSet(x, p)
 		before := l.Load(ir.U64, p, x.BPF.ValueOff)
 		l.AtomicAdd(ir.U64, p, x.BPF.ValueOff, v.Args[1])

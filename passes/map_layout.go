@@ -33,6 +33,8 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 	var diags []ir.Diag
 	names := takenNames(m)
 	counted := measured(m)
+	adapt := mapAdapter(m)
+	nameSections(m)
 	for _, x := range m.Maps {
 		if x.Shape == ir.ShapeIntern {
 			continue
@@ -42,6 +44,7 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 			continue
 		}
 		x.BPF = bpfMap(x)
+		adapt(x)
 		x.BPF.Name = symbol(x, names)
 		if x.BPF.Gens == 2 {
 			x.BPF.GenOff = newGen(m)
@@ -53,7 +56,9 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 			needLoss(m, x)
 		}
 	}
-	addCaches(m, names)
+	if m.Meta.For == "" {
+		addCaches(m, names)
+	}
 	return diags
 }
 

@@ -102,8 +102,12 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	if slices.ContainsFunc(out.Programs, func(p manifest.Program) bool { return len(p.Attach.Fill) > 0 }) {
 		out.Requires = append(out.Requires, "attach-params")
 	}
+	out.For = m.Meta.For
 	for _, x := range m.Maps {
 		out.Maps = append(out.Maps, mapOf(x))
+		if out.Maps[len(out.Maps)-1].Stored != nil && !slices.Contains(out.Requires, manifest.StoredMaps) {
+			out.Requires = append(out.Requires, manifest.StoredMaps)
+		}
 	}
 	out.Params = Params(m)
 	out.Losses = losses(m)
@@ -182,8 +186,7 @@ func program(f *emit.Func) manifest.Program {
 	}
 	return manifest.Program{
 		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
-		Attach: p.Attach, FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc,
-		Args: p.Args, Record: record, Pos: pos(p.Pos),
+		Attach: p.Attach, FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Args: p.Args, Record: record, Pos: pos(p.Pos),
 	}
 }
 
@@ -227,9 +230,12 @@ func mapOf(m *ir.Map) manifest.Map {
 		Name: m.Name, Symbol: m.BPF.Name, Shape: string(m.Shape), Type: m.BPF.Type,
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
-		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals,
-		Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
-		KeyNames: m.KeyNames, Help: m.Help, Unit: m.Unit,
+		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals, Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
+		KeyNames: m.KeyNames, Help: m.Help, Unit: m.Unit, Grows: m.Grows,
+	}
+	if m.BPF.Parts || m.BPF.Hashed {
+		out.Stored = &manifest.Stored{KeySize: m.BPF.KeySize, Parts: m.BPF.Parts}
+		out.KeySize, out.ValueSize = m.BPF.ScriptKey, m.BPF.ScriptValue
 	}
 	if m.BPF.Cache.Global != "" {
 		cache := m.BPF.Cache

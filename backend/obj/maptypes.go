@@ -54,20 +54,52 @@ func (w *writer) keyType(m *ir.Map) typeID {
 	if m.BPF.Type == "array" || m.BPF.Type == "percpu_array" || m.BPF.KeySize == 4 {
 		return w.u32()
 	}
-	if m.Key == nil {
+	key, keyNames := m.Key, m.KeyNames
+	if m.BPF.Parts {
+		key, keyNames = partKey(m)
+	}
+	if key == nil {
 		return w.sized(m.BPF.KeySize)
 	}
-	names := newNames(m.KeyNames, "key")
-	if m.Key.Kind == ir.LTuple && m.Key.Size == m.BPF.KeySize {
-		if t, ok := w.tuple(m.Key, m.BPF.Name+"_key", names); ok {
+	names := newNames(keyNames, "key")
+	if key.Kind == ir.LTuple && key.Size == m.BPF.KeySize {
+		if t, ok := w.tuple(key, m.BPF.Name+"_key", names); ok {
 			return t
 		}
 	}
 	return w.structOf(
 		m.BPF.Name+"_key",
 		m.BPF.KeySize,
-		field{names.at(0, "key"), w.storedType(m.Key, m.BPF.Name+"_key_0", m.BPF.KeySize)},
+		field{names.at(0, "key"), w.storedType(key, m.BPF.Name+"_key_0", m.BPF.KeySize)},
 	)
+}
+
+// partKey is the key of an element that is a part of a value, and the names of its fields.
+func partKey(m *ir.Map) (*ir.Layout, []string) {
+	last := ir.Field{
+		Off:    m.BPF.KeySize - 8,
+		Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"},
+	}
+	name := "part"
+	if m.Shape == ir.ShapeHist || m.Shape == ir.ShapeLhist {
+		name = "bucket"
+	}
+	key := &ir.Layout{Kind: ir.LTuple, Size: m.BPF.KeySize, Align: 8}
+	names := make([]string, 0, len(m.KeyNames)+1)
+	switch {
+	case m.Key == nil:
+	case m.Key.Kind == ir.LTuple:
+		key.Fields = append(key.Fields, m.Key.Fields...)
+		names = append(names, m.KeyNames...)
+	default:
+		key.Fields = append(key.Fields, ir.Field{Layout: m.Key})
+		names = append(names, m.KeyNames...)
+	}
+	for len(names) < len(key.Fields) {
+		names = append(names, "")
+	}
+	key.Fields = append(key.Fields, last)
+	return key, append(names[:len(key.Fields)-1], name)
 }
 
 // field is a member of a struct without gaps.
@@ -89,6 +121,9 @@ func (w *writer) structOf(name string, size int, fields ...field) typeID {
 func (w *writer) valueType(m *ir.Map) typeID {
 	size := m.BPF.ValueSize
 	number := func() typeID { return w.number(m.Value) }
+	if m.BPF.Parts {
+		return w.structOf("btc_part", size, field{"value", w.u64()})
+	}
 	switch m.Shape {
 	case ir.ShapeCount:
 		if size == 8 {

@@ -36,7 +36,8 @@ type scriptFlags struct {
 	options    map[string]string // --name=value there
 	fixAll     bool              // the code is made for these parameters only
 
-	helperErrors bool // -k
+	format       string // --for
+	helperErrors bool   // -k
 	untrusted    bool
 }
 
@@ -186,9 +187,20 @@ func compileCommand() *command {
 	return &command{
 		name: "compile", operands: "FILE.bt | -e PROGRAM [-- PARAMETERS]", summary: "compile a script to an object and its manifest", files: []string{"bt"},
 		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
-			Help: "object to write, whose name ends in .o; the manifest is written beside it with .json. Default: the script's name with .o"}}, s.table()...),
+			Help: "object to write, whose name ends in .o; the manifest is written beside it with .json. Default: the script's name with .o"},
+			{Name: "for", Value: "PROGRAM", To: &s.format, Choices: formats(),
+				Help: "lay out maps as another program reads them"}}, s.table()...),
 		run: func(line *option.Line) int { return s.compileTo(out, line) },
 	}
+}
+
+// formats are the programs for which there are map formats.
+func formats() []option.Choice {
+	var all []option.Choice
+	for _, f := range compile.Formats {
+		all = append(all, option.Choice{Name: f})
+	}
+	return all
 }
 
 // compileTo compiles to the object of a path; "" is the script's name with .o.
@@ -314,6 +326,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 		Files:        &s.files,
 		ProbeFilter:  s.filter,
 		Environ:      os.Environ(),
+		For:          s.format,
 		Compiler:     "btc " + version,
 	}
 	if s.untrusted {

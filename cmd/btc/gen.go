@@ -111,8 +111,7 @@ func (g *genGo) run(line *option.Line) int {
 	if err != nil {
 		return fail("--package: %v", err)
 	}
-	err = writeFiles(newFile{files[0], out.Object}, newFile{files[1], out.Manifest}, newFile{stem + "_btc.go", source})
-	if err != nil {
+	if err := writeFiles(newFile{files[0], out.Object}, newFile{files[1], out.Manifest}, newFile{stem + "_btc.go", source}); err != nil {
 		return fail("%v", err)
 	}
 	return 0

@@ -110,8 +110,9 @@ func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	return out
 }
 
-// stackMap is the name of the map with the frames of stacks of a kind and depth; it is created at the first use.
-// Stacks of depth 0 are never stored, so they share the map of depth 1.
+// stackMap is the name of the map with the frames of stacks of a kind and
+// depth; it is made at the first use. Stacks of no frames are never stored: they
+// share the map of those of one frame.
 func (b *builder) stackMap(user bool, depth int) string {
 	depth = max(1, depth)
 	name := fmt.Sprintf("kstack_%d", depth)
@@ -134,5 +135,5 @@ func (b *builder) stackMap(user bool, depth int) string {
 	return name
 }
 
-// stackEntries is the number of different stacks of a kind that are kept.
+// stackEntries is how many different stacks of a kind are kept.
 const stackEntries = 4096

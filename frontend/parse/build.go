@@ -10,7 +10,8 @@ import (
 	"btc/grammar/parser"
 )
 
-// builder makes the tree from a parse without errors. It decides and checks what the grammar leaves open.
+// builder makes the tree from a parse without errors. Constructs that the grammar leaves
+// open are decided and checked here.
 type builder struct {
 	src   *diag.Source
 	diags *diag.List

@@ -21,6 +21,18 @@ func (a *Attach) Point() *probe.Point {
 		Unit: a.Unit, Count: a.Count, Len: a.Len, Mode: a.Mode, Pattern: probe.IsPattern(a.Target) || probe.IsPattern(a.Name)}
 }
 
+// Frequency returns how many times a second a profile probe runs, if that is a whole number that is known.
+func (a *Attach) Frequency() (hz uint64, ok bool) {
+	per := map[string]uint64{"us": 1e6, "ms": 1000, "s": 1}[a.Unit]
+	switch {
+	case len(a.Fill) > 0 || a.Count == 0:
+		return 0, false
+	case a.Unit == "hz":
+		return a.Count, true
+	}
+	return per / a.Count, per >= a.Count && per%a.Count == 0
+}
+
 // Attaches is the attach point's text, made from its parts, which are what the loader uses;
 // Text is only what the compiler wrote. Parameters without values stay "$1".
 func (a *Attach) Attaches(kind string) string {

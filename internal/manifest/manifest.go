@@ -35,6 +35,8 @@ type Manifest struct {
 	// construct of the script that uses it.
 	Needs  []Need `json:"needs,omitempty"`
 	Target string `json:"target"` // release of the kernel the types came from
+	// For is the program whose map format the object has: ebpf_exporter, gadget. Absent: none.
+	For string `json:"for,omitempty"`
 	// Arches are the architectures that the object supports: x86_64, arm64, riscv64.
 	Arches []string `json:"arches"`
 	// Losses names the loss counters (u64 each, in the global "lost"), by index.
@@ -78,11 +80,9 @@ type Location struct {
 type Program struct {
 	Name    string `json:"name"`    // the ELF symbol
 	Section string `json:"section"` // the ELF section
-	// kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval,
-	// software, hardware, watchpoint, iter, begin, end, self, test, bench
-	Kind   string `json:"kind"`
-	Attach Attach `json:"attach"`
-	Clause int    `json:"clause"` // number of the clause in the script, from 0
+	Kind    string `json:"kind"`    // kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval, software, hardware, watchpoint, iter, begin, end, self, test, bench
+	Attach  Attach `json:"attach"`
+	Clause  int    `json:"clause"` // number of the clause in the script, from 0
 	// FirstID is the result of OpAttachID for the first match; a program
 	// with UsesID is cloned for each match, with IDs from FirstID for the first
 	// and fresh ones (from NextID up) for the others.
@@ -231,21 +231,28 @@ type Map struct {
 	KeyNames []string `json:"key_names,omitempty"`
 	Help     string   `json:"help,omitempty"`
 	Unit     string   `json:"unit,omitempty"`
-	Value    *Layout  `json:"value,omitempty"` // plain: the value; aggregations: signedness of the argument
-	ValueOff int      `json:"value_off"`
-	Present  int      `json:"present"` // offset of the u64 that says "set"; -1: existence says it
-	Gens     int      `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
-	GenOff   int      `json:"gen_off,omitempty"`
+	// Grows means that all that programs do with a plain map is add constants above 0. It is known of
+	// objects in the format of another program (For).
+	Grows    bool    `json:"grows,omitempty"`
+	Value    *Layout `json:"value,omitempty"` // plain: the value; aggregations: signedness of the argument
+	ValueOff int     `json:"value_off"`
+	Present  int     `json:"present"` // offset of the u64 that says "set"; -1: existence says it
+	Gens     int     `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
+	GenOff   int     `json:"gen_off,omitempty"`
 	// LenKey is not 0 when the programs count the elements: the key, in the map "len", of
 	// the word (u64) to which the loader adds the number of its deletes.
 	LenKey int `json:"len_key,omitempty"`
 	// Cache is the per-CPU cache of a hash. Where programs use it without Cache.Enable, the file
 	// requires the feature front-tables.
 	Cache *PerCPUCache `json:"front,omitempty"`
-	Bits  int          `json:"bits,omitempty"`
-	Min   int64        `json:"min,omitempty"`
-	Max   int64        `json:"max,omitempty"`
-	Step  int64        `json:"step,omitempty"`
+	// Stored is the form of the kernel's map where it differs from the script's. KeySize and ValueSize are
+	// then those of the script's map, with KeySize 0 for a scalar. Files that have it require the feature
+	// stored-maps.
+	Stored *Stored `json:"stored,omitempty"`
+	Bits   int     `json:"bits,omitempty"`
+	Min    int64   `json:"min,omitempty"`
+	Max    int64   `json:"max,omitempty"`
+	Step   int64   `json:"step,omitempty"`
 	// A tseries has an element {value, meta, interval} (8 bytes each) for each key
 	// and interval; the last field of Key is the interval's number modulo Intervals,
 	// the first the script's key, which a scalar does not have.
@@ -260,9 +267,8 @@ type Map struct {
 
 // Event is a kind of ring-buffer record. A record starts with {u32 id, u32 length}.
 type Event struct {
-	ID int `json:"id"`
-	// printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc, unwatch, skboutput
-	Kind   string `json:"kind"`
+	ID     int    `json:"id"`
+	Kind   string `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc, unwatch, skboutput
 	Format string `json:"format,omitempty"`
 	// FormatBytes is the format if it is not valid UTF-8, which JSON cannot
 	// hold; Format is then empty in the file. Parse puts it into Format.
@@ -301,6 +307,26 @@ type Given struct {
 	FixedOptions []string `json:"fixed_options,omitempty"`
 }
 
+// Stored describes a hash that holds a map of the script in the form that another program reads.
+type Stored struct {
+	// KeySize is that of the hash, in bytes. A scalar has the key 0.
+	KeySize int `json:"key_size"`
+	// Parts means that each word (u64) of a value is an element: its key is the script's, padded to 8
+	// bytes, and the number of the word (u64). Numbers past the value's words are not the script's.
+	Parts bool `json:"parts,omitempty"`
+}
+
+// Raw returns the sizes in bytes of the keys and values of the kernel's map.
+func (x *Map) Raw() (key, value int) {
+	switch {
+	case x.Stored == nil:
+		return x.KeySize, x.ValueSize
+	case x.Stored.Parts:
+		return x.Stored.KeySize, 8
+	}
+	return x.Stored.KeySize, x.ValueSize
+}
+
 // PerCPUCache is the per-CPU cache of a keyed aggregation: one table for each of the first CPUs,
 // in the global (.bss) that it names. A slot is taken when its first u64 is not 0. An
 // element's values are those in the hash and those of the slots with its key, as if of
@@ -321,8 +347,7 @@ type PerCPUCache struct {
 
 // Global is a constant that the loader sets from the host before loading
 // (Section .rodata), or run-time data (.bss, .data). Known names: start_ns (boot clock
-// in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and
-// pidns_ino (0: the loader is in the initial PID
+// in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and pidns_ino (0: the loader is in the initial PID
 // namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss), asleep
 // (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it polls; .data).
 type Global struct {

@@ -68,6 +68,9 @@ func (m *Manifest) File() *Manifest {
 // the empty format. In files without it, it means the default one, %H:%M:%S and a newline.
 const EmptyTime = "empty-time"
 
+// StoredMaps is the required feature of files that have Map.Stored.
+const StoredMaps = "stored-maps"
+
 // features are the entries of Requires that this version knows.
 var features = []string{
 	"host-values",   // globals with Host
@@ -75,6 +78,7 @@ var features = []string{
 	"given-params",  // Given
 	"front-tables",  // Map.Cache without Enable
 	EmptyTime,
+	StoredMaps,
 }
 
 // Knows reports whether this version of the package understands a required feature.

@@ -2,7 +2,10 @@
 
 package manifest
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // valueBytes is what each shape needs after ValueOff: a table because a reader
 // indexes the value by it. avg and stats are {u64 count, u64 total}.
@@ -38,7 +41,43 @@ func (x *Map) check(c *checker, m *Manifest, path string) {
 	x.checkValue(c, m, path)
 }
 
+// checkStored checks a map whose kernel's form differs; with a key, checkKey does the rest.
+func (x *Map) checkStored(c *checker, m *Manifest, path string) {
+	if !slices.Contains(m.Requires, StoredMaps) {
+		c.fail(path+".stored", "the file does not require the feature %s", StoredMaps)
+	}
+	if x.Type != "hash" && x.Type != "percpu_hash" || x.Gens != 1 || x.LenKey != 0 || x.Cache != nil {
+		c.fail(path+".stored", "only a hash without slots, counted elements or cache is stored in another form")
+	}
+	size := x.KeySize
+	switch {
+	case x.Shape == "plain" && !x.Stored.Parts && x.Key == nil:
+		size = 4
+	case valueBytes[x.Shape] == 0 && x.Shape != "hist" && x.Shape != "lhist" || isExtreme(x.Shape):
+		c.fail(path+".stored", "a map of %s is not stored in another form", clip(x.Shape))
+	case x.Key == nil && x.KeySize != 0:
+		c.fail(path+".key_size", "%d: a scalar in a hash has none", x.KeySize)
+	case x.Stored.Parts:
+		size = (size+7)/8*8 + 8
+	case x.Key == nil:
+		size = 4
+	}
+	if x.Stored.KeySize != size {
+		c.fail(path+".stored.key_size", "%d: the keys have %d bytes", x.Stored.KeySize, size)
+	}
+	if x.Stored.Parts && x.ValueSize%8 != 0 {
+		c.fail(path+".value_size", "%d is not a number of words", x.ValueSize)
+	}
+}
+
+func isExtreme(shape string) bool { return shape == "min" || shape == "max" }
+
 func (x *Map) checkKey(c *checker, m *Manifest, path string) {
+	if x.Stored != nil {
+		if x.checkStored(c, m, path); x.Key == nil {
+			return
+		}
+	}
 	isArray := x.Type == "array" || x.Type == "percpu_array"
 	if x.Type == "ringbuf" || x.Type == "perf_event_array" {
 		c.fail(path+".type", "a %s is not a map of the script", x.Type)

@@ -13,8 +13,7 @@ import (
 
 // Struct finds the struct of a tag. If the kernel has several different ones of the name,
 // it returns the one with the most references from other types; Structs has all. It also
-// knows records of tracepoints that other kernels have under another name (history.go), and those
-// that programs of system call tracepoints get.
+// knows records of tracepoints that other kernels have under another name (history.go).
 func (t *Target) Struct(name string) (*Type, bool) {
 	if typ, ok := t.first(targetfile.Struct, name); ok {
 		return typ, true
@@ -22,10 +21,7 @@ func (t *Target) Struct(name string) (*Type, bool) {
 	if typ, ok := t.otherStruct(name); ok {
 		return typ, true
 	}
-	if typ, ok := t.structOnOthers(name); ok {
-		return typ, true
-	}
-	return t.syscallRecord(name)
+	return t.structOnOthers(name)
 }
 
 // Union finds the union of a tag; see Struct.

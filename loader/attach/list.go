@@ -40,8 +40,8 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		// A pattern matches user space probes when it names a file or -p a process.
 		user := t.Space == probe.UserSpace
 		file := strings.Contains(parts[0], "/")
-		searched := t.Searched && (!user && !file || user && (file || opts.PID != 0))
-		if !exact && !(probe.IsPattern(kind) && probe.Glob(kind, t.Kind) && searched) {
+		if !exact &&
+			!(probe.IsPattern(kind) && probe.Glob(kind, t.Kind) && t.Searched && (!user && !file || user && (file || opts.PID != 0))) {
 			continue
 		}
 		known = true

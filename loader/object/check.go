@@ -120,20 +120,21 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 	for i := range m.Maps {
 		x := &m.Maps[i]
 		s := spec.Maps[x.Symbol]
+		key, value := x.Raw()
 		named[x.Symbol] = true
 		switch {
 		case s == nil:
 			return fmt.Errorf("the object has no map %s, which the manifest names", x.Symbol)
 		case s.Type != mapTypes[x.Type]:
 			return fmt.Errorf("map %s is a %s, not a %s", x.Symbol, s.Type, x.Type)
-		case x.Type != "ringbuf" && x.Type != "perf_event_array" && (int(s.KeySize) != x.KeySize || int(s.ValueSize) != x.ValueSize):
+		case x.Type != "ringbuf" && x.Type != "perf_event_array" && (int(s.KeySize) != key || int(s.ValueSize) != value):
 			return fmt.Errorf(
 				"map %s has keys of %d and values of %d bytes, not %d and %d",
 				x.Symbol,
 				s.KeySize,
 				s.ValueSize,
-				x.KeySize,
-				x.ValueSize,
+				key,
+				value,
 			)
 		case int(s.MaxEntries) != x.MaxEntries:
 			return fmt.Errorf("map %s has %d entries, not %d", x.Symbol, s.MaxEntries, x.MaxEntries)

@@ -248,8 +248,7 @@ func merge(m *manifest.Map, a, b render.Element) render.Element {
 		if m.Shape == "tseries" {
 			a.Points = []render.Point{{Set: true, Value: sum}}
 		} else {
-			// little-endian, like all supported hosts
-			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)]
+			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)] // little-endian, like all supported hosts
 		}
 	case "hist", "lhist":
 		n := max(len(a.Buckets), len(b.Buckets))

@@ -47,8 +47,9 @@ func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable,
 		if km == nil {
 			return nil, fmt.Errorf("map %s was not made", x.Symbol)
 		}
+		key, value := x.Raw()
 		t.open[x.Name] = &bpfmap.Map{
-			FD: km.FD(), KeySize: x.KeySize, ValueSize: x.ValueSize, MaxEntries: x.MaxEntries,
+			FD: km.FD(), KeySize: key, ValueSize: value, MaxEntries: x.MaxEntries,
 			PerCPU: strings.Contains(x.Type, "percpu"), CPUs: h.Possible,
 		}
 	}
@@ -72,7 +73,7 @@ func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	raw := t.open[m.Name]
-	if m.Key == nil {
+	if m.Key == nil && m.Stored == nil {
 		e, ok, err := raw.Lookup(slotKey(t.slot(m)))
 		if err != nil || !ok {
 			return nil, fmt.Errorf("%s: no value: %w", m.Name, err)
@@ -88,6 +89,9 @@ func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
 // one element.
 func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
 	raw := t.open[m.Name]
+	if m.Stored != nil {
+		return t.walkStored(m, drain)
+	}
 	if m.Shape == "tseries" {
 		read := raw.All
 		if drain {
@@ -124,6 +128,54 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 		out = append(out, render.Reduce(m, bpfmap.Entry{Key: []byte(key), Values: values}))
 	}
 	return out, keys, err
+}
+
+// walkStored is walk for a map whose kernel's form differs. A scalar is one element, which is not set if
+// the kernel has none.
+func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
+	var entries []bpfmap.Entry
+	at := map[string]int{} // in entries, by the script's key
+	err = t.open[m.Name].Each(drain, func(e bpfmap.Entry) {
+		if drain {
+			keys = append(keys, slices.Clone(e.Key))
+		}
+		key := e.Key[:m.KeySize]
+		i, ok := at[string(key)]
+		if !ok {
+			i = len(entries)
+			at[string(key)] = i
+			entries = append(entries, bpfmap.Entry{Key: slices.Clone(key), Values: [][]byte{make([]byte, m.ValueSize)}})
+		}
+		to := entries[i].Values[0]
+		if m.Stored.Parts {
+			part := binary.NativeEndian.Uint64(e.Key[len(e.Key)-8:])
+			if part >= uint64(len(to)/8) {
+				return
+			}
+			to = to[8*part:][:8]
+		}
+		for _, v := range e.Values {
+			addWords(to, v)
+		}
+	})
+	if m.Key != nil {
+		return t.reduce(m, entries), keys, err
+	}
+	found := len(entries) > 0
+	if !found {
+		entries = append(entries, bpfmap.Entry{Values: [][]byte{make([]byte, m.ValueSize)}})
+	}
+	out = t.reduce(m, entries[:1])
+	out[0].Set = out[0].Set || found
+	return out, keys, err
+}
+
+// addWords adds the words (u64) of b to those of a.
+func addWords(a, b []byte) {
+	for i := 0; i+8 <= len(a); i += 8 {
+		n := binary.NativeEndian.Uint64(a[i:]) + binary.NativeEndian.Uint64(b[i:])
+		binary.NativeEndian.PutUint64(a[i:], n)
+	}
 }
 
 // cached reads the per-CPU cache of a hash: the values that CPUs have there, by key.
@@ -200,8 +252,9 @@ func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
 
 func (t *mapTable) takeLocked(m *manifest.Map) ([]render.Element, error) {
 	raw := t.open[m.Name]
-	if m.Key != nil {
+	if m.Key != nil || m.Stored != nil {
 		out, keys, err := t.walk(m, true)
+		t.zeroed[m.Name] = false
 		if e := t.forget(m, len(keys)); err == nil {
 			err = e
 		}

@@ -192,7 +192,7 @@ func (t *mapTable) markStacks(m *manifest.Map, stack string, used map[uint64]boo
 
 // entries reads a map's raw entries; a scalar has one for each slot.
 func (t *mapTable) entries(m *manifest.Map) ([]bpfmap.Entry, error) {
-	if m.Key != nil {
+	if m.Key != nil || m.Stored != nil {
 		return t.open[m.Name].All()
 	}
 	var out []bpfmap.Entry

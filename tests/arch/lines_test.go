@@ -12,12 +12,16 @@ import (
 	"unicode/utf8"
 )
 
-// Maximum line lengths in columns. Tables and code in documents are exempt, and string
-// literals in code do not count.
+// The columns that lines have at most. Tables and code in documents cannot be wrapped,
+// and a string literal in code does not count.
 const (
 	docColumns  = 100
 	codeColumns = 120
 )
+
+// longCode is how many lines of the programs are longer than codeColumns today. The
+// number may fall only.
+const longCode = 66
 
 func tracked(t *testing.T, pattern string) []string {
 	t.Helper()
@@ -28,7 +32,7 @@ func tracked(t *testing.T, pattern string) []string {
 	return strings.Fields(string(out))
 }
 
-// TestDocumentLines checks the line length of prose.
+// TestDocumentLines holds the width of prose.
 func TestDocumentLines(t *testing.T) {
 	for _, name := range tracked(t, "*.md") {
 		if name == "docs/bench/bench.md" { // written by make bench
@@ -55,13 +59,11 @@ func TestDocumentLines(t *testing.T) {
 
 var literal = regexp.MustCompile(`"(\\.|[^"\\])*"` + "|`[^`]*`")
 
-// TestCodeLines checks the line length of hand-written code, except tests.
+// TestCodeLines holds the width of the programs' code.
 func TestCodeLines(t *testing.T) {
 	var long []string
 	for _, name := range tracked(t, "*.go") {
-		// tools/release is a separate module.
-		if strings.HasPrefix(name, "grammar/parser/") || strings.HasPrefix(name, "tests/") ||
-			strings.HasPrefix(name, "tools/release/") || strings.HasSuffix(name, "_test.go") {
+		if strings.HasPrefix(name, "grammar/parser/") || strings.HasPrefix(name, "tests/") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join("../..", name))
@@ -75,7 +77,8 @@ func TestCodeLines(t *testing.T) {
 			}
 		}
 	}
-	if len(long) > 0 {
-		t.Errorf("%d lines have more than %d columns:\n%s", len(long), codeColumns, strings.Join(long, "\n"))
+	t.Logf("%d lines of the programs have more than %d columns", len(long), codeColumns)
+	if len(long) > longCode {
+		t.Errorf("%d lines of the programs have more than %d columns; at most %d may:\n%s", len(long), codeColumns, longCode, strings.Join(long, "\n"))
 	}
 }

@@ -3,15 +3,18 @@
 package loaders
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,7 +140,18 @@ func libbpfProgram(t *testing.T, b built) string {
 	if err != nil || len(libs) != 1 {
 		t.Skip("skipped: no libbpf.so.1 in ", dir)
 	}
-	cmd := exec.Command("gcc", "-Wall", "-O1", "-I", dir+"/usr/include", "-o", program, "testdata/libbpf.c", libs[0], "-Wl,--allow-shlib-undefined")
+	cmd := exec.Command(
+		"gcc",
+		"-Wall",
+		"-O1",
+		"-I",
+		dir+"/usr/include",
+		"-o",
+		program,
+		"testdata/libbpf.c",
+		libs[0],
+		"-Wl,--allow-shlib-undefined",
+	)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -153,7 +167,8 @@ func libbpfBookworm(t *testing.T, b built, name string) string {
 	for _, l := range append(libs, elf...) {
 		path += filepath.Dir(l) + ":"
 	}
-	cmd := withTracefs(append([]string{"env", strings.TrimSuffix(path, ":"), program, b.path(name + ".o")}, b.workload(name)...)...)
+	cmd := withTracefs(
+		append([]string{"env", strings.TrimSuffix(path, ":"), program, b.path(name + ".o")}, b.workload(name)...)...)
 	return found(t, b.path(name+".o"), output(t, cmd))
 }
 
@@ -168,7 +183,9 @@ func inSid(t *testing.T, args ...string) *exec.Cmd {
 mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
 root=$1; shift; for d in proc sys dev tmp; do mount --rbind /$d "$root/$d"; done
 exec chroot "$root" "$@"`
-	return exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script, "sh", root}, args...)...)
+	return exec.Command(
+		"unshare",
+		append([]string{"--mount", "--propagation", "private", "sh", "-c", script, "sh", root}, args...)...)
 }
 
 func libbpfSid(t *testing.T, b built, name string) string {
@@ -237,9 +254,64 @@ func bytesOf(t *testing.T, list []string) string {
 	return hex.EncodeToString(b)
 }
 
-// exporter serves an object with ebpf_exporter and the configuration that btc export writes. What btc
-// refuses to write is "refused".
+// exporter runs an object that was compiled for ebpf_exporter, with the configuration that btc export
+// writes. What btc refuses to write is "refused".
 func exporter(t *testing.T, b built, name string) string {
+	object := b.path("exporter-" + name + ".o")
+	b.compile(t, name, object, "--for", "ebpf_exporter")
+	config, err := exec.Command(b.path("btc"), "export", "ebpf_exporter", object).Output()
+	if err != nil {
+		return "refused"
+	}
+	found := readPage(t, serve(t, b, object, string(config), b.workload(name)))
+	spec, err := ebpf.LoadCollectionSpec(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for series, x := range found {
+		metric, labels, keyed := strings.Cut(strings.TrimPrefix(series, "ebpf_exporter_"), "{")
+		m := spec.Maps[metric]
+		if m == nil {
+			continue
+		}
+		key := "0"
+		if keyed {
+			key = "{" + strings.NewReplacer(`="`, ": ", `"`, "", ",", ", ").Replace(labels)
+		}
+		value := fmt.Sprintf("count: %.0f, total: %.0f", x.count, x.sum)
+		switch {
+		case x.buckets == nil:
+			value = fmt.Sprintf("%s: %.0f", m.Value.(*btf.Struct).Members[0].Name, x.value)
+		case len(x.buckets) > 2:
+			value = "slots: [" + strings.Join(slots(x.buckets), " ") + "]"
+		}
+		if value == "count: 0" {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s[%s] = {%s}", metric, key, value))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// slots are those of a hist() with the given cumulative buckets.
+func slots(buckets map[float64]float64) []string {
+	var out []string
+	before := 0.0
+	for i, le := range slices.Sorted(maps.Keys(buckets)) {
+		if n := buckets[le] - before; n > 0 {
+			out = append(out, fmt.Sprintf("%d:%.0f", i+1, n))
+		}
+		before = buckets[le]
+	}
+	return out
+}
+
+// serve runs ebpf_exporter with an object and a configuration, has the workload run, and returns the page
+// of metrics.
+func serve(t *testing.T, b built, object, config string, workload []string) string {
+	t.Helper()
 	program := filepath.Join(filepath.Dir(fetched(t, "sid")), "ebpf_exporter")
 	if _, err := os.Stat(program); err != nil {
 		t.Skip("skipped: no ebpf_exporter: tests/setup/loaders.sh could not build it")
@@ -248,11 +320,7 @@ func exporter(t *testing.T, b built, name string) string {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	config, err := exec.Command(b.path("btc"), "export", "ebpf_exporter", b.path(name+".o")).Output()
-	if err != nil {
-		return "refused"
-	}
-	object, err := os.ReadFile(b.path(name + ".o"))
+	content, err := os.ReadFile(object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +328,7 @@ func exporter(t *testing.T, b built, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string][]byte{name + ".yaml": config, name + ".bpf.o": object, "ebpf_exporter": binary} {
+	for file, content := range map[string][]byte{"x.yaml": []byte(config), "x.bpf.o": content, "ebpf_exporter": binary} {
 		if err := os.WriteFile(filepath.Join(dir, file), content, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -271,43 +339,101 @@ func exporter(t *testing.T, b built, name string) string {
 	}
 	address := free.Addr().String()
 	free.Close()
-	cmd := inSid(t, filepath.Join(dir, "ebpf_exporter"), "--config.dir="+dir, "--config.names="+name, "--web.listen-address="+address)
+	cmd := inSid(
+		t,
+		filepath.Join(dir, "ebpf_exporter"),
+		"--config.dir="+dir,
+		"--config.names=x",
+		"--web.listen-address="+address,
+	)
+	var messages bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &messages, &messages
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
 		cmd.Process.Kill()
 		cmd.Wait()
+		if t.Failed() {
+			t.Log(messages.String())
+		}
 	}()
 	page(t, address) // attached
-	w := b.workload(name)
-	if out, err := exec.Command(w[0], w[1:]...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(workload[0], workload[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	spec, err := ebpf.LoadCollectionSpec(b.path(name + ".o"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for line := range strings.Lines(page(t, address)) {
-		metric, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		metric, labels, keyed := strings.Cut(strings.TrimPrefix(metric, "ebpf_exporter_"), "{")
-		m := spec.Maps[metric]
-		if m == nil || value == "0" {
+	return page(t, address)
+}
+
+// series is what a page of metrics says of a name and its labels other than le and object.
+type series struct {
+	value, count, sum float64
+	buckets           map[float64]float64 // of a histogram: cumulative, by le
+}
+
+// readPage reads metrics of Prometheus' text format, by name and labels, which it sorts.
+func readPage(t *testing.T, text string) map[string]*series {
+	t.Helper()
+	histograms := map[string]bool{}
+	found := map[string]*series{}
+	label := regexp.MustCompile(`([a-zA-Z_0-9]+)="([^"]*)"`)
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 4 && f[1] == "TYPE" && (f[3] == "histogram" || f[3] == "summary") {
+			histograms[f[2]] = true
+		}
+		end := strings.LastIndexByte(strings.TrimSpace(line), ' ')
+		if strings.HasPrefix(line, "#") || end < 0 {
 			continue
 		}
-		key := "0"
-		if keyed {
-			key = "{" + strings.NewReplacer(`="`, ": ", `"`, "", ",", ", ").Replace(labels)
-		}
-		number, err := strconv.ParseFloat(value, 64)
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[end:]), 64)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v: %s", err, line)
 		}
-		lines = append(lines, fmt.Sprintf("%s[%s] = {%s: %.0f}", metric, key, m.Value.(*btf.Struct).Members[0].Name, number))
+		name, labels, _ := strings.Cut(line[:end], "{")
+		var own []string
+		bound := 0.0
+		for _, l := range label.FindAllStringSubmatch(labels, -1) {
+			switch l[1] {
+			case "object":
+			case "le":
+				if bound, err = strconv.ParseFloat(l[2], 64); err != nil {
+					t.Fatalf("%v: %s", err, line)
+				}
+			default:
+				own = append(own, l[0])
+			}
+		}
+		labels = ""
+		if slices.Sort(own); own != nil {
+			labels = "{" + strings.Join(own, ",") + "}"
+		}
+		base, suffix := name, ""
+		for _, s := range []string{"_bucket", "_count", "_sum"} {
+			if b, ok := strings.CutSuffix(name, s); ok && histograms[b] {
+				base, suffix = b, s
+			}
+		}
+		x := found[base+labels]
+		if x == nil {
+			x = &series{}
+			found[base+labels] = x
+		}
+		switch suffix {
+		case "_bucket":
+			if x.buckets == nil {
+				x.buckets = map[float64]float64{}
+			}
+			x.buckets[bound] = value
+		case "_count":
+			x.count = value
+		case "_sum":
+			x.sum = value
+		default:
+			x.value = value
+		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	return found
 }
 
 // page waits for the metrics of an exporter.

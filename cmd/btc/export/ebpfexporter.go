@@ -6,6 +6,7 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,124 +18,245 @@ import (
 )
 
 // EBPFExporter returns the configuration of ebpf_exporter (version 2) for an object, and a line for
-// each map and probe of the script that it cannot show. It is an error when no map is left.
+// each map and probe of the script that it cannot show, or shows differently. It is an error when no
+// map is left.
 //
 // ebpf_exporter shows maps whose values are unsigned numbers of 8 bytes, as counters; of CPUs it
-// takes the sum. A label is a part of the key, at its place.
+// takes the sum. A label is a part of the key, at its place. The last label of a histogram is the
+// upper bound of a bucket; objects compiled for ebpf_exporter have the number of the bucket there.
 func EBPFExporter(m *manifest.Manifest) (text string, left []string, err error) {
-	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"# Written by btc export ebpf_exporter from %s.\nmetrics:\n  counters:\n",
-		strings.Map(printable, m.Script.File),
-	)
-	n := 0
+	e := exporter{m: m}
 	for i := range m.Maps {
 		x := &m.Maps[i]
 		if x.Shape == "intern" || x.Shape == "stack" {
 			continue
 		}
-		labels, err := counter(x)
-		if err != nil {
-			left = append(left, fmt.Sprintf("%s: %v", x.Name, err))
-			continue
+		if err := e.metric(x); err != nil {
+			e.left = append(e.left, fmt.Sprintf("%s: %v", x.Name, err))
 		}
-		n++
-		help := x.Help
-		if help == "" {
-			help = fmt.Sprintf("%s of %s", x.Name, m.Script.File)
-		}
-		fmt.Fprintf(&b, "    - name: %s\n      help: %s\n", x.Symbol, quoted(help))
-		writeLabels(&b, labels)
 	}
 	for i := range m.Programs {
-		p := &m.Programs[i]
-		if !strings.Contains(p.Section, "/") {
-			left = append(
-				left,
+		if p := &m.Programs[i]; !strings.Contains(p.Section, "/") {
+			e.left = append(
+				e.left,
 				fmt.Sprintf("%s: not attached: its section %q names no place", p.Attach.Text, p.Section),
 			)
 		}
 	}
-	if n == 0 {
-		return "", left, errors.New("no map of the script can be shown by ebpf_exporter")
+	if e.counters.Len()+e.histograms.Len() == 0 {
+		return "", e.left, errors.New("no map of the script can be shown by ebpf_exporter")
 	}
-	return b.String(), left, nil
+	text = fmt.Sprintf("# Written by btc export ebpf_exporter from %s.\nmetrics:\n",
+		strings.Map(printable, m.Script.File))
+	for _, list := range []struct{ name, text string }{
+		{"counters", e.counters.String()}, {"histograms", e.histograms.String()},
+	} {
+		if list.text != "" {
+			text += "  " + list.name + ":\n" + list.text
+		}
+	}
+	return text, e.left, nil
+}
+
+// exporter collects the metrics of a configuration.
+type exporter struct {
+	m                    *manifest.Manifest
+	counters, histograms strings.Builder
+	left                 []string
 }
 
 // label is a part of a key.
 type label struct {
 	name          string
 	size, padding int
-	decoder       string
-	names         map[string]string // of an enum's values
+	decoders      []string
+	names         map[string]string // of values: the last decoder is static_map
+	whole         bool              // names has each value
 }
 
-// counter returns the labels of a map, or why it is not a counter for ebpf_exporter.
-func counter(m *manifest.Map) ([]label, error) {
-	switch m.Shape {
-	case "count":
-	case "sum":
-		if m.Value != nil && m.Value.Signed {
-			return nil, errors.New(
-				"its sums may be negative, and values are read as unsigned: cast the argument to uint64",
-			)
-		}
-	case "hist", "lhist":
-		return nil, errors.New("buckets have to be keys: count by a bucket that the script computes")
-	default:
-		return nil, fmt.Errorf("%s values are no counters", m.Shape)
-	}
-	if m.ValueSize != 8 {
-		return nil, fmt.Errorf("its values are %d bytes, not 8", m.ValueSize)
-	}
-	if m.Scalar() {
-		return nil, nil
-	}
-	fields := []manifest.Field{{Layout: *m.Key}}
-	if m.Key.Kind == "tuple" {
-		fields = m.Key.Fields
+// metric writes a map, or returns why ebpf_exporter cannot show it.
+func (e *exporter) metric(x *manifest.Map) error {
+	if err := e.fits(x); err != nil {
+		return err
 	}
 	taken := map[string]bool{"cpu": true} // as the last label it means one value for each CPU
+	parts := x.Stored != nil && x.Stored.Parts
+	if parts {
+		taken["le"], taken["bucket"] = true, true
+	}
+	labels, err := e.labels(x, taken)
+	if err != nil {
+		return err
+	}
+	b := &e.counters
+	if parts {
+		b = &e.histograms
+	}
+	help := x.Help
+	if help == "" {
+		help = fmt.Sprintf("%s of %s", x.Name, e.m.Script.File)
+	}
+	fmt.Fprintf(b, "    - name: %s\n      help: %s\n", x.Symbol, quoted(help))
+	if parts {
+		bounds, names := exporterBuckets(x)
+		b.WriteString("      bucket_type: fixed\n      bucket_keys:\n")
+		for _, n := range bounds {
+			fmt.Fprintf(b, "        - %d\n", n)
+		}
+		labels = append(labels, label{name: "bucket", size: 8, decoders: []string{"uint"}, names: names, whole: true})
+	}
+	writeLabels(b, labels)
+	return nil
+}
+
+// fits returns why the values of a map are nothing that ebpf_exporter can show.
+func (e *exporter) fits(x *manifest.Map) error {
+	parts := x.Stored != nil && x.Stored.Parts
+	switch x.Shape {
+	case "count", "hist", "lhist":
+	case "sum", "avg", "stats":
+		if x.Value != nil && x.Value.Signed {
+			return errors.New("its sums may be negative, and values are read as unsigned: cast the argument to uint64")
+		}
+	case "plain":
+		if !x.Grows && e.m.For == "" {
+			return errors.New("it may be no counter: compile the script with --for ebpf_exporter")
+		}
+		if !x.Grows {
+			return errors.New("it is not a counter: the script does more than add constants to it")
+		}
+	default:
+		return fmt.Errorf("%s values are not counters", x.Shape)
+	}
+	single := x.Shape == "count" || x.Shape == "sum" || x.Shape == "plain" // one number
+	switch _, size := x.Raw(); {
+	case parts:
+		return nil
+	case !single && e.m.For != "ebpf_exporter":
+		return fmt.Errorf("its values are not numbers of 8 bytes: compile the script with --for ebpf_exporter")
+	case !single:
+		return fmt.Errorf(
+			"its values are not numbers of 8 bytes, because the script reads or deletes elements, or has keys of more than 504 bytes",
+		)
+	case size != 8 && e.m.For != "ebpf_exporter":
+		return fmt.Errorf("its values are %d bytes, not 8: compile the script with --for ebpf_exporter", size)
+	case size != 8:
+		return fmt.Errorf("its values are %d bytes, not 8, because the script reads or deletes it", size)
+	}
+	return nil
+}
+
+// labels are those of the parts of a map's key.
+func (e *exporter) labels(x *manifest.Map, taken map[string]bool) ([]label, error) {
+	if x.Scalar() {
+		return nil, nil
+	}
+	fields := []manifest.Field{{Layout: *x.Key}}
+	if x.Key.Kind == "tuple" {
+		fields = x.Key.Fields
+	}
+	end, _ := x.Raw()
+	if x.Stored != nil && x.Stored.Parts {
+		end -= 8
+	}
 	var labels []label
 	for i := range fields {
 		f := &fields[i]
-		end := m.KeySize
+		next := end
 		if i+1 < len(fields) {
-			end = fields[i+1].Off
+			next = fields[i+1].Off
 		}
-		x := label{size: f.Layout.Size, padding: end - f.Off - f.Layout.Size}
+		l := label{size: f.Layout.Size, padding: next - f.Off - f.Layout.Size}
 		name := ""
-		if i < len(m.KeyNames) {
-			name = m.KeyNames[i]
+		if i < len(x.KeyNames) {
+			name = x.KeyNames[i]
 		}
-		x.name = labelName(taken, name, i)
-		if err := x.decode(&f.Layout); err != nil {
+		l.name = labelName(taken, name, i)
+		if err := l.decode(e.m, &f.Layout); err != nil {
 			return nil, fmt.Errorf("part %d of its key: %w", i+1, err)
 		}
-		labels = append(labels, x)
+		if f.Layout.Kind == "int" && f.Layout.Signed {
+			e.left = append(
+				e.left,
+				fmt.Sprintf("%s: label %s: numbers below %d appear as unsigned ones", x.Name, l.name, -maxErrno),
+			)
+		}
+		labels = append(labels, l)
 	}
 	return labels, nil
 }
 
-// decode chooses the decoder of a label.
-func (x *label) decode(l *manifest.Layout) error {
+// lastBound is the bound of the last bucket of a histogram, and what counts more is in it, too:
+// ebpf_exporter finds the sum of a histogram under the next number, as a floating point number.
+const lastBound = 1<<53 - 1
+
+// exporterBuckets returns the upper bounds of a histogram, which are the largest numbers of its buckets,
+// and the bound of each bucket by its number, as decimals. Bounds cannot be negative: what is less than
+// zero is in the first bucket. avg and stats are a histogram of one bucket.
+func exporterBuckets(x *manifest.Map) (bounds []uint64, names map[string]string) {
+	names = map[string]string{}
+	words := x.ValueSize / 8
+	bound := func(int) uint64 { return lastBound }
+	switch x.Shape {
+	case "hist":
+		bound = func(i int) uint64 { return min(manifest.HistFirst(x.Bits, max(i, 1)+1)-1, lastBound) }
+	case "lhist":
+		bound = func(i int) uint64 {
+			return uint64(min(max(x.Min-1+int64(i)*x.Step, -1), lastBound))
+		}
+	default:
+		words = 1
+	}
+	last := uint64(lastBound)
+	for i := words - 1; i >= 0; i-- {
+		n := bound(i)
+		if i == words-1 {
+			n = lastBound
+		}
+		if int64(n) < 0 {
+			n = last // of the next bucket
+		}
+		last = n
+		names[strconv.Itoa(i)] = strconv.FormatUint(n, 10)
+		if len(bounds) == 0 || bounds[len(bounds)-1] != n {
+			bounds = append(bounds, n)
+		}
+	}
+	slices.Reverse(bounds)
+	names[strconv.Itoa(words)] = strconv.FormatUint(lastBound+1, 10)
+	return bounds, names
+}
+
+// maxErrno is the greatest error number of Linux.
+const maxErrno = 133
+
+// decode chooses the decoders of a label.
+func (x *label) decode(m *manifest.Manifest, l *manifest.Layout) error {
+	x.decoders = []string{"uint"}
 	switch l.Kind {
 	case "int":
-		if l.Signed {
-			return errors.New("it may be negative, and labels are read as unsigned: cast it to uint64")
+		if !l.Signed {
+			break
 		}
-		x.decoder = "uint"
-	case "bool":
-		x.decoder = "uint"
-	case "ptr":
-		x.decoder = "hex"
+		x.names = map[string]string{}
+		for n := int64(-maxErrno); n < 0; n++ {
+			x.names[strconv.FormatUint(uint64(n)>>(64-8*l.Size), 10)] = strconv.FormatInt(n, 10)
+		}
+	case "bool", "username", "ptr":
+	case "mac":
+		x.decoders[0] = "hex"
 	case "enum":
-		x.decoder, x.names = "uint", l.Enum
-	case "string":
-		x.decoder = "string"
-	case "ksym":
-		x.decoder = "ksym"
+		x.names = l.Enum
+	case "string", "ksym":
+		x.decoders[0] = l.Kind
+	case "cgroup_path":
+		x.decoders = append(x.decoders, "cgroup")
+	case "probe":
+		x.names = map[string]string{}
+		for i := range m.Programs {
+			p := &m.Programs[i]
+			x.names[strconv.Itoa(p.FirstID)] = p.Attach.Text
+		}
 	default:
 		return fmt.Errorf("a label cannot be a %s", l.Kind)
 	}
@@ -170,16 +292,26 @@ func writeLabels(b *strings.Builder, labels []label) {
 		if l.padding > 0 {
 			fmt.Fprintf(b, "          padding: %d\n", l.padding)
 		}
-		fmt.Fprintf(b, "          decoders:\n            - name: %s\n", l.decoder)
+		b.WriteString("          decoders:\n")
+		for _, d := range l.decoders {
+			fmt.Fprintf(b, "            - name: %s\n", d)
+		}
 		if len(l.names) == 0 {
 			continue
 		}
-		b.WriteString("            - name: static_map\n              allow_unknown: true\n              static_map:\n")
-		for _, value := range slices.Sorted(maps.Keys(l.names)) {
+		b.WriteString("            - name: static_map\n")
+		if !l.whole {
+			b.WriteString("              allow_unknown: true\n")
+		}
+		b.WriteString("              static_map:\n")
+		for _, value := range slices.SortedFunc(maps.Keys(l.names), byNumber) {
 			fmt.Fprintf(b, "                %s: %s\n", quoted(value), quoted(l.names[value]))
 		}
 	}
 }
+
+// byNumber orders decimals.
+func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // quoted is a string in double quotes, of ASCII alone.
 func quoted(s string) string { return strconv.QuoteToASCII(strings.ToValidUTF8(s, "?")) }

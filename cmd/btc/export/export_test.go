@@ -3,6 +3,9 @@
 package export
 
 import (
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,17 +67,71 @@ metrics:
               allow_unknown: true
               static_map:
                 "1": "a\"b"
+    - name: signed
+      help: "@signed of x\n.bt"
+      labels:
+        - name: key1
+          size: 8
+          decoders:
+            - name: uint
+            - name: static_map
+              allow_unknown: true
+              static_map:
+                "18446744073709551483": "-133"
 `
-	if text != want {
+	if text, _, _ = strings.Cut(text, `                "18446744073709551484": "-132"`); text != want {
 		t.Errorf("have\n%s\nwant\n%s", text, want)
 	}
-	for i, name := range []string{"@sum: ", "@signed: ", "@h: ", "@a: ", "@p: ", "profile:hz:99: "} {
+	for i, name := range []string{"@sum: ", "@signed: label key1: ", "@h: ", "@a: ", "@p: ", "profile:hz:99: "} {
 		if i >= len(left) || !strings.HasPrefix(left[i], name) {
 			t.Errorf("left out: %q, want %s as number %d", left, name, i)
+		}
+	}
+	for _, p := range m.Maps[4:7] {
+		if err := (&exporter{m: m}).metric(&p); err == nil || !strings.Contains(err.Error(), "--for ebpf_exporter") {
+			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
 	m.Maps = m.Maps[2:3]
 	if _, _, err := EBPFExporter(m); err == nil {
 		t.Error("a configuration without metrics was written")
+	}
+}
+
+// The bounds of buckets are exact, except that nothing is below 0 and nothing above lastBound; the sum is
+// found under the number after the last.
+func TestExporterBuckets(t *testing.T) {
+	const most, sum = "9007199254740991", "9007199254740992"
+	for _, c := range []struct {
+		m      manifest.Map
+		bounds []uint64
+		names  map[string]string
+	}{
+		{manifest.Map{Shape: "lhist", Min: 10, Max: 30, Step: 10, ValueSize: 8 * 4}, []uint64{9, 19, 29, lastBound},
+			map[string]string{"0": "9", "1": "19", "2": "29", "3": most, "4": sum}},
+		{manifest.Map{Shape: "lhist", Min: -20, Max: 10, Step: 10, ValueSize: 8 * 5}, []uint64{9, lastBound},
+			map[string]string{"0": "9", "1": "9", "2": "9", "3": "9", "4": most, "5": sum}},
+		{manifest.Map{Shape: "stats", ValueSize: 16}, []uint64{lastBound}, map[string]string{"0": most, "1": sum}},
+	} {
+		bounds, names := exporterBuckets(&c.m)
+		if !slices.Equal(bounds, c.bounds) || !maps.Equal(names, c.names) {
+			t.Errorf("%s: %d, %q; want %d, %q", c.m.Shape, bounds, names, c.bounds, c.names)
+		}
+	}
+	for bits := range 6 {
+		x := manifest.Map{Shape: "hist", Bits: bits, ValueSize: 8 * manifest.HistBuckets(bits)}
+		bounds, names := exporterBuckets(&x)
+		if !slices.IsSorted(bounds) || len(slices.Compact(slices.Clone(bounds))) != len(bounds) || bounds[0] != 0 {
+			t.Errorf("hist of %d bits: bounds %d", bits, bounds)
+		}
+		for i := range manifest.HistBuckets(bits) {
+			want := strconv.FormatUint(min(manifest.HistFirst(bits, max(i, 1)+1)-1, lastBound), 10)
+			if i == manifest.HistBuckets(bits)-1 {
+				want = most
+			}
+			if names[strconv.Itoa(i)] != want {
+				t.Errorf("hist of %d bits: bucket %d ends at %s, want %s", bits, i, names[strconv.Itoa(i)], want)
+			}
+		}
 	}
 }

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passes
+
+import (
+	"fmt"
+	"strings"
+
+	"btc/internal/probe"
+	"btc/ir"
+)
+
+// Map formats of other programs (compile --for). A map changes its form only if aggregations are all
+// that programs do with it: what reads or deletes an element needs it in one piece.
+
+// Programs whose formats map-layout knows, as Meta.For has them.
+const (
+	ForExporter = "ebpf_exporter"
+	ForGadget   = "gadget"
+)
+
+// Formats are these programs.
+var Formats = []string{ForExporter, ForGadget}
+
+// partsOfKey is for how many parts of a value, on average, a keyed map has room.
+const partsOfKey = 32
+
+// maxParts bounds the elements of a map whose values are in parts: some 100 MB of kernel memory.
+const maxParts = 1 << 20
+
+// nameSections gives programs that sample the processor's clock the section by which Meta.For's program
+// attaches them on each CPU. Inspektor Gadget takes the frequency from gadget.yaml.
+func nameSections(m *ir.Module) {
+	if m.Meta.For == "" {
+		return
+	}
+	for _, f := range m.Funcs {
+		if f.Prog == nil || f.Prog.Kind != probe.Profile {
+			continue
+		}
+		hz, ok := f.Prog.Attach.Frequency()
+		switch {
+		case !ok:
+		case m.Meta.For == ForGadget:
+			f.Prog.Section = "perf_event/" + f.Name
+		default: // PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK
+			f.Prog.Section = fmt.Sprintf("perf_event/type=1,config=0,frequency=%d", hz)
+		}
+	}
+}
+
+// mapAdapter returns the function that changes a map's layout to the format of Meta.For.
+func mapAdapter(m *ir.Module) func(x *ir.Map) {
+	if m.Meta.For == "" {
+		return func(*ir.Map) {}
+	}
+	other := map[string]bool{} // maps that ops other than aggregations use
+	grows := map[string]bool{} // plain maps to which programs add constants
+	for _, f := range m.Funcs {
+		uses := ir.UseCounts(f)
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				for i, a := range v.Args {
+					switch {
+					case a.Op != ir.OpMapRef || i == 0 && adds[v.Op]:
+					case v.Op == ir.OpMapAdd && uses[v.ID] == 0 && v.Args[1].IsConst() && v.Args[1].Imm > 0:
+						grows[a.Sym] = true
+					default:
+						other[a.Sym] = true
+					}
+				}
+			}
+		}
+	}
+	adapt := exporterForm
+	if m.Meta.For == ForGadget {
+		adapt = gadgetForm
+	}
+	return func(x *ir.Map) {
+		x.Grows = grows[x.Name] && !other[x.Name] && x.Shape == ir.ShapePlain
+		if !other[x.Name] && !isExtreme(x) && !strings.HasPrefix(x.BPF.Type, "lru") {
+			adapt(x)
+		}
+	}
+}
+
+// exporterForm is that of ebpf_exporter, which reads numbers of 8 bytes: the last part of a key is
+// the bucket of a histogram, and what follows the last bucket is the sum of its values.
+func exporterForm(x *ir.Map) {
+	switch x.Shape {
+	case ir.ShapeHist, ir.ShapeLhist:
+		inParts(x, keyedForm(x).size/8+1)
+	case ir.ShapeAvg, ir.ShapeStats:
+		inParts(x, 2)
+	case ir.ShapeSum, ir.ShapePlain:
+		if x.Key == nil && (x.Grows || x.Shape == ir.ShapeSum) {
+			inHash(x)
+		}
+	}
+}
+
+// gadgetForm is that of Inspektor Gadget, which takes the elements of plain hashes.
+func gadgetForm(x *ir.Map) {
+	switch x.Shape {
+	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeHist, ir.ShapeLhist:
+		if x.Key == nil {
+			inHash(x)
+		}
+		x.BPF.Type = "hash"
+	case ir.ShapePlain:
+		if x.Key == nil && x.Grows {
+			inHash(x)
+		}
+	}
+}
+
+// inParts makes each of the n words of a value an element.
+func inParts(x *ir.Map, n int) {
+	b, f := &x.BPF, keyedForm(x)
+	if x.Key != nil && roundUp(b.KeySize, 8)+8 > maxKeySize {
+		return
+	}
+	keys := 1
+	b.ScriptKey, b.ScriptValue = 0, f.size
+	if x.Key != nil {
+		keys, b.ScriptKey = b.MaxEntries, b.KeySize
+		n = min(n, partsOfKey)
+	}
+	b.Type = "hash"
+	if perCPU(x) && x.Shape != ir.ShapeHist && x.Shape != ir.ShapeLhist || strings.HasPrefix(x.Declared, "percpu") {
+		b.Type = "percpu_hash"
+	}
+	b.Parts, b.KeySize, b.ValueSize = true, roundUp(b.ScriptKey, 8)+8, 8
+	b.ValueOff, b.Present, b.Gens = 0, f.present, 1
+	b.MaxEntries = min(keys*n, maxParts)
+}
+
+// inHash makes a scalar the element 0 of a hash.
+func inHash(x *ir.Map) {
+	b, f := &x.BPF, keyedForm(x)
+	if perCPU(x) {
+		b.Type = "percpu_hash"
+	} else {
+		b.Type = "hash"
+	}
+	b.Hashed, b.ScriptKey, b.ScriptValue = true, 0, f.size
+	b.KeySize, b.ValueSize, b.ValueOff, b.Present, b.Gens, b.MaxEntries = 4, f.size, f.off, f.present, 1, 1
+}
