@@ -196,7 +196,11 @@ tracepoint:syscalls:sys_enter_lseek /pid == $1/ {
 
 // A session ends with its context, runs its end programs, and keeps its maps until Close.
 func TestContext(t *testing.T) {
-	s := loaded(t, `begin { printf("begin %d\n", pid); } interval:ms:10 { @ = count(); printf("tick\n"); } end { printf("end\n"); }`, btrace.Options{})
+	s := loaded(
+		t,
+		`begin { printf("begin %d\n", pid); } interval:ms:10 { @ = count(); printf("tick\n"); } end { printf("end\n"); }`,
+		btrace.Options{},
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if err := s.Attach(ctx); err != nil {
@@ -224,7 +228,10 @@ func TestContext(t *testing.T) {
 // may come from anywhere.
 func TestSessions(t *testing.T) {
 	needRoot(t)
-	o := parsed(t, `interval:ms:1 { @[$1] = count(); @h = hist(nsecs); printf("%d %s\n", $1, ksym(kaddr("schedule"))); }`)
+	o := parsed(
+		t,
+		`interval:ms:1 { @[$1] = count(); @h = hist(nsecs); printf("%d %s\n", $1, ksym(kaddr("schedule"))); }`,
+	)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -346,7 +353,11 @@ func TestSources(t *testing.T) {
 
 // A command's end ends its session; the process of Options.PID, too.
 func TestProcesses(t *testing.T) {
-	s := loaded(t, `tracepoint:syscalls:sys_enter_execve /pid == cpid/ { @ = count(); }`, btrace.Options{Command: "/bin/true", DropEvents: true})
+	s := loaded(
+		t,
+		`tracepoint:syscalls:sys_enter_execve /pid == cpid/ { @ = count(); }`,
+		btrace.Options{Command: "/bin/true", DropEvents: true},
+	)
 	attach(t, s)
 	if _, err := s.Wait(); err != nil {
 		t.Error(err)
@@ -356,7 +367,7 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	go cmd.Wait()
-	s = loaded(t, `interval:ms:10 { @ = count(); }`, btrace.Options{PID: cmd.Process.Pid, DropEvents: true})
+	s = loaded(t, `interval:ms:10 { @ = count(); }`, btrace.Options{PIDs: []int{cmd.Process.Pid}, DropEvents: true})
 	attach(t, s)
 	if _, err := s.Wait(); err != nil {
 		t.Error(err)

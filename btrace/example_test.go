@@ -60,7 +60,7 @@ func ExampleLoad() {
 	session, err := btrace.Load(object, btrace.Options{
 		Args:   []string{"1000"},
 		Params: map[string]string{"depth": "5"},
-		PID:    1234,
+		PIDs:   []int{1234},
 		Allow:  []string{"signal"},
 	})
 	if err != nil {
@@ -138,8 +138,16 @@ func ExampleHist_Merge() {
 }
 
 func ExampleSnapshot_Merge() {
-	a := &btrace.Snapshot{Name: "@", Shape: "count", Entries: []btrace.Entry{{Key: []btrace.Value{"sh"}, Value: btrace.Count(2)}}}
-	b := &btrace.Snapshot{Name: "@", Shape: "count", Entries: []btrace.Entry{{Key: []btrace.Value{"sh"}, Value: btrace.Count(3)}}}
+	a := &btrace.Snapshot{
+		Name:    "@",
+		Shape:   "count",
+		Entries: []btrace.Entry{{Key: []btrace.Value{"sh"}, Value: btrace.Count(2)}},
+	}
+	b := &btrace.Snapshot{
+		Name:    "@",
+		Shape:   "count",
+		Entries: []btrace.Entry{{Key: []btrace.Value{"sh"}, Value: btrace.Count(3)}},
+	}
 	if err := a.Merge(b); err != nil {
 		log.Fatal(err)
 	}

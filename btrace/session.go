@@ -24,9 +24,12 @@ type Options struct {
 	// Params are the values of named parameters: getopt() in the script.
 	Params map[string]string
 
-	// PID limits probes to a process, where their kind can be limited, and ends the session when
-	// it ends; 0: all processes.
-	PID int
+	// PIDs limits probes to processes, where their kind can be limited, and ends the session when
+	// the last of them ends; none: all processes.
+	PIDs []int
+	// Cgroups limits probes to what runs in one of these cgroups of version 2 or below them: each
+	// is a path or an ID. The session ends when all of them have been removed; none: everywhere.
+	Cgroups []string
 	// Command is a program with arguments, separated by single spaces, that is started when all is
 	// attached and whose end ends the session. Programs see its process ID as cpid.
 	Command string
@@ -74,7 +77,7 @@ func Load(o *Object, opts Options) (*Session, error) {
 	}
 	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
 	ro := run.Options{
-		Params: opts.Args, Named: opts.Params, PID: opts.PID, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
+		Params: opts.Args, Named: opts.Params, PIDs: opts.PIDs, Cgroups: opts.Cgroups, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
 		MaxMemory: opts.MaxMemory, Buffer: "full", Quiet: true,
 		Out: io.Discard, Err: messages{s.queue},
 		Format: &output.Format{

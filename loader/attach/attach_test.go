@@ -182,7 +182,7 @@ func TestLimits(t *testing.T) {
 
 func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
 	p := manifest.Program{Kind: "iter", Attach: manifest.Attach{Text: "iter:bpf_map", Name: "bpf_map"}}
-	if _, err := Expand(look(t), one(p), Options{PID: 1}); err == nil ||
+	if _, err := Expand(look(t), one(p), Options{PIDs: []int{1}}); err == nil ||
 		!strings.Contains(err.Error(), "-p cannot be used") {
 		t.Errorf("got %v", err)
 	}
@@ -458,7 +458,7 @@ func TestTimers(t *testing.T) {
 		{Kind: "profile", Attach: manifest.Attach{Text: "p", Unit: "hz", Count: 200}},
 		{Kind: "software", Attach: manifest.Attach{Text: "s", Target: "cpu-clock", Count: 1e6}},
 	} {
-		count := attached(t, p, ebpf.PerfEvent, Options{PID: 0})
+		count := attached(t, p, ebpf.PerfEvent, Options{})
 		for end := deadline(); count() == 0 && !end(); {
 			spin()
 		}

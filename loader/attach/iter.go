@@ -21,8 +21,8 @@ import (
 // Iterator looks for the function that describes a kind of iterator, where the kernel's types are
 // available; without them loading decides.
 func (x *expander) Iterator(kind string) (bool, error) {
-	if x.opts.PID != 0 && !ofProcess[kind] {
-		return false, fmt.Errorf("-p cannot be used: the objects of iter:%s do not belong to a process", kind)
+	if err := x.opts.checkIterator(kind); err != nil {
+		return false, err
 	}
 	kernel, err := x.host.Types().Kernel()
 	if err != nil {
@@ -35,8 +35,8 @@ func (x *expander) Iterator(kind string) (bool, error) {
 // attachIter makes the link; Iterator reads it. One with a path is pinned there
 // in its stead, and lives on.
 func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
-	l, err := linkIter(prog.FD(), infoFor(m.Name, o.PID))
-	if o.PID != 0 && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL)) {
+	l, err := linkIter(prog.FD(), infoFor(m.Name, o.pid))
+	if o.pid != 0 && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL)) {
 		return nil, fmt.Errorf("-p of an iterator needs Linux 6.1: %w", err)
 	}
 	if err != nil {

@@ -100,10 +100,10 @@ func (x *expander) RawTracepoints(module string) ([]string, error) {
 func (x *expander) Other(p *manifest.Program) (plan resolve.Plan, err error) {
 	switch p.Kind {
 	case probe.Uprobe, probe.Uretprobe:
-		plan, err = x.uprobes(p)
+		plan, err = x.ofProcesses(p, x.uprobes)
 		x.choose(p, &plan)
 	case probe.USDT:
-		plan, err = x.usdts(p)
+		plan, err = x.ofProcesses(p, x.usdts)
 		x.choose(p, &plan)
 	case probe.Fentry, probe.Fexit:
 		id, ok := bpfTarget(p.Attach.Target)

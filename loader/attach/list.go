@@ -40,12 +40,12 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		// A pattern matches user space probes when it names a file or -p a process.
 		user := t.Space == probe.UserSpace
 		file := strings.Contains(parts[0], "/")
-		if !exact &&
-			!(probe.IsPattern(kind) && probe.Glob(kind, t.Kind) && t.Searched && (!user && !file || user && (file || opts.PID != 0))) {
+		searched := t.Searched && (!user && !file || user && (file || len(opts.PIDs) > 0))
+		if !exact && !(probe.IsPattern(kind) && probe.Glob(kind, t.Kind) && searched) {
 			continue
 		}
 		known = true
-		if user && !file && len(parts) == 1 && opts.PID != 0 {
+		if user && !file && len(parts) == 1 && len(opts.PIDs) > 0 {
 			parts = []string{"*", parts[0]} // of all files of the process
 		}
 		if user && len(parts) == 1 && probe.IsPattern(parts[0]) && !file {

@@ -73,11 +73,11 @@ func opener(attr *unix.PerfEventAttr, prog *ebpf.Program) func(cpu int) (int, er
 
 // openAll opens an event on each CPU, or with a PID for each of its threads.
 func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
-	if o.PID == 0 {
+	if o.pid == 0 {
 		return openPerCPU(h.Online, false, opener(attr, prog))
 	}
 	var all fds
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", o.PID))
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", o.pid))
 	if err != nil {
 		return nil, err
 	}
@@ -184,11 +184,17 @@ func attachWatchpoint(
 	if attr.Bp_type == breakExec {
 		attr.Ext2 = 8 // the kernel requires sizeof(long) for execution
 	}
-	if a.Addr < kernelHalf && o.PID == 0 {
+	if a.Addr < kernelHalf && o.pid == 0 {
+		if o.Follow && len(o.PIDs) > 0 {
+			return nil, fmt.Errorf(
+				"--follow-forks with -p cannot watch the user address %#x: use -c, or -p alone",
+				a.Addr,
+			)
+		}
 		if o.Child == 0 {
 			return nil, fmt.Errorf("-p PID or -c COMMAND is needed to watch the user address %#x", a.Addr)
 		}
-		o.PID = o.Child
+		o.pid = o.Child
 		attr.Bits |= unix.PerfBitInherit
 	}
 	l, err := openAll(attr, prog, o, h)

@@ -29,7 +29,11 @@ import (
 
 // Options are the user's wishes that act on attach points.
 type Options struct {
-	PID    int  // only this process; 0: all
+	// PIDs are the only processes whose events count, with all that they start if Follow is set; none:
+	// all. Cgroup means that only the tasks of some cgroups count.
+	PIDs   []int
+	Follow bool
+	Cgroup bool
 	Child  int  // the process of -c, stopped; 0: none
 	Unsafe bool // address kprobes are allowed, and functions that are not in Functions
 	// Functions is a file that names the kernel functions which can be probed, in the
@@ -45,6 +49,8 @@ type Options struct {
 	Stop <-chan struct{}
 	// Made counts the places that are attached to; nil: nobody looks.
 	Made *atomic.Int64
+
+	pid int // of a match
 }
 
 func (o *Options) stopped() bool {
@@ -101,8 +107,10 @@ type provider struct {
 	// reverse: attached in reverse order of declaration, because the kernel runs
 	// the program attached last first.
 	reverse bool
-	// allPIDs: the kernel does not limit it to a process; the program must.
-	allPIDs bool
+	// filtered: the programs run in the task whose event it is, so that the filters of the run apply.
+	filtered bool
+	// perProcess: links can be limited to a process.
+	perProcess bool
 	// list finds the attach points of this host that fit the parts of a pattern; nil: they cannot
 	// be listed.
 	list func(x *expander, kind string, parts []string) ([]string, error)
@@ -112,46 +120,47 @@ type provider struct {
 var providers map[string]provider
 
 func init() {
+	userProbe := provider{attach: attachUprobe, reverse: true, filtered: true, perProcess: true, list: listExpanded}
 	providers = map[string]provider{
 		probe.Kprobe: {
-			attach:  attachKprobe,
-			reverse: true,
-			allPIDs: true,
-			list:    listFunctions,
+			attach:   attachKprobe,
+			reverse:  true,
+			filtered: true,
+			list:     listFunctions,
 		},
-		probe.Kretprobe:  {attach: attachKprobe, allPIDs: true, list: listFunctions},
-		probe.Tracepoint: {attach: attachTracepoint, allPIDs: true, list: listExpanded},
+		probe.Kretprobe:  {attach: attachKprobe, filtered: true, list: listFunctions},
+		probe.Tracepoint: {attach: attachTracepoint, filtered: true, list: listExpanded},
 		probe.RawTracepoint: {
-			attach:  attachRawTracepoint,
-			allPIDs: true,
-			list:    listExpanded,
+			attach:   attachRawTracepoint,
+			filtered: true,
+			list:     listExpanded,
 		},
 		probe.Fentry: {
-			attach:  attachTracing,
-			reverse: true,
-			allPIDs: true,
-			list:    listExpanded,
+			attach:   attachTracing,
+			reverse:  true,
+			filtered: true,
+			list:     listExpanded,
 		},
 		probe.Fexit: {
-			attach:  attachTracing,
-			reverse: true,
-			allPIDs: true,
-			list:    listExpanded,
+			attach:   attachTracing,
+			reverse:  true,
+			filtered: true,
+			list:     listExpanded,
 		},
-		probe.Uprobe:     {attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Uretprobe:  {attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Profile:    {attach: attachProfile, list: listTimers},
+		probe.Uprobe:     userProbe,
+		probe.Uretprobe:  userProbe,
+		probe.USDT:       userProbe,
+		probe.Profile:    {attach: attachProfile, filtered: true, perProcess: true, list: listTimers},
 		probe.Interval:   {attach: attachInterval, list: listTimers},
-		probe.Software:   {attach: attachCounter, list: listCounters},
-		probe.Hardware:   {attach: attachCounter, list: listCounters},
-		probe.Watchpoint: {attach: attachWatchpoint},
+		probe.Software:   {attach: attachCounter, filtered: true, perProcess: true, list: listCounters},
+		probe.Hardware:   {attach: attachCounter, filtered: true, perProcess: true, list: listCounters},
+		probe.Watchpoint: {attach: attachWatchpoint, filtered: true, perProcess: true},
 		probe.Begin:      {},
 		probe.End:        {},
 		probe.Self:       {list: listSelf},
 		probe.Test:       {},
 		probe.Bench:      {},
-		probe.USDT:       {attach: attachUprobe, reverse: true, list: listExpanded},
-		probe.Iter:       {attach: attachIter, list: listIterators},
+		probe.Iter:       {attach: attachIter, perProcess: true, list: listIterators},
 	}
 }
 
@@ -186,9 +195,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	}
 	for i := range out.Plans {
 		x.warnSwitchedOff(out.Plans[i].Prog)
-		if providers[out.Plans[i].Prog.Kind].allPIDs {
-			out.Plans[i].OnlyPID = opts.PID
-		}
+		x.filter(&out.Plans[i])
 	}
 	for _, w := range x.warnings {
 		w.Script = &m.Script
@@ -374,6 +381,7 @@ func Attach(p *resolve.Plan, progs Programs, opts Options, h *host.Host) (Attach
 		if progs.Strategy == resolve.Raw {
 			attach = attachRawTracepoint
 		}
+		opts.pid = p.Matches[i].PID
 		l, err := attach(p, &p.Matches[i], progs.Of[i], opts, h)
 		if err != nil {
 			failure = &resolve.Failure{Probe: p.Matches[i].Text, Cause: explain(p.Prog.Kind, err)}
@@ -403,7 +411,7 @@ func attachOnce(p *resolve.Plan, progs Programs, opts Options) (l io.Closer, ref
 	case p.AttachType == ebpf.AttachTraceKprobeMulti:
 		return attachKprobeMulti(p, progs.Of[0])
 	}
-	return attachMulti(p, progs.Of[0], opts)
+	return attachMulti(p, progs.Of, opts)
 }
 
 // explain adds the missing capabilities to a refusal for lack of privileges.

@@ -25,7 +25,7 @@ import (
 // uprobes finds the files and, in each, the functions' offsets.
 func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
-	paths, err := findBinaries(a.Target, x.opts.PID)
+	paths, err := findBinaries(a.Target, x.opts.pid)
 	if err != nil {
 		return resolve.Plan{}, err
 	}
@@ -179,14 +179,6 @@ func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	}
 	sort.SliceStable(out, func(i, j int) bool { return int64(out[i].Value>>1) < int64(out[j].Value>>1) })
 	return out
-}
-
-// process is the process that user space probes are limited to: that of -p or -c.
-func (o *Options) process() int {
-	if o.PID != 0 {
-		return o.PID
-	}
-	return o.Child
 }
 
 // attachUprobe links a program to a place in a file. The kernel looks the file up by its path, and

@@ -27,24 +27,32 @@ func (s several) Close() error {
 	return errors.Join(errs...)
 }
 
-// attachMulti links a program to the attach sites of a plan, file by file. If the kernel
-// refuses one, it refuses all: then they are bisected, and the refused ones are skipped.
-func attachMulti(plan *resolve.Plan, prog *ebpf.Program, o Options) (l io.Closer, refused []string, err error) {
+// attachMulti links a program to the attach sites of a plan, file by file and process by process. If
+// the kernel refuses one, it refuses all: then they are bisected, and the refused ones are skipped.
+func attachMulti(plan *resolve.Plan, progs []*ebpf.Program, o Options) (l io.Closer, refused []string, err error) {
 	var links several
 	var failure error
-	byFile := map[string][]*resolve.Match{}
-	var files []string
+	type group struct {
+		path string
+		pid  int
+	}
+	grouped := map[group][]*resolve.Match{}
+	var groups []group
+	program := map[group]*ebpf.Program{}
 	for i := range plan.Matches {
 		m := &plan.Matches[i]
-		if byFile[m.Path] == nil {
-			files = append(files, m.Path)
+		g := group{m.Path, m.PID}
+		if grouped[g] == nil {
+			groups = append(groups, g)
+			program[g] = progs[i]
 		}
-		byFile[m.Path] = append(byFile[m.Path], m)
+		grouped[g] = append(grouped[g], m)
 	}
-	for _, path := range files {
+	for _, g := range groups {
+		o.pid = g.pid
 		var try func(ms []*resolve.Match) error
 		try = func(ms []*resolve.Match) error {
-			l, err := linkMulti(plan, path, prog, ms, o)
+			l, err := linkMulti(plan, g.path, program[g], ms, o)
 			switch {
 			case err == nil:
 				links = append(links, l)
@@ -61,7 +69,7 @@ func attachMulti(plan *resolve.Plan, prog *ebpf.Program, o Options) (l io.Closer
 			}
 			return try(ms[half:])
 		}
-		if err := try(byFile[path]); err != nil {
+		if err := try(grouped[g]); err != nil {
 			links.Close()
 			return nil, nil, err
 		}

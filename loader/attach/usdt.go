@@ -20,7 +20,7 @@ import (
 // of one probe with equal argument locations share a program.
 func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
-	paths, err := usdtFiles(a.Target, x.opts.PID)
+	paths, err := usdtFiles(a.Target, x.opts.pid)
 	if err != nil {
 		return resolve.Plan{}, err
 	}

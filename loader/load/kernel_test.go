@@ -22,6 +22,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/loader/attach"
+	"btc/loader/filter"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
@@ -46,15 +47,34 @@ func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Obj
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "self:signal:SIGUSR1 { }\n"}},
-		Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"m": {Name: "m", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
-			Programs: map[string]*ebpf.ProgramSpec{}, ByteOrder: binary.NativeEndian}}
+	o := &object.Object{
+		Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "self:signal:SIGUSR1 { }\n"}},
+		Spec: &ebpf.CollectionSpec{
+			Maps: map[string]*ebpf.MapSpec{
+				"m": {Name: "m", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
+			},
+			Programs:  map[string]*ebpf.ProgramSpec{},
+			ByteOrder: binary.NativeEndian,
+		},
+	}
 	for _, name := range names {
-		o.Spec.Programs[name] = &ebpf.ProgramSpec{Name: name, Type: kind, License: "GPL", Instructions: asm.Instructions{
-			asm.Mov.Imm(asm.R0, int32(len(name))).WithSymbol(name),
-			asm.Return(),
-		}}
-		o.Manifest.Programs = append(o.Manifest.Programs, manifest.Program{Name: name, Attach: manifest.Attach{Text: "self:" + name}, Pos: manifest.Pos{Line: 1, Col: 1}})
+		o.Spec.Programs[name] = &ebpf.ProgramSpec{
+			Name:    name,
+			Type:    kind,
+			License: "GPL",
+			Instructions: asm.Instructions{
+				asm.Mov.Imm(asm.R0, int32(len(name))).WithSymbol(name),
+				asm.Return(),
+			},
+		}
+		o.Manifest.Programs = append(
+			o.Manifest.Programs,
+			manifest.Program{
+				Name:   name,
+				Attach: manifest.Attach{Text: "self:" + name},
+				Pos:    manifest.Pos{Line: 1, Col: 1},
+			},
+		)
 	}
 	return o, h
 }
@@ -85,7 +105,14 @@ func TestLoadPerMatch(t *testing.T) {
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
 	same := plan(o, 0, resolve.Single, 7, 8, 9, 10)
 	same.Matches[2].SameAs = 1
-	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 4, 5), plan(o, 1, resolve.Single, 0, 1, 2), same, plan(o, 1, resolve.PerMatch, 0, 1)}}
+	exp := &attach.Expansion{
+		Plans: []resolve.Plan{
+			plan(o, 0, resolve.Single, 4, 5),
+			plan(o, 1, resolve.Single, 0, 1, 2),
+			same,
+			plan(o, 1, resolve.PerMatch, 0, 1),
+		},
+	}
 	l, err := Load(o, exp, h, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +172,12 @@ func TestLoadShared(t *testing.T) {
 	p.Matches[0].Group, p.Matches[0].Name = "syscalls", "sys_enter_openat"
 	p.Matches[1].Group, p.Matches[1].Name = "syscalls", "sys_enter_close"
 	limited := p
-	limited.OnlyPID = os.Getpid()
-	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p, limited}}, h, Options{})
+	limited.Filtered = true
+	only, err := filter.New(filter.Options{PIDs: []int{os.Getpid()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p, limited}}, h, Options{Filter: only})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +214,12 @@ func TestSyscallTable(t *testing.T) {
 	if s.compat == 0 && runtime.GOARCH == "arm64" {
 		t.Error("the thread's flags are at the start of its task")
 	}
-	m, err := s.table(&resolve.Plan{Direction: "sys_exit", Matches: []resolve.Match{{ID: 4, Name: "sys_exit_openat"}, {ID: 0, Name: "sys_exit_close"}}})
+	m, err := s.table(
+		&resolve.Plan{
+			Direction: "sys_exit",
+			Matches:   []resolve.Match{{ID: 4, Name: "sys_exit_openat"}, {ID: 0, Name: "sys_exit_close"}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +247,8 @@ func TestSyscallTable(t *testing.T) {
 func TestLoadOneProcess(t *testing.T) {
 	o, h := loadable(t, ebpf.RawTracepoint, "p")
 	all, mine, other := plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0)
-	mine.OnlyPID, other.OnlyPID = os.Getpid(), 1<<30
+	mine.Matches[0].PID, other.Matches[0].PID = os.Getpid(), 1<<30
+	mine.Filtered, other.Filtered = true, true
 	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{all, mine, other}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +270,12 @@ func TestLoadOneProcess(t *testing.T) {
 func TestLoadRefused(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "good", "bad")
 	o.Spec.Programs["bad"].Instructions = asm.Instructions{asm.Mov.Reg(asm.R0, asm.R5).WithSymbol("bad"), asm.Return()}
-	_, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 1, resolve.Single, 0)}}, h, Options{})
+	_, err := Load(
+		o,
+		&attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 1, resolve.Single, 0)}},
+		h,
+		Options{},
+	)
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad: R5 !read_ok") {
 		t.Errorf("error %v", err)
 	}
@@ -258,7 +300,8 @@ func TestLoadSomeOfAPattern(t *testing.T) {
 		t.Errorf("programs %v", of)
 	}
 	p.Matches = p.Matches[1:2]
-	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "self:p") {
+	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "self:p") {
 		t.Errorf("of one that is refused: error %v", err)
 	}
 }
@@ -268,7 +311,8 @@ func TestLoadBPF(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
 	p := plan(o, 0, resolve.PerMatch, 0)
 	p.Matches[0].BPF = 1 << 30
-	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil || !strings.Contains(err.Error(), "BPF program 1073741824: ") {
+	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "BPF program 1073741824: ") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -341,8 +385,10 @@ func TestLeaveTypes(t *testing.T) {
 		{"no typed pointers", &manifest.Code{Forms: []manifest.Form{{Helper: "loop"}}}, refused, false},
 		{"an old object", nil, refused, false},
 	} {
-		o := &object.Object{Spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: asm.Instructions{
-			btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R1, 0), &btf.CORERelocation{}), asm.Return()}}}}}
+		o := &object.Object{
+			Spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: asm.Instructions{
+				btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R1, 0), &btf.CORERelocation{}), asm.Return()}}}},
+		}
 		p := &programs{object: o}
 		mp := &manifest.Program{Name: "p", Code: c.code}
 		if got := p.leaveTypes(mp, c.err); got != c.want {
@@ -377,7 +423,16 @@ func TestTypesFile(t *testing.T) {
 
 // TestCoreTypes: the types of relocations are those that the object names, without their flavours.
 func TestCoreTypes(t *testing.T) {
-	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "s___x"}, &btf.Union{Name: "u"}, &btf.Enum{Name: "e", Size: 4}, &btf.Int{Name: "i", Size: 4}, &btf.Struct{Size: 1}}, nil)
+	b, err := btf.NewBuilder(
+		[]btf.Type{
+			&btf.Struct{Name: "s___x"},
+			&btf.Union{Name: "u"},
+			&btf.Enum{Name: "e", Size: 4},
+			&btf.Int{Name: "i", Size: 4},
+			&btf.Struct{Size: 1},
+		},
+		nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +445,10 @@ func TestCoreTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := manifest.Event{Fields: []manifest.Field{{Layout: manifest.Layout{Kind: "record", CORE: "struct w"}}}}
-	relocated := asm.Instructions{asm.Return(), btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R1, 0), &btf.CORERelocation{})}
+	relocated := asm.Instructions{
+		asm.Return(),
+		btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R1, 0), &btf.CORERelocation{}),
+	}
 	for _, c := range []struct {
 		insns  asm.Instructions
 		events []manifest.Event
@@ -402,7 +460,10 @@ func TestCoreTypes(t *testing.T) {
 		{relocated, []manifest.Event{whole}, "e s u w"},
 	} {
 		p := &programs{object: &object.Object{Manifest: &manifest.Manifest{Events: c.events},
-			Spec: &ebpf.CollectionSpec{Types: types, Programs: map[string]*ebpf.ProgramSpec{"a": {Instructions: c.insns}, "b": {}}}}}
+			Spec: &ebpf.CollectionSpec{
+				Types:    types,
+				Programs: map[string]*ebpf.ProgramSpec{"a": {Instructions: c.insns}, "b": {}},
+			}}}
 		names := p.coreTypes()
 		slices.Sort(names)
 		if got := strings.Join(names, " "); got != c.want {
@@ -444,7 +505,10 @@ func TestLoadLog(t *testing.T) {
 func TestNamesInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[namesMap] = &ebpf.MapSpec{Name: namesMap, Type: ebpf.Array, KeySize: 4, ValueSize: 8}
-	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}, Probes: map[int]string{0: "abc", 1: "kprobe:long_name"}}
+	exp := &attach.Expansion{
+		Plans:  []resolve.Plan{plan(o, 0, resolve.Single, 0)},
+		Probes: map[int]string{0: "abc", 1: "kprobe:long_name"},
+	}
 	l, err := Load(o, exp, h, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -502,7 +566,8 @@ func TestHostValues(t *testing.T) {
 		{"uaddr", "p main", func(v uint64) bool { return v == 0 }, ""}, // the probe was left out
 	} {
 		v, err := hostValue(&manifest.Global{Host: c.host, Text: c.text}, exp)
-		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || err == nil && !c.ok(v) {
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) ||
+			err == nil && !c.ok(v) {
 			t.Errorf("%s of %s is %#x, %v", c.host, c.text, v, err)
 		}
 	}
@@ -511,7 +576,9 @@ func TestHostValues(t *testing.T) {
 	if err := setHostValues(o, exp); err != nil || words(o, "v")[0] != 1 {
 		t.Errorf("the variable is %v, %v", o.Spec.Variables["v"].Value, err)
 	}
-	o.Manifest.Globals = []manifest.Global{{Name: "v", Size: 8, Host: "kaddr", Text: "no_such_symbol", Pos: &manifest.Pos{Line: 1, Col: 3}}}
+	o.Manifest.Globals = []manifest.Global{
+		{Name: "v", Size: 8, Host: "kaddr", Text: "no_such_symbol", Pos: &manifest.Pos{Line: 1, Col: 3}},
+	}
 	if err := setHostValues(o, exp); err == nil || !strings.Contains(err.Error(), "x.bt:1:3: ") {
 		t.Errorf("error %v", err)
 	}
@@ -527,7 +594,12 @@ func TestUserSymbols(t *testing.T) {
 		t.Skip("skipped: no go command: ", err)
 	}
 	expansion := func(matches ...resolve.Match) *attach.Expansion {
-		return &attach.Expansion{Plans: []resolve.Plan{{Prog: &manifest.Program{Name: "other"}}, {Prog: &manifest.Program{Name: "p"}, Matches: matches}}}
+		return &attach.Expansion{
+			Plans: []resolve.Plan{
+				{Prog: &manifest.Program{Name: "other"}},
+				{Prog: &manifest.Program{Name: "p"}, Matches: matches},
+			},
+		}
 	}
 	at := func(offset uint64) resolve.Match { return resolve.Match{Path: program, Offset: offset} }
 	ask := func(symbol string, fromProbe bool, matches ...resolve.Match) uint64 {
@@ -558,13 +630,15 @@ func TestUserSymbols(t *testing.T) {
 		{"runtime.main", true, []resolve.Match{at(1 << 40)}, "has no code there"},
 		{"runtime.main", true, []resolve.Match{{Path: "/no/such/file"}}, "/no/such/file: "},
 	} {
-		if _, err := userSymbol(expansion(c.matches...), "p", c.symbol, c.fromProbe); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := userSymbol(expansion(c.matches...), "p", c.symbol, c.fromProbe); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.symbol, err, c.want)
 		}
 	}
 	if libraries, _ := filepath.Glob("/lib*/*/libm.so.6"); len(libraries) > 0 {
 		library := resolve.Match{Path: libraries[0], Offset: 1 << 16}
-		if _, err := userSymbol(expansion(library), "p", "sin", false); err == nil || !strings.Contains(err.Error(), "is a library") {
+		if _, err := userSymbol(expansion(library), "p", "sin", false); err == nil ||
+			!strings.Contains(err.Error(), "is a library") {
 			t.Errorf("from the start of a library: error %v", err)
 		}
 	}

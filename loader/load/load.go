@@ -24,6 +24,7 @@ import (
 	"btc/internal/manifest"
 	"btc/loader/adapt"
 	"btc/loader/attach"
+	"btc/loader/filter"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/object"
@@ -55,6 +56,7 @@ func (l *Loaded) Close() {
 type Options struct {
 	Values   map[string][]byte // parameters by global name, from ParseParams
 	ChildPID int               // of -c; 0: none
+	Filter   *filter.Filter    // of plans that are filtered; nil: none
 	// MaxMemory limits the kernel memory of the maps, in bytes; 0: no limit.
 	MaxMemory uint64
 	BTF       string // file or directory with the kernel's types; "": the kernel's own
@@ -65,6 +67,12 @@ type Options struct {
 // Load loads an object. Its error is a *report.Error if it has a position in the script.
 func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (*Loaded, error) {
 	limit := raiseMemlock()
+	if opts.Filter == nil {
+		opts.Filter = &filter.Filter{}
+	}
+	if err := opts.Filter.Make(); err != nil {
+		return nil, err
+	}
 	if err := adapt.Needs(o.Manifest, hostHas); err != nil {
 		return nil, err
 	}
@@ -201,11 +209,14 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 	}
 	out := attach.Programs{Strategy: how}
 	loaded, refused := 0, error(nil)
+	shared := map[int]*ebpf.Program{} // by process
 	for i := range plan.Matches {
 		m := &plan.Matches[i]
-		if i > 0 && how != resolve.PerMatch && (how == resolve.Multi || !plan.Prog.UsesID) {
-			out.Of = append(out.Of, out.Of[0])
-			continue
+		if how != resolve.PerMatch && (how == resolve.Multi || !plan.Prog.UsesID) {
+			if prog := shared[m.PID]; prog != nil {
+				out.Of = append(out.Of, prog)
+				continue
+			}
 		}
 		if m.SameAs > 0 {
 			out.Of = append(out.Of, out.Of[m.SameAs-1])
@@ -224,6 +235,7 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 			refused = err
 		}
 		out.Of = append(out.Of, prog)
+		shared[m.PID] = prog
 	}
 	if loaded == 0 && refused != nil {
 		return attach.Programs{}, refused
@@ -271,11 +283,24 @@ func (p *programs) loadMatch(
 		}
 	}
 	one := spec
-	if plan.OnlyPID != 0 {
+	if f := p.filter(plan, m.PID); !f.Empty() {
 		one = spec.Copy()
-		one.Instructions = rewrite.OnlyProcess(one.Instructions, plan.OnlyPID, p.host.PIDNS)
+		one.Instructions = f.Program(one.Instructions)
 	}
 	return p.loadOne(plan.Prog, one, types)
+}
+
+// filter is that of a program for a process, or for all (0).
+func (p *programs) filter(plan *resolve.Plan, pid int) rewrite.Filter {
+	if !plan.Filtered {
+		return rewrite.Filter{}
+	}
+	f := p.opts.Filter.Prologue()
+	f.Namespace = p.host.PIDNS
+	if pid != 0 { // one of those that are wanted
+		f.PID, f.Processes, f.ProcessBytes = pid, 0, 0
+	}
+	return f
 }
 
 // loadShared loads a program for the raw tracepoint of all system calls.
@@ -297,9 +322,8 @@ func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 	if err := d.Program(spec, plan.Prog, plan.Direction); err != nil {
 		return nil, err
 	}
-	if plan.OnlyPID != 0 {
-		spec.Instructions = rewrite.OnlyProcess(spec.Instructions, plan.OnlyPID, p.host.PIDNS)
-	}
+	f := p.filter(plan, 0)
+	spec.Instructions = f.Program(spec.Instructions)
 	return p.loadOne(plan.Prog, spec, p.types)
 }
 

@@ -21,7 +21,8 @@ import (
 
 // Values are the options of a command line of btrun.
 type Values struct {
-	PID       int
+	PIDs      []int
+	Cgroups   []string
 	Timeout   time.Duration
 	MaxEvents uint64
 	Top       int
@@ -66,8 +67,10 @@ const (
 // Table returns the options of btrun, which are kept in v.
 func (v *Values) Table() option.Table {
 	return option.Table{
-		{Name: "pid", Short: "p", Value: "PID", Group: tracing, To: v.setPID,
-			Help: "trace this process only; the run ends when it ends"},
+		{Name: "pid", Short: "p", Value: "PID", Repeat: true, Group: tracing, To: v.setPIDs,
+			Help: "trace this process only, or several: -p 12,34 or -p 12 -p 34; the run ends when the last one ends"},
+		{Name: "cgroup", Value: "PATH|ID", Repeat: true, Group: tracing, To: &v.Cgroups,
+			Help: "trace only what runs in this cgroup of version 2 or below it; may be repeated"},
 		{Name: "command", Short: "c", Aliases: "cmd", Value: "COMMAND", Group: tracing, To: v.setCommand,
 			Help: "run COMMAND and trace until it ends"},
 		{Name: "timeout", Value: "TIME", Group: tracing, To: v.setTime("timeout", &v.Timeout),
@@ -179,6 +182,19 @@ func allowed() []option.Choice {
 	return all
 }
 
+// maxPIDs is the most processes of a command line: each has a descriptor while it runs.
+const maxPIDs = 1024
+
+// setPIDs adds processes, separated by commas.
+func (v *Values) setPIDs(list string) error {
+	for text := range strings.SplitSeq(list, ",") {
+		if err := v.setPID(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (v *Values) setPID(text string) error {
 	const most = 1 << 22 // PID_MAX_LIMIT
 	n, err := strconv.ParseUint(text, 10, 64)
@@ -193,7 +209,10 @@ func (v *Values) setPID(text string) error {
 		//lint:ignore ST1005 bpftrace's words
 		return fmt.Errorf("Failed to parse pid: invalid integer: %s", text)
 	}
-	v.PID = int(n)
+	if len(v.PIDs) >= maxPIDs {
+		return fmt.Errorf("--pid: more than %d processes", maxPIDs)
+	}
+	v.PIDs = append(v.PIDs, int(n))
 	return nil
 }
 
@@ -292,7 +311,7 @@ func (v *Values) setCapture(path string) error {
 
 // Check refuses values that cannot be combined.
 func (v *Values) Check() error {
-	if v.PID != 0 && v.Command != "" {
+	if len(v.PIDs) > 0 && v.Command != "" {
 		//lint:ignore ST1005 bpftrace's words
 		return errors.New("Cannot use both -c and -p.")
 	}
@@ -310,8 +329,8 @@ func (v *Values) Check() error {
 			return fmt.Errorf("--%s cannot be combined with --%s", mode, v.Modes[0])
 		}
 	}
-	if len(v.Modes) > 0 && (v.PID != 0 || v.Command != "") {
-		return fmt.Errorf("--%s attaches nothing: there is no process for -p or -c to choose", v.Modes[0])
+	if len(v.Modes) > 0 && (len(v.PIDs) > 0 || v.Command != "" || len(v.Cgroups) > 0) {
+		return fmt.Errorf("--%s attaches nothing: there is no process for -p, -c or --cgroup to choose", v.Modes[0])
 	}
 	return nil
 }

@@ -85,6 +85,8 @@ type Match struct {
 	Path   string // uprobe: file
 	Offset uint64 // kprobe: bytes after the start of Name; uprobe: offset in the file
 
+	PID int // the process that its link is limited to, and its program; 0: all
+
 	Several bool // kprobe: several functions have the name, or it is ambiguous without the module
 
 	BPF ebpf.ProgramID // program that the function Name belongs to; 0: the kernel
@@ -128,8 +130,8 @@ type Plan struct {
 	Strategy   Strategy
 	AttachType ebpf.AttachType // of Multi
 	Direction  string          // of SharedRaw: sys_enter, sys_exit
-	// OnlyPID: the program must be loaded with a test for this process; 0: all.
-	OnlyPID int
+	// Filtered: the program must be loaded with the filters of the run.
+	Filtered bool
 }
 
 // NumPrograms is the number of BPF programs that a plan is loaded as.
@@ -137,7 +139,11 @@ func (p *Plan) NumPrograms() int {
 	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
 		return len(p.Matches)
 	}
-	return 1
+	processes := map[int]bool{}
+	for i := range p.Matches {
+		processes[p.Matches[i].PID] = true
+	}
+	return max(len(processes), 1)
 }
 
 // Probes is the number of probes for n attach sites of a plan. The locations of one usdt probe

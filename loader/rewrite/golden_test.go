@@ -32,7 +32,12 @@ func mainProgram() (*ebpf.ProgramSpec, *manifest.Program) {
 	}
 	insns[0] = btf.WithFuncMetadata(insns[0], &btf.Func{Name: "main", Type: &btf.FuncProto{Return: &btf.Void{}}})
 	return &ebpf.ProgramSpec{Name: "main", Type: ebpf.TracePoint, Instructions: insns},
-		&manifest.Program{Name: "main", UsesID: true, IDInsns: []int{1}, Code: &manifest.Code{Context: "record", Frame: 24, Share: true, RecordArgs: []int{0, 2}}}
+		&manifest.Program{
+			Name:    "main",
+			UsesID:  true,
+			IDInsns: []int{1},
+			Code:    &manifest.Code{Context: "record", Frame: 24, Share: true, RecordArgs: []int{0, 2}},
+		}
 }
 
 // What each edit makes of a program, as text.
@@ -40,11 +45,18 @@ func TestPrograms(t *testing.T) {
 	edits := map[string]func(*ebpf.ProgramSpec, *manifest.Program) error{
 		"cookie": IDFromCookie,
 		"process": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {
-			s.Instructions = OnlyProcess(s.Instructions, 1234, hostinfo.Namespace{})
+			s.Instructions = (&Filter{PID: 1234}).Program(s.Instructions)
 			return nil
 		},
 		"process-namespace": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {
-			s.Instructions = OnlyProcess(s.Instructions, 1234, hostinfo.Namespace{Dev: 4, Ino: 1 << 33})
+			s.Instructions = (&Filter{PID: 1234, Namespace: hostinfo.Namespace{Dev: 4, Ino: 1 << 33}}).Program(
+				s.Instructions,
+			)
+			return nil
+		},
+		"filter": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {
+			f := Filter{Processes: 5, ProcessBytes: 8192, Cgroups: 6, NumCgroups: 2}
+			s.Instructions = f.Program(s.Instructions)
 			return nil
 		},
 	}

@@ -4,6 +4,7 @@ package run
 
 import (
 	"os"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -82,19 +83,9 @@ func (a *alarms) closeFDs() {
 // setAlarms makes the end of the process of -p end the run, and lets the watch's records of
 // process mappings be read before they are lost.
 func (s *session) setAlarms() {
-	var fds []int
-	if s.opts.PID != 0 {
-		// Readable when its last thread has ended (5.3).
-		fd, err := unix.PidfdOpen(s.opts.PID, 0)
-		if err == unix.ESRCH {
-			s.stop()
-			return
-		}
-		if err != nil { // a filter of system calls
-			return
-		}
-		s.target = os.NewFile(uintptr(fd), "pidfd")
-		fds = append(fds, fd)
+	fds, ok := s.openTargets()
+	if !ok {
+		return
 	}
 	if s.symTable != nil {
 		fds = append(fds, s.symTable.Watch.FDs()...)
@@ -104,15 +95,9 @@ func (s *session) setAlarms() {
 	if len(fds) == 0 {
 		return
 	}
-	pidfd := -1
-	if s.opts.PID != 0 {
-		pidfd = fds[0]
-	}
 	var err error
 	s.alarms, err = openAlarms(fds, func(fd int) {
-		if fd == pidfd {
-			s.stop()
-		} else {
+		if !s.targetEnded(fd) {
 			s.events.wake()
 		}
 	})
@@ -123,7 +108,86 @@ func (s *session) setAlarms() {
 
 func (s *session) closeAlarms() {
 	s.alarms.close()
-	s.target.Close()
+	s.targets.close()
 	s.hotplug.Close()
-	s.alarms, s.target, s.hotplug = nil, nil, nil
+	s.alarms, s.hotplug = nil, nil
+}
+
+// targets are the processes of -p that run.
+type targets struct {
+	mu    sync.Mutex
+	pids  map[int]int // by descriptor
+	given bool        // there are some, or were
+}
+
+// openTargets opens a descriptor of each process of -p, which is readable when its last thread
+// has ended (5.3). When all have ended it ends the run. It reports false if they must be looked
+// at again and again.
+func (s *session) openTargets() (fds []int, ok bool) {
+	s.targets.given, s.targets.pids = len(s.opts.PIDs) > 0, map[int]int{}
+	for _, pid := range s.opts.PIDs {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == unix.ESRCH {
+			s.filter.Ended(pid)
+			continue
+		}
+		if err != nil { // a filter of system calls
+			s.targets.close()
+			return nil, false
+		}
+		s.targets.pids[fd] = pid
+		fds = append(fds, fd)
+	}
+	if s.targets.given && len(fds) == 0 {
+		s.stop()
+		return nil, false
+	}
+	return fds, true
+}
+
+// targetEnded reports whether a descriptor is that of a process of -p, which has ended then; the run
+// ends with the last.
+func (s *session) targetEnded(fd int) bool {
+	t := &s.targets
+	t.mu.Lock()
+	pid, ok := t.pids[fd]
+	if ok {
+		delete(t.pids, fd)
+		unix.Close(fd)
+	}
+	left := len(t.pids)
+	t.mu.Unlock()
+	if !ok {
+		return false
+	}
+	s.filter.Ended(pid)
+	if left == 0 {
+		s.stop()
+	}
+	return true
+}
+
+// unwatched reports whether there are processes of -p without descriptors.
+func (t *targets) unwatched() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.given && len(t.pids) == 0
+}
+
+func (t *targets) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for fd := range t.pids {
+		unix.Close(fd)
+	}
+	t.pids = nil
+}
+
+// checkCgroups ends the run when all cgroups that it is limited to have been removed.
+func (s *session) checkCgroups() {
+	gone, all := s.filter.Removed()
+	if all && !s.stopped() {
+		s.warn("cgroup " + strings.Join(gone, ", ") + " was removed: nothing is left to trace")
+		s.stop()
+	}
 }

@@ -24,8 +24,10 @@ func (s *session) watchProcesses() {
 		return
 	}
 	s.symbols().Watch, _ = symbols.NewWatch(s.host.Online)
-	if s.opts.PID != 0 {
-		s.symbols().Snapshot(uint32(s.opts.PID))
+	for _, pid := range s.opts.PIDs {
+		s.symbols().Snapshot(uint32(pid))
+	}
+	if len(s.opts.PIDs) > 0 {
 		return
 	}
 	files := map[string]bool{}

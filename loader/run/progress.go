@@ -93,8 +93,12 @@ func (s *session) howToEnd() string {
 		text = fmt.Sprintf("ends after %v; Ctrl-C ends the run before", s.opts.Timeout)
 	case s.child != nil:
 		text = "ends with the command; Ctrl-C ends the run before"
-	case s.opts.PID != 0:
+	case len(s.opts.PIDs) == 1:
 		text = "ends with the process; Ctrl-C ends the run before"
+	case len(s.opts.PIDs) > 1:
+		text = "ends with the last of the processes; Ctrl-C ends the run before"
+	case len(s.opts.Cgroups) > 0:
+		text = "ends when the cgroup is removed; Ctrl-C ends the run before"
 	}
 	if s.manifest.Config.PrintMapsOnExit && len(s.maps.scripts()) > 0 {
 		text += " and prints the maps"

@@ -10,11 +10,9 @@
 package run
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -29,6 +27,8 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/attach"
+	"btc/loader/cgroup"
+	"btc/loader/filter"
 	"btc/loader/host"
 	"btc/loader/load"
 	"btc/loader/object"
@@ -43,7 +43,8 @@ import (
 type Options struct {
 	Params  []string          // $1 and on
 	Named   map[string]string // getopt
-	PID     int               // -p
+	PIDs    []int             // -p: their events only
+	Cgroups []string          // of tasks in these cgroups of version 2 and below only: paths or IDs
 	Command string            // -c, split at single spaces
 	BTF     string            // --btf, file or directory with the kernel's types
 	Out     io.Writer         // events and maps; default stdout
@@ -126,13 +127,14 @@ type session struct {
 	// while names are looked up in it.
 	symTable *symbols.Table
 	lookup   sync.Mutex
-	cgroups  cgroups
+	cgroups  cgroup.Names
 	limited  rateLimits // of Manifest.Errors, by index
 
 	poller poller
 
-	alarms *alarms  // nil: they are checked ten times a second
-	target *os.File // the process of -p
+	filter  *filter.Filter
+	alarms  *alarms // nil: they are checked ten times a second
+	targets targets // the processes of -p
 
 	snapshots snapshots
 
@@ -203,8 +205,8 @@ func (s *session) prepare() error {
 		}
 		s.warn(f.Message("WARNING"))
 	}
-	if s.opts.PID != 0 && !alive(s.opts.PID) {
-		return fmt.Errorf("there is no process %d", s.opts.PID)
+	if s.filter, err = filter.New(filter.Options{PIDs: s.opts.PIDs, Cgroups: s.opts.Cgroups}); err != nil {
+		return err
 	}
 	if err := host.CheckPrivileges(); err != nil {
 		return err
@@ -216,7 +218,8 @@ func (s *session) prepare() error {
 		s.host,
 		m,
 		attach.Options{
-			PID:       s.opts.PID,
+			PIDs:      s.opts.PIDs,
+			Cgroup:    len(s.opts.Cgroups) > 0,
 			Unsafe:    s.opts.Allow.Has(permit.ProbeAddress),
 			Functions: s.opts.Functions,
 			Mode:      s.opts.Mode,
@@ -244,7 +247,7 @@ func (s *session) prepare() error {
 
 func (s *session) load(values map[string][]byte) error {
 	s.warnLarge()
-	opts := load.Options{Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory}
+	opts := load.Options{Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, Filter: s.filter}
 	if s.child != nil {
 		opts.ChildPID = s.child.pid
 	}
@@ -291,7 +294,8 @@ func (s *session) start() error {
 		return err
 	}
 	aopts := attach.Options{
-		PID:    s.opts.PID,
+		PIDs:   s.opts.PIDs,
+		Cgroup: len(s.opts.Cgroups) > 0,
 		Unsafe: s.opts.Allow.Has(permit.ProbeAddress),
 		Stop:   s.stopping,
 		PinDir: s.opts.Allow.PinDir,
@@ -501,7 +505,7 @@ func (s *session) readEvents() error {
 			s.child.linger()
 			return nil
 		}
-		if s.target == nil && s.opts.PID != 0 && !alive(s.opts.PID) {
+		if s.targets.unwatched() && !slices.ContainsFunc(s.opts.PIDs, filter.Alive) {
 			return nil
 		}
 	}
@@ -560,7 +564,7 @@ func (s *session) awaitRoom(stoppable bool) bool {
 
 // watches reports whether the run has things to look at besides events and losses.
 func (s *session) watches() bool {
-	return s.alarms == nil && (s.opts.PID != 0 || s.symTable != nil && s.symTable.Watch != nil)
+	return s.alarms == nil && (len(s.opts.PIDs) > 0 || s.symTable != nil && s.symTable.Watch != nil)
 }
 
 // tickEvents is the number of events without a pause after which the run checks for other
@@ -578,13 +582,15 @@ func (s *session) tick() {
 	s.snapshot(now)
 	if now.After(s.hotplugNext) {
 		s.hotplugNext = now.Add(hotplugInterval)
+		s.checkCgroups()
 		if err := s.hotplug.Check(); err != nil {
 			s.warn("WARNING: " + err.Error())
 		}
 	}
 }
 
-// hotplugInterval is how often the run looks for CPUs that came or went.
+// hotplugInterval is how often the run looks for CPUs that came or went, and for cgroups that were
+// removed.
 const hotplugInterval = time.Second
 
 // brokenPipe is the exit status of a run whose output is not read any more, as a shell reports a
@@ -674,31 +680,25 @@ func (s *session) close() {
 	}
 	s.symTable.Close()
 	s.expansion.Close()
+	s.filter.Close()
 	if s.loaded != nil {
 		s.loaded.Close()
 	}
 }
 
-// orEnded adds to an error during attaching that the process of -p has ended meanwhile, if
+// orEnded adds to an error during attaching that the processes of -p have ended meanwhile, if
 // so.
 func (s *session) orEnded(err error) error {
-	if s.host == nil || s.opts.PID == 0 || alive(s.opts.PID) { // without a host nothing was begun
-		return err
+	if s.host == nil || len(s.opts.PIDs) == 0 || slices.ContainsFunc(s.opts.PIDs, filter.Alive) {
+		return err // without a host nothing was begun
 	}
-	return fmt.Errorf("process %d ended before its probes were attached", s.opts.PID)
+	return fmt.Errorf("%s ended before its probes were attached", processes(s.opts.PIDs))
 }
 
-// alive reports whether a process runs: one that its parent has not waited for yet
-// does not, unless only its first thread has ended.
-func alive(pid int) bool {
-	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-		return false
+// processes names processes in messages.
+func processes(pids []int) string {
+	if len(pids) == 1 {
+		return fmt.Sprintf("process %d", pids[0])
 	}
-	dir := fmt.Sprintf("/proc/%d", pid)
-	stat, err := os.ReadFile(dir + "/stat") // "12 (name) Z ..."
-	if i := bytes.LastIndexByte(stat, ')'); err != nil || i+2 >= len(stat) || stat[i+2] != 'Z' && stat[i+2] != 'X' {
-		return true
-	}
-	threads, err := os.ReadDir(dir + "/task")
-	return err == nil && len(threads) > 1
+	return strings.Trim(strings.Replace(fmt.Sprint("processes ", pids), " [", " ", 1), "]")
 }

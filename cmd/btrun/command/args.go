@@ -53,8 +53,11 @@ func parseArgs(args []string) (*arguments, error) {
 		o.object, operands = operands[0], operands[1:]
 	}
 	o.run = run.Options{
-		PID: o.PID, Command: o.Command, BTF: o.BTF, Functions: o.Functions, Buffer: o.Buffer, Format: &output.Text, Quiet: o.Quiet, Verbose: o.Verbose,
-		NoWarnings: o.NoWarn, Getenv: os.Getenv, OwnProcess: true, DryRun: o.DryRun, DropPrivileges: true, Params: operands, Named: map[string]string{}, MaxMemory: permit.DefaultMemory(),
+		PIDs: o.PIDs, Cgroups: o.Cgroups, Command: o.Command, BTF: o.BTF, Functions: o.Functions,
+		Buffer: o.Buffer, Format: &output.Text,
+		Quiet: o.Quiet, Verbose: o.Verbose,
+		NoWarnings: o.NoWarn, Getenv: os.Getenv, OwnProcess: true, DryRun: o.DryRun, DropPrivileges: true,
+		Params: operands, Named: map[string]string{}, MaxMemory: permit.DefaultMemory(),
 	}
 	if o.Format != "" {
 		o.run.Format = output.Find(o.Format)

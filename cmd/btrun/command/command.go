@@ -152,7 +152,7 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 		points, err := attach.List(
 			h,
 			strings.TrimSpace(pattern),
-			attach.Options{PID: o.run.PID, Functions: o.run.Functions},
+			attach.Options{PIDs: o.run.PIDs, Functions: o.run.Functions},
 		)
 		if err != nil {
 			fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))

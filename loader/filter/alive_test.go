@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+package filter
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 
 // A process that has ended does not run, even before its parent has waited for it.
 func TestAlive(t *testing.T) {
-	if !alive(os.Getpid()) {
+	if !Alive(os.Getpid()) {
 		t.Error("this one does not run")
 	}
 	cmd := exec.Command("sleep", "1000")
@@ -19,17 +19,17 @@ func TestAlive(t *testing.T) {
 		t.Skip("skipped: ", err)
 	}
 	pid := cmd.Process.Pid
-	if !alive(pid) {
+	if !Alive(pid) {
 		t.Error("one that was just begun does not run")
 	}
 	cmd.Process.Kill()
-	for end := time.Now().Add(20 * time.Second); alive(pid); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); Alive(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("one that has ended runs as long as nobody waits for it")
 		}
 	}
 	cmd.Wait()
-	if alive(pid) {
+	if Alive(pid) {
 		t.Error("one that is gone runs")
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // A program with the test in front runs in its process and in no other, by the
 // numbers of either kind of namespace.
-func TestOnlyProcess(t *testing.T) {
+func TestFilterProcess(t *testing.T) {
 	fi, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
 		t.Skip("skipped: no /proc: ", err)
@@ -36,7 +36,13 @@ func TestOnlyProcess(t *testing.T) {
 				asm.LoadMem(asm.R0, asm.R1, 0, asm.DWord).WithSymbol("main"),
 				asm.Mov.Imm(asm.R0, 7), asm.Return(),
 			}
-			prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: OnlyProcess(body, pid, ns)})
+			prog, err := ebpf.NewProgram(
+				&ebpf.ProgramSpec{
+					Type:         ebpf.RawTracepoint,
+					License:      "GPL",
+					Instructions: (&Filter{PID: pid, Namespace: ns}).Program(body),
+				},
+			)
 			if errors.Is(err, os.ErrPermission) {
 				t.Skip("skipped: not root: bpf(2) is not allowed")
 			}

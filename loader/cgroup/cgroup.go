@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cgroup finds cgroups of this host: their paths by ID, and directories of version 2 by
+// path or ID, for filters.
+//
+// The ID of a cgroup is the number of its directory's inode, which is what the kernel's
+// bpf_get_current_cgroup_id returns. It reads mounts and directories, and changes nothing.
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names resolves IDs to paths. It caches results: a cgroup that is gone when its events are
+// read may have been seen before.
+type Names struct {
+	mu          sync.Mutex
+	hierarchies []Hierarchy
+	looked      bool
+	paths       map[uint64][]hierarchyPath
+}
+
+// Hierarchy is a mounted cgroup file system: "unified" is version 2, those of version 1 have
+// the names of their controllers.
+type Hierarchy struct{ Name, Mount string }
+
+type hierarchyPath struct{ hierarchy, path string }
+
+// Text lists "hierarchy:path" of an ID in the hierarchies that match the glob filter; all
+// for "".
+func (c *Names) Text(id uint64, filter string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.paths[id]
+	if !ok {
+		found = c.find(id)
+	}
+	var parts []string
+	for _, p := range found {
+		if match, err := filepath.Match(filter, p.hierarchy); filter == "" || err == nil && match {
+			parts = append(parts, p.hierarchy+":"+p.path)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func (c *Names) find(id uint64) []hierarchyPath {
+	if !c.looked {
+		c.hierarchies, c.looked = Mounted(), true
+		c.paths = map[uint64][]hierarchyPath{}
+	}
+	var found []hierarchyPath
+	for _, h := range c.hierarchies {
+		if path, ok := h.Find(id); ok {
+			found = append(found, hierarchyPath{h.Name, path})
+		}
+	}
+	if found != nil { // others may be made later
+		c.paths[id] = found
+	}
+	return found
+}
+
+// Find returns the path below the mount of the cgroup with an ID.
+func (h Hierarchy) Find(id uint64) (string, bool) {
+	found := ""
+	filepath.WalkDir(h.Mount, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // removed meanwhile, or not for us
+		}
+		if !d.IsDir() {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Ino == id {
+			found = "/" + strings.TrimPrefix(strings.TrimPrefix(path, h.Mount), "/")
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found, found != ""
+}
+
+// unified is the name of the hierarchy of version 2.
+const unified = "unified"
+
+// Mounted reads the mounts of this process: version 2, then those of version 1 by name.
+func Mounted() []Hierarchy {
+	f, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var new, old []Hierarchy
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 4 {
+			continue
+		}
+		mount := unescape.Replace(fields[1])
+		switch fields[2] {
+		case "cgroup2":
+			new = append(new, Hierarchy{unified, mount})
+		case "cgroup":
+			old = append(old, Hierarchy{controllers(fields[3]), mount})
+		}
+	}
+	sort.Slice(old, func(i, j int) bool { return old[i].Name < old[j].Name })
+	return append(new, old...)
+}
+
+// unescape undoes the octal escapes of /proc/mounts.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// mountOptions are options of a cgroup mount that name no controller.
+var mountOptions = map[string]bool{
+	"rw": true, "ro": true, "nosuid": true, "nodev": true, "noexec": true, "relatime": true, "noatime": true,
+	"nodiratime": true, "seclabel": true, "xattr": true, "clone_children": true,
+}
+
+// controllers names a hierarchy of version 1 by its controllers, or by its own
+// name when it has none.
+func controllers(options string) string {
+	var names []string
+	for o := range strings.SplitSeq(options, ",") {
+		name, own := strings.CutPrefix(o, "name=")
+		if own || !mountOptions[o] && !strings.Contains(o, "=") {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// Dir is the open directory of a cgroup of version 2.
+type Dir struct {
+	Text string // as the user named it
+	Path string // of the directory
+	ID   uint64
+	file *os.File
+}
+
+// FD is the descriptor of the directory.
+func (d *Dir) FD() int { return int(d.file.Fd()) }
+
+// Close closes the directory.
+func (d *Dir) Close() { d.file.Close() }
+
+// Removed reports whether the cgroup does not exist any more. A new one of the same path is
+// another cgroup.
+func (d *Dir) Removed() bool {
+	err := unix.Faccessat(d.FD(), "cgroup.procs", unix.F_OK, 0)
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV)
+}
+
+// Open finds a cgroup of version 2: by its path in the file system, by its path below the mount
+// of version 2, as /proc/PID/cgroup and systemd show it, or by its ID, a decimal number.
+func Open(text string) (*Dir, error) {
+	if text == "" {
+		return nil, errors.New("the name of a cgroup is empty")
+	}
+	mounts := Mounted()
+	if id, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return openID(text, id, mounts)
+	}
+	candidates := []string{text}
+	for _, h := range mounts {
+		if h.Name == unified {
+			candidates = append(candidates, filepath.Join(h.Mount, text))
+		}
+	}
+	reason := error(nil)
+	for _, path := range candidates {
+		d, err := openDir(text, path, mounts)
+		if err == nil {
+			return d, nil
+		}
+		if reason == nil || errors.Is(reason, fs.ErrNotExist) {
+			reason = err
+		}
+	}
+	if !errors.Is(reason, fs.ErrNotExist) {
+		return nil, reason
+	}
+	if len(candidates) == 1 {
+		return nil, noVersion2(text, mounts)
+	}
+	for _, h := range mounts { // a path of /proc/PID/cgroup that is one of version 1
+		if h.Name == unified {
+			continue
+		}
+		if st, err := os.Stat(filepath.Join(h.Mount, text)); err == nil && st.IsDir() {
+			return nil, version1(text, h.Name)
+		}
+	}
+	return nil, fmt.Errorf("there is no cgroup %s, also not below %s", text, strings.Join(candidates[1:], ", "))
+}
+
+func openID(text string, id uint64, mounts []Hierarchy) (*Dir, error) {
+	any := false
+	for _, h := range mounts {
+		path, ok := h.Find(id)
+		any = any || h.Name == unified
+		switch {
+		case ok && h.Name != unified:
+			return nil, version1(h.Mount+path, h.Name)
+		case ok:
+			return openDir(text, filepath.Join(h.Mount, path), mounts)
+		}
+	}
+	if !any {
+		return nil, noVersion2(text, mounts)
+	}
+	return nil, fmt.Errorf("there is no cgroup with the ID %d", id)
+}
+
+// openDir opens a path if it is a cgroup of version 2.
+func openDir(text, path string, mounts []Hierarchy) (*Dir, error) {
+	// Not O_PATH: before 6.0 the kernel does not accept such a descriptor for a cgroup.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil, fmt.Errorf("%s is not the directory of a cgroup", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", path, err)
+	}
+	d := &Dir{Text: text, Path: filepath.Clean(path), file: os.NewFile(uintptr(fd), path)}
+	var kind unix.Statfs_t
+	var st unix.Stat_t
+	if err := errors.Join(unix.Fstatfs(fd, &kind), unix.Fstat(fd, &st)); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("cgroup %s: %w", path, err)
+	}
+	d.ID = st.Ino
+	switch int64(kind.Type) {
+	case unix.CGROUP2_SUPER_MAGIC:
+		return d, nil
+	case unix.CGROUP_SUPER_MAGIC:
+		name := ""
+		for _, h := range mounts {
+			if rest, ok := strings.CutPrefix(d.Path, h.Mount); ok && h.Name != unified &&
+				(rest == "" || rest[0] == '/') {
+				name = h.Name
+			}
+		}
+		d.Close()
+		return nil, version1(d.Path, name)
+	}
+	d.Close()
+	return nil, fmt.Errorf("%s is not in a cgroup file system of version 2", path)
+}
+
+// ErrVersion1 is the cause of errors about cgroups of version 1.
+var ErrVersion1 = errors.New(
+	"filters need cgroups of version 2: those are the only ones whose tasks the kernel can tell in a program",
+)
+
+// version1 refuses a cgroup of version 1.
+func version1(path, hierarchy string) error {
+	if hierarchy != "" {
+		hierarchy = " (" + hierarchy + ")"
+	}
+	return fmt.Errorf("%s is a cgroup of version 1%s: %w", path, hierarchy, ErrVersion1)
+}
+
+// noVersion2 is the error of a host where version 2 is not mounted.
+func noVersion2(text string, mounts []Hierarchy) error {
+	if len(mounts) == 0 {
+		return fmt.Errorf(
+			"cgroup %s: no cgroup file system is mounted here: mount -t cgroup2 cgroup2 /sys/fs/cgroup",
+			text,
+		)
+	}
+	return fmt.Errorf("cgroup %s: only cgroups of version 1 are mounted here: %w", text, ErrVersion1)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"btc/loader/hostinfo"
+)
+
+// Filter limits a program to processes and cgroups: a prologue returns 0 at once in others. Each
+// part that is set must hold for the task that the program runs in. The zero value lets
+// all through, and adds nothing to a program.
+type Filter struct {
+	// Namespace is the PID namespace of the numbers below, zero for the initial one.
+	Namespace hostinfo.Namespace
+	// PID is the process; 0: any.
+	PID int
+	// Processes is the descriptor of an array with one value of ProcessBytes bytes, in which the byte
+	// of each wanted process is not 0; ProcessBytes is 0 if there is none.
+	Processes, ProcessBytes int
+	// Cgroups is the descriptor of a map of the type BPF_MAP_TYPE_CGROUP_ARRAY with NumCgroups
+	// cgroups, of which one must hold the task or an ancestor of its cgroup.
+	Cgroups, NumCgroups int
+}
+
+// Empty reports whether the filter lets all through.
+func (f *Filter) Empty() bool { return f.PID == 0 && f.ProcessBytes == 0 && f.NumCgroups == 0 }
+
+// Program returns a program's instructions with the filter in front.
+//
+// The cgroup is asked for by bpf_current_task_under_cgroup (4.9), and not by
+// bpf_get_current_ancestor_cgroup_id, which tracing programs may call since 5.15 only and which
+// needs the depth of the cgroup below the root, which a cgroup namespace hides.
+func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
+	if f.Empty() {
+		return insns
+	}
+	var p prologue
+	p.emit(asm.Mov.Reg(asm.R6, asm.R1))
+	if f.PID != 0 || f.ProcessBytes != 0 {
+		p.emit(CurrentProcess(f.Namespace)...)
+	}
+	if f.PID != 0 {
+		p.leave(asm.JNE, asm.R0, int32(f.PID))
+	}
+	if f.ProcessBytes != 0 {
+		p.leave(asm.JGE, asm.R0, int32(f.ProcessBytes))
+		p.emit(
+			asm.LoadMapValue(asm.R1, f.Processes, 0),
+			asm.Add.Reg(asm.R1, asm.R0),
+			asm.LoadMem(asm.R0, asm.R1, 0, asm.Byte),
+		)
+		p.leave(asm.JEq, asm.R0, 0)
+	}
+	var found []int // jumps of cgroups that hold the task
+	for i := range f.NumCgroups {
+		p.emit(asm.LoadMapPtr(asm.R1, f.Cgroups), asm.Mov.Imm(asm.R2, int32(i)), asm.FnCurrentTaskUnderCgroup.Call())
+		if i == f.NumCgroups-1 {
+			p.leave(asm.JNE, asm.R0, 1) // errors are negative
+			break
+		}
+		found = append(found, len(p.insns))
+		p.emit(asm.Instruction{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R0, Constant: 1})
+	}
+	p.land(found)
+	p.emit(
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: 2},
+	)
+	p.land(p.leaving)
+	p.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	return putInFront(p.insns, insns)
+}
+
+// CurrentProcess sets r0 to the number of the process that the program runs in, in a PID namespace;
+// zero is the initial one. It is 0 for processes of other namespaces. It uses the frame down
+// to r10-8, and no register that is kept over calls.
+func CurrentProcess(ns hostinfo.Namespace) asm.Instructions {
+	if ns == (hostinfo.Namespace{}) {
+		return asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32)}
+	}
+	return asm.Instructions{ // struct bpf_pidns_info {u32 pid, tgid} at r10-8
+		asm.Mov.Imm(asm.R0, 0),
+		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+		asm.LoadImm(asm.R1, int64(ns.Dev), asm.DWord),
+		asm.LoadImm(asm.R2, int64(ns.Ino), asm.DWord),
+		asm.Mov.Reg(asm.R3, asm.RFP),
+		asm.Add.Imm(asm.R3, -8),
+		asm.Mov.Imm(asm.R4, 8),
+		asm.FnGetNsCurrentPidTgid.Call(),
+		asm.LoadMem(asm.R0, asm.RFP, -4, asm.Word),
+	}
+}
+
+// prologue is code with jumps forward.
+type prologue struct {
+	insns   asm.Instructions
+	leaving []int // jumps out
+}
+
+func (p *prologue) emit(ins ...asm.Instruction) { p.insns = append(p.insns, ins...) }
+
+// leave jumps out if the comparison holds.
+func (p *prologue) leave(op asm.JumpOp, reg asm.Register, imm int32) {
+	p.leaving = append(p.leaving, len(p.insns))
+	p.emit(asm.Instruction{OpCode: op.Op(asm.ImmSource), Dst: reg, Constant: int64(imm)})
+}
+
+// land makes jumps lead to the next instruction.
+func (p *prologue) land(jumps []int) {
+	for _, j := range jumps {
+		words := 0
+		for i := j + 1; i < len(p.insns); i++ {
+			words += int(p.insns[i].Size()) / asm.InstructionSize
+		}
+		p.insns[j].Offset = int16(words)
+	}
+}
