@@ -190,8 +190,10 @@ type Layout struct {
 	Stack  string // stack kinds: map's name; Depth and Mode say how to print
 	Depth  int
 	Mode   string // bpftrace, perf, raw, build_id
-	Format string // timestamp: strftime format
-	Clock  int    // timestamp: as OpNsecs's Imm
+	Format string // timestamp: strftime format; cgroup_path: filter
+	// FormatFrom is as Event.FormatFrom.
+	FormatFrom string
+	Clock      int // timestamp: as OpNsecs's Imm
 }
 
 // Field is a part of a tuple, record or event.
@@ -318,16 +320,19 @@ type Global struct {
 	// Text.
 	Host string
 	Text string
-	Pos  *Pos // of the first use, with Host
-	End  int  // column after its end, as Event.End
+	// TextFrom is the global of the string parameter whose value is put into Text; "": none.
+	TextFrom string
+	Pos      *Pos // of the first use, with Host
+	End      int  // column after its end, as Event.End
 }
 
 // HostValue finds or makes the constant that the loader sets to what (Global.Host)
-// says of text. pos and end are the place in the script that a message about it names.
-func (m *Module) HostValue(what, text string, pos Pos, end int) *Global {
+// says of text, and of the value of the parameter whose global is from. pos and end are the
+// position in the script that a message about it names.
+func (m *Module) HostValue(what, text, from string, pos Pos, end int) *Global {
 	n := 0
 	for _, g := range m.Globals {
-		if g.Host == what && g.Text == text {
+		if g.Host == what && g.Text == text && g.TextFrom == from {
 			return g
 		}
 		if g.Host == what {
@@ -335,13 +340,14 @@ func (m *Module) HostValue(what, text string, pos Pos, end int) *Global {
 		}
 	}
 	g := &Global{
-		Name: fmt.Sprintf("%s_%d", what, n),
-		Kind: GlobalConst,
-		Size: 8,
-		Host: what,
-		Text: text,
-		Pos:  &pos,
-		End:  end,
+		Name:     fmt.Sprintf("%s_%d", what, n),
+		Kind:     GlobalConst,
+		Size:     8,
+		Host:     what,
+		Text:     text,
+		TextFrom: from,
+		Pos:      &pos,
+		End:      end,
 	}
 	m.Globals = append(m.Globals, g)
 	return g
@@ -396,12 +402,14 @@ type Event struct {
 	Name   string // "printf0"; operand of OpEmit
 	Kind   EventKind
 	Format string
-	Map    string // EvPrintMap, EvClear, EvZero: the map's name
-	Fields []Field
-	Size   int  // bytes of header and fixed part, a multiple of 8
-	Tail   bool // has variable strings; Size is then the minimum length
-	Pos    Pos
-	End    int // column after the last byte of the call; 0 if that is on another line
+	// FormatFrom is the global of the string parameter whose value is the format; "": none.
+	FormatFrom string
+	Map        string // EvPrintMap, EvClear, EvZero: the map's name
+	Fields     []Field
+	Size       int  // bytes of header and fixed part, a multiple of 8
+	Tail       bool // has variable strings; Size is then the minimum length
+	Pos        Pos
+	End        int // column after the last byte of the call; 0 if that is on another line
 	// Chain is the position and, in a macro, the calls that led to it, innermost first. It
 	// is empty if Pos and End are enough.
 	Chain []Location

@@ -211,10 +211,10 @@ func TestModuleParts(t *testing.T) {
 		t.Errorf("without a target %v is served", got)
 	}
 	at := Pos{Line: 3, Col: 4}
-	a := m.HostValue("kaddr", "jiffies", at, 9)
-	b := m.HostValue("cgroupid", "jiffies", at, 9)
-	c := m.HostValue("kaddr", "init_task", at, 9)
-	if m.HostValue("kaddr", "jiffies", Pos{}, 0) != a || len(m.Globals) != 3 {
+	a := m.HostValue("kaddr", "jiffies", "", at, 9)
+	b := m.HostValue("cgroupid", "jiffies", "", at, 9)
+	c := m.HostValue("kaddr", "init_task", "", at, 9)
+	if m.HostValue("kaddr", "jiffies", "", Pos{}, 0) != a || len(m.Globals) != 3 {
 		t.Errorf("a value that is there is made again: %s", m)
 	}
 	for i, want := range []*Global{

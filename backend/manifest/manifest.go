@@ -27,6 +27,14 @@ var sections = map[ir.GlobalKind]string{
 	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss", ir.GlobalInit: ".data",
 }
 
+// usesTexts reports whether a parameter is a part of the manifest itself.
+func usesTexts(m *manifest.Manifest) bool {
+	found := slices.ContainsFunc(m.Globals, func(g manifest.Global) bool { return g.TextFrom != "" }) ||
+		slices.ContainsFunc(m.Events, func(e manifest.Event) bool { return e.FormatFrom != "" })
+	m.EachLayout(func(l *manifest.Layout, _ manifest.Pos) { found = found || l.FormatFrom != "" })
+	return found
+}
+
 // TooLarge returns the map or event whose layouts make the manifest larger than a loader
 // accepts, if there is one. A layout may contain the same part many times, and the manifest
 // has each of them, so building it may take far more memory than the module.
@@ -124,17 +132,21 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		out.Globals = append(
 			out.Globals,
 			manifest.Global{
-				Name:    g.Name,
-				Section: sections[g.Kind],
-				Size:    g.Size,
-				Host:    g.Host,
-				Text:    g.Text,
-				Pos:     place(g.Pos, g.End),
+				Name:     g.Name,
+				Section:  sections[g.Kind],
+				Size:     g.Size,
+				Host:     g.Host,
+				Text:     g.Text,
+				TextFrom: g.TextFrom,
+				Pos:      place(g.Pos, g.End),
 			},
 		)
 		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {
 			out.Requires = append(out.Requires, "host-values")
 		}
+	}
+	if usesTexts(out) {
+		out.Requires = append(out.Requires, manifest.TextParams)
 	}
 	for _, e := range m.Meta.Errors {
 		out.Errors = append(
@@ -303,14 +315,15 @@ func losses(m *ir.Module) []manifest.Loss {
 
 func event(e *ir.Event) manifest.Event {
 	out := manifest.Event{
-		ID:     e.ID,
-		Kind:   string(e.Kind),
-		Format: e.Format,
-		Map:    e.Map,
-		Size:   e.Size,
-		Tail:   e.Tail,
-		Pos:    span(e.Pos, e.End),
-		Chain:  e.Chain,
+		ID:         e.ID,
+		Kind:       string(e.Kind),
+		Format:     e.Format,
+		FormatFrom: e.FormatFrom,
+		Map:        e.Map,
+		Size:       e.Size,
+		Tail:       e.Tail,
+		Pos:        span(e.Pos, e.End),
+		Chain:      e.Chain,
 	}
 	for _, f := range e.Fields {
 		out.Fields = append(out.Fields, field(f))
@@ -332,7 +345,7 @@ func field(f ir.Field) manifest.Field {
 func layout(l *ir.Layout) manifest.Layout {
 	out := manifest.Layout{
 		Kind: string(l.Kind), Size: l.Size, Signed: l.Signed, Name: l.Name, CORE: l.CORE, Count: l.Count,
-		Stack: l.Stack, Depth: l.Depth, Mode: l.Mode, Format: l.Format, Clock: l.Clock,
+		Stack: l.Stack, Depth: l.Depth, Mode: l.Mode, Format: l.Format, FormatFrom: l.FormatFrom, Clock: l.Clock,
 	}
 	if l.Enum != nil {
 		out.Enum = map[string]string{}

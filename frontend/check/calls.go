@@ -4,6 +4,7 @@ package check
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -261,6 +262,23 @@ func (b *body) literal(c *callSite, i int) (string, bool) {
 	return "", false
 }
 
+// loadText is argument i, a string that is known when the object is loaded: a literal, or the
+// parameter from, as in Call.From.
+func (b *body) loadText(c *callSite, i int) (text, from string, ok bool) {
+	x := ast.Unparen(c.args[i])
+	if call, is := x.(*ast.Call); is && call.Func.Text == "str" {
+		if p, is := loneParam(call); is && !invalid(b.value(x)) {
+			return "", fmt.Sprintf("$%d", p.N), true
+		}
+	}
+	t := b.value(x)
+	if call := b.out.Expr(x).Call; call != nil && call.Option != nil && t.Kind == types.String {
+		return "", "--" + call.Option.Name, true
+	}
+	text, ok = b.literal(c, i)
+	return text, "", ok
+}
+
 // address is ksym(n), usym(n).
 func (b *body) address(c *callSite) {
 	t := b.value(c.args[0])
@@ -464,7 +482,7 @@ func (b *body) ntop(c *callSite) {
 
 // strftime is strftime(format, ns).
 func (b *body) strftime(c *callSite) {
-	format, ok := b.literal(c, 0)
+	format, from, ok := b.loadText(c, 0)
 	t := b.integer(c.args[1], "strftime")
 	clock := int64(0)
 	if call := b.out.Expr(c.args[1]).Call; call != nil && call.Fn.Name == "nsecs" {
@@ -481,6 +499,6 @@ func (b *body) strftime(c *callSite) {
 	if !ok || invalid(t) {
 		return
 	}
-	c.Args, c.Format, c.N = c.args[1:], format, clock
-	c.e.Type = types.MakeTimestamp(format, int(clock))
+	c.Args, c.Format, c.From, c.N = c.args[1:], format, from, clock
+	c.e.Type = types.MakeTimestamp(format, from, int(clock))
 }

@@ -17,7 +17,7 @@ var languageTypes = map[string]*types.Type{
 	"bool": types.TBool, "void": types.TNone, "string": types.MakeString(0), "buffer": types.MakeBuffer(0),
 	"int8": types.TInt8, "int16": types.TInt16, "int32": types.TInt32, "int64": types.TInt64,
 	"uint8": types.TUint8, "uint16": types.TUint16, "uint32": types.TUint32, "uint64": types.TUint64,
-	"inet": types.TInet, "timestamp": types.MakeTimestamp("", 0), "macaddr_t": types.TMac,
+	"inet": types.TInet, "timestamp": types.MakeTimestamp("", "", 0), "macaddr_t": types.TMac,
 	"cgroup_path_t": types.TCgroupPath, "username_t": types.TUsername,
 	"count_t": types.MakeAgg(types.Count, false),
 	"sum_t":   types.MakeAgg(types.Sum, true), "usum_t": types.MakeAgg(types.Sum, false),

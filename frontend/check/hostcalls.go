@@ -99,10 +99,12 @@ func hostRows() []Function {
 	}
 }
 
-// hostName is kaddr("symbol") and cgroupid("path"), which the loader looks up.
+// hostName is kaddr("symbol") and cgroupid("path"), which the loader looks up. The string may be a
+// parameter.
 func (b *body) hostName(c *callSite) {
-	text, ok := b.literal(c, 0)
-	if ok && c.Fn.Name != "cgroupid" && !isSymbol(text) {
+	text, from, ok := b.loadText(c, 0)
+	c.From = from
+	if ok && from == "" && c.Fn.Name != "cgroupid" && !isSymbol(text) {
 		b.fail(
 			diag.BadArguments,
 			c.args[0],
@@ -133,13 +135,13 @@ func (b *body) cgroupPath(c *callSite) {
 	t := b.integer(c.args[0], c.Fn.Name)
 	filter, ok := "", true
 	if len(c.args) > 1 {
-		filter, ok = b.literal(c, 1)
+		filter, c.From, ok = b.loadText(c, 1)
 	}
 	if invalid(t) || !ok {
 		return
 	}
 	c.Args = c.args[:1]
-	c.e.Type = types.MakeCgroupPath(filter)
+	c.e.Type = types.MakeCgroupPath(filter, c.From)
 }
 
 // signals are the names of signals that signal() accepts, without "SIG". Numbers are the
@@ -288,11 +290,14 @@ var printkConversions = []string{"d", "u", "x", "p"}
 // kfunc is kfunc_exist("name") and kfunc_allowed("name"): decided on the host, or by the
 // target where a constant is needed.
 func (b *body) kfunc(c *callSite) {
-	name, ok := b.literal(c, 0)
+	name, from, ok := b.loadText(c, 0)
 	if !ok {
 		return
 	}
-	c.Text = name
+	c.Text, c.From = name, from
+	if from != "" { // nothing is known of it before
+		return
+	}
 	n := int64(0)
 	if b.t.HasFunc(name) {
 		n = 1
@@ -347,8 +352,8 @@ func (b *body) socketCookie(c *callSite) {
 
 // skbOutput is skboutput("file", skb, length, offset) of a struct sk_buff *.
 func (b *body) skbOutput(c *callSite) {
-	name, ok := b.literal(c, 0)
-	if ok && name == "" {
+	name, from, ok := b.loadText(c, 0)
+	if ok && name == "" && from == "" {
 		b.fail(diag.BadArguments, c.args[0], "skboutput() needs the name of a file")
 	}
 	switch t := b.value(c.args[1]); {
@@ -369,7 +374,7 @@ func (b *body) skbOutput(c *callSite) {
 	} else {
 		c.N = n
 	}
-	c.Text, c.Args = name, c.args[2:3]
+	c.Text, c.From, c.Args = name, from, c.args[2:3]
 }
 
 // unwatch is unwatch(address).

@@ -413,6 +413,8 @@ type Call struct {
 	N int64
 	// Text is a constant string: a register, a symbol, a separator.
 	Text string
+	// From is the string parameter, "$1" or "--name", whose value is Text or Format at load; "": none.
+	From string
 	// Sub is the function of the script that is called; nil for builtins.
 	Sub *Subprog
 	// Option is that of getopt.

@@ -191,8 +191,8 @@ func (b *body) exit(c *callSite) {
 func (b *body) time(c *callSite) {
 	c.Format = "%H:%M:%S\n"
 	if len(c.args) > 0 {
-		if format, ok := b.literal(c, 0); ok {
-			c.Format = format
+		if format, from, ok := b.loadText(c, 0); ok {
+			c.Format, c.From = format, from
 		}
 	}
 }
@@ -206,8 +206,8 @@ func (b *body) join(c *callSite) {
 	}
 	c.Args = c.args[:1]
 	if len(c.args) > 1 {
-		if sep, ok := b.literal(c, 1); ok {
-			c.Text = sep
+		if sep, from, ok := b.loadText(c, 1); ok {
+			c.Text, c.From = sep, from
 		}
 	}
 }

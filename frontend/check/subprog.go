@@ -191,7 +191,7 @@ func isOpen(t *types.Type) bool {
 	case types.String, types.Buffer:
 		return t.Size == 0
 	case types.Timestamp:
-		return t.Format == ""
+		return t.Format == "" && t.FormatFrom == ""
 	}
 	return false
 }

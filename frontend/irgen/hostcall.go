@@ -13,12 +13,13 @@ import (
 // hostValue is a builtin whose value the loader finds on the host: a constant of
 // its own for each argument.
 func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
-	return f.fromHost(c.Fn.Name, c.Text)
+	return f.fromHost(c.Fn.Name, c.Text, c.From)
 }
 
-// fromHost loads the constant that the loader sets to a property (kaddr, cgroupid) of text.
-func (f *fn) fromHost(what, text string) *ir.Value {
-	return f.Global(ir.U64, f.m.HostValue(what, text, f.Pos, f.end).Name, 0)
+// fromHost loads the constant that the loader sets to a property (kaddr, cgroupid) of text. From is
+// the parameter with the rest of text, as Call.From.
+func (f *fn) fromHost(what, text, from string) *ir.Value {
+	return f.Global(ir.U64, f.m.HostValue(what, text, f.textFrom(from), f.Pos, f.end).Name, 0)
 }
 
 // percpuKaddr is where a CPU has its copy of a variable: the symbol's address plus
@@ -30,11 +31,11 @@ func (f *fn) percpuKaddr(x ast.Expr, c *check.Call) *ir.Value {
 	} else {
 		cpu = f.Emit(ir.OpCPU, ir.TI64)
 	}
-	at := f.Add(f.fromHost("kaddr", "__per_cpu_offset"), f.Shl(cpu, ir.Const(3)))
+	at := f.Add(f.fromHost("kaddr", "__per_cpu_offset", ""), f.Shl(cpu, ir.Const(3)))
 	off := f.Emit(ir.OpRead, ir.TI64, f.as(ir.TKAddr, at))
 	off.Mem = ir.U64
 	there := f.ICmp(ir.ULT, cpu, f.Emit(ir.OpNcpus, ir.TI64))
-	return f.as(irType(f.body.Type(x)), f.Select(there, f.Add(f.fromHost("kaddr", c.Text), off), ir.Const(0)))
+	return f.as(irType(f.body.Type(x)), f.Select(there, f.Add(f.fromHost("kaddr", c.Text, c.From), off), ir.Const(0)))
 }
 
 // signal sends a signal to the current process (0) or thread (1).
@@ -90,7 +91,7 @@ const joinStrings = 16
 // join sends the strings that an array of pointers names, up to a null pointer.
 func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvJoin)
-	e.Format = c.Text
+	e.Format, e.FormatFrom = c.Text, f.textFrom(c.From)
 	e.Fields = []ir.Field{{Layout: f.layout(types.MakeBuffer(joinStrings * ir.JoinBytes))}}
 	v := f.Emit(ir.OpJoin, ir.TVoid, f.address(c.Args[0]))
 	v.Sym, v.Imm = e.Name, joinStrings
@@ -147,7 +148,7 @@ func (f *fn) childPID(ast.Expr, *check.Call) *ir.Value {
 
 // kfuncAllowed asks the host for a kernel function and this kind of program.
 func (f *fn) kfuncAllowed(_ ast.Expr, c *check.Call) *ir.Value {
-	return f.fromHost("kfunc_allowed", c.Text+" "+f.prog.Point.Kind)
+	return f.fromHost("kfunc_allowed", c.Text+" "+f.prog.Point.Kind, c.From)
 }
 
 // debugf writes to the kernel's trace pipe.
@@ -175,7 +176,7 @@ func (f *fn) path(c *check.Call, dst *ir.Value, capacity int) {
 // skbOutput sends a packet to the loader, which writes it to a file.
 func (f *fn) skbOutput(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvSkbOutput)
-	e.Format = c.Text
+	e.Format, e.FormatFrom = c.Text, f.textFrom(c.From)
 	u64 := f.layout(types.TUint64)
 	e.Fields = []ir.Field{{Name: "time", Layout: u64}, {Name: "length", Layout: u64}, {Name: "offset", Layout: u64}}
 	n := f.num(c.Args[0])
@@ -203,7 +204,7 @@ func (f *fn) trustedValue(c *check.Call, use func(at *ir.Value) *ir.Value) *ir.V
 func (f *fn) uaddr(x ast.Expr, c *check.Call) *ir.Value {
 	t := irType(f.body.Type(x))
 	if f.prog.Point.Kind == probe.Uprobe {
-		return f.as(t, f.Add(f.Emit(ir.OpProbeIP, ir.TI64, f.ctx), f.fromHost("uaddr", f.f.Name+" "+c.Text)))
+		return f.as(t, f.Add(f.Emit(ir.OpProbeIP, ir.TI64, f.ctx), f.fromHost("uaddr", f.f.Name+" "+c.Text, c.From)))
 	}
-	return f.as(t, f.fromHost("uaddr_code", f.f.Name+" "+c.Text))
+	return f.as(t, f.fromHost("uaddr_code", f.f.Name+" "+c.Text, c.From))
 }

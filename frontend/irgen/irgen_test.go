@@ -145,7 +145,8 @@ func essence(text string, reports bool) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		line = settings.ReplaceAllString(line, "meta (")
-		if !reports && strings.HasPrefix(line, "meta (") || strings.HasPrefix(line, "stmt ") || strings.HasPrefix(line, "module ") {
+		if !reports && strings.HasPrefix(line, "meta (") || strings.HasPrefix(line, "stmt ") ||
+			strings.HasPrefix(line, "module ") {
 			continue
 		}
 		if strings.HasPrefix(line, "  ") && !reports {

@@ -59,7 +59,7 @@ func (b *builder) makeLayout(t *types.Type) *ir.Layout {
 	case types.Kstack, types.Ustack:
 		l.Stack, l.Depth, l.Mode = b.stackMap(t.Kind == types.Ustack, t.Depth), t.Depth, t.Mode
 	case types.Timestamp, types.CgroupPath:
-		l.Format, l.Clock = t.Format, t.Clock
+		l.Format, l.FormatFrom, l.Clock = t.Format, b.textFrom(t.FormatFrom), t.Clock
 	}
 	return l
 }

@@ -89,7 +89,7 @@ func mapEvent(kind ir.EventKind) callFunc {
 
 func (f *fn) time(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvTime)
-	e.Format = c.Format
+	e.Format, e.FormatFrom = c.Format, f.textFrom(c.From)
 	f.send(e)
 	return nil
 }

@@ -4,6 +4,7 @@ package irgen
 
 import (
 	"fmt"
+	"strings"
 
 	"btc/frontend/ast"
 	"btc/frontend/check"
@@ -75,6 +76,25 @@ func (b *builder) optionGlobal(o *check.Option) string {
 // getopt is the value of a numeric option.
 func (f *fn) getopt(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.Global(ir.U64, f.optionGlobal(c.Option), 0)
+}
+
+// textFrom is the global of the string parameter that check.Call.From and types.Type.FormatFrom name.
+func (b *builder) textFrom(from string) string {
+	name, isOption := strings.CutPrefix(from, "--")
+	for i, o := range b.info.Options {
+		if isOption && o.Name == name {
+			return b.optionName(i)
+		}
+	}
+	for _, p := range b.info.Params {
+		if from == fmt.Sprintf("$%d", p.N) {
+			return strParam(p.N)
+		}
+	}
+	if from != "" {
+		panic("BUG: the parameter " + from + " is not recorded")
+	}
+	return ""
 }
 
 // optionAddr is the address of the value of a string option.

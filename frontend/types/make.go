@@ -141,15 +141,15 @@ func MakeStack(user bool, mode string, depth int) *Type {
 	return t
 }
 
-// MakeTimestamp is the type of a moment of a clock, printed by a strftime format.
-func MakeTimestamp(format string, clock int) *Type {
-	return &Type{Kind: Timestamp, Size: 16, Format: format, Clock: clock}
+// MakeTimestamp is the type of a timestamp of a clock, printed with a strftime format. From is as Type.FormatFrom.
+func MakeTimestamp(format, from string, clock int) *Type {
+	return &Type{Kind: Timestamp, Size: 16, Format: format, FormatFrom: from, Clock: clock}
 }
 
 // MakeCgroupPath is the type of a cgroup by its id; it prints the paths in the
-// hierarchies that filter, a pattern, matches ("" for all).
-func MakeCgroupPath(filter string) *Type {
-	return &Type{Kind: CgroupPath, Size: 8, Format: filter}
+// hierarchies that filter, a pattern, matches ("" for all). From is as Type.FormatFrom.
+func MakeCgroupPath(filter, from string) *Type {
+	return &Type{Kind: CgroupPath, Size: 8, Format: filter, FormatFrom: from}
 }
 
 // MakeAgg is an aggregation type; signed is the signedness of its argument.

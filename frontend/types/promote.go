@@ -31,7 +31,7 @@ func Equal(a, b *Type) bool {
 	case Kstack, Ustack:
 		return a.Depth == b.Depth && a.Mode == b.Mode
 	case Timestamp, CgroupPath:
-		return a.Format == b.Format && a.Clock == b.Clock
+		return a.Format == b.Format && a.FormatFrom == b.FormatFrom && a.Clock == b.Clock
 	}
 	return true
 }

@@ -104,7 +104,9 @@ type Type struct {
 	Depth    int    // Kstack, Ustack: most frames, 1..1024
 	Mode     string // Kstack, Ustack: bpftrace, perf, raw or build_id
 	Format   string // Timestamp: strftime format; CgroupPath: filter
-	Clock    int    // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
+	// FormatFrom is the string parameter ("$1", "--name") whose value is Format at load; "": none.
+	FormatFrom string
+	Clock      int // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
 
 	// Of a Tuple or Record, computed when it is made: a walk of nested ones takes exponential
 	// time.

@@ -200,7 +200,9 @@ type Layout struct {
 	Depth  int     `json:"depth,omitempty"`
 	Mode   string  `json:"mode,omitempty"`
 	Format string  `json:"format,omitempty"`
-	Clock  int     `json:"clock,omitempty"` // timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
+	// FormatFrom is the Global of a string parameter whose value is Format: timestamp, cgroup_path.
+	FormatFrom string `json:"format_from,omitempty"`
+	Clock      int    `json:"clock,omitempty"` // timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
 }
 
 // Field is a part of a tuple, record or event.
@@ -272,12 +274,14 @@ type Event struct {
 	Format string `json:"format,omitempty"`
 	// FormatBytes is the format if it is not valid UTF-8, which JSON cannot
 	// hold; Format is then empty in the file. Parse puts it into Format.
-	FormatBytes []byte  `json:"format_bytes,omitempty"`
-	Map         string  `json:"map,omitempty"`
-	Fields      []Field `json:"fields,omitempty"`
-	Size        int     `json:"size"` // least length of the record in bytes
-	Tail        bool    `json:"tail,omitempty"`
-	Pos         Pos     `json:"pos"`
+	FormatBytes []byte `json:"format_bytes,omitempty"`
+	// FormatFrom is the Global of a string parameter whose value is Format: time, join, skboutput.
+	FormatFrom string  `json:"format_from,omitempty"`
+	Map        string  `json:"map,omitempty"`
+	Fields     []Field `json:"fields,omitempty"`
+	Size       int     `json:"size"` // least length of the record in bytes
+	Tail       bool    `json:"tail,omitempty"`
+	Pos        Pos     `json:"pos"`
 	// Chain is the position of errorf() or warnf() and, in a macro, the calls that led to
 	// it, innermost first. It is omitted if Pos is enough.
 	Chain []Location `json:"chain,omitempty"`
@@ -363,7 +367,10 @@ type Global struct {
 	// globals require the feature host-values.
 	Host string `json:"host,omitempty"`
 	Text string `json:"text,omitempty"`
-	Pos  *Pos   `json:"pos,omitempty"` // where the script first needs it
+	// TextFrom is the Global of a string parameter whose value the loader adds to Text: before it, if it
+	// begins with a space, else after it. Files with it or FormatFrom require the feature text-params.
+	TextFrom string `json:"text_from,omitempty"`
+	Pos      *Pos   `json:"pos,omitempty"` // where the script first needs it
 }
 
 // Error is a run-time message with its position.

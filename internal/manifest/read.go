@@ -76,7 +76,8 @@ var features = []string{
 	"host-values",   // globals with Host
 	"attach-params", // Attach.Fill
 	"given-params",  // Given
-	"front-tables",  // Map.Cache without Enable
+	TextParams,
+	"front-tables", // Map.Cache without Enable
 	EmptyTime,
 	StoredMaps,
 }

@@ -161,7 +161,7 @@ func (m *Manifest) Validate() error {
 	for i := range m.Globals {
 		c.symbol(fmt.Sprintf("globals[%d].name", i), m.Globals[i].Name)
 		c.within(fmt.Sprintf("globals[%d].size", i), int64(m.Globals[i].Size), 1, maxValue)
-		m.Globals[i].checkHost(c, fmt.Sprintf("globals[%d]", i))
+		m.Globals[i].checkHost(c, m, fmt.Sprintf("globals[%d]", i))
 		c.pos(fmt.Sprintf("globals[%d].pos", i), m.Globals[i].Pos)
 	}
 	for i := range m.Maps {
@@ -186,13 +186,14 @@ func (m *Manifest) Validate() error {
 // hostValues are the host values that a global may have.
 var hostValues = set("kaddr kaddr_or_0 kfunc_exist kfunc_allowed uaddr uaddr_code cgroupid")
 
-func (g *Global) checkHost(c *checker, path string) {
+func (g *Global) checkHost(c *checker, m *Manifest, path string) {
 	if g.Host == "" {
 		return
 	}
 	c.oneOf(path+".host", g.Host, hostValues)
 	c.text(path+".text", g.Text, maxText)
 	c.within(path+".size", int64(g.Size), 8, 8)
+	c.textParam(m, path+".text_from", g.TextFrom)
 }
 
 func (m *Manifest) checkHead(c *checker) {

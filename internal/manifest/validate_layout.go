@@ -260,6 +260,10 @@ func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 	c.text(path+".name", l.Name, maxText)
 	c.text(path+".core", l.CORE, maxName)
 	c.text(path+".format", l.Format, maxText)
+	if l.FormatFrom != "" {
+		c.oneOf(path+".kind", l.Kind, loadFormats)
+		c.textParam(m, path+".format_from", l.FormatFrom)
+	}
 	if c.err != nil {
 		return
 	}
@@ -356,6 +360,10 @@ func (e *Event) check(c *checker, m *Manifest, i int) {
 	c.oneOf(path+".kind", e.Kind, eventKinds)
 	c.within(path+".size", int64(e.Size), 8, maxRecord)
 	c.text(path+".format", e.Format, maxText)
+	if e.FormatFrom != "" {
+		c.oneOf(path+".kind", e.Kind, eventFormats)
+		c.textParam(m, path+".format_from", e.FormatFrom)
+	}
 	c.text(path+".map", e.Map, maxName)
 	c.pos(path+".pos", &e.Pos)
 	c.chain(path+".chain", e.Chain)

@@ -475,7 +475,7 @@ func TestUnreadable(t *testing.T) {
 	r.wantError(err, "permission denied")
 }
 
-// Names are those of others: what is no name is not shown, and files that are none are not read.
+// Names are those of others: what cannot be one is not shown.
 func TestHostileNames(t *testing.T) {
 	for what, text := range map[string]string{
 		"escape": `{"Name":"/\u001b[2J"}`, "newline": `{"Name":"/a\nb"}`, "long": `{"Name":"/` + strings.Repeat("a", 300) + `"}`,

@@ -115,7 +115,7 @@ func reads(m *manifest.Manifest) []string {
 	}
 	for i := range m.Globals {
 		if g := &m.Globals[i]; g.Host == "cgroupid" || g.Host == "uaddr" || g.Host == "uaddr_code" {
-			all = append(all, g.Text)
+			all = append(all, m.TextOf(g.Text, g.TextFrom))
 		}
 	}
 	slices.Sort(all)

@@ -179,6 +179,9 @@ func ofEvent(e *manifest.Event) []Action {
 			{Permission: System, What: fmt.Sprintf("runs the shell command %q", e.Format), Name: "system", Pos: e.Pos},
 		}
 	case "skboutput":
+		if e.FormatFrom != "" { // --inspect, without values
+			return []Action{{Permission: Files, What: "writes packets to the file of a parameter", Pos: e.Pos}}
+		}
 		path := absolute(e.Format)
 		return []Action{{Permission: Files, What: "writes packets to " + path, Path: path, Pos: e.Pos}}
 	}

@@ -191,6 +191,9 @@ func (s *session) prepare() error {
 	if err := attach.Fill(m, params); err != nil {
 		return err
 	}
+	if pos, err := manifest.FillTexts(m, values); err != nil {
+		return &report.Error{Script: &m.Script, Pos: pos, Text: err.Error(), Severe: true}
+	}
 	if err := s.opts.Allow.Check(s.object); err != nil {
 		return err
 	}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"strings"
+	"testing"
+)
+
+// Values of string parameters complete the manifest; what cannot be a name is refused.
+func TestFillTexts(t *testing.T) {
+	fresh := func() *Manifest {
+		m := params()
+		m.Globals = []Global{
+			{Name: "a", Host: "cgroupid", TextFrom: "param_1_str", Pos: &Pos{Line: 3}},
+			{Name: "b", Host: "uaddr", Text: "/bin/x ", TextFrom: "opt_ee", Pos: &Pos{Line: 4}},
+			{Name: "c", Host: "kfunc_allowed", Text: " kprobe", TextFrom: "opt_ee"},
+			{Name: "d", Host: "kaddr", Text: "vfs_read"},
+		}
+		m.Events = []Event{{Kind: "time", FormatFrom: "param_1_str"}, {Kind: "skboutput", FormatFrom: "opt_ee", Pos: Pos{Line: 5}}}
+		m.Maps = []Map{{Key: &Layout{Kind: "tuple", Fields: []Field{{Layout: Layout{Kind: "cgroup_path", FormatFrom: "opt_ee"}}}}}}
+		return m
+	}
+	fill := func(m *Manifest, first, ee string) (Pos, error) {
+		values := map[string][]byte{"param_1_str": append([]byte(first), 0, 0), "opt_ee": append([]byte(ee), 0)}
+		return FillTexts(m, values)
+	}
+	m := fresh()
+	if _, err := fill(m, "/sys/a b", "main"); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"/sys/a b", "/bin/x main", "main kprobe", "vfs_read"} {
+		if g := m.Globals[i]; g.Text != want || g.TextFrom != "" {
+			t.Errorf("%+v, want %q", g, want)
+		}
+	}
+	key := m.Maps[0].Key.Fields[0].Layout
+	if m.Events[0].Format != "/sys/a b" || m.Events[1].Format != "main" || key.Format != "main" || key.FormatFrom != "" {
+		t.Errorf("%+v %+v", m.Events, key)
+	}
+	for _, c := range []struct {
+		first, ee, want string
+		line            int
+	}{
+		{"", "main", "cgroupid() needs the value of parameter $1, which is not given", 3},
+		{"/x", "", "uaddr() needs the value of parameter --ee", 4},
+		{"/x", "ma in", `valid symbol ("ma in" provided)`, 4},
+	} {
+		if pos, err := fill(fresh(), c.first, c.ee); err == nil || !strings.Contains(err.Error(), c.want) || pos.Line != c.line {
+			t.Errorf("%+v: %v at %+v", c, err, pos)
+		}
+	}
+	m = fresh()
+	m.Globals = nil
+	if pos, err := fill(m, "", ""); err == nil || !strings.Contains(err.Error(), "skboutput() needs") || pos.Line != 5 {
+		t.Errorf("%v at %+v", err, pos)
+	}
+}
+
+// Only strings complete a manifest, and only where the loader fills them in.
+func TestTextParamsAreChecked(t *testing.T) {
+	for path, change := range map[string]func(m *Manifest){
+		"globals[0].text_from":                   func(m *Manifest) { m.Globals[0].TextFrom = "param_1" },
+		"events[0].format_from":                  func(m *Manifest) { m.Events[0].FormatFrom = "none" },
+		"events[0].kind":                         func(m *Manifest) { m.Events[0].Kind = "system" },
+		"events[1].fields[0].layout.kind":        func(m *Manifest) { m.Events[1].Fields[0].Layout.Kind = "username" },
+		"events[1].fields[0].layout.format_from": func(m *Manifest) { m.Events[1].Fields[0].Layout.FormatFrom = "x" },
+		"":                                       func(m *Manifest) {},
+	} {
+		m := params()
+		m.Schema, m.Arches, m.Object.SHA256 = Schema, []string{"x86_64"}, strings.Repeat("0", 64)
+		m.Requires = []string{TextParams}
+		m.Globals = []Global{{Name: "a", Section: ".rodata", Size: 8, Host: "cgroupid", TextFrom: "param_1_str"}}
+		m.Events = []Event{
+			{ID: 0, Kind: "time", Size: 8, FormatFrom: "opt_ee"},
+			{ID: 1, Kind: "print", Size: 16, Fields: []Field{{Off: 8, Layout: Layout{Kind: "cgroup_path", Size: 8, FormatFrom: "opt_ee"}}}},
+		}
+		change(m)
+		err := m.Validate()
+		if path == "" && err != nil || path != "" && (err == nil || !strings.Contains(err.Error(), path+":")) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
