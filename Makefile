@@ -7,7 +7,8 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: site all build demo test race module-path test-loaders test-kernels lint bench fuzz mutate generate docs clean
+.PHONY: all build demo test module-path race test-kernels test-loaders release test-release lint bench fuzz mutate \
+	generate docs site clean
 
 all: build
 
@@ -51,17 +52,22 @@ test-loaders:
 
 # release writes to dist/ what a project page offers: archives, packages, the image, checksums.
 # PLATFORMS=linux/amd64 makes a part of it. The same commit and Go give the same bytes.
-DIST      ?= dist
-PLATFORMS ?=
+# MAINTAINER='Name <address>' is that of the packages: by default the one git knows.
+DIST       ?= dist
+PLATFORMS  ?=
+MAINTAINER ?= $(shell git config user.name) <$(shell git config user.email)>
 release:
 	@out=$$(realpath -m '$(DIST)') && cd tools/release && $(GO) run . -root ../.. -out "$$out" \
-		-version '$(VERSION)' -time "$$(git log -1 --format=%ct)" -platforms '$(PLATFORMS)'
+		-version '$(VERSION)' -time "$$(git log -1 --format=%ct)" -platforms '$(PLATFORMS)' \
+		-maintainer '$(MAINTAINER)'
 
 # test-release makes this machine's part of a release twice, compares, and installs it (root;
 # systems of Debian are downloaded to build/roots).
 test-release:
-	$(MAKE) release DIST=build/release/1 PLATFORMS=linux/$$($(GO) env GOARCH)
-	$(MAKE) release DIST=build/release/2 PLATFORMS=linux/$$($(GO) env GOARCH)
+	for n in 1 2; do \
+		$(MAKE) release DIST=build/release/$$n PLATFORMS=linux/$$($(GO) env GOARCH) \
+			MAINTAINER='Release Test <test@release.invalid>' || exit; \
+	done
 	$(GO) test ./tests/release -count=1 -v -timeout 30m -dist "$(CURDIR)/build/release/1" \
 		-again "$(CURDIR)/build/release/2" -roots "$(CURDIR)/build/roots"
 
@@ -93,7 +99,7 @@ generate:
 
 # docs rewrites the parts of docs/ and the tour that are made from the program.
 docs:
-	$(GO) test ./internal/manifest ./tests/docs ./tests/tour -run 'Schema|Language|Errors|Document|Scripts|Reference$$' -update
+	$(GO) test ./internal/manifest ./tests/docs ./tests/tour ./cmd/btc -run 'Schema|Language|Errors|Document|Scripts|Reference$$' -update
 
 # site renders README.md and docs to static HTML in build/site.
 site:

@@ -10,7 +10,7 @@ unformatted=$(gofmt -l $(git ls-files '*.go' | grep -v '^grammar/parser/'))
 if [ -n "$unformatted" ]; then echo "gofmt would change:"; echo "$unformatted"; fail=1; fi
 packages=$(go list ./... | grep -v '^btc/grammar/parser')
 go vet $packages || fail=1
-(cd tools/release && go vet ./...) || fail=1
+(cd tools/release && go vet ./... && go test ./...) || fail=1
 go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 $packages || fail=1
 # btc itself is built for other systems, too.
 for os in darwin windows; do
@@ -22,6 +22,11 @@ done
 offline() { grep -qE 'dial tcp|no such host|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|network' <<<"$1"; }
 if ! out=$(go mod tidy -diff 2>&1); then
   if offline "$out"; then echo "lint: skipped go mod tidy: no module proxy"; else echo "$out"; echo "go.mod or go.sum is not tidy: run go mod tidy"; fail=1; fi
+fi
+
+# The workflows are valid, and so are the scripts and expressions in them.
+if ! out=$(go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 -no-color .github/workflows/*.yml 2>&1); then
+  if offline "$out"; then echo "lint: skipped actionlint: no module proxy"; else echo "$out"; fail=1; fi
 fi
 
 # The parser is generated again in a copy of the tree, and compared.

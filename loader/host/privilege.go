@@ -95,16 +95,25 @@ func Lockdown() string {
 }
 
 func effectiveCaps() (uint64, error) {
-	b, err := os.ReadFile("/proc/self/status")
+	hex, err := statusLine("CapEff:")
 	if err != nil {
 		return 0, err
 	}
+	return strconv.ParseUint(hex, 16, 64)
+}
+
+// statusLine is the value of a line of /proc/self/status.
+func statusLine(name string) (string, error) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(string(b)) {
-		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			return strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+		if value, ok := strings.CutPrefix(line, name); ok {
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return 0, errors.New("no CapEff line in /proc/self/status")
+	return "", errors.New("no " + name + " line in /proc/self/status")
 }
 
 // WhyNot is a guess in words why the kernel said EPERM or EACCES: the named
@@ -119,5 +128,14 @@ func WhyNot(names ...string) string {
 	case "integrity":
 		return "kernel lockdown (integrity) forbids some kinds of programs, such as those that write user memory or override functions"
 	}
+	if HasSeccomp() {
+		return "a seccomp filter, such as the default one of containers, may forbid it: permit bpf and perf_event_open"
+	}
 	return "the kernel's security policy (capabilities, lockdown, LSM, container seccomp) forbids it"
+}
+
+// HasSeccomp reports whether a filter of system calls is in force, which processes inherit.
+func HasSeccomp() bool {
+	mode, err := statusLine("Seccomp:")
+	return err == nil && mode == "2" // SECCOMP_MODE_FILTER
 }

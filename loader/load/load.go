@@ -140,7 +140,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 // of locked memory could not be raised.
 func mapError(o *object.Object, err, limit error) error {
 	if errors.Is(err, os.ErrPermission) {
-		if limit != nil {
+		if limit != nil && !host.HasSeccomp() {
 			return fmt.Errorf(
 				"the kernel refused to make a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)",
 				err,

@@ -4,7 +4,7 @@
 // directories of two Debian releases, the RPM package by rpm, and the image in a container with the
 // documented capabilities and a root that is read-only.
 //
-// It runs with -dist alone, which make test-release sets: it downloads and needs root.
+// Most of it runs with -dist alone, which make test-release sets: it downloads and needs root.
 package release
 
 import (
@@ -20,9 +20,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -140,6 +145,8 @@ func TestDebianPackage(t *testing.T) {
 					test -f /usr/share/man/man8/btrun.8.gz
 					test -f /usr/share/bash-completion/completions/btc
 					test -f /usr/share/doc/btc/copyright
+					test -f /usr/lib/systemd/system/btrun@.service
+					test -d /etc/btrun
 					dpkg -r btc
 					test ! -e /usr/bin/btc
 				'`
@@ -182,82 +189,187 @@ func TestRPMPackage(t *testing.T) {
 	run(t, filepath.Join(root, "usr/bin/btrun"), "--version")
 }
 
-// capabilities are those that docs/howto names for the container; sysAdmin is for a host on which
-// tracefs is not mounted.
-var capabilities = []string{"CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG"}
+// capabilities are those that docs/howto/image.md names for the container; sysAdmin is for a host on
+// which tracefs is not mounted.
+var capabilities = []string{"BPF", "PERFMON", "DAC_READ_SEARCH", "SYSLOG"}
 
-const sysAdmin = "CAP_SYS_ADMIN"
+const sysAdmin = "SYS_ADMIN"
 
-// TestImage runs the image by crun, with the documented capabilities and a root that is read-only.
-func TestImage(t *testing.T) {
-	image := one(t, "btrun-*-oci.tar")
-	needs(t, "crun", "unshare", "setpriv")
-	bundle := t.TempDir()
-	rootfs := filepath.Join(bundle, "rootfs")
-	unpackImage(t, image, rootfs)
-	bin := filepath.Join(bundle, "btc")
+// host is how a container finds its host.
+type host struct {
+	name    string
+	tracefs bool     // tracefs is mounted
+	caps    []string // of the container
+	want    string   // regular expression of what btrun writes
+}
+
+var hosts = []host{
+	{"tracefs", true, capabilities, `from the image\n(?s).*@: \d`},
+	{"no-tracefs", false, append(slices.Clone(capabilities), sysAdmin), `from the image\n(?s).*@: \d`},
+	{"no-tracefs-refused", false, capabilities, `tracefs is not mounted .*CAP_SYS_ADMIN`},
+	{"no-capabilities", true, []string{"SYSLOG"}, `Missing CAP_BPF and CAP_PERFMON capabilities`},
+}
+
+// run runs a command in a mount and cgroup namespace with one hierarchy of cgroups (version 2), as
+// container runtimes require, and with or without tracefs. It changes nothing of this host.
+func (h host) run(t *testing.T, args ...string) string {
+	t.Helper()
+	script := `set -e
+		mount --make-rprivate /
+		if ! mountpoint -q /sys/fs/cgroup || [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
+			umount -l /sys/fs/cgroup 2>/dev/null || true
+			mount -t cgroup2 cgroup2 /sys/fs/cgroup
+		fi
+		while umount -l /sys/kernel/tracing 2>/dev/null; do :; done
+		while umount -l /sys/kernel/debug 2>/dev/null; do :; done
+		[ "$1" = false ] || mount -t tracefs tracefs /sys/kernel/tracing
+		shift
+		exec "$@"`
+	cmd := exec.Command(
+		"unshare",
+		append([]string{"--mount", "--cgroup", "sh", "-c", script, "sh", fmt.Sprint(h.tracefs)}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if failed := strings.Contains(h.want, "from the image"); failed == (err != nil) {
+		t.Errorf("%s: %v\n%s", h.name, err, out)
+	}
+	return string(out)
+}
+
+// holds checks what a container wrote.
+func (h host) holds(t *testing.T, out string) {
+	t.Helper()
+	if !regexp.MustCompile(h.want).MatchString(out) {
+		t.Errorf("%s writes\n%s\nwithout %s", h.name, out, h.want)
+	}
+}
+
+// objects makes a directory with an object.
+func objects(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "btc")
 	cmd := exec.Command("go", "build", "-o", bin, "btc/cmd/btc")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	objects := filepath.Join(bundle, "objects")
-	if err := os.Mkdir(objects, 0o755); err != nil {
+	work := filepath.Join(dir, "work")
+	if err := os.Mkdir(work, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run(t, bin, "compile", "-e", `tracepoint:sched:sched_switch { @ = count(); } interval:ms:200 { printf("from the image\n"); exit(); }`, "-o", filepath.Join(objects, "x.o"))
-	caps := capabilities
-	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil {
-		caps = append(caps, sysAdmin)
-		t.Log("tracefs is not mounted on this host: with " + sysAdmin)
-	}
+	const script = `tracepoint:sched:sched_switch { @ = count(); } interval:ms:200 { printf("from the image\n"); exit(); }`
+	run(t, bin, "compile", "-e", script, "-o", filepath.Join(work, "x.o"))
+	return work
+}
+
+// TestCrun runs the image by crun, with the documented capabilities alone and a root that is
+// read-only.
+func TestCrun(t *testing.T) {
+	image := one(t, "btrun-*-oci.tar")
+	needs(t, "crun", "unshare", "mountpoint")
+	bundle, work := t.TempDir(), objects(t)
+	unpackImage(t, image, filepath.Join(bundle, "rootfs"))
 	mount := func(to, kind, source string, options ...string) map[string]any {
 		return map[string]any{"destination": to, "type": kind, "source": source, "options": options}
 	}
-	config, err := json.Marshal(map[string]any{
-		"ociVersion": "1.0.2",
-		"root":       map[string]any{"path": "rootfs", "readonly": true},
-		"process": map[string]any{
-			"args": []string{"/btrun", "--max-memory", "64M", "/work/x.o"}, "cwd": "/work", "user": map[string]int{"uid": 0, "gid": 0}, "noNewPrivileges": true,
-			"capabilities": map[string]any{"bounding": caps, "effective": caps, "permitted": caps},
-		},
-		"mounts": []any{
-			mount("/proc", "proc", "proc"), mount("/sys", "none", "/sys", "rbind", "ro"), mount("/work", "none", objects, "bind", "ro"), mount("/dev", "tmpfs", "tmpfs", "mode=755"),
-		},
-		"linux": map[string]any{"namespaces": []any{map[string]string{"type": "mount"}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("crun", "--root", filepath.Join(bundle, "state"), "--cgroup-manager=disabled", "run", "--bundle", bundle, fmt.Sprintf("btrun-test-%d", os.Getpid())).CombinedOutput()
-	if err != nil && strings.Contains(string(out), "cgroups in hybrid mode not supported") {
-		t.Log("crun does not run with this host's cgroups: the image runs in a chroot instead")
-		out, err = inChroot(rootfs, objects, caps)
-	}
-	if err != nil || !strings.Contains(string(out), "from the image\n") || !strings.Contains(string(out), "@: ") {
-		t.Errorf("%v\n%s", err, out)
+	for _, h := range hosts {
+		var caps []string
+		for _, c := range h.caps {
+			caps = append(caps, "CAP_"+c)
+		}
+		config, err := json.Marshal(map[string]any{
+			"ociVersion": "1.0.2",
+			"root":       map[string]any{"path": "rootfs", "readonly": true},
+			"process": map[string]any{
+				"args": []string{"/btrun", "--max-memory", "64M", "/work/x.o"}, "cwd": "/work",
+				"user": map[string]int{"uid": 0, "gid": 0}, "noNewPrivileges": true,
+				"capabilities": map[string]any{"bounding": caps, "effective": caps, "permitted": caps},
+			},
+			"mounts": []any{
+				mount("/proc", "proc", "proc"), mount("/sys", "none", "/sys", "rbind", "ro"),
+				mount("/work", "none", work, "bind", "ro"), mount("/dev", "tmpfs", "tmpfs", "mode=755"),
+			},
+			"linux": map[string]any{"namespaces": []any{map[string]string{"type": "mount"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		h.holds(t, h.run(t, "crun", "--root", filepath.Join(bundle, "state"), "--cgroup-manager=disabled", "run",
+			"--bundle", bundle, fmt.Sprintf("btrun-test-%d", os.Getpid())))
 	}
 }
 
-// inChroot runs btrun of an image in a mount namespace with a root that is read-only, and no
-// capabilities but caps and the one that chroot needs.
-func inChroot(rootfs, objects string, caps []string) ([]byte, error) {
-	set := "-all,+sys_chroot"
-	for _, c := range caps {
-		set += ",+" + strings.ToLower(strings.TrimPrefix(c, "CAP_"))
+// TestPodman pulls the image and runs it as docs/howto/image.md says.
+func TestPodman(t *testing.T) {
+	image := one(t, "btrun-*-oci.tar")
+	needs(t, "podman", "crun", "unshare", "mountpoint")
+	work, store := objects(t), t.TempDir()
+	podman := []string{
+		"podman", "--root", store + "/root", "--runroot", store + "/run", "--storage-driver", "vfs", "--runtime", "crun",
+		"--cgroup-manager", "cgroupfs", "--events-backend", "none",
 	}
-	script := `set -e
-		mount --bind "$0" "$0"
-		mount -t proc proc "$0/proc"
-		mount --rbind /sys "$0/sys"
-		mount --bind "$1" "$0/work"
-		mount -o remount,bind,ro "$0"
-		mount -o remount,bind,ro "$0/work"
-		exec setpriv --no-new-privs --bounding-set "$2" chroot "$0" /btrun --max-memory 64M /work/x.o`
-	return exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", script, rootfs, objects, set).CombinedOutput()
+	pull := host{"pull", false, nil, "from the image"}
+	pull.run(t, append(slices.Clone(podman), "pull", "oci-archive:"+image)...)
+	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(image), "btrun-"), "-oci.tar")
+	place := []string{"--pid", "host"}
+	if missing(t, unix.CAP_SYS_RESOURCE) {
+		t.Log("without CAP_SYS_RESOURCE podman raises no limits here: no cgroup, and a PID namespace")
+		place = []string{"--cgroups", "disabled", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"}
+	}
+	for _, h := range hosts {
+		args := append(slices.Clone(podman), "run", "--rm", "--network", "none", "--read-only",
+			"--cap-drop", "all", "--cap-add", strings.Join(h.caps, ","), "--security-opt", "no-new-privileges",
+			"--security-opt", "seccomp=unconfined", // Debian 12's profile permits bpf(2) with CAP_SYS_ADMIN alone
+			"-v", work+":/work:ro")
+		args = append(args, place...)
+		if h.tracefs {
+			args = append(args, "-v", "/sys/kernel/tracing:/sys/kernel/tracing:ro")
+		}
+		h.holds(t, h.run(t, append(args, "localhost/btrun:"+strings.ReplaceAll(version, "+", "_"), "--max-memory", "64M", "x.o")...))
+	}
+}
+
+// missing reports whether this process lacks a capability.
+func missing(t *testing.T, capability uint) bool {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(status), "CapEff:")
+	caps, err := strconv.ParseUint(strings.Fields(after)[0], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caps&(1<<capability) == 0
+}
+
+// TestUnit: systemd accepts the packages' unit, and its capabilities are the documented ones.
+func TestUnit(t *testing.T) {
+	const unit = "../../tools/release/btrun@.service"
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "\nCapabilityBoundingSet=CAP_" + strings.Join(capabilities, " CAP_") + "\n"
+	if !strings.Contains(string(text), want) {
+		t.Errorf("the unit has not the line%s", want)
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("skipped: no systemd-analyze")
+	}
+	copied := filepath.Join(t.TempDir(), filepath.Base(unit))
+	text = bytes.ReplaceAll(text, []byte("/usr/bin/btrun"), []byte("/bin/true"))
+	if err := os.WriteFile(copied, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", copied).CombinedOutput(); err != nil ||
+		len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // unpackImage unpacks the layers of an OCI archive for this machine.

@@ -30,6 +30,7 @@ func (r *release) archives() error {
 		add("", []file{{"btc" + suffix, r.binaries[p.os+"/"+p.arch+"/btc"], 0o755}})
 		if data := r.binaries[p.os+"/"+p.arch+"/btrun"]; data != nil {
 			add("", []file{{"btrun", data, 0o755}})
+			add("systemd", r.units)
 		}
 		add("", r.docs)
 		add("man", r.man)

@@ -160,6 +160,12 @@ func (r *release) notices() error {
 		}
 		r.docs = append(r.docs, file{name, data, 0o644})
 	}
+	const unit = "btrun@.service"
+	data, err := os.ReadFile(filepath.Join(r.root, "tools/release", unit))
+	if err != nil {
+		return err
+	}
+	r.units = append(r.units, file{unit, data, 0o644})
 	r.docs = append(r.docs, file{"THIRD-PARTY-NOTICES", text.Bytes(), 0o644})
 	return r.write("THIRD-PARTY-NOTICES", text.Bytes())
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // descriptor names a blob of an image (OCI image specification 1.1).
@@ -84,7 +85,8 @@ func (r *release) image() error {
 		manifests = append(manifests, d)
 	}
 	index := add(typeIndex, encode(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": manifests}))
-	index.Annotations = map[string]string{"org.opencontainers.image.ref.name": r.tag()}
+	// A tag has no "+".
+	index.Annotations = map[string]string{"org.opencontainers.image.ref.name": "btrun:" + strings.ReplaceAll(r.tag(), "+", "_")}
 	layout := append([]file{
 		{"oci-layout", encode(map[string]string{"imageLayoutVersion": "1.0.0"}), 0o644},
 		{

@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net/mail"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,6 +34,8 @@ type release struct {
 	docs            []file // license, notices, README
 	man             []file // manual pages
 	shells          []file // completions, as bash/btc
+	units           []file // of systemd
+	maintainer      string // of the packages: Name <address>
 	binaries        map[string][]byte
 }
 
@@ -70,6 +73,7 @@ func main() {
 	flag.StringVar(&r.out, "out", "dist", "directory to write; what is in it is removed")
 	flag.StringVar(&r.version, "version", "", "version, as git describe gives it")
 	flag.Int64Var(&seconds, "time", 0, "time of the commit, in seconds since 1970")
+	flag.StringVar(&r.maintainer, "maintainer", "", "maintainer of the packages, as Name <address>")
 	only := flag.String(
 		"platforms",
 		"",
@@ -78,6 +82,9 @@ func main() {
 	flag.Parse()
 	if r.version == "" || seconds == 0 || flag.NArg() > 0 {
 		log.Fatal("release: give -version and -time")
+	}
+	if err := r.checkMaintainer(); err != nil {
+		log.Fatal("release: ", err)
 	}
 	if *only != "" {
 		platforms = slices.DeleteFunc(
@@ -118,6 +125,21 @@ func (r *release) make() (err error) {
 		}
 		log.Printf("release: %s (%.1f s)", step.name, time.Since(begin).Seconds())
 	}
+	return nil
+}
+
+// checkMaintainer refuses packages that name nobody who can be written to.
+func (r *release) checkMaintainer() error {
+	const how = "set MAINTAINER='Name <address>', or user.name and user.email of git"
+	a, err := mail.ParseAddress(r.maintainer)
+	if err != nil || a.Name == "" {
+		return fmt.Errorf("the packages' maintainer is %q: %s", r.maintainer, how)
+	}
+	_, host, _ := strings.Cut(a.Address, "@")
+	if !strings.Contains(host, ".") {
+		return fmt.Errorf("the packages' maintainer %s has no address that others can write to: %s", r.maintainer, how)
+	}
+	r.maintainer = fmt.Sprintf("%s <%s>", a.Name, a.Address)
 	return nil
 }
 

@@ -39,8 +39,8 @@ func (r *release) packages() error {
 			}
 			info := &nfpm.Info{
 				Name: "btc", Arch: arch, Platform: "linux", Version: r.number(), VersionSchema: "none", Release: "1",
-				Section: "devel", Priority: "optional", Maintainer: "The btc authors <btc@localhost>", Description: description, License: "Apache-2.0",
-				MTime: r.time, DisableGlobbing: true, Overridables: nfpm.Overridables{Contents: contents, RPM: nfpm.RPM{BuildHost: "localhost", Summary: "ahead-of-time compiler and loader for bpftrace scripts"}},
+				Section: "devel", Priority: "optional", Maintainer: r.maintainer, Description: description, License: "Apache-2.0",
+				MTime: r.time, DisableGlobbing: true, Overridables: nfpm.Overridables{Contents: contents, RPM: nfpm.RPM{Packager: r.maintainer, BuildHost: "localhost", Summary: "ahead-of-time compiler and loader for bpftrace scripts"}},
 			}
 			if kind == "deb" {
 				info.Release = ""
@@ -104,6 +104,13 @@ func (r *release) contents(kind, arch string) (files.Contents, error) {
 		}
 		add(to, c.data, 0o644)
 	}
+	for _, u := range r.units {
+		add("/usr/lib/systemd/system/"+u.name, u.data, 0o644)
+	}
+	all = append(all, &files.Content{
+		Destination: "/etc/btrun", Type: files.TypeDir,
+		FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: r.time, Owner: "root", Group: "root"},
+	})
 	for _, d := range r.docs {
 		if d.name == "LICENSE" && kind == "deb" {
 			d.name = "copyright"

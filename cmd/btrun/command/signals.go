@@ -57,10 +57,20 @@ func catchSignals(s *run.Session) (release func()) {
 
 // runObject runs a loaded object, until a signal or the run itself ends it.
 func runObject(o *arguments, obj *object.Object) (status int, err error) {
+	manager := newNotifier()
+	defer manager.close()
+	attached := o.run.Attached
+	o.run.Attached = func() {
+		manager.send("READY=1")
+		if attached != nil {
+			attached()
+		}
+	}
 	s, err := run.Load(obj, o.run)
 	if err != nil {
 		return 1, err
 	}
+	defer manager.send("STOPPING=1")
 	defer catchSignals(s)() // until all is detached
 	defer s.Close()
 	return s.Run()

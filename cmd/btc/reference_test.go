@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"btc/internal/option"
+	"btc/loader/options"
+	"btc/tests/docs/generated"
+)
+
+var updateReference = flag.Bool("update", false, "rewrite the generated parts of docs/reference/options.md")
+
+// TestOptionsReference holds the reference page of options to the option tables.
+func TestOptionsReference(t *testing.T) {
+	var btc strings.Builder
+	for _, p := range manPages(rootCommand()) {
+		if p.path == "btc" || p.path == "btrun" {
+			continue
+		}
+		fmt.Fprintf(&btc, "\n### %s\n\n", p.path)
+		fmt.Fprintf(&btc, "    %s\n\n", strings.TrimSuffix(p.path, p.c.name)+p.c.usage())
+		btc.WriteString(cell(sentence(p.c.summary)) + ".\n")
+		table := p.c.options
+		if p.c.name == "run" {
+			loaders := new(options.Values).Table()
+			table = slices.DeleteFunc(slices.Clone(table), func(o option.Option) bool {
+				return slices.ContainsFunc(loaders, func(l option.Option) bool {
+					return l.Name == o.Name && o.Name != "mode" && o.Name != "list"
+				})
+			})
+			btc.WriteString("The options of [btrun](#btrun) are accepted, too, except `--capture`.\n")
+		}
+		btc.WriteString(optionTable(table))
+	}
+	generated.Check(t, "../../docs/reference/options.md", map[string]string{
+		"btrun": optionTable(loader().options), "btc": btc.String(),
+	}, *updateReference)
+}
+
+// optionTable is a Markdown table of options, with their groups as rows.
+func optionTable(table option.Table) string {
+	var b strings.Builder
+	group := ""
+	for i := range table {
+		o := &table[i]
+		if o.Hidden {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("\n| option | what it does |\n|---|---|\n")
+		}
+		if o.Group != "" && o.Group != group {
+			group = o.Group
+			fmt.Fprintf(&b, "| **%s** | |\n", group)
+		}
+		help := cell(sentence(o.Help))
+		for _, c := range o.Choices {
+			if c.Help != "" {
+				help += fmt.Sprintf("<br>`%s`: %s", c.Name, cell(c.Help))
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(o.Form(), "|", `\|`), help)
+	}
+	return b.String()
+}
+
+// cell escapes what Markdown would read in help.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`).Replace(text)
+}

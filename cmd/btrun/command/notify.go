@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// notifier sends the state of the run to a service manager, as sd_notify(3) describes: datagrams to
+// the socket that NOTIFY_SOCKET names. The zero value sends nothing.
+type notifier struct {
+	fd int
+	to *unix.SockaddrUnix
+}
+
+// newNotifier opens the socket while btrun still has its privileges. It removes the variable, so
+// that commands of -c and system() do not speak for btrun.
+func newNotifier() notifier {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if len(name) < 2 || name[0] != '/' && name[0] != '@' { // "@": an abstract name
+		return notifier{}
+	}
+	os.Unsetenv("NOTIFY_SOCKET")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return notifier{}
+	}
+	return notifier{fd, &unix.SockaddrUnix{Name: name}}
+}
+
+// send sends assignments, one a line, such as "READY=1". A manager that does not read them is
+// not waited for.
+func (n notifier) send(state string) {
+	if n.to != nil {
+		unix.Sendto(n.fd, []byte(state), unix.MSG_DONTWAIT, n.to)
+	}
+}
+
+func (n notifier) close() {
+	if n.to != nil {
+		unix.Close(n.fd)
+	}
+}
