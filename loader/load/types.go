@@ -15,6 +15,7 @@ import (
 
 	"btc/loader/hostinfo"
 	"btc/loader/kerneltypes"
+	"btc/loader/object"
 	"btc/loader/report"
 )
 
@@ -93,7 +94,7 @@ func (p *programs) typesFile() (string, error) {
 		return kerneltypes.Path, missing
 	}
 	dir := filepath.Join(filepath.Dir(p.object.Path), "btf")
-	if _, err := os.Stat(dir); err == nil {
+	if _, err := os.Stat(dir); err == nil && p.object.Path != object.StreamName {
 		path, err := k.InDir(dir)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return path, err

@@ -47,6 +47,7 @@ type Values struct {
 	Unsafe    bool
 	MaxMemory string
 	DryRun    bool
+	Remote    bool
 	Modes     []string
 	Inspect   bool
 	List      bool
@@ -149,6 +150,8 @@ func (v *Values) Table() option.Table {
 			Help: "test or bench: the same as --test and --bench"},
 		{Name: "inspect", Group: other, Alone: true, With: "format raw verbose", To: &v.Inspect,
 			Help: "list what the object may do, and which permissions it needs"},
+		{Name: "remote", Group: other, To: &v.Remote,
+			Help: "run for btc fan: describe this host, read the object (-), write -f json2, and end with standard input"},
 		{
 			Name:     "list",
 			Short:    "l",

@@ -3,6 +3,8 @@
 package command
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -21,7 +23,8 @@ type arguments struct {
 	object   string
 	patterns []string // of --list
 	run      run.Options
-	rotate   int64 // bytes of a file of -o; 0: it grows
+	input    *bufio.Reader // of the object "-"
+	rotate   int64         // bytes of a file of -o; 0: it grows
 }
 
 // minRotate is the least size of a file that --rotate begins another one at.
@@ -61,6 +64,12 @@ func parseArgs(args []string) (*arguments, error) {
 	}
 	if o.Format != "" {
 		o.run.Format = output.Find(o.Format)
+	}
+	if o.Remote {
+		if o.object != streamed || o.Output != "" {
+			return o, errors.New("--remote reads the object from standard input and writes to standard output: btrun --remote -")
+		}
+		o.run.Format = output.Find(output.Lossless)
 	}
 	o.run.Timeout, o.run.MaxEvents = o.Timeout, o.MaxEvents
 	o.run.Top, o.run.Order, o.run.Summary = o.Top, o.Sort, o.Summary

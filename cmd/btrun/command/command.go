@@ -24,14 +24,14 @@ import (
 	"btc/loader/attach"
 	"btc/loader/format"
 	"btc/loader/host"
-	"btc/loader/object"
 	"btc/loader/options"
 	"btc/loader/report"
 	"btc/loader/run"
 )
 
-// Streams are the outputs of a run.
+// Streams are the input and the outputs of a run.
 type Streams struct {
+	In       *os.File // of the object "-"; nil: os.Stdin
 	Out, Err io.Writer
 	Version  string
 	// Attached is called when all probes are attached, before any event is handled; may be
@@ -39,16 +39,17 @@ type Streams struct {
 	Attached func()
 }
 
-const usageHead = `usage: btrun [options] OBJECT.o [parameter ...] [-- --name=value ...]
+const usageHead = `usage: btrun [options] OBJECT.o|- [parameter ...] [-- --name=value ...]
 
-Runs an object made by btc compile; its manifest OBJECT.json is beside it.
+Runs an object made by btc compile; its manifest OBJECT.json is beside it. With - it reads both
+from standard input: cat x.o x.json | btrun -
 `
 
 // usage is the help text.
 func usage() string { return usageHead + new(options.Values).Table().Help() }
 
 // Run is the whole program; it returns the exit status.
-func Run(args []string, s Streams) int {
+func Run(args []string, s Streams) (exit int) {
 	stdout, stderr := s.Out, s.Err
 	o, err := parseArgs(args)
 	stderr = shown(o, stderr) // errors quote files
@@ -78,8 +79,16 @@ func Run(args []string, s Streams) int {
 			script,
 		)
 		return 1
+	}
+	if o.object == streamed {
+		if err := o.takeInput(s); err != nil {
+			fmt.Fprintf(stderr, "btrun: %v\n", err)
+			return 1
+		}
+	}
+	switch {
 	case o.Help:
-		return help(o.object, shown(o, stdout), stderr)
+		return help(o, shown(o, stdout), stderr)
 	case o.Inspect:
 		return inspect(o, shown(o, stdout), stderr)
 	}
@@ -88,8 +97,11 @@ func Run(args []string, s Streams) int {
 		o.onTerminal(s.Err)
 	}
 	status, err := trace(o, stdout, stderr)
+	if o.Remote {
+		defer func() { sayEnd(stdout, exit, err) }()
+	}
 	if errors.Is(err, run.ErrNoProbes) {
-		if !o.run.Quiet {
+		if !o.run.Quiet && !o.Remote {
 			fmt.Fprintln(stdout, err)
 		}
 		return 1
@@ -172,7 +184,7 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 }
 
 func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
-	obj, err := object.Read(o.object)
+	obj, err := o.readObject()
 	if err != nil {
 		return 1, err
 	}
@@ -225,8 +237,8 @@ type outputs interface {
 }
 
 // help lists an object's parameters with their defaults.
-func help(path string, stdout, stderr io.Writer) int {
-	m, err := object.ReadManifest(path)
+func help(o *arguments, stdout, stderr io.Writer) int {
+	m, err := o.readManifest()
 	if err != nil {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
@@ -234,7 +246,7 @@ func help(path string, stdout, stderr io.Writer) int {
 	fmt.Fprintf(
 		stdout,
 		"%s: compiled from %s for Linux %s, %s\n",
-		path,
+		o.object,
 		m.Script.File,
 		m.Target,
 		strings.Join(m.Arches, " and "),

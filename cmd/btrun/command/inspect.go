@@ -9,13 +9,12 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"btc/loader/object"
 	"btc/loader/permit"
 )
 
 // inspect lists what an object may do, without loading anything.
 func inspect(o *arguments, stdout, stderr io.Writer) int {
-	obj, err := object.Read(o.object)
+	obj, err := o.readObject()
 	if err != nil {
 		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
 		return 1

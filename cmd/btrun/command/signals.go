@@ -73,5 +73,8 @@ func runObject(o *arguments, obj *object.Object) (status int, err error) {
 	defer manager.send("STOPPING=1")
 	defer catchSignals(s)() // until all is detached
 	defer s.Close()
+	if o.Remote {
+		go o.stopWithInput(s)
+	}
 	return s.Run()
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"btc/internal/arch"
+	"btc/internal/manifest"
+	"btc/loader/format"
+	"btc/loader/metrics"
+	"btc/loader/object"
+	"btc/loader/run"
+)
+
+// streamed is the operand that stands for an object on standard input.
+const streamed = "-"
+
+// remoteVersion is the version of what --remote reads and writes.
+const remoteVersion = 1
+
+// takeInput takes over standard input for the object. Commands that the run starts read /dev/null.
+func (o *arguments) takeInput(s Streams) error {
+	in := s.In
+	if in == nil {
+		in = os.Stdin
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
+		}
+		os.Stdin = null
+	}
+	if run.IsTerminal(in) {
+		return errors.New("standard input is a terminal: send an object and its manifest, as in cat x.o x.json | btrun -")
+	}
+	o.input = bufio.NewReaderSize(in, 64<<10)
+	if o.Remote {
+		return sayHost(s.Out, s.Version)
+	}
+	return nil
+}
+
+// readObject reads the object of the command line.
+func (o *arguments) readObject() (*object.Object, error) {
+	if o.object != streamed {
+		return object.Read(o.object)
+	}
+	obj, err := object.ReadStream(o.input)
+	if err == nil {
+		o.run.Object = metrics.ObjectName(strings.TrimSuffix(filepath.Base(obj.Manifest.Script.File), ".bt"))
+	}
+	return obj, err
+}
+
+// readManifest reads the manifest of the object, and of a stream the object, too.
+func (o *arguments) readManifest() (*manifest.Manifest, error) {
+	if o.object != streamed {
+		return object.ReadManifest(o.object)
+	}
+	obj, err := o.readObject()
+	if err != nil {
+		return nil, err
+	}
+	return obj.Manifest, nil
+}
+
+// stopWithInput ends the run when standard input ends: whoever sent the object is gone, or wants the
+// report.
+func (o *arguments) stopWithInput(s *run.Session) {
+	io.Copy(io.Discard, o.input)
+	s.Stop()
+}
+
+// sayHost writes the first line of --remote. Who sends the object chooses it by the architecture.
+func sayHost(w io.Writer, version string) error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err
+	}
+	b := fmt.Appendf(nil, `{"type": "host", "time": %q, "remote": %d`, now(), remoteVersion)
+	for _, m := range []struct{ name, text string }{
+		{"host", unix.ByteSliceToString(name.Nodename[:])},
+		{"kernel", unix.ByteSliceToString(name.Release[:])},
+		{"arch", arch.HostLabel()},
+		{"version", version},
+	} {
+		b = format.AppendQuoted(fmt.Appendf(b, ", %q: ", m.name), []byte(m.text))
+	}
+	_, err := w.Write(append(b, "}\n"...))
+	return err
+}
+
+// sayEnd writes the last line of --remote: the report before it is complete, unless it has an error.
+func sayEnd(w io.Writer, status int, err error) {
+	b := fmt.Appendf(nil, `{"type": "end", "time": %q, "status": %d`, now(), status)
+	if err != nil {
+		b = format.AppendQuoted(append(b, `, "error": `...), []byte(err.Error()))
+	}
+	w.Write(append(b, "}\n"...))
+}
+
+func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"btc/internal/manifest"
+)
+
+func manifestOf(data []byte) []byte {
+	sum := sha256.Sum256(data)
+	return fmt.Appendf(nil, "{\"schema\": %q, \"arches\": [\"x86_64\"], \"script\": {\"source\": \"}\\\"{ \x7fELF\"}, \"object\": {\"sha256\": %q, \"size\": %d}}\n",
+		manifest.Schema, hex.EncodeToString(sum[:]), len(data))
+}
+
+// Both orders split at the same place, and what follows stays in the stream.
+func TestSplitStream(t *testing.T) {
+	elfData := minimalELF()
+	text := manifestOf(elfData)
+	for name, stream := range map[string][]byte{
+		"object first":   bytes.Join([][]byte{elfData, text}, nil),
+		"spaces between": bytes.Join([][]byte{[]byte("\n "), elfData, []byte("\n\n"), text}, nil),
+	} {
+		data, m, err := splitStream(bufio.NewReader(bytes.NewReader(stream)))
+		if err != nil || !bytes.Equal(data, elfData) || !bytes.Equal(m, bytes.TrimSpace(text)) {
+			t.Errorf("%s: %d bytes, %q, %v", name, len(data), m, err)
+		}
+	}
+}
+
+// TestReadStream reads what btc wrote, in both orders, and no further.
+func TestReadStream(t *testing.T) {
+	data, text, err := Files("testdata/count.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range [][]byte{bytes.Join([][]byte{data, text}, nil), bytes.Join([][]byte{text, data}, nil)} {
+		r := bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.TrimSpace(stream)), strings.NewReader("rest")))
+		o, err := ReadStream(r)
+		if err != nil || o.Path != StreamName || len(o.Manifest.Programs) != len(o.Spec.Programs) {
+			t.Errorf("%+v, %v", o, err)
+		}
+		if rest, _ := io.ReadAll(r); string(rest) != "rest" {
+			t.Errorf("left in the stream: %q", rest)
+		}
+	}
+}
+
+// minimalELF is an ELF file of a header and one section header.
+func minimalELF() []byte {
+	b := make([]byte, 128)
+	copy(b, "\x7fELF\x02\x01\x01")
+	b[40], b[52], b[58], b[60] = 64, 64, 64, 1
+	return b
+}
+
+func TestHostileStreams(t *testing.T) {
+	elfData := minimalELF()
+	with := func(at int, value ...byte) []byte {
+		b := bytes.Clone(elfData)
+		copy(b[at:], value)
+		return b
+	}
+	huge := fmt.Appendf(nil, `{"schema": %q, "arches": ["x86_64"], "object": {"sha256": "%064d", "size": %d}}`, manifest.Schema, 0, MaxBytes+1)
+	for _, c := range []struct{ name, stream, want string }{
+		{"empty", "", "it ends before anything is read: send an object and its manifest"},
+		{"text", "hello", "neither an object nor a manifest: it begins with 'h'"},
+		{"object alone", string(elfData), "it ends after the object:"},
+		{"cut object", string(elfData[:100]), "it ends within the object"},
+		{"cut header", string(elfData[:30]), "it ends within the object"},
+		{"32 bit", string(with(4, 1)), "not a BPF object"},
+		{"sections far away", string(with(40, 0, 0, 0, 0, 1)), "an object of more than"},
+		{"sections at the end of memory", string(with(40, 255, 255, 255, 255, 255, 255, 255, 255)), "an object of more than"},
+		{"no sections", string(with(40, 0, 0)) + "{}", "expected the manifest after the object"},
+		{"two objects", string(elfData) + string(elfData), "expected the manifest after the object"},
+		{"cut manifest", `{"schema": "btc/1", "x": "}`, "it ends within the manifest"},
+		{"manifest alone", string(manifestOf(elfData)), "it ends after the manifest:"},
+		{"object cut after manifest", string(manifestOf(elfData)) + string(elfData[:100]), "it ends within the object"},
+		{"huge object", string(huge), "an object of 67108865 bytes"},
+		{"endless manifest", `{"x": "` + strings.Repeat("x", manifest.MaxBytes), "a manifest of more than"},
+		{"deep manifest", strings.Repeat("[", 10), "neither an object"},
+		{"another object", string(manifestOf([]byte("x"))) + string(elfData), "sha256 differs"},
+	} {
+		_, err := ReadStream(bufio.NewReader(strings.NewReader(c.stream)))
+		if err == nil || !strings.HasPrefix(err.Error(), "standard input: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
