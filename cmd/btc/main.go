@@ -27,7 +27,7 @@ func rootCommand() *command {
 			"arguments.",
 		sub: []*command{
 			compileCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), explainCommand(),
-			genCommand(), exportCommand(), mergeCommand(), passesCommand(), targetCommand(), versionCommand(),
+			genCommand(), exportCommand(), mergeCommand(), fanCommand(), passesCommand(), targetCommand(), versionCommand(),
 		},
 	}
 	root.sub = append(root.sub, completionCommand(root), manCommand(root), helpCommand(root))

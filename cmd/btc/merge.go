@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -11,48 +10,31 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"time"
 
 	"btc/internal/merge"
 	"btc/internal/option"
-	"btc/loader/output"
 )
 
 func mergeCommand() *command {
-	var by, file string
-	form := output.Text.Name
+	var report mergedReport
 	return &command{
 		name: "merge", operands: "FILE.jsonl ...", summary: "add up the runs of one object on many hosts", files: []string{"jsonl", "json"},
 		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is that of one host that\n" +
 			"had run it all: counts, sums, averages, extremes, histograms and time series are exact.",
-		options: option.Table{
-			{
-				Name:    "by",
-				Value:   "WHAT",
-				Choices: option.Choices("host"),
-				To:      &by,
-				Help:    "host: the host is the first part of each key",
-			},
-			{
-				Name:    "format",
-				Short:   "f",
-				Value:   "FORMAT",
-				Choices: option.Choices(output.Text.Name, output.Lossless),
-				To:      &form,
-				Help:    "text or json2, which can be merged again; default: text",
-			},
-			{Name: "output", Short: "o", Value: "FILE", To: &file, Help: "write the report to FILE"},
-		},
+		options: report.table(),
 		run: func(line *option.Line) int {
 			files := line.All()
 			if len(files) == 0 {
 				return fail("no runs: name files that btrun -f json2 wrote, or - for standard input")
 			}
-			runs, err := mergeFiles(files, by == "host")
+			runs, err := mergeFiles(files, report.by == "host")
+			if err == nil {
+				err = report.to(func(w io.Writer) error { return report.write(w, runs, nil, "", 0) })
+			}
 			if err != nil {
 				return fail("%v", err)
 			}
-			return writeReport(runs, form, file)
+			return 0
 		},
 	}
 }
@@ -110,48 +92,4 @@ func mergeFile(r *merge.Runs, name string) error {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: what is before it counts\n", name)
 	}
 	return err
-}
-
-// writeReport writes merged maps.
-func writeReport(runs *merge.Runs, form, file string) int {
-	names, left := runs.Names()
-	for _, name := range left {
-		fmt.Fprintf(
-			os.Stderr,
-			"btc: warning: %s is left out: values that are assigned do not add up; --by host shows each host's\n",
-			name,
-		)
-	}
-	write := func(w io.Writer) error {
-		out := bufio.NewWriter(w)
-		now := time.Now()
-		for _, name := range names {
-			var b []byte
-			if form == output.Lossless {
-				b = runs.AppendJSON(nil, name, now)
-			} else {
-				b = append(runs.AppendText(nil, name), '\n')
-			}
-			out.Write(b)
-		}
-		return out.Flush()
-	}
-	if file == "" {
-		if err := write(os.Stdout); err != nil {
-			return fail("%v", err)
-		}
-		return 0
-	}
-	f, err := os.Create(file)
-	if err != nil {
-		return fail("%v", err)
-	}
-	err = write(f)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return fail("%v", err)
-	}
-	return 0
 }

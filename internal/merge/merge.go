@@ -34,12 +34,23 @@ const maxLine = 256 << 20
 type Runs struct {
 	// ByHost makes the host's name the first part of each key.
 	ByHost bool
+	// Top is which elements of maps the report shows, and in what order.
+	Top render.Top
 
 	maps   map[string]*Map
 	object string // SHA-256
 	first  string // the stream that it was found in
 	hosts  map[string]bool
-	last   map[string][]byte // of the stream at hand: the last line of each map
+}
+
+// Stream collects the lines of one run, of which it keeps the last one of each map.
+type Stream struct {
+	Name string // what errors call it, and the host of lines that name none
+	// Host is the host of all lines, whatever they name; "": they say. Object is in the same way what
+	// tells runs of one object, instead of the hash that lines name.
+	Host, Object string
+
+	last map[string][]byte // the last line of each map
 }
 
 // Map is a merged map. Its description is that of a manifest, with the parts of keys as they
@@ -67,24 +78,35 @@ var ErrNotJSON2 = errors.New("not the output of btrun -f json2")
 // reports that the stream ends within a line, as that of a run that was killed: what is
 // before it counts.
 func (r *Runs) Read(name string, in io.Reader) (cut bool, err error) {
-	if r.maps == nil {
-		r.maps, r.hosts = map[string]*Map{}, map[string]bool{}
+	s := &Stream{Name: name}
+	n := 0
+	cut, err = Lines(bufio.NewReaderSize(in, 1<<20), func(line []byte) error {
+		n++
+		return s.Line(line)
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s:%d: %w", name, max(n, 1), err)
 	}
-	r.last = map[string][]byte{}
-	b := bufio.NewReaderSize(in, 1<<20)
-	for n := 1; ; n++ {
+	return cut, r.Fold(s)
+}
+
+// Lines calls do for each line of a stream, which is valid until do returns. cut reports that the
+// stream ends within a line, which is dropped if it is not JSON.
+func Lines(in io.Reader, do func(line []byte) error) (cut bool, err error) {
+	b := bufio.NewReaderSize(in, 64<<10)
+	for {
 		line, err := readLine(b)
 		switch {
 		case err == io.EOF && len(line) > 0 && !gjson.ValidBytes(line):
-			return true, r.fold(name)
+			return true, nil
 		case err != nil && err != io.EOF:
-			return false, fmt.Errorf("%s:%d: %w", name, n, err)
+			return false, err
 		}
-		if e := r.line(line); e != nil {
-			return false, fmt.Errorf("%s:%d: %w", name, n, e)
+		if e := do(line); e != nil {
+			return false, e
 		}
 		if err == io.EOF {
-			return false, r.fold(name)
+			return false, nil
 		}
 	}
 }
@@ -106,8 +128,8 @@ func readLine(b *bufio.Reader) ([]byte, error) {
 	return long, err
 }
 
-// line keeps the line of a map that the run showed by itself. Others are of events.
-func (r *Runs) line(line []byte) error {
+// Line keeps the line of a map that the run showed by itself. Others are of events.
+func (s *Stream) Line(line []byte) error {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
 		return nil
@@ -133,28 +155,37 @@ func (r *Runs) line(line []byte) error {
 		return ErrNotJSON2
 	}
 	if kind == "map" && !asked {
-		r.last[name] = append(r.last[name][:0], line...)
+		if s.last == nil {
+			s.last = map[string][]byte{}
+		}
+		s.last[name] = append(s.last[name][:0], line...)
 	}
 	return nil
 }
 
-// fold adds the maps of a stream that was read.
-func (r *Runs) fold(stream string) error {
-	if len(r.last) == 0 {
-		return fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", stream, ErrNotJSON2)
+// Maps is how many maps the run has shown by itself.
+func (s *Stream) Maps() int { return len(s.last) }
+
+// Fold adds the maps of a run whose lines were read.
+func (r *Runs) Fold(s *Stream) error {
+	if r.maps == nil {
+		r.maps, r.hosts = map[string]*Map{}, map[string]bool{}
 	}
-	for name, line := range r.last {
+	if len(s.last) == 0 {
+		return fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", s.Name, ErrNotJSON2)
+	}
+	for name, line := range s.last {
 		if !gjson.ValidBytes(line) {
-			return fmt.Errorf("%s: map %s: %w", stream, name, ErrNotJSON2)
+			return fmt.Errorf("%s: map %s: %w", s.Name, name, ErrNotJSON2)
 		}
-		if err := r.addLine(stream, gjson.ParseBytes(line)); err != nil {
-			return fmt.Errorf("%s: map %s: %w", stream, name, err)
+		if err := r.addLine(s, gjson.ParseBytes(line)); err != nil {
+			return fmt.Errorf("%s: map %s: %w", s.Name, name, err)
 		}
 	}
 	return nil
 }
 
-func (r *Runs) addLine(stream string, line gjson.Result) error {
+func (r *Runs) addLine(s *Stream, line gjson.Result) error {
 	// What is kept is cloned: the strings of a line share its memory.
 	m := &Map{elems: map[string]*element{}}
 	object, host := "", ""
@@ -190,11 +221,17 @@ func (r *Runs) addLine(stream string, line gjson.Result) error {
 		}
 		return true
 	})
-	if err := r.sameObject(stream, object); err != nil {
+	if s.Object != "" {
+		object = s.Object
+	}
+	if err := r.sameObject(s.Name, object); err != nil {
 		return err
 	}
 	if host == "" {
-		host = stream
+		host = s.Name
+	}
+	if s.Host != "" {
+		host = s.Host
 	}
 	r.hosts[host] = true
 	if m.Value == nil {

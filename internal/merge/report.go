@@ -16,6 +16,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/format"
+	"btc/loader/output"
 	"btc/loader/render"
 )
 
@@ -44,14 +45,60 @@ func (r *Runs) AppendText(dst []byte, name string) []byte {
 	env := &format.Env{Trailer: ".."}
 	if d.Key == nil {
 		for i := range elems {
-			dst = render.Scalar(dst, env, &d, &elems[i], render.Top{})
+			dst = render.Scalar(dst, env, &d, &elems[i], r.Top)
 		}
 		return dst
 	}
 	if m.Shape == "tseries" {
 		byKey(elems)
 	}
-	return render.Keyed(dst, env, &d, elems, render.Top{})
+	return render.Keyed(dst, env, &d, elems, r.Top)
+}
+
+// AppendLine appends what print() of a map shows, from its line of json2.
+func AppendLine(dst, line []byte, top render.Top) ([]byte, error) {
+	if !gjson.ValidBytes(line) {
+		return dst, ErrNotJSON2
+	}
+	r := &Runs{Top: top, maps: map[string]*Map{}, hosts: map[string]bool{}}
+	if err := r.addLine(&Stream{Name: "line"}, gjson.ParseBytes(line)); err != nil {
+		return dst, err
+	}
+	for name := range r.maps {
+		dst = r.AppendText(dst, name)
+	}
+	return dst, nil
+}
+
+// Maps returns the maps as a run has them at its end, and the manifest of that run: base with the merged
+// maps, of which it keeps help, units and names of keys. base may be nil.
+func (r *Runs) Maps(base *manifest.Manifest) (*manifest.Manifest, []output.Map) {
+	m := &manifest.Manifest{}
+	if base != nil {
+		*m = *base
+		m.Maps, m.Losses = nil, nil
+	}
+	names, _ := r.Names()
+	elems := make([][]render.Element, len(names))
+	for i, name := range names {
+		var d manifest.Map
+		d, elems[i] = r.maps[name].layout()
+		if base == nil || base.Map(name) == nil {
+			m.Maps = append(m.Maps, d)
+			continue
+		}
+		x := base.Map(name)
+		d.Help, d.Unit, d.KeyNames = x.Help, x.Unit, x.KeyNames
+		if r.ByHost {
+			d.KeyNames = append([]string{"host"}, x.KeyNames...)
+		}
+		m.Maps = append(m.Maps, d)
+	}
+	var all []output.Map
+	for i := range m.Maps {
+		all = append(all, output.Map{Map: &m.Maps[i], Elements: elems[i], Top: r.Top})
+	}
+	return m, all
 }
 
 // AppendJSON appends a map as a line of -f json2, which can be merged again.

@@ -65,6 +65,10 @@ const (
 	other       = "Instead of tracing"
 )
 
+// Travels reports whether an option of a group says what to trace or what is allowed: btc fan passes
+// such options on to other hosts.
+func Travels(group string) bool { return group == tracing || group == permissions }
+
 // Table returns the options of btrun, which are kept in v.
 func (v *Values) Table() option.Table {
 	return option.Table{

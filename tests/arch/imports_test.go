@@ -51,7 +51,8 @@ var allowed = map[string][]string{
 	"manifest": {"internal/manifest"},
 
 	"internal/manifest":  {},
-	"internal/merge":     {"internal/manifest", "loader/format", "loader/render"},
+	"internal/merge":     {"internal/manifest", "loader/format", "loader/output", "loader/render"},
+	"internal/fan":       {"internal/merge"},
 	"loader/binary":      {"internal/safefile"},
 	"loader/hostinfo":    {"internal/manifest"},
 	"targets/targetfile": {"loader/hostinfo"},

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"btc/compile"
+	"btc/frontend/diag"
+	"btc/internal/fan"
+	"btc/internal/manifest"
+	"btc/internal/option"
+	"btc/loader/metrics"
+	"btc/loader/object"
+	"btc/loader/options"
+	"btc/loader/output"
+)
+
+// Defaults of btc fan.
+const (
+	fanParallel = 256
+	fanConnect  = 15 * time.Second
+	fanGrace    = 15 * time.Second
+)
+
+// Exit statuses of btc fan beside 0 and 1.
+const someHostsFailed = 2
+
+// fanRun are the options of btc fan, and what it runs.
+type fanRun struct {
+	script  scriptFlags
+	btrun   options.Values
+	forward []string // arguments for btrun on the hosts
+	report  mergedReport
+	hosts   fanHosts
+
+	parallel       int
+	connect, grace time.Duration
+	failedFile     string
+
+	object  func(archLabel string) ([]byte, error)
+	base    *manifest.Manifest // of the object that is checked here
+	name    string             // of the object in metrics
+	program func(archLabel string) ([]byte, error)
+}
+
+func fanCommand() *command {
+	r := &fanRun{parallel: fanParallel, connect: fanConnect, grace: fanGrace}
+	return &command{
+		name: "fan", operands: "FILE.bt | FILE.o | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]",
+		summary: "run a script or object on many hosts at once, and print one report", files: []string{"bt", "o"},
+		about: "The hosts are reached by ssh, with your own configuration, or by kubectl exec. They need btrun, or\n" +
+			"--push copies it for the time of the run. Nothing is left on a host. The report is that of one host\n" +
+			"that had run it all, as btc merge makes it. An interrupt ends the run on all hosts, and what they\n" +
+			"report is still printed. The exit status is 0 if all hosts reported, 2 if some did not, else 1.",
+		options: r.options(), run: r.run,
+	}
+}
+
+// options are those of hosts, of the report, of btrun and of the script.
+func (r *fanRun) options() option.Table {
+	table := r.hosts.table()
+	table = append(table, option.Table{
+		{Name: "parallel", Value: "N", Group: "Hosts", To: setCount("parallel", &r.parallel),
+			Help: fmt.Sprintf("hosts at a time; default: %d", fanParallel)},
+		{Name: "connect-timeout", Value: "TIME", Group: "Hosts", To: setDuration("connect-timeout", &r.connect),
+			Help: fmt.Sprintf("give up a host that has not answered after TIME; default: %s", fanConnect)},
+		{Name: "host-timeout", Value: "TIME", Group: "Hosts", To: setDuration("host-timeout", &r.grace),
+			Help: fmt.Sprintf("give up a host that has not reported TIME after the end of its run; default: %s", fanGrace)},
+		{Name: "failed", Value: "FILE", Group: "Hosts", To: &r.failedFile,
+			Help: "write the names of the hosts that are not in the report to FILE, for another --hosts FILE"},
+	}...)
+	for i, o := range r.report.table("prometheus", "openmetrics") {
+		if i == 0 {
+			o.Group = "Report"
+		}
+		table = append(table, o)
+	}
+	own := map[string]bool{}
+	for _, o := range table {
+		own[o.Name] = true
+	}
+	group := ""
+	for _, o := range r.btrun.Table() {
+		if o.Group != "" {
+			group = o.Group
+		}
+		if !own[o.Name] && (options.Travels(group) || o.Name == "every") {
+			o.To = r.passOn(o)
+			table = append(table, o)
+		}
+	}
+	script := r.script.table()
+	script[0].Group = "Script"
+	return append(table, script...)
+}
+
+// passOn keeps the value of an option of btrun and passes the option on.
+func (r *fanRun) passOn(o option.Option) func(string) error {
+	return func(value string) error {
+		if err := o.Set(value); err != nil {
+			return err
+		}
+		word := "--" + o.Name
+		if o.Value != "" && (value != "" || !o.Optional) {
+			word += "=" + value
+		}
+		r.forward = append(r.forward, word)
+		return nil
+	}
+}
+
+// setDuration returns the setter of a time.
+func setDuration(name string, to *time.Duration) func(string) error {
+	return func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return fmt.Errorf("--%s: %q is not a time such as 10s or 1m", name, text)
+		}
+		*to = d
+		return nil
+	}
+}
+
+// setCount returns the setter of a number.
+func setCount(name string, to *int) func(string) error {
+	return func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("--%s: %q is not a number of at least 1", name, text)
+		}
+		*to = n
+		return nil
+	}
+}
+
+func (r *fanRun) run(line *option.Line) int {
+	if err := r.btrun.Check(); err != nil {
+		return fail("%v", err)
+	}
+	args, status := r.prepare(line)
+	if status != 0 {
+		return status
+	}
+	reach, hosts, err := r.hosts.resolve()
+	if err != nil {
+		return fail("%v", err)
+	}
+	if r.hosts.push {
+		if r.program, err = r.hosts.programs(); err != nil {
+			return fail("%v", err)
+		}
+	}
+	args = append(append([]string{"--remote"}, r.forward...), args...)
+	f := &fan.Fan{
+		Hosts: hosts, Command: r.hosts.command(reach, args), Object: r.object, Program: r.program,
+		Identity: r.base.Object.SHA256, ByHost: r.report.by == "host", Parallel: r.parallel,
+		Connect: r.connect, Timeout: r.btrun.Timeout, Grace: r.grace, Partial: r.btrun.Every > 0,
+	}
+	return r.show(f)
+}
+
+// prepare compiles the script, or reads the object, and returns the arguments of btrun after its options.
+func (r *fanRun) prepare(line *option.Line) ([]string, int) {
+	if !r.script.isExpr && len(line.Operands) > 0 && strings.HasSuffix(line.Operands[0], ".o") {
+		args, err := r.prepareObject(line)
+		if err != nil {
+			return nil, fail("%v", err)
+		}
+		return args, 0
+	}
+	s := &r.script
+	name, text, err := s.script(line.Operands)
+	if err != nil {
+		return nil, fail("%v", err)
+	}
+	params := line.Operands
+	if !s.isExpr {
+		params = params[1:]
+	}
+	s.scriptParams(append(slices.Clone(params), line.After...))
+	s.fixAll = true
+	out, status := s.compile(name, text)
+	if out == nil || status != 0 {
+		return nil, max(status, 1)
+	}
+	if r.base, err = manifest.Parse(out.Manifest); err != nil {
+		return nil, fail("%v", err)
+	}
+	r.name = "stdin"
+	if name != diag.Stdin {
+		r.name = metrics.ObjectName(strings.TrimSuffix(filepath.Base(name), ".bt"))
+	}
+	r.object = r.compiled(name, text, out)
+	return []string{"-"}, 0
+}
+
+// compiled returns the object for an architecture: the one that was made, or one for the architecture
+// alone where the script cannot serve several.
+func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	var mu sync.Mutex
+	made := map[string]result{}
+	for _, label := range r.base.Arches {
+		made[label] = result{data: slices.Concat(out.Object, out.Manifest)}
+	}
+	return func(label string) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if have, ok := made[label]; ok {
+			return have.data, have.err
+		}
+		x := result{err: notFor(label, r.base.Arches)}
+		if !r.script.targets.given() {
+			own := r.script
+			own.noWarnings = true
+			if x.err = own.targets.addArches(label); x.err == nil {
+				again, diags, err := own.build(name, text)
+				switch {
+				case err != nil:
+					x.err = err
+				case again == nil:
+					x.err = fmt.Errorf("the script cannot be compiled for %s: %w", label, diags.Err())
+				default:
+					x = result{data: slices.Concat(again.Object, again.Manifest)}
+				}
+			}
+		}
+		made[label] = x
+		return x.data, x.err
+	}
+}
+
+// notFor is the error of an object on another architecture.
+func notFor(label string, arches []string) error {
+	return fmt.Errorf("the object is for %s, and this host is %s", strings.Join(arches, " and "), label)
+}
+
+// prepareObject reads an object and checks its parameters.
+func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
+	path := line.Operands[0]
+	data, text, err := object.Files(path)
+	if err != nil {
+		return nil, err
+	}
+	if r.base, err = manifest.Parse(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", object.ManifestPath(path), err)
+	}
+	if _, err := object.Parse(data, r.base); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.script.targets.given() {
+		return nil, errors.New("--target and --arch are for scripts: " + path + " is compiled")
+	}
+	params, named := slices.Clone(line.Operands[1:]), map[string]string{}
+	for _, arg := range line.After {
+		name, isNamed := strings.CutPrefix(arg, "--")
+		if !isNamed {
+			params = append(params, arg)
+			continue
+		}
+		name, value, given := strings.Cut(name, "=")
+		if !given {
+			value = "true"
+		}
+		named[name] = value
+	}
+	values, named, err := manifest.WithGiven(r.base, params, named)
+	if err == nil {
+		_, err = manifest.ParseParams(r.base, values, named)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.name = metrics.ObjectName(path)
+	stream := slices.Concat(data, text)
+	r.object = func(label string) ([]byte, error) {
+		if !slices.Contains(r.base.Arches, label) {
+			return nil, notFor(label, r.base.Arches)
+		}
+		return stream, nil
+	}
+	args := append([]string{"-"}, line.Operands[1:]...)
+	if len(line.After) > 0 {
+		args = append(append(args, "--"), line.After...)
+	}
+	return args, nil
+}
+
+// show runs the fan and prints what it brings.
+func (r *fanRun) show(f *fan.Fan) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	kill, abandon := context.WithCancel(context.Background())
+	defer abandon()
+	out, err := r.open()
+	if err != nil {
+		return fail("%v", err)
+	}
+	v := newFanView(out.w, r.report.form == output.Lossless, output.Find(r.report.form).Metrics)
+	v.timeout = f.Timeout
+	f.Event, f.Message, f.Progress = v.event, v.message, v.progress
+	go func() { // the second signal
+		<-ctx.Done()
+		if kill.Err() != nil { // the run is over
+			return
+		}
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		v.tell("btc: ending the run on all hosts; another interrupt does not wait for their reports")
+		select {
+		case <-again:
+			abandon()
+		case <-kill.Done():
+		}
+	}()
+	results, runs, err := f.Run(ctx, kill)
+	v.end()
+	if err != nil {
+		out.drop()
+		return fail("%v", err)
+	}
+	counted := 0
+	for i := range results {
+		if results[i].Counted {
+			counted++
+		}
+	}
+	if counted > 0 {
+		err = r.report.write(out.w, runs, r.base, r.name, v.lost)
+	}
+	if e := out.end(counted > 0); err == nil {
+		err = e
+	}
+	bad := writeResults(os.Stderr, results, v.lost)
+	if r.failedFile != "" {
+		err = errors.Join(err, writeFailed(r.failedFile, results))
+	}
+	switch {
+	case err != nil:
+		return fail("%v", err)
+	case counted == 0:
+		return 1
+	case bad > 0:
+		return someHostsFailed
+	}
+	return 0
+}
+
+// fanOutput is where events and the report are written.
+type fanOutput struct {
+	w    io.Writer
+	f    *os.File // of -o
+	path string   // that f becomes at the end; "": it is at its path
+}
+
+// open opens the file of -o. A file of metrics is replaced as a whole at the end, as btrun does.
+func (r *fanRun) open() (*fanOutput, error) {
+	if r.report.file == "" {
+		return &fanOutput{w: onTerminal(os.Stdout)}, nil
+	}
+	if output.Find(r.report.form).Document {
+		f, err := os.CreateTemp(filepath.Dir(r.report.file), "."+filepath.Base(r.report.file)+".*")
+		if err != nil {
+			return nil, err
+		}
+		return &fanOutput{w: f, f: f, path: r.report.file}, nil
+	}
+	f, err := os.Create(r.report.file)
+	if err != nil {
+		return nil, err
+	}
+	return &fanOutput{w: f, f: f}, nil
+}
+
+// end closes the file; without a report a document is dropped.
+func (o *fanOutput) end(isWhole bool) error {
+	if o.f == nil {
+		return nil
+	}
+	if o.path == "" {
+		return o.f.Close()
+	}
+	if !isWhole {
+		o.drop()
+		return nil
+	}
+	err := o.f.Chmod(0o644)
+	if e := o.f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(o.f.Name(), o.path)
+	}
+	if err != nil {
+		os.Remove(o.f.Name())
+	}
+	return err
+}
+
+// drop discards a document.
+func (o *fanOutput) drop() {
+	if o.f != nil {
+		o.f.Close()
+		if o.path != "" {
+			os.Remove(o.f.Name())
+		}
+	}
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/tidwall/gjson"
+
+	"btc/internal/fan"
+	"btc/internal/merge"
+	"btc/loader/format"
+	"btc/loader/render"
+)
+
+// fanView shows what hosts send during a run, and on a terminal how far they are.
+type fanView struct {
+	out     io.Writer // events
+	err     io.Writer // messages
+	json    bool      // events stay json2
+	metrics bool      // events are left out
+	timeout time.Duration
+
+	mu     sync.Mutex
+	shown  bool // the line of progress is on the screen
+	counts fan.Counts
+	began  time.Time
+	ticker *time.Ticker // nil: not a terminal
+	done   chan struct{}
+
+	parts    map[string][]byte // by host: a line that has not ended
+	messages map[string]int    // how many hosts have sent a message
+	first    map[string]string // the first of them
+	lost     uint64            // events, of all hosts
+	leftOut  bool              // a warning was given
+}
+
+func newFanView(out io.Writer, asJSON, metrics bool) *fanView {
+	v := &fanView{
+		out: out, err: onTerminal(os.Stderr), json: asJSON, metrics: metrics, began: time.Now(),
+		parts: map[string][]byte{}, messages: map[string]int{}, first: map[string]string{}, done: make(chan struct{}),
+	}
+	if !isTerminal(os.Stderr) || os.Getenv("TERM") == "dumb" {
+		return v
+	}
+	v.ticker = time.NewTicker(time.Second)
+	go func() {
+		for {
+			select {
+			case <-v.ticker.C:
+				v.mu.Lock()
+				v.draw()
+				v.mu.Unlock()
+			case <-v.done:
+				return
+			}
+		}
+	}()
+	return v
+}
+
+// draw shows the line of progress.
+func (v *fanView) draw() {
+	if v.ticker == nil {
+		return
+	}
+	c, took := v.counts, time.Since(v.began).Round(time.Second)
+	text := fmt.Sprintf("%d of %d hosts done", c.Done, c.All)
+	if c.Bad > 0 {
+		text += fmt.Sprintf(" (%d failed)", c.Bad)
+	}
+	text += fmt.Sprintf(", %d running, %d connecting, %d waiting, %s", c.Running, c.Connecting, c.Waiting, took)
+	fmt.Fprintf(os.Stderr, "\r\x1b[K%s", text)
+	v.shown = true
+}
+
+// erase removes the line of progress, so that other text can be written.
+func (v *fanView) erase() {
+	if v.shown {
+		fmt.Fprint(os.Stderr, "\r\x1b[K")
+		v.shown = false
+	}
+}
+
+func (v *fanView) progress(c fan.Counts) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.counts = c
+	v.draw()
+}
+
+// tell writes a line of btc's own.
+func (v *fanView) tell(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.erase()
+	fmt.Fprintln(v.err, text)
+}
+
+// message shows a line of a host's error output; those that other hosts have sent are counted.
+func (v *fanView) message(h fan.Host, line string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.messages[line]++
+	if v.messages[line] == 1 {
+		v.erase()
+		v.first[line] = h.Name
+		fmt.Fprintf(v.err, "%s: %s\n", h.Name, line)
+	}
+}
+
+// event shows a line of json2 of a host.
+func (v *fanView) event(h fan.Host, line []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	kind := gjson.GetBytes(line, "type").Str
+	if kind == "lost_events" {
+		v.lost += gjson.GetBytes(line, "count").Uint()
+	}
+	if v.metrics {
+		if !v.leftOut && kind != "lost_events" {
+			v.leftOut = true
+			v.erase()
+			fmt.Fprintln(v.err, "btc: warning: what the script prints is not part of metrics")
+		}
+		return
+	}
+	v.erase()
+	if v.json {
+		v.out.Write(withHost(line, kind, h.Name))
+		return
+	}
+	switch kind {
+	case "printf", "time", "cat", "join", "syscall":
+		v.print(h, []byte(gjson.GetBytes(line, "data").Str+map[string]string{"join": "\n"}[kind]))
+	case "value":
+		x := gjson.GetBytes(line, "data")
+		text := x.String()
+		if x.IsObject() && x.Get("text").Exists() {
+			text = x.Get("text").String()
+		}
+		v.print(h, []byte(text+"\n"))
+	case "map":
+		text, err := merge.AppendLine(nil, line, render.Top{})
+		if err != nil {
+			text = fmt.Appendf(nil, "%v\n", err)
+		}
+		v.print(h, text)
+	case "errorf", "warnf", "helper_error", "runtime_error":
+		severity := "ERROR"
+		if kind == "warnf" || kind == "helper_error" {
+			severity = "WARNING"
+		}
+		get := func(name string) string { return gjson.GetBytes(line, name).String() }
+		fmt.Fprintf(v.err, "%s: %s:%s:%s: %s: %s\n", h.Name, get("filename"), get("line"), get("col"), severity, get("msg"))
+	}
+}
+
+// withHost is a line of json2 with the host after the type.
+func withHost(line []byte, kind, host string) []byte {
+	head := []byte(`{"type": "` + kind + `", `)
+	rest, found := bytes.CutPrefix(line, head)
+	if !found || gjson.GetBytes(line, "host").Exists() {
+		return append(slices.Clone(line), '\n')
+	}
+	dst := format.AppendQuoted(append(head, `"host": `...), []byte(host))
+	return append(append(append(dst, ", "...), rest...), '\n')
+}
+
+// print writes text with the host before each line. A line that has not ended waits.
+func (v *fanView) print(h fan.Host, text []byte) {
+	text = append(v.parts[h.Name], text...)
+	end := bytes.LastIndexByte(text, '\n') + 1
+	var b []byte
+	for line := range bytes.Lines(text[:end]) {
+		b = append(append(append(b, h.Name...), ": "...), line...)
+	}
+	if len(b) > 0 {
+		v.out.Write(b)
+	}
+	if end == len(text) {
+		delete(v.parts, h.Name)
+	} else {
+		v.parts[h.Name] = slices.Clone(text[end:])
+	}
+}
+
+// end writes what waits.
+func (v *fanView) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	close(v.done)
+	if v.ticker != nil {
+		v.ticker.Stop()
+	}
+	v.erase()
+	v.ticker = nil
+	for host, part := range v.parts {
+		fmt.Fprintf(v.out, "%s: %s\n", host, part)
+	}
+	for line, n := range v.messages {
+		if n > 1 {
+			fmt.Fprintf(v.err, "btc: %s and %d other hosts: %s\n", v.first[line], n-1, line)
+		}
+	}
+}
+
+// sameReason is how many hosts with one reason the table lists one by one, and how many of more it names.
+const (
+	sameReason  = 10
+	namedOfMany = 3
+)
+
+// writeResults writes the table of the hosts that failed or are late, and how many are in the report. It
+// returns how many failed.
+func writeResults(f *os.File, results []fan.Result, lost uint64) int {
+	w := onTerminal(f)
+	same := map[string][]string{} // names by state and reason
+	counted, bad := 0, 0
+	key := func(r *fan.Result) string { return string(r.State) + "\t" + oneLine(r.Reason) }
+	for i := range results {
+		r := &results[i]
+		if r.Counted {
+			counted++
+		}
+		if r.State != fan.OK {
+			bad++
+			same[key(r)] = append(same[key(r)], r.Host.Name)
+		}
+	}
+	if bad > 0 {
+		var b bytes.Buffer
+		table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(table, "HOST\tRESULT\tREASON")
+		for i := range results {
+			r := &results[i]
+			names := same[key(r)]
+			if r.State == fan.OK || len(names) > sameReason && names[0] != r.Host.Name {
+				continue
+			}
+			name := r.Host.Name
+			if len(names) > sameReason {
+				name = fmt.Sprintf("%s and %d more", strings.Join(names[:namedOfMany], ", "), len(names)-namedOfMany)
+			}
+			fmt.Fprintf(table, "%s\t%s\n", name, key(r))
+		}
+		table.Flush()
+		w.Write(b.Bytes())
+	}
+	text := fmt.Sprintf("btc: %d of %d hosts in the report", counted, len(results))
+	if bad > 0 {
+		text += fmt.Sprintf(", %d failed", bad)
+	}
+	if lost > 0 {
+		text += fmt.Sprintf(", %d events lost", lost)
+	}
+	fmt.Fprintln(w, text)
+	return bad
+}
+
+// oneLine is a reason as a cell of the table.
+func oneLine(text string) string {
+	text, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if more {
+		text += " ..."
+	}
+	return text
+}
+
+// writeFailed writes the names of the hosts that are not in the report.
+func writeFailed(path string, results []fan.Result) error {
+	var b strings.Builder
+	for i := range results {
+		if r := &results[i]; r.State != fan.OK {
+			fmt.Fprintf(&b, "%s\t# %s: %s\n", r.Host.Name, r.State, oneLine(r.Reason))
+		}
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"btc/internal/manifest"
+	"btc/internal/merge"
+	"btc/internal/option"
+	"btc/loader/format"
+	"btc/loader/output"
+	"btc/loader/render"
+)
+
+// mergedReport are the options of a report of several hosts.
+type mergedReport struct {
+	by, form, file string
+	top            int
+	order          string
+	summary        bool
+}
+
+// table is the options; formats are those that the command writes beside text and json2.
+func (r *mergedReport) table(formats ...string) option.Table {
+	r.form = output.Text.Name
+	help := "text, or json2, which can be merged again; default: text"
+	if len(formats) > 0 {
+		help = "text, json2, which btc merge reads, or one of metrics; default: text"
+	}
+	return option.Table{
+		{Name: "by", Value: "WHAT", Choices: option.Choices("host"), To: &r.by,
+			Help: "host: the host is the first part of each key"},
+		{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Help: help,
+			Choices: option.Choices(append([]string{output.Text.Name, output.Lossless}, formats...)...)},
+		{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the report to FILE"},
+		{Name: "top", Value: "N", To: r.setTop,
+			Help: "print the N elements of each map that have the largest values, largest first"},
+		{Name: "sort", Value: "ORDER", To: &r.order, Choices: option.Choices(render.Ascending, render.Descending, render.ByKey),
+			Help: "order of the elements of maps: ascending or descending by value, or by key; default: ascending"},
+		{Name: "summary", To: &r.summary,
+			Help: "print the number of values, their average and quantiles below each histogram"},
+	}
+}
+
+func (r *mergedReport) setTop(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return fmt.Errorf("--top: %q is not a number of elements", text)
+	}
+	r.top = n
+	return nil
+}
+
+func (r *mergedReport) shown() render.Top {
+	t := render.Top{Keep: r.top, Order: r.order, Summary: r.summary}
+	if t.Keep > 0 && t.Order == "" {
+		t.Order = render.Descending
+	}
+	return t
+}
+
+// write writes merged maps. m is the manifest of their object, which metrics need; object is its name in
+// metrics.
+func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest, object string, lost uint64) error {
+	runs.Top = r.shown()
+	names, left := runs.Names()
+	for _, name := range left {
+		fmt.Fprintf(
+			os.Stderr,
+			"btc: warning: %s is left out: values that are assigned do not add up; --by host shows each host's\n",
+			name,
+		)
+	}
+	if output.Find(r.form).Metrics {
+		return writeMetrics(w, output.Find(r.form), runs, m, object, lost)
+	}
+	now := time.Now()
+	for _, name := range names {
+		b := runs.AppendText(nil, name)
+		if r.form == output.Lossless {
+			b = runs.AppendJSON(nil, name, now)
+		} else if len(b) > 0 {
+			b = append(b, '\n')
+		}
+		if _, err := w.Write(b); err != nil { // whole characters
+			return err
+		}
+	}
+	return nil
+}
+
+// writeMetrics writes merged maps as the metrics of one run.
+func writeMetrics(w io.Writer, f *output.Format, runs *merge.Runs, m *manifest.Manifest, object string, lost uint64) error {
+	merged, maps := runs.Maps(m)
+	var err error
+	run := &output.Run{
+		Manifest: merged, Env: &format.Env{}, Object: object, At: time.Now(),
+		Message: func(text string) { fmt.Fprintln(os.Stderr, "btc: "+text) },
+		Losses:  func() []output.Loss { return []output.Loss{{Cause: "events", N: lost}} },
+	}
+	run.Out = output.NewWriter("full", func(b []byte, _ bool) []byte {
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return b[:0]
+	})
+	f.New(run).End(func(show func(*output.Map)) {
+		for i := range maps {
+			show(&maps[i])
+		}
+	})
+	run.Out.Flush(true)
+	return err
+}
+
+// to calls write with the file of -o, or standard output, on which names that hosts sent cannot act.
+func (r *mergedReport) to(write func(io.Writer) error) error {
+	if r.file == "" {
+		return write(onTerminal(os.Stdout))
+	}
+	f, err := os.Create(r.file)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// onTerminal is a file; control characters of names that hosts sent do not act on a terminal.
+func onTerminal(f *os.File) io.Writer {
+	if isTerminal(f) {
+		return format.Terminal(f)
+	}
+	return f
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fan
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"btc/internal/arch"
+	"btc/internal/merge"
+)
+
+// MachineMark is what a command that accepts the program prints before the machine's name.
+const MachineMark = "btc-machine: "
+
+// remoteVersion is the version of btrun --remote that this package speaks.
+const remoteVersion = 1
+
+// session is the exchange with one host. What line sets is read when the output was read to its end.
+type session struct {
+	fan    *Fan
+	result Result
+	stream merge.Stream
+	phase  phase
+
+	machine chan string // of a host to which the program is copied: the output of uname -m
+	hello   chan string // architecture of a host whose btrun has answered
+
+	said    atomic.Bool // btrun has answered
+	sent    bool        // the machine's name came
+	ended   bool        // the last line came
+	failure string      // the error in the last line
+	noise   string      // last line before btrun's first one
+
+	errors errorOutput
+	late   string // why the command was killed
+	err    error  // of this side, or in what the host sent
+	exit   error  // of the command
+}
+
+func (s *session) enter(p phase) {
+	s.fan.enter(s.phase, p, false)
+	s.phase = p
+}
+
+// run starts the command, talks to it and waits until it has ended.
+func (s *session) run(ctx, kill context.Context) {
+	s.machine, s.hello = make(chan string, 1), make(chan string, 1)
+	s.errors.session = s
+	cmd := s.fan.Command(s.result.Host)
+	ownGroup(cmd)
+	cmd.Stderr = &s.errors
+	cmd.WaitDelay = time.Second // an ssh that stays for other sessions keeps the error output open
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		s.err = err
+		return
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.err = err
+		return
+	}
+	if s.err = cmd.Start(); s.err != nil {
+		return
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := merge.Lines(out, s.line)
+		read <- err
+	}()
+	whole, err := s.converse(ctx, kill, in, read)
+	in.Close()
+	if !whole {
+		killGroup(cmd)
+		select {
+		case <-read:
+		case <-time.After(time.Second): // another process has the output open
+			out.Close()
+			<-read
+		}
+	}
+	s.err = err
+	hanging := time.AfterFunc(s.fan.Grace, func() { killGroup(cmd) }) // a command may hang after its output
+	s.exit = cmd.Wait()
+	hanging.Stop()
+	s.errors.flush()
+}
+
+// converse sends what the host asks for until its output ends: whole is false if the command has to
+// be killed.
+func (s *session) converse(ctx, kill context.Context, in io.WriteCloser, read chan error) (whole bool, err error) {
+	f := s.fan
+	interrupted := ctx.Done()
+	deadline := time.NewTimer(f.Connect)
+	defer deadline.Stop()
+	late := fmt.Sprintf("no answer within %s", f.Connect)
+	for {
+		select {
+		case err := <-read:
+			if err != nil { // the rest of the output is not read
+				read <- err
+			}
+			return err == nil, err
+		case name := <-s.machine:
+			program, err := s.program(name)
+			if err != nil {
+				return false, err
+			}
+			go func() {
+				fmt.Fprintf(in, "%d\n", len(program))
+				in.Write(program)
+			}()
+			deadline.Reset(f.Connect + f.Grace)
+			late = fmt.Sprintf("btrun was not copied and started within %s", f.Connect+f.Grace)
+		case label := <-s.hello:
+			data, err := f.Object(label)
+			if err != nil {
+				return false, err
+			}
+			go in.Write(data)
+			if f.Timeout == 0 {
+				deadline.Stop()
+				break
+			}
+			deadline.Reset(f.Timeout + f.Grace)
+			late = fmt.Sprintf("no report %s after the end of its time", f.Grace)
+		case <-interrupted:
+			interrupted = nil
+			in.Close()
+			deadline.Reset(f.Grace)
+			late = fmt.Sprintf("no report %s after the interrupt", f.Grace)
+		case <-kill.Done():
+			s.late = "not waited for"
+			return false, nil
+		case <-deadline.C:
+			s.late = late
+			return false, nil
+		}
+	}
+}
+
+// program is btrun for the machine that uname -m names.
+func (s *session) program(machine string) ([]byte, error) {
+	a := arch.ByName(machine)
+	if a == nil {
+		return nil, fmt.Errorf("its architecture %q is none that btrun supports", machine)
+	}
+	return s.fan.Program(a.Label)
+}
+
+// errNotBtrun is the error of a host that does not answer as btrun --remote does.
+var errNotBtrun = errors.New("its output is not that of btrun --remote")
+
+// line handles a line of the host's output.
+func (s *session) line(line []byte) error {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 || s.ended {
+		return nil
+	}
+	if !s.said.Load() {
+		return s.firstLine(line)
+	}
+	if !gjson.ValidBytes(line) {
+		return fmt.Errorf("%w: %.60q", errNotBtrun, line)
+	}
+	switch kind := gjson.GetBytes(line, "type").Str; {
+	case kind == "end":
+		s.ended = true
+		s.failure = gjson.GetBytes(line, "error").String()
+		s.result.Status = int(gjson.GetBytes(line, "status").Int())
+	case kind == "attached_probes":
+		s.enter(running)
+	case kind == "map" && !gjson.GetBytes(line, "line").Exists():
+		return s.stream.Line(line)
+	case s.fan.Event != nil:
+		s.fan.mu.Lock()
+		defer s.fan.mu.Unlock()
+		s.fan.Event(s.result.Host, line)
+	}
+	return nil
+}
+
+// firstLine looks for btrun's first line. A shell that prints something when it starts is not in
+// the way.
+func (s *session) firstLine(line []byte) error {
+	if name, found := strings.CutPrefix(string(line), MachineMark); found && s.fan.Program != nil && !s.sent {
+		s.sent = true
+		s.machine <- name
+		return nil
+	}
+	if gjson.GetBytes(line, "type").Str != "host" || !gjson.ValidBytes(line) {
+		s.noise = string(line[:min(len(line), 200)])
+		return nil
+	}
+	if n := gjson.GetBytes(line, "remote").Int(); n != remoteVersion {
+		return fmt.Errorf("its btrun speaks version %d of --remote, this btc version %d", n, remoteVersion)
+	}
+	s.result.Arch = gjson.GetBytes(line, "arch").String()
+	s.result.Kernel = gjson.GetBytes(line, "kernel").String()
+	s.said.Store(true)
+	s.hello <- s.result.Arch
+	return nil
+}
+
+// conclude decides how the run of the host ended, and adds it to the report.
+func (s *session) conclude() {
+	r := &s.result
+	switch last := s.errors.reason(); {
+	case s.late != "":
+		r.State, r.Reason = Late, join(s.late, last)
+	case s.err != nil:
+		r.State, r.Reason = Failed, s.err.Error()
+	case s.ended && s.failure != "":
+		r.State, r.Reason = Failed, s.failure
+	case s.ended:
+		r.State, r.Counted = OK, true
+	case s.said.Load():
+		r.State, r.Reason = Failed, join("the connection was lost before its report", last)
+	default:
+		r.State, r.Reason = Failed, s.noAnswer(last)
+	}
+	if (r.State == OK || s.fan.Partial) && s.stream.Maps() > 0 {
+		runs := <-s.fan.pool
+		err := runs.Fold(&s.stream)
+		s.fan.pool <- runs
+		switch {
+		case err != nil:
+			r.State, r.Reason, r.Counted = Failed, err.Error(), false
+		case r.State != OK:
+			r.Counted = true
+			r.Reason += "; its last snapshot counts"
+		}
+	}
+	s.stream = merge.Stream{}
+}
+
+// noAnswer is the reason of a command that ended before btrun answered.
+func (s *session) noAnswer(last string) string {
+	exit := ""
+	var status *exec.ExitError
+	if errors.As(s.exit, &status) {
+		exit = status.String()
+	}
+	switch {
+	case strings.Contains(last, "not found") || exit == "exit status 127":
+		return join(last, "install btrun there, name it with --btrun PATH, or copy it with --push")
+	case strings.Contains(last, "unknown option --remote"):
+		return last + ": its btrun is older than this btc"
+	case last != "":
+		return last
+	case s.noise != "":
+		return fmt.Sprintf("%v: %q", errNotBtrun, s.noise)
+	case exit != "":
+		return "the command ended with " + exit
+	}
+	return "the command ended without an answer"
+}
+
+// join is both texts, of which the second may be empty.
+func join(a, b string) string {
+	switch {
+	case a == "":
+		return b
+	case b == "":
+		return a
+	}
+	return a + ": " + b
+}
+
+// errorOutput is the error output of a command: its lines are messages once btrun has answered, and
+// before the reason why it does not.
+type errorOutput struct {
+	session *session
+	part    []byte
+	lines   []string // the last ones
+}
+
+// Bounds of what is kept of an error output, in bytes of a line and in lines.
+const (
+	maxErrorLine  = 1000
+	maxErrorLines = 8
+)
+
+func (e *errorOutput) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		line, after, whole := bytes.Cut(rest, []byte{'\n'})
+		e.part = append(e.part, line[:min(len(line), maxErrorLine-min(len(e.part), maxErrorLine))]...)
+		if rest = after; whole {
+			e.flush()
+		}
+	}
+	return len(p), nil
+}
+
+// flush ends a line.
+func (e *errorOutput) flush() {
+	line := strings.TrimSpace(string(e.part))
+	e.part = e.part[:0]
+	if line == "" {
+		return
+	}
+	if len(e.lines) == maxErrorLines {
+		e.lines = slices.Delete(e.lines, 0, 1)
+	}
+	e.lines = append(e.lines, line)
+	if f := e.session.fan; f.Message != nil && e.session.said.Load() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.Message(e.session.result.Host, line)
+	}
+}
+
+// reason is the last line that says why.
+func (e *errorOutput) reason() string {
+	for _, line := range slices.Backward(e.lines) {
+		// kubectl's last line repeats the exit status.
+		if !strings.HasPrefix(line, "command terminated with exit code") {
+			return line
+		}
+	}
+	return ""
+}
