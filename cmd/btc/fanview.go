@@ -161,7 +161,16 @@ func (v *fanView) event(h fan.Host, line []byte) {
 			severity = "WARNING"
 		}
 		get := func(name string) string { return gjson.GetBytes(line, name).String() }
-		fmt.Fprintf(v.err, "%s: %s:%s:%s: %s: %s\n", h.Name, get("filename"), get("line"), get("col"), severity, get("msg"))
+		fmt.Fprintf(
+			v.err,
+			"%s: %s:%s:%s: %s: %s\n",
+			h.Name,
+			get("filename"),
+			get("line"),
+			get("col"),
+			severity,
+			get("msg"),
+		)
 	}
 }
 

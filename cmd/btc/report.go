@@ -40,8 +40,13 @@ func (r *mergedReport) table(formats ...string) option.Table {
 		{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the report to FILE"},
 		{Name: "top", Value: "N", To: r.setTop,
 			Help: "print the N elements of each map that have the largest values, largest first"},
-		{Name: "sort", Value: "ORDER", To: &r.order, Choices: option.Choices(render.Ascending, render.Descending, render.ByKey),
-			Help: "order of the elements of maps: ascending or descending by value, or by key; default: ascending"},
+		{
+			Name:    "sort",
+			Value:   "ORDER",
+			To:      &r.order,
+			Choices: option.Choices(render.Ascending, render.Descending, render.ByKey),
+			Help:    "order of the elements of maps: ascending or descending by value, or by key; default: ascending",
+		},
 		{Name: "summary", To: &r.summary,
 			Help: "print the number of values, their average and quantiles below each histogram"},
 	}
@@ -95,7 +100,14 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 }
 
 // writeMetrics writes merged maps as the metrics of one run.
-func writeMetrics(w io.Writer, f *output.Format, runs *merge.Runs, m *manifest.Manifest, object string, lost uint64) error {
+func writeMetrics(
+	w io.Writer,
+	f *output.Format,
+	runs *merge.Runs,
+	m *manifest.Manifest,
+	object string,
+	lost uint64,
+) error {
 	merged, maps := runs.Maps(m)
 	var err error
 	run := &output.Run{

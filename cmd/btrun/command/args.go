@@ -67,7 +67,9 @@ func parseArgs(args []string) (*arguments, error) {
 	}
 	if o.Remote {
 		if o.object != streamed || o.Output != "" {
-			return o, errors.New("--remote reads the object from standard input and writes to standard output: btrun --remote -")
+			return o, errors.New(
+				"--remote reads the object from standard input and writes to standard output: btrun --remote -",
+			)
 		}
 		o.run.Format = output.Find(output.Lossless)
 	}
