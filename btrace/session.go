@@ -27,6 +27,9 @@ type Options struct {
 	// PIDs limits probes to processes, where their kind can be limited, and ends the session when
 	// the last of them ends; none: all processes.
 	PIDs []int
+	// FollowForks adds all that the processes of PIDs start. With a Command it limits the probes to
+	// what the command starts, and itself. The session ends when all of them have ended.
+	FollowForks bool
 	// Cgroups limits probes to what runs in one of these cgroups of version 2 or below them: each
 	// is a path or an ID. The session ends when all of them have been removed; none: everywhere.
 	Cgroups []string
@@ -77,7 +80,7 @@ func Load(o *Object, opts Options) (*Session, error) {
 	}
 	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
 	ro := run.Options{
-		Params: opts.Args, Named: opts.Params, PIDs: opts.PIDs, Cgroups: opts.Cgroups, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
+		Params: opts.Args, Named: opts.Params, PIDs: opts.PIDs, Cgroups: opts.Cgroups, FollowForks: opts.FollowForks, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
 		MaxMemory: opts.MaxMemory, Buffer: "full", Quiet: true,
 		Out: io.Discard, Err: messages{s.queue},
 		Format: &output.Format{

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -27,6 +28,9 @@ import (
 // and in one of the cgroups, if there are any.
 type Options struct {
 	PIDs []int
+	// Follow means that what the processes start is in the filter, too, and also what the process does
+	// that Filter.Follow is given.
+	Follow bool
 	// Cgroups are cgroups of version 2 with all below them, each a path or an ID (see cgroup.Open).
 	Cgroups []string
 }
@@ -37,16 +41,20 @@ const MaxCgroups = 128
 // Filter is what a run is limited to. Its zero value lets all through.
 type Filter struct {
 	pids    []int
+	follow  bool
 	cgroups []*cgroup.Dir
 
 	held      *ebpf.Map // BPF_MAP_TYPE_CGROUP_ARRAY of cgroups; nil: none
 	processes *ebpf.Map // a byte for each process; nil: at most one process is wanted
 	bytes     *ebpf.Memory
+
+	tracker *ebpf.Program // follows forks; nil: none
+	link    io.Closer
 }
 
 // New finds the processes and cgroups. It makes no maps.
 func New(o Options) (*Filter, error) {
-	f := &Filter{}
+	f := &Filter{follow: o.Follow}
 	for _, pid := range o.PIDs {
 		if err := checkProcess(pid); err != nil {
 			return nil, err
@@ -112,6 +120,13 @@ func (f *Filter) Make() error {
 		if err := f.holdCgroups(); err != nil {
 			return err
 		}
+	}
+	if f.follow {
+		most, err := maxNumber()
+		if err != nil {
+			return err
+		}
+		return f.makeProcesses(most)
 	}
 	if len(f.pids) > 1 {
 		return f.makeProcesses(slices.Max(f.pids) + 1)
@@ -182,7 +197,7 @@ func (f *Filter) Prologue() rewrite.Filter {
 
 // Ended lets a process through no more: its number may become that of another one.
 func (f *Filter) Ended(pid int) {
-	if f.bytes != nil {
+	if f.bytes != nil && !f.follow {
 		f.set(pid, 0)
 	}
 }
@@ -209,6 +224,10 @@ func (f *Filter) Close() {
 	for _, d := range f.cgroups {
 		d.Close()
 	}
+	if f.link != nil {
+		f.link.Close()
+	}
+	f.tracker.Close()
 	f.held.Close()
 	f.processes.Close()
 }

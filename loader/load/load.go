@@ -9,8 +9,10 @@
 package load
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -27,6 +29,7 @@ import (
 	"btc/loader/filter"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
+	"btc/loader/kerneltypes"
 	"btc/loader/object"
 	"btc/loader/permit"
 	"btc/loader/resolve"
@@ -118,6 +121,9 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	p := &programs{object: o, loaded: l, opts: opts, host: h, cache: h.Types()}
 	p.decideForms()
 	err = p.findKernelTypes()
+	if err == nil && opts.Filter.Follows() {
+		err = p.loadTracker()
+	}
 	if err == nil {
 		err = checkWhole(o.Manifest, append([]*btf.Spec{p.types}, p.moduleTypes...)...)
 	}
@@ -288,6 +294,29 @@ func (p *programs) loadMatch(
 		one.Instructions = f.Program(one.Instructions)
 	}
 	return p.loadOne(plan.Prog, one, types)
+}
+
+// loadTracker loads the program that follows forks.
+func (p *programs) loadTracker() error {
+	path, err := p.typesFile()
+	var blob []byte
+	if err == nil {
+		blob, _, err = kerneltypes.Subset(path, filter.Types)
+	}
+	var types *btf.Spec
+	if err == nil {
+		types, err = btf.LoadSpecFromReader(bytes.NewReader(blob))
+	}
+	if err == nil {
+		err = p.opts.Filter.LoadTracker(types, p.host.PIDNS)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--follow-forks needs the kernel's types: pass them with --btf FILE|DIR: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("--follow-forks: %w", err)
+	}
+	return nil
 }
 
 // filter is that of a program for a process, or for all (0).

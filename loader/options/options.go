@@ -23,6 +23,7 @@ import (
 type Values struct {
 	PIDs      []int
 	Cgroups   []string
+	Follow    bool
 	Timeout   time.Duration
 	MaxEvents uint64
 	Top       int
@@ -74,6 +75,8 @@ func (v *Values) Table() option.Table {
 	return option.Table{
 		{Name: "pid", Short: "p", Value: "PID", Repeat: true, Group: tracing, To: v.setPIDs,
 			Help: "trace this process only, or several: -p 12,34 or -p 12 -p 34; the run ends when the last one ends"},
+		{Name: "follow-forks", Group: tracing, To: &v.Follow,
+			Help: "with -p or -c: trace also what the processes start, and only that; the run ends with the last of them"},
 		{Name: "cgroup", Value: "PATH|ID", Repeat: true, Group: tracing, To: &v.Cgroups,
 			Help: "trace only what runs in this cgroup of version 2 or below it; may be repeated"},
 		{Name: "command", Short: "c", Aliases: "cmd", Value: "COMMAND", Group: tracing, To: v.setCommand,
@@ -321,6 +324,9 @@ func (v *Values) Check() error {
 	if len(v.PIDs) > 0 && v.Command != "" {
 		//lint:ignore ST1005 bpftrace's words
 		return errors.New("Cannot use both -c and -p.")
+	}
+	if v.Follow && len(v.PIDs) == 0 && v.Command == "" {
+		return errors.New("--follow-forks needs processes: name them with -p, or start one with -c")
 	}
 	if len(v.Modes) > 0 && v.Every != 0 {
 		return fmt.Errorf("--%s has no maps to show: it cannot be combined with --every", v.Modes[0])

@@ -4,12 +4,15 @@ package run
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"btc/loader/attach"
+	"btc/loader/filter"
 )
 
 // alarms waits for descriptors besides the events: the process of -p that ends, buffers
@@ -115,16 +118,16 @@ func (s *session) closeAlarms() {
 
 // targets are the processes of -p that run.
 type targets struct {
-	mu    sync.Mutex
-	pids  map[int]int // by descriptor
-	given bool        // there are some, or were
+	mu        sync.Mutex
+	pids      map[int]int // by descriptor
+	unwatched bool        // the kernel gave no descriptors: they are looked at again and again
 }
 
 // openTargets opens a descriptor of each process of -p, which is readable when its last thread
-// has ended (5.3). When all have ended it ends the run. It reports false if they must be looked
+// has ended (5.3). It reports false if they must be looked
 // at again and again.
 func (s *session) openTargets() (fds []int, ok bool) {
-	s.targets.given, s.targets.pids = len(s.opts.PIDs) > 0, map[int]int{}
+	s.targets.pids = map[int]int{}
 	for _, pid := range s.opts.PIDs {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err == unix.ESRCH {
@@ -133,14 +136,14 @@ func (s *session) openTargets() (fds []int, ok bool) {
 		}
 		if err != nil { // a filter of system calls
 			s.targets.close()
+			s.targets.unwatched = true
 			return nil, false
 		}
 		s.targets.pids[fd] = pid
 		fds = append(fds, fd)
 	}
-	if s.targets.given && len(fds) == 0 {
-		s.stop()
-		return nil, false
+	if len(s.opts.PIDs) > 0 && len(fds) == 0 {
+		s.endedFirst()
 	}
 	return fds, true
 }
@@ -162,16 +165,47 @@ func (s *session) targetEnded(fd int) bool {
 	}
 	s.filter.Ended(pid)
 	if left == 0 {
-		s.stop()
+		s.endedFirst()
 	}
 	return true
 }
 
-// unwatched reports whether there are processes of -p without descriptors.
-func (t *targets) unwatched() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.given && len(t.pids) == 0
+// endedFirst is called when the processes of -p or -c have ended. It ends the run, with forks followed
+// when what they have started has ended, too.
+func (s *session) endedFirst() {
+	if !s.filter.Follows() {
+		s.stop()
+		return
+	}
+	go func() {
+		for {
+			pids := s.filter.Running()
+			if len(pids) == 0 {
+				s.stop()
+				return
+			}
+			if s.interrupted() {
+				return
+			}
+			awaitProcess(pids[0], watchSleep)
+		}
+	}()
+}
+
+// awaitProcess waits until a process has ended, but not longer than a time.
+func awaitProcess(pid int, most time.Duration) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil { // it has ended, or a filter of system calls
+		time.Sleep(shortSleep)
+		return
+	}
+	defer unix.Close(fd)
+	unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(most.Milliseconds()))
+}
+
+// targetsRun reports whether a process of -p runs, or one that is followed.
+func (s *session) targetsRun() bool {
+	return slices.ContainsFunc(s.opts.PIDs, filter.Alive) || s.filter.Follows() && len(s.filter.Running()) > 0
 }
 
 func (t *targets) close() {

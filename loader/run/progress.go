@@ -91,6 +91,8 @@ func (s *session) howToEnd() string {
 	switch {
 	case s.opts.Timeout > 0:
 		text = fmt.Sprintf("ends after %v; Ctrl-C ends the run before", s.opts.Timeout)
+	case s.opts.FollowForks:
+		text = "ends with the last process that is followed; Ctrl-C ends the run before"
 	case s.child != nil:
 		text = "ends with the command; Ctrl-C ends the run before"
 	case len(s.opts.PIDs) == 1:

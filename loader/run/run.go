@@ -45,15 +45,17 @@ type Options struct {
 	Named   map[string]string // getopt
 	PIDs    []int             // -p: their events only
 	Cgroups []string          // of tasks in these cgroups of version 2 and below only: paths or IDs
-	Command string            // -c, split at single spaces
-	BTF     string            // --btf, file or directory with the kernel's types
-	Out     io.Writer         // events and maps; default stdout
-	Err     io.Writer         // everything else; default stderr
-	Buffer  string            // line (default), full, none
-	Format  *output.Format    // default text
-	Escape  bool              // text: control characters that a program left in strings are shown as \xNN
-	Quiet   bool
-	Verbose bool
+	// FollowForks adds what the processes of PIDs or the command start, and makes the command a filter.
+	FollowForks bool
+	Command     string         // -c, split at single spaces
+	BTF         string         // --btf, file or directory with the kernel's types
+	Out         io.Writer      // events and maps; default stdout
+	Err         io.Writer      // everything else; default stderr
+	Buffer      string         // line (default), full, none
+	Format      *output.Format // default text
+	Escape      bool           // text: control characters that a program left in strings are shown as \xNN
+	Quiet       bool
+	Verbose     bool
 	// NoWarnings leaves out all warnings, of the script's warnf(), too.
 	NoWarnings bool
 	Allow      permit.Grants // what the operator allows the object to do
@@ -208,7 +210,7 @@ func (s *session) prepare() error {
 		}
 		s.warn(f.Message("WARNING"))
 	}
-	if s.filter, err = filter.New(filter.Options{PIDs: s.opts.PIDs, Cgroups: s.opts.Cgroups}); err != nil {
+	if s.filter, err = filter.New(s.filterOptions()); err != nil {
 		return err
 	}
 	if err := host.CheckPrivileges(); err != nil {
@@ -222,6 +224,7 @@ func (s *session) prepare() error {
 		m,
 		attach.Options{
 			PIDs:      s.opts.PIDs,
+			Follow:    s.opts.FollowForks,
 			Cgroup:    len(s.opts.Cgroups) > 0,
 			Unsafe:    s.opts.Allow.Has(permit.ProbeAddress),
 			Functions: s.opts.Functions,
@@ -246,6 +249,11 @@ func (s *session) prepare() error {
 		}
 	}
 	return s.load(values)
+}
+
+// filterOptions says whose events count.
+func (s *session) filterOptions() filter.Options {
+	return filter.Options{PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroups: s.opts.Cgroups}
 }
 
 func (s *session) load(values map[string][]byte) error {
@@ -298,6 +306,7 @@ func (s *session) start() error {
 	}
 	aopts := attach.Options{
 		PIDs:   s.opts.PIDs,
+		Follow: s.opts.FollowForks,
 		Cgroup: len(s.opts.Cgroups) > 0,
 		Unsafe: s.opts.Allow.Has(permit.ProbeAddress),
 		Stop:   s.stopping,
@@ -305,6 +314,9 @@ func (s *session) start() error {
 	}
 	if s.child != nil {
 		aopts.Child = s.child.pid
+	}
+	if err := s.filter.Follow(aopts.Child); err != nil {
+		return err
 	}
 	virtual := 0
 	failed := false
@@ -437,7 +449,7 @@ func (s *session) resumeChild() error {
 	}
 	go func() {
 		s.child.wait()
-		s.stop()
+		s.endedFirst()
 	}()
 	return nil
 }
@@ -508,7 +520,7 @@ func (s *session) readEvents() error {
 			s.child.linger()
 			return nil
 		}
-		if s.targets.unwatched() && !slices.ContainsFunc(s.opts.PIDs, filter.Alive) {
+		if s.targets.unwatched && !s.targetsRun() {
 			return nil
 		}
 	}

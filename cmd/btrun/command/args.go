@@ -56,7 +56,7 @@ func parseArgs(args []string) (*arguments, error) {
 		o.object, operands = operands[0], operands[1:]
 	}
 	o.run = run.Options{
-		PIDs: o.PIDs, Cgroups: o.Cgroups, Command: o.Command, BTF: o.BTF, Functions: o.Functions,
+		PIDs: o.PIDs, Cgroups: o.Cgroups, FollowForks: o.Follow, Command: o.Command, BTF: o.BTF, Functions: o.Functions,
 		Buffer: o.Buffer, Format: &output.Text,
 		Quiet: o.Quiet, Verbose: o.Verbose,
 		NoWarnings: o.NoWarn, Getenv: os.Getenv, OwnProcess: true, DryRun: o.DryRun, DropPrivileges: true,
