@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package btrace_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"btc/btrace"
+)
+
+// shell starts a script, which is killed with all that it has started when the test ends.
+func shell(t *testing.T, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	t.Cleanup(func() {
+		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// writers write into the file given as first argument for ever, once the second one exists.
+const writers = `while [ ! -e "$2" ]; do sleep 0.02; done; while :; do echo 1 >> "$1"; done`
+
+func lines(t *testing.T, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "\n")
+}
+
+// countOf is the value of the script's one map.
+func countOf(t *testing.T, s *btrace.Session) int {
+	t.Helper()
+	x, err := s.Map("").Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, ok := x.Get()
+	if !ok {
+		return 0
+	}
+	n, ok := v.(btrace.Count)
+	if !ok {
+		t.Fatalf("%T", v)
+	}
+	return int(n)
+}
+
+// inOwnMounts runs the test again in a mount namespace of its own, where it returns a directory with
+// the cgroups of version 2. It returns "" in the process in which the test began.
+func inOwnMounts(t *testing.T) string {
+	t.Helper()
+	needRoot(t)
+	const variable = "BTC_TEST_CGROUPS"
+	if dir := os.Getenv(variable); dir != "" {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
+			t.Skip("skipped: cgroups of version 2 cannot be mounted: ", err)
+		}
+		return dir
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), variable+"="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case errors.Is(err, unix.EPERM):
+		t.Skip("skipped: this process may not have mounts of its own")
+	case strings.Contains(string(out), "skipped: "):
+		t.Skip("skipped: ", string(out))
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return ""
+}
+
+func newCgroup(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	t.Cleanup(func() {
+		for range 100 { // until its processes have been waited for
+			if err := unix.Rmdir(path); err == nil || errors.Is(err, unix.ENOENT) {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("%s stays", path)
+	})
+	return path
+}
+
+func moveTo(t *testing.T, group string, cmd *exec.Cmd) {
+	t.Helper()
+	if err := os.WriteFile(group+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All of what runs in a cgroup and below it is counted, and nothing else, under load.
+func TestCgroups(t *testing.T) {
+	mount := inOwnMounts(t)
+	if mount == "" {
+		return
+	}
+	name := fmt.Sprintf("btc-test-%d", os.Getpid())
+	in := newCgroup(t, filepath.Join(mount, name))
+	below := newCgroup(t, in+"/below")
+	sibling := newCgroup(t, in+"-2")
+	st, err := os.Stat(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strconv.FormatUint(st.Sys().(*syscall.Stat_t).Ino, 10)
+	for _, tc := range []struct {
+		name    string
+		cgroups []string
+		files   []string // whose writers count
+	}{
+		{"path", []string{in}, []string{"in", "below"}},
+		{"path below the mount", []string{"/" + name}, []string{"in", "below"}},
+		{"id", []string{id}, []string{"in", "below"}},
+		{"inner", []string{below}, []string{"below"}},
+		{"several", []string{sibling, below}, []string{"sibling", "below"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			start := filepath.Join(dir, "start")
+			var all []*exec.Cmd
+			for file, group := range map[string]string{"in": in, "below": below, "sibling": sibling, "out": ""} {
+				cmd := shell(t, writers, filepath.Join(dir, file), start)
+				if group != "" {
+					moveTo(t, group, cmd)
+				}
+				all = append(all, cmd)
+			}
+			s := loaded(t, `tracepoint:syscalls:sys_enter_write { @ = count(); }`,
+				btrace.Options{Cgroups: tc.cgroups, DropEvents: true})
+			attach(t, s)
+			if err := os.WriteFile(start, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond)
+			for _, cmd := range all { // all writes that began end
+				unix.Kill(-cmd.Process.Pid, unix.SIGTERM)
+				cmd.Wait()
+			}
+			want := 0
+			for _, file := range tc.files {
+				want += lines(t, filepath.Join(dir, file))
+			}
+			if got := countOf(t, s); got != want || want == 0 {
+				t.Errorf("%d writes of the cgroups are counted, %d were made", got, want)
+			}
+			if lines(t, filepath.Join(dir, "out")) == 0 {
+				t.Error("there was no load outside")
+			}
+		})
+	}
+}
+
+// A session ends when its cgroup is removed.
+func TestCgroupRemoved(t *testing.T) {
+	mount := inOwnMounts(t)
+	if mount == "" {
+		return
+	}
+	group := newCgroup(t, filepath.Join(mount, fmt.Sprintf("btc-test-%d", os.Getpid())))
+	s := loaded(t, `profile:hz:9 { @ = count(); }`, btrace.Options{Cgroups: []string{group}})
+	attach(t, s)
+	if err := os.Remove(group); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for e := range s.Events() {
+		said += e.Text
+	}
+	if code, err := s.Wait(); code != 0 || err != nil || !strings.Contains(said, "was removed") {
+		t.Errorf("%q, %d, %v", said, code, err)
+	}
+}
+
+// Names that are not cgroups of version 2 are refused with the reason.
+func TestCgroupRefused(t *testing.T) {
+	mount := inOwnMounts(t)
+	if mount == "" {
+		return
+	}
+	old := t.TempDir()
+	if err := unix.Mount("cgroup", old, "cgroup", 0, "none,name=btc-test"); err == nil {
+		defer unix.Unmount(old, 0)
+	} else {
+		t.Log("no cgroups of version 1: ", err)
+		old = ""
+	}
+	for name, why := range map[string]string{
+		"":                 "empty",
+		"/nowhere":         "there is no cgroup /nowhere",
+		"18446744073709":   "no cgroup with the ID",
+		t.TempDir():        "not in a cgroup file system",
+		"/proc/self/comm":  "is not the directory of a cgroup",
+		old:                "is a cgroup of version 1 (btc-test)",
+		mount + "/nowhere": "there is no cgroup",
+	} {
+		if name == "" && why != "empty" {
+			continue
+		}
+		_, err := btrace.Load(parsed(t, `profile:hz:9 { @ = count(); }`), btrace.Options{Cgroups: []string{name}})
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Several processes are counted and no others; the session ends with the last.
+func TestSeveralProcesses(t *testing.T) {
+	for probe, script := range map[string]string{
+		"tracepoint": `tracepoint:syscalls:sys_enter_write { @ = count(); }`,
+		"uprobe":     `uprobe:libc:write { @ = count(); }`,
+	} {
+		t.Run(probe, func(t *testing.T) {
+			needRoot(t)
+			dir := t.TempDir()
+			start := filepath.Join(dir, "start")
+			limited := strings.Replace(writers, "while :", `i=0; while i=$((i+1)); [ $i -le "$3" ]`, 1)
+			one := shell(t, limited, filepath.Join(dir, "in"), start, "300")
+			two := shell(t, limited, filepath.Join(dir, "in"), start, "500")
+			shell(t, writers, filepath.Join(dir, "out"), start)
+			s := loaded(t, script, btrace.Options{
+				PIDs: []int{one.Process.Pid, two.Process.Pid, one.Process.Pid}, DropEvents: true,
+			})
+			attach(t, s)
+			if err := os.WriteFile(start, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(one.Wait(), two.Wait()); err != nil {
+				t.Fatal(err)
+			}
+			if code, err := s.Wait(); code != 0 || err != nil {
+				t.Fatal(code, err)
+			}
+			if got := countOf(t, s); got != 800 {
+				t.Errorf("%d writes are counted, 800 were made by the processes", got)
+			}
+			if lines(t, filepath.Join(dir, "out")) == 0 {
+				t.Error("there was no load outside")
+			}
+		})
+	}
+}
+
+// forks makes processes on two levels without end; each of the lower ones writes a line once the file
+// of the second argument exists, and no process begins once that of the third one exists.
+const forks = `work() { while [ ! -e "$3" ]; do ( ( [ -e "$2" ] && echo 1 >> "$1"; : ); : ); done; }
+work "$@" & work "$@" & wait`
+
+// All that the processes start is counted, whenever it was started, and nothing else; the session ends
+// when all have ended.
+func TestFollowForks(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	start, stop := filepath.Join(dir, "start"), filepath.Join(dir, "stop")
+	for i := range 3 { // the attaching itself is what is tested
+		in := shell(t, forks, filepath.Join(dir, "in"), start, stop)
+		out := shell(t, forks, filepath.Join(dir, "out"), start, stop)
+		time.Sleep(20 * time.Millisecond)
+		s := loaded(t, `tracepoint:syscalls:sys_enter_write { @ = count(); }`,
+			btrace.Options{PIDs: []int{in.Process.Pid}, FollowForks: true, DropEvents: true})
+		attach(t, s)
+		if err := os.WriteFile(start, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if err := os.WriteFile(stop, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(in.Wait(), out.Wait()); err != nil {
+			t.Fatal(err)
+		}
+		if code, err := s.Wait(); code != 0 || err != nil {
+			t.Fatal(code, err)
+		}
+		if got, want := countOf(t, s), lines(t, filepath.Join(dir, "in")); got != want || want == 0 {
+			t.Errorf("round %d: %d writes are counted, %d were made", i, got, want)
+		}
+		if lines(t, filepath.Join(dir, "out")) == 0 {
+			t.Error("there was no load outside")
+		}
+		s.Close()
+		for _, file := range []string{"in", "out", "start", "stop"} {
+			os.Remove(filepath.Join(dir, file))
+		}
+	}
+}
+
+// With a command and FollowForks, what the command starts is counted, and nothing else; what outlives it
+// ends the session.
+func TestFollowCommand(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	// A first process that has ended while its child works.
+	text := "(sleep 0.3; echo 1 >> " + dir + "/in; echo 1 >> " + dir + "/in) &\necho 1 >> " + dir + "/in\n"
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := filepath.Join(dir, "start")
+	shell(t, writers, filepath.Join(dir, "out"), start)
+	s := loaded(t, `tracepoint:syscalls:sys_enter_write { @ = count(); }`,
+		btrace.Options{Command: "/bin/sh " + script, FollowForks: true, DropEvents: true})
+	if err := os.WriteFile(start, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	attach(t, s)
+	if code, err := s.Wait(); code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	if got := countOf(t, s); got != 3 || lines(t, dir+"/in") != 3 {
+		t.Errorf("%d writes are counted, want 3", got)
+	}
+}
