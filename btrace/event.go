@@ -27,6 +27,7 @@ const (
 	RuntimeError Kind = "runtime_error" // something went wrong in the script, such as a division by zero
 	HelperError  Kind = "helper_error"  // a kernel function failed, such as an update of a full map
 	Lost         Kind = "lost"          // events found no room in the kernel's buffer; Values has their number
+	Detached     Kind = "detached"      // the budget detached a probe: Values are its name and the ns that its data covers
 	Message      Kind = "message"       // a message of the session: a warning or an error
 )
 
@@ -135,6 +136,13 @@ func (k *sink) Diagnostic(d *output.Diagnostic) {
 }
 
 func (k *sink) Lost(n uint64) { k.put(&Event{Kind: Lost, ID: -1, Values: []Value{n}}) }
+
+func (k *sink) Detached(d *output.Detachment) {
+	k.put(&Event{
+		Kind: Detached, ID: -1, Line: d.Pos.Line, Column: d.Pos.Col, Text: d.Text(),
+		Values: []Value{d.Probe, d.To.Sub(d.From).Nanoseconds()},
+	})
+}
 
 func (*sink) BeginTrials(string, []string)          {}
 func (*sink) Trial(*output.Trial)                   {}

@@ -17,7 +17,8 @@ import (
 	"btc/loader/run"
 )
 
-// Options say how an object is run. The zero value runs a script without parameters.
+// Options say how an object is run. The zero value runs a script without parameters. What the policy of
+// the host (/etc/btrun/policy.json) does not permit is refused, whatever they say.
 type Options struct {
 	// Args are the values of the positional parameters $1, $2, ...
 	Args []string
@@ -42,6 +43,10 @@ type Options struct {
 	Allow []string
 	// MaxMemory limits the bytes of all maps together; 0: a quarter of this host's memory.
 	MaxMemory uint64
+	// Budget is the share of one CPU that the programs may take, 0.01 being 1 %; 0: no limit. While they
+	// take more, in two windows of 10 s in a row, the most expensive probe is detached (see the event
+	// Detached). Load fails where the kernel's run-time statistics are off and cannot be switched on.
+	Budget float64
 	// BTF is a file or directory with the kernel's types, for kernels without their own.
 	BTF string
 	// Functions is a file that names the kernel functions which can be probed; "": the kernel says it.
@@ -81,7 +86,7 @@ func Load(o *Object, opts Options) (*Session, error) {
 	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
 	ro := run.Options{
 		Params: opts.Args, Named: opts.Params, PIDs: opts.PIDs, Cgroups: opts.Cgroups, FollowForks: opts.FollowForks, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
-		MaxMemory: opts.MaxMemory, Buffer: "full", Quiet: true,
+		MaxMemory: opts.MaxMemory, Budget: opts.Budget, Buffer: "full", Quiet: true,
 		Out: io.Discard, Err: messages{s.queue},
 		Format: &output.Format{
 			Name: "events",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,6 +74,10 @@ func (r *mergedReport) shown() render.Top {
 // metrics.
 func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest, object string, lost uint64) error {
 	runs.Top = r.shown()
+	slices.Sort(runs.Partial)
+	for _, text := range runs.Partial {
+		fmt.Fprintf(os.Stderr, "btc: warning: %s\n", text)
+	}
 	names, left := runs.Names()
 	for _, name := range left {
 		fmt.Fprintf(

@@ -3,13 +3,18 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"btc/internal/spell"
 )
 
 // decoder decodes JSON (RFC 8259) as encoding/json does, but stricter: keys are
@@ -21,6 +26,9 @@ type decoder struct {
 	depth  int
 	used   int // bytes of elements of arrays and maps so far
 	fields map[reflect.Type]map[string]int
+	// keys are the offsets of the object's keys, of DecodeStrict; nil: keys that v does not have are
+	// skipped, and of equal ones the last one counts.
+	keys map[string]int
 }
 
 // maxMemory bounds the memory of the elements of arrays and maps, in bytes. An element such
@@ -60,6 +68,25 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
+// DecodeStrict reads the one object that data is, which an operator wrote, into the struct that v
+// points to. Unlike in a manifest, keys that the struct does not have, repeated keys and null are errors.
+// lines are the lines of the object's keys; an error, which is a *FormatError, is at line at.
+func DecodeStrict(data []byte, v any) (lines map[string]int, at int, err error) {
+	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}, keys: map[string]int{}}
+	if d.next() != '{' {
+		err = d.bad("'{'")
+	} else if err = d.value(reflect.ValueOf(v).Elem()); err == nil {
+		if d.next(); d.at < len(data) {
+			err = d.bad("the end of the file")
+		}
+	}
+	line := func(at int) int { return 1 + bytes.Count(data[:min(at, len(data))], []byte("\n")) }
+	for key, at := range d.keys {
+		d.keys[key] = line(at)
+	}
+	return d.keys, line(d.at), err
+}
+
 // next skips spaces and returns the next byte, 0 at the end.
 func (d *decoder) next() byte {
 	for ; d.at < len(d.data); d.at++ {
@@ -77,7 +104,7 @@ func (d *decoder) next() byte {
 func (d *decoder) value(v reflect.Value) error {
 	c := d.next()
 	from := d.at
-	if c == 'n' {
+	if c == 'n' && d.keys == nil {
 		if err := d.word("null"); err != nil {
 			return err
 		}
@@ -155,9 +182,17 @@ func (d *decoder) member(v reflect.Value) error {
 	if d.next() != '"' {
 		return d.bad("a key")
 	}
+	from := d.at
 	key, err := d.text()
 	if err != nil {
 		return err
+	}
+	if d.keys != nil && d.depth == 1 {
+		if _, repeated := d.keys[key]; repeated {
+			d.at = from
+			return &FormatError{Text: fmt.Sprintf("the key %q is there twice", key)}
+		}
+		d.keys[key] = from
 	}
 	if d.next() != ':' {
 		return d.bad("':'")
@@ -179,6 +214,13 @@ func (d *decoder) member(v reflect.Value) error {
 	if v.IsValid() {
 		if i, ok := d.fieldsOf(v.Type())[key]; ok {
 			into = v.Field(i)
+		} else if d.keys != nil {
+			d.at = from
+			text := fmt.Sprintf("unknown key %q", key)
+			if near := spell.Nearest(key, slices.Sorted(maps.Keys(d.fieldsOf(v.Type())))); near != "" {
+				text += "; did you mean " + near + "?"
+			}
+			return &FormatError{Text: text}
 		}
 	}
 	return under(key, d.value(into))

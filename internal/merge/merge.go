@@ -36,6 +36,8 @@ type Runs struct {
 	ByHost bool
 	// Top is which elements of maps the report shows, and in what order.
 	Top render.Top
+	// Partial says of each probe that a budget detached on a host what its data covers.
+	Partial []string
 
 	maps   map[string]*Map
 	object string // SHA-256
@@ -51,6 +53,8 @@ type Stream struct {
 	Host, Object string
 
 	last map[string][]byte // the last line of each map
+	// detached says of each probe that the budget detached what its data covers.
+	detached []string
 }
 
 // Map is a merged map. Its description is that of a manifest, with the parts of keys as they
@@ -154,6 +158,13 @@ func (s *Stream) Line(line []byte) error {
 	if kind == "" {
 		return ErrNotJSON2
 	}
+	if kind == "detached" {
+		x := gjson.ParseBytes(line)
+		s.detached = append(s.detached, fmt.Sprintf(
+			"the budget detached %q: its data covers the first %.1f s",
+			x.Get("probe").String(), x.Get("covered_ns").Float()/1e9,
+		))
+	}
 	if kind == "map" && !asked {
 		if s.last == nil {
 			s.last = map[string][]byte{}
@@ -173,6 +184,9 @@ func (r *Runs) Fold(s *Stream) error {
 	}
 	if len(s.last) == 0 {
 		return fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", s.Name, ErrNotJSON2)
+	}
+	for _, text := range s.detached {
+		r.Partial = append(r.Partial, s.Name+": "+text)
 	}
 	for name, line := range s.last {
 		if !gjson.ValidBytes(line) {
@@ -560,6 +574,7 @@ func (r *Runs) Add(o *Runs) error {
 	for h := range o.hosts {
 		r.hosts[h] = true
 	}
+	r.Partial = append(r.Partial, o.Partial...)
 	for name, x := range o.maps {
 		m := r.maps[name]
 		if m == nil {

@@ -291,3 +291,22 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestPartial: a run whose budget detached a probe is merged, and named.
+func TestPartial(t *testing.T) {
+	const line = `{"type": "map", "name": "@n", "shape": "count", "object": "x", "host": "h", "signed": false, "entries": [{"value": 5}]}`
+	const detached = `{"type": "detached", "time": "2026-01-01T00:00:00Z", "probe": "kprobe:f", "line": 3, "col": 1, "covered_ns": 20100000000}`
+	r, other := &Runs{}, &Runs{}
+	for stream, text := range map[string]string{"web1": detached + "\n" + line, "web2": line} {
+		if _, err := other.Read(stream, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Add(other); err != nil {
+		t.Fatal(err)
+	}
+	const want = `web1: the budget detached "kprobe:f": its data covers the first 20.1 s`
+	if len(r.Partial) != 1 || r.Partial[0] != want || string(r.AppendText(nil, "@n")) != "@n: 10\n" {
+		t.Errorf("%q, %s", r.Partial, r.AppendText(nil, "@n"))
+	}
+}

@@ -62,9 +62,11 @@ type Options struct {
 	Filter   *filter.Filter    // of plans that are filtered; nil: none
 	// MaxMemory limits the kernel memory of the maps, in bytes; 0: no limit.
 	MaxMemory uint64
-	BTF       string // file or directory with the kernel's types; "": the kernel's own
-	LogLevel  int    // 1: the kernel's verifier log of every program is kept
-	Log       func(program, text string)
+	// MemoryFrom is where MaxMemory is set, if it is not an option.
+	MemoryFrom string
+	BTF        string // file or directory with the kernel's types; "": the kernel's own
+	LogLevel   int    // 1: the kernel's verifier log of every program is kept
+	Log        func(program, text string)
 }
 
 // Load loads an object. Its error is a *report.Error if it has a position in the script.
@@ -101,7 +103,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		p := &exp.Plans[i]
 		copies += permit.ProgramMemory(o.Spec.Programs[p.Prog.Name], p.NumPrograms())
 	}
-	if err := permit.CheckMemory(o, cpus, copies, opts.MaxMemory); err != nil {
+	if err := permit.CheckMemory(o, cpus, copies, opts.MaxMemory, opts.MemoryFrom); err != nil {
 		return nil, err
 	}
 	l := &Loaded{}

@@ -48,6 +48,14 @@ const (
 	UpHelp   = "1 while the object runs, 0 once it has ended."
 	Lost     = "btc_lost"
 	LostHelp = "What was lost, by cause: events, map (full), scratch, stack."
+	// The following are there if the run has a budget.
+	ProbeLabel       = "probe"
+	ProbeUp          = "btc_probe_up"
+	ProbeUpHelp      = "1 while the probe is attached, 0 once the budget has detached it."
+	ProbeCovered     = "btc_probe_covered_seconds"
+	ProbeCoveredHelp = "How long the probe was attached: the time that its data covers."
+	ProbeCPU         = "btc_probe_cpu_seconds"
+	ProbeCPUHelp     = "CPU time that the programs of the probe took, without the probe's own cost."
 )
 
 // reserved are label names that the format or the exporter uses itself.
@@ -57,7 +65,13 @@ var reserved = map[string]bool{ObjectLabel: true, "le": true, "quantile": true}
 // the maps that are not metrics because their values are not numbers. object is the object's name,
 // such as "reads" for reads.o; names of metrics are btc_OBJECT_MAP_UNIT.
 func Of(m *manifest.Manifest, object string) (list []Metric, left []string) {
-	used := map[string]bool{Up: true, Lost + "_total": true}
+	used := map[string]bool{
+		Up:                  true,
+		Lost + "_total":     true,
+		ProbeUp:             true,
+		ProbeCovered:        true,
+		ProbeCPU + "_total": true,
+	}
 	for i := range m.Maps {
 		x := &m.Maps[i]
 		if !strings.HasPrefix(x.Name, "@") {

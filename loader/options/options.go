@@ -47,6 +47,7 @@ type Values struct {
 	Allow     []string
 	Unsafe    bool
 	MaxMemory string
+	Budget    string // a share of one CPU
 	DryRun    bool
 	Remote    bool
 	Modes     []string
@@ -146,6 +147,9 @@ func (v *Values) Table() option.Table {
 			Help: "allow all of these"},
 		{Name: "max-memory", Value: "SIZE", Group: permissions, To: &v.MaxMemory,
 			Help: "refuse maps that need more memory when full, such as 512M; default: half of this machine's memory"},
+
+		{Name: "budget", Value: "PERCENT", Group: permissions, To: &v.Budget,
+			Help: "detach the most expensive probe while all programs together take more than PERCENT of one CPU, such as 1%, in two windows of 10 s in a row"},
 
 		{Name: "dry-run", Group: other, To: &v.DryRun,
 			Help: "load the programs, which the kernel then verifies, and end: attach and run nothing"},
@@ -330,6 +334,12 @@ func (v *Values) Check() error {
 	}
 	if len(v.Modes) > 0 && v.Every != 0 {
 		return fmt.Errorf("--%s has no maps to show: it cannot be combined with --every", v.Modes[0])
+	}
+	if len(v.Modes) > 0 && v.Budget != "" {
+		return fmt.Errorf(
+			"--%s attaches nothing that could cost more than a budget: it cannot be combined with --budget",
+			v.Modes[0],
+		)
 	}
 	if v.Rotate != "" && v.Output == "" {
 		return errors.New("--rotate needs a file: name it with -o")

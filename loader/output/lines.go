@@ -5,6 +5,7 @@ package output
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
@@ -119,6 +120,26 @@ func (j *lines) Diagnostic(d *Diagnostic) {
 	}
 	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(file))
 	j.end(fmt.Appendf(dst, `, "line": %d, "col": %d`, line, col))
+}
+
+func (j *lines) Detached(d *Detachment) {
+	dst := format.AppendQuoted(append(j.begin("detached", nil), `, "probe": `...), []byte(d.Probe))
+	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(j.Manifest.Script.File))
+	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "reason": "budget", "budget": %g`, d.Pos.Line, d.Pos.Col, d.Budget)
+	dst = fmt.Appendf(
+		dst,
+		`, "share": [%.6g, %.6g], "share_of_all": [%.6g, %.6g]`,
+		d.Share[0],
+		d.Share[1],
+		d.All[0],
+		d.All[1],
+	)
+	dst = fmt.Appendf(
+		dst, `, "from": "%s", "to": "%s", "covered_ns": %d`,
+		d.From.UTC().Format(time.RFC3339Nano), d.To.UTC().Format(time.RFC3339Nano), d.To.Sub(d.From).Nanoseconds(),
+	)
+	j.end(dst)
+	j.Out.Idle()
 }
 
 func (j *lines) Lost(n uint64) { j.count("lost_events", "events", n) }

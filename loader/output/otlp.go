@@ -233,9 +233,42 @@ func (o *otlpSink) document(maps func(show func(*Map)), up int64) {
 		}
 		dst = append(dst, `]}},`...)
 	}
+	dst = o.costs(dst)
 	dst = o.family(dst, metrics.Up, metrics.UpHelp, "", `"gauge":{`)
 	dst = strconv.AppendInt(append(o.point(dst, nil, nil), `,"asInt":"`...), up, 10)
 	o.text.Out.Write(append(append(dst, `"}]}}`...), requestEnd...))
+}
+
+// costs appends what the probes of a run with a budget cost.
+func (o *otlpSink) costs(dst []byte) []byte {
+	all := o.text.costs()
+	for _, m := range costMetrics {
+		if len(all) == 0 {
+			break
+		}
+		unit := ""
+		if m.unit != "" {
+			unit = "s"
+		}
+		dst = o.family(dst, m.name, m.help, unit, kindData[m.kind])
+		for i := range all {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = o.point(dst, []string{metrics.ProbeLabel}, []string{all[i].Probe})
+			dst = append(strconv.AppendFloat(append(dst, `,"asDouble":`...), m.value(&all[i]), 'g', -1, 64), '}')
+		}
+		dst = append(dst, `]}},`...)
+	}
+	return dst
+}
+
+// Detached writes a record.
+func (o *otlpSink) Detached(d *Detachment) {
+	o.record("detached", severityWarn, d.Pos, []byte(d.Text()), func(dst []byte) []byte {
+		dst = otlpAttribute(append(dst, ','), "btc.probe", d.Probe)
+		return otlpInt(append(dst, ','), "btc.covered_ns", d.To.Sub(d.From).Nanoseconds())
+	})
 }
 
 // family appends the start of a metric, up to its data points.

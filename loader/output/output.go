@@ -44,6 +44,8 @@ type Sink interface {
 
 	// Diagnostic is a message about the script.
 	Diagnostic(d *Diagnostic)
+	// Detached reports a probe that was detached during the run.
+	Detached(d *Detachment)
 	// Lost reports events that found no room in the buffer.
 	Lost(n uint64)
 
@@ -81,14 +83,51 @@ type Run struct {
 	// MaxSeries is how many series a metric has at most; 0: DefaultMaxSeries.
 	MaxSeries int
 	// Losses returns what was lost since the start, by cause.
-	Losses  func() []Loss
-	Started time.Time // when the run began
+	Losses func() []Loss
+	// Detachments returns the probes that were detached during the run, Costs what each attach
+	// point cost; nil without a budget.
+	Detachments func() []Detachment
+	Costs       func() []Cost
+	Started     time.Time // when the run began
 }
 
 // Loss is how much was lost for a cause: events, map, scratch, stack.
 type Loss struct {
 	Cause string
 	N     uint64
+}
+
+func (r *Run) detachments() []Detachment {
+	if r.Detachments == nil {
+		return nil
+	}
+	return r.Detachments()
+}
+
+func (r *Run) costs() []Cost {
+	if r.Costs == nil {
+		return nil
+	}
+	return r.Costs()
+}
+
+// Detachment is a probe that was detached because the programs cost more than their budget.
+type Detachment struct {
+	Probe    string // as the script has it
+	Pos      manifest.Pos
+	From, To time.Time     // what its data covers
+	Run      time.Duration // how long the run takes so far
+	// Budget, and the shares of the last two windows of this probe and of all: 1 is one CPU.
+	Budget     float64
+	Share, All [2]float64
+}
+
+// Cost is what an attach point took until the last window of the budget ended.
+type Cost struct {
+	Probe    string
+	Attached bool
+	Covered  time.Duration // since the start, until now or the detachment
+	Used     time.Duration // CPU time
 }
 
 // Map is a map as it was read.

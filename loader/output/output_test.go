@@ -143,6 +143,13 @@ var reports = []struct {
 		s.Diagnostic(&Diagnostic{Kind: "runtime_error", Severity: "WARNING", Pos: manifest.Pos{Line: 2, Col: 12}, Text: "zero", Muted: true})
 	}},
 	{"lost events", func(s Sink) { s.Lost(7) }},
+	{"detached", func(s Sink) {
+		from := time.Unix(1700000000, 0)
+		s.Detached(&Detachment{
+			Probe: "kprobe:f", Pos: manifest.Pos{Line: 2, Col: 1, EndCol: 9}, From: from, To: from.Add(20 * time.Second), Run: 35 * time.Second,
+			Budget: 0.01, Share: [2]float64{0.031, 0.0325}, All: [2]float64{0.04, 0.0415},
+		})
+	}},
 	{"snapshot", func(s Sink) { s.Snapshot(exported) }},
 	{"tests", func(s Sink) {
 		s.BeginTrials("test", []string{"a", "b"})

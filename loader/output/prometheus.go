@@ -96,6 +96,7 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 			)
 		}
 	}
+	dst = x.costs(dst)
 	up := "0"
 	if running {
 		up = "1"
@@ -113,6 +114,57 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 		dst = append(dst, "# EOF\n"...)
 	}
 	out.End(dst)
+}
+
+// Detached says once on the error output what each document has as a metric.
+func (x *exposition) Detached(d *Detachment) { x.text.Detached(d) }
+
+// costs appends what the probes of a run with a budget cost.
+func (x *exposition) costs(dst []byte) []byte {
+	all := x.text.costs()
+	if len(all) == 0 {
+		return dst
+	}
+	for _, m := range costMetrics {
+		name, suffix := m.name, ""
+		if m.kind == metrics.Counter {
+			suffix = "_total"
+		}
+		dst = x.head(dst, name, string(m.kind), m.help, m.unit)
+		for i := range all {
+			number := strconv.AppendFloat(nil, m.value(&all[i]), 'g', -1, 64)
+			dst = x.line(dst, name+suffix, []string{metrics.ProbeLabel}, []string{all[i].Probe}, "", "", number)
+		}
+	}
+	return dst
+}
+
+// costMetrics are the metrics of the probes of a run with a budget.
+var costMetrics = []struct {
+	name, help, unit string
+	kind             metrics.Kind
+	value            func(*Cost) float64
+}{
+	{metrics.ProbeUp, metrics.ProbeUpHelp, "", metrics.Gauge, func(c *Cost) float64 {
+		if c.Attached {
+			return 1
+		}
+		return 0
+	}},
+	{
+		metrics.ProbeCovered,
+		metrics.ProbeCoveredHelp,
+		"seconds",
+		metrics.Gauge,
+		func(c *Cost) float64 { return c.Covered.Seconds() },
+	},
+	{
+		metrics.ProbeCPU,
+		metrics.ProbeCPUHelp,
+		"seconds",
+		metrics.Counter,
+		func(c *Cost) float64 { return c.Used.Seconds() },
+	},
 }
 
 // head appends the lines before a metric's samples. In OpenMetrics the family name of a

@@ -4,6 +4,7 @@ package output
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -104,6 +105,53 @@ func (t *text) Diagnostic(d *Diagnostic) {
 	}
 }
 
+// Detached reports a probe at once, and End shows it beside the maps.
+func (t *text) Detached(d *Detachment) {
+	f := &report.Error{Script: &t.Manifest.Script, Pos: d.Pos, Text: d.Text()}
+	t.Message(f.Message("WARNING"))
+}
+
+// Text says why a probe was detached.
+func (d *Detachment) Text() string {
+	return fmt.Sprintf(
+		"%s was detached after %s: it took %s and %s of a CPU in the last two windows, all probes together %s and %s, and the budget is %s",
+		d.Probe,
+		seconds(d.To.Sub(d.From)),
+		percent(d.Share[0]),
+		percent(d.Share[1]),
+		percent(d.All[0]),
+		percent(d.All[1]),
+		percent(d.Budget),
+	)
+}
+
+// covered are the lines of a report about probes whose data covers only a part of the run.
+func (t *text) covered(dst []byte) []byte {
+	for _, d := range t.detachments() {
+		dst = fmt.Appendf(
+			dst,
+			"Detached by the budget of %s: %s covers %s to %s, the first %s of %s\n",
+			percent(
+				d.Budget,
+			),
+			d.Probe,
+			d.From.Format(clock),
+			d.To.Format(clock),
+			seconds(d.To.Sub(d.From)),
+			seconds(d.Run),
+		)
+	}
+	return dst
+}
+
+// clock is a time of day.
+const clock = "15:04:05"
+
+// percent is a share of one CPU.
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + "%" }
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
+
 func (t *text) Lost(n uint64) { t.Tell(fmt.Sprintf("Lost %d events", n)) }
 
 const (
@@ -185,11 +233,11 @@ func (t *text) EndTrials() {
 
 // Snapshot begins with an empty line, which separates it from the one before.
 func (t *text) Snapshot(maps func(show func(*Map))) {
-	t.Out.Write([]byte("\n"))
+	t.Out.Write(t.covered([]byte("\n")))
 	maps(t.Map)
 }
 
 func (t *text) End(maps func(show func(*Map))) {
-	t.Out.Write([]byte("\n\n"))
+	t.Out.Write(t.covered([]byte("\n\n")))
 	maps(t.Map)
 }

@@ -18,6 +18,17 @@ const (
 	Pins         Permission = "pins"          // leave programs in the BPF file system
 )
 
+// Permissions that only a policy has: without one, whoever runs btrun needs none.
+const (
+	Command Permission = "command" // run the command of -c
+	Output  Permission = "output"  // write the files of -o and --capture
+	Read    Permission = "read"    // print files with cat(), read those of --btf and --traceable-functions
+	Unsafe  Permission = "unsafe"  // --unsafe
+)
+
+// OfPolicy lists the permissions that a policy can grant besides those of All.
+var OfPolicy = []Permission{Command, Output, Read, Unsafe}
+
 // All lists the permissions with their descriptions for --help.
 var All = []struct {
 	Name Permission

@@ -31,6 +31,11 @@ type Description struct {
 	Kfuncs      []string     `json:"kfuncs"`    // kernel functions
 	MapBytes    int          `json:"map_bytes"` // on this machine, when full, but for the ring buffer
 	Maps        []MapText    `json:"maps"`
+	// Policy is the file of the host's policy, "" if there is none; Refuses are what it refuses of
+	// the object, and Limits what it sets.
+	Policy  string   `json:"policy,omitempty"`
+	Refuses []string `json:"policy_refuses,omitempty"`
+	Limits  []string `json:"policy_limits,omitempty"`
 }
 
 // ActionText is an Action.
@@ -126,7 +131,7 @@ func reads(m *manifest.Manifest) []string {
 // by hand because encoding/json would cost btrun 246 KB.
 func (d *Description) JSON() []byte {
 	j := &jsonWriter{}
-	j.object(1, []member{
+	all := []member{
 		{
 			"object",
 			d.Object,
@@ -146,7 +151,16 @@ func (d *Description) JSON() []byte {
 		{"maps", rows(d.Maps, func(x MapText) []member {
 			return []member{{"name", x.Name}, {"shape", x.Shape}, {"entries", x.Entries}, {"bytes", x.Bytes}}
 		})},
-	})
+	}
+	if d.Policy != "" {
+		all = append(
+			all,
+			member{"policy", d.Policy},
+			member{"policy_refuses", d.Refuses},
+			member{"policy_limits", d.Limits},
+		)
+	}
+	j.object(1, all)
 	return append(j.out, '\n')
 }
 
@@ -244,6 +258,18 @@ func (d *Description) Print(w io.Writer) {
 	fmt.Fprintf(w, "\nMaps, %s on this machine when full:\n", Size(uint64(d.MapBytes)))
 	for _, x := range d.Maps {
 		fmt.Fprintf(w, "  %s (%s), up to %d elements, %s\n", x.Name, x.Shape, x.Entries, Size(uint64(x.Bytes)))
+	}
+	if d.Policy != "" {
+		fmt.Fprintf(w, "\nThe policy of this host, %s:\n", d.Policy)
+		for _, text := range d.Refuses {
+			fmt.Fprintln(w, "  refuses", text)
+		}
+		for _, text := range d.Limits {
+			fmt.Fprintln(w, "  limits", text)
+		}
+		if len(d.Refuses)+len(d.Limits) == 0 {
+			fmt.Fprintln(w, "  permits it")
+		}
 	}
 	fmt.Fprintf(w, "\nBPF helpers it calls:\n  %s\n", strings.Join(d.Helpers, ", "))
 }

@@ -70,10 +70,15 @@ func ProgramMemory(s *ebpf.ProgramSpec, n int) uint64 {
 }
 
 // CheckMemory refuses maps and programs that together take more than limit bytes; 0 means no limit.
-// Programs is what all copies of programs take (ProgramMemory), in bytes.
-func CheckMemory(o *object.Object, cpus int, programs, limit uint64) error {
+// Programs is what all copies of programs take (ProgramMemory), in bytes. From says where the limit
+// is from, where no option can raise it.
+func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string) error {
 	if limit == 0 {
 		return nil
+	}
+	change := "change it with --max-memory"
+	if from != "" {
+		change = "it is from " + from
 	}
 	total, largest, most := programs, "", uint64(0)
 	for name, s := range o.Spec.Maps {
@@ -87,11 +92,12 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64) error {
 	}
 	if programs > most {
 		return fmt.Errorf(
-			"the object would take %s on this machine of %d CPUs, %s of it copies of its programs, and the limit is %s: set another with --max-memory",
+			"the object would take %s on this machine of %d CPUs, %s of it copies of its programs, and the limit is %s: %s",
 			Size(total),
 			cpus,
 			Size(programs),
 			Size(limit),
+			change,
 		)
 	}
 	for i := range o.Manifest.Maps {
@@ -100,12 +106,13 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64) error {
 		}
 	}
 	return fmt.Errorf(
-		"the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: change it with --max-memory",
+		"the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: %s",
 		Size(total),
 		cpus,
 		Size(most),
 		largest,
 		Size(limit),
+		change,
 	)
 }
 

@@ -218,6 +218,56 @@ func HelperName(f asm.BuiltinFunc) string {
 type Grants struct {
 	All   bool // --unsafe
 	given map[Permission][]string
+	// limit is what the host's policy permits, which limitAt names; nil: all.
+	limit   *Grants
+	limitAt string
+}
+
+// Limit bounds what can be granted by what a policy permits. at is the file and line that says
+// so. More than that is an error, and so is a later grant of it.
+func (g *Grants) Limit(by *Grants, at string) error {
+	g.limit, g.limitAt = by, at
+	if g.All && !by.All {
+		return fmt.Errorf("--unsafe is not permitted on this host: %s", g.limitedTo())
+	}
+	for _, p := range permission.All {
+		for _, path := range g.given[p.Name] {
+			if _, ok := by.Root(&Action{Permission: p.Name, Path: path}); by.All || ok && p.Path ||
+				!p.Path && by.Has(p.Name) {
+				continue
+			}
+			text := string(p.Name)
+			if p.Path {
+				text += "=" + path
+			}
+			return fmt.Errorf("--allow %s is not permitted on this host: %s", text, g.limitedTo())
+		}
+	}
+	return nil
+}
+
+// limitedTo says what the policy permits.
+func (g *Grants) limitedTo() string { return g.limitAt + " permits " + g.limit.String() }
+
+// String lists what is granted, such as "signal, files=/tmp", or "nothing".
+func (g *Grants) String() string {
+	var all []string
+	if g.All {
+		all = append(all, string(permission.Unsafe))
+	}
+	for _, p := range permission.All {
+		for _, path := range g.given[p.Name] {
+			if text := string(p.Name); p.Path {
+				all = append(all, text+"="+path)
+			} else {
+				all = append(all, text)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return "nothing"
+	}
+	return strings.Join(slices.Compact(all), ", ")
 }
 
 // Allow returns a permission: "system", or "files=DIR".
@@ -252,22 +302,37 @@ func (g *Grants) Allow(text string) error {
 // Has reports whether a permission without a path was granted.
 func (g *Grants) Has(p Permission) bool { return g.All || len(g.given[p]) > 0 }
 
-// covers reports whether the operator allows an action.
-func (g *Grants) covers(a *Action) bool {
+// Covers reports whether the operator allows an action.
+func (g *Grants) Covers(a *Action) bool { return g.grants(a) && (g.limit == nil || g.limit.grants(a)) }
+
+// grants reports whether an action is granted, whatever the policy permits.
+func (g *Grants) grants(a *Action) bool {
 	if g.All {
 		return true
 	}
 	if a.Path == "" {
 		return a.Permission != none && len(g.given[a.Permission]) > 0
 	}
-	_, ok := g.Root(a)
+	_, ok := g.root(a)
 	return ok
 }
 
 // Root is the directory that the operator named for an action's file: the file must be
 // opened below it. A file that was named itself has the directory that it is in, and so
-// has any file with --unsafe.
+// has any file with --unsafe. Where a policy names directories, the directory is one of them, for
+// what is below it may be another's.
 func (g *Grants) Root(a *Action) (dir string, ok bool) {
+	if g.limit != nil && !g.limit.All {
+		if !g.grants(a) {
+			return "", false
+		}
+		return g.limit.root(a)
+	}
+	return g.root(a)
+}
+
+// root is Root, whatever the policy permits.
+func (g *Grants) root(a *Action) (dir string, ok bool) {
 	for _, root := range g.given[a.Permission] {
 		if root == a.Path {
 			return filepath.Dir(a.Path), true
@@ -315,14 +380,18 @@ func (g *Grants) PinDir(path string) (dir *os.File, name string, err error) {
 // *report.Error that names the first such clause of the script.
 func (g *Grants) Check(o *object.Object) error {
 	for _, a := range Actions(o) {
-		if !g.covers(&a) {
-			return refusal(&o.Manifest.Script, &a)
+		if !g.Covers(&a) {
+			f := refusal(&o.Manifest.Script, &a)
+			if g.limit != nil && !g.limit.grants(&a) {
+				f.Hint = "no option allows it on this host: " + g.limitedTo()
+			}
+			return f
 		}
 	}
 	return nil
 }
 
-func refusal(script *manifest.Script, a *Action) error {
+func refusal(script *manifest.Script, a *Action) *report.Error {
 	f := &report.Error{Script: script, Pos: a.Pos}
 	switch {
 	case a.Permission == ProbeAddress:

@@ -43,6 +43,10 @@ func IsChild(args []string) bool { return len(args) > 3 && args[0] == childName 
 
 // BecomeChild does what the stub does; it returns only on error.
 func BecomeChild(args []string) error {
+	// Whoever starts a set-user-ID program chooses its arguments.
+	if unix.Getuid() != unix.Geteuid() {
+		return errors.New("a set-user-ID btrun starts no command")
+	}
 	path, name, args := args[1], args[2], args[3:]
 	tasks, _ := os.ReadDir("/proc/self/task")
 	for _, t := range tasks {

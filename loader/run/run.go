@@ -34,6 +34,7 @@ import (
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/permit"
+	"btc/loader/policy"
 	"btc/loader/report"
 	"btc/loader/resolve"
 	"btc/loader/symbols"
@@ -60,11 +61,18 @@ type Options struct {
 	NoWarnings bool
 	Allow      permit.Grants // what the operator allows the object to do
 	MaxMemory  uint64        // bytes of all maps together; 0: no limit
-	DryRun     bool          // load the programs, and attach and run nothing
-	Functions  string        // file that lists the traceable kernel functions; "": as listed by the kernel
-	Every      time.Duration // show all maps so often; 0: at the end only
-	Object     string        // name of the object in metrics
-	MaxSeries  int           // series of a metric; 0: output.DefaultMaxSeries
+	// Budget is the most that the programs may cost, 1 being one CPU; 0: no limit. Programs over it
+	// are detached.
+	Budget float64
+	// budgetWindow is the time of a window of the budget; 0: the usual one.
+	budgetWindow time.Duration
+	// Policy bounds what the other options permit; nil: that of this host.
+	Policy    *policy.Policy
+	DryRun    bool          // load the programs, and attach and run nothing
+	Functions string        // file that lists the traceable kernel functions; "": as listed by the kernel
+	Every     time.Duration // show all maps so often; 0: at the end only
+	Object    string        // name of the object in metrics
+	MaxSeries int           // series of a metric; 0: output.DefaultMaxSeries
 	// MakesFiles means that Out creates files during the run.
 	MakesFiles bool
 	Mode       string // "test", "bench": run these programs and attach nothing
@@ -107,10 +115,12 @@ type session struct {
 	expansion *attach.Expansion
 	loaded    *load.Loaded
 	child     *child
-	links     []io.Closer
-	freeing   sync.WaitGroup   // links still being freed after detach
-	watched   map[uint64][]int // links of watchpoints by address
-	attached  int              // attach sites
+	// memoryFrom is where MaxMemory of the options is from, if the policy lowered it.
+	memoryFrom string
+	links      []io.Closer
+	freeing    sync.WaitGroup   // links still being freed after detach
+	watched    map[uint64][]int // links of watchpoints by address
+	attached   int              // attach sites
 
 	events *source
 	// packets is nil when the script has no skboutput().
@@ -139,6 +149,7 @@ type session struct {
 	targets targets // the processes of -p
 
 	snapshots snapshots
+	budget    *budget // nil: none
 
 	hotplug     *attach.Hotplug // nil: no probe is on each CPU
 	hotplugNext time.Time
@@ -168,9 +179,34 @@ type session struct {
 //lint:ignore ST1005 bpftrace's words
 var ErrNoProbes = errors.New("No probes to attach")
 
+// bound applies the policy of the host to the options.
+func (s *session) bound() error {
+	if s.opts.Policy == nil {
+		var err error
+		if s.opts.Policy, err = policy.Host(); err != nil {
+			return err
+		}
+	}
+	l := policy.Limits{
+		Allow: &s.opts.Allow, Budget: s.opts.Budget, MaxMemory: s.opts.MaxMemory, Timeout: s.opts.Timeout,
+		Command: s.opts.Command, Files: []string{s.opts.BTF, s.opts.Functions},
+	}
+	if err := s.opts.Policy.Apply(&l); err != nil {
+		return err
+	}
+	if l.MaxMemory != s.opts.MaxMemory {
+		s.memoryFrom = s.opts.Policy.MemoryFrom()
+	}
+	s.opts.Budget, s.opts.MaxMemory, s.opts.Timeout = l.Budget, l.MaxMemory, l.Timeout
+	return nil
+}
+
 // prepare does all that can fail without touching the kernel's state.
 func (s *session) prepare() error {
 	m := s.manifest
+	if err := s.bound(); err != nil {
+		return err
+	}
 	if here := arch.HostLabel(); !slices.Contains(m.Arches, here) {
 		return fmt.Errorf(
 			"%s is compiled for %s, this machine is %s",
@@ -195,6 +231,9 @@ func (s *session) prepare() error {
 	}
 	if pos, err := manifest.FillTexts(m, values); err != nil {
 		return &report.Error{Script: &m.Script, Pos: pos, Text: err.Error(), Severe: true}
+	}
+	if err := s.opts.Policy.Object(s.object); err != nil {
+		return err
 	}
 	if err := s.opts.Allow.Check(s.object); err != nil {
 		return err
@@ -234,11 +273,17 @@ func (s *session) prepare() error {
 	if err != nil {
 		return err
 	}
+	if err := s.opts.Policy.Sites(m, s.expansion); err != nil {
+		return err
+	}
 	for _, w := range s.expansion.Warnings {
 		s.warn(w)
 	}
 	if total, _ := s.expansion.Count(); total == 0 || s.opts.Mode != "" && !s.hasKind(s.opts.Mode) {
 		return s.errNone()
+	}
+	if err := s.openBudget(); err != nil {
+		return err
 	}
 	if s.opts.Command != "" && !s.opts.DryRun {
 		stub := openStub()
@@ -258,7 +303,9 @@ func (s *session) filterOptions() filter.Options {
 
 func (s *session) load(values map[string][]byte) error {
 	s.warnLarge()
-	opts := load.Options{Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, Filter: s.filter}
+	opts := load.Options{
+		Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, MemoryFrom: s.memoryFrom, Filter: s.filter,
+	}
 	if s.child != nil {
 		opts.ChildPID = s.child.pid
 	}
@@ -334,7 +381,9 @@ func (s *session) start() error {
 		plan := &s.expansion.Plans[i]
 		aopts.Made = s.progress.count("attaching", s.expansion)
 		made, err := attach.Attach(plan, s.loaded.Programs[i], aopts, s.host)
+		from := len(s.links)
 		s.links = append(s.links, made.Links...)
+		s.addToBudget(plan, s.loaded.Programs[i], from)
 		if plan.Prog.Kind == probe.Watchpoint {
 			s.watch(plan.Prog.Attach.Addr, len(made.Links))
 		}
@@ -480,6 +529,7 @@ func (s *session) loop() error {
 	}
 	s.setAlarms()
 	s.startSnapshots()
+	s.startBudget()
 	defer s.startTimeout()()
 	// The begin and end programs run on the main thread, which is locked to this goroutine.
 	// The reader of the events is not locked to a thread: its waits are the runtime's own.
@@ -595,6 +645,7 @@ func (s *session) tick() {
 	s.reportSuppressed(false)
 	now := time.Now()
 	s.snapshot(now)
+	s.checkBudget(now)
 	if now.After(s.hotplugNext) {
 		s.hotplugNext = now.Add(hotplugInterval)
 		s.checkCgroups()
@@ -690,6 +741,7 @@ func (s *session) close() {
 	}
 	s.packets.close()
 	s.closeAlarms()
+	s.budget.close()
 	if s.events != nil {
 		s.events.close()
 	}

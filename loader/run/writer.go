@@ -44,7 +44,8 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
 		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, Tell: s.tell,
 		Post:   func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) },
-		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Losses: s.lossCounts, Started: time.Now(),
+		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: time.Now(),
+		Losses: s.lossCounts, Detachments: s.detachments, Costs: s.costs,
 	}
 	w.sink = s.opts.Format.New(w.Run)
 	return w

@@ -13,6 +13,7 @@ import (
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
+	"btc/loader/policy"
 	"btc/loader/render"
 	"btc/loader/run"
 )
@@ -92,6 +93,11 @@ func parseArgs(args []string) (*arguments, error) {
 			return o, fmt.Errorf("--max-memory: %w", err)
 		}
 	}
+	if o.Budget != "" {
+		if o.run.Budget, err = policy.ParseBudget(o.Budget); err != nil {
+			return o, fmt.Errorf("--budget: %w", err)
+		}
+	}
 	if o.run.Format.Metrics && o.run.Mode != "" {
 		return o, fmt.Errorf("-f %s has metrics: it cannot be combined with --%s", o.run.Format.Name, o.run.Mode)
 	}
@@ -111,6 +117,22 @@ func parseArgs(args []string) (*arguments, error) {
 	}
 	o.scriptArgs(line.After)
 	return o, nil
+}
+
+// bound reads the policy of the host and holds the options against it that a run knows nothing of.
+func (o *arguments) bound() (err error) {
+	if o.run.Policy, err = policy.Host(); err != nil {
+		return err
+	}
+	for _, path := range []string{o.Output, o.Capture} {
+		if err := o.run.Policy.Output(path); err != nil {
+			return err
+		}
+	}
+	if o.MaxMemory == "" {
+		return nil
+	}
+	return o.run.Policy.Memory(o.run.MaxMemory)
 }
 
 // scriptArgs accepts what follows "--": --name=value and --name for getopt, everything else as

@@ -25,6 +25,7 @@ import (
 	"btc/loader/format"
 	"btc/loader/host"
 	"btc/loader/options"
+	"btc/loader/policy"
 	"btc/loader/report"
 	"btc/loader/run"
 )
@@ -53,6 +54,9 @@ func Run(args []string, s Streams) (exit int) {
 	stdout, stderr := s.Out, s.Err
 	o, err := parseArgs(args)
 	stderr = shown(o, stderr) // errors quote files
+	if err == nil && !o.Version && !o.Help {
+		err = o.bound()
+	}
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
@@ -158,8 +162,13 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
 	}
+	if err := o.run.Policy.Apply(&policy.Limits{Allow: &o.run.Allow, Files: []string{o.run.Functions}}); err != nil {
+		fmt.Fprintf(stderr, "btrun: %v\n", err)
+		return 1
+	}
 	out := bufio.NewWriter(stdout) // kernels have some 50,000 functions
 	defer out.Flush()
+	hidden := 0
 	for _, pattern := range strings.Split(strings.Join(o.patterns, ","), ",") {
 		points, err := attach.List(
 			h,
@@ -171,6 +180,10 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 			return 1
 		}
 		for _, p := range points {
+			if !o.run.Policy.Listed(p) {
+				hidden++
+				continue
+			}
 			fmt.Fprintln(out, printable(p))
 			if !o.run.Verbose {
 				continue
@@ -179,6 +192,15 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 				fmt.Fprintln(out, "    "+printable(arg))
 			}
 		}
+	}
+	if hidden > 0 && !o.run.NoWarnings {
+		out.Flush()
+		fmt.Fprintf(
+			stderr,
+			"btrun: %d attach points are not listed: %s does not permit them\n",
+			hidden,
+			o.run.Policy.ProbesAt(),
+		)
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/loader/permit"
+	"btc/loader/policy"
 )
 
 // inspect lists what an object may do, without loading anything.
@@ -25,6 +26,10 @@ func inspect(o *arguments, stdout, stderr io.Writer) int {
 		return 1
 	}
 	d := permit.Describe(obj, cpus)
+	if o.run.Policy != nil {
+		d.Policy = policy.Path
+		d.Refuses, d.Limits = o.run.Policy.Describe(obj, uint64(d.MapBytes))
+	}
 	if o.run.Format.JSON {
 		stdout.Write(d.JSON())
 		return 0

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"btc/internal/arch"
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/internal/safefile"
+	"btc/loader/attach"
+	"btc/loader/object"
+	"btc/loader/permission"
+	"btc/loader/permit"
+	"btc/loader/report"
+	"btc/loader/resolve"
+)
+
+// Limits are the options of a run that a policy bounds.
+type Limits struct {
+	Allow     *permit.Grants
+	Budget    float64       // share of one CPU; 0: none
+	MaxMemory uint64        // bytes; 0: none
+	Timeout   time.Duration // 0: none
+	Command   string        // of -c
+	Files     []string      // that options have read
+}
+
+// Apply bounds the options of a run: what asks for more than the policy permits is an error, and
+// what is not set is set to the most that it permits.
+func (p *Policy) Apply(l *Limits) error {
+	if p == nil {
+		return nil
+	}
+	if p.grants != nil {
+		if err := l.Allow.Limit(p.grants, p.At("allow")); err != nil {
+			return err
+		}
+	}
+	if l.Command != "" && !p.permits(permission.Command) {
+		return p.lacks(permission.Command, "-c")
+	}
+	for _, path := range l.Files {
+		if path != "" && !p.permits(permission.Read) {
+			return p.lacks(permission.Read, "reading "+path)
+		}
+	}
+	if p.budget > 0 {
+		if l.Budget > p.budget {
+			return p.more("budget", FormatBudget(l.Budget), FormatBudget(p.budget))
+		}
+		if l.Budget == 0 {
+			l.Budget = p.budget
+		}
+	}
+	if p.time > 0 {
+		if l.Timeout > p.time {
+			return p.more("timeout", l.Timeout.String(), p.time.String())
+		}
+		if l.Timeout == 0 {
+			l.Timeout = p.time
+		}
+	}
+	if p.memory > 0 && (l.MaxMemory == 0 || l.MaxMemory > p.memory) {
+		l.MaxMemory = p.memory
+	}
+	return nil
+}
+
+// Memory refuses a limit of the maps, in bytes, that someone asks for and that is more than the
+// policy permits.
+func (p *Policy) Memory(asked uint64) error {
+	if p != nil && p.memory > 0 && asked > p.memory {
+		return p.more("max-memory", permit.Size(asked), permit.Size(p.memory))
+	}
+	return nil
+}
+
+// keys are the keys of the file for options with other names.
+var keys = map[string]string{"timeout": "max_duration", "max-memory": "max_memory"}
+
+// more is the error of an option with too large a value.
+func (p *Policy) more(option, asked, most string) error {
+	key := option
+	if k := keys[option]; k != "" {
+		key = k
+	}
+	return fmt.Errorf("--%s %s is not permitted on this host: %s permits at most %s", option, asked, p.At(key), most)
+}
+
+// lacks is the error of an option that needs a permission which only a policy has.
+func (p *Policy) lacks(of permission.Permission, what string) error {
+	return fmt.Errorf("%s is not permitted on this host: \"allow\" in %s does not list %q", what, p.At("allow"), of)
+}
+
+// permits reports whether a permission that only a policy has is granted.
+func (p *Policy) permits(of permission.Permission) bool {
+	return p == nil || p.grants == nil || len(p.others[of]) > 0
+}
+
+// Output refuses a file that an option names to be written. It must be below a directory that the
+// policy names, and nobody but root can have put a link on the way.
+func (p *Policy) Output(path string) error {
+	if path == "" || p == nil || p.grants == nil {
+		return nil
+	}
+	if !p.permits(permission.Output) {
+		return p.lacks(permission.Output, "writing "+path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	dir, err := trusted(filepath.Dir(abs) + "/.") // the directory too
+	if err != nil {
+		return fmt.Errorf("writing %s is not permitted on this host: %w", path, err)
+	}
+	if fi, err := os.Lstat(abs); err == nil && !fi.Mode().IsRegular() {
+		return fmt.Errorf("writing %s is not permitted on this host: %w", path, safefile.ErrNotRegular)
+	}
+	for _, root := range p.others[permission.Output] {
+		if rel, err := filepath.Rel(filepath.Clean(root), dir); err == nil && filepath.IsLocal(rel) {
+			return nil
+		}
+	}
+	return fmt.Errorf(
+		"writing %s is not permitted on this host: %s permits files below %s",
+		path, p.At("allow"), strings.Join(p.others[permission.Output], ", "),
+	)
+}
+
+// MemoryFrom names the line that limits the maps; "" if none does.
+func (p *Policy) MemoryFrom() string {
+	if p == nil || p.memory == 0 {
+		return ""
+	}
+	return p.At("max_memory")
+}
+
+// Object refuses an object for what its probes are, where the kernel need not be asked. The attach
+// points must be filled in. Sites decides the rest.
+func (p *Policy) Object(o *object.Object) error {
+	if p == nil {
+		return nil
+	}
+	m := o.Manifest
+	for i := range m.Programs {
+		x := &m.Programs[i]
+		if v := p.verdict(x); v == refused || v == byMatch && !p.mayMatch(x) {
+			return p.refusal(&m.Script, x, x.Attach.Attaches(x.Kind))
+		}
+	}
+	if e := p.printsFile(m); e != nil {
+		return &report.Error{
+			Script: &m.Script, Pos: e.Pos, Text: "cat() is not permitted on this host",
+			Hint: fmt.Sprintf("\"allow\" in %s does not list %q", p.At("allow"), permission.Read),
+		}
+	}
+	return nil
+}
+
+// printsFile is an event that prints a file though the policy does not permit it; nil if there is none.
+func (p *Policy) printsFile(m *manifest.Manifest) *manifest.Event {
+	if p.permits(permission.Read) {
+		return nil
+	}
+	for i := range m.Events {
+		if m.Events[i].Kind == "cat" {
+			return &m.Events[i]
+		}
+	}
+	return nil
+}
+
+// Verdicts on an attach point.
+type verdict int
+
+const (
+	permitted verdict = iota
+	refused
+	byMatch // the host decides what it matches
+)
+
+// ofLoader are the kinds that only the loader runs: they see nothing of the host.
+func ofLoader(kind string) bool {
+	t := probe.Lookup(kind)
+	return t != nil && t.Runner != probe.Kernel
+}
+
+// verdict judges an attach point by its text.
+func (p *Policy) verdict(x *manifest.Program) verdict {
+	if p.probes == nil || ofLoader(x.Kind) {
+		return permitted
+	}
+	v := refused
+	for i := range p.probes {
+		switch y := &p.probes[i]; {
+		case y.kind != x.Kind:
+		case y.parts == nil:
+			return permitted
+		default:
+			v = byMatch
+		}
+	}
+	return v
+}
+
+// Sites refuses a run one of whose attach sites the policy does not permit. Of user programs, it
+// replaces the paths by those that it has judged, without symbolic links.
+func (p *Policy) Sites(m *manifest.Manifest, e *attach.Expansion) error {
+	if p == nil || p.probes == nil {
+		return nil
+	}
+	for i := range e.Plans {
+		plan := &e.Plans[i]
+		if p.verdict(plan.Prog) == permitted {
+			continue
+		}
+		for j := range plan.Matches {
+			x := &plan.Matches[j]
+			if x.Path != "" {
+				real, err := realPath(x.Path)
+				if err != nil {
+					return p.refusal(&m.Script, plan.Prog, fmt.Sprintf("%s:%s (%v)", plan.Prog.Kind, x.Path, err))
+				}
+				x.Path = real
+			}
+			if s := siteOf(plan.Prog, x); !p.site(&s) {
+				return p.refusal(&m.Script, plan.Prog, s.text())
+			}
+		}
+	}
+	return nil
+}
+
+// realPath is a file's path without symbolic links. A file that is reached through a magic link of
+// /proc, such as one of another mount namespace, has none.
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	real, err := safefile.Resolve("/", abs)
+	return filepath.Clean(real), err
+}
+
+// site is what one program is attached to.
+type site struct {
+	kind   string
+	group  string   // module, category
+	names  []string // of a function, event or iterator: the kernel's and the language's; empty: an address
+	path   string   // of a user program
+	offset bool     // not at the start of the function
+}
+
+// siteOf is a match, as the loader attaches to it: never its text, which an object can choose.
+func siteOf(x *manifest.Program, m *resolve.Match) site {
+	s := site{kind: x.Kind, group: m.Group, path: m.Path, offset: x.Attach.Offset != 0 || x.Attach.Name == ""}
+	if m.Name != "" {
+		s.names = []string{m.Name}
+	}
+	switch x.Kind {
+	case probe.Software, probe.Hardware:
+		s.names = []string{resolve.EventName(&x.Attach)}
+	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit:
+		// The kernel has another name for the function of a system call.
+		if name := x.Attach.Name; name != m.Name && arch.Host().SyscallFunc(name) == m.Name {
+			s.names = append(s.names, name)
+		}
+		s.offset = s.offset || m.Offset != 0
+	}
+	return s
+}
+
+// text is the site in the language's words.
+func (s *site) text() string {
+	var all []string
+	for _, part := range append([]string{s.kind, s.path, s.group}, strings.Join(s.names, " or ")) {
+		if part != "" {
+			all = append(all, part)
+		}
+	}
+	return strings.Join(all, ":")
+}
+
+// Listed reports whether a line of a list of attach points is of one that the policy permits.
+func (p *Policy) Listed(text string) bool {
+	kind, rest, _ := strings.Cut(text, ":")
+	if p == nil || p.probes == nil || ofLoader(kind) {
+		return true
+	}
+	words := strings.Split(rest, ":")
+	s := site{kind: kind}
+	switch t := probe.Lookup(kind); {
+	case t == nil:
+		return false
+	case t.Space == probe.UserSpace:
+		real, err := realPath(words[0])
+		if err != nil {
+			real = "" // which a kind as a whole covers
+		}
+		s.path, words = real, words[1:]
+	case kind == probe.Software || kind == probe.Hardware:
+		words = words[:1]
+	case len(words) > 1:
+		s.group, words = words[0], words[1:]
+	}
+	s.names = []string{strings.Join(words, ":")}
+	return p.site(&s)
+}
+
+// ProbesAt is the file with the line of the probes that the policy permits.
+func (p *Policy) ProbesAt() string { return p.At("probes") }
+
+// Describe says what the policy would do to a run of an object without options: what it refuses, one
+// line each, and the limits that it sets. memory is what the maps take, in bytes.
+func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []string) {
+	refuses, limits = []string{}, []string{}
+	if p == nil {
+		return refuses, limits
+	}
+	m := o.Manifest
+	for i := range m.Programs {
+		x := &m.Programs[i]
+		text := x.Attach.Attaches(x.Kind)
+		switch v := p.verdict(x); {
+		case v == refused || v == byMatch && !p.mayMatch(x):
+			refuses = append(refuses, fmt.Sprintf("%s: %s permits %s", text, p.At("probes"), p.probesText()))
+		case v == byMatch && patterned(x):
+			limits = append(limits, fmt.Sprintf("%s: only what %s permits: %s", text, p.At("probes"), p.probesText()))
+		}
+	}
+	if p.grants != nil {
+		for _, a := range permit.Actions(o) {
+			if !p.grants.Covers(&a) {
+				refuses = append(
+					refuses,
+					fmt.Sprintf("the object %s: %s permits %s", a.What, p.At("allow"), p.grants.String()),
+				)
+			}
+		}
+	}
+	if e := p.printsFile(m); e != nil {
+		refuses = append(
+			refuses,
+			fmt.Sprintf("cat(): \"allow\" in %s does not list %q", p.At("allow"), permission.Read),
+		)
+	}
+	if p.memory > 0 {
+		text := fmt.Sprintf("maps of at most %s (%s)", permit.Size(p.memory), p.At("max_memory"))
+		if memory > p.memory {
+			refuses = append(
+				refuses,
+				fmt.Sprintf(
+					"maps of %s: %s permits %s",
+					permit.Size(memory),
+					p.At("max_memory"),
+					permit.Size(p.memory),
+				),
+			)
+		} else {
+			limits = append(limits, text)
+		}
+	}
+	if p.budget > 0 {
+		limits = append(limits, fmt.Sprintf("--budget %s (%s)", FormatBudget(p.budget), p.At("budget")))
+	}
+	if p.time > 0 {
+		limits = append(limits, fmt.Sprintf("--timeout %s (%s)", p.time, p.At("max_duration")))
+	}
+	return refuses, limits
+}
+
+// patterned reports whether the host or a parameter decides what an attach point matches.
+func patterned(x *manifest.Program) bool {
+	return len(x.Attach.Fill) > 0 || probe.IsPattern(x.Attach.Target) || probe.IsPattern(x.Attach.Name)
+}
+
+// mayMatch reports whether an attach point whose sites decide may have one that is permitted.
+func (p *Policy) mayMatch(x *manifest.Program) bool {
+	if patterned(x) {
+		return true
+	}
+	a := &x.Attach
+	m := resolve.Match{Group: a.Target, Name: a.Name}
+	if t := probe.Lookup(x.Kind); t.Space == probe.UserSpace {
+		real, err := realPath(a.Target)
+		if err != nil { // found by its name, or not here
+			return true
+		}
+		m.Path = real
+	} else if a.Target == "" {
+		return slices.ContainsFunc(p.probes, func(y pattern) bool {
+			s := siteOf(x, &m)
+			y.parts = y.parts[len(y.parts)-1:] // the host knows the module
+			return y.kind == x.Kind && y.covers(&s)
+		})
+	}
+	s := siteOf(x, &m)
+	return p.site(&s)
+}
+
+// site reports whether the policy permits a site.
+func (p *Policy) site(s *site) bool {
+	return slices.ContainsFunc(p.probes, func(x pattern) bool { return x.kind == s.kind && x.covers(s) })
+}
+
+// covers reports whether a pattern of a site's kind covers it.
+func (x *pattern) covers(s *site) bool {
+	if x.parts == nil {
+		return true
+	}
+	last := x.parts[len(x.parts)-1]
+	named := func(pattern string) bool {
+		// A function's name stands for its entry and return, not for what an offset leads to.
+		return pattern == "*" ||
+			!s.offset && slices.ContainsFunc(s.names, func(name string) bool {
+				return !strings.ContainsAny(name, "+: ") && probe.Glob(pattern, name)
+			})
+	}
+	switch s.kind {
+	case probe.USDT:
+		return probe.Glob(x.parts[0], s.path)
+	case probe.Uprobe, probe.Uretprobe:
+		return probe.Glob(x.parts[0], s.path) && (len(x.parts) == 1 || named(last))
+	case probe.Software, probe.Hardware, probe.Iter:
+		return slices.ContainsFunc(s.names, func(name string) bool { return probe.Glob(last, name) })
+	}
+	return named(last) && (len(x.parts) == 1 || probe.Glob(x.parts[0], s.group))
+}
+
+// refusal is the error of an attach point.
+func (p *Policy) refusal(script *manifest.Script, x *manifest.Program, what string) error {
+	return &report.Error{
+		Script: script, Pos: x.Pos, Text: what + " is not permitted on this host",
+		Hint: p.At("probes") + " permits " + p.probesText(),
+	}
+}
+
+// probesText lists what the policy permits.
+func (p *Policy) probesText() string {
+	if len(p.probes) == 0 {
+		return "no probes"
+	}
+	var all []string
+	for i := range p.probes {
+		all = append(all, p.probes[i].text)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"btc/compile"
+	"btc/internal/manifest"
+	"btc/ir/kernel"
+	"btc/loader/attach"
+	"btc/loader/object"
+	"btc/loader/output"
+)
+
+// compiled is the object of a script.
+func compiled(t *testing.T, text string) *object.Object {
+	t.Helper()
+	target, err := kernel.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: text, Target: target, Compiler: "test"})
+	if out == nil {
+		t.Fatal(diags)
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := object.Parse(out.Object, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// budgeted runs a script with short windows, while other goroutines call system calls that nothing
+// else on a machine makes, and returns what it wrote.
+func budgeted(t *testing.T, script string, o Options) (stdout, stderr string, took time.Duration) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root")
+	}
+	var out, msg bytes.Buffer
+	o.Out, o.Err = &out, &msg
+	o.budgetWindow = 200 * time.Millisecond
+	if o.Timeout == 0 {
+		o.Timeout = 1500 * time.Millisecond
+	}
+	var over atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !over.Load() {
+			for range 1000 {
+				unix.Getpgid(1 << 22)
+			}
+			unix.Chdir("/nowhere/at/all")
+		}
+	}()
+	begun := time.Now()
+	_, err := Run(compiled(t, script), o)
+	took = time.Since(begun)
+	over.Store(true)
+	<-done
+	if err != nil {
+		if strings.Contains(err.Error(), "not permitted") || strings.Contains(err.Error(), "capabilities") {
+			t.Skip("skipped: this machine does not let root load programs or read their statistics: ", err)
+		}
+		t.Fatal(err)
+	}
+	return out.String(), msg.String(), took
+}
+
+const runaway = `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); @s[comm, pid] = count(); }
+t:syscalls:sys_enter_chdir { @cheap = count(); }
+i:ms:700 { @ticks = count(); }`
+
+// TestBudget: the probe that is over the budget is detached after two windows, the others are not,
+// and the report says what the data covers.
+func TestBudget(t *testing.T) {
+	out, msg, took := budgeted(t, runaway, Options{Budget: 0.01, Timeout: 2500 * time.Millisecond})
+	if !strings.Contains(msg, "x.bt:1:1: WARNING: tracepoint:syscalls:sys_enter_getpgid was detached after 0.") ||
+		strings.Count(msg, "was detached") != 1 || !strings.Contains(msg, "the budget is 1%") {
+		t.Errorf("messages: %s", msg)
+	}
+	if !strings.Contains(out, "Detached by the budget of 1%: tracepoint:syscalls:sys_enter_getpgid covers") ||
+		strings.Count(out, "Detached by") != 1 || !strings.Contains(out, "@cheap: ") {
+		t.Errorf("report: %s", out)
+	}
+	if took < 2500*time.Millisecond {
+		t.Errorf("the run ended after %s, though two probes remain", took)
+	}
+}
+
+// TestBudgetEndsTheRun: with timers alone, nothing is left to see.
+func TestBudgetEndsTheRun(t *testing.T) {
+	script := `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); } i:ms:100 { @ticks = count(); } end { printf("ended\n"); }`
+	out, msg, took := budgeted(t, script, Options{Budget: 0.005, Timeout: time.Minute})
+	if !strings.Contains(msg, "so the run ends") || !strings.Contains(out, "ended\n") ||
+		!strings.Contains(out, "@ticks: ") ||
+		took > 30*time.Second {
+		t.Errorf("%s: %s%s", took, msg, out)
+	}
+}
+
+// TestBudgetIsOfAll: programs that are together over the budget, and each within it. The most
+// expensive goes.
+func TestBudgetIsOfAll(t *testing.T) {
+	out, msg, _ := budgeted(t, runaway, Options{Budget: 10, Timeout: 1500 * time.Millisecond})
+	if strings.Contains(out+msg, "etached") {
+		t.Errorf("within the budget: %s%s", out, msg)
+	}
+	script := strings.Repeat("t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); }\n", 4)
+	out, msg, _ = budgeted(t, script, Options{Budget: 0.000011})
+	if n := strings.Count(msg, "was detached"); n != 4 || !strings.Contains(msg, "so the run ends") {
+		t.Errorf("%d of 4 probes were detached at once:\n%s%s", n, msg, out)
+	}
+}
+
+// TestBudgetFormats: each format says what was detached.
+func TestBudgetFormats(t *testing.T) {
+	out, _, _ := budgeted(t, runaway, Options{Budget: 0.01, Format: output.Find("json2")})
+	var line struct {
+		Type, Probe, Reason string
+		Line, Col           int
+		Budget              float64
+		Share               []float64
+		From, To            time.Time
+		Covered             int64 `json:"covered_ns"`
+	}
+	for text := range strings.Lines(out) {
+		if strings.Contains(text, `"detached"`) {
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if line.Probe != "tracepoint:syscalls:sys_enter_getpgid" || line.Line != 1 || line.Reason != "budget" || line.Budget != 0.01 ||
+		len(line.Share) != 2 ||
+		line.Share[1] <= 0.01 ||
+		(line.To.Sub(line.From)-time.Duration(line.Covered)).Abs() > 50*time.Millisecond ||
+		line.Covered < 400e6 {
+		t.Errorf("%+v in\n%.2000s", line, out)
+	}
+	out, _, _ = budgeted(t, runaway, Options{Budget: 0.01, Format: output.Find("openmetrics"), Object: "x"})
+	for _, want := range []string{
+		"btc_probe_up{object=\"x\",probe=\"tracepoint:syscalls:sys_enter_getpgid\"} 0\n",
+		"btc_probe_up{object=\"x\",probe=\"tracepoint:syscalls:sys_enter_chdir\"} 1\n",
+		"# TYPE btc_probe_cpu_seconds counter\n# UNIT btc_probe_cpu_seconds seconds\nbtc_probe_cpu_seconds_total{object=\"x\",probe=\"tracepoint:syscalls:sys_enter_getpgid\"} 0.",
+		"btc_probe_covered_seconds{object=\"x\",probe=\"tracepoint:syscalls:sys_enter_getpgid\"} ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	out, _, _ = budgeted(t, runaway, Options{Budget: 0.01, Format: output.Find("otlp"), Object: "x"})
+	for _, want := range []string{`"btc.probe","value":{"stringValue":"tracepoint:syscalls:sys_enter_getpgid"}`, `"name":"btc_probe_up"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// TestBudgetDetachesEachKind: whatever a probe is attached by, nothing of it runs afterwards.
+func TestBudgetDetachesEachKind(t *testing.T) {
+	src, lib := filepath.Join(t.TempDir(), "x.c"), filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(src, []byte(`
+__attribute__((noinline)) int work1(int i) { __asm__ volatile(""); return i + 1; }
+__attribute__((noinline)) int work2(int i) { __asm__ volatile(""); return i + 2; }
+int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O1", "-o", lib, src).CombinedOutput(); err != nil {
+		t.Skipf("skipped: no C compiler: %v %s", err, out)
+	}
+	cmd := exec.Command(lib)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for _, script := range []string{
+		`uprobe:` + lib + `:work1 { @n = count(); }`,
+		`uprobe:` + lib + `:work* { @n[func] = count(); }`, // a link of many places, or one each
+		`uretprobe:` + lib + `:work* { @n = count(); }`,
+		`t:syscalls:sys_enter_get* { @n[probe] = count(); }`, // shares a raw tracepoint
+		`t:syscalls:sys_enter_getpgid { @n[nsecs % 9] = hist(nsecs); }`,
+		`rawtracepoint:sys_enter { @n = count(); }`,
+		`profile:hz:999 { @n[kstack, nsecs % 9] = count(); }`, // an event on each CPU
+		`software:cpu-clock:100000 { @n[kstack] = count(); }`,
+	} {
+		o := compiled(t, script)
+		x := Options{
+			Budget:       0.00002,
+			Timeout:      10 * time.Second,
+			Out:          new(bytes.Buffer),
+			Err:          new(bytes.Buffer),
+			budgetWindow: 200 * time.Millisecond,
+		}
+		s, err := Load(o, x)
+		if err != nil {
+			if strings.Contains(err.Error(), "No matches") || strings.Contains(err.Error(), "no BTF") {
+				continue // a kernel without this kind
+			}
+			t.Skipf("skipped: this machine does not let root load programs: %v", err)
+		}
+		if err := s.Attach(); err != nil {
+			t.Fatal(script, err)
+		}
+		calls := make(chan struct{})
+		go func() {
+			for begun := time.Now(); time.Since(begun) < 800*time.Millisecond; {
+				unix.Getpgid(1 << 22)
+			}
+			close(calls)
+		}()
+		err = s.Serve()
+		if err != nil {
+			t.Errorf("%s: %v", script, err)
+		}
+		attach.WaitForPrograms()
+		var before, after []uint64
+		for i := range s.s.budget.probes {
+			n, _ := s.s.budget.probes[i].runTime()
+			before = append(before, n)
+		}
+		<-calls
+		for i := range s.s.budget.probes {
+			n, _ := s.s.budget.probes[i].runTime()
+			after = append(after, n)
+		}
+		for i := range before {
+			if before[i] == 0 || before[i] != after[i] {
+				t.Errorf("%s: programs took %d ns before and %d after", script, before[i], after[i])
+			}
+		}
+		s.Finish()
+		s.Close()
+		if msg := x.Err.(*bytes.Buffer).String(); !strings.Contains(msg, "was detached") {
+			t.Errorf("%s: %s", script, msg)
+		}
+	}
+}
