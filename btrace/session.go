@@ -85,7 +85,8 @@ func Load(o *Object, opts Options) (*Session, error) {
 	}
 	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
 	ro := run.Options{
-		Params: opts.Args, Named: opts.Params, PIDs: opts.PIDs, Cgroups: opts.Cgroups, FollowForks: opts.FollowForks, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
+		Params: opts.Args, Named: opts.Params, PIDs: opts.PIDs, Cgroups: opts.Cgroups, FollowForks: opts.FollowForks,
+		Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
 		MaxMemory: opts.MaxMemory, Budget: opts.Budget, Buffer: "full", Quiet: true,
 		Out: io.Discard, Err: messages{s.queue},
 		Format: &output.Format{

@@ -25,10 +25,10 @@ func numbered(n int, format string) string {
 // quickly, and one that names what is too much.
 func TestExtremes(t *testing.T) {
 	rep := strings.Repeat
-	nested := "the nesting is too deep or the statement too long"
+	nested := "nesting too deep or the statement too long"
 	for _, c := range []struct{ name, text, want string }{
 		{"parentheses", "begin { print(" + rep("(", 5000) + "1" + rep(")", 5000) + "); }", nested},
-		{"open parentheses", rep("(", 1<<20), "the limit is 8192"},
+		{"open parentheses", rep("(", 1<<20), "(max 8192)"},
 		{"open braces", rep("{", 1<<20), nested},
 		{"blocks", "begin { " + rep("{", 5000) + rep("}", 5000) + " }", nested},
 		{"ifs", "begin { " + rep("if (pid) {", 5000) + rep("}", 5000) + " }", nested},
@@ -48,21 +48,21 @@ func TestExtremes(t *testing.T) {
 		{"statements", "begin { " + numbered(50000, "@x = %d;\n") + " }", "more than 16384 statements"},
 		{"statements of functions", "begin { print(f14(\"a\")); }\n" + doubling(14), "more than 16384 statements"},
 		{"unrolled statements", "begin { " + rep("unroll 100 { ", 5) + "@x++;" + rep(" }", 5) + " }", "more than 16384 statements"},
-		{"bytes", rep("begin { }\n", 1<<18), "the limit is 2097152"},
+		{"bytes", rep("begin { }\n", 1<<18), "(max 2097152)"},
 		{"functions", numbered(20000, "fn f%d($x : int8) : int8 { return 1; }\n") + "fn r($x : int8) : int8 { return r($x); }\nbegin { }", "Recursive function call"},
 		{"structs", numbered(20000, "struct s%d { int a; char c[16]; };\n") + "begin { nosuch; }", "Unknown identifier"},
 		{"unknown fields", "begin { " + numbered(2000, "print(curtask.nosuch%d); ") + "}", "does not contain a field named 'nosuch0'"},
 		{"nested tuple", "begin { print(" + rep("(", 60) + "1" + rep(",1)", 60) + "); }", "x.bt:1:9: error[E0401]: the result is too large for an object: layout: layouts nest deeper than 16"},
 		{"nested key", "begin { @x[" + rep("(", 60) + "1" + rep(",1)", 60) + "] = 1; }", "x.bt:1:9: error[E0401]: the result is too large for an object: layout: layouts nest deeper than 16"},
 		{"wide tuple", "begin { print((1" + rep(",1", 999) + ")); }", "x.bt:1:9: error[E0401]: the result is too large for an object: fields: 1000 is not in 0..512"},
-		{"parameters", "begin { " + numbered(1000, "print($1%d); ") + " }", "a script uses 128 parameters at most"},
+		{"parameters", "begin { " + numbered(1000, "print($1%d); ") + " }", "too many parameters (max 128)"},
 		{"maps", "begin { " + numbered(5000, "@m%d = 1; ") + " }", "more than 1000 maps"},
 		{"long string", `begin { print("` + rep("a", 1<<20) + `"); }`, "String is too long"},
-		{"quotes", rep(`"`, 1<<20+1), "the limit is 8192"},
-		{"long name", "begin { print(" + rep("a", 1<<20) + "); }", "the limit is 255"},
-		{"long variable", "begin { $" + rep("a", 1<<20) + " = 1; }", "the limit is 256"},
-		{"long map", "begin { @" + rep("a", 1<<20) + " = 1; }", "the limit is 256"},
-		{"long function", "kprobe:" + rep("a", 1<<20) + " { }", "the limit is 8192"},
+		{"quotes", rep(`"`, 1<<20+1), "(max 8192)"},
+		{"long name", "begin { print(" + rep("a", 1<<20) + "); }", "(max 255)"},
+		{"long variable", "begin { $" + rep("a", 1<<20) + " = 1; }", "(max 256)"},
+		{"long map", "begin { @" + rep("a", 1<<20) + " = 1; }", "(max 256)"},
+		{"long function", "kprobe:" + rep("a", 1<<20) + " { }", "(max 8192)"},
 		{"long comment", "begin { } /* " + rep("x", 1<<20), "unterminated comment"},
 		{"macros", "macro m0(x) { x + x }\n" + func() string {
 			var b strings.Builder
@@ -70,7 +70,7 @@ func TestExtremes(t *testing.T) {
 				fmt.Fprintf(&b, "macro m%d(x) { m%d(x) + m%d(x) }\n", i+1, i, i)
 			}
 			return b.String()
-		}() + "begin { print(m40(1)); }", "macros expand to more than"},
+		}() + "begin { print(m40(1)); }", "macro expansion is too large"},
 		{"nested structs", "struct a { " + rep("struct { ", 20000) + "int x;" + rep("};", 20000) + "};\nbegin { }", "too deeply nested"},
 		{"invalid UTF-8", "begin { print(\"\xff\xfe\"); }", "invalid UTF-8: byte 0xff"},
 		{"NUL", "begin { print(\"a\x00b\"); }", "NUL byte"},

@@ -33,9 +33,9 @@ func ArchTest(ref CORERef) (label string, ok bool) {
 	return "", false
 }
 
-// FewTurns is the trip count up to which a loop of unknown length stays in place: no kernel
+// FewTrips is the trip count up to which a loop of unknown length stays in place: no kernel
 // stops it early.
-const FewTurns = 64
+const FewTrips = 64
 
 // helperFlavour is the prefix of the types of the tests for helpers, as archFlavour is for
 // architectures; the helper's name follows.

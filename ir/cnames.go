@@ -7,8 +7,10 @@ import "strings"
 // keywords are those of C and C++: headers generated from an object's symbols and types are
 // compiled as either.
 var keywords = wordSet(`alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const
-	const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false float
-	for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected
+	const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export
+	extern false float
+	for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq
+	private protected
 	public register reinterpret_cast restrict return short signed sizeof static static_assert static_cast struct switch
 	template this thread_local throw true try typedef typeid typename typeof union unsigned using virtual void volatile
 	wchar_t while xor xor_eq`)

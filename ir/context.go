@@ -2,6 +2,14 @@
 
 package ir
 
+import (
+	"strconv"
+	"strings"
+
+	"btc/internal/probe"
+	"btc/ir/kernel"
+)
+
 // ContextUse describes how a function uses its context.
 type ContextUse struct {
 	Loads []int // offsets of loads from it, in bytes, in code order
@@ -30,4 +38,25 @@ func UsesOfContext(f *Func) ContextUse {
 		b.Term.Uses(func(v **Value) { c.Other = c.Other || *v == ctx })
 	}
 	return c
+}
+
+// RecordField is the member of the record that a program of a system call's tracepoint reads at
+// an offset; see kernel.SyscallEnter. It is false for other programs and offsets.
+func (p *Prog) RecordField(off int) (CORERef, bool) {
+	if p == nil || p.Kind != probe.Tracepoint || p.Attach.Target != "syscalls" {
+		return CORERef{}, false
+	}
+	exit := strings.HasPrefix(p.Attach.Name, "sys_exit_")
+	n := (off - kernel.RecordArgs) / 8
+	switch {
+	case off == kernel.RecordNr && exit:
+		return CORERef{Type: "struct " + kernel.SyscallExit, Path: kernel.RecordNrMember}, true
+	case off == kernel.RecordNr:
+		return CORERef{Type: "struct " + kernel.SyscallEnter, Path: kernel.RecordNrMember}, true
+	case off == kernel.RecordArgs && exit:
+		return CORERef{Type: "struct " + kernel.SyscallExit, Path: "ret"}, true
+	case off%8 == 0 && off >= kernel.RecordArgs && n < kernel.MaxSyscallArgs && !exit:
+		return CORERef{Type: "struct " + kernel.SyscallEnter, Path: "args[" + strconv.Itoa(n) + "]"}, true
+	}
+	return CORERef{}, false
 }

@@ -372,7 +372,7 @@ func (rs *Ranges) transfer(v *Value) Range {
 	case OpPerArch:
 		return perArchRange(v.Sym)
 	case OpRangeCut:
-		if begin := v.Args[0]; begin.Op == OpRangeIter && rs.At(begin.Args[0], begin.Block).UMax <= FewTurns {
+		if begin := v.Args[0]; begin.Op == OpRangeIter && rs.At(begin.Args[0], begin.Block).UMax <= FewTrips {
 			return RangeOf(0)
 		}
 	case OpBoolInt, OpCast:

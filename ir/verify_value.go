@@ -18,27 +18,34 @@ var rules = map[Op]rule{
 	OpICmp: ruleICmp, OpSelect: ruleSelect, OpBoolInt: generic, OpOpaque: generic,
 
 	OpLoad: ruleLoad, OpStore: ruleStore, OpAtomicAdd: ruleAtomicAdd, OpCall: ruleCall, OpCallSub: ruleCallSub,
-	OpNonNull: ruleNonNull, OpCast: ruleCast, OpCORE: ruleCORE, OpGlobal: ruleGlobal, OpGlobalAddr: ruleGlobal, OpAttachID: ruleProgram,
-	OpSaved: ruleSaved, OpPerArch: rulePerArch,
-	OpMapIter: ruleWalk, OpMapNext: ruleWalk, OpMapKey: ruleElem, OpRangeIter: generic, OpRangeNext: ruleRange, OpRangeCut: ruleCut, OpElemGet: ruleElem, OpElemGetMem: ruleElem,
+	OpNonNull: ruleNonNull, OpCast: ruleCast, OpCORE: ruleCORE, OpGlobal: ruleGlobal, OpGlobalAddr: ruleGlobal,
+	OpAttachID: ruleProgram,
+	OpSaved:    ruleSaved, OpPerArch: rulePerArch,
+	OpMapIter: ruleWalk, OpMapNext: ruleWalk, OpMapKey: ruleElem, OpRangeIter: generic, OpRangeNext: ruleRange,
+	OpRangeCut: ruleCut, OpElemGet: ruleElem, OpElemGetMem: ruleElem,
 
-	OpPid: generic, OpTid: generic, OpUid: generic, OpGid: generic, OpNsecs: ruleImm(0, 3), OpElapsed: generic, OpCPU: generic,
+	OpPid: generic, OpTid: generic, OpUid: generic, OpGid: generic, OpNsecs: ruleImm(0, 3), OpElapsed: generic,
+	OpCPU: generic,
 	OpCurtask: ruleResult(
 		TKAddr,
 	), OpRand: generic, OpCgroup: generic, OpNumaID: generic, OpJiffies: generic, OpNcpus: generic,
-	OpArg: ruleFromCtx, OpRetval: ruleFromCtx, OpFuncIP: ruleFromCtx, OpProbeIP: ruleFromCtx, OpReg: ruleFromCtx, OpUsermode: ruleFromCtx,
-	OpComm: ruleBytes(16), OpKstack: ruleStack, OpUstack: ruleStack, OpSeenProc: generic, OpStackLen: generic,
+	OpArg: ruleFromCtx, OpRetval: ruleFromCtx, OpFuncIP: ruleFromCtx, OpProbeIP: ruleFromCtx, OpReg: ruleFromCtx,
+	OpUsermode: ruleFromCtx,
+	OpComm:     ruleBytes(16), OpKstack: ruleStack, OpUstack: ruleStack, OpSeenProc: generic, OpStackLen: generic,
 	OpProbeName: ruleBytesImm(0),
 
-	OpRead: ruleRead, OpReadMem: ruleBytesImm(0), OpFieldAddr: generic, OpMemCopy: ruleBytesImm(0, 1), OpMemZero: ruleBytesImm(0),
-	OpStrLit: ruleStrLit, OpStr: ruleBytesImm(0), OpStrCopy: ruleBytesImm(0), OpStrEq: generic, OpStrEqMem: ruleImm(1, 1<<20), OpMemEq: ruleBytesImm(0, 1),
+	OpRead: ruleRead, OpReadMem: ruleBytesImm(0), OpFieldAddr: generic, OpMemCopy: ruleBytesImm(0, 1),
+	OpMemZero: ruleBytesImm(0),
+	OpStrLit:  ruleStrLit, OpStr: ruleBytesImm(0), OpStrCopy: ruleBytesImm(0), OpStrEq: generic,
+	OpStrEqMem: ruleImm(1, 1<<20), OpMemEq: ruleBytesImm(0, 1),
 	OpStrLen: ruleImm(
 		1,
 		1<<20,
 	), OpStrFind: ruleFind, OpStrFindMem: ruleFind, OpStrConcat: ruleConcat, OpMemCmp: ruleBytesImm(0, 1),
 	OpReadBytes: ruleBytesImm(0), OpMapAddr: ruleMapAddr,
 
-	OpMapGet: ruleScalarMap, OpMapGetMem: ruleMemMap, OpMapSet: ruleScalarMap, OpMapSetMem: ruleMemMap, OpMapAdd: ruleScalarMap,
+	OpMapGet: ruleScalarMap, OpMapGetMem: ruleMemMap, OpMapSet: ruleScalarMap, OpMapSetMem: ruleMemMap,
+	OpMapAdd: ruleScalarMap,
 	OpMapDel: generic, OpMapHas: generic, OpMapLen: generic,
 	OpCount: ruleShape(
 		ShapeCount,

@@ -40,7 +40,8 @@ func cse(m *ir.Module) []ir.Diag {
 // which CPU (the kernel disables migration), and the saved registers.
 var stableOps = map[ir.Op]bool{
 	ir.OpPid: true, ir.OpTid: true, ir.OpUid: true, ir.OpGid: true, ir.OpCPU: true, ir.OpCurtask: true, ir.OpCgroup: true,
-	ir.OpNumaID: true, ir.OpNcpus: true, ir.OpArg: true, ir.OpRetval: true, ir.OpFuncIP: true, ir.OpProbeIP: true, ir.OpReg: true, ir.OpUsermode: true, ir.OpSaved: true,
+	ir.OpNumaID: true, ir.OpNcpus: true, ir.OpArg: true, ir.OpRetval: true, ir.OpFuncIP: true, ir.OpProbeIP: true,
+	ir.OpReg: true, ir.OpUsermode: true, ir.OpSaved: true,
 }
 
 // stableHelpers are the helpers that stableOps are lowered to.

@@ -45,7 +45,7 @@ func (p *planner) countShort(f *ir.Func) {
 	for _, b := range ir.ReversePostorder(f) {
 		for _, v := range b.Values {
 			if v.Op == ir.OpRangeNext && v.Args[0].Op == ir.OpRangeIter &&
-				ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= ir.FewTurns &&
+				ranges.At(v.Args[0].Args[0], v.Args[0].Block).UMax <= ir.FewTrips &&
 				p.walksShort(facts, b) {
 				short = append(short, v)
 			}
@@ -80,9 +80,9 @@ func (p *planner) walksShort(facts *loopFacts, head *ir.Block) bool {
 			return false
 		}
 	}
-	c := p.cost(facts, l, ir.FewTurns)
+	c := p.cost(facts, l, ir.FewTrips)
 	for up := l.Parent; up != nil; up = up.Parent { // which are not part of it
-		n := float64(facts.tripCount(up, ir.FewTurns))
+		n := float64(facts.tripCount(up, ir.FewTrips))
 		c = loopCost{c.insns / n, c.waits / n}
 	}
 	return c.insns <= walkBudget && c.waits <= waitBudget

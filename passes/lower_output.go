@@ -409,9 +409,9 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	needLoss(l.m, events)
 	field := e.Fields[0]
 	most := e.Size + int(v.Imm)*ir.JoinBytes
-	last := 1<<bits.Len(
-		uint(most-ir.JoinBytes),
-	) - 1 // at least where the last string begins; a mask, because a branch costs the verifier another path in each iteration
+	// last is a mask that covers the offset of the last string. A branch instead of a mask would cost the verifier
+	// another path in each iteration.
+	last := 1<<bits.Len(uint(most-ir.JoinBytes)) - 1
 	rec := l.Slot("record", roundUp(last+ir.JoinBytes, 8), 8)
 	rec.Slot.Class = ir.Scratch
 	l.Store(ir.U32, rec, 0, ir.Const(int64(e.ID)))

@@ -10,10 +10,10 @@ import (
 	"btc/ir"
 )
 
-// TestPlannedTurns: a loop alone that every kernel walks to its end has all its iterations in
+// TestPlannedTrips: a loop alone that every kernel walks to its end has all its iterations in
 // place, though what loops of unknown length share would give it fewer; with a body that is
 // too much for that it has not.
-func TestPlannedTurns(t *testing.T) {
+func TestPlannedTrips(t *testing.T) {
 	for _, test := range []struct {
 		length   string
 		branches int

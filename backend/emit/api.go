@@ -49,10 +49,11 @@ type RelocKind uint8
 
 // Relocation kinds.
 const (
-	Map      RelocKind = iota // ld_imm64 of map Sym (its name in the language, ir.Map.Name); src is 1 (BPF_PSEUDO_MAP_FD), imm 0
-	Global                    // ld_imm64 of the address of global Sym + Addend; src and imm are 0, obj writes them
-	FuncAddr                  // ld_imm64 of subprogram Sym (callback, kernel 5.13); src is 4 (BPF_PSEUDO_FUNC), imm 0
-	Call                      // call of subprogram Sym; src is 1 (BPF_PSEUDO_CALL), imm -1
+	// ld_imm64 of map Sym (its name in the language, ir.Map.Name); src is 1 (BPF_PSEUDO_MAP_FD), imm 0
+	Map      RelocKind = iota
+	Global             // ld_imm64 of the address of global Sym + Addend; src and imm are 0, obj writes them
+	FuncAddr           // ld_imm64 of subprogram Sym (callback, kernel 5.13); src is 4 (BPF_PSEUDO_FUNC), imm 0
+	Call               // call of subprogram Sym; src is 1 (BPF_PSEUDO_CALL), imm -1
 )
 
 var relocNames = [...]string{Map: "map", Global: "global", FuncAddr: "funcaddr", Call: "call"}

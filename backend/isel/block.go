@@ -363,6 +363,9 @@ func (s *selector) loadFrom(base mach.Operand, off int, v *ir.Value) mach.Operan
 	i := mach.Insn{Op: mach.Load, Size: v.Mem.Size(), Args: []mach.Operand{base}, Off: off}
 	if v.Op == ir.OpLoad && v.CORE.Type != "" {
 		i.CORE, i.Kind, i.Relocated = v.CORE, v.Kind, true
+	} else if field, ok := s.f.Prog.RecordField(off); ok && v.Op == ir.OpLoad && v.Args[0].Type.Kind == ir.Ctx {
+		// The record of a system call has one layout until here: passes need not know that it moves.
+		i.CORE, i.Kind, i.Relocated, i.Off = field, ir.FieldByteOffset, true, 0
 	}
 	o := mach.RegOp(s.emit(i))
 	if v.Mem.Signed() && !s.plain[v.ID] {

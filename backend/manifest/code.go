@@ -8,19 +8,13 @@ import (
 	"btc/backend/emit"
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/ir/kernel"
 )
 
 // contexts are the manifest's names for what programs read through their context.
 var contexts = map[probe.Context]string{
 	probe.CtxRecord: "record", probe.CtxRegs: "regs", probe.CtxPerf: "regs", probe.CtxArgs: "args", probe.CtxIter: "args", probe.CtxNone: "args",
 }
-
-// The offsets of a system call's number, 4 bytes, and of its arguments, 8 bytes each, in the record of
-// its tracepoint (struct syscall_trace_enter of the kernel's trace.h).
-const (
-	recordNr   = 8
-	recordArgs = 16
-)
 
 // code is the manifest's description of a program's instructions.
 func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
@@ -31,11 +25,11 @@ func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 	c.Raw = f.Prog.MayRunRaw && !f.Prog.SharesScratch && !f.Context.Any()
 	c.RecordNr = f.Prog.Kind == probe.Tracepoint &&
 		(f.Prog.Attach.Target == "syscalls" || probe.IsPattern(f.Prog.Attach.Target)) &&
-		(f.Context.Other || slices.Contains(f.Context.Loads, recordNr))
+		(f.Context.Other || slices.Contains(f.Context.Loads, kernel.RecordNr))
 	c.Share = f.Prog.MayShare && !f.Prog.SharesScratch && !f.Context.Other
 	if c.Share {
 		for _, at := range f.Context.Loads {
-			if n := (at - recordArgs) / 8; at >= recordArgs && n < manifest.MaxCallArgs &&
+			if n := (at - kernel.RecordArgs) / 8; at >= kernel.RecordArgs && n < manifest.MaxCallArgs &&
 				!slices.Contains(c.RecordArgs, n) {
 				c.RecordArgs = append(c.RecordArgs, n)
 			}

@@ -198,7 +198,8 @@ func program(f *emit.Func) manifest.Program {
 	}
 	return manifest.Program{
 		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
-		Attach: p.Attach, FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc, Args: p.Args, Record: record, Pos: pos(p.Pos),
+		Attach: p.Attach, FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc,
+		Args: p.Args, Record: record, Pos: pos(p.Pos),
 	}
 }
 
@@ -242,7 +243,8 @@ func mapOf(m *ir.Map) manifest.Map {
 		Name: m.Name, Symbol: m.BPF.Name, Shape: string(m.Shape), Type: m.BPF.Type,
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
-		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals, Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
+		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals,
+		Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
 		KeyNames: m.KeyNames, Help: m.Help, Unit: m.Unit, Grows: m.Grows,
 	}
 	if m.BPF.Parts || m.BPF.Hashed {

@@ -111,7 +111,8 @@ func (g *genGo) run(line *option.Line) int {
 	if err != nil {
 		return fail("--package: %v", err)
 	}
-	if err := writeFiles(newFile{files[0], out.Object}, newFile{files[1], out.Manifest}, newFile{stem + "_btc.go", source}); err != nil {
+	err = writeFiles(newFile{files[0], out.Object}, newFile{files[1], out.Manifest}, newFile{stem + "_btc.go", source})
+	if err != nil {
 		return fail("%v", err)
 	}
 	return 0

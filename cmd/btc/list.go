@@ -148,8 +148,9 @@ var lists = map[string]func(l *lister, kind, pattern string){
 	probe.Kprobe: (*lister).functions, probe.Kretprobe: (*lister).functions,
 	probe.Software: (*lister).fixed, probe.Hardware: (*lister).fixed,
 	probe.Interval: (*lister).fixed, probe.Profile: (*lister).fixed,
-	probe.Iter: (*lister).iterators, probe.RawTracepoint: (*lister).rawTracepoints, probe.Tracepoint: (*lister).tracepoints,
-	probe.Self: (*lister).signals,
+	probe.Iter: (*lister).iterators, probe.RawTracepoint: (*lister).rawTracepoints,
+	probe.Tracepoint: (*lister).tracepoints,
+	probe.Self:       (*lister).signals,
 }
 
 // kindsOf returns the kinds that a word or pattern of a search names, sorted.

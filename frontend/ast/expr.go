@@ -9,7 +9,7 @@ type Expr interface {
 }
 
 // Ident is a plain name: a builtin ("pid"), an enum constant, a #define, a
-// macro without arguments or a macro's parameter. Which one is for the checker.
+// macro without arguments or a macro's parameter. The checker decides which.
 type Ident struct {
 	Extent
 	Name string
@@ -288,8 +288,7 @@ type Range struct {
 // Discard is "_" on the left side of an assignment.
 type Discard struct{ Extent }
 
-// Bad replaces an expression with an error that has been reported. Nothing is known of it,
-// and no further errors are reported for it.
+// Bad replaces an expression whose error has been reported. It has no type, and causes no further errors.
 type Bad struct{ Extent }
 
 func (*Bad) expr()        {}

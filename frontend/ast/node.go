@@ -4,9 +4,8 @@
 // for each construct, each with its byte span, a walker, and the printer that
 // is also the formatter.
 //
-// The tree is the source as written: no types, no resolved names, no desugaring. Later
-// stages keep their results in tables of their own, keyed by node pointer; a node pointer
-// therefore occurs only once in a tree.
+// The tree mirrors the source: no types, no resolved names, no desugaring. Later stages keep their results in tables
+// of their own, keyed by node pointer, so a node occurs only once in a tree.
 package ast
 
 import (
@@ -55,11 +54,10 @@ type Script struct {
 	Items []Item
 	// Comments are all comments outside C definitions, in source order.
 	Comments []*Comment
-	// C is the C text of Header after its preprocessor; nil for a tree as the
-	// parser made it.
+	// C is the C text of Header after preprocessing; nil for a tree from the parser.
 	C *cpp.Unit
-	// Macros are the names of the macros that calls may refer to, the script's own first; nil for a
-	// tree as the parser made it.
+	// Macros are the names of the macros that calls may refer to, the script's own first; nil for a tree from the
+	// parser.
 	Macros []string
 }
 

@@ -13,12 +13,12 @@ import (
 
 const (
 	indentText = "  "
-	lineWidth  = 100 // columns beyond which the arguments of a call are broken
+	lineWidth  = 100 // columns; the arguments of a longer call are broken into lines
 )
 
 // Fprint writes the canonical text of a script: two spaces of indentation, one statement a
 // line, at most one empty line in a row. Comments are kept: those on a line of their own,
-// and those at the end of a line, stay; those inside of a statement move before it.
+// and those at the end of a line, stay; those inside a statement move before it.
 // Printing is idempotent, and the output parses to an equal tree.
 func Fprint(w io.Writer, s *Script) error {
 	p := &printer{comments: s.Comments, src: s.Source}
@@ -31,9 +31,8 @@ type printer struct {
 	out      []byte
 	indent   int
 	src      *diag.Source
-	comments []*Comment // those not yet printed
-	// last is the source line where the last printed thing ended; 0 where no
-	// empty line is to be kept.
+	comments []*Comment // not yet printed
+	// last is the source line where the last printed node ended; 0 where no empty line is kept.
 	last int
 	// gap asks for an empty line before the next line.
 	gap bool
@@ -45,8 +44,7 @@ func (p *printer) put(texts ...string) {
 	}
 }
 
-// newline starts a line for what is at a byte offset of the source; an empty
-// line that the source has before it is kept.
+// newline starts a line for the node at a byte offset of the source; an empty line before it in the source is kept.
 func (p *printer) newline(offset int) {
 	if len(p.out) == 0 {
 		return
@@ -58,8 +56,8 @@ func (p *printer) newline(offset int) {
 	p.put("\n", strings.Repeat(indentText, p.indent))
 }
 
-// ended notes where in the source the last thing printed ended, and prints the
-// comments that follow on the same line before limit.
+// ended records where in the source the last printed node ended, and prints the comments that follow on the same line
+// before limit.
 func (p *printer) ended(offset, limit int) {
 	if p.src == nil {
 		return
@@ -221,8 +219,8 @@ func (p *printer) probe(x *Probe) {
 	p.block(x.Body, false)
 }
 
-// block prints a block on lines of its own, or "{}". Where the block may have a value, a
-// last statement that could be parsed as it gets a ';'.
+// block prints a block on lines of its own, or "{}". Where the block may have a value, a last statement that could be
+// parsed as the value gets a ';'.
 func (p *printer) block(b *Block, mayHaveValue bool) {
 	hasComments := len(p.comments) > 0 && p.comments[0].At.Start < b.At.End
 	if len(b.Stmts) == 0 && b.Value == nil && !hasComments {
@@ -262,7 +260,7 @@ func (p *printer) block(b *Block, mayHaveValue bool) {
 	p.closeBrace(b.At.End)
 }
 
-// closeBrace prints the comments that are left in a block, and its end.
+// closeBrace prints the remaining comments of a block, and its closing brace.
 func (p *printer) closeBrace(end int) {
 	p.before(end)
 	p.indent--
@@ -308,8 +306,7 @@ func (p *printer) ifExpr(x *IfExpr, mayHaveValue bool) {
 	}
 }
 
-// ifOrBlock prints an expression of which an if or a block is a statement, or
-// may have a value.
+// ifOrBlock prints an expression; an if or a block is printed as a statement, or as one that may have a value.
 func (p *printer) ifOrBlock(x Expr, mayHaveValue bool) {
 	switch x := x.(type) {
 	case *IfExpr:

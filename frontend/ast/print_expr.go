@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Precedence levels of what is not a binary operator; see BinaryOp.Precedence.
+// Precedence levels of expressions other than binary operators; see BinaryOp.Precedence.
 const (
 	ternaryLevel = 1
 	unaryLevel   = 12

@@ -252,7 +252,7 @@ func (p *parser) primary() (Const, error) {
 	case cpp.Word:
 		return p.wordValue(t.Text)
 	case cpp.End:
-		return Const{}, errors.New("an expression is missing")
+		return Const{}, errors.New("missing expression")
 	}
 	return Const{}, fmt.Errorf("unexpected '%s'", t.Text)
 }
@@ -260,7 +260,7 @@ func (p *parser) primary() (Const, error) {
 // maxString bounds a string of the C text, in bytes: values of the language are not longer.
 const maxString = 1 << 20
 
-// joined is a string literal with those that follow it.
+// joined is a string literal concatenated with those that follow it.
 func (p *parser) joined(t cpp.Token) (string, error) {
 	if p.peek().Kind != cpp.Text {
 		return t.Value, nil
@@ -269,7 +269,7 @@ func (p *parser) joined(t cpp.Token) (string, error) {
 	b.WriteString(t.Value)
 	for p.peek().Kind == cpp.Text {
 		if b.WriteString(p.next().Value); b.Len() > maxString {
-			return "", fmt.Errorf("a string has more than %d bytes", maxString)
+			return "", fmt.Errorf("string too long (max %d bytes)", maxString)
 		}
 	}
 	return b.String(), nil

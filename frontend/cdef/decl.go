@@ -62,7 +62,7 @@ func (p *parser) expect(s string) error {
 	}
 	found := p.peek().Text
 	if found == "" {
-		found = "the end"
+		found = "end of input"
 	}
 	return fmt.Errorf("expected '%s', found '%s'", s, found)
 }
@@ -86,9 +86,10 @@ func (e *Env) definitions(toks []cpp.Token) {
 			if at > start && p.pos >= len(p.toks) {
 				at = start
 			}
-			// The message may quote any token that was read: the error is reported in a
-			// private source.
-			if i := slices.IndexFunc(p.toks[start:min(p.pos+1, len(p.toks))], func(t cpp.Token) bool { return t.At.Private() }); i >= 0 {
+			// The message may quote any token that was read. If one is from a private source, the error is reported
+			// at it, which hides the message.
+			private := func(t cpp.Token) bool { return t.At.Private() }
+			if i := slices.IndexFunc(p.toks[start:min(p.pos+1, len(p.toks))], private); i >= 0 {
 				at = start + i
 			}
 			e.diags.Add(diag.CSyntax, p.toks[at].At, "%v", err)
@@ -106,7 +107,7 @@ func (p *parser) declaration() error {
 	typedef := p.accept("typedef")
 	if !typedef && !slices.Contains(tagWords[:], first.Text) {
 		if !first.Included {
-			return fmt.Errorf("expected a definition of a type, found '%s'", first.Text)
+			return fmt.Errorf("expected a type definition, found '%s'", first.Text)
 		}
 		p.skipDeclaration()
 		return nil
@@ -143,7 +144,7 @@ func (p *parser) declaration() error {
 	return p.expect(";")
 }
 
-// tagWords begin types with a tag.
+// tagWords are the keywords before a tag.
 var tagWords = [...]string{"struct", "union", "enum"}
 
 // skipDeclaration goes past the ';' of a declaration, or past the body of a
@@ -179,7 +180,7 @@ func startsDefinition(t cpp.Token) bool {
 	return t.Is("typedef") || t.Is("static") || t.Is("extern") || slices.Contains(tagWords[:], t.Text)
 }
 
-// qualifiers are words that change nothing here.
+// qualifiers are ignored: they do not affect layout.
 var qualifiers = [...]string{
 	"const",
 	"volatile",
@@ -256,7 +257,7 @@ func (p *parser) specifiers(at diag.Span) (*types.Type, error) {
 			p.next()
 			return p.skipQualifiers(typ, nil)
 		case t.Kind == cpp.End:
-			return nil, errors.New("a type is missing")
+			return nil, errors.New("missing type")
 		default:
 			return nil, fmt.Errorf("expected a type, found '%s'", t.Text)
 		}
@@ -333,7 +334,7 @@ func (p *parser) dimensions() (dims []int, err error) {
 				err = p.expect("]")
 			}
 			if err == nil && (c.IsStr || c.Int < 0 || c.Int > 1<<24) {
-				err = errors.New("an array has a bad length")
+				err = errors.New("invalid array length")
 			}
 			if err != nil {
 				return nil, err
@@ -352,7 +353,7 @@ func arrays(t *types.Type, dims []int) (*types.Type, error) {
 			t.Text = types.ScriptText
 		}
 		if t.Size > 1<<26 {
-			return nil, errors.New("an array is too large")
+			return nil, errors.New("array too large")
 		}
 	}
 	return t, nil

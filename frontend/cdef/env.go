@@ -3,7 +3,7 @@
 // Package cdef parses the C definitions of a script: struct, union, enum and typedef, from
 // the tokens that cpp made from its C text.
 //
-// It takes those and a target and returns an Env, which resolves tags, type names and
+// It takes these tokens and a target and returns an Env, which resolves tags, type names and
 // constants: the script's own definition first, then the target's (BTF), then a table of
 // constants of the user-space headers.
 package cdef
@@ -27,23 +27,23 @@ type Env struct {
 	diags  *diag.List
 
 	kernel   map[*kernel.Type]*types.Type
-	asked    map[string]*types.Type // tags looked for in the target; nil for absent ones
+	asked    map[string]*types.Type // results of target lookups; nil for absent tags
 	unit     *cpp.Unit
 	busy     map[string]bool        // macros whose values are being computed
 	values   map[string]macroValue  // of macros
-	aliases  map[string]*types.Type // types that macros stand for; nil for others
+	aliases  map[string]*types.Type // types that macros expand to; nil for other macros
 	read     bool                   // all definitions are known
 	tags     map[string]*types.Type // "struct x", "union x", "enum x"
 	typedefs map[string]*types.Type
 	enums    map[string]Const // enumerators of the script
 
 	pack  int   // #pragma pack in force, 0 for none
-	packs []int // those outside of it
+	packs []int // enclosing values, for #pragma pack(pop)
 }
 
 // Const is an integer or string constant.
 type Const struct {
-	Type *types.Type // of an enumerator its Enum type, else the literal's
+	Type *types.Type // the Enum type of an enumerator, else the literal's type
 	Int  int64
 	Str  string
 	// IsStr: the value is Str.
@@ -63,8 +63,9 @@ type macroValue struct {
 // in any case.
 func Read(u *cpp.Unit, t *kernel.Target, l *diag.List) *Env {
 	e := &Env{
-		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{}, aliases: map[string]*types.Type{},
-		kernel: map[*kernel.Type]*types.Type{}, asked: map[string]*types.Type{},
+		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{},
+		aliases: map[string]*types.Type{},
+		kernel:  map[*kernel.Type]*types.Type{}, asked: map[string]*types.Type{},
 		tags: map[string]*types.Type{}, typedefs: map[string]*types.Type{}, enums: map[string]Const{},
 	}
 	e.definitions(u.Tokens)
@@ -129,8 +130,8 @@ func (e *Env) ConstantNames(head string) []string {
 // Own reports whether the script itself defines the tag.
 func (e *Env) Own(word, name string) bool { _, ok := e.tags[word+" "+name]; return ok }
 
-// kernelTag finds a tag in the target. The checker asks for the same ones in
-// each of its rounds, so results are cached.
+// kernelTag finds a tag in the target. Results are cached, because the checker looks up the same tags in each of its
+// rounds.
 func (e *Env) kernelTag(word, name string) (*types.Type, bool) {
 	key := word + " " + name
 	t, asked := e.asked[key]
@@ -174,8 +175,8 @@ func (e *Env) Named(name string) (*types.Type, bool) {
 	return nil, false
 }
 
-// baseTypes are names that a target need not have: those of C with one word,
-// and the fixed-size names of the kernel and of <stdint.h>.
+// baseTypes are types that a target need not define: the one-word types of C, and the fixed-size types of the kernel
+// and of <stdint.h>.
 var baseTypes = map[string]*types.Type{
 	"char": types.TUint8, "short": types.TInt16, "int": types.TInt32, "long": types.TInt64,
 	"unsigned": types.TUint32, "signed": types.TInt32, "_Bool": types.TUint8, "bool": types.TUint8, "void": types.TNone,
@@ -201,7 +202,7 @@ var baseTypes = map[string]*types.Type{
 // a macro that is not a constant expression returns ok and an error.
 func (e *Env) Constant(name string) (c Const, ok bool, err error) {
 	m, found := e.unit.Macro(name)
-	if found && !e.busy[name] { // a macro's own name in its body is not the macro
+	if found && !e.busy[name] { // in a macro's body its own name is not a macro
 		if have, ok := e.values[name]; ok {
 			return have.c, true, have.err
 		}
@@ -226,7 +227,7 @@ func (e *Env) Constant(name string) (c Const, ok bool, err error) {
 	return Const{}, false, nil
 }
 
-// ErrItself is of a macro whose value would be computed from itself.
+// ErrItself is the error for a macro whose value depends on itself.
 var ErrItself = errors.New("it refers to itself")
 
 // Macro reports whether the script or the compiler defines a macro of this name.

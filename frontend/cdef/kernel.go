@@ -7,7 +7,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// Kernel converts a type of the target. The same type has the same result.
+// Kernel converts a type of the target. Results are cached: equal arguments return the same pointer.
 func (e *Env) Kernel(t *kernel.Type) *types.Type {
 	if have, ok := e.kernel[t]; ok {
 		return have
@@ -17,15 +17,14 @@ func (e *Env) Kernel(t *kernel.Type) *types.Type {
 	return made
 }
 
-// convert makes the language's type of a kernel type; alias is the typedef that
-// names it, if any.
+// convert converts a kernel type to a type of the language; alias is the typedef that names it, if any.
 func (e *Env) convert(t *kernel.Type, alias string) *types.Type {
 	switch t.Kind {
 	case kernel.Int:
 		switch {
 		case t.Bool:
 			return types.TBool
-		case t.Name == "signed char": // a plain char has no sign: the kernel is built so
+		case t.Name == "signed char": // plain char is unsigned: the kernel is built with -funsigned-char
 			return types.TInt8
 		}
 		return types.MakeInt(t.Size, t.Signed)

@@ -54,7 +54,7 @@ func (p *parser) compositeType(at diag.Span) (*types.Type, error) {
 	if t.Parts() > types.MaxParts {
 		comp.Load = nil
 		return nil, fmt.Errorf(
-			"%s %s has more than %d members, those of its members included",
+			"%s %s has more than %d members, including nested ones",
 			kind,
 			tag,
 			types.MaxParts,
@@ -66,8 +66,8 @@ func (p *parser) compositeType(at diag.Span) (*types.Type, error) {
 	return t, nil
 }
 
-// reference finds a tag that is used but not defined here. One that neither the script nor
-// the target defines is only declared.
+// reference finds a tag that is used but not defined here. A tag that neither the script nor the target defines
+// becomes a forward declaration.
 func (e *Env) reference(kind, tag string) *types.Type {
 	if t, ok := e.Tagged(kind, tag); ok {
 		return t
@@ -82,8 +82,8 @@ func (e *Env) declared(kind, tag string) bool {
 	return t != nil && t.Comp != nil && t.Comp.Forward
 }
 
-// hintShadow warns when the kernel has another type of the same name. Types of modules are
-// ignored: they have common names, such as struct flags.
+// hintShadow warns when the kernel has another type of the same name. Types of modules are ignored: they often have
+// generic names, such as struct flags.
 func (e *Env) hintShadow(at diag.Span, kind, tag string, own *types.Composite) {
 	k, ok := e.kernelTag(kind, tag)
 	if !ok || k.Comp == nil || k.Comp.Size == own.Size && sameOffsets(k.Comp, own) {
@@ -112,7 +112,7 @@ func sameOffsets(k, own *types.Composite) bool {
 type field struct {
 	name string
 	typ  *types.Type
-	bits int // width of a bitfield, -1 for none
+	bits int // width of a bitfield; -1 for other members
 	attr attribute
 }
 
@@ -149,7 +149,7 @@ func (p *parser) memberLine(b *layout) error {
 				return err
 			}
 			if c.IsStr || c.Int < 0 || int(c.Int) > 8*f.typ.Size || !f.typ.IsInteger() {
-				return fmt.Errorf("bitfield %s has a bad width", f.name)
+				return fmt.Errorf("invalid width of bitfield %s", f.name)
 			}
 			f.bits = int(c.Int)
 		}
@@ -175,11 +175,11 @@ func checkMember(f field) error {
 	}
 	switch {
 	case elem.Kind == types.Struct && elem.Comp.Forward:
-		return fmt.Errorf("member %s has the unknown type %s", f.name, elem)
+		return fmt.Errorf("member %s has unknown type %s", f.name, elem)
 	case elem.Kind == types.None, elem.Kind == types.Func:
 		return fmt.Errorf("member %s has no type", f.name)
 	case f.name == "" && f.bits < 0 && (elem.Kind != types.Struct || elem != f.typ):
-		return errors.New("a member has no name")
+		return errors.New("missing member name")
 	}
 	return nil
 }
@@ -249,8 +249,8 @@ func (b *layout) place(f field, packed bool) {
 	b.bit += f.bits
 }
 
-// bitfield allocates a bitfield at the current bit. In packed structs it may cross the
-// units of its type: then it counts from the byte that has its first bit.
+// bitfield allocates a bitfield at the current bit. In packed structs it may cross the storage units of its type:
+// then its offset counts from the byte that contains its first bit.
 func (b *layout) bitfield(m types.Member, bits int) types.Member {
 	m = placeBits(m, b.bit, bits)
 	if m.BitOff+bits > 8*m.Type.Size {
@@ -278,7 +278,7 @@ func (p *parser) enumType() (*types.Type, error) {
 	for !p.accept("}") {
 		name := p.next()
 		if name.Kind != cpp.Word {
-			return nil, fmt.Errorf("expected the name of an enumerator, found '%s'", name.Text)
+			return nil, fmt.Errorf("expected an enumerator name, found '%s'", name.Text)
 		}
 		if p.accept("=") {
 			c, err := p.constant()

@@ -193,10 +193,10 @@ func TestErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"struct t { nosuch a; };", "unknown type 'nosuch'"},
 		{"struct t { int a int b; };", "expected ';', found 'int'"},
-		{"struct t { struct t in; };", "has the unknown type struct t"},
+		{"struct t { struct t in; };", "has unknown type struct t"},
 		{"struct t { int a; }; struct t { int b; };", "struct t is defined twice"},
-		{"struct t { int a:33; };", "bitfield a has a bad width"},
-		{"struct t { int a[-1]; };", "an array has a bad length"},
+		{"struct t { int a:33; };", "invalid width of bitfield a"},
+		{"struct t { int a[-1]; };", "invalid array length"},
 		{"struct t { int a[1 / 0]; };", "division overflows"},
 		{"struct t { void a; };", "member a has no type"},
 		{"#if 1", "#if without #endif"},
@@ -205,7 +205,7 @@ func TestErrors(t *testing.T) {
 		{"#nosuch x", "unknown preprocessor directive #nosuch"},
 		{"# a comment", "unknown preprocessor directive #a"},
 		{"#include", "#include needs"},
-		{"#include \"mine.h\"", "mine.h: there is no such header"},
+		{"#include \"mine.h\"", "mine.h: no such header"},
 		{"typedef int;", "typedef needs a name"},
 		{"struct sock { int a; };", "struct sock is also a type of the kernel"},
 	}

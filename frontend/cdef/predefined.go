@@ -11,8 +11,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// predefinedC is predefined for every script: macros with parameters of the system's
-// headers, which a table cannot hold.
+// predefinedC is predefined for every script: function-like macros of the system's headers, which a table of
+// constants cannot hold.
 //
 //go:embed predefined.h
 var predefinedC string

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// The tables have one "NAME value" per line, sorted; tools/uapi generates those of the
-// user-space headers: constants common to all architectures, and for each architecture
-// those that only it has or with another value.
+// The tables have one "NAME value" per line, sorted; tools/uapi generates those of the user-space headers: constants
+// common to all architectures, and for each architecture the constants that only it has or that have another value
+// there.
 var (
 	//go:embed constants_common.txt
 	constantsCommon string
@@ -21,14 +21,14 @@ var (
 	constantsARM64 string
 	//go:embed constants_riscv64.txt
 	constantsRISCV64 string
-	// constantsKernel are flags outside the UAPI that have had one value since Linux
-	// 5.10: gfp_t (GFP_ATOMIC and GFP_NOWAIT are others before 6.3 and since 6.12)
-	// and blk_opf_t. A test compares them with the target's enumerators.
+	// constantsKernel are flags outside the UAPI that have had one value since Linux 5.10: gfp_t (except GFP_ATOMIC
+	// and GFP_NOWAIT, which changed in 6.3 and 6.12) and blk_opf_t. A test compares them with the target's
+	// enumerators.
 	//go:embed constants_kernel.txt
 	constantsKernel string
 )
 
-// ownTable is the table of an architecture alone.
+// ownTable is the table of constants specific to an architecture.
 func ownTable(goarch string) string {
 	return map[string]string{"amd64": constantsX86, "arm64": constantsARM64, "riscv64": constantsRISCV64}[goarch]
 }
@@ -54,8 +54,8 @@ func namesIn(table, head string) []string {
 	return all
 }
 
-// tableConstant finds a constant of the user-space headers of an architecture, or
-// one of the kernel's own that all kernels share.
+// tableConstant finds a constant of the user-space headers of an architecture, or a kernel constant that is the same
+// in all kernels.
 func tableConstant(goarch, name string) (int64, bool) {
 	tables := [...]string{ownTable(goarch), constantsCommon, constantsKernel}
 	if tables[0] == "" { // an architecture without headers

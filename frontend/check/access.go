@@ -65,8 +65,8 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 	)
 }
 
-// placeOf is a copy of the location of a struct, array or string, to be extended; a value
-// in program memory is its own root.
+// placeOf is a copy of the location of a struct, array or string, for the caller to extend; a value in program memory
+// is its own root.
 func (b *body) placeOf(x ast.Expr, e *Expr) *Place {
 	if e.Place == nil {
 		return &Place{Root: RootValue, Base: x, Space: e.Type.Space}
@@ -112,7 +112,7 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 	if !b.final || !b.guess() { // hints of other rounds are not used
 		return
 	}
-	// C code names members of a socket by macros: sk_family is __sk_common.skc_family.
+	// In C, members of a socket have macro names: sk_family is __sk_common.skc_family.
 	for _, spelling := range []string{name, "skc_" + strings.TrimPrefix(name, "sk_"), "skc_" + strings.TrimPrefix(name, "inet_")} {
 		if path := within(t.Comp, spelling); path != "" {
 			d.Hint("it is a nested field: %s", path)
@@ -122,8 +122,7 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 	suggest(d, name, "", t.Comp.Names())
 }
 
-// within is the path to a member of a struct that is in comp, the shortest that
-// there is, or "".
+// within is the shortest path to a member with this name in a struct nested in comp, or "".
 func within(comp *types.Composite, name string) string {
 	const deepest = 4
 	type part struct {
@@ -153,7 +152,7 @@ func within(comp *types.Composite, name string) string {
 }
 
 // eachMember calls do for each member that has a name, also inside anonymous
-// members, until it returns false; it reports whether it never did.
+// members, until it returns false; it reports whether all calls returned true.
 func eachMember(c *types.Composite, do func(types.Member) bool) bool {
 	for _, m := range c.Members() {
 		switch {
@@ -168,8 +167,8 @@ func eachMember(c *types.Composite, do func(types.Member) bool) bool {
 	return true
 }
 
-// addMember appends the step to a member. A member of a kernel struct extends
-// the path of the step before it when that led to the struct.
+// addMember appends the step to a member. A member of a kernel struct extends the path of the preceding step if that
+// step led to the struct.
 func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 	last := p.last()
 	switch {
@@ -177,7 +176,7 @@ func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 		last.Then = &Step{CORE: comp.CORE, Path: name, Off: m.Off}
 	case last != nil && last.CORE != "":
 		last.extend("."+name, m.Off)
-	case comp.CORE != "": // also in a copy: its bytes have the host's layout
+	case comp.CORE != "": // also in a copy, which has the host's layout
 		p.Steps = append(p.Steps, Step{CORE: comp.CORE, Path: name, Off: m.Off})
 	default:
 		p.addOff(m.Off)
@@ -188,7 +187,7 @@ func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
 	}
 }
 
-// spelled is the path of a relocated step and the tag of the struct that it starts at.
+// spelled returns the path of a relocated step and the tag of the struct where it starts.
 func (s *Step) spelled() (tag, path string) {
 	tag, path = strings.TrimPrefix(s.CORE, "struct "), s.Path
 	if s.Then != nil {
@@ -198,8 +197,8 @@ func (s *Step) spelled() (tag, path string) {
 	return tag, path
 }
 
-// known reports whether the step, with more, is a location that other kernels have under
-// another path, or a prefix of one.
+// known reports whether the step, extended by more, is a location that other kernels have under another path, or a
+// prefix of one.
 func (s *Step) known(more string) bool {
 	if s.CORE == "" || s.Then != nil {
 		return false
@@ -208,8 +207,8 @@ func (s *Step) known(more string) bool {
 	return kernel.OtherPaths(tag, path+more) != nil || kernel.LeadsOn(tag, path+more)
 }
 
-// addOthers adds, for the member of a kernel struct at which the location now ends, the
-// paths on other kernels: the host decides.
+// addOthers adds the paths that other kernels have for the kernel member at which the location now ends; the host
+// decides which is used.
 func (b *body) addOthers(p *Place) {
 	last := p.last()
 	if last == nil || last.CORE == "" || len(last.Others) > 0 {
@@ -223,7 +222,7 @@ func (b *body) addOthers(p *Place) {
 	}
 }
 
-// stepsOf makes the step that a path of members is.
+// stepsOf returns the step for a path of members.
 func (b *body) stepsOf(core, path string) *Step {
 	first, rest, far := strings.Cut(path, "->")
 	s := &Step{CORE: core, Path: first}
@@ -247,9 +246,8 @@ func (b *body) stepsOf(core, path string) *Step {
 	return s
 }
 
-// onOtherKernels reports whether a location ends in a member that only other kernels have, and
-// no enclosing expression continues the path to one that this kernel has under another
-// path.
+// onOtherKernels reports whether a location ends in a member that only other kernels have, unless an enclosing
+// expression continues it to a member that this kernel has under another path.
 func (b *body) onOtherKernels(x *ast.Field, comp *types.Composite, p *Place) bool {
 	tag, name := strings.TrimPrefix(comp.CORE, "struct "), x.Name.Text
 	if comp.CORE == "" || len(p.last().Others) > 0 {
@@ -263,8 +261,7 @@ func (b *body) onOtherKernels(x *ast.Field, comp *types.Composite, p *Place) boo
 	return ok && !t.Has(name)
 }
 
-// extend continues into a part of a relocated field. Data after a record has no parts with
-// relocations.
+// extend continues into a part of a relocated field. Parts of variable data after a record are not relocated.
 func (s *Step) extend(path string, off int) {
 	if s.Then != nil {
 		s.Then.extend(path, off)
@@ -277,7 +274,7 @@ func (s *Step) extend(path string, off int) {
 		if o.DataLoc {
 			continue
 		}
-		if o.Then != nil { // a copy: steps are copied with what follows them
+		if o.Then != nil { // a copy, because steps share what follows them
 			then := *o.Then
 			o.Then = &then
 		}
@@ -303,9 +300,8 @@ func (p *Place) addOff(n int) {
 	p.Steps = append(p.Steps, Step{Off: n})
 }
 
-// placed sets the type of e, whose object is at e.Place: a char array is a string. Pointers
-// have the address space of the location unless their declaration has one, and so have
-// numbers: they may be addresses.
+// placed sets the type of e, whose object is at e.Place: a char array is a string. Pointers have the address space of
+// the location unless their declaration says otherwise, and so do numbers, which may be addresses.
 func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 	e.Type, e.Place.Chars = t, 0
 	switch {
@@ -449,7 +445,7 @@ func (b *body) argsHere(at ast.Node) bool {
 
 // argsField is "args.name".
 func (b *body) argsField(x *ast.Field, id *ast.Ident, e *Expr) {
-	b.set(id, &Expr{Type: types.TNone}) // it has no value of its own
+	b.set(id, &Expr{Type: types.TNone}) // args alone has no value
 	if !b.argsHere(id) {
 		return
 	}
@@ -516,8 +512,8 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 	b.placed(x, e, b.traceFieldType(f))
 }
 
-// recordUse records a field that is read at the target's offset. The records of system
-// calls have one layout, which the loader knows.
+// recordUse records a field that is read at the target's offset. Records of system calls are exempt: they have one
+// layout, which the loader knows.
 func (b *body) recordUse(x ast.Expr, f *kernel.TraceField) {
 	same := func(u RecordUse) bool { return u.Name == f.Name }
 	if b.event.Category == "syscalls" || slices.ContainsFunc(b.out.Record, same) {
@@ -541,9 +537,8 @@ func otherForms(f *kernel.TraceField) []Step {
 	return all
 }
 
-// traceFieldType is the type of a tracepoint's field. The record's own width
-// and sign of an integer count, not those of its C type: system calls keep each
-// argument in 8 bytes.
+// traceFieldType is the type of a tracepoint's field. An integer has the width and sign of the record, not of its C
+// type: system calls keep each argument in 8 bytes.
 func (b *body) traceFieldType(f *kernel.TraceField) *types.Type {
 	var t *types.Type
 	if kt := f.Type(); kt != nil {
@@ -588,7 +583,7 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 	}
 }
 
-// argPlace makes e argument i of a prototype, or with -1 its return value.
+// argPlace sets e to argument i of a prototype, or to its return value for -1.
 func (b *body) argPlace(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 	use := manifest.ArgUse{Slot: proto.Slot(len(proto.Params))}
 	typ := proto.Elem()
@@ -627,15 +622,14 @@ func (b *body) proto() *kernel.Type {
 	return f.Proto
 }
 
-// rawProto is the prototype of a raw tracepoint. The function that calls its
-// programs has the names of the arguments; the first, the kernel's own, is not
-// one of them.
+// rawProto is the prototype of a raw tracepoint. The argument names are those of the kernel function that calls the
+// programs, without its first parameter, which is internal.
 func (b *body) rawProto() *kernel.Type {
 	return RawPrototype(b.t, b.point.Name)
 }
 
-// RawPrototype is the prototype of a raw tracepoint with the names of its
-// arguments where the target has them; nil when it has no such tracepoint.
+// RawPrototype is the prototype of a raw tracepoint, with argument names where the target has them; nil if the target
+// has no such tracepoint.
 func RawPrototype(t *kernel.Target, name string) *kernel.Type {
 	proto, ok := t.RawTracepoint(name)
 	if !ok {

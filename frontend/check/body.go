@@ -12,9 +12,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// maxStmts is the maximum number of statements of a body: the kernel accepts a million
-// instructions, and a statement has a few dozen. That many take up to three seconds and
-// half a gigabyte.
+// maxStmts is the maximum number of statements of a body: the kernel accepts a million instructions, and a statement
+// has a few dozen. Compiling that many takes up to three seconds and half a gigabyte.
 const maxStmts = 1 << 14
 
 // body types the predicate and body of a clause for one of its attach points.
@@ -22,32 +21,32 @@ type body struct {
 	*checker
 	clause *clause
 	point  *Point
-	// sharing are all attach points with this typing, point among them.
+	// sharing are all attach points that share this typing, including point.
 	sharing []*Point
-	sub     *Subprog           // the function that this is the body of; nil for a probe
-	ends    bool               // the end is not reached
-	event   *kernel.TraceEvent // tracepoints that the target knows
+	sub     *Subprog           // the function with this body; nil for a probe
+	ends    bool               // the end of the body is not reached
+	event   *kernel.TraceEvent // for tracepoints that the target knows
 	out     *Body
 	vars    map[*slot]*Var
 	seen    map[*slot]bool // assigned so far in this round
 	loops   int            // depth of loops around the current statement
-	fors    int            // those of them that are for loops
-	whiles  int            // of while loops
-	walks   int            // of loops over maps among them
-	noValue ast.Expr       // literal that is not part of the program, see compileTimeText
-	folding int            // depth of expressions whose strings are folded into others
-	quiet   int            // depth of expressions that are typed, not evaluated (sizeof)
+	fors    int            // for loops among them
+	whiles  int            // while loops among them
+	walks   int            // loops over maps among them
+	noValue ast.Expr       // a literal that is not part of the program, see compileTimeText
+	folding int            // depth of expressions whose strings are folded into a longer one
+	quiet   int            // depth of expressions that are typed but not evaluated (sizeof)
 	depth   int            // of expressions
-	repeat  int            // how often the current statement is repeated, for unroll
-	stmts   int            // statements so far in this round, as written out
+	repeat  int            // how often unroll repeats the current statement
+	stmts   int            // statements so far in this round, repetitions included
 	calls   map[*Subprog]calls
-	whole   struct { // the part of a tuple, record or key that was begun last
+	whole   struct { // the innermost tuple, record or key, for messages
 		x     ast.Expr
 		where string
 	}
 	// sources are the expressions assigned to each variable in this round.
 	sources map[*Var][]ast.Expr
-	// trusting wait for these: pointers whose type the kernel has to know.
+	// trusting are the deferred checks of pointers whose type the kernel must know.
 	trusting []func()
 	back     *ast.ReturnStmt // the first return in a loop
 	around   *ast.Field      // the innermost member access around the current expression
@@ -173,8 +172,7 @@ func (b *body) unreachable(s ast.Stmt, all []ast.Stmt) {
 	}
 }
 
-// written counts a statement as often as unroll repeats it. It reports whether the body may
-// have that many.
+// written counts a statement as often as unroll repeats it. It reports whether the body is still within maxStmts.
 func (b *body) written(s ast.Stmt) bool {
 	n := max(b.repeat, 1)
 	if b.stmts+n > maxStmts {
@@ -192,12 +190,12 @@ func (b *body) tooLarge(at ast.Node) {
 	b.fail(
 		diag.TooLarge,
 		at,
-		"the body has more than %d statements here, with those that unroll and calls of functions repeat",
+		"the body has more than %d statements, counting repetitions by unroll and calls of functions",
 		maxStmts,
 	)
 }
 
-// stmt types a statement; it reports whether control never leaves its end.
+// stmt types a statement; it reports whether control never reaches its end.
 func (b *body) stmt(s ast.Stmt) (ends bool) {
 	if !b.written(s) {
 		return false
@@ -230,7 +228,7 @@ func (b *body) stmt(s ast.Stmt) (ends bool) {
 				b.back = s
 			}
 			if (b.back.X == nil) != (s.X == nil) {
-				b.fail(diag.BadJump, s, "Return value used in loop is inconsistent").Note(b.back.At, "another return of a loop is here")
+				b.fail(diag.BadJump, s, "Return value used in loop is inconsistent").Note(b.back.At, "another return from a loop is here")
 			}
 		}
 		if b.sub != nil {
@@ -264,10 +262,10 @@ func (b *body) exprStmt(s *ast.ExprStmt) (ends bool) {
 		if e.Type.Kind != types.None && !invalid(e.Type) && !e.Call.Fn.Effect {
 			b.fail(diag.ValueDiscarded, x, "Return value discarded.")
 		}
-		exits := e.Call.Fn.Exits && x.Span().Chain() == nil // in a macro it only sends its event
+		exits := e.Call.Fn.Exits && x.Span().Chain() == nil // in a macro, exit only sends its event
 		if exits && b.fors > 0 {
 			b.fail(diag.BadJump, x, "'return' statement is not allowed in a for-loop").
-				Hint("exit() ends the probe like return: note it in a variable, break, and call it after the loop")
+				Hint("exit() ends the probe like return: set a variable, break, and call exit() after the loop")
 		}
 		return exits
 	}
@@ -293,8 +291,7 @@ func (b *body) ifStmt(x *ast.IfExpr) (ends bool) {
 	return b.elseBranch(x) && ends
 }
 
-// undecided reports that "if comptime" is not decided in this round: neither branch may
-// report type errors.
+// undecided reports whether "if comptime" is not decided in this round; then neither branch may report type errors.
 func (b *body) undecided(x *ast.IfExpr) bool {
 	cond, ok := ast.Unparen(x.Cond).(*ast.Comptime)
 	return ok && !b.final && invalid(b.out.Expr(cond).Type)
@@ -491,7 +488,7 @@ func (b *body) assignOpMap(s *ast.AssignStmt, op ast.BinaryOp, left ast.Expr, ri
 	}
 	have := m.Value
 	if m.agg != nil {
-		b.plain(m, s, types.TInt64) // reports the mismatch
+		b.plain(m, s, types.TInt64) // to report the mismatch
 		return
 	}
 	if have == nil {
@@ -522,7 +519,7 @@ func (b *body) let(s *ast.LetStmt) {
 	slot := b.clause.scope.slot(s.Var)
 	v := b.vars[slot]
 	b.out.decls[s] = v
-	if s.Type != nil { // anew in each round: typeof grows
+	if s.Type != nil { // again in each round, because a typeof may grow
 		t := wideEnum(b.resolveType(s.Type))
 		switch {
 		case t.IsAgg(), t.Kind == types.None:

@@ -38,7 +38,7 @@ func fieldNames(t *types.Type) []string {
 	return all
 }
 
-// wordArg is an argument that is one of some words, not an expression.
+// wordArg is an argument that is one of the given words, not an expression.
 func (b *body) wordArg(x ast.Expr, words ...string) (int, string) {
 	id, ok := ast.Unparen(x).(*ast.Ident)
 	if !ok {
@@ -95,7 +95,7 @@ var taskFields = map[string][]string{
 }
 
 // taskField is ppid, pcomm, leader_tid and leader_comm, of the current task or of the given
-// one. Its facts are those of the field.
+// one. The result has the facts of the field.
 func (b *body) taskField(c *callSite) {
 	ext := ast.Ext(c.at.Span())
 	var x ast.Expr = &ast.Ident{Extent: ext, Name: "curtask"}
@@ -212,8 +212,7 @@ func (b *body) isConstant(name string) bool {
 	return ok
 }
 
-// noRegister refuses the name of a register: the hint is the processor's own name for it,
-// the nearest name, or all of them.
+// noRegister reports an unknown register. The hint is the processor's name for it, the nearest name, or all names.
 func (b *body) noRegister(at ast.Node, name string) {
 	d := b.fail(diag.BadArguments, at, "'%s' is not a valid register on this architecture (%s)", name, b.t.Arch().Name)
 	var all []string
@@ -233,7 +232,7 @@ func (b *body) noRegister(at ast.Node, name string) {
 	d.Hint("the registers are %s", strings.Join(all, " "))
 }
 
-// register is argN: the register with that argument in the probed code.
+// register is argN: the register that holds the argument in the probed code.
 func (b *body) register(c *callSite) { c.e.Type = c.e.Type.WithSpace(b.point.Space()) }
 
 func (b *body) reg(c *callSite) {
@@ -351,8 +350,7 @@ func (b *body) str(c *callSite) {
 	}
 }
 
-// strSource types the first argument of str; a literal that is cut may be longer
-// than max_strlen.
+// strSource types the first argument of str; a literal that str truncates may be longer than max_strlen.
 func (b *body) strSource(c *callSite) *types.Type {
 	if len(c.args) > 1 && literalString(c.args[0]) {
 		b.folding++
@@ -361,9 +359,8 @@ func (b *body) strSource(c *callSite) *types.Type {
 	return b.asString(c.args[0])
 }
 
-// strLiteral folds str of a literal string or number, cut to a literal length
-// that does not count the NUL; it reports whether c is such a call. A number is
-// the string of its digits, not an address.
+// strLiteral folds str of a literal string or number, truncated to a literal length that does not count the NUL; it
+// reports whether c is such a call. A number becomes the string of its digits, not an address.
 func (b *body) strLiteral(c *callSite, t *types.Type) bool {
 	k := b.out.Expr(c.args[0]).Const
 	if k == nil || !k.lit || k.Host || !k.IsStr && t.Kind != types.Int {
@@ -384,7 +381,7 @@ func (b *body) strLiteral(c *callSite, t *types.Type) bool {
 	return true
 }
 
-// decimal is a constant of type t.
+// decimal is a constant of type t in decimal.
 func decimal(v int64, t *types.Type) string {
 	if t.Signed {
 		return strconv.FormatInt(v, 10)
@@ -413,7 +410,7 @@ func (b *body) strLength(c *callSite, limit int) {
 	}
 }
 
-// bufKinds are the types of what buf() reads, integers apart.
+// bufKinds are the kinds of types that buf() reads, apart from integers.
 var bufKinds = []types.Kind{types.Pointer, types.String, types.Array, types.Struct}
 
 // buf is buf(p[, n]).
@@ -426,7 +423,7 @@ func (b *body) buf(c *callSite) {
 		b.fail(diag.BadArguments, c.args[0], "buf() expects an integer, string, or array argument but saw %s", t)
 	case len(c.args) > 1:
 		n := b.value(c.args[1])
-		if !b.bareAddress(c.args[1]) { // uptr(n) is a number to bpftrace
+		if !b.bareAddress(c.args[1]) { // bpftrace treats uptr(n) as a number
 			n = b.integer(c.args[1], "buf")
 		}
 		switch k := b.out.Expr(c.args[1]).Const; {
@@ -474,7 +471,8 @@ func (b *body) ntop(c *callSite) {
 	switch {
 	case invalid(t), t.IsInteger():
 	case t.Kind == types.Array && t.Elem.IsInteger() && (t.Size == 4 || t.Size == 16):
-	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil: // struct in_addr, in6_addr
+	// struct in_addr, in6_addr
+	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil:
 	default:
 		b.fail(diag.BadArguments, addr, "ntop() expects an integer or array argument, got %s", t)
 	}

@@ -27,7 +27,7 @@ var languageTypes = map[string]*types.Type{
 	"stats_t": types.MakeAgg(types.Stats, true), "ustats_t": types.MakeAgg(types.Stats, false),
 }
 
-// resolveType finds the type that is written; an unknown one is reported.
+// resolveType resolves a type as written, and reports an unknown one.
 func (b *body) resolveType(t ast.Type) *types.Type {
 	switch t := t.(type) {
 	case *ast.NamedType:
@@ -62,8 +62,7 @@ func (b *body) namedType(at ast.Node, name string) *types.Type {
 	return types.TInvalid
 }
 
-// tagNames are the tags of the script, and those of the target with a prefix in common with
-// name.
+// tagNames are the tags of the script, and those of the target that share a prefix with name.
 func (b *body) tagNames(word, name string) []string {
 	if !b.final || !b.guess() {
 		return nil
@@ -82,7 +81,7 @@ func (b *body) tagType(t *ast.TagType) *types.Type {
 	word := t.Kind.String()
 	own := b.env.Own(word, t.Name)
 	inProgram := func(d *debuginfo.Binary) (*types.Type, bool) { return d.Tagged(word, t.Name) }
-	// Program and kernel may both have the type. In a uprobe the program's is meant.
+	// Both the program and the kernel may have the type. A uprobe means the program's.
 	if !own && !b.severalPrograms() {
 		if typ, ok := b.userType(t, inProgram); ok {
 			return typ
@@ -115,7 +114,7 @@ func (b *body) arrayType(t *ast.ArrayType) *types.Type {
 	n := 0
 	if t.Len != nil {
 		if t.Len.Value > maxArray {
-			b.fail(diag.OutOfBounds, t.Len, "arrays and strings have at most %d elements", maxArray)
+			b.fail(diag.OutOfBounds, t.Len, "array or string too long (max %d elements)", maxArray)
 			return types.TInvalid
 		}
 		n = int(t.Len.Value)
@@ -131,7 +130,7 @@ func (b *body) arrayType(t *ast.ArrayType) *types.Type {
 		return elem
 	}
 	if n*elem.Size > maxArrayBytes {
-		b.fail(diag.OutOfBounds, t, "an array has at most %d bytes", maxArrayBytes)
+		b.fail(diag.OutOfBounds, t, "array too large (max %d bytes)", maxArrayBytes)
 		return types.TInvalid
 	}
 	return types.MakeArray(elem, n)
@@ -159,7 +158,7 @@ func (b *body) typeof(x ast.Expr) *types.Type {
 			return orInvalid(m.Key)
 		}
 		if m.use == keyUnknown && !b.final {
-			return types.TInvalid // a later line may tell
+			return types.TInvalid // a later statement may decide
 		}
 	}
 	return b.value(x)
@@ -210,7 +209,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		switch {
 		case to.IsInteger():
 			v = truncate(v, to)
-		case from.IsInteger() && from.Size < 8: // an address has no sign
+		case from.IsInteger() && from.Size < 8: // an address is unsigned
 			v = int64(uint64(v) & (1<<(8*from.Size) - 1))
 		}
 		e.Const = &Const{Int: v, Host: c.Host}
@@ -240,8 +239,8 @@ func wideEnum(t *types.Type) *types.Type {
 	return types.MakeEnum(t.Enum, 8, t.Signed)
 }
 
-// measured reports whether x is a size or an offset: of these, whose type is
-// wider than bpftrace's, a cast to it is not needless there.
+// measured reports whether x is a size or an offset. Their type is wider here than in bpftrace, where a cast to it is
+// not redundant.
 func measured(x ast.Expr) bool {
 	switch x.(type) {
 	case *ast.Sizeof, *ast.Offsetof:
@@ -250,8 +249,7 @@ func measured(x ast.Expr) bool {
 	return false
 }
 
-// castable decides whether a value of type from becomes one of type *to; it
-// completes a type without a size.
+// castable reports whether a value of type from can be cast to *to; it completes a type without a size.
 func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 	t := *to
 	scalar := from.IsInteger() || from.Kind == types.Pointer
@@ -308,8 +306,8 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 	return false
 }
 
-// decays reports whether an array decays to its own address, as in C: one in memory of the
-// kernel or of a process, not a copy.
+// decays reports whether an array decays to its address, as in C: an array in the memory of the kernel or of a
+// process does, a copy does not.
 func (b *body) decays(x ast.Expr, t *types.Type) bool {
 	if t.Kind != types.Array && t.Kind != types.String {
 		return false
@@ -322,8 +320,8 @@ func (b *body) decays(x ast.Expr, t *types.Type) bool {
 	return last < 0 || !p.Steps[last].DataLoc && !p.Steps[last].RelLoc
 }
 
-// arraySize is the size in bytes of a number or a string as an array of type t;
-// false when it can not be one. A literal may have any size up to 8 bytes.
+// arraySize is the size in bytes of a number or a string as an array of type t; false if it cannot be converted. A
+// literal may have any size up to 8 bytes.
 func (b *body) arraySize(x ast.Expr, from, t *types.Type) (size int, ok bool) {
 	size = from.Size
 	switch {
@@ -381,7 +379,7 @@ func (b *body) offsetof(x *ast.Offsetof, e *Expr) {
 		}
 		m, ok := t.Comp.Find(f.Text)
 		if kernel, known := b.t.ParseType(t.Comp.CORE); ok && known {
-			ok = kernel.Has(f.Text) // an offset is relocated in no other way
+			ok = kernel.Has(f.Text) // only fields of kernel types have relocated offsets
 		}
 		if !ok {
 			b.noMember(f, t)

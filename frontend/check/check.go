@@ -19,20 +19,20 @@ import (
 	"btc/ir/kernel"
 )
 
-// maxRounds bounds the inference of types. Types only grow, by few steps each;
-// a script that needs more rounds gets the error its last round reports.
+// maxRounds bounds the inference of types. Types only grow, each in a few steps; a script that needs more rounds gets
+// the errors of the last round.
 const maxRounds = 32
 
 // Check checks a script for a target. Errors and warnings are added to l; if l has errors
 // afterwards, no code may be generated from the Info.
 //
-// Files returns the debug information of programs, for uprobes that use names from
-// it; without it there is none.
+// Files finds the debug information of programs, for uprobes that use names from it; nil if none may be read.
 func Check(script *ast.Script, t *kernel.Target, files *debuginfo.Finder, l *diag.List) *Info {
 	c := &checker{
 		files: files,
 		info:  &Info{Script: script, Target: t}, t: t, l: l,
-		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{}, subprogs: map[string]*function{}, reported: map[report]bool{}, warned: map[string]bool{},
+		functions: functionTable(), maps: map[string]*mapState{}, params: map[int]*Param{},
+		subprogs: map[string]*function{}, reported: map[report]bool{}, warned: map[string]bool{},
 	}
 	c.header()
 	c.items()
@@ -51,14 +51,14 @@ func Check(script *ast.Script, t *kernel.Target, files *debuginfo.Finder, l *dia
 	return c.info
 }
 
-// readOnly makes maps of integers of those that are read but never written: the
-// language lets them be 0. It reports whether there are any.
+// readOnly gives an integer type to maps that are read but never written: in the language they are 0. It reports
+// whether there are any.
 func (c *checker) readOnly(l *diag.List) bool {
 	found := false
 	for _, m := range c.order {
 		if m.onlyRead != nil && !m.written && m.agg == nil && m.Value == nil {
 			m.Value, found = types.Literal(0), true
-			if c.cut { // perhaps it is written further on
+			if c.cut { // the skipped part may write it
 				continue
 			}
 			d := l.Add(diag.NeverWritten, m.onlyRead.Span(), "%s is read, but never written: it is always 0", m.Name)
@@ -78,7 +78,7 @@ func (c *checker) readOnly(l *diag.List) bool {
 type checker struct {
 	info      *Info
 	t         *kernel.Target
-	files     *debuginfo.Finder // nil: none are looked at
+	files     *debuginfo.Finder // nil if no files may be read
 	env       *cdef.Env
 	l         *diag.List // the current list of diagnostics
 	functions map[string]*Function
@@ -90,12 +90,12 @@ type checker struct {
 	params       map[int]*Param
 	clauses      []*clause
 	reported     map[report]bool // in the last round
-	unsafePoints int             // of Info.Unsafe: attach points, the rest are calls
-	warned       map[string]bool // unstable features of the language that were met
+	unsafePoints int             // number of attach points in Info.Unsafe, the rest are calls
+	warned       map[string]bool // unstable features already warned about
 	final        bool            // the round that reports
 	changed      bool            // a type grew in this round
 	spare        []Expr          // see newExpr
-	guesses      int             // unknown names so far, for maxGuesses
+	guesses      int             // unknown names so far, see maxGuesses
 }
 
 // clause is one probe of the script.
@@ -106,9 +106,8 @@ type clause struct {
 	bodies []*body
 }
 
-// fail reports an error or warning. The result accepts hints and notes. The attach points
-// of a clause have much the same errors: of one kind only the first is reported at each
-// position.
+// fail reports an error or warning; hints and notes can be added to the result. The attach points of a clause often
+// have the same errors: at each position only the first of a kind is reported.
 func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) *diag.Diagnostic {
 	d := &diag.Diagnostic{Code: code, Span: at.Span(), Message: fmt.Sprintf(format, args...)}
 	c.cut = c.cut || code == diag.TooLarge
@@ -122,8 +121,8 @@ func (c *checker) fail(code diag.Code, at ast.Node, format string, args ...any) 
 	return d
 }
 
-// ofParameters records the parameters in an expression with an error: their values, once
-// given, may make it valid. It reports whether there are any.
+// ofParameters records the parameters in an invalid expression: it may be valid once their values are known. It
+// reports whether there are any.
 func (c *checker) ofParameters(x ast.Expr) bool {
 	found := false
 	ast.Inspect(x, func(n ast.Node) bool {
@@ -208,7 +207,8 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	c.clauses = append(c.clauses, cl)
 	shared := map[string]*body{}
 	for _, ap := range p.Points {
-		if len(p.Points) > 1 && ap.Provider == probe.Iter { // its objects are of one kind, and the run ends with them
+		// An iterator has its own kind of objects, and the run ends with it.
+		if len(p.Points) > 1 && ap.Provider == probe.Iter {
 			c.fail(diag.BadAttachPoint, ap, "iter probe only supports one attach point.")
 			return
 		}
@@ -233,8 +233,8 @@ func (c *checker) clause(index int, p *ast.Probe) {
 	}
 }
 
-// leftOut reports whether an attach point is skipped for a clause that reads args, because
-// the target does not know them: if missing_probes allows that.
+// leftOut reports whether an attach point of a clause that reads args is skipped because the target does not know
+// them, as missing_probes allows.
 func (c *checker) leftOut(at ast.Node, p *Point) bool {
 	if p.Missing == "error" || p.Pattern || p.ofBPF() {
 		return false
@@ -268,13 +268,13 @@ func (cl *clause) key(p *Point) string {
 	return p.Kind
 }
 
-// maxPrograms is the most that an object may have.
+// maxPrograms is the maximum number of programs of an object.
 const maxPrograms = 4096
 
-// maxMaps leaves room for those that the object needs for itself.
+// maxMaps is the maximum number of the script's maps; the object needs some more of its own.
 const maxMaps = 1000
 
-// tooMany reports that n more programs are more than a script may have.
+// tooMany reports an error if n more programs exceed the limit of a script.
 func (c *checker) tooMany(at ast.Node, n int) bool {
 	most := min(c.limit("max_bpf_progs"), maxPrograms)
 	if len(c.info.Programs)+n <= most {
@@ -285,7 +285,7 @@ func (c *checker) tooMany(at ast.Node, n int) bool {
 	return true
 }
 
-// limit is a setting that is a number.
+// limit is the value of a numeric setting.
 func (c *checker) limit(name string) int {
 	n, _ := strconv.Atoi(c.info.Config.Values[name])
 	return n
@@ -321,7 +321,7 @@ func (c *checker) seedMaps() bool {
 	return seeded
 }
 
-// finish fixes what all uses together decide and reports what is still open.
+// finish fixes what depends on all uses together and reports what is still undecided.
 func (c *checker) finish() {
 	if len(c.order) > maxMaps {
 		c.l.Add(diag.TooLarge, c.order[maxMaps].keyAt, "the script has more than %d maps", maxMaps)

@@ -16,7 +16,7 @@ import (
 type setting struct {
 	name    string
 	initial string   // default value
-	values  []string // allowed words; nil for a number or, where text is set, for any string
+	values  []string // allowed words; nil for a number, or for any string if text is set
 	text    bool
 	bool    bool
 	noop    bool // accepted, without effect in any version
@@ -83,8 +83,8 @@ var renamed = map[string]string{
 	"strlen": "max_strlen", "no_cpp_demangle": "cpp_demangle", "cat_bytes_max": "max_cat_bytes", "map_keys_max": "max_map_keys",
 }
 
-// maxString is the most bytes that max_strlen may be: two such strings and an
-// event's head must fit a record of 64 KiB.
+// maxString is the maximum of max_strlen in bytes: two such strings and an event's header must fit in a record of 64
+// KiB.
 const maxString = 32000
 
 func defaultConfig() Config {

@@ -19,7 +19,7 @@ import (
 // maxDepth bounds the nesting of expressions.
 const maxDepth = 1000
 
-// newExpr takes an Expr from a batch: rounds allocate many.
+// newExpr allocates an Expr. Rounds need many, so they are allocated in batches.
 func (c *checker) newExpr() *Expr {
 	if len(c.spare) == 0 {
 		c.spare = make([]Expr, 22) // 4 KB
@@ -46,7 +46,7 @@ func (b *body) value(x ast.Expr) *types.Type {
 	return e.Type
 }
 
-// condition types an expression that decides.
+// condition types the condition of a statement or expression.
 func (b *body) condition(x ast.Expr) {
 	t := b.truth(x)
 	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
@@ -152,7 +152,7 @@ func (b *body) kind(x ast.Expr, e *Expr) {
 	}
 }
 
-// compound types expressions with several operands, and the rest.
+// compound types the expressions that kind does not.
 func (b *body) compound(x ast.Expr, e *Expr) {
 	switch x := x.(type) {
 	case *ast.Tuple:
@@ -192,7 +192,7 @@ func (b *body) compound(x ast.Expr, e *Expr) {
 	}
 }
 
-// bounded is a type that was just made, or the invalid one when it is too large.
+// bounded is the type t, or the invalid type, with an error, if t is too large.
 func (b *body) bounded(at ast.Node, t *types.Type) *types.Type {
 	if why := t.TooLarge(); why != "" {
 		b.fail(diag.TooLarge, at, "%s", why)
@@ -281,10 +281,10 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 	}
 }
 
-// maxGuesses is for how many unknown names of a script the nearest is looked for.
+// maxGuesses limits for how many unknown names of a script the nearest known name is searched.
 const maxGuesses = 100
 
-// guess counts an unknown name; false when there were too many.
+// guess counts an unknown name; it is false after maxGuesses.
 func (c *checker) guess() bool {
 	c.guesses++
 	return c.guesses <= maxGuesses
@@ -299,9 +299,8 @@ func (b *body) plainNames(name string) []string {
 	return slices.Concat(b.builtinNames(), b.env.ConstantNames(name[:min(len(name), 3)]))
 }
 
-// stackArgument is sarg0, sarg1, ...: the words above the return address at a
-// function's entry, which the language had until 0.24. Go before 1.17 passed all
-// arguments there.
+// stackArgument is sarg0, sarg1, ...: the words above the return address at a function's entry. bpftrace had them
+// until 0.24; Go before 1.17 passed all arguments there.
 func (b *body) stackArgument(x *ast.Ident, e *Expr) bool {
 	digits, ok := strings.CutPrefix(x.Name, "sarg")
 	n, err := strconv.ParseUint(digits, 10, 16)
@@ -367,7 +366,7 @@ func (b *body) variable(x *ast.Var, e *Expr) {
 	}
 }
 
-// part types an expression that is a part of something whole, for messages.
+// part types an expression that is part of a tuple, record or key; where names that for messages.
 func (b *body) part(where string, x ast.Expr, typ func(ast.Expr) *types.Type) *types.Type {
 	b.whole.x, b.whole.where = ast.Unparen(x), where
 	return typ(x)
@@ -414,8 +413,8 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 	}
 }
 
-// statsMap is the type of the map when x reads a stats map or an element of one: a value
-// that can be printed, but not stored in variables or other maps.
+// statsMap is the type of the map when x reads a stats map or an element of one. The value can be printed, but not
+// stored in variables or other maps.
 func (b *body) statsMap(x ast.Expr) (*types.Type, bool) {
 	var name *ast.Map
 	switch x := ast.Unparen(x).(type) {
@@ -433,7 +432,7 @@ func (b *body) statsMap(x ast.Expr) (*types.Type, bool) {
 	return m.agg, true
 }
 
-// unknownMap reports a map that is nowhere written.
+// unknownMap reports a map that is never written.
 func (b *body) unknownMap(m *mapState, at ast.Node) {
 	if b.final && !b.everWritten(m) {
 		d := b.fail(diag.UndefinedMap, at, "Undefined map: %s", m.Name)
@@ -452,7 +451,7 @@ func (b *body) unknownMap(m *mapState, at ast.Node) {
 // the read, so the result is that of the previous round.
 func (b *body) everWritten(m *mapState) bool { return m.written || m.wasWritten }
 
-// maxParams bounds the number of parameters; the manifest contains these and the options.
+// maxParams bounds the number of positional parameters.
 const maxParams = 128
 
 // positional types $N; asString where a string is expected.
@@ -476,7 +475,7 @@ func (b *body) param(x *ast.Positional) *Param {
 	p := b.params[x.N]
 	if p == nil {
 		if len(b.params) == maxParams {
-			b.fail(diag.TooLarge, x, "a script uses %d parameters at most", maxParams)
+			b.fail(diag.TooLarge, x, "too many parameters (max %d)", maxParams)
 			return nil
 		}
 		p = &Param{N: x.N, At: x.At}
@@ -485,7 +484,7 @@ func (b *body) param(x *ast.Positional) *Param {
 	return p
 }
 
-// asString types x where a string is wanted: a parameter is one there.
+// asString types x where a string is expected: a parameter is a string there.
 func (b *body) asString(x ast.Expr) *types.Type {
 	if p, ok := ast.Unparen(x).(*ast.Positional); ok {
 		e := b.set(p, &Expr{})
@@ -524,8 +523,8 @@ func (b *body) ternary(x *ast.Ternary, e *Expr) {
 	}
 }
 
-// literalBranch is the branch that a known condition selects if both branches are known
-// too: the expression is replaced by it, and their types need not agree.
+// literalBranch is the branch that a constant condition selects, if both branches are constant too: it replaces the
+// expression, and the types of the branches may differ.
 func (b *body) literalBranch(cond, then, otherwise ast.Expr) ast.Expr {
 	c, t, u := b.out.Expr(cond).Const, b.out.Expr(then).Const, b.out.Expr(otherwise).Const
 	switch {
@@ -599,8 +598,8 @@ func (b *body) blockExpr(x *ast.Block, e *Expr) {
 	}
 }
 
-// comptime is "comptime x". What follows from kernel types and enumerators has the target's
-// value: it decides what is compiled, so it cannot wait for the host.
+// comptime is "comptime x". Values that depend on kernel types and enumerators are the target's: they decide what is
+// compiled, so they cannot be relocated on the host.
 func (b *body) comptime(x *ast.Comptime, e *Expr) {
 	t := b.value(x.X)
 	if invalid(t) {
@@ -641,7 +640,7 @@ func (b *body) tupleIndex(x *ast.TupleIndex, e *Expr) {
 	case t.Kind != types.Tuple:
 		d := b.fail(diag.BadAccess, x, "Can not access index '%d' on expression of type '%s'", x.Index, t)
 		if _, number := ast.Unparen(x.X).(*ast.IntLit); number {
-			d.Hint("there are no floating point numbers")
+			d.Hint("floating-point numbers are not supported")
 		}
 	case x.Index < 0 || x.Index >= len(t.Fields):
 		b.fail(diag.OutOfBounds, x, "Invalid tuple index: %d. Found %d elements in tuple.", x.Index, len(t.Fields))

@@ -17,7 +17,7 @@ import (
 // truncate is v as a value of an integer type.
 func truncate(v int64, t *types.Type) int64 { return cdef.Truncate(v, t) }
 
-// number of a constant of type t, exactly.
+// exact is the mathematical value of a constant of type t.
 func exact(c *Const, t *types.Type) *big.Int {
 	if !t.Signed && c.Int < 0 {
 		return new(big.Int).SetUint64(uint64(c.Int))
@@ -25,8 +25,7 @@ func exact(c *Const, t *types.Type) *big.Int {
 	return big.NewInt(c.Int)
 }
 
-// setNumber replaces e by a literal with a computed value; false if it does not fit 64
-// bits.
+// setNumber replaces e by a literal with a computed value; false if it does not fit in 64 bits.
 func setNumber(e *Expr, v *big.Int, host bool) bool {
 	switch {
 	case v.Sign() >= 0 && v.IsUint64():
@@ -118,7 +117,7 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 	default:
 		v, ok := foldTyped(x.Op, l.Const.Int, r.Const.Int)
 		if !ok {
-			return // a division by 0, of which the program warns when it comes there
+			return // a division by 0: the program warns at run time
 		}
 		e.Const = &Const{Int: v}
 	}
@@ -147,7 +146,7 @@ func foldCompare(op ast.BinaryOp, l, r *Expr, common *types.Type) bool {
 	return ordered(op, exact(l.Const, l.Type).Cmp(exact(r.Const, r.Type)))
 }
 
-// ordered is a comparison's truth for c as of strings.Compare.
+// ordered is the result of a comparison; c is as returned by strings.Compare.
 func ordered(op ast.BinaryOp, c int) bool {
 	switch op {
 	case ast.Eq:
@@ -164,9 +163,8 @@ func ordered(op ast.BinaryOp, c int) bool {
 	return c >= 0
 }
 
-// foldLiterals computes with mathematical integers; the result must fit 64 bits,
-// and with a negative operand all must fit 64 bits with a sign. Bits that are
-// shifted out are lost.
+// foldLiterals computes with mathematical integers. The result must fit in 64 bits; if an operand is negative, all
+// must fit in signed 64 bits. Bits that are shifted out are lost.
 func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 	v := new(big.Int)
 	ok := true
@@ -210,8 +208,7 @@ func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 	}
 }
 
-// foldBools computes with truth values as bpftrace does: a shift of literals is a
-// comparison there.
+// foldBools computes with booleans as bpftrace does, where a shift of literals is a comparison.
 func foldBools(op ast.BinaryOp, l, r bool) (result, ok bool) {
 	switch op {
 	case ast.Or, ast.Add:

@@ -6,7 +6,7 @@ import "strings"
 
 // directive is one conversion of a format: flags, width, precision, length, conversion.
 type directive struct {
-	start, end int    // in the format
+	start, end int    // byte offsets in the format
 	conv       string // "d", "rx", "%"
 }
 
@@ -60,7 +60,7 @@ func directiveAt(format string, start int) (directive, bool) {
 	return directive{start, len(format) - len(rest) + 1, rest[:1]}, true
 }
 
-// cutCount cuts a width or a precision off: '*' or digits.
+// cutCount removes a width or a precision: '*' or digits.
 func cutCount(s string) (rest string, ok bool) {
 	if rest, ok := strings.CutPrefix(s, "*"); ok {
 		return rest, true
@@ -82,8 +82,7 @@ func replaceDirectives(format string, by func(text string) string) string {
 	return b.String()
 }
 
-// noConversion is the first substring that looks like a conversion once valid ones are
-// removed; "" if there is none.
+// noConversion is the first substring that looks like a conversion but is not valid; "" if there is none.
 func noConversion(format string) string {
 	format = replaceDirectives(format, func(string) string { return "" })
 	i := strings.IndexByte(format, '%')

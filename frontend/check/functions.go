@@ -13,8 +13,8 @@ import (
 	"btc/internal/probe"
 )
 
-// Function is one row of the table of builtins and functions, which are used as a plain
-// name, a call, or both. frontend/irgen finds the code to generate by Name.
+// Function is one row of the table of builtins and functions, which are used as a plain name, as a call, or as both.
+// frontend/irgen finds the code to generate by Name.
 type Function struct {
 	Name string
 	// Agg: an aggregation (count, hist, ...), which is assigned to a map.
@@ -23,7 +23,7 @@ type Function struct {
 	Exits bool
 	// Effect: the call has side effects; its result may be ignored.
 	Effect bool
-	// Supported: the whole path from here to the loader can do it.
+	// Supported: the compiler and the loader implement it.
 	Supported bool
 
 	value    bool // may be written without parentheses
@@ -31,7 +31,7 @@ type Function struct {
 	unsafe   bool
 	in       onlyIn // the kinds of probes that permit it; nil for all
 	result   *types.Type
-	check    func(b *body, c *callSite) // nil: no arguments, result as above
+	check    func(b *body, c *callSite) // nil: no arguments, and the result type is result
 }
 
 // callSite is one use of a Function while it is checked. Its position and number of
@@ -56,7 +56,7 @@ func inFunc(t *probe.Type) bool {
 	return t.Form == probe.Function || t.Form == probe.UserCode || inTyped(t) && t.Program != probe.ProgTPBTF
 }
 
-// inSignal: bpf_send_signal is for the current process, which a probe in code has.
+// inSignal: bpf_send_signal needs a current process, so the probe must be in code.
 func inSignal(t *probe.Type) bool {
 	return t.Space != probe.NoSpace && t.Form != probe.Iterator || t.Kind == probe.Profile
 }
@@ -64,7 +64,7 @@ func inSignal(t *probe.Type) bool {
 func inTyped(t *probe.Type) bool   { return t.Form == probe.Typed }
 func inTracing(t *probe.Type) bool { return inTyped(t) || t.Form == probe.Iterator }
 
-// inPath: the kernel allows bpf_d_path in these.
+// inPath: the kernel allows bpf_d_path in these probes.
 func inPath(t *probe.Type) bool { return inTracing(t) && t.Program != probe.ProgTPBTF }
 
 func inPerf(t *probe.Type) bool { return t.Form == probe.Timer || t.Form == probe.Counter }
@@ -77,7 +77,9 @@ func inKprobe(t *probe.Type) bool { return t.Kind == probe.Kprobe }
 // functionTable is the table, by name; it is never written to. argN is one row, "arg".
 var functionTable = sync.OnceValue(func() map[string]*Function {
 	table := map[string]*Function{}
-	for _, group := range [][]Function{builtinRows(), stringRows(), mapRows(), outputRows(), searchRows(), hostRows(), metaRows(), futureRows()} {
+	for _, group := range [][]Function{
+		builtinRows(), stringRows(), mapRows(), outputRows(), searchRows(), hostRows(), metaRows(), futureRows(),
+	} {
 		for i := range group {
 			table[group[i].Name] = &group[i]
 		}
@@ -91,7 +93,7 @@ func IsBuiltin(name string) bool {
 	return isArg || functionTable()[name] != nil
 }
 
-// builtinRows are the values of the moment.
+// builtinRows are the builtins with a value: the current process, time, CPU and so on.
 func builtinRows() []Function {
 	u64 := types.TUint64
 	return []Function{
@@ -133,7 +135,7 @@ func builtinRows() []Function {
 	}
 }
 
-// stringRows make strings and addresses of memory.
+// stringRows are functions that return strings and addresses.
 func stringRows() []Function {
 	return []Function{
 		{Name: "str", min: 1, max: 2, check: (*body).str, Supported: true},
@@ -145,7 +147,7 @@ func stringRows() []Function {
 	}
 }
 
-// mapRows work on maps.
+// mapRows are functions on maps.
 func mapRows() []Function {
 	return []Function{
 		{Name: "count", Agg: true, Supported: true},
@@ -166,7 +168,7 @@ func mapRows() []Function {
 	}
 }
 
-// outputRows make events.
+// outputRows are functions that send events.
 func outputRows() []Function {
 	none := types.TNone
 	return []Function{
@@ -189,8 +191,7 @@ func outputRows() []Function {
 	}
 }
 
-// futureRows are parts of the language that are not supported yet. They have a row each so
-// that the error names them.
+// futureRows are functions that are not supported yet. Each has a row so that the error names it.
 func futureRows() []Function {
 	names := "dw_ustack " +
 		"elf_is_exe elf_info"
@@ -208,7 +209,7 @@ func futureRows() []Function {
 // builtin types a use of the table, a name (args nil) or a call. It reports
 // false when the table has no such row.
 func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool {
-	name = strings.TrimPrefix(name, "__builtin_") // as in other implementations' library
+	name = strings.TrimPrefix(name, "__builtin_") // as in bpftrace's standard library
 	n, isArg := argNumber(name)
 	row := name
 	if isArg {
@@ -245,9 +246,9 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 		b.accept(c)
 		return true
 	}
-	for _, x := range args { // report errors in them, too
+	for _, x := range args { // report errors in the arguments, too
 		switch x := ast.Unparen(x).(type) {
-		case *ast.Map: // may be right as a whole map
+		case *ast.Map: // may be valid as a whole map
 			b.set(x, &Expr{Type: types.TInvalid})
 			continue
 		case *ast.Ident:
@@ -261,8 +262,8 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 	return true
 }
 
-// compileTimeText are functions whose first argument, a literal, is not a value of
-// the program: max_strlen does not bound it.
+// compileTimeText are functions whose first argument, a literal, is not a value of the program, so max_strlen does
+// not apply.
 var compileTimeText = map[string]bool{
 	"printf":   true,
 	"errorf":   true,
@@ -301,7 +302,7 @@ func argNumber(name string) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// permitted reports whether the probe has the builtin.
+// permitted reports whether the builtin is available in the probe.
 func (b *body) permitted(c *callSite, name string) bool {
 	switch c.Fn.Name {
 	case "arg", "retval", "ctx", "reg":

@@ -10,14 +10,14 @@ import (
 	"btc/frontend/types"
 )
 
-// usage is how to call functions with several or unusual arguments.
+// usage describes the calls of functions with several or unusual arguments.
 var usage = map[string]string{
 	"count": "@x = count()", "sum": "@x = sum(number)", "avg": "@x = avg(number)", "min": "@x = min(number)",
 	"max": "@x = max(number)", "stats": "@x = stats(number)", "hist": "@x = hist(number) or hist(number, bits)",
 	"lhist":   "@x = lhist(number, min, max, step)",
 	"tseries": "@x = tseries(number, interval, intervals[, aggregation]), as in tseries(1, 1s, 10)",
 	"str":     "str(pointer[, length])", "buf": "buf(pointer or array[, length])",
-	"strncmp": "strncmp(string, string, length), which is 0 for equal strings", "strcontains": "strcontains(text, part)",
+	"strncmp": "strncmp(string, string, length), which is 0 for equal strings", "strcontains": "strcontains(haystack, needle)",
 	"strftime": `strftime("%H:%M:%S", nsecs)`, "ntop": "ntop([family, ]address)",
 	"printf": `printf("format", values...)`, "print": "print(value), print(@map) or print(@map, top, divisor)",
 	"delete": "delete(@map, key)", "has_key": "has_key(@map, key)", "clear": "clear(@map)", "zero": "zero(@map)",
@@ -29,8 +29,8 @@ var usage = map[string]string{
 	"override": "override(value)", "path": "path(struct path)", "bswap": "bswap(number)",
 }
 
-// otherProbe names the probes that have the values that this one lacks: the arguments at
-// the entry of a function, its value at the return.
+// otherProbe suggests a probe that has the value that this one lacks: arguments at the entry of a function, the
+// return value at its return.
 func (p *Point) otherProbe(what string) string {
 	kernel, user := "fexit:"+p.Name, strings.Replace(p.Text, p.Kind, "uretprobe", 1)
 	if p.Name == "" {
@@ -38,9 +38,9 @@ func (p *Point) otherProbe(what string) string {
 	}
 	switch what + " " + p.Kind {
 	case "args kprobe":
-		return "a kprobe has arg0, arg1, ...; fentry:" + p.Name + " has args with names and types"
+		return "a kprobe has arg0, arg1, ...; fentry:" + p.Name + " has named, typed args"
 	case "args kretprobe":
-		return kernel + " has args with names and types, and retval"
+		return kernel + " has named, typed args and retval"
 	case "retval kprobe":
 		return "kretprobe:" + p.Name + " and " + kernel + " have it: the function has not run yet here"
 	case "retval uprobe":
@@ -50,9 +50,9 @@ func (p *Point) otherProbe(what string) string {
 	case "arg uretprobe":
 		return "keep it: " + strings.Replace(p.Text, p.Kind, "uprobe", 1) + " { @a[tid] = arg0; }"
 	case "arg fentry", "arg fexit":
-		return p.Kind + " has args with names: args.name"
+		return p.Kind + " has named args: args.name"
 	case "arg tracepoint":
-		return "a tracepoint has args with names: args.name"
+		return "a tracepoint has named args: args.name"
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 	"btc/frontend/types"
 )
 
-// hostRows ask the host that runs the object, or act on it.
+// hostRows are functions that query the host that runs the object, or act on it.
 func hostRows() []Function {
 	u64, none := types.TUint64, types.TNone
 	return []Function{
@@ -154,7 +154,7 @@ var signals = map[string]int64{
 
 // signal is signal(n) or signal("NAME").
 func (b *body) signal(c *callSite) {
-	if _, ok := ast.Unparen(c.args[0]).(*ast.Positional); ok { // names of signals are known to the compiler alone
+	if _, ok := ast.Unparen(c.args[0]).(*ast.Positional); ok { // only the compiler knows the names of signals
 		b.integer(c.args[0], c.Fn.Name)
 		c.Args = c.args
 		return
@@ -236,17 +236,17 @@ func (b *body) writeUser(c *callSite) {
 	c.Args, c.N = c.args[:2], n
 }
 
-// maxWrite is how many bytes write_user() copies at most from an address.
+// maxWrite is the maximum number of bytes that write_user() copies from an address.
 const maxWrite = 1024
 
-// writeLength refuses to write n bytes of a source if that is too much.
+// writeLength reports an error if n, the length to write, is not 1 to size.
 func (b *body) writeLength(c *callSite, n int64, size int) {
 	if n < 1 || n > int64(size) {
-		b.fail(diag.BadArguments, c.args[2], "the source has 1 to %d bytes, not %d", size, n)
+		b.fail(diag.BadArguments, c.args[2], "length must be 1 to %d, %d given", size, n)
 	}
 }
 
-// override is override(value): the probed function returns value instead of being run.
+// override is override(value): the probed function returns value instead of running.
 func (b *body) override(c *callSite) {
 	b.integer(c.args[0], c.Fn.Name)
 	c.Args = c.args
@@ -255,8 +255,7 @@ func (b *body) override(c *callSite) {
 	}
 }
 
-// debugf is debugf(format, ...): the kernel formats, so few conversions and at
-// most 3 arguments are there.
+// debugf is debugf(format, ...). The kernel formats the output, so it has few conversions and at most 3 arguments.
 func (b *body) debugf(c *callSite) {
 	b.printf(c)
 	b.fail(
@@ -284,11 +283,11 @@ func (b *body) debugf(c *callSite) {
 	}
 }
 
-// printkConversions are those of numbers that bpf_trace_printk supports.
+// printkConversions are the conversions of numbers that bpf_trace_printk supports.
 var printkConversions = []string{"d", "u", "x", "p"}
 
-// kfunc is kfunc_exist("name") and kfunc_allowed("name"): decided on the host, or by the
-// target where a constant is needed.
+// kfunc is kfunc_exist("name") and kfunc_allowed("name"): decided on the host, or by the target where a constant is
+// required.
 func (b *body) kfunc(c *callSite) {
 	name, from, ok := b.loadText(c, 0)
 	if !ok {
@@ -354,7 +353,7 @@ func (b *body) socketCookie(c *callSite) {
 func (b *body) skbOutput(c *callSite) {
 	name, from, ok := b.loadText(c, 0)
 	if ok && name == "" && from == "" {
-		b.fail(diag.BadArguments, c.args[0], "skboutput() needs the name of a file")
+		b.fail(diag.BadArguments, c.args[0], "skboutput() needs a file name")
 	}
 	switch t := b.value(c.args[1]); {
 	case invalid(t):

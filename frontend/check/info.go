@@ -4,9 +4,9 @@
 // the shape of every map, resolves attach points against the target, folds constants, and
 // reports all errors of the script at once.
 //
-// It takes a syntax tree and a target and returns an Info, from which frontend/irgen
-// generates IR without further decisions. The tree is not changed: results are in side
-// tables keyed by node pointer, one set of tables for each typing of a probe's body (Body).
+// It takes a syntax tree and a target and returns an Info, from which frontend/irgen generates IR without deciding
+// anything itself. The tree is not changed: results are in side tables keyed by node pointer, one set of tables for
+// each typing of a probe's body (Body).
 package check
 
 import (
@@ -37,8 +37,8 @@ type Info struct {
 	Options []*Option
 	// Subprogs are the functions of the script, called or not.
 	Subprogs []*Subprog
-	// NeedsValue are the parameters whose values must be known to compile, and which
-	// have none; NeedsOption are the named ones.
+	// NeedsValue are the positional parameters whose values must be known at compile time but were not given;
+	// NeedsOption are the named ones.
 	NeedsValue  map[int]bool
 	NeedsOption map[string]bool
 	// ParamCount is set when "$#" is read.
@@ -48,8 +48,7 @@ type Info struct {
 	Programs []*Program
 	// Unsafe are the uses of dangerous functions, for --unsafe at load time.
 	Unsafe []Use
-	// HelperErrors asks for code that reports each helper that fails (-k). Set by the
-	// caller of Check.
+	// HelperErrors requests code that reports each failing helper (-k). Set by the caller of Check.
 	HelperErrors bool
 	// SeriesClock names a scalar map that tseries reads the time (ns) from instead
 	// of the clock, for tests; "" for none.
@@ -67,15 +66,14 @@ type Program struct {
 	Clause int // 0-based number of the clause in the script
 	Probe  *ast.Probe
 	Point  *Point
-	// Body is the typing of predicate and body. Programs of one clause with equal facts
-	// share one.
+	// Body is the typing of predicate and body. Programs of one clause with equal facts share a Body.
 	Body *Body
 }
 
 // Point is an attach point, split into parts. The fields have the same meaning as in
 // manifest.Attach.
 type Point struct {
-	Kind string      // a kind of package probe
+	Kind string      // one of the kinds in package probe
 	Type *probe.Type // the row of Kind
 	manifest.Attach
 	// Pattern is set when Target or Name has a "*" that the host expands.
@@ -85,7 +83,7 @@ type Point struct {
 }
 
 // NamedByHost reports whether only the host knows the name that the builtin probe returns:
-// what a pattern matches, the module of a function, the path of a program.
+// a match of a pattern, the module of a function, the path of a program.
 func (p *Point) NamedByHost() bool {
 	switch p.Kind {
 	case probe.Fentry, probe.Fexit, probe.RawTracepoint:
@@ -108,7 +106,7 @@ func (p *Point) Space() types.Space {
 	case probe.KernelSpace:
 		return types.Kernel
 	}
-	return types.NoSpace // a sample, a watchpoint: of whoever was interrupted
+	return types.NoSpace // a sample or a watchpoint: kernel or user code
 }
 
 // RecordUse is a field of a tracepoint's record that is read at a fixed offset.
@@ -116,24 +114,23 @@ type RecordUse struct {
 	At           diag.Span // the first use
 	Name         string
 	Offset, Size int
-	Sign         string // signed, unsigned; "" for what is not an integer
+	Sign         string // "signed", "unsigned"; "" if not an integer
 }
 
 // Body holds the facts of one typing of a clause's predicate and body.
 type Body struct {
 	// Vars are the variables, in order of first appearance. All are local to a program;
-	// unassigned ones read as zero or the empty string.
+	// unassigned variables read as zero or the empty string.
 	Vars []*Var
 	// UsesID is set when the body reads the probe builtin, UsesFunc when it reads func.
 	UsesID, UsesFunc bool
-	// Args are the typed arguments that the body reads, by number, -1 for the return value;
+	// Args are the typed arguments that the body reads, by number (-1 is the return value);
 	// the loader compares them with the host's prototype.
 	Args map[int]manifest.ArgUse
-	// Record are the fields of a tracepoint's record that the body reads and that no type
-	// describes; the loader compares them with the host's format file.
+	// Record are the fields of a tracepoint's record that the body reads and that BTF does not describe; the loader
+	// compares them with the host's format file.
 	Record []RecordUse
-	// Binary is the identity of the build of the attach points' file whose debug
-	// information the body relies on; "" for none.
+	// Binary identifies the build of the attach points' file whose debug information the body relies on; "" for none.
 	Binary string
 
 	exprs map[ast.Expr]*Expr
@@ -147,7 +144,7 @@ type Body struct {
 // evaluated; parentheses share the facts of the expression in them.
 func (b *Body) Expr(x ast.Expr) *Expr { return b.exprs[ast.Unparen(x)] }
 
-// Meant is x, or what x is short for: args without a field is a record of all arguments.
+// Meant is x, or the expression that x is short for: args without a field is a record of all arguments.
 func (b *Body) Meant(x ast.Expr) ast.Expr {
 	if e := b.Expr(x); e != nil && e.Stands != nil {
 		return e.Stands
@@ -164,11 +161,10 @@ func (b *Body) Let(s *ast.LetStmt) *Var { return b.decls[s] }
 // Loop is the variable of a for statement.
 func (b *Body) Loop(s *ast.ForStmt) *Var { return b.loops[s] }
 
-// Unroll is how often the body of an unroll statement is repeated; 0 if its parameters
-// decide, at most MaxUnroll times.
+// Unroll is the number of repetitions of an unroll statement, at most MaxUnroll; 0 if load-time parameters decide.
 func (b *Body) Unroll(s *ast.UnrollStmt) int { return b.count[s] }
 
-// Dead reports whether s can never be reached: build leaves it out.
+// Dead reports whether s is unreachable; irgen generates no code for it.
 func (b *Body) Dead(s ast.Stmt) bool { return b.dead[s] }
 
 // Taken is the branch of an "if comptime" that is compiled. The other one is neither
@@ -188,24 +184,23 @@ func (b *Body) Taken(x *ast.IfExpr) (then, known bool) {
 // Var is a variable of a body.
 type Var struct {
 	Name string // without '$'
-	// Type is the promotion of all that is assigned. Assigned values of narrower
-	// types are stored as they are: integers live in i64 extended by their own
-	// type, so no conversion is needed; strings are copied.
+	// Type is the promotion of the types of all assigned values. Values of narrower types need no conversion: an
+	// integer is an i64, extended according to its own type; strings are copied.
 	Type  *types.Type
 	Index int // in Body.Vars
 	At    diag.Span
-	// Addressed: the script takes its address, so it must be in memory.
+	// Addressed: the script takes the variable's address, so it must be in memory.
 	Addressed bool
-	// Element: it is (key, value) of a loop over a map.
+	// Element: the variable is the (key, value) of a loop over a map.
 	Element bool
 
-	fixed bool // its let has the type
-	text  bool // its let has type "string", of any capacity
+	fixed bool // its let declares the type
+	text  bool // its let declares "string" without a capacity
 }
 
 // Expr has the facts about one expression. Which fields are set depends on the node:
 //
-//	any folded node     Const: build uses it instead of the node, which has no effects
+//	any folded node     Const: irgen uses it instead of the node, which has no effects
 //	Ident               Call (builtins), or Const and perhaps Enumerator
 //	Var                 Var
 //	Map, MapElem        Map (MapElem: keys below)
@@ -216,23 +211,21 @@ type Var struct {
 //	Binary              Operands, Scale
 //	IncDec              Scale
 //	Call                Call
-//	Cast                Type; the operand's own type says from what
+//	Cast                Type; the source type is the operand's own
 //	Ternary, IfExpr, Block   Type is the common type of the branches
 //
 // The key of a MapElem has the type Map.Key. With one key expression its value
 // is the key; with several they are the fields of the tuple in order.
 //
-// A value is converted where it is stored or combined, always without loss of
-// meaning: from Expr.Type to Var.Type, Map.Key, Map.Value, the common type of
-// branches, or an element of those. Integers need no code for that.
+// A value is converted where it is stored or combined, always without loss: from Expr.Type to Var.Type, Map.Key,
+// Map.Value, the common type of branches, or an element of those. Integers need no code for that.
 type Expr struct {
 	Type  *types.Type
 	Const *Const
-	// Enumerator is set for a constant of a kernel enum, whose value may differ
-	// on the host: it is relocated, Const is the target's value.
+	// Enumerator is set for a constant of a kernel enum, whose value may differ on the host: the value is relocated,
+	// and Const is the target's.
 	Enumerator *Enumerator
-	// Extent is set for sizeof and offsetof of a kernel type: it is relocated, Const is the
-	// target's value.
+	// Extent is set for sizeof and offsetof of a kernel type: the value is relocated, and Const is the target's.
 	Extent *Extent
 	Var    *Var
 	Map    *Map
@@ -241,8 +234,7 @@ type Expr struct {
 	AsString bool
 	Call     *Call
 	Place    *Place
-	// ProbeText is set where the name of the probe, otherwise a number, is read as a string
-	// that only the host knows.
+	// ProbeText is set where the builtin probe, otherwise a number, is read as a string that only the host knows.
 	ProbeText bool
 	// Elem is the index in the fields of a tuple or record value.
 	Elem int
@@ -253,7 +245,7 @@ type Expr struct {
 	// Scale is the size in bytes of the pointee in pointer arithmetic: the
 	// integer operand (or the step of ++ and --) is multiplied by it; 0 otherwise.
 	Scale int
-	// Known are the fields of a typeinfo or config.
+	// Known are the fields of typeinfo() or config.
 	Known []KnownField
 	// Stands is the expression that the node is short for, see Body.Meant.
 	Stands ast.Expr
@@ -266,12 +258,11 @@ type Const struct {
 	Int   int64 // Int, Bool (0, 1), Enum, Pointer; uint64 bit for bit
 	Str   string
 	IsStr bool
-	// Host is set when the value follows from kernel enumerators, which the host
-	// may number otherwise: build then evaluates the expression instead. It is a
-	// constant only where the language demands one.
+	// Host is set if the value depends on kernel enumerators, whose values may differ on the host: irgen then
+	// generates code for the expression. Const is used only where the language requires a constant.
 	Host bool
 
-	lit bool // of literals: exact arithmetic, signedness of the other operand
+	lit bool // a literal: exact arithmetic, signedness of the other operand
 }
 
 // Enumerator names a constant of a kernel enum for a relocation.
@@ -284,7 +275,7 @@ type Enumerator struct {
 // is empty, else the byte offset of the field.
 type Extent struct{ Type, Path string }
 
-// Root says how the address of a Place starts.
+// Root is the kind of address at which a Place starts.
 type Root uint8
 
 // The roots.
@@ -293,17 +284,16 @@ const (
 	RootPointer Root = iota
 	// RootValue: the value of Place.Base, a struct or array in program memory.
 	RootValue
-	// RootCtx: the program's context (args, ctx): direct loads.
+	// RootCtx: the program's context (args, ctx), read by direct loads.
 	RootCtx
 	// RootArg: argument Place.Arg of a typed probe (fentry, fexit, raw
 	// tracepoints): the value itself, no steps. -1 is the return value.
 	RootArg
 )
 
-// Place is the location (lvalue) of the object of a Field, Index or dereference. The
-// address is the root's plus all steps; then the object of type Expr.Type is read (a struct
-// is read only where its value is needed: a further field extends the location and has a
-// Place of its own with more steps).
+// Place is the location (lvalue) of the object of a Field, Index or dereference. The address is the root's plus all
+// steps; then the object of type Expr.Type is read (a struct is read only where its value is needed: access to a
+// field of it extends the location instead, in a Place with more steps).
 //
 // An array of char is of type string[n]: it is read as a NUL-terminated string.
 type Place struct {
@@ -312,11 +302,11 @@ type Place struct {
 	Space types.Space
 	Arg   int
 	Steps []Step
-	// Bits is the position of a bitfield in the storage unit at the address. With a
-	// relocated last step the relocation has it.
+	// Bits is the position of a bitfield in the storage unit at the address; nil if the last step is relocated,
+	// because the relocation contains it.
 	Bits *Bits
-	// Chars is the length of a char array that is a string with room for a NUL after it, so
-	// that a string that fills the array is not truncated; 0 for other locations.
+	// Chars is the length of a char array whose string type has room for one more NUL, so that a string that fills
+	// the array is not truncated; 0 for other locations.
 	Chars int
 }
 
@@ -324,7 +314,7 @@ type Place struct {
 // least significant bit.
 type Bits struct{ Unit, Off, Size int }
 
-// Step is one addition to an address. Exactly one kind of it is set.
+// Step is one addition to an address. Exactly one of its kinds is set.
 type Step struct {
 	// CORE and Path name a relocated field, as ir.CORERef.Type and Path do.
 	CORE, Path string
@@ -336,20 +326,18 @@ type Step struct {
 	Index ast.Expr
 	Scale int
 	Len   int
-	// DataLoc: the u32 at the address holds {u16 offset, u16 length} (length in
-	// the upper half) of the data, counted from the start of the context; the
-	// address becomes that of the data. RelLoc: counted from after the u32. It is
-	// the last step, and the expression's value (int64) is the address itself.
+	// DataLoc: the u32 at the address holds {u16 offset, u16 length} (length in the upper half) of the data, counted
+	// from the start of the context; the address becomes that of the data. RelLoc: counted from the end of the u32.
+	// It is the last step, and the expression's value (int64) is the address itself.
 	DataLoc, RelLoc bool
-	// Others are alternatives of a relocated step on some kernels, selected by the
-	// existence of their fields: CORE, Path and Then, and DataLoc where the address becomes
-	// that of the data. The first that exists is used.
+	// Others are alternatives to a relocated step on other kernels, selected by the existence of their fields. CORE,
+	// Path and Then are set, and DataLoc where the address becomes that of the data. The first that exists is used.
 	Others []Step
-	// Then continues at the target of the relocated field, a pointer.
+	// Then continues at the address in the relocated field, a pointer.
 	Then *Step
 }
 
-// Shape is the shape of a map; the text of an ir.MapShape.
+// Shape is the shape of a map, as ir.MapShape.String returns it.
 type Shape string
 
 // Map is one map of the script.
@@ -360,19 +348,18 @@ type Map struct {
 	KeyNames []string
 	Shape    Shape // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
 	Key      *types.Type
-	// Value is the type of a plain map's values; of an aggregation the integer
-	// type (64 bit) that its values count in.
+	// Value is the type of a plain map's values; for an aggregation, the 64-bit integer type of its numbers.
 	Value      *types.Type
 	Bits       int // hist
 	Min, Max   int64
 	Step       int64  // lhist
 	Interval   int64  // tseries: ns of an interval
-	Intervals  int64  // tseries: how many are kept
+	Intervals  int64  // tseries: number of intervals kept
 	Agg        string // tseries: avg, max, min, sum or "" for the last value
 	Declared   string // hash, lruhash, percpuhash, percpulruhash or ""
 	MaxEntries int    // keyed maps
-	// Read: an aggregation whose value the script reads. Cleared: by clear or
-	// zero. Deleted: by delete.
+	// Read: the map is an aggregation whose value the script reads. Cleared: the script clears or zeroes it. Deleted:
+	// the script deletes elements.
 	Read, Cleared, Deleted bool
 	// Help and Unit are from the script's comment on the map, see mapDocs.
 	Help, Unit string
@@ -382,11 +369,11 @@ type Map struct {
 // Scalar reports whether the map has no keys.
 func (m *Map) Scalar() bool { return m.Key == nil }
 
-// Param is a positional parameter; it is a number, a string, or both.
+// Param is a positional parameter, read as a number, a string, or both.
 type Param struct {
 	N        int // from 1
 	Int, Str bool
-	IPv4     bool // as the bytes of an address
+	IPv4     bool // read as the bytes of an IPv4 address
 	At       diag.Span
 }
 
@@ -399,17 +386,16 @@ type Call struct {
 	// Args are the arguments that are evaluated, in order; constant ones that are in the
 	// fields below are omitted.
 	Args []ast.Expr
-	// Map and Keys are those of map functions: print(@m), print(@m[k]),
+	// Map and Keys are the operands of map functions: print(@m), print(@m[k]),
 	// delete(@m, k), has_key(@m, k), clear, zero, len. Keys is nil for the whole
 	// map and for scalars.
 	Map  *Map
 	Keys []ast.Expr
-	// Format is the format string of printf and its kin, time and strftime.
+	// Format is the format string of printf and similar functions, time and strftime.
 	Format string
-	// N is a constant: the argument's number (arg), the most frames (kstack,
-	// ustack), the clock (nsecs: as ir's OpNsecs), the namespace (pid, tid: 0
-	// loader's, 1 initial), the capacity in bytes of the result (str, buf), the
-	// length (strncmp), the exit code.
+	// N is a constant: the argument's number (arg), the maximum number of frames (kstack, ustack), the clock (nsecs:
+	// as ir's OpNsecs), the namespace (pid, tid: 0 loader's, 1 initial), the capacity in bytes of the result (str,
+	// buf), the length (strncmp), the exit code.
 	N int64
 	// Text is a constant string: a register, a symbol, a separator.
 	Text string
@@ -417,7 +403,7 @@ type Call struct {
 	From string
 	// Sub is the function of the script that is called; nil for builtins.
 	Sub *Subprog
-	// Option is that of getopt.
+	// Option is the option of getopt.
 	Option *Option
 	// Trusted is the argument whose type the kernel verifies (path, socket_cookie,
 	// skboutput); it is not one of Args.

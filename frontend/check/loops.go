@@ -14,7 +14,7 @@ func (b *body) loopBody(blk *ast.Block) {
 	b.loops--
 }
 
-// MaxUnroll is the most repetitions of an unroll.
+// MaxUnroll is the maximum number of repetitions of unroll.
 const MaxUnroll = 100
 
 func (b *body) unroll(s *ast.UnrollStmt) {
@@ -32,7 +32,7 @@ func (b *body) unroll(s *ast.UnrollStmt) {
 	switch {
 	case invalid(t):
 	case c == nil || c.IsStr || t.Kind == types.Bool || n < 0 && t.Signed:
-		b.fail(diag.BadUnroll, s.Count, "invalid unroll value").Hint("it is an integer constant of 1 to %d", MaxUnroll)
+		b.fail(diag.BadUnroll, s.Count, "invalid unroll value").Hint("expected an integer constant from 1 to %d", MaxUnroll)
 	case n == 0:
 		b.fail(diag.BadUnroll, s.Count, "unroll minimum value is 1")
 	case uint64(n) > MaxUnroll:
@@ -113,9 +113,8 @@ func (b *body) rangeEnd(x ast.Expr, which string) *types.Type {
 	return t
 }
 
-// walkElem is the type of the elements of a map: (key, value). The kernel calls
-// the body for each of them, with the value of the CPU that runs it; so an
-// aggregation is laid out shared, as one that is read.
+// walkElem is the type of the elements of a map: (key, value). The kernel calls the body with the current CPU's value
+// of each element, so an aggregation gets the shared layout, like one that is read.
 func (b *body) walkElem(x *ast.Map) *types.Type {
 	m := b.mapNamed(x)
 	b.set(x, &Expr{Type: types.TNone, Map: &m.Map})
@@ -142,8 +141,7 @@ func (b *body) walkElem(x *ast.Map) *types.Type {
 	return b.bounded(x, types.MakeTuple(fitKey(m.Key.Fixed(), maxKey), value.Fixed()))
 }
 
-// noContext refuses the builtins that read the context in the body of a loop
-// over a map.
+// noContext reports builtins that read the context in the body of a loop over a map.
 func (b *body) noContext(at ast.Node, name string) {
 	if b.walks > 0 {
 		b.fail(diag.NotInThisProbe, at, "'%s' builtin is not allowed in a for-loop", name).

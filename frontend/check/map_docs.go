@@ -7,13 +7,13 @@ import "strings"
 // maxMapHelp bounds the help of a map, in bytes.
 const maxMapHelp = 500
 
-// mapDocs collects comments of the script on its maps, for metrics. A comment line that
-// begins with the name of a map documents it, and can name a unit:
+// mapDocs collects the script's comments that document its maps, for metrics. A comment line that begins with the
+// name of a map documents it, and can give a unit:
 //
 //	// @bytes [bytes]: Bytes that each process read.
 //	// @calls: Calls that failed.
 //
-// The first such line of a map counts.
+// The first such line for a map is used.
 func (c *checker) mapDocs() {
 	for _, comment := range c.info.Script.Comments {
 		for line := range strings.Lines(comment.Text) {

@@ -11,8 +11,8 @@ import (
 	"btc/frontend/types"
 )
 
-// mapArg is the map argument of a function, without recording a use with or without keys;
-// nil (reported) for anything else.
+// mapArg is the map argument of a function; it records no use with or without keys. It reports anything else and
+// returns nil.
 func (b *body) mapArg(c *callSite, x ast.Expr) *mapState {
 	name, ok := ast.Unparen(x).(*ast.Map)
 	if !ok {
@@ -61,7 +61,7 @@ func (b *body) deleteMap(c *callSite) {
 	b.key(m, c.args[1], c.Keys)
 }
 
-// elemKeys resolves a map element that is not read.
+// elemKeys resolves a map element whose value is not read.
 func (b *body) elemKeys(c *callSite, el *ast.MapElem) {
 	m := b.mapNamed(el.Map)
 	c.Map, c.Keys = &m.Map, el.Keys
@@ -108,7 +108,7 @@ func (b *body) wholeMap(c *callSite) {
 	}
 }
 
-// aggCall is the call when x is an aggregation.
+// aggCall is the call of the aggregation that x is, or nil.
 func (b *body) aggCall(x ast.Expr) *ast.Call {
 	call, ok := ast.Unparen(x).(*ast.Call)
 	if !ok {
@@ -123,7 +123,7 @@ func (b *body) aggCall(x ast.Expr) *ast.Call {
 	return nil
 }
 
-// isAgg reports whether x is an aggregation, or branches that all are.
+// isAgg reports whether x is an aggregation, or a conditional whose branches all are.
 func (b *body) isAgg(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.Ternary:
@@ -136,7 +136,7 @@ func (b *body) isAgg(x ast.Expr) bool {
 	return b.aggCall(x) != nil
 }
 
-// assignAggs is "@m[keys] = x" where isAgg holds for x.
+// assignAggs is "@m[keys] = x" where isAgg(x) is true.
 func (b *body) assignAggs(s *ast.AssignStmt, x ast.Expr) {
 	x = ast.Unparen(x)
 	switch x := x.(type) {
@@ -176,7 +176,7 @@ func (b *body) aggMisuse(at ast.Node) {
 	b.fail(diag.BadMapUse, at, "%s() must be assigned directly to a map", name)
 }
 
-// assignAgg is "@m[keys] = count()" and its like.
+// assignAgg is "@m[keys] = count()" and the like.
 func (b *body) assignAgg(s *ast.AssignStmt, call *ast.Call) {
 	fn := b.functions[call.Func.Text]
 	e := b.set(call, &Expr{Type: types.TNone, Call: &Call{Fn: fn}})
@@ -261,7 +261,7 @@ func (b *body) hist(c *callSite, m *mapState) {
 	m.Bits, m.params = int(bits), true
 }
 
-// maxBuckets is the most buckets of an lhist.
+// maxBuckets is the maximum number of buckets of lhist.
 const maxBuckets = 1000
 
 func (b *body) lhist(c *callSite, m *mapState) {
@@ -305,11 +305,10 @@ func (b *body) lhist(c *callSite, m *mapState) {
 	}
 }
 
-// maxIntervals is the most intervals of a tseries.
+// maxIntervals is the maximum number of intervals of tseries.
 const maxIntervals = 1000000
 
-// seriesAggs are the aggregations of a tseries over an interval; without one it keeps the
-// last value.
+// seriesAggs are the aggregations of tseries over an interval; without one it keeps the last value.
 var seriesAggs = []string{"avg", "max", "min", "sum"}
 
 // tseries is tseries(n, interval_ns, num_intervals[, aggregation]).

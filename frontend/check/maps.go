@@ -11,7 +11,7 @@ import (
 	"btc/internal/probe"
 )
 
-// keyUse says how a map is used.
+// keyUse is how a map is used: with keys, without, or not yet known.
 type keyUse uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	keyKeyed
 )
 
-// mapState is a map while its shape is being found out.
+// mapState is a map while its shape is being inferred.
 type mapState struct {
 	Map
 	use      keyUse
@@ -32,8 +32,8 @@ type mapState struct {
 	written  bool
 	seen     bool
 	onlyRead ast.Node // a read of the map before its type is known
-	// wasWritten is written at the end of the previous round; true where a part of the
-	// script was skipped, which may write it.
+	// wasWritten is the value of written at the end of the previous round; true if a part of the script was skipped,
+	// which may write the map.
 	wasWritten bool
 }
 
@@ -43,8 +43,7 @@ func (m *mapState) begin(cut bool) {
 	m.written, m.seen, m.Read, m.onlyRead = false, false, false, nil
 }
 
-// mapKinds are the kinds of a map declaration; true are those that keep a value
-// for each CPU.
+// mapKinds are the kinds of a map declaration; true for those with a value for each CPU.
 var mapKinds = map[string]bool{"hash": false, "lruhash": false, "percpuhash": true, "percpulruhash": true}
 
 // declareMap reads "let @m = kind(max);".
@@ -63,7 +62,7 @@ func (c *checker) declareMap(d *ast.MapDecl) {
 	}
 	m.Declared, m.MaxEntries = d.Kind.Text, int(min(d.Max.Value, 1<<31-1))
 	if d.Max.Value == 0 {
-		c.fail(diag.BadMapDecl, d.Max, "a map has at least one element")
+		c.fail(diag.BadMapDecl, d.Max, "a map needs room for at least one element")
 	}
 }
 
@@ -81,7 +80,7 @@ func (c *checker) mapNamed(x *ast.Map) *mapState {
 	return m
 }
 
-// scalarUse notes a use without keys; it reports whether that is right.
+// scalarUse records a use without keys; it reports whether that is consistent with earlier uses.
 func (c *checker) scalarUse(m *mapState, at ast.Node) bool {
 	if m.use == keyUnknown {
 		m.use, m.keyAt, c.changed = keyScalar, at.Span(), true
@@ -93,7 +92,7 @@ func (c *checker) scalarUse(m *mapState, at ast.Node) bool {
 	return m.use == keyScalar
 }
 
-// keyedUse notes a use with keys of type key; it reports whether that is right.
+// keyedUse records a use with keys of type key; it reports whether that is consistent with earlier uses.
 func (c *checker) keyedUse(m *mapState, at ast.Node, key *types.Type) bool {
 	if m.use == keyUnknown {
 		m.use, m.keyAt, c.changed = keyKeyed, at.Span(), true
@@ -109,7 +108,7 @@ func (c *checker) keyedUse(m *mapState, at ast.Node, key *types.Type) bool {
 	p, ok := types.Promote(m.Key, key)
 	if !ok {
 		c.fail(diag.KeyMismatch, at, "Argument mismatch for %s: trying to access with arguments: '%s' when map expects arguments: '%s'", m.Name, key, m.Key).
-			Note(m.keyAt, "the map is used like this here")
+			Note(m.keyAt, "it is used with other keys here")
 		return false
 	}
 	c.grow(&m.Key, p.Type)
@@ -123,7 +122,7 @@ func (c *checker) grow(have **types.Type, now *types.Type) {
 	}
 }
 
-// invalid reports whether t is of an expression in error or has such a part.
+// invalid reports whether t, or a part of it, is the type of an invalid expression.
 func invalid(t *types.Type) bool {
 	if t.Kind == types.Invalid {
 		return true
@@ -136,7 +135,7 @@ func invalid(t *types.Type) bool {
 	return false
 }
 
-// nameKey names the parts of the key that have no name yet after their expressions.
+// nameKey names parts of the key that have no name yet after their expressions.
 func (m *mapState) nameKey(keys []ast.Expr) {
 	if tuple, ok := ast.Unparen(keys[0]).(*ast.Tuple); ok && len(keys) == 1 {
 		keys = tuple.Elems
@@ -151,8 +150,8 @@ func (m *mapState) nameKey(keys []ast.Expr) {
 	}
 }
 
-// nameOf is a name for an expression's value: "ret" for args.ret, "comm", "x" for $x, and that
-// of its argument, or its own, for a call. Computed values have none.
+// nameOf is a name for an expression's value: "ret" for args.ret, "comm", "x" for $x; for a call, the name of its
+// argument or else of the function. Computed values have none.
 func nameOf(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -182,7 +181,7 @@ func nameOf(x ast.Expr) string {
 	return ""
 }
 
-// key types the key expressions of an access and notes the use.
+// key types the key expressions of an access and records the use.
 func (b *body) key(m *mapState, at ast.Node, keys []ast.Expr) bool {
 	if keys == nil {
 		return b.scalarUse(m, at)
@@ -251,8 +250,7 @@ func (b *body) keyPart(x ast.Expr) *types.Type {
 	return t
 }
 
-// plain records that a value of type t is stored in m; it reports whether the map accepts
-// it.
+// plain records that a value of type t is stored in m; it reports whether t fits the map.
 func (c *checker) plain(m *mapState, at ast.Node, t *types.Type) bool {
 	m.written = true
 	if invalid(t) {
@@ -279,7 +277,7 @@ func (c *checker) plain(m *mapState, at ast.Node, t *types.Type) bool {
 	return true
 }
 
-// lossy warns where 64-bit integers of both signs meet.
+// lossy warns where signed and unsigned 64-bit integers are mixed.
 func (c *checker) lossy(at ast.Node, from, to *types.Type) {
 	c.fail(
 		diag.ImplicitCast,
@@ -290,7 +288,7 @@ func (c *checker) lossy(at ast.Node, from, to *types.Type) {
 	)
 }
 
-// aggregate notes that m is written by an aggregation.
+// aggregate records that an aggregation writes m.
 func (c *checker) aggregate(m *mapState, at ast.Node, t *types.Type) bool {
 	m.written = true
 	if m.Value != nil && m.agg == nil || m.agg != nil && m.agg.Kind != t.Kind {
@@ -343,8 +341,8 @@ func (c *checker) finishMap(m *mapState) {
 // maxKey is the size in bytes of the largest key that Linux allows before 5.11.
 const maxKey = 512
 
-// fitKey is a key type whose long strings and buffers are truncated so that it has at most
-// n bytes: the longest first, to a common capacity.
+// fitKey is the key type t with strings and buffers shortened so that it has at most n bytes: the longest first, to a
+// common capacity.
 func fitKey(t *types.Type, most int) *types.Type {
 	fit := t
 	for limit := most; fit.Store().Size > most && limit >= 8; limit -= 8 {
@@ -353,7 +351,7 @@ func fitKey(t *types.Type, most int) *types.Type {
 	return fit
 }
 
-// cutStrings is t with no string or buffer of more than limit bytes.
+// cutStrings is t with strings and buffers shortened to at most limit bytes.
 func cutStrings(t *types.Type, limit int) *types.Type {
 	switch t.Kind {
 	case types.String:
@@ -389,7 +387,7 @@ func (c *checker) finishDeclared(m *mapState) {
 		c.fail(diag.BadMapDecl, m.decl, "Incompatible map types. Type from declaration: %s. Type from value/key type: %s", m.Declared, t).
 			Hint("aggregations need percpuhash or percpulruhash, all other values hash or lruhash")
 	case m.use == keyScalar:
-		m.Declared = "" // one value needs no hash
+		m.Declared = "" // a single value needs no hash
 	}
 }
 

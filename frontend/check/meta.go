@@ -12,8 +12,7 @@ import (
 	"btc/frontend/types"
 )
 
-// metaRows are functions that are gone when the script is compiled: they ask
-// for types and constants, and evaluate nothing.
+// metaRows are functions evaluated at compile time: they query types and constants, and generate no code.
 func metaRows() []Function {
 	row := func(name string, is func(*Expr) bool) Function {
 		return Function{
@@ -53,7 +52,7 @@ func (b *body) predicate(c *callSite, is func(*Expr) bool) {
 	c.e.Type, c.e.Const = types.TBool, boolConst(is(e))
 }
 
-// isScalar asks whether a map has no keys.
+// isScalar is is_scalar(@m): whether the map has no keys.
 func (b *body) isScalar(c *callSite) {
 	x, ok := ast.Unparen(c.args[0]).(*ast.Map)
 	if !ok {
@@ -65,7 +64,7 @@ func (b *body) isScalar(c *callSite) {
 	}
 }
 
-// failCall is fail("text", literals): it is an error if it is compiled.
+// failCall is fail("message", literals): an error if the call is part of the compiled code.
 func (b *body) failCall(c *callSite) {
 	var texts []string
 	for _, a := range c.args {
@@ -90,7 +89,7 @@ func (b *body) failCall(c *callSite) {
 	b.fail(diag.ScriptFails, c.at, "%s", fillIn(texts[0], texts[1:]))
 }
 
-// fillIn puts strings for the conversions of a format.
+// fillIn replaces the conversions of a format by strings.
 func fillIn(format string, args []string) string {
 	var out strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -111,8 +110,7 @@ func fillIn(format string, args []string) string {
 	return out.String()
 }
 
-// KnownField is a field of a record whose values are known when the script is
-// compiled: those of typeinfo and config.
+// KnownField is a field of a record whose values are known at compile time: that of typeinfo() or config.
 type KnownField struct {
 	Name string
 	Str  string
@@ -125,7 +123,7 @@ func knownText(name, text string) KnownField {
 	return KnownField{Name: name, Str: text, Type: types.MakeString(len(text) + 1)}
 }
 
-// known makes e a record of known fields.
+// known sets e to a record of known fields.
 func (e *Expr) known(fields []KnownField) {
 	all := make([]types.Field, len(fields))
 	for i, f := range fields {
@@ -154,8 +152,8 @@ func (b *body) configRecord(c *callSite) {
 	c.e.known(fields)
 }
 
-// unstable refuses an experimental feature of the language, or warns of its first use, as
-// the script's configuration says.
+// unstable reports an error for an experimental feature of the language, or warns at its first use, as the script's
+// config block says.
 func (b *body) unstable(feature string, at ast.Node) {
 	key := "unstable_" + feature
 	switch b.info.Config.Values[key] {
@@ -183,7 +181,7 @@ func (b *body) unstable(feature string, at ast.Node) {
 }
 
 // typeinfo is "typeinfo(type or expression)": a record (btf_id, base_type,
-// full_type). The id is 0: it would be another in each kernel.
+// full_type). The id is 0, because it differs between kernels.
 func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
 	b.unstable("typeinfo", x)
 	t := b.typeof(x.Arg)
@@ -230,7 +228,7 @@ func (b *body) compareKnown(x *ast.Binary, e *Expr) bool {
 	return true
 }
 
-// baseNames are the names of kinds of types in typeinfo.
+// baseNames are the names of kinds of types in typeinfo().
 var baseNames = map[types.Kind]string{
 	types.None: "none", types.Int: "int", types.Enum: "int", types.Bool: "bool", types.String: "string", types.Buffer: "buffer",
 	types.Pointer: "pointer", types.Array: "array", types.Struct: "c_type", types.Tuple: "tuple", types.Record: "record",

@@ -7,11 +7,11 @@ import (
 	"btc/frontend/diag"
 )
 
-// oldNames are builtins of the language's first year, when only the kernel had
-// stacks and symbols, by the names that they have now.
+// oldNames maps names of builtins from the language's first year, when stacks and symbols were the kernel's only, to
+// their current names.
 var oldNames = map[string]string{"stack": "kstack", "sym": "ksym"}
 
-// oldName is builtin for an old name. It warns.
+// oldName types a use of an old name like builtin, with a warning.
 func (b *body) oldName(at ast.Expr, name string, args []ast.Expr, e *Expr) bool {
 	now, ok := oldNames[name]
 	if !ok || !b.builtin(at, now, args, e) {

@@ -67,14 +67,14 @@ func (b *body) addressOf(x *ast.Unary, e *Expr) {
 	}
 }
 
-// isAddress reports whether x is "&$x", whose type follows that of the variable.
+// isAddress reports whether x is "&$x", whose type depends on the variable's.
 func isAddress(x ast.Expr) bool {
 	u, ok := ast.Unparen(x).(*ast.Unary)
 	return ok && u.Op == ast.AddrOf
 }
 
-// bareAddress reports whether x is kptr(n) or uptr(n) of a number, or counted from it:
-// an address of no type, which is read like a plain number.
+// bareAddress reports whether x is kptr(n) or uptr(n) of a number, or an offset from it: an untyped address, which is
+// read like a plain number.
 func (b *body) bareAddress(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.Call:
@@ -173,7 +173,7 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 	case invalid(left) || invalid(right):
 		b.quotesMissing(x, left, right)
 		if isComparison(x.Op) || x.Op <= ast.LogAnd {
-			e.Type = types.TBool // so that one error is not followed by another
+			e.Type = types.TBool // avoids a second error
 		}
 		return
 	case b.compareKnown(x, e):
@@ -194,8 +194,7 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 	}
 }
 
-// binaryOperands types both sides; literals that are folded into one value may be
-// longer than max_strlen.
+// binaryOperands types both sides; literals that are folded into one value may exceed max_strlen.
 func (b *body) binaryOperands(x *ast.Binary) (left, right *types.Type) {
 	if literalString(x.X) && literalString(x.Y) || x.Op == ast.Add && (literalString(x.X) || literalString(x.Y)) {
 		b.folding++
@@ -209,7 +208,7 @@ func literalString(x ast.Expr) bool {
 	return ok
 }
 
-// operands types both sides; a parameter compared with a string is one.
+// operands types both sides; a parameter compared with a string is a string.
 func (b *body) operands(x *ast.Binary) (left, right *types.Type) {
 	if isComparison(x.Op) {
 		_, lp := ast.Unparen(x.X).(*ast.Positional)
@@ -288,9 +287,8 @@ func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
 	}
 }
 
-// commonInt is the type in which two integers are compared: signed if one side
-// is, unless that is a literal. A parameter, whose sign is known only where the
-// object runs, counts as signed without a warning.
+// commonInt is the type in which two integers are compared: signed if one side is, unless that side is a literal. A
+// parameter, whose sign is known only at load time, counts as signed without a warning.
 func (b *body) commonInt(x *ast.Binary, left, right *types.Type) *types.Type {
 	p, _ := types.Promote(number(left), number(right))
 	if p.Lossy && !isParam(x.X) && !isParam(x.Y) {
@@ -333,8 +331,7 @@ func (b *body) comparePointers(x *ast.Binary, e *Expr, left, right *types.Type) 
 	}
 }
 
-// compareProbe compares the name of the attach point with a literal: as a string where only
-// the host knows it.
+// compareProbe compares the name of the attach point with a literal: as strings if only the host knows the name.
 func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
 	lit := b.out.Expr(x.Y)
 	if right.Kind == types.Probe {
@@ -380,7 +377,7 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 		e.Operands = p.Type
 	case types.Ksym, types.Usym, types.Username, types.Inet, types.Mac, types.Timestamp, types.CgroupPath:
 		e.Operands = left
-	case types.Kstack, types.Ustack: // by their ids: equal frames up to an equal depth have one
+	case types.Kstack, types.Ustack: // by id: stacks with equal frames, up to the same depth, share an id
 		if left.Depth != right.Depth {
 			b.fail(diag.TypeMismatch, x, "Type mismatch for '%s': comparing %s with %s", x.Op, left, right)
 			return
@@ -393,9 +390,8 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 	}
 }
 
-// arithmetic is the type of "left op right" for the operators that compute: bool of two
-// bools, else 64 bits; signed if an operand is or for a difference. Shifts have the
-// signedness of their left operand.
+// arithmetic is the type of "left op right" for arithmetic operators: bool for two bools, else 64 bits; signed if an
+// operand is, or for a difference. Shifts have the signedness of their left operand.
 func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, right *types.Type) *types.Type {
 	switch {
 	case invalid(left) || invalid(right):

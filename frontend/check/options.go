@@ -14,7 +14,7 @@ import (
 // "help").
 type Option struct {
 	Name string
-	// Kind is "int", "bool" or "string"; Default is a value of it as a string.
+	// Kind is "int", "bool" or "string"; Default is a value of that kind, as a string.
 	Kind, Default string
 	Help          string
 	At            diag.Span
@@ -28,8 +28,8 @@ const maxOption = 64
 // maxOptions bounds the number of options.
 const maxOptions = 128
 
-// getopt is getopt("name"[, default[, "description"]]). The type is that of the default;
-// without one the option is a switch.
+// getopt is getopt("name"[, default[, "description"]]). The type is that of the default; without one the option is a
+// boolean switch.
 func (b *body) getopt(c *callSite) {
 	for _, a := range c.args {
 		b.expr(a)
@@ -96,12 +96,12 @@ func (c *checker) option(o *Option, at ast.Node) *Option {
 		}
 		if have.Kind != o.Kind || have.Default != o.Default {
 			c.fail(diag.BadArguments, at, "Command line option '%s' needs to have the same default value in all places it is used. Previous default value: %s", o.Name, have.Default).
-				Note(have.At, "it is used here first")
+				Note(have.At, "its first use is here")
 			return nil
 		}
 		if have.Help != "" && o.Help != "" && have.Help != o.Help {
 			c.fail(diag.BadArguments, at, "Command line option '%s' must have the same description in all places it's used. Hint: You can wrap it in a macro", o.Name).
-				Note(have.At, "it is used here first")
+				Note(have.At, "its first use is here")
 			return nil
 		}
 		if have.Help == "" {
@@ -110,7 +110,7 @@ func (c *checker) option(o *Option, at ast.Node) *Option {
 		return have
 	}
 	if len(c.info.Options) == maxOptions {
-		c.fail(diag.TooLarge, at, "a script has %d options at most", maxOptions)
+		c.fail(diag.TooLarge, at, "too many options (max %d)", maxOptions)
 		return nil
 	}
 	c.info.Options = append(c.info.Options, o)

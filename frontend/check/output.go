@@ -22,8 +22,7 @@ func conversions(format string) []string {
 	return all
 }
 
-// plainPercent is a format in which '%' followed by a space is literal, as before
-// conversions had flags.
+// plainPercent returns a format in which '%' followed by a space is literal, as it was before conversions had flags.
 func plainPercent(format string) string {
 	return replaceDirectives(format, func(m string) string {
 		if strings.HasPrefix(m, "% ") {
@@ -44,7 +43,7 @@ func (b *body) printf(c *callSite) {
 	}
 	convs := conversions(format)
 	if plain := plainPercent(format); len(convs) > len(c.args)-1 && len(conversions(plain)) == len(c.args)-1 {
-		b.fail(diag.Deprecated, c.args[0], "'%%' before a space begins a conversion, for which there is no argument: it is printed literally").
+		b.fail(diag.Deprecated, c.args[0], "'%%' before a space begins a conversion, but there is no argument for it: it is printed literally").
 			Hint("write %%%%")
 		format, convs = plain, conversions(plain)
 	}
@@ -106,7 +105,7 @@ func (b *body) conversion(x ast.Expr, conv string, t *types.Type) {
 	default:
 		d := b.fail(diag.BadFormat, x, "unsupported format specifier: %s", conv)
 		if strings.ContainsAny(conv, "eEfFgG") {
-			d.Hint("BPF has no floating point numbers: print parts, as in %%d.%%02d of x / 100 and x %% 100")
+			d.Hint("BPF has no floating-point numbers: print the parts, as in %%d.%%02d with x / 100 and x %% 100")
 		}
 		return
 	}
@@ -120,7 +119,7 @@ func (b *body) print(c *callSite) {
 	if _, ok := ast.Unparen(c.args[0]).(*ast.Map); ok {
 		m := b.mapArg(c, c.args[0])
 		for _, x := range c.args[1:] {
-			if isParam(x) { // its value may wait for load time
+			if isParam(x) { // its value may be set at load time
 				if !invalid(b.value(x)) {
 					c.Args = append(c.Args, x)
 				}

@@ -13,8 +13,8 @@ import (
 	"btc/internal/spell"
 )
 
-// points resolves an attach point; one with an error yields none. Tracepoint patterns are
-// expanded when the clause reads args: each event has fields of its own.
+// points resolves an attach point; the result is empty on error. Tracepoint patterns are expanded if the clause reads
+// args, because each event has its own fields.
 func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	t := probe.Lookup(ap.Provider)
 	if i := slices.IndexFunc(ap.Parts, func(p ast.AttachPart) bool { return len(p.Params) > 0 }); i >= 0 {
@@ -24,7 +24,7 @@ func (c *checker) points(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	case t == nil && len(ap.Parts) > 0 && ap.Parts[0].Wildcard:
 		return c.kindPattern(ap, readsArgs)
 	case t == nil:
-		return nil // the parser has reported an unknown one
+		return nil // the parser has reported an unknown probe type
 	}
 	p := c.newPoint(ap, t)
 	parts := ap.Parts[1:]
@@ -89,8 +89,8 @@ func (c *checker) parse(p *Point, ap *ast.AttachPoint) bool {
 	return false
 }
 
-// filled is an attach point with parameters, whose values the loader puts in. One
-// that decides how the clause is compiled needs them now.
+// filled checks an attach point with parameters, whose values the loader inserts. Where a value decides how the
+// clause is compiled, it is required now.
 func (c *checker) filled(ap *ast.AttachPoint, t *probe.Type, first ast.AttachPart, readsArgs bool) []*Point {
 	quoted := slices.ContainsFunc(ap.Parts, func(p ast.AttachPart) bool { return p.Quoted && len(p.Params) > 0 })
 	location := slices.ContainsFunc(ap.Parts, func(p ast.AttachPart) bool { return p.Location })
@@ -102,7 +102,7 @@ func (c *checker) filled(ap *ast.AttachPoint, t *probe.Type, first ast.AttachPar
 		}
 		d := c.fail(diag.NotConstant, first, "the value of this parameter must be known to compile the clause")
 		if readsArgs {
-			d.Hint("args has the fields of one event or function")
+			d.Hint("the fields of args depend on the event or function")
 		}
 		d.Hint("%s", giveValue)
 		return nil
@@ -134,10 +134,10 @@ func (c *checker) needsValue(n int) {
 	c.info.NeedsValue[n] = true
 }
 
-// name makes the full name again, after a change of a part.
+// name updates the full name after a change to a part.
 func (p *Point) name() { p.Text = p.Type.Text(p.Attach.Point()) }
 
-// kprobe notes the danger of an address, and warns of a function that the target does not have.
+// kprobe records that probing an address is dangerous, and warns about a function that the target does not have.
 func (c *checker) kprobe(p *Point, fn ast.AttachPart) {
 	if p.Addr != 0 {
 		c.info.Unsafe = append(c.info.Unsafe, Use{"kprobe-address", fn.At})
@@ -155,9 +155,8 @@ func (c *checker) kprobe(p *Point, fn ast.AttachPart) {
 	}
 }
 
-// alias is the function that a system call's function is another name of where
-// the call has no arguments; "" for other functions. The kernel lists one of the
-// names, and attaches to each.
+// alias is the other name of a function of a system call without arguments; "" for other functions. The kernel lists
+// one of the two names and accepts both.
 func (c *checker) alias(name string) string {
 	if call, ok := strings.CutPrefix(c.t.Arch().SyscallFunc(name), c.t.Arch().SyscallPrefix); ok {
 		return "__do_sys_" + call
@@ -165,8 +164,7 @@ func (c *checker) alias(name string) string {
 	return ""
 }
 
-// absent warns of an attach point that the target does not have, unless
-// missing_probes is ignore.
+// absent warns about an attach point that the target does not have, unless missing_probes is ignore.
 func (c *checker) absent(p *Point, at ast.Node, format string, args ...any) *diag.Diagnostic {
 	if p.Missing == "ignore" {
 		return &diag.Diagnostic{}
@@ -174,7 +172,7 @@ func (c *checker) absent(p *Point, at ast.Node, format string, args ...any) *dia
 	return c.fail(diag.NotInTarget, at, format, args...)
 }
 
-// similar adds a "did you mean" hint, searched among the names with a common prefix.
+// similar adds a "did you mean" hint with the nearest of the names that share a prefix.
 func (c *checker) similar(d *diag.Diagnostic, name string, list func(string) []string) {
 	if !c.guess() {
 		return
@@ -225,15 +223,14 @@ func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 		one := *p
 		one.Target, one.Name, _ = strings.Cut(name, ":")
 		one.Pattern = false
-		one.Missing = "ignore" // a member of a pattern need not exist on the host
+		one.Missing = "ignore" // the host may lack a match of the pattern
 		one.name()
 		points = append(points, &one)
 	}
 	return points
 }
 
-// syscallExits: a pattern of events that all have the same arguments, those of
-// the exit of a system call.
+// syscallExits reports whether p is a pattern of system call exits, which all have the same arguments.
 func (p *Point) syscallExits() bool {
 	return p.Kind == probe.Tracepoint && p.Pattern && p.Target == "syscalls" && strings.HasPrefix(p.Name, "sys_exit_")
 }

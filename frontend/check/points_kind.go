@@ -12,12 +12,11 @@ import (
 	"btc/internal/probe"
 )
 
-// kindPattern resolves an attach point with a pattern for the kind of probe, "*:vfs_read"
-// or "k*:vfs_*": one for each kind in which the target has a matching name. Those that the
-// host lacks are skipped there, with a warning.
+// kindPattern resolves an attach point with a pattern for the kind of probe, "*:vfs_read" or "k*:vfs_*": one for each
+// kind in which the target has a matching name. Names that the host lacks are skipped there, with a warning.
 func (c *checker) kindPattern(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	pattern, rest := ap.Parts[0], ap.Parts[1:]
-	if len(rest) == 0 { // "*sched*" looks for the name in all kinds
+	if len(rest) == 0 { // "*sched*" searches for the name in all kinds
 		rest = ap.Parts
 		pattern.Text = "*"
 	}
@@ -58,8 +57,8 @@ func (c *checker) kindPattern(ap *ast.AttachPoint, readsArgs bool) []*Point {
 	return points
 }
 
-// kindHas reports whether the target has a probe of a kind and a name, given in parts.
-// Names that only the host knows count.
+// kindHas reports whether the target has a probe of a kind with a name, given in parts. It is true for names that
+// only the host knows.
 func (c *checker) kindHas(kind string, parts []ast.AttachPart) bool {
 	t, n := probe.Lookup(kind), len(parts)
 	last := parts[n-1].Text

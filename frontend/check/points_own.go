@@ -9,7 +9,7 @@ import (
 	"btc/frontend/diag"
 )
 
-// uniqueName refuses a second test or benchmark of one name.
+// uniqueName reports a second test or benchmark with the same name.
 func (c *checker) uniqueName(p *Point, ap *ast.AttachPoint) bool {
 	for _, other := range c.info.Programs {
 		if other.Point.Kind == p.Kind && other.Point.Name == p.Name {

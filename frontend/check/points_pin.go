@@ -10,19 +10,19 @@ import (
 	"btc/internal/probe"
 )
 
-// pinned: an iterator that the loader leaves in the BPF file system, for others
-// to read. Its Target is the path.
+// pinned reports whether p is an iterator that the loader pins in the BPF file system, for other programs to read.
+// Target is the path.
 func (p *Point) pinned() bool { return p.Kind == probe.Iter && p.Target != "" }
 
-// pinnable checks a call against what the program of a pinned iterator can do: it runs
-// after btrun has exited, so the kernel alone formats the output (bpf_seq_printf).
+// pinnable checks that a pinned iterator can run a call: it runs after btrun has exited, so the kernel formats the
+// output (bpf_seq_printf).
 func (b *body) pinnable(c *callSite) {
 	if b.sub != nil || !b.point.pinned() {
 		return
 	}
 	switch c.Fn.Name {
 	case "print", "exit", "time", "join", "cat", "system", "clear", "zero", "errorf", "warnf":
-		b.fail(diag.NotInThisProbe, c.at, "%s() cannot be used in a pinned iterator: no loader is running to act on it", c.Fn.Name).
+		b.fail(diag.NotInThisProbe, c.at, "%s() cannot be used in a pinned iterator: btrun has exited when it runs", c.Fn.Name).
 			Hint("printf() can")
 		return
 	case "printf":
@@ -33,7 +33,7 @@ func (b *body) pinnable(c *callSite) {
 		b.fail(
 			diag.BadFormat,
 			c.at,
-			"the kernel prints the output of a pinned iterator, and does not support precision in formats",
+			"the kernel formats the output of a pinned iterator, and does not support precision",
 		)
 		return
 	}
@@ -51,8 +51,8 @@ func (b *body) pinnable(c *callSite) {
 			ok = false
 		}
 		if !ok {
-			b.fail(diag.BadFormat, c.Args[i], "the kernel prints the output of a pinned iterator, and cannot print %s with %%%s", t, conv).
-				Hint("%%d, %%u, %%x of integers, %%p and %%s of strings")
+			b.fail(diag.BadFormat, c.Args[i], "the kernel formats the output of a pinned iterator, and cannot print %s with %%%s", t, conv).
+				Hint("use %%d, %%u or %%x for integers, %%p for addresses, %%s for strings")
 		}
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// typedPoints resolves fentry, fexit and rawtracepoint, whose arguments have
-// types in the target. A pattern is expanded when the clause reads them: each
-// function has arguments of its own.
+// typedPoints resolves fentry, fexit and rawtracepoint, whose arguments have types in the target. A pattern is
+// expanded if the clause reads them, because each function has its own arguments.
 func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
 	if p.ofBPF() {
 		return []*Point{p}
@@ -40,7 +39,7 @@ func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	for _, name := range all {
 		one := *p
 		one.Name, one.Pattern = name, false
-		one.Missing = "ignore"                                                  // a member of a pattern need not exist on the host
+		one.Missing = "ignore"                                                  // the host may lack a match of the pattern
 		if strings.Contains(one.Target, "*") && p.Kind != probe.RawTracepoint { // only the host knows its modules
 			one.Target = ""
 		}
@@ -50,13 +49,13 @@ func (c *checker) typedPoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*
 	return points
 }
 
-// ofBPF: a fentry or fexit of BPF programs.
+// ofBPF reports whether p is a fentry or fexit of BPF programs.
 func (p *Point) ofBPF() bool {
 	return (p.Kind == probe.Fentry || p.Kind == probe.Fexit) &&
 		(p.Target == "bpf" || strings.HasPrefix(p.Target, "bpf:"))
 }
 
-// typedMembers lists the names in the target that an attach point may use.
+// typedMembers lists the names in the target that match an attach point.
 func (c *checker) typedMembers(p *Point) []string {
 	if p.Kind == probe.RawTracepoint {
 		return c.t.RawTracepoints(p.Name)
@@ -74,7 +73,7 @@ func (c *checker) typedMembers(p *Point) []string {
 	return names
 }
 
-// moduleName is the module of a function as attach points have it.
+// moduleName is the module of a function as written in attach points.
 func moduleName(f *kernel.Function) string {
 	if f.Module == "" {
 		return "vmlinux"
@@ -82,7 +81,7 @@ func moduleName(f *kernel.Function) string {
 	return f.Module
 }
 
-// typedMissing warns of a name that the target does not know. Functions of modules that the
+// typedMissing warns about a name that the target does not know. Functions of modules that the
 // target lacks are resolved on the host.
 func (c *checker) typedMissing(p *Point, at ast.Node) {
 	what, list := "traceable function", c.t.Funcs
@@ -104,7 +103,7 @@ func (b *body) argLimit() int {
 	return len(b.t.Arch().Args)
 }
 
-// argsInMemory: the arguments are not those of a function's registers.
+// argsInMemory reports whether the arguments are in memory, not in registers.
 func (b *body) argsInMemory() bool {
 	return b.point.Kind == probe.USDT || b.point.Kind == probe.RawTracepoint
 }
@@ -123,8 +122,8 @@ func (b *body) argTooFar(at ast.Node, n int64) {
 	)
 }
 
-// rawArg warns of an argument that a raw tracepoint does not have in the target's
-// kernel. Other kernels may have it: block_rq_insert lost its first in 5.11.
+// rawArg warns about an argument that a raw tracepoint does not have in the target's kernel. Other kernels may have
+// it: block_rq_insert lost its first in 5.11.
 func (b *body) rawArg(at ast.Node, n int64) {
 	if b.point.Kind != probe.RawTracepoint || b.point.Pattern {
 		return
@@ -145,7 +144,7 @@ func (b *body) rawArg(at ast.Node, n int64) {
 	}
 }
 
-// countOf is a number of things in words: "1 argument", "2 arguments".
+// countOf returns a number with its noun: "1 argument", "2 arguments".
 func countOf(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -159,7 +158,7 @@ func (c *checker) iter(p *Point, kind ast.AttachPart) bool {
 		c.fail(
 			diag.NotSupported,
 			kind,
-			"iter:%s visits the %s of one map, and a script cannot name a map of another program",
+			"iter:%s visits the %s of one map, and a script cannot name another program's map",
 			p.Name,
 			what,
 		)
@@ -174,10 +173,9 @@ func (c *checker) iter(p *Point, kind ast.AttachPart) bool {
 	return true
 }
 
-// ctxValue is the context as the kernel's type of it: the arguments of an
-// iterator, or the registers.
+// ctxValue types ctx as the kernel does: the arguments of an iterator, or the registers.
 func (b *body) ctxValue(c *callSite) {
-	if inPerf(b.point.Type) { // bpf_perf_event_data, which kernels do not describe
+	if inPerf(b.point.Type) { // bpf_perf_event_data, which is not in the kernel's BTF
 		c.e.Type = types.MakePointer(types.TNone, types.Kernel)
 		return
 	}

@@ -8,10 +8,9 @@ import (
 	"btc/frontend/types"
 )
 
-// renamedMembers are members of kernel structs that newer or older kernels have under another name
-// or in another struct, in a way that an object cannot follow: "struct.member" and where to
-// look, the newest first. A path is from the same struct. Renames that the object can
-// follow are in the target (kernel.Spellings).
+// renamedMembers are members of kernel structs that other kernels have under another name or in another struct, where
+// CO-RE alternatives cannot express the change: "struct.member" and where to look instead, the newest first. A path
+// starts at the same struct. Renames that an object can follow are in the target (kernel.Spellings).
 var renamedMembers = map[string][]struct{ path, when string }{
 	"bio.bi_partno": {
 		{"bi_bdev.__bd_flags", "its low 8 bits, since 6.10"},
@@ -34,8 +33,7 @@ var renamedMembers = map[string][]struct{ path, when string }{
 	"sock.sk_rcv_saddr":      {{"__sk_common.skc_rcv_saddr", "its name in BTF"}},
 }
 
-// successor says where a member that a kernel struct does not have is found among those
-// that it has; "" if unknown.
+// successor says where this kernel has a member that a struct lacks; "" if unknown.
 func (b *body) successor(comp *types.Composite, member string) string {
 	tag := strings.TrimPrefix(comp.CORE, "struct ")
 	for _, m := range renamedMembers[tag+"."+member] {

@@ -14,7 +14,7 @@ type slot struct {
 	let      bool // declared by let or by a loop
 	assigned bool
 	pointed  bool  // its address is taken: a callee may assign it
-	into     *slot // merged with another, for scripts of older dialects
+	into     *slot // the variable it was merged into, for scripts in older dialects
 }
 
 func (s *slot) root() *slot {
@@ -27,9 +27,8 @@ func (s *slot) root() *slot {
 // scope resolves the names of a clause. Scoping is purely syntactic, so it is the same for
 // all attach points.
 //
-// Variables live in the block of their first assignment. Older dialects had one
-// scope for a probe: a use outside of the block that assigned is accepted with
-// a warning, and then all variables of that name are one.
+// Variables live in the block of their first assignment. Older dialects had one scope for a probe: a use outside the
+// block of the assignment is accepted with a warning, and all variables of that name become one.
 type scope struct {
 	c      *checker
 	blocks []map[string]*slot
@@ -38,8 +37,8 @@ type scope struct {
 	slots  []*slot
 	quiet  int // depth of expressions that are not evaluated (sizeof)
 
-	// args: the clause reads values whose types depend on the probe (args, retval); probe:
-	// it reads the builtin of this name.
+	// args: the clause reads values whose types depend on the probe (args, retval). probe: it reads the builtin
+	// probe.
 	args, probe bool
 }
 
@@ -72,7 +71,7 @@ func (s *scope) push() { s.blocks = append(s.blocks, map[string]*slot{}) }
 func (s *scope) pop() {
 	top := s.blocks[len(s.blocks)-1]
 	s.blocks = s.blocks[:len(s.blocks)-1]
-	for _, v := range s.slots { // in order, not as the map has them
+	for _, v := range s.slots { // in order of declaration, not in map order
 		if top[v.name] == v {
 			s.closed[v.name] = append(s.closed[v.name], v)
 		}
@@ -111,8 +110,8 @@ func (s *scope) use(x *ast.Var) {
 	s.uses[x] = v
 }
 
-// revive finds the variables of ended blocks that a use in the old dialect means
-// and makes them one variable of the whole probe.
+// revive merges the variables of this name in ended blocks into one variable of the whole probe, as the old dialect
+// had it.
 func (s *scope) revive(x *ast.Var) *slot {
 	var all []*slot
 	for _, v := range s.closed[x.Name] {
@@ -130,7 +129,7 @@ func (s *scope) revive(x *ast.Var) *slot {
 		}
 	}
 	s.blocks[0][x.Name] = first
-	s.c.l.Add(diag.OldScope, x.At, "$%s is used outside of the block that assigns it", x.Name).
+	s.c.l.Add(diag.OldScope, x.At, "$%s is used outside the block that assigns it", x.Name).
 		Note(first.at, "it is assigned here").
 		Hint("write let $%s; before that block", x.Name)
 	return first
@@ -203,7 +202,7 @@ func (s *scope) exprs(all ...ast.Expr) {
 	}
 }
 
-// expr walks an expression; nil is not an expression.
+// expr walks an expression, which may be nil.
 func (s *scope) expr(x ast.Expr) {
 	switch x := x.(type) {
 	case nil:
@@ -267,7 +266,7 @@ func (s *scope) expr(x ast.Expr) {
 	}
 }
 
-// unevaluated walks an expression that is typed only.
+// unevaluated walks an expression that is typed but not evaluated.
 func (s *scope) unevaluated(x ast.Expr) {
 	s.quiet++
 	s.expr(x)

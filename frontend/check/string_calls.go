@@ -10,7 +10,7 @@ import (
 	"btc/frontend/types"
 )
 
-// searchRows are functions that search strings and return the names of numbers.
+// searchRows are functions that search strings, and functions that return the name of a number.
 func searchRows() []Function {
 	return []Function{
 		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).texts, Supported: true},
@@ -93,8 +93,8 @@ func (b *body) memcmp(c *callSite) {
 // isWord reports whether values of a type are numbers, booleans or pointers.
 func isWord(t *types.Type) bool { return t.IsInteger() || t.Kind == types.Pointer }
 
-// text types an argument that is a string. The name of the probe is one if it is known
-// here; only the host knows what a pattern matched.
+// text types an argument that is a string. The builtin probe is a string if its name is known at compile time; only
+// the host knows what a pattern matched.
 func (b *body) text(x ast.Expr) *types.Type {
 	t := b.asString(x)
 	if t.Kind != types.Probe {
@@ -103,11 +103,11 @@ func (b *body) text(x ast.Expr) *types.Type {
 	return b.probeText(x)
 }
 
-// maxProbeName is the room for the name of a probe that a program reads, its NUL
-// included. The loader cuts longer ones.
+// maxProbeName is the capacity in bytes, NUL included, for the name of a probe that a program reads. The loader
+// truncates longer names.
 const maxProbeName = 512
 
-// probeText makes an expression that is the name of the probe a string.
+// probeText makes the builtin probe a string.
 func (b *body) probeText(x ast.Expr) *types.Type {
 	e := b.out.Expr(ast.Unparen(x))
 	if b.point.NamedByHost() {
@@ -118,8 +118,8 @@ func (b *body) probeText(x ast.Expr) *types.Type {
 	return e.Type
 }
 
-// strings checks functions with string arguments, or pointers to characters. Memory behind
-// a pointer is read as by str().
+// texts checks functions whose arguments are strings or pointers to characters. The memory at a pointer is read as by
+// str().
 func (b *body) texts(c *callSite) {
 	c.Args = c.args
 	for _, x := range c.args {
@@ -136,12 +136,12 @@ func (b *body) texts(c *callSite) {
 	}
 }
 
-// isChars reports whether t is char *, of the kernel (unsigned) or of a program.
+// isChars reports whether t is char *, of the kernel (where char is unsigned) or of a program.
 func isChars(t *types.Type) bool {
 	return t.Kind == types.Pointer && t.Elem.Kind == types.Int && t.Elem.Size == 1
 }
 
-// numberName is strerror(n) and its kin.
+// numberName is strerror(n) and similar functions.
 func (b *body) numberName(c *callSite) {
 	c.Args = c.args
 	if invalid(b.integer(c.args[0], c.Fn.Name)) {
@@ -149,13 +149,12 @@ func (b *body) numberName(c *callSite) {
 	}
 }
 
-// pton is pton("address"): the bytes of an address. One that is a parameter, pton(str($1)),
-// is an IPv4 address given at load, unless its value is given at compile time: the family
-// decides the type.
+// pton is pton("address"): the bytes of an address. One that is a parameter, pton(str($1)), is an IPv4 address given
+// at load time, unless its value is given at compile time: the family decides the type.
 func (b *body) pton(c *callSite) {
 	if call, ok := ast.Unparen(c.args[0]).(*ast.Call); ok && call.Func.Text == "str" {
 		if p, ok := loneParam(call); ok {
-			b.needsValue(p.N) // once given, it determines the family
+			b.needsValue(p.N) // the value determines the family
 			if c.Param = b.param(p); c.Param != nil {
 				c.Param.IPv4 = true
 			}
@@ -163,7 +162,7 @@ func (b *body) pton(c *callSite) {
 			return
 		}
 		b.value(c.args[0])
-		b.unsupported(c.args[0], "pton() of a string that is only known at run time")
+		b.unsupported(c.args[0], "pton() needs a string that is known at compile time")
 		return
 	}
 	text, ok := b.literal(c, 0)
@@ -180,7 +179,7 @@ func (b *body) pton(c *callSite) {
 	c.e.Type = types.MakeArray(types.TUint8, len(bytes))
 }
 
-// loneParam is the parameter of str($1).
+// loneParam is the parameter $1 of str($1).
 func loneParam(call *ast.Call) (*ast.Positional, bool) {
 	if len(call.Args) != 1 {
 		return nil, false

@@ -15,18 +15,17 @@ import (
 	"btc/internal/probe"
 )
 
-// Subprog is a function of the script, "fn name($a : T) : R { ... }", instantiated for some
-// of its callers. It is independent of the probe: callers that pass pointers of the same
-// address spaces share a Subprog.
+// Subprog is an instance of a function of the script, "fn name($a : T) : R { ... }". It does not depend on the probe:
+// callers that pass pointers into the same address spaces share an instance.
 type Subprog struct {
 	Name string
-	// Variant numbers the Subprogs of one function, from 0.
+	// Variant is the number of this instance among those of the function, from 0.
 	Variant int
 	Def     *ast.Func
 	Params  []*Var
 	// Result is TNone for void.
 	Result *types.Type
-	Point  *Point // replaces the probe: of no provider
+	Point  *Point // stands in for the probe; it has no provider
 	Body   *Body
 	// Inline: a parameter or the result is not a scalar. BPF passes values in registers, so
 	// the body is inlined at each call. Set by Check's last round.
@@ -34,13 +33,12 @@ type Subprog struct {
 
 	spaces callSpaces
 	taken  bool   // a call has decided spaces
-	open   []bool // by parameter: its size is the largest that is passed
+	open   []bool // by parameter: its size is the largest size passed
 	body   *body
-	total  int // statements, with those of the functions that are built into it
+	total  int // statements, including those of inlined functions
 }
 
-// calls are the calls of a function in a body: the first, and how often all of
-// them are written out.
+// calls are the calls of a function in a body: the first one, and the total number of calls after unrolling.
 type calls struct {
 	at    ast.Node
 	times int
@@ -71,7 +69,7 @@ const (
 	maxCallFrames = 8
 )
 
-// subprogType replaces the kind of probe in a function.
+// subprogType is the probe.Type of code in a function.
 var subprogType = probe.Type{Kind: "fn"}
 
 // notInSubprog are builtins that need the context of a program.
@@ -84,8 +82,7 @@ var notInSubprog = map[string]bool{
 	"ctx":       true,
 }
 
-// subprogram declares a function; its body is typed in rounds as those of
-// probes are.
+// subprogram declares a function; its body is typed in rounds, like the bodies of probes.
 func (c *checker) subprogram(def *ast.Func) {
 	name := def.Name.Text
 	if before := c.subprogs[name]; before != nil {
@@ -106,7 +103,7 @@ func (c *checker) subprogram(def *ast.Func) {
 	c.variant(f, "")
 }
 
-// variant makes a Subprog of a function.
+// variant creates a Subprog of a function.
 func (c *checker) variant(f *function, spaces callSpaces) *Subprog {
 	name := f.def.Name
 	s := &Subprog{
@@ -184,8 +181,8 @@ func (s *Subprog) param(i int, p *ast.Param) {
 	}
 }
 
-// isOpen reports whether a declared type leaves open what its values decide: the size of
-// strings and buffers, the format of timestamps.
+// isOpen reports whether a declared type leaves something to its values: the size of strings and buffers, the format
+// of timestamps.
 func isOpen(t *types.Type) bool {
 	switch t.Kind {
 	case types.String, types.Buffer:
@@ -196,7 +193,7 @@ func isOpen(t *types.Type) bool {
 	return false
 }
 
-// least is the smallest type that an open type means.
+// least is the smallest type that fits an open type.
 func least(t *types.Type) *types.Type {
 	switch t.Kind {
 	case types.String:
@@ -288,7 +285,7 @@ func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
 func (b *body) passed(x ast.Expr) *types.Type {
 	if m, ok := ast.Unparen(x).(*ast.Map); ok && b.mapNamed(m).use == keyKeyed {
 		b.fail(diag.BadArguments, x, "the map %s cannot be passed to a function", b.mapNamed(m).Name).
-			Hint("functions use the maps of the script by name; a macro can have a map parameter")
+			Hint("a function uses the script's maps by name; a macro can have a map parameter")
 		b.set(m, &Expr{Type: types.TInvalid})
 		return types.TInvalid
 	}
@@ -408,7 +405,7 @@ func (b *body) returns(r *ast.ReturnStmt) {
 func (c *checker) finishSubprogs() {
 	for _, s := range c.info.Subprogs {
 		if invalid(orInvalid(s.Result)) && !c.l.HasErrors() {
-			c.fail(diag.BadFunction, s.Def.Result, "the result type of %s cannot be found out", s.Name)
+			c.fail(diag.BadFunction, s.Def.Result, "cannot infer the result type of %s", s.Name)
 		}
 		if s.Result.Kind != types.None && !invalid(s.Result) && !s.body.ends {
 			c.fail(diag.BadFunction, s.Def.Name, "Not all code paths returned a value").
@@ -425,8 +422,7 @@ func (c *checker) finishSubprogs() {
 	}
 }
 
-// total counts the statements of a body with those of the functions that are built
-// into it, and reports too many.
+// total counts the statements of a body, including those of inlined functions, and reports too many.
 func (b *body) total() int {
 	if b.sub != nil && b.sub.total > 0 {
 		return b.sub.total
@@ -507,7 +503,7 @@ func (c *checker) depths() {
 			c.fail(
 				diag.BadFunction,
 				s.Def.Name,
-				"calls from %s nest deeper than the %d frames that the kernel allows",
+				"calls from %s nest too deeply: the kernel allows %d frames",
 				s.Name,
 				maxCallFrames,
 			)

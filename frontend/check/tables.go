@@ -12,13 +12,11 @@ import (
 // FunctionInfo is the documentation of a row of the table of builtins and functions.
 type FunctionInfo struct {
 	Name string
-	// Group is the part of the language: builtin, string, map, output, host, meta
-	// (of compile time), or other.
+	// Group is the part of the language: builtin, string, map, output, host, meta (compile time), or other.
 	Group string
 	// Value: it may be written without parentheses.
 	Value bool
-	// Call: it may be written with parentheses; Min and Max are then the numbers of
-	// arguments.
+	// Call: it may be called, with Min to Max arguments.
 	Call     bool
 	Min, Max int
 	// In lists the probes that permit it; nil for all.
@@ -33,7 +31,10 @@ func Functions() []FunctionInfo {
 	for _, g := range []struct {
 		name string
 		rows []Function
-	}{{"builtin", builtinRows()}, {"string", append(stringRows(), searchRows()...)}, {"host", hostRows()}, {"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()}} {
+	}{
+		{"builtin", builtinRows()}, {"string", append(stringRows(), searchRows()...)}, {"host", hostRows()},
+		{"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()},
+	} {
 		for _, f := range g.rows {
 			info := FunctionInfo{
 				Name: f.Name, Group: g.name, Value: f.value, Call: !f.value || f.max > 0, Min: f.min, Max: f.max,

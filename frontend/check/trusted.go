@@ -13,20 +13,18 @@ import (
 	"btc/internal/probe"
 )
 
-// Trusted says how a program gets a pointer whose type the kernel's verifier knows, as some
-// helpers require: from its context, and through members. A copy or a number is not
-// accepted.
+// Trusted describes how a program obtains a pointer whose type the kernel's verifier knows, as some helpers require:
+// from its context, and through members. The verifier accepts neither a copy nor a number.
 type Trusted struct {
 	// Type is the struct that it points to, "struct file".
 	Type string
-	// Slot is the 8-byte word of the context that contains it. It may be null there; with
-	// Result also an error number.
+	// Slot is the 8-byte word of the context that contains it. The word may be null, or, with Result, an error
+	// number.
 	Slot   int
 	Result bool
-	// Iterated: an object of an iterator, null in the last call only.
+	// Iterated: the object of an iterator, null in the last call only.
 	Iterated bool
-	// From: the members Steps of the object From are that struct, or with Load a
-	// pointer to it.
+	// From: the member Steps of the object From is the struct, or, with Load, a pointer to it.
 	From  *Trusted
 	Steps []Step
 	Load  bool
@@ -46,16 +44,15 @@ func (b *body) wantsTrusted(c *callSite, x ast.Expr) {
 		b.trusting = append(b.trusting, func() {
 			t, problem := b.trusted(x, 0)
 			if t == nil {
-				b.fail(diag.BadArguments, x, "%s() needs a pointer whose type the kernel knows: %s", c.Fn.Name, problem).
-					Hint("it knows those of args, retval and the members of an iterator's ctx, and where their members lead to")
+				b.fail(diag.BadArguments, x, "%s() needs a pointer whose type the verifier knows: %s", c.Fn.Name, problem).
+					Hint("it knows args, retval and the members of an iterator's ctx, and pointers reached through their members")
 			}
 			c.Trusted = t
 		})
 	}
 }
 
-// trusted is how a program gets the kernel's typed pointer x, or struct x; nil and
-// why not.
+// trusted returns how a program obtains the kernel's typed pointer x, or struct x; nil and the reason if it cannot.
 func (b *body) trusted(x ast.Expr, depth int) (*Trusted, string) {
 	x = ast.Unparen(x)
 	e := b.out.Expr(x)
@@ -63,7 +60,7 @@ func (b *body) trusted(x ast.Expr, depth int) (*Trusted, string) {
 	case depth > maxTrusted:
 		return nil, "too many variables and members lead to it"
 	case e == nil || invalid(e.Type):
-		return nil, "it is in error"
+		return nil, "the expression has an error"
 	case e.Place != nil:
 		return b.trustedPlace(x, e, depth)
 	}
@@ -77,14 +74,14 @@ func (b *body) trusted(x ast.Expr, depth int) (*Trusted, string) {
 			return b.anyOf(x, e, []ast.Expr{x.Then, x.Else}, depth)
 		}
 	case *ast.Map, *ast.MapElem:
-		return nil, "values stored in a map are numbers to it"
+		return nil, "a value from a map is a plain number to the verifier"
 	case *ast.Call, *ast.Ident:
-		return nil, fmt.Sprintf("the value of %s is a number to it", x.Span().Text())
+		return nil, fmt.Sprintf("the value of %s is a plain number to the verifier", x.Span().Text())
 	}
-	return nil, "this expression is a number to it"
+	return nil, "this expression is a plain number to the verifier"
 }
 
-// structName is the kernel's own struct that a type is, or points to.
+// structName is the kernel struct that a type is, or points to.
 func structName(t *types.Type) (string, bool) {
 	if t.Kind == types.Pointer {
 		t = t.Elem
@@ -110,17 +107,18 @@ func (b *body) trustedPlace(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
 		return nil, noStruct(e.Type)
 	case p.Root == RootArg:
 		if b.point.Type.Form != probe.Typed {
-			return nil, "arguments are numbers in this probe"
+			return nil, "arguments are plain numbers in this probe"
 		}
 		return &Trusted{Type: name, Slot: b.out.Args[p.Arg].Slot, Result: p.Arg < 0}, ""
-	case p.Root == RootPointer && b.point.Kind == probe.Iter && isContext(p.Base) && len(p.Steps) == 1 && e.Type.Kind == types.Pointer:
+	case p.Root == RootPointer && b.point.Kind == probe.Iter && isContext(p.Base) && len(p.Steps) == 1 &&
+		e.Type.Kind == types.Pointer:
 		return &Trusted{Type: name, Slot: p.Steps[0].Off / 8, Iterated: true}, ""
 	case p.Root == RootCtx:
-		return nil, "the fields of a tracepoint's record are numbers to it"
+		return nil, "fields of a tracepoint's record are plain numbers to the verifier"
 	}
 	for _, s := range p.Steps {
 		if s.CORE == "" || s.Index != nil || s.Then != nil || len(s.Others) > 0 {
-			return nil, "members of structs of the script, and elements of arrays, are numbers to it"
+			return nil, "members of the script's own structs, and elements of arrays, are plain numbers to the verifier"
 		}
 	}
 	from, problem := b.trusted(p.Base, depth+1)
@@ -141,7 +139,7 @@ func (b *body) trustedVar(x *ast.Var, e *Expr, depth int) (*Trusted, string) {
 	}
 	switch {
 	case len(sources) == 0:
-		return nil, fmt.Sprintf("$%s is not assigned a pointer whose type it knows", x.Name)
+		return nil, fmt.Sprintf("no pointer whose type the verifier knows is assigned to $%s", x.Name)
 	case e.Type.Kind == types.Pointer:
 		return b.anyOf(x, e, sources, depth)
 	case len(sources) > 1 || !b.atTop(sources[0]):
@@ -150,8 +148,7 @@ func (b *body) trustedVar(x *ast.Var, e *Expr, depth int) (*Trusted, string) {
 	return b.trusted(sources[0], depth+1)
 }
 
-// atTop reports whether a value is assigned by a statement that is always carried
-// out.
+// atTop reports whether a value is assigned by a statement that always runs.
 func (b *body) atTop(from ast.Expr) bool {
 	return slices.ContainsFunc(b.clause.probe.Body.Stmts, func(s ast.Stmt) bool {
 		switch s := s.(type) {
@@ -164,7 +161,7 @@ func (b *body) atTop(from ast.Expr) bool {
 	})
 }
 
-// anyOf is the pointer x that is one of several.
+// anyOf is the pointer x, which is one of several.
 func (b *body) anyOf(x ast.Expr, e *Expr, sources []ast.Expr, depth int) (*Trusted, string) {
 	name, ok := structName(e.Type)
 	switch {
@@ -187,8 +184,8 @@ func (b *body) anyOf(x ast.Expr, e *Expr, sources []ast.Expr, depth int) (*Trust
 	return t, ""
 }
 
-// trustedCast is a cast to the type that a pointer has anyway, and of an argument
-// of a raw tracepoint, whose type the kernel knows.
+// trustedCast is a cast that does not change a pointer's type, or a cast of an argument of a raw tracepoint, whose
+// type the kernel knows.
 func (b *body) trustedCast(x *ast.Cast, e *Expr, depth int) (*Trusted, string) {
 	name, ok := structName(e.Type)
 	if !ok || e.Type.Kind != types.Pointer {

@@ -17,18 +17,17 @@ import (
 	"btc/internal/spell"
 )
 
-// Probes of user space take names of arguments, types and source lines from the debug
-// information of the program that they name, on the machine that compiles. This binds the
-// program to one build of the file.
+// Probes of user space use argument names, types and source lines from the debug information of the program that they
+// name, on the machine that compiles. This binds the compiled object to one build of the file.
 
-// debugHint says how to compile where the file or its debug information is elsewhere.
+// debugHint says how to compile if the file or its debug information is not at the expected path.
 const debugHint = "compile on a host that has the program; --debuginfo DIR searches DIR for separate debug files, --binary NAME=FILE uses FILE instead"
 
 // debug opens the file that an attach point names.
 func (c *checker) debug(p *Point) (*debuginfo.Binary, error) {
 	switch {
 	case c.files == nil:
-		return nil, errors.New("files are not looked at here")
+		return nil, errors.New("files may not be read here")
 	case p.Target == "":
 		return nil, errors.New("the attach point names no file")
 	case strings.Contains(p.Target, "*"):
@@ -37,19 +36,18 @@ func (c *checker) debug(p *Point) (*debuginfo.Binary, error) {
 	return c.files.Open(p.Target)
 }
 
-// bind records that the facts about p depend on the build of its file.
+// bind records that the body depends on the build of the file.
 func (b *body) bind(bin *debuginfo.Binary) { b.out.Binary = bin.ID }
 
-// uprobes resolves uprobe and uretprobe. A source line may have several
-// addresses; a pattern is expanded when the clause reads args, for each function
-// has parameters of its own.
+// uprobes resolves uprobe and uretprobe. A source line may have several addresses; a pattern is expanded if the
+// clause reads args, because each function has its own parameters.
 func (c *checker) uprobes(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
 	if !readsArgs || !strings.Contains(p.Name, "*") && p.Lang == "" {
 		return []*Point{p}
 	}
 	bin, err := c.debug(p)
 	if err != nil {
-		return []*Point{p} // args reports why it has none
+		return []*Point{p} // args reports why there is no debug information
 	}
 	names := bin.Functions(func(name string) bool {
 		if p.Lang == "cpp" {
@@ -104,7 +102,7 @@ func (c *checker) sourceLine(p *Point, ap *ast.AttachPoint, parts []ast.AttachPa
 	p.Text = p.Kind + ":" + p.Target + "@" + at.Text
 	bin, err := c.debug(p)
 	if err != nil {
-		c.fail(diag.BadAttachPoint, at, "the line cannot be found: %v", err).Hint(debugHint)
+		c.fail(diag.BadAttachPoint, at, "cannot find the line: %v", err).Hint(debugHint)
 		return nil
 	}
 	addrs, err := bin.Line(words[0], int(line), int(column))
@@ -126,7 +124,7 @@ func (b *body) function(at ast.Node) *debuginfo.Func {
 	bin, err := b.debug(b.point)
 	if err != nil {
 		b.fail(diag.NoArgs, at, "the arguments are not known: %v", err).
-			Hint("%s; arg0, arg1, ... are there without it", debugHint)
+			Hint("%s; arg0, arg1, ... do not need it", debugHint)
 		return nil
 	}
 	if b.point.Name == "" || b.point.Pattern || b.point.Offset != 0 {
@@ -137,7 +135,7 @@ func (b *body) function(at ast.Node) *debuginfo.Func {
 	fn, err := bin.Func(b.point.Name)
 	if err != nil {
 		b.fail(diag.NoArgs, at, "the arguments are not known: %v", err).
-			Hint("arg0, arg1, ... are there without debug information")
+			Hint("arg0, arg1, ... do not need debug information")
 		return nil
 	}
 	b.bind(bin)
@@ -182,8 +180,7 @@ func (b *body) severalPrograms() bool {
 	return slices.ContainsFunc(b.sharing, func(p *Point) bool { return p.Target != b.point.Target })
 }
 
-// userType looks for a type of the program that is probed, in its debug information. find
-// asks one file.
+// userType looks up a type of the probed program in its debug information. find searches one file.
 func (b *body) userType(at ast.Node, find func(*debuginfo.Binary) (*types.Type, bool)) (*types.Type, bool) {
 	if b.point == nil || b.point.Space() != types.User || b.files == nil {
 		return nil, false
@@ -197,7 +194,7 @@ func (b *body) userType(at ast.Node, find func(*debuginfo.Binary) (*types.Type, 
 		return nil, false
 	}
 	if b.severalPrograms() {
-		b.fail(diag.UnknownType, at, "the type is one of %s, which the other attach points of the clause need not have", b.point.Target).
+		b.fail(diag.UnknownType, at, "the type is from %s; the other attach points of the clause may not have it", b.point.Target).
 			Hint("write a clause for each file")
 	}
 	b.bind(bin)

@@ -17,17 +17,17 @@ type condition struct {
 	at     diag.Span
 	active bool // lines are read
 	done   bool // a branch was taken
-	outer  bool // the level outside is active
+	outer  bool // the enclosing level is active
 	last   bool // #else was seen
 }
 
-// active reports whether lines are read at this point.
+// active reports whether lines are read, not skipped, at this point.
 func (r *reader) active() bool {
 	n := len(r.nesting)
 	return n == 0 || r.nesting[n-1].active
 }
 
-// conditional executes #if and its like; it is false for other directives.
+// conditional executes #if and related directives; it is false for others.
 func (r *reader) conditional(name string, rest []Token, at diag.Span) bool {
 	switch name {
 	case "ifdef", "ifndef", "if":
@@ -62,7 +62,7 @@ func (r *reader) conditional(name string, rest []Token, at diag.Span) bool {
 	return true
 }
 
-// holds evaluates a condition; an invalid one is reported and is false.
+// holds evaluates a condition; it reports an invalid one and returns false for it.
 func (r *reader) holds(name string, rest []Token, at diag.Span) bool {
 	if name != "if" {
 		if len(rest) == 0 || rest[0].Kind != Word {
@@ -97,7 +97,7 @@ func (r *reader) evaluate(rest []Token) (value, error) {
 	return v, err
 }
 
-// queries evaluates defined and its like before macros are replaced.
+// queries evaluates defined and similar operators before macros are replaced.
 func (r *reader) queries(in []Token) ([]Token, error) {
 	var out []Token
 	for i := 0; i < len(in); i++ {
@@ -150,7 +150,7 @@ var queryNames = map[string]bool{
 	"__has_declspec_attribute": true,
 }
 
-// operand reads "name" or "(name)" and counts its tokens, 0 for neither.
+// operand reads "name" or "(name)" and returns the number of tokens, 0 for neither.
 func operand(in []Token) (int, string) {
 	switch {
 	case len(in) > 0 && in[0].Kind == Word:
@@ -161,7 +161,7 @@ func operand(in []Token) (int, string) {
 	return 0, ""
 }
 
-// group reads "( ... )" and counts its tokens, 0 for none.
+// group reads "( ... )" and returns the number of tokens, 0 for none.
 func group(in []Token) (int, []Token) {
 	if len(in) == 0 || !in[0].Is("(") {
 		return 0, nil
@@ -180,7 +180,7 @@ func group(in []Token) (int, []Token) {
 	return 0, nil
 }
 
-// value is a number of #if: 64 bits, with or without sign.
+// value is a number in #if: 64 bits, signed or unsigned.
 type value struct {
 	v   int64
 	uns bool
@@ -215,7 +215,7 @@ func (c *calculator) enter() error {
 	return nil
 }
 
-// ternary evaluates "a ? b : c" and what binds more tightly.
+// ternary evaluates "a ? b : c" and operators that bind more tightly.
 func (c *calculator) ternary(needed bool) (value, error) {
 	if err := c.enter(); err != nil {
 		return value{}, err
@@ -359,7 +359,7 @@ func (c *calculator) unary(needed bool) (value, error) {
 	return v, err
 }
 
-// primary: a word that is left is a constant of the system's headers, or 0.
+// primary evaluates an operand. A remaining identifier is a constant of the system's headers, or 0.
 func (c *calculator) primary(needed bool) (value, error) {
 	if c.accept("(") != "" {
 		v, err := c.ternary(needed)
@@ -369,7 +369,7 @@ func (c *calculator) primary(needed bool) (value, error) {
 		return v, err
 	}
 	if c.pos >= len(c.toks) {
-		return value{}, errors.New("an expression is missing")
+		return value{}, errors.New("missing expression")
 	}
 	t := c.toks[c.pos]
 	c.pos++

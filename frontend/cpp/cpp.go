@@ -3,15 +3,14 @@
 // Package cpp is the C preprocessor for the C text at the top of a script: it
 // executes the directives, reads the user's own headers, and replaces macros.
 //
-// It takes chunks of C text and returns a Unit: the remaining tokens for cdef to parse as
-// declarations, and the macros that are defined at the end, which the script's own code
-// uses too.
+// It takes chunks of C text and returns a Unit: the remaining tokens, which cdef parses as declarations, and the
+// macros defined at the end, which the script's own code uses too.
 //
-// It is our own code, 73 KB of btc: modernc.org/cc/v4 costs 2 MB and 55 ms a compilation,
-// and ignores the attribute packed.
+// It is our own code and costs 73 KB in btc: modernc.org/cc/v4 costs 2 MB and 55 ms per compilation, and ignores the
+// attribute packed.
 //
-// Headers of the kernel and of the C library are not read: scripts include them for types,
-// which the target has, and constants, which a table of cdef has.
+// Headers of the kernel and of the C library are not read: scripts include them for types, which the target provides,
+// and for constants, which are in a table of cdef.
 package cpp
 
 import (
@@ -32,13 +31,13 @@ type Chunk struct {
 	Path   string
 }
 
-// Options say where headers are and what is defined.
+// Options are the search path for headers and the predefined macros.
 type Options struct {
 	// Dirs are the directories of -I, in order.
 	Dirs []string
 	// Include are files that are read before the script's own text.
 	Include []string
-	// Predefined is C text that is read first, of directives only.
+	// Predefined is C text that is read first; it consists of directives only.
 	Predefined string
 	// Constant returns the constants of the system's headers for #if; nil for none.
 	Constant func(name string) (int64, bool)
@@ -49,19 +48,19 @@ type Options struct {
 
 // Unit is preprocessed C text.
 type Unit struct {
-	// Tokens are those of the declarations, macros replaced.
+	// Tokens are the tokens of the declarations, with macros replaced.
 	Tokens []Token
 	macros map[string]*Macro
-	work   int        // of the C text
-	used   int        // work of all uses in the script's code
-	l      *diag.List // of Read; for errors that no single use causes
+	work   int        // work done for the C text
+	used   int        // work done for all uses in the script's code
+	l      *diag.List // the list given to Read, for errors that no single use causes
 	// later, when not nil, defines the predefined macros: a script without C text
 	// needs them only if it uses one.
 	later      func()
 	predefined map[string]bool
 }
 
-// all are the macros by name.
+// all returns the macros by name.
 func (u *Unit) all() map[string]*Macro {
 	if later := u.later; later != nil {
 		u.later = nil
@@ -73,7 +72,7 @@ func (u *Unit) all() map[string]*Macro {
 // Macro finds a macro that is defined at the end of the text.
 func (u *Unit) Macro(name string) (*Macro, bool) {
 	if u.later != nil && !u.predefined[name] {
-		m, ok := u.macros[name] // __LINE__ and its like
+		m, ok := u.macros[name] // __LINE__ and similar macros
 		return m, ok
 	}
 	m, ok := u.all()[name]
@@ -90,8 +89,8 @@ func (u *Unit) Expand(all []Token, l *diag.List) []Token {
 	return x.expand(all)
 }
 
-// use is an expansion for a use of macros in the script's code. Its work counts for the
-// limit of all when it is done: after that, nothing is expanded.
+// use is an expansion for a use of macros in the script's code. When it is done, its work counts towards the limit of
+// all uses; beyond that limit nothing is expanded.
 func (u *Unit) use(l *diag.List) (x *expansion, done func()) {
 	work := new(int)
 	x = &expansion{macros: u.all(), limit: maxUse, work: work}
@@ -120,8 +119,8 @@ func reporter(l *diag.List) func(diag.Span, string, ...any) {
 	}
 }
 
-// Call replaces the parameters of a macro with parameters by the tokens of
-// arguments, at a position; ok is false when their number is wrong.
+// Call expands a function-like macro at a position with the tokens of its arguments; ok is false if their number is
+// wrong.
 func (u *Unit) Call(m *Macro, args [][]Token, at Token, l *diag.List) (out []Token, ok bool) {
 	x, done := u.use(l)
 	defer done()
@@ -167,7 +166,7 @@ func Read(chunks []Chunk, opt Options, l *diag.List) *Unit {
 	return r.unit
 }
 
-// defined are the names that a text of directives may define.
+// defined returns the names that a string of directives may define.
 func defined(text string) map[string]bool {
 	names := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -185,15 +184,15 @@ type reader struct {
 	opt     Options
 	l       *diag.List
 	unit    *Unit
-	pending []Token // text whose macros are not replaced yet
+	pending []Token // tokens whose macros are not replaced yet
 	nesting []condition
 	once    map[string]bool // files with #pragma once
 	system  map[string]bool // directories of the system's headers
-	files   []file          // being read, innermost last
-	dir     string          // of the script that is being read
-	bytes   int             // of all headers
+	files   []file          // files being read, innermost last
+	dir     string          // directory of the script being read
+	bytes   int             // bytes of all headers
 	opened  int             // headers
-	counter int             // of __COUNTER__
+	counter int             // value of __COUNTER__
 }
 
 // predefined defines the predefined macros; they have no position.
@@ -208,7 +207,7 @@ func (r *reader) fail(at diag.Span, format string, args ...any) *diag.Diagnostic
 	return r.l.Add(diag.CSyntax, at, format, args...)
 }
 
-// specials are the macros whose value depends on their position.
+// specials defines the macros whose value depends on their position.
 func (r *reader) specials() {
 	number := func(at diag.Span, v int) Token {
 		return Token{Kind: Number, Text: itoa(v), At: at}
@@ -228,7 +227,7 @@ func (r *reader) specials() {
 	}
 }
 
-// Special is the value of __LINE__ and its like at a position; ok is false for
+// Special is the value of __LINE__ and similar macros at a position; ok is false for
 // other macros.
 func (m *Macro) Special(at diag.Span) (Token, bool) {
 	if m.special == nil {
@@ -261,8 +260,7 @@ func (r *reader) chunk(c Chunk) {
 	r.declaration(x)
 }
 
-// declaration reads the text of a definition, which may contain directives, as kernel
-// headers do between the members of a struct.
+// declaration reads a definition, which may contain directives between the members of a struct, as in kernel headers.
 func (r *reader) declaration(x *lexer) {
 	at := x.src.Span(x.pos, x.end)
 	var last Token
@@ -284,7 +282,7 @@ func (r *reader) declaration(x *lexer) {
 		case t.Is("#") && t.first:
 			r.directive(x, t.At)
 		case t.Kind != End && r.active():
-			if len(r.pending) == cap(r.pending) { // headers are long: twice as much at once
+			if len(r.pending) == cap(r.pending) { // headers are long: double the capacity
 				r.pending = slices.Grow(r.pending, len(r.pending)+1)
 			}
 			r.pending = append(r.pending, t)
@@ -320,7 +318,7 @@ func (t Token) place(src *diag.Source) diag.Span {
 	return src.Span(len(src.Text), len(src.Text))
 }
 
-// unclosed reports conditions that are open beyond those of the outer file.
+// unclosed reports conditions that the file left open; outer is the number open before it.
 func (r *reader) unclosed(outer int) {
 	if n := len(r.nesting); n > outer {
 		r.fail(r.nesting[n-1].at, "#if without #endif")
@@ -410,7 +408,7 @@ func (r *reader) directive(x *lexer, at diag.Span) {
 	}
 }
 
-// trailing counts the spaces at the end of a text.
+// trailing counts the spaces at the end of a string.
 func trailing(s string) int { return len(s) - len(strings.TrimRight(s, " \t\r\f\v")) }
 
 // pragma implements #pragma once; others are left to the consumer of the tokens.

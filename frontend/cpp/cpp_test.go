@@ -120,10 +120,10 @@ func TestIncludes(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
-		{"#include \"nosuch.h\"", "nosuch.h: there is no such header"},
+		{"#include \"nosuch.h\"", "nosuch.h: no such header"},
 		{"#include <nosuch.h>", "-I DIR"},
 		{"#include", "#include needs <file> or \"file\""},
-		{"#include \"main.h\"", "more than 100 deep"},
+		{"#include \"main.h\"", "nested too deeply (max 100)"},
 		{"#include \"nul.h\"", "NUL byte"},
 		{"#include \"bad.h\"\n", "dir/bad.h:2:1: error[E0222]: #error on purpose\n 2 | #error on purpose\n   | ^~~~~~~~~~~~~~~~~\ndir/main.h:1:1: note: included from\ndir/a.bt:1:1: note: included from"},
 		{"#if 1", "main.h:1:1: error[E0222]: #if without #endif"},
@@ -135,11 +135,11 @@ func TestErrors(t *testing.T) {
 		{"#if 09\n#endif", "invalid number 09"},
 		{"#define", "#define needs a name"},
 		{"#define F(a, a) a", "two parameters a"},
-		{"#define F(a", "have no ')'"},
-		{"#define F(1) a", "are wrong"},
+		{"#define F(a", "missing ')' after the parameters"},
+		{"#define F(1) a", "invalid parameters"},
 		{"#define F(a) a\nF(1, 2)", "macro F takes 1 arguments, found 2"},
-		{"#define F(a) a\nF(1", "has no ')'"},
-		{"#define F(a) a##a\nF(()", "has no ')'"},
+		{"#define F(a) a\nF(1", "missing ')' in call"},
+		{"#define F(a) a##a\nF(()", "missing ')' in call"},
 		{"#define F(a) a##+\nF(b)", "is not a valid token"},
 		{"#nosuch", "unknown preprocessor directive #nosuch"},
 		{"/* open", "unterminated comment"},

@@ -15,12 +15,12 @@ import (
 	"btc/internal/safefile"
 )
 
-// Limits of headers.
+// Limits on headers.
 const (
-	MaxFile    = 4 << 20  // bytes of one
-	maxBytes   = 64 << 20 // bytes of all
+	MaxFile    = 4 << 20  // bytes per header
+	maxBytes   = 64 << 20 // bytes of all headers
 	maxOpened  = 10_000   // files read
-	maxInclude = 100      // files that include each other
+	maxInclude = 100      // depth of nested includes
 )
 
 // ReadFile reads a regular file of at most MaxFile bytes. It opens nothing else.
@@ -28,7 +28,7 @@ func ReadFile(path string) (string, error) {
 	b, err := safefile.Read(path, MaxFile)
 	switch {
 	case errors.Is(err, safefile.ErrTooLarge):
-		return "", fmt.Errorf("has more than %d bytes", MaxFile)
+		return "", fmt.Errorf("file too large (max %d bytes)", MaxFile)
 	case errors.Is(err, safefile.ErrNotRegular):
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return "", errors.New("is a directory")
@@ -69,7 +69,7 @@ func headerName(s string) (name string, form byte, ok bool) {
 	return name, s[0], ok && name != "" && !strings.ContainsAny(name, "\x00\n")
 }
 
-// computed reads the name that macros expand to.
+// computed reads a header name produced by macros.
 func (r *reader) computed(rest diag.Span) (string, byte, bool) {
 	all, err := Lex(rest)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *reader) computed(rest diag.Span) (string, byte, bool) {
 	return headerName(spelled(x.expand(all)))
 }
 
-// spelled writes tokens without spaces, as the name of a header.
+// spelled concatenates tokens without spaces, as a header name.
 func spelled(all []Token) string {
 	var b strings.Builder
 	for _, t := range all {
@@ -88,7 +88,7 @@ func spelled(all []Token) string {
 	return b.String()
 }
 
-// include reads a header; one of the system is left to the target.
+// include reads a header; system headers are skipped, because the target has their types.
 func (r *reader) include(name string, form byte, at diag.Span) {
 	path, text, err := r.find(name, form)
 	switch {
@@ -98,11 +98,11 @@ func (r *reader) include(name string, form byte, at diag.Span) {
 		r.file(path, text, at)
 	case IsSystem(name, form == '<'):
 	default:
-		d := r.l.Add(diag.BadInclude, at, "%s: there is no such header", name)
+		d := r.l.Add(diag.BadInclude, at, "%s: no such header", name)
 		if form == '"' {
-			d.Hint("it is looked for beside the file that includes it, and in the directories given with -I DIR")
+			d.Hint("headers are searched next to the file that includes them, and in the directories given with -I DIR")
 		} else {
-			d.Hint("it is looked for in the directories given with -I DIR; types of the kernel need no header")
+			d.Hint("headers are searched in the directories given with -I DIR; kernel types need no header")
 		}
 	}
 }
@@ -138,12 +138,12 @@ func (r *reader) file(path, text string, at diag.Span) {
 	case r.once[id]:
 		return
 	case len(r.files) >= maxInclude:
-		r.l.Add(diag.BadInclude, at, "%s: headers include each other more than %d deep", path, maxInclude).
-			Hint("begin a header with #pragma once")
+		r.l.Add(diag.BadInclude, at, "%s: headers are nested too deeply (max %d)", path, maxInclude).
+			Hint("start each header with #pragma once")
 		return
 	case r.opened >= maxOpened, r.bytes+len(text) > maxBytes:
-		if r.opened <= maxOpened { // said once
-			r.l.Add(diag.BadInclude, at, "%s: the headers are too many or too large", path)
+		if r.opened <= maxOpened { // reported once
+			r.l.Add(diag.BadInclude, at, "%s: too many headers, or headers too large", path)
 		}
 		r.opened = maxOpened + 1
 		return
@@ -156,7 +156,7 @@ func (r *reader) file(path, text string, at diag.Span) {
 		src.IncludedAt(at)
 	}
 	if i := strings.IndexByte(text, 0); i >= 0 {
-		r.l.Add(diag.NotText, src.Span(i, i+1), "the header has a NUL byte: it is not a text")
+		r.l.Add(diag.NotText, src.Span(i, i+1), "the header contains a NUL byte: it is not a text file")
 		return
 	}
 	r.flush()
@@ -165,8 +165,8 @@ func (r *reader) file(path, text string, at diag.Span) {
 	r.files = r.files[:len(r.files)-1]
 }
 
-// trusted reports whether messages may show a file: one below a directory of -I, or a
-// header below that of the script. id is where symbolic links lead.
+// trusted reports whether messages may show a file: one below a directory of -I, or below the directory of the
+// script. id is the path with symbolic links resolved.
 func (r *reader) trusted(id string) bool {
 	below := func(dir string) bool {
 		rel, err := filepath.Rel(identity(dir), id)
@@ -175,7 +175,7 @@ func (r *reader) trusted(id string) bool {
 	return slices.ContainsFunc(r.opt.Dirs, below) || strings.HasSuffix(id, ".h") && below(r.dir)
 }
 
-// identity is equal for two names of one file.
+// identity is the same for all names of a file.
 func identity(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -196,8 +196,8 @@ func (r *reader) read(path string) (string, error) {
 // file is a header that is being read.
 type file struct{ path, id string }
 
-// find looks for a header: beside the file that includes it when its name is in
-// quotes, then in the directories of -I. The path is empty when it is nowhere.
+// find searches for a header: next to the file that includes it if its name is in quotes, then in the directories of
+// -I. The path is empty if it is not found.
 func (r *reader) find(name string, form byte) (path, text string, err error) {
 	var dirs []string
 	if form == '"' {
@@ -228,7 +228,7 @@ func (r *reader) find(name string, form byte) (path, text string, err error) {
 
 func isNotDir(err error) bool { return strings.Contains(err.Error(), "not a directory") }
 
-// systemDir tells a directory of the kernel's or the C library's headers.
+// systemDir reports whether a directory is one of the kernel's or the C library's headers.
 func (r *reader) systemDir(dir string) bool {
 	if known, ok := r.system[dir]; ok {
 		return known
@@ -270,7 +270,7 @@ func (r *reader) hasInclude(inside []Token, at diag.Span) bool {
 	return err == nil && (path != "" || IsSystem(name, form == '<'))
 }
 
-// cause is the reason without the path, which the message has.
+// cause strips the path, which the message already has, from an error.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -282,8 +282,7 @@ func cause(err error) error {
 	return err
 }
 
-// IsSystem tells headers of the kernel, of the C library and of BPF programs by
-// their names; angle is for <name>.
+// IsSystem reports whether a header name is one of the kernel, the C library or libbpf; angle means the form <name>.
 func IsSystem(name string, angle bool) bool {
 	name = strings.TrimPrefix(name, "./")
 	for strings.HasPrefix(name, "../") { // "../fs/mount.h": from within a kernel tree
@@ -297,14 +296,13 @@ func IsSystem(name string, angle bool) bool {
 	return angle && slices.Contains(systemHeaders, strings.TrimSuffix(name, ".h")) || name == "vmlinux.h"
 }
 
-// systemDirs are the directories of the headers that a system has for programs,
-// and of the kernel's own.
+// systemDirs are the directories of a system's user-space headers and of the kernel's own headers.
 var systemDirs = strings.Fields(
 	"linux net uapi asm asm-generic sys netinet arpa bits trace scsi rdma drm sound video xen misc mtd kvm " +
 		"crypto acpi media netpacket netax25 netrom netipx netiucv neteconet netash nfs protocols rpc rpcsvc gnu net-snmp bpf soc target ras pcmcia keys math-emu generated vdso cxl ufs",
 )
 
-// kernelDirs are further directories of the kernel's source.
+// kernelDirs are further directories of the kernel source tree.
 var kernelDirs = strings.Fields(
 	"arch block certs drivers fs include init io_uring ipc kernel lib mm samples security tools usr virt",
 )

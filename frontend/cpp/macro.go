@@ -14,20 +14,20 @@ import (
 // Macro is one #define.
 type Macro struct {
 	Name string
-	// Function reports that it has parameters, in parentheses directly after its name.
+	// Function is set for a function-like macro: a parenthesis directly after its name.
 	Function bool
-	// Variadic reports that the last of Params receives all remaining arguments.
+	// Variadic is set if the last of Params receives all remaining arguments.
 	Variadic bool
 	Params   []string
 	Body     []Token
-	// At is the name in the #define; it is not valid for predefined macros.
+	// At is the position of the name in the #define; not valid for predefined macros.
 	At diag.Span
 
 	special func(at diag.Span) Token // __LINE__, __FILE__
 }
 
-// Textual reports whether the body uses the source text of arguments (# and ##, or any
-// number of arguments), not only their values.
+// Textual reports whether the body uses the source text of arguments (#, ## or variadic arguments), not only their
+// values.
 func (m *Macro) Textual() bool {
 	return m.Variadic || slices.ContainsFunc(m.Body, func(t Token) bool { return t.Is("#") || t.Is("##") })
 }
@@ -90,25 +90,25 @@ func (h *hide) both(o *hide) *hide {
 	return out
 }
 
-// Limits of expansion; real headers stay far below them. Work is counted in tokens; the
-// text made by # and ## counts as one for each workBytes.
+// Limits on expansion; real headers stay far below them. Work is counted in tokens; text produced by # and ## counts
+// as one token per workBytes.
 const (
 	maxWork   = 300_000   // of the C text
-	maxUse    = 200_000   // of one use of a macro in the script's code
-	maxUses   = 2_000_000 // of all of them
-	maxChain  = 500       // macros that replace each other
-	maxArgs   = 100       // calls in arguments of calls
+	maxUse    = 200_000   // one use of a macro in the script's code
+	maxUses   = 2_000_000 // all uses in the script's code
+	maxChain  = 500       // depth of macros in expansions of macros
+	maxArgs   = 100       // depth of calls in arguments
 	workBytes = 32
 )
 
 // expansion is one run of macro replacement over a list of tokens.
 type expansion struct {
 	macros map[string]*Macro
-	limit  int  // of work
-	work   *int // done so far, shared by all that has the limit together; -1 after too much
+	limit  int  // maximum of work
+	work   *int // done so far, shared by all expansions under one limit; -1 once it is exceeded
 	depth  int
 	report func(at diag.Span, format string, args ...any)
-	stack  [][]Token // lists still to be read, the last one first
+	stack  [][]Token // lists still to be read, last one first
 }
 
 // expand replaces the macros in a list.
@@ -147,7 +147,7 @@ func (x *expansion) expand(in []Token) []Token {
 	}
 }
 
-// spent reports that there was too much to do.
+// spent reports whether the limit is exceeded.
 func (x *expansion) spent(t Token) bool {
 	if t.hide != nil && t.hide.n > maxChain || x.depth > maxArgs {
 		x.charge(x.limit+1, t.At)
@@ -155,13 +155,13 @@ func (x *expansion) spent(t Token) bool {
 	return !x.charge(0, t.At)
 }
 
-// charge counts work; it is false, from then on, when there is too much.
+// charge counts work; once the limit is exceeded it always returns false.
 func (x *expansion) charge(n int, at diag.Span) bool {
 	if *x.work < 0 {
 		return false
 	}
 	if *x.work += n; *x.work > x.limit {
-		x.report(at, "macros expand to too much here")
+		x.report(at, "macro expansion is too large here")
 		*x.work = -1
 		return false
 	}
@@ -187,7 +187,7 @@ func (x *expansion) next() (Token, bool) {
 	return Token{}, false
 }
 
-// opens reports whether '(' is next.
+// opens reports whether the next token is '('.
 func (x *expansion) opens() bool {
 	for _, top := range slices.Backward(x.stack) {
 		if len(top) > 0 {
@@ -205,7 +205,7 @@ func (x *expansion) arguments(m *Macro, at Token) (args [][]Token, shut Token, o
 	for {
 		t, more := x.next()
 		if !more {
-			x.report(at.At, "the call of macro %s has no ')'", m.Name)
+			x.report(at.At, "missing ')' in call of macro %s", m.Name)
 			return nil, t, false
 		}
 		last := len(args) - 1
@@ -224,8 +224,7 @@ func (x *expansion) arguments(m *Macro, at Token) (args [][]Token, shut Token, o
 	}
 }
 
-// fit turns an empty argument into none where there are no parameters, and none into an
-// empty one for "...".
+// fit drops an empty argument if there are no parameters, and adds an empty one for "...".
 func (m *Macro) fit(args [][]Token) [][]Token {
 	if len(m.Params) == 0 && len(args) == 1 && len(args[0]) == 0 {
 		return nil
@@ -277,7 +276,7 @@ func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide)
 			out = x.paste(out, right)
 		case p >= 0 && i+1 < len(m.Body) && m.Body[i+1].Is("##"):
 			out = append(out, args[p]...)
-			if len(args[p]) == 0 { // keeps its position beside ##
+			if len(args[p]) == 0 { // keeps its position next to ##
 				out = append(out, Token{At: at.At})
 			}
 		case p >= 0:
@@ -297,7 +296,7 @@ func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide)
 	return spaced(out, at.space)
 }
 
-// spaced is a list whose first token has a space before it or not.
+// spaced returns the list with the space before its first token set or cleared.
 func spaced(all []Token, space bool) []Token {
 	if len(all) == 0 || all[0].space == space {
 		return all
@@ -316,7 +315,7 @@ func (x *expansion) argument(made, args [][]Token, q int) []Token {
 	return made[q]
 }
 
-// param is the number of the parameter that a token names, -1 for none.
+// param is the index of the parameter that a token names, -1 for none.
 func (m *Macro) param(t Token) int {
 	if !m.Function || t.Kind != Word {
 		return -1
@@ -358,7 +357,7 @@ func (x *expansion) paste(left, right []Token) []Token {
 	return append(append(left[:len(left)-1:len(left)-1], made), right[1:]...)
 }
 
-// single lexes a string that is one token.
+// single lexes a string as exactly one token.
 func single(text string) (Token, bool) {
 	src := diag.NewSource("", text)
 	all, err := Lex(src.Span(0, len(text)))
@@ -399,7 +398,7 @@ func parseDefine(toks []Token) (*Macro, error) {
 				rest = rest[1:]
 			}
 		default:
-			return nil, fmt.Errorf("the parameters of macro %s are wrong", m.Name)
+			return nil, fmt.Errorf("invalid parameters of macro %s", m.Name)
 		}
 		switch {
 		case len(rest) > 0 && rest[0].Is(")"):
@@ -408,7 +407,7 @@ func parseDefine(toks []Token) (*Macro, error) {
 		case len(rest) > 0 && rest[0].Is(","):
 			rest = rest[1:]
 		default:
-			return nil, fmt.Errorf("the parameters of macro %s have no ')'", m.Name)
+			return nil, fmt.Errorf("missing ')' after the parameters of macro %s", m.Name)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type Token struct {
 	Text string
 	// Value is the value of a string or character constant, escapes resolved.
 	Value string
-	// At is the token's position; for a token made by a macro that of the macro's use.
+	// At is the token's position; for a token from a macro, the position where the macro is used.
 	At diag.Span
 	// Included marks a token of an included file.
 	Included bool
@@ -41,7 +41,7 @@ type Token struct {
 
 	space bool  // space before it
 	first bool  // first on its line
-	hide  *hide // macros that do not replace it any more
+	hide  *hide // macros that may no longer replace it
 }
 
 // Is reports whether the token is this word or operator.
@@ -51,20 +51,20 @@ func (t Token) Is(s string) bool { return (t.Kind == Word || t.Kind == Punct) &&
 var operators = [...]string{"...", "<<=", ">>=", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "##",
 	"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="}
 
-// lexer makes tokens of a range of a source.
+// lexer splits a range of a source into tokens.
 type lexer struct {
 	src      *diag.Source
 	pos, end int
 	inLine   bool // stop at the end of the line
 	bol      bool // at the beginning of a line
 	included bool
-	held     []Token // of the line that is read
+	held     []Token // tokens of the line being read
 }
 
 var errOpenComment = errors.New("unterminated comment")
 
-// next returns the next token; End at the end of the range, or of the line for
-// inLine, which is then not consumed. After an error the lexer has moved on.
+// next returns the next token; End at the end of the range, or, with inLine, of the line, whose newline is not
+// consumed. An error does not stop the lexer from making progress.
 func (x *lexer) next() (Token, error) {
 	space, err := x.skipBlank()
 	if err != nil {
@@ -169,7 +169,7 @@ func (x *lexer) line() (all []Token, err error) {
 	}
 }
 
-// quoted measures a string or character constant.
+// quoted returns the kind and length of a string or character constant.
 func quoted(s string) (Kind, int, error) {
 	kind := Text
 	if s[0] == '\'' {
@@ -231,7 +231,7 @@ func unquote(s string, quote byte) (string, error) {
 	return b.String(), nil
 }
 
-// octal counts the octal digits of an escape: at most three.
+// octal counts the octal digits of an escape, at most three.
 func octal(s string) int {
 	n := run(s, func(c byte) bool { return c >= '0' && c <= '7' })
 	return min(n, 3)
@@ -243,10 +243,11 @@ func isWord(c byte) bool {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// numberLength measures a preprocessing number, which an exponent's sign is part of.
+// numberLength is the length of a preprocessing number, which includes an exponent's sign.
 func numberLength(s string) int {
 	n := 0
-	for n < len(s) && (isWord(s[n]) || s[n] == '.' || (s[n] == '+' || s[n] == '-') && strings.ContainsRune("pP", rune(s[n-1]))) {
+	for n < len(s) && (isWord(s[n]) || s[n] == '.' ||
+		(s[n] == '+' || s[n] == '-') && strings.ContainsRune("pP", rune(s[n-1]))) {
 		n++
 	}
 	return n
@@ -279,7 +280,7 @@ func Lex(at diag.Span) (all []Token, err error) {
 	}
 }
 
-// Join writes tokens as text.
+// Join concatenates tokens to source text.
 func Join(all []Token) string {
 	var b strings.Builder
 	for i, t := range all {
@@ -291,7 +292,7 @@ func Join(all []Token) string {
 	return b.String()
 }
 
-// JoinLen is at least the length of Join(all), found without making it.
+// JoinLen is an upper bound of the length of Join(all), computed without building it.
 func JoinLen(all []Token) int {
 	n := len(all)
 	for i := range all {
@@ -300,7 +301,7 @@ func JoinLen(all []Token) int {
 	return n
 }
 
-// glued reports whether two tokens would become others when nothing is between them.
+// glued reports whether two tokens would lex differently without a space between them.
 func glued(a, b Token) bool {
 	wordy := func(t Token) bool { return t.Kind == Word || t.Kind == Number }
 	return wordy(a) && wordy(b) ||

@@ -4,10 +4,9 @@
 // the parameters of functions, the types they name, and the addresses of source
 // lines.
 //
-// It takes the files that attach points name, as they are on the machine that compiles, and
-// returns types of the language. Nothing is read unless a script needs it. The results are
-// bound to one build of a file by its identity (loader/binary), which the loader compares
-// with the file on the host.
+// It takes the files that attach points name, on the machine that compiles, and returns types of the language.
+// Nothing is read unless a script needs it. The results are bound to one build of a file by its identity
+// (loader/binary), which the loader compares with the file on the host.
 package debuginfo
 
 import (
@@ -26,7 +25,7 @@ import (
 type Finder struct {
 	// Dirs are searched for separate debug files before the standard directories.
 	Dirs []string
-	// Files maps names in attach points to files of this machine to use instead.
+	// Files maps names in attach points to files on this machine to use instead.
 	Files map[string]string
 
 	opened map[string]*Binary
@@ -36,8 +35,8 @@ type Finder struct {
 	wait  func()
 }
 
-// After is a Finder of the same files for a second user: it calls wait, which
-// returns when the first is done with them, before it opens any.
+// After returns a Finder that shares the files of f, for a second user. Before it opens a file it calls wait, which
+// must return only when the first user is done.
 func (f *Finder) After(wait func()) *Finder {
 	if f == nil {
 		return nil
@@ -45,11 +44,10 @@ func (f *Finder) After(wait func()) *Finder {
 	return &Finder{first: f, wait: wait}
 }
 
-// ErrNone is of a file without debug information, here or in a separate file.
+// ErrNone is the error for a file without debug information, in itself or in a separate file.
 var ErrNone = errors.New("no debug information")
 
-// Open reads the file that an attach point names. The result is kept: each file
-// is opened once.
+// Open reads the file that an attach point names. The result is cached: each file is opened once.
 func (f *Finder) Open(name string) (*Binary, error) {
 	if f.first != nil {
 		f.wait()
@@ -75,14 +73,14 @@ func (f *Finder) Open(name string) (*Binary, error) {
 
 func (f *Finder) open(name string) (b *Binary, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the readers check bounds, but not everywhere
+		if p := recover(); p != nil { // debug/dwarf may panic on damaged input
 			b, err = nil, fmt.Errorf("%s: the debug information is damaged: %v", name, p)
 		}
 	}()
 	path, ok := f.Files[name]
 	if !ok {
 		if path, ok = binary.Find(name); !ok {
-			return nil, fmt.Errorf("there is no file %s on this machine", name)
+			return nil, fmt.Errorf("no file %s on this machine", name)
 		}
 	}
 	file, err := elf.Open(path)
@@ -126,8 +124,8 @@ func hasDebug(f *elf.File) bool {
 	return false
 }
 
-// separate finds the debug file of a stripped one: by build id, by the name in
-// its section .gnu_debuglink, or by its own name with ".debug".
+// separate finds the debug file of a stripped one: by build id, by the name in section .gnu_debuglink, or by its own
+// name with ".debug".
 func (f *Finder) separate(path string, file *elf.File) (*elf.File, error) {
 	id := binary.BuildID(file)
 	dir, base := filepath.Split(path)
@@ -175,8 +173,8 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// debugLink is the file name in section .gnu_debuglink; its checksum is left to
-// the build id.
+// debugLink is the file name in section .gnu_debuglink; its checksum is not checked, because the build id identifies
+// the file.
 func debugLink(f *elf.File) string {
 	s := f.Section(".gnu_debuglink")
 	if s == nil || s.Size > 4096 {
@@ -190,8 +188,7 @@ func debugLink(f *elf.File) string {
 	return filepath.Base(name)
 }
 
-// part is a body of debug information that is read by itself: the file's own, or
-// a unit that the compiler has split off.
+// part is debug information that is read separately: the file's own, or a unit that the compiler has split off.
 type part struct {
 	data  *dwarf.Data
 	types map[dwarf.Offset]*typeEntry
@@ -206,7 +203,7 @@ type Binary struct {
 	main  *dwarf.Data // has the line tables
 	parts []*part
 	names []symbol // functions by address
-	index *index   // of names, made when it is first needed
+	index *index   // index of names, built when first needed
 }
 
 // symbol is a function of the symbol tables.
@@ -225,7 +222,7 @@ func (b *Binary) symbols(f *elf.File) {
 	}
 }
 
-// at is the name of the function that holds an address, "" when none does.
+// at is the name of the function that contains an address, "" if none does.
 func (b *Binary) at(addr uint64) string {
 	for i := range b.names {
 		if s := &b.names[i]; s.addr <= addr && addr-s.addr < s.size {

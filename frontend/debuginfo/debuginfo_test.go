@@ -218,8 +218,8 @@ func TestLines(t *testing.T) {
 		want string // functions, or a part of the error
 	}{
 		{"a.c", 11, "many"}, {"a.c", 12, "many"}, {"a.c", 14, "out1"},
-		{"a.c", 10, "the next line with code is 11"}, {"a.c", 9999, "no code of line 9999"}, {"b.c", 1, "no code of a source file b.c"},
-		{".c", 11, "no code of a source file"},
+		{"a.c", 10, "the next line with code is 11"}, {"a.c", 9999, "no code for line 9999"}, {"b.c", 1, "no code from a source file b.c"},
+		{".c", 11, "no code from a source file"},
 	} {
 		addrs, err := b.Line(c.file, c.line, 0)
 		have := fmt.Sprint(err)

@@ -17,16 +17,16 @@ import (
 type Func struct {
 	Name   string
 	Params []Param
-	Result *types.Type // None without one
+	Result *types.Type // None if the function returns nothing
 }
 
-// Param is a parameter. Arg is its number among the arguments in registers, as
-// argN counts; -1 when it does not lie in one integer register at entry.
+// Param is a parameter. Arg is its number among the arguments in registers, as in argN; -1 if it is not in one
+// integer register at entry.
 type Param struct {
 	Name string
 	Type *types.Type
 	Arg  int
-	C    string // its type as C has it: "const char*"
+	C    string // its type in C: "const char*"
 }
 
 // DW_AT_language of Go, whose functions take their arguments in other registers than C's.
@@ -42,10 +42,10 @@ func (b *Binary) Func(name string) (fn *Func, err error) {
 	}()
 	at, ok := b.lookup().funcs[name]
 	if !ok {
-		return nil, fmt.Errorf("the debug information of %s has no function %s", b.Path, name)
+		return nil, fmt.Errorf("no function %[2]s in the debug information of %[1]s", b.Path, name)
 	}
 	if at.lang == langGo {
-		return nil, fmt.Errorf("%s is written in Go, whose functions take arguments in registers of their own", name)
+		return nil, fmt.Errorf("%s is written in Go, which passes arguments in other registers", name)
 	}
 	e, err := at.part.entry(at.off)
 	if err != nil {
@@ -64,8 +64,7 @@ func (b *Binary) Func(name string) (fn *Func, err error) {
 	return fn, nil
 }
 
-// params are the entries of the parameters; of an instance without any, those of
-// the entry it was made from.
+// params are the entries of the parameters; an instance without any has those of its origin.
 func (b *Binary) params(p *part, e *dwarf.Entry) ([]*dwarf.Entry, error) {
 	for depth := 0; e != nil && depth < 4; depth++ {
 		kids, err := p.children(e.Offset)
@@ -81,13 +80,12 @@ func (b *Binary) params(p *part, e *dwarf.Entry) ([]*dwarf.Entry, error) {
 	return nil, nil
 }
 
-// assign says which register each parameter is in. A composite of at most 16
-// bytes takes one register for each 8 bytes that hold an integer; for a larger one and
-// for results see arch.Arch.
+// assign determines the register of each parameter. A composite of at most 16 bytes takes one register for each 8
+// bytes that hold an integer; for larger ones and for results see arch.Arch.
 func (b *Binary) assign(fn *Func) {
 	a := arch.ByMachine(b.Machine)
 	if a == nil {
-		a = &arch.Arch{} // nothing is known of its registers
+		a = &arch.Arch{} // its registers are not known
 	}
 	next, all := 0, len(a.Args)
 	if a.ResultArg && fn.Result.Kind == types.Struct && fn.Result.Size > 16 {
@@ -100,7 +98,7 @@ func (b *Binary) assign(fn *Func) {
 		switch t := p.Type; {
 		case t.Kind == types.Float:
 			continue
-		case t.Kind == types.Struct || t.Kind == types.Array: // also of 16 bytes: __int128
+		case t.Kind == types.Struct || t.Kind == types.Array: // includes __int128
 			n = integerWords(a, t)
 			if n > 0 && next+n <= all {
 				next += n
@@ -114,7 +112,7 @@ func (b *Binary) assign(fn *Func) {
 	}
 }
 
-// integerWords is how many integer registers a composite value occupies.
+// integerWords is the number of integer registers that a composite value occupies.
 func integerWords(a *arch.Arch, t *types.Type) int {
 	if t.Size > 16 || t.Size == 0 {
 		if a.BigArg && t.Size > 16 {
@@ -153,7 +151,7 @@ func classify(t *types.Type, off int, integer *[2]bool, depth int) {
 	}
 }
 
-// Functions are the names of functions that fit, in the order of the file.
+// Functions returns the names of the functions for which fits is true, in file order.
 func (b *Binary) Functions(fits func(string) bool) []string {
 	var out []string
 	for _, name := range b.lookup().order {
@@ -168,10 +166,9 @@ func (b *Binary) defined(name string) bool {
 	return slices.ContainsFunc(b.names, func(s symbol) bool { return s.name == name })
 }
 
-// Line finds the addresses of a source line, for a probe at each function that
-// has code of it (inlining and templates give several): the lowest of each.
-// file is a path or its last parts; col 0 means any. Without code of that line
-// the error names the next line that has some.
+// Line finds the addresses of a source line: the lowest in each function that has code for it (with inlining and
+// templates there are several). file is a path or its last elements; col 0 means any. If the line has no code, the
+// error names the next line that has.
 func (b *Binary) Line(file string, line, col int) (addrs []uint64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -217,20 +214,20 @@ func (b *Binary) Line(file string, line, col int) (addrs []uint64, err error) {
 	case len(addrs) > 0:
 		return addrs, nil
 	case !known:
-		return nil, fmt.Errorf("%s has no code of a source file %s", b.Path, file)
+		return nil, fmt.Errorf("%s has no code from a source file %s", b.Path, file)
 	case next > 0:
 		return nil, fmt.Errorf(
-			"%s has no code of line %d of %s; the next line with code is %d",
+			"%s has no code for line %d of %s; the next line with code is %d",
 			b.Path,
 			line,
 			file,
 			next,
 		)
 	}
-	return nil, fmt.Errorf("%s has no code of line %d of %s", b.Path, line, file)
+	return nil, fmt.Errorf("%s has no code for line %d of %s", b.Path, line, file)
 }
 
-// endsInPath: "a/b.c" is the end of "/x/a/b.c", not of "/x/aa/b.c".
+// endsInPath reports whether path ends in whole elements of end: "a/b.c" is the end of "/x/a/b.c", not of "/x/aa/b.c".
 func endsInPath(path, end string) bool {
 	path, end = filepath.Clean(path), filepath.Clean(end)
 	return path == end || strings.HasSuffix(path, "/"+end)

@@ -19,10 +19,10 @@ type index struct {
 	funcs    map[string]place // by linkage name and by name; definitions only
 	tags     map[string]place // "struct x", "union x", "enum x": definitions only
 	typedefs map[string]place
-	order    []string // names of functions, as they are in the file
+	order    []string // names of functions, in file order
 }
 
-// lookup makes the index when it is needed first.
+// lookup returns the index, which it builds at first use.
 func (b *Binary) lookup() *index {
 	if b.index != nil {
 		return b.index
@@ -34,13 +34,13 @@ func (b *Binary) lookup() *index {
 	return b.index
 }
 
-// tagWords are the entries that are known by tag. A class is a struct.
+// tagWords are the entries indexed by tag. A class is a struct.
 var tagWords = map[dwarf.Tag]string{
 	dwarf.TagStructType: "struct ", dwarf.TagClassType: "struct ", dwarf.TagUnionType: "union ", dwarf.TagEnumerationType: "enum ",
 }
 
-// add indexes the units of a part: their top level, and namespaces. Types inside of
-// functions count, too, when nothing else has the name.
+// add indexes the units of a part: their top level, and namespaces. Types inside functions are indexed too, unless
+// another type has the name.
 func (x *index) add(p *part) {
 	r := p.data.Reader()
 	lang := int64(0)
@@ -68,7 +68,7 @@ func (x *index) add(p *part) {
 				first(x.tags, tagWords[e.Tag]+name, at)
 			}
 			if e.Tag != dwarf.TagEnumerationType {
-				continue // types inside of it have its name before theirs, and are found all the same
+				continue // nested types are found without the qualifying name
 			}
 		case dwarf.TagTypedef:
 			first(x.typedefs, name, at)
@@ -83,11 +83,10 @@ func first(m map[string]place, name string, at place) {
 	}
 }
 
-// function notes a function under its names. An instance that was put out of
-// line has them in the entry it was made from.
+// function indexes a function under its names. An out-of-line instance has them in its origin.
 func (x *index) function(p *part, e *dwarf.Entry, at place) {
 	if inlined, _ := e.Val(dwarf.AttrInline).(int64); inlined != 0 && e.Val(dwarf.AttrLowpc) == nil {
-		return // an abstract instance: those made from it count
+		return // an abstract instance: only its concrete instances count
 	}
 	for depth := 0; e != nil && depth < 4; depth++ {
 		for _, attr := range []dwarf.Attr{dwarf.AttrLinkageName, dwarf.AttrName} {
@@ -101,7 +100,7 @@ func (x *index) function(p *part, e *dwarf.Entry, at place) {
 	}
 }
 
-// origin is the entry that this one completes; nil for none.
+// origin is the abstract or declared entry that this one completes; nil for none.
 func (p *part) origin(e *dwarf.Entry) *dwarf.Entry {
 	for _, attr := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
 		if off, ok := e.Val(attr).(dwarf.Offset); ok {
@@ -135,7 +134,7 @@ func (p *part) val(e *dwarf.Entry, attr dwarf.Attr) any {
 	return nil
 }
 
-// children are the entries right below one.
+// children are the direct children of an entry.
 func (p *part) children(off dwarf.Offset) ([]*dwarf.Entry, error) {
 	r := p.data.Reader()
 	r.Seek(off)

@@ -4,6 +4,5 @@ package debuginfo
 
 import "btc/loader/binary"
 
-// Matches reports whether a symbol is the C++ function that a pattern without
-// parameters means, "ns::f" or "ns::*".
+// Matches reports whether a symbol is a C++ function that matches a pattern without parameters, "ns::f" or "ns::*".
 func Matches(pattern, symbol string) bool { return binary.MatchesCPP(pattern, symbol) }

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// addParts finds the bodies of debug information: the file's own and, where the
-// compiler has split it off, those of its units.
+// addParts finds the parts of the debug information: the file's own and those of units that the compiler has split
+// off.
 func (b *Binary) addParts(main *dwarf.Data, addrs []byte, path string, dirs []string) error {
 	own := false
 	r := main.Reader()
@@ -50,7 +50,7 @@ const (
 	attrGNUDwoName = dwarf.Attr(0x2130)
 )
 
-// splitName is the file with a unit's information; "" when it is in this one.
+// splitName is the file with a unit's information; "" if it is in this file.
 func splitName(cu *dwarf.Entry) string {
 	for _, a := range []dwarf.Attr{attrDwoName, attrGNUDwoName} {
 		if name, ok := cu.Val(a).(string); ok {
@@ -85,8 +85,7 @@ func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
 	}
 }
 
-// sections are those of split information; debug/dwarf expects them under their usual
-// names.
+// sections are the sections of split debug information; debug/dwarf expects them under their usual names.
 type sections struct{ info, abbrev, str, offsets, rnglists []byte }
 
 func readSections(f *elf.File) sections {
@@ -107,11 +106,10 @@ func readSections(f *elf.File) sections {
 	}
 }
 
-// data opens the sections; addrs is section .debug_addr of the file itself. The
-// reader looks for the first string's offset, and the first address, at the start
-// of their sections where a unit does not say otherwise; in DWARF 5 a header
-// is there. Nothing asks for the addresses, which are those of the file's
-// first unit. Split information of DWARF 4, a GNU extension, cannot be read.
+// data opens the sections; addrs is section .debug_addr of the file itself. Unless a unit says otherwise, debug/dwarf
+// expects the first string offset, and the first address, at the start of their sections, where DWARF 5 has a header.
+// The addresses are those of the file's first unit; nothing uses them. Split information of DWARF 4, a GNU extension,
+// cannot be read.
 func (s sections) data(addrs []byte) (*dwarf.Data, error) {
 	if len(s.info) < 6 || len(s.abbrev) == 0 || binary.LittleEndian.Uint16(s.info[4:]) < 5 {
 		return nil, ErrNone
@@ -131,12 +129,12 @@ func (s sections) data(addrs []byte) (*dwarf.Data, error) {
 	return d, d.AddSection(".debug_rnglists", s.rnglists)
 }
 
-// addPackage adds the units of a package PATH.dwp, in which the parts of all
-// units stand one behind the other, with an index.
+// addPackage adds the units of a package PATH.dwp, which contains the parts of all units one after the other, with an
+// index.
 func (b *Binary) addPackage(path string, addrs []byte) error {
 	f, err := elf.Open(path + ".dwp")
 	if os.IsNotExist(err) {
-		return fmt.Errorf("%w: the files that the compiler has split it off to are not here", ErrNone)
+		return fmt.Errorf("%w: the compiler has split it off to files that are not here", ErrNone)
 	}
 	if err != nil {
 		return fmt.Errorf("%s.dwp: %w", path, err)

@@ -9,8 +9,7 @@ import (
 	"btc/frontend/types"
 )
 
-// typeEntry is a converted type, with its size, which is known before a
-// composite's members are.
+// typeEntry is a converted type with its size, which is known before the members of a composite are.
 type typeEntry struct {
 	t *types.Type
 }
@@ -40,8 +39,8 @@ func (b *Binary) Named(name string) (*types.Type, bool) {
 // maxDepth bounds chains of pointers, arrays and qualifiers.
 const maxDepth = 64
 
-// convert converts an entry to a type of the language. One without a counterpart is void,
-// of size 0: nothing can be read there.
+// convert converts an entry to a type of the language. A type without a counterpart becomes void, of size 0: nothing
+// can be read there.
 func (b *Binary) convert(p *part, off dwarf.Offset, depth int) *types.Type {
 	if known := p.types[off]; known != nil {
 		return known.t
@@ -92,13 +91,12 @@ func (b *Binary) convertEntry(p *part, e *dwarf.Entry, depth int) *types.Type {
 	return types.TNone
 }
 
-// pointer: a type that is met again while its pointer is being made is of a
-// composite, whose members are made later.
+// pointer converts a pointer type. Recursion ends at composites, whose members are converted later.
 func (b *Binary) pointer(p *part, e *dwarf.Entry, depth int) *types.Type {
 	return types.MakePointer(b.typeOf(p, e, depth), types.User)
 }
 
-// spell is the type that an entry's attribute names, as C writes it.
+// spell is the type that an entry's attribute names, in C syntax.
 func (p *part) spell(e *dwarf.Entry, depth int) string {
 	off, ok := p.val(e, dwarf.AttrType).(dwarf.Offset)
 	if !ok {
@@ -178,7 +176,7 @@ func (b *Binary) array(p *part, e *dwarf.Entry, depth int) *types.Type {
 	return elem
 }
 
-// composite makes a struct or union; its members are read on demand. A declaration is
+// composite converts a struct or union; its members are read on demand. A declaration is
 // replaced by the definition in another unit.
 func (b *Binary) composite(p *part, e *dwarf.Entry) *types.Type {
 	name, _ := e.Val(dwarf.AttrName).(string)
@@ -210,7 +208,7 @@ func (b *Binary) composite(p *part, e *dwarf.Entry) *types.Type {
 	return t
 }
 
-// alignOf is the alignment that the members ask for.
+// alignOf is the alignment that the members require.
 func alignOf(c *types.Composite) int {
 	most := 1
 	for _, m := range c.Members() {
@@ -233,8 +231,8 @@ func memberAlign(t *types.Type, depth int) int {
 	return 8
 }
 
-// members reads the members of a composite. Bases of a C++ class are members
-// without a name: what is in them is found as if it were the class's own.
+// members reads the members of a composite. Bases of a C++ class are unnamed members: their members are found as if
+// they were the class's own.
 func (b *Binary) members(p *part, off dwarf.Offset) []types.Member {
 	kids, _ := p.children(off)
 	var all []types.Member
@@ -252,7 +250,7 @@ func (b *Binary) members(p *part, off dwarf.Offset) []types.Member {
 		}
 		at, ok := memberOffset(k)
 		if !ok {
-			continue // a virtual base, whose offset is in the object
+			continue // a virtual base, whose offset is stored in the object
 		}
 		m.Off = at
 		bitfield(k, &m)
@@ -261,7 +259,7 @@ func (b *Binary) members(p *part, off dwarf.Offset) []types.Member {
 	return all
 }
 
-// memberOffset is in bytes; old compilers write it as an expression.
+// memberOffset is a member's offset in bytes; old compilers write it as an expression.
 func memberOffset(k *dwarf.Entry) (int, bool) {
 	switch v := k.Val(dwarf.AttrDataMemberLoc).(type) {
 	case int64:

@@ -7,14 +7,14 @@ import "sort"
 // Info describes a code for "btc explain".
 type Info struct {
 	Code Code
-	// Title is one line, without a final stop.
+	// Title is one line, without a full stop.
 	Title string
 	// Explanation is a few sentences: why the compiler refuses or warns, and what to write
 	// instead.
 	Explanation string
 }
 
-// Catalogue returns every known code in order. The result is the caller's.
+// Catalogue returns every known code in order. The caller may modify the result.
 func Catalogue() []Info {
 	var all []Info
 	for _, area := range areas() {
@@ -29,7 +29,7 @@ func areas() [][]Info {
 	return [][]Info{parseCodes, expandCodes, checkCodes, targetCodes, backendCodes}
 }
 
-// Example is a script that causes a code; "" if none can.
+// Example is a script that causes the code; "" if no script can.
 func Example(code Code) string { return examples[code] }
 
 // Explain finds a code's description.

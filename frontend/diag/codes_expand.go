@@ -14,8 +14,8 @@ const (
 )
 
 var expandCodes = []Info{
-	{BadMacro, "a macro is defined wrongly",
-		"A macro is defined once for each number and kind of parameters. Each parameter has a name of its own, which the macro does not declare again. break, continue and return cannot leave a macro; its value is its last expression, without ';'."},
+	{BadMacro, "invalid macro definition",
+		"A macro is defined once for each number and kind of parameters. Parameter names must differ, and the macro cannot redeclare them. break, continue and return cannot leave a macro; its value is its last expression, without ';'."},
 	{BadMacroCall, "no macro of this name accepts these arguments",
 		"A parameter $x accepts a variable, @x a map, and a plain name any expression. The note shows the closest definition."},
 	{Unhygienic, "a macro uses a map that is not one of its arguments",
@@ -23,9 +23,9 @@ var expandCodes = []Info{
 	{RecursiveMacro, "a macro calls itself",
 		"A call of a macro is replaced by its body, so recursion would never end. Use a loop."},
 	{BadImport, "a file cannot be imported",
-		"Only files of the same language (.bt) and directories of them can be imported, by a path relative to the importing script. An imported file has no config block. Directories that everyone may write to are refused. C sources (.bpf.c) would need a C compiler and are not supported."},
+		"Only files of the same language (.bt) and directories of them can be imported, by a path relative to the importing script. An imported file has no config block. World-writable directories are refused. C sources (.bpf.c) would need a C compiler and are not supported."},
 	{BadInclude, "a header cannot be read",
-		"#include reads headers of your own: \"file.h\" beside the file that includes it, then in the directories given with -I DIR; <file.h> in those directories, then beside the script. Headers of the kernel and of the C library need not exist: their types come from the target, their constants from a table."},
+		"#include reads your own headers: \"file.h\" next to the file that includes it, then in the directories given with -I DIR; <file.h> in those directories, then next to the script. Headers of the kernel and of the C library need not exist: their types come from the target, their constants from a table."},
 	{BadTypeArg, "a type is not allowed here",
-		"typeof(...) and struct names are arguments of macros that use the parameter as a type."},
+		"typeof(...) and struct names can be passed only to macros that use the parameter as a type."},
 }

@@ -4,8 +4,8 @@
 // diagnostics with stable codes, the catalogue of those codes, and the rendering with the
 // source line and a marker.
 //
-// It takes spans and messages from every stage of the compiler and returns sorted, readable
-// text. It knows nothing of the language itself.
+// It takes spans and messages from every stage of the compiler and renders them, sorted by position. It knows nothing
+// about the language.
 package diag
 
 import (
@@ -51,8 +51,8 @@ type Related struct {
 	Message string
 }
 
-// Diagnostic is one error or warning. A zero Span means that no position in a source is to
-// blame (an option, a missing file).
+// Diagnostic is one error or warning. A zero Span means that the error has no position in a source (an option, a
+// missing file).
 type Diagnostic struct {
 	Code    Code
 	Span    Span
@@ -86,9 +86,8 @@ func (d *Diagnostic) From(spans ...Span) *Diagnostic {
 	return d
 }
 
-// text is the message. That of a diagnostic in a private source may quote it: the title of
-// text is the message. For a diagnostic in a private source it is the title of the code,
-// because the message may quote the source.
+// text is the message. For a diagnostic in a private source it is the title of the code, because the message may
+// quote the source.
 func (d *Diagnostic) text() string {
 	if !d.Span.Private() {
 		return d.Message
@@ -112,15 +111,15 @@ type List struct {
 }
 
 // Add records a diagnostic and returns it, so that hints and notes can be
-// chained. A second one with the same code, position and message is not recorded.
+// chained. A duplicate, with the same code, position and message, is not recorded.
 func (l *List) Add(code Code, at Span, format string, args ...any) *Diagnostic {
 	d := &Diagnostic{Code: code, Span: at, Message: fmt.Sprintf(format, args...)}
 	l.Append(d)
 	return d
 }
 
-// Append records a diagnostic made by another list, unless an equal one exists. One in
-// expanded code gets the positions that the code was expanded from.
+// Append records a diagnostic made by another list, unless an equal one exists. A diagnostic in expanded code gets
+// the positions that the code was expanded from.
 func (l *List) Append(d *Diagnostic) {
 	if d.Expanded == nil {
 		d.Expanded = d.Span.Chain()

@@ -9,17 +9,17 @@ import (
 	"btc/internal/snippet"
 )
 
-// RenderOptions say how a list is shown.
+// RenderOptions control how a list is rendered.
 type RenderOptions struct {
 	// Color marks severities with terminal colours.
 	Color bool
 	// NoWarnings leaves warnings out.
 	NoWarnings bool
-	// MaxErrors stops after so many errors, and after so many warnings; 0 shows all.
+	// MaxErrors is the maximum number of errors, and of warnings, to show; 0 shows all.
 	MaxErrors int
 }
 
-// maxEntries is how many positions of files that include each other are shown.
+// maxEntries is the maximum number of "included from" positions shown.
 const maxEntries = 5
 
 // Render writes the list, sorted by position:
@@ -29,7 +29,7 @@ const maxEntries = 5
 //	   |               ^~~
 //	   = hint: ...
 //
-// It returns the first error of w.
+// It returns the first error from w.
 func Render(w io.Writer, l *List, opt RenderOptions) error {
 	var shown, hidden [2]int // by severity
 	p := &printer{w: w, color: opt.Color}
@@ -97,7 +97,7 @@ func (p *printer) diagnostic(d *Diagnostic) {
 
 func (p *printer) note(at Span, text string) { p.printf("%s", p.message(at, "note", text)) }
 
-// message is a message at the first line of a span.
+// message prints a message with the first source line of a span.
 func (p *printer) message(at Span, severity, text string) *snippet.Message {
 	m := &snippet.Message{Severity: severity, Text: text, Color: p.color}
 	if !at.Valid() {

@@ -15,7 +15,7 @@ const Stdin = "stdin"
 type Source struct {
 	// Name is the name in diagnostics: a path as the user wrote it, or Stdin.
 	Name string
-	// Text is the whole content. Spans are byte offsets into it.
+	// Text is the entire content. Spans are byte offsets into it.
 	Text string
 
 	// Private is set for a file whose content messages must not show: the script could name
@@ -25,8 +25,8 @@ type Source struct {
 
 	lines []int // byte offset of each line's first byte
 
-	// origin is the span where the code of a copy was expanded to, or where the file is
-	// imported; base is the source it is a copy of.
+	// origin is the span where the code of a copy was expanded, or where the file is imported; base is the source
+	// that it is a copy of.
 	origin Span
 	base   *Source
 	how    string // of a file: "imported from", "included from"
@@ -51,13 +51,13 @@ func (s *Source) ExpandedAt(at Span) *Source {
 	return &c
 }
 
-// ImportedAt notes where a file is imported, and returns it.
+// ImportedAt records where a file is imported, and returns s.
 func (s *Source) ImportedAt(at Span) *Source {
 	s.origin, s.how = at, "imported from"
 	return s
 }
 
-// IncludedAt notes where a header is included, and returns it.
+// IncludedAt records where a header is included, and returns s.
 func (s *Source) IncludedAt(at Span) *Source {
 	s.origin, s.how = at, "included from"
 	return s
@@ -81,8 +81,7 @@ func (s *Source) Position(offset int) Position {
 	return Position{Line: i + 1, Col: offset - s.lines[i] + 1}
 }
 
-// LineCount is the number of lines; a text that ends in a newline has an empty
-// last line.
+// LineCount is the number of lines; a source that ends in a newline has an empty last line.
 func (s *Source) LineCount() int { return len(s.lines) }
 
 // LineStart is the byte offset of the first byte of a line (from 1).
@@ -104,7 +103,7 @@ func (s *Source) Line(line int) string {
 func (s *Source) Span(start, end int) Span { return Span{File: s, Start: start, End: end} }
 
 // RuneOffsets returns, for each rune index of the text and for its end, the
-// byte offset. It returns nil for a text of ASCII only, where both are equal.
+// byte offset. It returns nil if the text is all ASCII, where both are equal.
 func (s *Source) RuneOffsets() []int {
 	if utf8.RuneCountInString(s.Text) == len(s.Text) {
 		return nil
@@ -156,8 +155,7 @@ func (s Span) EndPos() Position {
 	return s.File.Position(s.End)
 }
 
-// Chain are the spans the code at s was expanded from, innermost first; nil for code that
-// is written in a script as it is.
+// Chain are the spans the code at s was expanded from, innermost first; nil for code that is not expanded.
 func (s Span) Chain() []Span {
 	var all []Span
 	for s.File != nil && s.File.base != nil {

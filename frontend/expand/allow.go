@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 )
 
-// errOutside refuses a file of an untrusted script. It does not report whether the file exists.
-var errOutside = errors.New("it is outside of the directories that this script may read, see -I and --untrusted")
+// errOutside is the error for a file that an untrusted script may not read. It does not reveal whether the file exists.
+var errOutside = errors.New("it is outside the directories that this script may read, see -I and --untrusted")
 
-// allow is the test of the files that the script may read. Without Confined it may read all.
+// allow returns the check for files that the script may read. Without Confined it may read all.
 func (o *Options) allow() func(path string) error {
 	if !o.Confined {
 		return func(string) error { return nil }
@@ -31,8 +31,8 @@ func (o *Options) allow() func(path string) error {
 	}
 }
 
-// below reports whether an absolute path is in one of the directories of -I, or in what
-// one of them is a symbolic link to.
+// below reports whether an absolute path is in one of the directories of -I, or in the target of one that is a
+// symbolic link.
 func (o *Options) below(path string) bool {
 	for _, dir := range o.C.Dirs {
 		abs, err := filepath.Abs(dir)

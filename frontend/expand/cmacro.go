@@ -13,14 +13,14 @@ import (
 	"btc/frontend/parse"
 )
 
-// cBody is the replacement of a macro of the C text in the script's code.
+// cBody is what a macro of the C text expands to in the script's code.
 type cBody struct {
-	expr  ast.Expr // nil when it is not an expression of the language
+	expr  ast.Expr // nil if it is not an expression of the language
 	src   *diag.Source
-	shift int // of the offsets in expr to those in src
+	shift int // from offsets in expr to offsets in src
 }
 
-// cMacro finds a macro of the C text. Standard macros cannot use those.
+// cMacro finds a macro of the C text. Standard macros do not see them.
 func (c *copier) cMacro(name string) *cpp.Macro {
 	if c.m != nil && c.m.std || c.script.C == nil {
 		return nil
@@ -50,7 +50,7 @@ func (c *copier) cIdent(x *ast.Ident, at ast.Extent) ast.Expr {
 	return unit(inner.expr(body.expr), at)
 }
 
-// unit is an expression that its neighbours cannot split.
+// unit returns x such that surrounding operators cannot split it.
 func unit(x ast.Expr, at ast.Extent) ast.Expr {
 	switch x.(type) {
 	case *ast.Binary, *ast.Ternary, *ast.Unary, *ast.Cast, *ast.IncDec:
@@ -75,7 +75,7 @@ func literal(t cpp.Token, at ast.Extent) ast.Expr {
 	return &ast.IntLit{Extent: at, Text: t.Text, Value: v}
 }
 
-// inside reports whether the body of a macro is being made.
+// inside reports whether the macro m is being expanded.
 func (c *copier) inside(m *cpp.Macro) bool {
 	for up := c; up != nil; up = up.up {
 		if up.cm == m {
@@ -85,7 +85,7 @@ func (c *copier) inside(m *cpp.Macro) bool {
 	return false
 }
 
-// tooDeep reports macros of the C text that use each other too deeply.
+// tooDeep reports macros of the C text that are nested too deeply.
 func (c *copier) tooDeep(at ast.Node) bool {
 	n := 0
 	for up := c; up != nil; up = up.up {
@@ -96,7 +96,7 @@ func (c *copier) tooDeep(at ast.Node) bool {
 	if n < maxDepth {
 		return false
 	}
-	c.fail(diag.TooLarge, at, "macros use each other more than %d deep", maxDepth)
+	c.fail(diag.TooLarge, at, "macros are nested too deeply (max %d)", maxDepth)
 	return true
 }
 
@@ -140,7 +140,7 @@ func macroSource(m *cpp.Macro, text string) *diag.Source {
 	return diag.NewSource("<macro "+m.Name+">", text)
 }
 
-// maxText bounds the replacement of a macro, in bytes.
+// maxText bounds the expansion of a macro, in bytes.
 const maxText = 64 << 10
 
 // parseText parses a string as one expression; nil if it is not one.
@@ -159,7 +159,7 @@ func parseText(src *diag.Source, values ...string) ast.Expr {
 // cCall expands a call of a macro of the C text; ok is false when the name is not one.
 func (c *copier) cCall(x *ast.Call, at ast.Extent) (out ast.Expr, ok bool) {
 	m := c.cMacro(x.Func.Text)
-	for range maxDepth { // a macro that is another name of a function
+	for range maxDepth { // the macro is an alias of a function
 		if m == nil || m.Function || len(m.Body) != 1 || m.Body[0].Kind != cpp.Word || c.isBuiltin(m.Name) {
 			break
 		}
@@ -204,8 +204,7 @@ func (c *copier) cCall(x *ast.Call, at ast.Extent) (out ast.Expr, ok bool) {
 
 func (c *copier) isBuiltin(name string) bool { return c.builtin != nil && c.builtin(name) }
 
-// byValue reports whether a macro has the same result when its arguments are substituted as
-// values instead of as source text.
+// byValue reports whether substituting a macro's arguments as values, not as source text, has the same result.
 func byValue(m *cpp.Macro, args []ast.Expr) bool {
 	open := func(t cpp.Token) bool { return t.Is("(") || t.Is(",") || t.Is("[") }
 	shut := func(t cpp.Token) bool { return t.Is(")") || t.Is(",") || t.Is("]") }
@@ -241,7 +240,7 @@ func primary(x ast.Expr) bool {
 	return true
 }
 
-// cText expands a call by replacing source text, as # and ## require.
+// cText expands a call by substituting source text, as # and ## require.
 func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 	var args [][]cpp.Token
 	for _, a := range x.Args {
@@ -266,7 +265,7 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 	}
 	src := macroSource(m, cpp.Join(all))
 	e := parseText(src)
-	if e == nil { // perhaps statements
+	if e == nil { // it may be statements
 		src = macroSource(m, "{ "+src.Text+" }")
 		e = parseText(src)
 	}
@@ -282,7 +281,7 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 	return unit(inner.expr(e), at)
 }
 
-// shown is the code of a macro for a message.
+// shown is the expansion of a macro for a message.
 func shown(m *cpp.Macro, all []cpp.Token) string {
 	if m.At.Private() {
 		return "..."

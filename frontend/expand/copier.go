@@ -12,18 +12,17 @@ import (
 	"btc/frontend/diag"
 )
 
-// copier makes new code of old: of the script's own (m is nil) or of a macro's
-// body for one call.
+// copier copies code while it expands macros: the script's own code (m is nil), or a macro's body for one call.
 type copier struct {
 	*expander
 	m      *macro
 	cm     *cpp.Macro   // of the C text
-	caller *copier      // makes the arguments
-	up     *copier      // made the call
+	caller *copier      // copies the arguments
+	up     *copier      // copier of the code with the call
 	shift  int          // of offsets in src
 	src    *diag.Source // the copy for this call
 	args   map[string]ast.Expr
-	vars   map[string]string // the macro's variables: names in the new code
+	vars   map[string]string // the macro's variables: their names in the new code
 	maps   map[string]string
 }
 
@@ -75,8 +74,7 @@ func (c *copier) call(at ast.Expr, name string, args []ast.Expr) (out ast.Expr, 
 	return blk, true
 }
 
-// ownName is the name of a macro's own variable, which no script can write: the
-// n-th expansion has variables of its own.
+// ownName is the name of a macro's local variable in its n-th expansion. No script can contain such a name.
 func ownName(macro, v string, n int) string {
 	if n > 1 {
 		macro = fmt.Sprintf("%s.%d", macro, n)
@@ -84,11 +82,10 @@ func ownName(macro, v string, n int) string {
 	return "$" + macro + "_" + v
 }
 
-// maxDepth bounds how deep macros call each other.
+// maxDepth bounds the nesting of macro calls.
 const maxDepth = 100
 
-// recursive reports a call of a macro that is being expanded, or one that is too
-// deep.
+// recursive reports a call of a macro that is already being expanded, or calls that are nested too deeply.
 func (c *copier) recursive(m *macro, at ast.Node) bool {
 	chain := []string{m.def.Name.Text}
 	for up := c; up != nil; up = up.up {
@@ -103,7 +100,7 @@ func (c *copier) recursive(m *macro, at ast.Node) bool {
 		}
 	}
 	if len(chain) > maxDepth {
-		c.fail(diag.TooLarge, at, "macros call each other more than %d deep", maxDepth)
+		c.fail(diag.TooLarge, at, "macro calls are nested too deeply (max %d)", maxDepth)
 		return true
 	}
 	return false
@@ -134,8 +131,8 @@ func (c *copier) mapName(m *ast.Map) string {
 	return m.Name
 }
 
-// argument is the expression that a plain name stands for when it is a parameter, and the
-// copier for it. A parameter that was passed on is resolved to its origin.
+// argument is the expression that is substituted for a plain name, if that is a parameter, and the copier for the
+// expression. A parameter that was passed on is resolved to its origin.
 func (c *copier) argument(name string) (arg ast.Expr, by *copier) {
 	arg, ok := c.args[name]
 	if !ok {
@@ -150,8 +147,8 @@ func (c *copier) argument(name string) (arg ast.Expr, by *copier) {
 	return arg, by
 }
 
-// put is the code of an argument at one use. A variable or map comes as the
-// value of a block: it is read, never changed.
+// put is the code of an argument at one use. A variable or map is wrapped in a block, so that it can be read but not
+// changed.
 func (c *copier) put(arg ast.Expr, by *copier) ast.Expr {
 	x := by.expr(arg)
 	switch x.(type) {
@@ -193,8 +190,8 @@ func (c *copier) block(b *ast.Block) *ast.Block {
 	return out
 }
 
-// discarded is an expression whose value is discarded: the body of a macro in statement
-// position has no parentheses, and its blocks and branches have no values.
+// discarded is an expression whose value is discarded: a macro body in statement position has no parentheses, and its
+// blocks and branches have no values.
 func discarded(x ast.Expr) ast.Expr {
 	switch inner := ast.Unparen(x).(type) {
 	case *ast.Block:
@@ -213,9 +210,9 @@ func discarded(x ast.Expr) ast.Expr {
 	return x
 }
 
-// deletions is what "delete(@a[1], @b[2], @c)" means in older versions of the language: a block
-// with a call for each, nil when x is something else. The first argument is an
-// element: "delete(@a, @b)" deletes the element whose key @b holds.
+// deletions rewrites "delete(@a[1], @b[2], @c)", which older versions of the language accept, to a block with a call
+// for each argument; nil if x is something else. The first argument must be an element, because "delete(@a, @b)"
+// deletes the element of @a whose key is the value of @b.
 func deletions(x ast.Expr) *ast.Block {
 	call, ok := ast.Unparen(x).(*ast.Call)
 	if !ok || call.Func.Text != "delete" || len(call.Args) < 2 {
@@ -242,7 +239,7 @@ func (c *copier) stmt(s ast.Stmt) ast.Stmt {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
 		if all := deletions(s.X); all != nil {
-			c.fail(diag.Deprecated, s.X, "delete() of several elements is deprecated").Hint("one delete(@map, key) for each")
+			c.fail(diag.Deprecated, s.X, "delete() of several elements is deprecated").Hint("write one delete(@map, key) for each")
 			return &ast.ExprStmt{Extent: at, X: c.block(all)}
 		}
 		return &ast.ExprStmt{Extent: at, X: discarded(c.expr(s.X))}

@@ -2,17 +2,15 @@
 
 // Package expand turns a parsed script into one without imports and macros.
 //
-// It takes a syntax tree and returns a new one in which the items of imported files are
-// beside the script's own and every call of a macro is replaced by the macro's body. No
-// node is shared: each call gets nodes of its own, whose spans are in a copy of the source
-// that knows the call (diag.Source.ExpandedAt), so that every later diagnostic in expanded
-// code has the chain of calls.
+// It takes a syntax tree and returns a new one that contains the items of imported files, and the body of the macro
+// in place of every call of a macro. No node is shared: each call gets its own nodes, whose spans are in a copy of
+// the source that refers to the call (diag.Source.ExpandedAt), so that every later diagnostic in expanded code shows
+// the chain of calls.
 //
-// A macro is the script's own, or one of the standard macros, which are scripts in the
-// directory stdlib. Its parameters are $x and @m, which stand for the caller's variable or
-// map, and plain names, which stand for an expression or a type: that is substituted
-// wherever the name is used, and evaluated there. The macro's own variables get names that
-// no script can write (hygiene).
+// A macro is the script's own, or one of the standard macros, which are scripts in the directory stdlib. Its
+// parameters are $x and @m, which refer to the caller's variable or map, and plain names, for which an expression or
+// a type is substituted at each use and evaluated there. The macro's local variables get names that no script can
+// contain (hygiene).
 package expand
 
 import (
@@ -25,27 +23,26 @@ import (
 	"btc/frontend/diag"
 )
 
-// maxNodes bounds how much code all expansions of a script may make.
+// maxNodes bounds the size of all expansions of a script.
 const maxNodes = 200_000
 
-// Options are what the stage needs to know of other stages.
+// Options are the inputs from other stages and from the command line.
 type Options struct {
-	// Builtin reports names with a meaning of their own: a call that matches no macro of
-	// that name is left to the checker.
+	// Builtin reports whether a name is a builtin or function: a call of it that matches no macro is left to the
+	// checker.
 	Builtin func(name string) bool
-	// Values are parameters ($1, ...) whose values the code is made for, Named those
-	// of getopt(): they become literals.
+	// Values are the parameters ($1, ...) whose values are given at compile time, Named those of getopt(): they
+	// become literals.
 	Values map[int]string
 	Named  map[string]string
 	// Confined keeps imports and headers to the directories of C.Dirs.
 	Confined bool
-	// C preprocesses the C text of the script. It reads files from disk unless Options say
-	// otherwise.
+	// C preprocesses the C text of the script. It reads files from disk unless the options say otherwise.
 	C cpp.Options
 }
 
 // Script expands a script. Errors are added to l. The returned tree is complete even if
-// there are errors: what could not be expanded is an *ast.Bad.
+// there are errors: code that could not be expanded is an *ast.Bad.
 func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
 	x := &expander{
 		l:       l,
@@ -112,10 +109,10 @@ type expander struct {
 	macros   map[string][]*macro     // the script's own
 	allow    func(path string) error // whether the script may read a file
 	std      *library
-	funcs    map[string]bool // the script's own, which hide standard macros
-	made     map[*macro]int  // how often a macro was expanded
+	funcs    map[string]bool // the script's own functions, which shadow standard macros
+	made     map[*macro]int  // number of expansions of each macro
 	cBodies  map[*cpp.Macro]*cBody
-	nodes    int  // made by expansions
+	nodes    int  // number of nodes created by expansions
 	tooLarge bool // reported
 }
 
@@ -123,14 +120,14 @@ func (x *expander) fail(code diag.Code, at ast.Node, format string, args ...any)
 	return x.l.Add(code, at.Span(), format, args...)
 }
 
-// room counts a node of expanded code; it is false when there are too many.
+// room counts a node of expanded code; it is false if there are too many.
 func (x *expander) room(at ast.Node) bool {
 	if x.nodes++; x.nodes <= maxNodes {
 		return true
 	}
 	if !x.tooLarge {
 		x.tooLarge = true
-		x.fail(diag.TooLarge, at, "macros expand to more than %d pieces of code", maxNodes)
+		x.fail(diag.TooLarge, at, "macro expansion is too large (max %d syntax nodes)", maxNodes)
 	}
 	return false
 }

@@ -17,7 +17,7 @@ func (c *copier) exprs(all []ast.Expr) []ast.Expr {
 	return out
 }
 
-// expr makes the new code of an expression; nil for none.
+// expr copies an expression, which may be nil.
 func (c *copier) expr(x ast.Expr) ast.Expr {
 	if x == nil {
 		return nil
@@ -92,7 +92,8 @@ func (c *copier) operation(x ast.Expr, at ast.Extent) ast.Expr {
 	case *ast.Record:
 		out := &ast.Record{Extent: at}
 		for _, f := range x.Fields {
-			out.Fields = append(out.Fields, &ast.RecordField{Extent: c.extent(f.Extent), Name: c.name(f.Name), Value: c.expr(f.Value)})
+			field := &ast.RecordField{Extent: c.extent(f.Extent), Name: c.name(f.Name), Value: c.expr(f.Value)}
+			out.Fields = append(out.Fields, field)
 		}
 		return out
 	case *ast.Comptime:

@@ -14,10 +14,10 @@ import (
 	"btc/frontend/parse"
 )
 
-// othersWrite is the permission of everybody to write.
+// othersWrite is the write permission bit for others.
 const othersWrite = 0o002
 
-// imported collects the parts of all files.
+// imported collects the items of all files.
 type imported struct {
 	*expander
 	header, items []ast.Item
@@ -25,18 +25,18 @@ type imported struct {
 }
 
 // imports returns the header and the items of a script with those of the files it
-// imports, each file once; the config block is the script's own.
+// imports, each file once; only the script itself may have a config block.
 func (x *expander) imports(s *ast.Script) (header, items []ast.Item) {
 	im := &imported{expander: x, seen: map[string]bool{}}
 	if abs, err := filepath.Abs(s.Source.Name); err == nil {
 		im.seen[abs] = true
 	}
-	im.take(s, filepath.Dir(s.Source.Name), false)
+	im.add(s, filepath.Dir(s.Source.Name), false)
 	return im.header, im.items
 }
 
-// take adds a script after the scripts that it imports.
-func (im *imported) take(s *ast.Script, dir string, asImport bool) {
+// add appends a script after the scripts that it imports.
+func (im *imported) add(s *ast.Script, dir string, asImport bool) {
 	var own []ast.Item
 	for _, item := range s.Header {
 		switch item := item.(type) {
@@ -56,7 +56,7 @@ func (im *imported) take(s *ast.Script, dir string, asImport bool) {
 	im.items = append(im.items, s.Items...)
 }
 
-// statements imports what import statements in the code name, if the script allows them.
+// statements imports the files named by import statements in the code, if the script enables them.
 func (im *imported) statements(s *ast.Script, dir string) {
 	for _, item := range s.Items {
 		ast.Inspect(item, func(n ast.Node) bool {
@@ -83,7 +83,7 @@ func (im *imported) statement(at *ast.Import, dir string) {
 	im.path(at, dir)
 }
 
-// setting is a setting of the script, in lower case.
+// setting is the value of a setting in the script's config block, in lower case.
 func (x *expander) setting(key string) string {
 	for _, item := range x.script.Header {
 		block, ok := item.(*ast.Config)
@@ -99,15 +99,14 @@ func (x *expander) setting(key string) string {
 	return ""
 }
 
-// stdlibFiles are files of standard macros and functions as scripts of bpftrace import
-// them.
+// stdlibFiles are the names under which scripts of bpftrace import standard macros and functions.
 var stdlibFiles = []string{
 	stdlibDir + "/base.bt", stdlibDir + "/strings.bt", stdlibDir + "/process.bt", stdlibDir + "/kfunc.bt",
 	stdlibDir + "/meta.bt", stdlibDir + "/internal.bt", stdlibDir + "/maps.bt", stdlibDir + "/types.bt",
 }
 
-// stdlibDirs are directories of bpftrace's standard library: their C files,
-// built in here, are what standard macros call.
+// stdlibDirs are directories of bpftrace's standard library. Their C functions, which the standard macros call, are
+// builtins here.
 var stdlibDirs = []string{
 	stdlibDir + "/map", stdlibDir + "/process", stdlibDir + "/strings", stdlibDir + "/system",
 	stdlibDir + "/task", stdlibDir + "/usdt",
@@ -127,11 +126,11 @@ func (im *imported) path(at *ast.Import, dir string) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil && (name == stdlibDir || slices.Contains(stdlibFiles, name) || slices.Contains(stdlibDirs, name)):
-		return // the standard macros are always there
+		return // the standard macros are always available
 	case err != nil:
 		d := im.fail(diag.BadImport, at.Path, "Unable to find suitable path for import").Hint("checked: %s", path)
 		if strings.HasPrefix(name, stdlibDir+"/") {
-			d.Hint("the standard macros are always there: this import can be removed")
+			d.Hint("the standard macros are always available: remove this import")
 		}
 	case info.IsDir():
 		im.dir(at, path)
@@ -140,8 +139,7 @@ func (im *imported) path(at *ast.Import, dir string) {
 	}
 }
 
-// directory imports the files of a directory that can be imported, in order of name;
-// not those of directories in it.
+// dir imports the importable files of a directory, in order of name, without subdirectories.
 func (im *imported) dir(at *ast.Import, path string) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -156,7 +154,7 @@ func (im *imported) dir(at *ast.Import, path string) {
 	}
 }
 
-// file imports one file; inDir leaves out those of other kinds.
+// file imports one file; with inDir, files of other kinds are skipped.
 func (im *imported) file(at *ast.Import, path string, inDir bool) {
 	abs, err := filepath.Abs(path)
 	if err != nil || im.seen[abs] {
@@ -201,6 +199,6 @@ func (im *imported) file(at *ast.Import, path string, inDir bool) {
 	}
 	src := diag.NewSource(path, text).ImportedAt(at.At)
 	if s := parse.Script(src, im.l); s != nil {
-		im.take(s, filepath.Dir(path), true)
+		im.add(s, filepath.Dir(path), true)
 	}
 }

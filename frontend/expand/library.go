@@ -18,8 +18,8 @@ var stdlib embed.FS
 
 const stdlibDir = "stdlib"
 
-// library is the standard macros. One is parsed when a script first calls it,
-// once in the process: nothing changes a parsed macro.
+// library holds the standard macros. A macro is parsed once per process, when a script first calls it, and never
+// modified.
 type library struct {
 	mu   sync.Mutex
 	defs map[string][]*standard
@@ -27,7 +27,7 @@ type library struct {
 
 // standard is a macro of the library, parsed or not yet.
 type standard struct {
-	path, text string // the file, with everything before and after the macro blanked
+	path, text string // the file, with spaces in place of everything before and after the macro
 	params     int
 	m          *macro
 }
@@ -59,8 +59,7 @@ func newLibrary() *library {
 	return lib
 }
 
-// nextMacro is the offset of the first macro at or after one; the text's end when
-// there is none.
+// nextMacro is the offset of the first macro at or after from; the end of the file if there is none.
 func nextMacro(text string, from int) int {
 	if from == 0 && strings.HasPrefix(text, macroWord) {
 		return 0

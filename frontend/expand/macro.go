@@ -78,7 +78,7 @@ func paramText(p ast.Expr) (kind, text string) {
 	panic("BUG: no parameter of a macro")
 }
 
-// checkBody reports what cannot be in a macro, called or not.
+// checkBody reports statements that are not allowed in a macro, even if it is never called.
 func (x *expander) checkBody(def *ast.Macro) {
 	refs := map[string]bool{}
 	for _, p := range def.Params {
@@ -116,11 +116,10 @@ func branchWord(s *ast.BranchStmt) string {
 	return "break"
 }
 
-// missingArg is the distance for one parameter too many or too few: more than all arguments
-// of the wrong kind.
+// missingArg is the distance for each missing or extra argument: more than for all arguments of the wrong kind.
 const missingArg = 1024
 
-// distance is how far arguments are from a definition; 0 fits.
+// distance measures how badly arguments match a definition; 0 is a match.
 func distance(params, args []ast.Expr) int {
 	d := missingArg * max(len(params)-len(args), len(args)-len(params))
 	for i := range min(len(params), len(args)) {
@@ -143,8 +142,8 @@ func fits(param, arg ast.Expr) bool {
 	return true
 }
 
-// match finds the best definition (overload resolution): the first that fits with most
-// parameters of the arguments' own kind. Without one it returns the closest.
+// match finds the best definition (overload resolution): among those that fit, the first with the most parameters
+// that bind to a variable or map. If none fits, it also returns the closest.
 func match(all []*macro, args []ast.Expr) (fit, closest *macro) {
 	best, near := -1, 0
 	for _, m := range all {
@@ -170,11 +169,11 @@ func references(m *macro) int {
 	return n
 }
 
-// find is the macro that a call means; nil when it means none. A call of a name
-// that only macros have, but that fits none of them, is an error.
+// find is the macro that a call refers to, or nil. It is an error if the name is only that of macros, and none of
+// them fits.
 func (c *copier) find(at ast.Node, name string, args []ast.Expr) (m *macro, bad bool) {
 	var std []*macro
-	// A call that matches none of them matters only if the name has no other meaning.
+	// A call that matches no definition is an error only if the name has no other meaning.
 	if c.std.takes(name, len(args)) || c.builtin == nil || !c.builtin(name) {
 		std = c.std.macros(name)
 	}

@@ -7,8 +7,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// typeOrExpr copies the operand of sizeof and its like. A plain name that is not a
-// parameter may be a type: macros without arguments are called with parentheses there.
+// typeOrExpr copies the operand of sizeof and similar operators. A plain name that is not a parameter may be a type,
+// so a macro without arguments must be called with parentheses there.
 func (c *copier) typeOrExpr(x ast.Expr) ast.Expr {
 	at := c.extent(ast.Ext(x.Span()))
 	if t := c.asType(x); t != nil {
@@ -30,8 +30,8 @@ func (c *copier) typeOrExpr(x ast.Expr) ast.Expr {
 	return c.expr(x)
 }
 
-// asType is the type that a parameter stands for, perhaps as the element of an
-// array: "b[2]" is an array of two b. It is nil for expressions.
+// asType is the type that was passed for a parameter, possibly as the element of an array: "b[2]" is an array of two
+// b. It is nil for expressions.
 func (c *copier) asType(x ast.Expr) ast.Type {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -52,7 +52,7 @@ func (c *copier) asType(x ast.Expr) ast.Type {
 	return nil
 }
 
-// typ makes the new code of a type; nil for none.
+// typ copies a type, which may be nil.
 func (c *copier) typ(t ast.Type) ast.Type {
 	if t == nil {
 		return nil
@@ -100,7 +100,7 @@ func (c *copier) tag(t *ast.TagType) string {
 	return t.Name
 }
 
-// plainName is the one word that an argument consists of; "" if it does not.
+// plainName is the single word that an argument consists of; "" for other arguments.
 func (c *copier) plainName(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -130,8 +130,8 @@ func (c *copier) badType(whole ast.Type, name string, arg ast.Expr, by *copier) 
 	)
 }
 
-// fields is the path of an offsetof. A path that is a parameter becomes the names passed
-// for it: "a" or "a.b.c".
+// fields is the path of an offsetof. If the path is a parameter, it is replaced by the names passed for it: "a" or
+// "a.b.c".
 func (c *copier) fields(all []*ast.Name) []*ast.Name {
 	if len(all) == 1 {
 		if arg, by := c.argument(all[0].Text); arg != nil {

@@ -38,8 +38,8 @@ func stringLit(text string, at ast.Extent) *ast.StringLit {
 	return &ast.StringLit{Extent: at, Text: strconv.Quote(text), Value: text}
 }
 
-// given replaces str($1) and getopt("name") by literals if their values are given at
-// compile time; nil for other calls.
+// given replaces str($1) and getopt("name") by literals if their values are given at compile time; nil for other
+// calls.
 func (c *copier) given(x *ast.Call, at ast.Extent) ast.Expr {
 	if len(x.Args) == 0 {
 		return nil
@@ -74,13 +74,13 @@ func (c *copier) given(x *ast.Call, at ast.Extent) ast.Expr {
 	return nil
 }
 
-// truth reads the value of a switch as the loader does.
+// truth parses the value of a boolean option as the loader does.
 func truth(text string, at ast.Extent) ast.Expr {
 	on := slices.Contains([]string{"true", "1", "on", "yes", ""}, strings.ToLower(text))
 	return &ast.BoolLit{Extent: at, Value: on}
 }
 
-// points puts values into the attach points that have parameters.
+// points substitutes values for the parameters in attach points.
 func (c *copier) points(all []*ast.AttachPoint) []*ast.AttachPoint {
 	out := slices.Clone(all)
 	for i, ap := range out {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package irgen writes IR from a checked script.
+// Package irgen generates IR from a checked script.
 //
-// It takes a check.Info without errors and returns an ir.Module of high ops: one function
-// for each attach point of each clause, the script's maps, parameters and events, and the
-// metadata of the manifest. It makes no decision about meaning (frontend/check has made
-// them) nor about layout in the kernel (the lowerings do).
+// It takes a check.Info without errors and returns an ir.Module of high ops: one function for each attach point of
+// each clause, the script's maps, parameters and events, and the metadata of the manifest. It decides neither
+// semantics, which frontend/check has decided, nor layout in the kernel, which the lowerings decide.
 //
 // Scalars become SSA values. Strings, tuples, structs and the like live in
 // slots, in the storage form of docs/layouts.md.
@@ -32,8 +31,8 @@ type builder struct {
 	info   *check.Info
 	stmts  map[diag.Span]int // statement's span -> index in m.Stmts
 	sites  map[diag.Span]int // expression's span -> ir.Pos.Site
-	events map[string]int    // how many events of a kind have names
-	// layouts shares the layout of a type, which may be large.
+	events map[string]int    // number of events of each kind, for their names
+	// layouts caches the layouts of types, which may be large.
 	layouts map[*types.Type]*ir.Layout
 	tables  *tables
 }
@@ -44,7 +43,8 @@ func Module(info *check.Info, name string) *ir.Module {
 	b := &builder{
 		m: &ir.Module{Name: name, File: path.Base(src.Name), Source: src.Text, Target: info.Target, Arches: info.Arches,
 			Meta: ir.Meta{Config: info.Config.Values}},
-		info: info, stmts: map[diag.Span]int{}, sites: map[diag.Span]int{}, events: map[string]int{}, layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
+		info: info, stmts: map[diag.Span]int{}, sites: map[diag.Span]int{}, events: map[string]int{},
+		layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
 	}
 	for _, m := range info.Maps {
 		b.addMap(m)
@@ -168,14 +168,14 @@ type fn struct {
 	ctx  *ir.Value
 	vars map[*check.Var]*ir.Value // slots of variables that live in memory
 	loop []loopTargets            // innermost last
-	// turns is the product of the trip counts of the counted loops around the statement.
-	turns int
+	// trips is the product of the trip counts of the counted loops around the statement.
+	trips int
 	// result is the return type of a function of the script; nil in programs.
 	result *types.Type
 	// inlined is set in a function that is inlined at a call.
 	inlined *inlined
-	end     int       // column after the part of the script that Pos names
-	span    diag.Span // that part, perhaps in a macro
+	end     int       // column after the part of the script at the current Pos
+	span    diag.Span // that part, possibly in a macro
 	at      int       // index of the current statement in Module.Stmts
 }
 
@@ -205,7 +205,7 @@ func (f *fn) setVar(v any, x *ir.Value) {
 	f.cursor.setVar(v, x)
 }
 
-// getVar is the value that setVar has set, 0 where there is none.
+// getVar is the value set by setVar, or 0.
 func (f *fn) getVar(v any, t ir.Type) *ir.Value {
 	if v, ok := v.(*check.Var); ok && v.Addressed {
 		return f.as(t, f.Load(ir.U64, f.vars[v], 0))
@@ -213,11 +213,11 @@ func (f *fn) getVar(v any, t ir.Type) *ir.Value {
 	return f.cursor.getVar(v, t)
 }
 
-// smallObject is the size up to which an object is cleared as a whole: larger
-// strings live outside the stack frame, where stale bytes are no concern.
+// smallObject is the size in bytes up to which an object is cleared completely: larger strings are not in the stack
+// frame, and stale bytes after their NUL do no harm.
 const smallObject = 64
 
-// clear makes an object zero, or an empty string.
+// clear sets an object to zero, or to the empty string.
 func (f *fn) clear(addr *ir.Value, t *types.Type) {
 	if t.Kind == types.String && t.Size > smallObject {
 		f.Store(ir.U8, addr, 0, ir.Const(0))
@@ -232,7 +232,7 @@ func (f *fn) zero(addr *ir.Value, n int) {
 	}
 }
 
-// clause builds predicate and body.
+// clause generates predicate and body.
 func (f *fn) clause(p *ast.Probe) {
 	if p.Pred != nil {
 		f.statement(p.Pred.Span())
@@ -264,9 +264,8 @@ func (f *fn) here(x ast.Node) func() {
 	return func() { f.Pos, f.end, f.span = pos, end, span }
 }
 
-// site is the number of an expression among those whose failing helpers are
-// reported; 0 when none are. A member of something in parentheses is named without
-// the first of them, as bpftrace does.
+// site is the number of an expression whose failing helpers are reported; 0 if they are not. The text for a member of
+// a parenthesized expression omits the first parenthesis, as in bpftrace.
 func (f *fn) site(x ast.Node) int {
 	if !f.info.HelperErrors {
 		return 0
@@ -305,8 +304,8 @@ func (b *builder) endCol(at diag.Span) int {
 	return at.EndPos().Col
 }
 
-// chain are the positions of a message about a span that is in a macro or on several lines:
-// the span and the calls that led to it. It is nil for others.
+// chain is the span and the macro calls that led to it, for messages about a span that is in a macro or on several
+// lines; nil for other spans.
 func (b *builder) chain(at diag.Span) []ir.Location {
 	calls := at.Chain()
 	if calls == nil && (!at.Valid() || at.EndPos().Line == at.Pos().Line) {

@@ -10,13 +10,13 @@ import (
 	"btc/ir"
 )
 
-// callFunc returns the code of one builtin or function. The result is nil for
-// those without value and for those whose value lives in memory.
+// callFunc generates the code of a builtin or function. The result is nil if it has no value or its value is in
+// memory.
 type callFunc func(f *fn, x ast.Expr, c *check.Call) *ir.Value
 
-// tables are the builtins and functions by the name of their row in the checker's table:
-// those with a scalar value or none, those whose value is a string (written to dst with the
-// given capacity), and those whose value is an object in memory.
+// tables maps names of rows in the checker's table of functions to code generators: for functions with a scalar value
+// or none, for functions that return a string (written to dst with the given capacity), and for functions that return
+// an object in memory.
 type tables struct {
 	calls   map[string]callFunc
 	strings map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int)
@@ -129,8 +129,8 @@ func fromContext(op ir.Op) callFunc {
 	}
 }
 
-// usermode is 1 in programs that the loader runs itself. Without registers to read it from,
-// the kernel's own code has called the program.
+// usermode is 1 in programs that the loader runs itself. In a program without registers it is 0, because kernel code
+// calls the program.
 func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
 	switch t := f.prog.Point.Type; {
 	case t.Runner == probe.Loader:
@@ -154,14 +154,13 @@ func (f *fn) reg(_ ast.Expr, c *check.Call) *ir.Value {
 func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
 	v := f.Emit(ir.OpAttachID, ir.TI64)
 	v.Imm = int64(f.f.Prog.FirstID)
-	if f.f.Prog.Kind == probe.USDT { // the other bits distinguish its locations
+	if f.f.Prog.Kind == probe.USDT { // the other bits distinguish the probe's locations
 		return f.And(v, ir.Const(1<<20-1))
 	}
 	return v
 }
 
-// probeText writes the name of the probe that x is, a string of its own type cut to
-// that of dst.
+// probeText writes the name of the probe, truncated to the capacity of dst.
 func (f *fn) probeText(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
 	text := e.Type
 	e.Type, e.ProbeText = types.TProbe, false
@@ -199,7 +198,7 @@ func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {
 	return v
 }
 
-// strncmp is 0 when the strings are equal, else 1. For length 0 they are.
+// strncmp is 0 if the first N bytes of the strings are equal, else 1; 0 for length 0.
 func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.N == 0 {
 		f.addr(c.Args[0])
@@ -259,7 +258,7 @@ func (f *fn) stringCall(x ast.Expr, e *check.Expr, dst *ir.Value, capacity int, 
 	code(f, e.Call, dst, capacity)
 }
 
-// str reads a string: from an address, or from a parameter or an object in program memory.
+// str reads a string: from an address, a parameter, or an object in program memory.
 func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 	src := f.body.Type(c.Args[0])
 	limit := ir.Const(int64(capacity) + 1)
@@ -276,8 +275,8 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)
 }
 
-// isConstText reports whether x is a literal or a parameter: bpftrace truncates these at
-// compile time to that many bytes without the NUL.
+// isConstText reports whether x is a literal or a parameter. The length given for one does not count the NUL, because
+// bpftrace truncates them at compile time.
 func (f *fn) isConstText(x ast.Expr) bool {
 	_, literal := f.literal(x)
 	_, param := ast.Unparen(x).(*ast.Positional)
@@ -299,7 +298,7 @@ func (f *fn) objectCall(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type)
 	code(f, x, e.Call, dst)
 }
 
-// withProcess stores {word, tgid, 0}, by which user symbols are resolved.
+// withProcess stores {word, tgid, 0}, from which the loader resolves user symbols.
 func (f *fn) withProcess(dst, word *ir.Value) {
 	f.Emit(ir.OpSeenProc, ir.TVoid)
 	f.Store(ir.U64, dst, 0, word)

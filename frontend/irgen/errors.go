@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// kernelErrors are the kernel's names of the error numbers from 0 on (errno.h). They are here and not
-// asked of the system that btc runs on: the object is the same wherever it is compiled.
+// kernelErrors are the descriptions of the error numbers from 0 on (errno.h). They do not come from the system that
+// btc runs on, so that the object does not depend on where it is compiled.
 var kernelErrors = lines(`
 Success
 Operation not permitted
@@ -148,8 +148,7 @@ Memory page has hardware error
 
 func errorNames(string) []string { return kernelErrors }
 
-// signals are the C library's names of the signals from 0 on (strsignal), up to the first
-// real-time signal.
+// signals are the C library's descriptions of the signals from 0 on (strsignal), up to the first real-time signal.
 var signals = lines(`
 Unknown signal 0
 Hangup

@@ -36,7 +36,7 @@ func (f *fn) address(x ast.Expr) *ir.Value {
 	return f.as(addrType(f.body.Type(x).Space), f.scalar(x))
 }
 
-// as is v as a value of another scalar type; no bits change.
+// as is v as a value of another scalar type, bit for bit.
 func (f *fn) as(t ir.Type, v *ir.Value) *ir.Value {
 	if v.Type == t {
 		return v
@@ -157,7 +157,7 @@ func (f *fn) unary(x *ast.Unary, e *check.Expr) *ir.Value {
 	panic(fmt.Sprintf("BUG: no code for unary %s of type %s", x.Op, e.Type))
 }
 
-// unsignedWidth cuts a result to the bits of an unsigned operand.
+// unsignedWidth truncates a result to the width of an unsigned operand.
 func (f *fn) unsignedWidth(v *ir.Value, operand ast.Expr) *ir.Value {
 	t := f.body.Expr(operand).Type
 	if t.Kind != types.Int || t.Signed || t.Size >= 8 {
@@ -171,8 +171,8 @@ var arithOps = map[ast.BinaryOp]ir.Op{
 	ast.And: ir.OpAnd, ast.Or: ir.OpOr, ast.Xor: ir.OpXor, ast.Shl: ir.OpShl, ast.Shr: ir.OpLShr,
 }
 
-// arith is an arithmetic operation on two i64. Division is unsigned; by zero it is 1 and
-// reports a message (language level 0.26).
+// arith is an arithmetic operation on two i64. Division is unsigned; division by zero is 1 and reports a runtime
+// error (as in bpftrace 0.26).
 func (f *fn) arith(op ast.BinaryOp, x, y *ir.Value, at ast.Node) *ir.Value {
 	if op != ast.Div && op != ast.Mod || y.IsConst() && y.Imm != 0 {
 		return f.Binary(arithOps[op], x, y)
@@ -192,7 +192,7 @@ func (f *fn) arith(op ast.BinaryOp, x, y *ir.Value, at ast.Node) *ir.Value {
 
 const divZeroText = "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result."
 
-// runtimeError is the index of a message the loader prints when it is reported.
+// runtimeError is the index of a message that the loader prints when a program reports it.
 func (f *fn) runtimeError(text string, at ast.Node) int {
 	e := ir.RuntimeError{Text: text, Pos: f.pos(at.Span(), f.at), End: f.endCol(at.Span()), Chain: f.chain(at.Span())}
 	for i, old := range f.m.Meta.Errors {
@@ -222,8 +222,8 @@ func (f *fn) binary(x *ast.Binary, e *check.Expr) *ir.Value {
 	return f.as(irType(e.Type), f.bounded(e.Type, x.Op, f.arith(x.Op, l, f.num(x.Y), x)))
 }
 
-// bounded is the result of an operator as a value of type t: one of two bools is
-// a number of 8 bits, true when it is not 0.
+// bounded is the result of an operator as a value of type t. For two bools it is an 8-bit number that is true if it
+// is not 0.
 func (f *fn) bounded(t *types.Type, op ast.BinaryOp, v *ir.Value) *ir.Value {
 	if t.Kind != types.Bool || !canOverflow[op] {
 		return v
@@ -234,7 +234,7 @@ func (f *fn) bounded(t *types.Type, op ast.BinaryOp, v *ir.Value) *ir.Value {
 // canOverflow are the operators whose result can exceed both operands.
 var canOverflow = map[ast.BinaryOp]bool{ast.Add: true, ast.Sub: true, ast.Mul: true, ast.Shl: true}
 
-// isTruth reports whether the value of a bool is 0 or 1 whatever the operands are.
+// isTruth reports whether a bool is always 0 or 1, for any operands.
 func (f *fn) isTruth(x ast.Expr) bool {
 	x = ast.Unparen(x)
 	if e := f.body.Expr(x); e.Const != nil || e.Place != nil || e.Call != nil {
@@ -253,7 +253,7 @@ func (f *fn) isTruth(x ast.Expr) bool {
 	return false
 }
 
-// boolean is the truth of a condition as 0 or 1.
+// boolean is a condition as 0 or 1.
 func (f *fn) boolean(x *ast.Binary) *ir.Value {
 	if x.Op != ast.LogAnd && x.Op != ast.LogOr {
 		return f.BoolInt(f.compare(x))
@@ -304,7 +304,7 @@ func (f *fn) condition(x ast.Expr, yes, no *ir.Block) {
 	f.branch(f.ICmp(ir.NE, f.truth(x), ir.Const(0)), yes, no)
 }
 
-// truth is a number that is not 0 when x is true.
+// truth is a number that is not 0 if and only if x is true.
 func (f *fn) truth(x ast.Expr) *ir.Value {
 	if f.body.Type(x).IsScalar() {
 		return f.num(x)
@@ -387,7 +387,7 @@ func (f *fn) stringsEqual(x, y ast.Expr, n int64) *ir.Value {
 	return eq
 }
 
-// literal is the text of a constant string.
+// literal is the value of a constant string.
 func (f *fn) literal(x ast.Expr) (string, bool) {
 	e := f.body.Expr(x)
 	if e.Const != nil && e.Const.IsStr {
@@ -421,13 +421,13 @@ func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 		}
 		return f.narrow(f.Load(ir.U64, f.addr(x.X), 0), e.Type)
 	}
-	if e.Type.Kind == types.Pointer && from.IsInteger() && from.Size < 8 { // an address has no sign
+	if e.Type.Kind == types.Pointer && from.IsInteger() && from.Size < 8 { // an address is unsigned
 		return f.as(irType(e.Type), f.Extend(ir.MemKindOf(from.Size, false), f.num(x.X)))
 	}
 	return f.narrow(f.num(x.X), e.Type)
 }
 
-// arrayBits is the number that the bytes of an array of at most 8 bytes make.
+// arrayBits is the number that has the bytes of an array of at most 8 bytes.
 func (f *fn) arrayBits(a *ir.Value, t *types.Type) *ir.Value {
 	n := t.Elem.Size
 	v := f.Load(ir.MemKindOf(n, false), a, 0)
@@ -438,7 +438,7 @@ func (f *fn) arrayBits(a *ir.Value, t *types.Type) *ir.Value {
 	return v
 }
 
-// narrow brings an i64 into the range of a type.
+// narrow truncates an i64 to a type and extends it again.
 func (f *fn) narrow(v *ir.Value, t *types.Type) *ir.Value {
 	switch t.Kind {
 	case types.Bool:

@@ -10,8 +10,7 @@ import (
 	"btc/ir"
 )
 
-// hostValue is a builtin whose value the loader finds on the host: a constant of
-// its own for each argument.
+// hostValue is a builtin whose value the loader looks up on the host: each argument has its own constant.
 func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
 	return f.fromHost(c.Fn.Name, c.Text, c.From)
 }
@@ -22,8 +21,8 @@ func (f *fn) fromHost(what, text, from string) *ir.Value {
 	return f.Global(ir.U64, f.m.HostValue(what, text, f.textFrom(from), f.Pos, f.end).Name, 0)
 }
 
-// percpuKaddr is where a CPU has its copy of a variable: the symbol's address plus
-// the CPU's entry in the kernel's table of offsets; 0 for a CPU that is not there.
+// percpuKaddr is the address of a CPU's copy of a variable: the symbol's address plus the CPU's entry in the kernel's
+// table of offsets; 0 for a CPU that does not exist.
 func (f *fn) percpuKaddr(x ast.Expr, c *check.Call) *ir.Value {
 	var cpu *ir.Value
 	if len(c.Args) > 0 {
@@ -77,8 +76,7 @@ func (f *fn) writeUser(_ ast.Expr, c *check.Call) *ir.Value {
 	return result
 }
 
-// writeBytes copies n bytes into the current process; it is 1 when that could be
-// done.
+// writeBytes copies n bytes into the current process; it is 1 on success.
 func (f *fn) writeBytes(dst, src *ir.Value, n int64) *ir.Value {
 	ok := f.Emit(ir.OpWriteUser, ir.TI1, dst, src)
 	ok.Imm = n
@@ -88,7 +86,7 @@ func (f *fn) writeBytes(dst, src *ir.Value, n int64) *ir.Value {
 // joinStrings is the maximum number of strings of join.
 const joinStrings = 16
 
-// join sends the strings that an array of pointers names, up to a null pointer.
+// join sends the strings that an array of pointers points to, up to a null pointer.
 func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvJoin)
 	e.Format, e.FormatFrom = c.Text, f.textFrom(c.From)
@@ -101,8 +99,7 @@ func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 // buf writes {u32 length, bytes}.
 func (f *fn) buf(x ast.Expr, c *check.Call, dst *ir.Value) { f.bufInto(c, dst, f.body.Type(x).Size) }
 
-// bufInto writes a buffer of the given capacity, which may be less than that of the call's
-// result.
+// bufInto writes a buffer of the given capacity, which may be smaller than the call's result.
 func (f *fn) bufInto(c *check.Call, dst *ir.Value, capacity int) {
 	size := types.MakeBuffer(capacity).Store().Size
 	n := ir.Const(int64(capacity))
@@ -131,7 +128,7 @@ func (f *fn) bufInto(c *check.Call, dst *ir.Value, capacity int) {
 	}
 }
 
-// readBytes copies n bytes, at most most of them; it is true when that could be done.
+// readBytes copies n bytes, at most most; it is true on success.
 func (f *fn) readBytes(to, n *ir.Value, most int64, from *ir.Value) *ir.Value {
 	ok := f.Emit(ir.OpReadBytes, ir.TI1, to, n, from)
 	ok.Imm = most
@@ -146,7 +143,7 @@ func (f *fn) childPID(ast.Expr, *check.Call) *ir.Value {
 	return f.Global(ir.U64, "cpid", 0)
 }
 
-// kfuncAllowed asks the host for a kernel function and this kind of program.
+// kfuncAllowed is whether the host has a kernel function and allows it in this type of program.
 func (f *fn) kfuncAllowed(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.fromHost("kfunc_allowed", c.Text+" "+f.prog.Point.Kind, c.From)
 }
@@ -198,9 +195,9 @@ func (f *fn) trustedValue(c *check.Call, use func(at *ir.Value) *ir.Value) *ir.V
 	return f.getVar(c, ir.TI64)
 }
 
-// uaddr is the address of a symbol of the probed file: at a uprobe in the
-// process, by the distance from the probe; elsewhere (the macro uaddr adds where
-// the program's code begins) the distance from there.
+// uaddr is the address of a symbol of the probed file. At a uprobe it is the address in the process, computed from
+// the distance to the probe; elsewhere it is the distance from the start of the program's code, which the macro uaddr
+// adds.
 func (f *fn) uaddr(x ast.Expr, c *check.Call) *ir.Value {
 	t := irType(f.body.Type(x))
 	if f.prog.Point.Kind == probe.Uprobe {

@@ -110,9 +110,8 @@ func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	return out
 }
 
-// stackMap is the name of the map with the frames of stacks of a kind and
-// depth; it is made at the first use. Stacks of no frames are never stored: they
-// share the map of those of one frame.
+// stackMap is the name of the map with the frames of stacks of a kind and depth; it is created at the first use.
+// Stacks of depth 0 are never stored, so they share the map of depth 1.
 func (b *builder) stackMap(user bool, depth int) string {
 	depth = max(1, depth)
 	name := fmt.Sprintf("kstack_%d", depth)
@@ -135,5 +134,5 @@ func (b *builder) stackMap(user bool, depth int) string {
 	return name
 }
 
-// stackEntries is how many different stacks of a kind are kept.
+// stackEntries is the number of different stacks of a kind that are kept.
 const stackEntries = 4096

@@ -12,7 +12,7 @@ import (
 // loopTargets are the targets of break and continue.
 type loopTargets struct{ brk, cont *ir.Block }
 
-// repeat builds the body of a loop.
+// repeat generates the body of a loop.
 func (f *fn) repeat(body *ast.Block, brk, cont *ir.Block) {
 	f.loop = append(f.loop, loopTargets{brk, cont})
 	f.block(body)
@@ -21,7 +21,7 @@ func (f *fn) repeat(body *ast.Block, brk, cont *ir.Block) {
 
 func (f *fn) while(s *ast.WhileStmt) {
 	if !f.isCounted(s) {
-		f.whileTurns(s)
+		f.whileIter(s)
 		return
 	}
 	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
@@ -36,16 +36,16 @@ func (f *fn) while(s *ast.WhileStmt) {
 	f.endIfUnreachable(rest)
 }
 
-// whileTurns is a while loop that no kernel's verifier can follow to its end, because
-// nothing counts its iterations: it becomes a loop over a long range.
-func (f *fn) whileTurns(s *ast.WhileStmt) {
+// whileIter is a while loop that the kernel's verifier cannot follow to its end, because nothing counts its
+// iterations: it becomes a loop over a long range.
+func (f *fn) whileIter(s *ast.WhileStmt) {
 	const all = 1<<63 - 1 // bpf_loop makes fewer
-	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
+	iter := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
 	at, pos, end, span := f.at, f.Pos, f.end, f.span
 	head, test, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
-	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
+	next := f.Emit(ir.OpRangeNext, ir.TI64, iter)
 	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), test, done)
 	f.start(test, true)
 	f.condition(s.Cond, body, rest)
@@ -54,15 +54,14 @@ func (f *fn) whileTurns(s *ast.WhileStmt) {
 	f.jump(head)
 	f.seal(head)
 	f.at, f.Pos, f.end, f.span = at, pos, end, span
-	f.toldIfCut(turns, s, done, rest)
+	f.reportIfCut(iter, s, done, rest)
 	f.start(rest, true)
 }
 
-// toldIfCut begins the block after a loop: if iterations are left, it reports that to the
-// user.
-func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
+// reportIfCut begins the block after a loop: if iterations are left, it reports that to the user.
+func (f *fn) reportIfCut(iter *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 	f.start(done, true)
-	cut := f.Emit(ir.OpRangeCut, ir.TI64, turns)
+	cut := f.Emit(ir.OpRangeCut, ir.TI64, iter)
 	cut.Imm = int64(f.runtimeError(cutText, s))
 	tell := f.f.NewBlock()
 	tell.Cold = true
@@ -75,8 +74,8 @@ func (f *fn) toldIfCut(turns *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 // cutText is the message at the limit of bpf_loop.
 const cutText = "Loop stopped after 8388608 iterations: this is the limit of the kernel for one loop"
 
-// isCounted reports whether a variable that the loop changes is compared with a
-// number that is known: then the verifier may see that the loop ends.
+// isCounted reports whether the loop compares a variable that it changes with a known number: then the verifier can
+// see that the loop ends.
 func (f *fn) isCounted(s *ast.WhileStmt) bool {
 	changed := map[*check.Var]bool{}
 	note := func(x ast.Expr) {
@@ -97,8 +96,8 @@ func (f *fn) isCounted(s *ast.WhileStmt) bool {
 		v, ok := ast.Unparen(x).(*ast.Var)
 		return ok && changed[f.body.Expr(v).Var]
 	}
-	// Of a large number the verifier would try too many before it.
-	few := func(n int64) bool { return -countedTurns <= n && n <= countedTurns }
+	// With a large number the verifier would follow too many iterations.
+	few := func(n int64) bool { return -countedTrips <= n && n <= countedTrips }
 	known := func(x ast.Expr) bool {
 		x = ast.Unparen(x)
 		e := f.body.Expr(x)
@@ -172,8 +171,8 @@ func (f *fn) unroll(s *ast.UnrollStmt) {
 	f.endIfUnreachable(rest)
 }
 
-// unrollParam repeats as often as a load-time parameter says: a loop of at most MaxUnroll
-// iterations, whose trip count the kernel's verifier knows.
+// unrollParam repeats a number of times given by a load-time parameter: a loop of at most MaxUnroll iterations, whose
+// trip count the kernel's verifier knows.
 func (f *fn) unrollParam(s *ast.UnrollStmt) {
 	n := f.num(s.Count)
 	most := ir.Const(check.MaxUnroll)
@@ -188,17 +187,17 @@ func (f *fn) forStmt(s *ast.ForStmt) {
 	f.forMap(s)
 }
 
-// inlineTurns is the trip count, of nested loops multiplied, up to which a loop of known
-// length becomes a loop in place; the kernel's verifier walks each iteration. The limit is
-// lower with a loop in the body and in a program that runs once: there an iteration of
-// bpf_loop costs less than verifying one of a loop in place.
+// inlineTrips is the trip count (for nested loops, the product of their trip counts) up to which a loop of known
+// length becomes a loop in place, of which the kernel's verifier follows each iteration. The limit is lower for a
+// loop with a loop in its body and in a program that runs once: there an iteration of bpf_loop costs less than
+// verifying one of a loop in place.
 const (
-	inlineTurns = 2048
-	outerTurns  = 64
-	onceTurns   = 64
-	// countedTurns is the largest limit of a while loop that compares its own counter for
-	// which it is left to the verifier as it is.
-	countedTurns = 1 << 14
+	inlineTrips = 2048
+	outerTrips  = 64
+	onceTrips   = 64
+	// countedTrips is the largest trip count of a while loop with its own counter that is left unchanged for the
+	// verifier to follow.
+	countedTrips = 1 << 14
 )
 
 // forRange is "for ($i : from..to)": half-open, bounds evaluated once.
@@ -209,33 +208,33 @@ func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 	if f.body.Loop(s).Type.Signed {
 		less = ir.SLT
 	}
-	outer := max(f.turns, 1)
+	outer := max(f.trips, 1)
 	if from.IsConst() && to.IsConst() {
 		n := uint64(0)
 		if less.Eval(from.Imm, to.Imm) {
 			n = uint64(to.Imm - from.Imm)
 		}
-		most := uint64(inlineTurns / outer)
+		most := uint64(inlineTrips / outer)
 		if hasLoop(s.Body) {
-			most = min(most, outerTurns)
+			most = min(most, outerTrips)
 		}
 		if p := f.f.Prog; p != nil && probe.RunByLoader(p.Kind) {
-			most = min(most, onceTurns)
+			most = min(most, onceTrips)
 		}
 		if n <= most {
-			f.turns = outer * max(int(n), 1)
+			f.trips = outer * max(int(n), 1)
 			if hasLoop(s.Body) { // passes/loop_in_place.go bounds the product
-				f.forTurns(s, from, to, less)
+				f.forIter(s, from, to, less)
 			} else {
 				f.counted(s, from, to, less, s.Body, f.body.Loop(s))
 			}
-			f.turns = outer
+			f.trips = outer
 			return
 		}
 	}
-	f.turns = 1
-	f.forTurns(s, from, to, less)
-	f.turns = outer
+	f.trips = 1
+	f.forIter(s, from, to, less)
+	f.trips = outer
 }
 
 // hasLoop reports whether a loop is in a block.
@@ -251,8 +250,8 @@ func hasLoop(b *ast.Block) bool {
 	return found
 }
 
-// counted is a loop with a counter of its own: the script may change $i, the variable that
-// is set to it at the start of each iteration (nil: none).
+// counted is a loop with a separate counter, because the script may change $i, the variable that is set to the
+// counter at the start of each iteration (nil: none).
 func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Block, v *check.Var) {
 	type counter struct{ ast.Stmt }
 	hidden := counter{s}
@@ -275,15 +274,15 @@ func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Blo
 	f.start(rest, true)
 }
 
-// forTurns is a loop of unknown or great length, headed by rangenext.
-func (f *fn) forTurns(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
+// forIter is a loop of unknown or large trip count, headed by rangenext.
+func (f *fn) forIter(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	n := f.Select(f.ICmp(less, from, to), f.Sub(to, from), ir.Const(0))
-	turns := f.Emit(ir.OpRangeIter, ir.TI64, n)
+	iter := f.Emit(ir.OpRangeIter, ir.TI64, n)
 	at, pos, end, span := f.at, f.Pos, f.end, f.span
 	head, body, done, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
-	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
+	next := f.Emit(ir.OpRangeNext, ir.TI64, iter)
 	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), body, done)
 	f.start(body, true)
 	f.setVar(f.body.Loop(s), f.Add(f.AddImm(next, -1), from))
@@ -291,7 +290,7 @@ func (f *fn) forTurns(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	f.jump(head)
 	f.seal(head)
 	f.at, f.Pos, f.end, f.span = at, pos, end, span
-	f.toldIfCut(turns, s, done, rest)
+	f.reportIfCut(iter, s, done, rest)
 	f.start(rest, true)
 }
 

@@ -67,7 +67,7 @@ func (f *fn) mapOp(op ir.Op, t ir.Type, m *check.Map, key *ir.Value, args ...*ir
 	return f.Emit(op, t, all...)
 }
 
-// noteUpdate remembers where the script adds to a keyed map.
+// noteUpdate records where the script adds elements to a keyed map.
 func (f *fn) noteUpdate(op ir.Op, m *check.Map) {
 	x := f.m.Map(m.Name)
 	if op.Info().Effect != ir.Writes || op == ir.OpMapDel || op == ir.OpMapGetMem || x == nil {

@@ -20,13 +20,13 @@ func (f *fn) temp(x ast.Expr, t *types.Type) *ir.Value {
 	return slot
 }
 
-// Slot is a memory object; that of an empty value has one byte, so that it has an address.
+// Slot is a memory object; an empty value gets one byte, so that it has an address.
 func (f *fn) Slot(name string, size, align int) *ir.Value {
 	return f.Builder.Slot(name, max(1, size), align)
 }
 
-// addr is the address of a value that lives in memory, in the storage form of
-// its own type. It may be that of a variable: copy before changing.
+// addr is the address of a value in memory, in the storage form of its own type. It may be the address of a variable,
+// so callers must copy before they modify it.
 func (f *fn) addr(x ast.Expr) *ir.Value {
 	x = f.body.Meant(x)
 	e := f.body.Expr(x)
@@ -59,9 +59,8 @@ func slotName(t *types.Type) string {
 	return "tmp"
 }
 
-// store writes x's value to dst in the storage form of type t, which is x's type or wider.
-// exact means that bytes after a string's end must be zero, as keys and bytewise
-// comparisons require.
+// store writes x's value to dst in the storage form of type t, which is x's type or wider. exact means that bytes
+// after a string's end must be zero, as keys and bytewise comparisons require.
 func (f *fn) store(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 	x = ast.Unparen(x)
 	if t.IsScalar() {
@@ -145,7 +144,7 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 			}
 			return
 		}
-	case *ast.Cast: // the same string in another size
+	case *ast.Cast: // the same string with another capacity
 		own = min(own, f.body.Type(x.X).Size)
 		f.copyString(f.addr(x.X), dst, own, t, exact)
 		return
@@ -161,7 +160,7 @@ func (f *fn) copyString(src, dst *ir.Value, own int, t *types.Type, exact bool) 
 	}
 }
 
-// storeFields writes a tuple or record, each field in the type of t's.
+// storeFields writes a tuple or record, each field with its type in t.
 func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 	st := t.Store()
 	switch x := f.body.Meant(x).(type) {
@@ -258,8 +257,7 @@ func (f *fn) widen(dst *ir.Value, t *types.Type, src *ir.Value, own *types.Type)
 	}
 }
 
-// cutBuffer copies the first bytes of a longer buffer into one of the given
-// capacity.
+// cutBuffer copies the first bytes of a longer buffer into one of the given capacity.
 func (f *fn) cutBuffer(dst *ir.Value, capacity int, src *ir.Value) {
 	n, top := f.Load(ir.U32, src, 0), ir.Const(int64(capacity))
 	f.copy(dst, src, 4+capacity)
@@ -272,7 +270,7 @@ func (f *fn) copy(dst, src *ir.Value, n int) {
 	}
 }
 
-// storeObject writes an object of fixed size and one form only.
+// storeObject writes an object of fixed size that has only one storage form.
 func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
 	x = f.body.Meant(x)
 	e := f.body.Expr(x)
@@ -315,8 +313,7 @@ func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
 	}
 }
 
-// castObject writes an integer as an array of its bytes, or an array as one of
-// another element type.
+// castObject writes an integer as an array of its bytes, or an array as an array of another element type.
 func (f *fn) castObject(x *ast.Cast, dst *ir.Value, t *types.Type) {
 	from := f.body.Type(x.X)
 	if from.IsScalar() {
@@ -331,7 +328,7 @@ func (f *fn) castObject(x *ast.Cast, dst *ir.Value, t *types.Type) {
 		return
 	}
 	if e := f.body.Expr(ast.Unparen(x.X)); e.Place != nil && e.Type.Kind == types.String && e.Place.Chars == 0 {
-		f.readObject(e, dst) // its bytes, those after a NUL too
+		f.readObject(e, dst) // all its bytes, even after a NUL
 		return
 	}
 	n := min(t.Store().Size, from.Store().Size)

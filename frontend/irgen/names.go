@@ -13,14 +13,13 @@ import (
 	"btc/ir"
 )
 
-// nameTable is how the strings of strerror and the like are found: the name of each number
-// from 0 on, the name of numbers without one ("" inside the table), and whether a negative
-// number is negated first.
+// nameTable is the table for strerror and similar functions: the name of each number from 0 on, the name for numbers
+// that have none (or "" in the table), and whether a negative number is negated first.
 type nameTable struct {
 	names    func(arch string) []string
 	other    string
 	absolute bool
-	perArch  bool // each architecture has names of its own
+	perArch  bool // each architecture has its own names
 }
 
 var nameTables = map[string]nameTable{
@@ -29,12 +28,11 @@ var nameTables = map[string]nameTable{
 	"syscall_name": {syscallNames, "Unknown syscall", false, true},
 }
 
-// laterSyscalls are system calls of Linux 6.18 and later, whose numbers bpftrace
-// 0.27 has no names for.
+// laterSyscalls are system calls that bpftrace 0.27 has no names for.
 var laterSyscalls = []string{"uprobe", "listns", "rseq_slice_yield"}
 
-// x32Syscalls are the names of x86_64's numbers from x32First on, those of the x32
-// ABI (arch/x86/entry/syscalls/syscall_64.tbl).
+// x32Syscalls are the names of the numbers of the x32 ABI on x86_64, from x32First on
+// (arch/x86/entry/syscalls/syscall_64.tbl).
 var x32Syscalls = strings.Fields(`
 	rt_sigaction rt_sigreturn ioctl readv writev recvfrom
 	sendmsg recvmsg execve ptrace rt_sigpending rt_sigtimedwait
@@ -60,8 +58,7 @@ func syscallNames(machine string) []string {
 	return names
 }
 
-// numberName writes the name of a number: it is copied out of a constant table
-// of the object.
+// numberName writes the name of a number, copied from a constant table in the object.
 func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 	t := nameTables[c.Fn.Name]
 	name := c.Fn.Name + "_table"
@@ -76,7 +73,7 @@ func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 		g.Size = len(g.Init)
 		f.m.Globals = append(f.m.Globals, g)
 	}
-	// For several architectures, their tables follow each other.
+	// With several architectures, their tables follow each other.
 	size := func(a *arch.Arch) int64 { return int64(len(t.names(a.Name)) + 1) }
 	last := f.PerArch(f.m.Served(), func(a *arch.Arch) int64 { return size(a) - 1 })
 	first := f.PerArch(f.m.Served(), func(a *arch.Arch) int64 {
@@ -99,8 +96,7 @@ func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 	f.Emit(ir.OpStr, ir.TI64, dst, from, ir.Const(int64(capacity))).Imm = int64(capacity)
 }
 
-// nameBytes is the table: NameSize bytes for each name, the last for all other
-// numbers.
+// nameBytes encodes the table: NameSize bytes for each name, the last entry for all other numbers.
 func nameBytes(names []string, other string) []byte {
 	out := make([]byte, (len(names)+1)*check.NameSize)
 	for i, name := range append(names, other) {

@@ -12,7 +12,7 @@ import (
 	"btc/ir"
 )
 
-// event adds a kind of event with a name of its own.
+// event adds an event of a kind, with a unique name.
 func (f *fn) event(kind ir.EventKind) *ir.Event {
 	n := f.events[string(kind)]
 	f.events[string(kind)]++
@@ -26,12 +26,12 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 	vals := make([]*ir.Value, len(args))
 	for i, x := range args {
 		t := f.body.Type(x)
-		// A number's bytes above its size are the reader's to add.
+		// A number has its C size in the event; the reader extends it.
 		e.Fields = append(e.Fields, ir.Field{Layout: f.memberLayout(t)})
 		switch {
 		case t.IsScalar() || t.IsAgg():
 			vals[i] = f.num(x)
-		case slices.ContainsFunc(args[i+1:], changes): // perhaps x
+		case slices.ContainsFunc(args[i+1:], changes): // they may change x
 			vals[i] = f.temp(x, t)
 		default:
 			vals[i] = f.addr(x)
@@ -95,7 +95,7 @@ func (f *fn) time(_ ast.Expr, c *check.Call) *ir.Value {
 }
 
 // exit sends its event and ends the program. In a macro only the event is sent:
-// the loader drops what comes after it.
+// the loader drops the events after it.
 func (f *fn) exit(x ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvExit)
 	code := ir.Const(c.N)
@@ -110,7 +110,7 @@ func (f *fn) exit(x ast.Expr, c *check.Call) *ir.Value {
 	return nil
 }
 
-// unwatch asks the loader to end the watchpoints at an address.
+// unwatch asks the loader to remove the watchpoints at an address.
 func (f *fn) unwatch(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvUnwatch)
 	e.Fields = []ir.Field{{Name: "address", Layout: f.layout(types.TUint64)}}

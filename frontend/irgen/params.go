@@ -12,11 +12,10 @@ import (
 	"btc/ir"
 )
 
-// paramSection is where the loader puts parameters.
+// paramSection is the section where the loader stores parameters.
 const paramSection = ".rodata.params"
 
-// params makes the load-time parameters: $N as a number, as a string, or both,
-// $#, and the named options.
+// params creates the load-time parameters: $N as a number, as a string, or both, $#, and the named options.
 func (b *builder) params() {
 	add := func(name string, size int, at diag.Span, p ir.Param) {
 		p.Pos = b.pos(at, -1)
@@ -52,8 +51,8 @@ func intParam(n int) string  { return fmt.Sprintf("param_%d", n) }
 func addrParam(n int) string { return fmt.Sprintf("param_%d_ipv4", n) }
 func strParam(n int) string  { return fmt.Sprintf("param_%d_str", n) }
 
-// optionName is the C identifier of the i-th option: that of its own name, with
-// a number where two names differ in other characters only.
+// optionName is the C identifier of the i-th option, made from its name, with a number if two names would become the
+// same identifier.
 func (b *builder) optionName(i int) string {
 	name := "opt_" + identifier(b.info.Options[i].Name)
 	for _, o := range b.info.Options[:i] {

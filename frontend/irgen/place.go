@@ -12,16 +12,16 @@ import (
 	"btc/ir"
 )
 
-// where is the address of an object: base plus a fixed offset, or plus a
-// relocated field. The last step stays unapplied so that a read can name it.
+// where is the address of an object: base plus a fixed offset, or plus a relocated field. The last step is not yet
+// applied, so that a read op can contain it.
 type where struct {
 	base *ir.Value
 	off  int64
 	core ir.CORERef
 }
 
-// apply makes the address a value. The kernel accepts no unknown offset into program
-// memory, so a relocated field there is addressed like kernel memory.
+// apply makes the address a value. The verifier does not accept an unknown offset into program memory, so a relocated
+// field there is addressed like kernel memory.
 func (f *fn) apply(w where) *ir.Value {
 	if w.core.Type != "" {
 		if ours(w.base) {
@@ -42,8 +42,7 @@ func ours(p *ir.Value) bool {
 // locate computes the address of a location, without its last step.
 func (f *fn) locate(p *check.Place) where { return f.walk(p, p.Steps) }
 
-// walk computes the address that some steps from a location's root lead to, without the
-// last one.
+// walk computes the address after the given steps from a location's root, without the last step.
 func (f *fn) walk(p *check.Place, steps []check.Step) where {
 	var w where
 	switch p.Root {
@@ -73,7 +72,7 @@ func (f *fn) walk(p *check.Place, steps []check.Step) where {
 	return w
 }
 
-// eitherForm reads with the form of a step that the host has.
+// eitherForm reads with the alternative of a step that the host has.
 func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value) *ir.Value {
 	if len(s.Others) == 0 {
 		return read(s)
@@ -95,14 +94,13 @@ func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value
 	return result
 }
 
-// directContext reports whether a location in the context can be loaded as the kernel
-// requires: from the unmodified context pointer.
+// directContext reports whether a location in the context can be loaded through the unmodified context pointer, as
+// the verifier requires.
 func directContext(p *check.Place) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Index == nil && len(p.Steps[0].Others) == 0 && !located(p)
 }
 
-// located reports whether a location is that of a tracepoint's variable data: its value is
-// the address of the data.
+// located reports whether a location is variable data of a tracepoint: its value is the address of the data.
 func located(p *check.Place) bool {
 	if len(p.Steps) == 0 {
 		return false
@@ -121,7 +119,7 @@ func (f *fn) step(w where, s check.Step) where {
 		return f.step(where{base: f.readWord(f.step(w, s), ir.U64, t)}, *then)
 	}
 	switch {
-	case s.CORE != "" && s.DataLoc: // another form, see eitherForm
+	case s.CORE != "" && s.DataLoc: // another alternative, see eitherForm
 		w = f.dataLoc(where{base: f.ctx, core: ir.CORERef{Type: s.CORE, Path: s.Path}}, s)
 	case s.CORE != "":
 		if w.core.Type != "" || w.off != 0 {
@@ -142,8 +140,8 @@ func (f *fn) step(w where, s check.Step) where {
 
 const outsideText = "Array access out of bounds. This can lead to unexpected results."
 
-// index adds a number of elements. Program memory cannot be read at an unknown offset
-// directly, so it is addressed like kernel memory.
+// index adds a number of elements. Program memory cannot be loaded at an unknown offset, so it is addressed like
+// kernel memory.
 func (f *fn) index(w where, s check.Step) where {
 	i := f.num(s.Index)
 	if i.IsConst() && (s.Len == 0 || uint64(i.Imm) < uint64(s.Len)) {
@@ -153,7 +151,7 @@ func (f *fn) index(w where, s check.Step) where {
 	if w.base.Type.IsPtr() {
 		w.base = f.Cast(ir.TKAddr, w.base)
 	}
-	if s.Len > 0 { // outside: the null address, which reads as zero
+	if s.Len > 0 { // out of bounds: the null address, which reads as zero
 		in, out, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 		out.Cold = true
 		f.branch(f.ICmp(ir.ULT, i, ir.Const(int64(s.Len))), in, out)
@@ -247,7 +245,7 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 	return v
 }
 
-// isIterated reports whether a location is one of an iterator's objects, "ctx.task".
+// isIterated reports whether a location is the object of an iterator, "ctx.task".
 func (f *fn) isIterated(e *check.Expr) bool {
 	p := e.Place
 	if f.prog.Point.Kind != probe.Iter || p.Root != check.RootPointer || len(p.Steps) != 1 ||
@@ -258,8 +256,7 @@ func (f *fn) isIterated(e *check.Expr) bool {
 	return ok && strings.TrimPrefix(id.Name, "__builtin_") == "ctx"
 }
 
-// endUnless ends the program when an address is null: an iterator's last call
-// has no object.
+// endUnless ends the program if an address is null, because an iterator's last call has no object.
 func (f *fn) endUnless(v *ir.Value) {
 	some, none := f.f.NewBlock(), f.f.NewBlock()
 	f.branch(f.ICmp(ir.NE, v, ir.Null(v.Type)), some, none)
@@ -284,7 +281,7 @@ func (f *fn) bits(unit *ir.Value, b *check.Bits) *ir.Value {
 	return f.LShr(v, ir.Const(int64(64-b.Size)))
 }
 
-// memKind is how a scalar of a C type is in foreign memory.
+// memKind is the representation of a scalar of a C type in kernel or user memory.
 func memKind(t *types.Type) ir.MemKind {
 	switch t.Kind {
 	case types.Int, types.Enum, types.Bool:

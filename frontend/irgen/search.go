@@ -12,9 +12,8 @@ import (
 	"btc/ir"
 )
 
-// text is the address of a string, or of the memory that a pointer points to, and its
-// maximum size in bytes with the NUL. It is copied if one of the expressions in later may
-// change it.
+// text is the address of a string, or of the memory that a pointer points to, and its maximum size in bytes with the
+// NUL. It is copied if one of the expressions in later may change it.
 func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) {
 	t := f.body.Type(x)
 	switch {
@@ -32,14 +31,14 @@ func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) 
 func (f *fn) strlen(_ ast.Expr, c *check.Call) *ir.Value {
 	at, capacity := f.text(c.Args[0])
 	if f.body.Type(c.Args[0]).Kind == types.Pointer {
-		capacity++ // a longer string counts as one byte more
+		capacity++ // a longer string counts as one byte longer
 	}
 	v := f.Emit(ir.OpStrLen, ir.TI64, at)
 	v.Imm = capacity
 	return v
 }
 
-// concat writes one string and after it another.
+// concat writes one string followed by another.
 func (f *fn) concat(c *check.Call, dst *ir.Value, capacity int) {
 	x, nx := f.text(c.Args[0], c.Args[1])
 	y, ny := f.text(c.Args[1])

@@ -9,9 +9,8 @@ import (
 	"btc/ir"
 )
 
-// A tseries map has an element for each key and each of the intervals that it keeps: the
-// map's key is the script's key followed by the interval's number modulo their count (u64),
-// or that number alone for a scalar.
+// A tseries map has an element for each key and each interval that it keeps. The map's key is the script's key
+// followed by the interval's number modulo the number of intervals (u64), or that number alone for a scalar.
 
 // seriesLayout is the layout of a tseries map's key; key is the script's, nil
 // for a scalar.
@@ -75,22 +74,21 @@ func (f *fn) seriesClock() *ir.Value {
 	return v
 }
 
-// softTAI is the clock of tseries as OpNsecs counts them: TAI by the boot clock,
-// which every kernel has.
+// softTAI is the clock of tseries, numbered as in OpNsecs: TAI computed from the boot clock, which every kernel has.
 const softTAI = 3
 
-// eachInterval runs code for the element of every interval of a key, and returns 1 if it
-// returned 1 for any, else 0.
+// eachInterval generates code for the element of every interval of a key; the result is 1 if the code's result is 1
+// for any, else 0.
 func (f *fn) eachInterval(m *check.Map, keys []ast.Expr, do func(key *ir.Value) *ir.Value) *ir.Value {
 	key, bucket := f.seriesKey(m, keys)
-	turns := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(m.Intervals))
+	iter := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(m.Intervals))
 	type found struct{ m *check.Map }
 	any := found{m}
 	f.setVar(any, ir.Const(0))
 	head, body, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.jump(head)
 	f.start(head, false)
-	next := f.Emit(ir.OpRangeNext, ir.TI64, turns)
+	next := f.Emit(ir.OpRangeNext, ir.TI64, iter)
 	f.branch(f.ICmp(ir.NE, next, ir.Const(0)), body, rest)
 	f.start(body, true)
 	f.Store(ir.U64, bucket, 0, f.AddImm(next, -1))

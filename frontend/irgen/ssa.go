@@ -4,7 +4,7 @@ package irgen
 
 import "btc/ir"
 
-// SSA form for the script's scalar variables, built while blocks are filled
+// SSA form for the script's scalar variables, constructed while blocks are filled
 // (Braun et al., "Simple and Efficient Construction of Static Single Assignment
 // Form"): a read that the block cannot resolve is resolved in the predecessors, and a block
 // with several gets a parameter. A block is sealed when all its predecessors
@@ -18,10 +18,10 @@ type edge struct {
 
 // blockState is the state of a block during construction.
 type blockState struct {
-	defs    map[any]*ir.Value // a variable's value at the end, so far
+	defs    map[any]*ir.Value // a variable's current value at the end of the block
 	preds   []edge
 	sealed  bool
-	pending map[any]*ir.Value // parameters made before sealing, without arguments yet
+	pending map[any]*ir.Value // parameters created before sealing, without arguments yet
 }
 
 // cursor fills blocks: it tracks predecessors and variables, and emits at the
@@ -50,11 +50,10 @@ func (c *cursor) state(b *ir.Block) *blockState {
 	return s
 }
 
-// ended reports that the current block has its terminator: the following code is
-// unreachable until start.
+// ended reports whether the current block has its terminator: following code is unreachable until start.
 func (c *cursor) ended() bool { return c.Block().Term.Kind != ir.NoTerm }
 
-// jump ends the current block; it does nothing when that has ended.
+// jump ends the current block; it does nothing if that has already ended.
 func (c *cursor) jump(to *ir.Block, args ...*ir.Value) {
 	if c.ended() {
 		return
@@ -177,7 +176,7 @@ func dropTrivialParams(f *ir.Func) {
 			preds[e.To] = append(preds[e.To], e)
 		}
 	}
-	// Uses are replaced once, at the end: until then a value stands for its replacement.
+	// Uses are replaced once, at the end; until then becomes maps a value to its replacement.
 	becomes := ir.Subst{}
 	for changed := true; changed; {
 		changed = false

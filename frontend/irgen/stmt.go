@@ -11,7 +11,7 @@ import (
 	"btc/ir"
 )
 
-// block builds the statements of a block; its value, if any, is the caller's.
+// block generates the statements of a block; the caller handles its value, if any.
 func (f *fn) block(b *ast.Block) {
 	for _, s := range b.Stmts {
 		if f.ended() {
@@ -88,8 +88,8 @@ func (f *fn) effect(x ast.Expr) {
 	}
 }
 
-// ifExpr builds an if in any of its roles: value receives the last expression of the branch
-// that is taken, inside that branch.
+// ifExpr generates an if statement or expression: value is called for the last expression of each branch, inside that
+// branch.
 func (f *fn) ifExpr(x *ast.IfExpr, value func(ast.Expr)) {
 	if then, known := f.body.Taken(x); known {
 		if then {
@@ -127,8 +127,7 @@ func (f *fn) branchBody(b *ast.Block, value func(ast.Expr)) {
 	}
 }
 
-// endIfUnreachable ends a block that nothing leads to, so that the following code is
-// dropped.
+// endIfUnreachable ends a block without predecessors, so that the following code is dropped.
 func (f *fn) endIfUnreachable(b *ir.Block) {
 	if len(f.state(b).preds) == 0 {
 		f.Ret(ir.Const(0))
@@ -162,13 +161,13 @@ func (f *fn) setVariable(v *check.Var, x ast.Expr) {
 	}
 	dst := f.vars[v]
 	if y, ok := ast.Unparen(x).(*ast.Var); ok && f.body.Expr(y).Var == v {
-		return // copying a string onto itself begins with clearing it
+		return // copying a string onto itself would clear it first
 	}
 	if !f.mentions(x, v) {
 		f.store(x, dst, v.Type, false)
 		return
 	}
-	// A new value that is made of the old one is made beside it.
+	// A new value computed from the old one needs a temporary.
 	st := v.Type.Store()
 	tmp := f.Slot("$"+v.Name, st.Size, st.Align)
 	f.store(x, tmp, v.Type, false)
@@ -228,7 +227,7 @@ func (f *fn) setMap(left, right ast.Expr) {
 	}
 }
 
-// choose runs one of two pieces of code and continues at the join.
+// choose generates a branch with two sides and continues at the join.
 func (f *fn) choose(cond ast.Expr, then, els func()) {
 	yes, no, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
 	f.condition(cond, yes, no)
@@ -288,7 +287,7 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	}
 	m, keys := f.mapOf(s.Left)
 	scale := f.body.Expr(s.Left).Scale
-	if changes(s.Right) { // perhaps the element: it is read before
+	if changes(s.Right) { // it may change the element, which is read before
 		key := f.key(m, keys)
 		old := f.mapOp(ir.OpMapGet, ir.TI64, m, key)
 		x := f.scaled(f.num(s.Right), scale)
@@ -308,8 +307,8 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	}
 }
 
-// stored is a computed i64 as stored in a variable: one of a declared narrow type loses the
-// upper bits, a bool all but the lowest.
+// stored is a computed i64 as stored in a variable: a declared narrow type loses the upper bits, a bool all but the
+// lowest.
 func (f *fn) stored(v *check.Var, x *ir.Value) *ir.Value {
 	if v.Type.Kind == types.Bool {
 		return f.Binary(ir.OpAnd, x, ir.Const(1))
@@ -320,7 +319,7 @@ func (f *fn) stored(v *check.Var, x *ir.Value) *ir.Value {
 	return f.as(irType(v.Type), x)
 }
 
-// incDec changes by one (or one pointee) and returns the value of the expression.
+// incDec adds or subtracts one (or the size of the pointee) and returns the value of the expression.
 func (f *fn) incDec(x *ast.IncDec) *ir.Value {
 	step := int64(1)
 	if n := f.body.Expr(x).Scale; n > 0 {

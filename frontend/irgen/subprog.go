@@ -19,7 +19,7 @@ func subName(s *check.Subprog) string {
 	return fmt.Sprintf("fn%d_%s", s.Variant, s.Name)
 }
 
-// subprograms builds the functions that programs call, directly or not.
+// subprograms generates the functions that programs call, directly or indirectly.
 func (b *builder) subprograms() {
 	built := map[string]bool{}
 	for again := true; again; {
@@ -33,7 +33,7 @@ func (b *builder) subprograms() {
 	}
 }
 
-// called reports whether code that was built so far calls a function.
+// called reports whether the code generated so far calls a function.
 func (b *builder) called(name string) bool {
 	for _, f := range b.m.Funcs {
 		for _, blk := range f.Blocks {
@@ -99,15 +99,15 @@ func (f *fn) argument(x ast.Expr, p *check.Var) *ir.Value {
 	return v
 }
 
-// inlined is where a function that is inlined at a call leaves its result.
+// inlined is where an inlined function leaves its result.
 type inlined struct {
 	rest  *ir.Block // target of returns
 	dst   *ir.Value // address of a result that is not a scalar
-	exact bool      // as in store
+	exact bool      // see store
 }
 
-// inline is inlining: it builds a function in place of a call, with parameters and
-// variables of its own. Its result is returned, or stored to dst when it is not a scalar.
+// inline generates the body of a function in place of a call, with its own parameters and variables. Its result is
+// returned, or stored to dst when it is not a scalar.
 func (f *fn) inline(e *check.Expr, dst *ir.Value, exact bool) *ir.Value {
 	s := e.Call.Sub
 	g := *f
@@ -122,7 +122,7 @@ func (f *fn) inline(e *check.Expr, dst *ir.Value, exact bool) *ir.Value {
 			f.store(e.Call.Args[i], g.vars[p], p.Type, false)
 		}
 	}
-	for _, v := range s.Body.Vars { // an earlier call has left values
+	for _, v := range s.Body.Vars { // an earlier inlined call has set them
 		if v.Type.IsScalar() {
 			g.setVar(v, unset(irType(v.Type)))
 		}
@@ -132,7 +132,7 @@ func (f *fn) inline(e *check.Expr, dst *ir.Value, exact bool) *ir.Value {
 			g.setVar(s.Params[i], v)
 		}
 	}
-	if dst != nil && hasLoop(s.Def.Body) { // the body of a loop may become a function that stores it or not
+	if dst != nil && hasLoop(s.Def.Body) { // the loop may be outlined to a function that may not store it
 		f.clear(dst, s.Result)
 	}
 	g.block(s.Def.Body)
@@ -144,7 +144,7 @@ func (f *fn) inline(e *check.Expr, dst *ir.Value, exact bool) *ir.Value {
 	return nil
 }
 
-// returns builds a return statement.
+// returns generates a return statement.
 func (f *fn) returns(s *ast.ReturnStmt) {
 	var v *ir.Value
 	switch {

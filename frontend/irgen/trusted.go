@@ -7,11 +7,11 @@ import (
 	"btc/ir"
 )
 
-// maxErrno is the largest error number that a pointer may be (MAX_ERRNO).
+// maxErrno is the largest error number that a pointer can encode (MAX_ERRNO).
 const maxErrno = 4095
 
-// withTrusted runs use with a pointer whose type the kernel knows, unless it is null or an
-// error number: before 5.16 helpers that got one of those crashed the host.
+// withTrusted calls use with a pointer whose type the kernel knows, guarded against null and error numbers: before
+// 5.16, passing one of those to a helper crashed the host.
 func (f *fn) withTrusted(t *check.Trusted, use func(at *ir.Value)) {
 	switch {
 	case t.Value != nil:
@@ -53,7 +53,7 @@ func (f *fn) unlessNull(p *ir.Value, use func(at *ir.Value)) {
 	f.onlyIf(f.NotNull(p), func() { use(f.NonNull(p)) })
 }
 
-// onlyIf runs code where a condition is true.
+// onlyIf generates code that runs if a condition is true.
 func (f *fn) onlyIf(cond *ir.Value, then func()) {
 	yes, rest := f.f.NewBlock(), f.f.NewBlock()
 	f.branch(cond, yes, rest)

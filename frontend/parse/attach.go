@@ -12,7 +12,7 @@ import (
 	"btc/internal/spell"
 )
 
-// AttachPoint splits the text of span, one attach point with an optional "name=" before it.
+// AttachPoint splits span, one attach point with an optional "name=" before it.
 // Syntax errors are added to diags; the result is never nil.
 func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 	ap := &ast.AttachPoint{Extent: ast.Ext(span)}
@@ -54,7 +54,7 @@ func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 	return ap
 }
 
-// checkParams reports a '$' that no parameter number follows.
+// checkParams reports a '$' that is not followed by a parameter number.
 func checkParams(body diag.Span, diags *diag.List) {
 	text := body.Text()
 	for i := range probe.Unquoted(text, '$') {

@@ -10,8 +10,7 @@ import (
 	"btc/grammar/parser"
 )
 
-// builder makes the tree from a parse without errors. Constructs that the grammar leaves
-// open are decided and checked here.
+// builder makes the tree from a parse without errors. It decides and checks what the grammar leaves open.
 type builder struct {
 	src   *diag.Source
 	diags *diag.List

@@ -35,7 +35,7 @@ var binaryOps = func() map[string]ast.BinaryOp {
 }()
 
 // binary builds a flat list of operands and operators into a tree by
-// precedence; all binary operators are left associative.
+// precedence; all binary operators are left-associative.
 func (b *builder) binary(ctx parser.IBinaryContext) ast.Expr {
 	if ctx.GetChildCount() == 1 {
 		return b.unary(ctx.Unary(0))

@@ -44,8 +44,7 @@ func (b *builder) block(at ast.Extent, ctx *parser.StmtsContext, value bool) *as
 	return blk
 }
 
-// discardValues turns the values of the blocks in an expression statement into statements:
-// they are unused.
+// discardValues turns the values of the blocks in an expression statement, which are unused, into statements.
 func discardValues(x ast.Expr) {
 	switch x := x.(type) {
 	case *ast.Block:
@@ -81,8 +80,7 @@ func (b *builder) control(ctx *parser.ControlContext) ast.Stmt {
 	return b.forStmt(at, ctx.ForStmt())
 }
 
-// condition drops the parentheses around a whole condition. A record or a tuple there is a
-// mistake: "if (x = 1)".
+// condition drops the parentheses around a whole condition. A record or a tuple there is an error: "if (x = 1)".
 func (b *builder) condition(ctx parser.IExprContext) ast.Expr {
 	x := b.expr(ctx)
 	switch x := x.(type) {
@@ -207,7 +205,7 @@ func (b *builder) notAssignable(x ast.Expr) {
 		e.Hint("variables begin with $ and get their type from their value: $x = 1")
 	case *ast.Index:
 		if _, ok := x.X.(*ast.MapElem); ok {
-			e.Hint("several keys go into one pair of brackets: @x[1, 2]")
+			e.Hint("write several keys in one pair of brackets: @x[1, 2]")
 		}
 	}
 }

@@ -9,12 +9,11 @@ import (
 	"btc/grammar/parser"
 )
 
-// classifier assigns tokens the types that a parser with one token of lookahead needs:
-// keywords that are names, statement starts, and the kinds of '('. It also limits nesting.
+// classifier assigns tokens the types that a parser with one token of lookahead needs: keywords used as names,
+// statement starts, and the kinds of '('. It also limits nesting.
 type classifier struct {
 	tokens []*token
-	// values are names that the script defines as macros of C: "(NAME) - 1" is not a cast
-	// then.
+	// values are names that the script defines as C macros, so that "(NAME) - 1" is not a cast.
 	values map[string]bool
 }
 
@@ -98,7 +97,7 @@ func startsStatement(prev int) bool {
 	return false
 }
 
-// isName reports whether a keyword is a field: x.type, x->next, (for=1).
+// isName reports whether a keyword is used as a field name: x.type, x->next, (for=1).
 func (c *classifier) isName(i, prev int) bool {
 	switch prev {
 	case parser.BtLexerDOT, parser.BtLexerARROW:
@@ -137,9 +136,8 @@ func (c *classifier) paren(i, prev int) int {
 	return parser.BtLexerLPAREN
 }
 
-// startsType reports, after "sizeof(" and the like, whether a type follows. A
-// word alone that is not a builtin type stays an expression: the checker knows
-// better.
+// startsType reports, after "sizeof(" and the like, whether a type follows. A single word that is not a builtin type
+// stays an expression; the checker resolves it.
 func (c *classifier) startsType(i int) bool {
 	switch c.kind(i) {
 	case parser.BtLexerSTRUCT, parser.BtLexerUNION, parser.BtLexerENUM, parser.BtLexerTYPEOF:
@@ -187,7 +185,8 @@ func startsOperand(kind int) bool {
 	switch kind {
 	case parser.BtLexerINT, parser.BtLexerSTRING, parser.BtLexerVAR, parser.BtLexerMAP, parser.BtLexerPARAM,
 		parser.BtLexerPARAMCOUNT, parser.BtLexerLPAREN, parser.BtLexerMINUS, parser.BtLexerNOT, parser.BtLexerTILDE,
-		parser.BtLexerSTAR, parser.BtLexerAND, parser.BtLexerINC, parser.BtLexerDEC, parser.BtLexerIDENT, parser.BtLexerTRUE, parser.BtLexerFALSE,
+		parser.BtLexerSTAR, parser.BtLexerAND, parser.BtLexerINC, parser.BtLexerDEC, parser.BtLexerIDENT,
+		parser.BtLexerTRUE, parser.BtLexerFALSE,
 		parser.BtLexerSIZEOF, parser.BtLexerOFFSETOF, parser.BtLexerTYPEINFO, parser.BtLexerCOMPTIME:
 		return true
 	}

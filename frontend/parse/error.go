@@ -17,8 +17,8 @@ import (
 
 // syntaxError is the first syntax error of a parse.
 type syntaxError struct {
-	rule      int   // rule that was being parsed
-	want      []int // token types that were possible
+	rule      int   // rule being parsed
+	want      []int // token types that were expected
 	prev, got *token
 	next      *token   // the token after got
 	before    []*token // all tokens before got
@@ -26,9 +26,8 @@ type syntaxError struct {
 
 type syntaxPanic struct{ err *syntaxError }
 
-// firstError is an error strategy that ends the parse at the first error: the
-// driver then repairs and starts again. (The runtime's own bail strategy
-// panics with a message of its own.)
+// firstError is an error strategy that ends the parse at the first error: the driver then drops the erroneous part
+// and starts again. (The runtime's bail strategy panics with its own message.)
 type firstError struct {
 	*antlr.DefaultErrorStrategy
 	parser *antlr.BaseParser
@@ -40,7 +39,7 @@ func (*firstError) Sync(antlr.Parser) {}
 // ReportMatch does nothing: there is no recovery to end.
 func (*firstError) ReportMatch(antlr.Parser) {}
 
-// RecoverInline is called when a token that must come does not.
+// RecoverInline is called when the next token is not the required one.
 func (e *firstError) RecoverInline(antlr.Parser) antlr.Token { panic(newSyntaxError(e.parser)) }
 
 // ReportError is called when no alternative starts with the token.
@@ -68,8 +67,8 @@ func newSyntaxError(p *antlr.BaseParser) *syntaxPanic {
 	return &syntaxPanic{f}
 }
 
-// afterOpening reports that nothing was read since a bracket or a separator, so that an
-// element would be valid here as well as the end of the list.
+// afterOpening reports whether nothing was read since a bracket or a separator, so that an element or the end of the
+// list would be valid here.
 func (f *syntaxError) afterOpening() bool {
 	if f.prev == nil {
 		return false
@@ -90,8 +89,8 @@ func (f *syntaxError) wants(kind int) bool {
 	return false
 }
 
-// expectations describe what was expected, by rule and by one of the possible tokens. The
-// first matching row is used; rule -1 matches all.
+// expectations describe what was expected, by rule and by one of the expected tokens. The first matching row is used;
+// rule -1 matches all.
 var expectations = []struct {
 	rule, want int
 	text       string
@@ -128,14 +127,14 @@ var expectations = []struct {
 	{parser.BtParserRULE_typeSuffix, parser.BtLexerRBRACK, "expected ']'"},
 }
 
-// report writes the message of an error.
+// report adds the diagnostic of an error.
 func (d *driver) report(f *syntaxError) {
 	at := d.src.Span(f.got.start, f.got.end)
 	found := "end of script"
 	switch {
 	case f.got.kind != antlr.TokenEOF:
 		found = "'" + f.got.text + "'"
-	case f.prev != nil: // not after empty lines
+	case f.prev != nil: // the position is the end of the previous token, not after empty lines
 		at = d.src.Span(f.prev.end, f.prev.end)
 	}
 	switch f.got.kind {
@@ -145,7 +144,7 @@ func (d *driver) report(f *syntaxError) {
 		d.reportCharacter(f, at)
 		return
 	case antlr.TokenEOF:
-		if d.diags.HasErrors() { // later errors at the end of the input follow from the first
+		if d.diags.HasErrors() { // further errors at the end of the input are consequences of the first
 			return
 		}
 	}
@@ -164,7 +163,7 @@ func (d *driver) reportCharacter(f *syntaxError, at diag.Span) {
 	switch f.got.text {
 	case "$":
 		d.diags.Add(diag.Syntax, at, "syntax: expected identifier after '$'").
-			Hint("if a name stood here, the shell has put in its own value: put the script between single quotes")
+			Hint("if there was a name here, the shell has replaced it by its own variable: put the script in single quotes")
 	case `"`:
 		d.diags.Add(diag.UnterminatedString, at, "syntax: unterminated string")
 	default:
@@ -213,7 +212,7 @@ func (d *driver) reportInBlock(f *syntaxError, at diag.Span, found string) *diag
 	return d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
 }
 
-// openBrace is the innermost '{' before the error that is not closed.
+// openBrace is the innermost unclosed '{' before the error.
 func (f *syntaxError) openBrace() *token {
 	depth := 0
 	for i := len(f.before) - 1; i >= 0; i-- {
@@ -289,7 +288,7 @@ var tokenNames = map[int]string{
 	parser.BtLexerFN:         "'fn'",
 }
 
-// tokenName is how messages call a token type.
+// tokenName is the name of a token type in messages.
 func tokenName(kind int) string {
 	if name, ok := tokenNames[kind]; ok {
 		return name

@@ -9,9 +9,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// scanner finds what the grammar does not cover: the "#!" line and the C definitions
-// between the items of a script. It replaces them by spaces, so that all other offsets stay
-// valid.
+// scanner finds what the grammar does not cover: the "#!" line and the C definitions between the items of a script.
+// It replaces them with spaces, so that all other offsets stay valid.
 type scanner struct {
 	src     *diag.Source
 	text    string
@@ -20,7 +19,7 @@ type scanner struct {
 	shebang string
 	defs    []*ast.CDef
 	notes   []*ast.Comment // comments that begin with '#'
-	// late is set once a probe, macro, function or map declaration was seen.
+	// late is set after a probe, macro, function or map declaration.
 	late bool
 }
 
@@ -62,7 +61,7 @@ func (s *scanner) blank(start, end int) {
 }
 
 // skipLayout returns the first offset at or after pos that is neither space nor in a
-// comment; open reports that the text ends inside of a comment.
+// comment; open reports whether the text ends inside a comment.
 func skipLayout(text string, pos int) (end int, open bool) {
 	for pos < len(text) {
 		switch c := text[pos]; {
@@ -90,8 +89,8 @@ func lineEnd(text string, pos int) int {
 	return len(text)
 }
 
-// directive reads a preprocessor line with its continuation lines. Any other line with '#'
-// is a comment in the style of other languages: old scripts have them.
+// directive reads a preprocessor line with its continuation lines. Any other line with '#' is treated as a comment,
+// as in other languages, because old scripts have them.
 func (s *scanner) directive(pos int) int {
 	word := strings.TrimLeft(s.text[pos+1:], " \t")
 	name := word[:wordLength(word)]
@@ -107,7 +106,7 @@ func (s *scanner) directive(pos int) int {
 	}
 	end := directiveEnd(s.text, pos)
 	line := strings.TrimRight(s.text[pos:end], " \t\r\n\f\v")
-	for strings.HasSuffix(line, "\\") && end == len(s.text) { // nothing follows to continue with
+	for strings.HasSuffix(line, "\\") && end == len(s.text) { // the last line cannot be continued
 		line = strings.TrimRight(line, "\\ \t\r\n\f\v")
 	}
 	s.add(ast.CDirective, name, pos, pos+len(line), line)
@@ -115,8 +114,8 @@ func (s *scanner) directive(pos int) int {
 	return end
 }
 
-// directiveEnd is the end of a preprocessor line: it continues after a backslash at its
-// end, and in a comment that is open there.
+// directiveEnd is the end of a preprocessor line, which continues after a backslash at its end and while a comment is
+// open.
 func directiveEnd(text string, pos int) int {
 	for pos < len(text) {
 		switch c := text[pos]; {
@@ -210,7 +209,7 @@ func (s *scanner) definition(start int) int {
 				s.diags.Add(
 					diag.BadCDefinition,
 					s.src.Span(pos, pos+1),
-					"syntax: '%c' of a C definition is not closed",
+					"syntax: unclosed '%c' in C definition",
 					c,
 				)
 				s.blank(start, len(s.text))
@@ -311,8 +310,8 @@ func (s *scanner) skipItem(pos int) int {
 	return pos
 }
 
-// balanced returns the offset after the bracket that closes the one at pos.
-// Strings and comments do not count.
+// balanced returns the offset after the bracket that closes the one at pos. Brackets in strings and comments do not
+// count.
 func balanced(text string, pos int) (end int, closed bool) {
 	if pos >= len(text) {
 		return pos, false
@@ -343,8 +342,7 @@ func balanced(text string, pos int) (end int, closed bool) {
 	return pos, false
 }
 
-// stringEnd returns the offset after the string that starts at pos, which ends
-// with its line at the latest.
+// stringEnd returns the offset after the string that starts at pos, which ends at the end of its line at the latest.
 func stringEnd(text string, pos int) int {
 	for pos++; pos < len(text); pos++ {
 		switch text[pos] {

@@ -12,8 +12,7 @@ import (
 	"btc/internal/spell"
 )
 
-// hint says what to write if an error is a known habit from other languages or shells; ""
-// otherwise.
+// hint says what to write if the error is a known habit from another language or from shells; "" otherwise.
 func (d *driver) hint(f *syntaxError) string {
 	if f.prev == nil {
 		return ""
@@ -26,7 +25,7 @@ func (d *driver) hint(f *syntaxError) string {
 	return d.hintComment(f)
 }
 
-// operators are words that other languages have for operators.
+// operators maps operator words of other languages to operators.
 var operators = map[string]string{"and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "is": "=="}
 
 // hintWord recognises operators that are words, and one '=' in a condition.
@@ -46,36 +45,36 @@ func (f *syntaxError) hintWord() string {
 	return ""
 }
 
-const noPatterns = "there are no patterns: strcontains(haystack, needle) finds a substring, strncmp(string, prefix, n) == 0 tests a prefix"
+const noPatterns = "strings cannot be matched against patterns: strcontains(haystack, needle) finds a substring, strncmp(string, prefix, n) == 0 tests a prefix"
 
-// hintLoop recognises the heads of loops.
+// hintLoop recognises loop headers of other languages.
 func (f *syntaxError) hintLoop() string {
 	switch f.rule {
 	case parser.BtParserRULE_forStmt, parser.BtParserRULE_forHead:
-		return "a loop that counts: for ($i : 0..10) { }; over a map: for ($kv : @map) { } with $kv.0 for the key and $kv.1 for the value"
+		return "to count: for ($i : 0..10) { }; to loop over a map: for ($kv : @map) { }, where $kv.0 is the key and $kv.1 the value"
 	}
 	return ""
 }
 
-// hintHeader recognises what is between an attach point and its body.
+// hintHeader recognises errors between an attach point and its body.
 func (f *syntaxError) hintHeader() string {
 	switch {
 	case f.rule == parser.BtParserRULE_script && f.got.kind == parser.BtLexerRBRACE:
-		return "this '}' closes nothing: there is one too many before it or here"
+		return "unmatched '}': this one or an earlier one is extra"
 	case f.got.kind == parser.BtLexerDIV && f.prev.kind == parser.BtLexerDIV:
-		return "there is one filter: join the conditions with &&"
+		return "a probe has at most one filter: combine the conditions with &&"
 	case f.rule == parser.BtParserRULE_funcDef && f.wants(parser.BtLexerCOLON) && f.prev.kind == parser.BtLexerRPAREN:
 		return "a function declares its return type: fn name($a : int64) : int64 { }"
 	case f.prev.text == "include" && f.rule == parser.BtParserRULE_body:
-		return "a script is brought in with import, a header of C with #include on a line of its own"
+		return "import scripts with import, and C headers with #include on a separate line"
 	case f.got.kind != parser.BtLexerATTACH || f.prev.kind != parser.BtLexerATTACH:
 		return ""
 	case strings.Contains(f.got.text, ":"):
-		return "attach points are separated by commas"
+		return "separate attach points with commas"
 	case strings.ContainsAny(f.got.text, "@$("):
-		return "the body goes into braces: { }"
+		return "write the body in braces: { }"
 	}
-	return "a filter goes between slashes: /pid == 1/"
+	return "write the filter between slashes: /pid == 1/"
 }
 
 // hintName recognises invalid names.
@@ -89,7 +88,7 @@ func (f *syntaxError) hintName() string {
 		parser.BtLexerREC_OPEN,
 		parser.BtLexerLBRACE,
 		parser.BtLexerS_LBRACE:
-		return "keys go into brackets: " + f.prev.text + "[1]"
+		return "write keys in brackets: " + f.prev.text + "[1]"
 	case parser.BtLexerINT:
 		if f.prev.end == f.got.start {
 			return "a name begins with a letter: @x" + f.got.text
@@ -98,8 +97,7 @@ func (f *syntaxError) hintName() string {
 	return ""
 }
 
-// hintShell recognises the rest of a script after the shell has removed quotes and names
-// that begin with '$'.
+// hintShell recognises a script from which the shell has removed quotes and expanded names that begin with '$'.
 func (f *syntaxError) hintShell() string {
 	switch f.got.kind {
 	case parser.BtLexerMOD:
@@ -120,13 +118,13 @@ func (f *syntaxError) hintShell() string {
 			parser.BtLexerLBRACE,
 			parser.BtLexerS_LBRACE,
 			parser.BtLexerRBRACE:
-			return "if a name with $ stood before it, the shell has put in its own value: put the script between single quotes"
+			return "if there was a name with $ before it, the shell has replaced it by its own variable: put the script in single quotes"
 		}
 	}
 	return ""
 }
 
-const lostQuotes = "strings need double quotes; if these have them, the shell has removed them: put the script into single quotes"
+const lostQuotes = "strings need double quotes; if you wrote them, the shell has removed them: put the script in single quotes"
 
 // hintComment recognises a comment that hides the rest of a line, such as an empty filter.
 func (d *driver) hintComment(f *syntaxError) string {
@@ -142,19 +140,18 @@ func (d *driver) hintComment(f *syntaxError) string {
 // statements are the words that begin or continue a statement.
 var statements = []string{"if", "else", "while", "unroll", "for", "let", "return", "break", "continue"}
 
-// foreign are words that begin a statement of C or of other languages.
+// foreign maps words that begin a statement in C or other languages to hints.
 var foreign = map[string]string{
 	"elseif": "did you mean else if?", "elsif": "did you mean else if?", "elif": "did you mean else if?",
-	"do":       "a loop has its condition first: while (condition) { }",
+	"do":       "the condition of a loop comes first: while (condition) { }",
 	"switch":   "there is no switch: if (x == 1) { } else if (x == 2) { }",
 	"case":     "there is no switch: if (x == 1) { } else if (x == 2) { }",
 	"goto":     "there is no goto",
-	"foreach":  "over a map: for ($kv : @map) { }",
-	"function": "functions are defined outside of probes: fn name($a : int64) : int64 { }",
+	"foreach":  "to loop over a map: for ($kv : @map) { }",
+	"function": "functions are defined outside probes: fn name($a : int64) : int64 { }",
 }
 
-// declaring are the words that declare a variable in other languages, beside the
-// names of types.
+// declaring are the words that declare a variable in other languages, in addition to names of types.
 var declaring = wordSet(
 	"var auto const static int char long short unsigned signed float double u8 u16 u32 u64 s8 s16 s32 s64 __u32 __u64 size_t local",
 )
@@ -172,12 +169,14 @@ func (f *syntaxError) hintStatement() string {
 	alone := i == len(f.before)-1
 	switch {
 	case first.kind == parser.BtLexerVAR && alone && f.got.kind == parser.BtLexerCOLON:
-		return "= assigns: " + first.text + " = 1; a type is declared with let: let " + first.text + " : int64"
-	case first.kind == parser.BtLexerIDENT && alone && f.got.kind == parser.BtLexerIDENT && (declaring[first.text] || typeNames[first.text]):
+		return "= assigns: " + first.text + " = 1; to declare a type, use let: let " + first.text + " : int64"
+	case first.kind == parser.BtLexerIDENT && alone && f.got.kind == parser.BtLexerIDENT &&
+		(declaring[first.text] || typeNames[first.text]):
 		return "variables begin with $ and get their type from their value: $x = 1"
 	case first.kind == parser.BtLexerIDENT && foreign[first.text] != "":
 		return foreign[first.text]
-	case f.rule == parser.BtParserRULE_body && f.got.kind != antlr.TokenEOF && f.got.kind != parser.BtLexerRPAREN && first.headed():
+	case f.rule == parser.BtParserRULE_body && f.got.kind != antlr.TokenEOF && f.got.kind != parser.BtLexerRPAREN &&
+		first.headed():
 		return "the body needs braces, even if it is one statement"
 	case first.kind != parser.BtLexerIDENT || !f.inBlock():
 		return ""
@@ -194,7 +193,7 @@ func (f *syntaxError) hintStatement() string {
 		parser.BtLexerPARAM,
 		parser.BtLexerIDENT:
 		if alone {
-			return "the arguments of a function go into parentheses: " + first.text + "(" + f.got.text + ")"
+			return "write the arguments of a function in parentheses: " + first.text + "(" + f.got.text + ")"
 		}
 	}
 	return ""
@@ -214,8 +213,8 @@ func (t *token) headed() bool {
 	return false
 }
 
-// statement is the index of the first token of the statement with the error, -1 when the
-// error is at that token or not in a statement.
+// statement is the index of the first token of the statement with the error; -1 if the error is at that token or not
+// in a statement.
 func (f *syntaxError) statement() int {
 	i := len(f.before) - 1
 	for depth := 0; i >= 0; i-- {
@@ -243,8 +242,7 @@ func (f *syntaxError) statementAt(i int) int {
 	return i
 }
 
-// lookalikes are characters that editors and web pages substitute for those of the
-// language.
+// lookalikes are characters that editors and web pages substitute for ASCII characters.
 var lookalikes = []struct{ wrong, right string }{
 	{"\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02\u2033", `"`},
 	{"\u2018\u2019\u201a\u201b\u0060\u00b4\u2032'", `"`},
@@ -270,11 +268,11 @@ func characterHint(char string) string {
 	)
 	switch {
 	case i >= 0 && lookalikes[i].right == `"`:
-		return `strings stand in plain double quotes: "text"`
+		return `write strings in plain double quotes: "text"`
 	case i >= 0:
-		return "this only looks like " + lookalikes[i].right + ": write that"
+		return "this character only looks like " + lookalikes[i].right + ": replace it"
 	case strings.TrimSpace(strings.Trim(char, "\u200b\u200c\u200d\u2060\ufeff\u00ad")) == "":
-		return "an invisible character, perhaps from copied text: delete it"
+		return "this is an invisible character, perhaps from copied text: delete it"
 	}
 	return ""
 }

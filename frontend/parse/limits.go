@@ -13,33 +13,32 @@ import (
 // MaxBytes bounds a script: a larger one can take a gigabyte of memory.
 const MaxBytes = 2 << 20
 
-// Limits that turn a hang or a stack overflow into a diagnostic. Real scripts
-// stay below a hundredth of them.
+// Limits that turn a hang or a stack overflow into a diagnostic. Real scripts stay below one percent of them.
 const (
 	maxBytes     = MaxBytes
 	maxNesting   = 300     // of brackets
 	maxChain     = 300     // of prefix operators, of "?:" in a statement
-	maxElse      = 2500    // of "else if" in a chain; the chains around a position together have four times as many
+	maxElse      = 2500    // of "else if" in a chain; all chains around a position together may have four times as many
 	maxStatement = 20000   // tokens
 	maxName      = 255     // bytes of a name, without $ and @
-	maxAttach    = 8 << 10 // bytes of an attach point: a path may have 4096
-	maxErrors    = 20      // syntax errors that are looked for
+	maxAttach    = 8 << 10 // bytes of an attach point; a path has up to 4096
+	maxErrors    = 20      // syntax errors per script
 )
 
-// checkText reports a source that is not text.
+// checkText reports a source that is not valid UTF-8 or too large.
 func checkText(src *diag.Source, diags *diag.List) bool {
 	if len(src.Text) > maxBytes {
 		diags.Add(
 			diag.TooLarge,
 			src.Span(0, 0),
-			"syntax: the script has %d bytes, the limit is %d",
+			"syntax: script too large: %d bytes (max %d)",
 			len(src.Text),
 			maxBytes,
 		)
 		return false
 	}
 	if i := strings.IndexByte(src.Text, 0); i >= 0 {
-		diags.Add(diag.NotText, src.Span(i, i+1), "syntax: the script has a NUL byte: it is not text")
+		diags.Add(diag.NotText, src.Span(i, i+1), "syntax: NUL byte: the script is not a text file")
 		return false
 	}
 	if utf8.ValidString(src.Text) {
@@ -54,7 +53,7 @@ func checkText(src *diag.Source, diags *diag.List) bool {
 	return false
 }
 
-// nesting counts what makes the generated parser and the walkers recurse.
+// nesting counts constructs that make the generated parser and the tree walkers recurse.
 type nesting struct {
 	open     int
 	prefix   int         // prefix operators in a row
@@ -107,7 +106,7 @@ func (n *nesting) tooDeep() bool {
 		n.elses[n.open] > maxElse || n.allElses > 4*maxElse
 }
 
-// longest is how many bytes a token may have; 0 where other limits hold.
+// longest is the maximum length of a token in bytes; 0 if other limits apply.
 func longest(kind int) int {
 	switch kind {
 	case parser.BtLexerIDENT:
@@ -120,7 +119,7 @@ func longest(kind int) int {
 	return 0
 }
 
-// checkNesting reports the first token that is beyond a limit.
+// checkNesting reports the first token that exceeds a limit.
 func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
 	n := nesting{elses: make(map[int]int)}
 	for i, t := range tokens {
@@ -132,7 +131,7 @@ func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
 			diags.Add(
 				diag.TooLarge,
 				src.Span(t.start, t.start+1),
-				"syntax: this has %d bytes, the limit is %d",
+				"syntax: too long: %d bytes (max %d)",
 				t.end-t.start,
 				most,
 			)
@@ -143,7 +142,7 @@ func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
 			diags.Add(
 				diag.TooLarge,
 				src.Span(t.start, t.end),
-				"syntax: the nesting is too deep or the statement too long here",
+				"syntax: nesting too deep or statement too long",
 			)
 			return false
 		}

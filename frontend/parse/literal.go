@@ -39,7 +39,7 @@ var intSuffixes = map[string]struct {
 	"d":   {math.MaxUint64, 86400e9},
 }
 
-// literals evaluates the literals among the tokens and reports bad ones.
+// literals evaluates the literals among the tokens and reports invalid ones.
 func literals(src *diag.Source, tokens []*token, diags *diag.List) {
 	for _, t := range tokens {
 		switch t.kind {
@@ -72,7 +72,7 @@ func literals(src *diag.Source, tokens []*token, diags *diag.List) {
 	}
 }
 
-// parseInt evaluates the text of an INT token.
+// parseInt evaluates an INT token.
 func parseInt(text string) (intValue, error) {
 	if len(text) > 1 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') {
 		return parseHex(text)
@@ -119,8 +119,7 @@ func parseHex(text string) (intValue, error) {
 	return intValue{}, fmt.Errorf("invalid integer suffix '%s'", body[n:])
 }
 
-// parseExponent evaluates "NeM": N is one digit, M is followed by no suffix
-// but a unit of time.
+// parseExponent evaluates "NeM": N is one digit, and the only suffix allowed after M is a unit of time.
 func parseExponent(text, coefficient, rest string) (intValue, error) {
 	n := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '_' })
 	if n < 0 {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parse turns the text of a script into its syntax tree.
+// Package parse turns the source text of a script into its syntax tree.
 //
-// The stages: scanner extracts the C definitions; the lexer's automaton, generated from
-// grammar/BtLexer.g4, makes tokens, in a mode that depends on the context; classifier settles
-// tokens whose type depends on their neighbours; the parser generated from grammar/BtParser.g4
-// checks the structure, deciding by one token at each point; builder makes the tree.
+// The stages: scanner extracts the C definitions; the lexer's automaton, generated from grammar/BtLexer.g4, makes
+// tokens, in a mode that depends on the context; classifier decides the types of tokens that depend on their
+// neighbours; the parser generated from grammar/BtParser.g4 checks the structure with one token of lookahead; builder
+// makes the tree.
 //
-// A syntax error does not end the parse: the statement or item around it is
-// dropped and the rest is parsed again, so that all errors of a script are
-// reported at once.
+// A syntax error does not end the parse: the statement or item around it is dropped and the rest is parsed again, so
+// that all errors of a script are reported at once.
 package parse
 
 import (
@@ -23,9 +22,8 @@ import (
 	"btc/grammar/parser"
 )
 
-// Script parses a whole script. Errors are added to diags; the result is nil if the script
-// is not a sentence of the grammar. Errors in single literals and in attach points leave a
-// tree, so callers must look at diags too.
+// Script parses a whole script. Errors are added to diags; the result is nil if the script does not match the
+// grammar. With errors in literals or attach points only, the result is a tree, so callers must check diags too.
 func Script(src *diag.Source, diags *diag.List) *ast.Script {
 	if !checkText(src, diags) {
 		return nil
@@ -51,9 +49,8 @@ func Script(src *diag.Source, diags *diag.List) *ast.Script {
 	return script
 }
 
-// Expr parses the bytes of span as one expression, such as the value of a #define. The
-// result is nil if they are not one; the reason is in diags. Values are names that are not
-// types, so that "(name) * x" multiplies.
+// Expr parses the bytes of span as one expression, such as the value of a #define. The result is nil if they are not
+// one; the reason is in diags. values are names that are not types, so that "(name) * x" multiplies.
 func Expr(span diag.Span, diags *diag.List, values ...string) ast.Expr {
 	src := span.File
 	if !checkText(src, diags) {
@@ -76,12 +73,12 @@ func Expr(span diag.Span, diags *diag.List, values ...string) ast.Expr {
 	return x
 }
 
-// blankOutside keeps the offsets of the bytes from start to end.
+// blankOutside replaces everything outside start and end with spaces, which keeps offsets.
 func blankOutside(text string, start, end int) string {
 	return strings.Repeat(" ", start) + text[start:end]
 }
 
-// mergeComments puts both into source order.
+// mergeComments merges two lists in source order.
 func mergeComments(a, b []*ast.Comment) []*ast.Comment {
 	if len(b) == 0 {
 		return a
@@ -91,7 +88,7 @@ func mergeComments(a, b []*ast.Comment) []*ast.Comment {
 	return all
 }
 
-// mergeHeader puts C definitions and the config and imports into source order.
+// mergeHeader merges C definitions with the config block and imports in source order.
 func mergeHeader(defs []*ast.CDef, others []ast.Item) []ast.Item {
 	var out []ast.Item
 	for _, d := range defs {
@@ -112,7 +109,7 @@ type driver struct {
 	comments []*ast.Comment
 }
 
-// prepare makes the final tokens. It returns false if the script exceeds a limit.
+// prepare produces the final tokens. It returns false if the script exceeds a limit.
 func (d *driver) prepare(text string, start lexState, values map[string]bool) bool {
 	l := tokenize(text, start)
 	c := &classifier{tokens: l.tokens, values: values}
@@ -135,9 +132,8 @@ func (d *driver) makeComments(tokens []*token) []*ast.Comment {
 	return out
 }
 
-// run parses until no error is left or nothing can be dropped any more, and reports whether
-// there was none. The rest of the script is built even after an error, to find the errors
-// that the builder reports.
+// run parses until no error is left or nothing more can be dropped, and reports whether there was no error. The rest
+// of the script is built even after an error, to find the errors that the builder reports.
 func (d *driver) run(start func(*parser.BtParser) (build func())) (clean bool) {
 	for n := 0; n < maxErrors; n++ {
 		build, err := d.once(start)
@@ -153,7 +149,7 @@ func (d *driver) run(start func(*parser.BtParser) (build func())) (clean bool) {
 	return false
 }
 
-// once parses the tokens; the first error ends it.
+// once parses the tokens up to the first error.
 func (d *driver) once(start func(*parser.BtParser) func()) (build func(), err *syntaxError) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -164,8 +160,8 @@ func (d *driver) once(start func(*parser.BtParser) func()) (build func(), err *s
 			err = f.err
 		}
 	}()
-	// Without the automaton that adaptive prediction needs: no decision of the grammar uses
-	// it, and an error gets it (newSyntaxError).
+	// The automaton for adaptive prediction is left out: no decision of the grammar uses it, and an error gets it
+	// later (newSyntaxError).
 	p := &parser.BtParser{BaseParser: antlr.NewBaseParser(newStream(d.tokens))}
 	p.RemoveErrorListeners()
 	p.SetErrorHandler(&firstError{antlr.NewDefaultErrorStrategy(), p.BaseParser})
@@ -188,7 +184,7 @@ func (d *driver) drop(f *syntaxError) bool {
 			depth--
 		}
 	}
-	start, end := d.faultyRange(i, depth == 0)
+	start, end := d.errorRange(i, depth == 0)
 	if start == end {
 		end = start + 1
 	}
@@ -196,9 +192,9 @@ func (d *driver) drop(f *syntaxError) bool {
 	return true
 }
 
-// faultyRange is the range of tokens of the statement, or of the whole item at the top,
-// that the token at i belongs to. A ';' after it stays.
-func (d *driver) faultyRange(i int, top bool) (start, end int) {
+// errorRange is the range of tokens of the statement, or with top of the whole item, that the token at i belongs to.
+// It excludes a ';' after it.
+func (d *driver) errorRange(i int, top bool) (start, end int) {
 	depth := 0
 	for start = i; start > 0; start-- {
 		k := d.tokens[start-1].kind
@@ -227,7 +223,7 @@ func (d *driver) faultyRange(i int, top bool) (start, end int) {
 				return start, end
 			}
 			depth--
-			if depth == 0 && !goesOn(d.tokens[start], d.tokens[end+1]) {
+			if depth == 0 && !continues(d.tokens[start], d.tokens[end+1]) {
 				return start, end + 1
 			}
 		case parser.BtLexerSEMI:
@@ -248,8 +244,8 @@ func (d *driver) faultyRange(i int, top bool) (start, end int) {
 	return start, end
 }
 
-// goesOn reports whether a statement with an error continues with a token after a '}'.
-func goesOn(first, next *token) bool {
+// continues reports whether a statement with an error continues with a token after a '}'.
+func continues(first, next *token) bool {
 	switch next.kind {
 	case parser.BtLexerELSE, parser.BtLexerASSIGN, parser.BtLexerASSIGN_OP:
 		return true
@@ -259,9 +255,8 @@ func goesOn(first, next *token) bool {
 	return false
 }
 
-// parenthesesEnd is how many tokens of the second of two parts of a script it takes to
-// close the parentheses that are open after the first: a ';' between both ends no statement
-// then. It is 0 when the next brace comes first.
+// parenthesesEnd is the number of tokens of after up to the ')' that closes the parentheses left open by before: a
+// ';' between the two does not end a statement. It is 0 if a brace comes first.
 func parenthesesEnd(before, after []*token) int {
 	open := 0
 	for _, t := range before {
@@ -282,7 +277,7 @@ func parenthesesEnd(before, after []*token) int {
 	return 0
 }
 
-// opens is how many parentheses a token adds to those that are open.
+// opens is the change in the number of open parentheses at a token.
 func (t *token) opens() int {
 	switch t.kind {
 	case parser.BtLexerLPAREN, parser.BtLexerCAST_OPEN, parser.BtLexerTYPE_OPEN, parser.BtLexerREC_OPEN:

@@ -178,7 +178,7 @@ func TestWholeTextErrors(t *testing.T) {
 		return "begin { $x = " + strings.Repeat(open, n) + "1" + strings.Repeat(shut, n) + " }"
 	}
 	tests := []struct{ name, text, want string }{
-		{"nul", "begin { \x00 }", "stdin:1:9: error[E0109]: syntax: the script has a NUL byte"},
+		{"nul", "begin { \x00 }", "stdin:1:9: error[E0109]: syntax: NUL byte"},
 		{"utf8", "begin {\n \xff }", "stdin:2:2: error[E0109]: syntax: invalid UTF-8: byte 0xff"},
 		{"size", strings.Repeat("#\n", maxBytes/2+1), "error[E0110]"},
 		{"parens", deep("(", ")", 5000), "error[E0110]"},
@@ -193,7 +193,7 @@ func TestWholeTextErrors(t *testing.T) {
 		{"comment", "begin { } /* abc", "stdin:1:11: error[E0111]: syntax: unterminated comment"},
 		{"brace", "begin { if (1) {\n }\n", "stdin:2:3: error[E0101]: syntax: expected '}', found end of script"},
 		{"no body", "kprobe:f", "stdin:1:9: error[E0101]: syntax: expected '{', found end of script"},
-		{"struct", "struct s { int x;\nbegin { }", "stdin:1:10: error[E0112]: syntax: '{' of a C definition is not closed"},
+		{"struct", "struct s { int x;\nbegin { }", "stdin:1:10: error[E0112]: syntax: unclosed '{' in C definition"},
 		{"attribute", "struct s { int x; } __attribute__(packed);\nbegin { }", "error[E0112]: syntax: __attribute__ syntax error, expected '(('"},
 		{"typedef", "typedef int x", "error[E0101]"},
 		{"import", "import \"a\" begin { }", "error[E0101]: syntax: expected ';' after import"},

@@ -22,8 +22,7 @@ type token struct {
 	str        string   // of a STRING
 }
 
-// The methods of antlr.Token. Lines and columns are not kept: diagnostics
-// compute them from the offset.
+// The methods of antlr.Token. Lines and columns are not stored: diagnostics compute them from the offset.
 
 func (t *token) GetTokenType() int { return t.kind }
 func (t *token) GetStart() int     { return t.start }
@@ -71,7 +70,7 @@ func (s *stream) LT(k int) antlr.Token {
 // LA returns the type of LT.
 func (s *stream) LA(k int) int { return s.LT(k).GetTokenType() }
 
-// Consume moves on by one token; EOF stays.
+// Consume advances by one token, but not past EOF.
 func (s *stream) Consume() { s.pos = min(s.pos+1, len(s.tokens)-1) }
 
 // The rest of antlr.TokenStream.
@@ -91,12 +90,12 @@ func (s *stream) GetTextFromInterval(antlr.Interval) string       { return "" }
 func (s *stream) GetTextFromRuleContext(antlr.RuleContext) string { return "" }
 func (s *stream) GetTextFromTokens(_, _ antlr.Token) string       { return "" }
 
-// lexer drives the generated automaton: it chooses the mode by the tokens read so far.
+// lexer drives the generated automaton: it chooses the mode from the tokens read so far.
 type lexer struct {
 	text     string // the source, with everything the lexer must not see replaced by spaces
 	tokens   []*token
 	comments []*token
-	spare    []token // made at once, for the next ones
+	spare    []token // allocated in batches, for the next tokens
 
 	state lexState
 	depth int // open braces
@@ -111,10 +110,10 @@ const (
 	lexHeader                 // after "macro" and "fn", up to the body
 	lexPred                   // in a predicate
 	lexBody                   // in a body
-	lexExpr                   // in an expression on its own, to the end
+	lexExpr                   // in a standalone expression, to the end
 )
 
-// tokenize splits text into tokens; start is the state to begin with.
+// tokenize splits text into tokens; start is the initial state.
 func tokenize(text string, start lexState) *lexer {
 	l := &lexer{text: text, state: start}
 	for at := 0; at < len(text); {
@@ -124,7 +123,7 @@ func tokenize(text string, start lexState) *lexer {
 		}
 		kind, end := parser.Scan(mode, text, at)
 		if kind != parser.Skipped {
-			l.take(kind, at, end)
+			l.add(kind, at, end)
 		}
 		at = end
 	}
@@ -132,8 +131,8 @@ func tokenize(text string, start lexState) *lexer {
 	return l
 }
 
-// take assigns a token of the automaton its type.
-func (l *lexer) take(kind, start, end int) {
+// add appends a token of the automaton and assigns its type.
+func (l *lexer) add(kind, start, end int) {
 	text := l.text[start:end]
 	switch kind {
 	case parser.BtLexerCOMMENT:
@@ -191,7 +190,7 @@ var itemWords = map[string]int{
 	"let": parser.BtLexerLET, "macro": parser.BtLexerMACRO,
 }
 
-// keywords are the words with a meaning inside of items. After '.' and '->'
+// keywords are the words with a meaning inside items. After '.' and '->'
 // and as names of record fields they are plain names.
 var keywords = map[string]int{
 	"break": parser.BtLexerBREAK, "comptime": parser.BtLexerCOMPTIME, "continue": parser.BtLexerCONTINUE,
@@ -203,7 +202,7 @@ var keywords = map[string]int{
 	"unroll": parser.BtLexerUNROLL, "while": parser.BtLexerWHILE,
 }
 
-// advance moves the state on after a token.
+// advance updates the state after a token.
 func (l *lexer) advance(t *token) {
 	switch t.kind {
 	case parser.BtLexerLBRACE:
@@ -214,7 +213,7 @@ func (l *lexer) advance(t *token) {
 		return
 	case parser.BtLexerRBRACE:
 		l.depth = max(l.depth-1, 0)
-		if l.depth == 0 && (l.state == lexBody || l.state == lexPred && !l.predicateGoesOn(t.end)) {
+		if l.depth == 0 && (l.state == lexBody || l.state == lexPred && !l.predicateContinues(t.end)) {
 			l.state = lexTop
 		}
 		return
@@ -251,9 +250,9 @@ func (l *lexer) leaveTop(t *token) {
 	}
 }
 
-// predicateGoesOn reports, after a '}' that closes the outermost brace of a predicate,
-// whether that was a block expression or the body of a probe whose predicate is not closed.
-func (l *lexer) predicateGoesOn(offset int) bool {
+// predicateContinues reports, after the '}' that closes the outermost brace in a predicate, whether that was a block
+// expression, rather than the body of a probe whose predicate is not closed.
+func (l *lexer) predicateContinues(offset int) bool {
 	switch l.peek(offset) {
 	case '/', '+', '-', '*', '%', '&', '|', '^', '=', '!', '<', '>', '?', ':', '.', ')', ']', ',':
 		return true

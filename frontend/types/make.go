@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// The types without parameters. They are values to copy from, never changed.
+// The types without parameters. They are never modified.
 var (
 	TInvalid    = &Type{Kind: Invalid}
 	TNone       = &Type{Kind: None}
@@ -47,7 +47,7 @@ func MakeString(n int) *Type { return &Type{Kind: String, Size: n} }
 // MakeBuffer is buffer[n].
 func MakeBuffer(n int) *Type { return &Type{Kind: Buffer, Size: n} }
 
-// MakePointer is "elem *" into space.
+// MakePointer is "elem *", a pointer into space.
 func MakePointer(elem *Type, space Space) *Type {
 	return &Type{Kind: Pointer, Size: 8, Elem: elem, Space: space}
 }
@@ -69,7 +69,7 @@ func MakeBytes(elem *Type, n int) *Type {
 // MakeStruct is the struct or union itself.
 func MakeStruct(c *Composite) *Type { return &Type{Kind: Struct, Size: c.Size, Comp: c} }
 
-// MakeEnum is the enum of size bytes.
+// MakeEnum is the enum, stored in size bytes.
 func MakeEnum(e *EnumDef, size int, signed bool) *Type {
 	return &Type{Kind: Enum, Size: size, Signed: signed, Enum: e}
 }
@@ -86,7 +86,7 @@ func MakeTuple(elems ...*Type) *Type {
 // MakeRecord is a record of the fields.
 func MakeRecord(fields ...Field) *Type { return aggregate(Record, fields) }
 
-// aggregate lays fields out at natural alignment, for sizeof.
+// aggregate lays out fields at natural alignment, for sizeof.
 func aggregate(k Kind, fields []Field) *Type {
 	t := &Type{Kind: k, Fields: fields, align: 1}
 	for _, f := range fields {
@@ -100,15 +100,14 @@ func aggregate(k Kind, fields []Field) *Type {
 	return t
 }
 
-// Limits of values: larger ones fit no record or map of an object. A value of several parts
-// may contain the same part many times, so that a short script describes a huge one: the
-// maker of a type asks TooLarge before anything walks it.
+// Limits on values: larger ones fit in no record or map of an object. A type may contain the same part many times, so
+// a short script can describe a huge one: whoever makes a type must call TooLarge before anything walks it.
 const (
 	MaxSize  = 1 << 20 // bytes in storage
-	MaxParts = 1 << 14 // integers, strings, structs, ... that it is made of, those in parts included
+	MaxParts = 1 << 14 // integers, strings, structs, ... in it, including nested ones
 )
 
-// TooLarge returns why values of t are beyond the limits, "" when they are not.
+// TooLarge returns why values of t exceed the limits, or "".
 func (t *Type) TooLarge() string {
 	if n := t.Parts(); n > MaxParts {
 		return fmt.Sprintf("a value has more than %d parts", MaxParts)
@@ -119,8 +118,8 @@ func (t *Type) TooLarge() string {
 	return ""
 }
 
-// Parts is how many types describe t: itself and those of its elements and members, each as
-// often as it is there; the elements of an array count once. It is at most MaxParts+1.
+// Parts is the number of types in t: t itself and those of its elements and members, counted at each occurrence; the
+// elements of an array count once. It is at most MaxParts+1.
 func (t *Type) Parts() int {
 	n := 1 + t.parts
 	switch t.Kind {
@@ -155,8 +154,8 @@ func MakeCgroupPath(filter, from string) *Type {
 // MakeAgg is an aggregation type; signed is the signedness of its argument.
 func MakeAgg(k Kind, signed bool) *Type { return &Type{Kind: k, Size: 8, Signed: signed} }
 
-// Literal is the type of a non-negative integer literal: the smallest signed type that fits
-// it, flexible in its sign; uint64 above the range of int64.
+// Literal is the type of a non-negative integer literal: the smallest signed type that fits it, with flexible sign;
+// uint64 above the range of int64.
 func Literal(n uint64) *Type {
 	if n > math.MaxInt64 {
 		return TUint64
@@ -202,8 +201,8 @@ func (t *Type) WithSpace(s Space) *Type {
 	return &c
 }
 
-// JoinSpaces is t with the address spaces of other joined to its own: that of a
-// variable of type t after an assignment.
+// JoinSpaces is t with the address spaces of other joined to its own: the type of a variable after a value of type
+// other is assigned.
 func (t *Type) JoinSpaces(other *Type) *Type {
 	if t.Kind != other.Kind || len(t.Fields) != len(other.Fields) {
 		return t.joinScalar(other)
@@ -231,7 +230,7 @@ func (t *Type) JoinSpaces(other *Type) *Type {
 	return &c
 }
 
-// joinScalar joins the space of another kind of scalar: an enum to a number.
+// joinScalar joins the space of another kind of scalar, such as an enum with a number.
 func (t *Type) joinScalar(other *Type) *Type {
 	if len(t.Fields) > 0 || len(other.Fields) > 0 {
 		return t

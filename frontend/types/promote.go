@@ -2,8 +2,7 @@
 
 package types
 
-// Equal reports whether a and b are the same type. Sign flexibility of
-// literals and address spaces do not make a difference.
+// Equal reports whether a and b are the same type. The sign flexibility of literals and address spaces are ignored.
 func Equal(a, b *Type) bool {
 	if a == b {
 		return true
@@ -36,7 +35,7 @@ func Equal(a, b *Type) bool {
 	return true
 }
 
-// SameEnum reports whether two Enum types are of one enum.
+// SameEnum reports whether two Enum types are the same enum.
 func SameEnum(a, b *Type) bool {
 	return a.Kind == Enum && b.Kind == Enum && (a.Enum == b.Enum || a.Enum.Tag != "" && a.Enum.Tag == b.Enum.Tag)
 }
@@ -51,17 +50,17 @@ func sameComposite(a, b *Composite) bool {
 // Promotion is the outcome of Promote.
 type Promotion struct {
 	Type *Type
-	// Lossy is set when 64-bit integers of both signs meet in an int64.
+	// Lossy is set if signed and unsigned 64-bit integers are joined in an int64.
 	Lossy bool
 }
 
 // Promote finds the common type of both, for all assignments to one variable, map value or
 // key, and for the branches of a ternary: integers grow, strings take the larger capacity,
 // tuples do both element by element. Stacks of different depth or mode are incompatible:
-// their frames are stored separately. A nil type is not a constraint. ok is false for
+// their frames are stored separately. A nil type imposes no constraint. ok is false for
 // incompatible types.
 //
-// The address space is that of both, see Space.Join.
+// The address spaces are joined, see Space.Join.
 func Promote(a, b *Type) (p Promotion, ok bool) {
 	p, ok = promote(a, b)
 	if ok && a != nil && b != nil && a != b {
@@ -106,7 +105,7 @@ func promote(a, b *Type) (p Promotion, ok bool) {
 
 func (t *Type) isNumber() bool { return t.Kind == Int || t.Kind == Enum }
 
-// SameSpaces reports whether a and b, which are Equal, are of the same address spaces.
+// SameSpaces reports whether a and b, which are Equal, have the same address spaces.
 func SameSpaces(a, b *Type) bool { return a == b || a.JoinSpaces(b) == a && b.JoinSpaces(a) == b }
 
 // number is the plain integer type of an enum.
@@ -124,7 +123,7 @@ func larger(a, b *Type) *Type {
 	return a
 }
 
-// promotePointer merges pointers to the same type; void * takes the other's.
+// promotePointer merges pointers to the same type; void * becomes the other type.
 func promotePointer(a, b *Type) (Promotion, bool) {
 	switch {
 	case a.Elem.Kind == None:
@@ -149,8 +148,7 @@ func promoteFields(a *Type, other []Field) (p Promotion, ok bool) {
 	return p, true
 }
 
-// reorder brings a record's fields into the order of another record that has
-// the same names.
+// reorder puts a record's fields in the order of another record with the same names.
 func reorder(order, fields []Field) ([]Field, bool) {
 	out := make([]Field, len(order))
 	for i, o := range order {
@@ -167,8 +165,8 @@ func reorder(order, fields []Field) ([]Field, bool) {
 	return out, true
 }
 
-// promoteInt is the rule for integers: of one sign the larger; of both signs the signed
-// type that fits both, or int64 (lossy) when none does.
+// promoteInt is the rule for integers: the larger of two with the same sign; for different signs the smallest signed
+// type that fits both, or int64 (lossy) if none does.
 func promoteInt(a, b *Type) Promotion {
 	size := max(a.Size, b.Size)
 	switch {
@@ -194,8 +192,8 @@ func promoteInt(a, b *Type) Promotion {
 	return Promotion{Type: TInt64, Lossy: true}
 }
 
-// FitsInto reports whether every value of t is a value of to, so that an
-// assignment to a variable declared as to is right.
+// FitsInto reports whether every value of t is a value of to, so that it can be assigned to a variable declared as
+// to.
 func (t *Type) FitsInto(to *Type) bool {
 	if t.Kind == Invalid || to.Kind == Invalid {
 		return true

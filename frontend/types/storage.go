@@ -2,12 +2,12 @@
 
 package types
 
-// Storage is the representation of a value in program memory: a map's key or value, an
-// element of a tuple, a field of an event (docs/layouts.md). Integers take 8 bytes there
-// whatever their size in the language; arrays and structs keep their C layout.
+// Storage is the representation of a value in program memory: a map's key or value, an element of a tuple, a field of
+// an event (docs/layouts.md). Integers take 8 bytes there, whatever their size in the language; arrays and structs
+// keep their C layout.
 type Storage struct {
 	Size, Align int
-	// Offsets are those of a tuple's or record's fields.
+	// Offsets are the offsets of a tuple's or record's fields.
 	Offsets []int
 }
 

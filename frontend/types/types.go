@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package types holds the types of the bpftrace language: their names in the language's own
-// words, the rules of promotion, their sizes for sizeof, and how their values are stored in
-// maps, tuples and events (docs/layouts.md).
+// Package types holds the types of the bpftrace language: their names, the rules of promotion, their sizes for
+// sizeof, and how their values are stored in maps, tuples and events (docs/layouts.md).
 //
-// It depends on no other package of btc. C structs, unions and enums come in through
-// Composite and EnumDef, which frontend/cdef fills, from the target's types or from C text;
-// members are loaded on demand.
+// It depends on no other package of btc. C structs, unions and enums are represented by Composite and EnumDef, which
+// frontend/cdef fills from the target's types or from C text; members are loaded on demand.
 package types
 
 import (
@@ -19,7 +17,7 @@ type Kind uint8
 
 // The kinds.
 const (
-	Invalid    Kind = iota // of an expression that is in error: compatible with everything, reported once
+	Invalid    Kind = iota // type of an erroneous expression: compatible with everything, reported once
 	None                   // no value (void)
 	Int                    // Size 1, 2, 4 or 8; Signed; Flexible
 	Bool                   // 1 byte
@@ -56,16 +54,16 @@ const (
 	Tseries
 )
 
-// Space is the address space that a pointer points into, or that a number comes
-// from: what a cast of it to a pointer means.
+// Space is the address space of a pointer, or of a number, which decides what a cast of the number to a pointer
+// means.
 type Space uint8
 
 // The address spaces.
 const (
-	NoSpace Space = iota // not known: the address itself decides at run time
+	NoSpace Space = iota // not known: decided by the address at run time
 	Kernel
 	User
-	Either // kernel here, user there: decided like NoSpace
+	Either // kernel on one path, user on another: decided like NoSpace
 )
 
 // String is the name in messages.
@@ -96,7 +94,7 @@ type Type struct {
 	Flexible bool
 	Elem     *Type // Pointer, Array
 	Len      int   // Array: elements; 0 for one of unknown length
-	Text     Text  // Array: whether it reads as a string
+	Text     Text  // Array: whether it is read as a string
 	Space    Space // see HasSpace
 	Fields   []Field
 	Comp     *Composite
@@ -108,23 +106,21 @@ type Type struct {
 	FormatFrom string
 	Clock      int // Timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
 
-	// Of a Tuple or Record, computed when it is made: a walk of nested ones takes exponential
-	// time.
+	// Tuple, Record: computed when the type is made, because walking nested ones can take exponential time.
 	align, parts int
 	store        Storage
 }
 
-// Text says how to read a char array of a C struct.
+// Text is how a char array of a C struct is read.
 type Text uint8
 
-// The strings.
+// The values of Text.
 const (
 	NoText Text = iota // an array
-	// KernelText is an array of bytes of the kernel's or a program's types: a string
-	// of that capacity, so that one without NUL counts as cut off.
+	// KernelText is an array of bytes of the kernel's or a program's types: a string of that capacity; one without a
+	// NUL counts as truncated.
 	KernelText
-	// ScriptText is a char array of C text in the script: a string with room for a NUL
-	// besides.
+	// ScriptText is a char array in a C definition of the script: a string with room for an additional NUL.
 	ScriptText
 )
 
@@ -134,7 +130,7 @@ type Field struct {
 	Type *Type
 }
 
-// EnumDef is a C enum. Two Enum types are the same when their definitions are.
+// EnumDef is a C enum. Two Enum types are the same if their definitions are.
 type EnumDef struct {
 	Tag string // "" for an anonymous enum
 	// CORE is the name for enumerator relocations ("enum tcp_state"), "" when the
@@ -173,18 +169,17 @@ func (e *EnumDef) Find(name string) (EnumValue, bool) {
 type Composite struct {
 	Tag   string // "" for an anonymous one
 	Union bool
-	// CORE is the name for field relocations: "struct sock", or the bare name of
-	// a typedef of an anonymous struct; "" when the layout is fixed (defined by
-	// the script) or when nothing names the type.
+	// CORE is the name for field relocations: "struct sock", or the bare name of a typedef of an anonymous struct; ""
+	// if the layout is fixed (defined by the script) or the type has no name.
 	CORE string
-	// Forward is set for a type that is declared only: it has no members and no size.
+	// Forward is set for a type that is only declared: it has no members and no size.
 	Forward bool
 	Size    int // bytes
-	// Align is in bytes; 0 when AlignOf must be asked.
+	// Align is in bytes; 0 if AlignOf must be called.
 	Align   int
 	AlignOf func() int
 	Load    func() []Member
-	// Lookup finds one member as Find does without loading all; it may be nil.
+	// Lookup finds one member like Find, without loading all; it may be nil.
 	Lookup func(name string) (Member, bool)
 
 	members []Member
@@ -196,8 +191,8 @@ type Composite struct {
 type Member struct {
 	Name string // "" for an anonymous struct or union
 	Type *Type
-	// Off is in bytes from the start of the composite; of a bitfield that of the
-	// storage unit (Type.Size bytes) that holds its first bit.
+	// Off is the offset in bytes from the start of the composite; for a bitfield, the offset of the storage unit
+	// (Type.Size bytes) that contains its first bit.
 	Off int
 	// BitOff and BitSize place a bitfield in its storage unit, counted from the
 	// least significant bit. BitSize is 0 for other members.
@@ -289,8 +284,8 @@ func (c *Composite) Word() string {
 	return "struct"
 }
 
-// IsScalar reports whether a value of the type is one integer of at most 8
-// bytes to the compiler: an i64 in IR. All other values live in memory.
+// IsScalar reports whether the compiler treats a value of the type as one integer of at most 8 bytes: an i64 in IR.
+// All other values are in memory.
 func (t *Type) IsScalar() bool {
 	switch t.Kind {
 	case Int, Bool, Enum, Pointer, Ksym, Timestamp, Username, CgroupPath, Probe, Kstack:
@@ -302,7 +297,7 @@ func (t *Type) IsScalar() bool {
 // IsInteger reports whether arithmetic treats the type as a number: Int, Bool or Enum.
 func (t *Type) IsInteger() bool { return t.Kind == Int || t.Kind == Bool || t.Kind == Enum }
 
-// IsAgg reports whether t is an aggregation, the type of values of a map only.
+// IsAgg reports whether t is an aggregation, which only a map's values can be.
 func (t *Type) IsAgg() bool { return t.Kind >= Count && t.Kind <= Tseries }
 
 // IsReadable reports whether an aggregation can be read as a number.
@@ -325,7 +320,7 @@ var kindNames = [...]string{
 	Hist: "hist_t", Lhist: "lhist_t", Tseries: "tseries_t",
 }
 
-// String is the type in bpftrace's words: "int64", "string[5]",
+// String is the type in bpftrace's notation: "int64", "string[5]",
 // "(int64,string[5])", "struct foo *".
 func (t *Type) String() string {
 	if t == nil {

@@ -80,9 +80,11 @@ type Location struct {
 type Program struct {
 	Name    string `json:"name"`    // the ELF symbol
 	Section string `json:"section"` // the ELF section
-	Kind    string `json:"kind"`    // kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval, software, hardware, watchpoint, iter, begin, end, self, test, bench
-	Attach  Attach `json:"attach"`
-	Clause  int    `json:"clause"` // number of the clause in the script, from 0
+	// kprobe, kretprobe, uprobe, uretprobe, usdt, tracepoint, rawtracepoint, fentry, fexit, profile, interval,
+	// software, hardware, watchpoint, iter, begin, end, self, test, bench
+	Kind   string `json:"kind"`
+	Attach Attach `json:"attach"`
+	Clause int    `json:"clause"` // number of the clause in the script, from 0
 	// FirstID is the result of OpAttachID for the first match; a program
 	// with UsesID is cloned for each match, with IDs from FirstID for the first
 	// and fresh ones (from NextID up) for the others.
@@ -269,8 +271,9 @@ type Map struct {
 
 // Event is a kind of ring-buffer record. A record starts with {u32 id, u32 length}.
 type Event struct {
-	ID     int    `json:"id"`
-	Kind   string `json:"kind"` // printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc, unwatch, skboutput
+	ID int `json:"id"`
+	// printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc, unwatch, skboutput
+	Kind   string `json:"kind"`
 	Format string `json:"format,omitempty"`
 	// FormatBytes is the format if it is not valid UTF-8, which JSON cannot
 	// hold; Format is then empty in the file. Parse puts it into Format.
@@ -351,7 +354,8 @@ type PerCPUCache struct {
 
 // Global is a constant that the loader sets from the host before loading
 // (Section .rodata), or run-time data (.bss, .data). Known names: start_ns (boot clock
-// in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and pidns_ino (0: the loader is in the initial PID
+// in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and
+// pidns_ino (0: the loader is in the initial PID
 // namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss), asleep
 // (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it polls; .data).
 type Global struct {

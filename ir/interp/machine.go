@@ -89,7 +89,8 @@ type Machine struct {
 // Maps that have no BPF form yet get that of docs/layouts.md.
 func New(m *ir.Module) *Machine {
 	k := &Machine{Module: m, maps: map[string]*bpfMap{}, globals: map[string]uint64{}, seen: map[uint32]bool{},
-		stacks: map[string]map[string]uint64{}, rand: 0x9e3779b97f4a7c15, arch: arch.All()[0], ops: opTable(), helpers: helperTable()}
+		stacks: map[string]map[string]uint64{}, rand: 0x9e3779b97f4a7c15, arch: arch.All()[0], ops: opTable(),
+		helpers: helperTable()}
 	if m.Target != nil {
 		k.arch = m.Target.Arch()
 	}

@@ -13,8 +13,8 @@ type walk struct {
 	cut  bool  // the trip count exceeds the limit
 }
 
-// maxTurns is BPF_MAX_LOOPS.
-const maxTurns = 1 << 23
+// maxLoops is BPF_MAX_LOOPS.
+const maxLoops = 1 << 23
 
 func walkOps() map[ir.Op]opFunc {
 	return map[ir.Op]opFunc{
@@ -24,7 +24,7 @@ func walkOps() map[ir.Op]opFunc {
 		},
 		ir.OpRangeIter: func(fr *frame, v *ir.Value) int64 {
 			n := uint64(fr.arg(v, 0))
-			fr.walks = append(fr.walks, &walk{last: int64(min(n, maxTurns)), cut: n > maxTurns})
+			fr.walks = append(fr.walks, &walk{last: int64(min(n, maxLoops)), cut: n > maxLoops})
 			return int64(len(fr.walks) - 1)
 		},
 		ir.OpRangeNext: func(fr *frame, v *ir.Value) int64 {

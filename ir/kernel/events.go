@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"btc/internal/spell"
@@ -64,6 +65,54 @@ type Function struct {
 	Traceable bool   // in available_filter_functions
 	Kfunc     bool   // BPF programs may call it
 	Proto     *Type  // Kind Func; nil when BTF does not describe it
+}
+
+// The record that programs of system call tracepoints read is not the one of the format file: the
+// kernel fills a struct syscall_tp_t for them (perf_call_bpf_enter and perf_call_bpf_exit in
+// kernel/trace/trace_syscalls.c), which BTF has twice, with the arguments and with the result. Its
+// first member is 8 bytes before 6.7, whatever the length of struct trace_entry, and a struct
+// trace_entry since. What is after "___" is not a part of a type's name for loaders.
+const (
+	SyscallEnter = "syscall_tp_t___enter"
+	SyscallExit  = "syscall_tp_t___exit"
+
+	// RecordNrMember is the number's member. It has 4 bytes since 6.7 and 8 before; all
+	// architectures are little-endian.
+	RecordNrMember = "syscall_nr"
+
+	// Offsets with a struct trace_entry of 8 bytes: of the number, and of the arguments of 8 bytes each
+	// or the result.
+	RecordNr   = 8
+	RecordArgs = 16
+
+	// MaxSyscallArgs is how many arguments the record has.
+	MaxSyscallArgs = 6
+)
+
+// syscallRecord makes the struct of a record of system calls, with the members that programs read.
+func (t *Target) syscallRecord(name string) (*Type, bool) {
+	size := map[string]int{SyscallEnter: RecordArgs + 8*MaxSyscallArgs, SyscallExit: RecordArgs + 8}[name]
+	return &Type{Kind: Struct, Name: name, Size: size, t: t}, size > 0
+}
+
+// recordMember is a member of syscallRecord's struct.
+func (typ *Type) recordMember(name string) (Field, bool) {
+	var text string
+	off := RecordArgs
+	switch {
+	case typ.t == nil || typ.Kind != Struct || typ.Name != SyscallEnter && typ.Name != SyscallExit:
+	case name == RecordNrMember:
+		text, off = "unsigned int", RecordNr
+	case name == "args" && typ.Name == SyscallEnter:
+		text = "unsigned long[" + strconv.Itoa(MaxSyscallArgs) + "]"
+	case name == "ret" && typ.Name == SyscallExit:
+		text = "unsigned long"
+	}
+	if text == "" {
+		return Field{}, false
+	}
+	t, ok := typ.t.ParseType(text)
+	return Field{Name: name, Type: t, Offset: off}, ok
 }
 
 const (
@@ -133,13 +182,13 @@ func (t *Target) eventRecord(category, event string) (targetfile.Event, bool) {
 	return rec, ok
 }
 
-func (t *Target) syscallRecord(name string) (targetfile.Syscall, bool) {
+func (t *Target) syscallInfo(name string) (targetfile.Syscall, bool) {
 	t.mu.Lock()
 	rec, ok, err := t.file.Syscall(name)
 	t.fail(err)
 	t.mu.Unlock()
 	if !ok && t.probes != nil {
-		return t.probes.syscallRecord(name)
+		return t.probes.syscallInfo(name)
 	}
 	return rec, ok
 }
@@ -158,7 +207,7 @@ func (t *Target) syscallEvent(event string) (*TraceEvent, bool) {
 			return nil, false
 		}
 	}
-	rec, ok := t.syscallRecord(name)
+	rec, ok := t.syscallInfo(name)
 	if !ok || !enter && !rec.Exit {
 		return nil, false
 	}
@@ -166,7 +215,7 @@ func (t *Target) syscallEvent(event string) (*TraceEvent, bool) {
 	nr := TraceField{
 		Name:   "__syscall_nr",
 		CType:  "int",
-		Offset: 8,
+		Offset: RecordNr,
 		Size:   4,
 		Signed: true,
 		Member: "nr",
@@ -176,7 +225,7 @@ func (t *Target) syscallEvent(event string) (*TraceEvent, bool) {
 	if !enter {
 		ev.Fields = []TraceField{
 			nr,
-			{Name: "ret", CType: "long", Offset: 16, Size: 8, Signed: true, Member: "ret", t: t, event: ev},
+			{Name: "ret", CType: "long", Offset: RecordArgs, Size: 8, Signed: true, Member: "ret", t: t, event: ev},
 		}
 		return ev, true
 	}
@@ -189,7 +238,7 @@ func (t *Target) syscallArgs(rec targetfile.Syscall, ev *TraceEvent) []TraceFiel
 	var all []TraceField
 	for i, a := range rec.Args {
 		all = append(all, TraceField{
-			Name: a.Name, CType: a.CType, Offset: 16 + 8*i, Size: 8, Member: "args",
+			Name: a.Name, CType: a.CType, Offset: RecordArgs + 8*i, Size: 8, Member: "args",
 			User: strings.Contains(a.CType, "*"), t: t, event: ev,
 		})
 	}

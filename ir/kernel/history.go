@@ -307,6 +307,9 @@ func (typ *Type) otherMember(name string) (Field, bool) {
 	if f, ok := typ.memberOnOthers(name); ok {
 		return f, true
 	}
+	if f, ok := typ.recordMember(name); ok {
+		return f, true
+	}
 	if typ.t == nil || !strings.HasPrefix(typ.Name, classPrefix) || !strings.HasPrefix(name, dataLocPrefix) {
 		return Field{}, false
 	}

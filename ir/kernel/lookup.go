@@ -13,7 +13,8 @@ import (
 
 // Struct finds the struct of a tag. If the kernel has several different ones of the name,
 // it returns the one with the most references from other types; Structs has all. It also
-// knows records of tracepoints that other kernels have under another name (history.go).
+// knows records of tracepoints that other kernels have under another name (history.go), and those
+// that programs of system call tracepoints get.
 func (t *Target) Struct(name string) (*Type, bool) {
 	if typ, ok := t.first(targetfile.Struct, name); ok {
 		return typ, true
@@ -21,7 +22,10 @@ func (t *Target) Struct(name string) (*Type, bool) {
 	if typ, ok := t.otherStruct(name); ok {
 		return typ, true
 	}
-	return t.structOnOthers(name)
+	if typ, ok := t.structOnOthers(name); ok {
+		return typ, true
+	}
+	return t.syscallRecord(name)
 }
 
 // Union finds the union of a tag; see Struct.

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
@@ -167,6 +168,48 @@ func replaced(types *btf.Spec, changed map[*btf.Struct]*btf.Struct) (*btf.Spec, 
 	return b.Spec()
 }
 
+// SyscallRecord is the struct that programs of system call tracepoints read, by the name that the
+// kernel's types have for it. Kernels have two of that name, of entries and of exits.
+const SyscallRecord = "syscall_tp_t"
+
+// RelocatesRecord reports whether a program has relocations of its system call's record. Programs
+// that do not read it have none, nor have those of older objects.
+func RelocatesRecord(m *manifest.Manifest, program string, insns asm.Instructions) bool {
+	return eachRecordRelocation(m, program, insns, func(*asm.Instruction) {})
+}
+
+// FixRecord removes the relocations of a system call's record: the program then reads the offsets
+// of mainline kernels, which checkSyscallRecords expects and the record that the loader itself makes
+// (rewrite.Syscalls) has. It reports whether there were any.
+func FixRecord(m *manifest.Manifest, program string, insns asm.Instructions) bool {
+	return eachRecordRelocation(m, program, insns, func(i *asm.Instruction) {
+		*i = btf.WithCORERelocationMetadata(*i, nil)
+	})
+}
+
+func eachRecordRelocation(
+	m *manifest.Manifest,
+	program string,
+	insns asm.Instructions,
+	do func(*asm.Instruction),
+) bool {
+	reads := map[int]bool{}
+	for i := range m.Fields {
+		if u := &m.Fields[i]; u.Program == program && strings.HasPrefix(u.Type, "struct "+SyscallRecord+"___") {
+			reads[u.Insn] = true
+		}
+	}
+	found, raw := false, 0
+	for i := range insns {
+		if reads[raw] && btf.CORERelocationMetadata(&insns[i]) != nil {
+			found = true
+			do(&insns[i])
+		}
+		raw += int(insns[i].Size()) / asm.InstructionSize
+	}
+	return found
+}
+
 // Expected offsets in the records of system calls: the number (4 bytes) and the first
 // argument or the return value.
 const (
@@ -174,8 +217,8 @@ const (
 	syscallArgOffset = 16
 )
 
-// checkSyscallRecords refuses a program of system call tracepoints where their
-// records differ from what it reads. Kernels with a longer common part (real-time
+// checkSyscallRecords refuses a program of system call tracepoints without relocations where
+// the records in the format files differ from what it reads. Kernels with a longer common part (real-time
 // ones, RHEL 9) have the number at byte 12 in the format file and some elsewhere
 // in the record; a program that does not read it works there, too. Objects that do not say what they
 // read (Program.Code) may read it.
@@ -279,6 +322,7 @@ func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 func Tracepoint(
 	m *manifest.Manifest,
 	p *manifest.Program,
+	insns asm.Instructions,
 	events []Event,
 	types *btf.Spec,
 	read formatOf,
@@ -286,8 +330,10 @@ func Tracepoint(
 	if p.Kind != probe.Tracepoint {
 		return types, nil
 	}
-	if err := checkSyscallRecords(m, p, events, read); err != nil {
-		return nil, err
+	if !RelocatesRecord(m, p.Name, insns) {
+		if err := checkSyscallRecords(m, p, events, read); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkRecord(m, p, events, read); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
@@ -198,6 +199,35 @@ func TestSyscallRecords(t *testing.T) {
 		err := checkSyscallRecords(m, &p, points("syscalls:sys_enter_x"), events(t, map[string]string{"syscalls:sys_enter_x": c.format}))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// A program whose accesses are relocated needs no comparison; one without relocations, as in older
+// objects or after FixRecord, does.
+func TestRelocatedSyscallRecord(t *testing.T) {
+	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Insn: 2, Type: "struct " + SyscallRecord + "___enter", Path: "args[0]"}}}
+	load := asm.LoadMem(asm.R0, asm.R1, 16, asm.DWord)
+	relocated := btf.WithCORERelocationMetadata(load, &btf.CORERelocation{})
+	const moved = longer + "\tfield:int __syscall_nr;\toffset:16;\tsize:4;\tsigned:1;\n\tfield:int fd;\toffset:24;\tsize:8;\tsigned:0;\n"
+	read := events(t, map[string]string{"syscalls:sys_enter_x": moved})
+	for _, c := range []struct {
+		name  string
+		insns asm.Instructions
+		ok    bool
+	}{
+		{"relocated", asm.Instructions{asm.LoadImm(asm.R2, 1, asm.DWord), relocated}, true},
+		{"not relocated", asm.Instructions{asm.LoadImm(asm.R2, 1, asm.DWord), load}, false},
+		{"another instruction", asm.Instructions{relocated, asm.LoadImm(asm.R2, 1, asm.DWord)}, false},
+	} {
+		if _, err := Tracepoint(m, program, c.insns, points("syscalls:sys_enter_x"), nil, read); (err == nil) != c.ok {
+			t.Errorf("%s: have %v", c.name, err)
+		}
+		if fixed := FixRecord(m, "p", c.insns); fixed != c.ok {
+			t.Errorf("%s: fixed: %v", c.name, fixed)
+		}
+		if _, err := Tracepoint(m, program, c.insns, points("syscalls:sys_enter_x"), nil, read); err == nil {
+			t.Errorf("%s: accepted after the relocations are gone", c.name)
 		}
 	}
 }

@@ -40,7 +40,8 @@ func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *
 			continue
 		case use.Kind == byteSize && was.bits == 64 && here.signed: // no sign is extended
 		case use.Kind == byteSize && strings.HasSuffix(use.Path, "]") && was.signed != here.signed:
-		case use.Kind == byteSize || was.signed == here.signed || use.Compared || was.signed && rewrite.UnsignedShift(insns, use.Insn):
+		case use.Kind == byteSize || was.signed == here.signed || use.Compared ||
+			was.signed && rewrite.UnsignedShift(insns, use.Insn):
 			continue
 		}
 		return &report.Error{

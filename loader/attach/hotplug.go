@@ -103,9 +103,12 @@ func NewHotplug(links []io.Closer, online []int) *Hotplug {
 	}
 	// Without the messages, a CPU that is away for less than the time between two checks
 	// is not noticed.
-	if sock, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT); err == nil {
-		addr := unix.RawSockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1} // unix.Bind is for all kinds
-		if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(sock), uintptr(unsafe.Pointer(&addr)), unix.SizeofSockaddrNetlink); errno == 0 {
+	kind := unix.SOCK_RAW | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	if sock, err := unix.Socket(unix.AF_NETLINK, kind, unix.NETLINK_KOBJECT_UEVENT); err == nil {
+		// Not unix.Bind, which links the code for all address families.
+		addr := unix.RawSockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1}
+		at := uintptr(unsafe.Pointer(&addr))
+		if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(sock), at, unix.SizeofSockaddrNetlink); errno == 0 {
 			h.sock = sock
 		} else {
 			unix.Close(sock)

@@ -265,7 +265,8 @@ func bisect[T any](list []T, use func([]T) error, refused func(T)) error {
 	switch {
 	case err == nil:
 		return nil
-	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EADDRNOTAVAIL):
+	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) &&
+		!errors.Is(err, unix.EADDRNOTAVAIL):
 		return err
 	case len(list) == 1:
 		refused(list[0])

@@ -211,7 +211,14 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 	if err != nil {
 		return attach.Programs{}, err
 	}
-	types, err := adapt.Tracepoint(p.object.Manifest, plan.Prog, events(plan), p.types, hostinfo.Tracepoint)
+	types, err := adapt.Tracepoint(
+		p.object.Manifest,
+		plan.Prog,
+		spec.Instructions,
+		events(plan),
+		p.types,
+		hostinfo.Tracepoint,
+	)
 	if err != nil {
 		return attach.Programs{}, err
 	}
@@ -349,6 +356,7 @@ func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 	}
 	defer table.Close() // the program holds a reference
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
+	adapt.FixRecord(p.object.Manifest, plan.Prog.Name, spec.Instructions)
 	d := rewrite.Syscalls{Regs: p.sharer.regs, Compat: p.sharer.compat, Table: table.FD()}
 	if err := d.Program(spec, plan.Prog, plan.Direction); err != nil {
 		return nil, err
@@ -403,7 +411,9 @@ func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 }
 
 func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
-	if err := adapt.Signs(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, append([]*btf.Spec{types}, p.moduleTypes...)...); err != nil {
+	host := append([]*btf.Spec{types}, p.moduleTypes...)
+	err := adapt.Signs(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, host...)
+	if err != nil {
 		return nil, err
 	}
 	return p.loadFitted(mp, spec, types)

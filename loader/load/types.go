@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
+	"btc/loader/adapt"
 	"btc/loader/hostinfo"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
@@ -29,6 +31,9 @@ func (p *programs) findKernelTypes() error {
 	}
 	path, err := p.typesFile()
 	if err != nil {
+		if p.opts.BTF == "" && p.fixRecords() {
+			return p.findKernelTypes()
+		}
 		return p.noTypes(path, err)
 	}
 	blob, missing, err := kerneltypes.Subset(path, names)
@@ -41,10 +46,25 @@ func (p *programs) findKernelTypes() error {
 	if err != nil {
 		return p.noTypes(path, err)
 	}
+	if i := slices.Index(missing, adapt.SyscallRecord); i >= 0 {
+		p.fixRecords()
+		missing = slices.Delete(missing, i, i+1)
+	}
 	if len(missing) > 0 && path == kerneltypes.Path {
 		return p.findModuleTypes(missing)
 	}
 	return nil
+}
+
+// fixRecords has programs read the records of system calls at fixed offsets, where the kernel's
+// types do not describe them; adapt.Tracepoint then compares with the format files. It reports
+// whether any program read them otherwise before.
+func (p *programs) fixRecords() bool {
+	found := false
+	for name, s := range p.object.Spec.Programs {
+		found = adapt.FixRecord(p.object.Manifest, name, s.Instructions) || found
+	}
+	return found
 }
 
 // findModuleTypes adds the types of the modules that have one of the names.

@@ -248,7 +248,8 @@ func merge(m *manifest.Map, a, b render.Element) render.Element {
 		if m.Shape == "tseries" {
 			a.Points = []render.Point{{Set: true, Value: sum}}
 		} else {
-			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)] // little-endian, like all supported hosts
+			// little-endian, like all supported hosts
+			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)]
 		}
 	case "hist", "lhist":
 		n := max(len(a.Buckets), len(b.Buckets))

@@ -69,12 +69,16 @@ var helperUse = map[asm.BuiltinFunc]struct {
 // them with the compiler's table of helpers.
 var safe = []asm.BuiltinFunc{
 	asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem, asm.FnMapLookupPercpuElem, asm.FnForEachMapElem,
-	asm.FnProbeRead, asm.FnProbeReadStr, asm.FnProbeReadUser, asm.FnProbeReadKernel, asm.FnProbeReadUserStr, asm.FnProbeReadKernelStr, asm.FnCopyFromUser,
+	asm.FnProbeRead, asm.FnProbeReadStr, asm.FnProbeReadUser, asm.FnProbeReadKernel, asm.FnProbeReadUserStr,
+	asm.FnProbeReadKernelStr, asm.FnCopyFromUser,
 	asm.FnKtimeGetNs, asm.FnKtimeGetBootNs, asm.FnKtimeGetTaiNs, asm.FnJiffies64, asm.FnGetPrandomU32,
-	asm.FnGetSmpProcessorId, asm.FnGetNumaNodeId, asm.FnGetCurrentPidTgid, asm.FnGetNsCurrentPidTgid, asm.FnGetCurrentUidGid, asm.FnGetCurrentComm,
-	asm.FnGetCurrentTask, asm.FnGetCurrentTaskBtf, asm.FnGetCurrentCgroupId, asm.FnGetCurrentAncestorCgroupId, asm.FnGetSocketCookie,
+	asm.FnGetSmpProcessorId, asm.FnGetNumaNodeId, asm.FnGetCurrentPidTgid, asm.FnGetNsCurrentPidTgid,
+	asm.FnGetCurrentUidGid, asm.FnGetCurrentComm,
+	asm.FnGetCurrentTask, asm.FnGetCurrentTaskBtf, asm.FnGetCurrentCgroupId, asm.FnGetCurrentAncestorCgroupId,
+	asm.FnGetSocketCookie,
 	asm.FnGetStackid, asm.FnGetStack, asm.FnGetFuncIp, asm.FnGetAttachCookie, asm.FnDPath,
-	asm.FnPerfEventOutput, asm.FnSkbOutput, asm.FnRingbufOutput, asm.FnRingbufReserve, asm.FnRingbufSubmit, asm.FnRingbufDiscard, asm.FnRingbufQuery,
+	asm.FnPerfEventOutput, asm.FnSkbOutput, asm.FnRingbufOutput, asm.FnRingbufReserve, asm.FnRingbufSubmit,
+	asm.FnRingbufDiscard, asm.FnRingbufQuery,
 	asm.FnSeqPrintf, asm.FnSeqWrite, asm.FnTracePrintk, asm.FnSnprintf, asm.FnStrncmp, asm.FnLoop,
 }
 

@@ -148,7 +148,8 @@ func (c *code) decide(i int, yes bool) bool {
 	}
 	test, branch := &c.insns[i], &c.insns[i+1]
 	if btf.CORERelocationMetadata(test) == nil || test.OpCode.ALUOp() != asm.Mov ||
-		branch.OpCode.Class() != asm.JumpClass || branch.OpCode.Source() != asm.ImmSource || branch.Dst != test.Dst || branch.Constant != 0 {
+		branch.OpCode.Class() != asm.JumpClass || branch.OpCode.Source() != asm.ImmSource ||
+		branch.Dst != test.Dst || branch.Constant != 0 {
 		return false
 	}
 	switch branch.OpCode.JumpOp() {

@@ -116,7 +116,8 @@ func (r *Reader) openPoll() error {
 		}
 		// Edge-triggered: only a wake-up ends a wait, not records without one, and the event and
 		// the timer need not be read.
-		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}); err != nil {
+		edge := &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
+		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, edge); err != nil {
 			return os.NewSyscallError("epoll_ctl", err)
 		}
 	}
@@ -143,7 +144,8 @@ func (r *Reader) woken() bool {
 // setTimer makes the timer end a wait.
 func (r *Reader) setTimer(d time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))}
-	if _, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(r.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); errno != 0 {
+	at := uintptr(unsafe.Pointer(&spec))
+	if _, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(r.timer), 0, at, 0, 0, 0); errno != 0 {
 		return os.NewSyscallError("timerfd_settime", errno)
 	}
 	return nil

@@ -116,8 +116,8 @@ func words(command string) ([]string, error) {
 	return all, nil
 }
 
-// startChild starts the process that waits to become the command. stub is its program; without it, or where it cannot be run, this one
-// if own is set.
+// startChild starts the process that waits to become the command. It runs the program stub;
+// without one, or if it cannot be run, it runs this program if own is set.
 func startChild(command string, stub *os.File, own bool) (*child, error) {
 	args, err := words(command)
 	if err != nil {

@@ -71,7 +71,8 @@ func dropPrivileges() error {
 		syscall.Setresgid(nobody, nobody, nobody)
 		syscall.Setresuid(nobody, nobody, nobody) // fails where a user namespace has no such user
 	}
-	if err := allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHead)), uintptr(unsafe.Pointer(&noCaps)), 0); err != nil {
+	err := allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHead)), uintptr(unsafe.Pointer(&noCaps)), 0)
+	if err != nil {
 		return err
 	}
 	if err := prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {

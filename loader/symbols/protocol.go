@@ -83,7 +83,9 @@ func (r *reply) write(w io.Writer) error {
 			b[0] |= bit
 		}
 	}
-	for i, v := range []uint32{r.sum, uint32(len(r.entries)), uint32(len(r.names)), uint32(len(r.text)), uint32(len(r.link))} {
+	for i, v := range []uint32{
+		r.sum, uint32(len(r.entries)), uint32(len(r.names)), uint32(len(r.text)), uint32(len(r.link)),
+	} {
 		binary.NativeEndian.PutUint32(b[4+4*i:], v)
 	}
 	binary.NativeEndian.PutUint64(b[24:], r.off)

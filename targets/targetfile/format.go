@@ -16,11 +16,12 @@
 //	           own, or a u32 CRC-32C of the content and a DEFLATE stream
 //
 // Integers in the header are little endian; everywhere else they are varints
-// (encoding/binary). A table is a sorted list of entries, cut into blocks of
-// some kilobytes; its index, a chunk too, holds each block's first key and
-// place. The dictionary, a chunk too, is text that its blocks were packed with
-// (DEFLATE only): it makes small blocks nearly as small as one large one. Two kinds exist: named tables (key is a string, prefix-compressed
-// against the entry before it) and the table of types (key is the position).
+// (encoding/binary). A table is a sorted list of entries, split into blocks of
+// some kilobytes; its index, also a chunk, contains the first key and the offset of each
+// block. The dictionary, also a chunk, is the preset dictionary with which the blocks were
+// compressed (DEFLATE only): with it, small blocks compress nearly as well as one large
+// block. Two kinds exist: named tables (the key is a string, prefix-compressed against the
+// entry before it) and the table of types (the key is the position).
 //
 // # Hostile input
 //

@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"backend/regalloc": {"ir", "ir/kernel", "backend/mach", "backend/isel"},
 	"backend/emit":     {"ir", "ir/kernel", "backend/mach", "backend/isel", "backend/regalloc"},
 	"backend/obj":      {"ir", "ir/kernel", "backend/emit"},
-	"backend/manifest": {"ir", "backend/emit", "internal/manifest"},
+	"backend/manifest": {"ir", "ir/kernel", "backend/emit", "internal/manifest"},
 
 	"internal/safefile": {},
 	"internal/color":    {"internal/option"},

@@ -3,9 +3,9 @@
 # getkernels.sh [DIR] [NAME...]: fetches the Debian kernels to test on.
 #
 # DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid (x86_64),
-# 6.1-arm64 sid-arm64 (and 6.12-riscv64, sid-riscv64, 6.12-arm64, 6.12-full,
-# 6.12-full-arm64 when they are asked for by name: full is the kernel for real machines,
-# with all drivers; riscv64 has no other),
+# 6.1-arm64 sid-arm64 (and 6.12-riscv64, sid-riscv64, 6.12-arm64, 6.1-rt, 6.12-rt,
+# 6.12-full, 6.12-full-arm64 when they are asked for by name: rt is the kernel with
+# PREEMPT_RT; full is the kernel for real machines, with all drivers; riscv64 has no other),
 #   NAME/vmlinux       the unpacked kernel; on other architectures than x86_64 NAME/Image
 #   NAME/vmlinux.btf   its type information, as /sys/kernel/btf/vmlinux
 #   NAME/config        its configuration
@@ -29,11 +29,13 @@ names=${*:-5.10 6.1 6.12 sid 6.1-arm64 sid-arm64}
 
 # name -> suite, and the pattern of its cloud kernel packages (ARCH is Debian's
 # name of the architecture); the newest match wins.
-declare -A suite=([6.12-full]=trixie [5.10]=bullseye [6.1]=bookworm [6.12]=trixie [sid]=sid)
+declare -A suite=([6.12-full]=trixie [6.12-rt]=trixie [6.1-rt]=bookworm [5.10]=bullseye [6.1]=bookworm [6.12]=trixie [sid]=sid)
 declare -A pattern=(
 	[5.10]='^linux-image-5\.10\.0-[0-9]+-cloud-ARCH-unsigned$'
 	[6.1]='^linux-image-6\.1\.0-[0-9]+-cloud-ARCH-unsigned$'
 	[6.12]='^linux-image-6\.12\.[0-9]+\+deb13-cloud-ARCH-unsigned$'
+	[6.1-rt]='^linux-image-6\.1\.0-[0-9]+-rt-ARCH-unsigned$'
+	[6.12-rt]='^linux-image-6\.12\.[0-9]+\+deb13-rt-ARCH-unsigned$'
 	[6.12-full]='^linux-image-6\.12\.[0-9]+\+deb13-ARCH-unsigned$'
 	[sid]='^linux-(binary-unsigned-[0-9.]+\+deb[0-9]+-cloud-ARCH|image-[0-9.]+\+deb[0-9]+-cloud-ARCH-unsigned)$'
 	[6.12-riscv64]='^linux-image-6\.12\.[0-9]+\+deb13-riscv64$'

@@ -6,6 +6,7 @@
 //
 //	go test ./tests/kernels                              all kernels, all cases
 //	go test ./tests/kernels -kernel sid -case latency    one kernel; -kernel '.*arm64' two
+//	go test ./tests/kernels -kernel 6.1-rt               a real-time kernel, which is left out without -kernel
 //	go test ./tests/kernels -kernel sid-riscv64          the core on riscv64, which is left out without -kernel or -slow
 //	go test ./tests/kernels -oracle -kernel 6.12         the same with bpftrace
 package kernels
@@ -31,7 +32,7 @@ var (
 )
 
 // names are the kernels, as getkernels.sh calls them.
-var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64", "6.12-riscv64", "sid-riscv64"}
+var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64", "6.12-riscv64", "sid-riscv64", "6.1-rt", "6.12-rt"}
 
 func TestKernels(t *testing.T) {
 	if testing.Short() {
@@ -89,7 +90,8 @@ func images(t *testing.T) map[string]string {
 	}
 	found := map[string]string{}
 	for _, name := range names {
-		if !wanted.MatchString(name) || strings.HasSuffix(name, "-riscv64") && *kernel == "" && !*slow {
+		if !wanted.MatchString(name) || strings.HasSuffix(name, "-rt") && *kernel == "" ||
+			strings.HasSuffix(name, "-riscv64") && *kernel == "" && !*slow {
 			continue
 		}
 		image, err := vm.FindImage(dir, name)

@@ -26,6 +26,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // cases are scripts, and what a loader finds after the workload (command work): lines of maps that
@@ -87,6 +88,16 @@ var cases = []testCase{
 		"4800 in stacks",
 	},
 	{
+		"arguments",
+		`tracepoint:syscalls:sys_enter_openat /comm == "loaderwork" && args.flags == 0x80100/ { @[str(args.filename, 64), args.flags, args.__syscall_nr] = count(); }`,
+		"AT_[{filename: /proc/version/absent, flags: 524544, __syscall_nr: OPENAT}] = {count: 12}",
+	},
+	{
+		"results",
+		`tracepoint:syscalls:sys_exit_openat /comm == "loaderwork" && args.ret == -20/ { @[args.ret, args.__syscall_nr] = count(); }`,
+		"AT_[{ret: -20, __syscall_nr: OPENAT}] = {count: 12}",
+	},
+	{
 		"options",
 		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < getopt("below", 6)/ { @ = count(); }`,
 		"AT_[0] = {count: 2400}",
@@ -110,7 +121,8 @@ var loaders = []struct {
 	{"libbpf-bookworm", true, libbpfBookworm, map[string]string{"usdt": ""}},
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
 	{"ebpf_exporter", true, exporter, map[string]string{
-		"min-max": "refused", "printf": "refused", "print-long": "refused", "stacks": "refused", "usdt": ""}},
+		"min-max": "refused", "printf": "refused", "print-long": "refused", "stacks": "refused",
+		"arguments": "refused", "results": "refused", "usdt": ""}},
 	{
 		"bpftool-sid",
 		true,
@@ -211,6 +223,7 @@ func TestLoaders(t *testing.T) {
 					if c.name == "usdt" && !b.probes {
 						t.Skip("skipped: no C compiler for a program with static probes")
 					}
+					want = strings.ReplaceAll(want, "OPENAT", fmt.Sprint(unix.SYS_OPENAT))
 					if d := cmp.Diff(want, l.run(t, b, c.name)); d != "" {
 						t.Errorf("found (-want +got):\n%s", d)
 					}

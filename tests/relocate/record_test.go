@@ -97,8 +97,8 @@ func TestChangedFormat(t *testing.T) {
 			func(f string) string { return exchange(f, "prev_pid", "prev_prio") }, "1"},
 		{"a field that is gone", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == tid); }`,
 			func(f string) string { return strings.ReplaceAll(f, "prev_pid;", "was_pid;") }, "this kernel has no field prev_pid"},
-		{"a longer header of system calls", "syscalls/sys_enter_nanosleep", `tracepoint:syscalls:sys_enter_nanosleep /pid == cpid/ { printf("%d", args.rqtp != 0); }`,
-			func(f string) string { return strings.ReplaceAll(f, "rqtp;\toffset:16;", "rqtp;\toffset:24;") }, "rqtp is 8 bytes at byte 24, not 8 at byte 16"},
+		{"system calls, whose programs read another record", "syscalls/sys_enter_clock_nanosleep", `tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { printf("%d", args.rqtp != 0); }`,
+			func(f string) string { return strings.ReplaceAll(f, "rqtp;\toffset:32;", "rqtp;\toffset:40;") }, "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, err := os.ReadFile(dir + "/events/" + c.event + "/format")

@@ -7,14 +7,17 @@
 // to copy its tracefs (see tests/kernels/getkernels.sh; it leaves the directory
 // build/kernels/6.12-full with vmlinux.btf, modules/*.btf, tracefs.tar and release):
 //
-//	go run ./tools/maketarget make -dir build/kernels/6.12-full -modules LIST -more build/kernels/sid:STRUCTS -o ir/kernel/default_x86_64.target
+//	go run ./tools/maketarget make -dir build/kernels/6.12-full -modules LIST \
+//		-more build/kernels/sid:STRUCTS -o ir/kernel/default_x86_64.target
 //
-//	go run ./tools/maketarget make -dir build/kernels/6.12-full-arm64 -arch aarch64 -modules LIST -more build/kernels/sid-arm64:STRUCTS \
+//	go run ./tools/maketarget make -dir build/kernels/6.12-full-arm64 -arch aarch64 -modules LIST \
+//		-more build/kernels/sid-arm64:STRUCTS \
 //		-over ir/kernel/default_x86_64.target -o ir/kernel/default_aarch64.target
 //
 // with LIST and STRUCTS as tests/kernels/maketargets.sh has them, which runs both.
 //
-//	go run ./tools/maketarget others -dir build/kernels/6.12 -o ir/kernel/other_kernels.txt build/kernels/6.1 build/kernels/5.10 build/kernels/sid
+//	go run ./tools/maketarget others -dir build/kernels/6.12 -o ir/kernel/other_kernels.txt \
+//		build/kernels/6.1 build/kernels/5.10 build/kernels/sid
 //
 // lists the tracepoints and fields that these other kernels have and the first
 // does not. The same inputs give the same bytes.

@@ -164,6 +164,10 @@ func (c *checker) poisoned(p *manifest.Program, insn int, pos manifest.Pos) {
 // relocate does what the loader does before it loads a program. at is the new index of
 // instructions, as for Decide.
 func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int) error {
+	m := c.moved(p.Name, at)
+	if len(c.t.Structs(adapt.SyscallRecord)) == 0 {
+		adapt.FixRecord(m, p.Name, insns)
+	}
 	var relos []*btf.CORERelocation
 	var places []*asm.Instruction
 	for i := range insns {
@@ -181,11 +185,11 @@ func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int
 			return err
 		}
 	}
-	spec, err := adapt.Tracepoint(c.m, p, c.events(p), spec, c.format)
+	spec, err := adapt.Tracepoint(m, p, insns, c.events(p), spec, c.format)
 	if err != nil || len(relos) == 0 {
 		return err
 	}
-	if err := adapt.Signs(c.moved(p.Name, at), p.Name, insns, c.o.Spec.Types, spec); err != nil {
+	if err := adapt.Signs(m, p.Name, insns, c.o.Spec.Types, spec); err != nil {
 		return err
 	}
 	local, err := btf.NewBuilder(nil, nil)

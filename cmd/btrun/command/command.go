@@ -112,7 +112,8 @@ func Run(args []string, s Streams) (exit int) {
 	}
 	var placed *report.Error
 	switch {
-	case errors.As(err, &placed) && placed.Error() == err.Error() && color.Wanted(o.Color, run.IsTerminal(s.Err), os.Getenv):
+	case errors.As(err, &placed) && placed.Error() == err.Error() &&
+		color.Wanted(o.Color, run.IsTerminal(s.Err), os.Getenv):
 		fmt.Fprintln(s.Err, placed.Painted("error", printable))
 	case errors.As(err, &placed): // begins with the script's name
 		fmt.Fprintln(stderr, printable(err.Error()))

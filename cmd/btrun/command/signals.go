@@ -18,8 +18,9 @@ import (
 // the process and then to its group, which holds the process too.
 const impatience = time.Second
 
-// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in good order and
-// a later one end it at once. SIGUSR1 runs self probes, or prints the maps of a script without. The function that it returns ends that.
+// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in an orderly way and
+// a later one end it at once. SIGUSR1 runs self probes, or prints the maps of a script
+// without such probes. release stops catching signals.
 func catchSignals(s *run.Session) (release func()) {
 	signals := make(chan os.Signal, 4)
 	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGUSR1}
