@@ -49,7 +49,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A quantile differs from that of the values by less than a bucket is wide; there is none of no values.
+// A quantile differs from that of the values by less than a bucket is wide; there is not one of no values.
 func TestQuantile(t *testing.T) {
 	var values []int64
 	for i := range int64(1000) {

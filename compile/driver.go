@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compile compiles a script to an object and a manifest: the stages of the compiler
-// in order, each a call of its package. The commands of btc and the tests share it.
+// Package compile compiles a script to an object and a manifest. It calls the stages of the compiler, one package
+// each, in order. The commands of btc and the tests share it.
 package compile
 
 import (
@@ -40,37 +40,33 @@ type Input struct {
 	Optional bool
 	// Verify runs the IR rule check after each pass.
 	Verify bool
-	// Dump, when set, is given the text of each stage, in order. Names are "ast",
-	// "input", those of the passes, "asm", "object" and "manifest".
+	// Dump, if set, is called with the printed form of each stage, in order. Names are "ast", "input", the names of
+	// the passes, "asm", "object" and "manifest".
 	Dump func(stage, text string)
 	// SeriesClock names a map of the script that tseries reads the time from, for
 	// tests; "" for the clock.
 	SeriesClock string
-	// Dirs are directories in which #include looks for headers, Include headers that
-	// are read before the script's own text.
+	// Dirs are the directories that #include searches; Include are headers that are read before the script's own
+	// text.
 	Dirs, Include []string
-	// Files returns debug information of programs, for uprobes that use names from it;
-	// nil: there is none.
+	// Files finds the debug information of programs, for uprobes that use names from it; nil for none.
 	Files *debuginfo.Finder
-	// Confined keeps imports and headers to Dirs; the caller leaves out Files and Environ.
+	// Confined restricts imports and headers to Dirs; the caller must not set Files and Environ.
 	Confined bool
-	// Params are values of $1, $2, ... and Options those of getopt(). They stay
-	// defaults for the loader, except where the code needs them; FixAll makes the
-	// code for all of the former.
+	// Params are the values of $1, $2, ... and Options those of getopt(). They become defaults for the loader, except
+	// where the code needs them; FixAll compiles all of Params into the code.
 	Params  []string
 	Options map[string]string
 	FixAll  bool
-	// HelperErrors makes code that reports each helper that fails.
+	// HelperErrors generates code that reports each failing helper.
 	HelperErrors bool
-	// Environ are environment variables, whose settings (BPFTRACE_MAX_STRLEN=64) count
-	// more than those of the script.
+	// Environ are environment variables, whose settings (BPFTRACE_MAX_STRLEN=64) override those of the script.
 	Environ []string
-	// ProbeFilter leaves out the probes whose attach point it does not match, begin
-	// and end excepted; nil: none.
+	// ProbeFilter, if not nil, drops the probes whose attach point it does not match, except begin and end.
 	ProbeFilter *regexp.Regexp
-	// For is the program whose map format the object gets, one of Formats; "": btrun's own.
+	// For is the program whose map format the object uses, one of Formats; "" for btrun's own.
 	For string
-	// Compiler is the name and version that the manifest carries.
+	// Compiler is the compiler's name and version for the manifest.
 	Compiler string
 
 	fixed *fixed
@@ -84,8 +80,7 @@ type Output struct {
 	Funcs    []*emit.Func
 }
 
-// Compile compiles. Errors and warnings of the script are in the list; the
-// output is nil if it has errors. The list may have warnings otherwise.
+// Compile compiles a script. The list holds its errors and warnings; the output is nil if there are errors.
 func Compile(in Input) (*Output, *diag.List) {
 	diags := &diag.List{}
 	in.fixed = in.newFixed()
@@ -105,14 +100,14 @@ func Compile(in Input) (*Output, *diag.List) {
 	return out, diags
 }
 
-// machineError is an error of making machine code, such as a frame that is too large.
+// machineError is an error from code generation, such as a frame that is too large.
 type machineError struct{ error }
 
 func (e machineError) Unwrap() error { return e.error }
 
-// retryWithSmallerFrame retries with a smaller frame: it compiles again a script whose values need more
-// of a stack frame than the memory objects leave; those move to scratch, which costs a few
-// instructions at each use. nil when that does not help.
+// retryWithSmallerFrame compiles again with a smaller frame for memory objects, if spilled values do not fit in the
+// rest of the stack frame. Objects that no longer fit move to scratch, which costs a few instructions at each use. It
+// returns nil if that does not help.
 func retryWithSmallerFrame(in Input, src *diag.Source, err error) *Output {
 	var machine machineError
 	if !errors.As(err, &machine) {
@@ -152,11 +147,11 @@ func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 	if diags.HasErrors() {
 		return nil
 	}
-	return in.serveAll(others, info, src, diags)
+	return in.supportAll(others, info, src, diags)
 }
 
-// check expands and checks a script for a target. Parameters stay open for the
-// loader unless the code needs their values.
+// check expands and checks a script for a target. Parameters are left to the loader unless the code needs their
+// values.
 func (in Input) check(script *ast.Script, t *kernel.Target, diags *diag.List) *check.Info {
 	for {
 		own := &diag.List{}
@@ -195,8 +190,8 @@ func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List
 	return info
 }
 
-// isSyntax reports whether an error is the parser's own. Errors only in attach points do
-// not keep the rest of the script from being checked.
+// isSyntax reports whether an error is a syntax error of the parser. Errors in attach points alone do not prevent
+// checking the rest of the script.
 func isSyntax(d *diag.Diagnostic) bool {
 	return d.Severity() == diag.Error && d.Code != diag.BadProbeType && d.Code != diag.BadAttachPoint
 }
@@ -243,7 +238,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	return &Output{Object: object, Manifest: doc, Module: m, Funcs: funcs}, nil
 }
 
-// tooLarge reports where the script makes something that does not fit in a manifest.
+// tooLarge reports the position of a construct that does not fit in a manifest.
 func tooLarge(m *ir.Module, f *manifest.FormatError) error {
 	d := ir.Diag{Pos: ir.NoPos, Text: "the script is too large for an object: " + f.Path + ": " + f.Text}
 	var i int
@@ -265,13 +260,13 @@ func (in Input) dump(stage string, text func() string) {
 	}
 }
 
-// machineDump passes the backend's dumps of machine code on, by function.
+// machineDump passes on the backend's dumps of machine code, by function.
 func machineDump(dump func(stage, text string)) func(stage, fn, text string) {
 	if dump == nil {
 		return nil
 	}
 	return func(stage, _, text string) {
-		if stage != "asm" { // assembly has more to say
+		if stage != "asm" { // assembly below prints more
 			dump(stage, text)
 		}
 	}
@@ -314,15 +309,15 @@ func report(err error, src *diag.Source, diags *diag.List) {
 		all = ir.Diags{{Pos: ir.NoPos, Text: err.Error()}}
 	}
 	for _, d := range all {
-		x := diags.Add(diag.CannotCompile, place(src, d.Pos), "%s", d.Text)
+		x := diags.Add(diag.CannotCompile, spanOf(src, d.Pos), "%s", d.Text)
 		if d.Hint != "" {
 			x.Hint("%s", d.Hint)
 		}
 	}
 }
 
-// place is the span of a position, one byte long.
-func place(src *diag.Source, p ir.Pos) diag.Span {
+// spanOf is the span of a position, one byte long.
+func spanOf(src *diag.Source, p ir.Pos) diag.Span {
 	if p.Line < 1 || p.Line > src.LineCount() {
 		return diag.Span{}
 	}
@@ -330,7 +325,7 @@ func place(src *diag.Source, p ir.Pos) diag.Span {
 	return src.Span(start, min(start+1, len(src.Text)))
 }
 
-// objectName makes a C identifier of a script's file name.
+// objectName makes a C identifier from a script's file name.
 func objectName(path string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	name = strings.TrimSuffix(name, ".bt")

@@ -12,8 +12,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// withEnvironment adds the settings of environment variables ("BPFTRACE_KEY=value",
-// as os.Environ gives them) to a script. They override its config block.
+// withEnvironment adds the settings of environment variables ("BPFTRACE_KEY=value", as returned by os.Environ) to a
+// script. They override its config block.
 func withEnvironment(script *ast.Script, environ []string) *ast.Script {
 	keys := check.ConfigKeys()
 	block := &ast.Config{Extent: script.Extent}

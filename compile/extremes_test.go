@@ -25,7 +25,7 @@ func numbered(n int, format string) string {
 // quickly, and one that names what is too much.
 func TestExtremes(t *testing.T) {
 	rep := strings.Repeat
-	nested := "nesting too deep or the statement too long"
+	nested := "nesting too deep or statement too long"
 	for _, c := range []struct{ name, text, want string }{
 		{"parentheses", "begin { print(" + rep("(", 5000) + "1" + rep(")", 5000) + "); }", nested},
 		{"open parentheses", rep("(", 1<<20), "(max 8192)"},
@@ -52,9 +52,9 @@ func TestExtremes(t *testing.T) {
 		{"functions", numbered(20000, "fn f%d($x : int8) : int8 { return 1; }\n") + "fn r($x : int8) : int8 { return r($x); }\nbegin { }", "Recursive function call"},
 		{"structs", numbered(20000, "struct s%d { int a; char c[16]; };\n") + "begin { nosuch; }", "Unknown identifier"},
 		{"unknown fields", "begin { " + numbered(2000, "print(curtask.nosuch%d); ") + "}", "does not contain a field named 'nosuch0'"},
-		{"nested tuple", "begin { print(" + rep("(", 60) + "1" + rep(",1)", 60) + "); }", "x.bt:1:9: error[E0401]: the result is too large for an object: layout: layouts nest deeper than 16"},
-		{"nested key", "begin { @x[" + rep("(", 60) + "1" + rep(",1)", 60) + "] = 1; }", "x.bt:1:9: error[E0401]: the result is too large for an object: layout: layouts nest deeper than 16"},
-		{"wide tuple", "begin { print((1" + rep(",1", 999) + ")); }", "x.bt:1:9: error[E0401]: the result is too large for an object: fields: 1000 is not in 0..512"},
+		{"nested tuple", "begin { print(" + rep("(", 60) + "1" + rep(",1)", 60) + "); }", "x.bt:1:9: error[E0401]: the result is too large for an object: layout: layouts nested too deeply (max 16)"},
+		{"nested key", "begin { @x[" + rep("(", 60) + "1" + rep(",1)", 60) + "] = 1; }", "x.bt:1:9: error[E0401]: the result is too large for an object: layout: layouts nested too deeply (max 16)"},
+		{"wide tuple", "begin { print((1" + rep(",1", 999) + ")); }", "x.bt:1:9: error[E0401]: the result is too large for an object: fields: 1000 is not in the range 0 to 512"},
 		{"parameters", "begin { " + numbered(1000, "print($1%d); ") + " }", "too many parameters (max 128)"},
 		{"maps", "begin { " + numbered(5000, "@m%d = 1; ") + " }", "more than 1000 maps"},
 		{"long string", `begin { print("` + rep("a", 1<<20) + `"); }`, "String is too long"},

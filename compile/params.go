@@ -12,7 +12,7 @@ import (
 	"btc/ir"
 )
 
-// fixed are the parameters that the code is made for.
+// fixed are the parameters whose values are compiled into the code.
 type fixed struct {
 	values map[int]string
 	named  map[string]string
@@ -28,8 +28,7 @@ func (in Input) newFixed() *fixed {
 	return f
 }
 
-// fix adds the parameters whose values the checker missed and that are given. It
-// reports whether there are any more.
+// fix adds the parameters whose values the checker needs and that were given. It reports whether it added any.
 func (in Input) fix(info *check.Info) bool {
 	more := false
 	for n := range info.NeedsValue {
@@ -49,7 +48,7 @@ func (in Input) fix(info *check.Info) bool {
 }
 
 // setParams sets the parameters in the object as a loader without parameters would: to the given
-// ones, or the script's defaults. Values that do not fit are left to the loader to refuse.
+// ones, or the script's defaults. It skips values that do not fit; the loader refuses them.
 func (in Input) setParams(m *ir.Module) {
 	values, err := manifest.ParseParams(&manifest.Manifest{Params: backendmanifest.Params(m)}, in.Params, in.Options)
 	if err != nil {
@@ -62,7 +61,7 @@ func (in Input) setParams(m *ir.Module) {
 	}
 }
 
-// given writes the parameters of the compilation into the manifest.
+// given writes the parameters given at compile time into the manifest.
 func (in Input) given(m *manifest.Manifest) *manifest.Manifest {
 	if len(in.Params) == 0 && len(in.Options) == 0 {
 		return m

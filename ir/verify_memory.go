@@ -70,7 +70,7 @@ func (c *checker) access(v, p *Value, off, n int, what string) {
 		if lo == hi {
 			c.at(
 				v,
-				"%s: bytes %d to %d are outside of %s (%d bytes)",
+				"%s: bytes %d to %d are outside %s (%d bytes)",
 				what,
 				lo+int64(off),
 				lo+int64(off)+int64(n),
@@ -78,7 +78,7 @@ func (c *checker) access(v, p *Value, off, n int, what string) {
 				size,
 			)
 		} else {
-			c.at(v, "%s: offset %d to %d and %d bytes are outside of %s (%d bytes)", what, lo+int64(off), hi+int64(off), n, ptr.describe(), size)
+			c.at(v, "%s: offset %d to %d and %d bytes are outside %s (%d bytes)", what, lo+int64(off), hi+int64(off), n, ptr.describe(), size)
 		}
 	}
 }

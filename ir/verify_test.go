@@ -77,7 +77,7 @@ b0(v0:ctx):
   v3:mapval(@x) = nonnull v2
   ret 0`, "v2 is not tested on every path to here"},
 	{"kernel address loaded", "\nb0(v0:ctx):\n  v1:kaddr = curtask\n  v2:i64 = load.u64 [v1]\n  ret v2", "a kaddr, which only helpers can read"},
-	{"slot bounds", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s0+8], 1\n  ret 0", `bytes 8 to 16 are outside of slot s0 "" 8 align 8`},
+	{"slot bounds", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s0+8], 1\n  ret 0", `bytes 8 to 16 are outside slot s0 "" 8 align 8`},
 	{"slot alignment", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+4], 1\n  ret 0", "not aligned"},
 	{"slot alignment of object", "\n  slot s0 \"\" 16 align 4\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  ret 0", "not aligned"},
 	{"slot not written", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u32 [s0+0], 1\n  v1:mapval(@x)? = call map_lookup_elem(@x, s0+0)\n  ret 0",
@@ -127,7 +127,7 @@ b1:
   v5:i64 = load.u64 [v4+16]
   jump b2
 b2:
-  ret 0`, "bytes 16 to 24 are outside of the mapval(@x) (16 bytes)"},
+  ret 0`, "bytes 16 to 24 are outside the mapval(@x) (16 bytes)"},
 	{"map value unbounded", mapValueIndex("v5:i64 = pid"), "offset 0 to 4294967295 and 8 bytes are outside"},
 	{"map value unbounded 64", mapValueIndex("v5:i64 = nsecs"), "offset in the mapval(@x) is unbounded"},
 	{"map value masked", mapValueIndex("v8:i64 = nsecs\n  v5:i64 = and v8, 8"), ""},
@@ -179,7 +179,7 @@ b2:
   v3:ringbuf(16) = nonnull v1
   store.u64 [v3+16], 1
   call ringbuf_submit(v3, 0)
-  jump b1`, "bytes 16 to 24 are outside of the ringbuf(16)"},
+  jump b1`, "bytes 16 to 24 are outside the ringbuf(16)"},
 	{"helper", "\nb0(v0:ctx):\n  v1:i64 = call frobnicate(1)\n  ret v1", "unknown helper frobnicate"},
 	{"helper arguments", "\nb0(v0:ctx):\n  v1:i64 = call ktime_get_ns(1)\n  ret v1", "helper ktime_get_ns expects 0 arguments"},
 	{"helper context", "\nb0(v0:ctx):\n  v1:i64 = call get_stackid(1, @x, 0)\n  ret v1", "argument 1 is an i64, not the context"},

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest reads and writes manifests: what a loader must know of an object that an ELF
-// file cannot say. It is the public package for other modules; docs/manifest.md describes the
-// format and each field.
+// Package manifest reads and writes manifests: what a loader must know about an object beyond the ELF file. It is the
+// public package for other modules; docs/manifest.md describes the format and each field.
 package manifest
 
 import "btc/internal/manifest"
 
-// Version is the version of the format that this package writes. It reads all with the same
-// major version.
+// Version is the version of the format that this package writes. It reads all files with the same major version.
 const Version = manifest.Schema
 
-// Manifest is the whole file.
+// Manifest is the content of a manifest file.
 type Manifest = manifest.Manifest
 
 // The parts of a manifest.
@@ -30,5 +28,5 @@ type (
 	Script  = manifest.Script
 )
 
-// Parse reads a manifest from an untrusted source: it refuses invalid ones.
+// Parse parses and validates a manifest, which may come from an untrusted source.
 func Parse(data []byte) (*Manifest, error) { return manifest.Parse(data) }

@@ -69,7 +69,7 @@ func (r *runner) options() option.Table {
 			o.To = func(value string) error {
 				switch {
 				case !slices.Contains(o.Words(), value):
-					return fmt.Errorf("--mode: %q is none of %s", value, strings.Join(o.Words(), ", "))
+					return fmt.Errorf("--mode: %q is not one of %s", value, strings.Join(o.Words(), ", "))
 				case value == "format":
 					r.format = true
 				case value == "codegen":
@@ -176,7 +176,7 @@ var optionalFeatures = []string{"kprobe_multi", "kprobe_session", "uprobe_multi"
 func (r *runner) noFeature(list string) error {
 	for _, f := range strings.Split(list, ",") {
 		if !slices.Contains(optionalFeatures, f) {
-			return fmt.Errorf("--no-feature: %q is none of %s", f, strings.Join(optionalFeatures, ", "))
+			return fmt.Errorf("--no-feature: %q is not one of %s", f, strings.Join(optionalFeatures, ", "))
 		}
 	}
 	r.ignored = append(r.ignored, "--no-feature")

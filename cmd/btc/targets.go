@@ -39,7 +39,7 @@ func (t *targetFlags) addArches(list string) error {
 	for _, word := range strings.Split(list, ",") {
 		a := arch.ByName(strings.TrimSpace(word))
 		if a == nil {
-			return fmt.Errorf("--arch: %q is none of %s", word, strings.Join(arch.Labels(), ", "))
+			return fmt.Errorf("--arch: %q is not one of %s", word, strings.Join(arch.Labels(), ", "))
 		}
 		if !slices.Contains(t.arches, a.Label) {
 			t.arches = append(t.arches, a.Label)

@@ -31,7 +31,7 @@ func TestHints(t *testing.T) {
 		{`kprobe:vfs_read { print(((struct sock *)arg0).sk_state); }`, "this kernel has it as __sk_common.skc_state (its name in BTF)"},
 		{`kprob:vfs_read { }`, "did you mean kprobe?"},
 		{`BEGN { }`, "did you mean begin?"},
-		{`interval:100mss { }`, "a duration is a number with ns, us, ms, s, m, h or d: interval:100ms"},
+		{`interval:100mss { }`, "a duration is a number followed by ns, us, ms, s, m, h or d: interval:100ms"},
 		{"#define FOOBAR 1\nbegin { print(FOOBRA); }", "did you mean FOOBAR?"},
 		{`enum color { RED, GREEN } begin { print(GREN); }`, "did you mean GREEN?"},
 		{`enum color { RED } begin { print((enum colr)1); }`, "did you mean enum color?"},
@@ -66,8 +66,8 @@ func TestHints(t *testing.T) {
 		{`begin { @x = lhist(pid); }`, "@x = lhist(number, min, max, step)"},
 		{`begin { if (strncmp(comm, "ba") == 0) { } }`, "strncmp(string, string, length), which is 0 for equal strings"},
 		{`begin { printf("%.2f", pid); }`, "BPF has no floating-point numbers: print the parts, as in %d.%02d with x / 100 and x % 100"},
-		{`interval:1 { }`, "a second is interval:s:1 or interval:1s; the units are hz, us, ms and s"},
-		{`profile:hz:99hz { }`, "a number of times a second is profile:hz:99, a duration profile:10ms or profile:ms:10"},
+		{`interval:1 { }`, "for one second write interval:s:1 or interval:1s; the units are hz, us, ms and s"},
+		{`profile:hz:99hz { }`, "for a rate write profile:hz:99, for a period profile:10ms or profile:ms:10"},
 	} {
 		_, l := checkText(test.script)
 		var hints []string

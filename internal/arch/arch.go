@@ -21,15 +21,14 @@ type Arch struct {
 	GOARCH  string      // as Go names it: amd64, arm64
 	Label   string      // in options, messages and manifests: x86_64, arm64
 	Machine elf.Machine // in ELF files
-	Default bool        // an object serves it unless --arch or --target says otherwise
-	Macros  []string    // that a C compiler predefines as 1
+	Default bool        // objects support it unless --arch or --target says otherwise
+	Macros  []string    // macros that a C compiler predefines as 1
 
-	// RegsStruct is the BTF struct through which a kprobe's context is read (pt_regs, or
-	// the part of it that is stable ABI), RegsSize its size and with it the end of the
-	// readable context.
+	// RegsStruct is the BTF struct through which a kprobe's context is read (pt_regs, or the part of it that is
+	// stable ABI). RegsSize is its size, and so the end of the readable context.
 	RegsStruct string
 	RegsSize   int
-	// Marker is a member of the kernel's struct pt_regs that no other architecture's has.
+	// Marker is a member of the kernel's struct pt_regs that no other architecture has.
 	Marker string
 
 	Args   []Reg // where a function finds its first integer arguments, arg0 first
@@ -38,20 +37,18 @@ type Arch struct {
 	SP     Reg   // stack pointer
 	Regs   []Reg // every name that reg() accepts, in order of offset
 
-	// Mode is the register that shows the privilege level: user space was interrupted when
-	// its bits UserMask have the value UserMode.
+	// Mode is the register with the privilege level: user space was interrupted if its bits UserMask have the value
+	// UserMode.
 	Mode               Reg
 	UserMask, UserMode int64
-	// PastProbe is the distance in bytes from an address inside of the probed function to
-	// the IP that a kprobe saves.
+	// PastProbe is the distance in bytes from an address inside the probed function to the IP that a kprobe saves.
 	PastProbe int64
 	// StackArg is the offset from SP, at a function's entry, of the first argument on the
 	// stack; 0 where sargN is not supported.
 	StackArg int
-	// BigArg reports whether a composite of more than 16 bytes is passed by its address, in
-	// one argument register; otherwise it is on the stack. WholeArg reports whether a smaller one
-	// with an integer is in integer registers with all of its words; else with those that
-	// hold an integer.
+	// BigArg reports whether a composite of more than 16 bytes is passed by its address, in one argument register;
+	// otherwise it is on the stack. WholeArg reports whether all words of a smaller one that contains an integer are
+	// in integer registers; otherwise only the words that contain an integer are.
 	BigArg, WholeArg bool
 	// ResultArg reports whether a function's first argument register has the address of a
 	// result of more than 16 bytes.
@@ -62,25 +59,24 @@ type Arch struct {
 	TagBits int64
 	// InsnSize is the size of each instruction in bytes; 0 where it varies.
 	InsnSize int
-	// FentrySince is the Linux release (major, minor) whose trampolines first reach the
-	// kernel's functions; zero where it is below 5.10.
+	// FentrySince is the first Linux release (major, minor) with fentry on kernel functions; zero if it is before
+	// 5.10.
 	FentrySince [2]int
 
-	// AsmRegs are the names of registers in operands of assembly, as USDT arguments have
-	// them, with their offsets in the context.
+	// AsmRegs maps names of registers in assembly operands, as in USDT arguments, to their offsets in the context.
 	AsmRegs map[string]uint16
 
 	// SyscallPrefix is the prefix of the names of syscall entry functions in kallsyms; the
 	// syscall's name follows.
 	SyscallPrefix string
-	// SyscallRegs is how the kernel sees a system call; nil where it cannot be traced
-	// through the raw tracepoints sys_enter and sys_exit.
+	// SyscallRegs describes the registers of a system call; nil if system calls cannot be traced through the raw
+	// tracepoints sys_enter and sys_exit.
 	SyscallRegs *SyscallRegs
 
-	// syscalls lists the system calls: a number and the names from there on, again and again.
+	// syscalls lists the system calls: runs of a number and the names from that number on.
 	syscalls string
-	// eventNames are the system calls whose tracepoints have another name: that of the
-	// kernel's function (SYSCALL_DEFINE).
+	// eventNames are the system calls whose tracepoints have another name, that of the kernel's function
+	// (SYSCALL_DEFINE).
 	eventNames map[string]string
 }
 
@@ -92,19 +88,18 @@ type Reg struct {
 	Offset int
 }
 
-// SyscallRegs says where struct pt_regs has the arguments and the number of a system call,
-// and how to recognise a call through the 32-bit ABI.
+// SyscallRegs is where struct pt_regs has the arguments and the number of a system call, and how to recognise a call
+// through the 32-bit ABI.
 type SyscallRegs struct {
 	Args   [6]int16 // offsets in struct pt_regs
 	Nr     int16    // offset of the number
 	NrSize int      // its size in bytes
-	// Field is a member of struct thread_info, a u32 of which is read; Bit is set in it
-	// during a call of the 32 bit ABI.
+	// Field is a member of struct thread_info, read as u32; Bit is set in it during a call through the 32-bit ABI.
 	Field string
 	Bit   int32
 }
 
-// All lists the rows. The first one's kernel is the base of the other embedded targets.
+// All lists the rows. The target of the first is the base of the other embedded targets.
 func All() []*Arch { return rows() }
 
 var rows = sync.OnceValue(func() []*Arch { return []*Arch{x86(), arm64(), riscv64()} })
@@ -117,7 +112,7 @@ func ByName(name string) *Arch {
 // ByMachine finds the row of an ELF machine; nil when there is none.
 func ByMachine(m elf.Machine) *Arch { return find(func(a *Arch) bool { return a.Machine == m }) }
 
-// Host is the row of the machine that this program is built for; nil when there is none.
+// Host is the row of the architecture that this program is built for; nil when there is none.
 func Host() *Arch { return ByName(runtime.GOARCH) }
 
 // HostLabel is the label of Host; Go's name of the architecture when there is no row.
@@ -169,7 +164,7 @@ func (a *Arch) pick(args, result, ip, sp, mode string) {
 	a.Result, a.IP, a.SP, a.Mode = *a.reg(result), *a.reg(ip), *a.reg(sp), *a.reg(mode)
 }
 
-// reg is Reg for a name that the row must have.
+// reg is Reg for a name that must exist.
 func (a *Arch) reg(name string) *Reg {
 	for i := range a.Regs {
 		if a.Regs[i].Name == name {

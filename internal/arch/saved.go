@@ -8,16 +8,16 @@ import (
 )
 
 // Names of values in the saved registers of a program's context, as Arch.Saved accepts
-// them. "argN" and "reg NAME" are others.
+// them. It also accepts "argN" and "reg NAME".
 const (
 	SavedRetval   = "retval"   // the function's result
 	SavedIP       = "ip"       // instruction pointer
-	SavedFunc     = "func"     // an address inside of the function that a kprobe is on
+	SavedFunc     = "func"     // an address inside the function that a kprobe is on
 	SavedUsermode = "usermode" // 1 if user space was interrupted
 )
 
-// Saved says how to read a value: the register's offset in the context, what to add, and,
-// if Mask is not 0, that the value is 1 when the register's bits Mask are Want, else 0.
+// Saved is how to read a value: the register's offset in the context and a number to add. If Mask is not 0, the value
+// is 1 if the register's bits Mask equal Want, else 0.
 type Saved struct {
 	Offset     int
 	Add        int64

@@ -29,8 +29,7 @@ func (a *Arch) SyscallNames() []string {
 	return names
 }
 
-// SyscallNumbers has the numbers of the system calls, by their own names and by those of
-// their tracepoints.
+// SyscallNumbers returns the numbers of the system calls, by their own names and by those of their tracepoints.
 func (a *Arch) SyscallNumbers() map[string]int {
 	numbers := a.SyscallEvents()
 	for nr, name := range a.SyscallNames() {
@@ -41,7 +40,7 @@ func (a *Arch) SyscallNumbers() map[string]int {
 	return numbers
 }
 
-// SyscallEvents has the numbers of the system calls by the names of their tracepoints,
+// SyscallEvents returns the numbers of the system calls by the names of their tracepoints,
 // without "sys_enter_" or "sys_exit_".
 func (a *Arch) SyscallEvents() map[string]int {
 	numbers := map[string]int{}
@@ -78,8 +77,7 @@ func (a *Arch) ForeignSyscall(event string) bool {
 	return elsewhere
 }
 
-// genericSyscalls is the table of architectures that have none of their own
-// (include/uapi/asm-generic/unistd.h).
+// genericSyscalls is the table of architectures without their own (include/uapi/asm-generic/unistd.h).
 const genericSyscalls = "" +
 	"0 io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr " +
 	"llistxattr flistxattr removexattr lremovexattr fremovexattr getcwd lookup_dcookie eventfd2 epoll_create1 epoll_ctl epoll_pwait dup " +

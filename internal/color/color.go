@@ -2,22 +2,21 @@
 
 // Package color decides whether messages are coloured, for both programs alike.
 //
-// It takes the choice of the command line, what is known of the terminal, and the environment. It
-// writes nothing.
+// It takes the choice on the command line, whether the output is a terminal, and the environment. It writes nothing.
 package color
 
 import (
 	"btc/internal/option"
 )
 
-// Option is the row of the option table, whose value is kept in to.
+// Option is the row of the option table; its value is stored in to.
 func Option(to *string) option.Option {
 	return option.Option{Name: "color", Value: "WHEN", Choices: option.Choices("auto", "always", "never"), To: to,
-		Help: "colour messages: always, never, or auto, which is on a terminal, unless NO_COLOR is set or TERM is dumb; default: $BPFTRACE_COLOR, or auto"}
+		Help: "colour messages: always, never, or auto (on a terminal, unless NO_COLOR is set or TERM is dumb); default: $BPFTRACE_COLOR, or auto"}
 }
 
-// Wanted reports whether messages are coloured. choice is the value of the option, "" of one that
-// was not given: bpftrace's variable BPFTRACE_COLOR then has it.
+// Wanted reports whether messages are coloured. choice is the value of the option; if it is "", the variable
+// BPFTRACE_COLOR decides, as in bpftrace.
 func Wanted(choice string, terminal bool, getenv func(string) string) bool {
 	if choice == "" {
 		choice = getenv("BPFTRACE_COLOR")

@@ -21,7 +21,7 @@ func (a *Attach) Point() *probe.Point {
 		Unit: a.Unit, Count: a.Count, Len: a.Len, Mode: a.Mode, Pattern: probe.IsPattern(a.Target) || probe.IsPattern(a.Name)}
 }
 
-// Frequency returns how many times a second a profile probe runs, if that is a whole number that is known.
+// Frequency returns the rate of a profile probe in Hz; ok is false if it is not known or not an integer.
 func (a *Attach) Frequency() (hz uint64, ok bool) {
 	per := map[string]uint64{"us": 1e6, "ms": 1000, "s": 1}[a.Unit]
 	switch {
@@ -33,8 +33,8 @@ func (a *Attach) Frequency() (hz uint64, ok bool) {
 	return per / a.Count, per >= a.Count && per%a.Count == 0
 }
 
-// Attaches is the attach point's text, made from its parts, which are what the loader uses;
-// Text is only what the compiler wrote. Parameters without values stay "$1".
+// Attaches is the text of the attach point, made from its parts. The loader uses the parts; Text is only what the
+// compiler wrote. Parameters without values stay "$1".
 func (a *Attach) Attaches(kind string) string {
 	if len(a.Fill) > 0 {
 		return kind + ":" + strings.Join(a.Fill, ":")

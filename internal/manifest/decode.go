@@ -17,9 +17,8 @@ import (
 	"btc/internal/spell"
 )
 
-// decoder decodes JSON (RFC 8259) as encoding/json does, but stricter: keys are
-// case-sensitive, and the first error ends it. That package has 0.2 MB of code, which the
-// loader would link for this alone.
+// decoder decodes JSON (RFC 8259) as encoding/json does, but stricter: keys are case-sensitive, and it stops at the
+// first error. encoding/json would add 0.2 MB to the loader.
 type decoder struct {
 	data   []byte
 	at     int
@@ -31,29 +30,27 @@ type decoder struct {
 	keys map[string]int
 }
 
-// maxMemory bounds the memory of the elements of arrays and maps, in bytes. An element such
-// as "{}" takes two bytes of a file and hundreds of memory.
+// maxMemory bounds the memory of the elements of arrays and maps, in bytes. An element such as "{}" takes two bytes
+// in the file but hundreds in memory.
 const maxMemory = 32 << 20
 
-// take counts an element of n bytes against maxMemory.
-func (d *decoder) take(n uintptr) error {
+// charge counts an element of n bytes against maxMemory.
+func (d *decoder) charge(n uintptr) error {
 	if d.used += int(n); d.used > maxMemory {
-		return &FormatError{Text: fmt.Sprintf("its lists take more than %d MiB of memory", maxMemory>>20), Size: true}
+		return &FormatError{Text: fmt.Sprintf("lists take more than %d MiB of memory", maxMemory>>20), Size: true}
 	}
 	return nil
 }
 
-// maxNesting is the maximum nesting depth of lists. Layouts, which nest in a manifest, have
-// a limit of their own.
+// maxNesting is the maximum nesting depth of lists. Layouts have their own limit.
 const maxNesting = 1000
 
-// DecodeJSON decodes the JSON value that data is into what v points to: a struct, with tags for all
-// of its fields, a slice, or a map from string to string. Unknown keys are ignored, and null leaves
-// what is there. Lists and maps of more than 32 MiB are an error. Errors quote nothing of
-// the content but keys and numbers.
+// DecodeJSON decodes a JSON value into what v points to: a struct, with tags for all of its fields, a slice, or a map
+// from string to string. Unknown keys are ignored, and null leaves the value unchanged. Lists and maps of more than
+// 32 MiB are an error. Errors quote only keys and numbers from the content.
 func DecodeJSON(data []byte, v any) error { return decode(data, v) }
 
-// decode reads the one value that data is into what v points to.
+// decode decodes the single JSON value in data into what v points to.
 func decode(data []byte, v any) error {
 	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}}
 	if err := d.value(reflect.ValueOf(v).Elem()); err != nil {
@@ -63,7 +60,7 @@ func decode(data []byte, v any) error {
 		return err
 	}
 	if d.next(); d.at < len(data) {
-		return &FormatError{Text: "text after the end of the JSON value"}
+		return &FormatError{Text: "unexpected data after the JSON value"}
 	}
 	return nil
 }
@@ -99,8 +96,8 @@ func (d *decoder) next() byte {
 	return 0
 }
 
-// value decodes a value into v. A value that does not fit v is an error with its path. An
-// invalid v accepts anything.
+// value decodes a value into v. A value that does not fit v is an error with its path. If v is invalid, the value is
+// skipped.
 func (d *decoder) value(v reflect.Value) error {
 	c := d.next()
 	from := d.at
@@ -142,7 +139,7 @@ func (d *decoder) value(v reflect.Value) error {
 			return err
 		}
 		if v.Kind() != reflect.Bool {
-			return d.wrong(from, "a truth value", v)
+			return d.wrong(from, "a boolean", v)
 		}
 		v.SetBool(c == 't')
 		return nil
@@ -152,7 +149,7 @@ func (d *decoder) value(v reflect.Value) error {
 	return d.bad("the beginning of a value")
 }
 
-// list decodes the content of brackets, calling a function for each element.
+// list decodes what is in brackets, calling element for each element.
 func (d *decoder) list(shut byte, element func(i int) error) error {
 	if d.depth++; d.depth > maxNesting {
 		return &FormatError{Text: fmt.Sprintf("byte %d: nesting too deep (max %d)", d.at+1, maxNesting)}
@@ -203,7 +200,7 @@ func (d *decoder) member(v reflect.Value) error {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
 		s := reflect.New(v.Type().Elem()).Elem()
-		if err := d.take(mapEntry); err != nil {
+		if err := d.charge(mapEntry); err != nil {
 			return err
 		}
 		err := under(key, d.value(s))
@@ -250,14 +247,14 @@ func (d *decoder) array(from int, v reflect.Value) error {
 		return d.wrong(from, "an array", v)
 	}
 	size := v.Type().Elem().Size()
-	all := reflect.New(v.Type()).Elem() // can be set and grown
+	all := reflect.New(v.Type()).Elem() // settable, so that it can grow
 	all.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	err := d.list(']', func(i int) error {
-		if err := d.take(size); err != nil {
+		if err := d.charge(size); err != nil {
 			return err
 		}
 		if i == all.Cap() {
-			all.Grow(max(1, i)) // doubles: less is copied than kept
+			all.Grow(max(1, i)) // grows by doubling
 		}
 		all.SetLen(i + 1)
 		return under("["+strconv.Itoa(i)+"]", d.value(all.Index(i)))
@@ -401,13 +398,13 @@ func (d *decoder) escape() (rune, error) {
 			if r := utf16.DecodeRune(r, low); r != utf8.RuneError {
 				return r, nil
 			}
-			d.at = back // a character of its own
+			d.at = back // a separate character
 		}
 		return utf8.RuneError, nil
 	}
 	i := strings.IndexByte(`"\/bfnrt`, c)
 	if i < 0 {
-		return 0, d.bad("what follows a backslash")
+		return 0, d.bad("an escape character")
 	}
 	d.at++
 	return rune("\"\\/\b\f\n\r\t"[i]), nil
@@ -432,17 +429,17 @@ func (d *decoder) hex() (rune, error) {
 // bad is a JSON syntax error.
 func (d *decoder) bad(want string) error {
 	if d.at >= len(d.data) {
-		return &FormatError{Text: "the file ends in the middle of the JSON object"}
+		return &FormatError{Text: "unexpected end of file in the JSON object"}
 	}
-	return &FormatError{Text: fmt.Sprintf("byte %d: %q where %s is expected", d.at+1, d.data[d.at:d.at+1], want)}
+	return &FormatError{Text: fmt.Sprintf("byte %d: expected %[3]s, found %[2]q", d.at+1, d.data[d.at:d.at+1], want)}
 }
 
-// here is the path of a value relative to itself: lists prepend their part.
+// here is the path of a value relative to itself; enclosing values prepend their parts.
 const here = "."
 
-// wrong is the error of a value that does not fit.
+// wrong is the error for a value of the wrong type.
 func (d *decoder) wrong(at int, have string, v reflect.Value) error {
-	return &FormatError{Path: here, Text: fmt.Sprintf("byte %d: %s where %s is needed", at+1, have, kindName(v.Kind()))}
+	return &FormatError{Path: here, Text: fmt.Sprintf("byte %d: expected %[3]s, found %[2]s", at+1, have, kindName(v.Kind()))}
 }
 
 // under prepends a key or an index to the path of an error.
@@ -460,7 +457,7 @@ func under(part string, err error) error {
 	return err
 }
 
-// kindName puts a Go kind in JSON's words.
+// kindName is the name of a Go kind in JSON terms.
 func kindName(k reflect.Kind) string {
 	switch k {
 	case reflect.String:
@@ -472,5 +469,5 @@ func kindName(k reflect.Kind) string {
 	case reflect.Struct, reflect.Map:
 		return "an object"
 	}
-	return "a whole number in range"
+	return "an integer in range"
 }

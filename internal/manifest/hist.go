@@ -8,8 +8,8 @@ import "math/bits"
 // (v >> k) | 1, hist() counts a value v >= 0 in bucket 1 + (q << k) + (v >> q); for v < 2n that is
 // 1 + v. Without bits it is 1 + the number of bits of v. Negative values are in bucket 0.
 //
-// Programs compute the bucket of a value (lowerHist of passes); the inverse is stated once for
-// the compiler and the loader. The interpreter of passes has a copy, as their oracle.
+// Programs compute the bucket of a value (lowerHist of passes); the inverse is here, for the compiler and the loader.
+// The IR interpreter has its own implementation, as an oracle for tests.
 
 // HistBuckets is the number of buckets of a hist with the given sub-bucket bits (0..5).
 func HistBuckets(bits int) int {
@@ -17,7 +17,7 @@ func HistBuckets(bits int) int {
 	return 1 + 2*n + n*(63-bits)
 }
 
-// LhistBuckets is the number of buckets of an lhist; 0 when the bounds make no histogram.
+// LhistBuckets is the number of buckets of an lhist; 0 if the bounds are invalid.
 func LhistBuckets(lo, hi, step int64) int {
 	if step <= 0 || hi <= lo {
 		return 0
@@ -40,11 +40,11 @@ func HistFirst(bits, i int) uint64 {
 	return uint64(n+i&(n-1)) << histPower(bits, i)
 }
 
-// histPower is by how many powers of two the values of a bucket differ, i counted from 0.
+// histPower is the logarithm to base 2 of the width of bucket i, counted from 0.
 func histPower(bits, i int) int { return max(i>>bits-1, 0) }
 
-// HistThousands is by how many powers of 1024 the least value in bucket i >= 1 is divided when it
-// is shown; it is a multiple of that.
+// HistThousands is the power of 1024 by which the smallest value in bucket i >= 1 is divided for display; it divides
+// without a remainder.
 func HistThousands(bits, i int) int { return histPower(bits, i-1) / 10 }
 
 // HistBucket is the bucket of a value v >= 0.

@@ -10,11 +10,10 @@
 // ignored; an unknown entry of Requires is refused.
 package manifest
 
-// Schema is the version this package writes: "btc/1". A reader takes every
-// minor revision of its major version.
+// Schema is the version this package writes: "btc/1". A reader accepts every minor revision of its major version.
 const Schema = "btc/1"
 
-// Manifest is the whole file.
+// Manifest is the content of a manifest file.
 type Manifest struct {
 	Schema   string    `json:"schema"`
 	Compiler string    `json:"compiler"` // name and version of the program that wrote it
@@ -34,14 +33,14 @@ type Manifest struct {
 	// Needs lists what the host's kernel must have beyond Linux 5.10, each with the
 	// construct of the script that uses it.
 	Needs  []Need `json:"needs,omitempty"`
-	Target string `json:"target"` // release of the kernel the types came from
-	// For is the program whose map format the object has: ebpf_exporter, gadget. Absent: none.
+	Target string `json:"target"` // release of the kernel that the types came from
+	// For is the program whose map format the object uses: ebpf_exporter, gadget; absent for btrun's own.
 	For string `json:"for,omitempty"`
 	// Arches are the architectures that the object supports: x86_64, arm64, riscv64.
 	Arches []string `json:"arches"`
 	// Losses names the loss counters (u64 each, in the global "lost"), by index.
 	Losses []Loss `json:"losses,omitempty"`
-	// Fields lists the CO-RE accesses, so that a refused relocation names the script's words.
+	// Fields lists the CO-RE accesses, so that the error for a failed relocation can quote the script.
 	Fields []FieldUse `json:"fields,omitempty"`
 }
 
@@ -51,7 +50,7 @@ type Object struct {
 	Size   int64  `json:"size"`   // bytes
 }
 
-// Script is where the object came from; its text is shown in messages.
+// Script is the script that the object was compiled from; messages show lines of it.
 type Script struct {
 	File   string `json:"file"`
 	Source string `json:"source"`
@@ -67,10 +66,10 @@ type Pos struct {
 
 // Location is a position in a source file that a message about a macro refers to.
 type Location struct {
-	File string `json:"file,omitempty"` // as it was imported; empty for the script
+	File string `json:"file,omitempty"` // path as imported; empty for the script
 	Line int    `json:"line"`
 	Col  int    `json:"col"`
-	// EndLine is the last line where that is another one.
+	// EndLine is the last line, if it is not Line.
 	EndLine int    `json:"end_line,omitempty"`
 	EndCol  int    `json:"end_col"`
 	Text    string `json:"text,omitempty"` // the line in File
@@ -95,26 +94,24 @@ type Program struct {
 	// Args are the typed arguments and the result (no name) of the probed function
 	// that the program reads; the host's prototype must have them at the same positions.
 	Args []ArgUse `json:"args,omitempty"`
-	// Record are the fields of a tracepoint's record that the program reads at the target's
-	// offsets: no type describes the record, so nothing relocates them. A host whose format
-	// file has another offset is refused.
+	// Record are the fields of a tracepoint's record that the program reads at the target's offsets: BTF does not
+	// describe the record, so they cannot be relocated. A loader refuses a host whose format file has other offsets.
 	Record []RecordUse `json:"record,omitempty"`
-	// Code is absent in objects of before November 2026: such a program is run as it is.
+	// Code is absent in objects from before November 2026: their programs are loaded unchanged.
 	Code *Code `json:"code,omitempty"`
 	Pos  Pos   `json:"pos"`
 }
 
-// Code describes a program's instructions as the compiler knows them. A loader that changes
-// programs relies on it and analyses nothing.
+// Code describes a program's instructions. A loader that modifies programs relies on it instead of analysing
+// instructions.
 type Code struct {
 	// Context is what the program reads through its context: none, record (of a tracepoint),
 	// regs (struct pt_regs, or that of a perf event), args (words).
 	Context string `json:"context"`
-	// Frame is how many bytes of its stack frame the main function uses, from the top.
+	// Frame is the number of bytes of its stack frame that the main function uses, from the top.
 	Frame int `json:"frame"`
-	// Share says that the program may run from the raw tracepoint of all system calls, with a record
-	// that the loader lays out in the frame as its context; RecordArgs are the arguments of the
-	// call that it reads there.
+	// Share means that the program may run from the raw tracepoint of all system calls, with a record that the loader
+	// builds in the frame as its context; RecordArgs are the arguments of the call that it reads there.
 	Share      bool  `json:"share,omitempty"`
 	RecordArgs []int `json:"record_args,omitempty"`
 	// RecordNr means that the program of a system call's tracepoint reads the call's number in the
@@ -125,10 +122,10 @@ type Code struct {
 	Forms []Form `json:"forms,omitempty"`
 }
 
-// Form is a test by which a program selects one of two forms: an instruction moves the result of a
-// CO-RE relocation, 0 or 1, into a register, and the next one may branch on it. Each loader
-// resolves it; one that knows the result may remove the test and the dead side, which below Linux
-// 5.13 it must if that side calls a function by its address.
+// Form is a test by which a program selects one of two forms: an instruction moves the result of a CO-RE relocation,
+// 0 or 1, into a register, and the next one may branch on it. Every loader resolves the relocation. A loader that
+// knows the result may remove the test and the dead side; before Linux 5.13 it must do so if the dead side takes the
+// address of a function.
 type Form struct {
 	// Function is the subprogram that the test is in; absent: the program's main function.
 	Function string `json:"function,omitempty"`
@@ -142,25 +139,24 @@ type RecordUse struct {
 	Name   string `json:"name"`           // in the format file
 	Offset int    `json:"offset"`         // bytes from the start of the record
 	Size   int    `json:"size"`           // bytes
-	Sign   string `json:"sign,omitempty"` // signed, unsigned; absent for what is not an integer
+	Sign   string `json:"sign,omitempty"` // signed, unsigned; absent if not an integer
 	Pos    Pos    `json:"pos"`
 }
 
 // ArgUse is an argument or result of a fentry, fexit or raw tracepoint.
 type ArgUse struct {
 	Name string `json:"name,omitempty"`
-	Type string `json:"type"` // in C, as the target has it
+	Type string `json:"type"` // C type in the target
 	Slot int    `json:"slot"` // number of 8-byte words before it in the context
 }
 
-// Attach is an attach point in parts. Patterns stay patterns: the host expands them.
+// Attach is an attach point, split into parts. Patterns are expanded on the host.
 //
-// Text is its canonical full name, "kprobe:vfs_read". Target is a module, the path or name of a
-// binary, the category of a tracepoint or the name of a software or hardware event; Name a
-// function, symbol or event. Offset is in bytes after Name (kprobe, uprobe), Addr an address
-// instead of a name (kprobe, uprobe, watchpoint), Len the bytes of a watchpoint and Mode what it
-// watches, of rwx. Unit is hz, us, ms or s, and Count how many of them, or the period (software,
-// hardware). Lang is "cpp" or "" (uprobe).
+// Text is its canonical full name, "kprobe:vfs_read". Target is a module, the path or name of a binary, the category
+// of a tracepoint or the name of a software or hardware event; Name a function, symbol or event. Offset is in bytes
+// after Name (kprobe, uprobe), Addr an address instead of a name (kprobe, uprobe, watchpoint), Len the length of a
+// watchpoint in bytes and Mode its access modes (letters of rwx). Unit is hz, us, ms or s, and Count the number of
+// units, or the period (software, hardware). Lang is "cpp" or "" (uprobe).
 type Attach struct {
 	Text   string `json:"text"`
 	Target string `json:"target,omitempty"`
@@ -176,9 +172,9 @@ type Attach struct {
 	// program relies on: "build-id:HEX", or "text:" and the SHA-256 of its code.
 	Binary  string `json:"binary,omitempty"`
 	Missing string `json:"missing,omitempty"` // error (default), warn, ignore
-	// Fill are the parts after the kind of a probe whose text has parameters ($1): the
-	// loader substitutes their values before it resolves the attach point, and sets the
-	// other keys from the parts. Such files require the feature attach-params.
+	// Fill are the parts after the kind of a probe with parameters ($1) in its attach point: the loader substitutes
+	// their values and sets the other keys from the parts before it resolves the attach point. Such files require the
+	// feature attach-params.
 	Fill []string `json:"fill,omitempty"`
 }
 
@@ -186,7 +182,7 @@ type Attach struct {
 // ir.LayoutKind.
 type Layout struct {
 	Kind   string `json:"kind"`
-	Size   int    `json:"size"` // bytes with padding
+	Size   int    `json:"size"` // bytes, padding included
 	Signed bool   `json:"signed,omitempty"`
 	Name   string `json:"name,omitempty"`
 	// CORE is the name of a kernel type ("struct ns_common") whose members have the
@@ -194,8 +190,8 @@ type Layout struct {
 	CORE string            `json:"core,omitempty"`
 	Enum map[string]string `json:"enum,omitempty"` // decimal value -> symbol
 	Elem *Layout           `json:"elem,omitempty"`
-	// Count is the number of elements of an array; of a string, its size if one that fills
-	// it is not truncated, else 0.
+	// Count is the number of elements of an array. For a string it is Size if a string that fills it is complete, and
+	// 0 if such a string counts as truncated.
 	Count  int     `json:"count,omitempty"`
 	Fields []Field `json:"fields,omitempty"`
 	Stack  string  `json:"stack,omitempty"` // kstack, ustack: Name of the stack map
@@ -211,7 +207,7 @@ type Layout struct {
 type Field struct {
 	Name string `json:"name,omitempty"`
 	Off  int    `json:"off"`
-	Var  bool   `json:"var,omitempty"` // {u16 offset, u16 length} into the record's tail
+	Var  bool   `json:"var,omitempty"` // {u16 offset, u16 length} of data in the record's tail
 	// BitOff and BitSize locate a bit field in the integer, from its least significant
 	// bit; BitSize is 0 for other fields.
 	BitOff  int    `json:"bit_off,omitempty"`
@@ -230,39 +226,37 @@ type Map struct {
 	ValueSize  int     `json:"value_size"`
 	MaxEntries int     `json:"max_entries"`
 	Key        *Layout `json:"key,omitempty"` // absent for a scalar
-	// KeyNames are the script's names for the parts of the key ("pid", "ret"), "" for one without
-	// a name. Help and Unit are from the script's comment on the map, for metrics.
+	// KeyNames are the script's names for the parts of the key ("pid", "ret"), "" for a part without a name. Help and
+	// Unit are from the script's comment on the map, for metrics.
 	KeyNames []string `json:"key_names,omitempty"`
 	Help     string   `json:"help,omitempty"`
 	Unit     string   `json:"unit,omitempty"`
-	// Grows means that all that programs do with a plain map is add constants above 0. It is known of
-	// objects in the format of another program (For).
+	// Grows means that programs only add positive constants to a plain map. It is set only in objects in the format
+	// of another program (For).
 	Grows    bool    `json:"grows,omitempty"`
 	Value    *Layout `json:"value,omitempty"` // plain: the value; aggregations: signedness of the argument
 	ValueOff int     `json:"value_off"`
-	Present  int     `json:"present"` // offset of the u64 that says "set"; -1: existence says it
-	Gens     int     `json:"gens"`    // 2: two slots, the current one's number is u32 GenOff of global "gen"
+	Present  int     `json:"present"` // offset of the u64 that is not 0 if the value is set; -1: it is set if the element exists
+	Gens     int     `json:"gens"`    // 2: two slots; the number of the current one is the u32 at GenOff in global "gen"
 	GenOff   int     `json:"gen_off,omitempty"`
-	// LenKey is not 0 when the programs count the elements: the key, in the map "len", of
-	// the word (u64) to which the loader adds the number of its deletes.
+	// LenKey is not 0 if the programs count the elements: it is the key in the map "len" of the counter (u64) to
+	// which the loader adds the number of elements that it deletes.
 	LenKey int `json:"len_key,omitempty"`
-	// Cache is the per-CPU cache of a hash. Where programs use it without Cache.Enable, the file
-	// requires the feature front-tables.
+	// Cache is the per-CPU cache of a hash. If the programs use it without Cache.Enable, the file requires the
+	// feature front-tables.
 	Cache *PerCPUCache `json:"front,omitempty"`
-	// Stored is the form of the kernel's map where it differs from the script's. KeySize and ValueSize are
-	// then those of the script's map, with KeySize 0 for a scalar. Files that have it require the feature
-	// stored-maps.
+	// Stored is the form of the kernel's map if it differs from the script's. KeySize and ValueSize are then those of
+	// the script's map, with KeySize 0 for a scalar. Files that have it require the feature stored-maps.
 	Stored *Stored `json:"stored,omitempty"`
 	Bits   int     `json:"bits,omitempty"`
 	Min    int64   `json:"min,omitempty"`
 	Max    int64   `json:"max,omitempty"`
 	Step   int64   `json:"step,omitempty"`
-	// A tseries has an element {value, meta, interval} (8 bytes each) for each key
-	// and interval; the last field of Key is the interval's number modulo Intervals,
-	// the first the script's key, which a scalar does not have.
+	// A tseries has an element {value, meta, interval} (8 bytes each) for each key and interval; the last field of
+	// Key is the interval's number modulo Intervals. The first is the script's key; a scalar has none.
 	Interval  int64  `json:"interval,omitempty"`  // ns
-	Intervals int64  `json:"intervals,omitempty"` // how many are kept
-	Agg       string `json:"agg,omitempty"`       // avg, max, min, sum; or the last value
+	Intervals int64  `json:"intervals,omitempty"` // number of intervals kept
+	Agg       string `json:"agg,omitempty"`       // avg, max, min, sum; "" for the last value
 	Depth     int    `json:"depth,omitempty"`
 	User      bool   `json:"user,omitempty"`
 	Update    *Pos   `json:"update,omitempty"` // where the script first adds elements
@@ -275,14 +269,14 @@ type Event struct {
 	// printf, print, print_map, clear, zero, exit, time, join, cat, system, error, proc, unwatch, skboutput
 	Kind   string `json:"kind"`
 	Format string `json:"format,omitempty"`
-	// FormatBytes is the format if it is not valid UTF-8, which JSON cannot
-	// hold; Format is then empty in the file. Parse puts it into Format.
+	// FormatBytes is the format if it is not valid UTF-8, which JSON cannot represent; Format is then empty in the
+	// file. Parse copies it to Format.
 	FormatBytes []byte `json:"format_bytes,omitempty"`
 	// FormatFrom is the Global of a string parameter whose value is Format: time, join, skboutput.
 	FormatFrom string  `json:"format_from,omitempty"`
 	Map        string  `json:"map,omitempty"`
 	Fields     []Field `json:"fields,omitempty"`
-	Size       int     `json:"size"` // least length of the record in bytes
+	Size       int     `json:"size"` // minimum length of the record in bytes
 	Tail       bool    `json:"tail,omitempty"`
 	Pos        Pos     `json:"pos"`
 	// Chain is the position of errorf() or warnf() and, in a macro, the calls that led to
@@ -301,16 +295,15 @@ type Param struct {
 	Pos     Pos    `json:"pos"`
 }
 
-// Given are the parameters that were given at compile time. A loader uses them for those
-// that it is not given itself. Files that have them require the feature given-params.
+// Given are the parameters given at compile time. A loader uses them as defaults. Files that have them require the
+// feature given-params.
 type Given struct {
 	Values []string `json:"values,omitempty"` // of $1, $2, ...
-	// Fixed are the numbers of those that the code was made for: other values
-	// would not act.
+	// Fixed are the numbers of the parameters compiled into the code: other values would have no effect.
 	Fixed []int `json:"fixed,omitempty"`
 	// Options are the values of named parameters.
 	Options map[string]string `json:"options,omitempty"`
-	// FixedOptions are those of Options that the code was made for.
+	// FixedOptions are the options compiled into the code.
 	FixedOptions []string `json:"fixed_options,omitempty"`
 }
 
@@ -318,8 +311,9 @@ type Given struct {
 type Stored struct {
 	// KeySize is that of the hash, in bytes. A scalar has the key 0.
 	KeySize int `json:"key_size"`
-	// Parts means that each word (u64) of a value is an element: its key is the script's, padded to 8
-	// bytes, and the number of the word (u64). Numbers past the value's words are not the script's.
+	// Parts means that each word (u64) of a value is a separate element: its key is the script's key, padded to 8
+	// bytes, followed by the number of the word (u64). Elements with larger numbers do not belong to the script's
+	// value.
 	Parts bool `json:"parts,omitempty"`
 }
 
@@ -334,22 +328,20 @@ func (x *Map) Raw() (key, value int) {
 	return x.Stored.KeySize, x.ValueSize
 }
 
-// PerCPUCache is the per-CPU cache of a keyed aggregation: one table for each of the first CPUs,
-// in the global (.bss) that it names. A slot is taken when its first u64 is not 0. An
-// element's values are those in the hash and those of the slots with its key, as if of
-// further CPUs. A slot of a hist has the count (u64) of one bucket, whose number (u64)
-// follows the key.
+// PerCPUCache is the per-CPU cache of a keyed aggregation: one table for each of the first CPUs, in the global (.bss)
+// named Global. A slot is in use if its first u64 is not 0. An element's values are those in the hash and those in
+// the slots with its key, as if from further CPUs. A slot of a hist has the count (u64) of one bucket, whose number
+// (u64) follows the key.
 type PerCPUCache struct {
-	// Enable is the constant (.rodata, u64) that a loader sets to 1 for programs to use the tables.
-	// Without it they use the hash alone. Absent in older objects, whose programs always use the
-	// tables.
+	// Enable is the constant (.rodata, u64) that a loader sets to 1 to make programs use the tables; if it is 0, they
+	// use only the hash. It is absent in older objects, whose programs always use the tables.
 	Enable   string `json:"enable,omitempty"`
 	Global   string `json:"global"`
 	CPUs     int    `json:"cpus"`
-	Slots    int    `json:"slots"`     // of a CPU
+	Slots    int    `json:"slots"`     // per CPU
 	SlotSize int    `json:"slot_size"` // bytes
-	ValueOff int    `json:"value_off"` // of a value as in the hash, in a slot
-	KeyOff   int    `json:"key_off"`   // of the key, in a slot
+	ValueOff int    `json:"value_off"` // offset in a slot of the value, laid out as in the hash
+	KeyOff   int    `json:"key_off"`   // offset of the key in a slot
 }
 
 // Global is a constant that the loader sets from the host before loading
@@ -362,37 +354,34 @@ type Global struct {
 	Name    string `json:"name"`
 	Section string `json:"section"`
 	Size    int    `json:"size"`
-	// Host says what to look up before loading: kaddr (address of the kernel symbol Text),
-	// kaddr_or_0 (the same, 0 when there is none), kfunc_exist (1 when the kernel has a
-	// function Text), kfunc_allowed (the same when the kind of probe after the name may
-	// call it), uaddr (Text is a program and a symbol: the distance of the symbol from the
-	// address that the program probes), uaddr_code (the same from the first byte of its
-	// file's code), or cgroupid (id of the cgroup at the path Text). Files that have such
-	// globals require the feature host-values.
+	// Host is what to look up before loading: kaddr (address of the kernel symbol Text), kaddr_or_0 (the same, or 0
+	// if it does not exist), kfunc_exist (1 if the kernel has the function Text), kfunc_allowed (1 if also the kind
+	// of probe after the name may call it), uaddr (Text is a program and a symbol: the distance of the symbol from
+	// the address that the program probes), uaddr_code (the distance from the first byte of its file's code), or
+	// cgroupid (id of the cgroup at the path Text). Files that have such globals require the feature host-values.
 	Host string `json:"host,omitempty"`
 	Text string `json:"text,omitempty"`
-	// TextFrom is the Global of a string parameter whose value the loader adds to Text: before it, if it
-	// begins with a space, else after it. Files with it or FormatFrom require the feature text-params.
+	// TextFrom is the Global of a string parameter whose value the loader adds to Text: before Text if that begins
+	// with a space, else after it. Files with it or FormatFrom require the feature text-params.
 	TextFrom string `json:"text_from,omitempty"`
-	Pos      *Pos   `json:"pos,omitempty"` // where the script first needs it
+	Pos      *Pos   `json:"pos,omitempty"` // where the script first uses it
 }
 
-// Error is a run-time message with its position.
+// Error is a run-time error message with its position.
 type Error struct {
 	Text string `json:"text"`
-	// Helper is the kernel function that failed, without "bpf_", instead of Text: its error
-	// number is the reason.
+	// Helper is set instead of Text: the kernel function that failed, without "bpf_". Its error number is the reason.
 	Helper string     `json:"helper,omitempty"`
 	Pos    Pos        `json:"pos"`
-	Chain  []Location `json:"chain,omitempty"` // as Event.Chain
+	Chain  []Location `json:"chain,omitempty"` // see Event.Chain
 }
 
 // Loss names a loss counter.
 type Loss struct {
 	Kind string `json:"kind"` // events (ring buffer full), map (Map is full), scratch (no free slot), stack (stack map full), unused
 	Map  string `json:"map,omitempty"`
-	Pos  *Pos   `json:"pos,omitempty"` // map: where the script adds to it
-	// Chain is as Event.Chain; of a macro that is called once.
+	Pos  *Pos   `json:"pos,omitempty"` // map: where the script adds elements
+	// Chain is like Event.Chain, for a macro that is called once.
 	Chain []Location `json:"chain,omitempty"`
 }
 
@@ -403,8 +392,8 @@ type FieldUse struct {
 	Type    string `json:"type"` // "struct sock"
 	Path    string `json:"path"` // "__sk_common.skc_family"
 	Kind    int    `json:"kind"` // enum bpf_core_relo_kind
-	// Compared means that the program compares the relocated value with the one that it was
-	// compiled for, and reads the field in another way if they differ.
+	// Compared means that the program compares the relocated value with its value at compile time, and reads the
+	// field in another way if they differ.
 	Compared bool `json:"compared,omitempty"`
 	Pos      Pos  `json:"pos"`
 }
@@ -416,7 +405,7 @@ func (u *FieldUse) String() string {
 	return "field " + u.Path + " in " + u.Type
 }
 
-// Config has the config keys that act at run time.
+// Config has the config keys that take effect at run time.
 type Config struct {
 	MaxStrlen       int               `json:"max_strlen"`
 	PrintMapsOnExit bool              `json:"print_maps_on_exit"`
@@ -432,11 +421,10 @@ type Unsafe struct {
 	Pos  Pos    `json:"pos"`
 }
 
-// Need is a kernel feature without which a construct of the script cannot run.
-// A loader asks the kernel itself for it, never its version, and refuses the
-// object before it loads anything.
+// Need is a kernel feature that a construct of the script requires. A loader probes for the feature, never checks the
+// kernel version, and refuses the object before it loads anything.
 type Need struct {
 	Feature   string `json:"feature"`   // a helper's name without "bpf_": for_each_map_elem, loop, map_lookup_percpu_elem
-	Construct string `json:"construct"` // as a message names it: "'for' over a map"
+	Construct string `json:"construct"` // in messages: "'for' over a map"
 	Pos       Pos    `json:"pos"`
 }

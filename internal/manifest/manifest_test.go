@@ -288,19 +288,19 @@ func TestLayoutsDoNotNestForEver(t *testing.T) {
 
 func TestBadJSON(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                   "ends in the middle",
-		`{"schema": "btc/1"`:                 "ends in the middle",
+		"":                                   "unexpected end of file",
+		`{"schema": "btc/1"`:                 "unexpected end of file",
 		`{"schema": 1}`:                      "manifest: schema:",
-		`{"maps": [{"key_size": "x"}]}`:      "maps[0].key_size: byte 24: a string",
-		`{"maps": [{"key_size": 1e99}]}`:     "maps[0].key_size: byte 24: the number 1e99",
-		`{} {}`:                              "after the end",
+		`{"maps": [{"key_size": "x"}]}`:      "maps[0].key_size: byte 24: expected an integer in range, found a string",
+		`{"maps": [{"key_size": 1e99}]}`:     "maps[0].key_size: byte 24: expected an integer in range, found the number 1e99",
+		`{} {}`:                              "unexpected data after",
 		`{}`:                                 "manifest: schema: missing",
 		"\x7fELF":                            "byte 1",
-		`[]`:                                 "an object is",
+		`[]`:                                 "expected an object",
 		`{"schema":"btc/1","programs":[{}]}`: "object.sha256",
 	} {
 		_, err := Parse([]byte(in))
-		if err == nil || !strings.Contains(strings.Replace(err.Error(), "an object is needed", "an object is", 1), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: want %q, got %v", in, want, err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// WithGiven adds the parameters that were given at compile time to the user's. Those that
-// the code was compiled for cannot change now.
+// WithGiven merges the parameters given at compile time with the user's. Those compiled into the code cannot change
+// any more.
 func WithGiven(m *Manifest, positional []string, named map[string]string) ([]string, map[string]string, error) {
 	g := m.Given
 	if g == nil {
@@ -28,7 +28,7 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	for _, n := range g.Fixed {
 		if params[n-1] != g.Values[n-1] {
 			return nil, nil, fmt.Errorf(
-				"parameter $%d is %q since the script was compiled; it cannot be %q now (compile again)",
+				"parameter $%d was compiled in as %q and cannot be %q: compile the script again",
 				n,
 				g.Values[n-1],
 				params[n-1],
@@ -43,7 +43,7 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	for _, name := range g.FixedOptions {
 		if options[name] != g.Options[name] {
 			return nil, nil, fmt.Errorf(
-				"option --%s is %q since the script was compiled; it cannot be %q now (compile again)",
+				"option --%s was compiled in as %q and cannot be %q: compile the script again",
 				name,
 				g.Options[name],
 				options[name],
@@ -54,8 +54,8 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	return params, options, nil
 }
 
-// NotGiven are the positional parameters of the manifest's that have no value,
-// each once: the script reads 0 or "".
+// NotGiven returns the positional parameters of the manifest that have no value, without duplicates: the script reads
+// 0 or "".
 func NotGiven(m *Manifest, positional []string) []*Param {
 	var out []*Param
 	for i := range m.Params {
@@ -110,8 +110,7 @@ func ParseParams(m *Manifest, positional []string, named map[string]string) (map
 	return out, nil
 }
 
-// unexpected reports the options that the script does not have, and lists those that it
-// has.
+// unexpected is the error for options that the script does not have; it lists those that it has.
 func unexpected(m *Manifest, known map[string]bool, named map[string]string) error {
 	var wrong, have []string
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -149,7 +148,7 @@ func unexpected(m *Manifest, known map[string]bool, named map[string]string) err
 
 func hasKey(m map[string]string, k string) bool { _, ok := m[k]; return ok }
 
-// parseIPv4 reads the dotted-decimal form of inet_pton(3). (net/netip costs btrun 16 KB.)
+// parseIPv4 reads the dotted-decimal form of inet_pton(3). (net/netip would add 16 KB to btrun.)
 func parseIPv4(text string) ([]byte, bool) {
 	parts := strings.Split(text, ".")
 	addr := make([]byte, 0, 4)
@@ -178,7 +177,7 @@ func paramBytes(p *Param, text string) ([]byte, error) {
 		addr, ok := parseIPv4(text)
 		if !ok {
 			return nil, fmt.Errorf(
-				"parameter %s: %q is not an IPv4 address; for an IPv6 address compile the script with it as the parameter's value",
+				"parameter %s: %q is not an IPv4 address; for an IPv6 address, give the value when compiling the script",
 				p.Name,
 				text,
 			)
@@ -199,15 +198,14 @@ func paramBytes(p *Param, text string) ([]byte, error) {
 	return append([]byte(text), make([]byte, p.Size-len(text))...), nil
 }
 
-// suffixes are the language's units of whole numbers.
+// suffixes are the language's units of integers.
 var suffixes = []struct {
 	text  string
 	scale uint64
 }{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}}
 
-// parseInt reads an integer as the language writes them: decimal, 0x, 0b, octal
-// with a leading 0, "_" between digits, exponent form 1e6, unit of time; with a
-// sign.
+// parseInt parses an integer in the language's syntax: decimal, 0x, 0b, octal with a leading 0, "_" between digits,
+// exponent form 1e6, unit of time; a sign is allowed.
 func parseInt(text string) (uint64, error) {
 	s, negative := strings.CutPrefix(text, "-")
 	if strings.ContainsAny(s, "+-") || s == "" || s[0] == '_' {
@@ -273,7 +271,7 @@ func multiply(a, b uint64) (uint64, error) {
 	return lo, nil
 }
 
-// Number is a constant of size bytes, as objects hold it.
+// Number encodes a constant of size bytes as in the object.
 func Number(v uint64, size int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, v)
 	if size < 8 {

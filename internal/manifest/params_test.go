@@ -109,8 +109,8 @@ func TestGiven(t *testing.T) {
 		{[]string{"c", "b", "d"}, nil, []string{"c", "b", "d"}, map[string]string{"x": "1"}, ""},
 		{nil, map[string]string{"x": "3", "z": "4"}, []string{"a", "b"}, map[string]string{"x": "3", "z": "4"}, ""},
 		{nil, map[string]string{"y": "2"}, []string{"a", "b"}, map[string]string{"x": "1"}, ""},
-		{[]string{"a", "c"}, nil, nil, nil, `parameter $2 is "b" since the script was compiled; it cannot be "c" now`},
-		{nil, map[string]string{"y": "3"}, nil, nil, `option --y is "2" since the script was compiled; it cannot be "3" now`},
+		{[]string{"a", "c"}, nil, nil, nil, `parameter $2 was compiled in as "b" and cannot be "c"`},
+		{nil, map[string]string{"y": "3"}, nil, nil, `option --y was compiled in as "2" and cannot be "3"`},
 	} {
 		params, options, err := WithGiven(given(), c.positional, c.named)
 		if c.err != "" {

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBytes is the largest manifest that a reader accepts. A manifest has the script's
-// source and a few hundred bytes for each program, map and event.
+// MaxBytes is the largest manifest that a reader accepts. A manifest contains the script's source and a few hundred
+// bytes for each program, map and event.
 const MaxBytes = 16 << 20
 
 // FormatError is an error in a manifest: Path is its location in the JSON ("maps[3].key.size"),
@@ -28,12 +28,12 @@ func (f *FormatError) Error() string {
 	return "manifest: " + f.Path + ": " + f.Text
 }
 
-// Parse reads a manifest and validates it: what it returns is safe to act upon
-// without further checks of sizes, offsets and counts. Its error is a *FormatError.
+// Parse reads a manifest and validates it: its result can be used without further checks of sizes, offsets and
+// counts. Its error is a *FormatError.
 func Parse(data []byte) (*Manifest, error) {
 	if len(data) > MaxBytes {
 		return nil, &FormatError{
-			Text: fmt.Sprintf("%d bytes are more than the %d a manifest may have", len(data), MaxBytes),
+			Text: fmt.Sprintf("manifest too large: %d bytes (max %d)", len(data), MaxBytes),
 		}
 	}
 	m := new(Manifest)
@@ -51,8 +51,8 @@ func Parse(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// File is m as its file has it: the format of an event that is not UTF-8 is in
-// FormatBytes, for JSON has no other strings.
+// File is m as written to the file: event formats that are not UTF-8 are in FormatBytes, because JSON strings are
+// UTF-8.
 func (m *Manifest) File() *Manifest {
 	file := *m
 	file.Events = slices.Clone(m.Events)
@@ -65,7 +65,7 @@ func (m *Manifest) File() *Manifest {
 }
 
 // EmptyTime is the required feature of files in which a time event without a format means
-// the empty format. In files without it, it means the default one, %H:%M:%S and a newline.
+// the empty format. In files without it, such an event means the default format, %H:%M:%S and a newline.
 const EmptyTime = "empty-time"
 
 // StoredMaps is the required feature of files that have Map.Stored.
@@ -95,8 +95,7 @@ func (m *Manifest) Map(name string) *Map {
 	return nil
 }
 
-// EachLayout visits the layouts of all values, parts included, each with the position of
-// the map or event that it belongs to.
+// EachLayout visits the layouts of all values, including nested ones, each with the position of its map or event.
 func (m *Manifest) EachLayout(visit func(*Layout, Pos)) {
 	var walk func(*Layout, Pos)
 	walk = func(l *Layout, pos Pos) {
@@ -120,7 +119,7 @@ func (m *Manifest) EachLayout(visit func(*Layout, Pos)) {
 	}
 }
 
-// CopiesWhole reports whether a value is a whole struct or union of the kernel.
+// CopiesWhole reports whether any value is a whole struct or union of the kernel.
 func (m *Manifest) CopiesWhole() bool {
 	whole := false
 	m.EachLayout(func(l *Layout, _ Pos) { whole = whole || l.CORE != "" })

@@ -10,8 +10,7 @@ import (
 	"btc/internal/probe"
 )
 
-// Limits of what a manifest may ask a loader to allocate or walk. They are far above what a
-// script can need.
+// Limits on what a loader allocates or walks for a manifest. They are far above what scripts need.
 const (
 	maxPrograms  = 4096
 	maxMaps      = 1024
@@ -22,7 +21,7 @@ const (
 	maxDepth     = 16       // nesting of layouts
 	maxKey       = 64 << 10 // bytes
 	maxValue     = 1 << 20  // bytes
-	maxRecord    = 1 << 16  // bytes: u16 offsets reach no farther
+	maxRecord    = 1 << 16  // bytes, the range of u16 offsets
 	maxEntries   = 1 << 27
 	maxStack     = 1024 // frames
 	maxName      = 256
@@ -33,17 +32,17 @@ const (
 	maxInsn      = 1 << 20 // the kernel accepts a million
 	maxColumn    = maxSource
 	maxChain     = 64       // calls of macros
-	maxPrinted   = 32 << 20 // bytes of text of one value, approximately
+	maxPrinted   = 32 << 20 // approximate bytes of one printed value
 	maxIntervals = 1000000  // of a tseries; the language's own limit
 )
 
-// MaxLayouts bounds the layouts of all values together, parts included.
+// MaxLayouts bounds the total number of layouts of all values, including nested ones.
 const MaxLayouts = 1 << 19
 
 // checker collects the first error.
 type checker struct {
 	err     *FormatError
-	layouts int // that were walked
+	layouts int // number of layouts walked
 }
 
 func (c *checker) fail(path, format string, args ...any) {
@@ -52,7 +51,7 @@ func (c *checker) fail(path, format string, args ...any) {
 	}
 }
 
-// size marks an error as one of size.
+// size marks the error at path as one of size.
 func (c *checker) size(path string) {
 	if c.err.Path == path {
 		c.err.Size = true
@@ -61,7 +60,7 @@ func (c *checker) size(path string) {
 
 func (c *checker) within(path string, v, lo, hi int64) {
 	if v < lo || v > hi {
-		c.fail(path, "%d is not in %d..%d", v, lo, hi)
+		c.fail(path, "%d is not in the range %d to %d", v, lo, hi)
 		c.size(path)
 	}
 }
@@ -82,7 +81,7 @@ func (c *checker) text(path, v string, limit int) {
 // symbol checks an ELF or C name.
 func (c *checker) symbol(path, v string) {
 	if v == "" || len(v) > maxName {
-		c.fail(path, "a name of 1 to %d bytes is needed", maxName)
+		c.fail(path, "a name must have 1 to %d bytes", maxName)
 		return
 	}
 	for i := range len(v) {
@@ -146,8 +145,8 @@ var (
 	lossKinds  = set("events map scratch stack unused")
 )
 
-// Validate checks all that a loader relies on: sizes, offsets and counts within
-// bounds and within each other, names that refer to something. Its error is a *FormatError.
+// Validate checks everything that a loader relies on: bounds of sizes, offsets and counts, and that names refer to
+// something. Its error is a *FormatError.
 func (m *Manifest) Validate() error {
 	c := new(checker)
 	m.checkHead(c)
@@ -200,17 +199,17 @@ func (m *Manifest) checkHead(c *checker) {
 	major, _, _ := strings.Cut(m.Schema, ".")
 	switch {
 	case m.Schema == "":
-		c.fail("schema", "missing: this is not a manifest of btc")
+		c.fail("schema", "missing: not a btc manifest")
 	case major != Schema:
-		c.fail("schema", "%q is not %q: this file needs another version of the loader", clip(m.Schema), Schema)
+		c.fail("schema", "unsupported version %q (expected %q): use another version of the loader", clip(m.Schema), Schema)
 	}
 	for i, r := range m.Requires {
 		if !Knows(r) {
-			c.fail(fmt.Sprintf("requires[%d]", i), "feature %q is unknown to this version", clip(r))
+			c.fail(fmt.Sprintf("requires[%d]", i), "unknown feature %q: use a newer version of the loader", clip(r))
 		}
 	}
 	if len(m.Object.SHA256) != 64 || strings.Trim(m.Object.SHA256, "0123456789abcdef") != "" {
-		c.fail("object.sha256", "64 lower-case hexadecimal digits are needed")
+		c.fail("object.sha256", "expected 64 lower-case hexadecimal digits")
 	}
 	c.within("object.size", m.Object.Size, 0, 1<<30)
 	c.text("script.file", m.Script.File, maxText)
@@ -299,7 +298,7 @@ var contexts = set("none record regs args")
 // MaxFrame is the stack of a BPF program (MAX_BPF_STACK), in bytes.
 const MaxFrame = 512
 
-// MaxCallArgs is how many arguments a system call has.
+// MaxCallArgs is the maximum number of arguments of a system call.
 const MaxCallArgs = 6
 
 func (p *Code) check(c *checker, path string) {
@@ -330,14 +329,14 @@ func (a *Attach) check(c *checker, path, kind string) {
 	for _, x := range []struct{ key, v string }{{"text", a.Text}, {"target", a.Target}, {"name", a.Name}} {
 		c.text(path+"."+x.key, x.v, maxText)
 		if strings.ContainsRune(x.v, 0) {
-			c.fail(path+"."+x.key, "holds a NUL byte")
+			c.fail(path+"."+x.key, "contains a NUL byte")
 		}
 	}
 	c.within(path+".fill", int64(len(a.Fill)), 0, maxParts)
 	for i, part := range a.Fill {
 		c.text(fmt.Sprintf("%s.fill[%d]", path, i), part, maxText)
 	}
-	if len(a.Fill) > 0 { // the loader checks the rest once it is filled in
+	if len(a.Fill) > 0 { // the loader checks the rest after substituting the parameters
 		return
 	}
 	c.within(path+".len", int64(a.Len), 0, 8)
@@ -353,11 +352,11 @@ func (a *Attach) check(c *checker, path, kind string) {
 			c.fail(path+".unit", "unknown value %q", clip(a.Unit))
 		}
 		if a.Count == 0 || a.Count > probe.MaxCount {
-			c.fail(path+".count", "%d is not a rate or period", a.Count)
+			c.fail(path+".count", "%d is not a valid rate or period", a.Count)
 		}
-	case probe.Uprobe, probe.Uretprobe: // without a name address 0, too, is one
+	case probe.Uprobe, probe.Uretprobe: // without a name, address 0 is valid, too
 		if a.Binary != "" && !strings.HasPrefix(a.Binary, "build-id:") && !strings.HasPrefix(a.Binary, "text:") {
-			c.fail(path+".binary", "%q is not an identity", clip(a.Binary))
+			c.fail(path+".binary", "%q is not a build identity", clip(a.Binary))
 		}
 	case probe.Tracepoint, probe.USDT, probe.RawTracepoint, probe.Fentry, probe.Fexit, probe.Kretprobe:
 		if a.Name == "" && a.Addr == 0 {
@@ -423,14 +422,14 @@ func (m *Manifest) checkUnique(c *checker) {
 	for i := range m.Maps {
 		path, x := fmt.Sprintf("maps[%d]", i), &m.Maps[i]
 		if names[x.Name] || symbols[x.Symbol] {
-			c.fail(path, "a second map %q", clip(x.Name))
+			c.fail(path, "duplicate map %q", clip(x.Name))
 		}
 		names[x.Name], symbols[x.Symbol] = true, true
 	}
 	progs := make(map[string]bool)
 	for i := range m.Programs {
 		if progs[m.Programs[i].Name] {
-			c.fail(fmt.Sprintf("programs[%d].name", i), "a second program %q", clip(m.Programs[i].Name))
+			c.fail(fmt.Sprintf("programs[%d].name", i), "duplicate program %q", clip(m.Programs[i].Name))
 		}
 		progs[m.Programs[i].Name] = true
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// valueBytes is what each shape needs after ValueOff: a table because a reader
-// indexes the value by it. avg and stats are {u64 count, u64 total}.
+// valueBytes is the size in bytes that each shape needs after ValueOff; readers index the value accordingly. avg and
+// stats are {u64 count, u64 total}.
 var valueBytes = map[string]int{"count": 8, "sum": 8, "min": 8, "max": 8, "avg": 16, "stats": 16}
 
 func (x *Map) check(c *checker, m *Manifest, path string) {
@@ -29,7 +29,7 @@ func (x *Map) check(c *checker, m *Manifest, path string) {
 		if x.KeySize != 8 || x.ValueSize != 8*x.Depth {
 			c.fail(
 				path,
-				"a stack map needs a key of 8 bytes and a value of %d, not %d and %d",
+				"a stack map has a key of 8 and a value of %d bytes, not %d and %d",
 				8*x.Depth,
 				x.KeySize,
 				x.ValueSize,
@@ -80,15 +80,15 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	}
 	isArray := x.Type == "array" || x.Type == "percpu_array"
 	if x.Type == "ringbuf" || x.Type == "perf_event_array" {
-		c.fail(path+".type", "a %s is not a map of the script", x.Type)
+		c.fail(path+".type", "%s cannot be the type of a script's map", x.Type)
 	}
 	if isArray != (x.Key == nil) {
-		c.fail(path+".key", "a keyed map is a hash and has a key layout, a scalar is an array and has none")
+		c.fail(path+".key", "a keyed map must be a hash with a key layout, a scalar an array without one")
 		return
 	}
 	if isArray {
 		if x.KeySize != 4 {
-			c.fail(path+".key_size", "%d: an array's key has 4 bytes", x.KeySize)
+			c.fail(path+".key_size", "%d: the key of an array has 4 bytes", x.KeySize)
 		}
 		c.within(path+".gens", int64(x.Gens), 1, 2)
 		if x.MaxEntries < x.Gens {
@@ -96,7 +96,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 		}
 		if x.Gens == 2 {
 			if g := m.Global("gen"); g == nil || x.GenOff < 0 || x.GenOff%4 != 0 || x.GenOff+4 > g.Size {
-				c.fail(path+".gen_off", "%d is not a word of the global gen", x.GenOff)
+				c.fail(path+".gen_off", "%d is not the offset of a word in the global gen", x.GenOff)
 			}
 		}
 		return
@@ -106,7 +106,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 		lens := m.Map("len")
 		if lens == nil || lens.Type != "array" || lens.KeySize != 4 || lens.ValueSize != 8 || x.LenKey < 1 ||
 			x.LenKey >= lens.MaxEntries {
-			c.fail(path+".len_key", "%d is not a word of the map len", x.LenKey)
+			c.fail(path+".len_key", "%d is not the key of a word in the map len", x.LenKey)
 		}
 	}
 	x.checkCache(c, m, path+".front")
@@ -119,7 +119,7 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	}
 }
 
-// checkCache checks a per-CPU cache: a reader parses it by these numbers.
+// checkCache checks a per-CPU cache, which readers parse by these numbers.
 func (x *Map) checkCache(c *checker, m *Manifest, path string) {
 	f := x.Cache
 	if f == nil {
@@ -169,7 +169,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 		x.Value.checkWhole(c, m, path+".value")
 		need = x.Value.Size
 	case "min", "max":
-		c.within(path+".value_off", int64(x.ValueOff), 8, int64(x.ValueSize)) // after the word that says "set"
+		c.within(path+".value_off", int64(x.ValueOff), 8, int64(x.ValueSize)) // after the word for "set"
 	case "hist":
 		c.within(path+".bits", int64(x.Bits), 0, 5)
 		if x.Bits >= 0 && x.Bits <= 5 {
@@ -178,7 +178,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 	case "lhist":
 		n := LhistBuckets(x.Min, x.Max, x.Step)
 		if n == 0 {
-			c.fail(path, "min %d, max %d and step %d make no histogram", x.Min, x.Max, x.Step)
+			c.fail(path, "min %d, max %d and step %d are not valid bounds of a histogram", x.Min, x.Max, x.Step)
 		}
 		need = 8 * n
 	case "tseries":
@@ -186,7 +186,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 		x.checkSeries(c, path)
 	}
 	if x.ValueOff+need > x.ValueSize {
-		c.fail(path+".value_size", "%d bytes have no room for %d at offset %d", x.ValueSize, need, x.ValueOff)
+		c.fail(path+".value_size", "%[2]d bytes at offset %[3]d do not fit in %[1]d bytes", x.ValueSize, need, x.ValueOff)
 	}
 }
 
@@ -198,14 +198,14 @@ func (x *Map) checkSeries(c *checker, path string) {
 	}
 	if k := x.Key; k == nil || k.Kind != "tuple" || len(k.Fields) < 1 || len(k.Fields) > 2 ||
 		k.Fields[len(k.Fields)-1].Layout.Size != 8 {
-		c.fail(path+".key", "the key of a tseries ends with the number of an interval")
+		c.fail(path+".key", "the key of a tseries must end with the number of an interval")
 	}
 }
 
 // Scalar reports whether a map of the script has no keys.
 func (x *Map) Scalar() bool { return x.Key == nil || x.Shape == "tseries" && len(x.Key.Fields) == 1 }
 
-// isNumber names the kinds that take 8 bytes in memory whatever their own size.
+// isNumber reports whether values of a kind take 8 bytes in memory, whatever their own size.
 func isNumber(kind string) bool { return kind == "int" || kind == "bool" || kind == "enum" }
 
 // fixedSizes are the minimum sizes of layouts that a reader parses by offsets.
@@ -214,8 +214,8 @@ var fixedSizes = map[string]int{
 	"timestamp": 8, "probe": 8, "username": 8, "cgroup_path": 8, "buffer": 4,
 }
 
-// checkWhole checks the layout of a whole value. The size of its printed form is bounded as
-// well: the fields of a record may share their bytes.
+// checkWhole checks the layout of a whole value, and bounds the size of its printed form, because fields may share
+// bytes.
 func (l *Layout) checkWhole(c *checker, m *Manifest, path string) {
 	l.check(c, m, path, 0)
 	if c.err == nil && l.printed() > maxPrinted {
@@ -224,7 +224,7 @@ func (l *Layout) checkWhole(c *checker, m *Manifest, path string) {
 	}
 }
 
-// printed is the approximate number of bytes that a value prints as, at most maxPrinted+1.
+// printed is the approximate size in bytes of a printed value, at most maxPrinted+1.
 func (l *Layout) printed() int64 {
 	const number = 24
 	n := max(number, int64(l.Size))
@@ -251,7 +251,7 @@ func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 		return
 	}
 	if depth > maxDepth {
-		c.fail(path, "layouts nest deeper than %d", maxDepth)
+		c.fail(path, "layouts nested too deeply (max %d)", maxDepth)
 		c.size(path)
 		return
 	}
@@ -277,7 +277,7 @@ func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 		for i := range l.Fields {
 			l.Fields[i].checkIn(c, m, fmt.Sprintf("%s.fields[%d]", path, i), 0, l.Size, depth+1)
 			if l.Fields[i].Var {
-				c.fail(fmt.Sprintf("%s.fields[%d].var", path, i), "only events have variable fields")
+				c.fail(fmt.Sprintf("%s.fields[%d].var", path, i), "only events can have variable fields")
 			}
 		}
 	case "array":
@@ -309,7 +309,7 @@ func (l *Layout) checkArray(c *checker, m *Manifest, path string, depth int) {
 	c.within(path+".count", int64(l.Count), 0, maxValue)
 	l.Elem.check(c, m, path+".elem", depth+1)
 	if c.err == nil && int64(l.Count)*max(1, int64(l.Elem.Size)) > int64(l.Size) {
-		c.fail(path+".size", "%d bytes have no room for %d elements of %d", l.Size, l.Count, l.Elem.Size)
+		c.fail(path+".size", "%[2]d elements of %[3]d bytes do not fit in %[1]d bytes", l.Size, l.Count, l.Elem.Size)
 	}
 }
 
@@ -328,11 +328,11 @@ func (f *Field) checkIn(c *checker, m *Manifest, path string, lo, size, depth in
 	if f.Var {
 		need = 4
 		if f.Layout.Kind != "string" && f.Layout.Kind != "buffer" {
-			c.fail(path+".var", "a %s has no variable length", clip(f.Layout.Kind))
+			c.fail(path+".var", "a %s cannot have a variable length", clip(f.Layout.Kind))
 		}
 	}
 	if f.Off < lo || f.Off > size || need > size-f.Off {
-		c.fail(path+".off", "%d bytes at offset %d are outside of %d..%d", need, f.Off, lo, size)
+		c.fail(path+".off", "%d bytes at offset %d are outside the range %d to %d", need, f.Off, lo, size)
 	}
 }
 
@@ -355,7 +355,7 @@ var argKinds = map[string]struct {
 func (e *Event) check(c *checker, m *Manifest, i int) {
 	path := fmt.Sprintf("events[%d]", i)
 	if e.ID != i {
-		c.fail(path+".id", "%d is not its index %d", e.ID, i)
+		c.fail(path+".id", "%d is not the event's index %d", e.ID, i)
 	}
 	c.oneOf(path+".kind", e.Kind, eventKinds)
 	c.within(path+".size", int64(e.Size), 8, maxRecord)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package merge adds up the runs of one object on many hosts: the maps that btrun wrote with
-// -f json2, each as if one host had run.
+// Package merge combines the results of runs of one object on many hosts: the maps that btrun wrote with -f json2
+// become maps as from a single host.
 //
-// It takes streams of lines and returns maps. count, sum, avg, stats, min, max, hist, lhist and tseries
-// are exact: all hosts have the same buckets, and intervals of wall-clock time. Of a stream that
-// has several snapshots of a map the last one counts. Memory grows with the keys, not with the hosts.
+// It takes streams of lines and returns maps. count, sum, avg, stats, min, max, hist, lhist and tseries are exact:
+// all hosts have the same buckets, and intervals of wall-clock time. If a stream has several snapshots of a map, the
+// last one is used. Memory use depends on the number of keys, not of hosts.
 package merge
 
 import (
@@ -26,11 +26,11 @@ import (
 	"btc/loader/render"
 )
 
-// maxLine bounds a line, in bytes: a map of a million keys has some 60 MB.
+// maxLine bounds a line, in bytes: a map of a million keys takes about 60 MB.
 const maxLine = 256 << 20
 
-// Runs are the merged runs. It is not safe for concurrent use; each goroutine has its own, which
-// Add joins.
+// Runs is a set of merged runs. It is not safe for concurrent use; give each goroutine its own and combine them with
+// Add.
 type Runs struct {
 	// ByHost makes the host's name the first part of each key.
 	ByHost bool
@@ -41,30 +41,28 @@ type Runs struct {
 
 	maps   map[string]*Map
 	object string // SHA-256
-	first  string // the stream that it was found in
+	first  string // the stream where object was found
 	hosts  map[string]bool
 }
 
-// Stream collects the lines of one run, of which it keeps the last one of each map.
+// Stream collects the lines of one run and keeps the last line of each map.
 type Stream struct {
-	Name string // what errors call it, and the host of lines that name none
-	// Host is the host of all lines, whatever they name; "": they say. Object is in the same way what
-	// tells runs of one object, instead of the hash that lines name.
+	Name string // name in errors, and the host of lines without one
+	// Host overrides the host named in the lines, and Object the hash of the object; "" keeps those of the lines.
 	Host, Object string
 
 	last map[string][]byte // the last line of each map
-	// detached says of each probe that the budget detached what its data covers.
+	// detached describes, for each probe that the budget detached, what its data covers.
 	detached []string
 }
 
-// Map is a merged map. Its description is that of a manifest, with the parts of keys as they
-// are written in JSON.
+// Map is a merged map. Its description is as in a manifest, with the parts of keys as written in JSON.
 type Map struct {
 	manifest.Map
-	elems map[string]*element // by key: the JSON of its parts, "" of a scalar
+	elems map[string]*element // by key: the JSON of its parts, "" for a scalar
 }
 
-// element is a value; which fields count is as in render.Element.
+// element is a value; which fields are used is as in render.Element.
 type element struct {
 	value, count uint64
 	buckets      []uint64
@@ -72,15 +70,14 @@ type element struct {
 	raw          string                 // plain: the JSON
 }
 
-// Hosts is how many hosts the runs are of.
+// Hosts is the number of hosts with runs.
 func (r *Runs) Hosts() int { return len(r.hosts) }
 
-// ErrNotJSON2 is the error of a stream that btrun -f json2 has not written.
+// ErrNotJSON2 is the error for a stream that was not written by btrun -f json2.
 var ErrNotJSON2 = errors.New("not the output of btrun -f json2")
 
-// Read merges a stream. name is what errors call it, and the host of lines that name none. cut
-// reports that the stream ends within a line, as that of a run that was killed: what is
-// before it counts.
+// Read merges a stream. name identifies it in errors and is the host of lines without one. cut reports whether the
+// stream ends within a line, as after a run that was killed; the lines before it are used.
 func (r *Runs) Read(name string, in io.Reader) (cut bool, err error) {
 	s := &Stream{Name: name}
 	n := 0
@@ -132,7 +129,7 @@ func readLine(b *bufio.Reader) ([]byte, error) {
 	return long, err
 }
 
-// Line keeps the line of a map that the run showed by itself. Others are of events.
+// Line keeps a line with a map that the run printed by itself; other lines are events.
 func (s *Stream) Line(line []byte) error {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
@@ -174,7 +171,7 @@ func (s *Stream) Line(line []byte) error {
 	return nil
 }
 
-// Maps is how many maps the run has shown by itself.
+// Maps is the number of maps that the run printed by itself.
 func (s *Stream) Maps() int { return len(s.last) }
 
 // Fold adds the maps of a run whose lines were read.
@@ -200,7 +197,7 @@ func (r *Runs) Fold(s *Stream) error {
 }
 
 func (r *Runs) addLine(s *Stream, line gjson.Result) error {
-	// What is kept is cloned: the strings of a line share its memory.
+	// Strings that are kept are cloned, because they share the line's memory.
 	m := &Map{elems: map[string]*element{}}
 	object, host := "", ""
 	var entries gjson.Result
@@ -268,11 +265,11 @@ func (r *Runs) addLine(s *Stream, line gjson.Result) error {
 	return have.addEntries(entries, prefix)
 }
 
-// sameObject refuses the run of another object.
+// sameObject returns an error for a run of another object.
 func (r *Runs) sameObject(stream, object string) error {
 	switch {
 	case object == "":
-		return errors.New("the line names no object: it was written by a btrun that is older than btc merge")
+		return errors.New("the line names no object: it was written by a btrun older than btc merge")
 	case r.object == "":
 		r.object, r.first = object, stream
 	case r.object != object:
@@ -286,7 +283,7 @@ func (r *Runs) sameObject(stream, object string) error {
 	return nil
 }
 
-// check refuses a description that no map has.
+// check returns an error for an invalid description.
 func (m *Map) check() error {
 	switch m.Shape {
 	case "count", "sum", "avg", "stats", "min", "max", "plain":
@@ -307,7 +304,7 @@ func (m *Map) check() error {
 	return fmt.Errorf("no map has the shape %q with these bounds", m.Shape)
 }
 
-// same refuses another description.
+// same returns an error if the description differs.
 func (m *Map) same(x *Map) error {
 	a, b := m.Map, x.Map
 	if a.Shape != b.Shape || a.Bits != b.Bits || a.Min != b.Min || a.Max != b.Max || a.Step != b.Step ||
@@ -317,8 +314,7 @@ func (m *Map) same(x *Map) error {
 	return nil
 }
 
-// Merges reports whether the values of several hosts can be made one: those that are assigned
-// have no sum.
+// Merges reports whether values of several hosts can be combined: assigned values cannot.
 func (m *Map) Merges() bool {
 	return m.Shape != "plain" && (m.Shape != "tseries" || m.Agg != "")
 }
@@ -369,8 +365,8 @@ func (m *Map) addEntries(entries gjson.Result, prefix string) (err error) {
 	return err
 }
 
-// appendKey makes a key of the JSON of its parts: what is an object there, such as a stack or an
-// address with its symbol, is told apart by its text, which is the same on all hosts.
+// appendKey makes a key of the JSON of its parts: an object, such as a stack or an address with its symbol, is
+// identified by its text, which is the same on all hosts.
 func appendKey(dst []byte, prefix, raw string) []byte {
 	if prefix == "" && raw == "" {
 		return dst
@@ -484,7 +480,7 @@ func (m *Map) parse(el *element, v gjson.Result) (err error) {
 	return err
 }
 
-// bucket is the index of the bucket with a least value; that of the first has none.
+// bucket is the index of the bucket with a lower bound; the first bucket has none.
 func (m *Map) bucket(low gjson.Result) (int, error) {
 	if !low.Exists() {
 		return 0, nil
@@ -560,7 +556,7 @@ func (m *Map) extreme(a, b uint64, which string) uint64 {
 	return b
 }
 
-// Add joins other runs, which must not be used any more.
+// Add merges other runs into r; o must not be used afterwards.
 func (r *Runs) Add(o *Runs) error {
 	if o.object == "" {
 		return nil

@@ -20,8 +20,8 @@ import (
 	"btc/loader/render"
 )
 
-// Names are the names of the merged maps in the order in which a run prints them, and those
-// whose values cannot be made one; with ByHost there are none of these.
+// Names are the names of the merged maps in the order in which a run prints them, and of those whose values cannot be
+// combined; with ByHost there are none of the latter.
 func (r *Runs) Names() (names, left []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.maps)) {
 		if r.ByHost || r.maps[name].Merges() {
@@ -135,8 +135,8 @@ func (r *Runs) AppendJSON(dst []byte, name string, at time.Time) []byte {
 // keys are the keys in byte order.
 func (m *Map) keys() []string { return slices.Sorted(maps.Keys(m.elems)) }
 
-// layout is the map as a manifest describes it, and its elements in the order of keys: the parts of keys are
-// integers where all of them are, else strings.
+// layout is the map as a manifest describes it, and its elements in the order of keys: a part of the keys is an
+// integer if it is one in all keys, else a string.
 func (m *Map) layout() (manifest.Map, []render.Element) {
 	d := m.Map
 	d.Present = -1
@@ -169,7 +169,7 @@ func (m *Map) layout() (manifest.Map, []render.Element) {
 	case width > 1:
 		d.Key = &manifest.Layout{Kind: "tuple", Size: size, Fields: fields}
 	}
-	if m.Shape == "tseries" && d.Key != nil { // render knows the key as the first part
+	if m.Shape == "tseries" && d.Key != nil { // render expects the key as the first part
 		d.Key = &manifest.Layout{
 			Kind:   "tuple",
 			Size:   size + 8,
@@ -199,7 +199,7 @@ func (m *Map) layout() (manifest.Map, []render.Element) {
 
 var integer = manifest.Layout{Kind: "int", Size: 8, Signed: true}
 
-// layoutOf is how part i of all keys is kept.
+// layoutOf is the layout of part i of all keys.
 func layoutOf(parts [][]gjson.Result, i int) manifest.Layout {
 	isInt, signed, longest := true, false, 0
 	for _, p := range parts {
@@ -219,7 +219,7 @@ func layoutOf(parts [][]gjson.Result, i int) manifest.Layout {
 	return manifest.Layout{Kind: "string", Size: longest + 1}
 }
 
-// appendPart appends a part of a key as its layout keeps it.
+// appendPart appends a part of a key in its layout.
 func appendPart(dst []byte, l *manifest.Layout, p gjson.Result) []byte {
 	if l.Kind == "int" {
 		n, _ := number(p)
@@ -230,7 +230,7 @@ func appendPart(dst []byte, l *manifest.Layout, p gjson.Result) []byte {
 	return append(dst, make([]byte, l.Size-(len(dst)-from))...)
 }
 
-// text is what btrun prints of a value.
+// text is a value as btrun prints it.
 func text(p gjson.Result) string {
 	switch {
 	case p.Type == gjson.String:
@@ -260,7 +260,7 @@ func (m *Map) lastInterval() int64 {
 	return last
 }
 
-// series lists the intervals from the first that is there to the last of all keys.
+// series lists the intervals from the element's first to the last of all keys.
 func (m *Map) series(el *element, last int64) []render.Point {
 	first := last
 	for at := range el.points {
@@ -277,7 +277,7 @@ func (m *Map) series(el *element, last int64) []render.Point {
 	return out
 }
 
-// Summary says how many runs were merged.
+// Summary describes how many runs were merged.
 func (r *Runs) Summary(streams int) string {
 	plural := func(n int, what string) string {
 		if n != 1 {

@@ -4,14 +4,14 @@ package option
 
 import "strings"
 
-// Widths of help, in columns.
+// Widths of help output, in columns.
 const (
 	helpWidth   = 100
 	formColumns = 26
 )
 
-// Help returns the table as --help prints it: a heading for each group, and for each option
-// its form, what it does, and its choices where they have help of their own.
+// Help returns the table as --help prints it: a heading for each group, and for each option its form, its
+// description, and its choices if they have descriptions.
 func (t Table) Help() string {
 	var b strings.Builder
 	group := ""
@@ -38,7 +38,7 @@ func (t Table) Help() string {
 	return b.String()
 }
 
-// row writes a form and its description, in as many lines as it needs.
+// row writes a form and its description, wrapped to several lines if needed.
 func row(b *strings.Builder, form, text string) {
 	const width = helpWidth - formColumns
 	if len(form)+2 > formColumns {

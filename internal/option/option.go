@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package option is the option convention of btc and btrun: a table of options, from which
-// command lines are parsed and help, man pages, completions and the reference page are made.
+// Package option implements the command-line options of btc and btrun: a table of options, from which command lines
+// are parsed and help, man pages, completions and the reference page are generated.
 //
-// It takes a table and arguments, calls the setter of each option that is given, and returns
-// the operands. It writes no output of its own and never ends the program.
+// It takes a table and arguments, calls the setter of each given option, and returns the operands. It never writes
+// output or ends the program.
 package option
 
 import (
@@ -16,37 +16,37 @@ import (
 	"btc/internal/spell"
 )
 
-// Option is a row of a table. It is given as --name=value, --name value, -xvalue, -x=value or
-// -x value; switches of one letter can be joined, as in -qv.
+// Option is a row of a table. It is written --name=value, --name value, -xvalue, -x=value or -x value; one-letter
+// switches can be combined, as in -qv.
 type Option struct {
 	Name    string // long name, without the dashes; "" for none
 	Short   string // one letter; "" for none
-	Aliases string // further long names that are accepted, separated by spaces; help omits them
+	Aliases string // other accepted long names, separated by spaces, not shown in help
 	Value   string // placeholder of the value, such as FILE; "" for a switch
 	Help    string
-	Choices []Choice // the values that it accepts; nil: any. A func of To checks them itself
-	// Optional: the option can be given without a value. A value then needs the "=".
+	Choices []Choice // accepted values; nil: any. If To is a func, it checks the value itself
+	// Optional: the value can be omitted. A value must then be attached with "=".
 	Optional bool
-	Repeat   bool // it may be given several times
-	Hidden   bool // help and the manual leave it out
+	Repeat   bool // it can be given several times
+	Hidden   bool // not shown in help and the manual
 	// Group is the heading that help prints before the first option of a group.
 	Group string
-	// Alone: the option asks for something else than the program's usual work, and only the
-	// options named in With make sense beside it.
+	// Alone: the option requests something other than the program's usual work, and can only be combined with the
+	// options named in With.
 	Alone bool
 	With  string // names separated by spaces
-	// To is where the value is kept: a *bool of a switch, a *string, a *[]string that collects
-	// the values of each time, or a func(value string) error.
+	// To is where the value is stored: a *bool for a switch, a *string, a *[]string that collects repeated values, or
+	// a func(value string) error.
 	To any
 }
 
-// In returns the option in a group.
+// In returns the option with its group set.
 func (o Option) In(group string) Option {
 	o.Group = group
 	return o
 }
 
-// has reports whether a list of words separated by spaces has a word.
+// has reports whether a list of words separated by spaces contains a word.
 func has(list, word string) bool {
 	return word != "" && strings.Contains(" "+list+" ", " "+word+" ")
 }
@@ -72,7 +72,7 @@ func (o *Option) Words() []string {
 	return all
 }
 
-// Spelling is the option as messages name it: --name, or -x where it has no long name.
+// Spelling is the option's name in messages: --name, or -x if it has no long name.
 func (o *Option) Spelling() string {
 	if o.Name == "" {
 		return "-" + o.Short
@@ -80,7 +80,7 @@ func (o *Option) Spelling() string {
 	return "--" + o.Name
 }
 
-// Form is how the option is written, such as "-o, --output FILE".
+// Form is the option with its placeholder, such as "-o, --output FILE".
 func (o *Option) Form() string {
 	var forms []string
 	if o.Short != "" {
@@ -99,8 +99,7 @@ func (o *Option) Form() string {
 	return form + " " + o.Value
 }
 
-// accepts reports whether a value is one of the choices. A choice "NAME=DIR" stands for the values
-// that begin with "NAME=".
+// accepts reports whether a value is one of the choices. A choice "NAME=DIR" matches values that begin with "NAME=".
 func (o *Option) accepts(value string) bool {
 	for _, c := range o.Choices {
 		name, _, open := strings.Cut(c.Name, "=")
@@ -118,7 +117,7 @@ func (o *Option) Set(value string) error {
 		return set(value)
 	}
 	if words := strings.Join(o.Words(), " "); words != "" && !o.accepts(value) {
-		return fmt.Errorf("%s: %q is none of %s", o.Spelling(), value, strings.ReplaceAll(words, " ", ", "))
+		return fmt.Errorf("%s: %q is not one of %s", o.Spelling(), value, strings.ReplaceAll(words, " ", ", "))
 	}
 	switch to := o.To.(type) {
 	case *bool:
@@ -131,7 +130,7 @@ func (o *Option) Set(value string) error {
 	return nil
 }
 
-// Table is the options of a program or command, in the order of its help.
+// Table lists the options of a program or command, in the order of its help.
 type Table []Option
 
 // find returns the option of a spelling such as "--pid" or "-p", or nil.
@@ -149,18 +148,17 @@ func (t Table) find(spelling string) *Option {
 	return nil
 }
 
-// Line is a command line that was parsed.
+// Line is a parsed command line.
 type Line struct {
 	Operands []string
 	After    []string // arguments after "--"
 	given    []*Option
 }
 
-// All returns the operands, with those after "--".
+// All returns the operands, including those after "--".
 func (l *Line) All() []string { return append(slices.Clone(l.Operands), l.After...) }
 
-// Parse reads a command line and calls the setters of its options, in their order. Options
-// can be before and after operands.
+// Parse parses a command line and calls the setters of its options, in order. Options can precede or follow operands.
 func (t Table) Parse(args []string) (*Line, error) {
 	l := &Line{}
 	for len(args) > 0 {
@@ -239,7 +237,7 @@ func (l *Line) Set(o *Option, value string) error {
 	return o.Set(value)
 }
 
-// Check refuses options that cannot be combined.
+// Check returns an error if options are given that cannot be combined.
 func (l *Line) Check() error {
 	for _, alone := range l.given {
 		if !alone.Alone {
@@ -254,14 +252,13 @@ func (l *Line) Check() error {
 	return nil
 }
 
-// NeedsValue is the error of an option at the end of the line that needs a value.
+// NeedsValue is the error for an option without its required value.
 func NeedsValue(spelling string) error { return fmt.Errorf("option %s needs a value", spelling) }
 
-// NoValue is the error of a switch that was given a value.
-func NoValue(spelling string) error { return fmt.Errorf("option %s accepts no value", spelling) }
+// NoValue is the error for a switch with a value.
+func NoValue(spelling string) error { return fmt.Errorf("option %s does not accept a value", spelling) }
 
-// Unknown is the error of an option that the table does not have; it suggests the nearest
-// name.
+// Unknown is the error for an option that is not in the table; it suggests the nearest name.
 func (t Table) Unknown(spelling string) error {
 	text := "unknown option " + spelling
 	name := strings.TrimLeft(spelling, "-")

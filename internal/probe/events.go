@@ -11,7 +11,7 @@ type CountedEvent struct {
 	Period uint64 // default number of events between two runs of the program
 }
 
-// The events by all their names, sorted.
+// The events by name, aliases included, sorted.
 var (
 	softwareEvents = []CountedEvent{
 		{"alignment-faults", 7, 1},

@@ -15,9 +15,9 @@ type Point struct {
 	Lang    string // "cpp": Name is a C++ function
 	Name    string // function, marker (NAMESPACE:NAME), event, iterator
 	Offset  uint64 // bytes from the first byte of Name
-	Addr    uint64 // instead of Name
+	Addr    uint64 // address instead of Name
 	Unit    string // of a timer: hz, us, ms, s
-	Count   uint64 // of a timer: period or rate in Units; of a counter: period, 0 is the event's own
+	Count   uint64 // of a timer: period or rate in Units; of a counter: period, 0 for the event's default
 	Len     int    // of a watchpoint: bytes
 	Mode    string // of a watchpoint: w, rw, wr, x
 	Pattern bool   // Target or Name is a pattern that the host expands
@@ -41,7 +41,7 @@ func (e *Error) hint(format string, args ...any) *Error {
 	return e
 }
 
-// MaxCount bounds the period or rate of a timer, and the period of a counter, in units of their own.
+// MaxCount bounds the period or rate of a timer, and the period of a counter, in their units.
 const MaxCount = 1 << 48
 
 // Units are the units of timers.
@@ -63,8 +63,8 @@ var durations = []struct {
 	ns     uint64
 }{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}, {"", 1}}
 
-// Parse parses the parts after the kind. It knows nothing of hosts and targets: callers check
-// whether the names exist. The number of parts may be wrong.
+// Parse parses the parts after the kind; it reports a wrong number of parts. It does not check whether names exist on
+// a host or in a target.
 func (t *Type) Parse(parts []Part) (Point, *Error) {
 	if err := t.checkCount(parts); err != nil {
 		return Point{}, err
@@ -107,7 +107,7 @@ func (t *Type) Parse(parts []Part) (Point, *Error) {
 // checkCount reports a wrong number of parts.
 func (t *Type) checkCount(parts []Part) *Error {
 	n, least := len(parts), t.Min
-	if n > 0 && parts[n-1].Wildcard && t.Wildcards { // tracepoint:* is all of them
+	if n > 0 && parts[n-1].Wildcard && t.Wildcards { // tracepoint:* matches all of them
 		least = min(least, 1)
 	}
 	if n >= least && n <= t.Max {
@@ -124,7 +124,7 @@ func (t *Type) checkCount(parts []Part) *Error {
 	return err
 }
 
-// OwnSignals are those that a self probe may wait for.
+// OwnSignals are the signals that a self probe can wait for.
 const OwnSignals = "SIGUSR1"
 
 func parseSignal(parts []Part) (Point, *Error) {
@@ -165,7 +165,7 @@ func (t *Type) function(p *Point, parts []Part, i int) *Error {
 		switch {
 		case plus:
 			return at(i, "Offset not allowed")
-		case addr == 0 && t.Space != UserSpace: // the first byte of a file that is not ELF can be probed
+		case addr == 0 && t.Space != UserSpace: // address 0 of a user-space file that is not ELF can be probed
 			return at(i, "the address of a probe cannot be 0")
 		}
 		p.Addr = addr
@@ -219,7 +219,7 @@ func (t *Type) typed(parts []Part) (Point, *Error) {
 }
 
 func (t *Type) userCode(parts []Part) (Point, *Error) {
-	if len(parts) == 1 || len(parts) == 2 && parts[0].Text == "cpp" { // of the program of -p: FUNCTION, cpp:FUNCTION
+	if len(parts) == 1 || len(parts) == 2 && parts[0].Text == "cpp" { // in the program of -p: FUNCTION, cpp:FUNCTION
 		p := Point{}
 		if len(parts) == 2 {
 			p.Lang = "cpp"
@@ -278,7 +278,7 @@ func (t *Type) iterator(parts []Part) (Point, *Error) {
 	p := Point{Name: parts[0].Text}
 	if len(parts) > 1 {
 		if p.Target = parts[1].Text; p.Target == "" {
-			return p, at(1, "the path to pin the iterator at is empty")
+			return p, at(1, "the pin path of the iterator is empty")
 		}
 	}
 	if p.Name == "" {
@@ -298,7 +298,7 @@ func (t *Type) timer(parts []Part) (Point, *Error) {
 				0,
 				"Invalid rate of %s probe",
 				t.Kind,
-			).hint("a duration is a number with ns, us, ms, s, m, h or d: %s:100ms", t.Kind)
+			).hint("a duration is a number followed by ns, us, ms, s, m, h or d: %s:100ms", t.Kind)
 		}
 		p.Unit, p.Count = "us", ns/1000
 		if p.Count == 0 {
@@ -337,12 +337,12 @@ func (t *Type) timer(parts []Part) (Point, *Error) {
 
 func (t *Type) timerHint() string {
 	if t.Kind == Profile {
-		return "a number of times a second is profile:hz:99, a duration profile:10ms or profile:ms:10"
+		return "for a rate write profile:hz:99, for a period profile:10ms or profile:ms:10"
 	}
-	return "a second is interval:s:1 or interval:1s; the units are hz, us, ms and s"
+	return "for one second write interval:s:1 or interval:1s; the units are hz, us, ms and s"
 }
 
-// parseCount reads a number as literals are written: 1e6, 1_000, 0x10.
+// parseCount parses a number in the syntax of literals: 1e6, 1_000, 0x10.
 func parseCount(s string) (uint64, error) {
 	s = strings.ReplaceAll(s, "_", "")
 	if mant, exp, ok := strings.Cut(s, "e"); ok && !strings.HasPrefix(s, "0x") {
@@ -362,7 +362,7 @@ func parseCount(s string) (uint64, error) {
 	return strconv.ParseUint(s, 0, 63)
 }
 
-// duration reads a duration in nanoseconds.
+// duration parses a duration and returns it in nanoseconds.
 func duration(s string) (uint64, bool) {
 	for _, d := range durations {
 		number, ok := strings.CutSuffix(s, d.suffix)
@@ -385,7 +385,7 @@ func (t *Type) counter(parts []Part) (Point, *Error) {
 	if _, ok := FindEvent(t.Kind, p.Target); !ok {
 		return p, at(0, "%s is not a %s probe", p.Target, t.Kind)
 	}
-	if len(parts) > 1 && parts[1].Text != "" { // "software:faults:" is the default, too
+	if len(parts) > 1 && parts[1].Text != "" { // "software:faults:" also means the default
 		n, err := parseCount(parts[1].Text)
 		if err != nil || n > MaxCount {
 			return p, at(1, "invalid count %s", parts[1].Text)
@@ -395,8 +395,8 @@ func (t *Type) counter(parts []Part) (Point, *Error) {
 	return p, nil
 }
 
-// watchModes are the modes that processors support: no x86 can watch only reads, none watches
-// data and code at once.
+// watchModes are the modes that processors support: x86 cannot watch reads only, and no processor watches data and
+// code at once.
 var watchModes = []string{"w", "rw", "wr", "x"}
 
 func (t *Type) watch(parts []Part) (Point, *Error) {
@@ -412,12 +412,12 @@ func (t *Type) watch(parts []Part) (Point, *Error) {
 		return p, at(
 			2,
 			"watchpoint mode must be combination of (r,w,x)",
-		).hint("hardware has the modes %s", strings.Join(watchModes, ", "))
+		).hint("the hardware supports the modes %s", strings.Join(watchModes, ", "))
 	}
 	return p, nil
 }
 
-// Text is the whole name of an attach point, as the builtin probe returns it.
+// Text is the full name of an attach point, as the builtin probe returns it.
 func (t *Type) Text(p *Point) string {
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	words := []string{t.Kind}
@@ -450,8 +450,8 @@ func (t *Type) Text(p *Point) string {
 	return strings.Join(words, ":")
 }
 
-// Section is the name of the ELF section of a probe's program, by libbpf's conventions. Parts
-// that only the host resolves, a pattern or a path, are omitted: the manifest has them.
+// Section is the name of the ELF section of a probe's program, following libbpf's conventions. Patterns and paths,
+// which only the host resolves, are omitted: they are in the manifest.
 func (t *Type) Section(p *Point) string {
 	prefix := t.Program.String()
 	if t.Program == ProgKprobe {
@@ -475,8 +475,8 @@ func (t *Type) Section(p *Point) string {
 		return prefix + "/" + p.Target + "/" + name
 	}
 	if t.Form == UserMarker {
-		// libbpf attaches what is in "usdt" by maps that its own macros define, and refuses others; aya
-		// does not know the name. All loaders leave the programs of a bare "uprobe" alone.
+		// For a section "usdt", libbpf requires maps that its own macros define; aya does not know the name. All
+		// loaders leave programs in a bare "uprobe" unattached.
 		return "uprobe"
 	}
 	return prefix

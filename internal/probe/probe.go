@@ -3,9 +3,8 @@
 // Package probe describes the kinds of probes for compiler and loader: a table with one row for
 // each kind, and the parser of attach points ("kprobe:vfs_read", "interval:s:1").
 //
-// A new kind begins with a row here; docs/contributing/probe.md has the next steps. Attach
-// points of a target or host, and how programs are attached, are in frontend/check and in
-// loader/attach.
+// To add a kind, start with a row here; docs/contributing/probe.md has the next steps. frontend/check resolves attach
+// points in a target, and loader/attach resolves and attaches them on a host.
 package probe
 
 import (
@@ -56,16 +55,16 @@ const (
 	Watch                  // watchpoint:ADDRESS:LENGTH:MODE
 )
 
-// Runner says who runs the programs of a kind.
+// Runner is who runs the programs of a kind.
 type Runner uint8
 
 const (
 	Kernel   Runner = iota // the kernel, at the events that they are attached to
 	Loader                 // the loader, at the beginning, the end or at a signal
-	OnDemand               // the loader, when tests or benchmarks are asked for, and nothing else
+	OnDemand               // the loader, only when tests or benchmarks are requested
 )
 
-// Nesting says what keeps the programs of a kind from interrupting each other on a CPU.
+// Nesting is what prevents programs of a kind from interrupting each other on a CPU.
 type Nesting uint8
 
 const (
@@ -78,9 +77,9 @@ const (
 type Space uint8
 
 const (
-	NoSpace     Space = iota // that of the interrupted code
-	KernelSpace              // the probe is in the kernel's own code
-	UserSpace                // the probe is in a program's code
+	NoSpace     Space = iota // the interrupted code decides
+	KernelSpace              // the probe is in kernel code
+	UserSpace                // the probe is in user code
 )
 
 // Type is a row of the table: the properties that all probes of a kind share.
@@ -93,24 +92,24 @@ type Type struct {
 	// Min and Max are the numbers of parts that may follow the kind.
 	Min, Max int
 	Runner   Runner
-	// Program is the type of BPF program that a probe is compiled to, and Other one that the loader
-	// accepts, too (objects of another compiler may have it; 0, KProbe, is none).
+	// Program is the type of BPF program that a probe is compiled to. Other is another type that the loader accepts
+	// (in objects from another compiler); 0, ProgKprobe, means none.
 	Program, Other Program
 	Space          Space
 	Nesting        Nesting
-	// Wildcards: names may hold "*", which the host expands.
+	// Wildcards: names may contain "*", which the host expands.
 	Wildcards bool
-	// Searched: listings and attach points with a pattern for the kind include it. These are the
-	// kinds that fire at the beginning of something, so that an event shows once.
+	// Searched: a pattern for the kind, in listings and attach points, matches it. These are the kinds that fire at
+	// the start of something, so that each event is found once.
 	Searched bool
 	// Listed: the attach points of a host can be listed.
 	Listed bool
-	// Args: the builtin args has the fields of the event or the arguments of the function. ArgN: the
-	// builtins arg0, arg1 and so on are there. Retval: the builtin retval is.
+	// Args: the builtin args has the fields of the event or the arguments of the function. ArgN: the builtins arg0,
+	// arg1 and so on are available. Retval: the builtin retval is available.
 	Args, ArgN, Retval bool
 	// Parameters: the attach point may contain $N, whose values the loader substitutes.
 	Parameters bool
-	// Frequent: it may fire millions of times a second.
+	// Frequent: it may fire millions of times per second.
 	Frequent bool
 	// Offsets: the attach point may have an offset from the function's first byte.
 	Offsets bool
@@ -290,7 +289,7 @@ var types = []Type{
 	{Kind: Watchpoint, Aliases: []string{"w"}, Form: Watch, Min: 3, Max: 3, Program: ProgPerfEvent, Parameters: true},
 }
 
-// Types returns the table, which must not be changed.
+// Types returns the table, which callers must not modify.
 func Types() []Type { return types }
 
 // Lookup returns the row of a kind; nil if there is none.
@@ -302,7 +301,7 @@ func Lookup(kind string) *Type {
 	return &types[i]
 }
 
-// Find returns the row of a kind by its name, in any case, or by an alias; nil if there is none.
+// Find returns the row of a kind by its name, ignoring case, or by an alias; nil if there is none.
 // The only aliases that differ in case are u (uprobe) and U (usdt).
 func Find(word string) *Type {
 	lower := strings.ToLower(word)

@@ -214,7 +214,7 @@ func TestParseErrors(t *testing.T) {
 		"f:bpf:0:p":                       "1: bpf program id must be a number or '*'",
 		"it:*":                            "0: wildcards are not allowed for iter probe type",
 		"it:task:*":                       "1: wildcards are not allowed for iter probe type",
-		"it:task:":                        "1: the path to pin the iterator at is empty",
+		"it:task:":                        "1: the pin path of the iterator is empty",
 		"it:":                             "-1: iter should have a kind",
 		"i:x":                             "0: Invalid rate of interval probe",
 		"i:999":                           "-1: Invalid rate of interval probe. Minimum is 1000 or 1us. Found: 999 nanoseconds",

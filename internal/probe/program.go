@@ -11,14 +11,14 @@ type Program uint8
 const (
 	ProgKprobe     Program = iota // kprobe, kretprobe, uprobe, uretprobe, usdt
 	ProgTracepoint                // tracepoint through perf
-	// ProgRawTracepoint is a raw tracepoint whose arguments have no types; also begin, end and self.
+	// ProgRawTracepoint is a raw tracepoint with untyped arguments; also begin, end and self.
 	ProgRawTracepoint
-	ProgTPBTF // a raw tracepoint whose arguments have types
+	ProgTPBTF // a raw tracepoint with typed arguments
 	ProgFentry
 	ProgFexit
 	ProgPerfEvent // profile, interval, software, hardware, watchpoint
 	ProgIter
-	ProgXDP // test, bench: run by BPF_PROG_TEST_RUN on a packet of their own
+	ProgXDP // test, bench: run by BPF_PROG_TEST_RUN on a dummy packet
 	numPrograms
 )
 
@@ -28,23 +28,23 @@ type Context uint8
 const (
 	// CtxRegs is the saved registers.
 	CtxRegs Context = iota
-	// CtxRecord is a tracepoint's record as its format file describes it: 8 bytes of common fields
+	// CtxRecord is a tracepoint's record, described by its format file: 8 bytes of common fields
 	// (hidden from BPF), then the event's own.
 	CtxRecord
-	// CtxArgs is an array of 8-byte slots, one an argument, each extended to 64 bits (the upper bits
+	// CtxArgs is an array of 8-byte slots, one per argument, each extended to 64 bits (the upper bits
 	// of a narrower argument are not defined).
 	CtxArgs
 	// CtxPerf is struct bpf_perf_event_data: the registers, then u64 sample_period, then u64 addr.
 	CtxPerf
 	// CtxIter is an array of 8-byte pointers: struct bpf_iter_meta first, then the iterated objects,
-	// each null at the last call.
+	// each null in the last call.
 	CtxIter
-	// CtxNone is a context of which nothing is read.
+	// CtxNone is a context from which nothing is read.
 	CtxNone
 )
 
-// programs has a row for each type of program: the prefix of its section, which is libbpf's; the
-// kernel's BPF_PROG_TYPE and expected attach type (0: none); the first version that has it.
+// programs has a row for each type of program: libbpf's section prefix; the kernel's BPF_PROG_TYPE and expected
+// attach type (0: none); the first kernel version that has it.
 var programs = [numPrograms]struct {
 	name         string
 	typ, attach  uint32

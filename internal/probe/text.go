@@ -10,11 +10,11 @@ import (
 
 // Part is a piece of an attach point between two ':'.
 type Part struct {
-	// Text is without quotes and their escapes; parameters are in it as "$1".
+	// Text is the part without quotes and their escapes; it may contain parameters, "$1".
 	Text string
-	// Wildcard: the text contains an unquoted "*".
+	// Wildcard: Text contains an unquoted "*".
 	Wildcard bool
-	// Quoted: some of the part was in double quotes.
+	// Quoted: the part contained double quotes.
 	Quoted bool
 	// Params are the numbers of the unquoted "$N" in the text, in order.
 	Params []int
@@ -24,9 +24,8 @@ type Part struct {
 	Start, End int
 }
 
-// Split cuts the text of an attach point at each ':' that is not in quotes. There is always a part,
-// the first is the kind as written. The text "BINARY@FILE:LINE" of a uprobe becomes two parts, the
-// binary and the location.
+// Split splits an attach point at each ':' that is not in quotes. There is at least one part; the first is the kind
+// as written. "BINARY@FILE:LINE" of a uprobe becomes two parts, the binary and the location.
 func Split(text string) []Part {
 	var parts []Part
 	start := 0
@@ -41,8 +40,7 @@ func Split(text string) []Part {
 	return parts
 }
 
-// joinLocation joins "BINARY@FILE:LINE[:COL]" of a uprobe, which the split at ':' has torn apart, to
-// the binary and one location.
+// joinLocation rejoins "BINARY@FILE:LINE[:COL]" of a uprobe, which was split at ':', to the binary and one location.
 func joinLocation(text string, parts []Part) []Part {
 	if len(parts) < 3 {
 		return parts
@@ -57,7 +55,7 @@ func joinLocation(text string, parts []Part) []Part {
 	return []Part{parts[0], newPart(text, binary.Start, binary.Start+i), location}
 }
 
-// Unquoted yields the indices of a character of text outside of double quotes.
+// Unquoted yields the indices of a character in text outside double quotes.
 func Unquoted(text string, want byte) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		quoted := false
@@ -74,7 +72,7 @@ func Unquoted(text string, want byte) iter.Seq[int] {
 	}
 }
 
-// newPart removes quotes, and finds wildcards and parameters outside of them.
+// newPart removes quotes, and finds wildcards and parameters outside them.
 func newPart(text string, start, end int) Part {
 	part := Part{Start: start, End: end}
 	text = text[start:end]
@@ -113,8 +111,8 @@ func digits(text string, i int) int {
 	return i
 }
 
-// Substitute replaces each "$N" of a part by the Nth value. Its error is of the value that is not
-// given (N past the end, or empty).
+// Substitute replaces each "$N" of a part by the Nth value. It is an error if a value is not given (N past the end,
+// or empty).
 func Substitute(text string, values []string) (string, error) {
 	var b strings.Builder
 	for {

@@ -13,14 +13,13 @@ import (
 )
 
 // Open opens the regular file at path for reading. It follows symbolic links. The error
-// is an *os.PathError, with the cause ErrNotRegular where path is something else.
+// is an *os.PathError, with the cause ErrNotRegular if path is not a regular file.
 func Open(path string) (*os.File, error) {
 	return reopen(path, func() (int, error) { return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) })
 }
 
-// OpenIn opens the regular file at path below the directory root, as a process whose root
-// directory it is would: no symbolic link and no ".." leads out of it. It needs openat2
-// (Linux 5.6).
+// OpenIn opens the regular file at path below the directory root, as a process with that root directory would: no
+// symbolic link and no ".." can leave it. It needs openat2 (Linux 5.6).
 func OpenIn(root, path string) (*os.File, error) { return openIn(root, path, 0) }
 
 // OpenInNoFollow is OpenIn for a path that is not itself a symbolic link.
@@ -42,9 +41,8 @@ func openIn(root, path string, flags uint64) (*os.File, error) {
 	})
 }
 
-// Resolve returns the path, as this process sees it, of the regular file that path is below the
-// directory root: root with a path without symbolic links. Where root is that of a process,
-// other calls that get the path do not follow the links that lead out of it.
+// Resolve returns the path, as seen by this process, of the regular file at path below the directory root. Below root
+// the result contains no symbolic links, so that calls that use it cannot leave the root directory of a process.
 func Resolve(root, path string) (string, error) {
 	f, err := OpenIn(root, path)
 	if err != nil {
@@ -59,8 +57,8 @@ func Resolve(root, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// In another mount namespace the link is relative to its root; in the current one, for a
-	// process with a root directory of its own (chroot), it is the whole path.
+	// In another mount namespace the link is relative to that namespace's root; in the current one, for a process
+	// with its own root directory (chroot), it is the full path.
 	for _, name := range []string{root + link, link} {
 		if fi, err := os.Lstat(name); err == nil && os.SameFile(fi, found) {
 			return name, nil
@@ -69,9 +67,9 @@ func Resolve(root, path string) (string, error) {
 	return "", &os.PathError{Op: "resolve", Path: f.Name(), Err: os.ErrNotExist}
 }
 
-// CreateIn creates the regular file at path below the directory root with mode 0600, or
-// empties the one that is there, for writing. No symbolic link below root is followed, and
-// a file with several names is refused: another may be where root does not lead.
+// CreateIn creates the regular file at path below the directory root with mode 0600, or truncates an existing one,
+// for writing. No symbolic link below root is followed, and a file with several hard links is refused, because
+// another link may be outside root.
 func CreateIn(root, path string) (*os.File, error) {
 	full := root + "/" + path
 	fail := func(err error) (*os.File, error) { return nil, &os.PathError{Op: "create", Path: full, Err: err} }
@@ -130,8 +128,8 @@ func openat2(dir int, path string, how *unix.OpenHow) (fd int, err error) {
 	}
 }
 
-// openFound opens what an O_PATH descriptor refers to when it is a regular file with at
-// most the given number of names; 0: any number.
+// openFound opens the file that an O_PATH descriptor refers to if it is a regular file with at most the given number
+// of hard links; 0: any number.
 func openFound(at, flags int, names uint64) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(at, &st); err != nil {
@@ -140,7 +138,7 @@ func openFound(at, flags int, names uint64) (int, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || names > 0 && uint64(st.Nlink) > names {
 		return -1, ErrNotRegular
 	}
-	// The link names this very file, whatever is at its path by now.
+	// The link refers to this very file, whatever is at its path by now.
 	fd, err := unix.Open(
 		"/proc/self/fd/"+strconv.Itoa(at),
 		flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
@@ -152,12 +150,11 @@ func openFound(at, flags int, names uint64) (int, error) {
 	return fd, err
 }
 
-// errNoProc is the error of any file where the links of descriptors are missing. It is not
-// fs.ErrNotExist: the file is there.
+// errNoProc is the error if /proc/self/fd is missing. It is not fs.ErrNotExist, because the file exists.
 var errNoProc = errors.New("is /proc not mounted? mount -t proc proc /proc")
 
-// reopen checks the file that find located with O_PATH, which has no effect on the file,
-// and opens it for reading when it is a regular file.
+// reopen checks the file that find opened with O_PATH, which has no effect on the file, and opens it for reading if
+// it is a regular file.
 func reopen(path string, find func() (int, error)) (*os.File, error) {
 	at, err := find()
 	if err != nil {

@@ -7,7 +7,7 @@ package safefile
 import "os"
 
 // Open opens the regular file at path for reading. It follows symbolic links. The error
-// is an *os.PathError, with the cause ErrNotRegular where path is something else.
+// is an *os.PathError, with the cause ErrNotRegular if path is not a regular file.
 func Open(path string) (*os.File, error) {
 	if fi, err := os.Stat(path); err != nil {
 		return nil, err

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package safefile opens the files that names from objects, attach points and traced
-// processes lead to.
+// Package safefile opens files whose names come from objects, attach points and traced processes.
 //
-// Whoever chose the name may have put a device, a FIFO or a symbolic link there: opening
-// a watchdog device arms it, and opening a FIFO waits for its writer. Open therefore looks
-// at the file before it opens it, accepts only regular files, and never blocks. It bounds
-// nothing that is read afterwards.
+// Such a name may lead to a device, a FIFO or a symbolic link: opening a watchdog device arms it, and opening a FIFO
+// waits for a writer. Open therefore checks the file before it opens it, accepts only regular files, and never
+// blocks. It does not limit how much is read afterwards.
 package safefile
 
 import (

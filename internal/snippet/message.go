@@ -16,16 +16,16 @@ import (
 //	   = hint: ...
 type Message struct {
 	File      string
-	Line, Col int    // from 1; Line is 0 where there is no position
+	Line, Col int    // from 1; Line is 0 if there is no position
 	EndCol    int    // just past the last marked byte
 	Severity  string // error, warning, note
 	Code      string // may be ""
 	Text      string
 	Source    *string // the line at the position; nil: not shown
-	Color     bool    // for a terminal
+	Color     bool    // colour the message for a terminal
 }
 
-// colors are those of severities and of the marker.
+// colors are the SGR codes of severities and of the marker.
 var colors = map[string]string{"error": "1;31", "warning": "1;33", "note": "1;36", "marker": "1;32"}
 
 func (m *Message) paint(kind, text string) string {
@@ -35,7 +35,7 @@ func (m *Message) paint(kind, text string) string {
 	return "\x1b[" + colors[kind] + "m" + text + "\x1b[0m"
 }
 
-// Head is the first line, without its end.
+// Head is the first line, without the newline.
 func (m *Message) Head() string {
 	what := m.Severity
 	if m.Code != "" {
@@ -61,7 +61,7 @@ func (m *Message) String() string {
 		m.margin() + "| " + strings.Repeat(" ", shown.Column) + marker + "\n"
 }
 
-// margin is as wide as the number of the source line.
+// margin is blank, as wide as the number of the source line.
 func (m *Message) margin() string {
 	if m.Source == nil {
 		return " "
@@ -69,7 +69,7 @@ func (m *Message) margin() string {
 	return strings.Repeat(" ", len(fmt.Sprint(m.Line))+2)
 }
 
-// Note is a line with more about the message.
+// Note is a line with additional information.
 func (m *Message) Note(text string) string { return m.margin() + "| " + text + "\n" }
 
 // Hint is a line that says what to do.

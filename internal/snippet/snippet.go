@@ -2,8 +2,8 @@
 
 // Package snippet shows a line of source text with a mark below it, on a terminal.
 //
-// It takes a line and a range of its bytes, and returns text that is safe to print, cut to a
-// readable length around the mark, and the columns of the mark. It writes nothing.
+// It takes a line and a range of its bytes, and returns text that is safe to print, shortened around the mark, and
+// the columns of the mark. It writes nothing.
 package snippet
 
 import (
@@ -14,8 +14,8 @@ import (
 
 const (
 	tabWidth   = 4   // columns of a tab
-	maxColumns = 160 // longer lines are cut around the mark
-	leadIn     = 40  // columns kept before the mark in a cut line
+	maxColumns = 160 // longer lines are shortened around the mark
+	leadIn     = 40  // columns kept before the mark in a shortened line
 	ellipsis   = "..."
 )
 
@@ -26,7 +26,7 @@ type Line struct {
 	Width  int // of the mark, in columns; 0 for an empty range
 }
 
-// Mark shows a line with the bytes from..to marked. A range outside of the line is cut to it.
+// Mark shows a line with the bytes from..to marked. The range is clamped to the line.
 func Mark(line string, from, to int) Line {
 	from = min(max(from, 0), len(line))
 	to = min(max(to, from), len(line))
@@ -37,8 +37,8 @@ func Mark(line string, from, to int) Line {
 	return Line{before + marked + after, columns(before), columns(marked)}
 }
 
-// near is the visible part of a long string: its first bytes or its last. The others are
-// not looked at.
+// near is the part of a long string that may be visible, its first or last bytes, so that the rest need not be
+// scanned.
 func near(s string, first bool) string {
 	const most = 16 * maxColumns
 	switch {
@@ -85,7 +85,7 @@ func head(s string, room int) (string, int) {
 	return s, room - used
 }
 
-// display makes a text safe and of known width for a terminal: tabs become
+// display makes a string safe for a terminal, with known width: tabs become
 // spaces up to the next stop, invalid bytes and control characters become the
 // replacement character.
 func display(s string, column int) string {

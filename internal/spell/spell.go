@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spell suggests the name that a misspelt one means.
+// Package spell suggests corrections for misspelled names.
 package spell
 
 import "strings"
 
-// Nearest picks the candidate that a misspelt name most probably means, or "".
-// Equal but for case and underscores beats a small edit distance (a third of
-// the name's length at most). Of equals one with the same letters wins, then
-// one that only goes on or ends early, then the first.
+// Nearest picks the most probable candidate for a misspelled name, or "". A name that differs only in case and
+// underscores wins over one with a small edit distance (at most a third of the name's length). Ties go to a name with
+// the same letters, then to an extension or prefix of the name, then to the first.
 func Nearest(name string, candidates []string) string {
 	best, bestCost := "", len(name)/3+1
 	want := bare(name)
@@ -24,7 +23,7 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// likeness decides between names of the same distance.
+// likeness breaks ties between names of the same distance.
 func likeness(a, b string) int {
 	switch {
 	case len(a) == len(b) && letters(a) == letters(b):
@@ -44,8 +43,8 @@ func letters(s string) (n [256]int) {
 
 func bare(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours that make b of a, or limit if it is not below that.
+// distance is the number of insertions, deletions, replacements and swaps of adjacent characters that turn a into b,
+// or limit if that is less.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

@@ -59,7 +59,7 @@ func (e *Event) Read(m *manifest.Manifest, record []byte) error {
 		n := int(binary.NativeEndian.Uint16(record[f.Off+2:]))
 		if off+n > len(record) {
 			return fmt.Errorf(
-				"event %d: %d bytes at offset %d are outside of the record of %d bytes",
+				"event %d: %d bytes at offset %d are outside the record of %d bytes",
 				id,
 				n,
 				off,

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// briefDepth is how many pointers away from a tracepoint's arguments a type may be to stay
-// in an abridged module.
+// briefDepth is the maximum number of pointers between a tracepoint's arguments and a type that an abridged module
+// keeps.
 const briefDepth = 2
 
-// Abridge abridges modules, except for those named, to their tracepoints and types near
-// them. (It is not a part of Make: the loader does not link it.)
+// Abridge reduces modules, except those in whole, to their tracepoints and the types near them. It is separate from
+// Make so that the loader does not link it.
 func Abridge(src *Source, whole []string) {
 	src.Modules = slices.Clone(src.Modules)
 	for i := range src.Modules {
 		src.Modules[i].brief = !slices.Contains(whole, src.Modules[i].Name)
 	}
-	// A type that several modules describe is that of the first of them.
+	// A type that several modules describe belongs to the first of them.
 	slices.SortStableFunc(src.Modules, func(a, b Module) int { return briefLast(a) - briefLast(b) })
 	src.abridge = func(b *btf, modules []Module) {
 		var brief []string
@@ -38,9 +38,9 @@ func briefLast(m Module) int {
 	return 0
 }
 
-// abridge replaces types of modules that are far from their tracepoints and from the
-// arguments of a graphics driver's functions by forward declarations: types of drivers with
-// millions of lines are hardly ever used, and would be more than all of the kernel's own.
+// abridge replaces types of modules that are far from their tracepoints and from the arguments of a graphics driver's
+// functions by forward declarations: types of large drivers are hardly ever used, and would take more space than all
+// types of the kernel itself.
 func (b *btf) abridge(modules []string) {
 	first := len(b.types)
 	for _, m := range modules {

@@ -43,10 +43,10 @@ type btfType struct {
 	extra []byte
 }
 
-// btf is one parsed BTF blob, followed by those of modules: types[0] is void.
+// btf is a parsed BTF blob followed by those of modules; types[0] is void.
 type btf struct {
 	types   []btfType
-	kernel  string // in a module's blob alone: the kernel's strings, which come before its own
+	kernel  string // for a module's blob: the kernel's strings, which precede its own
 	strings string
 	signed  bool // the producer marks signed enums (pahole 1.24, Linux 6.0)
 	base    int  // types of the kernel itself; the modules' follow
@@ -70,10 +70,10 @@ func (b *btf) module(id int) string {
 	return name
 }
 
-var errBTF = errors.New("BTF is damaged or cut short")
+var errBTF = errors.New("damaged or truncated BTF")
 
-// parseBTF splits raw BTF (little endian, version 1) into records. It checks
-// lengths; references between types are checked where they are followed.
+// parseBTF splits raw BTF (little endian, version 1) into records. It checks lengths; references between types are
+// checked when they are followed.
 func parseBTF(raw []byte) (*btf, error) {
 	b := &btf{types: make([]btfType, 1, len(raw)/40+1)}
 	if err := b.parse(raw); err != nil {
@@ -89,7 +89,7 @@ func (b *btf) parse(raw []byte) error {
 		return errors.New("not little-endian BTF")
 	}
 	if raw[2] != 1 {
-		return fmt.Errorf("BTF version %d is not known", raw[2])
+		return fmt.Errorf("unknown BTF version %d", raw[2])
 	}
 	word := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(raw[at:])) }
 	header, size := word(4), uint64(len(raw))
@@ -111,9 +111,8 @@ func (b *btf) parse(raw []byte) error {
 	return nil
 }
 
-// record decodes the record at the start of raw and returns its length. Kind and
-// vlen are masked by the rule of 2026 (7 and 24 bits); older kernels leave the
-// added bits zero.
+// record decodes the record at the start of raw and returns its length. Kind and vlen are masked as in kernels of
+// 2026 (7 and 24 bits); in older BTF the added bits are zero.
 func (b *btf) record(raw []byte) (btfType, int, error) {
 	if len(raw) < 12 {
 		return btfType{}, 0, errBTF
@@ -135,7 +134,7 @@ func (b *btf) record(raw []byte) (btfType, int, error) {
 		extra = 8 * t.vlen
 	case btfPtr, btfFwd, btfTypedef, btfVolatile, btfConst, btfRestrict, btfFunc, btfFloat, btfTypeTag:
 	default:
-		return t, 0, fmt.Errorf("BTF kind %d is not known", t.kind)
+		return t, 0, fmt.Errorf("unknown BTF kind %d", t.kind)
 	}
 	if 12+extra > len(raw) {
 		return t, 0, errBTF
@@ -186,8 +185,8 @@ func (b *btf) param(t *btfType, i int) (name string, typ uint32) {
 	return b.name(t.word(2 * i)), t.word(2*i + 1)
 }
 
-// enumerator returns constant i of an enum. Producers before pahole 1.24 did not say
-// whether an enum is signed; their values are read as signed.
+// enumerator returns constant i of an enum. Producers before pahole 1.24 do not record whether an enum is signed;
+// their values are read as signed.
 func (b *btf) enumerator(t *btfType, i int) (name string, value int64) {
 	if t.kind == btfEnum64 {
 		return b.name(t.word(3 * i)), int64(uint64(t.word(3*i+1)) | uint64(t.word(3*i+2))<<32)
@@ -212,7 +211,7 @@ func (b *btf) strip(id uint32) uint32 {
 	return 0
 }
 
-// userPtr reports whether a pointer is to user space by its type tag.
+// userPtr reports whether a pointer has a type tag for user space.
 func (b *btf) userPtr(ptr *btfType) bool {
 	id := ptr.link
 	for range 32 {

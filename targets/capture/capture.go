@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture makes target files: it reads a kernel's descriptions of itself (BTF,
-// tracefs, kallsyms; live or copied from another machine) and returns a targetfile.Data.
+// Package capture makes target files: it reads what a kernel exports about itself (BTF, tracefs, kallsyms; live or
+// copied from another machine) and returns a targetfile.Data.
 //
 // Sources that cannot be read are skipped and named in Meta.Gaps; only BTF is required.
 package capture
@@ -19,12 +19,12 @@ import (
 	"btc/targets/targetfile"
 )
 
-// Source is a kernel's own description.
+// Source is what a kernel exports about itself.
 type Source struct {
 	Arch    string // as uname -m
 	Release string // as uname -r
 	BTF     []byte // of vmlinux
-	// Modules are those whose types are included.
+	// Modules are the modules whose types are included.
 	Modules []Module
 
 	// Tracefs is a tracefs tree: events/*/*/format and available_filter_functions.
@@ -34,14 +34,14 @@ type Source struct {
 	// Kallsyms lists functions instead of available_filter_functions. May be nil.
 	Kallsyms *hostinfo.Kallsyms
 
-	// Syscalls are system call numbers by name. No file of a running kernel has them; they
-	// are part of the architecture's ABI. May be nil.
+	// Syscalls are system call numbers by name. They are part of the architecture's ABI; no file of a running kernel
+	// lists them. May be nil.
 	Syscalls map[string]int
 
-	abridge func(*btf, []Module) // nil where nothing is
+	abridge func(*btf, []Module) // nil if no module is abridged
 }
 
-// Module is a module's own types, as /sys/kernel/btf/NAME has them.
+// Module is a module's own types, from /sys/kernel/btf/NAME.
 type Module struct {
 	Name string
 	BTF  []byte
@@ -49,11 +49,11 @@ type Module struct {
 	brief bool // Abridge
 }
 
-// MaxFile is how large HostFile lets a file become, in bytes.
+// MaxFile is the maximum size in bytes of a file from HostFile.
 const MaxFile = 3_000_000
 
-// HostFile is the target file of the running kernel. Where it would be larger
-// than MaxFile, the types of the largest modules are omitted, which the file records.
+// HostFile is the target file of the running kernel. If it would be larger than MaxFile, the types of the largest
+// modules are omitted, and the file says so.
 func HostFile() ([]byte, error) {
 	files := memory{}
 	if err := hostinfo.EachRaw(files.add); err != nil {
@@ -89,7 +89,7 @@ func file(src *Source, most int) ([]byte, error) {
 		if err != nil || len(b) <= most || len(src.Modules) == 0 {
 			return b, err
 		}
-		// A file is at most a quarter of the size of BTF.
+		// A target file is at most a quarter of the size of its BTF.
 		for over := 4 * (len(b) - most); over > 0 && len(src.Modules) > 0; {
 			at := 0
 			for i := range src.Modules {
@@ -104,8 +104,7 @@ func file(src *Source, most int) ([]byte, error) {
 	}
 }
 
-// popular is the number of types that are ordered by how often they are referred to; see
-// converter.place.
+// popular is the number of types that are ordered by how often they are referred to; see converter.assign.
 const popular = 1500
 
 // Make builds the content of a target file.
@@ -182,13 +181,13 @@ func (m *maker) events() {
 	}
 }
 
-// function is one to be listed; proto is a BTF id, 0 if there is none.
+// function is a function to list; proto is a BTF id, 0 if there is none.
 type function struct {
 	targetfile.Func
 	proto uint32
 }
 
-// functions lists the traceable or callable functions, by name, each once.
+// functions lists the traceable or callable functions, sorted by name, without duplicates.
 func (m *maker) functions() []function {
 	protos := map[string]uint32{}
 	kfuncs := map[string]bool{}
@@ -241,7 +240,7 @@ func (m *maker) functions() []function {
 	return all
 }
 
-// traceable calls add for every function that kprobes accept, as far as can be known.
+// traceable calls add for every function that kprobes accept, as far as is known.
 func (m *maker) traceable(inBTF []string, add func(name, module string, traceable bool)) {
 	if m.src.Tracefs != nil {
 		if text, err := fs.ReadFile(m.src.Tracefs, "available_filter_functions"); err == nil {
@@ -295,7 +294,7 @@ func (m *maker) types(funcs []function) {
 			c.collectProto(m.btf.at(f.proto))
 		}
 	}
-	c.place(popular)
+	c.assign(popular)
 	m.data.Types = c.records()
 	for _, f := range funcs {
 		if t := m.btf.at(f.proto); t.kind == btfFuncProto {

@@ -25,11 +25,9 @@ func fields(format *hostinfo.Format) []targetfile.Field {
 	return all
 }
 
-// classes finds, for a tracepoint, the BTF struct that its record is made from.
-// Events that share a DECLARE_EVENT_CLASS have a struct named after the class,
-// and nothing in tracefs or BTF says which event is of which class. What BTF
-// does have is each class's struct, and its probe function, whose parameters
-// are the event's.
+// classes finds, for a tracepoint, the BTF struct that its record is made from. Events that share a
+// DECLARE_EVENT_CLASS have a struct named after the class, but nothing in tracefs or BTF says which event belongs to
+// which class. BTF has each class's struct, and its probe function, whose parameters are the event's.
 type classes struct {
 	btf     *btf
 	byShape map[string][]string // layout of the record -> names of classes
@@ -66,7 +64,7 @@ func newClasses(b *btf) *classes {
 	return c
 }
 
-// shape writes down a class struct's own members as shapeOf does a format's.
+// shape describes a class struct's own members as shapeOf does a format's.
 func (c *classes) shape(t *btfType) string {
 	var s shape
 	for i := range t.vlen {
@@ -92,7 +90,7 @@ func shapeOf(fields []targetfile.Field) string {
 	return s.String()
 }
 
-// proto writes down a prototype's parameter types, as BTF ids without qualifiers.
+// proto describes a prototype's parameter types, as BTF ids without qualifiers.
 func (c *classes) proto(id uint32) string {
 	t := c.btf.at(c.btf.strip(id))
 	if t.kind != btfFuncProto {
@@ -116,7 +114,7 @@ func (c *classes) proto(id uint32) string {
 	return s.String()
 }
 
-// find names the struct of an event's record, "" when BTF has none.
+// find returns the name of the struct of an event's record, "" if BTF has none.
 func (c *classes) find(event string, fields []targetfile.Field) string {
 	best, bestRank := "", math.MinInt
 	for _, class := range c.byShape[shapeOf(fields)] {
@@ -131,7 +129,7 @@ func (c *classes) find(event string, fields []targetfile.Field) string {
 			rank += 1 << 16
 		}
 		if _, other := c.events[class]; other && class != event {
-			rank -= 1 << 14 // more probably that event's alone (TRACE_EVENT)
+			rank -= 1 << 14 // more likely to belong to that event alone (TRACE_EVENT)
 		}
 		rank += common(event, class)
 		if rank > bestRank || rank == bestRank && class < best {
@@ -144,8 +142,7 @@ func (c *classes) find(event string, fields []targetfile.Field) string {
 	return classStruct + best
 }
 
-// common is the length of the common beginning of two names, first in parts between
-// underscores, then in letters.
+// common is the length of the common prefix of two names, first in words between underscores, then in letters.
 func common(a, b string) int {
 	n, parts := 0, 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

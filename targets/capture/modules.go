@@ -9,11 +9,10 @@ import (
 	"strconv"
 )
 
-// merge appends the types of modules to those of the kernel. The BTF of a module continues
-// the kernel's: its ids and its string offsets begin where the kernel's end. Those of the
-// second module begin there, too, so they are moved; a struct, union, enum or typedef that
-// an earlier module describes with the same size and number of members is merged with it.
-// It returns the names of the modules whose BTF is damaged, which are skipped.
+// merge appends the types of modules to those of the kernel. The BTF of a module continues the kernel's: its ids and
+// its string offsets begin where the kernel's end. Those of the second module begin there, too, so they are
+// renumbered; a struct, union, enum or typedef that an earlier module describes with the same size and number of
+// members is merged with it. It returns the names of the modules whose BTF is damaged, which are skipped.
 func (b *btf) merge(modules []Module) (damaged []string) {
 	base, text := uint32(len(b.types)), b.strings
 	known := map[string]uint32{}
@@ -29,7 +28,7 @@ func (b *btf) merge(modules []Module) (damaged []string) {
 	return damaged
 }
 
-// append moves the types of m, whose ids begin at base, behind b's.
+// append appends the types of m, whose ids begin at base, to b's.
 func (b *btf) append(m *btf, base uint32, known map[string]uint32) {
 	var mine []btfType
 	ids := make([]uint32, len(m.types))
@@ -55,7 +54,7 @@ func (b *btf) append(m *btf, base uint32, known map[string]uint32) {
 	b.signed = b.signed || m.signed
 }
 
-// shapeKey names a type for the search for equal ones, "" where none is made.
+// shapeKey is a key by which equal types are found, "" for types that are not merged.
 func shapeKey(t *btfType) string {
 	switch t.kind {
 	case btfStruct, btfUnion, btfEnum, btfEnum64:
@@ -68,11 +67,11 @@ func shapeKey(t *btfType) string {
 	return ""
 }
 
-// mover changes a module's records into those of the merged types.
+// mover renumbers a module's records for the merged types.
 type mover struct {
 	base  uint32
 	ids   []uint32 // by id - base
-	text  int      // bytes of strings that are the kernel's
+	text  int      // length in bytes of the kernel's strings
 	shift int
 }
 

@@ -17,14 +17,14 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// Bounds of a raw capture. A kernel with all of a distribution's modules loaded has about
-// 60 MB of types and 3,000 files.
+// Limits on a raw capture. A kernel with all modules of a distribution loaded has about 60 MB of types and 3,000
+// files.
 const (
 	maxRawSize  = 512 << 20 // bytes
 	maxRawFiles = 100_000
 )
 
-// memory is a file system: contents by name, without directories of its own.
+// memory is a file system in memory: contents by name, with implied directories.
 type memory map[string][]byte
 
 func (m memory) add(name string, content []byte) error {
@@ -70,7 +70,7 @@ func (m memory) below(dir string) memory {
 	return all
 }
 
-// readArchive reads a raw capture, which another machine made: sizes and names are not trusted.
+// readArchive reads a raw capture from another machine; its sizes and names are not trusted.
 func readArchive(r io.Reader) (memory, error) {
 	files, left := memory{}, int64(maxRawSize)
 	for archive := tar.NewReader(r); ; {
@@ -122,7 +122,7 @@ func (m memory) target() ([]byte, error) {
 		src.Tracefs = tracefs
 	}
 	if text, ok := m[hostinfo.RawKallsyms]; ok {
-		// Without addresses the names are still good.
+		// Names are useful even without addresses.
 		src.Kallsyms, _ = hostinfo.ReadKallsyms(bytes.NewReader(text))
 	}
 	return file(src, MaxFile)

@@ -10,20 +10,20 @@ import (
 	"btc/targets/targetfile"
 )
 
-// syscallSet gathers system calls from their two tracepoints.
+// syscallSet collects system calls from their two tracepoints.
 type syscallSet struct {
 	numbers map[string]int
 	byName  map[string]*targetfile.Syscall
 	entered map[string]bool
-	odd     []string // events whose layout is not the fixed one
+	odd     []string // events with an unusual layout
 }
 
 func newSyscalls(numbers map[string]int) *syscallSet {
 	return &syscallSet{numbers, map[string]*targetfile.Syscall{}, map[string]bool{}, nil}
 }
 
-// renamed: the kernel's name of a system call (SYSCALL_DEFINE), which
-// tracepoints bear, and its name in the table of numbers where they differ.
+// renamed lists system calls with two names: the kernel's name (SYSCALL_DEFINE), which tracepoints use, and the name
+// in the table of numbers.
 var renamed = [...][2]string{
 	{"newstat", "stat"}, {"newfstat", "fstat"}, {"newlstat", "lstat"}, {"newuname", "uname"},
 	{"sendfile64", "sendfile"}, {"umount", "umount2"},
@@ -41,7 +41,7 @@ func (s *syscallSet) number(name string) int {
 	return -1
 }
 
-// add takes one event of category syscalls.
+// add adds one event of category syscalls.
 func (s *syscallSet) add(event string, fields []targetfile.Field) {
 	name, enter := strings.CutPrefix(event, "sys_enter_")
 	if !enter {
@@ -74,8 +74,8 @@ func (s *syscallSet) add(event string, fields []targetfile.Field) {
 	s.entered[name] = true
 }
 
-// isCopy reports whether a field is the text behind a pointer argument, which
-// kernels from 6.19 on append to the record. BPF programs get the record without.
+// isCopy reports whether a field is the string at a pointer argument, which kernels from 6.19 on append to the
+// record. BPF programs get the record without it.
 func isCopy(f targetfile.Field) bool {
 	return strings.HasPrefix(f.CType, "__data_loc ") && strings.HasPrefix(f.Name, "__") &&
 		strings.HasSuffix(f.Name, "_val")

@@ -9,9 +9,8 @@ import (
 	"btc/targets/targetfile"
 )
 
-// converter turns BTF into the types of a target file: qualifiers and type tags are
-// dropped, pointers move into the references, equal arrays are merged, and of functions
-// only prototypes that types refer to stay.
+// converter turns BTF into the types of a target file: qualifiers and type tags are dropped, pointers become part of
+// references, equal arrays are merged, and functions are dropped except for prototypes that types refer to.
 type converter struct {
 	btf    *btf
 	at     map[uint32]int // BTF id -> index in order
@@ -76,7 +75,7 @@ func (c *converter) baseAt(id uint32, depth int) (pointers int, base uint32) {
 			id = t.link
 			continue
 		case t.kind == btfArray && depth < 32:
-			// Arrays of one element type and length are one array.
+			// Arrays with the same element type and length are merged.
 			n, elem := c.baseAt(t.word(0), depth+1)
 			key := [2]uint64{uint64(elem)<<2 | uint64(n), uint64(t.word(2))}
 			if first, ok := c.arrays[key]; ok {
@@ -88,10 +87,9 @@ func (c *converter) baseAt(id uint32, depth int) (pointers int, base uint32) {
 	}
 }
 
-// place orders the records: those referred to most come first, so that the few blocks with
-// them are enough for every script (and references to them are short); the rest stays in
-// BTF's order, where neighbours belong together.
-func (c *converter) place(popular int) {
+// assign orders the records: the ones referred to most come first, so that most scripts need only the few blocks with
+// them (and references to them are short). The rest stays in BTF order, where related types are adjacent.
+func (c *converter) assign(popular int) {
 	byUse := make([]int, len(c.order))
 	for i := range byUse {
 		byUse[i] = i
@@ -114,7 +112,7 @@ func (c *converter) ref(id uint32) targetfile.Ref {
 	}
 	i, ok := c.at[base]
 	if !ok {
-		return targetfile.MakeRef(-1, pointers) // a function or variable where a type belongs
+		return targetfile.MakeRef(-1, pointers) // a function or variable instead of a type
 	}
 	return targetfile.MakeRef(c.pos[i], pointers)
 }

@@ -12,8 +12,8 @@ func (e *encoder) int64(v int64)   { e.b = binary.AppendVarint(e.b, v) }
 func (e *encoder) string(s string) { e.uint(len(s)); e.b = append(e.b, s...) }
 func (e *encoder) bytes(p []byte)  { e.uint(len(p)); e.b = append(e.b, p...) }
 
-// decoder decodes them. After the first error every result is zero and err is set, so that
-// callers check once at the end of a record.
+// decoder decodes the primitive forms. After the first error every result is zero and err is set, so that callers can
+// check once at the end of a record.
 type decoder struct {
 	b   []byte
 	err error
@@ -47,8 +47,8 @@ func (d *decoder) int64() int64 {
 	return v
 }
 
-// count decodes the length of a list whose elements take at least min bytes each, so that a
-// false count allocates nothing.
+// count decodes the length of a list whose elements take at least min bytes each, so that a bogus count allocates
+// nothing.
 func (d *decoder) count(min int) int {
 	n := d.uint()
 	if n > len(d.b)/min {

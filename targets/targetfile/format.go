@@ -3,17 +3,16 @@
 // Package targetfile reads and writes target files: the description of one kernel for the
 // compiler, in one file.
 //
-// It encodes a Data (made by targets/capture), and decodes files with lookups by name that
-// decode only the parts they need.
+// It encodes a Data (made by targets/capture). Lookups by name decode only the parts of a file that they need.
 //
 // # Layout
 //
 //	header     magic "btctrgt" and a version byte, u32 length of the
 //	           directory, u32 CRC-32C of the directory
 //	directory  the codec, the Meta strings, then for each table its number of
-//	           entries and the places of its index and of its dictionary
-//	chunks     packed by the codec: zstd frames, which have a checksum of their
-//	           own, or a u32 CRC-32C of the content and a DEFLATE stream
+//	           entries and the offsets of its index and of its dictionary
+//	chunks     compressed by the codec: zstd frames, which contain a checksum,
+//	           or a u32 CRC-32C of the content and a DEFLATE stream
 //
 // Integers in the header are little endian; everywhere else they are varints
 // (encoding/binary). A table is a sorted list of entries, split into blocks of
@@ -25,9 +24,9 @@
 //
 // # Hostile input
 //
-// A file may come from anywhere. Every length is checked against the data before anything
-// is allocated, a chunk may not unpack to more than maxChunk bytes and says how many before
-// it is unpacked. Open and the lookups return errors for damage and never panic.
+// A file may come from anywhere. Every length is checked against the data before anything is allocated, and the
+// unpacked size of a chunk is known, and at most maxChunk bytes, before it is unpacked. Open and the lookups return
+// errors for damaged files and never panic.
 package targetfile
 
 import (
@@ -35,8 +34,7 @@ import (
 	"strings"
 )
 
-// Version is the format's version. Readers refuse others: a target file is
-// cheap to make again.
+// Version is the format's version. Readers refuse others, because a target file is cheap to recreate.
 const Version = 2
 
 const (
@@ -44,17 +42,16 @@ const (
 	headerSize = len(magic) + 1 + 4 + 4
 	maxChunk   = 1 << 20  // largest unpacked chunk in bytes
 	blockSize  = 16 << 10 // unpacked bytes after which a block is closed
-	// zstdBlockSize is the same with zstd, which needs no dictionary.
+	// zstdBlockSize is the block size with zstd, which needs no dictionary.
 	zstdBlockSize = 6 << 10
 	maxDict       = 32 << 10 // largest dictionary in bytes: DEFLATE looks no further back
 )
 
-// How chunks are compressed. DEFLATE is linked into a loader anyway; zstd decompresses four
-// times as fast.
+// Compression of chunks. DEFLATE is linked into the loader anyway; zstd decompresses four times as fast.
 const (
 	codecDeflate = iota
 	codecZstd
-	codecZstdOver // zstd, and the file is over another: over.go
+	codecZstdOver // zstd, and the file is a delta to another (over.go)
 )
 
 // The tables of a file.
@@ -68,22 +65,21 @@ const (
 	numTables
 )
 
-// Meta says where a target comes from.
+// Meta is where a target comes from.
 type Meta struct {
 	Arch    string // as uname -m: x86_64, aarch64
 	Release string // as uname -r
 	Gaps    []string
 }
 
-// Ref names a type: 0 is void, otherwise the record's position plus one,
-// shifted left by two, and in the low two bits how many pointers are before
-// it (three pointers or more continue in a Pointer record).
+// Ref names a type: 0 is void, otherwise the record's position plus one, shifted left by two, with the number of
+// pointers to it in the low two bits (three or more pointers continue in a Pointer record).
 type Ref uint32
 
 // MakeRef makes a reference to the record at a position.
 func MakeRef(position, pointers int) Ref { return Ref(position+1)<<2 | Ref(pointers) }
 
-// Pointers is the number of pointers before the record, 0 to 3.
+// Pointers is the number of pointers to the record, 0 to 3.
 func (r Ref) Pointers() int { return int(r & 3) }
 
 // Base is the reference without pointers.
@@ -98,7 +94,7 @@ type Kind uint8
 const (
 	Int Kind = iota + 1
 	Float
-	Pointer // only for what a Ref cannot express: user pointers, more than three levels
+	Pointer // only if a Ref cannot express it: user pointers, more than three levels
 	Array
 	Struct
 	Union
@@ -108,8 +104,8 @@ const (
 	Forward
 )
 
-// Letter is the key prefix of a kind's names in the table of names. A forward
-// declaration has none: it is not looked up.
+// Letter is the key prefix of a kind's names in the table of names. A forward declaration has none, because it is
+// never looked up.
 func (k Kind) Letter() byte {
 	switch k {
 	case Struct:
@@ -130,7 +126,7 @@ func (k Kind) Letter() byte {
 type Type struct {
 	Kind        Kind
 	Name        string
-	Size        int // bytes; of a Typedef and an Array the resolved size
+	Size        int // bytes; for Typedef and Array the resolved size
 	Flags       TypeFlags
 	Len         int // Array
 	Elem        Ref // Pointer, Array, Typedef, Proto (result)
@@ -147,7 +143,7 @@ const (
 	Bool                           // Int
 	User                           // Pointer
 	Variadic                       // Proto
-	InModule                       // of a module: hosts have the type while it is loaded
+	InModule                       // a module's type: hosts have it while the module is loaded
 )
 
 // Member is one member of a struct or union.
@@ -194,12 +190,12 @@ type Field struct {
 	Signed       bool
 }
 
-// Syscall is one system call; the records of its two tracepoints follow from it.
+// Syscall is one system call; the records of its two tracepoints are derived from it.
 type Syscall struct {
 	Name string
 	Nr   int // -1 if not known
 	Args []Arg
-	// Exit reports that sys_exit_<name> exists (it does not for calls that never return).
+	// Exit reports whether sys_exit_<name> exists (it does not for calls that never return).
 	Exit bool
 }
 
@@ -215,7 +211,7 @@ type Data struct {
 	Syscalls []Syscall
 }
 
-// damage is the error for a file that breaks the format.
+// damage is the error for a file that violates the format.
 func damage(format string, args ...any) error {
 	return fmt.Errorf("damaged target file: "+format, args...)
 }

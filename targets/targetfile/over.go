@@ -9,36 +9,33 @@ import (
 	"sort"
 )
 
-// A target of one architecture may be written as a delta to that of another, its base: it then
-// contains only the differences. Most is equal: of two kernels of one release nine types and
-// functions of ten are the same. With Debian's kernels of Linux 7.2 and six modules, arm64
-// takes 0.44 MB as a delta to x86_64 and 2.01 MB alone, a third architecture 0.76 and 1.98 MB.
+// A target of one architecture may be written as a delta to that of another, its base: it then contains only the
+// differences. Nine of ten types and functions are the same in two kernels of one release. With Debian's kernels of
+// Linux 7.2 and six modules, arm64 takes 0.44 MB as a delta to x86_64 and 2.01 MB alone, a third architecture 0.76
+// and 1.98 MB.
 //
-// The types of both have one numbering. A type that corresponds to one of the base
-// has that one's position, the others follow behind the base's last. The list of
-// moved positions, a chunk, says which of the base's positions have a record here;
-// in the table of types they come first. In named tables an entry hides that of
-// the base, and one without a value says that there is none.
+// Both files share one numbering of types. A type that corresponds to one of the base has the position of that type;
+// the others follow after the base's last. The list of replaced positions, a chunk, says which of the base's
+// positions have a record here; in the table of types these records come first. In named tables an entry hides that
+// of the base, and an entry without a value deletes it.
 
-// OpenOver is Open for a file that WriteZstdOver wrote over base. base belongs to
-// the file then.
+// OpenOver is Open for a file that WriteZstdOver wrote over base. The file takes ownership of base.
 func OpenOver(data []byte, base *File) (*File, error) {
 	f, err := open(data)
 	if err != nil {
 		return nil, err
 	}
 	if f.codec != codecZstdOver {
-		return nil, damage("it is not over another target")
+		return nil, damage("not a delta to another target")
 	}
 	if f.baseSum != base.sum {
-		return nil, damage("it is a delta to another target than the given one")
+		return nil, damage("a delta to a different target than the given one")
 	}
 	f.base = base
 	return f, nil
 }
 
-// ownRecord returns the record of the table of types for the type at a position; !own: it
-// is in the base.
+// ownRecord returns the record of the table of types for the type at a position; own is false if it is in the base.
 func (f *File) ownRecord(pos int) (record int, own bool, err error) {
 	n := f.base.NumTypes()
 	if pos >= n {
@@ -136,8 +133,7 @@ func WriteZstdOver(d *Data, base *File) ([]byte, error) {
 	return w.file(d.Meta), nil
 }
 
-// over leaves out the entries that the base has, too, and adds one without a value
-// for each that only the base has.
+// over drops the entries that the base also has, and adds one without a value for each that only the base has.
 func over(base *File, id int, entries []entry) ([]entry, error) {
 	theirs := map[string][]byte{}
 	err := base.scan(id, "", func(key string, value []byte) bool {
@@ -162,7 +158,7 @@ func over(base *File, id int, entries []entry) ([]entry, error) {
 type overlay struct {
 	d     *Data
 	base  []Type
-	at    []int  // by position in d: the new position, -1 while there is none
+	at    []int  // by position in d: the new position, -1 if not assigned yet
 	taken []bool // by position in base: a type of d is paired with it
 	work  [][2]int
 }
@@ -186,8 +182,7 @@ func (o *overlay) match(base *File) error {
 		kind Kind
 		name string
 	}
-	// An enum without a name, to which mostly nothing refers, is identified by its first
-	// constant.
+	// An enum without a name, to which usually nothing refers, is identified by its first constant.
 	nameOf := func(t *Type) name {
 		if t.Name == "" && len(t.Enumerators) > 0 {
 			return name{t.Kind, " " + t.Enumerators[0].Name}
@@ -241,8 +236,8 @@ func (o *overlay) refs(a, b *Type) {
 	for i := range min(len(a.Params), len(b.Params)) {
 		o.ref(a.Params[i].Type, b.Params[i].Type)
 	}
-	// Members may be in between here: those without a name are identified by their number
-	// among their kind.
+	// Further members may be in between; unnamed ones are identified by their number among the unnamed members of
+	// their kind.
 	type member struct {
 		name string
 		nr   int

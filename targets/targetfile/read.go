@@ -17,8 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// File is an open target file. It keeps the chunks it unpacked. It is not safe
-// for concurrent use.
+// File is an open target file. It caches unpacked chunks. It is not safe for concurrent use.
 type File struct {
 	Meta Meta
 
@@ -30,11 +29,11 @@ type File struct {
 	// For a delta (over.go).
 	base    *File
 	baseSum uint32
-	moved   table // location of its list
+	moved   table // location of the list of replaced positions
 	movedTo []int
 }
 
-// table is one table: index is decoded by the first lookup.
+// table is one table; its index is decoded by the first lookup.
 type table struct {
 	entries     int
 	off         int // of the index chunk; the blocks follow it
@@ -54,12 +53,12 @@ type block struct {
 	data        []byte // unpacked, nil until needed
 }
 
-// Open checks the header and directory of a target file. data is kept, not
-// copied, and must not change.
+// Open checks the header and directory of a target file. It keeps data without copying it; the caller must not modify
+// it.
 func Open(data []byte) (*File, error) {
 	f, err := open(data)
 	if err == nil && f.codec == codecZstdOver {
-		return nil, damage("it is over another target and cannot be read alone")
+		return nil, damage("a delta to another target cannot be read alone")
 	}
 	return f, err
 }
@@ -74,7 +73,7 @@ func open(data []byte) (*File, error) {
 	dirLen := int64(binary.LittleEndian.Uint32(data[len(magic)+1:]))
 	sum := binary.LittleEndian.Uint32(data[len(magic)+5:])
 	if dirLen > int64(len(data)-headerSize) {
-		return nil, damage("it is cut short")
+		return nil, damage("truncated")
 	}
 	dir := data[headerSize : headerSize+int(dirLen)]
 	if crc32.Checksum(dir, castagnoli) != sum {
@@ -107,8 +106,8 @@ func (f *File) directory(d *decoder) error {
 	return d.end()
 }
 
-// unpack returns the content of the chunk at off. t is the table whose dictionary
-// the chunk was packed with, nil for a chunk without.
+// unpack returns the content of the chunk at off. t is the table whose dictionary the chunk was packed with, nil for
+// a chunk without one.
 func (f *File) unpack(t *table, off, packed, raw int) ([]byte, error) {
 	if off < headerSize || packed > len(f.data) || off > len(f.data)-packed {
 		return nil, damage("a chunk is past its end (truncated?)")
@@ -164,8 +163,8 @@ func unpackZstd(_ *table, chunk []byte, raw int) ([]byte, error) {
 	return dec.DecodeAll(chunk, make([]byte, 0, raw))
 }
 
-// zstdDecoder is shared by all files: its tables are larger than most chunks. It is not a
-// variable with an initial value, so that programs that only write do not link it.
+// zstdDecoder is shared by all files: its tables are larger than most chunks. It is not an initialised variable, so
+// that programs that only write do not link it.
 func zstdDecoder() (*zstd.Decoder, error) {
 	makeDecoder.Do(func() {
 		unpacker, errDecoder = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
@@ -273,8 +272,7 @@ func (f *File) lookupOwn(id int, key string) (value []byte, ok bool, err error) 
 	if err != nil {
 		return nil, false, err
 	}
-	// Entries are sorted: only the bytes that match key so far matter, so no
-	// key has to be put together.
+	// Entries are sorted, so only the length of the match with key matters, and no key has to be assembled.
 	d := &decoder{b: data}
 	match := 0 // length of the common prefix of key and the entry before
 	for len(d.b) > 0 {
@@ -284,7 +282,7 @@ func (f *File) lookupOwn(id int, key string) (value []byte, ok bool, err error) 
 			return nil, false, d.err
 		}
 		if shared > match {
-			continue // differs from key where the entry before did
+			continue // differs from key at the same byte as the entry before
 		}
 		match = shared
 		for n := 0; n < len(rest) && match < len(key) && rest[n] == key[match]; n++ {
@@ -349,7 +347,7 @@ func (f *File) NumTypes() int {
 func (f *File) Type(ref Ref) (Type, error) {
 	pos := ref.Position()
 	if pos < 0 || pos >= f.NumTypes() {
-		return Type{}, damage("reference to the type %d of %d", pos, f.NumTypes())
+		return Type{}, damage("reference to type %d of %d", pos, f.NumTypes())
 	}
 	if f.base != nil {
 		record, own, err := f.ownRecord(pos)

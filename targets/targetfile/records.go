@@ -36,7 +36,7 @@ func (e *encoder) typ(t *Type) {
 		prev := int64(-1)
 		for _, n := range t.Enumerators {
 			e.string(n.Name)
-			e.int64(n.Value - prev - 1) // wraps the same way in the reader
+			e.int64(n.Value - prev - 1) // wraps around, as in the reader
 			prev = n.Value
 		}
 	case Proto:
@@ -47,8 +47,8 @@ func (e *encoder) typ(t *Type) {
 	}
 }
 
-// members writes offsets as the distance from the end of a member that would
-// be as large as a pointer: most distances are then small and repeat.
+// members encodes an offset as the distance from the end of the previous member, as if that had the size of a
+// pointer: most distances are then small and repeat.
 func (e *encoder) members(t *Type) {
 	e.uint(len(t.Members))
 	prev := 0
@@ -85,7 +85,7 @@ func (d *decoder) members(t *Type) {
 			m.BitSize = d.uint()
 		}
 		if prev < 0 || prev > 8*int64(t.Size) || m.BitSize > 64 {
-			d.fail("member outside of its struct")
+			d.fail("member outside its struct")
 			return
 		}
 		m.BitOffset = int(prev)
@@ -220,7 +220,7 @@ func (d *decoder) event() Event {
 		size := d.uint()
 		f.Size, f.Signed = size>>1, size&1 != 0
 		if offset < 0 || offset > 1<<20 {
-			d.fail("field outside of its record")
+			d.fail("field outside its record")
 			return ev
 		}
 		f.Offset = int(offset)

@@ -12,9 +12,8 @@ import (
 	"strings"
 )
 
-// Write makes the bytes of a target file. Equal data gives equal bytes.
-// It fails on a reference to a type that is not there and on a record too large
-// for a chunk; it sorts d's lists.
+// Write encodes a target file. Equal data gives equal bytes. It fails on a reference to a missing type and on a
+// record too large for a chunk. It sorts d's lists in place.
 func Write(d *Data) ([]byte, error) {
 	return write(d, &writer{codec: codecDeflate, block: blockSize, packer: deflater})
 }
@@ -36,7 +35,7 @@ func write(d *Data, w *writer) ([]byte, error) {
 	return w.file(d.Meta), nil
 }
 
-// pack packs one chunk.
+// pack compresses one chunk.
 type pack func(chunk []byte) []byte
 
 // deflater makes DEFLATE chunks; see codecDeflate.
@@ -83,7 +82,7 @@ func (d *Data) check() error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("a type refers to one beyond the %d that there are", len(d.Types))
+		return fmt.Errorf("a type refers to a type past the last of %d", len(d.Types))
 	}
 	return nil
 }
@@ -148,8 +147,8 @@ func (b *blocks) packed(dict []byte) (index, body []byte) {
 	return head.b, body
 }
 
-// dictionary samples pieces from all of the blocks, which are sorted by name, or the
-// beginning of the types, where the most used ones are.
+// dictionary is made of pieces from all blocks, which are sorted by name, or of the first types, which are the most
+// used ones.
 func (b *blocks) dictionary(id int) []byte {
 	var whole []byte
 	for _, raw := range b.all {
@@ -172,7 +171,7 @@ func (b *blocks) finish(id, entries int) {
 	index, body := b.packed(nil)
 	alone, err := b.w.packer(nil)
 	if err != nil || b.w.err != nil {
-		return // packed has kept the error
+		return // flush has recorded the error
 	}
 	t := &b.w.tables[id]
 	var packedDict []byte
@@ -243,15 +242,15 @@ func (e *encoder) key(prev, key string) {
 	e.string(key[n:])
 }
 
-// file puts header, directory and tables together. The offsets in the directory
-// depend on its length, which depends on the offsets: they are found by repetition.
+// file assembles header, directory and tables. The offsets in the directory depend on its length, which depends on
+// the offsets, so they are found by iteration.
 func (w *writer) file(m Meta) []byte {
 	size := 0
 	var moved []byte
 	if len(w.moved.b) > 0 {
 		p, err := w.packer(nil)
 		if err != nil {
-			return nil // no table would have been packed either
+			return nil // packing the tables would have failed, too
 		}
 		moved = p(w.moved.b)
 	}
@@ -289,8 +288,8 @@ func (w *writer) file(m Meta) []byte {
 	}
 }
 
-// join writes the list of moved positions and the body after the header, at offsets that
-// depend on the size of the directory.
+// join writes the list of replaced positions and the body after the header, at offsets that depend on the size of the
+// directory.
 func (w *writer) join(dir []byte, size int, moved []byte) []byte {
 	out := append([]byte(magic), Version)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(dir)))

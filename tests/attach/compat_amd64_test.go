@@ -29,7 +29,7 @@ func int80(t *testing.T) func() {
 	return *(*func())(unsafe.Pointer(&entry))
 }
 
-// A system call of the 32-bit ABI is none of the tracepoints', however many they are.
+// A system call of the 32-bit ABI is not counted as one of the tracepoint, however many there are.
 func TestCallsOf32Bits(t *testing.T) {
 	needRoot(t)
 	if b, err := os.ReadFile("/proc/sys/abi/vsyscall32"); err != nil {

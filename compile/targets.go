@@ -16,11 +16,10 @@ import (
 	"btc/ir/kernel"
 )
 
-// serveAll builds the module of a checked script and makes it support the other targets:
-// the script is checked for each of them as it is for the first, and for another
-// architecture the module must be the same except for constants. nil when a required target
-// cannot be supported.
-func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, diags *diag.List) *ir.Module {
+// supportAll builds the module of a checked script and makes it support the other targets: the script is checked for
+// each of them as for the first, and for another architecture the module must be the same except for constants. It
+// returns nil if a required target cannot be supported.
+func (in Input) supportAll(others *others, info *check.Info, src *diag.Source, diags *diag.List) *ir.Module {
 	m := in.build(info, others.arches)
 	others.begin()
 	one, failed := ir.NewUnifier(m), false
@@ -59,26 +58,25 @@ func (in Input) serveAll(others *others, info *check.Info, src *diag.Source, dia
 	return m
 }
 
-// others checks and builds a script for the targets after the first, in order, while the
-// caller does so for the first.
+// others checks and builds a script for the targets after the first, in order, while the caller does so for the
+// first.
 type others struct {
-	arches []*arch.Arch  // of all targets, each once
+	arches []*arch.Arch  // architectures of all targets, without duplicates
 	free   chan struct{} // closed when the first target's module is built
 	begin  func()        // closes it
 	out    chan view
 	done   chan struct{}
 }
 
-// view is a script as one more target sees it.
+// view is the result of checking the script for one further target.
 type view struct {
 	module *ir.Module // nil unless the target is the first of its architecture
 	diags  *diag.List
 	bug    any // panic
 }
 
-// startOthers begins the work. Parameters that the code is made for come to light
-// while the first target is checked: with parameters the work waits for that, and
-// so it does when it needs debug information, which is read once.
+// startOthers starts the work. It waits for the check of the first target if there are parameters, because that check
+// decides which of them are compiled into the code, or if debug information is needed, which is read only once.
 func (in Input) startOthers(script *ast.Script) *others {
 	o := &others{
 		arches: []*arch.Arch{in.Target.Arch()},
@@ -118,7 +116,7 @@ func (in Input) view(script *ast.Script, t *kernel.Target, arches []*arch.Arch, 
 	return v
 }
 
-// next is how the next target sees the script.
+// next returns the view of the next target.
 func (o *others) next() view {
 	v := <-o.out
 	if v.bug != nil {
@@ -148,8 +146,8 @@ type mismatch struct {
 	text string
 }
 
-// because names the cause where it is an event that the target does not have: it
-// then has those of the first target, whose types it may lack.
+// because returns the cause if it is an event that the target does not have: such an event has the fields of the
+// first target, whose types the target may lack.
 func (r *mismatch) because(info *check.Info, t *kernel.Target) *mismatch {
 	if r == nil {
 		return nil
@@ -165,8 +163,7 @@ func (r *mismatch) because(info *check.Info, t *kernel.Target) *mismatch {
 	return r
 }
 
-// mismatch adds the target to those that one module supports, or returns the reason why it
-// cannot.
+// mismatch adds the target to those that the module supports, or returns the reason why that is not possible.
 func (v view) mismatch(one *ir.Unifier, src *diag.Source) *mismatch {
 	for _, d := range v.diags.Sorted() {
 		if d.Severity() == diag.Error {
@@ -177,7 +174,7 @@ func (v view) mismatch(one *ir.Unifier, src *diag.Source) *mismatch {
 		return nil
 	}
 	if d := one.Add(v.module); d != nil {
-		return &mismatch{place(src, d.Pos), d.Text}
+		return &mismatch{spanOf(src, d.Pos), d.Text}
 	}
 	return nil
 }
