@@ -4,7 +4,7 @@
 // bytes, so many opened files, and so on. It reports its pid first and the
 // exact counts at the end, as "key value" lines.
 //
-//	workload [-comm NAME] [-report FILE] [-delay D | -wait-stdin] [-linger D] KIND [flags of KIND]
+//	workload [-comm NAME] [-report FILE] [-delay D | -wait-stdin] [-linger D] [-cgroup DIR] KIND [flags of KIND]
 //	workload write -n 100 -size 64
 //
 // All activity is on the main thread (tid = pid) with bare system calls, and
@@ -48,6 +48,7 @@ func kinds() []kind {
 		{"burn", "use the CPU", setupBurn},
 		{"pingpong", "wake and be woken by a second thread", setupPingpong},
 		{"hostile", "threads and files with names that hurt terminals, deep stacks, short lives", setupHostile},
+		{"outside", "write and start processes until it is killed", setupOutside},
 		{"true", "nothing", func([]string, *report) (func() error, error) { return func() error { return nil }, nil }},
 	}
 }
@@ -83,6 +84,7 @@ func run() error {
 	delay := flag.Duration("delay", 0, "wait so long before the activity")
 	linger := flag.Duration("linger", 0, "stay so long after the activity")
 	wait := flag.Bool("wait-stdin", false, "wait for a line or the end of standard input before the activity")
+	cgroup := flag.String("cgroup", "", "directory of a cgroup to move to before the activity")
 	flag.Usage = usage
 	flag.Parse()
 	k, err := find(flag.Arg(0))
@@ -105,6 +107,11 @@ func run() error {
 	activity, err := k.setup(flag.Args()[1:], r)
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.name, err)
+	}
+	if *cgroup != "" {
+		if err := join(*cgroup); err != nil {
+			return err
+		}
 	}
 	time.Sleep(*delay)
 	if *wait {

@@ -24,6 +24,7 @@
 //	                 beside the script
 //	tool: A B        options of the tool, such as --unsafe
 //	run: COMMAND     started by the tool itself with -c; the run ends with it
+//	before: COMMAND  started before the tool, once it has printed a line; killed after it
 //	after: COMMAND   started once the tool is attached; then the tool gets SIGINT
 //	                 (neither: the script ends by itself)
 //	needs: F G       features without which the case is skipped
@@ -71,6 +72,7 @@ type Case struct {
 	Compile []string
 	Headers map[string]string
 	Run     string // command for -c
+	Before  string // command that runs all the time
 	After   string // command to start after attaching
 	Needs   []string
 	Skip    map[string]string // kernel or Oracle -> reason
@@ -161,6 +163,7 @@ var keys = map[string]func(c *Case, value string) error{
 	"compile": func(c *Case, v string) error { c.Compile = strings.Fields(v); return nil },
 	"tool":    func(c *Case, v string) error { c.Tool = strings.Fields(v); return nil },
 	"run":     func(c *Case, v string) error { c.Run = v; return nil },
+	"before":  func(c *Case, v string) error { c.Before = v; return nil },
 	"after":   func(c *Case, v string) error { c.After = v; return nil },
 	"needs":   func(c *Case, v string) error { c.Needs = append(c.Needs, strings.Fields(v)...); return nil },
 	"skip": func(c *Case, v string) error {

@@ -26,11 +26,13 @@ import (
 
 // Job is one run of a tool.
 type Job struct {
-	Name  string
-	Tool  []string      // argument vector
-	After []string      // workload to start once the tool is attached; then the tool gets SIGINT
-	Needs []string      // features, see Features
-	Limit time.Duration // for the whole job
+	Name string
+	Tool []string // argument vector
+	// Before is load that runs all the time: the tool is started when it has printed something.
+	Before []string
+	After  []string      // workload to start once the tool is attached; then the tool gets SIGINT
+	Needs  []string      // features, see Features
+	Limit  time.Duration // for the whole job
 }
 
 // Record is one line of the stream. Exactly one of Started, Skipped and Outcome
@@ -88,6 +90,13 @@ func run(job Job) Outcome {
 
 	ctx, cancel := context.WithTimeout(context.Background(), job.Limit)
 	defer cancel()
+	if len(job.Before) > 0 {
+		end, err := runBefore(ctx, job.Before, environment)
+		if err != nil {
+			return Outcome{Exit: -1, Problem: fmt.Sprintf("%s: %v", job.Before[0], err)}
+		}
+		defer end()
+	}
 	tool := exec.CommandContext(ctx, job.Tool[0], job.Tool[1:]...)
 	tool.Env = environment
 	// The tool's children must not keep a killed tool's pipes open.
@@ -118,6 +127,28 @@ func run(job Job) Outcome {
 	o.Stdout, o.Stderr, o.Took = stdout.Bytes(), stderr.bytes(), time.Since(begin)
 	o.Report, _ = os.ReadFile(report) // absent when no workload ran
 	return o
+}
+
+// runBefore starts load and waits until it prints something; end kills it.
+func runBefore(ctx context.Context, command, environment []string) (end func(), err error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = environment
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	end = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
 }
 
 // settle is how long a tool keeps running after the workload's end, and how

@@ -225,7 +225,10 @@ func (s *Suite) skipReason(c *cases.Case, kernel string) string {
 
 // job turns a case into a job; work is the directory of scripts and objects there.
 func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
-	j := driver.Job{Name: c.Name, Tool: []string{tool}, After: strings.Fields(c.After), Needs: c.Needs, Limit: c.Limit}
+	j := driver.Job{
+		Name: c.Name, Tool: []string{tool}, Before: strings.Fields(c.Before), After: strings.Fields(c.After),
+		Needs: c.Needs, Limit: c.Limit,
+	}
 	j.Tool = append(j.Tool, c.Tool...)
 	if c.Run != "" {
 		j.Tool = append(j.Tool, "-c", c.Run)
