@@ -103,7 +103,7 @@ func (s *session) warnOf(f *report.Error) {
 	switch {
 	case s.opts.NoWarnings:
 	case s.opts.PaintWarning != nil:
-		s.say(func() { s.opts.PaintWarning(f) }, len(f.Text))
+		s.say(func() { s.screen.around(func() { s.opts.PaintWarning(f) }) }, len(f.Text))
 	default:
 		s.tell(f.Warning())
 	}

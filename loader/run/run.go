@@ -165,8 +165,7 @@ type session struct {
 	exited bool   // an exit event was handled
 	shown  uint64 // events with output
 
-	onScreen atomic.Bool // the live view is shown
-	viewOver atomic.Bool // it is not shown any more
+	screen   *screen // of the live view; nil: there is none
 	progress progress
 	status   int
 	errors   int // run-time errors and errorf() of the current test
@@ -665,7 +664,7 @@ const brokenPipe = 128 + int(unix.SIGPIPE)
 
 // finish detaches, runs the end programs and prints the rest.
 func (s *session) finish() (int, error) {
-	s.front.later(0, manifest.Pos{}, func(*writer) { s.leaveView() })
+	s.front.later(0, manifest.Pos{}, func(*writer) { s.screen.leave() })
 	s.detach()
 	if s.child != nil {
 		s.child.kill()

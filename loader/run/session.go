@@ -40,6 +40,10 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 	if s.opts.Format == nil {
 		s.opts.Format = &output.Text
 	}
+	if s.opts.Live {
+		s.screen = newScreen(s.opts.Out)
+		s.opts.Out, s.opts.Err = s.screen, messages{s.screen, s.opts.Err}
+	}
 	if s.opts.Getenv == nil {
 		s.opts.Getenv = func(string) string { return "" }
 	}
@@ -106,7 +110,7 @@ func (x *Session) Stop() {
 func (x *Session) Snapshot() { x.s.showNow() }
 
 // Abandon leaves the terminal as it was before a run that is not ended in good order.
-func (x *Session) Abandon() { x.s.leaveView() }
+func (x *Session) Abandon() { x.s.screen.leave() }
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.
 func (x *Session) HasSelf() bool { return x.s.hasKind(probe.Self) }

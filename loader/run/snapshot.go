@@ -69,7 +69,7 @@ func (s *session) snapshot(now time.Time) {
 	}
 	s.front.later(size, manifest.Pos{}, func(w *writer) {
 		defer c.pending.Store(false)
-		if s.opts.Live {
+		if s.screen != nil {
 			w.liveView(all)
 			return
 		}

@@ -5,11 +5,8 @@ package run
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"btc/loader/output"
 	"btc/loader/permit"
@@ -56,20 +53,8 @@ func (s *session) startTimeout() (end func()) {
 	return func() { t.Stop() }
 }
 
-// Control sequences of terminals: the alternate screen, and what the view is painted with.
-const (
-	enterScreen = "\x1b[?1049h"
-	leaveScreen = "\x1b[?1049l"
-	toCorner    = "\x1b[H"
-	eraseLine   = "\x1b[K"
-	eraseBelow  = "\x1b[J"
-)
-
-// liveView paints maps on the alternate screen, as much as there is room for.
+// liveView paints maps below the output, as much as there is room for.
 func (w *writer) liveView(maps []*output.Map) {
-	if w.viewOver.Load() {
-		return
-	}
 	var text bytes.Buffer
 	run := *w.Run
 	run.Out = output.NewWriter("full", func(b []byte, _ bool) []byte {
@@ -81,57 +66,10 @@ func (w *writer) liveView(maps []*output.Map) {
 		sink.Map(x)
 	}
 	run.Out.Flush(true)
-	rows, columns := screenSize(w.opts.Out)
-	frame := []byte(toCorner)
-	if !w.onScreen.Swap(true) {
-		frame = []byte(enterScreen + toCorner)
-	}
-	head := fmt.Sprintf("%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
-	frame = append(append(frame, cut(head, columns)...), eraseLine+"\r\n"...)
-	lines := bytes.Split(bytes.TrimRight(text.Bytes(), "\n"), []byte{'\n'})
-	for i, line := range lines {
-		if i == rows-2 && i < len(lines)-1 {
-			frame = append(
-				append(frame, cut(fmt.Sprintf("... and %d more lines", len(lines)-i), columns)...),
-				eraseLine...)
-			break
-		}
-		frame = append(append(frame, cut(string(line), columns)...), eraseLine...)
-		if i < len(lines)-1 {
-			frame = append(frame, "\r\n"...)
-		}
-	}
-	w.printer.write(append(frame, eraseBelow...))
-}
-
-// cut shortens a line to the columns of the screen; characters are counted as one column each.
-func cut(line string, columns int) string {
-	n := 0
-	for i := range line {
-		if n == columns {
-			return line[:i]
-		}
-		n++
-	}
-	return line
-}
-
-// leaveView goes back to the screen that was there before the view.
-func (s *session) leaveView() {
-	s.viewOver.Store(true)
-	if s.onScreen.Swap(false) {
-		io.WriteString(s.opts.Out, leaveScreen)
-	}
-}
-
-// screenSize is the size of the terminal that w is, or the usual one.
-func screenSize(w io.Writer) (rows, columns int) {
-	if f, ok := w.(interface{ Fd() uintptr }); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 2 && size.Col > 0 {
-			return int(size.Row), int(size.Col)
-		}
-	}
-	return 24, 80
+	w.Out.Flush(true)
+	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
+	lines := bytes.Split(bytes.Trim(text.Bytes(), "\n"), []byte{'\n'})
+	w.screen.paint(append([][]byte{head}, lines...)) // an error is one of all that follows, too
 }
 
 // largeMap is from how many bytes on a map is worth a warning.

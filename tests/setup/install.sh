@@ -37,6 +37,7 @@ g++|g++|tests that trace a C++ program
 /usr/bin/python3|python3|tests that trace Python
 curl|curl|tests that trace servers (Python, OpenSSL)
 openssl|openssl|tests that trace OpenSSL
+tmux|tmux|tests of what a terminal shows
 psql|postgresql|a test that traces PostgreSQL
 zip|zip|a runtime test of the reference
 /usr/include/netdb.h|libc6-dev|tests of a C library function (getaddrinfo)

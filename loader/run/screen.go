@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// screen is a terminal whose last lines are a view that is painted again and again, while other
+// output scrolls above it. Both outputs of a run are written through it, so that nothing that the
+// script prints is painted over.
+//
+// It is used by several goroutines.
+type screen struct {
+	out  io.Writer
+	size func() (rows, columns int)
+
+	mu    sync.Mutex
+	view  [][]byte // the lines of the view; none: it is not shown
+	open  []byte   // the last line of the output, if its end has not been written yet
+	over  bool     // no view is painted any more
+	frame []byte   // what is written next, kept for its memory
+}
+
+// Control sequences of terminals.
+const (
+	eraseLine  = "\x1b[K" // to its end
+	eraseBelow = "\x1b[J"
+)
+
+func newScreen(out io.Writer) *screen {
+	return &screen{out: out, size: func() (int, int) { return screenSize(out) }}
+}
+
+// Write writes output above the view.
+func (s *screen) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.view) == 0 {
+		s.note(text)
+		return s.out.Write(text)
+	}
+	s.begin()
+	s.frame = append(append(s.frame, s.open...), text...)
+	s.note(text)
+	if err := s.end(); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// around calls f, which writes whole lines to the terminal itself, without the view. A run that
+// has no view has no screen either.
+func (s *screen) around(f func()) {
+	if s == nil {
+		f()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.view) == 0 {
+		f()
+		return
+	}
+	s.begin()
+	if len(s.open) > 0 {
+		s.frame = append(append(s.frame, s.open...), "\r\n"...)
+		s.open = s.open[:0]
+	}
+	s.out.Write(s.frame)
+	f()
+	s.frame = s.frame[:0]
+	s.end()
+}
+
+// paint shows lines as the view, as many as there is room for.
+func (s *screen) paint(lines [][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil
+	}
+	s.begin()
+	s.frame = append(s.frame, s.open...)
+	rows, columns := s.size()
+	room := max(rows-1-height(s.open, columns), 2)
+	s.view = s.view[:0]
+	for i, line := range lines {
+		if i == room-1 && i < len(lines)-1 {
+			line = fmt.Appendf(nil, "... and %d more lines", len(lines)-i)
+		}
+		s.view = append(s.view, cut(line, columns-1))
+		if i == room-1 {
+			break
+		}
+	}
+	return s.end()
+}
+
+// leave removes the view for good.
+func (s *screen) leave() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if len(s.view) > 0 {
+		s.begin()
+		s.frame = append(s.frame, s.open...)
+		s.view = s.view[:0]
+		s.end()
+	}
+}
+
+// begin begins a frame: the cursor goes to where the output ended, and all below is erased.
+func (s *screen) begin() {
+	s.frame = s.frame[:0]
+	if len(s.view) == 0 {
+		if len(s.open) > 0 {
+			s.frame = append(s.frame, '\r')
+			s.up(height(s.open, s.columns()) - 1)
+		}
+		return
+	}
+	columns, n := s.columns(), height(s.open, s.columns())
+	for _, line := range s.view {
+		n += max(height(line, columns), 1) // a terminal that became narrower has wrapped lines
+	}
+	s.frame = append(s.frame, '\r')
+	s.up(n - 1)
+	s.frame = append(s.frame, eraseBelow...)
+}
+
+func (s *screen) columns() int {
+	_, columns := s.size()
+	return columns
+}
+
+// up moves the cursor n lines up.
+func (s *screen) up(n int) {
+	if n > 0 {
+		s.frame = fmt.Appendf(s.frame, "\x1b[%dA", n)
+	}
+}
+
+// end appends the view to a frame and writes it.
+func (s *screen) end() error {
+	for i, line := range s.view {
+		if i > 0 || len(s.open) > 0 {
+			s.frame = append(s.frame, "\r\n"...)
+		}
+		s.frame = append(append(s.frame, line...), eraseLine...)
+	}
+	_, err := s.out.Write(s.frame)
+	return err
+}
+
+// note keeps the line of the output that is not ended yet.
+func (s *screen) note(text []byte) {
+	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
+		s.open, text = s.open[:0], text[i+1:]
+	}
+	s.open = append(s.open, text...)
+}
+
+// height is how many rows of the screen a line has; none if it is empty. Each character is
+// counted as one column.
+func height(line []byte, columns int) int {
+	return (utf8.RuneCount(line) + columns - 1) / columns
+}
+
+// cut shortens a line to the columns of the screen.
+func cut(line []byte, columns int) []byte {
+	n := 0
+	for i := range string(line) {
+		if n == columns {
+			return line[:i]
+		}
+		n++
+	}
+	return line
+}
+
+// screenSize is the size of the terminal that w is, or the usual one.
+func screenSize(w io.Writer) (rows, columns int) {
+	if f, ok := w.(interface{ Fd() uintptr }); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 2 && size.Col > 1 {
+			return int(size.Row), int(size.Col)
+		}
+	}
+	return 24, 80
+}
+
+// messages is the error output of a run with a screen.
+type messages struct {
+	*screen
+	w io.Writer
+}
+
+func (m messages) Write(text []byte) (n int, err error) {
+	m.around(func() { n, err = m.w.Write(text) })
+	return n, err
+}

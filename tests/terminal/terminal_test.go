@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package terminal runs both programs in a real terminal, tmux, and reads its screen: the live view,
+// the progress of a long attach, the line that says how to end, colours and signals.
+package terminal
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/loader/kerneltypes"
+)
+
+// terminal is a tmux server with one window of 80 columns and 24 rows, in which a shell runs.
+type terminal struct {
+	t    *testing.T
+	name string // of the server's socket
+	dir  string
+	bin  string
+}
+
+func open(t *testing.T) *terminal {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root")
+	}
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("skipped: no tmux")
+	}
+	if _, err := os.Stat(kerneltypes.Path); err != nil {
+		t.Skip("skipped: this kernel has no BTF")
+	}
+	w := &terminal{t, fmt.Sprintf("btc-test-%d", os.Getpid()), t.TempDir(), programs(t)}
+	env := fmt.Sprintf("export PATH='%s':$PATH PS1='> ' LC_ALL=C.UTF-8; unset NO_COLOR BPFTRACE_COLOR; exec sh", w.bin)
+	w.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "-c", w.dir, env)
+	t.Cleanup(func() { exec.Command("tmux", "-L", w.name, "kill-server").Run() })
+	w.until(`(?m)^>`)
+	return w
+}
+
+func programs(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	cmd := exec.Command("go", "build", "-o", bin, "btc/cmd/btc", "btc/cmd/btrun")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+func (w *terminal) tmux(args ...string) string {
+	w.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-L", w.name}, args...)...).CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("tmux %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// types types a line and the Enter key.
+func (w *terminal) types(line string) {
+	w.t.Helper()
+	w.tmux("send-keys", "-l", line)
+	w.tmux("send-keys", "Enter")
+}
+
+// script writes a script into the directory of the shell.
+func (w *terminal) script(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// screen is what the terminal shows; history is that and what has scrolled out of it. With
+// escapes, colours are in it as control sequences.
+func (w *terminal) screen(args ...string) string {
+	w.t.Helper()
+	return w.tmux(append([]string{"capture-pane", "-p"}, args...)...)
+}
+
+func (w *terminal) history(args ...string) string { return w.screen(append(args, "-S", "-")...) }
+
+// until waits until the history matches, and returns it.
+func (w *terminal) until(pattern string, args ...string) string {
+	w.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		text := w.history(args...)
+		if re.MatchString(text) {
+			return text
+		}
+		if time.Now().After(end) {
+			w.t.Fatalf("the terminal never shows %s:\n%s", pattern, text)
+		}
+	}
+}
+
+// clear empties the screen and the history.
+func (w *terminal) clear() {
+	w.types("clear")
+	time.Sleep(200 * time.Millisecond)
+	w.tmux("clear-history")
+}
+
+// TestLiveView: what the script prints scrolls above the view, none of it is lost or painted over,
+// and the view is gone at the end, when the maps are printed.
+func TestLiveView(t *testing.T) {
+	w := open(t)
+	w.script("live.bt", `interval:ms:20 { @n++; printf("line %d\n", @n); @busy[@n % 3] = count(); }
+interval:ms:290 { printf("begun, "); }
+interval:ms:310 { errorf("a message\n"); }
+end { printf("the last line\n"); }
+`)
+	w.types("btc run --no-warnings --top 2 --every 100ms --timeout 3s live.bt")
+	view := regexp.MustCompile(
+		`(?m)^\d\d:\d\d:\d\d   every 100ms, Ctrl-C ends\n@busy\[\d\]: \d+\n@busy\[\d\]: \d+\n\n*@n: \d+\n`,
+	)
+	seen := false
+	for end := time.Now().Add(20 * time.Second); !seen && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		seen = view.MatchString(w.screen())
+	}
+	if !seen {
+		t.Errorf("no view is shown:\n%s", w.screen())
+	}
+	text := w.until(`the last line\n(?s).*@n: \d+\n>`)
+	lines := regexp.MustCompile(`line (\d+)\n`).FindAllStringSubmatch(text, -1)
+	if len(lines) < 50 {
+		t.Errorf("%d lines of the script are there:\n%s", len(lines), text)
+	}
+	for i, l := range lines {
+		if l[1] != fmt.Sprint(i+1) {
+			t.Fatalf("line %d is %q:\n%s", i+1, l[0], text)
+		}
+	}
+	if n := strings.Count(text, "begun, "); n < 5 {
+		t.Errorf("%d lines without an end are there, of some 10:\n%s", n, text)
+	}
+	if n := strings.Count(text, "a message"); n < 5 {
+		t.Errorf("%d messages are there, of some 9:\n%s", n, text)
+	}
+	if n := strings.Count(text, "every 100ms, Ctrl-C ends"); n != 0 {
+		t.Errorf("the view was left %d times:\n%s", n, text)
+	}
+}
+
+// TestLongView: a view that is higher than the terminal is cut, and one that becomes smaller leaves
+// nothing.
+func TestLongView(t *testing.T) {
+	w := open(t)
+	w.script("long.bt", `interval:ms:10 { @n++; if (@n < 200) { @[@n] = count(); } else { clear(@); } }
+interval:ms:100 { printf("a line that is longer than the terminal is wide, %080d\n", @n); }
+`)
+	w.types("btc run --no-warnings --top 100 --every 100ms long.bt")
+	w.until(`\.\.\. and \d+ more lines\n`)
+	w.tmux("resize-window", "-x", "60", "-y", "15")
+	time.Sleep(2 * time.Second)
+	w.tmux("send-keys", "C-c")
+	text := w.until(`@n: \d+\n>`)
+	// tmux tells the program of another size a quarter of a second later: some frames of the former
+	// one are left. Some twenty follow.
+	if n := strings.Count(text, "every 100ms"); n > 5 {
+		t.Errorf("the view was left %d times:\n%s", n, text)
+	}
+}
+
+// TestProgress: an attach that takes long shows how far it is, and removes that.
+func TestProgress(t *testing.T) {
+	w := open(t)
+	const script = `tracepoint:xfs:*,tracepoint:btrfs:*,tracepoint:kvm*:* { @ = count(); } begin { exit() }`
+	begin := time.Now()
+	w.types("btc run --no-warnings -e 'config = { max_probes = 4000 } " + script + "'")
+	shown := ""
+	re := regexp.MustCompile(`(?m)^\w+ing( \d+ of)? \d+ probes \(\d+ s\)`)
+	for time.Since(begin) < time.Minute && !strings.Contains(w.history(), "Attached ") &&
+		!strings.Contains(w.history(), "rror") {
+		if m := re.FindString(w.screen()); m != "" {
+			shown = m
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	took := time.Since(begin)
+	text := w.until(`(?s)(Attached|rror).*\n>`)
+	if !strings.Contains(text, "Attached ") {
+		t.Skipf("skipped: this kernel does not attach them:\n%s", text)
+	}
+	if took < 2*time.Second && shown == "" {
+		t.Skipf("skipped: attaching took %v only", took)
+	}
+	if shown == "" || re.MatchString(text) {
+		t.Errorf("in %v the progress was %q, and this is left:\n%s", took, shown, text)
+	}
+}
+
+// TestColours: the terminal gets a dim line that says how to end, and coloured messages, unless it
+// is dumb or the user wants none.
+func TestColours(t *testing.T) {
+	w := open(t)
+	w.script("wrong.bt", "begin { nosuch(); }\n")
+	w.script("end.bt", "begin { @x = 1; } interval:ms:300 { exit(); }\n")
+	const dim, red = "\x1b[2m", "\x1b[1m\x1b[31m"
+	for _, c := range []struct {
+		line    string
+		colours bool
+	}{
+		{"btc wrong.bt", true},
+		{"btc compile wrong.bt -o x.o", true},
+		{"NO_COLOR=1 btc wrong.bt", false},
+		{"TERM=dumb btc wrong.bt", false},
+		{"btc --color never wrong.bt", false},
+		{"NO_COLOR=1 btc --color always wrong.bt", true},
+		{"BPFTRACE_COLOR=never btc wrong.bt", false},
+	} {
+		w.clear()
+		w.types(c.line)
+		text := w.until(`nosuch\(\)(?s).*\n[^ ]*>`, "-e")
+		if strings.Contains(text, red) != c.colours {
+			t.Errorf("%s: colours %v\n%q", c.line, !c.colours, text)
+		}
+	}
+	for _, c := range []struct {
+		line string
+		dim  bool
+		want string // regular expression; "": the line is left out
+	}{
+		{"btc end.bt", true, `Ctrl-C ends the run and prints the maps`},
+		{"NO_COLOR=1 btc end.bt", false, `Ctrl-C ends the run and prints the maps`},
+		{"btc --timeout 9s end.bt", true, `ends after 9s; Ctrl-C ends the run before and prints the maps`},
+		{"btc -c 'sleep 0.2' end.bt", true, `ends with the command; Ctrl-C `},
+		{"btc -q end.bt", false, ``},
+		{"btc -f json end.bt", false, ``},
+		{"btc end.bt 2>/dev/null", false, ``},
+	} {
+		w.clear()
+		w.types(c.line)
+		text := w.until(`@x"?: 1(?s).*\n[^ ]*>`, "-e")
+		switch {
+		case c.want == "" && strings.Contains(text, "Ctrl-C"):
+			t.Errorf("%s says how to end:\n%s", c.line, text)
+		case c.want != "" && !regexp.MustCompile(c.want).MatchString(text):
+			t.Errorf("%s writes without %s\n%s", c.line, c.want, text)
+		case strings.Contains(text, dim) != c.dim:
+			t.Errorf("%s: a dim line: %v\n%q", c.line, !c.dim, text)
+		}
+	}
+}
+
+// TestSignals: Ctrl-C, a closed terminal and SIGUSR1.
+func TestSignals(t *testing.T) {
+	w := open(t)
+	w.script("sleep.bt", "begin { @x = 7; printf(\"begun\\n\"); } interval:s:100 { }\n")
+	w.types("btc -q sleep.bt & echo pid $!")
+	w.until(`begun`)
+	w.types("kill -USR1 $!")
+	w.until(`@x: 7`)
+	w.types("kill -HUP $!; wait $!; echo status $?")
+	if text := w.until(`status \d+`); strings.Count(text, "@x: 7") != 2 || !strings.Contains(text, "status 0") {
+		t.Errorf("after SIGUSR1 and SIGHUP:\n%s", text)
+	}
+	w.clear()
+	w.types("btc -q sleep.bt; echo status $?")
+	w.until(`begun`)
+	w.tmux("send-keys", "C-c")
+	if text := w.until(`status \d+`); !strings.Contains(text, "@x: 7") || !strings.Contains(text, "status 0") {
+		t.Errorf("after Ctrl-C:\n%s", text)
+	}
+	w.clear()
+	w.types("btc -q -o kept sleep.bt")
+	kept := filepath.Join(w.dir, "kept")
+	holds := func(want string) bool {
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if b, _ := os.ReadFile(kept); strings.Contains(string(b), want) {
+				return true
+			}
+		}
+		return false
+	}
+	if !holds("begun") {
+		t.Fatal("the run did not begin")
+	}
+	w.tmux("kill-session") // as a closed window or a lost connection does
+	if !holds("@x: 7") {
+		t.Error("a closed terminal loses the maps")
+	}
+}
