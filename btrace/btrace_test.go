@@ -367,7 +367,7 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	go cmd.Wait()
-	s = loaded(t, `interval:ms:10 { @ = count(); }`, btrace.Options{PIDs: []int{cmd.Process.Pid}, DropEvents: true})
+	s = loaded(t, `interval:ms:10 { @ = count(); }`, btrace.Options{PID: cmd.Process.Pid, DropEvents: true})
 	attach(t, s)
 	if _, err := s.Wait(); err != nil {
 		t.Error(err)

@@ -60,7 +60,7 @@ func ExampleLoad() {
 	session, err := btrace.Load(object, btrace.Options{
 		Args:   []string{"1000"},
 		Params: map[string]string{"depth": "5"},
-		PIDs:   []int{1234},
+		PID:    1234,
 		Allow:  []string{"signal"},
 	})
 	if err != nil {

@@ -25,8 +25,9 @@ type Options struct {
 	// Params are the values of named parameters: getopt() in the script.
 	Params map[string]string
 
-	// PIDs limits probes to processes, where their kind can be limited, and ends the session when
-	// the last of them ends; none: all processes.
+	// PID limits probes to a process, and PIDs to several, where their kind can be limited; the session
+	// ends when the last of them ends. None: all processes.
+	PID  int
 	PIDs []int
 	// FollowForks adds all that the processes of PIDs start. With a Command it limits the probes to
 	// what the command starts, and itself. The session ends when all of them have ended.
@@ -53,6 +54,14 @@ type Options struct {
 	Functions string
 	// DropEvents drops the script's output: for sessions whose maps are all that is wanted.
 	DropEvents bool
+}
+
+// processes are those of PID and PIDs.
+func (o *Options) processes() []int {
+	if o.PID == 0 {
+		return o.PIDs
+	}
+	return append([]int{o.PID}, o.PIDs...)
 }
 
 // Session is a loaded object. It must be closed.
@@ -85,7 +94,7 @@ func Load(o *Object, opts Options) (*Session, error) {
 	}
 	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
 	ro := run.Options{
-		Params: opts.Args, Named: opts.Params, PIDs: opts.PIDs, Cgroups: opts.Cgroups, FollowForks: opts.FollowForks,
+		Params: opts.Args, Named: opts.Params, PIDs: opts.processes(), Cgroups: opts.Cgroups, FollowForks: opts.FollowForks,
 		Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
 		MaxMemory: opts.MaxMemory, Budget: opts.Budget, Buffer: "full", Quiet: true,
 		Out: io.Discard, Err: messages{s.queue},

@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"btc/loader/rewrite"
 )
 
 // layouts measures what docs/layouts.md weighs: the layouts that btc chose
@@ -19,8 +21,21 @@ import (
 // tracepoint. No compiler has a part in it.
 func (b *bench) layouts() error {
 	a := axis{Name: "layouts", Title: "Layouts that were weighed", Sides: [2]string{"chosen", "the other"}}
+	list := contests()
+	more, remove, err := filterContests()
+	if err == nil {
+		defer remove()
+		list = append(list, more...)
+	} else {
+		a.note("filters: %v", err)
+	}
+	return b.weigh(a, list)
+}
+
+// weigh measures contests and adds them to an axis.
+func (b *bench) weigh(a axis, list []contest) error {
 	var empty []float64
-	for _, c := range contests() {
+	for _, c := range list {
 		if !b.matches(c.name) {
 			continue
 		}
@@ -38,7 +53,9 @@ func (b *bench) layouts() error {
 		empty = append(empty, f.Empty...)
 	}
 	a.note("cost of an event above an empty program's, which reads %s ns; both sides and empty programs run for the same events, %d copies of each (one of those with a ring buffer or many keys)", summarize(empty), trialCopies)
-	a.note("a record's cost hangs on its reader, which is woken on the other CPU or on the same")
+	if a.Name == "layouts" {
+		a.note("a record's cost hangs on its reader, which is woken on the other CPU or on the same")
+	}
 	b.result.put(a)
 	return nil
 }
@@ -61,6 +78,7 @@ type trial struct {
 	function *btf.Func                          // the program's, where there are others
 	reads    bool                               // someone empties the ring buffer m[0]
 	alone    bool                               // there are no copies of it
+	filter   func(m trialMaps) rewrite.Filter   // in front of the code; nil: none
 }
 
 type trialMaps []*ebpf.Map
@@ -241,6 +259,10 @@ func (t trial) attach() (_ *attached, err error) {
 	}
 	code := append(asm.Instructions{first}, t.code(maps)...)
 	code = append(append(code, asm.Mov.Imm(asm.R0, 0).WithSymbol("out"), asm.Return()), t.after...)
+	if t.filter != nil {
+		f := t.filter(maps)
+		code = f.Program(code)
+	}
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "layout", Type: ebpf.TracePoint, License: "GPL", Instructions: code})
 	if err != nil {
 		return nil, err

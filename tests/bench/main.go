@@ -8,8 +8,8 @@
 // (instructions after load, and those the kernel's verifier went through),
 // events (cost of one event), output (events printed without loss), latency (how late
 // they are printed, and what a burst loses), loader
-// (start, memory, size), attach (many probes) and layouts (what btc keeps where,
-// against what it could have chosen). Two more run only when -only names them,
+// (start, memory, size), attach (many probes), layouts (what btc keeps where, against what
+// it could have chosen) and filters (what -p, --cgroup and --follow-forks cost at an event). Two more run only when -only names them,
 // in emulated guests: guest (code on a kernel with kprobes and fentry, by both) and
 // kernels (layouts on kernels old and new). Runs of the two alternate and change their
 // order each round; figures are medians, with the least and the
@@ -64,6 +64,7 @@ var axes = []struct {
 	{name: "loader", run: (*bench).loader},
 	{name: "attach", run: (*bench).attach},
 	{name: "layouts", run: (*bench).layouts},
+	{name: "filters", run: (*bench).filters},
 	{name: "guest", run: (*bench).guestCode, asked: true},
 	{name: "kernels", run: (*bench).layoutsOnKernels, asked: true},
 }
