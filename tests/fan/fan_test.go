@@ -412,11 +412,22 @@ func TestPush(t *testing.T) {
 	if os.Geteuid() == 0 {
 		out, errs := f.run(
 			0,
-			append(push, "--host", "n1,n2", "--timeout", "1s", "--by", "host", "-e", `BEGIN { @[1] = count(); }`)...)
+			append(
+				push,
+				"--host",
+				"n1,n2",
+				"--timeout",
+				"1s",
+				"--by",
+				"host",
+				"-e",
+				`BEGIN { @[1] = count(); } interval:s:100 { exit(); }`,
+			)...)
 		if out != "@[n1, 1]: 1\n@[n2, 1]: 1\n\n" {
 			t.Errorf("%s\n%s", out, errs)
 		}
-		cmd, stdout, _ := f.command(append(push, "--host", "n1", "-e", `BEGIN { @[1] = count(); }`)...)
+		cmd, stdout, _ := f.command(
+			append(push, "--host", "n1", "-e", `BEGIN { @[1] = count(); } interval:s:100 { exit(); }`)...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -425,7 +436,7 @@ func TestPush(t *testing.T) {
 		if cmd.Wait(); stdout.String() != "@[1]: 1\n\n" {
 			t.Errorf("%v, %q", cmd.ProcessState, stdout)
 		}
-		if cmd, _, _ = f.command(append(push, "--host", "n1", "-e", `BEGIN { @[1] = count(); }`)...); cmd.Start() != nil {
+		if cmd, _, _ = f.command(append(push, "--host", "n1", "-e", `BEGIN { @[1] = count(); } interval:s:100 { exit(); }`)...); cmd.Start() != nil {
 			t.Fatal(cmd)
 		}
 		time.Sleep(time.Second)

@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# fleet.sh [DIR]: gets the programs with which btc and btrun work together on a fleet, for tests/fan,
+# tests/metrics and the benchmark of a fleet: a server of OpenSSH, Prometheus, node_exporter and kubectl
+# of this Debian, and a Collector of OpenTelemetry built from its Go modules.
+#
+# They are unpacked in DIR (default build/fleet), and nothing is installed or started. What cannot be
+# had is named in one line, and its tests are skipped. Fetches some 35 MB of packages, and the modules
+# (some 100 MB; two minutes of CPU time) unless --no-collector is given.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+collector=yes
+if [ "${1:-}" = --no-collector ]; then
+	collector=no
+	shift
+fi
+dir=$(realpath -m "${1:-$here/../../build/fleet}")
+mkdir -p "$dir"
+
+# unpack PROGRAM PACKAGE ...: unpacks packages unless DIR has the program.
+unpack() {
+	local program=$1 tmp
+	shift
+	[ -x "$dir/root/$program" ] && return
+	tmp=$(mktemp -d)
+	chmod 755 "$tmp"
+	(
+		cd "$tmp" && apt-get download -qq "$@" >/dev/null &&
+			for f in *.deb; do dpkg -x "$f" "$dir/root" || exit 1; done
+	) 2>"$dir/apt.log"
+	rm -rf "$tmp"
+	[ -x "$dir/root/$program" ] || { echo "fleet: apt has no $1: its tests are skipped"; return 1; }
+}
+
+unpack usr/sbin/sshd openssh-server openssh-client libwrap0 && echo "fleet: sshd"
+unpack usr/bin/prometheus prometheus && echo "fleet: $("$dir/root/usr/bin/prometheus" --version 2>&1 | head -n 1)"
+unpack usr/bin/prometheus-node-exporter prometheus-node-exporter && echo "fleet: node_exporter"
+unpack usr/bin/kubectl kubernetes-client && echo "fleet: kubectl"
+
+# The collector has the receiver of OTLP/JSON files and an exporter that writes files.
+build_collector() {
+	[ -x "$dir/otelcol" ] && return
+	(cd "$here/../../tools/collector" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$dir/otelcol" .) 2>"$dir/otelcol.log" ||
+		{ echo "fleet: $(tail -n 1 "$dir/otelcol.log"): the collector's test is skipped"; return 1; }
+}
+[ $collector = no ] || { build_collector && echo "fleet: OpenTelemetry Collector"; }
+exit 0
