@@ -5,19 +5,22 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 
 	"btc/cmd/btc/export"
+	"btc/internal/manifest"
 	"btc/internal/option"
+	"btc/loader/metrics"
 	"btc/loader/object"
 )
 
-// exportCommand writes configurations of other programs that run objects.
+// exportCommand writes configurations of other programs that run objects or show their metrics.
 func exportCommand() *command {
 	return &command{
 		name:     "export",
 		operands: "PROGRAM ...",
-		summary:  "write the configuration with which another program runs an object",
-		sub:      []*command{exportEBPFExporter()},
+		summary:  "write the configuration with which another program runs an object or shows its metrics",
+		sub:      []*command{exportEBPFExporter(), exportGrafana(), exportRules()},
 	}
 }
 
@@ -46,4 +49,59 @@ func exportEBPFExporter() *command {
 			return 0
 		},
 	}
+}
+
+func exportGrafana() *command {
+	return &command{
+		name: "grafana", operands: "FILE.o", summary: "write a dashboard of Grafana for the metrics of an object", files: []string{"o"},
+		about: "The dashboard shows the metrics that btrun -f prometheus and -f openmetrics write. Grafana imports it,\n" +
+			"and asks for a data source of Prometheus. docs/howto/fleet.md says more.",
+		run: func(line *option.Line) int { return exportMetrics(line, export.Grafana) },
+	}
+}
+
+func exportRules() *command {
+	window := "5m"
+	return &command{
+		name: "rules", operands: "FILE.o", summary: "write recording rules of Prometheus for the metrics of an object", files: []string{"o"},
+		about: "The rules are rates, averages and quantiles over all hosts, in total and by key. Name the file in\n" +
+			"rule_files of Prometheus' configuration.",
+		options: option.Table{{Name: "window", Value: "TIME", To: func(text string) error {
+			if !promDuration.MatchString(text) {
+				return fmt.Errorf("--window: %q is not a time such as 5m or 1h", text)
+			}
+			window = text
+			return nil
+		}, Help: "time over which rates are taken, at least four times the interval of --every; default: 5m"}},
+		run: func(line *option.Line) int {
+			return exportMetrics(line, func(m *manifest.Manifest, object string) ([]byte, []string, error) {
+				text, left, err := export.Rules(m, object, window)
+				return []byte(text), left, err
+			})
+		},
+	}
+}
+
+// promDuration is a duration of PromQL with one unit.
+var promDuration = regexp.MustCompile(`^[1-9][0-9]*(s|m|h|d|w|y)$`)
+
+// exportMetrics writes what a function makes of an object's metrics.
+func exportMetrics(line *option.Line, make func(m *manifest.Manifest, object string) ([]byte, []string, error)) int {
+	operands := line.All()
+	if len(operands) != 1 {
+		return fail("give one object: FILE.o of `btc compile`")
+	}
+	m, err := object.ReadManifest(operands[0])
+	if err != nil {
+		return fail("%v", err)
+	}
+	data, left, err := make(m, metrics.ObjectName(operands[0]))
+	for _, l := range left {
+		fmt.Fprintf(os.Stderr, "btc: left out: %s: its values are not numbers\n", l)
+	}
+	if err != nil {
+		return fail("%s: %v", operands[0], err)
+	}
+	os.Stdout.Write(data)
+	return 0
 }

@@ -1,0 +1,3 @@
+module btc/tools/collector
+
+go 1.26
