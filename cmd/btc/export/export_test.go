@@ -27,7 +27,16 @@ func TestEBPFExporter(t *testing.T) {
 		Script: manifest.Script{File: "x\n.bt"},
 		Maps: []manifest.Map{
 			{Name: "@n", Symbol: "n", Shape: "count", ValueSize: 8, Help: "Calls."},
-			{Name: "@k", Symbol: "k", Shape: "sum", KeySize: 32, ValueSize: 8, Key: &key, KeyNames: []string{"pid", "args.name", "cpu"}, Value: &unsigned},
+			{
+				Name:      "@k",
+				Symbol:    "k",
+				Shape:     "sum",
+				KeySize:   32,
+				ValueSize: 8,
+				Key:       &key,
+				KeyNames:  []string{"pid", "args.name", "cpu"},
+				Value:     &unsigned,
+			},
 			{Name: "@sum", Symbol: "sum", Shape: "sum", ValueSize: 8, Value: &signed},
 			{Name: "@signed", Symbol: "signed", Shape: "count", KeySize: 8, ValueSize: 8, Key: &signed},
 			{Name: "@h", Symbol: "h", Shape: "hist", ValueSize: 528},
@@ -35,7 +44,10 @@ func TestEBPFExporter(t *testing.T) {
 			{Name: "@p", Symbol: "p", Shape: "count", ValueSize: 16},
 			{Name: "events", Symbol: "events", Shape: "intern"},
 		},
-		Programs: []manifest.Program{{Section: "kprobe/f"}, {Section: "perf_event", Attach: manifest.Attach{Text: "profile:hz:99"}}},
+		Programs: []manifest.Program{
+			{Section: "kprobe/f"},
+			{Section: "perf_event", Attach: manifest.Attach{Text: "profile:hz:99"}},
+		},
 	}
 	text, left, err := EBPFExporter(m)
 	if err != nil {

@@ -26,7 +26,15 @@ func shapes() *manifest.Manifest {
 	text := manifest.Layout{Kind: "string", Size: 16}
 	m := &manifest.Manifest{Script: manifest.Script{File: "x\n.bt"}}
 	for _, shape := range []string{"count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "plain"} {
-		x := manifest.Map{Name: "@" + shape, Shape: shape, Value: &signed, Max: 100, Step: 10, Unit: "bytes", Help: `<a> "b".`}
+		x := manifest.Map{
+			Name:  "@" + shape,
+			Shape: shape,
+			Value: &signed,
+			Max:   100,
+			Step:  10,
+			Unit:  "bytes",
+			Help:  `<a> "b".`,
+		}
 		m.Maps = append(m.Maps, x)
 		x.Name, x.Key, x.KeyNames = "@keyed_"+shape, &text, []string{"args.comm"}
 		m.Maps = append(m.Maps, x)
