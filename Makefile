@@ -50,6 +50,12 @@ test-loaders:
 	@bash tests/setup/loaders.sh
 	$(GO) test ./tests/loaders -count=1 -v -all
 
+# test-metrics fetches the programs that fleets run (node_exporter, Prometheus, kubectl, a server of
+# OpenSSH, an OpenTelemetry Collector), as far as they can be had, and runs btrun and btc with them.
+test-metrics:
+	@bash tests/setup/fleet.sh
+	$(GO) test ./tests/metrics ./tests/fan -count=1 -v -timeout 20m
+
 # release writes to dist/ what a project page offers: archives, packages, the image, checksums.
 # PLATFORMS=linux/amd64 makes a part of it. The same commit and Go give the same bytes.
 # MAINTAINER='Name <address>' is that of the packages: by default the one git knows.

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -402,5 +403,51 @@ func TestOpenMetricsImport(t *testing.T) {
 	) != 1 ||
 		s[0].number() != 100 {
 		t.Errorf("reads of 4096 bytes: %v, want 100", s)
+	}
+}
+
+// The commands of docs/howto/fleet.md, as they are there, lead from a script to an answer of Prometheus.
+func TestTenCommands(t *testing.T) {
+	needRoot(t)
+	page, err := os.ReadFile("../../docs/howto/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for line := range strings.Lines(string(page)) {
+		if c, ok := strings.CutPrefix(line, "    # "); ok {
+			commands = append(commands, strings.TrimSpace(c))
+		}
+	}
+	if len(commands) != 10 {
+		t.Fatalf("%d commands: %q", len(commands), commands)
+	}
+	dir := filepath.Dir(tool(t, "prometheus-node-exporter"))
+	tool(t, "prometheus")
+	tool(t, "promtool")
+	text := strings.Join(commands, "\n")
+	for _, port := range []string{"127.0.0.1:9100", "127.0.0.1:9090"} {
+		text = strings.ReplaceAll(text, port, freePort(t))
+	}
+	cmd := exec.Command("sh", "-c", text)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+dir+":"+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := os.Create(filepath.Join(cmd.Dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	err = cmd.Run()
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	defer syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	b, _ := os.ReadFile(out.Name())
+	m := regexp.MustCompile(`\{\} => ([0-9.]+) @`).FindSubmatch(b)
+	if err != nil || m == nil {
+		t.Fatalf("%v: no answer in\n%s", err, b)
+	}
+	if x, err := strconv.ParseFloat(string(m[1]), 64); err != nil || x < 4096 || x > 8191 {
+		t.Errorf("the 0.99 quantile of reads of 4096 bytes is %s", m[1])
 	}
 }
