@@ -1,3 +1,0 @@
-module btc/tools/collector
-
-go 1.26
