@@ -35,6 +35,13 @@ type Options struct {
 	// Cgroups limits probes to what runs in one of these cgroups of version 2 or below them: each
 	// is a path or an ID. The session ends when all of them have been removed; none: everywhere.
 	Cgroups []string
+	// Containers limits probes to what runs in these containers, each given by its ID or the beginning of it,
+	// or by its name: NAME, POD/NAME or NAMESPACE/POD/NAME. Pods are those of Kubernetes, by UID
+	// or NAMESPACE/NAME; with both, the containers are those of the pods. Runtimes' files of this host
+	// say what is where. The session ends when all of them have ended.
+	Containers, Pods []string
+	// Wait has LoadContext wait for containers and pods that are not there yet.
+	Wait bool
 	// Command is a program with arguments, separated by single spaces, that is started when all is
 	// attached and whose end ends the session. Programs see its process ID as cpid.
 	Command string
@@ -88,6 +95,11 @@ var ErrClosed = errors.New("the session is closed")
 
 // Load checks the object and loads its programs into the kernel. Nothing runs yet.
 func Load(o *Object, opts Options) (*Session, error) {
+	return LoadContext(context.Background(), o, opts)
+}
+
+// LoadContext is Load. When ctx is done it no longer waits for containers (Options.Wait).
+func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error) {
 	x, err := o.read()
 	if err != nil {
 		return nil, err
@@ -95,13 +107,16 @@ func Load(o *Object, opts Options) (*Session, error) {
 	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
 	ro := run.Options{
 		Params: opts.Args, Named: opts.Params, PIDs: opts.processes(), Cgroups: opts.Cgroups, FollowForks: opts.FollowForks,
-		Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
+		Containers: opts.Containers, Pods: opts.Pods, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
 		MaxMemory: opts.MaxMemory, Budget: opts.Budget, Buffer: "full", Quiet: true,
 		Out: io.Discard, Err: messages{s.queue},
 		Format: &output.Format{
 			Name: "events",
 			New:  func(r *output.Run) output.Sink { return &sink{Run: r, queue: s.queue} },
 		},
+	}
+	if opts.Wait {
+		ro.Wait = ctx
 	}
 	if ro.MaxMemory == 0 {
 		ro.MaxMemory = permit.DefaultMemory()

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -26,6 +27,10 @@ import (
 // Names resolves IDs to paths. It caches results: a cgroup that is gone when its events are
 // read may have been seen before.
 type Names struct {
+	// Label returns what the container or pod is called that a cgroup of version 2 belongs to, by the
+	// cgroup's path below the mount; "" if it belongs to none. It may be nil.
+	Label func(path string) string
+
 	mu          sync.Mutex
 	hierarchies []Hierarchy
 	looked      bool
@@ -36,10 +41,10 @@ type Names struct {
 // the names of their controllers.
 type Hierarchy struct{ Name, Mount string }
 
-type hierarchyPath struct{ hierarchy, path string }
+type hierarchyPath struct{ hierarchy, path, label string }
 
 // Text lists "hierarchy:path" of an ID in the hierarchies that match the glob filter; all
-// for "".
+// for "". The name of the container that the cgroup belongs to follows its path: "unified:/x (web)".
 func (c *Names) Text(id uint64, filter string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,32 +55,69 @@ func (c *Names) Text(id uint64, filter string) string {
 	var parts []string
 	for _, p := range found {
 		if match, err := filepath.Match(filter, p.hierarchy); filter == "" || err == nil && match {
-			parts = append(parts, p.hierarchy+":"+p.path)
+			text := p.hierarchy + ":" + p.path
+			if p.label != "" {
+				text += " (" + p.label + ")"
+			}
+			parts = append(parts, text)
 		}
 	}
 	return strings.Join(parts, ",")
 }
 
+// Load reads all cgroups that there are: one that is removed before it is printed has a name then.
+func (c *Names) Load() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read()
+}
+
 func (c *Names) find(id uint64) []hierarchyPath {
+	c.read() // it may be a new one
+	return c.paths[id]
+}
+
+// read adds the cgroups that there are to paths.
+func (c *Names) read() {
 	if !c.looked {
 		c.hierarchies, c.looked = Mounted(), true
 		c.paths = map[uint64][]hierarchyPath{}
 	}
-	var found []hierarchyPath
 	for _, h := range c.hierarchies {
-		if path, ok := h.Find(id); ok {
-			found = append(found, hierarchyPath{h.Name, path})
-		}
+		h.walk(func(id uint64, path string) bool {
+			known := c.paths[id]
+			i := slices.IndexFunc(known, func(p hierarchyPath) bool { return p.hierarchy == h.Name })
+			if i >= 0 && known[i].path == path {
+				return true
+			}
+			now := hierarchyPath{h.Name, path, ""}
+			if h.Name == unified && c.Label != nil {
+				now.label = c.Label(path)
+			}
+			if i >= 0 { // the number of a cgroup that was removed
+				known[i] = now
+			} else {
+				c.paths[id] = append(known, now)
+			}
+			return true
+		})
 	}
-	if found != nil { // others may be made later
-		c.paths[id] = found
-	}
-	return found
 }
 
 // Find returns the path below the mount of the cgroup with an ID.
 func (h Hierarchy) Find(id uint64) (string, bool) {
 	found := ""
+	h.walk(func(have uint64, path string) bool {
+		if have == id {
+			found = path
+		}
+		return have != id
+	})
+	return found, found != ""
+}
+
+// walk calls a function for each cgroup until it returns false.
+func (h Hierarchy) walk(visit func(id uint64, path string) bool) {
 	filepath.WalkDir(h.Mount, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil // removed meanwhile, or not for us
@@ -87,13 +129,12 @@ func (h Hierarchy) Find(id uint64) (string, bool) {
 		if err != nil {
 			return nil
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Ino == id {
-			found = "/" + strings.TrimPrefix(strings.TrimPrefix(path, h.Mount), "/")
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if ok && !visit(st.Ino, "/"+strings.TrimPrefix(strings.TrimPrefix(path, h.Mount), "/")) {
 			return fs.SkipAll
 		}
 		return nil
 	})
-	return found, found != ""
 }
 
 // unified is the name of the hierarchy of version 2.

@@ -97,59 +97,78 @@ type named struct {
 // Container finds the running container with an ID, a name, POD/NAME or NAMESPACE/POD/NAME, or whose ID
 // begins with it. If there are pods it must be in one of them.
 func (h *Host) Container(name string, pods ...*Target) (*Target, error) {
-	all, err := h.all()
-	if err != nil {
-		return nil, err
-	}
-	var in []*named
-	for _, n := range h.describe(all) {
-		if n.Kind == Container && (len(pods) == 0 || slices.ContainsFunc(pods, func(t *Target) bool {
-			p := n.pod()
-			return p != nil && p.ID == t.ID && same(p.outer(), t.group.outer())
-		})) {
-			in = append(in, n)
+	return h.find(Container, name, func(n *named) bool {
+		p := n.pod()
+		for _, t := range pods {
+			if p != nil && p.ID == t.ID && same(p.outer(), t.group.outer()) {
+				return true
+			}
 		}
-	}
-	if found := choose(in, func(n *named) bool { return n.ID == name }); found != nil {
-		return h.target(Container, name, nearest(found))
-	}
-	if found := choose(in, func(n *named) bool { return n.isCalled(name) }); found != nil {
-		return h.target(Container, name, found)
-	}
-	if found := choose(in, func(n *named) bool { return isHex(name, 1) && strings.HasPrefix(n.ID, name) }); found != nil {
-		return h.target(Container, name, found)
-	}
-	return nil, h.notFound(Container, name, in)
+		return len(pods) == 0
+	})
 }
 
 // Pod finds the running pod with a UID, NAMESPACE/NAME or NAME, or whose UID begins with it.
 func (h *Host) Pod(name string) (*Target, error) {
-	all, err := h.all()
+	return h.find(Pod, name, func(*named) bool { return true })
+}
+
+// find finds the one that fits a name best among the groups of a kind that are in question.
+func (h *Host) find(kind Kind, name string, in func(n *named) bool) (*Target, error) {
+	h.refresh()
+	all, err := scan(h.cgroups)
 	if err != nil {
 		return nil, err
 	}
-	var in []*named
+	var some, found []*named
+	best := noMatch
 	for _, n := range h.describe(all) {
-		if n.Kind != Container {
-			in = append(in, n)
+		if (n.Kind == Container) != (kind == Container) || !in(n) {
+			continue
+		}
+		some = append(some, n)
+		how := n.match(name)
+		if how > best {
+			best, found = how, nil
+		}
+		if how == best && how != noMatch {
+			found = append(found, n)
 		}
 	}
-	if found := choose(in, func(n *named) bool { return n.ID == name }); found != nil {
-		return h.target(Pod, name, nearest(found))
+	switch best {
+	case noMatch:
+		return nil, h.notFound(kind, name, some)
+	case wholeID:
+		found = nearest(found)
 	}
-	if found := choose(in, func(n *named) bool { return n.isCalled(name) }); found != nil {
-		return h.target(Pod, name, found)
+	return h.target(kind, name, found)
+}
+
+// How a name fits a group, the better the higher.
+const (
+	noMatch = iota
+	partOfID
+	itsName
+	wholeID
+)
+
+func (n *named) match(name string) int {
+	switch {
+	case name == "":
+	case n.ID == name:
+		return wholeID
+	case n.isCalled(name):
+		return itsName
+	case strings.HasPrefix(n.ID, name):
+		return partOfID
 	}
-	if found := choose(in, func(n *named) bool { return name != "" && strings.HasPrefix(n.ID, name) }); found != nil {
-		return h.target(Pod, name, found)
-	}
-	return nil, h.notFound(Pod, name, in)
+	return noMatch
 }
 
 // isCalled reports whether a name is that of a group: its own or the end of it.
 func (n *named) isCalled(name string) bool {
 	switch {
-	case n.names == nil || name == "":
+	case n.names == nil:
 		return false
 	case name == n.label:
 		return true
@@ -162,36 +181,35 @@ func (n *named) isCalled(name string) bool {
 
 // path is a name with that of the pod and its namespace: NAMESPACE/POD/CONTAINER.
 func (n *Names) path(kind Kind) string {
-	parts := []string{n.Namespace, n.Pod}
-	if kind == Container {
-		parts = append(parts, n.Container)
-		if n.Sandbox {
-			parts[2] = "(sandbox)"
-		}
+	text, container := n.Namespace, n.Container
+	if n.Sandbox {
+		container = "(sandbox)"
 	}
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "/")
-}
-
-func choose(all []*named, fits func(n *named) bool) (out []*named) {
-	for _, n := range all {
-		if fits(n) {
-			out = append(out, n)
-		}
+	if kind != Container {
+		container = ""
 	}
-	return out
+	for _, part := range []string{n.Pod, container} {
+		if text != "" && part != "" {
+			text += "/"
+		}
+		text += part
+	}
+	return text
 }
 
 // nearest leaves those of the least distance: an ID names what the host itself runs, whatever users
 // and containers call their cgroups.
-func nearest(found []*named) []*named {
-	least := slices.MinFunc(found, func(a, b *named) int { return a.distance() - b.distance() }).distance()
-	return choose(found, func(n *named) bool { return n.distance() == least })
-}
-
-// all lists all groups. What was known of names before stays known.
-func (h *Host) all() ([]*Group, error) {
-	h.refresh()
-	return scan(h.cgroups)
+func nearest(found []*named) (out []*named) {
+	least := found[0].distance()
+	for _, n := range found {
+		least = min(least, n.distance())
+	}
+	for _, n := range found {
+		if n.distance() == least {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // describe adds the names.
@@ -238,16 +256,19 @@ func (h *Host) target(kind Kind, name string, found []*named) (*Target, error) {
 		if n.ID != first.ID || n.Kind != first.Kind || !same(n.outer(), first.outer()) || n.User != first.User {
 			return nil, &AmbiguousError{kind, name, candidates(found)}
 		}
-		dir := h.cgroups + n.Path
-		ino, err := inode(dir)
-		if err != nil {
-			continue // removed meanwhile
-		}
-		if !slices.Contains(t.Cgroups, dir) {
-			t.Cgroups, t.inodes = append(t.Cgroups, dir), append(t.inodes, ino)
+		if dir := h.cgroups + n.Path; !slices.Contains(t.Cgroups, dir) {
+			t.Cgroups = append(t.Cgroups, dir)
 		}
 	}
-	if t.Cgroups == nil {
+	slices.Sort(t.Cgroups)
+	t.Cgroups = slices.DeleteFunc(t.Cgroups, func(dir string) bool {
+		ino, err := inode(dir)
+		if err == nil { // else it was removed meanwhile
+			t.inodes = append(t.inodes, ino)
+		}
+		return err != nil
+	})
+	if len(t.Cgroups) == 0 {
 		return nil, &NotFoundError{Kind: kind, Name: name, Why: "it ended just now"}
 	}
 	return t, nil
@@ -277,13 +298,16 @@ func candidates(found []*named) (out []string) {
 		if n.User > 0 {
 			label += fmt.Sprintf(" of user %d", n.User)
 		}
-		if slices.ContainsFunc(found, func(o *named) bool { return o.ID == n.ID && o.Path != n.Path }) {
-			label += ", cgroup " + n.Path
+		for _, o := range found {
+			if o.ID == n.ID && o.Path != n.Path {
+				label += ", cgroup " + n.Path
+				break
+			}
 		}
 		out = append(out, fmt.Sprintf("%s  %-10s  %s", id, runtime, label))
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 func cut(text string, n int) string { return text[:min(len(text), n)] }
@@ -336,9 +360,12 @@ func (h *Host) hasOld(kind Kind, name string) bool {
 		return false
 	}
 	old := At(h.root, h.old, "")
-	return slices.ContainsFunc(old.describe(all), func(n *named) bool {
-		return (n.Kind == Container) == (kind == Container) && (strings.HasPrefix(n.ID, name) || n.isCalled(name))
-	})
+	for _, n := range old.describe(all) {
+		if (n.Kind == Container) == (kind == Container) && n.match(name) != noMatch {
+			return true
+		}
+	}
+	return false
 }
 
 // Times between two looks at the cgroups: the shortest, and how many times longer than a look takes.

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"btc/internal/safefile"
 )
@@ -26,6 +26,7 @@ type Host struct {
 	states  map[string]*state
 	roots   map[string]string // of the containers at these paths
 	known   map[string]*Names // of the containers at these paths
+	fresh   time.Time         // since when states are kept
 }
 
 // Local is the host that this process runs on: that of process 1, if it has another root directory, as
@@ -63,7 +64,9 @@ func At(root, cgroups, old string) *Host {
 }
 
 // refresh forgets what may have changed.
-func (h *Host) refresh() { h.states, h.roots = map[string]*state{}, map[string]string{} }
+func (h *Host) refresh() {
+	h.states, h.roots, h.fresh = map[string]*state{}, map[string]string{}, time.Now()
+}
 
 // hierarchies finds, in a mountinfo file (proc(5)), where the cgroups of version 2 are mounted, and the
 // hierarchy of version 1 that systemd keeps, or another one without it. "" stands for none.
@@ -126,12 +129,12 @@ func scan(dir string) ([]*Group, error) {
 				continue
 			}
 			next := w.down(e.Name())
-			var added []*Group
-			for g := next.within; g != nil && g.Path == next.path; g = g.Parent {
-				added = append(added, g)
+			if g := next.within; g != nil && g.Path == next.path {
+				if g.Parent != nil && g.Parent.Path == g.Path { // slice:prefix:ID
+					out = append(out, g.Parent)
+				}
+				out = append(out, g)
 			}
-			slices.Reverse(added) // each after the one that it is in
-			out = append(out, added...)
 			if err := visit(next, depth+1); err != nil {
 				return err
 			}
@@ -141,7 +144,6 @@ func scan(dir string) ([]*Group, error) {
 	if err := visit(top, 0); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(out, func(a, b *Group) int { return strings.Compare(a.Path, b.Path) })
 	return out, nil
 }
 
@@ -188,13 +190,24 @@ func (h *Host) Label(path string) string {
 	if g == nil {
 		return ""
 	}
-	var n *Names
+	n := h.namesOf(g)
+	if n == nil && time.Since(h.fresh) > freshTime { // it may be a new one
+		h.refresh()
+		n = h.namesOf(g)
+	}
+	return h.label(g, n)
+}
+
+// freshTime is how long lists of names are used for Label.
+const freshTime = time.Second
+
+func (h *Host) namesOf(g *Group) (n *Names) {
 	if g.Kind == Container {
 		n, _ = h.names(g)
 	} else {
 		n, _ = h.podNames(g, nil)
 	}
-	return h.label(g, n)
+	return n
 }
 
 // podNames returns the namespace and name of a pod, nil if none are known.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -397,7 +397,7 @@ func (s *state) dataOf(g *Group, configured, usual, other, home string) []data {
 	var out []data
 	if g.User > 0 {
 		if dir := s.home(g.User); dir != "" {
-			out = append(out, data{path.Join("/", s.root, dir), "/" + home}) // the user's links do not lead out of it
+			out = append(out, data{filepath.Join("/", s.root, dir), "/" + home}) // the user's links do not lead out of it
 		}
 	}
 	for _, dir := range []string{configured, usual, other} {
@@ -417,7 +417,7 @@ func (s *state) home(uid int) string {
 	text, _ := s.read(s.root, "/etc/passwd", maxState)
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 7 && f[2] == strconv.Itoa(uid) &&
-			path.IsAbs(f[5]) {
+			filepath.IsAbs(f[5]) {
 			dir = f[5]
 			break
 		}
@@ -442,8 +442,8 @@ func (s *state) option(file, name string) string {
 		if !ok || rest == "" || rest[0] != '=' && rest[0] != ':' {
 			continue
 		}
-		if parts := strings.SplitN(rest, `"`, 3); len(parts) == 3 && path.IsAbs(parts[1]) {
-			dir = path.Clean(parts[1])
+		if parts := strings.SplitN(rest, `"`, 3); len(parts) == 3 && filepath.IsAbs(parts[1]) {
+			dir = filepath.Clean(parts[1])
 			break
 		}
 	}

@@ -57,6 +57,9 @@ type Values struct {
 	Capture   string
 	Help      bool
 	Version   bool
+
+	Containers, Pods []string
+	Wait             bool
 }
 
 // Groups of options.
@@ -80,6 +83,12 @@ func (v *Values) Table() option.Table {
 			Help: "with -p or -c: trace also what the processes start, and only that; the run ends with the last of them"},
 		{Name: "cgroup", Value: "PATH|ID", Repeat: true, Group: tracing, To: &v.Cgroups,
 			Help: "trace only what runs in this cgroup of version 2 or below it; may be repeated"},
+		{Name: "container", Value: "ID|NAME", Repeat: true, Group: tracing, To: &v.Containers,
+			Help: "trace only what runs in this container of containerd, CRI-O, docker or podman, or with --pod in this one of the pod; may be repeated; the run ends when the last one ends"},
+		{Name: "pod", Value: "UID|NAMESPACE/NAME", Repeat: true, Group: tracing, To: &v.Pods,
+			Help: "trace only what runs in this pod; may be repeated; the run ends when the last one ends"},
+		{Name: "wait", Group: tracing, To: &v.Wait,
+			Help: "wait for a container or pod that is not there yet"},
 		{Name: "command", Short: "c", Aliases: "cmd", Value: "COMMAND", Group: tracing, To: v.setCommand,
 			Help: "run COMMAND and trace until it ends"},
 		{Name: "timeout", Value: "TIME", Group: tracing, To: v.setTime("timeout", &v.Timeout),
@@ -323,6 +332,9 @@ func (v *Values) setCapture(path string) error {
 	return nil
 }
 
+// inCgroups reports whether only some cgroups are traced.
+func (v *Values) inCgroups() bool { return len(v.Cgroups)+len(v.Containers)+len(v.Pods) > 0 }
+
 // Check refuses values that cannot be combined.
 func (v *Values) Check() error {
 	if len(v.PIDs) > 0 && v.Command != "" {
@@ -341,6 +353,9 @@ func (v *Values) Check() error {
 			v.Modes[0],
 		)
 	}
+	if v.Wait && len(v.Containers)+len(v.Pods) == 0 {
+		return errors.New("--wait needs --container or --pod")
+	}
 	if v.Rotate != "" && v.Output == "" {
 		return errors.New("--rotate needs a file: name it with -o")
 	}
@@ -352,7 +367,7 @@ func (v *Values) Check() error {
 			return fmt.Errorf("--%s cannot be combined with --%s", mode, v.Modes[0])
 		}
 	}
-	if len(v.Modes) > 0 && (len(v.PIDs) > 0 || v.Command != "" || len(v.Cgroups) > 0) {
+	if len(v.Modes) > 0 && (len(v.PIDs) > 0 || v.Command != "" || v.inCgroups()) {
 		return fmt.Errorf("--%s attaches nothing: there is no process for -p, -c or --cgroup to choose", v.Modes[0])
 	}
 	return nil

@@ -217,11 +217,33 @@ func (t *targets) close() {
 	t.pids = nil
 }
 
-// checkCgroups ends the run when all cgroups that it is limited to have been removed.
+// checkCgroups reports which of the cgroups that the run is limited to have been removed, and ends it when
+// all have.
 func (s *session) checkCgroups() {
 	gone, all := s.filter.Removed()
-	if all && !s.stopped() {
-		s.warn("cgroup " + strings.Join(gone, ", ") + " was removed: nothing is left to trace")
+	var ended []string // what is said of it for the first time
+	for _, dir := range gone {
+		what := s.groupNames[dir]
+		if what == "" {
+			what = "cgroup " + dir
+		}
+		whole := true // all of its cgroups are removed
+		for other, name := range s.groupNames {
+			whole = whole && (name != what || slices.Contains(gone, other))
+		}
+		if whole && !s.ended[what] {
+			if s.ended == nil {
+				s.ended = map[string]bool{}
+			}
+			s.ended[what], ended = true, append(ended, what)
+		}
+	}
+	switch text := strings.Join(ended, ", ") + " ended"; {
+	case s.stopped():
+	case all:
+		s.warn(text + ": nothing is left to trace")
 		s.stop()
+	case len(ended) > 0:
+		s.warn(text + ": the run goes on with the others")
 	}
 }

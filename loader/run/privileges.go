@@ -25,9 +25,12 @@ var keptCapabilities = []struct {
 	// Includes both of the above, for a process that has only this one.
 	{unix.CAP_SYS_ADMIN, func(*session) bool { return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) }},
 	// Memory maps and root directories of processes that are seen later.
-	{unix.CAP_SYS_PTRACE, (*session).namesUsers},
+	// Names of containers within containers are in their files.
+	{unix.CAP_SYS_PTRACE, func(s *session) bool { return s.namesUsers() || s.namesContainers() }},
 	// Files of theirs, and those that cat() prints.
-	{unix.CAP_DAC_READ_SEARCH, func(s *session) bool { return s.namesUsers() || s.hasEvent("cat") }},
+	{unix.CAP_DAC_READ_SEARCH, func(s *session) bool {
+		return s.namesUsers() || s.namesContainers() || s.hasEvent("cat")
+	}},
 	// To start the parser of these files as nobody, with an empty bounding set.
 	{unix.CAP_SETUID, (*session).namesUsers},
 	{unix.CAP_SETGID, (*session).namesUsers},
@@ -44,6 +47,9 @@ func always(*session) bool { return true }
 
 // namesUsers reports whether addresses of processes are symbolised.
 func (s *session) namesUsers() bool { return s.prints("ustack", "usym") }
+
+// namesContainers reports whether cgroups are printed by name.
+func (s *session) namesContainers() bool { return s.prints("cgroup_path") }
 
 // hasEvent reports whether the script has an event of a kind.
 func (s *session) hasEvent(kind string) bool {

@@ -10,6 +10,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ import (
 	"btc/internal/probe"
 	"btc/loader/attach"
 	"btc/loader/cgroup"
+	"btc/loader/containers"
 	"btc/loader/filter"
 	"btc/loader/host"
 	"btc/loader/load"
@@ -46,6 +48,11 @@ type Options struct {
 	Named   map[string]string // getopt
 	PIDs    []int             // -p: their events only
 	Cgroups []string          // of tasks in these cgroups of version 2 and below only: paths or IDs
+	// Containers and Pods are further cgroups, by ID or name (package containers). Those of Containers are in
+	// the pods, if there are both. Wait is how long to wait for one that is not there yet; nil: that is an
+	// error.
+	Containers, Pods []string
+	Wait             context.Context
 	// FollowForks adds what the processes of PIDs or the command start, and makes the command a filter.
 	FollowForks bool
 	Command     string         // -c, split at single spaces
@@ -140,7 +147,13 @@ type session struct {
 	symTable *symbols.Table
 	lookup   sync.Mutex
 	cgroups  cgroup.Names
-	limited  rateLimits // of Manifest.Errors, by index
+	// groupNames are what messages call cgroups of containers and pods, by directory. ended are those
+	// that were reported as such.
+	groupNames map[string]string
+	ended      map[string]bool
+	containers *containers.Host // for names in the output, once looked is true; nil: there are none
+	looked     bool
+	limited    rateLimits // of Manifest.Errors, by index
 
 	poller poller
 
@@ -248,6 +261,9 @@ func (s *session) prepare() error {
 		}
 		s.warn(f.Message("WARNING"))
 	}
+	if err := s.findContainers(); err != nil {
+		return err
+	}
 	if s.filter, err = filter.New(s.filterOptions()); err != nil {
 		return err
 	}
@@ -338,6 +354,9 @@ func (s *session) load(values map[string][]byte) error {
 	}
 	if s.prints("kstack", "ksym", "ustack", "usym") || s.hasEvent("proc") {
 		s.symbols()
+	}
+	if s.namesContainers() {
+		s.cgroups.Load()
 	}
 	s.startPrinter()
 	s.packets, err = openPackets(s, s.loaded.Maps["packets"])

@@ -171,7 +171,10 @@ func (b *bench) prepare() error {
 			}
 			continue
 		}
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, p), "./cmd/"+p)
+		cmd := exec.Command(
+			"go", "build", "-trimpath", "-gcflags", "github.com/ianlancetaylor/demangle=-l", "-ldflags", "-s -w",
+			"-o", filepath.Join(b.dir, p), "./cmd/"+p,
+		)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %v\n%s", p, err, out)

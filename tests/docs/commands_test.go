@@ -197,7 +197,10 @@ func withPrograms(m *testing.M) int {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun")
+		cmd := exec.Command(
+			"go", "build", "-trimpath", "-gcflags", "github.com/ianlancetaylor/demangle=-l", "-ldflags", "-s -w",
+			"-o", dir, "btc/cmd/btc", "btc/cmd/btrun",
+		)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
 		err = cmd.Run()

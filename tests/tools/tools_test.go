@@ -124,7 +124,10 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "btc-tools")
 	if err == nil {
 		bin = dir
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun")
+		cmd := exec.Command(
+			"go", "build", "-trimpath", "-gcflags", "github.com/ianlancetaylor/demangle=-l", "-ldflags", "-s -w",
+			"-o", dir, "btc/cmd/btc", "btc/cmd/btrun",
+		)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
 		err = cmd.Run()

@@ -4,6 +4,7 @@ package command
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -57,7 +58,8 @@ func parseArgs(args []string) (*arguments, error) {
 		o.object, operands = operands[0], operands[1:]
 	}
 	o.run = run.Options{
-		PIDs: o.PIDs, Cgroups: o.Cgroups, FollowForks: o.Follow, Command: o.Command, BTF: o.BTF, Functions: o.Functions,
+		PIDs: o.PIDs, Cgroups: o.Cgroups, FollowForks: o.Follow,
+		Containers: o.Containers, Pods: o.Pods, Command: o.Command, BTF: o.BTF, Functions: o.Functions,
 		Buffer: o.Buffer, Format: &output.Text,
 		Quiet: o.Quiet, Verbose: o.Verbose,
 		NoWarnings: o.NoWarn, Getenv: os.Getenv, OwnProcess: true, DryRun: o.DryRun, DropPrivileges: true,
@@ -73,6 +75,9 @@ func parseArgs(args []string) (*arguments, error) {
 			)
 		}
 		o.run.Format = output.Find(output.Lossless)
+	}
+	if o.Wait {
+		o.run.Wait = context.Background() // a signal ends the process, which has begun nothing
 	}
 	o.run.Timeout, o.run.MaxEvents = o.Timeout, o.MaxEvents
 	o.run.Top, o.run.Order, o.run.Summary = o.Top, o.Sort, o.Summary

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"btc/loader/containers"
+)
+
+// findContainers adds the cgroups of the containers and pods of Options to those that the run is
+// limited to. Containers are those of the pods, if there are any pods and containers.
+func (s *session) findContainers() error {
+	o := &s.opts
+	if len(o.Containers)+len(o.Pods) == 0 {
+		return nil
+	}
+	host, err := containers.Local()
+	if err != nil {
+		return err
+	}
+	var pods, found []*containers.Target
+	for _, name := range o.Pods {
+		t, err := s.await(host, containers.Pod, name, func() (*containers.Target, error) { return host.Pod(name) })
+		if err != nil {
+			return err
+		}
+		pods = append(pods, t)
+	}
+	for _, name := range o.Containers {
+		t, err := s.await(host, containers.Container, name, func() (*containers.Target, error) {
+			return host.Container(name, pods...)
+		})
+		if err != nil {
+			return err
+		}
+		found = append(found, t)
+	}
+	if len(found) == 0 {
+		found = pods
+	}
+	o.Cgroups, s.groupNames = slices.Clone(o.Cgroups), map[string]string{}
+	for _, t := range found {
+		for _, dir := range t.Cgroups {
+			if s.groupNames[dir] == "" {
+				o.Cgroups = append(o.Cgroups, dir)
+			}
+			s.groupNames[dir] = t.Kind.String() + " " + t.Label
+		}
+	}
+	return nil
+}
+
+// await finds a container or pod, and waits for it if Options say so.
+func (s *session) await(
+	host *containers.Host,
+	kind containers.Kind,
+	name string,
+	find func() (*containers.Target, error),
+) (*containers.Target, error) {
+	t, err := find()
+	var absent *containers.NotFoundError
+	if !errors.As(err, &absent) || s.opts.Wait == nil {
+		return t, err
+	}
+	if !s.opts.Quiet {
+		fmt.Fprintf(s.opts.Err, "Waiting for %s %s\n", kind, name)
+	}
+	return host.Wait(s.opts.Wait, find)
+}
+
+// cgroupLabel names the container or pod that a cgroup belongs to, "" if it belongs to none. It is not
+// for several goroutines.
+func (s *session) cgroupLabel(path string) string {
+	if !s.looked {
+		s.looked = true
+		s.containers, _ = containers.Local() // without one nothing has a name
+	}
+	if s.containers == nil {
+		return ""
+	}
+	return s.containers.Label(path)
+}

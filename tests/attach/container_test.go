@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cgroups returns where the cgroups of version 2 are mounted.
+func cgroups(t *testing.T) string {
+	t.Helper()
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(dir + "/cgroup.procs"); err == nil {
+			return dir
+		}
+	}
+	t.Skip("skipped: no cgroups of version 2 here")
+	return ""
+}
+
+// house is a mount namespace with state of runtimes of its own, and processes in cgroups.
+type house struct {
+	t     *testing.T
+	root  string // of cgroups
+	files string // shell commands that make the state
+}
+
+func newHouse(t *testing.T) *house {
+	needRoot(t)
+	h := &house{t: t, root: cgroups(t)}
+	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", "/var/lib").CombinedOutput(); err != nil {
+		t.Skipf("skipped: no mount namespace can be made: %v %s", err, out)
+	}
+	return h
+}
+
+// file adds a file of the host, in /var/lib or /var/log.
+func (h *house) file(path, text string) {
+	h.files += fmt.Sprintf("mkdir -p %s && printf '%%s' '%s' >%s\n", filepath.Dir(path), text, path)
+}
+
+func (h *house) docker(id, name string) {
+	h.file("/var/lib/docker/containers/"+id+"/config.v2.json", `{"ID":"`+id+`","Name":"/`+name+`"}`)
+}
+
+// start makes a cgroup and a process in it that opens files.
+func (h *house) start(path string) (stop func()) {
+	h.t.Helper()
+	dir := h.root + path
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		h.t.Skip("skipped: ", err)
+	}
+	cmd := exec.Command("sh", "-c", `echo $$ >`+dir+`/cgroup.procs && while :; do : </dev/null; sleep 0.02; done`)
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	stop = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		for dir := dir; len(dir) > len(h.root); dir = filepath.Dir(dir) {
+			for end := time.Now().Add(5 * time.Second); os.Remove(dir) != nil && time.Now().Before(end); {
+				if all, _ := filepath.Glob(dir + "/*/cgroup.procs"); len(all) > 0 {
+					return // others are in it
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+	h.t.Cleanup(stop)
+	return stop
+}
+
+// command is btrun in the house.
+func (h *house) command(args ...string) *exec.Cmd {
+	script := "mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log && " + h.files + `exec "$0" "$@"`
+	return exec.Command("unshare", append([]string{"-m", "sh", "-c", script, program(h.t, "btrun")}, args...)...)
+}
+
+func (h *house) run(args ...string) string {
+	out, _ := h.command(args...).CombinedOutput()
+	return string(out)
+}
+
+const opens = `tracepoint:syscalls:sys_enter_openat { @[cgroup_path(cgroup)] = count(); }`
+
+// A run of a container or pod counts what runs in it and nothing else, and names it.
+func TestContainers(t *testing.T) {
+	h := newHouse(t)
+	id := func(c string) string { return strings.Repeat(c, 64) }
+	const uid = "0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0f0"
+	pod := "/btc-test.slice/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
+	for _, path := range []string{
+		"/btc-test.slice/docker-" + id("a") + ".scope", "/btc-test.slice/docker-" + id("b") + ".scope/inner",
+		pod + "/cri-containerd-" + id("c") + ".scope", pod + "/cri-containerd-" + id("d") + ".scope", "/btc-test.slice/other",
+	} {
+		h.start(path)
+	}
+	h.docker(id("a"), "btc-web")
+	h.docker(id("b"), "btc-db")
+	h.file("/var/log/pods/btc-shop_web-0_"+uid+"/nginx/0.log", "")
+	h.file("/var/log/containers/web-0_btc-shop_nginx-"+id("c")+".log", "")
+	o := compile(t, opens)
+	for _, c := range []struct {
+		args string
+		want []string // names of containers
+	}{
+		{"--container btc-web", []string{"btc-web"}},
+		{"--container " + id("a")[:12], []string{"btc-web"}},
+		{"--container btc-web --container btc-db", []string{"btc-web", "btc-db"}},
+		{"--container nginx", []string{"btc-shop/web-0/nginx"}},
+		{"--pod btc-shop/web-0", []string{"btc-shop/web-0/nginx", ""}}, // the kubelet knows no name of one
+		{"--pod " + uid + " --container nginx", []string{"btc-shop/web-0/nginx"}},
+	} {
+		out := h.run(append([]string{"-q", "--timeout", "400ms", o}, strings.Fields(c.args)...)...)
+		var have []string
+		for _, m := range regexp.MustCompile(`(?m)^@\[unified:[^ \]]*(?: \((.*)\))?\]: \d+$`).FindAllStringSubmatch(out, -1) {
+			have = append(have, m[1])
+		}
+		if len(have) != len(c.want) || strings.Count(out, "\n@[")+strings.Count(out, "@[") < len(have) {
+			t.Errorf("%s: %q, want %q of\n%s", c.args, have, c.want, out)
+		}
+		for _, name := range c.want {
+			if !strings.Contains(out, "("+name+")]: ") && name != "" {
+				t.Errorf("%s: no %q in\n%s", c.args, name, out)
+			}
+		}
+		if strings.Contains(out, "other") {
+			t.Errorf("%s: %s", c.args, out)
+		}
+	}
+	for args, want := range map[string]string{
+		"--container btc-wbe":                     "there is no running container btc-wbe on this host; did you mean btc-web?",
+		"--pod btc-shop/web-1":                    "there is no running pod btc-shop/web-1 on this host; did you mean btc-shop/web-0?",
+		"--pod btc-shop/web-0 --container btc-db": "there is no running container btc-db",
+	} {
+		if out := h.run(append([]string{o}, strings.Fields(args)...)...); !strings.Contains(out, want) {
+			t.Errorf("%s: %s", args, out)
+		}
+	}
+	h.docker(id("b"), "btc-web")
+	if out := h.run(o, "--container", "btc-web"); !strings.Contains(
+		out,
+		"container btc-web is ambiguous, it may be:\n  "+id("a")[:12]+"  docker      btc-web\n  "+id("b")[:12],
+	) {
+		t.Errorf("%s", out)
+	}
+}
+
+// A run waits for a container, and ends with it.
+func TestContainerComesAndGoes(t *testing.T) {
+	h := newHouse(t)
+	id := strings.Repeat("e", 64)
+	h.docker(id, "btc-late")
+	var out strings.Builder
+	cmd := h.command("--timeout", "30s", compile(t, opens), "--container", "btc-late", "--wait")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	stop := h.start("/btc-test-late.slice/docker-" + id + ".scope")
+	time.Sleep(1500 * time.Millisecond)
+	stop()
+	begin := time.Now()
+	if err := cmd.Wait(); err != nil || time.Since(begin) > 10*time.Second {
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+	for _, want := range []string{
+		"Waiting for container btc-late\n", "Attached 1 probe\n", "container btc-late ended: nothing is left to trace\n",
+		"docker-" + id + ".scope (btc-late)]: ",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	cmd = h.command(compile(t, opens), "--container", "btc-late", "--wait")
+	cmd.Start()
+	time.Sleep(300 * time.Millisecond)
+	cmd.Process.Signal(os.Interrupt)
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Error("a signal does not end the wait")
+		cmd.Process.Kill()
+	}
+}
