@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -338,5 +340,81 @@ func TestFollowCommand(t *testing.T) {
 	}
 	if got := countOf(t, s); got != 3 || lines(t, dir+"/in") != 3 {
 		t.Errorf("%d writes are counted, want 3", got)
+	}
+}
+
+// burnVariable makes the test binary a process whose threads use the CPU when a line comes.
+const burnVariable = "BTC_TEST_BURN"
+
+func init() {
+	if os.Getenv(burnVariable) == "" {
+		return
+	}
+	fmt.Println("ready")
+	os.Stdin.Read(make([]byte, 1))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			runtime.LockOSThread()
+			for end := time.Now().Add(600 * time.Millisecond); time.Now().Before(end); {
+			}
+		})
+	}
+	child := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
+	child.Run()
+	all.Wait()
+	os.Exit(0)
+}
+
+// With a process, the threads that it starts later are sampled, too, and its children are not.
+func TestThreadsStartedLater(t *testing.T) {
+	needRoot(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), burnVariable+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	defer cmd.Wait()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	s := loaded(t, `profile:hz:199 { @[pid, tid] = count(); }`,
+		btrace.Options{PID: cmd.Process.Pid, DropEvents: true})
+	attach(t, s)
+	before := map[string]bool{}
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		before[task.Name()] = true
+	}
+	in.Write([]byte("\n"))
+	if code, err := s.Wait(); code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	x, err := s.Map("").Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := 0
+	for _, e := range x.Entries {
+		if pid := fmt.Sprint(e.Key[0]); pid != strconv.Itoa(cmd.Process.Pid) {
+			t.Errorf("a sample of process %s", pid)
+		}
+		if !before[fmt.Sprint(e.Key[1])] {
+			later++
+		}
+	}
+	if later == 0 {
+		t.Errorf("no sample of a thread that was started later, but %v", x.Entries)
 	}
 }

@@ -71,7 +71,10 @@ func opener(attr *unix.PerfEventAttr, prog *ebpf.Program) func(cpu int) (int, er
 	}
 }
 
-// openAll opens an event on each CPU, or with a PID for each of its threads.
+// inheritThread is the bit of perf_event_attr that limits the heirs of an event to threads (5.13).
+const inheritThread = 1 << 35
+
+// openAll opens an event on each CPU, or with a PID for each of its threads, and for those that they start.
 func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Host) (io.Closer, error) {
 	if o.pid == 0 {
 		return openPerCPU(h.Online, false, opener(attr, prog))
@@ -84,7 +87,15 @@ func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Ho
 	for _, t := range tasks {
 		tid, _ := strconv.Atoi(t.Name())
 		a := *attr
+		a.Bits |= unix.PerfBitInherit
+		if attr.Bits&unix.PerfBitInherit == 0 {
+			a.Bits |= inheritThread
+		}
 		fd, err := openPerf(&a, tid, -1, prog)
+		if errors.Is(err, unix.EINVAL) && a.Bits&inheritThread != 0 { // the program leaves other processes out
+			a.Bits &^= inheritThread
+			fd, err = openPerf(&a, tid, -1, prog)
+		}
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			all.Close()
 			return nil, err
