@@ -26,7 +26,7 @@ func rootCommand() *command {
 			"is called bpftrace: btc -e PROGRAM, btc FILE.bt and btc -l PATTERN are btc run with the same\n" +
 			"arguments.",
 		sub: []*command{
-			compileCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), explainCommand(),
+			compileCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), costCommand(), explainCommand(),
 			genCommand(), exportCommand(), mergeCommand(), fanCommand(), passesCommand(), targetCommand(), versionCommand(),
 		},
 	}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"btc/cmd/btc/cost"
+	"btc/internal/manifest"
+	"btc/internal/option"
+	"btc/internal/probe"
+	"btc/ir/kernel"
+	"btc/loader/object"
+)
+
+// coster are the options of btc cost.
+type coster struct {
+	script scriptFlags
+	rates  []rate
+	asJSON bool
+}
+
+// rate is how often a probe fires.
+type rate struct {
+	pattern string // of attach points, "*" for all
+	hz      float64
+}
+
+// costOf is the report of one object, as `btc cost --json` prints it.
+type costOf struct {
+	Object     string       `json:"object"`
+	Target     string       `json:"target"`
+	Arch       string       `json:"arch"`
+	Measured   cost.Machine `json:"measured"`
+	Statistics float64      `json:"statistics_ns"`
+	Programs   []costed     `json:"programs"`
+}
+
+// costed is a program; percentages are of one CPU.
+type costed struct {
+	cost.Program
+	Rate             float64  `json:"rate,omitempty"` // events a second
+	Percent          *float64 `json:"cpu_percent,omitempty"`
+	PercentWithProbe *float64 `json:"cpu_percent_with_probe,omitempty"`
+}
+
+func costCommand() *command {
+	c := new(coster)
+	return &command{
+		name: "cost", operands: "FILE.o ... | FILE.bt | -e PROGRAM", files: []string{"o", "bt"},
+		summary: "estimate what an event costs, before anything runs",
+		about: "The estimate is of the path on which all filters pass and nothing fails, by figures that were measured\n" +
+			"on one machine. The probe's own cost is a figure of its own. docs/howto/guard-rails.md says how good it is.",
+		options: option.Table{
+			{Name: "rate", Value: "[PROBE=]N/s", Repeat: true, To: c.addRate,
+				Help: "how often probes fire, such as 100k/s, to print the share of one CPU; PROBE is an attach point or a pattern of them"},
+			{Name: "json", To: &c.asJSON, Help: "print one JSON object for each object, one a line"},
+			{Name: "program", Short: "e", Value: "PROGRAM", To: c.script.setProgram, Help: "the program itself instead of a file"},
+			{Name: "target", Value: "FILE", Repeat: true, To: &c.script.targets.files,
+				Help: `target file, architecture of an embedded one, or "host"; default: the embedded one`},
+		},
+		run: c.run,
+	}
+}
+
+// addRate reads "100k/s" and "kprobe:f=2.5M/s".
+func (c *coster) addRate(text string) error {
+	r := rate{pattern: "*"}
+	number := text
+	if i := strings.LastIndexByte(text, '='); i >= 0 {
+		r.pattern, number = text[:i], text[i+1:]
+	}
+	digits, perSecond := strings.CutSuffix(number, "/s")
+	unit := 1.0
+	for suffix, n := range map[string]float64{"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9} {
+		if d, ok := strings.CutSuffix(digits, suffix); ok {
+			digits, unit = d, n
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(digits, 64)
+	if !perSecond || err != nil || strings.Trim(digits, "0123456789.") != "" || r.pattern == "" || n*unit > 1e12 {
+		return fmt.Errorf("--rate: %q is not a number of events a second such as 100k/s or kprobe:vfs_read=2M/s", text)
+	}
+	r.hz = n * unit
+	c.rates = append(c.rates, r)
+	return nil
+}
+
+func (c *coster) run(line *option.Line) int {
+	operands := line.All()
+	table, err := cost.Default()
+	if err != nil {
+		return fail("the table of costs: %v", err)
+	}
+	isScript := c.script.isExpr || len(operands) == 1 && (filepath.Ext(operands[0]) == ".bt" || operands[0] == "-")
+	switch {
+	case c.script.isExpr && len(operands) > 0:
+		return fail("unexpected argument %q: the program is that of -e", operands[0])
+	case isScript:
+		return c.ofScript(operands, table)
+	case len(operands) == 0:
+		return fail("no object: expected FILE.o of `btc compile`, FILE.bt or -e PROGRAM")
+	}
+	var all []costOf
+	for _, path := range operands {
+		o, err := object.Read(path)
+		if err != nil {
+			return fail("%v", err)
+		}
+		t, err := c.target(o.Manifest)
+		if err != nil {
+			return fail("%v", err)
+		}
+		r, err := c.of(path, o, t, table)
+		if err != nil {
+			return fail("%s: %v", path, err)
+		}
+		all = append(all, r)
+	}
+	return c.print(all)
+}
+
+// target is the kernel that an object is estimated for.
+func (c *coster) target(m *manifest.Manifest) (*kernel.Target, error) {
+	if len(c.script.targets.files) > 1 {
+		return nil, errors.New("an estimate is for one target: give one --target")
+	}
+	for _, name := range append(slices.Clone(c.script.targets.files), m.Arches...) {
+		t, err := openTarget(name)
+		if err == nil && len(m.Arches) > 0 && !slices.Contains(m.Arches, t.Arch().Label) {
+			err = fmt.Errorf("the object was compiled for %s, not for %s", strings.Join(m.Arches, " and "), t.Arch().Label)
+		}
+		return t, err
+	}
+	return openTarget("")
+}
+
+func (c *coster) ofScript(operands []string, table *cost.Table) int {
+	name, text, err := c.script.script(operands)
+	if err != nil {
+		return fail("%v", err)
+	}
+	out, status := c.script.compile(name, text)
+	if out == nil {
+		return status
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		return fail("%v", err)
+	}
+	o, err := object.Parse(out.Object, m)
+	if err != nil {
+		return fail("%v", err)
+	}
+	t, err := c.target(m)
+	if err != nil {
+		return fail("%v", err)
+	}
+	r, err := c.of(name, o, t, table)
+	if err != nil {
+		return fail("%s: %v", name, err)
+	}
+	return c.print([]costOf{r})
+}
+
+// of estimates one object.
+func (c *coster) of(name string, o *object.Object, t *kernel.Target, table *cost.Table) (costOf, error) {
+	programs, err := cost.Estimate(o, t, table)
+	r := costOf{
+		Object: name, Target: t.Release(), Arch: t.Arch().Label, Measured: table.Measured, Statistics: table.Statistics,
+		Programs: []costed{},
+	}
+	for _, p := range programs {
+		x := costed{Program: p}
+		hz := c.rateOf(&p, o.Manifest)
+		if hz > 0 {
+			percent := hz * p.NS / 1e7
+			x.Rate, x.Percent = hz, &percent
+			if p.ProbeNS != nil {
+				with := hz * (p.NS + *p.ProbeNS) / 1e7
+				x.PercentWithProbe = &with
+			}
+		}
+		r.Programs = append(r.Programs, x)
+	}
+	return r, err
+}
+
+// rateOf is how often a program runs: by the last option that covers it, else the rate of a timer; 0 if
+// unknown.
+func (c *coster) rateOf(p *cost.Program, m *manifest.Manifest) float64 {
+	for _, r := range slices.Backward(c.rates) {
+		if probe.Glob(r.pattern, p.Probe) && (r.pattern != "*" || !isTimer(p.Kind)) {
+			return r.hz
+		}
+	}
+	i := slices.IndexFunc(m.Programs, func(x manifest.Program) bool { return x.Name == p.Name })
+	if i < 0 || !isTimer(p.Kind) || m.Programs[i].Attach.Count == 0 {
+		return 0
+	}
+	a := &m.Programs[i].Attach
+	if ns, ok := probe.Nanoseconds(a.Unit, a.Count); ok && ns > 0 {
+		return 1e9 / float64(ns)
+	}
+	return float64(a.Count) // hz; of a profile, on each CPU
+}
+
+func isTimer(kind string) bool { return kind == probe.Interval || kind == probe.Profile }
+
+func (c *coster) print(all []costOf) int {
+	for i := range all {
+		if c.asJSON {
+			b, err := json.Marshal(&all[i])
+			if err != nil {
+				return fail("%v", err)
+			}
+			fmt.Println(string(b))
+			continue
+		}
+		if i > 0 {
+			fmt.Println()
+		}
+		all[i].text(os.Stdout)
+	}
+	return 0
+}
+
+// text prints a report for a reader.
+func (r *costOf) text(w io.Writer) {
+	fmt.Fprintf(
+		w, "%s on Linux %s, %s, by figures of %s with Linux %s:\n\n", r.Object, r.Target, r.Arch, r.Measured.CPU, r.Measured.Kernel,
+	)
+	if len(r.Programs) == 0 {
+		fmt.Fprintln(w, "  no program is attached to anything")
+		return
+	}
+	fmt.Fprintf(w, "  %10s %10s %10s  %s\n", "ns/event", "at least", "+ probe", "probe")
+	notes := []string{}
+	note := func(text string) {
+		if !slices.Contains(notes, text) {
+			notes = append(notes, text)
+		}
+	}
+	for i := range r.Programs {
+		p := &r.Programs[i]
+		trap := "?"
+		if p.ProbeNS != nil {
+			trap = nanoseconds(*p.ProbeNS)
+		} else {
+			note("? the cost of " + p.Kind + " itself: " + p.ProbeNote)
+		}
+		fmt.Fprintf(w, "  %10s %10s %10s  %s", nanoseconds(p.NS), nanoseconds(p.LeastNS), trap, p.Probe)
+		if p.Line > 0 {
+			fmt.Fprintf(w, " (line %d)", p.Line)
+		}
+		fmt.Fprintln(w)
+		p.details(w)
+		if p.Loops {
+			note("a loop counts as one iteration where its number of iterations is not known")
+		}
+		for _, name := range p.Unmeasured {
+			note("not measured, so a usual cost is assumed: " + name)
+		}
+	}
+	if len(notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, n := range notes {
+		fmt.Fprintln(w, "  "+n)
+	}
+}
+
+// details prints the calls of a program, and its share of a CPU.
+func (p *costed) details(w io.Writer) {
+	const shown = 4
+	var calls []string
+	for i, c := range p.Calls {
+		if c.NS < 0.5 || i == shown {
+			break
+		}
+		text := c.Name + " " + nanoseconds(c.NS)
+		if c.Count > 1 {
+			text = fmt.Sprintf("%d x %s", c.Count, text)
+		}
+		calls = append(calls, text)
+	}
+	indent := strings.Repeat(" ", 37)
+	if len(calls) > 0 {
+		fmt.Fprintln(w, indent+strings.Join(calls, ", "))
+	}
+	if p.Percent == nil {
+		return
+	}
+	text := fmt.Sprintf("%s%s/s: %.3g%% of a CPU", indent, count(p.Rate), *p.Percent)
+	if p.PercentWithProbe != nil {
+		text += fmt.Sprintf(", %.3g%% with the probe", *p.PercentWithProbe)
+	}
+	if p.Kind == probe.Profile {
+		text += ", on each CPU"
+	}
+	fmt.Fprintln(w, text)
+}
+
+// nanoseconds is a time without more digits than it is worth.
+func nanoseconds(ns float64) string {
+	if ns >= 10 {
+		return strconv.FormatFloat(ns, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(ns, 'f', 1, 64)
+}
+
+// count is a number with a unit.
+func count(n float64) string {
+	for _, u := range []struct {
+		suffix string
+		unit   float64
+	}{{"G", 1e9}, {"M", 1e6}, {"k", 1e3}} {
+		if n >= u.unit {
+			return strconv.FormatFloat(n/u.unit, 'g', 4, 64) + u.suffix
+		}
+	}
+	return strconv.FormatFloat(n, 'g', 4, 64)
+}

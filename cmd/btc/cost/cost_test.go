@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cost
+
+import (
+	"slices"
+	"testing"
+
+	"btc/compile"
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/ir/kernel"
+	"btc/loader/object"
+)
+
+// estimate returns the estimates of a script's programs.
+func estimate(t *testing.T, script string) []Program {
+	t.Helper()
+	table, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := kernel.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: script, Target: target, Compiler: "test"})
+	if out == nil {
+		t.Fatal(diags)
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := object.Parse(out.Object, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Estimate(o, target, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestTable: the table has what estimates look up, in order, and all kinds of probes.
+func TestTable(t *testing.T) {
+	table, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Measured.CPU == "" || table.Measured.Kernel == "" || table.Measured.Command == "" || table.Insn <= 0 || table.Memory <= 0 ||
+		table.Atomic <= 0 || table.Call <= 0 || table.Statistics <= 0 {
+		t.Errorf("the table lacks figures: %+v", table)
+	}
+	check := func(what string, points []Point) {
+		if len(points) == 0 {
+			t.Errorf("%s has no point", what)
+		}
+		for i := 1; i < len(points); i++ {
+			if points[i].Bytes <= points[i-1].Bytes {
+				t.Errorf("%s: the points are not in order", what)
+			}
+		}
+	}
+	for name, points := range table.Helpers {
+		check(name, points)
+	}
+	for _, kind := range mapKinds {
+		for _, op := range []string{"lookup", "update"} {
+			check(op+" of "+kind, table.Maps[kind][op])
+		}
+	}
+	for _, kind := range probe.Types() {
+		i := slices.IndexFunc(table.Probes, func(p Probe) bool { return p.Kind == kind.Kind })
+		switch {
+		case kind.Runner != probe.Kernel:
+		case i < 0:
+			t.Errorf("%s is not in the table", kind.Kind)
+		case (table.Probes[i].NS == nil) != (table.Probes[i].Note != ""):
+			t.Errorf("%s: a figure or a reason is needed: %+v", kind.Kind, table.Probes[i])
+		}
+	}
+}
+
+func TestInterpolation(t *testing.T) {
+	points := []Point{{8, 10}, {16, 20}, {64, 32}}
+	for bytes, want := range map[int]float64{0: 10, 8: 10, 12: 15, 16: 20, 40: 26, 64: 32, 128: 48} {
+		if have := at(points, bytes); have != want {
+			t.Errorf("at %d bytes: %v, want %v", bytes, have, want)
+		}
+	}
+	if have := at([]Point{{0, 7}}, 1000); have != 7 {
+		t.Errorf("a constant: %v", have)
+	}
+}
+
+// TestEstimate: what an event costs more for what it does more.
+func TestEstimate(t *testing.T) {
+	ns := func(script string) *Program {
+		t.Helper()
+		all := estimate(t, script)
+		if len(all) != 1 {
+			t.Fatalf("%s: %d programs", script, len(all))
+		}
+		return &all[0]
+	}
+	const point = "tracepoint:syscalls:sys_enter_getpgid "
+	count, keyed := ns(point+"{ @ = count(); }"), ns(point+"{ @[args.pid] = count(); }")
+	text := ns("tracepoint:syscalls:sys_enter_chdir { @[str(args.filename)] = count(); }")
+	if count.NS <= 0 || count.NS > 30 || keyed.NS < count.NS+10 || text.NS < keyed.NS+50 {
+		t.Errorf("count %.1f, keyed %.1f, by string %.1f", count.NS, keyed.NS, text.NS)
+	}
+	if count.Probe != "tracepoint:syscalls:sys_enter_getpgid" || count.ProbeNS == nil || count.Line != 1 || count.Loops {
+		t.Errorf("%+v", count)
+	}
+	// A filter stops the event early, and what follows counts when it passes.
+	filtered := ns(point + "/args.pid == 7/ { @[str(args.pid)] = count(); }")
+	if filtered.LeastNS > 10 || filtered.NS < filtered.LeastNS+50 {
+		t.Errorf("with a filter: %.1f to %.1f", filtered.LeastNS, filtered.NS)
+	}
+	// The more expensive branch counts.
+	both := ns(point + "{ if (args.pid == 7) { @ = count(); } else { @s[comm] = count(); } }")
+	if comm := ns(point + "{ @s[comm] = count(); }"); both.NS < comm.NS {
+		t.Errorf("the branch costs %.1f, its expensive side alone %.1f", both.NS, comm.NS)
+	}
+	// Only what succeeds counts: an update follows a lookup that found nothing.
+	if i := slices.IndexFunc(keyed.Calls, func(c Call) bool { return c.Name[:10] == "map_update" }); i >= 0 {
+		t.Errorf("the update of a missing element counts: %+v", keyed.Calls)
+	}
+	if !ns(point + "{ $i = 0; while ($i < 20) { $i++; @ = sum($i); } }").Loops {
+		t.Error("a loop is not named")
+	}
+	none := ns("kprobe:vfs_read { @ = count(); }")
+	if none.ProbeNS != nil || none.ProbeNote == "" {
+		t.Errorf("kprobe: %+v", none)
+	}
+	if all := estimate(t, `begin { @ = 1; } end { @ = 2; } interval:s:1 { print(@); }`); len(all) != 1 || all[0].Kind != probe.Interval {
+		t.Errorf("programs of the loader count: %+v", all)
+	}
+}
+
+// TestUnmeasured: a helper that the table lacks is named.
+func TestUnmeasured(t *testing.T) {
+	all := estimate(t, `kprobe:f { override(1); }`)
+	if len(all) != 1 || len(all[0].Unmeasured) == 0 || all[0].NS <= 0 {
+		t.Errorf("%+v", all)
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+
+	"btc/internal/manifest"
+	"btc/ir/kernel"
+	"btc/loader/adapt"
+	"btc/loader/object"
+	"btc/loader/rewrite"
+)
+
+// Code is a program as the kernel of a target would run it: relocated, and with the forms that its
+// helpers decide.
+type Code struct {
+	Insns asm.Instructions
+	flow  *flow
+}
+
+// CodeOf returns a program of an object, which is changed, for a target.
+func CodeOf(o *object.Object, t *kernel.Target, p *manifest.Program) (*Code, error) {
+	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{}}
+	if err := c.readFeatures(); err != nil {
+		return nil, err
+	}
+	spec := o.Spec.Programs[p.Name]
+	if spec == nil {
+		return nil, fmt.Errorf("the object has no program %s", p.Name)
+	}
+	insns, at := spec.Copy().Instructions, []int(nil)
+	if p.Code != nil {
+		has := func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }
+		insns, at, _ = rewrite.Decide(insns, p.Code.Forms, adapt.Forms(t.Arch().Label, has))
+	}
+	if err := c.relocate(p, insns, at); err != nil {
+		return nil, err
+	}
+	f := newFlow(insns)
+	f.run()
+	return &Code{insns, f}, nil
+}
+
+// Reached reports whether the kernel can get to an instruction.
+func (c *Code) Reached(i int) bool { return c.flow.reached(i) }
+
+// Next returns the instruction that follows and the one that a jump leads to; -1 is none. Calls go on.
+func (c *Code) Next(i int) (fall, taken int) {
+	ins := &c.Insns[i]
+	class := ins.OpCode.Class()
+	if class != asm.JumpClass && class != asm.Jump32Class {
+		return i + 1, -1
+	}
+	switch op := ins.OpCode.JumpOp(); op {
+	case asm.Exit:
+		return -1, -1
+	case asm.Call:
+		return i + 1, -1
+	case asm.Ja:
+		off := int(ins.Offset)
+		if class == asm.Jump32Class {
+			off = int(ins.Constant)
+		}
+		return -1, c.flow.index[c.flow.raw[i]+1+off]
+	}
+	fall, taken = i+1, c.flow.index[c.flow.raw[i]+1+int(ins.Offset)]
+	if jumps, decided := decide(ins, c.flow.in[i]); decided && jumps {
+		fall = -1
+	} else if decided {
+		taken = -1
+	}
+	return fall, taken
+}
