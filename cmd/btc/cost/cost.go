@@ -277,13 +277,12 @@ func failed(ins *asm.Instruction, s *registers) side {
 	if c.kind != result || ins.OpCode.Source() != asm.ImmSource || ins.Constant != 0 {
 		return nowhere
 	}
-	pointer := slices.Contains(pointers, asm.BuiltinFunc(c.value))
+	helper := asm.BuiltinFunc(c.value)
+	pointer, zero := slices.Contains(pointers, helper), slices.Contains(zeroes, helper)
 	switch op := ins.OpCode.JumpOp(); {
-	case pointer && op == asm.JEq, !pointer && op == asm.JNE && slices.Contains(zeroes, asm.BuiltinFunc(c.value)), op == asm.JSLT,
-		op == asm.JSLE:
+	case pointer && op == asm.JEq, zero && op == asm.JNE, op == asm.JSLT, op == asm.JSLE:
 		return onJump
-	case pointer && op == asm.JNE, !pointer && op == asm.JEq && slices.Contains(zeroes, asm.BuiltinFunc(c.value)), op == asm.JSGE,
-		op == asm.JSGT:
+	case pointer && op == asm.JNE, zero && op == asm.JEq, op == asm.JSGE, op == asm.JSGT:
 		return onFall
 	}
 	return nowhere
