@@ -181,7 +181,7 @@ func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List
 	if err := t.Err(); err != nil {
 		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)
 	}
-	info.SeriesClock, info.HelperErrors = in.SeriesClock, in.HelperErrors
+	info.SeriesClock, info.HelperErrors, info.For = in.SeriesClock, in.HelperErrors, in.For
 	if in.ProbeFilter != nil {
 		info.Programs = slices.DeleteFunc(info.Programs, func(p *check.Program) bool {
 			return p.Point.Kind != probe.Begin && p.Point.Kind != probe.End && !in.ProbeFilter.MatchString(p.Point.Text)
@@ -201,7 +201,6 @@ var Formats = passes.Formats
 
 // lower compiles IR to bytes; frame is that of passes.Options.
 func lower(in Input, m *ir.Module, frame int) (*Output, error) {
-	m.Meta.For = in.For
 	opt := passes.Options{Frame: frame}
 	if in.Verify {
 		opt.Verify = ir.VerifyStage

@@ -257,6 +257,8 @@ type Map struct {
 
 	// Set by lowering (passes/lower-maps): the BPF map.
 	BPF BPFMap
+	// Record is the layout of the records of a ring buffer that Inspektor Gadget reads.
+	Record *Layout
 	// Updates are the positions where the script adds to a keyed map, for messages that it
 	// is full.
 	Updates []UpdatePlace
@@ -290,6 +292,11 @@ type BPFMap struct {
 	// the script's key and value in bytes.
 	Parts, Hashed          bool
 	ScriptKey, ScriptValue int
+	// Low means that the bucket of 1 of a hist also counts the numbers below it, and the last but one those
+	// of the last. See manifest.Stored.
+	Low bool
+	// Taken means that Inspektor Gadget takes the elements of the map while the object runs.
+	Taken bool
 	// Cache is the per-CPU cache of a keyed aggregation; zero if there is none.
 	Cache PerCPUCache
 }
@@ -324,6 +331,8 @@ type Global struct {
 	TextFrom string
 	Pos      *Pos // of the first use, with Host
 	End      int  // column after its end, as Event.End
+	// Mark means that only the name counts: the type is a pointer to void.
+	Mark bool
 }
 
 // HostValue finds or makes the constant that the loader sets to what (Global.Host)
@@ -410,6 +419,8 @@ type Event struct {
 	Tail       bool // has variable strings; Size is then the minimum length
 	Pos        Pos
 	End        int // column after the last byte of the call; 0 if that is on another line
+	// Columns are the script's names of the fields, with Meta.For.
+	Columns []string
 	// Chain is the position and, in a macro, the calls that led to it, innermost first. It
 	// is empty if Pos and End are enough.
 	Chain []Location

@@ -80,7 +80,8 @@ func verifyTables(m *Module) Diags {
 	}
 	for _, x := range m.Maps {
 		once("map", x.Name, x.Pos)
-		if b := x.BPF; b.Type != "" && (b.Name == "" || len(b.Name) > 15) {
+		// Loaders shorten longer names for the kernel; only those of internal maps may be so.
+		if b := x.BPF; b.Type != "" && (b.Name == "" || len(b.Name) > 15 && x.Shape != ShapeIntern) {
 			errs = append(
 				errs,
 				Diag{Pos: x.Pos, Text: fmt.Sprintf("map %s: BPF name %q must be 1 to 15 bytes long", x.Name, b.Name)},

@@ -431,6 +431,10 @@ func (l *lowering) bump(x *ir.Map, v, index *ir.Value) {
 		l.change(x, key, func(p *ir.Value) *ir.Value {
 			i := l.Select(l.ICmp(ir.UGT, index, last), last, index)
 			l.add(x, l.Add(p, l.Shl(i, ir.Const(3))), 0, ir.Const(1))
+			if x.BPF.Low {
+				l.If(l.ICmp(ir.ULT, i, ir.Const(2)), func() { l.add(x, p, 8*2, ir.Const(1)) }, nil)
+				l.IfCold(l.ICmp(ir.EQ, i, last), func() { l.add(x, p, x.BPF.ValueSize-16, ir.Const(1)) })
+			}
 			return nil
 		})
 	}

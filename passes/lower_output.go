@@ -162,6 +162,16 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 		l.printSeq(e, args, made)
 		return
 	}
+	if t := l.tracer(e); t != nil {
+		own := l.ICmp(ir.NE, l.hostConst(ownReader), ir.Const(0))
+		l.If(own, func() { l.sendEvent(e, args, made) }, func() { l.trace(t, args, made) })
+		return
+	}
+	l.sendEvent(e, args, made)
+}
+
+// sendEvent sends a record to btc's own reader.
+func (l *lowering) sendEvent(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	events := intern(l.m, "events", "ringbuf", 0, 0, ringSize)
 	needLoss(l.m, events)
 	size := ir.Const(int64(e.Size))

@@ -4,6 +4,7 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"btc/internal/probe"
@@ -103,13 +104,49 @@ func exporterForm(x *ir.Map) {
 func gadgetForm(x *ir.Map) {
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeHist, ir.ShapeLhist:
-		if x.Key == nil {
-			inHash(x)
-		}
-		x.BPF.Type = "hash"
 	case ir.ShapePlain:
-		if x.Key == nil && x.Grows {
-			inHash(x)
+		if !x.Grows {
+			return
+		}
+	default:
+		return
+	}
+	switch {
+	case x.Key == nil:
+		inHash(x)
+	case holdsStack(x.Key): // frames are not in the key
+		return
+	}
+	x.BPF.Type, x.BPF.Taken = "hash", true
+	x.BPF.Low = x.Shape == ir.ShapeHist && x.Bits == 0
+}
+
+// gadgetName is the symbol of a map for Inspektor Gadget, whose names separate their parts by "___".
+func gadgetName(s string) string {
+	for strings.Contains(s, "__") {
+		s = strings.ReplaceAll(s, "__", "_")
+	}
+	s = strings.TrimLeft(s, "_")
+	if s = strings.TrimRight(s[:min(len(s), maxNameLen)], "_"); s == "" {
+		return "AT"
+	}
+	return s
+}
+
+// markTaken names the maps whose elements Inspektor Gadget takes, and the parameters that it sets, by
+// variables that it looks for.
+func markTaken(m *ir.Module) {
+	if m.Meta.For != ForGadget {
+		return
+	}
+	for _, g := range slices.Clone(m.Globals) {
+		if g.Param != nil && g.Param.Name != "$#" {
+			global(m, "gadget_param_"+g.Name, ir.GlobalData, 8).Mark = true
+		}
+	}
+	for _, x := range m.Maps {
+		if x.BPF.Taken {
+			global(m, "gadget_mapiter_"+x.BPF.Name+"___"+x.BPF.Name, ir.GlobalData, 8).Mark = true
 		}
 	}
 }

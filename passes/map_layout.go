@@ -45,7 +45,7 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 		}
 		x.BPF = bpfMap(x)
 		adapt(x)
-		x.BPF.Name = symbol(x, names)
+		x.BPF.Name = symbol(x, names, m.Meta.For)
 		if x.BPF.Gens == 2 {
 			x.BPF.GenOff = newGen(m)
 		}
@@ -56,6 +56,7 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 			needLoss(m, x)
 		}
 	}
+	markTaken(m)
 	if m.Meta.For == "" {
 		addCaches(m, names)
 	}
@@ -261,6 +262,7 @@ var (
 		"tai_off",
 		"ncpus",
 		"cpid",
+		ownReader,
 		"_license",
 		"data",
 		"bss",
@@ -289,16 +291,23 @@ func takenNames(m *ir.Module) map[string]bool {
 	return taken
 }
 
-// symbol is the symbol of a map of the script: "@start" is start, and AT_start where that is
-// taken.
-func symbol(x *ir.Map, used map[string]bool) string {
+// symbol is the symbol of a map of the script in the format of a program: "@start" is start, and AT_start
+// where that is taken.
+func symbol(x *ir.Map, used map[string]bool, format string) string {
 	if x.Shape == ir.ShapeStack {
 		return unique(x.Name, used)
 	}
 	s := ir.CIdentifier(strings.TrimPrefix(x.Name, "@"))
+	prefixes := ownPrefixes
+	if format == ForGadget {
+		s, prefixes = gadgetName(s), append(slices.Clip(prefixes), string(ir.EvPrintf)) // its ring buffers
+	}
 	own := func(prefix string) bool { return strings.HasPrefix(s, prefix) }
-	if !ir.IsCName(s) || used[s] || slices.ContainsFunc(ownPrefixes, own) {
+	if !ir.IsCName(s) || used[s] || slices.ContainsFunc(prefixes, own) {
 		s = "AT_" + s
+	}
+	if format == ForGadget {
+		s = gadgetName(s)
 	}
 	return unique(s, used)
 }

@@ -81,8 +81,11 @@ func TestOptions(t *testing.T) {
 	}
 
 	// Slots of 16 and 8 bytes that are needed at the same time.
-	frame := fmt.Sprintf(strings.Replace(text, "ret v1", "v2:i64 = load.u64 [s1+0]\n  v3:i64 = call probe_read_kernel(s0+0, 16, v1)\n"+
-		"  v4:i64 = call probe_read_kernel(s1+0, 8, v1)\n  ret v2", 1), 16)
+	frame := fmt.Sprintf(
+		strings.Replace(text, "ret v1", "v2:i64 = load.u64 [s1+0]\n  v3:i64 = call probe_read_kernel(s0+0, 16, v1)\n"+
+			"  v4:i64 = call probe_read_kernel(s1+0, 8, v1)\n  ret v2", 1),
+		16,
+	)
 	m := parse(t, frame)
 	var dumped []string
 	if err := Run(m, Options{Frame: 64, Dump: func(pass string, _ *ir.Module) { dumped = append(dumped, pass) }}); err != nil {

@@ -68,9 +68,15 @@ var randomMaps = []string{
 
 func (g *generator) module() string {
 	for _, m := range randomMaps {
-		fmt.Fprintf(&g.out, "map (name @%s)\nmap (name @k%s, max_entries 3, key (kind tuple, size 24, fields [(layout (kind int, size 8)), (off 8, layout (kind string, size 16))]))\n", m, m)
+		fmt.Fprintf(
+			&g.out,
+			"map (name @%s)\nmap (name @k%s, max_entries 3, key (kind tuple, size 24, fields [(layout (kind int, size 8)), (off 8, layout (kind string, size 16))]))\n",
+			m,
+			m,
+		)
 	}
-	g.out.WriteString(`event (name e, kind printf, fields [(layout (kind int, size 8)), (layout (kind string, size 24)), (layout (kind string, size 16))])
+	g.out.WriteString(
+		`event (name e, kind printf, fields [(layout (kind int, size 8)), (layout (kind string, size 24)), (layout (kind string, size 16))])
 event (id 1, name f, kind printf, fields [(layout (kind int, size 8)), (layout (kind string, size 16))])
 func @p prog (kind kprobe) {
   slot s0 "key" 24 align 8
@@ -81,7 +87,8 @@ b0(v0:ctx):
   comm s0+8
   strlit "start"(s1+0), #24
   comm s2+0
-`)
+`,
+	)
 	g.next = 1
 	for i := range 3 {
 		g.result("arg v0, #%d", i)
@@ -93,7 +100,18 @@ b0(v0:ctx):
 	for b := range blocks { // b: a chain of blocks that may each be skipped
 		c := g.next
 		g.next++
-		fmt.Fprintf(&g.out, "  v%d:i1 = icmp %s %s, %s\n  br v%d, b%d, b%d\nb%d:\n", c, g.pick("slt", "ugt", "eq", "ne"), g.value(), g.value(), c, 2*b+1, 2*b+2, 2*b+1)
+		fmt.Fprintf(
+			&g.out,
+			"  v%d:i1 = icmp %s %s, %s\n  br v%d, b%d, b%d\nb%d:\n",
+			c,
+			g.pick("slt", "ugt", "eq", "ne"),
+			g.value(),
+			g.value(),
+			c,
+			2*b+1,
+			2*b+2,
+			2*b+1,
+		)
 		known := len(g.values)
 		for range 1 + g.rnd.IntN(4) {
 			g.statement()
@@ -182,8 +200,14 @@ func (g *generator) statement() {
 func (g *generator) inputs() string {
 	var b strings.Builder
 	for i := range 6 {
-		fmt.Fprintf(&b, "run p ctx+112=%d ctx+104=%d ctx+96=0x2000 cpu=%d comm=%q user@0x2000=\"some text in user memory\\x00\"\n",
-			g.rnd.IntN(60)-20, int64(g.rnd.Uint64()), i%interp.CPUs, g.pick("start", "bash", "x", ""))
+		fmt.Fprintf(
+			&b,
+			"run p ctx+112=%d ctx+104=%d ctx+96=0x2000 cpu=%d comm=%q user@0x2000=\"some text in user memory\\x00\"\n",
+			g.rnd.IntN(60)-20,
+			int64(g.rnd.Uint64()),
+			i%interp.CPUs,
+			g.pick("start", "bash", "x", ""),
+		)
 	}
 	return b.String()
 }

@@ -43,7 +43,10 @@ func TestOnlyPropagationDecidesLoops(t *testing.T) {
 		}
 		return m.String()
 	}
-	if out := after(fold, simplifyCFG, cse, jumpThreading, decideRanges, simplifyCFG, fold, dce); !strings.Contains(out, "ktime_get_ns") {
+	if out := after(fold, simplifyCFG, cse, jumpThreading, decideRanges, simplifyCFG, fold, dce); !strings.Contains(
+		out,
+		"ktime_get_ns",
+	) {
 		t.Errorf("the loop is decided without sccp, which then earns nothing:\n%s", out)
 	}
 	if out := after(sccp, simplifyCFG); strings.Contains(out, "ktime_get_ns") {

@@ -247,8 +247,10 @@ func mapOf(m *ir.Map) manifest.Map {
 		Agg: m.Agg, Depth: m.Depth, User: m.User, Pos: pos(m.Pos),
 		KeyNames: m.KeyNames, Help: m.Help, Unit: m.Unit, Grows: m.Grows,
 	}
+	if m.BPF.Parts || m.BPF.Hashed || m.BPF.Low {
+		out.Stored = &manifest.Stored{KeySize: m.BPF.KeySize, Low: m.BPF.Low, Parts: m.BPF.Parts}
+	}
 	if m.BPF.Parts || m.BPF.Hashed {
-		out.Stored = &manifest.Stored{KeySize: m.BPF.KeySize, Parts: m.BPF.Parts}
 		out.KeySize, out.ValueSize = m.BPF.ScriptKey, m.BPF.ScriptValue
 	}
 	if m.BPF.Cache.Global != "" {

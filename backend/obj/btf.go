@@ -18,6 +18,7 @@ const (
 	kindUnion     = 5
 	kindEnum      = 6
 	kindTypedef   = 8
+	kindConst     = 10
 	kindFunc      = 12
 	kindFuncProto = 13
 	kindVar       = 14
@@ -131,6 +132,10 @@ func (b *builder) typedef(name string, to typeID) typeID {
 
 func (b *builder) array(elem typeID, n int) typeID {
 	return b.record(0, info(kindArray, 0, false), 0, uint32(elem), uint32(b.indexType()), uint32(n))
+}
+
+func (b *builder) constant(of typeID) typeID {
+	return b.record(0, info(kindConst, 0, false), uint32(of))
 }
 
 // indexType is the index type that libbpf's map definitions use.

@@ -34,6 +34,9 @@ func (w *writer) mapDef(m *ir.Map) (typeID, int, error) {
 		put("key", w.btf.ptr(w.keyType(m)))
 		put("value", w.btf.ptr(w.valueType(m)))
 	}
+	if m.Record != nil {
+		w.recordType(m)
+	}
 	size := len(ms) * 8
 	return w.btf.composite(kindStruct, "", size, ms), size, nil
 }
@@ -51,6 +54,9 @@ func (w *writer) i64() typeID { return w.btf.int("long long", 8, intSigned) }
 // keyType describes a key: a struct with a member for each part, named after the script's words.
 // Arrays need a 32-bit integer (kernel: array_map_check_btf).
 func (w *writer) keyType(m *ir.Map) typeID {
+	if m.BPF.Taken {
+		return w.takenKey(m)
+	}
 	if m.BPF.Type == "array" || m.BPF.Type == "percpu_array" || m.BPF.KeySize == 4 {
 		return w.u32()
 	}
@@ -121,6 +127,9 @@ func (w *writer) structOf(name string, size int, fields ...field) typeID {
 func (w *writer) valueType(m *ir.Map) typeID {
 	size := m.BPF.ValueSize
 	number := func() typeID { return w.number(m.Value) }
+	if m.BPF.Taken {
+		return w.takenValue(m)
+	}
 	if m.BPF.Parts {
 		return w.structOf("btc_part", size, field{"value", w.u64()})
 	}
@@ -354,6 +363,12 @@ func (s *dataSection) add(g *ir.Global, off int) {
 func (w *writer) globalType(g *ir.Global) typeID {
 	if g.Param != nil && g.Param.Type == "string" {
 		return w.btf.array(w.btf.int("char", 1, intSigned), g.Size)
+	}
+	if g.Param != nil && g.Param.Type == "int" && g.Size == 8 && w.m.Meta.For != "" { // its users parse numbers
+		return w.i64()
+	}
+	if g.Mark {
+		return w.btf.ptr(w.btf.constant(0))
 	}
 	switch g.Size {
 	case 1:

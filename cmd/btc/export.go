@@ -20,7 +20,7 @@ func exportCommand() *command {
 		name:     "export",
 		operands: "PROGRAM ...",
 		summary:  "write the configuration with which another program runs an object or shows its metrics",
-		sub:      []*command{exportEBPFExporter(), exportGrafana(), exportRules()},
+		sub:      []*command{exportEBPFExporter(), exportGadget(), exportGrafana(), exportRules()},
 	}
 }
 

@@ -145,14 +145,14 @@ func (m *mapState) nameKey(keys []ast.Expr) {
 	}
 	for i, k := range keys {
 		if i < len(m.KeyNames) && m.KeyNames[i] == "" {
-			m.KeyNames[i] = nameOf(k)
+			m.KeyNames[i] = NameOf(k)
 		}
 	}
 }
 
-// nameOf is a name for an expression's value: "ret" for args.ret, "comm", "x" for $x; for a call, the name of its
+// NameOf is a name for an expression's value: "ret" for args.ret, "comm", "x" for $x; for a call, the name of its
 // argument or else of the function. Computed values have none.
-func nameOf(x ast.Expr) string {
+func NameOf(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.Ident:
 		return x.Name
@@ -163,16 +163,16 @@ func nameOf(x ast.Expr) string {
 	case *ast.Positional:
 		return fmt.Sprintf("param%d", x.N)
 	case *ast.Paren:
-		return nameOf(x.X)
+		return NameOf(x.X)
 	case *ast.Cast:
-		return nameOf(x.X)
+		return NameOf(x.X)
 	case *ast.Index:
-		return nameOf(x.X)
+		return NameOf(x.X)
 	case *ast.Unary:
-		return nameOf(x.X)
+		return NameOf(x.X)
 	case *ast.Call:
 		if len(x.Args) > 0 {
-			if name := nameOf(x.Args[0]); name != "" {
+			if name := NameOf(x.Args[0]); name != "" {
 				return name
 			}
 		}

@@ -42,7 +42,7 @@ func Module(info *check.Info, name string) *ir.Module {
 	src := info.Script.Source
 	b := &builder{
 		m: &ir.Module{Name: name, File: path.Base(src.Name), Source: src.Text, Target: info.Target, Arches: info.Arches,
-			Meta: ir.Meta{Config: info.Config.Values}},
+			Meta: ir.Meta{For: info.For, Config: info.Config.Values}},
 		info: info, stmts: map[diag.Span]int{}, sites: map[diag.Span]int{}, events: map[string]int{},
 		layouts: map[*types.Type]*ir.Layout{}, tables: newTables(),
 	}

@@ -28,6 +28,9 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 		t := f.body.Type(x)
 		// A number has its C size in the event; the reader extends it.
 		e.Fields = append(e.Fields, ir.Field{Layout: f.memberLayout(t)})
+		if f.m.Meta.For != "" {
+			e.Columns = append(e.Columns, check.NameOf(x))
+		}
 		switch {
 		case t.IsScalar() || t.IsAgg():
 			vals[i] = f.num(x)

@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
@@ -22,27 +23,75 @@ func sample() *Manifest {
 		Script: Script{File: "x.bt", Source: "begin { exit(); }"},
 		Programs: []Program{
 			{Name: "p0", Section: "kprobe/f", Kind: "kprobe", Attach: Attach{Text: "kprobe:f", Name: "f"}},
-			{Name: "p1", Section: "perf_event", Kind: "interval", Attach: Attach{Text: "interval:s:1", Unit: "s", Count: 1}},
+			{
+				Name:    "p1",
+				Section: "perf_event",
+				Kind:    "interval",
+				Attach:  Attach{Text: "interval:s:1", Unit: "s", Count: 1},
+			},
 		},
 		Maps: []Map{
-			{Name: "@x", Symbol: "m_x", Shape: "plain", Type: "hash", KeySize: 24, ValueSize: 8, MaxEntries: 4096, Present: -1,
+			{
+				Name:       "@x",
+				Symbol:     "m_x",
+				Shape:      "plain",
+				Type:       "hash",
+				KeySize:    24,
+				ValueSize:  8,
+				MaxEntries: 4096,
+				Present:    -1,
 				Key: &Layout{Kind: "tuple", Size: 24, Fields: []Field{
 					{Off: 0, Layout: u64}, {Off: 8, Layout: Layout{Kind: "string", Size: 16}}}},
-				Value: &stack},
-			{Name: "@h", Symbol: "m_h", Shape: "hist", Type: "percpu_array", KeySize: 4, ValueSize: 8 * 66, MaxEntries: 2, Gens: 2, Present: -1},
-			{Name: "stack_k", Symbol: "stack_k", Shape: "stack", Type: "hash", KeySize: 8, ValueSize: 127 * 8, MaxEntries: 100, Depth: 127, Present: -1},
+				Value: &stack,
+			},
+			{
+				Name:       "@h",
+				Symbol:     "m_h",
+				Shape:      "hist",
+				Type:       "percpu_array",
+				KeySize:    4,
+				ValueSize:  8 * 66,
+				MaxEntries: 2,
+				Gens:       2,
+				Present:    -1,
+			},
+			{
+				Name:       "stack_k",
+				Symbol:     "stack_k",
+				Shape:      "stack",
+				Type:       "hash",
+				KeySize:    8,
+				ValueSize:  127 * 8,
+				MaxEntries: 100,
+				Depth:      127,
+				Present:    -1,
+			},
 			{Name: "events", Symbol: "events", Shape: "intern", Type: "ringbuf", MaxEntries: 1 << 18, Present: -1},
-			{Name: "@c", Symbol: "m_c", Shape: "count", Type: "percpu_hash", KeySize: 8, ValueSize: 8, MaxEntries: 4096, Present: -1,
-				Key: &u64, Cache: &PerCPUCache{Enable: "caches", Global: "front", CPUs: 2, Slots: 4, SlotSize: 16, KeyOff: 8}},
+			{
+				Name:       "@c",
+				Symbol:     "m_c",
+				Shape:      "count",
+				Type:       "percpu_hash",
+				KeySize:    8,
+				ValueSize:  8,
+				MaxEntries: 4096,
+				Present:    -1,
+				Key:        &u64,
+				Cache:      &PerCPUCache{Enable: "caches", Global: "front", CPUs: 2, Slots: 4, SlotSize: 16, KeyOff: 8},
+			},
 		},
 		Events: []Event{
 			{ID: 0, Kind: "printf", Format: "%s %d", Size: 24, Tail: true, Fields: []Field{
 				{Off: 8, Var: true, Layout: Layout{Kind: "string", Size: 64}}, {Off: 16, Layout: u64}}},
 			{ID: 1, Kind: "print_map", Map: "@x", Size: 8},
 		},
-		Params:  []Param{{Name: "$1", Type: "int", Global: "param_1", Size: 8}},
-		Globals: []Global{{Name: "gen", Section: ".bss", Size: 4}, {Name: "front", Section: ".bss", Size: 128}, {Name: "caches", Section: ".rodata", Size: 8}},
-		Losses:  []Loss{{Kind: "events"}, {Kind: "map", Map: "@x"}},
+		Params: []Param{{Name: "$1", Type: "int", Global: "param_1", Size: 8}},
+		Globals: []Global{
+			{Name: "gen", Section: ".bss", Size: 4},
+			{Name: "front", Section: ".bss", Size: 128},
+			{Name: "caches", Section: ".rodata", Size: 8},
+		},
+		Losses: []Loss{{Kind: "events"}, {Kind: "map", Map: "@x"}},
 	}
 }
 
@@ -125,6 +174,7 @@ func TestErrorsNameTheirPath(t *testing.T) {
 		{"maps[1].key", func(m *Manifest) { m.Maps[1].Type = "hash" }},
 		{"maps[2].depth", func(m *Manifest) { m.Maps[2].Depth = 1 << 20 }},
 		{"maps[3]", func(m *Manifest) { m.Maps[3].Name = "@x" }},
+		{"maps[4].stored", func(m *Manifest) { m.Maps[4].Cache, m.Maps[4].Stored = nil, &Stored{KeySize: 8} }},
 		{"maps[4].front", func(m *Manifest) { m.Maps[4].Type = "hash" }},
 		{"maps[4].front.global", func(m *Manifest) { m.Maps[4].Cache.Global = "none" }},
 		{"maps[4].front.global", func(m *Manifest) { m.Maps[4].Cache.Slots = 5 }},
@@ -339,4 +389,52 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("written, but not accepted: %v", err)
 		}
 	})
+}
+
+// A map whose kernel's form differs has the sizes that its form requires.
+func TestValidateStored(t *testing.T) {
+	u64 := Layout{Kind: "int", Size: 8}
+	stored := func() Map {
+		return Map{Name: "@stored", Symbol: "stored", Shape: "hist", Type: "hash", KeySize: 8, ValueSize: 66 * 8,
+			MaxEntries: 100, Key: &u64, Present: -1, Gens: 1, Pos: Pos{Line: 1, Col: 1},
+			Stored: &Stored{KeySize: 16, Parts: true}}
+	}
+	for _, c := range []struct {
+		path   string
+		change func(x *Map)
+	}{
+		{"", func(*Map) {}},
+		{"", func(x *Map) { x.Key, x.KeySize, x.Stored.KeySize = nil, 0, 8 }},
+		{"", func(x *Map) { x.Stored = &Stored{KeySize: 8, Low: true} }},
+		{"", func(x *Map) { x.Key, x.KeySize, x.Stored = nil, 0, &Stored{KeySize: 4} }},
+		{"", func(x *Map) {
+			x.Shape, x.Key, x.KeySize, x.ValueSize, x.Value, x.Stored = "plain", nil, 0, 8, &u64, &Stored{KeySize: 4}
+		}},
+		{"stored.key_size", func(x *Map) { x.Stored.KeySize = 8 }},
+		{"stored.key_size", func(x *Map) { x.Stored = &Stored{KeySize: 4} }},
+		{"stored.key_size", func(x *Map) { x.Key, x.KeySize = nil, 0 }},
+		{"key_size", func(x *Map) { x.Key, x.KeySize = nil, 4 }},
+		{"stored", func(x *Map) { x.Type = "array" }},
+		{"stored", func(x *Map) { x.Gens = 2 }},
+		{"stored", func(x *Map) { x.Shape, x.ValueSize, x.ValueOff = "max", 16, 8 }},
+		{"stored", func(x *Map) { x.Shape, x.Value, x.ValueSize = "plain", &u64, 8 }},
+		{"stored.low", func(x *Map) { x.Stored.Low = true }},
+		{"stored.low", func(x *Map) {
+			x.Stored, x.Bits, x.ValueSize = &Stored{KeySize: 8, Low: true}, 2, 8*HistBuckets(2)
+		}},
+	} {
+		m := sample()
+		x := stored()
+		c.change(&x)
+		m.Maps, m.Requires = append(m.Maps, x), append(m.Requires, StoredMaps)
+		err := m.Validate()
+		want := fmt.Sprintf("maps[%d].%s", len(m.Maps)-1, c.path)
+		var f *FormatError
+		switch {
+		case c.path == "" && err != nil:
+			t.Errorf("%+v: %v", x, err)
+		case c.path != "" && (!errors.As(err, &f) || f.Path != want):
+			t.Errorf("%+v: %v, want an error of %s", x, err, want)
+		}
+	}
 }

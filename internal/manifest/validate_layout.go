@@ -65,6 +65,9 @@ func (x *Map) checkStored(c *checker, m *Manifest, path string) {
 	if x.Stored.KeySize != size {
 		c.fail(path+".stored.key_size", "%d: the keys have %d bytes", x.Stored.KeySize, size)
 	}
+	if x.Stored.Low && (x.Shape != "hist" || x.Bits != 0 || x.Stored.Parts) {
+		c.fail(path+".stored.low", "only a hist() of powers of two in one piece counts numbers twice")
+	}
 	if x.Stored.Parts && x.ValueSize%8 != 0 {
 		c.fail(path+".value_size", "%d is not a number of words", x.ValueSize)
 	}

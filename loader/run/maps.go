@@ -158,6 +158,11 @@ func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element
 			addWords(to, v)
 		}
 	})
+	if m.Stored.Low {
+		for _, e := range entries {
+			once(e.Values[0])
+		}
+	}
 	if m.Key != nil {
 		return t.reduce(m, entries), keys, err
 	}
@@ -168,6 +173,17 @@ func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element
 	out = t.reduce(m, entries[:1])
 	out[0].Set = out[0].Set || found
 	return out, keys, err
+}
+
+// once takes from buckets of a hist() what they count for their neighbours (manifest.Stored.Low).
+func once(buckets []byte) {
+	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buckets[8*i:]) }
+	last := len(buckets)/8 - 1
+	if last < 4 {
+		return
+	}
+	binary.NativeEndian.PutUint64(buckets[8*2:], word(2)-word(0)-word(1))
+	binary.NativeEndian.PutUint64(buckets[8*(last-1):], word(last-1)-word(last))
 }
 
 // addWords adds the words (u64) of b to those of a.

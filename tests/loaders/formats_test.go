@@ -26,6 +26,8 @@ var formatScripts = []string{
 	onWork + `{ @n++; @k[comm, args.offset]++; @two[comm] += 2; }`,
 	onWork + `{ @h = hist(args.offset); @s[comm] = stats(args.offset); @a = avg(args.offset); @t = sum(args.offset); }
 		end { print(@h); clear(@h); print(@h); zero(@s); print(@s); clear(@a); print(@a); zero(@t); print(@t); }`,
+	onWork + `{ printf("%s %d %s\n", comm, args.offset, str(args.whence)); printf("%d\n", (uint8)args.offset); @n = count(); }
+		end { printf("end %d\n", getopt("x", 3)); }`,
 	onWork + `{ @h[args.offset] = hist(args.offset); @a[comm] = avg(args.offset); if (@a[comm] > 5) { @n = count(); } delete(@h[3]); @o[comm] += args.offset; @d[comm]--; }`,
 }
 

@@ -121,8 +121,17 @@ var loaders = []struct {
 	{"libbpf-bookworm", true, libbpfBookworm, map[string]string{"usdt": ""}},
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
 	{"ebpf_exporter", true, exporter, map[string]string{
-		"min-max": "refused", "printf": "refused", "print-long": "refused", "stacks": "refused",
-		"arguments": "refused", "results": "refused", "usdt": ""}},
+		"min-max": "refused", "printf": "refused", "print-long": "refused", "stacks": "refused", "usdt": "",
+		"arguments": "AT_[{filename: /proc/version/absent, flags: 524544, key_syscall_nr: OPENAT}] = {count: 12}",
+		"results":   "AT_[{key_syscall_nr: OPENAT, ret: -20}] = {count: 12}"}},
+	// It attaches uprobes to containers that it follows by kprobes, which not every kernel has, and numbers
+	// the powers of two from that of 0 and 1.
+	{"gadget", true, gadget, map[string]string{
+		"min-max": "refused", "stacks": "refused", "usdt": "", "uprobe": "",
+		"arguments":  "AT_[{filename: /proc/version/absent, flags: 524544, syscall_nr: OPENAT}] = {count: 12}",
+		"results":    "AT_[{ret: -20, syscall_nr: OPENAT}] = {count: 12}",
+		"hist":       "h[0] = {slots: [0:800 1:800 2:1600 3:1600]}",
+		"keyed-hist": "h[{comm: loaderwork}] = {slots: [0:800 1:800 2:1600 3:1600]}"}},
 	{
 		"bpftool-sid",
 		true,

@@ -5,6 +5,7 @@
 # DIR (default build/loaders) receives
 #   bookworm/   libbpf of Debian 12 with its headers
 #   sid/        a minimal Debian of the newest suite with bpftool, libbpf and a C compiler
+#   ig          Inspektor Gadget's program, built from its Go module
 #   ebpf_exporter   built in it from its Go module (a minute of CPU time)
 # What cannot be had is named in one line, and its tests are skipped. Needs root and debootstrap
 # for the second; fetches about 400 MB; does nothing for what is there.
@@ -68,7 +69,23 @@ exporter() {
 	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/exporter.log"): ebpf_exporter is skipped"; return 1; }
 }
 
+# gadget builds Inspektor Gadget's ig from its Go module: three minutes of CPU time.
+gadget() {
+	[ -x "$dir/ig" ] && return
+	local work
+	work=$(mktemp -d)
+	(
+		cd "$work" && printf 'module gadget\n\ngo 1.26\n' >go.mod && export GOFLAGS=-mod=mod GOSUMDB=off CGO_ENABLED=0 &&
+			go get "github.com/inspektor-gadget/inspektor-gadget/cmd/ig@v0.45.0" &&
+			go build -o ig github.com/inspektor-gadget/inspektor-gadget/cmd/ig
+	) >"$dir/ig.log" 2>&1 && mv "$work/ig" "$dir/ig"
+	local status=$?
+	rm -rf "$work"
+	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/ig.log"): ig is skipped"; return 1; }
+}
+
 bookworm && echo "loaders: libbpf $(sed -n 's/^Version: //p' "$dir/bookworm/usr/lib/"*/pkgconfig/libbpf.pc)"
 sid && echo "loaders: $(chroot "$dir/sid" bpftool version 2>/dev/null | tr '\n' ' ')"
 exporter && echo "loaders: ebpf_exporter 2.5.1"
+gadget && echo "loaders: ig 0.45.0"
 exit 0

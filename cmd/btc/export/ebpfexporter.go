@@ -271,7 +271,10 @@ func labelName(taken map[string]bool, name string, i int) string {
 		}
 		return '_'
 	}, name)
-	if name == "" || '0' <= name[0] && name[0] <= '9' || strings.HasPrefix(name, "__") {
+	if strings.HasPrefix(name, "__") { // Prometheus' own
+		name = "key_" + strings.TrimLeft(name, "_")
+	}
+	if name == "" || '0' <= name[0] && name[0] <= '9' {
 		name = "key" + strconv.Itoa(i+1)
 	}
 	unique := name

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package export
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"btc/internal/manifest"
+)
+
+// Programs that Inspektor Gadget cannot attach are turned off, and those of the clock have a frequency.
+func TestGadgetPrograms(t *testing.T) {
+	m := &manifest.Manifest{Programs: []manifest.Program{
+		{Name: "a", Kind: "kprobe", Section: "kprobe/vfs_read"},
+		{Name: "b", Kind: "kprobe", Section: "kprobe", Attach: manifest.Attach{Text: "kprobe:vfs_*"}},
+		{Name: "c", Kind: "begin", Section: "raw_tp", Attach: manifest.Attach{Text: "begin"}},
+		{
+			Name:    "d",
+			Kind:    "profile",
+			Section: "perf_event/d",
+			Attach:  manifest.Attach{Text: "profile:ms:10", Unit: "ms", Count: 10},
+		},
+		{
+			Name:    "e",
+			Kind:    "profile",
+			Section: "perf_event",
+			Attach:  manifest.Attach{Text: "profile:s:3", Unit: "s", Count: 3},
+		},
+		{Name: "f", Kind: "rawtracepoint", Section: "tp_btf/sched_switch"},
+	}}
+	text, left := gadgetPrograms(m)
+	const want = `  b:
+    attach_to: gadget_program_disabled
+  c:
+    attach_to: gadget_program_disabled
+  d:
+    perf:
+      type: software
+      config: count_sw_cpu_clock
+      sampleType: sample_raw
+    sampler:
+      frequency: 100
+  e:
+    attach_to: gadget_program_disabled
+`
+	if text != want || len(left) != 3 {
+		t.Errorf("%s\n%q", text, left)
+	}
+}
+
+// Each digest of an image is that of a file in it, once, and the bytes are the same each time.
+func TestGadgetImage(t *testing.T) {
+	var before []byte
+	for range 2 {
+		files, err := GadgetImage([]byte("name: x"), []byte("program"), []string{"amd64", "arm64"}, "x", "host/x:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive, err := Tar(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != nil && !bytes.Equal(before, archive) {
+			t.Error("two images of the same differ")
+		}
+		before = archive
+	}
+	content := map[string][]byte{}
+	r := tar.NewReader(bytes.NewReader(before))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content[h.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+		if digest, ok := strings.CutPrefix(h.Name, "blobs/sha256/"); ok {
+			if sum := sha256.Sum256(content[h.Name]); hex.EncodeToString(sum[:]) != digest {
+				t.Errorf("%s has another digest", h.Name)
+			}
+		}
+	}
+	var index, image ociManifest
+	read := func(name string, into *ociManifest) {
+		t.Helper()
+		if err := json.Unmarshal(content[name], into); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	blob := func(d descriptor) string {
+		return "blobs/sha256/" + strings.TrimPrefix(d.Digest, "sha256:")
+	}
+	read("index.json", &index)
+	if ref := index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; ref != "host/x:1" {
+		t.Errorf("the image's name is %q", ref)
+	}
+	read(blob(index.Manifests[0]), &index)
+	var arches []string
+	for _, m := range index.Manifests {
+		arches = append(arches, m.Platform.Architecture)
+		image = ociManifest{}
+		read(blob(m), &image)
+		if string(content[blob(image.Layers[0])]) != "program" || string(content[blob(*image.Config)]) != "name: x" {
+			t.Errorf("the image of %s has %+v", m.Platform.Architecture, image)
+		}
+	}
+	if !slices.Equal(arches, []string{"amd64", "arm64"}) {
+		t.Errorf("architectures %q", arches)
+	}
+}
+
+// Parameters have the values that the object has.
+func TestGadgetParams(t *testing.T) {
+	m := &manifest.Manifest{
+		Params: []manifest.Param{
+			{Name: "$1", Type: "int", Global: "param_1"}, {Name: "$1", Type: "string", Global: "param_1_str"},
+			{
+				Name:   "$2",
+				Type:   "int",
+				Global: "param_2",
+			}, {Name: "x", Type: "int", Global: "opt_x", Default: "4", Help: "how many"},
+			{Name: "$#", Type: "int", Global: "param_count"},
+		},
+		Given: &manifest.Given{Values: []string{"7"}},
+	}
+	for _, p := range m.Params[:4] {
+		m.Globals = append(m.Globals, manifest.Global{Name: "gadget_param_" + p.Global})
+	}
+	text := gadgetParams(m)
+	for _, want := range []string{
+		"param_1:\n      key: \"param1\"\n      defaultValue: \"7\"\n", "key: \"param1-string\"\n      defaultValue: \"7\"\n",
+		"key: \"param2\"\n      defaultValue: \"0\"\n", "key: \"x\"\n      defaultValue: \"4\"\n      description: \"how many\"\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "count") {
+		t.Errorf("the number of parameters is a parameter:\n%s", text)
+	}
+}

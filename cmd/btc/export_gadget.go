@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"btc/cmd/btc/export"
+	"btc/internal/arch"
+	"btc/internal/option"
+	"btc/loader/object"
+)
+
+func exportGadget() *command {
+	var out, image string
+	return &command{
+		name: "gadget", operands: "FILE.o", summary: "write the image with which Inspektor Gadget runs an object", files: []string{"o"},
+		about: "`ig image import` and `kubectl gadget` take the image as an archive, tools such as oras as a directory.\n" +
+			"Without -o, the metadata (gadget.yaml) is printed. What Inspektor Gadget cannot show or run is named on\n" +
+			"the error output. docs/loaders.md says more.",
+		options: option.Table{
+			{
+				Name:  "output",
+				Short: "o",
+				Value: "FILE.tar|DIR",
+				To:    &out,
+				Help:  "image to write, in the OCI layout: an archive if the name ends in .tar, else a directory",
+			},
+			{Name: "tag", Short: "t", Value: "NAME[:TAG]", To: &image,
+				Help: "the image's name; one without a registry is below ghcr.io/inspektor-gadget/gadget, as for `ig`. Default: the object's"},
+		},
+		run: func(line *option.Line) int {
+			operands := line.All()
+			if len(operands) != 1 {
+				return fail("give one object: FILE.o of `btc compile --for gadget`")
+			}
+			if err := writeGadget(operands[0], out, image); err != nil {
+				return fail("%v", err)
+			}
+			return 0
+		},
+	}
+}
+
+// writeGadget writes the image of an object, or prints its metadata if out is empty.
+func writeGadget(path, out, image string) error {
+	o, err := object.Read(path)
+	if err != nil {
+		return err
+	}
+	name, ref, err := gadgetRef(path, image)
+	if err != nil {
+		return err
+	}
+	text, left, err := export.Gadget(o, name)
+	for _, l := range left {
+		fmt.Fprintf(os.Stderr, "btc: left out: %s\n", l)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if out == "" {
+		fmt.Print(text)
+		return nil
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var arches []string
+	for _, name := range o.Manifest.Arches {
+		if a := arch.ByName(name); a != nil {
+			arches = append(arches, a.GOARCH)
+		}
+	}
+	files, err := export.GadgetImage([]byte(text), program, arches, name, ref)
+	if err != nil {
+		return err
+	}
+	if !strings.HasSuffix(out, ".tar") {
+		return export.WriteFiles(out, files)
+	}
+	archive, err := export.Tar(files)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, archive, 0o666)
+}
+
+// gadgetRef is the name of a gadget and the whole name of its image with the tag.
+func gadgetRef(path, image string) (name, ref string, err error) {
+	if image == "" {
+		image = strings.ToLower(strings.TrimSuffix(filepath.Base(path), ".o"))
+	}
+	ref, tag := image, "latest"
+	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
+		ref, tag = image[:i], image[i+1:]
+	}
+	if !gadgetNames.MatchString(ref) || !gadgetTags.MatchString(tag) {
+		return "", "", fmt.Errorf(
+			"%q is not a name of an image: use --tag with lower-case letters, digits, '.', '_', '-' and '/'",
+			image,
+		)
+	}
+	name = ref[strings.LastIndexByte(ref, '/')+1:]
+	if !strings.Contains(ref, "/") {
+		ref = "ghcr.io/inspektor-gadget/gadget/" + ref
+	}
+	return name, ref + ":" + tag, nil
+}
+
+// Names and tags of images, as registries accept them.
+var (
+	gadgetNames = regexp.MustCompile(`^([a-zA-Z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*$`)
+	gadgetTags  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+)

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loaders
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// gadget runs an object that was compiled for Inspektor Gadget with ig, and the image that btc export
+// writes. What btc refuses to write is "refused".
+func gadget(t *testing.T, b built, name string) string {
+	object := b.path("gadget-" + name + ".o")
+	b.compile(t, name, object, "--for", "gadget")
+	image := b.path("gadget-" + name + ".tar")
+	cmd := exec.Command(b.path("btc"), "export", "gadget", object, "-o", image, "-t", "btc-"+name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if !strings.Contains(string(out), "can be shown by Inspektor Gadget") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return "refused"
+	}
+	var options []string
+	if strings.HasSuffix(name, "hist") { // drawn otherwise
+		options = []string{"--annotate", scriptMap(name) + ":metrics.print=false"}
+	}
+	rows := runGadget(t, b, image, "btc-"+name, b.workload(name), options...)
+	events := 0
+	totals := map[string]map[string]float64{} // of the intervals, by key
+	for _, row := range rows {
+		key := "0"
+		var parts []string
+		for _, column := range slices.Sorted(maps.Keys(row)) {
+			if !valueColumns[column] {
+				parts = append(parts, fmt.Sprintf("%s: %v", column, row[column]))
+			}
+		}
+		if parts != nil {
+			key = "{" + strings.Join(parts, ", ") + "}"
+		}
+		if len(parts) == len(row) {
+			events++
+			continue
+		}
+		if totals[key] == nil {
+			totals[key] = map[string]float64{}
+		}
+		for column, value := range row {
+			switch value := value.(type) {
+			case float64:
+				if valueColumns[column] {
+					totals[key][column] += value
+				}
+			case []any:
+				for i, n := range value {
+					totals[key][fmt.Sprintf("slot %d", i)] += n.(float64)
+				}
+			}
+		}
+	}
+	if events > 0 {
+		return fmt.Sprintf("%d events", events)
+	}
+	var lines []string
+	for key, values := range totals {
+		lines = append(lines, fmt.Sprintf("%s[%s] = {%s}", scriptMap(name), key, totalText(values)))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// valueColumns are the columns of values.
+var valueColumns = map[string]bool{"count": true, "sum": true, "total": true, "slots": true, "value": true}
+
+// totalText is a value in the form of cases.
+func totalText(values map[string]float64) string {
+	var parts, slots []string
+	for _, column := range []string{"count", "sum", "total", "value"} {
+		if n, ok := values[column]; ok {
+			parts = append(parts, fmt.Sprintf("%s: %.0f", column, n))
+		}
+	}
+	for i := range 64 {
+		if n := values[fmt.Sprintf("slot %d", i)]; n > 0 {
+			slots = append(slots, fmt.Sprintf("%d:%.0f", i, n))
+		}
+	}
+	if slots != nil {
+		parts = append(parts, "slots: ["+strings.Join(slots, " ")+"]")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// scriptMap is the name of the one map of a case, as other loaders see it.
+func scriptMap(name string) string {
+	i := slices.IndexFunc(cases, func(c testCase) bool { return c.name == name })
+	symbol, _, _ := strings.Cut(cases[i].want, "[")
+	return symbol
+}
+
+// runGadget runs an image with ig and the workload, and returns the rows that ig printed.
+func runGadget(t *testing.T, b built, image, name string, workload []string, options ...string) []map[string]any {
+	t.Helper()
+	program := filepath.Join(filepath.Dir(fetched(t, "bookworm")), "ig")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("skipped: no ig: tests/setup/loaders.sh could not build it")
+	}
+	const script = `set -e; mount -t tmpfs tmpfs /var/lib; mkdir /var/lib/ig
+mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
+mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
+program=$1 name=$3; "$program" image import "$2" >/dev/null; shift 3
+exec "$program" -v run "$name" --verify-image=false --pull never -o json "$@"`
+	args := []string{"--mount", "--propagation", "private", "sh", "-c", script, "sh", program, image, name}
+	cmd := exec.Command("unshare", append(args, options...)...)
+	cmd.Env = append(os.Environ(), "HOST_ROOT=/")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	messages, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	attached := make(chan bool)
+	var once sync.Once
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		lines := bufio.NewScanner(io.TeeReader(messages, &log))
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "Attaching ") || strings.Contains(lines.Text(), "starting ebpfInstance") {
+				once.Do(func() { close(attached) })
+			}
+		}
+		once.Do(func() { close(attached) })
+	}()
+	select {
+	case <-attached:
+	case <-time.After(60 * time.Second):
+	}
+	time.Sleep(time.Second) // loading and attaching
+	if out, err := exec.Command(workload[0], workload[1:]...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	time.Sleep(500 * time.Millisecond) // events on their way
+	cmd.Process.Signal(syscall.SIGINT)
+	<-done
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("ig: %v\n%s", err, log.String())
+	}
+	var rows []map[string]any
+	d := json.NewDecoder(&out)
+	for {
+		var v any
+		if err := d.Decode(&v); err == io.EOF {
+			return rows
+		} else if err != nil {
+			t.Fatalf("%v\n%s", err, log.String())
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			rows = append(rows, v)
+		case []any:
+			for _, row := range v {
+				rows = append(rows, row.(map[string]any))
+			}
+		}
+	}
+}
+
+// Inspektor Gadget shows the values of a printf as columns, and sets parameters.
+func TestGadgetEvents(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	if !*all {
+		t.Skip("skipped: make test-loaders runs it")
+	}
+	b := build(t, runtime.GOARCH)
+	object, image := b.path("x.o"), b.path("x.tar")
+	const script = onWork + `/args.offset >= getopt("from", 11) && args.offset <= $1/ {
+		printf("%d %s %s %d %d\n", pid, comm, str(args.fd), args.offset, (int16)-3); }`
+	b.compileScript(t, strings.Replace(script, "/ /", " && ", 1), object, "--for", "gadget", "--", "11")
+	if out, err := exec.Command(b.path("btc"), "export", "gadget", object, "-o", image, "-t", "btc-x").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	rows := runGadget(t, b, image, "btc-x", b.workload(""), "--from", "9", "--param1", "10")
+	for _, row := range rows {
+		offset := row["offset"].(float64)
+		if row["comm"] != "loaderwork" || row["pid"].(float64) < 2 || row["fd"] != "" || row["arg4"].(float64) != -3 ||
+			offset < 9 ||
+			offset > 10 {
+			t.Fatalf("an event has %v", row)
+		}
+	}
+	if len(rows) != 800 {
+		t.Errorf("%d events, want 800", len(rows))
+	}
+}
+
+// Inspektor Gadget samples the processors' clock for profile probes, and is told to leave alone what it
+// cannot attach.
+func TestGadgetProfile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	if !*all {
+		t.Skip("skipped: make test-loaders runs it")
+	}
+	b := build(t, runtime.GOARCH)
+	object, image := b.path("x.o"), b.path("x.tar")
+	const script = `begin { @start = nsecs; } interval:s:1 { @tick = count(); } kprobe:no_such_* { @none = count(); }
+profile:ms:2 /comm == "sha256sum"/ { @busy[comm]++; @samples[pid, comm] = count(); }`
+	b.compileScript(t, script, object, "--for", "gadget")
+	out, err := exec.Command(b.path("btc"), "export", "gadget", object, "-o", image, "-t", "btc-x").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, probe := range []string{"begin", "interval:s:1", "kprobe:no_such_*", "@start"} {
+		if !strings.Contains(string(out), "left out: "+probe) {
+			t.Errorf("%s is not said to be left out:\n%s", probe, out)
+		}
+	}
+	busy, samples := 0.0, 0.0
+	for _, row := range runGadget(t, b, image, "btc-x", []string{"sh", "-c", "timeout 1 sha256sum /dev/zero || true"}) {
+		if n, ok := row["value"].(float64); ok && row["comm"] == "sha256sum" {
+			busy += n
+		}
+		if n, ok := row["count"].(float64); ok && row["comm"] == "sha256sum" && row["pid"].(float64) > 1 {
+			samples += n
+		}
+	}
+	// 500 a second of CPU time, of which there may be little on a loaded machine.
+	if busy < 50 || busy > 600 || busy != samples {
+		t.Errorf("%g and %g samples", busy, samples)
+	}
+}
