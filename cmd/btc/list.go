@@ -136,7 +136,7 @@ func (l *lister) pattern(pattern string) error {
 		}
 	}
 	if len(kinds) == 0 && probe.Find(kind) == nil { // some kinds have nothing to list
-		return fmt.Errorf("no kind of probe is called %s", kind)
+		return fmt.Errorf("unknown kind of probe %s", kind)
 	}
 	return nil
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adapt fits the programs of an object to a kernel: which forms its helpers allow, the
-// layout of its tracepoint records, the signs of its integers.
+// Package adapt adapts the programs of an object to a kernel: to its helpers, the layout of its tracepoint records,
+// the signs of its integers.
 //
-// The kernel is described by the arguments (types, format files, a list of helpers): the loader
-// passes those of the running kernel, btc check those of a target file. Nothing is asked, loaded
-// or attached here.
+// The kernel is described by the arguments (types, format files, a list of helpers): the loader passes those of the
+// running kernel, btc check those of a target file. The package itself queries, loads and attaches nothing.
 package adapt
 
 import (
@@ -17,9 +16,8 @@ import (
 	"btc/loader/report"
 )
 
-// helpers are the features that a manifest may need: helpers of kernels after
-// 5.10, with the first version that has them, for messages. Distributions move
-// helpers to older kernels, so the kernel itself is asked.
+// helpers are the features that a manifest may need: helpers of kernels after 5.10, with the first version that has
+// them, for messages. Distributions backport helpers, so the kernel is probed for them.
 var helpers = map[string]struct {
 	call  asm.BuiltinFunc
 	since string
@@ -31,7 +29,7 @@ var helpers = map[string]struct {
 	"map_lookup_percpu_elem": {asm.FnMapLookupPercpuElem, "5.19"},
 }
 
-// Needs refuses an object that a kernel with the helpers that has reports cannot run. Its error
+// Needs returns an error for an object that cannot run on a kernel with the helpers for which has is true. Its error
 // is a *report.Error.
 func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 	for _, n := range m.Needs {
@@ -40,7 +38,7 @@ func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 		switch {
 		case !known:
 			f.Text = fmt.Sprintf("%s needs unknown kernel feature %q", n.Construct, n.Feature)
-			f.Hint = "use the loader of the compiler's version"
+			f.Hint = "use a loader of the same version as the compiler"
 		case !has(h.call):
 			f.Text = fmt.Sprintf(
 				"%s needs the helper bpf_%s (Linux %s), which this kernel lacks",
@@ -56,8 +54,8 @@ func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 	return nil
 }
 
-// Forms returns the result of a test on a host of an architecture, as manifests name it, with the
-// helpers that has reports, where that is known without the kernel's types.
+// Forms returns the result of a test on a host of an architecture, by its name in manifests, with the helpers for
+// which has is true, if it is known without the kernel's types.
 func Forms(arch string, has func(asm.BuiltinFunc) bool) func(*manifest.Form) (yes, known bool) {
 	return func(f *manifest.Form) (yes, known bool) {
 		if f.Arch != "" {

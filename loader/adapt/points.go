@@ -12,35 +12,33 @@ import (
 	"btc/internal/probe"
 )
 
-// Absence is what becomes of a program whose attach point does not exist on a kernel.
+// Absence is how a run treats a program whose attach point does not exist on a kernel.
 type Absence int
 
 // Absences.
 const (
 	Fatal    Absence = iota // the run ends with an error
-	Warned                  // the program is left out with a warning
-	Silently                // it is left out
+	Warned                  // the program is skipped with a warning
+	Silently                // the program is skipped
 )
 
 // Mode is the script's missing_probes for a program: error, warn or ignore.
 func Mode(p *manifest.Program) string { return cmp.Or(p.Attach.Missing, "error") }
 
-// Searched reports whether a program reads the name of its probe: as in bpftrace its
-// attach points are then looked up like patterns, and an absent one is not an error
-// while its clause has another. A USDT probe is not searched: its arguments need the
-// number of the attach point.
+// Searched reports whether a program reads the name of its probe. As in bpftrace, its attach points are then looked
+// up like patterns: a missing one is not an error if its clause has another. A USDT probe is not searched, because
+// its arguments need the number of the attach point.
 func Searched(p *manifest.Program) bool { return p.UsesID && p.Kind != probe.USDT }
 
-// Clauses are the clauses of a script by number, as far as their attach points were
-// looked up.
+// Clauses maps the numbers of clauses whose attach points were looked up to the results.
 type Clauses map[int]*Clause
 
-// Clause is what the lookup of a clause's attach points has found.
+// Clause is the result of looking up a clause's attach points.
 type Clause struct {
 	First *manifest.Program
-	Texts []string // what is missing, of patterns and of what is looked up like them
+	Texts []string // missing patterns, and names looked up like patterns
 	Kept  bool     // the clause has an attach point
-	Mode  string   // of a clause without one: error or warn; set by Empty
+	Mode  string   // for a clause without one: error or warn; set by Empty
 }
 
 func (c Clauses) of(p *manifest.Program) *Clause {
@@ -52,11 +50,11 @@ func (c Clauses) of(p *manifest.Program) *Clause {
 	return l
 }
 
-// Keep notes that an attach point exists.
+// Keep records that an attach point exists.
 func (c Clauses) Keep(p *manifest.Program) { c.of(p).Kept = true }
 
-// Lose notes that the attach point of p does not exist, as text says. pattern: it is a
-// pattern without a match; foreign: this architecture cannot have it.
+// Lose records that the attach point of p does not exist; text is the message. pattern means a pattern without a
+// match; foreign that this architecture cannot have it.
 func (c Clauses) Lose(p *manifest.Program, text string, pattern, foreign bool) Absence {
 	mode := Mode(p)
 	switch {
@@ -76,13 +74,12 @@ func (c Clauses) Lose(p *manifest.Program, text string, pattern, foreign bool) A
 	return Fatal
 }
 
-// Empty lists the clauses that have no attach point and whose script does not ignore
-// that, in their order.
+// Empty lists, in order, the clauses that have no attach point, unless the script ignores that.
 func (c Clauses) Empty(m *manifest.Manifest) []*Clause {
 	var all []*Clause
 	for _, n := range slices.Sorted(maps.Keys(c)) {
 		l := c[n]
-		// Members of patterns have modes of their own.
+		// Matches of patterns have their own modes.
 		l.Mode = cmp.Or(m.Config.Other["missing_probes"], Mode(l.First))
 		if !l.Kept && l.Mode != "ignore" {
 			all = append(all, l)
@@ -94,11 +91,11 @@ func (c Clauses) Empty(m *manifest.Manifest) []*Clause {
 // Param is a parameter of a kernel function.
 type Param struct {
 	Name string
-	Type string // in C, without qualifiers
+	Type string // C type without qualifiers
 	Size int    // bytes
 }
 
-// Prototype is that of a kernel function or raw tracepoint on a kernel.
+// Prototype is the prototype of a kernel function or raw tracepoint.
 type Prototype struct {
 	Params []Param
 	Result string // type of the return value
@@ -106,16 +103,15 @@ type Prototype struct {
 	Variadic bool
 }
 
-// Arguments holds the arguments that a program reads against a prototype: an argument
-// is where it was and has its name or its type. Prototypes change between kernels; a
-// number in the place of a pointer must not go unnoticed.
+// Arguments checks the arguments that a program reads against a prototype: each must be at the same position with the
+// same name or type. Prototypes change between kernels, and a number instead of a pointer must not go unnoticed.
 func Arguments(p *manifest.Program, proto Prototype) error {
 	for _, use := range p.Args {
 		slot, found := 0, false
 		for _, param := range proto.Params {
 			if use.Name != "" && param.Name == use.Name {
 				if slot != use.Slot {
-					return fmt.Errorf("on this kernel %s has its argument %s at place %d, the object reads place %d:"+
+					return fmt.Errorf("on this kernel argument %[2]s of %[1]s is number %[3]d, but the object reads number %[4]d:"+
 						" compile the script for this kernel (--target)", p.Attach.Name, use.Name, slot, use.Slot)
 				}
 				found = true

@@ -19,7 +19,7 @@ func TestArguments(t *testing.T) {
 		{manifest.ArgUse{Name: "file", Slot: 0, Type: "struct file *"}, ""},
 		{manifest.ArgUse{Name: "n", Slot: 3, Type: "unsigned int"}, ""},
 		{manifest.ArgUse{Name: "count", Slot: 3, Type: "unsigned int"}, ""}, // renamed, of the same type
-		{manifest.ArgUse{Name: "n", Slot: 2, Type: "unsigned int"}, "argument n at place 3, the object reads place 2"},
+		{manifest.ArgUse{Name: "n", Slot: 2, Type: "unsigned int"}, "is number 3, but the object reads number 2"},
 		{manifest.ArgUse{Name: "count", Slot: 3, Type: "u64"}, "count of type u64 is not where"},
 		{manifest.ArgUse{Name: "more", Slot: 7, Type: "int"}, "more of type int is not where"},
 		{manifest.ArgUse{Slot: 4, Type: "int"}, ""},

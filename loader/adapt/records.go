@@ -23,13 +23,11 @@ const recordPrefix = "trace_event_raw_"
 // formatOf reads the format file of a tracepoint.
 type formatOf = func(group, event string) (*hostinfo.Format, error)
 
-// recordTypes returns the types to relocate a tracepoint's program with. The format
-// file tells how the kernel lays the record out, and BTF can tell otherwise: a
-// distribution's kernel with a longer common part, types that were supplied for
-// another kernel, a struct that belongs to other events here than where the
-// object was compiled. Where they differ the struct is made to say what the
-// format says; a field that the format lacks is one that this kernel lacks.
-// Without difference it gives types as they are. Its error is a *report.Error.
+// recordTypes returns the types to relocate a tracepoint's program with. The format file describes the actual layout
+// of the record. BTF can differ: in a distribution's kernel with a longer common part, if types for another kernel
+// were supplied, or if a struct belongs to other events here than where the object was compiled. Where they differ
+// the struct is changed to match the format file; a field that the format lacks is missing in this kernel. Without
+// differences it returns types unchanged. Its error is a *report.Error.
 func recordTypes(
 	m *manifest.Manifest,
 	p *manifest.Program,
@@ -51,7 +49,7 @@ func recordTypes(
 		for _, e := range events {
 			format, err := read(e.Group, e.Name)
 			if err != nil {
-				continue // attaching reports it
+				continue // attaching reports the error
 			}
 			now := asFormat(own, format)
 			if right != nil && !sameLayout(now, right) {
@@ -63,7 +61,7 @@ func recordTypes(
 						from,
 						e,
 					),
-					Hint: "give each event a clause of its own",
+					Hint: "write a separate clause for each event",
 				}
 			}
 			right, from = now, e.String()
@@ -78,8 +76,8 @@ func recordTypes(
 	return replaced(types, changed)
 }
 
-// asFormat is a record's struct with its members at the offsets of the format file. Members
-// that are not fields stay: the common part and the data after the record.
+// asFormat is a record's struct with its members at the offsets of the format file. Members that are not fields are
+// kept: the common part and the data after the record.
 func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
 	out := *s
 	out.Members = slices.Clone(s.Members)
@@ -114,8 +112,8 @@ func sameLayout(a, b *btf.Struct) bool {
 	})
 }
 
-// ofSize is a field's type if BTF has another size: integers get the format's width and
-// sign, anything else becomes bytes, which no relocation of an integer accepts.
+// ofSize is the type of a field whose size differs from BTF's: integers get the format's width and sign, anything
+// else becomes bytes, so that relocating it as an integer fails.
 func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
 	switch u := btf.UnderlyingType(t).(type) {
 	case *btf.Int, *btf.Enum:
@@ -168,19 +166,19 @@ func replaced(types *btf.Spec, changed map[*btf.Struct]*btf.Struct) (*btf.Spec, 
 	return b.Spec()
 }
 
-// SyscallRecord is the struct that programs of system call tracepoints read, by the name that the
-// kernel's types have for it. Kernels have two of that name, of entries and of exits.
+// SyscallRecord is the name in the kernel's types of the struct that programs of system call tracepoints read.
+// Kernels have two structs of that name, for entries and for exits.
 const SyscallRecord = "syscall_tp_t"
 
-// RelocatesRecord reports whether a program has relocations of its system call's record. Programs
-// that do not read it have none, nor have those of older objects.
+// RelocatesRecord reports whether a program has relocations of its system call's record. Programs that do not read it
+// and programs of older objects have none.
 func RelocatesRecord(m *manifest.Manifest, program string, insns asm.Instructions) bool {
 	return eachRecordRelocation(m, program, insns, func(*asm.Instruction) {})
 }
 
-// FixRecord removes the relocations of a system call's record: the program then reads the offsets
-// of mainline kernels, which checkSyscallRecords expects and the record that the loader itself makes
-// (rewrite.Syscalls) has. It reports whether there were any.
+// FixRecord removes the relocations of a system call's record: the program then reads at the offsets of mainline
+// kernels, which checkSyscallRecords expects and the loader's own record (rewrite.Syscalls) has. It reports whether
+// there were any.
 func FixRecord(m *manifest.Manifest, program string, insns asm.Instructions) bool {
 	return eachRecordRelocation(m, program, insns, func(i *asm.Instruction) {
 		*i = btf.WithCORERelocationMetadata(*i, nil)
@@ -217,11 +215,10 @@ const (
 	syscallArgOffset = 16
 )
 
-// checkSyscallRecords refuses a program of system call tracepoints without relocations where
-// the records in the format files differ from what it reads. Kernels with a longer common part (real-time
-// ones, RHEL 9) have the number at byte 12 in the format file and some elsewhere
-// in the record; a program that does not read it works there, too. Objects that do not say what they
-// read (Program.Code) may read it.
+// checkSyscallRecords returns an error for a program of system call tracepoints without relocations if the records in
+// the format files differ from what it reads. Kernels with a longer common part (real-time kernels, RHEL 9) have the
+// number at byte 12 in the format file, and some of them at another offset in the record; programs that do not read
+// the number work there, too. Objects without Program.Code may read it.
 func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Event, read formatOf) error {
 	for _, e := range events {
 		if e.Group != "syscalls" {
@@ -229,7 +226,7 @@ func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Eve
 		}
 		format, err := read(e.Group, e.Name)
 		if err != nil {
-			continue // attaching reports it
+			continue // attaching reports the error
 		}
 		if text := otherSyscallRecord(format, p.Code == nil || p.Code.RecordNr); text != "" {
 			return &report.Error{
@@ -247,7 +244,7 @@ func otherSyscallRecord(format *hostinfo.Format, readsNr bool) string {
 	for i := range format.Fields {
 		f := &format.Fields[i]
 		switch {
-		case f.Common() || strings.HasPrefix(f.CType, "__data_loc"): // strings of arguments, behind them since 6.19
+		case f.Common() || strings.HasPrefix(f.CType, "__data_loc"): // strings of arguments, after them since 6.19
 		case f.Name == "__syscall_nr" || f.Name == "nr" && f.Offset < syscallArgOffset:
 			if f.Offset != syscallNrOffset && readsNr {
 				return fmt.Sprintf("%s is at byte %d, not %d", f.Name, f.Offset, syscallNrOffset)
@@ -261,8 +258,8 @@ func otherSyscallRecord(format *hostinfo.Format, readsNr bool) string {
 	return ""
 }
 
-// checkRecord refuses a program that reads fields of a record at fixed offsets, if the
-// record of an event has other offsets. Its error is a *report.Error.
+// checkRecord returns an error for a program that reads fields of a record at fixed offsets if the record of an event
+// has other offsets. Its error is a *report.Error.
 func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read formatOf) error {
 	for _, e := range events {
 		if len(p.Record) == 0 {
@@ -270,7 +267,7 @@ func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read
 		}
 		format, err := read(e.Group, e.Name)
 		if err != nil {
-			continue // attaching reports it
+			continue // attaching reports the error
 		}
 		for j := range p.Record {
 			use := &p.Record[j]
@@ -315,10 +312,10 @@ type Event struct{ Group, Name string }
 
 func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 
-// Tracepoint returns the types to relocate a program with that is to be attached to events, on a
-// kernel with the given types whose format files read reads; types itself where the program is
-// not of a tracepoint or nothing differs. It refuses a program that would read a record
-// wrongly. Its error is a *report.Error, or says that types cannot be made.
+// Tracepoint returns the types for relocating a program that will be attached to events, on a kernel with the given
+// types and with the format files that read returns. It returns types itself if the program is not of a tracepoint or
+// nothing differs. A program that would misread a record is an error: a *report.Error, or an error from building
+// types.
 func Tracepoint(
 	m *manifest.Manifest,
 	p *manifest.Program,

@@ -16,18 +16,17 @@ import (
 	"btc/loader/rewrite"
 )
 
-// rightShift is the kind of relocation of the shift that ends the reading of an
-// integer: BPF_CORE_FIELD_RSHIFT_U64 (enum bpf_core_relo_kind).
+// rightShift is the kind of relocation of the final shift when an integer is read: BPF_CORE_FIELD_RSHIFT_U64 (enum
+// bpf_core_relo_kind).
 const rightShift = 5
 
-// byteSize is BPF_CORE_FIELD_BYTE_SIZE: all that is relocated of an integer of 64
-// bits, which is read into a cleared word, and of elements of arrays.
+// byteSize is BPF_CORE_FIELD_BYTE_SIZE, the only relocation besides the offset for 64-bit integers, which are read
+// into a cleared word, and for elements of arrays.
 const byteSize = 1
 
-// Signs makes shifts of integers that are narrower in the kernel's types than in local, the
-// object's, extend the sign that they have there: relocation changes how far an instruction
-// shifts, not its kind. Of the same width, the script's type counts. The types are those of
-// vmlinux, then of modules. The error is a *report.Error.
+// Signs adjusts the shifts of integers that are narrower in the kernel's types than in local, the object's types, to
+// the integer's sign in the kernel, because relocation changes only the distance of a shift. For equal widths the
+// script's type is used. The types are those of vmlinux, then of modules. The error is a *report.Error.
 func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *btf.Spec, types ...*btf.Spec) error {
 	for i := range m.Fields {
 		use := &m.Fields[i]

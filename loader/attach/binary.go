@@ -45,7 +45,7 @@ func findBinaries(target string, pid int) ([]string, error) {
 		return []string{file}, nil
 	}
 	if pid != 0 {
-		// Its own libraries may be others than those that a new process would get.
+		// Its libraries may differ from those that a new process would load.
 		mapped, err := mappedFiles(pid)
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func findBinaries(target string, pid int) ([]string, error) {
 }
 
 // processRoot is the root directory of a process as seen from this process, "" when it is the same.
-// A mount namespace of its own may show other files under the same directory.
+// In another mount namespace the same path may be another file.
 func processRoot(pid int) string {
 	if pid == 0 {
 		return ""
@@ -82,9 +82,8 @@ func processRoot(pid int) string {
 	return fmt.Sprintf("/proc/%d/root", pid)
 }
 
-// matchingFiles are the files that match a pattern: among those that the process of -p has
-// mapped, or, without one, among all. A pattern without a directory is one of files in the current
-// directory and of programs in PATH.
+// matchingFiles are the files that match a pattern: among those that the process of -p has mapped, or, without one,
+// among all. A pattern without a directory matches files in the current directory and programs in PATH.
 func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	var out []string
 	if pid != 0 {
@@ -113,7 +112,7 @@ func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	}
 	for _, f := range files {
 		if strings.HasPrefix(pattern, "./") {
-			f = "./" + f // which Glob has cut off
+			f = "./" + f // filepath.Glob removes it
 		}
 		if binary.IsELF(f) {
 			out = append(out, f)

@@ -33,7 +33,7 @@ func bpfTarget(target string) (ebpf.ProgramID, bool) {
 }
 
 // expandBPF finds the functions, subprograms included, of the BPF programs that
-// are loaded now. Tracing programs cannot be traced (the kernel's rule).
+// are loaded now. The kernel does not allow tracing of tracing programs.
 func expandBPF(p *manifest.Program, only ebpf.ProgramID) (resolve.Plan, error) {
 	plan := resolve.Plan{Strategy: resolve.PerMatch}
 	err := eachProgram(func(id ebpf.ProgramID, typ ebpf.ProgramType, functions []string) {
@@ -80,7 +80,7 @@ func eachProgram(visit func(ebpf.ProgramID, ebpf.ProgramType, []string)) error {
 		}
 		id = next
 		prog, err := ebpf.NewProgramFromID(id)
-		if err != nil { // ended meanwhile
+		if err != nil { // unloaded meanwhile
 			continue
 		}
 		if functions := functionNames(prog); len(functions) > 0 {

@@ -14,15 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Detach ends the programs of links: when it returns none of them runs, or will.
-// The kernel goes on to free, and free waits for that: of each tracepoint, kprobe
-// and uprobe it waits for two grace periods, tens of milliseconds each: when a
-// program is taken out (perf_event_detach_bpf_prog, 6.13) and, one event after
-// another, when its event is freed (event_mutex and
-// tracepoint_synchronize_unregister in perf_trace_destroy). A link to such an event
-// (5.15) can be closed before it, and this many at a time.
+// Detach stops the programs of links: when it returns none of them is running or will run. The kernel then frees the
+// events, and free waits for that. For each tracepoint, kprobe and uprobe the kernel waits for two grace periods,
+// tens of milliseconds each: when a program is detached (perf_event_detach_bpf_prog, 6.13) and, one event after
+// another, when its event is freed (event_mutex and tracepoint_synchronize_unregister in perf_trace_destroy). A link
+// to such an event (5.15) can be closed before the event, and many links at a time.
 func Detach(links []io.Closer) (free func()) {
-	var out sync.WaitGroup // the programs that may still begin
+	var out sync.WaitGroup // programs that may still start
 	var mu sync.Mutex
 	var events []io.Closer
 	freed := make(chan struct{})
@@ -43,14 +41,13 @@ func Detach(links []io.Closer) (free func()) {
 	free = func() { <-freed }
 	out.Wait() // all events are known then
 	if len(events) > 0 && WaitForPrograms() != nil {
-		free() // closing an event waits, too
+		free() // closing an event also waits
 	}
 	return free
 }
 
-// closeLink closes a link to an event, or to nil, and calls out when the program
-// does not begin any more: long before the end, where the kernel tells what
-// programs an event has.
+// closeLink closes a link, and calls out when its program no longer starts: long before closing has finished, if the
+// kernel reports which programs event has. event may be nil.
 func closeLink(l io.Closer, event *os.File, prog ebpf.ProgramID, out func()) {
 	if event == nil || !runsAt(event, prog) {
 		l.Close()
@@ -63,7 +60,7 @@ func closeLink(l io.Closer, event *os.File, prog ebpf.ProgramID, out func()) {
 		close(closed)
 	}()
 	for turn := int64(1); runsAt(event, prog) && !isClosed(closed); turn++ {
-		// Not a Go timer: it may be delayed while the close holds its processor.
+		// Not a Go timer, which may be delayed while the close occupies its processor.
 		unix.Nanosleep(&unix.Timespec{Nsec: min(turn, 20) * 50_000}, nil)
 	}
 	out()
@@ -96,10 +93,10 @@ func runsAt(event *os.File, prog ebpf.ProgramID) bool {
 	return errno == 0 && slices.Contains(query.ids[:min(query.n, maxPrograms)], uint32(prog))
 }
 
-// maxPrograms is how many an event may have (BPF_TRACE_MAX_PROGS).
+// maxPrograms is the maximum number of programs of an event (BPF_TRACE_MAX_PROGS).
 const maxPrograms = 64
 
-// CloseAll closes many at a time: most of that is waiting.
+// CloseAll closes many at a time, because most of the time is spent waiting.
 func CloseAll(all []io.Closer) { closeAll(all, func(c io.Closer) { c.Close() }) }
 
 func closeAll(all []io.Closer, shut func(io.Closer)) {
@@ -118,9 +115,8 @@ func closeAll(all []io.Closer, shut func(io.Closer)) {
 	wg.Wait()
 }
 
-// eventOf is the perf event of a link, which lives on when the link is closed, and
-// the program, or nil: of a program that is not linked to its event but a part of
-// it (before 5.15) closing the event is the only end.
+// eventOf is the perf event of a link, which outlives the link, and the program; nil if the program is attached
+// without a link (before 5.15), so that only closing the event detaches it.
 func eventOf(l io.Closer) (*os.File, ebpf.ProgramID) {
 	pe, ok := l.(link.PerfEvent)
 	if !ok {
@@ -137,9 +133,8 @@ func eventOf(l io.Closer) (*os.File, ebpf.ProgramID) {
 	return f, info.Program
 }
 
-// WaitForPrograms waits until no program runs that began before: membarrier with
-// MEMBARRIER_CMD_GLOBAL (4.16) is synchronize_rcu. Kernels with processors that
-// take no ticks refuse it.
+// WaitForPrograms waits until no program runs that began before: membarrier with MEMBARRIER_CMD_GLOBAL (4.16) is
+// synchronize_rcu. Kernels with nohz_full processors refuse it.
 func WaitForPrograms() error {
 	const global = 1
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {

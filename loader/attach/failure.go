@@ -11,9 +11,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// Outcome is what becomes of an attach point that could not be attached to, by the
-// script's missing_probes: an error that ends the run, a warning, or neither.
-// absent reports whether it does not exist here.
+// Outcome is the consequence of a failure to attach, according to the script's missing_probes: an error that ends the
+// run, a warning, or neither. absent reports whether it does not exist here.
 func Outcome(
 	m *manifest.Manifest,
 	p *manifest.Program,
@@ -23,7 +22,7 @@ func Outcome(
 	f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
 	var failed *resolve.Failure
 	switch {
-	case outOfRoom(err): // nothing that the script can expect
+	case outOfRoom(err): // not something that a script can expect
 		return "", false, f
 	case resolve.IsMissing(err):
 		absent = true

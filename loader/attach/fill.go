@@ -11,8 +11,8 @@ import (
 	"btc/loader/report"
 )
 
-// Fill puts the values of parameters into the attach points that have some. The
-// manifest must be valid; it is changed, and valid afterwards.
+// Fill substitutes the values of parameters in attach points. The manifest must be valid; it is modified, and valid
+// afterwards.
 func Fill(m *manifest.Manifest, params []string) error {
 	for i := range m.Programs {
 		p := &m.Programs[i]
@@ -29,7 +29,7 @@ func Fill(m *manifest.Manifest, params []string) error {
 func fill(p *manifest.Program, params []string) error {
 	t := probe.Lookup(p.Kind)
 	if !t.Parameters {
-		return fmt.Errorf("parameters cannot be in this kind of probe")
+		return fmt.Errorf("this kind of probe cannot have parameters")
 	}
 	var parts []probe.Part
 	for _, text := range p.Attach.Fill {
@@ -41,7 +41,7 @@ func fill(p *manifest.Program, params []string) error {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, probe.Split(value)...) // ':' separates in values, too
+		parts = append(parts, probe.Split(value)...) // a ':' in a value separates parts
 	}
 	point, err := t.Parse(parts)
 	if err != nil {
@@ -49,7 +49,7 @@ func fill(p *manifest.Program, params []string) error {
 		for _, part := range parts {
 			given += ":" + part.Text
 		}
-		return fmt.Errorf("with these parameters it is %s: %w", given, err)
+		return fmt.Errorf("with these parameters the attach point is %s: %w", given, err)
 	}
 	if t.Space == probe.KernelSpace && point.Addr != 0 {
 		return fmt.Errorf("an address cannot be given as a parameter")

@@ -17,8 +17,8 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// perCPU is an event on each CPU, or on the first one. An event ends with its CPU: one that
-// comes back, or comes later, needs a new one.
+// perCPU is an event on each CPU, or on the first one. An event ends when its CPU goes offline: a CPU that comes
+// online needs a new one.
 type perCPU struct {
 	open  func(cpu int) (fd int, err error)
 	first bool // one event, on the first CPU
@@ -38,8 +38,7 @@ func openPerCPU(online []int, first bool, open func(cpu int) (int, error)) (io.C
 	return p, nil
 }
 
-// follow opens the events that are missing and closes those whose CPU went away; lost are
-// CPUs that did, though they may be back.
+// follow opens missing events and closes those of CPUs that went offline; lost are CPUs that did so but may be back.
 func (p *perCPU) follow(online, lost []int) (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +70,7 @@ func (p *perCPU) follow(online, lost []int) (err error) {
 	return err
 }
 
-// Close ends the events.
+// Close closes the events.
 func (p *perCPU) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,8 +88,8 @@ type Hotplug struct {
 	sock   int // the kernel's messages about devices; -1: none
 }
 
-// NewHotplug is for links of this package; nil when none of them has an event on each CPU.
-// online are the CPUs for which they were opened.
+// NewHotplug returns a Hotplug for links of this package; nil if none of them has an event on each CPU. online are
+// the CPUs for which the events were opened.
 func NewHotplug(links []io.Closer, online []int) *Hotplug {
 	h := &Hotplug{online: online, sock: -1}
 	for _, l := range links {
@@ -101,8 +100,7 @@ func NewHotplug(links []io.Closer, online []int) *Hotplug {
 	if len(h.links) == 0 {
 		return nil
 	}
-	// Without the messages, a CPU that is away for less than the time between two checks
-	// is not noticed.
+	// Without the messages, a CPU that is offline only between two checks would go unnoticed.
 	kind := unix.SOCK_RAW | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	if sock, err := unix.Socket(unix.AF_NETLINK, kind, unix.NETLINK_KOBJECT_UEVENT); err == nil {
 		// Not unix.Bind, which links the code for all address families.
@@ -117,7 +115,7 @@ func NewHotplug(links []io.Closer, online []int) *Hotplug {
 	return h
 }
 
-// FDs are the descriptors that are readable when a CPU came or went.
+// FDs are the descriptors that become readable when a CPU goes online or offline.
 func (h *Hotplug) FDs() []int {
 	if h == nil || h.sock < 0 {
 		return nil
@@ -125,7 +123,7 @@ func (h *Hotplug) FDs() []int {
 	return []int{h.sock}
 }
 
-// Check has the events follow. An error is of a CPU that stays without one.
+// Check updates the events. It returns an error if a CPU is left without one.
 func (h *Hotplug) Check() error {
 	if h == nil {
 		return nil
@@ -138,13 +136,13 @@ func (h *Hotplug) Check() error {
 	h.online = online
 	for _, l := range h.links {
 		if e := l.follow(online, lost); e != nil && err == nil {
-			err = fmt.Errorf("a CPU that came online has no events: %w", e)
+			err = fmt.Errorf("no events on a CPU that came online: %w", e)
 		}
 	}
 	return err
 }
 
-// lost reads the messages that came: the CPUs that went offline.
+// lost reads the pending messages and returns the CPUs that went offline.
 func (h *Hotplug) lost() (cpus []int) {
 	if h.sock < 0 {
 		return nil
@@ -172,7 +170,7 @@ func offlineCPU(message []byte) (cpu int, ok bool) {
 	return cpu, ok && err == nil
 }
 
-// Close ends the watch, not the links.
+// Close stops watching; it does not close the links.
 func (h *Hotplug) Close() {
 	if h != nil && h.sock >= 0 {
 		unix.Close(h.sock)

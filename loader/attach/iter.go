@@ -32,8 +32,8 @@ func (x *expander) Iterator(kind string) (bool, error) {
 	return proto != nil, err
 }
 
-// attachIter makes the link; Iterator reads it. One with a path is pinned there
-// in its stead, and lives on.
+// attachIter creates the link; Iterator reads it. An iterator with a path is pinned there instead, and outlives the
+// run.
 func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
 	l, err := linkIter(prog.FD(), infoFor(m.Name, o.pid))
 	if o.pid != 0 && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL)) {
@@ -50,13 +50,13 @@ func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Opti
 	l.Close() // the file keeps it open
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return nil, fmt.Errorf("%s exists; remove it to end the iterator that is pinned there", path)
+		return nil, fmt.Errorf("%s exists: remove it to unpin the iterator there", path)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf(
 			"cannot pin to %s: the directory does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)",
 			path,
 		)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not for lack of capabilities
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not a lack of capabilities
 		return nil, fmt.Errorf(
 			"cannot pin to %s: not in a BPF file system (such as /sys/fs/bpf), or not writable: %v",
 			path,
@@ -68,7 +68,7 @@ func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Opti
 	return pinned{}, nil
 }
 
-// pinIn pins a link by way of its directory, so that no link in the path leads out of it.
+// pinIn pins a link relative to its directory, so that no symbolic link in the path can leave it.
 func pinIn(l iterLink, path string, o Options) error {
 	if o.PinDir == nil {
 		return l.pin(path)
@@ -89,7 +89,7 @@ func (pinned) Close() error { return nil }
 // bpffs is the directory of relative pin paths.
 const bpffs = "/sys/fs/bpf/"
 
-// PinPath is where an iterator's program is to be pinned, "" for nowhere.
+// PinPath is the path at which to pin an iterator's program, "" for none.
 func PinPath(p *manifest.Program) string {
 	switch path := p.Attach.Target; {
 	case p.Kind != probe.Iter || path == "":
@@ -101,8 +101,7 @@ func PinPath(p *manifest.Program) string {
 	}
 }
 
-// Iterator opens the output of an iter program's link, nil for other links. The programs
-// run while it is read.
+// Iterator opens the output of an iterator's link; nil for other links. Reading it runs the program.
 func Iterator(l io.Closer) (io.ReadCloser, error) {
 	it, ok := l.(iterLink)
 	if !ok {

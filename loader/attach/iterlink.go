@@ -12,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// iterLink is an iterator's link. The library cannot create it, because it supports no
-// parameters but a map.
+// iterLink is an iterator's link. The library cannot create it, because it supports only maps as parameters.
 type iterLink struct{ fd int }
 
 // Close ends the link; an iterator that is pinned lives on.
 func (l iterLink) Close() error { return unix.Close(l.fd) }
 
-// iterInfo says what a kind of iterator visits: union bpf_iter_link_info of linux/bpf.h.
+// iterInfo is the parameter of an iterator: union bpf_iter_link_info of linux/bpf.h.
 type iterInfo [4]uint32
 
 // visitBelow is the order in which cgroups are visited
@@ -62,7 +61,7 @@ func linkIter(prog int, info iterInfo) (iterLink, error) {
 	}
 	fd, err := bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	if err != nil {
-		return iterLink{}, fmt.Errorf("cannot make the iterator: %w", err)
+		return iterLink{}, fmt.Errorf("cannot create the iterator: %w", err)
 	}
 	return iterLink{fd}, nil
 }

@@ -33,7 +33,7 @@ func (x *expander) Functions() ([]resolve.Function, error) {
 // KprobeMulti reports whether the kernel has links of many functions.
 func (x *expander) KprobeMulti() bool { return x.host.KprobeMulti() }
 
-// types are the types of a module.
+// types returns the types of a module.
 func (x *expander) types(module string) (*btf.Spec, error) {
 	if module != resolve.Vmlinux {
 		return x.host.Types().Module(module)
@@ -71,7 +71,7 @@ func (x *expander) RawPrototype(module, name string) (*adapt.Prototype, error) {
 	if proto == nil {
 		return nil, nil
 	}
-	return prototype(proto, 1), nil // the first parameter is the kernel's own
+	return prototype(proto, 1), nil // the first parameter is internal to the kernel
 }
 
 // RawTracepoints are the raw tracepoints in the types of a module.
@@ -96,7 +96,7 @@ func (x *expander) RawTracepoints(module string) ([]string, error) {
 	return out, nil
 }
 
-// Other resolves what depends on files, processes, processors and BPF programs.
+// Other resolves attach points that depend on files, processes, processors or BPF programs.
 func (x *expander) Other(p *manifest.Program) (plan resolve.Plan, err error) {
 	switch p.Kind {
 	case probe.Uprobe, probe.Uretprobe:
@@ -117,5 +117,5 @@ func (x *expander) Other(p *manifest.Program) (plan resolve.Plan, err error) {
 	return plan, err
 }
 
-// Absent keeps the error: the host knows.
+// Absent returns the error unchanged, because the host is authoritative.
 func (x *expander) Absent(_ *manifest.Program, err *resolve.Missing) error { return err }

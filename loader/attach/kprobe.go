@@ -25,8 +25,8 @@ import (
 
 var errNoKprobes = errors.New("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)")
 
-// CheckKprobes returns the error of every kprobe on a kernel without them, with the message of a
-// function that does not exist.
+// CheckKprobes returns the error for every kprobe on a kernel without kprobes, in the form of the error for a missing
+// function.
 func (x *expander) CheckKprobes(p *manifest.Program) error {
 	if haveKprobes() {
 		return nil
@@ -41,7 +41,7 @@ func (x *expander) CheckKprobes(p *manifest.Program) error {
 		Pattern: probe.IsPattern(a.Target + a.Name),
 		Why:     errNoKprobes.Error(),
 	}
-	if x.opts.Unsafe && !err.Pattern { // no list is asked then, only the kernel
+	if x.opts.Unsafe && !err.Pattern { // with --unsafe no list is read; the kernel decides
 		err.Text = "Unable to attach probe: " + p.Kind + ":" + what + "."
 	}
 	return err
@@ -70,8 +70,7 @@ func (x *expander) CheckFunction(p *manifest.Program) error {
 	return nil
 }
 
-// Address turns an address into the function it is in and an offset: which every
-// kernel version accepts.
+// Address converts an address to a function and an offset, which every kernel version accepts.
 func (x *expander) Address(p *manifest.Program) (resolve.Match, error) {
 	a := &p.Attach
 	k, err := hostinfo.LoadKallsyms()
@@ -92,7 +91,7 @@ func (x *expander) Address(p *manifest.Program) (resolve.Match, error) {
 	return resolve.Match{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}, nil
 }
 
-// haveKprobes: as a perf event source (4.17) or by tracefs.
+// haveKprobes reports whether the kernel has kprobes, as a perf event source (4.17) or in tracefs.
 func haveKprobes() bool {
 	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err == nil {
 		return true
@@ -113,8 +112,8 @@ func moduleLoaded(name string) bool {
 	return err == nil
 }
 
-// readFunctions lists what can be probed: by tracefs, or where that cannot be
-// read by kallsyms, which also names functions that the kernel will refuse.
+// readFunctions lists what can be probed: from tracefs, or, if that cannot be read, from kallsyms, which also names
+// functions that the kernel will refuse.
 func (x *expander) readFunctions() error {
 	if x.functions != nil {
 		return nil
@@ -196,10 +195,9 @@ func attachKprobe(
 	return l, nil
 }
 
-// attachKprobeMulti probes all functions of a pattern. The kernel refuses a list
-// with one function that cannot be probed, so the list is bisected until these are
-// alone; they are left out. A link that names functions has the first of each name:
-// those that share a name with others have a link of their own, by address.
+// attachKprobeMulti probes all functions of a pattern. The kernel refuses a list if one function cannot be probed, so
+// the list is bisected to find such functions, which are skipped. A link by name gets the first function of each
+// name, so functions that share a name get a separate link, by address.
 func attachKprobeMulti(plan *resolve.Plan, prog *ebpf.Program) (l io.Closer, refused []string, err error) {
 	names := map[string]uint64{}
 	several := map[string]bool{}
@@ -257,9 +255,8 @@ func attachKprobeMulti(plan *resolve.Plan, prog *ebpf.Program) (l io.Closer, ref
 	return all, refused, nil
 }
 
-// bisect calls use for a list, and, if it is refused, for its halves. refused is called for
-// single elements that are refused. The error is one that has nothing to do with the
-// elements.
+// bisect calls use for a list, and, if it is refused, for its halves. refused is called for each single element that
+// is refused. The returned error is not related to an element.
 func bisect[T any](list []T, use func([]T) error, refused func(T)) error {
 	err := use(list)
 	switch {
@@ -279,7 +276,7 @@ func bisect[T any](list []T, use func([]T) error, refused func(T)) error {
 	return bisect(list[half:], use, refused)
 }
 
-// closers are the links of one plan that needed several.
+// closers are the links of a plan with several links.
 type closers []io.Closer
 
 func (c closers) Close() error {
@@ -290,10 +287,10 @@ func (c closers) Close() error {
 	return errors.Join(errs...)
 }
 
-// kprobeError puts the kernel's error in words. For a function that does not exist kernels
-// return ENOENT, EINVAL or EADDRNOTAVAIL, by version and by the way of attaching. The library
-// returns ErrNotExist for a bad offset, too, and for a function that exists and is refused: it
-// tries the name of a system call's function then, and returns the error of that.
+// kprobeError describes the kernel's error. For a missing function kernels return ENOENT, EINVAL or EADDRNOTAVAIL,
+// depending on the version and the way of attaching. The library also returns ErrNotExist for a bad offset, and for
+// an existing function that is refused, because it then tries the name of a system call's function and returns that
+// error.
 func kprobeError(kind string, m *resolve.Match, err error) error {
 	absent := errors.Is(err, os.ErrNotExist)
 	k, kerr := kallsyms()
@@ -309,7 +306,7 @@ func kprobeError(kind string, m *resolve.Match, err error) error {
 	}
 	var no unix.Errno
 	if errors.As(err, &no) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("the kernel does not let it be probed: %w", no) // without the library's many steps
+		return fmt.Errorf("the kernel does not let it be probed: %w", no) // without the library's chain of errors
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 // "kprobe:tcp_*", "usdt:/bin/x:*" or, in every kind of the kernel, "*tcp*".
 // A kind that cannot be listed here is an error only if the pattern names it.
 func List(h *host.Host, pattern string, opts Options) ([]string, error) {
-	opts.Unsafe = true // symbols of size 0 are named, too
+	opts.Unsafe = true // include symbols of size 0
 	x := &expander{host: h, opts: opts, files: symbols.NewFiles(func(string) {})}
 	defer x.files.Close()
 	kind, rest, named := strings.Cut(pattern, ":")
@@ -37,7 +37,7 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		}
 		exact := found != nil && found.Kind == t.Kind
 		parts := strings.Split(rest, ":")
-		// A pattern matches user space probes when it names a file or -p a process.
+		// A pattern matches user-space probes if it names a file or -p names a process.
 		user := t.Space == probe.UserSpace
 		file := strings.Contains(parts[0], "/")
 		searched := t.Searched && (!user && !file || user && (file || len(opts.PIDs) > 0))
@@ -58,7 +58,7 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		out = append(out, all...)
 	}
 	if !known {
-		return nil, fmt.Errorf("no kind of probe is called %s", kind)
+		return nil, fmt.Errorf("unknown kind of probe %s", kind)
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
@@ -74,7 +74,7 @@ func listExpanded(x *expander, kind string, parts []string) ([]string, error) {
 	case kind == probe.Tracepoint && len(parts) == 1:
 		a.Target = "*"
 	case (kind == probe.Fentry || kind == probe.Fexit) && len(parts) == 1:
-		a.Target = "*" // the module is shown, and the name is looked for
+		a.Target = "*" // the name is searched in all modules, and the module is shown
 	case kind == probe.USDT && len(parts) == 3:
 		a.Name = parts[1] + ":" + parts[2]
 	case (kind == probe.Uprobe || kind == probe.Uretprobe) && len(parts) == 3:
@@ -83,7 +83,7 @@ func listExpanded(x *expander, kind string, parts []string) ([]string, error) {
 	if (kind == probe.Fentry || kind == probe.Fexit) && parts[0] == "bpf" && len(parts) > 1 {
 		id, ok := bpfTarget(strings.Join(parts[:len(parts)-1], ":"))
 		if !ok {
-			return nil, fmt.Errorf("%s is neither an id of a program nor *", parts[1])
+			return nil, fmt.Errorf("%s is neither a program id nor *", parts[1])
 		}
 		return listBPF(kind, a.Name, id)
 	}

@@ -14,9 +14,8 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// Arguments returns the arguments of an attach point returned by List, each as "type
-// name", and last the result as retval. There are none where the kernel does not
-// describe them.
+// Arguments returns the arguments of an attach point returned by List, each as "type name", and last the result as
+// retval. The result is empty if the kernel does not describe them.
 func Arguments(h *host.Host, point string) []string {
 	parts := strings.Split(point, ":")
 	x := &expander{host: h}
@@ -49,7 +48,7 @@ func Arguments(h *host.Host, point string) []string {
 }
 
 // namedRawTracepoint is the prototype of a raw tracepoint with the names of its
-// parameters, which are at the functions that the kernel makes for it.
+// parameters, which the functions that the kernel generates for it have.
 func namedRawTracepoint(kernel *btf.Spec, name string) *btf.FuncProto {
 	for _, prefix := range []string{"__bpf_trace_", "__probestub_"} {
 		if proto, err := findFunc(kernel, prefix+name); err == nil && proto != nil {
@@ -59,7 +58,7 @@ func namedRawTracepoint(kernel *btf.Spec, name string) *btf.FuncProto {
 	return rawTracepoint(kernel, name)
 }
 
-// eventArgs are the fields of a tracepoint, as its format file has them.
+// eventArgs are the fields of a tracepoint from its format file.
 func eventArgs(category, event string) []string {
 	f, err := hostinfo.Tracepoint(category, event)
 	if err != nil {
@@ -122,8 +121,7 @@ func paramTexts(params []btf.FuncParam) []string {
 	return out
 }
 
-// declare writes a declaration in C: a type around what is declared, which may be
-// empty.
+// declare formats a C declaration: the type around inner, which may be empty.
 func declare(t btf.Type, inner string) string { return declareDeep(t, inner, 16) }
 
 func declareDeep(t btf.Type, inner string, depth int) string {

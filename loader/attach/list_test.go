@@ -27,7 +27,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	for pattern, want := range map[string]string{
-		"nokind:*":             "no kind of probe is called nokind",
+		"nokind:*":             "unknown kind of probe nokind",
 		"usdt:/etc/passwd:a:b": "bad magic number",
 		"usdt:nofile":          "needs -p",
 	} {

@@ -21,17 +21,15 @@ import (
 	"btc/loader/resolve"
 )
 
-// Several functions of a kernel may have one name: static functions of files, of
-// which some are compiled twice (load_elf_binary). A name is then ambiguous:
-// newer kernels refuse it (EADDRNOTAVAIL), older ones take the first. A probe of
-// such a name is one of each of the functions, by address.
+// Several functions of a kernel may have the same name: static functions, or functions of files that are compiled
+// twice (load_elf_binary). Newer kernels refuse such a name as ambiguous (EADDRNOTAVAIL), older ones use the first
+// function. A probe on such a name probes each of the functions, by address.
 
-// Several reports whether several functions have the name of a kprobe, where the
-// kernel does not say so itself when the probe is attached. Kernels with
-// kprobe.session (6.10) do.
+// Several reports whether several functions have the name of a kprobe. It is false on kernels that report this
+// themselves when the probe is attached: those with kprobe.session (6.10).
 func (x *expander) Several(a *manifest.Attach) (bool, error) {
 	ofModule := a.Target != "" && a.Target != "vmlinux"
-	if ofModule { // the kernel looks for the name alone
+	if ofModule { // the kernel ignores the module
 		return true, nil
 	}
 	if x.host.KprobeSession() || x.opts.Functions != "" {
@@ -73,8 +71,7 @@ func addressesOf(names map[string]bool, module string) (map[string][]uintptr, er
 	return out, nil
 }
 
-// kernelSymbols is the kernel's table while something uses it: it takes long to read, and
-// much memory to keep.
+// kernelSymbols caches the kernel's symbol table while it is in use: it is slow to read, and large.
 var kernelSymbols weak.Pointer[hostinfo.Kallsyms]
 
 func kallsyms() (*hostinfo.Kallsyms, error) {
@@ -136,7 +133,7 @@ func kindOf(ret bool) string {
 }
 
 // probeEvent returns the perf event of a "kprobe" or "uprobe" (4.17), or of the return of a function.
-// Its address, or its offset in a file, is to be put into Ext2, and the file's path into Ext1.
+// The caller sets Ext2 to the address or the offset in a file, and Ext1 to the file's path.
 func probeEvent(kind string, ret bool) (*unix.PerfEventAttr, error) {
 	dir := "/sys/bus/event_source/devices/" + kind
 	number := func(file, prefix string) (uint64, error) {

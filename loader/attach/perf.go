@@ -29,8 +29,7 @@ func (f fds) Close() error {
 	return nil
 }
 
-// openPerf opens a perf event and attaches prog to it, with the ioctl that every
-// kernel since 4.7 has (perf links are 5.15).
+// openPerf opens a perf event and attaches prog to it, with the ioctl of kernels since 4.7 (perf links need 5.15).
 func openPerf(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (int, error) {
 	attr.Bits |= unix.PerfBitDisabled
 	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
@@ -51,11 +50,11 @@ func openPerf(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (int, 
 // whyNoEvent adds the likely reason to the kernel's error.
 func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
 	const limit = "/proc/sys/kernel/perf_event_max_sample_rate"
-	b, _ := os.ReadFile(limit) // 0 when it cannot be read
+	b, _ := os.ReadFile(limit) // 0 if it cannot be read
 	most, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	if errors.Is(err, unix.EINVAL) && attr.Bits&unix.PerfBitFreq != 0 && most > 0 && attr.Sample > most {
 		return fmt.Errorf(
-			"the kernel allows at most %d samples a second here (sysctl kernel.perf_event_max_sample_rate, which it lowers itself when sampling takes too long): perf_event_open: %w",
+			"this kernel allows at most %d samples per second (sysctl kernel.perf_event_max_sample_rate, which the kernel lowers when sampling takes too long): perf_event_open: %w",
 			most,
 			err,
 		)
@@ -63,7 +62,7 @@ func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
 	return fmt.Errorf("perf_event_open: %w", err)
 }
 
-// opener opens an event of all processes on a CPU.
+// opener returns a function that opens an event for all processes on a CPU.
 func opener(attr *unix.PerfEventAttr, prog *ebpf.Program) func(cpu int) (int, error) {
 	return func(cpu int) (int, error) {
 		a := *attr
@@ -127,7 +126,7 @@ func attachProfile(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, o Opti
 	return openAll(clock(&p.Prog.Attach), prog, o, h)
 }
 
-// attachInterval fires on the first CPU, whatever -p says.
+// attachInterval attaches a timer that fires on the first CPU, regardless of -p.
 func attachInterval(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, _ Options, h *host.Host) (io.Closer, error) {
 	return openPerCPU(h.Online, true, opener(clock(&p.Prog.Attach), prog))
 }
@@ -154,7 +153,7 @@ func attachCounter(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, o Opti
 	l, err := openAll(attr, prog, o, h)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf(
-			"this machine has no counter %s (virtual machines often have none): %w",
+			"this machine has no counter %s (virtual machines often have no counters): %w",
 			resolve.EventName(a),
 			err,
 		)
@@ -173,7 +172,7 @@ const (
 const kernelHalf = 1 << 63
 
 // attachWatchpoint watches a kernel address on all CPUs, a user address in one
-// process: that of -p, or the child of -c with all that it starts.
+// process: the one given with -p, or the child of -c and the processes that it starts.
 func attachWatchpoint(
 	p *resolve.Plan,
 	_ *resolve.Match,

@@ -27,27 +27,26 @@ import (
 	"btc/loader/symbols"
 )
 
-// Options are the user's wishes that act on attach points.
+// Options are the user's options that affect attach points.
 type Options struct {
 	// PIDs are the only processes whose events count, with all that they start if Follow is set; none:
 	// all. Cgroup means that only the tasks of some cgroups count.
 	PIDs   []int
 	Follow bool
 	Cgroup bool
-	Child  int  // the process of -c, stopped; 0: none
+	Child  int  // the stopped process of -c; 0: none
 	Unsafe bool // address kprobes are allowed, and functions that are not in Functions
 	// Functions is a file that names the kernel functions which can be probed, in the
 	// form of tracefs' available_filter_functions; "": that file.
 	Functions string
-	// Mode is "test" or "bench" when those programs are to run instead of those that
-	// are attached; "" otherwise.
+	// Mode is "test" or "bench" to run those programs instead of attaching the others; "" otherwise.
 	Mode string
-	// PinDir opens the directory of an iterator's pin, and returns its name there; nil: any path is
-	// used as it is.
+	// PinDir opens the directory of an iterator's pin, and returns the pin's name there; nil: paths are used
+	// unchanged.
 	PinDir func(path string) (dir *os.File, name string, err error)
 	// Stop is closed to stop attaching; nil: never.
 	Stop <-chan struct{}
-	// Made counts the places that are attached to; nil: nobody looks.
+	// Made counts the attached sites; may be nil.
 	Made *atomic.Int64
 
 	pid int // of a match
@@ -62,7 +61,7 @@ func (o *Options) stopped() bool {
 	}
 }
 
-// wants reports whether programs of a kind have a part in the run.
+// wants reports whether programs of a kind take part in the run.
 func (o *Options) wants(kind string) bool {
 	t := probe.Lookup(kind)
 	switch {
@@ -78,22 +77,21 @@ func (o *Options) wants(kind string) bool {
 type Expansion struct {
 	Plans    []resolve.Plan
 	Warnings []string
-	// Probes names each attach point by its number.
+	// Probes maps the number of each attach point to its name.
 	Probes map[int]string
 
 	files *symbols.Files
 }
 
-// Address is where a symbol of a file is, see symbols.Files.
+// Address is the location of a symbol in a file, see symbols.Files.
 func (e *Expansion) Address(path, symbol string, offset uint64) (*symbols.Address, error) {
-	if e.files == nil { // an expansion that Expand has not made
+	if e.files == nil { // not created by Expand
 		e.files = symbols.NewFiles(func(string) {})
 	}
 	return e.files.Address(path, symbol, offset)
 }
 
-// Close stops the helper process that reads files for Expand; the plans stay valid. A nil
-// Expansion has none.
+// Close stops the helper process that reads files for Expand; the plans stay valid. It may be called on nil.
 func (e *Expansion) Close() {
 	if e != nil {
 		e.files.Close()
@@ -102,7 +100,7 @@ func (e *Expansion) Close() {
 
 // provider is how one kind of attach point is attached and listed.
 type provider struct {
-	// attach makes the link of one match.
+	// attach creates the link of one match.
 	attach func(*resolve.Plan, *resolve.Match, *ebpf.Program, Options, *host.Host) (io.Closer, error)
 	// reverse: attached in reverse order of declaration, because the kernel runs
 	// the program attached last first.
@@ -111,8 +109,7 @@ type provider struct {
 	filtered bool
 	// perProcess: links can be limited to a process.
 	perProcess bool
-	// list finds the attach points of this host that fit the parts of a pattern; nil: they cannot
-	// be listed.
+	// list finds the attach points of this host that match the parts of a pattern; nil: they cannot be listed.
 	list func(x *expander, kind string, parts []string) ([]string, error)
 }
 
@@ -164,7 +161,7 @@ func init() {
 	}
 }
 
-// expander holds what several attach points share while they are expanded.
+// expander is the state shared by the expansion of all attach points.
 type expander struct {
 	host      *host.Host
 	opts      Options
@@ -172,10 +169,10 @@ type expander struct {
 	functions []resolve.Function // traceable kernel functions, read once
 	warnings  []*report.Error
 
-	switchedOff bool // the warning that function probes do not run was reported
+	switchedOff bool // already warned that function probes do not run
 }
 
-// maxAbsent is how many missing attach points are reported.
+// maxAbsent is the maximum number of missing attach points reported.
 const maxAbsent = 20
 
 // Expand finds the attach sites of all programs. Its error is a *report.Error with the
@@ -190,7 +187,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 		}
 	}()
 	results := resolve.All(x, m, opts.wants)
-	if err := out.take(results); err != nil {
+	if err := out.add(results); err != nil {
 		return nil, err
 	}
 	for i := range out.Plans {
@@ -207,9 +204,9 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	return out, nil
 }
 
-// take keeps the plans and warnings of results. Its error is the first one that is not about a
-// missing attach point, else all those.
-func (e *Expansion) take(results *resolve.Results) error {
+// add adds the plans and warnings of results. It returns the first error that is not about a missing attach point,
+// else all errors.
+func (e *Expansion) add(results *resolve.Results) error {
 	var absent []error
 	for i := range results.Programs {
 		r := &results.Programs[i]
@@ -244,7 +241,7 @@ func (e *Expansion) take(results *resolve.Results) error {
 	return nil
 }
 
-// warnSwitchedOff warns once when probes of functions would be attached and never run.
+// warnSwitchedOff warns once if probes of functions would be attached but never run.
 func (x *expander) warnSwitchedOff(p *manifest.Program) {
 	switch p.Kind {
 	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit:
@@ -267,15 +264,14 @@ func (x *expander) warn(p *manifest.Program, text string) {
 	x.warnings = append(x.warnings, &report.Error{Pos: p.Pos, Text: text})
 }
 
-// variantShift is the bit where the number of a usdt probe's location begins in that of its
-// attach point (frontend/irgen has it, too).
+// variantShift is the first bit of the number of a usdt probe's location in the number of its attach point (also in
+// frontend/irgen).
 const variantShift = 20
 
-// number assigns each match of a program that uses its attach point's number a number:
-// FirstID to the first, fresh ones to the others. Matches of the same name, of several
-// clauses or patterns, share a number: as keys they are equal. The locations of a usdt
-// probe differ in the upper bits, which select the arguments of the location; the lower
-// ones are the value of the builtin probe.
+// number assigns a number to each match of a program that uses the number of its attach point: FirstID to the first,
+// new numbers to the others. Matches with the same name, in several clauses or patterns, share a number, so that they
+// are equal as keys. The locations of a usdt probe differ in the upper bits, which select the arguments of the
+// location; the lower bits are the value of the builtin probe.
 func (e *Expansion) number() {
 	next, numbers := 0, map[string]int{}
 	for i := range e.Plans {
@@ -299,7 +295,8 @@ func (e *Expansion) number() {
 			if !named && p.Prog.UsesID {
 				numbers[m.Text] = m.ID
 			}
-			for _, id := range []int{m.ID, p.Prog.FirstID} { // func has the latter, whatever match shares a number
+			// The builtin func returns the latter, whichever match shares a number.
+			for _, id := range []int{m.ID, p.Prog.FirstID} {
 				if _, ok := e.Probes[id]; !ok {
 					e.Probes[id] = m.Text
 				}
@@ -339,7 +336,7 @@ func (e *Expansion) Order() []int {
 
 // Programs are the loaded programs of a plan.
 type Programs struct {
-	// Strategy is that of the plan, or the one that the kernel accepted instead.
+	// Strategy is the plan's strategy, or the one that the kernel accepted instead.
 	Strategy resolve.Strategy
 	// Of has a program for each match, the same one for several if they share it; nil for one
 	// that the kernel refused.
@@ -349,11 +346,11 @@ type Programs struct {
 // Attached is the result of Attach.
 type Attached struct {
 	Links   []io.Closer
-	Refused []string // functions of a link of many that the kernel did not accept
+	Refused []string // functions of a multi link that the kernel did not accept
 	sites   int      // attach sites that have a link
 }
 
-// Attach makes a plan's links. On error it also returns the links made so far.
+// Attach creates a plan's links. On error it also returns the links created so far.
 func Attach(p *resolve.Plan, progs Programs, opts Options, h *host.Host) (Attached, error) {
 	out := Attached{sites: len(p.Matches)}
 	pr := providers[p.Prog.Kind]
@@ -366,8 +363,8 @@ func Attach(p *resolve.Plan, progs Programs, opts Options, h *host.Host) (Attach
 		out.sites -= len(refused)
 		return out, nil
 	}
-	// Attach sites of a pattern that turn out not to be probeable (some functions are
-	// listed and still refused) are skipped.
+	// Matches of a pattern that turn out not to be probeable are skipped: the kernel refuses some functions that it
+	// lists.
 	several := len(p.Matches) > 1
 	var failure *resolve.Failure
 	for i := range p.Matches {
@@ -402,7 +399,7 @@ func Attach(p *resolve.Plan, progs Programs, opts Options, h *host.Host) (Attach
 	return out, nil
 }
 
-// attachOnce makes the one link that holds all matches.
+// attachOnce creates the single link for all matches.
 func attachOnce(p *resolve.Plan, progs Programs, opts Options) (l io.Closer, refused []string, err error) {
 	switch {
 	case progs.Strategy == resolve.SharedRaw:
@@ -431,7 +428,7 @@ func explain(kind string, err error) error {
 	return fmt.Errorf("%w (%s)", err, host.WhyNot(needs...))
 }
 
-// outOfRoom: an error that all further attach sites would meet too.
+// outOfRoom reports whether an error would occur for all further attach sites, too.
 func outOfRoom(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) ||
 		errors.Is(err, unix.EPERM) ||

@@ -17,8 +17,8 @@ import (
 	"btc/loader/rewrite"
 )
 
-// choose lets one link hold the attach sites of a uprobe. A single attach site needs a perf event,
-// which requires CAP_SYS_ADMIN; the link requires only CAP_PERFMON.
+// choose uses one link for the attach sites of a uprobe, even if there is only one: a perf event requires
+// CAP_SYS_ADMIN, the link only CAP_PERFMON.
 func (x *expander) choose(p *manifest.Program, plan *resolve.Plan) {
 	n := len(plan.Matches)
 	if n > 0 && resolve.LinksNumber(p) && (n > 1 || len(host.Missing("CAP_SYS_ADMIN")) > 0) && x.host.UprobeMulti() {
@@ -28,22 +28,20 @@ func (x *expander) choose(p *manifest.Program, plan *resolve.Plan) {
 
 // Programs of many system call tracepoints run from one raw tracepoint.
 //
-// The kernel waits for a grace period, tens of milliseconds, at the end of each
-// tracepoint's perf event, one after the other: 360 take more than ten seconds
-// to detach. They all come from two raw tracepoints, sys_enter and sys_exit,
-// whose links end in no time.
+// When a tracepoint's perf event is closed, the kernel waits for a grace period, tens of milliseconds, one after the
+// other: 360 take more than ten seconds to detach. All of these tracepoints are based on two raw tracepoints,
+// sys_enter and sys_exit, whose links close at once.
 
 const (
-	// sharedFrom is how many tracepoints of one program make it worth while.
+	// sharedFrom is the number of tracepoints of one program from which sharing is worthwhile.
 	sharedFrom = 9
-	// sharedPrograms is the most programs that may share a raw tracepoint: each
-	// is run at every system call.
+	// sharedPrograms is the maximum number of programs that share a raw tracepoint, because each runs at every system
+	// call.
 	sharedPrograms = 16
 )
 
-// shareSyscalls changes the plans of system call tracepoints, where it is
-// worth while and the same: each then has one link for its matches; those with
-// numbers that we do not know follow in a plan of their own.
+// shareSyscalls changes the plans of system call tracepoints to use one link for all matches, where that is
+// worthwhile and equivalent. Matches whose system call number is not known follow in a separate plan.
 func shareSyscalls(plans []resolve.Plan) []resolve.Plan {
 	here := arch.Host()
 	if here == nil || here.SyscallRegs == nil {
@@ -58,9 +56,8 @@ func shareSyscalls(plans []resolve.Plan) []resolve.Plan {
 	return plans
 }
 
-// worthSharing reports whether the programs of sys_enter or sys_exit should share
-// the raw tracepoint. It is all of them or none: among programs of two kinds the
-// order of the script would be lost.
+// worthSharing reports whether the programs of sys_enter or sys_exit should share the raw tracepoint. Either all of
+// them share or none, because programs of two kinds would not run in the order of the script.
 func worthSharing(plans []resolve.Plan, direction string) bool {
 	most, programs := 0, 0
 	for i := range plans {
@@ -89,8 +86,7 @@ func syscallMatches(p *resolve.Plan, direction string) int {
 	return n
 }
 
-// splitCalls moves the matches of one direction, for known system call numbers, into plans
-// of their own.
+// splitCalls moves the matches of one direction with known system call numbers to separate plans.
 func splitCalls(plans []resolve.Plan, direction string, numbers map[string]int) []resolve.Plan {
 	var out []resolve.Plan
 	for _, p := range plans {
@@ -119,25 +115,20 @@ func splitCalls(plans []resolve.Plan, direction string, numbers map[string]int) 
 	return out
 }
 
-// Programs of tracepoints that do not look at the tracepoint's record run from
-// the raw tracepoint that the record is made of.
+// Programs of tracepoints that do not read the tracepoint's record run from the underlying raw tracepoint.
 //
-// The kernel waits for two grace periods, together tens of milliseconds, at the
-// end of each tracepoint's perf event, and holds a lock meanwhile, so that it is
-// the same for a thread each. Links of raw tracepoints end in no time, and an
-// event does not pay for a record that nobody reads. To the script it is the same
-// but for the stack, which has other frames at its top: programs that take the
-// context keep the tracepoint.
+// When a tracepoint's perf event is closed, the kernel waits for two grace periods, together tens of milliseconds,
+// and holds a lock meanwhile, so that threads do not help. Links of raw tracepoints close at once, and an event does
+// not pay for a record that is not read. The script sees no difference except in stacks, whose top frames differ:
+// programs that use the context keep the tracepoint.
 
-// notRaw are the groups of tracepoints that have none of their own name, and
-// that of locks: they fire while the kernel holds the locks of maps and of the
-// ring buffer, where only the count of running programs, which raw tracepoints
-// are not part of, keeps programs out.
+// notRaw are the groups of tracepoints without a raw tracepoint of the same name, and the group of locks: those fire
+// while the kernel holds the locks of maps and of the ring buffer, where only the count of running programs, which
+// does not cover raw tracepoints, prevents programs from running.
 var notRaw = map[string]bool{"syscalls": true, "ftrace": true, "lock": true, "preemptirq": true}
 
-// preferRaw changes the plans of tracepoints whose programs can run from raw
-// tracepoints. All programs of an event do, or none: between the two kinds the
-// script's order would be lost.
+// preferRaw changes the plans of tracepoints whose programs can run from raw tracepoints. Either all programs of an
+// event do or none, because programs of two kinds would not run in the order of the script.
 func preferRaw(plans []resolve.Plan, h *host.Host) []resolve.Plan {
 	tracepoint := func(p *resolve.Plan) bool { return p.Prog.Kind == probe.Tracepoint && p.Strategy == resolve.Single }
 	raw := func(p *resolve.Plan) bool { return p.Prog.Code != nil && p.Prog.Code.Raw }
@@ -183,17 +174,15 @@ func preferRaw(plans []resolve.Plan, h *host.Host) []resolve.Plan {
 	return out
 }
 
-// eventGroups caches which groups of tracefs have events of a name. The kernel finds raw
-// tracepoints by name alone.
+// eventGroups caches which groups of tracefs have events of a name. The kernel finds raw tracepoints by name only.
 type eventGroups struct {
 	dir     string
 	names   []string        // groups
-	dynamic map[string]bool // group/event of those that users made
+	dynamic map[string]bool // group/event of events created by users
 	read    bool
 }
 
-// only reports whether an event is the kernel's or a module's own and the only one
-// of its name.
+// only reports whether an event is defined by the kernel or a module and is the only one with its name.
 func (g *eventGroups) only(group, event string) bool {
 	if !g.read {
 		g.look()
@@ -222,7 +211,7 @@ func (g *eventGroups) look() {
 	if err != nil {
 		return
 	}
-	text, _ := os.ReadFile(dir + "/dynamic_events") // 5.0; without it none is known to be dynamic
+	text, _ := os.ReadFile(dir + "/dynamic_events") // since 5.0; without it no event is known to be dynamic
 	g.dir, g.dynamic = dir, dynamicEvents(string(text))
 	for _, e := range all {
 		if e.IsDir() {

@@ -49,7 +49,7 @@ func (x *expander) Tracepoints(group, name string) ([]adapt.Event, error) {
 	return out, nil
 }
 
-// canTrace excludes ftrace's own entries, which have no id for perf.
+// canTrace excludes ftrace's internal entries, which have no id for perf.
 func canTrace(dir, group, event string) bool {
 	if group == "ftrace" {
 		return false
@@ -58,7 +58,7 @@ func canTrace(dir, group, event string) bool {
 	return err == nil
 }
 
-// Tracepoint looks for an event in tracefs.
+// Tracepoint looks up an event in tracefs.
 func (x *expander) Tracepoint(group, name string) error {
 	_, err := hostinfo.Tracepoint(group, name)
 	switch {
@@ -72,7 +72,7 @@ func (x *expander) Tracepoint(group, name string) error {
 			}
 			if arch.Host().ForeignSyscall(name) {
 				return &resolve.Missing{
-					Text:    gone.Error() + " Machines like this one have no such system call.",
+					Text:    gone.Error() + " This architecture has no such system call.",
 					Foreign: true,
 				}
 			}
@@ -94,7 +94,7 @@ func attachTracepoint(
 	l, err := linkTracepoint(m.Group, m.Name, prog, h.Online[0])
 	if errors.Is(err, unix.EINVAL) {
 		return nil, fmt.Errorf(
-			"no tracepoint of the kernel, but an event made of others (kprobe_events, uprobe_events, synthetic_events): %w",
+			"not a tracepoint of the kernel, but a dynamic event (kprobe_events, uprobe_events, synthetic_events): %w",
 			err,
 		)
 	}
@@ -104,8 +104,8 @@ func attachTracepoint(
 	return l, nil
 }
 
-// eventLink is a program that is linked to the perf event of a tracepoint or uprobe. The
-// library's own looks for tracefs where it is mounted, and reads the file of a uprobe.
+// eventLink is a program that is linked to the perf event of a tracepoint or uprobe. The library's own type requires
+// a mounted tracefs, and reads the file of a uprobe.
 type eventLink struct {
 	*link.RawLink
 	event int
@@ -124,14 +124,14 @@ func (l *eventLink) Close() error {
 	return errors.Join(l.RawLink.Close(), unix.Close(l.event))
 }
 
-// linkTracepoint opens the perf event of a tracepoint and attaches prog to it: by
-// a link (5.15), or by the ioctl that older kernels have.
+// linkTracepoint opens the perf event of a tracepoint and attaches prog to it: by a link (5.15), or by the ioctl on
+// older kernels.
 func linkTracepoint(group, name string, prog *ebpf.Program, cpu int) (io.Closer, error) {
 	id, err := hostinfo.TracepointID(group, name)
 	if err != nil {
 		return nil, err
 	}
-	// One event is enough, on a CPU that is online: programs of a tracepoint run on all.
+	// One event, on an online CPU, is enough: programs of a tracepoint run on all CPUs.
 	attr := &unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_TRACEPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Config: uint64(id),
 		Sample_type: unix.PERF_SAMPLE_RAW, Sample: 1, Wakeup: 1,

@@ -21,8 +21,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// noTypes says why the kernel's types are unavailable. Types from --btf do not help here:
-// the kernel itself checks such programs against its own.
+// noTypes explains why the kernel's types are unavailable. Types from --btf do not help here, because the kernel
+// checks such programs against its own types.
 func noTypes(err error) error {
 	if _, missing := os.Stat(kerneltypes.Path); errors.Is(missing, fs.ErrNotExist) {
 		return fmt.Errorf(
@@ -87,7 +87,7 @@ func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
 
 func isVoid(t btf.Type) bool { _, ok := t.(*btf.Void); return ok }
 
-// typeText is a type in C without qualifiers, as the compiler's target has it.
+// typeText is a C type without qualifiers, in the form of the compiler's target.
 func typeText(t btf.Type) string {
 	for range 32 {
 		switch x := t.(type) {

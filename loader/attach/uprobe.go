@@ -22,7 +22,7 @@ import (
 	"btc/loader/symbols"
 )
 
-// uprobes finds the files and, in each, the functions' offsets.
+// uprobes finds the files and the offsets of the functions in each.
 func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
 	paths, err := findBinaries(a.Target, x.opts.pid)
@@ -47,10 +47,10 @@ func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 	return plan, nil
 }
 
-// unsafeHint follows messages about probes that --unsafe would let pass.
+// unsafeHint follows messages about probes that --unsafe would allow.
 const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option could lead to data corruption in the target process."
 
-// matchFile finds an attach point's attach sites in one file; none is not an error.
+// matchFile finds an attach point's attach sites in one file; finding none is not an error.
 func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match, error) {
 	a := &p.Attach
 	f, err := x.files.Functions(
@@ -129,8 +129,8 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 	return out, nil
 }
 
-// sameBuild refuses a file of another build than that whose debug information
-// the program was compiled with: types and addresses may have changed.
+// sameBuild returns an error if the file is another build than the one whose debug information the program was
+// compiled with, because types and addresses may have changed.
 func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 	switch {
 	case a.Binary == "":
@@ -140,7 +140,7 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 	case f.Identity != a.Binary:
 		return &resolve.Missing{
 			Text: fmt.Sprintf(
-				"%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with this one's (btc compile -binary %s=FILE)",
+				"%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with the debug information of this build (btc compile --binary %s=FILE)",
 				path,
 				f.Identity,
 				a.Binary,
@@ -151,8 +151,8 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 	return nil
 }
 
-// flat is an offset in a file that is not ELF and that some process maps to run. Nothing
-// says where an instruction begins, so it needs --unsafe.
+// flat is an offset in a file that is not ELF but that some process maps as code. Instruction boundaries are not
+// known, so it needs --unsafe.
 func (x *expander) flat(p *manifest.Program, path string, err error) ([]resolve.Match, bool) {
 	if !errors.Is(err, symbols.ErrNotELF) || p.Attach.Name != "" || !x.opts.Unsafe {
 		return nil, false
@@ -162,8 +162,8 @@ func (x *expander) flat(p *manifest.Program, path string, err error) ([]resolve.
 	}, true
 }
 
-// pick chooses among the symbols that an attach point names: of several versions of a name
-// the default one, if there is one.
+// pick chooses among the symbols that an attach point names: among several versions of a name the default one, if
+// there is one.
 func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	if probe.IsPattern(a.Name) || a.Lang != "" {
 		return out
@@ -181,8 +181,8 @@ func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	return out
 }
 
-// attachUprobe links a program to a place in a file. The kernel looks the file up by its path, and
-// nothing here opens or reads it.
+// attachUprobe links a program to an offset in a file. The kernel looks up the file by its path; nothing here opens
+// or reads it.
 func attachUprobe(
 	plan *resolve.Plan,
 	m *resolve.Match,
@@ -200,7 +200,7 @@ func attachUprobe(
 	path, err := unix.BytePtrFromString(m.Path)
 	if err != nil || m.Semaphore > math.MaxUint32 {
 		return nil, fmt.Errorf(
-			"%q cannot be probed: the path holds a NUL byte, or the counter's offset %#x is too large",
+			"%q cannot be probed: the path contains a NUL byte, or the counter's offset %#x is too large",
 			m.Path,
 			m.Semaphore,
 		)

@@ -27,8 +27,8 @@ func (s several) Close() error {
 	return errors.Join(errs...)
 }
 
-// attachMulti links a program to the attach sites of a plan, file by file and process by process. If
-// the kernel refuses one, it refuses all: then they are bisected, and the refused ones are skipped.
+// attachMulti links a program to the attach sites of a plan, file by file and process by process. If the kernel
+// refuses one, it refuses all: then the list is bisected, and the refused ones are skipped.
 func attachMulti(plan *resolve.Plan, progs []*ebpf.Program, o Options) (l io.Closer, refused []string, err error) {
 	var links several
 	var failure error
@@ -57,7 +57,7 @@ func attachMulti(plan *resolve.Plan, progs []*ebpf.Program, o Options) (l io.Clo
 			case err == nil:
 				links = append(links, l)
 				return nil
-			case !refusesPlace(err) || len(plan.Matches) == 1:
+			case !refusesSite(err) || len(plan.Matches) == 1:
 				return err
 			case len(ms) == 1:
 				refused, failure = append(refused, ms[0].Text), err
@@ -83,16 +83,16 @@ func attachMulti(plan *resolve.Plan, progs []*ebpf.Program, o Options) (l io.Clo
 // enotsupp is an error number of the kernel that C libraries do not know.
 const enotsupp = syscall.Errno(524)
 
-// refusesPlace: errors that may be due to one of several attach sites: an instruction that
-// cannot be probed, or an offset where there is none.
-func refusesPlace(err error) bool {
+// refusesSite reports whether an error may be due to one of several attach sites: an instruction that cannot be
+// probed, or an offset without an instruction.
+func refusesSite(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, enotsupp) || errors.Is(err, unix.EOPNOTSUPP) ||
 		errors.Is(err, unix.EIO) ||
 		errors.Is(err, unix.ENOEXEC)
 }
 
-// multiUprobe is the part of union bpf_attr of BPF_LINK_CREATE that a link to places of one file
-// takes (linux/bpf.h). The kernel looks the file up by its path.
+// multiUprobe is the part of union bpf_attr of BPF_LINK_CREATE for a link to several sites in one file (linux/bpf.h).
+// The kernel looks up the file by its path.
 type multiUprobe struct {
 	prog, target, kind, flags           uint32
 	path                                *byte
@@ -106,7 +106,7 @@ const ofReturns = 1
 func linkMulti(plan *resolve.Plan, path string, prog *ebpf.Program, ms []*resolve.Match, o Options) (io.Closer, error) {
 	name, err := unix.BytePtrFromString(path)
 	if err != nil {
-		return nil, fmt.Errorf("%q: the path holds a NUL byte", path)
+		return nil, fmt.Errorf("%q: the path contains a NUL byte", path)
 	}
 	offsets, semaphores, cookies := make([]uint64, len(ms)), make([]uint64, len(ms)), make([]uint64, len(ms))
 	attr := multiUprobe{
@@ -130,7 +130,7 @@ func linkMulti(plan *resolve.Plan, path string, prog *ebpf.Program, ms []*resolv
 	}
 	fd, err := bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	if err != nil {
-		return nil, fmt.Errorf("linking %d places of %s: %w", len(ms), path, err)
+		return nil, fmt.Errorf("attaching to %d sites in %s: %w", len(ms), path, err)
 	}
 	return fds{fd}, nil
 }

@@ -16,7 +16,7 @@ import (
 	"btc/loader/symbols"
 )
 
-// usdts reads the notes of the files and finds each location of each probe. Locations
+// usdts reads the notes of the files and finds all locations of each probe. Locations
 // of one probe with equal argument locations share a program.
 func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
@@ -30,7 +30,7 @@ func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 	} else if namespace == "" {
 		namespace = "*"
 	}
-	// Of the many files of a pattern or process, those that cannot be read have none.
+	// Files of a pattern or process that cannot be read are skipped.
 	exact := len(paths) == 1 && a.Target != "" && !probe.IsPattern(a.Target)
 	plan := resolve.Plan{}
 	for _, path := range paths {
@@ -48,8 +48,8 @@ func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 		if err != nil && exact {
 			return resolve.Plan{}, fmt.Errorf("%s: %w", path, err)
 		}
-		if len(plan.Matches)+len(all) > symbols.MaxPlaces {
-			return resolve.Plan{}, fmt.Errorf("more than %d locations match", symbols.MaxPlaces)
+		if len(plan.Matches)+len(all) > symbols.MaxResults {
+			return resolve.Plan{}, fmt.Errorf("more than %d locations match", symbols.MaxResults)
 		}
 		addLocations(&plan, path, all)
 	}
@@ -62,11 +62,11 @@ func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 	return plan, nil
 }
 
-// addLocations makes matches of the locations in a file. Those of a probe with equal argument locations
+// addLocations adds a match for each location in a file. Those of a probe with equal argument locations
 // share a program.
 func addLocations(p *resolve.Plan, path string, all []symbols.Probe) {
 	first := map[string]int{} // by name and arguments: index of the first match
-	ways := map[string]int{}  // of the arguments of a name
+	ways := map[string]int{}  // number of argument variants by name
 	for _, l := range all {
 		m := resolve.Match{Text: "usdt:" + path + ":" + l.Provider + ":" + l.Name, Name: l.Name, Path: path,
 			Offset: l.Offset, Semaphore: l.Semaphore, USDT: l.Args}
@@ -83,8 +83,8 @@ func addLocations(p *resolve.Plan, path string, all []symbols.Probe) {
 	}
 }
 
-// usdtFiles are the files for an attach point's target: without one, or with "*", all that
-// the process of -p has mapped.
+// usdtFiles are the files for an attach point's target: without a target, or with "*", all files that the process of
+// -p has mapped.
 func usdtFiles(target string, pid int) ([]string, error) {
 	switch {
 	case target != "":
@@ -95,9 +95,8 @@ func usdtFiles(target string, pid int) ([]string, error) {
 	return mappedFiles(pid)
 }
 
-// mappedFiles lists the files that a process has mapped to run code from. A file
-// that has no name any more, or never had one, is reached through the kernel's
-// own list of mappings.
+// mappedFiles lists the files that a process has mapped as code. A file without a name is accessed through
+// /proc/PID/map_files.
 func mappedFiles(pid int) ([]string, error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -115,7 +114,7 @@ func mappedFiles(pid int) ([]string, error) {
 		seen[f[3]+" "+f[4]] = true
 		path := strings.TrimSuffix(line[strings.Index(line, f[5]):], "\n")
 		gone := strings.HasSuffix(path, " (deleted)")
-		if root != "" && !gone { // a link that was put in the way meanwhile leads nowhere else
+		if root != "" && !gone { // a symbolic link created meanwhile cannot redirect it
 			if path, err = safefile.Resolve(root, path); err != nil {
 				gone = true
 			}

@@ -3,8 +3,8 @@
 // Package binary finds the files of programs and libraries by their names in attach points,
 // and identifies builds of a file.
 //
-// It takes names and files and returns paths and identities. Compiler and loader share it:
-// it asks nothing of the kernel.
+// It takes names and files and returns paths and identities. Compiler and loader share it; it does not query the
+// kernel.
 package binary
 
 import (
@@ -21,8 +21,8 @@ import (
 	"btc/internal/safefile"
 )
 
-// Find is the file that a name means on this machine: a path, a program found by
-// PATH, or a shared library such as "libc" or "libc.so.6".
+// Find returns the file for a name on this machine: a path, a program in PATH, or a shared library such as "libc" or
+// "libc.so.6".
 func Find(name string) (path string, ok bool) {
 	if strings.Contains(name, "/") {
 		_, err := os.Stat(name)
@@ -51,7 +51,7 @@ func Identity(f *elf.File) (string, error) {
 	return fmt.Sprintf("text:%x", sha256.Sum256(code)), nil
 }
 
-// maxText is the most code that is hashed, in bytes.
+// maxText is the maximum amount of code that is hashed, in bytes.
 const maxText = 1 << 30
 
 // BuildID is the GNU build id of a file in hex, "" when it has none.
@@ -72,7 +72,7 @@ func BuildID(f *elf.File) string {
 	return fmt.Sprintf("%x", b[from:from+uint64(descSize)])
 }
 
-// InPath finds a program as a shell does.
+// InPath finds a program in PATH, as a shell does.
 func InPath(name string) (string, bool) {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		path := filepath.Join(dir, name)
@@ -84,7 +84,7 @@ func InPath(name string) (string, bool) {
 }
 
 // ProgramsInPath lists the executable files in the directories of PATH whose name matches a
-// pattern. A file that has several names is listed once.
+// pattern. A file with several names is listed once.
 func ProgramsInPath(pattern string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -152,8 +152,8 @@ func Library(name string) (string, bool) {
 // maxLdCache is the largest cache of the dynamic linker that is read, in bytes.
 const maxLdCache = 64 << 20
 
-// IsLibrary: a file such as libc.so.6 or libc-2.31.so is the library "libc", and
-// the first one by its whole name.
+// IsLibrary reports whether a file is the library with a name: libc.so.6 and libc-2.31.so are "libc", and libc.so.6
+// is also "libc.so.6".
 func IsLibrary(file, name string) bool {
 	tail, ok := strings.CutPrefix(file, name)
 	if !ok {

@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// maxVisited bounds the directory entries that the expansion of one pattern looks at: a
-// pattern such as "/*/*/*/*/*" would walk the whole disk.
+// maxVisited bounds the directory entries visited for one pattern: "/*/*/*/*/*" would walk the whole disk.
 const maxVisited = 1 << 18
 
-// Files lists the files whose paths match a pattern of path/filepath.Match, in the order
-// of their names, as path/filepath.Glob does. It opens directories only. A pattern that
-// leads to more than maxVisited directory entries is an error.
+// Files lists the files whose paths match a pattern of path/filepath.Match, in the order of their names, as
+// path/filepath.Glob does. It opens directories only. It is an error if more than maxVisited directory entries would
+// be visited.
 func Files(pattern string) ([]string, error) { return files(pattern, maxVisited) }
 
 func files(pattern string, budget int) ([]string, error) {
@@ -61,8 +60,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// matchingNames lists the entries of a directory that match one part of a pattern. What
-// is not a directory, or cannot be read, has none.
+// matchingNames lists the entries of a directory that match one part of a pattern. The list is empty for anything
+// that is not a readable directory.
 func matchingNames(dir, part string, budget *int) ([]string, error) {
 	if dir == "" {
 		dir = "."
@@ -75,7 +74,7 @@ func matchingNames(dir, part string, budget *int) ([]string, error) {
 		return nil, nil
 	}
 	if *budget -= len(entries); *budget < 0 {
-		return nil, errors.New("it leads to too many directory entries")
+		return nil, errors.New("too many directory entries to search")
 	}
 	var names []string
 	for _, e := range entries {

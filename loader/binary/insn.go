@@ -12,9 +12,8 @@ import (
 // ErrNotCode means that bytes are not a known, complete instruction.
 var ErrNotCode = errors.New("no instruction")
 
-// AtInstruction reports whether an instruction begins off bytes after the start of a
-// function, by decoding the function from its start. code must reach off. For architectures
-// without a decoder it is true everywhere.
+// AtInstruction reports whether an instruction starts off bytes after the start of a function, by decoding the
+// function from its start. code must extend to off. For architectures without a decoder it returns true.
 func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 	if a := arch.ByMachine(machine); a != nil && a.InsnSize > 0 {
 		return off%uint64(a.InsnSize) == 0, nil
@@ -37,8 +36,8 @@ func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 	return at == off, nil
 }
 
-// lengths are the functions that measure the instruction at the start of code, for
-// architectures with variable lengths; 0 if there is none.
+// lengths are the functions that return the length of the instruction at the start of code, for architectures with
+// variable lengths; 0 if there is no instruction.
 var lengths = map[elf.Machine]func(code []byte) int{elf.EM_X86_64: lengthX86, elf.EM_RISCV: lengthRISCV}
 
 // lengthRISCV is the length of an instruction of 32 bits, or of 16 with the extension C.
@@ -52,8 +51,8 @@ func lengthRISCV(code []byte) int {
 	return 0
 }
 
-// What follows the opcode of an x86 instruction, by opcode: for the three maps
-// that differ from one opcode to the next. A letter stands for
+// The bytes after the opcode of an x86 instruction, by opcode, for the three opcode maps in which they differ between
+// opcodes. The letters mean
 //
 //	.  nothing
 //	m  ModRM
@@ -65,7 +64,7 @@ func lengthRISCV(code []byte) int {
 //	o  an address of 8 bytes, or 4 with prefix 67
 //	t  ModRM, and b if its reg is 0 or 1 (test)
 //	T  ModRM, and z if its reg is 0 or 1
-//	x  no instruction in 64-bit mode; prefixes and escapes, which are known before
+//	x  invalid in 64-bit mode; or a prefix or escape, which is handled before
 const oneByte = "" +
 	"mmmmbzxxmmmmbzxx" + "mmmmbzxxmmmmbzxx" + "mmmmbzxxmmmmbzxx" + "mmmmbzxxmmmmbzxx" + // 00
 	"xxxxxxxxxxxxxxxx" + "................" + "xxxmxxxxzZbB...." + "bbbbbbbbbbbbbbbb" + // 40
@@ -78,7 +77,7 @@ const twoBytes = "" + // after 0f
 	"jjjjjjjjjjjjjjjj" + "mmmmmmmmmmmmmmmm" + "...mBmmm...mBmmm" + "mmmmmmmmmmBmmmmm" +
 	"mmBmBBBm........" + "mmmmmmmmmmmmmmmm" + "mmmmmmmmmmmmmmmm" + "mmmmmmmmmmmmmmmm"
 
-// x86 is an instruction that is being read.
+// x86 is the state of decoding an instruction.
 type x86 struct {
 	code              []byte
 	at                int
@@ -86,7 +85,7 @@ type x86 struct {
 	repne             bool // prefix f2
 }
 
-// next is the next byte; past the end it is 0, and lengthX86 notices.
+// next is the next byte; past the end it is 0, which lengthX86 detects.
 func (x *x86) next() byte {
 	x.at++
 	if x.at > len(x.code) {
@@ -95,7 +94,7 @@ func (x *x86) next() byte {
 	return x.code[x.at-1]
 }
 
-// maxX86 is the most bytes that an instruction may have.
+// maxX86 is the maximum length of an instruction in bytes.
 const maxX86 = 15
 
 // lengthX86 is the length in bytes of the instruction at the start of code, in 64-bit mode,

@@ -10,7 +10,7 @@ import (
 	"btc/internal/probe"
 )
 
-// Limits of demangling: a short name may expand without end.
+// Limits on demangling, because a short name may expand exponentially.
 const (
 	maxMangled    = 4096
 	maxShownShift = 14 // 1<<14 bytes

@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// Limits on symbol tables, whose sizes a file may claim to be anything.
+// Limits on symbol tables, whose sizes in the file are not trusted.
 const (
 	maxSymbols    = 1 << 23 // of one table
 	maxNull       = 1 << 16 // entries of zeros in a row: a hole in a sparse file
-	maxSymbolName = 1 << 14 // bytes; a longer name counts as none
+	maxSymbolName = 1 << 14 // bytes; a longer name is treated as empty
 )
 
 // Symbol is an entry of a symbol table. It is valid until the next one is read.
@@ -30,16 +30,15 @@ type Symbol struct {
 // Name is the symbol's name, valid until the next call.
 func (s *Symbol) Name() []byte { return s.names.text(uint64(s.name)) }
 
-// Defined reports whether the file has the symbol's value.
+// Defined reports whether the file defines the symbol.
 func (s *Symbol) Defined() bool { return s.Section != elf.SHN_UNDEF && s.Value != 0 }
 
-// EachSymbol calls yield with the entries of both symbol tables, .symtab and .dynsym, until
-// it returns false. It reads piece by piece: the memory that it takes does not depend on
-// what the file claims. Of each table the first maxSymbols entries are read, and none after
-// an error or a hole.
+// EachSymbol calls yield with the entries of both symbol tables, .symtab and .dynsym, until it returns false. It
+// reads in small pieces, so its memory does not depend on sizes in the file. It reads at most the first maxSymbols
+// entries of each table, and stops at an error or a hole.
 func EachSymbol(f *elf.File, yield func(*Symbol) bool) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // debug/elf checks bounds, but not everywhere
+		if p := recover(); p != nil { // debug/elf may panic on damaged input
 			err = fmt.Errorf("symbol table: %v", p)
 		}
 	}()
@@ -51,7 +50,7 @@ func EachSymbol(f *elf.File, yield func(*Symbol) bool) (err error) {
 	return nil
 }
 
-// readTable reports whether to go on with the next table.
+// readTable reports whether to continue with the next table.
 func readTable(f *elf.File, sec *elf.Section, yield func(*Symbol) bool) bool {
 	if sec.ReaderAt == nil || sec.Link == 0 || int(sec.Link) >= len(f.Sections) ||
 		f.Sections[sec.Link].ReaderAt == nil {
@@ -104,7 +103,7 @@ const (
 	pageSets = 64
 )
 
-// pages reads small pieces of a section through a cache: neighbouring ones are read mostly.
+// pages reads small pieces of a section through a cache of pages, because most reads are near the previous one.
 type pages struct {
 	r    io.ReaderAt
 	size uint64

@@ -24,7 +24,7 @@ const (
 
 const enotsupp = unix.Errno(524) // the kernel's internal ENOTSUPP, not part of the ABI
 
-// Map is an open map. FD stays the caller's.
+// Map is an open map. The caller owns FD.
 type Map struct {
 	FD         int
 	KeySize    int
@@ -34,7 +34,7 @@ type Map struct {
 	CPUs       int // possible CPUs, for per-CPU maps
 }
 
-// stride is the room of one CPU's value: the kernel rounds it up to 8 bytes.
+// stride is the size of one CPU's value, which the kernel rounds up to 8 bytes.
 func (m *Map) stride() int { return (m.ValueSize + 7) &^ 7 }
 
 // rawSize is the number of bytes that the kernel copies for one element.
@@ -109,7 +109,7 @@ func (m *Map) Lookup(key []byte) (e Entry, ok bool, err error) {
 	}
 }
 
-// Zero writes zeros over an element, on every CPU. One that is gone stays so.
+// Zero writes zeros to an existing element, on every CPU.
 func (m *Map) Zero(key []byte) error {
 	const exist = 2 // BPF_EXIST
 	if err := m.elem(cmdUpdate, key, make([]byte, m.rawSize()), exist); err != nil && err != unix.ENOENT {
@@ -118,8 +118,7 @@ func (m *Map) Zero(key []byte) error {
 	return nil
 }
 
-// InsertZero makes an element of zeros, on every CPU. One that is there stays as it
-// is, and none is made in a map that is full.
+// InsertZero inserts an element of zeros, on every CPU, unless the element exists or the map is full.
 func (m *Map) InsertZero(key []byte) (made bool, err error) {
 	const noExist = 1 // BPF_NOEXIST
 	switch err := m.elem(cmdUpdate, key, make([]byte, m.rawSize()), noExist); err {
@@ -135,7 +134,7 @@ func (m *Map) InsertZero(key []byte) (made bool, err error) {
 // Set writes an element of a map that is not per CPU.
 func (m *Map) Set(key, value []byte) error {
 	if m.PerCPU || len(value) != m.ValueSize {
-		panic("BUG: a value that the map does not take")
+		panic("BUG: value of the wrong size for the map")
 	}
 	if err := m.elem(cmdUpdate, key, value, 0); err != nil {
 		return fmt.Errorf("map update: %w", err)
@@ -151,8 +150,8 @@ func (m *Map) Delete(key []byte) error {
 	return nil
 }
 
-// All reads every element. Elements that come and go meanwhile may be missed or
-// seen, never twice.
+// All reads every element. Elements that are inserted or deleted meanwhile may or may not be included; none is
+// included twice.
 func (m *Map) All() ([]Entry, error) { return m.collect(false) }
 
 // Drain reads every element and deletes it. With batches (5.6) nothing that a
@@ -170,9 +169,8 @@ func (m *Map) collect(drain bool) (all []Entry, err error) {
 	return all, err
 }
 
-// Each shows every element to visit, and with drain deletes it, as All and Drain do. The
-// memory of an entry is used again when visit returns: a large map takes no more memory
-// than a batch.
+// Each calls visit for every element, and with drain deletes it, like All and Drain. The memory of an entry is reused
+// when visit returns, so a large map takes no more memory than a batch.
 func (m *Map) Each(drain bool, visit func(Entry)) error {
 	n, err := m.batches(drain, visit)
 	switch err {
@@ -235,8 +233,8 @@ func (m *Map) batches(drain bool, visit func(Entry)) (n int, err error) {
 	}
 }
 
-// oneByOne iterates over the keys. Deleting only what was just read keeps the iteration
-// going from a key that exists.
+// oneByOne iterates over the keys. Only keys that were already passed are deleted, so the iteration always continues
+// from an existing key.
 func (m *Map) oneByOne(drain bool, visit func(Entry)) error {
 	keys, err := m.Keys()
 	if err != nil {
@@ -260,13 +258,13 @@ func (m *Map) oneByOne(drain bool, visit func(Entry)) error {
 	return nil
 }
 
-// Keys lists the keys that are there now.
+// Keys lists the current keys.
 func (m *Map) Keys() ([][]byte, error) {
 	var keys [][]byte
 	var last []byte
 	seen := map[string]bool{}
-	// A key that a program deleted meanwhile sends the walk back to the start;
-	// the limit ends a walk that a busy map would never let end.
+	// If a program deletes the current key, the walk restarts; the limit ends a walk of a busy map that would never
+	// finish.
 	for range 4*m.MaxEntries + 1024 {
 		next := make([]byte, m.KeySize)
 		err := m.elem(cmdNextKey, last, next, 0)

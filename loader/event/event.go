@@ -2,9 +2,8 @@
 
 // Package event decodes records of the events ring buffer.
 //
-// It takes a record's bytes, as any program could have written them, and returns the
-// event's description and the values of its fields, or an error. It never reads outside of
-// the record.
+// It takes a record's bytes, which are not trusted, and returns the event's description and the values of its fields,
+// or an error. It never reads outside the record.
 package event
 
 import (
@@ -31,8 +30,7 @@ func Decode(m *manifest.Manifest, record []byte) (Event, error) {
 	return e, err
 }
 
-// Read makes e the event of a record, in the memory of the values that e had. After
-// an error e is not an event.
+// Read decodes a record into e and reuses e's memory. After an error e is invalid.
 func (e *Event) Read(m *manifest.Manifest, record []byte) error {
 	values := e.Values[:0]
 	e.Event, e.Values = nil, nil

@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Clean appends text that a traced program may have chosen. With Escape, control
-// characters that could change what a terminal shows become \xNN; newlines (but
-// for those of OneLine) and tabs stay. Invalid UTF-8 counts as control characters from 0x80 to
-// 0x9f, which some terminals obey.
+// Clean appends text that may come from a traced program. With Escape, control characters that could affect a
+// terminal become \xNN; newlines (except with OneLine) and tabs stay. Invalid UTF-8 is treated like the control
+// characters 0x80 to 0x9f, which some terminals obey.
 func (e *Env) Clean(dst, text []byte) []byte {
 	if !e.Escape {
 		return append(dst, text...)
@@ -30,15 +29,15 @@ func (e *Env) Clean(dst, text []byte) []byte {
 	return dst
 }
 
-// OneLine is an Env in which, with Escape, newlines in strings become \x0a, too: in a map, a
-// process could forge lines of others by its name otherwise.
+// OneLine is an Env in which, with Escape, newlines in strings become \x0a, too: otherwise a process could forge
+// lines of a map by its name.
 func (e *Env) OneLine() *Env {
 	one := *e
 	one.oneLine = true
 	return &one
 }
 
-// lines is the Env for text of several lines.
+// lines is the Env for text with several lines.
 func (e *Env) lines() *Env {
 	if !e.oneLine {
 		return e
@@ -46,7 +45,7 @@ func (e *Env) lines() *Env {
 	return &Env{Escape: e.Escape}
 }
 
-// terminal is a writer to a terminal on which nothing that others have chosen acts.
+// terminal is a writer to a terminal that makes control characters in the output harmless.
 type terminal struct {
 	w    io.Writer
 	json bool
@@ -54,11 +53,11 @@ type terminal struct {
 }
 
 // Terminal returns a writer that shows control characters other than newlines and tabs as
-// \xNN. Each call of Write must have whole characters.
+// \xNN. Each call of Write must contain whole characters.
 func Terminal(w io.Writer) io.Writer { return &terminal{w: w} }
 
-// TerminalJSON returns a writer for JSON to a terminal: of the control characters that JSON
-// has in strings as they are (DEL and U+0080 to U+009F) it writes the numbers.
+// TerminalJSON returns a writer for JSON to a terminal: it escapes the control characters that JSON allows unescaped
+// in strings (DEL and U+0080 to U+009F).
 func TerminalJSON(w io.Writer) io.Writer { return &terminal{w: w, json: true} }
 
 func (t *terminal) Write(b []byte) (int, error) {

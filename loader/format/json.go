@@ -13,8 +13,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// JSON writes values as JSON. The zero Full writes bpftrace's form, which is lossy
-// (docs/json.md); Full writes all that is known.
+// JSON writes values as JSON. Without Full it writes bpftrace's form, which is lossy (docs/json.md); with Full it
+// writes all information.
 type JSON struct {
 	*Env
 	Full bool
@@ -26,7 +26,7 @@ type JSON struct {
 func (j *JSON) Append(dst []byte, v Value) []byte {
 	l, b := v.Layout, v.Bytes
 	if texts[l.Kind] == nil || !v.Var && len(b) < l.Size {
-		return append(dst, "null"...) // validation keeps this from happening
+		return append(dst, "null"...) // cannot happen in a validated manifest
 	}
 	switch l.Kind {
 	case "int", "ptr":
@@ -130,7 +130,7 @@ func (j *JSON) buffer(dst, b []byte) []byte {
 	return j.list(dst, len(b), func(dst []byte, i int) []byte { return strconv.AppendInt(dst, int64(int8(b[i])), 10) })
 }
 
-// numberNames are the members in which Full writes the number beside a text.
+// numberNames are the members in which Full writes the number next to a text.
 var numberNames = map[string]string{
 	"enum": "value", "timestamp": "ns", "username": "uid", "cgroup_path": "id", "ksym": "address", "usym": "address",
 }
@@ -212,8 +212,7 @@ func AppendQuoted(dst, text []byte) []byte {
 	return append(dst, '"')
 }
 
-// KeyText is a map's key as bpftrace's JSON names it: the text of the parts
-// without spaces between them.
+// KeyText is a map's key in bpftrace's JSON: the text of the parts without spaces between them.
 func (j *JSON) KeyText(dst []byte, l *manifest.Layout, b []byte, outer bool) []byte {
 	switch l.Kind {
 	case "tuple":

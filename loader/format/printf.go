@@ -2,8 +2,8 @@
 
 package format
 
-// The formats are our own code, 3 KB of btrun: package fmt has neither C's flags and
-// length modifiers nor the language's directives (%r, %rx, %rh).
+// The formats are implemented here, 3 KB of btrun, because package fmt has neither C's flags and length modifiers nor
+// the language's directives (%r, %rx, %rh).
 
 import (
 	"strconv"
@@ -24,15 +24,15 @@ type piece struct {
 	length                string
 	conv                  string
 	bits                  int  // of a number, from the length modifier
-	decimal               bool // nothing but a decimal number, signed or not
+	decimal               bool // a plain decimal number, signed or not
 	bare                  bool // just the text of the value
 }
 
 // maxWidth bounds the width of a directive.
 const maxWidth = 4096
 
-// ParseFormat reads a format. Text that is not a directive stays as it is; flags
-// are in the order "-+ #0", a "*" is parsed and consumes no argument.
+// ParseFormat parses a format. Text that is not a directive is literal; flags must be in the order "-+ #0"; a "*" is
+// accepted but consumes no argument.
 func ParseFormat(s string) *Format {
 	f := &Format{}
 	from := 0
@@ -58,7 +58,7 @@ func ParseFormat(s string) *Format {
 	return f
 }
 
-// joinLiteral prepends the text kept back by "%%" to lit.
+// joinLiteral prepends the literal text pending from "%%" to lit.
 func (f *Format) joinLiteral(lit string) string {
 	lit = f.tail + lit
 	f.tail = ""
@@ -111,7 +111,7 @@ func parseDirective(s string) (p piece, n int) {
 	return p, 0
 }
 
-// settle interprets the directive's parts, once for all values. A number without a length
+// settle interprets the directive's parts once, for all values. A number without a length
 // modifier has 32 bits.
 func (p *piece) settle() {
 	p.bits = 32
@@ -152,7 +152,7 @@ func (e *Env) Printf(dst []byte, f *Format, args []Value) []byte {
 
 func (e *Env) directive(dst []byte, p *piece, v Value) []byte {
 	from := len(dst)
-	first := -1 // bytes of the first piece, which the width is for; -1: all
+	first := -1 // bytes of the first piece, to which the width applies; -1: all
 	switch p.conv {
 	case "s":
 		if p.plus && v.Layout.Kind == "int" && v.Layout.Signed && int64(Uint(v.Layout, v.Bytes)) >= 0 {
@@ -249,8 +249,7 @@ func (p *piece) number(dst []byte, v uint64) []byte {
 	return appendHex(dst, v)
 }
 
-// pad widens the text dst[from:from+first] to the directive's width, with the
-// fill on the outer side whatever the text is.
+// pad pads the text dst[from:from+first] to the directive's width, on its outer side.
 func (p *piece) pad(dst []byte, from, first int) []byte {
 	n := p.width - first
 	if n <= 0 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package format prints the bytes that a program left in an event or a map: single values,
+// Package format prints the bytes of an event or a map: single values,
 // printf formats, time formats.
 //
-// It takes bytes with their layout in the manifest and appends text. It asks Env for what
-// only the host knows (symbol names, stacks, clocks).
+// It takes bytes with their layout in the manifest and appends text. Env provides what only the host knows (symbol
+// names, stacks, clocks).
 package format
 
 import (
@@ -16,8 +16,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// Env provides what a value's bytes do not contain. A nil function means "not known": the
-// value then prints as a number.
+// Env provides information that is not in a value's bytes. If a function is nil, the value prints as a number.
 type Env struct {
 	Ksym    func(addr uint64) string              // kernel symbol's bare name, or the address in hex
 	Usym    func(addr uint64, tgid uint32) string // the same for a process
@@ -28,13 +27,13 @@ type Env struct {
 	Cgroup  func(id uint64, filter string) string
 	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
 	Fail    func(text string)                    // reports a value that cannot be printed; may be nil
-	Trailer string                               // put after a string that was cut off
+	Trailer string                               // appended to a truncated string
 	Escape  bool                                 // control characters in strings are shown as \xNN
 	oneLine bool                                 // newlines in strings, too
 }
 
-// Value is an object and its layout. The bytes are Layout.Size long, except for
-// a variable field, where they are the string or the buffer's bytes themselves.
+// Value is an object and its layout. The bytes are Layout.Size long, except for a variable field, where they are the
+// string's or the buffer's content.
 type Value struct {
 	Layout *manifest.Layout
 	Bytes  []byte
@@ -52,7 +51,7 @@ func (e *Env) Append(dst []byte, v Value) []byte {
 
 type textFunc = func(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte
 
-// strings holds one row for each layout kind.
+// texts has one row for each layout kind.
 var texts map[string]textFunc
 
 func init() {
@@ -133,8 +132,8 @@ func appendEnum(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte
 	return dst
 }
 
-// appendString appends a string up to the first NUL. One that fills its storage was
-// truncated, unless the layout says that it is whole, and gets the trailer.
+// appendString appends a string up to the first NUL. A string that fills its storage was truncated, unless the layout
+// says that it is complete, and gets the trailer.
 func appendString(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte {
 	if !isVar {
 		b = b[:l.Size]
@@ -293,7 +292,7 @@ func appendTimestamp(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) [
 		if e.Fail != nil {
 			e.Fail("strftime returned 0")
 		}
-		return append(dst, "(?)"...) // as in bpftrace, whose strftime fails then
+		return append(dst, "(?)"...) // as in bpftrace, where strftime fails
 	}
 	return dst
 }

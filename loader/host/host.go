@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host detects, before anything is loaded, what the running kernel supports and
-// which host values the programs need.
+// Package host detects, before anything is loaded, what the running kernel supports and the host values that programs
+// need.
 //
-// It takes nothing and returns facts; each is looked up on demand.
+// It has no inputs; each fact is looked up on demand.
 package host
 
 import (
@@ -30,7 +30,7 @@ import (
 	"btc/loader/kerneltypes"
 )
 
-// Host has the facts that do not change during a run.
+// Host holds facts that do not change during a run.
 type Host struct {
 	Online   []int // CPUs online
 	Possible int   // slots in a per-CPU value
@@ -40,7 +40,7 @@ type Host struct {
 	types   *btf.Cache
 	clocks  sync.Mutex       // guards the fields below
 	offsets [4]time.Duration // wall clock minus clock, by number (see Wall)
-	read    time.Time        // when offsets were
+	read    time.Time        // when offsets were read
 	wall    int64            // the wall clock at that time
 }
 
@@ -48,7 +48,7 @@ type Host struct {
 // part of the kernel's ABI.
 const initPIDNS = 0xEFFFFFFC
 
-// Look inspects the host. The error says what is missing in /proc or /sys.
+// Look inspects the host. The error names what is missing in /proc or /sys.
 func Look() (*Host, error) {
 	h := &Host{types: btf.NewCache()}
 	var err error
@@ -89,7 +89,7 @@ func pidNamespace() (hostinfo.Namespace, error) {
 // user space computes it.
 var clockIDs = [4]int32{unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_TAI, unix.CLOCK_TAI}
 
-// Types are the types of the kernel and its modules, decoded when first asked for.
+// Types are the types of the kernel and its modules, decoded on first use.
 func (h *Host) Types() *btf.Cache { return h.types }
 
 // readClocks records the distance of the wall clock from the clocks of the programs.
@@ -97,7 +97,7 @@ func (h *Host) readClocks() {
 	shift := h.namespaceOffsets()
 	for i, id := range clockIDs {
 		window := time.Duration(math.MaxInt64)
-		for range 3 { // the thread may lose its processor between two clocks
+		for range 3 { // the thread may be preempted between two clocks
 			var before, after unix.Timespec
 			if unix.ClockGettime(id, &before) != nil {
 				break
@@ -118,11 +118,11 @@ func (h *Host) readClocks() {
 	}
 }
 
-// namespaceOffsets is how far each clock of this process's time namespace (Linux 5.6) is
-// ahead of the one that programs read.
+// namespaceOffsets is the offset of each clock in this process's time namespace (Linux 5.6) from the clock that
+// programs read.
 func (h *Host) namespaceOffsets() (shift [4]time.Duration) {
 	own, err1 := os.Readlink("/proc/self/ns/time")
-	shown, err2 := os.Readlink("/proc/self/ns/time_for_children") // whose offsets the file has
+	shown, err2 := os.Readlink("/proc/self/ns/time_for_children") // the namespace whose offsets the file contains
 	b, err3 := os.ReadFile("/proc/self/timens_offsets")
 	if err1 != nil || err2 != nil || err3 != nil || own != shown {
 		return shift
@@ -130,7 +130,7 @@ func (h *Host) namespaceOffsets() (shift [4]time.Duration) {
 	return parseOffsets(string(b))
 }
 
-// parseOffsets reads lines of a clock's name or number, seconds and nanoseconds.
+// parseOffsets parses lines with a clock's name or number, seconds and nanoseconds.
 func parseOffsets(text string) (shift [4]time.Duration) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -153,11 +153,11 @@ func parseOffsets(text string) (shift [4]time.Duration) {
 	return shift
 }
 
-// clockStep is by how much the wall clock must move against the others to count as set.
+// clockStep is the minimum change of the wall clock relative to the others that counts as a clock adjustment.
 const clockStep = time.Millisecond
 
-// Wall is the wall-clock time at a clock's reading in ns, by the wall clock as it is set
-// now. Clock numbers: 0 boot, 1 monotonic, 2 tai, 3 sw_tai.
+// Wall converts a clock's reading in ns to wall-clock time, according to the current setting of the wall clock. Clock
+// numbers: 0 boot, 1 monotonic, 2 tai, 3 sw_tai.
 func (h *Host) Wall(ns uint64, clock int) time.Time {
 	h.clocks.Lock()
 	defer h.clocks.Unlock()
@@ -168,18 +168,16 @@ func (h *Host) Wall(ns uint64, clock int) time.Time {
 	return time.Unix(0, int64(ns)+int64(h.offsets[clock&3]))
 }
 
-// SoftTAI is how many ns the clock TAI is ahead of the boot clock: what
-// nsecs(sw_tai) adds, and nsecs(tai) before 6.1.
+// SoftTAI is the offset of the clock TAI from the boot clock in ns: nsecs(sw_tai) adds it, and nsecs(tai) before 6.1.
 func (h *Host) SoftTAI() uint64 { return uint64(h.offsets[0] - h.offsets[2]) }
 
 // KprobeMulti reports whether one link can probe many kernel functions (5.18 with
 // CONFIG_FPROBE).
 func (h *Host) KprobeMulti() bool { return features.HaveBPFLinkKprobeMulti() == nil }
 
-// KprobeSession reports whether such a link can run one program at the entry and at
-// the return of its functions (6.10), and loses no entries: before 6.14 struct
-// fprobe has a rethook, a pool of two places for each CPU and function, and what
-// finds it empty is not seen at all (fprobe_handler of kernel/trace/fprobe.c).
+// KprobeSession reports whether such a link can run one program at the entry and at the return of its functions
+// (6.10) without losing entries: before 6.14 struct fprobe has a rethook, a pool of two nodes for each CPU and
+// function, and calls that find it empty are missed (fprobe_handler of kernel/trace/fprobe.c).
 func (h *Host) KprobeSession() bool {
 	if features.HaveBPFLinkKprobeSession() != nil {
 		return false
@@ -200,10 +198,10 @@ func (h *Host) KprobeSession() bool {
 // UprobeMulti reports whether one link can probe many user functions (6.6).
 func (h *Host) UprobeMulti() bool { return features.HaveBPFLinkUprobeMulti() == nil }
 
-// GuardsRawTracepoints reports whether the kernel does not run a raw tracepoint's program while it
-// runs already on the CPU (bpf_prog.active, Linux 6.1). Before, a program whose own reads fault
-// would run for the tracepoint of page faults without end. Nothing says so by itself; the helper
-// came with the same version, and with the same state of kernel/bpf where distributions take that.
+// GuardsRawTracepoints reports whether the kernel prevents recursion of a raw tracepoint's program on a CPU
+// (bpf_prog.active, Linux 6.1). Before, a program on the page fault tracepoint whose own reads fault would recurse
+// endlessly. The kernel does not report this directly, so a helper of the same version is probed, which distributions
+// backport together with it.
 func (h *Host) GuardsRawTracepoints() bool {
 	return features.HaveProgramHelper(ebpf.Kprobe, asm.FnUserRingbufDrain) == nil
 }

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoBPF is why no program can be loaded at all, in words for the user.
+// ErrNoBPF is the error if no program can be loaded at all; Text is a message for the user.
 type ErrNoBPF struct{ Text string }
 
 func (e *ErrNoBPF) Error() string { return e.Text }
 
-// capabilities names those that tracing may need (include/uapi/linux/capability.h).
+// capabilities are the capabilities that tracing may need (include/uapi/linux/capability.h).
 var capabilities = []struct {
 	name string
 	bit  uint
@@ -52,7 +52,7 @@ func missing(caps uint64, names []string) []string {
 	return out
 }
 
-// CheckPrivileges reports early, in one message, what would make every load fail: missing
+// CheckPrivileges reports in one early message what would make every load fail: missing
 // capabilities, a kernel without bpf(2), or BPF disabled by lockdown.
 func CheckPrivileges() error {
 	if m := Missing("CAP_BPF", "CAP_PERFMON"); len(m) > 0 {
@@ -116,8 +116,7 @@ func statusLine(name string) (string, error) {
 	return "", errors.New("no " + name + " line in /proc/self/status")
 }
 
-// WhyNot is a guess in words why the kernel said EPERM or EACCES: the named
-// capabilities, those of them that are missing, or a policy.
+// WhyNot describes the probable cause of EPERM or EACCES: missing ones of the named capabilities, or a policy.
 func WhyNot(names ...string) string {
 	if m := Missing(names...); len(m) > 0 {
 		return "it needs " + strings.Join(m, " and ")

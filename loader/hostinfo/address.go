@@ -10,9 +10,8 @@ import (
 	"strconv"
 )
 
-// SymbolAddress finds a symbol of the kernel by name, data as well as functions.
-// ok is false when there is none; of several the first counts, the kernel's own
-// before those of modules.
+// SymbolAddress finds a symbol of the kernel by name, data as well as functions. ok is false if there is none. Of
+// several, the first is used, the kernel's before those of modules.
 func SymbolAddress(name string) (addr uint64, ok bool, err error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {

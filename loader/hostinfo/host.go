@@ -3,7 +3,7 @@
 // Package hostinfo reads the facts about the running kernel that the loader needs: release
 // and boot, CPUs, kernel symbols, tracepoints.
 //
-// It reads /proc and /sys and caches nothing; callers that ask often cache the result.
+// It reads /proc and /sys and caches nothing; callers cache results if needed.
 package hostinfo
 
 import (

@@ -9,8 +9,8 @@ import (
 	"runtime"
 )
 
-// errNotLinux is the error of every question about the running kernel on other systems.
-var errNotLinux = errors.New("only Linux can be asked, and this is " + runtime.GOOS)
+// errNotLinux is the error of functions about the running kernel on other systems.
+var errNotLinux = errors.New("available only on Linux, not on " + runtime.GOOS)
 
 // Release is the running kernel's release, as `uname -r` prints it.
 func Release() (string, error) { return "", errNotLinux }

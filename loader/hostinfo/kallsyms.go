@@ -12,9 +12,8 @@ import (
 	"unsafe"
 )
 
-// Kallsyms is the table of the running kernel's functions, modules' and BPF
-// programs' included, ordered by address. It takes about 40 bytes a function
-// (4 to 5 MB).
+// Kallsyms is the table of the running kernel's functions, modules' and BPF programs' included, ordered by address.
+// It takes about 40 bytes per function (4 to 5 MB).
 type Kallsyms struct {
 	addrs []uint64
 	names []uint32 // start of the name in text
@@ -33,8 +32,8 @@ var ErrHiddenSymbols = errors.New(
 	"/proc/kallsyms hides addresses (it needs root or CAP_SYSLOG, and kernel.kptr_restrict below 2)",
 )
 
-// LoadKallsyms reads /proc/kallsyms. It takes some 100 ms, nearly all of it in
-// the kernel: call it when the first symbol is needed, and cache the result.
+// LoadKallsyms reads /proc/kallsyms. It takes about 100 ms, nearly all of it in the kernel: call it only when the
+// first symbol is needed, and cache the result.
 func LoadKallsyms() (*Kallsyms, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
@@ -51,8 +50,7 @@ func LoadKallsyms() (*Kallsyms, error) {
 // ReadKallsyms reads a table in the form of /proc/kallsyms. Only functions are
 // kept (types t, T, w and W); malformed lines are skipped.
 func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
-	// Room for a distribution's kernel, so that nothing is copied while growing.
-	// Pages that are not written to cost no memory.
+	// Capacity for a distribution's kernel, to avoid copying. Unwritten pages cost no memory.
 	const functions, letters = 128 << 10, 24
 	k := &Kallsyms{
 		addrs: make([]uint64, 0, functions),
@@ -78,7 +76,7 @@ func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
 }
 
 // eachLine calls fn for every function in text like /proc/kallsyms, in the
-// text's order. name is "name" or "name\t[module]" and dies with the call.
+// text's order. name is "name" or "name\t[module]", valid only during the call.
 func eachLine(r io.Reader, fn func(addr uint64, name []byte)) error {
 	buf := make([]byte, 64<<10)
 	held := 0 // bytes of an unfinished line at the start of buf
@@ -125,7 +123,7 @@ func lines(b []byte, fn func(addr uint64, name []byte)) {
 	}
 }
 
-// hexValue: invalid digits count as 0.
+// hexValue maps hex digits to values; invalid digits count as 0.
 var hexValue = func() (t [256]uint8) {
 	for i, c := range []byte("0123456789abcdef") {
 		t[c] = uint8(i)
@@ -142,7 +140,7 @@ func (k *Kallsyms) Swap(i, j int) {
 }
 
 // Lookup finds the function that an address is in: the last one that begins
-// at or below it; of several at one address the first that the kernel lists.
+// at or below it; of several at one address, the one that the kernel lists first.
 // ok is false below the first function.
 func (k *Kallsyms) Lookup(addr uint64) (sym Symbol, offset uint64, ok bool) {
 	i := sort.Search(len(k.addrs), func(i int) bool { return k.addrs[i] > addr }) - 1

@@ -24,9 +24,8 @@ const (
 	RawFunctions = "available_filter_functions"
 )
 
-// EachRaw calls f for each file that a target file is made from, as this kernel shows it.
-// Only the kernel's BTF is required; other files that cannot be read are skipped. An error of
-// f ends the walk and is returned.
+// EachRaw calls f for each file that a target file is made from, as this kernel shows it. Only the kernel's BTF is
+// required; other files that cannot be read are skipped. If f returns an error, EachRaw stops and returns it.
 func EachRaw(f func(name string, content []byte) error) error {
 	kernel, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +77,8 @@ func EachRaw(f func(name string, content []byte) error) error {
 	return nil
 }
 
-// eachFile calls f for the readable files that match a pattern; name returns the name that f
-// gets, "" for none.
+// eachFile calls f for the readable files that match a pattern; name returns the name to pass to f, "" to skip the
+// file.
 func eachFile(pattern string, name func(string) string, f func(string, []byte) error) error {
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
@@ -97,8 +96,7 @@ func eachFile(pattern string, name func(string) string, f func(string, []byte) e
 	return nil
 }
 
-// withoutAddresses clears the addresses of kallsyms: where a kernel is in memory is not
-// written to files.
+// withoutAddresses clears the addresses in kallsyms, so that files do not reveal the kernel's location in memory.
 func withoutAddresses(text []byte) []byte {
 	for line := range bytes.Lines(text) {
 		for i, c := range line {
@@ -111,9 +109,8 @@ func withoutAddresses(text []byte) []byte {
 	return text
 }
 
-// WriteRaw writes a raw capture of this kernel: an archive of EachRaw's files in the ustar
-// format (POSIX.1-1988), which tar(1) reads. It is written here, in 30 lines, because
-// archive/tar costs btrun 100 KB.
+// WriteRaw writes a raw capture of this kernel: an archive of EachRaw's files in the ustar format (POSIX.1-1988),
+// which tar(1) reads. It is implemented here, in 30 lines, because archive/tar would add 100 KB to btrun.
 func WriteRaw(w io.Writer) error {
 	if err := EachRaw(func(name string, content []byte) error {
 		head, err := tarHeader(name, len(content))

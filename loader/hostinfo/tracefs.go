@@ -28,8 +28,7 @@ type FormatField struct {
 	Signed bool
 }
 
-// Common reports whether the field belongs to every event and is out of reach of
-// BPF programs.
+// Common reports whether the field is one of those that all events have, which BPF programs cannot read.
 func (f FormatField) Common() bool { return strings.HasPrefix(f.Name, "common_") }
 
 // Tracepoint reads the format file of a tracepoint of the running kernel. The
@@ -62,7 +61,7 @@ func eventFile(category, event, file string) ([]byte, error) {
 	}
 	b, err := os.ReadFile(dir + "/events/" + category + "/" + event + "/" + file)
 	var path *fs.PathError
-	if errors.As(err, &path) { // the path may be one of this process only
+	if errors.As(err, &path) { // the path may be valid only in this process
 		return nil, fmt.Errorf("tracepoint %s:%s: %w", category, event, path.Err)
 	}
 	return b, err

@@ -12,18 +12,17 @@ import (
 // one is mounted by debugfs when it is first entered.
 var mountedTracefs = []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}
 
-// ErrNoTracefs is that tracefs is not mounted and this process may not open it.
+// ErrNoTracefs means that tracefs is not mounted and this process may not open it.
 var ErrNoTracefs = errors.New("tracefs is not mounted at " + mountedTracefs[0] + " or " + mountedTracefs[1] +
 	": mount -t tracefs tracefs " + mountedTracefs[0])
 
-// ErrClosedTracefs is that this user may not read tracefs.
+// ErrClosedTracefs means that this user may not read tracefs.
 var ErrClosedTracefs = errors.New(
-	"tracefs may not be read by this user: run as root or with CAP_DAC_READ_SEARCH, or mount it with the option gid= of a group of yours",
+	"tracefs may not be read by this user: run as root or with CAP_DAC_READ_SEARCH, or mount it with the option gid= and one of your groups",
 )
 
-// Tracefs returns a directory with tracefs for this process: where it is mounted, or else a
-// mount that only this process has. The error is, or wraps, ErrNoTracefs or
-// ErrClosedTracefs.
+// Tracefs returns a directory with tracefs: where it is mounted, or else a mount that is private to this process. The
+// error is, or wraps, ErrNoTracefs or ErrClosedTracefs.
 func Tracefs() (string, error) {
 	result := error(nil)
 	for _, dir := range mountedTracefs {

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownTracefs opens tracefs once, as a detached mount: no mount namespace has it,
-// and the kernel removes it when this process ends. Programs that this process
-// starts do not inherit it.
+// ownTracefs opens tracefs once, as a detached mount: it is in no mount namespace, child processes do not inherit it,
+// and the kernel removes it when this process ends.
 var ownTracefs = sync.OnceValues(func() (string, error) {
 	fd, err := detached("tracefs")
 	switch {
@@ -37,7 +36,7 @@ var ownTracefs = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// detached mounts a file system of a type outside of any mount namespace
+// detached mounts a file system of a type outside any mount namespace
 // (fsmount, 5.2; mount_namespaces(7)) and returns the descriptor of its root.
 func detached(fstype string) (int, error) {
 	ctx, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)

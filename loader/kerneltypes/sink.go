@@ -23,7 +23,7 @@ type nameRef struct {
 	off     uint32
 }
 
-// maxNesting bounds the nesting of types: no kernel structure is nested so deeply.
+// maxNesting bounds the nesting of types, far above that of any kernel structure.
 const maxNesting = 64
 
 // add copies a type and the types that it contains, and returns its new ID. All pointers
@@ -36,7 +36,7 @@ func (k *sink) add(id uint32, depth int) (uint32, error) {
 		return n, nil
 	}
 	if depth > maxNesting {
-		return 0, fmt.Errorf("BTF types nest deeper than %d", maxNesting)
+		return 0, fmt.Errorf("BTF types nested too deeply (max %d)", maxNesting)
 	}
 	rec, kind, vlen, err := k.src.record(id)
 	if err != nil {
@@ -73,7 +73,7 @@ func (k *sink) add(id uint32, depth int) (uint32, error) {
 		return n, k.replace(b, depth, 8)
 	case kindInt, kindFwd, kindFloat:
 	default:
-		return 0, fmt.Errorf("BTF kind %d inside of a type", kind)
+		return 0, fmt.Errorf("unexpected BTF kind %d inside a type", kind)
 	}
 	return n, nil
 }
@@ -107,7 +107,7 @@ func (k *sink) name(typ uint32, at int) {
 	}
 }
 
-// blob fills the names in and puts header, types and strings together.
+// blob fills in the names and assembles header, types and strings.
 func (k *sink) blob() ([]byte, error) {
 	sort.Slice(k.refs, func(i, j int) bool { return k.refs[i].off < k.refs[j].off })
 	strs := []byte{0}

@@ -18,7 +18,7 @@ import (
 	"btc/internal/arch"
 )
 
-// file is BTF that can be read: by itself, or a section of an ELF file.
+// file is a BTF file, or a section of an ELF file.
 type file struct {
 	io.ReaderAt
 	f *os.File
@@ -26,8 +26,7 @@ type file struct {
 
 func (f *file) Close() error { return f.f.Close() }
 
-// open opens BTF as the kernel shows it, or an ELF file with a section .BTF (a
-// vmlinux with debug information).
+// open opens raw BTF, or an ELF file with a section .BTF (a vmlinux with debug information).
 func open(path string) (*file, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,7 +62,7 @@ func btfSection(f io.ReaderAt) (io.ReaderAt, error) {
 	return bytes.NewReader(b), err
 }
 
-// Kernel says which kernel's types are looked for.
+// Kernel identifies the kernel whose types are needed.
 type Kernel struct {
 	Release string // as uname -r prints it
 	Machine string // as uname -m prints it
@@ -71,7 +70,7 @@ type Kernel struct {
 	System string
 }
 
-// arch is how btfhub names the architecture.
+// arch is btfhub's name of the architecture.
 func (k *Kernel) arch() string {
 	if a := arch.ByName(k.Machine); a != nil {
 		return a.Label
@@ -79,11 +78,9 @@ func (k *Kernel) arch() string {
 	return k.Machine
 }
 
-// InDir finds the kernel's types in a directory: DIR/RELEASE.btf, or
-// DIR/DISTRIBUTION/VERSION/ARCH/RELEASE.btf as btfhub's archive has them. Two
-// distributions can have kernels of one release name: the one of os-release
-// counts, and without it the choice is refused. The error is fs.ErrNotExist,
-// wrapped, when there is none.
+// InDir finds the kernel's types in a directory: DIR/RELEASE.btf, or DIR/DISTRIBUTION/VERSION/ARCH/RELEASE.btf as
+// btfhub's archive has them. Two distributions can have kernels with the same release name: os-release decides, and
+// without it the choice is an error. The error wraps fs.ErrNotExist if there is no file.
 func (k *Kernel) InDir(dir string) (string, error) {
 	name := k.Release + ".btf"
 	if k.Release == "" || strings.Contains(name, "/") {
@@ -95,19 +92,19 @@ func (k *Kernel) InDir(dir string) (string, error) {
 			return path, nil
 		}
 	}
-	found := k.elsewhere(dir, name)
+	found := k.everywhere(dir, name)
 	switch len(found) {
 	case 0:
 	case 1:
 		return found[0], nil
 	default:
 		return "", fmt.Errorf(
-			"several distributions have a kernel %s: name one of %s",
+			"several distributions have a kernel %s: give one of %s",
 			k.Release,
 			strings.Join(found, ", "),
 		)
 	}
-	if packed := k.elsewhere(dir, name+".tar.xz"); len(packed) > 0 {
+	if packed := k.everywhere(dir, name+".tar.xz"); len(packed) > 0 {
 		return "", fmt.Errorf("%s is packed: unpack it with tar -xJf", packed[0])
 	}
 	return "", notFound(
@@ -122,14 +119,14 @@ func (k *Kernel) InDir(dir string) (string, error) {
 	)
 }
 
-// notFound is fs.ErrNotExist in other words.
+// notFound is fs.ErrNotExist with another message.
 type notFound string
 
 func (e notFound) Error() string   { return string(e) }
 func (e notFound) Is(o error) bool { return o == fs.ErrNotExist }
 
-// elsewhere looks in the directories of all distributions and versions.
-func (k *Kernel) elsewhere(dir, name string) []string {
+// everywhere searches the directories of all distributions and versions.
+func (k *Kernel) everywhere(dir, name string) []string {
 	var found []string
 	distributions, _ := os.ReadDir(dir)
 	for _, d := range distributions {
@@ -193,9 +190,8 @@ func modules(dir string, names []string) ([]string, error) {
 	return all, nil
 }
 
-// baseNames are the wanted names in the kernel's own table. A module's BTF
-// continues that: a name that the kernel has, be it for a type that it declares
-// only, is not in the module's table again.
+// baseNames are the wanted names in the kernel's own table. A module's BTF continues that table: it does not repeat a
+// name that the kernel has, even if the kernel only declares the type.
 type baseNames struct {
 	names []string
 	at    map[uint32]string

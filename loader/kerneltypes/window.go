@@ -26,8 +26,8 @@ const pageSize = 4096
 
 func indexNUL(b []byte) int { return bytes.IndexByte(b, 0) }
 
-// at returns n bytes at an offset. What is behind them in the same page can be
-// reached up to the slice's capacity. Valid until the next call.
+// at returns n bytes at an offset. The bytes after them in the same page are within the slice's capacity. The slice
+// is valid until the next call.
 func (w *window) at(off int64, n int) ([]byte, error) {
 	p, err := w.page(off &^ (pageSize - 1))
 	if err != nil {
@@ -37,11 +37,11 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 		return p[in : in+n : len(p)], nil
 	}
 	if n > 64<<20 {
-		return nil, fmt.Errorf("a BTF type of %d bytes", n)
+		return nil, fmt.Errorf("BTF type too large: %d bytes", n)
 	}
 	w.large = append(w.large[:0], make([]byte, n)...)
 	if m, err := readFull(w.r, w.large, off); m < n {
-		return nil, fmt.Errorf("BTF ends early: %w", err)
+		return nil, fmt.Errorf("truncated BTF: %w", err)
 	}
 	return w.large, nil
 }
@@ -60,7 +60,7 @@ func (w *window) page(off int64) ([]byte, error) {
 	n, err := readFull(w.r, p.data[:pageSize], off)
 	p.off, p.data = off, p.data[:n]
 	if n == 0 {
-		return nil, fmt.Errorf("BTF ends early: %w", err)
+		return nil, fmt.Errorf("truncated BTF: %w", err)
 	}
 	return p.data, nil
 }
@@ -82,7 +82,7 @@ func (w *window) each(s section, fn func(b []byte, off int64)) error {
 	for off := int64(0); off < s.size; {
 		n := int(min(int64(len(buf)), s.size-off))
 		if m, err := readFull(w.r, buf[:n], s.off+off); m < n {
-			return fmt.Errorf("BTF ends early: %w", err)
+			return fmt.Errorf("truncated BTF: %w", err)
 		}
 		fn(buf[:n], off)
 		off += int64(n)

@@ -55,17 +55,17 @@ func set(o *object.Object, name string, v []byte) error {
 	return nil
 }
 
-// Bounds of the events ring buffer, in bytes. Programs wake the reader when 64 KiB
-// are unread: the least size leaves it the time to come.
+// Bounds of the events ring buffer, in bytes. Programs wake the reader when 64 KiB are unread, so the minimum size
+// leaves it time to react.
 const (
 	minRing     = 256 << 10
 	maxRing     = 1 << 30
-	defaultRing = 16 << 20 // unless the script or the user sets another size
-	memoryShare = 32       // or this part of the memory, where that is less
+	defaultRing = 16 << 20 // default unless the script or the user sets another size
+	memoryShare = 32       // at most this fraction of the memory by default
 )
 
-// sizeRing sets the size of the events ring buffer: the pages that the script asks for, or
-// by the memory; a power of two, as the kernel requires.
+// sizeRing sets the size of the events ring buffer: the pages that the script requests, or a size based on the
+// memory; a power of two, as the kernel requires.
 func sizeRing(o *object.Object, memory uint64) {
 	s := o.Spec.Maps["events"]
 	if s == nil {

@@ -10,8 +10,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// Environment applies the settings in environment variables that act when an object runs:
-// BPFTRACE_ and the key in capitals, as returned by getenv. They override the script's own.
+// Environment applies settings from environment variables that take effect at run time: BPFTRACE_ and the key in
+// capitals, read with getenv. They override the script's settings.
 func Environment(m *manifest.Manifest, getenv func(string) string) error {
 	for _, s := range []struct {
 		key   string
@@ -62,8 +62,7 @@ func setBool(to *bool, v string) bool {
 	return true
 }
 
-// missing is the policy for attach points that do not exist; members of a pattern need not
-// exist in any case.
+// missing sets the policy for attach points that do not exist; matches of a pattern are always optional.
 func missing(m *manifest.Manifest, v string) bool {
 	config := m.Config.Other["missing_probes"]
 	if m.Config.Other == nil {

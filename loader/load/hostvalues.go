@@ -93,8 +93,8 @@ func kfuncID(name string) (btf.TypeID, error) {
 	return spec.TypeID(f)
 }
 
-// kfuncAllowed asks the kernel whether a kind of probe may call a kernel function: a
-// program that calls it is refused with a characteristic message.
+// kfuncAllowed probes whether a kind of probe may call a kernel function: if not, the kernel refuses a program that
+// calls it with a characteristic message.
 func kfuncAllowed(name, kind string) (uint64, error) {
 	id, err := kfuncID(name)
 	if err != nil || id == 0 {
@@ -114,7 +114,7 @@ func kfuncAllowed(name, kind string) (uint64, error) {
 	}
 	var ve *ebpf.VerifierError
 	if !errors.As(err, &ve) || len(ve.Log) == 0 {
-		return 0, nil // before 5.13 no program calls one
+		return 0, nil // before 5.13 no program can call one
 	}
 	said := strings.Join(ve.Log, "\n")
 	refused := strings.Contains(said, "calling kernel function "+name+" is not allowed") ||
@@ -131,7 +131,7 @@ func cgroupID(path string) (uint64, error) {
 		err = unix.Stat(path, &st)
 	}
 	if err == nil && fs.Type != unix.CGROUP2_SUPER_MAGIC && fs.Type != unix.CGROUP_SUPER_MAGIC {
-		err = errors.New("it is not in a cgroup file system")
+		err = errors.New("not in a cgroup file system")
 	}
 	if err != nil {
 		//lint:ignore ST1005 bpftrace's words

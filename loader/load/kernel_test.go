@@ -562,7 +562,7 @@ func TestHostValues(t *testing.T) {
 		{"kfunc_allowed", "no_such_symbol kprobe", func(v uint64) bool { return v == 0 }, ""},
 		{"kfunc_allowed", "schedule kprobe", func(v uint64) bool { return v == 0 }, ""},
 		{"cgroupid", "/nix", nil, "Failed to get `cgroupid` for path: \"/nix\""},
-		{"cgroupid", "/proc", nil, "it is not in a cgroup file system"},
+		{"cgroupid", "/proc", nil, "not in a cgroup file system"},
 		{"uaddr", "p main", func(v uint64) bool { return v == 0 }, ""}, // the probe was left out
 	} {
 		v, err := hostValue(&manifest.Global{Host: c.host, Text: c.text}, exp)
@@ -625,8 +625,8 @@ func TestUserSymbols(t *testing.T) {
 		want      string
 	}{
 		{"no_such_symbol", true, []resolve.Match{at(4096)}, "Could not resolve symbol: " + program + ":no_such_symbol"},
-		{"runtime.main", true, []resolve.Match{at(4096), at(8192)}, "uaddr() needs a probe with a single attach site, this one has 2"},
-		{"runtime.main", false, []resolve.Match{at(4096), {Path: "/other"}}, "uaddr() needs a probe with a single attach site, this one has 2"},
+		{"runtime.main", true, []resolve.Match{at(4096), at(8192)}, "uaddr() needs a probe with a single attach site, but this one has 2"},
+		{"runtime.main", false, []resolve.Match{at(4096), {Path: "/other"}}, "uaddr() needs a probe with a single attach site, but this one has 2"},
 		{"runtime.main", true, []resolve.Match{at(1 << 40)}, "has no code there"},
 		{"runtime.main", true, []resolve.Match{{Path: "/no/such/file"}}, "/no/such/file: "},
 	} {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package load loads an object into the kernel: constants, map sizes, programs (one per
-// attach site if they differ), and it translates the kernel's refusals into terms of the
-// script.
+// Package load loads an object into the kernel: it sets constants and map sizes, loads programs (one per attach site
+// if they differ), and translates the kernel's refusals to terms of the script.
 //
 // It takes a checked object, the expansion of its attach points and the user's
 // parameters, and returns open maps and programs. Nothing runs yet.
@@ -45,7 +44,7 @@ type Loaded struct {
 	all []*ebpf.Program
 }
 
-// Close closes everything; what is attached keeps running until its link closes.
+// Close closes everything; attached programs keep running until their links are closed.
 func (l *Loaded) Close() {
 	for _, p := range l.all {
 		p.Close()
@@ -144,36 +143,34 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	return l, nil
 }
 
-// mapError reports the map of the script that could not be created. Limit is why the limit
-// of locked memory could not be raised.
+// mapError reports the map of the script that could not be created. limit is why the limit of locked memory could not
+// be raised.
 func mapError(o *object.Object, err, limit error) error {
 	if errors.Is(err, os.ErrPermission) {
 		if limit != nil && !host.HasSeccomp() {
 			return fmt.Errorf(
-				"the kernel refused to make a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)",
+				"the kernel refused to create a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)",
 				err,
 				limit,
 			)
 		}
-		return fmt.Errorf("the kernel refused to make a map: %w (%s)", err, host.WhyNot())
+		return fmt.Errorf("the kernel refused to create a map: %w (%s)", err, host.WhyNot())
 	}
 	if outOfFiles(err) {
 		return fmt.Errorf(
-			"the maps of %s are more than the files a process may have open: %w (%s)",
+			"the maps of %s exceed the limit of open files: %w (%s)",
 			o.Manifest.Script.File,
 			err,
 			raiseFiles,
 		)
 	}
-	return fmt.Errorf("the kernel refused to make the maps of %s: %w", o.Manifest.Script.File, err)
+	return fmt.Errorf("the kernel refused to create the maps of %s: %w", o.Manifest.Script.File, err)
 }
 
-// raiseFiles is the remedy for the limit of open files: each map, program and attachment is
-// one.
+// raiseFiles is the remedy for the limit of open files: each map, program and link is an open file.
 const raiseFiles = "raise the limit of open files: ulimit -n 65536"
 
-// outOfFiles recognises the limit of open files, also where the library passes on only its
-// message.
+// outOfFiles recognises the limit of open files, even if the library passes on only the message.
 func outOfFiles(err error) bool {
 	return errors.Is(err, unix.EMFILE) || strings.HasSuffix(err.Error(), ": "+unix.EMFILE.Error())
 }
@@ -186,7 +183,7 @@ type programs struct {
 	host   *host.Host
 	cache  *btf.Cache
 	types  *btf.Spec
-	// moduleTypes are those of modules that have what types lacks.
+	// moduleTypes are the types of modules that have types missing in the kernel's.
 	moduleTypes []*btf.Spec
 
 	sharer *sharer
@@ -199,7 +196,7 @@ func (p *programs) loadPlan(plan *resolve.Plan) (attach.Programs, error) {
 		if prog, err := p.loadShared(plan); err == nil {
 			return attach.Programs{Strategy: plan.Strategy, Of: []*ebpf.Program{prog}}, nil
 		}
-		// On an unknown kernel: separate tracepoints work, too.
+		// fall back to separate tracepoints
 		return p.loadMatches(plan, resolve.Single)
 	}
 	return p.loadMatches(plan, plan.Strategy)
@@ -246,7 +243,7 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 			loaded++
 		case how != resolve.PerMatch || len(plan.Matches) == 1 && m.BPF == 0 || errors.Is(err, os.ErrPermission):
 			return attach.Programs{}, err
-		default: // one of a pattern that turns out not to be traceable
+		default: // a match of a pattern that turns out not to be traceable
 			refused = err
 		}
 		out.Of = append(out.Of, prog)
@@ -258,7 +255,7 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 	return out, nil
 }
 
-// specOf is a plan's program as its strategy requires it.
+// specOf is a plan's program, adapted to its strategy.
 func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.ProgramSpec, error) {
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
 	switch how {
@@ -286,7 +283,7 @@ func (p *programs) loadMatch(
 	}
 	if m.BPF != 0 {
 		target, err := ebpf.NewProgramFromID(m.BPF)
-		if err != nil { // it has ended
+		if err != nil { // it has been unloaded
 			return nil, fmt.Errorf("BPF program %d: %w", m.BPF, err)
 		}
 		defer target.Close()
@@ -375,7 +372,7 @@ func events(plan *resolve.Plan) []adapt.Event {
 	return all
 }
 
-// hostHas asks the kernel. An unclear result counts as yes: loading will report it.
+// hostHas probes the kernel. An unclear result counts as yes: loading will report the error.
 func hostHas(call asm.BuiltinFunc) bool {
 	return !errors.Is(features.HaveProgramHelper(ebpf.Kprobe, call), ebpf.ErrNotSupported)
 }
@@ -396,14 +393,13 @@ func (p *programs) decideForms() {
 	}
 }
 
-// typedTask is the helper that marks reads through typed pointers: a program that tests for
-// it has those, and probe reads for kernels without it.
+// typedTask is the helper that marks reads through typed pointers: a program that tests for it has such reads, and
+// probe reads for kernels without it.
 const typedTask = "get_current_task_btf"
 
-// leaveTypes makes a program that the verifier has refused use probe reads from now on, and
-// reports whether it used typed pointers before. A kernel whose types differ from those
-// that the script was compiled for (an argument of another type, a member that is tagged as
-// a user pointer) accepts no typed pointer there.
+// leaveTypes makes a program that the verifier has refused use probe reads, and reports whether it used typed
+// pointers before. A kernel whose types differ from those that the script was compiled for (an argument of another
+// type, a member that is tagged as a user pointer) accepts no typed pointer there.
 func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 	var refused *ebpf.VerifierError
 	return errors.As(err, &refused) && mp.Code != nil &&
@@ -419,7 +415,7 @@ func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *
 	return p.loadFitted(mp, spec, types)
 }
 
-// loadFitted loads a program whose shifts are those of this kernel.
+// loadFitted loads a program whose shifts are adapted to this kernel.
 func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: p.object.Spec.Maps, Programs: map[string]*ebpf.ProgramSpec{mp.Name: spec},

@@ -62,7 +62,7 @@ func TestOpenFiles(t *testing.T) {
 		t.Errorf("with a log: %+v", placed)
 	}
 	err := mapError(&object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt"}}}, full, nil)
-	if !strings.Contains(err.Error(), "the maps of x.bt are more than the files a process may have open") || !strings.Contains(err.Error(), "ulimit -n") {
+	if !strings.Contains(err.Error(), "the maps of x.bt exceed the limit of open files") || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Errorf("of maps: %v", err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"btc/loader/object"
 )
 
-// namesMap tells programs the names of probes, by the number of the attach point.
+// namesMap is the map with the names of probes, by the number of the attach point.
 const namesMap = "probe_names"
 
-// maxNameBytes bounds the size of its values.
+// maxNameBytes bounds the size of its values in bytes.
 const maxNameBytes = 4096
 
 // sizeNames sizes the map for an entry for each attach point.

@@ -20,11 +20,11 @@ type cause struct {
 }
 
 const (
-	kprobeMayDo  = "a kprobe may do instead"
+	kprobeMayDo  = "use a kprobe instead"
 	entryInstead = "fentry:FUNCTION runs at its entry"
 )
 
-// causes are looked for in all lines of the log, the last ones first.
+// causes are searched in all lines of the log, starting with the last.
 var causes = []cause{
 	{"func '*' doesn't have *-th argument", noArgument,
 		"the event has other arguments here than the script reads; compile with btc compile --target host to see it at compile time"},
@@ -35,7 +35,7 @@ var causes = []cause{
 	{"The function * arg* type * is unsupported", unsupportedType, kprobeMayDo},
 	{"Attaching tracing programs to function '*' is rejected", func(_ *manifest.Program, f []string) string {
 		return "this kernel does not let the function " + f[0] + " be traced"
-	}, "a kprobe or another function may do instead"},
+	}, "use a kprobe, or probe another function"},
 	{"Attaching fexit* to __noreturn function '*' is rejected", func(_ *manifest.Program, f []string) string {
 		return f[1] + " never returns, so this kernel does not let its return be traced"
 	}, entryInstead},
@@ -46,7 +46,7 @@ var causes = []cause{
 		return "this kernel cannot enter " + f[0] + " with fentry or fexit: it is variadic"
 	}, kprobeMayDo},
 	{"The address of function * cannot be found", func(_ *manifest.Program, f []string) string {
-		return "this kernel has types of the function " + f[0] + " and no such function: it is inlined everywhere"
+		return "this kernel has types of the function " + f[0] + " but not the function itself: it is inlined everywhere"
 	}, "probe a function that calls it"},
 	{"calling kernel function * is not allowed", func(p *manifest.Program, f []string) string {
 		return fmt.Sprintf("this kernel does not let a %s call its function %s", p.Kind, f[0])

@@ -22,15 +22,14 @@ import (
 	"btc/loader/report"
 )
 
-// logTail is how many lines of the kernel's log are shown: the reason and the
-// last instructions before it.
+// logTail is the number of lines of the kernel's log that are shown: the reason and the last instructions before it.
 const logTail = 6
 
-// refusal translates the kernel's error for a program into terms of the script.
+// refusal translates the kernel's error for a program to terms of the script.
 func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error) error {
 	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
-	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // a log does not mention it
+	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // the log does not mention it
 	if scarce || !errors.As(err, &ve) || len(ve.Log) == 0 {
 		f.Text, f.Hint = unexplained(mp, err)
 		return f
@@ -75,7 +74,7 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 	switch {
 	case errors.Is(err, os.ErrPermission) && (mp.Kind == probe.Fentry || mp.Kind == probe.Fexit):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause),
-			"this kernel refuses programs at the entry and exit of its functions: " + host.WhyNot() + "; a tracepoint, rawtracepoint or kprobe may do instead"
+			"this kernel refuses programs at the entry and exit of its functions: " + host.WhyNot() + "; use a tracepoint, rawtracepoint or kprobe instead"
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.WhyNot()
 	case errors.Is(err, unix.EFAULT): // newer kernels return this instead of E2BIG, and the library then drops the log
@@ -94,7 +93,7 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 	case outOfFiles(err):
 		return fmt.Sprintf("loading %s: %v", mp.Attach.Text, unix.EMFILE), raiseFiles
 	case errors.Is(err, btf.ErrNotFound), errors.Is(err, btf.ErrNotSupported):
-		return fmt.Sprintf("cannot fit %s to this kernel: %v", mp.Attach.Text, err), ""
+		return fmt.Sprintf("cannot adapt %s to this kernel: %v", mp.Attach.Text, err), ""
 	}
 	return fmt.Sprintf("the kernel refused %s: %v", mp.Attach.Text, err), ""
 }
@@ -119,8 +118,7 @@ func lastInsn(log []string) int {
 	return -1
 }
 
-// lineOf finds the script's position of an instruction by the object's line
-// information.
+// lineOf finds the script's position of an instruction in the object's line information.
 func lineOf(insns asm.Instructions, index int) (manifest.Pos, bool) {
 	pos, found := manifest.Pos{}, false
 	raw := 0
@@ -145,9 +143,8 @@ func fieldAt(m *manifest.Manifest, mp *manifest.Program, insn int) *manifest.Fie
 	return nil
 }
 
-// isPoison reports whether the instruction is what a failed CO-RE relocation
-// leaves: a call of the helper 0xbad2310 or, in place of a load of 64 bits, a load of that number
-// into r10, which is read only.
+// isPoison reports whether the last instruction is the poison of a failed CO-RE relocation: a call of the helper
+// 0xbad2310 or, instead of a 64-bit load, a load of that number into r10, which is read-only.
 func isPoison(log []string) bool {
 	for _, line := range tail(log, poisonTail) {
 		if strings.Contains(line, "195896080") || strings.Contains(strings.ToLower(line), "0xbad2310") {
@@ -157,8 +154,8 @@ func isPoison(log []string) bool {
 	return false
 }
 
-// poisonTail is how many lines before the end of a log the poison is: it is the last instruction,
-// with its error and up to two lines of statistics after it.
+// poisonTail is the number of lines at the end of a log in which the poison can be: it is the last instruction,
+// followed by its error and up to two lines of statistics.
 const poisonTail = 4
 
 // lastReason is the log's last line that is neither an instruction nor state.
@@ -182,7 +179,7 @@ func lastReason(log []string) string {
 
 func tail(lines []string, n int) []string { return lines[max(len(lines)-n, 0):] }
 
-// hints maps messages of the kernel's log to what the user can do.
+// hints maps messages in the kernel's log to advice.
 var hints = []struct{ word, hint string }{
 	{"unknown func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
 	{"invalid func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
@@ -205,7 +202,7 @@ var hints = []struct{ word, hint string }{
 	},
 	{
 		"infinite loop detected",
-		"the kernel does not see that the loop ends: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)",
+		"the verifier cannot see that the loop ends: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)",
 	},
 	{
 		"The sequence of",

@@ -32,8 +32,8 @@ func TestUnexplained(t *testing.T) {
 		{"fentry", fmt.Errorf("load: %w", unix.EPERM), "the kernel does not permit fentry:f: operation not permitted", "this kernel refuses programs at the entry and exit of its functions"},
 		{"fexit", unix.EPERM, "the kernel does not permit fexit:f: operation not permitted", "this kernel refuses programs at the entry and exit of its functions"},
 		{"kprobe", fmt.Errorf("load: %w", unix.EMFILE), "loading kprobe:f: too many open files", raiseFiles},
-		{"kprobe", fmt.Errorf("load: %w", btf.ErrNotFound), "cannot fit kprobe:f to this kernel: load: not found", ""},
-		{"kprobe", btf.ErrNotSupported, "cannot fit kprobe:f to this kernel: ", ""},
+		{"kprobe", fmt.Errorf("load: %w", btf.ErrNotFound), "cannot adapt kprobe:f to this kernel: load: not found", ""},
+		{"kprobe", btf.ErrNotSupported, "cannot adapt kprobe:f to this kernel: ", ""},
 		{"kprobe", fmt.Errorf("load: %w", unix.EINVAL), "the kernel refused kprobe:f: load: invalid argument", ""},
 	} {
 		text, hint := unexplained(&manifest.Program{Kind: c.kind, Attach: manifest.Attach{Text: c.kind + ":f"}}, c.err)
@@ -53,7 +53,7 @@ func TestHints(t *testing.T) {
 		"BPF program is too large. Processed 1000001":  "the script is too long",
 		"The sequence of 8193 jumps is too complex.":   "the loop has too many iterations",
 		"back-edge from insn 5 to 4":                   "this kernel does not accept such a loop",
-		"infinite loop detected at insn 5":             "the kernel does not see that the loop ends",
+		"infinite loop detected at insn 5":             "the verifier cannot see that the loop ends",
 		"combined stack size of 2 calls is 544":        "the script needs too much stack",
 		"calling kernel functions requires BPF JIT":    "the kernel's BPF compiler is off",
 		"cannot call GPL-restricted function":          "the config key license must be GPL compatible",
@@ -137,9 +137,9 @@ func TestMapErrors(t *testing.T) {
 		want       string
 	}{
 		{unix.EPERM, unix.EINVAL, "kernels before 5.11 count maps as locked memory, and raising its limit failed: invalid argument"},
-		{unix.EPERM, nil, "the kernel refused to make a map: map: operation not permitted ("},
-		{unix.E2BIG, nil, "the kernel refused to make the maps of x.bt: map: argument list too long"},
-		{unix.EMFILE, nil, "more than the files a process may have open"},
+		{unix.EPERM, nil, "the kernel refused to create a map: map: operation not permitted ("},
+		{unix.E2BIG, nil, "the kernel refused to create the maps of x.bt: map: argument list too long"},
+		{unix.EMFILE, nil, "exceed the limit of open files"},
 	} {
 		if c.limit != nil && host.HasSeccomp() {
 			continue // which is then the likelier reason

@@ -24,7 +24,7 @@ type sharer struct {
 	numbers map[string]int
 }
 
-// newSharer looks up what the programs need to know of this kernel.
+// newSharer looks up the facts about this kernel that the programs need.
 func newSharer() (*sharer, error) {
 	here := arch.Host()
 	d := &sharer{regs: here.SyscallRegs, numbers: here.SyscallEvents()}

@@ -21,9 +21,8 @@ import (
 	"btc/loader/report"
 )
 
-// findKernelTypes gets the kernel's types when the object has relocations: only
-// those that the object names. They are the kernel's own, or those that the user
-// supplies; types that the kernel itself lacks are looked for in its modules.
+// findKernelTypes reads the kernel's types that the object names, if the object has relocations. They are the
+// kernel's own, or supplied by the user; types that the kernel lacks are searched in its modules.
 func (p *programs) findKernelTypes() error {
 	names := p.coreTypes()
 	if len(names) == 0 {
@@ -40,7 +39,7 @@ func (p *programs) findKernelTypes() error {
 	if err == nil {
 		p.types, err = btf.LoadSpecFromReader(bytes.NewReader(blob))
 	}
-	if err != nil && path == kerneltypes.Path { // the library may read what this process cannot
+	if err != nil && path == kerneltypes.Path { // the library may be able to read types that this process cannot
 		p.types, err = p.cache.Kernel()
 	}
 	if err != nil {
@@ -56,9 +55,8 @@ func (p *programs) findKernelTypes() error {
 	return nil
 }
 
-// fixRecords has programs read the records of system calls at fixed offsets, where the kernel's
-// types do not describe them; adapt.Tracepoint then compares with the format files. It reports
-// whether any program read them otherwise before.
+// fixRecords makes programs read the records of system calls at fixed offsets if the kernel's types do not describe
+// them; adapt.Tracepoint then checks the format files. It reports whether it changed any program.
 func (p *programs) fixRecords() bool {
 	found := false
 	for name, s := range p.object.Spec.Programs {
@@ -86,9 +84,8 @@ func (p *programs) findModuleTypes(names []string) error {
 	return nil
 }
 
-// typesFile is the file with the kernel's types: the user's, or the kernel itself. For a
-// kernel that does not expose any, it is in the directory btf beside the object, or in a
-// distribution's packages.
+// typesFile is the file with the kernel's types: the user's, or the kernel itself. For a kernel that does not expose
+// types, the file is in the directory btf next to the object, or from a distribution's package.
 func (p *programs) typesFile() (string, error) {
 	if given := p.opts.BTF; given != "" {
 		fi, err := os.Stat(given)
@@ -162,7 +159,7 @@ func (p *programs) noTypes(path string, err error) error {
 		if uses := p.object.Manifest.Fields; len(uses) > 0 {
 			f.Pos = uses[0].Pos
 		}
-		f.Hint = "pass its types with --btf FILE, or --btf DIR for an unpacked archive of btfhub; or use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
+		f.Hint = "supply its types with --btf FILE, or --btf DIR for an unpacked archive of btfhub; or use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
 	case path == kerneltypes.Path:
 		f.Text = "the kernel's types cannot be read: " + err.Error()
 	default:
@@ -171,9 +168,9 @@ func (p *programs) noTypes(path string, err error) error {
 	return f
 }
 
-// coreTypes names the types that the object's relocations may refer to: all named ones of
-// its own BTF, without the flavour after "___". None when there are no relocations. Types
-// of values that are printed whole are among them.
+// coreTypes are the names of the types that the object's relocations may refer to: all named types in its BTF,
+// without the flavour after "___", including types of values that are printed whole. It is empty if there are no
+// relocations.
 func (p *programs) coreTypes() []string {
 	whole := wholeTypes(p.object.Manifest)
 	relocated := false

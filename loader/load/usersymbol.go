@@ -10,9 +10,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// userSymbol is how far a symbol of the file that a program probes is from the
-// probe (fromProbe), or from the first byte of the file's code, which the kernel
-// keeps as mm.start_code of a process that runs the file.
+// userSymbol is the distance of a symbol of the probed file from the probe (fromProbe), or from the first byte of the
+// file's code, which is mm.start_code in a process that runs the file.
 func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (uint64, error) {
 	i := slices.IndexFunc(exp.Plans, func(p resolve.Plan) bool { return p.Prog.Name == program })
 	if i < 0 || len(exp.Plans[i].Matches) == 0 {
@@ -22,7 +21,7 @@ func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (
 	first := matches[0]
 	for _, m := range matches[1:] {
 		if m.Path != first.Path || fromProbe && m.Offset != first.Offset {
-			return 0, fmt.Errorf("uaddr() needs a probe with a single attach site, this one has %d", len(matches))
+			return 0, fmt.Errorf("uaddr() needs a probe with a single attach site, but this one has %d", len(matches))
 		}
 	}
 	a, err := exp.Address(first.Path, symbol, first.Offset)
@@ -34,7 +33,7 @@ func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (
 		return 0, fmt.Errorf("Could not resolve symbol: %s:%s", first.Path, symbol)
 	case !fromProbe && a.HasCodeStart && !a.Program:
 		return 0, fmt.Errorf(
-			"uaddr() in a uretprobe or usdt probe finds symbols of programs only, and %s is a library",
+			"uaddr() in a uretprobe or usdt probe works only for programs, and %s is a library",
 			first.Path,
 		)
 	case fromProbe && a.HasFrom:

@@ -13,9 +13,9 @@ import (
 	"btc/loader/report"
 )
 
-// Values of kernel types that are copied whole (print(*$task), @x = $sock->sk_rcvtimeo)
-// have no relocations: their members are where the compiler's target had them. Where the
-// host has another layout the values would be wrong without a word.
+// Values of kernel types that are copied whole (print(*$task), @x = $sock->sk_rcvtimeo) have no relocations: their
+// members have the offsets of the compiler's target. On a host with another layout the values would be silently
+// wrong.
 
 // wholeTypes names the kernel types of values that are copied whole, without "struct".
 func wholeTypes(m *manifest.Manifest) []string {
@@ -33,7 +33,7 @@ func bareName(core string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(core, "struct "), "union ")
 }
 
-// checkWhole refuses values of kernel types whose members have other offsets on the host.
+// checkWhole returns an error if a value is of a kernel type whose members have other offsets on the host.
 // Its error is a *report.Error.
 func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 	m.EachLayout(func(l *manifest.Layout, pos manifest.Pos) {
@@ -42,12 +42,12 @@ func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 		}
 		members, found := hostMembers(l.CORE, specs)
 		if !found {
-			return // relocations or the verifier report it
+			return // relocation or the verifier reports it
 		}
 		if where := differs(l, members); where != "" {
 			err = &report.Error{Script: &m.Script, Pos: pos,
 				Text: fmt.Sprintf(
-					"%s has other members on this kernel (%s), and the object copies it whole as Linux %s has it",
+					"%s has a different layout on this kernel (%s), and the object copies it whole with the layout of Linux %s",
 					l.CORE,
 					where,
 					m.Target,
@@ -58,7 +58,7 @@ func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 	return err
 }
 
-// wholeMember is a member of a struct, of its anonymous members, too.
+// wholeMember is a member of a struct or of its anonymous members.
 type wholeMember struct {
 	bits uint64 // offset
 	size uint64 // bits of a bitfield, else 0
@@ -105,8 +105,8 @@ func flatten(t btf.Type, base uint64, out map[string]wholeMember) bool {
 	return true
 }
 
-// differs names the first member of a layout with another offset or size on the host; ""
-// for none. Named structs are checked separately.
+// differs returns the name of the first member of a layout that has another offset or size on the host; "" for none.
+// Named structs are checked separately.
 func differs(l *manifest.Layout, host map[string]wholeMember) string {
 	for i := range l.Fields {
 		f := &l.Fields[i]

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics names what a run exports of an object's maps: names, kinds, labels and
-// histogram bounds of metrics, as Prometheus and OpenTelemetry know them.
+// Package metrics defines the metrics that a run exports from an object's maps: names, kinds, labels and histogram
+// bounds, in the terms of Prometheus and OpenTelemetry.
 //
-// It takes a manifest and the name of the object and reads nothing else, so that the exporter, the
-// dashboards that btc makes and the documentation agree. Equal objects have equal metrics on
-// every host: the same names, the same help and the same bounds.
+// It depends only on the manifest and the name of the object, so that the exporter, the dashboards that btc makes and
+// the documentation agree. Equal objects have equal metrics on every host: the same names, the same help and the same
+// bounds.
 package metrics
 
 import (
@@ -18,7 +18,7 @@ import (
 // Kind is the type of a metric.
 type Kind string
 
-// The kinds, by the names that Prometheus has for them.
+// The kinds, by Prometheus' names.
 const (
 	Counter   Kind = "counter"   // count(), and sum() of unsigned values
 	Gauge     Kind = "gauge"     // sum() of signed values, min(), max(), integers, the newest interval of tseries()
@@ -33,16 +33,16 @@ type Metric struct {
 	Kind Kind
 	Help string
 	Unit string // "": none; Name ends in it
-	// Labels are the names of the labels of a key's parts, in their order.
+	// Labels are the names of the labels for the parts of a key, in order.
 	Labels []string
-	// Bounds are the largest values in each bucket of a histogram but the last, which has no bound.
+	// Bounds are the upper bounds (inclusive) of a histogram's buckets, except the last, which has none.
 	Bounds []int64
 }
 
 // ObjectLabel is the label that each series has: the object's name.
 const ObjectLabel = "object"
 
-// Own metrics of each run. A run that has ended leaves 0 in Up.
+// Metrics about each run. Up is 0 after the end of a run.
 const (
 	Up       = "btc_up"
 	UpHelp   = "1 while the object runs, 0 once it has ended."
@@ -150,7 +150,7 @@ func unique(used map[string]bool, base string, kind Kind, unit string) string {
 	}
 }
 
-// seriesNames are the names that a metric's lines have.
+// seriesNames are the names of a metric's series.
 func seriesNames(name string, kind Kind) []string {
 	switch kind {
 	case Counter:
@@ -175,7 +175,7 @@ func help(x *manifest.Map) string {
 	return x.Shape + "() in " + x.Name + "."
 }
 
-// labels names the parts of a key after the script's words.
+// labels derives label names for the parts of a key from the script.
 func labels(x *manifest.Map) []string {
 	parts := Parts(x)
 	used := map[string]bool{}
@@ -201,7 +201,7 @@ func labels(x *manifest.Map) []string {
 	return out
 }
 
-// Parts are the parts of a map's key that labels are made of; of a tseries without the interval.
+// Parts are the parts of a map's key that become labels; without the interval for a tseries.
 func Parts(x *manifest.Map) []manifest.Field {
 	key := x.Key
 	if key == nil {
@@ -250,7 +250,7 @@ func identifier(name string) string {
 	return out
 }
 
-// ObjectName is the name that metrics have of an object: that of its file without ".o".
+// ObjectName is the name of an object in metrics: its file name without ".o".
 func ObjectName(path string) string {
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		path = path[i+1:]

@@ -17,8 +17,8 @@ import (
 	"btc/internal/probe"
 )
 
-// maxData bounds the sections that have no bytes in the file (.bss), in bytes: both this
-// process and the kernel allocate them.
+// maxData bounds the total size in bytes of sections without content in the file (.bss), which this process and the
+// kernel allocate.
 const maxData = 32 << 20
 
 // checkSections bounds the memory for reading the sections.
@@ -36,7 +36,7 @@ func checkSections(data []byte) error {
 			return fmt.Errorf("section %s has %d bytes in a file of %d", s.Name, s.Size, len(data))
 		case s.Type == elf.SHT_NOBITS:
 			if s.Size > maxData || empty+s.Size > maxData {
-				return fmt.Errorf("its variables take more than %d MiB", maxData>>20)
+				return fmt.Errorf("variables take more than %d MiB", maxData>>20)
 			}
 			empty += s.Size
 		}
@@ -53,8 +53,8 @@ func checkSections(data []byte) error {
 	return nil
 }
 
-// maxTypes bounds the types of an object. The library follows references from type to type
-// recursively: a chain of millions would take all of the stack, which ends a Go program.
+// maxTypes bounds the types of an object. The library follows references between types recursively: a chain of
+// millions would overflow the stack, which terminates a Go program.
 const maxTypes = 1 << 15
 
 // checkTypes counts the types of a .BTF section (Documentation/bpf/btf.rst). Other errors
@@ -153,9 +153,8 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 	return nil
 }
 
-// isProgram reports whether a program is of the type that probes of a kind are compiled to: a
-// program of another type behaves differently (one of "fmod_ret" decides what a
-// function returns).
+// isProgram reports whether a program has the type that probes of a kind are compiled to: a program of another type
+// behaves differently (an "fmod_ret" program decides what a function returns).
 func isProgram(s *ebpf.ProgramSpec, kind string) bool {
 	t := probe.Lookup(kind)
 	if t == nil {
@@ -191,7 +190,7 @@ func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		case !isProgram(s, p.Kind):
 			return fmt.Errorf("program %s is a %s (%s), which a %s cannot be", p.Name, s.Type, s.AttachType, p.Kind)
 		case s.Flags != 0:
-			return fmt.Errorf("program %s has flags %#x: no program of btc does", p.Name, s.Flags)
+			return fmt.Errorf("program %s has flags %#x: btc's programs have none", p.Name, s.Flags)
 		case p.Kind == probe.Iter && s.AttachTo != p.Attach.Name:
 			return fmt.Errorf(
 				"program %s iterates over %q, and the manifest says %q",
@@ -212,8 +211,8 @@ func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 	return nil
 }
 
-// checkInstructions refuses loads that refer to a map, type or variable of the kernel by
-// number: a descriptor of the process that loads, or an ID, which no compiler knows.
+// checkInstructions returns an error for loads that refer to a map, type or variable of the kernel by number (a file
+// descriptor of the loading process, or an ID), which no compiler knows.
 func checkInstructions(s *ebpf.ProgramSpec) error {
 	for i := range s.Instructions {
 		ins := &s.Instructions[i]

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package object reads a compiled object with its manifest and checks them against each
-// other.
+// Package object reads a compiled object with its manifest and checks that they match.
 //
-// It takes file names and returns a cilium/ebpf collection spec together with the validated
-// manifest. Both files are hostile input: the result has every program and map that the
-// manifest names, with the types and sizes that it states.
+// It takes file names and returns a cilium/ebpf collection spec together with the validated manifest. Both files are
+// hostile input: the result has every program and map that the manifest names, with the types and sizes given there.
 package object
 
 import (
@@ -25,17 +23,17 @@ import (
 	"btc/internal/safefile"
 )
 
-// MaxBytes is the largest object that is read.
+// MaxBytes is the maximum size of an object.
 const MaxBytes = 64 << 20
 
-// Object is a readable, self-consistent object.
+// Object is a valid object with its manifest.
 type Object struct {
 	Path     string
 	Manifest *manifest.Manifest
 	Spec     *ebpf.CollectionSpec
 }
 
-// ManifestPath is the path of an object's manifest: x.json beside x.o.
+// ManifestPath is the path of an object's manifest: x.json next to x.o.
 func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + ".json" }
 
 // ReadManifest reads and validates the manifest of the object at path.
@@ -46,7 +44,7 @@ func ReadManifest(path string) (*manifest.Manifest, error) {
 	name := ManifestPath(path)
 	data, err := readFile(name, manifest.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: its manifest %s does not exist; btc compile writes both", path, name)
+		return nil, fmt.Errorf("%s: missing manifest %s; btc compile writes both", path, name)
 	}
 	if err != nil {
 		return nil, err
@@ -103,7 +101,7 @@ func checkPath(path string) error {
 }
 
 func readFile(name string, limit int64) ([]byte, error) {
-	f, err := safefile.Open(name) // the manifest's name follows from the object's, so it has not been checked
+	f, err := safefile.Open(name) // the manifest's path is derived from the object's, so it has not been checked
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +114,7 @@ func readFile(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(b.Len()) > limit {
-		return nil, fmt.Errorf("%s: more than %d bytes", name, limit)
+		return nil, fmt.Errorf("%s: file too large (max %d bytes)", name, limit)
 	}
 	return b.Bytes(), nil
 }

@@ -15,7 +15,7 @@ type Format struct {
 	New      func(*Run) Sink
 }
 
-// Formats are the values of the option -f. Without it the first one is used.
+// Formats are the values of the option -f. The first is the default.
 var Formats = []*Format{&Text, &json, &json2, &prometheus, &openmetrics, &otlp}
 
 // Find returns the format with a name, or nil.

@@ -15,7 +15,7 @@ var json = Format{Name: "json", Help: "one object a line", JSON: true, New: func
 	return &lines{Run: r, values: &format.JSON{Env: r.Env}, mapLine: jsonMap, message: helperErrno}
 }}
 
-// helperErrno is the C library's text of a helper's error.
+// helperErrno is the C library's message for a helper's error.
 func helperErrno(d *Diagnostic) string {
 	if d.Code == 0 {
 		return "Success"
@@ -24,8 +24,8 @@ func helperErrno(d *Diagnostic) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// jsonMap writes nothing of a keyed map without elements, of a block that is empty, and at the end
-// of a scalar that was never assigned. Stats have a line then.
+// jsonMap writes nothing for a keyed map without elements, for an empty block, and, at the end, for a scalar that was
+// never assigned. Stats have a line even then.
 func jsonMap(j *lines, x *Map) {
 	kind := mapKind(x.Map.Shape)
 	switch {

@@ -25,7 +25,7 @@ var json2 = Format{Name: Lossless, Help: "one that loses nothing", JSON: true, N
 	}
 }}
 
-// json2Origin appends the time, and of an event the position of its call and the attach points of its clause.
+// json2Origin appends the time and, for an event, the position of its call and the attach points of its clause.
 func json2Origin(dst []byte, r *Run, e *manifest.Event) []byte {
 	dst = append(dst, `, "time": "`...)
 	at := r.At
@@ -46,7 +46,7 @@ func json2Origin(dst []byte, r *Run, e *manifest.Event) []byte {
 	return append(dst, ']')
 }
 
-// probesAt lists the attach points of the clause that a position of the script is in.
+// probesAt lists the attach points of the clause at a position of the script.
 func probesAt(m *manifest.Manifest, at manifest.Pos) []string {
 	clause := -1
 	var best manifest.Pos
@@ -100,8 +100,8 @@ func json2Map(j *lines, x *Map) {
 	j.end(append(dst, ']'))
 }
 
-// json2Origins appends what a merge of the runs of several hosts needs: where the map comes from,
-// and what decides its values.
+// json2Origins appends what merging the runs of several hosts needs: where the map comes from, and what determines
+// its values.
 func json2Origins(dst []byte, r *Run, m *manifest.Map) []byte {
 	dst = format.AppendQuoted(append(dst, `, "object": `...), []byte(r.Manifest.Object.SHA256))
 	dst = format.AppendQuoted(append(dst, `, "host": `...), []byte(r.Host))

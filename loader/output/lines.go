@@ -13,7 +13,7 @@ import (
 	"btc/loader/format"
 )
 
-// lines is the sink of formats with one JSON object a line.
+// lines is the sink of formats with one JSON object per line.
 type lines struct {
 	*Run
 	values *format.JSON
@@ -21,7 +21,7 @@ type lines struct {
 	origin func(dst []byte, r *Run, e *manifest.Event) []byte
 	// arguments appends the values of the event of a line with text.
 	arguments func(dst []byte, j *format.JSON, e *event.Event) []byte
-	// message is what a line says of a failed helper instead of the diagnostic's text, if not nil.
+	// message, if not nil, returns the text for a failed helper instead of the diagnostic's text.
 	message func(d *Diagnostic) string
 	// mapLine writes a map.
 	mapLine func(j *lines, x *Map)
@@ -97,8 +97,7 @@ func (j *lines) Piece(e *event.Event, piece []byte, first, last bool) {
 	}
 }
 
-// Diagnostic leaves out muted warnings, but not errors such as a division by zero: so does
-// bpftrace in its JSON.
+// Diagnostic omits muted warnings, but not errors such as a division by zero, as bpftrace does in its JSON.
 func (j *lines) Diagnostic(d *Diagnostic) {
 	if d.Muted && d.Kind != "runtime_error" {
 		return

@@ -14,11 +14,11 @@ import (
 	"btc/loader/metrics"
 )
 
-// otlp is OTLP/JSON (OpenTelemetry protocol 1.x): one request a line, of metrics or of logs, as the
-// collector's otlpjsonfile receiver reads it.
+// otlp is OTLP/JSON (OpenTelemetry protocol 1.x): one request per line, of metrics or of logs, as the collector's
+// otlpjsonfile receiver expects.
 var otlp = Format{
 	Name:    "otlp",
-	Help:    "OTLP/JSON lines: maps as metrics, what the script prints as logs",
+	Help:    "OTLP/JSON lines: maps as metrics, printed output as logs",
 	JSON:    true,
 	Metrics: true,
 	New: func(r *Run) Sink {
@@ -49,7 +49,7 @@ const (
 	severityError = `"severityNumber":17,"severityText":"ERROR"`
 )
 
-// otlpResource is what all lines say of where they come from.
+// otlpResource is the resource that all lines have.
 func otlpResource(r *Run) []byte {
 	dst := append([]byte(nil), `"resource":{"attributes":[`...)
 	for i, a := range [][2]string{
@@ -85,7 +85,7 @@ func (o *otlpSink) begin(dst []byte, kind, list string) []byte {
 	return append(dst, `},"`+list+`":[`...)
 }
 
-// requestEnd is the end of what begin starts.
+// requestEnd ends what begin starts.
 const requestEnd = "]}]}]}\n"
 
 func nanos(t time.Time) string {
@@ -139,8 +139,7 @@ func (o *otlpSink) event(e *event.Event, body []byte) {
 	})
 }
 
-// value appends an argument as an AnyValue: integers and strings as such, everything else as
-// its text.
+// value appends an argument as an AnyValue: integers and strings as such, everything else as text.
 func (o *otlpSink) value(dst []byte, v format.Value) []byte {
 	switch v.Layout.Kind {
 	case "int", "enum":
@@ -169,7 +168,7 @@ func (o *otlpSink) Join(e *event.Event, parts [][]byte, separator string) {
 	o.event(e, o.body)
 }
 
-// Piece writes a record for each piece: a file can be longer than a record should be.
+// Piece writes a record for each piece, because a file can be larger than a record should be.
 func (o *otlpSink) Piece(e *event.Event, piece []byte, _, _ bool) {
 	if len(piece) > 0 {
 		o.event(e, piece)

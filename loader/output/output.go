@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output holds the formats of a run's output: the language's text, and two kinds of JSON.
+// Package output implements the formats of a run's output: the language's text, JSON, and formats of metrics.
 //
-// A format is one file that implements Sink, and a line in Formats. It receives the results
-// of a run, as values with their layouts, and appends text to Run.Out. It reads no map of
-// the kernel, starts nothing, and never decides what a run does.
+// A format is one file that implements Sink, and an entry in Formats. It receives the results of a run, as values
+// with their layouts, and appends text to Run.Out. It reads no kernel maps, starts nothing, and does not influence
+// the run.
 package output
 
 import (
@@ -18,10 +18,9 @@ import (
 
 // Sink receives the results of a run and writes them in one format.
 //
-// A run has two sinks of its format, on two goroutines: one for output that is written as its
-// event is handled, and one for output that may take long (maps, commands, symbols). They share
-// nothing, and the output has the text of both in the order of the events. Arguments are valid
-// only during the call.
+// A run has two sinks of its format, on two goroutines: one for output written while its event is handled, and one
+// for output that may take long (maps, commands, symbols). They share nothing; the output combines both in the order
+// of the events. Arguments are valid only during the call.
 type Sink interface {
 	// Attached reports that n probes are attached; not called with -q.
 	Attached(n int)
@@ -34,10 +33,10 @@ type Sink interface {
 	Print(e *event.Event)
 	// Time is time(), formatted.
 	Time(e *event.Event, text []byte)
-	// Join is join(), with the strings that are not empty.
+	// Join is join(), with the non-empty strings.
 	Join(e *event.Event, parts [][]byte, separator string)
-	// Piece is a part of the file of cat() or of the output of a command of system(), as it
-	// comes. It ends with a whole character.
+	// Piece is a part of the file of cat() or of the output of a command of system(), as it arrives. It ends with a
+	// whole character.
 	Piece(e *event.Event, piece []byte, first, last bool)
 	// Map is print() of a map.
 	Map(x *Map)
@@ -46,7 +45,7 @@ type Sink interface {
 	Diagnostic(d *Diagnostic)
 	// Detached reports a probe that was detached during the run.
 	Detached(d *Detachment)
-	// Lost reports events that found no room in the buffer.
+	// Lost reports events that did not fit in the buffer.
 	Lost(n uint64)
 
 	// BeginTrials begins the tests or benchmarks ("test", "bench") with these names.
@@ -56,11 +55,10 @@ type Sink interface {
 	// EndTrials ends them.
 	EndTrials()
 
-	// Snapshot shows the maps during the run, as End does, at regular intervals. Nothing is
-	// cleared.
+	// Snapshot shows the maps during the run, like End, at regular intervals. Nothing is cleared.
 	Snapshot(maps func(show func(*Map)))
-	// End is the end of the run. maps calls show with each map of the script, in the order of
-	// their names; Map.Event is nil then.
+	// End is called at the end of the run. maps calls show for each map of the script, in order of name, with a nil
+	// Map.Event.
 	End(maps func(show func(*Map)))
 }
 
@@ -75,14 +73,14 @@ type Run struct {
 	// Message writes a line to the error output, after all that was written to Out before;
 	// Tell does so at once.
 	Message, Tell func(text string)
-	// Post has a job of at most size bytes done after all that was reported before, by either sink,
-	// in the same order. Until it is done it counts as output that waits.
+	// Post runs a job with at most size bytes of output after everything reported before by either sink, in order.
+	// Until then the job counts as pending output.
 	Post func(size int, job func())
 	// Object is the object's name in metrics, Host the name of this machine.
 	Object, Host string
-	// MaxSeries is how many series a metric has at most; 0: DefaultMaxSeries.
+	// MaxSeries is the maximum number of series of a metric; 0: DefaultMaxSeries.
 	MaxSeries int
-	// Losses returns what was lost since the start, by cause.
+	// Losses returns the losses since the start, by cause.
 	Losses func() []Loss
 	// Detachments returns the probes that were detached during the run, Costs what each attach
 	// point cost; nil without a budget.
@@ -91,7 +89,7 @@ type Run struct {
 	Started     time.Time // when the run began
 }
 
-// Loss is how much was lost for a cause: events, map, scratch, stack.
+// Loss is the number of losses for a cause: events, map, scratch, stack.
 type Loss struct {
 	Cause string
 	N     uint64
@@ -130,9 +128,9 @@ type Cost struct {
 	Used     time.Duration // CPU time
 }
 
-// Map is a map as it was read.
+// Map is a snapshot of a map.
 type Map struct {
-	Event    *manifest.Event // that prints it; nil: the end of the run
+	Event    *manifest.Event // the event that prints it; nil: the end of the run
 	Map      *manifest.Map
 	Elements []render.Element
 	Top      render.Top
@@ -166,7 +164,7 @@ type Diagnostic struct {
 	Text     string
 	Helper   string // that failed
 	Code     int    // that it returned
-	Source   bool   // the line of the script is worth showing
+	Source   bool   // whether to show the line of the script
 	Muted    bool   // a warning, and warnings are disabled
 }
 
@@ -180,6 +178,6 @@ type Trial struct {
 	Output     []byte // of a test
 }
 
-// Replacer is an output that keeps the last whole document: the output since the last call
-// replaces the previous one. On error the previous one stays.
+// Replacer is an output that keeps the last complete document: Replace makes the output since the last call replace
+// the previous document. On error the previous document is kept.
 type Replacer interface{ Replace() error }

@@ -10,7 +10,7 @@ import (
 	"btc/loader/metrics"
 )
 
-// prometheus is the text format 0.0.4 of Prometheus, as node_exporter's textfile collector reads it.
+// prometheus is the text format 0.0.4 of Prometheus, for node_exporter's textfile collector.
 var prometheus = Format{
 	Name:     "prometheus",
 	Help:     "maps as metrics for node_exporter's textfile collector",
@@ -47,7 +47,7 @@ func (x *exposition) leaveOut(e *event.Event) {
 	if !x.told {
 		x.told = true
 		x.text.Message(
-			"WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics have the maps only",
+			"WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics contain only maps",
 		)
 	}
 }
@@ -58,7 +58,7 @@ func (x *exposition) Time(e *event.Event, _ []byte)                 { x.leaveOut
 func (x *exposition) Join(e *event.Event, _ [][]byte, _ string)     { x.leaveOut(e) }
 func (x *exposition) Piece(e *event.Event, _ []byte, first, _ bool) { x.leaveOut(e) }
 
-// Map leaves out print() of a map, which each document has anyway.
+// Map ignores print() of a map, because each document contains all maps.
 func (x *exposition) Map(*Map) {}
 
 func (x *exposition) Snapshot(maps func(show func(*Map))) { x.document(maps, true) }

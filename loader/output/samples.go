@@ -20,14 +20,14 @@ type sample struct {
 	el     render.Element
 }
 
-// other is the value of all labels of the sample that sums the series beyond MaxSeries.
+// other is the value of all labels of the sample that combines the series beyond MaxSeries.
 const other = "other"
 
 // DefaultMaxSeries is the default maximum number of series per metric.
 const DefaultMaxSeries = 10000
 
-// sampler makes samples of maps. It remembers which keys have series of their own, so that
-// a counter of "other" never decreases.
+// sampler makes samples of maps. It remembers which keys have their own series, so that a counter of "other" never
+// decreases.
 type sampler struct {
 	*Run
 	list []metrics.Metric
@@ -35,8 +35,7 @@ type sampler struct {
 	seen map[string]*chosen
 }
 
-// chosen are the label values of a metric in the last snapshot: own is true for those that have
-// series of their own.
+// chosen are the label values of a metric in the last snapshot: own is true for those with their own series.
 type chosen struct{ own map[string]bool }
 
 func newSampler(r *Run) *sampler {
@@ -74,7 +73,7 @@ func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
 		for j := range parts {
 			values[j] = s.label(&parts[j], el.Key)
 		}
-		// Keys whose texts are equal, such as addresses in one function, are one series.
+		// Keys with equal text, such as addresses in one function, are one series.
 		text := strings.Join(values, "\x00")
 		if at, ok := byText[text]; ok {
 			out[at].el = merge(x.Map, out[at].el, el)
@@ -113,8 +112,8 @@ func folded(text string) string {
 	return strings.Join(frames, ";")
 }
 
-// limit keeps as many samples as MaxSeries permits and adds the others up. Those that the last
-// snapshot showed stay; a key that was among the others does not leave them.
+// limit keeps as many samples as MaxSeries permits and combines the others. Samples shown in the last snapshot are
+// kept; a key that was among the others stays there.
 func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
 	last := s.seen[m.Name]
 	now := &chosen{own: make(map[string]bool, len(all))}
@@ -147,7 +146,7 @@ func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
 		kept--
 	}
 	if kept < len(all) || kept > room {
-		kept = min(kept, room-1) // one is for the others
+		kept = min(kept, room-1) // one series is for the others
 	}
 	for i := range all {
 		now.own[text(&all[i])] = i < kept
@@ -176,7 +175,7 @@ func (s *sampler) maxSeries() int {
 	return DefaultMaxSeries
 }
 
-// seriesOf is how many series one set of label values has.
+// seriesOf is the number of series for one set of label values.
 func seriesOf(m *metrics.Metric) int {
 	switch m.Kind {
 	case metrics.Histogram:
@@ -215,8 +214,7 @@ func signedValues(m *manifest.Map) bool {
 	return m.Shape != "count" && m.Value != nil && m.Value.Signed
 }
 
-// number is the one number of an element of a counter or gauge. Of a tseries it is that of the
-// newest interval with a value.
+// number is the value of an element of a counter or gauge; for a tseries, that of the newest interval with a value.
 func number(m *manifest.Map, el *render.Element) uint64 {
 	switch m.Shape {
 	case "plain":
@@ -232,7 +230,7 @@ func number(m *manifest.Map, el *render.Element) uint64 {
 	return el.Value
 }
 
-// merge adds two elements up as one run would have that counted both under one key.
+// merge combines two elements as if their values had been recorded under one key.
 func merge(m *manifest.Map, a, b render.Element) render.Element {
 	switch m.Shape {
 	case "min", "max":

@@ -15,7 +15,7 @@ import (
 	"btc/loader/report"
 )
 
-// Text is the language's own output. Messages are lines of the error output.
+// Text is the language's own output. Messages are written to the error output.
 var Text = Format{Name: "text", New: func(r *Run) Sink { return &text{Run: r} }}
 
 type text struct {
@@ -62,7 +62,7 @@ func joined(dst []byte, env *format.Env, parts [][]byte, separator string) []byt
 	return dst
 }
 
-// Piece escapes control characters of files; commands may write anything to the terminal. A
+// Piece escapes control characters in files; commands may write anything to the terminal. A
 // newline follows the output of a command, as in bpftrace, even if that ends with one.
 func (t *text) Piece(e *event.Event, piece []byte, _, last bool) {
 	isFile := e.Kind == "cat"
@@ -209,7 +209,7 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%d ns", d)
 }
 
-// EndTrials sums up tests.
+// EndTrials prints a summary of tests.
 func (t *text) EndTrials() {
 	if t.mode != probe.Test {
 		return

@@ -2,16 +2,15 @@
 
 package output
 
-// Fill is the amount of text at which the writer passes it on.
+// Fill is the number of pending bytes at which the writer passes them on.
 const Fill = 64 << 10
 
 // Writer collects text, with the user's choice of buffering (line, full, none).
 type Writer struct {
 	mode  string
 	buf   []byte
-	limit int // of buf, which is passed on then
-	// pass receives the text and returns a buffer for more. now means that no more text
-	// follows for the moment.
+	limit int // number of bytes in buf at which they are passed on
+	// pass receives the text and returns a buffer for more. now means that no more text follows for now.
 	pass func(text []byte, now bool) []byte
 }
 
@@ -39,7 +38,7 @@ func (w *Writer) End(buf []byte) {
 func (w *Writer) Write(text []byte) { w.End(append(w.buf, text...)) }
 
 // Idle is called when no event is waiting: all complete lines are written then,
-// which costs one system call for a burst of events instead of one a line.
+// which costs one system call for a burst of events instead of one per line.
 func (w *Writer) Idle() {
 	if w.mode == "full" {
 		w.pass(nil, true)

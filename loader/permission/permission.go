@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package permission names the permissions that an operator can grant to an object. It is
-// only data, which the option tables of btc and btrun read on any system.
+// Package permission names the permissions that an operator can grant to an object. It contains only data, so that
+// the option tables of btc and btrun can use it on any system.
 package permission
 
 // Permission is one that the operator can grant separately.
@@ -15,7 +15,7 @@ const (
 	WriteUser    Permission = "write-user"    // change the memory of processes
 	ProbeAddress Permission = "probe-address" // probe the kernel and programs at any address
 	Files        Permission = "files"         // write files
-	Pins         Permission = "pins"          // leave programs in the BPF file system
+	Pins         Permission = "pins"          // pin programs in the BPF file system
 )
 
 // Permissions that only a policy has: without one, whoever runs btrun needs none.
@@ -41,5 +41,5 @@ var All = []struct {
 	{WriteUser, false, "write memory of processes: write_user()"},
 	{ProbeAddress, false, "probes by address, or in the middle of an instruction"},
 	{Files, true, "write files: skboutput()"},
-	{Pins, true, "leave iterators in the BPF file system: iter:KIND:NAME"},
+	{Pins, true, "pin iterators in the BPF file system: iter:KIND:NAME"},
 }

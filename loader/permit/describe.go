@@ -23,7 +23,7 @@ type Description struct {
 	Compiler    string       `json:"compiler"`
 	Target      string       `json:"target"`
 	Arches      []string     `json:"arches"`
-	Permissions []string     `json:"permissions"` // what --allow must name; "unsafe" for what only --unsafe covers
+	Permissions []string     `json:"permissions"` // permissions for --allow; "unsafe" for actions that only --unsafe allows
 	Actions     []ActionText `json:"actions"`
 	Probes      []ProbeText  `json:"probes"`
 	Reads       []string     `json:"reads"`     // files that the loader reads for it
@@ -110,7 +110,7 @@ func Describe(o *object.Object, cpus int) *Description {
 	return d
 }
 
-// reads lists what the loader reads and prints for the script.
+// reads lists the files that the loader reads and prints for the script.
 func reads(m *manifest.Manifest) []string {
 	all := []string{}
 	for i := range m.Events {
@@ -127,8 +127,8 @@ func reads(m *manifest.Manifest) []string {
 	return slices.Compact(all)
 }
 
-// JSON is the description as one JSON object, with a newline at the end. It is written
-// by hand because encoding/json would cost btrun 246 KB.
+// JSON is the description as one JSON object, with a newline at the end. It is hand-written because encoding/json
+// would add 246 KB to btrun.
 func (d *Description) JSON() []byte {
 	j := &jsonWriter{}
 	all := []member{

@@ -21,8 +21,8 @@ const (
 	hashBucket  = 16
 )
 
-// MapMemory is the approximate kernel memory of a full map, in bytes. Hashes are counted in
-// full: the kernel preallocates their elements.
+// MapMemory is the approximate kernel memory of a full map, in bytes. Hashes count with all their elements, which the
+// kernel preallocates.
 func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 	n, key, value := uint64(s.MaxEntries), round8(s.KeySize), round8(s.ValueSize)
 	switch s.Type {
@@ -35,7 +35,7 @@ func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
 		return n*(hashElement+key+8+value*uint64(cpus)) + buckets(n)*hashBucket
 	}
-	return n // a ring buffer is as large as it has entries
+	return n // max_entries of a ring buffer is its size in bytes
 }
 
 // DefaultMemory is the limit of the maps of one run unless the operator sets one: half of
@@ -57,21 +57,20 @@ func buckets(n uint64) uint64 {
 	return 1 << bits.Len64(n-1)
 }
 
-// A program takes its instructions as the kernel keeps them and as the processor runs them, and
-// some pages for itself: about these bytes.
+// A program takes memory for its BPF and its compiled instructions and a few pages, about these numbers of bytes.
 const (
 	programBytes     = 8 << 10
 	instructionBytes = 24
 )
 
-// ProgramMemory is about what n copies of a program take in the kernel, in bytes.
+// ProgramMemory is the approximate kernel memory of n copies of a program, in bytes.
 func ProgramMemory(s *ebpf.ProgramSpec, n int) uint64 {
 	return uint64(n) * (programBytes + instructionBytes*uint64(len(s.Instructions)))
 }
 
-// CheckMemory refuses maps and programs that together take more than limit bytes; 0 means no limit.
-// Programs is what all copies of programs take (ProgramMemory), in bytes. From says where the limit
-// is from, where no option can raise it.
+// CheckMemory returns an error if maps and programs together take more than limit bytes; 0 means no limit. programs
+// is the memory of all copies of programs (ProgramMemory), in bytes. From says where the limit is from, where no
+// option can raise it.
 func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string) error {
 	if limit == 0 {
 		return nil
@@ -82,7 +81,7 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string
 	}
 	total, largest, most := programs, "", uint64(0)
 	for name, s := range o.Spec.Maps {
-		n := min(MapMemory(s, cpus), 1<<50) // the sum of all that an object can have does not overflow
+		n := min(MapMemory(s, cpus), 1<<50) // so that the sum over all maps does not overflow
 		if total += n; n > most || n == most && name < largest {
 			largest, most = name, n
 		}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package permit derives what an object can do to the host besides observing it, and checks
-// that against what the operator allows.
+// Package permit derives what an object can do to the host besides observing it, and checks it against the operator's
+// permissions.
 //
-// It takes an object and gives its actions, derived from what the kernel and the loader
-// would act upon: helper calls of programs, kinds of events, attach points. It never
-// believes the list of unsafe functions in the manifest, which names positions only.
+// It takes an object and returns its actions, derived from what the kernel and the loader would execute: helper calls
+// of programs, kinds of events, attach points. It does not trust the list of unsafe functions in the manifest, which
+// it uses only for positions.
 package permit
 
 import (
@@ -31,7 +31,7 @@ import (
 // loader/permission.
 type Permission = permission.Permission
 
-// The permissions, under the names that this package uses them by.
+// The permissions, re-exported.
 const (
 	System       = permission.System
 	Signal       = permission.Signal
@@ -41,13 +41,13 @@ const (
 	Files        = permission.Files
 	Pins         = permission.Pins
 
-	none Permission = "" // only --unsafe covers it
+	none Permission = "" // allowed only by --unsafe
 )
 
 // Action is something that an object does and that needs a permission.
 type Action struct {
 	Permission Permission
-	What       string // "sends signals", for a list
+	What       string // for lists: "sends signals"
 	Name       string // of the function in the language, or ""
 	Path       string // Files, Pins: absolute
 	Pos        manifest.Pos
@@ -65,7 +65,7 @@ var helperUse = map[asm.BuiltinFunc]struct {
 	asm.FnSendSignalThread: {Signal, "sends signals", []string{"signal_thread"}},
 }
 
-// safe are the helpers that only read, and write to the object's own maps. A test compares
+// safe are the helpers that only read, or write only to the object's own maps. A test compares
 // them with the compiler's table of helpers.
 var safe = []asm.BuiltinFunc{
 	asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem, asm.FnMapLookupPercpuElem, asm.FnForEachMapElem,
@@ -88,8 +88,8 @@ func Classified(f asm.BuiltinFunc) (p Permission, known bool) {
 	return use.permission, dangerous || slices.Contains(safe, f)
 }
 
-// Actions lists what an object does that needs a permission, in the order of its programs
-// and events. The attach points must be filled in, see attach.Fill.
+// Actions lists the actions of an object that need a permission, in the order of its programs and events. The
+// parameters of attach points must be substituted, see attach.Fill.
 func Actions(o *object.Object) []Action {
 	var all []Action
 	for i := range o.Manifest.Programs {
@@ -115,12 +115,12 @@ func ofAttach(p *manifest.Program) []Action {
 		}
 	case attach.PinPath(p) != "":
 		path := absolute(attach.PinPath(p))
-		return []Action{{Permission: Pins, What: "leaves an iterator at " + path, Path: path, Pos: p.Pos}}
+		return []Action{{Permission: Pins, What: "pins an iterator at " + path, Path: path, Pos: p.Pos}}
 	}
 	return nil
 }
 
-// ofCode looks at each call of a program, subprograms included.
+// ofCode adds the actions of each call in a program, subprograms included.
 func ofCode(o *object.Object, p *manifest.Program) []Action {
 	var all []Action
 	seen := map[string]bool{}
@@ -152,7 +152,7 @@ func ofCode(o *object.Object, p *manifest.Program) []Action {
 			}
 			add(a)
 		case ins.OpCode.JumpOp() == asm.Call && !ins.IsFunctionCall():
-			add(Action{What: "has a call of an unknown form", Pos: p.Pos})
+			add(Action{What: "makes a call of an unknown kind", Pos: p.Pos})
 		}
 	}
 	return all
@@ -166,7 +166,7 @@ func kfuncName(ins *asm.Instruction) string {
 	return fmt.Sprintf("with BTF ID %d", ins.Constant)
 }
 
-// documented is the manifest's position of a function of the language.
+// documented is the position in the manifest of a function of the language.
 func documented(m *manifest.Manifest, names []string) *manifest.Unsafe {
 	for i := range m.Unsafe {
 		if slices.Contains(names, m.Unsafe[i].Name) {
@@ -321,10 +321,9 @@ func (g *Grants) grants(a *Action) bool {
 	return ok
 }
 
-// Root is the directory that the operator named for an action's file: the file must be
-// opened below it. A file that was named itself has the directory that it is in, and so
-// has any file with --unsafe. Where a policy names directories, the directory is one of them, for
-// what is below it may be another's.
+// Root is the directory that the operator allowed for an action's file: the file must be opened below it. For a file
+// that was allowed itself, and for any file with --unsafe, it is the file's own directory. Where a policy names
+// directories, the directory is one of them, for what is below it may be another's.
 func (g *Grants) Root(a *Action) (dir string, ok bool) {
 	if g.limit != nil && !g.limit.All {
 		if !g.grants(a) {
@@ -348,9 +347,9 @@ func (g *Grants) root(a *Action) (dir string, ok bool) {
 	return filepath.Dir(a.Path), g.All
 }
 
-// Create makes the file that an object writes, or empties it, with mode 0600. The path
-// counts from the directory that the operator named, or, with --unsafe, from its own:
-// below that no symbolic link is followed. What exists must be a regular file with one name.
+// Create creates or truncates a file that an object writes, with mode 0600. Below the directory that the operator
+// allowed (with --unsafe, the file's own directory) no symbolic link is followed. An existing file must be a regular
+// file with one hard link.
 func (g *Grants) Create(path string) (*os.File, error) {
 	a := &Action{Permission: Files, Path: absolute(path)}
 	root, ok := g.Root(a)
@@ -364,8 +363,8 @@ func (g *Grants) Create(path string) (*os.File, error) {
 	return safefile.CreateIn(root, name)
 }
 
-// PinDir opens the directory that an iterator's pin is in, counted and followed as Create does
-// it, and returns it with the pin's name there.
+// PinDir opens the directory of an iterator's pin, with the rules of Create, and returns it with the pin's name
+// there.
 func (g *Grants) PinDir(path string) (dir *os.File, name string, err error) {
 	a := &Action{Permission: Pins, Path: absolute(path)}
 	root, ok := g.Root(a)
@@ -380,7 +379,7 @@ func (g *Grants) PinDir(path string) (dir *os.File, name string, err error) {
 	return dir, name, err
 }
 
-// Check refuses an object that does what the operator does not allow. Its error is a
+// Check returns an error if an object does something that the operator does not allow. Its error is a
 // *report.Error that names the first such clause of the script.
 func (g *Grants) Check(o *object.Object) error {
 	for _, a := range Actions(o) {
@@ -407,7 +406,7 @@ func refusal(script *manifest.Script, a *Action) *report.Error {
 	}
 	switch {
 	case a.Permission == none:
-		f.Hint = "btc makes no such object; --unsafe loads it all the same"
+		f.Hint = "btc does not generate such objects; --unsafe loads it anyway"
 	case a.Path != "":
 		f.Hint = fmt.Sprintf(
 			"allow it with --allow %s=%s, or everything with --unsafe",
@@ -420,8 +419,8 @@ func refusal(script *manifest.Script, a *Action) *report.Error {
 	return f
 }
 
-// Written lists the files that an object writes and pins that it leaves, as the script
-// spells them: which someone who runs the script itself has read there.
+// Written lists the files that an object writes and the pins that it creates, as written in the script. Someone who
+// runs the script itself could have read them there.
 func Written(m *manifest.Manifest) []string {
 	var all []string
 	for i := range m.Programs {

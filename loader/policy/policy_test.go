@@ -24,15 +24,15 @@ func TestParse(t *testing.T) {
 		{"{\n \"probs\": []}", `:2: unknown key "probs"`},
 		{"{\n \"Allow\": []}", `:2: unknown key "Allow"`},
 		{"{\"budget\": \"1%\",\n \"budget\": \"50%\"}", `:2: the key "budget" is there twice`},
-		{`{"allow": null}`, "\"n\" where the beginning of a value"},
-		{`{"allow": [null]}`, "\"n\" where the beginning of a value"},
-		{`{"allow": "signal"}`, "a string where an array is needed"},
-		{"{\n\n\"budget\": 1}", ":3: budget: byte 14: the number 1 where a string is needed"},
+		{`{"allow": null}`, "expected the beginning of a value, found \"n\""},
+		{`{"allow": [null]}`, "expected the beginning of a value, found \"n\""},
+		{`{"allow": "signal"}`, "expected an array, found a string"},
+		{"{\n\n\"budget\": 1}", ":3: budget: byte 14: expected a string, found the number 1"},
 		{"", ":1: manifest"}, // see below
-		{`[]`, "'{' is expected"},
-		{`null`, "'{' is expected"},
-		{"{}\x00", "the end of the file is expected"},
-		{`{} {}`, "the end of the file is expected"},
+		{`[]`, "expected '{'"},
+		{`null`, "expected '{'"},
+		{"{}\x00", "expected the end of the file"},
+		{`{} {}`, "expected the end of the file"},
 		{`{"budget": "2"}`, `:1: budget: "2" is not a share of one CPU`},
 		{`{"max_memory": "lots"}`, "is not a size"},
 		{`{"max_duration": "10"}`, "is not a time"},
@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 	} {
 		p, err := parse([]byte(c.text))
 		if c.text == "" {
-			c.says = "the file ends in the middle"
+			c.says = "unexpected end of file"
 		}
 		if (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), Path+":")) {

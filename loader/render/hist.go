@@ -16,7 +16,7 @@ const (
 	barWidth   = 52
 )
 
-// labels names the intervals of a histogram's buckets.
+// labels formats the intervals of a histogram's buckets.
 type labels interface {
 	// bound appends the lower bound of bucket i (i >= 1).
 	bound(dst []byte, i int) []byte
@@ -77,7 +77,7 @@ func appendLabel(dst []byte, l labels, i int) []byte {
 	return append(l.bound(append(dst, ", "...), i+1), ')')
 }
 
-// pad widens the text dst[from:] with spaces behind it, or before it when right is set.
+// pad pads the text dst[from:] with spaces after it, or before it if right is set.
 func pad(dst []byte, from, width int, right bool) []byte {
 	n := width - (len(dst) - from)
 	if n <= 0 {
@@ -92,7 +92,7 @@ func pad(dst []byte, from, width int, right bool) []byte {
 	return dst
 }
 
-// histLabels are those of hist() with 1<<bits intervals in each power of two.
+// histLabels are the labels of hist() with 1<<bits intervals in each power of two.
 type histLabels struct{ bits int }
 
 func (h histLabels) bound(dst []byte, i int) []byte {
@@ -107,11 +107,11 @@ func (h histLabels) bound(dst []byte, i int) []byte {
 func (h histLabels) single(i int) bool { return i-1 < 2<<h.bits }
 func (h histLabels) open(int) bool     { return false }
 
-// lhistLabels are those of lhist().
+// lhistLabels are the labels of lhist().
 type lhistLabels struct{ m *manifest.Map }
 
-// value is the lower bound of bucket i. If the steps do not end at max, the last one begins
-// earlier: at the last whole step.
+// value is the lower bound of bucket i. If max is not a whole number of steps, the last bucket begins at the last
+// whole step.
 func (h lhistLabels) value(i int) int64 { return h.m.Min + int64(i-1)*h.m.Step }
 
 func (h lhistLabels) bound(dst []byte, i int) []byte {

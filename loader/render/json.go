@@ -39,14 +39,14 @@ func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uin
 	return j.Int(dst, divide(el.Value, div, isSigned), isSigned)
 }
 
-// bounds reports which numbers are in bucket i (i >= 1): from value(i) to before
-// value(i+1), or all from there on when it is open.
+// bounds are the numbers in bucket i (i >= 1): from value(i) up to but not including value(i+1), or without an upper
+// bound if it is open.
 type bounds interface {
 	value(i int) int64
 	open(i int) bool
 }
 
-// histBounds are those of hist().
+// histBounds are the bounds of hist().
 type histBounds struct{ bits int }
 
 func (h histBounds) value(i int) int64 { return int64(manifest.HistFirst(h.bits, i)) }
@@ -74,7 +74,7 @@ func appendBuckets(dst []byte, j *format.JSON, buckets []uint64, div uint64, b b
 	return append(dst, ']')
 }
 
-// span finds the first and the last bucket that is not empty; 0 and -1 when all are.
+// span finds the first and the last non-empty bucket; 0 and -1 if all are empty.
 func span(buckets []uint64) (first, last int) {
 	first, last = 0, -1
 	for i, c := range buckets {
@@ -89,7 +89,7 @@ func span(buckets []uint64) (first, last int) {
 	return first, last
 }
 
-// JSONBounds appends what decides a map's values besides its shape: signs, bounds and intervals.
+// JSONBounds appends what determines a map's values besides its shape: signedness, bounds and intervals.
 func JSONBounds(dst []byte, m *manifest.Map) []byte {
 	if m.Value != nil && (m.Shape != "plain" || m.Value.Kind == "int") {
 		dst = fmt.Appendf(dst, `, "signed": %v`, m.Value.Signed)

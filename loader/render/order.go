@@ -15,7 +15,7 @@ import (
 // Equal ones are ordered by key, so that equal content always prints the same.
 func Sort(m *manifest.Map, elems []Element) {
 	if m.Shape == "tseries" {
-		return // by the bytes of their keys, as they were made
+		return // already ordered by the bytes of their keys
 	}
 	sort.Slice(elems, func(i, j int) bool {
 		a, b := &elems[i], &elems[j]
@@ -42,7 +42,7 @@ func byValue(m *manifest.Map) bool {
 	return m.Shape != "plain" || m.Value.Kind == "int" || m.Value.Kind == "enum"
 }
 
-// signedOrder: min and max are sorted as unsigned numbers whatever they are.
+// signedOrder reports whether values are sorted as signed numbers. min and max are always sorted as unsigned.
 func signedOrder(m *manifest.Map) bool {
 	switch m.Shape {
 	case "min", "max", "hist", "lhist", "count":
@@ -59,7 +59,7 @@ func compareNumbers(a, b uint64, isSigned bool) int {
 }
 
 // compareKeys orders integers as signed, strings by bytes, tuples field by
-// field; fields of other kinds do not count.
+// field; fields of other kinds are ignored.
 func compareKeys(l *manifest.Layout, a, b []byte) int {
 	switch l.Kind {
 	case "int", "enum", "bool":

@@ -4,7 +4,7 @@
 // sorts, and formats.
 //
 // It takes a map's description from the manifest and its entries, and returns text;
-// docs/layouts.md says what the bytes of each shape mean.
+// docs/layouts.md describes the bytes of each shape.
 package render
 
 import (
@@ -15,7 +15,7 @@ import (
 	"btc/loader/format"
 )
 
-// Element is an entry with the CPUs' parts added up.
+// Element is an entry with the parts of all CPUs combined.
 type Element struct {
 	Key     []byte
 	Set     bool     // false: the script never assigned it (scalars)
@@ -33,11 +33,10 @@ func word(b []byte, off int) uint64 {
 	return binary.NativeEndian.Uint64(b[off:])
 }
 
-// signed reports whether an aggregation's argument is.
+// signed reports whether an aggregation's argument is signed.
 func signed(m *manifest.Map) bool { return m.Value != nil && m.Value.Signed }
 
-// Reduce merges the parts of an entry by the map's shape. The element shares only the key's
-// memory with the entry.
+// Reduce merges the parts of an entry by the map's shape. The element shares memory with the entry only for the key.
 func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
 	el := Element{Key: e.Key, Set: !m.Scalar()}
 	if m.Present >= 0 && m.Scalar() {
@@ -67,7 +66,7 @@ func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
 }
 
 // reducePlain reads the object. A plain map that the script declared per CPU has several:
-// integers are added, of others the first one that is set is used.
+// integers are added; for other types the first value that is set is used.
 func (el *Element) reducePlain(m *manifest.Map, values [][]byte) {
 	size := m.Value.Size
 	el.Bytes = make([]byte, size)
@@ -114,7 +113,7 @@ func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
 	if m.Shape == "hist" {
 		n = manifest.HistBuckets(m.Bits)
 	}
-	// Most histograms use few of their buckets: those after the last used one are not kept.
+	// Most histograms use few buckets, so buckets after the last non-empty one are dropped.
 	for used := false; n > 0 && !used; {
 		for _, v := range values {
 			used = used || word(v, m.ValueOff+8*(n-1)) != 0
@@ -135,7 +134,7 @@ func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
 	el.Set = el.Set || el.Count != 0
 }
 
-// Average is the total by the count, truncated toward zero; 0 of no values.
+// Average is the total divided by the count, truncated toward zero; 0 if there are no values.
 func (el *Element) Average(isSigned bool) uint64 {
 	if el.Count == 0 {
 		return 0

@@ -18,17 +18,17 @@ type Point struct {
 	Start time.Time
 	Set   bool // there were values in it
 	Value uint64
-	// Of avg the total and the count of the values, of the last value the time of it (ns of the boot
-	// clock): what joining two runs needs.
+	// For avg, the total and the count of the values; for the last value, its time (ns of the boot clock). Merging
+	// two runs needs them.
 	Total, Meta uint64
 }
 
 // seriesPart is a CPU's part of an element of a tseries: {value, meta, interval}.
 type seriesPart struct{ value, meta, interval uint64 }
 
-// ReduceSeries merges the elements of a tseries map, one for each key and interval, into
-// one for each key, in the order of the keys' bytes. Of a reused interval slot the latest
-// interval counts; each key has the intervals from its first to the last one of all keys.
+// ReduceSeries merges the elements of a tseries map, one for each key and interval, into one for each key, in the
+// order of the keys' bytes. If a slot was reused, its latest interval is used; each key gets the intervals from its
+// first to the last of all keys.
 func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	prefix := m.Key.Fields[len(m.Key.Fields)-1].Off
 	byKey := map[string]map[uint64]seriesPart{}
@@ -56,8 +56,7 @@ func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	return out
 }
 
-// latest is what the parts of the newest interval among the CPUs' parts of an element come to;
-// zero when none is used.
+// latest combines the parts of the newest interval among the CPUs' parts of an element; zero if none is used.
 func latest(m *manifest.Map, values [][]byte) seriesPart {
 	var sum seriesPart
 	for _, v := range values {
@@ -73,7 +72,7 @@ func latest(m *manifest.Map, values [][]byte) seriesPart {
 	return sum
 }
 
-// point is the value of an interval's parts.
+// point is the value of an interval's combined parts.
 func (p seriesPart) point(m *manifest.Map) Point {
 	out := Point{Set: true, Value: p.value, Total: p.value, Meta: p.meta}
 	if m.Agg == "avg" && p.meta != 0 {
@@ -83,7 +82,7 @@ func (p seriesPart) point(m *manifest.Map) Point {
 	return out
 }
 
-// together joins two CPUs' parts of one interval.
+// together combines two CPUs' parts of one interval.
 func together(m *manifest.Map, a, b seriesPart) seriesPart {
 	less := a.value < b.value
 	if signed(m) {
@@ -168,7 +167,7 @@ func appendSeries(dst []byte, pts []Point, isSigned bool) []byte {
 	dst = append(append(append(dst, '|'), line...), "|\n"...)
 	zero := 0
 	if isSigned && int64(lo) < 0 && int64(hi) > 0 {
-		zero = column(graphWidth, lo, lo-hi) // past the border when hi is next to nothing: no line
+		zero = column(graphWidth, lo, lo-hi) // past the border if hi is close to 0: no line
 	}
 	for i := range pts {
 		dst = appendPoint(dst, &pts[i], lo, hi, zero, digits, isSigned)
@@ -201,9 +200,8 @@ func appendPoint(dst []byte, p *Point, lo, hi uint64, zero, digits int, isSigned
 	return append(format.AppendInt(dst, p.Value, isSigned), '\n')
 }
 
-// column is the column of a graph at the distance part of whole, computed in single
-// precision. Distances are signed: of numbers further apart than 2^63 they wrap
-// around, as in bpftrace.
+// column is the column of a graph at the distance part of whole, computed in single precision. Distances are signed
+// and wrap around for numbers more than 2^63 apart, as in bpftrace.
 func column(width int, part, whole uint64) int {
 	at := float64(float32(width) * float32(int64(part)) / float32(int64(whole)))
 	switch {
@@ -232,7 +230,7 @@ func extent(pts []Point, isSigned bool) (lo, hi uint64, ok bool) {
 	return lo, hi, ok
 }
 
-// widen makes room on both sides of a single number, where its type has any.
+// widen adds a margin on both sides of a single number, within the range of its type.
 func widen(lo, hi uint64, isSigned bool) (uint64, uint64) {
 	least, most := uint64(0), ^uint64(0)
 	if isSigned {

@@ -8,9 +8,9 @@ import (
 	"btc/internal/manifest"
 )
 
-// appendSummary appends a line with what the buckets of a histogram tell: the number of values,
-// and bounds of their quantiles, which are in the bucket's last number at most. The average is
-// that of the buckets' middles, and left out where a bucket without a bound has values.
+// appendSummary appends a line that summarises a histogram: the number of values, and upper bounds of their
+// quantiles, which are the last numbers of their buckets. The average is computed from the buckets' midpoints, and
+// omitted if a bucket without an upper bound has values.
 func appendSummary(dst []byte, m *manifest.Map, el *Element) []byte {
 	if el.Count == 0 {
 		return dst
@@ -31,9 +31,9 @@ func appendSummary(dst []byte, m *manifest.Map, el *Element) []byte {
 	return append(appendBound(append(dst, ", max"...), b, last), '\n')
 }
 
-// quantile is the bucket of the value that q percent of all are not greater than.
+// quantile is the bucket with the q-th percentile.
 func quantile(el *Element, q uint64) int {
-	// The number of the value, from 1, rounded up, without an overflow of count*q.
+	// The rank of the value, from 1, rounded up, without overflow of count*q.
 	rank := el.Count/100*q + (el.Count%100*q+99)/100
 	sum := uint64(0)
 	for i, c := range el.Buckets {
@@ -55,7 +55,7 @@ func appendBound(dst []byte, b bounds, i int) []byte {
 	return strconv.AppendInt(append(dst, " <= "...), b.value(i+1)-1, 10)
 }
 
-// middle is the average of the middles of buckets.
+// middle is the average computed from the buckets' midpoints.
 func middle(b bounds, el *Element) (avg int64, ok bool) {
 	sum := 0.0
 	for i, c := range el.Buckets {

@@ -19,7 +19,7 @@ type Top struct {
 	Summary bool   // a line with the quantiles below each histogram
 }
 
-// Orders of the elements that are printed.
+// Orders in which elements are printed.
 const (
 	Ascending  = "ascending"
 	Descending = "descending"
@@ -31,8 +31,8 @@ func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top To
 	return KeyedBy(dst, env, m, elems, top, func(dst []byte) []byte { return dst })
 }
 
-// KeyedBy is Keyed for output that need not be in memory as a whole: after each element,
-// full receives the text so far and returns the buffer to continue with.
+// KeyedBy is Keyed for output that need not be in memory at once: after each element, full receives the text so far
+// and returns the buffer to continue with.
 func KeyedBy(
 	dst []byte,
 	env *format.Env,
@@ -52,8 +52,7 @@ func KeyedBy(
 	return dst
 }
 
-// KeyLayout is the script's key; that of a tseries map's elements is followed by the number
-// of an interval.
+// KeyLayout is the layout of the script's key, without the number of the interval in a tseries map.
 func KeyLayout(m *manifest.Map) *manifest.Layout {
 	if m.Shape == "tseries" {
 		return &m.Key.Fields[0].Layout

@@ -20,10 +20,10 @@ type Error struct {
 	Script *manifest.Script
 	Pos    manifest.Pos // zero: no position
 	Text   string
-	Notes  []string // more lines, such as the part of a verifier log that matters
+	Notes  []string // more lines, such as the relevant part of a verifier log
 	Hint   string
 	Cause  error
-	Severe bool // Error has the form of Message, which users of the language know
+	Severe bool // Error formats it like Message, in bpftrace's form
 	// Chain are Pos and the calls of macros that led to it, if Pos is not enough.
 	Chain []manifest.Location
 }
@@ -52,7 +52,7 @@ func (f *Error) Warning() string { return f.render("warning") }
 //	begin { print(1 / @x); }
 //	              ~~~~~~
 //
-// In a macro the calls that led there follow, as "expanded from".
+// In a macro it is followed by the calls that led there, as "expanded from".
 func (f *Error) Message(severity string) string {
 	return f.message(severity, true)
 }
@@ -140,8 +140,8 @@ func Head(script *manifest.Script, p manifest.Pos) string {
 
 func (f *Error) render(severity string) string { return f.renderAs(severity, false) }
 
-// Painted renders the error as Error ("error") or Warning ("warning") does, in the colours of a
-// terminal. Names in it, which can be of a hostile object, go through clean.
+// Painted renders the error like Error ("error") or Warning ("warning"), with terminal colours. Strings that may come
+// from a hostile object are passed through clean.
 func (f *Error) Painted(severity string, clean func(string) string) string {
 	if f.Severe {
 		return clean(f.Error())

@@ -12,20 +12,20 @@ import (
 	"btc/loader/report"
 )
 
-// Missing is the error of an attach point that does not exist on a kernel; the script's
-// missing_probes decides what follows.
+// Missing is the error for an attach point that does not exist on a kernel; the script's missing_probes decides the
+// consequence.
 type Missing struct {
 	Text    string
-	Pattern bool   // it is a pattern that nothing matches
-	Why     string // more about it, or ""
-	// Foreign: this architecture cannot have the attach point, and another one has it. For a script
-	// that runs on both it is not a mistake, so it is only a warning.
+	Pattern bool   // a pattern without a match
+	Why     string // details, or ""
+	// Foreign: this architecture cannot have the attach point, but another one can. In a script for both that is not
+	// an error, so it is only a warning.
 	Foreign bool
 }
 
 func (m *Missing) Error() string { return m.Text }
 
-// notes are the lines below the attach point in a message.
+// notes are additional lines of the message.
 func (m *Missing) notes() []string {
 	if m.Why == "" {
 		return nil
@@ -33,7 +33,7 @@ func (m *Missing) notes() []string {
 	return []string{m.Why}
 }
 
-// NoMatch is the error of a pattern or name without a match.
+// NoMatch is the error for a pattern or name without a match.
 func NoMatch(kind, what string) error {
 	return &Missing{Text: "No matches for " + kind + " " + what + ".", Pattern: probe.IsPattern(what)}
 }
@@ -48,12 +48,12 @@ func IsMissing(err error) bool {
 	return errors.As(err, &gone)
 }
 
-// Unknown is the error of an attach point about which the Kernel does not know enough.
+// Unknown is the error for an attach point about which the Kernel does not know enough.
 type Unknown struct{ Text string }
 
 func (u *Unknown) Error() string { return u.Text }
 
-// Failure is an attach point that exists and that cannot be attached to.
+// Failure is the error for an attach point that exists but cannot be attached to.
 type Failure struct {
 	Probe string
 	Cause error
@@ -64,7 +64,7 @@ func (f *Failure) Error() string {
 }
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Report describes it in the script's terms: as an error, or as a skipped attach point.
+// Report formats it with the script's position, as an error or as a skipped attach point.
 func (f *Failure) Report(m *manifest.Manifest, p *manifest.Program) *report.Error {
 	out := &report.Error{
 		Script: &m.Script,
@@ -79,18 +79,18 @@ func (f *Failure) Report(m *manifest.Manifest, p *manifest.Program) *report.Erro
 	return out
 }
 
-// RemovedProbe is the warning of a clause whose attach points are all missing.
+// RemovedProbe is the warning for a clause whose attach points are all missing.
 const RemovedProbe = "Probe has no valid attach points. " +
 	"It is being removed which may cause issues with program behavior."
 
-// expected is the last part of errors that missing_probes can turn into warnings.
+// expected ends errors that missing_probes can turn into warnings.
 const expected = " If this is expected, set the 'missing_probes' config variable to 'warn'."
 
-// NoAttachPoints is the error of such a clause.
+// NoAttachPoints is the error for such a clause.
 const NoAttachPoints = "Probe has no valid attach points." + expected
 
-// MissingHint is the hint of an attach point that does not exist.
+// MissingHint is the hint for an attach point that does not exist.
 const MissingHint = "if this is expected, set the 'missing_probes' config variable to 'warn'"
 
-// Skipping is the warning of a missing attach point.
+// Skipping is the warning for a missing attach point.
 func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Skipping." }

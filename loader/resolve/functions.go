@@ -15,14 +15,14 @@ import (
 	"btc/loader/adapt"
 )
 
-// Vmlinux is the kernel itself where modules are named.
+// Vmlinux is the module name of the kernel itself.
 const Vmlinux = "vmlinux"
 
-// ErrAmbiguous is the error of a function name that several functions with different types have.
+// ErrAmbiguous is the error for a name that several functions with different types have.
 var ErrAmbiguous = errors.New("its types are ambiguous")
 
-// here translates the function of a program, if it is a system call's, to that of the kernel's
-// architecture. The script's name of the attach point stays.
+// here translates the function of a program, if it is a system call's, to the kernel's architecture. It keeps the
+// attach point's name in the script.
 func here(k Kernel, p *manifest.Program) *manifest.Program {
 	name := k.Arch().SyscallFunc(p.Attach.Name)
 	if name == p.Attach.Name {
@@ -81,8 +81,7 @@ func kprobe(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// distinct reports whether all functions have different names: links of many functions find them
-// by name only.
+// distinct reports whether all functions have different names, because multi links find functions by name only.
 func distinct(matches []Match) bool {
 	names := map[string]bool{}
 	for i := range matches {
@@ -94,9 +93,9 @@ func distinct(matches []Match) bool {
 	return true
 }
 
-// Excluded reports functions functions that the kernel lists as traceable but that patterns do not match:
-// markers, and functions on which machines have hung. The kernel's own tests of multi-kprobe links
-// exclude the same ones (kprobe_multi_test.c). They can be given by name.
+// Excluded reports whether patterns do not match a function although the kernel lists it as traceable: markers, and
+// functions on which machines have hung. The kernel's own tests of multi-kprobe links exclude the same ones
+// (kprobe_multi_test.c). Such functions can be probed by name.
 func Excluded(name string) bool {
 	switch name {
 	case "arch_cpu_idle", "default_idle", "bpf_dispatcher_xdp_func":
@@ -153,8 +152,8 @@ func tracing(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// inModule is the value of the builtin probe for a kind with functions of several modules: with the
-// module, even if the script has none.
+// inModule is the value of the builtin probe for kinds with functions of several modules: it includes the module,
+// even if the script does not.
 func inModule(kind, module, name string) string { return kind + ":" + module + ":" + name }
 
 // canTrampoline excludes functions that no kernel can enter with fentry: variadic ones, or with
@@ -188,8 +187,8 @@ func noTyped(a *manifest.Attach) error {
 	return NoMatch(kind, strings.TrimPrefix(a.Target+":"+a.Name, ":"))
 }
 
-// moduleFunction looks into the types of the modules (5.11). The loader finds functions by name
-// only, the kernel's own first: one that is in several modules cannot be selected.
+// moduleFunction searches the types of modules (5.11). The loader finds functions by name only, the kernel's first,
+// so a function in several modules cannot be selected.
 func moduleFunction(k Kernel, a *manifest.Attach, inKernel bool) (*adapt.Prototype, string, error) {
 	modules, err := k.Modules(a.Name)
 	if err != nil {
@@ -233,8 +232,8 @@ func moduleFunction(k Kernel, a *manifest.Attach, inKernel bool) (*adapt.Prototy
 	return found, module, nil
 }
 
-// rawTracepoint finds raw tracepoints by the types of their arguments, btf_trace_NAME, which are
-// the kernel's own, "vmlinux", or a module's.
+// rawTracepoint finds raw tracepoints by the types of their arguments, btf_trace_NAME, in the kernel's types
+// ("vmlinux") or a module's.
 func rawTracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	in := func(module string) bool { return a.Target == "" || probe.Glob(a.Target, module) }
@@ -259,7 +258,7 @@ func rawTracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 		if err != nil {
 			return Plan{}, fmt.Errorf("list of modules with types: %w", err)
 		}
-		// A bare name is skipped beside others, as a pattern is.
+		// A bare name is skipped if the clause has other attach points, like a pattern.
 		return Plan{}, &Missing{Text: "No matches for " + p.Kind + " " + what + ".", Pattern: a.Target == ""}
 	}
 	plan := Plan{Strategy: PerMatch}
@@ -286,8 +285,7 @@ func onlyRaw(a *manifest.Attach, module string) Plan {
 	}
 }
 
-// eachRawTracepoint visits the raw tracepoints of the modules that are wanted, the kernel itself
-// being "vmlinux".
+// eachRawTracepoint visits the raw tracepoints of the wanted modules; the kernel itself is "vmlinux".
 func eachRawTracepoint(k Kernel, wanted func(module string) bool, visit func(module, name string)) error {
 	modules, err := k.Modules("")
 	if err != nil {

@@ -2,9 +2,9 @@
 
 // Package resolve finds the attach sites of a script's attach points on a kernel.
 //
-// It takes the programs of a manifest and a Kernel, and returns a plan for each program or the
-// reason why it has none, after the script's missing_probes. The rules are the same for the host
-// that btrun attaches on and for the target that btc check reads: only the Kernel differs.
+// It takes the programs of a manifest and a Kernel, and returns a plan for each program or the reason why it has
+// none, according to the script's missing_probes. The rules are the same for the host that btrun attaches on and for
+// the target that btc check reads: only the Kernel differs.
 package resolve
 
 import (
@@ -23,7 +23,7 @@ import (
 	"btc/loader/report"
 )
 
-// Kernel reports what a kernel has that programs can be attached to.
+// Kernel provides the possible attach points of a kernel.
 type Kernel interface {
 	// Arch is the architecture, nil if it is not a supported one.
 	Arch() *arch.Arch
@@ -40,13 +40,13 @@ type Kernel interface {
 	Several(a *manifest.Attach) (bool, error)
 	// Address finds the function and the offset of a kprobe on an address.
 	Address(p *manifest.Program) (Match, error)
-	// KprobeMulti reports whether the kernel has links of many functions (5.18).
+	// KprobeMulti reports whether the kernel supports multi-function links (5.18).
 	KprobeMulti() bool
 
-	// Prototype returns the prototype of the function that has a name in a module ("vmlinux": the
+	// Prototype returns the prototype of the function with a name in a module ("vmlinux": the
 	// kernel itself), nil if there is none. The error is ErrAmbiguous if there are several.
 	Prototype(module, name string) (*adapt.Prototype, error)
-	// Modules are the modules whose types may have the function or raw tracepoint called name.
+	// Modules are the modules whose types may contain the function or raw tracepoint name.
 	Modules(name string) ([]string, error)
 	// RawPrototype returns the arguments of a raw tracepoint of a module ("vmlinux": the kernel
 	// itself), nil if it has none of that name.
@@ -58,15 +58,15 @@ type Kernel interface {
 	Tracepoint(group, name string) error
 	// Tracepoints are the events that match a pattern each for the group and the name.
 	Tracepoints(group, name string) ([]adapt.Event, error)
-	// Iterator reports whether the kernel has a kind of iterator; true if it does not say.
+	// Iterator reports whether the kernel has a kind of iterator; true if that is not known.
 	Iterator(kind string) (bool, error)
 
-	// Other resolves attach points that depend on more than the kernel: on files, processes,
-	// processors, or BPF programs that are loaded.
+	// Other resolves attach points that depend on more than the kernel: on files, processes, processors, or loaded
+	// BPF programs.
 	Other(p *manifest.Program) (Plan, error)
 
-	// Absent may replace the error of an attach point that was not found, where the Kernel does not
-	// know enough to say so.
+	// Absent may replace the error for an attach point that was not found, if the Kernel does not know enough to be
+	// sure.
 	Absent(p *manifest.Program, err *Missing) error
 }
 
@@ -94,19 +94,18 @@ type Match struct {
 	// Of usdt probes:
 	Semaphore uint64 // offset in the file of the counter, 0: none
 	USDT      []byte // locations of the arguments, see usdt.Encode
-	More      bool   // another location of a probe that has been counted
-	Variant   int    // number of the variant of its argument locations, from 0, among those of the probe
-	SameAs    int    // 1 + index of the match whose program is used for this one, too; 0: none
+	More      bool   // a further location of the same probe
+	Variant   int    // number, from 0, of its variant of argument locations
+	SameAs    int    // 1 + index of the match whose program this one shares; 0: none
 }
 
-// Strategy is how the matches of a plan are loaded and linked. It is chosen before anything is
-// loaded, by the kernel's features and the manifest.
+// Strategy is how the matches of a plan are loaded and linked. It is chosen before anything is loaded, from the
+// kernel's features and the manifest.
 type Strategy int
 
 // Strategies.
 const (
-	// Single: each match has a link; they share a program, or have one each where it uses the number of
-	// its attach point.
+	// Single: each match has a link; they share a program unless it uses the number of its attach point.
 	Single Strategy = iota
 	// PerMatch: each match has a link and a program that is loaded for its name.
 	PerMatch
@@ -122,7 +121,7 @@ const (
 	Virtual
 )
 
-// Plan is where one program is attached, and how.
+// Plan is where and how a program is attached.
 type Plan struct {
 	Prog    *manifest.Program
 	Matches []Match
@@ -134,7 +133,7 @@ type Plan struct {
 	Filtered bool
 }
 
-// NumPrograms is the number of BPF programs that a plan is loaded as.
+// NumPrograms is the number of BPF programs loaded for a plan.
 func (p *Plan) NumPrograms() int {
 	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
 		return len(p.Matches)
@@ -157,8 +156,8 @@ func (p *Plan) Probes(n int) int {
 	return n
 }
 
-// LinksNumber reports whether a program can ask its link for the number of its attach point: it
-// needs none, or has room in its frame for one.
+// LinksNumber reports whether a program can get the number of its attach point from its link: it does not need one,
+// or has room for it in its frame.
 func LinksNumber(p *manifest.Program) bool {
 	return !p.UsesID || p.Code != nil && p.Code.Frame <= manifest.MaxFrame-8
 }
@@ -168,31 +167,31 @@ type Result struct {
 	Prog *manifest.Program
 	Plan *Plan         // nil: it is not attached
 	Err  *report.Error // why it has no plan; nil if it has one
-	// Dropped: the script runs without the program, after a warning unless it is Silent. Otherwise Err
-	// ends the run, unless it is Unknown.
+	// Dropped: the script runs without the program, with a warning unless Silent. Otherwise Err ends the run, unless
+	// the result is Unknown.
 	Dropped, Silent bool
 	// Unknown: the Kernel does not know enough for a plan or an error.
 	Unknown bool
 }
 
-// Results are the outcomes for the programs that have a part in a run, in the manifest's order.
+// Results are the outcomes for the programs that take part in a run, in the manifest's order.
 type Results struct {
 	Programs []Result
-	// Clauses are the errors of clauses that no attach point is left of.
+	// Clauses are the errors for clauses without any remaining attach point.
 	Clauses []ClauseError
-	// Limit is the error of a limit that all plans together exceed, nil if they do not.
+	// Limit is the error if all plans together exceed a limit, else nil.
 	Limit *report.Error
 }
 
-// ClauseError is the error of a clause that no attach point is left of.
+// ClauseError is the error for a clause without any remaining attach point.
 type ClauseError struct {
 	Clause int // its number
 	*report.Error
 	Warn bool // it is a warning: the script runs without the clause
 }
 
-// maxMatches bounds the matches of all attach points together, whatever max_probes says: each
-// takes memory before anything is loaded.
+// maxMatches bounds the total number of matches, regardless of max_probes, because each takes memory before anything
+// is loaded.
 const maxMatches = 1 << 18
 
 // limit is the value of the settings max_probes, the number of attach sites that all patterns
@@ -204,8 +203,8 @@ func limit(m *manifest.Manifest, key string) int {
 	return 1024
 }
 
-// All resolves the attach points of all programs of the kinds that are wanted. It goes on after an
-// error of one program, but not past a limit.
+// All resolves the attach points of all programs of wanted kinds. It continues after an error in one program, but not
+// past a limit.
 func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results {
 	out := &Results{}
 	total, programs := 0, 0
@@ -261,8 +260,7 @@ func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results
 	return out
 }
 
-// failed is the outcome for a program whose attach point has an error, by the script's
-// missing_probes.
+// failed is the outcome for a program whose attach point has an error, according to the script's missing_probes.
 func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.Clauses) Result {
 	r := Result{Prog: p}
 	var failure *Failure
@@ -277,7 +275,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 	case errors.As(err, &failure):
 		r.Err = failure.Report(m, p)
 		if adapt.Mode(p) != "error" {
-			clauses.Keep(p) // it is there
+			clauses.Keep(p) // it exists
 			r.Dropped = true
 		}
 		r.Silent = adapt.Mode(p) == "ignore"
@@ -304,7 +302,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 	return r
 }
 
-// emptyClauses are the errors of the clauses that have no attach point.
+// emptyClauses are the errors for clauses without an attach point.
 func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 	var out []ClauseError
 	for _, l := range clauses.Empty(m) {
@@ -314,9 +312,9 @@ func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 			out = append(out, ClauseError{l.First.Clause, f, true})
 			continue
 		}
-		if l.First.Attach.Missing == "ignore" { // a member of a pattern, which the compiler expanded
-			f.Hint = "the pattern stands for what it matched in Linux " + m.Target +
-				", and none of that exists here: compile the script for this kernel (btc compile --target)"
+		if l.First.Attach.Missing == "ignore" { // a match of a pattern that the compiler expanded
+			f.Hint = "the compiler expanded the pattern for Linux " + m.Target +
+				", and none of its matches exists here: compile the script for this kernel (btc compile --target)"
 		}
 		f.Cause = &Missing{Text: f.Text}
 		out = append(out, ClauseError{l.First.Clause, f, false})
@@ -328,7 +326,7 @@ func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 func One(k Kernel, p *manifest.Program) (Plan, error) {
 	if len(p.Attach.Fill) > 0 {
 		return Plan{}, &Unknown{
-			fmt.Sprintf("where %s attaches depends on the parameters given to the loader", p.Attach.Text),
+			fmt.Sprintf("the attach point of %s depends on the parameters given to the loader", p.Attach.Text),
 		}
 	}
 	find := kinds[p.Kind]
@@ -343,8 +341,8 @@ func One(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, err
 }
 
-// kinds has the function that resolves attach points of a kind of probe. Kinds without a row depend
-// on more than the kernel.
+// kinds maps a kind of probe to the function that resolves its attach points. Kinds without an entry depend on more
+// than the kernel.
 var kinds = map[string]func(Kernel, *manifest.Program) (Plan, error){
 	probe.Kprobe:        kprobe,
 	probe.Kretprobe:     kprobe,
@@ -366,7 +364,7 @@ var kinds = map[string]func(Kernel, *manifest.Program) (Plan, error){
 
 func itself(_ Kernel, p *manifest.Program) (Plan, error) { return Itself(p), nil }
 
-// Itself is the plan of an attach point that is its only attach site.
+// Itself is the plan of an attach point that is its own, single attach site.
 func Itself(p *manifest.Program) Plan {
 	return Plan{Matches: []Match{{Text: p.Attach.Text, Name: p.Attach.Name, Offset: p.Attach.Addr}}}
 }
@@ -375,7 +373,7 @@ func virtual(_ Kernel, p *manifest.Program) (Plan, error) {
 	return Plan{Strategy: Virtual, Matches: []Match{{Text: p.Attach.Text}}}, nil
 }
 
-// EventName is the event of a software or hardware probe: the parser may leave it in either part.
+// EventName is the event of a software or hardware probe, which may be in either part.
 func EventName(a *manifest.Attach) string {
 	if a.Name != "" {
 		return a.Name
@@ -418,7 +416,7 @@ func tracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// iterator looks for the function that describes a kind of iterator.
+// iterator looks up the function that describes a kind of iterator.
 func iterator(k Kernel, p *manifest.Program) (Plan, error) {
 	kind := p.Attach.Name
 	if what, ok := hostinfo.IterOverMap[kind]; ok {
@@ -435,8 +433,8 @@ func iterator(k Kernel, p *manifest.Program) (Plan, error) {
 	return Itself(p), nil
 }
 
-// Matching are the functions that match an attach point's pattern, sorted, with static functions
-// of one name and module listed once.
+// Matching returns the functions that match an attach point's pattern, sorted, with functions of the same name and
+// module listed once.
 func Matching(functions []Function, a *manifest.Attach) []Function {
 	var out []Function
 	for _, f := range functions {

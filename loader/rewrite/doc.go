@@ -3,8 +3,8 @@
 // Package rewrite changes the instructions of programs before they are loaded: it removes code
 // that does not apply to this host, patches the numbers of attach points, and adds prologues.
 //
-// It takes programs from the object reader and relies on what the manifest says of them
-// (manifest.Code): it analyses no instructions. It does not talk to the kernel.
+// It takes programs from the object reader and relies on their description in the manifest (manifest.Code): it does
+// not analyse instructions. It does not talk to the kernel.
 package rewrite
 
 import (

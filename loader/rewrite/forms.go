@@ -9,23 +9,22 @@ import (
 	"btc/internal/manifest"
 )
 
-// An object for several architectures tests for the host's wherever they differ: a register
-// gets the result of a relocation, whether struct pt_regs has a member that only x86_64's
-// has, and the next instruction branches on it. Every loader resolves that, and the kernel
-// drops the dead side; what remains is a constant in an unused register.
+// An object for several architectures tests for the host's wherever they differ: a relocation puts into a register
+// whether struct pt_regs has a member that only x86_64 has, and the next instruction branches on it. Every loader
+// resolves that, and the kernel drops the dead side; what remains is a constant in an unused register.
 //
-// This loader knows the result without looking at the kernel's types, and removes test and
-// dead side: they cost nothing, and a script that needs no other types runs on a kernel
-// that has none. (Jumping across them is not enough: the kernel refuses unreachable code.)
+// This loader knows the result without looking at the kernel's types, and removes the test and the dead side: then
+// they cost nothing, and a script that needs no other types runs on a kernel without BTF. (Jumping across them is not
+// enough: the kernel refuses unreachable code.)
 
-// The same holds for helpers that a construct of the script has two forms for: the test
-// asks for an enumerator of enum bpf_func_id, the loader asks the kernel. Here removal is
-// required: below 5.13 the kernel refuses the address of a subprogram, which bpf_loop
-// takes, even in dead code. Subprograms that only dead sides use are removed as well.
+// The same applies to constructs of the script with two forms that depend on a helper: the test checks for an
+// enumerator of enum bpf_func_id, and the loader probes the kernel. Here removal is required: before 5.13 the kernel
+// refuses the address of a subprogram, which bpf_loop needs, even in dead code. Subprograms that only dead sides use
+// are removed as well.
 
 // Decide removes the tests of a program and its subprograms whose result is known, with their dead
 // sides. at is the new index of each instruction of the first function, counted as the kernel does;
-// -1 for a removed one. It is nil when there was nothing to do. left are the remaining forms, at
+// -1 for a removed one. It is nil if there was nothing to do. left are the remaining forms, at
 // their new index: those of unknown results, and those that no branch follows.
 func Decide(
 	insns asm.Instructions,
@@ -53,7 +52,7 @@ func Decide(
 	if !decided {
 		return insns, nil, left
 	}
-	if at == nil { // the first one is as it was
+	if at == nil { // the first function is unchanged
 		n := 0
 		for i := range insns {
 			if i > 0 && insns[i].Symbol() != "" {
@@ -99,7 +98,7 @@ func dropUncalled(insns asm.Instructions) asm.Instructions {
 	return out
 }
 
-// decideFunc does it for one function; name is "" for the first.
+// decideFunc implements Decide for one function; name is "" for the first.
 func decideFunc(
 	insns asm.Instructions,
 	name string,
@@ -140,8 +139,7 @@ func decideFunc(
 	return out, at, left
 }
 
-// decide makes the test at index i, and the branch after it, lead where the result says. It fails
-// if they are not a form.
+// decide replaces the test at index i and the branch after it by the result. It returns false if they are not a form.
 func (c *code) decide(i int, yes bool) bool {
 	if i+1 >= len(c.next) {
 		return false
@@ -237,9 +235,9 @@ func newCode(insns asm.Instructions) (*code, bool) {
 	return c, true
 }
 
-// leads reports whether no-ops lead from i to another instruction.
+// leads reports whether only no-ops are on the path from i to the instruction to.
 func (c *code) leads(i, to int) bool {
-	for range c.next { // a loop of jumps has no end
+	for range c.next { // bounded, because jumps may form a loop
 		if i = c.next[i]; i == to {
 			return true
 		}
@@ -266,8 +264,7 @@ func (c *code) reach() []bool {
 	return seen
 }
 
-// compact drops what is removed or unreachable. Jumps stay where the next instruction is
-// not the successor.
+// compact drops removed and unreachable instructions. Jumps are kept if their target is not the next instruction.
 func (c *code) compact() (asm.Instructions, []int) {
 	n := len(c.next)
 	kept := c.kept()
@@ -328,7 +325,7 @@ func (c *code) kept() []bool {
 	return kept
 }
 
-// withHead moves the metadata of a function's first instruction to another instruction.
+// withHead copies the metadata of a function's first instruction to another instruction.
 func withHead(ins asm.Instruction, head *asm.Instruction) asm.Instruction {
 	ins = ins.WithSymbol(head.Symbol())
 	if ins.Source() == nil {

@@ -11,13 +11,12 @@ import (
 	"btc/internal/manifest"
 )
 
-// A link with many attach sites can assign each of them a number, its cookie, which
-// programs can read (kprobe.multi 5.18, uprobe.multi 6.6). So one program runs at all sites
-// of a pattern even if it needs its attach point's number: for the name that probe returns,
-// or the locations of a usdt probe's arguments.
+// A link with many attach sites can assign each of them a number, its cookie, which programs can read (kprobe.multi
+// 5.18, uprobe.multi 6.6). So one program can run at all sites of a pattern even if it needs the number of its attach
+// point, for the value of the builtin probe or the locations of a usdt probe's arguments.
 
-// IDFromCookie makes a program read the attach point's number from its link. It keeps it in
-// its frame, below the part in use.
+// IDFromCookie makes a program read the attach point's number from its link and keep it in its frame, below the part
+// in use.
 func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	body := spec.Instructions
 	at, err := belowFrame(mp, 8)
@@ -36,8 +35,7 @@ func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	return nil
 }
 
-// belowFrame is the offset from the top of the frame of size bytes below the part that the main
-// function uses.
+// belowFrame is the offset, from the top of the frame, of size bytes below the part that the main function uses.
 func belowFrame(mp *manifest.Program, size int) (int16, error) {
 	if mp.Code == nil {
 		return 0, fmt.Errorf("program %s has no frame size: it was made by an older btc", mp.Name)

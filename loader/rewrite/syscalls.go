@@ -10,19 +10,17 @@ import (
 	"btc/internal/manifest"
 )
 
-// Programs of many system call tracepoints run from one raw tracepoint (resolve.SharedRaw). What the
-// kernel's perf_syscall_enter and perf_syscall_exit do for each tracepoint, a few instructions in
-// front of the program do: they look the number of the call up in a table, leave out calls in
-// the ABI of 32 bits, whose numbers mean others and for which the tracepoints do
-// not fire, and lay the tracepoint's record out in the frame.
+// Programs of many system call tracepoints run from one raw tracepoint (resolve.SharedRaw). A prologue does what the
+// kernel's perf_syscall_enter and perf_syscall_exit do for each tracepoint: it looks up the number of the call in a
+// table, skips calls of the 32-bit ABI, whose numbers have other meanings and for which the tracepoints do not fire,
+// and builds the tracepoint's record in the frame.
 
-// SyscallSlots is the size of the table of numbers. x32 calls, which have bit
-// 30 set, are beyond it as those of 32 bits are.
+// SyscallSlots is the size of the table of numbers. The numbers of x32 calls, which have bit 30 set, are past its
+// end.
 const SyscallSlots = 1024
 
-// Layout of the record of a system call's tracepoint (struct syscall_tp_t of
-// kernel/trace/trace_syscalls.c); the attach point's number is kept where the
-// common fields are, which no program can read.
+// Layout of the record of a system call's tracepoint (struct syscall_tp_t of kernel/trace/trace_syscalls.c); the
+// attach point's number is stored in place of the common fields, which no program can read.
 const (
 	recordID   = 0
 	recordNr   = 8
@@ -33,12 +31,12 @@ const (
 // nrSizes are the sizes of loads of a system call's number, by bytes.
 var nrSizes = map[int]asm.Size{4: asm.Word, 8: asm.DWord}
 
-// Syscalls is what programs at the raw tracepoint of system calls need to know of a host.
+// Syscalls is the information about a host that programs at the raw tracepoint of system calls need.
 type Syscalls struct {
 	Regs   *arch.SyscallRegs
 	Compat int32 // offset of Regs.Field in struct task_struct
-	// Table is the descriptor of an array with one value of SyscallSlots numbers of 32 bits: by the
-	// number of a system call that of its attach point plus one; 0 for calls that are not traced.
+	// Table is the descriptor of an array map whose single value has SyscallSlots 32-bit numbers: for each system
+	// call the number of its attach point plus one, or 0 if it is not traced.
 	Table int
 }
 
@@ -69,9 +67,8 @@ func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, directi
 	return nil
 }
 
-// prologue leaves with 0 where the program must not run; otherwise it fills the
-// record and sets r1 to its address, as the program expects its context.
-// The word of the record where the number is serves as a buffer before.
+// prologue returns 0 if the program must not run; otherwise it fills the record and sets r1, the program's context,
+// to its address. Before that, the word of the record for the number serves as a buffer.
 func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCallArgs]bool) asm.Instructions {
 	const out = 2 // index of the exit
 	var p asm.Instructions
@@ -103,7 +100,7 @@ func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCa
 		read(record+recordNr, int32(d.Regs.NrSize))
 		emit(asm.LoadMem(asm.R7, asm.RFP, record+recordNr, nrSizes[d.Regs.NrSize]))
 	}
-	// Unsigned: negative numbers are not system calls, and are large, too.
+	// Unsigned comparison, so that negative numbers, which are not system calls, are large.
 	leave(asm.JGE, asm.R7, SyscallSlots)
 	emit(asm.Mov.Reg(asm.R1, asm.R7), asm.LSh.Imm(asm.R1, 2),
 		asm.LoadMapValue(asm.R2, d.Table, 0), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R8, asm.R2, 0, asm.Word))

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ring reads a BPF ring buffer (BPF_MAP_TYPE_RINGBUF, Linux 5.8) in place: a
-// record is not copied, and its room is given back to the kernel in batches, so
-// that a record costs a few nanoseconds. Of the data only a window is mapped: mapped pages
-// count as memory of the process.
+// Package ring reads a BPF ring buffer (BPF_MAP_TYPE_RINGBUF, Linux 5.8) in place: records are not copied, and their
+// space is released to the kernel in batches, so that a record costs a few nanoseconds. Only a window of the data is
+// mapped, because mapped pages count as memory of the process.
 //
-// It is our own code, 5 KB of btrun: the reader of cilium/ebpf costs 20 KB, copies each
-// record, gives back the room of each by itself, and has no wake-up on demand.
+// It is our own code and adds 5 KB to btrun: the reader of cilium/ebpf adds 20 KB, copies each record, releases each
+// record separately, and has no wake-up on demand.
 //
-// It takes the map's file descriptor and returns the records in order. A wait ends with
-// a wake-up by the programs, after its time, or by Wake.
+// It takes the map's file descriptor and returns the records in order. A wait ends with a wake-up by the programs,
+// after a timeout, or by Wake.
 package ring
 
 import (
@@ -33,7 +32,7 @@ const (
 	headerSize = 8
 )
 
-// windowSize is how much of the data is mapped at a time.
+// windowSize is the size of the mapped window in bytes.
 const windowSize = 1 << 20
 
 // Reader reads one ring buffer. Only Wake may be called by other goroutines.
@@ -45,8 +44,8 @@ type Reader struct {
 	start      uint64 // its offset in the data
 	span       uint64 // its usual length
 	at         uint64 // the position after the last record returned
-	told       uint64 // the position that was reported to the kernel
-	limit      uint64 // the programs' position as seen last
+	told       uint64 // the position last reported to the kernel
+	limit      uint64 // the programs' position when last read
 	busy       bool   // the next record is being written
 	err        error  // of mapping a window
 
@@ -59,9 +58,8 @@ type Reader struct {
 	closed bool
 }
 
-// Open maps the ring buffer fd of size bytes, a power of two. fd stays the
-// caller's. Without a ring buffer (fd < 0) there is nothing to read, and waiting
-// still works.
+// Open maps the ring buffer fd of size bytes, a power of two. fd stays the caller's. Without a ring buffer (fd < 0)
+// there is nothing to read, but waiting still works.
 func Open(fd, size int) (*Reader, error) {
 	r := &Reader{fd: fd, size: uint64(size), span: windowSize, epoll: -1, timer: -1, event: -1}
 	if err := r.open(); err != nil {
@@ -91,16 +89,15 @@ func (r *Reader) open() error {
 	return r.move(r.at&(r.size-1), headerSize)
 }
 
-// openPoll creates the descriptor that waits poll. It is an epoll instance that the runtime's
-// poller waits for, together with everything else that goroutines wait for: a wait costs no
-// thread of its own. Its timeout is a timer of the kernel, because the runtime's monitor
-// thread wakes up with each timer of the runtime; this way it sleeps during the wait.
+// openPoll creates the descriptor for waiting. It is an epoll instance in the runtime's poller, so that a wait does
+// not occupy a thread. The timeout is a kernel timer, because a timer of the Go runtime would keep waking the
+// runtime's monitor thread.
 func (r *Reader) openPoll() error {
 	var err error
 	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create", err)
 	}
-	if err := unix.SetNonblock(r.epoll, true); err != nil { // or the runtime does not poll it
+	if err := unix.SetNonblock(r.epoll, true); err != nil { // required for the runtime to poll it
 		return os.NewSyscallError("fcntl", err)
 	}
 	r.file = os.NewFile(uintptr(r.epoll), "ring buffer")
@@ -114,8 +111,8 @@ func (r *Reader) openPoll() error {
 		if fd < 0 {
 			continue
 		}
-		// Edge-triggered: only a wake-up ends a wait, not records without one, and the event and
-		// the timer need not be read.
+		// Edge-triggered: only a wake-up ends a wait, not the mere presence of records, and the event and the timer
+		// need not be read.
 		edge := &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
 		if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, edge); err != nil {
 			return os.NewSyscallError("epoll_ctl", err)
@@ -155,8 +152,8 @@ func (r *Reader) setTimer(d time.Duration) error {
 // bits on the machines that we run on.
 func position(page []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(page))) }
 
-// move maps a window that has n bytes of the data from offset off. The kernel offers
-// the data twice in a row, so that a window may continue over its end.
+// move maps a window with at least n bytes of the data from offset off. The kernel maps the data twice in a row, so
+// that a window may extend past the end.
 func (r *Reader) move(off, n uint64) error {
 	page := uint64(os.Getpagesize())
 	start := off &^ (page - 1)
@@ -178,7 +175,7 @@ func (r *Reader) view(at, n uint64) []byte {
 	off := at & (r.size - 1)
 	rel := (off - r.start) & (r.size - 1)
 	if rel+n > uint64(len(r.window)) {
-		if n > r.size { // no kernel writes that
+		if n > r.size { // no kernel writes such a length
 			return nil
 		}
 		if r.err = r.move(off, n); r.err != nil {
@@ -256,7 +253,7 @@ func (r *Reader) Waiting() bool {
 	return r.prod != nil && r.at != atomic.LoadUint64(position(r.prod))
 }
 
-// tell releases the room of consumed records to the programs.
+// tell releases the space of consumed records to the programs.
 func (r *Reader) tell() {
 	if r.told != r.at {
 		atomic.StoreUint64(position(r.cons), r.at)
@@ -264,23 +261,23 @@ func (r *Reader) tell() {
 	}
 }
 
-// busyWait is how long to wait when the next record is being written: programs may not wake
-// the reader when it is finished.
+// busyWait is how long to wait if the next record is being written, because programs may not wake the reader when it
+// is finished.
 const busyWait = time.Millisecond
 
 // Wait waits until the programs wake the reader, at most the given time, or until Wake is
-// called. Records may be there without any wake-up.
+// called. Records may be available without a wake-up.
 func (r *Reader) Wait(d time.Duration) error { return r.wait(d, r.size/8) }
 
-// Sleep is Wait for programs that wake the reader with each record that is the first
-// unread one: it does not wait when a finished record is there.
+// Sleep is Wait for programs that wake the reader when a record becomes the first unread one: it does not wait if a
+// finished record is available.
 func (r *Reader) Sleep(d time.Duration) error { return r.wait(d, 1) }
 
-// Pause is Wait for a reader that leaves the records where they are, however many.
+// Pause is Wait for a reader that does not consume records, however many there are.
 func (r *Reader) Pause(d time.Duration) error { return r.wait(d, math.MaxUint64) }
 
-// wait does not block when that many bytes of records are there: the previous wait may have
-// consumed their wake-up.
+// wait does not block if enough bytes of records are available, because the previous wait may have consumed their
+// wake-up.
 func (r *Reader) wait(d time.Duration, enough uint64) error {
 	if r.prod != nil {
 		r.tell()
@@ -319,7 +316,7 @@ func (r *Reader) Wake() {
 	}
 }
 
-// Close frees all; records returned before are gone.
+// Close frees all resources; records returned before become invalid.
 func (r *Reader) Close() {
 	r.lock.Lock()
 	defer r.lock.Unlock()

@@ -14,14 +14,14 @@ import (
 // debugDir is the directory of separate symbol files.
 const debugDir = "/usr/lib/debug"
 
-// debugFile asks for the functions of f and of the separate file with the symbols that
-// were stripped off it, as binutils and gdb look for it: by build id, then by the name and
-// checksum in .gnu_debuglink, beside the file at path or under /usr/lib/debug. Each is
-// looked for below the roots: the process's own root and that of this process. nil: there is none.
+// debugFile reads the functions of f and of the separate file with the symbols stripped from it, which it searches
+// like binutils and gdb: by build id, then by the name and checksum in .gnu_debuglink, next to the file at path or
+// under /usr/lib/debug. Each is searched below the roots: the process's root and that of this process. nil: there is
+// none.
 func (t *Table) debugFile(f *os.File, answer *reply, path string, roots []string) *reply {
 	type candidate struct {
 		name   string
-		linked bool // the checksum must be right
+		linked bool // the checksum must match
 	}
 	var names []candidate
 	if id := answer.text; len(id) > 2 {

@@ -13,7 +13,7 @@ import (
 type fileSyms struct {
 	table
 	buildID string // in hex
-	used    uint64 // when it was last asked for, as Table.clock counts
+	used    uint64 // time of last use, in terms of Table.clock
 }
 
 // parsed is the result of reading one ELF file.
@@ -41,8 +41,7 @@ func parseFile(r io.ReaderAt) (*parsed, error) {
 	return p, nil
 }
 
-// parseDebugFile reads the functions of file and of debug, the separate file with the
-// symbols that were stripped off it.
+// parseDebugFile reads the functions of file and of debug, the separate file with the symbols stripped from it.
 func parseDebugFile(file, debug io.ReaderAt) (*parsed, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {

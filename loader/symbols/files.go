@@ -16,23 +16,22 @@ import (
 	"btc/loader/usdt"
 )
 
-// Files answers queries about the ELF files that attach points name. Their origin is
-// unknown: a file is opened here, and parsed by the parser process, which has no privileges
-// and limited memory and time.
+// Files answers queries about the ELF files that attach points name. The files are not trusted: a file is opened
+// here, but parsed by the parser process, which has no privileges and limited memory and time.
 type Files struct{ parser parser }
 
-// NewFiles starts nothing: the first query does. Warn receives warnings to show.
+// NewFiles starts nothing; the first query starts the parser process. warn receives warnings to show.
 func NewFiles(warn func(string)) *Files { return &Files{parser{warn: warn, patience: 15}} }
 
-// Close ends the process. A nil Files has none.
+// Close ends the parser process. It may be called on nil.
 func (f *Files) Close() {
 	if f != nil {
 		f.parser.stop()
 	}
 }
 
-// MaxPlaces bounds the functions or probes of one file in a result.
-const MaxPlaces = 1 << 18
+// MaxResults bounds the functions or probes of one file in a result.
+const MaxResults = 1 << 18
 
 // ErrNotELF is the cause of an error about a file that is not an ELF file.
 var ErrNotELF = errors.New("not an ELF file")
@@ -44,8 +43,8 @@ type Function struct {
 	Offset      uint64 // in the file, if Loaded
 	Loaded      bool
 	Hidden      bool // not the default one of several versions
-	// At reports, for an address inside the function, whether an instruction begins there;
-	// Unchecked is why that is unknown.
+	// At reports, for an offset into the function, whether an instruction starts there; Unchecked is the reason if
+	// that is not known.
 	At        bool
 	Unchecked string
 }
@@ -59,22 +58,22 @@ type Image struct {
 	// is none.
 	Identity, NoIdentity string
 	Functions            []Function // those that the question named, in the order of the file
-	// CodeOffset is where the address that was asked for is in the file, if HasCode. Around is
-	// the innermost function that it is inside of, past its first byte; nil: none is known.
+	// CodeOffset is the file offset of the requested address, if HasCode. Around is the innermost function that
+	// contains it after its first byte; nil if none is known.
 	CodeOffset uint64
 	HasCode    bool
 	Around     *Function
 }
 
-// Question names functions of a file: by Name, which may be a pattern, or by what is at Addr.
+// Question selects functions of a file: by Name, which may be a pattern, or by Addr.
 type Question struct {
 	Name, Lang string // Lang "cpp": Name is a C++ function
 	Addr       uint64
 	Offset     uint64 // an offset inside the functions that Name matches, in bytes
-	Identity   bool   // the file's identity is wanted
+	Identity   bool   // whether to return the file's identity
 }
 
-// Functions asks for the functions of the file at path, which may be in an archive.
+// Functions returns functions of the file at path, which may be in an archive.
 func (f *Files) Functions(path string, q *Question) (*Image, error) {
 	var p packer
 	p.text(q.Name)
@@ -104,8 +103,8 @@ type Probe struct {
 	Args              []byte
 }
 
-// Probes asks for the statically defined probes whose provider and name fit patterns, each
-// place once. failure is about notes that are wrong; the others are returned.
+// Probes returns the statically defined probes whose provider and name match patterns, each location once. failure
+// describes invalid notes, which are skipped.
 func (f *Files) Probes(path, provider, name string, identity bool) (img *Image, all []Probe, failure error, err error) {
 	var p packer
 	p.text(provider)
@@ -132,8 +131,7 @@ type Address struct {
 	Program                      bool // not a library
 }
 
-// Address asks for a symbol of the file at path. From is the address of the place at an offset
-// in the file.
+// Address looks up a symbol of the file at path. From is the virtual address for an offset in the file.
 func (f *Files) Address(path, symbol string, offset uint64) (*Address, error) {
 	var p packer
 	p.text(symbol)
@@ -175,7 +173,7 @@ func (f *Files) ask(kind uint8, path string, question packer) (*unpacker, *Image
 	notELF, why := u.truth(), u.text()
 	switch {
 	case !answer.ok:
-		return nil, nil, errors.New("it cannot be read: the process that reads it failed")
+		return nil, nil, errors.New("cannot read it: the process that reads it failed")
 	case notELF:
 		return nil, nil, &notELFError{why}
 	case why != "":
@@ -184,7 +182,7 @@ func (f *Files) ask(kind uint8, path string, question packer) (*unpacker, *Image
 	return u, img, nil
 }
 
-// notELFError is an error in the words of the ELF reader.
+// notELFError is an error with the message of the ELF reader.
 type notELFError struct{ text string }
 
 func (e *notELFError) Error() string { return e.text }
@@ -254,7 +252,7 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 			}
 			return true
 		})
-		has = has && around.Value != q.Addr // the first byte of a function is one of an instruction
+		has = has && around.Value != q.Addr // an instruction starts at the first byte of a function
 		p.truth(has)
 		if has {
 			around.check(f, q.Addr-around.Value)
@@ -271,7 +269,7 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 		if !q.means(unsafe.String(&name[0], len(name))) {
 			return true
 		}
-		if full = n == MaxPlaces || len(*p) > maxAnswer; full {
+		if full = n == MaxResults || len(*p) > maxAnswer; full {
 			return false
 		}
 		fn := functionOf(f, s, name)
@@ -283,20 +281,19 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 		return true
 	})
 	if full {
-		return fmt.Errorf("more than %d functions match, or %d MiB of their names", MaxPlaces, maxAnswer>>20)
+		return fmt.Errorf("more than %d functions match, or %d MiB of their names", MaxResults, maxAnswer>>20)
 	}
 	binary.NativeEndian.PutUint64((*p)[at:], n)
 	return nil
 }
 
-// surrounds reports whether a function of a size contains an address. Of several nested ones, the
-// one that begins last counts.
+// surrounds reports whether a function of a size contains an address after its first byte.
 func surrounds(value, size, addr uint64) bool { return value <= addr && addr-value < size }
 
 // maxAnswer bounds a response, in bytes.
 const maxAnswer = 64 << 20
 
-// means reports whether a question is about a function of that name.
+// means reports whether a question matches a function of that name.
 func (q *Question) means(name string) bool {
 	return name == q.Name || q.Lang == "cpp" && bin.MatchesCPP(q.Name, name) || q.Lang == "" && probe.Glob(q.Name, name)
 }
@@ -321,8 +318,7 @@ func (fn *Function) check(f *elf.File, off uint64) {
 // maxFunction bounds the bytes of a function that are read.
 const maxFunction = 16 << 20
 
-// codeOf reads the code from a virtual address, up to off bytes after it and the instruction
-// that begins before.
+// codeOf reads the code from a virtual address, up to the end of the instruction that starts before off.
 func codeOf(f *elf.File, addr, off uint64) ([]byte, error) {
 	const longest = 16 // instructions are not longer
 	for _, p := range f.Progs {
@@ -330,7 +326,7 @@ func codeOf(f *elf.File, addr, off uint64) ([]byte, error) {
 			off < min(p.Filesz-(addr-p.Vaddr), maxFunction) {
 			code := make([]byte, min(off+longest, p.Filesz-(addr-p.Vaddr)))
 			n, err := p.ReadAt(code, int64(addr-p.Vaddr))
-			if err == io.EOF { // the file is cut off
+			if err == io.EOF { // the file is truncated
 				err = nil
 			}
 			return code[:n], err
@@ -357,8 +353,8 @@ func (p *packer) probes(f *elf.File, provider, name string, identity bool) error
 		if seen[here] || !probe.Glob(provider, l.Provider) || !probe.Glob(name, l.Name) {
 			continue
 		}
-		if len(seen) == MaxPlaces || len(*p) > maxAnswer {
-			return fmt.Errorf("more than %d probes match, or %d MiB of their names", MaxPlaces, maxAnswer>>20)
+		if len(seen) == MaxResults || len(*p) > maxAnswer {
+			return fmt.Errorf("more than %d probes match, or %d MiB of their names", MaxResults, maxAnswer>>20)
 		}
 		seen[here] = true
 		p.text(l.Provider)
@@ -426,8 +422,8 @@ func isProgram(f *elf.File) bool {
 	return err == nil && len(flags) == 1 && flags[0]&pie != 0
 }
 
-// packer appends numbers and strings to a message; unpacker reads them back. Their methods
-// are not inlined: that would be five times the code.
+// packer appends numbers and strings to a message; unpacker reads them back. Their methods are not inlined, which
+// would quintuple the code size.
 type packer []byte
 
 //go:noinline
@@ -467,8 +463,8 @@ func (p *packer) function(f *Function) {
 	}
 }
 
-// unpacker reads a message of the other process, which is untrusted: after its end all
-// numbers are 0 and all strings empty.
+// unpacker reads a message from the other process, which is not trusted: past its end all numbers are 0 and all
+// strings empty.
 type unpacker struct {
 	rest []byte
 	bad  bool
@@ -507,7 +503,7 @@ func (u *unpacker) text() string {
 }
 
 // count is the length of a list.
-func (u *unpacker) count() int { return int(min(u.number(), MaxPlaces)) }
+func (u *unpacker) count() int { return int(min(u.number(), MaxResults)) }
 
 func (u *unpacker) function() *Function {
 	return &Function{

@@ -4,7 +4,7 @@
 // addresses by a process's memory map and the symbol tables of its files. It also formats
 // stacks.
 //
-// It takes addresses and returns text. Everything is read on demand.
+// It takes addresses and returns text. Symbol tables are read on demand.
 package symbols
 
 import (
@@ -15,20 +15,19 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// Table is the symbols of the host and of the processes seen. One goroutine may look addresses
-// up while another calls Snapshot and Poll, which do not wait until a file is read. Its memory
-// is bounded: see the constants below.
+// Table holds the symbols of the host and of the processes seen. One goroutine may look up addresses while another
+// calls Snapshot and Poll, which do not wait while a file is read. Its memory is bounded by the constants below.
 type Table struct {
 	Demangle bool   // show C++ and Rust names as written in the source
 	Watch    *Watch // process mappings since it began; nil: none
-	// Referenced calls add with the processes that the script's maps refer to: they are
-	// kept when others that have ended are forgotten. Snapshot calls it. nil: none.
+	// Referenced calls add for the processes that the script's maps refer to: they are kept when other processes that
+	// have exited are dropped. Snapshot calls it. May be nil.
 	Referenced func(add func(tgid uint32))
-	// Warn shows one-time messages, such as a limit that was reached, from any goroutine;
-	// nil: they are dropped.
+	// Warn shows one-time messages, such as that a limit was reached. It may be called from any goroutine; if nil,
+	// messages are dropped.
 	Warn func(string)
 
-	// Of lookups only.
+	// Used only by lookups.
 	parser   parser
 	kernel   *hostinfo.Kallsyms
 	kernTry  bool
@@ -55,13 +54,13 @@ const (
 	maxSymBytes   = 192 << 20 // bytes of functions of files and perf maps
 	maxFiles      = 4096
 	minProcs      = 4096     // processes that are kept without checking whether they are referenced
-	recentProcs   = 1024     // of these, those that always stay
+	recentProcs   = 1024     // the most recent of these, which are always kept
 	maxProcs      = 1 << 16  // processes
 	maxMapBytes   = 64 << 20 // bytes of their memory maps
 	maxShownBytes = 8 << 20  // bytes of demangled names
 )
 
-// New makes an empty table. Close ends it.
+// New returns an empty table; the caller must close it.
 func New(demangle bool) *Table {
 	t := &Table{
 		Demangle: demangle,

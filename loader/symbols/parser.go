@@ -34,7 +34,7 @@ const (
 	parseTime     = 4 * time.Second
 	parseWait     = 4 * parseTime
 	maxParseFails = 16
-	failPause     = 10 * time.Minute // then another failure is accepted
+	failPause     = 10 * time.Minute // after which one more failure is allowed
 )
 
 var errParserOff = errors.New("the process that reads symbols failed too often")
@@ -63,7 +63,7 @@ func (p *parser) call(r *request) (*reply, error) {
 	p.stop()
 	p.last = time.Now()
 	if p.fails++; p.fails == maxParseFails {
-		p.warn("WARNING: symbols of processes are not read any more: the process that reads them failed too often")
+		p.warn("WARNING: symbols of processes are no longer read: the process that reads them failed too often")
 	}
 	return nil, err
 }
@@ -104,7 +104,7 @@ func (p *parser) start() error {
 	p.proc, err = os.StartProcess("/proc/self/exe", []string{parserName}, &os.ProcAttr{
 		Files: []*os.File{null, null, null, theirs},
 		Env:   []string{"GOTRACEBACK=none", "GOMEMLIMIT=256MiB"},
-		Sys:   &unix.SysProcAttr{Setpgid: true}, // not hit by the terminal's signals to this process group
+		Sys:   &unix.SysProcAttr{Setpgid: true}, // so that signals of the terminal to this process group do not reach it
 	})
 	if err != nil {
 		unix.Close(pair[0])

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that was started under this name is the parser process, whichever program it
-// is: btrun, btc, a test.
+// Any program started under this name becomes the parser process: btrun, btc, a test.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == parserName {
 		if err := dropPrivileges(); err != nil {
@@ -39,11 +38,11 @@ var (
 	noCaps  [2]unix.CapUserData
 )
 
-// dropPrivileges leaves the process with what it needs to compute: no capabilities, no user
-// that owns anything, no descriptor but the socket, no way to open or execute anything.
+// dropPrivileges leaves the process only what it needs to compute: no capabilities, an unprivileged user, no
+// descriptors except the socket, and no way to open or execute anything.
 func dropPrivileges() error {
 	unix.CloseRange(parserSocket+1, ^uint(0), 0)
-	// It ends when the socket is closed; a signal that ends the parent may come first.
+	// The process ends when the socket is closed; a signal to the parent may arrive first.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	for _, l := range []struct {
 		kind int
@@ -53,7 +52,7 @@ func dropPrivileges() error {
 	}
 	allThreads := func(trap, a, b, c uintptr) error {
 		_, _, err := syscall.AllThreadsSyscall(trap, a, b, c)
-		if err == unix.ENOTSUP { // with cgo, as the race detector has it: the user's change acts on all threads
+		if err == unix.ENOTSUP { // with cgo (race detector): changing the user affects all threads
 			_, _, err = unix.Syscall(trap, a, b, c)
 		}
 		if err != 0 {
@@ -62,8 +61,7 @@ func dropPrivileges() error {
 		return nil
 	}
 	prctl := func(option int, a, b uintptr) error { return allThreads(unix.SYS_PRCTL, uintptr(option), a, b) }
-	// These need privileges themselves. Without them no_new_privs has the effect of the
-	// bounding set.
+	// These calls need privileges. Without privileges, no_new_privs has the same effect as an empty bounding set.
 	for c := uintptr(0); prctl(unix.PR_CAPBSET_DROP, c, 0) == nil; c++ {
 	}
 	if os.Geteuid() == 0 || os.Getuid() == 0 {
@@ -78,7 +76,7 @@ func dropPrivileges() error {
 	if err := prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return err
 	}
-	// A change of user clears the one and sets the other; not every path here changes it.
+	// Changing the user resets these two; not every path here changes it.
 	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	restrictSyscalls() // a kernel without seccomp leaves the rest
@@ -202,8 +200,7 @@ const (
 	maxShownShift = 14
 )
 
-// demangled is a C++ or Rust name as the source has it; a name that would be too long
-// stays as it is.
+// demangled is a C++ or Rust name as in the source; a name that would become too long is returned unchanged.
 func demangled(name string) string {
 	if len(name) > maxMangled {
 		return name

@@ -18,11 +18,11 @@ import (
 	"btc/internal/safefile"
 )
 
-// perfMap has the functions that a process's just-in-time compiler has named in the file
+// perfMap holds the functions that a process's just-in-time compiler lists in the file
 // /tmp/perf-PID.map: one line "START SIZE NAME" each, in hex.
 type perfMap struct {
 	path   string
-	tables []table // by address; the later come from later in the file
+	tables []table // by address; later tables are from later parts of the file
 	ino    uint64
 	read   int64 // bytes of the file
 	full   bool  // no room for more
@@ -133,8 +133,7 @@ func (t *Table) count(tgid uint32, p *perfMap) {
 	}
 }
 
-// refresh has the file read from where it was read to before; from its start when it is
-// another one or was cut.
+// refresh reads the file from where the last reading ended; from its start if it was replaced or truncated.
 func (t *Table) refresh(p *perfMap, tgid uint32) {
 	f, name := openPerfMap(tgid)
 	if f == nil {
@@ -159,7 +158,7 @@ func (t *Table) refresh(p *perfMap, tgid uint32) {
 		}
 		p.full = answer.full || p.bytes() > maxPerfBytes
 		end := int64(answer.off)
-		if end <= p.read { // an incomplete line: it is read again when there is more
+		if end <= p.read { // an incomplete line, to be read again when there is more
 			break
 		}
 		p.read = end
@@ -181,8 +180,8 @@ func openPerfMap(tgid uint32) (*os.File, string) {
 
 type perfMapName struct{ root, name string }
 
-// perfMapNames are the candidate files of a process: it names them by its process ID in its
-// own namespace, in its own /tmp.
+// perfMapNames are the candidate files of a process: it names them by its process ID in its own PID namespace, in its
+// own /tmp.
 func perfMapNames(tgid uint32) []perfMapName {
 	name := func(pid string) string { return "/tmp/perf-" + pid + ".map" }
 	outer := strconv.FormatUint(uint64(tgid), 10)
@@ -226,7 +225,7 @@ func parsePerfMap(r io.ReaderAt, from int64) (t table, end int64, full bool) {
 		}
 		kept = copy(buf, b)
 		if err != nil || n == 0 {
-			addPerfLine(&t, buf[:kept]) // perhaps incomplete: later data replaces it
+			addPerfLine(&t, buf[:kept]) // possibly incomplete; later data replaces it
 			break
 		}
 	}
@@ -249,10 +248,10 @@ func addPerfLine(t *table, line []byte) bool {
 	return t.add(from, n, []byte(name[:min(len(name), maxPerfName)]))
 }
 
-// maxPerfName is how much of a name is kept, in bytes.
+// maxPerfName is the maximum length of a name that is kept, in bytes.
 const maxPerfName = 4096
 
-// sortByTime orders functions for lookup; of several at one address the last stays.
+// sortByTime orders functions for lookup; of several at one address the last is kept.
 func (t *table) sortByTime() {
 	sort.Sort((*byTime)(t))
 	kept := t.entries[:0]
@@ -274,7 +273,7 @@ func (s *byTime) Less(i, j int) bool {
 	return a.off < b.off || a.off == b.off && a.name < b.name // names are in the order of time
 }
 
-// rootsOf are the directories below which a process's files are looked for.
+// rootsOf are the directories below which a process's files are searched.
 func rootsOf(tgid uint32) []string {
 	root := fmt.Sprintf("/proc/%d/root", tgid)
 	if _, err := os.Stat(root + "/"); err != nil {

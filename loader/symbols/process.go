@@ -23,7 +23,7 @@ type process struct {
 	maps      []mapping
 	bytes     int             // of maps
 	missed    map[uint64]bool // pages that no mapping held when the map was read for them
-	parent    uint32          // with whose memory it began, if it was gone when it was first seen
+	parent    uint32          // process whose memory it started with, if it had exited when first seen
 	used      uint64          // as Table.clock counts
 	perf      *perfMap        // its contents are for lookups only
 	perfBytes int             // of it, as counted in Table.symBytes
@@ -77,8 +77,8 @@ func (t *Table) note(tgid uint32, maps []mapping) {
 	}
 }
 
-// noteWatched stores the watch's mappings of a process that is gone, and of the one whose
-// memory it began with: the watch forgets it some time.
+// noteWatched stores the watch's mappings of a process that has exited, and of the process whose memory it started
+// with, before the watch drops them.
 func (t *Table) noteWatched(tgid uint32, depth int) {
 	maps, parent := t.Watch.known(tgid)
 	if parent == tgid || depth >= maxDepth {
@@ -99,7 +99,7 @@ func (t *Table) noteWatched(tgid uint32, depth int) {
 	t.noteWatched(parent, depth+1)
 }
 
-// maxDepth bounds how many processes in a row may have begun with the memory of another.
+// maxDepth bounds the chain of processes that started with the memory of another.
 const maxDepth = 16
 
 func mappingBytes(maps []mapping) (n int) {
@@ -109,8 +109,8 @@ func mappingBytes(maps []mapping) (n int) {
 	return n
 }
 
-// forgetProcesses drops those that have ended and that no map refers to; but not the last
-// ones, whose events are on their way. If too many are left, the oldest are dropped, too.
+// forgetProcesses drops processes that have exited and that no map refers to, except the most recent, whose events
+// may be pending. If too many are left, the oldest are dropped, too.
 func (t *Table) forgetProcesses() {
 	needed := map[uint32]bool{}
 	if t.Referenced != nil {
@@ -158,8 +158,8 @@ func (t *Table) forget(tgid uint32) {
 // addresses are printed.
 const maxHeld = 256
 
-// hold opens a mapping's file while the process shows it: it may be deleted, or be in a
-// container, and be out of reach later.
+// hold opens a mapping's file while the process exists: later the file may be inaccessible, because it was deleted or
+// is in a container.
 func (t *Table) hold(m *mapping, tgid uint32) {
 	if m.path == vdsoPath {
 		return
@@ -181,7 +181,7 @@ func (t *Table) hold(m *mapping, tgid uint32) {
 	}
 }
 
-// openSame is the file that open opens, when it is the one wanted. Inodes are compared:
+// openSame returns the file that open opens, if it is the expected one. Inodes are compared:
 // device numbers of some file systems differ between stat and /proc/PID/maps.
 func openSame(id fileID, open func() (*os.File, error)) *os.File {
 	f, err := open()
@@ -215,8 +215,7 @@ func readMaps(tgid uint32) []mapping {
 	return slices.Clip(maps)
 }
 
-// intern returns the shared copy of a path: that of each line would keep the line in
-// memory.
+// intern returns a shared copy of a path; a substring would keep its line in memory.
 func (t *Table) intern(path string) string {
 	if kept, ok := t.paths[path]; ok {
 		return kept
@@ -279,9 +278,8 @@ func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 // maxMissed bounds the unknown pages of a process for which its map is read again.
 const maxMissed = 1024
 
-// find returns the mapping of an address. A process that maps a library after it
-// was seen is read again, once for each page that is not known; one that is gone
-// may have been watched.
+// find returns the mapping of an address. For a process that maps a library after it was first seen, the map is read
+// again, once for each unknown page; a process that has exited may have been watched.
 func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	if m, known := t.known(addr, tgid); known {
 		return m
@@ -316,8 +314,8 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	return nil
 }
 
-// known returns the mapping of an address of a process that was seen before; known reports
-// that there is no more to find.
+// known returns the mapping of an address of a process that was seen before; known reports whether searching further
+// is pointless.
 func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -373,7 +371,7 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	return s.orNil()
 }
 
-// orNil is s when there is something in it.
+// orNil is s, or nil if it is empty.
 func (s *fileSyms) orNil() *fileSyms {
 	if len(s.entries) == 0 && s.buildID == "" {
 		return nil
@@ -391,7 +389,7 @@ func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32) *fileSyms {
 		return &fileSyms{}
 	}
 	roots := rootsOf(tgid)
-	if f == nil { // the process is gone: the path must still lead to the same file
+	if f == nil { // the process has exited: the path must still refer to the same file
 		if f = openSame(m.file, func() (*os.File, error) { return safefile.Open(m.path) }); f == nil {
 			return &fileSyms{}
 		}
@@ -401,9 +399,8 @@ func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32) *fileSyms {
 	return t.readFileSyms(f, cleanPath(m.path), roots)
 }
 
-// readFileSyms has the symbol tables of a file read. When the file was stripped, the
-// separate file of its symbols is read, too: path is the file's name, roots the
-// directories that it counts from.
+// readFileSyms reads the symbol tables of a file and, if it was stripped, the separate file with its symbols: path is
+// the file's name, relative to each of roots.
 func (t *Table) readFileSyms(f *os.File, path string, roots []string) *fileSyms {
 	answer, err := t.parser.call(&request{kind: askFile, files: []int{int(f.Fd())}})
 	if err != nil || !answer.ok {

@@ -41,7 +41,7 @@ type reply struct {
 	table
 	ok       bool
 	stripped bool
-	full     bool   // not all that the file has is in table
+	full     bool   // table does not contain everything in the file
 	sum      uint32 // of parsed
 	off      uint64 // perf map: where to read on
 	text     string // build ID, demangled name
@@ -136,7 +136,7 @@ type socket struct {
 	cpuLimit int64 // reading of that clock, in ns
 }
 
-// waitPiece is how often the limits are looked at.
+// waitPiece is the interval at which the limits are checked.
 const waitPiece = 250 * time.Millisecond
 
 // wait sets a timeout option of the socket to the remaining time.
@@ -184,8 +184,8 @@ func (s *socket) Write(b []byte) (done int, err error) {
 	return done, nil
 }
 
-// sendMessage sends bytes with descriptors. Neither it nor receiveMessage uses the functions
-// of package unix, which support all kinds of addresses.
+// sendMessage sends bytes with descriptors. It and receiveMessage do not use the functions of package unix, which
+// would link the code for all kinds of addresses.
 func sendMessage(fd int, b []byte, files []int) (n int, err error) {
 	var control []byte
 	if len(files) > 0 {

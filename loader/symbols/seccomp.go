@@ -10,7 +10,7 @@ import (
 	"btc/internal/arch"
 )
 
-// allowedSyscalls are those that the Go runtime and serve use. Others fail with EPERM.
+// allowedSyscalls are the system calls that the Go runtime and serve use. Others fail with EPERM.
 var allowedSyscalls = []uint32{
 	unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_RECVMSG, unix.SYS_SENDMSG, unix.SYS_CLOSE,
 	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MINCORE,

@@ -53,8 +53,8 @@ func (t *table) name(e *entry) []byte {
 	return b
 }
 
-// sort orders functions for lookup and drops those that occur twice. Of several at one
-// offset the shortest name comes last: lookup tries it first.
+// sort orders functions for lookup and drops those that occur twice. Of several at one offset the shortest name is
+// last, because lookup tries the last first.
 func (t *table) sort() {
 	sort.Sort((*byOffset)(t))
 	kept := t.entries[:0]

@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// vdsoPath is the name of the code that the kernel maps into each process, in no
-// file. We have the same as other 64-bit processes.
+// vdsoPath is the name of the code that the kernel maps into each process without a file. All 64-bit processes have
+// the same.
 const vdsoPath = "[vdso]"
 
-// maxVDSO bounds its size, in bytes; it has one or two pages.
+// maxVDSO bounds its size, in bytes; it is one or two pages.
 const maxVDSO = 1 << 20
 
 // readVDSO reads the symbols of this process's vDSO; nil if its size differs.

@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch records the executable mappings of processes from now on, as reported by the
-// kernel, so that addresses of a process that has exited have names, too. It uses one perf
-// event per CPU (PERF_RECORD_MMAP2, Linux 3.16).
+// Watch records the executable mappings of processes as the kernel reports them, so that addresses of processes that
+// have exited can be resolved. It uses one perf event per CPU (PERF_RECORD_MMAP2, Linux 3.16).
 type Watch struct {
 	rings []*perfRing
 	procs map[uint32]*watched
@@ -26,10 +25,10 @@ type Watch struct {
 	bytes int      // of the mappings in procs
 }
 
-// watched is the mappings of a process since it began or ran another program.
+// watched holds the mappings of a process since it started or executed another program.
 type watched struct {
 	maps   []mapping // in the order of time
-	parent uint32    // whose memory it began with; 0: none, it has run a program since
+	parent uint32    // process whose memory it started with; 0: none, it has executed a program since
 }
 
 // Limits of the records.
@@ -49,13 +48,13 @@ type perfRing struct {
 	data []byte
 }
 
-// Places in struct perf_event_mmap_page (include/uapi/linux/perf_event.h).
+// Offsets in struct perf_event_mmap_page (include/uapi/linux/perf_event.h).
 const (
 	dataHead = 1024
 	dataTail = 1032
 )
 
-// NewWatch begins to watch all processes; cpus are those online. Close ends it.
+// NewWatch starts watching all processes; cpus are the online CPUs. The caller must close it.
 func NewWatch(cpus []int) (*Watch, error) {
 	w := &Watch{procs: map[uint32]*watched{}}
 	size := ringBytes
@@ -116,7 +115,7 @@ func (w *Watch) FDs() []int {
 	return fds
 }
 
-// record is one of the kernel's, without its header.
+// record is a record from the kernel, without its header.
 type record struct {
 	time uint64
 	kind uint32
@@ -154,8 +153,8 @@ func (r *perfRing) bytes(at, n uint64) []byte {
 	return out
 }
 
-// Poll reads the kernel's reports since the last call. Call it regularly, because reports
-// that find no room in the kernel's buffers are lost.
+// Poll reads the kernel's reports since the last call. Call it regularly, because reports that do not fit in the
+// kernel's buffers are lost.
 func (w *Watch) Poll() {
 	if w == nil {
 		return
@@ -189,7 +188,7 @@ func (w *Watch) apply(r *record) {
 		}
 		p := w.procs[word(0)]
 		if p == nil {
-			p = &watched{parent: word(0)} // it has more than this, from before
+			p = &watched{parent: word(0)} // it has more mappings, from before
 			w.begin(word(0), p)
 		}
 		if len(p.maps) < maxWatchedMaps {

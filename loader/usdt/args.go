@@ -44,7 +44,7 @@ func (r *reader) args(text string, pc uint64) []Arg {
 	return all
 }
 
-// split cuts at spaces outside of brackets: "-4@[sp, 12] 8@x0" is two words.
+// split splits at spaces outside brackets: "-4@[sp, 12] 8@x0" is two words.
 func split(text string) []string {
 	var words []string
 	depth, start := 0, 0
@@ -156,8 +156,8 @@ func (r *reader) index(a *Arg, parts []string) (ok bool) {
 	return true
 }
 
-// absolute parses "name+8" and "name(,%rax,8)": an address of a file that is loaded at its
-// own address, such as a table. The base is the probe's own address, which is known there.
+// absolute parses "name+8" and "name(,%rax,8)": an address, such as that of a table, in a file that is not
+// position-independent. The base is the probe's own address, which is known at run time.
 func (r *reader) absolute(disp, inner string, pc uint64) (Arg, bool) {
 	a := Arg{Kind: Memory, Reg: r.table.registers["rip"], Index: NoIndex}
 	if inner != "" {

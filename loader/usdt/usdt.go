@@ -3,11 +3,10 @@
 // Package usdt reads the statically defined probes of a program or library: the notes of
 // its section .note.stapsdt, with the location of each argument at the probe.
 //
-// It is our own code, 14 KB of btrun: no Go library reads these notes and the assembler
-// operands in them.
+// It is our own code and adds 14 KB to btrun: no Go library parses these notes and the assembler operands in them.
 //
-// It takes an ELF file, whose bytes it does not trust, and gives probes with
-// offsets in the file and arguments in the form that programs carry out.
+// It takes an ELF file, which is not trusted, and returns probes with offsets in the file and arguments in the form
+// that programs interpret.
 package usdt
 
 import (
@@ -54,7 +53,7 @@ type Arg struct {
 	Signed bool
 }
 
-// MaxArgs is how many arguments a probe has at most.
+// MaxArgs is the maximum number of arguments of a probe.
 const MaxArgs = 12
 
 // ArgSize is the size of an argument's encoding, in bytes.
@@ -88,7 +87,7 @@ const (
 // reported by the error; truncated notes end the list.
 func Read(f *elf.File) (all []Location, err error) {
 	defer func() {
-		if p := recover(); p != nil { // debug/elf checks bounds, but not everywhere
+		if p := recover(); p != nil { // debug/elf may panic on damaged input
 			err = fmt.Errorf("notes of probes: %v", p)
 		}
 	}()
@@ -134,7 +133,7 @@ type reader struct {
 	symbols map[string]uint64 // data symbols, read when an argument names one
 }
 
-// note splits off the first note; desc is nil when it is not one of a probe.
+// note splits off the first note; desc is nil if it is not a note of a probe.
 func (r *reader) note(data []byte) (desc, rest []byte, err error) {
 	if len(data) < 12 {
 		return nil, nil, fmt.Errorf("notes of probes: %d bytes after the last one", len(data))

@@ -212,7 +212,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -l sched_switch`, own, `tracepoint:sched:sched_switch\n`}, // bpftrace lists raw tracepoints with kprobes only
 	{`bpftrace -l '*sched_switch*'`, own, `rawtracepoint:vmlinux:sched_switch\n`},
 	{`bpftrace -l 'rawtracepoint:sched_sw*'`, own, `rawtracepoint:vmlinux:sched_switch\n`},
-	{`bpftrace -l 'nosuch:*'`, own, `no kind of probe is called nosuch`}, // bpftrace prints nothing
+	{`bpftrace -l 'nosuch:*'`, own, `unknown kind of probe nosuch`}, // bpftrace prints nothing
 	{`bpftrace -l probes.bt`, all, `^tracepoint:sched:sched_switch\ntracepoint:sched:sched_wakeup\ninterval:s:\n$`},
 	{`bpftrace -l -e 'tracepoint:sched:sched_sw* { exit(); }'`, all, `tracepoint:sched:sched_switch\n`},
 	{`bpftrace -lv -e 'tracepoint:syscalls:sys_enter_openat { }'`, all, `filename\n`},

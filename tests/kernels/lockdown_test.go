@@ -141,7 +141,7 @@ run all begin
 		"no-btf task":           "pass its types with --btf FILE",
 		"no-btf kprobe":         "opened",
 		"ftrace-off kprobe":     "warning: kernel.ftrace_enabled is 0 on this machine",
-		"slow profile":          "the kernel allows at most 50 samples a second here (sysctl kernel.perf_event_max_sample_rate",
+		"slow profile":          "this kernel allows at most 50 samples a second here (sysctl kernel.perf_event_max_sample_rate",
 		"no-tracefs tracepoint": "@: ", // btrun opens it by itself
 		"no-sysfs begin":        "is /sys not mounted? mount -t sysfs sysfs /sys",
 		"no-proc begin":         "is /proc not mounted? mount -t proc proc /proc",

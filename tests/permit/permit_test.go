@@ -112,7 +112,7 @@ func TestPermissions(t *testing.T) {
 		{`fn poke($p : uint64) : int64 { write_user((int8 *)$p, "x", 1); return 0; } uprobe:/bin/sh:main { $a = poke(arg0); }`, "write-user", "write_user() is unsafe"},
 		{`kprobe:0xffffffff81000000 { @ = 1; }`, "probe-address", "Probing by address"},
 		{`rawtracepoint:netif_receive_skb { @ = skboutput("/tmp/d/x.pcap", args.skb, args.skb->len, 0); }`, "files=/tmp/d", "writes packets to /tmp/d/x.pcap"},
-		{`iter:task:name { @ = 1; }`, "pins=/sys/fs/bpf", "leaves an iterator at /sys/fs/bpf/name"},
+		{`iter:task:name { @ = 1; }`, "pins=/sys/fs/bpf", "pins an iterator at /sys/fs/bpf/name"},
 	} {
 		for _, lie := range []bool{false, true} {
 			o := compileObject(t, "x.bt", c.script)

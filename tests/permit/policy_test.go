@@ -130,7 +130,7 @@ func TestBrokenPolicy(t *testing.T) {
 		{"", `{}`, "mv /etc/btrun /etc/other; ln -s other /etc/btrun;"},
 		{"", `{`, "rm -r /etc/btrun;"},
 		{"", `{`, "rm /etc/btrun/policy.json;"},
-		{"policy.json:1: the file ends in the middle of the JSON object", `{`, ""},
+		{"policy.json:1: unexpected end of file in the JSON object", `{`, ""},
 		{`policy.json:1: unknown key "probe"; did you mean probes?`, `{"probe": []}`, ""},
 		{"belongs to user 5", `{}`, "chown 5 /etc/btrun/policy.json;"},
 		{"belongs to user 5", `{}`, "chown 5 /etc/btrun;"},
