@@ -418,3 +418,37 @@ func TestThreadsStartedLater(t *testing.T) {
 		t.Errorf("no sample of a thread that was started later, but %v", x.Entries)
 	}
 }
+
+// pidsVariable makes the test binary show the processes of its own PID namespace.
+const pidsVariable = "BTC_TEST_PIDS"
+
+func init() {
+	if os.Getenv(pidsVariable) == "" {
+		return
+	}
+	err := errors.Join(
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("proc", "/proc", "proc", 0, ""),
+	)
+	if err != nil {
+		fmt.Println("skipped: ", err)
+		os.Exit(1)
+	}
+}
+
+// Filters by process count by the numbers of the PID namespace that the session is in.
+func TestFiltersInNamespace(t *testing.T) {
+	needRoot(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^(TestFollow.*|TestSeveralProcesses)$", "-test.v")
+	cmd.Env = append(os.Environ(), pidsVariable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case errors.Is(err, unix.EPERM):
+		t.Skip("skipped: this process may not have a PID namespace of its own")
+	case strings.Contains(string(out), "skipped: "):
+		t.Skip("skipped: ", string(out))
+	case err != nil || !strings.Contains(string(out), "--- PASS: TestFollowForks"):
+		t.Fatalf("%v\n%s", err, out)
+	}
+}

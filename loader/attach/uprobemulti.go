@@ -69,7 +69,12 @@ func attachMulti(plan *resolve.Plan, progs []*ebpf.Program, o Options) (l io.Clo
 			}
 			return try(ms[half:])
 		}
-		if err := try(grouped[g]); err != nil {
+		err := try(grouped[g])
+		if errors.Is(err, unix.ESRCH) && len(groups) > 1 { // the process has ended
+			failure = err
+			continue
+		}
+		if err != nil {
 			links.Close()
 			return nil, nil, err
 		}
