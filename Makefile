@@ -66,7 +66,7 @@ PLATFORMS  ?=
 MAINTAINER ?= $(shell git config user.name) <$(shell git config user.email)>
 release:
 	@out=$$(realpath -m '$(DIST)') && cd tools/release && $(GO) run . -root ../.. -out "$$out" \
-		-version '$(VERSION)' -time "$$(git log -1 --format=%ct)" -platforms '$(PLATFORMS)' \
+		-version '$(VERSION)' -time "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || stat -c %Y go.mod)}" -platforms '$(PLATFORMS)' \
 		-maintainer '$(MAINTAINER)'
 
 # test-release makes this machine's part of a release twice, compares, and installs it (root;
