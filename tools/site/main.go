@@ -53,8 +53,17 @@ td:first-child code { white-space: nowrap; }
 table { border-collapse: collapse; }
 th, td { border: 1px solid #8886; padding: .3rem .6rem; text-align: left; vertical-align: top; }
 img { max-width: 100%; }
+details { margin: 1rem 0; }
+details ul { columns: 14rem; margin: .4rem 0; padding-left: 1.2rem; }
+@media (max-width: 40rem) {
+nav a { display: inline-block; padding: .3rem 0; }
+th, td { padding: .25rem .4rem; }
+td:first-child code { overflow-wrap: anywhere; white-space: normal; }
+td:first-child { min-width: 6rem; }
+td:not(:first-child) { min-width: 9rem; }
+}
 </style>
-<nav><a href="{{.Root}}index.html">btc</a><a href="{{.Root}}docs/tutorial.html">Tutorial</a><a href="{{.Root}}docs/README.html">Documentation</a><a href="{{.Root}}docs/tools/README.html">Tools</a></nav>
+<nav><a href="{{.Root}}index.html">btc</a><a href="{{.Root}}docs/tutorial.html">Tutorial</a><a href="{{.Root}}docs/README.html">Documentation</a><a href="{{.Root}}docs/tools/README.html">Tools</a><a href="{{.Root}}docs/language.html">Language</a><a href="{{.Root}}docs/reference/options.html">Options</a></nav>
 <main>
 {{.Body}}
 </main>
@@ -62,9 +71,10 @@ img { max-width: 100%; }
 `))
 
 var (
-	title = regexp.MustCompile(`(?m)^# (.+)$`)
-	link  = regexp.MustCompile(`href="([^":]+?)\.md(#[^"]*)?"`)
-	table = regexp.MustCompile(`(?s)<table>.*?</table>`)
+	heading = regexp.MustCompile(`(?s)<h2 id="([^"]+)">(.*?)</h2>`)
+	title   = regexp.MustCompile(`(?m)^# (.+)$`)
+	link    = regexp.MustCompile(`href="([^":]+?)\.md(#[^"]*)?"`)
+	table   = regexp.MustCompile(`(?s)<table>.*?</table>`)
 )
 
 // render writes the pages of the repository at root to out.
@@ -111,6 +121,21 @@ func render(root, out string) error {
 	return nil
 }
 
+// contents lists the sections of a page that has several.
+func contents(page string) string {
+	sections := heading.FindAllStringSubmatch(page, -1)
+	if len(sections) < 4 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n<details><summary>On this page</summary>\n<ul>\n")
+	for _, s := range sections {
+		fmt.Fprintf(&b, "<li><a href=\"#%s\">%s</a></li>\n", s[1], s[2])
+	}
+	b.WriteString("</ul>\n</details>")
+	return b.String()
+}
+
 // html renders one page; file is its path in the repository.
 func html(md goldmark.Markdown, file string, text []byte) ([]byte, error) {
 	var body, b bytes.Buffer
@@ -118,6 +143,7 @@ func html(md goldmark.Markdown, file string, text []byte) ([]byte, error) {
 		return nil, err
 	}
 	content := link.ReplaceAllString(body.String(), `href="$1.html$2"`)
+	content = strings.Replace(content, "</h1>", "</h1>"+contents(content), 1)
 	content = table.ReplaceAllString(content, `<div class="wide">$0</div>`)
 	name := file
 	if m := title.FindSubmatch(text); m != nil {

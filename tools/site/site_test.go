@@ -3,56 +3,171 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var references = regexp.MustCompile(`(?:href|src)="([^"]+)"`)
 
-// TestRender renders the documents: each page has a title, and each link to another page
-// leads to one. Links to source files of the repository are not part of the site.
+var ids = regexp.MustCompile(`\sid="([^"]+)"`)
+
+// TestRender renders the documents: each page has a title and can be reached from the first one,
+// and each link leads to a file and a section that the site has.
 func TestRender(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "site")
+	pages := rendered(t, out)
+	links := 0
+	to := map[string][]string{} // the pages that a page links to
+	for page, text := range pages {
+		if strings.Contains(text, "<title> ") || !strings.Contains(text, "<h1") {
+			t.Errorf("%s has no title", page)
+		}
+		for _, m := range references.FindAllStringSubmatch(text, -1) {
+			u, err := url.Parse(m[1])
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if u.Scheme != "" {
+				continue
+			}
+			links++
+			target := page
+			if u.Path != "" {
+				target = filepath.Join(filepath.Dir(page), u.Path)
+			}
+			if _, err := os.Stat(filepath.Join(out, target)); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			}
+			if !slices.Contains(sections(pages[target]), u.Fragment) {
+				t.Errorf("%s links to %s, and there is no such section", page, m[1])
+			}
+			to[page] = append(to[page], target)
+		}
+	}
+	reached := map[string]bool{}
+	var visit func(page string)
+	visit = func(page string) {
+		if !reached[page] {
+			reached[page] = true
+			for _, next := range to[page] {
+				visit(next)
+			}
+		}
+	}
+	visit("index.html")
+	for page := range pages {
+		if !reached[page] {
+			t.Errorf("no link leads to %s", page)
+		}
+	}
+	if len(pages) < 50 || links < 400 {
+		t.Errorf("%d pages with %d links", len(pages), links)
+	}
+}
+
+// sections are the ids in a page, and "", which is its beginning.
+func sections(page string) []string {
+	all := []string{""}
+	for _, m := range ids.FindAllStringSubmatch(page, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// rendered renders the site and returns its pages by their path in it.
+func rendered(t *testing.T, out string) map[string]string {
+	t.Helper()
 	if err := render("../..", out); err != nil {
 		t.Fatal(err)
 	}
-	pages, links := 0, 0
+	pages := map[string]string{}
 	err := filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".html" {
 			return err
 		}
-		pages++
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if strings.Contains(string(text), "<title> ") || !strings.Contains(string(text), "<h1") {
-			t.Errorf("%s has no title", path)
-		}
-		for _, m := range references.FindAllStringSubmatch(string(text), -1) {
-			u, err := url.Parse(m[1])
-			if err != nil || u.Scheme != "" || u.Path == "" {
-				continue
-			}
-			if ext := filepath.Ext(u.Path); ext != ".html" && ext != ".svg" && ext != ".bt" {
-				continue
-			}
-			links++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), u.Path)); err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
-		}
-		return nil
+		name, _ := filepath.Rel(out, path)
+		pages[name] = string(text)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pages < 50 || links < 100 {
-		t.Errorf("%d pages with %d links", pages, links)
+	return pages
+}
+
+// measure opens each page in a frame of a phone's size and of a desk's, and writes what is wrong:
+// pages that are wider than the frame, headings that are not shown, images that do not load.
+const measure = `<!doctype html><body><iframe id="f" style="border:0"></iframe><pre id="out">` +
+	`</pre><script>
+const pages = PAGES, out = document.getElementById("out"), f = document.getElementById("f");
+let n = 0;
+const next = () => {
+	if (n == pages.length * 2) { out.textContent += "measured " + n + "\n"; return; }
+	f.style.width = n % 2 ? "1200px" : "390px"; f.style.height = "844px";
+	f.onload = () => {
+		const d = f.contentDocument, e = d.documentElement, page = pages[n >> 1] + " at " + f.style.width;
+		if (e.scrollWidth > e.clientWidth) out.textContent += "wrong: " + page + " is " + e.scrollWidth + " wide\n";
+		const h = d.querySelector("h1").getBoundingClientRect();
+		if (h.height < 10 || h.top > 200) out.textContent += "wrong: " + page + ": the heading is not shown\n";
+		for (const a of d.querySelectorAll("nav a")) {
+			const r = a.getBoundingClientRect();
+			if (r.right > e.clientWidth || r.height < 16) out.textContent += "wrong: " + page + ": " + a.textContent + "\n";
+		}
+		for (const i of d.images) if (!i.naturalWidth) out.textContent += "wrong: " + page + ": " + i.src + "\n";
+		n++; next();
+	};
+	f.src = pages[n >> 1];
+};
+next();
+</script>`
+
+// TestBrowser opens every page in a headless browser, as wide as a phone and as a desk.
+func TestBrowser(t *testing.T) {
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			browser = path
+		}
+	}
+	if browser == "" {
+		t.Skip("skipped: no chromium")
+	}
+	out := filepath.Join(t.TempDir(), "site")
+	list, err := json.Marshal(slices.Sorted(maps.Keys(rendered(t, out))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := filepath.Join(out, "measure.html")
+	if err := os.WriteFile(check, []byte(strings.Replace(measure, "PAGES", string(list), 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
+		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=600000", "--dump-dom", "file://"+check)
+	text, err := cmd.Output()
+	if err != nil {
+		t.Skipf("skipped: %s does not run here: %v", browser, err)
+	}
+	if !strings.Contains(string(text), "measured ") {
+		t.Errorf("the pages were not measured:\n%s", text)
+	}
+	for line := range strings.Lines(string(text)) {
+		if i := strings.Index(line, "wrong: "); i >= 0 && !strings.Contains(line, `"wrong: "`) {
+			t.Error(strings.TrimSpace(line[i:]))
+		}
 	}
 }
