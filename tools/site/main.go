@@ -63,7 +63,13 @@ td:first-child { min-width: 6rem; }
 td:not(:first-child) { min-width: 9rem; }
 }
 </style>
-<nav><a href="{{.Root}}index.html">btc</a><a href="{{.Root}}docs/tutorial.html">Tutorial</a><a href="{{.Root}}docs/README.html">Documentation</a><a href="{{.Root}}docs/tools/README.html">Tools</a><a href="{{.Root}}docs/language.html">Language</a><a href="{{.Root}}docs/reference/options.html">Options</a></nav>
+<nav>
+<a href="{{.Root}}index.html">btc</a>
+<a href="{{.Root}}docs/tutorial.html">Tutorial</a>
+<a href="{{.Root}}docs/README.html">Documentation</a>
+<a href="{{.Root}}docs/tools/README.html">Tools</a>
+<a href="{{.Root}}docs/language.html">Language</a>
+<a href="{{.Root}}docs/reference/options.html">Options</a></nav>
 <main>
 {{.Body}}
 </main>
