@@ -118,13 +118,20 @@ type User struct {
 
 func (u User) String() string { return u.Name }
 
-// Cgroup is a cgroup's ID with its paths, as cgroup_path() prints them.
+// Cgroup is a cgroup's ID with its paths, as cgroup_path() prints them, and the container or pod that it
+// belongs to.
 type Cgroup struct {
 	ID   uint64
 	Path string
+	// Label is the name of the container or pod in text: "web", "shop/web-0/nginx"; "": none.
+	// Namespace and Pod are those of Kubernetes.
+	Label, Namespace, Pod, Container string
 }
 
-func (c Cgroup) String() string { return c.Path }
+// String is the path with the label: "unified:/system.slice/docker-1234.scope (web)".
+func (c Cgroup) String() string {
+	return format.Cgroup{Path: c.Path, Container: format.Container{Label: c.Label}}.String()
+}
 
 // decoder makes values of bytes with a layout.
 type decoder struct {
@@ -201,7 +208,8 @@ func (d decoder) value(v format.Value) Value {
 	case "username":
 		return User{ID: word(), Name: d.text(v)}
 	case "cgroup_path":
-		return Cgroup{ID: word(), Path: d.text(v)}
+		c := d.env.CgroupOf(v)
+		return Cgroup{word(), c.Path, c.Label, c.Namespace, c.Pod, c.Name}
 	case "none":
 		return nil
 	}

@@ -22,14 +22,16 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"btc/loader/format"
 )
 
 // Names resolves IDs to paths. It caches results: a cgroup that is gone when its events are
 // read may have been seen before.
 type Names struct {
-	// Label returns what the container or pod is called that a cgroup of version 2 belongs to, by the
-	// cgroup's path below the mount; "" if it belongs to none. It may be nil.
-	Label func(path string) string
+	// Container returns the container or pod that a cgroup of version 2 belongs to, by the cgroup's path
+	// below the mount; the zero value if it belongs to none. It may be nil.
+	Container func(path string) format.Container
 
 	mu          sync.Mutex
 	hierarchies []Hierarchy
@@ -41,28 +43,33 @@ type Names struct {
 // the names of their controllers.
 type Hierarchy struct{ Name, Mount string }
 
-type hierarchyPath struct{ hierarchy, path, label string }
+type hierarchyPath struct {
+	hierarchy, path string
+	container       format.Container
+}
 
-// Text lists "hierarchy:path" of an ID in the hierarchies that match the glob filter; all
-// for "". The name of the container that the cgroup belongs to follows its path: "unified:/x (web)".
-func (c *Names) Text(id uint64, filter string) string {
+// Find returns what an ID stands for in the hierarchies that match the glob filter; in all for "". Its
+// container is known by version 2.
+func (c *Names) Find(id uint64, filter string) (out format.Cgroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found, ok := c.paths[id]
 	if !ok {
 		found = c.find(id)
 	}
-	var parts []string
 	for _, p := range found {
-		if match, err := filepath.Match(filter, p.hierarchy); filter == "" || err == nil && match {
-			text := p.hierarchy + ":" + p.path
-			if p.label != "" {
-				text += " (" + p.label + ")"
-			}
-			parts = append(parts, text)
+		if match, err := filepath.Match(filter, p.hierarchy); filter != "" && (err != nil || !match) {
+			continue
+		}
+		if out.Path != "" {
+			out.Path += ","
+		}
+		out.Path += p.hierarchy + ":" + p.path
+		if p.hierarchy == unified {
+			out.Container = p.container
 		}
 	}
-	return strings.Join(parts, ",")
+	return out
 }
 
 // Load reads all cgroups that there are: one that is removed before it is printed has a name then.
@@ -90,9 +97,9 @@ func (c *Names) read() {
 			if i >= 0 && known[i].path == path {
 				return true
 			}
-			now := hierarchyPath{h.Name, path, ""}
-			if h.Name == unified && c.Label != nil {
-				now.label = c.Label(path)
+			now := hierarchyPath{hierarchy: h.Name, path: path}
+			if h.Name == unified && c.Container != nil {
+				now.container = c.Container(path)
 			}
 			if i >= 0 { // the number of a cgroup that was removed
 				known[i] = now

@@ -281,7 +281,7 @@ func TestContainerd(t *testing.T) {
 		"/system.slice/ssh.service":                              "",
 		"/system.slice/docker-" + id("77") + ".scope":            "",
 	} {
-		if have := r.Label(path); have != want {
+		if have, _ := r.Label(path); have != want {
 			t.Errorf("%s: %q, want %q", path, have, want)
 		}
 	}
@@ -432,7 +432,7 @@ func TestNested(t *testing.T) {
 	r.want(c, err, "kind-worker > shop/web-0/nginx", inner)
 	p, err := r.Pod("shop/web-0")
 	r.want(p, err, "kind-worker > shop/web-0", pod)
-	if have := r.Label(inner); have != "kind-worker > shop/web-0/nginx" {
+	if have, _ := r.Label(inner); have != "kind-worker > shop/web-0/nginx" {
 		t.Errorf("%q", have)
 	}
 
@@ -485,7 +485,7 @@ func TestHostileNames(t *testing.T) {
 		r := newTree(t)
 		r.group("/docker/" + id("aa"))
 		r.file("/var/lib/docker/containers/"+id("aa")+"/config.v2.json", text)
-		if have := r.Label("/docker/" + id("aa")); have != "" {
+		if have, _ := r.Label("/docker/" + id("aa")); have != "" {
 			t.Errorf("%s: %q", what, have)
 		}
 		if c, err := r.Container(id("aa")); err != nil || c.Label != id("aa")[:12] {
@@ -501,7 +501,7 @@ func TestHostileNames(t *testing.T) {
 	if err := os.Symlink("../../../../../../secret", r.dir+"/root/home/ann/.local/share/containers/storage/vfs-containers"); err != nil {
 		t.Fatal(err)
 	}
-	if have := r.Label("/user.slice/user-1000.slice/libpod-" + id("e3") + ".scope"); have != "" {
+	if have, _ := r.Label("/user.slice/user-1000.slice/libpod-" + id("e3") + ".scope"); have != "" {
 		t.Errorf("%q", have)
 	}
 }

@@ -185,17 +185,20 @@ func (h *Host) names(g *Group) (*Names, error) {
 // Label returns what the container or pod is called that a cgroup belongs to, by the cgroup's path from
 // the root of the hierarchy: "web", "shop/web-0/nginx". It is "" if it belongs to none, or to one
 // without a known name.
-func (h *Host) Label(path string) string {
+func (h *Host) Label(path string) (label string, names Names) {
 	g := parse(path)
 	if g == nil {
-		return ""
+		return "", Names{}
 	}
 	n := h.namesOf(g)
 	if n == nil && time.Since(h.fresh) > freshTime { // it may be a new one
 		h.refresh()
 		n = h.namesOf(g)
 	}
-	return h.label(g, n)
+	if n != nil {
+		names = *n
+	}
+	return h.label(g, n), names
 }
 
 // freshTime is how long lists of names are used for Label.

@@ -157,7 +157,17 @@ func (j *JSON) full(dst []byte, v Value) []byte {
 	if v.Layout.Kind == "usym" {
 		dst = strconv.AppendUint(append(dst, `, "pid": `...), uint64(binary.NativeEndian.Uint32(v.Bytes[8:])), 10)
 	}
-	return append(AppendQuoted(append(dst, `, "text": `...), text), '}')
+	dst = AppendQuoted(append(dst, `, "text": `...), text)
+	if v.Layout.Kind == "cgroup_path" {
+		c := j.Env.CgroupOf(v)
+		for i, value := range c.Values() {
+			if value != "" {
+				dst = append(AppendQuoted(append(dst, ", "...), []byte(ContainerNames[i])), ": "...)
+				dst = AppendQuoted(dst, []byte(value))
+			}
+		}
+	}
+	return append(dst, '}')
 }
 
 // stack appends a stack's addresses and the lines of its text.

@@ -24,7 +24,7 @@ type Env struct {
 	Ustack  func(l *manifest.Layout, id uint64, tgid uint32) string
 	Probe   func(id uint64) string
 	User    func(uid uint64) string
-	Cgroup  func(id uint64, filter string) string
+	Cgroup  func(id uint64, filter string) Cgroup
 	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
 	Fail    func(text string)                    // reports a value that cannot be printed; may be nil
 	Trailer string                               // appended to a truncated string
@@ -309,7 +309,44 @@ func appendCgroup(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []by
 	if e.Cgroup == nil {
 		return appendNamed(e, dst, nil, b)
 	}
-	return e.Clean(dst, []byte(e.Cgroup(binary.NativeEndian.Uint64(b), l.Format)))
+	return e.Clean(dst, []byte(e.Cgroup(binary.NativeEndian.Uint64(b), l.Format).String()))
+}
+
+// Cgroup is what a cgroup's ID stands for on this host.
+type Cgroup struct {
+	// Path is "hierarchy:path" in each hierarchy that is asked for, separated by commas.
+	Path string
+	Container
+}
+
+// Container is the container or pod that a cgroup belongs to; the zero value is none.
+type Container struct {
+	// Label is what people call it: "web", "shop/web-0/nginx", "kind-worker > shop/web-0/nginx".
+	Label string
+	// Namespace and Pod are those of Kubernetes. A pod's own cgroup has no Name.
+	Namespace, Pod, Name string
+}
+
+// String is the path, and the container's name after it: "unified:/x (web)".
+func (c Cgroup) String() string {
+	if c.Label == "" {
+		return c.Path
+	}
+	return c.Path + " (" + c.Label + ")"
+}
+
+// ContainerNames are what Cgroup calls the parts of a container in other formats than text.
+var ContainerNames = []string{"namespace", "pod", "container"}
+
+// Values are the values of ContainerNames, "" where there is none.
+func (c *Container) Values() []string { return []string{c.Namespace, c.Pod, c.Name} }
+
+// CgroupOf is the cgroup of a value of the kind cgroup_path.
+func (e *Env) CgroupOf(v Value) Cgroup {
+	if e.Cgroup == nil || len(v.Bytes) < 8 {
+		return Cgroup{Path: string(e.Append(nil, v))}
+	}
+	return e.Cgroup(binary.NativeEndian.Uint64(v.Bytes), v.Layout.Format)
 }
 
 func appendNamed(e *Env, dst []byte, name func(uint64) string, b []byte) []byte {

@@ -9,10 +9,12 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"btc/internal/manifest"
+	"btc/loader/format"
 )
 
 // Kind is the type of a metric.
@@ -33,7 +35,8 @@ type Metric struct {
 	Kind Kind
 	Help string
 	Unit string // "": none; Name ends in it
-	// Labels are the names of the labels for the parts of a key, in order.
+	// Labels are the names of the labels of a key's parts, in their order. After that of a cgroup's path
+	// come those of its container (format.ContainerNames).
 	Labels []string
 	// Bounds are the upper bounds (inclusive) of a histogram's buckets, except the last, which has none.
 	Bounds []int64
@@ -175,11 +178,12 @@ func help(x *manifest.Map) string {
 	return x.Shape + "() in " + x.Name + "."
 }
 
-// labels derives label names for the parts of a key from the script.
+// labels derives label names for the parts of a key from the script. Those of the container follow that of
+// a cgroup's path.
 func labels(x *manifest.Map) []string {
 	parts := Parts(x)
 	used := map[string]bool{}
-	out := make([]string, len(parts))
+	var out []string
 	for i := range parts {
 		name := "key"
 		if len(parts) > 1 {
@@ -191,14 +195,26 @@ func labels(x *manifest.Map) []string {
 		if reserved[name] || strings.HasPrefix(name, "__") {
 			name = "key_" + strings.TrimLeft(name, "_")
 		}
-		label := name
-		for n := 2; used[label]; n++ {
-			label = name + "_" + strconv.Itoa(n)
+		all := []string{name}
+		if parts[i].Layout.Kind == "cgroup_path" {
+			all = append(all, format.ContainerNames...)
 		}
-		used[label] = true
-		out[i] = label
+		for _, name := range all {
+			label := name
+			for n := 2; used[label]; n++ {
+				label = name + "_" + strconv.Itoa(n)
+			}
+			used[label] = true
+			out = append(out, label)
+		}
 	}
 	return out
+}
+
+// Absent reports whether a label is left out of a series: that of a container that a cgroup does not have.
+func Absent(label, value string) bool {
+	name, number, _ := strings.Cut(label, "_")
+	return value == "" && slices.Contains(format.ContainerNames, name) && strings.Trim(number, "0123456789") == ""
 }
 
 // Parts are the parts of a map's key that become labels; without the interval for a tseries.

@@ -283,7 +283,9 @@ func (o *otlpSink) point(dst []byte, labels, values []string) []byte {
 	dst = append(dst, `{"attributes":[`...)
 	dst = otlpAttribute(dst, metrics.ObjectLabel, o.text.Object)
 	for i, label := range labels {
-		dst = otlpAttribute(append(dst, ','), label, values[i])
+		if !metrics.Absent(label, values[i]) {
+			dst = otlpAttribute(append(dst, ','), label, values[i])
+		}
 	}
 	return append(dst, `],"startTimeUnixNano":"`+nanos(o.text.Started)+`","timeUnixNano":"`+nanos(o.text.At)+`"`...)
 }

@@ -238,6 +238,9 @@ func (x *exposition) line(
 	dst = append(append(dst, name...), "{"+metrics.ObjectLabel+`="`...)
 	dst = append(appendEscaped(dst, x.text.Object, true), '"')
 	for i, label := range labels {
+		if metrics.Absent(label, values[i]) {
+			continue
+		}
 		dst = append(append(append(dst, ','), label...), `="`...)
 		dst = append(appendEscaped(dst, values[i], true), '"')
 	}

@@ -69,9 +69,9 @@ func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
 	var out []sample
 	for i := range elems {
 		el := elems[i]
-		values := make([]string, len(parts))
+		values := make([]string, 0, len(m.Labels))
 		for j := range parts {
-			values[j] = s.label(&parts[j], el.Key)
+			values = s.labels(values, &parts[j], el.Key)
 		}
 		// Keys with equal text, such as addresses in one function, are one series.
 		text := strings.Join(values, "\x00")
@@ -85,19 +85,24 @@ func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
 	return m, s.limit(m, out)
 }
 
-// label is the text of a part of a key.
-func (s *sampler) label(f *manifest.Field, key []byte) string {
+// labels appends the text of a part of a key; of a cgroup without its container, whose labels follow.
+func (s *sampler) labels(dst []string, f *manifest.Field, key []byte) []string {
 	env := *s.Env
 	env.Escape, env.Trailer = false, ""
 	var b []byte
 	if l := &f.Layout; f.Off >= 0 && f.Off+l.Size <= len(key) {
 		b = key[f.Off : f.Off+l.Size]
 	}
-	text := string(env.Append(nil, format.Value{Layout: &f.Layout, Bytes: b}))
+	v := format.Value{Layout: &f.Layout, Bytes: b}
+	if f.Layout.Kind == "cgroup_path" {
+		c := env.CgroupOf(v)
+		return append(append(dst, strings.ToValidUTF8(c.Path, "\uFFFD")), c.Values()...)
+	}
+	text := string(env.Append(nil, v))
 	if f.Layout.Kind == "kstack" || f.Layout.Kind == "ustack" {
 		text = folded(text)
 	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return append(dst, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 // folded is a stack in one line, outermost frame first, as flame graphs read it.

@@ -223,9 +223,9 @@ func (s *session) checkCgroups() {
 	gone, all := s.filter.Removed()
 	var ended []string // what is said of it for the first time
 	for _, dir := range gone {
-		what := s.groupNames[dir]
+		what, how := s.groupNames[dir], " ended"
 		if what == "" {
-			what = "cgroup " + dir
+			what, how = "cgroup "+dir, " was removed"
 		}
 		whole := true // all of its cgroups are removed
 		for other, name := range s.groupNames {
@@ -235,10 +235,10 @@ func (s *session) checkCgroups() {
 			if s.ended == nil {
 				s.ended = map[string]bool{}
 			}
-			s.ended[what], ended = true, append(ended, what)
+			s.ended[what], ended = true, append(ended, what+how)
 		}
 	}
-	switch text := strings.Join(ended, ", ") + " ended"; {
+	switch text := strings.Join(ended, ", "); {
 	case s.stopped():
 	case all:
 		s.warn(text + ": nothing is left to trace")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"btc/loader/containers"
+	"btc/loader/format"
 )
 
 // findContainers adds the cgroups of the containers and pods of Options to those that the run is
@@ -71,15 +72,15 @@ func (s *session) await(
 	return host.Wait(s.opts.Wait, find)
 }
 
-// cgroupLabel names the container or pod that a cgroup belongs to, "" if it belongs to none. It is not
-// for several goroutines.
-func (s *session) cgroupLabel(path string) string {
+// containerOf is the container or pod that a cgroup belongs to. It is not for several goroutines.
+func (s *session) containerOf(path string) format.Container {
 	if !s.looked {
 		s.looked = true
 		s.containers, _ = containers.Local() // without one nothing has a name
 	}
 	if s.containers == nil {
-		return ""
+		return format.Container{}
 	}
-	return s.containers.Label(path)
+	label, names := s.containers.Label(path)
+	return format.Container{Label: label, Namespace: names.Namespace, Pod: names.Pod, Name: names.Container}
 }

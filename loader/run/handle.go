@@ -346,7 +346,7 @@ func (s *session) env() *format.Env {
 		Ustack:  s.ustack,
 		Probe:   s.probeName,
 		User:    userName,
-		Cgroup:  s.cgroups.Text,
+		Cgroup:  s.cgroups.Find,
 		Clock:   s.host.Wall,
 		Fail:    func(text string) { s.tell("ERROR: " + text) },
 		Trailer: s.manifest.Config.StrTruncTrailer,

@@ -47,7 +47,7 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 	if s.opts.Getenv == nil {
 		s.opts.Getenv = func(string) string { return "" }
 	}
-	s.cgroups.Label = s.cgroupLabel
+	s.cgroups.Container = s.containerOf
 	s.progress.start(s.opts.Progress)
 	if err := s.prepare(); err != nil {
 		s.progress.stop()

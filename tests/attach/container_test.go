@@ -144,6 +144,20 @@ func TestContainers(t *testing.T) {
 			t.Errorf("%s: %s", args, out)
 		}
 	}
+	for args, want := range map[string]string{
+		"-f prometheus --container nginx":               `",namespace="btc-shop",pod="web-0",container="nginx"} `,
+		"-f prometheus --container btc-db":              id("b") + `.scope/inner",container="btc-db"} `,
+		"-f prometheus --cgroup /btc-test.slice/other":  `cgroup="unified:/btc-test.slice/other"} `,
+		"-f json2 --container nginx":                    ` (btc-shop/web-0/nginx)", "namespace": "btc-shop", "pod": "web-0", "container": "nginx"}`,
+		"-f json2 --cgroup /btc-test.slice/other":       `"text": "unified:/btc-test.slice/other"}`,
+		"-f json --container btc-db":                    `/inner(btc-db)": `,
+		"--cgroup /btc-test.slice/other --container no": "there is no running container no on this host",
+	} {
+		out := h.run(append([]string{"-q", "--timeout", "300ms", o}, strings.Fields(args)...)...)
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: no %s in\n%s", args, want, out)
+		}
+	}
 	h.docker(id("b"), "btc-web")
 	if out := h.run(o, "--container", "btc-web"); !strings.Contains(
 		out,
