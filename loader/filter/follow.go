@@ -233,13 +233,8 @@ func (f *Filter) Follow(child int) error {
 	if !f.follow {
 		return nil
 	}
-	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_fork", Program: f.tracker})
-	if err != nil {
+	if err := f.attach(); err != nil {
 		return fmt.Errorf("--follow-forks: %w", err)
-	}
-	f.link = l
-	if err := f.set(noProcess, 1); err != nil {
-		return err
 	}
 	if child != 0 {
 		if err := f.set(child, 1); err != nil {
@@ -256,6 +251,16 @@ func (f *Filter) Follow(child int) error {
 		}
 	}
 	return f.set(noProcess, 0)
+}
+
+// attach begins to follow forks, of processes whose bytes are not set yet by their ancestors'.
+func (f *Filter) attach() error {
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_fork", Program: f.tracker})
+	if err != nil {
+		return err
+	}
+	f.link = l
+	return f.set(noProcess, 1)
 }
 
 // addChildren adds the processes whose parents are followed, and reports whether there were any.

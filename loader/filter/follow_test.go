@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package filter
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"btc/loader/host"
+)
+
+// tree is a shell whose child is a shell, which starts a process for each line of input, and prints its
+// number and that of the process.
+type tree struct {
+	pid int
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func grow(t *testing.T) *tree {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c",
+		`exec 3<&0; sh -c 'while read x <&3; do sleep 100 & echo $$ $!; done; kill $(jobs -p)' & wait`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	tr := &tree{cmd.Process.Pid, in, bufio.NewReader(out)}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return tr
+}
+
+// fork makes the inner shell start a process; it returns the numbers of both.
+func (tr *tree) fork(t *testing.T) (inner, child int) {
+	t.Helper()
+	fmt.Fprintln(tr.in)
+	line, err := tr.out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, _ := strings.Cut(strings.TrimSpace(line), " ")
+	inner, err = strconv.Atoi(a)
+	if err == nil {
+		child, err = strconv.Atoi(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inner, child
+}
+
+// following is a filter of a process with its program loaded.
+func following(t *testing.T, pid int) *Filter {
+	t.Helper()
+	h, err := host.Look()
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	f, err := New(Options{PIDs: []int{pid}, Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	rlimit.RemoveMemlock()
+	err = f.Make()
+	if err == nil {
+		err = f.LoadTracker(types, h.PIDNS)
+	}
+	if errors.Is(err, os.ErrPermission) {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// While it is not known yet what exists, a process is followed if an ancestor of its parent is;
+// afterwards its parent decides.
+func TestFollowWhileLooking(t *testing.T) {
+	tr := grow(t)
+	f := following(t, tr.pid)
+	if err := f.attach(); err != nil {
+		t.Fatal(err)
+	}
+	inner, child := tr.fork(t)
+	if f.wanted(inner) || !f.wanted(child) {
+		t.Errorf("the parent is followed: %v, its child: %v", f.wanted(inner), f.wanted(child))
+	}
+	f.set(noProcess, 0)
+	inner, child = tr.fork(t)
+	if f.wanted(inner) || f.wanted(child) {
+		t.Errorf("later the parent is followed: %v, its child: %v", f.wanted(inner), f.wanted(child))
+	}
+	f.set(child, 1) // of a process that had the number before
+	f.set(inner, 1)
+	if _, child = tr.fork(t); !f.wanted(child) {
+		t.Error("the child of a followed process is not followed")
+	}
+}
+
+// What exists is included with all below it, whatever the order of the numbers, and nothing else.
+func TestFollowExisting(t *testing.T) {
+	tr, other := grow(t), grow(t)
+	inner, child := tr.fork(t)
+	strange, stranger := other.fork(t)
+	f := following(t, tr.pid)
+	if err := f.Follow(0); err != nil {
+		t.Fatal(err)
+	}
+	_, later := tr.fork(t)
+	_, latest := other.fork(t)
+	for pid, want := range map[int]bool{
+		tr.pid: true, inner: true, child: true, later: true, other.pid: false, strange: false, stranger: false,
+		latest: false, os.Getpid(): false, noProcess: false,
+	} {
+		if f.wanted(pid) != want {
+			t.Errorf("process %d is followed: %v", pid, !want)
+		}
+	}
+	if n := len(f.Running()); n != 4 {
+		t.Errorf("%d processes run, want 4", n)
+	}
+}
+
+// A number that was followed is that of another process later, which is not followed.
+func TestNumberUsedAgain(t *testing.T) {
+	tr, other := grow(t), grow(t)
+	f := following(t, tr.pid)
+	if err := f.Follow(0); err != nil {
+		t.Fatal(err)
+	}
+	_, last := other.fork(t)
+	for pid := range 5000 { // the next numbers
+		f.set(last+1+pid, 1)
+	}
+	inner, child := other.fork(t)
+	if child <= last || child > last+5000 {
+		t.Skip("skipped: the numbers of processes began again at the smallest")
+	}
+	if f.wanted(child) {
+		t.Errorf("process %d of %d is followed: another one with its number was", child, inner)
+	}
+}
+
+// A kernel without a member that is needed is reported by its name.
+func TestMissingMember(t *testing.T) {
+	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "task_struct", Size: 8, Members: []btf.Member{
+		{Name: "pid", Type: &btf.Int{Name: "int", Size: 4}},
+	}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, err := btf.LoadSpecFromReader(strings.NewReader(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := findOffsets(types); err == nil || !strings.Contains(err.Error(), "no member task_struct.tgid") {
+		t.Errorf("%v", err)
+	}
+}
