@@ -5,6 +5,8 @@
 package compile
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -66,6 +68,9 @@ type Input struct {
 	ProbeFilter *regexp.Regexp
 	// For is the program whose map format the object uses, one of Formats; "" for btrun's own.
 	For string
+	// Suffix ends the names of the object's own symbols, after an underscore: letters, digits and
+	// underscores. "": the hash of the script, so that objects of several scripts can be linked.
+	Suffix string
 	// Compiler is the compiler's name and version for the manifest.
 	Compiler string
 
@@ -216,6 +221,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 		return nil, machineError{err}
 	}
 	in.dump("asm", func() string { return assembly(funcs) })
+	m.Suffix = in.suffix(m)
 	in.setParams(m)
 	object, err := obj.Write(m, funcs)
 	if err != nil {
@@ -251,6 +257,18 @@ func tooLarge(m *ir.Module, f *manifest.FormatError) error {
 		d.Text = "the result is too large for an object: " + part + ": " + f.Text
 	}
 	return d
+}
+
+// suffix is what ends the names of the object's own symbols.
+func (in Input) suffix(m *ir.Module) string {
+	switch {
+	case in.Suffix != "":
+		return "_" + in.Suffix
+	case in.For == passes.ForGadget: // its runtime finds some symbols by their names
+		return ""
+	}
+	sum := sha256.Sum256([]byte(m.File + "\x00" + m.Source))
+	return "_" + hex.EncodeToString(sum[:3])
 }
 
 func (in Input) dump(stage string, text func() string) {

@@ -55,7 +55,7 @@ func (in Input) setParams(m *ir.Module) {
 		return
 	}
 	for _, g := range m.Globals {
-		if v, ok := values[g.Name]; ok {
+		if v, ok := values[m.Symbol(g.Name)]; ok {
 			g.Init = v
 		}
 	}

@@ -18,7 +18,7 @@ func TestParamsInObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, diags := Compile(Input{Name: "params.bt", Target: target, Params: []string{"7", "seven"},
+	out, diags := Compile(Input{Name: "params.bt", Target: target, Params: []string{"7", "seven"}, Suffix: "x",
 		Text: `begin { printf("%d %s %s %d %d %d", $1, str($2), str($3), $3, $#, getopt("n", 12)); }`})
 	if out == nil {
 		t.Fatal(diags.Err())
@@ -28,7 +28,7 @@ func TestParamsInObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"param_1": "\a", "param_2_str": "seven", "param_3_str": "", "param_3": "", "param_count": "\x02", "opt_n": "\f"} {
-		v := spec.Variables[name]
+		v := spec.Variables[name+"_x"]
 		if v == nil {
 			t.Errorf("no variable %s", name)
 		} else if got := strings.TrimRight(string(v.Value), "\x00"); got != want {

@@ -16,6 +16,7 @@ type Module struct {
 	Name   string // script's base name, a C identifier
 	File   string // base name of the script's file (directories do not appear in the object); "stdin" for -e
 	Source string // source text
+	Suffix string // ends the names of the object's own symbols, see Symbol; "" for none
 	Target *kernel.Target
 	// Arches are the architectures that the object supports, the target's first. If empty,
 	// only the target's.
@@ -38,6 +39,18 @@ func (m *Module) Served() []*arch.Arch {
 		return []*arch.Arch{m.Target.Arch()}
 	}
 	return nil
+}
+
+// Symbol is the ELF symbol of something that is not the script's own map: a program, a variable, a map
+// of the compiler. Objects that are linked into one may not have the same global symbols.
+func (m *Module) Symbol(name string) string { return name + m.Suffix }
+
+// MapSymbol is the ELF symbol of a map. Maps of the script keep their names.
+func (m *Module) MapSymbol(x *Map) string {
+	if x.Shape == ShapeIntern || x.Shape == ShapeStack {
+		return m.Symbol(x.BPF.Name)
+	}
+	return x.BPF.Name
 }
 
 // Stmt is a statement of the script, for line info.

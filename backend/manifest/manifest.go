@@ -101,10 +101,10 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	}
 	for _, f := range funcs {
 		if f.Prog != nil {
-			p := program(f)
+			p := program(m, f)
 			p.Code = code(f, byName)
 			out.Programs = append(out.Programs, p)
-			out.Fields = append(out.Fields, fields(f)...)
+			out.Fields = append(out.Fields, fields(m, f)...)
 		}
 	}
 	if slices.ContainsFunc(out.Programs, func(p manifest.Program) bool { return len(p.Attach.Fill) > 0 }) {
@@ -112,7 +112,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	}
 	out.For = m.Meta.For
 	for _, x := range m.Maps {
-		out.Maps = append(out.Maps, mapOf(x))
+		out.Maps = append(out.Maps, mapOf(m, x))
 		if out.Maps[len(out.Maps)-1].Stored != nil && !slices.Contains(out.Requires, manifest.StoredMaps) {
 			out.Requires = append(out.Requires, manifest.StoredMaps)
 		}
@@ -141,6 +141,9 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 				Pos:      place(g.Pos, g.End),
 			},
 		)
+		if m.Suffix != "" {
+			out.Globals[len(out.Globals)-1].Symbol = m.Symbol(g.Name)
+		}
 		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {
 			out.Requires = append(out.Requires, "host-values")
 		}
@@ -187,7 +190,7 @@ func span(p ir.Pos, end int) manifest.Pos {
 
 func pos(p ir.Pos) manifest.Pos { return manifest.Pos{Line: p.Line, Col: p.Col} }
 
-func program(f *emit.Func) manifest.Program {
+func program(m *ir.Module, f *emit.Func) manifest.Program {
 	p := f.Prog
 	var record []manifest.RecordUse
 	for _, u := range p.Record {
@@ -197,19 +200,19 @@ func program(f *emit.Func) manifest.Program {
 		)
 	}
 	return manifest.Program{
-		Name: f.Name, Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
+		Name: m.Symbol(f.Name), Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
 		Attach: p.Attach, FirstID: p.FirstID, UsesID: p.UsesID, IDInsns: f.IDInsns, UsesIP: p.UsesFunc,
 		Args: p.Args, Record: record, Pos: pos(p.Pos),
 	}
 }
 
 // fields lists each position of a function's CO-RE accesses.
-func fields(f *emit.Func) []manifest.FieldUse {
+func fields(m *ir.Module, f *emit.Func) []manifest.FieldUse {
 	var out []manifest.FieldUse
 	for _, c := range f.CORE {
 		out = append(
 			out,
-			manifest.FieldUse{Program: f.Name, Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind),
+			manifest.FieldUse{Program: m.Symbol(f.Name), Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind),
 				Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos)},
 		)
 	}
@@ -226,7 +229,7 @@ func Params(m *ir.Module) []manifest.Param {
 				manifest.Param{
 					Name:    p.Name,
 					Type:    p.Type,
-					Global:  g.Name,
+					Global:  m.Symbol(g.Name),
 					Size:    g.Size,
 					Default: p.Default,
 					Help:    p.Help,
@@ -238,9 +241,9 @@ func Params(m *ir.Module) []manifest.Param {
 	return out
 }
 
-func mapOf(m *ir.Map) manifest.Map {
+func mapOf(mod *ir.Module, m *ir.Map) manifest.Map {
 	out := manifest.Map{
-		Name: m.Name, Symbol: m.BPF.Name, Shape: string(m.Shape), Type: m.BPF.Type,
+		Name: m.Name, Symbol: mod.MapSymbol(m), Shape: string(m.Shape), Type: m.BPF.Type,
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
 		Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step, Interval: m.Interval, Intervals: m.Intervals,

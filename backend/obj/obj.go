@@ -150,10 +150,10 @@ func (w *writer) mapSection() error {
 		if err != nil {
 			return ir.Diag{Pos: m.Pos, Text: err.Error()}
 		}
-		vars = append(vars, secvar{w.btf.variable(m.BPF.Name, t, linkGlobal), size, n})
+		vars = append(vars, secvar{w.btf.variable(w.m.MapSymbol(m), t, linkGlobal), size, n})
 		w.maps[m.Name] = w.elf.global(
 			elfSymbol{
-				name:    m.BPF.Name,
+				name:    w.m.MapSymbol(m),
 				bind:    elf.STB_GLOBAL,
 				typ:     elf.STT_OBJECT,
 				section: index,
@@ -207,10 +207,10 @@ func (w *writer) dataSections() {
 		section := w.elf.local(elfSymbol{typ: elf.STT_SECTION, section: index})
 		var vars []secvar
 		for _, g := range s.vars {
-			vars = append(vars, secvar{w.btf.variable(g.Name, w.globalType(g), linkGlobal), s.offs[g.Name], g.Size})
+			vars = append(vars, secvar{w.btf.variable(w.m.Symbol(g.Name), w.globalType(g), linkGlobal), s.offs[g.Name], g.Size})
 			sym := w.elf.global(
 				elfSymbol{
-					name:    g.Name,
+					name:    w.m.Symbol(g.Name),
 					bind:    elf.STB_GLOBAL,
 					typ:     elf.STT_OBJECT,
 					section: index,
@@ -245,7 +245,7 @@ func (w *writer) fill(secs []*progSection, accesses map[*emit.Func][]*coreAccess
 // ELF and static in BTF: the form that every loader and bpftool's linker accept.
 func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
 	sym := elfSymbol{
-		name:    f.Name,
+		name:    w.m.Symbol(f.Name),
 		bind:    elf.STB_GLOBAL,
 		typ:     elf.STT_FUNC,
 		section: s.index,
@@ -255,13 +255,13 @@ func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
 	proto := w.btf.funcProto(w.btf.int("int", 4, intSigned), param{"ctx", w.btf.ptr(0)})
 	linkage := linkGlobal
 	if f.Prog == nil {
-		sym.bind, linkage = elf.STB_LOCAL, linkStatic
+		sym.name, sym.bind, linkage = f.Name, elf.STB_LOCAL, linkStatic
 		proto = w.subprogProto(f)
 		w.elf.local(sym)
 	} else {
 		w.elf.global(sym)
 	}
-	s.ext.funcs = append(s.ext.funcs, funcRecord{s.start[f.Name], w.btf.fn(f.Name, proto, linkage)})
+	s.ext.funcs = append(s.ext.funcs, funcRecord{s.start[f.Name], w.btf.fn(sym.name, proto, linkage)})
 }
 
 func (w *writer) subprogProto(f *emit.Func) typeID {

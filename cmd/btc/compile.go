@@ -37,6 +37,7 @@ type scriptFlags struct {
 	fixAll     bool              // the code is made for these parameters only
 
 	format       string // --for
+	suffix       string // --suffix
 	helperErrors bool   // -k
 	untrusted    bool
 }
@@ -189,10 +190,23 @@ func compileCommand() *command {
 		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
 			Help: "object to write, whose name ends in .o; the manifest is written beside it with .json. Default: the script's name with .o"},
 			{Name: "for", Value: "PROGRAM", To: &s.format, Choices: formats(),
-				Help: "lay out maps as another program reads them"}}, s.table()...),
+				Help: "lay out maps as another program reads them"},
+			{Name: "suffix", Value: "NAME", To: s.setSuffix,
+				Help: "end the names of the object's own symbols with _NAME, such as events_NAME, instead of a hash of the script"},
+		}, s.table()...),
 		run: func(line *option.Line) int { return s.compileTo(out, line) },
 	}
 }
+
+func (s *scriptFlags) setSuffix(name string) error {
+	if !validSuffix.MatchString(name) {
+		return fmt.Errorf("--suffix: %q is not 1 to 24 letters, digits and underscores", name)
+	}
+	s.suffix = name
+	return nil
+}
+
+var validSuffix = regexp.MustCompile(`^[A-Za-z0-9_]{1,24}$`)
 
 // formats are the programs for which there are map formats.
 func formats() []option.Choice {
@@ -212,6 +226,9 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	}
 	if s.verifier {
 		return fail("--dump: the verifier is a stage of loading: use btc run")
+	}
+	if s.suffix != "" && s.format == "gadget" {
+		return fail("--suffix cannot be combined with --for gadget: Inspektor Gadget finds symbols by their names")
 	}
 	s.scriptParams(line.After)
 	operands := line.Operands
@@ -327,6 +344,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 		ProbeFilter:  s.filter,
 		Environ:      os.Environ(),
 		For:          s.format,
+		Suffix:       s.suffix,
 		Compiler:     "btc " + version,
 	}
 	if s.untrusted {

@@ -354,7 +354,8 @@ type PerCPUCache struct {
 // namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss), asleep
 // (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it polls; .data).
 type Global struct {
-	Name    string `json:"name"`
+	Name    string `json:"name"`             // what it is, and what the manifest calls it
+	Symbol  string `json:"symbol,omitempty"` // the ELF symbol, where it is not Name
 	Section string `json:"section"`
 	Size    int    `json:"size"`
 	// Host is what to look up before loading: kaddr (address of the kernel symbol Text), kaddr_or_0 (the same, or 0

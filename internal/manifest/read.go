@@ -95,6 +95,15 @@ func (m *Manifest) Map(name string) *Map {
 	return nil
 }
 
+// MapSymbol is the ELF symbol of the map that the manifest calls name: name itself where it
+// names no such map.
+func (m *Manifest) MapSymbol(name string) string {
+	if x := m.Map(name); x != nil {
+		return x.Symbol
+	}
+	return name
+}
+
 // EachLayout visits the layouts of all values, including nested ones, each with the position of its map or event.
 func (m *Manifest) EachLayout(visit func(*Layout, Pos)) {
 	var walk func(*Layout, Pos)

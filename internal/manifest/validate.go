@@ -159,6 +159,9 @@ func (m *Manifest) Validate() error {
 	}
 	for i := range m.Globals {
 		c.symbol(fmt.Sprintf("globals[%d].name", i), m.Globals[i].Name)
+		if s := m.Globals[i].Symbol; s != "" {
+			c.symbol(fmt.Sprintf("globals[%d].symbol", i), s)
+		}
 		c.within(fmt.Sprintf("globals[%d].size", i), int64(m.Globals[i].Size), 1, maxValue)
 		m.Globals[i].checkHost(c, m, fmt.Sprintf("globals[%d]", i))
 		c.pos(fmt.Sprintf("globals[%d].pos", i), m.Globals[i].Pos)

@@ -67,7 +67,7 @@ const (
 // sizeRing sets the size of the events ring buffer: the pages that the script requests, or a size based on the
 // memory; a power of two, as the kernel requires.
 func sizeRing(o *object.Object, memory uint64) {
-	s := o.Spec.Maps["events"]
+	s := o.Spec.Maps[o.Manifest.MapSymbol("events")]
 	if s == nil {
 		return
 	}

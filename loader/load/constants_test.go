@@ -129,7 +129,7 @@ func TestEnvironment(t *testing.T) {
 // TestMapsOfAttachPoints: maps that hold something for each attach point have room for all.
 func TestMapsOfAttachPoints(t *testing.T) {
 	exp := &attach.Expansion{Plans: []resolve.Plan{{Matches: make([]resolve.Match, 2)}, {Matches: make([]resolve.Match, 3)}}, Probes: map[int]string{0: "a", 1: "b"}}
-	o := &object.Object{Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}}}
+	o := &object.Object{Manifest: &manifest.Manifest{}, Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}}}
 	if sizeNames(o, exp) != nil || sizeSpecs(o, exp) != nil {
 		t.Error("an object without these maps is an error")
 	}

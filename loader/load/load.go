@@ -113,8 +113,8 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, mapError(o, err, limit)
 	}
 	l.Maps, l.Variables = coll.Maps, coll.Variables
-	for _, fill := range []func(*attach.Expansion) error{l.fillSpecs, l.fillNames} {
-		if err := fill(exp); err != nil {
+	for _, fill := range []func(*manifest.Manifest, *attach.Expansion) error{l.fillSpecs, l.fillNames} {
+		if err := fill(o.Manifest, exp); err != nil {
 			l.Close()
 			return nil, err
 		}

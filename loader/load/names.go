@@ -5,6 +5,7 @@ package load
 import (
 	"fmt"
 
+	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/object"
 )
@@ -17,7 +18,7 @@ const maxNameBytes = 4096
 
 // sizeNames sizes the map for an entry for each attach point.
 func sizeNames(o *object.Object, exp *attach.Expansion) error {
-	s := o.Spec.Maps[namesMap]
+	s := o.Spec.Maps[o.Manifest.MapSymbol(namesMap)]
 	if s == nil {
 		return nil
 	}
@@ -35,8 +36,8 @@ func sizeNames(o *object.Object, exp *attach.Expansion) error {
 }
 
 // fillNames writes the names, each with a NUL.
-func (l *Loaded) fillNames(exp *attach.Expansion) error {
-	m := l.Maps[namesMap]
+func (l *Loaded) fillNames(o *manifest.Manifest, exp *attach.Expansion) error {
+	m := l.Maps[o.MapSymbol(namesMap)]
 	if m == nil {
 		return nil
 	}

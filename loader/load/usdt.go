@@ -5,6 +5,7 @@ package load
 import (
 	"fmt"
 
+	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/object"
 	"btc/loader/usdt"
@@ -15,7 +16,7 @@ const specsMap = "usdt_specs"
 
 // sizeSpecs sizes the map for an entry for each attach point.
 func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
-	s := o.Spec.Maps[specsMap]
+	s := o.Spec.Maps[o.Manifest.MapSymbol(specsMap)]
 	if s == nil {
 		return nil
 	}
@@ -35,8 +36,8 @@ func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
 }
 
 // fillSpecs writes the argument locations.
-func (l *Loaded) fillSpecs(exp *attach.Expansion) error {
-	m := l.Maps[specsMap]
+func (l *Loaded) fillSpecs(o *manifest.Manifest, exp *attach.Expansion) error {
+	m := l.Maps[o.MapSymbol(specsMap)]
 	if m == nil {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"strings"
 
@@ -141,6 +142,7 @@ func Parse(data []byte, m *manifest.Manifest) (*Object, error) {
 	if err := checkPrograms(spec, m); err != nil {
 		return nil, err
 	}
+	nameVariables(spec, m)
 	if err := checkVariables(spec, m); err != nil {
 		return nil, err
 	}
@@ -162,6 +164,21 @@ func readSpec(data []byte) (spec *ebpf.CollectionSpec, err error) {
 		return nil, fmt.Errorf("not a BPF object: %w", err)
 	}
 	return spec, nil
+}
+
+// nameVariables gives the variables the names that the manifest has for them. Their symbols are unique
+// for each object, so that objects can be linked.
+func nameVariables(spec *ebpf.CollectionSpec, m *manifest.Manifest) {
+	named := map[string]*ebpf.VariableSpec{}
+	for i := range m.Globals {
+		if g := &m.Globals[i]; g.Symbol != "" {
+			if v := spec.Variables[g.Symbol]; v != nil {
+				named[g.Name] = v
+				delete(spec.Variables, g.Symbol)
+			}
+		}
+	}
+	maps.Copy(spec.Variables, named)
 }
 
 func checkVariables(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {

@@ -345,11 +345,11 @@ func (s *session) load(values map[string][]byte) error {
 		}
 		s.poller.asleep = v
 	}
-	if s.loaded.Maps["events"] == nil {
+	if s.loaded.Maps[s.manifest.MapSymbol("events")] == nil {
 		s.poller.asleep = noEvents{}
 	}
 	s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
-	if s.events, err = openSource(s.loaded.Maps["events"]); err != nil || s.opts.DryRun {
+	if s.events, err = openSource(s.loaded.Maps[s.manifest.MapSymbol("events")]); err != nil || s.opts.DryRun {
 		return err
 	}
 	if s.prints("kstack", "ksym", "ustack", "usym") || s.hasEvent("proc") {
@@ -359,7 +359,7 @@ func (s *session) load(values map[string][]byte) error {
 		s.cgroups.Load()
 	}
 	s.startPrinter()
-	s.packets, err = openPackets(s, s.loaded.Maps["packets"])
+	s.packets, err = openPackets(s, s.loaded.Maps[s.manifest.MapSymbol("packets")])
 	return err
 }
 

@@ -42,7 +42,7 @@ func TestFormatsUnderBtrun(t *testing.T) {
 	}
 	print := func(script string, options ...string) string {
 		b.compileScript(t, script, b.path("x.o"), options...)
-		out, err := exec.Command(b.path("btrun"), "-q", b.path("x.o"), "-c", b.path("loaderwork")).CombinedOutput()
+		out, err := exec.Command(b.path("btrun"), "-q", b.path("x.o"), "-c", b.path(workload)).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out)
 		}
@@ -92,7 +92,7 @@ func TestExporterFormats(t *testing.T) {
 				b.path("x.prom"),
 				object,
 				"-c",
-				b.path("loaderwork"),
+				b.path(workload),
 			)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)

@@ -106,6 +106,12 @@ var cases = []testCase{
 	{"usdt", `usdt:PROBES:other:step { @ = count(); }`, "AT_[0] = {count: 4800}"},
 }
 
+// workload is the name of the workload's process in this run: other runs may make events, too.
+var workload = fmt.Sprintf("load%d", os.Getpid())
+
+// ours has the workload of this run in the place of the tables' one.
+func ours(text string) string { return strings.ReplaceAll(text, "loaderwork", workload) }
+
 type testCase struct{ name, script, want string }
 
 // loaders run an object and the workload and return what they found, in the form of cases.
@@ -168,6 +174,16 @@ func (b built) path(name string) string { return filepath.Join(b.dir, name) }
 // build makes programs and objects for an architecture, and returns their directory.
 func build(t *testing.T, goarch string) built {
 	t.Helper()
+	b := buildPrograms(t, goarch)
+	for _, c := range cases {
+		b.compile(t, c.name, b.path(c.name+".o"))
+	}
+	return b
+}
+
+// buildPrograms makes the compiler, and loaders and workloads for an architecture.
+func buildPrograms(t *testing.T, goarch string) built {
+	t.Helper()
 	b := built{dir: t.TempDir()}
 	run := func(env []string, name string, args ...string) {
 		cmd := exec.Command(name, args...)
@@ -183,15 +199,12 @@ func build(t *testing.T, goarch string) built {
 		"go",
 		"build",
 		"-o",
-		b.path("loaderwork"),
+		b.path(workload),
 		"btc/tests/loaders/work",
 	)
 	if _, err := exec.LookPath("gcc"); err == nil && goarch == runtime.GOARCH {
 		run(nil, "gcc", "-O2", "-o", b.path("loaderprobes"), "../workload/usdt/usdt.c")
 		b.probes = true
-	}
-	for _, c := range cases {
-		b.compile(t, c.name, b.path(c.name+".o"))
 	}
 	return b
 }
@@ -205,7 +218,7 @@ func (b built) compile(t *testing.T, name, object string, options ...string) {
 
 func (b built) compileScript(t *testing.T, script, object string, options ...string) {
 	t.Helper()
-	script = strings.NewReplacer("WORK", b.path("loaderwork"), "PROBES", b.path("loaderprobes")).Replace(script)
+	script = strings.NewReplacer("WORK", b.path(workload), "PROBES", b.path("loaderprobes")).Replace(ours(script))
 	cmd := exec.Command(b.path("btc"), append([]string{"compile", "-e", script, "-o", object}, options...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
@@ -232,7 +245,7 @@ func TestLoaders(t *testing.T) {
 					if c.name == "usdt" && !b.probes {
 						t.Skip("skipped: no C compiler for a program with static probes")
 					}
-					want = strings.ReplaceAll(want, "OPENAT", fmt.Sprint(unix.SYS_OPENAT))
+					want = strings.ReplaceAll(ours(want), "OPENAT", fmt.Sprint(unix.SYS_OPENAT))
 					if d := cmp.Diff(want, l.run(t, b, c.name)); d != "" {
 						t.Errorf("found (-want +got):\n%s", d)
 					}
@@ -247,7 +260,7 @@ func (b built) workload(name string) []string {
 	if name == "usdt" {
 		return []string{b.path("loaderprobes"), "4800"}
 	}
-	return []string{b.path("loaderwork")}
+	return []string{b.path(workload)}
 }
 
 // output runs a command that loads the object of a case.
@@ -263,11 +276,12 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func agent(t *testing.T, b built, name string) string {
-	return found(
-		t,
-		b.path(name+".o"),
-		output(t, withTracefs(append([]string{b.path("agent"), b.path(name + ".o")}, b.workload(name)...)...)),
-	)
+	return found(t, b.path(name+".o"), agentOutput(t, b, name))
+}
+
+func agentOutput(t *testing.T, b built, name string) string {
+	t.Helper()
+	return output(t, withTracefs(append([]string{b.path("agent"), b.path(name + ".o")}, b.workload(name)...)...))
 }
 
 // withTracefs is a command that finds tracefs mounted, as on most hosts.
@@ -310,7 +324,7 @@ func found(t *testing.T, object, out string) string {
 			if m.Key == nil || bytes.Count(value, []byte{0}) == len(value) {
 				continue
 			}
-			if m.Type == ebpf.PerCPUHash && uses(spec, "kstack_1") {
+			if m.Type == ebpf.PerCPUHash && keysStacks(spec) {
 				stacks += binary.NativeEndian.Uint64(value)
 			}
 			lines = append(lines, fmt.Sprintf("%s[%s] = %s", f[1], text(m.Key, parts[0]), text(m.Value, value)))
@@ -328,7 +342,15 @@ func found(t *testing.T, object, out string) string {
 	return strings.Join(lines, "\n")
 }
 
-func uses(spec *ebpf.CollectionSpec, name string) bool { return spec.Maps[name] != nil }
+// keysStacks reports whether the script of an object has stacks of one frame.
+func keysStacks(spec *ebpf.CollectionSpec) bool {
+	for name := range spec.Maps {
+		if strings.HasPrefix(name, "kstack_1_") {
+			return true
+		}
+	}
+	return false
+}
 
 // sum adds up the values of CPUs, word by word.
 func sum(values [][]byte) []byte {

@@ -159,6 +159,11 @@ func libbpfProgram(t *testing.T, b built) string {
 }
 
 func libbpfBookworm(t *testing.T, b built, name string) string {
+	return found(t, b.path(name+".o"), bookwormOutput(t, b, name))
+}
+
+func bookwormOutput(t *testing.T, b built, name string) string {
+	t.Helper()
 	program := libbpfProgram(t, b)
 	libs, _ := filepath.Glob(fetched(t, "bookworm") + "/usr/lib/*/libbpf.so.1")
 	elf, _ := filepath.Glob(fetched(t, "bookworm") + "/*/*/libelf.so.1")
@@ -169,7 +174,7 @@ func libbpfBookworm(t *testing.T, b built, name string) string {
 	}
 	cmd := withTracefs(
 		append([]string{"env", strings.TrimSuffix(path, ":"), program, b.path(name + ".o")}, b.workload(name)...)...)
-	return found(t, b.path(name+".o"), output(t, cmd))
+	return output(t, cmd)
 }
 
 // inSid is a command in the fetched system, which sees /tmp, /proc, /sys and /dev of this one.
@@ -189,8 +194,12 @@ exec chroot "$root" "$@"`
 }
 
 func libbpfSid(t *testing.T, b built, name string) string {
-	cmd := inSid(t, append([]string{libbpfProgram(t, b), b.path(name + ".o")}, b.workload(name)...)...)
-	return found(t, b.path(name+".o"), output(t, cmd))
+	return found(t, b.path(name+".o"), sidOutput(t, b, name))
+}
+
+func sidOutput(t *testing.T, b built, name string) string {
+	t.Helper()
+	return output(t, inSid(t, append([]string{libbpfProgram(t, b), b.path(name + ".o")}, b.workload(name)...)...))
 }
 
 // bpftool loads and attaches an object, runs the workload, and prints all maps.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 
@@ -41,10 +42,14 @@ func run(object string, workload []string) error {
 		}
 		return err
 	}
+	var links []link.Link // an unreachable link is closed
+	defer func() { runtime.KeepAlive(links) }()
 	for name, p := range spec.Programs {
-		if err := attach(p.SectionName, coll.Programs[name]); err != nil {
+		l, err := attach(p.SectionName, coll.Programs[name])
+		if err != nil {
 			return fmt.Errorf("%s: %w", p.SectionName, err)
 		}
+		links = append(links, l)
 	}
 	reading := make(chan error)
 	rings := 0
@@ -73,25 +78,24 @@ func run(object string, workload []string) error {
 	return nil
 }
 
-func attach(section string, p *ebpf.Program) error {
+func attach(section string, p *ebpf.Program) (l link.Link, err error) {
 	kind, where, _ := strings.Cut(section, "/")
 	if where == "" {
-		return nil
+		return nil, nil
 	}
-	var err error
 	switch first, second, _ := strings.Cut(where, "/"); kind {
 	case "tracepoint":
-		_, err = link.Tracepoint(first, second, p, nil)
+		l, err = link.Tracepoint(first, second, p, nil)
 	case "kprobe":
-		_, err = link.Kprobe(where, p, nil)
+		l, err = link.Kprobe(where, p, nil)
 	case "uprobe":
 		path, symbol, _ := strings.Cut(where, ":")
 		var x *link.Executable
 		if x, err = link.OpenExecutable(path); err == nil {
-			_, err = x.Uprobe(symbol, p, nil)
+			l, err = x.Uprobe(symbol, p, nil)
 		}
 	}
-	return err
+	return l, err
 }
 
 // events prints records until none comes for two seconds. It waits for the ring buffer to say that
