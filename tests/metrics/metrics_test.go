@@ -98,10 +98,28 @@ func output(t *testing.T, name string, args ...string) string {
 // start runs a program until the test ends.
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	cmd := command(name, args...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s:\n%s", cmd, log.String()[max(0, log.Len()-3000):])
+		}
+	})
+	run(t, cmd)
+	return cmd
+}
+
+// command is one in a process group of its own.
+func command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// run runs a command until the test ends.
+func run(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +128,7 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 		timer := time.AfterFunc(10*time.Second, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 		cmd.Wait()
 		timer.Stop()
-		if t.Failed() {
-			t.Logf("%s:\n%s", cmd, log.String()[max(0, log.Len()-3000):])
-		}
 	})
-	return cmd
 }
 
 // get reads a page; it waits for a server that is starting.
