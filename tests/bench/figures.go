@@ -35,6 +35,9 @@ func summarize(all []float64) figure {
 func exactly(v float64) figure { return figure{v, v, v, 1} }
 
 func (f figure) String() string {
+	if f.N == 0 {
+		return "" // there is no other side
+	}
 	if f.Min == f.Max {
 		return number(f.Median)
 	}

@@ -9,9 +9,10 @@
 // events (cost of one event), output (events printed without loss), latency (how late
 // they are printed, and what a burst loses), loader
 // (start, memory, size), attach (many probes), layouts (what btc keeps where, against what
-// it could have chosen) and filters (what -p, --cgroup and --follow-forks cost at an event). Two more run only when -only names them,
-// in emulated guests: guest (code on a kernel with kprobes and fentry, by both) and
-// kernels (layouts on kernels old and new). Runs of the two alternate and change their
+// it could have chosen) and filters (what -p, --cgroup and --follow-forks cost at an event). Three
+// more run only when -only names them: fleet (snapshots, a thousand hosts in a real Prometheus, btc
+// merge), and in emulated guests guest (code on a kernel with kprobes and fentry, by both) and kernels
+// (layouts on kernels old and new). Runs of the two alternate and change their
 // order each round; figures are medians, with the least and the
 // largest beside them. It writes bench.json, bench.svg and bench.md.
 //
@@ -65,6 +66,7 @@ var axes = []struct {
 	{name: "attach", run: (*bench).attach},
 	{name: "layouts", run: (*bench).layouts},
 	{name: "filters", run: (*bench).filters},
+	{name: "fleet", run: (*bench).fleet, asked: true},
 	{name: "guest", run: (*bench).guestCode, asked: true},
 	{name: "kernels", run: (*bench).layoutsOnKernels, asked: true},
 }
