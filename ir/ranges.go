@@ -390,14 +390,10 @@ func (rs *Ranges) transfer(v *Value) Range {
 			return RangeOf(0)
 		}
 		return URange(0, 1)
-	case OpPid, OpTid, OpUid, OpGid: // not cpu and rand: the kernel knows nothing of their helpers' results
+	case OpPid, OpTid, OpUid, OpGid: // not cpu and rand, nor calls: the kernel knows nothing of helpers' results
 		return memRange(U32)
 	case OpStr, OpStrCopy:
 		return URange(0, uint64(max(v.Imm, 0)))
-	case OpCall:
-		if v.Sym == "get_prandom_u32" || v.Sym == "get_smp_processor_id" {
-			return memRange(U32)
-		}
 	}
 	return FullRange
 }
