@@ -207,3 +207,93 @@ func TestContainerComesAndGoes(t *testing.T) {
 		cmd.Process.Kill()
 	}
 }
+
+// loop is a program that opens a file again and again.
+const loop = `package main
+
+import (
+	"os"
+	"time"
+)
+
+func main() {
+	for {
+		os.Open("/nothing")
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+`
+
+// podmanScript starts two containers, a pod and a container of it, and runs btrun ($1) with an object ($2). Where
+// it cannot, it says so.
+const podmanScript = `
+cd "$3"
+umount -R /sys/fs/cgroup || umount -l /sys/fs/cgroup
+mount -t cgroup2 none /sys/fs/cgroup || { echo "cannot: mount cgroup2"; exit; }
+mkdir -p graph run /var/lib/containers /run/containers
+mount -t tmpfs none /var/lib/containers && mount -t tmpfs none /run/containers || { echo "cannot: mount"; exit; }
+mkdir -p /var/lib/containers/storage /run/containers/storage
+mount --bind graph /var/lib/containers/storage && mount --bind run /run/containers/storage
+podman="podman --storage-driver vfs --cgroup-manager cgroupfs"
+start="$podman run -d --network none --privileged --pids-limit 0 --ulimit nofile=64:64 --ulimit nproc=64:64"
+trap '$podman rm -fa >/dev/null 2>&1; $podman pod rm -fa >/dev/null 2>&1' EXIT
+tar -C root -cf image.tar . && $podman import -q image.tar btc-test:1 >/dev/null || { echo "cannot: import"; exit; }
+for name in web web-2; do
+	$start --name btc-$name btc-test:1 /loop >$name.id || { echo "cannot: run"; exit; }
+done
+$podman pod create --infra=false --name btc-pod >pod.id &&
+	$start --pod btc-pod --name btc-inner btc-test:1 /loop >/dev/null || { echo "cannot: pod"; exit; }
+run() { echo "== $*"; shift; "$btrun" -q --timeout 500ms "$object" "$@" 2>&1; }
+btrun=$1 object=$2
+run name --container btc-web
+run id --container "$(cut -c 1-20 web.id)"
+run two --container btc-web --container btc-inner
+run missing --container btc-wbe
+run pod-name --pod btc-pod
+(sleep 1; $start --name btc-late btc-test:1 /loop; sleep 1; $podman rm -f -t 0 btc-late) >/dev/null 2>&1 &
+echo "== wait"
+"$btrun" --timeout 20s "$object" --container btc-late --wait 2>&1
+echo "== done"
+`
+
+// The containers of a real podman are found by name and ID, waited for, and their end is noticed. Its state
+// files and cgroups are what the package's own tests have.
+func TestPodman(t *testing.T) {
+	needRoot(t)
+	if _, err := exec.LookPath("podman"); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll(dir+"/root", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/loop.go", []byte(loop), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", dir+"/root/loop", dir+"/loop.go")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	cmd := exec.Command("unshare", "-m", "sh", "-c", podmanScript, "sh", program(t, "btrun"), compile(t, opens), dir)
+	text, err := cmd.CombinedOutput()
+	out := string(text)
+	if i := strings.Index(out, "cannot: "); i >= 0 || err != nil && !strings.Contains(out, "== ") {
+		t.Skipf("skipped: podman runs no container here: %v", strings.ReplaceAll(strings.TrimSpace(out), "\n", "; "))
+	}
+	line := func(path, name string) string { return path + `[0-9a-f]{64} \(` + name + `\)\]: [1-9]\d*\n` }
+	const key = `@\[unified:/libpod_parent/`
+	for _, want := range []string{
+		`== name --container btc-web\n\s*` + line(key+"libpod-", "btc-web") + `\s*== id`,
+		`== id --container [0-9a-f]{20}\n\s*` + line(key+"libpod-", "btc-web") + `\s*== two`,
+		`== two [^\n]*\n\s*(?:` + line(key+"(?:[0-9a-f]{64}/)?libpod-", "btc-(?:web|inner)") + `){2}\s*== missing`,
+		`there is no running container btc-wbe on this host; did you mean btc-web\?\n`,
+		`there is no running pod btc-pod on this host`,
+		`== wait\nWaiting for container btc-late\nAttached 1 probe\n` +
+			`container btc-late ended: nothing is left to trace\n\s*` + line(key+"libpod-", "btc-late") + `\s*== done`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+}
