@@ -34,6 +34,9 @@ type Options struct {
 	PIDs   []int
 	Follow bool
 	Cgroup bool
+	// Inside are processes in whose root directories the files of user space are, those of
+	// containers; none: those of PIDs or of this process.
+	Inside []int
 	Child  int  // the stopped process of -c; 0: none
 	Unsafe bool // address kprobes are allowed, and functions that are not in Functions
 	// Functions is a file that names the kernel functions which can be probed, in the

@@ -24,21 +24,26 @@ func (o *Options) process() int {
 	return o.Child
 }
 
-// ofProcesses finds the files of a program's attach point for each process of -p. A link is limited to
-// its process; what a process starts may run any of the files, so that with Follow they
-// are limited by the filter alone.
+// ofProcesses finds the files of a program's attach point for each process of -p, else for one of
+// each container. A link is limited to its process; what a process starts may run any of the
+// files, and a container has others, so that with Follow and in containers they are
+// limited by the filter alone.
 func (x *expander) ofProcesses(
 	p *manifest.Program,
 	find func(*manifest.Program) (resolve.Plan, error),
 ) (resolve.Plan, error) {
-	if len(x.opts.PIDs) == 0 {
+	pids, limited := x.opts.PIDs, !x.opts.Follow
+	if len(pids) == 0 {
+		pids, limited = x.opts.Inside, false
+	}
+	if len(pids) == 0 {
 		return find(p)
 	}
 	out := resolve.Plan{}
 	var failures []error
 	seen := map[string]int{} // 1 + index of a match, by what makes it one site
 	defer func() { x.opts.pid = 0 }()
-	for _, x.opts.pid = range x.opts.PIDs {
+	for _, x.opts.pid = range pids {
 		plan, err := find(p)
 		if err != nil {
 			failures = append(failures, err)
@@ -46,7 +51,7 @@ func (x *expander) ofProcesses(
 		}
 		at := make([]int, len(plan.Matches)) // 1 + index in the result
 		for i, m := range plan.Matches {
-			if !x.opts.Follow {
+			if limited {
 				m.PID = x.opts.pid
 			}
 			site := fmt.Sprintf("%s %d %d", fileOf(&m), m.Offset, m.PID)

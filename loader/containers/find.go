@@ -22,8 +22,10 @@ type Target struct {
 	// Cgroups are the directories of its cgroups: those of its processes are in one of them, or
 	// below. A container has one.
 	Cgroups []string
-	inodes  []uint64
-	group   *Group
+	// Processes has one process of each container, which has the container's root directory.
+	Processes []int
+	inodes    []uint64
+	group     *Group
 }
 
 // Gone reports whether all cgroups of the target were removed.
@@ -122,7 +124,8 @@ func (h *Host) find(kind Kind, name string, in func(n *named) bool) (*Target, er
 	}
 	var some, found []*named
 	best := noMatch
-	for _, n := range h.describe(all) {
+	described := h.describe(all)
+	for _, n := range described {
 		if (n.Kind == Container) != (kind == Container) || !in(n) {
 			continue
 		}
@@ -141,7 +144,21 @@ func (h *Host) find(kind Kind, name string, in func(n *named) bool) (*Target, er
 	case wholeID:
 		found = nearest(found)
 	}
-	return h.target(kind, name, found)
+	t, err := h.target(kind, name, found)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range described { // itself, or the containers of a pod
+		if n.Kind != Container || n.names != nil && n.names.Sandbox && kind == Pod {
+			continue
+		}
+		if p := n.pod(); n.ID == t.ID && same(n.Group, t.group) || p != nil && p.ID == t.ID && same(p.outer(), t.group.outer()) {
+			if pid := h.first(n.Group); pid != 0 {
+				t.Processes = append(t.Processes, pid)
+			}
+		}
+	}
+	return t, nil
 }
 
 // How a name fits a group, the better the higher.

@@ -265,18 +265,8 @@ func (h *Host) state(g *Group) (*state, error) {
 func (h *Host) rootOf(c *Group) (string, error) {
 	root, ok := h.roots[c.Path]
 	if !ok {
-		best := 0
-		for _, pid := range h.processes(c) {
-			if h.isFirst(pid) {
-				best = pid
-				break
-			}
-			if best == 0 || pid < best {
-				best = pid
-			}
-		}
-		if best != 0 {
-			root = fmt.Sprintf("%s/%d/root", h.proc, best)
+		if pid := h.first(c); pid != 0 {
+			root = fmt.Sprintf("%s/%d/root", h.proc, pid)
 		}
 		h.roots[c.Path] = root
 	}
@@ -284,6 +274,20 @@ func (h *Host) rootOf(c *Group) (string, error) {
 		return "", fmt.Errorf("container %s has no process whose files could be read", short(c.ID))
 	}
 	return root, nil
+}
+
+// first returns the first process of a container's PID namespace, else its oldest process, 0 without
+// any.
+func (h *Host) first(c *Group) (best int) {
+	for _, pid := range h.processes(c) {
+		if h.isFirst(pid) {
+			return pid
+		}
+		if best == 0 || pid < best {
+			best = pid
+		}
+	}
+	return best
 }
 
 // maxProcesses is how many processes of a container are looked at.

@@ -12,7 +12,7 @@ import (
 )
 
 // findContainers adds the cgroups of the containers and pods of Options to those that the run is
-// limited to. Containers are those of the pods, if there are any pods and containers.
+// limited to, and remembers whose files its probes of user space are in. Containers are those of the pods, if there are any pods and containers.
 func (s *session) findContainers() error {
 	o := &s.opts
 	if len(o.Containers)+len(o.Pods) == 0 {
@@ -44,6 +44,7 @@ func (s *session) findContainers() error {
 	}
 	o.Cgroups, s.groupNames = slices.Clone(o.Cgroups), map[string]string{}
 	for _, t := range found {
+		s.inside = append(s.inside, t.Processes...)
 		for _, dir := range t.Cgroups {
 			if s.groupNames[dir] == "" {
 				o.Cgroups = append(o.Cgroups, dir)

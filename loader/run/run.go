@@ -151,6 +151,7 @@ type session struct {
 	// that were reported as such.
 	groupNames map[string]string
 	ended      map[string]bool
+	inside     []int            // a process of each container
 	containers *containers.Host // for names in the output, once looked is true; nil: there are none
 	looked     bool
 	limited    rateLimits // of Manifest.Errors, by index
@@ -280,6 +281,7 @@ func (s *session) prepare() error {
 			PIDs:      s.opts.PIDs,
 			Follow:    s.opts.FollowForks,
 			Cgroup:    len(s.opts.Cgroups) > 0,
+			Inside:    s.inside,
 			Unsafe:    s.opts.Allow.Has(permit.ProbeAddress),
 			Functions: s.opts.Functions,
 			Mode:      s.opts.Mode,
@@ -373,6 +375,7 @@ func (s *session) start() error {
 		PIDs:   s.opts.PIDs,
 		Follow: s.opts.FollowForks,
 		Cgroup: len(s.opts.Cgroups) > 0,
+		Inside: s.inside,
 		Unsafe: s.opts.Allow.Has(permit.ProbeAddress),
 		Stop:   s.stopping,
 		PinDir: s.opts.Allow.PinDir,

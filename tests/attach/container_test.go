@@ -253,6 +253,8 @@ run pod-name --pod btc-pod
 (sleep 1; $start --name btc-late btc-test:1 /loop; sleep 1; $podman rm -f -t 0 btc-late) >/dev/null 2>&1 &
 echo "== wait"
 "$btrun" --timeout 20s "$object" --container btc-late --wait 2>&1
+echo "== file"
+"$btrun" -q --timeout 500ms "$4" --container btc-web 2>&1
 echo "== done"
 `
 
@@ -275,7 +277,8 @@ func TestPodman(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	cmd := exec.Command("unshare", "-m", "sh", "-c", podmanScript, "sh", program(t, "btrun"), compile(t, opens), dir)
+	cmd := exec.Command("unshare", "-m", "sh", "-c", podmanScript, "sh", program(t, "btrun"), compile(t, opens), dir,
+		compile(t, `uprobe:/loop:os.OpenFile { @[comm, cgroup_path(cgroup)] = count(); }`))
 	text, err := cmd.CombinedOutput()
 	out := string(text)
 	if i := strings.Index(out, "cannot: "); i >= 0 || err != nil && !strings.Contains(out, "== ") {
@@ -290,7 +293,8 @@ func TestPodman(t *testing.T) {
 		`there is no running container btc-wbe on this host; did you mean btc-web\?\n`,
 		`there is no running pod btc-pod on this host`,
 		`== wait\nWaiting for container btc-late\nAttached 1 probe\n` +
-			`container btc-late ended: nothing is left to trace\n\s*` + line(key+"libpod-", "btc-late") + `\s*== done`,
+			`container btc-late ended: nothing is left to trace\n\s*` + line(key+"libpod-", "btc-late") + `\s*== file`,
+		`== file\n\s*@\[loop, unified:/libpod_parent/` + line("libpod-", "btc-web") + `\s*== done`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("no %s in\n%s", want, out)
