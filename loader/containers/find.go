@@ -152,7 +152,8 @@ func (h *Host) find(kind Kind, name string, in func(n *named) bool) (*Target, er
 		if n.Kind != Container || n.names != nil && n.names.Sandbox && kind == Pod {
 			continue
 		}
-		if p := n.pod(); n.ID == t.ID && same(n.Group, t.group) || p != nil && p.ID == t.ID && same(p.outer(), t.group.outer()) {
+		p := n.pod()
+		if same(n.Group, t.group) || p != nil && p.ID == t.ID && same(p.outer(), t.group.outer()) {
 			if pid := h.first(n.Group); pid != 0 {
 				t.Processes = append(t.Processes, pid)
 			}

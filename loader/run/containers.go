@@ -11,8 +11,9 @@ import (
 	"btc/loader/format"
 )
 
-// findContainers adds the cgroups of the containers and pods of Options to those that the run is
-// limited to, and remembers whose files its probes of user space are in. Containers are those of the pods, if there are any pods and containers.
+// findContainers adds the cgroups of the containers and pods of Options to those that the run is limited
+// to, and remembers whose files its probes of user space are in. Containers are those of the pods, if
+// there are any pods and containers.
 func (s *session) findContainers() error {
 	o := &s.opts
 	if len(o.Containers)+len(o.Pods) == 0 {
