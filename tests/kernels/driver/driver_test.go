@@ -5,7 +5,11 @@ package driver
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -82,5 +86,23 @@ func TestSkips(t *testing.T) {
 	}
 	if r := runJobs(t, Job{Name: "j", Tool: []string{"/no/such/tool"}, Limit: time.Second}); r[1].Outcome.Problem == "" {
 		t.Errorf("records %+v", r)
+	}
+}
+
+// Load runs before the tool and is ended after it; load that cannot begin is a problem.
+func TestLoadBefore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "load")
+	load := `echo $$ >` + file + `; echo ready; exec sleep 60`
+	o := runJobs(t, Job{Name: "j", Tool: shell("cat " + file), Before: shell(load), Limit: 10 * time.Second})[1].Outcome
+	pid, err := strconv.Atoi(strings.TrimSpace(string(o.Stdout)))
+	if err != nil || o.Exit != 0 || o.Problem != "" {
+		t.Fatalf("outcome %+v", o)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the load still runs: %v", err)
+	}
+	o = runJobs(t, Job{Name: "j", Tool: shell("true"), Before: shell("exit 1"), Limit: 10 * time.Second})[1].Outcome
+	if o.Problem == "" {
+		t.Errorf("load that ends at once: outcome %+v", o)
 	}
 }
