@@ -54,7 +54,7 @@ func Run(args []string, s Streams) (exit int) {
 	stdout, stderr := s.Out, s.Err
 	o, err := parseArgs(args)
 	stderr = shown(o, stderr) // errors quote files
-	if err == nil && !o.Version && !o.Help {
+	if err == nil && (o.List || o.Capture != "" || !o.Version && !o.Help) {
 		err = o.bound()
 	}
 	switch {
