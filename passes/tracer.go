@@ -3,6 +3,7 @@
 package passes
 
 import (
+	"slices"
 	"strings"
 
 	"btc/ir"
@@ -24,10 +25,12 @@ const (
 	maxTraced     = 4 << 20
 )
 
-// tracer returns the ring buffer of a printf for Inspektor Gadget; nil for other events, and for a printf
-// without a value that it shows.
+// tracer returns the ring buffer of a printf for Inspektor Gadget; nil for other events, for a printf
+// without a value that it shows, and where Inspektor Gadget does not attach the program. The programs of a
+// clause with several probes share the ring buffer of a printf.
 func (l *lowering) tracer(e *ir.Event) *ir.Map {
-	if l.m.Meta.For != ForGadget || e.Kind != ir.EvPrintf || l.inIterator() {
+	if p := l.Func().Prog; l.m.Meta.For != ForGadget || e.Kind != ir.EvPrintf ||
+		p != nil && (l.inIterator() || !strings.Contains(p.Section, "/")) {
 		return nil
 	}
 	if x := l.m.Map(e.Name); x != nil {
@@ -52,11 +55,25 @@ func (l *lowering) tracer(e *ir.Event) *ir.Map {
 	if !shown || record.Size > ringSize/8 {
 		return nil
 	}
+	for _, o := range l.m.Events {
+		if x := l.m.Map(o.Name); x != nil && x.Record != nil && o.Pos.Line == e.Pos.Line && o.Pos.Col == e.Pos.Col &&
+			sameRecord(x.Record, record) {
+			return x
+		}
+	}
 	x := intern(l.m, e.Name, "ringbuf", 0, 0, min(max(powerOfTwo(record.Size*tracedRecords), ringSize), maxTraced))
 	x.Record = record
 	intern(l.m, e.Name+lostSamples, "percpu_array", 4, 8, 1)
 	global(l.m, "gadget_tracer_"+e.Name+"___"+e.Name+"___"+e.Name+"_event", ir.GlobalData, 8).Mark = true
 	return x
+}
+
+// sameRecord reports whether two records have the same fields.
+func sameRecord(a, b *ir.Layout) bool {
+	return slices.EqualFunc(a.Fields, b.Fields, func(f, g ir.Field) bool {
+		return f.Name == g.Name && f.Off == g.Off && f.Kind == g.Kind && f.Layout.Name == g.Layout.Name &&
+			f.Layout.Size == g.Layout.Size && f.Signed == g.Signed
+	})
 }
 
 // isColumn reports whether Inspektor Gadget can show a value.

@@ -185,6 +185,31 @@ exec "$program" -v run "$name" --verify-image=false --pull never -o json "$@"`
 	}
 }
 
+// The programs of a clause with several probes send a printf to one data source, and what is never attached
+// sends to none.
+func TestGadgetSources(t *testing.T) {
+	b := build(t, runtime.GOARCH)
+	object := b.path("x.o")
+	b.compileScript(t, `begin { printf("%s\n", "start"); }
+		t:syscalls:sys_enter_lseek, t:syscalls:sys_enter_read { printf("%s %d\n", comm, pid); @n = count(); }
+		t:syscalls:sys_enter_lseek, t:syscalls:sys_exit_lseek { printf("%s\n", probe); }
+		t:syscalls:sys_enter_lseek { printf("%d\n", args.offset); @[probe] = min(pid); }`, object, "--for", "gadget")
+	out, err := exec.Command(b.path("btc"), "export", "gadget", object).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutSuffix(strings.TrimSpace(line), ":"); ok && strings.HasPrefix(line, "  ") &&
+			line[2] != ' ' {
+			sources = append(sources, name)
+		}
+	}
+	if want := []string{"n", "printf1", "printf5", "begin_0"}; !slices.Equal(sources, want) {
+		t.Errorf("data sources and programs are %q, want %q:\n%s", sources, want, out)
+	}
+}
+
 // Inspektor Gadget shows the values of a printf as columns, and sets parameters.
 func TestGadgetEvents(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -204,7 +229,7 @@ func TestGadgetEvents(t *testing.T) {
 	rows := runGadget(t, b, image, "btc-x", b.workload(""), "--from", "9", "--param1", "10")
 	for _, row := range rows {
 		offset := row["offset"].(float64)
-		if row["comm"] != "loaderwork" || row["pid"].(float64) < 2 || row["fd"] != "" || row["arg4"].(float64) != -3 ||
+		if row["comm"] != workload || row["pid"].(float64) < 2 || row["fd"] != "" || row["arg4"].(float64) != -3 ||
 			offset < 9 ||
 			offset > 10 {
 			t.Fatalf("an event has %v", row)

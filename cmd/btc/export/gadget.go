@@ -133,15 +133,25 @@ func hasStack(l *manifest.Layout) bool {
 // gadgetEvents describes the data sources that are events.
 func gadgetEvents(m *manifest.Manifest) (text string, left []string) {
 	var b strings.Builder
-	said := map[string]bool{}
+	said, shown := map[string]bool{}, map[manifest.Pos]bool{}
+	for i := range m.Events {
+		if m.Events[i].Kind == "printf" && m.Map(eventName(m, i)) != nil {
+			shown[m.Events[i].Pos] = true
+		}
+	}
 	for i := range m.Events {
 		e := &m.Events[i]
 		name := eventName(m, i)
 		switch {
 		case e.Kind == "printf" && m.Map(name) != nil:
 			fmt.Fprintf(&b, "  %s:\n    annotations:\n      description: %s\n", name, quoted(e.Format))
+		case e.Kind == "printf" && shown[e.Pos]: // of another probe of the clause
 		case e.Kind == "printf":
-			left = append(left, fmt.Sprintf("printf(%s): it has no value that can be a column", quoted(e.Format)))
+			left = append(
+				left,
+				fmt.Sprintf("printf(%s): its probe is not attached, or it has no value that can be a column",
+					quoted(e.Format)),
+			)
 		case !said[e.Kind]:
 			said[e.Kind] = true
 			left = append(left, fmt.Sprintf("%s: only btrun and btrace act on its events", e.Kind))
