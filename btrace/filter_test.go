@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,8 +37,8 @@ func shell(t *testing.T, script string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// writers write into the file given as first argument for ever, once the second one exists.
-const writers = `while [ ! -e "$2" ]; do sleep 0.02; done; while :; do echo 1 >> "$1"; done`
+// writers write into the file given as first argument once the second one exists, until the third one does.
+const writers = `while [ ! -e "$2" ]; do sleep 0.02; done; while [ ! -e "$3" ]; do echo 1 >> "$1"; done`
 
 func lines(t *testing.T, path string) int {
 	t.Helper()
@@ -148,10 +149,10 @@ func TestCgroups(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			start := filepath.Join(dir, "start")
+			start, stop := filepath.Join(dir, "start"), filepath.Join(dir, "stop")
 			var all []*exec.Cmd
 			for file, group := range map[string]string{"in": in, "below": below, "sibling": sibling, "out": ""} {
-				cmd := shell(t, writers, filepath.Join(dir, file), start)
+				cmd := shell(t, writers, filepath.Join(dir, file), start, stop)
 				if group != "" {
 					moveTo(t, group, cmd)
 				}
@@ -164,9 +165,13 @@ func TestCgroups(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(200 * time.Millisecond)
-			for _, cmd := range all { // all writes that began end
-				unix.Kill(-cmd.Process.Pid, unix.SIGTERM)
-				cmd.Wait()
+			if err := os.WriteFile(stop, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, cmd := range all {
+				if err := cmd.Wait(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			want := 0
 			for _, file := range tc.files {
@@ -235,6 +240,41 @@ func TestCgroupRefused(t *testing.T) {
 	}
 }
 
+// A host that has only cgroups of version 1, or none, is told so.
+func TestNoCgroups2(t *testing.T) {
+	mount := inOwnMounts(t)
+	if mount == "" {
+		return
+	}
+	refused := func(want string) {
+		t.Helper()
+		for _, name := range []string{"/x", "123"} {
+			_, err := btrace.Load(parsed(t, `profile:hz:9 { @ = count(); }`), btrace.Options{Cgroups: []string{name}})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	slices.Reverse(all)
+	for _, line := range all {
+		if f := strings.Fields(line); strings.HasPrefix(f[2], "cgroup") {
+			if err := unix.Unmount(f[1], unix.MNT_DETACH); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	refused("no cgroup file system is mounted here")
+	if err := unix.Mount("cgroup", mount, "cgroup", 0, "none,name=btc-test"); err != nil {
+		t.Skip("skipped: no cgroups of version 1: ", err)
+	}
+	refused("only cgroups of version 1 are mounted here")
+}
+
 // Several processes are counted and no others; the session ends with the last.
 func TestSeveralProcesses(t *testing.T) {
 	for probe, script := range map[string]string{
@@ -245,10 +285,10 @@ func TestSeveralProcesses(t *testing.T) {
 			needRoot(t)
 			dir := t.TempDir()
 			start := filepath.Join(dir, "start")
-			limited := strings.Replace(writers, "while :", `i=0; while i=$((i+1)); [ $i -le "$3" ]`, 1)
+			limited := strings.Replace(writers, `while [ ! -e "$3" ]`, `i=0; while i=$((i+1)); [ $i -le "$3" ]`, 1)
 			one := shell(t, limited, filepath.Join(dir, "in"), start, "300")
 			two := shell(t, limited, filepath.Join(dir, "in"), start, "500")
-			shell(t, writers, filepath.Join(dir, "out"), start)
+			shell(t, writers, filepath.Join(dir, "out"), start, "")
 			s := loaded(t, script, btrace.Options{
 				PIDs: []int{one.Process.Pid, two.Process.Pid, one.Process.Pid}, DropEvents: true,
 			})
@@ -328,7 +368,7 @@ func TestFollowCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := filepath.Join(dir, "start")
-	shell(t, writers, filepath.Join(dir, "out"), start)
+	shell(t, writers, filepath.Join(dir, "out"), start, "")
 	s := loaded(t, `tracepoint:syscalls:sys_enter_write { @ = count(); }`,
 		btrace.Options{Command: "/bin/sh " + script, FollowForks: true, DropEvents: true})
 	if err := os.WriteFile(start, nil, 0o600); err != nil {
