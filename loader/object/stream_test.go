@@ -106,3 +106,20 @@ func TestHostileStreams(t *testing.T) {
 		}
 	}
 }
+
+// FuzzStream holds that no stream makes the reader panic, or read more than it says.
+func FuzzStream(f *testing.F) {
+	data, text, err := Files("testdata/count.o")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(bytes.Join([][]byte{data, text}, nil))
+	f.Add(bytes.Join([][]byte{text, data}, nil))
+	f.Add(bytes.Join([][]byte{minimalELF(), text}, nil))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		o, err := ReadStream(bufio.NewReader(bytes.NewReader(stream)))
+		if err == nil && (o.Manifest == nil || o.Spec == nil) {
+			t.Error("half an object")
+		}
+	})
+}
