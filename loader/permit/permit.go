@@ -143,7 +143,7 @@ func ofCode(o *object.Object, p *manifest.Program) []Action {
 			}
 			use, known := helperUse[helper]
 			if !known {
-				add(Action{What: "calls the helper " + HelperName(helper), Pos: p.Pos})
+				add(Action{What: "calls the helper " + object.HelperName(helper), Pos: p.Pos})
 				continue
 			}
 			a := Action{Permission: use.permission, What: use.what, Name: use.names[0], Pos: p.Pos}
@@ -197,25 +197,6 @@ func absolute(path string) string {
 		return abs
 	}
 	return filepath.Clean(path)
-}
-
-// HelperName is the kernel's name of a helper without "bpf_".
-func HelperName(f asm.BuiltinFunc) string {
-	camel, known := strings.CutPrefix(f.String(), "Fn")
-	if !known {
-		return fmt.Sprintf("number %d", int(f))
-	}
-	var b strings.Builder
-	for i, c := range camel {
-		if c >= 'A' && c <= 'Z' {
-			if i > 0 {
-				b.WriteByte('_')
-			}
-			c += 'a' - 'A'
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }
 
 // Grants are the permissions that the operator grants.
@@ -449,7 +430,7 @@ func Calls(spec *ebpf.CollectionSpec) (helpers, kfuncs []string) {
 			case ins.IsKfuncCall():
 				kfuncs = append(kfuncs, kfuncName(ins))
 			case ins.IsBuiltinCall():
-				helpers = append(helpers, HelperName(asm.BuiltinFunc(ins.Constant)))
+				helpers = append(helpers, object.HelperName(asm.BuiltinFunc(ins.Constant)))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func TestHelpersAreClassified(t *testing.T) {
 		if _, known := permit.Classified(asm.BuiltinFunc(h.ID)); !known {
 			t.Errorf("bpf_%s (%d) is neither safe nor needs a permission", h.Name, h.ID)
 		}
-		if name := permit.HelperName(asm.BuiltinFunc(h.ID)); name != h.Name {
+		if name := object.HelperName(asm.BuiltinFunc(h.ID)); name != h.Name {
 			t.Errorf("helper %d is called %s, and %s by the compiler", h.ID, name, h.Name)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"btc/internal/probe"
 	"btc/ir/kernel"
 	"btc/loader/object"
-	"btc/loader/permit"
 )
 
 // Program is the estimate of a program.
@@ -396,7 +395,7 @@ const usualBytes = 16
 
 // helper is the cost of a call.
 func (e *estimator) helper(h asm.BuiltinFunc, s *registers) *Call {
-	name := permit.HelperName(h)
+	name := object.HelperName(h)
 	bytes := func(r asm.Register) int {
 		if s[r].kind == constant && s[r].value >= 0 && s[r].value < 1<<20 {
 			return int(s[r].value)
