@@ -47,10 +47,15 @@ test-kernels:
 	$(GO) test ./tests/kernels -count=1 -v -timeout 30m $(if $(KERNEL),-kernel '$(KERNEL)') $(if $(RUN),-case '$(RUN)')
 
 # test-loaders fetches other loaders of BPF objects, as far as they can be had, and runs objects with
-# each of them (docs/loaders.md has the table).
+# each of them (docs/loaders.md has the table); with KERNEL in an emulated guest:
+#   make test-loaders KERNEL=6.1-rt RUN=hist     KERNEL is a name of build/kernels or a pattern: sid.*
 test-loaders:
 	@bash tests/setup/loaders.sh
+ifdef KERNEL
+	$(GO) test ./tests/loaders -count=1 -v -timeout 60m -run TestGuests -kernel '$(KERNEL)' $(if $(RUN),-case '$(RUN)')
+else
 	$(GO) test ./tests/loaders -count=1 -v -all
+endif
 
 # test-metrics fetches the programs that fleets run (node_exporter, Prometheus, kubectl, a server of
 # OpenSSH, an OpenTelemetry Collector), as far as they can be had, and runs btrun and btc with them.

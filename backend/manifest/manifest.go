@@ -137,8 +137,8 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 				Size:     g.Size,
 				Host:     g.Host,
 				Text:     g.Text,
-				TextFrom: g.TextFrom,
 				Pos:      place(g.Pos, g.End),
+				TextFrom: g.TextFrom,
 			},
 		)
 		if m.Suffix != "" {
@@ -163,7 +163,24 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	for _, u := range m.Meta.Unsafe {
 		out.Unsafe = append(out.Unsafe, manifest.Unsafe{Name: u.Name, Pos: pos(u.Pos)})
 	}
+	nameParams(m, out)
 	return out
+}
+
+// nameParams makes what takes the value of a parameter name the parameter's symbol.
+func nameParams(m *ir.Module, out *manifest.Manifest) {
+	name := func(global *string) {
+		if *global != "" {
+			*global = m.Symbol(*global)
+		}
+	}
+	for i := range out.Globals {
+		name(&out.Globals[i].TextFrom)
+	}
+	for i := range out.Events {
+		name(&out.Events[i].FormatFrom)
+	}
+	out.EachLayout(func(l *manifest.Layout, _ manifest.Pos) { name(&l.FormatFrom) })
 }
 
 // arches are the labels of the architectures that the object serves.

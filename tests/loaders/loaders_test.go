@@ -181,6 +181,9 @@ func build(t *testing.T, goarch string) built {
 	return b
 }
 
+// compilers are the C compilers for architectures, as Debian calls them.
+var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
+
 // buildPrograms makes the compiler, and loaders and workloads for an architecture.
 func buildPrograms(t *testing.T, goarch string) built {
 	t.Helper()
@@ -193,7 +196,9 @@ func buildPrograms(t *testing.T, goarch string) built {
 		}
 	}
 	run([]string{"CGO_ENABLED=0"}, "go", "build", "-o", b.dir, "btc/cmd/btc")
-	run([]string{"CGO_ENABLED=0", "GOARCH=" + goarch}, "go", "build", "-o", b.dir, "btc/tests/loaders/agent")
+	for _, program := range []string{"agent", "library"} {
+		run([]string{"CGO_ENABLED=0", "GOARCH=" + goarch}, "go", "build", "-o", b.dir, "btc/tests/loaders/"+program)
+	}
 	run(
 		[]string{"CGO_ENABLED=0", "GOARCH=" + goarch},
 		"go",
@@ -202,8 +207,9 @@ func buildPrograms(t *testing.T, goarch string) built {
 		b.path(workload),
 		"btc/tests/loaders/work",
 	)
-	if _, err := exec.LookPath("gcc"); err == nil && goarch == runtime.GOARCH {
-		run(nil, "gcc", "-O2", "-o", b.path("loaderprobes"), "../workload/usdt/usdt.c")
+	gcc := compilers[goarch]
+	if _, err := exec.LookPath(gcc); err == nil {
+		run(nil, gcc, "-O2", "-static", "-o", b.path("loaderprobes"), "../workload/usdt/usdt.c")
 		b.probes = true
 	}
 	return b

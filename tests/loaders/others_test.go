@@ -23,94 +23,12 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-
-	"btc/btrace"
 )
 
 // library runs an object by package btrace.
 func library(t *testing.T, b built, name string) string {
-	o, err := btrace.Open(b.path(name + ".o"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := btrace.Load(o, btrace.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Attach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w := b.workload(name)
-	if out, err := exec.Command(w[0], w[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	s.Stop()
-	events := 0
-	for range s.Events() {
-		events++
-	}
-	if events > 0 {
-		return fmt.Sprintf("%d events", events)
-	}
-	var lines []string
-	stacks := btrace.Count(0)
-	for _, m := range s.Maps() {
-		x, err := m.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		symbol := strings.TrimPrefix(m.Name(), "@")
-		if symbol == "" {
-			symbol = "AT_"
-		}
-		for _, e := range x.Entries {
-			key := "0"
-			if !m.Scalar() {
-				var parts []string
-				for i, k := range e.Key {
-					if _, ok := k.(btrace.Stack); ok {
-						stacks += e.Value.(btrace.Count)
-					}
-					parts = append(parts, fmt.Sprintf("%s: %v", m.KeyNames()[i], k))
-				}
-				key = "{" + strings.Join(parts, ", ") + "}"
-			}
-			lines = append(lines, fmt.Sprintf("%s[%s] = {%s}", symbol, key, valueText(e.Value)))
-		}
-	}
-	if stacks > 0 {
-		return fmt.Sprintf("%d in stacks", stacks)
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
-// valueText is a value as found prints its bytes.
-func valueText(v btrace.Value) string {
-	switch v := v.(type) {
-	case btrace.Count:
-		return fmt.Sprintf("count: %d", v)
-	case btrace.Sum:
-		return fmt.Sprintf("sum: %v", v.Total)
-	case btrace.Min:
-		return fmt.Sprintf("set: 1, min: %v", v.Value)
-	case btrace.Max:
-		return fmt.Sprintf("set: 1, max: %v", v.Value)
-	case btrace.Avg:
-		return fmt.Sprintf("count: %d, total: %v", v.Count, v.Total)
-	case btrace.Stats:
-		return fmt.Sprintf("count: %d, total: %v", v.Count, v.Total)
-	case *btrace.Hist:
-		var slots []string
-		for i, n := range v.Counts {
-			if n > 0 {
-				slots = append(slots, fmt.Sprintf("%d:%d", i, n))
-			}
-		}
-		return "slots: [" + strings.Join(slots, " ") + "]"
-	}
-	return fmt.Sprint(v)
+	args := append([]string{b.path(name + ".o")}, b.workload(name)...)
+	return strings.TrimSuffix(output(t, exec.Command(b.path("library"), args...)), "\n")
 }
 
 // fetched is a directory of tests/setup/loaders.sh.
@@ -202,14 +120,15 @@ func sidOutput(t *testing.T, b built, name string) string {
 	return output(t, inSid(t, append([]string{libbpfProgram(t, b), b.path(name + ".o")}, b.workload(name)...)...))
 }
 
-// bpftool loads and attaches an object, runs the workload, and prints all maps.
-func bpftool(t *testing.T, b built, name string) string {
-	pins := "/sys/fs/bpf/" + filepath.Base(b.dir) + "-" + name
-	const script = `set -e; pins=$1 object=$2; shift 2; mkdir "$pins"; trap 'rm -rf "$pins"' EXIT
+const bpftoolScript = `set -e; pins=$1 object=$2; shift 2; mkdir "$pins"; trap 'rm -rf "$pins"' EXIT
 bpftool prog loadall "$object" "$pins/prog" pinmaps "$pins/map" autoattach >&2
 "$@" >&2
 for m in "$pins"/map/*; do echo "== ${m##*/}"; bpftool -j map dump pinned "$m" 2>/dev/null || true; echo; done`
-	cmd := inSid(t, append([]string{"sh", "-c", script, "sh", pins, b.path(name + ".o")}, b.workload(name)...)...)
+
+// bpftool loads and attaches an object, runs the workload, and prints all maps.
+func bpftool(t *testing.T, b built, name string) string {
+	pins := "/sys/fs/bpf/" + filepath.Base(b.dir) + "-" + name
+	cmd := inSid(t, append([]string{"sh", "-c", bpftoolScript, "sh", pins, b.path(name + ".o")}, b.workload(name)...)...)
 	if name == "usdt" {
 		const refusal = "does not support autoattach"
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), refusal) {
@@ -217,7 +136,12 @@ for m in "$pins"/map/*; do echo "== ${m##*/}"; bpftool -j map dump pinned "$m" 2
 		}
 		return refusal
 	}
-	out := output(t, cmd)
+	return bpftoolFound(t, b, name, output(t, cmd))
+}
+
+// bpftoolFound is what bpftool printed, in the form of cases.
+func bpftoolFound(t *testing.T, b built, name, out string) string {
+	t.Helper()
 	spec, err := ebpf.LoadCollectionSpec(b.path(name + ".o"))
 	if err != nil {
 		t.Fatal(err)

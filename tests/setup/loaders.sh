@@ -6,6 +6,8 @@
 #   bookworm/   libbpf of Debian 12 with its headers
 #   sid/        a minimal Debian of the newest suite with bpftool, libbpf and a C compiler
 #   ig          Inspektor Gadget's program, built from its Go module
+#   bookworm-arm64/ libbpf of Debian 12 with its headers and libelf, static, for guests
+#   veristat    built in sid from the package of the kernel's source
 #   ebpf_exporter   built in it from its Go module (a minute of CPU time)
 # What cannot be had is named in one line, and its tests are skipped. Needs root and debootstrap
 # for the second; fetches about 400 MB; does nothing for what is there.
@@ -84,8 +86,51 @@ gadget() {
 	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/ig.log"): ig is skipped"; return 1; }
 }
 
+# arm64 gets the static libraries by an apt state of its own.
+arm64() {
+	[ -e "$dir/bookworm-arm64/usr/include/bpf/libbpf.h" ] && return
+	local mirror apt
+	mirror=$(apt_mirror || true)
+	[ -n "$mirror" ] || { echo "loaders: apt has no package source: libbpf of arm64 is skipped"; return 1; }
+	apt=$(mktemp -d)
+	mkdir -p "$apt"/lists/partial "$apt"/archives/partial
+	: >"$apt/status"
+	echo "deb [arch=arm64 signed-by=$keyring] $mirror bookworm main" >"$apt/sources.list"
+	local options="-qq -o Dir::Etc::sourcelist=$apt/sources.list -o Dir::Etc::sourceparts=- -o Dir::State::Lists=$apt/lists
+		-o Dir::State::status=$apt/status -o Dir::Cache=$apt -o Acquire::Languages=none -o APT::Architecture=arm64
+		-o APT::Architectures=arm64 -o APT::Sandbox::User=root -o APT::Default-Release="
+	(
+		cd "$apt" && apt-get $options update && apt-get $options download libbpf-dev libelf-dev zlib1g-dev linux-libc-dev >/dev/null &&
+			for f in *.deb; do dpkg -x "$f" "$dir/bookworm-arm64" || exit 1; done
+	) >"$dir/arm64.log" 2>&1
+	local status=$?
+	rm -rf "$apt"
+	[ $status = 0 ] || { rm -rf "$dir/bookworm-arm64"; echo "loaders: $(tail -n 1 "$dir/arm64.log"): libbpf of arm64 is skipped"; return 1; }
+}
+
+# veristat is one file of the kernel's source, which Debian packages as a whole (150 MB).
+veristat() {
+	[ -x "$dir/veristat" ] && return
+	[ -d "$dir/sid" ] || { echo "loaders: no sid: veristat is skipped"; return 1; }
+	local work package
+	work=$(mktemp -d /tmp/veristat.XXXXXX)
+	package=$(apt-cache pkgnames linux-source-6 | sort -V | tail -n 1)
+	(
+		cd "$work" && apt-get download -qq "$package" >/dev/null && dpkg --fsys-tarfile ./*.deb |
+			tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | xz -dc |
+			tar -x --wildcards --occurrence=1 --strip-components=5 '*/tools/testing/selftests/bpf/veristat.c'
+		[ -s veristat.c ] && unshare --mount --propagation private sh -ec 'mount --rbind /tmp "$1/tmp"; exec chroot "$1" \
+			gcc -O1 -o "$2/veristat" "$2/veristat.c" -lbpf -lelf' sh "$dir/sid" "$work"
+	) >"$dir/veristat.log" 2>&1 && mv "$work/veristat" "$dir/veristat"
+	local status=$?
+	rm -rf "$work"
+	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/veristat.log"): veristat is skipped"; return 1; }
+}
+
 bookworm && echo "loaders: libbpf $(sed -n 's/^Version: //p' "$dir/bookworm/usr/lib/"*/pkgconfig/libbpf.pc)"
 sid && echo "loaders: $(chroot "$dir/sid" bpftool version 2>/dev/null | tr '\n' ' ')"
+arm64 && echo "loaders: libbpf for arm64"
+veristat && echo "loaders: veristat"
 exporter && echo "loaders: ebpf_exporter 2.5.1"
 gadget && echo "loaders: ig 0.45.0"
 exit 0

@@ -1,7 +1,7 @@
 /* Loads an object as a program does that knows nothing of btc, by libbpf alone (1.1 and later): it
  * attaches what section names say, runs a workload (the other arguments), and prints what maps and ring
  * buffers hold, as command agent does. A program that libbpf cannot attach is named on
- * standard error. */
+ * standard error. TYPES in the environment is a file with the kernel's types. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -68,6 +68,7 @@ static long long now(void)
 
 int main(int argc, char **argv)
 {
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = getenv("TYPES"));
 	struct bpf_object *o;
 	struct bpf_program *p;
 	struct bpf_map *m;
@@ -76,7 +77,7 @@ int main(int argc, char **argv)
 	pid_t pid;
 
 	libbpf_set_print(quiet);
-	o = bpf_object__open_file(argv[1], NULL);
+	o = bpf_object__open_file(argv[1], &opts);
 	if (!o || bpf_object__load(o)) {
 		fprintf(stderr, "not loaded: %s\n", strerror(errno));
 		return 1;

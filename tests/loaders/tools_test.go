@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loaders
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// needs skips what make test-loaders alone runs, and what this user may not do.
+func needs(t *testing.T) built {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	if !*all {
+		t.Skip("skipped: make test-loaders runs it")
+	}
+	fetched(t, "sid")
+	return buildPrograms(t, runtime.GOARCH)
+}
+
+func combined(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return string(out)
+}
+
+// A program on libbpf's skeleton sets an option, loads, attaches, gets events and reads a map. It is linked
+// with the libbpf of each release, in sid.
+func TestSkeleton(t *testing.T) {
+	b := needs(t)
+	b.compileScript(t, `tracepoint:syscalls:sys_enter_lseek
+		/comm == "loaderwork" && args.offset < (uint64)getopt("below", 6)/ {
+			@bytes[args.offset] = count(); printf("%d %s\n", args.offset, comm); }`, b.path("reads.o"), "--suffix", "mine")
+	header := combined(t, inSid(t, "bpftool", "gen", "skeleton", b.path("reads.o"), "name", "reads"))
+	source, err := os.ReadFile("testdata/skeleton.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library, err := os.ReadFile(filepath.Join(fetched(t, "bookworm"), "usr/lib/x86_64-linux-gnu/libbpf.a"))
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	for name, content := range map[string][]byte{"reads.skel.h": []byte(header), "skeleton.c": source, "libbpf.a": library} {
+		if err := os.WriteFile(b.path(name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `status 0, 1600 events
+bytes[0] = 400
+bytes[1] = 400
+bytes[2] = 400
+bytes[3] = 400
+lost 0
+`
+	for release, dir := range map[string]string{"bookworm": b.dir, "sid": "/usr/lib"} {
+		program := b.path("skeleton-" + release)
+		combined(t, inSid(t, "gcc", "-Wall", "-O1", "-static", "-L", dir, "-o", program, b.path("skeleton.c"),
+			"-lbpf", "-lelf", "-lz", "-lzstd"))
+		if d := cmp.Diff(want, combined(t, withTracefs(program, b.path(workload)))); d != "" {
+			t.Errorf("with libbpf of %s (-want +got):\n%s", release, d)
+		}
+	}
+}
+
+// Types that bpftool cuts out for objects suffice to load these, and no others.
+func TestMinCoreBTF(t *testing.T) {
+	b := needs(t)
+	for _, name := range []string{"arguments", "results"} {
+		b.compile(t, name, b.path(name+".o"))
+	}
+	b.compileScript(t, `tracepoint:sched:sched_switch { @[curtask->prio] = count(); }`, b.path("other.o"))
+	combined(t, inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("min.btf"),
+		b.path("arguments.o"), b.path("results.o")))
+	combined(t, inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("other.btf"), b.path("other.o")))
+	if small, err := os.Stat(b.path("min.btf")); err != nil || small.Size() > 4096 {
+		t.Errorf("the types are %v, %v", small, err)
+	}
+	program := libbpfProgram(t, b)
+	for _, name := range []string{"arguments", "results"} {
+		run := append([]string{"env", "TYPES=" + b.path("min.btf"), program, b.path(name + ".o")}, b.workload(name)...)
+		have := found(t, b.path(name+".o"), output(t, inSid(t, run...)))
+		if !strings.HasSuffix(have, "= {count: 12}") || strings.Count(have, "\n") != 0 {
+			t.Errorf("%s: have %s", name, have)
+		}
+		run[1] = "TYPES=" + b.path("other.btf")
+		if out, err := inSid(t, run...).CombinedOutput(); err == nil || !strings.Contains(string(out), "not loaded") {
+			t.Errorf("%s: loaded with the types of another object: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// veristat loads each program of each object.
+func TestVeristat(t *testing.T) {
+	b := needs(t)
+	tool := filepath.Join(filepath.Dir(fetched(t, "sid")), "veristat")
+	content, err := os.ReadFile(tool)
+	if err != nil {
+		t.Skip("skipped: no veristat: tests/setup/loaders.sh could not build it")
+	}
+	if err := os.WriteFile(b.path("veristat"), content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{b.path("veristat"), "-o", "csv", "-e", "file,prog,verdict,insns"}
+	for _, c := range cases {
+		b.compile(t, c.name, b.path(c.name+".o"))
+		args = append(args, b.path(c.name+".o"))
+	}
+	lines := strings.Split(strings.TrimSpace(output(t, inSid(t, args...))), "\n")[1:]
+	if len(lines) != len(cases) {
+		t.Errorf("%d programs of %d objects:\n%s", len(lines), len(cases), strings.Join(lines, "\n"))
+	}
+	for _, line := range lines {
+		if f := strings.Split(line, ","); len(f) != 4 || f[2] != "success" || f[3] == "0" {
+			t.Error(line)
+		}
+	}
+}
