@@ -26,7 +26,7 @@ func OpenIn(root, path string) (*os.File, error) { return openIn(root, path, 0) 
 func OpenInNoFollow(root, path string) (*os.File, error) { return openIn(root, path, unix.O_NOFOLLOW) }
 
 func openIn(root, path string, flags uint64) (*os.File, error) {
-	full := root + "/" + strings.TrimPrefix(path, "/")
+	full := strings.TrimSuffix(root, "/") + "/" + strings.TrimPrefix(path, "/")
 	return reopen(full, func() (int, error) {
 		dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -180,7 +180,7 @@ func ReadIn(root, path string, limit int64) ([]byte, error) {
 // ListIn returns the names in the directory at path below the directory root, resolved as OpenIn does,
 // without order. More than limit of them are an error that wraps ErrTooLarge.
 func ListIn(root, path string, limit int) ([]string, error) {
-	full := root + "/" + strings.TrimPrefix(path, "/")
+	full := strings.TrimSuffix(root, "/") + "/" + strings.TrimPrefix(path, "/")
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,6 +210,14 @@ func TestDocker(t *testing.T) {
 	_, err = r.Pod("web")
 	r.wantError(err, "there is no running pod web")
 
+	r.group("/docker/" + id("cc")) // docker knows nothing of it
+	r.group("/system.slice/crio-" + id("cd") + ".scope")
+	_, err = r.Container("nothing-like-it")
+	r.wantError(
+		err,
+		"no running container nothing-like-it",
+		"2 have no name in /var/lib/docker/containers, /run/containers/storage: use the ID",
+	)
 	r.docker("/x/"+id("aa3"), id("aa3"), "aa2") // a name is meant before the beginning of an ID
 	c, err = r.Container("aa2")
 	r.want(c, err, "aa2", "/x/"+id("aa3"))
@@ -471,7 +480,11 @@ func TestUnreadable(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err = r.Wait(ctx, func() (*Target, error) { return r.Container("web") }) // does not wait in vain
+	_, err = r.Wait(
+		ctx,
+		func() (*Target, error) { return r.Container("web") },
+		func() { t.Error("waits in vain") },
+	) // does not wait in vain
 	r.wantError(err, "permission denied")
 }
 
@@ -509,10 +522,11 @@ func TestHostileNames(t *testing.T) {
 // Wait returns what comes while it waits, and ends with its context.
 func TestWait(t *testing.T) {
 	r := newTree(t)
+	waited := 0
 	find := func() (*Target, error) { return r.Container("web") }
 	ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
 	defer cancel()
-	if _, err := r.Wait(ctx, find); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := r.Wait(ctx, find, func() {}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 	go func() {
@@ -520,8 +534,11 @@ func TestWait(t *testing.T) {
 		r.file("/var/lib/docker/containers/"+id("aa")+"/config.v2.json", `{"Name":"/web"}`)
 		r.group("/docker/" + id("aa"))
 	}()
-	c, err := r.Wait(context.Background(), find)
+	c, err := r.Wait(context.Background(), find, func() { waited++ })
 	r.want(c, err, "web", "/docker/"+id("aa"))
+	if waited != 1 {
+		t.Errorf("%d times not there at first", waited)
+	}
 	if c.Gone() {
 		t.Error("gone while it is there")
 	}
@@ -557,5 +574,34 @@ func TestHierarchies(t *testing.T) {
 `))
 	if unified != "/sys/fs/cg two" || old != "/sys/fs/cgroup/systemd" {
 		t.Errorf("%q %q", unified, old)
+	}
+}
+
+// Whatever users call their cgroups: a group is within its path, and its ID has the form of one.
+func TestParseRandom(t *testing.T) {
+	words := []string{
+		"docker", "-", "crio", "conmon", id("a"), id("b")[:12], ".scope", "kubepods", "-pod", "pod", uid1, systemd(uid1),
+		".slice", "burstable", ":", "user-", "1000", "user@", ".service", "libpod", "payload", "libpod_parent", "..", "/", "/", "/",
+		"\x1b[2J", "machine-libpod_pod_", "\xff",
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 200_000 {
+		path := "/"
+		for range 1 + r.IntN(12) {
+			path += words[r.IntN(len(words))]
+		}
+		for g := parse(path); g != nil; g = g.Parent {
+			found++
+			if !strings.HasPrefix(strings.ReplaceAll("/"+path, "//", "/"), g.Path) && !strings.Contains(path, "//") {
+				t.Fatalf("%q: %q", path, g.Path)
+			}
+			if g.Kind == Pod && !isUID(g.ID) || g.Kind != Pod && !isHex(g.ID, minID) {
+				t.Fatalf("%q: %+v", path, g)
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d groups", found)
 	}
 }

@@ -45,12 +45,16 @@ type NotFoundError struct {
 	Why  string // "" or what is known besides
 	// Unreadable says that the reason may be that names could not be read.
 	Unreadable error
+	own        bool // by what the host itself runs
 }
 
 func (e *NotFoundError) Error() string {
 	text := fmt.Sprintf("there is no running %s %s on this host", e.Kind, e.Name)
 	if e.Unreadable != nil {
 		text = fmt.Sprintf("cannot look for %s %s among the names: %v", e.Kind, e.Name, e.Unreadable)
+		if denied(e.Unreadable) {
+			text += " (it needs root, or CAP_DAC_READ_SEARCH and for containers in containers CAP_SYS_PTRACE)"
+		}
 	}
 	if e.Why != "" {
 		text += "; " + e.Why
@@ -333,7 +337,7 @@ func cut(text string, n int) string { return text[:min(len(text), n)] }
 // notFound explains why none fits a name.
 func (h *Host) notFound(kind Kind, name string, in []*named) error {
 	e := &NotFoundError{Kind: kind, Name: name}
-	var labels []string
+	var labels, places []string
 	unnamed := 0
 	for _, n := range in {
 		switch {
@@ -344,26 +348,30 @@ func (h *Host) notFound(kind Kind, name string, in []*named) error {
 			}
 		case n.Kind == PodmanPod:
 			e.Why = "podman keeps the names of its pods in a database: use the pod's ID"
+		case n.names == nil && n.err != nil && !isHex(name, minID):
+			// What the host itself runs counts first: anyone can have a file that cannot be read.
+			if mine := n.distance() == 0; e.Unreadable == nil || mine && !e.own {
+				e.Unreadable, e.own = n.err, mine
+			}
 		case n.names == nil:
 			unnamed++
-			if n.err != nil && e.Unreadable == nil && !isHex(name, minID) {
-				e.Unreadable = n.err
+			if where := placeOf(n.Group); !slices.Contains(places, where) {
+				places = append(places, where)
 			}
 		}
 	}
-	if e.Unreadable != nil || e.Why != "" {
-		return e
-	}
 	near := spell.Nearest(name, labels)
 	switch {
+	case e.Why != "":
 	case near != "":
 		e.Why = "did you mean " + near + "?"
+	case e.Unreadable != nil:
 	case h.hasOld(kind, name):
 		e.Why = "its cgroup is one of version 1, and those of version 2 are needed"
+	case unnamed > 0:
+		e.Why = fmt.Sprintf("of those that run, %d have no name in %s: use the ID", unnamed, strings.Join(places, ", "))
 	case h.partial():
 		e.Why = "only a part of the cgroups is visible in this cgroup namespace: run it in the host's"
-	case unnamed > 0:
-		e.Why = fmt.Sprintf("%s that run and have no known name: %d", kind.String()+"s", unnamed)
 	}
 	return e
 }
@@ -393,14 +401,18 @@ const (
 )
 
 // Wait calls find, which looks for a container or pod, again and again until it is there. Other errors
-// than a NotFoundError end it, names that are not allowed to be read too.
-func (h *Host) Wait(ctx context.Context, find func() (*Target, error)) (*Target, error) {
-	for {
+// than a NotFoundError end it, names that are not allowed to be read too. It calls waiting once if
+// it is not there at first.
+func (h *Host) Wait(ctx context.Context, find func() (*Target, error), waiting func()) (*Target, error) {
+	for first := true; ; first = false {
 		begin := time.Now()
 		t, err := find()
 		var absent *NotFoundError
-		if !errors.As(err, &absent) || denied(err) {
+		if !errors.As(err, &absent) || absent.own && denied(err) {
 			return t, err
+		}
+		if first {
+			waiting()
 		}
 		select {
 		case <-ctx.Done():

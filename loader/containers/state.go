@@ -76,6 +76,23 @@ var sources = []struct {
 	{"", (*state).kubelet}, // of all of them
 }
 
+// placeOf is where the name of a container or pod would be.
+func placeOf(g *Group) string {
+	switch {
+	case g.Kind != Container:
+		return podLogs
+	case g.Runtime == "docker":
+		return "/var/lib/docker/containers"
+	case g.Runtime == "podman":
+		return "/var/lib/containers/storage"
+	case g.Runtime == "cri-o":
+		return "/run/containers/storage"
+	case g.Runtime == "containerd":
+		return runDirs[0]
+	}
+	return "the files of any runtime"
+}
+
 // names returns the names of a container; nil if no source has any. The error says what could
 // not be read.
 func (s *state) names(g *Group) (*Names, error) {
@@ -397,7 +414,10 @@ func (s *state) dataOf(g *Group, configured, usual, other, home string) []data {
 	var out []data
 	if g.User > 0 {
 		if dir := s.home(g.User); dir != "" {
-			out = append(out, data{filepath.Join("/", s.root, dir), "/" + home}) // the user's links do not lead out of it
+			out = append(
+				out,
+				data{filepath.Join("/", s.root, dir), "/" + home},
+			) // the user's links do not lead out of it
 		}
 	}
 	for _, dir := range []string{configured, usual, other} {
@@ -453,7 +473,7 @@ func (s *state) option(file, name string) string {
 
 // json reads a JSON file; it reports whether there is one.
 func (s *state) json(root, file string, into any) (found bool, err error) {
-	text, err := s.read(root, file, maxState)
+	text, err := s.read(root, filepath.Clean(file), maxState)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
 		return false, nil

@@ -3,7 +3,6 @@
 package run
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -63,15 +62,14 @@ func (s *session) await(
 	name string,
 	find func() (*containers.Target, error),
 ) (*containers.Target, error) {
-	t, err := find()
-	var absent *containers.NotFoundError
-	if !errors.As(err, &absent) || s.opts.Wait == nil {
-		return t, err
+	if s.opts.Wait == nil {
+		return find()
 	}
-	if !s.opts.Quiet {
-		fmt.Fprintf(s.opts.Err, "Waiting for %s %s\n", kind, name)
-	}
-	return host.Wait(s.opts.Wait, find)
+	return host.Wait(s.opts.Wait, find, func() {
+		if !s.opts.Quiet {
+			fmt.Fprintf(s.opts.Err, "Waiting for %s %s\n", kind, name)
+		}
+	})
 }
 
 // containerOf is the container or pod that a cgroup belongs to. It is not for several goroutines.
