@@ -13,7 +13,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// Number is a 64-bit integer of a type that the script decides.
+// Number is a 64-bit integer, signed or unsigned as the script decides.
 type Number struct {
 	Bits   uint64
 	Signed bool
@@ -90,7 +90,7 @@ type Avg struct {
 	Total Number
 }
 
-// Mean returns the average; NaN of no values.
+// Mean returns the average, or NaN if there are no values.
 func (a Avg) Mean() float64 { return a.Total.Float64() / float64(a.Count) }
 
 // Merge returns the average of all values of both.
@@ -106,35 +106,33 @@ type Stats struct {
 	Total Number
 }
 
-// Mean returns the average; NaN of no values.
+// Mean returns the average, or NaN if there are no values.
 func (s Stats) Mean() float64 { return Avg(s).Mean() }
 
 // Merge returns the statistics of all values of both.
 func (s Stats) Merge(t Stats) Stats { return Stats(Avg(s).Merge(Avg(t))) }
 
-// Hist is a histogram: the value of hist() or lhist(). Its buckets depend on the script alone, so that
-// histograms of one script can be merged without loss, on whichever hosts they were counted.
+// Hist is a histogram: the value of hist() or lhist(). Its buckets depend only on the script, so histograms of one
+// script from any hosts can be merged without loss.
 type Hist struct {
 	// Bits is the second argument of hist(): each power of two has 1<<Bits buckets, and a value
 	// differs from others in its bucket by less than 1 part in 1<<Bits.
 	Bits int
-	// Linear says that it is one of lhist(), with these bounds.
+	// Linear is set for lhist(), with these bounds.
 	Linear         bool
 	Min, Max, Step int64
-	// Counts are the values in each bucket, up to the last that is not 0; Bounds says which
-	// those are.
+	// Counts are the numbers of values in each bucket, up to the last that is not 0; see Bounds.
 	Counts []uint64
 }
 
-// Bucket is a bucket that is not empty: Count values from Low to High, both included.
+// Bucket is a non-empty bucket: Count values from Low to High, inclusive.
 type Bucket struct {
 	Low, High int64
 	Count     uint64
 }
 
-// Bounds returns the least and the largest value that bucket i counts. Bucket 0 has all below
-// bucket 1: negative values of hist(), those below Min of lhist(); the last one of lhist() has all
-// from Max on.
+// Bounds returns the smallest and the largest value in bucket i. Bucket 0 has all values below bucket 1: negative
+// values for hist(), those below Min for lhist(). The last bucket of lhist() has all values from Max on.
 func (h *Hist) Bounds(i int) (low, high int64) {
 	low, high = math.MinInt64, math.MaxInt64
 	if h.Linear {
@@ -170,7 +168,7 @@ func (h *Hist) Count() uint64 {
 	return n
 }
 
-// Buckets returns the buckets that are not empty, from the lowest.
+// Buckets returns the non-empty buckets, from the lowest.
 func (h *Hist) Buckets() iter.Seq[Bucket] {
 	return func(yield func(Bucket) bool) {
 		for i, c := range h.Counts {
@@ -184,9 +182,9 @@ func (h *Hist) Buckets() iter.Seq[Bucket] {
 	}
 }
 
-// Quantile returns the value that a share q of all values does not exceed, 0 <= q <= 1: Quantile(0.99) is
-// p99. Within a bucket values are taken as spread evenly; in the first and the last one, which have no
-// bounds, the result is the bound that there is. NaN where there are no values.
+// Quantile returns the value that a share q of all values does not exceed, 0 <= q <= 1: Quantile(0.99) is p99. Values
+// are assumed to be spread evenly within a bucket; in the first and the last bucket, which are open, the result is
+// their only bound. It is NaN if there are no values.
 func (h *Hist) Quantile(q float64) float64 {
 	total := h.Count()
 	if total == 0 || math.IsNaN(q) {
@@ -219,7 +217,7 @@ func (b Bucket) at(share float64) float64 {
 // Merge adds the values of another histogram with the same buckets.
 func (h *Hist) Merge(o *Hist) error {
 	if h.Linear != o.Linear || h.Bits != o.Bits || h.Min != o.Min || h.Max != o.Max || h.Step != o.Step {
-		return fmt.Errorf("histograms with other buckets cannot be merged: %s and %s", h.bounds(), o.bounds())
+		return fmt.Errorf("histograms with different buckets cannot be merged: %s and %s", h.bounds(), o.bounds())
 	}
 	counts := slices.Clone(h.Counts)
 	if n := len(o.Counts) - len(counts); n > 0 {
@@ -254,8 +252,8 @@ type Point struct {
 	Value Number
 }
 
-// Merge returns the value that a map would have had that counted both. The arguments are two values of
-// one aggregation; others have no sum. Neither is changed.
+// Merge combines two values of one aggregation into the value that a single map would have. Other values cannot be
+// merged. The arguments are not modified.
 func Merge(a, b Value) (Value, error) {
 	switch a := a.(type) {
 	case Count:
@@ -296,11 +294,10 @@ func Merge(a, b Value) (Value, error) {
 	return nil, fmt.Errorf("values of %T and %T cannot be merged", a, b)
 }
 
-// Merge returns the series of both. Averages and last values of an interval that both have do not
-// say what they would be together.
+// Merge returns the series of both. Averages and last values of the same interval cannot be combined.
 func (s Series) Merge(t Series) (Series, error) {
 	if s.Interval != t.Interval || s.Function != t.Function {
-		return s, fmt.Errorf("series of other intervals or functions cannot be merged")
+		return s, fmt.Errorf("series with different intervals or functions cannot be merged")
 	}
 	points := append(slices.Clone(s.Points), t.Points...)
 	slices.SortStableFunc(points, func(a, b Point) int { return a.Start.Compare(b.Start) })
@@ -326,7 +323,7 @@ func (s Series) Merge(t Series) (Series, error) {
 	return s, nil
 }
 
-// copied is a value that shares no memory that Merge changes.
+// copied is a copy of a value that shares no memory that Merge modifies.
 func copied(v Value) Value {
 	if h, ok := v.(*Hist); ok {
 		x := *h

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package btrace runs objects that btc compiled, inside of a Go program: a tracing agent without
-// a compiler, a script or kernel headers on the host.
+// Package btrace runs objects compiled by btc inside a Go program: a tracing agent without a compiler, a script or
+// kernel headers on the host.
 //
-// An Object is a compiled script: the ELF file and its JSON manifest, from files, bytes or an
-// embedded file system. Load checks it, takes the parameters, and loads its programs into the
-// kernel; Session.Attach starts them. Then the script's output comes as typed values from
-// Session.Events, and its maps can be read at any time, by Map.Snapshot:
+// An Object is a compiled script: the ELF file and its JSON manifest, from files, bytes or an embedded file system.
+// Load checks it, sets the parameters, and loads its programs into the kernel; Session.Attach starts them.
+// Session.Events then returns the script's output as typed values, and Map.Snapshot reads its maps at any time:
 //
 //	object, err := btrace.Open("reads.o")
 //	session, err := btrace.Load(object, btrace.Options{})
@@ -14,30 +13,26 @@
 //	err = session.Attach(ctx)
 //	for event := range session.Events() { ... }
 //
-// Aggregations are values that can be merged: those of several intervals, sessions or hosts give
-// what one map would have counted (Hist.Merge, Snapshot.Merge). What the kernel could not
-// deliver is counted in Session.Losses.
+// Aggregations can be merged: values from several intervals, sessions or hosts combine to the values that a single
+// map would have (Hist.Merge, Snapshot.Merge). Session.Losses counts what the kernel could not deliver.
 //
-// The package handles no signals, writes no output, never ends the process and has no global state:
-// a process may have several sessions, and all methods may be called by several goroutines.
-// Objects are taken as hostile input. What they may do besides observing, such as send signals, is
-// refused unless Options allow it.
+// The package handles no signals, writes no output, never ends the process and has no global state: a process may
+// have several sessions, and all methods may be called by several goroutines. Objects are treated as hostile input.
+// Actions other than observing, such as sending signals, are refused unless Options allow them.
 //
 // Running needs Linux 5.10 or later, and root or the capabilities CAP_BPF, CAP_PERFMON and, for
 // tracepoints, CAP_DAC_READ_SEARCH.
 //
 // # Processes
 //
-// A session starts no process, with two exceptions: Options.Command, and names of functions of user
-// space. Files of traced programs are anyone's, so they are parsed in a process without
-// privileges: this program again (/proc/self/exe), which ends in an init function of this
-// package's dependencies.
+// A session starts no process, with two exceptions: Options.Command, and resolving names of user-space functions.
+// Files of traced programs are not trusted, so they are parsed in a process without privileges: it runs this program
+// again (/proc/self/exe), but never gets past an init function of this package's dependencies.
 //
 // # Compatibility
 //
-// Public are this package, manifest and compile. Within a major version their exported
-// identifiers keep their meaning, and objects of older compilers run. All other packages may
-// change at any time.
+// The public packages are this one, manifest and compile. Within a major version their exported identifiers keep
+// their meaning, and objects from older compilers run. All other packages may change at any time.
 package btrace
 
 import (
@@ -49,15 +44,14 @@ import (
 	"btc/loader/object"
 )
 
-// Object is a compiled script. It does not change, and can be loaded several times.
+// Object is a compiled script. It is immutable, and can be loaded several times.
 type Object struct {
 	name           string
 	data, manifest []byte
-	m              *manifest.Manifest // not to be changed: each session has its own
+	m              *manifest.Manifest // must not be modified: each session has its own copy
 }
 
-// Open reads the object at path, whose name ends in .o, and its manifest beside it (x.json of
-// x.o).
+// Open reads the object at path, whose name ends in .o, and the manifest next to it (x.json for x.o).
 func Open(path string) (*Object, error) {
 	data, text, err := object.Files(path)
 	if err != nil {
@@ -66,7 +60,7 @@ func Open(path string) (*Object, error) {
 	return parse(path, data, text)
 }
 
-// OpenFS is Open of a file system, such as an embed.FS.
+// OpenFS is Open for a file system, such as an embed.FS.
 func OpenFS(fsys fs.FS, path string) (*Object, error) {
 	if !strings.HasSuffix(path, ".o") {
 		return nil, fmt.Errorf("%s: the name of an object ends in .o", path)
@@ -82,7 +76,7 @@ func OpenFS(fsys fs.FS, path string) (*Object, error) {
 	return parse(path, data, text)
 }
 
-// Parse returns the object with these bytes of its two files.
+// Parse returns an object from the contents of its two files.
 func Parse(object, manifest []byte) (*Object, error) { return parse("object", object, manifest) }
 
 func parse(name string, data, text []byte) (*Object, error) {
@@ -112,7 +106,7 @@ func (o *Object) read() (*object.Object, error) {
 	return x, nil
 }
 
-// Source returns the name and the text of the script.
+// Source returns the name and the source text of the script.
 func (o *Object) Source() (name, text string) { return o.m.Script.File, o.m.Script.Source }
 
 // Param is a load-time parameter of the object.
@@ -125,8 +119,7 @@ type Param struct {
 	Help    string
 }
 
-// Params lists the parameters. A parameter that the script uses as a number and as a string is
-// there twice.
+// Params lists the parameters. A parameter that the script uses both as a number and as a string is listed twice.
 func (o *Object) Params() []Param {
 	var out []Param
 	for _, p := range o.m.Params {

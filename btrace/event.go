@@ -17,7 +17,7 @@ type Kind string
 const (
 	Printf       Kind = "printf"        // printf(): Values are its arguments
 	Print        Kind = "print"         // print() of a value: Values has it
-	PrintMap     Kind = "map"           // print() of a map: Map is the map as it was then
+	PrintMap     Kind = "map"           // print() of a map: Map is its content at that time
 	TimeOfDay    Kind = "time"          // time()
 	Join         Kind = "join"          // join(): Values are the strings
 	Cat          Kind = "cat"           // a piece of the file of cat()
@@ -26,7 +26,7 @@ const (
 	Warnf        Kind = "warnf"         // warnf()
 	RuntimeError Kind = "runtime_error" // something went wrong in the script, such as a division by zero
 	HelperError  Kind = "helper_error"  // a kernel function failed, such as an update of a full map
-	Lost         Kind = "lost"          // events found no room in the kernel's buffer; Values has their number
+	Lost         Kind = "lost"          // events did not fit in the kernel's buffer; Values has their number
 	Detached     Kind = "detached"      // the budget detached a probe: Values are its name and the ns that its data covers
 	Message      Kind = "message"       // a message of the session: a warning or an error
 )
@@ -42,8 +42,7 @@ type Event struct {
 	Time time.Time
 	// Line and Column are the position in the script, from 1; 0: unknown.
 	Line, Column int
-	// Text is what btrun prints: with the line end for printf() and print(), without it for
-	// messages.
+	// Text is what btrun prints: including the newline for printf() and print(), without it for messages.
 	Text string
 	// Values are the arguments; see Value.
 	Values []Value
@@ -62,7 +61,7 @@ type sink struct {
 
 func (k *sink) decoder() decoder { return decoder{k.Env, k.Frames} }
 
-// put passes an event on after those before it. What waits for it costs some memory.
+// put passes on an event after the previous ones.
 func (k *sink) put(e *Event) {
 	const size = 512
 	if e.Time = k.At; e.Time.IsZero() {

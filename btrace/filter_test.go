@@ -203,7 +203,7 @@ func TestCgroupRemoved(t *testing.T) {
 	for e := range s.Events() {
 		said += e.Text
 	}
-	if code, err := s.Wait(); code != 0 || err != nil || !strings.Contains(said, "was removed") {
+	if code, err := s.Wait(); code != 0 || err != nil || !strings.Contains(said, "nothing is left to trace") {
 		t.Errorf("%q, %d, %v", said, code, err)
 	}
 }

@@ -25,7 +25,7 @@ type Map struct {
 // Maps lists the script's maps in the order of their names.
 func (s *Session) Maps() []*Map { return s.maps }
 
-// Map returns the map with a name, with or without its @; nil where the script has none.
+// Map returns the map with a name, with or without its @; nil if there is none.
 func (s *Session) Map(name string) *Map {
 	name = "@" + strings.TrimPrefix(name, "@")
 	for _, m := range s.maps {
@@ -51,8 +51,8 @@ type Snapshot struct {
 	Name  string
 	Shape string
 	Time  time.Time // when it was read
-	// Entries are in the order in which btrun prints them. A scalar has one without a key, or
-	// none when the script has not set it yet.
+	// Entries are in the order in which btrun prints them. A scalar has one entry without a key, or none if the
+	// script has not set it yet.
 	Entries []Entry
 }
 
@@ -60,17 +60,16 @@ type Snapshot struct {
 type Entry struct {
 	// Key has the parts of the key: one, or those of a tuple.
 	Key []Value
-	// Value is a Value of a plain map, and of aggregations a Count, Sum, Min, Max, Avg, Stats, *Hist or
-	// Series.
+	// Value is a Value for a plain map, and a Count, Sum, Min, Max, Avg, Stats, *Hist or Series for aggregations.
 	Value Value
 }
 
-// Snapshot reads the map, while programs go on or after the session has ended, but not after Close.
-// Each value is one that the map had at some moment of the reading, not all of the same.
+// Snapshot reads the map, while programs run or after the session has ended, but not after Close. The values are not
+// read at the same instant.
 func (m *Map) Snapshot() (*Snapshot, error) { return m.read((*Session).elements) }
 
-// Take reads the map and empties it. What programs add meanwhile is either in the snapshot or in the
-// map afterwards, so that the sum of all snapshots has everything once.
+// Take reads the map and empties it. Values that programs add meanwhile are either in the snapshot or in the map
+// afterwards, so that the sum of all snapshots contains everything once.
 func (m *Map) Take() (*Snapshot, error) { return m.read((*Session).take) }
 
 func (s *Session) elements(m *manifest.Map) ([]render.Element, error) { return s.run.Elements(m) }
@@ -144,8 +143,8 @@ func (d decoder) element(m *manifest.Map, el *render.Element) Value {
 	return d.value(format.Value{Layout: m.Value, Bytes: el.Bytes})
 }
 
-// Get returns the value with a key; without arguments that of a scalar. Integers of any type
-// are compared by their value, everything else by its text.
+// Get returns the value for a key; without arguments, that of a scalar. Integers of any type are compared by value,
+// everything else by its text.
 func (s *Snapshot) Get(key ...any) (v Value, ok bool) {
 	want := keyText(key)
 	for _, e := range s.Entries {
@@ -156,8 +155,8 @@ func (s *Snapshot) Get(key ...any) (v Value, ok bool) {
 	return nil, false
 }
 
-// Merge adds the entries of another snapshot of the same map: of another interval, session or
-// host. Values of plain maps have no sum, and the bounds of histograms must be equal.
+// Merge adds the entries of another snapshot of the same map, from another interval, session or host. Values of plain
+// maps cannot be merged, and the bounds of histograms must be equal.
 func (s *Snapshot) Merge(other *Snapshot) error {
 	if s.Shape != other.Shape || s.Name != other.Name {
 		return fmt.Errorf("%s, a %s, cannot be merged with %s, a %s", s.Name, s.Shape, other.Name, other.Shape)
@@ -189,7 +188,7 @@ func (s *Snapshot) Merge(other *Snapshot) error {
 	return nil
 }
 
-// keyText is the same for equal keys only.
+// keyText is equal only for equal keys.
 func keyText(key []Value) string {
 	var b []byte
 	for _, v := range key {
@@ -222,6 +221,6 @@ func appendKey(b []byte, v Value) []byte {
 	return append(b, ',')
 }
 
-// KeyNames returns what the script calls the parts of the key ("pid", "args.ret" is ret), "" for one
-// without a name; nil of scalars and of objects of older compilers.
+// KeyNames returns the script's names for the parts of the key ("pid"; "ret" for args.ret), "" for a part without a
+// name; nil for scalars and for objects from older compilers.
 func (m *Map) KeyNames() []string { return slices.Clone(m.m.KeyNames) }

@@ -17,8 +17,8 @@ import (
 	"btc/loader/run"
 )
 
-// Options say how an object is run. The zero value runs a script without parameters. What the policy of
-// the host (/etc/btrun/policy.json) does not permit is refused, whatever they say.
+// Options control how an object is run. The zero value runs a script without parameters. The policy of the host
+// (/etc/btrun/policy.json) always applies.
 type Options struct {
 	// Args are the values of the positional parameters $1, $2, ...
 	Args []string
@@ -29,8 +29,8 @@ type Options struct {
 	// ends when the last of them ends. None: all processes.
 	PID  int
 	PIDs []int
-	// FollowForks adds all that the processes of PIDs start. With a Command it limits the probes to
-	// what the command starts, and itself. The session ends when all of them have ended.
+	// FollowForks adds all processes that the processes of PIDs start. With a Command it limits the probes to the
+	// command and the processes that it starts. The session ends when all of them have ended.
 	FollowForks bool
 	// Cgroups limits probes to what runs in one of these cgroups of version 2 or below them: each
 	// is a path or an ID. The session ends when all of them have been removed; none: everywhere.
@@ -40,10 +40,10 @@ type Options struct {
 	// or NAMESPACE/NAME; with both, the containers are those of the pods. Runtimes' files of this host
 	// say what is where. The session ends when all of them have ended.
 	Containers, Pods []string
-	// Wait has LoadContext wait for containers and pods that are not there yet.
+	// Wait makes LoadContext wait for containers and pods that do not exist yet.
 	Wait bool
-	// Command is a program with arguments, separated by single spaces, that is started when all is
-	// attached and whose end ends the session. Programs see its process ID as cpid.
+	// Command is a program with arguments, separated by single spaces, that is started when everything is attached;
+	// the session ends when it exits. Programs see its process ID as cpid.
 	Command string
 
 	// Allow names what the script may do besides observing: system, signal, override,
@@ -57,9 +57,9 @@ type Options struct {
 	Budget float64
 	// BTF is a file or directory with the kernel's types, for kernels without their own.
 	BTF string
-	// Functions is a file that names the kernel functions which can be probed; "": the kernel says it.
+	// Functions is a file with the names of the kernel functions that can be probed; "": use the kernel's list.
 	Functions string
-	// DropEvents drops the script's output: for sessions whose maps are all that is wanted.
+	// DropEvents drops the script's output, for sessions that only need its maps.
 	DropEvents bool
 }
 
@@ -81,7 +81,7 @@ type Session struct {
 	mu       sync.RWMutex // of what follows
 	attached bool
 	closed   bool
-	leave    func() bool   // ends the watch over Attach's context
+	leave    func() bool   // stops watching Attach's context
 	done     chan struct{} // closed when the session has ended
 	status   int
 	err      error
@@ -98,7 +98,7 @@ func Load(o *Object, opts Options) (*Session, error) {
 	return LoadContext(context.Background(), o, opts)
 }
 
-// LoadContext is Load. When ctx is done it no longer waits for containers (Options.Wait).
+// LoadContext is Load with a context that limits waiting for containers (Options.Wait).
 func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error) {
 	x, err := o.read()
 	if err != nil {
@@ -136,9 +136,9 @@ func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error)
 	return s, nil
 }
 
-// Attach runs the begin programs, attaches the others, and returns. The session runs until the script
-// calls exit(), the process of Options ends, ctx is done, or Stop or Close is called. When ctx
-// is done before all is attached, Attach returns its error.
+// Attach runs the begin programs, attaches the others, and returns. The session runs until the script calls exit(),
+// the process of Options ends, ctx is done, or Stop or Close is called. If ctx is done before everything is attached,
+// Attach returns its error.
 func (s *Session) Attach(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Session) Attach(ctx context.Context) error {
 	case s.closed:
 		return ErrClosed
 	case s.attached:
-		return errors.New("the session is attached already")
+		return errors.New("the session is already attached")
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -183,9 +183,9 @@ func (s *Session) serve() {
 	s.queue.end()
 }
 
-// Events returns the script's output as it comes, until the session ends. Only one loop may be over it
-// at a time; one that was left can be continued by another. While no one takes
-// events, the kernel's buffer fills, and what finds no room there is counted in Losses.
+// Events returns the script's output as it arrives, until the session ends. Only one loop may range over it at a
+// time; after a break, another loop continues. While no loop consumes events, the kernel's buffer fills up, and
+// events that do not fit are counted in Losses.
 func (s *Session) Events() iter.Seq[*Event] {
 	return func(yield func(*Event) bool) {
 		for {
@@ -197,8 +197,8 @@ func (s *Session) Events() iter.Seq[*Event] {
 	}
 }
 
-// Stop ends the session in good order: all is detached, the end programs run, and Events
-// returns what is left. Maps can be read until Close.
+// Stop ends the session in an orderly way: everything is detached, the end programs run, and Events returns the
+// remaining events. Maps can be read until Close.
 func (s *Session) Stop() { s.run.Stop() }
 
 // RunSelf runs the script's self programs; it reports whether there are any.
@@ -212,8 +212,8 @@ func (s *Session) RunSelf() bool {
 	return true
 }
 
-// Wait waits until the session has ended, and returns the code of the script's exit(), and why it
-// could not go on. Events must be taken meanwhile, or be dropped (Options.DropEvents).
+// Wait waits until the session has ended, and returns the code of the script's exit() and the error that ended the
+// session, if any. Meanwhile events must be consumed, or dropped (Options.DropEvents).
 func (s *Session) Wait() (code int, err error) {
 	<-s.done
 	return s.status, s.err
@@ -222,8 +222,7 @@ func (s *Session) Wait() (code int, err error) {
 // Attached returns how many attach points are attached.
 func (s *Session) Attached() int { return s.run.Attached() }
 
-// Close ends the session and frees everything. Events that were not taken are lost; a snapshot stays
-// as it is.
+// Close ends the session and frees all resources. Events that were not consumed are lost; snapshots stay valid.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,17 +246,17 @@ func (s *Session) Close() error {
 	return s.err
 }
 
-// Losses are what the kernel could not deliver, since the session was loaded.
+// Losses counts what could not be delivered since the session was loaded.
 type Losses struct {
-	// Events found no room in the buffer.
+	// Events that did not fit in the buffer.
 	Events uint64
 	// Updates of full maps, by the map's name.
 	Updates map[string]uint64
-	// Stacks that a full table did not keep.
+	// Stacks that did not fit in their table.
 	Stacks uint64
 	// Scratch counts programs that were not run because they interrupted each other too deeply.
 	Scratch uint64
-	// Messages of the session that no one took in time.
+	// Messages of the session that were not consumed in time.
 	Messages uint64
 }
 
@@ -293,7 +292,7 @@ func (s *Session) Losses() Losses {
 	return l
 }
 
-// Limits of the queue behind Events.
+// Limits of the queue of Events.
 const (
 	maxWaiting  = 1024 // events; their printer waits then
 	maxMessages = 1024 // besides them
@@ -390,7 +389,7 @@ func (q *queue) drop() {
 	q.cond.Broadcast()
 }
 
-// messages makes events of the lines that the loader writes to its error output.
+// messages turns lines that the loader writes to its error output into events.
 type messages struct{ queue *queue }
 
 func (w messages) Write(b []byte) (int, error) {

@@ -40,7 +40,7 @@ type Pointer uint64
 
 func (p Pointer) String() string { return fmt.Sprintf("0x%x", uint64(p)) }
 
-// Enum is a value of an enum; Name is "" where the enum has no name for it.
+// Enum is a value of an enum; Name is "" if no enumerator has the value.
 type Enum struct {
 	Name  string
 	Value int64
@@ -65,7 +65,7 @@ type Field struct {
 	Value Value
 }
 
-// Get returns the value of a member; nil where there is none.
+// Get returns the value of a member; nil if there is none.
 func (r Record) Get(name string) Value {
 	for _, f := range r {
 		if f.Name == name {
@@ -145,7 +145,7 @@ func (d decoder) text(v format.Value) string { return string(d.env.Append(nil, v
 func (d decoder) value(v format.Value) Value {
 	l, b := v.Layout, v.Bytes
 	if !v.Var && len(b) < l.Size {
-		return nil // validation keeps this from happening
+		return nil // cannot happen in a validated manifest
 	}
 	word := func() uint64 { return binary.NativeEndian.Uint64(b) }
 	switch l.Kind {

@@ -12,8 +12,8 @@ import (
 // bpftraceVersion is the release of bpftrace whose language and command line btc follows.
 const bpftraceVersion = "v0.27.1"
 
-// bpftrace is the program that a link of this name to btc is: btc run without the word, which
-// says bpftrace's version to programs that ask for it.
+// bpftrace is the program when it is called by this name: btc run without the word "run"; it reports bpftrace's
+// version.
 func bpftrace(root *command, args []string) int {
 	program := programCommand(root, "bpftrace")
 	if len(args) == 0 {

@@ -27,24 +27,24 @@ type checked struct {
 func checkCommand() *command {
 	var c checker
 	return &command{
-		name: "check", operands: "FILE.o ...", summary: "say whether objects load on the kernels of targets", files: []string{"o"},
-		about: "The exit status is 2 where an object would be refused by the kernel of a target.",
+		name: "check", operands: "FILE.o ...", summary: "report whether objects would load on the kernels of targets", files: []string{"o"},
+		about: "The exit status is 2 if the kernel of a target would refuse an object.",
 		options: option.Table{
 			{
 				Name:   "target",
 				Value:  "FILE",
 				Repeat: true,
 				To:     &c.targets,
-				Help:   `target file, architecture of an embedded one, or "host"; may be repeated. Default: the embedded ones that the object supports`,
+				Help:   `target file, architecture of an embedded target, or "host"; may be repeated. Default: the embedded targets that the object supports`,
 			},
-			{Name: "json", To: &c.asJSON, Help: "print one JSON object for each object and target, one a line"},
+			{Name: "json", To: &c.asJSON, Help: "print one JSON object per object and target, one per line"},
 			{Name: "verbose", Short: "v", To: &c.verbose, Help: "list every program"},
 		},
 		run: c.run,
 	}
 }
 
-// checker are the options of btc check.
+// checker holds the options of btc check.
 type checker struct {
 	targets         []string
 	asJSON, verbose bool
@@ -56,7 +56,7 @@ type checker struct {
 func (k *checker) run(line *option.Line) int {
 	objects := line.All()
 	if len(objects) == 0 {
-		return fail("no object to check: expected FILE.o of `btc compile`")
+		return fail("no object to check: expected FILE.o from `btc compile`")
 	}
 	targets, err := openTargets(k.targets)
 	if err != nil {
@@ -111,7 +111,7 @@ func openTargets(files []string) ([]*kernel.Target, error) {
 func checkObject(path string, targets []*kernel.Target, asked bool) ([]checked, error) {
 	var all []checked
 	for _, t := range targets {
-		o, err := object.Read(path) // anew: relocating changes it
+		o, err := object.Read(path) // read again, because relocation modifies it
 		if err != nil {
 			return nil, err
 		}

@@ -16,11 +16,11 @@ import (
 	"btc/internal/spell"
 )
 
-// command is a command of btc: its help, manual page and completions are generated from it,
-// and it parses and runs the command line.
+// command is a command of btc: its help, manual page and completions are generated from it, and the command line is
+// parsed with it.
 type command struct {
 	name     string
-	operands string // as the usage line names them
+	operands string // as shown in the usage line
 	summary  string // one line, lower case
 	about    string // further paragraphs of the help and the manual page
 	options  option.Table
@@ -50,7 +50,7 @@ type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// cobra makes the library's command of c and of the commands below it.
+// cobra converts c and its subcommands to commands of the library.
 func (c *command) cobra() *cobra.Command {
 	cc := &cobra.Command{
 		Use: c.usage(), Short: c.summary, Long: c.about, DisableFlagsInUseLine: true,
@@ -103,7 +103,7 @@ func (c *command) unknown(args []string) error {
 		names = append(names, s.name)
 	}
 	if len(args) == 0 {
-		return fmt.Errorf("name a command: %s", strings.Join(names, ", "))
+		return fmt.Errorf("missing command: %s", strings.Join(names, ", "))
 	}
 	text := fmt.Sprintf("unknown command %q", args[0])
 	if near := spell.Nearest(args[0], names); near != "" {
@@ -147,7 +147,7 @@ func (c *command) help(path string) string {
 // sentence begins with a capital letter.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// addFlags adds the options of a table to a command; those that are given are set on line.
+// addFlags adds the options of a table to a command; options that are given are set on line.
 func addFlags(cc *cobra.Command, table option.Table, line *option.Line) {
 	flags := cc.Flags()
 	flags.SortFlags = false
@@ -237,7 +237,7 @@ func (v *flagValue) Set(value string) error {
 	return v.line.Set(v.o, value)
 }
 
-// flagError puts an error of the library's parser into the words of btrun's.
+// flagError converts an error of the library's parser to the wording of btrun's.
 func flagError(err error, table option.Table) error {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
@@ -250,7 +250,7 @@ func flagError(err error, table option.Table) error {
 	}
 	switch {
 	case errors.As(err, &unknown):
-		if word := unknown.GetSpecifiedShortnames(); len(word) > 1 { // a long name with one dash?
+		if word := unknown.GetSpecifiedShortnames(); len(word) > 1 { // a long name with a single dash?
 			return table.Unknown("-" + strings.SplitN(word, "=", 2)[0])
 		}
 		return table.Unknown(dashes(unknown.GetSpecifiedName()))
@@ -265,7 +265,7 @@ func flagError(err error, table option.Table) error {
 // execute runs a command line of btc and returns the exit status.
 func execute(root *command, args []string) int {
 	cc := root.cobra()
-	cc.CompletionOptions.DisableDefaultCmd = true // completion is a command of the table
+	cc.CompletionOptions.DisableDefaultCmd = true // completion is our own command
 	cc.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	cc.SetArgs(args)
 	err := cc.Execute()
@@ -279,7 +279,7 @@ func execute(root *command, args []string) int {
 	return fail("%v", err)
 }
 
-// helpOf prints the help of the command that words name, such as "target show".
+// helpOf prints the help of a command named by words, such as "target show".
 func helpOf(w io.Writer, root *command, words []string) int {
 	c, path := root, root.name
 	if len(words) == 1 && words[0] == "btrun" {

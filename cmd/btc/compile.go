@@ -18,13 +18,13 @@ import (
 	"btc/internal/option"
 )
 
-// scriptFlags are the options for what to compile, and for which target.
+// scriptFlags holds the options for what to compile, and for which target.
 type scriptFlags struct {
 	expr       string
 	isExpr     bool // -e was given
 	targets    targetFlags
 	dump       map[string]bool // stages to print
-	verifier   bool            // the kernel's log was asked for with --dump
+	verifier   bool            // --dump requests the kernel's log
 	check      bool
 	files      debuginfo.Finder
 	noWarnings bool
@@ -34,7 +34,7 @@ type scriptFlags struct {
 	include    []string
 	params     []string          // arguments after "--"
 	options    map[string]string // --name=value there
-	fixAll     bool              // the code is made for these parameters only
+	fixAll     bool              // compile the parameters into the code
 
 	format       string // --for
 	suffix       string // --suffix
@@ -45,7 +45,7 @@ type scriptFlags struct {
 // table is the options for what to compile and how.
 func (s *scriptFlags) table() option.Table {
 	table := option.Table{
-		{Name: "program", Short: "e", Value: "PROGRAM", To: s.setProgram, Help: "the program itself instead of a file"},
+		{Name: "program", Short: "e", Value: "PROGRAM", To: s.setProgram, Help: "the script itself instead of a file"},
 	}
 	table = append(table, s.targets.options()...)
 	table = append(table, option.Table{
@@ -77,12 +77,12 @@ func (s *scriptFlags) table() option.Table {
 			Name:  "warnings",
 			Short: "k",
 			To:    s.setHelperErrors,
-			Help:  "make code that reports each failure of a kernel function: reads of bad addresses, lookups of missing keys",
+			Help:  "generate code that reports each failing kernel function, such as reads of invalid addresses and lookups of missing keys",
 		},
 		{
 			Name: "untrusted",
 			To:   &s.untrusted,
-			Help: "the script may be anyone's: read no files but those below the directories of -I, nothing of this machine, and keep to 10 s and 1 GiB",
+			Help: "do not trust the script: read no files except below the directories of -I, nothing of this machine, and use at most 10 s and 1 GiB",
 		},
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
 		color.Option(&s.color),
@@ -128,14 +128,14 @@ func (s *scriptFlags) setFilter(text string) (err error) {
 	return nil
 }
 
-// fileOptions are the options that say where debug information of programs is.
+// fileOptions are the options for finding debug information of programs.
 func fileOptions(files *debuginfo.Finder) option.Table {
 	return option.Table{
 		{
 			Name:   "debuginfo",
 			Value:  "DIR",
 			Repeat: true,
-			Help:   "look for separate debug files of programs in this directory, too, or in several separated by colons; may be repeated",
+			Help:   "also search this directory, or several separated by colons, for separate debug files of programs; may be repeated",
 			To: func(v string) error {
 				files.Dirs = append(files.Dirs, filepath.SplitList(v)...)
 				return nil
@@ -145,7 +145,7 @@ func fileOptions(files *debuginfo.Finder) option.Table {
 			Name:   "binary",
 			Value:  "NAME=FILE",
 			Repeat: true,
-			Help:   "take the debug information of FILE for the program or library NAME of attach points; may be repeated",
+			Help:   "use the debug information of FILE for the program or library NAME in attach points; may be repeated",
 			To: func(v string) error {
 				name, file, ok := strings.Cut(v, "=")
 				if !ok || name == "" || file == "" {
@@ -161,8 +161,7 @@ func fileOptions(files *debuginfo.Finder) option.Table {
 	}
 }
 
-// scriptParams takes the script's parameters: --name=value for getopt(), everything else
-// in order as $1, $2, ...
+// scriptParams sets the script's parameters: --name=value for getopt(), everything else in order as $1, $2, ...
 func (s *scriptFlags) scriptParams(args []string) {
 	s.options = map[string]string{}
 	for _, arg := range args {
@@ -188,11 +187,11 @@ func compileCommand() *command {
 	return &command{
 		name: "compile", operands: "FILE.bt | -e PROGRAM [-- PARAMETERS]", summary: "compile a script to an object and its manifest", files: []string{"bt"},
 		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
-			Help: "object to write, whose name ends in .o; the manifest is written beside it with .json. Default: the script's name with .o"},
+			Help: "object to write, a name that ends in .o; the manifest is written next to it, with .json. Default: the script's name with .o"},
 			{Name: "for", Value: "PROGRAM", To: &s.format, Choices: formats(),
-				Help: "lay out maps as another program reads them"},
+				Help: "lay out maps in the format that another program reads"},
 			{Name: "suffix", Value: "NAME", To: s.setSuffix,
-				Help: "end the names of the object's own symbols with _NAME, such as events_NAME, instead of a hash of the script"},
+				Help: "suffix of the object's own symbols, as in events_NAME, instead of a hash of the script"},
 		}, s.table()...),
 		run: func(line *option.Line) int { return s.compileTo(out, line) },
 	}
@@ -208,7 +207,7 @@ func (s *scriptFlags) setSuffix(name string) error {
 
 var validSuffix = regexp.MustCompile(`^[A-Za-z0-9_]{1,24}$`)
 
-// formats are the programs for which there are map formats.
+// formats are the programs whose map formats are supported.
 func formats() []option.Choice {
 	var all []option.Choice
 	for _, f := range compile.Formats {
@@ -217,15 +216,15 @@ func formats() []option.Choice {
 	return all
 }
 
-// compileTo compiles to the object of a path; "" is the script's name with .o.
+// compileTo compiles to an object at path; "" is the script's name with .o.
 func (s *scriptFlags) compileTo(path string, line *option.Line) int {
-	// The compiler exits before much garbage accumulates: collecting at the default rate
-	// would take half of the time. The first collection is at 16 MB.
+	// The compiler exits before much garbage accumulates: collecting at the default rate would take half the time.
+	// The first collection is at 16 MB.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
 	if s.verifier {
-		return fail("--dump: the verifier is a stage of loading: use btc run")
+		return fail("--dump: the verifier runs when the object is loaded: use btc run")
 	}
 	if s.suffix != "" && s.format == "gadget" {
 		return fail("--suffix cannot be combined with --for gadget: Inspektor Gadget finds symbols by their names")
@@ -254,7 +253,7 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 		}
 	}
 	if len(text) > longScript && os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(150) // here the memory counts
+		debug.SetGCPercent(150) // limit memory use
 	}
 	result, status := s.compile(name, text)
 	if result == nil {
@@ -282,7 +281,7 @@ func (s *scriptFlags) script(operands []string) (name, text string, err error) {
 	return operands[0], text, err
 }
 
-// extra is the first operand that is not the script; "" when there is none.
+// extra is the first operand that is not the script; "" if there is none.
 func (s *scriptFlags) extra(operands []string) string {
 	if !s.isExpr {
 		operands = operands[1:]
@@ -316,7 +315,7 @@ func (s *scriptFlags) render(out *compile.Output, diags *diag.List) int {
 // build runs the compiler. The output is nil when the script has errors.
 func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, error) {
 	if s.untrusted && s.targets.host() {
-		return nil, nil, errors.New("--untrusted reads nothing of this machine: leave out --target=host")
+		return nil, nil, errors.New("--untrusted reads nothing of this machine: omit --target=host")
 	}
 	limits := usual
 	if s.untrusted {

@@ -21,7 +21,7 @@ import (
 	"btc/loader/object"
 )
 
-// coster are the options of btc cost.
+// coster holds the options of btc cost.
 type coster struct {
 	script scriptFlags
 	rates  []rate
@@ -56,16 +56,16 @@ func costCommand() *command {
 	c := new(coster)
 	return &command{
 		name: "cost", operands: "FILE.o ... | FILE.bt | -e PROGRAM", files: []string{"o", "bt"},
-		summary: "estimate what an event costs, before anything runs",
-		about: "The estimate is of the path on which all filters pass and nothing fails, by figures that were measured\n" +
-			"on one machine. The probe's own cost is a figure of its own. docs/howto/guard-rails.md says how good it is.",
+		summary: "estimate the cost of an event, without running anything",
+		about: "The estimate is for the path on which all filters pass and nothing fails, based on figures measured\n" +
+			"on one machine. The cost of the probe itself is shown separately. docs/howto/guard-rails.md describes the accuracy.",
 		options: option.Table{
 			{Name: "rate", Value: "[PROBE=]N/s", Repeat: true, To: c.addRate,
-				Help: "how often probes fire, such as 100k/s, to print the share of one CPU; PROBE is an attach point or a pattern of them"},
-			{Name: "json", To: &c.asJSON, Help: "print one JSON object for each object, one a line"},
-			{Name: "program", Short: "e", Value: "PROGRAM", To: c.script.setProgram, Help: "the program itself instead of a file"},
+				Help: "how often probes fire, such as 100k/s, to print the share of one CPU; PROBE is an attach point or a pattern"},
+			{Name: "json", To: &c.asJSON, Help: "print one JSON object per object, one per line"},
+			{Name: "program", Short: "e", Value: "PROGRAM", To: c.script.setProgram, Help: "the script itself instead of a file"},
 			{Name: "target", Value: "FILE", Repeat: true, To: &c.script.targets.files,
-				Help: `target file, architecture of an embedded one, or "host"; default: the embedded one`},
+				Help: `target file, architecture of an embedded target, or "host"; default: the embedded target`},
 		},
 		run: c.run,
 	}
@@ -88,7 +88,7 @@ func (c *coster) addRate(text string) error {
 	}
 	n, err := strconv.ParseFloat(digits, 64)
 	if !perSecond || err != nil || strings.Trim(digits, "0123456789.") != "" || r.pattern == "" || n*unit > 1e12 {
-		return fmt.Errorf("--rate: %q is not a number of events a second such as 100k/s or kprobe:vfs_read=2M/s", text)
+		return fmt.Errorf("--rate: %q is not a number of events per second such as 100k/s or kprobe:vfs_read=2M/s", text)
 	}
 	r.hz = n * unit
 	c.rates = append(c.rates, r)
@@ -104,11 +104,11 @@ func (c *coster) run(line *option.Line) int {
 	isScript := c.script.isExpr || len(operands) == 1 && (filepath.Ext(operands[0]) == ".bt" || operands[0] == "-")
 	switch {
 	case c.script.isExpr && len(operands) > 0:
-		return fail("unexpected argument %q: the program is that of -e", operands[0])
+		return fail("unexpected argument %q: -e already gives the script", operands[0])
 	case isScript:
 		return c.ofScript(operands, table)
 	case len(operands) == 0:
-		return fail("no object: expected FILE.o of `btc compile`, FILE.bt or -e PROGRAM")
+		return fail("no object: expected FILE.o from `btc compile`, FILE.bt or -e PROGRAM")
 	}
 	var all []costOf
 	for _, path := range operands {
@@ -265,7 +265,7 @@ func (r *costOf) text(w io.Writer) {
 		fmt.Fprintln(w)
 		p.details(w)
 		if p.Loops {
-			note("a loop counts as one iteration where its number of iterations is not known")
+			note("a loop with an unknown trip count counts as one iteration")
 		}
 		for _, name := range p.Unmeasured {
 			note("not measured, so a usual cost is assumed: " + name)
@@ -310,7 +310,7 @@ func (p *costed) details(w io.Writer) {
 	fmt.Fprintln(w, text)
 }
 
-// nanoseconds is a time without more digits than it is worth.
+// nanoseconds formats a time with few significant digits.
 func nanoseconds(ns float64) string {
 	if ns >= 10 {
 		return strconv.FormatFloat(ns, 'f', 0, 64)

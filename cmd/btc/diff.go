@@ -16,16 +16,15 @@ import (
 	"btc/ir/kernel"
 )
 
-// targetDiffCommand prints what two targets name differently: system calls, tracepoints
-// with their fields, structs with their members, functions. Offsets are ignored: they
-// are relocated. The status is as diff's: 1 when something differs, 2 when the
-// comparison was not possible.
+// targetDiffCommand prints the differences between the names in two targets: system calls, tracepoints with their
+// fields, structs with their members, functions. Offsets are ignored, because they are relocated. The status is as
+// diff's: 1 when something differs, 2 when the comparison was not possible.
 func targetDiffCommand() *command {
 	var summary bool
 	return &command{
 		name: "diff", operands: "A B [PATTERN]", summary: "compare the names in two targets", files: []string{"target"}, wrongUse: 2,
 		about:   "A and B are target files, architectures with an embedded target, or host. The exit status is as\ndiff's: 1 when something differs, 2 when the comparison was not possible.",
-		options: option.Table{{Name: "summary", To: &summary, Help: "print numbers only"}},
+		options: option.Table{{Name: "summary", To: &summary, Help: "print only the numbers of differences"}},
 		run: func(line *option.Line) int {
 			if status, ok := compareTargets(line.All(), summary); ok {
 				return status
@@ -35,7 +34,7 @@ func targetDiffCommand() *command {
 	}
 }
 
-// compareTargets does it; ok is false after an error, which it has reported.
+// compareTargets compares two targets; ok is false after an error, which it has reported.
 func compareTargets(operands []string, summary bool) (status int, ok bool) {
 	fail := func(format string, args ...any) (int, bool) { return fail(format, args...), false }
 	if len(operands) < 2 || len(operands) > 3 {

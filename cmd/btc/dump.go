@@ -51,8 +51,7 @@ func (s *scriptFlags) addDump(list string) error {
 	return nil
 }
 
-// dumpTo prints the wanted stages. Of the passes in "all", those that change
-// nothing leave a line only.
+// dumpTo prints the wanted stages. With "all", passes that change nothing print only one line.
 func dumpTo(w io.Writer, want map[string]bool) func(stage, text string) {
 	last := ""
 	return func(stage, text string) {

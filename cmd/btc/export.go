@@ -19,20 +19,20 @@ func exportCommand() *command {
 	return &command{
 		name:     "export",
 		operands: "PROGRAM ...",
-		summary:  "write the configuration with which another program runs an object or shows its metrics",
+		summary:  "write the configuration for another program that runs an object or shows its metrics",
 		sub:      []*command{exportEBPFExporter(), exportGadget(), exportGrafana(), exportRules()},
 	}
 }
 
 func exportEBPFExporter() *command {
 	return &command{
-		name: "ebpf_exporter", operands: "FILE.o", summary: "write the YAML file with which ebpf_exporter serves an object's counters", files: []string{"o"},
-		about: "ebpf_exporter reads NAME.yaml and NAME.bpf.o of one directory. Counts and sums become counters; what it\n" +
-			"cannot show is named on the error output. docs/loaders.md says more.",
+		name: "ebpf_exporter", operands: "FILE.o", summary: "write the YAML file with which ebpf_exporter exports an object's counters", files: []string{"o"},
+		about: "ebpf_exporter reads NAME.yaml and NAME.bpf.o from one directory. Counts and sums become counters; anything it\n" +
+			"cannot show is listed on the error output. See docs/loaders.md.",
 		run: func(line *option.Line) int {
 			operands := line.All()
 			if len(operands) != 1 {
-				return fail("give one object: FILE.o of `btc compile`")
+				return fail("expected one object: FILE.o from `btc compile`")
 			}
 			o, err := object.Read(operands[0])
 			if err != nil {
@@ -40,7 +40,7 @@ func exportEBPFExporter() *command {
 			}
 			text, left, err := export.EBPFExporter(o.Manifest)
 			for _, l := range left {
-				fmt.Fprintf(os.Stderr, "btc: left out: %s\n", l)
+				fmt.Fprintf(os.Stderr, "btc: omitted: %s\n", l)
 			}
 			if err != nil {
 				return fail("%s: %v", operands[0], err)
@@ -53,9 +53,9 @@ func exportEBPFExporter() *command {
 
 func exportGrafana() *command {
 	return &command{
-		name: "grafana", operands: "FILE.o", summary: "write a dashboard of Grafana for the metrics of an object", files: []string{"o"},
-		about: "The dashboard shows the metrics that btrun -f prometheus and -f openmetrics write. Grafana imports it,\n" +
-			"and asks for a data source of Prometheus. docs/howto/fleet.md says more.",
+		name: "grafana", operands: "FILE.o", summary: "write a Grafana dashboard for the metrics of an object", files: []string{"o"},
+		about: "The dashboard shows the metrics that btrun -f prometheus and -f openmetrics write. When it is imported,\n" +
+			"Grafana asks for a Prometheus data source. See docs/howto/fleet.md.",
 		run: func(line *option.Line) int { return exportMetrics(line, export.Grafana) },
 	}
 }
@@ -63,16 +63,16 @@ func exportGrafana() *command {
 func exportRules() *command {
 	window := "5m"
 	return &command{
-		name: "rules", operands: "FILE.o", summary: "write recording rules of Prometheus for the metrics of an object", files: []string{"o"},
-		about: "The rules are rates, averages and quantiles over all hosts, in total and by key. Name the file in\n" +
-			"rule_files of Prometheus' configuration.",
+		name: "rules", operands: "FILE.o", summary: "write Prometheus recording rules for the metrics of an object", files: []string{"o"},
+		about: "The rules compute rates, averages and quantiles over all hosts, in total and by key. Add the file to\n" +
+			"rule_files in Prometheus' configuration.",
 		options: option.Table{{Name: "window", Value: "TIME", To: func(text string) error {
 			if !promDuration.MatchString(text) {
 				return fmt.Errorf("--window: %q is not a time such as 5m or 1h", text)
 			}
 			window = text
 			return nil
-		}, Help: "time over which rates are taken, at least four times the interval of --every; default: 5m"}},
+		}, Help: "time over which rates are computed, at least four times the interval of --every; default: 5m"}},
 		run: func(line *option.Line) int {
 			return exportMetrics(line, func(m *manifest.Manifest, object string) ([]byte, []string, error) {
 				text, left, err := export.Rules(m, object, window)
@@ -85,11 +85,11 @@ func exportRules() *command {
 // promDuration is a duration of PromQL with one unit.
 var promDuration = regexp.MustCompile(`^[1-9][0-9]*(s|m|h|d|w|y)$`)
 
-// exportMetrics writes what a function makes of an object's metrics.
+// exportMetrics writes the result of make for an object's metrics.
 func exportMetrics(line *option.Line, make func(m *manifest.Manifest, object string) ([]byte, []string, error)) int {
 	operands := line.All()
 	if len(operands) != 1 {
-		return fail("give one object: FILE.o of `btc compile`")
+		return fail("expected one object: FILE.o from `btc compile`")
 	}
 	m, err := object.ReadManifest(operands[0])
 	if err != nil {
@@ -97,7 +97,7 @@ func exportMetrics(line *option.Line, make func(m *manifest.Manifest, object str
 	}
 	data, left, err := make(m, metrics.ObjectName(operands[0]))
 	for _, l := range left {
-		fmt.Fprintf(os.Stderr, "btc: left out: %s: its values are not numbers\n", l)
+		fmt.Fprintf(os.Stderr, "btc: omitted: %s: its values are not numbers\n", l)
 	}
 	if err != nil {
 		return fail("%s: %v", operands[0], err)

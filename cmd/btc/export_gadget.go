@@ -18,10 +18,10 @@ import (
 func exportGadget() *command {
 	var out, image string
 	return &command{
-		name: "gadget", operands: "FILE.o", summary: "write the image with which Inspektor Gadget runs an object", files: []string{"o"},
-		about: "`ig image import` and `kubectl gadget` take the image as an archive, tools such as oras as a directory.\n" +
-			"Without -o, the metadata (gadget.yaml) is printed. What Inspektor Gadget cannot show or run is named on\n" +
-			"the error output. docs/loaders.md says more.",
+		name: "gadget", operands: "FILE.o", summary: "write an image with which Inspektor Gadget runs an object", files: []string{"o"},
+		about: "`ig image import` and `kubectl gadget` accept the image as an archive, tools such as oras as a directory.\n" +
+			"Without -o, the metadata (gadget.yaml) is printed. Anything that Inspektor Gadget cannot show or run is listed\n" +
+			"on the error output. See docs/loaders.md.",
 		options: option.Table{
 			{
 				Name:  "output",
@@ -31,12 +31,12 @@ func exportGadget() *command {
 				Help:  "image to write, in the OCI layout: an archive if the name ends in .tar, else a directory",
 			},
 			{Name: "tag", Short: "t", Value: "NAME[:TAG]", To: &image,
-				Help: "the image's name; one without a registry is below ghcr.io/inspektor-gadget/gadget, as for `ig`. Default: the object's"},
+				Help: "name of the image; without a registry it is below ghcr.io/inspektor-gadget/gadget, as for `ig`. Default: the object's name"},
 		},
 		run: func(line *option.Line) int {
 			operands := line.All()
 			if len(operands) != 1 {
-				return fail("give one object: FILE.o of `btc compile --for gadget`")
+				return fail("expected one object: FILE.o from `btc compile --for gadget`")
 			}
 			if err := writeGadget(operands[0], out, image); err != nil {
 				return fail("%v", err)
@@ -58,7 +58,7 @@ func writeGadget(path, out, image string) error {
 	}
 	text, left, err := export.Gadget(o, name)
 	for _, l := range left {
-		fmt.Fprintf(os.Stderr, "btc: left out: %s\n", l)
+		fmt.Fprintf(os.Stderr, "btc: omitted: %s\n", l)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

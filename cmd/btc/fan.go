@@ -61,10 +61,10 @@ func fanCommand() *command {
 	return &command{
 		name: "fan", operands: "FILE.bt | FILE.o | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]",
 		summary: "run a script or object on many hosts at once, and print one report", files: []string{"bt", "o"},
-		about: "The hosts are reached by ssh, with your own configuration, or by kubectl exec. They need btrun, or\n" +
-			"--push copies it for the time of the run. Nothing is left on a host. The report is that of one host\n" +
-			"that had run it all, as btc merge makes it. An interrupt ends the run on all hosts, and what they\n" +
-			"report is still printed. The exit status is 0 if all hosts reported, 2 if some did not, else 1.",
+		about: "The hosts are reached with ssh, using your own configuration, or with kubectl exec. They need btrun, or\n" +
+			"--push copies it for the duration of the run. Nothing is left on the hosts. The report is what one host\n" +
+			"running everything would print, as with btc merge. An interrupt ends the run on all hosts, and their\n" +
+			"reports are still printed. The exit status is 0 if all hosts reported, 2 if some did not, else 1.",
 		options: r.options(), run: r.run,
 	}
 }
@@ -74,12 +74,12 @@ func (r *fanRun) options() option.Table {
 	table := r.hosts.table()
 	table = append(table, option.Table{
 		{Name: "parallel", Value: "N", Group: "Hosts", To: setCount("parallel", &r.parallel),
-			Help: fmt.Sprintf("hosts at a time; default: %d", fanParallel)},
+			Help: fmt.Sprintf("number of hosts at a time; default: %d", fanParallel)},
 		{Name: "connect-timeout", Value: "TIME", Group: "Hosts", To: setDuration("connect-timeout", &r.connect),
-			Help: fmt.Sprintf("give up a host that has not answered after TIME; default: %s", fanConnect)},
+			Help: fmt.Sprintf("give up on a host that has not answered after TIME; default: %s", fanConnect)},
 		{Name: "host-timeout", Value: "TIME", Group: "Hosts", To: setDuration("host-timeout", &r.grace),
 			Help: fmt.Sprintf(
-				"give up a host that has not reported TIME after the end of its run; default: %s",
+				"give up on a host that has not reported TIME after the end of its run; default: %s",
 				fanGrace,
 			)},
 		{Name: "failed", Value: "FILE", Group: "Hosts", To: &r.failedFile,
@@ -325,7 +325,7 @@ func (r *fanRun) show(f *fan.Fan) int {
 		}
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-		v.tell("btc: ending the run on all hosts; another interrupt does not wait for their reports")
+		v.tell("btc: ending the run on all hosts; interrupt again to skip their reports")
 		select {
 		case <-again:
 			abandon()

@@ -40,15 +40,15 @@ type fanHosts struct {
 func (h *fanHosts) table() option.Table {
 	return option.Table{
 		{Name: "hosts", Short: "H", Value: "FILE", Repeat: true, Group: "Hosts", To: &h.files,
-			Help: "file with a host on each line, as ssh knows it; # begins a comment, - is standard input; may be repeated"},
+			Help: "file with one ssh host name per line; # starts a comment, - is standard input; may be repeated"},
 		{Name: "host", Value: "NAMES", Repeat: true, Group: "Hosts", To: h.addNames,
 			Help: "hosts, separated by commas; may be repeated"},
 		{Name: "ssh-option", Value: "OPTION", Repeat: true, Group: "Hosts", To: &h.sshOptions,
 			Help: "option for ssh -o, such as Port=2222; may be repeated"},
 		{Name: "sudo", Group: "Hosts", To: &h.sudo,
-			Help: "run btrun by sudo -n"},
+			Help: "run btrun with sudo -n"},
 		{Name: "kubectl", Value: "SELECTOR", Group: "Hosts", To: &h.selector,
-			Help: "run in the pods with these labels, such as app=btrun, one on each node, by kubectl exec"},
+			Help: "run with kubectl exec in the pods with these labels, such as app=btrun, one on each node"},
 		{Name: "namespace", Value: "NAME", Group: "Hosts", To: &h.namespace,
 			Help: "namespace of the pods; default: kubectl's"},
 		{Name: "all-namespaces", Group: "Hosts", To: &h.allNamespaces,
@@ -58,9 +58,9 @@ func (h *fanHosts) table() option.Table {
 		{Name: "kubectl-option", Value: "OPTION", Repeat: true, Group: "Hosts", To: &h.kubectlArgs,
 			Help: "option for kubectl, such as --context=prod; may be repeated"},
 		{Name: "btrun", Value: "PATH", Group: "Hosts", To: &h.btrun,
-			Help: "btrun on the hosts; default: btrun of their PATH"},
+			Help: "path of btrun on the hosts; default: btrun in their PATH"},
 		{Name: "push", Value: "FILE", Optional: true, Repeat: true, Group: "Hosts", To: h.addPush,
-			Help: "copy btrun to each host for the time of the run: FILE, once for each architecture; default: the btrun beside btc, or btrun-ARCHITECTURE there"},
+			Help: "copy btrun to each host for the duration of the run: FILE, once for each architecture; default: btrun or btrun-ARCHITECTURE next to btc"},
 		{Name: "push-dir", Value: "DIR", Group: "Hosts", To: &h.pushDir,
 			Help: "directory on the hosts for --push; default: $TMPDIR or /tmp"},
 	}
@@ -327,7 +327,7 @@ func (h *fanHosts) programs() (func(archLabel string) ([]byte, error), error) {
 			}
 		}
 		if len(named) == 0 {
-			return nil, fmt.Errorf("--push: there is no btrun in %s: name it with --push=FILE", dir)
+			return nil, fmt.Errorf("--push: no btrun in %s: name it with --push=FILE", dir)
 		}
 	}
 	content := map[string][]byte{}

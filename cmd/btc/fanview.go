@@ -130,7 +130,7 @@ func (v *fanView) event(h fan.Host, line []byte) {
 		if !v.leftOut && kind != "lost_events" {
 			v.leftOut = true
 			v.erase()
-			fmt.Fprintln(v.err, "btc: warning: what the script prints is not part of metrics")
+			fmt.Fprintln(v.err, "btc: warning: the script's printed output is not part of metrics")
 		}
 		return
 	}

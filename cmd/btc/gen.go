@@ -47,13 +47,13 @@ func genGoCommand() *command {
 				Name:  "name",
 				Value: "NAME",
 				To:    &g.name,
-				Help:  "what the names of functions and types begin with; default: the script's name",
+				Help:  "prefix of the names of functions and types; default: the script's name",
 			},
 			{
 				Name:  "library",
 				Value: "PATH",
 				To:    &g.library,
-				Help:  "import path of the library; default: btrace of this btc",
+				Help:  "import path of the library; default: package btrace of this btc",
 			},
 		}, g.table()...),
 		run: g.run,
@@ -72,7 +72,7 @@ func (g *genGo) run(line *option.Line) int {
 	stem := strings.TrimSuffix(filepath.Base(name), ".bt")
 	if g.name == "" {
 		if name == diag.Stdin {
-			return fail("say what the names begin with: --name NAME")
+			return fail("give a prefix for the names: --name NAME")
 		}
 		g.name = stem
 	} else if name == diag.Stdin {
@@ -80,7 +80,7 @@ func (g *genGo) run(line *option.Line) int {
 	}
 	if g.pkg == "" {
 		if g.pkg = os.Getenv("GOPACKAGE"); g.pkg == "" {
-			return fail("say which package the source is of: --package NAME, or run btc by go generate")
+			return fail("give the package name: --package NAME, or run btc with go generate")
 		}
 	}
 	prefix := gengo.Name(g.name)

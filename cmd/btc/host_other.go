@@ -10,7 +10,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// writtenFiles is never asked: btc run ends before.
+// writtenFiles is never called: btc run fails earlier.
 func writtenFiles(*manifest.Manifest) []string { return nil }
 
 // isTerminal reports whether a file is a terminal, or another device of characters.
@@ -19,7 +19,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }
 
-// passedOn is never used: btc run ends before.
+// passedOn is never used: btc run fails earlier.
 var passedOn []os.Signal
 
 // ownFile is never called: there is no target of this host.

@@ -19,8 +19,8 @@ import (
 // one of its architecture.
 const hostOrDefault = "host or default"
 
-// hostTarget returns the target of the running kernel. To capture it takes a second: it is kept in
-// the user's cache directory until the kernel, its modules, the user or btc is another.
+// hostTarget returns the target of the running kernel. Capturing it takes a second, so it is cached in the user's
+// cache directory until the kernel, its modules, the user or btc changes.
 func hostTarget() (*kernel.Target, error) {
 	path := hostCache()
 	if path != "" && ownFile(path) {
@@ -32,7 +32,7 @@ func hostTarget() (*kernel.Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot capture this host: %w", err)
 	}
-	if path != "" { // a cache that cannot be written is none
+	if path != "" { // it is fine if the cache cannot be written
 		dir := filepath.Dir(path)
 		old, _ := filepath.Glob(filepath.Join(dir, "host-*.target"))
 		if err := os.MkdirAll(dir, 0o700); err == nil && writeFiles(newFile{path, b}) == nil {
@@ -83,8 +83,8 @@ func program() string {
 	return fmt.Sprint(fi.Size(), fi.ModTime().UnixNano())
 }
 
-// withHost compiles with the types of the running kernel a script that failed with the embedded
-// ones, if they may be the reason. It returns the better result, and reports it.
+// withHost compiles a script that failed with the embedded types again with those of the running kernel, if they may
+// be the reason. It returns the better result, and reports it.
 func (s *scriptFlags) withHost(
 	name, text string,
 	out *compile.Output,

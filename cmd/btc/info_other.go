@@ -4,7 +4,7 @@
 
 package main
 
-// printInfo has no kernel to ask.
+// printInfo fails: there is no Linux kernel to describe.
 func printInfo() int {
 	return fail("--info describes a Linux kernel: use btc version --json here")
 }

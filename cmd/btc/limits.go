@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// limits bound the resources of one compilation. A script can ask for more than the checks
-// of the language foresee; whoever compiles other people's scripts must not pay for them.
+// limits bound the resources of one compilation. They protect whoever compiles untrusted scripts from resource use
+// that the checks of the language do not prevent.
 type limits struct {
 	time   time.Duration
 	memory uint64 // bytes of the heap
@@ -24,8 +24,7 @@ var (
 // heapObjects is the metric of the heap's live and dead objects, in bytes.
 const heapObjects = "/memory/classes/heap/objects:bytes"
 
-// watch ends the program when a limit is passed, before it writes anything; the function
-// that it returns ends the watch.
+// watch ends the program, before it writes anything, when a limit is exceeded; stop ends the watch.
 func (l limits) watch() (stop func()) {
 	done := make(chan struct{})
 	go func() {

@@ -39,7 +39,7 @@ func listCommand() *command {
 				Name:  "target",
 				Value: "FILE",
 				To:    &target,
-				Help:  `target file to look into, or "host"; default: the embedded one`,
+				Help:  `target file to list, or "host"; default: the embedded target`,
 			},
 		}, fileOptions(&l.files)...),
 		run: func(line *option.Line) int { return l.listAll(target, line.All()) },
@@ -297,7 +297,7 @@ func (l *lister) iterators(_, pattern string) {
 	}
 }
 
-// types lists structs by a pattern, with their members when that is asked for.
+// types lists structs that match a pattern, with their members if requested.
 func (l *lister) types(word, pattern string) {
 	names, find := l.t.StructNames, l.t.Struct
 	switch word {
@@ -313,7 +313,7 @@ func (l *lister) types(word, pattern string) {
 	}
 }
 
-// body prints a type, as one line or with all that is in it.
+// body prints a type, on one line or with its members.
 func (l *lister) body(t *kernel.Type) {
 	if !l.verbose {
 		fmt.Fprintln(l.out, t)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command btc compiles scripts in the bpftrace language, ahead of time, into
-// BPF objects that btrun attaches on any host.
+// Command btc compiles scripts in the bpftrace language ahead of time to BPF objects, which btrun attaches on any
+// host.
 package main
 
 import (
@@ -22,7 +22,7 @@ func rootCommand() *command {
 	root := &command{
 		name: "btc", operands: "COMMAND ...",
 		summary: "compiles scripts in the bpftrace language ahead of time to BPF objects, which btrun runs",
-		about: "Without a command, btc understands the command line of bpftrace, as does a link to it that\n" +
+		about: "Without a command, btc accepts the command line of bpftrace, as does a link to it that\n" +
 			"is called bpftrace: btc -e PROGRAM, btc FILE.bt and btc -l PATTERN are btc run with the same\n" +
 			"arguments.",
 		sub: []*command{
@@ -81,7 +81,7 @@ func bpftraceStyle(root *command, arg string) bool {
 			return false
 		}
 	}
-	if strings.HasPrefix(arg, "__complete") { // the shells' completions ask with this word
+	if strings.HasPrefix(arg, "__complete") { // shell completions use this word
 		return false
 	}
 	if strings.HasPrefix(arg, "-") || filepath.Ext(arg) == ".bt" || strings.ContainsRune(arg, filepath.Separator) {

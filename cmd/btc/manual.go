@@ -17,7 +17,7 @@ import (
 func completionCommand(root *command) *command {
 	var program string
 	return &command{
-		name: "completion", operands: "bash|zsh|fish", summary: "print the completions of a shell",
+		name: "completion", operands: "bash|zsh|fish", summary: "print completions for a shell",
 		about: "For example: btc completion bash > /usr/share/bash-completion/completions/btc",
 		options: option.Table{
 			{Name: "program", Value: "NAME", Choices: option.Choices("btc", "btrun", "bpftrace"), To: &program,
@@ -26,7 +26,7 @@ func completionCommand(root *command) *command {
 		run: func(line *option.Line) int {
 			words := line.All()
 			if len(words) != 1 {
-				return fail("name one shell: bash, zsh or fish")
+				return fail("expected a shell: bash, zsh or fish")
 			}
 			if program == "" {
 				program = "btc"
@@ -43,7 +43,7 @@ func completionCommand(root *command) *command {
 func loader() *command {
 	return &command{
 		name: "btrun", operands: "OBJECT.o [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
-		about:   "The manifest OBJECT.json is beside the object. Options can be before and after it.",
+		about:   "The manifest OBJECT.json must be next to the object. Options can precede or follow it.",
 		options: new(options.Values).Table(), files: []string{"o"},
 	}
 }
@@ -75,27 +75,27 @@ func writeCompletion(w io.Writer, root *command, program, shell string) error {
 	case "fish":
 		err = cc.GenFishCompletion(&b, true)
 	default:
-		return fmt.Errorf("no completions for %q: bash, zsh and fish have some", shell)
+		return fmt.Errorf("no completions for %q: expected bash, zsh or fish", shell)
 	}
 	if err != nil {
 		return err
 	}
 	text := b.String()
-	if program == "btrun" { // which has no code for this: btc completes for it
+	if program == "btrun" { // btrun has no code for this, so btc completes for it
 		text = strings.NewReplacer(
 			`requestComp="${words[0]} __complete ${args[*]}"`, `requestComp="btc __complete-btrun ${args[*]}"`,
 			`requestComp="${words[1]} __complete ${words[2,-1]}"`, `requestComp="btc __complete-btrun ${words[2,-1]}"`,
 			"$args[1] __complete", "btc __complete-btrun",
 		).Replace(text)
 		if !strings.Contains(text, "__complete-btrun") {
-			panic("BUG: the library's completion of " + shell + " has another form")
+			panic("BUG: the library's completion of " + shell + " has an unexpected form")
 		}
 	}
 	_, err = io.WriteString(w, text)
 	return err
 }
 
-// completeWord is the first argument of the questions that completions of btrun ask.
+// completeWord is the first argument when completions of btrun call btc.
 const completeWord = "__complete-btrun"
 
 // manCommand writes the manual pages of both programs.
@@ -103,7 +103,7 @@ func manCommand(root *command) *command {
 	var dir string
 	return &command{
 		name: "man", operands: "[PAGE]", summary: "print or write the manual pages of btc and btrun",
-		about:   "A page is named as its file: btc, btc-compile, btc-target-show, btrun.",
+		about:   "The name of a page is that of its file: btc, btc-compile, btc-target-show, btrun.",
 		options: option.Table{{Name: "output-dir", Value: "DIR", To: &dir, Help: "write all pages to this directory"}},
 		run: func(line *option.Line) int {
 			pages := manPages(root)

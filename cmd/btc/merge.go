@@ -18,14 +18,14 @@ import (
 func mergeCommand() *command {
 	var report mergedReport
 	return &command{
-		name: "merge", operands: "FILE.jsonl ...", summary: "add up the runs of one object on many hosts", files: []string{"jsonl", "json"},
-		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is that of one host that\n" +
-			"had run it all: counts, sums, averages, extremes, histograms and time series are exact.",
+		name: "merge", operands: "FILE.jsonl ...", summary: "combine the runs of one object on many hosts", files: []string{"jsonl", "json"},
+		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is what one host running\n" +
+			"everything would print: counts, sums, averages, extremes, histograms and time series are exact.",
 		options: report.table(),
 		run: func(line *option.Line) int {
 			files := line.All()
 			if len(files) == 0 {
-				return fail("no runs: name files that btrun -f json2 wrote, or - for standard input")
+				return fail("no input: give files written by btrun -f json2, or - for standard input")
 			}
 			runs, err := mergeFiles(files, report.by == "host")
 			if err == nil {
@@ -89,7 +89,7 @@ func mergeFile(r *merge.Runs, name string) error {
 	host := strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
 	cut, err := r.Read(host, in)
 	if cut {
-		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: what is before it counts\n", name)
+		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
 	}
 	return err
 }

@@ -183,7 +183,7 @@ func targetCapture(line *option.Line, out string) int {
 		return fail("unexpected argument %q", args[0])
 	}
 	if out == "" {
-		return fail("say where to write with -o FILE")
+		return fail("missing output file: use -o FILE")
 	}
 	b, err := capture.HostFile()
 	if err != nil {
@@ -197,11 +197,11 @@ func targetImport(line *option.Line, out string) int {
 	operands := line.All()
 	switch {
 	case len(operands) == 0:
-		return fail("name the file that btrun --capture wrote")
+		return fail("expected the file that btrun --capture wrote")
 	case len(operands) > 1:
 		return fail("unexpected argument %q: one file at a time", operands[1])
 	case out == "":
-		return fail("say where to write with -o FILE")
+		return fail("missing output file: use -o FILE")
 	}
 	raw := operands[0]
 	f, err := os.Open(raw)

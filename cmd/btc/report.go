@@ -18,7 +18,7 @@ import (
 	"btc/loader/render"
 )
 
-// mergedReport are the options of a report of several hosts.
+// mergedReport holds the options of a report on several hosts.
 type mergedReport struct {
 	by, form, file string
 	top            int
@@ -82,7 +82,7 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 	for _, name := range left {
 		fmt.Fprintf(
 			os.Stderr,
-			"btc: warning: %s is left out: values that are assigned do not add up; --by host shows each host's\n",
+			"btc: warning: %s is omitted: assigned values cannot be combined; --by host shows them for each host\n",
 			name,
 		)
 	}

@@ -22,8 +22,7 @@ import (
 	"btc/loader/options"
 )
 
-// runner are the options of btc run: those of the script, and those of btrun, which are passed
-// on.
+// runner holds the options of btc run: those of the script, and those of btrun, which are passed on.
 type runner struct {
 	script   scriptFlags
 	btrun    options.Values
@@ -41,8 +40,8 @@ func runCommand() *command {
 	r := new(runner)
 	r.script.targets.native = true
 	return &command{
-		name: "run", operands: "FILE.bt | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "compile a script and trace at once (root)", files: []string{"bt"},
-		about:   "It understands the command line of bpftrace. What btc run does, btc does without the word run,\ntoo, and so does a link to btc that is called bpftrace.",
+		name: "run", operands: "FILE.bt | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "compile a script and trace immediately (root)", files: []string{"bt"},
+		about:   "It accepts the command line of bpftrace. The word run can be omitted, and a link to btc that is\ncalled bpftrace behaves the same.",
 		options: r.options(), run: r.run,
 	}
 }
@@ -53,7 +52,7 @@ func (r *runner) options() option.Table {
 	table[0].Group = "Script"
 	for i := range table {
 		if table[i].Name == "no-warnings" {
-			table[i] = option.Option{Name: "no-warnings", Help: "leave out all warnings", To: func(string) error {
+			table[i] = option.Option{Name: "no-warnings", Help: "suppress all warnings", To: func(string) error {
 				r.script.noWarnings = true
 				r.forward = append(r.forward, "--no-warnings")
 				return nil
@@ -64,7 +63,7 @@ func (r *runner) options() option.Table {
 		switch o.Name {
 		case "mode":
 			o.Choices = option.Choices("test", "bench", "format", "codegen")
-			o.Help += "; format: the same as --fmt; codegen: compile, and do no more"
+			o.Help += "; format: the same as --fmt; codegen: only compile"
 			pass := r.passOn(o)
 			o.To = func(value string) error {
 				switch {
@@ -126,8 +125,7 @@ func (r *runner) passOn(o option.Option) func(string) error {
 	}
 }
 
-// bpftraceOnly are the options of bpftrace that btc accepts and has no use for, and those for
-// which it has another command.
+// bpftraceOnly are the options of bpftrace that btc accepts but ignores, and those for which it has another command.
 func (r *runner) bpftraceOnly() option.Table {
 	ignored := func(name string) func(string) error {
 		return func(string) error {
@@ -142,8 +140,8 @@ func (r *runner) bpftraceOnly() option.Table {
 		{
 			Name:   "usdt-file-activation",
 			Hidden: true,
-			To:     func(string) error { return nil }, // probes are switched on in every process of the file, always
-			Help:   "switch usdt probes on in all processes of a file, which is always done",
+			To:     func(string) error { return nil }, // probes are always enabled in every process of the file
+			Help:   "enable usdt probes in all processes of a file, which is always done",
 		},
 		{Name: "no-feature", Value: "FEATURES", Repeat: true, Hidden: true, To: r.noFeature},
 		{Name: "verify-llvm-ir", Hidden: true, To: ignored("verify-llvm-ir")},
@@ -152,14 +150,14 @@ func (r *runner) bpftraceOnly() option.Table {
 			Name:   "aot",
 			Value:  "FILE",
 			Hidden: true,
-			To:     refused("aot", "use btc compile SCRIPT -o FILE.o, and btrun FILE.o where it shall run"),
+			To:     refused("aot", "use btc compile SCRIPT -o FILE.o, and btrun FILE.o on the host"),
 		},
 		{Name: "emit-elf", Value: "FILE", Hidden: true, To: refused("emit-elf", "use btc compile SCRIPT -o FILE.o")},
 		{
 			Name:   "emit-llvm",
 			Value:  "FILE",
 			Hidden: true,
-			To:     refused("emit-llvm", "btc does not use LLVM; --dump prints its own stages"),
+			To:     refused("emit-llvm", "btc does not use LLVM; use --dump to print its own stages"),
 		},
 		{
 			Name:  "fmt",
@@ -200,7 +198,7 @@ func (r *runner) run(line *option.Line) int {
 		return fail("%v", err)
 	}
 	if runtime.GOOS != "linux" {
-		return fail("btc run needs Linux: compile here with btc compile -o FILE.o, and trace there with btrun FILE.o")
+		return fail("btc run needs Linux: compile here with btc compile -o FILE.o, and trace with btrun FILE.o on a Linux host")
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -242,7 +240,7 @@ func (r *runner) run(line *option.Line) int {
 	if s.verifier {
 		args = append(args, "--verbose")
 	}
-	// Whoever runs a script has its source: the files that it names may be written.
+	// Whoever runs a script has its source, so the files named in it may be written.
 	if m, err := manifest.Parse(out.Manifest); err == nil {
 		for _, p := range writtenFiles(m) {
 			args = append(args, "--allow", p)
@@ -253,8 +251,8 @@ func (r *runner) run(line *option.Line) int {
 	return trace(append(append(args, "--"), line.After...))
 }
 
-// withoutHostNotes leaves out what only matters if the object runs on another host later: names that
-// the embedded target lacks are looked up on this one.
+// withoutHostNotes drops messages that matter only if the object runs on another host later: names that the embedded
+// target lacks are looked up on this host.
 func withoutHostNotes(diags *diag.List) *diag.List {
 	kept := &diag.List{}
 	for _, d := range diags.Sorted() {
@@ -304,7 +302,7 @@ func (r *runner) listProbes(operands []string) int {
 }
 
 // forHost compiles again for this kernel when the object copies kernel types whole, whose
-// members have no relocations; out stays where this kernel cannot be captured.
+// members have no relocations; if this kernel cannot be captured, out is returned unchanged.
 func (s *scriptFlags) forHost(out *compile.Output, name, text string) *compile.Output {
 	m, err := manifest.Parse(out.Manifest)
 	if err != nil || s.targets.given() || s.untrusted || !m.CopiesWhole() {
@@ -320,9 +318,8 @@ func (s *scriptFlags) forHost(out *compile.Output, name, text string) *compile.O
 	return again
 }
 
-// trace runs the btrun beside this program and returns its status. A
-// signal meant to end the tracing ends btrun, which prints the maps; btc waits
-// until then, and cleans up.
+// trace runs the btrun next to this program and returns its status. A signal to end the tracing ends btrun, which
+// prints the maps; btc waits for that and then cleans up.
 func trace(args []string) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -336,7 +333,7 @@ func trace(args []string) int {
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fail("btc run needs btrun in the same directory, but there is no %s", btrun)
+			return fail("btc run needs btrun in the same directory: %s does not exist", btrun)
 		}
 		return fail("cannot run btrun: %v", err)
 	}

@@ -44,7 +44,7 @@ func readPipe(f *os.File) (string, error) {
 }
 
 func tooLong(path string) error {
-	return fmt.Errorf("%s has more than %d bytes, the limit of a script", path, parse.MaxBytes)
+	return fmt.Errorf("%s: script too large (max %d bytes)", path, parse.MaxBytes)
 }
 
 // openFile is the descriptor that a name such as /dev/stdin or /dev/fd/63 means.

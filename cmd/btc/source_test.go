@@ -36,7 +36,7 @@ func TestReadScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ path, want string }{
-		{path("x.bt"), ""}, {path("large.bt"), "has more than 2097152 bytes"}, {path("fifo.bt"), "not a regular file"},
+		{path("x.bt"), ""}, {path("large.bt"), "script too large (max 2097152 bytes)"}, {path("fifo.bt"), "not a regular file"},
 		{path("zero.bt"), "not a regular file"}, {"/dev/zero", "not a regular file"}, {dir, "not a regular file"}, {path("none.bt"), "no such file"},
 	} {
 		text, err := readScript(c.path)

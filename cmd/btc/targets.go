@@ -13,7 +13,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// targetFlags say which kernels and architectures the object is for.
+// targetFlags holds the options for the kernels and architectures that the object must support.
 type targetFlags struct {
 	files  []string // --target, in order
 	arches []string // --arch, labels
@@ -23,7 +23,7 @@ type targetFlags struct {
 func (t *targetFlags) options() option.Table {
 	return option.Table{
 		{Name: "target", Value: "FILE", Repeat: true, To: &t.files,
-			Help: `target file to compile for, or "host"; may be repeated: types come from the first, the others are checked. Default: the embedded ones`},
+			Help: `target file to compile for, or "host"; may be repeated: types come from the first, the others are checked. Default: the embedded targets`},
 		{Name: "arch", Value: "ARCHITECTURES", Repeat: true, To: t.addArches,
 			Help: "architectures that the object must support, separated by commas: " + strings.Join(
 				arch.Labels(),
@@ -58,7 +58,7 @@ func (t *targetFlags) host() bool { return slices.Contains(t.files, "host") }
 func (t *targetFlags) open() (*kernel.Target, []*kernel.Target, error) {
 	if len(t.files) > 0 && len(t.arches) > 0 {
 		return nil, nil, errors.New(
-			"--target and --arch: a target file says its architecture; give one of the two options",
+			"--target and --arch cannot be combined: a target file has an architecture",
 		)
 	}
 	var all []*kernel.Target

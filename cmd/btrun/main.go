@@ -2,8 +2,7 @@
 
 //go:debug updatemaxprocs=0
 
-// Btrun runs objects that btc compiled: it attaches their programs on this host
-// and prints what the script prints.
+// Btrun runs objects compiled by btc: it attaches their programs on this host and prints the script's output.
 package main
 
 import (
@@ -18,8 +17,7 @@ import (
 // version is set by the linker.
 var version = "devel"
 
-// The begin and end programs run on the thread that asks for it: it is the main
-// one, so that their tid is their pid.
+// The begin and end programs run on the calling thread: the main one, so that their tid equals their pid.
 func init() { runtime.LockOSThread() }
 
 func main() {

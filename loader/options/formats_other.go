@@ -4,7 +4,7 @@
 
 package options
 
-// The formats are named where objects run.
+// The names of formats are not available where objects cannot run.
 func formatNames() []string { return nil }
 
-func formatUsage() string { return "text, or one that btrun names" }
+func formatUsage() string { return "text, or another format of btrun" }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package options is the option table of btrun. It is data and a struct of values, which
-// need nothing of Linux, so that btc, which passes these options on and makes the manual of both
-// programs, reads the same table on any system.
+// Package options is the option table of btrun: data and a struct of values that do not depend on Linux, so that btc,
+// which passes these options on and generates the manual of both programs, uses the same table on any system.
 package options
 
 import (
@@ -19,7 +18,7 @@ import (
 	"btc/loader/permission"
 )
 
-// Values are the options of a command line of btrun.
+// Values holds the values of btrun's options.
 type Values struct {
 	PIDs      []int
 	Cgroups   []string
@@ -70,25 +69,25 @@ const (
 	other       = "Instead of tracing"
 )
 
-// Travels reports whether an option of a group says what to trace or what is allowed: btc fan passes
-// such options on to other hosts.
+// Travels reports whether options of a group select what to trace or what is allowed: btc fan passes them on to other
+// hosts.
 func Travels(group string) bool { return group == tracing || group == permissions }
 
-// Table returns the options of btrun, which are kept in v.
+// Table returns the options of btrun, which store their values in v.
 func (v *Values) Table() option.Table {
 	return option.Table{
 		{Name: "pid", Short: "p", Value: "PID", Repeat: true, Group: tracing, To: v.setPIDs,
 			Help: "trace this process only, or several: -p 12,34 or -p 12 -p 34; the run ends when the last one ends"},
 		{Name: "follow-forks", Group: tracing, To: &v.Follow,
-			Help: "with -p or -c: trace also what the processes start, and only that; the run ends with the last of them"},
+			Help: "with -p or -c: also trace the processes that they start, and no others; the run ends with the last of them"},
 		{Name: "cgroup", Value: "PATH|ID", Repeat: true, Group: tracing, To: &v.Cgroups,
-			Help: "trace only what runs in this cgroup of version 2 or below it; may be repeated"},
+			Help: "trace only tasks in this cgroup (version 2) or below it; may be repeated"},
 		{Name: "container", Value: "ID|NAME", Repeat: true, Group: tracing, To: &v.Containers,
-			Help: "trace only what runs in this container of containerd, CRI-O, docker or podman, or with --pod in this one of the pod; may be repeated; the run ends when the last one ends"},
+			Help: "trace only this container of containerd, CRI-O, docker or podman, or with --pod this container of the pod; may be repeated; the run ends when the last one ends"},
 		{Name: "pod", Value: "UID|NAMESPACE/NAME", Repeat: true, Group: tracing, To: &v.Pods,
-			Help: "trace only what runs in this pod; may be repeated; the run ends when the last one ends"},
+			Help: "trace only this pod; may be repeated; the run ends when the last one ends"},
 		{Name: "wait", Group: tracing, To: &v.Wait,
-			Help: "wait for a container or pod that is not there yet"},
+			Help: "wait for a container or pod that does not exist yet"},
 		{Name: "command", Short: "c", Aliases: "cmd", Value: "COMMAND", Group: tracing, To: v.setCommand,
 			Help: "run COMMAND and trace until it ends"},
 		{Name: "timeout", Value: "TIME", Group: tracing, To: v.setTime("timeout", &v.Timeout),
@@ -96,9 +95,9 @@ func (v *Values) Table() option.Table {
 		{Name: "max-events", Value: "N", Group: tracing, To: v.setMaxEvents,
 			Help: "end the run after N events with output, such as printf() and print()"},
 		{Name: "btf", Value: "FILE|DIR", Group: tracing, To: &v.BTF,
-			Help: "the kernel's types, for kernels that publish none: BTF, an ELF file with it, or a directory with RELEASE.btf or in btfhub's layout"},
+			Help: "the kernel's types, for kernels without BTF: a BTF file, an ELF file with BTF, or a directory with RELEASE.btf or in btfhub's layout"},
 		{Name: "traceable-functions", Value: "FILE", Group: tracing, To: v.setFunctions,
-			Help: "names of the kernel functions that can be probed, one a line, instead of tracefs' available_filter_functions"},
+			Help: "names of the kernel functions that can be probed, one per line, instead of tracefs' available_filter_functions"},
 
 		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
 			Help: "write the script's output to FILE"},
@@ -112,13 +111,13 @@ func (v *Values) Table() option.Table {
 			Help:    "format of the output: " + formatUsage() + "; with --inspect json prints one JSON object",
 		},
 		{Name: "every", Value: "TIME", Group: writing, To: v.setEvery,
-			Help: "show all maps every TIME, such as 15s, and clear nothing; -o FILE of a format of documents has the last one"},
+			Help: "show all maps every TIME, such as 15s, without clearing them; for a format of documents, -o FILE contains the last one"},
 		{Name: "max-series", Value: "N", Group: writing, To: setCount("--max-series", &v.MaxSeries, 1, 1<<24),
 			Help: "maximum number of series per metric; further keys are summed as \"other\"; default: 10000"},
 		{Name: "rotate", Value: "SIZE", Group: writing, To: &v.Rotate,
-			Help: "begin a new file of -o at SIZE, such as 100M: FILE becomes FILE.1, and so on; a full disk costs lines, not the run"},
+			Help: "start a new file of -o at SIZE, such as 100M: FILE becomes FILE.1, and so on; if the disk is full, lines are dropped"},
 		{Name: "keep", Value: "N", Group: writing, To: setCount("--keep", &v.Keep, 1, 1000),
-			Help: "files that --rotate keeps besides FILE; default: 5"},
+			Help: "number of files that --rotate keeps besides FILE; default: 5"},
 		{
 			Name:    "buffer",
 			Short:   "B",
@@ -129,7 +128,7 @@ func (v *Values) Table() option.Table {
 			Help:    "buffering of the output: line, full or none; default: line",
 		},
 		{Name: "top", Value: "N", Group: writing, To: setCount("--top", &v.Top, 1, 1<<30),
-			Help: "print the N elements of each map that have the largest values, largest first; with --every on a terminal, in place"},
+			Help: "print only the N elements of each map with the largest values, largest first; with --every on a terminal, update in place"},
 		{
 			Name:    "sort",
 			Value:   "ORDER",
@@ -144,24 +143,24 @@ func (v *Values) Table() option.Table {
 		{Name: "quiet", Short: "q", Group: writing, To: &v.Quiet,
 			Help: "do not print the number of attached probes"},
 		{Name: "verbose", Short: "v", Group: writing, To: &v.Verbose,
-			Help: "show the kernel's verifier log of each program; with --list the arguments of probes"},
+			Help: "show the kernel's verifier log of each program; with --list, the arguments of probes"},
 		{Name: "no-warnings", Group: writing, To: &v.NoWarn,
-			Help: "leave out all warnings"},
+			Help: "suppress all warnings"},
 		{Name: "raw", Group: writing, To: &v.Raw,
-			Help: "leave control characters in strings as they are on a terminal"},
+			Help: "do not escape control characters in strings on a terminal"},
 
 		{Name: "allow", Value: "NAME", Repeat: true, Group: permissions, Choices: allowed(), To: &v.Allow,
-			Help: "allow the object one kind of action; may be repeated:"},
+			Help: "allow one kind of action of the object; may be repeated:"},
 		{Name: "unsafe", Group: permissions, To: &v.Unsafe,
-			Help: "allow all of these"},
+			Help: "allow all of these actions"},
 		{Name: "max-memory", Value: "SIZE", Group: permissions, To: &v.MaxMemory,
-			Help: "refuse maps that need more memory when full, such as 512M; default: half of this machine's memory"},
+			Help: "refuse an object whose maps need more memory when full, such as 512M; default: half of this machine's memory"},
 
 		{Name: "budget", Value: "PERCENT", Group: permissions, To: &v.Budget,
 			Help: "detach the most expensive probe while all programs together take more than PERCENT of one CPU, such as 1%, in two windows of 10 s in a row"},
 
 		{Name: "dry-run", Group: other, To: &v.DryRun,
-			Help: "load the programs, which the kernel then verifies, and end: attach and run nothing"},
+			Help: "load the programs, which the kernel then verifies, but attach and run nothing"},
 		{Name: "test", Group: other, To: v.addMode("test"),
 			Help: "run the test probes and attach nothing; the exit status is 1 if one fails"},
 		{Name: "bench", Group: other, To: v.addMode("bench"),
@@ -171,7 +170,7 @@ func (v *Values) Table() option.Table {
 		{Name: "inspect", Group: other, Alone: true, With: "format raw verbose", To: &v.Inspect,
 			Help: "list what the object may do, and which permissions it needs"},
 		{Name: "remote", Group: other, To: &v.Remote,
-			Help: "run for btc fan: describe this host, read the object (-), write -f json2, and end with standard input"},
+			Help: "for btc fan: describe this host, read the object (-), write -f json2, and end when standard input ends"},
 		{
 			Name:     "list",
 			Short:    "l",
@@ -221,7 +220,7 @@ func (v *Values) setPIDs(list string) error {
 func (v *Values) setPID(text string) error {
 	const most = 1 << 22 // PID_MAX_LIMIT
 	n, err := strconv.ParseUint(text, 10, 64)
-	switch { // the errors are in bpftrace's words
+	switch { // the errors have bpftrace's wording
 	case errors.Is(err, strconv.ErrRange) || err == nil && (n == 0 || n > most):
 		//lint:ignore ST1005 bpftrace's words
 		return fmt.Errorf("Pid out of range: %s", text)
@@ -335,7 +334,7 @@ func (v *Values) setCapture(path string) error {
 // inCgroups reports whether only some cgroups are traced.
 func (v *Values) inCgroups() bool { return len(v.Cgroups)+len(v.Containers)+len(v.Pods) > 0 }
 
-// Check refuses values that cannot be combined.
+// Check returns an error for values that cannot be combined.
 func (v *Values) Check() error {
 	if len(v.PIDs) > 0 && v.Command != "" {
 		//lint:ignore ST1005 bpftrace's words
@@ -345,11 +344,11 @@ func (v *Values) Check() error {
 		return errors.New("--follow-forks needs processes: name them with -p, or start one with -c")
 	}
 	if len(v.Modes) > 0 && v.Every != 0 {
-		return fmt.Errorf("--%s has no maps to show: it cannot be combined with --every", v.Modes[0])
+		return fmt.Errorf("--%s shows no maps: it cannot be combined with --every", v.Modes[0])
 	}
 	if len(v.Modes) > 0 && v.Budget != "" {
 		return fmt.Errorf(
-			"--%s attaches nothing that could cost more than a budget: it cannot be combined with --budget",
+			"--%s attaches nothing: it cannot be combined with --budget",
 			v.Modes[0],
 		)
 	}
@@ -368,7 +367,7 @@ func (v *Values) Check() error {
 		}
 	}
 	if len(v.Modes) > 0 && (len(v.PIDs) > 0 || v.Command != "" || v.inCgroups()) {
-		return fmt.Errorf("--%s attaches nothing: there is no process for -p, -c or --cgroup to choose", v.Modes[0])
+		return fmt.Errorf("--%s attaches nothing: it cannot be combined with -p, -c or --cgroup", v.Modes[0])
 	}
 	return nil
 }

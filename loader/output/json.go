@@ -11,7 +11,7 @@ import (
 )
 
 // json is bpftrace's JSON.
-var json = Format{Name: "json", Help: "one object a line", JSON: true, New: func(r *Run) Sink {
+var json = Format{Name: "json", Help: "one object per line", JSON: true, New: func(r *Run) Sink {
 	return &lines{Run: r, values: &format.JSON{Env: r.Env}, mapLine: jsonMap, message: helperErrno}
 }}
 

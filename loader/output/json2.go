@@ -18,7 +18,7 @@ const Lossless = "json2"
 
 // json2 is JSON that keeps types and adds time and origin to each line. Its schema is
 // docs/json2.schema.json.
-var json2 = Format{Name: Lossless, Help: "one that loses nothing", JSON: true, New: func(r *Run) Sink {
+var json2 = Format{Name: Lossless, Help: "lossless", JSON: true, New: func(r *Run) Sink {
 	return &lines{
 		Run: r, values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames},
 		origin: json2Origin, arguments: json2Arguments, mapLine: json2Map,

@@ -259,7 +259,7 @@ profile:ms:2 /comm == "sha256sum"/ { @busy[comm]++; @samples[pid, comm] = count(
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, probe := range []string{"begin", "interval:s:1", "kprobe:no_such_*", "@start"} {
-		if !strings.Contains(string(out), "left out: "+probe) {
+		if !strings.Contains(string(out), "omitted: "+probe) {
 			t.Errorf("%s is not said to be left out:\n%s", probe, out)
 		}
 	}

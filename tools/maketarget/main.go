@@ -22,7 +22,7 @@
 // lists the tracepoints and fields that these other kernels have and the first
 // does not. The same inputs give the same bytes.
 //
-//	go run ./tools/maketarget info FILE         what a target file holds, with sizes
+//	go run ./tools/maketarget info FILE         shows the contents of a target file, with sizes
 //	go run ./tools/maketarget classes -dir DIR  compares the event -> struct mapping with the truth in
 //	                                        DIR/vmlinux (needs a kernel that was booted with nokaslr)
 package main

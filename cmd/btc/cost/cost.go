@@ -22,18 +22,18 @@ type Program struct {
 	Probe string `json:"probe"`
 	Kind  string `json:"kind"`
 	Line  int    `json:"line,omitempty"`
-	// NS is one event when all filters pass and nothing fails, LeastNS on the shortest way through the
+	// NS is the cost of an event if all filters pass and nothing fails, LeastNS that of the shortest path through the
 	// program.
 	NS      float64 `json:"ns"`
 	LeastNS float64 `json:"least_ns"`
-	// ProbeNS is the cost of the probe itself, nil where it was not measured: ProbeNote says why.
+	// ProbeNS is the cost of the probe itself, nil if it was not measured: ProbeNote is the reason.
 	ProbeNS   *float64 `json:"probe_ns"`
 	ProbeNote string   `json:"probe_note,omitempty"`
-	Insns     int      `json:"instructions"` // on the way of NS
-	Calls     []Call   `json:"calls"`        // of helpers on that way, the most expensive first
-	// Loops is set where NS has one iteration of a loop whose number of iterations is not known.
+	Insns     int      `json:"instructions"` // on the path of NS
+	Calls     []Call   `json:"calls"`        // of helpers on that path, the most expensive first
+	// Loops is set if NS counts one iteration of a loop with an unknown trip count.
 	Loops bool `json:"loops,omitempty"`
-	// Unmeasured are helpers that the table lacks: they count with the median of all.
+	// Unmeasured are helpers that are not in the table: they count with the median of all.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 }
 
@@ -44,8 +44,8 @@ type Call struct {
 	NS    float64 `json:"ns"` // of all
 }
 
-// Estimate returns the estimates of an object's programs on the kernel of a target. The object is
-// changed. Programs that only the loader runs are left out.
+// Estimate returns the estimates of an object's programs on the kernel of a target. The object is modified. Programs
+// that only the loader runs are omitted.
 func Estimate(o *object.Object, t *kernel.Target, table *Table) ([]Program, error) {
 	var all []Program
 	for i := range o.Manifest.Programs {
@@ -110,7 +110,7 @@ func (e *estimator) program() {
 	e.out.Unmeasured = slices.Compact(e.out.Unmeasured)
 }
 
-// content is what is known of a register.
+// content is what is known about a register.
 type content struct {
 	kind  contentKind
 	value int64  // constant; number of the helper of a result
@@ -124,13 +124,13 @@ const (
 	constant
 	mapRef
 	subprogram
-	result // of a helper, not changed since
+	result // result of a helper, unchanged since
 )
 
 type registers [11]content
 
-// function estimates the function that begins at an instruction: it follows all ways but those
-// back, with what each instruction costs, and keeps the most and the least expensive ones.
+// function estimates the function that begins at an instruction: it follows all paths except back edges, adds up the
+// costs of instructions, and keeps the most and the least expensive path.
 func (e *estimator) function(start int) *function {
 	order := e.order(start)
 	in := map[int]*registers{start: {}}
@@ -159,7 +159,7 @@ func (e *estimator) function(start int) *function {
 				}
 			}
 		}
-		if in[order[min(n+1, len(order)-1)]] == nil { // only an unlikely way leads there
+		if in[order[min(n+1, len(order)-1)]] == nil { // reached only by an unlikely path
 			in[order[n+1]] = &registers{}
 		}
 	}
@@ -213,8 +213,7 @@ func (f *function) add(c *Call) {
 	f.calls[c.Name].NS += c.NS
 }
 
-// order lists the instructions of a function that can be reached, each after those that lead to it
-// but for the ways back.
+// order lists the reachable instructions of a function, each after its predecessors, ignoring back edges.
 func (e *estimator) order(start int) []int {
 	type visit struct{ at, next int }
 	seen := map[int]bool{start: true}
@@ -240,8 +239,7 @@ func (e *estimator) order(start int) []int {
 	return post
 }
 
-// likely lists where an instruction leads when nothing fails: what a helper that failed leads to
-// is left out.
+// likely lists the successors of an instruction if nothing fails: it omits the failure paths of helpers.
 func (e *estimator) likely(i int, s *registers) []int {
 	fall, taken := e.Next(i)
 	if fall >= 0 && taken >= 0 {
@@ -261,7 +259,7 @@ func (e *estimator) likely(i int, s *registers) []int {
 	return to
 }
 
-// side is where a branch leads when a helper failed.
+// side is the side of a branch taken if a helper failed.
 type side int
 
 const (
@@ -270,7 +268,7 @@ const (
 	onFall
 )
 
-// failed says which side of a branch is for the failure of a helper whose result is compared.
+// failed returns the side of a branch that handles the failure of a helper whose result is compared.
 func failed(ins *asm.Instruction, s *registers) side {
 	c := s[ins.Dst]
 	if c.kind != result || ins.OpCode.Source() != asm.ImmSource || ins.Constant != 0 {
@@ -322,7 +320,7 @@ func (e *estimator) sub(name string) *function {
 	return e.functions[name]
 }
 
-// step returns what an instruction costs, and the call that it is, and changes the registers.
+// step returns the cost of an instruction, and its call if it is one, and updates the registers.
 func (e *estimator) step(i int, s *registers) (ns float64, call *Call) {
 	ins := &e.Insns[i]
 	if name := e.called(i, s); name != "" {
@@ -390,7 +388,7 @@ func alu(ins *asm.Instruction, s *registers) {
 	}
 }
 
-// usualBytes is what is assumed of a string or record whose length is not known.
+// usualBytes is the assumed size of a string or record of unknown length.
 const usualBytes = 16
 
 // helper is the cost of a call.
@@ -430,7 +428,7 @@ func (e *estimator) helper(h asm.BuiltinFunc, s *registers) *Call {
 	return e.unmeasured(name)
 }
 
-// unmeasured is the call of a helper that the table lacks.
+// unmeasured is the call of a helper that is not in the table.
 func (e *estimator) unmeasured(name string) *Call {
 	e.out.Unmeasured = append(e.out.Unmeasured, name)
 	var all []float64

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cost estimates what an event costs, before anything runs.
+// Package cost estimates the cost of an event, without running anything.
 //
-// It takes an object, a target and a table of measured costs, and returns nanoseconds for each
-// program: of the path that an event takes when all filters pass and nothing fails, and of the
-// shortest one. It reads nothing of the host and runs nothing.
+// It takes an object, a target and a table of measured costs, and returns nanoseconds for each program: for the path
+// on which all filters pass and nothing fails, and for the shortest path. It reads nothing from the host.
 package cost
 
 import (
@@ -12,7 +11,7 @@ import (
 	"encoding/json"
 )
 
-// Table is what one machine measured. Times are in ns.
+// Table holds costs measured on one machine, in ns.
 type Table struct {
 	Measured Machine `json:"measured"`
 	// Insn is an instruction in registers, Memory a load or store, Atomic an atomic addition, Call a
@@ -21,14 +20,14 @@ type Table struct {
 	Memory float64 `json:"memory"`
 	Atomic float64 `json:"atomic"`
 	Call   float64 `json:"call"`
-	// Helpers are the calls of helpers but for those of maps, by the bytes that they copy; one point
-	// is for any number.
+	// Helpers are calls of helpers except map operations, by the number of bytes that they copy; a single point is
+	// for any number.
 	Helpers map[string][]Point `json:"helpers"`
 	// Maps are operations by the type of the map and the size of its key in bytes.
 	Maps map[string]map[string][]Point `json:"maps"`
-	// Probes are what an event costs besides its program.
+	// Probes are the costs of an event besides its program.
 	Probes []Probe `json:"probes"`
-	// Statistics is what the kernel's run-time statistics, which --budget needs, add to a run.
+	// Statistics is the cost per run of the kernel's run-time statistics, which --budget needs.
 	Statistics float64 `json:"statistics"`
 }
 
@@ -37,7 +36,7 @@ type Machine struct {
 	Kernel  string `json:"kernel"`
 	CPU     string `json:"cpu"`
 	Arch    string `json:"arch"`
-	Command string `json:"command"` // that measures it
+	Command string `json:"command"` // command that measures the table
 }
 
 // Point is a cost at a number of bytes.
@@ -46,7 +45,7 @@ type Point struct {
 	NS    float64 `json:"ns"`
 }
 
-// Probe is the cost of a kind of probe. It is not known where NS is nil: Note says why.
+// Probe is the cost of a kind of probe. If NS is nil it is not known, and Note is the reason.
 type Probe struct {
 	Kind string   `json:"kind"`
 	NS   *float64 `json:"ns"`
@@ -56,13 +55,13 @@ type Probe struct {
 //go:embed table.json
 var embedded []byte
 
-// Default is the table that btc has.
+// Default is the embedded table.
 func Default() (*Table, error) {
 	t := new(Table)
 	return t, json.Unmarshal(embedded, t)
 }
 
-// at is the cost at a number of bytes, between and beyond the points on straight lines.
+// at is the cost at a number of bytes, by linear interpolation and extrapolation.
 func at(points []Point, bytes int) float64 {
 	if len(points) == 1 {
 		return points[0].NS

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package export writes the configuration with which other programs run an object.
+// Package export writes configurations for other programs that run an object or show its metrics.
 //
-// It takes a manifest and returns text, and what of the script that program cannot show.
+// It takes a manifest and returns text, and a list of what the other program cannot show.
 package export
 
 import (
@@ -120,7 +120,7 @@ func (e *exporter) fits(x *manifest.Map) error {
 		}
 	case "plain":
 		if !x.Grows && e.m.For == "" {
-			return errors.New("it may be no counter: compile the script with --for ebpf_exporter")
+			return errors.New("it may not be a counter: compile the script with --for ebpf_exporter")
 		}
 		if !x.Grows {
 			return errors.New("it is not a counter: the script does more than add constants to it")
@@ -263,7 +263,7 @@ func (x *label) decode(m *manifest.Manifest, l *manifest.Layout) error {
 	return nil
 }
 
-// labelName is a name that Prometheus takes and that is not taken yet.
+// labelName is a valid and unused Prometheus label name.
 func labelName(taken map[string]bool, name string, i int) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {

@@ -19,9 +19,8 @@ import (
 	"btc/loader/rewrite"
 )
 
-// code relocates one program for the target, and checks its reachable instructions: an
-// access of a field that the kernel lacks is valid after a test for it. It returns the
-// length of the reachable code.
+// code relocates one program for the target, and checks its reachable instructions: an access to a field that the
+// kernel lacks is valid after a test for the field. It returns the length of the reachable code.
 func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	spec := c.o.Spec.Programs[p.Name]
 	if spec == nil {
@@ -56,7 +55,7 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 			Unknown,
 			p,
 			p.Pos,
-			"the kernel's verifier is likely to give up: more than %d branches on one path wait for their other side",
+			"the kernel's verifier is likely to give up: more than %d pending branches on one path",
 			pendingLimit,
 		)
 	case c.verified > verifierLimit:
@@ -78,10 +77,10 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 		switch {
 		case isPoison(ins):
 			verdict = Fails
-			c.poisoned(p, old(f.raw[i]), placeOf(insns, i, p.Pos))
+			c.poisoned(p, old(f.raw[i]), positionOf(insns, i, p.Pos))
 		case ins.IsBuiltinCall() && !c.helpers[ins.Constant]:
 			verdict = Fails
-			c.noHelper(p, asm.BuiltinFunc(ins.Constant), placeOf(insns, i, p.Pos))
+			c.noHelper(p, asm.BuiltinFunc(ins.Constant), positionOf(insns, i, p.Pos))
 		}
 	}
 	return verdict, length, nil
@@ -161,10 +160,10 @@ func (c *checker) poisoned(p *manifest.Program, insn int, pos manifest.Pos) {
 	c.find(Fails, p, pos, "this kernel lacks a type, field or enumerator that the script uses here")
 }
 
-// relocate does what the loader does before it loads a program. at is the new index of
-// instructions, as for Decide.
+// relocate does what the loader does before it loads a program. at maps instructions to their new indices, as in
+// Decide.
 func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int) error {
-	m := c.moved(p.Name, at)
+	m := c.renumbered(p.Name, at)
 	if len(c.t.Structs(adapt.SyscallRecord)) == 0 {
 		adapt.FixRecord(m, p.Name, insns)
 	}
@@ -208,8 +207,8 @@ func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int
 	return nil
 }
 
-// moved is the manifest with the accesses of a program where they are now.
-func (c *checker) moved(program string, at []int) *manifest.Manifest {
+// renumbered is the manifest with the new indices of a program's accesses.
+func (c *checker) renumbered(program string, at []int) *manifest.Manifest {
 	m := *c.m
 	m.Fields = nil
 	for _, u := range c.m.Fields {
@@ -224,14 +223,14 @@ func (c *checker) moved(program string, at []int) *manifest.Manifest {
 	return &m
 }
 
-// isPoison reports whether an instruction is what a failed relocation leaves.
+// isPoison reports whether an instruction is the poison of a failed relocation.
 func isPoison(ins *asm.Instruction) bool {
 	return ins.IsBuiltinCall() && ins.Constant == btf.COREBadRelocationSentinel ||
 		ins.OpCode.IsDWordLoad() && ins.Dst == asm.R10
 }
 
-// placeOf is the script's line of an instruction.
-func placeOf(insns asm.Instructions, at int, none manifest.Pos) manifest.Pos {
+// positionOf is the script's position of an instruction.
+func positionOf(insns asm.Instructions, at int, none manifest.Pos) manifest.Pos {
 	for i := at; i >= 0; i-- {
 		if line, ok := insns[i].Source().(*btf.Line); ok {
 			return manifest.Pos{Line: int(line.LineNumber()), Col: max(int(line.LineColumn()), 1)}

@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// flow finds the reachable instructions by constant propagation in registers: the result of
-// a relocation is a constant, and tests of it guard an access. It knows less than the
-// kernel, so what it finds unreachable is unreachable for the kernel, too.
+// flow finds the reachable instructions by constant propagation in registers: the result of a relocation is a
+// constant, and tests of it guard an access. It is less precise than the kernel, so code that it finds unreachable is
+// unreachable for the kernel, too.
 type flow struct {
 	insns asm.Instructions
 	raw   []int       // the kernel's number of each instruction
@@ -19,9 +19,8 @@ type flow struct {
 	work  []int
 }
 
-// state is what is known of r0 to r10 before an instruction, and of what was saved to the
-// stack, where registers live across calls. Only the program's own direct stores to a slot
-// change it, which holds for btc's code.
+// state is what is known before an instruction about r0 to r10 and the values saved on the stack, where registers are
+// kept across calls. It assumes that only direct stores modify a slot, which is true for btc's code.
 type state struct {
 	reg  [11]value
 	slot map[int16]uint64 // known words of the frame
@@ -60,7 +59,7 @@ func (f *flow) run() {
 	}
 }
 
-// enter joins the state of another path to an instruction.
+// enter joins the state of another path into that of an instruction.
 func (f *flow) enter(i int, s state) {
 	if i < 0 || i >= len(f.insns) {
 		return

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forecast says of a compiled object, without a host, whether it would
-// load and attach on the kernel that a target describes.
+// Package forecast predicts, without a host, whether a compiled object would load and attach on the kernel that a
+// target describes.
 //
-// It takes an object and a target and gives a verdict for each program: do its
-// relocations resolve where the program can get to them, does its attach point
-// exist, does the kernel have the helpers and map types it uses. What only a
-// host knows (the symbols of its programs, its processors' counters, the
-// verifier's limit for a long program) is unknown, not ok.
+// It takes an object and a target and returns a verdict for each program: whether its reachable relocations resolve,
+// its attach point exists, and the kernel has the helpers and map types that it uses. What only a host knows (the
+// symbols of its programs, its processors' counters, the verifier's limit for a long program) is unknown, not ok.
 package forecast
 
 import (
@@ -23,7 +21,7 @@ import (
 type Verdict string
 
 const (
-	OK      Verdict = "ok"      // it will load and attach, as far as a target can tell
+	OK      Verdict = "ok"      // it will load and attach, according to the target
 	Unknown Verdict = "unknown" // it depends on the host's files or machine
 	Skipped Verdict = "skipped" // the attach point is missing, and missing_probes lets the script run without it
 	Fails   Verdict = "fails"   // the loader or the kernel will refuse it
@@ -54,8 +52,7 @@ type Program struct {
 	// Sites is the number of attach sites: functions or events of the target that match
 	// the attach point. It is more than 1 for a pattern, 0 if the target does not know.
 	Sites int `json:"sites"`
-	// Instructions is the length of the program for this target, without the code
-	// that the kernel drops as dead.
+	// Instructions is the length of the program for this target, without code that the kernel removes as dead.
 	Instructions int `json:"instructions"`
 	// Verified estimates the instructions that the kernel's verifier walks,
 	// subprograms included; its limit is 1,000,000.
@@ -71,8 +68,8 @@ type Report struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// Check makes the report of an object and a target. The object is changed: read
-// it anew for each target. Its error is about reading the target.
+// Check reports on an object and a target. It modifies the object: read it again for each target. Its error is about
+// reading the target.
 func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{Target: t.Release(), Arch: t.Arch().Label, Verdict: OK}}
 	if arches := c.m.Arches; len(arches) > 0 && !slices.Contains(arches, t.Arch().Label) {
@@ -142,8 +139,7 @@ func (c *checker) program(p *manifest.Program, point point) error {
 	return nil
 }
 
-// nothingLeft covers a script none of whose probes is there: the loader says
-// that there is nothing to attach.
+// nothingLeft handles a script without any existing probe: the loader would report that there is nothing to attach.
 func (c *checker) nothingLeft() {
 	for _, p := range c.r.Programs {
 		if p.Verdict != Skipped {
@@ -165,8 +161,8 @@ func (c *checker) needs() {
 	}
 }
 
-// readFeatures learns which helpers the target's kernel has: its BTF has the
-// enum of their numbers, whatever its version says.
+// readFeatures finds out which helpers the target's kernel has, from the enum of their numbers in BTF, not from its
+// version.
 func (c *checker) readFeatures() error {
 	enum, ok := c.t.Enum("bpf_func_id")
 	if !ok {

@@ -14,8 +14,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// target is the resolve.Kernel of a target file. What only a host knows is unknown: modules that
-// were not loaded when the target was captured, files, processors.
+// target is the resolve.Kernel of a target file. What only a host knows is unknown: files, processors, and modules
+// that were not loaded when the target was captured.
 type target struct {
 	*kernel.Target
 	functions []resolve.Function
@@ -100,7 +100,7 @@ func (t *target) Modules(name string) ([]string, error) {
 	return nil, nil
 }
 
-// RawPrototype finds a raw tracepoint. Targets do not say which are those of modules.
+// RawPrototype finds a raw tracepoint. Targets do not record which belong to modules.
 func (t *target) RawPrototype(module, name string) (*adapt.Prototype, error) {
 	proto, ok := t.RawTracepoint(name)
 	if !ok || module != resolve.Vmlinux {
@@ -124,7 +124,7 @@ func (t *target) Tracepoint(group, name string) error {
 		return nil
 	case group == "syscalls" && t.Target.Arch().ForeignSyscall(name):
 		return &resolve.Missing{
-			Text: fmt.Sprintf("%v Machines of the architecture %s have no such system call.",
+			Text: fmt.Sprintf("%v The architecture %s has no such system call.",
 				resolve.NoMatch(probe.Tracepoint, group+":"+name), t.Target.Arch().Label),
 			Foreign: true,
 		}
@@ -171,7 +171,7 @@ func unknown(format string, args ...any) error {
 	return &resolve.Unknown{Text: fmt.Sprintf(format, args...)}
 }
 
-// prototype is the form in which the loader compares a function's type.
+// prototype converts a function's type to the form that the loader compares.
 func prototype(t *kernel.Type) *adapt.Prototype {
 	out := &adapt.Prototype{Result: t.Elem().String()}
 	for _, param := range t.Params {

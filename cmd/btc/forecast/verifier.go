@@ -15,19 +15,18 @@ import (
 const verifierLimit = 1_000_000
 
 // pendingLimit is BPF_COMPLEXITY_LIMIT_JMP_SEQ, the maximum number of branches of one path
-// whose other side waits (5.2).
+// whose other side is pending (5.2).
 const pendingLimit = 8192
 
-// maxCompared is with how many states kept at an instruction, the last ones, another is
-// compared. The kernel forgets those that allow nothing.
+// maxCompared is the number of states kept at an instruction, the most recent ones, with which a new state is
+// compared. The kernel drops states that never lead to pruning.
 const maxCompared = 16
 
-// walk estimates the instructions that a kernel's verifier walks. Like the kernel it walks
-// all paths, the fall-through side first, and prunes a path at a state that is covered by
-// an earlier one: pointers of the same kind, and for numbers that a decided branch or an
-// address made precise the same ranges. It knows less of numbers than the kernel, does not
-// follow calls and callbacks into subprograms (each is walked once), and treats each
-// helper's result as a number or a pointer that may be null.
+// walk estimates the instructions that a kernel's verifier walks. Like the kernel it walks all paths, the
+// fall-through side first, and prunes a path at a state that is covered by an earlier one: pointers of the same kind,
+// and for numbers that a decided branch or an address made precise the same ranges. It knows less about numbers than
+// the kernel, does not follow calls and callbacks into subprograms (each is walked once), and treats each helper's
+// result as a number or a nullable pointer.
 type walk struct {
 	*flow
 	live  []uint16 // registers needed from an instruction on
@@ -83,8 +82,8 @@ type trail struct {
 	jumps, since int // since up was kept
 }
 
-// estimate is the number of instructions, of more than limit it is limit + 1, and whether more
-// branches wait at a time than a kernel keeps; it stops there.
+// estimate returns the number of instructions (limit + 1 if it is more than limit) and whether more branches are
+// pending at a time than a kernel keeps, at which point it stops.
 func (f *flow) estimate(limit int) (steps int, crowded bool) {
 	w := &walk{flow: f, limit: limit, joins: make([]bool, len(f.insns)), seen: make([][]*kept, len(f.insns))}
 	w.findLive()
@@ -165,8 +164,7 @@ func uses(ins *asm.Instruction) (read, write uint16) {
 	return 0, 0
 }
 
-// findLive finds needed registers and joins. A call reads no more than its arguments that
-// are set, which is near enough.
+// findLive finds needed registers and joins. It assumes that a call reads only those argument registers that are set.
 func (w *walk) findLive() {
 	w.live, w.words = make([]uint16, len(w.insns)+1), make([]uint64, len(w.insns)+1)
 	for changed := true; changed; {
@@ -225,7 +223,7 @@ func (w *walk) run() {
 	}
 }
 
-// known reports whether a kept state allows all that p does. If none does p may be kept.
+// known reports whether a kept state covers p. If none does, p may be kept.
 func (w *walk) known(p *trail) bool {
 	seen := w.seen[p.at]
 	for _, k := range seen[max(0, len(seen)-maxCompared):] {

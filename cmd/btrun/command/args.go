@@ -19,7 +19,7 @@ import (
 	"btc/loader/run"
 )
 
-// arguments are the command line.
+// arguments is the parsed command line.
 type arguments struct {
 	options.Values
 	object   string
@@ -29,7 +29,7 @@ type arguments struct {
 	rotate   int64         // bytes of a file of -o; 0: it grows
 }
 
-// minRotate is the least size of a file that --rotate begins another one at.
+// minRotate is the minimum size for --rotate, in bytes.
 const minRotate = 64 << 10
 
 // parseArgs reads the command line. Options can be before and after the object; arguments for
@@ -50,7 +50,7 @@ func parseArgs(args []string) (*arguments, error) {
 		o.patterns = append(o.patterns, operands...)
 	case o.Capture != "" && len(operands) > 0:
 		return o, fmt.Errorf(
-			"unexpected argument %q: --capture writes %s and does nothing else",
+			"unexpected argument %q: --capture only writes %s",
 			operands[0],
 			o.Capture,
 		)
@@ -77,7 +77,7 @@ func parseArgs(args []string) (*arguments, error) {
 		o.run.Format = output.Find(output.Lossless)
 	}
 	if o.Wait {
-		o.run.Wait = context.Background() // a signal ends the process, which has begun nothing
+		o.run.Wait = context.Background() // a signal ends the process, which has not started anything
 	}
 	o.run.Timeout, o.run.MaxEvents = o.Timeout, o.MaxEvents
 	o.run.Top, o.run.Order, o.run.Summary = o.Top, o.Sort, o.Summary
@@ -104,7 +104,7 @@ func parseArgs(args []string) (*arguments, error) {
 		}
 	}
 	if o.run.Format.Metrics && o.run.Mode != "" {
-		return o, fmt.Errorf("-f %s has metrics: it cannot be combined with --%s", o.run.Format.Name, o.run.Mode)
+		return o, fmt.Errorf("-f %s writes metrics: it cannot be combined with --%s", o.run.Format.Name, o.run.Mode)
 	}
 	o.run.Every, o.run.MaxSeries, o.run.Object = o.Every, o.MaxSeries, metrics.ObjectName(o.object)
 	if o.Rotate != "" {
@@ -114,7 +114,7 @@ func parseArgs(args []string) (*arguments, error) {
 		}
 		o.rotate = int64(size)
 		if o.run.Format.Document {
-			return o, fmt.Errorf("--rotate is for lines: -f %s replaces its file each time", o.run.Format.Name)
+			return o, fmt.Errorf("--rotate is for formats of lines: -f %s replaces its file each time", o.run.Format.Name)
 		}
 	}
 	if o.MaxSeries != 0 && !o.run.Format.Metrics {
@@ -124,7 +124,7 @@ func parseArgs(args []string) (*arguments, error) {
 	return o, nil
 }
 
-// bound reads the policy of the host and holds the options against it that a run knows nothing of.
+// bound reads the policy of the host and checks the options that are not part of a run against it.
 func (o *arguments) bound() (err error) {
 	if o.run.Policy, err = policy.Host(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// captureKernel writes a raw capture of this kernel, which btc target import makes a target
-// file of. A file that is there stays as it was until the new one is whole.
+// captureKernel writes a raw capture of this kernel, from which btc target import makes a target file. An existing
+// file is replaced only when the new one is complete.
 func captureKernel(o *arguments, stderr io.Writer) int {
 	var b bytes.Buffer
 	if err := hostinfo.WriteRaw(&b); err != nil {
@@ -40,7 +40,7 @@ func replaceFile(path string, content []byte) error {
 		}
 		mode = fi.Mode().Perm()
 	}
-	// The name is unique: another's file or link is not written to.
+	// The name is unique, so that no existing file or link is written to.
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the command line of btrun. It takes the arguments and where
-// to write, and returns the exit status; btrun itself and the program that stands
-// in for bpftrace in its own tests are made of it.
+// Package command is the command line of btrun. It takes the arguments and where to write, and returns the exit
+// status; btrun and the program that replaces bpftrace in bpftrace's own tests are built on it.
 package command
 
 import (
@@ -32,7 +31,7 @@ import (
 
 // Streams are the input and the outputs of a run.
 type Streams struct {
-	In       *os.File // of the object "-"; nil: os.Stdin
+	In       *os.File // for the object "-"; nil: os.Stdin
 	Out, Err io.Writer
 	Version  string
 	// Attached is called when all probes are attached, before any event is handled; may be
@@ -42,8 +41,8 @@ type Streams struct {
 
 const usageHead = `usage: btrun [options] OBJECT.o|- [parameter ...] [-- --name=value ...]
 
-Runs an object made by btc compile; its manifest OBJECT.json is beside it. With - it reads both
-from standard input: cat x.o x.json | btrun -
+Runs an object made by btc compile, with the manifest OBJECT.json next to it. With - it reads
+both from standard input: cat x.o x.json | btrun -
 `
 
 // usage is the help text.
@@ -123,7 +122,7 @@ func Run(args []string, s Streams) (exit int) {
 	return status
 }
 
-// onTerminal makes a run say how to end it, and report slow steps.
+// onTerminal makes a run print how to end it, and report slow steps.
 func (o *arguments) onTerminal(w io.Writer) {
 	dim, plain := "\x1b[2m", "\x1b[0m"
 	if !color.Wanted(o.Color, true, os.Getenv) {
@@ -146,7 +145,7 @@ func shown(o *arguments, w io.Writer) io.Writer {
 	return format.Terminal(w)
 }
 
-// printable keeps names out of a hostile object from working on the terminal.
+// printable makes names from a hostile object harmless on the terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
@@ -294,7 +293,7 @@ func help(o *arguments, stdout, stderr io.Writer) int {
 	}
 	for _, n := range attachParams(m) {
 		if name := "$" + strconv.Itoa(n); !seen[name] {
-			positional = append(positional, &manifest.Param{Name: name, Type: "text of an attach point"})
+			positional = append(positional, &manifest.Param{Name: name, Type: "part of an attach point"})
 		}
 	}
 	sort.SliceStable(positional, func(i, j int) bool { return positional[i].Name < positional[j].Name })

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// documentFile is the file of -o in a format of documents: each document is written to a file
-// aside, which then takes the name. Who reads the file finds a whole document at any time. Its
-// mode is 0644: other users, such as node_exporter's, read it.
+// documentFile is the file of -o for a format of documents: each document is written to a temporary file, which then
+// replaces the file, so that readers always find a complete document. Its mode is 0644, because other users, such as
+// node_exporter's, read it.
 type documentFile struct {
 	path, aside string
 	f           *os.File // of the current document; nil: none was begun
@@ -33,7 +33,7 @@ func createDocument(path string) (*documentFile, error) {
 	return d, nil
 }
 
-// begin makes the file aside anew: what is there under its name is left over from a run that was killed.
+// begin creates the temporary file; an existing one is left over from a run that was killed.
 func (d *documentFile) begin() error {
 	if err := os.Remove(d.aside); err != nil && !os.IsNotExist(err) {
 		return err
@@ -80,7 +80,7 @@ func (d *documentFile) Replace() error {
 	}
 	if err != nil {
 		d.drop()
-		return fmt.Errorf("%s keeps its last content, this document is dropped: %w", d.path, cause(err))
+		return fmt.Errorf("%s keeps its last content, and this document is dropped: %w", d.path, cause(err))
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func cause(err error) error {
 	return err
 }
 
-// isReplaced reports whether -o names a file that documents replace: a regular file, or none
-// yet. Others, such as pipes and terminals, have one document after the other.
+// isReplaced reports whether documents replace the file of -o: a regular file, or one that does not exist yet. To
+// others, such as pipes and terminals, documents are written one after the other.
 func isReplaced(path string) bool {
 	fi, err := os.Stat(path)
 	return err != nil || fi.Mode().IsRegular()

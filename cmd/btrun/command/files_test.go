@@ -58,7 +58,7 @@ func TestDocumentFile(t *testing.T) {
 	}
 	want("one\nend\n")
 	d.Write(bytes.Repeat([]byte("x"), 2<<20))
-	if err := d.Replace(); err == nil || !strings.Contains(err.Error(), "keeps its last content, this document is dropped: no space left") {
+	if err := d.Replace(); err == nil || !strings.Contains(err.Error(), "keeps its last content, and this document is dropped: no space left") {
 		t.Errorf("a full disk: %v", err)
 	}
 	want("one\nend\n")

@@ -4,9 +4,8 @@ package command
 
 import "os"
 
-// outputFile is the file of -o. It is opened before anything is traced, so that
-// a wrong name is reported at once, but a run that does not begin leaves it as
-// it was: an old content stays, and a new file is removed.
+// outputFile is the file of -o. It is opened before anything is traced, so that a wrong name is reported at once, but
+// a run that fails to start leaves it unchanged: old content is kept, and a new file is removed.
 type outputFile struct {
 	f       *os.File
 	fresh   bool // did not exist before
@@ -43,7 +42,7 @@ func (o *outputFile) Write(p []byte) (int, error) {
 	return o.f.Write(p)
 }
 
-// end closes the file; ran says whether the run came to its end.
+// end closes the file; ran reports whether the run was completed.
 func (o *outputFile) end(ran bool) error {
 	var err error
 	if ran {

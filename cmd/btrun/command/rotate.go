@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rotatingFile is the file of -o in a long run: at its maximum size it becomes FILE.1, that
-// becomes FILE.2, and so on. On a full disk it drops whole lines, reports how many, and goes on
-// when there is room: the last file always ends with a whole line.
+// rotatingFile is the file of -o in a long run: when it reaches its maximum size it becomes FILE.1, FILE.1 becomes
+// FILE.2, and so on. On a full disk it drops whole lines, reports how many, and continues when there is space: the
+// last file always ends with a whole line.
 type rotatingFile struct {
 	path string
 	size int64 // of a file, in bytes; 0: it is never rotated
@@ -36,7 +36,7 @@ type rotatingFile struct {
 // tellInterval is how often dropped lines are reported.
 const tellInterval = 10 * time.Second
 
-// maxLine is how long a line may be to be kept together, in bytes.
+// maxLine is the maximum length of a line that is kept together, in bytes.
 const maxLine = 16 << 20
 
 func createRotating(path string, size int64, keep int, messages io.Writer) (*rotatingFile, error) {
@@ -48,7 +48,7 @@ func createRotating(path string, size int64, keep int, messages io.Writer) (*rot
 	return r, nil
 }
 
-// open opens the file. An old content stays until the run writes something, as with any output.
+// open opens the file. Old content is kept until the run writes something, as with any output.
 func (r *rotatingFile) open() error {
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *rotatingFile) tell(err error, last bool) {
 	r.told, r.next = r.dropped, now.Add(tellInterval)
 }
 
-// rotate makes the file FILE.1 and begins another one.
+// rotate renames the file to FILE.1 and starts a new one.
 func (r *rotatingFile) rotate() error {
 	if err := r.f.Close(); err != nil && !isFull(err) {
 		return err
@@ -182,7 +182,7 @@ func (r *rotatingFile) rotate() error {
 	return r.open()
 }
 
-// end writes the rest and closes the file. A run that did not begin leaves no new file.
+// end writes the rest and closes the file. A run that fails to start leaves no new file.
 func (r *rotatingFile) end(ran bool) error {
 	var err error
 	if ran {

@@ -13,9 +13,8 @@ import (
 	"btc/loader/run"
 )
 
-// impatience is how long after the first signal another one ends the run at
-// once. Those before it are the first one's echo: timeout(1) sends its signal to
-// the process and then to its group, which holds the process too.
+// impatience is the time after the first signal from which another one ends the run at once. Earlier ones are echoes
+// of the first: timeout(1) sends its signal to the process and then to its group, which includes the process.
 const impatience = time.Second
 
 // catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in an orderly way and
