@@ -142,16 +142,11 @@ func TestOpenSSH(t *testing.T) {
 		"btc: 3 of 4 hosts in the report, 1 failed\n",
 	)
 
-	cmd, stdout, stderr := f.command(
-		args("--host", "127.0.0.1,127.0.0.2", "-e", `BEGIN { @ = count(); } interval:s:100 { exit(); }`)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, func() bool { return runsOf(btrun) >= 2 })
-	time.Sleep(300 * time.Millisecond)
+	cmd, _, stderr := f.command(args("--host", "127.0.0.1,127.0.0.2", "-e", counting)...)
+	read := f.startUntil(cmd, "up\n", 2)
 	cmd.Process.Signal(syscall.SIGINT)
-	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 || !strings.HasSuffix(stdout.String(), "@: 2\n\n") {
-		t.Errorf("%v: %s\n%s", cmd.ProcessState, stdout, stderr)
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 || !strings.HasSuffix(read(), "@: 2\n\n") {
+		t.Errorf("%v: %s\n%s", cmd.ProcessState, read(), stderr)
 	}
 	if n := runsOf(btrun); n != 0 {
 		t.Errorf("%d btrun are left", n)
@@ -159,21 +154,14 @@ func TestOpenSSH(t *testing.T) {
 
 	push := append(
 		[]string{"--host", "127.0.0.1,127.0.0.2", "--push=" + btrun, "--push-dir", filepath.Join(f.dir, "remote"),
-			"-e", `BEGIN { @ = count(); } interval:s:100 { exit(); }`},
+			"-e", counting},
 		s.options...)
 	out, errs = f.run(0, append([]string{"--timeout", "300ms"}, push...)...)
-	if out != "@: 2\n\n" {
+	if !strings.HasSuffix(out, "@: 2\n\n") {
 		t.Errorf("%q\n%s", out, errs)
 	}
-	if cmd, _, _ = f.command(push...); cmd.Start() != nil {
-		t.Fatal(cmd)
-	}
-	remote := func() int {
-		all, _ := filepath.Glob(filepath.Join(f.dir, "remote/btrun.*/btrun"))
-		return len(all)
-	}
-	waitFor(t, func() bool { return remote() == 2 })
-	time.Sleep(500 * time.Millisecond)
+	cmd, _, _ = f.command(push...)
+	f.startUntil(cmd, "up\n", 2)
 	syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) // this machine goes away
 	cmd.Wait()
 	left := func() int {
