@@ -161,6 +161,8 @@ func (r *runner) bpftraceOnly() option.Table {
 		},
 		{
 			Name:  "fmt",
+			Alone: true,
+			With:  "program no-warnings quiet",
 			To:    &r.format,
 			Group: "Instead of tracing",
 			Help:  "print the script in canonical form, as btc fmt does",

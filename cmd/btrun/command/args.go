@@ -57,6 +57,11 @@ func parseArgs(args []string) (*arguments, error) {
 	case len(operands) > 0:
 		o.object, operands = operands[0], operands[1:]
 	}
+	if file := os.Getenv("BPFTRACE_BTF"); o.BTF == "" && file != "" {
+		if _, err := os.Stat(file); err == nil { // bpftrace, too, goes on without one that is missing
+			o.BTF = file
+		}
+	}
 	o.run = run.Options{
 		PIDs: o.PIDs, Cgroups: o.Cgroups, FollowForks: o.Follow,
 		Containers: o.Containers, Pods: o.Pods, Command: o.Command, BTF: o.BTF, Functions: o.Functions,
