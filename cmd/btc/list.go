@@ -84,6 +84,7 @@ type lister struct {
 	t       *kernel.Target
 	out     io.Writer
 	verbose bool
+	host    bool // the running kernel's own types are preferred, which have more than a target keeps
 	files   debuginfo.Finder
 }
 
@@ -299,6 +300,9 @@ func (l *lister) iterators(_, pattern string) {
 
 // types lists structs that match a pattern, with their members if requested.
 func (l *lister) types(word, pattern string) {
+	if l.verbose && l.host && listKernelTypes(l.out, word, pattern) {
+		return
+	}
 	names, find := l.t.StructNames, l.t.Struct
 	switch word {
 	case "enum":

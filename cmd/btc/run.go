@@ -284,7 +284,7 @@ func (r *runner) formatScript(operands []string) int {
 // listProbes is -l: what this host has, by btrun, which knows it; types, programs and the
 // functions of a program with their parameters by btc list.
 func (r *runner) listProbes(operands []string) int {
-	l := lister{verbose: r.btrun.Verbose, files: r.script.files}
+	l := lister{verbose: r.btrun.Verbose, host: true, files: r.script.files}
 	patterns := append(slices.Clone(r.patterns), operands...)
 	if r.script.isExpr {
 		return l.listProgram(hostOrDefault, r.script.expr)

@@ -99,7 +99,7 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 			return nil
 		}
 		for i, p := range proto.Params[:min(len(proto.Params), len(here.Args))] {
-			out = append(out, declare(p.Type, "")+fmt.Sprintf(" arg%d", i))
+			out = append(out, Declare(p.Type, "")+fmt.Sprintf(" arg%d", i))
 		}
 	case probe.Fentry, probe.Fexit:
 		out = paramTexts(proto.Params)
@@ -108,7 +108,7 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 	case void && kind == probe.Kretprobe:
 		out = append(out, "void")
 	case !void && (kind == probe.Fexit || kind == probe.Kretprobe):
-		out = append(out, declare(proto.Return, "")+" retval")
+		out = append(out, Declare(proto.Return, "")+" retval")
 	}
 	return out
 }
@@ -116,13 +116,13 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 func paramTexts(params []btf.FuncParam) []string {
 	var out []string
 	for _, p := range params {
-		out = append(out, declare(p.Type, "")+" "+p.Name)
+		out = append(out, Declare(p.Type, "")+" "+p.Name)
 	}
 	return out
 }
 
-// declare formats a C declaration: the type around inner, which may be empty.
-func declare(t btf.Type, inner string) string { return declareDeep(t, inner, 16) }
+// Declare formats a C declaration: the type around a name, which may be empty.
+func Declare(t btf.Type, name string) string { return declareDeep(t, name, 16) }
 
 func declareDeep(t btf.Type, inner string, depth int) string {
 	if depth == 0 {
@@ -136,6 +136,9 @@ func declareDeep(t btf.Type, inner string, depth int) string {
 	}
 	switch t := t.(type) {
 	case *btf.Pointer:
+		if word, _, _ := strings.Cut(inner, " "); word == "const" || word == "restrict" {
+			inner = " " + inner
+		}
 		switch t.Target.(type) {
 		case *btf.Array, *btf.FuncProto:
 			return declareDeep(t.Target, "(*"+inner+")", depth-1)
@@ -159,11 +162,15 @@ func declareDeep(t btf.Type, inner string, depth int) string {
 		if p, ok := t.Type.(*btf.Pointer); ok {
 			return declareDeep(p, strings.TrimSuffix("const "+inner, " "), depth-1)
 		}
-		return "const " + declareDeep(t.Type, inner, depth-1)
+		text := declareDeep(t.Type, inner, depth-1)
+		if strings.HasPrefix(text, "const ") { // of the elements of an array, too
+			return text
+		}
+		return "const " + text
 	case *btf.Volatile:
 		return "volatile " + declareDeep(t.Type, inner, depth-1)
 	case *btf.Restrict:
-		return declareDeep(t.Type, inner, depth-1)
+		return declareDeep(t.Type, strings.TrimSuffix("restrict "+inner, " "), depth-1)
 	case *btf.TypeTag:
 		return declareDeep(t.Type, inner, depth-1)
 	case *btf.Struct:

@@ -26,13 +26,13 @@ func TestDeclare(t *testing.T) {
 		{pointer(proto), "void (*)(int)"},
 		{&btf.Const{Type: pointer(file)}, "struct file *const"},
 	} {
-		if got := declare(tc.t, ""); got != tc.want {
+		if got := Declare(tc.t, ""); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
 		}
 	}
 	var loop btf.Pointer
 	loop.Target = &loop
-	if got := declare(&loop, ""); !strings.Contains(got, "...") {
+	if got := Declare(&loop, ""); !strings.Contains(got, "...") {
 		t.Errorf("a pointer to itself: %q", got)
 	}
 }
