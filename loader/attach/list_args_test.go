@@ -24,7 +24,7 @@ func TestDeclare(t *testing.T) {
 		{pointer(pointer(file)), "struct file **"},
 		{&btf.Array{Type: integer, Nelems: 3}, "int [3]"},
 		{pointer(proto), "void (*)(int)"},
-		{&btf.Const{Type: pointer(file)}, "struct file *const"},
+		{&btf.Const{Type: pointer(file)}, "struct file * const"},
 	} {
 		if got := Declare(tc.t, ""); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
