@@ -164,13 +164,20 @@ func (e *estimator) function(start int) *function {
 		}
 	}
 	most, least, best := make([]float64, len(order)), make([]float64, len(order)), make([]int, len(order))
+	again, loopEnd := map[int]float64{}, map[int]int{} // by the first instruction of a loop: further iterations
 	for n := len(order) - 1; n >= 0; n-- {
 		best[n] = -1
 		first := true
 		for _, to := range e.likely(order[n], in[order[n]]) {
 			m, ok := place[to]
-			if !ok || m <= n {
-				e.out.Loops = true
+			if !ok {
+				continue
+			}
+			if m <= n { // back
+				if again[m] = e.trips(order[m:n+1], in) - 1; again[m] < 0 {
+					e.out.Loops, again[m] = true, 0
+				}
+				loopEnd[m] = n
 				continue
 			}
 			if first || most[m] > most[best[n]] {
@@ -186,6 +193,11 @@ func (e *estimator) function(start int) *function {
 		}
 		most[n] += costs[n]
 		least[n] += costs[n]
+		if again[n] > 0 {
+			more := again[n] * e.longest(order[n:loopEnd[n]+1], place, costs[n:], in)
+			most[n] += more
+			least[n] += more
+		}
 	}
 	f := &function{most: most[0], least: least[0], calls: map[string]*Call{}}
 	for n := 0; n >= 0; n = best[n] {
@@ -203,6 +215,67 @@ func (e *estimator) function(start int) *function {
 		}
 	}
 	return f
+}
+
+// longest is the most expensive way from the first of some instructions to the last one.
+func (e *estimator) longest(body []int, place map[int]int, costs []float64, in map[int]*registers) float64 {
+	from := place[body[0]]
+	most := make([]float64, len(body)) // to the last one; 0: it is not reached
+	for n := len(body) - 1; n >= 0; n-- {
+		reaches := n == len(body)-1
+		for _, to := range e.likely(body[n], in[body[n]]) {
+			if m, ok := place[to]; ok && m-from > n && m-from < len(body) && most[m-from] > 0 {
+				most[n], reaches = max(most[n], most[m-from]), true
+			}
+		}
+		if reaches {
+			most[n] += max(costs[n], 1e-6)
+		}
+	}
+	return most[0]
+}
+
+// trips is how often the instructions of a loop run, which begins with the first: a register that
+// has a constant before the loop grows by a constant until a comparison with a constant ends it. 0 if
+// that is not known.
+func (e *estimator) trips(body []int, in map[int]*registers) float64 {
+	before := in[body[0]]
+	var step [11]int64
+	var writes [11]int
+	for _, i := range body {
+		ins := &e.Insns[i]
+		switch class := ins.OpCode.Class(); {
+		case ins.IsBuiltinCall() || ins.IsFunctionCall():
+			for r := asm.R0; r <= asm.R5; r++ {
+				writes[r] += 2
+			}
+		case class == asm.ALU64Class || class == asm.ALUClass:
+			writes[ins.Dst]++
+			if ins.OpCode.ALUOp() == asm.Add && ins.OpCode.Source() == asm.ImmSource {
+				step[ins.Dst] = ins.Constant
+			}
+		case class == asm.LdXClass || class == asm.LdClass:
+			writes[ins.Dst] += 2
+		}
+	}
+	for _, i := range body {
+		ins := &e.Insns[i]
+		class := ins.OpCode.Class()
+		if class != asm.JumpClass && class != asm.Jump32Class || ins.OpCode.Source() != asm.ImmSource {
+			continue
+		}
+		c := before[ins.Dst]
+		if c.kind != constant || writes[ins.Dst] != 1 || step[ins.Dst] <= 0 || ins.Constant <= c.value {
+			continue
+		}
+		switch ins.OpCode.JumpOp() {
+		case asm.JEq, asm.JNE, asm.JLT, asm.JGE, asm.JSLT, asm.JSGE, asm.JGT, asm.JLE, asm.JSGT, asm.JSLE:
+			if n := float64(ins.Constant-c.value) / float64(step[ins.Dst]); n >= 1 && n < mostTrips {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 func (f *function) add(c *Call) {
@@ -328,7 +401,8 @@ func (e *estimator) step(i int, s *registers) (ns float64, call *Call) {
 			ns = f.most
 		}
 		if ins.IsBuiltinCall() { // a callback
-			if n := s[asm.R1]; n.kind == constant && ins.Constant == int64(asm.FnLoop) {
+			n := s[asm.R1]
+			if n.kind == constant && n.value < mostTrips && ins.Constant == int64(asm.FnLoop) {
 				ns *= float64(n.value)
 			} else {
 				e.out.Loops = true
@@ -388,6 +462,9 @@ func alu(ins *asm.Instruction, s *registers) {
 	}
 }
 
+// mostTrips is from where a number of iterations is a bound that none reaches.
+const mostTrips = 1 << 16
+
 // usualBytes is the assumed size of a string or record of unknown length.
 const usualBytes = 16
 
@@ -413,6 +490,8 @@ func (e *estimator) helper(h asm.BuiltinFunc, s *registers) *Call {
 	}
 	size := usualBytes
 	switch h {
+	case asm.FnLoop, asm.FnForEachMapElem: // besides the callback
+		return &Call{Name: name, Count: 1, NS: e.Call}
 	case asm.FnProbeRead, asm.FnProbeReadKernel, asm.FnProbeReadUser, asm.FnRingbufReserve:
 		size = bytes(asm.R2)
 	case asm.FnRingbufOutput:
