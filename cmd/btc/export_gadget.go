@@ -19,7 +19,7 @@ func exportGadget() *command {
 	var out, image string
 	return &command{
 		name: "gadget", operands: "FILE.o", summary: "write an image with which Inspektor Gadget runs an object", files: []string{"o"},
-		about: "`ig image import` and `kubectl gadget` accept the image as an archive, tools such as oras as a directory.\n" +
+		about: "`ig image import` accepts the image as an archive; tools such as oras copy a directory to a registry.\n" +
 			"Without -o, the metadata (gadget.yaml) is printed. Anything that Inspektor Gadget cannot show or run is listed\n" +
 			"on the error output. See docs/loaders.md.",
 		options: option.Table{
@@ -56,28 +56,29 @@ func writeGadget(path, out, image string) error {
 	if err != nil {
 		return err
 	}
-	text, left, err := export.Gadget(o, name)
-	for _, l := range left {
-		fmt.Fprintf(os.Stderr, "btc: omitted: %s\n", l)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
 	if out == "" {
+		text, err := gadgetMetadata(path, o, name, nil, map[string]bool{})
 		fmt.Print(text)
-		return nil
+		return err
+	}
+	var arches []export.ArchMetadata
+	said := map[string]bool{}
+	for _, label := range o.Manifest.Arches {
+		a := arch.ByName(label)
+		if a == nil {
+			continue
+		}
+		text, err := gadgetMetadata(path, o, name, a, said)
+		if err != nil {
+			return err
+		}
+		arches = append(arches, export.ArchMetadata{GOARCH: a.GOARCH, Metadata: []byte(text)})
 	}
 	program, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	var arches []string
-	for _, name := range o.Manifest.Arches {
-		if a := arch.ByName(name); a != nil {
-			arches = append(arches, a.GOARCH)
-		}
-	}
-	files, err := export.GadgetImage([]byte(text), program, arches, name, ref)
+	files, err := export.GadgetImage(program, arches, name, ref)
 	if err != nil {
 		return err
 	}
@@ -89,6 +90,21 @@ func writeGadget(path, out, image string) error {
 		return err
 	}
 	return os.WriteFile(out, archive, 0o666)
+}
+
+// gadgetMetadata is the metadata of an object for an architecture. What is left out is said once.
+func gadgetMetadata(path string, o *object.Object, name string, a *arch.Arch, said map[string]bool) (string, error) {
+	text, left, err := export.Gadget(o, name, a)
+	for _, l := range left {
+		if !said[l] {
+			fmt.Fprintf(os.Stderr, "btc: omitted: %s\n", l)
+		}
+		said[l] = true
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return text, nil
 }
 
 // gadgetRef is the name of a gadget and the whole name of its image with the tag.

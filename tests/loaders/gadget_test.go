@@ -260,7 +260,7 @@ profile:ms:2 /comm == "sha256sum"/ { @busy[comm]++; @samples[pid, comm] = count(
 	}
 	for _, probe := range []string{"begin", "interval:s:1", "kprobe:no_such_*", "@start"} {
 		if !strings.Contains(string(out), "omitted: "+probe) {
-			t.Errorf("%s is not said to be left out:\n%s", probe, out)
+			t.Errorf("%s is not said to be omitted:\n%s", probe, out)
 		}
 	}
 	busy, samples := 0.0, 0.0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/object"
@@ -23,7 +24,9 @@ import (
 // Inspektor Gadget finds the maps by names in the object. The metadata says what is not there: help
 // texts, units, how often a clock's programs run, and which programs it cannot attach, for one of them
 // would end the gadget.
-func Gadget(o *object.Object, name string) (text string, left []string, err error) {
+//
+// The metadata is for machines of an architecture, which may not have all system calls; nil: for any.
+func Gadget(o *object.Object, name string, a *arch.Arch) (text string, left []string, err error) {
 	m := o.Manifest
 	if m.For != "gadget" {
 		return "", nil, errors.New("the object is not compiled for it: use btc compile --for gadget")
@@ -39,7 +42,7 @@ func Gadget(o *object.Object, name string) (text string, left []string, err erro
 		return "", left, errors.New("no map or printf of the script can be shown by Inspektor Gadget")
 	}
 	b.WriteString("datasources:\n" + sources)
-	programs, more := gadgetPrograms(m)
+	programs, more := gadgetPrograms(m, a)
 	if programs != "" {
 		b.WriteString("programs:\n" + programs)
 	}
@@ -233,7 +236,7 @@ func gadgetColumns(t btf.Type) (names []string) {
 
 // gadgetPrograms describes the programs that Inspektor Gadget attaches by its metadata, and turns off
 // those that it cannot attach.
-func gadgetPrograms(m *manifest.Manifest) (text string, left []string) {
+func gadgetPrograms(m *manifest.Manifest, a *arch.Arch) (text string, left []string) {
 	var b strings.Builder
 	for i := range m.Programs {
 		p := &m.Programs[i]
@@ -247,6 +250,9 @@ func gadgetPrograms(m *manifest.Manifest) (text string, left []string) {
 				p.Name,
 				strconv.FormatUint(hz, 10),
 			)
+		case a != nil && p.Kind == probe.Tracepoint && p.Attach.Target == "syscalls" && a.ForeignSyscall(p.Attach.Name):
+			fmt.Fprintf(&b, "  %s:\n    attach_to: gadget_program_disabled\n", p.Name)
+			left = append(left, fmt.Sprintf("%s: machines of the architecture %s have no such system call", p.Attach.Text, a.Label))
 		case !gadgetAttaches(p):
 			fmt.Fprintf(&b, "  %s:\n    attach_to: gadget_program_disabled\n", p.Name)
 			left = append(left, fmt.Sprintf("%s: Inspektor Gadget cannot attach it", p.Attach.Text))

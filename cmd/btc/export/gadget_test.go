@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"btc/internal/arch"
 	"btc/internal/manifest"
 )
 
@@ -37,7 +38,7 @@ func TestGadgetPrograms(t *testing.T) {
 		},
 		{Name: "f", Kind: "rawtracepoint", Section: "tp_btf/sched_switch"},
 	}}
-	text, left := gadgetPrograms(m)
+	text, left := gadgetPrograms(m, nil)
 	const want = `  b:
     attach_to: gadget_program_disabled
   c:
@@ -55,13 +56,23 @@ func TestGadgetPrograms(t *testing.T) {
 	if text != want || len(left) != 3 {
 		t.Errorf("%s\n%q", text, left)
 	}
+	open := manifest.Program{Name: "g", Kind: "tracepoint", Section: "tracepoint/syscalls/sys_enter_open",
+		Attach: manifest.Attach{Text: "tracepoint:syscalls:sys_enter_open", Target: "syscalls", Name: "sys_enter_open"}}
+	m.Programs = []manifest.Program{open}
+	for name, off := range map[string]bool{"x86_64": false, "arm64": true} {
+		text, left := gadgetPrograms(m, arch.ByName(name))
+		if (text != "") != off || (len(left) > 0) != off {
+			t.Errorf("%s: %s\n%q", name, text, left)
+		}
+	}
 }
 
 // Each digest of an image is that of a file in it, once, and the bytes are the same each time.
 func TestGadgetImage(t *testing.T) {
 	var before []byte
 	for range 2 {
-		files, err := GadgetImage([]byte("name: x"), []byte("program"), []string{"amd64", "arm64"}, "x", "host/x:1")
+		files, err := GadgetImage([]byte("program"), []ArchMetadata{
+			{"amd64", []byte("name: amd64")}, {"arm64", []byte("name: arm64")}}, "x", "host/x:1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +124,8 @@ func TestGadgetImage(t *testing.T) {
 		arches = append(arches, m.Platform.Architecture)
 		image = ociManifest{}
 		read(blob(m), &image)
-		if string(content[blob(image.Layers[0])]) != "program" || string(content[blob(*image.Config)]) != "name: x" {
+		if string(content[blob(image.Layers[0])]) != "program" ||
+			string(content[blob(*image.Config)]) != "name: "+m.Platform.Architecture {
 			t.Errorf("the image of %s has %+v", m.Platform.Architecture, image)
 		}
 	}

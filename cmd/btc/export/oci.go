@@ -50,17 +50,23 @@ type ociManifest struct {
 	Annotations   map[string]string `json:"annotations,omitempty"`
 }
 
+// ArchMetadata is the metadata of a gadget for an architecture, as Go names it.
+type ArchMetadata struct {
+	GOARCH   string
+	Metadata []byte
+}
+
 // GadgetImage returns the files of an OCI image layout with a gadget. One object is the program of all
 // architectures; ref is the image's whole name with its tag. Equal input gives equal bytes.
-func GadgetImage(metadata, program []byte, arches []string, name, ref string) ([]File, error) {
+func GadgetImage(program []byte, arches []ArchMetadata, name, ref string) ([]File, error) {
 	w := imageWriter{blobs: map[string]bool{}}
 	annotations := map[string]string{"org.opencontainers.image.title": name}
-	config := w.blob(gadgetMetadata, metadata)
-	config.Annotations = annotations
 	layer := w.blob(gadgetProgram, program)
 	var index ociManifest
 	index.SchemaVersion, index.MediaType, index.Annotations = 2, imageIndex, annotations
 	for _, arch := range arches {
+		config := w.blob(gadgetMetadata, arch.Metadata)
+		config.Annotations = annotations
 		d, err := w.json(imageManifest, ociManifest{
 			SchemaVersion: 2, MediaType: imageManifest, ArtifactType: gadgetArtifact, Config: &config,
 			Layers: []descriptor{layer}, Annotations: annotations,
@@ -68,7 +74,7 @@ func GadgetImage(metadata, program []byte, arches []string, name, ref string) ([
 		if err != nil {
 			return nil, err
 		}
-		d.Platform = &platform{Architecture: arch, OS: "linux"}
+		d.Platform = &platform{Architecture: arch.GOARCH, OS: "linux"}
 		index.Manifests = append(index.Manifests, d)
 	}
 	top, err := w.json(imageIndex, index)
