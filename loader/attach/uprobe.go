@@ -75,9 +75,9 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 	}
 	if a.Name == "" {
 		if !f.HasCode {
-			//lint:ignore ST1005 bpftrace's words
 			return nil, &resolve.Failure{
 				Probe: a.Text,
+				//lint:ignore ST1005 bpftrace's words
 				Cause: fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr),
 			}
 		}
