@@ -43,6 +43,7 @@ func EBPFExporter(m *manifest.Manifest) (text string, left []string, err error) 
 			)
 		}
 	}
+	e.left = append(e.left, hostValues(m)...)
 	if e.counters.Len()+e.histograms.Len() == 0 {
 		return "", e.left, errors.New("no map of the script can be shown by ebpf_exporter")
 	}

@@ -47,7 +47,21 @@ func Gadget(o *object.Object, name string, a *arch.Arch) (text string, left []st
 		b.WriteString("programs:\n" + programs)
 	}
 	b.WriteString(gadgetParams(m))
-	return b.String(), append(left, more...), nil
+	return b.String(), append(append(left, more...), hostValues(m)...), nil
+}
+
+// hostValues lists the values that a loader looks up on the host, which other loaders do not do. (The
+// address of jiffies is not needed.)
+func hostValues(m *manifest.Manifest) (left []string) {
+	for i := range m.Globals {
+		g := &m.Globals[i]
+		if g.Host == "" || g.Host == "kaddr_or_0" {
+			continue
+		}
+		left = append(left, fmt.Sprintf("%s(%q): it is 0, only btrun and btrace look it up on the host",
+			strings.TrimSuffix(g.Host, "_code"), m.TextOf(g.Text, g.TextFrom)))
+	}
+	return left
 }
 
 // given is the value that a parameter has in the object.

@@ -164,3 +164,18 @@ func TestGadgetParams(t *testing.T) {
 		t.Errorf("the number of parameters is a parameter:\n%s", text)
 	}
 }
+
+// What a loader must look up on the host is named: other loaders leave it 0.
+func TestHostValues(t *testing.T) {
+	m := &manifest.Manifest{
+		Params: []manifest.Param{{Name: "$1", Type: "string", Global: "param_1_str"}},
+		Globals: []manifest.Global{
+			{Name: "a", Host: "cgroupid", TextFrom: "param_1_str"}, {Name: "b", Host: "kaddr", Text: "jiffies"},
+			{Name: "c", Host: "kaddr_or_0", Text: "jiffies_64"}, {Name: "d"},
+		},
+	}
+	const tail = `: it is 0, only btrun and btrace look it up on the host`
+	if have := hostValues(m); len(have) != 2 || have[0] != `cgroupid("$1")`+tail || have[1] != `kaddr("jiffies")`+tail {
+		t.Errorf("%q", have)
+	}
+}
