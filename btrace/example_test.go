@@ -69,6 +69,56 @@ func ExampleLoad() {
 	defer session.Close()
 }
 
+// A session may be limited to processes and what they start, to cgroups, or to containers and pods, for
+// which it can wait.
+func ExampleLoadContext() {
+	object, err := btrace.Open("reads.o")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	session, err := btrace.LoadContext(ctx, object, btrace.Options{
+		Pods:   []string{"shop/cart"},
+		Wait:   true,
+		Budget: 0.02,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+}
+
+// Two objects run at the same time; each has a session of its own.
+func ExampleSession_Attach() {
+	for _, path := range []string{"reads.o", "opens.o"} {
+		object, err := btrace.Open(path)
+		if err != nil {
+			log.Fatal(err)
+		}
+		session, err := btrace.Load(object, btrace.Options{PIDs: []int{1234}, FollowForks: true})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer session.Close()
+		if err := session.Attach(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(path, session.Attached())
+	}
+}
+
+// Stop detaches; what programs have sent before is still among the events.
+func ExampleSession_Stop() {
+	var session *btrace.Session
+	time.AfterFunc(time.Minute, session.Stop)
+	for event := range session.Events() {
+		fmt.Print(event.Text)
+	}
+	code, err := session.Wait()
+	fmt.Println(code, err)
+}
+
 // Values of an event go into variables.
 func ExampleSession_Events() {
 	var session *btrace.Session
@@ -161,4 +211,18 @@ func ExampleScan() {
 	err := btrace.Scan([]btrace.Value{uint64(512), "a.txt"}, &size, &name)
 	fmt.Println(size, name, err)
 	// Output: 512 a.txt <nil>
+}
+
+// Values of one aggregation become that of one map.
+func ExampleMerge() {
+	sum, err := btrace.Merge(btrace.Count(2), btrace.Count(40))
+	fmt.Println(sum, err)
+	// Output: 42 <nil>
+}
+
+func ExampleScanValue() {
+	var name string
+	err := btrace.ScanValue("a.txt", &name)
+	fmt.Println(name, err)
+	// Output: a.txt <nil>
 }
