@@ -134,8 +134,8 @@ func (c *coster) target(m *manifest.Manifest) (*kernel.Target, error) {
 	if len(c.script.targets.files) > 1 {
 		return nil, errors.New("an estimate is for one target: give one --target")
 	}
-	for _, name := range append(slices.Clone(c.script.targets.files), m.Arches...) {
-		t, err := openTarget(name)
+	if names := append(slices.Clone(c.script.targets.files), m.Arches...); len(names) > 0 {
+		t, err := openTarget(names[0])
 		if err == nil && len(m.Arches) > 0 && !slices.Contains(m.Arches, t.Arch().Label) {
 			err = fmt.Errorf("the object was compiled for %s, not for %s", strings.Join(m.Arches, " and "), t.Arch().Label)
 		}

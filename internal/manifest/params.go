@@ -123,6 +123,7 @@ func unexpected(m *Manifest, known map[string]bool, named map[string]string) err
 			have = append(have, "--"+name)
 		}
 		if have == nil {
+			//lint:ignore ST1005 bpftrace's words
 			return fmt.Errorf(
 				"unexpected program command line options: %s\nHINT: no custom program options defined.",
 				strings.Join(wrong, ", "),

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"btc/internal/manifest"
-	"btc/internal/probe"
 	"btc/loader/host"
 	"btc/loader/resolve"
 )
@@ -42,7 +39,7 @@ func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Opti
 	if err != nil {
 		return nil, err
 	}
-	path := PinPath(plan.Prog)
+	path := resolve.PinPath(plan.Prog)
 	if path == "" {
 		return l, nil
 	}
@@ -85,21 +82,6 @@ func pinIn(l iterLink, path string, o Options) error {
 type pinned struct{}
 
 func (pinned) Close() error { return nil }
-
-// bpffs is the directory of relative pin paths.
-const bpffs = "/sys/fs/bpf/"
-
-// PinPath is the path at which to pin an iterator's program, "" for none.
-func PinPath(p *manifest.Program) string {
-	switch path := p.Attach.Target; {
-	case p.Kind != probe.Iter || path == "":
-		return ""
-	case strings.HasPrefix(path, "/"):
-		return path
-	default:
-		return bpffs + path
-	}
-}
 
 // Iterator opens the output of an iterator's link; nil for other links. Reading it runs the program.
 func Iterator(l io.Closer) (io.ReadCloser, error) {

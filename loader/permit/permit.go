@@ -21,10 +21,10 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
-	"btc/loader/attach"
 	"btc/loader/object"
 	"btc/loader/permission"
 	"btc/loader/report"
+	"btc/loader/resolve"
 )
 
 // Permission is one that the operator can grant separately; the names are in
@@ -113,8 +113,8 @@ func ofAttach(p *manifest.Program) []Action {
 				Pos:        p.Pos,
 			},
 		}
-	case attach.PinPath(p) != "":
-		path := absolute(attach.PinPath(p))
+	case resolve.PinPath(p) != "":
+		path := absolute(resolve.PinPath(p))
 		return []Action{{Permission: Pins, What: "pins an iterator at " + path, Path: path, Pos: p.Pos}}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"sort"
 	"strconv"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -457,4 +458,19 @@ func Matching(functions []Function, a *manifest.Attach) []Function {
 		kept = append(kept, f)
 	}
 	return kept
+}
+
+// bpffs is the directory of relative pin paths.
+const bpffs = "/sys/fs/bpf/"
+
+// PinPath is the path at which to pin an iterator's program, "" for none.
+func PinPath(p *manifest.Program) string {
+	switch path := p.Attach.Target; {
+	case p.Kind != probe.Iter || path == "":
+		return ""
+	case strings.HasPrefix(path, "/"):
+		return path
+	default:
+		return bpffs + path
+	}
 }

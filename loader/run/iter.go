@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/loader/attach"
+	"btc/loader/resolve"
 )
 
 // readIterators runs the iterators to their ends and handles their records. It reports
@@ -18,7 +19,7 @@ import (
 // as with bpftrace.
 func (s *session) readIterators() (any bool, err error) {
 	for i := range s.expansion.Plans {
-		if path := attach.PinPath(s.expansion.Plans[i].Prog); path != "" {
+		if path := resolve.PinPath(s.expansion.Plans[i].Prog); path != "" {
 			any = true
 			s.front.sink.Pinned(path)
 		}

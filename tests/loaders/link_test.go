@@ -111,7 +111,7 @@ func TestSuffix(t *testing.T) {
 	if s := symbols("-e", script, "--suffix", "mine"); !strings.Contains(s, "\x00events_mine\x00") || !strings.Contains(s, "\x00m\x00") {
 		t.Error("no symbols events_mine and m")
 	}
-	if symbols("-e", script) != symbols("-e", script) {
+	if first, second := symbols("-e", script), symbols("-e", script); first != second {
 		t.Error("the same script twice gives different objects")
 	}
 	if s := symbols("-e", script, "--suffix", "a b"); !strings.Contains(s, `--suffix: "a b" is not 1 to 24 letters, digits and underscores`) {

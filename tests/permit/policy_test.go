@@ -14,7 +14,6 @@ import (
 type policyHost struct {
 	dir        string // of btc, btrun and objects
 	btc, btrun string
-	setup      string // shell commands before a program
 }
 
 func newPolicyHost(t *testing.T) *policyHost {

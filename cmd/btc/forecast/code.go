@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
@@ -15,6 +14,7 @@ import (
 	"btc/internal/manifest"
 	"btc/ir/kernel"
 	"btc/loader/adapt"
+	"btc/loader/object"
 	"btc/loader/report"
 	"btc/loader/rewrite"
 )
@@ -128,22 +128,10 @@ func origins(at []int) func(int) int {
 // noHelper reports a helper that the target lacks, unless the manifest's needs have
 // reported the construct that uses it.
 func (c *checker) noHelper(p *manifest.Program, h asm.BuiltinFunc, pos manifest.Pos) {
-	name := "bpf_" + snake(strings.TrimPrefix(h.String(), "Fn"))
-	if !c.needed[strings.TrimPrefix(name, "bpf_")] {
-		c.find(Fails, p, pos, "this kernel has no helper %s (number %d)", name, int(h))
+	name := object.HelperName(h)
+	if !c.needed[name] {
+		c.find(Fails, p, pos, "this kernel has no helper bpf_%s (number %d)", name, int(h))
 	}
-}
-
-// snake converts ForEachMapElem to for_each_map_elem.
-func snake(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }
 
 func (c *checker) poisoned(p *manifest.Program, insn int, pos manifest.Pos) {
