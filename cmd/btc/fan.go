@@ -172,6 +172,9 @@ func (r *fanRun) run(line *option.Line) int {
 		Identity: r.base.Object.SHA256, ByHost: r.report.by == "host", Parallel: r.parallel,
 		Connect: r.connect, Timeout: r.btrun.Timeout, Grace: r.grace, Partial: r.btrun.Every > 0,
 	}
+	for i := range r.base.Maps {
+		f.Maps = append(f.Maps, r.base.Maps[i].Name)
+	}
 	return r.show(f)
 }
 

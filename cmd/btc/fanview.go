@@ -106,10 +106,16 @@ func (v *fanView) tell(text string) {
 	fmt.Fprintln(v.err, text)
 }
 
+// maxMessages is how many different messages of hosts are shown.
+const maxMessages = 1000
+
 // message shows a line of a host's error output; those that other hosts have sent are counted.
 func (v *fanView) message(h fan.Host, line string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.messages[line] == 0 && len(v.messages) == maxMessages {
+		return
+	}
 	v.messages[line]++
 	if v.messages[line] == 1 {
 		v.erase()

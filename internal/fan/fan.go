@@ -72,6 +72,8 @@ type Fan struct {
 	// Progress is called when a host changes its phase.
 	Progress func(Counts)
 
+	// Maps are the names of the object's maps: a host that reports others is not running it. nil: any.
+	Maps []string
 	// Identity is what tells runs of one script, whose objects differ by architecture; "": the object.
 	Identity string
 	ByHost   bool

@@ -182,6 +182,9 @@ func (s *session) line(line []byte) error {
 	case kind == "attached_probes":
 		s.enter(running)
 	case kind == "map" && !gjson.GetBytes(line, "line").Exists():
+		if name := gjson.GetBytes(line, "name").Str; s.fan.Maps != nil && !slices.Contains(s.fan.Maps, name) {
+			return fmt.Errorf("it reports %.40q, a map that the object does not have", name)
+		}
 		return s.stream.Line(line)
 	case s.fan.Event != nil:
 		s.fan.mu.Lock()

@@ -72,6 +72,7 @@ n*) ;;
 dies*) report 1000; echo "btrun: killed by a test" >&2; exit 137 ;;
 error*) end=', "error": "x.bt:1:1: ERROR: no such \u001b[2Jprobe\nsecond line"' ;;
 garbage*) echo 'not JSON'; exec sleep 1000 ;;
+liar*) echo '{"type": "map", "time": "t", "name": "@other", "shape": "count", "object": "o", "host": "h", "signed": false, "entries": []}'; exec sleep 1000 ;;
 stuck*) sleep 1000 & echo $! >>"$DIR/pids"; wait ;;
 until*) cat >/dev/null; n=5 ;;
 talks*) printf '{"type": "printf", "time": "t", "line": 1, "col": 1, "probes": [], "data": "a\\u001b[2Jb\\nc"}\n'
@@ -273,7 +274,7 @@ func TestThousandHosts(t *testing.T) {
 func TestFailures(t *testing.T) {
 	f := newFleet(t)
 	f.write("path/none", "")
-	names := "n40,motd,n2,old,dies,error,garbage,stuck,silent,future,mips,arm"
+	names := "n40,motd,n2,old,dies,error,garbage,liar,stuck,silent,future,mips,arm"
 	out, errs := f.run(2, "--host", names, "--connect-timeout", "8s", "--timeout", "1s", "--host-timeout", "5s", "x.o")
 	if out != "@[all]: 44\n\n" { // n40, n2, and 1 of arm and motd
 		t.Errorf("the report is %q", out)
@@ -283,11 +284,12 @@ func TestFailures(t *testing.T) {
 		"dies failed the connection was lost before its report: btrun: killed by a test\n",
 		"error failed x.bt:1:1: ERROR: no such [2Jprobe ...\n",
 		"garbage failed its output is not that of btrun --remote: \"not JSON\"\n",
+		"liar failed it reports \"@other\", a map that the object does not have\n",
 		"stuck late no report 5s after the end of its time\n",
 		"silent late no answer within 8s\n",
 		"future failed its btrun speaks version 2 of --remote, this btc version 1\n",
 		"mips failed the object is for x86_64 and arm64, and this host is mips\n",
-		"btc: 4 of 12 hosts in the report, 8 failed\n")
+		"btc: 4 of 13 hosts in the report, 9 failed\n")
 	if strings.Contains(errs, "\x1b") {
 		t.Error("a control character of a host reached the terminal's output")
 	}
@@ -370,7 +372,7 @@ func TestEvents(t *testing.T) {
 		`btc_x_total{object="x",comm="all"} 5`+"\n",
 		`btc_lost_total{object="x",cause="events"} 7`,
 	)
-	has(t, errs, "what the script prints is not part of metrics")
+	has(t, errs, "not part of metrics")
 	if fi, err := os.Stat(filepath.Join(f.dir, "out.prom")); err != nil || fi.Mode() != 0o644 {
 		t.Errorf("%v, %v", fi, err)
 	}
