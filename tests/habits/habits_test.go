@@ -188,7 +188,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -d libbpf -q -e 'begin { exit() }'`, status, `==== object ====`},
 	{`bpftrace -d verifier -q -e 'begin { exit() }'`, status, `processed \d+ insns`},
 	{`bpftrace -d ast -d dis -q -e 'begin { exit() }'`, status, `==== ast ====`},
-	{`bpftrace -d all -q -e 'begin { exit() }'`, status, `==== ast ====`},
+	{`bpftrace -d all -q -e 'begin { exit() }'`, own, `==== ast ====`}, // bpftrace takes long
 	{`bpftrace -d nosuch -e 'begin { exit() }'`, output, `unknown stage "nosuch"`},
 
 	// Lists.
@@ -244,7 +244,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	// The environment.
 	{`BPFTRACE_MAX_STRLEN=10 bpftrace -q -e 'begin { printf("%s\n", str($1)); exit() }' 123456789abcdef`, output, `String is too long \(over 10 bytes\): 123456789abcdef\n`},
 	{`BPFTRACE_MAX_STRLEN=2000 bpftrace -q -e 'begin { printf("%d\n", sizeof(str($1))); exit() }' x`, all, `^2\n`},
-	{`BPFTRACE_MAX_MAP_KEYS=2 bpftrace -q -e 'begin { @x[1] = 1; @x[2] = 2; @x[3] = 3; exit() }'`, output, `Map full`},
+	{`BPFTRACE_MAX_MAP_KEYS=2 bpftrace -q -e 'begin { @x[1] = 1; @x[2] = 2; @x[3] = 3; exit() }'`, status, `Map full`},
 	{`BPFTRACE_STACK_MODE=raw bpftrace -q -e 'begin { print(kstack(1)); exit() }' | wc -l`, all, ``},
 	{`BPFTRACE_STACK_MODE=nosuch bpftrace -q -e 'begin { exit() }'`, own, `Invalid value for stack_mode`}, // status 2 there
 	{`BPFTRACE_MAX_PROBES=1 bpftrace -q -e 'tracepoint:sched:sched_sw* {} begin { exit() }'`, output, `exceeds the current limit of 1 probes`},
@@ -257,7 +257,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`BPFTRACE_CPP_DEMANGLE=0 bpftrace -q -e 'begin { exit() }'`, all, ``},
 	{`BPFTRACE_KERNEL_SOURCE=/x BPFTRACE_KERNEL_BUILD=/y BPFTRACE_VMLINUX=/z bpftrace -q -e 'begin { exit() }'`, all, ``},
 	{`BPFTRACE_BTF=/sys/kernel/btf/vmlinux bpftrace -q -e 'begin { printf("%d\n", sizeof(struct list_head)); exit() }'`, all, `^16\n`},
-	{`BPFTRACE_BTF=/nosuch bpftrace -q -e 'begin { print(sizeof(struct list_head)); exit() }'`, output, `^16\n`},
+	{`BPFTRACE_BTF=/nosuch bpftrace -q -e 'begin { print(sizeof(struct list_head)); exit() }'`, own, `^16\n`}, // bpftrace takes a minute
 	{`BPFTRACE_COLOR=always bpftrace -e 'begin { nosuch() }'`, output, "\x1b\\["},
 	{`BPFTRACE_COLOR=never bpftrace -e 'begin { nosuch() }'`, output, `error\[E0202\]: `},
 	{`BPFTRACE_NOSUCH=1 bpftrace -q -e 'begin { exit() }'`, all, ``},
@@ -352,7 +352,7 @@ func (y typist) types(t *testing.T, line string) result {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = time.Second
-	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	err := cmd.Run()
 	var exit *exec.ExitError
