@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,4 +267,26 @@ func TestOutput(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+}
+
+// FuzzParse: no text makes the parser panic, and what it accepts is what encoding/json reads.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"probes": ["kprobe:vfs_*"], "allow": ["signal", "files=/x"], "budget": "1%", "max_memory": "1M"}`))
+	f.Add([]byte(`{"allow": [null], "allow": 1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := parse(data)
+		if err != nil {
+			if p != nil {
+				t.Errorf("%q: a policy beside the error %v", data, err)
+			}
+			return
+		}
+		var want file
+		if err := json.Unmarshal(data, &want); err != nil {
+			t.Errorf("%q is accepted, and encoding/json says %v", data, err)
+		}
+		if (want.Probes == nil) != (p.probes == nil) || len(want.Probes) != len(p.probes) || (want.Allow == nil) != (p.grants == nil) {
+			t.Errorf("%q: %+v, want %+v", data, p, want)
+		}
+	})
 }
