@@ -41,7 +41,7 @@ func (in Input) supportAll(others *others, info *check.Info, src *diag.Source, d
 			return in.build(info, others.arches[:1])
 		default:
 			diags.Add(
-				diag.NotServed,
+				diag.TargetUnsupported,
 				reason.at,
 				"one object cannot support Linux %s on %s: %s",
 				t.Release(),

@@ -2,16 +2,16 @@
 
 package ir
 
-// GlobalPlace is the address of a global: its section and offset. Globals of one kind make
+// GlobalOffset is the address of a global: its section and offset. Globals of one kind make
 // up a section.
-type GlobalPlace struct {
+type GlobalOffset struct {
 	Kind GlobalKind
 	Off  int
 }
 
-// PlaceGlobals lays out the sections of m's globals, each in the order of m.Globals.
-func PlaceGlobals(m *Module) map[string]GlobalPlace {
-	places := make(map[string]GlobalPlace, len(m.Globals))
+// LayoutGlobals lays out the sections of m's globals, each in the order of m.Globals.
+func LayoutGlobals(m *Module) map[string]GlobalOffset {
+	offsets := make(map[string]GlobalOffset, len(m.Globals))
 	ends := map[GlobalKind]int{}
 	for _, g := range m.Globals {
 		align := min(8, g.Size)
@@ -25,8 +25,8 @@ func PlaceGlobals(m *Module) map[string]GlobalPlace {
 		if rest := end % max(1, align); rest != 0 {
 			end += align - rest
 		}
-		places[g.Name] = GlobalPlace{g.Kind, end}
+		offsets[g.Name] = GlobalOffset{g.Kind, end}
 		ends[g.Kind] = end + g.Size
 	}
-	return places
+	return offsets
 }

@@ -88,8 +88,8 @@ func (m *Meta) AddNeed(n Need) {
 	}
 }
 
-// UpdatePlace is a position where the script adds to a map.
-type UpdatePlace struct {
+// UpdatePos is a position where the script adds to a map.
+type UpdatePos struct {
 	Pos  Pos
 	End  int // column after its end, as Event.End
 	Loss int // number of its loss counter, from 1; 0: none
@@ -274,7 +274,7 @@ type Map struct {
 	Record *Layout
 	// Updates are the positions where the script adds to a keyed map, for messages that it
 	// is full.
-	Updates []UpdatePlace
+	Updates []UpdatePos
 }
 
 // BPFMap is the kernel object behind a Map.

@@ -120,7 +120,7 @@ b0(v0:ctx):
 func TestLossCounters(t *testing.T) {
 	at := func(line int) ir.Pos { return ir.Pos{Line: line, Col: 1, Stmt: -1} }
 	m := &ir.Module{}
-	x := &ir.Map{BPF: ir.BPFMap{Loss: -1}, Updates: []ir.UpdatePlace{{Pos: at(1)}, {Pos: at(2)}, {Pos: at(3)}}}
+	x := &ir.Map{BPF: ir.BPFMap{Loss: -1}, Updates: []ir.UpdatePos{{Pos: at(1)}, {Pos: at(2)}, {Pos: at(3)}}}
 	y := &ir.Map{BPF: ir.BPFMap{Loss: -1}}
 	needLoss(m, y)
 	needLoss(m, x)

@@ -31,17 +31,17 @@ func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
 
 // ModuleWith is Module with options.
 func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
-	places := ir.PlaceGlobals(m)
+	offsets := ir.LayoutGlobals(m)
 	out, errs := make([]*Func, len(m.Funcs)), make([]error, len(m.Funcs))
 	if opt.Dump != nil { // in order, up to the first error
 		for i, f := range m.Funcs {
-			if out[i], errs[i] = one(f, places, opt); errs[i] != nil {
+			if out[i], errs[i] = one(f, offsets, opt); errs[i] != nil {
 				return nil, errs[i]
 			}
 		}
 		return out, checkCalls(out)
 	}
-	m.EachFunc(func(i int, f *ir.Func) { out[i], errs[i] = one(f, places, opt) })
+	m.EachFunc(func(i int, f *ir.Func) { out[i], errs[i] = one(f, offsets, opt) })
 	for _, err := range errs {
 		if err != nil {
 			return nil, err
@@ -50,13 +50,13 @@ func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
 	return out, checkCalls(out)
 }
 
-func one(f *ir.Func, places map[string]ir.GlobalPlace, opt Options) (*Func, error) {
+func one(f *ir.Func, offsets map[string]ir.GlobalOffset, opt Options) (*Func, error) {
 	dump := func(stage string, text fmt.Stringer) {
 		if opt.Dump != nil { // printing costs time
 			opt.Dump(stage, f.Name, text.String())
 		}
 	}
-	mf, err := isel.Select(f, places)
+	mf, err := isel.Select(f, offsets)
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (s *selector) inReg(o mach.Operand) mach.Operand {
 
 // base is the address of a byte in a section of globals, and the register that holds it.
 type base struct {
-	at  ir.GlobalPlace
+	at  ir.GlobalOffset
 	reg mach.Operand
 }
 
@@ -137,7 +137,7 @@ func (s *selector) forget() {
 // nearGlobal is o + off as a register and an offset that fits an access: one that
 // holds an address in the same section, else a new one.
 func (s *selector) nearGlobal(o mach.Operand, off int64) (mach.Operand, int64) {
-	p, ok := s.places[o.Sym]
+	p, ok := s.offsets[o.Sym]
 	p.Off += int(o.Imm)
 	for _, b := range s.bases {
 		if near := int64(p.Off-b.at.Off) + off; ok && b.at.Kind == p.Kind && near == int64(int16(near)) {

@@ -69,10 +69,10 @@ func machineCode(t *testing.T, source string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := ir.PlaceGlobals(m)
+	offsets := ir.LayoutGlobals(m)
 	var out strings.Builder
 	for _, f := range m.Funcs {
-		mf, err := Select(f, places)
+		mf, err := Select(f, offsets)
 		if err != nil {
 			t.Fatal(err)
 		}

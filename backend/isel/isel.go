@@ -18,25 +18,25 @@ import (
 
 // selector is the state for one function. Slices are indexed by Value.ID.
 type selector struct {
-	f      *ir.Func
-	out    *mach.Func
-	cur    *mach.Block
-	pos    ir.Pos
-	alias  []*ir.Value // the value that replaces this one
-	narrow []bool      // an extension that only branches read: they compare the lower bits of its argument
-	plain  []bool      // a load of a signed number whose extension is not read
-	needed []bool      // the value must be in a register
-	reg    []mach.Reg
-	order  []*ir.Block   // reachable blocks in reverse postorder: definitions before uses
-	blocks []*mach.Block // by Block.ID; nil when unreachable
-	preds  [][]edge      // by Block.ID
-	params []bool        // by Block.ID: the block's parameters are real, not aliases
-	bounds boundSet
-	large  map[mach.Operand]mach.Reg // constants of 64 bits that the current block has in registers, since its last call
-	places map[string]ir.GlobalPlace // may be nil
-	bases  []base                    // addresses of globals that are in registers, as large
-	buf    []mach.Insn               // of the current block
-	err    error
+	f       *ir.Func
+	out     *mach.Func
+	cur     *mach.Block
+	pos     ir.Pos
+	alias   []*ir.Value // the value that replaces this one
+	narrow  []bool      // an extension that only branches read: they compare the lower bits of its argument
+	plain   []bool      // a load of a signed number whose extension is not read
+	needed  []bool      // the value must be in a register
+	reg     []mach.Reg
+	order   []*ir.Block   // reachable blocks in reverse postorder: definitions before uses
+	blocks  []*mach.Block // by Block.ID; nil when unreachable
+	preds   [][]edge      // by Block.ID
+	params  []bool        // by Block.ID: the block's parameters are real, not aliases
+	bounds  boundSet
+	large   map[mach.Operand]mach.Reg  // constants of 64 bits that the current block has in registers, since its last call
+	offsets map[string]ir.GlobalOffset // may be nil
+	bases   []base                     // addresses of globals that are in registers, as large
+	buf     []mach.Insn                // of the current block
+	err     error
 }
 
 type edge struct {
@@ -44,11 +44,11 @@ type edge struct {
 	n    int
 }
 
-// Select selects f. Errors are the script's: ir.Diag. places has the offsets of globals
-// (ir.PlaceGlobals): a global near another one is addressed relative to it.
-func Select(f *ir.Func, places map[string]ir.GlobalPlace) (*mach.Func, error) {
+// Select selects f. Errors are the script's: ir.Diag. offsets has the offsets of globals
+// (ir.LayoutGlobals): a global near another one is addressed relative to it.
+func Select(f *ir.Func, offsets map[string]ir.GlobalOffset) (*mach.Func, error) {
 	s := newSelector(f)
-	s.places = places
+	s.offsets = offsets
 	s.findEdges()
 	s.findAliases()
 	s.findUnread()

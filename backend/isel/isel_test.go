@@ -78,7 +78,7 @@ func selected(t *testing.T, body string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := Select(m.Funcs[0], ir.PlaceGlobals(m))
+	f, err := Select(m.Funcs[0], ir.LayoutGlobals(m))
 	if err != nil {
 		t.Fatal(err)
 	}

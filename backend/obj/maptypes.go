@@ -329,7 +329,7 @@ type dataSection struct {
 
 func newDataSections(m *ir.Module) []*dataSection {
 	var out []*dataSection
-	places := ir.PlaceGlobals(m)
+	offsets := ir.LayoutGlobals(m)
 	for _, s := range []*dataSection{
 		{name: ".rodata", kind: ir.GlobalConst},
 		{name: ".rodata.params", kind: ir.GlobalParam},
@@ -339,7 +339,7 @@ func newDataSections(m *ir.Module) []*dataSection {
 		s.offs = map[string]int{}
 		for _, g := range m.Globals {
 			if g.Kind == s.kind {
-				s.add(g, places[g.Name].Off)
+				s.add(g, offsets[g.Name].Off)
 			}
 		}
 		if len(s.vars) > 0 {

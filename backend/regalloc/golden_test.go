@@ -40,10 +40,10 @@ func TestAllocated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			places := ir.PlaceGlobals(m)
+			offsets := ir.LayoutGlobals(m)
 			var got strings.Builder
 			for _, f := range m.Funcs {
-				mf, err := isel.Select(f, places)
+				mf, err := isel.Select(f, offsets)
 				if err != nil {
 					t.Fatal(err)
 				}

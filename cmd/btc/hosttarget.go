@@ -133,7 +133,7 @@ func namesOfKernel(l *diag.List) bool {
 			diag.NoArgs,
 			diag.BadAttachPoint,
 			diag.BadTarget,
-			diag.NotServed:
+			diag.TargetUnsupported:
 			return true
 		}
 	}

@@ -34,12 +34,12 @@ func (b *body) field(x *ast.Field, e *Expr) {
 	case t.Kind == types.Record:
 		b.recordField(x, e, t)
 	case t.Kind == types.Struct:
-		p := b.placeOf(x.X, base)
+		p := b.locationOf(x.X, base)
 		b.member(x, e, p, t)
 	case t.PointsTo(types.Struct):
-		p := &Place{Root: RootPointer, Base: x.X, Space: t.Space}
-		if spelled := base.Place.last(); spelled != nil && spelled.known("->"+x.Name.Text) {
-			p = b.placeOf(x.X, base)
+		p := &Location{Root: RootPointer, Base: x.X, Space: t.Space}
+		if spelled := base.Location.last(); spelled != nil && spelled.known("->"+x.Name.Text) {
+			p = b.locationOf(x.X, base)
 		}
 		b.member(x, e, p, t.Elem)
 	default:
@@ -65,13 +65,13 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 	)
 }
 
-// placeOf is a copy of the location of a struct, array or string, for the caller to extend; a value in program memory
-// is its own root.
-func (b *body) placeOf(x ast.Expr, e *Expr) *Place {
-	if e.Place == nil {
-		return &Place{Root: RootValue, Base: x, Space: e.Type.Space}
+// locationOf is a copy of the location of a struct, array or string, for the caller to extend; a value in program
+// memory is its own root.
+func (b *body) locationOf(x ast.Expr, e *Expr) *Location {
+	if e.Location == nil {
+		return &Location{Root: RootValue, Base: x, Space: e.Type.Space}
 	}
-	p := *e.Place
+	p := *e.Location
 	p.Steps = slices.Clone(p.Steps)
 	if last := p.last(); last != nil && last.Then != nil {
 		then := *last.Then
@@ -81,7 +81,7 @@ func (b *body) placeOf(x ast.Expr, e *Expr) *Place {
 }
 
 // member selects a member of the struct at p.
-func (b *body) member(x *ast.Field, e *Expr, p *Place, t *types.Type) {
+func (b *body) member(x *ast.Field, e *Expr, p *Location, t *types.Type) {
 	comp, name := t.Comp, x.Name.Text
 	if comp.Forward {
 		b.fail(diag.UnknownType, x, "Unknown struct/union: '%s'", t)
@@ -98,7 +98,7 @@ func (b *body) member(x *ast.Field, e *Expr, p *Place, t *types.Type) {
 		b.noMember(x.Name, t)
 		return
 	}
-	e.Place = p
+	e.Location = p
 	b.placed(x, e, m.Type)
 }
 
@@ -169,7 +169,7 @@ func eachMember(c *types.Composite, do func(types.Member) bool) bool {
 
 // addMember appends the step to a member. A member of a kernel struct extends the path of the preceding step if that
 // step led to the struct.
-func (p *Place) addMember(comp *types.Composite, name string, m types.Member) {
+func (p *Location) addMember(comp *types.Composite, name string, m types.Member) {
 	last := p.last()
 	switch {
 	case last != nil && last.known("->"+name):
@@ -209,7 +209,7 @@ func (s *Step) known(more string) bool {
 
 // addOthers adds the paths that other kernels have for the kernel member at which the location now ends; the host
 // decides which is used.
-func (b *body) addOthers(p *Place) {
+func (b *body) addOthers(p *Location) {
 	last := p.last()
 	if last == nil || last.CORE == "" || len(last.Others) > 0 {
 		return
@@ -248,7 +248,7 @@ func (b *body) stepsOf(core, path string) *Step {
 
 // onOtherKernels reports whether a location ends in a member that only other kernels have, unless an enclosing
 // expression continues it to a member that this kernel has under another path.
-func (b *body) onOtherKernels(x *ast.Field, comp *types.Composite, p *Place) bool {
+func (b *body) onOtherKernels(x *ast.Field, comp *types.Composite, p *Location) bool {
 	tag, name := strings.TrimPrefix(comp.CORE, "struct "), x.Name.Text
 	if comp.CORE == "" || len(p.last().Others) > 0 {
 		return false
@@ -284,7 +284,7 @@ func (s *Step) extend(path string, off int) {
 	s.Others = others
 }
 
-func (p *Place) last() *Step {
+func (p *Location) last() *Step {
 	if p == nil || len(p.Steps) == 0 {
 		return nil
 	}
@@ -292,7 +292,7 @@ func (p *Place) last() *Step {
 }
 
 // addOff adds a fixed number of bytes.
-func (p *Place) addOff(n int) {
+func (p *Location) addOff(n int) {
 	if last := p.last(); last != nil && last.CORE == "" && last.Index == nil && !last.DataLoc && !last.RelLoc {
 		last.Off += n
 		return
@@ -300,28 +300,28 @@ func (p *Place) addOff(n int) {
 	p.Steps = append(p.Steps, Step{Off: n})
 }
 
-// placed sets the type of e, whose object is at e.Place: a char array is a string. Pointers have the address space of
-// the location unless their declaration says otherwise, and so do numbers, which may be addresses.
+// placed sets the type of e, whose object is at e.Location: a char array is a string. Pointers have the address space
+// of the location unless their declaration says otherwise, and so do numbers, which may be addresses.
 func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
-	e.Type, e.Place.Chars = t, 0
+	e.Type, e.Location.Chars = t, 0
 	switch {
 	case t.Kind == types.Array && t.Text == types.ScriptText && t.Len > 0:
-		e.Place.Chars = t.Len
+		e.Location.Chars = t.Len
 		e.Type = types.MakeString(t.Len + 1)
 	case t.Kind == types.Array && t.Text == types.KernelText && t.Len > 0:
 		e.Type = types.MakeString(t.Len)
 	case t.Kind == types.Float, t.Kind == types.Func, t.Kind == types.Int && t.Size > 8:
 		b.unsupported(x, "values of type %s", t)
-		e.Type, e.Place = types.TInvalid, nil
-	case t.Kind == types.Int && b.inContext(e.Place):
+		e.Type, e.Location = types.TInvalid, nil
+	case t.Kind == types.Int && b.inContext(e.Location):
 		e.Type = t.WithSpace(b.point.Space())
 	case t.Space == types.NoSpace:
-		e.Type = t.WithSpace(e.Place.Space)
+		e.Type = t.WithSpace(e.Location.Space)
 	}
 }
 
 // inContext reports whether a location is one of the registers in ctx.
-func (b *body) inContext(p *Place) bool {
+func (b *body) inContext(p *Location) bool {
 	return p.Root == RootPointer && isContext(p.Base) && b.point.Kind != probe.Iter
 }
 
@@ -393,7 +393,7 @@ func (b *body) arrayElem(x *ast.Index, e *Expr, base *Expr, elem *types.Type, n 
 	if c != nil && !b.inBounds(x, c.Int, n) {
 		return
 	}
-	p := b.placeOf(x.X, base)
+	p := b.locationOf(x.X, base)
 	last := p.last()
 	switch {
 	case c != nil && !c.Host && last != nil && last.CORE != "":
@@ -403,7 +403,7 @@ func (b *body) arrayElem(x *ast.Index, e *Expr, base *Expr, elem *types.Type, n 
 	default:
 		p.Steps = append(p.Steps, Step{Index: x.I, Scale: elem.Size, Len: n})
 	}
-	e.Place = p
+	e.Location = p
 	b.placed(x, e, elem)
 }
 
@@ -412,13 +412,13 @@ func (b *body) pointerElem(x *ast.Index, e *Expr, t *types.Type, c *Const) {
 		b.fail(diag.BadAccess, x, "The array index operator [] cannot be used on a pointer to an unsized type (%s).", t)
 		return
 	}
-	p := &Place{Root: RootPointer, Base: x.X, Space: t.Space}
+	p := &Location{Root: RootPointer, Base: x.X, Space: t.Space}
 	if c != nil && !c.Host {
 		p.addOff(int(c.Int) * t.Elem.Size)
 	} else {
 		p.Steps = append(p.Steps, Step{Index: x.I, Scale: t.Elem.Size})
 	}
-	e.Place = p
+	e.Location = p
 	b.placed(x, e, t.Elem)
 }
 
@@ -494,14 +494,14 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 	if f.User || b.point.Target == "syscalls" {
 		space = types.User
 	}
-	p := &Place{Root: RootCtx, Space: space}
+	p := &Location{Root: RootCtx, Space: space}
 	if s := b.event.Struct(); s != nil && f.Member != "" && b.event.Category != "syscalls" {
 		p.Steps = []Step{{CORE: "struct " + f.Class(), Path: f.Member, Off: f.Offset, Others: otherForms(f)}}
 	} else {
 		p.Steps = []Step{{Off: f.Offset}}
 		b.recordUse(x, f)
 	}
-	e.Place = p
+	e.Location = p
 	if f.DataLoc || f.RelLoc {
 		// The value is the address of the data, as a number.
 		p.Steps = append(p.Steps, Step{DataLoc: f.DataLoc, RelLoc: f.RelLoc})
@@ -566,13 +566,13 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 		return
 	}
 	if x.Name.Text == "retval" && b.point.Kind == probe.Fexit {
-		b.argPlace(x, e, proto, -1)
+		b.argLocation(x, e, proto, -1)
 		return
 	}
 	var names []string
 	for i, param := range proto.Params {
 		if param.Name == x.Name.Text {
-			b.argPlace(x, e, proto, i)
+			b.argLocation(x, e, proto, i)
 			return
 		}
 		names = append(names, param.Name)
@@ -583,8 +583,8 @@ func (b *body) typedArg(x *ast.Field, e *Expr) {
 	}
 }
 
-// argPlace sets e to argument i of a prototype, or to its return value for -1.
-func (b *body) argPlace(x ast.Node, e *Expr, proto *kernel.Type, i int) {
+// argLocation sets e to argument i of a prototype, or to its return value for -1.
+func (b *body) argLocation(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 	use := manifest.ArgUse{Slot: proto.Slot(len(proto.Params))}
 	typ := proto.Elem()
 	if i >= 0 {
@@ -606,7 +606,7 @@ func (b *body) argPlace(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 		b.out.Args = map[int]manifest.ArgUse{}
 	}
 	b.out.Args[i] = use
-	e.Place = &Place{Root: RootArg, Space: types.Kernel, Arg: i}
+	e.Location = &Location{Root: RootArg, Space: types.Kernel, Arg: i}
 	b.placed(x, e, t)
 }
 

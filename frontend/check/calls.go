@@ -130,7 +130,7 @@ func (b *body) retval(c *callSite) {
 			c.e.Type = types.TInvalid
 			return
 		}
-		b.argPlace(c.at, c.e, proto, -1)
+		b.argLocation(c.at, c.e, proto, -1)
 	}
 }
 
@@ -462,7 +462,7 @@ func (b *body) ntop(c *callSite) {
 	}
 	t := b.value(addr)
 	c.Args, c.N = c.args, int64(t.Size)
-	if place := b.out.Expr(addr).Place; place != nil && t.Kind == types.String { // char[4] of a C struct
+	if place := b.out.Expr(addr).Location; place != nil && t.Kind == types.String { // char[4] of a C struct
 		c.N = int64(cmp.Or(place.Chars, t.Size))
 		if c.N == 4 || c.N == 16 {
 			return
@@ -472,7 +472,7 @@ func (b *body) ntop(c *callSite) {
 	case invalid(t), t.IsInteger():
 	case t.Kind == types.Array && t.Elem.IsInteger() && (t.Size == 4 || t.Size == 16):
 	// struct in_addr, in6_addr
-	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Place != nil:
+	case t.Kind == types.Struct && (t.Size == 4 || t.Size == 16) && b.out.Expr(addr).Location != nil:
 	default:
 		b.fail(diag.BadArguments, addr, "ntop() expects an integer or array argument, got %s", t)
 	}

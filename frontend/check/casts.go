@@ -218,7 +218,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 
 // origin is the address space that a value comes from.
 func origin(e *Expr) types.Space {
-	switch p := e.Place; {
+	switch p := e.Location; {
 	case e.Type.Kind == types.Ksym:
 		return types.Kernel
 	case p == nil || e.Type.IsScalar():
@@ -312,7 +312,7 @@ func (b *body) decays(x ast.Expr, t *types.Type) bool {
 	if t.Kind != types.Array && t.Kind != types.String {
 		return false
 	}
-	p := b.out.Expr(x).Place
+	p := b.out.Expr(x).Location
 	if p == nil || p.Root != RootPointer && p.Root != RootCtx {
 		return false
 	}

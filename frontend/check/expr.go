@@ -324,7 +324,7 @@ func (b *body) stackArgument(x *ast.Ident, e *Expr) bool {
 		Args: []ast.Expr{&ast.StringLit{Extent: x.Extent, Text: `"sp"`, Value: "sp"}}}
 	if e.Type = types.TInvalid; !invalid(b.value(sp)) {
 		e.Type = types.TUint64.WithSpace(b.point.Space())
-		e.Place = &Place{Root: RootPointer, Base: sp, Space: b.point.Space(), Steps: []Step{{Off: off}}}
+		e.Location = &Location{Root: RootPointer, Base: sp, Space: b.point.Space(), Steps: []Step{{Off: off}}}
 	}
 	return true
 }

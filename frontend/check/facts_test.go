@@ -119,8 +119,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestPlaces checks how objects in memory are reached.
-func TestPlaces(t *testing.T) {
+// TestLocations checks how objects in memory are reached.
+func TestLocations(t *testing.T) {
 	tests := []struct{ probe, expr, place string }{
 		{"kprobe:f", "curtask->pid", "pointer kernel [struct task_struct:pid]"},
 		{"kprobe:f", "((struct sock *)arg0)->__sk_common.skc_daddr", "pointer kernel [struct sock:__sk_common.skc_daddr]"},
@@ -144,17 +144,17 @@ func TestPlaces(t *testing.T) {
 	for _, tt := range tests {
 		info := mustCheck(t, own+tt.probe+" { print("+tt.expr+"); }")
 		e := exprOf(t, info)
-		if e.Place == nil {
+		if e.Location == nil {
 			t.Errorf("%s: no place", tt.expr)
 			continue
 		}
-		if got := placeText(e.Place); got != tt.place {
+		if got := locationText(e.Location); got != tt.place {
 			t.Errorf("%s: %s, want %s", tt.expr, got, tt.place)
 		}
 	}
 }
 
-func placeText(p *Place) string {
+func locationText(p *Location) string {
 	var steps []string
 	for _, s := range p.Steps {
 		switch {

@@ -146,10 +146,10 @@ type Body struct {
 // evaluated; parentheses share the facts of the expression in them.
 func (b *Body) Expr(x ast.Expr) *Expr { return b.exprs[ast.Unparen(x)] }
 
-// Meant is x, or the expression that x is short for: args without a field is a record of all arguments.
-func (b *Body) Meant(x ast.Expr) ast.Expr {
-	if e := b.Expr(x); e != nil && e.Stands != nil {
-		return e.Stands
+// Desugared is x, or the expression that x is short for: args without a field is a record of all arguments.
+func (b *Body) Desugared(x ast.Expr) ast.Expr {
+	if e := b.Expr(x); e != nil && e.ShortFor != nil {
+		return e.ShortFor
 	}
 	return ast.Unparen(x)
 }
@@ -207,8 +207,8 @@ type Var struct {
 //	Var                 Var
 //	Map, MapElem        Map (MapElem: keys below)
 //	Positional          Param, AsString
-//	Unary * , Index, Field, args  Place
-//	Index, Field of a value       Place (Root RootValue) or Elem
+//	Unary * , Index, Field, args  Location
+//	Index, Field of a value       Location (Root RootValue) or Elem
 //	TupleIndex, Field of a record Elem: index of the field
 //	Binary              Operands, Scale
 //	IncDec              Scale
@@ -235,7 +235,7 @@ type Expr struct {
 	// AsString: the positional parameter is read as a string.
 	AsString bool
 	Call     *Call
-	Place    *Place
+	Location *Location
 	// ProbeText is set where the builtin probe, otherwise a number, is read as a string that only the host knows.
 	ProbeText bool
 	// Elem is the index in the fields of a tuple or record value.
@@ -249,8 +249,8 @@ type Expr struct {
 	Scale int
 	// Known are the fields of typeinfo() or config.
 	Known []KnownField
-	// Stands is the expression that the node is short for, see Body.Meant.
-	Stands ast.Expr
+	// ShortFor is the expression that the node is short for, see Body.Desugared.
+	ShortFor ast.Expr
 	// Reads is set when an aggregation is read as a number here.
 	Reads bool
 }
@@ -277,28 +277,28 @@ type Enumerator struct {
 // is empty, else the byte offset of the field.
 type Extent struct{ Type, Path string }
 
-// Root is the kind of address at which a Place starts.
+// Root is the kind of address at which a Location starts.
 type Root uint8
 
 // The roots.
 const (
-	// RootPointer: the value of Place.Base, a pointer; Space is its address space.
+	// RootPointer: the value of Location.Base, a pointer; Space is its address space.
 	RootPointer Root = iota
-	// RootValue: the value of Place.Base, a struct or array in program memory.
+	// RootValue: the value of Location.Base, a struct or array in program memory.
 	RootValue
 	// RootCtx: the program's context (args, ctx), read by direct loads.
 	RootCtx
-	// RootArg: argument Place.Arg of a typed probe (fentry, fexit, raw
+	// RootArg: argument Location.Arg of a typed probe (fentry, fexit, raw
 	// tracepoints): the value itself, no steps. -1 is the return value.
 	RootArg
 )
 
-// Place is the location (lvalue) of the object of a Field, Index or dereference. The address is the root's plus all
+// Location is the location (lvalue) of the object of a Field, Index or dereference. The address is the root's plus all
 // steps; then the object of type Expr.Type is read (a struct is read only where its value is needed: access to a
-// field of it extends the location instead, in a Place with more steps).
+// field of it extends the location instead, in a Location with more steps).
 //
 // An array of char is of type string[n]: it is read as a NUL-terminated string.
-type Place struct {
+type Location struct {
 	Root  Root
 	Base  ast.Expr // RootPointer, RootValue
 	Space types.Space

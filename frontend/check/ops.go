@@ -92,14 +92,14 @@ func (b *body) deref(x *ast.Unary, e *Expr) {
 	switch {
 	case invalid(t):
 	case t.Kind == types.Int, b.bareAddress(x.X):
-		e.Place = &Place{Root: RootPointer, Base: x.X, Space: t.Space}
+		e.Location = &Location{Root: RootPointer, Base: x.X, Space: t.Space}
 		b.placed(x, e, types.TUint64)
 	case t.Kind == types.Struct:
 		b.fail(diag.BadOperands, x, "Can not dereference struct/union of type '%s'. It is not a pointer.", t)
 	case t.Kind != types.Pointer || t.Elem.Kind == types.None || t.Elem.Kind == types.Func:
 		b.fail(diag.BadOperands, x, "Can not dereference type '%s'. It is not a pointer.", t)
 	default:
-		e.Place = &Place{Root: RootPointer, Base: x.X, Space: t.Space}
+		e.Location = &Location{Root: RootPointer, Base: x.X, Space: t.Space}
 		b.placed(x, e, t.Elem)
 	}
 }

@@ -192,7 +192,7 @@ func loneParam(call *ast.Call) (*ast.Positional, bool) {
 func (b *body) macaddr(c *callSite) {
 	t := b.value(c.args[0])
 	c.Args = c.args
-	place := b.out.Expr(c.args[0]).Place
+	place := b.out.Expr(c.args[0]).Location
 	switch {
 	case invalid(t):
 		c.e.Type = types.TInvalid

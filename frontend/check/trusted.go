@@ -61,8 +61,8 @@ func (b *body) trusted(x ast.Expr, depth int) (*Trusted, string) {
 		return nil, "too many variables and members lead to it"
 	case e == nil || invalid(e.Type):
 		return nil, "the expression has an error"
-	case e.Place != nil:
-		return b.trustedPlace(x, e, depth)
+	case e.Location != nil:
+		return b.trustedLocation(x, e, depth)
 	}
 	switch x := x.(type) {
 	case *ast.Var:
@@ -99,8 +99,8 @@ func noStruct(t *types.Type) string {
 	return fmt.Sprintf("%s is not a struct of the kernel", t)
 }
 
-func (b *body) trustedPlace(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
-	p := e.Place
+func (b *body) trustedLocation(x ast.Expr, e *Expr, depth int) (*Trusted, string) {
+	p := e.Location
 	name, ok := structName(e.Type)
 	switch {
 	case !ok:

@@ -171,7 +171,7 @@ func (b *body) userArg(x *ast.Field, e *Expr) {
 		)
 		return
 	}
-	e.Place = &Place{Root: RootArg, Space: types.User, Arg: p.Arg}
+	e.Location = &Location{Root: RootArg, Space: types.User, Arg: p.Arg}
 	b.placed(x, e, p.Type)
 }
 
@@ -243,5 +243,5 @@ func (b *body) allArgs(at ast.Node, e *Expr) {
 			}})
 	}
 	r := b.expr(record)
-	e.Type, e.Stands = r.Type, record
+	e.Type, e.ShortFor = r.Type, record
 }

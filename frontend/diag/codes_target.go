@@ -4,15 +4,15 @@ package diag
 
 // Codes for attach points and for names that the target lacks: E03xx and W03xx.
 const (
-	BadProbeType   Code = "E0301"
-	BadAttachPoint Code = "E0302"
-	BadTarget      Code = "E0303"
-	NotServed      Code = "E0304"
-	LeftOut        Code = "W0301"
+	BadProbeType      Code = "E0301"
+	BadAttachPoint    Code = "E0302"
+	BadTarget         Code = "E0303"
+	TargetUnsupported Code = "E0304"
+	LeftOut           Code = "W0301"
 )
 
 var targetCodes = []Info{
-	{NotServed, "one of the requested targets cannot be supported",
+	{TargetUnsupported, "one of the requested targets cannot be supported",
 		"With several --target or --arch options, one object must be correct for all of them. Something that the script uses here does not exist in one of them, or has a different type or offset there. Compile a separate object for that one, or use something that all of them have."},
 	{LeftOut, "the object does not support every architecture",
 		"Unless --arch or --target says otherwise, an object supports x86_64 and arm64. Something that the script uses here exists on only one of them, or differs in a way that one object cannot resolve. The object supports only that architecture, and btrun refuses it on others. Use --arch, for example --arch x86_64, to confirm that this is intended."},

@@ -333,7 +333,7 @@ func (f *fn) ntop(_ ast.Expr, c *check.Call, dst *ir.Value) {
 		return
 	}
 	n := min(t.Size, 16)
-	if f.body.Expr(addr).Place != nil && n == t.Size {
+	if f.body.Expr(addr).Location != nil && n == t.Size {
 		f.readObject(f.body.Expr(addr), f.AddImm(dst, inetOff))
 		return
 	}

@@ -87,8 +87,8 @@ func (f *fn) scalar(x ast.Expr) *ir.Value {
 		return f.extent(e.Extent)
 	case e.Const != nil && !e.Const.Host:
 		return f.as(irType(e.Type), ir.Const(e.Const.Int))
-	case e.Place != nil:
-		return f.readPlace(e)
+	case e.Location != nil:
+		return f.readLocation(e)
 	case e.Call != nil:
 		return f.call(x, e)
 	}
@@ -237,7 +237,7 @@ var canOverflow = map[ast.BinaryOp]bool{ast.Add: true, ast.Sub: true, ast.Mul: t
 // isTruth reports whether a bool is always 0 or 1, for any operands.
 func (f *fn) isTruth(x ast.Expr) bool {
 	x = ast.Unparen(x)
-	if e := f.body.Expr(x); e.Const != nil || e.Place != nil || e.Call != nil {
+	if e := f.body.Expr(x); e.Const != nil || e.Location != nil || e.Call != nil {
 		return true
 	}
 	switch x := x.(type) {
@@ -401,7 +401,7 @@ func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 	from := f.body.Type(x.X)
 	if !from.IsScalar() && !from.IsAgg() {
 		if e.Type.Kind == types.Pointer {
-			w := f.locate(f.body.Expr(x.X).Place)
+			w := f.locate(f.body.Expr(x.X).Location)
 			if w.base == f.ctx {
 				w.base = f.Cast(ir.TKAddr, f.ctx)
 			}

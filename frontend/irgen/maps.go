@@ -74,10 +74,10 @@ func (f *fn) noteUpdate(op ir.Op, m *check.Map) {
 		return
 	}
 	chain := f.chain(f.span)
-	i := slices.IndexFunc(x.Updates, func(u ir.UpdatePlace) bool { return u.Pos == f.Pos })
+	i := slices.IndexFunc(x.Updates, func(u ir.UpdatePos) bool { return u.Pos == f.Pos })
 	switch {
 	case i < 0:
-		x.Updates = append(x.Updates, ir.UpdatePlace{Pos: f.Pos, End: f.end, Chain: chain})
+		x.Updates = append(x.Updates, ir.UpdatePos{Pos: f.Pos, End: f.end, Chain: chain})
 	case !slices.Equal(x.Updates[i].Chain, chain):
 		x.Updates[i].Chain = nil
 	}

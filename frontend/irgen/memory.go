@@ -28,12 +28,12 @@ func (f *fn) Slot(name string, size, align int) *ir.Value {
 // addr is the address of a value in memory, in the storage form of its own type. It may be the address of a variable,
 // so callers must copy before they modify it.
 func (f *fn) addr(x ast.Expr) *ir.Value {
-	x = f.body.Meant(x)
+	x = f.body.Desugared(x)
 	e := f.body.Expr(x)
 	if e.Call != nil && e.Call.Option != nil {
 		return f.optionAddr(e.Call.Option)
 	}
-	if e.Const == nil && e.Place == nil && e.Call == nil && !e.ProbeText {
+	if e.Const == nil && e.Location == nil && e.Call == nil && !e.ProbeText {
 		switch x := x.(type) {
 		case *ast.Var:
 			return f.vars[e.Var]
@@ -126,7 +126,7 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 		f.stringCall(x, e, dst, own, exact)
 		return
 	}
-	if e.Place != nil {
+	if e.Location != nil {
 		if exact {
 			f.zero(dst, t.Size)
 		}
@@ -163,7 +163,7 @@ func (f *fn) copyString(src, dst *ir.Value, own int, t *types.Type, exact bool) 
 // storeFields writes a tuple or record, each field with its type in t.
 func (f *fn) storeFields(x ast.Expr, dst *ir.Value, t *types.Type) {
 	st := t.Store()
-	switch x := f.body.Meant(x).(type) {
+	switch x := f.body.Desugared(x).(type) {
 	case *ast.Tuple:
 		f.clearPadding(dst, t)
 		for i, el := range x.Elems {
@@ -272,7 +272,7 @@ func (f *fn) copy(dst, src *ir.Value, n int) {
 
 // storeObject writes an object of fixed size that has only one storage form.
 func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
-	x = f.body.Meant(x)
+	x = f.body.Desugared(x)
 	e := f.body.Expr(x)
 	size := t.Store().Size
 	if t.Kind == types.Buffer {
@@ -294,7 +294,7 @@ func (f *fn) storeObject(x ast.Expr, dst *ir.Value, t *types.Type) {
 	case e.Call != nil:
 		f.objectCall(x, e, dst, t)
 		return
-	case e.Place != nil:
+	case e.Location != nil:
 		f.readObject(e, dst)
 		return
 	}
@@ -327,7 +327,7 @@ func (f *fn) castObject(x *ast.Cast, dst *ir.Value, t *types.Type) {
 		}
 		return
 	}
-	if e := f.body.Expr(ast.Unparen(x.X)); e.Place != nil && e.Type.Kind == types.String && e.Place.Chars == 0 {
+	if e := f.body.Expr(ast.Unparen(x.X)); e.Location != nil && e.Type.Kind == types.String && e.Location.Chars == 0 {
 		f.readObject(e, dst) // all its bytes, even after a NUL
 		return
 	}

@@ -136,11 +136,11 @@ func (f *fn) bytesOf(x ast.Expr, dst *ir.Value, n int) {
 		s.Sym, s.Imm = lit[:min(len(lit), n)], int64(n)
 		return
 	}
-	if e.Place == nil {
+	if e.Location == nil {
 		f.copy(dst, f.addr(x), n)
 		return
 	}
-	w := f.locate(e.Place)
+	w := f.locate(e.Location)
 	if w.base.Type.Kind == ir.Ctx {
 		w.base = f.Cast(ir.TKAddr, w.base)
 	}

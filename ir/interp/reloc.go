@@ -11,22 +11,22 @@ import (
 	"btc/ir/kernel"
 )
 
-// place is the location of a member found by a CO-RE path.
-type place struct {
+// fieldAt is the location of a member found by a CO-RE path.
+type fieldAt struct {
 	off             int // bytes, of the storage unit for a bitfield
 	typ             *kernel.Type
 	bitOff, bitSize int
 }
 
-func (p place) size() int { return p.typ.Resolve().Size }
+func (p fieldAt) size() int { return p.typ.Resolve().Size }
 
-func (p place) signed() bool {
+func (p fieldAt) signed() bool {
 	t := p.typ.Resolve()
 	return (t.Kind == kernel.Int || t.Kind == kernel.Enum) && t.Signed
 }
 
 // read extracts the member's value from its storage unit.
-func (p place) read(unit []byte) int64 {
+func (p fieldAt) read(unit []byte) int64 {
 	n := int64(getUint(unit))
 	bits := 8 * len(unit)
 	if p.bitSize > 0 {
@@ -44,26 +44,26 @@ func (p place) read(unit []byte) int64 {
 }
 
 // find follows a member path in the target's types.
-func (fr *frame) find(ref ir.CORERef) (place, bool) {
+func (fr *frame) find(ref ir.CORERef) (fieldAt, bool) {
 	if fr.Module.Target == nil {
 		fr.trap("a relocation needs a target")
 	}
 	t, ok := fr.Module.Target.ParseType(ref.Type)
 	if !ok {
-		return place{}, false
+		return fieldAt{}, false
 	}
-	at := place{typ: t}
+	at := fieldAt{typ: t}
 	for _, step := range strings.Split(ref.Path, ".") {
 		name, indexes, _ := strings.Cut(step, "[")
 		f, ok := at.typ.Resolve().Field(name)
 		if !ok {
-			return place{}, false
+			return fieldAt{}, false
 		}
-		at = place{at.off + f.Offset, f.Type, f.BitOffset, f.BitSize}
+		at = fieldAt{at.off + f.Offset, f.Type, f.BitOffset, f.BitSize}
 		for _, s := range strings.FieldsFunc(indexes, func(r rune) bool { return r == '[' || r == ']' }) {
 			i, err := strconv.Atoi(s)
 			if err != nil || at.typ.Resolve().Kind != kernel.Array {
-				return place{}, false
+				return fieldAt{}, false
 			}
 			at.typ = at.typ.Resolve().Elem()
 			at.off += i * at.size()

@@ -50,7 +50,7 @@ func TestOpen(t *testing.T) {
 	if err := os.WriteFile(path, []byte(defaultX86[:20]), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "cut short") {
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "truncated") {
 		t.Errorf("truncated file: %v", err)
 	}
 }

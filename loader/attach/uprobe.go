@@ -82,7 +82,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 			}
 		}
 		if f.Around != nil {
-			if err := x.checkPlace(p, path, f.Around, a.Addr-f.Around.Value); err != nil {
+			if err := x.checkInsnStart(p, path, f.Around, a.Addr-f.Around.Value); err != nil {
 				return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 			}
 		}
@@ -116,7 +116,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 			}
 		}
 		if a.Offset > 0 {
-			if err := x.checkPlace(p, path, &s, a.Offset); err != nil {
+			if err := x.checkInsnStart(p, path, &s, a.Offset); err != nil {
 				return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 			}
 		}

@@ -28,10 +28,10 @@ func TestErrors(t *testing.T) {
 // unshown are the codes without an example, and why; some have a script that is
 // made here.
 var unshown = map[diag.Code]struct{ why, script string }{
-	diag.NotText:       {"a document is text", "begin { }\x00"},
-	diag.StringTooLong: {"it is too long to show", `begin { print("` + strings.Repeat("a", 100000) + `"); }`},
-	diag.BadTarget:     {"it is about a target file", ""},
-	diag.NotServed:     {"it needs two targets", ""},
+	diag.NotText:           {"a document is text", "begin { }\x00"},
+	diag.StringTooLong:     {"it is too long to show", `begin { print("` + strings.Repeat("a", 100000) + `"); }`},
+	diag.BadTarget:         {"it is about a target file", ""},
+	diag.TargetUnsupported: {"it needs two targets", ""},
 }
 
 // TestExamples compiles the example of each code: it gives that code.

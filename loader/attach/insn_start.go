@@ -10,9 +10,9 @@ import (
 	"btc/loader/symbols"
 )
 
-// checkPlace returns an error if no instruction starts off bytes after a function's start: the kernel would still
+// checkInsnStart returns an error if no instruction starts off bytes after a function's start: the kernel would still
 // write a breakpoint there, and the process would misbehave. With --unsafe it is a warning.
-func (x *expander) checkPlace(p *manifest.Program, path string, s *symbols.Function, off uint64) error {
+func (x *expander) checkInsnStart(p *manifest.Program, path string, s *symbols.Function, off uint64) error {
 	if p.Kind == probe.Uretprobe {
 		return fmt.Errorf("uretprobes cannot be attached at function offset. (address resolved to: %s+%d)", s.Name, off)
 	}

@@ -40,10 +40,10 @@ func ours(p *ir.Value) bool {
 }
 
 // locate computes the address of a location, without its last step.
-func (f *fn) locate(p *check.Place) where { return f.walk(p, p.Steps) }
+func (f *fn) locate(p *check.Location) where { return f.walk(p, p.Steps) }
 
 // walk computes the address after the given steps from a location's root, without the last step.
-func (f *fn) walk(p *check.Place, steps []check.Step) where {
+func (f *fn) walk(p *check.Location, steps []check.Step) where {
 	var w where
 	switch p.Root {
 	case check.RootPointer:
@@ -96,12 +96,12 @@ func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value
 
 // directContext reports whether a location in the context can be loaded through the unmodified context pointer, as
 // the verifier requires.
-func directContext(p *check.Place) bool {
+func directContext(p *check.Location) bool {
 	return len(p.Steps) == 1 && p.Steps[0].Index == nil && len(p.Steps[0].Others) == 0 && !located(p)
 }
 
 // located reports whether a location is variable data of a tracepoint: its value is the address of the data.
-func located(p *check.Place) bool {
+func located(p *check.Location) bool {
 	if len(p.Steps) == 0 {
 		return false
 	}
@@ -198,9 +198,9 @@ func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
 	return f.narrow(v, t)
 }
 
-// readPlace is the scalar value at a location.
-func (f *fn) readPlace(e *check.Expr) *ir.Value {
-	p := e.Place
+// readLocation is the scalar value at a location.
+func (f *fn) readLocation(e *check.Expr) *ir.Value {
+	p := e.Location
 	if p.Root == check.RootArg {
 		if p.Arg < 0 {
 			return f.register(f.Emit(ir.OpRetval, ir.TI64, f.ctx), e.Type)
@@ -247,7 +247,7 @@ func (f *fn) readPlace(e *check.Expr) *ir.Value {
 
 // isIterated reports whether a location is the object of an iterator, "ctx.task".
 func (f *fn) isIterated(e *check.Expr) bool {
-	p := e.Place
+	p := e.Location
 	if f.prog.Point.Kind != probe.Iter || p.Root != check.RootPointer || len(p.Steps) != 1 ||
 		e.Type.Kind != types.Pointer {
 		return false
@@ -268,7 +268,7 @@ func (f *fn) endUnless(v *ir.Value) {
 // readOwn reads from program memory, where a struct or array keeps its C layout.
 func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
 	addr := f.apply(w)
-	if b := e.Place.Bits; b != nil {
+	if b := e.Location.Bits; b != nil {
 		return f.bits(f.Load(ir.MemKindOf(b.Unit, false), addr, 0), b)
 	}
 	return f.LoadAs(irType(e.Type), memKind(e.Type), addr, 0)
@@ -292,13 +292,13 @@ func memKind(t *types.Type) ir.MemKind {
 
 // readString reads a character array as a string.
 func (f *fn) readString(e *check.Expr, dst *ir.Value, capacity int) {
-	w := f.locate(e.Place)
+	w := f.locate(e.Location)
 	if w.base.Type.Kind == ir.Ctx {
 		w.base = f.Cast(ir.TKAddr, w.base)
 	}
 	addr := f.apply(w)
 	chars := capacity
-	if n := e.Place.Chars; n > 0 {
+	if n := e.Location.Chars; n > 0 {
 		chars = min(n, capacity)
 	}
 	if addr.Type.IsPtr() {
@@ -321,7 +321,7 @@ func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
 	if size == 0 {
 		return
 	}
-	w := f.locate(e.Place)
+	w := f.locate(e.Location)
 	if w.base.Type.Kind == ir.Ctx {
 		w.base = f.Cast(ir.TKAddr, w.base)
 	}

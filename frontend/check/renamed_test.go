@@ -9,8 +9,8 @@ import (
 	"btc/frontend/ast"
 )
 
-// Either spelling of a member that moved has both places in the object.
-func TestPlacesOfMoved(t *testing.T) {
+// TestRenamedMembers: for either spelling of a renamed member the object has both paths.
+func TestRenamedMembers(t *testing.T) {
 	show := func(s Step) string {
 		var parts []string
 		for at := &s; at != nil; at = at.Then {
@@ -33,7 +33,7 @@ func TestPlacesOfMoved(t *testing.T) {
 		{"curtask.pid", "struct task_struct:pid"},
 	} {
 		info := mustCheck(t, "kprobe:vfs_read { print("+c.expr+"); }")
-		p := exprOf(t, info).Place
+		p := exprOf(t, info).Location
 		last := p.Steps[len(p.Steps)-1]
 		var all []string
 		for _, s := range append([]Step{last}, last.Others...) {
