@@ -138,7 +138,7 @@ func TestTracepointOfOwnMaking(t *testing.T) {
 		t.Error("the event stays")
 	})
 	out, err := exec.Command(program(t, "btrun"), compile(t, `tracepoint:ofmine:sched_switch { @[comm] = count(); exit(); }`)).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "an event made of others") {
+	if err == nil || !strings.Contains(string(out), "a dynamic event") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
