@@ -199,10 +199,10 @@ func staticLibbpf(t *testing.T, b built, goarch, release string) error {
 			args = append(args, "-L", b.dir)
 		}
 	}
-	args = append(args, "-lbpf", "-lelf", "-lz", "-lzstd")
+	args = append(args, "-lbpf", "-lelf", "-lz")
 	cmd := exec.Command(args[0], args[1:]...)
 	if goarch == "amd64" {
-		cmd = inSid(t, args...)
+		cmd = inSid(t, append(args, "-lzstd")...) // which the newer libelf needs
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
