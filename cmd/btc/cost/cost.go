@@ -127,7 +127,7 @@ const (
 	result // result of a helper, unchanged since
 )
 
-type registers [11]content
+type registers [16]content
 
 // function estimates the function that begins at an instruction: it follows all paths except back edges, adds up the
 // costs of instructions, and keeps the most and the least expensive path.
@@ -240,8 +240,8 @@ func (e *estimator) longest(body []int, place map[int]int, costs []float64, in m
 // that is not known.
 func (e *estimator) trips(body []int, in map[int]*registers) float64 {
 	before := in[body[0]]
-	var step [11]int64
-	var writes [11]int
+	var step [16]int64
+	var writes [16]int
 	for _, i := range body {
 		ins := &e.Insns[i]
 		switch class := ins.OpCode.Class(); {
