@@ -10,7 +10,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// TestFacts holds what manifests say of programs, so that loaders need not look at instructions.
+// TestFacts checks what manifests say of programs, so that loaders need not look at instructions.
 func TestFacts(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -29,7 +29,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestPerArchValues holds the constant of each architecture, and one for those that agree.
+// TestPerArchValues checks the constant of each architecture, and one for those that agree.
 func TestPerArchValues(t *testing.T) {
 	x86, arm := arch.ByName("x86_64"), arch.ByName("arm64")
 	f := &Func{Name: "f"}

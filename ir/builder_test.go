@@ -24,7 +24,7 @@ func built(do func(b *Builder)) string {
 	return strings.TrimSuffix(body, "}\n")
 }
 
-// TestBuilder holds what the methods of a builder emit.
+// TestBuilder checks what the methods of a builder emit.
 func TestBuilder(t *testing.T) {
 	slot := &Slot{ID: 0, Size: 16, Align: 8}
 	field := CORERef{Type: "struct x", Path: "y"}
@@ -122,7 +122,7 @@ b0(v0:ctx):
 	}
 }
 
-// TestBuilderControlFlow holds the blocks that a builder makes.
+// TestBuilderControlFlow checks the blocks that a builder makes.
 func TestBuilderControlFlow(t *testing.T) {
 	for _, c := range []struct {
 		what string

@@ -31,7 +31,7 @@ func blockNames(list []*Block) string {
 	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(join(list, func(b *Block) string { return fmt.Sprintf("b%d", b.ID) })), "["), "]")
 }
 
-// TestLoops holds the loops of graphs: header, latches, blocks, parent, depth.
+// TestLoops checks the loops of graphs: header, latches, blocks, parent, depth.
 func TestLoops(t *testing.T) {
 	for _, c := range []struct {
 		graph       string
@@ -67,7 +67,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// TestDominatorTree holds immediate dominators and their children, in order.
+// TestDominatorTree checks immediate dominators and their children, in order.
 func TestDominatorTree(t *testing.T) {
 	f := flow("1 2, 3, 3, 4 5, -, -, 3")
 	d := Dominators(f)
@@ -105,7 +105,7 @@ func TestPreds(t *testing.T) {
 	}
 }
 
-// TestLiveBlocks holds where a value is needed.
+// TestLiveBlocks checks where a value is needed.
 func TestLiveBlocks(t *testing.T) {
 	f := MustParse(`func @f(i64) {
 b0(v0:i64):

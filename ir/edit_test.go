@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEdits holds what each edit makes of a function of the text form.
+// TestEdits checks what each edit makes of a function of the text form.
 func TestEdits(t *testing.T) {
 	const diamond = `b0(v0:ctx):
   v1:i64 = pid

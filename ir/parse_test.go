@@ -12,7 +12,7 @@ import (
 // inBlock is a function whose only block holds the lines.
 func inBlock(lines string) string { return "func @f(i64) {\nb0(v0:i64):\n" + lines + "\n}" }
 
-// TestParseRejects holds the errors of a text, each with its line.
+// TestParseRejects checks the errors of a text, each with its line.
 func TestParseRejects(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"color red", `line 1: unknown declaration "color"`},
@@ -174,7 +174,7 @@ func TestModuleLookups(t *testing.T) {
 	}
 }
 
-// TestUseOfContext holds what a program does with its context.
+// TestUseOfContext checks what a program does with its context.
 func TestUseOfContext(t *testing.T) {
 	for body, want := range map[string]ContextUse{
 		"v1:i64 = pid": {},
@@ -204,7 +204,7 @@ func TestLayoutGlobals(t *testing.T) {
 	}
 }
 
-// TestModuleParts holds what is added to a module by need.
+// TestModuleParts checks what is added to a module by need.
 func TestModuleParts(t *testing.T) {
 	m := &Module{}
 	if got := m.Served(); got != nil {
@@ -244,7 +244,7 @@ func TestModuleParts(t *testing.T) {
 	}
 }
 
-// TestNamesInC holds the identifiers of generated headers.
+// TestNamesInC checks the identifiers of generated headers.
 func TestNamesInC(t *testing.T) {
 	for name, want := range map[string]string{"": "", "a_Z09": "a_Z09", "/[`{@:": "______", "a.b-c": "a_b_c", "é": "_", "5x": "5x"} {
 		if got := CIdentifier(name); got != want {

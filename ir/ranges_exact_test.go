@@ -150,7 +150,7 @@ func TestRangeSets(t *testing.T) {
 	}
 }
 
-// TestBinaryRanges holds what is known of a result.
+// TestBinaryRanges checks what is known of a result.
 func TestBinaryRanges(t *testing.T) {
 	u, s := URange, SRange
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestBinaryRanges(t *testing.T) {
 	}
 }
 
-// TestRangesInFunctions holds what is known of the value v9 in the block b9, or b0.
+// TestRangesInFunctions checks what is known of the value v9 in the block b9, or b0.
 func TestRangesInFunctions(t *testing.T) {
 	branch := func(cond string, yes, no string) string {
 		return "b0(v0:ctx):\n  v9:i64 = pid\n  v5:i64 = nsecs\n  v1:i1 = " + cond + "\n  br v1, " + yes + ", " + no + "\nb9:\n  ret 0\nb2:\n  ret 0\n"
@@ -352,7 +352,7 @@ func TestNarrowing(t *testing.T) {
 	}
 }
 
-// TestPartsOfAnOr holds the range of a counter v1 by step that leaves its loop by a bound of
+// TestPartsOfAnOr checks the range of a counter v1 by step that leaves its loop by a bound of
 // "v1 | v3".
 func TestPartsOfAnOr(t *testing.T) {
 	for _, c := range []struct {
@@ -382,7 +382,7 @@ func TestPartsOfAnOr(t *testing.T) {
 	}
 }
 
-// TestResolve holds the object and the offset of a pointer.
+// TestResolve checks the object and the offset of a pointer.
 func TestResolve(t *testing.T) {
 	f := MustParse(`func @f(mapval(@x)?) {
   slot s0 "" 16 align 8

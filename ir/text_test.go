@@ -191,7 +191,7 @@ type attrSample struct {
 	hidden        int
 }
 
-// TestAttributes holds the text of each kind of attribute, and reads it back.
+// TestAttributes checks the text of each kind of attribute, and reads it back.
 func TestAttributes(t *testing.T) {
 	for _, text := range []string{
 		"()",
@@ -221,7 +221,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestOperandText holds texts that no module has.
+// TestOperandText checks operands that occur in no module.
 func TestOperandText(t *testing.T) {
 	if got := (*Value)(nil).String(); got != "<nil>" {
 		t.Errorf("no value is %s", got)

@@ -134,7 +134,7 @@ b2:
 }
 `
 
-// TestUnifyFindsDifferences holds the first difference of two modules, with its position.
+// TestUnifyFindsDifferences checks the first difference of two modules, with its position.
 func TestUnifyFindsDifferences(t *testing.T) {
 	const program = "the program of the probe differs there"
 	for _, c := range []struct {

@@ -383,7 +383,7 @@ func TestVerifyRules(t *testing.T) {
 	}
 }
 
-// TestVerifyModule holds the errors of a module's tables and of functions as a whole.
+// TestVerifyModule checks the errors of a module's tables and of functions as a whole.
 func TestVerifyModule(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"map (name @x)\nmap (name @x)", "map @x is declared twice"},

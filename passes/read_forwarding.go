@@ -11,7 +11,7 @@ import (
 // read-forwarding lets a helper that reads a number write it to its destination, a
 // record or a key, instead of a temporary slot.
 //
-// requires:    core IR, slots without a place
+// requires:    core IR, slots without an offset
 // establishes: -
 // invalidates: liveness, use counts
 //

@@ -21,7 +21,7 @@ func opsWhere(holds func(op ir.Op) bool) string {
 	return strings.Join(names, " ")
 }
 
-// TestOpTables holds which ops a pass may treat alike: one more or less makes a wrong program.
+// TestOpTables checks which ops a pass may treat alike: one more or less makes a wrong program.
 func TestOpTables(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -44,7 +44,7 @@ func TestOpTables(t *testing.T) {
 	}
 }
 
-// TestHelperTables holds which calls may be dropped without a use, and which be merged.
+// TestHelperTables checks which calls may be dropped without a use, and which be merged.
 func TestHelperTables(t *testing.T) {
 	for _, c := range []struct {
 		helpers     string
@@ -67,7 +67,7 @@ func TestHelperTables(t *testing.T) {
 	}
 }
 
-// TestScalars holds what a per-CPU cache may have in its keys: numbers, whatever loaded them.
+// TestScalars checks what a per-CPU cache may have in its keys: numbers, whatever loaded them.
 func TestScalars(t *testing.T) {
 	for _, c := range []struct {
 		kind, def string
@@ -137,7 +137,7 @@ func TestLossCounters(t *testing.T) {
 	}
 }
 
-// TestZeros holds with what a refused construct is replaced.
+// TestZeros checks what replaces a refused construct.
 func TestZeros(t *testing.T) {
 	for typ, want := range map[ir.Type]string{ir.TI64: "0", ir.TI1: "false", ir.TKAddr: "null:kaddr", ir.TBTF("struct s", true): "null:btf(struct s)?"} {
 		if got := zeroOf(typ).String(); got != want {

@@ -100,7 +100,7 @@ b3:
 	return s.String()
 }
 
-// TestTripCounts holds how many iterations the kernel verifies of a loop that counts by itself, of one
+// TestTripCounts checks how many iterations the kernel verifies of a loop that counts by itself, of one
 // over a range, and of one over a map.
 func TestTripCounts(t *testing.T) {
 	counted := func(first, test, next string) string {

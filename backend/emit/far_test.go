@@ -19,7 +19,7 @@ func newEncoder(f *mach.Func) *encoder {
 	return &encoder{f: f, start: map[*mach.Block]int{}, sizes: map[*mach.Block]int{}, out: &Func{Name: "f"}}
 }
 
-// TestFarPlacement holds the size of functions in which jumps may be too long, and where the
+// TestFarPlacement checks the size of functions in which jumps may be too long, and where the
 // islands of those are (b0: to another island).
 func TestFarPlacement(t *testing.T) {
 	over := func(adds string) string { return "b0: ?b2:b1\nb1: " + adds + " ->b2\nb2: r2=2 exit" }

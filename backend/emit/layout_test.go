@@ -108,7 +108,7 @@ func lines(f *mach.Func) string {
 	return s.String()
 }
 
-// TestTidy holds what becomes of functions before they are encoded.
+// TestTidy checks what becomes of functions before they are encoded.
 func TestTidy(t *testing.T) {
 	for _, c := range []struct{ what, before, after string }{
 		{"a move of a register to itself goes", `
@@ -465,7 +465,7 @@ func TestSameTerm(t *testing.T) {
 	}
 }
 
-// TestEncodeEnds holds the jumps at the ends of blocks.
+// TestEncodeEnds checks the jumps at the ends of blocks.
 func TestEncodeEnds(t *testing.T) {
 	for _, c := range []struct{ what, code, want string }{
 		{"the block after is reached without a jump", `
@@ -533,7 +533,7 @@ func TestLineRecords(t *testing.T) {
 	}
 }
 
-// TestReferences holds the records of instructions that refer to something.
+// TestReferences checks the records of instructions that refer to something.
 func TestReferences(t *testing.T) {
 	ref := func(kind mach.OperandKind, sym string, addend int64) mach.Operand {
 		return mach.Operand{Kind: kind, Sym: sym, Imm: addend}
@@ -591,7 +591,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestCheckCalls holds the limits of chains of calls. A function is "name stack callees".
+// TestCheckCalls checks the limits of chains of calls. A function is "name stack callees".
 func TestCheckCalls(t *testing.T) {
 	for _, c := range []struct{ what, funcs, want string }{
 		{"no calls", "p 512", ""},

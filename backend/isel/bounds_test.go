@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// TestBounded holds which registers keep their bounds: those that a branch compares and a call takes,
+// TestBounded checks which registers keep their bounds: those that a branch compares and a call takes,
 // and those that are added to an address.
 func TestBounded(t *testing.T) {
 	for _, c := range []struct{ what, body, want string }{

@@ -47,7 +47,7 @@ func graph(text string) (*Func, []*Block) {
 	return f, b
 }
 
-// TestOrders holds the order of blocks. Blocks that Order adds have the next numbers.
+// TestOrders checks the order of blocks. Blocks that Order adds have the next numbers.
 func TestOrders(t *testing.T) {
 	for _, c := range []struct{ what, graph, want string }{
 		{"in a line", "0 1, 1 2, 2", "0 1 2"},
@@ -80,7 +80,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestOrderAnnotates holds what Order says of blocks: "!" cold, depth of loops, "c" heads a loop
+// TestOrderAnnotates checks what Order says of blocks: "!" cold, depth of loops, "c" heads a loop
 // that calls, predecessors.
 func TestOrderAnnotates(t *testing.T) {
 	for _, c := range []struct{ what, graph, want string }{

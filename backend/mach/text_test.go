@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// TestEncode holds the bytes of instructions: code, source and destination, offset, immediate.
+// TestEncode checks the bytes of instructions: code, source and destination, offset, immediate.
 func TestEncode(t *testing.T) {
 	r3, r4, r10 := RegOp(R3), RegOp(R4), RegOp(R10)
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestEncodeArithmetic holds the code of each operation, in 64 and in 32 bits.
+// TestEncodeArithmetic checks the code of each operation, in 64 and in 32 bits.
 func TestEncodeArithmetic(t *testing.T) {
 	for op, code := range map[Op]uint8{Add: 0x0, Sub: 0x1, Mul: 0x2, Div: 0x3, Or: 0x4, And: 0x5, Lsh: 0x6, Rsh: 0x7, Mod: 0x9,
 		Xor: 0xa, Arsh: 0xc} {
@@ -75,7 +75,7 @@ func TestEncodeArithmetic(t *testing.T) {
 	}
 }
 
-// TestEncodeJumps holds the bytes of jumps, with the code of each condition.
+// TestEncodeJumps checks the bytes of jumps, with the code of each condition.
 func TestEncodeJumps(t *testing.T) {
 	r3, r4 := RegOp(R3), RegOp(R4)
 	for code, c := range map[string]ir.Cond{"1d": ir.EQ, "2d": ir.UGT, "3d": ir.UGE, "5d": ir.NE, "6d": ir.SGT, "7d": ir.SGE,
@@ -180,7 +180,7 @@ func TestDisassembleWide(t *testing.T) {
 	}
 }
 
-// TestPrint holds the text of instructions on virtual registers.
+// TestPrint checks the text of instructions on virtual registers.
 func TestPrint(t *testing.T) {
 	v0, v1 := RegOp(Virt(0)), RegOp(Virt(1))
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestPrintFunc holds the text of blocks and their ends.
+// TestPrintFunc checks the text of blocks and their ends.
 func TestPrintFunc(t *testing.T) {
 	f := &Func{Name: "f", FrameUsed: 16}
 	f.ReserveBlockIDs(4)
@@ -256,7 +256,7 @@ func TestConditionSigns(t *testing.T) {
 	}
 }
 
-// TestOperations holds what the allocator is told of an operation.
+// TestOperations checks what the allocator is told of an operation.
 func TestOperations(t *testing.T) {
 	names := [numOps]string{Mov: "mov", Add: "add", Sub: "sub", Mul: "mul", Div: "div", Mod: "mod", And: "and", Or: "or", Xor: "xor",
 		Lsh: "lsh", Rsh: "rsh", Arsh: "arsh", Neg: "neg", Swap: "swap", CoreImm: "core", IDImm: "id", Load: "load", Store: "store",

@@ -75,7 +75,7 @@ func relocated(kind ir.COREKind) []byte {
 	return code
 }
 
-// TestObject holds all of an object: its sections and symbols, types, lines, relocations.
+// TestObject checks all of an object: its sections and symbols, types, lines, relocations.
 func TestObject(t *testing.T) {
 	m, funcs := sample(t)
 	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f"}, Pos: ir.Pos{Line: 1, Col: 3}}

@@ -18,7 +18,7 @@ import (
 	"btc/ir"
 )
 
-// TestMapTypes holds how tools see the keys and values of each shape of map.
+// TestMapTypes checks how tools see the keys and values of each shape of map.
 func TestMapTypes(t *testing.T) {
 	word := &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8}
 	signed := &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Signed: true}
@@ -174,7 +174,7 @@ func TestMapLimit(t *testing.T) {
 	}
 }
 
-// TestRecords holds the words of each kind of type record (Documentation/bpf/btf.rst of the kernel).
+// TestRecords checks the words of each kind of type record (Documentation/bpf/btf.rst of the kernel).
 func TestRecords(t *testing.T) {
 	b := newBuilder()
 	for _, name := range []string{"a", "bb"} { // at 1 and 3

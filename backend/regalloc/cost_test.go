@@ -60,7 +60,7 @@ func number(f *mach.Func) {
 	}
 }
 
-// TestCost holds what allocation adds to random functions, by the number of values alive. A
+// TestCost checks what allocation adds to random functions, by the number of values alive. A
 // change for the better states the lower figures here; none may raise them for nothing.
 func TestCost(t *testing.T) {
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected machine code")
 
-// TestAllocated holds the machine code of the programs of backend/isel and backend/emit after
+// TestAllocated checks the machine code of the programs of backend/isel and backend/emit after
 // allocation: testdata/NAME.txt for NAME.txt there.
 func TestAllocated(t *testing.T) {
 	var sources []string

@@ -16,7 +16,7 @@ import (
 
 var updateReference = flag.Bool("update", false, "rewrite the generated parts of docs/reference/options.md")
 
-// TestOptionsReference holds the reference page of options to the option tables.
+// TestOptionsReference checks the reference page of options to the option tables.
 func TestOptionsReference(t *testing.T) {
 	var btc strings.Builder
 	for _, p := range manPages(rootCommand()) {

@@ -36,7 +36,7 @@ func preprocess(text string, files headers, opt Options) (string, *diag.List) {
 	return Join(u.Tokens), l
 }
 
-// TestExpansion holds the expansion of macros to the C standard's own rules.
+// TestExpansion checks the expansion of macros to the C standard's own rules.
 func TestExpansion(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"#define A 1\nA B", "1 B"},

@@ -86,7 +86,7 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 	}
 }
 
-// TestNodesAreDistinct holds that a node is at one place of the new tree.
+// TestNodesAreDistinct checks that a node is at one place of the new tree.
 func TestNodesAreDistinct(t *testing.T) {
 	s, l := expandText(t, "x.bt", `macro twice(x, t) { $a = x + x; (t)$a + sizeof(t) }
 begin { $v = 1; print(twice($v, typeof(int8[2])) + twice(twice(1 + pid, typeof(int8)), typeof(struct x *))); }`)
@@ -103,7 +103,7 @@ begin { $v = 1; print(twice($v, typeof(int8[2])) + twice(twice(1 + pid, typeof(i
 	})
 }
 
-// TestGrowth holds that macros cannot make code without bounds.
+// TestGrowth checks that macros cannot make code without bounds.
 func TestGrowth(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("macro m0(x) { x + x }\n")
@@ -117,7 +117,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestDepth holds that a chain of macros has an end.
+// TestDepth checks that a chain of macros has an end.
 func TestDepth(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("macro m0(x) { x }\n")
@@ -131,7 +131,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestStandardMacros holds that each file of the library is a script of macros,
+// TestStandardMacros checks that each file of the library is a script of macros,
 // found by name, and that none breaks a rule for macros.
 func TestStandardMacros(t *testing.T) {
 	l := new(diag.List)

@@ -158,7 +158,7 @@ func (a *automaton) source() []byte {
 	return out
 }
 
-// TestAutomaton holds that the automaton is that of the lexer that ANTLR generated
+// TestAutomaton checks that the automaton is that of the lexer that ANTLR generated
 // from the grammar.
 func TestAutomaton(t *testing.T) {
 	want := derive(t).source()

@@ -31,7 +31,7 @@ func TestSyscallFunc(t *testing.T) {
 	}
 }
 
-// TestRows holds what the rows promise to each other: a name finds one row, and a marker
+// TestRows checks what the rows promise to each other: a name finds one row, and a marker
 // is a register of its own architecture only.
 func TestRows(t *testing.T) {
 	names, markers := map[string]*Arch{}, map[string]*Arch{}

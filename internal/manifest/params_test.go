@@ -129,7 +129,7 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// TestParameterBytes holds what each type of a parameter makes of a text.
+// TestParameterBytes checks what each type of a parameter makes of a text.
 func TestParameterBytes(t *testing.T) {
 	for _, c := range []struct{ kind, name, text, want, err string }{
 		{"int", "$1", "258", "\x02\x01\x00\x00", ""},

@@ -21,7 +21,7 @@ import (
 	"btc/loader/report"
 )
 
-// TestUnexplained holds what is said of a refusal without a log.
+// TestUnexplained checks what is said of a refusal without a log.
 func TestUnexplained(t *testing.T) {
 	for _, c := range []struct {
 		kind       string
@@ -150,7 +150,7 @@ func TestMapErrors(t *testing.T) {
 	}
 }
 
-// TestNoTypes holds what is said where the kernel's types cannot be had.
+// TestNoTypes checks what is said where the kernel's types cannot be had.
 func TestNoTypes(t *testing.T) {
 	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Pos: manifest.Pos{Line: 7}}}}
 	for _, c := range []struct {

@@ -107,7 +107,7 @@ func TestHostileStreams(t *testing.T) {
 	}
 }
 
-// FuzzStream holds that no stream makes the reader panic, or read more than it says.
+// FuzzStream checks that no stream makes the reader panic, or read more than it says.
 func FuzzStream(f *testing.F) {
 	data, text, err := Files("testdata/count.o")
 	if err != nil {

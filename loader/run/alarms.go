@@ -15,8 +15,8 @@ import (
 	"btc/loader/filter"
 )
 
-// alarms waits for descriptors besides the events: the process of -p that ends, buffers
-// of the kernel that fill. It costs a thread that sleeps, and no look at them in between.
+// alarms waits for descriptors other than the events: the exit of the process of -p, kernel buffers that fill up. It
+// costs a sleeping thread, but no polling.
 type alarms struct {
 	epoll, quit int
 	ended       sync.WaitGroup
@@ -65,7 +65,7 @@ func (a *alarms) open(fds []int) (err error) {
 	return nil
 }
 
-// close ends the waiting; act is not called any more when it returns.
+// close ends the waiting; act is no longer called when it returns.
 func (a *alarms) close() {
 	if a == nil {
 		return
@@ -120,7 +120,7 @@ func (s *session) closeAlarms() {
 type targets struct {
 	mu        sync.Mutex
 	pids      map[int]int // by descriptor
-	unwatched bool        // the kernel gave no descriptors: they are looked at again and again
+	unwatched bool        // the kernel returned no descriptors, so processes are polled
 }
 
 // openTargets opens a descriptor of each process of -p, which is readable when its last thread
@@ -192,7 +192,7 @@ func (s *session) endedFirst() {
 	}()
 }
 
-// awaitProcess waits until a process has ended, but not longer than a time.
+// awaitProcess waits until a process has ended, at most for the given time.
 func awaitProcess(pid int, most time.Duration) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil { // it has ended, or a filter of system calls

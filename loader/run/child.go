@@ -43,9 +43,9 @@ func IsChild(args []string) bool { return len(args) > 3 && args[0] == childName 
 
 // BecomeChild does what the stub does; it returns only on error.
 func BecomeChild(args []string) error {
-	// Whoever starts a set-user-ID program chooses its arguments.
+	// The caller of a set-user-ID program chooses its arguments.
 	if unix.Getuid() != unix.Geteuid() {
-		return errors.New("a set-user-ID btrun starts no command")
+		return errors.New("a set-user-ID btrun cannot start a command")
 	}
 	path, name, args := args[1], args[2], args[3:]
 	tasks, _ := os.ReadDir("/proc/self/task")
@@ -69,7 +69,7 @@ func BecomeChild(args []string) error {
 	return err
 }
 
-// words are the words of a command. Where it has quotes or backslashes they are a shell's words:
+// words splits a command into words. If it has quotes or backslashes it is split as by a shell:
 // '...' and "..." join what has spaces, and a backslash takes the meaning of what follows. Without,
 // single spaces separate words, as bpftrace has it.
 func words(command string) ([]string, error) {
@@ -87,7 +87,7 @@ func words(command string) ([]string, error) {
 		case c == '\\' && quote != '\'':
 			i++
 			if i == len(command) {
-				return nil, errors.New("-c: a backslash ends the command")
+				return nil, errors.New("-c: backslash at the end of the command")
 			}
 			if quote == '"' && !strings.ContainsRune("\"\\$`", rune(command[i])) { // it means itself then
 				word = append(word, '\\')
@@ -105,7 +105,7 @@ func words(command string) ([]string, error) {
 		}
 	}
 	if quote != 0 {
-		return nil, fmt.Errorf("-c: a %c is not closed", quote)
+		return nil, fmt.Errorf("-c: unclosed %c", quote)
 	}
 	if inWord {
 		all = append(all, string(word))
@@ -184,7 +184,7 @@ func startWaiting(args []string, gate, result, stub *os.File, own bool) (*os.Pro
 	return os.StartProcess("/proc/self/exe", append([]string{childName}, args...), attr)
 }
 
-var errNoStub = errors.New("this kernel has no files in memory to start it from")
+var errNoStub = errors.New("this kernel has no memfd_create")
 
 // lookPath finds the program of a command.
 func lookPath(name string) (string, error) {
@@ -214,9 +214,9 @@ func (c *child) resume() error {
 	}
 	errno := unix.Errno(-int64(binary.NativeEndian.Uint64(code[:])))
 	if errors.Is(errno, unix.ENOEXEC) {
-		return fmt.Errorf("-c: the command cannot be run: %w (a script needs a first line such as #!/bin/sh)", errno)
+		return fmt.Errorf("-c: cannot run the command: %w (a script needs a first line such as #!/bin/sh)", errno)
 	}
-	return fmt.Errorf("-c: the command cannot be run: %w", errno)
+	return fmt.Errorf("-c: cannot run the command: %w", errno)
 }
 
 func (c *child) wait() { <-c.done }

@@ -203,9 +203,9 @@ func TestWords(t *testing.T) {
 		{`sh -c 'echo "a  b"; exit'`, []string{"sh", "-c", `echo "a  b"; exit`}, ""},
 		{`echo  "a \"b\" \n $x" c\ d ''`, []string{"echo", `a "b" \n $x`, "c d", ""}, ""},
 		{`a'b'"c"d`, []string{"abcd"}, ""},
-		{`echo 'a`, nil, "-c: a ' is not closed"},
-		{`echo "a`, nil, `-c: a " is not closed`},
-		{`echo \`, nil, "-c: a backslash ends the command"},
+		{`echo 'a`, nil, "-c: unclosed '"},
+		{`echo "a`, nil, `-c: unclosed "`},
+		{`echo \`, nil, "-c: backslash at the end of the command"},
 		{`''`, nil, "-c: the command is empty"},
 	} {
 		got, err := words(c.command)

@@ -25,7 +25,7 @@ import (
 // formatter is an event's parsed format.
 type formatter = format.Format
 
-// formatters returns the format of each event by its number; nil where it has none.
+// formatters returns the format of each event by its number; nil if it has none.
 func formatters(m *manifest.Manifest) []*formatter {
 	out := make([]*formatter, len(m.Events))
 	for i := range m.Events {
@@ -122,7 +122,7 @@ func (s *session) tell(text string) {
 	s.say(func() { fmt.Fprintln(s.opts.Err, text) }, len(text))
 }
 
-// say has a message of so many bytes written when it is its turn.
+// say queues a message of size bytes, which is written in order.
 func (s *session) say(write func(), size int) {
 	p := s.printer
 	if p == nil || !s.live.Load() {
@@ -216,7 +216,7 @@ func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Ele
 	s.sweep(m, e.Pos)
 }
 
-// exitAhead reports whether an exit is among the events that have come.
+// exitAhead reports whether an exit is among the pending events.
 func (s *session) exitAhead() bool {
 	found := false
 	s.events.ahead(0, func(r []byte) verdict {

@@ -45,7 +45,7 @@ func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable,
 		x := &m.Maps[i]
 		km := l.Maps[x.Symbol]
 		if km == nil {
-			return nil, fmt.Errorf("map %s was not made", x.Symbol)
+			return nil, fmt.Errorf("map %s was not created", x.Symbol)
 		}
 		key, value := x.Raw()
 		t.open[x.Name] = &bpfmap.Map{

@@ -75,7 +75,7 @@ func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 func (p *packets) open(e *manifest.Event) error {
 	f, err := p.session.opts.Allow.Create(e.Format)
 	if err != nil {
-		return fmt.Errorf("skboutput(): cannot make its file: %w", err)
+		return fmt.Errorf("skboutput(): cannot create its file: %w", err)
 	}
 	p.files = append(p.files, f)
 	w, err := pcap.NewWriter(f)

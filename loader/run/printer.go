@@ -15,9 +15,8 @@ import (
 	"btc/loader/output"
 )
 
-// printer writes the output and runs slow jobs (the commands of system(), cat(),
-// symbols, whole maps) on a goroutine of its own, in the order of the script, so that the
-// reader of the events does not wait for any of it.
+// printer writes the output and runs slow jobs (the commands of system(), cat(), symbols, whole maps) on a separate
+// goroutine, in the order of the script, so that the reader of the events does not wait for them.
 //
 // It accepts text and jobs; their amount is bounded by the reader, which stops reading
 // while full reports true: the ring buffer is the queue then (backpressure), and records
@@ -125,14 +124,14 @@ func (p *printer) add(x item) {
 	p.queued++
 }
 
-// full reports whether more must wait.
+// full reports whether the queue is full.
 func (p *printer) full() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.size > maxQueued || len(p.items) > maxQueuedItems
 }
 
-// progress returns how many items there were, and how many of them are done.
+// progress returns the numbers of items queued and done so far.
 func (p *printer) progress() (queued, done uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"btc/loader/attach"
 )
 
-// progress shows what takes long before a run begins.
+// progress shows slow steps before a run begins.
 type progress struct {
 	mu      sync.Mutex
 	phase   string
@@ -85,7 +85,7 @@ func (p *progress) stop() {
 	}
 }
 
-// howToEnd says what ends the run.
+// howToEnd describes what ends the run.
 func (s *session) howToEnd() string {
 	text := "Ctrl-C ends the run"
 	switch {

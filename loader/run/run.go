@@ -42,7 +42,7 @@ import (
 	"btc/loader/symbols"
 )
 
-// Options are the user's wishes.
+// Options are the user's options.
 type Options struct {
 	Params  []string          // $1 and on
 	Named   map[string]string // getopt
@@ -64,7 +64,7 @@ type Options struct {
 	Escape      bool           // text: control characters that a program left in strings are shown as \xNN
 	Quiet       bool
 	Verbose     bool
-	// NoWarnings leaves out all warnings, of the script's warnf(), too.
+	// NoWarnings suppresses all warnings, including the script's warnf().
 	NoWarnings bool
 	Allow      permit.Grants // what the operator allows the object to do
 	MaxMemory  uint64        // bytes of all maps together; 0: no limit
@@ -83,8 +83,8 @@ type Options struct {
 	// MakesFiles means that Out creates files during the run.
 	MakesFiles bool
 	Mode       string // "test", "bench": run these programs and attach nothing
-	// DropPrivileges has the process give up, once all is attached, the capabilities that the
-	// rest of the run does not need. It cannot get them back.
+	// DropPrivileges makes the process irrevocably drop, when everything is attached, the capabilities that the rest
+	// of the run does not need.
 	DropPrivileges bool
 	// Top, Order and Summary say how maps are shown: at most Top of their elements with the largest
 	// values (0: all), in an order of package render, histograms with a line of quantiles.
@@ -96,8 +96,8 @@ type Options struct {
 	// with output; 0: no number does.
 	Timeout   time.Duration
 	MaxEvents uint64
-	// Hint shows a line on how the run ends, once all is attached; nil: not. Progress shows what
-	// takes longer than a second before that, again and again, and "" at the end; nil: not.
+	// Hint shows a line on how to end the run when everything is attached. Progress repeatedly shows steps before
+	// that which take longer than a second, and "" at the end. Both may be nil.
 	Hint, Progress func(text string)
 	// PaintWarning shows a warning in colours; nil: Err has all of them.
 	PaintWarning func(f *report.Error)
@@ -613,7 +613,7 @@ func (s *session) batch() (n int) {
 	return n
 }
 
-// recoverPanic is deferred: a panic becomes an error of the current event.
+// recoverPanic, deferred, turns a panic into an error of the current event.
 func (s *session) recoverPanic() {
 	if x := recover(); x != nil {
 		pos := manifest.Pos{}
@@ -648,7 +648,7 @@ func (s *session) awaitRoom(stoppable bool) bool {
 	return true
 }
 
-// watches reports whether the run has things to look at besides events and losses.
+// watches reports whether the run must poll something besides events and losses.
 func (s *session) watches() bool {
 	return s.alarms == nil && (len(s.opts.PIDs) > 0 || s.symTable != nil && s.symTable.Watch != nil)
 }
@@ -657,7 +657,7 @@ func (s *session) watches() bool {
 // due work.
 const tickEvents = 1024
 
-// tick reports what is due: lost events, suppressed messages.
+// tick reports lost events and suppressed messages that are due.
 func (s *session) tick() {
 	if s.symTable != nil {
 		s.symTable.Poll()

@@ -89,11 +89,11 @@ func (x *Session) Serve() error {
 	return x.s.loop()
 }
 
-// Finish detaches, runs the end programs, handles what is left and reports the maps. It returns
+// Finish detaches, runs the end programs, handles the remaining events and prints the maps. It returns
 // the script's exit code.
 func (x *Session) Finish() (status int, err error) { return x.s.finish() }
 
-// Close frees everything. Nothing is attached when it returns.
+// Close frees all resources. Nothing is attached when it returns.
 func (x *Session) Close() { x.s.close() }
 
 // Stop ends the run gracefully. Operations that may block the output, such as commands of
@@ -110,7 +110,7 @@ func (x *Session) Stop() {
 // Snapshot prints the maps as they are, while the run goes on. It may be called by others.
 func (x *Session) Snapshot() { x.s.showNow() }
 
-// Abandon leaves the terminal as it was before a run that is not ended in good order.
+// Abandon restores the terminal when a run is not ended in an orderly way.
 func (x *Session) Abandon() { x.s.screen.leave() }
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.

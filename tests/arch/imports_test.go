@@ -91,7 +91,7 @@ func matches(rules []string, imp string) bool {
 	return false
 }
 
-// TestImports holds the module's imports against the table.
+// TestImports checks the module's imports against the table.
 func TestImports(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "btc/...").Output()
 	if err != nil {
@@ -127,7 +127,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestLoaderStandsAlone holds that the loader's program carries nothing of the compiler.
+// TestLoaderStandsAlone checks that the loader's program carries nothing of the compiler.
 func TestLoaderStandsAlone(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "btc/cmd/btrun").Output()
 	if err != nil {

@@ -43,9 +43,8 @@ func readList(path string) (map[string]listed, error) {
 	return out, lines.Err()
 }
 
-// compare holds what does not agree now against the list at path. With update
-// the list is written anew; reasons that are there are kept when they were
-// given by hand, that is when they begin with "=".
+// compare compares the current differences with the list at path. With update the list is rewritten; reasons given by
+// hand, which begin with "=", are kept.
 func compare(t *testing.T, path, head string, now []listed, ran func(key string) bool, update bool) {
 	t.Helper()
 	old, err := readList(path)

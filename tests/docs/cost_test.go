@@ -22,7 +22,7 @@ const (
 // oneLiner touches the usual parts; the filter keeps it off the machine's work.
 const oneLiner = `tracepoint:syscalls:sys_enter_openat /pid == $1/ { @[comm] = count(); }`
 
-// TestLoaderSize holds the size of btrun.
+// TestLoaderSize checks the size of btrun.
 func TestLoaderSize(t *testing.T) {
 	fi, err := os.Stat(filepath.Join(programs, "btrun"))
 	if err != nil {
@@ -34,7 +34,7 @@ func TestLoaderSize(t *testing.T) {
 	}
 }
 
-// TestLoaderMemory holds what the loader keeps resident with a one-liner.
+// TestLoaderMemory checks what the loader keeps resident with a one-liner.
 func TestLoaderMemory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")

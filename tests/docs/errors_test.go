@@ -13,7 +13,7 @@ import (
 	"btc/tests/docs/generated"
 )
 
-// TestErrors holds docs/errors.md to the catalogue of `btc explain`.
+// TestErrors checks that docs/errors.md matches the catalogue of `btc explain`.
 func TestErrors(t *testing.T) {
 	var list strings.Builder
 	for _, info := range diag.Catalogue() {

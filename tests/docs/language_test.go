@@ -22,7 +22,7 @@ import (
 	"btc/tests/docs/generated"
 )
 
-// TestLanguage holds the tables of docs/language.md to the tables of the
+// TestLanguage checks the tables of docs/language.md to the tables of the
 // checker, and to what the compiler does with an example of each construct.
 func TestLanguage(t *testing.T) {
 	parts := map[string]string{

@@ -15,7 +15,7 @@ import (
 
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|")
 
-// TestManifestPage holds that docs/manifest.md has a section (###) for each type of
+// TestManifestPage checks that docs/manifest.md has a section (###) for each type of
 // the manifest, with a row for each key and no others, in the type's order.
 func TestManifestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/manifest.md")

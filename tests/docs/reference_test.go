@@ -166,7 +166,7 @@ func (e *entry) needs(t *testing.T) string {
 	return text + "."
 }
 
-// TestReference holds the pages of docs/reference to the tables of the checker, of
+// TestReference checks the pages of docs/reference to the tables of the checker, of
 // the standard macros and of the kinds of probes: each row has an entry, with an
 // example that compiles.
 func TestReference(t *testing.T) {

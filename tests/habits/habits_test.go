@@ -128,7 +128,7 @@ var habits = []habit{
 	{`bpftrace -q -e 'begin { }' -c 'echo "a  b" c'`, own, `a  b c\n`},
 	{`bpftrace -q -e 'begin { }' -c "echo 'a  b' c\\ d"`, own, `a  b c d\n`},
 	{`bpftrace -q -e 'begin { }' -c 'sh -c "echo a; exit 3"'; echo $?`, own, `(?s)a\n.*0\n`},
-	{`bpftrace -q -e 'begin { }' -c 'echo "a'`, own, `a " is not closed`},
+	{`bpftrace -q -e 'begin { }' -c 'echo "a'`, own, `unclosed "`},
 	{`bpftrace -q -e 'begin { }' -c ''`, own, `-c: the command is empty`}, // bpftrace then traces until Ctrl-C
 	{`bpftrace -p $$ -e 'begin { exit() }'`, all, ``},
 	{`bpftrace --pid $$ -e 'begin { exit() }'`, all, ``},

@@ -73,7 +73,7 @@ func TestForecastExamples(t *testing.T) {
 	}
 }
 
-// TestForecastAgrees holds the forecast against what the kernels of the matrix
+// TestForecastAgrees checks the forecast against what the kernels of the matrix
 // were seen to refuse (TestKernels holds the list against the kernels): none of it
 // may be said to work.
 func TestForecastAgrees(t *testing.T) {

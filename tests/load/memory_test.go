@@ -57,7 +57,7 @@ func sizeOf(m *ebpf.MapSpec) mapSize {
 	return mapSize{}
 }
 
-// TestMapMemory holds the table of docs/layouts.md against the maps of compiled
+// TestMapMemory checks the table of docs/layouts.md against the maps of compiled
 // objects, and the rule that it was computed by against what this kernel says
 // that the maps take.
 func TestMapMemory(t *testing.T) {

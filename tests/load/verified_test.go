@@ -10,7 +10,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// TestVerified holds the forecast's estimate against what this machine's kernel
+// TestVerified checks the forecast's estimate against what this machine's kernel
 // goes through. Of a program without callbacks, which the kernel walks several times,
 // it is within a factor of 4.
 func TestVerified(t *testing.T) {

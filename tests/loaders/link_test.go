@@ -92,7 +92,7 @@ w[0] = {count: 4800}`
 	}
 }
 
-// TestSuffix holds the symbols that a user chooses, and that each script has its own otherwise.
+// TestSuffix checks the symbols that a user chooses, and that each script has its own otherwise.
 func TestSuffix(t *testing.T) {
 	b := buildPrograms(t, runtime.GOARCH)
 	symbols := func(args ...string) string {

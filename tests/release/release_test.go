@@ -70,7 +70,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestChecksums holds that the sums are those of all files.
+// TestChecksums checks that the sums are those of all files.
 func TestChecksums(t *testing.T) {
 	sums, err := os.ReadFile(one(t, "SHA256SUMS"))
 	if err != nil {

@@ -33,8 +33,8 @@ var groups = []struct {
 	{"Security", []string{"capable", "setuids"}},
 }
 
-// TestPages holds docs/tools to the scripts: each tool has a page whose text is the
-// comment at the head of its script, and a row in the index.
+// TestPages checks docs/tools against the scripts: each tool has a page whose text is the comment at the head of its
+// script, and a row in the index.
 func TestPages(t *testing.T) {
 	tgt, err := kernel.Default("x86_64")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the texts of the stages")
 
-// TestDocument holds the dumps in docs/tour.md to what the compiler does with
+// TestDocument checks the dumps in docs/tour.md to what the compiler does with
 // the script that is there.
 func TestDocument(t *testing.T) {
 	const path = "../../docs/tour.md"
@@ -79,7 +79,7 @@ func parts(t *testing.T, manifest []byte, keys ...string) string {
 	return b.String()
 }
 
-// TestScripts holds the stages of each script in testdata. Its archive begins
+// TestScripts checks the stages of each script in testdata. Its archive begins
 // with the script; what follows is written by -update.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
