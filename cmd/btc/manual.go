@@ -42,7 +42,7 @@ func completionCommand(root *command) *command {
 // loader is btrun as a command, for its manual and completions.
 func loader() *command {
 	return &command{
-		name: "btrun", operands: "OBJECT.o [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
+		name: "btrun", operands: "OBJECT.o|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
 		about:   "The manifest OBJECT.json must be next to the object. Options can precede or follow it.",
 		options: new(options.Values).Table(), files: []string{"o"},
 	}
