@@ -12,7 +12,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// numbered repeats a text with the numbers from 0.
+// numbered repeats a format with the numbers from 0.
 func numbered(n int, format string) string {
 	var b strings.Builder
 	for i := range n {

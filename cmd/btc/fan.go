@@ -38,7 +38,7 @@ const (
 // Exit statuses of btc fan beside 0 and 1.
 const someHostsFailed = 2
 
-// fanRun are the options of btc fan, and what it runs.
+// fanRun holds the options of btc fan and the object that it runs.
 type fanRun struct {
 	script  scriptFlags
 	btrun   options.Values

@@ -109,7 +109,7 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 		d.Hint("%s", now)
 		return
 	}
-	if !b.final || !b.guess() { // hints of other rounds are not used
+	if !b.final || !b.guess() { // only hints of the final round are used
 		return
 	}
 	// In C, members of a socket have macro names: sk_family is __sk_common.skc_family.

@@ -326,7 +326,7 @@ func (r *reader) unclosed(outer int) {
 	}
 }
 
-// flush replaces the macros in the text read so far.
+// flush replaces the macros in the tokens read so far.
 func (r *reader) flush() {
 	if len(r.pending) == 0 {
 		return

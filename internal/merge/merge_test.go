@@ -146,7 +146,7 @@ func written(f *output.Format, host string, c content) string {
 	return out.String()
 }
 
-// Merged runs of several hosts are the run of one host that counted it all.
+// Merged runs of several hosts equal the run of one host with all the data.
 func TestMergeIsOneRun(t *testing.T) {
 	json2 := output.Find("json2")
 	for seed := range uint64(50) {

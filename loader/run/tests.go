@@ -161,7 +161,7 @@ func (s *session) report(t *trial, times int) {
 	)
 }
 
-// enough is how long a benchmark runs at least.
+// enough is the minimum duration of a benchmark.
 const enough = time.Millisecond
 
 // runBenchmarks runs each benchmark until its time is precise enough. One that returns

@@ -12,7 +12,7 @@ import (
 )
 
 // TestFormatFacts formats every program of the unit facts that parses: the result
-// parses, keeps the comments, and is formatted as itself.
+// parses, keeps the comments, and formatting it again changes nothing.
 func TestFormatFacts(t *testing.T) {
 	dir := checkout(t)
 	n := 0

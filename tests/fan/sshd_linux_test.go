@@ -186,7 +186,7 @@ func waitFor(t *testing.T, is func() bool) {
 	t.Error("it did not happen within 20 s")
 }
 
-// runsOf is how many processes run a program.
+// runsOf is the number of processes that run a program.
 func runsOf(path string) int {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	n := 0

@@ -71,7 +71,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// freePort is a TCP port of the loopback interface that nobody uses.
+// freePort is an unused TCP port on the loopback interface.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package permit holds what btrun derives from an object against what the compiler knows
-// of its script, and tries objects whose manifests lie.
+// Package permit compares the actions that btrun derives from an object with what the compiler knows about its
+// script, and tests objects with false manifests.
 package permit
 
 import (

@@ -386,8 +386,8 @@ uretprobe:%[1]s:use { @result = retval; }`, prog), "-c", prog).wait()
 	wants(t, out, `^first 10 second 2 200 words$`, `^20$`, `^@line: 1$`, `^@result: 12$`)
 }
 
-// A struct that the kernel has by the same name is the program's in its uprobes, in other
-// clauses the kernel's, and the script's own before both.
+// If the kernel has a struct of the same name, uprobes use the program's and other clauses the kernel's; the script's
+// own definition has priority over both.
 func TestNameOfKernelStruct(t *testing.T) {
 	const source = `struct node { char mark[3]; int number; };
 __attribute__((noinline)) int use(struct node *n) { asm volatile("" ::: "memory"); return n->number; }

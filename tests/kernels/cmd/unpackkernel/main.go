@@ -61,7 +61,8 @@ func unpack(image, out string) error {
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		vmlinux, err := cmd.Output()
-		// The image's length follows the stream: packers complain of it after all is unpacked.
+		// The image's length follows the compressed stream: decompressors report it as trailing garbage after
+		// unpacking everything.
 		if !bytes.HasPrefix(vmlinux, []byte("\x7fELF")) {
 			return fmt.Errorf("%s gives no ELF file: %v %s", p.command[0], err, stderr.String())
 		}
