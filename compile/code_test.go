@@ -19,6 +19,7 @@ func TestFacts(t *testing.T) {
 		{"tracepoint:syscalls:sys_enter_read { @ = count(); } tracepoint:syscalls:sys_exit_* { @e = count(); }", manifest.Code{Context: "none", Share: true}},
 		{"tracepoint:syscalls:sys_enter_read { @ = args.fd; } tracepoint:syscalls:sys_exit_* { @e = count(); }", manifest.Code{Context: "record", Share: true, RecordArgs: []int{0}}},
 		{"tracepoint:syscalls:sys_enter_read { @ = args.count - args.fd; } tracepoint:syscalls:sys_exit_* { @e = count(); }", manifest.Code{Context: "record", Share: true, RecordArgs: []int{0, 2}}},
+		{"tracepoint:syscalls:sys_enter_read { @[kstack] = count(); }", manifest.Code{Context: "record"}},
 		{"tracepoint:syscalls:sys_enter_read { @ = args.__syscall_nr; } tracepoint:syscalls:sys_exit_* { @e = count(); }", manifest.Code{Context: "record", Share: true, RecordNr: true}},
 		{"tracepoint:sched:sched_switch { @ = count(); }", manifest.Code{Context: "none", Raw: true}},
 		{"tracepoint:sched:sched_switch { @ = args.next_pid; }", manifest.Code{Context: "record"}},

@@ -25,7 +25,7 @@ func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 	c.Raw = f.Prog.MayRunRaw && !f.Prog.SharesScratch && !f.Context.Any()
 	c.RecordNr = f.Prog.Kind == probe.Tracepoint &&
 		(f.Prog.Attach.Target == "syscalls" || probe.IsPattern(f.Prog.Attach.Target)) &&
-		(f.Context.Other || slices.Contains(f.Context.Loads, kernel.RecordNr))
+		slices.Contains(f.Context.Loads, kernel.RecordNr)
 	c.Share = f.Prog.MayShare && !f.Prog.SharesScratch && !f.Context.Other
 	if c.Share {
 		for _, at := range f.Context.Loads {

@@ -120,7 +120,8 @@ func guest(t *testing.T, qemu, image, goarch string) {
 	}
 	outputs := map[string]string{}
 	for part := range strings.SplitSeq("\n"+string(r.Stdout), "\n"+runMark) {
-		if head, body, ok := strings.Cut(part, "\n"); ok && !strings.HasPrefix(head, "end ") {
+		head, body, _ := strings.Cut(part, "\n")
+		if !strings.HasPrefix(head, "end ") {
 			outputs[head] = body
 		} else if strings.HasPrefix(head, "end ") && head != "end 0" {
 			t.Logf("a loader ended with status %s", strings.TrimPrefix(head, "end "))
