@@ -43,6 +43,8 @@ func (r *release) buildAll() error {
 				"build",
 				"-trimpath",
 				"-buildvcs=false",
+				"-gcflags",
+				"github.com/ianlancetaylor/demangle=-l", // as the Makefile
 				"-ldflags",
 				"-s -w -buildid= -X main.version="+strings.TrimPrefix(r.version, "v"),
 				"-o",

@@ -86,7 +86,9 @@ func (r *release) image() error {
 	}
 	index := add(typeIndex, encode(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": manifests}))
 	// A tag has no "+".
-	index.Annotations = map[string]string{"org.opencontainers.image.ref.name": "btrun:" + strings.ReplaceAll(r.tag(), "+", "_")}
+	index.Annotations = map[string]string{
+		"org.opencontainers.image.ref.name": "btrun:" + strings.ReplaceAll(r.tag(), "+", "_"),
+	}
 	layout := append([]file{
 		{"oci-layout", encode(map[string]string{"imageLayoutVersion": "1.0.0"}), 0o644},
 		{
