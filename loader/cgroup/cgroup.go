@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup finds cgroups of this host: their paths by ID, and directories of version 2 by
-// path or ID, for filters.
-//
-// The ID of a cgroup is the number of its directory's inode, which is what the kernel's
-// bpf_get_current_cgroup_id returns. It reads mounts and directories, and changes nothing.
+// Package cgroup finds cgroups of this host: paths by cgroup ID, and version 2 directories by path
+// or ID, for filters. The ID of a cgroup is the inode number of its directory, as returned by
+// bpf_get_current_cgroup_id. The package reads mounts and directories, and changes nothing.
 package cgroup
 
 import (
@@ -26,11 +24,11 @@ import (
 	"btc/loader/format"
 )
 
-// Names resolves IDs to paths. It caches results: a cgroup that is gone when its events are
-// read may have been seen before.
+// Names resolves IDs to paths. It caches results, because a cgroup may be gone by the time its
+// events are read.
 type Names struct {
-	// Container returns the container or pod that a cgroup of version 2 belongs to, by the cgroup's path
-	// below the mount; the zero value if it belongs to none. It may be nil.
+	// Container returns the container or pod that a cgroup of version 2 belongs to, by the cgroup's
+	// path below the mount, or the zero value if there is none. The function may be nil.
 	Container func(path string) format.Container
 
 	mu          sync.Mutex
@@ -39,8 +37,8 @@ type Names struct {
 	paths       map[uint64][]hierarchyPath
 }
 
-// Hierarchy is a mounted cgroup file system: "unified" is version 2, those of version 1 have
-// the names of their controllers.
+// Hierarchy is a mounted cgroup file system: "unified" is version 2; hierarchies of version 1 are
+// named after their controllers.
 type Hierarchy struct{ Name, Mount string }
 
 type hierarchyPath struct {
@@ -48,8 +46,8 @@ type hierarchyPath struct {
 	container       format.Container
 }
 
-// Find returns what an ID stands for in the hierarchies that match the glob filter; in all for "". Its
-// container is known by version 2.
+// Find returns the cgroups with an ID in the hierarchies that match the glob filter; "" matches
+// all. The container is known for version 2 only.
 func (c *Names) Find(id uint64, filter string) (out format.Cgroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +70,8 @@ func (c *Names) Find(id uint64, filter string) (out format.Cgroup) {
 	return out
 }
 
-// Load reads all cgroups that there are: one that is removed before it is printed has a name then.
+// Load reads all current cgroups, so that a cgroup that is removed before it is printed still has a
+// name.
 func (c *Names) Load() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,11 +79,11 @@ func (c *Names) Load() {
 }
 
 func (c *Names) find(id uint64) []hierarchyPath {
-	c.read() // it may be a new one
+	c.read() // it may be new
 	return c.paths[id]
 }
 
-// read adds the cgroups that there are to paths.
+// read adds the current cgroups to paths.
 func (c *Names) read() {
 	if !c.looked {
 		c.hierarchies, c.looked = Mounted(), true
@@ -101,7 +100,7 @@ func (c *Names) read() {
 			if h.Name == unified && c.Container != nil {
 				now.container = c.Container(path)
 			}
-			if i >= 0 { // the number of a cgroup that was removed
+			if i >= 0 { // the inode number was reused after a cgroup was removed
 				known[i] = now
 			} else {
 				c.paths[id] = append(known, now)
@@ -127,7 +126,7 @@ func (h Hierarchy) Find(id uint64) (string, bool) {
 func (h Hierarchy) walk(visit func(id uint64, path string) bool) {
 	filepath.WalkDir(h.Mount, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // removed meanwhile, or not for us
+			return nil // removed meanwhile, or permission denied
 		}
 		if !d.IsDir() {
 			return nil
@@ -147,7 +146,7 @@ func (h Hierarchy) walk(visit func(id uint64, path string) bool) {
 // unified is the name of the hierarchy of version 2.
 const unified = "unified"
 
-// Mounted reads the mounts of this process: version 2, then those of version 1 by name.
+// Mounted returns the cgroup mounts of this process: version 2, then those of version 1 by name.
 func Mounted() []Hierarchy {
 	f, err := os.Open("/proc/self/mounts")
 	if err != nil {
@@ -172,17 +171,17 @@ func Mounted() []Hierarchy {
 	return append(new, old...)
 }
 
-// unescape undoes the octal escapes of /proc/mounts.
+// unescape decodes the octal escapes of /proc/mounts.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// mountOptions are options of a cgroup mount that name no controller.
+// mountOptions are the options of a cgroup mount that do not name a controller.
 var mountOptions = map[string]bool{
 	"rw": true, "ro": true, "nosuid": true, "nodev": true, "noexec": true, "relatime": true, "noatime": true,
 	"nodiratime": true, "seclabel": true, "xattr": true, "clone_children": true,
 }
 
-// controllers names a hierarchy of version 1 by its controllers, or by its own
-// name when it has none.
+// controllers names a hierarchy of version 1 after its controllers, or by its own name if it has
+// none.
 func controllers(options string) string {
 	var names []string
 	for o := range strings.SplitSeq(options, ",") {
@@ -194,29 +193,29 @@ func controllers(options string) string {
 	return strings.Join(names, ",")
 }
 
-// Dir is the open directory of a cgroup of version 2.
+// Dir is an open cgroup directory of version 2.
 type Dir struct {
-	Text string // as the user named it
-	Path string // of the directory
+	Text string // as given by the user
+	Path string // path of the directory
 	ID   uint64
 	file *os.File
 }
 
-// FD is the descriptor of the directory.
+// FD returns the directory's file descriptor.
 func (d *Dir) FD() int { return int(d.file.Fd()) }
 
 // Close closes the directory.
 func (d *Dir) Close() { d.file.Close() }
 
-// Removed reports whether the cgroup does not exist any more. A new one of the same path is
-// another cgroup.
+// Removed reports whether the cgroup has been removed. A new cgroup at the same path is a different
+// one.
 func (d *Dir) Removed() bool {
 	err := unix.Faccessat(d.FD(), "cgroup.procs", unix.F_OK, 0)
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV)
 }
 
-// Open finds a cgroup of version 2: by its path in the file system, by its path below the mount
-// of version 2, as /proc/PID/cgroup and systemd show it, or by its ID, a decimal number.
+// Open opens a cgroup of version 2, given by its path in the file system, by its path below the
+// mount of version 2 (as in /proc/PID/cgroup and systemd), or by its decimal ID.
 func Open(text string) (*Dir, error) {
 	if text == "" {
 		return nil, errors.New("the name of a cgroup is empty")
@@ -247,7 +246,7 @@ func Open(text string) (*Dir, error) {
 	if len(candidates) == 1 {
 		return nil, noVersion2(text, mounts)
 	}
-	for _, h := range mounts { // a path of /proc/PID/cgroup that is one of version 1
+	for _, h := range mounts { // a path in /proc/PID/cgroup that belongs to version 1
 		if h.Name == unified {
 			continue
 		}
@@ -278,7 +277,7 @@ func openID(text string, id uint64, mounts []Hierarchy) (*Dir, error) {
 
 // openDir opens a path if it is a cgroup of version 2.
 func openDir(text, path string, mounts []Hierarchy) (*Dir, error) {
-	// Not O_PATH: before 6.0 the kernel does not accept such a descriptor for a cgroup.
+	// Not O_PATH: before Linux 6.0 the kernel does not accept such a descriptor for a cgroup.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENOTDIR) {
 		return nil, fmt.Errorf("%s is not the directory of a cgroup", path)
@@ -317,7 +316,7 @@ var ErrVersion1 = errors.New(
 	"filters need cgroups of version 2: those are the only ones whose tasks the kernel can tell in a program",
 )
 
-// version1 refuses a cgroup of version 1.
+// version1 returns the error for a cgroup of version 1.
 func version1(path, hierarchy string) error {
 	if hierarchy != "" {
 		hierarchy = " (" + hierarchy + ")"
@@ -325,7 +324,7 @@ func version1(path, hierarchy string) error {
 	return fmt.Errorf("%s is a cgroup of version 1%s: %w", path, hierarchy, ErrVersion1)
 }
 
-// noVersion2 is the error of a host where version 2 is not mounted.
+// noVersion2 returns the error for a host where version 2 is not mounted.
 func noVersion2(text string, mounts []Hierarchy) error {
 	if len(mounts) == 0 {
 		return fmt.Errorf(

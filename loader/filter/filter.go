@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filter limits a run to processes and cgroups. The decision is made in the kernel, by a
-// prologue of each program (rewrite.Filter); this package finds what is named, and makes the maps that
-// the prologues read.
-//
-// It attaches nothing but the program that follows forks, and changes no process or cgroup.
+// Package filter limits a run to processes and cgroups. The kernel makes the decision, in a
+// prologue of each program (rewrite.Filter). This package finds the named processes and cgroups,
+// and creates the maps that the prologues read. It attaches only the program that follows forks,
+// and changes no process or cgroup.
 package filter
 
 import (
@@ -24,35 +23,36 @@ import (
 	"btc/loader/rewrite"
 )
 
-// Options say whose events count: those of tasks that are in one of the processes, if there are any,
-// and in one of the cgroups, if there are any.
+// Options select the tasks whose events count: tasks of the processes, if there are any, that are
+// also in one of the cgroups, if there are any.
 type Options struct {
 	PIDs []int
-	// Follow means that what the processes start is in the filter, too, and also what the process does
-	// that Filter.Follow is given.
+	// Follow adds the processes that the selected processes start, and those started by the child
+	// that is passed to Filter.Follow.
 	Follow bool
-	// Cgroups are cgroups of version 2 with all below them, each a path or an ID (see cgroup.Open).
+	// Cgroups are cgroups of version 2, including all cgroups below them, each given as a path or
+	// an ID (see cgroup.Open).
 	Cgroups []string
 }
 
-// MaxCgroups is the most cgroups of a filter: each costs a call of a helper at every event.
+// MaxCgroups is the maximum number of cgroups in a filter: each costs a helper call per event.
 const MaxCgroups = 128
 
-// Filter is what a run is limited to. Its zero value lets all through.
+// Filter limits a run. The zero value accepts every task.
 type Filter struct {
 	pids    []int
 	follow  bool
 	cgroups []*cgroup.Dir
 
-	held      *ebpf.Map // BPF_MAP_TYPE_CGROUP_ARRAY of cgroups; nil: none
-	processes *ebpf.Map // a byte for each process; nil: at most one process is wanted
+	held      *ebpf.Map // BPF_MAP_TYPE_CGROUP_ARRAY of cgroups; nil: no cgroups
+	processes *ebpf.Map // one byte per process; nil: at most one process is selected
 	bytes     *ebpf.Memory
 
-	tracker *ebpf.Program // follows forks; nil: none
+	tracker *ebpf.Program // follows forks; nil: forks are not followed
 	link    io.Closer
 }
 
-// New finds the processes and cgroups. It makes no maps.
+// New finds the processes and cgroups. It does not create maps.
 func New(o Options) (*Filter, error) {
 	f := &Filter{follow: o.Follow}
 	for _, pid := range o.PIDs {
@@ -81,13 +81,13 @@ func New(o Options) (*Filter, error) {
 	return f, nil
 }
 
-// checkProcess refuses numbers of processes that do not run, and those of threads.
+// checkProcess returns an error if pid is not a running process, or is the ID of a thread.
 func checkProcess(pid int) error {
 	if !Alive(pid) {
 		return fmt.Errorf("there is no process %d", pid)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil { // it has ended meanwhile, or is not shown to us
+	if err != nil { // it has exited meanwhile, or is hidden from us
 		return nil
 	}
 	for line := range strings.Lines(string(status)) {
@@ -99,8 +99,8 @@ func checkProcess(pid int) error {
 	return nil
 }
 
-// Alive reports whether a process runs: one that its parent has not waited for yet
-// does not, unless only its first thread has ended.
+// Alive reports whether a process is running. A zombie counts as running only if other threads than
+// the first one are left.
 func Alive(pid int) bool {
 	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return false
@@ -114,7 +114,7 @@ func Alive(pid int) bool {
 	return err == nil && len(threads) > 1
 }
 
-// Make makes the maps.
+// Make creates the maps.
 func (f *Filter) Make() error {
 	if len(f.cgroups) > 0 {
 		if err := f.holdCgroups(); err != nil {
@@ -152,7 +152,7 @@ func (f *Filter) holdCgroups() (err error) {
 	return nil
 }
 
-// makeProcesses makes the bytes of processes with numbers below a limit.
+// makeProcesses creates the map with one byte per process, for process IDs below a limit.
 func (f *Filter) makeProcesses(limit int) error {
 	page := os.Getpagesize()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
@@ -174,13 +174,13 @@ func (f *Filter) makeProcesses(limit int) error {
 	return nil
 }
 
-// set changes the byte of a process.
+// set sets the byte of a process.
 func (f *Filter) set(pid int, to byte) error {
 	_, err := f.bytes.WriteAt([]byte{to}, int64(pid))
 	return err
 }
 
-// Prologue is what programs begin with.
+// Prologue returns the filter that programs begin with.
 func (f *Filter) Prologue() rewrite.Filter {
 	var out rewrite.Filter
 	switch {
@@ -195,15 +195,15 @@ func (f *Filter) Prologue() rewrite.Filter {
 	return out
 }
 
-// Ended lets a process through no more: its number may become that of another one.
+// Ended removes a process from the filter, because its ID may be reused.
 func (f *Filter) Ended(pid int) {
 	if f.bytes != nil && !f.follow {
 		f.set(pid, 0)
 	}
 }
 
-// Removed are the cgroups that do not exist any more, by the names that New got; all reports
-// whether none is left. A nil Filter has none.
+// Removed returns the cgroups that no longer exist, by the names passed to New; all reports whether
+// none is left. A nil Filter has none.
 func (f *Filter) Removed() (gone []string, all bool) {
 	if f == nil {
 		return nil, false

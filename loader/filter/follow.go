@@ -19,25 +19,23 @@ import (
 	"btc/loader/rewrite"
 )
 
-// Processes are followed by a program at the raw tracepoint sched_process_fork, which the kernel runs in
-// the parent before the child runs. It sets the byte of each new process to that of its parent. So
-// the byte of a number is right whenever a process has the number, and nothing has to be
-// done when one ends.
-//
-// Processes that a followed one has started before are found in /proc once the program is attached.
-// Until that is done, the byte of no process (noProcess) is 1, and the program also looks at the
-// ancestors of a parent whose own byte is not set yet.
+// Forks are followed by a program on the raw tracepoint sched_process_fork, which fires in the
+// parent before the child runs. The program sets the byte of the new process to that of its parent.
+// So the byte of a process ID is correct whenever a process has that ID, and nothing has to be done
+// when a process exits. Processes that a followed process started earlier are found in /proc once
+// the program is attached. Until that is done, the byte of process ID noProcess is 1, and the
+// program also looks at the ancestors of a parent whose own byte is not set yet.
 
-// noProcess is a number that no process has.
+// noProcess is an ID that no process has.
 const noProcess = 0
 
-// maxAncestors bounds how many ancestors the program looks at.
+// maxAncestors bounds the number of ancestors that the program looks at.
 const maxAncestors = 16
 
-// Types are the kernel's types whose layout Tracker needs.
+// Types are the kernel types whose layout LoadTracker needs.
 var Types = []string{"task_struct", "pid", "upid", "pid_namespace"}
 
-// offsets are those of members of the kernel's structures, in bytes.
+// offsets are the offsets of members of kernel structures, in bytes.
 type offsets struct {
 	pid, tgid, parent, leader, threadPID int32 // struct task_struct
 	level, numbers                       int32 // struct pid
@@ -78,7 +76,7 @@ func findOffsets(types *btf.Spec) (o offsets, err error) {
 	return o, nil
 }
 
-// offset is that of a member of a structure, which may be in an unnamed part of it.
+// offset returns the offset of a member of a structure; the member may be inside an anonymous one.
 func offset(s *btf.Struct, path []string) (int32, bool) {
 	for _, m := range s.Members {
 		inner, _ := btf.UnderlyingType(m.Type).(*btf.Struct)
@@ -100,8 +98,8 @@ func offset(s *btf.Struct, path []string) (int32, bool) {
 // Follows reports whether processes are followed.
 func (f *Filter) Follows() bool { return f != nil && f.follow }
 
-// LoadTracker loads the program that follows forks; types has Types. The numbers of processes are those of
-// a PID namespace, zero for the initial one.
+// LoadTracker loads the program that follows forks; types contains Types. Process IDs are those of
+// a PID namespace; the zero value is the initial one.
 func (f *Filter) LoadTracker(types *btf.Spec, ns hostinfo.Namespace) error {
 	o, err := findOffsets(types)
 	if err != nil {
@@ -114,20 +112,20 @@ func (f *Filter) LoadTracker(types *btf.Spec, ns hostinfo.Namespace) error {
 	return err
 }
 
-// tracker makes the program.
+// tracker assembles the program.
 type tracker struct {
 	offsets
 	ns    hostinfo.Namespace
-	bytes int // descriptor of the map
+	bytes int // file descriptor of the map
 	size  int32
 	asm   asm.Instructions
-	// failed is where reads that fail lead.
+	// failed is the label to which failed reads jump.
 	failed string
 }
 
 func (t *tracker) emit(ins ...asm.Instruction) { t.asm = append(t.asm, ins...) }
 
-// read copies size bytes at reg+offset to the frame, and jumps to failed if it cannot.
+// read copies size bytes at reg+offset to the frame, and jumps to failed on an error.
 func (t *tracker) read(to int16, size int32, reg asm.Register, offset int32) {
 	t.emit(
 		asm.Mov.Reg(asm.R3, reg),
@@ -140,14 +138,14 @@ func (t *tracker) read(to int16, size int32, reg asm.Register, offset int32) {
 	)
 }
 
-// Frame of the program.
+// Stack frame of the program.
 const (
-	word   = -16 // a word that was read
+	word   = -16 // scratch word for reads
 	number = -32 // struct upid
 )
 
-// process sets r0 to the number of the process of the task in a register, which it changes; it jumps to
-// other if that has none in the namespace.
+// process sets r0 to the ID of the process that the task in a register belongs to, and clobbers the
+// register. It jumps to other if the process has no ID in the namespace.
 func (t *tracker) process(task asm.Register, other string) {
 	if t.ns == (hostinfo.Namespace{}) {
 		t.read(word, 4, task, t.tgid)
@@ -159,7 +157,7 @@ func (t *tracker) process(task asm.Register, other string) {
 	t.read(word, 8, task, t.threadPID)
 	t.emit(asm.LoadMem(task, asm.RFP, word, asm.DWord))
 	t.read(word, 4, task, t.level)
-	// The number in the innermost namespace is the last of the array.
+	// The ID in the innermost namespace is the last of the array.
 	t.emit(
 		asm.LoadMem(asm.R1, asm.RFP, word, asm.Word),
 		asm.Mul.Imm(asm.R1, t.upid),
@@ -176,8 +174,8 @@ func (t *tracker) process(task asm.Register, other string) {
 	)
 }
 
-// load sets r1 to the address of the byte of the process r0, and r0 to its value; it jumps to other if
-// the number is too large.
+// load sets r1 to the address of the byte of process r0, and r0 to its value. It jumps to other if
+// the ID is too large.
 func (t *tracker) load(other string) {
 	t.emit(
 		asm.JGE.Imm(asm.R0, t.size, other),
@@ -187,7 +185,7 @@ func (t *tracker) load(other string) {
 	)
 }
 
-// program is run with the parent and the child as its arguments.
+// program is called with the parent and the child as arguments.
 func (t *tracker) program() asm.Instructions {
 	t.failed = "end"
 	t.emit(
@@ -199,23 +197,23 @@ func (t *tracker) program() asm.Instructions {
 	t.emit(
 		asm.LoadMem(asm.R1, asm.RFP, word, asm.Word),
 		asm.LoadMem(asm.R2, asm.RFP, word+4, asm.Word),
-		asm.JNE.Reg(asm.R1, asm.R2, "end"), // a thread
+		asm.JNE.Reg(asm.R1, asm.R2, "end"), // a new thread
 	)
 	t.process(asm.R6, "end")
 	t.load("end")
 	t.failed = "store"
 	t.emit(asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R7, 0))
 	t.emit(rewrite.CurrentProcess(t.ns)...)
-	t.emit(asm.JEq.Imm(asm.R0, noProcess, "store")) // of another namespace
+	t.emit(asm.JEq.Imm(asm.R0, noProcess, "store")) // from another namespace
 	t.load("store")
 	t.emit(asm.Mov.Reg(asm.R7, asm.R0), asm.JNE.Imm(asm.R7, 0, "store"), asm.Mov.Imm(asm.R0, noProcess))
 	t.load("store")
-	t.emit(asm.JEq.Imm(asm.R0, 0, "store")) // all processes have their bytes
+	t.emit(asm.JEq.Imm(asm.R0, 0, "store")) // all bytes are up to date
 	for range maxAncestors {
 		t.read(word, 8, asm.R9, t.parent)
 		t.emit(asm.LoadMem(asm.R9, asm.RFP, word, asm.DWord), asm.Mov.Reg(asm.R8, asm.R9))
 		t.process(asm.R8, "store")
-		t.emit(asm.JEq.Imm(asm.R0, noProcess, "store")) // above the first process
+		t.emit(asm.JEq.Imm(asm.R0, noProcess, "store")) // past the first process
 		t.load("store")
 		t.emit(asm.Mov.Reg(asm.R7, asm.R0), asm.JNE.Imm(asm.R7, 0, "store"))
 	}
@@ -227,8 +225,8 @@ func (t *tracker) program() asm.Instructions {
 	return t.asm
 }
 
-// Follow begins to follow what the wanted processes start, and includes what they have started
-// before; child is another wanted process, 0 for none.
+// Follow starts to follow forks of the selected processes, and adds the processes that they started
+// earlier. child is a further selected process, or 0.
 func (f *Filter) Follow(child int) error {
 	if !f.follow {
 		return nil
@@ -253,7 +251,8 @@ func (f *Filter) Follow(child int) error {
 	return f.set(noProcess, 0)
 }
 
-// attach begins to follow forks, of processes whose bytes are not set yet by their ancestors'.
+// attach starts to follow forks, including those of processes whose bytes are not yet set from
+// their ancestors'.
 func (f *Filter) attach() error {
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_fork", Program: f.tracker})
 	if err != nil {
@@ -287,7 +286,7 @@ func (f *Filter) wanted(pid int) bool {
 	return err == nil && b[0] != 0
 }
 
-// Running are the followed processes that have not ended.
+// Running returns the followed processes that have not exited.
 func (f *Filter) Running() (pids []int) {
 	all, err := allProcesses()
 	if err != nil {
@@ -301,7 +300,7 @@ func (f *Filter) Running() (pids []int) {
 	return pids
 }
 
-// allProcesses are the numbers in /proc.
+// allProcesses returns the process IDs in /proc.
 func allProcesses() (pids []int, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -317,7 +316,8 @@ func allProcesses() (pids []int, err error) {
 	return pids, err
 }
 
-// parentOf is the parent of a process, noProcess if it has none here or has ended.
+// parentOf returns the parent of a process, or noProcess if it has none in this namespace or has
+// exited.
 func parentOf(pid int) int {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // "12 (name) S 34 ..."
 	if err != nil {
@@ -331,7 +331,7 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// maxNumber is one more than the largest number of a process.
+// maxNumber returns the largest possible process ID plus one.
 func maxNumber() (int, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
 	if err != nil {

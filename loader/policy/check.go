@@ -22,18 +22,18 @@ import (
 	"btc/loader/resolve"
 )
 
-// Limits are the options of a run that a policy bounds.
+// Limits are the options of a run that a policy limits.
 type Limits struct {
 	Allow     *permit.Grants
-	Budget    float64       // share of one CPU; 0: none
-	MaxMemory uint64        // bytes; 0: none
-	Timeout   time.Duration // 0: none
-	Command   string        // of -c
-	Files     []string      // that options have read
+	Budget    float64       // share of one CPU; 0: not set
+	MaxMemory uint64        // bytes; 0: not set
+	Timeout   time.Duration // 0: not set
+	Command   string        // the command of -c
+	Files     []string      // files that options read
 }
 
-// Apply bounds the options of a run: what asks for more than the policy permits is an error, and
-// what is not set is set to the most that it permits.
+// Apply applies the policy to the options of a run. An option that exceeds what the policy permits
+// is an error; an option that is not set gets the maximum.
 func (p *Policy) Apply(l *Limits) error {
 	if p == nil {
 		return nil
@@ -73,8 +73,7 @@ func (p *Policy) Apply(l *Limits) error {
 	return nil
 }
 
-// Memory refuses a limit of the maps, in bytes, that someone asks for and that is more than the
-// policy permits.
+// Memory returns an error if a requested limit of the maps, in bytes, exceeds the policy's.
 func (p *Policy) Memory(asked uint64) error {
 	if p != nil && p.memory > 0 && asked > p.memory {
 		return p.more("max-memory", permit.Size(asked), permit.Size(p.memory))
@@ -82,10 +81,10 @@ func (p *Policy) Memory(asked uint64) error {
 	return nil
 }
 
-// keys are the keys of the file for options with other names.
+// keys maps options to keys of the file with other names.
 var keys = map[string]string{"timeout": "max_duration", "max-memory": "max_memory"}
 
-// more is the error of an option with too large a value.
+// more returns the error for an option whose value is too large.
 func (p *Policy) more(option, asked, most string) error {
 	key := option
 	if k := keys[option]; k != "" {
@@ -94,18 +93,19 @@ func (p *Policy) more(option, asked, most string) error {
 	return fmt.Errorf("--%s %s is not permitted on this host: %s permits at most %s", option, asked, p.At(key), most)
 }
 
-// lacks is the error of an option that needs a permission which only a policy has.
+// lacks returns the error for an option that needs a permission of the policy.
 func (p *Policy) lacks(of permission.Permission, what string) error {
 	return fmt.Errorf("%s is not permitted on this host: \"allow\" in %s does not list %q", what, p.At("allow"), of)
 }
 
-// permits reports whether a permission that only a policy has is granted.
+// permits reports whether the policy grants a permission.
 func (p *Policy) permits(of permission.Permission) bool {
 	return p == nil || p.grants == nil || len(p.others[of]) > 0
 }
 
-// Output refuses a file that an option names to be written. It must be below a directory that the
-// policy names, and nobody but root can have put a link on the way.
+// Output returns an error if the policy does not permit writing a file that an option names. It
+// must be below a directory that the policy names, and no user but root may be able to place a
+// symbolic link in its path.
 func (p *Policy) Output(path string) error {
 	if path == "" || p == nil || p.grants == nil {
 		return nil
@@ -117,7 +117,7 @@ func (p *Policy) Output(path string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := trusted(filepath.Dir(abs) + "/.") // the directory too
+	dir, err := trusted(filepath.Dir(abs) + "/.") // the directory itself, too
 	if err != nil {
 		return fmt.Errorf("writing %s is not permitted on this host: %w", path, err)
 	}
@@ -135,7 +135,7 @@ func (p *Policy) Output(path string) error {
 	)
 }
 
-// MemoryFrom names the line that limits the maps; "" if none does.
+// MemoryFrom returns the line that limits the maps, or "" if there is none.
 func (p *Policy) MemoryFrom() string {
 	if p == nil || p.memory == 0 {
 		return ""
@@ -143,8 +143,8 @@ func (p *Policy) MemoryFrom() string {
 	return p.At("max_memory")
 }
 
-// Object refuses an object for what its probes are, where the kernel need not be asked. The attach
-// points must be filled in. Sites decides the rest.
+// Object checks the probes of an object as far as that is possible without asking the kernel. The
+// attach points must have their parameters filled in. Sites checks the rest.
 func (p *Policy) Object(o *object.Object) error {
 	if p == nil {
 		return nil
@@ -165,7 +165,8 @@ func (p *Policy) Object(o *object.Object) error {
 	return nil
 }
 
-// printsFile is an event that prints a file though the policy does not permit it; nil if there is none.
+// printsFile returns an event that prints a file although the policy does not permit it; nil if
+// there is none.
 func (p *Policy) printsFile(m *manifest.Manifest) *manifest.Event {
 	if p.permits(permission.Read) {
 		return nil
@@ -184,16 +185,16 @@ type verdict int
 const (
 	permitted verdict = iota
 	refused
-	byMatch // the host decides what it matches
+	byMatch // the matches decide
 )
 
-// ofLoader are the kinds that only the loader runs: they see nothing of the host.
+// ofLoader are the kinds that the loader itself runs: they observe nothing of the host.
 func ofLoader(kind string) bool {
 	t := probe.Lookup(kind)
 	return t != nil && t.Runner != probe.Kernel
 }
 
-// verdict judges an attach point by its text.
+// verdict checks an attach point by its text.
 func (p *Policy) verdict(x *manifest.Program) verdict {
 	if p.probes == nil || ofLoader(x.Kind) {
 		return permitted
@@ -211,8 +212,8 @@ func (p *Policy) verdict(x *manifest.Program) verdict {
 	return v
 }
 
-// Sites refuses a run one of whose attach sites the policy does not permit. Of user programs, it
-// replaces the paths by those that it has judged, without symbolic links.
+// Sites returns an error if the policy does not permit one of the attach sites of a run. It
+// replaces the paths of user programs by the checked paths, without symbolic links.
 func (p *Policy) Sites(m *manifest.Manifest, e *attach.Expansion) error {
 	if p == nil || p.probes == nil {
 		return nil
@@ -239,8 +240,8 @@ func (p *Policy) Sites(m *manifest.Manifest, e *attach.Expansion) error {
 	return nil
 }
 
-// realPath is a file's path without symbolic links. A file that is reached through a magic link of
-// /proc, such as one of another mount namespace, has none.
+// realPath resolves the symbolic links in a path. A file reached through a magic link of /proc,
+// such as one in another mount namespace, has no such path.
 func realPath(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -250,16 +251,17 @@ func realPath(path string) (string, error) {
 	return filepath.Clean(real), err
 }
 
-// site is what one program is attached to.
+// site is what a program is attached to.
 type site struct {
 	kind   string
-	group  string   // module, category
-	names  []string // of a function, event or iterator: the kernel's and the language's; empty: an address
-	path   string   // of a user program
+	group  string   // module or category
+	names  []string // name of a function, event or iterator, for the kernel and in the language; empty: an address
+	path   string   // file of a user program
 	offset bool     // not at the start of the function
 }
 
-// siteOf is a match, as the loader attaches to it: never its text, which an object can choose.
+// siteOf describes a match as the loader attaches to it. It never uses the match's text, which an
+// object can choose.
 func siteOf(x *manifest.Program, m *resolve.Match) site {
 	s := site{kind: x.Kind, group: m.Group, path: m.Path, offset: x.Attach.Offset != 0 || x.Attach.Name == ""}
 	if m.Name != "" {
@@ -278,7 +280,7 @@ func siteOf(x *manifest.Program, m *resolve.Match) site {
 	return s
 }
 
-// text is the site in the language's words.
+// text formats the site as an attach point.
 func (s *site) text() string {
 	var all []string
 	for _, part := range append([]string{s.kind, s.path, s.group}, strings.Join(s.names, " or ")) {
@@ -289,7 +291,7 @@ func (s *site) text() string {
 	return strings.Join(all, ":")
 }
 
-// Listed reports whether a line of a list of attach points is of one that the policy permits.
+// Listed reports whether the policy permits the attach point in a line of a listing.
 func (p *Policy) Listed(text string) bool {
 	kind, rest, _ := strings.Cut(text, ":")
 	if p == nil || p.probes == nil || ofLoader(kind) {
@@ -303,7 +305,7 @@ func (p *Policy) Listed(text string) bool {
 	case t.Space == probe.UserSpace:
 		real, err := realPath(words[0])
 		if err != nil {
-			real = "" // which a kind as a whole covers
+			real = "" // permitted by an entry for the whole kind
 		}
 		s.path, words = real, words[1:]
 	case kind == probe.Software || kind == probe.Hardware:
@@ -315,11 +317,11 @@ func (p *Policy) Listed(text string) bool {
 	return p.site(&s)
 }
 
-// ProbesAt is the file with the line of the probes that the policy permits.
+// ProbesAt returns the file and line of the list of permitted probes.
 func (p *Policy) ProbesAt() string { return p.At("probes") }
 
-// Describe says what the policy would do to a run of an object without options: what it refuses, one
-// line each, and the limits that it sets. memory is what the maps take, in bytes.
+// Describe says what the policy means for a run of an object without options: what it refuses, one
+// line each, and the limits that it sets. memory is the size of the maps, in bytes.
 func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []string) {
 	refuses, limits = []string{}, []string{}
 	if p == nil {
@@ -377,12 +379,13 @@ func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []st
 	return refuses, limits
 }
 
-// patterned reports whether the host or a parameter decides what an attach point matches.
+// patterned reports whether the matches of an attach point depend on the host or on a parameter.
 func patterned(x *manifest.Program) bool {
 	return len(x.Attach.Fill) > 0 || probe.IsPattern(x.Attach.Target) || probe.IsPattern(x.Attach.Name)
 }
 
-// mayMatch reports whether an attach point whose sites decide may have one that is permitted.
+// mayMatch reports whether an attach point whose verdict depends on its sites may have a permitted
+// one.
 func (p *Policy) mayMatch(x *manifest.Program) bool {
 	if patterned(x) {
 		return true
@@ -391,14 +394,14 @@ func (p *Policy) mayMatch(x *manifest.Program) bool {
 	m := resolve.Match{Group: a.Target, Name: a.Name}
 	if t := probe.Lookup(x.Kind); t.Space == probe.UserSpace {
 		real, err := realPath(a.Target)
-		if err != nil { // found by its name, or not here
+		if err != nil { // found by name, or not on this host
 			return true
 		}
 		m.Path = real
 	} else if a.Target == "" {
 		return slices.ContainsFunc(p.probes, func(y pattern) bool {
 			s := siteOf(x, &m)
-			y.parts = y.parts[len(y.parts)-1:] // the host knows the module
+			y.parts = y.parts[len(y.parts)-1:] // only the host knows the module
 			return y.kind == x.Kind && y.covers(&s)
 		})
 	}
@@ -411,14 +414,14 @@ func (p *Policy) site(s *site) bool {
 	return slices.ContainsFunc(p.probes, func(x pattern) bool { return x.kind == s.kind && x.covers(s) })
 }
 
-// covers reports whether a pattern of a site's kind covers it.
+// covers reports whether a pattern of the site's kind matches it.
 func (x *pattern) covers(s *site) bool {
 	if x.parts == nil {
 		return true
 	}
 	last := x.parts[len(x.parts)-1]
 	named := func(pattern string) bool {
-		// A function's name stands for its entry and return, not for what an offset leads to.
+		// A function's name permits its entry and return, but no offset in it.
 		return pattern == "*" ||
 			!s.offset && slices.ContainsFunc(s.names, func(name string) bool {
 				return !strings.ContainsAny(name, "+: ") && probe.Glob(pattern, name)
@@ -435,7 +438,7 @@ func (x *pattern) covers(s *site) bool {
 	return named(last) && (len(x.parts) == 1 || probe.Glob(x.parts[0], s.group))
 }
 
-// refusal is the error of an attach point.
+// refusal returns the error for an attach point.
 func (p *Policy) refusal(script *manifest.Script, x *manifest.Program, what string) error {
 	return &report.Error{
 		Script: script, Pos: x.Pos, Text: what + " is not permitted on this host",

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy is what the operator of a host permits whoever runs objects there.
-//
-// It takes the one file of a fixed path, which only root can have written, and says what a run
-// may not do: no option, object or variable of the environment widens it. A file that cannot be
-// read, trusted or understood is an error, and nothing runs.
+// Package policy reads and enforces the host's policy: what its operator permits users to do with
+// objects. The policy is one file at a fixed path, which only root can write. It limits what a run
+// may do, and no option, object or environment variable can extend that. If the file cannot be
+// read, trusted or parsed, that is an error and nothing runs.
 package policy
 
 import (
@@ -21,16 +20,16 @@ import (
 	"btc/loader/permit"
 )
 
-// Path is the policy's file. It is a constant of the program: nothing at run time can name
-// another one.
+// Path is the path of the policy file. It is a constant, so that nothing at run time can select
+// another file.
 const Path = "/etc/btrun/policy.json"
 
-// maxBytes bounds the file.
+// maxBytes bounds the size of the file.
 const maxBytes = 1 << 20
 
-// Policy is the content of the file. The nil policy permits everything.
+// Policy is the content of the file. A nil Policy permits everything.
 type Policy struct {
-	lines  map[string]int // of its keys
+	lines  map[string]int // line of each key
 	probes []pattern      // nil: all
 	grants *permit.Grants // nil: all
 	others map[permission.Permission][]string
@@ -39,7 +38,7 @@ type Policy struct {
 	time   time.Duration
 }
 
-// file is the JSON object. A key that is absent limits nothing.
+// file is the JSON object. A missing key limits nothing.
 type file struct {
 	Probes      []string `json:"probes"`
 	Allow       []string `json:"allow"`
@@ -48,7 +47,7 @@ type file struct {
 	MaxDuration *string  `json:"max_duration"`
 }
 
-// parse reads the text of a policy.
+// parse parses a policy file.
 func parse(data []byte) (*Policy, error) {
 	var f file
 	lines, at, err := manifest.DecodeStrict(data, &f)
@@ -99,7 +98,7 @@ func parse(data []byte) (*Policy, error) {
 	return p, nil
 }
 
-// allow reads the permissions.
+// allow parses the permissions.
 func (p *Policy) allow(names []string) error {
 	p.grants, p.others = &permit.Grants{}, map[permission.Permission][]string{}
 	for _, text := range names {
@@ -127,7 +126,7 @@ func (p *Policy) allow(names []string) error {
 	return nil
 }
 
-// unknownPermission adds the names that only a policy has to the error of an unknown name.
+// unknownPermission extends the error for an unknown name by the names that only a policy has.
 func unknownPermission(name string, err error) error {
 	known := slices.Clone(permission.OfPolicy)
 	for _, x := range permission.All {
@@ -143,7 +142,7 @@ func unknownPermission(name string, err error) error {
 	return unknown("permission", name, names)
 }
 
-// unknown is the error of a name that is none of those known.
+// unknown returns the error for an unknown name.
 func unknown(what, name string, names []string) error {
 	if near := spell.Nearest(name, names); near != "" {
 		return fmt.Errorf("unknown %s %q; did you mean %s?", what, name, near)
@@ -151,19 +150,19 @@ func unknown(what, name string, names []string) error {
 	return fmt.Errorf("unknown %s %q (known: %s)", what, name, strings.Join(names, ", "))
 }
 
-// At is the file with the line of a key.
+// At returns the file and the line of a key.
 func (p *Policy) At(key string) string { return Path + ":" + strconv.Itoa(p.lines[key]) }
 
-// The largest and the smallest budget, as parts of one CPU.
+// The smallest and the largest budget, as shares of one CPU.
 const (
 	maxBudget = 1024
 	minBudget = 0.00001
 )
 
-// ParseBudget reads a share of one CPU, such as 1% or 0.5%. Its result is 1 for 100%, one CPU.
+// ParseBudget parses a share of one CPU, such as 1% or 0.5%. It returns 1 for 100%, one CPU.
 func ParseBudget(text string) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	plain := strings.Trim(number, "0123456789") // neither signs nor exponents
+	plain := strings.Trim(number, "0123456789") // no signs or exponents
 	share, err := strconv.ParseFloat(number, 64)
 	share /= 100
 	if !percent || err != nil || plain != "" && plain != "." || share < minBudget || share > maxBudget {
@@ -172,19 +171,19 @@ func ParseBudget(text string) (float64, error) {
 	return share, nil
 }
 
-// FormatBudget is the text of a share of one CPU, such as 0.5%.
+// FormatBudget formats a share of one CPU, such as 0.5%.
 func FormatBudget(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + "%" }
 
-// pattern is an entry of "probes": a kind, perhaps with what it may be attached to.
+// pattern is an entry of "probes": a probe kind, optionally with a pattern of attach sites.
 type pattern struct {
 	text  string
 	kind  string
-	parts []string // nil: everything of the kind
+	parts []string // nil: the whole kind
 }
 
-// parts are how many parts a pattern of a kind has after the kind, at least and at most.
+// parts is the minimum and maximum number of parts that follow the kind in a pattern.
 var parts = map[string][2]int{
-	// The kernel finds functions for kprobes by name, whatever module an attach point has.
+	// The kernel looks up kprobe functions by name and ignores the module of the attach point.
 	probe.Kprobe: {
 		1,
 		1,

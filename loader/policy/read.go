@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host reads the policy of this host; nil if it has none.
+// Host reads the policy of this host; nil if there is none.
 func Host() (*Policy, error) {
 	if _, err := os.Lstat(filepath.Dir(Path)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -37,8 +37,8 @@ func Host() (*Policy, error) {
 	return p, nil
 }
 
-// misnamed is the error of a missing file whose directory has a link to nowhere or a policy under
-// another name: whoever wrote it believes that it holds.
+// misnamed returns an error if the file is missing, but its directory has a dangling symbolic link
+// or a policy under another name: its author believes that it is in force.
 func misnamed() error {
 	dir, base := filepath.Split(Path)
 	entries, err := os.ReadDir(dir)
@@ -48,7 +48,7 @@ func misnamed() error {
 			filepath.Clean(dir),
 		)
 	}
-	if err != nil { // not for this user, who can know that policy.json is not there all the same
+	if err != nil { // not readable by this user, who can still see that policy.json does not exist
 		return nil
 	}
 	for _, e := range entries {
@@ -68,7 +68,7 @@ func misnamed() error {
 	return nil
 }
 
-// read reads a file of root's that is not too large.
+// read reads a file that belongs to root and is not too large.
 func read(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -93,7 +93,7 @@ func read(path string) ([]byte, error) {
 	return data, err
 }
 
-// ofRoot refuses what another user than root could change.
+// ofRoot returns an error if a user other than root could change the file.
 func ofRoot(path string, st *unix.Stat_t) error {
 	switch {
 	case st.Uid != 0:
@@ -104,12 +104,12 @@ func ofRoot(path string, st *unix.Stat_t) error {
 	return nil
 }
 
-// maxLinks bounds the symbolic links on the way to a file, as the kernel does.
+// maxLinks bounds the number of symbolic links in a path, as the kernel does.
 const maxLinks = 40
 
-// trusted returns the path of a file without symbolic links. Each directory and link on the way must
-// be root's, and nobody else can write to it, so that the path leads to the same file afterwards.
-// The file itself is not looked at.
+// trusted resolves the symbolic links in a path. Each directory and link in it must belong to root
+// and be writable by root only, so that the result still names the same file later. The file itself
+// is not checked.
 func trusted(path string) (string, error) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; ; {
@@ -139,6 +139,6 @@ func trusted(path string) (string, error) {
 			rest = append(strings.Split(to, "/"), rest...)
 			continue
 		}
-		at, rest = filepath.Join(at, rest[0]), rest[1:] // at has no link, so ".." is the directory that it is in
+		at, rest = filepath.Join(at, rest[0]), rest[1:] // at contains no link, so ".." is its parent directory
 	}
 }

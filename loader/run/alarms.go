@@ -15,15 +15,15 @@ import (
 	"btc/loader/filter"
 )
 
-// alarms waits for descriptors other than the events: the exit of the process of -p, kernel buffers that fill up. It
-// costs a sleeping thread, but no polling.
+// alarms watches descriptors other than the event buffer: the exit of the -p processes, and kernel
+// buffers that fill up. It uses one sleeping thread and does not poll.
 type alarms struct {
 	epoll, quit int
 	ended       sync.WaitGroup
 }
 
-// openAlarms calls act, from another goroutine, when one of the descriptors is readable:
-// once per edge.
+// openAlarms starts watching. Each time a descriptor becomes readable, act is called from another
+// goroutine.
 func openAlarms(fds []int, act func(fd int)) (*alarms, error) {
 	a := &alarms{epoll: -1, quit: -1}
 	if err := a.open(fds); err != nil {
@@ -56,7 +56,7 @@ func (a *alarms) open(fds []int) (err error) {
 		return os.NewSyscallError("eventfd", err)
 	}
 	for _, fd := range append([]int{a.quit}, fds...) {
-		// Edge-triggered: a process that has ended stays readable.
+		// Edge-triggered, because the descriptor of an exited process stays readable.
 		e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}
 		if err := unix.EpollCtl(a.epoll, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
 			return os.NewSyscallError("epoll_ctl", err)
@@ -65,7 +65,7 @@ func (a *alarms) open(fds []int) (err error) {
 	return nil
 }
 
-// close ends the waiting; act is no longer called when it returns.
+// close stops watching. act is not called after close returns.
 func (a *alarms) close() {
 	if a == nil {
 		return
@@ -83,8 +83,8 @@ func (a *alarms) closeFDs() {
 	}
 }
 
-// setAlarms makes the end of the process of -p end the run, and lets the watch's records of
-// process mappings be read before they are lost.
+// setAlarms ends the run when the -p processes exit, and reads the recorded process mappings before
+// the kernel's buffer overflows.
 func (s *session) setAlarms() {
 	fds, ok := s.openTargets()
 	if !ok {
@@ -116,16 +116,15 @@ func (s *session) closeAlarms() {
 	s.alarms, s.hotplug = nil, nil
 }
 
-// targets are the processes of -p that run.
+// targets are the running -p processes.
 type targets struct {
 	mu        sync.Mutex
-	pids      map[int]int // by descriptor
+	pids      map[int]int // keyed by descriptor
 	unwatched bool        // the kernel returned no descriptors, so processes are polled
 }
 
-// openTargets opens a descriptor of each process of -p, which is readable when its last thread
-// has ended (5.3). It reports false if they must be looked
-// at again and again.
+// openTargets opens a pidfd for each -p process; it becomes readable when the last thread exits
+// (Linux 5.3). It returns false if the processes must be polled instead.
 func (s *session) openTargets() (fds []int, ok bool) {
 	s.targets.pids = map[int]int{}
 	for _, pid := range s.opts.PIDs {
@@ -134,7 +133,7 @@ func (s *session) openTargets() (fds []int, ok bool) {
 			s.filter.Ended(pid)
 			continue
 		}
-		if err != nil { // a filter of system calls
+		if err != nil { // forbidden by a seccomp filter
 			s.targets.close()
 			s.targets.unwatched = true
 			return nil, false
@@ -148,8 +147,8 @@ func (s *session) openTargets() (fds []int, ok bool) {
 	return fds, true
 }
 
-// targetEnded reports whether a descriptor is that of a process of -p, which has ended then; the run
-// ends with the last.
+// targetEnded reports whether fd belongs to a -p process, which has then exited. The run ends with
+// the last of them.
 func (s *session) targetEnded(fd int) bool {
 	t := &s.targets
 	t.mu.Lock()
@@ -170,8 +169,8 @@ func (s *session) targetEnded(fd int) bool {
 	return true
 }
 
-// endedFirst is called when the processes of -p or -c have ended. It ends the run, with forks followed
-// when what they have started has ended, too.
+// endedFirst is called when the processes of -p or -c have exited. It ends the run. With
+// FollowForks it waits until the processes that they started have exited as well.
 func (s *session) endedFirst() {
 	if !s.filter.Follows() {
 		s.stop()
@@ -192,10 +191,10 @@ func (s *session) endedFirst() {
 	}()
 }
 
-// awaitProcess waits until a process has ended, at most for the given time.
+// awaitProcess waits for a process to exit, up to the given timeout.
 func awaitProcess(pid int, most time.Duration) {
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil { // it has ended, or a filter of system calls
+	if err != nil { // already exited, or forbidden by a seccomp filter
 		time.Sleep(shortSleep)
 		return
 	}
@@ -203,7 +202,7 @@ func awaitProcess(pid int, most time.Duration) {
 	unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(most.Milliseconds()))
 }
 
-// targetsRun reports whether a process of -p runs, or one that is followed.
+// targetsRun reports whether any -p process or followed process is still running.
 func (s *session) targetsRun() bool {
 	return slices.ContainsFunc(s.opts.PIDs, filter.Alive) || s.filter.Follows() && len(s.filter.Running()) > 0
 }
@@ -217,17 +216,17 @@ func (t *targets) close() {
 	t.pids = nil
 }
 
-// checkCgroups reports which of the cgroups that the run is limited to have been removed, and ends it when
-// all have.
+// checkCgroups reports which of the run's cgroups have been removed, and ends the run when none is
+// left.
 func (s *session) checkCgroups() {
 	gone, all := s.filter.Removed()
-	var ended []string // what is said of it for the first time
+	var ended []string // not yet reported
 	for _, dir := range gone {
 		what, how := s.groupNames[dir], " ended"
 		if what == "" {
 			what, how = "cgroup "+dir, " was removed"
 		}
-		whole := true // all of its cgroups are removed
+		whole := true // all cgroups of the container or pod have been removed
 		for other, name := range s.groupNames {
 			whole = whole && (name != what || slices.Contains(gone, other))
 		}

@@ -23,25 +23,25 @@ import (
 	"btc/loader/resolve"
 )
 
-// budgetWindow is the time over which the programs' cost is averaged. What is over the budget in
-// overWindows of them in a row is detached.
+// budgetWindow is the period over which the cost of the programs is averaged. A probe is detached
+// after overWindows consecutive windows over budget.
 const (
 	budgetWindow = 10 * time.Second
 	overWindows  = 2
 )
 
-// budget holds the time that the attached programs take, by the kernel's own statistics, against
-// Options.Budget. A program that the loader runs (begin, end, self, iter) has no part in it.
+// budget compares the run time of the attached programs, from the kernel's statistics, with
+// Options.Budget. Programs that the loader runs itself (begin, end, self, iter) do not count.
 type budget struct {
-	stats  io.Closer // keeps the statistics on; nil: they are on for the whole machine
+	stats  io.Closer // keeps the statistics on; nil: they are on system-wide
 	window time.Duration
-	timer  *time.Timer // wakes the reader of the events
+	timer  *time.Timer // wakes the event reader
 
-	began time.Time // of the window
-	last  float64   // share of the window before, of all programs
-	over  int       // windows in a row
+	began time.Time // start of the window
+	last  float64   // CPU share of all programs in the previous window
+	over  int       // consecutive windows over budget
 
-	mu     sync.Mutex // of what probes hold: metrics show it
+	mu     sync.Mutex // guards the data of probes, which metrics read
 	start  time.Time
 	probes []*costed
 }
@@ -50,23 +50,23 @@ type budget struct {
 type costed struct {
 	prog     *manifest.Program
 	programs []*ebpf.Program
-	links    [][2]int // in session.links
-	seen     uint64   // time that its programs took until the window began, in ns
+	links    [][2]int // ranges of session.links
+	seen     uint64   // run time of its programs up to the start of the window, in ns
 	share    [2]float64
 	used     uint64    // ns since the start
-	detached time.Time // zero: not
+	detached time.Time // zero: still attached
 }
 
-// statsSetting is where the statistics are switched on for the whole machine (5.1).
+// statsSetting is the sysctl that enables the statistics system-wide (Linux 5.1).
 const statsSetting = "/proc/sys/kernel/bpf_stats_enabled"
 
-// statsAreOn reports whether they are.
+// statsAreOn reports whether the statistics are enabled system-wide.
 func statsAreOn() bool {
 	b, err := os.ReadFile(statsSetting)
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
-// openBudget switches the kernel's statistics on for as long as the run takes.
+// openBudget enables the kernel's statistics for the duration of the run.
 func (s *session) openBudget() error {
 	if s.opts.Budget == 0 || s.opts.Mode != "" {
 		return nil
@@ -90,7 +90,7 @@ func (s *session) openBudget() error {
 	return nil
 }
 
-// close switches the statistics off.
+// close disables the statistics.
 func (b *budget) close() {
 	if b == nil {
 		return
@@ -103,7 +103,7 @@ func (b *budget) close() {
 	}
 }
 
-// addToBudget has the budget watch the programs of a plan, whose links begin at an index.
+// addToBudget adds the programs of a plan to the budget. Their links start at session.links[from].
 func (s *session) addToBudget(plan *resolve.Plan, progs attach.Programs, from int) {
 	b := s.budget
 	if b == nil || from == len(s.links) || plan.Prog.Kind == probe.Iter {
@@ -123,7 +123,7 @@ func (s *session) addToBudget(plan *resolve.Plan, progs attach.Programs, from in
 	}
 }
 
-// startBudget begins the first window.
+// startBudget starts the first window.
 func (s *session) startBudget() {
 	b := s.budget
 	if b == nil || len(b.probes) == 0 {
@@ -139,7 +139,7 @@ func (s *session) startBudget() {
 	b.timer = time.AfterFunc(b.window, s.events.wake)
 }
 
-// runTime is what the programs took so far, in ns.
+// runTime returns the total run time of the programs so far, in ns.
 func (c *costed) runTime() (sum uint64, err error) {
 	for _, p := range c.programs {
 		stats, err := p.Stats()
@@ -151,7 +151,7 @@ func (c *costed) runTime() (sum uint64, err error) {
 	return sum, nil
 }
 
-// checkBudget ends a window when it is time to, and detaches what is over the budget.
+// checkBudget ends the current window if it is over, and detaches probes that exceed the budget.
 func (s *session) checkBudget(now time.Time) {
 	b := s.budget
 	if b == nil || b.timer == nil || now.Sub(b.began) < b.window {
@@ -180,7 +180,7 @@ func (s *session) checkBudget(now time.Time) {
 	b.timer.Reset(b.window)
 }
 
-// measure reads what each probe took in a window, and returns the share of all.
+// measure updates the cost of each probe for the window, and returns the CPU share of all of them.
 func (b *budget) measure(took time.Duration) (total float64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,8 +200,8 @@ func (b *budget) measure(took time.Duration) (total float64, err error) {
 	return total, nil
 }
 
-// detachOver detaches the most expensive probes until the others are within the budget. Where
-// none remains but timers, the run ends.
+// detachOver detaches the most expensive probes until the others fit the budget. If only timers
+// remain, the run ends.
 func (s *session) detachOver(now time.Time, total float64) {
 	b := s.budget
 	var live []*costed
@@ -239,11 +239,11 @@ func (s *session) detachOver(now time.Time, total float64) {
 	}
 }
 
-// detachProbe ends the programs of an attach point. The kernel frees them in the background.
+// detachProbe detaches the programs of an attach point. The kernel frees them in the background.
 func (s *session) detachProbe(c *costed) {
 	var links []io.Closer
 	for _, r := range c.links {
-		for i := r[0]; i < r[1] && i < len(s.links); i++ { // none is left once the run has ended
+		for i := r[0]; i < r[1] && i < len(s.links); i++ { // empty once the run has ended
 			links = append(links, s.links[i])
 			s.links[i] = ended{}
 		}
@@ -251,7 +251,7 @@ func (s *session) detachProbe(c *costed) {
 	s.freeing.Go(attach.Detach(links))
 }
 
-// detachment describes a probe that was detached.
+// detachment describes a detached probe.
 func (b *budget) detachment(c *costed, now time.Time) output.Detachment {
 	return output.Detachment{
 		Probe: c.prog.Attach.Attaches(c.prog.Kind), Pos: c.prog.Pos,
@@ -259,7 +259,7 @@ func (b *budget) detachment(c *costed, now time.Time) output.Detachment {
 	}
 }
 
-// detachments lists the probes that were detached; nil without a budget.
+// detachments lists the detached probes; nil without a budget.
 func (s *session) detachments() []output.Detachment {
 	b := s.budget
 	if b == nil {
@@ -278,8 +278,8 @@ func (s *session) detachments() []output.Detachment {
 	return all
 }
 
-// costs are what the attach points took until the last window ended; nil without a budget. Those of
-// equal text are one.
+// costs returns the run time of each attach point up to the end of the last window; nil without a
+// budget. Attach points with the same text are combined.
 func (s *session) costs() []output.Cost {
 	b := s.budget
 	if b == nil {

@@ -16,41 +16,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is the process of -c. It waits for a byte on a pipe before it becomes the
-// command: so its process ID is known and nothing of the command has run when the
-// probes are attached.
+// child is the process of -c. It waits for a byte on a pipe before it executes the command. So the
+// process ID is known, and no part of the command has run, when the probes are attached.
 type child struct {
 	proc   *os.Process
 	pid    int
-	gate   *os.File // written to let the child continue
-	result *os.File // read from: a byte when it waits, then why it cannot become the command
+	gate   *os.File // a byte written here lets the child continue
+	result *os.File // the child writes a byte when it is ready, then the error if exec fails
 	done   chan struct{}
 }
 
-// childName is argv[0] of this program when it is the waiting process.
+// childName is argv[0] of this program when it runs as the waiting process.
 const childName = "btrun-child"
 
-// Descriptors of the waiting process, as the stub has them, too.
+// File descriptors in the waiting process; the stub uses the same numbers.
 const (
 	gateFD   = 3
 	resultFD = 4
 	stubFD   = 5
 )
 
-// IsChild reports whether this process was started to become a command, where the
-// stub cannot be used.
+// IsChild reports whether this process was started to execute a command, on hosts where the stub
+// cannot be used.
 func IsChild(args []string) bool { return len(args) > 3 && args[0] == childName }
 
-// BecomeChild does what the stub does; it returns only on error.
+// BecomeChild does the same as the stub. It returns only on error.
 func BecomeChild(args []string) error {
-	// The caller of a set-user-ID program chooses its arguments.
+	// The caller of a set-user-ID program controls its arguments.
 	if unix.Getuid() != unix.Geteuid() {
 		return errors.New("a set-user-ID btrun cannot start a command")
 	}
 	path, name, args := args[1], args[2], args[3:]
 	tasks, _ := os.ReadDir("/proc/self/task")
 	for _, t := range tasks {
-		os.WriteFile("/proc/self/task/"+t.Name()+"/comm", []byte(name), 0) // it can end meanwhile
+		os.WriteFile("/proc/self/task/"+t.Name()+"/comm", []byte(name), 0) // the thread may exit meanwhile
 	}
 	for _, fd := range []int{gateFD, resultFD} {
 		unix.CloseOnExec(fd)
@@ -59,7 +58,7 @@ func BecomeChild(args []string) error {
 	result.Write([]byte{'w'})
 	var b [1]byte
 	if n, _ := gate.Read(b[:]); n != 1 {
-		os.Exit(1) // the tracer ended before, and has said why
+		os.Exit(1) // the tracer exited first, and has reported the reason
 	}
 	err := unix.Exec(path, args, os.Environ())
 	if errno, ok := err.(unix.Errno); ok {
@@ -69,9 +68,9 @@ func BecomeChild(args []string) error {
 	return err
 }
 
-// words splits a command into words. If it has quotes or backslashes it is split as by a shell:
-// '...' and "..." join what has spaces, and a backslash takes the meaning of what follows. Without,
-// single spaces separate words, as bpftrace has it.
+// words splits a command into words. A command with quotes or backslashes is split as a shell
+// would: '...' and "..." may contain spaces, and a backslash escapes the next character. Otherwise
+// words are separated by single spaces, as in bpftrace.
 func words(command string) ([]string, error) {
 	if !strings.ContainsAny(command, `'"\`) {
 		return strings.Split(command, " "), nil
@@ -89,7 +88,7 @@ func words(command string) ([]string, error) {
 			if i == len(command) {
 				return nil, errors.New("-c: backslash at the end of the command")
 			}
-			if quote == '"' && !strings.ContainsRune("\"\\$`", rune(command[i])) { // it means itself then
+			if quote == '"' && !strings.ContainsRune("\"\\$`", rune(command[i])) { // the backslash is literal
 				word = append(word, '\\')
 			}
 			word, inWord = append(word, command[i]), true
@@ -116,8 +115,8 @@ func words(command string) ([]string, error) {
 	return all, nil
 }
 
-// startChild starts the process that waits to become the command. It runs the program stub;
-// without one, or if it cannot be run, it runs this program if own is set.
+// startChild starts the process that waits to execute the command. It uses the stub. If there is no
+// stub or it cannot be executed, it uses this program, provided that own is set.
 func startChild(command string, stub *os.File, own bool) (*child, error) {
 	args, err := words(command)
 	if err != nil {
@@ -139,7 +138,7 @@ func startChild(command string, stub *os.File, own bool) (*child, error) {
 	}
 	defer resultW.Close()
 	c := &child{gate: gateW, result: resultR, done: make(chan struct{})}
-	// The kernel's name for it when it runs the command.
+	// The kernel's comm of the process while it executes the command.
 	name := filepath.Base(path)
 	args = append([]string{path, name[:min(len(name), 15)]}, args...)
 	if c.proc, err = startWaiting(args, gateR, resultW, stub, own); err != nil {
@@ -159,11 +158,11 @@ func startChild(command string, stub *os.File, own bool) (*child, error) {
 	return c, nil
 }
 
-// startWaiting starts the stub, or with own this program again where that is not allowed.
+// startWaiting starts the stub, or this program if own is set and the stub is not permitted.
 func startWaiting(args []string, gate, result, stub *os.File, own bool) (*os.Process, error) {
 	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, gate, result}}
-	// It ends with us, that is with the thread that starts it; only the first one
-	// is sure to stay.
+	// The child gets a signal when the thread that started it exits; only the main thread is sure
+	// to live as long as the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if unix.Gettid() == unix.Getpid() {
@@ -186,7 +185,7 @@ func startWaiting(args []string, gate, result, stub *os.File, own bool) (*os.Pro
 
 var errNoStub = errors.New("this kernel has no memfd_create")
 
-// lookPath finds the program of a command.
+// lookPath finds the executable of a command.
 func lookPath(name string) (string, error) {
 	dirs := []string{""}
 	if !strings.Contains(name, "/") {
@@ -204,13 +203,13 @@ func lookPath(name string) (string, error) {
 	return "", fmt.Errorf("-c: Path '%s' does not exist or is not executable", name)
 }
 
-// resume lets the process become the command, and returns when it has.
+// resume lets the process execute the command, and returns when it has done so.
 func (c *child) resume() error {
-	c.gate.Write([]byte{1}) // where it is gone already, that is the command's end
+	c.gate.Write([]byte{1}) // if the process is gone, the command has ended
 	var code [8]byte
 	if _, err := io.ReadFull(c.result, code[:]); err != nil {
 		c.closePipes()
-		return nil // closed when the command began
+		return nil // closed by a successful exec
 	}
 	errno := unix.Errno(-int64(binary.NativeEndian.Uint64(code[:])))
 	if errors.Is(errno, unix.ENOEXEC) {
@@ -221,22 +220,22 @@ func (c *child) resume() error {
 
 func (c *child) wait() { <-c.done }
 
-// Times that a command has.
+// Timeouts for the command.
 const (
-	// lingerTime is how long it runs at least when there is nothing to trace.
+	// lingerTime is how long the command may run if there is nothing to trace.
 	lingerTime = 100 * time.Millisecond
-	// killTime is how long it has to end after SIGTERM, and the kernel after SIGKILL.
+	// killTime is the grace period after SIGTERM, and again after SIGKILL.
 	killTime = time.Second
 )
 
-// linger waits until the command ends, at most lingerTime.
+// linger waits for the command to exit, up to lingerTime.
 func (c *child) linger() {
 	if c != nil {
 		c.ended(lingerTime)
 	}
 }
 
-// ended reports whether the command ends within a time.
+// ended reports whether the command exits before the timeout.
 func (c *child) ended(within time.Duration) bool {
 	select {
 	case <-c.done:
@@ -246,7 +245,7 @@ func (c *child) ended(within time.Duration) bool {
 	}
 }
 
-// kill ends the command when it still runs.
+// kill terminates the command if it is still running.
 func (c *child) kill() {
 	c.closePipes()
 	for _, sig := range []os.Signal{unix.SIGTERM, unix.SIGKILL} {

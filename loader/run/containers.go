@@ -10,9 +10,9 @@ import (
 	"btc/loader/format"
 )
 
-// findContainers adds the cgroups of the containers and pods of Options to those that the run is limited
-// to, and remembers whose files its probes of user space are in. Containers are those of the pods, if
-// there are any pods and containers.
+// findContainers adds the cgroups of the containers and pods in Options to those that the run is
+// limited to, and records whose files the user-space probes are in. If there are both pods and
+// containers, the containers are looked up in the pods.
 func (s *session) findContainers() error {
 	o := &s.opts
 	if len(o.Containers)+len(o.Pods) == 0 {
@@ -55,7 +55,7 @@ func (s *session) findContainers() error {
 	return nil
 }
 
-// await finds a container or pod, and waits for it if Options say so.
+// await finds a container or pod, and waits for it if Options.Wait is set.
 func (s *session) await(
 	host *containers.Host,
 	kind containers.Kind,
@@ -72,11 +72,12 @@ func (s *session) await(
 	})
 }
 
-// containerOf is the container or pod that a cgroup belongs to. It is not for several goroutines.
+// containerOf returns a function that maps a cgroup to its container or pod. The function must not
+// be called concurrently.
 func (s *session) containerOf(path string) format.Container {
 	if !s.looked {
 		s.looked = true
-		s.containers, _ = containers.Local() // without one nothing has a name
+		s.containers, _ = containers.Local() // without a host, no cgroup has a name
 	}
 	if s.containers == nil {
 		return format.Container{}

@@ -14,7 +14,7 @@ func (s *session) drain() {
 	}
 }
 
-// drainBatch reports whether there may be more after an error.
+// drainBatch handles some of the records. It reports whether there may be more after an error.
 func (s *session) drainBatch() (more bool) {
 	defer s.recoverPanic()
 	more = true
@@ -29,8 +29,8 @@ func (s *session) drainBatch() (more bool) {
 }
 
 // end runs the end programs and handles their records. Records after an exit() are dropped:
-// attached programs send them while they are detached, and those of end only until one of
-// them calls exit() itself.
+// attached programs may still send some while they are being detached. Records of the end programs
+// are dropped only after one of them calls exit() itself.
 func (s *session) end() error {
 	if !s.exited {
 		s.drain()

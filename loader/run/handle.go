@@ -25,7 +25,8 @@ import (
 // formatter is an event's parsed format.
 type formatter = format.Format
 
-// formatters returns the format of each event by its number; nil if it has none.
+// formatters returns the formatter of each event by event number; nil for an event without a
+// format.
 func formatters(m *manifest.Manifest) []*formatter {
 	out := make([]*formatter, len(m.Events))
 	for i := range m.Events {
@@ -39,7 +40,7 @@ func formatters(m *manifest.Manifest) []*formatter {
 
 type handler = func(*writer, *event.Event)
 
-// handlers has a row for each event kind of the manifest.
+// handlers has one entry per event kind of the manifest.
 var handlers map[string]handler
 
 func init() {
@@ -59,12 +60,12 @@ func init() {
 		"errorf":       func(s *writer, e *event.Event) { s.onMessage(e, "ERROR") },
 		"warnf":        func(s *writer, e *event.Event) { s.onMessage(e, "WARNING") },
 		"unwatch":      func(s *writer, e *event.Event) { s.unwatch(e.Uint(0)) },
-		"skboutput":    func(*writer, *event.Event) {}, // the head of a packet, see packets; nothing in the ring buffer
+		"skboutput":    func(*writer, *event.Event) {}, // header of a packet, see packets; never in the ring buffer
 		"proc":         func(s *writer, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
 	}
 }
 
-// handle acts on a record. Handlers must not keep the event or its values.
+// handle processes a record. Handlers must not retain the event or its values.
 func (s *session) handle(record []byte) {
 	w := s.front
 	e := &w.event
@@ -83,7 +84,7 @@ func (s *session) handle(record []byte) {
 	s.handlers[e.ID](w, e)
 }
 
-// handlersOf returns the handler of each event by its number.
+// handlersOf returns the handler of each event by event number.
 func handlersOf(m *manifest.Manifest) []handler {
 	out := make([]handler, len(m.Events))
 	for i := range m.Events {
@@ -92,13 +93,13 @@ func handlersOf(m *manifest.Manifest) []handler {
 	return out
 }
 
-// complain reports an error of the run that does not end it.
+// complain reports an error that does not end the run.
 func (s *session) complain(pos manifest.Pos, err error) {
 	f := &report.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
 	s.warnOf(f)
 }
 
-// warnOf shows a warning with its position, unless the user wants none.
+// warnOf shows a warning with its position, unless warnings are disabled.
 func (s *session) warnOf(f *report.Error) {
 	switch {
 	case s.opts.NoWarnings:
@@ -116,13 +117,13 @@ func (s *session) warn(text string) {
 	}
 }
 
-// tell writes a line to the error output, from any goroutine. During the run, the printer does
-// it: nothing else blocks on a reader of messages.
+// tell writes a line to the error output; any goroutine may call it. During the run the printer
+// writes the line, so only the printer blocks on a slow reader.
 func (s *session) tell(text string) {
 	s.say(func() { fmt.Fprintln(s.opts.Err, text) }, len(text))
 }
 
-// say queues a message of size bytes, which is written in order.
+// say queues a message of size bytes; messages are written in order.
 func (s *session) say(write func(), size int) {
 	p := s.printer
 	if p == nil || !s.live.Load() {
@@ -133,7 +134,7 @@ func (s *session) say(write func(), size int) {
 	p.put(nil, true)
 }
 
-// printf returns an event's formatted text, valid until the next event.
+// printf returns the formatted output of an event, valid until the next event.
 func (s *writer) printf(e *event.Event) []byte {
 	s.text = s.Env.Printf(s.text[:0], s.format[e.ID], e.Values)
 	return s.text
@@ -141,12 +142,12 @@ func (s *writer) printf(e *event.Event) []byte {
 
 func (s *writer) onPrintf(e *event.Event) { s.sink.Printf(e, s.format[e.ID]) }
 
-// aheadWait is how long a print waits for the clear of the same program, which follows in
-// the ring buffer microseconds later.
+// aheadWait is how long a print waits for the clear of the same program, which follows in the ring
+// buffer within microseconds.
 const aheadWait = 5 * time.Millisecond
 
-// onPrintMap prints a map. When the script clears or zeroes it next, both are
-// done in one step, so that nothing is lost between them.
+// onPrintMap prints a map. If the script clears or zeroes the map next, both are done in one step,
+// so that no update in between is lost.
 func (s *writer) onPrintMap(e *event.Event) {
 	m := s.manifest.Map(e.Map)
 	top := s.top(int(min(e.Uint(0), 1<<30)), uint32(e.Uint(1)))
@@ -172,8 +173,8 @@ func (s *writer) onPrintMap(e *event.Event) {
 	}
 }
 
-// nextReset consumes the clear or zero of e's map from the following events, if it comes
-// before anything else that needs the map. It returns its kind, or "".
+// nextReset consumes the clear or zero of e's map from the following events, if no other use of the
+// map comes first. It returns the event's kind, or "".
 func (s *writer) nextReset(e *manifest.Event) string {
 	if !s.resets(e.Map) {
 		return ""
@@ -206,8 +207,8 @@ func (s *session) resets(name string) bool {
 func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Element, error)) {
 	m := s.manifest.Map(e.Map)
 	if s.exitAhead() {
-		// Waiting for the programs that still use the old slot takes as long as some
-		// intervals: their additions would be missing from the last maps.
+		// Waiting for programs that still use the old slot can take several intervals; their
+		// updates would be missing from the last maps.
 		s.detach()
 	}
 	if _, err := reset(m); err != nil {
@@ -216,7 +217,7 @@ func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Ele
 	s.sweep(m, e.Pos)
 }
 
-// exitAhead reports whether an exit is among the pending events.
+// exitAhead reports whether there is an exit among the pending events.
 func (s *session) exitAhead() bool {
 	found := false
 	s.events.ahead(0, func(r []byte) verdict {
@@ -245,7 +246,7 @@ func (s *writer) onExit(e *event.Event) {
 func (s *writer) onTime(e *event.Event) {
 	f := e.Format
 	if f == "" && !slices.Contains(s.manifest.Requires, manifest.EmptyTime) {
-		f = "%H:%M:%S\n" // an object of before the feature
+		f = "%H:%M:%S\n" // the object is from before this feature
 	}
 	text := format.Strftime(nil, f, time.Now())
 	if len(text) == 0 || len(text) >= maxTime {
@@ -255,12 +256,11 @@ func (s *writer) onTime(e *event.Event) {
 	s.sink.Time(e, text)
 }
 
-// maxTime is the size of bpftrace's buffer for the output of time(), its NUL included. A
-// longer result is an error, as is an empty one.
+// maxTime is the size of bpftrace's buffer for the output of time(), including the NUL. A longer
+// result is an error, and so is an empty one.
 const maxTime = 64
 
-// onJoin prints strings with the separator between them; they come in one
-// buffer, each with its NUL.
+// onJoin prints strings joined by the separator; they arrive in one buffer, each NUL-terminated.
 func (s *writer) onJoin(e *event.Event) {
 	sep := e.Format
 	if sep == "" {
@@ -275,7 +275,7 @@ func (s *writer) onJoin(e *event.Event) {
 	s.sink.Join(e, parts, sep)
 }
 
-// onError reports an error that a program met, such as a division by zero.
+// onError reports a run-time error in a program, such as a division by zero.
 func (s *writer) onError(e *event.Event) {
 	i := e.Uint(0)
 	if i >= uint64(len(s.manifest.Errors)) {
@@ -298,7 +298,7 @@ func (s *writer) onError(e *event.Event) {
 	)
 }
 
-// onHelperError reports a kernel function that failed in a program.
+// onHelperError reports a failed helper call.
 func (s *writer) onHelperError(e *event.Event) {
 	i := e.Uint(0)
 	if i >= uint64(len(s.manifest.Errors)) || !s.limited.admit(int(i), time.Now()) {
@@ -311,7 +311,7 @@ func (s *writer) onHelperError(e *event.Event) {
 	})
 }
 
-// helperText says why a helper failed, from its error number.
+// helperText describes a helper's error number.
 func helperText(helper string, code int) string {
 	switch {
 	case helper == "map_lookup_elem":
@@ -323,7 +323,7 @@ func helperText(helper string, code int) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// onMessage is errorf() and warnf().
+// onMessage handles errorf() and warnf().
 func (s *writer) onMessage(e *event.Event, severity string) {
 	if severity == "ERROR" && s.isFront {
 		s.errors++
@@ -372,8 +372,9 @@ func (s *session) usym(addr uint64, tgid uint32) string {
 	return s.symbols().Usym(addr, tgid)
 }
 
-// probedFunc is the function of an attach point whose number is used instead of an address:
-// the two top bits are 10, which no address has (docs/layouts.md, func).
+// probedFunc returns the function of an attach point. Programs send the attach point's number in
+// place of an address, marked by 10 in the two top bits, which no address has (docs/layouts.md,
+// func).
 func (s *session) probedFunc(addr uint64) (string, bool) {
 	if addr>>62 != 2 {
 		return "", false
@@ -411,7 +412,7 @@ func (s *session) probeName(id uint64) string {
 	return strconv.FormatUint(id, 10)
 }
 
-// userName looks a user up in /etc/passwd.
+// userName looks up a user ID in /etc/passwd.
 func userName(uid uint64) string {
 	want := strconv.FormatUint(uid, 10)
 	b, err := os.ReadFile("/etc/passwd")

@@ -14,9 +14,9 @@ import (
 	"btc/loader/resolve"
 )
 
-// readIterators runs the iterators to their ends and handles their records. It reports
-// whether there were any: the run is over then. An exit takes effect after the last object,
-// as with bpftrace.
+// readIterators runs the iterators to completion and handles their records. It reports whether
+// there were any; if so, the run is over. As in bpftrace, exit() takes effect after the last
+// object.
 func (s *session) readIterators() (any bool, err error) {
 	for i := range s.expansion.Plans {
 		if path := resolve.PinPath(s.expansion.Plans[i].Prog); path != "" {
@@ -42,11 +42,10 @@ func (s *session) readIterators() (any bool, err error) {
 	return any, nil
 }
 
-// maxRecord bounds an event's record; the kernel's buffer for an iterator is
-// smaller.
+// maxRecord bounds the size of a record; the kernel's buffer for an iterator is smaller.
 const maxRecord = 1 << 20
 
-// readRecords handles the records that an iterator's programs wrote, one after the other.
+// readRecords handles the records written by an iterator's programs, in order.
 func (s *session) readRecords(r io.Reader) error {
 	var pending, exits []byte
 	buf := make([]byte, 64<<10)
@@ -76,7 +75,7 @@ func (s *session) readRecords(r io.Reader) error {
 		if err == io.EOF || n == 0 && err == nil {
 			break
 		}
-		if errors.Is(err, unix.EOPNOTSUPP) { // of cgroups: their lock cannot be held between two reads
+		if errors.Is(err, unix.EOPNOTSUPP) { // iterators over cgroups cannot hold the lock between two reads
 			return fmt.Errorf(
 				"the kernel visits all objects in one go, and the script's output does not fit into its buffer of 8 pages: %w",
 				err,
@@ -92,13 +91,13 @@ func (s *session) readRecords(r io.Reader) error {
 	return nil
 }
 
-// handleOne handles a record; a panic is an error of it.
+// handleOne handles a record. A panic is reported as an error of that record.
 func (s *session) handleOne(record []byte) {
 	defer s.recoverPanic()
 	s.handle(record)
 }
 
-// isExit reports whether a record is one of exit().
+// isExit reports whether a record is an exit().
 func (s *session) isExit(record []byte) bool {
 	if len(record) < 8 {
 		return false
@@ -107,7 +106,7 @@ func (s *session) isExit(record []byte) bool {
 	return int64(id) < int64(len(s.manifest.Events)) && s.manifest.Events[id].Kind == "exit"
 }
 
-// interrupted reports whether the user wants to end the run.
+// interrupted reports whether the user has asked to end the run.
 func (s *session) interrupted() bool {
 	select {
 	case <-s.stopping:

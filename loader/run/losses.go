@@ -13,18 +13,18 @@ import (
 	"btc/loader/output"
 )
 
-// lossCounter reports what the programs could not deliver: the u64 counters of the global
-// "lost", described by the manifest.
+// lossCounter reports what the programs could not deliver. It reads the u64 counters in the global
+// "lost", which the manifest describes.
 type lossCounter struct {
 	*session
 	seen []loss
 	next time.Time
 }
 
-// loss is the reported state of one counter.
+// loss is the state of one counter as last reported.
 type loss struct {
 	n     uint64
-	shown bool // its message, with the line of the script
+	shown bool // the message, with the line of the script
 	backoff
 }
 
@@ -35,8 +35,8 @@ func newLossCounter(s *session) *lossCounter {
 // lossInterval is how often losses are checked during the run.
 const lossInterval = time.Second
 
-// check reports losses since the last report, at growing intervals; final does so at once
-// and adds the sum.
+// check reports losses since the last report, at growing intervals. If final is set it reports them
+// at once, followed by the total.
 func (c *lossCounter) check(final bool) {
 	if len(c.seen) == 0 || !final && time.Now().Before(c.next) {
 		return
@@ -64,7 +64,7 @@ func (c *lossCounter) check(final bool) {
 	}
 }
 
-// read returns the counters as they are now; nil where they cannot be read.
+// read returns the current counters; nil if they cannot be read.
 func (c *lossCounter) read() []uint64 {
 	b := make([]byte, 8*len(c.manifest.Losses))
 	if v := c.loaded.Variables["lost"]; v == nil || v.Get(b) != nil {
@@ -77,7 +77,7 @@ func (c *lossCounter) read() []uint64 {
 	return out
 }
 
-// report reports n losses, the first time with the line of the script.
+// report reports n losses; the first report includes the line of the script.
 func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 	switch l.Kind {
 	case "events":

@@ -20,16 +20,16 @@ import (
 	"btc/loader/render"
 )
 
-// mapTable provides access to an object's maps by name. elements, take, zero and sweep may be
-// called by several goroutines.
+// mapTable provides access to an object's maps by name. elements, take, zero and sweep are safe for
+// concurrent use.
 type mapTable struct {
 	mu       sync.Mutex // guards the fields below
 	manifest *manifest.Manifest
 	loaded   *load.Loaded
 	open     map[string]*bpfmap.Map
 	gen      []byte            // local copy of the slot numbers; only this process writes them
-	zeroed   map[string]bool   // scalars that zero() set to 0
-	deleted  map[string]uint64 // elements that we deleted of maps whose elements are counted
+	zeroed   map[string]bool   // scalars reset to 0 by zero()
+	deleted  map[string]uint64 // elements that we deleted, for maps whose elements are counted
 	swept    sweeps
 }
 
@@ -68,7 +68,7 @@ func (t *mapTable) slot(m *manifest.Map) uint32 {
 
 func slotKey(slot uint32) []byte { return binary.NativeEndian.AppendUint32(nil, slot) }
 
-// elements reads a map's current content. A scalar is one element.
+// elements returns the current content of a map. A scalar has one element.
 func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,8 +84,8 @@ func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
 	return out, err
 }
 
-// walk reads a keyed map, and with drain empties it, merging the CPUs' parts on the way. It
-// also returns the keys that it deleted from the kernel's map: a tseries has several for
+// walk reads a keyed map and merges the values of the CPUs. With drain it also empties the map. It
+// returns the keys that it deleted from the kernel's map as well: a tseries has several keys for
 // one element.
 func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
 	raw := t.open[m.Name]
@@ -107,7 +107,7 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 	if err != nil {
 		return nil, nil, err
 	}
-	var room []byte // for many keys in one piece
+	var room []byte // one allocation for many keys
 	err = raw.Each(drain, func(e bpfmap.Entry) {
 		if more := cached[string(e.Key)]; more != nil {
 			e.Values = append(slices.Clip(e.Values), more...)
@@ -124,17 +124,17 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 			keys = append(keys, e.Key)
 		}
 	})
-	for key, values := range cached { // in no hash
+	for key, values := range cached { // not in a hash
 		out = append(out, render.Reduce(m, bpfmap.Entry{Key: []byte(key), Values: values}))
 	}
 	return out, keys, err
 }
 
-// walkStored is walk for a map whose kernel's form differs. A scalar is one element, which is not set if
-// the kernel has none.
+// walkStored is walk for a map that the kernel stores in another form. A scalar is one element; it
+// is unset if the kernel has no entry for it.
 func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
 	var entries []bpfmap.Entry
-	at := map[string]int{} // in entries, by the script's key
+	at := map[string]int{} // index in entries, by the script's key
 	err = t.open[m.Name].Each(drain, func(e bpfmap.Entry) {
 		if drain {
 			keys = append(keys, slices.Clone(e.Key))
@@ -175,7 +175,8 @@ func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element
 	return out, keys, err
 }
 
-// once takes from buckets of a hist() what they count for their neighbours (manifest.Stored.Low).
+// once subtracts from the buckets of a hist() what was counted on behalf of their neighbours
+// (manifest.Stored.Low).
 func once(buckets []byte) {
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buckets[8*i:]) }
 	last := len(buckets)/8 - 1
@@ -194,7 +195,7 @@ func addWords(a, b []byte) {
 	}
 }
 
-// cached reads the per-CPU cache of a hash: the values that CPUs have there, by key.
+// cached reads the per-CPU cache of a hash: the values that each CPU holds there, by key.
 func (t *mapTable) cached(m *manifest.Map) (map[string][][]byte, error) {
 	f := m.Cache
 	if f == nil {
@@ -204,8 +205,8 @@ func (t *mapTable) cached(m *manifest.Map) (map[string][][]byte, error) {
 	if v == nil {
 		return nil, fmt.Errorf("%s: the object has no variable %s", m.Name, f.Global)
 	}
-	// Read twice: a slot that the first reading saw taken has its key by the
-	// second, in whichever order the CPUs' stores become visible.
+	// Read twice: a slot that was in use in the first read has its key by the second, in whichever
+	// order the stores of other CPUs become visible.
 	taken, tables := make([]byte, v.Size()), make([]byte, v.Size())
 	for _, b := range [][]byte{taken, tables} {
 		if err := v.Get(b); err != nil {
@@ -215,8 +216,8 @@ func (t *mapTable) cached(m *manifest.Map) (map[string][][]byte, error) {
 	return cachedValues(m, taken, tables), nil
 }
 
-// cachedValues parses per-CPU caches: a slot is taken if it is not 0 in taken, an earlier
-// reading of them.
+// cachedValues decodes per-CPU caches. A slot is in use if it is not 0 in taken, an earlier read of
+// them.
 func cachedValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
 	f := m.Cache
 	out := map[string][][]byte{}
@@ -258,8 +259,8 @@ func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Elem
 	return out
 }
 
-// take reads a map and empties it, so that additions of programs meanwhile are either in
-// the result of take or in the map afterwards.
+// take reads a map and empties it. An update by a program during take is either in the result or in
+// the map afterwards.
 func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -294,7 +295,7 @@ func (t *mapTable) takeLocked(m *manifest.Map) ([]render.Element, error) {
 	return out, nil
 }
 
-// forget reports n deletes to the programs, if they count a map's elements.
+// forget reports n deletions to the programs, if they count the map's elements.
 func (t *mapTable) forget(m *manifest.Map, n int) error {
 	lens := t.open["len"]
 	if m.LenKey == 0 || n == 0 || lens == nil {
@@ -305,7 +306,7 @@ func (t *mapTable) forget(m *manifest.Map, n int) error {
 	return lens.Set(key, binary.NativeEndian.AppendUint64(nil, t.deleted[m.Name]))
 }
 
-// flip makes programs use the other slot, and waits until none uses the old one.
+// flip switches the programs to the other slot, and waits until none uses the old one.
 func (t *mapTable) flip(m *manifest.Map) error {
 	binary.NativeEndian.PutUint32(t.gen[m.GenOff:], t.slot(m)^1)
 	v := t.loaded.Variables["gen"]
@@ -319,8 +320,8 @@ func (t *mapTable) flip(m *manifest.Map) error {
 	return nil
 }
 
-// waitForPrograms waits until all programs that run now have ended, or a time in which they do where
-// the kernel cannot tell.
+// waitForPrograms waits until all programs that are running now have ended. If the kernel cannot
+// report that, it waits for a time that is long enough.
 func waitForPrograms() {
 	if attach.WaitForPrograms() != nil {
 		time.Sleep(20 * time.Millisecond)
@@ -337,8 +338,8 @@ func (t *mapTable) zero(m *manifest.Map) ([]render.Element, error) {
 		t.zeroed[m.Name] = err == nil && len(was) > 0 && was[0].Set
 		return was, err
 	}
-	// Deleted and inserted again, because additions between reading an element and writing
-	// zeros over it would be lost.
+	// Deleted and reinserted, because an update between reading an element and writing zeros over
+	// it would be lost.
 	was, keys, err := t.walk(m, true)
 	gone := len(keys)
 	for _, key := range keys {
@@ -356,7 +357,7 @@ func (t *mapTable) zero(m *manifest.Map) ([]render.Element, error) {
 	return was, err
 }
 
-// frames reads a stack by id, innermost frame first.
+// frames returns the stack with an ID, innermost frame first.
 func (t *mapTable) frames(l *manifest.Layout, id uint64) []uint64 {
 	m := t.manifest.Map(l.Stack)
 	if m == nil || id == 0 {
@@ -389,8 +390,8 @@ func (t *mapTable) scripts() []*manifest.Map {
 	return out
 }
 
-// printMaps ends the output with the script's maps as they are at the end. The printer also
-// reads them, one after the other: nothing changes them any more.
+// printMaps prints the script's maps at the end of the output. The printer also reads them, one
+// after the other, because nothing changes them any more.
 func (s *session) printMaps() {
 	var maps []*manifest.Map
 	if (s.manifest.Config.PrintMapsOnExit || s.opts.Format.Document) && s.opts.Mode == "" {

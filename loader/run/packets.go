@@ -18,20 +18,19 @@ import (
 	"btc/loader/pcap"
 )
 
-// packetBuffer is the room of each CPU for packets that were not written yet.
+// packetBuffer is the size of each CPU's buffer for packets that have not been written yet.
 const packetBuffer = 1 << 20
 
-// A record of the packet buffers is the event of skboutput() with its fields (time of the
-// boot clock, number of packet bytes, bytes to skip at their start), followed by the
-// packet.
+// A record of the packet buffers is the event of skboutput() with its fields (time of the boot
+// clock, number of packet bytes, bytes to skip at their start), followed by the packet.
 const (
 	packetTime = iota
 	packetLength
 	packetOffset
 )
 
-// packets writes the packets of skboutput() to their files. The kernel copies a packet only
-// to a perf event array, so that is read here, beside the events.
+// packets writes the packets of skboutput() to their files. The kernel can copy packets only to a
+// perf event array, so that is read in addition to the ring buffer.
 type packets struct {
 	session *session
 	reader  *perf.Reader
@@ -39,11 +38,11 @@ type packets struct {
 	writers map[string]*pcap.Writer // by file name
 	event   event.Event
 	lost    uint64
-	failed  map[string]bool // files that could not be written
+	failed  map[string]bool // files that failed on write
 	done    sync.WaitGroup
 }
 
-// openPackets creates the files and starts reading; nil when the script captures no
+// openPackets creates the files and starts reading; it returns nil if the script captures no
 // packets.
 func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 	if m == nil {
@@ -111,7 +110,7 @@ func (p *packets) write(record []byte) {
 	}
 	size := binary.NativeEndian.Uint32(record[4:])
 	if uint64(size) > uint64(len(record)) || e.Read(p.session.manifest, record[:size]) != nil || e.Kind != "skboutput" {
-		return // not one of the object's programs
+		return // not sent by one of the object's programs
 	}
 	// The kernel pads the record.
 	data := record[size:]
@@ -127,10 +126,10 @@ func (p *packets) write(record []byte) {
 	}
 }
 
-// drainTime is how long the end of a run waits for the rest of the packets.
+// drainTime is how long the end of a run waits for the remaining packets.
 const drainTime = 5 * time.Second
 
-// finish writes what is left; no more packets are captured.
+// finish writes the remaining packets and stops capturing.
 func (p *packets) finish() {
 	if p == nil || p.reader == nil {
 		return

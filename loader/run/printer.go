@@ -15,35 +15,34 @@ import (
 	"btc/loader/output"
 )
 
-// printer writes the output and runs slow jobs (the commands of system(), cat(), symbols, whole maps) on a separate
-// goroutine, in the order of the script, so that the reader of the events does not wait for them.
-//
-// It accepts text and jobs; their amount is bounded by the reader, which stops reading
-// while full reports true: the ring buffer is the queue then (backpressure), and records
-// that find no room there are counted as lost.
+// printer writes the output and runs slow jobs (system(), cat(), symbolization, whole maps) on a
+// goroutine of its own, in script order, so that the event reader does not wait for them. The queue
+// of output and jobs is bounded by the reader, which stops reading while full reports true. Then
+// events queue up in the ring buffer (backpressure), and records that do not fit there are counted
+// as lost.
 type printer struct {
 	w       io.Writer
 	fd      uintptr
 	regular bool // w is a regular file, which accepts writes without blocking
-	pipe    int  // the room of the pipe that w is; 0: none
+	pipe    int  // capacity of the pipe w; 0: not a pipe
 
 	mu     sync.Mutex
 	cond   sync.Cond
 	items  []item
 	size   int    // of items
-	busy   bool   // an item is being done
-	closed bool   // no more items come
-	err    error  // the first of a write; nothing is written any more then
-	queued uint64 // items so far
-	done   uint64 // of them
+	busy   bool   // an item is being processed
+	closed bool   // no more items will come
+	err    error  // first write error; nothing is written after it
+	queued uint64 // items queued so far
+	done   uint64 // items done so far
 	ended  chan struct{}
 
 	failed  atomic.Bool // err is set
 	starved atomic.Bool // the reader waits for room
-	wake    func()      // ends its wait
+	wake    func()      // ends the reader's wait
 }
 
-// item is text to write or a job to run.
+// item is output to write or a job to run.
 type item struct {
 	text []byte
 	job  func()
@@ -55,14 +54,15 @@ const (
 	maxQueued      = 4 << 20 // bytes
 	maxQueuedItems = 4096
 	itemOverhead   = 64
-	kickItems      = 64 // wake the printer at the latest at this many items
+	kickItems      = 64 // number of items at which the printer is woken at the latest
 )
 
-// pipeSize is the capacity of an output pipe. The default of 64 KiB is a millisecond of
-// output at full speed, and its reader may not run for longer.
+// pipeSize is the capacity of an output pipe. The default of 64 KiB holds a millisecond of output
+// at full speed, and its reader may not be scheduled for longer than that.
 const pipeSize = 1 << 20
 
-// newPrinter starts a printer; wake ends the wait of a reader that waits for room.
+// newPrinter starts a printer. It calls wake to end the wait of an event reader that waits for
+// room.
 func newPrinter(w io.Writer, wake func()) *printer {
 	p := &printer{w: w, wake: wake, ended: make(chan struct{})}
 	p.cond.L = &p.mu
@@ -70,7 +70,7 @@ func newPrinter(w io.Writer, wake func()) *printer {
 		var st unix.Stat_t
 		p.fd = f.Fd()
 		p.regular = unix.Fstat(int(p.fd), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
-		unix.FcntlInt(p.fd, unix.F_SETPIPE_SZ, pipeSize) // fails for all but pipes
+		unix.FcntlInt(p.fd, unix.F_SETPIPE_SZ, pipeSize) // fails unless w is a pipe
 		if n, err := unix.FcntlInt(p.fd, unix.F_GETPIPE_SZ, 0); err == nil {
 			p.pipe = n
 		}
@@ -79,7 +79,7 @@ func newPrinter(w io.Writer, wake func()) *printer {
 	return p
 }
 
-// put queues text and returns a buffer for more. kick also wakes the printer.
+// put queues output and returns a buffer for more. kick also wakes the printer.
 func (p *printer) put(text []byte, kick bool) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *printer) put(text []byte, kick bool) []byte {
 	return next
 }
 
-// do queues a job that holds size bytes.
+// do queues a job that holds size bytes of memory.
 func (p *printer) do(size int, job func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +171,7 @@ func (p *printer) run() {
 	}
 }
 
-// ready reports whether n bytes can be written without a wait.
+// ready reports whether n bytes can be written without blocking.
 func (p *printer) ready(n int) bool {
 	if p.err != nil || n > output.Fill/2 {
 		return false
@@ -181,11 +181,11 @@ func (p *printer) ready(n int) bool {
 	}
 	unread := int32(-1)
 	unix.RawSyscall(unix.SYS_IOCTL, p.fd, unix.TIOCINQ, uintptr(unsafe.Pointer(&unread)))
-	return unread == 0 && n <= p.pipe // whatever the pages of a pipe hold, an empty one has room for it
+	return unread == 0 && n <= p.pipe // an empty pipe has room, whatever its page count
 }
 
-// writeNow writes what w accepts without blocking. The system call bypasses the runtime's
-// preparation for blocking, which would wake its monitor thread each time.
+// writeNow writes as much as w accepts without blocking. The raw system call avoids the runtime's
+// preparation for a blocking call, which would wake its monitor thread each time.
 func (p *printer) writeNow(text []byte) {
 	for len(text) > 0 && p.err == nil {
 		n, _, errno := unix.RawSyscall(
@@ -203,7 +203,7 @@ func (p *printer) writeNow(text []byte) {
 	}
 }
 
-// write writes text, however long that takes.
+// write writes all of b, however long that takes.
 func (p *printer) write(text []byte) {
 	if p.failed.Load() || len(text) == 0 {
 		return
@@ -223,7 +223,7 @@ func (p *printer) fail(err error) {
 	}
 }
 
-// close waits until all is done and returns the first error of a write.
+// close waits until all items are done and returns the first write error.
 func (p *printer) close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -12,40 +12,40 @@ import (
 	"btc/internal/manifest"
 )
 
-// keptCapabilities are those that a run may still need after it has attached, and when. All
-// others are dropped then; docs/security.md has the same table.
+// keptCapabilities are those that a run may still need after it has attached, and under which
+// conditions. All others are dropped then. docs/security.md has the same table.
 var keptCapabilities = []struct {
 	capability int
 	needed     func(*session) bool
 }{
-	// Maps, iterators and end programs, where kernel.unprivileged_bpf_disabled is set.
+	// Maps, iterators and end programs, if kernel.unprivileged_bpf_disabled is set.
 	{unix.CAP_BPF, always},
 	// Perf events of CPUs that come online.
 	{unix.CAP_PERFMON, always},
 	// Includes both of the above, for a process that has only this one.
 	{unix.CAP_SYS_ADMIN, func(*session) bool { return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) }},
-	// Memory maps and root directories of processes that are seen later.
-	// Names of containers within containers are in their files.
+	// Memory maps and root directories of processes that start later. The names of nested
+	// containers are in files below those root directories.
 	{unix.CAP_SYS_PTRACE, func(s *session) bool { return s.namesUsers() || s.namesContainers() }},
-	// Files of theirs, and those that cat() prints.
+	// Files of such processes, and files that cat() prints.
 	{unix.CAP_DAC_READ_SEARCH, func(s *session) bool {
 		return s.namesUsers() || s.namesContainers() || s.hasEvent("cat")
 	}},
-	// To start the parser of these files as nobody, with an empty bounding set.
+	// To run the parser of these files as nobody, with an empty bounding set.
 	{unix.CAP_SETUID, (*session).namesUsers},
 	{unix.CAP_SETGID, (*session).namesUsers},
 	{unix.CAP_SETPCAP, (*session).namesUsers},
 	// Symbols of kernel modules that are loaded later.
 	{unix.CAP_SYSLOG, func(s *session) bool { return s.prints("kstack", "ksym") }},
-	// New files of the output in a directory of another user.
+	// New output files in a directory that belongs to another user.
 	{unix.CAP_DAC_OVERRIDE, func(s *session) bool { return s.opts.MakesFiles }},
-	// To end a command that changed its user.
+	// To kill a command that has changed its user.
 	{unix.CAP_KILL, func(s *session) bool { return s.child != nil }},
 }
 
 func always(*session) bool { return true }
 
-// namesUsers reports whether addresses of processes are symbolised.
+// namesUsers reports whether user-space addresses are symbolized.
 func (s *session) namesUsers() bool { return s.prints("ustack", "usym") }
 
 // namesContainers reports whether cgroups are printed by name.
@@ -80,13 +80,13 @@ func (s *session) prints(kinds ...string) bool {
 	return false
 }
 
-// capabilities is the user's part of capset(2) and capget(2): the low and the high half.
+// capabilities is the data argument of capset(2) and capget(2): the low and the high half.
 type capabilities [2]unix.CapUserData
 
 func (c *capabilities) has(n int) bool { return c[n/32].Effective>>(n%32)&1 != 0 }
 
-// capabilityHeader is the argument of capset(2); a system call by all threads needs an address
-// that does not move.
+// capabilityHeader is the header argument of capset(2). A system call on all threads needs an
+// address that does not move.
 var (
 	capabilityHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	keptInThreads    capabilities
@@ -98,9 +98,9 @@ func effective(n int) bool {
 	return unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &have[0]) == nil && have.has(n)
 }
 
-// dropPrivileges gives up, in all threads, what the rest of the run does not need. A permitted
-// system() has commands that need what the operator has: then all is kept. Where it cannot be
-// done (a program with cgo), the run goes on as it is.
+// dropPrivileges drops, on all threads, the capabilities that the rest of the run does not need. If
+// system() is permitted, its commands need the operator's capabilities, so all are kept. If they
+// cannot be dropped (a program with cgo), the run continues unchanged.
 func (s *session) dropPrivileges() {
 	if !s.opts.DropPrivileges || s.hasEvent("system") {
 		return
@@ -116,9 +116,8 @@ func (s *session) dropPrivileges() {
 			kept[k.capability/32].Permitted |= 1 << (k.capability % 32)
 		}
 	}
-	// Nothing that is executed from here on gets more capabilities. (The bounding set would be
-	// redundant, and emptying it would take 40 system calls on all threads, delaying the first
-	// events.)
+	// From here on no executed program gains capabilities. (Dropping the bounding set would be
+	// redundant: it takes 40 system calls on all threads, which delays the first events.)
 	syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	keptInThreads = kept
 	syscall.AllThreadsSyscall(

@@ -15,10 +15,10 @@ import (
 	"btc/loader/symbols"
 )
 
-// watchProcesses records the mappings of processes when the script asks for their symbols,
-// for processes that are gone when the addresses are printed: immediately for those that
-// are certainly traced, later for each one when it is first seen. If the kernel refuses,
-// only /proc is used.
+// watchProcesses records the memory mappings of processes if the script symbolizes their addresses,
+// so that the addresses can be resolved after a process has exited. Mappings of processes that are
+// certainly traced are recorded immediately, those of others when they are first seen. If the
+// kernel refuses, only /proc is used.
 func (s *session) watchProcesses() {
 	if !slices.ContainsFunc(s.manifest.Events, func(e manifest.Event) bool { return e.Kind == "proc" }) {
 		return
@@ -36,13 +36,13 @@ func (s *session) watchProcesses() {
 			files[s.expansion.Plans[i].Matches[j].Path] = true
 		}
 	}
-	delete(files, "") // of probes that are not in files
+	delete(files, "") // for probes that are not in files
 	for _, pid := range processesOf(slices.Collect(maps.Keys(files))) {
 		s.symbols().Snapshot(pid)
 	}
 }
 
-// processesOf are the processes whose program is one of the files.
+// processesOf returns the processes whose executable is one of the files.
 func processesOf(files []string) []uint32 {
 	wanted := map[[2]uint64]bool{} // device and inode
 	id := func(path string) [2]uint64 {
@@ -71,7 +71,7 @@ func processesOf(files []string) []uint32 {
 	return out
 }
 
-// referenced calls add with the processes whose addresses are in the script's maps.
+// referenced calls add for each process that has addresses in the script's maps.
 func (s *session) referenced(add func(tgid uint32)) {
 	for i := range s.manifest.Maps {
 		m := &s.manifest.Maps[i]
@@ -92,7 +92,7 @@ func (s *session) referenced(add func(tgid uint32)) {
 	}
 }
 
-// hasProcess reports whether a value contains an address of a process.
+// hasProcess reports whether a layout contains an address of a process.
 func hasProcess(l *manifest.Layout) bool {
 	if l == nil {
 		return false
@@ -101,12 +101,12 @@ func hasProcess(l *manifest.Layout) bool {
 		slices.ContainsFunc(l.Fields, func(f manifest.Field) bool { return hasProcess(&f.Layout) })
 }
 
-// processesIn calls add with the processes of the addresses in a value.
+// processesIn calls add for each process that has addresses in a value.
 func processesIn(l *manifest.Layout, b []byte, add func(tgid uint32)) {
 	switch {
 	case l == nil || len(b) < l.Size:
 	case l.Kind == "usym" || l.Kind == "ustack":
-		add(binary.NativeEndian.Uint32(b[8:])) // after the address or the number of the stack
+		add(binary.NativeEndian.Uint32(b[8:])) // after the address or the stack ID
 	case l.Elem != nil && l.Elem.Size > 0 && hasProcess(l.Elem):
 		for i := range min(l.Count, len(b)/l.Elem.Size) {
 			processesIn(l.Elem, b[i*l.Elem.Size:], add)

@@ -11,7 +11,7 @@ import (
 	"btc/loader/attach"
 )
 
-// progress shows slow steps before a run begins.
+// progress reports slow steps before a run begins.
 type progress struct {
 	mu      sync.Mutex
 	phase   string
@@ -21,13 +21,13 @@ type progress struct {
 	stopped sync.WaitGroup
 }
 
-// Times of progress: nothing is shown of what is over soon.
+// Timing of progress reports: short steps are not reported.
 const (
 	patience       = time.Second
 	progressPeriod = 200 * time.Millisecond
 )
 
-// start begins to show the progress by show, which is not called any more after stop.
+// start begins to report progress to show, which is not called after stop.
 func (p *progress) start(show func(text string)) {
 	if show == nil {
 		return
@@ -65,8 +65,7 @@ func (p *progress) text() string {
 	return fmt.Sprintf("%s %d of %d probes", p.phase, p.made.Load(), p.total)
 }
 
-// count notes what is being done with all probes, and returns where those that are done are
-// counted.
+// count starts a step over all probes, and returns the counter of those that are done.
 func (p *progress) count(phase string, e *attach.Expansion) *atomic.Int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

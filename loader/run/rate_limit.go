@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// rateLimits limits the rate of messages that programs may send without end: the first ones of
-// each are shown, then a count, at growing intervals (exponential backoff).
+// rateLimits limits the rate of messages that programs can send without bound: the first few of
+// each kind are shown, then a count at growing intervals (exponential backoff).
 type rateLimits struct {
 	seen map[int]*rateLimit
 }
@@ -19,10 +19,10 @@ type rateLimit struct {
 	backoff
 }
 
-// backoff decides when a repeated message is reported again: after a second at first, then
-// after twice as long each time, up to backoffMost. After a quiet time it starts over.
+// backoff decides when a repeated message is reported again: after a second at first, then after
+// twice as long each time, up to backoffMost. It starts over after a quiet period.
 type backoff struct {
-	next  time.Time // zero: at once
+	next  time.Time // zero: report at once
 	pause time.Duration
 }
 
@@ -44,7 +44,7 @@ func (b *backoff) reported(now time.Time) {
 
 const shownAtOnce = 5 // messages of one kind that are shown immediately
 
-// admit reports whether message number i is to be shown.
+// admit reports whether message number i is shown.
 func (f *rateLimits) admit(i int, now time.Time) bool {
 	x := f.seen[i]
 	if x == nil {
@@ -63,8 +63,8 @@ func (f *rateLimits) admit(i int, now time.Time) bool {
 	return false
 }
 
-// due calls report with the suppressed messages and their number, at most as often as
-// backoff allows for each; final does so at once.
+// due calls report with each kind of suppressed message and its count, at most as often as its
+// backoff allows. If final is set it does so at once.
 func (f *rateLimits) due(now time.Time, final bool, report func(i int, n uint64)) {
 	var numbers []int
 	for i := range f.seen {

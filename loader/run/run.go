@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package run is a tracing session: it loads an object, runs its begin programs,
-// attaches the others, handles events until the end, and prints the maps.
+// Package run is a tracing session: it loads an object, runs its begin programs, attaches the
+// others, handles events until the end, and prints the maps. It takes a checked object and the
+// user's options, writes the script's output, and returns the exit status. It handles no signals
+// and does not change the process unless Options say so, and several sessions may run in one
+// process.
 //
-// It takes a checked object and the user's options, writes the script's output,
-// and returns the exit status. It handles no signals, changes nothing of the process unless Options
-// say so, and several sessions may run in one process. The order of a run is the language's: begin, attach,
-// events, detach, end programs, rest of the events, maps.
+// The order of a run is that of the language: begin, attach, events, detach, end programs,
+// remaining events, maps.
 package run
 
 import (
@@ -44,71 +45,75 @@ import (
 
 // Options are the user's options.
 type Options struct {
-	Params  []string          // $1 and on
-	Named   map[string]string // getopt
-	PIDs    []int             // -p: their events only
-	Cgroups []string          // of tasks in these cgroups of version 2 and below only: paths or IDs
-	// Containers and Pods are further cgroups, by ID or name (package containers). Those of Containers are in
-	// the pods, if there are both. Wait is how long to wait for one that is not there yet; nil: that is an
-	// error.
+	Params  []string          // $1, $2, ...
+	Named   map[string]string // values for getopt()
+	PIDs    []int             // -p: only events of these processes
+	Cgroups []string          // only tasks in these cgroups (version 2) or below: paths or IDs
+	// Containers and Pods are further cgroups, by ID or name (package containers). If both are set,
+	// Containers are looked up in Pods. Wait is how long to wait for one that does not exist yet;
+	// if it is nil, that is an error.
 	Containers, Pods []string
 	Wait             context.Context
-	// FollowForks adds what the processes of PIDs or the command start, and makes the command a filter.
+	// FollowForks adds the processes that PIDs or the command start, and limits the run to the
+	// command and its children.
 	FollowForks bool
 	Command     string         // -c, split at single spaces
-	BTF         string         // --btf, file or directory with the kernel's types
+	BTF         string         // --btf: file or directory with the kernel's types
 	Out         io.Writer      // events and maps; default stdout
 	Err         io.Writer      // everything else; default stderr
-	Buffer      string         // line (default), full, none
+	Buffer      string         // line (default), full or none
 	Format      *output.Format // default text
-	Escape      bool           // text: control characters that a program left in strings are shown as \xNN
+	Escape      bool           // text: show control characters in strings as \xNN
 	Quiet       bool
 	Verbose     bool
 	// NoWarnings suppresses all warnings, including the script's warnf().
 	NoWarnings bool
-	Allow      permit.Grants // what the operator allows the object to do
-	MaxMemory  uint64        // bytes of all maps together; 0: no limit
-	// Budget is the most that the programs may cost, 1 being one CPU; 0: no limit. Programs over it
-	// are detached.
+	Allow      permit.Grants // what the operator permits the object to do
+	MaxMemory  uint64        // total bytes of all maps; 0: no limit
+	// Budget is the CPU share that the programs may use, 1 being one CPU; 0: no limit. Programs
+	// that exceed it are detached.
 	Budget float64
-	// budgetWindow is the time of a window of the budget; 0: the usual one.
+	// budgetWindow is the length of a budget window; 0: the default.
 	budgetWindow time.Duration
-	// Policy bounds what the other options permit; nil: that of this host.
+	// Policy bounds the other options; nil: the policy of this host.
 	Policy    *policy.Policy
-	DryRun    bool          // load the programs, and attach and run nothing
-	Functions string        // file that lists the traceable kernel functions; "": as listed by the kernel
-	Every     time.Duration // show all maps so often; 0: at the end only
+	DryRun    bool          // load the programs, but do not attach or run them
+	Functions string        // file that lists the traceable kernel functions; "": use the kernel's list
+	Every     time.Duration // interval at which all maps are shown; 0: only at the end
 	Object    string        // name of the object in metrics
-	MaxSeries int           // series of a metric; 0: output.DefaultMaxSeries
+	MaxSeries int           // max series of a metric; 0: output.DefaultMaxSeries
 	// MakesFiles means that Out creates files during the run.
 	MakesFiles bool
 	Mode       string // "test", "bench": run these programs and attach nothing
-	// DropPrivileges makes the process irrevocably drop, when everything is attached, the capabilities that the rest
-	// of the run does not need.
+	// DropPrivileges makes the process irrevocably drop, once everything is attached, the
+	// capabilities that the rest of the run does not need.
 	DropPrivileges bool
-	// Top, Order and Summary say how maps are shown: at most Top of their elements with the largest
-	// values (0: all), in an order of package render, histograms with a line of quantiles.
+	// Top, Order and Summary control how maps are printed: only the Top elements with the largest
+	// values (0: all), in an order that package render defines, and histograms with a line of
+	// quantiles.
 	Top     int
 	Order   string
 	Summary bool
 	Live    bool // show the maps of Every in place, on a terminal
-	// Timeout ends the run after this time; 0: nothing does. MaxEvents ends it after so many events
-	// with output; 0: no number does.
+	// Timeout ends the run after this time; 0: no timeout. MaxEvents ends it after this many events
+	// with output; 0: no limit.
 	Timeout   time.Duration
 	MaxEvents uint64
-	// Hint shows a line on how to end the run when everything is attached. Progress repeatedly shows steps before
-	// that which take longer than a second, and "" at the end. Both may be nil.
+	// Hint shows a line on how to end the run when everything is attached. Progress is called
+	// repeatedly during earlier steps that take longer than a second, and with "" at the end. Both
+	// may be nil.
 	Hint, Progress func(text string)
-	// PaintWarning shows a warning in colours; nil: Err has all of them.
+	// PaintWarning shows a warning in colour; nil: all warnings go to Err.
 	PaintWarning func(f *report.Error)
 	// Attached is called when all probes are attached, before the first event is
 	// handled.
 	Attached func()
-	// Getenv returns variables of the environment that change settings of the script; nil: none do.
+	// Getenv returns the environment variables that override settings of the script; nil: there are
+	// none.
 	Getenv func(name string) string
-	// OwnProcess means that the process does nothing but this run. Its goroutines are then
-	// scheduled on one CPU while it waits for events, and if -c has no other way the process starts
-	// its own program (see IsChild).
+	// OwnProcess means that the process does nothing but this run. Then its goroutines run on one
+	// CPU while it waits for events, and the process may re-execute its own program for -c if there
+	// is no other way (see IsChild).
 	OwnProcess bool
 }
 
@@ -122,7 +127,7 @@ type session struct {
 	expansion *attach.Expansion
 	loaded    *load.Loaded
 	child     *child
-	// memoryFrom is where MaxMemory of the options is from, if the policy lowered it.
+	// memoryFrom says where MaxMemory is from, if the policy lowered it.
 	memoryFrom string
 	links      []io.Closer
 	freeing    sync.WaitGroup   // links still being freed after detach
@@ -130,9 +135,9 @@ type session struct {
 	attached   int              // attach sites
 
 	events *source
-	// packets is nil when the script has no skboutput().
+	// packets is nil if the script has no skboutput().
 	packets *packets
-	// printer, front and back write the output; nil before the run and after it.
+	// printer, front and back write the output; nil before and after the run.
 	printer     *printer
 	front, back *writer
 	maps        *mapTable
@@ -140,50 +145,50 @@ type session struct {
 
 	format   []*formatter // by event number
 	handlers []handler    // by event number
-	deferred []bool       // by event number: the printer handles it
+	deferred []bool       // by event number: reports whether the printer handles it
 
-	// symTable is made before events are read when the script prints symbols; lookup is held
-	// while names are looked up in it.
+	// symTable is created before events are read if the script prints symbols; lookup is held
+	// during symbol lookups.
 	symTable *symbols.Table
 	lookup   sync.Mutex
 	cgroups  cgroup.Names
-	// groupNames are what messages call cgroups of containers and pods, by directory. ended are those
-	// that were reported as such.
+	// groupNames are the names of containers' and pods' cgroups in messages, by directory. ended
+	// are those already reported as ended.
 	groupNames map[string]string
 	ended      map[string]bool
-	inside     []int            // a process of each container
-	containers *containers.Host // for names in the output, once looked is true; nil: there are none
+	inside     []int            // one process per container
+	containers *containers.Host // for names in the output, valid once looked is true; nil: no containers
 	looked     bool
 	limited    rateLimits // of Manifest.Errors, by index
 
 	poller poller
 
 	filter  *filter.Filter
-	alarms  *alarms // nil: they are checked ten times a second
-	targets targets // the processes of -p
+	alarms  *alarms // nil: the targets are polled ten times a second
+	targets targets // the -p processes
 
 	snapshots snapshots
 	budget    *budget // nil: none
 
-	hotplug     *attach.Hotplug // nil: no probe is on each CPU
+	hotplug     *attach.Hotplug // nil: no probe is per CPU
 	hotplugNext time.Time
 
-	stopping chan struct{} // closed by the first reason to stop from outside
+	stopping chan struct{} // closed by the first external reason to stop
 	stopOnce sync.Once
 	rush     rush        // cancels operations that block the printer
 	overtime atomic.Bool // no more commands are started
 	live     atomic.Bool // the printer writes all messages
 	crashed  atomic.Bool // an internal error happened
-	peeked   uint64      // the position in the ring buffer that was searched for exit()
+	peeked   uint64      // position up to which the ring buffer was searched for exit()
 
 	exited bool   // an exit event was handled
 	shown  uint64 // events with output
 
-	screen   *screen // of the live view; nil: there is none
+	screen   *screen // of the live view; nil: no live view
 	progress progress
 	status   int
 	errors   int // run-time errors and errorf() of the current test
-	// unstarted are the commands for which it was too late; the printer counts them.
+	// unstarted is the number of commands that came too late to start; the printer counts them.
 	unstarted int
 }
 
@@ -192,7 +197,7 @@ type session struct {
 //lint:ignore ST1005 bpftrace's words
 var ErrNoProbes = errors.New("No probes to attach")
 
-// bound applies the policy of the host to the options.
+// bound applies the host's policy to the options.
 func (s *session) bound() error {
 	if s.opts.Policy == nil {
 		var err error
@@ -214,7 +219,7 @@ func (s *session) bound() error {
 	return nil
 }
 
-// prepare does all that can fail without touching the kernel's state.
+// prepare does everything that can fail without changing the kernel's state.
 func (s *session) prepare() error {
 	m := s.manifest
 	if err := s.bound(); err != nil {
@@ -313,7 +318,7 @@ func (s *session) prepare() error {
 	return s.load(values)
 }
 
-// filterOptions says whose events count.
+// filterOptions returns the filter that selects events by process and cgroup.
 func (s *session) filterOptions() filter.Options {
 	return filter.Options{PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroups: s.opts.Cgroups}
 }
@@ -327,7 +332,7 @@ func (s *session) load(values map[string][]byte) error {
 		opts.ChildPID = s.child.pid
 	}
 	if s.opts.Verbose {
-		// Of a program that is accepted, level 1 keeps nothing.
+		// Level 2, because the level 1 log of an accepted program is empty.
 		opts.LogLevel = int(ebpf.LogLevelInstruction | ebpf.LogLevelStats)
 		opts.Log = func(program, text string) { fmt.Fprintf(s.opts.Err, "loaded %s\n%s", program, text) }
 	}
@@ -389,14 +394,14 @@ func (s *session) start() error {
 	virtual := 0
 	failed := false
 	kept := map[int]bool{}         // clauses with an attach point
-	var absent []*manifest.Program // attach points that do not exist, the first of each clause
+	var absent []*manifest.Program // missing attach points, the first of each clause
 	for i := range s.expansion.Plans {
 		if s.expansion.Plans[i].Strategy == resolve.Virtual {
 			virtual++
 		}
 	}
 	for _, i := range s.expansion.Order() {
-		if s.interrupted() { // attaching many takes long
+		if s.interrupted() { // attaching many probes takes long
 			break
 		}
 		plan := &s.expansion.Plans[i]
@@ -509,7 +514,7 @@ func (s *session) announce() {
 	}
 }
 
-// resumeChild starts the command of -c, whose end ends the run.
+// resumeChild starts the command of -c. The run ends when the command exits.
 func (s *session) resumeChild() error {
 	if s.child == nil {
 		return nil
@@ -524,7 +529,7 @@ func (s *session) resumeChild() error {
 	return nil
 }
 
-// stop ends the event loop from any goroutine.
+// stop ends the event loop; any goroutine may call it.
 func (s *session) stop() {
 	s.stopOnce.Do(func() {
 		close(s.stopping)
@@ -552,8 +557,8 @@ func (s *session) loop() error {
 	s.startSnapshots()
 	s.startBudget()
 	defer s.startTimeout()()
-	// The begin and end programs run on the main thread, which is locked to this goroutine.
-	// The reader of the events is not locked to a thread: its waits are the runtime's own.
+	// The begin and end programs run on the main thread, to which this goroutine is locked. The
+	// event reader is not locked to a thread, so that its waits are those of the Go scheduler.
 	done := make(chan error)
 	go func() { done <- s.readEvents() }()
 	return <-done
@@ -561,8 +566,8 @@ func (s *session) loop() error {
 
 // readEvents handles events as they come.
 func (s *session) readEvents() error {
-	// With one processor for goroutines, a wait begins and ends on one thread: with more, the
-	// runtime wakes other threads to look for work, which costs several times as much.
+	// With GOMAXPROCS 1, a wait begins and ends on one thread. With more, the runtime wakes other
+	// threads to look for work, which costs several times as much.
 	if s.opts.OwnProcess {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
@@ -572,7 +577,7 @@ func (s *session) readEvents() error {
 	for !s.stopped() && !s.printer.failed.Load() { // finish reports the failure
 		n := s.batch()
 		handled += n
-		if n < tickEvents || time.Since(flushed) >= longRest { // also while events come without a pause
+		if n < tickEvents || time.Since(flushed) >= longRest { // also when events arrive without a pause
 			s.front.Out.Idle()
 			flushed = time.Now()
 		}
@@ -598,8 +603,8 @@ func (s *session) readEvents() error {
 	return nil
 }
 
-// batch handles records, at most tickEvents; it returns how many. It handles none while
-// there is no room for what they print.
+// batch handles up to tickEvents records and returns their number. It handles none while the
+// printer has no room for their output.
 func (s *session) batch() (n int) {
 	defer s.recoverPanic()
 	for n < tickEvents && !s.stopped() && s.awaitRoom(true) {
@@ -613,7 +618,7 @@ func (s *session) batch() (n int) {
 	return n
 }
 
-// recoverPanic, deferred, turns a panic into an error of the current event.
+// recoverPanic, when deferred, turns a panic into an error of the current event.
 func (s *session) recoverPanic() {
 	if x := recover(); x != nil {
 		pos := manifest.Pos{}
@@ -624,9 +629,9 @@ func (s *session) recoverPanic() {
 	}
 }
 
-// awaitRoom waits while the printer has a backlog (backpressure). An exit() that the
-// programs send meanwhile takes effect on them at once. It reports whether there is room;
-// with stoppable it does not wait when the run is to end.
+// awaitRoom waits while the printer has a backlog (backpressure). It acts at once on an exit() that
+// arrives in the ring buffer meanwhile. It reports whether there is room; with stoppable it does
+// not wait if the run is about to end.
 func (s *session) awaitRoom(stoppable bool) bool {
 	for s.printer.full() && !s.printer.failed.Load() {
 		if stoppable && s.interrupted() {
@@ -653,8 +658,7 @@ func (s *session) watches() bool {
 	return s.alarms == nil && (len(s.opts.PIDs) > 0 || s.symTable != nil && s.symTable.Watch != nil)
 }
 
-// tickEvents is the number of events without a pause after which the run checks for other
-// due work.
+// tickEvents is the number of consecutive events after which the run checks for other due work.
 const tickEvents = 1024
 
 // tick reports lost events and suppressed messages that are due.
@@ -676,12 +680,12 @@ func (s *session) tick() {
 	}
 }
 
-// hotplugInterval is how often the run looks for CPUs that came or went, and for cgroups that were
-// removed.
+// hotplugInterval is how often the run checks for CPUs that came online or went offline, and for
+// removed cgroups.
 const hotplugInterval = time.Second
 
-// brokenPipe is the exit status of a run whose output is not read any more, as a shell reports a
-// process that SIGPIPE ended.
+// brokenPipe is the exit status if the output is no longer read: that of a process killed by
+// SIGPIPE, as a shell reports it.
 const brokenPipe = 128 + int(unix.SIGPIPE)
 
 // finish detaches, runs the end programs and prints the rest.
@@ -719,7 +723,7 @@ func (s *session) finish() (int, error) {
 	return s.status, endErr
 }
 
-// watch records that the last n links are of a watchpoint at an address.
+// watch records that the last n links belong to a watchpoint at an address.
 func (s *session) watch(addr uint64, n int) {
 	if s.watched == nil {
 		s.watched = map[uint64][]int{}
@@ -729,10 +733,10 @@ func (s *session) watch(addr uint64, n int) {
 	}
 }
 
-// unwatch ends the watchpoints at an address.
+// unwatch removes the watchpoints at an address.
 func (s *session) unwatch(addr uint64) {
 	for _, i := range s.watched[addr] {
-		if i < len(s.links) { // nothing is detached yet
+		if i < len(s.links) { // nothing has been detached yet
 			s.links[i].Close()
 			s.links[i] = ended{}
 		}
@@ -745,9 +749,8 @@ type ended struct{}
 
 func (ended) Close() error { return nil }
 
-// detach ends the programs that are attached. What the kernel then takes its time
-// to free is freed in the background, while the end programs run and the maps
-// are printed.
+// detach detaches the programs. The kernel may take long to free them; that happens in the
+// background, while the end programs run and the maps are printed.
 func (s *session) detach() {
 	s.freeing.Go(attach.Detach(s.links))
 	s.links = nil
@@ -774,16 +777,15 @@ func (s *session) close() {
 	}
 }
 
-// orEnded adds to an error during attaching that the processes of -p have ended meanwhile, if
-// so.
+// orEnded adds to an attach error that the -p processes have exited meanwhile, if they have.
 func (s *session) orEnded(err error) error {
 	if s.host == nil || len(s.opts.PIDs) == 0 || slices.ContainsFunc(s.opts.PIDs, filter.Alive) {
-		return err // without a host nothing was begun
+		return err // without a host nothing was started
 	}
 	return fmt.Errorf("%s ended before its probes were attached", processes(s.opts.PIDs))
 }
 
-// processes names processes in messages.
+// processes formats process IDs for messages.
 func processes(pids []int) string {
 	if len(pids) == 1 {
 		return fmt.Sprintf("process %d", pids[0])

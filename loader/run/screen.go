@@ -12,25 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen is a terminal whose last lines are a view that is painted again and again, while other
-// output scrolls above it. Both outputs of a run are written through it, so that nothing that the
-// script prints is painted over.
-//
-// It is used by several goroutines.
+// screen is a terminal whose last lines are a live view that is redrawn while other output scrolls
+// above it. Both outputs of a run are written through it, so that nothing the script prints is
+// overwritten. It is safe for concurrent use.
 type screen struct {
 	out  io.Writer
 	size func() (rows, columns int)
 
 	mu    sync.Mutex
-	view  [][]byte // the lines of the view; none: it is not shown
-	open  []byte   // the last line of the output, if its end has not been written yet
-	over  bool     // no view is painted any more
-	frame []byte   // what is written next, kept for its memory
+	view  [][]byte // the lines of the view; empty: not shown
+	open  []byte   // the last line of the output, if it is not complete yet
+	over  bool     // the view is no longer drawn
+	frame []byte   // write buffer, kept for reuse
 }
 
 // Control sequences of terminals.
 const (
-	eraseLine  = "\x1b[K" // to its end
+	eraseLine  = "\x1b[K" // clear to the end of the screen
 	eraseBelow = "\x1b[J"
 )
 
@@ -55,8 +53,8 @@ func (s *screen) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// around calls f, which writes whole lines to the terminal itself, without the view. A run that
-// has no view has no screen either.
+// around removes the view and calls f, which writes whole lines to the terminal itself. A run
+// without a view has no screen, so the receiver may be nil.
 func (s *screen) around(f func()) {
 	if s == nil {
 		f()
@@ -79,7 +77,7 @@ func (s *screen) around(f func()) {
 	s.end()
 }
 
-// paint shows lines as the view, as many as there is room for.
+// paint draws lines as the view, as many as fit.
 func (s *screen) paint(lines [][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +117,7 @@ func (s *screen) leave() {
 	}
 }
 
-// begin begins a frame: the cursor goes to where the output ended, and all below is erased.
+// begin starts a frame: it moves the cursor to the end of the output, and erases everything below.
 func (s *screen) begin() {
 	s.frame = s.frame[:0]
 	if len(s.view) == 0 {
@@ -131,7 +129,7 @@ func (s *screen) begin() {
 	}
 	columns, n := s.columns(), height(s.open, s.columns())
 	for _, line := range s.view {
-		n += max(height(line, columns), 1) // a terminal that became narrower has wrapped lines
+		n += max(height(line, columns), 1) // lines have wrapped if the terminal became narrower
 	}
 	s.frame = append(s.frame, '\r')
 	s.up(n - 1)
@@ -162,7 +160,7 @@ func (s *screen) end() error {
 	return err
 }
 
-// note keeps the line of the output that is not ended yet.
+// note remembers the incomplete last line of the output.
 func (s *screen) note(text []byte) {
 	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
 		s.open, text = s.open[:0], text[i+1:]
@@ -170,13 +168,13 @@ func (s *screen) note(text []byte) {
 	s.open = append(s.open, text...)
 }
 
-// height is how many rows of the screen a line has; none if it is empty. Each character is
+// height returns how many rows a line takes on the screen; 0 if it is empty. Each character is
 // counted as one column.
 func height(line []byte, columns int) int {
 	return (utf8.RuneCount(line) + columns - 1) / columns
 }
 
-// cut shortens a line to the columns of the screen.
+// cut truncates a line to the width of the screen.
 func cut(line []byte, columns int) []byte {
 	n := 0
 	for i := range string(line) {
@@ -188,7 +186,7 @@ func cut(line []byte, columns int) []byte {
 	return line
 }
 
-// screenSize is the size of the terminal that w is, or the usual one.
+// screenSize returns the size of the terminal w, or a default.
 func screenSize(w io.Writer) (rows, columns int) {
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 2 && size.Col > 1 {

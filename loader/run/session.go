@@ -15,14 +15,13 @@ import (
 )
 
 // Session is a run in steps: Load, Attach, Serve, Finish, Close, in this order and on one
-// goroutine. Stop, Snapshot and RunSelf may be called by others.
-//
-// The begin and end programs run on the calling thread, whose ID is their tid: a program that
-// wants its process ID there calls Attach and Finish on its first thread.
+// goroutine. Stop, Snapshot and RunSelf may be called from others. The begin and end programs run
+// on the calling thread, and see its ID as tid. A caller that wants the process ID there calls
+// Attach and Finish on the main thread.
 type Session struct{ s *session }
 
-// Load checks the object against the options and this host, and loads its programs. Nothing runs
-// yet.
+// Load checks the object against the options and this host, and loads its programs. It does not run
+// or attach anything.
 func Load(o *object.Object, opts Options) (*Session, error) {
 	s := &session{
 		object:   o,
@@ -65,7 +64,7 @@ func (x *Session) Attach() error {
 	if err := s.start(); err != nil {
 		return s.orEnded(err)
 	}
-	if s.opts.Mode != "" { // each test is run in order
+	if s.opts.Mode != "" { // tests run one by one, in order
 		return nil
 	}
 	if err := s.resumeChild(); err != nil {
@@ -77,8 +76,8 @@ func (x *Session) Attach() error {
 	return nil
 }
 
-// Serve handles events until the script, Stop or the traced process ends the run; with Mode it
-// runs the tests or benchmarks.
+// Serve handles events until the script, Stop or the exit of the traced process ends the run. If
+// Mode is set it runs the tests or benchmarks.
 func (x *Session) Serve() error {
 	switch x.s.opts.Mode {
 	case probe.Test:
@@ -96,8 +95,8 @@ func (x *Session) Finish() (status int, err error) { return x.s.finish() }
 // Close frees all resources. Nothing is attached when it returns.
 func (x *Session) Close() { x.s.close() }
 
-// Stop ends the run gracefully. Operations that may block the output, such as commands of
-// system(), have another second.
+// Stop ends the run gracefully. Operations that may block the output, such as commands of system(),
+// have another second to finish.
 func (x *Session) Stop() {
 	s := x.s
 	s.stop()
@@ -107,10 +106,10 @@ func (x *Session) Stop() {
 	})
 }
 
-// Snapshot prints the maps as they are, while the run goes on. It may be called by others.
+// Snapshot prints the maps as they are now; the run continues. Any goroutine may call it.
 func (x *Session) Snapshot() { x.s.showNow() }
 
-// Abandon restores the terminal when a run is not ended in an orderly way.
+// Abandon restores the terminal if a run is not ended properly.
 func (x *Session) Abandon() { x.s.screen.leave() }
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.
@@ -123,8 +122,8 @@ func (x *Session) RunSelf() {
 	}
 }
 
-// Run performs all steps. The status is the script's exit code. An error means that the run did
-// not begin, or could not go on; nothing is attached any more when Run returns.
+// Run performs all steps. The status is the script's exit code. An error means that the run did not
+// start or could not continue; nothing is attached any more when Run returns.
 func Run(o *object.Object, opts Options) (status int, err error) {
 	x, err := Load(o, opts)
 	if err != nil {
@@ -151,11 +150,11 @@ func (x *Session) Run() (status int, err error) {
 // Maps lists the script's maps in byte order of their names.
 func (x *Session) Maps() []*manifest.Map { return x.s.maps.scripts() }
 
-// Elements reads a map of Maps as it is now; any goroutine may call it until Close.
+// Elements returns the current content of a map of Maps; any goroutine may call it until Close.
 func (x *Session) Elements(m *manifest.Map) ([]render.Element, error) { return x.s.maps.elements(m) }
 
-// Take reads and empties a map in one step; any goroutine may call it until Close. What programs
-// add meanwhile is either in the result or in the map afterwards.
+// Take reads and empties a map in one step; any goroutine may call it until Close. A concurrent
+// update by a program is either in the result or in the map afterwards.
 func (x *Session) Take(m *manifest.Map) ([]render.Element, error) { return x.s.maps.take(m) }
 
 // Env returns the host data for printing values of maps; any goroutine may use it until Close.
@@ -164,7 +163,7 @@ func (x *Session) Env() *format.Env { return x.s.env() }
 // Frames returns the addresses of a stack, innermost first.
 func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 { return x.s.maps.frames(l, id) }
 
-// Losses returns the counter of each loss that the manifest names; nil where they cannot be read.
+// Losses returns the counter of each loss that the manifest names; nil if they cannot be read.
 func (x *Session) Losses() []uint64 { return x.s.losses.read() }
 
 // Attached returns how many attach points are attached.

@@ -24,10 +24,10 @@ import (
 // maxCatBytes is the default limit of cat().
 const maxCatBytes = 10240
 
-// commandTime is how long after the end of a run queued commands of system() are still
-// started. A script that runs one at each context switch leaves thousands, and a user who
-// has asked for the end waits for them. It is also how long a running command may take, and
-// cat() may block.
+// commandTime is how long after the end of a run queued commands of system() are still started. A
+// script that runs one at each context switch leaves thousands in the queue, and the user who ended
+// the run waits for them. It is also how long a running command may still take, and how long cat()
+// may block.
 const commandTime = time.Second
 
 // rush cancels operations that block the printer.
@@ -38,8 +38,8 @@ type rush struct {
 
 func (r *rush) now() { r.once.Do(func() { close(r.c) }) }
 
-// hurry is closed when running operations must end. Those of the end programs have their
-// own time.
+// hurry is closed when running operations must end. Operations of the end programs have a time
+// limit of their own.
 func (s *writer) hurry() <-chan struct{} {
 	if s.ending {
 		return nil
@@ -49,7 +49,7 @@ func (s *writer) hurry() <-chan struct{} {
 
 var errRushed = errors.New("ended with the run")
 
-// onCat prints a regular file. Its opening or reading may block on a remote file system.
+// onCat prints a regular file. Opening or reading it may block on a remote file system.
 func (s *writer) onCat(e *event.Event) {
 	limit := int64(maxCatBytes)
 	if n, err := strconv.ParseInt(s.manifest.Config.Other["max_cat_bytes"], 10, 64); err == nil && n > 0 {
@@ -66,7 +66,7 @@ func (s *writer) onCat(e *event.Event) {
 	}
 	c := make(chan opened, 1)
 	go func() {
-		f, err := safefile.Open(name) // the object chose the name: no device, no FIFO
+		f, err := safefile.Open(name) // the object chose the name: refuse devices and FIFOs
 		c <- opened{f, err}
 	}()
 	var o opened
@@ -92,7 +92,7 @@ func (s *writer) onCat(e *event.Event) {
 	s.sink.Piece(e, nil, first, true)
 }
 
-// cause is the last part of a file error, in C's words.
+// cause is the last part of a file error, in the words of strerror(3).
 func cause(err error) string {
 	if pe, ok := err.(*os.PathError); ok {
 		text := []byte(pe.Err.Error())
@@ -101,12 +101,12 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// maxHeld is how much output of a command is kept until it ends, to be printed on success
-// and reported on failure. Longer output is printed as it comes.
+// maxHeld is how much output of a command is kept until the command ends: it is printed on success
+// and becomes part of the error on failure. Longer output is printed as it arrives.
 const maxHeld = 1 << 20
 
-// onSystem runs a shell command; prepare has made sure of --unsafe. What it writes, to
-// either output, follows what is printed so far. For a command that fails it is part of the
+// onSystem runs a shell command; prepare has checked for --unsafe. The command's output, stdout and
+// stderr, follows what has been printed so far. If the command fails, the output is part of the
 // error: bpftrace does not print it.
 func (s *writer) onSystem(e *event.Event) {
 	if s.overtime.Load() && !s.ending {
@@ -121,7 +121,7 @@ func (s *writer) onSystem(e *event.Event) {
 	defer r.Close()
 	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", string(s.printf(e))}, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, w, w},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}, // this process's threads do not end before it
+		Sys:   &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}, // this process's threads live longer than the command
 	})
 	w.Close()
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *writer) onSystem(e *event.Event) {
 		return
 	}
 	var held []byte
-	first := true // nothing is printed yet
+	first := true // nothing has been printed yet
 	write := func() {
 		s.sink.Piece(e, held, first, false)
 		s.Out.Idle()
@@ -156,8 +156,8 @@ func (s *writer) onSystem(e *event.Event) {
 	s.sink.Piece(e, held, first, true)
 }
 
-// commandFailure is how bpftrace reports a command of system() that fails, without
-// the errno that it adds: that of an earlier system call.
+// commandFailure formats a failed command of system() as bpftrace does, but without the errno that
+// bpftrace appends, which is that of an earlier system call.
 func commandFailure(state *os.ProcessState) string {
 	if state == nil || !state.Exited() {
 		return "child process did not exit normally"
@@ -165,11 +165,11 @@ func commandFailure(state *os.ProcessState) string {
 	return fmt.Sprintf("command exited with code %d", state.ExitCode())
 }
 
-// terminate ends a command and what it has started, as far as that is still in its tree.
+// terminate kills a command and its descendants, as far as they are still in its process tree.
 func terminate(pid int) {
 	tree := []int{pid}
 	for i := 0; i < len(tree) && len(tree) < maxTerminated; i++ {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", tree[i])) // of its first thread
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", tree[i])) // children of its first thread
 		for word := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
 				tree = append(tree, child)
@@ -181,10 +181,10 @@ func terminate(pid int) {
 	}
 }
 
-// maxTerminated bounds the processes that terminate looks at.
+// maxTerminated bounds the number of processes that terminate looks at.
 const maxTerminated = 1024
 
-// await waits for a process, until it must end; the state is nil when it does not.
+// await waits for a process until it must end; the state is nil if the process does not exit.
 func (s *writer) await(p *os.Process) *os.ProcessState {
 	done := make(chan *os.ProcessState, 1)
 	go func() {
@@ -206,8 +206,8 @@ func (s *writer) await(p *os.Process) *os.ProcessState {
 	}
 }
 
-// chunks shows the data of r in pieces that end with whole characters, until its end, or
-// until quit is closed.
+// chunks passes on the data of r in pieces that end with whole characters, until EOF or until quit
+// is closed.
 func chunks(r io.Reader, quit <-chan struct{}, show func([]byte)) error {
 	type piece struct {
 		text []byte
@@ -254,7 +254,7 @@ func chunks(r io.Reader, quit <-chan struct{}, show func([]byte)) error {
 	}
 }
 
-// wholeRunes is the length of b without a character at its end that is not complete.
+// wholeRunes is the length of b without an incomplete character at its end.
 func wholeRunes(b []byte) int {
 	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) {

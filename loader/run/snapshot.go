@@ -12,17 +12,17 @@ import (
 	"btc/loader/output"
 )
 
-// snapshots shows all maps every so often (Options.Every), without the script asking for it.
+// snapshots shows all maps at an interval (Options.Every), without the script asking for it.
 type snapshots struct {
 	next    time.Time
-	timer   *time.Timer // wakes the reader of the events
-	pending atomic.Bool // one is being written
-	asked   atomic.Bool // one is wanted now
-	skipped int         // since the last warning
+	timer   *time.Timer // wakes the event reader
+	pending atomic.Bool // a snapshot is being written
+	asked   atomic.Bool // a snapshot was requested
+	skipped int         // skipped since the last warning
 }
 
-// startSnapshots plans the first snapshot: at once of a format whose file others read, for they
-// find the run there.
+// startSnapshots schedules the first snapshot. Formats whose file is read by others start at once,
+// so that readers see that the run has begun.
 func (s *session) startSnapshots() {
 	if s.opts.Every <= 0 {
 		return
@@ -34,8 +34,8 @@ func (s *session) startSnapshots() {
 	s.snapshots.timer = time.AfterFunc(time.Until(s.snapshots.next), s.events.wake)
 }
 
-// snapshot shows the maps when it is time to. They are read here, by the reader of the events,
-// which also clears maps; the printer formats and writes them.
+// snapshot shows the maps when they are due. They are read here, on the event reader, which also
+// clears maps; the printer formats and writes them.
 func (s *session) snapshot(now time.Time) {
 	c := &s.snapshots
 	asked := c.asked.Load() && c.asked.Swap(false)
@@ -44,7 +44,8 @@ func (s *session) snapshot(now time.Time) {
 		return
 	}
 	if due {
-		// Snapshots that could not be shown in time are skipped: the next is at the next multiple.
+		// Snapshots that could not be shown in time are skipped; the next one is at the next
+		// multiple of the interval.
 		c.next = c.next.Add(now.Sub(c.next).Truncate(s.opts.Every) + s.opts.Every)
 		c.timer.Reset(c.next.Sub(now))
 	}
@@ -82,7 +83,7 @@ func (s *session) snapshot(now time.Time) {
 	})
 }
 
-// showNow has the maps shown as soon as the reader of the events comes to it.
+// showNow requests a snapshot, which the event reader makes as soon as it can.
 func (s *session) showNow() {
 	s.snapshots.asked.Store(true)
 	s.events.wake()
@@ -100,7 +101,7 @@ func (w *writer) endDocument() {
 	}
 }
 
-// lossCounts are the losses since the start by cause, in the order of the manifest.
+// lossCounts returns the losses since the start by cause, in manifest order.
 func (s *session) lossCounts() []output.Loss {
 	counters := make([]byte, 8*len(s.manifest.Losses))
 	v := s.loaded.Variables["lost"]

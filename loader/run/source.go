@@ -11,14 +11,14 @@ import (
 	"btc/loader/ring"
 )
 
-// source returns the records of the events ring buffer in order, with a lookahead for
-// records that belong together.
+// source returns the records of the events ring buffer in order, with a lookahead for records that
+// belong together.
 type source struct {
 	ring  *ring.Reader
 	queue [][]byte // read ahead
 }
 
-// openSource reads m; nil when the object sends no events.
+// openSource opens m; it returns nil if the object sends no events.
 func openSource(m *ebpf.Map) (*source, error) {
 	fd, size := -1, 0
 	if m != nil {
@@ -31,20 +31,19 @@ func openSource(m *ebpf.Map) (*source, error) {
 	return &source{ring: r}, nil
 }
 
-// next returns the next record, nil when none is there. The record is valid until
-// the next call.
+// next returns the next record, or nil if there is none. The record is valid until the next call.
 func (s *source) next() []byte {
 	for len(s.queue) > 0 {
 		r := s.queue[0]
 		s.queue = s.queue[1:]
-		if r != nil { // not consumed by a lookahead
+		if r != nil { // records that a lookahead did not consume
 			return r
 		}
 	}
 	return s.ring.Next()
 }
 
-// last returns the next record of programs that do not run any more.
+// last returns the next record once no program runs any more.
 func (s *source) last() []byte {
 	for range 100 {
 		if r := s.next(); r != nil {
@@ -53,17 +52,17 @@ func (s *source) last() []byte {
 		if !s.ring.Busy() {
 			return nil
 		}
-		s.wait(time.Second) // a busy ring waits shortly
+		s.wait(time.Second) // a busy record is committed soon
 	}
 	return nil
 }
 
-// noEvents is the global asleep of programs that send no events: nothing to set.
+// noEvents is the global asleep of programs that send no events; setting it does nothing.
 type noEvents struct{}
 
 func (noEvents) Set(any) error { return nil }
 
-// peek shows the records that were not read yet from a position on, and returns where they end.
+// peek passes on the unread records from a position on, and returns the position after the last.
 func (s *source) peek(from uint64, look func([]byte) bool) uint64 {
 	for _, r := range s.queue {
 		if r != nil && !look(r) {
@@ -73,32 +72,32 @@ func (s *source) peek(from uint64, look func([]byte) bool) uint64 {
 	return s.ring.Peek(from, look)
 }
 
-// pause waits as wait does, also when much is there.
+// pause waits like wait, even if records are available.
 func (s *source) pause(d time.Duration) { s.ring.Pause(d) }
 
-// waiting reports whether records are there.
+// waiting reports whether records are available.
 func (s *source) waiting() bool { return len(s.queue) > 0 || s.ring.Waiting() }
 
-// wait waits for records: until programs or wake end it, at most the given time.
+// wait waits for records, until a program or wake ends it, for at most the given time.
 func (s *source) wait(d time.Duration) error { return s.ring.Wait(d) }
 
-// sleep waits for the next record, of programs that wake the reader for it.
+// sleep waits for the next record, of programs that wake the reader.
 func (s *source) sleep(d time.Duration) error { return s.ring.Sleep(d) }
 
-// maxAhead bounds the records that a look ahead keeps.
+// maxAhead bounds the records that a lookahead buffers.
 const maxAhead = 1024
 
 // verdict is the result of a lookahead for a record.
 type verdict int
 
 const (
-	passBy verdict = iota // look on
-	takeIt                // this is the one: remove it from the queue
-	giveUp                // the record that is looked for cannot come before this one
+	passBy verdict = iota // continue with the next record
+	takeIt                // found: remove this record from the queue
+	giveUp                // the wanted record cannot come before this one
 )
 
-// ahead passes the following records to decide, in order, and reports whether one was taken.
-// It waits a short time for records that are on their way.
+// ahead passes the following records to decide, in order, and reports whether one was consumed. It
+// waits for a short time for records that are still being written.
 func (s *source) ahead(wait time.Duration, decide func([]byte) verdict) bool {
 	for i, r := range s.queue {
 		if r == nil {

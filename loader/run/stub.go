@@ -14,22 +14,22 @@ import (
 	"btc/internal/arch"
 )
 
-// The stub is the program that waits in the process of -c until it may become the
-// command. It is not this program again, because the runtime of Go has threads:
-// their names, system calls and ends would be events of the traced process.
+// The stub is the program that waits in the process of -c until it executes the command. It is not
+// this program, because the Go runtime has several threads: their names, system calls and exits
+// would show up as events of the traced process.
 
-// stubCode is its code, written in stub_*.s. It is not called here: a copy of it is
-// the only segment of an ELF file in memory.
+// stubCode is the stub's code, written in stub_*.s. It is never called here: a copy of it is the
+// only segment of an in-memory ELF file.
 var stubCode *[stubSize]byte
 
-// stubSize is at least the length of that code. What follows it in the copy is the
-// code of other functions and is never reached.
+// stubSize is at least the length of that code. What follows it in the copy is the code of other
+// functions, and is never executed.
 const stubSize = 512
 
-// stubAddr is where the file is loaded, a multiple of the largest page.
+// stubAddr is the load address, a multiple of the largest page size.
 const stubAddr = 1 << 22
 
-// stubImage is the stub as an ELF file of one segment (elf(5)).
+// stubImage returns the stub as an ELF file with one segment (elf(5)).
 func stubImage() []byte {
 	const (
 		fileHeader, segmentHeader = 64, 56
@@ -43,10 +43,10 @@ func stubImage() []byte {
 	half(uint16(elf.ET_EXEC))
 	half(uint16(arch.Host().Machine))
 	word(uint32(elf.EV_CURRENT))
-	long(stubAddr + headers) // entry
-	long(fileHeader)         // where the segments' headers are
-	long(0)                  // no sections
-	word(0)                  // flags
+	long(stubAddr + headers) // e_entry
+	long(fileHeader)         // e_phoff
+	long(0)                  // e_shoff: no sections
+	word(0)                  // e_flags
 	half(fileHeader)
 	half(segmentHeader)
 	half(1) // segments
@@ -64,11 +64,11 @@ func stubImage() []byte {
 	return append(b, stubCode[:]...)
 }
 
-// openStub makes a file of the stub that exists in memory only; nil where the kernel
-// has none. One that allows no programs there (sysctl vm.memfd_noexec) refuses it
-// here or when it is run.
+// openStub creates a memfd with the stub; it returns nil if the kernel has no memfd_create. A
+// kernel that forbids executable memfds (sysctl vm.memfd_noexec) fails here or when the stub is
+// executed.
 func openStub() *os.File {
-	const name, exec = "btrun-child", 0x10 // MFD_EXEC, 6.3
+	const name, exec = "btrun-child", 0x10 // MFD_EXEC (Linux 6.3)
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|exec)
 	if err == unix.EINVAL {
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)

@@ -6,5 +6,5 @@ package run
 
 import "os"
 
-// openStub has no stub for this machine.
+// openStub returns nil: there is no stub for this architecture.
 func openStub() *os.File { return nil }

@@ -10,13 +10,13 @@ import (
 	"btc/loader/bpfmap"
 )
 
-// stackRef is the offset in a key or value of the id of a stack.
+// stackRef is the offset of a stack ID in a key or value.
 type stackRef struct {
 	stack string // the stack map's name
 	off   int
 }
 
-// stackRefs lists the stacks in an object of a layout at an offset.
+// stackRefs lists the stack IDs in an object with a layout at an offset.
 func stackRefs(l *manifest.Layout, off int) []stackRef {
 	if l == nil {
 		return nil
@@ -42,7 +42,7 @@ func stackRefs(l *manifest.Layout, off int) []stackRef {
 	return nil
 }
 
-// refsOf lists the stacks in a map's keys and in its values.
+// refsOf lists the stack IDs in a map's keys and values.
 func refsOf(m *manifest.Map) (keys, values []stackRef) {
 	if m.Shape == "plain" {
 		values = stackRefs(m.Value, m.ValueOff)
@@ -50,10 +50,9 @@ func refsOf(m *manifest.Map) (keys, values []stackRef) {
 	return stackRefs(m.Key, 0), values
 }
 
-// sweep frees the stacks that no map holds any more, after m was cleared: without it a
-// script that prints and clears would fill its table of stacks. It acts only on tables that
-// are more than half full. queued and done are the numbers of items that the printer was
-// given and has done.
+// sweep frees the stacks that no map refers to any more, after m was cleared. Without it, a script
+// that prints and clears would fill its stack table. It acts only on tables that are more than half
+// full. queued and done are the printer's item counts.
 func (t *mapTable) sweep(m *manifest.Map, queued, done uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +79,8 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 	if err != nil || len(ids) <= raw.MaxEntries/2 {
 		return err
 	}
-	// A program keeps a stack first and its id in a map afterwards: those that do
-	// so now have done both when this returns.
+	// A program stores a stack first and then its ID in a map: programs that are doing so now have
+	// done both when this returns.
 	waitForPrograms()
 	used := map[uint64]bool{}
 	for _, m := range t.scripts() {
@@ -89,8 +88,8 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 			return err
 		}
 	}
-	// A stack that occurs again meanwhile is found in the table and not stored again; the
-	// frames of removed ones stay known here until the next sweep.
+	// If a stack occurs again meanwhile, the kernel finds it in the table and does not store it
+	// again. The frames of removed stacks stay known here until the next sweep.
 	out := map[uint64][]byte{}
 	for _, key := range ids {
 		id := binary.NativeEndian.Uint64(key)
@@ -112,23 +111,22 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 	return nil
 }
 
-// sweeps are the frames of stacks that sweeps removed from the tables. Those of the last
-// one are kept for earlier events, and those before it until the printer has done what was
-// queued until then.
+// sweeps holds the frames of stacks that were removed from the tables. Those of the last sweep are
+// kept for earlier events, and older ones until the printer has done what was queued then.
 type sweeps struct {
 	mu  sync.Mutex
-	all map[string][]sweep // by stack map, newest first
+	all map[string][]sweep // keyed by stack map, newest first
 }
 
 type sweep struct {
-	frames map[uint64][]byte // by id
-	at     uint64            // how many items the printer had been given
+	frames map[uint64][]byte // keyed by stack ID
+	at     uint64            // items queued to the printer at the time
 }
 
-// maxSweeps bounds the sweeps of a table that are kept while the printer is behind.
+// maxSweeps bounds the sweeps of a table that are kept while the printer lags.
 const maxSweeps = 4
 
-// trim drops the sweeps that are not needed once the printer has done that many items, and
+// trim drops the sweeps that are no longer needed once the printer has done that many items. It
 // reports whether there is room for another one.
 func (s *sweeps) trim(stack string, done uint64) bool {
 	s.mu.Lock()
@@ -164,7 +162,7 @@ func (s *sweeps) find(stack string, id uint64) []byte {
 	return nil
 }
 
-// markStacks marks the ids of a stack map that a map of the script contains.
+// markStacks marks the IDs of a stack map that occur in a map of the script.
 func (t *mapTable) markStacks(m *manifest.Map, stack string, used map[uint64]bool) error {
 	keys, values := refsOf(m)
 	if len(keys)+len(values) == 0 {
@@ -190,7 +188,7 @@ func (t *mapTable) markStacks(m *manifest.Map, stack string, used map[uint64]boo
 	return nil
 }
 
-// entries reads a map's raw entries; a scalar has one for each slot.
+// entries returns a map's raw entries; a scalar has one per slot.
 func (t *mapTable) entries(m *manifest.Map) ([]bpfmap.Entry, error) {
 	if m.Key != nil || m.Stored != nil {
 		return t.open[m.Name].All()

@@ -16,15 +16,15 @@ import (
 	"btc/loader/resolve"
 )
 
-// Tests and benchmarks are programs that the kernel runs on request, on a packet of their
-// own. Both print what bpftrace prints for them, except for the time of a test, which is
-// measured here.
+// Tests and benchmarks are programs that the kernel runs on request (BPF_PROG_TEST_RUN), with a
+// packet of their own. Both print what bpftrace prints for them, except for the duration of a test,
+// which is measured here.
 
 // packet is the smallest input that the kernel accepts: an Ethernet header.
 var packet = make([]byte, 14)
 
-// errNone means that the script has nothing for the chosen mode, or only what another mode
-// runs.
+// errNone is the error of a script that has nothing for the chosen mode, or only probes of another
+// mode.
 func (s *session) errNone() error {
 	has := map[string]bool{}
 	for i := range s.manifest.Programs {
@@ -43,18 +43,18 @@ func (s *session) errNone() error {
 	return ErrNoProbes
 }
 
-// trial is a program that runs once or many times while its output is kept back.
+// trial is a program that runs once or many times while its output is held back.
 type trial struct {
 	name   string
 	plan   *resolve.Plan
 	prog   *ebpf.Program
 	output []byte // of the last run
-	passed bool   // the last run returned 0, without exit code or errors
+	passed bool   // the last run returned 0, without an exit code or errors
 	result uint32
-	took   time.Duration // each time
+	took   time.Duration // duration of one run
 }
 
-// hasKind reports whether programs of a kind have a part in the run.
+// hasKind reports whether programs of a kind take part in the run.
 func (s *session) hasKind(kind string) bool {
 	for i := range s.expansion.Plans {
 		if s.expansion.Plans[i].Prog.Kind == kind {
@@ -75,7 +75,7 @@ func (s *session) trials() []*trial {
 	return all
 }
 
-// names are the names of the trials.
+// names returns the names of the trials.
 func names(all []*trial) []string {
 	var names []string
 	for _, t := range all {
@@ -84,7 +84,7 @@ func names(all []*trial) []string {
 	return names
 }
 
-// run runs the program a number of times and then handles what it sent.
+// run runs the program n times and then handles the records that it sent.
 func (s *session) run(t *trial, times int) error {
 	var text bytes.Buffer
 	opts, kept, front, back := s.opts, s.printer, s.front, s.back
@@ -124,7 +124,7 @@ func (s *session) run(t *trial, times int) error {
 	return nil
 }
 
-// runTests runs each test once; one that fails makes the status of the run 1.
+// runTests runs each test once. If one fails, the status of the run is 1.
 func (s *session) runTests() error {
 	all := s.trials()
 	failed := false
@@ -147,7 +147,7 @@ func (s *session) runTests() error {
 	return nil
 }
 
-// report shows the result of a trial.
+// report prints the result of a trial.
 func (s *session) report(t *trial, times int) {
 	s.front.sink.Trial(
 		&output.Trial{
@@ -164,8 +164,8 @@ func (s *session) report(t *trial, times int) {
 // enough is the minimum duration of a benchmark.
 const enough = time.Millisecond
 
-// runBenchmarks runs each benchmark until its time is precise enough. One that returns
-// something else than 0 is skipped; one that reports errors makes the status of the run 1.
+// runBenchmarks runs each benchmark until its time is precise enough. It skips a benchmark that
+// returns anything but 0. If one reports errors, the status of the run is 1.
 func (s *session) runBenchmarks() error {
 	all := s.trials()
 	s.front.sink.BeginTrials(s.opts.Mode, names(all))
@@ -194,7 +194,7 @@ func (s *session) runBenchmarks() error {
 	return nil
 }
 
-// more is the next repetition count after n repetitions took that long.
+// more returns the next repetition count, given the duration of n repetitions.
 func more(n int, total time.Duration) int {
 	switch {
 	case total < time.Microsecond:

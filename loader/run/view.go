@@ -13,7 +13,8 @@ import (
 	"btc/loader/render"
 )
 
-// top is how maps are shown: keep and div are those of print(), 0 of a map that the run prints.
+// top returns how a map is printed: keep and div are those of print(), and 0 for a map that the run
+// prints itself.
 func (s *session) top(keep int, div uint32) render.Top {
 	if n := s.opts.Top; n > 0 && (keep == 0 || keep > n) {
 		keep = n
@@ -21,7 +22,7 @@ func (s *session) top(keep int, div uint32) render.Top {
 	return render.Top{Keep: keep, Div: div, Order: s.opts.Order, Summary: s.opts.Summary}
 }
 
-// showing are the kinds of events that write output.
+// showing is the set of event kinds that write output.
 var showing = map[string]bool{
 	"printf":    true,
 	"print":     true,
@@ -32,8 +33,8 @@ var showing = map[string]bool{
 	"system":    true,
 }
 
-// countShown counts an event that was handled. The last one that the user wants to see ends the
-// run as exit() does.
+// countShown counts the events that were handled. The last one that the user asked for ends the run
+// as exit() does.
 func (s *session) countShown(kind string) {
 	if s.opts.MaxEvents == 0 || s.exited || !showing[kind] {
 		return
@@ -43,8 +44,7 @@ func (s *session) countShown(kind string) {
 	}
 }
 
-// startTimeout has the run end after the time of its options; the function that it returns ends
-// that.
+// startTimeout ends the run after Options.Timeout; the returned function cancels it.
 func (s *session) startTimeout() (end func()) {
 	if s.opts.Timeout == 0 {
 		return func() {}
@@ -53,7 +53,7 @@ func (s *session) startTimeout() (end func()) {
 	return func() { t.Stop() }
 }
 
-// liveView paints maps below the output, as much as there is room for.
+// liveView draws the maps below the output, as many as fit.
 func (w *writer) liveView(maps []*output.Map) {
 	var text bytes.Buffer
 	run := *w.Run
@@ -69,13 +69,13 @@ func (w *writer) liveView(maps []*output.Map) {
 	w.Out.Flush(true)
 	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
 	lines := bytes.Split(bytes.Trim(text.Bytes(), "\n"), []byte{'\n'})
-	w.screen.paint(append([][]byte{head}, lines...)) // an error is one of all that follows, too
+	w.screen.paint(append([][]byte{head}, lines...)) // an error here would affect all that follow, too
 }
 
-// largeMap is from how many bytes on a map is worth a warning.
+// largeMap is the size from which on a map causes a warning, in bytes.
 const largeMap = 32 << 20
 
-// warnLarge warns of maps that take much memory.
+// warnLarge warns about maps that use much memory.
 func (s *session) warnLarge() {
 	for i := range s.manifest.Maps {
 		m := &s.manifest.Maps[i]

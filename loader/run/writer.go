@@ -13,20 +13,20 @@ import (
 	"btc/loader/report"
 )
 
-// writer handles events and passes their output to its sink. There are two: the front one
-// belongs to the reader of the events and prints what needs only the event; the back one
-// belongs to the printer and does the rest. Each has its own buffers.
+// writer handles events and passes their output to its sink. There are two. The front writer
+// belongs to the event reader and prints what needs only the event; the back writer belongs to the
+// printer and does the rest. Each has its own buffers.
 type writer struct {
 	*session
 	*output.Run
 	sink    output.Sink
-	ending  bool        // the following events are from the end programs
-	isFront bool        // belongs to the reader of the events
-	text    []byte      // of the current event
+	ending  bool        // the events that follow are from the end programs
+	isFront bool        // belongs to the event reader
+	text    []byte      // position of the current event
 	event   event.Event // the current event
 }
 
-// startPrinter makes the printer and both writers.
+// startPrinter creates the printer and both writers.
 func (s *session) startPrinter() {
 	p := newPrinter(s.opts.Out, s.events.wake)
 	s.printer = p
@@ -37,7 +37,7 @@ func (s *session) startPrinter() {
 	s.front.isFront = true
 }
 
-// newWriter makes a writer whose text pass receives.
+// newWriter returns a writer that passes its output to pass.
 func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 	w := &writer{session: s}
 	w.Run = &output.Run{
@@ -51,7 +51,7 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 	return w
 }
 
-// stopPrinter waits until all is written; it returns the first error of that.
+// stopPrinter waits until everything is written; it returns the first write error.
 func (s *session) stopPrinter() error {
 	p := s.printer
 	if p == nil {
@@ -65,8 +65,8 @@ func (s *session) stopPrinter() error {
 	return err
 }
 
-// later queues a job for the printer, after the previous output; size is its memory. An
-// error of the job is one at pos.
+// later queues a job for the printer, after the previous output; size is the memory that it holds.
+// An error of the job is reported at pos.
 func (w *writer) later(size int, pos manifest.Pos, job func(*writer)) {
 	if !w.isFront {
 		job(w)
@@ -80,8 +80,8 @@ func (w *writer) later(size int, pos manifest.Pos, job func(*writer)) {
 	})
 }
 
-// guarded does a job of the printer and writes its output. Of a job that fails nothing
-// is written but an error at pos.
+// guarded runs a job of the printer and writes its output. If the job fails, only an error at pos
+// is written.
 func (w *writer) guarded(pos manifest.Pos, job func()) {
 	kept := w.Out.Len()
 	guard(func(err error) {
@@ -91,7 +91,7 @@ func (w *writer) guarded(pos manifest.Pos, job func()) {
 	w.Out.Idle()
 }
 
-// internalError reports an internal error; the rest of the run goes on, and its status is not 0.
+// internalError reports an internal error. The run continues, but its status is not 0.
 func (s *session) internalError(pos manifest.Pos, err error) {
 	s.crashed.Store(true)
 	f := &report.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
@@ -106,7 +106,7 @@ func (w *writer) message(text string) {
 	})
 }
 
-// slowKinds are the layouts that are printed with data from files of the host.
+// slowKinds are the layouts whose printing reads files of the host.
 var slowKinds = map[string]bool{
 	"kstack":      true,
 	"ustack":      true,
@@ -121,7 +121,7 @@ func isSlow(l *manifest.Layout) bool {
 	return anyPart(l, func(l *manifest.Layout) bool { return slowKinds[l.Kind] })
 }
 
-// anyPart reports whether f is true for a layout or for a part of it; l may be nil.
+// anyPart reports whether f is true for a layout or any part of it; l may be nil.
 func anyPart(l *manifest.Layout, f func(*manifest.Layout) bool) bool {
 	if l == nil {
 		return false
@@ -134,7 +134,7 @@ func anyPart(l *manifest.Layout, f func(*manifest.Layout) bool) bool {
 	return f(l) || anyPart(l.Elem, f)
 }
 
-// deferredEvents reports for each event whether the printer formats it.
+// deferredEvents reports, for each event, whether the printer formats it.
 func deferredEvents(m *manifest.Manifest) []bool {
 	out := make([]bool, len(m.Events))
 	for i := range m.Events {
@@ -151,7 +151,7 @@ func deferredEvents(m *manifest.Manifest) []bool {
 	return out
 }
 
-// postpone has the printer handle a record.
+// postpone leaves the handling of a record to the printer.
 func (w *writer) postpone(e *event.Event, record []byte) {
 	record = append([]byte(nil), record...)
 	w.later(len(record), e.Pos, func(back *writer) {
@@ -161,7 +161,7 @@ func (w *writer) postpone(e *event.Event, record []byte) {
 	})
 }
 
-// hostName is the name of this machine, "" where there is none.
+// hostName returns the name of this machine, or "" if there is none.
 func hostName() string {
 	name, _ := os.Hostname()
 	return name
