@@ -14,21 +14,21 @@ import (
 	"btc/internal/spell"
 )
 
-// A Target is a container or pod that was found.
+// Target is a container or pod that was found.
 type Target struct {
 	Kind  Kind
 	ID    string // or the UID of a pod
-	Label string // what messages call it: "web", "shop/web-0/nginx"; its short ID without a name
-	// Cgroups are the directories of its cgroups: those of its processes are in one of them, or
-	// below. A container has one.
+	Label string // the name in messages: "web", "shop/web-0/nginx"; the short ID if there is no name
+	// Cgroups are its cgroup directories: its processes are in one of them, or below. A container
+	// has exactly one.
 	Cgroups []string
-	// Processes has one process of each container, which has the container's root directory.
+	// Processes has one process per container, which has the container's root directory.
 	Processes []int
 	inodes    []uint64
 	group     *Group
 }
 
-// Gone reports whether all cgroups of the target were removed.
+// Gone reports whether all cgroups of the target have been removed.
 func (t *Target) Gone() bool {
 	for i, dir := range t.Cgroups {
 		if ino, err := inode(dir); err == nil && ino == t.inodes[i] {
@@ -38,14 +38,14 @@ func (t *Target) Gone() bool {
 	return true
 }
 
-// NotFoundError says that there is no such container or pod here (yet).
+// NotFoundError means that the container or pod does not exist here (yet).
 type NotFoundError struct {
 	Kind Kind
 	Name string
-	Why  string // "" or what is known besides
-	// Unreadable says that the reason may be that names could not be read.
+	Why  string // details, or ""
+	// Unreadable means that the cause may be names that could not be read.
 	Unreadable error
-	own        bool // by what the host itself runs
+	own        bool // Unreadable is about something that the host itself runs
 }
 
 func (e *NotFoundError) Error() string {
@@ -64,11 +64,11 @@ func (e *NotFoundError) Error() string {
 
 func (e *NotFoundError) Unwrap() error { return e.Unreadable }
 
-// AmbiguousError lists those that fit a name or the beginning of an ID.
+// AmbiguousError lists the containers or pods that match a name or an ID prefix.
 type AmbiguousError struct {
 	Kind       Kind
 	Name       string
-	Candidates []string // a line each: ID, runtime, name
+	Candidates []string // one line each: ID, runtime, name
 }
 
 func (e *AmbiguousError) Error() string {
@@ -92,16 +92,16 @@ func (e *AmbiguousError) Error() string {
 
 const maxCandidates = 20
 
-// A found group with its names.
+// named is a group with its names.
 type named struct {
 	*Group
 	names *Names
 	label string
-	err   error // why it has none
+	err   error // why there are no names
 }
 
-// Container finds the running container with an ID, a name, POD/NAME or NAMESPACE/POD/NAME, or whose ID
-// begins with it. If there are pods it must be in one of them.
+// Container finds the running container with an ID or ID prefix, a name, POD/NAME or
+// NAMESPACE/POD/NAME. If there are pods, it must be in one of them.
 func (h *Host) Container(name string, pods ...*Target) (*Target, error) {
 	return h.find(Container, name, func(n *named) bool {
 		p := n.pod()
@@ -114,12 +114,12 @@ func (h *Host) Container(name string, pods ...*Target) (*Target, error) {
 	})
 }
 
-// Pod finds the running pod with a UID, NAMESPACE/NAME or NAME, or whose UID begins with it.
+// Pod finds the running pod with a UID or UID prefix, NAMESPACE/NAME or NAME.
 func (h *Host) Pod(name string) (*Target, error) {
 	return h.find(Pod, name, func(*named) bool { return true })
 }
 
-// find finds the one that fits a name best among the groups of a kind that are in question.
+// find returns the best match for a name among the candidate groups of a kind.
 func (h *Host) find(kind Kind, name string, in func(n *named) bool) (*Target, error) {
 	h.refresh()
 	all, err := scan(h.cgroups)
@@ -152,7 +152,7 @@ func (h *Host) find(kind Kind, name string, in func(n *named) bool) (*Target, er
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range described { // itself, or the containers of a pod
+	for _, n := range described { // the group itself, or the containers of a pod
 		if n.Kind != Container || n.names != nil && n.names.Sandbox && kind == Pod {
 			continue
 		}
@@ -166,7 +166,7 @@ func (h *Host) find(kind Kind, name string, in func(n *named) bool) (*Target, er
 	return t, nil
 }
 
-// How a name fits a group, the better the higher.
+// How well a name matches a group; higher is better.
 const (
 	noMatch = iota
 	partOfID
@@ -187,7 +187,7 @@ func (n *named) match(name string) int {
 	return noMatch
 }
 
-// isCalled reports whether a name is that of a group: its own or the end of it.
+// isCalled reports whether a name matches a group's name or the end of it.
 func (n *named) isCalled(name string) bool {
 	switch {
 	case n.names == nil:
@@ -201,7 +201,7 @@ func (n *named) isCalled(name string) bool {
 	return name == full || strings.HasSuffix(full, "/"+name)
 }
 
-// path is a name with that of the pod and its namespace: NAMESPACE/POD/CONTAINER.
+// path is a name qualified by its pod and namespace: NAMESPACE/POD/CONTAINER.
 func (n *Names) path(kind Kind) string {
 	text, container := n.Namespace, n.Container
 	if n.Sandbox {
@@ -219,8 +219,8 @@ func (n *Names) path(kind Kind) string {
 	return text
 }
 
-// nearest leaves those of the least distance: an ID names what the host itself runs, whatever users
-// and containers call their cgroups.
+// nearest returns the groups with the smallest distance: an ID refers to what the host itself runs,
+// whatever users and containers call their cgroups.
 func nearest(found []*named) (out []*named) {
 	least := found[0].distance()
 	for _, n := range found {
@@ -234,7 +234,7 @@ func nearest(found []*named) (out []*named) {
 	return out
 }
 
-// describe adds the names.
+// describe looks up the names.
 func (h *Host) describe(all []*Group) []*named {
 	var out []*named
 	for _, g := range all {
@@ -250,8 +250,8 @@ func (h *Host) describe(all []*Group) []*named {
 	return out
 }
 
-// label is what a group is called: a container within another one with that before it, "" if it has no
-// name.
+// label returns the display name of a group. A nested container is prefixed with the outer one. It
+// is "" if there is no name.
 func (h *Host) label(g *Group, names *Names) string {
 	if names == nil {
 		return ""
@@ -267,7 +267,7 @@ func (h *Host) label(g *Group, names *Names) string {
 	return text
 }
 
-// target is the one container or pod that was found, or an AmbiguousError.
+// target returns the only container or pod found, or an AmbiguousError.
 func (h *Host) target(kind Kind, name string, found []*named) (*Target, error) {
 	first := found[0]
 	t := &Target{Kind: first.Kind, ID: first.ID, Label: first.label, group: first.Group}
@@ -285,7 +285,7 @@ func (h *Host) target(kind Kind, name string, found []*named) (*Target, error) {
 	slices.Sort(t.Cgroups)
 	t.Cgroups = slices.DeleteFunc(t.Cgroups, func(dir string) bool {
 		ino, err := inode(dir)
-		if err == nil { // else it was removed meanwhile
+		if err == nil { // on an error it was removed meanwhile
 			t.inodes = append(t.inodes, ino)
 		}
 		return err != nil
@@ -296,10 +296,10 @@ func (h *Host) target(kind Kind, name string, found []*named) (*Target, error) {
 	return t, nil
 }
 
-// candidates describes groups, a line each.
+// candidates describes groups, one line each.
 func candidates(found []*named) (out []string) {
 	width := minID
-	for i, a := range found { // as long as tells them apart
+	for i, a := range found { // long enough to be distinct
 		for _, b := range found[:i] {
 			for a.ID != b.ID && width < idLength && cut(a.ID, width) == cut(b.ID, width) {
 				width++
@@ -334,7 +334,7 @@ func candidates(found []*named) (out []string) {
 
 func cut(text string, n int) string { return text[:min(len(text), n)] }
 
-// notFound explains why none fits a name.
+// notFound explains why nothing matches a name.
 func (h *Host) notFound(kind Kind, name string, in []*named) error {
 	e := &NotFoundError{Kind: kind, Name: name}
 	var labels, places []string
@@ -349,13 +349,13 @@ func (h *Host) notFound(kind Kind, name string, in []*named) error {
 		case n.Kind == PodmanPod:
 			e.Why = "podman keeps the names of its pods in a database: use the pod's ID"
 		case n.names == nil && n.err != nil && !isHex(name, minID):
-			// What the host itself runs counts first: anyone can have a file that cannot be read.
+			// Files of the host itself come first: any user can have a file that cannot be read.
 			if mine := n.distance() == 0; e.Unreadable == nil || mine && !e.own {
 				e.Unreadable, e.own = n.err, mine
 			}
 		case n.names == nil:
 			unnamed++
-			if where := placeOf(n.Group); !slices.Contains(places, where) {
+			if where := namesDir(n.Group); !slices.Contains(places, where) {
 				places = append(places, where)
 			}
 		}
@@ -394,15 +394,16 @@ func (h *Host) hasOld(kind Kind, name string) bool {
 	return false
 }
 
-// Times between two looks at the cgroups: the shortest, and how many times longer than a look takes.
+// Timing of Wait: the shortest pause between two scans of the cgroups, and the ratio of a pause to
+// the duration of a scan.
 const (
 	shortestWait = 100 * time.Millisecond
 	waitShare    = 25
 )
 
-// Wait calls find, which looks for a container or pod, again and again until it is there. Other errors
-// than a NotFoundError end it, names that are not allowed to be read too. It calls waiting once if
-// it is not there at first.
+// Wait calls find, which looks for a container or pod, until it succeeds or ctx ends. Any error but
+// a NotFoundError ends the wait, and so do names that this process is not permitted to read. It
+// calls waiting once if the first attempt fails.
 func (h *Host) Wait(ctx context.Context, find func() (*Target, error), waiting func()) (*Target, error) {
 	for first := true; ; first = false {
 		begin := time.Now()
@@ -422,5 +423,5 @@ func (h *Host) Wait(ctx context.Context, find func() (*Target, error), waiting f
 	}
 }
 
-// denied reports whether files must not be read by this process. What waits would wait in vain.
+// denied reports whether this process is not permitted to read the files. Waiting would be in vain.
 func denied(err error) bool { return errors.Is(err, fs.ErrPermission) }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containers finds containers and pods of this host among its cgroups (version 2), and names
-// the container that a cgroup belongs to.
-//
-// It takes an ID or a name as the user knows it, and returns cgroups. IDs are read from the names of
-// cgroup directories, names from the state that container runtimes and the kubelet keep in files.
-// It asks no runtime, and starts nothing. All that it reads is hostile input: users create
-// cgroups and files of their own, and files of nested containers are those of the outer container.
+// Package containers finds containers and pods of this host by their cgroups (version 2), and names
+// the container that a cgroup belongs to. It takes an ID or a name as the user knows it, and
+// returns cgroups. It reads IDs from the names of cgroup directories, and names from the state
+// files of container runtimes and the kubelet. It talks to no runtime, and starts nothing. All
+// input is hostile: users create cgroups and files of their own, and the files of nested containers
+// belong to the outer container.
 package containers
 
 import (
@@ -14,14 +13,14 @@ import (
 	"strings"
 )
 
-// A Group is a container or a pod, as the name of its cgroup directory says it.
+// Group is a container or a pod, as identified by the name of its cgroup directory.
 type Group struct {
 	Kind    Kind
-	Runtime string // of a container: containerd, cri-o, docker, podman; "" if its cgroup does not say it
+	Runtime string // containers only: containerd, cri-o, docker or podman; "" if the cgroup name does not show it
 	ID      string // of a container, or the UID of a pod
-	Path    string // of its cgroup, from the root of the hierarchy: "/system.slice/docker-ID.scope"
-	Parent  *Group // the container or pod that it is in; nil: this host
-	User    int    // the user in whose slice it is, -1: none
+	Path    string // cgroup path from the root of the hierarchy: "/system.slice/docker-ID.scope"
+	Parent  *Group // the container or pod that contains it; nil: this host
+	User    int    // the user in whose slice it is; -1: none
 }
 
 // Kind is the kind of a group.
@@ -40,13 +39,12 @@ func (k Kind) String() string {
 	return "pod"
 }
 
-// directories are the forms of the names of cgroup directories: a prefix before the container's ID. Of
-// two that fit the first is meant. With the systemd driver ".scope" follows; the cgroupfs driver
-// has the bare name. A runtime that was configured for the wrong driver leaves
-// "SLICE:PREFIX:ID".
+// directories are the prefixes of a container's ID in the names of cgroup directories; the first
+// match counts. With the systemd driver the name ends in ".scope"; with the cgroupfs driver it is
+// the bare ID. A runtime configured for the wrong driver creates "SLICE:PREFIX:ID".
 var directories = []struct {
 	prefix  string
-	runtime string // "": not a container, but the process that looks after one
+	runtime string // "": not a container, but its monitor process
 }{
 	{"cri-containerd", "containerd"},
 	{"nerdctl", "containerd"},
@@ -60,24 +58,24 @@ var directories = []struct {
 
 const (
 	idLength = 64 // hexadecimal digits of an ID, for all of these runtimes
-	minID    = 12 // of one behind a known prefix
+	minID    = 12 // minimum after a known prefix
 	maxUID   = 128
 )
 
-// podmanPod is the name of the cgroup of a podman pod, before its ID and ".slice". With the cgroupfs
-// driver it is the bare ID, below libpod_parent.
+// podmanPod is the prefix of a podman pod's cgroup name, which continues with the ID and ".slice".
+// With the cgroupfs driver the name is the bare ID, below libpod_parent.
 const (
 	podmanPod    = "machine-libpod_pod_"
-	userPod      = "user-libpod_pod_" // of a pod without root
+	userPod      = "user-libpod_pod_" // of a rootless pod
 	podmanParent = "libpod_parent"
 )
 
-// isHex reports whether text has only hexadecimal digits, of which there are at least n.
+// isHex reports whether text consists of at least n hexadecimal digits.
 func isHex(text string, n int) bool {
 	return len(text) >= n && len(text) <= idLength && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// A walk goes down the hierarchy, from the root of this host.
+// walk describes a directory on the way down the hierarchy, from the root of this host.
 type walk struct {
 	path   string // "" is the root
 	name   string // of the last directory
@@ -85,14 +83,15 @@ type walk struct {
 	within *Group
 }
 
-// down returns the walk one directory further. Its group is a new one where the directory is a group.
+// down returns the walk one directory further down. Its group is a new one if the directory is a
+// group.
 func (w walk) down(name string) walk {
 	next := walk{w.path + "/" + name, name, w.user, w.within}
 	if n, ok := userOf(name); ok && w.within == nil {
 		next.user = n
 	}
 	names := []string{name}
-	if slice, _, ok := strings.Cut(name, ":"); ok { // slice:prefix:ID
+	if slice, _, ok := strings.Cut(name, ":"); ok { // from slice:prefix:ID
 		names = []string{slice, name}
 	}
 	for _, n := range names {
@@ -106,7 +105,7 @@ func (w walk) down(name string) walk {
 
 var top = walk{user: -1}
 
-// parse returns the innermost group that a cgroup belongs to, nil if it belongs to none.
+// parse returns the innermost group that a cgroup belongs to, or nil.
 func parse(path string) *Group {
 	w := top
 	for name := range strings.SplitSeq(path, "/") {
@@ -117,8 +116,8 @@ func parse(path string) *Group {
 	return w.within
 }
 
-// group returns the group that a directory is, nil if it is none. Parent is the directory that it
-// is in, and within the group that that belongs to.
+// group returns the group that a directory represents, or nil. parent is the directory that
+// contains it, and within the group that parent belongs to.
 func group(name, parent string, within *Group) *Group {
 	inPod := within != nil && within.Kind == Pod
 	if uid, ok := podUID(name, parent); ok {
@@ -142,14 +141,13 @@ func group(name, parent string, within *Group) *Group {
 	if runtime == "" && parent == "docker" {
 		runtime = "docker"
 	}
-	if within != nil && within.Kind == Container && within.ID == id { // a part of the same container
+	if within != nil && within.Kind == Container && within.ID == id { // part of the same container
 		return nil
 	}
 	return &Group{Kind: Container, Runtime: runtime, ID: id}
 }
 
-// containerID returns the runtime, if it is known, and the ID of the container whose cgroup is
-// called name.
+// containerID returns the container's ID for a cgroup name, and the runtime if it is known.
 func containerID(name string) (runtime, id string, ok bool) {
 	if _, rest, found := strings.Cut(name, ":"); found { // slice:prefix:ID
 		name = strings.Replace(rest, ":", "-", 1)
@@ -166,9 +164,9 @@ func containerID(name string) (runtime, id string, ok bool) {
 	return "", "", false
 }
 
-// podUID returns the UID of the pod whose cgroup is called name: "kubepods-burstable-podUID.slice",
-// with "_" for "-", or "podUID" in kubepods, burstable or besteffort. A cgroup root of the
-// kubelet's comes before: "kubelet-kubepods-burstable-podUID.slice".
+// podUID returns the pod's UID for a cgroup name: "kubepods-burstable-podUID.slice", with "_" in
+// place of "-", or "podUID" below kubepods, burstable or besteffort. The kubelet's cgroup root, if
+// set, is a prefix: "kubelet-kubepods-burstable-podUID.slice".
 func podUID(name, parent string) (uid string, ok bool) {
 	if unit, found := strings.CutSuffix(name, ".slice"); found {
 		i := strings.LastIndex(unit, "-pod")
@@ -193,7 +191,7 @@ func podUID(name, parent string) (uid string, ok bool) {
 	return uid, isUID(uid)
 }
 
-// isUID reports whether text can be the UID of a pod.
+// isUID reports whether text is a valid pod UID.
 func isUID(text string) bool {
 	if text == "" || len(text) > maxUID {
 		return false
@@ -208,7 +206,7 @@ func isUID(text string) bool {
 	return true
 }
 
-// userOf returns the user of a slice "user-1000.slice" or of the service "user@1000.service".
+// userOf returns the user of a slice "user-1000.slice" or of a service "user@1000.service".
 func userOf(name string) (uid int, ok bool) {
 	text, found := strings.CutPrefix(name, "user-")
 	if found {
@@ -223,7 +221,7 @@ func userOf(name string) (uid int, ok bool) {
 	return int(n), err == nil
 }
 
-// outer returns the container that a group is in, nil for one of this host.
+// outer returns the container that contains a group; nil for a group of this host.
 func (g *Group) outer() *Group {
 	for p := g.Parent; p != nil; p = p.Parent {
 		if p.Kind == Container {
@@ -233,7 +231,7 @@ func (g *Group) outer() *Group {
 	return nil
 }
 
-// pod returns the pod of a container, nil if it has none.
+// pod returns the pod of a container, or nil.
 func (g *Group) pod() *Group {
 	if p := g.Parent; p != nil && p.Kind != Container {
 		return p
@@ -241,8 +239,8 @@ func (g *Group) pod() *Group {
 	return nil
 }
 
-// distance is how far a group is from what the host itself runs: the containers that it is in, and 1
-// if a user made it.
+// distance is the number of containers around a group, plus 1 if a user created it; 0 for what the
+// host itself runs.
 func (g *Group) distance() (n int) {
 	for o := g.outer(); o != nil; o = o.outer() {
 		n++

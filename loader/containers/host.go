@@ -17,21 +17,21 @@ import (
 	"btc/internal/safefile"
 )
 
-// A Host has containers. It is used by one goroutine at a time.
+// Host is a host with containers. It is not safe for concurrent use.
 type Host struct {
-	root    string // directory with the host's files: "" is this process's own
-	cgroups string // where its cgroups of version 2 are mounted
-	old     string // a hierarchy of version 1, "" without
+	root    string // root directory of the host's files; "": this process's own
+	cgroups string // mount point of the cgroups of version 2
+	old     string // a hierarchy of version 1; "": none
 	proc    string
 	states  map[string]*state
-	roots   map[string]string // of the containers at these paths
-	known   map[string]*Names // of the containers at these paths
-	fresh   time.Time         // since when states are kept
+	roots   map[string]string // of the containers, by path
+	known   map[string]*Names // of the containers, by path
+	fresh   time.Time         // when the cache of states was started
 }
 
-// Local is the host that this process runs on: that of process 1, if it has another root directory, as
-// in a container that shares the host's PID namespace. An error says that there are no cgroups of
-// version 2.
+// Local returns the host that this process runs on. If process 1 has another root directory, as
+// seen from a container that shares the host's PID namespace, it is that of process 1. It is an
+// error if there are no cgroups of version 2.
 func Local() (*Host, error) {
 	const first = "/proc/1/root"
 	root, mounts := "", "/proc/self/mountinfo"
@@ -55,21 +55,22 @@ func Local() (*Host, error) {
 	return At(root, root+unified, old), nil
 }
 
-// At is a host whose files are below root ("": this process's own root directory) and whose cgroups of
-// version 2 are in the directory cgroups. Old is one of its hierarchies of version 1, "" for none.
+// At returns a host whose files are below root ("": this process's root directory), and whose
+// cgroups of version 2 are in the directory cgroups. old is one of its hierarchies of version 1, or
+// "".
 func At(root, cgroups, old string) *Host {
 	h := &Host{root: root, cgroups: cgroups, old: old, proc: "/proc", known: map[string]*Names{}}
 	h.refresh()
 	return h
 }
 
-// refresh forgets what may have changed.
+// refresh drops caches that may be out of date.
 func (h *Host) refresh() {
 	h.states, h.roots, h.fresh = map[string]*state{}, map[string]string{}, time.Now()
 }
 
-// hierarchies finds, in a mountinfo file (proc(5)), where the cgroups of version 2 are mounted, and the
-// hierarchy of version 1 that systemd keeps, or another one without it. "" stands for none.
+// hierarchies returns, from a mountinfo file (proc(5)), the mount point of the cgroups of version
+// 2, and a hierarchy of version 1, preferably systemd's. "" means none.
 func hierarchies(mountinfo []byte) (unified, old string) {
 	for lines := bufio.NewScanner(bytes.NewReader(mountinfo)); lines.Scan(); {
 		// 30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw
@@ -89,7 +90,7 @@ func hierarchies(mountinfo []byte) (unified, old string) {
 	return unified, old
 }
 
-// unescape decodes the \ooo of mountinfo.
+// unescape decodes the \ooo escapes of mountinfo.
 func unescape(text string) string {
 	for _, c := range []string{" ", "\t", "\n", "\\"} {
 		text = strings.ReplaceAll(text, fmt.Sprintf(`\%03o`, c[0]), c)
@@ -97,13 +98,13 @@ func unescape(text string) string {
 	return text
 }
 
-// Bounds of the tree of cgroups.
+// Limits on the cgroup tree.
 const (
 	maxGroups = 1 << 17
 	maxDepth  = 64
 )
 
-// scan lists the containers and pods in a hierarchy.
+// scan returns the containers and pods in a hierarchy.
 func scan(dir string) ([]*Group, error) {
 	var out []*Group
 	seen := 0
@@ -130,7 +131,7 @@ func scan(dir string) ([]*Group, error) {
 			}
 			next := w.down(e.Name())
 			if g := next.within; g != nil && g.Path == next.path {
-				if g.Parent != nil && g.Parent.Path == g.Path { // slice:prefix:ID
+				if g.Parent != nil && g.Parent.Path == g.Path { // from slice:prefix:ID
 					out = append(out, g.Parent)
 				}
 				out = append(out, g)
@@ -147,7 +148,7 @@ func scan(dir string) ([]*Group, error) {
 	return out, nil
 }
 
-// partial reports whether only a part of the host's cgroups is visible: the root has the inode 1.
+// partial reports whether only part of the host's cgroups is visible: the root cgroup has inode 1.
 func (h *Host) partial() bool {
 	ino, err := inode(h.cgroups)
 	return err == nil && ino != 1
@@ -165,8 +166,8 @@ func inode(path string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// names returns the names of a container, nil if no runtime has any. The error says what could not be
-// read.
+// names returns the names of a container; nil if no runtime knows it. The error says what could not
+// be read.
 func (h *Host) names(g *Group) (*Names, error) {
 	if n := h.known[g.Path]; n != nil {
 		return n, nil
@@ -182,16 +183,16 @@ func (h *Host) names(g *Group) (*Names, error) {
 	return n, err
 }
 
-// Label returns what the container or pod is called that a cgroup belongs to, by the cgroup's path from
-// the root of the hierarchy: "web", "shop/web-0/nginx". It is "" if it belongs to none, or to one
-// without a known name.
+// Label returns the name of the container or pod that a cgroup belongs to, given the cgroup's path
+// from the root of the hierarchy: "web", "shop/web-0/nginx". It is "" if there is none, or its name
+// is unknown.
 func (h *Host) Label(path string) (label string, names Names) {
 	g := parse(path)
 	if g == nil {
 		return "", Names{}
 	}
 	n := h.namesOf(g)
-	if n == nil && time.Since(h.fresh) > freshTime { // it may be a new one
+	if n == nil && time.Since(h.fresh) > freshTime { // it may be new
 		h.refresh()
 		n = h.namesOf(g)
 	}
@@ -201,7 +202,7 @@ func (h *Host) Label(path string) (label string, names Names) {
 	return h.label(g, n), names
 }
 
-// freshTime is how long lists of names are used for Label.
+// freshTime is how long Label caches lists of names.
 const freshTime = time.Second
 
 func (h *Host) namesOf(g *Group) (n *Names) {
@@ -213,7 +214,7 @@ func (h *Host) namesOf(g *Group) (n *Names) {
 	return n
 }
 
-// podNames returns the namespace and name of a pod, nil if none are known.
+// podNames returns the namespace and name of a pod; nil if unknown.
 func (h *Host) podNames(g *Group, all []*Group) (*Names, error) {
 	if g.Kind != Pod {
 		return nil, nil
@@ -237,13 +238,13 @@ func (h *Host) podNames(g *Group, all []*Group) (*Names, error) {
 	return nil, err
 }
 
-// same reports whether two groups have one cgroup.
+// same reports whether two groups have the same cgroup.
 func same(a, b *Group) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Path == b.Path && a.ID == b.ID
 }
 
-// state returns where the runtime that made a group keeps what it knows: on the host, or in the
-// container that the runtime runs in.
+// state returns the state files of the runtime that created a group: on the host, or in the
+// container in which the runtime runs.
 func (h *Host) state(g *Group) (*state, error) {
 	root := h.root
 	if o := g.outer(); o != nil {
@@ -260,8 +261,8 @@ func (h *Host) state(g *Group) (*state, error) {
 	return s, nil
 }
 
-// rootOf returns the root directory of a running container: that of the first process of its PID
-// namespace, else of its oldest process.
+// rootOf returns the root directory of a running container: that of the first process in its PID
+// namespace, or else of its oldest process.
 func (h *Host) rootOf(c *Group) (string, error) {
 	root, ok := h.roots[c.Path]
 	if !ok {
@@ -276,8 +277,8 @@ func (h *Host) rootOf(c *Group) (string, error) {
 	return root, nil
 }
 
-// first returns the first process of a container's PID namespace, else its oldest process, 0 without
-// any.
+// first returns the first process of a container's PID namespace, or else its oldest process; 0 if
+// there is none.
 func (h *Host) first(c *Group) (best int) {
 	for _, pid := range h.processes(c) {
 		if h.isFirst(pid) {
@@ -290,10 +291,10 @@ func (h *Host) first(c *Group) (best int) {
 	return best
 }
 
-// maxProcesses is how many processes of a container are looked at.
+// maxProcesses bounds the processes of a container that are looked at.
 const maxProcesses = 256
 
-// processes lists processes of a container that are in no container within it.
+// processes lists processes of a container that are not in a nested container.
 func (h *Host) processes(c *Group) (pids []int) {
 	var visit func(w walk, depth int)
 	visit = func(w walk, depth int) {
@@ -302,7 +303,7 @@ func (h *Host) processes(c *Group) (pids []int) {
 			text, _ := io.ReadAll(io.LimitReader(f, 8*maxProcesses))
 			f.Close()
 			lines := strings.Split(string(text), "\n")
-			for _, line := range lines[:len(lines)-1] { // the last one is empty or cut
+			for _, line := range lines[:len(lines)-1] { // the last one is empty or incomplete
 				if pid, err := strconv.Atoi(line); err == nil && pid > 0 {
 					pids = append(pids, pid)
 				}
@@ -322,7 +323,7 @@ func (h *Host) processes(c *Group) (pids []int) {
 	return pids
 }
 
-// isFirst reports whether a process is the first one of its PID namespace.
+// isFirst reports whether a process is the first of its PID namespace.
 func (h *Host) isFirst(pid int) bool {
 	text, err := safefile.Read(fmt.Sprintf("%s/%d/status", h.proc, pid), maxState)
 	if err != nil {
@@ -334,7 +335,7 @@ func (h *Host) isFirst(pid int) bool {
 	return ok && len(f) > 1 && f[len(f)-1] == "1"
 }
 
-// short is an ID as runtimes show it.
+// short returns an ID as runtimes display it.
 func short(id string) string {
 	if isHex(id, idLength) {
 		return id[:minID]

@@ -18,41 +18,41 @@ import (
 	"btc/internal/safefile"
 )
 
-// Names are what a runtime calls a container.
+// Names are the names of a container, as its runtime stores them.
 type Names struct {
 	Container string
-	Namespace string // of the pod
+	Namespace string // name of the pod
 	Pod       string
-	Sandbox   bool // the container that holds the pod's namespaces, which runs nothing of the pod's
+	Sandbox   bool // the sandbox container, which holds the namespaces of its pod
 }
 
-// Bounds of what is read.
+// Limits on what is read.
 const (
-	maxState   = 16 << 20 // bytes of a file
-	maxEntries = 1 << 16  // names in a directory
-	maxName    = 256      // bytes of a name
+	maxState   = 16 << 20 // size of a file, in bytes
+	maxEntries = 1 << 16  // entries of a directory
+	maxName    = 256      // length of a name, in bytes
 )
 
-// A state reads what runtimes keep of containers, below a root directory. It is used by one goroutine
-// at a time.
+// state reads the state files of container runtimes below a root directory. It is not safe for
+// concurrent use.
 type state struct {
-	root  string // "" is this process's own
-	dead  error  // the file system of root does not answer
+	root  string // "": this process's own
+	dead  error  // the file system of root does not respond
 	lists map[string]directory
 	files map[string]storage
 	homes map[int]string
-	dirs  map[string]string // from an option of a configuration file
+	dirs  map[string]string // set by an option in a configuration file
 }
 
-// directory is a read directory.
+// directory is a cached directory listing.
 type directory struct {
 	names []string
 	err   error
 }
 
-// storage is a read list of containers of containers/storage.
+// storage is a cached list of containers of containers/storage.
 type storage struct {
-	names map[string]string // by ID
+	names map[string]string // keyed by ID
 	err   error
 }
 
@@ -63,8 +63,8 @@ func newState(root string) *state {
 	}
 }
 
-// sources are where names of containers are found, by runtime. Each one returns no names and no error
-// if it does not know the container, and an error if it could not be asked.
+// sources are the functions that look up names, by runtime. Each returns no names and no error if
+// it does not know the container, and an error if a file could not be read.
 var sources = []struct {
 	runtime string
 	read    func(s *state, g *Group) (*Names, error)
@@ -73,11 +73,11 @@ var sources = []struct {
 	{"containerd", (*state).containerd},
 	{"cri-o", (*state).crio},
 	{"podman", (*state).podman},
-	{"", (*state).kubelet}, // of all of them
+	{"", (*state).kubelet}, // tried for all of them
 }
 
-// placeOf is where the name of a container or pod would be.
-func placeOf(g *Group) string {
+// namesDir returns the directory in which the name of a container or pod would be.
+func namesDir(g *Group) string {
 	switch {
 	case g.Kind != Container:
 		return podLogs
@@ -93,8 +93,8 @@ func placeOf(g *Group) string {
 	return "the files of any runtime"
 }
 
-// names returns the names of a container; nil if no source has any. The error says what could
-// not be read.
+// names returns the names of a container; nil if no source has any. The error says what could not
+// be read.
 func (s *state) names(g *Group) (*Names, error) {
 	var failed []error
 	for _, src := range sources {
@@ -112,8 +112,8 @@ func (s *state) names(g *Group) (*Names, error) {
 	return nil, errors.Join(failed...)
 }
 
-// valid reports whether names are those that a runtime accepts: others are left out, as they come
-// from files of users and of other containers.
+// valid reports whether the names are ones that a runtime accepts. Others are ignored, because the
+// files may belong to users or other containers.
 func (n *Names) valid() bool {
 	if n == nil || n.Container == "" && n.Pod == "" {
 		return false
@@ -126,7 +126,7 @@ func (n *Names) valid() bool {
 	return true
 }
 
-// isName reports whether text is a name of a container, pod or namespace.
+// isName reports whether text is a valid name of a container, pod or namespace.
 func isName(text string) bool {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -141,7 +141,7 @@ func isName(text string) bool {
 	return text != "" && len(text) <= maxName
 }
 
-// docker reads what Docker's daemon keeps in its data directory.
+// docker reads the data directory of the Docker daemon.
 func (s *state) docker(g *Group) (*Names, error) {
 	var failed error
 	for _, dir := range s.dataOf(g, s.option("/etc/docker/daemon.json", "data-root"), "/var/lib/docker",
@@ -152,7 +152,7 @@ func (s *state) docker(g *Group) (*Names, error) {
 		}
 		for _, sub := range append([]string{"."}, subs...) {
 			if a, b, ok := strings.Cut(sub, "."); !ok || strings.Trim(a+b, "0123456789") != "" {
-				continue // userns-remap has a directory UID.GID
+				continue // userns-remap has a subdirectory UID.GID
 			}
 			var c struct {
 				Name string `json:"Name"`
@@ -168,8 +168,8 @@ func (s *state) docker(g *Group) (*Names, error) {
 	return nil, failed
 }
 
-// dockerNames are the names of a container that Docker calls name: those of Kubernetes (cri-dockerd) are
-// "k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT", with the container POD as sandbox.
+// dockerNames splits a Docker name. Kubernetes (cri-dockerd) uses
+// "k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT", with POD as the container name of the sandbox.
 func dockerNames(name string) *Names {
 	if parts := strings.Split(name, "_"); len(parts) == 6 && parts[0] == "k8s" {
 		return &Names{Container: parts[1], Pod: parts[2], Namespace: parts[3], Sandbox: parts[1] == "POD"}
@@ -177,14 +177,14 @@ func dockerNames(name string) *Names {
 	return &Names{Container: name}
 }
 
-// runDirs are the state directories of containerd, as distributions of Kubernetes set it up.
+// runDirs are the state directories of containerd, as configured by distributions of Kubernetes.
 var runDirs = []string{
 	"/run/containerd", "/run/k3s/containerd", "/run/k0s/containerd", "/var/snap/microk8s/common/run/containerd",
 }
 
 const tasks = "/io.containerd.runtime.v2.task"
 
-// containerd reads the OCI bundles of running containers, and nerdctl's list of names.
+// containerd reads the OCI bundles of running containers, and the names kept by nerdctl.
 func (s *state) containerd(g *Group) (*Names, error) {
 	dirs := runDirs
 	if dir := s.option("/etc/containerd/config.toml", "state"); dir != "" {
@@ -197,7 +197,7 @@ func (s *state) containerd(g *Group) (*Names, error) {
 			failed = err
 		}
 		for _, space := range spaces {
-			if space == "moby" { // Docker's, which names them itself
+			if space == "moby" { // Docker's containers, which Docker itself names
 				continue
 			}
 			n, err := s.bundle(s.root, dir+tasks+"/"+space+"/"+g.ID+"/config.json")
@@ -215,7 +215,7 @@ func (s *state) containerd(g *Group) (*Names, error) {
 	return nil, failed
 }
 
-// nerdctl finds the name of a container among nerdctl's, which are files that contain the ID:
+// nerdctl returns the name that nerdctl keeps for a container. Its files contain the ID:
 // /var/lib/nerdctl/ADDRESS/names/NAMESPACE/NAME.
 func (s *state) nerdctl(space, id string) (*Names, error) {
 	const dir = "/var/lib/nerdctl"
@@ -249,7 +249,7 @@ func (s *state) crio(g *Group) (*Names, error) {
 		s.option(conf, "graphroot"), "/var/lib/containers/storage")
 }
 
-// podman reads the list of containers of containers/storage, which podman and CRI-O keep.
+// podman reads the container list of containers/storage, which podman and CRI-O use.
 func (s *state) podman(g *Group) (*Names, error) {
 	var failed error
 	for _, dir := range s.dataOf(g, s.option("/etc/containers/storage.conf", "graphroot"), "/var/lib/containers/storage",
@@ -266,7 +266,7 @@ func (s *state) podman(g *Group) (*Names, error) {
 				}
 				if name := names[g.ID]; name != "" {
 					if n, err := s.bundle(dir.root, d+"/"+g.ID+"/userdata/config.json"); err == nil && n.valid() {
-						return n, nil // CRI-O's
+						return n, nil // CRI-O's containers
 					}
 					return &Names{Container: name}, nil
 				}
@@ -276,7 +276,7 @@ func (s *state) podman(g *Group) (*Names, error) {
 	return nil, failed
 }
 
-// bundles reads the OCI bundle of a container below directories of containers/storage.
+// bundles reads the OCI bundle of a container from the directories of containers/storage.
 func (s *state) bundles(g *Group, dirs ...string) (*Names, error) {
 	var failed error
 	for _, dir := range dirs {
@@ -300,7 +300,7 @@ func (s *state) bundles(g *Group, dirs ...string) (*Names, error) {
 	return nil, failed
 }
 
-// drivers lists the directories of containers/storage for containers, one for each storage driver:
+// drivers lists the container directories of containers/storage, one for each storage driver:
 // overlay-containers, vfs-containers.
 func (s *state) drivers(root, dir string) ([]string, error) {
 	var out []string
@@ -313,7 +313,7 @@ func (s *state) drivers(root, dir string) ([]string, error) {
 	return out, err
 }
 
-// storage reads a list of containers of containers/storage: names by ID.
+// storage reads a container list of containers/storage: names by ID.
 func (s *state) storage(root, file string) (map[string]string, error) {
 	key := root + "\x00" + file
 	if have, ok := s.files[key]; ok {
@@ -334,7 +334,7 @@ func (s *state) storage(root, file string) (map[string]string, error) {
 	return out.names, out.err
 }
 
-// annotations of the OCI configuration of a container of Kubernetes: containerd's, and CRI-O's.
+// Annotations in the OCI configuration of a Kubernetes container: containerd's and CRI-O's.
 var annotations = []struct{ container, pod, namespace, kind string }{
 	{
 		"io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace",
@@ -346,8 +346,8 @@ var annotations = []struct{ container, pod, namespace, kind string }{
 	},
 }
 
-// bundle reads the names in the OCI configuration of a container; empty ones if it has none, nil if
-// there is no such file.
+// bundle reads the names in the OCI configuration of a container. They are empty if the file has
+// none, and nil if there is no such file.
 func (s *state) bundle(root, file string) (*Names, error) {
 	var c struct {
 		Annotations map[string]string `json:"annotations"`
@@ -373,11 +373,10 @@ func (s *state) bundle(root, file string) (*Names, error) {
 	return &Names{}, nil
 }
 
-// logs are the links that the kubelet makes for the logs of containers:
-// POD_NAMESPACE_CONTAINER-ID.log.
+// logs is the directory of the kubelet's symbolic links to container logs: POD_NAMESPACE_CONTAINER-ID.log.
 const logs = "/var/log/containers"
 
-// kubelet reads the names of the kubelet's links to logs.
+// kubelet reads the names in the kubelet's links to logs.
 func (s *state) kubelet(g *Group) (*Names, error) {
 	names, err := s.list(logs)
 	for _, name := range names {
@@ -389,10 +388,10 @@ func (s *state) kubelet(g *Group) (*Names, error) {
 	return nil, err
 }
 
-// podLogs are the kubelet's directories of logs, NAMESPACE_NAME_UID.
+// podLogs is the directory of the kubelet's log directories, NAMESPACE_NAME_UID.
 const podLogs = "/var/log/pods"
 
-// podNames returns the namespace and name of a pod by its UID, nil if the kubelet has none.
+// podNames returns the namespace and name of a pod, given its UID; nil if the kubelet has none.
 func (s *state) podNames(uid string) (*Names, error) {
 	names, err := s.list(podLogs)
 	for _, name := range names {
@@ -408,8 +407,8 @@ func (s *state) podNames(uid string) (*Names, error) {
 // data is a directory below a root.
 type data struct{ root, path string }
 
-// dataOf lists the directories that may have a container's state: those of the host, or the one in the
-// home directory of the user that runs it. Empty ones are left out.
+// dataOf lists the directories that may hold a container's state: those of the host, or the one in
+// the home directory of the user who runs it. Empty paths are omitted.
 func (s *state) dataOf(g *Group, configured, usual, other, home string) []data {
 	var out []data
 	if g.User > 0 {
@@ -417,7 +416,7 @@ func (s *state) dataOf(g *Group, configured, usual, other, home string) []data {
 			out = append(
 				out,
 				data{filepath.Join("/", s.root, dir), "/" + home},
-			) // the user's links do not lead out of it
+			) // the user's symbolic links cannot lead out of it
 		}
 	}
 	for _, dir := range []string{configured, usual, other} {
@@ -428,7 +427,7 @@ func (s *state) dataOf(g *Group, configured, usual, other, home string) []data {
 	return out
 }
 
-// home returns the home directory of a user, "" if there is none.
+// home returns the home directory of a user, or "".
 func (s *state) home(uid int) string {
 	if dir, ok := s.homes[uid]; ok {
 		return dir
@@ -447,7 +446,7 @@ func (s *state) home(uid int) string {
 }
 
 // option returns the directory that a line `name = "/path"` or `"name": "/path"` of a configuration
-// file sets, "" if none does.
+// file sets, or "".
 func (s *state) option(file, name string) string {
 	key := file + " " + name
 	if dir, ok := s.dirs[key]; ok {
@@ -471,7 +470,7 @@ func (s *state) option(file, name string) string {
 	return dir
 }
 
-// json reads a JSON file; it reports whether there is one.
+// json reads a JSON file; it reports whether the file exists.
 func (s *state) json(root, file string, into any) (found bool, err error) {
 	text, err := s.read(root, filepath.Clean(file), maxState)
 	switch {
@@ -491,7 +490,7 @@ func (s *state) read(root, file string, limit int64) ([]byte, error) {
 	return bounded(s, file, func() ([]byte, error) { return safefile.ReadIn(orSlash(root), file, limit) })
 }
 
-// list reads the names of a directory; none if it is not there.
+// list returns the names in a directory; none if it does not exist.
 func (s *state) list(dir string) ([]string, error) { return s.listIn(s.root, dir) }
 
 func (s *state) listIn(root, dir string) ([]string, error) {
@@ -515,11 +514,11 @@ func orSlash(root string) string {
 	return root
 }
 
-// answerTime is how long a file of a container may take: the container may have mounted a file system
-// of its own there, which does not answer.
+// answerTime is the timeout for reading a container's file: the container may have mounted a file
+// system there that does not respond.
 const answerTime = 2 * time.Second
 
-// bounded calls a function that reads files. Those of a container have answerTime for it.
+// bounded calls a function that reads files. For files of a container, answerTime limits it.
 func bounded[T any](s *state, file string, read func() (T, error)) (result T, err error) {
 	switch {
 	case s.dead != nil:

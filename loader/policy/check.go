@@ -185,7 +185,7 @@ type verdict int
 const (
 	permitted verdict = iota
 	refused
-	byMatch // the matches decide
+	byMatch // depends on its matches
 )
 
 // ofLoader are the kinds that the loader itself runs: they observe nothing of the host.
@@ -305,7 +305,7 @@ func (p *Policy) Listed(text string) bool {
 	case t.Space == probe.UserSpace:
 		real, err := realPath(words[0])
 		if err != nil {
-			real = "" // permitted by an entry for the whole kind
+			real = "" // only an entry for the whole kind covers it
 		}
 		s.path, words = real, words[1:]
 	case kind == probe.Software || kind == probe.Hardware:

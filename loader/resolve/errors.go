@@ -12,14 +12,14 @@ import (
 	"btc/loader/report"
 )
 
-// Missing is the error for an attach point that does not exist on a kernel; the script's missing_probes decides the
-// consequence.
+// Missing is the error for an attach point that does not exist on a kernel. The script's
+// missing_probes determines the consequence.
 type Missing struct {
 	Text    string
 	Pattern bool   // a pattern without a match
 	Why     string // details, or ""
-	// Foreign: this architecture cannot have the attach point, but another one can. In a script for both that is not
-	// an error, so it is only a warning.
+	// Foreign means that this architecture cannot have the attach point, but another one can. In a
+	// script for both that is only a warning.
 	Foreign bool
 }
 
@@ -48,7 +48,7 @@ func IsMissing(err error) bool {
 	return errors.As(err, &gone)
 }
 
-// Unknown is the error for an attach point about which the Kernel does not know enough.
+// Unknown is the error for an attach point for which the Kernel does not have enough information.
 type Unknown struct{ Text string }
 
 func (u *Unknown) Error() string { return u.Text }
@@ -64,7 +64,7 @@ func (f *Failure) Error() string {
 }
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Report formats it with the script's position, as an error or as a skipped attach point.
+// Report formats the error with the script's position, as an error or as a skipped attach point.
 func (f *Failure) Report(m *manifest.Manifest, p *manifest.Program) *report.Error {
 	out := &report.Error{
 		Script: &m.Script,
@@ -83,7 +83,7 @@ func (f *Failure) Report(m *manifest.Manifest, p *manifest.Program) *report.Erro
 const RemovedProbe = "Probe has no valid attach points. " +
 	"It is being removed which may cause issues with program behavior."
 
-// expected ends errors that missing_probes can turn into warnings.
+// expected is appended to errors that missing_probes can turn into warnings.
 const expected = " If this is expected, set the 'missing_probes' config variable to 'warn'."
 
 // NoAttachPoints is the error for such a clause.

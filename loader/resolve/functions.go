@@ -21,8 +21,8 @@ const Vmlinux = "vmlinux"
 // ErrAmbiguous is the error for a name that several functions with different types have.
 var ErrAmbiguous = errors.New("its types are ambiguous")
 
-// here translates the function of a program, if it is a system call's, to the kernel's architecture. It keeps the
-// attach point's name in the script.
+// here translates the function name of a system call's program to the kernel's architecture. The
+// attach point keeps its name in the script.
 func here(k Kernel, p *manifest.Program) *manifest.Program {
 	name := k.Arch().SyscallFunc(p.Attach.Name)
 	if name == p.Attach.Name {
@@ -81,7 +81,8 @@ func kprobe(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// distinct reports whether all functions have different names, because multi links find functions by name only.
+// distinct reports whether all functions have different names. Multi links find functions by name
+// only.
 func distinct(matches []Match) bool {
 	names := map[string]bool{}
 	for i := range matches {
@@ -152,8 +153,8 @@ func tracing(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// inModule is the value of the builtin probe for kinds with functions of several modules: it includes the module,
-// even if the script does not.
+// inModule returns the value of the builtin probe for kinds whose functions may be in several
+// modules: it includes the module, even if the script does not.
 func inModule(kind, module, name string) string { return kind + ":" + module + ":" + name }
 
 // canTrampoline excludes functions that no kernel can enter with fentry: variadic ones, or with
@@ -232,8 +233,8 @@ func moduleFunction(k Kernel, a *manifest.Attach, inKernel bool) (*adapt.Prototy
 	return found, module, nil
 }
 
-// rawTracepoint finds raw tracepoints by the types of their arguments, btf_trace_NAME, in the kernel's types
-// ("vmlinux") or a module's.
+// rawTracepoint finds raw tracepoints by the types of their arguments, btf_trace_NAME, in the types
+// of the kernel ("vmlinux") or a module.
 func rawTracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
 	in := func(module string) bool { return a.Target == "" || probe.Glob(a.Target, module) }
@@ -277,7 +278,7 @@ func rawTracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// onlyRaw is the plan of one raw tracepoint.
+// onlyRaw returns the plan for one raw tracepoint.
 func onlyRaw(a *manifest.Attach, module string) Plan {
 	return Plan{
 		Strategy: PerMatch,
@@ -285,11 +286,12 @@ func onlyRaw(a *manifest.Attach, module string) Plan {
 	}
 }
 
-// eachRawTracepoint visits the raw tracepoints of the wanted modules; the kernel itself is "vmlinux".
+// eachRawTracepoint visits the raw tracepoints of the selected modules; the kernel itself is
+// "vmlinux".
 func eachRawTracepoint(k Kernel, wanted func(module string) bool, visit func(module, name string)) error {
 	modules, err := k.Modules("")
 	if err != nil {
-		modules = nil // a list that cannot be read: no modules with types
+		modules = nil // no list of modules: there are no module types
 	}
 	for _, m := range append([]string{Vmlinux}, modules...) {
 		if !wanted(m) {

@@ -24,57 +24,57 @@ import (
 	"btc/loader/report"
 )
 
-// Kernel provides the possible attach points of a kernel.
+// Kernel describes the attach points that a kernel has.
 type Kernel interface {
-	// Arch is the architecture, nil if it is not a supported one.
+	// Arch is the architecture; nil if it is not supported.
 	Arch() *arch.Arch
 
 	// CheckKprobes returns nil if the kernel has kprobes.
 	CheckKprobes(p *manifest.Program) error
 	// Loaded reports whether a module is loaded, as far as that is known.
 	Loaded(module string) bool
-	// Functions are the functions that can be probed, in any order.
+	// Functions returns the functions that can be probed, in any order.
 	Functions() ([]Function, error)
 	// CheckFunction returns nil if a kprobe can be attached to the function that p names.
 	CheckFunction(p *manifest.Program) error
 	// Several reports whether several functions have the name of a kprobe's function.
 	Several(a *manifest.Attach) (bool, error)
-	// Address finds the function and the offset of a kprobe on an address.
+	// Address returns the function and the offset for a kprobe on an address.
 	Address(p *manifest.Program) (Match, error)
 	// KprobeMulti reports whether the kernel supports multi-function links (5.18).
 	KprobeMulti() bool
 
-	// Prototype returns the prototype of the function with a name in a module ("vmlinux": the
-	// kernel itself), nil if there is none. The error is ErrAmbiguous if there are several.
+	// Prototype returns the prototype of the named function in a module ("vmlinux": the kernel
+	// itself); nil if there is none. The error is ErrAmbiguous if there are several.
 	Prototype(module, name string) (*adapt.Prototype, error)
-	// Modules are the modules whose types may contain the function or raw tracepoint name.
+	// Modules returns the modules whose types may contain the named function or raw tracepoint.
 	Modules(name string) ([]string, error)
-	// RawPrototype returns the arguments of a raw tracepoint of a module ("vmlinux": the kernel
-	// itself), nil if it has none of that name.
+	// RawPrototype returns the arguments of a raw tracepoint in a module ("vmlinux": the kernel
+	// itself); nil if there is none.
 	RawPrototype(module, name string) (*adapt.Prototype, error)
-	// RawTracepoints are the names of a module's raw tracepoints.
+	// RawTracepoints returns the names of a module's raw tracepoints.
 	RawTracepoints(module string) ([]string, error)
 
-	// Tracepoint returns nil if the kernel has an event.
+	// Tracepoint returns nil if the event exists.
 	Tracepoint(group, name string) error
-	// Tracepoints are the events that match a pattern each for the group and the name.
+	// Tracepoints returns the events that match one pattern for the group and one for the name.
 	Tracepoints(group, name string) ([]adapt.Event, error)
-	// Iterator reports whether the kernel has a kind of iterator; true if that is not known.
+	// Iterator reports whether the kernel has a kind of iterator; true if unknown.
 	Iterator(kind string) (bool, error)
 
 	// Other resolves attach points that depend on more than the kernel: on files, processes, processors, or loaded
 	// BPF programs.
 	Other(p *manifest.Program) (Plan, error)
 
-	// Absent may replace the error for an attach point that was not found, if the Kernel does not know enough to be
-	// sure.
+	// Absent may replace the error for an attach point that was not found, if the Kernel does not
+	// have enough information to be sure.
 	Absent(p *manifest.Program, err *Missing) error
 }
 
 // Function is a kernel function that can be probed.
 type Function struct {
 	Name, Module string // Module is "vmlinux" for the kernel itself
-	Several      bool   // several functions of the module have the name
+	Several      bool   // several functions of the module have this name
 }
 
 // Match is one attach site.
@@ -86,43 +86,44 @@ type Match struct {
 	Path   string // uprobe: file
 	Offset uint64 // kprobe: bytes after the start of Name; uprobe: offset in the file
 
-	PID int // the process that its link is limited to, and its program; 0: all
+	PID int // the process that the link is limited to, and its executable; 0: all
 
-	Several bool // kprobe: several functions have the name, or it is ambiguous without the module
+	Several bool // kprobe: several functions have the name, or the name is ambiguous without the module
 
-	BPF ebpf.ProgramID // program that the function Name belongs to; 0: the kernel
+	BPF ebpf.ProgramID // BPF program that the function Name belongs to; 0: the kernel
 
-	// Of usdt probes:
-	Semaphore uint64 // offset in the file of the counter, 0: none
-	USDT      []byte // locations of the arguments, see usdt.Encode
-	More      bool   // a further location of the same probe
-	Variant   int    // number, from 0, of its variant of argument locations
+	// For usdt probes:
+	Semaphore uint64 // file offset of the semaphore; 0: none
+	USDT      []byte // argument locations, see usdt.Encode
+	More      bool   // another location of the same probe
+	Variant   int    // index of its variant of argument locations, from 0
 	SameAs    int    // 1 + index of the match whose program this one shares; 0: none
 }
 
-// Strategy is how the matches of a plan are loaded and linked. It is chosen before anything is loaded, from the
-// kernel's features and the manifest.
+// Strategy is how the matches of a plan are loaded and linked. It is chosen before anything is
+// loaded, based on the kernel's features and the manifest.
 type Strategy int
 
 // Strategies.
 const (
-	// Single: each match has a link; they share a program unless it uses the number of its attach point.
+	// Single: each match has its own link. All share one program, unless the program uses the
+	// number of its attach point.
 	Single Strategy = iota
-	// PerMatch: each match has a link and a program that is loaded for its name.
+	// PerMatch: each match has its own link and its own program, loaded for the match's name.
 	PerMatch
-	// Multi: one link holds all matches (kprobe.multi 5.18, uprobe.multi 6.6). Its program is loaded
-	// with the plan's AttachType, and asks the link for the number of the attach point.
+	// Multi: one link holds all matches (kprobe.multi 5.18, uprobe.multi 6.6). The program is
+	// loaded with the plan's AttachType, and gets the number of the attach point from the link.
 	Multi
-	// SharedRaw: one link to the raw tracepoint of all system calls, of the plan's Direction, runs
+	// SharedRaw: one link to the raw tracepoint of all system calls, in the plan's Direction, runs
 	// the program for all matches.
 	SharedRaw
-	// Raw: each match has a link to the raw tracepoint of its name.
+	// Raw: each match has a link to the raw tracepoint of the same name.
 	Raw
-	// Virtual: the loader runs the program, and nothing is attached.
+	// Virtual: the loader runs the program; nothing is attached.
 	Virtual
 )
 
-// Plan is where and how a program is attached.
+// Plan describes where and how a program is attached.
 type Plan struct {
 	Prog    *manifest.Program
 	Matches []Match
@@ -130,11 +131,11 @@ type Plan struct {
 	Strategy   Strategy
 	AttachType ebpf.AttachType // of Multi
 	Direction  string          // of SharedRaw: sys_enter, sys_exit
-	// Filtered: the program must be loaded with the filters of the run.
+	// Filtered means that the program must be loaded with the filters of the run.
 	Filtered bool
 }
 
-// NumPrograms is the number of BPF programs loaded for a plan.
+// NumPrograms returns the number of BPF programs loaded for a plan.
 func (p *Plan) NumPrograms() int {
 	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
 		return len(p.Matches)
@@ -146,8 +147,8 @@ func (p *Plan) NumPrograms() int {
 	return max(len(processes), 1)
 }
 
-// Probes is the number of probes for n attach sites of a plan. The locations of one usdt probe
-// count once.
+// Probes returns the number of probes for n attach sites of a plan. All locations of one usdt probe
+// count as one.
 func (p *Plan) Probes(n int) int {
 	for i := range p.Matches {
 		if p.Matches[i].More && n > 1 {
@@ -157,8 +158,8 @@ func (p *Plan) Probes(n int) int {
 	return n
 }
 
-// LinksNumber reports whether a program can get the number of its attach point from its link: it does not need one,
-// or has room for it in its frame.
+// LinksNumber reports whether a program can get the number of its attach point from its link:
+// either it does not need the number, or it has room for it in its frame.
 func LinksNumber(p *manifest.Program) bool {
 	return !p.UsesID || p.Code != nil && p.Code.Frame <= manifest.MaxFrame-8
 }
@@ -166,12 +167,12 @@ func LinksNumber(p *manifest.Program) bool {
 // Result is the outcome for one program.
 type Result struct {
 	Prog *manifest.Program
-	Plan *Plan         // nil: it is not attached
-	Err  *report.Error // why it has no plan; nil if it has one
-	// Dropped: the script runs without the program, with a warning unless Silent. Otherwise Err ends the run, unless
-	// the result is Unknown.
+	Plan *Plan         // nil: the program is not attached
+	Err  *report.Error // why there is no plan; nil if there is one
+	// Dropped means that the script runs without the program, with a warning unless Silent is set.
+	// Otherwise Err ends the run, unless Unknown is set.
 	Dropped, Silent bool
-	// Unknown: the Kernel does not know enough for a plan or an error.
+	// Unknown means that the Kernel does not have enough information for a plan or an error.
 	Unknown bool
 }
 
@@ -180,7 +181,7 @@ type Results struct {
 	Programs []Result
 	// Clauses are the errors for clauses without any remaining attach point.
 	Clauses []ClauseError
-	// Limit is the error if all plans together exceed a limit, else nil.
+	// Limit is the error if all plans together exceed a limit, or nil.
 	Limit *report.Error
 }
 
@@ -188,15 +189,15 @@ type Results struct {
 type ClauseError struct {
 	Clause int // its number
 	*report.Error
-	Warn bool // it is a warning: the script runs without the clause
+	Warn bool // only a warning: the script runs without the clause
 }
 
-// maxMatches bounds the total number of matches, regardless of max_probes, because each takes memory before anything
-// is loaded.
+// maxMatches bounds the total number of matches, independent of max_probes, because each one takes
+// memory before anything is loaded.
 const maxMatches = 1 << 18
 
-// limit is the value of the settings max_probes, the number of attach sites that all patterns
-// together may match, and max_bpf_progs, the number of programs that may be loaded.
+// limit returns the value of max_probes, the number of attach sites that all patterns together may
+// match, or max_bpf_progs, the number of programs that may be loaded.
 func limit(m *manifest.Manifest, key string) int {
 	if n, err := strconv.Atoi(m.Config.Other[key]); err == nil && n > 0 {
 		return n
@@ -204,8 +205,8 @@ func limit(m *manifest.Manifest, key string) int {
 	return 1024
 }
 
-// All resolves the attach points of all programs of wanted kinds. It continues after an error in one program, but not
-// past a limit.
+// All resolves the attach points of all programs of the selected kinds. It continues after an error
+// in one program, but stops at a limit.
 func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results {
 	out := &Results{}
 	total, programs := 0, 0
@@ -261,7 +262,8 @@ func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results
 	return out
 }
 
-// failed is the outcome for a program whose attach point has an error, according to the script's missing_probes.
+// failed returns the outcome for a program whose attach point has an error, according to the
+// script's missing_probes.
 func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.Clauses) Result {
 	r := Result{Prog: p}
 	var failure *Failure
@@ -303,7 +305,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 	return r
 }
 
-// emptyClauses are the errors for clauses without an attach point.
+// emptyClauses returns the errors for clauses without any remaining attach point.
 func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 	var out []ClauseError
 	for _, l := range clauses.Empty(m) {
@@ -342,8 +344,8 @@ func One(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, err
 }
 
-// kinds maps a kind of probe to the function that resolves its attach points. Kinds without an entry depend on more
-// than the kernel.
+// kinds maps a kind of probe to the function that resolves its attach points. Kinds without an
+// entry depend on more than the kernel.
 var kinds = map[string]func(Kernel, *manifest.Program) (Plan, error){
 	probe.Kprobe:        kprobe,
 	probe.Kretprobe:     kprobe,
@@ -365,7 +367,7 @@ var kinds = map[string]func(Kernel, *manifest.Program) (Plan, error){
 
 func itself(_ Kernel, p *manifest.Program) (Plan, error) { return Itself(p), nil }
 
-// Itself is the plan of an attach point that is its own, single attach site.
+// Itself returns the plan for an attach point that is its own, only attach site.
 func Itself(p *manifest.Program) Plan {
 	return Plan{Matches: []Match{{Text: p.Attach.Text, Name: p.Attach.Name, Offset: p.Attach.Addr}}}
 }
@@ -374,7 +376,8 @@ func virtual(_ Kernel, p *manifest.Program) (Plan, error) {
 	return Plan{Strategy: Virtual, Matches: []Match{{Text: p.Attach.Text}}}, nil
 }
 
-// EventName is the event of a software or hardware probe, which may be in either part.
+// EventName returns the event of a software or hardware probe, which may be in either part of the
+// attach point.
 func EventName(a *manifest.Attach) string {
 	if a.Name != "" {
 		return a.Name
@@ -417,7 +420,7 @@ func tracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	return plan, nil
 }
 
-// iterator looks up the function that describes a kind of iterator.
+// iterator looks up the kernel function that describes a kind of iterator.
 func iterator(k Kernel, p *manifest.Program) (Plan, error) {
 	kind := p.Attach.Name
 	if what, ok := hostinfo.IterOverMap[kind]; ok {
@@ -434,8 +437,8 @@ func iterator(k Kernel, p *manifest.Program) (Plan, error) {
 	return Itself(p), nil
 }
 
-// Matching returns the functions that match an attach point's pattern, sorted, with functions of the same name and
-// module listed once.
+// Matching returns the functions that match an attach point's pattern, sorted. Functions with the
+// same name and module are listed once.
 func Matching(functions []Function, a *manifest.Attach) []Function {
 	var out []Function
 	for _, f := range functions {
@@ -463,7 +466,7 @@ func Matching(functions []Function, a *manifest.Attach) []Function {
 // bpffs is the directory of relative pin paths.
 const bpffs = "/sys/fs/bpf/"
 
-// PinPath is the path at which to pin an iterator's program, "" for none.
+// PinPath returns the path at which an iterator's program is pinned, or "".
 func PinPath(p *manifest.Program) string {
 	switch path := p.Attach.Target; {
 	case p.Kind != probe.Iter || path == "":

@@ -8,30 +8,29 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// Filter limits a program to processes and cgroups: a prologue returns 0 at once in others. Each
-// part that is set must hold for the task that the program runs in. The zero value lets
-// all through, and adds nothing to a program.
+// Filter limits a program to processes and cgroups: a prologue returns 0 at once for any other
+// task. A task must satisfy each part that is set. The zero value accepts every task, and adds
+// nothing to a program.
 type Filter struct {
-	// Namespace is the PID namespace of the numbers below, zero for the initial one.
+	// Namespace is the PID namespace of the process IDs below; the zero value is the initial one.
 	Namespace hostinfo.Namespace
-	// PID is the process; 0: any.
+	// PID is the process ID; 0: any.
 	PID int
-	// Processes is the descriptor of an array with one value of ProcessBytes bytes, in which the byte
-	// of each wanted process is not 0; ProcessBytes is 0 if there is none.
+	// Processes is the descriptor of an array with one value of ProcessBytes bytes, in which the
+	// byte of each selected process is not 0. ProcessBytes is 0 if there is no such array.
 	Processes, ProcessBytes int
-	// Cgroups is the descriptor of a map of the type BPF_MAP_TYPE_CGROUP_ARRAY with NumCgroups
-	// cgroups, of which one must hold the task or an ancestor of its cgroup.
+	// Cgroups is the descriptor of a BPF_MAP_TYPE_CGROUP_ARRAY with NumCgroups cgroups. The task
+	// must be in one of them or below.
 	Cgroups, NumCgroups int
 }
 
-// Empty reports whether the filter lets all through.
+// Empty reports whether the filter accepts every task.
 func (f *Filter) Empty() bool { return f.PID == 0 && f.ProcessBytes == 0 && f.NumCgroups == 0 }
 
-// Program returns a program's instructions with the filter in front.
-//
-// The cgroup is asked for by bpf_current_task_under_cgroup (4.9), and not by
-// bpf_get_current_ancestor_cgroup_id, which tracing programs may call since 5.15 only and which
-// needs the depth of the cgroup below the root, which a cgroup namespace hides.
+// Program returns a program's instructions with the filter as a prologue. Cgroups are tested with
+// bpf_current_task_under_cgroup (4.9). bpf_get_current_ancestor_cgroup_id is no alternative:
+// tracing programs may call it only since 5.15, and it needs the cgroup's depth below the root,
+// which a cgroup namespace hides.
 func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 	if f.Empty() {
 		return insns
@@ -53,7 +52,7 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 		)
 		p.leave(asm.JEq, asm.R0, 0)
 	}
-	var found []int // jumps of cgroups that hold the task
+	var found []int // jumps for cgroups that contain the task
 	for i := range f.NumCgroups {
 		p.emit(asm.LoadMapPtr(asm.R1, f.Cgroups), asm.Mov.Imm(asm.R2, int32(i)), asm.FnCurrentTaskUnderCgroup.Call())
 		if i == f.NumCgroups-1 {
@@ -73,9 +72,9 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 	return putInFront(p.insns, insns)
 }
 
-// CurrentProcess sets r0 to the number of the process that the program runs in, in a PID namespace;
-// zero is the initial one. It is 0 for processes of other namespaces. It uses the frame down
-// to r10-8, and no register that is kept over calls.
+// CurrentProcess sets r0 to the ID of the current process in a PID namespace; the zero value is the
+// initial one. The result is 0 for processes outside the namespace. The code uses the frame down to
+// r10-8, and no callee-saved register.
 func CurrentProcess(ns hostinfo.Namespace) asm.Instructions {
 	if ns == (hostinfo.Namespace{}) {
 		return asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32)}
@@ -93,21 +92,21 @@ func CurrentProcess(ns hostinfo.Namespace) asm.Instructions {
 	}
 }
 
-// prologue is code with jumps forward.
+// prologue is code with forward jumps.
 type prologue struct {
 	insns   asm.Instructions
-	leaving []int // jumps out
+	leaving []int // jumps that leave the prologue's checks
 }
 
 func (p *prologue) emit(ins ...asm.Instruction) { p.insns = append(p.insns, ins...) }
 
-// leave jumps out if the comparison holds.
+// leave emits a jump out if the comparison holds.
 func (p *prologue) leave(op asm.JumpOp, reg asm.Register, imm int32) {
 	p.leaving = append(p.leaving, len(p.insns))
 	p.emit(asm.Instruction{OpCode: op.Op(asm.ImmSource), Dst: reg, Constant: int64(imm)})
 }
 
-// land makes jumps lead to the next instruction.
+// land makes the jumps lead to the next instruction.
 func (p *prologue) land(jumps []int) {
 	for _, j := range jumps {
 		words := 0

@@ -9,23 +9,23 @@ import (
 	"btc/internal/manifest"
 )
 
-// An object for several architectures tests for the host's wherever they differ: a relocation puts into a register
-// whether struct pt_regs has a member that only x86_64 has, and the next instruction branches on it. Every loader
-// resolves that, and the kernel drops the dead side; what remains is a constant in an unused register.
-//
-// This loader knows the result without looking at the kernel's types, and removes the test and the dead side: then
-// they cost nothing, and a script that needs no other types runs on a kernel without BTF. (Jumping across them is not
-// enough: the kernel refuses unreachable code.)
+// An object for several architectures tests for the host's architecture wherever the code differs:
+// a relocation sets a register according to whether struct pt_regs has a member that only x86_64
+// has, and the next instruction branches on it. Every loader resolves the relocation, and the
+// kernel drops the dead side; what remains is a constant in an unused register. This loader knows
+// the result without looking at the kernel's types, and removes the test and the dead side. Then
+// the test costs nothing, and a script that needs no other types runs on a kernel without BTF.
+// (Jumping over the dead side is not enough: the kernel refuses unreachable code.)
 
-// The same applies to constructs of the script with two forms that depend on a helper: the test checks for an
-// enumerator of enum bpf_func_id, and the loader probes the kernel. Here removal is required: before 5.13 the kernel
-// refuses the address of a subprogram, which bpf_loop needs, even in dead code. Subprograms that only dead sides use
-// are removed as well.
+// The same applies to constructs of the script with two forms that depend on a helper: the test
+// checks for an enumerator of enum bpf_func_id, and the loader probes the kernel for it. Here the
+// removal is required: before 5.13 the kernel refuses the address of a subprogram, which bpf_loop
+// needs, even in dead code. Subprograms that only dead code uses are removed as well.
 
-// Decide removes the tests of a program and its subprograms whose result is known, with their dead
+// Decide removes the tests with a known result from a program and its subprograms, with their dead
 // sides. at is the new index of each instruction of the first function, counted as the kernel does;
-// -1 for a removed one. It is nil if there was nothing to do. left are the remaining forms, at
-// their new index: those of unknown results, and those that no branch follows.
+// -1 for a removed one. It is nil if nothing was changed. left are the remaining tests, at their
+// new index: those with an unknown result, and those not followed by a branch.
 func Decide(
 	insns asm.Instructions,
 	forms []manifest.Form,
@@ -67,7 +67,7 @@ func Decide(
 	return dropUncalled(out), at, left
 }
 
-// dropUncalled drops the functions after the first that nothing refers to.
+// dropUncalled removes all functions after the first that nothing refers to.
 func dropUncalled(insns asm.Instructions) asm.Instructions {
 	funcs, order := map[string]asm.Instructions{}, []string(nil)
 	for i := range insns {
@@ -139,7 +139,8 @@ func decideFunc(
 	return out, at, left
 }
 
-// decide replaces the test at index i and the branch after it by the result. It returns false if they are not a form.
+// decide replaces the test at index i and the following branch by the result. It returns false if
+// they do not form a test.
 func (c *code) decide(i int, yes bool) bool {
 	if i+1 >= len(c.next) {
 		return false
@@ -166,8 +167,8 @@ func (c *code) decide(i int, yes bool) bool {
 	return true
 }
 
-// Fix sets the tests of a helper to the result 0, whatever the kernel's types say. It reports
-// whether there was one left.
+// Fix sets the result of a helper's tests to 0, whatever the kernel's types say. It reports whether
+// any test was left.
 func Fix(insns asm.Instructions, forms []manifest.Form, helper string) bool {
 	fixed := false
 	function, n := "", 0
@@ -188,20 +189,20 @@ func Fix(insns asm.Instructions, forms []manifest.Form, helper string) bool {
 	return fixed
 }
 
-// code is the first function of a program with its control flow, by indices of
-// insns.
+// code is the first function of a program with its control flow; instructions are identified by
+// their index in insns.
 type code struct {
 	insns  asm.Instructions
-	next   []int  // the following instruction, -1 at an exit
-	target []int  // of a conditional jump; else -1
-	gone   []bool // does nothing: only its successor counts
-	raw    []int  // the kernel's numbers, and the function's length
+	next   []int  // next instruction; -1 at an exit
+	target []int  // target of a conditional jump, or -1
+	gone   []bool // no effect: only its successor matters
+	raw    []int  // index as the kernel counts, and the function's length
 }
 
-// newCode fails on a jump that leads nowhere.
+// newCode returns an error if a jump leads outside the function.
 func newCode(insns asm.Instructions) (*code, bool) {
 	c := &code{insns: insns}
-	number, index := 0, map[int]int{} // the kernel's number -> index
+	number, index := 0, map[int]int{} // the kernel's index -> index
 	for i := range insns {
 		if i > 0 && insns[i].Symbol() != "" {
 			break
@@ -235,7 +236,7 @@ func newCode(insns asm.Instructions) (*code, bool) {
 	return c, true
 }
 
-// leads reports whether only no-ops are on the path from i to the instruction to.
+// leads reports whether there are only no-ops on the path from i to the instruction to.
 func (c *code) leads(i, to int) bool {
 	for range c.next { // bounded, because jumps may form a loop
 		if i = c.next[i]; i == to {
@@ -270,7 +271,7 @@ func (c *code) compact() (asm.Instructions, []int) {
 	kept := c.kept()
 	at := make([]int, c.raw[n])
 	number := 0
-	place := make([]int, n+1) // the kernel's number by old index
+	place := make([]int, n+1) // the kernel's index by old index
 	for i := range n {
 		place[i] = number
 		for r := c.raw[i]; r < c.raw[i+1]; r++ {
@@ -310,8 +311,8 @@ func (c *code) compact() (asm.Instructions, []int) {
 	return append(out, c.insns[n:]...), at
 }
 
-// kept reports which instructions stay: reachable ones with an effect, and jumps to another
-// instruction than the next one that stays.
+// kept reports which instructions remain: reachable ones with an effect, and jumps that do not just
+// lead to the next remaining instruction.
 func (c *code) kept() []bool {
 	kept, after := c.reach(), -1
 	for i := len(kept) - 1; i >= 0; i-- {

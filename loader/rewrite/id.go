@@ -11,12 +11,13 @@ import (
 	"btc/internal/manifest"
 )
 
-// A link with many attach sites can assign each of them a number, its cookie, which programs can read (kprobe.multi
-// 5.18, uprobe.multi 6.6). So one program can run at all sites of a pattern even if it needs the number of its attach
-// point, for the value of the builtin probe or the locations of a usdt probe's arguments.
+// A link with many attach sites can assign a cookie to each of them, which programs can read
+// (kprobe.multi 5.18, uprobe.multi 6.6). The cookie is the number of the attach point. So one
+// program can run at all sites of a pattern even if it needs that number, for the builtin probe or
+// for the argument locations of a usdt probe.
 
-// IDFromCookie makes a program read the attach point's number from its link and keep it in its frame, below the part
-// in use.
+// IDFromCookie makes a program read the attach point's number from its link and store it in the
+// stack frame, below the part in use.
 func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	body := spec.Instructions
 	at, err := belowFrame(mp, 8)
@@ -35,7 +36,8 @@ func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	return nil
 }
 
-// belowFrame is the offset, from the top of the frame, of size bytes below the part that the main function uses.
+// belowFrame returns the offset from the top of the frame of size bytes below the part that the
+// main function uses.
 func belowFrame(mp *manifest.Program, size int) (int16, error) {
 	if mp.Code == nil {
 		return 0, fmt.Errorf("program %s has no frame size: it was made by an older btc", mp.Name)
@@ -52,8 +54,8 @@ func PatchID(insns asm.Instructions, mp *manifest.Program, id int) error {
 	return eachID(insns, mp, func(ins *asm.Instruction) { ins.Constant = int64(id) })
 }
 
-// eachID visits the marked instructions, which load the attach point's number into a
-// register. Indices count the kernel's instructions: a 64-bit immediate takes two.
+// eachID visits the marked instructions, which load the attach point's number into a register.
+// Indices count as the kernel does: a 64-bit immediate is two instructions.
 func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instruction)) error {
 	marked := map[int]bool{}
 	for _, i := range mp.IDInsns {

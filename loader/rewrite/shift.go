@@ -4,8 +4,8 @@ package rewrite
 
 import "github.com/cilium/ebpf/asm"
 
-// UnsignedShift makes the arithmetic shift at an index of the kernel's instructions a logical one. It
-// reports whether there is one.
+// UnsignedShift turns the arithmetic shift at an index, counted as the kernel does, into a logical
+// one. It returns false if there is no such shift.
 func UnsignedShift(insns asm.Instructions, index int) bool {
 	raw := 0
 	for i := range insns {

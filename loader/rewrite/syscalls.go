@@ -10,38 +10,40 @@ import (
 	"btc/internal/manifest"
 )
 
-// Programs of many system call tracepoints run from one raw tracepoint (resolve.SharedRaw). A prologue does what the
-// kernel's perf_syscall_enter and perf_syscall_exit do for each tracepoint: it looks up the number of the call in a
-// table, skips calls of the 32-bit ABI, whose numbers have other meanings and for which the tracepoints do not fire,
-// and builds the tracepoint's record in the frame.
+// Programs for many system call tracepoints run from one raw tracepoint (resolve.SharedRaw). A
+// prologue does what the kernel's perf_syscall_enter and perf_syscall_exit do for each tracepoint.
+// It looks up the number of the system call in a table, skips calls of the 32-bit ABI, whose
+// numbers have other meanings and for which the tracepoints do not fire, and builds the
+// tracepoint's record in the frame.
 
 // SyscallSlots is the size of the table of numbers. The numbers of x32 calls, which have bit 30 set, are past its
 // end.
 const SyscallSlots = 1024
 
-// Layout of the record of a system call's tracepoint (struct syscall_tp_t of kernel/trace/trace_syscalls.c); the
-// attach point's number is stored in place of the common fields, which no program can read.
+// Layout of the record of a system call tracepoint (struct syscall_tp_t of
+// kernel/trace/trace_syscalls.c). The attach point's number is stored in place of the common
+// fields, which programs cannot read.
 const (
 	recordID   = 0
 	recordNr   = 8
-	recordArgs = 16             // six words; at the exit the result
-	recordExit = recordArgs + 8 // its end
+	recordArgs = 16             // six words; at the exit, the return value
+	recordExit = recordArgs + 8 // end of the record
 )
 
-// nrSizes are the sizes of loads of a system call's number, by bytes.
+// nrSizes maps the size of a system call number, in bytes, to the size of the load.
 var nrSizes = map[int]asm.Size{4: asm.Word, 8: asm.DWord}
 
-// Syscalls is the information about a host that programs at the raw tracepoint of system calls need.
+// Syscalls describes the host for programs on the raw tracepoint of system calls.
 type Syscalls struct {
 	Regs   *arch.SyscallRegs
 	Compat int32 // offset of Regs.Field in struct task_struct
-	// Table is the descriptor of an array map whose single value has SyscallSlots 32-bit numbers: for each system
-	// call the number of its attach point plus one, or 0 if it is not traced.
+	// Table is the descriptor of an array map whose only value has SyscallSlots 32-bit numbers: for
+	// each system call the number of its attach point plus one, or 0 if it is not traced.
 	Table int
 }
 
-// Program turns a tracepoint's program into one of the raw tracepoint of a direction, sys_enter or
-// sys_exit. The manifest must allow it (Code.Share).
+// Program turns a tracepoint's program into one for the raw tracepoint of a direction, sys_enter or
+// sys_exit. The manifest must permit it (Code.Share).
 func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, direction string) error {
 	size := recordExit
 	var args [manifest.MaxCallArgs]bool
@@ -67,10 +69,11 @@ func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, directi
 	return nil
 }
 
-// prologue returns 0 if the program must not run; otherwise it fills the record and sets r1, the program's context,
-// to its address. Before that, the word of the record for the number serves as a buffer.
+// prologue returns 0 if the program must not run. Otherwise it fills in the record and sets r1, the
+// program's context, to its address. Before that, the record's word for the number serves as a
+// buffer.
 func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCallArgs]bool) asm.Instructions {
-	const out = 2 // index of the exit
+	const out = 2 // index of the exit label
 	var p asm.Instructions
 	emit := func(ins ...asm.Instruction) { p = append(p, ins...) }
 	leave := func(op asm.JumpOp, reg asm.Register, imm int32) {
@@ -100,7 +103,8 @@ func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCa
 		read(record+recordNr, int32(d.Regs.NrSize))
 		emit(asm.LoadMem(asm.R7, asm.RFP, record+recordNr, nrSizes[d.Regs.NrSize]))
 	}
-	// Unsigned comparison, so that negative numbers, which are not system calls, are large.
+	// The comparison is unsigned, so that negative numbers, which are not system calls, are out of
+	// range.
 	leave(asm.JGE, asm.R7, SyscallSlots)
 	emit(asm.Mov.Reg(asm.R1, asm.R7), asm.LSh.Imm(asm.R1, 2),
 		asm.LoadMapValue(asm.R2, d.Table, 0), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R8, asm.R2, 0, asm.Word))

@@ -36,7 +36,7 @@ func (s *source) next() []byte {
 	for len(s.queue) > 0 {
 		r := s.queue[0]
 		s.queue = s.queue[1:]
-		if r != nil { // records that a lookahead did not consume
+		if r != nil { // nil: consumed by a lookahead
 			return r
 		}
 	}
@@ -52,7 +52,7 @@ func (s *source) last() []byte {
 		if !s.ring.Busy() {
 			return nil
 		}
-		s.wait(time.Second) // a busy record is committed soon
+		s.wait(time.Second) // returns early while the ring is busy
 	}
 	return nil
 }
