@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fan runs one object on many hosts at once and merges what they report.
-//
-// It takes hosts, and functions that make the command that reaches a host (ssh, kubectl exec), the
-// object for an architecture, and the program to copy where hosts have none. On each host the command
-// runs btrun --remote, which reads the object from standard input and writes json2 to standard output.
-// It returns the merged runs and a result for each host. A host is left alone when its time is over:
-// the end of its input ends the run there. It opens no network connection itself and prints nothing.
+// Package fan runs one object on many hosts at once and merges their reports. It takes hosts, and
+// functions that return the command to reach a host (ssh, kubectl exec), the object for an
+// architecture, and the btrun to copy to hosts that have none. On each host the command runs btrun
+// --remote, which reads the object from standard input and writes json2 to standard output. The
+// package returns the merged runs and a result for each host. A host that exceeds its time limit is
+// abandoned: the end of its input ends the run there. The package opens no network connections
+// itself and prints nothing.
 package fan
 
 import (
@@ -22,75 +22,80 @@ import (
 // Host is a host to run on.
 type Host struct {
 	Name string
-	// Problem is why it cannot be asked, known before; "": nothing.
+	// Problem is the reason why the host cannot be reached, if that is known in advance, or "".
 	Problem string
 }
 
 // State is how the run of a host ended.
 type State string
 
-// The states. Hosts in state OK are in the report.
+// The states. The report includes the hosts in state OK.
 const (
 	OK         State = "ok"
-	Failed     State = "failed"      // it, or the way to it, reported an error
-	Late       State = "late"        // it did not answer, or not end, in time
-	NotStarted State = "not started" // the fan was interrupted before
+	Failed     State = "failed"      // btrun, or the connection, reported an error
+	Late       State = "late"        // it did not answer, or did not end, in time
+	NotStarted State = "not started" // the fan was interrupted before its run
 )
 
-// Result is what became of a host.
+// Result is the outcome for a host.
 type Result struct {
 	Host   Host
 	State  State
-	Reason string // of all states but OK
-	// Counted: it is in the merged runs. A host that was lost counts with its last snapshot.
+	Reason string // for all states but OK
+	// Counted means that the host is in the merged runs. With Partial, a host that was lost counts
+	// with its last snapshot.
 	Counted bool
-	Arch    string // label; "": it did not say
-	Kernel  string // release
-	Status  int    // exit status of the run there
+	Arch    string // architecture label; "": not reported
+	Kernel  string // kernel release
+	Status  int    // exit status of btrun
 	Took    time.Duration
 }
 
-// Counts is how many hosts are in which phase. Bad ones are part of Done.
+// Counts is the number of hosts in each phase. Bad hosts are included in Done.
 type Counts struct{ All, Waiting, Connecting, Running, Done, Bad int }
 
-// Fan is the run. The functions are called from several goroutines; calls to Event, Message and Progress
-// are one after the other.
+// Fan configures a run. Its functions are called from several goroutines; calls to Event, Message
+// and Progress are serialized.
 type Fan struct {
 	Hosts []Host
-	// Command makes the command that runs btrun --remote - on a host.
+	// Command returns the command that runs btrun --remote - on a host.
 	Command func(h Host) *exec.Cmd
-	// Object returns the object for an architecture with its manifest, as one stream.
+	// Object returns the object for an architecture and its manifest, as one stream.
 	Object func(archLabel string) ([]byte, error)
-	// Program returns btrun for an architecture. The command then begins by printing MachineMark and
-	// the output of uname -m, and reads a line with a size and so many bytes of the program before it
+	// Program returns btrun for an architecture. If it is not nil, the command prints MachineMark
+	// and the output of uname -m, reads a line with a size and then the program of that size, and
 	// runs that. nil: hosts have btrun.
 	Program func(archLabel string) ([]byte, error)
-	// Event is called with each line of json2 that is not of the report. It is valid until Event returns.
+	// Event is called with each line of json2 that is not part of the report. The line is valid
+	// until Event returns.
 	Event func(h Host, line []byte)
-	// Message is called with each line of the error output of a run.
+	// Message is called with each line of a run's error output.
 	Message func(h Host, line string)
 	// Progress is called when a host changes its phase.
 	Progress func(Counts)
 
-	// Maps are the names of the object's maps: a host that reports others is not running it. nil: any.
+	// Maps are the names of the object's maps: a host that reports another map is not running this
+	// object. nil: not checked.
 	Maps []string
-	// Identity is what tells runs of one script, whose objects differ by architecture; "": the object.
+	// Identity is the same for runs of one script whose objects differ by architecture; "": compare
+	// the objects.
 	Identity string
 	ByHost   bool
-	Parallel int           // hosts at a time, at least 1
-	Connect  time.Duration // until a host answers
-	Timeout  time.Duration // of the run there; 0: it has none
-	Grace    time.Duration // for a host to report after the run's time, and after an interrupt
-	// Partial: hosts send snapshots, and one that is lost counts with its last.
+	Parallel int           // maximum number of hosts at a time, at least 1
+	Connect  time.Duration // time limit for a host's first answer
+	Timeout  time.Duration // duration of the run; 0: unlimited
+	Grace    time.Duration // time limit for the report after the end of the run, and after an interrupt
+	// Partial means that hosts send snapshots, and that a host that is lost counts with its last
+	// one.
 	Partial bool
 
-	mu     sync.Mutex // of counts, and of calls
+	mu     sync.Mutex // guards counts, and serializes callbacks
 	counts Counts
 	pool   chan *merge.Runs
 }
 
-// Run runs the fan. When ctx ends, hosts are asked to end; when kill ends, their commands are killed.
-// The results are in the order of the hosts.
+// Run runs the object on all hosts. When ctx ends, the hosts are asked to end their runs; when kill
+// ends, their commands are killed. The results are in the order of the hosts.
 func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs, error) {
 	n := min(runtime.NumCPU(), max(len(f.Hosts), 1))
 	f.pool = make(chan *merge.Runs, n)
@@ -129,7 +134,7 @@ func waiting(c *Counts) *int    { return &c.Waiting }
 func connecting(c *Counts) *int { return &c.Connecting }
 func running(c *Counts) *int    { return &c.Running }
 
-// enter moves a host to its next phase; nil: it is done.
+// enter moves a host to its next phase; nil means done.
 func (f *Fan) enter(from, to phase, bad bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,7 +152,7 @@ func (f *Fan) enter(from, to phase, bad bool) {
 	}
 }
 
-// host runs on one host.
+// host runs the object on one host.
 func (f *Fan) host(ctx, kill context.Context, h Host) Result {
 	s := &session{fan: f, phase: waiting, stream: merge.Stream{Name: h.Name, Host: h.Name, Object: f.Identity}}
 	s.result.Host = h

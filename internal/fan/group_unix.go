@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// ownGroup has a command be the first process of a group: an interrupt from the terminal does not reach it.
+// ownGroup makes a command the leader of a new process group, so that an interrupt from the
+// terminal does not reach it.
 func ownGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

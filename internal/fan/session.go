@@ -20,32 +20,33 @@ import (
 	"btc/internal/merge"
 )
 
-// MachineMark is what a command that accepts the program prints before the machine's name.
+// MachineMark is printed before the machine name by a command that accepts a program.
 const MachineMark = "btc-machine: "
 
-// remoteVersion is the version of btrun --remote that this package speaks.
+// remoteVersion is the version of the btrun --remote protocol that this package speaks.
 const remoteVersion = 1
 
-// session is the exchange with one host. What line sets is read when the output was read to its end.
+// session is the exchange with one host. The fields that line sets are valid once the output has
+// been read to its end.
 type session struct {
 	fan    *Fan
 	result Result
 	stream merge.Stream
 	phase  phase
 
-	machine chan string // of a host to which the program is copied: the output of uname -m
-	hello   chan string // architecture of a host whose btrun has answered
+	machine chan string // if the program is copied to the host: the output of uname -m
+	hello   chan string // architecture of the host, once its btrun has answered
 
-	said    atomic.Bool // btrun has answered
-	sent    bool        // the machine's name came
-	ended   bool        // the last line came
+	said    atomic.Bool // closed when btrun has answered
+	sent    bool        // closed when the machine name has arrived
+	ended   bool        // the last line has arrived
 	failure string      // the error in the last line
-	noise   string      // last line before btrun's first one
+	noise   string      // last output line before btrun's first one
 
 	errors errorOutput
 	late   string // why the command was killed
-	err    error  // of this side, or in what the host sent
-	exit   error  // of the command
+	err    error  // error on this side, or in what the host sent
+	exit   error  // exit error of the command
 }
 
 func (s *session) enter(p phase) {
@@ -53,14 +54,14 @@ func (s *session) enter(p phase) {
 	s.phase = p
 }
 
-// run starts the command, talks to it and waits until it has ended.
+// run starts the command, exchanges data with it and waits until it has exited.
 func (s *session) run(ctx, kill context.Context) {
 	s.machine, s.hello = make(chan string, 1), make(chan string, 1)
 	s.errors.session = s
 	cmd := s.fan.Command(s.result.Host)
 	ownGroup(cmd)
 	cmd.Stderr = &s.errors
-	cmd.WaitDelay = time.Second // an ssh that stays for other sessions keeps the error output open
+	cmd.WaitDelay = time.Second // an ssh that stays as a connection master keeps stderr open
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		s.err = err
@@ -85,7 +86,7 @@ func (s *session) run(ctx, kill context.Context) {
 		killGroup(cmd)
 		select {
 		case <-read:
-		case <-time.After(time.Second): // another process has the output open
+		case <-time.After(time.Second): // another process still has the output open
 			out.Close()
 			<-read
 		}
@@ -97,8 +98,8 @@ func (s *session) run(ctx, kill context.Context) {
 	s.errors.flush()
 }
 
-// converse sends what the host asks for until its output ends: whole is false if the command has to
-// be killed.
+// converse sends what the host asks for until the host's output ends. whole is false if the command
+// must be killed.
 func (s *session) converse(ctx, kill context.Context, in io.WriteCloser, read chan error) (whole bool, err error) {
 	f := s.fan
 	interrupted := ctx.Done()
@@ -150,7 +151,7 @@ func (s *session) converse(ctx, kill context.Context, in io.WriteCloser, read ch
 	}
 }
 
-// program is btrun for the machine that uname -m names.
+// program returns btrun for the machine that uname -m names.
 func (s *session) program(machine string) ([]byte, error) {
 	a := arch.ByName(machine)
 	if a == nil {
@@ -159,7 +160,7 @@ func (s *session) program(machine string) ([]byte, error) {
 	return s.fan.Program(a.Label)
 }
 
-// errNotBtrun is the error of a host that does not answer as btrun --remote does.
+// errNotBtrun is the error for a host that does not answer as btrun --remote does.
 var errNotBtrun = errors.New("its output is not that of btrun --remote")
 
 // line handles a line of the host's output.
@@ -194,8 +195,7 @@ func (s *session) line(line []byte) error {
 	return nil
 }
 
-// firstLine looks for btrun's first line. A shell that prints something when it starts is not in
-// the way.
+// firstLine looks for btrun's first line. It skips output of the shell's startup files.
 func (s *session) firstLine(line []byte) error {
 	if name, found := strings.CutPrefix(string(line), MachineMark); found && s.fan.Program != nil && !s.sent {
 		s.sent = true
@@ -216,7 +216,7 @@ func (s *session) firstLine(line []byte) error {
 	return nil
 }
 
-// conclude decides how the run of the host ended, and adds it to the report.
+// conclude determines the state of the host, and adds the host to the report.
 func (s *session) conclude() {
 	r := &s.result
 	switch last := s.errors.reason(); {
@@ -248,7 +248,7 @@ func (s *session) conclude() {
 	s.stream = merge.Stream{}
 }
 
-// noAnswer is the reason of a command that ended before btrun answered.
+// noAnswer returns the reason why a command ended before btrun answered.
 func (s *session) noAnswer(last string) string {
 	exit := ""
 	var status *exec.ExitError
@@ -270,7 +270,7 @@ func (s *session) noAnswer(last string) string {
 	return "the command ended without an answer"
 }
 
-// join is both texts, of which the second may be empty.
+// join joins two strings; the second may be empty.
 func join(a, b string) string {
 	switch {
 	case a == "":
@@ -281,15 +281,15 @@ func join(a, b string) string {
 	return a + ": " + b
 }
 
-// errorOutput is the error output of a command: its lines are messages once btrun has answered, and
-// before the reason why it does not.
+// errorOutput collects the error output of a command. Once btrun has answered, its lines are
+// messages; before that, they explain why btrun does not answer.
 type errorOutput struct {
 	session *session
 	part    []byte
-	lines   []string // the last ones
+	lines   []string // the last lines
 }
 
-// Bounds of what is kept of an error output, in bytes of a line and in lines.
+// Limits on the stored error output: bytes per line, and lines.
 const (
 	maxErrorLine  = 1000
 	maxErrorLines = 8
@@ -324,10 +324,10 @@ func (e *errorOutput) flush() {
 	}
 }
 
-// reason is the last line that says why.
+// reason returns the last line that explains the error.
 func (e *errorOutput) reason() string {
 	for _, line := range slices.Backward(e.lines) {
-		// kubectl's last line repeats the exit status.
+		// kubectl's last line only repeats the exit status.
 		if !strings.HasPrefix(line, "command terminated with exit code") {
 			return line
 		}

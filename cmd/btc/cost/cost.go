@@ -16,36 +16,37 @@ import (
 	"btc/loader/object"
 )
 
-// Program is the estimate of a program.
+// Program is the estimate for one program.
 type Program struct {
 	Name  string `json:"program"`
 	Probe string `json:"probe"`
 	Kind  string `json:"kind"`
 	Line  int    `json:"line,omitempty"`
-	// NS is the cost of an event if all filters pass and nothing fails, LeastNS that of the shortest path through the
-	// program.
+	// NS is the cost of an event if all filters pass and nothing fails; LeastNS is the cost of the
+	// shortest path through the program.
 	NS      float64 `json:"ns"`
 	LeastNS float64 `json:"least_ns"`
-	// ProbeNS is the cost of the probe itself, nil if it was not measured: ProbeNote is the reason.
+	// ProbeNS is the cost of the probe itself. It is nil if it was not measured; ProbeNote is the
+	// reason.
 	ProbeNS   *float64 `json:"probe_ns"`
 	ProbeNote string   `json:"probe_note,omitempty"`
-	Insns     int      `json:"instructions"` // on the path of NS
-	Calls     []Call   `json:"calls"`        // of helpers on that path, the most expensive first
+	Insns     int      `json:"instructions"` // instructions on the path of NS
+	Calls     []Call   `json:"calls"`        // helper calls on that path, the most expensive first
 	// Loops is set if NS counts one iteration of a loop with an unknown trip count.
 	Loops bool `json:"loops,omitempty"`
-	// Unmeasured are helpers that are not in the table: they count with the median of all.
+	// Unmeasured are helpers that are not in the table. The median of all helpers is used for them.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 }
 
-// Call is the calls of one helper.
+// Call summarizes the calls of one helper.
 type Call struct {
-	Name  string  `json:"name"` // with the map of a map operation
+	Name  string  `json:"name"` // for a map operation, with the kind of map
 	Count int     `json:"count"`
-	NS    float64 `json:"ns"` // of all
+	NS    float64 `json:"ns"` // of all calls
 }
 
-// Estimate returns the estimates of an object's programs on the kernel of a target. The object is modified. Programs
-// that only the loader runs are omitted.
+// Estimate returns the estimates for an object's programs on the kernel of a target. It modifies
+// the object. Programs that only the loader runs are omitted.
 func Estimate(o *object.Object, t *kernel.Target, table *Table) ([]Program, error) {
 	var all []Program
 	for i := range o.Manifest.Programs {
@@ -82,7 +83,7 @@ type estimator struct {
 	*Table
 	*forecast.Code
 	o         *object.Object
-	functions map[string]*function // subprograms, nil while one is being estimated
+	functions map[string]*function // subprograms; nil while one is being estimated
 	out       Program
 }
 
@@ -110,11 +111,11 @@ func (e *estimator) program() {
 	e.out.Unmeasured = slices.Compact(e.out.Unmeasured)
 }
 
-// content is what is known about a register.
+// content is what is known about the content of a register.
 type content struct {
 	kind  contentKind
-	value int64  // constant; number of the helper of a result
-	name  string // of a map or subprogram
+	value int64  // constant; for a result, the number of the helper
+	name  string // name of a map or subprogram
 }
 
 type contentKind uint8
@@ -124,13 +125,13 @@ const (
 	constant
 	mapRef
 	subprogram
-	result // result of a helper, unchanged since
+	result // unmodified result of a helper
 )
 
 type registers [16]content
 
-// function estimates the function that begins at an instruction: it follows all paths except back edges, adds up the
-// costs of instructions, and keeps the most and the least expensive path.
+// function estimates the function that begins at an instruction. It follows all paths except back
+// edges, adds up the costs of the instructions, and keeps the most and the least expensive path.
 func (e *estimator) function(start int) *function {
 	order := e.order(start)
 	in := map[int]*registers{start: {}}
@@ -145,7 +146,7 @@ func (e *estimator) function(start int) *function {
 		costs[n], calls[n] = e.step(i, &s)
 		for _, to := range e.likely(i, in[i]) {
 			m, ok := place[to]
-			if !ok || m <= n { // back
+			if !ok || m <= n { // back edge
 				continue
 			}
 			if in[to] == nil {
@@ -164,7 +165,7 @@ func (e *estimator) function(start int) *function {
 		}
 	}
 	most, least, best := make([]float64, len(order)), make([]float64, len(order)), make([]int, len(order))
-	again, loopEnd := map[int]float64{}, map[int]int{} // by the first instruction of a loop: further iterations
+	again, loopEnd := map[int]float64{}, map[int]int{} // keyed by the first instruction of a loop: further iterations
 	for n := len(order) - 1; n >= 0; n-- {
 		best[n] = -1
 		first := true
@@ -173,7 +174,7 @@ func (e *estimator) function(start int) *function {
 			if !ok {
 				continue
 			}
-			if m <= n { // back
+			if m <= n { // back edge
 				if again[m] = e.trips(order[m:n+1], in) - 1; again[m] < 0 {
 					e.out.Loops, again[m] = true, 0
 				}
@@ -217,10 +218,10 @@ func (e *estimator) function(start int) *function {
 	return f
 }
 
-// longest is the most expensive way from the first of some instructions to the last one.
+// longest is the most expensive path from the first of some instructions to the last one.
 func (e *estimator) longest(body []int, place map[int]int, costs []float64, in map[int]*registers) float64 {
 	from := place[body[0]]
-	most := make([]float64, len(body)) // to the last one; 0: it is not reached
+	most := make([]float64, len(body)) // cost of the path to the last one; 0: unreachable
 	for n := len(body) - 1; n >= 0; n-- {
 		reaches := n == len(body)-1
 		for _, to := range e.likely(body[n], in[body[n]]) {
@@ -235,9 +236,9 @@ func (e *estimator) longest(body []int, place map[int]int, costs []float64, in m
 	return most[0]
 }
 
-// trips is how often the instructions of a loop run, which begins with the first: a register that
-// has a constant before the loop grows by a constant until a comparison with a constant ends it. 0 if
-// that is not known.
+// trips returns the trip count of the loop that begins with the first of the instructions: a
+// register that is constant before the loop is incremented by a constant until a comparison with a
+// constant ends the loop. It is 0 if unknown.
 func (e *estimator) trips(body []int, in map[int]*registers) float64 {
 	before := in[body[0]]
 	var step [16]int64
@@ -286,7 +287,8 @@ func (f *function) add(c *Call) {
 	f.calls[c.Name].NS += c.NS
 }
 
-// order lists the reachable instructions of a function, each after its predecessors, ignoring back edges.
+// order lists the reachable instructions of a function, each after its predecessors, ignoring back
+// edges.
 func (e *estimator) order(start int) []int {
 	type visit struct{ at, next int }
 	seen := map[int]bool{start: true}
@@ -312,7 +314,8 @@ func (e *estimator) order(start int) []int {
 	return post
 }
 
-// likely lists the successors of an instruction if nothing fails: it omits the failure paths of helpers.
+// likely lists the successors of an instruction if nothing fails: it omits the error paths of
+// helper calls.
 func (e *estimator) likely(i int, s *registers) []int {
 	fall, taken := e.Next(i)
 	if fall >= 0 && taken >= 0 {
@@ -332,7 +335,7 @@ func (e *estimator) likely(i int, s *registers) []int {
 	return to
 }
 
-// side is the side of a branch taken if a helper failed.
+// side returns the branch that is taken if a helper failed.
 type side int
 
 const (
@@ -341,7 +344,7 @@ const (
 	onFall
 )
 
-// failed returns the side of a branch that handles the failure of a helper whose result is compared.
+// failed returns the branch that handles the failure of a helper whose result is compared.
 func failed(ins *asm.Instruction, s *registers) side {
 	c := s[ins.Dst]
 	if c.kind != result || ins.OpCode.Source() != asm.ImmSource || ins.Constant != 0 {
@@ -358,7 +361,8 @@ func failed(ins *asm.Instruction, s *registers) side {
 	return nowhere
 }
 
-// pointers are the helpers that return a pointer or null, zeroes those that return 0 or an error.
+// pointers are the helpers that return a pointer or NULL; zeroes are those that return 0 or an
+// error.
 var (
 	pointers = []asm.BuiltinFunc{asm.FnMapLookupElem, asm.FnMapLookupPercpuElem, asm.FnRingbufReserve}
 	zeroes   = []asm.BuiltinFunc{
@@ -367,7 +371,7 @@ var (
 	}
 )
 
-// called is the subprogram that an instruction calls, as a callback too; "" for none.
+// called returns the subprogram that an instruction calls or passes as a callback, or "".
 func (e *estimator) called(i int, s *registers) string {
 	ins := &e.Insns[i]
 	switch {
@@ -416,7 +420,7 @@ func (e *estimator) step(i int, s *registers) (ns float64, call *Call) {
 		clobber(s)
 		s[asm.R0] = content{kind: result, value: ins.Constant}
 	case ins.OpCode.JumpOp() == asm.Call && (class == asm.JumpClass || class == asm.Jump32Class):
-		ns += e.Call // besides the subprogram
+		ns += e.Call // in addition to the subprogram
 		clobber(s)
 		s[asm.R0] = content{}
 	case class == asm.JumpClass || class == asm.Jump32Class:
@@ -450,7 +454,7 @@ func clobber(s *registers) {
 	}
 }
 
-// alu keeps constants and copies.
+// alu tracks constants and copies.
 func alu(ins *asm.Instruction, s *registers) {
 	switch {
 	case ins.OpCode.ALUOp() == asm.Mov && ins.OpCode.Source() == asm.ImmSource:
@@ -462,13 +466,13 @@ func alu(ins *asm.Instruction, s *registers) {
 	}
 }
 
-// mostTrips is from where a number of iterations is a bound that none reaches.
+// mostTrips is the iteration count from which on a bound is assumed not to be reached.
 const mostTrips = 1 << 16
 
 // usualBytes is the assumed size of a string or record of unknown length.
 const usualBytes = 16
 
-// helper is the cost of a call.
+// helper returns the cost of a call.
 func (e *estimator) helper(h asm.BuiltinFunc, s *registers) *Call {
 	name := object.HelperName(h)
 	bytes := func(r asm.Register) int {
@@ -490,7 +494,7 @@ func (e *estimator) helper(h asm.BuiltinFunc, s *registers) *Call {
 	}
 	size := usualBytes
 	switch h {
-	case asm.FnLoop, asm.FnForEachMapElem: // besides the callback
+	case asm.FnLoop, asm.FnForEachMapElem: // in addition to the callback
 		return &Call{Name: name, Count: 1, NS: e.Call}
 	case asm.FnProbeRead, asm.FnProbeReadKernel, asm.FnProbeReadUser, asm.FnRingbufReserve:
 		size = bytes(asm.R2)
@@ -507,7 +511,7 @@ func (e *estimator) helper(h asm.BuiltinFunc, s *registers) *Call {
 	return e.unmeasured(name)
 }
 
-// unmeasured is the call of a helper that is not in the table.
+// unmeasured returns the cost of a helper that is not in the table.
 func (e *estimator) unmeasured(name string) *Call {
 	e.out.Unmeasured = append(e.out.Unmeasured, name)
 	var all []float64
@@ -522,12 +526,12 @@ func (e *estimator) unmeasured(name string) *Call {
 	return &Call{Name: name, Count: 1, NS: ns}
 }
 
-// mapOperations are the helpers of maps with their names in the table.
+// mapOperations maps the map helpers to their names in the table.
 var mapOperations = map[asm.BuiltinFunc]string{
 	asm.FnMapLookupElem: "lookup", asm.FnMapUpdateElem: "update", asm.FnMapDeleteElem: "delete", asm.FnMapLookupPercpuElem: "lookup",
 }
 
-// mapKinds are the types of maps by their names in the table.
+// mapKinds maps map types to their names in the table.
 var mapKinds = map[ebpf.MapType]string{
 	ebpf.Array: "array", ebpf.PerCPUArray: "percpu_array", ebpf.Hash: "hash", ebpf.PerCPUHash: "percpu_hash",
 	ebpf.LRUHash: "lru_hash", ebpf.LRUCPUHash: "lru_percpu_hash",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cost estimates the cost of an event, without running anything.
-//
-// It takes an object, a target and a table of measured costs, and returns nanoseconds for each program: for the path
-// on which all filters pass and nothing fails, and for the shortest path. It reads nothing from the host.
+// Package cost estimates the cost of an event without running anything. It takes an object, a
+// target and a table of measured costs, and returns nanoseconds for each program: for the path on
+// which all filters pass and nothing fails, and for the shortest path. It reads nothing from the
+// host.
 package cost
 
 import (
@@ -14,38 +14,39 @@ import (
 // Table holds costs measured on one machine, in ns.
 type Table struct {
 	Measured Machine `json:"measured"`
-	// Insn is an instruction in registers, Memory a load or store, Atomic an atomic addition, Call a
-	// call of a subprogram.
+	// Insn is the cost of an instruction on registers, Memory of a load or store, Atomic of an
+	// atomic addition, Call of a call of a subprogram.
 	Insn   float64 `json:"insn"`
 	Memory float64 `json:"memory"`
 	Atomic float64 `json:"atomic"`
 	Call   float64 `json:"call"`
-	// Helpers are calls of helpers except map operations, by the number of bytes that they copy; a single point is
-	// for any number.
+	// Helpers are the costs of helpers other than map operations, by the number of bytes that they
+	// copy. A single point applies to any number.
 	Helpers map[string][]Point `json:"helpers"`
-	// Maps are operations by the type of the map and the size of its key in bytes.
+	// Maps are the costs of map operations, by the type of the map and the size of its key in
+	// bytes.
 	Maps map[string]map[string][]Point `json:"maps"`
-	// Probes are the costs of an event besides its program.
+	// Probes are the costs of an event without its program.
 	Probes []Probe `json:"probes"`
 	// Statistics is the cost per run of the kernel's run-time statistics, which --budget needs.
 	Statistics float64 `json:"statistics"`
 }
 
-// Machine is where a table was measured.
+// Machine describes where a table was measured.
 type Machine struct {
 	Kernel  string `json:"kernel"`
 	CPU     string `json:"cpu"`
 	Arch    string `json:"arch"`
-	Command string `json:"command"` // command that measures the table
+	Command string `json:"command"` // command that measured the table
 }
 
-// Point is a cost at a number of bytes.
+// Point is the cost at a number of bytes.
 type Point struct {
 	Bytes int     `json:"bytes,omitempty"`
 	NS    float64 `json:"ns"`
 }
 
-// Probe is the cost of a kind of probe. If NS is nil it is not known, and Note is the reason.
+// Probe is the cost of a kind of probe. If NS is nil, it is unknown, and Note is the reason.
 type Probe struct {
 	Kind string   `json:"kind"`
 	NS   *float64 `json:"ns"`
@@ -61,7 +62,7 @@ func Default() (*Table, error) {
 	return t, json.Unmarshal(embedded, t)
 }
 
-// at is the cost at a number of bytes, by linear interpolation and extrapolation.
+// at returns the cost at a number of bytes, by linear interpolation and extrapolation.
 func at(points []Point, bytes int) float64 {
 	if len(points) == 1 {
 		return points[0].NS

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package export writes configurations for other programs that run an object or show its metrics.
-//
-// It takes a manifest and returns text, and a list of what the other program cannot show.
+// It takes a manifest and returns the configuration, and a list of what the other program cannot
+// show.
 package export
 
 import (
@@ -18,12 +18,13 @@ import (
 )
 
 // EBPFExporter returns the configuration of ebpf_exporter (version 2) for an object, and a line for
-// each map and probe of the script that it cannot show, or shows differently. It is an error when no
-// map is left.
+// each map and probe of the script that it cannot show, or shows differently. It returns an error
+// if no map is left.
 //
-// ebpf_exporter shows maps whose values are unsigned numbers of 8 bytes, as counters; of CPUs it
-// takes the sum. A label is a part of the key, at its place. The last label of a histogram is the
-// upper bound of a bucket; objects compiled for ebpf_exporter have the number of the bucket there.
+// ebpf_exporter shows maps whose values are unsigned 8-byte numbers, as counters; it adds up
+// per-CPU values. Each label is the part of the key at the same position. The last label of a
+// histogram is the upper bound of a bucket; objects compiled for ebpf_exporter store the number of
+// the bucket there.
 func EBPFExporter(m *manifest.Manifest) (text string, left []string, err error) {
 	e := exporter{m: m}
 	for i := range m.Maps {
@@ -71,16 +72,16 @@ type label struct {
 	name          string
 	size, padding int
 	decoders      []string
-	names         map[string]string // of values: the last decoder is static_map
-	whole         bool              // names has each value
+	names         map[string]string // names of values: the last decoder is static_map
+	whole         bool              // every value has a name
 }
 
-// metric writes a map, or returns why ebpf_exporter cannot show it.
+// metric writes a map, or returns the reason why ebpf_exporter cannot show it.
 func (e *exporter) metric(x *manifest.Map) error {
 	if err := e.fits(x); err != nil {
 		return err
 	}
-	taken := map[string]bool{"cpu": true} // as the last label it means one value for each CPU
+	taken := map[string]bool{"cpu": true} // as the last label it would mean one value per CPU
 	parts := x.Stored != nil && x.Stored.Parts
 	if parts {
 		taken["le"], taken["bucket"] = true, true
@@ -110,7 +111,7 @@ func (e *exporter) metric(x *manifest.Map) error {
 	return nil
 }
 
-// fits returns why the values of a map are nothing that ebpf_exporter can show.
+// fits returns the reason why ebpf_exporter cannot show the values of a map.
 func (e *exporter) fits(x *manifest.Map) error {
 	parts := x.Stored != nil && x.Stored.Parts
 	switch x.Shape {
@@ -129,7 +130,7 @@ func (e *exporter) fits(x *manifest.Map) error {
 	default:
 		return fmt.Errorf("%s values are not counters", x.Shape)
 	}
-	single := x.Shape == "count" || x.Shape == "sum" || x.Shape == "plain" // one number
+	single := x.Shape == "count" || x.Shape == "sum" || x.Shape == "plain" // a single number
 	switch _, size := x.Raw(); {
 	case parts:
 		return nil
@@ -147,7 +148,7 @@ func (e *exporter) fits(x *manifest.Map) error {
 	return nil
 }
 
-// labels are those of the parts of a map's key.
+// labels returns the labels for the parts of a map's key.
 func (e *exporter) labels(x *manifest.Map, taken map[string]bool) ([]label, error) {
 	if x.Scalar() {
 		return nil, nil
@@ -187,13 +188,15 @@ func (e *exporter) labels(x *manifest.Map, taken map[string]bool) ([]label, erro
 	return labels, nil
 }
 
-// lastBound is the bound of the last bucket of a histogram, and what counts more is in it, too:
-// ebpf_exporter finds the sum of a histogram under the next number, as a floating point number.
+// lastBound is the bound of the last bucket of a histogram, which also counts larger values.
+// ebpf_exporter expects the sum of a histogram under the next number, and converts it to a floating
+// point number.
 const lastBound = 1<<53 - 1
 
-// exporterBuckets returns the upper bounds of a histogram, which are the largest numbers of its buckets,
-// and the bound of each bucket by its number, as decimals. Bounds cannot be negative: what is less than
-// zero is in the first bucket. avg and stats are a histogram of one bucket.
+// exporterBuckets returns the upper bounds of a histogram, which are the largest values of its
+// buckets, and the bound of each bucket by its number, as decimal strings. Bounds cannot be
+// negative: values below zero are in the first bucket. avg and stats are a histogram with one
+// bucket.
 func exporterBuckets(x *manifest.Map) (bounds []uint64, names map[string]string) {
 	names = map[string]string{}
 	words := x.ValueSize / 8
@@ -215,7 +218,7 @@ func exporterBuckets(x *manifest.Map) (bounds []uint64, names map[string]string)
 			n = lastBound
 		}
 		if int64(n) < 0 {
-			n = last // of the next bucket
+			n = last // lower bound of the next bucket
 		}
 		last = n
 		names[strconv.Itoa(i)] = strconv.FormatUint(n, 10)
@@ -264,7 +267,7 @@ func (x *label) decode(m *manifest.Manifest, l *manifest.Layout) error {
 	return nil
 }
 
-// labelName is a valid and unused Prometheus label name.
+// labelName returns a valid and unused Prometheus label name.
 func labelName(taken map[string]bool, name string, i int) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -272,7 +275,7 @@ func labelName(taken map[string]bool, name string, i int) string {
 		}
 		return '_'
 	}, name)
-	if strings.HasPrefix(name, "__") { // Prometheus' own
+	if strings.HasPrefix(name, "__") { // reserved by Prometheus
 		name = "key_" + strings.TrimLeft(name, "_")
 	}
 	if name == "" || '0' <= name[0] && name[0] <= '9' {
@@ -314,13 +317,13 @@ func writeLabels(b *strings.Builder, labels []label) {
 	}
 }
 
-// byNumber orders decimals.
+// byNumber compares decimal strings.
 func byNumber(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// quoted is a string in double quotes, of ASCII alone.
+// quoted returns a double-quoted string that contains only ASCII characters.
 func quoted(s string) string { return strconv.QuoteToASCII(strings.ToValidUTF8(s, "?")) }
 
-// printable keeps a line of a comment one line.
+// printable keeps a comment on one line.
 func printable(r rune) rune {
 	if !strconv.IsPrint(r) {
 		return '?'

@@ -17,15 +17,14 @@ import (
 	"btc/loader/object"
 )
 
-// Gadget returns gadget.yaml, the metadata with which Inspektor Gadget runs an object, and a line for
-// each map and probe of the script that it does not show or run. name is the gadget's. It is an error
-// when nothing is left, or the object is not compiled for Inspektor Gadget.
+// Gadget returns gadget.yaml, the metadata with which Inspektor Gadget runs an object, and a line
+// for each map and probe of the script that it does not show or run. name is the gadget's name. It
+// returns an error if nothing is left, or if the object is not compiled for Inspektor Gadget.
 //
-// Inspektor Gadget finds the maps by names in the object. The metadata says what is not there: help
-// texts, units, how often a clock's programs run, and which programs it cannot attach, for one of them
-// would end the gadget.
-//
-// The metadata is for machines of an architecture, which may not have all system calls; nil: for any.
+// Inspektor Gadget finds the maps by names in the object. The metadata adds what the object does
+// not contain: help texts, units, and the frequency of clock programs. It also turns off programs
+// that Inspektor Gadget cannot attach, because a single one would end the gadget. The metadata is
+// for machines of one architecture, which may lack some system calls; nil: for any.
 func Gadget(o *object.Object, name string, a *arch.Arch) (text string, left []string, err error) {
 	m := o.Manifest
 	if m.For != "gadget" {
@@ -50,8 +49,8 @@ func Gadget(o *object.Object, name string, a *arch.Arch) (text string, left []st
 	return b.String(), append(append(left, more...), hostValues(m)...), nil
 }
 
-// hostValues lists the values that a loader looks up on the host, which other loaders do not do. (The
-// address of jiffies is not needed.)
+// hostValues lists the values that only btc's own loaders look up on the host. (The address of
+// jiffies is not needed.)
 func hostValues(m *manifest.Manifest) (left []string) {
 	for i := range m.Globals {
 		g := &m.Globals[i]
@@ -64,7 +63,7 @@ func hostValues(m *manifest.Manifest) (left []string) {
 	return left
 }
 
-// given is the value that a parameter has in the object.
+// given returns the value that a parameter has in the object.
 func given(m *manifest.Manifest, p *manifest.Param) string {
 	if m.Given != nil {
 		if v, ok := m.Given.Options[p.Name]; ok {
@@ -88,7 +87,7 @@ func gadgetParams(m *manifest.Manifest) string {
 			continue
 		}
 		key := strings.Replace(p.Name, "$", "param", 1)
-		if taken[key] { // the same as a string
+		if taken[key] { // the same value as a string
 			key += "-string"
 		}
 		taken[key] = true
@@ -108,7 +107,8 @@ func gadgetParams(m *manifest.Manifest) string {
 	return b.String()
 }
 
-// takenMaps are the maps that Inspektor Gadget takes the elements of, as the compiler has marked them.
+// takenMaps returns the maps from which Inspektor Gadget takes the elements, as marked by the
+// compiler.
 func takenMaps(m *manifest.Manifest) (taken []*manifest.Map, left []string) {
 	for i := range m.Maps {
 		x := &m.Maps[i]
@@ -162,7 +162,7 @@ func gadgetEvents(m *manifest.Manifest) (text string, left []string) {
 		switch {
 		case e.Kind == "printf" && m.Map(name) != nil:
 			fmt.Fprintf(&b, "  %s:\n    annotations:\n      description: %s\n", name, quoted(e.Format))
-		case e.Kind == "printf" && shown[e.Pos]: // of another probe of the clause
+		case e.Kind == "printf" && shown[e.Pos]: // belongs to another probe of the clause
 		case e.Kind == "printf":
 			left = append(
 				left,
@@ -177,7 +177,8 @@ func gadgetEvents(m *manifest.Manifest) (text string, left []string) {
 	return b.String(), left
 }
 
-// eventName is the name that the compiler gave to event i: its kind and its number among them.
+// eventName returns the name that the compiler has given to event i: its kind, and its index among
+// events of that kind.
 func eventName(m *manifest.Manifest, i int) string {
 	n := 0
 	for j := range i {
@@ -202,7 +203,7 @@ func gadgetSources(o *object.Object) (text string, left []string) {
 		}
 		fmt.Fprintf(&b, "      description: %s\n", quoted(help))
 		b.WriteString("      ebpf.map.flush-on-stop: \"true\"\n      metrics.collect: \"true\"\n")
-		if drawn && len(taken) == 1 { // Inspektor Gadget draws one data source
+		if drawn && len(taken) == 1 { // Inspektor Gadget draws one data source only
 			b.WriteString("      metrics.print: \"true\"\n")
 		}
 		keys := gadgetColumns(o.Spec.Maps[x.Symbol].Key)
@@ -226,7 +227,8 @@ func gadgetSources(o *object.Object) (text string, left []string) {
 	return b.String(), left
 }
 
-// gadgetColumns are the members of a struct that Inspektor Gadget shows as one number or string.
+// gadgetColumns returns the members of a struct that Inspektor Gadget shows as one number or
+// string.
 func gadgetColumns(t btf.Type) (names []string) {
 	s, ok := t.(*btf.Struct)
 	if !ok {
@@ -248,8 +250,8 @@ func gadgetColumns(t btf.Type) (names []string) {
 	return names
 }
 
-// gadgetPrograms describes the programs that Inspektor Gadget attaches by its metadata, and turns off
-// those that it cannot attach.
+// gadgetPrograms describes the programs that need metadata to be attached by Inspektor Gadget, and
+// turns off those that it cannot attach.
 func gadgetPrograms(m *manifest.Manifest, a *arch.Arch) (text string, left []string) {
 	var b strings.Builder
 	for i := range m.Programs {
@@ -275,7 +277,7 @@ func gadgetPrograms(m *manifest.Manifest, a *arch.Arch) (text string, left []str
 	return b.String(), left
 }
 
-// gadgetAttaches reports whether Inspektor Gadget attaches a program by its section.
+// gadgetAttaches reports whether Inspektor Gadget attaches a program based on its section.
 func gadgetAttaches(p *manifest.Program) bool {
 	switch p.Kind {
 	case probe.Kprobe,

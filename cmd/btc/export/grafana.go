@@ -15,13 +15,13 @@ import (
 	"btc/loader/metrics"
 )
 
-// grafanaSchema is the version of the dashboards' schema, that of Grafana 12. Grafana brings older and newer
-// ones to its own.
+// grafanaSchema is the schema version of the dashboards, that of Grafana 12. Grafana converts older
+// and newer versions to its own.
 const grafanaSchema = 42
 
-// Grafana returns a dashboard for the metrics that btrun writes of an object, as Grafana imports it, and
-// the maps that are not metrics. Queries are PromQL with Grafana's variables: $datasource, $instance,
-// $__rate_interval and $__range.
+// Grafana returns a dashboard in Grafana's import format for the metrics that btrun writes for an
+// object, and the maps that are not metrics. Queries are in PromQL with Grafana's variables
+// $datasource, $instance, $__rate_interval and $__range.
 func Grafana(m *manifest.Manifest, object string) (data []byte, left []string, err error) {
 	list, left := metrics.Of(m, object)
 	if len(list) == 0 {
@@ -49,7 +49,7 @@ func Grafana(m *manifest.Manifest, object string) (data []byte, left []string, e
 	return append(bytes.ReplaceAll(data, []byte(`\u003c`), []byte("<")), '\n'), left, err
 }
 
-// dashboardOf is the dashboard around its panels.
+// dashboardOf returns the dashboard around its panels.
 func dashboardOf(m *manifest.Manifest, object string, panels []any) map[string]any {
 	source := map[string]any{"type": "prometheus", "uid": "${datasource}"}
 	return map[string]any{
@@ -59,7 +59,7 @@ func dashboardOf(m *manifest.Manifest, object string, panels []any) map[string]a
 		"tags":          []string{"btc"},
 		"timezone":      "browser",
 		"editable":      true,
-		"graphTooltip":  1, // one crosshair in all panels
+		"graphTooltip":  1, // shared crosshair in all panels
 		"refresh":       "30s",
 		"schemaVersion": grafanaSchema,
 		"time":          map[string]any{"from": "now-1h", "to": "now"},
@@ -80,7 +80,7 @@ func dashboardOf(m *manifest.Manifest, object string, panels []any) map[string]a
 	}
 }
 
-// uid makes an identifier of at most 40 characters of a name.
+// uid derives an identifier of at most 40 characters from a name.
 func uid(object string) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -91,14 +91,14 @@ func uid(object string) string {
 	return name[:min(len(name), 36)]
 }
 
-// selector selects the series of an object.
+// selector selects the time series of an object.
 func selector(object string, more ...string) string {
 	return "{" + strings.Join(append([]string{metrics.ObjectLabel + "=" + strconv.Quote(object)}, more...), ",") + "}"
 }
 
-// board places panels from left to right in rows of columns columns.
+// board places panels from left to right, in rows of width columns.
 type board struct {
-	own          string // selector of all series
+	own          string // selects all series
 	panels       []any
 	x, y, height int
 }
@@ -107,14 +107,14 @@ const (
 	columns     = 24
 	panelHeight = 8
 	rowHeight   = 1
-	topKeys     = 20 // in tables
-	topSeries   = 10 // in graphs
+	topKeys     = 20 // legend in tables
+	topSeries   = 10 // legend in graphs
 )
 
 // target is a query of a panel.
 type target struct {
 	expr, legend string
-	format       string // time_series, table, heatmap; "": the first
+	format       string // time_series, table or heatmap; "": that of the first
 	instant      bool
 }
 
@@ -122,8 +122,8 @@ type panel struct {
 	title, kind, unit, help string
 	width                   int
 	targets                 []target
-	labels                  []string // columns of a table, before its value
-	value                   string   // name of the column of the value
+	labels                  []string // columns of a table before its value
+	value                   string   // name of the value's column
 }
 
 // row begins a row of panels with a title.
@@ -179,7 +179,7 @@ func (d *board) add(p *panel) {
 	d.x, d.height = d.x+p.width, panelHeight
 }
 
-// panelOptions are the options of a kind of panel.
+// panelOptions returns the options for a kind of panel.
 func panelOptions(p *panel) map[string]any {
 	switch p.kind {
 	case "stat":
@@ -213,7 +213,7 @@ func panelOptions(p *panel) map[string]any {
 	}
 }
 
-// tableColumns names the columns of a table and leaves out the time.
+// tableColumns names the columns of a table and hides the time.
 func tableColumns(p *panel) []any {
 	order := map[string]any{}
 	for i, l := range append(slices.Clone(p.labels), "Value") {
@@ -225,7 +225,7 @@ func tableColumns(p *panel) []any {
 	}}}
 }
 
-// metric adds the panels of a metric in a row of their own.
+// metric adds the panels of a metric, in a row of their own.
 func (d *board) metric(m *metrics.Metric) {
 	d.row(m.Map.Name + ": " + strings.TrimSuffix(m.Help, "."))
 	unit := grafanaUnit(m.Unit)
@@ -306,7 +306,7 @@ func (d *board) graph(m *metrics.Metric, title, unit string, targets []target) {
 	d.add(&panel{title: title, kind: "timeseries", unit: unit, width: columns / 2, help: m.Help, targets: targets})
 }
 
-// keys adds a table with the largest keys of a metric that has keys.
+// keys adds a table of the largest keys, if the metric has keys.
 func (d *board) keys(m *metrics.Metric, value, unit, expr string) {
 	if len(m.Labels) == 0 {
 		return
@@ -325,7 +325,7 @@ func (d *board) keys(m *metrics.Metric, value, unit, expr string) {
 	)
 }
 
-// sumBy sums series over hosts.
+// sumBy sums series over all hosts.
 func sumBy(labels []string, expr string) string {
 	if len(labels) == 0 {
 		return "sum(" + expr + ")"
@@ -333,8 +333,8 @@ func sumBy(labels []string, expr string) string {
 	return "sum by (" + strings.Join(labels, ", ") + ") (" + expr + ")"
 }
 
-// mean is the average of the values of a window. A sum of signed values may decrease, which rate() would
-// take for a restart.
+// mean returns the average of the values in a window. A sum of signed values may decrease, and
+// rate() would treat that as a counter reset.
 func mean(m *metrics.Metric, by []string, own, window string) string {
 	change := "increase("
 	if m.Map.Value != nil && m.Map.Value.Signed {
@@ -349,7 +349,8 @@ func mean(m *metrics.Metric, by []string, own, window string) string {
 	)
 }
 
-// gauge is a gauge over hosts: of extremes the extreme, of sums the sum, else each instance's value.
+// gauge returns a gauge over all hosts: the minimum or maximum for extremes, the sum for sums, and
+// otherwise one value per instance.
 func gauge(m *metrics.Metric, series string) string {
 	switch m.Map.Shape {
 	case "min", "max", "sum":
@@ -362,7 +363,7 @@ func gauge(m *metrics.Metric, series string) string {
 	return "max by (" + strings.Join(append([]string{"instance"}, m.Labels...), ", ") + ") (" + series + ")"
 }
 
-// top keeps the n largest series of a metric with keys.
+// top returns the n largest series of a metric with keys.
 func top(m *metrics.Metric, n int, expr string) string {
 	if len(m.Labels) == 0 && !perInstance(m) {
 		return expr
@@ -377,7 +378,7 @@ func perInstance(m *metrics.Metric) bool {
 	return m.Kind == metrics.Gauge && !slices.Contains([]string{"min", "max", "sum"}, m.Map.Shape)
 }
 
-// legend names a series by its key.
+// legend returns the name of a series, made from its key.
 func legend(m *metrics.Metric) string {
 	labels := m.Labels
 	if perInstance(m) {
@@ -396,7 +397,7 @@ func bound(selector, matcher string) string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
 
-// grafanaUnit is Grafana's name of a unit.
+// grafanaUnit returns Grafana's name of a unit.
 func grafanaUnit(unit string) string {
 	switch unit {
 	case "bytes":
@@ -415,12 +416,12 @@ func grafanaUnit(unit string) string {
 	return "short"
 }
 
-// Quantiles are those of dashboards and rules.
+// Quantiles are the quantiles in dashboards and rules.
 var Quantiles = []float64{0.5, 0.9, 0.99}
 
-// Rules returns recording rules of Prometheus for the metrics of an object, as a file of rules: rates of
+// Rules returns a Prometheus rule file with recording rules for the metrics of an object: rates of
 // counters, averages, and quantiles of histograms, over all hosts, in total and by key. window is a
-// duration of PromQL. Names follow level:metric:operation.
+// PromQL duration. Names have the form level:metric:operation.
 func Rules(m *manifest.Manifest, object, window string) (text string, left []string, err error) {
 	list, left := metrics.Of(m, object)
 	var b strings.Builder
@@ -472,5 +473,5 @@ func Rules(m *manifest.Manifest, object, window string) (text string, left []str
 	return b.String(), left, nil
 }
 
-// yamlText is a string of YAML in single quotes.
+// yamlText returns a single-quoted YAML string.
 func yamlText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

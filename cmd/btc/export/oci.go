@@ -14,7 +14,7 @@ import (
 
 // File is a file of an image layout.
 type File struct {
-	Name    string // with slashes
+	Name    string // slash-separated
 	Content []byte
 }
 
@@ -50,14 +50,15 @@ type ociManifest struct {
 	Annotations   map[string]string `json:"annotations,omitempty"`
 }
 
-// ArchMetadata is the metadata of a gadget for an architecture, as Go names it.
+// ArchMetadata is the metadata of a gadget for an architecture, identified by its GOARCH.
 type ArchMetadata struct {
 	GOARCH   string
 	Metadata []byte
 }
 
-// GadgetImage returns the files of an OCI image layout with a gadget. One object is the program of all
-// architectures; ref is the image's whole name with its tag. Equal input gives equal bytes.
+// GadgetImage returns the files of an OCI image layout that contains a gadget. One object is the
+// program for all architectures. ref is the full name of the image with its tag. The output depends
+// on nothing but the input.
 func GadgetImage(program []byte, arches []ArchMetadata, name, ref string) ([]File, error) {
 	w := imageWriter{blobs: map[string]bool{}}
 	annotations := map[string]string{"org.opencontainers.image.title": name}
@@ -112,7 +113,7 @@ func (w *imageWriter) json(media string, v any) (descriptor, error) {
 	return w.blob(media, text), err
 }
 
-// WriteFiles writes files below a directory, which it makes.
+// WriteFiles writes files below a directory, which it creates.
 func WriteFiles(dir string, files []File) error {
 	for _, f := range files {
 		path := filepath.Join(dir, filepath.FromSlash(f.Name))
@@ -126,7 +127,7 @@ func WriteFiles(dir string, files []File) error {
 	return nil
 }
 
-// Tar returns files as an archive.
+// Tar returns files as a tar archive.
 func Tar(files []File) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -19,8 +19,9 @@ import (
 	"btc/loader/rewrite"
 )
 
-// code relocates one program for the target, and checks its reachable instructions: an access to a field that the
-// kernel lacks is valid after a test for the field. It returns the length of the reachable code.
+// code relocates one program for the target, and checks its reachable instructions: an access to a
+// field that the kernel lacks is valid after a test for the field. It returns the length of the
+// reachable code.
 func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	spec := c.o.Spec.Programs[p.Name]
 	if spec == nil {
@@ -86,7 +87,7 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	return verdict, length, nil
 }
 
-// moduleTypes finds types that the target's kernel has in modules alone.
+// moduleTypes returns the types that exist only in modules of the target's kernel.
 func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 	verdict := OK
 	for i := range c.m.Fields {
@@ -94,7 +95,7 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 		kind, name, _ := strings.Cut(u.Type, " ")
 		kinds := map[string]kernel.Kind{"struct": kernel.Struct, "union": kernel.Union, "enum": kernel.Enum}
 		if u.Program != p.Name || kinds[kind] == 0 ||
-			strings.HasPrefix(name, "trace_event_raw_") { // the attach point has reported it
+			strings.HasPrefix(name, "trace_event_raw_") { // already reported with the attach point
 			continue
 		}
 		all := c.t.Named(kinds[kind], name)
@@ -125,8 +126,8 @@ func origins(at []int) func(int) int {
 	}
 }
 
-// noHelper reports a helper that the target lacks, unless the manifest's needs have
-// reported the construct that uses it.
+// noHelper reports a helper that the target lacks, unless the construct that uses it has been
+// reported from the manifest's needs.
 func (c *checker) noHelper(p *manifest.Program, h asm.BuiltinFunc, pos manifest.Pos) {
 	name := object.HelperName(h)
 	if !c.needed[name] {
@@ -195,7 +196,7 @@ func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int
 	return nil
 }
 
-// renumbered is the manifest with the new indices of a program's accesses.
+// renumbered returns the manifest with the new instruction indices of a program's accesses.
 func (c *checker) renumbered(program string, at []int) *manifest.Manifest {
 	m := *c.m
 	m.Fields = nil
@@ -211,13 +212,13 @@ func (c *checker) renumbered(program string, at []int) *manifest.Manifest {
 	return &m
 }
 
-// isPoison reports whether an instruction is the poison of a failed relocation.
+// isPoison reports whether an instruction marks a failed relocation.
 func isPoison(ins *asm.Instruction) bool {
 	return ins.IsBuiltinCall() && ins.Constant == btf.COREBadRelocationSentinel ||
 		ins.OpCode.IsDWordLoad() && ins.Dst == asm.R10
 }
 
-// positionOf is the script's position of an instruction.
+// positionOf returns the script's position of an instruction.
 func positionOf(insns asm.Instructions, at int, none manifest.Pos) manifest.Pos {
 	for i := at; i >= 0; i-- {
 		if line, ok := insns[i].Source().(*btf.Line); ok {

@@ -8,22 +8,23 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// flow finds the reachable instructions by constant propagation in registers: the result of a relocation is a
-// constant, and tests of it guard an access. It is less precise than the kernel, so code that it finds unreachable is
-// unreachable for the kernel, too.
+// flow finds the reachable instructions by constant propagation in registers: the result of a
+// relocation is a constant, and a test of it guards an access. It is less precise than the kernel,
+// so code that it finds unreachable is unreachable for the kernel, too.
 type flow struct {
 	insns asm.Instructions
-	raw   []int       // the kernel's number of each instruction
-	index map[int]int // and back
+	raw   []int       // index of each instruction as the kernel counts
+	index map[int]int // and the reverse
 	in    []*state
 	work  []int
 }
 
-// state is what is known before an instruction about r0 to r10 and the values saved on the stack, where registers are
-// kept across calls. It assumes that only direct stores modify a slot, which is true for btc's code.
+// state is what is known before an instruction about r0 to r10 and about values saved on the stack,
+// where registers are preserved across calls. It assumes that only direct stores modify a slot,
+// which holds for btc's code.
 type state struct {
 	reg  [11]value
-	slot map[int16]uint64 // known words of the frame
+	slot map[int16]uint64 // known words of the stack frame
 }
 
 type value struct {
@@ -59,7 +60,7 @@ func (f *flow) run() {
 	}
 }
 
-// enter joins the state of another path into that of an instruction.
+// enter merges the state of another path into that of an instruction.
 func (f *flow) enter(i int, s state) {
 	if i < 0 || i >= len(f.insns) {
 		return
@@ -105,7 +106,7 @@ func (f *flow) step(i int, s state) {
 		s.reg[ins.Dst] = value{known: known && ins.Src == asm.R10 && ins.OpCode.Size() == asm.DWord, v: v}
 	case class == asm.StClass && ins.Dst == asm.R10:
 		s.store(ins, value{known: true, v: uint64(ins.Constant)})
-	case class == asm.StXClass && ins.OpCode.Mode() != asm.MemMode: // atomics fetch into the source or r0
+	case class == asm.StXClass && ins.OpCode.Mode() != asm.MemMode: // atomics fetch into the source register or r0
 		s.reg[ins.Src], s.reg[0] = value{}, value{}
 		fallthrough
 	case class == asm.StXClass && ins.Dst == asm.R10:
@@ -116,7 +117,7 @@ func (f *flow) step(i int, s state) {
 	f.enter(i+1, s)
 }
 
-// store changes the words of the frame that an instruction writes to.
+// store updates the words of the frame that an instruction writes to.
 func (s *state) store(ins *asm.Instruction, v value) {
 	if ins.Dst != asm.R10 {
 		return

@@ -27,7 +27,7 @@ const (
 	Fails   Verdict = "fails"   // the loader or the kernel will refuse it
 )
 
-// worse orders verdicts.
+// worse returns the worse of two verdicts.
 func worse(a, b Verdict) Verdict {
 	order := []Verdict{OK, Unknown, Skipped, Fails}
 	if slices.Index(order, b) > slices.Index(order, a) {
@@ -36,7 +36,7 @@ func worse(a, b Verdict) Verdict {
 	return a
 }
 
-// Finding is one reason.
+// Finding is one reason for a verdict.
 type Finding struct {
 	Verdict Verdict      `json:"verdict"`
 	Program string       `json:"program,omitempty"`
@@ -49,17 +49,18 @@ type Program struct {
 	Name    string  `json:"name"`
 	Attach  string  `json:"attach"`
 	Verdict Verdict `json:"verdict"`
-	// Sites is the number of attach sites: functions or events of the target that match
-	// the attach point. It is more than 1 for a pattern, 0 if the target does not know.
+	// Sites is the number of attach sites: functions or events of the target that match the attach
+	// point. It is more than 1 for a pattern, and 0 if the target does not have the information.
 	Sites int `json:"sites"`
-	// Instructions is the length of the program for this target, without code that the kernel removes as dead.
+	// Instructions is the length of the program on this target, without code that the kernel
+	// removes as dead.
 	Instructions int `json:"instructions"`
-	// Verified estimates the instructions that the kernel's verifier walks,
-	// subprograms included; its limit is 1,000,000.
+	// Verified is an estimate of the instructions that the kernel's verifier walks, including
+	// subprograms; the verifier's limit is 1,000,000.
 	Verified int `json:"verified"`
 }
 
-// Report is the verdict on one object and target.
+// Report is the verdict on one object and one target.
 type Report struct {
 	Target   string    `json:"target"` // the kernel's release
 	Arch     string    `json:"arch"`
@@ -68,8 +69,8 @@ type Report struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// Check reports on an object and a target. It modifies the object: read it again for each target. Its error is about
-// reading the target.
+// Check returns a report for an object on a target. It modifies the object, so the object must be
+// read again for each target. The error is about reading the target.
 func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{Target: t.Release(), Arch: t.Arch().Label, Verdict: OK}}
 	if arches := c.m.Arches; len(arches) > 0 && !slices.Contains(arches, t.Arch().Label) {
@@ -101,9 +102,8 @@ type checker struct {
 	verified int // estimate of the last program
 
 	types   *types
-	helpers map[int64]bool // numbers of the target's helpers
-	// needed are the missing helpers that were reported with the construct from the
-	// manifest.
+	helpers map[int64]bool // numbers of the helpers that the target has
+	// needed are the missing helpers that were reported with a construct from the manifest.
 	needed map[string]bool
 }
 
@@ -113,7 +113,7 @@ func (c *checker) find(v Verdict, p *manifest.Program, pos manifest.Pos, format 
 		f.Program = p.Name
 	}
 	same := func(have Finding) bool { return have.Text == f.Text && have.Pos == f.Pos }
-	if !slices.ContainsFunc(c.r.Findings, same) { // a field is read by several instructions
+	if !slices.ContainsFunc(c.r.Findings, same) { // several instructions read the same field
 		c.r.Findings = append(c.r.Findings, f)
 	}
 	if v != Skipped {
@@ -139,7 +139,8 @@ func (c *checker) program(p *manifest.Program, point point) error {
 	return nil
 }
 
-// nothingLeft handles a script without any existing probe: the loader would report that there is nothing to attach.
+// nothingLeft handles a script with no existing probe: the loader would report that there is
+// nothing to attach.
 func (c *checker) nothingLeft() {
 	for _, p := range c.r.Programs {
 		if p.Verdict != Skipped {
@@ -151,7 +152,7 @@ func (c *checker) nothingLeft() {
 	}
 }
 
-// needs checks the manifest's list against the target's helpers.
+// needs checks the manifest's list of needs against the target's helpers.
 func (c *checker) needs() {
 	for _, n := range c.m.Needs {
 		if _, _, ok := c.t.EnumConst("BPF_FUNC_" + n.Feature); !ok {
@@ -161,8 +162,8 @@ func (c *checker) needs() {
 	}
 }
 
-// readFeatures finds out which helpers the target's kernel has, from the enum of their numbers in BTF, not from its
-// version.
+// readFeatures determines the helpers of the target's kernel, from the enum of their numbers in BTF
+// rather than the kernel's version.
 func (c *checker) readFeatures() error {
 	enum, ok := c.t.Enum("bpf_func_id")
 	if !ok {

@@ -14,8 +14,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// target is the resolve.Kernel of a target file. What only a host knows is unknown: files, processors, and modules
-// that were not loaded when the target was captured.
+// target implements resolve.Kernel for a target file. What only a host knows is unknown: files,
+// processors, and modules that were not loaded when the target was captured.
 type target struct {
 	*kernel.Target
 	functions []resolve.Function
@@ -36,10 +36,10 @@ func (t *target) CheckKprobes(p *manifest.Program) error {
 	}
 }
 
-// Loaded is true: the host may have loaded any module.
+// Loaded returns true, because the host may have loaded any module.
 func (t *target) Loaded(string) bool { return true }
 
-// Functions are the traceable functions of the target.
+// Functions returns the traceable functions of the target.
 func (t *target) Functions() ([]resolve.Function, error) {
 	if t.functions == nil {
 		t.functions = []resolve.Function{}
@@ -50,7 +50,7 @@ func (t *target) Functions() ([]resolve.Function, error) {
 	return t.functions, nil
 }
 
-// inKernel names the module of a function.
+// inKernel returns the module of a function.
 func inKernel(module string) string {
 	if module == "" {
 		return resolve.Vmlinux
@@ -58,7 +58,7 @@ func inKernel(module string) string {
 	return module
 }
 
-// CheckFunction looks for a function among those that can be traced.
+// CheckFunction looks for a function among the traceable ones.
 func (t *target) CheckFunction(p *manifest.Program) error {
 	a := &p.Attach
 	f, ok := t.Func(a.Name)
@@ -69,10 +69,10 @@ func (t *target) CheckFunction(p *manifest.Program) error {
 	return nil
 }
 
-// Several is false: a target lists each name once.
+// Several returns false: a target lists each name once.
 func (t *target) Several(*manifest.Attach) (bool, error) { return false, nil }
 
-// Address is unknown: kernels are loaded at random addresses.
+// Address returns an error: kernels are loaded at random addresses.
 func (t *target) Address(p *manifest.Program) (resolve.Match, error) {
 	return resolve.Match{}, unknown("%s depends on the address of the host's kernel", p.Attach.Text)
 }
@@ -92,7 +92,7 @@ func (t *target) Prototype(module, name string) (*adapt.Prototype, error) {
 	return prototype(f.Proto), nil
 }
 
-// Modules are those that the target has a function of that name of.
+// Modules returns the modules in which the target has a function with that name.
 func (t *target) Modules(name string) ([]string, error) {
 	if f, ok := t.Func(name); ok && f.Module != "" {
 		return []string{f.Module}, nil
@@ -100,7 +100,8 @@ func (t *target) Modules(name string) ([]string, error) {
 	return nil, nil
 }
 
-// RawPrototype finds a raw tracepoint. Targets do not record which belong to modules.
+// RawPrototype finds a raw tracepoint. Targets do not record which raw tracepoints belong to
+// modules.
 func (t *target) RawPrototype(module, name string) (*adapt.Prototype, error) {
 	proto, ok := t.RawTracepoint(name)
 	if !ok || module != resolve.Vmlinux {
@@ -109,7 +110,7 @@ func (t *target) RawPrototype(module, name string) (*adapt.Prototype, error) {
 	return prototype(proto), nil
 }
 
-// RawTracepoints are all raw tracepoints of the target.
+// RawTracepoints returns all raw tracepoints of the target.
 func (t *target) RawTracepoints(module string) ([]string, error) {
 	if module != resolve.Vmlinux {
 		return nil, nil
@@ -117,7 +118,7 @@ func (t *target) RawTracepoints(module string) ([]string, error) {
 	return t.Target.RawTracepoints("*"), nil
 }
 
-// Tracepoint looks for an event.
+// Tracepoint looks up an event.
 func (t *target) Tracepoint(group, name string) error {
 	switch {
 	case len(t.Target.Tracepoints(group, name)) > 0:
@@ -132,7 +133,7 @@ func (t *target) Tracepoint(group, name string) error {
 	return resolve.NoMatch(probe.Tracepoint, group+":"+name)
 }
 
-// Tracepoints are the events of the target that match.
+// Tracepoints returns the events of the target that match.
 func (t *target) Tracepoints(group, name string) ([]adapt.Event, error) {
 	return events(t.Target.Tracepoints(group, name)), nil
 }
@@ -143,7 +144,7 @@ func (t *target) Iterator(kind string) (bool, error) {
 	return ok || kind == "", nil
 }
 
-// Other is unknown.
+// Other returns that the attach point is unknown.
 func (t *target) Other(p *manifest.Program) (resolve.Plan, error) {
 	what := "processor"
 	switch t := probe.Lookup(p.Kind); {
@@ -155,7 +156,8 @@ func (t *target) Other(p *manifest.Program) (resolve.Plan, error) {
 	return resolve.Plan{}, unknown("%s depends on the host's %s", p.Attach.Text, what)
 }
 
-// Absent makes an attach point in a named module unknown: the target may not have the module.
+// Absent makes an attach point in a named module unknown: the module may be missing from the target
+// only.
 func (t *target) Absent(p *manifest.Program, err *resolve.Missing) error {
 	a := &p.Attach
 	switch p.Kind {
@@ -171,7 +173,7 @@ func unknown(format string, args ...any) error {
 	return &resolve.Unknown{Text: fmt.Sprintf(format, args...)}
 }
 
-// prototype converts a function's type to the form that the loader compares.
+// prototype converts the type of a function to the form that the loader compares.
 func prototype(t *kernel.Type) *adapt.Prototype {
 	out := &adapt.Prototype{Result: t.Elem().String()}
 	for _, param := range t.Params {
@@ -181,5 +183,5 @@ func prototype(t *kernel.Type) *adapt.Prototype {
 	return out
 }
 
-// Arch is the target's architecture.
+// Arch returns the target's architecture.
 func (t *target) Arch() *arch.Arch { return t.Target.Arch() }

@@ -14,14 +14,14 @@ import (
 	"btc/loader/rewrite"
 )
 
-// Code is a program as the kernel of a target would run it: relocated, and with the forms that its
-// helpers decide.
+// Code is a program as a target's kernel would run it: relocated, and with tests for helpers
+// decided.
 type Code struct {
 	Insns asm.Instructions
 	flow  *flow
 }
 
-// CodeOf returns a program of an object, which is changed, for a target.
+// CodeOf returns a program of an object for a target. It modifies the object.
 func CodeOf(o *object.Object, t *kernel.Target, p *manifest.Program) (*Code, error) {
 	c := &checker{o: o, m: o.Manifest, t: t, r: &Report{}}
 	if err := c.readFeatures(); err != nil {
@@ -44,10 +44,11 @@ func CodeOf(o *object.Object, t *kernel.Target, p *manifest.Program) (*Code, err
 	return &Code{insns, f}, nil
 }
 
-// Reached reports whether the kernel can get to an instruction.
+// Reached reports whether an instruction is reachable.
 func (c *Code) Reached(i int) bool { return c.flow.reached(i) }
 
-// Next returns the instruction that follows and the one that a jump leads to; -1 is none. Calls go on.
+// Next returns the following instruction and the target of a jump, or -1. Calls continue with the
+// following instruction.
 func (c *Code) Next(i int) (fall, taken int) {
 	ins := &c.Insns[i]
 	class := ins.OpCode.Class()

@@ -15,17 +15,17 @@ import (
 	"btc/loader/resolve"
 )
 
-// point is the target's view of an attach point.
+// point is the result for an attach point on the target.
 type point struct {
 	verdict Verdict
 	sites   int
-	text    string // the reason, unless it is ok
+	text    string // the reason, unless the verdict is ok
 }
 
 // points resolves the attach points of all programs by the loader's rules.
 func (c *checker) points() []point {
 	results := resolve.All(&target{Target: c.t}, c.m, func(string) bool { return true })
-	lost := map[int]bool{} // clauses without which the script does not run
+	lost := map[int]bool{} // errors of clauses without which the script does not run
 	for _, e := range results.Clauses {
 		lost[e.Clause] = !e.Warn
 	}
@@ -44,7 +44,7 @@ func (c *checker) points() []point {
 
 func (c *checker) point(r *resolve.Result, lost map[int]bool) point {
 	p := r.Prog
-	// The target's types do not show it.
+	// The target's types do not show whether the kernel has fentry.
 	if arch := c.t.Arch(); p.Kind == probe.Fentry || p.Kind == probe.Fexit {
 		if since := arch.FentrySince; release(c.t.Release()) < since[0]*1000+since[1] {
 			return point{verdict: Fails, text: fmt.Sprintf(
@@ -68,10 +68,10 @@ func (c *checker) point(r *resolve.Result, lost map[int]bool) point {
 	return pt
 }
 
-// attached is the view of an attach point that the target has.
+// attached returns the result for an attach point that the target has.
 func (c *checker) attached(p *manifest.Program, plan *resolve.Plan) point {
 	out := point{verdict: OK, sites: len(plan.Matches)}
-	module := "" // that all attach sites depend on
+	module := "" // a dependency of all attach sites
 	for i := range plan.Matches {
 		if module = c.moduleOf(p, &plan.Matches[i]); module == "" {
 			break
@@ -88,7 +88,7 @@ func (c *checker) attached(p *manifest.Program, plan *resolve.Plan) point {
 	return out
 }
 
-// moduleOf describes the module that an attach site is in, "" if it is in the kernel itself.
+// moduleOf describes the module that contains an attach site, or "" for the kernel itself.
 func (c *checker) moduleOf(p *manifest.Program, m *resolve.Match) string {
 	switch p.Kind {
 	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit:
@@ -107,7 +107,7 @@ func (c *checker) moduleOf(p *manifest.Program, m *resolve.Match) string {
 	return ""
 }
 
-// format is the target's format file of an event.
+// format returns the target's format file of an event.
 func (c *checker) format(category, event string) (*hostinfo.Format, error) {
 	ev, ok := c.t.Tracepoint(category, event)
 	if !ok {
@@ -123,7 +123,7 @@ func (c *checker) format(category, event string) (*hostinfo.Format, error) {
 	return format, nil
 }
 
-// events are the tracepoints that the loader would attach a program to.
+// events returns the tracepoints that the loader would attach a program to.
 func (c *checker) events(p *manifest.Program) []adapt.Event {
 	if p.Kind != probe.Tracepoint {
 		return nil
@@ -141,7 +141,7 @@ func events(names []string) []adapt.Event {
 	return all
 }
 
-// release is a kernel's version as 1000 times major plus minor.
+// release returns a kernel version as 1000 times major plus minor.
 func release(text string) int {
 	major, rest, _ := strings.Cut(text, ".")
 	minor := strings.FieldsFunc(rest, func(r rune) bool { return r < '0' || r > '9' })

@@ -11,15 +11,14 @@ import (
 	"btc/ir/kernel"
 )
 
-// types makes BTF of the target's types that an object names, so that the
-// library that relocates on hosts relocates here, too. Pointers become void pointers: no
-// relocation follows them.
+// types builds BTF for the target's types that an object names, so that relocation uses the same
+// library as on hosts. Pointers become void pointers, because no relocation follows them.
 type types struct {
 	t    *kernel.Target
 	made map[*kernel.Type]btf.Type
 }
 
-// spec has all types of the target that have one of the names.
+// spec contains all types of the target that have one of the names.
 func (y *types) spec(names []string) (*btf.Spec, error) {
 	var all []btf.Type
 	for _, name := range names {
@@ -103,8 +102,8 @@ func (y *types) members(typ *kernel.Type) []btf.Member {
 	return all
 }
 
-// named are the names that relocations of an object may refer to, without the
-// flavour after "___".
+// named returns the type names that relocations of an object may refer to, without the flavor after
+// "___".
 func named(spec *btf.Spec) []string {
 	var names []string
 	if spec == nil {

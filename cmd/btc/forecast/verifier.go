@@ -14,29 +14,30 @@ import (
 // kernel's verifier walks.
 const verifierLimit = 1_000_000
 
-// pendingLimit is BPF_COMPLEXITY_LIMIT_JMP_SEQ, the maximum number of branches of one path
-// whose other side is pending (5.2).
+// pendingLimit is BPF_COMPLEXITY_LIMIT_JMP_SEQ, the maximum number of branches on one path whose
+// other side is pending (5.2).
 const pendingLimit = 8192
 
-// maxCompared is the number of states kept at an instruction, the most recent ones, with which a new state is
-// compared. The kernel drops states that never lead to pruning.
+// maxCompared is the number of states kept per instruction, the most recent ones, with which a new
+// state is compared. The kernel drops states that never lead to pruning.
 const maxCompared = 16
 
-// walk estimates the instructions that a kernel's verifier walks. Like the kernel it walks all paths, the
-// fall-through side first, and prunes a path at a state that is covered by an earlier one: pointers of the same kind,
-// and for numbers that a decided branch or an address made precise the same ranges. It knows less about numbers than
-// the kernel, does not follow calls and callbacks into subprograms (each is walked once), and treats each helper's
-// result as a number or a nullable pointer.
+// walk estimates the number of instructions that a kernel's verifier walks. Like the kernel it
+// walks all paths, the fall-through side first, and prunes a path at a state that an earlier one
+// covers: pointers of the same kind, and the same ranges for numbers that a decided branch or an
+// address made precise. It knows less about numbers than the kernel, does not follow calls and
+// callbacks into subprograms (each is walked once), and treats each helper's result as a number or
+// a nullable pointer.
 type walk struct {
 	*flow
-	live  []uint16 // registers needed from an instruction on
-	words []uint64 // words of the frame needed from an instruction on, a bit each
-	joins []bool   // where states are kept
+	live  []uint16 // registers that are live before an instruction
+	words []uint64 // words of the frame that are live before an instruction, one bit each
+	joins []bool   // instructions at which states are kept
 	seen  [][]*kept
 	todo  []*trail
 	steps int
 	limit int // of steps
-	// crowded: more than pendingLimit branches waited on one path.
+	// crowded is set if more than pendingLimit branches were pending on one path.
 	crowded bool
 	ids     int
 }
@@ -45,30 +46,30 @@ type kind uint8
 
 const (
 	number  kind = iota
-	pointer      // that is not null
+	pointer      // a pointer that is not null
 	maybe        // an element or record, or null
 )
 
-// content is the content of a register or a word of the frame.
+// content is the content of a register or a word of the stack frame.
 type content struct {
 	kind kind
-	id   int // copies of one value have one; 0 for none
+	id   int // the same for all copies of a value; 0: no copies
 	r    ir.Range
-	// frame: r is the offset of a pointer into the frame.
+	// for frame, r is the offset of a pointer into the stack frame.
 	frame bool
 }
 
-// contents are the registers and the words of the frame.
+// contents are the registers and the words of the stack frame.
 type contents struct {
 	reg  [11]content
 	slot map[int16]content
 }
 
-// kept is a state that was kept on a path, and how the path came there.
+// kept is a state that was kept on a path, and how the path got there.
 type kept struct {
 	contents
 	precise uint16
-	words   map[int16]bool // precise words of the frame
+	words   map[int16]bool // precise words of the stack frame
 	trace   []int
 	up      *kept
 	open    int // paths from here that have not ended
@@ -77,13 +78,13 @@ type kept struct {
 type trail struct {
 	at int
 	contents
-	trace        []int // since up
+	trace        []int // steps since up
 	up           *kept
-	jumps, since int // since up was kept
+	jumps, since int // set if up was kept
 }
 
-// estimate returns the number of instructions (limit + 1 if it is more than limit) and whether more branches are
-// pending at a time than a kernel keeps, at which point it stops.
+// estimate returns the number of instructions (limit + 1 if it exceeds limit), and whether more
+// branches are pending at the same time than a kernel allows, at which point it stops.
 func (f *flow) estimate(limit int) (steps int, crowded bool) {
 	w := &walk{flow: f, limit: limit, joins: make([]bool, len(f.insns)), seen: make([][]*kept, len(f.insns))}
 	w.findLive()
@@ -94,7 +95,7 @@ func (f *flow) estimate(limit int) (steps int, crowded bool) {
 				s.reg[r].r = ir.FullRange
 			}
 			s.reg[1].kind, s.reg[10] = pointer, content{kind: pointer, r: ir.RangeOf(0), frame: true}
-			if i > 0 { // a callback's arguments
+			if i > 0 { // arguments of a callback
 				s.reg[2].kind, s.reg[3].kind = pointer, pointer
 			}
 			w.todo = append(w.todo, &s)
@@ -104,7 +105,7 @@ func (f *flow) estimate(limit int) (steps int, crowded bool) {
 	return w.steps, w.crowded
 }
 
-// next lists where an instruction leads.
+// next lists the successors of an instruction.
 func (w *walk) next(i int) (to []int) {
 	ins := &w.insns[i]
 	class := ins.OpCode.Class()
@@ -126,7 +127,7 @@ func (w *walk) next(i int) (to []int) {
 	return []int{i + 1, w.index[w.raw[i]+1+int(ins.Offset)]}
 }
 
-// uses are the registers that an instruction reads and writes.
+// uses returns the registers that an instruction reads and writes.
 func uses(ins *asm.Instruction) (read, write uint16) {
 	bit := func(r asm.Register) uint16 { return 1 << r }
 	switch class := ins.OpCode.Class(); {
@@ -164,7 +165,8 @@ func uses(ins *asm.Instruction) (read, write uint16) {
 	return 0, 0
 }
 
-// findLive finds needed registers and joins. It assumes that a call reads only those argument registers that are set.
+// findLive computes live registers and join points. It assumes that a call reads only those
+// argument registers that are set.
 func (w *walk) findLive() {
 	w.live, w.words = make([]uint16, len(w.insns)+1), make([]uint64, len(w.insns)+1)
 	for changed := true; changed; {
@@ -197,7 +199,7 @@ func (w *walk) findLive() {
 	}
 }
 
-// word is the bit of the word of the frame at an offset.
+// word returns the bit for the word of the frame at an offset.
 func word(off int16) uint64 { return 1 << (uint(-int(off)-1) / 8 & 63) }
 
 func (w *walk) run() {
@@ -223,7 +225,7 @@ func (w *walk) run() {
 	}
 }
 
-// known reports whether a kept state covers p. If none does, p may be kept.
+// known reports whether a kept state covers p. If none does, it may keep p.
 func (w *walk) known(p *trail) bool {
 	seen := w.seen[p.at]
 	for _, k := range seen[max(0, len(seen)-maxCompared):] {
@@ -273,7 +275,7 @@ func (w *walk) allows(k *kept, p *trail) bool {
 	return true
 }
 
-// precise marks the sources of the numbers in regs and words, backwards along the path.
+// precise marks the sources of the numbers in regs and words as precise, backwards along the path.
 func (w *walk) precise(trace []int, up *kept, regs uint16, words map[int16]bool) {
 	words = maps.Clone(words)
 	for regs != 0 || len(words) > 0 {
@@ -335,7 +337,7 @@ var rangeOps = map[asm.ALUOp]ir.Op{
 	asm.ArSh: ir.OpAShr,
 }
 
-// execute steps over one instruction, and reports whether the path continues.
+// execute simulates one instruction, and reports whether the path continues.
 func (w *walk) execute(p *trail) bool {
 	ins := &w.insns[p.at]
 	class := ins.OpCode.Class()
@@ -401,7 +403,7 @@ func (w *walk) compute(p *trail, ins *asm.Instruction) {
 			dst.r = ir.FullRange
 		}
 	case wide && (dst.kind != number || src.kind != number):
-		if ins.OpCode.Source() == asm.RegSource { // the offset is precise
+		if ins.OpCode.Source() == asm.RegSource { // the offset becomes precise
 			w.precise(p.trace, p.up, 1<<ins.Src, nil)
 		}
 		if dst.frame && op == asm.Add {
@@ -433,7 +435,7 @@ var conds = map[asm.JumpOp]ir.Cond{
 	asm.JSGE: ir.SGE,
 }
 
-// branch follows one side of a jump and keeps the other one for later.
+// branch follows one side of a jump and saves the other one for later.
 func (w *walk) branch(p *trail, ins *asm.Instruction) bool {
 	to := w.next(p.at)
 	op := ins.OpCode.JumpOp()
@@ -519,7 +521,7 @@ func learn(c *contents, reg int, cond ir.Cond, than ir.Range) {
 	}
 }
 
-// call forgets what a helper may write: the bytes at its frame pointers, as many as the
+// call forgets what a helper may write: the bytes at its pointers into the frame, as many as the
 // accompanying size argument says.
 func (w *walk) call(p *trail, ins *asm.Instruction) {
 	for r := 1; r < 6; r++ {
