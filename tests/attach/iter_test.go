@@ -70,7 +70,7 @@ func TestIterators(t *testing.T) {
 	comm = comm[:min(len(comm), 15)]
 	table := map[string]struct{ body, wants string }{
 		"bpf_link":   {`printf("%d %d\n", ctx.link.id, ctx.link.type);`, `^[1-9][0-9]* 4$`}, // BPF_LINK_TYPE_ITER: its own
-		"bpf_map":    {`printf("%s %d\n", ctx.map.name, ctx.map.max_entries);`, `^events [1-9][0-9]*$`},
+		"bpf_map":    {`printf("%s %d\n", ctx.map.name, ctx.map.max_entries);`, `^events_[0-9a-f]+ [1-9][0-9]*$`},
 		"bpf_prog":   {`printf("%d %s\n", ctx.prog.aux.id, ctx.prog.aux.name);`, `^[1-9][0-9]* iter_bpf_prog`},
 		"cgroup":     {`printf("%d %d\n", ctx.cgroup.level, ctx.cgroup.kn.id);`, `^0 1$`}, // the root
 		"dmabuf":     {`printf("%d\n", ctx.dmabuf.size);`, `^Attached 1 probe$`},          // there may be none
