@@ -29,13 +29,13 @@ type mergedReport struct {
 // table is the options; formats are those that the command writes beside text and json2.
 func (r *mergedReport) table(formats ...string) option.Table {
 	r.form = output.Text.Name
-	help := "text, or json2, which can be merged again; default: text"
+	help := "format of the report: text, or json2, which can be merged again; default: text"
 	if len(formats) > 0 {
-		help = "text, json2, which btc merge reads, or one of metrics; default: text"
+		help = "format of the report: text, json2 (which btc merge reads), or a format of metrics; default: text"
 	}
 	return option.Table{
 		{Name: "by", Value: "WHAT", Choices: option.Choices("host"), To: &r.by,
-			Help: "host: the host is the first part of each key"},
+			Help: "with host, make the host the first part of each key"},
 		{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Help: help,
 			Choices: option.Choices(append([]string{output.Text.Name, output.Lossless}, formats...)...)},
 		{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the report to FILE"},

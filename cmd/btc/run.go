@@ -63,7 +63,7 @@ func (r *runner) options() option.Table {
 		switch o.Name {
 		case "mode":
 			o.Choices = option.Choices("test", "bench", "format", "codegen")
-			o.Help += "; format: the same as --fmt; codegen: only compile"
+			o.Help += "; format: as --fmt; codegen: only compile"
 			pass := r.passOn(o)
 			o.To = func(value string) error {
 				switch {

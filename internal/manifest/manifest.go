@@ -311,8 +311,8 @@ type Given struct {
 type Stored struct {
 	// KeySize is that of the hash, in bytes. A scalar has the key 0.
 	KeySize int `json:"key_size"`
-	// Low means that a hist() counts numbers below 1 also in the bucket of 1, and those of the last bucket also in
-	// the one before: Inspektor Gadget reads only these.
+	// Low means that a hist() counts numbers below 1 in the bucket of 1, and those of the last bucket in the one
+	// before it: Inspektor Gadget reads only these buckets.
 	Low bool `json:"low,omitempty"`
 	// Parts means that each word (u64) of a value is a separate element: its key is the script's key, padded to 8
 	// bytes, followed by the number of the word (u64). Elements with larger numbers do not belong to the script's

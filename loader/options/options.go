@@ -166,7 +166,7 @@ func (v *Values) Table() option.Table {
 		{Name: "bench", Group: other, To: v.addMode("bench"),
 			Help: "run the benchmark probes and attach nothing"},
 		{Name: "mode", Value: "MODE", Group: other, Choices: option.Choices("test", "bench"), To: &v.Modes,
-			Help: "test or bench: the same as --test and --bench"},
+			Help: "run as with --test (test) or --bench (bench)"},
 		{Name: "inspect", Group: other, Alone: true, With: "format raw verbose", To: &v.Inspect,
 			Help: "list what the object may do, and which permissions it needs"},
 		{Name: "remote", Group: other, To: &v.Remote,

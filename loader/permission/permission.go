@@ -37,7 +37,7 @@ var All = []struct {
 }{
 	{System, false, "run shell commands: system()"},
 	{Signal, false, "send signals: signal(), signal_thread()"},
-	{Override, false, "change results of kernel functions: override()"},
+	{Override, false, "change return values of kernel functions: override()"},
 	{WriteUser, false, "write memory of processes: write_user()"},
 	{ProbeAddress, false, "probes by address, or in the middle of an instruction"},
 	{Files, true, "write files: skboutput()"},

@@ -94,7 +94,7 @@ func (c *codeAxes) add(script string, sides [2]loadedSide) {
 
 // put ends the axes and gives them to the result.
 func (c *codeAxes) put(r *result) {
-	c.insns.note("%d scripts; left out because this kernel or tool does not run them to their end of attaching: btc %d, bpftrace %d; because the two make different programs of them: %d",
+	c.insns.note("%d scripts; left out because this kernel or the tool cannot attach them: btc %d, bpftrace %d; because the two make different programs from them: %d",
 		len(c.insns.Rows), c.left["btc"], c.left["bpftrace"], c.left["other programs"])
 	c.insns.mean("translated instructions, geometric mean", geometric(c.insns.Rows), 0.7)
 	c.insns.mean("the largest ratio", largest(c.insns.Rows), 1)

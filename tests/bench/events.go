@@ -71,9 +71,9 @@ func (b *bench) events() error {
 		a.add(above(scriptName(script), cost, noise))
 	}
 	a.note("an empty program reads %s ns (btc) and %s ns (bpftrace)", summarize(empty[0]), summarize(empty[1]))
-	a.note("of a cheap script %d copies run for each event, each with maps of its own and an empty program beside it, all in one process; a round's figure is the median of %d batches of %d events, each the mean of the copies less that of the empty programs",
+	a.note("%d copies of a cheap script run for each event, each with its own maps and next to an empty program, all in one process; a round's figure is the median of %d batches of %d events, each the mean of the copies less that of the empty programs",
 		copies, batches, batchCalls)
-	a.note("the resolution of a row is what two groups of its empty programs differed by, at most, in any of its rounds, and %d ns at least; a cost below it (a negative one, too) counts in ratio and mean as the resolution, so a ratio is an upper bound there; where neither cost is above it there is no ratio, and the row is in no mean", floor)
+	a.note("the resolution of a row is the largest difference between two groups of its empty programs in any round, and at least %d ns; a cost below it (even a negative one) counts as the resolution in the ratio and the mean, so that ratio is an upper bound; if neither cost is above the resolution, the row has no ratio and is not part of the mean", floor)
 	a.mean("cost of an event, geometric mean", geometric(a.Rows), 0.5)
 	a.mean("the largest ratio", largest(a.Rows), 0.9)
 	b.result.put(a)

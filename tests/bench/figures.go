@@ -228,8 +228,8 @@ func (r *result) write(dir string) error {
 
 func (r *result) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# btc against bpftrace\n\nMade by `make bench`; each part says what it was measured on.\n\n")
-	b.WriteString("Medians, with the least and the largest of the rounds in brackets; ratio is btc / bpftrace.\n\n![ratios](bench.svg)\n")
+	fmt.Fprintf(&b, "# btc against bpftrace\n\nWritten by `make bench`. Each section names the machine, the versions and the load.\n\n")
+	b.WriteString("The figures are medians, with the smallest and largest round in brackets. The ratio is btc / bpftrace.\n\n![ratios](bench.svg)\n")
 	for _, a := range r.Axes {
 		fmt.Fprintf(&b, "\n## %s\n\nMeasured: %s.\n\n", a.Title, a.Host)
 		for _, m := range a.Mean {

@@ -33,8 +33,8 @@ const (
 // collect it: a real Prometheus, and btc merge.
 func (b *bench) fleet() error {
 	a := axis{Name: "fleet", Title: "Metrics and merged runs", Sides: [2]string{"measured", " "}}
-	a.note("snapshots, and CPU of btc merge: CPU time of the process, which other work hardly changes")
-	a.note("elapsed times, also of queries, depend on the load of the machine, which is given above")
+	a.note("the figures of snapshots and of btc merge are CPU time of the process, which hardly depends on other work")
+	a.note("elapsed times, including those of queries, depend on the load of the machine (see above)")
 	for _, part := range []func(*axis) error{b.snapshots, b.prometheus, b.mergedRuns} {
 		if err := part(&a); err != nil {
 			return err

@@ -54,7 +54,7 @@ func (b *bench) weigh(a axis, list []contest) error {
 	}
 	a.note("cost of an event above an empty program's, which reads %s ns; both sides and empty programs run for the same events, %d copies of each (one of those with a ring buffer or many keys)", summarize(empty), trialCopies)
 	if a.Name == "layouts" {
-		a.note("a record's cost hangs on its reader, which is woken on the other CPU or on the same")
+		a.note("the cost of a record depends on whether its reader is woken on the same CPU or on the other one")
 	}
 	b.result.put(a)
 	return nil
