@@ -48,11 +48,13 @@ var tools = []tool{
 	{name: "biolatency", run: `dd if=/dev/zero of=$D/$W bs=4k count=32 oflag=direct status=none`,
 		want: []string{`^@us\[\d+, \d+\]:`, `^\[\d+K?, \d+K?\) +\d+ \|`}},
 	{name: "biosnoop", run: `cp /bin/dd $D/$W; sync $D/$W; $D/$W if=/dev/zero of=$D/f bs=4k count=8 oflag=direct status=none`,
-		want: []string{` %W +\d+ +\d+:\d+ +WS?\S* +\d+ +4096 +\d+$`}},
+		want: []string{` %W +\d+ +\d+:\d+ +WS?\S* +\d+ +4096 +\d+$`},
+		same: ` (%W) +(\d+) +(?:\d+:\d+ +W.*)?\d+$`},
 	{name: "biostacks", run: `dd if=/dev/zero of=$D/$W bs=4k count=8 oflag=direct status=none`,
 		want: []string{`blk_mq_start_request\+\d+`, `^\[\d+K?, \d+K?\) +\d+ \|`}},
 	{name: "bitesize", run: `cp /bin/dd $D/$W; sync $D/$W; $D/$W if=/dev/zero of=$D/f bs=4k count=16 oflag=direct status=none`,
-		want: []string{`^@bytes\[%W\]:`, `^\[4K, 8K\) +\d+ \|`}},
+		want: []string{`^@bytes\[%W\]:`, `^\[4K, 8K\) +\d+ \|`},
+		same: `^@\w*\[(%W)\]: *\n((?:\[.*\n)+)`},
 	{name: "runqlat", run: `for i in 1 2 3 4 5 6 7 8; do sleep 0.01; done`, want: []string{`^\[\d+, \d+\) +\d+ \|`}},
 	{name: "runqlen", run: `timeout 0.3 sh -c 'while :; do :; done'; true`, want: []string{`^@waiting:`, `^\[\d+\] +\d+ \|`}},
 	{name: "cpuwalk", run: `timeout 0.3 sh -c 'while :; do :; done'; true`, want: []string{`^@cpu:`, `^\[\d+\] +\d+ \|`}},
@@ -60,7 +62,8 @@ var tools = []tool{
 		want: []string{`%W\]: [23]\d{5}$`, `(do_nanosleep|schedule)\+\d+`}},
 	{name: "wakeuptime", run: `cp /bin/sleep $D/$W; $D/$W 0.2`, want: []string{`^@us\[%W, `}},
 	{name: "syscount", run: `cp /bin/dd $D/$W; $D/$W if=/dev/zero of=/dev/null bs=1 count=500000 status=none`,
-		want: []string{`^@syscalls\[read\]: [5-9]\d{5}$`, `^@processes\[%W\]: 100\d{4}$`}},
+		want: []string{`^@syscalls\[read\]: [5-9]\d{5}$`, `^@processes\[%W\]: 100\d{4}$`},
+		same: `^@process(?:es)?\[(%W)\]: (\d+)$`},
 	{name: "tcplife", needs: "bash python3", run: connect, want: []string{`\d+ +%W +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +\d+ +\d+ +\d+$`}},
 	{name: "tcpconnect", needs: "bash python3", run: connect, want: []string{` +\d+ +%W +127\.0\.0\.1:\d+$`}},
 	{name: "tcpstates", needs: "bash python3", run: connect, want: []string{`CLOSE +-> SYN_SENT`, `SYN_SENT +-> ESTABLISHED`, `-> CLOSE `}},
@@ -72,10 +75,14 @@ var tools = []tool{
 		same: ` sh +\S*(?:9|SIGKILL) +(\d+) +(0)$`},
 	{name: "signals", run: `cp /bin/sleep $D/$W; timeout -s USR1 0.05 $D/$W 5`, want: []string{`^@\[timeout, User defined signal 1, %W\]: \d+$`}},
 	{name: "threadsnoop", needs: "gcc", run: `printf '#include <pthread.h>\nvoid *the_worker(void *p) { return p; }\nint main(void) { pthread_t t; pthread_create(&t, 0, the_worker, 0); pthread_join(t, 0); return 0; }\n' > $D/x.c
-gcc -pthread -o $D/$W $D/x.c && $D/$W`, want: []string{` %W +the_worker$`}},
-	{name: "bashreadline", needs: "/bin/bash", run: `echo "echo said-$W" | HISTFILE=/dev/null /bin/bash --norc -i >/dev/null 2>&1`, want: []string{` echo said-%W$`}},
-	{name: "gethostlatency", needs: "getent", run: `getent ahosts localhost; getent hosts $W.invalid`, want: []string{` getent +\d+ +localhost$`}},
-	{name: "sslsnoop", needs: "openssl", run: tls, want: []string{` openssl +SSL_write +1 +\d+$`}},
+gcc -pthread -o $D/$W $D/x.c && $D/$W`, want: []string{` %W +the_worker$`},
+		same: ` (%W) +(the_worker)$`},
+	{name: "bashreadline", needs: "/bin/bash", run: `echo "echo said-$W" | HISTFILE=/dev/null /bin/bash --norc -i >/dev/null 2>&1`, want: []string{` echo said-%W$`},
+		same: ` (echo said-%W)$`},
+	{name: "gethostlatency", needs: "getent", run: `getent ahosts localhost; getent hosts $W.invalid`, want: []string{` getent +\d+ +localhost$`},
+		same: ` (getent) +\d+ +(localhost)$`},
+	{name: "sslsnoop", needs: "openssl", run: tls, want: []string{` openssl +SSL_write +1 +\d+$`},
+		same: ` (openssl) +.*(SSL_write)\b`},
 	{name: "ssllatency", needs: "openssl", run: tls, want: []string{`^@us\[SSL_write, true\]:`}},
 	{name: "statsnoop", run: `stat $D/absent-$W; stat $D >/dev/null; stat -f $D/absent-$W`,
 		want: []string{` stat +2 +\S+/absent-%W$`},
@@ -193,7 +200,7 @@ func (c tool) test(t *testing.T, name string) {
 	var theirs *session
 	if oracle, err := filepath.Abs(root + "/build/oracle/root/usr/sbin/" + c.name + ".bt"); c.same != "" && err == nil {
 		if _, err := os.Stat(oracle); err == nil {
-			theirs = start(t, root+"/tests/setup/bpftrace-oracle", "/usr/sbin/"+c.name+".bt")
+			theirs = start(t, reference(t, oracle)...)
 		}
 	}
 	if !ours.attached(t) {
@@ -222,6 +229,57 @@ func (c tool) test(t *testing.T, name string) {
 	if len(have) == 0 || !slices.Equal(have, want) {
 		t.Errorf("of %s\nthe tool prints %q\nbpftrace's     %q", re, have, want)
 	}
+}
+
+// userFile is a program or a library that a script puts probes on.
+var userFile = regexp.MustCompile(`probe:(libc|libssl|/bin/bash):`)
+
+// reference is the command that runs bpftrace's tool. bpftrace runs in a root of its own:
+// probes in user space name this machine's files, which a mount shows it.
+func reference(t *testing.T, script string) []string {
+	oracle := root + "/tests/setup/bpftrace-oracle"
+	text, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !userFile.Match(text) {
+		return []string{oracle, "/usr/sbin/" + filepath.Base(script)}
+	}
+	dir, err := os.MkdirTemp("/tmp", "btc-tools") // /tmp is the same there
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	host := dir + "/host"
+	if err := os.Mkdir(host, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, filepath.Base(script))
+	text = userFile.ReplaceAllFunc(text, func(m []byte) []byte {
+		file := string(userFile.FindSubmatch(m)[1])
+		return []byte("probe:" + host + library(t, file) + ":")
+	})
+	if err := os.WriteFile(copied, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
+		`mount --bind / "$0" && exec "$@"`, host, oracle, copied}
+}
+
+// library is the path of a library for this machine's programs. Paths stay.
+func library(t *testing.T, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	out, err := exec.Command("/sbin/ldconfig", "-p").Output()
+	if err != nil {
+		t.Skip("skipped: no list of libraries: ", err)
+	}
+	m := regexp.MustCompile(`(?m)^\s*` + name + `\.so\.\S+ .* => (/\S+)$`).FindSubmatch(out)
+	if m == nil {
+		t.Skip("skipped: no library ", name)
+	}
+	return string(m[1])
 }
 
 // facts are the parts of all matches, sorted.
