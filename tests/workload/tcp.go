@@ -5,6 +5,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,7 @@ func setupTCP(args []string, r *report) (func() error, error) {
 	n := flags.Int("n", 1, "number of sends")
 	v6 := flags.Bool("6", false, "IPv6")
 	connectActive := flags.Bool("connect", false, "connect and accept as part of the activity")
+	down := flags.Duration("down", 0, "take the loopback device down so long for the first send")
 	size := sizes{1}
 	flags.Var(&size, "size", "bytes in a send; several, separated by commas, are used in turn")
 	if err := flags.Parse(args); err != nil {
@@ -37,6 +39,12 @@ func setupTCP(args []string, r *report) (func() error, error) {
 			if err := c.connect(); err != nil {
 				return err
 			}
+		}
+		if *down > 0 {
+			if err := loopback(false); err != nil {
+				return fmt.Errorf("device down: %w", err)
+			}
+			time.AfterFunc(*down, func() { _ = loopback(true) })
 		}
 		total := 0
 		for i := range *n {
@@ -59,6 +67,28 @@ func setupTCP(args []string, r *report) (func() error, error) {
 		r.add("dport", c.serverPort)
 		return nil
 	}, nil
+}
+
+// loopback takes the loopback device up or down.
+func loopback(up bool) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, lo); err != nil {
+		return err
+	}
+	flags := lo.Uint16() &^ unix.IFF_UP
+	if up {
+		flags |= unix.IFF_UP
+	}
+	lo.SetUint16(flags)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 // connection is a TCP connection with both ends in this process.

@@ -25,7 +25,8 @@
 //	tool: A B        options of the tool, such as --unsafe
 //	run: COMMAND     started by the tool itself with -c; the run ends with it
 //	before: COMMAND  started before the tool, once it has printed a line; killed after it
-//	after: COMMAND   started once the tool is attached; then the tool gets SIGINT
+//	after: COMMAND   started once the tool is attached, by a shell where it needs one;
+//	                 then the tool gets SIGINT
 //	                 (neither: the script ends by itself)
 //	needs: F G       features without which the case is skipped
 //	skip: K REASON   not on kernel K (5.10, 6.1, 6.12, sid, 6.1-arm64, sid-arm64, 6.12-riscv64, sid-riscv64, host) or not with bpftrace (oracle)

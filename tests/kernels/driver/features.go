@@ -52,6 +52,9 @@ func Features() []Feature {
 		{"usdt", "no C compiler made the workload that has static probes", onPath("usdt")},
 		{"modules", "no module with types of its own can be loaded (Linux 5.11)", modules},
 		{"disk", "the machine has no disk for tests", exists("/dev/scratch")},
+		{"bash", "there is no bash", exists("/bin/bash")},
+		{"openssl", "there is no openssl", onPath("openssl")},
+		{"thread", "no C compiler made the workload that calls pthread_create", onPath("thread")},
 		{"getaddrinfo", "no C compiler made the workload that calls getaddrinfo", onPath("getaddrinfo")},
 	}
 }

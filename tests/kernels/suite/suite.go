@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,9 +154,9 @@ func (s *Suite) buildC(t *testing.T, gcc, bin string) {
 	if _, err := exec.LookPath(gcc); err != nil {
 		return
 	}
-	for _, source := range []string{"tests/workload/getaddrinfo/getaddrinfo.c", "tests/workload/usdt/usdt.c"} {
+	for _, source := range []string{"tests/workload/getaddrinfo/getaddrinfo.c", "tests/workload/thread/thread.c", "tests/workload/usdt/usdt.c"} {
 		name := strings.TrimSuffix(filepath.Base(source), ".c")
-		cmd := exec.Command(gcc, "-O1", "-Wall", "-o", filepath.Join(bin, name), filepath.Join(s.Root, source))
+		cmd := exec.Command(gcc, "-O1", "-Wall", "-pthread", "-o", filepath.Join(bin, name), filepath.Join(s.Root, source))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Logf("%s is not there for the cases that need it: %v\n%s", name, err, out)
 		}
@@ -170,6 +171,11 @@ func (s *Suite) prepare(t *testing.T, c *cases.Case) {
 	text := c.Script
 	if s.Oracle {
 		text = withoutHeaders(text)
+		if quoted(c.Run) {
+			if err := os.WriteFile(filepath.Join(s.Work, c.Name+".sh"), []byte("exec "+c.Run+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	if err := os.WriteFile(script, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -203,15 +209,26 @@ func (s *Suite) compile(c *cases.Case, from, to string, refused map[string]strin
 	}
 }
 
-// withoutHeaders replaces the kernel headers that a script includes, which
-// bpftrace would need as files, by what the cases use of them beside types.
+// withoutHeaders removes the kernel headers that a script includes, which bpftrace
+// would need as files, and defines the constants of headers that it uses: btc knows them.
 func withoutHeaders(script string) string {
-	const constants = "#define AF_INET 2\n#define AF_INET6 10\n"
-	if text := include.ReplaceAllString(script, ""); text != script {
-		return constants + text
+	defines := ""
+	for _, c := range constants {
+		if regexp.MustCompile(`\b`+c.name+`\b`).MatchString(script) && !strings.Contains(script, "#define "+c.name+" ") {
+			defines += "#define " + c.name + " " + c.value + "\n"
+		}
 	}
-	return script
+	return defines + include.ReplaceAllString(script, "")
 }
+
+// constants are macros of the kernel's headers that the cases use.
+var constants = []struct{ name, value string }{
+	{"AF_INET", "2"}, {"AF_INET6", "10"}, {"S_IFMT", "0170000"}, {"S_IFREG", "0100000"},
+}
+
+// quoted reports whether a command has arguments in quotes. bpftrace's -c splits at
+// blanks: it runs a shell script with the command instead.
+func quoted(command string) bool { return strings.ContainsAny(command, `'"`) }
 
 var include = regexp.MustCompile(`(?m)^#include <.*>$`)
 
@@ -226,11 +243,14 @@ func (s *Suite) skipReason(c *cases.Case, kernel string) string {
 // job turns a case into a job; work is the directory of scripts and objects there.
 func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	j := driver.Job{
-		Name: c.Name, Tool: []string{tool}, Before: strings.Fields(c.Before), After: strings.Fields(c.After),
+		Name: c.Name, Tool: []string{tool}, Before: strings.Fields(c.Before), After: arguments(c.After),
 		Needs: c.Needs, Limit: c.Limit,
 	}
 	j.Tool = append(j.Tool, c.Tool...)
-	if c.Run != "" {
+	switch {
+	case s.Oracle && quoted(c.Run):
+		j.Tool = append(j.Tool, "-c", "sh "+filepath.Join(work, c.Name+".sh"))
+	case c.Run != "":
 		j.Tool = append(j.Tool, "-c", c.Run)
 	}
 	file := c.Name + ".o"
@@ -243,6 +263,14 @@ func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	return j
 }
 
+// arguments are those of a command. A shell runs one with quotes or operators.
+func arguments(command string) []string {
+	if strings.ContainsAny(command, "'\"|;&<>") {
+		return []string{"sh", "-c", command}
+	}
+	return strings.Fields(command)
+}
+
 // work is the directory of scripts and objects for guests of an architecture.
 func (s *Suite) work(goarch string) string {
 	if o := s.own[goarch]; o != nil {
@@ -252,7 +280,8 @@ func (s *Suite) work(goarch string) string {
 }
 
 // puts lists the files that a guest needs. Where the guest's root is a disk of
-// its own it has its own C library, else ours goes with the C workload.
+// its own it has its own C library, else ours goes with the C workloads and with the
+// programs of this machine that cases trace.
 func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 	bin := s.bin(goarch)
 	puts := []vm.Put{{Host: bin, Guest: "/bin"}, {Host: s.work(goarch), Guest: guestWork}}
@@ -271,11 +300,23 @@ func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 		}
 		return puts, nil
 	}
-	libraries, err := vm.Libraries(program)
-	if err != nil {
-		return nil, err
+	programs := []string{program}
+	for _, p := range []string{"/bin/bash", "/usr/bin/openssl"} {
+		if _, err := os.Stat(p); err == nil {
+			puts = append(puts, vm.Put{Host: p, Guest: p})
+			programs = append(programs, p)
+		}
 	}
-	for _, l := range append(libraries, "/etc/ld.so.cache") {
+	needed := []string{"/etc/ld.so.cache"}
+	for _, p := range programs {
+		libraries, err := vm.Libraries(p)
+		if err != nil {
+			return nil, err
+		}
+		needed = append(needed, libraries...)
+	}
+	slices.Sort(needed)
+	for _, l := range slices.Compact(needed) {
 		puts = append(puts, vm.Put{Host: l, Guest: l})
 	}
 	return puts, nil

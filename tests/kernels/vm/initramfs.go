@@ -23,7 +23,8 @@ var guestDirs = strings.Fields("bin sbin usr usr/bin usr/sbin dev proc sys tmp m
 var applets = strings.Fields(`sh mount umount stty cut echo ip hostname mkdir sleep cat ls cp mv rm ln chroot poweroff
  tar sync true false test grep sed awk head tail wc sort uniq od hexdump dd ps kill pidof sysctl uname id env seq
  printf find tr date timeout nproc mknod dmesg insmod lsmod chmod touch usleep yes xargs tee expr readlink stat ping nc
- md5sum sha256sum cmp diff du df free mktemp basename dirname nohup setsid which top vi less time taskset nice su rmdir`)
+ md5sum sha256sum cmp diff du df free mktemp basename dirname nohup setsid which top vi less time taskset nice su rmdir
+ mke2fs mkswap swapon swapoff`)
 
 // busybox returns the static busybox for the guests of an image: what lies beside
 // it, else the machine's own.

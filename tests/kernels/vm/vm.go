@@ -75,7 +75,7 @@ const (
 	kernelArgs = "quiet panic=-1 mitigations=off nokaslr cryptomgr.notests=1"
 	outBytes   = 256 << 20 // limit for /out; the file is sparse
 	// scratchBytes is the size of /dev/scratch.
-	scratchBytes = 1 << 20
+	scratchBytes = 16 << 20 // the file is sparse
 )
 
 // FindQEMU returns the QEMU for a kernel image: the one that
