@@ -70,7 +70,7 @@ func (b *bench) events() error {
 		}
 		a.add(above(scriptName(script), cost, noise))
 	}
-	a.note("an empty program reads %s ns (btc) and %s ns (bpftrace)", summarize(empty[0]), summarize(empty[1]))
+	a.note("an empty program takes %s ns (btc) and %s ns (bpftrace)", summarize(empty[0]), summarize(empty[1]))
 	a.note("%d copies of a cheap script run for each event, each with its own maps and next to an empty program, all in one process; a round's figure is the median of %d batches of %d events, each the mean of the copies less that of the empty programs",
 		copies, batches, batchCalls)
 	a.note("the resolution of a row is the largest difference between two groups of its empty programs in any round, and at least %d ns; a cost below it (even a negative one) counts as the resolution in the ratio and the mean, so that ratio is an upper bound; if neither cost is above the resolution, the row has no ratio and is not part of the mean", floor)

@@ -43,7 +43,7 @@ func (b *bench) filters() error {
 		{"several processes, or forks followed", [2]trial{bytesOf(self), bytesOf(self + 1)}, false},
 		{"one cgroup", [2]trial{inGroups(groups[:1]), inGroups(groups[1:2])}, false},
 		{
-			fmt.Sprintf("%d cgroups, of which the last one holds the task", severalGroups),
+			fmt.Sprintf("%d cgroups, of which the last one contains the task", severalGroups),
 			[2]trial{inGroups(last), inGroups(groups[1 : 1+severalGroups])},
 			false,
 		},

@@ -65,8 +65,8 @@ func (b *bench) latency() error {
 	if err != nil {
 		return err
 	}
-	a.add(paired(fmt.Sprintf("lost of a burst of %d lines", burstLines), "%", lost[0], lost[1]))
-	a.Rows[len(a.Rows)-1].Note = "from two CPUs, while the reader of the pipe rests a second"
+	a.add(paired(fmt.Sprintf("lost from a burst of %d lines", burstLines), "%", lost[0], lost[1]))
+	a.Rows[len(a.Rows)-1].Note = "from two CPUs, while the reader of the pipe pauses for a second"
 	b.result.put(a)
 	return nil
 }

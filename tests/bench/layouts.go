@@ -20,7 +20,7 @@ import (
 // against others that it could have, each as a small program of its own on one
 // tracepoint. No compiler has a part in it.
 func (b *bench) layouts() error {
-	a := axis{Name: "layouts", Title: "Layouts that were weighed", Sides: [2]string{"chosen", "the other"}}
+	a := axis{Name: "layouts", Title: "Layouts that were compared", Sides: [2]string{"chosen", "the other"}}
 	list := contests()
 	more, remove, err := filterContests()
 	if err == nil {
@@ -52,7 +52,7 @@ func (b *bench) weigh(a axis, list []contest) error {
 		a.add(r)
 		empty = append(empty, f.Empty...)
 	}
-	a.note("cost of an event above an empty program's, which reads %s ns; both sides and empty programs run for the same events, %d copies of each (one of those with a ring buffer or many keys)", summarize(empty), trialCopies)
+	a.note("cost of an event above that of an empty program, which takes %s ns; both sides and empty programs run for the same events, %d copies of each (one of those with a ring buffer or many keys)", summarize(empty), trialCopies)
 	if a.Name == "layouts" {
 		a.note("the cost of a record depends on whether its reader is woken on the same CPU or on the other one")
 	}

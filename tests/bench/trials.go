@@ -238,19 +238,19 @@ func contests() []contest {
 	pid, arg, comm := pidKey(asm.DWord, -24), argKey(-24), commKey(-24)
 	perCPU := func(key uint32) ebpf.MapSpec { return hash(ebpf.PerCPUHash, key, 0) }
 	return []contest{
-		{"a counter of each CPU, or one for all with an atomic add", [2]trial{scalar(ebpf.PerCPUArray, plainAdd), scalar(ebpf.Array, atomicAdd)}, true},
+		{"a counter per CPU, or one for all with an atomic add", [2]trial{scalar(ebpf.PerCPUArray, plainAdd), scalar(ebpf.Array, atomicAdd)}, true},
 		{"counts by pid: a key of 8 bytes or of 4", [2]trial{counted(perCPU(8), pid, plainAdd), counted(perCPU(4), pidKey(asm.Word, -24), plainAdd)}, false},
-		{"counts by pid: values of each CPU, or one with an atomic add", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.Hash, 8, 0), pid, atomicAdd)}, true},
+		{"counts by pid: per-CPU values, or one with an atomic add", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.Hash, 8, 0), pid, atomicAdd)}, true},
 		{"counts by pid: plain or atomic add to the CPU's value", [2]trial{counted(perCPU(8), pid, plainAdd), counted(perCPU(8), pid, atomicAdd)}, false},
-		{"counts by pid: elements made beforehand or when needed", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.PerCPUHash, 8, noPrealloc), pid, plainAdd)}, false},
+		{"counts by pid: elements allocated in advance or when needed", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.PerCPUHash, 8, noPrealloc), pid, plainAdd)}, false},
 		{"counts by pid: hash or LRU hash", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.LRUCPUHash, 8, 0), pid, plainAdd)}, false},
-		{"counts by pid: a table in front of the hash, or none", [2]trial{fronted(perCPU(8), pid, true), counted(perCPU(8), pid, plainAdd)}, true},
-		{"counts by comm: a table in front of the hash, or none", [2]trial{fronted(perCPU(16), comm, true), counted(perCPU(16), comm, plainAdd)}, false},
-		{"counts by 4096 keys in turn: a table in front of the hash, or none", [2]trial{alone(fronted(perCPU(8), arg, true)), alone(counted(perCPU(8), arg, plainAdd))}, false},
-		{"counts by pid: the tables at a known address, or in an array of each CPU", [2]trial{fronted(perCPU(8), pid, true), fronted(perCPU(8), pid, false)}, true},
+		{"counts by pid: a per-CPU cache for the hash, or none", [2]trial{fronted(perCPU(8), pid, true), counted(perCPU(8), pid, plainAdd)}, true},
+		{"counts by comm: a per-CPU cache for the hash, or none", [2]trial{fronted(perCPU(16), comm, true), counted(perCPU(16), comm, plainAdd)}, false},
+		{"counts by 4096 keys in turn: a per-CPU cache for the hash, or none", [2]trial{alone(fronted(perCPU(8), arg, true)), alone(counted(perCPU(8), arg, plainAdd))}, false},
+		{"counts by pid: the caches at a known address, or in a per-CPU array", [2]trial{fronted(perCPU(8), pid, true), fronted(perCPU(8), pid, false)}, true},
 		{"a record of 24 bytes: reserved and built in place, or copied", [2]trial{record(true, noWakeup), record(false, noWakeup)}, true},
 		{"a record of 24 bytes: no wake-up, or one when the reader waits", [2]trial{record(true, noWakeup), record(true, 0)}, true},
-		{"64 turns of a loop: bpf_loop, or in place", [2]trial{turnsCalled(64), turnsInPlace(64)}, true},
+		{"64 iterations of a loop: bpf_loop, or in place", [2]trial{turnsCalled(64), turnsInPlace(64)}, true},
 		{"bucket of a histogram: by bits, or by compares", [2]trial{log2(true), log2(false)}, true},
 	}
 }
