@@ -28,7 +28,7 @@ type Filter struct {
 func (f *Filter) Empty() bool { return f.PID == 0 && f.ProcessBytes == 0 && f.NumCgroups == 0 }
 
 // Program returns a program's instructions with the filter as a prologue. Cgroups are tested with
-// bpf_current_task_under_cgroup (4.9). bpf_get_current_ancestor_cgroup_id is no alternative:
+// bpf_current_task_under_cgroup (4.9). bpf_get_current_ancestor_cgroup_id is not an alternative:
 // tracing programs may call it only since 5.15, and it needs the cgroup's depth below the root,
 // which a cgroup namespace hides.
 func (f *Filter) Program(insns asm.Instructions) asm.Instructions {

@@ -112,8 +112,8 @@ type Options struct {
 	// none.
 	Getenv func(name string) string
 	// OwnProcess means that the process does nothing but this run. Then its goroutines run on one
-	// CPU while it waits for events, and the process may re-execute its own program for -c if there
-	// is no other way (see IsChild).
+	// CPU while it waits for events, and the process may re-execute its own program for -c if nothing
+	// else works (see IsChild).
 	OwnProcess bool
 }
 
