@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The agent of the examples serves the histogram of what this process does.
+// The agent of the examples serves a histogram of what this process does.
 func TestAgent(t *testing.T) {
 	needRoot(t)
 	text, err := os.ReadFile("../examples/agent/main.go")

@@ -25,7 +25,7 @@ func (n Number) Int64() int64 { return int64(n.Bits) }
 // Uint64 returns the number as an unsigned one.
 func (n Number) Uint64() uint64 { return n.Bits }
 
-// Float64 returns the nearest float.
+// Float64 returns the nearest float64.
 func (n Number) Float64() float64 {
 	if n.Signed {
 		return float64(int64(n.Bits))
@@ -50,13 +50,13 @@ func (n Number) less(m Number) bool {
 // Count is the value of count().
 type Count uint64
 
-// Merge returns the count of both.
+// Merge returns the total count.
 func (c Count) Merge(d Count) Count { return c + d }
 
 // Sum is the value of sum().
 type Sum struct{ Total Number }
 
-// Merge returns the sum of both.
+// Merge returns the total sum.
 func (s Sum) Merge(t Sum) Sum {
 	s.Total.Bits += t.Total.Bits
 	return s
@@ -65,7 +65,7 @@ func (s Sum) Merge(t Sum) Sum {
 // Min is the value of min().
 type Min struct{ Value Number }
 
-// Merge returns the smaller one.
+// Merge returns the smaller minimum.
 func (m Min) Merge(n Min) Min {
 	if n.Value.less(m.Value) {
 		return n
@@ -76,7 +76,7 @@ func (m Min) Merge(n Min) Min {
 // Max is the value of max().
 type Max struct{ Value Number }
 
-// Merge returns the larger one.
+// Merge returns the larger maximum.
 func (m Max) Merge(n Max) Max {
 	if m.Value.less(n.Value) {
 		return n
@@ -93,7 +93,7 @@ type Avg struct {
 // Mean returns the average, or NaN if there are no values.
 func (a Avg) Mean() float64 { return a.Total.Float64() / float64(a.Count) }
 
-// Merge returns the average of all values of both.
+// Merge returns the average of the values of both.
 func (a Avg) Merge(b Avg) Avg {
 	a.Count += b.Count
 	a.Total.Bits += b.Total.Bits
@@ -109,19 +109,19 @@ type Stats struct {
 // Mean returns the average, or NaN if there are no values.
 func (s Stats) Mean() float64 { return Avg(s).Mean() }
 
-// Merge returns the statistics of all values of both.
+// Merge returns the statistics of the values of both.
 func (s Stats) Merge(t Stats) Stats { return Stats(Avg(s).Merge(Avg(t))) }
 
 // Hist is a histogram: the value of hist() or lhist(). Its buckets depend only on the script, so histograms of one
 // script from any hosts can be merged without loss.
 type Hist struct {
-	// Bits is the second argument of hist(): each power of two has 1<<Bits buckets, and a value
-	// differs from others in its bucket by less than 1 part in 1<<Bits.
+	// Bits is the second argument of hist(): each power of two has 1<<Bits buckets. Values in the
+	// same bucket differ by less than 1 part in 1<<Bits.
 	Bits int
 	// Linear is set for lhist(), with these bounds.
 	Linear         bool
 	Min, Max, Step int64
-	// Counts are the numbers of values in each bucket, up to the last that is not 0; see Bounds.
+	// Counts are the numbers of values in each bucket, up to the last non-zero one; see Bounds.
 	Counts []uint64
 }
 
@@ -155,7 +155,7 @@ func (h *Hist) Bounds(i int) (low, high int64) {
 	return low, high
 }
 
-// signed is the nearest signed number: hist() counts signed numbers, and the buckets of others stay
+// signed returns the nearest int64: hist() counts signed numbers, and the buckets of others stay
 // empty.
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
@@ -182,9 +182,10 @@ func (h *Hist) Buckets() iter.Seq[Bucket] {
 	}
 }
 
-// Quantile returns the value that a share q of all values does not exceed, 0 <= q <= 1: Quantile(0.99) is p99. Values
-// are assumed to be spread evenly within a bucket; in the first and the last bucket, which are open, the result is
-// their only bound. It is NaN if there are no values.
+// Quantile returns the value that a fraction q of all values does not exceed, 0 <= q <= 1:
+// Quantile(0.99) is p99. Values are assumed to be spread evenly within a bucket. In the first and
+// the last bucket, which are open-ended, the result is their only bound. It is NaN if there are no
+// values.
 func (h *Hist) Quantile(q float64) float64 {
 	total := h.Count()
 	if total == 0 || math.IsNaN(q) {
@@ -203,7 +204,7 @@ func (h *Hist) Quantile(q float64) float64 {
 	return last.at(1)
 }
 
-// at is the value at a share of the bucket.
+// at returns the value at a fraction of the bucket.
 func (b Bucket) at(share float64) float64 {
 	switch {
 	case b.Low == math.MinInt64:
@@ -240,7 +241,8 @@ func (h *Hist) bounds() string {
 // Series is the value of tseries().
 type Series struct {
 	Interval time.Duration
-	// Function is how values of an interval become one: avg, min, max, sum, or "", the last value.
+	// Function is how the values of an interval are combined: avg, min, max, sum, or "" for the
+	// last value.
 	Function string
 	// Points are the intervals with values, from the earliest.
 	Points []Point
@@ -252,8 +254,8 @@ type Point struct {
 	Value Number
 }
 
-// Merge combines two values of one aggregation into the value that a single map would have. Other values cannot be
-// merged. The arguments are not modified.
+// Merge combines two values of one aggregation into the value that a single map would have. It
+// returns an error for all other values. The arguments are not modified.
 func Merge(a, b Value) (Value, error) {
 	switch a := a.(type) {
 	case Count:
@@ -294,7 +296,8 @@ func Merge(a, b Value) (Value, error) {
 	return nil, fmt.Errorf("values of %T and %T cannot be merged", a, b)
 }
 
-// Merge returns the series of both. Averages and last values of the same interval cannot be combined.
+// Merge returns the combined series. Averages and last values of the same interval cannot be
+// combined.
 func (s Series) Merge(t Series) (Series, error) {
 	if s.Interval != t.Interval || s.Function != t.Function {
 		return s, fmt.Errorf("series with different intervals or functions cannot be merged")
@@ -323,7 +326,7 @@ func (s Series) Merge(t Series) (Series, error) {
 	return s, nil
 }
 
-// copied is a copy of a value that shares no memory that Merge modifies.
+// copied returns a copy that shares no memory that Merge modifies.
 func copied(v Value) Value {
 	if h, ok := v.(*Hist); ok {
 		x := *h

@@ -11,7 +11,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// count puts values into a histogram by its bounds.
+// count adds values to a histogram by its bounds.
 func count(h *Hist, buckets int, values ...int64) *Hist {
 	h.Counts = make([]uint64, buckets)
 	for _, v := range values {
@@ -24,7 +24,7 @@ func count(h *Hist, buckets int, values ...int64) *Hist {
 	return h
 }
 
-// The bounds of all buckets follow one another without gap, from the least to the largest number.
+// The bounds of successive buckets are adjacent, from the smallest to the largest number.
 func TestBounds(t *testing.T) {
 	hists := []*Hist{{Linear: true, Min: -10, Max: 95, Step: 10}}
 	counts := []int{manifest.LhistBuckets(-10, 95, 10)}
@@ -49,7 +49,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A quantile differs from that of the values by less than a bucket is wide; there is not one of no values.
+// A quantile of the histogram differs from the exact one by less than the width of a bucket.
+// Without values it is NaN.
 func TestQuantile(t *testing.T) {
 	var values []int64
 	for i := range int64(1000) {
@@ -107,7 +108,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// A merge of snapshots adds by key and leaves its argument as it was.
+// Merging snapshots adds values by key and leaves the argument unchanged.
 func TestMergeSnapshots(t *testing.T) {
 	h := &Hist{Counts: []uint64{1}}
 	a := &Snapshot{Name: "@", Shape: "hist", Entries: []Entry{{[]Value{"x", int64(1)}, h}}}

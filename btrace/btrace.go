@@ -60,7 +60,7 @@ func Open(path string) (*Object, error) {
 	return parse(path, data, text)
 }
 
-// OpenFS is Open for a file system, such as an embed.FS.
+// OpenFS is like Open, but reads from a file system such as an embed.FS.
 func OpenFS(fsys fs.FS, path string) (*Object, error) {
 	if !strings.HasSuffix(path, ".o") {
 		return nil, fmt.Errorf("%s: the name of an object ends in .o", path)
@@ -89,7 +89,7 @@ func parse(name string, data, text []byte) (*Object, error) {
 	return o, nil
 }
 
-// read parses the bytes again: a session modifies the result.
+// read parses the contents again, because a session modifies the result.
 func (o *Object) read() (*object.Object, error) {
 	if len(o.data) > object.MaxBytes || len(o.manifest) > manifest.MaxBytes {
 		return nil, fmt.Errorf("%s: larger than %d bytes", o.name, object.MaxBytes)

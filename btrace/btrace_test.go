@@ -71,7 +71,7 @@ func attach(t testing.TB, s *btrace.Session) {
 	}
 }
 
-// Values of each kind arrive with the type that Value documents, in the order of the script.
+// Values of each kind have the type that Value documents, in the order of the script.
 func TestEvents(t *testing.T) {
 	s := loaded(t, `
 enum colour { red = 3 }
@@ -119,8 +119,8 @@ begin {
 	}
 }
 
-// Maps can be read while programs run, have what the workload did, and what several Takes
-// return comes to the same.
+// Maps can be read while programs run and contain what the workload did; the results of several
+// Takes add up to the same.
 func TestMaps(t *testing.T) {
 	s := loaded(t, `
 tracepoint:syscalls:sys_enter_lseek /pid == $1/ {
@@ -217,15 +217,15 @@ func TestContext(t *testing.T) {
 	if _, err := s.Map("").Snapshot(); err != nil {
 		t.Error(err)
 	}
-	// A context that is done attaches nothing.
+	// If the context is already done, nothing is attached.
 	again := loaded(t, `interval:ms:10 { @ = count(); }`, btrace.Options{})
 	if err := again.Attach(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("attached with a context that is done: %v", err)
 	}
 }
 
-// Sessions in one process do not know of each other, and readers of maps and events, Stop and Close
-// may come from anywhere.
+// Sessions in one process are independent, and any goroutine may read maps and events or call Stop
+// and Close.
 func TestSessions(t *testing.T) {
 	needRoot(t)
 	o := parsed(
@@ -277,8 +277,8 @@ func TestSessions(t *testing.T) {
 	all.Wait()
 }
 
-// When no one takes events, what the kernel's buffer does not hold is counted; Close ends all the
-// same.
+// If nobody consumes events, events that do not fit in the kernel's buffer are counted; Close still
+// ends the session.
 func TestNobodyReads(t *testing.T) {
 	s := loaded(t, `config = { perf_rb_pages = 1 }
 tracepoint:syscalls:sys_enter_lseek /pid == $1/ { printf("%d %s\n", args.offset, "a text that takes room in the buffer of the kernel"); }`, btrace.Options{Args: []string{fmt.Sprint(os.Getpid())}})
@@ -297,7 +297,7 @@ tracepoint:syscalls:sys_enter_lseek /pid == $1/ { printf("%d %s\n", args.offset,
 	}
 }
 
-// What needs a permission is refused without it.
+// A script that needs a permission is refused without it.
 func TestPermission(t *testing.T) {
 	needRoot(t)
 	o := parsed(t, `begin { system("echo out"); exit(); }`)
@@ -315,7 +315,7 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// An object comes from files, bytes and file systems, and a damaged one from none.
+// An object can be read from files, bytes and file systems; a damaged one is an error.
 func TestSources(t *testing.T) {
 	data, text := compiled(t, `begin { printf("%d %d", $1, getopt("depth", 5)); }`)
 	dir := t.TempDir()
@@ -351,7 +351,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A command's end ends its session; the process of Options.PID, too.
+// The session ends with its command, and with the process of Options.PID.
 func TestProcesses(t *testing.T) {
 	s := loaded(
 		t,

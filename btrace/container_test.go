@@ -12,7 +12,7 @@ import (
 	"btc/btrace"
 )
 
-// Containers that are not there are an error, or waited for as long as the context allows.
+// Missing containers are an error, or are waited for as long as the context permits.
 func TestContainers(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {

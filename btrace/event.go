@@ -15,8 +15,8 @@ type Kind string
 
 // The kinds of events.
 const (
-	Printf       Kind = "printf"        // printf(): Values are its arguments
-	Print        Kind = "print"         // print() of a value: Values has it
+	Printf       Kind = "printf"        // printf(): Values are the arguments
+	Print        Kind = "print"         // print() of a value, which is in Values
 	PrintMap     Kind = "map"           // print() of a map: Map is its content at that time
 	TimeOfDay    Kind = "time"          // time()
 	Join         Kind = "join"          // join(): Values are the strings
@@ -24,8 +24,8 @@ const (
 	System       Kind = "system"        // a piece of the output of system()
 	Errorf       Kind = "errorf"        // errorf()
 	Warnf        Kind = "warnf"         // warnf()
-	RuntimeError Kind = "runtime_error" // something went wrong in the script, such as a division by zero
-	HelperError  Kind = "helper_error"  // a kernel function failed, such as an update of a full map
+	RuntimeError Kind = "runtime_error" // a run-time error in the script, such as a division by zero
+	HelperError  Kind = "helper_error"  // a helper call failed, such as an update of a full map
 	Lost         Kind = "lost"          // events did not fit in the kernel's buffer; Values has their number
 	Detached     Kind = "detached"      // the budget detached a probe: Values are its name and the ns that its data covers
 	Message      Kind = "message"       // a message of the session: a warning or an error
@@ -34,15 +34,16 @@ const (
 // Event is an output of the script or a message about it.
 type Event struct {
 	Kind Kind
-	// ID identifies the call of the script, in source order: two printf() have two IDs. It is -1
-	// if no call of the script is the cause.
+	// ID identifies the call in the script, in source order: two calls of printf() have two IDs. It
+	// is -1 if the event does not come from a call.
 	ID int
 	// Time is when the event was read from the kernel's buffer. The script's own nsecs says
 	// when it happened.
 	Time time.Time
-	// Line and Column are the position in the script, from 1; 0: unknown.
+	// Line and Column are the position in the script, counted from 1; 0: unknown.
 	Line, Column int
-	// Text is what btrun prints: including the newline for printf() and print(), without it for messages.
+	// Text is what btrun prints: with the newline for printf() and print(), without one for
+	// messages.
 	Text string
 	// Values are the arguments; see Value.
 	Values []Value
@@ -50,10 +51,10 @@ type Event struct {
 	Map *Snapshot
 }
 
-// Scan copies Values to the variables that dst points to, as the function Scan does.
+// Scan copies Values to the variables that dst points to, like the function Scan.
 func (e *Event) Scan(dst ...any) error { return Scan(e.Values, dst...) }
 
-// sink converts what a run reports into events.
+// sink converts the output and messages of a run into events.
 type sink struct {
 	*output.Run
 	queue *queue
@@ -61,7 +62,7 @@ type sink struct {
 
 func (k *sink) decoder() decoder { return decoder{k.Env, k.Frames} }
 
-// put passes on an event after the previous ones.
+// put sends an event after the previous ones.
 func (k *sink) put(e *Event) {
 	const size = 512
 	if e.Time = k.At; e.Time.IsZero() {

@@ -22,7 +22,7 @@ import (
 	"btc/btrace"
 )
 
-// shell starts a script, which is killed with all that it has started when the test ends.
+// shell starts a script; it is killed with all its descendants when the test ends.
 func shell(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, args...)...)
@@ -37,7 +37,8 @@ func shell(t *testing.T, script string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// writers write into the file given as first argument once the second one exists, until the third one does.
+// writers write to the file given as the first argument once the second one exists, until the third
+// one does.
 const writers = `while [ ! -e "$2" ]; do sleep 0.02; done; while [ ! -e "$3" ]; do echo 1 >> "$1"; done`
 
 func lines(t *testing.T, path string) int {
@@ -49,7 +50,7 @@ func lines(t *testing.T, path string) int {
 	return strings.Count(string(text), "\n")
 }
 
-// countOf is the value of the script's one map.
+// countOf returns the value of the script's only map.
 func countOf(t *testing.T, s *btrace.Session) int {
 	t.Helper()
 	x, err := s.Map("").Snapshot()
@@ -67,8 +68,8 @@ func countOf(t *testing.T, s *btrace.Session) int {
 	return int(n)
 }
 
-// inOwnMounts runs the test again in a mount namespace of its own, where it returns a directory with
-// the cgroups of version 2. It returns "" in the process in which the test began.
+// inOwnMounts reruns the test in its own mount namespace, where it returns a directory with the
+// cgroups of version 2. It returns "" in the original process.
 func inOwnMounts(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
@@ -103,7 +104,7 @@ func newCgroup(t *testing.T, path string) string {
 		t.Skip("skipped: ", err)
 	}
 	t.Cleanup(func() {
-		for range 100 { // until its processes have been waited for
+		for range 100 { // until its processes have been reaped
 			if err := unix.Rmdir(path); err == nil || errors.Is(err, unix.ENOENT) {
 				return
 			}
@@ -121,7 +122,7 @@ func moveTo(t *testing.T, group string, cmd *exec.Cmd) {
 	}
 }
 
-// All of what runs in a cgroup and below it is counted, and nothing else, under load.
+// Everything that runs in a cgroup and below it is counted, and nothing else, under load.
 func TestCgroups(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -139,7 +140,7 @@ func TestCgroups(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		cgroups []string
-		files   []string // whose writers count
+		files   []string // cgroups whose writers count
 	}{
 		{"path", []string{in}, []string{"in", "below"}},
 		{"path below the mount", []string{"/" + name}, []string{"in", "below"}},
@@ -208,7 +209,7 @@ func TestCgroupRemoved(t *testing.T) {
 	}
 }
 
-// Names that are not cgroups of version 2 are refused with the reason.
+// Names that are not cgroups of version 2 are refused, with the reason.
 func TestCgroupRefused(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -240,7 +241,7 @@ func TestCgroupRefused(t *testing.T) {
 	}
 }
 
-// A host that has only cgroups of version 1, or none, is told so.
+// A host that has only cgroups of version 1, or none, is a distinct error.
 func TestNoCgroups2(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -312,18 +313,18 @@ func TestSeveralProcesses(t *testing.T) {
 	}
 }
 
-// forks makes processes on two levels without end; each of the lower ones writes a line once the file
-// of the second argument exists, and no process begins once that of the third one exists.
+// forks keeps starting processes on two levels. Each process of the lower level writes a line once
+// the file of the second argument exists; no process starts once that of the third one exists.
 const forks = `work() { while [ ! -e "$3" ]; do ( ( [ -e "$2" ] && echo 1 >> "$1"; : ); : ); done; }
 work "$@" & work "$@" & wait`
 
-// All that the processes start is counted, whenever it was started, and nothing else; the session ends
-// when all have ended.
+// All writes of descendants count, whenever they were started, and nothing else does; the session
+// ends when all have exited.
 func TestFollowForks(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	start, stop := filepath.Join(dir, "start"), filepath.Join(dir, "stop")
-	for i := range 3 { // the attaching itself is what is tested
+	for i := range 3 { // the test is about attaching itself
 		in := shell(t, forks, filepath.Join(dir, "in"), start, stop)
 		out := shell(t, forks, filepath.Join(dir, "out"), start, stop)
 		time.Sleep(20 * time.Millisecond)
@@ -356,13 +357,13 @@ func TestFollowForks(t *testing.T) {
 	}
 }
 
-// With a command and FollowForks, what the command starts is counted, and nothing else; what outlives it
-// ends the session.
+// With a command and FollowForks, what the command starts is counted, and nothing else; the session
+// lasts until all descendants have exited.
 func TestFollowCommand(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
-	// A first process that has ended while its child works.
+	// The first process has exited while its child still works.
 	text := "(sleep 0.3; echo 1 >> " + dir + "/in; echo 1 >> " + dir + "/in) &\necho 1 >> " + dir + "/in\n"
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -383,7 +384,7 @@ func TestFollowCommand(t *testing.T) {
 	}
 }
 
-// burnVariable makes the test binary a process whose threads use the CPU when a line comes.
+// burnVariable turns the test binary into a process whose threads use the CPU after a line arrives.
 const burnVariable = "BTC_TEST_BURN"
 
 func init() {
@@ -406,7 +407,7 @@ func init() {
 	os.Exit(0)
 }
 
-// With a process, the threads that it starts later are sampled, too, and its children are not.
+// With a process filter, threads that it starts later are sampled, too; its children are not.
 func TestThreadsStartedLater(t *testing.T) {
 	needRoot(t)
 	cmd := exec.Command(os.Args[0])
@@ -459,7 +460,7 @@ func TestThreadsStartedLater(t *testing.T) {
 	}
 }
 
-// pidsVariable makes the test binary show the processes of its own PID namespace.
+// pidsVariable makes the test binary list the processes of its own PID namespace.
 const pidsVariable = "BTC_TEST_PIDS"
 
 func init() {
@@ -476,7 +477,7 @@ func init() {
 	}
 }
 
-// Filters by process count by the numbers of the PID namespace that the session is in.
+// Filters by process use the IDs of the PID namespace that the session is in.
 func TestFiltersInNamespace(t *testing.T) {
 	needRoot(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^(TestFollow.*|TestSeveralProcesses)$", "-test.v")

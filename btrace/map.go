@@ -46,11 +46,11 @@ func (m *Map) Shape() string { return m.m.Shape }
 // Scalar reports whether the map has one value and no key.
 func (m *Map) Scalar() bool { return m.m.Scalar() }
 
-// Snapshot is the content of a map at some time.
+// Snapshot is the content of a map at a point in time.
 type Snapshot struct {
 	Name  string
 	Shape string
-	Time  time.Time // when it was read
+	Time  time.Time // time at which it was read
 	// Entries are in the order in which btrun prints them. A scalar has one entry without a key, or none if the
 	// script has not set it yet.
 	Entries []Entry
@@ -64,12 +64,12 @@ type Entry struct {
 	Value Value
 }
 
-// Snapshot reads the map, while programs run or after the session has ended, but not after Close. The values are not
-// read at the same instant.
+// Snapshot reads the map, while programs run or after the session has ended, but not after Close.
+// The values are not all read at the same instant.
 func (m *Map) Snapshot() (*Snapshot, error) { return m.read((*Session).elements) }
 
-// Take reads the map and empties it. Values that programs add meanwhile are either in the snapshot or in the map
-// afterwards, so that the sum of all snapshots contains everything once.
+// Take reads the map and empties it. An update by a program meanwhile is either in the snapshot or
+// in the map afterwards, so that the sum of all snapshots counts everything exactly once.
 func (m *Map) Take() (*Snapshot, error) { return m.read((*Session).take) }
 
 func (s *Session) elements(m *manifest.Map) ([]render.Element, error) { return s.run.Elements(m) }
@@ -143,8 +143,8 @@ func (d decoder) element(m *manifest.Map, el *render.Element) Value {
 	return d.value(format.Value{Layout: m.Value, Bytes: el.Bytes})
 }
 
-// Get returns the value for a key; without arguments, that of a scalar. Integers of any type are compared by value,
-// everything else by its text.
+// Get returns the value for a key; without arguments, the value of a scalar. Integers are compared
+// by value whatever their type, everything else by its string form.
 func (s *Snapshot) Get(key ...any) (v Value, ok bool) {
 	want := keyText(key)
 	for _, e := range s.Entries {
@@ -188,7 +188,7 @@ func (s *Snapshot) Merge(other *Snapshot) error {
 	return nil
 }
 
-// keyText is equal only for equal keys.
+// keyText returns a string that is equal only for equal keys.
 func keyText(key []Value) string {
 	var b []byte
 	for _, v := range key {

@@ -25,45 +25,52 @@ type Options struct {
 	// Params are the values of named parameters: getopt() in the script.
 	Params map[string]string
 
-	// PID limits probes to a process, and PIDs to several, where their kind can be limited; the session
-	// ends when the last of them ends. None: all processes.
+	// PID limits probes to a process, and PIDs to several, if their kind can be limited. The
+	// session ends when the last of the processes exits. If there are none, all processes are
+	// traced.
 	PID  int
 	PIDs []int
-	// FollowForks adds all processes that the processes of PIDs start. With a Command it limits the probes to the
-	// command and the processes that it starts. The session ends when all of them have ended.
+	// FollowForks adds all processes that the processes of PIDs start. With a Command it limits the
+	// probes to the command and the processes that it starts. The session ends when all of them
+	// have exited.
 	FollowForks bool
-	// Cgroups limits probes to what runs in one of these cgroups of version 2 or below them: each
-	// is a path or an ID. The session ends when all of them have been removed; none: everywhere.
+	// Cgroups limits probes to tasks in these cgroups of version 2 or below them. Each is given as
+	// a path or an ID. The session ends when all of them have been removed. If there are none,
+	// there is no limit.
 	Cgroups []string
-	// Containers limits probes to what runs in these containers, each given by its ID or the beginning of it,
-	// or by its name: NAME, POD/NAME or NAMESPACE/POD/NAME. Pods are those of Kubernetes, by UID
-	// or NAMESPACE/NAME; with both, the containers are those of the pods. Runtimes' files of this host
-	// say what is where. The session ends when all of them have ended.
+	// Containers limits probes to tasks in these containers, each given by its ID, a prefix of the
+	// ID, or its name: NAME, POD/NAME or NAMESPACE/POD/NAME. Pods are Kubernetes pods, by UID or
+	// NAMESPACE/NAME; if both are set, the containers are looked up in the pods. They are found by
+	// the state files of the host's container runtimes. The session ends when all of them have
+	// ended.
 	Containers, Pods []string
 	// Wait makes LoadContext wait for containers and pods that do not exist yet.
 	Wait bool
-	// Command is a program with arguments, separated by single spaces, that is started when everything is attached;
-	// the session ends when it exits. Programs see its process ID as cpid.
+	// Command is a program with arguments, separated by single spaces, that is started when
+	// everything is attached; the session ends when it exits. Its process ID is the value of the
+	// builtin cpid.
 	Command string
 
-	// Allow names what the script may do besides observing: system, signal, override,
-	// write-user, probe-address, files=DIRECTORY, pins=DIRECTORY.
+	// Allow names what the script may do besides observing: system, signal, override, write-user,
+	// probe-address, files=DIRECTORY, pins=DIRECTORY.
 	Allow []string
-	// MaxMemory limits the bytes of all maps together; 0: a quarter of this host's memory.
+	// MaxMemory limits the total size of all maps, in bytes; 0: a quarter of this host's memory.
 	MaxMemory uint64
-	// Budget is the share of one CPU that the programs may take, 0.01 being 1 %; 0: no limit. While they
-	// take more, in two windows of 10 s in a row, the most expensive probe is detached (see the event
-	// Detached). Load fails where the kernel's run-time statistics are off and cannot be switched on.
+	// Budget is the share of one CPU that the programs may use: 0.01 is 1 %; 0: no limit. When they
+	// exceed it in two consecutive windows of 10 s, the most expensive probe is detached (see the
+	// event Detached). Load fails if the kernel's run-time statistics are off and cannot be
+	// enabled.
 	Budget float64
 	// BTF is a file or directory with the kernel's types, for kernels without their own.
 	BTF string
-	// Functions is a file with the names of the kernel functions that can be probed; "": use the kernel's list.
+	// Functions is a file with the names of the kernel functions that can be probed; "": use the
+	// kernel's list.
 	Functions string
-	// DropEvents drops the script's output, for sessions that only need its maps.
+	// DropEvents discards the script's output, for sessions that only need its maps.
 	DropEvents bool
 }
 
-// processes are those of PID and PIDs.
+// processes returns PID and PIDs.
 func (o *Options) processes() []int {
 	if o.PID == 0 {
 		return o.PIDs
@@ -78,10 +85,10 @@ type Session struct {
 	queue  *queue
 	maps   []*Map
 
-	mu       sync.RWMutex // of what follows
+	mu       sync.RWMutex // guards the fields below
 	attached bool
 	closed   bool
-	leave    func() bool   // stops watching Attach's context
+	leave    func() bool   // stops watching the context of Attach
 	done     chan struct{} // closed when the session has ended
 	status   int
 	err      error
@@ -90,15 +97,16 @@ type Session struct {
 // ErrNoProbes means that no attach point of the script exists on this host.
 var ErrNoProbes = run.ErrNoProbes
 
-// ErrClosed is returned by methods of a session that was closed.
+// ErrClosed is returned by the methods of a closed session.
 var ErrClosed = errors.New("the session is closed")
 
-// Load checks the object and loads its programs into the kernel. Nothing runs yet.
+// Load checks the object and loads its programs into the kernel. It does not run or attach
+// anything.
 func Load(o *Object, opts Options) (*Session, error) {
 	return LoadContext(context.Background(), o, opts)
 }
 
-// LoadContext is Load with a context that limits waiting for containers (Options.Wait).
+// LoadContext is like Load; the context limits the wait for containers (Options.Wait).
 func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error) {
 	x, err := o.read()
 	if err != nil {
@@ -164,14 +172,14 @@ func (s *Session) Attach(ctx context.Context) error {
 	return nil
 }
 
-// attach runs the begin programs on one thread, whose ID is their tid.
+// attach runs the begin programs on one thread, whose ID they see as tid.
 func (s *Session) attach() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return s.run.Attach()
 }
 
-// serve handles events until the end.
+// serve handles events until the session ends.
 func (s *Session) serve() {
 	defer close(s.done)
 	err := s.run.Serve()
@@ -212,8 +220,9 @@ func (s *Session) RunSelf() bool {
 	return true
 }
 
-// Wait waits until the session has ended, and returns the code of the script's exit() and the error that ended the
-// session, if any. Meanwhile events must be consumed, or dropped (Options.DropEvents).
+// Wait waits until the session has ended, and returns the exit code of the script and the error
+// that ended the session, if any. Meanwhile events must be consumed, or dropped
+// (Options.DropEvents).
 func (s *Session) Wait() (code int, err error) {
 	<-s.done
 	return s.status, s.err
@@ -292,10 +301,10 @@ func (s *Session) Losses() Losses {
 	return l
 }
 
-// Limits of the queue of Events.
+// Limits of the event queue.
 const (
-	maxWaiting  = 1024 // events; their printer waits then
-	maxMessages = 1024 // besides them
+	maxWaiting  = 1024 // events; at this limit the printer blocks
+	maxMessages = 1024 // in addition to them
 )
 
 // queue holds the events that Events returns.
@@ -303,10 +312,10 @@ type queue struct {
 	mu       sync.Mutex
 	cond     sync.Cond
 	events   []*Event
-	messages int // of them
+	messages int // number of messages
 	lost     uint64
-	ended    bool // no more events come
-	dropping bool // none is kept
+	ended    bool // no more events will come
+	dropping bool // events are discarded
 }
 
 func newQueue(dropping bool) *queue {
@@ -315,7 +324,7 @@ func newQueue(dropping bool) *queue {
 	return q
 }
 
-// put adds an event, and waits for room.
+// put adds an event, and blocks while the queue is full.
 func (q *queue) put(e *Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -347,7 +356,7 @@ func (q *queue) say(e *Event) {
 	q.add(e)
 }
 
-// next waits for an event; nil is the end.
+// next waits for an event; it returns nil at the end.
 func (q *queue) next() *Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -389,7 +398,7 @@ func (q *queue) drop() {
 	q.cond.Broadcast()
 }
 
-// messages turns lines that the loader writes to its error output into events.
+// messages turns the lines of the loader's error output into events.
 type messages struct{ queue *queue }
 
 func (w messages) Write(b []byte) (int, error) {

@@ -79,9 +79,9 @@ func (r Record) Get(name string) Value {
 type Stack struct {
 	// Addresses are innermost first.
 	Addresses []uint64
-	// Frames are the lines of its text: by default function+offset, or an address without a name.
+	// Frames are the printed lines: by default function+offset, or an address without a name.
 	Frames []string
-	PID    uint32 // of a user stack
+	PID    uint32 // process of a user stack
 }
 
 func (s Stack) String() string { return strings.Join(s.Frames, "\n") }
@@ -90,7 +90,7 @@ func (s Stack) String() string { return strings.Join(s.Frames, "\n") }
 type Symbol struct {
 	Address uint64
 	Name    string
-	PID     uint32 // of a process's symbol
+	PID     uint32 // process of the symbol, if any
 }
 
 func (s Symbol) String() string { return s.Name }
@@ -102,7 +102,7 @@ func (m MAC) String() string {
 	return fmt.Sprintf("%02X:%02X:%02X:%02X:%02X:%02X", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// Timestamp is a time that the script formats.
+// Timestamp is a time with the format that the script chose.
 type Timestamp struct {
 	Time time.Time
 	Text string
@@ -110,7 +110,7 @@ type Timestamp struct {
 
 func (t Timestamp) String() string { return t.Text }
 
-// User is a user ID with its name on this host.
+// User is a user ID with the user's name on this host.
 type User struct {
 	ID   uint64
 	Name string
@@ -123,8 +123,8 @@ func (u User) String() string { return u.Name }
 type Cgroup struct {
 	ID   uint64
 	Path string
-	// Label is the name of the container or pod in text: "web", "shop/web-0/nginx"; "": none.
-	// Namespace and Pod are those of Kubernetes.
+	// Label is the name of the container or pod: "web", "shop/web-0/nginx"; "": none. Namespace and
+	// Pod are those of Kubernetes.
 	Label, Namespace, Pod, Container string
 }
 
@@ -133,7 +133,7 @@ func (c Cgroup) String() string {
 	return format.Cgroup{Path: c.Path, Container: format.Container{Label: c.Label}}.String()
 }
 
-// decoder makes values of bytes with a layout.
+// decoder decodes bytes into values, by layout.
 type decoder struct {
 	env    *format.Env
 	frames func(l *manifest.Layout, id uint64) []uint64
@@ -141,7 +141,7 @@ type decoder struct {
 
 func (d decoder) text(v format.Value) string { return string(d.env.Append(nil, v)) }
 
-// value copies what it needs of v.
+// value returns the value for v; the result does not refer to v's memory.
 func (d decoder) value(v format.Value) Value {
 	l, b := v.Layout, v.Bytes
 	if !v.Var && len(b) < l.Size {

@@ -14,7 +14,7 @@ import (
 // Map formats of other programs (compile --for). A map changes its form only if aggregations are all
 // that programs do with it: what reads or deletes an element needs it in one piece.
 
-// Programs whose formats map-layout knows, as Meta.For has them.
+// Values of Meta.For: programs whose formats map-layout knows.
 const (
 	ForExporter = "ebpf_exporter"
 	ForGadget   = "gadget"
@@ -23,13 +23,14 @@ const (
 // Formats are these programs.
 var Formats = []string{ForExporter, ForGadget}
 
-// partsOfKey is for how many parts of a value, on average, a keyed map has room.
+// partsOfKey is the average number of parts of a value for which a keyed map has room.
 const partsOfKey = 32
 
-// maxParts bounds the elements of a map whose values are in parts: some 100 MB of kernel memory.
+// maxParts bounds the elements of a map whose values are split into parts: some 100 MB of kernel
+// memory.
 const maxParts = 1 << 20
 
-// nameSections gives programs that sample the processor's clock the section by which Meta.For's program
+// nameSections puts programs that sample the CPU clock into the section by which Meta.For's program
 // attaches them on each CPU. Inspektor Gadget takes the frequency from gadget.yaml.
 func nameSections(m *ir.Module) {
 	if m.Meta.For == "" {
@@ -50,7 +51,7 @@ func nameSections(m *ir.Module) {
 	}
 }
 
-// mapAdapter returns the function that changes a map's layout to the format of Meta.For.
+// mapAdapter returns the function that changes the layout of a map to the format of Meta.For.
 func mapAdapter(m *ir.Module) func(x *ir.Map) {
 	if m.Meta.For == "" {
 		return func(*ir.Map) {}
@@ -85,8 +86,8 @@ func mapAdapter(m *ir.Module) func(x *ir.Map) {
 	}
 }
 
-// exporterForm is that of ebpf_exporter, which reads numbers of 8 bytes: the last part of a key is
-// the bucket of a histogram, and what follows the last bucket is the sum of its values.
+// exporterForm is the format of ebpf_exporter, which reads 8-byte numbers: the last part of a key
+// is the histogram bucket, and the number after the last bucket is the sum of the values.
 func exporterForm(x *ir.Map) {
 	switch x.Shape {
 	case ir.ShapeHist, ir.ShapeLhist:
@@ -100,7 +101,7 @@ func exporterForm(x *ir.Map) {
 	}
 }
 
-// gadgetForm is that of Inspektor Gadget, which takes the elements of plain hashes.
+// gadgetForm is the format of Inspektor Gadget, which takes the elements of plain hashes.
 func gadgetForm(x *ir.Map) {
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeHist, ir.ShapeLhist:
@@ -114,14 +115,15 @@ func gadgetForm(x *ir.Map) {
 	switch {
 	case x.Key == nil:
 		inHash(x)
-	case holdsStack(x.Key): // frames are not in the key
+	case holdsStack(x.Key): // stack frames are not in the key
 		return
 	}
 	x.BPF.Type, x.BPF.Taken = "hash", true
 	x.BPF.Low = x.Shape == ir.ShapeHist && x.Bits == 0
 }
 
-// gadgetName is the symbol of a map for Inspektor Gadget, whose names separate their parts by "___".
+// gadgetName returns the symbol of a map for Inspektor Gadget, whose names separate their parts by
+// "___".
 func gadgetName(s string) string {
 	for strings.Contains(s, "__") {
 		s = strings.ReplaceAll(s, "__", "_")
@@ -133,8 +135,8 @@ func gadgetName(s string) string {
 	return s
 }
 
-// markTaken names the maps whose elements Inspektor Gadget takes, and the parameters that it sets, by
-// variables that it looks for.
+// markTaken marks the maps whose elements Inspektor Gadget takes, and the parameters that it sets,
+// by variables that it looks for.
 func markTaken(m *ir.Module) {
 	if m.Meta.For != ForGadget {
 		return
@@ -151,7 +153,7 @@ func markTaken(m *ir.Module) {
 	}
 }
 
-// inParts makes each of the n words of a value an element.
+// inParts turns each of the n words of a value into an element.
 func inParts(x *ir.Map, n int) {
 	b, f := &x.BPF, keyedForm(x)
 	if x.Key != nil && roundUp(b.KeySize, 8)+8 > maxKeySize {
@@ -172,7 +174,7 @@ func inParts(x *ir.Map, n int) {
 	b.MaxEntries = min(keys*n, maxParts)
 }
 
-// inHash makes a scalar the element 0 of a hash.
+// inHash turns a scalar into element 0 of a hash.
 func inHash(x *ir.Map) {
 	b, f := &x.BPF, keyedForm(x)
 	if perCPU(x) {

@@ -19,8 +19,8 @@ func newEncoder(f *mach.Func) *encoder {
 	return &encoder{f: f, start: map[*mach.Block]int{}, sizes: map[*mach.Block]int{}, out: &Func{Name: "f"}}
 }
 
-// TestFarPlacement checks the size of functions in which jumps may be too long, and where the
-// islands of those are (b0: to another island).
+// TestFarPlacement checks the size of functions in which jumps may be too long, and the position of
+// their jump islands (b0: an island leads to another island).
 func TestFarPlacement(t *testing.T) {
 	over := func(adds string) string { return "b0: ?b2:b1\nb1: " + adds + " ->b2\nb2: r2=2 exit" }
 	back := func(adds string) string { return "b0: add1 ->b1\nb1: " + adds + " ?b1:b2\nb2: r2=2 exit" }
@@ -60,8 +60,8 @@ func TestFarPlacement(t *testing.T) {
 	}
 }
 
-// TestBringCold: cold blocks come after a stretch of code, in their order, with those that they
-// lead to; what no block leads to is dropped.
+// TestBringCold: cold blocks follow a stretch of code, in order, together with the blocks that they
+// lead to. Unreachable blocks are dropped.
 func TestBringCold(t *testing.T) {
 	const stretch = reach / 4
 	for _, c := range []struct{ what, code, want string }{
@@ -87,7 +87,7 @@ func TestBringCold(t *testing.T) {
 	}
 }
 
-// farFunc makes a function of random blocks that is longer than a jump reaches. Each block
+// farFunc returns a function of random blocks that is longer than the range of a jump. Each block
 // begins with r1 = its number and branches on r0 == its number.
 func farFunc(seed uint64) *mach.Func {
 	r := rand.New(rand.NewPCG(seed, 3))
@@ -130,12 +130,12 @@ func farFunc(seed uint64) *mach.Func {
 	return f
 }
 
-// choice is what the branch of block n does at its k-th time.
+// choice is the branch that block n takes the k-th time.
 func choice(n, k int) bool { return (n*7+k*5+k*k)%3 != 0 }
 
 const steps = 100
 
-// wayOfBlocks is the numbers of the blocks that are run, up to steps of them.
+// wayOfBlocks returns the numbers of the executed blocks, up to steps of them.
 func wayOfBlocks(f *mach.Func) (way []int) {
 	times := map[int]int{}
 	for b := f.Blocks[0]; len(way) < steps; {
@@ -154,7 +154,7 @@ func wayOfBlocks(f *mach.Func) (way []int) {
 	return way
 }
 
-// wayOfCode is the same of machine code.
+// wayOfCode does the same for machine code.
 func wayOfCode(insns []byte) (way []int) {
 	times := map[int]int{}
 	for pc := 0; ; pc++ {
@@ -181,8 +181,8 @@ func wayOfCode(insns []byte) (way []int) {
 	}
 }
 
-// TestRandomFarFunctions: far code goes the way of its blocks, and jumps reach after the verifier
-// has extended what they jump over.
+// TestRandomFarFunctions: far code executes the same blocks, and jumps are still in range after the
+// verifier has extended the code that they skip.
 func TestRandomFarFunctions(t *testing.T) {
 	far := 0
 	for seed := range uint64(30) {
@@ -228,7 +228,7 @@ func TestRandomFarFunctions(t *testing.T) {
 	}
 }
 
-// TestTooLong: a function of a million slots is encoded, one more is an error.
+// TestTooLong: a function of a million slots is encoded; one slot more is an error.
 func TestTooLong(t *testing.T) {
 	for last, want := range map[int]string{10000: "", 10001: "has 1000001 instructions; BPF programs have at most 1000000"} {
 		f := &mach.Func{Name: "f", Pos: ir.Pos{Line: 3}}

@@ -38,7 +38,7 @@ func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	return int(r), nil
 }
 
-// newArray makes an array of one 8-byte element and gives its descriptor.
+// newArray creates an array map with one 8-byte element and returns its descriptor.
 func newArray(t testing.TB) int {
 	attr := struct{ typ, key, value, entries, flags uint32 }{2, 4, 8, 1, 0}
 	fd, err := bpf(cmdMapCreate, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
@@ -57,7 +57,7 @@ func skipOrFail(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
-// link joins funcs, resolves calls and gives every map the descriptor fd.
+// link joins funcs, resolves calls and replaces every map by the descriptor fd.
 func link(funcs []*Func, fd int) []byte {
 	start := map[string]int{}
 	at := 0
@@ -80,8 +80,8 @@ func link(funcs []*Func, fd int) []byte {
 	return code
 }
 
-// load has the kernel verify the program and gives its descriptor, or the error
-// and the log.
+// load loads the program into the kernel. It returns its descriptor, or the error and the verifier
+// log.
 func load(code []byte) (int, string, error) {
 	fd, err := loadWith(code, nil)
 	if err == nil {
@@ -107,7 +107,7 @@ func loadWith(code, log []byte) (int, error) {
 		attr.logLevel, attr.logSize, attr.logBuf = 2, uint32(len(log)), addr(log)
 	}
 	fd, err := bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
-	// A signal to the thread, such as the Go scheduler's, ends a verification.
+	// A signal to the thread, such as one from the Go scheduler, interrupts the verification.
 	for errors.Is(err, unix.EAGAIN) {
 		fd, err = bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	}
@@ -119,8 +119,8 @@ func loadWith(code, log []byte) (int, error) {
 
 func addr(p []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&p[0]))) }
 
-// run loads funcs, the first of them the program, runs it on a context of
-// 8-byte words and gives the low 32 bits of its result.
+// run loads funcs, the first of which is the program, runs it on a context of 8-byte words and
+// returns the low 32 bits of its result.
 func run(t testing.TB, funcs []*Func, ctx []uint64) uint32 {
 	t.Helper()
 	fd := 0
@@ -282,7 +282,7 @@ b2:
 	}
 }
 
-// TestFarJumps puts more code than a jump's 16 bits reach into an if and a loop.
+// TestFarJumps places more code in an if and a loop than the 16-bit offset of a jump can skip.
 func TestFarJumps(t *testing.T) {
 	const n = 45000
 	var s strings.Builder
@@ -315,8 +315,8 @@ b3(v30:i64):
 	}
 }
 
-// TestPatchedJumps has a jump that reaches over divisions until the verifier puts its test
-// of the divisor in front of each.
+// TestPatchedJumps has a jump over divisions that is in range until the verifier inserts its check
+// of the divisor before each of them.
 func TestPatchedJumps(t *testing.T) {
 	const n = 8300
 	var s strings.Builder
@@ -344,8 +344,8 @@ b1:
 	}
 }
 
-// TestColdStaysInReach has cold blocks in more code than a jump's 16 bits reach:
-// each follows the code that leads to it and needs no island.
+// TestColdStaysInReach has cold blocks in more code than a 16-bit jump can skip: each one follows
+// the code that leads to it and needs no island.
 func TestColdStaysInReach(t *testing.T) {
 	const adds = 20
 	source := func(n int) string {
@@ -426,7 +426,7 @@ b2:
 		var slot int
 		var op string
 		if n, _ := fmt.Sscanf(line, "%d: (%2s)", &slot, &op); n < 2 || op == "18" {
-			continue // states, and the map's address
+			continue // states, and the address of the map
 		}
 		seen++
 		if !ours[line] {
@@ -438,9 +438,9 @@ b2:
 	}
 }
 
-// TestCheckedBoundsSurvive bounds an index by a branch and by a select, keeps it
-// over calls under pressure, and uses it as offset into a map value: kernels
-// forget what is not in a register.
+// TestCheckedBoundsSurvive checks an index by a branch and by a select, keeps it across calls under
+// register pressure, and uses it as an offset into a map value. Kernels forget the bounds of values
+// that are not in a register.
 func TestCheckedBoundsSurvive(t *testing.T) {
 	var s strings.Builder
 	s.WriteString(progHead + ` slot s0 "" 4 align 4 frame -4
@@ -458,7 +458,7 @@ b2:
  br v5, b1, b3
 b3:
 `)
-	for i := range 8 { // eight values that live to the end
+	for i := range 8 { // eight values that are live to the end
 		fmt.Fprintf(&s, " v%d:i64 = load.u64 [v0+%d]\n v%d:i64 = call get_prandom_u32()\n", 100+i, 8*i, 200+i)
 	}
 	s.WriteString(` v6:mapval(@x) = add v4, v1

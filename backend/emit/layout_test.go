@@ -14,9 +14,10 @@ import (
 	"btc/ir"
 )
 
-// code makes a function of lines "b0: r1=5 r2+=1 call7 ->b1": moves and additions of constants,
-// moves r1=r2, calls of helpers, and ends "->b1" (jump), "?b1:b2" (branch on r0 == 1) and "exit".
-// "b0!" is cold. "add9", "div9" and "wide9" are nine additions, divisions and moves of two slots.
+// code builds a function from lines such as "b0: r1=5 r2+=1 call7 ->b1": moves and additions of
+// constants, moves r1=r2, helper calls, and the ends "->b1" (jump), "?b1:b2" (branch on r0 == 1)
+// and "exit". "b0!" is cold. "add9", "div9" and "wide9" are nine additions, divisions and two-slot
+// moves.
 func code(text string) *mach.Func {
 	f := &mach.Func{Name: "f", Pos: ir.Pos{Line: 1, Col: 1}}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -74,7 +75,7 @@ func scan(word, format string, into ...any) bool {
 	return err == nil && n == len(into)
 }
 
-// lines is f in the notation of code.
+// lines prints f in the notation of code.
 func lines(f *mach.Func) string {
 	var s strings.Builder
 	for _, b := range f.Blocks {
@@ -108,7 +109,7 @@ func lines(f *mach.Func) string {
 	return s.String()
 }
 
-// TestTidy checks what becomes of functions before they are encoded.
+// TestTidy checks the transformation of functions before they are encoded.
 func TestTidy(t *testing.T) {
 	for _, c := range []struct{ what, before, after string }{
 		{"a move of a register to itself goes", `
@@ -414,7 +415,7 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-// TestAlike: instructions that differ in what is encoded are not alike.
+// TestAlike: instructions with different encodings are not alike.
 func TestAlike(t *testing.T) {
 	x := mach.Insn{Op: mach.Add, Dst: mach.R1, Args: []mach.Operand{mach.RegOp(mach.R1), mach.ImmOp(1)}}
 	same := x
@@ -443,7 +444,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// TestSameTerm: ends that differ are not the same.
+// TestSameTerm: terminators that differ are not the same.
 func TestSameTerm(t *testing.T) {
 	a, b := &mach.Block{ID: 1}, &mach.Block{ID: 2}
 	term := func() mach.Term {
@@ -503,7 +504,7 @@ func TestEncodeEnds(t *testing.T) {
 }
 
 // TestLineRecords: an instruction has a record where the position changes; one without a position
-// continues the one before.
+// has that of its predecessor.
 func TestLineRecords(t *testing.T) {
 	f := code("b0: r1=1 r2=2 r3=3 r4=4 r5=5 exit")
 	for n, line := range []int{0, 2, 2, 0, 3} {
@@ -591,7 +592,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestCheckCalls checks the limits of chains of calls. A function is "name stack callees".
+// TestCheckCalls checks the limits on call chains. A function is "name stack callees".
 func TestCheckCalls(t *testing.T) {
 	for _, c := range []struct{ what, funcs, want string }{
 		{"no calls", "p 512", ""},

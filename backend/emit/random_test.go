@@ -20,8 +20,8 @@ import (
 	"btc/ir/interp"
 )
 
-// randomProgram is IR text of a program over the words of its context: nested
-// ifs and counted loops, with calls and memory, returning a mix of all values.
+// randomProgram returns the IR of a program over the words of its context: nested ifs and counted
+// loops, with calls and memory accesses, returning a mix of all values.
 type randomProgram struct {
 	r     *rand.Rand
 	s     strings.Builder
@@ -158,7 +158,7 @@ func (g *randomProgram) branch(depth int) {
 	g.open(join, n, "")
 }
 
-// loop turns a few times; its parameters permute.
+// loop runs a few iterations; its parameters permute.
 func (g *randomProgram) loop(depth int) {
 	head, out := g.newBlock(), g.newBlock()
 	n := g.r.IntN(4)
@@ -186,8 +186,7 @@ var (
 	firstRandom = flag.Uint64("first-program", 0, "the number of the first of them")
 )
 
-// TestRandomProgramsInTheKernel compares what the kernel computes with what the
-// reference interpreter does.
+// TestRandomProgramsInTheKernel compares the kernel's result with the reference interpreter's.
 func TestRandomProgramsInTheKernel(t *testing.T) {
 	inputs := [][]uint64{{1, 2, 3, 4}, {0, 1 << 63, 0xffffffff, 1<<64 - 1}, {0x123456789abcdef0, 64, 7, 1 << 31}}
 	ran := 0
@@ -201,7 +200,7 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 		funcs, err := ModuleWith(m, Options{Check: true})
 		var tooLarge ir.Diag
 		if errors.As(err, &tooLarge) {
-			continue // more values alive than the frame holds
+			continue // more live values than the frame can hold
 		}
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -214,7 +213,7 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 			continue // more paths than the kernel follows
 		}
 		ran++
-		unix.Close(fd) // the runs tell another error
+		unix.Close(fd) // the runs report any other error
 		for _, in := range inputs {
 			ctx := make([]byte, 96)
 			for n, w := range in {

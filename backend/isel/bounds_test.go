@@ -10,8 +10,8 @@ import (
 	"btc/ir"
 )
 
-// TestBounded checks which registers keep their bounds: those that a branch compares and a call takes,
-// and those that are added to an address.
+// TestBounded checks which registers keep their bounds: those that a branch compares and a call
+// uses as argument, and those added to an address.
 func TestBounded(t *testing.T) {
 	for _, c := range []struct{ what, body, want string }{
 		{"compared and passed to a call", "v1:i64 = load.u64 [v0]\n v2:i1 = icmp ult v1, 8\n br v2, b1, b2\nb1:\n v3:i64 = call get_current_comm(s0+0, v1)\n jump b2\nb2:", "v1"},

@@ -98,8 +98,8 @@ func TestMacrosAndJumps(t *testing.T) {
 	}
 }
 
-// TestOrder checks what the allocator builds on: critical edges are split, cold
-// blocks come last, what follows only from them is cold, loops know their depth.
+// TestOrder checks what the allocator relies on: critical edges are split, cold blocks are last,
+// blocks reachable only from cold ones are cold, and loops have their depth.
 func TestOrder(t *testing.T) {
 	f := &Func{Name: "f"}
 	var b [7]*Block

@@ -10,9 +10,9 @@ import (
 	"btc/ir"
 )
 
-// graph makes a function of "block successors" lines: "0 1 2" branches to 1, else 2; "1 2" jumps;
-// "2" exits. A suffix of a block: "!" cold, "c" calls, "(n)" has n parameters, which every edge to
-// it fills with 0.
+// graph builds a function from lines "block successors": "0 1 2" branches to 1 or 2; "1 2" jumps;
+// "2" exits. Suffixes of a block: "!" cold, "c" calls, "(n)" has n parameters, for which every
+// incoming edge passes 0.
 func graph(text string) (*Func, []*Block) {
 	f := &Func{Name: "f"}
 	var rows [][]string
@@ -80,8 +80,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestOrderAnnotates checks what Order says of blocks: "!" cold, depth of loops, "c" heads a loop
-// that calls, predecessors.
+// TestOrderAnnotates checks the annotations that Order adds to blocks: "!" cold, loop depth, "c"
+// header of a loop that calls, predecessors.
 func TestOrderAnnotates(t *testing.T) {
 	for _, c := range []struct{ what, graph, want string }{
 		{"predecessors", "0 1 2, 1 3, 2 3, 3", "b0 b1<0 b2<0 b3<1<2"},
@@ -137,7 +137,7 @@ func TestOrderTwice(t *testing.T) {
 	}
 }
 
-// TestOrderKeepsArguments: blocks that Order adds pass on what the edges passed.
+// TestOrderKeepsArguments: blocks that Order adds pass on the arguments of the edges.
 func TestOrderKeepsArguments(t *testing.T) {
 	f, b := graph("0(2) 1 2, 1 0, 2(1)")
 	b[0].Term.Args = []Operand{RegOp(b[0].Params[1]), ImmOp(0)}

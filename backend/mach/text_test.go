@@ -99,7 +99,7 @@ func TestEncodeJumps(t *testing.T) {
 	}
 }
 
-// slots is code in hexadecimal.
+// slots prints code in hexadecimal.
 func slots(list ...Raw) string {
 	var text []string
 	for _, r := range list {
@@ -167,7 +167,7 @@ func TestDisassembleNotes(t *testing.T) {
 	}
 }
 
-// TestDisassembleWide: a 64-bit constant takes two slots.
+// TestDisassembleWide: a 64-bit constant occupies two slots.
 func TestDisassembleWide(t *testing.T) {
 	var code []byte
 	i := Insn{Op: Mov, Dst: R1, Args: []Operand{ImmOp(0x1122334455667788)}}
@@ -180,7 +180,7 @@ func TestDisassembleWide(t *testing.T) {
 	}
 }
 
-// TestPrint checks the text of instructions on virtual registers.
+// TestPrint checks the printed form of instructions on virtual registers.
 func TestPrint(t *testing.T) {
 	v0, v1 := RegOp(Virt(0)), RegOp(Virt(1))
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestPrintFunc checks the text of blocks and their ends.
+// TestPrintFunc checks the printed form of blocks and their terminators.
 func TestPrintFunc(t *testing.T) {
 	f := &Func{Name: "f", FrameUsed: 16}
 	f.ReserveBlockIDs(4)
@@ -256,7 +256,7 @@ func TestConditionSigns(t *testing.T) {
 	}
 }
 
-// TestOperations checks what the allocator is told of an operation.
+// TestOperations checks the facts about an operation that the allocator uses.
 func TestOperations(t *testing.T) {
 	names := [numOps]string{Mov: "mov", Add: "add", Sub: "sub", Mul: "mul", Div: "div", Mod: "mod", And: "and", Or: "or", Xor: "xor",
 		Lsh: "lsh", Rsh: "rsh", Arsh: "arsh", Neg: "neg", Swap: "swap", CoreImm: "core", IDImm: "id", Load: "load", Store: "store",
@@ -298,7 +298,7 @@ func TestOperandKinds(t *testing.T) {
 	}
 }
 
-// TestBadFormPanics: what the allocator must not leave is not encoded.
+// TestBadFormPanics: forms that must not remain after allocation are not encoded.
 func TestBadFormPanics(t *testing.T) {
 	for _, i := range []Insn{
 		{Op: Add, Dst: R1, Args: []Operand{RegOp(R2), RegOp(R1)}},

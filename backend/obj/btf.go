@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// The BTF kinds that the object uses (kernel: include/uapi/linux/btf.h). None is newer than
-// 5.6: FUNC with global linkage.
+// The BTF kinds that objects use (kernel: include/uapi/linux/btf.h). The newest is FUNC with global
+// linkage (5.6).
 const (
 	kindInt       = 1
 	kindPtr       = 2
@@ -25,7 +25,7 @@ const (
 	kindDatasec   = 15
 )
 
-// Encodings of kindInt. The kernel accepts at most one.
+// Encodings of kindInt. The kernel accepts at most one of them.
 const (
 	intSigned = 1 << 0
 	intBool   = 1 << 2
@@ -66,8 +66,8 @@ type secvar struct {
 	off, size int
 }
 
-// builder collects BTF types and strings. Equal type records share one id, so
-// that the blob is small and its bytes depend on nothing but the calls made.
+// builder collects BTF types and strings. Equal types share one ID, which keeps the blob small. The
+// output depends only on the sequence of calls.
 type builder struct {
 	types   bytes.Buffer
 	n       typeID
@@ -190,7 +190,7 @@ func (b *builder) datasec(name string, size int, vars []secvar) typeID {
 	return b.record(w...)
 }
 
-// bytes is the .BTF section: the classic 24-byte header, types, strings.
+// bytes returns the .BTF section: the original 24-byte header, types, strings.
 func (b *builder) bytes() []byte {
 	var out bytes.Buffer
 	le(&out, uint16(0xeB9F), uint8(1), uint8(0), uint32(24))

@@ -19,7 +19,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// TestAccessErrors: what the target does not have is an error, not a wrong record.
+// TestAccessErrors: an access that the target does not have is an error, not a wrong record.
 func TestAccessErrors(t *testing.T) {
 	tgt, err := kernel.Default("x86_64")
 	if err != nil {
@@ -114,8 +114,8 @@ func TestRelocatedInstructions(t *testing.T) {
 	}
 }
 
-// TestLoadersAgree: the values in the instructions are those that a loader computes from the
-// local types, which it checks.
+// TestLoadersAgree: the values in the instructions equal those that a loader computes from the
+// local types; loaders check this.
 func TestLoadersAgree(t *testing.T) {
 	m, funcs := sample(t)
 	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f"}}
@@ -149,8 +149,8 @@ func TestLoadersAgree(t *testing.T) {
 	}
 }
 
-// TestNothing: a module without maps and globals has no sections for them; a map of an unknown
-// type is an error.
+// TestNothing: a module without maps and globals has no sections for them; a map of unknown type is
+// an error.
 func TestNothing(t *testing.T) {
 	code := append(insn(0xb7, 0, 0, 0), insn(0x95, 0, 0, 0)...)
 	f := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Begin, Section: "raw_tp"}, Insns: code}

@@ -12,25 +12,25 @@ import (
 	"btc/ir/kernel"
 )
 
-// The local types of CO-RE relocations. A loader matches them with the host's
-// by name, so a local struct has only the members that the script uses, at
-// the target's offsets and with anonymous members flattened.
+// The local types of CO-RE relocations. A loader matches them with the host's types by name, so a
+// local struct has only the members that the script uses, at the target's offsets and with
+// anonymous members flattened.
 
-// coreTypes collects the accesses of a module, then builds local types.
+// coreTypes collects the accesses of a module, and then builds the local types.
 type coreTypes struct {
 	t     *kernel.Target
 	b     *builder
-	nodes map[string]*coreNode // by "struct sock"
+	nodes map[string]*coreNode // keyed by "struct sock" etc.
 	order []*coreNode
 }
 
-// coreNode is a struct, union or enum of which some members are used.
+// coreNode is a struct, union or enum with the members that are used.
 type coreNode struct {
 	kind    kernel.Kind
-	name    string // "" for the type of an anonymous member's named field
+	name    string // "" for the type of a field inside an anonymous member
 	size    int
 	signed  bool
-	typedef string // a typedef's name, when the access starts at one
+	typedef string // name of a typedef, if the access starts at one
 	typ     *kernel.Type
 	members []*coreMember
 	id      typeID
@@ -41,8 +41,8 @@ type coreNode struct {
 type coreMember struct {
 	name  string
 	field kernel.Field
-	child *coreNode // when the path continues inside, or the member is an aggregate
-	known bool      // false: not in the target; invented for an existence test
+	child *coreNode // set if the path continues inside, or the member is an aggregate
+	known bool      // false: not in the target, invented for an existence test
 	value int32     // enumerator
 }
 
@@ -61,14 +61,14 @@ type coreAccess struct {
 	// The accessed object: offset from the root in bits, and its type.
 	bitOff  int
 	bitSize int
-	typ     *kernel.Type // nil when the target does not know it
+	typ     *kernel.Type // nil if the target does not have it
 }
 
 func newCoreTypes(t *kernel.Target, b *builder) *coreTypes {
 	return &coreTypes{t: t, b: b, nodes: map[string]*coreNode{}}
 }
 
-// node finds or makes the node of a type by its C name.
+// node returns the node of a type, given its C name.
 func (c *coreTypes) node(name string) *coreNode {
 	if n := c.nodes[name]; n != nil {
 		return n
@@ -106,7 +106,7 @@ func (n *coreNode) fill() {
 	}
 }
 
-// child is the node for the type of a member: shared when the type has a name.
+// child returns the node for the type of a member. It is shared if the type has a name.
 func (c *coreTypes) child(m *coreMember, typ *kernel.Type) *coreNode {
 	if typ.Name != "" {
 		words := map[kernel.Kind]string{kernel.Struct: "struct ", kernel.Union: "union "}
@@ -220,8 +220,8 @@ func (n *coreNode) enumerator(name string) *coreMember {
 	return m
 }
 
-// id is the local BTF type of a node. All accesses must have been collected: it sorts the
-// members by offset, which the kernel requires, and so fixes the indices that spec returns.
+// id returns the local BTF type of a node. All accesses must have been collected: id sorts the
+// members by offset, as the kernel requires, and so fixes the indices that spec returns.
 func (c *coreTypes) id(n *coreNode) typeID {
 	if n.done {
 		return n.id
@@ -246,7 +246,7 @@ func (c *coreTypes) id(n *coreNode) typeID {
 		}
 		size := n.size
 		if size == 0 && len(ms) > 0 {
-			size = 4 // a type the target does not know, with invented members
+			size = 4 // a type that the target does not have, with invented members
 		}
 		n.id = c.b.composite(kind, n.name, size, ms)
 	}
@@ -263,8 +263,8 @@ func (c *coreTypes) memberType(m *coreMember) typeID {
 	return c.localType(m.field.Type, m.child, 0)
 }
 
-// localType is the local form of a target type: pointees become void, structs
-// hold only their used members.
+// localType returns the local form of a target type: pointers become void pointers, and structs
+// have only the members that are used.
 func (c *coreTypes) localType(typ *kernel.Type, child *coreNode, depth int) typeID {
 	typ = typ.Resolve()
 	switch typ.Kind {
@@ -300,7 +300,7 @@ func (c *coreTypes) localType(typ *kernel.Type, child *coreNode, depth int) type
 	return 0
 }
 
-// spec is the access string of a record; coreTypes.id of the root comes first.
+// spec returns the access string of a record. The type ID of its root comes from coreTypes.id.
 func (a *coreAccess) spec(kind ir.COREKind) string {
 	switch kind {
 	case ir.TypeExists, ir.TypeSize:
@@ -330,8 +330,8 @@ func (n *coreNode) index(m *coreMember) int {
 	panic("BUG: member " + m.name + " is not of its node")
 }
 
-// local is the relocation's value for the local type: loaders check that the
-// instruction holds it.
+// local returns the value of the relocation for the local type: loaders check that the instruction
+// contains it.
 func (a *coreAccess) local(kind ir.COREKind) (int64, error) {
 	switch kind {
 	case ir.FieldExists, ir.TypeExists, ir.EnumvalExists:
@@ -375,8 +375,8 @@ func (a *coreAccess) local(kind ir.COREKind) (int64, error) {
 	return 0, fmt.Errorf("unknown kind %d", kind)
 }
 
-// bitfieldUnit is the aligned unit, grown from the storage type, that holds all bits of a
-// bitfield: libbpf and the kernel compute it the same way.
+// bitfieldUnit returns the aligned unit, extended from the storage type, that contains all bits of
+// a bitfield. libbpf and the kernel compute it in the same way.
 func bitfieldUnit(bitOff, bitSize, typeSize int) (off, size int) {
 	size = typeSize
 	off = bitOff / 8 / size * size

@@ -38,7 +38,7 @@ type elfReloc struct {
 	kind uint32
 }
 
-// symRef names a symbol before their final order is known.
+// symRef identifies a symbol before the final order of symbols is known.
 type symRef struct {
 	local bool
 	index int
@@ -74,7 +74,7 @@ func (f *elfFile) global(s elfSymbol) symRef {
 	return symRef{false, len(f.globals) - 1}
 }
 
-// number is a symbol's index in .symtab: null, locals, globals.
+// number returns a symbol's index in .symtab: null, locals, globals.
 func (f *elfFile) number(r symRef) int {
 	if r.local {
 		return 1 + r.index
@@ -82,7 +82,7 @@ func (f *elfFile) number(r symRef) int {
 	return 1 + len(f.locals) + r.index
 }
 
-// bytes writes the file: header, section data, section headers.
+// bytes returns the file: header, section data, section headers.
 func (f *elfFile) bytes() []byte {
 	strs := newStrtab()
 	f.addTables(&strs)

@@ -8,10 +8,9 @@ import (
 	"btc/ir"
 )
 
-// The .BTF.ext section: func_info, line_info and CO-RE records, grouped by ELF section.
-// libbpf refuses a record size without records and cilium/ebpf refuses a missing one, so
-// func_info and line_info are never empty; core_relo is absent (length 0) when there is
-// none.
+// The .BTF.ext section: func_info, line_info and CO-RE records, grouped by ELF section. libbpf
+// refuses a header without records, and cilium/ebpf refuses a missing one, so func_info and
+// line_info are never empty. core_relo is absent (length 0) if there are no relocations.
 
 type funcRecord struct {
 	insn int
@@ -31,8 +30,8 @@ type coreRecord struct {
 	kind ir.COREKind
 }
 
-// extSection holds the records of one ELF section, instructions counted from
-// the section's start.
+// extSection has the records of one ELF section. Instructions are counted from the start of the
+// section.
 type extSection struct {
 	name  string
 	funcs []funcRecord

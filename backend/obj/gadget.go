@@ -11,11 +11,11 @@ import (
 	"btc/ir"
 )
 
-// Types of maps whose elements Inspektor Gadget takes. It makes a column of each member of the key's and
-// the value's struct, except of those whose names begin with "__", and knows some types by the names of
-// typedefs (its include/gadget/types.h).
+// Types of the maps from which Inspektor Gadget takes elements. It shows each member of the key's
+// and the value's struct as a column, unless the name begins with "__". It recognizes some types by
+// the names of typedefs (its include/gadget/types.h).
 
-// takenKey is the struct of a key. Members do not have the names of those of the value.
+// takenKey returns the struct of a key. Its members are named differently from those of the value.
 func (w *writer) takenKey(m *ir.Map) typeID {
 	name := m.BPF.Name + "_key"
 	if m.Key == nil {
@@ -39,7 +39,7 @@ func (w *writer) takenKey(m *ir.Map) typeID {
 	return w.btf.composite(kindStruct, name, m.BPF.KeySize, ms)
 }
 
-// visible are names without the underscores that would hide a column.
+// visible removes leading underscores, which would hide a column, from names.
 func visible(names []string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
@@ -48,7 +48,7 @@ func visible(names []string) []string {
 	return out
 }
 
-// recordType is the struct of a ring buffer's records.
+// recordType returns the struct of a ring buffer record.
 func (w *writer) recordType(m *ir.Map) {
 	var given []string
 	for _, f := range m.Record.Fields {
@@ -65,7 +65,7 @@ func (w *writer) recordType(m *ir.Map) {
 			next = m.Record.Fields[i+1].Off
 		}
 		room := next - f.Off
-		if isWord(f.Layout) && f.Size < 8 { // the bytes above are not written
+		if isWord(f.Layout) && f.Size < 8 { // the upper bytes are not written
 			ms = append(ms, member{name: names.at(i, ""), typ: w.narrow(f.Name, f.Layout), bitOff: f.Off * 8})
 			continue
 		}
@@ -74,7 +74,7 @@ func (w *writer) recordType(m *ir.Map) {
 	w.btf.composite(kindStruct, m.BPF.Name+"_event", m.Record.Size, ms)
 }
 
-// narrow is the type of a number of less than 8 bytes.
+// narrow returns the type of a number of less than 8 bytes.
 func (w *writer) narrow(name string, l *ir.Layout) typeID {
 	size := max(l.Size, 1)
 	if l.Kind == ir.LEnum && size == 4 {
@@ -96,11 +96,11 @@ func (w *writer) narrow(name string, l *ir.Layout) typeID {
 	return t
 }
 
-// halves are builtins of 32 bits that keys hold in 64, and Inspektor Gadget's types of them.
+// halves are 32-bit builtins that keys store in 64 bits, with Inspektor Gadget's types for them.
 var halves = map[string]string{"pid": "gadget_pid", "tid": "gadget_tid", "uid": "gadget_uid", "gid": "gadget_gid"}
 
-// column is the members for a part of a key with room bytes. All supported machines are little-endian:
-// the first half of a number is the lower one.
+// column returns the members for a part of a key that occupies room bytes. All supported machines
+// are little-endian, so the first half of a number is the lower one.
 func (w *writer) column(name string, f ir.Field, room int) []member {
 	at := f.Off * 8
 	pair := func(t typeID) []member {
@@ -131,8 +131,8 @@ func (w *writer) column(name string, f ir.Field, room int) []member {
 	return []member{{name: name, typ: w.storedType(f.Layout, name+"_t", size), bitOff: at}}
 }
 
-// enumOf is the enum of a layout, with the names that the target has: Inspektor Gadget prefers those of
-// the host's kernel.
+// enumOf returns the enum of a layout, with the names that the target has. Inspektor Gadget prefers
+// those of the host's kernel.
 func (w *writer) enumOf(l *ir.Layout) (typeID, bool) {
 	var es []enumerator
 	for value, name := range l.Enum {
@@ -149,7 +149,7 @@ func (w *writer) enumOf(l *ir.Layout) (typeID, bool) {
 	return w.btf.enum(name, 4, l.Signed, es), true
 }
 
-// takenValue is the struct of a value.
+// takenValue returns the struct of a value.
 func (w *writer) takenValue(m *ir.Map) typeID {
 	var ms []member
 	at := 0
@@ -160,7 +160,7 @@ func (w *writer) takenValue(m *ir.Map) typeID {
 	return w.btf.composite(kindStruct, m.BPF.Name+"_value", m.BPF.ValueSize, ms)
 }
 
-// words is a member of n words.
+// words returns a member of n words.
 type words struct {
 	name string
 	typ  typeID
@@ -188,5 +188,5 @@ func (w *writer) takenFields(m *ir.Map) []words {
 		return []words{{"__negative", w.u64(), 1}, {"__zero", w.u64(), 1},
 			{"slots", w.btf.array(slot, n-3), n - 3}, {"__last", w.u64(), 1}}
 	}
-	return []words{{"slots", w.btf.array(w.u64(), n), n}} // hist, lhist
+	return []words{{"slots", w.btf.array(w.u64(), n), n}} // hist and lhist
 }

@@ -65,7 +65,7 @@ var accesses = []struct {
 	{ir.CORERef{Type: "union no_such_union", Path: "y"}, ir.FieldExists},
 }
 
-// relocated is an instruction for a value of a kind, as backend/mach encodes it.
+// relocated returns an instruction for a kind of relocation, as backend/mach encodes it.
 func relocated(kind ir.COREKind) []byte {
 	i := mach.Insn{Op: mach.CoreImm, Dst: mach.R1, Kind: kind}
 	var code []byte
@@ -75,7 +75,7 @@ func relocated(kind ir.COREKind) []byte {
 	return code
 }
 
-// TestObject checks all of an object: its sections and symbols, types, lines, relocations.
+// TestObject checks a whole object: its sections and symbols, types, lines, relocations.
 func TestObject(t *testing.T) {
 	m, funcs := sample(t)
 	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f"}, Pos: ir.Pos{Line: 1, Col: 3}}
@@ -147,7 +147,7 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// describe is an object as text, as other readers see it.
+// describe prints an object as other readers see it.
 func describe(t *testing.T, object []byte) string {
 	t.Helper()
 	var out strings.Builder

@@ -9,13 +9,13 @@ import (
 	"btc/ir"
 )
 
-// maxMaps is the maximum number of maps used by a program with its subprograms
-// (MAX_USED_MAPS of the kernel). Globals of one section are one map.
+// maxMaps is the maximum number of maps that a program and its subprograms may use (MAX_USED_MAPS
+// in the kernel). All globals of a section count as one map.
 const maxMaps = 64
 
-// mapLimit is the error for the first program that uses too many maps.
+// mapLimit returns an error for the first program that uses too many maps.
 func mapLimit(m *ir.Module, funcs []*emit.Func) error {
-	section := map[string]string{} // of a global
+	section := map[string]string{} // section of a global
 	for _, s := range newDataSections(m) {
 		for _, g := range s.vars {
 			section[g.Name] = s.name
@@ -40,8 +40,7 @@ func mapLimit(m *ir.Module, funcs []*emit.Func) error {
 	return nil
 }
 
-// mapsOf is the set of maps and data sections that f and the subprograms that it reaches
-// use.
+// mapsOf returns the maps and data sections used by f and the subprograms that it can reach.
 func mapsOf(f *emit.Func, byName map[string]*emit.Func, section map[string]string) map[string]bool {
 	used, seen := map[string]bool{}, map[string]bool{f.Name: true}
 	for work := []*emit.Func{f}; len(work) > 0; {

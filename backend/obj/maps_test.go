@@ -18,7 +18,7 @@ import (
 	"btc/ir"
 )
 
-// TestMapTypes checks how tools see the keys and values of each shape of map.
+// TestMapTypes checks how other tools see the keys and values of each shape of map.
 func TestMapTypes(t *testing.T) {
 	word := &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8}
 	signed := &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Signed: true}
@@ -58,13 +58,14 @@ func TestMapTypes(t *testing.T) {
 		{ir.ShapeIntern, nil, text(8), word, 16, 20, 0, "k{key@0 2 u64}", "20 u8"},
 		{ir.ShapePlain, []string{"_", "$"}, tuple(16, at(0, word), at(8, signed)), small, 16, 16, 8,
 			"k{key0@0 u64, key1@8 i64}", "v{set@0 u64, value@8 u64}"},
-		// Fields that overlap, are out of order, reach over the next or the end, and none.
+		// Fields that overlap, are out of order, extend into the next one or past the end, and no
+		// fields.
 		{ir.ShapePlain, nil, tuple(16, at(0, word), at(4, word)), tuple(16, at(8, word), at(0, word)), 16, 16, 0,
 			"k{key@0 2 u64}", "v{value@0 2 u64}"},
 		{ir.ShapePlain, nil, tuple(24, at(0, text(9)), at(8, word)), tuple(8, at(0, text(9))), 24, 8, 0, "k{key@0 3 u64}", "v{value@0 u64}"},
 		{ir.ShapePlain, nil, tuple(16), tuple(16, at(0, text(9)), at(9, text(7))), 16, 16, 0,
 			"k{key@0 2 u64}", "v{value@0 p{f0@0 9 char, f1@9 7 char}}"},
-		// A narrow number takes a word where it is aligned to one.
+		// A narrow number occupies a word if it is aligned to one.
 		{ir.ShapePlain, nil, tuple(16, at(0, narrow), at(8, small)), tuple(16, at(0, tuple(8, at(0, small), at(4, small))), at(8, narrow)), 16, 16, 0,
 			"k{key0@0 u64, key1@8 u32}", "v{value@0 p{f0@0 p_0{f0@0 u32, f1@4 u32}, f1@8 u64}}"},
 		// A record has the names of its fields; one of the kernel's is bytes.
@@ -103,7 +104,7 @@ func TestMapTypes(t *testing.T) {
 	}
 }
 
-// brief is a type in a line.
+// brief prints a type on one line.
 func brief(t btf.Type) string {
 	switch t := t.(type) {
 	case *btf.Int:
@@ -135,8 +136,8 @@ func brief(t btf.Type) string {
 	return fmt.Sprint(t)
 }
 
-// A program may use 64 maps, with those of the subprograms that it reaches; globals of one
-// section are one map.
+// A program may use 64 maps, including those of the subprograms that it reaches; the globals of one
+// section count as one map.
 func TestMapLimit(t *testing.T) {
 	for _, c := range []struct {
 		own, called, uncalled, globals int

@@ -9,8 +9,8 @@ import (
 	"btc/ir"
 )
 
-// Map definitions in BTF form: each map is a global variable in DATASEC ".maps" whose
-// struct type describes the map with its members.
+// Map definitions in BTF form: each map is a global variable in DATASEC ".maps". The members of its
+// struct type describe the map.
 
 var mapTypeNumbers = map[string]int{ // enum bpf_map_type
 	"hash": 1, "array": 2, "perf_event_array": 4, "percpu_hash": 5, "percpu_array": 6, "stack_trace": 7,
@@ -51,8 +51,8 @@ func (w *writer) u32() typeID { return w.btf.int("unsigned int", 4, 0) }
 func (w *writer) u64() typeID { return w.btf.int("unsigned long long", 8, 0) }
 func (w *writer) i64() typeID { return w.btf.int("long long", 8, intSigned) }
 
-// keyType describes a key: a struct with a member for each part, named after the script's words.
-// Arrays need a 32-bit integer (kernel: array_map_check_btf).
+// keyType returns the type of a key: a struct with a member for each part, named after the script's
+// variables and fields. Arrays need a 32-bit integer (kernel: array_map_check_btf).
 func (w *writer) keyType(m *ir.Map) typeID {
 	if m.BPF.Taken {
 		return w.takenKey(m)
@@ -80,7 +80,7 @@ func (w *writer) keyType(m *ir.Map) typeID {
 	)
 }
 
-// partKey is the key of an element that is a part of a value, and the names of its fields.
+// partKey returns the key of an element that is part of a value, and the names of its fields.
 func partKey(m *ir.Map) (*ir.Layout, []string) {
 	last := ir.Field{
 		Off:    m.BPF.KeySize - 8,
@@ -114,7 +114,7 @@ type field struct {
 	typ  typeID
 }
 
-// structOf is a struct of words, or of the one member that fills it.
+// structOf returns a struct of words, or of the single member that fills it.
 func (w *writer) structOf(name string, size int, fields ...field) typeID {
 	var ms []member
 	for i, f := range fields {
@@ -123,7 +123,8 @@ func (w *writer) structOf(name string, size int, fields ...field) typeID {
 	return w.btf.composite(kindStruct, name, size, ms)
 }
 
-// valueType describes a value: for each shape a struct, whose members docs/layouts.md lists.
+// valueType returns the type of a value: a struct for each shape, whose members are listed in
+// docs/layouts.md.
 func (w *writer) valueType(m *ir.Map) typeID {
 	size := m.BPF.ValueSize
 	number := func() typeID { return w.number(m.Value) }
@@ -169,7 +170,7 @@ func (w *writer) valueType(m *ir.Map) typeID {
 	return w.sized(size)
 }
 
-// number is the type of an aggregation's values.
+// number returns the type of an aggregation's values.
 func (w *writer) number(l *ir.Layout) typeID {
 	if l != nil && l.Signed {
 		return w.i64()
@@ -177,7 +178,7 @@ func (w *writer) number(l *ir.Layout) typeID {
 	return w.u64()
 }
 
-// storedType describes an object that is stored in room bytes: numbers take 8.
+// storedType returns the type of an object that is stored in room bytes; numbers take 8.
 func (w *writer) storedType(l *ir.Layout, name string, room int) typeID {
 	switch {
 	case room == 8 && isWord(l):
@@ -188,7 +189,7 @@ func (w *writer) storedType(l *ir.Layout, name string, room int) typeID {
 	return w.sized(room)
 }
 
-// names are the names of a struct's members, made unique.
+// names returns unique names for the members of a struct.
 type names struct {
 	given []string
 	other string // for members without a name
@@ -199,7 +200,7 @@ func newNames(given []string, other string) *names {
 	return &names{given, other, map[string]bool{}}
 }
 
-// at is the name of member i, which is called own unless it has a name.
+// at returns the name of member i, or own if it has none.
 func (n *names) at(i int, own string) string {
 	name := own
 	if i < len(n.given) && n.given[i] != "" {
@@ -217,7 +218,7 @@ func (n *names) at(i int, own string) string {
 	return unique
 }
 
-// identifier is a name as a C identifier; "" for one without letters.
+// identifier turns a name into a C identifier; "" for one without letters.
 func identifier(name string) string {
 	name = ir.CIdentifier(name)
 	switch {
@@ -229,7 +230,7 @@ func identifier(name string) string {
 	return name
 }
 
-// sized is an anonymous object of n bytes: 8-byte words where they fit.
+// sized returns an anonymous object of n bytes: 8-byte words if they fit.
 func (w *writer) sized(n int) typeID {
 	switch {
 	case n == 4:
@@ -242,8 +243,8 @@ func (w *writer) sized(n int) typeID {
 	return w.btf.array(w.u8(), n)
 }
 
-// layoutType is the BTF type of a storage layout other than a word, so that other tools can
-// print the maps; what has no C counterpart becomes words or bytes.
+// layoutType returns the BTF type of a storage layout other than a word, so that other tools can
+// print the maps. A layout without a C counterpart becomes words or bytes.
 func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	switch l.Kind {
 	case ir.LString:
@@ -274,10 +275,10 @@ func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	return w.sized(l.Size)
 }
 
-// pairName is the name of what precedes the process's number.
+// pairName is the name of the word before the process ID.
 var pairName = map[ir.LayoutKind]string{ir.LUstack: "id", ir.LUsym: "address"}
 
-// tuple is a struct of a tuple's or record's fields; false if they have no C form.
+// tuple returns a struct with the fields of a tuple or record, or false if they have no C form.
 func (w *writer) tuple(l *ir.Layout, name string, names *names) (typeID, bool) {
 	var ms []member
 	end := 0
@@ -317,7 +318,7 @@ func isWord(l *ir.Layout) bool {
 	return l.Kind == ir.LInt || l.Kind == ir.LBool || l.Kind == ir.LPtr || l.Kind == ir.LEnum
 }
 
-// dataSection is .rodata, .rodata.params, .data or .bss: the globals of one kind.
+// dataSection returns .rodata, .rodata.params, .data or .bss: the globals of one kind.
 type dataSection struct {
 	name  string
 	kind  ir.GlobalKind
@@ -359,7 +360,7 @@ func (s *dataSection) add(g *ir.Global, off int) {
 	}
 }
 
-// globalType is the BTF type of a global.
+// globalType returns the BTF type of a global.
 func (w *writer) globalType(g *ir.Global) typeID {
 	if g.Param != nil && g.Param.Type == "string" {
 		return w.btf.array(w.btf.int("char", 1, intSigned), g.Size)

@@ -22,8 +22,8 @@ import (
 	"btc/ir"
 )
 
-// license is the default license of the object's programs: helpers such as probe_read are
-// available to GPL-compatible programs only.
+// license is the license of programs: helpers such as probe_read are available to GPL-compatible
+// programs only.
 const license = "GPL"
 
 // writer holds the state of one object.
@@ -35,15 +35,15 @@ type writer struct {
 
 	maps    map[string]symRef // by ir.Map.Name
 	globals map[string]globalRef
-	text    *progSection // subprograms; nil when none
+	text    *progSection // .text, with the subprograms; nil if there are none
 	textSym symRef
 }
 
-// globalRef is how code refers to a global: by its own symbol, and to a byte inside it by
+// globalRef is how code refers to a global: by its own symbol. A byte inside it is referred to by
 // its section, because cilium/ebpf ignores the addend of a reference to an object symbol.
 type globalRef struct {
 	sym, section symRef
-	off          int // in the section
+	off          int // offset in the section
 }
 
 // progSection is an executable section with its functions, in order.
@@ -55,7 +55,7 @@ type progSection struct {
 	ext   *extSection
 }
 
-// Write returns the object's bytes. It does not change its arguments.
+// Write returns the object file. It does not modify its arguments.
 func Write(m *ir.Module, funcs []*emit.Func) ([]byte, error) {
 	if err := mapLimit(m, funcs); err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func Write(m *ir.Module, funcs []*emit.Func) ([]byte, error) {
 	return w.elf.bytes(), nil
 }
 
-// programSections groups functions by section: .text first, then the programs'
-// in order of appearance.
+// programSections groups functions by section: .text first, then the programs' sections in order of
+// appearance.
 func (w *writer) programSections(funcs []*emit.Func) []*progSection {
 	var secs []*progSection
 	by := map[string]*progSection{}
@@ -123,8 +123,8 @@ func (w *writer) programSections(funcs []*emit.Func) []*progSection {
 	return secs
 }
 
-// collect resolves all CO-RE accesses, so that local types are complete before
-// the first is written.
+// collect resolves all CO-RE accesses, so that the local types are complete before the first one is
+// written.
 func (w *writer) collect(secs []*progSection) (map[*emit.Func][]*coreAccess, error) {
 	out := map[*emit.Func][]*coreAccess{}
 	for _, s := range secs {
@@ -241,8 +241,8 @@ func (w *writer) fill(secs []*progSection, accesses map[*emit.Func][]*coreAccess
 	return nil
 }
 
-// funcSymbol writes the symbol, the BTF FUNC and its func_info. A subprogram is LOCAL in
-// ELF and static in BTF: the form that every loader and bpftool's linker accept.
+// funcSymbol writes the symbol, the BTF FUNC and its func_info. A subprogram is LOCAL in ELF and
+// static in BTF, which every loader and bpftool's linker accept.
 func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
 	sym := elfSymbol{
 		name:    w.m.Symbol(f.Name),
@@ -286,8 +286,8 @@ func (w *writer) relocate(s *progSection, f *emit.Func) error {
 		var ok bool
 		switch r.Kind {
 		case emit.Map:
-			// libbpf takes the source register from the relocation's target and requires it
-			// to be zero in the file.
+			// libbpf sets the source register from the relocation's target, and requires that it is
+			// zero in the file.
 			sec.data[at+1] &= 0x0f
 			rel.sym, ok = w.maps[r.Sym]
 		case emit.Global:
@@ -318,8 +318,8 @@ func (w *writer) relocate(s *progSection, f *emit.Func) error {
 	return nil
 }
 
-// applyCORE writes the local value of each access into its instruction (loaders
-// compare them) and the record.
+// applyCORE writes the local value of each access into its instruction (loaders compare them), and
+// the record.
 func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error {
 	sec := w.elf.sections[s.index]
 	base := s.start[f.Name]
@@ -352,8 +352,8 @@ func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error
 	return nil
 }
 
-// lines gives each function a line record at its first instruction (required by the kernel)
-// and one where the statement or position changes.
+// lines gives each function a line record at its first instruction (required by the kernel), and
+// one wherever the statement or position changes.
 func (w *writer) lines(s *progSection, f *emit.Func) {
 	base := s.start[f.Name]
 	last := lineRecord{insn: -1}

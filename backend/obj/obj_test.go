@@ -140,7 +140,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestKernelAccepts loads the object as it is.
+// TestKernelAccepts loads the unmodified object.
 func TestKernelAccepts(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: loading a BPF object needs root")
@@ -156,7 +156,7 @@ func TestKernelAccepts(t *testing.T) {
 	coll.Close()
 }
 
-// TestOtherTools gives the object to bpftool and llvm-objdump.
+// TestOtherTools runs bpftool and llvm-objdump on the object.
 func TestOtherTools(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sample.o")
 	if err := os.WriteFile(path, write(t), 0o644); err != nil {
@@ -227,8 +227,8 @@ func TestCOREValues(t *testing.T) {
 	}
 }
 
-// A reference into the middle of a global must reach it: cilium/ebpf takes the
-// addend of a reference to an object symbol for nothing.
+// A reference to the middle of a global must not lose its offset: cilium/ebpf ignores the addend of
+// a reference to an object symbol.
 func TestReferenceInsideGlobal(t *testing.T) {
 	m, funcs := sample(t)
 	funcs[0].Relocs[1] = emit.Reloc{Insn: 2, Kind: emit.Global, Sym: "gen", Addend: 8}
@@ -246,7 +246,7 @@ func TestReferenceInsideGlobal(t *testing.T) {
 	}
 }
 
-// The license is that of the config block, and GPL where there is none.
+// The license is that of the config block, or else GPL.
 func TestLicense(t *testing.T) {
 	for _, set := range []string{"", "Dual MIT/GPL"} {
 		m, funcs := sample(t)

@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// allocated is a function by hand, before and after allocation: v0 is in r1, v1 in r2.
+// allocated returns a hand-written function before and after allocation: v0 is in r1, v1 in r2.
 func allocated() (*mach.Func, *snapshot) {
 	f := &mach.Func{Name: "f"}
 	b := f.NewBlock()
@@ -102,7 +102,8 @@ func TestCheckerAcceptsExchangedOperands(t *testing.T) {
 	}
 }
 
-// twoWays is a function whose block b3 two blocks lead to, each with v0 or v1 in r1 for the parameter.
+// twoWays returns a function in which two blocks lead to b3, each with v0 or v1 in r1 for the
+// parameter.
 func twoWays(first, second mach.Reg) (*mach.Func, *snapshot) {
 	f := &mach.Func{Name: "f"}
 	b := []*mach.Block{f.NewBlock(), f.NewBlock(), f.NewBlock(), f.NewBlock()}
@@ -122,7 +123,7 @@ func twoWays(first, second mach.Reg) (*mach.Func, *snapshot) {
 	return f, before
 }
 
-// TestCheckerJoinsWays: a register holds a parameter when it does on every way.
+// TestCheckerJoinsWays: a register holds a parameter if it does so on every path.
 func TestCheckerJoinsWays(t *testing.T) {
 	for _, c := range []struct {
 		first, second mach.Reg
@@ -135,7 +136,7 @@ func TestCheckerJoinsWays(t *testing.T) {
 	}
 }
 
-// TestFrameLimit: 512 bytes fit, a slot more does not.
+// TestFrameLimit: 512 bytes fit; one slot more does not.
 func TestFrameLimit(t *testing.T) {
 	for used, ok := range map[int]bool{496: true, 497: false, 504: false} {
 		f := &mach.Func{Name: "f", FrameUsed: used}
@@ -157,7 +158,7 @@ func TestFrameLimit(t *testing.T) {
 	}
 }
 
-// TestCheckerSeesStaleCopies: a copy of a loop's parameter is of the round that made it.
+// TestCheckerSeesStaleCopies: a copy of a loop's parameter belongs to the iteration that made it.
 func TestCheckerSeesStaleCopies(t *testing.T) {
 	for _, read := range []mach.Reg{mach.R1, mach.R2} {
 		f := &mach.Func{Name: "f"}

@@ -60,8 +60,8 @@ func number(f *mach.Func) {
 	}
 }
 
-// TestCost checks what allocation adds to random functions, by the number of values alive. A
-// change for the better states the lower figures here; none may raise them for nothing.
+// TestCost checks the instructions that allocation adds to random functions, by the number of live
+// values. An improvement lowers the figures here; nothing may raise them without a reason.
 func TestCost(t *testing.T) {
 	for _, c := range []struct {
 		name           string

@@ -9,13 +9,13 @@ import (
 	"btc/backend/mach"
 )
 
-// places is the contents of registers and slots.
+// places is the content of registers and slots.
 type places struct {
 	regs  [numRegs]int64
 	slots map[int]int64
 }
 
-// value is what an operand or slot holds.
+// value returns the content of an operand or slot.
 func (p *places) value(s source) int64 {
 	switch {
 	case s.inSlot():
@@ -40,8 +40,8 @@ func (p *places) run(insns []mach.Insn) {
 	}
 }
 
-// TestParallelMoves: each destination gets what its source held before, and nothing else that
-// matters changes. The number of instructions is held as in TestCost.
+// TestParallelMoves: each destination gets the old content of its source, and nothing else that
+// matters changes. The number of instructions is fixed as in TestCost.
 func TestParallelMoves(t *testing.T) {
 	const slots = 5
 	total := 0

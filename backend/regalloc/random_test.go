@@ -9,8 +9,8 @@ import (
 	"btc/ir"
 )
 
-// generator makes random functions: nested ifs and loops over values that are
-// in scope, with calls and every shape of instruction.
+// generator generates random functions: nested ifs and loops over values in scope, with calls and
+// instructions of every form.
 type generator struct {
 	r     *rand.Rand
 	f     *mach.Func
@@ -135,7 +135,7 @@ func (g *generator) jump(to *mach.Block, params int) {
 	g.b.Term = mach.Term{Kind: mach.Jump, Succs: []mach.Edge{e}}
 }
 
-// branch makes "if": both sides may define values for the join's parameters.
+// branch generates an if: both sides may define values for the join's parameters.
 func (g *generator) branch(depth int) {
 	yes, no, join := g.f.NewBlock(), g.f.NewBlock(), g.f.NewBlock()
 	yes.Cold = g.r.IntN(3) == 0

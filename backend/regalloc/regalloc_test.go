@@ -12,8 +12,8 @@ import (
 	"btc/ir"
 )
 
-// allocate allocates with the checker on; a frame too small for the random
-// function's pressure is not an error.
+// allocate allocates with the checker enabled. It is not an error if the frame is too small for the
+// random function's pressure.
 func allocate(t *testing.T, f *mach.Func) bool {
 	t.Helper()
 	err := Allocate(f, Options{Check: true})
@@ -52,7 +52,8 @@ func FuzzAllocate(f *testing.F) {
 	})
 }
 
-// TestCheckerFindsErrors breaks correct allocations and demands that the checker sees most of it.
+// TestCheckerFindsErrors breaks correct allocations, and requires that the checker detects most of
+// the errors.
 func TestCheckerFindsErrors(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	caught, tried := 0, 0

@@ -30,7 +30,7 @@ type coster struct {
 
 // rate is how often a probe fires.
 type rate struct {
-	pattern string // of attach points, "*" for all
+	pattern string // keyed by attach point; "*" for all
 	hz      float64
 }
 
@@ -47,7 +47,7 @@ type costOf struct {
 // costed is a program; percentages are of one CPU.
 type costed struct {
 	cost.Program
-	Rate             float64  `json:"rate,omitempty"` // events a second
+	Rate             float64  `json:"rate,omitempty"` // events per second
 	Percent          *float64 `json:"cpu_percent,omitempty"`
 	PercentWithProbe *float64 `json:"cpu_percent_with_probe,omitempty"`
 }
@@ -71,7 +71,7 @@ func costCommand() *command {
 	}
 }
 
-// addRate reads "100k/s" and "kprobe:f=2.5M/s".
+// addRate parses "100k/s" and "kprobe:f=2.5M/s".
 func (c *coster) addRate(text string) error {
 	r := rate{pattern: "*"}
 	number := text
@@ -129,7 +129,7 @@ func (c *coster) run(line *option.Line) int {
 	return c.print(all)
 }
 
-// target is the kernel that an object is estimated for.
+// target returns the kernel for which an object is estimated.
 func (c *coster) target(m *manifest.Manifest) (*kernel.Target, error) {
 	if len(c.script.targets.files) > 1 {
 		return nil, errors.New("an estimate is for one target: give one --target")
@@ -195,8 +195,8 @@ func (c *coster) of(name string, o *object.Object, t *kernel.Target, table *cost
 	return r, err
 }
 
-// rateOf is how often a program runs: by the last option that covers it, else the rate of a timer; 0 if
-// unknown.
+// rateOf returns how often a program runs, from the last option that matches it or else the rate of
+// a timer; 0 if unknown.
 func (c *coster) rateOf(p *cost.Program, m *manifest.Manifest) float64 {
 	for _, r := range slices.Backward(c.rates) {
 		if probe.Glob(r.pattern, p.Probe) && (r.pattern != "*" || !isTimer(p.Kind)) {
@@ -211,7 +211,7 @@ func (c *coster) rateOf(p *cost.Program, m *manifest.Manifest) float64 {
 	if ns, ok := probe.Nanoseconds(a.Unit, a.Count); ok && ns > 0 {
 		return 1e9 / float64(ns)
 	}
-	return float64(a.Count) // hz; of a profile, on each CPU
+	return float64(a.Count) // Hz; for a profile probe, on each CPU
 }
 
 func isTimer(kind string) bool { return kind == probe.Interval || kind == probe.Profile }
@@ -234,7 +234,7 @@ func (c *coster) print(all []costOf) int {
 	return 0
 }
 
-// text prints a report for a reader.
+// text prints a report for humans.
 func (r *costOf) text(w io.Writer) {
 	fmt.Fprintf(
 		w, "%s on Linux %s, %s, by figures of %s with Linux %s:\n\n", r.Object, r.Target, r.Arch, r.Measured.CPU, r.Measured.Kernel,
@@ -318,7 +318,7 @@ func nanoseconds(ns float64) string {
 	return strconv.FormatFloat(ns, 'f', 1, 64)
 }
 
-// count is a number with a unit.
+// count formats a number with a unit.
 func count(n float64) string {
 	for _, u := range []struct {
 		suffix string

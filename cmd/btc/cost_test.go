@@ -33,7 +33,7 @@ func TestRates(t *testing.T) {
 		{cost.Program{Probe: "tracepoint:a:b", Kind: probe.Tracepoint}, 100e3},
 		{cost.Program{Probe: "kprobe:vfs_read", Kind: probe.Kprobe}, 2.5e6},
 		{cost.Program{Probe: "kprobe:vfs_write", Kind: probe.Kprobe}, 10},
-		{cost.Program{Name: "i", Probe: "interval:ms:10", Kind: probe.Interval}, 100}, // a timer has its own
+		{cost.Program{Name: "i", Probe: "interval:ms:10", Kind: probe.Interval}, 100}, // a timer has a rate of its own
 		{cost.Program{Name: "p", Probe: "profile:hz:99", Kind: probe.Profile}, 99},
 	} {
 		if have := c.rateOf(&x.p, m); have != x.want {

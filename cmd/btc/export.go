@@ -14,7 +14,7 @@ import (
 	"btc/loader/object"
 )
 
-// exportCommand writes configurations of other programs that run objects or show their metrics.
+// exportCommand writes configurations for other programs that run objects or show their metrics.
 func exportCommand() *command {
 	return &command{
 		name:     "export",
@@ -82,10 +82,10 @@ func exportRules() *command {
 	}
 }
 
-// promDuration is a duration of PromQL with one unit.
+// promDuration formats a PromQL duration with a single unit.
 var promDuration = regexp.MustCompile(`^[1-9][0-9]*(s|m|h|d|w|y)$`)
 
-// exportMetrics writes the result of make for an object's metrics.
+// exportMetrics writes the result of make for the metrics of an object.
 func exportMetrics(line *option.Line, make func(m *manifest.Manifest, object string) ([]byte, []string, error)) int {
 	operands := line.All()
 	if len(operands) != 1 {

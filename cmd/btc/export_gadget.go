@@ -92,7 +92,8 @@ func writeGadget(path, out, image string) error {
 	return os.WriteFile(out, archive, 0o666)
 }
 
-// gadgetMetadata is the metadata of an object for an architecture. What is left out is said once.
+// gadgetMetadata returns the metadata of an object for an architecture. Each omission is reported
+// once.
 func gadgetMetadata(path string, o *object.Object, name string, a *arch.Arch, said map[string]bool) (string, error) {
 	text, left, err := export.Gadget(o, name, a)
 	for _, l := range left {
@@ -107,7 +108,7 @@ func gadgetMetadata(path string, o *object.Object, name string, a *arch.Arch, sa
 	return text, nil
 }
 
-// gadgetRef is the name of a gadget and the whole name of its image with the tag.
+// gadgetRef returns the name of a gadget, and the full name of its image including the tag.
 func gadgetRef(path, image string) (name, ref string, err error) {
 	if image == "" {
 		image = strings.ToLower(strings.TrimSuffix(filepath.Base(path), ".o"))
@@ -129,7 +130,7 @@ func gadgetRef(path, image string) (name, ref string, err error) {
 	return name, ref + ":" + tag, nil
 }
 
-// Names and tags of images, as registries accept them.
+// Valid names and tags of images, as registries accept them.
 var (
 	gadgetNames = regexp.MustCompile(`^([a-zA-Z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*$`)
 	gadgetTags  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)

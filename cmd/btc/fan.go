@@ -35,14 +35,14 @@ const (
 	fanGrace    = 15 * time.Second
 )
 
-// Exit statuses of btc fan beside 0 and 1.
+// Exit statuses of btc fan other than 0 and 1.
 const someHostsFailed = 2
 
 // fanRun holds the options of btc fan and the object that it runs.
 type fanRun struct {
 	script  scriptFlags
 	btrun   options.Values
-	forward []string // arguments for btrun on the hosts
+	forward []string // arguments of btrun on the hosts
 	report  mergedReport
 	hosts   fanHosts
 
@@ -51,8 +51,8 @@ type fanRun struct {
 	failedFile     string
 
 	object  func(archLabel string) ([]byte, error)
-	base    *manifest.Manifest // of the object that is checked here
-	name    string             // of the object in metrics
+	base    *manifest.Manifest // manifest of the object that is checked here
+	name    string             // name of the object in metrics
 	program func(archLabel string) ([]byte, error)
 }
 
@@ -69,7 +69,7 @@ func fanCommand() *command {
 	}
 }
 
-// options are those of hosts, of the report, of btrun and of the script.
+// options defines the options for hosts, the report, btrun and the script.
 func (r *fanRun) options() option.Table {
 	table := r.hosts.table()
 	table = append(table, option.Table{
@@ -110,7 +110,7 @@ func (r *fanRun) options() option.Table {
 	return append(table, script...)
 }
 
-// passOn keeps the value of an option of btrun and passes the option on.
+// passOn stores the value of a btrun option and passes the option on.
 func (r *fanRun) passOn(o option.Option) func(string) error {
 	return func(value string) error {
 		if err := o.Set(value); err != nil {
@@ -125,7 +125,7 @@ func (r *fanRun) passOn(o option.Option) func(string) error {
 	}
 }
 
-// setDuration returns the setter of a time.
+// setDuration returns the setter of a duration.
 func setDuration(name string, to *time.Duration) func(string) error {
 	return func(text string) error {
 		d, err := time.ParseDuration(text)
@@ -178,7 +178,8 @@ func (r *fanRun) run(line *option.Line) int {
 	return r.show(f)
 }
 
-// prepare compiles the script, or reads the object, and returns the arguments of btrun after its options.
+// prepare compiles the script, or reads the object, and returns btrun's arguments after the
+// options.
 func (r *fanRun) prepare(line *option.Line) ([]string, int) {
 	if !r.script.isExpr && len(line.Operands) > 0 && strings.HasSuffix(line.Operands[0], ".o") {
 		args, err := r.prepareObject(line)
@@ -213,8 +214,8 @@ func (r *fanRun) prepare(line *option.Line) ([]string, int) {
 	return []string{"-"}, 0
 }
 
-// compiled returns the object for an architecture: the one that was made, or one for the architecture
-// alone where the script cannot serve several.
+// compiled returns the object for an architecture. If the script cannot be compiled for several
+// architectures at once, each has an object of its own.
 func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) ([]byte, error) {
 	type result struct {
 		data []byte
@@ -252,7 +253,7 @@ func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) (
 	}
 }
 
-// notFor is the error of an object on another architecture.
+// notFor returns the error for a host with an architecture that the object does not support.
 func notFor(label string, arches []string) error {
 	return fmt.Errorf("the object is for %s, and this host is %s", strings.Join(arches, " and "), label)
 }
@@ -308,7 +309,7 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 	return args, nil
 }
 
-// show runs the fan and prints what it brings.
+// show runs the fan and prints its output.
 func (r *fanRun) show(f *fan.Fan) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -323,7 +324,7 @@ func (r *fanRun) show(f *fan.Fan) int {
 	f.Event, f.Message, f.Progress = v.event, v.message, v.progress
 	go func() { // the second signal
 		<-ctx.Done()
-		if kill.Err() != nil { // the run is over
+		if kill.Err() != nil { // the run has ended
 			return
 		}
 		again := make(chan os.Signal, 1)
@@ -368,14 +369,14 @@ func (r *fanRun) show(f *fan.Fan) int {
 	return 0
 }
 
-// fanOutput is where events and the report are written.
+// fanOutput is the destination of events and the report.
 type fanOutput struct {
 	w    io.Writer
-	f    *os.File // of -o
-	path string   // that f becomes at the end; "": it is at its path
+	f    *os.File // the -o file
+	path string   // f is renamed to this path at the end; "": no renaming
 }
 
-// open opens the file of -o. A file of metrics is replaced as a whole at the end, as btrun does.
+// open opens the -o file. As with btrun, a metrics file is replaced as a whole at the end.
 func (r *fanRun) open() (*fanOutput, error) {
 	if r.report.file == "" {
 		return &fanOutput{w: onTerminal(os.Stdout)}, nil
@@ -394,7 +395,7 @@ func (r *fanRun) open() (*fanOutput, error) {
 	return &fanOutput{w: f, f: f}, nil
 }
 
-// end closes the file; without a report a document is dropped.
+// end closes the file. Without a report, a document is discarded.
 func (o *fanOutput) end(isWhole bool) error {
 	if o.f == nil {
 		return nil

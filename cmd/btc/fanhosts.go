@@ -21,7 +21,7 @@ import (
 	"btc/internal/option"
 )
 
-// fanHosts says which hosts a fan runs on, and how they are reached.
+// fanHosts are the hosts of a fan, and how to reach them.
 type fanHosts struct {
 	files, names  []string
 	sshOptions    []string
@@ -33,7 +33,7 @@ type fanHosts struct {
 	kubectlArgs   []string
 	btrun         string
 	push          bool
-	pushed        []string // files of --push=FILE
+	pushed        []string // files given by --push=FILE
 	pushDir       string
 }
 
@@ -83,10 +83,10 @@ func (h *fanHosts) addPush(file string) error {
 	return nil
 }
 
-// reached is how each host is reached: the first arguments of a command up to that of the host.
+// reached returns the start of the command that reaches a host, up to the host.
 type reached map[string][]string
 
-// resolve returns the hosts, each once.
+// resolve returns the hosts, without duplicates.
 func (h *fanHosts) resolve() (reached, []fan.Host, error) {
 	switch ssh := len(h.files) + len(h.names) + len(h.sshOptions); {
 	case h.selector == "" && (h.namespace != "" || h.allNamespaces || h.container != "" || len(h.kubectlArgs) > 0):
@@ -138,7 +138,7 @@ func (h *fanHosts) resolve() (reached, []fan.Host, error) {
 	return reach, hosts, nil
 }
 
-// checkHost refuses what is not the name of a host.
+// checkHost returns an error for a string that is not a host name.
 func checkHost(name string) error {
 	if strings.HasPrefix(name, "-") ||
 		strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
@@ -173,7 +173,7 @@ func readHosts(path string) ([]string, error) {
 	return names, lines.Err()
 }
 
-// podList is what kubectl get pods -o json prints, as far as it matters.
+// podList is the output of kubectl get pods -o json, as far as it is used.
 type podList struct {
 	Items []struct {
 		Metadata struct{ Name, Namespace, DeletionTimestamp string }
@@ -182,7 +182,8 @@ type podList struct {
 	}
 }
 
-// pods asks kubectl for the pods. A node with several of them is one host: each would trace all of it.
+// pods lists the pods. A node with several pods is one host, because each pod would trace the whole
+// node.
 func (h *fanHosts) pods() (reached, []fan.Host, error) {
 	args := append(slices.Clone(h.kubectlArgs), "get", "pods", "--selector="+h.selector, "--output=json")
 	switch {
@@ -205,7 +206,7 @@ func (h *fanHosts) pods() (reached, []fan.Host, error) {
 		return nil, nil, fmt.Errorf("no pod has the labels %s", h.selector)
 	}
 	reach := reached{}
-	index := map[string]int{} // of hosts by name
+	index := map[string]int{} // hosts by name
 	var hosts []fan.Host
 	for i := range list.Items {
 		p := &list.Items[i]
@@ -251,9 +252,10 @@ func (h *fanHosts) pods() (reached, []fan.Host, error) {
 	return reach, hosts, nil
 }
 
-// receive is the shell script that accepts the program, runs it and removes it: $1 is the directory,
-// $2 "sudo" or empty, and btrun's arguments follow. The shell reads a line byte by byte, and head(1) may
-// read more than it copies: btc sends the object only after btrun has answered.
+// receive is the shell script that accepts the program, runs it and removes it. $1 is the
+// directory, $2 is "sudo" or empty, and btrun's arguments follow. The shell reads a line byte by
+// byte, but head(1) may read more than it copies: so btc sends the object only after btrun has
+// answered.
 const receive = `umask 077
 echo "` + fan.MachineMark + `$(uname -m)"
 read -r size || exit 1
@@ -267,7 +269,7 @@ shift 2
 if [ -n "$sudo" ]; then sudo -n -- "$dir/btrun" "$@"; else "$dir/btrun" "$@"; fi
 `
 
-// command returns how to run btrun with arguments on a host.
+// command returns the command that runs btrun with arguments on a host.
 func (h *fanHosts) command(reach reached, args []string) func(fan.Host) *exec.Cmd {
 	program := h.btrun
 	if program == "" {
@@ -293,7 +295,7 @@ func (h *fanHosts) command(reach reached, args []string) func(fan.Host) *exec.Cm
 	}
 }
 
-// shellWords quotes words for a shell: ssh passes one string to that of the user.
+// shellWords quotes words for a shell, because ssh passes a single string to the user's shell.
 func shellWords(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -302,7 +304,7 @@ func shellWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// programs returns btrun for an architecture, as --push names it.
+// programs returns a function that finds btrun for an architecture, as given by --push.
 func (h *fanHosts) programs() (func(archLabel string) ([]byte, error), error) {
 	named := map[string]string{}
 	for _, file := range h.pushed {
@@ -346,7 +348,7 @@ func (h *fanHosts) programs() (func(archLabel string) ([]byte, error), error) {
 	}, nil
 }
 
-// machineOf is the architecture of a program, as a label.
+// machineOf returns the architecture label of a program.
 func machineOf(file string) (string, error) {
 	f, err := elf.Open(file)
 	if err != nil {

@@ -22,26 +22,26 @@ import (
 	"btc/loader/render"
 )
 
-// fanView shows what hosts send during a run, and on a terminal how far they are.
+// fanView shows the output of hosts during a run, and on a terminal the progress.
 type fanView struct {
 	out     io.Writer // events
 	err     io.Writer // messages
-	json    bool      // events stay json2
-	metrics bool      // events are left out
+	json    bool      // events are printed as json2
+	metrics bool      // events are omitted
 	timeout time.Duration
 
 	mu     sync.Mutex
-	shown  bool // the line of progress is on the screen
+	shown  bool // the progress line is on the screen
 	counts fan.Counts
 	began  time.Time
 	ticker *time.Ticker // nil: not a terminal
 	done   chan struct{}
 
-	parts    map[string][]byte // by host: a line that has not ended
-	messages map[string]int    // how many hosts have sent a message
-	first    map[string]string // the first of them
-	lost     uint64            // events, of all hosts
-	leftOut  bool              // a warning was given
+	parts    map[string][]byte // by host: an incomplete line
+	messages map[string]int    // number of hosts that have sent a message
+	first    map[string]string // the first of these hosts
+	lost     uint64            // lost events of all hosts
+	leftOut  bool              // the warning has been printed
 }
 
 func newFanView(out io.Writer, asJSON, metrics bool) *fanView {
@@ -68,7 +68,7 @@ func newFanView(out io.Writer, asJSON, metrics bool) *fanView {
 	return v
 }
 
-// draw shows the line of progress.
+// draw shows the progress line.
 func (v *fanView) draw() {
 	if v.ticker == nil {
 		return
@@ -83,7 +83,7 @@ func (v *fanView) draw() {
 	v.shown = true
 }
 
-// erase removes the line of progress, so that other text can be written.
+// erase removes the progress line, so that other output can be written.
 func (v *fanView) erase() {
 	if v.shown {
 		fmt.Fprint(os.Stderr, "\r\x1b[K")
@@ -106,10 +106,11 @@ func (v *fanView) tell(text string) {
 	fmt.Fprintln(v.err, text)
 }
 
-// maxMessages is how many different messages of hosts are shown.
+// maxMessages is the maximum number of different messages shown.
 const maxMessages = 1000
 
-// message shows a line of a host's error output; those that other hosts have sent are counted.
+// message shows a line of a host's error output. A line that other hosts have sent before is only
+// counted.
 func (v *fanView) message(h fan.Host, line string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,7 +125,7 @@ func (v *fanView) message(h fan.Host, line string) {
 	}
 }
 
-// event shows a line of json2 of a host.
+// event shows a line of a host's json2 output.
 func (v *fanView) event(h fan.Host, line []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -180,7 +181,7 @@ func (v *fanView) event(h fan.Host, line []byte) {
 	}
 }
 
-// withHost is a line of json2 with the host after the type.
+// withHost adds the host to a line of json2, after the type.
 func withHost(line []byte, kind, host string) []byte {
 	head := []byte(`{"type": "` + kind + `", `)
 	rest, found := bytes.CutPrefix(line, head)
@@ -191,7 +192,7 @@ func withHost(line []byte, kind, host string) []byte {
 	return append(append(append(dst, ", "...), rest...), '\n')
 }
 
-// print writes text with the host before each line. A line that has not ended waits.
+// print writes output with the host before each line. An incomplete line is buffered.
 func (v *fanView) print(h fan.Host, text []byte) {
 	text = append(v.parts[h.Name], text...)
 	end := bytes.LastIndexByte(text, '\n') + 1
@@ -209,7 +210,7 @@ func (v *fanView) print(h fan.Host, text []byte) {
 	}
 }
 
-// end writes what waits.
+// end writes the buffered lines.
 func (v *fanView) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -229,17 +230,18 @@ func (v *fanView) end() {
 	}
 }
 
-// sameReason is how many hosts with one reason the table lists one by one, and how many of more it names.
+// The table lists up to sameReason hosts with the same reason one by one. If there are more, it names namedOfMany of
+// them and the number of the others.
 const (
 	sameReason  = 10
 	namedOfMany = 3
 )
 
-// writeResults writes the table of the hosts that failed or are late, and how many are in the report. It
-// returns how many failed.
+// writeResults writes the table of the hosts that failed or are late, and the number of hosts in
+// the report. It returns how many failed.
 func writeResults(f *os.File, results []fan.Result, lost uint64) int {
 	w := onTerminal(f)
-	same := map[string][]string{} // names by state and reason
+	same := map[string][]string{} // host names by state and reason
 	counted, bad := 0, 0
 	key := func(r *fan.Result) string { return string(r.State) + "\t" + oneLine(r.Reason) }
 	for i := range results {
@@ -282,7 +284,7 @@ func writeResults(f *os.File, results []fan.Result, lost uint64) int {
 	return bad
 }
 
-// oneLine is a reason as a cell of the table.
+// oneLine formats a reason as a cell of the table.
 func oneLine(text string) string {
 	text, _, more := strings.Cut(strings.TrimSpace(text), "\n")
 	text = strings.Map(func(r rune) rune {

@@ -13,7 +13,7 @@ import (
 	"btc/internal/option"
 )
 
-// genCommand writes source for programs that run objects by package btrace.
+// genCommand writes source code for programs that run objects with package btrace.
 func genCommand() *command {
 	return &command{
 		name:     "gen",

@@ -34,8 +34,8 @@ func typed(t *testing.T, args ...string) (out, errs string, status int) {
 	return <-o, <-e, status
 }
 
-// TestHelpOfEach: each command describes itself in three ways that agree, with each of its options,
-// and refuses an option that it does not have, and each of its own without a value, by name.
+// TestHelpOfEach: the three descriptions of each command agree and contain all of its options. A
+// command rejects an unknown option, and each of its own without a value, by name.
 func TestHelpOfEach(t *testing.T) {
 	for _, p := range manPages(rootCommand()) {
 		words := strings.Fields(p.path)[1:]

@@ -37,8 +37,8 @@ type session struct {
 	machine chan string // if the program is copied to the host: the output of uname -m
 	hello   chan string // architecture of the host, once its btrun has answered
 
-	said    atomic.Bool // closed when btrun has answered
-	sent    bool        // closed when the machine name has arrived
+	said    atomic.Bool // btrun has answered
+	sent    bool        // the machine name has arrived
 	ended   bool        // the last line has arrived
 	failure string      // the error in the last line
 	noise   string      // last output line before btrun's first one
@@ -155,7 +155,7 @@ func (s *session) converse(ctx, kill context.Context, in io.WriteCloser, read ch
 func (s *session) program(machine string) ([]byte, error) {
 	a := arch.ByName(machine)
 	if a == nil {
-		return nil, fmt.Errorf("its architecture %q is none that btrun supports", machine)
+		return nil, fmt.Errorf("btrun does not support its architecture %q", machine)
 	}
 	return s.fan.Program(a.Label)
 }

@@ -254,7 +254,7 @@ func Open(text string) (*Dir, error) {
 			return nil, version1(text, h.Name)
 		}
 	}
-	return nil, fmt.Errorf("there is no cgroup %s, also not below %s", text, strings.Join(candidates[1:], ", "))
+	return nil, fmt.Errorf("there is no cgroup %s, nor one below %s", text, strings.Join(candidates[1:], ", "))
 }
 
 func openID(text string, id uint64, mounts []Hierarchy) (*Dir, error) {
@@ -313,7 +313,7 @@ func openDir(text, path string, mounts []Hierarchy) (*Dir, error) {
 
 // ErrVersion1 is the cause of errors about cgroups of version 1.
 var ErrVersion1 = errors.New(
-	"filters need cgroups of version 2: those are the only ones whose tasks the kernel can tell in a program",
+	"filters need cgroups of version 2: a BPF program cannot test whether a task is in one of version 1",
 )
 
 // version1 returns the error for a cgroup of version 1.

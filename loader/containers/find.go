@@ -53,7 +53,7 @@ func (e *NotFoundError) Error() string {
 	if e.Unreadable != nil {
 		text = fmt.Sprintf("cannot look for %s %s among the names: %v", e.Kind, e.Name, e.Unreadable)
 		if denied(e.Unreadable) {
-			text += " (it needs root, or CAP_DAC_READ_SEARCH and for containers in containers CAP_SYS_PTRACE)"
+			text += " (this needs root, or CAP_DAC_READ_SEARCH, and CAP_SYS_PTRACE for nested containers)"
 		}
 	}
 	if e.Why != "" {
@@ -291,7 +291,7 @@ func (h *Host) target(kind Kind, name string, found []*named) (*Target, error) {
 		return err != nil
 	})
 	if len(t.Cgroups) == 0 {
-		return nil, &NotFoundError{Kind: kind, Name: name, Why: "it ended just now"}
+		return nil, &NotFoundError{Kind: kind, Name: name, Why: "it has just ended"}
 	}
 	return t, nil
 }
@@ -367,7 +367,7 @@ func (h *Host) notFound(kind Kind, name string, in []*named) error {
 		e.Why = "did you mean " + near + "?"
 	case e.Unreadable != nil:
 	case h.hasOld(kind, name):
-		e.Why = "its cgroup is one of version 1, and those of version 2 are needed"
+		e.Why = "it has a cgroup of version 1, and version 2 is required"
 	case unnamed > 0:
 		e.Why = fmt.Sprintf("of those that run, %d have no name in %s: use the ID", unnamed, strings.Join(places, ", "))
 	case h.partial():

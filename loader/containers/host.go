@@ -46,7 +46,7 @@ func Local() (*Host, error) {
 	unified, old := hierarchies(text)
 	if unified == "" {
 		return nil, errors.New(
-			"cgroups of version 2 are not mounted here, by which containers are found: mount -t cgroup2 none DIRECTORY",
+			"containers are found by their cgroups of version 2, which are not mounted here: mount -t cgroup2 none DIRECTORY",
 		)
 	}
 	if old != "" {

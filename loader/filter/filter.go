@@ -65,7 +65,7 @@ func New(o Options) (*Filter, error) {
 	}
 	if len(o.Cgroups) > MaxCgroups {
 		return nil, fmt.Errorf(
-			"%d cgroups are too many (max %d): name a cgroup that contains them",
+			"too many cgroups: %d (max %d): name a cgroup that contains them",
 			len(o.Cgroups),
 			MaxCgroups,
 		)

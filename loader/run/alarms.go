@@ -243,6 +243,6 @@ func (s *session) checkCgroups() {
 		s.warn(text + ": nothing is left to trace")
 		s.stop()
 	case len(ended) > 0:
-		s.warn(text + ": the run goes on with the others")
+		s.warn(text + ": the run continues with the others")
 	}
 }

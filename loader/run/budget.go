@@ -161,9 +161,9 @@ func (s *session) checkBudget(now time.Time) {
 	total, err := b.measure(took)
 	if err != nil || b.stats == nil && !statsAreOn() {
 		if err == nil {
-			err = fmt.Errorf("%s is not 1 any more", statsSetting)
+			err = fmt.Errorf("%s is no longer 1", statsSetting)
 		}
-		s.tell(fmt.Sprintf("WARNING: what the programs cost cannot be seen any more, so the run ends: %v", err))
+		s.tell(fmt.Sprintf("WARNING: the cost of the programs can no longer be measured, so the run ends: %v", err))
 		b.timer = nil
 		s.stop()
 		return

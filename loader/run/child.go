@@ -153,7 +153,7 @@ func startChild(command string, stub *os.File, own bool) (*child, error) {
 	resultW.Close()
 	if _, err := io.ReadFull(resultR, make([]byte, 1)); err != nil {
 		c.kill()
-		return nil, fmt.Errorf("-c %s: its process ended before it began", command)
+		return nil, fmt.Errorf("-c %s: its process exited before the command could start", command)
 	}
 	return c, nil
 }

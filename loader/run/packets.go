@@ -51,7 +51,7 @@ func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 	p := &packets{session: s, writers: map[string]*pcap.Writer{}, failed: map[string]bool{}}
 	var err error
 	if m.Type() != ebpf.PerfEventArray {
-		return nil, fmt.Errorf("the map of packets is a %s", m.Type())
+		return nil, fmt.Errorf("unexpected type of the packet map: %s", m.Type())
 	}
 	if p.reader, err = perf.NewReader(m, packetBuffer); err != nil {
 		return nil, fmt.Errorf("buffers for packets: %w", err)

@@ -137,15 +137,15 @@ func (e *estimator) function(start int) *function {
 	in := map[int]*registers{start: {}}
 	costs := make([]float64, len(order))
 	calls := make([]*Call, len(order))
-	place := map[int]int{}
+	index := map[int]int{}
 	for n, i := range order {
-		place[i] = n
+		index[i] = n
 	}
 	for n, i := range order {
 		s := *in[i]
 		costs[n], calls[n] = e.step(i, &s)
 		for _, to := range e.likely(i, in[i]) {
-			m, ok := place[to]
+			m, ok := index[to]
 			if !ok || m <= n { // back edge
 				continue
 			}
@@ -170,7 +170,7 @@ func (e *estimator) function(start int) *function {
 		best[n] = -1
 		first := true
 		for _, to := range e.likely(order[n], in[order[n]]) {
-			m, ok := place[to]
+			m, ok := index[to]
 			if !ok {
 				continue
 			}
@@ -195,7 +195,7 @@ func (e *estimator) function(start int) *function {
 		most[n] += costs[n]
 		least[n] += costs[n]
 		if again[n] > 0 {
-			more := again[n] * e.longest(order[n:loopEnd[n]+1], place, costs[n:], in)
+			more := again[n] * e.longest(order[n:loopEnd[n]+1], index, costs[n:], in)
 			most[n] += more
 			least[n] += more
 		}
@@ -219,13 +219,13 @@ func (e *estimator) function(start int) *function {
 }
 
 // longest is the most expensive path from the first of some instructions to the last one.
-func (e *estimator) longest(body []int, place map[int]int, costs []float64, in map[int]*registers) float64 {
-	from := place[body[0]]
+func (e *estimator) longest(body []int, index map[int]int, costs []float64, in map[int]*registers) float64 {
+	from := index[body[0]]
 	most := make([]float64, len(body)) // cost of the path to the last one; 0: unreachable
 	for n := len(body) - 1; n >= 0; n-- {
 		reaches := n == len(body)-1
 		for _, to := range e.likely(body[n], in[body[n]]) {
-			if m, ok := place[to]; ok && m-from > n && m-from < len(body) && most[m-from] > 0 {
+			if m, ok := index[to]; ok && m-from > n && m-from < len(body) && most[m-from] > 0 {
 				most[n], reaches = max(most[n], most[m-from]), true
 			}
 		}

@@ -43,7 +43,7 @@ func estimate(t *testing.T, script string) []Program {
 	return all
 }
 
-// TestTable: the table has what estimates look up, in order, and all kinds of probes.
+// TestTable: the table has the entries that estimates look up, in order, and all kinds of probes.
 func TestTable(t *testing.T) {
 	table, err := Default()
 	if err != nil {
@@ -95,7 +95,7 @@ func TestInterpolation(t *testing.T) {
 	}
 }
 
-// TestEstimate: what an event costs more for what it does more.
+// TestEstimate: more work costs more.
 func TestEstimate(t *testing.T) {
 	ns := func(script string) *Program {
 		t.Helper()
@@ -114,7 +114,7 @@ func TestEstimate(t *testing.T) {
 	if count.Probe != "tracepoint:syscalls:sys_enter_getpgid" || count.ProbeNS == nil || count.Line != 1 || count.Loops {
 		t.Errorf("%+v", count)
 	}
-	// A filter stops the event early, and what follows counts when it passes.
+	// A filter ends the event early; the code after it counts as if it passes.
 	filtered := ns(point + "/args.pid == 7/ { @[str(args.pid)] = count(); }")
 	if filtered.LeastNS > 10 || filtered.NS < filtered.LeastNS+50 {
 		t.Errorf("with a filter: %.1f to %.1f", filtered.LeastNS, filtered.NS)
@@ -124,11 +124,11 @@ func TestEstimate(t *testing.T) {
 	if comm := ns(point + "{ @s[comm] = count(); }"); both.NS < comm.NS {
 		t.Errorf("the branch costs %.1f, its expensive side alone %.1f", both.NS, comm.NS)
 	}
-	// Only what succeeds counts: an update follows a lookup that found nothing.
+	// Only successful operations count: an update follows a lookup that found nothing.
 	if i := slices.IndexFunc(keyed.Calls, func(c Call) bool { return c.Name[:10] == "map_update" }); i >= 0 {
 		t.Errorf("the update of a missing element counts: %+v", keyed.Calls)
 	}
-	// A loop counts as often as it runs, where that is known.
+	// A loop counts once per iteration, if the trip count is known.
 	loop := func(n string) *Program {
 		return ns(point + "{ $i = 0; while ($i < " + n + ") { $i++; @[$i] = count(); } }")
 	}

@@ -40,7 +40,7 @@ func EBPFExporter(m *manifest.Manifest) (text string, left []string, err error) 
 		if p := &m.Programs[i]; !strings.Contains(p.Section, "/") {
 			e.left = append(
 				e.left,
-				fmt.Sprintf("%s: not attached: its section %q names no place", p.Attach.Text, p.Section),
+				fmt.Sprintf("%s: not attached: its section %q does not name an attach point", p.Attach.Text, p.Section),
 			)
 		}
 	}
@@ -73,7 +73,7 @@ type label struct {
 	size, padding int
 	decoders      []string
 	names         map[string]string // names of values: the last decoder is static_map
-	whole         bool              // every value has a name
+	whole         bool              // names contains every value
 }
 
 // metric writes a map, or returns the reason why ebpf_exporter cannot show it.
@@ -218,7 +218,7 @@ func exporterBuckets(x *manifest.Map) (bounds []uint64, names map[string]string)
 			n = lastBound
 		}
 		if int64(n) < 0 {
-			n = last // lower bound of the next bucket
+			n = last // the bound of the next bucket
 		}
 		last = n
 		names[strconv.Itoa(i)] = strconv.FormatUint(n, 10)

@@ -12,8 +12,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// A map is a metric with a label for each part of its key, at its place; what ebpf_exporter would
-// read wrongly is left out with the reason.
+// A map is a metric with a label for each part of its key, in the same position. A map that
+// ebpf_exporter would misread is omitted, with the reason.
 func TestEBPFExporter(t *testing.T) {
 	number := func(size int, signed bool) manifest.Layout {
 		return manifest.Layout{Kind: "int", Size: size, Signed: signed}
@@ -110,8 +110,8 @@ metrics:
 	}
 }
 
-// The bounds of buckets are exact, except that nothing is below 0 and nothing above lastBound; the sum is
-// found under the number after the last.
+// The bounds of buckets are exact, except that there are none below 0 or above lastBound; the sum
+// is under the number after the last bucket.
 func TestExporterBuckets(t *testing.T) {
 	const most, sum = "9007199254740991", "9007199254740992"
 	for _, c := range []struct {

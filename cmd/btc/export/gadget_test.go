@@ -18,7 +18,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// Programs that Inspektor Gadget cannot attach are turned off, and those of the clock have a frequency.
+// Programs that Inspektor Gadget cannot attach are turned off, and clock programs have a frequency.
 func TestGadgetPrograms(t *testing.T) {
 	m := &manifest.Manifest{Programs: []manifest.Program{
 		{Name: "a", Kind: "kprobe", Section: "kprobe/vfs_read"},
@@ -67,7 +67,7 @@ func TestGadgetPrograms(t *testing.T) {
 	}
 }
 
-// Each digest of an image is that of a file in it, once, and the bytes are the same each time.
+// Each digest in an image belongs to a file in it, once, and the output is reproducible.
 func TestGadgetImage(t *testing.T) {
 	var before []byte
 	for range 2 {
@@ -165,7 +165,7 @@ func TestGadgetParams(t *testing.T) {
 	}
 }
 
-// What a loader must look up on the host is named: other loaders leave it 0.
+// Values that a loader must look up on the host are named: other loaders leave them 0.
 func TestHostValues(t *testing.T) {
 	m := &manifest.Manifest{
 		Params: []manifest.Param{{Name: "$1", Type: "string", Global: "param_1_str"}},

@@ -96,7 +96,7 @@ func selector(object string, more ...string) string {
 	return "{" + strings.Join(append([]string{metrics.ObjectLabel + "=" + strconv.Quote(object)}, more...), ",") + "}"
 }
 
-// board places panels from left to right, in rows of width columns.
+// board places panels from left to right, in rows on a grid.
 type board struct {
 	own          string // selects all series
 	panels       []any
@@ -114,7 +114,7 @@ const (
 // target is a query of a panel.
 type target struct {
 	expr, legend string
-	format       string // time_series, table or heatmap; "": that of the first
+	format       string // time_series, table or heatmap; "": time_series
 	instant      bool
 }
 

@@ -20,7 +20,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// shapes is a manifest with a map of each shape, without and with keys.
+// shapes returns a manifest with a map of each shape, without and with keys.
 func shapes() *manifest.Manifest {
 	signed := manifest.Layout{Kind: "int", Size: 8, Signed: true}
 	text := manifest.Layout{Kind: "string", Size: 16}
@@ -43,8 +43,8 @@ func shapes() *manifest.Manifest {
 	return m
 }
 
-// A dashboard has the form that Grafana's own types describe, strictly: every member is known, and none
-// that is required is missing.
+// A dashboard conforms strictly to Grafana's own types: every member is known, and no required one
+// is missing.
 func TestGrafanaSchema(t *testing.T) {
 	r := cog.NewRuntime()
 	for _, v := range []func(){
@@ -110,7 +110,8 @@ func TestGrafanaSchema(t *testing.T) {
 	}
 }
 
-// strict returns what the library's strict decoder finds. Its functions return empty lists as errors.
+// strict returns the errors of the library's strict decoder. Its functions return empty lists as
+// errors.
 func strict(data []byte) error {
 	var errs cog.BuildErrors
 	//lint:ignore SA1019 version 2 of the schema is not what Grafana imports by default
@@ -121,7 +122,7 @@ func strict(data []byte) error {
 	return err
 }
 
-// What is not a metric makes no dashboard and no rules.
+// Maps that are not metrics are in neither the dashboard nor the rules.
 func TestNoMetrics(t *testing.T) {
 	m := shapes()
 	m.Maps = m.Maps[len(m.Maps)-1:]

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Jumps are given as distances, as a program has them when it is loaded.
+// Jumps are given as distances, as in a program that is ready to be loaded.
 func to(op asm.JumpOp, r asm.Register, imm int32, distance int16) asm.Instruction {
 	i := op.Imm(r, imm, "x")
 	i.Offset = distance
@@ -69,7 +69,7 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// Every comparison, decided as the machine decides it.
+// Every comparison has the result that the machine computes.
 func TestDecide(t *testing.T) {
 	const minus = -1
 	for _, c := range []struct {

@@ -41,8 +41,8 @@ func forecastOf(t *testing.T, script string) *Report {
 	return r
 }
 
-// What becomes of an attach point that the kernel lacks is what the loader does: a
-// pattern without a match is left out while its clause has another attach point.
+// A missing attach point has the same consequence as in the loader: a pattern without a match is
+// dropped if its clause has another attach point.
 func TestAbsentPoints(t *testing.T) {
 	for _, c := range []struct {
 		script string

@@ -80,7 +80,7 @@ type trail struct {
 	contents
 	trace        []int // steps since up
 	up           *kept
-	jumps, since int // set if up was kept
+	jumps, since int // jumps and instructions since up was kept
 }
 
 // estimate returns the number of instructions (limit + 1 if it exceeds limit), and whether more

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// elements looks up n elements, tests each for null and keeps them all in the frame up
-// to a second test.
+// elements looks up n elements, tests each for NULL and keeps all of them in the frame until a
+// second test.
 func elements(n int) asm.Instructions {
 	var insns asm.Instructions
 	for i := range n {
@@ -43,7 +43,7 @@ func TestEstimateDoubles(t *testing.T) {
 	}
 }
 
-// flags is a loop of iterations that tests n numbers that are not known, and adds at each.
+// flags is a loop that tests n unknown numbers per iteration, and does an addition for each.
 func flags(n, iterations int) asm.Instructions {
 	insns := asm.Instructions{asm.Mov.Reg(asm.R9, asm.R1), asm.Mov.Imm(asm.R6, 0), asm.Mov.Imm(asm.R7, 0)}
 	start := len(insns)
@@ -74,7 +74,8 @@ func flags(n, iterations int) asm.Instructions {
 	)
 }
 
-// TestEstimatePending: a kernel keeps 8192 branches of a path, whatever the number of instructions.
+// TestEstimatePending: a kernel allows 8192 pending branches on a path, whatever the number of
+// instructions.
 func TestEstimatePending(t *testing.T) {
 	for _, c := range []struct {
 		n, iterations int

@@ -25,8 +25,8 @@ type arguments struct {
 	object   string
 	patterns []string // of --list
 	run      run.Options
-	input    *bufio.Reader // of the object "-"
-	rotate   int64         // bytes of a file of -o; 0: it grows
+	input    *bufio.Reader // stream of the object "-"
+	rotate   int64         // maximum size of the -o file, in bytes; 0: unlimited
 }
 
 // minRotate is the minimum size for --rotate, in bytes.
@@ -58,7 +58,7 @@ func parseArgs(args []string) (*arguments, error) {
 		o.object, operands = operands[0], operands[1:]
 	}
 	if file := os.Getenv("BPFTRACE_BTF"); o.BTF == "" && file != "" {
-		if _, err := os.Stat(file); err == nil { // bpftrace, too, goes on without one that is missing
+		if _, err := os.Stat(file); err == nil { // like bpftrace, continue without a missing file
 			o.BTF = file
 		}
 	}
@@ -82,7 +82,7 @@ func parseArgs(args []string) (*arguments, error) {
 		o.run.Format = output.Find(output.Lossless)
 	}
 	if o.Wait {
-		o.run.Wait = context.Background() // a signal ends the process, which has not started anything
+		o.run.Wait = context.Background() // a signal still terminates the process: nothing has been started
 	}
 	o.run.Timeout, o.run.MaxEvents = o.Timeout, o.MaxEvents
 	o.run.Top, o.run.Order, o.run.Summary = o.Top, o.Sort, o.Summary
@@ -129,7 +129,7 @@ func parseArgs(args []string) (*arguments, error) {
 	return o, nil
 }
 
-// bound reads the policy of the host and checks the options that are not part of a run against it.
+// bound reads the policy of the host, and applies it to the options that are not part of a run.
 func (o *arguments) bound() (err error) {
 	if o.run.Policy, err = policy.Host(); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (o *arguments) bound() (err error) {
 	return o.run.Policy.Memory(o.run.MaxMemory)
 }
 
-// scriptArgs accepts what follows "--": --name=value and --name for getopt, everything else as
-// positional parameters.
+// scriptArgs parses the arguments after "--": --name=value and --name are for getopt, everything
+// else is a positional parameter.
 func (o *arguments) scriptArgs(args []string) {
 	for _, a := range args {
 		name, isNamed := strings.CutPrefix(a, "--")

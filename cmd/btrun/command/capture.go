@@ -13,8 +13,8 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// captureKernel writes a raw capture of this kernel, from which btc target import makes a target file. An existing
-// file is replaced only when the new one is complete.
+// captureKernel writes a raw capture of this kernel, which btc target import turns into a target
+// file. An existing file is replaced only when the new one is complete.
 func captureKernel(o *arguments, stderr io.Writer) int {
 	var b bytes.Buffer
 	if err := hostinfo.WriteRaw(&b); err != nil {
@@ -22,7 +22,7 @@ func captureKernel(o *arguments, stderr io.Writer) int {
 		return 1
 	}
 	if err := replaceFile(o.Capture, b.Bytes()); err != nil {
-		if c := errors.Unwrap(err); c != nil { // without the path of a temporary file
+		if c := errors.Unwrap(err); c != nil { // without the path of the temporary file
 			err = c
 		}
 		fmt.Fprintf(stderr, "btrun: cannot write %s: %v\n", o.Capture, err)
@@ -31,7 +31,7 @@ func captureKernel(o *arguments, stderr io.Writer) int {
 	return 0
 }
 
-// replaceFile writes a file, with the permissions of the existing one.
+// replaceFile writes a file and keeps the permissions of an existing one.
 func replaceFile(path string, content []byte) error {
 	mode := os.FileMode(0o644)
 	if fi, err := os.Stat(path); err == nil {

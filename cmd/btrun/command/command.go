@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the command line of btrun. It takes the arguments and where to write, and returns the exit
-// status; btrun and the program that replaces bpftrace in bpftrace's own tests are built on it.
+// Package command implements the command line of btrun. It takes the arguments and the streams to
+// use, and returns the exit status. btrun is built on it, and so is the program that replaces
+// bpftrace in bpftrace's own tests.
 package command
 
 import (
@@ -34,8 +35,7 @@ type Streams struct {
 	In       *os.File // for the object "-"; nil: os.Stdin
 	Out, Err io.Writer
 	Version  string
-	// Attached is called when all probes are attached, before any event is handled; may be
-	// nil.
+	// Attached is called when all probes are attached, before any event is handled. It may be nil.
 	Attached func()
 }
 
@@ -48,7 +48,7 @@ both from standard input: cat x.o x.json | btrun -
 // usage is the help text.
 func usage() string { return usageHead + new(options.Values).Table().Help() }
 
-// Run is the whole program; it returns the exit status.
+// Run runs btrun; it returns the exit status.
 func Run(args []string, s Streams) (exit int) {
 	stdout, stderr := s.Out, s.Err
 	o, err := parseArgs(args)
@@ -114,7 +114,7 @@ func Run(args []string, s Streams) (exit int) {
 	case errors.As(err, &placed) && placed.Error() == err.Error() &&
 		color.Wanted(o.Color, run.IsTerminal(s.Err), os.Getenv):
 		fmt.Fprintln(s.Err, placed.Painted("error", printable))
-	case errors.As(err, &placed): // begins with the script's name
+	case errors.As(err, &placed): // starts with the script's name
 		fmt.Fprintln(stderr, printable(err.Error()))
 	case err != nil:
 		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
@@ -137,7 +137,7 @@ func (o *arguments) onTerminal(w io.Writer) {
 	}
 }
 
-// shown is a writer for text that contains names from an object.
+// shown returns a writer for output that contains names from an object.
 func shown(o *arguments, w io.Writer) io.Writer {
 	if o.Raw || !run.IsTerminal(w) {
 		return w
@@ -145,7 +145,7 @@ func shown(o *arguments, w io.Writer) io.Writer {
 	return format.Terminal(w)
 }
 
-// printable makes names from a hostile object harmless on the terminal.
+// printable makes names from a hostile object safe to print on a terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
@@ -155,7 +155,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// list prints the attach points of this host that fit the patterns.
+// list prints the attach points of this host that match the patterns.
 func list(o *arguments, stdout, stderr io.Writer) int {
 	h, err := host.Look()
 	if err != nil {
@@ -210,7 +210,7 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	o.run.Out, o.run.Err = stdout, stderr // which is a format.Terminal if it should
+	o.run.Out, o.run.Err = stdout, stderr // must be a format.Terminal if the output is one
 	if o.run.Format.JSON && !o.Raw && run.IsTerminal(stdout) {
 		o.run.Out = format.TerminalJSON(stdout)
 	}
@@ -232,7 +232,7 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 	return status, err
 }
 
-// openOutput opens the file of -o as the run writes it.
+// openOutput opens the -o file in the way that suits the run.
 func openOutput(o *arguments, stderr io.Writer) (outputs, error) {
 	switch {
 	case o.run.Format.Document && isReplaced(o.Output):
@@ -252,7 +252,7 @@ func openOutput(o *arguments, stderr io.Writer) (outputs, error) {
 // defaultKeep is the default of --keep.
 const defaultKeep = 5
 
-// outputs is a file of -o. end closes it; ran says whether the run came to its end.
+// outputs is a -o file. end closes it; ran reports whether the run was completed.
 type outputs interface {
 	io.Writer
 	end(ran bool) error
@@ -305,7 +305,7 @@ func help(o *arguments, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// attachParams are the numbers of the parameters that are in attach points.
+// attachParams returns the numbers of the parameters that occur in attach points.
 func attachParams(m *manifest.Manifest) []int {
 	found := map[int]bool{}
 	for i := range m.Programs {

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// documentFile is the file of -o for a format of documents: each document is written to a temporary file, which then
-// replaces the file, so that readers always find a complete document. Its mode is 0644, because other users, such as
-// node_exporter's, read it.
+// documentFile is the -o file for a document format: each document is written to a temporary file,
+// which then replaces the file, so that readers always find a complete document. Its mode is 0644,
+// because other users, such as node_exporter's, read it.
 type documentFile struct {
 	path, aside string
-	f           *os.File // of the current document; nil: none was begun
-	err         error    // why it cannot be written
+	f           *os.File // of the current document; nil: none has been started
+	err         error    // why the document cannot be written
 }
 
 // createDocument checks that the directory is writable.
@@ -33,7 +33,7 @@ func createDocument(path string) (*documentFile, error) {
 	return d, nil
 }
 
-// begin creates the temporary file; an existing one is left over from a run that was killed.
+// begin creates the temporary file. An existing one is left over from a run that was killed.
 func (d *documentFile) begin() error {
 	if err := os.Remove(d.aside); err != nil && !os.IsNotExist(err) {
 		return err
@@ -43,7 +43,7 @@ func (d *documentFile) begin() error {
 		return err
 	}
 	d.f = f
-	return f.Chmod(0o644) // whatever the umask
+	return f.Chmod(0o644) // independent of the umask
 }
 
 // drop discards the current document.
@@ -85,7 +85,7 @@ func (d *documentFile) Replace() error {
 	return nil
 }
 
-// cause is an error without the name of a file.
+// cause returns an error without the name of the file.
 func cause(err error) error {
 	if e, ok := err.(*fs.PathError); ok {
 		return e.Err
@@ -93,14 +93,15 @@ func cause(err error) error {
 	return err
 }
 
-// isReplaced reports whether documents replace the file of -o: a regular file, or one that does not exist yet. To
-// others, such as pipes and terminals, documents are written one after the other.
+// isReplaced reports whether documents replace the -o file: a regular file, or one that does not
+// exist yet. For anything else, such as pipes and terminals, documents are written one after the
+// other.
 func isReplaced(path string) bool {
 	fi, err := os.Stat(path)
 	return err != nil || fi.Mode().IsRegular()
 }
 
-// end discards a document that was not finished.
+// end discards an unfinished document.
 func (d *documentFile) end(bool) error {
 	d.drop()
 	return nil

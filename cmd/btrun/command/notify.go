@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier sends the state of the run to a service manager, as sd_notify(3) describes: datagrams to
-// the socket that NOTIFY_SOCKET names. The zero value sends nothing.
+// notifier sends the state of the run to a service manager, as described in sd_notify(3): datagrams
+// to the socket named by NOTIFY_SOCKET. The zero value sends nothing.
 type notifier struct {
 	fd int
 	to *unix.SockaddrUnix
 }
 
-// newNotifier opens the socket while btrun still has its privileges. It removes the variable, so
-// that commands of -c and system() do not speak for btrun.
+// newNotifier opens the socket while btrun still has its privileges. It unsets the variable, so
+// that the commands of -c and system() cannot send notifications in btrun's name.
 func newNotifier() notifier {
 	name := os.Getenv("NOTIFY_SOCKET")
-	if len(name) < 2 || name[0] != '/' && name[0] != '@' { // "@": an abstract name
+	if len(name) < 2 || name[0] != '/' && name[0] != '@' { // "@" stands for an abstract socket
 		return notifier{}
 	}
 	os.Unsetenv("NOTIFY_SOCKET")
@@ -30,8 +30,8 @@ func newNotifier() notifier {
 	return notifier{fd, &unix.SockaddrUnix{Name: name}}
 }
 
-// send sends assignments, one a line, such as "READY=1". A manager that does not read them is
-// not waited for.
+// send sends assignments, one per line, such as "READY=1". It does not wait for a manager that does
+// not read them.
 func (n notifier) send(state string) {
 	if n.to != nil {
 		unix.Sendto(n.fd, []byte(state), unix.MSG_DONTWAIT, n.to)

@@ -4,12 +4,13 @@ package command
 
 import "os"
 
-// outputFile is the file of -o. It is opened before anything is traced, so that a wrong name is reported at once, but
-// a run that fails to start leaves it unchanged: old content is kept, and a new file is removed.
+// outputFile is the -o file. It is opened before anything is traced, so that a wrong name is
+// reported at once. A run that fails to start leaves the file unchanged: old content is kept, and a
+// new file is removed.
 type outputFile struct {
 	f       *os.File
-	fresh   bool // did not exist before
-	started bool // its old content is gone
+	fresh   bool // it did not exist before
+	started bool // its old content has been truncated
 }
 
 func createOutput(path string) (*outputFile, error) {

@@ -13,30 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rotatingFile is the file of -o in a long run: when it reaches its maximum size it becomes FILE.1, FILE.1 becomes
-// FILE.2, and so on. On a full disk it drops whole lines, reports how many, and continues when there is space: the
-// last file always ends with a whole line.
+// rotatingFile is the -o file of a long run. When it reaches its maximum size it becomes FILE.1,
+// FILE.1 becomes FILE.2, and so on. If the disk is full, it drops whole lines, reports how many,
+// and continues when there is space again: the last file always ends with a whole line.
 type rotatingFile struct {
 	path string
-	size int64 // of a file, in bytes; 0: it is never rotated
-	keep int   // how many are kept besides FILE
+	size int64 // maximum size of a file, in bytes; 0: no rotation
+	keep int   // number of files kept besides FILE
 
 	f        *os.File
 	fresh    bool   // it did not exist before the run
-	started  bool   // its old content is gone
-	written  int64  // bytes of f, up to the end of a line
-	partial  []byte // a line that has not ended yet
-	dropped  uint64 // lines
-	told     uint64 // of them were reported
+	started  bool   // its old content has been truncated
+	written  int64  // size of f, up to the end of a line, in bytes
+	partial  []byte // an incomplete line
+	dropped  uint64 // dropped lines
+	told     uint64 // dropped lines that have been reported
 	next     time.Time
 	messages io.Writer
 	now      func() time.Time
 }
 
-// tellInterval is how often dropped lines are reported.
+// tellInterval is the minimum time between reports of dropped lines.
 const tellInterval = 10 * time.Second
 
-// maxLine is the maximum length of a line that is kept together, in bytes.
+// maxLine is the maximum length of a line that is not split, in bytes.
 const maxLine = 16 << 20
 
 func createRotating(path string, size int64, keep int, messages io.Writer) (*rotatingFile, error) {
@@ -48,7 +48,7 @@ func createRotating(path string, size int64, keep int, messages io.Writer) (*rot
 	return r, nil
 }
 
-// open opens the file. Old content is kept until the run writes something, as with any output.
+// open opens the file. As for any output, old content is kept until the run writes something.
 func (r *rotatingFile) open() error {
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *rotatingFile) open() error {
 	return nil
 }
 
-// start drops the old content.
+// start truncates the file.
 func (r *rotatingFile) start() error {
 	if r.started {
 		return nil
@@ -75,7 +75,7 @@ func (r *rotatingFile) start() error {
 	return r.f.Truncate(0)
 }
 
-// Write keeps whole lines together. A full disk is not an error of the run.
+// Write does not split lines. A full disk is not an error of the run.
 func (r *rotatingFile) Write(p []byte) (int, error) {
 	end := bytes.LastIndexByte(p, '\n') + 1
 	if end == 0 && len(r.partial)+len(p) < maxLine {
@@ -96,7 +96,7 @@ func (r *rotatingFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines writes whole lines, into as many files as they need.
+// lines writes whole lines, to as many files as needed.
 func (r *rotatingFile) lines(b []byte) error {
 	for len(b) > 0 {
 		n := len(b)
@@ -108,7 +108,7 @@ func (r *rotatingFile) lines(b []byte) error {
 				}
 				continue
 			}
-			if n == 0 { // a line that is longer than a file
+			if n == 0 { // a line that is longer than the maximum size of a file
 				n = bytes.IndexByte(b, '\n') + 1
 			}
 			if n == 0 {
@@ -123,7 +123,7 @@ func (r *rotatingFile) lines(b []byte) error {
 	return nil
 }
 
-// put writes whole lines or, if the disk is full, as many of them as fit.
+// put writes whole lines, or as many of them as fit if the disk is full.
 func (r *rotatingFile) put(b []byte) error {
 	if err := r.start(); err != nil {
 		return err
@@ -145,12 +145,12 @@ func (r *rotatingFile) put(b []byte) error {
 	return nil
 }
 
-// isFull reports whether an error means that there is no room.
+// isFull reports whether an error means that the disk is full.
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }
 
-// tell reports the number of dropped lines, at most every tellInterval.
+// tell reports the number of dropped lines, at most once per tellInterval.
 func (r *rotatingFile) tell(err error, last bool) {
 	now := r.now()
 	if r.dropped == r.told || now.Before(r.next) && !last {
@@ -182,7 +182,7 @@ func (r *rotatingFile) rotate() error {
 	return r.open()
 }
 
-// end writes the rest and closes the file. A run that fails to start leaves no new file.
+// end writes the remaining data and closes the file. A run that fails to start leaves no new file.
 func (r *rotatingFile) end(ran bool) error {
 	var err error
 	if ran {

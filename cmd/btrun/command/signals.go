@@ -13,26 +13,27 @@ import (
 	"btc/loader/run"
 )
 
-// impatience is the time after the first signal from which another one ends the run at once. Earlier ones are echoes
-// of the first: timeout(1) sends its signal to the process and then to its group, which includes the process.
+// impatience is the time after the first signal from which another one ends the run at once.
+// Earlier ones are copies of the first: timeout(1) sends its signal to the process and then to its
+// group, which includes the process.
 const impatience = time.Second
 
-// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in an orderly way and
-// a later one end it at once. SIGUSR1 runs self probes, or prints the maps of a script
-// without such probes. release stops catching signals.
+// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in an orderly way, and a later
+// one end it at once. SIGUSR1 runs the self probes, or prints the maps if the script has none.
+// release restores the default handling.
 func catchSignals(s *run.Session) (release func()) {
 	signals := make(chan os.Signal, 4)
 	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGUSR1}
-	if !signal.Ignored(unix.SIGHUP) { // as nohup(1) has it
+	if !signal.Ignored(unix.SIGHUP) { // nohup(1) ignores it
 		wanted = append(wanted, unix.SIGHUP)
 	}
 	signal.Notify(signals, wanted...)
-	// Writing to a closed pipe is then an error and does not kill the process. Ignoring the
-	// signal would be inherited by the commands that it starts.
+	// With this, writing to a closed pipe returns an error instead of killing the process. Ignoring
+	// SIGPIPE would be inherited by the commands that it starts.
 	brokenPipe := make(chan os.Signal, 1)
 	signal.Notify(brokenPipe, unix.SIGPIPE)
 	go func() {
-		var stopped time.Time // zero: not yet
+		var stopped time.Time // zero: no signal yet
 		for sig := range signals {
 			switch {
 			case sig == unix.SIGUSR1 && s.HasSelf():
@@ -55,7 +56,7 @@ func catchSignals(s *run.Session) (release func()) {
 	}
 }
 
-// runObject runs a loaded object, until a signal or the run itself ends it.
+// runObject runs a loaded object until a signal or the run itself ends it.
 func runObject(o *arguments, obj *object.Object) (status int, err error) {
 	manager := newNotifier()
 	defer manager.close()
@@ -71,7 +72,7 @@ func runObject(o *arguments, obj *object.Object) (status int, err error) {
 		return 1, err
 	}
 	defer manager.send("STOPPING=1")
-	defer catchSignals(s)() // until all is detached
+	defer catchSignals(s)() // until everything is detached
 	defer s.Close()
 	if o.Remote {
 		go o.stopWithInput(s)

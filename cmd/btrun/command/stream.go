@@ -22,13 +22,13 @@ import (
 	"btc/loader/run"
 )
 
-// streamed is the operand that stands for an object on standard input.
+// streamed is the operand that means an object on standard input.
 const streamed = "-"
 
-// remoteVersion is the version of what --remote reads and writes.
+// remoteVersion is the version of the --remote protocol.
 const remoteVersion = 1
 
-// takeInput takes over standard input for the object. Commands that the run starts read /dev/null.
+// takeInput reserves standard input for the object. Commands that the run starts read /dev/null.
 func (o *arguments) takeInput(s Streams) error {
 	in := s.In
 	if in == nil {
@@ -63,7 +63,7 @@ func (o *arguments) readObject() (*object.Object, error) {
 	return obj, err
 }
 
-// readManifest reads the manifest of the object, and of a stream the object, too.
+// readManifest reads the manifest of the object, and from a stream the object, too.
 func (o *arguments) readManifest() (*manifest.Manifest, error) {
 	if o.object != streamed {
 		return object.ReadManifest(o.object)
@@ -75,14 +75,15 @@ func (o *arguments) readManifest() (*manifest.Manifest, error) {
 	return obj.Manifest, nil
 }
 
-// stopWithInput ends the run when standard input ends: whoever sent the object is gone, or wants the
-// report.
+// stopWithInput ends the run at the end of standard input: the sender of the object is gone, or
+// asks for the report.
 func (o *arguments) stopWithInput(s *run.Session) {
 	io.Copy(io.Discard, o.input)
 	s.Stop()
 }
 
-// sayHost writes the first line of --remote. Who sends the object chooses it by the architecture.
+// sayHost writes the first line of --remote. The sender uses it to choose the object for the
+// architecture.
 func sayHost(w io.Writer, version string) error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -101,7 +102,8 @@ func sayHost(w io.Writer, version string) error {
 	return err
 }
 
-// sayEnd writes the last line of --remote: the report before it is complete, unless it has an error.
+// sayEnd writes the last line of --remote. It shows that the report before it is complete, unless
+// it contains an error.
 func sayEnd(w io.Writer, status int, err error) {
 	b := fmt.Appendf(nil, `{"type": "end", "time": %q, "status": %d`, now(), status)
 	if err != nil {
