@@ -13,7 +13,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// doubled is a first line and n lines in which each number stands for the one before twice.
+// doubled is a first line and n lines in which each number refers twice to the one before.
 func doubled(n int, first, line string) string {
 	var b strings.Builder
 	b.WriteString(first)
@@ -23,8 +23,8 @@ func doubled(n int, first, line string) string {
 	return b.String()
 }
 
-// TestDoubling: what grows exponentially with the length of a script is refused before
-// anything walks it. Some of these took gigabytes, others never ended.
+// TestDoubling: code that grows exponentially with the length of a script is refused before any
+// stage walks it. Some of these scripts took gigabytes, others never finished.
 func TestDoubling(t *testing.T) {
 	structs := func(n int, word string) string {
 		return doubled(n, word+" S0 { int a; int b; };\n", word+" SN { "+word+" SP a; "+word+" SP b; };\n")
@@ -68,7 +68,7 @@ func TestDoubling(t *testing.T) {
 	}
 }
 
-// TestRuleCheck: scripts that broke the rule check of the code, which is a panic.
+// TestRuleCheck: scripts that used to fail the rule check of the code, which panics.
 func TestRuleCheck(t *testing.T) {
 	for name, text := range map[string]string{
 		"longest length": `tracepoint:syscalls:sys_enter_openat { @[str(args.filename, 18446744073709551615)] = count(); }`,
@@ -89,8 +89,8 @@ func TestRuleCheck(t *testing.T) {
 	}
 }
 
-// TestPrivateFiles: a script may name any file in #include. Messages show no text of one
-// that is neither a header beside the script nor below a directory of -I.
+// TestPrivateFiles: a script may name any file in #include. Messages quote only headers next to the
+// script or below a directory of -I.
 func TestPrivateFiles(t *testing.T) {
 	const secret = "hunter2"
 	dir, outside := t.TempDir(), t.TempDir()

@@ -10,7 +10,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// TestFacts checks what manifests say of programs, so that loaders need not look at instructions.
+// TestFacts checks the manifest's description of programs, which spares loaders an analysis of
+// instructions.
 func TestFacts(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -35,7 +36,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// A field behind a typed pointer is loaded where it is as wide as here, and read otherwise.
+// A field behind a typed pointer is loaded if its width is the same as here, and read by a helper
+// otherwise.
 func TestComparedFields(t *testing.T) {
 	const rightShift = 5 // BPF_CORE_FIELD_RSHIFT_U64
 	m := compiled(t, "fentry:vfs_read { @ = args.file.f_inode.i_uid.val; }")

@@ -21,8 +21,8 @@ func numbered(n int, format string) string {
 	return b.String()
 }
 
-// TestExtremes: what is absurdly large, deep or no text at all gets its answer
-// quickly, and one that names what is too much.
+// TestExtremes: input that is absurdly large, deep or binary gets an error quickly, which names
+// what is too much.
 func TestExtremes(t *testing.T) {
 	rep := strings.Repeat
 	nested := "nesting too deep or statement too long"
@@ -91,8 +91,8 @@ func TestExtremes(t *testing.T) {
 			if out != nil || !strings.Contains(said, c.want) {
 				t.Errorf("says %.300s, not %q", said, c.want)
 			}
-			// A busy machine is many times slower than an idle one, where each takes less
-			// than a second.
+			// A busy machine is many times slower than an idle one, on which each takes less than a
+			// second.
 			if took > 20*time.Second {
 				t.Errorf("the answer took %v", took)
 			}
@@ -103,7 +103,7 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-// TestManyClauses: clauses cost what they are, not the square of it.
+// TestManyClauses: the cost grows linearly with the number of clauses, not quadratically.
 func TestManyClauses(t *testing.T) {
 	tgt, err := kernel.Default("x86_64")
 	if err != nil {
@@ -120,14 +120,14 @@ func TestManyClauses(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
-	allocated(10) // what is made once
+	allocated(10) // created only once
 	small, large := allocated(100), allocated(1000)
 	if large > 15*small {
 		t.Errorf("1000 clauses allocate %.1f times as much as 100", large/small)
 	}
 }
 
-// doubling is n functions, each of which calls the next one twice, the last first.
+// doubling returns n functions, each of which calls the next one twice, in reverse order.
 func doubling(n int) string {
 	var s strings.Builder
 	for i := n; i > 0; i-- {
@@ -137,8 +137,8 @@ func doubling(n int) string {
 	return s.String()
 }
 
-// TestLongestTimers compiles periods and rates at the limit, which the manifest's
-// validation states once more, and above it.
+// TestLongestTimers compiles periods and rates at the limit, which the manifest's validation
+// repeats, and above it.
 func TestLongestTimers(t *testing.T) {
 	x86, err := kernel.Default("x86_64")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// A script with many numbers across the turns of a loop, and keys beside them, does
-// not fit a stack frame unless memory objects go elsewhere. Then they do.
+// A script with many numbers across the iterations of a loop, in addition to keys, does not fit a
+// stack frame unless memory objects are moved to scratch memory.
 func TestFrameForMoreValues(t *testing.T) {
 	host, err := kernel.Default("x86_64")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// FuzzCompile takes strings through the whole compiler: no panic, an answer in
-// time, and an object exactly when there is no error.
+// FuzzCompile passes strings through the whole compiler: it must not panic, must finish in time,
+// and must return an object exactly if there is no error.
 func FuzzCompile(f *testing.F) {
 	files, err := filepath.Glob("../../../tests/corpus/*.bt")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// Any loader has the parameters that were given at compile time, and the script's defaults.
+// Every loader sees the parameters that were given at compile time, and the script's defaults.
 func TestParamsInObject(t *testing.T) {
 	target, err := kernel.Default("x86_64")
 	if err != nil {

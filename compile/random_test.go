@@ -24,9 +24,8 @@ var (
 	scriptsTo   = flag.String("scripts-to", "", "write the scripts into this directory, to run them elsewhere, too")
 )
 
-// TestRandomScripts compiles random scripts of integers, strings, tuples, records, maps and
-// loops. The interpreter must see no difference between what the front end makes and
-// what the passes make of it.
+// TestRandomScripts compiles random scripts of integers, strings, tuples, records, maps and loops.
+// The interpreter must not see a difference before and after the passes.
 func TestRandomScripts(t *testing.T) {
 	host, err := kernel.Default("x86_64")
 	if err != nil {
@@ -48,8 +47,8 @@ func TestRandomScripts(t *testing.T) {
 	}
 }
 
-// randomInputs are runs on a new kernel, and on one that has no bpf_loop: a loop of many turns
-// has another form there.
+// randomInputs are runs on a new kernel, and on one without bpf_loop, where a loop with many
+// iterations has another form.
 const randomInputs = `
 run PROG pid=100 tid=100 mono=5 boot=7 cpu=1 comm="bash"
 run PROG pid=3 tid=4 mono=9 boot=9 comm="abc"
@@ -59,7 +58,7 @@ run PROG pid=3 tid=4 mono=9 boot=9 comm="" lacks=loop
 
 func sameMeaning(host *kernel.Target, text string) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // a pass has found a bug of another
+		if r := recover(); r != nil { // one pass has detected a bug in another
 			err = fmt.Errorf("%v", r)
 		}
 	}()

@@ -10,7 +10,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// An event that the other architecture lacks is the cause, not what follows from it.
+// The cause is reported, an event that the other architecture lacks, and not its consequences.
 func TestEventOfOneArchitecture(t *testing.T) {
 	x86, err := kernel.Default("x86_64")
 	if err != nil {

@@ -23,7 +23,7 @@ func functions(n int) []*ir.Module {
 	return list
 }
 
-// reach is the blocks that can be reached from start without entering avoid.
+// reach returns the blocks that can be reached from start without entering avoid.
 func reach(start, avoid *ir.Block) map[*ir.Block]bool {
 	seen := map[*ir.Block]bool{}
 	work := []*ir.Block{start}
@@ -77,8 +77,7 @@ func TestDominatorsByDefinition(t *testing.T) {
 	}
 }
 
-// A value is live at a block's start when some way from there uses it before
-// it is defined again.
+// A value is live at the start of a block if some path from there uses it before it is redefined.
 func TestLivenessByDefinition(t *testing.T) {
 	for _, m := range functions(20) {
 		f := m.Funcs[0]
@@ -116,7 +115,7 @@ func TestLivenessByDefinition(t *testing.T) {
 	}
 }
 
-// Edits that only rearrange keep a module valid and its meaning.
+// Edits that only rearrange keep a module valid, and its behavior.
 func TestEditsKeepMeaning(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	for _, m := range functions(40) {
@@ -156,7 +155,7 @@ func TestCloneIsDeep(t *testing.T) {
 	}
 }
 
-// Rewrite offers what is there, in order, once; operands are exchanged before.
+// Rewrite visits every op once, in order; operands are replaced before.
 func TestRewrite(t *testing.T) {
 	m := ir.MustParse(`
 func @p prog (kind kprobe) {

@@ -8,8 +8,8 @@ import (
 	"btc/internal/arch"
 )
 
-// TestGuards: a relocation that asks for an architecture or a helper is known by what it asks for,
-// any other by neither.
+// TestGuards: a relocation that tests for an architecture or a helper is recognized as such, and no
+// other is.
 func TestGuards(t *testing.T) {
 	for _, c := range []struct {
 		ref          CORERef
@@ -29,7 +29,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestPerArchValues checks the constant of each architecture, and one for those that agree.
+// TestPerArchValues checks the constant of each architecture, and the shared one if they agree.
 func TestPerArchValues(t *testing.T) {
 	x86, arm := arch.ByName("x86_64"), arch.ByName("arm64")
 	f := &Func{Name: "f"}

@@ -12,7 +12,7 @@ import (
 	"btc/internal/probe"
 )
 
-// built is the text of a function of one program with a slot of 16 bytes, after do.
+// built returns the text form of a function, in a program with a slot of 16 bytes, after do.
 func built(do func(b *Builder)) string {
 	f := &Func{Name: "f", Prog: &Prog{Kind: probe.Kprobe}, Pos: NoPos}
 	blk := f.NewBlock()
@@ -227,7 +227,7 @@ b1:
 	}
 }
 
-// TestBuilderKeepsTheEnd: a block that goes on is not ended.
+// TestBuilderKeepsTheEnd: an unfinished block gets no terminator.
 func TestBuilderKeepsTheEnd(t *testing.T) {
 	for what, do := range map[string]func(b *Builder){
 		"a block with a terminator": func(b *Builder) { b.Ret(Const(1)) },
@@ -248,7 +248,8 @@ func TestBuilderKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// TestRewriteLongBlock: what is put into a long block comes in the same order as into a short one.
+// TestRewriteLongBlock: instructions inserted into a long block have the same order as in a short
+// one.
 func TestRewriteLongBlock(t *testing.T) {
 	for _, n := range []int{3, longBlock - 1, longBlock, longBlock + 1, 3 * longBlock} {
 		f := &Func{Name: "f", Pos: NoPos}

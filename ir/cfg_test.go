@@ -90,7 +90,7 @@ func TestDominatorTree(t *testing.T) {
 	}
 }
 
-// TestPreds: a way counts once for each edge.
+// TestPreds: a predecessor is listed once for each edge.
 func TestPreds(t *testing.T) {
 	f := flow("1 1, 2, -, 1")
 	var got []string
@@ -105,7 +105,7 @@ func TestPreds(t *testing.T) {
 	}
 }
 
-// TestLiveBlocks checks where a value is needed.
+// TestLiveBlocks checks where a value is live.
 func TestLiveBlocks(t *testing.T) {
 	f := MustParse(`func @f(i64) {
 b0(v0:i64):

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEdits checks what each edit makes of a function of the text form.
+// TestEdits checks the result of each edit on a function in text form.
 func TestEdits(t *testing.T) {
 	const diamond = `b0(v0:ctx):
   v1:i64 = pid
@@ -91,7 +91,7 @@ b3(v5:i64, v6:i64):
 	}
 }
 
-// TestMoveBlocks: blocks get numbers of the function that they come into.
+// TestMoveBlocks: blocks are renumbered in the function that they are moved to.
 func TestMoveBlocks(t *testing.T) {
 	m := MustParse("func @p prog (kind kprobe) {\nb0(v0:ctx):\n  jump b1(1)\nb1(v1:i64):\n  v2:i64 = add v1, 1\n  ret v2\n}\n" +
 		"func @f(i64) {\nb0(v0:i64):\n  ret v0\n}\n")
@@ -109,7 +109,7 @@ func TestMoveBlocks(t *testing.T) {
 	}
 }
 
-// TestNewBlockAfter: a new block follows the given one, wherever the one before was put.
+// TestNewBlockAfter: a new block follows the given one, wherever the previous one was inserted.
 func TestNewBlockAfter(t *testing.T) {
 	f := &Func{Name: "f"}
 	for range 30 {
@@ -130,7 +130,7 @@ func TestUseCounts(t *testing.T) {
 	}
 }
 
-// TestCloneParts: of a module's parts the clone has its own.
+// TestCloneParts: the clone of a module shares no parts with it.
 func TestCloneParts(t *testing.T) {
 	m := MustParse("map (name @x)\nglobal (name g, size 8)\nevent (name e, fields [(name a)])\n" +
 		"func @f(i64) {\n  slot s0 \"\" 8 align 8\nb0(v0:i64):\n  store.u64 [s0+0], v0\n  jump b1(v0)\nb1(v1:i64) cold:\n  ret v1\n}\n")

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// edges are numbers at which arithmetic of fixed width goes wrong first.
+// edges are the numbers at which fixed-width arithmetic is most likely to be wrong.
 var edges = []int64{0, 1, -1, 2, 7, 8, 63, 64, 65, 127, 128, 255, 256, 1<<15 - 1, 1 << 15, 1 << 16, 1<<31 - 1, 1 << 31,
 	1<<32 - 1, 1 << 32, -1 << 31, -1 << 63, 1<<63 - 1, 0x0102030405060708, -0x7060504030201}
 
-// Results of binary ops are those of unbounded integers, cut to 64 bits.
+// Results of binary ops equal those on unbounded integers, truncated to 64 bits.
 func TestEvalBinary(t *testing.T) {
 	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
 	unsigned := func(x int64) *big.Int { return new(big.Int).SetUint64(uint64(x)) }
@@ -56,7 +56,7 @@ func TestEvalBinary(t *testing.T) {
 	}
 }
 
-// Results of unary ops are put together from the bytes of the operand.
+// Results of unary ops are computed from the bytes of the operand.
 func TestEvalUnary(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for _, k := range []MemKind{U8, U16, U32, U64, S8, S16, S32} {
@@ -92,7 +92,7 @@ func TestEvalUnary(t *testing.T) {
 	}
 }
 
-// A comparison of two numbers is that of unbounded integers.
+// Comparisons equal those of unbounded integers.
 func TestCompare(t *testing.T) {
 	for _, x := range edges {
 		for _, y := range edges {

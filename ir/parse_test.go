@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// inBlock is a function whose only block holds the lines.
+// inBlock returns a function whose only block contains the lines.
 func inBlock(lines string) string { return "func @f(i64) {\nb0(v0:i64):\n" + lines + "\n}" }
 
-// TestParseRejects checks the errors of a text, each with its line.
+// TestParseRejects checks parse errors, each with its line.
 func TestParseRejects(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"color red", `line 1: unknown declaration "color"`},
@@ -99,7 +99,7 @@ func TestParseRejects(t *testing.T) {
 	}
 }
 
-// TestPrintedForms: a text that is in the printed form is printed so.
+// TestPrintedForms: source in the printed form prints as itself.
 func TestPrintedForms(t *testing.T) {
 	for _, text := range []string{
 		"module m file f.bt\n",
@@ -137,7 +137,7 @@ func TestPrintedForms(t *testing.T) {
 	}
 }
 
-// TestParseForms: forms that are not printed are read, too.
+// TestParseForms: the parser also accepts forms that are not printed.
 func TestParseForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"func @f() {\r\nb0:\n\tret 0x10\n}":                           "ret 16",
@@ -174,7 +174,7 @@ func TestModuleLookups(t *testing.T) {
 	}
 }
 
-// TestUseOfContext checks what a program does with its context.
+// TestUseOfContext checks how a program uses its context.
 func TestUseOfContext(t *testing.T) {
 	for body, want := range map[string]ContextUse{
 		"v1:i64 = pid": {},
@@ -204,7 +204,7 @@ func TestLayoutGlobals(t *testing.T) {
 	}
 }
 
-// TestModuleParts checks what is added to a module by need.
+// TestModuleParts checks what is added to a module on demand.
 func TestModuleParts(t *testing.T) {
 	m := &Module{}
 	if got := m.Served(); got != nil {

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// small are numbers around zero and around the ends of both readings.
+// small are numbers around zero and around the limits of both signed and unsigned numbers.
 var small = []int64{math.MinInt64, math.MinInt64 + 1, -2, -1, 0, 1, 2, math.MaxInt64 - 1, math.MaxInt64}
 
-// spans calls each with every range between two of the small numbers, read as signed or as
-// unsigned, and with those of the numbers that it holds.
+// spans calls each with every range between two of the small numbers, as signed and as unsigned,
+// and with the small numbers that it contains.
 func spans(signed bool, each func(r Range, holds []int64)) {
 	for _, a := range small {
 		for _, b := range small {
@@ -35,7 +35,7 @@ func spans(signed bool, each func(r Range, holds []int64)) {
 	}
 }
 
-// comparisons are those of the signed or the unsigned reading.
+// comparisons are those of signed or unsigned numbers.
 func comparisons(signed bool) []Cond {
 	if signed {
 		return []Cond{EQ, NE, SLT, SLE, SGT, SGE}
@@ -43,7 +43,7 @@ func comparisons(signed bool) []Cond {
 	return []Cond{EQ, NE, ULT, ULE, UGT, UGE}
 }
 
-// TestDecideIsExact: a comparison is decided when the ends of the ranges decide it.
+// TestDecideIsExact: a comparison is decided if the limits of the ranges decide it.
 func TestDecideIsExact(t *testing.T) {
 	for _, signed := range []bool{false, true} {
 		spans(signed, func(r Range, xs []int64) {
@@ -74,7 +74,7 @@ func TestDecideIsExact(t *testing.T) {
 	}
 }
 
-// TestRefineIsExact: the ends of a range refined by a comparison with a number are the outermost
+// TestRefineIsExact: the limits of a range refined by a comparison with a number are the outermost
 // numbers for which it holds.
 func TestRefineIsExact(t *testing.T) {
 	for _, signed := range []bool{false, true} {
@@ -102,7 +102,7 @@ func TestRefineIsExact(t *testing.T) {
 	}
 }
 
-// TestRefineByRange: of a range only the end counts that the comparison speaks of.
+// TestRefineByRange: only the relevant limit of a range refines another one.
 func TestRefineByRange(t *testing.T) {
 	r, q := URange(10, 20), URange(12, 18)
 	for c, want := range map[Cond]Range{
@@ -118,7 +118,7 @@ func TestRefineByRange(t *testing.T) {
 	}
 }
 
-// TestRangeSets: what the sets of two ranges have in common, and their hull.
+// TestRangeSets: the intersection of the sets of two ranges, and their hull.
 func TestRangeSets(t *testing.T) {
 	a, b := SRange(-5, 10), SRange(3, 20)
 	if got, want := a.Join(b), SRange(-5, 20); got.SMin != want.SMin || got.SMax != want.SMax {
@@ -150,7 +150,7 @@ func TestRangeSets(t *testing.T) {
 	}
 }
 
-// TestBinaryRanges checks what is known of a result.
+// TestBinaryRanges checks what is known about a result.
 func TestBinaryRanges(t *testing.T) {
 	u, s := URange, SRange
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestBinaryRanges(t *testing.T) {
 	}
 }
 
-// TestRangesInFunctions checks what is known of the value v9 in the block b9, or b0.
+// TestRangesInFunctions checks what is known about the value v9 in the block b9, or b0.
 func TestRangesInFunctions(t *testing.T) {
 	branch := func(cond string, yes, no string) string {
 		return "b0(v0:ctx):\n  v9:i64 = pid\n  v5:i64 = nsecs\n  v1:i1 = " + cond + "\n  br v1, " + yes + ", " + no + "\nb9:\n  ret 0\nb2:\n  ret 0\n"
@@ -327,8 +327,8 @@ func TestTruthOfBranch(t *testing.T) {
 	}
 }
 
-// TestNarrowing: of the branches on a number the nearest count; those by a bound of an or count
-// only where the kernel verifies each number of a counter by itself.
+// TestNarrowing: the nearest branches on a number are used; branches on a bound of an or are used
+// only if the kernel verifies each value of the counter separately.
 func TestNarrowing(t *testing.T) {
 	var body strings.Builder
 	body.WriteString("b0(v0:ctx):\n  v1:i64 = pid\n  jump b1\n")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever numbers the ranges hold, the result of the op is in the result's
-// range, and a decided comparison is right.
+// Whatever numbers the ranges contain, the result of the op is in the result's range, and a decided
+// comparison is correct.
 func TestRangesHoldTheirNumbers(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	edge := []int64{0, 1, -1, 2, 63, 64, 127, 255, 256, 1 << 31, 1<<31 - 1, 1 << 32, -1 << 63, 1<<63 - 1, -256}
@@ -63,8 +63,8 @@ func TestCondEval(t *testing.T) {
 	}
 }
 
-// What newer or older kernels do not know of a number, the ranges must not know
-// either: a check that only they find needless would be missed.
+// The ranges must not know more about a number than older or newer kernels do: a check that only
+// the ranges consider redundant would be missing.
 func TestRangesKnowNoMoreThanKernels(t *testing.T) {
 	small := URange(0, 15)
 	for _, c := range []struct {

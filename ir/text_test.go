@@ -77,7 +77,7 @@ func TestPrintParse(t *testing.T) {
 	}
 }
 
-// Every op with every attribute that its row names must come back from text.
+// Every op, with every attribute in its row, survives printing and parsing.
 func TestEveryOpHasAText(t *testing.T) {
 	for i := range Ops {
 		op, info := Op(i), &Ops[i]
@@ -191,7 +191,7 @@ type attrSample struct {
 	hidden        int
 }
 
-// TestAttributes checks the text of each kind of attribute, and reads it back.
+// TestAttributes prints and parses each kind of attribute.
 func TestAttributes(t *testing.T) {
 	for _, text := range []string{
 		"()",

@@ -10,7 +10,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// unifyPair parses a script's module as it came out for each architecture.
+// unifyPair parses the modules of one script for each architecture.
 func unifyPair(t *testing.T, x86, arm string) (*Module, *Module) {
 	t.Helper()
 	parse := func(text, machine string) *Module {
@@ -27,7 +27,7 @@ func unifyPair(t *testing.T, x86, arm string) (*Module, *Module) {
 	return parse(x86, "x86_64"), parse(arm, "arm64")
 }
 
-// unify makes the first module serve the others' architectures, or changes nothing.
+// unify merges the other architectures' modules into the first one, or changes nothing.
 func unify(m *Module, others ...*Module) *Difference {
 	u := NewUnifier(m)
 	for _, other := range others {
@@ -70,7 +70,7 @@ func TestUnify(t *testing.T) {
 	}
 }
 
-// Three modules become one; where two of them agree, the third alone has its constant.
+// Three modules become one. Where two of them agree, the third has a constant of its own.
 func TestUnifyThree(t *testing.T) {
 	x, y := unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "16384", 1))
 	z, _ := unifyPair(t, strings.Replace(unifyText, "ret 0", "ret 1", 1), unifyText)
@@ -91,7 +91,7 @@ func TestUnifyThree(t *testing.T) {
 	}
 }
 
-// A difference that no constant can bridge is told, and nothing is changed.
+// A difference that is not in a constant is reported, and nothing is changed.
 func TestUnifyRefuses(t *testing.T) {
 	for _, c := range [][2]string{
 		{"ret 0", "ret 1"},
@@ -112,7 +112,7 @@ func TestUnifyRefuses(t *testing.T) {
 	}
 }
 
-// unifyTables is a module with what modules can differ in.
+// unifyTables is a module with everything in which modules can differ.
 const unifyTables = `map (name @x, value (kind int, size 8), pos !1:2)
 event (name e, fields [(name a, layout (kind int, size 8))], pos !2:3)
 global (name g, size 8)

@@ -11,7 +11,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// ruleTables are more maps and events than verifyTables has.
+// ruleTables are maps and events in addition to verifyTables.
 const ruleTables = `map (name @big, shape plain, value (kind string, size 16), key (kind int, size 8))
 map (name @n, shape plain, value (kind int, size 8), key (kind int, size 8))
 map (name @bare, shape plain)
@@ -47,7 +47,7 @@ func record(insns string) string {
 		insns + "; jump b2\nb2:")
 }
 
-// ruleCases are bodies of a kprobe program, each with a part of the error it must give.
+// ruleCases are bodies of a kprobe program, each with a part of the expected error.
 var ruleCases = []struct{ name, body, want string }{
 	// Operands and results.
 	{"arithmetic on a truth value", line("v1:i1 = icmp eq v8, 0; v2:i1 = add v1, 1"), "arithmetic on an i1"},
@@ -71,7 +71,7 @@ var ruleCases = []struct{ name, body, want string }{
 	{"result of a pointer", line("v1:kaddr = add s0+0, 8"), "result must be stack"},
 	{"result of nonnull", element("v5:mapval(@n) = nonnull v2"), "result must be mapval(@x)"},
 
-	// Comparisons and choices.
+	// Comparisons and selects.
 	{"comparison of numbers and addresses", line("v1:i1 = icmp ult v8, v9"), ""},
 	{"comparison of truth values", line("v1:i1 = icmp eq v8, 0; v2:i1 = icmp eq v1, true"), ""},
 	{"comparison of a truth value with a number", line("v1:i1 = icmp eq v8, 0; v2:i1 = icmp eq v1, v8"), "an i1 cannot be compared with an i64"},
@@ -181,7 +181,7 @@ var ruleCases = []struct{ name, body, want string }{
 	{"stack in another map", line("v1:i64 = kstack @x(v0), #10"), "@x is not a stack map"},
 	{"stack in no map", line("v1:i64 = kstack nix(v0), #10"), "nix is not a stack map"},
 
-	// Walks and loops.
+	// Iteration and loops.
 	{"walk over a scalar", line("v1:i64 = mapiter @s"), "cannot iterate over scalar map @s"},
 	{"walk", line("v1:i64 = mapiter @x; v2:mapval(@x)? = mapnext @x, v1"), ""},
 	{"walk of another type", line("v1:i64 = mapiter @x; v2:mapval(@n)? = mapnext @x, v1"), "result must be mapval(@x)?"},
@@ -424,7 +424,7 @@ func TestVerifyModule(t *testing.T) {
 		{"func @f(i64) {\nb0(v0:i64):\n  jump b1\nb1:\n  v1:i64 = add v2, 1\n  jump b2\nb2:\n  v2:i64 = add v0, 1\n  ret 0\n}", "v2 is not defined on every path to its use: v1:i64 = add v2, 1"},
 		{"func @f(btf(struct s)?, btf(struct t)?) {\nb0(v0:btf(struct s)?, v1:btf(struct t)?):\n  jump b1(v1)\nb1(v2:btf(struct s)?):\n  ret 0\n}",
 			"argument v1 is btf(struct t)?, parameter v2 of b1 is btf(struct s)?"},
-		// What is broken in one function hides neither the others nor the tables.
+		// An error in one function does not hide errors in others or in the tables.
 		{"map (name @x)\nmap (name @x)\nfunc @f() {\nb0:\n  ret true\n}\nfunc @g() {\nb0:\n  ret true\n}",
 			"map @x is declared twice\n@f: return value is i1, not i64: b0: ret true\n@g: return value is i1"},
 	} {
@@ -442,7 +442,7 @@ func TestVerifyModule(t *testing.T) {
 	}
 }
 
-// TestVerifyStructure breaks what the text form cannot express.
+// TestVerifyStructure tests errors that the text form cannot express.
 func TestVerifyStructure(t *testing.T) {
 	const text = "func @f(i64) {\n  slot s0 \"\" 8 align 8\nb0(v0:i64):\n  store.u64 [s0+0], v0\n  v1:i64 = add v0, 1\n  jump b1\nb1:\n  ret v1\n}\n"
 	for want, spoil := range map[string]func(f *ir.Func){
@@ -480,7 +480,7 @@ func TestVerifyStructure(t *testing.T) {
 	}
 }
 
-// TestContextOfPrograms: loads from the context are held to what each type of program may read.
+// TestContextOfPrograms: loads from the context are limited to what each program type may read.
 func TestContextOfPrograms(t *testing.T) {
 	for _, c := range []struct{ kind, load, want string }{
 		{"tracepoint", "load.u64 [v0+8]", ""},
@@ -509,8 +509,8 @@ func TestContextOfPrograms(t *testing.T) {
 	}
 }
 
-// TestContextOfArchitectures: an object for several architectures may read as far as the largest
-// context among them reaches.
+// TestContextOfArchitectures: an object for several architectures may read up to the end of the
+// largest context among them.
 func TestContextOfArchitectures(t *testing.T) {
 	body := "func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+168]\n  ret v1\n}\n"
 	for _, c := range []struct {

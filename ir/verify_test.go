@@ -25,8 +25,7 @@ b0(v0:i64):
 }
 `
 
-// verifyCases are bodies of a kprobe program, each with a part of the error it
-// must give ("" for none).
+// verifyCases are bodies of a kprobe program, each with a part of the expected error ("" for none).
 var verifyCases = []struct{ name, body, want string }{
 	{"good", `
   slot s0 "key" 8 align 8
@@ -215,8 +214,8 @@ b2:
   ret 0`
 }
 
-// loopTo is a loop by step that ends at 16 or when the clock says so, and loads a
-// byte at off from its counter.
+// loopTo returns a loop by step that ends at 16 or when the clock says so, and loads a byte at off
+// from its counter.
 func loopTo(step, off int) string {
 	return fmt.Sprintf(`
   slot s0 "text" 16 align 8 scratch 0

@@ -16,7 +16,7 @@ import (
 	"btc/frontend/parse"
 )
 
-// TestReadScript: nothing that is not a file is opened, and the limit holds while reading.
+// TestReadScript: only regular files are opened, and the size limit holds while reading.
 func TestReadScript(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -46,7 +46,7 @@ func TestReadScript(t *testing.T) {
 	}
 }
 
-// TestReadPipe: a pipe by a name of btc's own files, as shells give it, and one without an end.
+// TestReadPipe: a pipe under a /dev/fd name, as shells pass it, and one without an end.
 func TestReadPipe(t *testing.T) {
 	feed := func(text string, times int) *os.File {
 		r, w, err := os.Pipe()

@@ -22,8 +22,7 @@ var theTarget = sync.OnceValue(func() *kernel.Target {
 	return t
 })
 
-// read reads C text given line by line: directives and definitions, each of
-// those in one line.
+// read reads C source given line by line: directives and definitions, each on one line.
 func read(text string) (*Env, *diag.List) {
 	l := new(diag.List)
 	src := diag.NewSource("test.bt", text)
@@ -39,8 +38,8 @@ func read(text string) (*Env, *diag.List) {
 	return Read(cpp.Read(chunks, Predefined(theTarget()), l), theTarget(), l), l
 }
 
-// TestLayout compares sizes, alignments and offsets with what GCC 14 gives for
-// the same text on x86_64.
+// TestLayout compares sizes, alignments and offsets with those of GCC 14 for the same source on
+// x86_64.
 func TestLayout(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"struct t { char a; int b; short c; };", "12 4 a=0 b=4 c=8"},
@@ -188,7 +187,7 @@ struct broken {
 	}
 }
 
-// TestErrors checks what is refused.
+// TestErrors checks rejected input.
 func TestErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"struct t { nosuch a; };", "unknown type 'nosuch'"},
@@ -242,7 +241,7 @@ func TestOwnWins(t *testing.T) {
 	}
 }
 
-// FuzzRead proves that no C text makes the reader panic.
+// FuzzRead checks that no input makes the reader panic.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{
 		"struct t { char a; struct { int x; union { long y; }; }; int (*f)(int); };", "#define A (1 + B)\n#if A\n#endif",

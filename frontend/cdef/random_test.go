@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// randomStruct writes a struct with bitfields, arrays, nested and anonymous
-// parts, packed and aligned, and gives the names of its members and of those
-// among them that are bitfields.
+// randomStruct generates a struct with bitfields, arrays, nested and anonymous parts, packed and
+// aligned. It returns the names of its members, and which of them are bitfields.
 func randomStruct(r *rand.Rand, n int) (text string, members, bits []string) {
 	scalars := []string{"char", "short", "int", "long", "unsigned char", "unsigned short", "unsigned int", "unsigned long", "_Bool", "void *"}
 	integers := scalars[:8]

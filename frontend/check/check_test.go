@@ -30,7 +30,7 @@ var theTarget = sync.OnceValue(func() *kernel.Target {
 	return t
 })
 
-// checkText parses and checks a script; there is no Info of a text that does not parse.
+// checkText parses and checks a script; there is no Info if the script does not parse.
 func checkText(text string) (*Info, *diag.List) {
 	l := new(diag.List)
 	script := parse.Script(diag.NewSource("test.bt", text), l)
@@ -53,9 +53,9 @@ func mustCheck(t *testing.T, text string) *Info {
 
 var expectation = regexp.MustCompile(`// (?:ERROR|WARN) (".*")\s*$`)
 
-// TestScripts checks the scripts of testdata. Each error and warning stands as
-// // ERROR "E0201: text" or // WARN "W0203: text" at the end of its line (text
-// may be a part of the message); a second one on a line follows after a blank.
+// TestScripts checks the scripts of testdata. Each error or warning is expected by a comment //
+// ERROR "E0201: text" or // WARN "W0203: text" at the end of its line (text may be a part of the
+// message); a second one on the same line follows after a space.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -106,7 +106,7 @@ func testScript(t *testing.T, text string) {
 	}
 }
 
-// take removes the first expectation that text satisfies.
+// take removes the first expectation that the message text satisfies.
 func take(want map[int][]string, line int, text string) bool {
 	for i, s := range want[line] {
 		code, part, _ := strings.Cut(s, ": ")
@@ -118,7 +118,7 @@ func take(want map[int][]string, line int, text string) bool {
 	return false
 }
 
-// complete proves that every part of a checked script has facts.
+// complete checks that every part of a checked script has facts.
 func complete(t *testing.T, info *Info) {
 	for _, p := range info.Programs {
 		for x, e := range p.Body.exprs {
@@ -154,8 +154,8 @@ func exprOf(t *testing.T, info *Info) *Expr {
 	return nil
 }
 
-// TestComptimeOfKernelTypes: what is relocated on a host has the target's value in comptime, and
-// decides what is compiled.
+// TestComptimeOfKernelTypes: a value that is relocated on hosts has the target's value in comptime,
+// where it decides what is compiled.
 func TestComptimeOfKernelTypes(t *testing.T) {
 	for cond, taken := range map[string]bool{
 		"sizeof(struct task_struct) < 8":             false,

@@ -344,7 +344,7 @@ func TestComparisons(t *testing.T) {
 	}
 }
 
-// TestHostConstants checks that what the host may number otherwise is not folded.
+// TestHostConstants checks that constants that differ between hosts are not folded.
 func TestHostConstants(t *testing.T) {
 	e := exprOf(t, mustCheck(t, "kprobe:f { print(TCP_ESTABLISHED); }"))
 	if e.Const == nil || e.Const.Int != 1 {

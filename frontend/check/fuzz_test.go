@@ -8,8 +8,8 @@ import (
 	"btc/tests/filetest/seeds"
 )
 
-// FuzzCheck proves that no text makes the checker panic, and that a script
-// without errors has all its facts.
+// FuzzCheck checks that no input makes the checker panic, and that a script without errors has all
+// its facts.
 func FuzzCheck(f *testing.F) {
 	seeds.Add(f, "testdata/*.txtar", "")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a misspelt or moved name means is in the hint.
+// The hint explains a misspelled or renamed name.
 func TestHints(t *testing.T) {
 	for _, test := range []struct{ script, hint string }{
 		{`config = { max_strlan = 3 } begin { }`, "did you mean max_strlen?"},
@@ -80,7 +80,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// What follows from one error is not a second one, and each usage is that of a function.
+// A consequence of an error is not reported as a second one, and each usage message is that of a
+// function.
 func TestNoFollowingErrors(t *testing.T) {
 	for _, script := range []string{
 		`begin { @x = kstack(perf, 5, 6); }`,

@@ -9,9 +9,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// messages are the errors that scripts have, each with an example, the code and
-// a stable part of what is said of it: the message or a hint. The words are those
-// of bpftrace where it has the same error.
+// messages are the errors that scripts can have, each with an example, the code, and a stable part
+// of the message or hint. The wording is bpftrace's if it has the same error.
 var messages = []struct {
 	script string
 	code   diag.Code
@@ -189,7 +188,7 @@ var messages = []struct {
 	{`tracepoint:no:such { }`, "W0215", `does not exist in the target's kernel`},
 }
 
-// The name of the probe is a text where it is known.
+// The name of the probe is a string if it is known.
 func TestProbeAsText(t *testing.T) {
 	for _, expr := range []string{`strcontains(probe, "vfs")`, `strncmp(probe, "kprobe", 6)`, `strlen(probe)`} {
 		mustCheck(t, "kprobe:vfs_read { print("+expr+"); }")
@@ -209,7 +208,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// A map that is written in a part that is too large to look at is not said to be unwritten.
+// A map that is written only in a part that is too large to check is not reported as unwritten.
 func TestTooLargeSaysNothingOfMaps(t *testing.T) {
 	for _, read := range []string{"print(@x)", "$y = @x + 1", "@z = @x"} {
 		_, l := checkText("begin { " + read + "; unroll(100) { unroll(100) { unroll(100) { @a++; @b++; } } } @x = 1; }")
@@ -221,7 +220,7 @@ func TestTooLargeSaysNothingOfMaps(t *testing.T) {
 	}
 }
 
-// says reports whether a diagnostic of the code has a text in its message or a hint.
+// says reports whether a diagnostic with the code has a string in its message or hint.
 func says(l *diag.List, code diag.Code, text string) bool {
 	for _, d := range l.Sorted() {
 		for _, s := range append([]string{d.Message}, d.Hints...) {
@@ -233,7 +232,7 @@ func says(l *diag.List, code diag.Code, text string) bool {
 	return false
 }
 
-// One run tells all: maps that are nowhere written beside the other mistakes.
+// All errors are reported in one run: maps that are never written, along with the other mistakes.
 func TestAllErrorsAtOnce(t *testing.T) {
 	_, l := checkText(`kprobe:vfs_read /@strat[tid]/ {
   @start[tid] = nsecs;

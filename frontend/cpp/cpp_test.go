@@ -23,7 +23,7 @@ func (h headers) read(name string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// preprocess reads a text as a header of the script "dir/a.bt".
+// preprocess reads a string as a header of the script "dir/a.bt".
 func preprocess(text string, files headers, opt Options) (string, *diag.List) {
 	l := new(diag.List)
 	all := headers{"dir/main.h": text}
@@ -72,7 +72,7 @@ func TestExpansion(t *testing.T) {
 	}
 }
 
-// TestConditions checks which text is left.
+// TestConditions checks which lines remain.
 func TestConditions(t *testing.T) {
 	tests := []struct{ cond, want string }{
 		{"1", "yes"}, {"0", "no"}, {"NOSUCH", "no"}, {"!defined NOSUCH && defined(ONE)", "yes"},
@@ -155,7 +155,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestHostile checks that strings made to grow end soon, with an error.
+// TestHostile checks that input designed to grow is stopped early, with an error.
 func TestHostile(t *testing.T) {
 	var doubling, deep, args strings.Builder
 	for i := range 40 {
@@ -178,8 +178,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// FuzzRead proves that no text makes the preprocessor panic or go on for ever,
-// and that what it gives is made of tokens of known places.
+// FuzzRead checks that no input makes the preprocessor panic or loop forever, and that its output
+// consists of tokens with known positions.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{
 		"#define A(x, ...) #x x##__VA_ARGS__\nA(1, 2)\n#if A\n#elif defined(A)\n#endif", "#include \"main.h\"\n#pragma once", "#define B B\\\nB\nB /* */ // x",

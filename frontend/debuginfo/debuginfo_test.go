@@ -15,8 +15,8 @@ import (
 	"btc/frontend/types"
 )
 
-// build compiles a source of testdata, which is given by its text; the test is
-// skipped where there is no compiler.
+// build compiles a source of testdata, given as a string; the test is skipped if there is no
+// compiler.
 func build(t *testing.T, name, text string, args ...string) string {
 	t.Helper()
 	compiler := "gcc"
@@ -140,8 +140,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// Old versions of the format, and information that the compiler or objcopy has
-// put elsewhere, say the same.
+// Old versions of the format, and information that the compiler or objcopy has moved to other
+// files, yield the same.
 func TestForms(t *testing.T) {
 	check := func(t *testing.T, b *Binary) {
 		t.Helper()
@@ -174,7 +174,7 @@ func TestForms(t *testing.T) {
 		if _, err := exec.LookPath("llvm-dwp"); err != nil {
 			t.Skip("skipped: ", err)
 		}
-		// llvm-dwp of LLVM 14 does not come to an end with all of the source.
+		// llvm-dwp of LLVM 14 does not terminate on the whole source.
 		small := strings.Replace(cSource, "struct big g(int first) { struct big b = {0}; return b; }", "", 1)
 		p := build(t, "a.c", small, "-gsplit-dwarf")
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -126,7 +126,7 @@ func TestRenderOptions(t *testing.T) {
 	}
 }
 
-// The marker stays in sight in a line of any length.
+// The marker is visible in a line of any length.
 func TestRenderLongLine(t *testing.T) {
 	src := NewSource("a.bt", strings.Repeat("a", 100000)+"HERE"+strings.Repeat("b", 100000))
 	var l List
@@ -140,7 +140,7 @@ func TestRenderLongLine(t *testing.T) {
 	}
 }
 
-// A long line is cut between characters, and only what is near the marker is read.
+// A long line is cut between characters, and only the part near the marker is read.
 func TestRenderLongLineOfWideCharacters(t *testing.T) {
 	for pad := range 3 {
 		text := strings.Repeat("x", pad) + strings.Repeat("漢", 2000) + "HERE" + strings.Repeat("漢", 2000)

@@ -11,7 +11,7 @@ import (
 	"btc/frontend/parse"
 )
 
-// expandBody returns the code of "begin { BODY }" below C text, on one line.
+// expandBody returns the code of "begin { BODY }" after C source, on one line.
 func expandBody(ctext, body string, opt Options) (string, *diag.List) {
 	l := new(diag.List)
 	s := parse.Script(diag.NewSource("x.bt", ctext+"\nbegin { "+body+" }"), l)
@@ -26,7 +26,7 @@ func expandBody(ctext, body string, opt Options) (string, *diag.List) {
 	return strings.Join(strings.Fields(text), " "), l
 }
 
-// TestCMacros checks what macros of the C text become in the script's code.
+// TestCMacros checks the expansion of C macros in the script's code.
 func TestCMacros(t *testing.T) {
 	tests := []struct{ ctext, body, want string }{
 		{"#define A 1 + 2", "print(A * 3);", "{ print((1 + 2) * 3); }"},
@@ -62,7 +62,7 @@ func TestCMacros(t *testing.T) {
 	}
 }
 
-// TestValues checks what parameters become whose values the code is made for.
+// TestValues checks how parameters whose values are known at compile time are replaced.
 func TestValues(t *testing.T) {
 	opt := Options{Values: map[int]string{1: "5", 2: "-7", 3: "a b", 4: "0b11", 5: "1:2"}, Named: map[string]string{"n": "9", "s": "x", "b": "off"}, C: cpp.Options{}}
 	tests := []struct{ body, want string }{

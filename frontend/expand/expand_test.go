@@ -32,7 +32,7 @@ func expandText(t *testing.T, name, text string) (*ast.Script, *diag.List) {
 	return Script(s, l, Options{Builtin: builtin}), l
 }
 
-// result is the expanded script, or what is wrong with it.
+// result returns the expanded script, or the error.
 func result(s *ast.Script, l *diag.List) string {
 	var b strings.Builder
 	var err error
@@ -47,7 +47,7 @@ func result(s *ast.Script, l *diag.List) string {
 	return b.String()
 }
 
-// TestGolden compares the expansion of each x.bt in testdata with x.out behind it.
+// TestGolden compares the expansion of each x.bt in testdata with x.out.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -86,7 +86,7 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 	}
 }
 
-// TestNodesAreDistinct checks that a node is at one place of the new tree.
+// TestNodesAreDistinct checks that a node occurs only once in the new tree.
 func TestNodesAreDistinct(t *testing.T) {
 	s, l := expandText(t, "x.bt", `macro twice(x, t) { $a = x + x; (t)$a + sizeof(t) }
 begin { $v = 1; print(twice($v, typeof(int8[2])) + twice(twice(1 + pid, typeof(int8)), typeof(struct x *))); }`)
@@ -103,7 +103,7 @@ begin { $v = 1; print(twice($v, typeof(int8[2])) + twice(twice(1 + pid, typeof(i
 	})
 }
 
-// TestGrowth checks that macros cannot make code without bounds.
+// TestGrowth checks that macros cannot generate unbounded code.
 func TestGrowth(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("macro m0(x) { x + x }\n")
@@ -117,7 +117,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestDepth checks that a chain of macros has an end.
+// TestDepth checks that a chain of macros is bounded.
 func TestDepth(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("macro m0(x) { x }\n")

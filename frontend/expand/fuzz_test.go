@@ -12,8 +12,8 @@ import (
 	"btc/tests/filetest/seeds"
 )
 
-// FuzzExpand proves that no text makes the expansion panic or go on for ever,
-// and that a tree without errors holds no call of a macro any more.
+// FuzzExpand checks that no input makes the expansion panic or loop forever, and that a tree
+// without errors contains no macro calls.
 func FuzzExpand(f *testing.F) {
 	seeds.Add(f, "testdata/*.txtar", ".bt")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -139,8 +139,8 @@ func rewrite(t *testing.T, file string, a *txtar.Archive, want map[string]string
 // settings are those of the script in the module's metadata.
 var settings = regexp.MustCompile(`^meta \(config \{[^}]*\},? ?`)
 
-// essence drops what is the same for all scripts and explains nothing here: the
-// settings, the texts of statements, and positions that no report names.
+// essence removes what is the same for all scripts: the settings, the source text of statements,
+// and positions that no report uses.
 func essence(text string, reports bool) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -158,8 +158,8 @@ func essence(text string, reports bool) string {
 	return strings.TrimSpace(b.String()) + "\n"
 }
 
-// irgen decides nothing about layout in the kernel: no script has a helper call, a
-// place of a memory object, a BPF map, or an op that only later stages have.
+// irgen decides nothing about layout in the kernel: no script has a helper call, an address of a
+// memory object, a BPF map, or an op that only later stages have.
 func TestDecidesNoLayout(t *testing.T) {
 	files, err := filepath.Glob("../../tests/corpus/*.bt")
 	if err != nil || len(files) == 0 {

@@ -9,8 +9,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// TestHints: what the habits of other languages and the quoting of shells make of a
-// script is one error, and it says what to write.
+// TestHints: habits from other languages and shell quoting mistakes yield a single error, which
+// says what to write.
 func TestHints(t *testing.T) {
 	for _, c := range []struct{ script, at, hint string }{
 		{"begin { if (pid == 1 and tid == 2) { } }", "and", "&& means and"},
@@ -63,7 +63,7 @@ func TestHints(t *testing.T) {
 		{"begin { @ = 5； }", "；", "looks like ;"},
 		{"begin { @ =\u00a05; }", "\u00a0", "invisible"},
 		{"begin { @ = \u200b5; }", "\u200b", "invisible"},
-		// What follows from one error is not reported.
+		// A consequence of an error is not reported.
 		{"begin { printf(\"a); }", "\"a", ""},
 		{"begin { printf(\"%d\\n\"; pid); @x = 1; }", ";", ""},
 		{"begin { @ = pid; ) kprobe:f { @ = tid; }", ")", ""},

@@ -28,7 +28,7 @@ func mustParse(t testing.TB, name, text string) *ast.Script {
 	return s
 }
 
-// same compares trees without their places in the source.
+// same compares trees without their source positions.
 func same(a, b *ast.Script) string {
 	return cmp.Diff(a, b, cmpopts.IgnoreTypes(ast.Extent{}, &diag.Source{}), cmpopts.EquateEmpty())
 }
@@ -59,7 +59,7 @@ func acceptFiles(t testing.TB) map[string]string {
 	return texts
 }
 
-// What is printed parses to the same tree, and prints as itself.
+// Printed source parses to the same tree, and prints as itself.
 func TestRoundTrip(t *testing.T) {
 	for name, text := range acceptFiles(t) {
 		first := mustParse(t, name, text)
@@ -74,7 +74,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Each span holds the text of its node, and is in that of its parent.
+// Each span contains the source of its node, and is inside that of its parent.
 func TestSpans(t *testing.T) {
 	for name, text := range acceptFiles(t) {
 		s := mustParse(t, name, text)
@@ -99,7 +99,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// checkSpanText parses the text of an expression again, on its own.
+// checkSpanText parses the source text of an expression again, on its own.
 func checkSpanText(t *testing.T, x ast.Expr) {
 	switch x.(type) {
 	case *ast.TypeExpr, *ast.Range, *ast.Discard: // no expressions on their own
@@ -120,8 +120,8 @@ func checkSpanText(t *testing.T, x ast.Expr) {
 
 var wantError = regexp.MustCompile(`// ERROR "(.*)"$`)
 
-// Each line of a rejected script that bears an ERROR comment has that error,
-// and no other line has one.
+// Each line of a rejected script that has an ERROR comment has that error, and no other line has
+// one.
 func TestReject(t *testing.T) {
 	files, _ := filepath.Glob("testdata/reject/*.bt")
 	if len(files) == 0 {

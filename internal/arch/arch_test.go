@@ -18,7 +18,7 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// A system call's function has the name of its architecture.
+// The function of a system call has the architecture's name.
 func TestSyscallFunc(t *testing.T) {
 	for _, c := range [][3]string{
 		{"arm64", "__x64_sys_openat", "__arm64_sys_openat"}, {"x86_64", "__arm64_sys_open*", "__x64_sys_open*"},
@@ -31,8 +31,8 @@ func TestSyscallFunc(t *testing.T) {
 	}
 }
 
-// TestRows checks what the rows promise to each other: a name finds one row, and a marker
-// is a register of its own architecture only.
+// TestRows checks invariants of the rows: a name identifies one row, and a marker is a register of
+// its own architecture only.
 func TestRows(t *testing.T) {
 	names, markers := map[string]*Arch{}, map[string]*Arch{}
 	for _, a := range All() {

@@ -30,8 +30,8 @@ func TestSyscallNumbers(t *testing.T) {
 	}
 }
 
-// Of the running kernel's tracepoints of system calls, the table has all but a
-// few that are newer than it.
+// The table contains all system call tracepoints of the running kernel, but for a few that are
+// newer.
 func TestSyscallEventsOfThisKernel(t *testing.T) {
 	dir, err := hostinfo.Tracefs()
 	if err != nil {

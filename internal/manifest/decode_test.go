@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// strings are JSON, or nearly, of what a manifest may hold.
+// strings are JSON, or nearly so, with content that a manifest may have.
 var texts = []string{
 	`{"schema":"a","maps":[{"name":"@x","key_size":8,"key":{"kind":"int","size":8}},{}],"params":null}`,
 	`{"schema":"\u00e4\ud83d\ude00\ud83d\u0041\udc00\"\\\/\b\f\n\r\t","script":{"file":"\ud83d"}}`,
@@ -26,8 +26,8 @@ var texts = []string{
 	` { "schema" : "a" } `, `{"schema":"a"}x`, "{\"schema\":\"a\"}\x00", ``, `null`, `[]`, `"x"`, `nul`, `{"schema":"a","schema":"b"}`,
 }
 
-// FuzzDecode: a text is read as encoding/json reads it, or refused by both. Of that package's
-// liberties keys of another case are left out, and keys that come twice.
+// FuzzDecode: input is decoded as by encoding/json, or rejected by both. Two liberties of that
+// package are excluded: case-insensitive keys and duplicate keys.
 func FuzzDecode(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text)
@@ -47,11 +47,11 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// unusual reports whether a JSON text has keys that are not told apart by encoding/json, or
-// more lists nested than a manifest may.
+// unusual reports whether JSON has keys that encoding/json does not distinguish, or deeper nesting
+// than a manifest may have.
 func unusual(text string) bool {
 	d := json.NewDecoder(strings.NewReader(text))
-	seen := []map[string]bool{nil} // keys of the lists that are open
+	seen := []map[string]bool{nil} // keys of the open objects
 	key := false                   // a key comes next
 	for {
 		tok, err := d.Token()
@@ -88,7 +88,7 @@ func unusual(text string) bool {
 	}
 }
 
-// Deep lists end the reading, not the process.
+// Deep nesting is an error and does not crash the process.
 func TestDeepLists(t *testing.T) {
 	for _, open := range []string{"[", `{"a":`} {
 		err := decode([]byte(`{"unknown":`+strings.Repeat(open, 1<<20)), new(Manifest))

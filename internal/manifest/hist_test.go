@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Each bucket begins where the one before ends, and the rule that programs count by puts its first
-// and last values into it.
+// Each bucket begins where the previous one ends, and the rule by which programs count puts its
+// first and last values into it.
 func TestHistFirst(t *testing.T) {
 	for k := range 6 {
 		bucket := func(v uint64) int {

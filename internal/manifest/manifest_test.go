@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sample is a manifest with something of everything.
+// sample is a manifest that uses every feature.
 func sample() *Manifest {
 	u64 := Layout{Kind: "int", Size: 8}
 	stack := Layout{Kind: "kstack", Size: 8, Stack: "stack_k", Depth: 127}
@@ -208,7 +208,7 @@ func TestErrorsNameTheirPath(t *testing.T) {
 	}
 }
 
-// overlapping is a record whose fields, n in all, are at one place.
+// overlapping returns a record with n fields, all at the same offset.
 func overlapping(n int) *Layout {
 	l := Layout{Kind: "array", Size: 8, Count: 8, Elem: &Layout{Kind: "int", Size: 1}}
 	for ; n > 1; n /= maxFields {
@@ -221,8 +221,8 @@ func overlapping(n int) *Layout {
 	return &l
 }
 
-// TestPositionsAreChecked finds each position of a manifest by its type: a new one that
-// Validate forgets fails here.
+// TestPositionsAreChecked finds each position of a manifest by its type, so a new one that Validate
+// does not check fails here.
 func TestPositionsAreChecked(t *testing.T) {
 	fill := func() *Manifest {
 		m := sample()
@@ -303,7 +303,7 @@ func positionsOf(t reflect.Type, path string, found map[string]bool) {
 	}
 }
 
-// TestMemoryIsBounded: each element takes two bytes of the file and hundreds of memory.
+// TestMemoryIsBounded: an element takes two bytes in the file and hundreds in memory.
 func TestMemoryIsBounded(t *testing.T) {
 	for _, list := range []string{"programs", "maps", "events", "errors", "fields", "requires", "params"} {
 		text := `{"schema":"btc/1","` + list + `":[` + strings.Repeat("{},", 4<<20) + `{}]}`
@@ -371,7 +371,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Whatever Parse accepts survives being written and read again.
+// Whatever Parse accepts survives a round trip.
 func FuzzParse(f *testing.F) {
 	data, _ := write(sample())
 	f.Add(data)
@@ -391,7 +391,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A map whose kernel's form differs has the sizes that its form requires.
+// A map that the kernel stores in another form has the sizes that this form requires.
 func TestValidateStored(t *testing.T) {
 	u64 := Layout{Kind: "int", Size: 8}
 	stored := func() Map {

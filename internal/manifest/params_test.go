@@ -91,8 +91,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestGiven: parameters given when the script was compiled hold until others are given, but for
-// those that the code was made for.
+// TestGiven: parameters given at compile time apply until others are given, except those that the
+// code was specialized for.
 func TestGiven(t *testing.T) {
 	given := func() *Manifest {
 		return &Manifest{Given: &Given{Values: []string{"a", "b"}, Fixed: []int{2}, Options: map[string]string{"x": "1", "y": "2"}, FixedOptions: []string{"y"}}}
@@ -129,7 +129,7 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// TestParameterBytes checks what each type of a parameter makes of a text.
+// TestParameterBytes checks the encoding of a string as each type of parameter.
 func TestParameterBytes(t *testing.T) {
 	for _, c := range []struct{ kind, name, text, want, err string }{
 		{"int", "$1", "258", "\x02\x01\x00\x00", ""},
@@ -154,7 +154,7 @@ func TestParameterBytes(t *testing.T) {
 	}
 }
 
-// TestIntegerLimits: what is larger than 64 bits is not an integer, in any notation.
+// TestIntegerLimits: a number larger than 64 bits is not an integer, in any notation.
 func TestIntegerLimits(t *testing.T) {
 	for text, want := range map[string]uint64{"1e19": 1e19, "1_0e1": 100, "0X1F": 31, "0x1d": 29, "0b11": 3, "2e1s": 20e9, "1m": 60e9, "2d": 2 * 86400e9, "18446744073709551s": 0} {
 		got, err := parseInt(text)
@@ -173,7 +173,7 @@ func TestIntegerLimits(t *testing.T) {
 	}
 }
 
-// TestUnexpectedOptions: all wrong options are named, and those that there are, in order.
+// TestUnexpectedOptions: all wrong options are named, together with the existing ones, in order.
 func TestUnexpectedOptions(t *testing.T) {
 	m := &Manifest{Params: []Param{{Name: "b", Type: "int", Size: 8, Help: "what b is"}, {Name: "a", Type: "int", Size: 8}, {Name: "$1", Type: "int", Size: 8}}}
 	for want, named := range map[string]map[string]string{

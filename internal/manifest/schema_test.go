@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite docs/manifest.schema.json")
 
 const schemaFile = "../../docs/manifest.schema.json"
 
-// The published schema is made from the Go types and their comments, so that
-// neither can say what the other does not.
+// The published schema is generated from the Go types and their comments, so that they cannot
+// diverge.
 func TestPublishedSchema(t *testing.T) {
 	docs := typeDocs(t)
 	defs := map[string]any{}

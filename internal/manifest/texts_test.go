@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Values of string parameters complete the manifest; what cannot be a name is refused.
+// Values of string parameters complete the manifest; invalid names are refused.
 func TestFillTexts(t *testing.T) {
 	fresh := func() *Manifest {
 		m := params()

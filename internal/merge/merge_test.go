@@ -26,7 +26,7 @@ var (
 	pair      = manifest.Layout{Kind: "tuple", Size: 24, Fields: []manifest.Field{{Layout: integer64}, {Off: 8, Layout: shortText}}}
 )
 
-// shapes has a map of each shape that adds up.
+// shapes has a map of each shape that can be added up.
 var shapes = []manifest.Map{
 	{Name: "@avg", Shape: "avg", Value: &integer64},
 	{Name: "@count", Shape: "count", Value: &unsigned, Key: &pair},
@@ -40,10 +40,10 @@ var shapes = []manifest.Map{
 		Key: &manifest.Layout{Kind: "tuple", Size: 16, Fields: []manifest.Field{{Layout: integer64}, {Off: 8, Layout: unsigned}}}},
 }
 
-// content is what values a host counted, by map and key.
+// content is the set of values that a host counted, by map and key.
 type content map[string]map[string][]int64
 
-// random are some values for each map; a key has its parts.
+// random returns some values for each map; a key has its parts.
 func random(r *rand.Rand) content {
 	c := content{}
 	for i := range shapes {
@@ -74,7 +74,7 @@ func random(r *rand.Rand) content {
 	return c
 }
 
-// elements are the values as a run has counted them.
+// elements returns the values as a run has counted them.
 func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 	var out []render.Element
 	last := int64(0) // interval of all keys
@@ -129,7 +129,7 @@ func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 	return out
 }
 
-// written is the end of a run in a format.
+// written returns the output of the end of a run in a format.
 func written(f *output.Format, host string, c content) string {
 	var out strings.Builder
 	r := &output.Run{Manifest: &manifest.Manifest{Object: manifest.Object{SHA256: "ab12"}}, Env: &format.Env{}, Host: host, At: time.Unix(1, 0)}
@@ -146,7 +146,7 @@ func written(f *output.Format, host string, c content) string {
 	return out.String()
 }
 
-// Merged runs of several hosts equal the run of one host with all the data.
+// Merged runs of several hosts equal the run of a single host with all the data.
 func TestMergeIsOneRun(t *testing.T) {
 	json2 := output.Find("json2")
 	for seed := range uint64(50) {
@@ -185,7 +185,7 @@ func TestMergeIsOneRun(t *testing.T) {
 		if string(got) != want {
 			t.Fatalf("seed %d: merged\n%s\none run\n%s", seed, got, want)
 		}
-		// What was merged can be merged again.
+		// A merged report can be merged again.
 		if _, err := second.Read("merged", strings.NewReader(string(again))); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestPartial: a run whose budget detached a probe is merged, and named.
+// TestPartial: a run in which the budget detached a probe is merged, and reported.
 func TestPartial(t *testing.T) {
 	const line = `{"type": "map", "name": "@n", "shape": "count", "object": "x", "host": "h", "signed": false, "entries": [{"value": 5}]}`
 	const detached = `{"type": "detached", "time": "2026-01-01T00:00:00Z", "probe": "kprobe:f", "line": 3, "col": 1, "covered_ns": 20100000000}`

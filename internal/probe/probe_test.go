@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// No name or alias stands for two kinds, and each finds its own.
+// Each name or alias identifies one kind.
 func TestFind(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range types {
@@ -180,7 +180,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// An error is at the part that is wrong.
+// An error is at the invalid part.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"self:x:SIGUSR1":                  "0: x is not a supported trigger",
@@ -270,8 +270,8 @@ func TestNanoseconds(t *testing.T) {
 	}
 }
 
-// A text of an attach point, however odd, is read or refused, and what is read has a name that is
-// read as the same.
+// Any attach point, however odd, is parsed or refused, and the name of a parsed one parses to the
+// same.
 func FuzzParse(f *testing.F) {
 	for _, c := range points {
 		f.Add(c.text)

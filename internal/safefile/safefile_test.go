@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenTakesRegularFilesOnly: a FIFO without a writer would block an ordinary open for ever.
+// TestOpenTakesRegularFilesOnly: an ordinary open of a FIFO without a writer would block forever.
 func TestOpenTakesRegularFilesOnly(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -167,7 +167,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-// TestListIn: links lead to what is below the root, and no more names than asked for are kept.
+// TestListIn: links are resolved below the root, and at most the given number of names is kept.
 func TestListIn(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"a/x", "a/y", "a/z"} {

@@ -31,7 +31,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// A long line is cut around the mark, which stays in what is shown.
+// A long line is cut around the marker, which remains visible.
 func TestMarkLongLine(t *testing.T) {
 	line := strings.Repeat("x", 10_000) + "MARK" + strings.Repeat("y", 10_000)
 	got := Mark(line, 10_000, 10_004)

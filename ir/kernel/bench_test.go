@@ -4,7 +4,7 @@ package kernel
 
 import "testing"
 
-// lookups does what checking a script of middling size asks of a target.
+// lookups does the lookups that checking a medium-sized script needs.
 func lookups(tb testing.TB, t *Target) {
 	sock, ok := t.Struct("sock")
 	if !ok {
@@ -41,8 +41,8 @@ func lookups(tb testing.TB, t *Target) {
 	}
 }
 
-// BenchmarkCold opens the default target and looks up what one script needs:
-// what each compilation pays.
+// BenchmarkCold opens the default target and does the lookups for one script, as each compilation
+// does.
 func BenchmarkCold(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

@@ -56,7 +56,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// Each event whose class has another name elsewhere is in the target.
+// Each event whose class is named differently on other kernels is in the target.
 func TestOtherClassesKnown(t *testing.T) {
 	tgt, err := Default("x86_64")
 	if err != nil {
@@ -111,7 +111,7 @@ func TestRenamedMembers(t *testing.T) {
 	}
 }
 
-// What a spelling's place has for a type, in a target that has it elsewhere.
+// The type that a spelling's location has, in a target that has it elsewhere.
 func TestSpelledMembers(t *testing.T) {
 	tgt, err := Default("x86_64")
 	if err != nil {
@@ -146,7 +146,7 @@ func TestSpelledMembers(t *testing.T) {
 	}
 }
 
-// Each spelling has one place at least that is the target's, so that its type is known.
+// Each spelling has at least one location that the target has, so that its type is known.
 func TestSpellingsKnown(t *testing.T) {
 	tgt, err := Default("x86_64")
 	if err != nil {

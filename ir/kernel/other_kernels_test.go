@@ -53,7 +53,7 @@ func TestElsewhere(t *testing.T) {
 			t.Error("the member of another kernel counts as this one's")
 		}
 
-		// A record of its own since 6.17, with one field more.
+		// A separate record since 6.17, with one more field.
 		exit, _ := tgt.Tracepoint("sched", "sched_process_exit")
 		if f, ok := exit.Field("group_dead"); !ok || f.Class() != "trace_event_raw_sched_process_exit" {
 			t.Errorf("group_dead of sched_process_exit: %+v, %v", f, ok)

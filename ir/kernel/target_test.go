@@ -55,8 +55,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A file cut behind its directory opens; lookups then find nothing and say so
-// in Err.
+// A file that is truncated after its directory opens; lookups then find nothing and set Err.
 func TestDamageIsKept(t *testing.T) {
 	tgt, err := New([]byte(defaultX86[:4096]))
 	if err != nil {
@@ -70,7 +69,7 @@ func TestDamageIsKept(t *testing.T) {
 	}
 }
 
-// Layouts that all x86_64 kernels share, by ABI or by long habit.
+// Layouts that all x86_64 kernels share, by ABI or by tradition.
 func TestFields(t *testing.T) {
 	tgt := open(t)
 	tests := []struct {
@@ -264,8 +263,7 @@ func TestEventClasses(t *testing.T) {
 	}
 }
 
-// Whatever its class: every field of every event is where the class struct
-// has it.
+// For any class, every field of every event has the offset that it has in the class struct.
 func TestEventFieldsAgreeWithStructs(t *testing.T) {
 	tgt := open(t)
 	checked := 0

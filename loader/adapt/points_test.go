@@ -34,15 +34,15 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A clause goes on while it has an attach point; what is missing then is the script's
-// choice by the kind of what is missing.
+// A clause is kept while it has an attach point. What happens to a missing attach point depends on
+// the script and on what is missing.
 func TestClauses(t *testing.T) {
 	for _, c := range []struct {
 		missing          string
 		usesID           bool
 		pattern, foreign bool
 		want             Absence
-		alone            string // what becomes of a clause without another attach point; "" for nothing
+		alone            string // the outcome for a clause without another attach point; "" for none
 	}{
 		{"", false, false, false, Fatal, ""},
 		{"error", false, true, false, Silently, "error"},

@@ -14,14 +14,14 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// common is what every format file begins with, 8 or (longer) 12 bytes.
+// common has the lines at the start of every format file: 8 or (longer) 12 bytes.
 const (
 	common = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n" +
 		"\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
 	longer = common + "\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\tsigned:0;\n"
 )
 
-// events makes a reader of format files from their strings.
+// events returns a reader of format files from their strings.
 func events(t *testing.T, texts map[string]string) formatOf {
 	return func(group, event string) (*hostinfo.Format, error) {
 		text, ok := texts[group+":"+event]
@@ -144,7 +144,7 @@ func TestRecordsDisagree(t *testing.T) {
 	}
 }
 
-// Fields that no type describes are read where they were, or not at all.
+// Fields that no type describes are read at their old offset, or not at all.
 func TestCheckRecord(t *testing.T) {
 	const agrees = common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:1;\n"
 	for _, c := range []struct{ name, old, new, want string }{

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// getpriority makes a system call that hardly anyone else makes.
+// getpriority makes a system call that hardly any other process makes.
 func getpriority() { unix.Getpriority(unix.PRIO_PROCESS, 0) }
 
-// deadline returns a function that tells when the test has waited long enough.
+// deadline returns a function that reports whether the test has waited long enough.
 func deadline() func() bool {
 	end := time.Now().Add(5 * time.Second)
 	return func() bool { return time.Now().After(end) }
 }
 
-// spin uses the CPU for a moment, for events that only busy CPUs have.
+// spin keeps the CPU busy for a moment, for events that occur only on busy CPUs.
 func spin() {
 	for end := time.Now().Add(5 * time.Millisecond); time.Now().Before(end); {
 	}

@@ -75,8 +75,8 @@ func TestMissingPoints(t *testing.T) {
 	}
 }
 
-// A pattern without a match is left out beside another attach point, a pattern
-// too; a clause that has nothing left is what missing_probes is for.
+// A pattern without a match is dropped if the clause has another attach point, even a pattern.
+// missing_probes applies to a clause that has no attach point left.
 func TestPatternsWithoutMatch(t *testing.T) {
 	point := func(clause int, text, missing string) manifest.Program {
 		parts := strings.Split(text, ":")
@@ -120,8 +120,8 @@ func TestPatternsWithoutMatch(t *testing.T) {
 	}
 }
 
-// With a list of functions, those that are not on it need --unsafe, and are
-// warned of then. No pattern stands for what is dangerous.
+// With a list of functions, a function that is not on it needs --unsafe and causes a warning.
+// Patterns do not match dangerous functions.
 func TestTraceableFunctions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "functions")
 	if err := os.WriteFile(file, []byte("vfs_read\nnvme_setup [nvme]\nrcu_note_context_switch\ndefault_idle\nvfs_read\n"), 0o600); err != nil {
@@ -148,7 +148,8 @@ func TestTraceableFunctions(t *testing.T) {
 	}
 }
 
-// needTracepoints skips where this user sees no tracepoints to expand patterns to.
+// needTracepoints skips the test if this user cannot see tracepoints, to which patterns would
+// expand.
 func needTracepoints(t *testing.T) {
 	t.Helper()
 	dir, err := hostinfo.Tracefs()
@@ -160,7 +161,7 @@ func needTracepoints(t *testing.T) {
 	}
 }
 
-// The limits of the script count: places of all patterns, and programs.
+// The script's limits: attach sites of all patterns together, and programs.
 func TestLimits(t *testing.T) {
 	needTracepoints(t)
 	for key, want := range map[string]string{"max_probes": "exceeds the current limit of 2 probes", "max_bpf_progs": "BPF programs, which exceeds the current limit of 2"} {
@@ -188,8 +189,8 @@ func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
 	}
 }
 
-// Each match of a program that uses its attach point's number gets one of its
-// own, shared with matches of the same name.
+// Each match of a program that uses its attach point's number gets a program of its own, shared
+// with matches of the same name.
 func TestNumbers(t *testing.T) {
 	e := &Expansion{Probes: map[int]string{}, Plans: []resolve.Plan{
 		{
@@ -224,7 +225,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Kprobes and uprobes are attached in reverse, the others as written.
+// Kprobes and uprobes are attached in reverse order, the others in the order of the script.
 func TestOrder(t *testing.T) {
 	e := &Expansion{Plans: []resolve.Plan{
 		{Prog: &manifest.Program{Name: "a", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "b", Kind: "tracepoint"}},
@@ -242,7 +243,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// counted is a program that counts its runs in a map.
+// counted returns a program that counts its runs in a map.
 func counted(t *testing.T, typ ebpf.ProgramType, at ebpf.AttachType) (*ebpf.Program, func() uint64) {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
@@ -268,7 +269,7 @@ func counted(t *testing.T, typ ebpf.ProgramType, at ebpf.AttachType) (*ebpf.Prog
 	}
 }
 
-// attached expands and attaches one attach point, and gives what counts its runs.
+// attached expands and attaches one attach point, and returns the counter of its runs.
 func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) func() uint64 {
 	t.Helper()
 	links, count := linked(t, p, typ, opts)
@@ -276,7 +277,7 @@ func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Optio
 	return count
 }
 
-// linked is attached without its end.
+// linked is attached without the cleanup.
 func linked(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) ([]io.Closer, func() uint64) {
 	t.Helper()
 	h := look(t)
@@ -323,7 +324,7 @@ func TestTracepoint(t *testing.T) {
 	}
 }
 
-// After Detach nothing counts any more, whatever is left to close.
+// After Detach no program runs, even if links are still to be closed.
 func TestDetach(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
@@ -363,7 +364,7 @@ func TestUprobe(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
 	}
-	// A copy of a program of our own keeps other processes out of the count.
+	// A copy of a program that we own keeps other processes out of the count.
 	sh, err := exec.LookPath("getent")
 	if err != nil {
 		t.Skip("skipped: no getent")
@@ -402,7 +403,7 @@ func TestUprobe(t *testing.T) {
 	}
 }
 
-// The first byte of a file that is nothing but code can be probed.
+// The first byte of a file that contains only code can be probed.
 func TestFirstByte(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
@@ -419,7 +420,8 @@ func TestFirstByte(t *testing.T) {
 	)
 }
 
-// A pattern that the compiler has expanded says so when nothing of it is here.
+// If a pattern was expanded by the compiler and none of its functions exists here, the error says
+// so.
 func TestExpandedForAnotherKernel(t *testing.T) {
 	p := manifest.Program{
 		Kind:   "uprobe",
@@ -468,7 +470,7 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// A list is halved until those that are refused are alone.
+// A list is bisected until the refused functions are isolated.
 func TestHalve(t *testing.T) {
 	var names, used, refused []string
 	for i := range 100 {
@@ -495,7 +497,7 @@ func TestHalve(t *testing.T) {
 	}
 }
 
-// A function that exists and that the kernel refuses to probe is not called missing.
+// A function that exists but that the kernel refuses to probe is not reported as missing.
 func TestKprobeError(t *testing.T) {
 	if k, err := kallsyms(); err != nil || len(k.Find("vfs_read")) == 0 {
 		t.Skip("skipped: the kernel's functions cannot be listed")

@@ -26,8 +26,7 @@ func init() {
 	os.Exit(0)
 }
 
-// A path of a process with a root directory of its own is what that process sees there, symbolic
-// links included.
+// A path in a process with its own root directory is resolved there, including symbolic links.
 func TestFilesOfAnotherRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: no chroot(2)")

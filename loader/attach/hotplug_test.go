@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events follow the CPUs: one that comes gets an event, one that was away gets a new one.
+// Events follow the CPUs: a CPU that comes online gets an event, and one that was offline gets a
+// new one.
 func TestHotplug(t *testing.T) {
 	opened := map[int]int{}
 	var refuse error

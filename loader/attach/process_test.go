@@ -16,8 +16,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// Each process has sites of its own with the files that it has, forks share those of all files, and what
-// the script calls begin or interval is not filtered.
+// Each process has its own sites in the files that it maps; forks share the sites in all files; and
+// the kinds that the script calls begin or interval are not filtered.
 func TestSitesOfProcesses(t *testing.T) {
 	cmd := exec.Command("sleep", "100")
 	if err := cmd.Start(); err != nil {
@@ -85,7 +85,7 @@ func TestSitesOfProcesses(t *testing.T) {
 	}
 }
 
-// A process that lacks what a probe names is left out, with a warning, if another one has it.
+// A process that lacks what a probe names is skipped, with a warning, if another process has it.
 func TestProcessWithoutSite(t *testing.T) {
 	x := &expander{opts: Options{PIDs: []int{1, 2, 3}}}
 	find := func(p *manifest.Program) (resolve.Plan, error) {
@@ -109,7 +109,8 @@ func TestProcessWithoutSite(t *testing.T) {
 	}
 }
 
-// Iterators are refused where the task that the program runs in says nothing about what it visits.
+// Iterators are refused if the task in whose context the program runs is unrelated to the visited
+// objects.
 func TestFiltersOfIterators(t *testing.T) {
 	for _, tc := range []struct {
 		opts Options
@@ -128,7 +129,7 @@ func TestFiltersOfIterators(t *testing.T) {
 	}
 }
 
-// User addresses cannot be watched in processes that are not known yet.
+// User-space addresses cannot be watched in processes that do not exist yet.
 func TestWatchpointFollowsNothing(t *testing.T) {
 	plan := &resolve.Plan{Prog: &manifest.Program{Kind: probe.Watchpoint, Attach: manifest.Attach{Addr: 0x1000, Len: 8}}}
 	_, err := attachWatchpoint(plan, &resolve.Match{}, nil, Options{PIDs: []int{1}, Follow: true}, &host.Host{})

@@ -9,8 +9,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// Programs that cannot take a record for their context, and those of few
-// tracepoints, keep the kernel's.
+// Programs that cannot use a record as their context, and programs of few tracepoints, keep the
+// kernel's tracepoint.
 func TestWorthSharing(t *testing.T) {
 	shares, keeps := &manifest.Code{Share: true}, &manifest.Code{}
 	many := make([]resolve.Match, sharedFrom)
@@ -53,8 +53,8 @@ func TestWorthSharing(t *testing.T) {
 	}
 }
 
-// What has no number in our table keeps a tracepoint of its own, as does the
-// other direction.
+// A system call without a number in our table keeps a tracepoint of its own, and so does the other
+// direction.
 func TestSplitCalls(t *testing.T) {
 	plans := splitCalls([]resolve.Plan{{Prog: &manifest.Program{Kind: "tracepoint"}, Matches: []resolve.Match{
 		{
@@ -70,7 +70,7 @@ func TestSplitCalls(t *testing.T) {
 	}
 }
 
-// One link holds many places only where the program can ask it for its number.
+// One link can have many sites only if the program can get the number of its attach point from it.
 func TestNumbersByLink(t *testing.T) {
 	for _, c := range []struct {
 		p    manifest.Program

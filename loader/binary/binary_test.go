@@ -24,7 +24,7 @@ func TestLibrariesByName(t *testing.T) {
 	}
 }
 
-// Any bytes in the dynamic linker's cache give entries or none.
+// Any bytes in the dynamic linker's cache yield entries or nothing.
 func FuzzLdCache(f *testing.F) {
 	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
 		f.Add(b[:min(len(b), 4096)])

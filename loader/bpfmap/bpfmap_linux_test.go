@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// open makes a map in the kernel.
+// open creates a map in the kernel.
 func open(t *testing.T, typ ebpf.MapType, entries int) (*ebpf.Map, *Map) {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: typ, KeySize: 4, ValueSize: 8, MaxEntries: uint32(entries)})
@@ -114,7 +114,7 @@ func jhash(key uint32) uint32 {
 	return c
 }
 
-// A bucket with more elements than the first batch has room for is read whole.
+// A bucket with more elements than fit in the first batch is read completely.
 func TestLargeBucket(t *testing.T) {
 	const entries, valueSize = 64, 16 << 10 // the first batch has room for 16
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: valueSize, MaxEntries: entries, Flags: unix.BPF_F_ZERO_SEED})
@@ -165,7 +165,7 @@ func TestInsertZero(t *testing.T) {
 	for _, c := range []struct {
 		key  uint32
 		made bool
-	}{{2, false}, {7, true}, {7, false}, {8, false}} { // the last finds the map full
+	}{{2, false}, {7, true}, {7, false}, {8, false}} { // the last one finds the map full
 		if made, err := raw.InsertZero(key(c.key)); made != c.made || err != nil {
 			t.Errorf("key %d: %v, %v", c.key, made, err)
 		}
@@ -178,7 +178,7 @@ func TestInsertZero(t *testing.T) {
 	}
 }
 
-// A map that was just made is empty, and stays so when drained.
+// A new map is empty, and remains so when it is drained.
 func TestEmpty(t *testing.T) {
 	_, raw := open(t, ebpf.Hash, 10)
 	if all, err := raw.Drain(); err != nil || len(all) != 0 {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// id is an ID of 64 digits that begins with a text.
+// id returns an ID of 64 digits with a prefix.
 func id(text string) string { return text + strings.Repeat("0", idLength-len(text)) }
 
 const (
@@ -27,7 +27,7 @@ const (
 
 func systemd(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
 
-// Names of directories say what is in them.
+// The names of cgroup directories identify containers and pods.
 func TestParse(t *testing.T) {
 	burstable := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + systemd(uid1) + ".slice"
 	kind := "/system.slice/docker-" + id("aa") + ".scope/kubelet.slice/kubelet-kubepods.slice/" +
@@ -100,8 +100,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// tree is a host in a directory: its files below root, its cgroups below cgroup, its processes below
-// proc.
+// tree is a host in a temporary directory: its files are in root, its cgroups in cgroup, its
+// processes in proc.
 type tree struct {
 	t   *testing.T
 	dir string
@@ -136,7 +136,7 @@ func (r *tree) file(path, text string) {
 	}
 }
 
-// docker adds a container of Docker.
+// docker adds a container run by Docker.
 func (r *tree) docker(cgroup, id, name string) {
 	r.t.Helper()
 	r.group(cgroup)
@@ -150,7 +150,8 @@ func (r *tree) docker(cgroup, id, name string) {
 	)
 }
 
-// containerd adds the OCI configuration of a container of containerd in Kubernetes, or of its sandbox.
+// containerd adds the OCI configuration of a Kubernetes container that containerd runs, or of its
+// sandbox.
 func (r *tree) containerd(run, id, namespace, pod, container string) {
 	r.t.Helper()
 	kind := `"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.container-name": "` + container + `",`
@@ -165,7 +166,8 @@ func (r *tree) containerd(run, id, namespace, pod, container string) {
 	)
 }
 
-// want checks what a container or pod is found as; "" stands for an error that want says.
+// want checks the result of a lookup of a container or pod; "" means that an error with the text
+// want is expected.
 func (r *tree) want(t *Target, err error, label, cgroup string) {
 	r.t.Helper()
 	switch {
@@ -189,7 +191,7 @@ func (r *tree) wantError(err error, parts ...string) {
 	}
 }
 
-// Docker's containers are found by the ID, its beginning, and the name.
+// Docker's containers are found by ID, ID prefix and name.
 func TestDocker(t *testing.T) {
 	r := newTree(t)
 	web, db := "/system.slice/docker-"+id("aa1")+".scope", "/docker/"+id("aa2")
@@ -210,7 +212,7 @@ func TestDocker(t *testing.T) {
 	_, err = r.Pod("web")
 	r.wantError(err, "there is no running pod web")
 
-	r.group("/docker/" + id("cc")) // docker knows nothing of it
+	r.group("/docker/" + id("cc")) // docker does not know it
 	r.group("/system.slice/crio-" + id("cd") + ".scope")
 	_, err = r.Container("nothing-like-it")
 	r.wantError(
@@ -218,12 +220,12 @@ func TestDocker(t *testing.T) {
 		"no running container nothing-like-it",
 		"2 have no name in /var/lib/docker/containers, /run/containers/storage: use the ID",
 	)
-	r.docker("/x/"+id("aa3"), id("aa3"), "aa2") // a name is meant before the beginning of an ID
+	r.docker("/x/"+id("aa3"), id("aa3"), "aa2") // a name takes precedence over an ID prefix
 	c, err = r.Container("aa2")
 	r.want(c, err, "aa2", "/x/"+id("aa3"))
 }
 
-// The data directory can be set, or one for a remapped user namespace be below it.
+// The data directory can be configured, and a remapped user namespace has a subdirectory.
 func TestDockerDirectory(t *testing.T) {
 	r := newTree(t)
 	r.group("/docker/" + id("aa1"))
@@ -237,7 +239,7 @@ func TestDockerDirectory(t *testing.T) {
 	r.want(c, err, "db", "/docker/"+id("aa2"))
 }
 
-// Pods of containerd are found by UID and name, their containers by theirs.
+// containerd's pods are found by UID and name, their containers by the pods' names.
 func TestContainerd(t *testing.T) {
 	r := newTree(t)
 	slice := func(uid string) string {
@@ -296,8 +298,8 @@ func TestContainerd(t *testing.T) {
 	}
 }
 
-// Distributions of Kubernetes have their own state directories; the kubelet's directories of logs name
-// pods whose runtime does not.
+// Kubernetes distributions have state directories of their own; the kubelet's log directories name
+// pods that the runtime does not know.
 func TestKubelet(t *testing.T) {
 	r := newTree(t)
 	pod := "/kubepods/besteffort/pod" + uid1
@@ -320,7 +322,7 @@ func TestKubelet(t *testing.T) {
 	r.wantError(err, "no running pod shop/old")
 }
 
-// cri-dockerd puts the names of Kubernetes into those of Docker.
+// cri-dockerd encodes the names of Kubernetes in those of Docker.
 func TestCRIDocker(t *testing.T) {
 	r := newTree(t)
 	pod := "/kubepods.slice/kubepods-pod" + systemd(uid1) + ".slice"
@@ -332,7 +334,7 @@ func TestCRIDocker(t *testing.T) {
 	r.want(p, err, "shop/web-0", pod)
 }
 
-// A runtime that was set up for the wrong cgroup driver leaves a pod's containers beside its slice.
+// A runtime configured for the wrong cgroup driver puts a pod's containers next to its slice.
 func TestWrongDriver(t *testing.T) {
 	r := newTree(t)
 	unit := "kubepods-burstable-pod" + systemd(uid1) + ".slice"
@@ -378,7 +380,8 @@ func TestCRIO(t *testing.T) {
 	r.want(p, err, "shop/web-0", pod)
 }
 
-// Podman's names are in the list of containers/storage, those of users in their home directories.
+// Podman's names are in the list of containers/storage; rootless containers have theirs in home
+// directories.
 func TestPodman(t *testing.T) {
 	r := newTree(t)
 	user := "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id("e3") + ".scope"
@@ -411,7 +414,8 @@ func TestPodman(t *testing.T) {
 	r.wantError(err, "ambiguous", "podman      web", "web of user 1000")
 }
 
-// In a container that runs containers (kind, Docker in Docker) the names are in its files.
+// In a container that runs containers (kind, Docker in Docker), the names are in that container's
+// files.
 func TestNested(t *testing.T) {
 	r := newTree(t)
 	outer := "/system.slice/docker-" + id("aa") + ".scope"
@@ -445,16 +449,16 @@ func TestNested(t *testing.T) {
 		t.Errorf("%q", have)
 	}
 
-	// An inner cgroup with the ID of a container of the host does not stand for that one.
+	// A nested cgroup with the ID of a container of the host is not mistaken for that container.
 	r.docker("/docker/"+id("ab"), id("ab"), "web")
 	r.group(outer + "/docker-" + id("ab") + ".scope")
 	c, err = r.Container(id("ab"))
 	r.want(c, err, "web", "/docker/"+id("ab"))
 }
 
-// Where names cannot be read the error says it, an ID is found all the same.
+// If names cannot be read, the error says so; IDs still work.
 func TestUnreadable(t *testing.T) {
-	if os.Geteuid() == 0 { // to whom nothing is forbidden
+	if os.Geteuid() == 0 { // a user who may read everything
 		r := newTree(t)
 		r.docker("/docker/"+id("aa"), id("aa"), "web")
 		os.Remove(r.dir + "/root/var/lib/docker/containers/" + id("aa") + "/config.v2.json")
@@ -488,7 +492,7 @@ func TestUnreadable(t *testing.T) {
 	r.wantError(err, "permission denied")
 }
 
-// Names are those of others: what cannot be one is not shown.
+// Names come from others: invalid ones are not shown.
 func TestHostileNames(t *testing.T) {
 	for what, text := range map[string]string{
 		"escape": `{"Name":"/\u001b[2J"}`, "newline": `{"Name":"/a\nb"}`, "long": `{"Name":"/` + strings.Repeat("a", 300) + `"}`,
@@ -505,7 +509,7 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, c, err)
 		}
 	}
-	// A user's link does not lead out of the home directory.
+	// A user's symbolic link cannot lead out of the home directory.
 	r := newTree(t)
 	r.group("/user.slice/user-1000.slice/libpod-" + id("e3") + ".scope")
 	r.file("/etc/passwd", "ann:x:1000:1000:Ann:/home/ann:/bin/sh\n")
@@ -519,7 +523,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// Wait returns what comes while it waits, and ends with its context.
+// Wait returns a container that starts while it waits, and returns when its context ends.
 func TestWait(t *testing.T) {
 	r := newTree(t)
 	waited := 0
@@ -547,13 +551,13 @@ func TestWait(t *testing.T) {
 		t.Error("there while it is gone")
 	}
 	r.group("/other")
-	r.group("/docker/" + id("aa")) // a new cgroup of the same name is another one
+	r.group("/docker/" + id("aa")) // a new cgroup with the same name is a different one
 	if ino, _ := inode(r.dir + "/cgroup/docker/" + id("aa")); ino != c.inodes[0] && !c.Gone() {
 		t.Error("there while another one is")
 	}
 }
 
-// A container with cgroups of version 1 only is refused by that name.
+// A container that has only cgroups of version 1 is refused, and the error says so.
 func TestOldCgroups(t *testing.T) {
 	r := newTree(t)
 	r.mkdir("old/docker/" + id("aa"))
@@ -577,7 +581,8 @@ func TestHierarchies(t *testing.T) {
 	}
 }
 
-// Whatever users call their cgroups: a group is within its path, and its ID has the form of one.
+// For any names that users give to cgroups: a group's path is a prefix of the cgroup's path, and
+// its ID is well-formed.
 func TestParseRandom(t *testing.T) {
 	words := []string{
 		"docker", "-", "crio", "conmon", id("a"), id("b")[:12], ".scope", "kubepods", "-pod", "pod", uid1, systemd(uid1),

@@ -53,7 +53,7 @@ func TestBadRecords(t *testing.T) {
 	}
 }
 
-// No bytes make the decoder or what prints its values read outside of the record.
+// No input makes the decoder, or the code that prints its values, read past the record.
 func FuzzDecode(f *testing.F) {
 	f.Add(record(1, 27, append([]byte{24, 0, 3, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0}, "abc"...)...))
 	f.Add(record(0, 16, make([]byte, 8)...))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A process that has ended does not run, even before its parent has waited for it.
+// A zombie is not alive, even if its parent has not waited for it yet.
 func TestAlive(t *testing.T) {
 	if !Alive(os.Getpid()) {
 		t.Error("this one does not run")

@@ -21,8 +21,8 @@ import (
 	"btc/loader/host"
 )
 
-// tree is a shell whose child is a shell, which starts a process for each line of input, and prints its
-// number and that of the process.
+// tree is a shell whose child is a shell, which starts a process for each line of input, and prints
+// its own process ID and that of the process.
 type tree struct {
 	pid int
 	in  io.Writer
@@ -53,7 +53,7 @@ func grow(t *testing.T) *tree {
 	return tr
 }
 
-// fork makes the inner shell start a process; it returns the numbers of both.
+// fork makes the inner shell start a process; it returns the IDs of both.
 func (tr *tree) fork(t *testing.T) (inner, child int) {
 	t.Helper()
 	fmt.Fprintln(tr.in)
@@ -72,7 +72,7 @@ func (tr *tree) fork(t *testing.T) (inner, child int) {
 	return inner, child
 }
 
-// following is a filter of a process with its program loaded.
+// following returns a filter for a process, with the program loaded.
 func following(t *testing.T, pid int) *Filter {
 	t.Helper()
 	h, err := host.Look()
@@ -102,8 +102,8 @@ func following(t *testing.T, pid int) *Filter {
 	return f
 }
 
-// While it is not known yet what exists, a process is followed if an ancestor of its parent is;
-// afterwards its parent decides.
+// Until existing processes are known, a process is followed if an ancestor of its parent is; after
+// that, its parent decides.
 func TestFollowWhileLooking(t *testing.T) {
 	tr := grow(t)
 	f := following(t, tr.pid)
@@ -119,14 +119,15 @@ func TestFollowWhileLooking(t *testing.T) {
 	if f.wanted(inner) || f.wanted(child) {
 		t.Errorf("later the parent is followed: %v, its child: %v", f.wanted(inner), f.wanted(child))
 	}
-	f.set(child, 1) // of a process that had the number before
+	f.set(child, 1) // from a process that had the ID before
 	f.set(inner, 1)
 	if _, child = tr.fork(t); !f.wanted(child) {
 		t.Error("the child of a followed process is not followed")
 	}
 }
 
-// What exists is included with all below it, whatever the order of the numbers, and nothing else.
+// Existing processes are included with all their descendants, whatever the order of their IDs, and
+// nothing else is.
 func TestFollowExisting(t *testing.T) {
 	tr, other := grow(t), grow(t)
 	inner, child := tr.fork(t)
@@ -150,7 +151,7 @@ func TestFollowExisting(t *testing.T) {
 	}
 }
 
-// A number that was followed is that of another process later, which is not followed.
+// The ID of a followed process is reused by a process that is not followed.
 func TestNumberUsedAgain(t *testing.T) {
 	tr, other := grow(t), grow(t)
 	f := following(t, tr.pid)
@@ -158,7 +159,7 @@ func TestNumberUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, last := other.fork(t)
-	for pid := range 5000 { // the next numbers
+	for pid := range 5000 { // the IDs that follow
 		f.set(last+1+pid, 1)
 	}
 	inner, child := other.fork(t)
@@ -170,7 +171,7 @@ func TestNumberUsedAgain(t *testing.T) {
 	}
 }
 
-// A kernel without a member that is needed is reported by its name.
+// If the kernel lacks a required member, the error names it.
 func TestMissingMember(t *testing.T) {
 	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "task_struct", Size: 8, Members: []btf.Member{
 		{Name: "pid", Type: &btf.Int{Name: "int", Size: 4}},

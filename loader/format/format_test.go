@@ -137,7 +137,7 @@ func TestStrftime(t *testing.T) {
 	}
 }
 
-// Any format and any bytes give text, never a panic.
+// Any format with any bytes is printed without a panic.
 func FuzzPrintf(f *testing.F) {
 	f.Add("%5s %-08lx%%%rx", []byte("0123456789abcdef0123456789abcdef"))
 	f.Fuzz(func(t *testing.T, format string, b []byte) {

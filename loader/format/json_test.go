@@ -75,7 +75,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Bitfields are parts of an integer, and their sign does not count.
+// Bitfields are parts of an integer, and their sign is ignored.
 func TestBitfields(t *testing.T) {
 	part := func(name string, off, size int, signed bool) manifest.Field {
 		return manifest.Field{Name: name, BitOff: off, BitSize: size, Layout: manifest.Layout{Kind: "int", Size: 8, Signed: signed}}

@@ -10,7 +10,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// Whatever its writers make of it, no control character reaches a terminal.
+// No control character reaches a terminal, whatever is written.
 func TestTerminal(t *testing.T) {
 	var text strings.Builder
 	w := Terminal(&text)
@@ -22,7 +22,7 @@ func TestTerminal(t *testing.T) {
 	}
 	text.Reset()
 	w = TerminalJSON(&text)
-	for _, b := range []byte("\"ü\u009b\x7f\u00a0\"\n") { // also where a character is cut
+	for _, b := range []byte("\"ü\u009b\x7f\u00a0\"\n") { // even if a character is split between writes
 		w.Write([]byte{b})
 	}
 	if want := "\"ü\\u009b\\u007f\u00a0\"\n"; text.String() != want {
@@ -30,7 +30,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Names that an object, a file or a process chose are cleaned in values, newlines in maps.
+// Control characters in names from an object, a file or a process are escaped in values, and
+// newlines are in maps.
 func TestNamesAreCleaned(t *testing.T) {
 	bad := func(uint64) string { return "n\x1b[1m" }
 	env := &Env{Escape: true, Probe: bad, User: bad, Ksym: bad, Kstack: func(*manifest.Layout, uint64) string { return "\n a\x1b\n" }}

@@ -19,7 +19,7 @@ func TestParseOffsets(t *testing.T) {
 	}
 }
 
-// A wall clock that was set counts from then on; the other clocks stay as they are.
+// A change of the wall clock takes effect from then on; the other clocks are unaffected.
 func TestWallAfterClockStep(t *testing.T) {
 	h, err := Look()
 	if err != nil {

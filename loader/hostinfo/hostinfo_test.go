@@ -31,7 +31,7 @@ func TestParseCPUs(t *testing.T) {
 	}
 }
 
-// The loader links this package: it must not pull in what reads target files.
+// The loader links this package, so it must not depend on the reader of target files.
 func TestDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
@@ -140,7 +140,7 @@ ffffffff81000200 T vfs_read
 `
 
 func TestKallsyms(t *testing.T) {
-	// One byte at a time: lines come in pieces.
+	// One byte at a time: lines arrive in pieces.
 	k, err := ReadKallsyms(iotest.OneByteReader(strings.NewReader(kallsyms)))
 	if err != nil {
 		t.Fatal(err)

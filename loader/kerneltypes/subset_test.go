@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// What the subset says of a structure is what the whole BTF says.
+// The subset describes a structure exactly as the whole BTF does.
 func TestSubsetAgreesWithAllTypes(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
 		t.Skip("skipped: this kernel shows no BTF")

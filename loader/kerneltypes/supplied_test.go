@@ -16,7 +16,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// marshal makes BTF of types.
+// marshal encodes types as BTF.
 func marshal(t *testing.T, types ...btf.Type) []byte {
 	t.Helper()
 	b, err := btf.NewBuilder(types, nil)
@@ -48,7 +48,7 @@ func TestInDir(t *testing.T) {
 		name   string
 		files  []string
 		system string
-		want   string // path, or the error's text behind "!"
+		want   string // path, or "!" and the text of the error
 	}{
 		{"plain", []string{"5.4.0-1.btf", "debian/12/arm64/5.4.0-1.btf"}, debian, "5.4.0-1.btf"},
 		{"own distribution first", []string{"debian/12/arm64/5.4.0-1.btf", "ubuntu/20.04/arm64/5.4.0-1.btf"}, debian, "debian/12/arm64/5.4.0-1.btf"},
@@ -77,7 +77,7 @@ func TestInDir(t *testing.T) {
 	}
 }
 
-// elfWith is an ELF file of a type and machine with one section .BTF.
+// elfWith returns an ELF file of a type and machine, with a single section .BTF.
 func elfWith(kind, machine uint16, name string, blob []byte) []byte {
 	names := "\x00" + name + "\x00.shstrtab\x00"
 	var b bytes.Buffer
@@ -119,8 +119,8 @@ func TestELF(t *testing.T) {
 	}
 }
 
-// moduleWith is the BTF of a module with an empty struct; its name is in the
-// kernel's table or its own.
+// moduleWith returns the BTF of a module with an empty struct, whose name is in the kernel's string
+// table or the module's.
 func moduleWith(t *testing.T, kernel []byte, name string) []byte {
 	t.Helper()
 	strs := kernel[24+order.Uint32(kernel[16:]):]

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A file is replaced as a whole; what lies beside it, and the old one where the
-// new one cannot be written, stay as they were.
+// A file is replaced as a whole. Other files in the directory are unchanged, and so is the old file
+// if the new one cannot be written.
 func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	path, beside := filepath.Join(dir, "t"), filepath.Join(dir, "t.part")

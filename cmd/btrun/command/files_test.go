@@ -78,7 +78,7 @@ func TestDocumentFileLink(t *testing.T) {
 	os.WriteFile(path, []byte("old"), 0o600)
 	os.Symlink(path, link)
 	os.WriteFile(other, []byte("of others"), 0o600)
-	os.Symlink(other, filepath.Join(dir, ".x.prom.new")) // what is in the way is not followed
+	os.Symlink(other, filepath.Join(dir, ".x.prom.new")) // an existing link is not followed
 	d, err := createDocument(link)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestRotatingFileFullDisk(t *testing.T) {
 	if err != nil || len(b)%1000 != 0 || len(b) < 900<<10 || strings.Count(string(b), line) != len(b)/1000 {
 		t.Errorf("%d bytes, %v: not whole lines", len(b), err)
 	}
-	os.Truncate(r.path, 0) // somebody makes room
+	os.Truncate(r.path, 0) // free some space
 	r.written = 0
 	r.Write([]byte("after\n"))
 	if err := r.end(true); err != nil {
